@@ -1,0 +1,26 @@
+//! The pure part of Octile: numbers, shapes, plans. No unsafe code, no files, no printing, no clocks.
+//!
+//! The operation, for a weight stored in 8-bit floats with one scale per `qb x qb` block:
+//!
+//! ```text
+//! out[m, n] = sum over k-blocks kb of  x_scale[mb|m, kb] * w_scale[nb, kb] * sum over k in kb of x_q[m, k] * w_q[n, k]
+//! ```
+
+#![forbid(unsafe_code)]
+
+pub mod bound;
+pub mod device;
+pub mod fp8;
+pub mod matrix;
+pub mod oracle;
+pub mod plan;
+pub mod problem;
+pub mod quantize;
+pub mod sample;
+pub mod strategy;
+
+pub use fp8::{E4m3, E5m2};
+pub use matrix::{Mat, MatMut, ShapeError};
+pub use problem::{ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity};
+pub use quantize::{QuantizeError, QuantizedActivation, QuantizedWeight};
+pub use strategy::Strategy;

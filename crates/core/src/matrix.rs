@@ -1,0 +1,228 @@
+//! Borrowed row-major matrices with a row stride.
+
+/// A matrix description that does not fit the memory it was given.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ShapeError {
+    /// A dimension is zero.
+    #[error("a matrix of {rows} x {cols} is empty: every dimension must be at least 1")]
+    Empty {
+        /// Rows asked for.
+        rows: usize,
+        /// Columns asked for.
+        cols: usize,
+    },
+    /// Rows would overlap.
+    #[error("row stride {stride} is less than the {cols} columns of a row")]
+    StrideTooSmall {
+        /// Elements from one row to the next.
+        stride: usize,
+        /// Elements in a row.
+        cols: usize,
+    },
+    /// The slice ends before the last row does.
+    #[error(
+        "a {rows} x {cols} matrix with row stride {stride} needs {needed} elements, but the slice holds {held}"
+    )]
+    TooShort {
+        /// Rows asked for.
+        rows: usize,
+        /// Columns asked for.
+        cols: usize,
+        /// Elements from one row to the next.
+        stride: usize,
+        /// Elements the matrix covers.
+        needed: usize,
+        /// Elements the slice has.
+        held: usize,
+    },
+    /// The element count does not fit in memory.
+    #[error("a {rows} x {cols} matrix with row stride {stride} is larger than this machine can address")]
+    TooLarge {
+        /// Rows asked for.
+        rows: usize,
+        /// Columns asked for.
+        cols: usize,
+        /// Elements from one row to the next.
+        stride: usize,
+    },
+}
+
+/// Elements that a matrix covers, from its first to its last.
+fn span(rows: usize, cols: usize, stride: usize) -> Result<usize, ShapeError> {
+    if rows == 0 || cols == 0 {
+        return Err(ShapeError::Empty { rows, cols });
+    }
+    if stride < cols {
+        return Err(ShapeError::StrideTooSmall { stride, cols });
+    }
+    (rows - 1)
+        .checked_mul(stride)
+        .and_then(|before_last| before_last.checked_add(cols))
+        .ok_or(ShapeError::TooLarge { rows, cols, stride })
+}
+
+/// A read-only row-major matrix.
+#[derive(Debug)]
+pub struct Mat<'a, T> {
+    data: &'a [T],
+    rows: usize,
+    cols: usize,
+    stride: usize,
+}
+
+// Derived `Clone`/`Copy` would ask for `T: Copy`, which a borrowed view does not need.
+impl<T> Clone for Mat<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Mat<'_, T> {}
+
+impl<'a, T> Mat<'a, T> {
+    /// A matrix whose rows follow one another without a gap.
+    pub fn new(data: &'a [T], rows: usize, cols: usize) -> Result<Self, ShapeError> {
+        Self::with_stride(data, rows, cols, cols)
+    }
+
+    /// A matrix whose rows start `stride` elements apart.
+    pub fn with_stride(data: &'a [T], rows: usize, cols: usize, stride: usize) -> Result<Self, ShapeError> {
+        let needed = span(rows, cols, stride)?;
+        let held = data.len();
+        let data = data.get(..needed).ok_or(ShapeError::TooShort {
+            rows,
+            cols,
+            stride,
+            needed,
+            held,
+        })?;
+        Ok(Self {
+            data,
+            rows,
+            cols,
+            stride,
+        })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Elements from the start of one row to the start of the next.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Row `row`. Panics when it is out of range, like slice indexing.
+    pub fn row(&self, row: usize) -> &'a [T] {
+        &self.data[row * self.stride..][..self.cols]
+    }
+
+    /// Everything from the first element to the last, gaps between rows included.
+    pub fn as_slice(&self) -> &'a [T] {
+        self.data
+    }
+}
+
+/// A writable row-major matrix. Elements between the rows are never touched.
+#[derive(Debug)]
+pub struct MatMut<'a, T> {
+    data: &'a mut [T],
+    rows: usize,
+    cols: usize,
+    stride: usize,
+}
+
+impl<'a, T> MatMut<'a, T> {
+    /// A matrix whose rows follow one another without a gap.
+    pub fn new(data: &'a mut [T], rows: usize, cols: usize) -> Result<Self, ShapeError> {
+        Self::with_stride(data, rows, cols, cols)
+    }
+
+    /// A matrix whose rows start `stride` elements apart.
+    pub fn with_stride(
+        data: &'a mut [T],
+        rows: usize,
+        cols: usize,
+        stride: usize,
+    ) -> Result<Self, ShapeError> {
+        let needed = span(rows, cols, stride)?;
+        let held = data.len();
+        let data = data.get_mut(..needed).ok_or(ShapeError::TooShort {
+            rows,
+            cols,
+            stride,
+            needed,
+            held,
+        })?;
+        Ok(Self {
+            data,
+            rows,
+            cols,
+            stride,
+        })
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
+    /// Number of columns.
+    pub fn cols(&self) -> usize {
+        self.cols
+    }
+
+    /// Elements from the start of one row to the start of the next.
+    pub fn stride(&self) -> usize {
+        self.stride
+    }
+
+    /// Row `row`. Panics when it is out of range, like slice indexing.
+    pub fn row_mut(&mut self, row: usize) -> &mut [T] {
+        &mut self.data[row * self.stride..][..self.cols]
+    }
+
+    /// Everything from the first element to the last, gaps between rows included.
+    pub fn as_mut_slice(&mut self) -> &mut [T] {
+        self.data
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_row_needs_no_trailing_gap() {
+        let data: Vec<u8> = (0..8).collect();
+        let mat = Mat::with_stride(&data, 2, 3, 5).unwrap();
+        assert_eq!(mat.row(0), [0, 1, 2]);
+        assert_eq!(mat.row(1), [5, 6, 7]);
+    }
+
+    #[test]
+    fn bad_shapes_are_refused_by_name() {
+        let data = [0u8; 8];
+        let error = |rows, cols, stride| Mat::with_stride(&data, rows, cols, stride).unwrap_err();
+        assert_eq!(error(0, 3, 3), ShapeError::Empty { rows: 0, cols: 3 });
+        assert_eq!(error(2, 3, 2), ShapeError::StrideTooSmall { stride: 2, cols: 3 });
+        assert!(matches!(
+            error(3, 3, 3),
+            ShapeError::TooShort {
+                needed: 9,
+                held: 8,
+                ..
+            }
+        ));
+        assert!(matches!(
+            error(usize::MAX, 3, usize::MAX),
+            ShapeError::TooLarge { .. }
+        ));
+    }
+}
