@@ -308,6 +308,31 @@ impl QuantizedActivation {
         self.1
     }
 
+    /// Some of the rows, with a scale per row and k-block.
+    ///
+    /// # Panics
+    /// When a row is out of range, or there are none.
+    pub fn select_rows(&self, rows: &[usize]) -> Self {
+        assert!(!rows.is_empty());
+        let cols = self.cols();
+        let blocks = Blocks {
+            codes: rows
+                .iter()
+                .flat_map(|row| &self.codes()[row * cols..][..cols])
+                .copied()
+                .collect(),
+            scales: rows
+                .iter()
+                .flat_map(|&row| self.scales_of_row(row))
+                .copied()
+                .collect(),
+            rows: rows.len(),
+            block_rows: 1,
+            ..self.0
+        };
+        Self(blocks, ScaleGranularity::Token)
+    }
+
     /// Scales that apply to `row`, one per block of `qb` columns.
     pub fn scales_of_row(&self, row: usize) -> &[f32] {
         self.scale_row(row / self.0.block_rows)
