@@ -1,0 +1,135 @@
+//! Loads, stores, slices, copies, and the matrix product.
+
+use super::FunctionBuilder;
+use crate::{
+    attribute::{Attr, Attributes, DotDimensions},
+    ir::Value,
+    types::{Float, Type},
+};
+
+/// The three memrefs of an asynchronous copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Copy {
+    /// Copied from.
+    pub source: Value,
+    /// Copied to.
+    pub target: Value,
+    /// Signalled at the end.
+    pub semaphore: Value,
+}
+
+impl FunctionBuilder {
+    /// Loads a vector of `shape` from `memref` at `indices`. Leading ones that only select are dropped from the
+    /// result, so that it has as many dimensions as `shape`.
+    pub fn load(&mut self, memref: Value, indices: &[Value], shape: impl Into<Vec<usize>>) -> Value {
+        let shape = shape.into();
+        let full = self.leading_ones(memref, indices, &shape);
+        let element = self.ty(memref).element().clone();
+        let operands: Vec<Value> = [&[memref], indices].concat();
+        let loaded = Type::vector(full, element);
+        let vector = self.op1("vector.load", &operands, loaded, Attributes::new());
+        self.shape_cast(vector, shape)
+    }
+
+    /// Stores a vector to `memref` at `indices`.
+    pub fn store(&mut self, vector: Value, memref: Value, indices: &[Value]) {
+        let shape = self.ty(vector).shape().to_vec();
+        let full = self.leading_ones(memref, indices, &shape);
+        assert_eq!(
+            self.ty(vector).element(),
+            self.ty(memref).element(),
+            "a store does not convert"
+        );
+        let vector = self.shape_cast(vector, full);
+        let operands: Vec<Value> = [&[vector, memref], indices].concat();
+        let attributes = Attributes::new().with("strides", Attr::I32s(Vec::new()));
+        self.op0("tpu.vector_store", &operands, attributes);
+    }
+
+    /// Loads one scalar.
+    pub fn load_scalar(&mut self, memref: Value, indices: &[Value]) -> Value {
+        let element = self.ty(memref).element().clone();
+        let operands: Vec<Value> = [&[memref], indices].concat();
+        self.op1("memref.load", &operands, element, Attributes::new())
+    }
+
+    /// The shape of an access with as many dimensions as the memref has.
+    fn leading_ones(&self, memref: Value, indices: &[Value], shape: &[usize]) -> Vec<usize> {
+        let rank = self.ty(memref).shape().len();
+        assert_eq!(indices.len(), rank, "one index per dimension");
+        let mut full = vec![1; rank - shape.len()];
+        full.extend_from_slice(shape);
+        full
+    }
+
+    /// The same elements in another shape; nothing happens where it is the same.
+    pub fn shape_cast(&mut self, vector: Value, shape: impl Into<Vec<usize>>) -> Value {
+        let shape = shape.into();
+        if self.ty(vector).shape() == shape {
+            return vector;
+        }
+        let ty = self.ty(vector).with_shape(shape);
+        self.op1("vector.shape_cast", &[vector], ty, Attributes::new())
+    }
+
+    /// A scalar, row or column repeated into `shape`.
+    pub fn broadcast(&mut self, value: Value, shape: impl Into<Vec<usize>>) -> Value {
+        let ty = self.ty(value).with_shape(shape);
+        self.op1("vector.broadcast", &[value], ty, Attributes::new())
+    }
+
+    /// The part of a vector that starts at `offsets`.
+    pub fn slice(&mut self, vector: Value, offsets: &[usize], shape: &[usize]) -> Value {
+        if self.ty(vector).shape() == shape {
+            return vector;
+        }
+        let list = |items: &[usize]| Attr::Array(items.iter().map(|&i| Attr::i64(i)).collect());
+        let attributes = Attributes::new()
+            .with("offsets", list(offsets))
+            .with("sizes", list(shape))
+            .with("strides", list(&vec![1; shape.len()]));
+        let ty = self.ty(vector).with_shape(shape);
+        self.op1("vector.extract_strided_slice", &[vector], ty, attributes)
+    }
+
+    /// The part of a memref that starts at `offsets`; leading dimensions beyond `shape` select one element each
+    /// and are dropped.
+    pub fn slice_memref(&mut self, memref: Value, offsets: &[Value], shape: &[usize]) -> Value {
+        let full = self.leading_ones(memref, offsets, shape);
+        let ty = self.ty(memref).with_shape(full.clone());
+        let operands: Vec<Value> = [&[memref], offsets].concat();
+        let sliced = self.op1("tpu.memref_slice", &operands, ty.clone(), Attributes::new());
+        if full == shape {
+            return sliced;
+        }
+        let ty = ty.with_shape(shape);
+        self.op1("tpu.memref_squeeze", &[sliced], ty, Attributes::new())
+    }
+
+    /// Starts a copy.
+    pub fn start(&mut self, copy: Copy) {
+        let attributes = Attributes::new().with("operandSegmentSizes", Attr::I32s(vec![1, 0, 1, 1, 0, 0]));
+        let operands = [copy.source, copy.target, copy.semaphore];
+        self.op0("tpu.enqueue_dma", &operands, attributes);
+    }
+
+    /// Waits until a copy has ended.
+    pub fn wait(&mut self, copy: Copy) {
+        let operands = [copy.semaphore, copy.source, copy.target];
+        self.op0("tpu.wait_dma2", &operands, Attributes::new());
+    }
+
+    /// `lhs` times the transpose of `rhs`, summed in binary32.
+    pub fn matmul(&mut self, lhs: Value, rhs: Value) -> Value {
+        let (&[m, lhs_k], &[n, rhs_k]) = (self.ty(lhs).shape(), self.ty(rhs).shape()) else {
+            panic!("a product takes two matrices");
+        };
+        assert_eq!(lhs_k, rhs_k, "both operands of a product have K columns");
+        let zero = self.splat(0.0, [m, n]);
+        let attributes = Attributes::new()
+            .with("dimension_numbers", Attr::Dot(DotDimensions::rows_by_rows()))
+            .with("transpose_lhs_hint", false);
+        let ty = Type::vector([m, n], Float::F32);
+        self.op1("tpu.matmul", &[lhs, rhs, zero], ty, attributes)
+    }
+}

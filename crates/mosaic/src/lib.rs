@@ -1,0 +1,20 @@
+//! MLIR modules as Rust values, for the dialects that a Mosaic TPU kernel and the StableHLO around it are
+//! written in. A [`Module`] is built with a [`FunctionBuilder`], printed with `Display`, and knows nothing of
+//! files, compilers or kernels.
+//!
+//! Operations are kept in one generic form ([`Op`]): a name, operands, results, attributes, regions. The typed
+//! part is on the outside, in the builder's methods; so an operation that nobody here has heard of is still a
+//! value that prints.
+
+#![forbid(unsafe_code)]
+
+pub mod attribute;
+pub mod build;
+pub mod ir;
+mod print;
+pub mod types;
+
+pub use attribute::{Attr, Attributes, CoreType, DimensionSemantics, DotDimensions};
+pub use build::FunctionBuilder;
+pub use ir::{Function, Module, Op, Region, Value, Visibility};
+pub use types::{Float, Layout, MemRef, MemorySpace, Type};
