@@ -1,1 +1,3 @@
 //! Runs.
+
+pub mod pjrt;
