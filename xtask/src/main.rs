@@ -1,1 +1,116 @@
-fn main() {}
+//! Chores of the workspace: `cargo xtask test` runs everything that must hold before a change lands.
+
+mod tidy;
+
+use std::{
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::{Parser, Subcommand};
+
+/// Chores of the workspace.
+#[derive(Debug, Parser)]
+enum Args {
+    /// Everything: formatting, lints, tidy rules, all tests
+    Test {
+        /// Also run the CPU kernels under valgrind's memcheck (valgrind must be installed)
+        #[arg(long)]
+        memcheck: bool,
+    },
+    /// Only the tidy rules: dependencies between rooms, file length, where unsafe and unwrap may stand
+    Tidy,
+    /// Only valgrind's memcheck on the portable and AVX2 kernels
+    Memcheck,
+}
+
+fn main() -> ExitCode {
+    let result = match Args::parse() {
+        Args::Test { memcheck } => test(memcheck),
+        Args::Tidy => tidy::run(&root()),
+        Args::Memcheck => memcheck(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace, wherever it was called from.
+fn root() -> PathBuf {
+    let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
+    xtask.parent().map_or_else(|| xtask.to_owned(), Path::to_owned)
+}
+
+fn test(with_memcheck: bool) -> Result<()> {
+    let start = Instant::now();
+    cargo(&["fmt", "--all", "--check"])?;
+    println!("== tidy");
+    tidy::run(&root())?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    cargo(&["test", "--workspace"])?;
+    if with_memcheck {
+        memcheck()?;
+    } else {
+        println!("== memcheck did not run: it takes minutes; cargo xtask test --memcheck includes it");
+    }
+    println!("== all passed in {} s", start.elapsed().as_secs());
+    Ok(())
+}
+
+fn cargo(arguments: &[&str]) -> Result<()> {
+    println!("== cargo {}", arguments.join(" "));
+    run(Command::new(env!("CARGO")).args(arguments))
+}
+
+fn run(command: &mut Command) -> Result<()> {
+    let name = format!("{command:?}");
+    let status = command
+        .current_dir(root())
+        .status()
+        .with_context(|| format!("cannot start {name}"))?;
+    if !status.success() {
+        bail!("{name} failed ({status})");
+    }
+    Ok(())
+}
+
+/// Runs the kernels that valgrind can decode under its memory checker.
+fn memcheck() -> Result<()> {
+    println!("== valgrind memcheck");
+    cargo(&[
+        "test",
+        "--package",
+        "octile-runtime",
+        "--test",
+        "memcheck",
+        "--no-run",
+    ])?;
+    let binary = newest_test_binary("memcheck-")?;
+    run(Command::new("valgrind")
+        .args(["--error-exitcode=9", "--quiet", "--leak-check=no"])
+        .arg(binary)
+        .arg("--test-threads=1"))
+}
+
+/// The test binary that cargo built last under this name.
+fn newest_test_binary(prefix: &str) -> Result<PathBuf> {
+    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let folder = folder.join("debug/deps");
+    let mut newest = None;
+    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(prefix) && !name.contains('.') {
+            newest = newest.max(Some((entry.metadata()?.modified()?, entry.path())));
+        }
+    }
+    newest
+        .map(|(_, path)| path)
+        .with_context(|| format!("cargo built no {prefix}* in {}", folder.display()))
+}
