@@ -1,5 +1,7 @@
 //! Chores of the workspace: `cargo xtask test` runs everything that must hold before a change lands.
 
+#![forbid(unsafe_code)]
+
 mod tidy;
 
 use std::{
@@ -9,7 +11,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use clap::{Parser, Subcommand};
+use clap::Parser;
 
 /// Chores of the workspace.
 #[derive(Debug, Parser)]
@@ -70,10 +72,7 @@ fn cargo(arguments: &[&str]) -> Result<()> {
 
 fn run(command: &mut Command) -> Result<()> {
     let name = format!("{command:?}");
-    let status = command
-        .current_dir(root())
-        .status()
-        .with_context(|| format!("cannot start {name}"))?;
+    let status = command.current_dir(root()).status().with_context(|| format!("cannot start {name}"))?;
     if !status.success() {
         bail!("{name} failed ({status})");
     }
@@ -83,14 +82,7 @@ fn run(command: &mut Command) -> Result<()> {
 /// Runs the kernels that valgrind can decode under its memory checker.
 fn memcheck() -> Result<()> {
     println!("== valgrind memcheck");
-    cargo(&[
-        "test",
-        "--package",
-        "octile-runtime",
-        "--test",
-        "memcheck",
-        "--no-run",
-    ])?;
+    cargo(&["test", "--package", "octile-runtime", "--test", "memcheck", "--no-run"])?;
     let binary = newest_test_binary("memcheck-")?;
     run(Command::new("valgrind")
         .args(["--error-exitcode=9", "--quiet", "--leak-check=no"])
@@ -110,7 +102,5 @@ fn newest_test_binary(prefix: &str) -> Result<PathBuf> {
             newest = newest.max(Some((entry.metadata()?.modified()?, entry.path())));
         }
     }
-    newest
-        .map(|(_, path)| path)
-        .with_context(|| format!("cargo built no {prefix}* in {}", folder.display()))
+    newest.map(|(_, path)| path).with_context(|| format!("cargo built no {prefix}* in {}", folder.display()))
 }
