@@ -1,0 +1,11 @@
+//! What a compiler made of a kernel, read from the text it dumped.
+//!
+//! Foreign text comes in, values go out: a tree that points back into the text, facts, cycles, verdicts. Nothing
+//! here opens a file, prints, or panics on bad input; what could not be read is reported with its place.
+
+#![forbid(unsafe_code)]
+
+pub mod llo;
+pub mod source;
+
+pub use source::{Damage, Place, Span};

@@ -1,0 +1,280 @@
+//! How many cycles a listing takes: its control flow is executed, one bundle per cycle.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::{
+    Label, Listing,
+    machine::Machine,
+    program::{Action, Program},
+    units::UnitUse,
+};
+
+/// How long a DMA takes. One channel to device memory, used in order.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct DmaModel {
+    /// Bandwidth of the channel.
+    pub bytes_per_cycle: f64,
+    /// From the last byte to the semaphore.
+    pub latency_cycles: f64,
+}
+
+/// How to count.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SimOptions {
+    /// Bundles that still issue after a taken branch; read off the listing where this is `None`.
+    pub branch_delay: Option<u32>,
+    /// Waits are free where this is `None`.
+    pub dma: Option<DmaModel>,
+    /// Give up after so many cycles.
+    pub max_cycles: u64,
+    /// Matrix units of the core.
+    pub mxus: u32,
+}
+
+impl Default for SimOptions {
+    fn default() -> Self {
+        Self { branch_delay: None, dma: None, max_cycles: 2_000_000_000, mxus: 2 }
+    }
+}
+
+/// Why the cycles of a listing could not be counted. Bundles are named by number.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+pub enum SimError {
+    /// Nothing to execute.
+    #[error("there is no bundle in this listing: give a packed-bundles-post-ra listing of the kernel")]
+    NoBundles,
+    /// The final pass leaves empty bundles out, so counting says nothing.
+    #[error("this listing leaves empty bundles out (final_bundles): give the packed-bundles-post-ra one")]
+    Untimed,
+    /// Part of the listing is missing.
+    #[error("the listing is damaged at {0}: cycles cannot be counted")]
+    Damaged(String),
+    /// Control flow depends on data.
+    #[error("the branch in bundle {bundle:#x} depends on a value that is not in the listing")]
+    UnknownBranch {
+        /// The bundle.
+        bundle: usize,
+    },
+    /// A branch to nowhere.
+    #[error("the branch in bundle {bundle:#x} has no target in the listing")]
+    NoTarget {
+        /// The bundle.
+        bundle: usize,
+    },
+    /// The delay is wrong or the listing is.
+    #[error("bundle {bundle:#x} branches in the delay slots of another branch")]
+    BranchInDelaySlot {
+        /// The bundle.
+        bundle: usize,
+    },
+    /// A loop that does not end, or a very long kernel.
+    #[error("gave up after {cycles} cycles at bundle {bundle:#x}")]
+    TooLong {
+        /// Cycles executed.
+        cycles: u64,
+        /// The bundle.
+        bundle: usize,
+    },
+}
+
+/// Starts of one kind of DMA.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DmaTraffic {
+    /// The operation, for example `dma.hbm_to_vmem`.
+    pub kind: String,
+    /// How many were started.
+    pub starts: u64,
+    /// Bytes they move.
+    pub bytes: u64,
+}
+
+/// What became of one semaphore along the execution, in granules of 32 bytes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SemaphoreLedger {
+    /// For example `#allocation8 + 3`.
+    pub semaphore: String,
+    /// DMAs that signal it.
+    pub starts: u64,
+    /// Granules they bring.
+    pub granules: i64,
+    /// Waits on it.
+    pub waits: u64,
+    /// What it holds at the end: 0 where every DMA was awaited.
+    pub left: i64,
+    /// Number of the first bundle that waits for what nobody sends.
+    pub starved_at: Option<u32>,
+}
+
+impl SemaphoreLedger {
+    /// Whether every DMA was awaited and every wait had a DMA.
+    pub fn is_balanced(&self) -> bool {
+        self.left == 0 && self.starved_at.is_none()
+    }
+}
+
+/// A loop and how often its body ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct LoopCount {
+    /// Number of the first bundle of the body.
+    pub first: u32,
+    /// Number of the bundle that branches back.
+    pub last: u32,
+    /// How many loops it is in, itself included.
+    pub depth: u16,
+    /// How often the body began.
+    pub iterations: u64,
+}
+
+/// What an execution took.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Cycles {
+    /// Bundles issued, empty ones included: the cycles when every wait is free.
+    pub issued: u64,
+    /// Cycles spent in waits under the DMA model.
+    pub stalled: f64,
+    /// Bundles in the listing.
+    pub code_bundles: usize,
+    /// Delay slots assumed after a branch.
+    pub branch_delay: u32,
+    /// Matrix units assumed.
+    pub mxus: u32,
+    /// Use of every unit.
+    pub units: UnitUse,
+    /// DMA by kind, in order of appearance.
+    pub dma: Vec<DmaTraffic>,
+    /// Waits executed.
+    pub waits: u64,
+    /// DMA operations whose size or semaphore could not be followed.
+    pub unresolved_dma: u64,
+    /// Every semaphore.
+    pub semaphores: Vec<SemaphoreLedger>,
+    /// Every loop.
+    pub loops: Vec<LoopCount>,
+    /// How often each bundle issued.
+    #[serde(skip)]
+    pub executions: Vec<u64>,
+}
+
+impl Cycles {
+    /// Issue and stall together.
+    pub fn total(&self) -> f64 {
+        self.issued as f64 + self.stalled
+    }
+
+    /// Part of the time that the matrix units multiply, from 0 to 1.
+    pub fn mxu_share(&self) -> f64 {
+        let available = f64::from(self.mxus) * self.total();
+        if available > 0.0 { self.units.mxu as f64 / available } else { 0.0 }
+    }
+
+    /// Bytes over every DMA whose kind contains `name`, for example `hbm`.
+    pub fn dma_bytes(&self, name: &str) -> u64 {
+        let matching = self.dma.iter().filter(|traffic| traffic.kind.contains(name));
+        matching.map(|traffic| traffic.bytes).sum()
+    }
+}
+
+/// Executes the control flow of a listing and counts.
+pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, SimError> {
+    if listing.bundles().is_empty() {
+        return Err(SimError::NoBundles);
+    }
+    if let Some(damage) = listing.damage().first() {
+        return Err(SimError::Damaged(damage.to_string()));
+    }
+    if !listing.is_timed() {
+        return Err(SimError::Untimed);
+    }
+    let program = Program::compile(listing);
+    let branch_delay = options.branch_delay.unwrap_or_else(|| branch_delay(listing, &program)).max(1);
+    let mut machine = Machine::new(&program, options.dma);
+    machine.run(branch_delay, options.max_cycles)?;
+
+    let mut units = UnitUse::default();
+    for (bundle, &executions) in listing.bundles().iter().zip(&machine.executions) {
+        units.add_scaled(&static_use(listing, bundle), executions);
+    }
+    let dma = program.dma_kinds.iter().zip(&machine.dma).map(|(kind, count)| DmaTraffic {
+        kind: kind.clone(),
+        starts: count.starts,
+        bytes: count.bytes,
+    });
+    let semaphores = machine.semaphores.iter().map(|(&address, semaphore)| SemaphoreLedger {
+        semaphore: program.describe(address),
+        starts: semaphore.starts,
+        granules: semaphore.started,
+        waits: semaphore.waits,
+        left: semaphore.left,
+        starved_at: semaphore.starved_at.map(|at| at as u32),
+    });
+    Ok(Cycles {
+        issued: machine.issued,
+        stalled: machine.stalled,
+        code_bundles: listing.bundles().len(),
+        branch_delay,
+        mxus: options.mxus,
+        units,
+        dma: dma.collect(),
+        waits: machine.waits,
+        unresolved_dma: machine.unresolved,
+        semaphores: semaphores.collect(),
+        loops: loops(listing, &program, &machine.executions),
+        executions: machine.executions,
+    })
+}
+
+/// What one bundle keeps busy when it issues.
+pub fn static_use(listing: &Listing<'_>, bundle: &super::Bundle) -> UnitUse {
+    let mut units = UnitUse::default();
+    for slot in listing.slots(bundle) {
+        units.count(listing.op(slot), slot.args.of(listing.text()));
+    }
+    units
+}
+
+/// Delay slots, read off the listing: a region that ends in a branch ends with the last delay slot.
+fn branch_delay(listing: &Listing<'_>, program: &Program) -> u32 {
+    /// What tpu7x has.
+    const DEFAULT: u32 = 6;
+    const LIMIT: usize = 16;
+    let mut distances = BTreeMap::<u32, usize>::new();
+    for (at, instructions) in program.bundles.iter().enumerate() {
+        if instructions.iter().any(|i| matches!(i.action, Action::Branch { .. })) {
+            let after = listing.bundles().iter().skip(at).take(LIMIT);
+            let ends = after.enumerate().skip(1);
+            let end =
+                ends.filter(|(_, bundle)| listing.regions(bundle).any(|mark| mark.ends && !mark.starts));
+            if let Some((distance, _)) = end.take(1).next() {
+                *distances.entry(distance as u32).or_default() += 1;
+            }
+        }
+    }
+    let most = distances.iter().max_by_key(|(_, count)| **count);
+    most.map_or(DEFAULT, |(&distance, _)| distance)
+}
+
+/// Backward branches and how often what they jump to ran.
+fn loops(listing: &Listing<'_>, program: &Program, executions: &[u64]) -> Vec<LoopCount> {
+    let mut loops = Vec::new();
+    for (at, instructions) in program.bundles.iter().enumerate() {
+        for instruction in instructions {
+            let Action::Branch { target: Some(target) } = instruction.action else {
+                continue;
+            };
+            let (Some(first), Some(last)) = (listing.bundles().get(target), listing.bundles().get(at)) else {
+                continue;
+            };
+            if target <= at && first.label != Some(Label::PredicatedFallthrough) {
+                loops.push(LoopCount {
+                    first: first.address,
+                    last: last.address,
+                    depth: first.depth,
+                    iterations: executions.get(target).copied().unwrap_or_default(),
+                });
+            }
+        }
+    }
+    loops
+}

@@ -1,0 +1,356 @@
+//! Executes the compiled scalar program of a listing, one bundle per cycle.
+
+use std::collections::{BTreeMap, HashMap};
+
+use super::{
+    cycles::{DmaModel, SimError},
+    program::{
+        Action, Arithmetic, Comparison, Compute, Condition, Expr, Instruction, Logic, Program, Register,
+        Truth,
+    },
+};
+
+/// Bytes of one granule, the unit in which DMA sizes and semaphores count.
+pub const GRANULE_BYTES: u64 = 32;
+
+/// What became of one semaphore.
+#[derive(Clone, Debug, Default)]
+pub struct Semaphore {
+    /// Granules that arrive, with their time.
+    arrivals: Vec<(f64, i64)>,
+    pub starts: u64,
+    pub started: i64,
+    pub waits: u64,
+    /// What it holds at the end.
+    pub left: i64,
+    /// The first bundle that waits for more than was ever on its way.
+    pub starved_at: Option<usize>,
+}
+
+/// Starts of one kind of DMA.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DmaCount {
+    pub starts: u64,
+    pub bytes: u64,
+}
+
+/// The state of the scalar core.
+pub struct Machine<'p> {
+    program: &'p Program,
+    model: Option<DmaModel>,
+    registers: Vec<Option<i64>>,
+    memory: HashMap<i64, Option<i64>>,
+    /// When the memory channel is free again.
+    channel_free: f64,
+    pub time: f64,
+    pub stalled: f64,
+    pub issued: u64,
+    pub executions: Vec<u64>,
+    pub semaphores: BTreeMap<i64, Semaphore>,
+    pub dma: Vec<DmaCount>,
+    pub waits: u64,
+    /// DMA operations whose size or semaphore could not be followed.
+    pub unresolved: u64,
+    pending: Vec<(Register, Register, Option<i64>)>,
+}
+
+impl<'p> Machine<'p> {
+    pub fn new(program: &'p Program, model: Option<DmaModel>) -> Self {
+        Self {
+            program,
+            model,
+            registers: vec![None; program.registers],
+            memory: HashMap::new(),
+            channel_free: 0.0,
+            time: 0.0,
+            stalled: 0.0,
+            issued: 0,
+            executions: vec![0; program.bundles.len()],
+            semaphores: BTreeMap::new(),
+            dma: vec![DmaCount::default(); program.dma_kinds.len()],
+            waits: 0,
+            unresolved: 0,
+            pending: Vec::new(),
+        }
+    }
+
+    /// Runs from the first bundle until control falls off the last one.
+    pub fn run(&mut self, branch_delay: u32, max_cycles: u64) -> Result<(), SimError> {
+        let program = self.program;
+        let mut at = 0;
+        let mut jump: Option<(usize, u32)> = None;
+        while let Some(instructions) = program.bundles.get(at) {
+            if self.issued >= max_cycles {
+                return Err(SimError::TooLong { cycles: self.issued, bundle: at });
+            }
+            let taken = if instructions.is_empty() { None } else { self.bundle(at, instructions)? };
+            if let Some(count) = self.executions.get_mut(at) {
+                *count += 1;
+            }
+            self.issued += 1;
+            self.time += 1.0;
+            at += 1;
+            jump = match (jump, taken) {
+                (Some(_), Some(_)) => return Err(SimError::BranchInDelaySlot { bundle: at - 1 }),
+                (Some((target, slots)), None) => Some((target, slots - 1)),
+                (None, taken) => taken.map(|target| (target, branch_delay)),
+            };
+            if let Some((target, 0)) = jump {
+                at = target;
+                jump = None;
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes one bundle: every read comes before every write. Gives the target of a taken branch.
+    fn bundle(&mut self, at: usize, instructions: &[Instruction]) -> Result<Option<usize>, SimError> {
+        let mut taken = None;
+        for instruction in instructions {
+            if let (Action::Phi { physical }, Some((result, _))) = (&instruction.action, instruction.result) {
+                let value = self.register(*physical);
+                self.set(result, value);
+            }
+        }
+        for instruction in instructions {
+            if let Some(target) = self.instruction(at, instruction)? {
+                taken = Some(target);
+            }
+        }
+        let mut pending = std::mem::take(&mut self.pending);
+        for (result, physical, value) in pending.drain(..) {
+            self.set(result, value);
+            self.set(physical, value);
+        }
+        self.pending = pending;
+        for instruction in instructions {
+            if let (Action::Late(expr), Some((result, physical))) = (&instruction.action, instruction.result)
+            {
+                let value = self.eval(expr);
+                self.set(result, value);
+                self.set(physical, value);
+            }
+        }
+        Ok(taken)
+    }
+
+    fn instruction(&mut self, at: usize, instruction: &Instruction) -> Result<Option<usize>, SimError> {
+        let holds = match instruction.condition {
+            Some(condition) => self.condition(condition),
+            None => Some(true),
+        };
+        if holds == Some(false) {
+            if let (Some(otherwise), Some((result, physical))) = (&instruction.otherwise, instruction.result)
+            {
+                let value = self.eval(otherwise);
+                self.pending.push((result, physical, value));
+            }
+            return Ok(None);
+        }
+        match &instruction.action {
+            Action::Phi { .. } | Action::Late(_) => {}
+            Action::Compute(compute) => {
+                let value = holds.and_then(|_| self.compute(compute));
+                if let Some((result, physical)) = instruction.result {
+                    self.pending.push((result, physical, value));
+                }
+            }
+            Action::Store { address, value } => {
+                if let Some(address) = self.eval(address) {
+                    let value = holds.and_then(|_| self.eval(value));
+                    self.memory.insert(address, value);
+                }
+            }
+            Action::Branch { target } => {
+                if holds.is_none() {
+                    return Err(SimError::UnknownBranch { bundle: at });
+                }
+                return target.map(Some).ok_or(SimError::NoTarget { bundle: at });
+            }
+            Action::DmaStart { kind, granules, semaphore } => self.start(*kind, granules, semaphore),
+            Action::DmaWait { semaphore, granules } => self.wait(at, semaphore, granules),
+            Action::Signal { semaphore, granules } => {
+                let amount = self.eval(granules).map(wrap);
+                if let Some((semaphore, amount)) = self.eval(semaphore).zip(amount) {
+                    let time = self.time;
+                    self.arrive(semaphore, time, amount);
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn start(&mut self, kind: u32, granules: &Expr, semaphore: &Expr) {
+        let granules = self.eval(granules).filter(|&g| g >= 0);
+        let semaphore = self.eval(semaphore);
+        let bytes = granules.unwrap_or_default() as u64 * GRANULE_BYTES;
+        if let Some(count) = self.dma.get_mut(kind as usize) {
+            count.starts += 1;
+            count.bytes = count.bytes.saturating_add(bytes);
+        }
+        let Some((granules, semaphore)) = granules.zip(semaphore) else {
+            self.unresolved += 1;
+            return;
+        };
+        let mut done = self.time;
+        if let Some(model) = self.model {
+            done = self.time.max(self.channel_free) + bytes as f64 / model.bytes_per_cycle;
+            let name = self.program.dma_kinds.get(kind as usize).map_or("", String::as_str);
+            if name.contains("hbm") || name.contains("general") {
+                self.channel_free = done;
+            }
+            done += model.latency_cycles;
+        }
+        self.arrive(semaphore, done, granules);
+        let semaphore = self.semaphores.entry(semaphore).or_default();
+        semaphore.starts += 1;
+        semaphore.started = semaphore.started.saturating_add(granules);
+    }
+
+    fn arrive(&mut self, semaphore: i64, time: f64, amount: i64) {
+        let semaphore = self.semaphores.entry(semaphore).or_default();
+        semaphore.left = semaphore.left.saturating_add(amount);
+        semaphore.arrivals.push((time, amount));
+    }
+
+    fn wait(&mut self, at: usize, semaphore: &Expr, granules: &Expr) {
+        self.waits += 1;
+        let Some((semaphore, needed)) = self.eval(semaphore).zip(self.eval(granules)) else {
+            self.unresolved += 1;
+            return;
+        };
+        let semaphore = self.semaphores.entry(semaphore).or_default();
+        semaphore.waits += 1;
+        semaphore.arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut held = 0i64;
+        let ready = semaphore.arrivals.iter().find(|(_, amount)| {
+            held = held.saturating_add(*amount);
+            held >= needed
+        });
+        let Some(&(ready, _)) = ready else {
+            semaphore.starved_at.get_or_insert(at);
+            return;
+        };
+        if ready > self.time {
+            self.stalled += ready - self.time;
+            self.time = ready;
+        }
+        // What has arrived by now is one sum from here on.
+        let now = self.time;
+        let arrived = semaphore.arrivals.iter().filter(|a| a.0 <= now).map(|a| a.1);
+        let arrived = arrived.fold(0i64, i64::saturating_add);
+        semaphore.arrivals.retain(|a| a.0 > now);
+        semaphore.arrivals.push((now, arrived));
+    }
+
+    fn register(&self, register: Register) -> Option<i64> {
+        self.registers.get(register as usize).copied().flatten()
+    }
+
+    fn set(&mut self, register: Register, value: Option<i64>) {
+        if let Some(slot) = self.registers.get_mut(register as usize) {
+            *slot = value;
+        }
+    }
+
+    fn condition(&self, condition: Condition) -> Option<bool> {
+        self.register(condition.register).map(|value| (value != 0) != condition.negated)
+    }
+
+    fn eval(&self, expr: &Expr) -> Option<i64> {
+        let registers = expr.registers.iter();
+        registers.fold(expr.constant, |sum, &register| Some(sum?.wrapping_add(self.register(register)?)))
+    }
+
+    fn compute(&self, compute: &Compute) -> Option<i64> {
+        match compute {
+            Compute::Value(expr) => self.eval(expr),
+            Compute::Arithmetic(op, left, right) => {
+                Some(arithmetic(*op, self.eval(left)?, self.eval(right)?))
+            }
+            Compute::Compare { comparison, signed, left, right } => {
+                let view = if *signed { wrap_integer } else { unsigned };
+                let (left, right) = (view(self.eval(left)?), view(self.eval(right)?));
+                Some(i64::from(compare(*comparison, left, right)))
+            }
+            Compute::Select { condition, then, otherwise } => match self.condition(*condition)? {
+                true => self.eval(then),
+                false => self.eval(otherwise),
+            },
+            Compute::Logic(logic, inputs) => self.logic(*logic, inputs).map(i64::from),
+            Compute::Load(address) => self.memory.get(&self.eval(address)?).copied().flatten(),
+            Compute::Unknown => None,
+        }
+    }
+
+    /// Three-valued: an unknown input matters only where the others do not decide.
+    fn logic(&self, logic: Logic, inputs: &[Truth]) -> Option<bool> {
+        let mut values = inputs.iter().map(|input| match input {
+            Truth::Register(condition) => self.condition(*condition),
+            Truth::Constant(value) => Some(*value),
+        });
+        let decides = |deciding: bool, mut values: &mut dyn Iterator<Item = Option<bool>>| {
+            let mut unknown = false;
+            for value in &mut values {
+                match value {
+                    Some(value) if value == deciding => return Some(deciding),
+                    Some(_) => {}
+                    None => unknown = true,
+                }
+            }
+            (!unknown).then_some(!deciding)
+        };
+        match logic {
+            Logic::And(inverted) => decides(false, &mut values).map(|v| v != inverted),
+            Logic::Or(inverted) => decides(true, &mut values).map(|v| v != inverted),
+            Logic::Xor => values.try_fold(false, |sum, value| Some(sum != value?)),
+        }
+    }
+}
+
+/// Anything this large is a pointer and keeps its bits.
+fn is_pointer(value: i64) -> bool {
+    value.unsigned_abs() >= 1 << 33
+}
+
+fn wrap(value: i64) -> i64 {
+    i64::from(value as i32)
+}
+
+fn wrap_integer(value: i64) -> i64 {
+    if is_pointer(value) { value } else { wrap(value) }
+}
+
+fn unsigned(value: i64) -> i64 {
+    if is_pointer(value) { value } else { value & 0xffff_ffff }
+}
+
+fn arithmetic(op: Arithmetic, left: i64, right: i64) -> i64 {
+    let shift = (right & 63) as u32;
+    match op {
+        Arithmetic::Add => wrap_integer(left.wrapping_add(wrap_integer(right))),
+        Arithmetic::Sub => wrap_integer(left.wrapping_sub(right)),
+        Arithmetic::Mul => wrap_integer(left.wrapping_mul(right)),
+        Arithmetic::ShiftLeft => left.wrapping_shl(shift),
+        Arithmetic::ShiftRightLogical => unsigned(left) >> shift,
+        Arithmetic::ShiftRightArithmetic => wrap_integer(left) >> shift,
+        Arithmetic::And => left & right,
+        Arithmetic::Or => left | right,
+        Arithmetic::Xor => left ^ right,
+        Arithmetic::Min { signed: true } => wrap_integer(left).min(wrap_integer(right)),
+        Arithmetic::Min { signed: false } => unsigned(left).min(unsigned(right)),
+        Arithmetic::Max { signed: true } => wrap_integer(left).max(wrap_integer(right)),
+        Arithmetic::Max { signed: false } => unsigned(left).max(unsigned(right)),
+    }
+}
+
+fn compare(comparison: Comparison, left: i64, right: i64) -> bool {
+    match comparison {
+        Comparison::Ge => left >= right,
+        Comparison::Gt => left > right,
+        Comparison::Lt => left < right,
+        Comparison::Le => left <= right,
+        Comparison::Eq => left == right,
+        Comparison::Ne => left != right,
+    }
+}

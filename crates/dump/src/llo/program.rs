@@ -1,0 +1,423 @@
+//! The scalar part of a listing, compiled so that it can be executed: what steers control flow and DMA.
+
+use std::collections::HashMap;
+
+use super::{Args, Listing, Predicate, Slot};
+
+/// Pointers live above this, so that they are never mistaken for 32-bit integers: buffer `n` is at `(n + 1) << 40`.
+const BUFFER_SHIFT: u32 = 40;
+
+/// A scalar register, a predicate register, or a physical register behind one.
+pub type Register = u32;
+
+/// A sum of a constant and registers; nothing where the text was not understood.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Expr {
+    pub constant: Option<i64>,
+    pub registers: Vec<Register>,
+}
+
+impl Expr {
+    const UNKNOWN: Self = Self { constant: None, registers: Vec::new() };
+}
+
+/// A predicate register and whether it is read negated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Condition {
+    pub register: Register,
+    pub negated: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arithmetic {
+    Add,
+    Sub,
+    Mul,
+    ShiftLeft,
+    ShiftRightLogical,
+    ShiftRightArithmetic,
+    And,
+    Or,
+    Xor,
+    Min { signed: bool },
+    Max { signed: bool },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    Ge,
+    Gt,
+    Lt,
+    Le,
+    Eq,
+    Ne,
+}
+
+/// What combines predicates; the flag says whether the result is inverted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logic {
+    And(bool),
+    Or(bool),
+    Xor,
+}
+
+/// An operand of [`Logic`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Truth {
+    Register(Condition),
+    Constant(bool),
+}
+
+/// What a compiled instruction computes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Compute {
+    Value(Expr),
+    Arithmetic(Arithmetic, Expr, Expr),
+    Compare {
+        comparison: Comparison,
+        signed: bool,
+        left: Expr,
+        right: Expr,
+    },
+    Select {
+        condition: Condition,
+        then: Expr,
+        otherwise: Expr,
+    },
+    Logic(Logic, Vec<Truth>),
+    Load(Expr),
+    /// Not understood: the result is unknown.
+    Unknown,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Reads the physical register at the head of a loop.
+    Phi {
+        physical: Register,
+    },
+    Compute(Compute),
+    /// A pseudo operation that reads results of its own bundle.
+    Late(Expr),
+    Store {
+        address: Expr,
+        value: Expr,
+    },
+    Branch {
+        target: Option<usize>,
+    },
+    DmaStart {
+        kind: u32,
+        granules: Expr,
+        semaphore: Expr,
+    },
+    DmaWait {
+        semaphore: Expr,
+        granules: Expr,
+    },
+    /// Adds to a semaphore at once.
+    Signal {
+        semaphore: Expr,
+        granules: Expr,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    pub result: Option<(Register, Register)>,
+    pub condition: Option<Condition>,
+    /// What the result is where the condition does not hold.
+    pub otherwise: Option<Expr>,
+    pub action: Action,
+}
+
+/// The executable part of a listing, bundle by bundle.
+#[derive(Clone, Debug, Default)]
+pub struct Program {
+    pub bundles: Vec<Vec<Instruction>>,
+    pub registers: usize,
+    /// Names of DMA operations, by kind.
+    pub dma_kinds: Vec<String>,
+    buffers: Vec<String>,
+}
+
+impl Program {
+    /// Compiles a listing. Branch targets are resolved to positions.
+    pub fn compile(listing: &Listing<'_>) -> Self {
+        let mut compiler = Compiler {
+            listing,
+            names: HashMap::new(),
+            buffers: HashMap::new(),
+            kinds: HashMap::new(),
+            program: Self::default(),
+        };
+        for bundle in listing.bundles() {
+            let slots = listing.slots(bundle).iter();
+            let instructions = slots.filter_map(|slot| compiler.instruction(slot)).collect();
+            compiler.program.bundles.push(instructions);
+        }
+        compiler.program.registers = compiler.names.len();
+        compiler.program
+    }
+
+    /// `#allocation8 + 3` for an address.
+    pub fn describe(&self, address: i64) -> String {
+        let buffer = usize::try_from((address >> BUFFER_SHIFT) - 1).ok().and_then(|b| self.buffers.get(b));
+        let offset = address & ((1 << BUFFER_SHIFT) - 1);
+        match (buffer, offset) {
+            (Some(buffer), 0) => buffer.clone(),
+            (Some(buffer), offset) => format!("{buffer} + {offset}"),
+            (None, _) => format!("{address:#x}"),
+        }
+    }
+}
+
+struct Compiler<'l, 'a> {
+    listing: &'l Listing<'a>,
+    names: HashMap<&'a str, Register>,
+    buffers: HashMap<&'a str, i64>,
+    kinds: HashMap<&'a str, u32>,
+    program: Program,
+}
+
+impl<'a> Compiler<'_, 'a> {
+    fn instruction(&mut self, slot: &Slot) -> Option<Instruction> {
+        let op = self.listing.op(slot);
+        // Vector work decides nothing here; only synchronization does.
+        if (op.starts_with('v') && !op.starts_with("vsync")) || op.starts_with("shalt") {
+            return None;
+        }
+        let args = self.listing.args(slot);
+        let result = self.listing.result(slot);
+        let action = self.action(op, result, &args)?;
+        let writes = matches!(action, Action::Phi { .. } | Action::Compute(_) | Action::Late(_));
+        let otherwise = args.predicate.and_then(|p| p.otherwise).map(|text| self.expr(text));
+        Some(Instruction {
+            result: if writes { self.result(result) } else { None },
+            condition: args.predicate.map(|p| self.condition_of(&p)),
+            otherwise,
+            action,
+        })
+    }
+
+    fn action(&mut self, op: &'a str, result: &'a str, args: &Args<'a>) -> Option<Action> {
+        let head = op.split('.').next().unwrap_or_default();
+        Some(match head {
+            "sphi" => {
+                let physical = physical(result)?;
+                Action::Phi { physical: self.register(physical) }
+            }
+            "sbr" => Action::Branch { target: self.target(args) },
+            "sst" => {
+                let address = self.address(args.get(0));
+                // The value follows the address without a comma: `sst [smem:[#allocation4]] %s1_s0`.
+                let (address, value) = match split_address(args.get(0)) {
+                    Some((address, value)) if args.operands.len() == 1 => {
+                        (self.address(address), self.expr(value))
+                    }
+                    _ => (address, self.expr(args.get(1))),
+                };
+                Action::Store { address, value }
+            }
+            "dma" if op.starts_with("dma.done") => {
+                Action::DmaWait { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
+            }
+            "dma" => Action::DmaStart {
+                kind: self.kind(op),
+                granules: self.expr(args.named("size_in_granules").unwrap_or_default()),
+                semaphore: self.expr(args.named("dst_syncflagno").unwrap_or_default()),
+            },
+            "vsyncadd" => {
+                Action::Signal { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
+            }
+            "int_to_ptr" => Action::Late(self.expr(args.get(0))),
+            _ if !(result.starts_with("%s") || result.starts_with("%p")) => return None,
+            _ => Action::Compute(self.compute(head, op, result, args)),
+        })
+    }
+
+    fn compute(&mut self, head: &str, op: &str, result: &'a str, args: &Args<'a>) -> Compute {
+        let signed = !op.contains(".u32");
+        let arithmetic = match head {
+            "smov" => return Compute::Value(self.expr(args.get(0))),
+            "inlined_call_operand" => return Compute::Value(self.buffer(result)),
+            "sld" => return Compute::Load(self.address(args.get(0))),
+            "scmp" => return self.compare(op, args).unwrap_or(Compute::Unknown),
+            "scalar_select" => return self.select(args).unwrap_or(Compute::Unknown),
+            "por" => return self.logic(Logic::Or(false), args),
+            "pnor" => return self.logic(Logic::Or(true), args),
+            "pand" | "pmov" => return self.logic(Logic::And(false), args),
+            "pnand" | "pneg" => return self.logic(Logic::And(true), args),
+            "pxor" => return self.logic(Logic::Xor, args),
+            "scalar_lea" | "sadd" => Arithmetic::Add,
+            "ssub" => Arithmetic::Sub,
+            "smul" => Arithmetic::Mul,
+            "sshll" => Arithmetic::ShiftLeft,
+            "sshrl" => Arithmetic::ShiftRightLogical,
+            "sshra" => Arithmetic::ShiftRightArithmetic,
+            "sand" => Arithmetic::And,
+            "sor" => Arithmetic::Or,
+            "sxor" => Arithmetic::Xor,
+            "smin" => Arithmetic::Min { signed },
+            "smax" => Arithmetic::Max { signed },
+            _ => return Compute::Unknown,
+        };
+        if op.contains(".f32") {
+            return Compute::Unknown;
+        }
+        Compute::Arithmetic(arithmetic, self.expr(args.get(0)), self.expr(args.get(1)))
+    }
+
+    fn compare(&mut self, op: &str, args: &Args<'a>) -> Option<Compute> {
+        let mut parts = op.split('.').skip(1);
+        let comparison = match parts.next()? {
+            "ge" => Comparison::Ge,
+            "gt" => Comparison::Gt,
+            "lt" => Comparison::Lt,
+            "le" => Comparison::Le,
+            "eq" => Comparison::Eq,
+            "ne" => Comparison::Ne,
+            _ => return None,
+        };
+        let signed = match parts.next()? {
+            "s32" => true,
+            "u32" => false,
+            _ => return None,
+        };
+        let (left, right) = (self.expr(args.get(0)), self.expr(args.get(1)));
+        Some(Compute::Compare { comparison, signed, left, right })
+    }
+
+    fn select(&mut self, args: &Args<'a>) -> Option<Compute> {
+        let condition = self.condition(args.named("predicate")?)?;
+        let then = self.expr(args.named("on_true")?);
+        let otherwise = self.expr(args.named("on_false")?);
+        Some(Compute::Select { condition, then, otherwise })
+    }
+
+    fn logic(&mut self, logic: Logic, args: &Args<'a>) -> Compute {
+        let truth = |operand: &super::Operand<'a>| match self.condition(operand.text) {
+            Some(condition) => Truth::Register(condition),
+            None => Truth::Constant(matches!(operand.text, "1" | "true")),
+        };
+        Compute::Logic(logic, args.operands.iter().map(truth).collect())
+    }
+
+    fn condition(&mut self, text: &'a str) -> Option<Condition> {
+        let negated = text.starts_with('!');
+        let name = text.trim_start_matches('!');
+        let register = name.starts_with('%').then(|| self.register(name))?;
+        Some(Condition { register, negated })
+    }
+
+    fn condition_of(&mut self, predicate: &Predicate<'a>) -> Condition {
+        Condition { register: self.register(predicate.register), negated: predicate.negated }
+    }
+
+    /// `target bundleno = 303 (0x12f), region = 36`, or only `target = $region36` after the final pass.
+    fn target(&self, args: &Args<'a>) -> Option<usize> {
+        let target = args.get(0).strip_prefix("target")?.trim_start();
+        if let Some(number) = target.strip_prefix("bundleno = ") {
+            let number: u32 = number.split(' ').next()?.parse().ok()?;
+            return self.listing.bundles().iter().position(|bundle| bundle.address == number);
+        }
+        let region = target.strip_prefix("= $region")?.split(' ').next()?.parse().ok()?;
+        self.listing.region_start(region)
+    }
+
+    fn register(&mut self, name: &'a str) -> Register {
+        let next = self.names.len() as Register;
+        *self.names.entry(name).or_insert(next)
+    }
+
+    /// The register of a result, and the physical one behind it.
+    fn result(&mut self, name: &'a str) -> Option<(Register, Register)> {
+        let behind = physical(name).unwrap_or(name);
+        (!name.is_empty()).then(|| (self.register(name), self.register(behind)))
+    }
+
+    fn kind(&mut self, op: &'a str) -> u32 {
+        let next = self.kinds.len() as u32;
+        *self.kinds.entry(op).or_insert_with(|| {
+            self.program.dma_kinds.push(op.to_owned());
+            next
+        })
+    }
+
+    fn buffer(&mut self, name: &'a str) -> Expr {
+        let next = (self.buffers.len() as i64 + 1) << BUFFER_SHIFT;
+        let address = *self.buffers.entry(name).or_insert_with(|| {
+            self.program.buffers.push(name.to_owned());
+            next
+        });
+        Expr { constant: Some(address), registers: Vec::new() }
+    }
+
+    /// `[smem:[#allocation4 + $0x1]]` or `[smem:%s1_s0]`.
+    fn address(&mut self, text: &'a str) -> Expr {
+        let inner = text.strip_prefix("[smem:").and_then(|t| t.strip_suffix(']'));
+        inner.map_or(Expr::UNKNOWN, |inner| self.sum(unbracket(inner)))
+    }
+
+    /// `%s1_s0`, `7`, `[#allocation8 + $0x1]`, `[resolvable:$true] %s1_s0`, `%s1_s0 [#allocation8]`.
+    fn expr(&mut self, text: &'a str) -> Expr {
+        if text.starts_with("[#") {
+            return self.sum(unbracket(text));
+        }
+        let text = match text.strip_prefix("[resolvable") {
+            Some(rest) => rest.split_once(']').map_or("", |(_, after)| after),
+            None => text,
+        };
+        self.sum(text.split_whitespace().next().unwrap_or_default())
+    }
+
+    fn sum(&mut self, text: &'a str) -> Expr {
+        let mut total = Expr { constant: Some(0), registers: Vec::new() };
+        for part in text.split('+').map(str::trim) {
+            let constant = match part.as_bytes().first() {
+                Some(b'%') => {
+                    total.registers.push(self.register(part));
+                    Some(0)
+                }
+                Some(b'#') => self.buffer(part).constant,
+                Some(b'$') => part.get(1..).and_then(integer_hex),
+                _ => integer(part),
+            };
+            total.constant = total.constant.zip(constant).and_then(|(a, b)| a.checked_add(b));
+        }
+        if total.constant.is_none() { Expr::UNKNOWN } else { total }
+    }
+}
+
+/// `s1` of `%s5_s1`.
+fn physical(name: &str) -> Option<&str> {
+    name.rsplit_once('_').map(|(_, physical)| physical)
+}
+
+fn unbracket(text: &str) -> &str {
+    text.strip_prefix('[').and_then(|t| t.split(']').next()).unwrap_or(text)
+}
+
+/// Splits `[smem:[..]] %s1` behind the bracket that closes the first one.
+fn split_address(text: &str) -> Option<(&str, &str)> {
+    let mut depth = 0i32;
+    for (at, byte) in text.bytes().enumerate() {
+        depth += match byte {
+            b'[' => 1,
+            b']' => -1,
+            _ => 0,
+        };
+        if depth == 0 {
+            return Some((text.get(..=at)?, text.get(at + 1..)?.trim()));
+        }
+    }
+    None
+}
+
+fn integer(text: &str) -> Option<i64> {
+    text.parse().ok().or_else(|| text.strip_prefix("0x").and_then(integer_hex))
+}
+
+fn integer_hex(text: &str) -> Option<i64> {
+    i64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
+}

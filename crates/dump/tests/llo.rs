@@ -1,0 +1,141 @@
+//! Listings of real compiles: parsed without complaint, and their cycles as an independent simulator counted them.
+
+mod common;
+
+use common::{FINAL, PACKED, cases, load};
+use octile_dump::llo::{DmaModel, Label, Listing, SimError, SimOptions, simulate, static_use};
+
+#[test]
+fn real_listings_are_read_without_damage() {
+    for case in cases() {
+        for file in [PACKED, FINAL] {
+            let text = load(&case, file);
+            let listing = Listing::parse(&text);
+            assert_eq!(listing.damage(), [], "{case} {file}");
+            assert!(listing.bundles().len() > 200, "{case} {file}");
+            let labels = listing.bundles().iter().filter(|b| b.label == Some(Label::LoopBody));
+            assert!(labels.count() > 0, "{case} {file} has a loop");
+        }
+    }
+}
+
+#[test]
+fn cycles_are_what_the_reference_simulator_counts() {
+    let expected = common::expectations("cycles.json");
+    for case in cases() {
+        let text = load(&case, PACKED);
+        let listing = Listing::parse(&text);
+        let cycles = simulate(&listing, &SimOptions::default()).unwrap();
+        let expected = &expected[&case];
+        assert_eq!(cycles.issued, expected["issued"].as_u64().unwrap(), "{case}");
+        assert_eq!(cycles.waits, expected["waits"].as_u64().unwrap(), "{case}");
+        assert_eq!(cycles.unresolved_dma, 0, "{case}");
+        assert_eq!(cycles.dma.len(), expected["dma"].as_object().unwrap().len(), "{case}");
+        for dma in &cycles.dma {
+            let counts = [dma.starts, dma.bytes].map(serde_json::Value::from);
+            assert_eq!(expected["dma"][&dma.kind].as_array().unwrap()[..], counts, "{case} {}", dma.kind);
+        }
+        let dma = DmaModel { bytes_per_cycle: 1600.0, latency_cycles: 1000.0 };
+        let modelled = simulate(&listing, &SimOptions { dma: Some(dma), ..SimOptions::default() }).unwrap();
+        let stalled = expected["stalled"].as_f64().unwrap();
+        assert!((modelled.stalled - stalled).abs() < 0.01, "{case}: {} {stalled}", modelled.stalled);
+        if let Some(units) = expected["units"].as_array() {
+            let units: Vec<_> = units.iter().map(|u| u.as_u64().unwrap()).collect();
+            assert_eq!(cycles.units.columns()[..], units[..], "{case}");
+        }
+    }
+}
+
+/// The compiler prints what each bundle uses; what this crate reads off the operations is the same.
+#[test]
+fn unit_use_is_what_the_compiler_says() {
+    for case in cases() {
+        let text = load(&case, FINAL);
+        let listing = Listing::parse(&text);
+        let table = load(&case, "final_hlo-static-per-bundle-utilization.txt");
+        let rows: Vec<Vec<u64>> = table
+            .lines()
+            .skip(4)
+            .map(|line| line.split_whitespace().map(|n| n.parse().unwrap()).collect())
+            .collect();
+        assert_eq!(rows.len(), listing.bundles().len(), "{case}");
+        for (bundle, row) in listing.bundles().iter().zip(&rows) {
+            let mut used = static_use(&listing, bundle);
+            // A multiplication is busy in the bundles after its own, which the table spreads out.
+            used.mxu = row[0];
+            assert_eq!(used.columns()[..], row[..], "{case} bundle {:#x}", bundle.address);
+        }
+    }
+}
+
+#[test]
+fn every_semaphore_of_a_correct_kernel_is_balanced() {
+    for case in cases() {
+        let text = load(&case, PACKED);
+        let cycles = simulate(&Listing::parse(&text), &SimOptions::default()).unwrap();
+        assert!(!cycles.semaphores.is_empty(), "{case}");
+        assert!(cycles.semaphores.iter().all(|s| s.is_balanced()), "{case}: {:?}", cycles.semaphores);
+    }
+}
+
+#[test]
+fn a_wait_that_is_missing_shows_on_its_semaphore() {
+    let text = load("512-qb128-aligned-v2-tpu7x", PACKED);
+    let without = text.replacen("%1182 = vsyncadd %s1849_s25, 4294966784  ;;", "", 1);
+    assert_ne!(text, without);
+    let cycles = simulate(&Listing::parse(&without), &SimOptions::default()).unwrap();
+    let unbalanced: Vec<_> = cycles.semaphores.iter().filter(|s| !s.is_balanced()).collect();
+    assert_eq!(unbalanced.len(), 2, "one per buffer");
+    assert!(unbalanced.iter().all(|s| s.left == 32 * 512), "{unbalanced:?}");
+}
+
+#[test]
+fn loops_and_matrix_units() {
+    let text = load("2048-qb512-strip-tpu7x", PACKED);
+    let cycles = simulate(&Listing::parse(&text), &SimOptions::default()).unwrap();
+    assert_eq!(cycles.loops.len(), 1);
+    assert_eq!(cycles.loops[0].iterations, 6);
+    // The limit for 2048^3 is 16384 cycles on two units.
+    assert_eq!(cycles.units.mxu, 2 * 16384);
+    assert!((cycles.mxu_share() - 0.829).abs() < 0.001);
+    assert!(cycles.units.spill > 10_000);
+}
+
+#[test]
+fn half_a_listing_is_not_counted() {
+    let text = load("512-qb128-aligned-v2-tpu7x", PACKED);
+    for cut in [text.len() / 2, text[..text.len() / 2].rfind('\n').unwrap() + 1] {
+        let listing = Listing::parse(&text[..cut]);
+        assert!(!listing.damage().is_empty());
+        let error = simulate(&listing, &SimOptions::default()).unwrap_err();
+        assert!(matches!(error, SimError::Damaged(_)), "{error}");
+    }
+    let (head, tail) = text.split_at(text.find("\n  0x30").unwrap());
+    let gap = format!("{head}{}", &tail[tail.find("\n  0x40").unwrap()..]);
+    assert_eq!(
+        Listing::parse(&gap).damage()[0].what,
+        "bundle 0x40 follows where 0x30 is expected: bundles are missing"
+    );
+}
+
+#[test]
+fn what_is_no_listing_says_so() {
+    let error = |text: &str| simulate(&Listing::parse(text), &SimOptions::default()).unwrap_err();
+    assert_eq!(error(""), SimError::NoBundles);
+    assert_eq!(error("HloModule jit_f\n\nENTRY %main {\n}\n"), SimError::NoBundles);
+    let foreign = Listing::parse("HloModule jit_f\nENTRY %main {\n");
+    assert_eq!(foreign.damage()[0].to_string(), "1:1: this is no line of an LLO listing");
+    let final_bundles = load("512-qb128-aligned-v2-tpu7x", FINAL);
+    assert_eq!(error(&final_bundles), SimError::Untimed);
+}
+
+#[test]
+fn the_allocation_table_is_read() {
+    let text = load("512-qb128-aligned-v2-tpu7x", "post-ra.txt");
+    let listing = Listing::parse(&text);
+    let buffers: Vec<_> = listing.allocations().iter().filter(|a| a.tag == "scratch operand").collect();
+    assert_eq!(buffers.len(), 7);
+    assert_eq!(buffers[0].shape, "f8e4m3fn[2,128,128]{2,1,0:T(32,128)(4,1)}");
+    assert_eq!((buffers[0].space.as_str(), buffers[0].size), ("vmem", 0x8000));
+    assert_eq!(buffers[0].place.line, 5);
+}
