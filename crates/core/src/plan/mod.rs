@@ -1,7 +1,10 @@
 //! From a problem, a device and a strategy to every number that a kernel needs. Left of a plan nobody emits
 //! text; right of it nobody chooses a tile.
 
+pub mod cpu;
+pub mod hopper;
 pub mod memory;
+pub mod tpu;
 
 pub use memory::{MemoryMap, MemorySpace, Region};
 
@@ -28,5 +31,21 @@ pub enum PlanError {
         available: usize,
         /// Name and bytes of the largest buffer.
         largest: String,
+    },
+    /// The chip cannot multiply 8-bit floats.
+    #[error("{chip} has no f8e4m3fn matrix product: choose tpu7x, v6e, v5e or v5p, or leave the activations unquantized")]
+    NoFp8 {
+        /// The chip.
+        chip: &'static str,
+    },
+    /// A tile would cut a quantization block in two.
+    #[error("a tile of {tile} along {side} is no multiple of the quantization block {quant_block}")]
+    PartialBlock {
+        /// Along m, n or k.
+        side: &'static str,
+        /// The tile's extent.
+        tile: usize,
+        /// The block's side.
+        quant_block: usize,
     },
 }

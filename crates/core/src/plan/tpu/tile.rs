@@ -1,0 +1,146 @@
+//! Choosing tiles. Aligned tiles are given; large ones are chosen within the chip's memory, strips by a model of
+//! the cycles that they take.
+
+use super::{Arithmetic, BlockMode, Dims, TpuPlan, memory};
+use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip, plan::MemorySpace};
+
+/// Rows up to which loading the weights takes longer than multiplying by them.
+pub(super) const FEW_ROWS: usize = 64;
+
+/// Rows of x that a matrix unit must see per block of weights to be kept busy, and columns that fill both units.
+const CHUNK: usize = 256;
+
+/// The tile for a problem; whether it fits is for the plan to say.
+pub(super) fn choose(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, mode: BlockMode) -> Dims {
+    let aligned = aligned(problem);
+    match (mode, strategy) {
+        (BlockMode::Aligned, Strategy::Strip) => {
+            Dims { k: aligned.k * problem.k.div_ceil(aligned.k), ..aligned }
+        }
+        (BlockMode::Aligned, _) => aligned,
+        (BlockMode::Large, Strategy::Strip) => strip(problem, chip, aligned),
+        (BlockMode::Large, _) => large(problem, chip, strategy, aligned),
+    }
+}
+
+/// One quantization block. Few rows of x are not padded to a whole one.
+fn aligned(problem: &Problem) -> Dims {
+    let qb = problem.quant_block.size();
+    let rows = problem.m.next_multiple_of(if problem.m <= 16 { 16 } else { 32 });
+    Dims { m: rows.min(qb), n: qb, k: qb }
+}
+
+/// Multiples of `block` that cover `len` with the least padding, at most `limit` long; the longest of them.
+fn covering(len: usize, block: usize, limit: usize) -> usize {
+    let blocks = len.div_ceil(block);
+    let most = (limit / block).clamp(1, blocks);
+    (1..=most)
+        .min_by_key(|&per_tile| (blocks.next_multiple_of(per_tile), most - per_tile))
+        .expect("at least one block per tile")
+        * block
+}
+
+/// Tiles of about 1024 on a side; of 512 at the smallest blocks, where a tile is a lot of small products.
+fn large(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, aligned: Dims) -> Dims {
+    let few_rows = problem.m <= FEW_ROWS;
+    let nominal = if aligned.n < 256 && !few_rows { 512 } else { 1024 };
+    let sized = |limit: usize| Dims {
+        m: covering(problem.m, aligned.m, limit),
+        n: covering(problem.n, aligned.n, limit),
+        k: covering(problem.k, aligned.k, limit),
+    };
+    let limits = [nominal, nominal / 2, nominal / 4];
+    let fits = |tile: &Dims| fits(problem, chip, strategy, *tile);
+    limits.into_iter().map(sized).find(fits).unwrap_or(aligned)
+}
+
+fn fits(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, tile: Dims) -> bool {
+    let plan = TpuPlan::lay_out(problem, chip, strategy, BlockMode::Large, tile);
+    plan.memory.total(MemorySpace::Vmem) <= memory::usable_vmem(chip)
+}
+
+/// The strip with the fewest modelled cycles: whole K, or the longest part of it that fits.
+fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
+    let whole_k = aligned.k * problem.k.div_ceil(aligned.k);
+    let sides = |len: usize, block: usize| {
+        let limits = [256, 512, 768, 1024, 1536, 2048];
+        let mut sides: Vec<usize> = limits.iter().map(|&limit| covering(len, block, limit)).collect();
+        sides.dedup();
+        sides
+    };
+    for parts in 1..=whole_k / aligned.k {
+        let k = covering(problem.k, aligned.k, whole_k.div_ceil(parts));
+        let tiles = sides(problem.m, aligned.m).into_iter().flat_map(|m| {
+            let columns = sides(problem.n, aligned.n);
+            columns.into_iter().map(move |n| Dims { m, n, k })
+        });
+        let best = tiles
+            .filter(|&tile| fits(problem, chip, Strategy::Strip, tile))
+            .map(|tile| (modelled_cycles(problem, chip, tile), tile))
+            .filter(|(cycles, _)| cycles.unrolled <= MOST_UNROLLED)
+            .min_by(|(a, _), (b, _)| a.total.total_cmp(&b.total));
+        if let Some((_, tile)) = best {
+            return tile;
+        }
+    }
+    aligned
+}
+
+/// A step is straight-line code; beyond this many bundles it grows without getting faster.
+const MOST_UNROLLED: f64 = 10_000.0;
+
+/// What a strip is modelled to take, in cycles.
+struct Cycles {
+    /// Of the matrix units in one step.
+    unrolled: f64,
+    /// Of everything.
+    total: f64,
+}
+
+/// Products of a step, the fixed cost of a step, and copies where they are longer; then the first strips in and
+/// the last tile out, which nothing hides. The constants were fitted to libtpu's listings for tpu7x.
+fn modelled_cycles(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> Cycles {
+    const STEP: f64 = 600.0;
+    const LATENCY: f64 = 1_100.0;
+    const BYTES_PER_CYCLE: f64 = 1_680.0;
+    let plan = TpuPlan::lay_out(problem, chip, Strategy::Strip, BlockMode::Large, tile);
+    let products_per_cycle = match plan.arithmetic {
+        Arithmetic::Fp8 => 524_288.0,
+        Arithmetic::Widened | Arithmetic::Dequantized => 262_144.0,
+    };
+    let busy_rows = tile.m.max(CHUNK);
+    let products = (busy_rows * tile.n * tile.k) as f64 / products_per_cycle;
+    let copy = |bytes: usize| bytes as f64 / BYTES_PER_CYCLE;
+    let x_strip = copy(tile.m * tile.k * problem.x.bytes());
+    let w_strip = copy(tile.n * tile.k);
+    let out = copy(tile.m * tile.n * plan.kernel_out().bytes());
+    let steps = plan.steps() as f64;
+    let copies = w_strip + out + x_strip / plan.grid.n as f64;
+    let total = steps * (products + STEP).max(copies) + x_strip + w_strip + out + 3.0 * LATENCY;
+    Cycles { unrolled: products, total }
+}
+
+/// Rows and columns of one product inside a tile: enough to keep the matrix units busy, few enough that its
+/// result stays close to the registers.
+pub(super) fn chunk(
+    problem: &Problem,
+    strategy: Strategy,
+    arithmetic: Arithmetic,
+    tile: Dims,
+) -> (usize, usize) {
+    let qb = problem.quant_block.size();
+    if strategy != Strategy::Strip {
+        return (qb.min(tile.m), qb);
+    }
+    let rows = [CHUNK, 2 * CHUNK, CHUNK / 2, tile.m].into_iter();
+    let rows = rows.filter(|&rows| tile.m.is_multiple_of(rows) && rows <= tile.m);
+    // A product whose rows have different scales would have to be cut up again.
+    let one_scale = |&rows: &usize| arithmetic == Arithmetic::Dequantized || per_row(problem) || rows <= qb;
+    let rows = rows.clone().find(one_scale).unwrap_or(qb.min(tile.m));
+    let columns = if tile.n.is_multiple_of(CHUNK) { CHUNK } else { CHUNK / 2 };
+    (rows, columns)
+}
+
+fn per_row(problem: &Problem) -> bool {
+    !matches!(problem.x.granularity(), Some(ScaleGranularity::Block))
+}
