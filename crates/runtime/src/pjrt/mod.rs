@@ -10,6 +10,7 @@
 //! on a device that is ([`Client`]). The client has been run on an NVIDIA GPU. It follows the same interface on a
 //! TPU, but has not been run on one.
 
+pub mod compile;
 pub mod options;
 mod protobuf;
 pub mod result;

@@ -64,9 +64,7 @@ impl CompileOptions {
         self.overrides
             .iter()
             .map(entry)
-            .fold(options, |options, entry| {
-                options.message(field::OPTIONS_OVERRIDES, entry)
-            })
+            .fold(options, |options, entry| options.message(field::OPTIONS_OVERRIDES, entry))
             .finish()
     }
 }

@@ -69,10 +69,7 @@ mod tests {
             [0x12, 0x07, 0x74, 0x65, 0x73, 0x74, 0x69, 0x6e, 0x67]
         );
         let inner = Message::default().int(1, 150);
-        assert_eq!(
-            Message::default().message(3, inner).finish(),
-            [0x1a, 0x03, 0x08, 0x96, 0x01]
-        );
+        assert_eq!(Message::default().message(3, inner).finish(), [0x1a, 0x03, 0x08, 0x96, 0x01]);
     }
 
     #[test]
@@ -86,9 +83,6 @@ mod tests {
     #[test]
     fn field_numbers_above_fifteen_take_two_bytes() {
         assert_eq!(Message::default().int(16, 0).finish(), [0x80, 0x01, 0x00]);
-        assert_eq!(
-            Message::default().double(4, 1.0).finish(),
-            [0x21, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]
-        );
+        assert_eq!(Message::default().double(4, 1.0).finish(), [0x21, 0, 0, 0, 0, 0, 0, 0xf0, 0x3f]);
     }
 }

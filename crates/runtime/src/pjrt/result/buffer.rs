@@ -15,9 +15,7 @@ pub struct HostLayout {
 impl HostLayout {
     /// Row-major order.
     pub fn row_major(rank: usize) -> Self {
-        Self {
-            minor_to_major: (0..rank as i64).rev().collect(),
-        }
+        Self { minor_to_major: (0..rank as i64).rev().collect() }
     }
 
     /// The C form, which points into `self`.
@@ -72,10 +70,7 @@ impl Api {
     /// # Safety
     /// `buffer` must be a buffer of this plugin that nobody destroyed.
     pub unsafe fn buffer_destroy(self, buffer: NonNull<sys::Buffer>) -> Result<()> {
-        let mut args = sys::BufferDestroyArgs {
-            handle: buffer.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::BufferDestroyArgs { handle: buffer.as_ptr(), ..Default::default() };
         call!(self, buffer_destroy, &mut args)
     }
 
@@ -84,10 +79,7 @@ impl Api {
     /// # Safety
     /// `buffer` must be a live buffer of this plugin.
     pub unsafe fn buffer_element_type(self, buffer: NonNull<sys::Buffer>) -> Result<c_int> {
-        let mut args = sys::BufferElementTypeArgs {
-            buffer: buffer.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::BufferElementTypeArgs { buffer: buffer.as_ptr(), ..Default::default() };
         call!(self, buffer_element_type, &mut args)?;
         Ok(args.element_type)
     }
@@ -97,10 +89,7 @@ impl Api {
     /// # Safety
     /// `buffer` must be a live buffer of this plugin.
     pub unsafe fn buffer_dimensions(self, buffer: NonNull<sys::Buffer>) -> Result<Vec<i64>> {
-        let mut args = sys::BufferDimensionsArgs {
-            buffer: buffer.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::BufferDimensionsArgs { buffer: buffer.as_ptr(), ..Default::default() };
         call!(self, buffer_dimensions, &mut args)?;
         // SAFETY: the list lives as long as the buffer.
         Ok(unsafe { slice(args.dims, args.num_dims) }.to_vec())

@@ -24,10 +24,7 @@ impl Api {
     /// # Safety
     /// `client` must be a client of this plugin that nobody destroyed, and nothing made by it may be in use.
     pub unsafe fn client_destroy(self, client: NonNull<sys::Client>) -> Result<()> {
-        let mut args = sys::ClientDestroyArgs {
-            handle: client.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::ClientDestroyArgs { handle: client.as_ptr(), ..Default::default() };
         call!(self, client_destroy, &mut args)
     }
 
@@ -55,17 +52,11 @@ impl Api {
         self,
         client: NonNull<sys::Client>,
     ) -> Result<Vec<NonNull<sys::Device>>> {
-        let mut args = sys::ClientAddressableDevicesArgs {
-            client: client.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::ClientAddressableDevicesArgs { client: client.as_ptr(), ..Default::default() };
         call!(self, client_addressable_devices, &mut args)?;
         // SAFETY: the list lives as long as the client.
         let devices = unsafe { slice(args.devices, args.num_devices) };
-        Ok(devices
-            .iter()
-            .filter_map(|device| NonNull::new(*device))
-            .collect())
+        Ok(devices.iter().filter_map(|device| NonNull::new(*device)).collect())
     }
 
     /// The device's kind and a short text to tell it from others.
@@ -73,10 +64,7 @@ impl Api {
     /// # Safety
     /// `device` must be a device of a live client of this plugin.
     pub unsafe fn device_kind_and_name(self, device: NonNull<sys::Device>) -> Result<(String, String)> {
-        let mut args = sys::DeviceGetDescriptionArgs {
-            device: device.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::DeviceGetDescriptionArgs { device: device.as_ptr(), ..Default::default() };
         call!(self, device_get_description, &mut args)?;
         let kind = text!(self, device_description_kind, args.description)?;
         let name = text!(self, device_description_to_string, args.description)?;
@@ -130,10 +118,7 @@ impl Api {
     /// # Safety
     /// `executable` must be a loaded executable of this plugin that nobody destroyed.
     pub unsafe fn loaded_executable_destroy(self, executable: NonNull<sys::LoadedExecutable>) -> Result<()> {
-        let mut args = sys::LoadedExecutableDestroyArgs {
-            handle: executable.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::LoadedExecutableDestroyArgs { handle: executable.as_ptr(), ..Default::default() };
         call!(self, loaded_executable_destroy, &mut args)
     }
 
@@ -145,10 +130,8 @@ impl Api {
         self,
         executable: NonNull<sys::LoadedExecutable>,
     ) -> Result<NonNull<sys::Executable>> {
-        let mut args = sys::GetExecutableArgs {
-            loaded_executable: executable.as_ptr(),
-            ..Default::default()
-        };
+        let mut args =
+            sys::GetExecutableArgs { loaded_executable: executable.as_ptr(), ..Default::default() };
         call!(self, loaded_executable_get_executable, &mut args)?;
         object(args.executable, "loaded_executable_get_executable")
     }

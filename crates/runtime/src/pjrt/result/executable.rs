@@ -12,10 +12,7 @@ impl Api {
     /// # Safety
     /// `executable` must be an executable of this plugin that nobody destroyed.
     pub unsafe fn executable_destroy(self, executable: NonNull<sys::Executable>) -> Result<()> {
-        let mut args = sys::ExecutableDestroyArgs {
-            handle: executable.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::ExecutableDestroyArgs { handle: executable.as_ptr(), ..Default::default() };
         call!(self, executable_destroy, &mut args)
     }
 
@@ -32,10 +29,7 @@ impl Api {
     /// # Safety
     /// `executable` must be a live executable of this plugin.
     pub unsafe fn executable_fingerprint(self, executable: NonNull<sys::Executable>) -> Result<Vec<u8>> {
-        let mut args = sys::ExecutableFingerprintArgs {
-            handle: executable.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::ExecutableFingerprintArgs { handle: executable.as_ptr(), ..Default::default() };
         call!(self, executable_fingerprint, &mut args)?;
         // SAFETY: the bytes live as long as the executable.
         Ok(unsafe { slice(args.text.cast::<u8>(), args.text_size) }.to_vec())
@@ -46,10 +40,8 @@ impl Api {
     /// # Safety
     /// `executable` must be a live executable of this plugin.
     pub unsafe fn executable_num_outputs(self, executable: NonNull<sys::Executable>) -> Result<usize> {
-        let mut args = sys::ExecutableNumOutputsArgs {
-            executable: executable.as_ptr(),
-            ..Default::default()
-        };
+        let mut args =
+            sys::ExecutableNumOutputsArgs { executable: executable.as_ptr(), ..Default::default() };
         call!(self, executable_num_outputs, &mut args)?;
         Ok(args.num_outputs)
     }
@@ -59,10 +51,7 @@ impl Api {
     /// # Safety
     /// `executable` must be a live executable of this plugin.
     pub unsafe fn executable_code_size(self, executable: NonNull<sys::Executable>) -> Result<i64> {
-        let mut args = sys::ExecutableCodeSizeArgs {
-            executable: executable.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::ExecutableCodeSizeArgs { executable: executable.as_ptr(), ..Default::default() };
         call!(self, executable_code_size, &mut args)?;
         Ok(args.size_in_bytes)
     }
@@ -75,10 +64,8 @@ impl Api {
         self,
         executable: NonNull<sys::Executable>,
     ) -> Result<Vec<NamedValue>> {
-        let mut args = sys::ExecutableCostAnalysisArgs {
-            executable: executable.as_ptr(),
-            ..Default::default()
-        };
+        let mut args =
+            sys::ExecutableCostAnalysisArgs { executable: executable.as_ptr(), ..Default::default() };
         call!(self, executable_cost_analysis, &mut args)?;
         // SAFETY: the list lives as long as the executable.
         Ok(unsafe { NamedValue::copy_list(args.properties, args.num_properties) })
@@ -92,10 +79,8 @@ impl Api {
         self,
         executable: NonNull<sys::Executable>,
     ) -> Result<sys::ExecutableMemoryStatsArgs> {
-        let mut args = sys::ExecutableMemoryStatsArgs {
-            executable: executable.as_ptr(),
-            ..Default::default()
-        };
+        let mut args =
+            sys::ExecutableMemoryStatsArgs { executable: executable.as_ptr(), ..Default::default() };
         call!(self, executable_memory_stats, &mut args)?;
         args.executable = ptr::null_mut();
         Ok(args)
@@ -131,10 +116,7 @@ impl Api {
     /// # Safety
     /// `executable` must be a live executable of this plugin.
     pub unsafe fn executable_serialize(self, executable: NonNull<sys::Executable>) -> Result<Vec<u8>> {
-        let mut args = sys::ExecutableSerializeArgs {
-            executable: executable.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::ExecutableSerializeArgs { executable: executable.as_ptr(), ..Default::default() };
         call!(self, executable_serialize, &mut args)?;
         // SAFETY: the bytes live until their owner is deleted, below.
         let bytes = unsafe { slice(args.bytes.cast::<u8>(), args.bytes_size) }.to_vec();

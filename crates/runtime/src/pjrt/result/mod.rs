@@ -60,10 +60,7 @@ impl ErrorCode {
 
     /// The code of this number; numbers that later versions add count as [`ErrorCode::Unknown`].
     pub fn from_raw(raw: i32) -> Self {
-        Self::ALL
-            .into_iter()
-            .find(|code| *code as i32 == raw)
-            .unwrap_or(Self::Unknown)
+        Self::ALL.into_iter().find(|code| *code as i32 == raw).unwrap_or(Self::Unknown)
     }
 }
 
@@ -162,22 +159,9 @@ impl Api {
     /// `event` must be an event of this plugin that nobody destroyed.
     pub unsafe fn event_finish(self, event: NonNull<sys::Event>) -> Result<()> {
         let handle = event.as_ptr();
-        let awaited = call!(
-            self,
-            event_await,
-            &mut sys::EventAwaitArgs {
-                handle,
-                ..Default::default()
-            }
-        );
-        let destroyed = call!(
-            self,
-            event_destroy,
-            &mut sys::EventDestroyArgs {
-                handle,
-                ..Default::default()
-            }
-        );
+        let awaited = call!(self, event_await, &mut sys::EventAwaitArgs { handle, ..Default::default() });
+        let destroyed =
+            call!(self, event_destroy, &mut sys::EventDestroyArgs { handle, ..Default::default() });
         awaited.and(destroyed)
     }
 
@@ -192,11 +176,7 @@ impl Api {
 
     fn missing(self, function: &'static str) -> Error {
         let (major, minor) = self.version();
-        Error::Missing {
-            function,
-            major,
-            minor,
-        }
+        Error::Missing { function, major, minor }
     }
 
     /// Takes the error that a call returned, copies it and destroys it.
@@ -205,10 +185,7 @@ impl Api {
             return Ok(());
         }
         let message = function!(self, error_message).map(|function| {
-            let mut args = sys::ErrorMessageArgs {
-                handle: error,
-                ..Default::default()
-            };
+            let mut args = sys::ErrorMessageArgs { handle: error, ..Default::default() };
             // SAFETY: the error is alive until destroyed below, and so is its text.
             unsafe {
                 function(&mut args);
@@ -216,26 +193,17 @@ impl Api {
             }
         });
         let code = function!(self, error_get_code).map(|function| {
-            let mut args = sys::ErrorGetCodeArgs {
-                error,
-                ..Default::default()
-            };
+            let mut args = sys::ErrorGetCodeArgs { error, ..Default::default() };
             // SAFETY: as above. The function itself cannot fail for a live error.
             unsafe { function(&mut args) };
             ErrorCode::from_raw(args.code)
         });
         if let Ok(destroy) = function!(self, error_destroy) {
-            let mut args = sys::ErrorDestroyArgs {
-                handle: error,
-                ..Default::default()
-            };
+            let mut args = sys::ErrorDestroyArgs { handle: error, ..Default::default() };
             // SAFETY: the plugin handed the error over, and this is the only place that destroys it.
             unsafe { destroy(&mut args) };
         }
-        Err(Error::Plugin {
-            code: code?,
-            message: message?,
-        })
+        Err(Error::Plugin { code: code?, message: message? })
     }
 }
 

@@ -33,10 +33,7 @@ pub struct NamedValue {
 impl NamedValue {
     /// A value with its name.
     pub fn new(name: impl Into<String>, value: Value) -> Self {
-        Self {
-            name: name.into(),
-            value,
-        }
+        Self { name: name.into(), value }
     }
 
     /// Copies a list that a plugin owns. Kinds that a later version adds are left out.
@@ -70,21 +67,13 @@ impl NamedValue {
     /// The C form, which points into `self`.
     pub(super) fn as_raw(&self) -> sys::NamedValue {
         let (kind, value, value_size) = match &self.value {
-            Value::Text(text) => (
-                sys::NAMED_STRING,
-                sys::NamedValuePayload {
-                    string: text.as_ptr().cast(),
-                },
-                text.len(),
-            ),
+            Value::Text(text) => {
+                (sys::NAMED_STRING, sys::NamedValuePayload { string: text.as_ptr().cast() }, text.len())
+            }
             Value::Int(int64) => (sys::NAMED_INT64, sys::NamedValuePayload { int64: *int64 }, 1),
-            Value::Ints(list) => (
-                sys::NAMED_INT64_LIST,
-                sys::NamedValuePayload {
-                    int64_list: list.as_ptr(),
-                },
-                list.len(),
-            ),
+            Value::Ints(list) => {
+                (sys::NAMED_INT64_LIST, sys::NamedValuePayload { int64_list: list.as_ptr() }, list.len())
+            }
             Value::Float(float) => (sys::NAMED_FLOAT, sys::NamedValuePayload { float: *float }, 1),
             Value::Bool(boolean) => (sys::NAMED_BOOL, sys::NamedValuePayload { boolean: *boolean }, 1),
         };

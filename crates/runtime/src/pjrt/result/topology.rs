@@ -8,10 +8,7 @@ use crate::pjrt::sys;
 /// Functions that return text take the same arguments under different names.
 macro_rules! text {
     ($api:expr, $field:ident, $handle:expr) => {{
-        let mut args = $crate::pjrt::sys::TextArgs {
-            handle: $handle,
-            ..Default::default()
-        };
+        let mut args = $crate::pjrt::sys::TextArgs { handle: $handle, ..Default::default() };
         $crate::pjrt::result::call!($api, $field, &mut args)
             // SAFETY: the text lives as long as the object, which the caller keeps alive.
             .map(|()| unsafe { $crate::pjrt::result::copy_text(args.text, args.text_size) })
@@ -44,10 +41,7 @@ impl Api {
     /// # Safety
     /// `topology` must be a topology of this plugin that nobody destroyed.
     pub unsafe fn topology_destroy(self, topology: NonNull<sys::TopologyDescription>) -> Result<()> {
-        let mut args = sys::TopologyDestroyArgs {
-            handle: topology.as_ptr(),
-            ..Default::default()
-        };
+        let mut args = sys::TopologyDestroyArgs { handle: topology.as_ptr(), ..Default::default() };
         call!(self, topology_destroy, &mut args)
     }
 
@@ -81,10 +75,8 @@ impl Api {
         self,
         topology: NonNull<sys::TopologyDescription>,
     ) -> Result<Vec<String>> {
-        let mut args = sys::TopologyDeviceDescriptionsArgs {
-            topology: topology.as_ptr(),
-            ..Default::default()
-        };
+        let mut args =
+            sys::TopologyDeviceDescriptionsArgs { topology: topology.as_ptr(), ..Default::default() };
         call!(self, topology_device_descriptions, &mut args)?;
         // SAFETY: the list lives as long as the topology.
         let descriptions = unsafe { slice(args.descriptions, args.num_descriptions) };

@@ -28,9 +28,7 @@ pub struct TensorError {
 impl HostTensor {
     /// An array made of the bytes of its elements, little endian.
     pub fn new(element: ElementType, dims: Vec<usize>, bytes: Vec<u8>) -> Result<Self, TensorError> {
-        let needed = dims
-            .iter()
-            .try_fold(element.bytes(), |product, dim| product.checked_mul(*dim));
+        let needed = dims.iter().try_fold(element.bytes(), |product, dim| product.checked_mul(*dim));
         if needed != Some(bytes.len()) {
             return Err(TensorError {
                 element,
@@ -73,9 +71,7 @@ impl Buffer {
         let element = tensor.element.raw();
         // SAFETY: the device belongs to the client, both are alive, and `HostTensor` holds as many bytes as it says.
         let raw = unsafe {
-            client
-                .api()
-                .buffer_from_host(client.raw(), device.raw(), &tensor.bytes, element, &dims)
+            client.api().buffer_from_host(client.raw(), device.raw(), &tensor.bytes, element, &dims)
         }?;
         let client = client.clone();
         Ok(Self { client, raw })
@@ -93,12 +89,8 @@ impl Buffer {
     pub fn to_host(&self) -> Result<HostTensor, Error> {
         let api = self.client.api();
         // SAFETY: the buffer is alive.
-        let (number, dims) = unsafe {
-            (
-                api.buffer_element_type(self.raw)?,
-                api.buffer_dimensions(self.raw)?,
-            )
-        };
+        let (number, dims) =
+            unsafe { (api.buffer_element_type(self.raw)?, api.buffer_dimensions(self.raw)?) };
         let element = ElementType::from_raw(number).ok_or_else(|| Error::Plugin {
             code: ErrorCode::Unimplemented,
             message: format!("a result has PJRT element type {number}, which has no counterpart here"),
@@ -135,9 +127,6 @@ mod tests {
         assert!(HostTensor::new(ElementType::Bf16, vec![2, 3], vec![0; 12]).is_ok());
         assert!(HostTensor::new(ElementType::F32, vec![], vec![0; 4]).is_ok());
         let error = HostTensor::new(ElementType::F8E4M3Fn, vec![2, 3], vec![0; 5]).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "an array f8e4m3fn[2, 3] takes 6 bytes, but there are 5"
-        );
+        assert_eq!(error.to_string(), "an array f8e4m3fn[2, 3] takes 6 bytes, but there are 5");
     }
 }

@@ -68,9 +68,7 @@ impl Client {
         let raw = plugin.api().client_create(options)?;
         let plugin = plugin.clone();
         let inner = Rc::new(Inner { plugin, raw });
-        Ok(Self {
-            handle: ClientHandle { inner },
-        })
+        Ok(Self { handle: ClientHandle { inner } })
     }
 
     /// For example `cuda`.
@@ -97,11 +95,8 @@ impl Client {
     pub fn compile(&self, stablehlo: &str, options: &CompileOptions) -> Result<LoadedExecutable, Error> {
         let (client, options) = (self.handle.raw(), options.serialize());
         // SAFETY: the client is alive.
-        let raw = unsafe {
-            self.handle
-                .api()
-                .client_compile(client, stablehlo.as_bytes(), "mlir", &options)
-        }?;
+        let raw =
+            unsafe { self.handle.api().client_compile(client, stablehlo.as_bytes(), "mlir", &options) }?;
         self.adopt(raw)
     }
 
@@ -114,11 +109,7 @@ impl Client {
 
     fn adopt(&self, raw: NonNull<sys::LoadedExecutable>) -> Result<LoadedExecutable, Error> {
         // Owned before anything else can fail, so that it is destroyed in any case.
-        let mut loaded = LoadedExecutable {
-            client: self.handle.clone(),
-            raw,
-            num_outputs: 0,
-        };
+        let mut loaded = LoadedExecutable { client: self.handle.clone(), raw, num_outputs: 0 };
         loaded.num_outputs = loaded.executable()?.num_outputs()?;
         Ok(loaded)
     }

@@ -66,10 +66,8 @@ struct Inner {
 impl Plugin {
     /// Loads and initializes the plugin in `path`. The file is trusted: its code runs in this process.
     pub fn load(path: &Path) -> Result<Self, PluginError> {
-        let load_error = |error: libloading::Error| PluginError::Load {
-            path: path.to_owned(),
-            reason: error.to_string(),
-        };
+        let load_error =
+            |error: libloading::Error| PluginError::Load { path: path.to_owned(), reason: error.to_string() };
         // SAFETY: loading runs the library's initializers, which the caller trusts.
         let library = ManuallyDrop::new(unsafe { Library::new(path) }.map_err(load_error)?);
         // SAFETY: the symbol has this type in every plugin, by its header.
@@ -88,11 +86,7 @@ impl Plugin {
         if let Err(error) = api.plugin_initialize() {
             return Err(PluginError::Initialize { path, error });
         }
-        let inner = Rc::new(Inner {
-            path,
-            api,
-            _library: library,
-        });
+        let inner = Rc::new(Inner { path, api, _library: library });
         Ok(Self { inner })
     }
 
@@ -123,18 +117,12 @@ mod tests {
     #[test]
     fn a_missing_file_is_named() {
         let error = Plugin::load(Path::new("/no/such/plugin.so")).unwrap_err();
-        assert!(
-            error.to_string().starts_with("cannot load /no/such/plugin.so: "),
-            "{error}"
-        );
+        assert!(error.to_string().starts_with("cannot load /no/such/plugin.so: "), "{error}");
     }
 
     #[test]
     fn another_library_is_no_plugin() {
         let error = Plugin::load(Path::new("libc.so.6")).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "libc.so.6 is not a PJRT plugin: it does not export GetPjrtApi"
-        );
+        assert_eq!(error.to_string(), "libc.so.6 is not a PJRT plugin: it does not export GetPjrtApi");
     }
 }

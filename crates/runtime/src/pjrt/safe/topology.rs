@@ -44,11 +44,7 @@ impl Topology {
     pub fn compile(&self, stablehlo: &str, options: &CompileOptions) -> Result<Executable, Error> {
         let options = options.serialize();
         // SAFETY: the topology is alive.
-        let raw = unsafe {
-            self.plugin
-                .api()
-                .compile(self.raw, stablehlo.as_bytes(), "mlir", &options)
-        }?;
+        let raw = unsafe { self.plugin.api().compile(self.raw, stablehlo.as_bytes(), "mlir", &options) }?;
         // SAFETY: the call above handed the executable over.
         Ok(unsafe { Executable::from_raw(self.plugin.clone(), raw) })
     }

@@ -1,0 +1,206 @@
+//! The parent's side: start a child, send the job, collect the answers, explain its end.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+
+use super::{Compiled, DumpFlags, Job, Module, Rejection, Reply, Target};
+
+/// How much of a dead child's error output is worth repeating.
+const LAST_WORDS: u64 = 2000;
+
+/// A compilation that brought no executable.
+#[derive(Debug, thiserror::Error)]
+pub enum CompileError {
+    /// The compiler refuses the module.
+    #[error("{module}: {rejection}")]
+    Rejected {
+        /// Which module.
+        module: String,
+        /// Why.
+        rejection: Rejection,
+    },
+    /// The compiler could not be started for this target.
+    #[error("{0}")]
+    NotStarted(String),
+    /// The compiler's process died.
+    #[error("the compiler died of {cause} while it compiled {module}{words}", words = quoted(.last_words))]
+    Crashed {
+        /// Which module.
+        module: String,
+        /// A signal or an exit code.
+        cause: String,
+        /// The end of its error output.
+        last_words: String,
+    },
+    /// The child process could not be run.
+    #[error("cannot run the compiling process {program:?}: {error}")]
+    Process {
+        /// What was run.
+        program: OsString,
+        /// What the system says.
+        error: io::Error,
+    },
+}
+
+fn quoted(words: &str) -> String {
+    if words.is_empty() { "; it said nothing".to_owned() } else { format!("; its last words were:\n{words}") }
+}
+
+/// A way to compile: a plugin, and the command that runs [`super::serve`] on its standard input and output.
+#[derive(Clone, Debug)]
+pub struct Compiler {
+    /// The plugin, for example `libtpu.so`.
+    pub plugin: PathBuf,
+    /// The child's program and arguments.
+    pub child: Vec<OsString>,
+}
+
+/// What a child left behind.
+struct Answers {
+    replies: Vec<Reply>,
+    status: ExitStatus,
+    last_words: String,
+}
+
+impl Compiler {
+    /// Compiles one module.
+    pub fn compile(
+        &self,
+        target: &Target,
+        module: &Module,
+        dump: &DumpFlags,
+    ) -> Result<Compiled, CompileError> {
+        let answers = self.run(target, std::slice::from_ref(module), dump)?;
+        let (mut replies, crash) = answers.split();
+        match replies.pop() {
+            Some(reply) => outcome(reply, &module.name),
+            None => Err(crash(&module.name)),
+        }
+    }
+
+    /// Compiles many modules, one outcome each. A crash costs the module it happens in: a new child takes over the
+    /// rest.
+    pub fn compile_all(
+        &self,
+        target: &Target,
+        modules: &[Module],
+    ) -> Result<Vec<Result<Compiled, CompileError>>, CompileError> {
+        let mut outcomes = Vec::with_capacity(modules.len());
+        while outcomes.len() < modules.len() {
+            let rest = &modules[outcomes.len()..];
+            let (replies, crash) = self.run(target, rest, &DumpFlags::Nothing)?.split();
+            let answered = replies.len();
+            let named = replies.into_iter().zip(rest);
+            outcomes.extend(named.map(|(reply, module)| outcome(reply, &module.name)));
+            if let Some(unanswered) = rest.get(answered) {
+                outcomes.push(Err(crash(&unanswered.name)));
+            }
+        }
+        Ok(outcomes)
+    }
+
+    pub(super) fn process_error(&self, error: io::Error) -> CompileError {
+        let program = self.child.first().cloned().unwrap_or_default();
+        CompileError::Process { program, error }
+    }
+
+    /// Runs a child to its end.
+    fn run(&self, target: &Target, modules: &[Module], dump: &DumpFlags) -> Result<Answers, CompileError> {
+        let (program, arguments) = self.child.split_first().expect("the child has a program");
+        let process_error = |error| self.process_error(error);
+        let job = Job { plugin: self.plugin.clone(), target: target.clone(), modules: modules.to_vec() };
+        let job = serde_json::to_vec(&job).map_err(|error| process_error(error.into()))?;
+        // A file, not a pipe: nobody has to read it while the child runs.
+        let mut log = tempfile::tempfile().map_err(process_error)?;
+        let mut command = Command::new(program);
+        command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
+        command.stderr(log.try_clone().map_err(process_error)?);
+        dump.apply(&mut command);
+        let child = command.spawn().map_err(process_error)?;
+        let (output, status) = converse(child, &job).map_err(process_error)?;
+        let last_words = tail(&mut log).map_err(process_error)?;
+        let mut replies = Vec::new();
+        for line in output.lines() {
+            // What is no reply was printed by the compiler.
+            match serde_json::from_str(line) {
+                Ok(Reply::NotStarted(reason)) => return Err(CompileError::NotStarted(reason)),
+                Ok(reply) => replies.push(reply),
+                Err(_) => {}
+            }
+        }
+        Ok(Answers { replies, status, last_words })
+    }
+}
+
+/// Sends the job and reads all that the child has to say.
+fn converse(mut child: Child, job: &[u8]) -> io::Result<(String, ExitStatus)> {
+    let mut stdin = child.stdin.take().expect("stdin is piped");
+    // A child that died early closes the pipe: its status tells more than the broken pipe.
+    let _ = stdin.write_all(job);
+    drop(stdin);
+    let mut output = Vec::new();
+    let mut stdout = child.stdout.take().expect("stdout is piped");
+    stdout.read_to_end(&mut output)?;
+    Ok((String::from_utf8_lossy(&output).into_owned(), child.wait()?))
+}
+
+fn tail(log: &mut File) -> io::Result<String> {
+    let length = log.seek(SeekFrom::End(0))?;
+    log.seek(SeekFrom::Start(length.saturating_sub(LAST_WORDS)))?;
+    let mut bytes = Vec::new();
+    log.read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+}
+
+impl Answers {
+    /// The answers, and how to explain a missing one.
+    fn split(self) -> (Vec<Reply>, impl Fn(&str) -> CompileError) {
+        let (status, last_words) = (self.status, self.last_words);
+        let crash = move |module: &str| CompileError::Crashed {
+            module: module.to_owned(),
+            cause: cause(status),
+            last_words: last_words.clone(),
+        };
+        (self.replies, crash)
+    }
+}
+
+fn outcome(reply: Reply, module: &str) -> Result<Compiled, CompileError> {
+    match reply {
+        Reply::Compiled(compiled) => Ok(*compiled),
+        Reply::Rejected(rejection) => Err(CompileError::Rejected { module: module.to_owned(), rejection }),
+        Reply::NotStarted(reason) => Err(CompileError::NotStarted(reason)),
+    }
+}
+
+#[cfg(unix)]
+fn cause(status: ExitStatus) -> String {
+    use std::os::unix::process::ExitStatusExt;
+    match (status.signal(), status.code()) {
+        (Some(signal), _) => format!("signal {signal}{}", signal_name(signal)),
+        (None, Some(code)) => format!("exit code {code}"),
+        (None, None) => "an unknown cause".to_owned(),
+    }
+}
+
+#[cfg(not(unix))]
+fn cause(status: ExitStatus) -> String {
+    status.to_string()
+}
+
+/// The signals that compilers die of.
+#[cfg(unix)]
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        4 => " (illegal instruction)",
+        6 => " (abort)",
+        7 => " (bus error)",
+        8 => " (arithmetic error)",
+        9 => " (killed, perhaps for want of memory)",
+        11 => " (segmentation fault)",
+        _ => "",
+    }
+}

@@ -1,0 +1,66 @@
+//! The compiler's own estimate of the cycles.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use super::{CompileError, Compiler, DumpFlags, Module, Target};
+
+/// What the compiler appends to the name of a profiled operation.
+const FILE_SUFFIX: &str = "_static_llo_profile.textproto";
+
+/// Compiles a module once more, with static profiling on, and returns the estimated cycles of each operation that
+/// the compiler profiled.
+///
+/// It needs a compilation of its own because the profiler may end the process: it cannot follow every kernel that
+/// copies by hand. What it wrote before is kept, so a missing operation means that there is no estimate.
+pub fn static_cycles(
+    compiler: &Compiler,
+    target: &Target,
+    module: &Module,
+) -> Result<BTreeMap<String, u64>, CompileError> {
+    let folder = tempfile::tempdir().map_err(|error| compiler.process_error(error))?;
+    let dump = DumpFlags::StaticProfile(folder.path().to_owned());
+    match compiler.compile(target, module, &dump) {
+        Ok(_) | Err(CompileError::Crashed { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    read_profiles(folder.path()).map_err(|error| compiler.process_error(error))
+}
+
+fn read_profiles(folder: &Path) -> std::io::Result<BTreeMap<String, u64>> {
+    let mut cycles = BTreeMap::new();
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let Some(operation) = name.strip_suffix(FILE_SUFFIX) else {
+            continue;
+        };
+        if let Some(estimate) = estimated_cycles(&fs::read_to_string(entry.path())?) {
+            cycles.insert(operation.to_owned(), estimate);
+        }
+    }
+    Ok(cycles)
+}
+
+/// The first estimate in a profile. A profile that was cut short has none.
+fn estimated_cycles(profile: &str) -> Option<u64> {
+    let mut fields = profile.lines().filter_map(|line| line.trim().strip_prefix("estimated_cycles: "));
+    fields.next()?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn profiles_are_named_after_their_operations() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+        write("copy.1_static_llo_profile.textproto", "profile {\n  estimated_cycles: 620\n}\n");
+        write("kern_static_llo_profile.textproto", "profile {\n  esti");
+        write("unrelated.txt", "estimated_cycles: 1\n");
+        let cycles = read_profiles(folder.path()).unwrap();
+        assert_eq!(cycles, BTreeMap::from([("copy.1".to_owned(), 620)]));
+    }
+}
