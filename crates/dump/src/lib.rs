@@ -6,6 +6,8 @@
 #![forbid(unsafe_code)]
 
 pub mod llo;
+pub mod schedule;
 pub mod source;
+pub mod utilization;
 
 pub use source::{Damage, Place, Span};

@@ -1,0 +1,111 @@
+//! The compiler's own account of a schedule (`*schedule-analysis_*.txt`).
+
+use serde::Serialize;
+
+use crate::source::{Damage, LineIndex, Span};
+
+/// Bundles that one HLO instruction takes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct HloShare {
+    /// Bundles; a bundle that two instructions share counts half for each.
+    pub bundles: f64,
+    /// The name of the instruction without `%`; `<no hlo>` for what belongs to none.
+    pub name: String,
+}
+
+/// Bundles that all instructions of one opcode take.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OpcodeShare {
+    /// For example `custom-call`.
+    pub opcode: String,
+    /// Bundles.
+    pub bundles: u64,
+    /// Instructions.
+    pub instances: u64,
+}
+
+/// What a schedule consists of.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ScheduleAnalysis {
+    /// All bundles.
+    pub total: u64,
+    /// Bundles that do nothing.
+    pub empty: u64,
+    /// Bundles that do something.
+    pub non_empty: u64,
+    /// By instruction, largest first.
+    pub by_hlo: Vec<HloShare>,
+    /// By opcode, largest first.
+    pub by_opcode: Vec<OpcodeShare>,
+    /// What could not be read.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub damage: Vec<Damage>,
+}
+
+impl ScheduleAnalysis {
+    /// Reads an analysis. Never fails: what cannot be read is in [`ScheduleAnalysis::damage`].
+    pub fn parse(text: &str) -> Self {
+        let mut analysis = Self::default();
+        let lines = LineIndex::new(text);
+        let mut offset = 0;
+        let mut headed = false;
+        for line in text.split_inclusive('\n') {
+            let trimmed = line.trim();
+            let known = match trimmed {
+                "" => true,
+                "Schedule analysis:" => {
+                    headed = true;
+                    true
+                }
+                _ => headed && analysis.line(trimmed).is_some(),
+            };
+            if !known {
+                let place = lines.place(Span::new(offset, offset).start);
+                let what = "this is no line of a schedule analysis".to_owned();
+                analysis.damage.push(Damage { place, what });
+                if !headed {
+                    break;
+                }
+            }
+            offset += line.len();
+        }
+        if !headed && analysis.damage.is_empty() {
+            let what = "the schedule analysis is empty".to_owned();
+            analysis.damage.push(Damage { place: lines.place(0), what });
+        }
+        analysis
+    }
+
+    fn line(&mut self, line: &str) -> Option<()> {
+        if let Some((what, count)) = line.split_once(" scheduled bundles:") {
+            let count = count.trim().parse().ok()?;
+            match what.trim() {
+                "total" => self.total = count,
+                "empty" => self.empty = count,
+                "non empty" => self.non_empty = count,
+                _ => return None,
+            }
+            return Some(());
+        }
+        let (count, rest) = line.split_once(" scheduled bundles (")?;
+        let (_percent, what) = rest.split_once("): ")?;
+        match count.strip_prefix("[opcode]") {
+            Some(count) => {
+                let (opcode, instances) = what.split_once('(')?;
+                self.by_opcode.push(OpcodeShare {
+                    opcode: opcode.trim().to_owned(),
+                    bundles: count.trim().parse().ok()?,
+                    instances: instances.split(' ').next()?.parse().ok()?,
+                });
+            }
+            None => {
+                let name = what.split(" = ").next().unwrap_or(what);
+                self.by_hlo.push(HloShare {
+                    bundles: count.trim().parse().ok()?,
+                    name: name.trim_start_matches('%').to_owned(),
+                });
+            }
+        }
+        Some(())
+    }
+}
