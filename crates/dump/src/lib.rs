@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod hlo;
 pub mod llo;
 pub mod schedule;
 pub mod source;

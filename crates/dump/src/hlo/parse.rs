@@ -1,0 +1,264 @@
+//! From text to the tree of a module.
+
+use super::{
+    Attribute, Computation, Instruction, Item, Module,
+    lexer::{Lexer, Stop, split_commas, trimmed},
+};
+use crate::source::{Damage, LineIndex, Span};
+
+/// Reads a whole module.
+pub fn parse(text: &str) -> Module<'_> {
+    let module = Module { text, lines: LineIndex::default(), items: Vec::new(), damage: Vec::new() };
+    let mut parser = Parser { text, lexer: Lexer::new(text), foreign: false, module };
+    if u32::try_from(text.len()).is_err() {
+        parser.damage(0, "the file is larger than 4 GiB");
+        return parser.module;
+    }
+    parser.module.lines = LineIndex::new(text);
+    parser.module.items = parser.top_level();
+    let has_code = parser.module.items.iter().any(|item| !matches!(item, Item::Verbatim(_)));
+    if !has_code && parser.module.damage.is_empty() {
+        parser.damage(0, "there is no computation in this file");
+    }
+    parser.module
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    lexer: Lexer<'a>,
+    /// Whether the previous line was foreign, so that a foreign file is one complaint and not thousands.
+    foreign: bool,
+    module: Module<'a>,
+}
+
+impl<'a> Parser<'a> {
+    fn damage(&mut self, at: usize, what: &str) {
+        let place = self.module.lines.place(Span::new(at, at).start);
+        self.module.damage.push(Damage { place, what: what.to_owned() });
+    }
+
+    fn top_level(&mut self) -> Vec<Item> {
+        let mut items = Vec::new();
+        loop {
+            self.lexer.skip_whitespace();
+            if self.lexer.is_done() {
+                return items;
+            }
+            if let Some(computation) = self.computation() {
+                self.foreign = false;
+                items.push(Item::Computation(computation));
+            } else if let Some(instruction) = self.instruction() {
+                self.foreign = false;
+                items.push(Item::Instruction(instruction));
+            } else {
+                items.push(self.verbatim());
+            }
+        }
+    }
+
+    /// A line kept as it is; complains unless it is one that modules have around their computations.
+    fn verbatim(&mut self) -> Item {
+        let start = self.lexer.at;
+        let header = self.lexer.rest().starts_with("HloModule");
+        if header {
+            // The entry layout may hold line ends inside its braces.
+            self.lexer.balanced(b"", true);
+            self.lexer.take_line();
+        } else {
+            self.lexer.take_line();
+        }
+        let span = trimmed(self.text, Span::new(start, self.lexer.at));
+        let known = header || is_known_line(span.of(self.text));
+        if !known && !self.foreign {
+            self.damage(start, "this is no line of an HLO module");
+        }
+        self.foreign = !known;
+        Item::Verbatim(span)
+    }
+
+    /// `ENTRY %main (x: f32[4]) -> f32[4] {` with its body; leaves everything where it was if it is none.
+    fn computation(&mut self) -> Option<Computation> {
+        let before = self.lexer;
+        let found = self.computation_header();
+        let Some((entry, name, signature)) = found else {
+            self.lexer = before;
+            return None;
+        };
+        let mut items = Vec::new();
+        loop {
+            self.lexer.skip_whitespace();
+            if self.lexer.is_done() {
+                self.damage(self.lexer.at, "the file ends inside a computation");
+                return Some(Computation {
+                    entry,
+                    name,
+                    signature,
+                    items,
+                    trailer: Span::default(),
+                    closed: false,
+                });
+            }
+            if self.lexer.eat("}") {
+                let trailer = self.lexer.take_line();
+                let trailer = trimmed(self.text, trailer);
+                return Some(Computation { entry, name, signature, items, trailer, closed: true });
+            }
+            match self.instruction() {
+                Some(instruction) => items.push(Item::Instruction(instruction)),
+                None => {
+                    let line = self.lexer.take_line();
+                    let span = trimmed(self.text, line);
+                    if !is_comment(span.of(self.text)) {
+                        self.damage(span.start as usize, "an instruction is expected here");
+                    }
+                    items.push(Item::Verbatim(span));
+                }
+            }
+        }
+    }
+
+    fn computation_header(&mut self) -> Option<(bool, Span, Span)> {
+        let entry = self.lexer.eat("ENTRY ");
+        self.lexer.skip_blanks();
+        let name = self.name()?;
+        self.lexer.skip_blanks();
+        let start = self.lexer.at;
+        if self.lexer.peek() == b'(' {
+            // `(x: f32[4]) -> f32[4]{0} {`: the brace that opens the body is the one after a blank.
+            self.lexer.at += 1;
+            (self.lexer.balanced(b"", false) == Stop::Closing(b')')).then_some(())?;
+            self.lexer.at += 1;
+            self.lexer.skip_blanks();
+            if self.lexer.eat("->") {
+                self.lexer.skip_blanks();
+                self.result_shape()?;
+            }
+        }
+        let signature = trimmed(self.text, Span::new(start, self.lexer.at));
+        self.lexer.skip_blanks();
+        let opened = self.lexer.eat("{");
+        // Rows of the tables have a brace there too, but not at the end of the line.
+        self.lexer.skip_blanks();
+        let opened = opened && (self.lexer.peek() == b'\n' || self.lexer.is_done());
+        opened.then_some((entry, name, signature))
+    }
+
+    /// `f32[4]{0:T(128)}` or a tuple of such, without the blank and the brace that follow.
+    fn result_shape(&mut self) -> Option<Span> {
+        let start = self.lexer.at;
+        if self.lexer.eat("(") {
+            (self.lexer.balanced(b"", false) == Stop::Closing(b')')).then_some(())?;
+            self.lexer.at += 1;
+            return Some(Span::new(start, self.lexer.at));
+        }
+        let element = self.lexer.take_while(|b| b.is_ascii_alphanumeric() || b == b'_');
+        if element.is_empty() || !self.lexer.eat("[") {
+            return None;
+        }
+        (self.lexer.balanced(b"", false) == Stop::Closing(b']')).then_some(())?;
+        self.lexer.at += 1;
+        if self.lexer.eat("{") {
+            (self.lexer.balanced(b"", false) == Stop::Closing(b'}')).then_some(())?;
+            self.lexer.at += 1;
+        }
+        Some(Span::new(start, self.lexer.at))
+    }
+
+    fn name(&mut self) -> Option<Span> {
+        let is_name =
+            |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'%' | b'_' | b'.' | b'-' | b'<' | b'>');
+        let name = self.lexer.take_while(is_name);
+        (!name.is_empty()).then_some(name)
+    }
+
+    /// `ROOT %y = f32[4]{0} copy(%x), metadata={..}`; leaves everything where it was if it is none.
+    fn instruction(&mut self) -> Option<Instruction> {
+        let before = self.lexer;
+        let instruction = self.instruction_parts(before.at);
+        if instruction.is_none() {
+            self.lexer = before;
+        }
+        instruction
+    }
+
+    fn instruction_parts(&mut self, start: usize) -> Option<Instruction> {
+        let root = self.lexer.eat("ROOT ");
+        self.lexer.skip_blanks();
+        let name = self.name()?;
+        self.lexer.skip_blanks();
+        self.lexer.eat("=").then_some(())?;
+        self.lexer.skip_blanks();
+        let shape = self.result_shape()?;
+        self.lexer.skip_blanks();
+        let opcode = self.lexer.take_while(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'));
+        if opcode.is_empty() {
+            return None;
+        }
+        let operands = if self.lexer.eat("(") { Some(self.operands()?) } else { None };
+        let attributes = self.attributes();
+        let span = trimmed(self.text, Span::new(start, self.lexer.at));
+        Some(Instruction { root, name, shape, opcode, operands, attributes, span })
+    }
+
+    fn operands(&mut self) -> Option<Vec<Span>> {
+        let start = self.lexer.at;
+        (self.lexer.balanced(b"", false) == Stop::Closing(b')')).then_some(())?;
+        let operands = split_commas(self.text, Span::new(start, self.lexer.at));
+        self.lexer.at += 1;
+        Some(operands)
+    }
+
+    /// `, key=value` up to the end of the line.
+    fn attributes(&mut self) -> Vec<Attribute> {
+        let mut attributes = Vec::new();
+        loop {
+            self.lexer.skip_blanks();
+            if !self.lexer.eat(",") {
+                break;
+            }
+            self.lexer.skip_blanks();
+            let key_start = self.lexer.at;
+            let stop = self.lexer.balanced(b",=#", true);
+            let key = trimmed(self.text, Span::new(key_start, self.lexer.at));
+            let mut value = None;
+            if stop == Stop::Byte(b'=') {
+                self.lexer.at += 1;
+                let value_start = self.lexer.at;
+                let stop = self.lexer.balanced(b",", true);
+                if stop == Stop::Unclosed {
+                    self.damage(value_start, "this value is never closed");
+                }
+                value = Some(trimmed(self.text, self.before_comment(value_start)));
+            }
+            attributes.push(Attribute { key, value });
+        }
+        attributes
+    }
+
+    /// Hand-written guides end a line with `# remark`; a `#` inside a word belongs to it.
+    fn before_comment(&mut self, start: usize) -> Span {
+        let span = Span::new(start, self.lexer.at);
+        match span.of(self.text).find(" #") {
+            Some(remark) if !span.of(self.text).contains('"') => {
+                self.lexer.at = start + remark;
+                Span::new(start, self.lexer.at)
+            }
+            _ => span,
+        }
+    }
+}
+
+fn is_comment(line: &str) -> bool {
+    line.starts_with('#') || line.starts_with("//") || line.starts_with("/*") || line == "..."
+}
+
+/// The tables of file names, functions, locations and stack frames, and comments.
+fn is_known_line(line: &str) -> bool {
+    let table = ["FileNames", "FunctionNames", "FileLocations", "StackFrames"].contains(&line);
+    let row = || {
+        let (number, rest) = line.split_once(' ')?;
+        let known = rest.starts_with('"') || rest.starts_with('{');
+        (known && number.bytes().all(|b| b.is_ascii_digit())).then_some(())
+    };
+    table || is_comment(line) || row().is_some()
+}
