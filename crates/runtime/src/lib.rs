@@ -1,3 +1,4 @@
 //! Runs.
 
+pub mod cpu;
 pub mod pjrt;

@@ -4,6 +4,8 @@ use std::{fmt, str::FromStr};
 
 use serde::Serialize;
 
+use crate::{ActivationKind, FloatKind};
+
 /// An instruction set that the CPU kernels are compiled for. Which of them this machine has, only the
 /// runtime knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
@@ -37,6 +39,37 @@ impl Isa {
             Self::Avx512Bf16 => "avx512bf16",
         }
     }
+
+    /// The type in which activations and weights meet. Every f8e4m3fn value is exact in both.
+    pub const fn operand(self, x: ActivationKind) -> FloatKind {
+        match (self, x) {
+            (_, ActivationKind::Plain(FloatKind::F32 | FloatKind::F16)) => FloatKind::F32,
+            (Self::Avx512Bf16, _) => FloatKind::Bf16,
+            _ => FloatKind::F32,
+        }
+    }
+
+    /// The register tile for operands of this type.
+    pub const fn tile(self, operand: FloatKind) -> Tile {
+        let (rows, cols, decoding_rows) = match (self, operand) {
+            (Self::Portable, _) => (2, 8, 1),
+            (Self::Avx2, _) => (6, 8, 1),
+            (Self::Avx512Bf16, FloatKind::Bf16) => (8, 32, 8),
+            (Self::Avx512 | Self::Avx512Bf16, _) => (6, 32, 4),
+        };
+        Tile { rows, cols, decoding_rows }
+    }
+}
+
+/// The part of the result that one inner loop keeps in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Tile {
+    /// Most rows.
+    pub rows: usize,
+    /// Columns.
+    pub cols: usize,
+    /// Most rows of the tile that decodes weights as it multiplies, which needs registers for both.
+    pub decoding_rows: usize,
 }
 
 impl fmt::Display for Isa {
@@ -49,9 +82,6 @@ impl FromStr for Isa {
     type Err = UnknownIsa;
 
     fn from_str(text: &str) -> Result<Self, UnknownIsa> {
-        Self::ALL
-            .into_iter()
-            .find(|isa| text == isa.name())
-            .ok_or_else(|| UnknownIsa(text.to_owned()))
+        Self::ALL.into_iter().find(|isa| text == isa.name()).ok_or_else(|| UnknownIsa(text.to_owned()))
     }
 }

@@ -1,0 +1,293 @@
+//! Every number that the CPU kernels need: tiles, blocks, the share of each thread, and its scratch memory.
+//!
+//! The loops, outermost first: blocks of rows, groups of panels, passes over K, panels of [`PANEL`] columns,
+//! quantization blocks, tiles. Activations of one row block and pass stay decoded while a whole group of panels
+//! uses them; the weights of one panel and quantization block stay decoded while all tiles use them.
+
+use std::ops::Range;
+
+use serde::Serialize;
+
+use super::{MemoryMap, MemorySpace};
+use crate::{
+    ActivationKind, FloatKind, Problem, Strategy,
+    device::cpu::{Isa, Tile},
+};
+
+/// Columns of the result that are packed, decoded and accumulated together.
+pub const PANEL: usize = 32;
+/// Columns of x that one row of decoded activations holds: the largest quantization block.
+pub const SLAB: usize = 512;
+/// Buffers start on cache lines.
+const LINE: usize = 64;
+/// Decoded activations of a row block should stay in the second-level cache, with room for the rest.
+const X_BUDGET: usize = 576 << 10;
+/// Rows whose activations are decoded together: enough to make decoding the weights cheap.
+const BLOCK_ROWS: usize = 256;
+/// Panels that share decoded activations when those do not stay for the whole K.
+const GROUP_PANELS: usize = 16;
+/// Codes of activations that are quantized in the call, before the rows they come from are multiplied.
+const QUANTIZED_BUDGET: usize = 4 << 20;
+
+/// Bytes from one row of decoded activations to the next: a slab and a line, so that rows spread over cache sets.
+pub const fn x_row_bytes(operand: FloatKind) -> usize {
+    SLAB * operand.bytes() + LINE
+}
+
+/// How the weights get from their codes to the arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WeightPath {
+    /// Decoded into a buffer that all tiles of a row block read.
+    Buffered,
+    /// Decoded in registers by the one tile that needs them: few rows, every weight byte read once.
+    Streamed,
+}
+
+/// How one multiplication runs on a CPU.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct CpuPlan {
+    /// What is multiplied.
+    pub problem: Problem,
+    /// How the weights are fetched.
+    pub strategy: Strategy,
+    /// Instructions used.
+    pub isa: Isa,
+    /// Threads there are. [`CpuPlan::shares`] of them have something to do.
+    pub threads: usize,
+    /// The type in which activations and weights meet.
+    pub operand: FloatKind,
+    /// How the weights get to the arithmetic.
+    pub path: WeightPath,
+    /// The register tile.
+    pub tile: Tile,
+    /// Most rows of a row block.
+    pub block_rows: usize,
+    /// Panels that share decoded activations.
+    pub group_panels: usize,
+    /// Slabs of K whose activations are decoded together.
+    pub pass_slabs: usize,
+    /// Rows that are quantized, then multiplied, before the next ones. All of them unless x is quantized in the call.
+    pub strip_rows: usize,
+    /// Threads along the rows and along the columns.
+    pub grid: (usize, usize),
+    /// Scratch memory of one thread.
+    pub memory: MemoryMap,
+    /// Memory that all threads share: activations quantized in the call.
+    pub shared: MemoryMap,
+}
+
+/// The rectangle of the result that one thread computes, in rows and panels.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Share {
+    /// Rows.
+    pub rows: Range<usize>,
+    /// Panels.
+    pub panels: Range<usize>,
+}
+
+/// One panel of one quantization block: the work between two changes of decoded weights.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Rows of the row block.
+    pub rows: Range<usize>,
+    /// The columns of K whose activations must be decoded before this step, unless they already are.
+    pub decode: Option<Range<usize>>,
+    /// The first column of K that is decoded.
+    pub pass_start: usize,
+    /// The panel.
+    pub panel: usize,
+    /// Its place in the group.
+    pub slot: usize,
+    /// The quantization block along K.
+    pub block: usize,
+    /// Its columns of K.
+    pub depth: Range<usize>,
+    /// No block of this panel came before: the sums start here.
+    pub first: bool,
+    /// No block of this panel comes after: the result is complete.
+    pub last: bool,
+}
+
+impl CpuPlan {
+    /// Plans `problem` for `threads` threads (at least one).
+    pub fn new(problem: Problem, strategy: Strategy, isa: Isa, threads: usize) -> Self {
+        let operand = isa.operand(problem.x);
+        let tile = isa.tile(operand);
+        let slabs = problem.k.div_ceil(SLAB);
+        let strip_rows = strip_rows(&problem);
+        let threads = threads.max(1);
+        let grid = grid(strip_rows, problem.n, tile, threads);
+        let thread_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
+        let thread_rows = strip_rows.min(thread_tiles * tile.rows);
+        let block_rows = even_size(thread_rows, BLOCK_ROWS);
+        let all_of_k_stays = block_rows * slabs * x_row_bytes(operand) <= X_BUDGET;
+        let (pass_slabs, group_panels) = if all_of_k_stays { (slabs, 1) } else { (1, GROUP_PANELS) };
+        let streamed = strategy == Strategy::Strip && block_rows <= tile.decoding_rows;
+        let mut plan = Self {
+            problem,
+            strategy,
+            isa,
+            threads,
+            operand,
+            path: if streamed { WeightPath::Streamed } else { WeightPath::Buffered },
+            tile,
+            block_rows,
+            group_panels,
+            pass_slabs,
+            strip_rows,
+            grid,
+            memory: MemoryMap::default(),
+            shared: MemoryMap::default(),
+        };
+        plan.map_memory();
+        plan
+    }
+
+    fn map_memory(&mut self) {
+        let Problem { k, quant_block, .. } = self.problem;
+        let (qb, blocks) = (quant_block.size(), quant_block.count(k));
+        let add = |map: &mut MemoryMap, name, buffers, bytes: usize| {
+            map.push(name, MemorySpace::Cache, buffers, bytes.next_multiple_of(LINE));
+        };
+        let x = self.pass_slabs * self.block_rows * x_row_bytes(self.operand);
+        add(&mut self.memory, "x", 1, x);
+        add(&mut self.memory, "out", 1, self.group_panels * self.block_rows * PANEL * 4);
+        if self.path == WeightPath::Buffered {
+            let buffers = match self.strategy {
+                Strategy::Auto | Strategy::Strip => 1,
+                Strategy::Dma | Strategy::Smem => 2,
+            };
+            add(&mut self.memory, "w", buffers, qb * PANEL * self.operand.bytes());
+        }
+        if self.strategy != Strategy::Strip {
+            add(&mut self.memory, "w_q", 1, qb * PANEL);
+        }
+        if matches!(self.strategy, Strategy::Smem | Strategy::Strip) {
+            add(&mut self.memory, "scales", 1, blocks * self.block_rows * 4);
+        }
+        if let ActivationKind::Quantized(_, granularity) = self.problem.x {
+            let scale_rows = self.strip_rows.div_ceil(granularity.rows(quant_block));
+            add(&mut self.shared, "x_q", 1, self.strip_rows * k);
+            add(&mut self.shared, "x_scale", 1, scale_rows * blocks * 4);
+        }
+    }
+
+    /// The row ranges that are quantized and multiplied one after the other.
+    pub fn strips(&self) -> impl Iterator<Item = Range<usize>> + use<> {
+        let (m, size) = (self.problem.m, self.strip_rows);
+        (0..m).step_by(size).map(move |start| start..m.min(start + size))
+    }
+
+    /// Whether this is the plan for these arguments of [`CpuPlan::new`].
+    pub fn is_for(&self, problem: &Problem, strategy: Strategy, isa: Isa, threads: usize) -> bool {
+        (&self.problem, self.strategy, self.isa, self.threads) == (problem, strategy, isa, threads)
+    }
+
+    /// How many threads work at the same time.
+    pub fn shares(&self) -> usize {
+        self.grid.0 * self.grid.1
+    }
+
+    /// The part of `rows` that belongs to one of the threads: empty where the last strip is short.
+    pub fn share(&self, index: usize, rows: Range<usize>) -> Share {
+        let (along_rows, along_cols) = self.grid;
+        let (row, col) = (index / along_cols, index % along_cols);
+        // Whole tiles, so that at most one thread has a short one.
+        let tiles = part(rows.len().div_ceil(self.tile.rows), along_rows, row);
+        let limit = |tile: usize| rows.end.min(rows.start + tile * self.tile.rows);
+        Share {
+            rows: limit(tiles.start)..limit(tiles.end),
+            panels: part(self.problem.n.div_ceil(PANEL), along_cols, col),
+        }
+    }
+
+    /// The steps of a share, in order.
+    pub fn steps(&self, share: Share) -> impl Iterator<Item = Step> {
+        let Problem { k, quant_block, .. } = self.problem;
+        let (qb, pass_depth) = (quant_block.size(), self.pass_slabs * SLAB);
+        let blocks = quant_block.count(k);
+        let panels = share.panels;
+        let groups = move || {
+            let panels = panels.clone();
+            let (end, size) = (panels.end, self.group_panels);
+            panels.step_by(size).map(move |first| first..end.min(first + size))
+        };
+        even_parts(share.rows, self.block_rows).flat_map(move |rows| {
+            groups().enumerate().flat_map(move |(nth_group, group)| {
+                let rows = rows.clone();
+                (0..k).step_by(pass_depth).flat_map(move |pass_start| {
+                    let (rows, group_start) = (rows.clone(), group.start);
+                    let pass = pass_start..k.min(pass_start + pass_depth);
+                    let stays = pass.len() == k && nth_group > 0;
+                    group.clone().flat_map(move |panel| {
+                        let (rows, pass) = (rows.clone(), pass.clone());
+                        (pass.start / qb..pass.end.div_ceil(qb)).map(move |block| Step {
+                            rows: rows.clone(),
+                            decode: (panel == group_start && block * qb == pass.start && !stays)
+                                .then(|| pass.clone()),
+                            pass_start: pass.start,
+                            panel,
+                            slot: panel - group_start,
+                            block,
+                            depth: block * qb..k.min((block + 1) * qb),
+                            first: block == 0,
+                            last: block + 1 == blocks,
+                        })
+                    })
+                })
+            })
+        })
+    }
+
+    /// The tiles of a row block.
+    pub fn tiles(&self, rows: Range<usize>) -> impl ExactSizeIterator<Item = Range<usize>> + use<> {
+        even_parts(rows, self.tile.rows)
+    }
+
+    /// Bytes of scratch memory of one thread.
+    pub fn thread_bytes(&self) -> usize {
+        self.memory.total(MemorySpace::Cache)
+    }
+}
+
+/// Rows of x that are quantized at once: whole quantization blocks, and no more codes than the budget.
+fn strip_rows(problem: &Problem) -> usize {
+    let ActivationKind::Quantized(_, granularity) = problem.x else {
+        return problem.m;
+    };
+    let unit = granularity.rows(problem.quant_block);
+    (QUANTIZED_BUDGET / problem.k / unit * unit).max(unit).min(problem.m)
+}
+
+/// How many threads to use along the rows and along the columns, so that the largest share is small. Columns
+/// come first: threads that share columns all decode the same weights.
+fn grid(rows: usize, cols: usize, tile: Tile, threads: usize) -> (usize, usize) {
+    let (tiles, panels) = (rows.div_ceil(tile.rows), cols.div_ceil(PANEL));
+    let largest_share = |&along_rows: &usize| {
+        let along_cols = threads / along_rows;
+        tiles.div_ceil(along_rows) * panels.div_ceil(along_cols)
+    };
+    let along_rows = (1..=threads.min(tiles)).min_by_key(largest_share).unwrap_or(1);
+    (along_rows, (threads / along_rows).min(panels))
+}
+
+/// The size of the largest part when `len` is cut into as few parts of at most `max` as possible.
+fn even_size(len: usize, max: usize) -> usize {
+    len.div_ceil(len.div_ceil(max))
+}
+
+/// Part `index` of `parts` nearly equal parts of `0..len`.
+fn part(len: usize, parts: usize, index: usize) -> Range<usize> {
+    let start = |index: usize| len / parts * index + index.min(len % parts);
+    start(index)..start(index + 1)
+}
+
+/// Cuts a range into as few parts of at most `max` as possible, all of nearly the same size.
+fn even_parts(range: Range<usize>, max: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
+    let parts = range.len().div_ceil(max);
+    (0..parts).map(move |index| {
+        let part = part(range.len(), parts, index);
+        range.start + part.start..range.start + part.end
+    })
+}

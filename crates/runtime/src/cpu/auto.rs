@@ -1,0 +1,33 @@
+//! `auto`: the weight stays row by row, each panel is packed and decoded when its turn comes, and fetching is left
+//! to the hardware's prefetchers. Scales are looked up beside the data.
+
+use std::ops::Range;
+
+use octile_core::{QuantizedWeight, plan::cpu::Step};
+
+use super::{
+    nest::{Fetch, Job, MAX_TILE_ROWS},
+    packed::pack,
+};
+
+pub(super) struct Auto<'a> {
+    pub job: &'a Job<'a>,
+    pub weight: &'a QuantizedWeight,
+    /// Codes of one panel, packed.
+    pub codes: &'a mut [u8],
+    /// The same decoded.
+    pub buffer: &'a mut [u8],
+}
+
+impl Fetch for Auto<'_> {
+    fn weights(&mut self, step: &Step) -> *const u8 {
+        let pairs = step.depth.len().div_ceil(2);
+        pack(self.weight, step.panel, step.depth.clone(), self.codes);
+        self.job.decode_panel(self.codes, pairs, self.buffer, 0..pairs);
+        self.buffer.as_ptr()
+    }
+
+    fn scales(&self, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS] {
+        self.job.scales_beside_data(step, rows)
+    }
+}

@@ -1,0 +1,107 @@
+//! The small set of vector operations that the kernels are written in, one file of intrinsics per instruction set.
+
+mod portable;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "x86_64")]
+mod avx512bf16;
+
+use octile_core::{FloatKind, device::cpu::Isa};
+
+use super::kernel::Kernels;
+
+/// One instruction set, as far as the kernels need it.
+///
+/// A vector of weights holds, for `COLS` neighbouring columns, the values of two neighbouring k: a *pair* per
+/// column. An accumulator adds up products of such pairs; whether the two products of a pair share a lane is the
+/// instruction set's own business until [`Vector::add_sums`]. `GROUP` vectors hold the 32 columns of a panel.
+///
+/// # Safety
+/// Every function may only run on a machine that has the instruction set, and must be inlined into a function
+/// compiled for it. Pointers must be valid for the bytes that the function says it touches.
+pub(super) trait Vector<const GROUP: usize> {
+    /// 64 codes: the pairs of 32 columns in the order of [`super::packed`], or 64 neighbouring values.
+    type Codes: Copy;
+    /// Decoded weights or activations.
+    type Weights: Copy;
+    /// Running sums of `COLS` columns.
+    type Sums: Copy;
+
+    /// The type that operands are decoded to.
+    const OPERAND: FloatKind;
+    /// Columns of one vector.
+    const COLS: usize = 32 / GROUP;
+    /// Bytes of one pair.
+    const PAIR: usize = 2 * Self::OPERAND.bytes();
+    /// Bytes of one vector.
+    const BYTES: usize = Self::COLS * Self::PAIR;
+
+    /// Sums of nothing.
+    unsafe fn zero() -> Self::Sums;
+
+    /// Reads the 64 codes of one pair of k and the 32 columns of a packed panel.
+    unsafe fn load_group(codes: *const u8) -> Self::Codes;
+
+    /// Reads 64 codes that lie one after the other, such that decoding keeps their order.
+    unsafe fn load_line(codes: *const u8) -> Self::Codes;
+
+    /// Decodes 64 f8e4m3fn codes, none of them NaN. May leave a power of two for `add_sums` to undo.
+    unsafe fn decode(codes: Self::Codes) -> [Self::Weights; GROUP];
+
+    /// Undoes the power of two that `decode` leaves.
+    unsafe fn exact(weights: Self::Weights) -> Self::Weights;
+
+    /// Reads `BYTES` bytes.
+    unsafe fn load(from: *const u8) -> Self::Weights;
+
+    /// Writes `BYTES` bytes.
+    unsafe fn store(weights: Self::Weights, to: *mut u8);
+
+    /// Adds the products of `weights` with the pair of activations at `x` (`PAIR` bytes).
+    unsafe fn dot(sums: Self::Sums, x: *const u8, weights: Self::Weights) -> Self::Sums;
+
+    /// Adds `scale` times the sums of two neighbouring accumulators to the `2 * COLS` floats at `out`, or puts
+    /// them there when `replace`.
+    unsafe fn add_sums(low: Self::Sums, high: Self::Sums, scale: f32, out: *mut f32, replace: bool);
+}
+
+/// Whether this machine has an instruction set.
+pub(super) fn is_available(isa: Isa) -> bool {
+    macro_rules! has {
+        ($($feature:tt)*) => {{
+            #[cfg(target_arch = "x86_64")]
+            { true $(&& std::arch::is_x86_feature_detected!($feature))* }
+            #[cfg(not(target_arch = "x86_64"))]
+            { false }
+        }};
+    }
+    match isa {
+        Isa::Portable => true,
+        Isa::Avx2 => has!("avx2" "fma" "f16c"),
+        Isa::Avx512 => is_available(Isa::Avx2) && has!("avx512f" "avx512bw" "avx512dq" "avx512vl"),
+        Isa::Avx512Bf16 => is_available(Isa::Avx512) && has!("avx512vbmi" "avx512bf16"),
+    }
+}
+
+/// The kernels of an instruction set for operands of one type.
+///
+/// # Safety
+/// The kernels may only be called when [`is_available`].
+#[cfg(target_arch = "x86_64")]
+pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
+    match (isa, operand) {
+        (Isa::Portable, _) => &portable::KERNELS,
+        (Isa::Avx2, _) => &avx2::KERNELS,
+        (Isa::Avx512Bf16, FloatKind::Bf16) => &avx512bf16::KERNELS,
+        (Isa::Avx512 | Isa::Avx512Bf16, _) => &avx512::KERNELS,
+    }
+}
+
+/// The kernels of an instruction set for operands of one type.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) fn kernels(_: Isa, _: FloatKind) -> &'static Kernels {
+    &portable::KERNELS
+}

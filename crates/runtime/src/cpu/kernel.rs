@@ -1,0 +1,287 @@
+//! The inner loops, written once for every instruction set.
+
+use octile_core::{
+    FloatKind,
+    plan::cpu::{PANEL, x_row_bytes},
+};
+
+use super::isa::Vector;
+
+/// What one tile multiplies.
+pub(super) struct TileArgs {
+    /// Decoded activations: the first row, at the first k of the block. Rows are [`x_row_bytes`] apart.
+    pub x: *const u8,
+    /// Decoded weights of the tile's columns, or the codes of a packed panel for a tile that decodes.
+    pub w: *const u8,
+    /// Pairs of k in the block.
+    pub pairs: usize,
+    /// What to multiply the sums of each row with.
+    pub scales: *const f32,
+    /// Where the sums go. Rows are [`PANEL`] floats apart.
+    pub out: *mut f32,
+    /// Put them there, instead of adding them.
+    pub replace: bool,
+}
+
+/// Multiplies one tile.
+pub(super) type TileFn = unsafe fn(&TileArgs);
+
+/// The inner loops of one instruction set and operand type. All of them are unsafe to call: the machine must have
+/// the instructions, and pointers must be good for what the function touches.
+pub(super) struct Kernels {
+    /// The type that operands are decoded to.
+    pub operand: FloatKind,
+    /// Columns of a tile.
+    pub tile_cols: usize,
+    /// Tiles of 1, 2, ... rows over decoded weights.
+    pub tiles: &'static [TileFn],
+    /// Tiles of 1, 2, ... rows and a whole panel of columns that decode weights as they go.
+    pub decoding_tiles: &'static [TileFn],
+    /// Decodes some pairs of a packed panel, `codes, pairs, out, first..end`, into the order that tiles read.
+    pub decode_panel: unsafe fn(*const u8, usize, *mut u8, std::ops::Range<usize>),
+    /// Decodes neighbouring codes; writes whole runs of 64 values, zeros past the end.
+    pub decode_row: unsafe fn(&[u8], *mut u8),
+    /// The largest magnitude, as f32 bits: also finds infinities and NaN, whose bits are larger.
+    pub abs_max_bits: unsafe fn(&[f32]) -> u32,
+    /// Quantizes values times a factor to f8e4m3fn.
+    pub encode: unsafe fn(&[f32], f32, &mut [u8]),
+    /// Spends some rounds of arithmetic in registers and says how many operations that were.
+    pub spin: unsafe fn(usize) -> f64,
+}
+
+/// Multiplies `ROWS` rows with `VECTORS` vectors of decoded weights.
+#[inline(always)]
+pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(args: &TileArgs)
+where
+    V: Vector<GROUP>,
+{
+    let (mut x, mut w) = (args.x, args.w);
+    // SAFETY: the caller vouches for `args` and the instruction set.
+    unsafe {
+        let mut sums = [[V::zero(); VECTORS]; ROWS];
+        for _ in 0..args.pairs {
+            let weights: [V::Weights; VECTORS] = std::array::from_fn(|at| V::load(w.add(at * V::BYTES)));
+            add_products::<V, GROUP, ROWS, VECTORS>(&mut sums, x, weights);
+            x = x.add(V::PAIR);
+            w = w.add(VECTORS * V::BYTES);
+        }
+        finish::<V, GROUP, ROWS, VECTORS>(sums, args);
+    }
+}
+
+/// Multiplies `ROWS` rows with a whole panel of weights that are decoded on the way and never stored.
+#[inline(always)]
+pub(super) unsafe fn decoding_tile<V, const GROUP: usize, const ROWS: usize>(args: &TileArgs)
+where
+    V: Vector<GROUP>,
+{
+    let (mut x, mut codes) = (args.x, args.w);
+    // SAFETY: the caller vouches for `args` and the instruction set.
+    unsafe {
+        let mut sums = [[V::zero(); GROUP]; ROWS];
+        for _ in 0..args.pairs {
+            let weights = V::decode(V::load_group(codes));
+            add_products::<V, GROUP, ROWS, GROUP>(&mut sums, x, weights);
+            x = x.add(V::PAIR);
+            codes = codes.add(2 * PANEL);
+        }
+        finish::<V, GROUP, ROWS, GROUP>(sums, args);
+    }
+}
+
+#[inline(always)]
+unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(
+    sums: &mut [[V::Sums; VECTORS]; ROWS],
+    x: *const u8,
+    weights: [V::Weights; VECTORS],
+) where
+    V: Vector<GROUP>,
+{
+    for (row, sums) in sums.iter_mut().enumerate() {
+        for (sums, weights) in sums.iter_mut().zip(weights) {
+            // SAFETY: the caller vouches for the rows at `x` and the instruction set.
+            *sums = unsafe { V::dot(*sums, x.add(row * x_row_bytes(V::OPERAND)), weights) };
+        }
+    }
+}
+
+#[inline(always)]
+unsafe fn finish<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(
+    sums: [[V::Sums; VECTORS]; ROWS],
+    args: &TileArgs,
+) where
+    V: Vector<GROUP>,
+{
+    for (row, sums) in sums.iter().enumerate() {
+        for (at, sums) in sums.chunks_exact(2).enumerate() {
+            // SAFETY: the caller vouches for the rows of `scales` and `out` and the instruction set.
+            unsafe {
+                let out = args.out.add(row * PANEL + at * 2 * V::COLS);
+                V::add_sums(sums[0], sums[1], *args.scales.add(row), out, args.replace);
+            }
+        }
+    }
+}
+
+/// Decodes the pairs `range` of a packed panel that has `pairs` of them. `VECTORS` vectors are one tile's columns;
+/// all pairs of one tile come before those of the next.
+#[inline(always)]
+pub(super) unsafe fn decode_panel<V, const GROUP: usize, const VECTORS: usize>(
+    codes: *const u8,
+    pairs: usize,
+    out: *mut u8,
+    range: std::ops::Range<usize>,
+) where
+    V: Vector<GROUP>,
+{
+    for pair in range {
+        // SAFETY: the caller vouches for `pairs` groups of codes, room for their values, and the instruction set.
+        unsafe {
+            let weights = V::decode(V::load_group(codes.add(pair * 2 * PANEL)));
+            for (at, weights) in weights.into_iter().enumerate() {
+                let vector = (at / VECTORS * pairs + pair) * VECTORS + at % VECTORS;
+                V::store(weights, out.add(vector * V::BYTES));
+            }
+        }
+    }
+}
+
+/// Decodes a row of activations.
+#[inline(always)]
+pub(super) unsafe fn decode_row<V, const GROUP: usize>(codes: &[u8], out: *mut u8)
+where
+    V: Vector<GROUP>,
+{
+    let (lines, rest) = codes.as_chunks::<64>();
+    let mut last = [0; 64];
+    last[..rest.len()].copy_from_slice(rest);
+    let lines = lines.iter().chain((!rest.is_empty()).then_some(&last));
+    for (line, codes) in lines.enumerate() {
+        // SAFETY: the caller vouches for room for whole runs of 64 values, and for the instruction set.
+        unsafe {
+            let values = V::decode(V::load_line(codes.as_ptr()));
+            for (at, values) in values.into_iter().enumerate() {
+                V::store(V::exact(values), out.add((line * GROUP + at) * V::BYTES));
+            }
+        }
+    }
+}
+
+/// The largest magnitude, as bits.
+#[inline(always)]
+pub(super) fn abs_max_bits(values: &[f32]) -> u32 {
+    values.iter().fold(0, |max, value| max.max(value.to_bits() & 0x7fff_ffff))
+}
+
+/// Quantizes `values * factor`, all of magnitude 448 or less but for rounding. The same codes as
+/// [`octile_core::E4m3::from_f32`], without branches.
+#[inline(always)]
+pub(super) fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
+    /// The smallest f8e4m3fn that is not subnormal: 2^-6.
+    const SMALLEST_NORMAL: u32 = (127 - 6) << 23;
+    /// Adding 2^14 leaves steps of 2^-9, the subnormal step, in the last mantissa bits.
+    const STEP_MAGNET: f32 = 16384.0;
+    for (code, value) in codes.iter_mut().zip(values) {
+        let bits = (value * factor).to_bits();
+        let magnitude = bits & 0x7fff_ffff;
+        let normal = ((magnitude + 0x7_ffff + ((magnitude >> 20) & 1)) >> 20).wrapping_sub((127 - 7) << 3);
+        let subnormal = (f32::from_bits(magnitude) + STEP_MAGNET).to_bits() & 0xff;
+        let rounded = if magnitude >= SMALLEST_NORMAL { normal } else { subnormal };
+        *code = (((bits >> 24) & 0x80) | rounded) as u8;
+    }
+}
+
+/// Adds products in `CHAINS` independent chains of registers, `rounds` times; returns the operations done.
+#[inline(always)]
+pub(super) unsafe fn spin<V, const GROUP: usize, const CHAINS: usize>(rounds: usize) -> f64
+where
+    V: Vector<GROUP>,
+{
+    let ones = std::hint::black_box([0u8; 64]);
+    // SAFETY: the arrays hold at least a pair and a vector; the caller vouches for the instruction set.
+    unsafe {
+        let mut sums = [V::zero(); CHAINS];
+        let weights = V::load(ones.as_ptr());
+        for _ in 0..rounds {
+            for sums in &mut sums {
+                *sums = V::dot(*sums, ones.as_ptr(), weights);
+            }
+        }
+        let mut out = [0.0; PANEL];
+        for sums in sums {
+            V::add_sums(sums, sums, 1.0, out.as_mut_ptr(), false);
+        }
+        std::hint::black_box(out);
+    }
+    // A pair per column, and a multiplication and an addition per product.
+    (rounds * CHAINS * V::COLS * 2 * 2) as f64
+}
+
+/// Compiles the inner loops for one instruction set, as `KERNELS`.
+macro_rules! kernels {
+    (
+        $features:tt $vector:ty, group $group:literal, tile $vectors:literal,
+        rows [$($rows:literal)*], decoding_rows [$($decoding_rows:literal)*], peak $chains:literal
+    ) => {
+        pub(super) static KERNELS: $crate::cpu::kernel::Kernels = {
+            use $crate::cpu::kernel::{self, Kernels, TileArgs, TileFn, compiled_for};
+
+            compiled_for!($features
+            unsafe fn decode_panel(codes: *const u8, pairs: usize, out: *mut u8, range: std::ops::Range<usize>) {
+                // SAFETY: the caller vouches for all that the kernel asks.
+                unsafe { kernel::decode_panel::<$vector, $group, $vectors>(codes, pairs, out, range) }
+            });
+            compiled_for!($features
+            unsafe fn decode_row(codes: &[u8], out: *mut u8) {
+                // SAFETY: the caller vouches for all that the kernel asks.
+                unsafe { kernel::decode_row::<$vector, $group>(codes, out) }
+            });
+            compiled_for!($features
+            unsafe fn abs_max_bits(values: &[f32]) -> u32 {
+                kernel::abs_max_bits(values)
+            });
+            compiled_for!($features
+            unsafe fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
+                kernel::encode(values, factor, codes)
+            });
+            compiled_for!($features
+            unsafe fn spin(rounds: usize) -> f64 {
+                // SAFETY: the caller vouches for the instruction set.
+                unsafe { kernel::spin::<$vector, $group, $chains>(rounds) }
+            });
+            Kernels {
+                operand: <$vector as Vector<$group>>::OPERAND,
+                tile_cols: $vectors * <$vector as Vector<$group>>::COLS,
+                tiles: &[$({
+                    compiled_for!($features
+                    unsafe fn tile(args: &TileArgs) {
+                        // SAFETY: the caller vouches for all that the kernel asks.
+                        unsafe { kernel::tile::<$vector, $group, $rows, $vectors>(args) }
+                    });
+                    tile as TileFn
+                }),*],
+                decoding_tiles: &[$({
+                    compiled_for!($features
+                    unsafe fn decoding_tile(args: &TileArgs) {
+                        // SAFETY: the caller vouches for all that the kernel asks.
+                        unsafe { kernel::decoding_tile::<$vector, $group, $decoding_rows>(args) }
+                    });
+                    decoding_tile as TileFn
+                }),*],
+                decode_panel,
+                decode_row,
+                abs_max_bits,
+                encode,
+                spin,
+            }
+        };
+    };
+}
+/// Puts attributes on a function.
+macro_rules! compiled_for {
+    ([$($features:meta)?] $function:item) => {
+        $(#[$features])?
+        $function
+    };
+}
+pub(super) use {compiled_for, kernels};

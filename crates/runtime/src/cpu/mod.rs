@@ -1,0 +1,48 @@
+//! Multiplication on the CPU.
+//!
+//! ```
+//! use octile_runtime::cpu::{Activation, Cpu, Mat, MatMut, PackedWeight, QuantBlock, QuantizedWeight, Strategy, Workspace};
+//!
+//! let (m, n, k) = (3, 256, 200);
+//! let weight: Vec<f32> = (0..n * k).map(|i| (i % 7) as f32 - 3.0).collect();
+//! let weight = QuantizedWeight::quantize(Mat::new(&weight, n, k)?, QuantBlock::B128)?;
+//! let packed = PackedWeight::new(&weight);
+//!
+//! let x = vec![1.0f32; m * k];
+//! let mut out = vec![0.0f32; m * n];
+//! let cpu = Cpu::new()?;
+//! let mut workspace = Workspace::new();
+//! cpu.multiply(
+//!     Strategy::Strip,
+//!     Activation::Plain(Mat::new(&x, m, k)?.into()),
+//!     &packed,
+//!     MatMut::new(&mut out, m, n)?,
+//!     &mut workspace,
+//! )?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod auto;
+mod dma;
+mod isa;
+mod kernel;
+mod machine;
+mod multiply;
+mod nest;
+mod operands;
+mod packed;
+pub mod peak;
+mod quantize;
+mod smem;
+mod strip;
+mod workspace;
+
+pub use machine::{Cpu, CpuBuilder, CpuError, available};
+pub use multiply::MultiplyError;
+pub use octile_core::{
+    ActivationKind, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError, QuantizedActivation,
+    QuantizedWeight, ScaleGranularity, Strategy, device::cpu::Isa, plan::cpu::CpuPlan,
+};
+pub use operands::{Activation, Floats, Output, Weight};
+pub use packed::PackedWeight;
+pub use workspace::Workspace;

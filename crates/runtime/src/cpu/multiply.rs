@@ -1,0 +1,198 @@
+//! One multiplication: checks, plan, quantization, and the threads' shares.
+
+use std::ops::Range;
+
+use octile_core::{MatMut, Problem, QuantizeError, Strategy, plan::cpu::Share, problem::ProblemError};
+use rayon::prelude::*;
+
+use super::{
+    Activation, Cpu, Output, Weight, Workspace,
+    auto::Auto,
+    dma::Dma,
+    isa,
+    nest::{self, Call, Job, Out, Values, X},
+    quantize::Quantize,
+    smem::{ScaleTable, Smem},
+    strip::Strip,
+    workspace::{Carver, Line, thread_lines},
+};
+
+/// Operands that do not belong together, or that cannot be quantized.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum MultiplyError {
+    /// The two K differ.
+    #[error("x has {x} columns but the weight has {weight}: both must be K")]
+    Depth {
+        /// Columns of x.
+        x: usize,
+        /// Columns of the weight.
+        weight: usize,
+    },
+    /// The result has another shape.
+    #[error("the result of {m} x {n} does not fit the output of {rows} x {cols}")]
+    OutputShape {
+        /// Rows of x.
+        m: usize,
+        /// Rows of the weight.
+        n: usize,
+        /// Rows of the output.
+        rows: usize,
+        /// Columns of the output.
+        cols: usize,
+    },
+    /// The two block sizes differ.
+    #[error("x is quantized in blocks of {x} but the weight in blocks of {weight}: both must be the same")]
+    QuantBlocks {
+        /// Block of x.
+        x: usize,
+        /// Block of the weight.
+        weight: usize,
+    },
+    /// The weight has the wrong form for the strategy.
+    #[error("strategy {strategy} needs {needed}")]
+    WeightForm {
+        /// The strategy.
+        strategy: Strategy,
+        /// What to give it.
+        needed: &'static str,
+    },
+    /// The shape is impossible.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// The activations cannot be quantized.
+    #[error(transparent)]
+    Quantize(#[from] QuantizeError),
+}
+
+impl Cpu {
+    /// Computes `out = x * transpose(weight)`.
+    ///
+    /// When it fails because x cannot be quantized, rows of `out` may already have been written.
+    pub fn multiply<'a, T: Output>(
+        &self,
+        strategy: Strategy,
+        x: impl Into<Activation<'a>>,
+        weight: impl Into<Weight<'a>>,
+        out: MatMut<'_, T>,
+        workspace: &mut Workspace,
+    ) -> Result<(), MultiplyError> {
+        let (x, weight) = (x.into(), weight.into());
+        let problem = problem_of(&x, &weight, &out)?;
+        check_form(strategy, &weight)?;
+        let (plan, memory, shared) = workspace.prepare(
+            |plan| plan.is_for(&problem, strategy, self.isa(), self.threads()),
+            || self.plan(&problem, strategy),
+        );
+        let kernels = isa::kernels(self.isa(), plan.operand);
+        let call = Call { plan, kernels, weight };
+        let out = Out::new(out);
+        match x {
+            Activation::Fp8(x) => {
+                let x = X {
+                    first_row: 0,
+                    values: Values::Codes(x.codes()),
+                    scales: x.scales(),
+                    rows_per_scale: x.granularity().rows(problem.quant_block),
+                };
+                self.run(&Job { call, x }, 0..problem.m, memory, &out);
+            }
+            Activation::Plain(floats) => {
+                let x = X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
+                self.run(&Job { call, x }, 0..problem.m, memory, &out);
+            }
+            Activation::Quantize(floats, granularity) => {
+                let rows_per_scale = granularity.rows(problem.quant_block);
+                let mut carver = Carver::new(&plan.shared, shared);
+                let (codes, scales) = (carver.bytes("x_q"), carver.floats("x_scale"));
+                for rows in plan.strips() {
+                    let quantize = Quantize {
+                        kernels,
+                        floats,
+                        rows: rows.clone(),
+                        rows_per_scale,
+                        quant_block: problem.quant_block.size(),
+                    };
+                    quantize.run(self.pool(), codes, scales)?;
+                    let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
+                    self.run(&Job { call, x }, rows, memory, &out);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs every thread's share of `rows`.
+    fn run<T: Output>(&self, job: &Job<'_>, rows: Range<usize>, memory: &mut [Line], out: &Out<'_, T>) {
+        let plan = job.call.plan;
+        let share = |(index, memory): (usize, &mut [Line])| {
+            run_share(job, plan.share(index, rows.clone()), memory, out);
+        };
+        match self.pool() {
+            Some(pool) if plan.shares() > 1 => pool.install(|| {
+                let memory = memory.par_chunks_mut(thread_lines(plan));
+                memory.enumerate().with_max_len(1).for_each(share);
+            }),
+            _ => share((0, memory)),
+        }
+    }
+}
+
+/// Runs one thread's share with the strategy's way of fetching.
+fn run_share<T: Output>(job: &Job<'_>, share: Share, memory: &mut [Line], out: &Out<'_, T>) {
+    let mut carver = Carver::new(&job.call.plan.memory, memory);
+    let (x, sums) = (carver.bytes("x"), carver.floats("out"));
+    let (buffer, codes) = (carver.bytes("w"), carver.bytes("w_q"));
+    let table = ScaleTable { scales: carver.floats("scales") };
+    match (job.call.plan.strategy, job.call.weight) {
+        (Strategy::Auto, Weight::Rows(weight)) => {
+            let fetch = Auto { job, weight, codes, buffer };
+            nest::run(job, fetch, share, x, sums, out);
+        }
+        (Strategy::Dma, Weight::Rows(weight)) => {
+            let fetch = Dma::new(job, weight, codes, buffer);
+            nest::run(job, fetch, share, x, sums, out);
+        }
+        (Strategy::Smem, Weight::Rows(weight)) => {
+            let dma = Dma::new(job, weight, codes, buffer);
+            nest::run(job, Smem { dma, table }, share, x, sums, out);
+        }
+        (Strategy::Strip, Weight::Packed(weight)) => {
+            let fetch = Strip { job, weight, buffer, table };
+            nest::run(job, fetch, share, x, sums, out);
+        }
+        _ => unreachable!("the form of the weight was checked"),
+    }
+}
+
+fn problem_of<T: Output>(
+    x: &Activation<'_>,
+    weight: &Weight<'_>,
+    out: &MatMut<'_, T>,
+) -> Result<Problem, MultiplyError> {
+    let (m, n, k) = (x.rows(), weight.rows(), weight.cols());
+    if x.cols() != k {
+        return Err(MultiplyError::Depth { x: x.cols(), weight: k });
+    }
+    if (out.rows(), out.cols()) != (m, n) {
+        let (rows, cols) = (out.rows(), out.cols());
+        return Err(MultiplyError::OutputShape { m, n, rows, cols });
+    }
+    let quant_block = weight.quant_block();
+    if let Activation::Fp8(x) = x
+        && x.quant_block() != quant_block
+    {
+        return Err(MultiplyError::QuantBlocks { x: x.quant_block().size(), weight: quant_block.size() });
+    }
+    Ok(Problem::new(m, n, k, quant_block)?.with_x(x.kind()).with_out(T::KIND))
+}
+
+fn check_form(strategy: Strategy, weight: &Weight<'_>) -> Result<(), MultiplyError> {
+    let needed = match (strategy, weight) {
+        (Strategy::Strip, Weight::Rows(_)) => "a packed weight: give it a PackedWeight",
+        (Strategy::Auto | Strategy::Dma | Strategy::Smem, Weight::Packed(_)) => {
+            "the weight row by row: give it the QuantizedWeight"
+        }
+        _ => return Ok(()),
+    };
+    Err(MultiplyError::WeightForm { strategy, needed })
+}

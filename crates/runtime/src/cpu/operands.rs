@@ -1,0 +1,208 @@
+//! What a multiplication takes and gives.
+
+use half::{bf16, f16, slice::HalfFloatSliceExt};
+use octile_core::{
+    ActivationKind, FloatKind, Mat, QuantBlock, QuantizedActivation, QuantizedWeight, ScaleGranularity,
+};
+
+use super::PackedWeight;
+
+/// A weight in one of its two forms.
+#[derive(Debug, Clone, Copy)]
+pub enum Weight<'a> {
+    /// Row by row, as checkpoints hold it. For the strategies `auto`, `dma` and `smem`.
+    Rows(&'a QuantizedWeight),
+    /// Prepared once for the strategy `strip`.
+    Packed(&'a PackedWeight),
+}
+
+impl Weight<'_> {
+    /// The N of the multiplication.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Rows(weight) => weight.rows(),
+            Self::Packed(weight) => weight.rows(),
+        }
+    }
+
+    /// The K of the multiplication.
+    pub fn cols(&self) -> usize {
+        match self {
+            Self::Rows(weight) => weight.cols(),
+            Self::Packed(weight) => weight.cols(),
+        }
+    }
+
+    /// Side of a block.
+    pub fn quant_block(&self) -> QuantBlock {
+        match self {
+            Self::Rows(weight) => weight.quant_block(),
+            Self::Packed(weight) => weight.quant_block(),
+        }
+    }
+
+    /// The scales, block row by block row.
+    pub(super) fn scales(&self) -> &[f32] {
+        match self {
+            Self::Rows(weight) => weight.scales(),
+            Self::Packed(weight) => weight.scales(),
+        }
+    }
+}
+
+impl<'a> From<&'a QuantizedWeight> for Weight<'a> {
+    fn from(weight: &'a QuantizedWeight) -> Self {
+        Self::Rows(weight)
+    }
+}
+
+impl<'a> From<&'a PackedWeight> for Weight<'a> {
+    fn from(weight: &'a PackedWeight) -> Self {
+        Self::Packed(weight)
+    }
+}
+
+/// A matrix of floats wider than 8 bits.
+#[derive(Debug, Clone, Copy)]
+pub enum Floats<'a> {
+    /// IEEE binary32.
+    F32(Mat<'a, f32>),
+    /// bfloat16.
+    Bf16(Mat<'a, bf16>),
+    /// IEEE binary16.
+    F16(Mat<'a, f16>),
+}
+
+impl Floats<'_> {
+    /// Element type.
+    pub fn kind(&self) -> FloatKind {
+        match self {
+            Self::F32(_) => FloatKind::F32,
+            Self::Bf16(_) => FloatKind::Bf16,
+            Self::F16(_) => FloatKind::F16,
+        }
+    }
+
+    /// Number of rows.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::F32(mat) => mat.rows(),
+            Self::Bf16(mat) => mat.rows(),
+            Self::F16(mat) => mat.rows(),
+        }
+    }
+
+    /// Number of columns.
+    pub fn cols(&self) -> usize {
+        match self {
+            Self::F32(mat) => mat.cols(),
+            Self::Bf16(mat) => mat.cols(),
+            Self::F16(mat) => mat.cols(),
+        }
+    }
+
+    /// Some columns of a row, as f32.
+    pub(super) fn widen(&self, row: usize, columns: std::ops::Range<usize>, out: &mut [f32]) {
+        match self {
+            Self::F32(mat) => out.copy_from_slice(&mat.row(row)[columns]),
+            Self::Bf16(mat) => mat.row(row)[columns].convert_to_f32_slice(out),
+            Self::F16(mat) => mat.row(row)[columns].convert_to_f32_slice(out),
+        }
+    }
+}
+
+macro_rules! floats_from {
+    ($($variant:ident($float:ty)),*) => {$(
+        impl<'a> From<Mat<'a, $float>> for Floats<'a> {
+            fn from(mat: Mat<'a, $float>) -> Self {
+                Self::$variant(mat)
+            }
+        }
+    )*};
+}
+floats_from!(F32(f32), Bf16(bf16), F16(f16));
+
+/// The activations of a multiplication.
+#[derive(Debug, Clone, Copy)]
+pub enum Activation<'a> {
+    /// Already quantized.
+    Fp8(&'a QuantizedActivation),
+    /// Quantized in the call, in blocks of the weight's size.
+    Quantize(Floats<'a>, ScaleGranularity),
+    /// Multiplied as they are.
+    Plain(Floats<'a>),
+}
+
+impl Activation<'_> {
+    /// How they arrive.
+    pub fn kind(&self) -> ActivationKind {
+        match self {
+            Self::Fp8(x) => ActivationKind::Fp8(x.granularity()),
+            Self::Quantize(x, granularity) => ActivationKind::Quantized(x.kind(), *granularity),
+            Self::Plain(x) => ActivationKind::Plain(x.kind()),
+        }
+    }
+
+    /// The M of the multiplication.
+    pub fn rows(&self) -> usize {
+        match self {
+            Self::Fp8(x) => x.rows(),
+            Self::Quantize(x, _) | Self::Plain(x) => x.rows(),
+        }
+    }
+
+    /// The K of the multiplication.
+    pub fn cols(&self) -> usize {
+        match self {
+            Self::Fp8(x) => x.cols(),
+            Self::Quantize(x, _) | Self::Plain(x) => x.cols(),
+        }
+    }
+}
+
+impl<'a> From<&'a QuantizedActivation> for Activation<'a> {
+    fn from(x: &'a QuantizedActivation) -> Self {
+        Self::Fp8(x)
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl Sealed for f32 {}
+    impl Sealed for half::bf16 {}
+    impl Sealed for half::f16 {}
+}
+
+/// Element types of a result: f32, bf16 and f16.
+pub trait Output: sealed::Sealed + Copy + Send + Sync {
+    /// Which type this is.
+    const KIND: FloatKind;
+
+    /// Rounds to nearest, ties to even.
+    #[doc(hidden)]
+    fn narrow(values: &[f32], out: &mut [Self]);
+}
+
+impl Output for f32 {
+    const KIND: FloatKind = FloatKind::F32;
+
+    fn narrow(values: &[f32], out: &mut [Self]) {
+        out.copy_from_slice(values);
+    }
+}
+
+impl Output for bf16 {
+    const KIND: FloatKind = FloatKind::Bf16;
+
+    fn narrow(values: &[f32], out: &mut [Self]) {
+        out.convert_from_f32_slice(values);
+    }
+}
+
+impl Output for f16 {
+    const KIND: FloatKind = FloatKind::F16;
+
+    fn narrow(values: &[f32], out: &mut [Self]) {
+        out.convert_from_f32_slice(values);
+    }
+}

@@ -1,0 +1,60 @@
+//! What this machine can do at most, measured: the denominators of "percent of peak".
+
+use std::{
+    hint::black_box,
+    time::{Duration, Instant},
+};
+
+use octile_core::{ActivationKind, FloatKind, ScaleGranularity};
+
+use super::{Cpu, isa, kernel::Kernels};
+
+/// How long each measurement runs, after as much warming up.
+const PATIENCE: Duration = Duration::from_millis(50);
+
+/// 10^9 additions and multiplications per second of fp8 operands in registers, all threads together.
+pub fn gflops(cpu: &Cpu) -> f64 {
+    operations_per_second(cpu, ActivationKind::Fp8(ScaleGranularity::Block))
+}
+
+/// The same of plain f32 activations.
+pub fn plain_f32_gflops(cpu: &Cpu) -> f64 {
+    operations_per_second(cpu, ActivationKind::Plain(FloatKind::F32))
+}
+
+fn operations_per_second(cpu: &Cpu, x: ActivationKind) -> f64 {
+    let kernels = isa::kernels(cpu.isa(), cpu.isa().operand(x));
+    let per_thread = |_| {
+        spin(kernels);
+        spin(kernels)
+    };
+    cpu.on_each_thread(per_thread).iter().sum::<f64>() / 1e9
+}
+
+/// Operations per second of the calling thread.
+fn spin(kernels: &Kernels) -> f64 {
+    const ROUNDS: usize = 10_000;
+    let (start, mut operations) = (Instant::now(), 0.0);
+    while start.elapsed() < PATIENCE {
+        // SAFETY: a `Cpu` only has kernels that this machine can run.
+        operations += unsafe { (kernels.spin)(ROUNDS) };
+    }
+    operations / start.elapsed().as_secs_f64()
+}
+
+/// 10^9 bytes per second that all threads together read from memory.
+pub fn read_gbytes(cpu: &Cpu) -> f64 {
+    const BYTES: usize = 256 << 20;
+    let words = vec![1u64; BYTES / size_of::<u64>()];
+    let part = words.len() / cpu.threads();
+    let sum = |thread| {
+        let words = &words[thread * part..][..part];
+        words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word))
+    };
+    let read_all = || {
+        let start = Instant::now();
+        black_box(cpu.on_each_thread(sum));
+        BYTES as f64 / start.elapsed().as_secs_f64()
+    };
+    (0..3).map(|_| read_all()).fold(0.0, f64::max) / 1e9
+}

@@ -1,0 +1,98 @@
+//! Quantizing activations as part of a call.
+
+use std::{
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use octile_core::{QuantizeError, plan::cpu::SLAB, quantize::scale_of};
+use rayon::{ThreadPool, prelude::*};
+
+use super::{kernel::Kernels, operands::Floats};
+
+/// One strip of activations and where its codes and scales go.
+pub(super) struct Quantize<'a> {
+    pub kernels: &'static Kernels,
+    pub floats: Floats<'a>,
+    pub rows: Range<usize>,
+    pub rows_per_scale: usize,
+    pub quant_block: usize,
+}
+
+/// Bits of the f32 infinity: larger bits are NaN.
+const INFINITY: u32 = f32::INFINITY.to_bits();
+
+impl Quantize<'_> {
+    /// The same codes and scales as [`octile_core::QuantizedActivation::quantize`].
+    pub(super) fn run(
+        &self,
+        pool: Option<&ThreadPool>,
+        codes: &mut [u8],
+        scales: &mut [f32],
+    ) -> Result<(), QuantizeError> {
+        let k = self.floats.cols();
+        let blocks = k.div_ceil(self.quant_block);
+        let codes = &mut codes[..self.rows.len() * k];
+        let scales = &mut scales[..self.rows.len().div_ceil(self.rows_per_scale) * blocks];
+        let codes_per_scale = self.rows_per_scale * k;
+        let all_finite = AtomicBool::new(true);
+        let block_row = |(index, (codes, scales)): (usize, (&mut [u8], &mut [f32]))| {
+            let first = self.rows.start + index * self.rows_per_scale;
+            if !self.block_row(first, codes, scales) {
+                all_finite.store(false, Ordering::Relaxed);
+            }
+        };
+        match pool {
+            None => {
+                let codes = codes.chunks_mut(codes_per_scale);
+                codes.zip(scales.chunks_mut(blocks)).enumerate().for_each(block_row);
+            }
+            Some(pool) => pool.install(|| {
+                let codes = codes.par_chunks_mut(codes_per_scale);
+                codes.zip(scales.par_chunks_mut(blocks)).enumerate().for_each(block_row);
+            }),
+        }
+        if all_finite.into_inner() {
+            return Ok(());
+        }
+        Err(self.first_offender())
+    }
+
+    /// Quantizes the rows of one scale; false when something is not finite.
+    fn block_row(&self, first: usize, codes: &mut [u8], scales: &mut [f32]) -> bool {
+        let k = self.floats.cols();
+        let mut wide = [0.0; SLAB];
+        for (block, scale) in scales.iter_mut().enumerate() {
+            let columns = block * self.quant_block..k.min((block + 1) * self.quant_block);
+            let wide = &mut wide[..columns.len()];
+            let mut largest = 0;
+            for row in 0..codes.len() / k {
+                self.floats.widen(first + row, columns.clone(), wide);
+                // SAFETY: the kernels were chosen for this machine.
+                largest = largest.max(unsafe { (self.kernels.abs_max_bits)(wide) });
+            }
+            if largest >= INFINITY {
+                return false;
+            }
+            let (block_scale, inverse) = scale_of(f32::from_bits(largest));
+            *scale = block_scale;
+            for (row, codes) in codes.chunks_exact_mut(k).enumerate() {
+                self.floats.widen(first + row, columns.clone(), wide);
+                // SAFETY: the kernels were chosen for this machine.
+                unsafe { (self.kernels.encode)(wide, inverse, &mut codes[columns.clone()]) };
+            }
+        }
+        true
+    }
+
+    fn first_offender(&self) -> QuantizeError {
+        let mut wide = vec![0.0; self.floats.cols()];
+        for row in self.rows.clone() {
+            self.floats.widen(row, 0..wide.len(), &mut wide);
+            if let Some(col) = wide.iter().position(|v| !v.is_finite()) {
+                return QuantizeError::NonFinite { what: "activation", row, col, value: wide[col] };
+            }
+        }
+        unreachable!("a block with an offender was found")
+    }
+}

@@ -1,0 +1,66 @@
+//! `smem`: as `dma`, with the scales of a row block in a compact table that stays in the first-level cache.
+
+use std::ops::Range;
+
+use octile_core::plan::cpu::Step;
+
+use super::{
+    dma::Dma,
+    nest::{Fetch, Job, MAX_TILE_ROWS},
+};
+
+pub(super) struct Smem<'a> {
+    pub dma: Dma<'a>,
+    pub table: ScaleTable<'a>,
+}
+
+impl Fetch for Smem<'_> {
+    fn enter_rows(&mut self, rows: Range<usize>) {
+        self.table.fill(self.dma.job, rows);
+    }
+
+    fn begin(&mut self, first: &Step) {
+        self.dma.begin(first);
+    }
+
+    fn weights(&mut self, step: &Step) -> *const u8 {
+        self.dma.weights(step)
+    }
+
+    fn meanwhile(&mut self, next: Option<&Step>, tile: usize, tiles: usize) {
+        self.dma.meanwhile(next, tile, tiles);
+    }
+
+    fn scales(&self, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS] {
+        self.table.scales(self.dma.job, step, rows)
+    }
+}
+
+/// The activation scales of a row block, those of one quantization block side by side.
+pub(super) struct ScaleTable<'a> {
+    pub scales: &'a mut [f32],
+}
+
+impl ScaleTable<'_> {
+    /// Collects the scales of `rows`.
+    pub(super) fn fill(&mut self, job: &Job<'_>, rows: Range<usize>) {
+        for (block, scales) in
+            self.scales.chunks_exact_mut(job.call.plan.block_rows).enumerate().take(job.blocks())
+        {
+            for (scale, row) in scales.iter_mut().zip(rows.clone()) {
+                *scale = job.x_scale(row, block);
+            }
+        }
+    }
+
+    /// The scales of a tile.
+    pub(super) fn scales(&self, job: &Job<'_>, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS] {
+        let w_scale = job.w_scale(step);
+        let first = step.block * job.call.plan.block_rows + rows.start - step.rows.start;
+        let mut scales = [0.0; MAX_TILE_ROWS];
+        for (scale, x_scale) in scales.iter_mut().zip(&self.scales[first..][..rows.len()]) {
+            *scale = x_scale * w_scale;
+        }
+        scales
+    }
+}

@@ -1,0 +1,116 @@
+//! Scratch memory that calls reuse.
+
+use octile_core::plan::cpu::CpuPlan;
+use octile_core::plan::{MemoryMap, MemorySpace};
+
+/// Memory comes in cache lines, so every buffer starts on one.
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+pub(super) struct Line(#[expect(dead_code, reason = "only ever seen as bytes or floats")] [u8; 64]);
+
+/// Scratch memory, and the plan it was last used for. A call that finds both fitting allocates nothing.
+///
+/// ```
+/// use octile_runtime::cpu::Workspace;
+///
+/// let workspace = Workspace::new();
+/// assert_eq!(workspace.bytes(), 0);
+/// ```
+#[derive(Debug, Default)]
+pub struct Workspace {
+    lines: Vec<Line>,
+    plan: Option<CpuPlan>,
+}
+
+impl Workspace {
+    /// An empty workspace. It grows in the first call.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A workspace with all the memory that a plan needs.
+    pub(super) fn for_plan(plan: CpuPlan) -> Self {
+        let mut workspace = Self::new();
+        workspace.grow(&plan);
+        workspace.plan = Some(plan);
+        workspace
+    }
+
+    /// Bytes held, for all threads together.
+    pub fn bytes(&self) -> usize {
+        self.lines.len() * size_of::<Line>()
+    }
+
+    /// The plan that answers `fits`, or a new one, with memory for all threads and for what they share.
+    pub(super) fn prepare(
+        &mut self,
+        fits: impl FnOnce(&CpuPlan) -> bool,
+        make: impl FnOnce() -> CpuPlan,
+    ) -> (&CpuPlan, &mut [Line], &mut [Line]) {
+        if !self.plan.as_ref().is_some_and(fits) {
+            let plan = make();
+            self.grow(&plan);
+            self.plan = Some(plan);
+        }
+        let plan = self.plan.as_ref().expect("set above");
+        let lines = &mut self.lines[..total_lines(plan)];
+        let (threads, shared) = lines.split_at_mut(plan.shares() * thread_lines(plan));
+        (plan, threads, shared)
+    }
+
+    fn grow(&mut self, plan: &CpuPlan) {
+        let needed = total_lines(plan);
+        if self.lines.len() < needed {
+            self.lines.resize(needed, Line([0; 64]));
+        }
+    }
+}
+
+/// Lines of one thread's memory.
+pub(super) fn thread_lines(plan: &CpuPlan) -> usize {
+    plan.thread_bytes() / size_of::<Line>()
+}
+
+fn total_lines(plan: &CpuPlan) -> usize {
+    plan.shares() * thread_lines(plan) + plan.shared.total(MemorySpace::Cache) / size_of::<Line>()
+}
+
+/// Hands out the buffers of a memory map, in its order.
+pub(super) struct Carver<'a> {
+    map: &'a MemoryMap,
+    rest: &'a mut [Line],
+    next: usize,
+}
+
+impl<'a> Carver<'a> {
+    pub(super) fn new(map: &'a MemoryMap, memory: &'a mut [Line]) -> Self {
+        Self { map, rest: memory, next: 0 }
+    }
+
+    /// All copies of the next buffer if it is called `name`; otherwise the map has no such buffer: nothing.
+    pub(super) fn bytes(&mut self, name: &str) -> &'a mut [u8] {
+        let lines = self.lines(name);
+        // SAFETY: any bytes are valid as `u8`, and the lines are borrowed mutably for `'a`.
+        unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) }
+    }
+
+    /// The same as floats.
+    pub(super) fn floats(&mut self, name: &str) -> &'a mut [f32] {
+        let lines = self.lines(name);
+        // SAFETY: any bytes are valid as `f32`, a line is more than aligned for it, and the lines are borrowed
+        // mutably for `'a`.
+        unsafe {
+            std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines) / size_of::<f32>())
+        }
+    }
+
+    fn lines(&mut self, name: &str) -> &'a mut [Line] {
+        let Some(region) = self.map.regions().get(self.next).filter(|r| r.name == name) else {
+            return &mut [];
+        };
+        self.next += 1;
+        let (lines, rest) = std::mem::take(&mut self.rest).split_at_mut(region.total() / size_of::<Line>());
+        self.rest = rest;
+        lines
+    }
+}

@@ -1,0 +1,151 @@
+//! Runs a problem on the CPU backend and compares it with the f64 reference.
+
+#![allow(dead_code, reason = "every test file uses its own part")]
+
+use half::{bf16, f16};
+use octile_core::{
+    bound::Accumulator,
+    oracle::{self, Reference, Widen},
+    sample::{Activations, Operands},
+};
+use octile_runtime::cpu::{
+    Activation, ActivationKind, Cpu, FloatKind, Floats, Isa, Mat, MatMut, Output, PackedWeight, Problem,
+    ScaleGranularity, Strategy, Weight, Workspace, available,
+};
+
+/// Every way in which activations can arrive.
+pub const X_KINDS: [ActivationKind; 11] = {
+    use ActivationKind::{Fp8, Plain, Quantized};
+    use FloatKind::{Bf16, F16, F32};
+    use ScaleGranularity::{Block, Token};
+    [
+        Fp8(Block),
+        Fp8(Token),
+        Quantized(F32, Block),
+        Quantized(F32, Token),
+        Quantized(Bf16, Block),
+        Quantized(Bf16, Token),
+        Quantized(F16, Block),
+        Quantized(F16, Token),
+        Plain(F32),
+        Plain(Bf16),
+        Plain(F16),
+    ]
+};
+
+/// A backend for every instruction set of this machine.
+pub fn cpus(threads: usize) -> Vec<Cpu> {
+    available().into_iter().map(|isa| cpu(isa, threads)).collect()
+}
+
+pub fn cpu(isa: Isa, threads: usize) -> Cpu {
+    Cpu::builder().isa(isa).threads(threads).build().unwrap()
+}
+
+/// Element types of results that can be poisoned and compared bit by bit.
+pub trait Element: Output + Widen {
+    const NAN: Self;
+    fn bits(self) -> u32;
+}
+
+impl Element for f32 {
+    const NAN: Self = f32::NAN;
+    fn bits(self) -> u32 {
+        self.to_bits()
+    }
+}
+
+impl Element for bf16 {
+    const NAN: Self = bf16::NAN;
+    fn bits(self) -> u32 {
+        self.to_bits().into()
+    }
+}
+
+impl Element for f16 {
+    const NAN: Self = f16::NAN;
+    fn bits(self) -> u32 {
+        self.to_bits().into()
+    }
+}
+
+/// A problem with operands and the packed weight.
+pub struct Case {
+    pub operands: Operands,
+    pub packed: PackedWeight,
+}
+
+impl Case {
+    pub fn new(problem: Problem, seed: u64) -> Self {
+        let operands = Operands::random(problem, seed);
+        let packed = PackedWeight::new(&operands.weight);
+        Self { operands, packed }
+    }
+
+    pub fn problem(&self) -> Problem {
+        self.operands.problem
+    }
+
+    pub fn reference(&self) -> Reference {
+        let Operands { problem, weight, .. } = &self.operands;
+        let input = self.operands.oracle_input();
+        oracle::multiply(&input, problem.m, weight, Accumulator::F32, problem.out)
+    }
+
+    pub fn weight(&self, strategy: Strategy) -> Weight<'_> {
+        match strategy {
+            Strategy::Strip => Weight::Packed(&self.packed),
+            Strategy::Auto | Strategy::Dma | Strategy::Smem => Weight::Rows(&self.operands.weight),
+        }
+    }
+
+    pub fn x(&self) -> Activation<'_> {
+        let Problem { m, k, x, .. } = self.problem();
+        let floats: Floats<'_> = match &self.operands.x {
+            Activations::Fp8(x) => return Activation::Fp8(x),
+            Activations::F32(x) => Mat::new(x, m, k).unwrap().into(),
+            Activations::Bf16(x) => Mat::new(x, m, k).unwrap().into(),
+            Activations::F16(x) => Mat::new(x, m, k).unwrap().into(),
+        };
+        match x {
+            ActivationKind::Quantized(_, granularity) => Activation::Quantize(floats, granularity),
+            ActivationKind::Plain(_) | ActivationKind::Fp8(_) => Activation::Plain(floats),
+        }
+    }
+
+    /// Multiplies into a poisoned output with gaps between the rows, checks that the gaps stay poisoned, and
+    /// returns the rows.
+    pub fn multiply<T: Element>(&self, cpu: &Cpu, strategy: Strategy, workspace: &mut Workspace) -> Vec<T> {
+        const GAP: usize = 3;
+        let Problem { m, n, .. } = self.problem();
+        let stride = n + GAP;
+        // A guard before and after, too.
+        let mut guarded = vec![T::NAN; stride + m * stride];
+        let out = MatMut::with_stride(&mut guarded[GAP..], m, n, stride).unwrap();
+        cpu.multiply(strategy, self.x(), self.weight(strategy), out, workspace).unwrap();
+        let mut result = Vec::with_capacity(m * n);
+        for (at, value) in guarded.into_iter().enumerate() {
+            let inside = at >= GAP && (at - GAP) / stride < m && (at - GAP) % stride < n;
+            if inside {
+                result.push(value);
+            } else {
+                assert_eq!(value.bits(), T::NAN.bits(), "{} wrote outside at {at}", self.problem());
+            }
+        }
+        result
+    }
+
+    /// Multiplies and compares with `reference`.
+    pub fn check<T: Element>(&self, cpu: &Cpu, strategy: Strategy, reference: &Reference) {
+        let result = self.multiply::<T>(cpu, strategy, &mut Workspace::new());
+        let comparison = reference.compare(&result);
+        let problem = self.problem();
+        assert!(
+            comparison.passed(),
+            "{problem} x {} out {} {strategy} {}: {comparison:?}",
+            problem.x,
+            problem.out,
+            cpu.isa(),
+        );
+    }
+}
