@@ -56,6 +56,11 @@ fn print(file: &str, cycles: &Cycles) {
     for dma in &cycles.dma {
         println!("  {:<18} {} starts, {} bytes", dma.kind, dma.starts, dma.bytes);
     }
+    for route in &cycles.routes {
+        let overlap = if route.overlaps_multiply { ", overlaps the matrix units" } else { "" };
+        let (source, destination) = (&route.source, &route.destination);
+        println!("  {source} -> {destination}: {} starts, depth {}{overlap}", route.starts, route.depth);
+    }
     println!("  waits {}, unresolved DMA {}", cycles.waits, cycles.unresolved_dma);
     for semaphore in cycles.semaphores.iter().filter(|s| !s.is_balanced()) {
         println!("  UNBALANCED {} holds {} at the end", semaphore.semaphore, semaphore.left);

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use super::{
     Label, Listing,
+    dma::{Route, RouteKey},
     machine::Machine,
     program::{Action, Program},
     units::UnitUse,
@@ -90,6 +91,31 @@ pub struct DmaTraffic {
     pub bytes: u64,
 }
 
+/// All DMAs between two buffers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct DmaRoute {
+    /// The operation, for example `dma.hbm_to_vmem`.
+    pub kind: String,
+    /// The memory they read, for example `hbm`; empty where the listing does not say.
+    pub from: String,
+    /// The memory they write.
+    pub to: String,
+    /// The buffer they read: an allocation, or the register that holds a kernel operand. Empty where not followed.
+    pub source: String,
+    /// The buffer they write.
+    pub destination: String,
+    /// How many were started.
+    pub starts: u64,
+    /// Bytes they move.
+    pub bytes: u64,
+    /// Distinct places in the destination that they write: 2 where two buffers take turns.
+    pub depth: usize,
+    /// Whether one was in flight while the matrix units were started.
+    pub overlaps_multiply: bool,
+    /// Number of the bundle that first starts one.
+    pub first: u32,
+}
+
 /// What became of one semaphore along the execution, in granules of 32 bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SemaphoreLedger {
@@ -144,6 +170,8 @@ pub struct Cycles {
     pub units: UnitUse,
     /// DMA by kind, in order of appearance.
     pub dma: Vec<DmaTraffic>,
+    /// DMA by the buffers at both ends.
+    pub routes: Vec<DmaRoute>,
     /// Waits executed.
     pub waits: u64,
     /// DMA operations whose size or semaphore could not be followed.
@@ -196,12 +224,9 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
     for (bundle, &executions) in listing.bundles().iter().zip(&machine.executions) {
         units.add_scaled(&static_use(listing, bundle), executions);
     }
-    let dma = program.dma_kinds.iter().zip(&machine.dma).map(|(kind, count)| DmaTraffic {
-        kind: kind.clone(),
-        starts: count.starts,
-        bytes: count.bytes,
-    });
-    let semaphores = machine.semaphores.iter().map(|(&address, semaphore)| SemaphoreLedger {
+    let routes: Vec<_> =
+        machine.dma.routes.iter().map(|(key, route)| dma_route(listing, &program, key, route)).collect();
+    let semaphores = machine.dma.semaphores.iter().map(|(&address, semaphore)| SemaphoreLedger {
         semaphore: program.describe(address),
         starts: semaphore.starts,
         granules: semaphore.started,
@@ -216,13 +241,57 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         branch_delay,
         mxus: options.mxus,
         units,
-        dma: dma.collect(),
-        waits: machine.waits,
-        unresolved_dma: machine.unresolved,
+        dma: by_kind(&routes),
+        routes,
+        waits: machine.dma.waits,
+        unresolved_dma: machine.dma.unresolved,
         semaphores: semaphores.collect(),
         loops: loops(listing, &program, &machine.executions),
         executions: machine.executions,
     })
+}
+
+/// Names the ends of a route.
+fn dma_route(listing: &Listing<'_>, program: &Program, key: &RouteKey, route: &Route) -> DmaRoute {
+    let kind = program.dma_kinds.get(key.kind as usize).cloned().unwrap_or_default();
+    let bundle = listing.bundles().get(route.first_at);
+    let slots = bundle.map(|bundle| listing.slots(bundle)).unwrap_or_default();
+    let slot = slots.iter().find(|slot| listing.op(slot) == kind);
+    let args = slot.map_or("", |slot| slot.args.of(listing.text()));
+    // `dma.hbm_to_vmem` says it; `dma.general` says it in a comment, `vmem-to-hbm`.
+    let spaces = kind.strip_prefix("dma.").and_then(|spaces| spaces.split_once("_to_"));
+    let spaces = spaces.or_else(|| args.split_whitespace().find_map(|word| word.split_once("-to-")));
+    let (from, to) = spaces.unwrap_or_default();
+    let describe = |buffer: Option<i64>| buffer.map_or_else(String::new, |buffer| program.describe(buffer));
+    DmaRoute {
+        from: from.to_owned(),
+        to: to.to_owned(),
+        source: describe(key.source),
+        destination: describe(key.destination),
+        starts: route.starts,
+        bytes: route.bytes,
+        depth: route.destinations.len(),
+        overlaps_multiply: route.overlaps_multiply,
+        first: bundle.map_or(0, |bundle| bundle.address),
+        kind,
+    }
+}
+
+/// Sums over routes, in order of appearance in the code.
+fn by_kind(routes: &[DmaRoute]) -> Vec<DmaTraffic> {
+    let mut kinds: Vec<DmaTraffic> = Vec::new();
+    for route in routes {
+        match kinds.iter_mut().find(|traffic| traffic.kind == route.kind) {
+            Some(traffic) => {
+                traffic.starts += route.starts;
+                traffic.bytes = traffic.bytes.saturating_add(route.bytes);
+            }
+            None => {
+                kinds.push(DmaTraffic { kind: route.kind.clone(), starts: route.starts, bytes: route.bytes });
+            }
+        }
+    }
+    kinds
 }
 
 /// What one bundle keeps busy when it issues.

@@ -1,56 +1,26 @@
 //! Executes the compiled scalar program of a listing, one bundle per cycle.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::{
     cycles::{DmaModel, SimError},
+    dma::{Ledger, Start},
     program::{
         Action, Arithmetic, Comparison, Compute, Condition, Expr, Instruction, Logic, Program, Register,
-        Truth,
+        Truth, buffer_of,
     },
 };
-
-/// Bytes of one granule, the unit in which DMA sizes and semaphores count.
-pub const GRANULE_BYTES: u64 = 32;
-
-/// What became of one semaphore.
-#[derive(Clone, Debug, Default)]
-pub struct Semaphore {
-    /// Granules that arrive, with their time.
-    arrivals: Vec<(f64, i64)>,
-    pub starts: u64,
-    pub started: i64,
-    pub waits: u64,
-    /// What it holds at the end.
-    pub left: i64,
-    /// The first bundle that waits for more than was ever on its way.
-    pub starved_at: Option<usize>,
-}
-
-/// Starts of one kind of DMA.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DmaCount {
-    pub starts: u64,
-    pub bytes: u64,
-}
 
 /// The state of the scalar core.
 pub struct Machine<'p> {
     program: &'p Program,
-    model: Option<DmaModel>,
     registers: Vec<Option<i64>>,
     memory: HashMap<i64, Option<i64>>,
-    /// When the memory channel is free again.
-    channel_free: f64,
-    pub time: f64,
+    time: f64,
     pub stalled: f64,
     pub issued: u64,
     pub executions: Vec<u64>,
-    pub semaphores: BTreeMap<i64, Semaphore>,
-    pub dma: Vec<DmaCount>,
-    pub waits: u64,
-    /// DMA operations whose size or semaphore could not be followed.
-    pub unresolved: u64,
+    pub dma: Ledger,
     pending: Vec<(Register, Register, Option<i64>)>,
 }
 
@@ -58,18 +28,13 @@ impl<'p> Machine<'p> {
     pub fn new(program: &'p Program, model: Option<DmaModel>) -> Self {
         Self {
             program,
-            model,
             registers: vec![None; program.registers],
             memory: HashMap::new(),
-            channel_free: 0.0,
             time: 0.0,
             stalled: 0.0,
             issued: 0,
             executions: vec![0; program.bundles.len()],
-            semaphores: BTreeMap::new(),
-            dma: vec![DmaCount::default(); program.dma_kinds.len()],
-            waits: 0,
-            unresolved: 0,
+            dma: Ledger::new(model),
             pending: Vec::new(),
         }
     }
@@ -84,6 +49,9 @@ impl<'p> Machine<'p> {
                 return Err(SimError::TooLong { cycles: self.issued, bundle: at });
             }
             let taken = if instructions.is_empty() { None } else { self.bundle(at, instructions)? };
+            if program.multiplies.get(at) == Some(&true) {
+                self.dma.multiply();
+            }
             if let Some(count) = self.executions.get_mut(at) {
                 *count += 1;
             }
@@ -167,80 +135,33 @@ impl<'p> Machine<'p> {
                 }
                 return target.map(Some).ok_or(SimError::NoTarget { bundle: at });
             }
-            Action::DmaStart { kind, granules, semaphore } => self.start(*kind, granules, semaphore),
-            Action::DmaWait { semaphore, granules } => self.wait(at, semaphore, granules),
+            Action::DmaStart { kind, granules, semaphore, source, destination } => {
+                let name = self.program.dma_kinds.get(*kind as usize).map_or("", String::as_str);
+                let start = Start {
+                    at,
+                    kind: *kind,
+                    uses_channel: name.contains("hbm") || name.contains("general"),
+                    granules: self.eval(granules),
+                    semaphore: self.eval(semaphore),
+                    source: self.eval(source),
+                    destination: self.eval(destination),
+                };
+                self.dma.start(self.time, &start);
+            }
+            Action::DmaWait { semaphore, granules } => {
+                let (semaphore, granules) = (self.eval(semaphore), self.eval(granules));
+                let ready = self.dma.wait(self.time, at, semaphore, granules);
+                self.stalled += ready - self.time;
+                self.time = ready;
+            }
             Action::Signal { semaphore, granules } => {
                 let amount = self.eval(granules).map(wrap);
                 if let Some((semaphore, amount)) = self.eval(semaphore).zip(amount) {
-                    let time = self.time;
-                    self.arrive(semaphore, time, amount);
+                    self.dma.signal(self.time, semaphore, amount);
                 }
             }
         }
         Ok(None)
-    }
-
-    fn start(&mut self, kind: u32, granules: &Expr, semaphore: &Expr) {
-        let granules = self.eval(granules).filter(|&g| g >= 0);
-        let semaphore = self.eval(semaphore);
-        let bytes = granules.unwrap_or_default() as u64 * GRANULE_BYTES;
-        if let Some(count) = self.dma.get_mut(kind as usize) {
-            count.starts += 1;
-            count.bytes = count.bytes.saturating_add(bytes);
-        }
-        let Some((granules, semaphore)) = granules.zip(semaphore) else {
-            self.unresolved += 1;
-            return;
-        };
-        let mut done = self.time;
-        if let Some(model) = self.model {
-            done = self.time.max(self.channel_free) + bytes as f64 / model.bytes_per_cycle;
-            let name = self.program.dma_kinds.get(kind as usize).map_or("", String::as_str);
-            if name.contains("hbm") || name.contains("general") {
-                self.channel_free = done;
-            }
-            done += model.latency_cycles;
-        }
-        self.arrive(semaphore, done, granules);
-        let semaphore = self.semaphores.entry(semaphore).or_default();
-        semaphore.starts += 1;
-        semaphore.started = semaphore.started.saturating_add(granules);
-    }
-
-    fn arrive(&mut self, semaphore: i64, time: f64, amount: i64) {
-        let semaphore = self.semaphores.entry(semaphore).or_default();
-        semaphore.left = semaphore.left.saturating_add(amount);
-        semaphore.arrivals.push((time, amount));
-    }
-
-    fn wait(&mut self, at: usize, semaphore: &Expr, granules: &Expr) {
-        self.waits += 1;
-        let Some((semaphore, needed)) = self.eval(semaphore).zip(self.eval(granules)) else {
-            self.unresolved += 1;
-            return;
-        };
-        let semaphore = self.semaphores.entry(semaphore).or_default();
-        semaphore.waits += 1;
-        semaphore.arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut held = 0i64;
-        let ready = semaphore.arrivals.iter().find(|(_, amount)| {
-            held = held.saturating_add(*amount);
-            held >= needed
-        });
-        let Some(&(ready, _)) = ready else {
-            semaphore.starved_at.get_or_insert(at);
-            return;
-        };
-        if ready > self.time {
-            self.stalled += ready - self.time;
-            self.time = ready;
-        }
-        // What has arrived by now is one sum from here on.
-        let now = self.time;
-        let arrived = semaphore.arrivals.iter().filter(|a| a.0 <= now).map(|a| a.1);
-        let arrived = arrived.fold(0i64, i64::saturating_add);
-        semaphore.arrivals.retain(|a| a.0 > now);
-        semaphore.arrivals.push((now, arrived));
     }
 
     fn register(&self, register: Register) -> Option<i64> {
@@ -327,6 +248,14 @@ fn unsigned(value: i64) -> i64 {
 
 fn arithmetic(op: Arithmetic, left: i64, right: i64) -> i64 {
     let shift = (right & 63) as u32;
+    if is_pointer(left)
+        && matches!(op, Arithmetic::ShiftLeft | Arithmetic::ShiftRightUnsigned | Arithmetic::ShiftRightSigned)
+    {
+        // A change of units: the offset is scaled, and the buffer stays the buffer.
+        let (buffer, offset) = buffer_of(left);
+        let left = matches!(op, Arithmetic::ShiftLeft);
+        return buffer.wrapping_add(if left { offset.wrapping_shl(shift) } else { offset >> shift });
+    }
     match op {
         Arithmetic::Add => wrap_integer(left.wrapping_add(wrap_integer(right))),
         Arithmetic::Sub => wrap_integer(left.wrapping_sub(right)),

@@ -6,6 +6,7 @@
 
 mod args;
 mod cycles;
+mod dma;
 mod machine;
 mod program;
 mod scan;
@@ -13,7 +14,8 @@ mod units;
 
 pub use args::{Args, Operand, Predicate};
 pub use cycles::{
-    Cycles, DmaModel, DmaTraffic, LoopCount, SemaphoreLedger, SimError, SimOptions, simulate, static_use,
+    Cycles, DmaModel, DmaRoute, DmaTraffic, LoopCount, SemaphoreLedger, SimError, SimOptions, simulate,
+    static_use,
 };
 pub use units::UnitUse;
 

@@ -7,6 +7,12 @@ use super::{Args, Listing, Predicate, Slot};
 /// Pointers live above this, so that they are never mistaken for 32-bit integers: buffer `n` is at `(n + 1) << 40`.
 const BUFFER_SHIFT: u32 = 40;
 
+/// The buffer that an address is in, and the offset there.
+pub fn buffer_of(address: i64) -> (i64, i64) {
+    let offset = address & ((1 << BUFFER_SHIFT) - 1);
+    (address - offset, offset)
+}
+
 /// A scalar register, a predicate register, or a physical register behind one.
 pub type Register = u32;
 
@@ -110,6 +116,8 @@ pub enum Action {
         kind: u32,
         granules: Expr,
         semaphore: Expr,
+        source: Expr,
+        destination: Expr,
     },
     DmaWait {
         semaphore: Expr,
@@ -135,6 +143,8 @@ pub struct Instruction {
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub bundles: Vec<Vec<Instruction>>,
+    /// Whether a bundle starts the matrix units.
+    pub multiplies: Vec<bool>,
     pub registers: usize,
     /// Names of DMA operations, by kind.
     pub dma_kinds: Vec<String>,
@@ -155,6 +165,8 @@ impl Program {
             let slots = listing.slots(bundle).iter();
             let instructions = slots.filter_map(|slot| compiler.instruction(slot)).collect();
             compiler.program.bundles.push(instructions);
+            let multiplies = listing.slots(bundle).iter().any(|slot| listing.op(slot).starts_with("vmatmul"));
+            compiler.program.multiplies.push(multiplies);
         }
         compiler.program.registers = compiler.names.len();
         compiler.program
@@ -162,8 +174,8 @@ impl Program {
 
     /// `#allocation8 + 3` for an address.
     pub fn describe(&self, address: i64) -> String {
-        let buffer = usize::try_from((address >> BUFFER_SHIFT) - 1).ok().and_then(|b| self.buffers.get(b));
-        let offset = address & ((1 << BUFFER_SHIFT) - 1);
+        let (buffer, offset) = buffer_of(address);
+        let buffer = usize::try_from((buffer >> BUFFER_SHIFT) - 1).ok().and_then(|b| self.buffers.get(b));
         match (buffer, offset) {
             (Some(buffer), 0) => buffer.clone(),
             (Some(buffer), offset) => format!("{buffer} + {offset}"),
@@ -222,11 +234,18 @@ impl<'a> Compiler<'_, 'a> {
             "dma" if op.starts_with("dma.done") => {
                 Action::DmaWait { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
             }
-            "dma" => Action::DmaStart {
-                kind: self.kind(op),
-                granules: self.expr(args.named("size_in_granules").unwrap_or_default()),
-                semaphore: self.expr(args.named("dst_syncflagno").unwrap_or_default()),
-            },
+            "dma" => {
+                // `/*hbm=*/%s1, /*size_in_granules=*/512, /*vmem=*/%s2`: the ends stand around the size.
+                let size = args.operands.iter().position(|operand| operand.name == "size_in_granules")?;
+                let source = size.checked_sub(1).map_or("", |before| args.get(before));
+                Action::DmaStart {
+                    kind: self.kind(op),
+                    granules: self.expr(args.get(size)),
+                    semaphore: self.expr(args.named("dst_syncflagno").unwrap_or_default()),
+                    source: self.expr(source),
+                    destination: self.expr(args.get(size + 1)),
+                }
+            }
             "vsyncadd" => {
                 Action::Signal { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
             }

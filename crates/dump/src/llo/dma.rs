@@ -1,0 +1,160 @@
+//! What the DMA engines and semaphores do during an execution.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{cycles::DmaModel, program::buffer_of};
+
+/// Bytes of one granule, the unit in which DMA sizes and semaphores count.
+const GRANULE_BYTES: u64 = 32;
+
+/// Copies that a listing has in flight at most before this module stops watching for overlap.
+const MOST_IN_FLIGHT: usize = 4096;
+
+/// What became of one semaphore.
+#[derive(Clone, Debug, Default)]
+pub struct Semaphore {
+    /// Granules that arrive, with their time.
+    arrivals: Vec<(f64, i64)>,
+    pub starts: u64,
+    pub started: i64,
+    pub waits: u64,
+    /// What it holds at the end.
+    pub left: i64,
+    /// The first bundle that waits for more than was ever on its way.
+    pub starved_at: Option<usize>,
+}
+
+/// Where a DMA comes from and goes to: its kind and the buffers at both ends, unknown where not followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RouteKey {
+    pub kind: u32,
+    pub source: Option<i64>,
+    pub destination: Option<i64>,
+}
+
+/// All DMAs of one route.
+#[derive(Clone, Debug, Default)]
+pub struct Route {
+    pub starts: u64,
+    pub bytes: u64,
+    /// Distinct offsets in the destination.
+    pub destinations: BTreeSet<i64>,
+    /// Whether one was in flight while the matrix units were started.
+    pub overlaps_multiply: bool,
+    /// The bundle of the first start.
+    pub first_at: usize,
+}
+
+/// One DMA start with everything about it that is known.
+pub struct Start {
+    pub at: usize,
+    pub kind: u32,
+    pub uses_channel: bool,
+    pub granules: Option<i64>,
+    pub semaphore: Option<i64>,
+    pub source: Option<i64>,
+    pub destination: Option<i64>,
+}
+
+/// The books of all DMA traffic.
+#[derive(Clone, Debug, Default)]
+pub struct Ledger {
+    model: Option<DmaModel>,
+    /// When the memory channel is free again.
+    channel_free: f64,
+    pub semaphores: BTreeMap<i64, Semaphore>,
+    pub routes: BTreeMap<RouteKey, Route>,
+    in_flight: Vec<(i64, RouteKey)>,
+    pub waits: u64,
+    /// DMA operations whose size or semaphore could not be followed.
+    pub unresolved: u64,
+}
+
+impl Ledger {
+    pub fn new(model: Option<DmaModel>) -> Self {
+        Self { model, ..Self::default() }
+    }
+
+    pub fn start(&mut self, now: f64, start: &Start) {
+        let granules = start.granules.filter(|&granules| granules >= 0);
+        let bytes = granules.map_or(0, i64::unsigned_abs).saturating_mul(GRANULE_BYTES);
+        let (source, destination) = (start.source.map(buffer_of), start.destination.map(buffer_of));
+        let key = RouteKey {
+            kind: start.kind,
+            source: source.map(|(buffer, _)| buffer),
+            destination: destination.map(|(buffer, _)| buffer),
+        };
+        let route =
+            self.routes.entry(key).or_insert_with(|| Route { first_at: start.at, ..Route::default() });
+        route.starts += 1;
+        route.bytes = route.bytes.saturating_add(bytes);
+        route.destinations.extend(destination.map(|(_, offset)| offset));
+
+        let Some((granules, semaphore)) = granules.zip(start.semaphore) else {
+            self.unresolved += 1;
+            return;
+        };
+        if self.in_flight.len() < MOST_IN_FLIGHT {
+            self.in_flight.push((semaphore, key));
+        }
+        let mut done = now;
+        if let Some(model) = self.model {
+            done = now.max(self.channel_free) + bytes as f64 / model.bytes_per_cycle;
+            if start.uses_channel {
+                self.channel_free = done;
+            }
+            done += model.latency_cycles;
+        }
+        self.signal(done, semaphore, granules);
+        let semaphore = self.semaphores.entry(semaphore).or_default();
+        semaphore.starts += 1;
+        semaphore.started = semaphore.started.saturating_add(granules);
+    }
+
+    /// Adds to a semaphore at a time.
+    pub fn signal(&mut self, time: f64, semaphore: i64, amount: i64) {
+        let semaphore = self.semaphores.entry(semaphore).or_default();
+        semaphore.left = semaphore.left.saturating_add(amount);
+        semaphore.arrivals.push((time, amount));
+    }
+
+    /// Gives the time at which the wait is over.
+    pub fn wait(&mut self, now: f64, at: usize, semaphore: Option<i64>, needed: Option<i64>) -> f64 {
+        self.waits += 1;
+        let Some((address, needed)) = semaphore.zip(needed) else {
+            self.unresolved += 1;
+            return now;
+        };
+        if let Some(landed) = self.in_flight.iter().position(|(semaphore, _)| *semaphore == address) {
+            self.in_flight.remove(landed);
+        }
+        let semaphore = self.semaphores.entry(address).or_default();
+        semaphore.waits += 1;
+        semaphore.arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
+        let mut held = 0i64;
+        let ready = semaphore.arrivals.iter().find(|(_, amount)| {
+            held = held.saturating_add(*amount);
+            held >= needed
+        });
+        let Some(&(ready, _)) = ready else {
+            semaphore.starved_at.get_or_insert(at);
+            return now;
+        };
+        // What has arrived by then is one sum from here on.
+        let now = now.max(ready);
+        let arrived = semaphore.arrivals.iter().filter(|arrival| arrival.0 <= now).map(|arrival| arrival.1);
+        let arrived = arrived.fold(0i64, i64::saturating_add);
+        semaphore.arrivals.retain(|arrival| arrival.0 > now);
+        semaphore.arrivals.push((now, arrived));
+        now
+    }
+
+    /// The matrix units were started: what is in flight overlaps with them.
+    pub fn multiply(&mut self) {
+        for (_, key) in &self.in_flight {
+            if let Some(route) = self.routes.get_mut(key) {
+                route.overlaps_multiply = true;
+            }
+        }
+    }
+}
