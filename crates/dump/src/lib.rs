@@ -7,6 +7,7 @@
 
 pub mod hlo;
 pub mod llo;
+pub mod mosaic;
 pub mod schedule;
 pub mod source;
 pub mod utilization;

@@ -1,0 +1,75 @@
+//! Mosaic text of real kernels.
+
+mod common;
+
+use common::{cases, load};
+use octile_dump::mosaic::{ArgumentRole, MosaicScan};
+
+#[test]
+fn memory_and_roles() {
+    let scan = MosaicScan::read(&load("512-qb128-aligned-v3-tpu7x", "mosaic.mlir"));
+    assert_eq!((scan.kernel.as_str(), scan.iteration_bounds.as_slice()), ("v3", &[4, 4, 4][..]));
+    let described: Vec<_> = scan
+        .arguments
+        .iter()
+        .map(|a| format!("{:?} {:?} {} {}", a.role, a.memory.dims, a.memory.element, a.memory.space))
+        .collect();
+    assert_eq!(
+        described,
+        [
+            "Operand [512, 512] f8E4M3FN hbm",
+            "Operand [512, 512] f8E4M3FN hbm",
+            "Operand [4, 4, 1, 1] f32 hbm",
+            "Operand [4, 4, 1, 1] f32 hbm",
+            "Operand [512, 512] bf16 hbm",
+            "Scratch [2, 128, 128] f8E4M3FN vmem",
+            "Scratch [2, 128, 128] f8E4M3FN vmem",
+            "Scratch [2, 1, 1] f32 smem",
+            "Scratch [2, 1, 1] f32 smem",
+            "Scratch [2, 128, 128] bf16 vmem",
+            "Scratch [128, 128] f32 vmem",
+            "Scratch [2, 5] !tpu.dma_semaphore semaphore_mem",
+        ]
+    );
+    let strip = MosaicScan::read(&load("2048-qb512-strip-tpu7x", "mosaic.mlir"));
+    let roles: Vec<_> = strip.arguments.iter().map(|a| a.role).collect();
+    use ArgumentRole::{Prefetched, Scratch, Window};
+    assert_eq!(roles, [Prefetched, Prefetched, Window, Window, Window, Scratch]);
+}
+
+#[test]
+fn copies_are_followed_to_their_buffers() {
+    let scan = MosaicScan::read(&load("512-qb128-aligned-v3-tpu7x", "mosaic.mlir"));
+    assert_eq!(scan.dmas.iter().filter(|dma| !dma.waits).count(), 9);
+    assert_eq!(scan.dmas.iter().filter(|dma| dma.waits).count(), 7);
+    let first = &scan.dmas[0];
+    let (source, target) = (first.source.as_ref().unwrap(), first.target.as_ref().unwrap());
+    assert_eq!((source.root.as_str(), source.memory.space.as_str()), ("%arg3", "hbm"));
+    assert_eq!((target.root.as_str(), target.memory.space.as_str()), ("%arg8", "vmem"));
+    assert_eq!(target.index, ["%4", "0", "0"]);
+    let semaphore = first.semaphore.as_ref().unwrap();
+    assert_eq!(
+        (semaphore.root.as_str(), semaphore.index.as_slice()),
+        ("%arg14", &["%4".into(), "0".into()][..])
+    );
+}
+
+#[test]
+fn every_recorded_kernel_is_read() {
+    for case in cases() {
+        let scan = MosaicScan::read(&load(&case, "mosaic.mlir"));
+        assert_eq!(scan.damage, [], "{case}");
+        assert!(!scan.matmuls.is_empty(), "{case}");
+        let element = if case.contains("bf16") { "bf16" } else { "f8E4M3FN" };
+        assert!(scan.matmuls.iter().all(|m| m.lhs.element == element && m.rhs.element == element), "{case}");
+        assert!(scan.matmuls.iter().all(|m| m.accumulator.element == "f32"), "{case}");
+    }
+}
+
+#[test]
+fn what_is_no_kernel_says_so() {
+    assert_eq!(MosaicScan::read("").damage[0].what, "there is no Mosaic kernel in this file");
+    let text = load("512-qb128-aligned-v3-tpu7x", "mosaic.mlir");
+    let cut = MosaicScan::read(&text[..text.len() / 2]);
+    assert_eq!(cut.damage.last().unwrap().what, "braces do not match: the file is cut off");
+}
