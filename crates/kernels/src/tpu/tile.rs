@@ -1,0 +1,237 @@
+//! What happens inside one tile, the same for every strategy: quantize, multiply, scale, add up.
+
+use octile_core::{
+    ActivationKind,
+    plan::tpu::{Arithmetic, TpuPlan},
+};
+use octile_mosaic::{Float, FunctionBuilder, MemorySpace, Type, Value};
+
+use super::{
+    frame::Frame,
+    scale::{Scales, inverse, scaled, times},
+};
+use crate::stablehlo::float;
+
+/// A matrix inside a memref.
+#[derive(Clone)]
+pub(super) struct Buffer {
+    pub(super) memref: Value,
+    /// Indices of the dimensions before the last two.
+    pub(super) leading: Vec<Value>,
+}
+
+impl Buffer {
+    /// A memref that is a matrix.
+    pub(super) fn whole(memref: Value) -> Self {
+        Self {
+            memref,
+            leading: Vec::new(),
+        }
+    }
+
+    /// One of several matrices, by a 32-bit index.
+    pub(super) fn one_of(b: &mut FunctionBuilder, memref: Value, index: Value) -> Self {
+        Self {
+            memref,
+            leading: vec![b.to_index(index)],
+        }
+    }
+
+    /// The part of `shape` at a row and column.
+    pub(super) fn load(&self, b: &mut FunctionBuilder, at: (usize, usize), shape: (usize, usize)) -> Value {
+        let indices = self.indices(b, at);
+        b.load(self.memref, &indices, [shape.0, shape.1])
+    }
+
+    /// Puts a matrix at a row and column.
+    pub(super) fn store(&self, b: &mut FunctionBuilder, value: Value, at: (usize, usize)) {
+        let indices = self.indices(b, at);
+        b.store(value, self.memref, &indices);
+    }
+
+    fn indices(&self, b: &mut FunctionBuilder, at: (usize, usize)) -> Vec<Value> {
+        let at = [b.index(at.0), b.index(at.1)];
+        self.leading.iter().copied().chain(at).collect()
+    }
+}
+
+/// The type of x as the kernel gets it.
+pub(super) fn x_element(plan: &TpuPlan) -> Float {
+    plan.wide_x().map_or(Float::F8E4M3FN, float)
+}
+
+/// The operands of one tile.
+pub(super) struct Tile {
+    /// Activations: codes, or floats that are multiplied as they are.
+    pub(super) x: Buffer,
+    pub(super) w: Buffer,
+    /// None where x is not quantized.
+    pub(super) x_scale: Option<Scales>,
+    pub(super) w_scale: Scales,
+}
+
+impl Tile {
+    /// The scaled product of `rows` rows of x and `cols` rows of w over one k-block.
+    pub(super) fn product(
+        &self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        (row, rows): (usize, usize),
+        (col, cols): (usize, usize),
+        k_block: usize,
+    ) -> Value {
+        let qb = plan.problem.quant_block.size();
+        let widened = plan.arithmetic == Arithmetic::Widened;
+        let x = self.x.load(b, (row, k_block * qb), (rows, qb));
+        let w = self.w.load(b, (col, k_block * qb), (cols, qb));
+        let w = if widened {
+            let &Type::Float(wide) = b.ty(x).element() else {
+                panic!("activations are floats");
+            };
+            b.to_float(w, wide)
+        } else {
+            w
+        };
+        let product = b.matmul(x, w);
+        self.scale_columns(b, product, row, col, qb, k_block)
+    }
+
+    /// Applies the scales to a product; columns of different weight blocks have different ones.
+    fn scale_columns(
+        &self,
+        b: &mut FunctionBuilder,
+        product: Value,
+        row: usize,
+        col: usize,
+        qb: usize,
+        k_block: usize,
+    ) -> Value {
+        let &[rows, cols] = b.ty(product).shape() else {
+            panic!("a product is a matrix");
+        };
+        assert!(cols <= qb, "a product has the columns of one weight block");
+        let mut scale = self.w_scale.get(b, col, cols, k_block);
+        if let Some(x_scale) = &self.x_scale {
+            let x = x_scale.get(b, row, rows, k_block);
+            scale = times(b, x, scale);
+        }
+        scaled(b, product, scale)
+    }
+
+    /// Adds the tile's products to an accumulator, one quantization block of it after another.
+    pub(super) fn accumulate(&self, b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
+        let (rows, cols) = plan.chunk;
+        for row in (0..plan.tile.m).step_by(rows) {
+            for col in (0..plan.tile.n).step_by(cols) {
+                let sum = self.sum(b, plan, (row, rows), (col, cols));
+                let so_far = acc.load(b, (row, col), (rows, cols));
+                let sum = b.addf(so_far, sum);
+                acc.store(b, sum, (row, col));
+            }
+        }
+    }
+
+    /// The sum of the scaled products over all k-blocks of the tile.
+    pub(super) fn sum(
+        &self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        rows: (usize, usize),
+        cols: (usize, usize),
+    ) -> Value {
+        let first = self.product(b, plan, rows, cols, 0);
+        (1..plan.k_blocks()).fold(first, |sum, k_block| {
+            let product = self.product(b, plan, rows, cols, k_block);
+            b.addf(sum, product)
+        })
+    }
+}
+
+/// Fills a matrix with zeros.
+pub(super) fn zero(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
+    let tile = plan.tile;
+    let zeros = b.splat(0.0, [tile.m, tile.n]);
+    acc.store(b, zeros, (0, 0));
+}
+
+/// Copies an accumulator to the result, in the result's type.
+pub(super) fn write_out(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer, out: &Buffer) {
+    let tile = plan.tile;
+    let sum = acc.load(b, (0, 0), (tile.m, tile.n));
+    let result = b.to_float(sum, float(plan.kernel_out()));
+    out.store(b, result, (0, 0));
+}
+
+/// Turns a tile of wide activations into codes, block by block.
+pub(super) fn quantize(b: &mut FunctionBuilder, plan: &TpuPlan, x: &Buffer, x_scale: &Scales, codes: &Buffer) {
+    for_each_block(plan, |at, shape, k_block| {
+        let code = quantized_block(b, x, x_scale, at, shape, k_block);
+        codes.store(b, code, at);
+    });
+}
+
+/// Visits the blocks of a tile of x that share a scale (or whose rows have one each): place, shape, k-block.
+pub(super) fn for_each_block(plan: &TpuPlan, mut visit: impl FnMut((usize, usize), (usize, usize), usize)) {
+    let qb = plan.problem.quant_block.size();
+    let rows = qb.min(plan.tile.m);
+    for row in (0..plan.tile.m).step_by(rows) {
+        for k_block in 0..plan.k_blocks() {
+            visit((row, k_block * qb), (rows, qb), k_block);
+        }
+    }
+}
+
+/// One block of wide activations as codes.
+pub(super) fn quantized_block(
+    b: &mut FunctionBuilder,
+    x: &Buffer,
+    x_scale: &Scales,
+    at: (usize, usize),
+    shape: (usize, usize),
+    k_block: usize,
+) -> Value {
+    let values = x.load(b, at, shape);
+    let wide = b.to_float(values, Float::F32);
+    let scale = x_scale.get(b, at.0, shape.0, k_block);
+    let inverse = inverse(b, scale);
+    let scaled = scaled(b, wide, inverse);
+    b.to_float(scaled, Float::F8E4M3FN)
+}
+
+/// Whether x is turned into codes inside the kernel.
+pub(super) fn quantizes(plan: &TpuPlan) -> bool {
+    matches!(plan.problem.x, ActivationKind::Quantized(..))
+}
+
+/// Room for the codes of x, where the kernel makes them: one tile, or a tile for every piece of K where they are
+/// kept for a whole row of tiles.
+pub(super) fn codes(f: &mut Frame<'_>) -> Option<Value> {
+    let plan = f.plan;
+    let tiles = if plan.keeps_quantized_x { plan.grid.k } else { 1 };
+    let shape = [tiles, plan.tile.m, plan.tile.k];
+    quantizes(plan).then(|| f.scratch("x_q", &shape, Float::F8E4M3FN, MemorySpace::Vmem))
+}
+
+/// The activations to multiply: as they came, or their codes, which are made here the first time.
+pub(super) fn ready_x(
+    f: &mut Frame<'_>,
+    x: Buffer,
+    x_scale: Option<&Scales>,
+    codes: Option<Value>,
+) -> Buffer {
+    let (Some(codes), Some(x_scale)) = (codes, x_scale) else {
+        return x;
+    };
+    let (plan, n, k) = (f.plan, f.n, f.k);
+    let b = &mut f.b;
+    if plan.keeps_quantized_x {
+        let codes = Buffer::one_of(b, codes, k);
+        b.when_equal(n, 0, |b| quantize(b, plan, &x, x_scale, &codes));
+        codes
+    } else {
+        let first = b.i32(0);
+        let codes = Buffer::one_of(b, codes, first);
+        quantize(b, plan, &x, x_scale, &codes);
+        codes
+    }
+}
