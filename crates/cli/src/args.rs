@@ -1,0 +1,238 @@
+//! The command line. Parsing does no work: every field is a plain value.
+
+mod inspect;
+mod tools;
+
+use std::path::PathBuf;
+
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use octile_core::{ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy, device::cpu::Isa};
+
+pub use inspect::InspectArgs;
+pub use tools::{ToolGroup, ToolsAction, ToolsArgs};
+
+/// FP8 matrix multiplication with one scale per 2-D block: check it, time it, see what it compiled to.
+///
+/// Without a command, `octile` says what this machine is, checks every strategy on the CPU, times them in quick
+/// mode on six shapes, and recommends one.
+#[derive(Debug, Parser)]
+#[command(version, arg_required_else_help = false, after_help = EXIT_CODES)]
+pub struct Args {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+const EXIT_CODES: &str =
+    "Exit codes: 0 all in order, 1 a check failed, 2 the request could not be carried out.";
+
+const TEST_EXAMPLES: &str = "\
+Examples:
+  octile test                                      the five standard shapes, every strategy
+  octile test --strategy v2 --shape 512x512x512:128
+  octile test --x bf16 --x-scales token --out bf16 --shape 1x4096x4096:128
+  octile test --isa portable --threads 1 --json checks.json";
+
+const BENCH_EXAMPLES: &str = "\
+Examples:
+  octile bench --quick                             six standard shapes, 10 iterations each
+  octile bench --strategy strip --shape 1x4096x4096:128 --x bf16 --threads 1
+  octile bench --iterations 50 --warmup 5 --json timings.json";
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Check every strategy against an f64 reference, with a bound on every element
+    #[command(after_help = TEST_EXAMPLES)]
+    Test(TestArgs),
+    /// Time the strategies side by side, and recommend one
+    #[command(after_help = BENCH_EXAMPLES)]
+    Bench(BenchArgs),
+    /// What this machine can run, and what each missing thing needs
+    Devices,
+    /// Compile the kernels for a TPU, and keep what the compiler made of them
+    #[command(after_help = inspect::INSPECT_HELP)]
+    Inspect(InspectArgs),
+    /// The vendors' compilers: where they are, and fetching them
+    #[command(after_help = tools::TOOLS_HELP)]
+    Tools(ToolsArgs),
+    /// Compile what standard input asks for: the process that `inspect` starts
+    #[command(hide = true)]
+    CompileChild,
+}
+
+/// Where and on what to multiply: shared by `test` and `bench`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct WorkArgs {
+    /// Where to run
+    #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
+    pub backend: BackendName,
+    /// auto, dma, smem, strip (or v1 to v4), best, all; may be given more than once
+    #[arg(long = "strategy", value_name = "S", default_value = "all")]
+    pub strategies: Vec<StrategyChoice>,
+    /// M rows of x, N outputs, K inputs, block side 128, 256 or 512; may be given more than once
+    #[arg(long = "shape", value_name = "MxNxK:QB")]
+    pub shapes: Vec<Problem>,
+    /// How the activations come: fp8 with scales; bf16, f16 or f32 to be quantized on the fly; or, with -plain,
+    /// to be multiplied unquantized
+    #[arg(long, value_enum, default_value_t = XChoice::Fp8)]
+    pub x: XChoice,
+    /// Which activations share a scale: QB x QB blocks, or 1 x QB token groups
+    #[arg(long, value_enum, default_value_t = ScalesChoice::Block)]
+    pub x_scales: ScalesChoice,
+    /// Element type of the result
+    #[arg(long, value_enum, default_value_t = OutChoice::F32)]
+    pub out: OutChoice,
+    /// Threads of the CPU backend [default: all cores]
+    #[arg(long, value_name = "N")]
+    pub threads: Option<usize>,
+    /// Instruction set of the CPU backend: portable, avx2, avx512 or avx512bf16 [default: the best there is]
+    #[arg(long, value_name = "ISA")]
+    pub isa: Option<Isa>,
+    /// Seed of the random operands
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Also write the results to this file
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+}
+
+/// Arguments of `octile test`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct TestArgs {
+    /// Where and on what.
+    #[command(flatten)]
+    pub work: WorkArgs,
+}
+
+/// Arguments of `octile bench`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct BenchArgs {
+    /// Where and on what.
+    #[command(flatten)]
+    pub work: WorkArgs,
+    /// 10 iterations after 2 warm-up runs
+    #[arg(long, conflicts_with_all = ["iterations", "warmup"])]
+    pub quick: bool,
+    /// Timed runs of each contender
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
+    pub iterations: u32,
+    /// Untimed runs before them
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    pub warmup: u32,
+}
+
+/// Where to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum BackendName {
+    /// This machine's processor
+    Cpu,
+}
+
+/// A strategy, all of them, or the one the plan prefers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StrategyChoice {
+    /// This one.
+    One(Strategy),
+    /// Every one.
+    All,
+    /// Whichever the plan picks for the shape.
+    Best,
+}
+
+impl std::str::FromStr for StrategyChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => Ok(Self::All),
+            "best" => Ok(Self::Best),
+            _ => text
+                .parse()
+                .map(Self::One)
+                .map_err(|_| "expected auto, dma, smem or strip (or v1 to v4), best, or all".to_owned()),
+        }
+    }
+}
+
+/// How the activations come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "the names say it; doc comments would become help text")]
+pub enum XChoice {
+    Fp8,
+    Bf16,
+    F16,
+    F32,
+    Bf16Plain,
+    F16Plain,
+    F32Plain,
+}
+
+/// Which activations share a scale.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "the names say it; doc comments would become help text")]
+pub enum ScalesChoice {
+    Block,
+    Token,
+}
+
+/// Element type of the result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+#[allow(missing_docs, reason = "the names say it; doc comments would become help text")]
+pub enum OutChoice {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl WorkArgs {
+    /// The activations asked for.
+    pub fn activation(&self) -> ActivationKind {
+        self.x.activation(self.x_scales)
+    }
+
+    /// The result type asked for.
+    pub fn out_kind(&self) -> FloatKind {
+        self.out.kind()
+    }
+}
+
+impl XChoice {
+    /// Activations of this kind, with these scales where there are any.
+    pub fn activation(self, scales: ScalesChoice) -> ActivationKind {
+        let scales = match scales {
+            ScalesChoice::Block => ScaleGranularity::Block,
+            ScalesChoice::Token => ScaleGranularity::Token,
+        };
+        match self {
+            Self::Fp8 => ActivationKind::Fp8(scales),
+            Self::Bf16 => ActivationKind::Quantized(FloatKind::Bf16, scales),
+            Self::F16 => ActivationKind::Quantized(FloatKind::F16, scales),
+            Self::F32 => ActivationKind::Quantized(FloatKind::F32, scales),
+            Self::Bf16Plain => ActivationKind::Plain(FloatKind::Bf16),
+            Self::F16Plain => ActivationKind::Plain(FloatKind::F16),
+            Self::F32Plain => ActivationKind::Plain(FloatKind::F32),
+        }
+    }
+}
+
+impl OutChoice {
+    /// The element type.
+    pub fn kind(self) -> FloatKind {
+        match self {
+            Self::F32 => FloatKind::F32,
+            Self::Bf16 => FloatKind::Bf16,
+            Self::F16 => FloatKind::F16,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Args::command().debug_assert();
+    }
+}

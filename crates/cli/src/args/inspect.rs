@@ -1,0 +1,78 @@
+//! Arguments of `octile inspect`.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use octile_core::{Problem, plan::tpu::BlockMode};
+
+use super::{OutChoice, ScalesChoice, StrategyChoice, XChoice};
+
+/// What comes out, for the help text.
+pub const INSPECT_HELP: &str = "\
+Compiles the TPU kernels with the real TPU compiler; no TPU is needed. For each version, DIR then holds the optimized
+HLO under the file name of the original guides, and a folder with everything about that version:
+
+  DIR/v2_manual_async_dma_hlo.txt                     a copy of the optimized.hlo.txt below
+  DIR/v2_manual_async_dma/manifest.json               plan, versions, flags, compiler's figures, what each file is
+  DIR/v2_manual_async_dma/stablehlo.mlir              the module that was compiled
+  DIR/v2_manual_async_dma/mosaic.mlir                 the kernel inside of it
+  DIR/v2_manual_async_dma/optimized.hlo.txt           the module after optimization
+  DIR/v2_manual_async_dma/packed-bundles-post-ra.txt  the kernel's instructions, one bundle per cycle
+  DIR/v2_manual_async_dma/final_bundles.txt           the same after the last pass, without empty bundles
+  DIR/v2_manual_async_dma/final_hlo-static-per-bundle-utilization.txt
+  DIR/v2_manual_async_dma/schedule-analysis.txt
+  DIR/v2_manual_async_dma/executable.bin              for a TPU runtime of the same libtpu version
+  DIR/v2_manual_async_dma/raw/                        with --keep-dumps, all that the compiler wrote
+
+The versions are v1_auto_double_buffer, v2_manual_async_dma, v3_smem_scales and v4_whole_k_strip. A version that was
+there before is replaced as a whole; if anything fails, nothing is changed.
+
+Examples:
+  octile inspect
+  octile inspect --strategy strip --shape 4096x4096x4096:512 --mode large -o out
+  octile inspect --chip v6e --x bf16 --strategy v2 --strategy v3";
+
+/// Arguments of `octile inspect`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct InspectArgs {
+    /// TPU generation to compile for: tpu7x (Ironwood), v6e, v5e or v5p
+    #[arg(long, value_name = "CHIP", default_value = "tpu7x")]
+    pub chip: String,
+    /// auto, dma, smem, strip (or v1 to v4), all; may be given more than once
+    #[arg(long = "strategy", value_name = "S", default_value = "all")]
+    pub strategies: Vec<StrategyChoice>,
+    /// M rows of x, N outputs, K inputs, block side 128, 256 or 512
+    #[arg(long, value_name = "MxNxK:QB", default_value = "512x512x512:128")]
+    pub shape: Problem,
+    /// Kernel blocks: aligned (one quantization block) or large (many)
+    #[arg(long, default_value_t = BlockMode::Aligned)]
+    pub mode: BlockMode,
+    /// How the activations come: fp8 with scales; bf16, f16 or f32 to be quantized on the fly; or, with -plain,
+    /// to be multiplied unquantized
+    #[arg(long, value_enum, default_value_t = XChoice::Fp8)]
+    pub x: XChoice,
+    /// Which activations share a scale: QB x QB blocks, or 1 x QB token groups
+    #[arg(long, value_enum, default_value_t = ScalesChoice::Block)]
+    pub x_scales: ScalesChoice,
+    /// Element type of the result
+    #[arg(long, value_enum, default_value_t = OutChoice::F32)]
+    pub out: OutChoice,
+    /// The TPU compiler [default: see `octile tools --help`]
+    #[arg(long, value_name = "PATH")]
+    pub libtpu: Option<PathBuf>,
+    /// Where to write
+    #[arg(short, long = "output", value_name = "DIR", default_value = "compilation_output")]
+    pub output: PathBuf,
+    /// Also keep everything that the compiler wrote, in a folder `raw` of each version
+    #[arg(long)]
+    pub keep_dumps: bool,
+}
+
+impl InspectArgs {
+    /// The problem asked for.
+    pub fn problem(&self) -> Problem {
+        let x = self.x.activation(self.x_scales);
+        let out = self.out.kind();
+        self.shape.with_x(x).with_out(out)
+    }
+}

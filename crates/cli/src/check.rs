@@ -1,0 +1,95 @@
+//! Whether a contender computes what it should.
+
+use anyhow::Result;
+use octile_core::{
+    bound::Accumulator,
+    oracle::{self, Comparison, OracleInput, Reference},
+    sample::Operands,
+};
+use serde::Serialize;
+
+use crate::backend::Contender;
+
+/// The relative error that the original test suite allowed. Our bound on every element is far tighter; this one
+/// is kept so that results can be compared.
+pub const RELATIVE_TOLERANCE: f64 = 5e-2;
+
+/// The reference result for some or all rows of a problem.
+pub struct Expectation {
+    rows: Vec<usize>,
+    cols: usize,
+    reference: Reference,
+}
+
+impl Expectation {
+    /// All rows: a full check.
+    pub fn whole(operands: &Operands, accumulator: Accumulator) -> Self {
+        Self::of_rows(operands, (0..operands.problem.m).collect(), accumulator)
+    }
+
+    /// At most `count` rows, spread evenly, with the first and the last among them: a check that costs little
+    /// beside a benchmark. Every column of those rows is looked at.
+    pub fn sampled(operands: &Operands, count: usize, accumulator: Accumulator) -> Self {
+        let m = operands.problem.m;
+        if m <= count {
+            return Self::whole(operands, accumulator);
+        }
+        let rows = (0..count).map(|i| i * (m - 1) / (count - 1)).collect();
+        Self::of_rows(operands, rows, accumulator)
+    }
+
+    fn of_rows(operands: &Operands, rows: Vec<usize>, accumulator: Accumulator) -> Self {
+        let problem = operands.problem;
+        let input = match operands.oracle_input() {
+            OracleInput::Fp8(x) => OracleInput::Fp8(x.select_rows(&rows)),
+            OracleInput::Plain(x) => OracleInput::Plain(
+                rows.iter().flat_map(|row| &x[row * problem.k..][..problem.k]).copied().collect(),
+            ),
+        };
+        let reference = oracle::multiply(&input, rows.len(), &operands.weight, accumulator, problem.out);
+        Self { rows, cols: problem.n, reference }
+    }
+
+    /// Runs the contender twice on a poisoned result, and compares the first result with the reference and the
+    /// second with the first.
+    pub fn check(&self, contender: &mut dyn Contender) -> Result<Check> {
+        contender.output().poison();
+        contender.run()?;
+        let first = contender.output().clone();
+        contender.output().poison();
+        contender.run()?;
+        let repeatable = first.bits() == contender.output().bits();
+        let comparison = first.select_rows(&self.rows, self.cols).compare(&self.reference);
+        Ok(Check { comparison, repeatable })
+    }
+}
+
+/// What a check found.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Check {
+    /// Against the reference.
+    #[serde(flatten)]
+    pub comparison: Comparison,
+    /// Whether a second run gave the same bits.
+    pub repeatable: bool,
+}
+
+impl Check {
+    /// Whether every element is within its bound and the tolerance, and the result repeats to the bit.
+    pub fn passed(&self) -> bool {
+        self.comparison.passed() && self.comparison.max_relative <= RELATIVE_TOLERANCE && self.repeatable
+    }
+
+    /// What is wrong, in a few words; `None` when nothing is.
+    pub fn complaint(&self) -> Option<String> {
+        let (row, col) = self.comparison.worst_at;
+        if !self.comparison.passed() || self.comparison.max_relative > RELATIVE_TOLERANCE {
+            let times = self.comparison.worst_of_bound;
+            Some(format!("row {row}, column {col} is off by {times:.3e} times what rounding can explain"))
+        } else if !self.repeatable {
+            Some("a second run gave other bits".to_owned())
+        } else {
+            None
+        }
+    }
+}

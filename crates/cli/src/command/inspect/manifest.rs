@@ -1,0 +1,134 @@
+//! What a version's folder says about itself.
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::Result;
+use octile_core::{Strategy, plan::tpu::TpuPlan};
+use octile_runtime::pjrt::{
+    MemoryStats, Value,
+    compile::{Compiled, Target},
+};
+use serde::Serialize;
+
+use super::collect::ROLES;
+use crate::{record::Provenance, tools::Found};
+
+/// Stands for the compiler's dump folder, which is temporary.
+pub const PLACEHOLDER: &str = "DUMP";
+
+/// The figures of one compilation.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figures {
+    /// Seconds that the compilation took.
+    pub compile_seconds: f64,
+    /// Bytes of machine code.
+    pub code_bytes: i64,
+    /// Device memory of a run, in bytes.
+    pub memory: MemoryStats,
+    /// The compiler's cost analysis.
+    pub cost: BTreeMap<String, Value>,
+    /// The compiler's estimate per operation, where it made one.
+    pub estimated_cycles: BTreeMap<String, u64>,
+    /// Our count of the kernel's cycles.
+    pub counted: Counted,
+}
+
+/// Cycles counted by executing the control flow of the kernel's listing, one bundle per cycle, with every wait for a
+/// copy free.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(untagged)]
+pub enum Counted {
+    /// They could be counted.
+    Cycles {
+        /// How many.
+        cycles: u64,
+        /// The part of them in which the matrix units are busy.
+        mxu_share: f64,
+    },
+    /// They could not.
+    NotCounted {
+        /// Why.
+        reason: String,
+    },
+}
+
+impl Figures {
+    pub(super) fn new(
+        compiled: &Compiled,
+        estimated_cycles: BTreeMap<String, u64>,
+        counted: Counted,
+    ) -> Self {
+        Self {
+            compile_seconds: compiled.seconds,
+            code_bytes: compiled.code_bytes,
+            memory: compiled.memory,
+            cost: compiled.cost.clone(),
+            estimated_cycles,
+            counted,
+        }
+    }
+}
+
+/// The content of `manifest.json`.
+#[derive(Debug, Serialize)]
+pub struct Manifest<'a> {
+    #[serde(flatten)]
+    provenance: Provenance,
+    strategy: Strategy,
+    title: &'static str,
+    compiler: CompilerRecord<'a>,
+    plan: &'a TpuPlan,
+    figures: &'a Figures,
+    files: Vec<FileRecord>,
+}
+
+#[derive(Debug, Serialize)]
+struct CompilerRecord<'a> {
+    libtpu: &'a Found,
+    pjrt_api: String,
+    platform_version: &'a str,
+    target: &'a Target,
+    device_kind: &'a str,
+    flags: Vec<String>,
+    fingerprint: Option<&'a str>,
+}
+
+#[derive(Debug, Serialize)]
+struct FileRecord {
+    name: &'static str,
+    role: &'static str,
+    bytes: u64,
+}
+
+impl<'a> Manifest<'a> {
+    pub(super) fn new(
+        plan: &'a TpuPlan,
+        libtpu: &'a Found,
+        target: &'a Target,
+        compiled: &'a Compiled,
+        figures: &'a Figures,
+        folder: &Path,
+    ) -> Result<Self> {
+        let (major, minor) = compiled.pjrt_api;
+        let record = |(name, role)| -> Result<FileRecord> {
+            Ok(FileRecord { name, role, bytes: folder.join(name).metadata()?.len() })
+        };
+        Ok(Self {
+            provenance: Provenance::now(),
+            strategy: plan.strategy,
+            title: plan.strategy.title(),
+            compiler: CompilerRecord {
+                libtpu,
+                pjrt_api: format!("{major}.{minor}"),
+                platform_version: &compiled.platform_version,
+                target,
+                device_kind: &compiled.device_kind,
+                flags: super::flags(),
+                fingerprint: compiled.fingerprint.as_deref(),
+            },
+            plan,
+            figures,
+            files: ROLES.into_iter().map(record).collect::<Result<_>>()?,
+        })
+    }
+}

@@ -1,0 +1,138 @@
+//! `octile test`: every strategy against the f64 reference.
+
+use anyhow::Result;
+use octile_core::{Strategy, sample::Operands};
+use serde::Serialize;
+
+use super::{cases, strategies};
+use crate::{
+    args::{StrategyChoice, WorkArgs},
+    backend::{Backend, Setup},
+    case::{Case, test_cases},
+    check::{Check, Expectation, RELATIVE_TOLERANCE},
+    progress::Progress,
+    record::Provenance,
+};
+
+/// What to check.
+#[derive(Debug, Clone)]
+pub struct Job {
+    /// Shapes.
+    pub cases: Vec<Case>,
+    /// Strategies.
+    pub strategies: Vec<StrategyChoice>,
+    /// Seed of the operands.
+    pub seed: u64,
+}
+
+impl Job {
+    /// The job that the arguments describe.
+    pub fn new(work: &WorkArgs) -> Self {
+        Self { cases: cases(work, test_cases()), strategies: work.strategies.clone(), seed: work.seed }
+    }
+}
+
+/// Every check that was made.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// When and with what.
+    pub provenance: Provenance,
+    /// Where.
+    pub setup: Setup,
+    /// Seed of the operands.
+    pub seed: u64,
+    /// Per shape, in the order asked for.
+    pub cases: Vec<CaseReport>,
+}
+
+/// The checks of one shape.
+#[derive(Debug, Clone)]
+pub struct CaseReport {
+    /// The shape.
+    pub case: Case,
+    /// Per strategy.
+    pub checks: Vec<(Strategy, Check)>,
+}
+
+impl Report {
+    /// Whether nothing failed.
+    pub fn passed(&self) -> bool {
+        self.cases.iter().flat_map(|case| &case.checks).all(|(_, check)| check.passed())
+    }
+
+    /// For each strategy that was checked: how many of its checks passed, and how many there were.
+    pub fn tally(&self) -> Vec<(Strategy, usize, usize)> {
+        let tally = |strategy: Strategy| {
+            let checks = self.cases.iter().flat_map(|case| &case.checks).filter(|(s, _)| *s == strategy);
+            let (passed, all) =
+                checks.fold((0, 0), |(passed, all), (_, c)| (passed + usize::from(c.passed()), all + 1));
+            (strategy, passed, all)
+        };
+        Strategy::ALL.into_iter().map(tally).filter(|(_, _, all)| *all > 0).collect()
+    }
+
+    /// The report as flat records.
+    pub fn records(&self) -> Vec<Record<'_>> {
+        let record = |case: &'_ Case, strategy: Strategy, check: &Check| Record {
+            setup: self.setup.clone(),
+            strategy,
+            m: case.problem.m,
+            n: case.problem.n,
+            k: case.problem.k,
+            quant_block: case.problem.quant_block.size(),
+            x: case.problem.x.to_string(),
+            out: case.problem.out.to_string(),
+            seed: self.seed,
+            check: *check,
+            relative_tolerance: RELATIVE_TOLERANCE,
+            passed: check.passed(),
+            provenance: &self.provenance,
+        };
+        self.cases
+            .iter()
+            .flat_map(|report| report.checks.iter().map(move |(s, check)| record(&report.case, *s, check)))
+            .collect()
+    }
+}
+
+/// One check, as it is written to a file.
+#[derive(Debug, Serialize)]
+pub struct Record<'a> {
+    #[serde(flatten)]
+    setup: Setup,
+    strategy: Strategy,
+    m: usize,
+    n: usize,
+    k: usize,
+    quant_block: usize,
+    x: String,
+    out: String,
+    seed: u64,
+    #[serde(flatten)]
+    check: Check,
+    relative_tolerance: f64,
+    passed: bool,
+    #[serde(flatten)]
+    provenance: &'a Provenance,
+}
+
+/// Checks everything that the job asks for.
+pub fn run(backend: &dyn Backend, job: &Job) -> Result<Report> {
+    let progress = Progress::new(job.cases.len() as u64);
+    let mut reports = Vec::new();
+    for case in &job.cases {
+        progress.doing(format!("checking {} ({})", case.problem, case.label));
+        let operands = Operands::random(case.problem, job.seed);
+        let expectation = Expectation::whole(&operands, backend.accumulator());
+        let checks = strategies(&job.strategies, backend, &case.problem)
+            .into_iter()
+            .map(|strategy| {
+                let mut contender = backend.prepare(strategy, &operands)?;
+                Ok((strategy, expectation.check(contender.as_mut())?))
+            })
+            .collect::<Result<Vec<_>>>()?;
+        reports.push(CaseReport { case: case.clone(), checks });
+        progress.step();
+    }
+    Ok(Report { provenance: Provenance::now(), setup: backend.setup(), seed: job.seed, cases: reports })
+}

@@ -1,0 +1,51 @@
+//! Everything behind the `octile` command: arguments become a job, a command turns the job into report values, a
+//! printer turns those into text. Commands never print; printers never compute.
+
+#![forbid(unsafe_code)]
+
+pub mod args;
+pub mod backend;
+pub mod case;
+pub mod check;
+pub mod command;
+pub mod measure;
+pub mod print;
+pub mod progress;
+pub mod record;
+pub mod stats;
+pub mod tools;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// What a command that ran to its end found. Errors are a third thing and exit with 2.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// Everything asked about is in order.
+    Passed,
+    /// Something asked about is not.
+    Failed,
+}
+
+impl Verdict {
+    /// Passed when `ok` holds.
+    pub fn of(ok: bool) -> Self {
+        if ok { Self::Passed } else { Self::Failed }
+    }
+}
+
+/// Runs the command line of this process. Exit code 0: all in order; 1: a check failed; 2: the request could not
+/// be carried out.
+pub fn run() -> ExitCode {
+    // Clap prints help and usage errors itself, with the same exit code 2 for the latter.
+    let args = args::Args::parse();
+    match command::dispatch(args) {
+        Ok(Verdict::Passed) => ExitCode::SUCCESS,
+        Ok(Verdict::Failed) => ExitCode::from(1),
+        Err(error) => {
+            eprintln!("octile: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}

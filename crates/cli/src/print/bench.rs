@@ -1,0 +1,166 @@
+//! `octile bench` as text, laid out as the original benchmark printed it.
+
+use std::fmt::Write;
+
+use super::{emit, heading, rule};
+use crate::command::bench::{CaseReport, Recommendation, Report};
+
+/// Prints every timing, the summary and the recommendation.
+pub fn report(report: &Report) {
+    let mut text = title(report);
+    for case in &report.cases {
+        text += &case_table(report, case);
+    }
+    text += &heading("BENCHMARK SUMMARY");
+    text += &ranking(report);
+    text += &conclusion(report);
+    emit(&text);
+}
+
+/// Prints the ranking per shape and the recommendation.
+pub fn summary(report: &Report) {
+    emit(&(title(report) + &ranking(report) + &conclusion(report)));
+}
+
+fn title(report: &Report) -> String {
+    let (setup, peak) = (&report.setup, &report.peak);
+    heading(format!(
+        "FP8 2-D block-scaled matmul: performance\n{}: {}, {} threads, {}; measured peak {:.3} TFLOP/s, read {:.1} GB/s",
+        setup.backend, setup.cpu_model, setup.threads, setup.isa, peak.tflops, peak.read_gbytes
+    ))
+}
+
+fn case_table(report: &Report, case: &CaseReport) -> String {
+    let problem = &case.case.problem;
+    let mut text = heading(format!(
+        "Configuration: {} ({problem})\n  M: {}, N: {}, K: {}, block: {}, x: {}, out: {}",
+        case.case.label,
+        problem.m,
+        problem.n,
+        problem.k,
+        problem.quant_block.size(),
+        problem.x,
+        problem.out
+    ));
+    for (strategy, check) in &case.refused {
+        let complaint = check.complaint().unwrap_or_default();
+        let _ = writeln!(text, "  {strategy} is not timed because it is wrong: {complaint}");
+    }
+    if case.timings.is_empty() {
+        return text;
+    }
+    let _ = writeln!(
+        text,
+        "  {:<22} {:>9} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>7}",
+        "version",
+        "mean ms",
+        "min ms",
+        "max ms",
+        "std ms",
+        "median ms",
+        "TF/s mean",
+        "TF/s best",
+        "GB/s",
+        "% peak"
+    );
+    let winner = case.winner().map(|w| w.strategy);
+    for timing in &case.timings {
+        let stats = &timing.stats;
+        let _ = writeln!(
+            text,
+            "{} {:<22} {:>9.3} {:>9.3} {:>9.3} {:>8.3} {:>9.3} {:>9.3} {:>9.3} {:>8.2} {:>7.1}",
+            if winner == Some(timing.strategy) { '*' } else { ' ' },
+            format!("{} {}", timing.strategy.version(), timing.strategy.title()),
+            stats.mean_ms,
+            stats.min_ms,
+            stats.max_ms,
+            stats.std_ms,
+            stats.median_ms,
+            timing.tflops_mean,
+            timing.tflops_best,
+            timing.gbytes_per_s,
+            report.percent_of_peak(timing)
+        );
+    }
+    let runs = case.timings.first().map_or(0, |t| t.stats.samples_ms.len());
+    let _ = writeln!(text, "  {runs} runs of each, in turns; * least median\n");
+    text
+}
+
+fn ranking(report: &Report) -> String {
+    let mut text = String::new();
+    for case in &report.cases {
+        let Some(winner) = case.winner() else { continue };
+        let _ = writeln!(text, "{} ({}):", case.case.label, case.case.problem);
+        for timing in &case.timings {
+            let median = timing.stats.median_ms;
+            let _ = writeln!(
+                text,
+                "{} {:<22} {:>10.3} ms {:>8.3} TFLOP/s {:>6.1} % of peak {:>6.1} % of best",
+                if timing.strategy == winner.strategy { '*' } else { ' ' },
+                format!("{} {}", timing.strategy.version(), timing.strategy.title()),
+                median,
+                timing.tflops_median,
+                report.percent_of_peak(timing),
+                100.0 * winner.stats.median_ms / median
+            );
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn conclusion(report: &Report) -> String {
+    let mut text = String::new();
+    for (case, strategy, check) in report.refused() {
+        let complaint = check.complaint().unwrap_or_default();
+        let _ =
+            writeln!(text, "{strategy} was not timed on {} because it is wrong: {complaint}", case.problem);
+    }
+    let Some(recommendation) = report.recommendation() else { return text };
+    text += "Wins by version:\n";
+    for (strategy, wins) in report.wins() {
+        let _ =
+            writeln!(text, "  {} {:<20} {wins}/{}", strategy.version(), strategy.title(), report.cases.len());
+    }
+    text += "\nRECOMMENDATION\n";
+    text += &rule();
+    text += &advice(recommendation);
+    text
+}
+
+/// The thresholds of the original guide: below 5 % take the simpler version, above 10 % the faster one.
+fn advice(recommendation: Recommendation) -> String {
+    let Recommendation { winner, gain, simplest } = recommendation;
+    let percent = 100.0 * gain;
+    let faster = format!(
+        "{winner} ({}) is {percent:.1} % faster than {simplest} ({}), geometric mean of medians",
+        winner.version(),
+        simplest.version()
+    );
+    if winner == simplest {
+        format!("{winner} ({}) wins most shapes, and is the simplest: use it.\n", winner.version())
+    } else if percent < 5.0 {
+        format!("{faster}: negligible, use the simpler {simplest}.\n")
+    } else if percent <= 10.0 {
+        format!("{faster}: noticeable, weigh it against the complexity.\n")
+    } else {
+        format!("{faster}: significant, use {winner}.\n")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octile_core::Strategy;
+
+    use super::*;
+
+    #[test]
+    fn advice_follows_the_thresholds() {
+        let advice =
+            |gain| advice(Recommendation { winner: Strategy::Strip, gain, simplest: Strategy::Auto });
+        assert!(advice(0.04).contains("negligible"));
+        assert!(advice(0.07).contains("noticeable"));
+        assert!(advice(0.11).contains("significant"));
+    }
+}

@@ -1,0 +1,104 @@
+//! `octile test` as text, laid out as the original test suite printed it.
+
+use std::fmt::Write;
+
+use super::{emit, heading};
+use crate::{
+    check::{Check, RELATIVE_TOLERANCE},
+    command::test::{CaseReport, Report},
+};
+
+/// Prints every check and the summary.
+pub fn report(report: &Report) {
+    emit(&text(report));
+}
+
+/// Prints one line per shape and the summary.
+pub fn summary(report: &Report) {
+    let mut text = title(report);
+    for case in &report.cases {
+        let _ = write!(text, "{:<12} {:<20}", case.case.label, case.case.problem);
+        for (strategy, check) in &case.checks {
+            let _ = write!(text, " {strategy} {}", verdict(check.passed()));
+        }
+        text.push('\n');
+        text.extend(complaints(case));
+    }
+    text.push('\n');
+    text += &conclusion(report);
+    text.push('\n');
+    emit(&text);
+}
+
+fn verdict(passed: bool) -> &'static str {
+    if passed { "PASS" } else { "FAIL" }
+}
+
+fn title(report: &Report) -> String {
+    let setup = &report.setup;
+    let where_ = format!("{}, {} threads, {}", setup.cpu_model, setup.threads, setup.isa);
+    heading(format!("FP8 2-D block-scaled matmul: correctness\n{}: {where_}", setup.backend))
+}
+
+fn text(report: &Report) -> String {
+    let mut text = title(report);
+    for case in &report.cases {
+        let problem = &case.case.problem;
+        let _ =
+            writeln!(text, "\nTest: {problem} ({}), x {}, out {}", case.case.label, problem.x, problem.out);
+        let _ = writeln!(
+            text,
+            "  {:<4} {:<20} {:>12} {:>12} {:>12}",
+            "", "strategy", "max rel err", "mean rel err", "of bound"
+        );
+        for (strategy, check) in &case.checks {
+            let Check { comparison, .. } = check;
+            let _ = writeln!(
+                text,
+                "  {:<4} {:<20} {:>12.3e} {:>12.3e} {:>12.3e}  {}",
+                strategy.version(),
+                strategy.title(),
+                comparison.max_relative,
+                comparison.mean_relative,
+                comparison.worst_of_bound,
+                verdict(check.passed())
+            );
+        }
+        text.extend(complaints(case));
+    }
+    let _ = writeln!(
+        text,
+        "\nmax rel err is accepted up to {RELATIVE_TOLERANCE}; of bound: the worst element's error"
+    );
+    let _ = writeln!(
+        text,
+        "against what f32 rounding can explain, accepted up to 1. Results must repeat to the bit.\n"
+    );
+    text += &heading("TEST SUMMARY");
+    for (strategy, passed, all) in report.tally() {
+        let _ = writeln!(
+            text,
+            "{}: {}\n  Passed: {passed}/{all}\n  Failed: {}/{all}",
+            strategy.version(),
+            verdict(passed == all),
+            all - passed
+        );
+    }
+    text.push('\n');
+    text += &conclusion(report);
+    text
+}
+
+fn complaints(case: &CaseReport) -> impl Iterator<Item = String> {
+    case.checks
+        .iter()
+        .filter_map(|(strategy, check)| Some(format!("  {}: {}\n", strategy.version(), check.complaint()?)))
+}
+
+fn conclusion(report: &Report) -> String {
+    if report.passed() {
+        "ALL TESTS PASSED: every strategy is correct.\n".to_owned()
+    } else {
+        "SOME TESTS FAILED: do not benchmark or use a strategy that is marked FAIL.\n".to_owned()
+    }
+}

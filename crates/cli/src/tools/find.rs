@@ -1,0 +1,325 @@
+//! Where a tool is.
+
+use std::{
+    env, fmt, fs,
+    path::{Path, PathBuf},
+};
+
+use serde::Serialize;
+
+use super::{Tool, Version};
+
+/// Everywhere a tool may be. Read from the environment once, so that tests need not change it.
+#[derive(Debug, Clone, Default)]
+pub struct Places {
+    /// A file that the command line names.
+    pub flag: Option<PathBuf>,
+    /// A file that the tool's variable names.
+    pub variable: Option<PathBuf>,
+    /// The folder of the active virtual environment.
+    pub active_environment: Option<PathBuf>,
+    /// The folder of the project's own virtual environment.
+    pub project_environment: PathBuf,
+    /// Where `octile tools install` puts wheels.
+    pub installed: Option<PathBuf>,
+    /// The folders of the search path.
+    pub search_path: Vec<PathBuf>,
+}
+
+impl Places {
+    /// The places of this process.
+    pub fn of_process(tool: &Tool, flag: Option<PathBuf>) -> Self {
+        let search_path = env::var_os("PATH").map(|path| env::split_paths(&path).collect());
+        Self {
+            flag,
+            variable: path_variable(tool.variable),
+            active_environment: path_variable("VIRTUAL_ENV"),
+            project_environment: PathBuf::from(".venv"),
+            installed: Self::install_folder(),
+            search_path: search_path.unwrap_or_default(),
+        }
+    }
+
+    /// Where `octile tools install` puts wheels: `OCTILE_TOOLS`, else the user's cache folder.
+    pub fn install_folder() -> Option<PathBuf> {
+        let home_cache = || path_variable("HOME").map(|home| home.join(".cache"));
+        let cache = || path_variable("XDG_CACHE_HOME").or_else(home_cache);
+        path_variable("OCTILE_TOOLS").or_else(|| cache().map(|cache| cache.join("octile/tools")))
+    }
+}
+
+fn path_variable(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// How a tool was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The command line names it.
+    Flag,
+    /// The tool's variable names it.
+    Variable,
+    /// It is in the active virtual environment.
+    ActiveEnvironment,
+    /// It is in the project's virtual environment.
+    ProjectEnvironment,
+    /// `octile tools install` put it there.
+    Installed,
+    /// It is on the search path.
+    SearchPath,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Flag => "named on the command line",
+            Self::Variable => "named by its variable",
+            Self::ActiveEnvironment => "in the active virtual environment",
+            Self::ProjectEnvironment => "in .venv",
+            Self::Installed => "installed by octile tools",
+            Self::SearchPath => "on the search path",
+        })
+    }
+}
+
+/// A tool that is there.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Found {
+    /// The file.
+    pub path: PathBuf,
+    /// Its version, where the wheel's record lies beside it.
+    pub version: Option<Version>,
+    /// How it was found.
+    pub origin: Origin,
+}
+
+/// A tool that is not there, or not fit.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FindError {
+    /// A name that leads nowhere is an error, not a reason to look elsewhere.
+    #[error("{tool} was {origin} as {path}, but there is no such file", path = .path.display())]
+    NotAFile {
+        /// Which tool.
+        tool: &'static str,
+        /// Who named it.
+        origin: Origin,
+        /// What was named.
+        path: PathBuf,
+    },
+    /// It is nowhere.
+    #[error(
+        "{tool} was not found: run `octile tools install {group}`, or name the file in {variable} (a virtual \
+         environment that holds it is found by itself)"
+    )]
+    Missing {
+        /// Which tool.
+        tool: &'static str,
+        /// What installs it.
+        group: &'static str,
+        /// What names it.
+        variable: &'static str,
+    },
+    /// It would not understand us.
+    #[error(
+        "{tool} {version} ({path}) is too old: {oldest} or newer is needed, run `octile tools install {group}`",
+        path = .path.display()
+    )]
+    TooOld {
+        /// Which tool.
+        tool: &'static str,
+        /// Where it is.
+        path: PathBuf,
+        /// What it is.
+        version: Version,
+        /// What it should be.
+        oldest: Version,
+        /// What installs a newer one.
+        group: &'static str,
+    },
+}
+
+impl Tool {
+    /// The file to use: the one that is named, else the first of the active virtual environment, the project's, the
+    /// installed wheels and, for programs, the search path.
+    pub fn find(&self, places: &Places) -> Result<Found, FindError> {
+        let found = self.locate(places)?;
+        match found.version {
+            Some(version) if version < self.oldest => Err(FindError::TooOld {
+                tool: self.name,
+                path: found.path,
+                version,
+                oldest: self.oldest,
+                group: self.group,
+            }),
+            _ => Ok(found),
+        }
+    }
+
+    fn locate(&self, places: &Places) -> Result<Found, FindError> {
+        let named = [(Origin::Flag, &places.flag), (Origin::Variable, &places.variable)];
+        for (origin, path) in named {
+            let Some(path) = path else { continue };
+            if !path.is_file() {
+                return Err(FindError::NotAFile { tool: self.name, origin, path: path.clone() });
+            }
+            return Ok(Found { path: path.clone(), version: self.version_beside(path), origin });
+        }
+        let environments = [
+            (Origin::ActiveEnvironment, places.active_environment.as_deref()),
+            (Origin::ProjectEnvironment, Some(places.project_environment.as_path())),
+        ];
+        let in_environments = environments.into_iter().flat_map(|(origin, folder)| {
+            folder.into_iter().flat_map(site_packages).map(move |site| (origin, site))
+        });
+        let installed = places.installed.iter().flat_map(|folder| self.installed_in(folder));
+        let sites = in_environments.chain(installed.map(|site| (Origin::Installed, site)));
+        let mut candidates = sites.map(|(origin, site)| (origin, site.join(self.file)));
+        let in_sites = candidates.find(|(_, path)| path.is_file());
+        let on_path = || {
+            let mut paths = places.search_path.iter().map(|folder| folder.join(self.name));
+            let path = paths.find(|path| self.program && path.is_file())?;
+            Some((Origin::SearchPath, path))
+        };
+        let (origin, path) = in_sites.or_else(on_path).ok_or(FindError::Missing {
+            tool: self.name,
+            group: self.group,
+            variable: self.variable,
+        })?;
+        let version = self.version_beside(&path);
+        Ok(Found { path, version, origin })
+    }
+
+    /// The unpacked wheels of this tool in the folder of `octile tools install`, newest first.
+    pub(super) fn installed_in(&self, folder: &Path) -> Vec<PathBuf> {
+        let version = |path: &Path| {
+            path.file_name()?.to_str()?.strip_prefix(self.distribution)?.strip_prefix('-')?.parse().ok()
+        };
+        let mut wheels: Vec<(Version, PathBuf)> =
+            entries(folder).into_iter().filter_map(|path| Some((version(&path)?, path))).collect();
+        wheels.sort();
+        wheels.into_iter().rev().map(|(_, path)| path).collect()
+    }
+
+    /// The version in the name of the wheel's record, which lies in the folder that the file's path starts from.
+    fn version_beside(&self, path: &Path) -> Option<Version> {
+        let site = path.ancestors().nth(Path::new(self.file).components().count())?;
+        let prefix = format!("{}-", self.distribution.replace('-', "_"));
+        entries(site).iter().find_map(|entry| {
+            entry.file_name()?.to_str()?.strip_prefix(&prefix)?.strip_suffix(".dist-info")?.parse().ok()
+        })
+    }
+}
+
+/// The folders of a virtual environment that wheels are unpacked into.
+fn site_packages(environment: &Path) -> Vec<PathBuf> {
+    entries(&environment.join("lib")).into_iter().map(|python| python.join("site-packages")).collect()
+}
+
+/// What is in a folder, by name; nothing if it cannot be read.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+    use crate::tools::{LIBTPU, PTXAS};
+
+    /// A folder with a virtual environment or installed wheel for each of the places named.
+    struct Machine(TempDir);
+
+    impl Machine {
+        fn new() -> Self {
+            Self(TempDir::new().unwrap())
+        }
+
+        fn wheel(&self, site: &str, tool: &Tool, version: &str) -> PathBuf {
+            let site = self.0.path().join(site);
+            let record = format!("{}-{version}.dist-info", tool.distribution.replace('-', "_"));
+            fs::create_dir_all(site.join(record)).unwrap();
+            let file = site.join(tool.file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "").unwrap();
+            file
+        }
+
+        fn places(&self) -> Places {
+            Places {
+                active_environment: Some(self.0.path().join("active")),
+                project_environment: self.0.path().join(".venv"),
+                installed: Some(self.0.path().join("tools")),
+                search_path: vec![self.0.path().join("bin")],
+                ..Places::default()
+            }
+        }
+    }
+
+    #[test]
+    fn the_nearest_place_wins() {
+        let machine = Machine::new();
+        let mut places = machine.places();
+        let expect = |places: &Places, path: &Path, origin| {
+            let found = LIBTPU.find(places).unwrap();
+            assert_eq!((found.path.as_path(), found.origin), (path, origin));
+        };
+        let installed = machine.wheel("tools/libtpu-0.0.42", &LIBTPU, "0.0.42");
+        expect(&places, &installed, Origin::Installed);
+        let newer = machine.wheel("tools/libtpu-0.0.42.1", &LIBTPU, "0.0.42.1");
+        expect(&places, &newer, Origin::Installed);
+        let project = machine.wheel(".venv/lib/python3.12/site-packages", &LIBTPU, "0.0.43");
+        expect(&places, &project, Origin::ProjectEnvironment);
+        let active = machine.wheel("active/lib/python3.11/site-packages", &LIBTPU, "0.0.44");
+        expect(&places, &active, Origin::ActiveEnvironment);
+        places.variable = Some(project.clone());
+        expect(&places, &project, Origin::Variable);
+        places.flag = Some(installed.clone());
+        expect(&places, &installed, Origin::Flag);
+        assert_eq!(LIBTPU.find(&places).unwrap().version, Some(Version([0, 0, 42, 0])));
+    }
+
+    #[test]
+    fn only_programs_are_sought_on_the_search_path() {
+        let machine = Machine::new();
+        fs::create_dir(machine.0.path().join("bin")).unwrap();
+        for name in ["ptxas", "libtpu"] {
+            fs::write(machine.0.path().join("bin").join(name), "").unwrap();
+        }
+        let found = PTXAS.find(&machine.places()).unwrap();
+        assert_eq!((found.origin, found.version), (Origin::SearchPath, None));
+        assert_eq!(
+            LIBTPU.find(&machine.places()).unwrap_err().to_string(),
+            "libtpu was not found: run `octile tools install tpu`, or name the file in OCTILE_LIBTPU (a virtual \
+             environment that holds it is found by itself)"
+        );
+    }
+
+    #[test]
+    fn a_name_that_leads_nowhere_is_an_error() {
+        let machine = Machine::new();
+        machine.wheel("tools/libtpu-0.0.42", &LIBTPU, "0.0.42");
+        let places = Places { variable: Some("/no/libtpu.so".into()), ..machine.places() };
+        assert_eq!(
+            LIBTPU.find(&places).unwrap_err().to_string(),
+            "libtpu was named by its variable as /no/libtpu.so, but there is no such file"
+        );
+    }
+
+    #[test]
+    fn old_versions_are_refused() {
+        let machine = Machine::new();
+        let path = machine.wheel("active/lib/python3.11/site-packages", &LIBTPU, "0.0.9");
+        assert_eq!(
+            LIBTPU.find(&machine.places()).unwrap_err().to_string(),
+            format!(
+                "libtpu 0.0.9 ({}) is too old: 0.0.42 or newer is needed, run `octile tools install tpu`",
+                path.display()
+            )
+        );
+    }
+}
