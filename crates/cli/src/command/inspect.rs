@@ -162,7 +162,7 @@ impl<'a> Session<'a> {
             fs::rename(&raw, folder.join("raw"))?;
         }
         let manifest = Manifest::new(plan, self.libtpu, &self.target, &compiled, &figures, &folder)?;
-        crate::record::write_json(&folder.join("manifest.json"), &manifest)?;
+        fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;
         fs::copy(folder.join(collect::OPTIMIZED_HLO), self.work.path().join(format!("{name}_hlo.txt")))?;
         Ok((figures, compiled))
     }
