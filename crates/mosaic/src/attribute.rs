@@ -31,6 +31,10 @@ pub struct DotDimensions {
     pub lhs_kept: Vec<usize>,
     /// Kept, of the right operand.
     pub rhs_kept: Vec<usize>,
+    /// Walked in step in both operands; of the left operand.
+    pub lhs_batch: Vec<usize>,
+    /// The same, of the right operand.
+    pub rhs_batch: Vec<usize>,
 }
 
 impl DotDimensions {
@@ -41,7 +45,17 @@ impl DotDimensions {
             rhs_contracting: vec![1],
             lhs_kept: vec![0],
             rhs_kept: vec![0],
+            lhs_batch: Vec::new(),
+            rhs_batch: Vec::new(),
         }
+    }
+
+    /// Where each dimension of the result comes from: pairs of (operand, dimension).
+    pub fn output(&self) -> Vec<usize> {
+        let of = |operand: usize, kept: &[usize]| -> Vec<usize> {
+            kept.iter().flat_map(|&dimension| [operand, dimension]).collect()
+        };
+        [of(0, &self.lhs_batch), of(0, &self.lhs_kept), of(1, &self.rhs_kept)].concat()
     }
 }
 
@@ -72,6 +86,8 @@ pub enum Attr {
     Dict(Attributes),
     /// One value for every element of a vector or tensor.
     Splat(Box<Attr>, Type),
+    /// The elements of a vector or tensor, in order.
+    Dense(Vec<Attr>, Type),
     /// Order of a grid dimension.
     DimensionSemantics(DimensionSemantics),
     /// Kind of core.
@@ -198,8 +214,11 @@ impl Display for Number<'_> {
         }
         let bits = (self.0 as f32).to_bits();
         match self.1 {
-            Type::Float(Float::F32) => write!(f, "0x{bits:08X}"),
-            _ => write!(f, "0x{:04X}", bits >> 16),
+            Type::Float(Float::Bf16) => write!(f, "0x{:04X}", bits >> 16),
+            Type::Float(Float::F16) => write!(f, "0x{:04X}", (bits >> 16) & 0x8000 | (bits >> 13) & 0x7fff),
+            Type::Float(Float::F8E4M3FN) => write!(f, "0x{:02X}", (bits >> 24) & 0x80 | 0x7f),
+            Type::Float(Float::F8E5M2) => write!(f, "0x{:02X}", (bits >> 24) & 0x80 | (bits >> 21) & 0x7f),
+            _ => write!(f, "0x{bits:08X}"),
         }
     }
 }
@@ -212,6 +231,35 @@ fn fmt_exponent(value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let (mantissa, exponent) = text.split_once('e').expect("the exponent form has an e");
     let exponent: i32 = exponent.parse().expect("the exponent is a number");
     write!(f, "{mantissa}e{exponent:+03}")
+}
+
+/// A number inside `dense<...>`, where the type stands behind all of them.
+struct Element<'a>(&'a Attr);
+
+impl Display for Element<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Attr::Integer(value, Type::Integer(1)) => write!(f, "{}", *value != 0),
+            Attr::Integer(value, _) => write!(f, "{value}"),
+            Attr::Float(value, element) => Number(*value, element).fmt(f),
+            other => other.fmt(f),
+        }
+    }
+}
+
+/// Elements in brackets, one pair per dimension.
+struct Nested<'a>(&'a [Attr], &'a [usize]);
+
+impl Display for Nested<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            [] | [_] => write!(f, "[{}]", join(self.0.iter().map(Element), ", ")),
+            [rows, inner @ ..] => {
+                let rows = self.0.chunks((self.0.len() / rows.max(&1)).max(1));
+                write!(f, "[{}]", join(rows.map(|row| Nested(row, inner)), ", "))
+            }
+        }
+    }
 }
 
 impl Display for Attr {
@@ -231,11 +279,8 @@ impl Display for Attr {
             Self::I32s(items) if items.is_empty() => f.write_str("array<i32>"),
             Self::I32s(items) => write!(f, "array<i32: {}>", join(items, ", ")),
             Self::Dict(attributes) => attributes.fmt(f),
-            Self::Splat(value, ty) => match value.as_ref() {
-                Attr::Integer(value, _) => write!(f, "dense<{value}> : {ty}"),
-                Attr::Float(value, element) => write!(f, "dense<{}> : {ty}", Number(*value, element)),
-                value => write!(f, "dense<{value}> : {ty}"),
-            },
+            Self::Splat(value, ty) => write!(f, "dense<{}> : {ty}", Element(value)),
+            Self::Dense(values, ty) => write!(f, "dense<{}> : {ty}", Nested(values, ty.shape())),
             Self::DimensionSemantics(semantics) => {
                 let name = match semantics {
                     DimensionSemantics::Parallel => "parallel",
@@ -253,18 +298,16 @@ impl Display for Attr {
 impl Display for DotDimensions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |items: &[usize]| format!("[{}]", join(items, ", "));
-        // Where each dimension of the result comes from: pairs of (operand, dimension).
-        let lhs = self.lhs_kept.iter().flat_map(|&dimension| [0, dimension]);
-        let rhs = self.rhs_kept.iter().flat_map(|&dimension| [1, dimension]);
-        let output: Vec<usize> = lhs.chain(rhs).collect();
         write!(
             f,
-            "#tpu.dot_dimension_numbers<{}, {}, {}, {}, {}, [], []>",
+            "#tpu.dot_dimension_numbers<{}, {}, {}, {}, {}, {}, {}>",
             list(&self.lhs_contracting),
             list(&self.rhs_contracting),
             list(&self.lhs_kept),
             list(&self.rhs_kept),
-            list(&output)
+            list(&self.output()),
+            list(&self.lhs_batch),
+            list(&self.rhs_batch)
         )
     }
 }

@@ -24,8 +24,23 @@ pub struct ValueInfo {
     pub name: Option<Cow<'static, str>>,
 }
 
+/// A line and a column of a text, both counted from 1.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place {
+    /// The line.
+    pub line: u32,
+    /// The column, in characters.
+    pub column: u32,
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
 /// One operation in MLIR's generic form.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Op {
     /// The full name, for example `tpu.matmul`.
     pub name: Cow<'static, str>,
@@ -39,6 +54,16 @@ pub struct Op {
     pub regions: Vec<Region>,
     /// Which part of the kernel it belongs to, for readers of the text and of the compiler's listings.
     pub location: Option<Cow<'static, str>>,
+    /// Where it stood in the text that it was read from; nowhere, if it was built.
+    pub place: Option<Place>,
+}
+
+/// Where an operation was read from is not part of what it says.
+impl PartialEq for Op {
+    fn eq(&self, other: &Self) -> bool {
+        let key = |op: &Self| (op.name.clone(), op.operands.clone(), op.results.clone(), op.location.clone());
+        key(self) == key(other) && self.attributes == other.attributes && self.regions == other.regions
+    }
 }
 
 /// One block of operations with arguments. Mosaic and StableHLO regions have exactly one block.

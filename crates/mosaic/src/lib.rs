@@ -11,10 +11,12 @@
 pub mod attribute;
 pub mod build;
 pub mod ir;
+pub mod parse;
 mod print;
 pub mod types;
 
 pub use attribute::{Attr, Attributes, CoreType, DimensionSemantics, DotDimensions};
 pub use build::FunctionBuilder;
-pub use ir::{Function, Module, Op, Region, Value, Visibility};
+pub use ir::{Function, Module, Op, Place, Region, Value, Visibility};
+pub use parse::{ParseError, parse};
 pub use types::{Float, Layout, MemRef, MemorySpace, Type};

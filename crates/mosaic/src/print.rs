@@ -3,6 +3,8 @@
 
 mod forms;
 
+pub(crate) use forms::{FLOAT_PREDICATES, INT_PREDICATES};
+
 use std::{
     collections::HashMap,
     fmt::{self, Display, Write},

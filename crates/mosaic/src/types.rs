@@ -71,22 +71,31 @@ impl Display for Float {
     }
 }
 
-/// How the elements of a memref are laid out in tiles, once the compiler has decided.
+/// How the elements of a memref are laid out, once that has been decided.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Layout {
-    /// Tiles, outermost first, for example `(8,128)`.
-    pub tiles: Vec<Vec<usize>>,
-    /// Distance between neighbouring tiles along each dimension, in tiles.
-    pub strides: Vec<usize>,
+pub enum Layout {
+    /// In tiles, by the compiler.
+    Tiled {
+        /// Tiles, outermost first, for example `(8,128)`.
+        tiles: Vec<Vec<usize>>,
+        /// Distance between neighbouring tiles along each dimension, in tiles.
+        strides: Vec<usize>,
+    },
+    /// A layout that is only carried along, as it was spelled.
+    Other(String),
 }
 
 impl Display for Layout {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (tiles, strides) = match self {
+            Self::Tiled { tiles, strides } => (tiles, strides),
+            Self::Other(text) => return f.write_str(text),
+        };
         f.write_str("#tpu.tiled<")?;
-        for tile in &self.tiles {
+        for tile in tiles {
             write!(f, "({})", join(tile, ","))?;
         }
-        write!(f, ",[{}]>", join(&self.strides, ","))
+        write!(f, ",[{}]>", join(strides, ","))
     }
 }
 
@@ -280,7 +289,7 @@ mod tests {
         let tiled = Type::MemRef(MemRef {
             shape: vec![DYNAMIC, 256],
             element: Box::new(Float::Bf16.into()),
-            layout: Some(Layout {
+            layout: Some(Layout::Tiled {
                 tiles: vec![vec![8, 128], vec![2, 1]],
                 strides: vec![2, 1],
             }),

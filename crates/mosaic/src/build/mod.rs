@@ -94,6 +94,7 @@ impl FunctionBuilder {
             attributes,
             regions,
             location: self.location.clone(),
+            place: None,
         };
         self.innermost().ops.push(op);
         results
@@ -130,6 +131,7 @@ impl FunctionBuilder {
             attributes: Attributes::new().with("value", value),
             regions: Vec::new(),
             location: None,
+            place: None,
         });
         self.known_constants.insert(key, result);
         result

@@ -8,8 +8,10 @@ use crate::{
     ir::{Op, Region},
 };
 
-const INT_PREDICATES: [&str; 10] = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"];
-const FLOAT_PREDICATES: [&str; 16] = [
+/// Comparisons of integers, in MLIR's order.
+pub(crate) const INT_PREDICATES: [&str; 10] = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"];
+/// Comparisons of floats, in MLIR's order.
+pub(crate) const FLOAT_PREDICATES: [&str; 16] = [
     "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno",
     "true",
 ];

@@ -1,0 +1,253 @@
+//! A place in the text, and the small readers that everything else is made of.
+
+use super::ParseError;
+use crate::ir::Place;
+
+pub(super) type Result<T> = std::result::Result<T, ParseError>;
+
+/// Reads forward through the text. White space and comments are skipped before everything.
+#[derive(Clone)]
+pub(super) struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+    /// The place of byte number `counted`; the lines before it are not counted again.
+    counted: usize,
+    place: Place,
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(text: &'a str) -> Self {
+        Self::within(text, Place { line: 1, column: 1 })
+    }
+
+    /// A cursor over a piece of text that begins at `origin`.
+    pub(super) fn within(text: &'a str, origin: Place) -> Self {
+        Self { text, at: 0, counted: 0, place: origin }
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+
+    fn skip(&mut self) {
+        loop {
+            self.at += self.rest().len() - self.rest().trim_start().len();
+            if !self.rest().starts_with("//") {
+                return;
+            }
+            self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+        }
+    }
+
+    /// The line and column of what comes next.
+    pub(super) fn place(&mut self) -> Place {
+        self.skip();
+        for c in self.text[self.counted..self.at].chars() {
+            self.place = match c {
+                '\n' => Place { line: self.place.line + 1, column: 1 },
+                _ => Place { column: self.place.column + 1, ..self.place },
+            };
+        }
+        self.counted = self.at;
+        self.place
+    }
+
+    pub(super) fn error(&mut self, message: impl Into<String>) -> ParseError {
+        ParseError { place: self.place(), message: message.into() }
+    }
+
+    /// "expected X, found Y".
+    pub(super) fn expected(&mut self, what: &str) -> ParseError {
+        self.skip();
+        let rest = self.rest();
+        let found: String = match self.clone().word() {
+            Some(word) => word.chars().take(40).collect(),
+            None => rest.chars().take(1).collect(),
+        };
+        match found.is_empty() {
+            true => self.error(format!("expected {what}, but the text ends here")),
+            false => self.error(format!("expected {what}, found '{found}'")),
+        }
+    }
+
+    pub(super) fn at_end(&mut self) -> bool {
+        self.skip();
+        self.rest().is_empty()
+    }
+
+    /// The next character, not consumed.
+    pub(super) fn peek(&mut self) -> Option<char> {
+        self.skip();
+        self.rest().chars().next()
+    }
+
+    pub(super) fn looking_at(&mut self, text: &str) -> bool {
+        self.skip();
+        self.rest().starts_with(text)
+    }
+
+    /// Consumes `text` where it comes next.
+    pub(super) fn eat(&mut self, text: &str) -> bool {
+        let found = self.looking_at(text);
+        if found {
+            self.at += text.len();
+        }
+        found
+    }
+
+    pub(super) fn expect(&mut self, text: &str) -> Result<()> {
+        match self.eat(text) {
+            true => Ok(()),
+            false => Err(self.expected(&format!("'{text}'"))),
+        }
+    }
+
+    /// A bare identifier: letters, digits, `_`, `$`, `.`; it does not begin with a digit.
+    pub(super) fn word(&mut self) -> Option<&'a str> {
+        self.skip();
+        if self.rest().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
+            return None;
+        }
+        Some(self.run(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.')))
+            .filter(|w| !w.is_empty())
+    }
+
+    /// The word that comes next, not consumed.
+    pub(super) fn peek_word(&mut self) -> Option<&'a str> {
+        self.clone().word()
+    }
+
+    /// Consumes `word` where it is the whole next identifier.
+    pub(super) fn eat_word(&mut self, word: &str) -> bool {
+        let mut ahead = self.clone();
+        let found = ahead.word() == Some(word);
+        if found {
+            self.at = ahead.at;
+        }
+        found
+    }
+
+    /// What follows `%`, `^`, `@`, `#` or `!`: an identifier that may begin with a digit.
+    pub(super) fn suffix(&mut self) -> Result<&'a str> {
+        let name = self.run(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '-'));
+        // `-` belongs to a name, but the arrow that may follow it does not.
+        let name_only = match name.strip_suffix('-') {
+            Some(shorter) if self.rest().starts_with('>') => {
+                self.at -= 1;
+                shorter
+            }
+            _ => name,
+        };
+        match name_only.is_empty() {
+            true => Err(self.expected("a name")),
+            false => Ok(name_only),
+        }
+    }
+
+    /// The longest run of characters that `accept` takes, without skipping anything first.
+    pub(super) fn run(&mut self, accept: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let run = &rest[..rest.find(|c| !accept(c)).unwrap_or(rest.len())];
+        self.at += run.len();
+        run
+    }
+
+    /// An unsigned integer.
+    pub(super) fn unsigned(&mut self) -> Result<usize> {
+        self.skip();
+        let mut ahead = self.clone();
+        let digits = ahead.run(|c| c.is_ascii_digit());
+        match digits.parse() {
+            Ok(value) => {
+                self.at = ahead.at;
+                Ok(value)
+            }
+            Err(_) => Err(self.expected("a number")),
+        }
+    }
+
+    /// A signed integer.
+    pub(super) fn signed(&mut self) -> Result<i64> {
+        let negative = self.eat("-");
+        let magnitude = self.unsigned()?;
+        let value = i64::try_from(magnitude).map_err(|_| self.error("this number does not fit 64 bits"))?;
+        Ok(if negative { -value } else { value })
+    }
+
+    /// A quoted text, with MLIR's escapes undone.
+    pub(super) fn string(&mut self) -> Result<String> {
+        self.expect("\"")?;
+        let mut bytes = Vec::new();
+        loop {
+            let rest = self.rest().as_bytes();
+            let (taken, byte) = match rest {
+                [b'"', ..] => {
+                    self.at += 1;
+                    break;
+                }
+                [b'\\', b'n', ..] => (2, b'\n'),
+                [b'\\', b't', ..] => (2, b'\t'),
+                [b'\\', c @ (b'"' | b'\\'), ..] => (2, *c),
+                [b'\\', high, low, ..] => match (hex(*high), hex(*low)) {
+                    (Some(high), Some(low)) => (3, high << 4 | low),
+                    _ => {
+                        return Err(self.error(
+                            "a text holds an escape that is not \\\", \\\\, \\n, \\t or two hex digits",
+                        ));
+                    }
+                },
+                [byte, ..] => (1, *byte),
+                [] => return Err(self.error("a text in quotes does not end")),
+            };
+            bytes.push(byte);
+            self.at += taken;
+        }
+        String::from_utf8(bytes).map_err(|_| self.error("a text in quotes is not UTF-8"))
+    }
+
+    /// The text up to the bracket that closes the one that comes next, both included; as it is spelled.
+    pub(super) fn balanced(&mut self) -> Result<&'a str> {
+        self.skip();
+        let start = self.clone();
+        let mut open = Vec::new();
+        loop {
+            let Some(c) = self.rest().chars().next() else {
+                return Err(start.clone().error("a bracket that opens here is never closed"));
+            };
+            match c {
+                '"' => {
+                    self.string()?;
+                    continue;
+                }
+                '<' => open.push('>'),
+                '(' => open.push(')'),
+                '[' => open.push(']'),
+                '{' => open.push('}'),
+                '-' if self.rest().starts_with("->") => {
+                    self.at += 2;
+                    continue;
+                }
+                '>' if self.text[..self.at].ends_with(['=', '>']) && open.last() != Some(&'>') => {}
+                '>' | ')' | ']' | '}' => {
+                    if open.pop() != Some(c) {
+                        return Err(self.error(format!("'{c}' closes nothing")));
+                    }
+                }
+                _ => {}
+            }
+            self.at += c.len_utf8();
+            if open.is_empty() {
+                return Ok(&start.text[start.at..self.at]);
+            }
+        }
+    }
+
+    /// The text between an earlier state of this cursor and now.
+    pub(super) fn since(&self, earlier: &Self) -> &'a str {
+        self.text[earlier.at..self.at].trim()
+    }
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    (digit as char).to_digit(16).map(|value| value as u8)
+}

@@ -1,0 +1,403 @@
+//! The short forms of operations. Most are told by a pattern of a few symbols; the rest have a reader of their own.
+//!
+//! | symbol   | reads                                                                  |
+//! |----------|------------------------------------------------------------------------|
+//! | `%`      | one operand                                                            |
+//! | `%*`     | operands separated by commas                                           |
+//! | `{}`     | attributes in braces, and flags such as `fastmath<fast>`, if any        |
+//! | `T` `T*` | a type, or types, that the operands have already                       |
+//! | `R`      | the type of the result                                                 |
+//! | `E`      | the type of a memref whose element is the result                       |
+//! | `#name`  | a bare integer that becomes the attribute `name`                        |
+//! | `=name`  | an attribute                                                           |
+//! | `<name>` | a word in angle brackets that becomes the attribute `name`              |
+//! | `[name]` | integers in square brackets that become the attribute `name`            |
+//! | else     | itself                                                                 |
+
+use super::{Parser, cursor::Result, ops::Unnamed};
+use crate::{
+    attribute::{Attr, Attributes},
+    ir::{Op, Region, Value},
+    print::{FLOAT_PREDICATES, INT_PREDICATES},
+    types::Type,
+};
+
+const CAST: &str = "% {} : T to R";
+const ARROW: &str = "% {} : T -> R";
+const ARROWS: &str = "%* {} : T* -> R";
+const NO_RESULT: &str = "%* {} : T*";
+
+/// Operations whose operands and result have one type print alike in these dialects.
+const SAME_TYPE: &str = "%* {} : R";
+
+const PATTERNS: &[(&str, &str)] = &[
+    ("arith.index_cast", CAST),
+    ("arith.index_castui", CAST),
+    ("arith.extf", CAST),
+    ("arith.truncf", CAST),
+    ("arith.extui", CAST),
+    ("arith.extsi", CAST),
+    ("arith.trunci", CAST),
+    ("arith.sitofp", CAST),
+    ("arith.uitofp", CAST),
+    ("arith.fptosi", CAST),
+    ("arith.fptoui", CAST),
+    ("arith.bitcast", CAST),
+    ("vector.broadcast", CAST),
+    ("vector.shape_cast", CAST),
+    ("vector.bitcast", CAST),
+    ("vector.extract_strided_slice", CAST),
+    ("vector.multi_reduction", "<kind> , % , % [reduction_dims] {} : T to R"),
+    ("vector.reduction", "<kind> , %* : T into R"),
+    ("vector.transpose", "% , [permutation] {} : T to R"),
+    ("vector.extract", "% [static_position] {} : R from T"),
+    ("vector.load", "% [ %* ] {} : T , R"),
+    ("vector.store", "% , % [ %* ] {} : T , T"),
+    ("memref.load", "% [ %* ] {} : E"),
+    ("memref.store", "% , % [ %* ] {} : T"),
+    ("memref.alloca", "( ) {} : R"),
+    ("memref.alloc", "( ) {} : R"),
+    ("memref.dim", "% , % : T"),
+    ("tpu.memref_squeeze", ARROW),
+    ("tpu.memref_reshape", ARROW),
+    ("tpu.memref_bitcast", ARROW),
+    ("tpu.reinterpret_cast", ARROW),
+    ("tpu.erase_memref_layout", ARROW),
+    ("tpu.memref_slice", "% [ %* ] {} : T -> R"),
+    ("tpu.bitcast", ARROW),
+    ("tpu.bitcast_vreg", ARROW),
+    ("tpu.reduce_index", ARROW),
+    ("tpu.all_reduce", ARROW),
+    ("tpu.sitofp", ARROW),
+    ("tpu.fptosi", ARROW),
+    ("tpu.extf", ARROW),
+    ("tpu.truncf", ARROW),
+    ("tpu.relayout", ARROW),
+    ("tpu.mask_cast", ARROW),
+    ("tpu.reciprocal", SAME_TYPE),
+    ("tpu.assume_multiple", "% , #multiple : R"),
+    ("tpu.transpose", "% , [permutation] {} : T -> R"),
+    ("tpu.repeat", "% , #dimension x #times : T -> R"),
+    ("tpu.concatenate", "%* in #dimension {} : T* -> R"),
+    ("tpu.rotate", "% by #amount dim #dimension {} : R"),
+    ("tpu.dynamic_rotate", "% by % dim #dimension {} : T , T -> R"),
+    ("tpu.iota", "{} : R"),
+    ("tpu.matmul", ARROWS),
+    ("tpu.sem_alloc", "{} : R"),
+    ("tpu.sem_signal", NO_RESULT),
+    ("tpu.sem_wait", NO_RESULT),
+    ("tpu.sem_read", "% {} : T -> R"),
+    ("tpu.device_id", "{} : R"),
+    ("tpu.delay", "%"),
+    ("tpu.trace_start", "{}"),
+    ("tpu.trace_stop", "{}"),
+    ("cf.assert", "% , =msg {}"),
+];
+
+impl Parser<'_> {
+    /// An operation that is not spelled in the generic form.
+    pub(super) fn short(&mut self) -> Result<Unnamed> {
+        let mut start = self.cursor.clone();
+        let Some(word) = self.cursor.word() else {
+            return Err(self.cursor.expected("an operation"));
+        };
+        let op = Unnamed::new(match word {
+            "return" => "func.return",
+            "call" => "func.call",
+            word => word,
+        });
+        match op.name.as_str() {
+            "arith.constant" => self.constant(op),
+            "arith.cmpi" => self.compare(op, &INT_PREDICATES),
+            "arith.cmpf" => self.compare(op, &FLOAT_PREDICATES),
+            "arith.select" => self.select(op),
+            "tpu.vector_store" => self.vector_store(op),
+            "tpu.enqueue_dma" => self.enqueue(op),
+            "tpu.wait_dma2" => self.roles(op, &["semaphore", "src", "dst"]),
+            "scf.if" => self.if_(op),
+            "scf.for" => self.for_(op),
+            "scf.while" => self.while_(op),
+            "scf.condition" => self.condition(op),
+            "func.return" | "scf.yield" | "tpu.yield" | "stablehlo.return" => self.terminator(op),
+            "func.call" => self.call(op),
+            name => match pattern(name) {
+                Some(pattern) => self.by_pattern(op, pattern),
+                None => Err(start.error(format!(
+                    "the short form of '{name}' is not known here: print the module in the generic form"
+                ))),
+            },
+        }
+    }
+
+    fn by_pattern(&mut self, mut op: Unnamed, pattern: &str) -> Result<Unnamed> {
+        for symbol in pattern.split(' ') {
+            match symbol {
+                "%" => op.operands.push(self.operand()?),
+                "%*" => op.operands.extend(self.operands()?),
+                "{}" => op.attributes = self.flags_and_braces(op.attributes)?,
+                "T" => drop(self.ty()?),
+                "T*" => drop(self.types()?),
+                "R" => op.results.push(self.ty()?),
+                "E" => op.results.push(self.ty()?.element().clone()),
+                symbol => match symbol.split_at(1) {
+                    ("#", name) if !name.is_empty() => {
+                        let value = self.cursor.signed()?;
+                        op.attributes = op.attributes.with(name, Attr::Integer(value, Type::I32));
+                    }
+                    ("=", name) if !name.is_empty() => {
+                        let value = self.attribute()?;
+                        op.attributes = op.attributes.with(name, value);
+                    }
+                    ("<", name) if !name.is_empty() => {
+                        self.cursor.expect("<")?;
+                        let word = self.cursor.word().ok_or_else(|| self.cursor.expected("a word"))?;
+                        self.cursor.expect(">")?;
+                        let dialect = op.name.split('.').next().unwrap_or_default();
+                        let kind = Attr::Other(format!("#{dialect}.kind<{word}>"));
+                        op.attributes = op.attributes.with(name.trim_end_matches('>'), kind);
+                    }
+                    ("[", name) if !name.is_empty() => {
+                        let items = self.list("[", "]", |p| p.cursor.signed())?;
+                        op.attributes = op.attributes.with(name.trim_end_matches(']'), Attr::I64s(items));
+                    }
+                    _ => self.cursor.expect(symbol)?,
+                },
+            }
+        }
+        if op.name == "memref.dim" {
+            op.results.push(Type::Index);
+        }
+        Ok(op)
+    }
+
+    /// `fastmath<fast>`, `overflow<nsw>`, then attributes in braces.
+    fn flags_and_braces(&mut self, mut attributes: Attributes) -> Result<Attributes> {
+        while let Some(flag @ ("fastmath" | "overflow" | "nneg")) = self.cursor.peek_word() {
+            self.cursor.word();
+            let value = match self.cursor.looking_at("<") {
+                true => Attr::Other(format!("#arith.{flag}{}", self.cursor.balanced()?)),
+                false => Attr::Unit,
+            };
+            attributes = attributes.with(flag, value);
+        }
+        let braces = self.optional_dict()?;
+        Ok(braces.iter().fold(attributes, |all, (name, value)| all.with(name, value.clone())))
+    }
+
+    fn constant(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        let mut start = self.cursor.clone();
+        let value = self.attribute()?;
+        let ty = match &value {
+            Attr::Integer(_, ty) | Attr::Float(_, ty) | Attr::Splat(_, ty) | Attr::Dense(_, ty) => ty.clone(),
+            Attr::Bool(_) => Type::I1,
+            _ => return Err(start.expected("a number, true, false or dense<...>")),
+        };
+        op.attributes = op.attributes.with("value", value);
+        op.results.push(ty);
+        Ok(op)
+    }
+
+    fn compare(&mut self, mut op: Unnamed, predicates: &[&str]) -> Result<Unnamed> {
+        let mut start = self.cursor.clone();
+        let word = self.cursor.word().unwrap_or_default();
+        let Some(number) = predicates.iter().position(|predicate| *predicate == word) else {
+            return Err(start.expected(&format!("one of {}", predicates.join(", "))));
+        };
+        op.attributes = op.attributes.with("predicate", Attr::Integer(number as i64, Type::I64));
+        self.cursor.expect(",")?;
+        op.operands = self.operands()?;
+        op.attributes = self.flags_and_braces(op.attributes)?;
+        self.cursor.expect(":")?;
+        op.results = vec![self.ty()?.with_element(Type::I1)];
+        Ok(op)
+    }
+
+    /// The condition's type is spelled where it is a vector.
+    fn select(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        op.operands = self.operands()?;
+        op.attributes = self.flags_and_braces(op.attributes)?;
+        self.cursor.expect(":")?;
+        op.results = self.types()?.pop().into_iter().collect();
+        Ok(op)
+    }
+
+    /// `%memref[%i], %vector masked %mask {strides = array<i32>} : types,`: the vector is the first operand.
+    fn vector_store(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        let memref = self.operand()?;
+        let indices = self.list("[", "]", Self::operand)?;
+        self.cursor.expect(",")?;
+        op.operands = vec![self.operand()?, memref];
+        op.operands.extend(&indices);
+        if self.cursor.eat_word("masked") {
+            op.operands.push(self.operand()?);
+            let sizes = vec![1, 1, indices.len() as i32, 1];
+            op.attributes = op.attributes.with("operandSegmentSizes", Attr::I32s(sizes));
+        }
+        op.attributes = self.flags_and_braces(op.attributes)?;
+        self.cursor.expect(":")?;
+        self.ty()?;
+        self.cursor.expect(",")?;
+        self.ty()?;
+        if self.cursor.eat(",") && self.cursor.peek_word() == Some("vector") {
+            self.ty()?;
+        }
+        Ok(op)
+    }
+
+    /// `role(%operand : type)`, for roles that come in this order and may be absent.
+    fn roles(&mut self, mut op: Unnamed, roles: &[&str]) -> Result<Unnamed> {
+        let present = self.present_roles(&mut op, roles)?;
+        if let Some(absent) = present.iter().position(|&present| present == 0) {
+            return Err(self.cursor.expected(&format!("'{}(...)' of {}", roles[absent], op.name)));
+        }
+        op.attributes = self.flags_and_braces(op.attributes)?;
+        Ok(op)
+    }
+
+    fn present_roles(&mut self, op: &mut Unnamed, roles: &[&str]) -> Result<Vec<i32>> {
+        let mut present = Vec::new();
+        for role in roles {
+            let found = self.cursor.eat_word(role);
+            if found {
+                self.cursor.expect("(")?;
+                op.operands.push(self.operand()?);
+                self.cursor.expect(":")?;
+                self.ty()?;
+                self.cursor.expect(")")?;
+            }
+            present.push(i32::from(found));
+        }
+        Ok(present)
+    }
+
+    fn enqueue(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        let roles = ["source", "source_semaphore", "target", "target_semaphore", "device_id", "core_id"];
+        let present = self.present_roles(&mut op, &roles)?;
+        op.attributes = op.attributes.with("operandSegmentSizes", Attr::I32s(present));
+        op.attributes = self.flags_and_braces(op.attributes)?;
+        Ok(op)
+    }
+
+    fn if_(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        op.operands.push(self.operand()?);
+        if self.cursor.eat("->") {
+            op.results = self.result_types()?;
+        }
+        op.regions.push(self.yielding_region(|_| Vec::new())?);
+        op.regions.push(match self.cursor.eat_word("else") {
+            true => self.yielding_region(|_| Vec::new())?,
+            false => Region::default(),
+        });
+        op.attributes = self.optional_dict()?;
+        Ok(op)
+    }
+
+    /// A region whose empty yield may be left out.
+    fn yielding_region(&mut self, before: impl FnOnce(&mut Self) -> Vec<Value>) -> Result<Region> {
+        let mut region = self.region(before)?;
+        if region.ops.last().is_none_or(|op| op.name != "scf.yield") {
+            let place = region.ops.last().and_then(|op| op.place);
+            region.ops.push(Op {
+                name: "scf.yield".into(),
+                operands: Vec::new(),
+                results: Vec::new(),
+                attributes: Attributes::new(),
+                regions: Vec::new(),
+                location: None,
+                place,
+            });
+        }
+        Ok(region)
+    }
+
+    fn for_(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        self.cursor.expect("%")?;
+        let counter = self.cursor.suffix()?.to_owned();
+        for keyword in ["=", "to", "step"] {
+            self.cursor.expect(keyword)?;
+            op.operands.push(self.operand()?);
+        }
+        let mut carried = Vec::new();
+        if self.cursor.eat_word("iter_args") {
+            carried = self.initial_values(&mut op)?;
+            self.cursor.expect("->")?;
+            op.results = self.result_types()?;
+        }
+        let counter_type = match self.cursor.eat(":") {
+            true => self.ty()?,
+            false => Type::Index,
+        };
+        let results = op.results.clone();
+        let body = self.yielding_region(|p| {
+            let mut arguments = vec![p.define(&counter, counter_type)];
+            arguments.extend(carried.iter().zip(results).map(|(name, ty)| p.define(name, ty)));
+            arguments
+        })?;
+        op.regions.push(body);
+        op.attributes = self.optional_dict()?;
+        Ok(op)
+    }
+
+    /// `(%name = %initial, ...)`: gives the names, and adds the initial values to the operands.
+    fn initial_values(&mut self, op: &mut Unnamed) -> Result<Vec<String>> {
+        self.list("(", ")", |p| {
+            p.cursor.expect("%")?;
+            let name = p.cursor.suffix()?.to_owned();
+            p.cursor.expect("=")?;
+            op.operands.push(p.operand()?);
+            Ok(name)
+        })
+    }
+
+    fn while_(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        let names = match self.cursor.looking_at("(") {
+            true => self.initial_values(&mut op)?,
+            false => Vec::new(),
+        };
+        self.cursor.expect(":")?;
+        self.list("(", ")", Self::ty)?;
+        self.cursor.expect("->")?;
+        op.results = self.result_types()?;
+        let types: Vec<Type> = op.operands.iter().map(|&v| self.type_of(v).clone()).collect();
+        op.regions
+            .push(self.region(|p| names.iter().zip(types).map(|(name, ty)| p.define(name, ty)).collect())?);
+        if !self.cursor.eat_word("do") {
+            return Err(self.cursor.expected("'do'"));
+        }
+        op.regions.push(self.yielding_region(|_| Vec::new())?);
+        op.attributes = self.optional_dict()?;
+        Ok(op)
+    }
+
+    fn condition(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        self.cursor.expect("(")?;
+        op.operands.push(self.operand()?);
+        self.cursor.expect(")")?;
+        self.terminator(op)
+    }
+
+    fn terminator(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        op.operands.extend(self.operands()?);
+        if self.cursor.eat(":") {
+            self.types()?;
+        }
+        Ok(op)
+    }
+
+    fn call(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        let callee = Attr::Symbol(self.symbol_name()?);
+        op.attributes = op.attributes.with("callee", callee);
+        op.operands = self.list("(", ")", Self::operand)?;
+        self.cursor.expect(":")?;
+        self.list("(", ")", Self::ty)?;
+        self.cursor.expect("->")?;
+        op.results = self.result_types()?;
+        Ok(op)
+    }
+}
+
+fn pattern(name: &str) -> Option<&'static str> {
+    let same_type = name.starts_with("arith.") || name.starts_with("math.");
+    let listed = PATTERNS.iter().find(|(listed, _)| *listed == name).map(|(_, pattern)| *pattern);
+    listed.or(same_type.then_some(SAME_TYPE))
+}

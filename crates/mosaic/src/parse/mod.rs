@@ -1,0 +1,163 @@
+//! MLIR text into the values that [`FunctionBuilder`](crate::FunctionBuilder) builds: Mosaic and StableHLO modules,
+//! with operations in the generic form or in the short forms that compilers dump. Every error says where it is.
+
+mod attributes;
+mod cursor;
+mod forms;
+mod ops;
+mod types;
+
+use std::collections::HashMap;
+
+use cursor::{Cursor, Result};
+
+use crate::ir::{Function, Module, Place};
+
+/// A text that is no module.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{place}: {message}")]
+pub struct ParseError {
+    /// Where.
+    pub place: Place,
+    /// What is wrong there.
+    pub message: String,
+}
+
+/// Reads one module.
+pub fn parse(text: &str) -> std::result::Result<Module, ParseError> {
+    Parser::new(text).module()
+}
+
+/// How deeply types, attributes and regions may nest, so that hostile text cannot exhaust the stack.
+const MAX_DEPTH: usize = 96;
+
+/// What an alias stands for, and where it is defined.
+#[derive(Clone)]
+struct Alias<'a> {
+    text: &'a str,
+    place: Place,
+}
+
+struct Parser<'a> {
+    cursor: Cursor<'a>,
+    aliases: HashMap<String, Alias<'a>>,
+    /// The function being read.
+    function: ops::Scope,
+    depth: usize,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        Self { cursor: Cursor::new(text), aliases: aliases(text), function: ops::Scope::default(), depth: 0 }
+    }
+
+    fn module(mut self) -> Result<Module> {
+        self.skip_aliases();
+        let mut module = Module::default();
+        let wrapped = self.cursor.eat_word("module") || self.cursor.eat_word("builtin.module");
+        if wrapped {
+            if self.cursor.looking_at("@") {
+                module.name = Some(self.symbol_name()?);
+            }
+            if self.cursor.eat_word("attributes") {
+                module.attributes = self.dict("{", "}")?;
+            }
+            self.cursor.expect("{")?;
+        }
+        while !(wrapped && self.cursor.eat("}")) {
+            if !wrapped && self.at_end() {
+                return Ok(module);
+            }
+            module.functions.push(self.func()?);
+        }
+        self.location()?;
+        match self.at_end() {
+            true => Ok(module),
+            false => Err(self.cursor.expected("the end of the text after the module")),
+        }
+    }
+
+    fn at_end(&mut self) -> bool {
+        self.skip_aliases();
+        self.cursor.at_end()
+    }
+
+    /// Steps over `#map = ...` and `!alias = ...`, which were read before everything else.
+    fn skip_aliases(&mut self) {
+        while matches!(self.cursor.peek(), Some('#' | '!')) {
+            self.cursor.run(|c| c != '\n');
+        }
+    }
+
+    fn func(&mut self) -> Result<Function> {
+        if !self.cursor.eat_word("func.func") {
+            return Err(self.cursor.expected("'func.func'"));
+        }
+        self.function_after_keyword()
+    }
+
+    /// Items between `open` and `close`, separated by commas.
+    fn list<T>(
+        &mut self,
+        open: &str,
+        close: &str,
+        mut item: impl FnMut(&mut Self) -> Result<T>,
+    ) -> Result<Vec<T>> {
+        self.cursor.expect(open)?;
+        let mut items = Vec::new();
+        if self.cursor.eat(close) {
+            return Ok(items);
+        }
+        loop {
+            items.push(item(self)?);
+            if self.cursor.eat(close) {
+                return Ok(items);
+            }
+            if !self.cursor.eat(",") {
+                return Err(self.cursor.expected(&format!("',' or '{close}'")));
+            }
+        }
+    }
+
+    /// Reads something that may contain itself.
+    fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if self.depth == MAX_DEPTH {
+            return Err(self.cursor.error(format!("this nests more than {MAX_DEPTH} levels deep")));
+        }
+        self.depth += 1;
+        let value = read(self);
+        self.depth -= 1;
+        value
+    }
+
+    /// Reads what an alias stands for.
+    fn elsewhere<T>(&mut self, alias: Alias<'a>, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let here = std::mem::replace(&mut self.cursor, Cursor::within(alias.text, alias.place));
+        let value = self.nested(read);
+        self.cursor = here;
+        value
+    }
+}
+
+/// Every line of the form `#name = ...` or `!name = ...`. Aliases may be used before they are defined.
+fn aliases(text: &str) -> HashMap<String, Alias<'_>> {
+    let define = |(number, line): (usize, &'_ str)| -> Option<(String, usize, usize)> {
+        if !line.starts_with(['#', '!']) {
+            return None;
+        }
+        let (name, value) = line.split_once('=')?;
+        let column = line.len() - value.len();
+        Some((name.trim_end().to_owned(), number, column))
+    };
+    text.lines()
+        .enumerate()
+        .filter_map(|(number, line)| {
+            let (name, number, column) = define((number, line))?;
+            let place = Place { line: number as u32 + 1, column: column as u32 + 1 };
+            Some((name, Alias { text: &line[column..], place }))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

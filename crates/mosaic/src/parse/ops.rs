@@ -1,0 +1,302 @@
+//! Functions, regions, operations and the names of values.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use super::{Parser, cursor::Result};
+use crate::{
+    attribute::Attributes,
+    ir::{Function, Op, Region, Value, ValueInfo, Visibility},
+    types::Type,
+};
+
+/// The values of the function being read.
+#[derive(Default)]
+pub(super) struct Scope {
+    values: Vec<ValueInfo>,
+    /// The values behind a name: `%2:2` names two.
+    names: HashMap<String, Vec<Value>>,
+    /// Per open region, the names that it has defined and what they meant before.
+    regions: Vec<Vec<(String, Option<Vec<Value>>)>>,
+}
+
+impl Scope {
+    fn define(&mut self, name: &str, types: &[Type]) -> Vec<Value> {
+        let numbered = name.bytes().all(|b| b.is_ascii_digit());
+        let values: Vec<Value> = types
+            .iter()
+            .map(|ty| {
+                let name = (!numbered).then(|| Cow::Owned(name.to_owned()));
+                self.values.push(ValueInfo { ty: ty.clone(), name });
+                Value(self.values.len() as u32 - 1)
+            })
+            .collect();
+        let before = self.names.insert(name.to_owned(), values.clone());
+        if let Some(region) = self.regions.last_mut() {
+            region.push((name.to_owned(), before));
+        }
+        values
+    }
+
+    fn open(&mut self) {
+        self.regions.push(Vec::new());
+    }
+
+    /// Forgets the names of the innermost region.
+    fn close(&mut self) {
+        for (name, before) in self.regions.pop().unwrap_or_default().into_iter().rev() {
+            match before {
+                Some(values) => self.names.insert(name, values),
+                None => self.names.remove(&name),
+            };
+        }
+    }
+}
+
+/// An operation before its results are defined.
+pub(super) struct Unnamed {
+    pub(super) name: String,
+    pub(super) operands: Vec<Value>,
+    pub(super) attributes: Attributes,
+    pub(super) regions: Vec<Region>,
+    pub(super) results: Vec<Type>,
+}
+
+impl Unnamed {
+    pub(super) fn new(name: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            operands: Vec::new(),
+            attributes: Attributes::new(),
+            regions: Vec::new(),
+            results: Vec::new(),
+        }
+    }
+}
+
+impl Parser<'_> {
+    pub(super) fn function_after_keyword(&mut self) -> Result<Function> {
+        self.function = Scope::default();
+        let visibility = match self.cursor.peek_word() {
+            Some("private") => Visibility::Private,
+            _ => Visibility::Public,
+        };
+        if matches!(self.cursor.peek_word(), Some("private" | "public" | "nested")) {
+            self.cursor.word();
+        }
+        let name = self.symbol_name()?;
+        let arguments = self.list("(", ")", Self::argument)?.into_iter().flatten().collect();
+        let mut results = Vec::new();
+        if self.cursor.eat("->") {
+            results = match self.cursor.looking_at("(") {
+                true => self.list("(", ")", |p| {
+                    let ty = p.ty()?;
+                    p.optional_dict()?;
+                    Ok(ty)
+                })?,
+                false => vec![self.ty()?],
+            };
+        }
+        let attributes = match self.cursor.eat_word("attributes") {
+            true => self.dict("{", "}")?,
+            false => Attributes::new(),
+        };
+        let body = Region { arguments, ops: self.braced_ops()? };
+        self.location()?;
+        let values = std::mem::take(&mut self.function.values);
+        Ok(Function { name, visibility, results, attributes, body, values })
+    }
+
+    /// `%name: type {attributes} loc(...)`.
+    pub(super) fn argument(&mut self) -> Result<Vec<Value>> {
+        self.cursor.expect("%")?;
+        let name = self.cursor.suffix()?.to_owned();
+        self.cursor.expect(":")?;
+        let ty = self.ty()?;
+        self.optional_dict()?;
+        self.location()?;
+        Ok(self.function.define(&name, &[ty]))
+    }
+
+    /// Defines a value that a short form names without a type.
+    pub(super) fn define(&mut self, name: &str, ty: Type) -> Value {
+        self.function.define(name, &[ty])[0]
+    }
+
+    pub(super) fn type_of(&self, value: Value) -> &Type {
+        &self.function.values[value.index()].ty
+    }
+
+    /// `%name` or `%name#1`.
+    pub(super) fn operand(&mut self) -> Result<Value> {
+        let mut start = self.cursor.clone();
+        self.cursor.expect("%")?;
+        let name = self.cursor.suffix()?;
+        let number = match self.cursor.eat("#") {
+            true => self.cursor.unsigned()?,
+            false => 0,
+        };
+        match self.function.names.get(name).map(|values| values.get(number)) {
+            Some(Some(value)) => Ok(*value),
+            Some(None) => Err(start.error(format!("%{name} has no result number {number}"))),
+            None => Err(start.error(format!("%{name} is used here but not defined before"))),
+        }
+    }
+
+    /// Operands separated by commas; there may be none.
+    pub(super) fn operands(&mut self) -> Result<Vec<Value>> {
+        let mut operands = Vec::new();
+        if !self.cursor.looking_at("%") {
+            return Ok(operands);
+        }
+        loop {
+            operands.push(self.operand()?);
+            let mut ahead = self.cursor.clone();
+            if !(ahead.eat(",") && ahead.looking_at("%")) {
+                return Ok(operands);
+            }
+            self.cursor = ahead;
+        }
+    }
+
+    /// `{ op op ... }`, in a scope of its own.
+    pub(super) fn braced_ops(&mut self) -> Result<Vec<Op>> {
+        self.cursor.expect("{")?;
+        self.ops_to_brace()
+    }
+
+    fn ops_to_brace(&mut self) -> Result<Vec<Op>> {
+        let mut ops = Vec::new();
+        while !self.cursor.eat("}") {
+            if self.cursor.looking_at("^") {
+                return Err(self
+                    .cursor
+                    .error("a region with more than one block is not supported: use scf operations"));
+            }
+            ops.push(self.op()?);
+        }
+        Ok(ops)
+    }
+
+    /// A region; `before` defines the arguments that a short form names outside the braces.
+    pub(super) fn region(&mut self, before: impl FnOnce(&mut Self) -> Vec<Value>) -> Result<Region> {
+        self.nested(|p| {
+            p.function.open();
+            let mut arguments = before(p);
+            p.cursor.expect("{")?;
+            if p.cursor.eat("^") {
+                p.cursor.suffix()?;
+                if p.cursor.looking_at("(") {
+                    arguments = p.list("(", ")", Self::argument)?.into_iter().flatten().collect();
+                }
+                p.cursor.expect(":")?;
+            }
+            let ops = p.ops_to_brace()?;
+            p.function.close();
+            Ok(Region { arguments, ops })
+        })
+    }
+
+    fn op(&mut self) -> Result<Op> {
+        let place = self.cursor.place();
+        let names = self.result_names()?;
+        let mut start = self.cursor.clone();
+        let op = match self.cursor.peek() {
+            Some('"') => self.generic()?,
+            _ => self.short()?,
+        };
+        let location = self.location()?;
+        let expected: usize = names.iter().map(|(_, count)| count).sum();
+        if !names.is_empty() && expected != op.results.len() {
+            let made = op.results.len();
+            return Err(start.error(format!("{} has {made} results, but {expected} are named", op.name)));
+        }
+        let mut types = op.results.as_slice();
+        let mut results = Vec::new();
+        for (name, count) in names {
+            let (these, rest) = types.split_at(count);
+            results.extend(self.function.define(&name, these));
+            types = rest;
+        }
+        // Results that nobody names are still results.
+        results.extend(types.iter().flat_map(|ty| {
+            self.function.values.push(ValueInfo { ty: ty.clone(), name: None });
+            Some(Value(self.function.values.len() as u32 - 1))
+        }));
+        let Unnamed { name, operands, attributes, regions, .. } = op;
+        let place = Some(place);
+        let location = location.map(Cow::Owned);
+        Ok(Op { name: name.into(), operands, results, attributes, regions, location, place })
+    }
+
+    /// `%a, %b:2 =`, where it comes next.
+    fn result_names(&mut self) -> Result<Vec<(String, usize)>> {
+        let mut names = Vec::new();
+        while self.cursor.eat("%") {
+            let name = self.cursor.suffix()?.to_owned();
+            let count = match self.cursor.eat(":") {
+                true => self.cursor.unsigned()?,
+                false => 1,
+            };
+            names.push((name, count));
+            if !self.cursor.eat(",") {
+                self.cursor.expect("=")?;
+                break;
+            }
+        }
+        Ok(names)
+    }
+
+    /// `"name"(operands) <{properties}> ({regions}) {attributes} : (types) -> types`.
+    fn generic(&mut self) -> Result<Unnamed> {
+        let mut op = Unnamed::new(self.cursor.string()?);
+        op.operands = self.list("(", ")", Self::operand)?;
+        if self.cursor.looking_at("[") {
+            return Err(self.cursor.error("branches to blocks are not supported: use scf operations"));
+        }
+        if self.cursor.eat("<") {
+            op.attributes = self.dict("{", "}")?;
+            self.cursor.expect(">")?;
+        }
+        if self.cursor.looking_at("(") {
+            op.regions = self.list("(", ")", |p| p.region(|_| Vec::new()))?;
+        }
+        let more = self.optional_dict()?;
+        op.attributes = more.iter().fold(op.attributes, |all, (name, value)| all.with(name, value.clone()));
+        self.cursor.expect(":")?;
+        let mut start = self.cursor.clone();
+        let operand_types = self.list("(", ")", Self::ty)?;
+        let matches = op.operands.iter().map(|&v| self.type_of(v)).eq(&operand_types);
+        if !matches {
+            return Err(start.error(format!("the types of the operands of {} are not these", op.name)));
+        }
+        self.cursor.expect("->")?;
+        op.results = self.result_types()?;
+        Ok(op)
+    }
+
+    /// `loc(...)`, where it comes next, as readable text.
+    pub(super) fn location(&mut self) -> Result<Option<String>> {
+        if self.cursor.peek_word() != Some("loc") {
+            return Ok(None);
+        }
+        self.cursor.word();
+        let text = self.cursor.balanced()?;
+        let inside = &text[1..text.len() - 1];
+        let resolved = match self.aliases.get(inside.trim()) {
+            Some(alias) => alias.text.trim().trim_start_matches("loc(").trim_end_matches(')'),
+            None => inside,
+        };
+        Ok(readable_location(resolved))
+    }
+}
+
+/// The name of a location, or its file, line and column.
+fn readable_location(text: &str) -> Option<String> {
+    let (name, rest) = text.split_once('"')?.1.split_once('"')?;
+    let number = |c: char| c.is_ascii_digit() || c == ':';
+    let position = match rest.starts_with(':') {
+        true => &rest[..rest.find(|c| !number(c)).unwrap_or(rest.len())],
+        false => "",
+    };
+    Some(format!("{name}{position}"))
+}

@@ -1,0 +1,69 @@
+use super::*;
+
+fn message(text: &str) -> String {
+    parse(text).expect_err("this text is not a module").to_string()
+}
+
+#[test]
+fn errors_say_where_and_what() {
+    assert_eq!(
+        message("module {\n  func.func @f() {\n    return %x : i32\n  }\n}"),
+        "3:12: %x is used here but not defined before"
+    );
+    assert_eq!(message("module {\n  func.func @f(%a: i33x) {"), "2:20: expected a type, found 'i33x'");
+    assert_eq!(
+        message("module {\n  func.func @f() {\n    tpu.sparkle %a\n  }\n}"),
+        "3:5: the short form of 'tpu.sparkle' is not known here: print the module in the generic form"
+    );
+    assert_eq!(
+        message("module {\n  func.func @f() {\n    return"),
+        "3:11: expected an operation, but the text ends here"
+    );
+    assert_eq!(
+        message("module {} extra"),
+        "1:11: expected the end of the text after the module, found 'extra'"
+    );
+    assert!(message(&"[".repeat(100_000)).contains("'func.func'"));
+    let deep = format!("module attributes {{a = {}}} {{}}", "[".repeat(100_000));
+    assert!(message(&deep).ends_with("this nests more than 96 levels deep"));
+}
+
+#[test]
+fn aliases_stand_for_what_is_defined_anywhere() {
+    let text = "#map = affine_map<(d0) -> (d0)>\n!block = memref<8x128xf32, #tpu.memory_space<vmem>>\nmodule {\n  \
+        func.func @f(%a: !block) attributes {m = #map} {\n    return loc(#loc1)\n  }\n}\n#loc1 = loc(\"k.py\":3:7)\n";
+    let module = parse(text).unwrap();
+    let function = &module.functions[0];
+    assert_eq!(function.ty(function.body.arguments[0]).shape(), [8, 128]);
+    assert_eq!(function.attributes.get("m").unwrap().to_string(), "affine_map<(d0) -> (d0)>");
+    assert_eq!(function.body.ops[0].location.as_deref(), Some("k.py:3:7"));
+}
+
+#[test]
+fn names_end_with_their_region() {
+    let text = "func.func @f(%c: i1) {\n  scf.if %c {\n    %0 = arith.constant 1 : i32\n  }\n  \
+        %0 = arith.constant 2.5 : f32\n  %1:2 = \"my.op\"(%0) : (f32) -> (f32, i1)\n  \"my.op\"(%1#1) : (i1) -> ()\n  return\n}";
+    let module = parse(text).unwrap();
+    let printed = module.to_string();
+    assert_eq!(parse(&printed).unwrap().to_string(), printed);
+    assert!(message("func.func @f(%c: i1) {\n  scf.if %c {\n    %0 = arith.constant 1 : i32\n  }\n  \"a.b\"(%0) : (i32) -> ()\n  return\n}").starts_with("5:9"));
+}
+
+#[test]
+fn numbers_of_all_types() {
+    let text = "func.func @f() {\n  %0 = arith.constant dense<0xFF800000> : vector<2xf32>\n  \
+        %1 = arith.constant dense<[[1, 2], [3, -4]]> : vector<2x2xi32>\n  %2 = arith.constant true\n  \
+        %3 = arith.constant 0.00223214296 : f32\n  %4 = arith.constant 0x7F80 : bf16\n  \
+        %5 = arith.constant dense<[true, false]> : vector<2xi1>\n  return\n}";
+    let printed = parse(text).unwrap().to_string();
+    for piece in [
+        "dense<0xFF800000> : vector<2xf32>",
+        "dense<[[1, 2], [3, -4]]> : vector<2x2xi32>",
+        "2.23214296e-03 : f32",
+        "0x7F80 : bf16",
+        "dense<[true, false]> : vector<2xi1>",
+    ] {
+        assert!(printed.contains(piece), "{piece} in {printed}");
+    }
+    assert_eq!(parse(&printed).unwrap().to_string(), printed);
+}
