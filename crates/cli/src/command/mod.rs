@@ -15,7 +15,8 @@ use crate::{
     args::{Args, Command, StrategyChoice, ToolsAction, WorkArgs},
     backend::{self, Backend},
     case::Case,
-    print, record,
+    print,
+    record::JsonFile,
 };
 
 /// Runs a command and prints its report.
@@ -26,20 +27,22 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             overview::run(&backend)
         }
         Some(Command::Test(args)) => {
+            let json = args.work.json.as_deref().map(JsonFile::open).transpose()?;
             let backend = backend::open(&args.work)?;
             let report = test::run(backend.as_ref(), &test::Job::new(&args.work))?;
             print::test::report(&report);
-            if let Some(path) = &args.work.json {
-                record::write_json(path, &report.records())?;
+            if let Some(json) = json {
+                json.finish(&report.records())?;
             }
             Ok(Verdict::of(report.passed()))
         }
         Some(Command::Bench(args)) => {
+            let json = args.work.json.as_deref().map(JsonFile::open).transpose()?;
             let backend = backend::open(&args.work)?;
             let report = bench::run(backend.as_ref(), &bench::Job::new(&args))?;
             print::bench::report(&report);
-            if let Some(path) = &args.work.json {
-                record::write_json(path, &report.records())?;
+            if let Some(json) = json {
+                json.finish(&report.records())?;
             }
             Ok(Verdict::of(report.refused().is_empty()))
         }

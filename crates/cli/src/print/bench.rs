@@ -7,6 +7,10 @@ use crate::command::bench::{CaseReport, Recommendation, Report};
 
 /// Prints every timing, the summary and the recommendation.
 pub fn report(report: &Report) {
+    emit(&text(report));
+}
+
+fn text(report: &Report) -> String {
     let mut text = title(report);
     for case in &report.cases {
         text += &case_table(report, case);
@@ -14,7 +18,7 @@ pub fn report(report: &Report) {
     text += &heading("BENCHMARK SUMMARY");
     text += &ranking(report);
     text += &conclusion(report);
-    emit(&text);
+    text
 }
 
 /// Prints the ranking per shape and the recommendation.
@@ -151,9 +155,49 @@ fn advice(recommendation: Recommendation) -> String {
 
 #[cfg(test)]
 mod tests {
-    use octile_core::Strategy;
+    use octile_core::{Problem, QuantBlock, Strategy};
 
     use super::*;
+    use crate::{
+        backend::{Peak, Setup},
+        case::named_cases,
+        command::bench::Timing,
+        record::Provenance,
+        stats::Statistics,
+    };
+
+    #[test]
+    fn two_versions_on_one_shape() {
+        let problem = Problem::new(2048, 2048, 2048, QuantBlock::B512).unwrap();
+        let timing = |strategy, samples: [f64; 3]| {
+            let stats = Statistics::of(samples.to_vec());
+            let tflops = |ms: f64| problem.flops() / ms / 1e9;
+            Timing {
+                strategy,
+                tflops_mean: tflops(stats.mean_ms),
+                tflops_best: tflops(stats.min_ms),
+                tflops_median: tflops(stats.median_ms),
+                gbytes_per_s: 1.5,
+                stats,
+            }
+        };
+        let case = CaseReport {
+            case: named_cases(&[problem]).remove(0),
+            timings: vec![
+                timing(Strategy::Auto, [60.0, 50.0, 55.0]),
+                timing(Strategy::Strip, [44.0, 45.0, 41.0]),
+            ],
+            refused: Vec::new(),
+        };
+        insta::assert_snapshot!(text(&Report {
+            provenance: Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0" },
+            setup: Setup { backend: "cpu", cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 },
+            peak: Peak { tflops: 0.5, read_gbytes: 20.0 },
+            seed: 1,
+            warmup: 2,
+            cases: vec![case],
+        }));
+    }
 
     #[test]
     fn advice_follows_the_thresholds() {

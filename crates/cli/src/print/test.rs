@@ -102,3 +102,36 @@ fn conclusion(report: &Report) -> String {
         "SOME TESTS FAILED: do not benchmark or use a strategy that is marked FAIL.\n".to_owned()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use octile_core::{Problem, QuantBlock, Strategy, oracle::Comparison};
+
+    use super::*;
+    use crate::{backend::Setup, case::named_cases, record::Provenance};
+
+    #[test]
+    fn a_pass_and_a_failure() {
+        let check = |worst_of_bound, repeatable| Check {
+            comparison: Comparison {
+                max_relative: 1.25e-6,
+                mean_relative: 2.5e-8,
+                worst_of_bound,
+                worst_at: (3, 4),
+            },
+            repeatable,
+        };
+        let problem = Problem::new(512, 512, 512, QuantBlock::B128).unwrap();
+        let case = CaseReport {
+            case: named_cases(&[problem]).remove(0),
+            checks: vec![
+                (Strategy::Auto, check(0.01, true)),
+                (Strategy::Dma, check(17.0, true)),
+                (Strategy::Smem, check(0.01, false)),
+            ],
+        };
+        let setup = Setup { backend: "cpu", cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 };
+        let provenance = Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0" };
+        insta::assert_snapshot!(text(&Report { provenance, setup, seed: 1, cases: vec![case] }));
+    }
+}
