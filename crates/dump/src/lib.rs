@@ -5,6 +5,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod checks;
+pub mod facts;
 pub mod hlo;
 pub mod llo;
 pub mod mosaic;

@@ -87,6 +87,13 @@ impl LineIndex {
         let start = self.starts.get(line - 1).copied().unwrap_or_default();
         Place { line: line as u32, column: offset - start.min(offset) + 1 }
     }
+
+    /// The byte offset of a place.
+    pub fn offset(&self, place: Place) -> u32 {
+        let line = place.line.saturating_sub(1) as usize;
+        let start = self.starts.get(line).copied().unwrap_or_default();
+        start.saturating_add(place.column.saturating_sub(1))
+    }
 }
 
 /// The line around `offset`, cut to a readable length: the excerpt that a finding shows.

@@ -1,0 +1,68 @@
+//! What the arithmetic units are given.
+
+use super::Outcome;
+use crate::facts::{Facts, Level, Matmul};
+
+const NO_MATMUL: &str =
+    "no multiplication is in these files: give the LLO listing or the Mosaic text of the kernel";
+
+/// The multiplications of the latest stage that has any.
+fn matmuls(facts: &Facts) -> Vec<&Matmul> {
+    Facts::latest(&facts.matmuls, |matmul| matmul.level)
+}
+
+fn is_fp8(element: &str) -> bool {
+    element.starts_with("f8")
+}
+
+fn describe(matmul: &Matmul) -> String {
+    let (lhs, rhs) = (&matmul.lhs, &matmul.rhs);
+    if matmul.level == Level::Llo {
+        format!("vmatmul on {lhs}")
+    } else {
+        format!("a product of {lhs} and {rhs}")
+    }
+}
+
+pub fn native_fp8(facts: &Facts) -> Outcome {
+    let matmuls = matmuls(facts);
+    let Some(first) = matmuls.first() else { return Outcome::unknown(NO_MATMUL) };
+    let foreign = |matmul: &&&Matmul| !is_fp8(&matmul.lhs) || !is_fp8(&matmul.rhs) || matmul.emulated;
+    if let Some(matmul) = matmuls.iter().find(foreign) {
+        let emulated = if matmul.emulated {
+            ": the chip has no fp8 units and the compiler widens the operands"
+        } else {
+            ""
+        };
+        return Outcome::fail(format!("{}{emulated}", describe(matmul)), vec![matmul.evidence.clone()]);
+    }
+    let count: usize = matmuls.iter().map(|matmul| matmul.count).sum();
+    Outcome::pass(format!("{count} multiplications, all on {}", first.lhs), vec![first.evidence.clone()])
+}
+
+pub fn no_f32_matmul(facts: &Facts) -> Outcome {
+    let matmuls = matmuls(facts);
+    let Some(first) = matmuls.first() else { return Outcome::unknown(NO_MATMUL) };
+    if let Some(matmul) = matmuls.iter().find(|matmul| matmul.lhs == "f32" || matmul.rhs == "f32") {
+        return Outcome::fail(describe(matmul), vec![matmul.evidence.clone()]);
+    }
+    // A listing whose operand type is not named could hide one.
+    if let Some(matmul) = matmuls.iter().find(|matmul| matmul.lhs.is_empty()) {
+        let says =
+            format!("the operand type of the multiplication at {} is not known", matmul.evidence.place);
+        return Outcome::unknown(says);
+    }
+    Outcome::pass("no multiplication takes f32 operands", vec![first.evidence.clone()])
+}
+
+pub fn no_spills(facts: &Facts) -> Outcome {
+    let Some(spills) = &facts.spills else {
+        return Outcome::unknown("no LLO listing is among these files");
+    };
+    if spills.instructions == 0 {
+        return Outcome::pass("no vector register is stored to a spill slot", Vec::new());
+    }
+    let executed = spills.executed.map_or(String::new(), |executed| format!(", executed {executed} times"));
+    let says = format!("{} stores and reloads of spilled vector registers{executed}", spills.instructions);
+    Outcome::fail(says, vec![spills.evidence.clone()])
+}

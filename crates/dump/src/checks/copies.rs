@@ -1,0 +1,168 @@
+//! How data moves.
+
+use super::Outcome;
+use crate::facts::{Buffer, Copy, Facts, Level, Role, Space};
+
+/// Copies of the kernel itself; what XLA copies around it is not the kernel's.
+fn kernel_copies(facts: &Facts) -> Vec<Copy> {
+    facts.copies.iter().filter(|copy| copy.level != Level::Hlo).cloned().collect()
+}
+
+/// Whether the listing was executed, so that the absence of a copy means something.
+fn executed(facts: &Facts) -> bool {
+    facts.cycles.is_some()
+}
+
+pub fn async_dma(facts: &Facts) -> Outcome {
+    let copies = kernel_copies(facts);
+    let latest = Facts::latest(&copies, |copy| copy.level);
+    let latest: Vec<_> =
+        latest.into_iter().filter(|copy| !executed(facts) || copy.level == Level::Llo).collect();
+    // The kernel's input has to come from outside; the guides may leave the source open.
+    let fetch = latest.iter().find(|copy| {
+        copy.inbound && copy.role != Some(Role::Scale) && matches!(copy.from, Space::Hbm | Space::Unstated)
+    });
+    match (fetch, executed(facts)) {
+        (Some(copy), _) => {
+            let starts: u64 = latest.iter().map(|copy| copy.starts).sum();
+            let counted = if executed(facts) { "executed" } else { "in the text" };
+            Outcome::pass(format!("{starts} copies {counted}"), vec![copy.evidence.clone()])
+        }
+        (None, true) => {
+            let evidence = latest.first().map(|copy| copy.evidence.clone());
+            Outcome::fail(
+                "the kernel starts no copy of its data from device memory",
+                evidence.into_iter().collect(),
+            )
+        }
+        (None, false) if guide_without_copies(facts) => {
+            Outcome::fail("there is no async-copy-start in this file", Vec::new())
+        }
+        (None, false) => Outcome::unknown(
+            "no copy is in these files, and copies that the compiler adds show only in the LLO listing: give the \
+             packed-bundles-post-ra one",
+        ),
+    }
+}
+
+/// A hand-written program that multiplies or holds buffers but copies nothing.
+fn guide_without_copies(facts: &Facts) -> bool {
+    let guide = |level: Level| level == Level::Guide;
+    let says_anything = facts.buffers.iter().any(|buffer| guide(buffer.level))
+        || facts.operands.iter().any(|operand| guide(operand.level));
+    says_anything && !facts.copies.iter().any(|copy| guide(copy.level))
+}
+
+pub fn dma_balanced(facts: &Facts) -> Outcome {
+    let balances = Facts::latest(&facts.balances, |balance| balance.level);
+    let faulty = facts.balances.iter().find(|balance| !balance.faults.is_empty());
+    // A fault that the kernel's own text shows is one, whatever the later stages leave unsaid.
+    if let Some(balance) = balances.iter().copied().find(|b| !b.faults.is_empty()).or(faulty) {
+        return Outcome::fail(balance.faults.join("; "), vec![balance.evidence.clone()]);
+    }
+    match balances.iter().find(|balance| balance.conclusive) {
+        Some(balance) if balance.checked > 0 => {
+            let says = format!("{} semaphores, all at zero at the end", balance.checked);
+            let says = if balance.level == Level::Guide {
+                format!("{} copies, each awaited once", balance.checked)
+            } else {
+                says
+            };
+            Outcome::pass(says, vec![balance.evidence.clone()])
+        }
+        _ => Outcome::unknown(match &facts.cycles_error {
+            Some(error) => format!("copies and waits match only along an execution: {error}"),
+            None => "copies and waits match only along an execution: give the packed-bundles-post-ra listing"
+                .to_owned(),
+        }),
+    }
+}
+
+pub fn double_buffered(facts: &Facts) -> Outcome {
+    if executed(facts) {
+        return double_buffered_execution(facts);
+    }
+    let declared: Vec<Buffer> =
+        facts.buffers.iter().filter(|buffer| buffer.level != Level::Llo).cloned().collect();
+    let buffers = Facts::latest(&declared, |buffer| buffer.level);
+    let data: Vec<_> = buffers
+        .into_iter()
+        .filter(|buffer| buffer.role == Role::Data && buffer.copied_to && buffer.space == Space::Vmem)
+        .collect();
+    let copies = kernel_copies(facts);
+    let data_copies: Vec<_> = Facts::latest(&copies, |copy| copy.level)
+        .into_iter()
+        .filter(|copy| copy.inbound && copy.role != Some(Role::Scale))
+        .collect();
+    if data.is_empty() || data_copies.is_empty() {
+        return Outcome::unknown(
+            "whether copies overlap with multiplications shows only in the packed-bundles-post-ra listing",
+        );
+    }
+    // Without a copy into another slot than the one in use, two buffers are only twice the memory.
+    if let Some(copy) = data_copies.iter().find(|copy| copy.depth == Some(1)) {
+        return Outcome::fail("every copy goes to the same slot of its buffer", vec![copy.evidence.clone()]);
+    }
+    let single = data
+        .iter()
+        .find(|buffer| buffer.dims.len() < 3 || buffer.dims.first().is_none_or(|&depth| depth < 2));
+    match single {
+        Some(buffer) => {
+            let says = format!("{} {:?} has no second buffer", buffer.name, buffer.dims);
+            Outcome::fail(says, vec![buffer.evidence.clone()])
+        }
+        None => {
+            let evidence = data.first().map(|buffer| buffer.evidence.clone());
+            Outcome::pass(
+                format!("{} data buffers of depth 2 or more", data.len()),
+                evidence.into_iter().collect(),
+            )
+        }
+    }
+}
+
+/// From the execution: two places take turns, and one is filled while the matrix units work.
+fn double_buffered_execution(facts: &Facts) -> Outcome {
+    let inputs = facts
+        .operands
+        .iter()
+        .filter(|operand| operand.level == Level::Llo && operand.role == Role::Data && !operand.output);
+    let mut proof = Vec::new();
+    let mut blocks = 0;
+    for operand in inputs {
+        let routes = facts
+            .copies
+            .iter()
+            .filter(|copy| copy.level == Level::Llo && copy.inbound && copy.operand == Some(operand.index));
+        let routes: Vec<_> = routes.collect();
+        let Some(first) = routes.first() else {
+            let says =
+                format!("no copy of operand {} is in flight while the matrix units work", operand.index);
+            return Outcome::fail(says, vec![operand.evidence.clone()]);
+        };
+        let starts: u64 = routes.iter().map(|copy| copy.starts).sum();
+        if starts < 2 {
+            continue;
+        }
+        blocks += 1;
+        let deep = routes.iter().find(|copy| copy.depth >= Some(2) && copy.overlaps_multiply == Some(true));
+        match deep {
+            Some(copy) => proof.push(copy.evidence.clone()),
+            None => {
+                let (index, depth) = (operand.index, first.depth.unwrap_or_default());
+                let says = if depth < 2 {
+                    format!(
+                        "operand {index} is copied {starts} times into one place, so no copy can run ahead"
+                    )
+                } else {
+                    format!("no copy of operand {index} is in flight while the matrix units work")
+                };
+                return Outcome::fail(says, vec![first.evidence.clone()]);
+            }
+        }
+    }
+    if blocks == 0 {
+        return Outcome::unknown("every operand is copied once: there is nothing to overlap");
+    }
+    Outcome::pass(format!("{blocks} data operands are copied ahead, into two places or more"), proof)
+}

@@ -1,0 +1,283 @@
+//! Checks: each claims something about a kernel and proves or refutes it from the facts.
+
+mod arithmetic;
+mod copies;
+mod memory;
+
+use std::fmt;
+
+use octile_core::{Strategy, device::tpu::TpuChip};
+use serde::{Serialize, Serializer};
+
+use crate::facts::{Evidence, Facts};
+
+/// A claim, with a name that does not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CheckId {
+    /// Every multiplication takes its operands as 8-bit floats.
+    NativeFp8,
+    /// No multiplication takes f32 operands.
+    NoF32Matmul,
+    /// The kernel finds its data in device memory and copies it itself.
+    OperandsInHbm,
+    /// Data is copied while other work goes on.
+    AsyncDma,
+    /// Every copy is awaited, and every wait has a copy.
+    DmaBalanced,
+    /// The next block is copied while the current one is multiplied.
+    DoubleBuffered,
+    /// Scales are read from scalar memory.
+    ScalesInSmem,
+    /// Data blocks are in vector memory.
+    DataInVmem,
+    /// No vector register is spilled.
+    NoSpills,
+    /// The buffers fit.
+    FitsVmem,
+}
+
+impl CheckId {
+    /// Every check, in the order in which reports list them.
+    pub const ALL: [Self; 10] = [
+        Self::NativeFp8,
+        Self::NoF32Matmul,
+        Self::OperandsInHbm,
+        Self::AsyncDma,
+        Self::DmaBalanced,
+        Self::DoubleBuffered,
+        Self::ScalesInSmem,
+        Self::DataInVmem,
+        Self::NoSpills,
+        Self::FitsVmem,
+    ];
+
+    /// The name that commands, reports and records use.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NativeFp8 => "native-fp8",
+            Self::NoF32Matmul => "no-f32-matmul",
+            Self::OperandsInHbm => "operands-in-hbm",
+            Self::AsyncDma => "async-dma",
+            Self::DmaBalanced => "dma-balanced",
+            Self::DoubleBuffered => "double-buffered",
+            Self::ScalesInSmem => "scales-in-smem",
+            Self::DataInVmem => "data-in-vmem",
+            Self::NoSpills => "no-spills",
+            Self::FitsVmem => "fits-vmem",
+        }
+    }
+
+    /// How bad it is when the claim is false.
+    pub const fn severity(self) -> Severity {
+        match self {
+            Self::NativeFp8 | Self::NoF32Matmul | Self::DmaBalanced | Self::FitsVmem => Severity::Error,
+            Self::OperandsInHbm | Self::AsyncDma | Self::DoubleBuffered | Self::DataInVmem => Severity::Error,
+            Self::ScalesInSmem | Self::NoSpills => Severity::Warning,
+        }
+    }
+
+    /// Why it matters.
+    pub const fn why(self) -> &'static str {
+        match self {
+            Self::NativeFp8 => {
+                "the matrix units multiply 8-bit floats at twice the rate of bf16, but only as they are"
+            }
+            Self::NoF32Matmul => "an f32 product takes several passes through the matrix units",
+            Self::OperandsInHbm => {
+                "the compiler may copy whole operands into VMEM before the kernel; its own copies then turn into \
+                 loads and stores that overlap with nothing"
+            }
+            Self::AsyncDma => "without copies in the background the matrix units wait for memory",
+            Self::DmaBalanced => {
+                "a copy that is not awaited is a race, and the chip halts on a semaphore that is not zero"
+            }
+            Self::DoubleBuffered => {
+                "with one buffer the copy of the next block cannot start before the current one is used up"
+            }
+            Self::ScalesInSmem => "a scale in VMEM goes through the vector unit to become a scalar",
+            Self::DataInVmem => "the matrix units are fed from vector memory only",
+            Self::NoSpills => "a spilled register costs a store and a load slot each time",
+            Self::FitsVmem => {
+                "a kernel that needs more vector memory than it may use does not compile or does not load"
+            }
+        }
+    }
+
+    /// What to do when the claim is false.
+    pub const fn remedy(self) -> &'static str {
+        match self {
+            Self::NativeFp8 => {
+                "multiply f8e4m3fn by f8e4m3fn on a chip that takes it (tpu7x), or accept the rate of bf16"
+            }
+            Self::NoF32Matmul => "quantize the activations, or convert them to bf16, before the product",
+            Self::OperandsInHbm => {
+                "pin the operands with input_memory_space_colors, or raise the VMEM limit of the kernel"
+            }
+            Self::AsyncDma => "start copies with tpu.enqueue_dma and wait for them as late as possible",
+            Self::DmaBalanced => {
+                "wait once for every copy that is started, on the same semaphore and for the same bytes"
+            }
+            Self::DoubleBuffered => {
+                "give each data operand two buffers and start the next copy before the product"
+            }
+            Self::ScalesInSmem => "declare the scale buffers in SMEM and copy the scales there",
+            Self::DataInVmem => "declare the data buffers in VMEM",
+            Self::NoSpills => "make the block of one product smaller, or split its loop",
+            Self::FitsVmem => "make the blocks smaller, or ask for a higher VMEM limit",
+        }
+    }
+
+    /// The checks that a strategy must pass: the success criteria of its version, as they really are.
+    pub fn required(strategy: Strategy) -> &'static [Self] {
+        const AUTO: [CheckId; 7] = [
+            CheckId::NativeFp8,
+            CheckId::NoF32Matmul,
+            CheckId::AsyncDma,
+            CheckId::DmaBalanced,
+            CheckId::DoubleBuffered,
+            CheckId::DataInVmem,
+            CheckId::FitsVmem,
+        ];
+        const DMA: [CheckId; 8] = [
+            CheckId::NativeFp8,
+            CheckId::NoF32Matmul,
+            CheckId::OperandsInHbm,
+            CheckId::AsyncDma,
+            CheckId::DmaBalanced,
+            CheckId::DoubleBuffered,
+            CheckId::DataInVmem,
+            CheckId::FitsVmem,
+        ];
+        const SMEM: [CheckId; 9] = [
+            CheckId::NativeFp8,
+            CheckId::NoF32Matmul,
+            CheckId::OperandsInHbm,
+            CheckId::AsyncDma,
+            CheckId::DmaBalanced,
+            CheckId::DoubleBuffered,
+            CheckId::ScalesInSmem,
+            CheckId::DataInVmem,
+            CheckId::FitsVmem,
+        ];
+        match strategy {
+            Strategy::Auto => &AUTO,
+            Strategy::Dma => &DMA,
+            Strategy::Smem | Strategy::Strip => &SMEM,
+        }
+    }
+
+    fn run(self, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
+        match self {
+            Self::NativeFp8 => arithmetic::native_fp8(facts),
+            Self::NoF32Matmul => arithmetic::no_f32_matmul(facts),
+            Self::NoSpills => arithmetic::no_spills(facts),
+            Self::OperandsInHbm => memory::operands_in_hbm(facts),
+            Self::ScalesInSmem => memory::scales_in_smem(facts),
+            Self::DataInVmem => memory::data_in_vmem(facts),
+            Self::FitsVmem => memory::fits_vmem(facts, chip),
+            Self::AsyncDma => copies::async_dma(facts),
+            Self::DmaBalanced => copies::dma_balanced(facts),
+            Self::DoubleBuffered => copies::double_buffered(facts),
+        }
+    }
+}
+
+impl fmt::Display for CheckId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl Serialize for CheckId {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+/// How bad a false claim is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Slower than it could be.
+    Warning,
+    /// Wrong, or not what the strategy promises.
+    Error,
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// Proven.
+    Pass,
+    /// The files do not tell.
+    NotObservable,
+    /// Refuted.
+    Fail,
+}
+
+/// What a check found.
+struct Outcome {
+    verdict: Verdict,
+    says: String,
+    evidence: Vec<Evidence>,
+}
+
+impl Outcome {
+    fn pass(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+        Self { verdict: Verdict::Pass, says: says.into(), evidence }
+    }
+
+    fn fail(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+        Self { verdict: Verdict::Fail, says: says.into(), evidence }
+    }
+
+    fn unknown(says: impl Into<String>) -> Self {
+        Self { verdict: Verdict::NotObservable, says: says.into(), evidence: Vec::new() }
+    }
+}
+
+/// What became of one claim, with the lines that prove it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// The claim.
+    pub check: CheckId,
+    /// What became of it.
+    pub verdict: Verdict,
+    /// How bad it is when false.
+    pub severity: Severity,
+    /// What was found, as a sentence without a full stop.
+    pub says: String,
+    /// The lines that prove it.
+    pub evidence: Vec<Evidence>,
+    /// Why it matters.
+    pub why: &'static str,
+    /// What to do when false.
+    pub remedy: &'static str,
+}
+
+/// Runs every check. The chip, where known, supplies limits that the files leave out.
+pub fn check(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
+    let finding = |check: CheckId| {
+        let outcome = check.run(facts, chip);
+        Finding {
+            check,
+            verdict: outcome.verdict,
+            severity: check.severity(),
+            says: outcome.says,
+            evidence: outcome.evidence,
+            why: check.why(),
+            remedy: check.remedy(),
+        }
+    };
+    CheckId::ALL.into_iter().map(finding).collect()
+}
+
+/// The verdict over the required checks: the worst of them, and never a pass without any.
+pub fn overall(findings: &[Finding], required: &[CheckId]) -> Verdict {
+    let verdict = |id: &CheckId| {
+        let finding = findings.iter().find(|finding| finding.check == *id);
+        finding.map_or(Verdict::NotObservable, |finding| finding.verdict)
+    };
+    required.iter().map(verdict).max().unwrap_or(Verdict::NotObservable)
+}

@@ -1,0 +1,100 @@
+//! What kind of dump a file is, by what is in it.
+
+use serde::Serialize;
+
+use super::{Facts, guide, hlo, llo, mosaic};
+use crate::{hlo::Module, schedule::ScheduleAnalysis, source::Damage, utilization::Utilization};
+
+/// A file as it came.
+#[derive(Clone, Copy, Debug)]
+pub struct Source<'a> {
+    /// What to call it in evidence.
+    pub name: &'a str,
+    /// Its content.
+    pub bytes: &'a [u8],
+}
+
+/// What a file turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FileKind {
+    /// A scheduled listing with every cycle.
+    LloPacked,
+    /// A scheduled listing without its empty bundles.
+    LloFinal,
+    /// A listing before scheduling.
+    LloUnscheduled,
+    /// Use of the units, per bundle.
+    Utilization,
+    /// The compiler's account of a schedule.
+    Schedule,
+    /// A program.
+    Hlo,
+    /// A kernel.
+    Mosaic,
+    /// Hand-written, in the notation of the guides.
+    Guide,
+    /// Nothing in it.
+    Empty,
+    /// Not text.
+    Binary,
+    /// Text that this crate does not know.
+    Unknown,
+}
+
+/// What was made of a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct FileReport {
+    /// Its name.
+    pub name: String,
+    /// What it is.
+    pub kind: FileKind,
+    /// What could not be read.
+    pub damage: Vec<Damage>,
+}
+
+/// Reads a file into the facts.
+pub fn read(facts: &mut Facts, source: &Source<'_>) {
+    let (kind, damage) = match std::str::from_utf8(source.bytes) {
+        Ok(text) if text.contains('\0') => (FileKind::Binary, Vec::new()),
+        Ok(text) => read_text(facts, source.name, text),
+        Err(_) => (FileKind::Binary, Vec::new()),
+    };
+    facts.files.push(FileReport { name: source.name.to_owned(), kind, damage });
+}
+
+fn read_text(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+    let head = text.trim_start();
+    match () {
+        () if head.is_empty() => (FileKind::Empty, Vec::new()),
+        () if head.starts_with("== CAPAC") => (FileKind::Utilization, Utilization::parse(text).damage),
+        () if head.starts_with("Schedule analysis:") => {
+            let analysis = ScheduleAnalysis::parse(text);
+            let damage = analysis.damage.clone();
+            facts.schedule = Some(analysis);
+            (FileKind::Schedule, damage)
+        }
+        () if head.starts_with("HloModule") => hlo::read(facts, name, text),
+        () if is_listing(head) => llo::read(facts, name, text),
+        () if head.starts_with("module") && text.contains("func.func") => mosaic::read(facts, name, text),
+        () => {
+            let module = Module::parse(text);
+            match module.instructions().next() {
+                Some(_) => guide::read(facts, name, &module),
+                None => (FileKind::Unknown, Vec::new()),
+            }
+        }
+    }
+}
+
+/// Whether a text begins like a listing: with its key, its first bundle, or its first region.
+fn is_listing(head: &str) -> bool {
+    let first = head.lines().find(|line| !line.trim().is_empty() && !line.starts_with("//"));
+    let first = first.unwrap_or_default().trim_start();
+    let bundle =
+        first.split_once(':').is_some_and(|(number, rest)| number.trim() == "0" && rest.contains('{'));
+    bundle
+        || first.starts_with("= control target key")
+        || first.starts_with("$region")
+        || first.starts_with("#allocation")
+}

@@ -1,0 +1,125 @@
+//! Facts from optimized HLO: what surrounds the kernel.
+
+use super::{
+    Copy, Evidence, Facts, FileKind, Level, Matmul, Operand, Space, VmemUse, Witness, guide, mosaic,
+    role::{Array, Roles},
+};
+use crate::{
+    hlo::{Instruction, KernelBody, KernelCall, Module, Shape},
+    source::Damage,
+};
+
+/// Reads a program into the facts.
+pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+    let module = Module::parse(text);
+    if guide::is_guide(&module) {
+        return guide::read(facts, name, &module);
+    }
+    let witness = Witness::new(name, text);
+    for instruction in module.instructions() {
+        match module.str(instruction.opcode) {
+            "dot" | "convolution" => facts.matmuls.extend(matmul(&module, instruction, Level::Hlo, &witness)),
+            "copy-start" => facts.copies.extend(copy(&module, instruction, &witness)),
+            _ => {}
+        }
+    }
+    for call in module.kernel_calls() {
+        kernel(facts, &call, name, &witness);
+    }
+    (FileKind::Hlo, module.damage().to_vec())
+}
+
+/// A multiplication outside of kernels; operand types come from where the operands are made.
+pub fn matmul(
+    module: &Module<'_>,
+    instruction: &Instruction,
+    level: Level,
+    witness: &Witness<'_>,
+) -> Option<Matmul> {
+    let operands = instruction.operands.as_ref()?;
+    let shape = |index: usize| {
+        let operand = *operands.get(index)?;
+        // Older text writes the shape before the name.
+        let written = module.str(operand).rsplit_once(' ').and_then(|(shape, _)| Shape::parse(shape));
+        let made = || {
+            let name = module.operand_name(operand);
+            let producer = module.instructions().find(|producer| module.name(producer) == name)?;
+            module.shape(producer)
+        };
+        written.or_else(made)
+    };
+    let (lhs, rhs) = (shape(0)?, shape(1)?);
+    let shapes = lhs.dims().zip(rhs.dims()).map(|(lhs, rhs)| [lhs.to_vec(), rhs.to_vec()]);
+    Some(Matmul {
+        level,
+        lhs: lhs.element().to_owned(),
+        rhs: rhs.element().to_owned(),
+        shapes,
+        emulated: false,
+        count: 1,
+        evidence: witness.at(instruction.span.start),
+    })
+}
+
+/// `(destination, source, sync word) copy-start(..)`; the sync word is no data, whatever its space.
+fn copy(module: &Module<'_>, instruction: &Instruction, witness: &Witness<'_>) -> Option<Copy> {
+    let Shape::Tuple(parts) = module.shape(instruction)? else { return None };
+    let [destination, source, ..] = parts.as_slice() else { return None };
+    Some(Copy {
+        level: Level::Hlo,
+        from: Space::numbered(source.memory_space()),
+        to: Space::numbered(destination.memory_space()),
+        operand: None,
+        role: None,
+        inbound: true,
+        starts: 1,
+        bytes: destination.bytes(),
+        depth: None,
+        overlaps_multiply: None,
+        evidence: witness.at(instruction.span.start),
+    })
+}
+
+fn kernel(facts: &mut Facts, call: &KernelCall, name: &str, witness: &Witness<'_>) {
+    let evidence = witness.at_place(call.place);
+    operands(facts, call, &evidence);
+    if let Some(used) = call.vmem_used {
+        facts.vmem = Some(VmemUse { used, limit: call.vmem_limit, evidence });
+    }
+    if let Some(KernelBody::Text(text)) = &call.body {
+        let inside = format!("{name} (body of {})", call.name);
+        mosaic::read(facts, &inside, text);
+    }
+}
+
+fn operands(facts: &mut Facts, call: &KernelCall, evidence: &Evidence) {
+    let array = |shape: &Shape| -> Option<(String, Vec<u64>)> {
+        Some((shape.element().to_owned(), shape.dims()?.to_vec()))
+    };
+    let found: Vec<_> = call
+        .operands
+        .iter()
+        .enumerate()
+        .filter_map(|(index, operand)| {
+            let shape = operand.shape.as_ref()?;
+            let (element, dims) = array(shape)?;
+            Some((index, operand.name.clone(), element, dims, Space::numbered(shape.memory_space())))
+        })
+        .collect();
+    let roles = Roles::of(found.iter().map(|(_, _, element, dims, _)| Array { name: "", element, dims }));
+    for (index, name, element, dims, space) in found {
+        let role = roles.role(Array { name: "", element: &element, dims: &dims });
+        let evidence = evidence.clone();
+        facts.operands.push(Operand {
+            level: Level::Hlo,
+            index,
+            name,
+            output: false,
+            element,
+            dims,
+            space,
+            role,
+            evidence,
+        });
+    }
+}

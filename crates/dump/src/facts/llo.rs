@@ -1,0 +1,213 @@
+//! Facts from a listing: what will run.
+
+use super::{
+    Balance, Buffer, Copy, Evidence, Facts, FileKind, Level, Matmul, Operand, Role, Space, Spills, Witness,
+    role::{Array, Roles},
+};
+use crate::{
+    hlo::Shape,
+    llo::{Cycles, DmaRoute, Listing, SimOptions, Slot, simulate},
+    source::{Damage, Span},
+};
+
+/// Reads a listing into the facts. The scheduled one with every cycle says most; the others fill in what it lacks.
+pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+    let listing = Listing::parse(text);
+    let witness = Witness::new(name, text);
+    let kind = match listing.bundles() {
+        [] => FileKind::LloUnscheduled,
+        _ if listing.is_timed() => FileKind::LloPacked,
+        _ => FileKind::LloFinal,
+    };
+    buffers(facts, &listing, &witness);
+    if kind == FileKind::LloUnscheduled {
+        return (kind, listing.damage().to_vec());
+    }
+    let is_first = facts.spills.is_none();
+    if is_first {
+        facts.spills = Some(spills(&listing, &witness));
+        matmuls(facts, &listing, &witness);
+        operands(facts, &listing, &witness);
+    }
+    if kind == FileKind::LloPacked {
+        match simulate(&listing, &SimOptions::default()) {
+            Ok(cycles) => {
+                executed(facts, &listing, &cycles, &witness);
+                facts.cycles = Some(cycles);
+                facts.cycles_error = None;
+            }
+            Err(error) => facts.cycles_error = Some(error.to_string()),
+        }
+    }
+    (kind, listing.damage().to_vec())
+}
+
+/// Element types that the matrix units of some chip take.
+const MATRIX_TYPES: [&str; 10] =
+    ["f8e4m3fn", "f8e5m2", "f8e4m3b11", "bf16", "f32", "f16", "s8", "u8", "s4", "u4"];
+
+/// One fact per operand type: `vmatmul.mubr.f8e4m3fn.gmra.mrb[0].mxu0 %v1`.
+fn matmuls(facts: &mut Facts, listing: &Listing<'_>, witness: &Witness<'_>) {
+    let mut found: Vec<Matmul> = Vec::new();
+    for (_, slot) in listing.all_slots().filter(|(_, slot)| listing.op(slot).starts_with("vmatmul")) {
+        let op = listing.op(slot);
+        let element = op.split('.').find(|part| MATRIX_TYPES.contains(part)).unwrap_or_default();
+        match found.iter_mut().find(|matmul| matmul.lhs == element) {
+            Some(matmul) => matmul.count += 1,
+            None => found.push(Matmul {
+                level: Level::Llo,
+                lhs: element.to_owned(),
+                rhs: element.to_owned(),
+                shapes: None,
+                emulated: element == "f8e4m3b11",
+                count: 1,
+                evidence: witness.at(slot.op.start),
+            }),
+        }
+    }
+    facts.matmuls.extend(found);
+}
+
+/// `%s1_s0 = inlined_call_operand.hbm [shape: f8e4m3fn[512,512], index: 0, kind: input, shape index: {}]`
+fn operands(facts: &mut Facts, listing: &Listing<'_>, witness: &Witness<'_>) {
+    let slots = listing.all_slots().map(|(_, slot)| slot);
+    let found: Vec<_> = slots.filter_map(|slot| operand(listing, slot, witness)).collect();
+    let arrays = found.iter().filter(|operand| !operand.output).map(|operand| Array {
+        name: "",
+        element: &operand.element,
+        dims: &operand.dims,
+    });
+    let roles = Roles::of(arrays);
+    for mut operand in found {
+        if !operand.output {
+            operand.role = roles.role(Array { name: "", element: &operand.element, dims: &operand.dims });
+        }
+        facts.operands.push(operand);
+    }
+}
+
+fn operand(listing: &Listing<'_>, slot: &Slot, witness: &Witness<'_>) -> Option<Operand> {
+    let space = listing.op(slot).strip_prefix("inlined_call_operand.")?;
+    let args = slot.args.of(listing.text());
+    let (shape, rest) = args.split_once("shape: ")?.1.split_once(", index: ")?;
+    let shape = Shape::parse(shape)?;
+    Some(Operand {
+        level: Level::Llo,
+        index: rest.split(',').next()?.trim().parse().ok()?,
+        name: listing.result(slot).to_owned(),
+        output: rest.contains("kind: output"),
+        element: shape.element().to_owned(),
+        dims: shape.dims()?.to_vec(),
+        space: Space::named(space),
+        role: Role::Data,
+        evidence: witness.at(slot.op.start),
+    })
+}
+
+fn spills(listing: &Listing<'_>, witness: &Witness<'_>) -> Spills {
+    let is_spill = |slot: &&Slot| {
+        let args = slot.args.of(listing.text());
+        matches!(listing.op(slot), "vst" | "vld") && args.contains("_spill")
+    };
+    let mut found = listing.all_slots().map(|(_, slot)| slot).filter(is_spill).peekable();
+    let first = found.peek().map_or(0, |slot| slot.op.start);
+    Spills { instructions: found.count(), executed: None, evidence: witness.at(first) }
+}
+
+/// What the execution of the listing showed.
+fn executed(facts: &mut Facts, listing: &Listing<'_>, cycles: &Cycles, witness: &Witness<'_>) {
+    if let Some(spills) = &mut facts.spills {
+        spills.executed = Some(cycles.units.spill + cycles.units.fill);
+    }
+    let at_bundle = |address: u32| {
+        let bundle = listing.bundles().iter().find(|bundle| bundle.address == address);
+        witness.at(bundle.map_or(Span::default(), |bundle| bundle.span).start)
+    };
+    let copies: Vec<_> =
+        cycles.routes.iter().map(|route| copy(facts, route, dma_evidence(listing, route, witness))).collect();
+    facts.copies.extend(copies);
+
+    let mut faults = Vec::new();
+    let mut blamed = None;
+    for semaphore in cycles.semaphores.iter().filter(|semaphore| !semaphore.is_balanced()) {
+        let name = &semaphore.semaphore;
+        match semaphore.starved_at {
+            Some(bundle) => {
+                faults.push(format!("bundle {bundle:#x} waits on {name} for a copy that nobody started"));
+                blamed = blamed.or(Some(bundle));
+            }
+            None => faults.push(format!(
+                "{name} holds {} granules at the end: a copy was never awaited",
+                semaphore.left
+            )),
+        }
+    }
+    let waits = listing.all_slots().find(|(_, slot)| listing.op(slot).starts_with("dma.done"));
+    let evidence = match (blamed, waits) {
+        (Some(bundle), _) => at_bundle(bundle),
+        (None, Some((_, slot))) => witness.at(slot.op.start),
+        (None, None) => witness.at(0),
+    };
+    facts.balances.push(Balance {
+        level: Level::Llo,
+        checked: cycles.semaphores.len(),
+        faults,
+        conclusive: cycles.unresolved_dma == 0,
+        evidence,
+    });
+}
+
+/// The first start of a route.
+fn dma_evidence(listing: &Listing<'_>, route: &DmaRoute, witness: &Witness<'_>) -> Evidence {
+    let bundle = listing.bundles().iter().find(|bundle| bundle.address == route.first);
+    let slots = bundle.map(|bundle| listing.slots(bundle)).unwrap_or_default();
+    let slot = slots.iter().find(|slot| listing.op(slot) == route.kind);
+    witness.at(slot.map_or(0, |slot| slot.op.start))
+}
+
+fn copy(facts: &Facts, route: &DmaRoute, evidence: Evidence) -> Copy {
+    let at = |name: &str| {
+        facts.operands.iter().find(|operand| operand.level == Level::Llo && operand.name == name)
+    };
+    let (source, destination) = (at(&route.source), at(&route.destination));
+    let operand = source.or(destination);
+    Copy {
+        level: Level::Llo,
+        from: Space::named(&route.from),
+        to: Space::named(&route.to),
+        operand: operand.map(|operand| operand.index),
+        role: operand.map(|operand| operand.role),
+        inbound: source.is_some(),
+        starts: route.starts,
+        bytes: Some(route.bytes),
+        depth: Some(route.depth),
+        overlaps_multiply: Some(route.overlaps_multiply),
+        evidence,
+    }
+}
+
+/// The allocation table, without what the compiler reserves for itself.
+fn buffers(facts: &mut Facts, listing: &Listing<'_>, witness: &Witness<'_>) {
+    let shapes: Vec<_> = listing.allocations().iter().map(|a| Shape::parse(&a.shape)).collect();
+    let arrays = shapes
+        .iter()
+        .flatten()
+        .filter_map(|shape| Some(Array { name: "", element: shape.element(), dims: shape.dims()? }));
+    let roles = Roles::of(arrays);
+    for (allocation, shape) in listing.allocations().iter().zip(&shapes) {
+        let Some((shape, dims)) = shape.as_ref().and_then(|shape| Some((shape, shape.dims()?))) else {
+            continue;
+        };
+        facts.buffers.push(Buffer {
+            level: Level::Llo,
+            name: allocation.name.clone(),
+            element: shape.element().to_owned(),
+            dims: dims.to_vec(),
+            space: Space::named(&allocation.space),
+            bytes: Some(allocation.size),
+            role: roles.role(Array { name: "", element: shape.element(), dims }),
+            copied_to: false,
+            evidence: witness.at_place(allocation.place),
+        });
+    }
+}

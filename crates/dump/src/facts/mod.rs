@@ -1,0 +1,290 @@
+//! Facts: what the dumps of one kernel say, each with the line that says it.
+
+mod file;
+mod guide;
+mod hlo;
+mod llo;
+mod mosaic;
+mod role;
+
+pub use file::{FileKind, FileReport, Source};
+
+use serde::Serialize;
+
+use crate::{
+    llo::Cycles,
+    schedule::ScheduleAnalysis,
+    source::{LineIndex, Place, excerpt},
+};
+
+/// Which stage of the compiler a fact is from. Later ones say more about what will run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Level {
+    /// A hand-written file in the notation of the guides.
+    Guide,
+    /// The kernel as it was given to the compiler.
+    Mosaic,
+    /// The program around the kernel, optimized.
+    Hlo,
+    /// The scheduled instructions.
+    Llo,
+}
+
+/// The line that proves a fact.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Evidence {
+    /// The file, as it was named.
+    pub file: String,
+    /// Line and column.
+    pub place: Place,
+    /// The line, shortened.
+    pub excerpt: String,
+}
+
+/// A memory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Space {
+    /// Device memory outside the core.
+    Hbm,
+    /// Vector memory.
+    Vmem,
+    /// Scalar memory.
+    Smem,
+    /// Another one, by name.
+    Other(String),
+    /// The text does not say.
+    Unstated,
+}
+
+impl Space {
+    /// From the names that LLO and Mosaic use.
+    pub fn named(name: &str) -> Self {
+        match name {
+            "hbm" => Self::Hbm,
+            "vmem" => Self::Vmem,
+            "smem" => Self::Smem,
+            "" | "any" => Self::Unstated,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    /// From the numbers that HLO layouts and the guides use.
+    pub fn numbered(number: u32) -> Self {
+        match number {
+            0 => Self::Hbm,
+            1 => Self::Vmem,
+            2 => Self::Smem,
+            other => Self::Other(format!("S({other})")),
+        }
+    }
+}
+
+/// What an array is to the multiplication.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    /// Activations, weights, results.
+    Data,
+    /// Scales of quantization blocks.
+    Scale,
+}
+
+/// Multiplications of one kind.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Matmul {
+    /// From where.
+    pub level: Level,
+    /// Element types of the operands, in the spelling of HLO.
+    pub lhs: String,
+    /// Element type of the right operand.
+    pub rhs: String,
+    /// Shapes of the operands, where the text says.
+    pub shapes: Option<[Vec<u64>; 2]>,
+    /// Whether the compiler widens 8-bit operands because the chip cannot multiply them.
+    pub emulated: bool,
+    /// How many times it is in the text.
+    pub count: usize,
+    /// The first one.
+    pub evidence: Evidence,
+}
+
+/// An operand of the kernel, and where it lives when the kernel starts.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Operand {
+    /// From where.
+    pub level: Level,
+    /// Its position.
+    pub index: usize,
+    /// Its name in the text.
+    pub name: String,
+    /// Whether the kernel writes it.
+    pub output: bool,
+    /// Element type.
+    pub element: String,
+    /// Dimensions.
+    pub dims: Vec<u64>,
+    /// Where it lives.
+    pub space: Space,
+    /// What it is.
+    pub role: Role,
+    /// The line.
+    pub evidence: Evidence,
+}
+
+/// A buffer of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Buffer {
+    /// From where.
+    pub level: Level,
+    /// Its name in the text.
+    pub name: String,
+    /// Element type.
+    pub element: String,
+    /// Dimensions.
+    pub dims: Vec<u64>,
+    /// Where it lives.
+    pub space: Space,
+    /// Bytes, padding included where the text says, else without.
+    pub bytes: Option<u64>,
+    /// What it is for.
+    pub role: Role,
+    /// Whether copies write to it, where that is known.
+    pub copied_to: bool,
+    /// The line.
+    pub evidence: Evidence,
+}
+
+/// Copies between two places.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Copy {
+    /// From where.
+    pub level: Level,
+    /// The memory it reads.
+    pub from: Space,
+    /// The memory it writes.
+    pub to: Space,
+    /// The operand it reads or writes, where that is known.
+    pub operand: Option<usize>,
+    /// What it moves.
+    pub role: Option<Role>,
+    /// Whether the kernel reads it, as opposed to results.
+    pub inbound: bool,
+    /// How many are executed, or are in the text where nothing was executed.
+    pub starts: u64,
+    /// Bytes over all of them.
+    pub bytes: Option<u64>,
+    /// Places in the destination that take turns.
+    pub depth: Option<usize>,
+    /// Whether one is in flight while the matrix units multiply.
+    pub overlaps_multiply: Option<bool>,
+    /// The first one.
+    pub evidence: Evidence,
+}
+
+/// Whether starts and waits of copies match.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Balance {
+    /// From where.
+    pub level: Level,
+    /// Semaphores or copies that were looked at.
+    pub checked: usize,
+    /// What does not match, as sentences.
+    pub faults: Vec<String>,
+    /// Whether a clean account proves balance, as an execution does.
+    pub conclusive: bool,
+    /// A line about it.
+    pub evidence: Evidence,
+}
+
+/// Vector registers that did not fit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Spills {
+    /// Stores and reloads in the text.
+    pub instructions: usize,
+    /// Stores and reloads that are executed, where cycles were counted.
+    pub executed: Option<u64>,
+    /// The first one, or the listing.
+    pub evidence: Evidence,
+}
+
+/// Vector memory of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct VmemUse {
+    /// Bytes it uses.
+    pub used: u64,
+    /// Bytes it may use, where the text says.
+    pub limit: Option<u64>,
+    /// The line.
+    pub evidence: Evidence,
+}
+
+/// Everything that the dumps of one kernel say.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Facts {
+    /// The files that were read.
+    pub files: Vec<FileReport>,
+    /// Multiplications.
+    pub matmuls: Vec<Matmul>,
+    /// Operands.
+    pub operands: Vec<Operand>,
+    /// Buffers.
+    pub buffers: Vec<Buffer>,
+    /// Copies.
+    pub copies: Vec<Copy>,
+    /// Starts against waits.
+    pub balances: Vec<Balance>,
+    /// Registers that did not fit; absent where no listing was read.
+    pub spills: Option<Spills>,
+    /// Vector memory.
+    pub vmem: Option<VmemUse>,
+    /// Cycles, where they could be counted.
+    pub cycles: Option<Cycles>,
+    /// Why they could not.
+    pub cycles_error: Option<String>,
+    /// The compiler's account of its schedule.
+    pub schedule: Option<ScheduleAnalysis>,
+}
+
+impl Facts {
+    /// Reads every file and gathers what they say. Files of other kernels should not be among them.
+    pub fn gather(sources: &[Source<'_>]) -> Self {
+        let mut facts = Self::default();
+        for source in sources {
+            file::read(&mut facts, source);
+        }
+        facts
+    }
+
+    /// The facts of the latest stage that says anything, out of those that `pick` gives.
+    pub fn latest<'f, T: 'f>(items: &'f [T], level: impl Fn(&T) -> Level) -> Vec<&'f T> {
+        let latest = items.iter().map(&level).max();
+        items.iter().filter(|item| Some(level(item)) == latest).collect()
+    }
+}
+
+/// Makes evidence out of places in one file.
+struct Witness<'a> {
+    file: &'a str,
+    text: &'a str,
+    lines: LineIndex,
+}
+
+impl<'a> Witness<'a> {
+    fn new(file: &'a str, text: &'a str) -> Self {
+        Self { file, text, lines: LineIndex::new(text) }
+    }
+
+    fn at(&self, offset: u32) -> Evidence {
+        Evidence {
+            file: self.file.to_owned(),
+            place: self.lines.place(offset),
+            excerpt: excerpt(self.text, offset),
+        }
+    }
+
+    fn at_place(&self, place: Place) -> Evidence {
+        self.at(self.lines.offset(place))
+    }
+}

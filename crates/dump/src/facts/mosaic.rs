@@ -1,0 +1,135 @@
+//! Facts from Mosaic text: what the kernel asks for. It does not prove that the compiler did so.
+
+use std::collections::BTreeMap;
+
+use super::{
+    Balance, Buffer, Copy, Facts, FileKind, Level, Matmul, Role, Space, Witness,
+    role::{Array, Roles},
+};
+use crate::{
+    mosaic::{ArgumentRole, MosaicScan, TensorType, View},
+    source::{Damage, Place},
+};
+
+/// Reads a kernel into the facts.
+pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+    let scan = MosaicScan::read(text);
+    let witness = Witness::new(name, text);
+    for matmul in &scan.matmuls {
+        facts.matmuls.push(Matmul {
+            level: Level::Mosaic,
+            lhs: matmul.lhs.element.to_ascii_lowercase(),
+            rhs: matmul.rhs.element.to_ascii_lowercase(),
+            shapes: Some([matmul.lhs.dims.clone(), matmul.rhs.dims.clone()]),
+            emulated: false,
+            count: 1,
+            evidence: witness.at_place(matmul.place),
+        });
+    }
+    buffers(facts, &scan, &witness);
+    copies(facts, &scan, &witness);
+    balance(facts, &scan, &witness);
+    (FileKind::Mosaic, scan.damage)
+}
+
+fn array(memory: &TensorType) -> Array<'_> {
+    Array { name: "", element: &memory.element, dims: &memory.dims }
+}
+
+/// On-chip memory: scratch, windows, and what is prefetched to scalar memory.
+fn buffers(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
+    let on_chip = || scan.arguments.iter().filter(|argument| argument.role != ArgumentRole::Operand);
+    let roles = Roles::of(on_chip().map(|argument| array(&argument.memory)));
+    for argument in on_chip().filter(|argument| !argument.memory.element.starts_with('!')) {
+        let targeted = |view: &Option<View>| view.as_ref().is_some_and(|view| view.root == argument.name);
+        let inbound = scan.dmas.iter().filter(|dma| !dma.waits).any(|dma| targeted(&dma.target));
+        facts.buffers.push(Buffer {
+            level: Level::Mosaic,
+            name: argument.name.clone(),
+            element: argument.memory.element.to_ascii_lowercase(),
+            dims: argument.memory.dims.clone(),
+            space: Space::named(&argument.memory.space),
+            bytes: None,
+            role: roles.role(array(&argument.memory)),
+            copied_to: inbound || argument.role != ArgumentRole::Scratch,
+            evidence: witness.at_place(argument.place),
+        });
+    }
+}
+
+/// One fact per pair of buffers.
+fn copies(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
+    let operands = || scan.arguments.iter().filter(|argument| argument.role == ArgumentRole::Operand);
+    let roles = Roles::of(operands().map(|argument| array(&argument.memory)));
+    let mut routes = BTreeMap::<(&str, &str), (Copy, Vec<&str>)>::new();
+    for dma in scan.dmas.iter().filter(|dma| !dma.waits) {
+        let (Some(source), Some(target)) = (&dma.source, &dma.target) else { continue };
+        let index_of = |root: &str| operands().position(|argument| argument.name == root);
+        let from_operand = index_of(&source.root);
+        let operand = from_operand.or_else(|| index_of(&target.root));
+        let role = operand.and_then(|index| operands().nth(index));
+        let (copy, slots) = routes.entry((&source.root, &target.root)).or_insert_with(|| {
+            let copy = Copy {
+                level: Level::Mosaic,
+                from: Space::named(&source.memory.space),
+                to: Space::named(&target.memory.space),
+                operand,
+                role: role.map(|argument| {
+                    // A result is data whatever its type.
+                    if from_operand.is_some() { roles.role(array(&argument.memory)) } else { Role::Data }
+                }),
+                inbound: from_operand.is_some(),
+                starts: 0,
+                bytes: None,
+                depth: None,
+                overlaps_multiply: None,
+                evidence: witness.at_place(dma.place),
+            };
+            (copy, Vec::new())
+        });
+        copy.starts += 1;
+        slots.extend(target.index.first().map(String::as_str));
+    }
+    for (copy, mut slots) in routes.into_values() {
+        slots.sort_unstable();
+        slots.dedup();
+        // Two names for the slot mean that starts go to different buffers in turn.
+        let depth = (!slots.is_empty() && copy.inbound).then_some(slots.len());
+        facts.copies.push(Copy { depth, ..copy });
+    }
+}
+
+/// A semaphore that copies signal and nobody ever waits on is a fault; the rest only an execution can tell.
+fn balance(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
+    let mut semaphores = BTreeMap::<(&str, Option<&str>), (usize, usize, Place)>::new();
+    for dma in &scan.dmas {
+        let Some(semaphore) = &dma.semaphore else { continue };
+        // The last index tells what is copied, the ones before it which buffer.
+        let key = (semaphore.root.as_str(), semaphore.index.last().map(String::as_str));
+        let (starts, waits, _) = semaphores.entry(key).or_insert((0, 0, dma.place));
+        if dma.waits {
+            *waits += 1;
+        } else {
+            *starts += 1;
+        }
+    }
+    let Some(first) = scan.dmas.first() else { return };
+    let mut faults = Vec::new();
+    let mut place = first.place;
+    for ((root, index), (starts, waits, at)) in &semaphores {
+        let name = format!("{root}[.., {}]", index.unwrap_or("*"));
+        match (starts, waits) {
+            (_, 0) => faults.push(format!("copies signal {name} and nothing waits on it")),
+            (0, _) => faults.push(format!("{name} is waited on and no copy signals it")),
+            _ => continue,
+        }
+        place = *at;
+    }
+    facts.balances.push(Balance {
+        level: Level::Mosaic,
+        checked: semaphores.len(),
+        faults,
+        conclusive: false,
+        evidence: witness.at_place(place),
+    });
+}

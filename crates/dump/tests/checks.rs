@@ -1,0 +1,299 @@
+//! Verdicts on real dumps, on damaged ones, and on what the guides write.
+
+mod common;
+
+use common::{FINAL, PACKED, cases, load, try_load};
+use octile_core::{Strategy, device::tpu::TpuChip};
+use octile_dump::{
+    checks::{CheckId, Finding, Verdict, check, overall},
+    facts::{Facts, FileKind, Source},
+};
+
+const EVERY_FILE: [&str; 6] = [
+    PACKED,
+    FINAL,
+    "final_hlo-static-per-bundle-utilization.txt",
+    "schedule-analysis.txt",
+    "optimized.hlo.txt",
+    "mosaic.mlir",
+];
+
+fn findings_of(files: &[(&str, &str)]) -> Vec<Finding> {
+    let sources: Vec<_> = files.iter().map(|(name, text)| Source { name, bytes: text.as_bytes() }).collect();
+    check(&Facts::gather(&sources), None)
+}
+
+fn on(case: &str, files: &[&str]) -> Vec<Finding> {
+    let texts: Vec<_> = files.iter().filter_map(|file| Some((*file, try_load(case, file)?))).collect();
+    let files: Vec<_> = texts.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    findings_of(&files)
+}
+
+fn verdict(findings: &[Finding], check: CheckId) -> Verdict {
+    findings.iter().find(|finding| finding.check == check).unwrap().verdict
+}
+
+/// One letter per check, in the order of `CheckId::ALL`.
+fn letters(findings: &[Finding]) -> String {
+    let letter = |id: &CheckId| match verdict(findings, *id) {
+        Verdict::Pass => 'P',
+        Verdict::Fail => 'F',
+        Verdict::NotObservable => '-',
+    };
+    CheckId::ALL.iter().map(letter).collect()
+}
+
+//  native-fp8, no-f32-matmul, operands-in-hbm, async-dma, dma-balanced,
+//  double-buffered, scales-in-smem, data-in-vmem, no-spills, fits-vmem
+const VERDICTS: [(&str, &str); 10] = [
+    // The bf16 variant gives up native fp8 by design.
+    ("2048-qb128-bf16-strip-tpu7x", "FPPPPPPPPP"),
+    ("2048-qb512-aligned-v1-tpu7x", "PPPPPPFPPP"),
+    ("2048-qb512-aligned-v2-tpu7x", "PPPPPPFPPP"),
+    ("2048-qb512-aligned-v3-tpu7x", "PPPPPPPPPP"),
+    ("2048-qb512-strip-tpu7x", "PPPPPPPPFP"),
+    // Operands in VMEM: the copies became loads and stores.
+    ("512-qb128-aligned-v2-operands-prefetched-tpu7x", "PPFFPFFPPP"),
+    ("512-qb128-aligned-v2-tpu7x", "PPPPPPFPPP"),
+    // This chip widens fp8, and its dump does not state the VMEM limit.
+    ("512-qb128-aligned-v2-v6e", "FPPPPPFPP-"),
+    ("512-qb128-aligned-v3-operands-prefetched-tpu7x", "PPFFPFPPPP"),
+    ("512-qb128-aligned-v3-tpu7x", "PPPPPPPPPP"),
+];
+
+#[test]
+fn every_recorded_case_gets_its_verdicts() {
+    assert_eq!(VERDICTS.map(|(case, _)| case.to_owned()).to_vec(), cases());
+    for (case, expected) in VERDICTS {
+        let findings = on(case, &EVERY_FILE);
+        assert_eq!(letters(&findings), expected, "{case}: {findings:#?}");
+        for finding in findings.iter().filter(|f| f.verdict == Verdict::Fail) {
+            let evidence = finding.evidence.first().unwrap_or_else(|| panic!("{case} {}", finding.check));
+            assert!(!evidence.excerpt.is_empty() && evidence.place.line > 0, "{case} {}", finding.check);
+        }
+    }
+}
+
+#[test]
+fn the_order_of_files_does_not_matter() {
+    for (case, expected) in VERDICTS {
+        let mut files = EVERY_FILE;
+        files.reverse();
+        assert_eq!(letters(&on(case, &files)), expected, "{case}");
+    }
+}
+
+#[test]
+fn one_file_alone_proves_what_it_can() {
+    let expect = |file: &str, expected: [(&str, &str); 3]| {
+        for (case, expected) in expected {
+            assert_eq!(letters(&on(case, &[file])), expected, "{case} {file}");
+        }
+    };
+    let [v1, v2, v3] =
+        ["2048-qb512-aligned-v1-tpu7x", "512-qb128-aligned-v2-tpu7x", "512-qb128-aligned-v3-tpu7x"];
+    expect(PACKED, [(v1, "PPPPPPFPP-"), (v2, "PPPPPPFPP-"), (v3, "PPPPPPPPP-")]);
+    // The final listing cannot be executed.
+    expect(FINAL, [(v1, "PPP-----P-"), (v2, "PPP-----P-"), (v3, "PPP-----P-")]);
+    // HLO holds the kernel as bytecode, and says where operands are and how much VMEM is used.
+    expect("optimized.hlo.txt", [(v1, "--P------P"), (v2, "--P------P"), (v3, "--P------P")]);
+    // Mosaic asks; whether operands stay in HBM it cannot promise.
+    expect("mosaic.mlir", [(v1, "PP----FP--"), (v2, "PP-P-PFP--"), (v3, "PP-P-PPP--")]);
+    expect("schedule-analysis.txt", [(v1, "----------"), (v2, "----------"), (v3, "----------")]);
+}
+
+#[test]
+fn the_sync_word_of_a_copy_is_not_smem() {
+    let text = load("512-qb128-aligned-v2-operands-prefetched-tpu7x", "optimized.hlo.txt");
+    assert!(text.contains("u32[]{:S(2)}"));
+    let findings = findings_of(&[("optimized.hlo.txt", &text)]);
+    assert_eq!(verdict(&findings, CheckId::ScalesInSmem), Verdict::NotObservable);
+    assert_eq!(verdict(&findings, CheckId::OperandsInHbm), Verdict::Fail);
+}
+
+#[test]
+fn strategies_ask_for_what_they_promise() {
+    let case = |case: &str, strategy| overall(&on(case, &EVERY_FILE), CheckId::required(strategy));
+    assert_eq!(case("2048-qb512-aligned-v1-tpu7x", Strategy::Auto), Verdict::Pass);
+    assert_eq!(case("2048-qb512-aligned-v2-tpu7x", Strategy::Dma), Verdict::Pass);
+    assert_eq!(case("2048-qb512-aligned-v2-tpu7x", Strategy::Smem), Verdict::Fail);
+    assert_eq!(case("2048-qb512-aligned-v3-tpu7x", Strategy::Smem), Verdict::Pass);
+    assert_eq!(case("2048-qb512-strip-tpu7x", Strategy::Strip), Verdict::Pass);
+    assert_eq!(case("512-qb128-aligned-v2-operands-prefetched-tpu7x", Strategy::Dma), Verdict::Fail);
+    assert_eq!(overall(&[], CheckId::required(Strategy::Auto)), Verdict::NotObservable);
+    assert_eq!(overall(&on("512-qb128-aligned-v3-tpu7x", &EVERY_FILE), &[]), Verdict::NotObservable);
+}
+
+#[test]
+fn a_chip_supplies_the_limit_that_the_dump_leaves_out() {
+    let text = load("512-qb128-aligned-v2-v6e", "optimized.hlo.txt");
+    let facts = Facts::gather(&[Source { name: "hlo", bytes: text.as_bytes() }]);
+    let findings = check(&facts, Some(TpuChip::named("v6e").unwrap()));
+    assert_eq!(verdict(&findings, CheckId::FitsVmem), Verdict::Pass);
+}
+
+#[test]
+fn nothing_in_nothing_out() {
+    let binary: Vec<u8> = (0..=255).collect();
+    let foreign = "#!/bin/sh\necho async-copy-start f8e4m3fn dot memory_space=2\n";
+    let files: [(&[u8], FileKind); 5] = [
+        (b"", FileKind::Empty),
+        (b" \n\n", FileKind::Empty),
+        (&binary, FileKind::Binary),
+        (b"HloModule\0", FileKind::Binary),
+        (foreign.as_bytes(), FileKind::Unknown),
+    ];
+    for (bytes, kind) in files {
+        let facts = Facts::gather(&[Source { name: "file", bytes }]);
+        assert_eq!(facts.files[0].kind, kind);
+        let findings = check(&facts, None);
+        assert_eq!(letters(&findings), "----------");
+        for strategy in Strategy::ALL {
+            assert_eq!(overall(&findings, CheckId::required(strategy)), Verdict::NotObservable);
+        }
+    }
+}
+
+/// Replaces text in the packed listing of the smem kernel and gives the verdicts of that listing alone.
+fn with_listing(edit: impl Fn(&str) -> String) -> Vec<Finding> {
+    let text = load("512-qb128-aligned-v3-tpu7x", PACKED);
+    let edited = edit(&text);
+    assert_ne!(text, edited, "the edit must change something");
+    findings_of(&[(PACKED, &edited)])
+}
+
+#[test]
+fn seeded_damage_in_a_listing_is_found() {
+    // A wait, with the subtraction that belongs to it, is gone.
+    let wait = |text: &str| {
+        let at = text.find(" = vsyncadd ").unwrap();
+        let start = text[..at].rfind('%').unwrap();
+        let end = start + text[start..].find(['}', ';']).unwrap();
+        format!("{}%0 = smov 0 {}", &text[..start], &text[end..])
+    };
+    let findings = with_listing(wait);
+    assert_eq!(verdict(&findings, CheckId::DmaBalanced), Verdict::Fail);
+
+    let f32_matmul = with_listing(|text| text.replacen("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.f32", 1));
+    assert_eq!(verdict(&f32_matmul, CheckId::NoF32Matmul), Verdict::Fail);
+    assert_eq!(verdict(&f32_matmul, CheckId::NativeFp8), Verdict::Fail);
+
+    let spilled =
+        with_listing(|text| text.replacen("vst [vmem:[#allocation7]", "vst [vmem:[#allocation99_spill]", 1));
+    assert_eq!(verdict(&spilled, CheckId::NoSpills), Verdict::Fail);
+
+    let scales_in_vmem = with_listing(|text| text.replace("dma.hbm_to_smem", "dma.hbm_to_vmem"));
+    assert_eq!(verdict(&scales_in_vmem, CheckId::ScalesInSmem), Verdict::Fail);
+
+    let prefetched =
+        with_listing(|text| text.replacen("inlined_call_operand.hbm", "inlined_call_operand.vmem", 1));
+    assert_eq!(verdict(&prefetched, CheckId::OperandsInHbm), Verdict::Fail);
+
+    let half = with_listing(|text| text[..text.len() / 2].to_owned());
+    assert_eq!(verdict(&half, CheckId::DmaBalanced), Verdict::NotObservable);
+    assert_eq!(verdict(&half, CheckId::DoubleBuffered), Verdict::NotObservable);
+    assert_ne!(overall(&half, CheckId::required(Strategy::Smem)), Verdict::Pass);
+}
+
+/// Both buffers at the same address: every copy overwrites what is being multiplied.
+#[test]
+fn a_single_buffer_is_found() {
+    const SLOT: &str = "scalar_lea.vmem [#allocation2], ";
+    let single = with_listing(|text| {
+        let mut parts = text.split(SLOT);
+        let mut edited = parts.next().unwrap().to_owned();
+        for part in parts {
+            let offset = part.find([' ', '\n']).unwrap();
+            edited += &format!("{SLOT}0{}", &part[offset..]);
+        }
+        edited
+    });
+    assert_eq!(verdict(&single, CheckId::DoubleBuffered), Verdict::Fail);
+    let finding = single.iter().find(|f| f.check == CheckId::DoubleBuffered).unwrap();
+    assert_eq!(finding.says, "operand 0 is copied 64 times into one place, so no copy can run ahead");
+    assert!(finding.evidence[0].excerpt.contains("dma.hbm_to_vmem"));
+}
+
+#[test]
+fn seeded_damage_in_mosaic_text_is_found() {
+    let text = load("512-qb128-aligned-v3-tpu7x", "mosaic.mlir");
+    let with = |edited: String| {
+        assert_ne!(text, edited);
+        findings_of(&[("mosaic.mlir", &edited)])
+    };
+    let f32_matmul = with(text.replace(
+        "vector<128x128xf8E4M3FN>, vector<128x128xf8E4M3FN>, vector<128x128xf32> ->",
+        "vector<128x128xf32>, vector<128x128xf32>, vector<128x128xf32> ->",
+    ));
+    assert_eq!(verdict(&f32_matmul, CheckId::NoF32Matmul), Verdict::Fail);
+    let single = with(text.replace("memref<2x128x128xf8E4M3FN", "memref<1x128x128xf8E4M3FN"));
+    assert_eq!(verdict(&single, CheckId::DoubleBuffered), Verdict::Fail);
+    let in_vmem = with(text.replace("f32, #tpu.memory_space<smem>", "f32, #tpu.memory_space<vmem>"));
+    assert_eq!(verdict(&in_vmem, CheckId::ScalesInSmem), Verdict::Fail);
+    let no_waits = with(
+        text.lines().filter(|line| !line.contains("tpu.wait_dma2")).map(|line| format!("{line}\n")).collect(),
+    );
+    assert_eq!(verdict(&no_waits, CheckId::DmaBalanced), Verdict::Fail);
+}
+
+#[test]
+fn known_defects_of_kernels_are_found_in_their_text() {
+    let balanced = |name: &str| verdict(&on(name, &["kernel.mlir"]), CheckId::DmaBalanced);
+    // Waits on the weights are gone altogether; some waits on the result are, which only an execution shows.
+    assert_eq!(balanced("../defects/no-wait-w"), Verdict::Fail);
+    assert_eq!(balanced("../defects/no-wait-out"), Verdict::NotObservable);
+    let same_slot = on("../defects/same-slot", &["kernel.mlir"]);
+    assert_eq!(verdict(&same_slot, CheckId::DoubleBuffered), Verdict::Fail);
+}
+
+#[test]
+fn the_guides_own_notation_gets_the_verdicts_they_promise() {
+    let v3 = "\
+%x_hbm = f8e4m3fn[2048,2048]{1,0} parameter(0), metadata={...}, memory_space=0
+%w_q_hbm = f8e4m3fn[4096,2048]{1,0} parameter(1), metadata={...}, memory_space=0
+%w_scale_hbm = f32[8,4]{1,0} parameter(2), memory_space=0
+
+%x_x2_vmem = f8e4m3fn[2,512,512]{2,1,0} scratch, memory_space=1
+%w_q_x2_vmem = f8e4m3fn[2,512,512]{2,1,0} scratch, memory_space=1
+%out_x2_vmem = bf16[2,512,512]{2,1,0} scratch, memory_space=1
+%w_scale_x2_smem = f32[2,1,1]{2,1,0} scratch, memory_space=2
+
+%async-copy-start.1 = (f8e4m3fn[512,512]{1,0}, u32[], ...) async-copy-start(
+  f8e4m3fn[2048,2048]{1,0} %x_hbm,
+  ...
+), memory_space=1
+%async-copy-done.1 = f8e4m3fn[512,512]{1,0} async-copy-done(
+  (f8e4m3fn[512,512]{1,0}, u32[], ...) %async-copy-start.1
+)
+%async-copy-start.scale = (...) async-copy-start(
+  f32[1,1]{1,0} %w_scale_hbm,
+  ...
+), memory_space=2  # Destination is SMEM
+%async-copy-done.scale = f32[1,1]{1,0} async-copy-done(%async-copy-start.scale)
+
+%dot = f8e4m3fn[...] dot(
+  f8e4m3fn[...] %lhs,
+  f8e4m3fn[...] %rhs
+)
+";
+    let letters_of = |text: &str| letters(&findings_of(&[("v3_smem_scales_hlo.txt", text)]));
+    assert_eq!(letters_of(v3), "PPPPPPPP--");
+    let edit = |from: &str, to: &str| {
+        assert!(v3.contains(from), "{from}");
+        letters_of(&v3.replace(from, to))
+    };
+    // Each red flag of the guides.
+    assert_eq!(
+        edit("{1,0} parameter(0), metadata={...}, memory_space=0", "{1,0} parameter(0)"),
+        "PPFPPPPP--"
+    );
+    assert_eq!(edit("(%async-copy-start.scale)", "(%other)"), "PPPPFPPP--");
+    assert_eq!(
+        edit("f32[2,1,1]{2,1,0} scratch, memory_space=2", "f32[2,1,1]{2,1,0} scratch, memory_space=1"),
+        "PPPPPPFP--"
+    );
+    assert_eq!(edit("[2,512,512]", "[512,512]"), "PPPPPFPP--");
+    assert_eq!(edit("f8e4m3fn[...]", "f32[...]"), "FFPPPPPP--");
+    let no_copies: String = v3.split("%async").next().unwrap().to_owned();
+    assert_eq!(letters_of(&no_copies), "--PF--PP--");
+}
