@@ -1,0 +1,45 @@
+"""Where and from which source a record was made."""
+
+import datetime
+import os
+import pathlib
+import platform
+import subprocess
+import sys
+
+
+def describe() -> dict:
+    """The machine, and how busy it was with other things."""
+    return {
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "system": platform.platform(),
+        "load_before": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
+    }
+
+
+def now() -> str:
+    """The time, UTC, to the second."""
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def commit(root: pathlib.Path) -> str:
+    """The commit that is checked out, marked when files differ from it."""
+    command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
+    try:
+        result = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    except OSError:
+        return "unknown"
+    return result.stdout.strip() or "unknown"
+
+
+def _cpu_model() -> str:
+    if sys.platform == "darwin":
+        command = ["sysctl", "-n", "machdep.cpu.brand_string"]
+        return subprocess.run(command, stdout=subprocess.PIPE, text=True).stdout.strip()
+    try:
+        lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,126 @@
+"""Times PyTorch for torch_cpu.py, which starts it. One JSON object per line on standard input, one answer per line:
+
+    {"prepare": {"m": 512, "n": 512, "k": 512, "quant_block": 128}}          -> {}
+    {"time": "f32", "threads": 1, "samples": 5, "warmup": 1, "limit_s": 1}   -> {"samples_ms": [...]}
+
+The operands: x of m x k, and a weight of n x k in f8e4m3fn with one f32 scale per block. What is not named in a path is
+made ready before the clock starts: x in the type of the multiplication, and for `f32` and `bf16` the dequantized weight.
+"""
+
+import json
+import os
+import sys
+import time
+
+try:
+    import torch
+except ImportError as error:
+    sys.exit(f"{sys.executable} cannot import PyTorch ({error}): name a Python that can with --python")
+
+SEED = 1
+# Relative to the largest element of the result: how far a path may be from the f64 result before its time is worthless.
+TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
+
+
+def quantize(weight, qb):
+    """Codes and scales of a weight, one scale per block."""
+    n, k = weight.shape
+    blocks = weight.view(n // qb, qb, k // qb, qb)
+    scales = blocks.abs().amax((1, 3)) / 448
+    codes = (blocks / scales[:, None, :, None]).view(n, k).to(torch.float8_e4m3fn)
+    return codes, scales
+
+
+def dequantize(codes, scales, qb, dtype):
+    """The weight that codes and scales stand for, with as few passes over it as eager PyTorch allows."""
+    n, k = codes.shape
+    blocks = codes.to(dtype).view(n // qb, qb, k // qb, qb)
+    return blocks.mul_(scales[:, None, :, None].to(dtype)).view(n, k)
+
+
+def dequantize_and_multiply(x, codes, scales, qb):
+    """The path that starts from the 8-bit weight."""
+    return x @ dequantize(codes, scales, qb, x.dtype).T
+
+
+def make_paths(m, n, k, quant_block):
+    """Operands for one shape, and everything that can be timed on them: name -> function without arguments."""
+    if n % quant_block or k % quant_block:
+        raise ValueError(f"N {n} and K {k} must be multiples of the block side {quant_block}")
+    torch._dynamo.reset()
+    generator = torch.Generator().manual_seed(SEED)
+    codes, scales = quantize(torch.randn(n, k, generator=generator), quant_block)
+    x = torch.randn(m, k, generator=generator)
+    weight = dequantize(codes, scales, quant_block, torch.float32)
+    paths = {}
+    for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
+        x_ready, weight_ready = x.to(dtype), weight.to(dtype)
+        compiled = torch.compile(dequantize_and_multiply, dynamic=False)
+        # Default arguments, because a closure would see the operands of the last turn of the loop.
+        paths[name] = lambda x=x_ready, w=weight_ready: x @ w.T
+        paths[f"fp8 to {name}"] = lambda x=x_ready: dequantize_and_multiply(x, codes, scales, quant_block)
+        paths[f"fp8 to {name}, compiled"] = lambda x=x_ready, f=compiled: f(x, codes, scales, quant_block)
+    expected = x.double() @ weight.double().T
+    for name, path in paths.items():
+        check(name, path(), expected)
+    return paths
+
+
+def check(name, result, expected):
+    """Refuses to time a path that computes something else."""
+    error = ((result.double() - expected).abs().max() / expected.abs().max()).item()
+    if not error <= TOLERANCE[result.dtype]:
+        raise ValueError(f"path '{name}' is wrong: its largest error is {error:.1e} of the largest element")
+
+
+def take_samples(path, samples, warmup, limit_s):
+    """Milliseconds of up to `samples` runs; after `limit_s` seconds no further run is started."""
+    for _ in range(warmup):
+        path()
+    times = []
+    begin = time.perf_counter()
+    while len(times) < samples and (not times or time.perf_counter() - begin < limit_s):
+        start = time.perf_counter()
+        path()
+        times.append((time.perf_counter() - start) * 1e3)
+    return times
+
+
+def answer(request, paths):
+    """Carries out one request. Returns the paths that are ready from now on, and the answer."""
+    if "prepare" in request:
+        return make_paths(**request["prepare"]), {}
+    torch.set_num_threads(request["threads"])
+    times = take_samples(paths[request["time"]], request["samples"], request["warmup"], request["limit_s"])
+    return paths, {"samples_ms": times}
+
+
+def main():
+    # Libraries and compilers write to descriptor 1 as they please; the answers keep a copy of their own.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+
+    def say(value):
+        answers.write(json.dumps(value) + "\n")
+        answers.flush()
+
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    say(
+        {
+            "torch": torch.__version__,
+            "python": sys.version.split()[0],
+            "capability": torch.backends.cpu.get_cpu_capability(),
+        }
+    )
+    paths = {}
+    for line in sys.stdin:
+        try:
+            paths, reply = answer(json.loads(line), paths)
+        except Exception as error:  # whatever it is, the driver has to hear of it
+            reply = {"error": f"{type(error).__name__}: {error}"}
+        say(reply)
+
+
+if __name__ == "__main__":
+    main()
