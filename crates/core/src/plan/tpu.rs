@@ -89,6 +89,15 @@ pub enum Arithmetic {
     Dequantized,
 }
 
+/// How a kernel for few rows brings in the weights: in pieces of whole-K columns, many of them under way at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Ring {
+    /// Rows of w in one piece.
+    pub columns: usize,
+    /// Pieces that vector memory holds.
+    pub slots: usize,
+}
+
 /// What the compiler is told about the work of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct CostEstimate {
@@ -119,6 +128,8 @@ pub struct TpuPlan {
     pub grid: Dims,
     /// Rows and columns of one product inside a tile.
     pub chunk: (usize, usize),
+    /// How weights come in where rows are few; none where the compiler moves them.
+    pub ring: Option<Ring>,
     /// Whether quantized activations stay in vector memory for the whole row of tiles.
     pub keeps_quantized_x: bool,
     /// Buffers.
@@ -175,7 +186,8 @@ impl TpuPlan {
             k: problem.k.div_ceil(tile.k),
         };
         let padded = Dims { m: grid.m * tile.m, n: grid.n * tile.n, k: grid.k * tile.k };
-        let arithmetic = arithmetic(problem, strategy, tile);
+        let ring = tile::ring(problem, chip, strategy, tile, padded);
+        let arithmetic = arithmetic(problem, strategy, ring.is_some());
         let quantizes = matches!(problem.x, ActivationKind::Quantized(..));
         let mut plan = Self {
             problem: *problem,
@@ -186,12 +198,15 @@ impl TpuPlan {
             padded,
             tile,
             grid,
-            chunk: tile::chunk(problem, strategy, arithmetic, tile),
+            chunk: tile::chunk(problem, strategy, arithmetic, tile, ring),
+            ring,
             keeps_quantized_x: quantizes && grid.n > 1,
             memory: MemoryMap::default(),
             semaphores: match strategy {
                 Strategy::Dma | Strategy::Smem => 2 * 5,
-                Strategy::Auto | Strategy::Strip => 0,
+                // One per piece of weights; x, the scales of both operands and the result.
+                Strategy::Strip => ring.map_or(0, |ring| ring.slots + 4),
+                Strategy::Auto => 0,
             },
             vmem_limit: 0,
             cost: CostEstimate { flops: 2 * padded.volume(), bytes_accessed: 0 },
@@ -278,12 +293,12 @@ fn refuse_partial_blocks(problem: &Problem, tile: Dims) -> Result<(), PlanError>
 /// A product over 128 columns fills half a matrix unit, so there 8-bit codes gain nothing over bf16, and one
 /// product over all of K saves scaling every k-block. With few rows the weights are the work, and codes are
 /// loaded faster than they are widened.
-fn arithmetic(problem: &Problem, strategy: Strategy, tile: Dims) -> Arithmetic {
-    let narrow = strategy == Strategy::Strip && problem.quant_block.size() < 256;
+fn arithmetic(problem: &Problem, strategy: Strategy, few_rows: bool) -> Arithmetic {
+    let dequantize = strategy == Strategy::Strip && problem.quant_block.size() < 256 && !few_rows;
     match problem.x {
-        ActivationKind::Plain(FloatKind::Bf16) if narrow => Arithmetic::Dequantized,
+        ActivationKind::Plain(FloatKind::Bf16) if dequantize => Arithmetic::Dequantized,
         ActivationKind::Plain(_) => Arithmetic::Widened,
-        _ if narrow && tile.m > tile::FEW_ROWS => Arithmetic::Dequantized,
+        _ if dequantize => Arithmetic::Dequantized,
         _ => Arithmetic::Fp8,
     }
 }

@@ -47,7 +47,14 @@ pub(super) fn kernel(plan: &TpuPlan) -> Kernel {
     f.b.when_equal(k, 0, |b| tile::zero(b, plan, &acc));
     let x = tile::ready_x(&mut f, Buffer::whole(x), x_scale.as_ref(), codes);
     let w = Buffer::whole(w);
-    Tile { x, w, x_scale, w_scale }.accumulate(&mut f.b, plan, &acc);
+    let tile = Tile {
+        x,
+        w,
+        w_begins: 0,
+        x_scale,
+        w_scale,
+    };
+    tile.accumulate(&mut f.b, plan, &acc);
     let out = Buffer::whole(out);
     f.b.when_equal(k, plan.grid.k - 1, |b| tile::write_out(b, plan, &acc, &out));
     f.finish()

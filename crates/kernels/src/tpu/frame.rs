@@ -218,6 +218,7 @@ impl<'p> Frame<'p> {
         Kernel {
             module,
             operands: self.operands,
+            prefetched: self.prefetched.len(),
         }
     }
 }

@@ -102,7 +102,14 @@ pub(super) fn kernel(plan: &TpuPlan, scale_memory: MemorySpace) -> Kernel {
     let w_scale = scales(operands.w_scale, plan.problem.quant_block.size(), false);
     let x_scale = operands.x_scale.map(|moved| scales(moved, plan.x_scale_rows(), quantizes(plan)));
     let x = tile::ready_x(&mut f, x, x_scale.as_ref(), codes);
-    Tile { x, w, x_scale, w_scale }.accumulate(&mut f.b, plan, &acc);
+    let tile = Tile {
+        x,
+        w,
+        w_begins: 0,
+        x_scale,
+        w_scale,
+    };
+    tile.accumulate(&mut f.b, plan, &acc);
 
     // Epilogue.
     f.b.when_equal(at.k, plan.grid.k - 1, |b| operands.write_out(b, plan, at, number, &acc));
@@ -156,24 +163,28 @@ fn linear(b: &mut FunctionBuilder, outer: Value, count: usize, inner: Value) -> 
     b.addi(product, inner)
 }
 
-/// The step after this one.
+/// The step after this one; past the last, what is computed is not used.
 fn next(b: &mut FunctionBuilder, plan: &TpuPlan, at: At) -> At {
-    let (k, carry) = successor(b, at.k, plan.grid.k);
-    let (n_next, carry_n) = successor(b, at.n, plan.grid.n);
-    let n = b.select(carry, n_next, at.n);
-    let carry = b.andi(carry, carry_n);
-    let one = b.i32(1);
-    let m_next = b.addi(at.m, one);
-    let m = b.select(carry, m_next, at.m);
-    At { m, n, k }
-}
-
-/// One more, or 0 and a carry at `count`.
-fn successor(b: &mut FunctionBuilder, value: Value, count: usize) -> (Value, Value) {
-    let (zero, one, count) = (b.i32(0), b.i32(1), b.i32(count));
-    let more = b.addi(value, one);
-    let carry = b.cmpi(IntPredicate::Eq, more, count);
-    (b.select(carry, zero, more), carry)
+    let (zero, one) = (b.i32(0), b.i32(1));
+    let carry_at = |b: &mut FunctionBuilder, value: Value, count: usize| {
+        let count = b.i32(count);
+        b.cmpi(IntPredicate::Eq, value, count)
+    };
+    let k = b.addi(at.k, one);
+    let carry = carry_at(b, k, plan.grid.k);
+    let k = b.select(carry, zero, k);
+    let n = b.addi(at.n, one);
+    let n = b.select(carry, n, at.n);
+    let carry = carry_at(b, n, plan.grid.n);
+    let n_wrapped = b.select(carry, zero, n);
+    let m = match plan.grid.m {
+        1 => at.m,
+        _ => {
+            let m = b.addi(at.m, one);
+            b.select(carry, m, at.m)
+        }
+    };
+    At { m, n: n_wrapped, k }
 }
 
 impl Operands {

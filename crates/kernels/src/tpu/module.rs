@@ -126,13 +126,8 @@ fn call(
 /// What the compiler is told about the call. Every operand of a copy or a window is pinned to device memory:
 /// the compiler would else copy small ones whole into vector memory first.
 fn configuration(plan: &TpuPlan, kernel: &Kernel) -> String {
-    let pinned: Vec<_> = kernel
-        .operands
-        .iter()
-        .enumerate()
-        .filter(|(_, operand)| !matches!(operand, Operand::WScale | Operand::XScale))
-        .map(|(index, _)| json!({"operand_index": index, "color": HBM}))
-        .collect();
+    let pinned = (kernel.prefetched..kernel.operands.len()).map(|index| json!({"operand_index": index, "color": HBM}));
+    let pinned: Vec<_> = pinned.collect();
     // Tiles divide the padded operands and the compiler balances its own copies, so its checks find nothing.
     let unchecked = plan.strategy == Strategy::Strip;
     json!({

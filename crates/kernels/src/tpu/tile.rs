@@ -65,85 +65,93 @@ pub(super) struct Tile {
     /// Activations: codes, or floats that are multiplied as they are.
     pub(super) x: Buffer,
     pub(super) w: Buffer,
+    /// The first column of the result that `w` holds the weights of.
+    pub(super) w_begins: usize,
     /// None where x is not quantized.
     pub(super) x_scale: Option<Scales>,
     pub(super) w_scale: Scales,
 }
 
 impl Tile {
-    /// The scaled product of `rows` rows of x and `cols` rows of w over one k-block.
-    pub(super) fn product(
-        &self,
-        b: &mut FunctionBuilder,
-        plan: &TpuPlan,
-        (row, rows): (usize, usize),
-        (col, cols): (usize, usize),
-        k_block: usize,
-    ) -> Value {
-        let qb = plan.problem.quant_block.size();
-        let widened = plan.arithmetic == Arithmetic::Widened;
-        let x = self.x.load(b, (row, k_block * qb), (rows, qb));
-        let w = self.w.load(b, (col, k_block * qb), (cols, qb));
-        let w = if widened {
-            let &Type::Float(wide) = b.ty(x).element() else {
-                panic!("activations are floats");
-            };
-            b.to_float(w, wide)
-        } else {
-            w
-        };
-        let product = b.matmul(x, w);
-        self.scale_columns(b, product, row, col, qb, k_block)
-    }
-
-    /// Applies the scales to a product; columns of different weight blocks have different ones.
-    fn scale_columns(
-        &self,
-        b: &mut FunctionBuilder,
-        product: Value,
-        row: usize,
-        col: usize,
-        qb: usize,
-        k_block: usize,
-    ) -> Value {
-        let &[rows, cols] = b.ty(product).shape() else {
-            panic!("a product is a matrix");
-        };
-        assert!(cols <= qb, "a product has the columns of one weight block");
-        let mut scale = self.w_scale.get(b, col, cols, k_block);
-        if let Some(x_scale) = &self.x_scale {
-            let x = x_scale.get(b, row, rows, k_block);
-            scale = times(b, x, scale);
-        }
-        scaled(b, product, scale)
-    }
-
-    /// Adds the tile's products to an accumulator, one quantization block of it after another.
+    /// Adds the tile's products to an accumulator, one chunk of it after another.
     pub(super) fn accumulate(&self, b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
-        let (rows, cols) = plan.chunk;
-        for row in (0..plan.tile.m).step_by(rows) {
-            for col in (0..plan.tile.n).step_by(cols) {
-                let sum = self.sum(b, plan, (row, rows), (col, cols));
-                let so_far = acc.load(b, (row, col), (rows, cols));
-                let sum = b.addf(so_far, sum);
-                acc.store(b, sum, (row, col));
+        for_each_chunk(plan, |row, col| {
+            for Part { at, value } in self.sum(b, plan, row, col) {
+                let so_far = acc.load(b, at, shape_of(b, value));
+                let sum = b.addf(so_far, value);
+                acc.store(b, sum, at);
+            }
+        });
+    }
+
+    /// The scaled products of one chunk, summed over the k-blocks of the tile; one part per weight block.
+    pub(super) fn sum(&self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, col: usize) -> Vec<Part> {
+        let mut parts = self.products(b, plan, row, col, 0);
+        for k_block in 1..plan.k_blocks() {
+            let products = self.products(b, plan, row, col, k_block);
+            for (part, product) in parts.iter_mut().zip(products) {
+                part.value = b.addf(part.value, product.value);
             }
         }
+        parts
     }
 
-    /// The sum of the scaled products over all k-blocks of the tile.
-    pub(super) fn sum(
+    /// The scaled products of one chunk over one k-block.
+    fn products(
         &self,
         b: &mut FunctionBuilder,
         plan: &TpuPlan,
-        rows: (usize, usize),
-        cols: (usize, usize),
-    ) -> Value {
-        let first = self.product(b, plan, rows, cols, 0);
-        (1..plan.k_blocks()).fold(first, |sum, k_block| {
-            let product = self.product(b, plan, rows, cols, k_block);
-            b.addf(sum, product)
-        })
+        row: usize,
+        col: usize,
+        k_block: usize,
+    ) -> Vec<Part> {
+        let qb = plan.problem.quant_block.size();
+        let (rows, cols) = plan.chunk;
+        let x = self.x.load(b, (row, k_block * qb), (rows, qb));
+        let w = self.w.load(b, (col - self.w_begins, k_block * qb), (cols, qb));
+        let w = match (plan.arithmetic, b.ty(x).element()) {
+            (Arithmetic::Widened, &Type::Float(wide)) => b.to_float(w, wide),
+            _ => w,
+        };
+        let product = b.matmul(x, w);
+        let x_scale = self.x_scale.as_ref().map(|scales| scales.get(b, row, rows, k_block));
+        // Columns of different weight blocks have different scales.
+        let width = cols.min(qb);
+        let part = |offset: usize| {
+            let at = (row, col + offset);
+            let value = b.slice(product, &[0, offset], &[rows, width]);
+            let w_scale = self.w_scale.get(b, at.1, width, k_block);
+            let scale = x_scale.map_or(w_scale, |x_scale| times(b, x_scale, w_scale));
+            let value = scaled(b, value, scale);
+            Part { at, value }
+        };
+        (0..cols).step_by(width).map(part).collect()
+    }
+}
+
+/// A part of a tile's result.
+pub(super) struct Part {
+    /// Row and column of the tile.
+    pub(super) at: (usize, usize),
+    /// The matrix that belongs there.
+    pub(super) value: Value,
+}
+
+/// Visits the chunks of a tile: row and column.
+pub(super) fn for_each_chunk(plan: &TpuPlan, mut visit: impl FnMut(usize, usize)) {
+    let (rows, cols) = plan.chunk;
+    for col in (0..plan.tile.n).step_by(cols) {
+        for row in (0..plan.tile.m).step_by(rows) {
+            visit(row, col);
+        }
+    }
+}
+
+/// Rows and columns of a matrix.
+pub(super) fn shape_of(b: &FunctionBuilder, matrix: Value) -> (usize, usize) {
+    match b.ty(matrix).shape() {
+        &[rows, cols] => (rows, cols),
+        other => panic!("{other:?} is not the shape of a matrix"),
     }
 }
 

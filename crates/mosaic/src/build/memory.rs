@@ -62,6 +62,14 @@ impl FunctionBuilder {
         full
     }
 
+    /// Tells the compiler that an integer is a multiple of another.
+    pub fn multiple_of(&mut self, value: Value, multiple: usize) -> Value {
+        let ty = self.ty(value).clone();
+        let multiple = Attr::Integer(multiple as i64, Type::I32);
+        let attributes = Attributes::new().with("multiple", multiple);
+        self.op1("tpu.assume_multiple", &[value], ty, attributes)
+    }
+
     /// The same elements in another shape; nothing happens where it is the same.
     pub fn shape_cast(&mut self, vector: Value, shape: impl Into<Vec<usize>>) -> Value {
         let shape = shape.into();
@@ -126,9 +134,13 @@ impl FunctionBuilder {
         };
         assert_eq!(lhs_k, rhs_k, "both operands of a product have K columns");
         let zero = self.splat(0.0, [m, n]);
-        let attributes = Attributes::new()
+        let mut attributes = Attributes::new()
             .with("dimension_numbers", Attr::Dot(DotDimensions::rows_by_rows()))
             .with("transpose_lhs_hint", false);
+        // The matrix units round wider operands to bf16 unless they are told to take more passes.
+        if *self.ty(lhs).element() == Type::F32 {
+            attributes = attributes.with("precision", Attr::Other("#tpu.contract_precision<fp32>".into()));
+        }
         let ty = Type::vector([m, n], Float::F32);
         self.op1("tpu.matmul", &[lhs, rhs, zero], ty, attributes)
     }

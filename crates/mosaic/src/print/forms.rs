@@ -40,6 +40,7 @@ impl Printer<'_> {
                 write!(out, " : {} -> {}", self.ty(op.operands[0]), self.types(&op.results))?;
             }
             "tpu.vector_store" => self.vector_store(op, out)?,
+            "tpu.assume_multiple" => self.assume_multiple(op, out)?,
             "tpu.matmul" => {
                 write!(out, "{} {}", op.name, self.list(&op.operands))?;
                 self.braces(&op.attributes, &[], out)?;
@@ -101,6 +102,15 @@ impl Printer<'_> {
             [] => Ok(()),
             loaded => write!(out, ", {}", self.types(loaded)),
         }
+    }
+
+    fn assume_multiple(&self, op: &Op, out: &mut impl Write) -> fmt::Result {
+        let multiple = match op.attributes.get("multiple") {
+            Some(Attr::Integer(multiple, _)) => multiple,
+            other => panic!("{} without a multiple: {other:?}", op.name),
+        };
+        let value = op.operands[0];
+        write!(out, "{} {}, {multiple} : {}", op.name, self.name(value), self.ty(value))
     }
 
     fn vector_store(&self, op: &Op, out: &mut impl Write) -> fmt::Result {

@@ -35,22 +35,30 @@ fn smem_bytes(rows: usize, cols: usize) -> usize {
 pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
     use MemorySpace::Vmem;
     let tile = plan.tile;
-    let mut map = MemoryMap::default();
-    map.push("x", Vmem, 2, vmem_bytes(tile.m, tile.k, x_bytes(plan)));
-    map.push("w_q", Vmem, 2, vmem_bytes(tile.n, tile.k, 1));
-    push_scales(plan, &mut map);
     let out = plan.kernel_out().bytes();
-    map.push("out", Vmem, 2, vmem_bytes(tile.m, tile.n, out));
+    let x = vmem_bytes(tile.m, tile.k, x_bytes(plan));
+    let mut map = MemoryMap::default();
+    if let Some(ring) = plan.ring {
+        map.push("x", Vmem, 1, x);
+        map.push("w_q", Vmem, ring.slots, vmem_bytes(ring.columns, tile.k, 1));
+        map.push("out", Vmem, 1, vmem_bytes(tile.m, plan.padded.n, out));
+    } else {
+        map.push("x", Vmem, 2, x);
+        map.push("w_q", Vmem, 2, vmem_bytes(tile.n, tile.k, 1));
+        map.push("out", Vmem, 2, vmem_bytes(tile.m, tile.n, out));
+    }
+    push_scales(plan, &mut map);
     if has_accumulator(plan) {
         map.push("acc", Vmem, 1, vmem_bytes(tile.m, tile.n, 4));
     }
+    let kept = if plan.keeps_quantized_x { plan.grid.k } else { 1 };
     if quantizes(plan) && plan.arithmetic == Arithmetic::Fp8 {
-        let kept = if plan.keeps_quantized_x { plan.grid.k } else { 1 };
         map.push("x_q", Vmem, kept, vmem_bytes(tile.m, tile.k, 1));
     }
     if plan.arithmetic == Arithmetic::Dequantized {
-        let kept = if plan.keeps_quantized_x { plan.grid.k } else { 1 };
-        map.push("x_bf16", Vmem, kept, vmem_bytes(tile.m, tile.k, 2));
+        if !matches!(plan.problem.x, ActivationKind::Plain(_)) {
+            map.push("x_bf16", Vmem, kept, vmem_bytes(tile.m, tile.k, 2));
+        }
         map.push("w_bf16", Vmem, 2, vmem_bytes(plan.chunk.1, tile.k, 2));
     }
     map

@@ -61,7 +61,10 @@ fn strips_cover_k_and_pick_the_measured_tiles() {
     assert_eq!(tile("4096x4096x4096:512"), Dims { m: 1024, n: 1024, k: 4096 });
     assert_eq!(strip("2048x2048x2048:512").arithmetic, Arithmetic::Fp8);
     assert_eq!(strip("2048x2048x2048:128").arithmetic, Arithmetic::Dequantized);
-    assert_eq!(strip("16x4096x4096:128").arithmetic, Arithmetic::Fp8);
+    let few_rows = strip("16x4096x4096:128");
+    assert_eq!(few_rows.arithmetic, Arithmetic::Fp8);
+    assert_eq!(few_rows.ring, Some(Ring { columns: 512, slots: 8 }));
+    assert_eq!(few_rows.semaphores, 12);
 }
 
 #[test]

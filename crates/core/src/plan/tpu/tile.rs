@@ -1,7 +1,7 @@
 //! Choosing tiles. Aligned tiles are given; large ones are chosen within the chip's memory, strips by a model of
 //! the cycles that they take.
 
-use super::{Arithmetic, BlockMode, Dims, TpuPlan, memory};
+use super::{Arithmetic, BlockMode, Dims, Ring, TpuPlan, memory};
 use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip, plan::MemorySpace};
 
 /// Rows up to which loading the weights takes longer than multiplying by them.
@@ -18,6 +18,7 @@ pub(super) fn choose(problem: &Problem, chip: &'static TpuChip, strategy: Strate
             Dims { k: aligned.k * problem.k.div_ceil(aligned.k), ..aligned }
         }
         (BlockMode::Aligned, _) => aligned,
+        (BlockMode::Large, Strategy::Strip) if problem.m <= FEW_ROWS => few_rows(problem, aligned),
         (BlockMode::Large, Strategy::Strip) => strip(problem, chip, aligned),
         (BlockMode::Large, _) => large(problem, chip, strategy, aligned),
     }
@@ -63,7 +64,7 @@ fn fits(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, tile: Dim
 fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
     let whole_k = aligned.k * problem.k.div_ceil(aligned.k);
     let sides = |len: usize, block: usize| {
-        let limits = [256, 512, 768, 1024, 1536, 2048];
+        let limits = [256, 512, 768, 1024, 1536, 1792, 2048];
         let mut sides: Vec<usize> = limits.iter().map(|&limit| covering(len, block, limit)).collect();
         sides.dedup();
         sides
@@ -87,7 +88,7 @@ fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
 }
 
 /// A step is straight-line code; beyond this many bundles it grows without getting faster.
-const MOST_UNROLLED: f64 = 10_000.0;
+const MOST_UNROLLED: f64 = 15_000.0;
 
 /// What a strip is modelled to take, in cycles.
 struct Cycles {
@@ -120,6 +121,45 @@ fn modelled_cycles(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> Cyc
     Cycles { unrolled: products, total }
 }
 
+/// Columns of w that are copied, waited for and multiplied together where rows are few. Fewer would wait too
+/// often for the matrix units to drain, more would wait too long for the first of them.
+const PIECE: usize = 512;
+
+/// The tile of a kernel for few rows: as many pieces as a step of straight-line code can hold.
+fn few_rows(problem: &Problem, aligned: Dims) -> Dims {
+    let k = aligned.k * problem.k.div_ceil(aligned.k);
+    let columns = covering(problem.n, aligned.n, PIECE);
+    let cycles_per_piece = (CHUNK * columns * k) as f64 / 524_288.0;
+    let most = (MOST_UNROLLED / cycles_per_piece) as usize;
+    let pieces = problem.n.div_ceil(columns);
+    let per_step = (1..=most.clamp(1, pieces)).rev().find(|&per_step| pieces.is_multiple_of(per_step));
+    Dims {
+        m: aligned.m,
+        n: columns * per_step.expect("one piece divides any number of them"),
+        k,
+    }
+}
+
+/// The ring of a kernel for few rows: all of w where it fits, else as much of it as does.
+pub(super) fn ring(
+    problem: &Problem,
+    chip: &TpuChip,
+    strategy: Strategy,
+    tile: Dims,
+    padded: Dims,
+) -> Option<Ring> {
+    if strategy != Strategy::Strip || padded.m > FEW_ROWS || tile.k != padded.k {
+        return None;
+    }
+    let columns = covering(tile.n, problem.quant_block.size(), PIECE);
+    let room = memory::usable_vmem(chip) / 4 * 3;
+    let slots = room / memory::vmem_bytes(columns, tile.k, 1);
+    Some(Ring {
+        columns,
+        slots: slots.clamp(2, (padded.n / columns).max(2)),
+    })
+}
+
 /// Rows and columns of one product inside a tile: enough to keep the matrix units busy, few enough that its
 /// result stays close to the registers.
 pub(super) fn chunk(
@@ -127,8 +167,12 @@ pub(super) fn chunk(
     strategy: Strategy,
     arithmetic: Arithmetic,
     tile: Dims,
+    ring: Option<Ring>,
 ) -> (usize, usize) {
     let qb = problem.quant_block.size();
+    if let Some(ring) = ring {
+        return (tile.m, ring.columns);
+    }
     if strategy != Strategy::Strip {
         return (qb.min(tile.m), qb);
     }
@@ -137,8 +181,13 @@ pub(super) fn chunk(
     // A product whose rows have different scales would have to be cut up again.
     let one_scale = |&rows: &usize| arithmetic == Arithmetic::Dequantized || per_row(problem) || rows <= qb;
     let rows = rows.clone().find(one_scale).unwrap_or(qb.min(tile.m));
-    let columns = if tile.n.is_multiple_of(CHUNK) { CHUNK } else { CHUNK / 2 };
-    (rows, columns)
+    let one_block = match arithmetic {
+        Arithmetic::Dequantized => tile.n,
+        Arithmetic::Fp8 | Arithmetic::Widened => qb,
+    };
+    let columns = [CHUNK, CHUNK / 2].into_iter();
+    let columns = columns.filter(|&columns| tile.n.is_multiple_of(columns) && columns <= one_block);
+    (rows, columns.max().expect("128 divides every tile"))
 }
 
 fn per_row(problem: &Problem) -> bool {
