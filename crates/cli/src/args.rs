@@ -1,6 +1,7 @@
 //! The command line. Parsing does no work: every field is a plain value.
 
 mod inspect;
+mod run_module;
 mod tools;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use octile_core::{ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy, device::cpu::Isa};
 
 pub use inspect::InspectArgs;
+pub use run_module::RunModuleArgs;
 pub use tools::{ToolGroup, ToolsAction, ToolsArgs};
 
 /// FP8 matrix multiplication with one scale per 2-D block: check it, time it, see what it compiled to.
@@ -53,6 +55,9 @@ pub enum Command {
     /// Compile the kernels for a TPU, and keep what the compiler made of them
     #[command(after_help = inspect::INSPECT_HELP)]
     Inspect(InspectArgs),
+    /// Run a StableHLO module on a device, through its PJRT plugin
+    #[command(after_help = run_module::RUN_MODULE_HELP)]
+    RunModule(RunModuleArgs),
     /// The vendors' compilers: where they are, and fetching them
     #[command(after_help = tools::TOOLS_HELP)]
     Tools(ToolsArgs),

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -41,6 +41,9 @@ impl JsonFile {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
+        if !folder.is_dir() {
+            bail!("cannot write {}: there is no folder {}", path.display(), folder.display());
+        }
         let draft = draft_in(folder).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: path.to_owned(), draft })
     }

@@ -2,7 +2,7 @@
 
 pub mod cpu;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use anyhow::Result;
 use half::{bf16, f16};
@@ -51,6 +51,14 @@ pub struct Setup {
     pub isa: String,
     /// Threads in use.
     pub threads: usize,
+}
+
+/// One line for headings.
+impl fmt::Display for Setup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plural = if self.threads == 1 { "" } else { "s" };
+        write!(f, "{}: {}, {} thread{plural}, {}", self.backend, self.cpu_model, self.threads, self.isa)
+    }
 }
 
 /// Measured limits of a machine.

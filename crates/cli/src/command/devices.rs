@@ -30,7 +30,19 @@ pub fn run() -> Vec<Device> {
     devices.extend(Isa::ALL.into_iter().map(instruction_set));
     devices.push(tpu());
     devices.push(gpu());
+    devices.extend(super::tools::list().into_iter().map(compiler));
     devices
+}
+
+fn compiler(report: super::tools::ToolReport) -> Device {
+    let state = match report.found {
+        Ok(found) => {
+            let version = found.version.map_or_else(|| "unknown version".to_owned(), |v| v.to_string());
+            State::Ready(format!("{version}, {}", report.tool.purpose))
+        }
+        Err(error) => State::Missing(error.to_string()),
+    };
+    Device { name: report.tool.name.to_owned(), state }
 }
 
 fn processor() -> Device {

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod devices;
 pub mod inspect;
 pub mod overview;
+pub mod run_module;
 pub mod test;
 pub mod tools;
 
@@ -53,6 +54,11 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         Some(Command::Inspect(args)) => {
             print::inspect::report(&inspect::run(&inspect::Job::new(&args)?)?);
             Ok(Verdict::Passed)
+        }
+        Some(Command::RunModule(args)) => {
+            let report = run_module::run(&run_module::Job::new(&args)?)?;
+            print::run_module::report(&report);
+            Ok(report.verdict())
         }
         Some(Command::Tools(args)) => {
             match args.action {

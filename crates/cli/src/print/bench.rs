@@ -27,10 +27,10 @@ pub fn summary(report: &Report) {
 }
 
 fn title(report: &Report) -> String {
-    let (setup, peak) = (&report.setup, &report.peak);
+    let peak = &report.peak;
     heading(format!(
-        "FP8 2-D block-scaled matmul: performance\n{}: {}, {} threads, {}; measured peak {:.3} TFLOP/s, read {:.1} GB/s",
-        setup.backend, setup.cpu_model, setup.threads, setup.isa, peak.tflops, peak.read_gbytes
+        "FP8 2-D block-scaled matmul: performance\n{}; measured peak {:.3} TFLOP/s, read {:.1} GB/s",
+        report.setup, peak.tflops, peak.read_gbytes
     ))
 }
 

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod devices;
 pub mod inspect;
+pub mod run_module;
 pub mod test;
 pub mod tools;
 

@@ -35,9 +35,7 @@ fn verdict(passed: bool) -> &'static str {
 }
 
 fn title(report: &Report) -> String {
-    let setup = &report.setup;
-    let where_ = format!("{}, {} threads, {}", setup.cpu_model, setup.threads, setup.isa);
-    heading(format!("FP8 2-D block-scaled matmul: correctness\n{}: {where_}", setup.backend))
+    heading(format!("FP8 2-D block-scaled matmul: correctness\n{}", report.setup))
 }
 
 fn text(report: &Report) -> String {

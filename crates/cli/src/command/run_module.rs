@@ -1,0 +1,242 @@
+//! `octile run-module`: a StableHLO module on a device, through its PJRT plugin.
+
+mod tensors;
+
+use std::{
+    fs,
+    path::PathBuf,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context, Result, bail};
+use octile_core::{Problem, bound::Accumulator, sample::Operands};
+use octile_runtime::pjrt::{
+    Buffer, Client, CompileOptions, HostTensor, LoadedExecutable, NamedValue, Plugin, Value,
+};
+
+use crate::{
+    Verdict,
+    args::RunModuleArgs,
+    backend::{Contender, Output},
+    check::{Check, Expectation},
+};
+
+pub use tensors::Difference;
+
+/// What to run.
+#[derive(Debug)]
+pub struct Job {
+    /// The device's plugin.
+    pub plugin: PathBuf,
+    /// Options of its client.
+    pub options: Vec<NamedValue>,
+    /// StableHLO text.
+    pub module: String,
+    /// The arguments of its function.
+    pub operands: Vec<HostTensor>,
+    /// What is known about the result.
+    pub truth: Truth,
+}
+
+/// What a result can be compared with.
+#[derive(Debug)]
+pub enum Truth {
+    /// An f64 reference, computed from these operands.
+    Reference(Box<Operands>),
+    /// A tensor, up to this tolerance.
+    Tensor(HostTensor, f64),
+    /// Nothing.
+    Unknown,
+}
+
+impl Job {
+    /// The job that the arguments describe.
+    pub fn new(args: &RunModuleArgs) -> Result<Self> {
+        let module = match (&args.module, args.problem()) {
+            (Some(path), _) => {
+                fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
+            }
+            (None, Some(problem)) => octile_kernels::reference::stablehlo(&problem).to_string(),
+            (None, None) => bail!("name a module, or a shape to run the operation itself"),
+        };
+        let (operands, truth) = match (args.problem(), &args.tensors) {
+            (Some(problem), _) => {
+                let operands = Operands::random(problem, args.seed);
+                (tensors::of_operands(&operands)?, Truth::Reference(Box::new(operands)))
+            }
+            (None, Some(path)) => {
+                let (operands, expected) = tensors::read(path, &args.operands, args.expect.as_deref())?;
+                (operands, expected.map_or(Truth::Unknown, |tensor| Truth::Tensor(tensor, args.tolerance)))
+            }
+            (None, None) => bail!("name a shape for random operands, or a file with --tensors"),
+        };
+        let options = args.options.iter().map(|option| client_option(option)).collect::<Result<_>>()?;
+        Ok(Self { plugin: args.plugin.clone(), options, module, operands, truth })
+    }
+}
+
+/// What a run brought.
+#[derive(Debug)]
+pub struct Report {
+    /// The plugin's version of the PJRT interface.
+    pub pjrt_api: (i32, i32),
+    /// For example `cuda`.
+    pub platform: String,
+    /// The device that ran it.
+    pub device: String,
+    /// Element types and shapes of the results.
+    pub results: Vec<String>,
+    /// Compiling and loading.
+    pub compile: Duration,
+    /// One run, started and waited for.
+    pub run: Duration,
+    /// Whether the first result is right.
+    pub outcome: Outcome,
+}
+
+/// What is known about a result.
+#[derive(Debug)]
+pub enum Outcome {
+    /// Checked against an f64 reference.
+    Checked(Check),
+    /// Compared with a tensor of the file, up to this tolerance.
+    Compared(Difference, f64),
+    /// Nothing to compare it with.
+    NotChecked,
+}
+
+impl Report {
+    /// Failed only if something was compared and is off.
+    pub fn verdict(&self) -> Verdict {
+        match &self.outcome {
+            Outcome::Checked(check) => Verdict::of(check.passed()),
+            Outcome::Compared(difference, tolerance) => Verdict::of(difference.within(*tolerance)),
+            Outcome::NotChecked => Verdict::Passed,
+        }
+    }
+}
+
+/// Compiles, runs, and looks at the first result.
+pub fn run(job: &Job) -> Result<Report> {
+    let plugin = Plugin::load(&job.plugin)?;
+    let no_device = || format!("{} finds no device to run on", job.plugin.display());
+    let client = Client::new(&plugin, &job.options).with_context(no_device)?;
+    let devices = client.devices()?;
+    let device = devices.first().with_context(no_device)?;
+
+    let start = Instant::now();
+    let executable = client.compile(&job.module, &CompileOptions::default()).context("cannot compile")?;
+    let compile = start.elapsed();
+    let arguments = job.operands.iter().map(|tensor| Buffer::from_host(device, tensor));
+    let mut program = Program::new(executable, arguments.collect::<Result<_, _>>()?)?;
+    let outcome = match &job.truth {
+        Truth::Reference(operands) => {
+            program.expect_shape(operands.problem)?;
+            Outcome::Checked(Expectation::whole(operands, Accumulator::F32).check(&mut program)?)
+        }
+        Truth::Tensor(expected, tolerance) => {
+            let result = program.results.first().context("the module returns nothing to compare")?;
+            Outcome::Compared(Difference::between(result, expected)?, *tolerance)
+        }
+        Truth::Unknown => Outcome::NotChecked,
+    };
+    Ok(Report {
+        pjrt_api: plugin.api_version(),
+        platform: client.platform_name()?,
+        device: device.kind()?,
+        results: program.results.iter().map(|r| format!("{}{:?}", r.element(), r.dims())).collect(),
+        compile,
+        run: program.run()?,
+        outcome,
+    })
+}
+
+/// A loaded program with its arguments, and the results of its last run.
+struct Program {
+    executable: LoadedExecutable,
+    arguments: Vec<Buffer>,
+    results: Vec<HostTensor>,
+    output: Output,
+}
+
+impl Program {
+    /// Runs it once.
+    fn new(executable: LoadedExecutable, arguments: Vec<Buffer>) -> Result<Self> {
+        let output = Output::F32(Vec::new());
+        let mut program = Self { executable, arguments, results: Vec::new(), output };
+        program.run()?;
+        Ok(program)
+    }
+
+    /// Refuses a module that does not compute this problem.
+    fn expect_shape(&self, problem: Problem) -> Result<()> {
+        let dims = [problem.m, problem.n];
+        let Some(result) = self.results.first() else { bail!("the module returns nothing to check") };
+        if result.dims() != dims || result.element() != tensors::element(problem.out) {
+            bail!(
+                "the module returns {}{:?}, but {problem} has the result {}{dims:?}",
+                result.element(),
+                result.dims(),
+                problem.out
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Contender for Program {
+    fn run(&mut self) -> Result<Duration> {
+        let arguments: Vec<&Buffer> = self.arguments.iter().collect();
+        let start = Instant::now();
+        let results = self.executable.execute(&arguments).context("the run failed")?;
+        let elapsed = start.elapsed();
+        self.results = results.iter().map(|buffer| Ok(buffer.to_host()?)).collect::<Result<_>>()?;
+        if let Some(output) = self.results.first().and_then(tensors::output) {
+            self.output = output;
+        }
+        Ok(elapsed)
+    }
+
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+}
+
+/// A client option from `NAME=VALUE`, with the type that the value looks like.
+fn client_option(text: &str) -> Result<NamedValue> {
+    let (name, value) =
+        text.split_once('=').with_context(|| format!("option '{text}' is not of the form NAME=VALUE"))?;
+    let ints = || value.split(',').map(|part| part.parse().ok()).collect::<Option<Vec<i64>>>();
+    let value = match value {
+        "true" => Value::Bool(true),
+        "false" => Value::Bool(false),
+        _ => match ints().as_deref() {
+            Some([one]) => Value::Int(*one),
+            Some(many) => Value::Ints(many.to_vec()),
+            None => value.parse().map_or_else(|_| Value::Text(value.to_owned()), Value::Float),
+        },
+    };
+    Ok(NamedValue::new(name, value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn options_have_the_type_they_look_like() {
+        let option = |text: &str| client_option(text).unwrap();
+        assert_eq!(option("preallocate=false"), NamedValue::new("preallocate", Value::Bool(false)));
+        assert_eq!(option("node_id=3"), NamedValue::new("node_id", Value::Int(3)));
+        assert_eq!(
+            option("visible_devices=0,1"),
+            NamedValue::new("visible_devices", Value::Ints(vec![0, 1]))
+        );
+        assert_eq!(option("memory_fraction=0.5"), NamedValue::new("memory_fraction", Value::Float(0.5)));
+        assert_eq!(option("allocator=bfc"), NamedValue::new("allocator", Value::Text("bfc".into())));
+        assert_eq!(
+            client_option("allocator").unwrap_err().to_string(),
+            "option 'allocator' is not of the form NAME=VALUE"
+        );
+    }
+}

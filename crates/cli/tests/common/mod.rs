@@ -1,0 +1,23 @@
+//! What the tests share that need the real TPU compiler.
+
+use std::path::{Path, PathBuf};
+
+use octile_cli::tools::{LIBTPU, Places, install};
+
+/// The TPU compiler: found as `octile` finds it, else fetched into the target folder. A test that needs it fails
+/// without it, because a pass would claim that kernels compile.
+pub fn libtpu() -> PathBuf {
+    let mut places = Places::of_process(&LIBTPU, None);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    places.project_environment = root.join(".venv");
+    if let Ok(found) = LIBTPU.find(&places) {
+        return found.path;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("octile-tools");
+    match install(&LIBTPU, &folder) {
+        Ok(installed) => installed.path,
+        Err(error) => {
+            panic!("this test did not run, because the TPU compiler could not be fetched: {error:#}")
+        }
+    }
+}
