@@ -89,8 +89,23 @@ impl<'a> Lexer<'a> {
 
     /// Goes on to the first of `stops` outside every bracket, string and comment, and stays before it.
     pub fn balanced(&mut self, stops: &[u8], stop_at_newline: bool) -> Stop {
+        const STRUCTURAL: [bool; 256] = {
+            let mut table = [false; 256];
+            let bytes = b"\"/()[]{}\n,=#";
+            let mut i = 0;
+            while i < bytes.len() {
+                table[bytes[i] as usize] = true;
+                i += 1;
+            }
+            table
+        };
+        debug_assert!(stops.iter().all(|&stop| STRUCTURAL[stop as usize]), "a stop that is never seen");
         let mut depth = 0usize;
-        while let Some(&byte) = self.bytes.get(self.at) {
+        loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let skipped = rest.iter().position(|&byte| STRUCTURAL[byte as usize]);
+            self.at += skipped.unwrap_or(rest.len());
+            let Some(&byte) = self.bytes.get(self.at) else { break };
             if depth == 0 && stops.contains(&byte) {
                 return Stop::Byte(byte);
             }

@@ -238,13 +238,11 @@ impl<'a> Parser<'a> {
     /// Hand-written guides end a line with `# remark`; a `#` inside a word belongs to it.
     fn before_comment(&mut self, start: usize) -> Span {
         let span = Span::new(start, self.lexer.at);
-        match span.of(self.text).find(" #") {
-            Some(remark) if !span.of(self.text).contains('"') => {
-                self.lexer.at = start + remark;
-                Span::new(start, self.lexer.at)
-            }
-            _ => span,
-        }
+        let value = span.of(self.text);
+        let remark = memchr::memchr(b'#', value.as_bytes()).filter(|_| !value.contains('"'));
+        let Some(remark) = remark.and_then(|_| value.find(" #")) else { return span };
+        self.lexer.at = start + remark;
+        Span::new(start, self.lexer.at)
     }
 }
 

@@ -36,7 +36,7 @@ pub struct SimOptions {
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { branch_delay: None, dma: None, max_cycles: 2_000_000_000, mxus: 2 }
+        Self { branch_delay: None, dma: None, max_cycles: 200_000_000, mxus: 2 }
     }
 }
 

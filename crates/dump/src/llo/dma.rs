@@ -7,8 +7,8 @@ use super::{cycles::DmaModel, program::buffer_of};
 /// Bytes of one granule, the unit in which DMA sizes and semaphores count.
 const GRANULE_BYTES: u64 = 32;
 
-/// Copies that a listing has in flight at most before this module stops watching for overlap.
-const MOST_IN_FLIGHT: usize = 4096;
+/// More of anything than a kernel has: a hostile listing must not fill the memory of this machine.
+const MOST: usize = 4096;
 
 /// What became of one semaphore.
 #[derive(Clone, Debug, Default)]
@@ -94,7 +94,7 @@ impl Ledger {
             self.unresolved += 1;
             return;
         };
-        if self.in_flight.len() < MOST_IN_FLIGHT {
+        if self.in_flight.len() < MOST {
             self.in_flight.push((semaphore, key));
         }
         let mut done = now;
@@ -106,15 +106,26 @@ impl Ledger {
             done += model.latency_cycles;
         }
         self.signal(done, semaphore, granules);
-        let semaphore = self.semaphores.entry(semaphore).or_default();
-        semaphore.starts += 1;
-        semaphore.started = semaphore.started.saturating_add(granules);
+        if let Some(semaphore) = self.semaphore(semaphore) {
+            semaphore.starts += 1;
+            semaphore.started = semaphore.started.saturating_add(granules);
+        }
+    }
+
+    fn semaphore(&mut self, address: i64) -> Option<&mut Semaphore> {
+        let room = self.semaphores.len() < MOST || self.semaphores.contains_key(&address);
+        self.unresolved += u64::from(!room);
+        room.then(|| self.semaphores.entry(address).or_default())
     }
 
     /// Adds to a semaphore at a time.
     pub fn signal(&mut self, time: f64, semaphore: i64, amount: i64) {
-        let semaphore = self.semaphores.entry(semaphore).or_default();
+        let Some(semaphore) = self.semaphore(semaphore) else { return };
         semaphore.left = semaphore.left.saturating_add(amount);
+        if semaphore.arrivals.len() >= MOST {
+            let held = semaphore.arrivals.iter().fold(0i64, |sum, arrival| sum.saturating_add(arrival.1));
+            semaphore.arrivals = vec![(time, held)];
+        }
         semaphore.arrivals.push((time, amount));
     }
 
@@ -128,7 +139,7 @@ impl Ledger {
         if let Some(landed) = self.in_flight.iter().position(|(semaphore, _)| *semaphore == address) {
             self.in_flight.remove(landed);
         }
-        let semaphore = self.semaphores.entry(address).or_default();
+        let Some(semaphore) = self.semaphore(address) else { return now };
         semaphore.waits += 1;
         semaphore.arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut held = 0i64;

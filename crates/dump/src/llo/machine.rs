@@ -11,6 +11,9 @@ use super::{
     },
 };
 
+/// Words of scalar memory, 1 MiB: what is stored beyond them is not kept.
+const SMEM_WORDS: usize = 1 << 18;
+
 /// The state of the scalar core.
 pub struct Machine<'p> {
     program: &'p Program,
@@ -126,7 +129,9 @@ impl<'p> Machine<'p> {
             Action::Store { address, value } => {
                 if let Some(address) = self.eval(address) {
                     let value = holds.and_then(|_| self.eval(value));
-                    self.memory.insert(address, value);
+                    if self.memory.len() < SMEM_WORDS || self.memory.contains_key(&address) {
+                        self.memory.insert(address, value);
+                    }
                 }
             }
             Action::Branch { target } => {

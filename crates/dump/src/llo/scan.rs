@@ -186,12 +186,30 @@ impl<'a> Scanner<'a> {
         });
     }
 
+    /// The next byte that can end a slot, a comment's beginning included; the end of the text where there is none.
+    fn next_structural(&self, at: usize) -> usize {
+        const STRUCTURAL: [bool; 256] = {
+            let mut table = [false; 256];
+            let bytes = b"/;{}\n";
+            let mut i = 0;
+            while i < bytes.len() {
+                table[bytes[i] as usize] = true;
+                i += 1;
+            }
+            table
+        };
+        let rest = self.bytes.get(at..).unwrap_or_default();
+        let skipped = rest.iter().position(|&byte| STRUCTURAL[byte as usize]);
+        at + skipped.unwrap_or(rest.len())
+    }
+
     /// Leaves `at` behind the closing brace and says whether there was one.
     fn slots(&mut self, body: usize) -> bool {
         let mut slot_start = body;
         let mut braces = 0usize;
         let mut at = body;
         loop {
+            at = self.next_structural(at);
             match self.peek(at) {
                 b'/' if self.peek(at + 1) == b'*' => match skip_comment(self.bytes, at) {
                     Some(after) => {
@@ -266,9 +284,12 @@ impl<'a> Scanner<'a> {
             return;
         }
         let end = start + text.len();
-        let (result, op_start) = match text.strip_prefix('%').and_then(|_| text.find(" = ")) {
-            Some(equals) => (Span::new(start, start + equals), start + equals + 3),
-            None => (Span::default(), start),
+        let name_len = text.bytes().take_while(|byte| *byte != b' ').count();
+        let assigns =
+            text.starts_with('%') && text.get(name_len..).is_some_and(|rest| rest.starts_with(" = "));
+        let (result, op_start) = match assigns {
+            true => (Span::new(start, start + name_len), start + name_len + 3),
+            false => (Span::default(), start),
         };
         let op_bytes = self.bytes.get(op_start..end).unwrap_or_default();
         let is_op = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
