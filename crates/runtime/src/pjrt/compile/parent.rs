@@ -204,3 +204,57 @@ fn signal_name(signal: i32) -> &'static str {
         _ => "",
     }
 }
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    /// A compiler whose child is a shell script.
+    fn compiler(script: &str) -> Compiler {
+        let script = format!("cat > /dev/null; {script}");
+        Compiler { plugin: "unused.so".into(), child: vec!["sh".into(), "-c".into(), script.into()] }
+    }
+
+    fn compile(script: &str) -> CompileError {
+        let target = Target::named("tpu7x:2x2x1");
+        compiler(script).compile(&target, &Module::new("dma", ""), &DumpFlags::Nothing).unwrap_err()
+    }
+
+    #[test]
+    fn a_crash_is_told_with_its_last_words() {
+        assert_eq!(
+            compile("echo 'Check failed: x > 0' >&2; kill -ABRT $$").to_string(),
+            "the compiler died of signal 6 (abort) while it compiled dma; its last words were:\nCheck failed: x > 0"
+        );
+        assert_eq!(
+            compile("exit 3").to_string(),
+            "the compiler died of exit code 3 while it compiled dma; it said nothing"
+        );
+    }
+
+    #[test]
+    fn an_answer_counts_even_if_the_child_dies_afterwards() {
+        let error = compile(r#"echo noise; echo '{"Rejected":{"StableHlo":"-:1:1: error"}}'; kill -ABRT $$"#);
+        assert_eq!(error.to_string(), "dma: the module is not valid StableHLO: -:1:1: error");
+    }
+
+    #[test]
+    fn a_crash_costs_one_module() {
+        let compiler = compiler(r#"echo '{"Rejected":{"Other":"no"}}'; exit 1"#);
+        let modules = ["a", "b", "c", "d"].map(|name| Module::new(name, ""));
+        let outcomes = compiler.compile_all(&Target::named("t"), &modules).unwrap();
+        let crashed = |outcome: &Result<_, _>| matches!(outcome, Err(CompileError::Crashed { .. }));
+        assert_eq!(outcomes.iter().map(crashed).collect::<Vec<_>>(), [false, true, false, true]);
+    }
+
+    #[test]
+    fn a_compiler_that_does_not_start_fails_once() {
+        let compiler = compiler(r#"echo '{"NotStarted":"cannot load unused.so"}'"#);
+        let modules = ["a", "b"].map(|name| Module::new(name, ""));
+        let error = compiler.compile_all(&Target::named("t"), &modules).unwrap_err();
+        assert_eq!(error.to_string(), "cannot load unused.so");
+        let absent = Compiler { plugin: "unused.so".into(), child: vec!["/no/such/program".into()] };
+        let error = absent.compile(&Target::named("t"), &modules[0], &DumpFlags::Nothing).unwrap_err();
+        assert!(error.to_string().starts_with("cannot run the compiling process \"/no/such/program\": "));
+    }
+}
