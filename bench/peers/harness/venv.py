@@ -13,7 +13,7 @@ def ensure(folder: pathlib.Path, requirements: pathlib.Path) -> pathlib.Path:
     installed = folder / "installed-requirements.txt"
     if installed.exists() and installed.read_text() == requirements.read_text():
         return python
-    print(f"making {folder} from {requirements.name}; this downloads several GB", file=sys.stderr)
+    print(f"making {folder} from {requirements.name}: PyTorch and its like are large downloads", file=sys.stderr)
     # Not the venv module's API: a half-made environment must not be this process's problem.
     for command in (
         [sys.executable, "-m", "venv", "--clear", str(folder)],
