@@ -186,11 +186,20 @@ impl<'a> Scanner<'a> {
         let bounds = attributes.split_once("iteration_bounds = array<i64:").map_or("", |(_, after)| after);
         let bounds = bounds.split('>').next().unwrap_or_default();
         self.scan.iteration_bounds = bounds.split(',').filter_map(|n| n.trim().parse().ok()).collect();
-        let memory: Vec<_> = arguments.split('%').filter_map(argument).collect();
+        // Each argument begins behind its `%`.
+        let starts = arguments.match_indices('%').map(|(at, _)| at + 1);
+        let offset = text.len() - rest.len();
+        let memory: Vec<_> = starts
+            .filter_map(|at| {
+                let (name, memory) = argument(arguments.get(at..)?)?;
+                let column = place.column + u32::try_from(offset + at - 1).ok()?;
+                Some((name, memory, Place { column, ..place }))
+            })
+            .collect();
         let prefetched = number("scalar_prefetch").unwrap_or(0);
         let scratch = number("scratch_operands").unwrap_or(0);
         let first_scratch = memory.len().saturating_sub(scratch);
-        for (index, (name, memory)) in memory.into_iter().enumerate() {
+        for (index, (name, memory, place)) in memory.into_iter().enumerate() {
             let whole = matches!(memory.space.as_str(), "hbm" | "any");
             let role = match index {
                 _ if index >= first_scratch => ArgumentRole::Scratch,

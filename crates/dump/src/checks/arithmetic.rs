@@ -1,6 +1,6 @@
 //! What the arithmetic units are given.
 
-use super::Outcome;
+use super::{Outcome, counted};
 use crate::facts::{Facts, Level, Matmul};
 
 const NO_MATMUL: &str =
@@ -37,7 +37,10 @@ pub fn native_fp8(facts: &Facts) -> Outcome {
         return Outcome::fail(format!("{}{emulated}", describe(matmul)), vec![matmul.evidence.clone()]);
     }
     let count: usize = matmuls.iter().map(|matmul| matmul.count).sum();
-    Outcome::pass(format!("{count} multiplications, all on {}", first.lhs), vec![first.evidence.clone()])
+    Outcome::pass(
+        format!("{}, all on {}", counted(count, "multiplication"), first.lhs),
+        vec![first.evidence.clone()],
+    )
 }
 
 pub fn no_f32_matmul(facts: &Facts) -> Outcome {
@@ -60,7 +63,8 @@ pub fn no_spills(facts: &Facts) -> Outcome {
         return Outcome::unknown("no LLO listing is among these files");
     };
     if spills.instructions == 0 {
-        return Outcome::pass("no vector register is stored to a spill slot", Vec::new());
+        let says = "no vector register is stored to a spill slot";
+        return Outcome::pass(says, vec![spills.evidence.clone()]);
     }
     let executed = spills.executed.map_or(String::new(), |executed| format!(", executed {executed} times"));
     let says = format!("{} stores and reloads of spilled vector registers{executed}", spills.instructions);

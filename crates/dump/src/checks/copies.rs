@@ -1,6 +1,6 @@
 //! How data moves.
 
-use super::Outcome;
+use super::{Outcome, counted};
 use crate::facts::{Buffer, Copy, Facts, Level, Role, Space};
 
 /// Copies of the kernel itself; what XLA copies around it is not the kernel's.
@@ -25,8 +25,8 @@ pub fn async_dma(facts: &Facts) -> Outcome {
     match (fetch, executed(facts)) {
         (Some(copy), _) => {
             let starts: u64 = latest.iter().map(|copy| copy.starts).sum();
-            let counted = if executed(facts) { "executed" } else { "in the text" };
-            Outcome::pass(format!("{starts} copies {counted}"), vec![copy.evidence.clone()])
+            let how = if executed(facts) { "executed" } else { "in the text" };
+            Outcome::pass(format!("{} {how}", counted(starts as usize, "copy")), vec![copy.evidence.clone()])
         }
         (None, true) => {
             let evidence = latest.first().map(|copy| copy.evidence.clone());
@@ -62,9 +62,9 @@ pub fn dma_balanced(facts: &Facts) -> Outcome {
     }
     match balances.iter().find(|balance| balance.conclusive) {
         Some(balance) if balance.checked > 0 => {
-            let says = format!("{} semaphores, all at zero at the end", balance.checked);
+            let says = format!("{}, all at zero at the end", counted(balance.checked, "semaphore"));
             let says = if balance.level == Level::Guide {
-                format!("{} copies, each awaited once", balance.checked)
+                format!("{}, each awaited once", counted(balance.checked, "copy"))
             } else {
                 says
             };
@@ -114,7 +114,7 @@ pub fn double_buffered(facts: &Facts) -> Outcome {
         None => {
             let evidence = data.first().map(|buffer| buffer.evidence.clone());
             Outcome::pass(
-                format!("{} data buffers of depth 2 or more", data.len()),
+                format!("{} of depth 2 or more", counted(data.len(), "data buffer")),
                 evidence.into_iter().collect(),
             )
         }
@@ -164,5 +164,5 @@ fn double_buffered_execution(facts: &Facts) -> Outcome {
     if blocks == 0 {
         return Outcome::unknown("every operand is copied once: there is nothing to overlap");
     }
-    Outcome::pass(format!("{blocks} data operands are copied ahead, into two places or more"), proof)
+    Outcome::pass(format!("{} copied ahead, into two places or more", counted(blocks, "data operand")), proof)
 }

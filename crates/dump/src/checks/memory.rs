@@ -2,7 +2,7 @@
 
 use octile_core::device::tpu::TpuChip;
 
-use super::Outcome;
+use super::{Outcome, counted};
 use crate::facts::{Buffer, Copy, Evidence, Facts, Level, Operand, Role, Space};
 
 /// The input operands of one role, from the latest stage that names operands.
@@ -73,7 +73,7 @@ pub fn scales_in_smem(facts: &Facts) -> Outcome {
             }
         }
     }
-    Outcome::pass(format!("all {} scale operands are copied to SMEM", scales.len()), proof)
+    Outcome::pass(format!("{} copied to SMEM", counted(scales.len(), "scale operand")), proof)
 }
 
 pub fn data_in_vmem(facts: &Facts) -> Outcome {
@@ -94,7 +94,7 @@ pub fn data_in_vmem(facts: &Facts) -> Outcome {
             }
         }
     }
-    Outcome::pass(format!("all {} data operands are multiplied from VMEM", data.len()), proof)
+    Outcome::pass(format!("{} in VMEM", counted(data.len(), "data operand")), proof)
 }
 
 /// Whether all buffers of a role that receive copies are in one memory, where only their declarations are known.
@@ -110,12 +110,11 @@ fn buffers_in(facts: &Facts, role: Role, space: &Space, what: &str) -> Outcome {
     };
     match buffers.iter().find(|buffer| buffer.space != *space) {
         Some(buffer) => {
-            let says =
-                format!("{} {:?} {} is in {:?}", buffer.name, buffer.dims, buffer.element, buffer.space);
+            let says = format!("{} {:?} {} is in {}", buffer.name, buffer.dims, buffer.element, buffer.space);
             Outcome::fail(says, vec![buffer.evidence.clone()])
         }
         None => {
-            let says = format!("{} {what} buffers are declared in {space:?}", buffers.len());
+            let says = format!("{} in {space}", counted(buffers.len(), &format!("{what} buffer")));
             Outcome::pass(says, vec![first.evidence.clone()])
         }
     }

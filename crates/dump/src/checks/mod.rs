@@ -237,6 +237,15 @@ impl Outcome {
     }
 }
 
+/// `1 copy`, `2 copies`.
+fn counted(count: usize, what: &str) -> String {
+    match what.strip_suffix('y') {
+        _ if count == 1 => format!("1 {what}"),
+        Some(stem) => format!("{count} {stem}ies"),
+        None => format!("{count} {what}s"),
+    }
+}
+
 /// What became of one claim, with the lines that prove it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {

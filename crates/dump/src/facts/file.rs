@@ -53,14 +53,25 @@ pub struct FileReport {
     pub damage: Vec<Damage>,
 }
 
+/// Which files to read first: of several listings the first one counts, and that is the one that says most.
+pub fn rank(source: &Source<'_>) -> u8 {
+    let Ok(text) = std::str::from_utf8(source.bytes) else { return 0 };
+    if !is_listing(text.trim_start()) {
+        return 0;
+    }
+    let multiplies = memchr::memmem::find(source.bytes, b"= vmatmul").is_some();
+    let timed = memchr::memmem::find(source.bytes, b"/* entry bundle:").is_none();
+    1 + 2 * u8::from(multiplies) + u8::from(timed)
+}
+
 /// Reads a file into the facts.
-pub fn read(facts: &mut Facts, source: &Source<'_>) {
+pub fn read(facts: &mut Facts, source: &Source<'_>) -> FileReport {
     let (kind, damage) = match std::str::from_utf8(source.bytes) {
         Ok(text) if text.contains('\0') => (FileKind::Binary, Vec::new()),
         Ok(text) => read_text(facts, source.name, text),
         Err(_) => (FileKind::Binary, Vec::new()),
     };
-    facts.files.push(FileReport { name: source.name.to_owned(), kind, damage });
+    FileReport { name: source.name.to_owned(), kind, damage }
 }
 
 fn read_text(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
@@ -71,7 +82,12 @@ fn read_text(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage
         () if head.starts_with("Schedule analysis:") => {
             let analysis = ScheduleAnalysis::parse(text);
             let damage = analysis.damage.clone();
-            facts.schedule = Some(analysis);
+            // The one of the kernel is as long as its listing.
+            let of_kernel =
+                facts.cycles.as_ref().is_some_and(|cycles| cycles.code_bundles as u64 == analysis.total);
+            if facts.schedule.is_none() || of_kernel {
+                facts.schedule = Some(analysis);
+            }
             (FileKind::Schedule, damage)
         }
         () if head.starts_with("HloModule") => hlo::read(facts, name, text),

@@ -10,7 +10,7 @@ use crate::{
     source::{Damage, Span},
 };
 
-/// Reads a listing into the facts. The scheduled one with every cycle says most; the others fill in what it lacks.
+/// Reads a listing into the facts.
 pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
     let listing = Listing::parse(text);
     let witness = Witness::new(name, text);
@@ -20,15 +20,13 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
         _ => FileKind::LloFinal,
     };
     buffers(facts, &listing, &witness);
-    if kind == FileKind::LloUnscheduled {
+    // Of several listings the first one counts; the others only say what they are.
+    if kind == FileKind::LloUnscheduled || facts.spills.is_some() {
         return (kind, listing.damage().to_vec());
     }
-    let is_first = facts.spills.is_none();
-    if is_first {
-        facts.spills = Some(spills(&listing, &witness));
-        matmuls(facts, &listing, &witness);
-        operands(facts, &listing, &witness);
-    }
+    facts.spills = Some(spills(&listing, &witness));
+    matmuls(facts, &listing, &witness);
+    operands(facts, &listing, &witness);
     if kind == FileKind::LloPacked {
         match simulate(&listing, &SimOptions::default()) {
             Ok(cycles) => {
@@ -110,7 +108,8 @@ fn spills(listing: &Listing<'_>, witness: &Witness<'_>) -> Spills {
         matches!(listing.op(slot), "vst" | "vld") && args.contains("_spill")
     };
     let mut found = listing.all_slots().map(|(_, slot)| slot).filter(is_spill).peekable();
-    let first = found.peek().map_or(0, |slot| slot.op.start);
+    let listing_start = || listing.bundles().first().map_or(0, |bundle| bundle.span.start);
+    let first = found.peek().map_or_else(listing_start, |slot| slot.op.start);
     Spills { instructions: found.count(), executed: None, evidence: witness.at(first) }
 }
 

@@ -9,6 +9,8 @@ mod role;
 
 pub use file::{FileKind, FileReport, Source};
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::{
@@ -78,6 +80,18 @@ impl Space {
             2 => Self::Smem,
             other => Self::Other(format!("S({other})")),
         }
+    }
+}
+
+impl fmt::Display for Space {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Hbm => "HBM",
+            Self::Vmem => "VMEM",
+            Self::Smem => "SMEM",
+            Self::Other(name) => name,
+            Self::Unstated => "no stated memory",
+        })
     }
 }
 
@@ -248,12 +262,16 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads every file and gathers what they say. Files of other kernels should not be among them.
+    /// Reads every file and gathers what they say. They should be of one kernel; where several listings are among
+    /// them, the one that multiplies and has every cycle counts.
     pub fn gather(sources: &[Source<'_>]) -> Self {
         let mut facts = Self::default();
-        for source in sources {
-            file::read(&mut facts, source);
-        }
+        let mut order: Vec<_> = sources.iter().enumerate().collect();
+        order.sort_by_key(|(_, source)| std::cmp::Reverse(file::rank(source)));
+        let mut reports: Vec<_> =
+            order.into_iter().map(|(index, source)| (index, file::read(&mut facts, source))).collect();
+        reports.sort_by_key(|(index, _)| *index);
+        facts.files = reports.into_iter().map(|(_, report)| report).collect();
         facts
     }
 

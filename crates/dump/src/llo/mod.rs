@@ -159,10 +159,11 @@ impl<'a> Listing<'a> {
         Args::parse(slot.args.of(self.text))
     }
 
-    /// Whether every cycle has its bundle. The final pass folds empty ones away and says so in its first trailer.
+    /// Whether every cycle has its bundle. The final pass folds empty ones away; it marks the entry, and it names the
+    /// targets of branches by region only.
     pub fn is_timed(&self) -> bool {
-        let first = self.bundles.first().map(|bundle| bundle.trailer.of(self.text));
-        first.is_some_and(|trailer| !trailer.contains("entry bundle"))
+        let has = |mark: &[u8]| memchr::memmem::find(self.text.as_bytes(), mark).is_some();
+        !self.bundles.is_empty() && !has(b"/* entry bundle:") && !has(b" target = $region")
     }
 
     /// Line and column of a span.
