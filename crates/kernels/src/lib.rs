@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod hopper;
 pub mod reference;
 mod stablehlo;
 pub mod tpu;

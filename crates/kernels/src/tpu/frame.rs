@@ -218,7 +218,6 @@ impl<'p> Frame<'p> {
         Kernel {
             module,
             operands: self.operands,
-            prefetched: self.prefetched.len(),
         }
     }
 }

@@ -30,8 +30,6 @@ pub struct Emitted {
 struct Kernel {
     module: Module,
     operands: Vec<Operand>,
-    /// How many of them, from the first, are in scalar memory before the kernel begins.
-    prefetched: usize,
 }
 
 /// Writes the kernel of a plan and the module around it.

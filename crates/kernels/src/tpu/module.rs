@@ -112,7 +112,7 @@ fn call(
     let operand_layouts: Vec<Attr> = ranks.map(row_major).collect();
     let attributes = Attributes::new()
         .with("call_target_name", "tpu_custom_call")
-        .with("backend_config", configuration(plan, kernel).as_str())
+        .with("backend_config", configuration(b, plan, kernel, operands).as_str())
         .with("kernel_name", kernel_name)
         .with("operand_layouts", Attr::Array(operand_layouts))
         .with("result_layouts", Attr::Array(vec![row_major(2)]));
@@ -123,11 +123,12 @@ fn call(
     })
 }
 
-/// What the compiler is told about the call. Every operand of a copy or a window is pinned to device memory:
-/// the compiler would else copy small ones whole into vector memory first.
-fn configuration(plan: &TpuPlan, kernel: &Kernel) -> String {
-    let pinned = (kernel.prefetched..kernel.operands.len()).map(|index| json!({"operand_index": index, "color": HBM}));
-    let pinned: Vec<_> = pinned.collect();
+/// What the compiler is told about the call. Operands are pinned to device memory: the compiler would else copy
+/// small ones whole into vector memory first. It has a place of its own for a single number, and insists on it.
+fn configuration(b: &FunctionBuilder, plan: &TpuPlan, kernel: &Kernel, operands: &[Value]) -> String {
+    let is_array = |&(_, &operand): &(usize, &Value)| b.ty(operand).shape().iter().any(|&extent| extent > 1);
+    let arrays = operands.iter().enumerate().filter(is_array);
+    let pinned: Vec<_> = arrays.map(|(index, _)| json!({"operand_index": index, "color": HBM})).collect();
     // Tiles divide the padded operands and the compiler balances its own copies, so its checks find nothing.
     let unchecked = plan.strategy == Strategy::Strip;
     json!({

@@ -74,7 +74,7 @@ impl Ptx {
 
     /// Arrives at a barrier of any block of the cluster.
     pub fn arrive_in_cluster(&mut self, barrier: B32) {
-        self.line(format_args!("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [{barrier}]"));
+        self.line(format_args!("mbarrier.arrive.shared::cluster.b64 _, [{barrier}]"));
     }
 
     /// Arrives at a barrier and tells it to wait for `bytes` more.

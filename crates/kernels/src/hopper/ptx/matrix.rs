@@ -17,11 +17,16 @@ impl MatrixDescriptor {
 }
 
 impl Ptx {
-    /// The descriptor of an operand at a shared-memory address.
-    pub fn descriptor(&mut self, address: B32) -> B64 {
+    /// The lower half of the descriptor of an operand at a shared-memory address. Addresses stay below 2^18, so
+    /// adding sixteenths of bytes to it moves the operand.
+    pub fn descriptor_low(&mut self, address: B32) -> B32 {
         let units = self.shr(address, 4);
         let units = self.and(units, 0x3fff);
-        let low = self.or(units, MatrixDescriptor::LEADING);
+        self.or(units, MatrixDescriptor::LEADING)
+    }
+
+    /// The descriptor with this lower half.
+    pub fn descriptor(&mut self, low: B32) -> B64 {
         self.join(low, MatrixDescriptor::HIGH)
     }
 

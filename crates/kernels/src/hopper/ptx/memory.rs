@@ -61,21 +61,24 @@ impl Ptx {
         out
     }
 
-    /// Loads the first bytes of a device address into a register where the predicate holds, else 0.
-    pub fn load_global_u8_if(&mut self, at: Global, predicate: Pred) -> B32 {
-        let out = self.variable(0);
-        self.line(format_args!("@{predicate} ld.global.nc.u8 {out}, {at}"));
+    /// Loads 8 bytes where the predicate holds, else 0.
+    pub fn load_global_8_if(&mut self, at: Global, predicate: Pred) -> [B32; 2] {
+        let out = [self.variable(0), self.variable(0)];
+        self.line(format_args!("@{predicate} ld.global.nc.v2.b32 {{{}, {}}}, {at}", out[0], out[1]));
+        out
+    }
+
+    /// Loads four floats where the predicate holds, else 0.
+    pub fn load_global_f32x4_if(&mut self, at: Global, predicate: Pred) -> [F32; 4] {
+        let out = [(); 4].map(|()| self.float(0.0));
+        let [a, b, c, d] = out;
+        self.line(format_args!("@{predicate} ld.global.nc.v4.f32 {{{a}, {b}, {c}, {d}}}, {at}"));
         out
     }
 
     /// Stores 16 bits where the predicate holds.
     pub fn store_global_b16_if(&mut self, at: Global, value: B16, predicate: Pred) {
         self.line(format_args!("@{predicate} st.global.b16 {at}, {value}"));
-    }
-
-    /// Stores the low byte where the predicate holds.
-    pub fn store_global_u8_if(&mut self, at: Global, value: B32, predicate: Pred) {
-        self.line(format_args!("@{predicate} st.global.u8 {at}, {value}"));
     }
 
     /// Stores 32 bits where the predicate holds.
@@ -137,7 +140,7 @@ impl Ptx {
         out
     }
 
-    /// The sum, bit by bit, over a block: whether the predicate holds for any of its threads.
+    /// Raises a float in shared memory to `value`. For floats that are not negative.
     pub fn max_shared(&mut self, at: Shared, value: F32) {
         // Floats that are not negative order like their bits.
         let old = self.b32();

@@ -94,6 +94,8 @@ pub(super) fn kernel(plan: &TpuPlan, ring: Ring) -> Kernel {
             let result = b.to_float(part.value, float(plan.kernel_out()));
             kept.store(b, plan, n, part.at.1, result);
         }
+        let copy = kept.out(b, piece);
+        b.located("start out", |b| b.start(copy));
         if ring.slots < pieces {
             let (ahead, pieces) = (b.addi(piece, slots), b.i32(pieces));
             let more = b.cmpi(IntPredicate::Slt, ahead, pieces);
@@ -104,13 +106,11 @@ pub(super) fn kernel(plan: &TpuPlan, ring: Ring) -> Kernel {
         }
     }
 
-    // Epilogue: the columns of this step leave; the last step waits for all of them.
-    let copy = kept.out(b, plan, n);
-    b.located("start out", |b| b.start(copy));
+    // Epilogue: the last step waits for every piece of the result.
     b.when_equal(n, plan.grid.n - 1, |b| {
-        let (from, to) = (b.i32(0), b.i32(plan.grid.n));
-        b.for_each("written", from, to, |b, step| {
-            let copy = kept.out(b, plan, step);
+        let (from, to) = (b.i32(0), b.i32(pieces));
+        b.for_each("piece", from, to, |b, piece| {
+            let copy = kept.out(b, piece);
             b.located("wait out", |b| b.wait(copy));
         });
     });
@@ -210,11 +210,11 @@ impl Kept {
         b.store(result, self.out.chip, &indices);
     }
 
-    /// The copy of a step's columns of the result.
-    fn out(&self, b: &mut FunctionBuilder, plan: &TpuPlan, n: Value) -> Copy {
-        let shape = [plan.padded.m, plan.tile.n];
-        let (extent, zero) = (b.i32(plan.tile.n), b.i32(0));
-        let col = b.muli(n, extent);
+    /// The copy of a piece of the result.
+    fn out(&self, b: &mut FunctionBuilder, piece: Value) -> Copy {
+        let shape = [b.ty(self.out.hbm).shape()[0], self.ring.columns];
+        let (columns, zero) = (b.i32(self.ring.columns), b.i32(0));
+        let col = b.muli(piece, columns);
         Copy {
             source: b.slice_memref(self.out.chip, &[zero, col], &shape),
             target: b.slice_memref(self.out.hbm, &[zero, col], &shape),

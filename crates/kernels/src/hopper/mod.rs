@@ -1,0 +1,77 @@
+//! PTX for NVIDIA Hopper GPUs.
+//!
+//! | strategy | operands | scales |
+//! |---|---|---|
+//! | `auto` | through registers into shared memory, the assembler schedules | loaded beside the product |
+//! | `dma` | the copy engine fills a ring of stages | loaded beside the product |
+//! | `smem` | as `dma` | travel through the ring, ahead of the product |
+//! | `strip` | as `smem`; clusters share fetches or divide K | as `smem` |
+//!
+//! The last three are one skeleton, because their differences are the lesson: [`ring`] with [`consumer`] and
+//! [`producer`].
+
+mod auto;
+mod consumer;
+mod epilogue;
+mod frame;
+mod peak;
+mod producer;
+pub mod ptx;
+mod quantize;
+mod ring;
+mod scales;
+mod schedule;
+mod split;
+
+pub use peak::{PeakKernel, peak};
+pub use quantize::{QUANTIZE_NUMBERS, QUANTIZE_THREADS, groups_per_block, quantize};
+
+use octile_core::{
+    Strategy,
+    plan::hopper::{HopperPlan, NUMBERS, Together},
+};
+
+use ptx::{LaunchBounds, Parameter, Ptx};
+
+/// A kernel as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kernel {
+    /// Name of the entry point.
+    pub entry: String,
+    /// The module.
+    pub ptx: String,
+}
+
+/// The kernel of a plan. Its parameters: the tensor maps of A and B, pointers to the scales of x and of the weight and
+/// to the result, pointers to x and to the weight, and [`NUMBERS`].
+pub fn multiply(plan: &HopperPlan) -> Kernel {
+    let mut ptx = Ptx::default();
+    match plan.strategy {
+        Strategy::Auto => auto::emit(&mut ptx, plan),
+        Strategy::Dma | Strategy::Smem | Strategy::Strip => ring::emit(&mut ptx, plan),
+    }
+    let maps = ["map_a", "map_b"].map(Parameter::TensorMap);
+    let pointers = ["x_scale", "w_scale", "out", "x", "w"].map(Parameter::Pointer);
+    let numbers = NUMBERS.map(Parameter::Number);
+    let parameters: Vec<Parameter> = maps.into_iter().chain(pointers).chain(numbers).collect();
+    let bounds = LaunchBounds {
+        threads: plan.threads() as u32,
+        blocks_per_sm: plan.blocks_per_sm as u32,
+        cluster: plan.shape.together.blocks() as u32,
+    };
+    let entry = entry_name(plan);
+    Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
+}
+
+/// A name that says what the kernel is.
+fn entry_name(plan: &HopperPlan) -> String {
+    let shape = plan.shape;
+    let together = match shape.together {
+        Together::Alone => String::new(),
+        Together::ShareA => "_share_a".to_owned(),
+        Together::ShareB => "_share_b".to_owned(),
+        Together::SplitK(parts) => format!("_split{parts}"),
+    };
+    let swapped = if shape.swapped { "_swapped" } else { "" };
+    format!("octile_{}_{}x{}{swapped}{together}_{}", plan.strategy, shape.tile.a, shape.tile.b, plan.out())
+}

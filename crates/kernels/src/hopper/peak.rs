@@ -1,0 +1,104 @@
+//! The most that the tensor cores do: products of operands that stay in shared memory, never scaled.
+
+use super::{
+    Kernel,
+    frame::WARPGROUP,
+    ptx::{LaunchBounds, Parameter, Ptx, Shared},
+};
+
+/// Warpgroups of a block, columns of an instruction, instructions in a row, and how often.
+const GROUPS: u32 = 2;
+const COLUMNS: usize = 256;
+const CHAIN: u32 = 8;
+const ROUNDS: u32 = 4000;
+/// Operands: 64 rows of A for each warpgroup, and the rows of B, 32 deep in the layout of 128.
+const A_BYTES: u32 = 64 * 128;
+const B_BYTES: u32 = COLUMNS as u32 * 128;
+
+/// The kernel with the shape of its launch.
+#[derive(Debug, Clone)]
+pub struct PeakKernel {
+    /// The kernel. It takes a pointer to 4 bytes, which it never writes.
+    pub kernel: Kernel,
+}
+
+impl PeakKernel {
+    /// Threads of a block.
+    pub const THREADS: u32 = GROUPS * WARPGROUP;
+    /// Shared memory of a block.
+    pub const SHARED_BYTES: u32 = GROUPS * A_BYTES + B_BYTES;
+
+    /// Floating-point operations of one launch with `blocks` blocks.
+    pub fn flops(blocks: usize) -> f64 {
+        let instruction = 2.0 * 64.0 * COLUMNS as f64 * 32.0;
+        instruction * f64::from(GROUPS * CHAIN * ROUNDS) * blocks as f64
+    }
+}
+
+/// The kernel that measures the peak.
+pub fn peak() -> PeakKernel {
+    let mut ptx = Ptx::default();
+    let base = ptx.shared_memory();
+    let thread = ptx.thread();
+    fill(&mut ptx, base, thread);
+    let warp = ptx.shr(thread, 5);
+    let warp = ptx.of_first_lane(warp);
+    let group = ptx.shr(warp, 2);
+    let a = ptx.mad(group, A_BYTES, base);
+    let b = ptx.add(base, GROUPS * A_BYTES);
+    let (a, b) = (ptx.descriptor_low(a), ptx.descriptor_low(b));
+    let sums = ptx.f32s(COLUMNS / 2);
+    for &sum in &sums {
+        ptx.set_float(sum, 0.0);
+    }
+    let round = ptx.variable(0);
+    ptx.while_(
+        |ptx| ptx.lt(round, ROUNDS),
+        |ptx| {
+            ptx.wgmma_fence();
+            for step in 0..CHAIN {
+                let (a, b) = (ptx.add(a, 2 * (step % 4)), ptx.add(b, 2 * (step % 4)));
+                let (a, b) = (ptx.descriptor(a), ptx.descriptor(b));
+                let add = ptx.ne(step, 0);
+                ptx.wgmma(&sums, COLUMNS, a, b, add);
+            }
+            ptx.wgmma_commit();
+            ptx.wgmma_wait(0);
+            ptx.increase(round, 1);
+        },
+    );
+    // The sums must seem to be needed. Finite operands never add up to this.
+    let out = ptx.pointer("out");
+    let impossible = ptx.float(f32::INFINITY);
+    for &sum in &sums {
+        let happens = ptx.eq_f32(sum, impossible);
+        ptx.store_global_f32_if(super::ptx::Global(out, 0), sum, happens);
+    }
+    let bounds = LaunchBounds { threads: PeakKernel::THREADS, blocks_per_sm: 1, cluster: 1 };
+    let entry = "octile_peak".to_owned();
+    PeakKernel { kernel: Kernel { ptx: ptx.module(&entry, &[Parameter::Pointer("out")], bounds), entry } }
+}
+
+/// Fills shared memory with codes that differ: operands of zeros would take less power and run faster than real ones.
+fn fill(ptx: &mut Ptx, base: super::ptx::B32, thread: super::ptx::B32) {
+    let at = ptx.variable(thread);
+    ptx.while_(
+        |ptx| ptx.lt(at, PeakKernel::SHARED_BYTES / 16),
+        |ptx| {
+            let address = ptx.mad(at, 16, base);
+            let words = [1, 2, 3, 4].map(|word| {
+                let seed = ptx.mad(at, 4, word);
+                let hash = ptx.mul(seed, 2_654_435_761);
+                let folded = ptx.shr(hash, 15);
+                let hash = ptx.xor(hash, folded);
+                let hash = ptx.mul(hash, 2_246_822_519);
+                // Codes below 0x78 in magnitude: finite, and sums of them stay so.
+                ptx.and(hash, 0xb7b7_b7b7)
+            });
+            ptx.store_shared_16(Shared(address, 0), words);
+            ptx.increase(at, PeakKernel::THREADS);
+        },
+    );
+    ptx.fence_shared_stores();
+    ptx.block_barrier();
+}

@@ -1,0 +1,120 @@
+//! The skeleton of `dma`, `smem` and `strip`: some warps fetch into a ring of stages, the others multiply.
+
+use octile_core::{
+    Strategy,
+    plan::hopper::{HopperPlan, Together},
+};
+
+use super::{
+    consumer,
+    frame::Frame,
+    producer, scales,
+    ptx::{B32, Ptx, Shared},
+};
+
+/// A position in the ring.
+pub(super) struct Cursor {
+    pub(super) stage: B32,
+    /// Parity of the turn around the ring.
+    pub(super) turn: B32,
+}
+
+impl Cursor {
+    pub(super) fn new(ptx: &mut Ptx) -> Self {
+        Self { stage: ptx.variable(0), turn: ptx.variable(0) }
+    }
+
+    /// Goes to the next stage.
+    pub(super) fn advance(&self, ptx: &mut Ptx, frame: &Frame<'_>) {
+        ptx.increase(self.stage, 1);
+        let wraps = ptx.eq(self.stage, frame.plan.stages as u32);
+        let stage = ptx.select(0, self.stage, wraps);
+        ptx.set(self.stage, stage);
+        let flip = ptx.select(1, 0, wraps);
+        ptx.flip(self.turn, flip);
+    }
+}
+
+/// Whether scales travel through the ring.
+pub(super) fn carries_scales(plan: &HopperPlan) -> bool {
+    plan.strategy != Strategy::Dma
+}
+
+/// Whether the blocks of a cluster fetch for one another.
+pub(super) fn shares(plan: &HopperPlan) -> bool {
+    matches!(plan.shape.together, Together::ShareA | Together::ShareB)
+}
+
+/// Registers per thread once the fetching warpgroup has handed over what it does not need. Together they are what the
+/// block starts with: 168 for each of 384 threads.
+const PRODUCER_REGISTERS: u32 = 40;
+const CONSUMER_REGISTERS: u32 = 232;
+
+pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
+    let frame = Frame::new(ptx, plan);
+    let hands_over = plan.consumers == 2;
+    prepare(ptx, &frame);
+    ptx.wait_for_previous_kernel();
+    ptx.let_next_kernel_start();
+
+    let first_producer = 4 * plan.consumers as u32;
+    let (produces, end) = (ptx.label(), ptx.label());
+    let is_producer = ptx.ge(frame.warp, first_producer);
+    ptx.jump_if(is_producer, produces);
+
+    if hands_over {
+        ptx.claim_registers(CONSUMER_REGISTERS);
+    }
+    consumer::emit(ptx, &frame);
+    ptx.jump(end);
+
+    ptx.place(produces);
+    if hands_over {
+        ptx.release_registers(PRODUCER_REGISTERS);
+    }
+    let (not_copies, not_scales) = (ptx.label(), ptx.label());
+    let is_copy_warp = ptx.eq(frame.warp, first_producer);
+    ptx.jump_unless(is_copy_warp, not_copies);
+    let is_first_lane = ptx.eq(frame.lane, 0);
+    ptx.when(is_first_lane, |ptx| producer::emit(ptx, &frame));
+    ptx.warp_barrier();
+    ptx.place(not_copies);
+    if carries_scales(plan) {
+        let is_scale_warp = ptx.eq(frame.warp, first_producer + 1);
+        ptx.jump_unless(is_scale_warp, not_scales);
+        scales::fetch(ptx, &frame);
+        ptx.place(not_scales);
+    }
+    if let Together::SplitK(_) = plan.shape.together {
+        // The multiplying threads meet their like in other blocks before and after they add up.
+        ptx.cluster_barrier();
+        ptx.cluster_barrier();
+    }
+    ptx.place(end);
+    if shares(plan) {
+        // No block may leave while another fetches into it or counts on its barriers.
+        ptx.cluster_barrier();
+    }
+}
+
+/// Makes the barriers and brings the tensor maps close.
+fn prepare(ptx: &mut Ptx, frame: &Frame<'_>) {
+    let plan = frame.plan;
+    let is_first = ptx.eq(frame.thread, 0);
+    ptx.when(is_first, |ptx| {
+        for name in ["map_a", "map_b"] {
+            let map = ptx.tensor_map(name);
+            ptx.prefetch_tensor_map(map);
+        }
+        // The copy thread arrives once at a full stage, and every lane of the scale warp when its scales landed.
+        let full = 1 + if carries_scales(plan) { 32 } else { 0 };
+        // Every multiplying warp arrives at an empty stage, in each block that fetches into it.
+        let empty = 4 * plan.consumers as u32 * if shares(plan) { 2 } else { 1 };
+        for stage in 0..plan.stages as u32 {
+            ptx.barrier_init(Shared(frame.base, plan.offset("full") as u32 + 8 * stage), full);
+            ptx.barrier_init(Shared(frame.base, plan.offset("empty") as u32 + 8 * stage), empty);
+        }
+        ptx.fence_barrier_init();
+    });
+    if shares(plan) { ptx.cluster_barrier() } else { ptx.block_barrier() }
+}

@@ -1,0 +1,227 @@
+//! Scales: how they get to the multiplying threads.
+
+use octile_core::plan::hopper::WAVE_ROWS;
+
+use super::{
+    frame::{Frame, Place},
+    ptx::{B32, B64, F32, Global, Ptx, Shared},
+    ring::Cursor,
+    schedule::{Tile, for_each_tile},
+};
+
+/// Where scales are in device memory.
+struct Layout {
+    pointer: B64,
+    /// Rows that share a scale, as a shift.
+    shift: B32,
+    /// Bytes from row to row.
+    row: B32,
+    /// Bytes from k-block to k-block.
+    k: B32,
+}
+
+impl Layout {
+    fn of_x(ptx: &mut Ptx) -> Self {
+        let shift = ptx.number("x_scale_shift");
+        Self::new(ptx, "x_scale", shift, "x_scale_row", "x_scale_k")
+    }
+
+    fn of_w(ptx: &mut Ptx) -> Self {
+        let shift = ptx.number("quant_shift");
+        Self::new(ptx, "w_scale", shift, "w_scale_row", "w_scale_k")
+    }
+
+    fn new(ptx: &mut Ptx, pointer: &str, shift: B32, row: &str, k: &str) -> Self {
+        let pointer = ptx.pointer(pointer);
+        let (row, k) = (ptx.number(row), ptx.number(k));
+        Self { pointer, shift, row: ptx.shl(row, 2), k: ptx.shl(k, 2) }
+    }
+
+    /// Where the scales of `row` start; beyond the last row, those of the last.
+    fn of_row(&self, ptx: &mut Ptx, row: B32, rows: B32) -> B64 {
+        let last = ptx.sub(rows, 1);
+        let row = ptx.min(row, last);
+        let block = ptx.shr(row, self.shift);
+        ptx.mad_wide(block, self.row, self.pointer)
+    }
+
+    fn at(&self, ptx: &mut Ptx, of_row: B64, quant_k: B32) -> Global {
+        Global(ptx.mad_wide(quant_k, self.k, of_row), 0)
+    }
+}
+
+/// The quantization block along K that a stage lies in.
+fn quant_k(ptx: &mut Ptx, k_block: B32) -> B32 {
+    let shift = ptx.number("quant_shift");
+    let shift = ptx.sub(shift, 7);
+    ptx.shr(k_block, shift)
+}
+
+/// Rows of the weight at which the two scales of a tile of B start.
+fn straddled_rows(ptx: &mut Ptx, tile: Tile) -> [B32; 2] {
+    let shift = ptx.number("quant_shift");
+    let block = ptx.shr(tile.b_row, shift);
+    let next = ptx.add(block, 1);
+    [tile.b_row, ptx.shl(next, shift)]
+}
+
+/// The warp that copies the scales of every stage into the ring, whatever their layout.
+pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>) {
+    let plan = frame.plan;
+    let (x, w) = (Layout::of_x(ptx), Layout::of_w(ptx));
+    let (m, n) = (ptx.number("m"), ptx.number("n"));
+    let (x_rows, _) = plan.x_and_w_rows();
+    let w_scales = plan.w_scales_per_stage() as u32;
+    let cursor = Cursor::new(ptx);
+    for_each_tile(ptx, frame, |ptx, tile| {
+        let x_row = if plan.shape.swapped { tile.b_row } else { tile.a_row };
+        // A lane copies the scales of every 32nd row; rows beyond the last have scale 0.
+        let sources: Vec<(B64, B32)> = (0..x_rows.div_ceil(32) as u32)
+            .map(|part| {
+                let row = ptx.add(x_row, frame.lane);
+                let row = ptx.add(row, 32 * part);
+                let inside = ptx.lt(row, m);
+                (x.of_row(ptx, row, m), ptx.select(4, 0, inside))
+            })
+            .collect();
+        let w_row = if plan.shape.swapped {
+            ptx.mad(frame.lane, WAVE_ROWS as u32, tile.a_row)
+        } else {
+            let rows = straddled_rows(ptx, tile);
+            let is_first = ptx.eq(frame.lane, 0);
+            ptx.select(rows[0], rows[1], is_first)
+        };
+        let w_source = w.of_row(ptx, w_row, n);
+        let four = ptx.variable(4);
+        let copies_w = ptx.lt(frame.lane, w_scales);
+        let k_block = ptx.variable(tile.first);
+        ptx.while_(
+            |ptx| ptx.lt(k_block, tile.end),
+            |ptx| {
+                let empty = frame.buffer(ptx, "empty", cursor.stage);
+                let full = frame.buffer(ptx, "full", cursor.stage);
+                let turn_before = ptx.xor(cursor.turn, 1);
+                ptx.wait(empty, turn_before);
+                let quant_k = quant_k(ptx, k_block);
+                let x_ring = frame.buffer(ptx, "x_scale", cursor.stage);
+                let x_ring = ptx.mad(frame.lane, 4, x_ring);
+                for (part, (source, bytes)) in (0..).zip(&sources) {
+                    let source = x.at(ptx, *source, quant_k);
+                    let destination = Shared(x_ring, 128 * part);
+                    let rows_left = x_rows as u32 - 32 * part;
+                    if rows_left >= 32 {
+                        ptx.copy_4(destination, source, *bytes);
+                    } else {
+                        let exists = ptx.lt(frame.lane, rows_left);
+                        ptx.when(exists, |ptx| ptx.copy_4(destination, source, *bytes));
+                    }
+                }
+                ptx.when(copies_w, |ptx| {
+                    let w_ring = frame.buffer(ptx, "w_scale", cursor.stage);
+                    let w_ring = ptx.mad(frame.lane, 4, w_ring);
+                    let source = w.at(ptx, w_source, quant_k);
+                    ptx.copy_4(Shared(w_ring, 0), source, four);
+                });
+                ptx.arrive_after_copies(full);
+                cursor.advance(ptx, frame);
+                ptx.increase(k_block, 1);
+            },
+        );
+    });
+}
+
+/// The scales that a multiplying thread needs in one stage.
+pub(super) struct StageScales {
+    /// Unswapped: of the thread's two rows in every wave.
+    pub(super) x: Vec<[F32; 2]>,
+    /// Unswapped: of the columns before and after the boundary. Swapped: of every wave.
+    pub(super) w: Vec<F32>,
+    /// Swapped: where the scales of x are in shared memory, for the thread's first column.
+    pub(super) x_columns: Option<B32>,
+}
+
+/// How a multiplying thread gets at scales.
+pub(super) enum Reader {
+    /// From the ring.
+    Ring,
+    /// From device memory, beside the product. Starts of the thread's rows in every wave, then of the two weight scales.
+    Memory { x: Layout64, w: Layout64 },
+}
+
+/// A layout with the rows that a thread reads.
+pub(super) struct Layout64 {
+    layout: Layout,
+    rows: Vec<B64>,
+}
+
+impl Reader {
+    /// A reader of device memory for one tile.
+    pub(super) fn of_memory(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: Tile) -> Self {
+        assert!(!frame.plan.shape.swapped, "only strip swaps operands, and its scales travel in the ring");
+        let (x, w) = (Layout::of_x(ptx), Layout::of_w(ptx));
+        let (m, n) = (ptx.number("m"), ptx.number("n"));
+        let first = ptx.add(tile.a_row, place.warp_row);
+        let first = ptx.add(first, place.lane_row);
+        let offsets = (0..frame.plan.waves()).flat_map(|wave| [wave * WAVE_ROWS, wave * WAVE_ROWS + 8]);
+        let x_rows = offsets
+            .map(|offset| {
+                let row = ptx.add(first, offset as u32);
+                x.of_row(ptx, row, m)
+            })
+            .collect();
+        let w_rows = straddled_rows(ptx, tile).into_iter().map(|row| w.of_row(ptx, row, n)).collect();
+        Self::Memory { x: Layout64 { layout: x, rows: x_rows }, w: Layout64 { layout: w, rows: w_rows } }
+    }
+
+    /// Reads what one stage needs.
+    pub(super) fn read(
+        &self,
+        ptx: &mut Ptx,
+        frame: &Frame<'_>,
+        place: Place,
+        stage: B32,
+        k_block: B32,
+    ) -> StageScales {
+        match self {
+            Self::Memory { x, w } => {
+                let quant_k = quant_k(ptx, k_block);
+                let mut load = |side: &Layout64| -> Vec<F32> {
+                    let rows = side.rows.iter();
+                    rows.map(|&row| {
+                        let at = side.layout.at(ptx, row, quant_k);
+                        ptx.load_global_f32(at)
+                    })
+                    .collect()
+                };
+                let x = load(x).chunks(2).map(|pair| [pair[0], pair[1]]).collect();
+                StageScales { x, w: load(w), x_columns: None }
+            }
+            Self::Ring => read_ring(ptx, frame, place, stage),
+        }
+    }
+}
+
+fn read_ring(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, stage: B32) -> StageScales {
+    let plan = frame.plan;
+    let x_ring = frame.buffer(ptx, "x_scale", stage);
+    let w_ring = frame.buffer(ptx, "w_scale", stage);
+    if plan.shape.swapped {
+        let wave = ptx.shr(place.warp_row, WAVE_ROWS.ilog2());
+        let w_ring = ptx.mad(wave, 4, w_ring);
+        let w = (0..plan.waves() as u32).map(|wave| ptx.load_shared_f32(Shared(w_ring, 4 * wave))).collect();
+        return StageScales { x: Vec::new(), w, x_columns: Some(ptx.mad(place.column, 4, x_ring)) };
+    }
+    let row = ptx.add(place.warp_row, place.lane_row);
+    let at = ptx.mad(row, 4, x_ring);
+    let x = (0..plan.waves())
+        .map(|wave| [0, 8].map(|row| ptx.load_shared_f32(Shared(at, 4 * (wave * WAVE_ROWS + row) as u32))))
+        .collect();
+    let w = ptx.load_shared_f32x2(Shared(w_ring, 0)).to_vec();
+    StageScales { x, w, x_columns: None }
+}
+
+/// Columns of a tile of B before the second weight scale begins.
+pub(super) fn boundary(ptx: &mut Ptx, tile: Tile) -> B32 {
+    let [first, next] = straddled_rows(ptx, tile);
+    ptx.sub(next, first)
+}
