@@ -29,7 +29,8 @@ fn read_as_everything(text: &str) {
     let _ = module.kernel_calls();
     let _ = (MosaicScan::read(text), ScheduleAnalysis::parse(text), Utilization::parse(text));
     let _ = (Shape::parse(text), KernelBody::decode(text), Args::parse(text));
-    let findings = check(&Facts::gather(&[Source { name: "file", bytes: text.as_bytes() }]), None);
+    let source = Source { name: "file", bytes: text.as_bytes() };
+    let findings = check(&Facts::gather_with(&[source], &options), None);
     for finding in findings.iter().filter(|finding| finding.verdict == Verdict::Pass) {
         assert!(finding.evidence.iter().all(|evidence| evidence.place.line > 0));
     }

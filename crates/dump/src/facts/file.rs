@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::{Facts, guide, hlo, llo, mosaic};
-use crate::{hlo::Module, schedule::ScheduleAnalysis, source::Damage, utilization::Utilization};
+use crate::{
+    hlo::Module, llo::SimOptions, schedule::ScheduleAnalysis, source::Damage, utilization::Utilization,
+};
 
 /// A file as it came.
 #[derive(Clone, Copy, Debug)]
@@ -65,16 +67,16 @@ pub fn rank(source: &Source<'_>) -> u8 {
 }
 
 /// Reads a file into the facts.
-pub fn read(facts: &mut Facts, source: &Source<'_>) -> FileReport {
+pub fn read(facts: &mut Facts, source: &Source<'_>, options: &SimOptions) -> FileReport {
     let (kind, damage) = match std::str::from_utf8(source.bytes) {
         Ok(text) if text.contains('\0') => (FileKind::Binary, Vec::new()),
-        Ok(text) => read_text(facts, source.name, text),
+        Ok(text) => read_text(facts, source.name, text, options),
         Err(_) => (FileKind::Binary, Vec::new()),
     };
     FileReport { name: source.name.to_owned(), kind, damage }
 }
 
-fn read_text(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> (FileKind, Vec<Damage>) {
     let head = text.trim_start();
     match () {
         () if head.is_empty() => (FileKind::Empty, Vec::new()),
@@ -91,7 +93,7 @@ fn read_text(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage
             (FileKind::Schedule, damage)
         }
         () if head.starts_with("HloModule") => hlo::read(facts, name, text),
-        () if is_listing(head) => llo::read(facts, name, text),
+        () if is_listing(head) => llo::read(facts, name, text, options),
         () if head.starts_with("module") && text.contains("func.func") => mosaic::read(facts, name, text),
         () => {
             let module = Module::parse(text);

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Reads a listing into the facts.
-pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> (FileKind, Vec<Damage>) {
     let listing = Listing::parse(text);
     let witness = Witness::new(name, text);
     let kind = match listing.bundles() {
@@ -28,7 +28,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
     matmuls(facts, &listing, &witness);
     operands(facts, &listing, &witness);
     if kind == FileKind::LloPacked {
-        match simulate(&listing, &SimOptions::default()) {
+        match simulate(&listing, options) {
             Ok(cycles) => {
                 executed(facts, &listing, &cycles, &witness);
                 facts.cycles = Some(cycles);

@@ -14,7 +14,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
-    llo::Cycles,
+    llo::{Cycles, SimOptions},
     schedule::ScheduleAnalysis,
     source::{LineIndex, Place, excerpt},
 };
@@ -265,11 +265,18 @@ impl Facts {
     /// Reads every file and gathers what they say. They should be of one kernel; where several listings are among
     /// them, the one that multiplies and has every cycle counts.
     pub fn gather(sources: &[Source<'_>]) -> Self {
+        Self::gather_with(sources, &SimOptions::default())
+    }
+
+    /// The same, with a say in how cycles are counted.
+    pub fn gather_with(sources: &[Source<'_>], options: &SimOptions) -> Self {
         let mut facts = Self::default();
         let mut order: Vec<_> = sources.iter().enumerate().collect();
         order.sort_by_key(|(_, source)| std::cmp::Reverse(file::rank(source)));
-        let mut reports: Vec<_> =
-            order.into_iter().map(|(index, source)| (index, file::read(&mut facts, source))).collect();
+        let mut reports: Vec<_> = order
+            .into_iter()
+            .map(|(index, source)| (index, file::read(&mut facts, source, options)))
+            .collect();
         reports.sort_by_key(|(index, _)| *index);
         facts.files = reports.into_iter().map(|(_, report)| report).collect();
         facts
