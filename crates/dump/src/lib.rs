@@ -6,10 +6,13 @@
 #![forbid(unsafe_code)]
 
 pub mod checks;
+pub mod compare;
 pub mod facts;
 pub mod hlo;
 pub mod llo;
 pub mod mosaic;
+pub mod profile;
+pub mod roofline;
 pub mod schedule;
 pub mod source;
 pub mod utilization;

@@ -4,7 +4,8 @@ use serde::Serialize;
 
 use super::{Facts, guide, hlo, llo, mosaic};
 use crate::{
-    hlo::Module, llo::SimOptions, schedule::ScheduleAnalysis, source::Damage, utilization::Utilization,
+    hlo::Module, llo::SimOptions, profile, schedule::ScheduleAnalysis, source::Damage,
+    utilization::Utilization,
 };
 
 /// A file as it came.
@@ -30,6 +31,8 @@ pub enum FileKind {
     Utilization,
     /// The compiler's account of a schedule.
     Schedule,
+    /// The compiler's estimate of cycles.
+    Profile,
     /// A program.
     Hlo,
     /// A kernel.
@@ -91,6 +94,11 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
                 facts.schedule = Some(analysis);
             }
             (FileKind::Schedule, damage)
+        }
+        () if head.starts_with("hlo_op_estimate") => {
+            let estimates = profile::estimates(text).into_iter().map(|estimate| estimate.cycles);
+            facts.estimated_cycles = facts.estimated_cycles.max(estimates.max());
+            (FileKind::Profile, Vec::new())
         }
         () if head.starts_with("HloModule") => hlo::read(facts, name, text),
         () if is_listing(head) => llo::read(facts, name, text, options),

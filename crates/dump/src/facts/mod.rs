@@ -257,6 +257,8 @@ pub struct Facts {
     pub cycles: Option<Cycles>,
     /// Why they could not.
     pub cycles_error: Option<String>,
+    /// Cycles as the compiler estimates them.
+    pub estimated_cycles: Option<u64>,
     /// The compiler's account of its schedule.
     pub schedule: Option<ScheduleAnalysis>,
 }
