@@ -56,13 +56,7 @@ pub struct ErrorBound {
 impl ErrorBound {
     /// A bound for `rows x cols` elements.
     pub fn new(rows: usize, cols: usize, accumulator: Accumulator) -> Self {
-        Self {
-            accumulator,
-            cols,
-            longest: 0,
-            blocks: 0,
-            magnitudes: vec![0.0; rows * cols],
-        }
+        Self { accumulator, cols, longest: 0, blocks: 0, magnitudes: vec![0.0; rows * cols] }
     }
 
     /// Adds a k-block of `len` products, given the scaled norms of its activation and weight rows.
@@ -85,11 +79,7 @@ impl ErrorBound {
             FloatKind::F16 => f64::from(half::f16::MIN_POSITIVE),
         };
         let underflow = self.blocks as f64 * f64::from(f32::MIN_POSITIVE) + smallest * out.unit_roundoff();
-        let rounding = if out == FloatKind::F32 {
-            0.0
-        } else {
-            out.unit_roundoff()
-        };
+        let rounding = if out == FloatKind::F32 { 0.0 } else { out.unit_roundoff() };
         let bound = |(magnitude, value): (f64, &f64)| {
             let before = relative * magnitude;
             before + rounding * (value.abs() + before) + underflow

@@ -88,19 +88,8 @@ impl<'a, T> Mat<'a, T> {
     pub fn with_stride(data: &'a [T], rows: usize, cols: usize, stride: usize) -> Result<Self, ShapeError> {
         let needed = span(rows, cols, stride)?;
         let held = data.len();
-        let data = data.get(..needed).ok_or(ShapeError::TooShort {
-            rows,
-            cols,
-            stride,
-            needed,
-            held,
-        })?;
-        Ok(Self {
-            data,
-            rows,
-            cols,
-            stride,
-        })
+        let data = data.get(..needed).ok_or(ShapeError::TooShort { rows, cols, stride, needed, held })?;
+        Ok(Self { data, rows, cols, stride })
     }
 
     /// Number of rows.
@@ -153,19 +142,8 @@ impl<'a, T> MatMut<'a, T> {
     ) -> Result<Self, ShapeError> {
         let needed = span(rows, cols, stride)?;
         let held = data.len();
-        let data = data.get_mut(..needed).ok_or(ShapeError::TooShort {
-            rows,
-            cols,
-            stride,
-            needed,
-            held,
-        })?;
-        Ok(Self {
-            data,
-            rows,
-            cols,
-            stride,
-        })
+        let data = data.get_mut(..needed).ok_or(ShapeError::TooShort { rows, cols, stride, needed, held })?;
+        Ok(Self { data, rows, cols, stride })
     }
 
     /// Number of rows.
@@ -212,17 +190,7 @@ mod tests {
         let error = |rows, cols, stride| Mat::with_stride(&data, rows, cols, stride).unwrap_err();
         assert_eq!(error(0, 3, 3), ShapeError::Empty { rows: 0, cols: 3 });
         assert_eq!(error(2, 3, 2), ShapeError::StrideTooSmall { stride: 2, cols: 3 });
-        assert!(matches!(
-            error(3, 3, 3),
-            ShapeError::TooShort {
-                needed: 9,
-                held: 8,
-                ..
-            }
-        ));
-        assert!(matches!(
-            error(usize::MAX, 3, usize::MAX),
-            ShapeError::TooLarge { .. }
-        ));
+        assert!(matches!(error(3, 3, 3), ShapeError::TooShort { needed: 9, held: 8, .. }));
+        assert!(matches!(error(usize::MAX, 3, usize::MAX), ShapeError::TooLarge { .. }));
     }
 }

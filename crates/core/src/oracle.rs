@@ -53,10 +53,7 @@ pub fn multiply(
     let (cols, k, qb) = (weight.rows(), weight.cols(), weight.quant_block().size());
     match x {
         OracleInput::Fp8(x) => {
-            assert_eq!(
-                (x.rows(), x.cols(), x.quant_block()),
-                (rows, k, weight.quant_block())
-            );
+            assert_eq!((x.rows(), x.cols(), x.quant_block()), (rows, k, weight.quant_block()));
         }
         OracleInput::Plain(x) => assert_eq!(x.len(), rows * k),
     }
@@ -66,9 +63,7 @@ pub fn multiply(
     for (kb, start) in (0..k).step_by(qb).enumerate() {
         let len = qb.min(k - start);
         let w_norms = pack_weight_block(weight, start, len, &mut w_panel);
-        let w_scales: Vec<f64> = (0..cols)
-            .map(|n| f64::from(weight.scale_row(n / qb)[kb]))
-            .collect();
+        let w_scales: Vec<f64> = (0..cols).map(|n| f64::from(weight.scale_row(n / qb)[kb])).collect();
         let task = |(task, values): (usize, &mut [f64])| -> Vec<f64> {
             let first = task * TASK_ROWS;
             let task_rows = values.len() / cols;
@@ -76,29 +71,15 @@ pub fn multiply(
             multiply_block(&x_panel, &w_panel, len, cols, |row, col, sum| {
                 values[row * cols + col] += x_scales[row] * w_scales[col] * sum;
             });
-            (0..task_rows)
-                .map(|row| norm(&x_panel[row * len..][..len]) * x_scales[row])
-                .collect()
+            (0..task_rows).map(|row| norm(&x_panel[row * len..][..len]) * x_scales[row]).collect()
         };
-        let x_norms: Vec<f64> = values
-            .par_chunks_mut(TASK_ROWS * cols)
-            .enumerate()
-            .flat_map_iter(task)
-            .collect();
-        let w_norms: Vec<f64> = w_norms
-            .iter()
-            .zip(&w_scales)
-            .map(|(norm, scale)| norm * scale)
-            .collect();
+        let x_norms: Vec<f64> =
+            values.par_chunks_mut(TASK_ROWS * cols).enumerate().flat_map_iter(task).collect();
+        let w_norms: Vec<f64> = w_norms.iter().zip(&w_scales).map(|(norm, scale)| norm * scale).collect();
         bound.add_block(len, &x_norms, &w_norms);
     }
     let bounds = bound.finish(&values, out);
-    Reference {
-        rows,
-        cols,
-        values,
-        bounds,
-    }
+    Reference { rows, cols, values, bounds }
 }
 
 /// Widens columns `start..start + len` of the weight into `[tile of columns][k][column]`, and returns the norm
@@ -137,11 +118,7 @@ fn activation_block(
         let columns = row * k + start..row * k + start + len;
         match x {
             OracleInput::Fp8(x) => {
-                panel.extend(
-                    x.codes()[columns]
-                        .iter()
-                        .map(|&c| f64::from(E4m3::from_bits(c).to_f32())),
-                );
+                panel.extend(x.codes()[columns].iter().map(|&c| f64::from(E4m3::from_bits(c).to_f32())));
                 scales.push(f64::from(x.scales_of_row(row)[kb]));
             }
             OracleInput::Plain(x) => {
@@ -239,12 +216,7 @@ impl Reference {
         }
         let mean_relative = sum_relative / self.values.len() as f64;
         let worst_at = (worst / self.cols, worst % self.cols);
-        Comparison {
-            max_relative,
-            mean_relative,
-            worst_of_bound,
-            worst_at,
-        }
+        Comparison { max_relative, mean_relative, worst_of_bound, worst_at }
     }
 }
 
@@ -296,10 +268,7 @@ mod tests {
             let products = x[row * k..][..k].iter().zip(&w[col * k..][..k]);
             products.map(|(x, w)| f64::from(*x) * f64::from(*w)).sum()
         };
-        (0..m)
-            .flat_map(|row| (0..n).map(move |col| (row, col)))
-            .map(|(row, col)| dot(row, col))
-            .collect()
+        (0..m).flat_map(|row| (0..n).map(move |col| (row, col))).map(|(row, col)| dot(row, col)).collect()
     }
 
     #[test]
@@ -312,17 +281,11 @@ mod tests {
         ] {
             let problem = Problem::new(131, 137, 300, QuantBlock::B128).unwrap().with_x(x);
             let (operands, reference) = reference_of(problem);
-            for ((value, bound), expected) in reference
-                .values
-                .iter()
-                .zip(&reference.bounds)
-                .zip(by_definition(&operands))
+            for ((value, bound), expected) in
+                reference.values.iter().zip(&reference.bounds).zip(by_definition(&operands))
             {
                 // Dequantizing rounds every operand to f32 once, which the bound has room for.
-                assert!(
-                    (value - expected).abs() <= *bound,
-                    "{value} {expected} {bound} {x:?}"
-                );
+                assert!((value - expected).abs() <= *bound, "{value} {expected} {bound} {x:?}");
             }
         }
     }

@@ -38,10 +38,7 @@ impl TryFrom<usize> for QuantBlock {
     type Error = ProblemError;
 
     fn try_from(size: usize) -> Result<Self, ProblemError> {
-        Self::ALL
-            .into_iter()
-            .find(|qb| qb.size() == size)
-            .ok_or(ProblemError::QuantBlock(size))
+        Self::ALL.into_iter().find(|qb| qb.size() == size).ok_or(ProblemError::QuantBlock(size))
     }
 }
 
@@ -223,14 +220,7 @@ impl Problem {
             return Err(ProblemError::TooLarge { m, n, k });
         }
         let x = ActivationKind::Fp8(ScaleGranularity::Block);
-        Ok(Self {
-            m,
-            n,
-            k,
-            quant_block,
-            x,
-            out: FloatKind::F32,
-        })
+        Ok(Self { m, n, k, quant_block, x, out: FloatKind::F32 })
     }
 
     /// The same problem on other activations.
@@ -271,13 +261,7 @@ impl Problem {
 /// The shape as command lines write it: `MxNxK:QB`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!(
-            "{}x{}x{}:{}",
-            self.m,
-            self.n,
-            self.k,
-            self.quant_block.size()
-        ))
+        f.pad(&format!("{}x{}x{}:{}", self.m, self.n, self.k, self.quant_block.size()))
     }
 }
 
@@ -288,10 +272,7 @@ impl FromStr for Problem {
         let syntax = || ProblemError::Syntax(text.to_owned());
         let (dims, qb) = text.split_once(':').ok_or_else(syntax)?;
         let number = |part: &str| part.parse::<usize>().map_err(|_| syntax());
-        let dims = dims
-            .split(['x', 'X'])
-            .map(number)
-            .collect::<Result<Vec<_>, _>>()?;
+        let dims = dims.split(['x', 'X']).map(number).collect::<Result<Vec<_>, _>>()?;
         let &[m, n, k] = dims.as_slice() else {
             return Err(syntax());
         };
@@ -313,18 +294,9 @@ mod tests {
     #[test]
     fn bad_shapes_say_what_is_wrong() {
         let error = |text: &str| text.parse::<Problem>().unwrap_err().to_string();
-        assert_eq!(
-            error("5x5"),
-            "shape '5x5' is not of the form MxNxK:QB, for example 512x512x512:128"
-        );
-        assert_eq!(
-            error("5x5x5:100"),
-            "quantization block 100 is not supported: use 128, 256 or 512"
-        );
-        assert_eq!(
-            error("0x5x5:128"),
-            "shape 0x5x5 has an empty dimension: M, N and K must be at least 1"
-        );
+        assert_eq!(error("5x5"), "shape '5x5' is not of the form MxNxK:QB, for example 512x512x512:128");
+        assert_eq!(error("5x5x5:100"), "quantization block 100 is not supported: use 128, 256 or 512");
+        assert_eq!(error("0x5x5:128"), "shape 0x5x5 has an empty dimension: M, N and K must be at least 1");
         assert_eq!(
             error("9999999999x9999999999x1:128"),
             "shape 9999999999x9999999999x1 is too large to address"

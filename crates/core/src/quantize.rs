@@ -95,12 +95,7 @@ impl Blocks {
             for row in block.clone() {
                 let values = values.row(row);
                 if let Some(col) = values.iter().position(|v| !v.is_finite()) {
-                    return Err(QuantizeError::NonFinite {
-                        what,
-                        row,
-                        col,
-                        value: values[col],
-                    });
+                    return Err(QuantizeError::NonFinite { what, row, col, value: values[col] });
                 }
                 for (abs_max, values) in scales.iter_mut().zip(values.chunks(qb)) {
                     *abs_max = values.iter().fold(*abs_max, |max: f32, v| max.max(v.abs()));
@@ -111,10 +106,8 @@ impl Blocks {
             }
             for row in block {
                 let codes = &mut codes[row * cols..][..cols];
-                for ((codes, values), inverse) in codes
-                    .chunks_mut(qb)
-                    .zip(values.row(row).chunks(qb))
-                    .zip(&inverses)
+                for ((codes, values), inverse) in
+                    codes.chunks_mut(qb).zip(values.row(row).chunks(qb)).zip(&inverses)
                 {
                     for (code, value) in codes.iter_mut().zip(values) {
                         *code = E4m3::from_f32(value * inverse).to_bits();
@@ -122,14 +115,7 @@ impl Blocks {
                 }
             }
         }
-        Ok(Self {
-            codes,
-            scales,
-            rows,
-            cols,
-            block_rows,
-            quant_block,
-        })
+        Ok(Self { codes, scales, rows, cols, block_rows, quant_block })
     }
 
     fn from_parts(
@@ -144,46 +130,21 @@ impl Blocks {
         let needed = rows.div_ceil(block_rows) * scale_cols;
         if scales.len() != needed {
             let (block_cols, held) = (quant_block.size(), scales.len());
-            return Err(QuantizeError::ScaleCount {
-                what,
-                rows,
-                cols,
-                block_rows,
-                block_cols,
-                needed,
-                held,
-            });
+            return Err(QuantizeError::ScaleCount { what, rows, cols, block_rows, block_cols, needed, held });
         }
         if let Some(at) = scales.iter().position(|s| !(s.is_finite() && *s >= 0.0)) {
             let (row, col) = (at / scale_cols, at % scale_cols);
-            return Err(QuantizeError::BadScale {
-                what,
-                row,
-                col,
-                value: scales[at],
-            });
+            return Err(QuantizeError::BadScale { what, row, col, value: scales[at] });
         }
         let mut packed = Vec::with_capacity(rows * cols);
         for row in 0..rows {
             let codes = codes.row(row);
             if let Some(col) = codes.iter().position(|&c| E4m3::from_bits(c).is_nan()) {
-                return Err(QuantizeError::NonFinite {
-                    what,
-                    row,
-                    col,
-                    value: f32::NAN,
-                });
+                return Err(QuantizeError::NonFinite { what, row, col, value: f32::NAN });
             }
             packed.extend_from_slice(codes);
         }
-        Ok(Self {
-            codes: packed,
-            scales: scales.to_vec(),
-            rows,
-            cols,
-            block_rows,
-            quant_block,
-        })
+        Ok(Self { codes: packed, scales: scales.to_vec(), rows, cols, block_rows, quant_block })
     }
 
     fn dequantize(&self) -> Vec<f32> {
@@ -297,10 +258,7 @@ impl QuantizedActivation {
         granularity: ScaleGranularity,
     ) -> Result<Self, QuantizeError> {
         let block_rows = granularity.rows(quant_block);
-        Ok(Self(
-            Blocks::from_parts("activation", codes, scales, block_rows, quant_block)?,
-            granularity,
-        ))
+        Ok(Self(Blocks::from_parts("activation", codes, scales, block_rows, quant_block)?, granularity))
     }
 
     /// Which activations share a scale.
@@ -316,16 +274,8 @@ impl QuantizedActivation {
         assert!(!rows.is_empty());
         let cols = self.cols();
         let blocks = Blocks {
-            codes: rows
-                .iter()
-                .flat_map(|row| &self.codes()[row * cols..][..cols])
-                .copied()
-                .collect(),
-            scales: rows
-                .iter()
-                .flat_map(|&row| self.scales_of_row(row))
-                .copied()
-                .collect(),
+            codes: rows.iter().flat_map(|row| &self.codes()[row * cols..][..cols]).copied().collect(),
+            scales: rows.iter().flat_map(|&row| self.scales_of_row(row)).copied().collect(),
             rows: rows.len(),
             block_rows: 1,
             ..self.0
@@ -346,17 +296,12 @@ mod tests {
     #[test]
     fn each_block_reaches_the_largest_code_and_stays_within_half_a_step() {
         let (rows, cols) = (130, 300);
-        let values: Vec<f32> = (0..rows * cols)
-            .map(|i| ((i * 7919) % 1000) as f32 - 500.0)
-            .collect();
+        let values: Vec<f32> = (0..rows * cols).map(|i| ((i * 7919) % 1000) as f32 - 500.0).collect();
         let quantized =
             QuantizedWeight::quantize(Mat::new(&values, rows, cols).unwrap(), QuantBlock::B128).unwrap();
         assert_eq!(quantized.scales().len(), 6);
         for (value, back) in values.iter().zip(quantized.dequantize()) {
-            assert!(
-                (value - back).abs() <= value.abs() / 16.0 + 500.0 / 448.0 / 1024.0,
-                "{value} {back}"
-            );
+            assert!((value - back).abs() <= value.abs() / 16.0 + 500.0 / 448.0 / 1024.0, "{value} {back}");
         }
         assert!(quantized.codes().iter().any(|c| c & 0x7f == 0x7e));
     }
@@ -402,10 +347,6 @@ mod tests {
             "weight of 4 x 4 in blocks of 128 x 128 needs 1 scales, but 2 were given"
         );
         let error = QuantizedWeight::from_parts(codes, &[f32::INFINITY], QuantBlock::B128).unwrap_err();
-        assert!(
-            error
-                .to_string()
-                .starts_with("weight scale of block (0, 0) is inf")
-        );
+        assert!(error.to_string().starts_with("weight scale of block (0, 0) is inf"));
     }
 }

@@ -43,9 +43,8 @@ pub fn values(rows: usize, cols: usize, quant_block: QuantBlock, rng: &mut Rng) 
     let mut magnitudes = Vec::new();
     for row in 0..rows {
         if row % qb == 0 {
-            magnitudes = (0..quant_block.count(cols))
-                .map(|_| 2f32.powi((rng.next_u64() % 7) as i32 - 3))
-                .collect();
+            magnitudes =
+                (0..quant_block.count(cols)).map(|_| 2f32.powi((rng.next_u64() % 7) as i32 - 3)).collect();
         }
         values.extend((0..cols).map(|col| rng.bell() * magnitudes[col / qb]));
     }
@@ -79,9 +78,7 @@ pub enum Activations {
 impl Operands {
     /// The operands that `seed` stands for.
     pub fn random(problem: Problem, seed: u64) -> Self {
-        let Problem {
-            m, n, k, quant_block, ..
-        } = problem;
+        let Problem { m, n, k, quant_block, .. } = problem;
         let weight = values(n, k, quant_block, &mut Rng::new(seed, 1));
         let weight =
             QuantizedWeight::quantize(matrix(&weight, n, k), quant_block).expect("sample weights are finite");
@@ -102,9 +99,7 @@ impl Operands {
 
     /// What the reference is computed from: the activations after any quantization that the problem asks for.
     pub fn oracle_input(&self) -> OracleInput {
-        let Problem {
-            m, k, quant_block, ..
-        } = self.problem;
+        let Problem { m, k, quant_block, .. } = self.problem;
         let wide: Vec<f32> = match &self.x {
             Activations::Fp8(x) => return OracleInput::Fp8(x.clone()),
             Activations::F32(x) => x.clone(),
@@ -134,14 +129,7 @@ mod tests {
         // The published outputs of SplitMix64 for seed 0.
         let mut rng = Rng::new(0, 0);
         let first: Vec<u64> = (0..3).map(|_| rng.next_u64()).collect();
-        assert_eq!(
-            first,
-            [
-                0xe220_a839_7b1d_cdaf,
-                0x6e78_9e6a_a1b9_65f4,
-                0x06c4_5d18_8009_454f
-            ]
-        );
+        assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
     }
 
     #[test]
@@ -150,15 +138,9 @@ mod tests {
         let mean: f32 = values.iter().sum::<f32>() / values.len() as f32;
         assert!(mean.abs() < 0.1, "{mean}");
         let power = |row: usize, col: usize| -> f32 {
-            (0..128)
-                .flat_map(|r| &values[(row + r) * 256 + col..][..128])
-                .map(|v| v * v)
-                .sum()
+            (0..128).flat_map(|r| &values[(row + r) * 256 + col..][..128]).map(|v| v * v).sum()
         };
         let powers = [power(0, 0), power(0, 128), power(128, 0), power(128, 128)];
-        assert!(
-            powers.iter().any(|p| p / powers[0] > 1.5 || p / powers[0] < 0.6),
-            "{powers:?}"
-        );
+        assert!(powers.iter().any(|p| p / powers[0] > 1.5 || p / powers[0] < 0.6), "{powers:?}");
     }
 }

@@ -64,12 +64,7 @@ pub struct MemoryMap {
 impl MemoryMap {
     /// Adds a buffer after those already there.
     pub fn push(&mut self, name: &'static str, space: MemorySpace, buffers: usize, bytes: usize) {
-        self.regions.push(Region {
-            name,
-            space,
-            buffers,
-            bytes,
-        });
+        self.regions.push(Region { name, space, buffers, bytes });
     }
 
     /// The buffers.
@@ -79,11 +74,7 @@ impl MemoryMap {
 
     /// Bytes used in one memory.
     pub fn total(&self, space: MemorySpace) -> usize {
-        self.regions
-            .iter()
-            .filter(|r| r.space == space)
-            .map(Region::total)
-            .sum()
+        self.regions.iter().filter(|r| r.space == space).map(Region::total).sum()
     }
 
     /// Refuses a map that takes more than `available` bytes of `space`.
@@ -98,19 +89,8 @@ impl MemoryMap {
         if needed <= available {
             return Ok(());
         }
-        let largest = self
-            .regions
-            .iter()
-            .filter(|r| r.space == space)
-            .max_by_key(|r| r.total());
+        let largest = self.regions.iter().filter(|r| r.space == space).max_by_key(|r| r.total());
         let largest = largest.map_or_else(String::new, |r| format!("{} ({} bytes)", r.name, r.total()));
-        Err(PlanError::DoesNotFit {
-            strategy,
-            device: device.to_owned(),
-            space,
-            needed,
-            available,
-            largest,
-        })
+        Err(PlanError::DoesNotFit { strategy, device: device.to_owned(), space, needed, available, largest })
     }
 }
