@@ -10,6 +10,7 @@
 
 pub mod attribute;
 pub mod build;
+pub mod interpret;
 pub mod ir;
 pub mod parse;
 mod print;

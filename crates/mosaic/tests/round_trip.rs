@@ -8,7 +8,9 @@ fn texts(folder: &str) -> Vec<(String, String)> {
         .expect("the folder of kernels is there")
         .map(|entry| entry.expect("the folder can be listed").path())
         .filter(|path| path.extension().is_some_and(|extension| extension == "mlir"))
-        .map(|path| (path.display().to_string(), std::fs::read_to_string(&path).expect("a kernel is readable")))
+        .map(|path| {
+            (path.display().to_string(), std::fs::read_to_string(&path).expect("a kernel is readable"))
+        })
         .collect();
     texts.sort();
     texts

@@ -228,10 +228,8 @@ impl<'a> Cursor<'a> {
                     continue;
                 }
                 '>' if self.text[..self.at].ends_with(['=', '>']) && open.last() != Some(&'>') => {}
-                '>' | ')' | ']' | '}' => {
-                    if open.pop() != Some(c) {
-                        return Err(self.error(format!("'{c}' closes nothing")));
-                    }
+                '>' | ')' | ']' | '}' if open.pop() != Some(c) => {
+                    return Err(self.error(format!("'{c}' closes nothing")));
                 }
                 _ => {}
             }

@@ -1,0 +1,398 @@
+//! A kernel as a whole: its arguments, its grid, its steps.
+
+use std::rc::Rc;
+
+use super::{
+    Options, Outcome, SimulateError, Tensor,
+    element::Element,
+    finding::Trouble,
+    machine::{Machine, Stop},
+    memory::Buffer,
+    program::{Code, Program, Unrunnable},
+    value::Value,
+    view::View,
+    window::{Direction, Window, WindowSpec},
+};
+use crate::{
+    attribute::Attr,
+    ir::{Function, Module},
+    types::{DYNAMIC, MemRef, MemorySpace, Type},
+};
+
+/// A kernel made ready to run.
+pub(super) struct Kernel {
+    program: Program,
+    code: Rc<Code>,
+    grid: Vec<usize>,
+    /// Operands that are in scalar memory before the kernel starts.
+    prefetched: usize,
+    windows: Vec<WindowSpec>,
+}
+
+fn refuse(message: impl Into<String>) -> Unrunnable {
+    Unrunnable::Kernel(message.into())
+}
+
+impl Kernel {
+    pub(super) fn new(module: &Module) -> Result<Self, Unrunnable> {
+        let function = kernel_function(module)?;
+        let program = Program::new(module)?;
+        let code = program.function(&function.name)?.clone();
+        let count = |name: &str| match function.attributes.get(name) {
+            Some(Attr::Integer(value, _)) if *value >= 0 => Ok(*value as usize),
+            None => Ok(0),
+            Some(other) => Err(refuse(format!("the kernel's attribute '{name}' is no count: {other}"))),
+        };
+        let (prefetched, scratch) = (count("scalar_prefetch")?, count("scratch_operands")?);
+        let grid = grid(function)?;
+        let arguments = code.argument_types.len();
+        let Some(operands) = arguments.checked_sub(grid.len() + prefetched + scratch) else {
+            return Err(refuse(format!(
+                "the kernel has {arguments} arguments, fewer than its grid, prefetched and scratch operands"
+            )));
+        };
+        let first = grid.len() + prefetched;
+        let windows =
+            WindowSpec::of(function, &program, &code.argument_types[first..first + operands], grid.len())?;
+        let kernel = Self { program, code, grid, prefetched, windows };
+        kernel.check_arguments()?;
+        Ok(kernel)
+    }
+
+    /// The grid comes as integers, all else as memrefs.
+    fn check_arguments(&self) -> Result<(), Unrunnable> {
+        for (number, ty) in self.code.argument_types.iter().enumerate() {
+            let name = &self.code.argument_names[number];
+            let fits = match ty {
+                Type::Integer(32) => number < self.grid.len(),
+                Type::MemRef(memref) => {
+                    let semaphore = matches!(*memref.element, Type::DmaSemaphore | Type::Semaphore);
+                    number >= self.grid.len() && (semaphore || Element::of(ty).is_some())
+                }
+                _ => false,
+            };
+            if !fits {
+                return Err(refuse(format!(
+                    "argument %{name} of the kernel has type {ty}, which is not supported"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn run(&self, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
+        let mut machine = Machine::new(&self.program, options);
+        let mut bound = self.bind(&mut machine, inputs, options)?;
+        let ran = self.steps(&mut machine, &mut bound);
+        let completed = match ran {
+            Ok(()) => {
+                machine.settle();
+                true
+            }
+            Err(Stop::Halted) => false,
+            Err(Stop::Fault(place, message)) => return Err(SimulateError::Fault { place, message }),
+        };
+        Ok(finish(machine, &bound, completed))
+    }
+
+    /// Gives every argument its memory.
+    fn bind(
+        &self,
+        machine: &mut Machine<'_>,
+        inputs: &[Tensor],
+        options: &Options<'_>,
+    ) -> Result<Bound, SimulateError> {
+        let operands = self.prefetched + self.windows.len();
+        if inputs.len() < self.prefetched || inputs.len() > operands {
+            return Err(SimulateError::Operands(format!(
+                "the kernel takes at most {operands} operands, {} of them prefetched, but {} were given",
+                self.prefetched,
+                inputs.len()
+            )));
+        }
+        let (prefetched, inputs) = inputs.split_at(self.prefetched);
+        let mut bound = Bound::default();
+        for (number, tensor) in prefetched.iter().enumerate() {
+            let (name, memref) = self.argument(self.grid.len() + number);
+            check_operand(name, memref, tensor)?;
+            let space = memref.space.unwrap_or(MemorySpace::Smem);
+            let buffer =
+                Buffer::filled(name.to_owned(), space, &tensor.shape, tensor.element, tensor.bytes.clone());
+            bound.prefetched.push(machine.allocate(buffer));
+            bound.bytes += tensor.bytes.len();
+        }
+        for (number, spec) in self.windows.iter().enumerate() {
+            let (name, memref) = self.operand(number);
+            let (far, direction) = match inputs.get(number) {
+                Some(tensor) => (self.far_input(machine, number, tensor)?, Direction::In),
+                None => {
+                    let shapes = options.output_shapes.as_ref();
+                    let known = shapes.and_then(|shapes| shapes.get(number - inputs.len()));
+                    (self.far_output(machine, number, known, &bound.prefetched)?, Direction::Out)
+                }
+            };
+            bound.bytes += far.elements() * far.unit();
+            if direction == Direction::Out {
+                bound.outputs.push(far.buffer);
+            }
+            bound.windows.push(match spec {
+                WindowSpec::Direct => Bind::Direct(far),
+                spec => Bind::Window(Window::new(machine, spec, number, name, memref, far, direction)),
+            });
+        }
+        let first_scratch = self.grid.len() + operands;
+        for number in first_scratch..self.code.argument_types.len() {
+            let (name, memref) = self.argument(number);
+            let element = Element::of(&self.code.argument_types[number]);
+            if memref.shape.contains(&DYNAMIC) {
+                return Err(refuse(format!("scratch %{name} has an extent that is not known")).into());
+            }
+            let space = memref.space.unwrap_or(MemorySpace::Vmem);
+            bound.scratch.push(machine.allocate(Buffer::poisoned(
+                name.to_owned(),
+                space,
+                &memref.shape,
+                element,
+            )));
+        }
+        Ok(bound)
+    }
+
+    fn argument(&self, number: usize) -> (&str, &MemRef) {
+        match &self.code.argument_types[number] {
+            Type::MemRef(memref) => (&self.code.argument_names[number], memref),
+            other => unreachable!("checked to be a memref, not {other}"),
+        }
+    }
+
+    /// The whole of an operand, in device memory.
+    fn far_input(
+        &self,
+        machine: &mut Machine<'_>,
+        number: usize,
+        tensor: &Tensor,
+    ) -> Result<View, SimulateError> {
+        let (name, memref) = self.operand(number);
+        match &self.windows[number] {
+            WindowSpec::Blocks { .. } => check_element(name, memref, tensor)?,
+            _ => check_operand(name, memref, tensor)?,
+        }
+        let (far_name, space) = self.far_name(number);
+        let buffer = Buffer::filled(far_name, space, &tensor.shape, tensor.element, tensor.bytes.clone());
+        Ok(machine.allocate(buffer))
+    }
+
+    /// The whole of a result, in device memory, not written yet.
+    fn far_output(
+        &self,
+        machine: &mut Machine<'_>,
+        number: usize,
+        known: Option<&Vec<usize>>,
+        prefetched: &[View],
+    ) -> Result<View, SimulateError> {
+        let (name, memref) = self.operand(number);
+        let spec = &self.windows[number];
+        let shape = match (known, spec) {
+            (Some(shape), _) => shape.clone(),
+            (None, WindowSpec::Blocks { .. }) => self.covered(machine, spec, prefetched)?,
+            (None, _) => memref.shape.clone(),
+        };
+        let element = Element::of(&Type::MemRef(memref.clone()));
+        if shape.len() != memref.shape.len() || shape.contains(&DYNAMIC) || element.is_none() {
+            return Err(SimulateError::Operands(format!("a result of shape {shape:?} does not fit %{name}")));
+        }
+        let (far_name, space) = self.far_name(number);
+        Ok(machine.allocate(Buffer::poisoned(far_name, space, &shape, element)))
+    }
+
+    /// What the memory behind an operand is called, and where it is.
+    fn far_name(&self, number: usize) -> (String, MemorySpace) {
+        let (name, memref) = self.operand(number);
+        match self.windows[number] {
+            WindowSpec::Direct => (name.to_owned(), memref.space.unwrap_or(MemorySpace::Any)),
+            _ => (format!("operand {number} behind {name}"), MemorySpace::Hbm),
+        }
+    }
+
+    fn operand(&self, number: usize) -> (&str, &MemRef) {
+        self.argument(self.grid.len() + self.prefetched + number)
+    }
+
+    /// The shape that the blocks of all steps cover.
+    fn covered(
+        &self,
+        machine: &mut Machine<'_>,
+        spec: &WindowSpec,
+        prefetched: &[View],
+    ) -> Result<Vec<usize>, SimulateError> {
+        let WindowSpec::Blocks { block, .. } = spec else { unreachable!("only blocks cover") };
+        let mut shape = vec![0; block.len()];
+        for step in 0..self.step_count() {
+            let index = spec.index(machine, &self.coordinates(step), prefetched).map_err(fault)?;
+            for ((extent, index), size) in shape.iter_mut().zip(index).zip(block) {
+                *extent = (*extent).max((index.max(0) as usize + 1) * size);
+            }
+        }
+        Ok(shape)
+    }
+
+    fn step_count(&self) -> usize {
+        self.grid.iter().product()
+    }
+
+    /// The grid's indices at a step; the last one runs fastest.
+    fn coordinates(&self, step: usize) -> Vec<i64> {
+        let mut rest = step;
+        let mut indices: Vec<i64> = self
+            .grid
+            .iter()
+            .rev()
+            .map(|&extent| {
+                let index = rest % extent;
+                rest /= extent;
+                index as i64
+            })
+            .collect();
+        indices.reverse();
+        indices
+    }
+
+    fn steps(&self, machine: &mut Machine<'_>, bound: &mut Bound) -> Result<(), Stop> {
+        let steps = self.step_count();
+        machine.frame = vec![Value::Unset; self.code.slots];
+        let slots = &self.code.body.arguments;
+        let fixed = bound.prefetched.iter().chain(&bound.scratch).cloned();
+        let first_window = self.grid.len() + self.prefetched;
+        let places = (self.grid.len()..first_window).chain(first_window + self.windows.len()..);
+        for (place, view) in places.zip(fixed) {
+            machine.frame[slots[place] as usize] = Value::View(view);
+        }
+        for step in 0..steps {
+            let coordinates = self.coordinates(step);
+            let next = (step + 1 < steps).then(|| self.coordinates(step + 1));
+            machine.step = coordinates.clone();
+            for (place, &coordinate) in coordinates.iter().enumerate() {
+                machine.frame[slots[place] as usize] = Value::Integer(coordinate);
+            }
+            for (number, window) in bound.windows.iter_mut().enumerate() {
+                let view = match window {
+                    Bind::Direct(view) => view.clone(),
+                    Bind::Window(window) => window.before(
+                        machine,
+                        &self.windows[number],
+                        &coordinates,
+                        next.as_deref(),
+                        &bound.prefetched,
+                    )?,
+                };
+                machine.frame[slots[first_window + number] as usize] = Value::View(view);
+            }
+            machine.run(&self.code.body)?;
+            for window in &mut bound.windows {
+                if let Bind::Window(window) = window {
+                    window.after(machine)?;
+                }
+            }
+        }
+        bound.windows.iter_mut().try_for_each(|window| match window {
+            Bind::Window(window) => window.drain(machine),
+            Bind::Direct(_) => Ok(()),
+        })
+    }
+}
+
+pub(super) fn fault(stop: Stop) -> SimulateError {
+    match stop {
+        Stop::Fault(place, message) => SimulateError::Fault { place, message },
+        Stop::Halted => SimulateError::Operands("a window's position cannot be computed".to_owned()),
+    }
+}
+
+/// Where the arguments are.
+#[derive(Default)]
+struct Bound {
+    prefetched: Vec<View>,
+    windows: Vec<Bind>,
+    scratch: Vec<View>,
+    /// Buffers of the results.
+    outputs: Vec<usize>,
+    /// Bytes of all operands and results.
+    bytes: usize,
+}
+
+enum Bind {
+    /// The kernel sees the whole operand, and copies from it itself.
+    Direct(View),
+    Window(Window),
+}
+
+/// The function that is the kernel: the one with a grid, or else the first one.
+fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
+    let marked = |function: &&Function| {
+        ["iteration_bounds", "window_params", "tpu.core_type"]
+            .iter()
+            .any(|name| function.attributes.get(name).is_some())
+    };
+    let function = module.functions.iter().find(marked).or_else(|| module.functions.first());
+    function.ok_or_else(|| refuse("the module holds no function"))
+}
+
+fn grid(function: &Function) -> Result<Vec<usize>, Unrunnable> {
+    match function.attributes.get("iteration_bounds") {
+        None => Ok(Vec::new()),
+        Some(Attr::I64s(bounds)) => {
+            let known = |&bound: &i64| usize::try_from(bound).ok().filter(|&bound| bound < 1 << 40);
+            let grid: Option<Vec<usize>> = bounds.iter().map(known).collect();
+            grid.ok_or_else(|| refuse("a grid whose extent is known only at run time is not supported"))
+        }
+        Some(other) => Err(refuse(format!("iteration_bounds is no list of integers: {other}"))),
+    }
+}
+
+/// The tensor holds what the memref does, in as many dimensions.
+fn check_element(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), SimulateError> {
+    let element = Element::of(&Type::MemRef(memref.clone()));
+    let sized = tensor.shape.iter().product::<usize>() * tensor.element.bytes() == tensor.bytes.len();
+    if element != Some(tensor.element) || tensor.shape.len() != memref.shape.len() || !sized {
+        return Err(SimulateError::Operands(format!(
+            "operand %{name} is {}, but the tensor given for it is {:?} of shape {:?}",
+            Type::MemRef(memref.clone()),
+            tensor.element,
+            tensor.shape
+        )));
+    }
+    Ok(())
+}
+
+/// The tensor has the memref's shape, too.
+fn check_operand(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), SimulateError> {
+    let fits = memref.shape.iter().zip(&tensor.shape).all(|(&want, &have)| want == have || want == DYNAMIC);
+    check_element(name, memref, tensor)?;
+    match fits {
+        true => Ok(()),
+        false => Err(SimulateError::Operands(format!(
+            "operand %{name} has shape {:?}, but the tensor given for it has {:?}",
+            memref.shape, tensor.shape
+        ))),
+    }
+}
+
+fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
+    let mut outputs = Vec::new();
+    for &number in &bound.outputs {
+        let buffer = &mut machine.buffers[number];
+        if let Some((elements, ranges)) = buffer.unwritten().filter(|_| completed) {
+            let area = super::finding::Area { buffer: buffer.name.clone(), ranges: Some(ranges) };
+            let of = buffer.shape.iter().product();
+            machine.findings.add(Trouble::OutputNotWritten { area, elements, of });
+        }
+        let element = buffer.element.expect("results hold numbers");
+        outputs.push(Tensor {
+            element,
+            shape: buffer.shape.clone(),
+            bytes: std::mem::take(&mut buffer.bytes),
+        });
+    }
+    let timeline = machine.clock.finish(bound.bytes as u64);
+    Outcome { outputs, findings: machine.findings.0, completed, timeline }
+}

@@ -1,0 +1,166 @@
+//! Buffers, with a bit per element that says whether it was ever written.
+
+use super::{
+    element::Element,
+    finding::{Area, Range},
+    view::{View, row_major},
+};
+use crate::types::MemorySpace;
+
+/// Which elements of a buffer were written.
+#[derive(Clone, Debug)]
+enum Written {
+    /// All of them.
+    All,
+    /// Those whose bit is set.
+    Some(Vec<u64>),
+}
+
+/// A piece of memory.
+#[derive(Clone, Debug)]
+pub(crate) struct Buffer {
+    pub(crate) name: String,
+    pub(crate) space: MemorySpace,
+    pub(crate) shape: Vec<usize>,
+    /// What it holds; a buffer of semaphores holds none.
+    pub(crate) element: Option<Element>,
+    pub(crate) bytes: Vec<u8>,
+    written: Written,
+}
+
+impl Buffer {
+    /// Memory that holds no number anywhere, and that nothing has written.
+    pub(crate) fn poisoned(
+        name: String,
+        space: MemorySpace,
+        shape: &[usize],
+        element: Option<Element>,
+    ) -> Self {
+        let elements: usize = shape.iter().product();
+        let bytes = vec![Element::POISON; element.map_or(0, |element| elements * element.bytes())];
+        let written = Written::Some(vec![0; elements.div_ceil(64)]);
+        Self { name, space, shape: shape.to_vec(), element, bytes, written }
+    }
+
+    /// Memory with contents.
+    pub(crate) fn filled(
+        name: String,
+        space: MemorySpace,
+        shape: &[usize],
+        element: Element,
+        bytes: Vec<u8>,
+    ) -> Self {
+        Self { name, space, shape: shape.to_vec(), element: Some(element), bytes, written: Written::All }
+    }
+
+    fn unit(&self) -> usize {
+        self.element.map_or(1, Element::bytes)
+    }
+
+    pub(crate) fn view(&self, number: usize) -> View {
+        View::whole(number, &self.shape, self.element)
+    }
+
+    /// Adds the bytes of `view` to `out`.
+    pub(crate) fn gather(&self, view: &View, out: &mut Vec<u8>) {
+        view.runs(|offset, len| out.extend_from_slice(&self.bytes[offset..][..len]));
+    }
+
+    /// Writes `bytes` over `view`, and marks it written.
+    pub(crate) fn scatter(&mut self, view: &View, bytes: &[u8]) {
+        let mut at = 0;
+        view.runs(|offset, len| {
+            self.bytes[offset..][..len].copy_from_slice(&bytes[at..][..len]);
+            at += len;
+        });
+        self.mark(view, true);
+    }
+
+    /// Makes `view` hold no number, and unwritten.
+    pub(crate) fn poison(&mut self, view: &View) {
+        view.runs(|offset, len| self.bytes[offset..][..len].fill(Element::POISON));
+        self.mark(view, false);
+    }
+
+    /// Says that `view` was written, or not.
+    pub(crate) fn mark(&mut self, view: &View, value: bool) {
+        let unit = self.unit();
+        let Written::Some(words) = &mut self.written else { return };
+        view.runs(|offset, len| {
+            let (from, to) = (offset / unit, (offset + len).div_ceil(unit));
+            for_words(from, to, |word, mask| match value {
+                true => words[word] |= mask,
+                false => words[word] &= !mask,
+            });
+        });
+    }
+
+    /// Whether all of `view` was written.
+    pub(crate) fn is_written(&self, view: &View) -> bool {
+        let unit = self.unit();
+        let Written::Some(words) = &self.written else { return true };
+        let mut all = true;
+        view.runs(|offset, len| {
+            let (from, to) = (offset / unit, (offset + len).div_ceil(unit));
+            for_words(from, to, |word, mask| all &= words[word] & mask == mask);
+        });
+        all
+    }
+
+    /// How many elements were never written, and the place of the first of them.
+    pub(crate) fn unwritten(&self) -> Option<(usize, Vec<Range>)> {
+        let Written::Some(words) = &self.written else { return None };
+        let elements: usize = self.shape.iter().product();
+        let is_written = |element: &usize| words[element / 64] >> (element % 64) & 1 == 1;
+        let first = (0..elements).find(|element| !is_written(element))?;
+        let count = (first..elements).filter(|element| !is_written(element)).count();
+        let mut rest = first;
+        let ranges = row_major(&self.shape, 1).into_iter().map(|dim| {
+            let start = rest / dim.stride;
+            rest %= dim.stride;
+            Range { start, len: 1 }
+        });
+        Some((count, ranges.collect()))
+    }
+
+    /// The name and indices of what a view touches.
+    pub(crate) fn area(&self, view: &View) -> Area {
+        Area { buffer: self.name.clone(), ranges: view.region(&self.shape, self.unit()).ranges }
+    }
+
+    pub(crate) fn region(&self, view: &View) -> super::view::Region {
+        view.region(&self.shape, self.unit())
+    }
+}
+
+/// Visits the words of a bit set that hold the bits `from..to`, each with the mask of those bits.
+fn for_words(from: usize, to: usize, mut visit: impl FnMut(usize, u64)) {
+    let mut at = from;
+    while at < to {
+        let end = to.min((at / 64 + 1) * 64);
+        let mask = (u64::MAX >> (64 - (end - at))) << (at % 64);
+        visit(at / 64, mask);
+        at = end;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Float;
+
+    #[test]
+    fn what_was_written_is_known_to_the_element() {
+        let element = Some(Element::Float(Float::F32));
+        let mut buffer = Buffer::poisoned("b".into(), MemorySpace::Vmem, &[3, 100], element);
+        let part = buffer.view(0).slice([1, 30].into_iter(), &[2, 60]);
+        assert!(!buffer.is_written(&part));
+        buffer.scatter(&part, &vec![0; 2 * 60 * 4]);
+        assert!(buffer.is_written(&part));
+        assert!(!buffer.is_written(&buffer.view(0).slice([1, 29].into_iter(), &[1, 2])));
+        let (count, first) = buffer.unwritten().unwrap();
+        assert_eq!((count, first), (180, vec![Range { start: 0, len: 1 }, Range { start: 0, len: 1 }]));
+        buffer.poison(&part);
+        assert_eq!(buffer.unwritten().unwrap().0, 300);
+    }
+}

@@ -1,0 +1,114 @@
+//! Runs Mosaic kernels on this machine, and says what is wrong with them.
+//!
+//! The kernel's text is run as it stands: its grid, its windows as explicit double-buffered copies, its own copies as
+//! agents beside the core, its semaphores with their counts. What the result depends on is checked whatever order
+//! things happened to run in: see [`Trouble`] for what is found.
+
+mod copies;
+mod element;
+mod engine;
+mod finding;
+mod kernel;
+mod machine;
+mod memory;
+mod ops;
+mod program;
+mod timeline;
+mod value;
+mod view;
+mod window;
+
+pub use element::Element;
+pub use engine::{Engine, Portable, Strided};
+pub use finding::{Agent, Area, Finding, Range, Site, Trouble};
+pub use ops::supported as supported_operations;
+pub use program::Unrunnable;
+pub use timeline::{ClockModel, Event, Figures, Timeline, Work};
+
+use crate::ir::{Module, Place};
+
+/// An operand or a result: row-major elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Type of the elements.
+    pub element: Element,
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+    /// Little-endian elements.
+    pub bytes: Vec<u8>,
+}
+
+impl Tensor {
+    /// The elements as binary32; integers are converted.
+    pub fn to_f32(&self) -> Vec<f32> {
+        let mut floats = Vec::new();
+        match self.element {
+            Element::Float(float) => element::read_floats(float, &self.bytes, &mut floats),
+            Element::Integer(size) => {
+                let mut integers = Vec::new();
+                element::read_integers(size, &self.bytes, &mut integers);
+                floats.extend(integers.into_iter().map(|value| value as f32));
+            }
+        }
+        floats
+    }
+}
+
+/// How to run a kernel.
+#[derive(Clone)]
+pub struct Options<'a> {
+    /// Whether to look for races. Semaphores, bounds and unwritten memory are checked in any case.
+    pub races: bool,
+    /// Whether to keep every event of the timeline, and not only the sums.
+    pub events: bool,
+    /// The modelled clock.
+    pub clock: ClockModel,
+    /// What multiplies matrices.
+    pub engine: &'a dyn Engine,
+    /// Shapes of the results, where the text does not tell: those of windows that do not fill the last block.
+    pub output_shapes: Option<Vec<Vec<usize>>>,
+}
+
+impl Options<'_> {
+    /// Everything is checked, the timeline is summed up only.
+    pub fn new(clock: ClockModel) -> Self {
+        Self { races: true, events: false, clock, engine: &Portable, output_shapes: None }
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The results. Where the run ended early, some of it is not written.
+    pub outputs: Vec<Tensor>,
+    /// What is wrong, in the order in which it was found.
+    pub findings: Vec<Finding>,
+    /// Whether the kernel ran to its end.
+    pub completed: bool,
+    /// When things happened on the modelled clock.
+    pub timeline: Timeline,
+}
+
+/// A kernel and operands that cannot be run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SimulateError {
+    /// The module.
+    #[error(transparent)]
+    Unrunnable(#[from] Unrunnable),
+    /// The operands.
+    #[error("{0}")]
+    Operands(String),
+    /// Something that the kernel does while it runs.
+    #[error("{}{message}", .place.map(|place| format!("{place}: ")).unwrap_or_default())]
+    Fault {
+        /// Where.
+        place: Option<Place>,
+        /// What.
+        message: String,
+    },
+}
+
+/// Runs the kernel of `module` on `inputs`, which are in the order of its arguments.
+pub fn simulate(module: &Module, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
+    kernel::Kernel::new(module)?.run(inputs, options)
+}

@@ -1,0 +1,283 @@
+//! Constants, and conversions between types.
+
+use super::{
+    Maker,
+    integer::{bits, is_scalar, wrap},
+};
+use crate::{
+    attribute::Attr,
+    interpret::{
+        element::{Element, read_floats, read_integers, round_to, write_floats, write_integers},
+        program::{Compiler, Made},
+        value::{Data, Value, map_floats, zip_integers},
+    },
+    ir::Op,
+    types::Type,
+};
+
+pub(super) const OPS: &[(&str, Maker)] = &[
+    ("arith.constant", constant),
+    ("arith.extf", to_float),
+    ("arith.truncf", to_float),
+    ("tpu.extf", to_float),
+    ("tpu.truncf", to_float),
+    ("arith.extui", |c, op| to_integer(c, op, false)),
+    ("arith.extsi", |c, op| to_integer(c, op, true)),
+    ("arith.trunci", |c, op| to_integer(c, op, true)),
+    ("arith.index_cast", |c, op| to_integer(c, op, true)),
+    ("arith.index_castui", |c, op| to_integer(c, op, false)),
+    ("arith.sitofp", |c, op| integer_to_float(c, op, true)),
+    ("arith.uitofp", |c, op| integer_to_float(c, op, false)),
+    ("tpu.sitofp", |c, op| integer_to_float(c, op, true)),
+    ("arith.fptosi", |c, op| float_to_integer(c, op, true)),
+    ("arith.fptoui", |c, op| float_to_integer(c, op, false)),
+    ("tpu.fptosi", |c, op| float_to_integer(c, op, true)),
+    ("arith.bitcast", bitcast),
+    ("vector.bitcast", bitcast),
+    ("tpu.bitcast", bitcast),
+];
+
+/// The value of a constant of type `ty`.
+pub(super) fn constant_value(c: &Compiler<'_>, attr: &Attr, ty: &Type) -> Made<Value> {
+    let element = c.element(ty)?;
+    let scalar = |attr: &Attr| match (attr, element) {
+        (Attr::Integer(value, _), Element::Integer(_)) => Ok(Value::Integer(wrap(bits(c, ty)?, *value))),
+        (Attr::Bool(value), Element::Integer(_)) => Ok(Value::Integer((*value).into())),
+        (Attr::Float(value, _), Element::Float(float)) => Ok(Value::Float(round_to(float, *value as f32))),
+        (other, _) => Err(format!("{other} is no constant of type {ty}").into()),
+    };
+    let elements: usize = c.shape(ty)?.iter().product();
+    match attr {
+        Attr::Splat(value, of) if of == ty => Ok(Value::Vector(match scalar(value)? {
+            Value::Float(value) => Data::Float(value),
+            Value::Integer(value) => Data::Integer(value as i32),
+            _ => return Err("this constant is no number".into()),
+        })),
+        Attr::Dense(values, of) if of == ty && values.len() == elements => {
+            let values = values.iter().map(scalar).collect::<Made<Vec<Value>>>()?;
+            Ok(Value::Vector(match element {
+                Element::Float(_) => Data::floats(values.iter().map(number_float).collect()),
+                Element::Integer(_) => Data::integers(values.iter().map(number_integer).collect()),
+            }))
+        }
+        attr if is_scalar(ty) => scalar(attr),
+        other => Err(format!("{other} is no constant of type {ty}").into()),
+    }
+}
+
+fn number_float(value: &Value) -> f32 {
+    if let Value::Float(value) = value { *value } else { f32::NAN }
+}
+
+fn number_integer(value: &Value) -> i32 {
+    if let Value::Integer(value) = value { *value as i32 } else { 0 }
+}
+
+fn constant(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 0, 1)?;
+    let value = constant_value(c, c.attribute(op, "value")?, c.result(op, 0)?)?;
+    Ok(Box::new(move |m, step| {
+        m.set(step, value.clone());
+        Ok(())
+    }))
+}
+
+/// One operand and one result of the same shape.
+fn converted<'a>(c: &Compiler<'a>, op: &Op) -> Made<(&'a Type, &'a Type)> {
+    c.arity(op, 1, 1)?;
+    let (from, to) = (c.ty(op.operands[0]), c.ty(op.results[0]));
+    c.shape(from)?;
+    match from.shape() == to.shape() && is_scalar(from) == is_scalar(to) {
+        true => Ok((from, to)),
+        false => Err(format!("{from} cannot be converted to {to}").into()),
+    }
+}
+
+fn to_float(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let (from, to) = converted(c, op)?;
+    let (narrow, float) = (c.float(from)?, c.float(to)?);
+    let elements: usize = from.shape().iter().product();
+    let widens = narrow.bits() < float.bits();
+    Ok(Box::new(move |m, step| {
+        let value = match m.take(step, 0) {
+            Value::Float(value) => Value::Float(round_to(float, value)),
+            // Every narrow float is a wide one.
+            Value::Vector(data) if widens => Value::Vector(data),
+            Value::Vector(data) => Value::Vector(map_floats(data, |value| round_to(float, value))),
+            other => unreachable!("floats, not {other:?}"),
+        };
+        m.clock.vector(elements, step.line(), &step.name);
+        m.set(step, value);
+        Ok(())
+    }))
+}
+
+fn to_integer(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
+    let (from, to) = converted(c, op)?;
+    let (from_bits, to_bits) = (bits(c, from)?, bits(c, to)?);
+    let elements: usize = from.shape().iter().product();
+    let convert = move |value: i64| {
+        // True is stored as 1, and extends with its sign to -1.
+        let value = match (signed, from_bits) {
+            (true, 1) => -value,
+            (true, _) | (false, 64) => value,
+            (false, bits) => value & ((1 << bits) - 1),
+        };
+        wrap(to_bits, value)
+    };
+    Ok(Box::new(move |m, step| {
+        let value = match m.take(step, 0) {
+            Value::Integer(value) => {
+                m.clock.scalar();
+                Value::Integer(convert(value))
+            }
+            Value::Vector(data) => {
+                m.clock.vector(elements, step.line(), &step.name);
+                Value::Vector(zip_integers(data, Data::Integer(0), |value, _| convert(value.into()) as i32))
+            }
+            other => unreachable!("integers, not {other:?}"),
+        };
+        m.set(step, value);
+        Ok(())
+    }))
+}
+
+fn integer_to_float(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
+    let (from, to) = converted(c, op)?;
+    let (from_bits, float) = (bits(c, from)?, c.float(to)?);
+    let elements: usize = from.shape().iter().product();
+    let convert = move |value: i64| {
+        let value = match (signed, from_bits) {
+            (true, 1) => -value,
+            (true, _) | (false, 64) => value,
+            (false, bits) => value & ((1 << bits) - 1),
+        };
+        round_to(float, value as f32)
+    };
+    Ok(Box::new(move |m, step| {
+        let value = match m.take(step, 0) {
+            Value::Integer(value) => Value::Float(convert(value)),
+            Value::Vector(Data::Integer(value)) => Value::Vector(Data::Float(convert(value.into()))),
+            Value::Vector(data) => {
+                let integers = data.to_integers(elements);
+                Value::Vector(Data::floats(integers.iter().map(|&value| convert(value.into())).collect()))
+            }
+            other => unreachable!("integers, not {other:?}"),
+        };
+        m.clock.vector(elements, step.line(), &step.name);
+        m.set(step, value);
+        Ok(())
+    }))
+}
+
+/// Towards zero; what does not fit becomes the nearest that does.
+fn float_to_integer(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
+    let (from, to) = converted(c, op)?;
+    c.float(from)?;
+    let to_bits = bits(c, to)?;
+    let elements: usize = from.shape().iter().product();
+    let convert = move |value: f32| {
+        let (low, high) = match signed {
+            true => (-(2f64.powi(to_bits as i32 - 1)), 2f64.powi(to_bits as i32 - 1) - 1.0),
+            false => (0.0, 2f64.powi(to_bits as i32) - 1.0),
+        };
+        wrap(to_bits, f64::from(value).trunc().clamp(low, high) as i64)
+    };
+    Ok(Box::new(move |m, step| {
+        let value = match m.take(step, 0) {
+            Value::Float(value) => Value::Integer(convert(value)),
+            Value::Vector(Data::Float(value)) => Value::Vector(Data::Integer(convert(value) as i32)),
+            Value::Vector(data) => {
+                let floats = data.to_floats(elements);
+                Value::Vector(Data::integers(floats.iter().map(|&value| convert(value) as i32).collect()))
+            }
+            other => unreachable!("floats, not {other:?}"),
+        };
+        m.clock.vector(elements, step.line(), &step.name);
+        m.set(step, value);
+        Ok(())
+    }))
+}
+
+/// The same bits as another type. Where the elements change their size, those that share a word are neighbours along
+/// the second to last dimension, as they are in a register.
+fn bitcast(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 1, 1)?;
+    let (from, to) = (c.ty(op.operands[0]), c.ty(op.results[0]));
+    let (from_element, to_element) = (c.element(from)?, c.element(to)?);
+    let (from_shape, to_shape) = (c.shape(from)?, c.shape(to)?);
+    let (small, large) =
+        (from_element.bytes().min(to_element.bytes()), from_element.bytes().max(to_element.bytes()));
+    let packing = large / small;
+    let total = |shape: &[usize], element: Element| shape.iter().product::<usize>() * element.bytes();
+    if total(&from_shape, from_element) != total(&to_shape, to_element) {
+        return Err(format!("{from} and {to} do not have the same bits").into());
+    }
+    let rows_change = packing > 1 && op.name == "tpu.bitcast";
+    if rows_change && (from_shape.len() < 2 || from_shape.last() != to_shape.last()) {
+        return Err(format!("{from} cannot be cast to {to}: the last dimension must stay").into());
+    }
+    let columns = *from_shape.last().unwrap_or(&1);
+    let elements: usize = from_shape.iter().product();
+    let scalar = is_scalar(from);
+    Ok(Box::new(move |m, step| {
+        m.clock.vector(elements, step.line(), &step.name);
+        let mut bytes = vec![0; elements * from_element.bytes()];
+        let data = m.vector(step, 0);
+        match from_element {
+            Element::Float(float) => write_floats(float, &data.to_floats(elements), &mut bytes),
+            Element::Integer(size) => write_integers(size, &data.to_integers(elements), &mut bytes),
+        }
+        if rows_change {
+            bytes = match from_element.bytes() < to_element.bytes() {
+                true => interleave(&bytes, packing, columns, small),
+                false => separate(&bytes, packing, columns, small),
+            };
+        }
+        let data = match to_element {
+            Element::Float(float) => {
+                let mut values = Vec::new();
+                read_floats(float, &bytes, &mut values);
+                Data::floats(values)
+            }
+            Element::Integer(size) => {
+                let mut values = Vec::new();
+                read_integers(size, &bytes, &mut values);
+                Data::integers(values)
+            }
+        };
+        let value = match (scalar, &data) {
+            (true, Data::Floats(values)) => Value::Float(values[0]),
+            (true, Data::Integers(values)) => Value::Integer(values[0].into()),
+            _ => Value::Vector(data),
+        };
+        m.set(step, value);
+        Ok(())
+    }))
+}
+
+/// Rows in groups of `packing`: element by element, the rows of a group side by side.
+fn interleave(bytes: &[u8], packing: usize, columns: usize, size: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for group in bytes.chunks(packing * columns * size) {
+        for column in 0..columns {
+            for row in 0..packing {
+                out.extend_from_slice(&group[(row * columns + column) * size..][..size]);
+            }
+        }
+    }
+    out
+}
+
+/// The reverse of [`interleave`].
+fn separate(bytes: &[u8], packing: usize, columns: usize, size: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(bytes.len());
+    for group in bytes.chunks(packing * columns * size) {
+        for row in 0..packing {
+            for column in 0..columns {
+                out.extend_from_slice(&group[(column * packing + row) * size..][..size]);
+            }
+        }
+    }
+    out
+}

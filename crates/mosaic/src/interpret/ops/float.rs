@@ -1,0 +1,223 @@
+//! Floats: arithmetic, functions and comparisons, on scalars and on vectors. Results of 16-bit and 8-bit operations are
+//! rounded to their type.
+
+use std::cmp::Ordering;
+
+use super::{
+    Maker,
+    integer::{compared_type, is_scalar, one_type, predicate},
+};
+use crate::{
+    interpret::{
+        element::round_to,
+        program::{Compiler, Made},
+        value::{Data, Value, map_floats, zip_floats},
+    },
+    ir::Op,
+    types::Float,
+};
+
+pub(super) const OPS: &[(&str, Maker)] = &[
+    ("arith.addf", |c, op| binary(c, op, |a, b| a + b)),
+    ("arith.subf", |c, op| binary(c, op, |a, b| a - b)),
+    ("arith.mulf", |c, op| binary(c, op, |a, b| a * b)),
+    ("arith.divf", |c, op| binary(c, op, |a, b| a / b)),
+    ("arith.remf", |c, op| binary(c, op, |a, b| a % b)),
+    ("arith.maximumf", |c, op| binary(c, op, maximum)),
+    ("arith.minimumf", |c, op| binary(c, op, minimum)),
+    ("arith.maxnumf", |c, op| binary(c, op, f32::max)),
+    ("arith.minnumf", |c, op| binary(c, op, f32::min)),
+    ("math.powf", |c, op| binary(c, op, f32::powf)),
+    ("math.atan2", |c, op| binary(c, op, f32::atan2)),
+    ("math.copysign", |c, op| binary(c, op, f32::copysign)),
+    ("arith.negf", |c, op| unary(c, op, |a| -a)),
+    ("math.absf", |c, op| unary(c, op, f32::abs)),
+    ("math.exp", |c, op| unary(c, op, f32::exp)),
+    ("math.exp2", |c, op| unary(c, op, f32::exp2)),
+    ("math.expm1", |c, op| unary(c, op, f32::exp_m1)),
+    ("math.log", |c, op| unary(c, op, f32::ln)),
+    ("math.log2", |c, op| unary(c, op, f32::log2)),
+    ("math.log1p", |c, op| unary(c, op, f32::ln_1p)),
+    ("math.sqrt", |c, op| unary(c, op, f32::sqrt)),
+    ("math.rsqrt", |c, op| unary(c, op, |a| 1.0 / a.sqrt())),
+    ("math.tanh", |c, op| unary(c, op, f32::tanh)),
+    ("math.sin", |c, op| unary(c, op, f32::sin)),
+    ("math.cos", |c, op| unary(c, op, f32::cos)),
+    ("math.tan", |c, op| unary(c, op, f32::tan)),
+    ("math.floor", |c, op| unary(c, op, f32::floor)),
+    ("math.ceil", |c, op| unary(c, op, f32::ceil)),
+    ("math.round", |c, op| unary(c, op, f32::round)),
+    ("math.roundeven", |c, op| unary(c, op, f32::round_ties_even)),
+    ("tpu.reciprocal", |c, op| unary(c, op, |a| 1.0 / a)),
+    ("math.fma", fma),
+    ("arith.cmpf", compare),
+    ("arith.select", select),
+];
+
+/// The larger of two; no number, if one is none.
+pub(super) fn maximum(a: f32, b: f32) -> f32 {
+    if a > b || a.is_nan() { a } else { b }
+}
+
+/// The smaller of two; no number, if one is none.
+pub(super) fn minimum(a: f32, b: f32) -> f32 {
+    if a < b || a.is_nan() { a } else { b }
+}
+
+fn binary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32, f32) -> f32 + Copy + 'static) -> Made {
+    let ty = one_type(c, op, 2)?;
+    let float = c.float(ty)?;
+    if is_scalar(ty) {
+        return Ok(Box::new(move |m, step| {
+            m.clock.scalar();
+            let value = match (m.value(step, 0), m.value(step, 1)) {
+                (Value::Float(a), Value::Float(b)) => round_to(float, f(*a, *b)),
+                other => unreachable!("two floats, not {other:?}"),
+            };
+            m.set(step, Value::Float(value));
+            Ok(())
+        }));
+    }
+    let elements: usize = c.shape(ty)?.iter().product();
+    Ok(Box::new(move |m, step| {
+        let (a, b) = (m.vector(step, 0), m.vector(step, 1));
+        m.clock.vector(elements, step.line(), &step.name);
+        let data = match float {
+            Float::F32 => zip_floats(a, b, f),
+            float => zip_floats(a, b, |a, b| round_to(float, f(a, b))),
+        };
+        m.set(step, Value::Vector(data));
+        Ok(())
+    }))
+}
+
+fn unary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32) -> f32 + Copy + 'static) -> Made {
+    let ty = one_type(c, op, 1)?;
+    let float = c.float(ty)?;
+    if is_scalar(ty) {
+        return Ok(Box::new(move |m, step| {
+            m.clock.scalar();
+            let value = match m.value(step, 0) {
+                Value::Float(a) => round_to(float, f(*a)),
+                other => unreachable!("a float, not {other:?}"),
+            };
+            m.set(step, Value::Float(value));
+            Ok(())
+        }));
+    }
+    let elements: usize = c.shape(ty)?.iter().product();
+    Ok(Box::new(move |m, step| {
+        let a = m.vector(step, 0);
+        m.clock.vector(elements, step.line(), &step.name);
+        m.set(step, Value::Vector(map_floats(a, |a| round_to(float, f(a)))));
+        Ok(())
+    }))
+}
+
+fn fma(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let ty = one_type(c, op, 3)?;
+    let float = c.float(ty)?;
+    if is_scalar(ty) {
+        return Err("only vectors are supported".into());
+    }
+    let elements: usize = c.shape(ty)?.iter().product();
+    Ok(Box::new(move |m, step| {
+        let [a, b, c] = [0, 1, 2].map(|i| m.vector(step, i).to_floats(elements));
+        m.clock.vector(elements, step.line(), &step.name);
+        let values = a.iter().zip(b.iter()).zip(c.iter());
+        let data = values.map(|((a, b), c)| round_to(float, a.mul_add(*b, *c))).collect();
+        m.set(step, Value::Vector(Data::floats(data)));
+        Ok(())
+    }))
+}
+
+/// How two floats can be to one another, one bit each.
+fn relation(a: f32, b: f32) -> u8 {
+    match a.partial_cmp(&b) {
+        Some(Ordering::Equal) => 1,
+        Some(Ordering::Greater) => 2,
+        Some(Ordering::Less) => 4,
+        None => 8,
+    }
+}
+
+/// The comparisons in MLIR's order, each as the relations in which it holds.
+const PREDICATES: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 8, 15];
+
+fn compare(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let ty = compared_type(c, op)?;
+    c.float(ty)?;
+    let holds_in = predicate(c, op, &PREDICATES)?;
+    let predicate = move |a: f32, b: f32| holds_in & relation(a, b) != 0;
+    if is_scalar(ty) {
+        return Ok(Box::new(move |m, step| {
+            m.clock.scalar();
+            let holds = match (m.value(step, 0), m.value(step, 1)) {
+                (Value::Float(a), Value::Float(b)) => predicate(*a, *b),
+                other => unreachable!("two floats, not {other:?}"),
+            };
+            m.set(step, Value::Integer(holds.into()));
+            Ok(())
+        }));
+    }
+    let elements: usize = c.shape(ty)?.iter().product();
+    Ok(Box::new(move |m, step| {
+        let (a, b) = (m.vector(step, 0), m.vector(step, 1));
+        m.clock.vector(elements, step.line(), &step.name);
+        let data = match (a, b) {
+            (Data::Float(a), Data::Float(b)) => Data::Integer(predicate(a, b).into()),
+            (a, b) => {
+                let (a, b) = (a.to_floats(elements), b.to_floats(elements));
+                Data::integers(a.iter().zip(b.iter()).map(|(&a, &b)| predicate(a, b).into()).collect())
+            }
+        };
+        m.set(step, Value::Vector(data));
+        Ok(())
+    }))
+}
+
+/// One condition for all elements, or one for each.
+fn select(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 3, 1)?;
+    let [condition, yes, no] = [0, 1, 2].map(|i| c.ty(op.operands[i]));
+    let result = c.ty(op.results[0]);
+    let shaped = is_scalar(condition) || condition.shape() == yes.shape();
+    if yes != no || yes != result || !shaped || condition.element() != &crate::types::Type::I1 {
+        return Err(format!("{condition} cannot choose between {yes} and {no}").into());
+    }
+    if is_scalar(condition) {
+        return Ok(Box::new(move |m, step| {
+            m.clock.scalar();
+            let chosen = if m.integer(step, 0) != 0 { 1 } else { 2 };
+            let value = m.take(step, chosen);
+            m.set(step, value);
+            Ok(())
+        }));
+    }
+    let elements: usize = c.shape(result)?.iter().product();
+    let is_float = c.float(result).is_ok();
+    Ok(Box::new(move |m, step| {
+        m.clock.vector(elements, step.line(), &step.name);
+        let (condition, yes, no) = (m.vector(step, 0), m.vector(step, 1), m.vector(step, 2));
+        let data = match condition {
+            Data::Integer(0) => no,
+            Data::Integer(_) => yes,
+            condition if is_float => {
+                let condition = condition.to_integers(elements);
+                let (yes, no) = (yes.to_floats(elements), no.to_floats(elements));
+                let choose =
+                    |(condition, (yes, no)): (&i32, (&f32, &f32))| if *condition != 0 { *yes } else { *no };
+                Data::floats(condition.iter().zip(yes.iter().zip(no.iter())).map(choose).collect())
+            }
+            condition => {
+                let condition = condition.to_integers(elements);
+                let (yes, no) = (yes.to_integers(elements), no.to_integers(elements));
+                let choose =
+                    |(condition, (yes, no)): (&i32, (&i32, &i32))| if *condition != 0 { *yes } else { *no };
+                Data::integers(condition.iter().zip(yes.iter().zip(no.iter())).map(choose).collect())
+            }
+        };
+        m.set(step, Value::Vector(data));
+        Ok(())
+    }))
+}

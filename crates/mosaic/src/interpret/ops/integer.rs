@@ -1,0 +1,217 @@
+//! Integers: arithmetic and comparisons, on scalars and on vectors.
+
+use std::cell::Cell;
+
+use super::Maker;
+use crate::{
+    attribute::Attr,
+    interpret::{
+        machine::Stop,
+        program::{Compiler, Made},
+        value::{Data, Value, zip_integers},
+    },
+    ir::Op,
+    types::Type,
+};
+
+/// An operation on two integers of so many bits; none where it divides by zero.
+type Binary = fn(u32, i64, i64) -> Option<i64>;
+
+pub(super) const OPS: &[(&str, Maker)] = &[
+    ("arith.addi", |c, op| binary(c, op, |_, a, b| Some(a.wrapping_add(b)))),
+    ("arith.subi", |c, op| binary(c, op, |_, a, b| Some(a.wrapping_sub(b)))),
+    ("arith.muli", |c, op| binary(c, op, |_, a, b| Some(a.wrapping_mul(b)))),
+    ("arith.divsi", |c, op| binary(c, op, |_, a, b| (b != 0).then(|| a.wrapping_div(b)))),
+    ("arith.remsi", |c, op| binary(c, op, |_, a, b| (b != 0).then(|| a.wrapping_rem(b)))),
+    ("arith.floordivsi", |c, op| binary(c, op, |_, a, b| (b != 0).then(|| floor_div(a, b)))),
+    ("arith.ceildivsi", |c, op| binary(c, op, |_, a, b| (b != 0).then(|| -floor_div(-a, b)))),
+    ("arith.divui", |c, op| {
+        binary(c, op, |n, a, b| (b != 0).then(|| (unsigned(n, a) / unsigned(n, b)) as i64))
+    }),
+    ("arith.remui", |c, op| {
+        binary(c, op, |n, a, b| (b != 0).then(|| (unsigned(n, a) % unsigned(n, b)) as i64))
+    }),
+    ("arith.andi", |c, op| binary(c, op, |_, a, b| Some(a & b))),
+    ("arith.ori", |c, op| binary(c, op, |_, a, b| Some(a | b))),
+    ("arith.xori", |c, op| binary(c, op, |_, a, b| Some(a ^ b))),
+    ("arith.shli", |c, op| binary(c, op, |n, a, b| Some(shift(n, b, |by| a << by)))),
+    ("arith.shrsi", |c, op| binary(c, op, |n, a, b| Some(a >> b.clamp(0, i64::from(n) - 1)))),
+    ("arith.shrui", |c, op| binary(c, op, |n, a, b| Some(shift(n, b, |by| (unsigned(n, a) >> by) as i64)))),
+    ("arith.maxsi", |c, op| binary(c, op, |_, a, b| Some(a.max(b)))),
+    ("arith.minsi", |c, op| binary(c, op, |_, a, b| Some(a.min(b)))),
+    ("arith.maxui", |c, op| {
+        binary(c, op, |n, a, b| Some(if unsigned(n, a) > unsigned(n, b) { a } else { b }))
+    }),
+    ("arith.minui", |c, op| {
+        binary(c, op, |n, a, b| Some(if unsigned(n, a) < unsigned(n, b) { a } else { b }))
+    }),
+    ("math.absi", |c, op| unary(c, op, |_, a| a.wrapping_abs())),
+    ("math.ctpop", |c, op| unary(c, op, |n, a| unsigned(n, a).count_ones().into())),
+    ("math.ctlz", |c, op| unary(c, op, |n, a| i64::from(unsigned(n, a).leading_zeros()) - 64 + i64::from(n))),
+    ("tpu.assume_multiple", |c, op| unary(c, op, |_, a| a)),
+    ("arith.cmpi", compare),
+];
+
+fn floor_div(a: i64, b: i64) -> i64 {
+    let quotient = a.wrapping_div(b);
+    if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
+}
+
+/// The bits of an integer as a number without sign.
+fn unsigned(bits: u32, value: i64) -> u64 {
+    value as u64 & (u64::MAX >> (64 - bits))
+}
+
+/// A shift by more than there are bits leaves none.
+fn shift(bits: u32, by: i64, shift: impl Fn(u32) -> i64) -> i64 {
+    u32::try_from(by).ok().filter(|by| *by < bits).map_or(0, shift)
+}
+
+/// Keeps the lowest bits of an integer. True is 1.
+pub(super) fn wrap(bits: u32, value: i64) -> i64 {
+    match bits {
+        1 => value & 1,
+        64.. => value,
+        bits => value << (64 - bits) >> (64 - bits),
+    }
+}
+
+/// Bits of a scalar integer or of the integers of a vector.
+pub(super) fn bits(c: &Compiler<'_>, ty: &Type) -> Made<u32> {
+    c.integer(ty)?;
+    Ok(match ty.element() {
+        Type::Integer(bits) => *bits,
+        _ => 32,
+    })
+}
+
+pub(super) fn is_scalar(ty: &Type) -> bool {
+    !matches!(ty, Type::Vector(..) | Type::Tensor(..))
+}
+
+/// All operands and the result have one type.
+pub(super) fn one_type<'a>(c: &Compiler<'a>, op: &Op, operands: usize) -> Made<&'a Type> {
+    c.arity(op, operands, 1)?;
+    let ty = c.ty(op.results[0]);
+    match op.operands.iter().find(|&&operand| c.ty(operand) != ty) {
+        Some(&other) => {
+            Err(format!("the operands and the result have one type, not {} and {ty}", c.ty(other)).into())
+        }
+        None => {
+            c.shape(ty)?;
+            Ok(ty)
+        }
+    }
+}
+
+fn binary(c: &mut Compiler<'_>, op: &Op, f: Binary) -> Made {
+    let ty = one_type(c, op, 2)?;
+    let bits = bits(c, ty)?;
+    if is_scalar(ty) {
+        return Ok(Box::new(move |m, step| {
+            m.clock.scalar();
+            let (a, b) = (m.integer(step, 0), m.integer(step, 1));
+            let result = f(bits, a, b).ok_or_else(|| divides_by_zero(step.place))?;
+            m.set(step, Value::Integer(wrap(bits, result)));
+            Ok(())
+        }));
+    }
+    let elements: usize = c.shape(ty)?.iter().product();
+    Ok(Box::new(move |m, step| {
+        let (a, b) = (m.vector(step, 0), m.vector(step, 1));
+        m.clock.vector(elements, step.line(), &step.name);
+        let undefined = Cell::new(false);
+        let data = zip_integers(a, b, |a, b| match f(bits, a.into(), b.into()) {
+            Some(result) => wrap(bits, result) as i32,
+            None => {
+                undefined.set(true);
+                0
+            }
+        });
+        if undefined.get() {
+            return Err(divides_by_zero(step.place));
+        }
+        m.set(step, Value::Vector(data));
+        Ok(())
+    }))
+}
+
+fn divides_by_zero(place: Option<crate::ir::Place>) -> Stop {
+    Stop::Fault(place, "this divides an integer by zero".to_owned())
+}
+
+fn unary(c: &mut Compiler<'_>, op: &Op, f: fn(u32, i64) -> i64) -> Made {
+    let ty = one_type(c, op, 1)?;
+    let bits = bits(c, ty)?;
+    if is_scalar(ty) {
+        return Ok(Box::new(move |m, step| {
+            m.clock.scalar();
+            let value = wrap(bits, f(bits, m.integer(step, 0)));
+            m.set(step, Value::Integer(value));
+            Ok(())
+        }));
+    }
+    let elements: usize = c.shape(ty)?.iter().product();
+    Ok(Box::new(move |m, step| {
+        let a = m.vector(step, 0);
+        m.clock.vector(elements, step.line(), &step.name);
+        let data = zip_integers(a, Data::Integer(0), |a, _| wrap(bits, f(bits, a.into())) as i32);
+        m.set(step, Value::Vector(data));
+        Ok(())
+    }))
+}
+
+/// The comparisons, in MLIR's order.
+const PREDICATES: [fn(u32, i64, i64) -> bool; 10] = [
+    |_, a, b| a == b,
+    |_, a, b| a != b,
+    |_, a, b| a < b,
+    |_, a, b| a <= b,
+    |_, a, b| a > b,
+    |_, a, b| a >= b,
+    |n, a, b| unsigned(n, a) < unsigned(n, b),
+    |n, a, b| unsigned(n, a) <= unsigned(n, b),
+    |n, a, b| unsigned(n, a) > unsigned(n, b),
+    |n, a, b| unsigned(n, a) >= unsigned(n, b),
+];
+
+fn compare(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let ty = compared_type(c, op)?;
+    let bits = bits(c, ty)?;
+    let predicate = predicate(c, op, &PREDICATES)?;
+    if is_scalar(ty) {
+        return Ok(Box::new(move |m, step| {
+            m.clock.scalar();
+            let holds = predicate(bits, m.integer(step, 0), m.integer(step, 1));
+            m.set(step, Value::Integer(holds.into()));
+            Ok(())
+        }));
+    }
+    let elements: usize = c.shape(ty)?.iter().product();
+    Ok(Box::new(move |m, step| {
+        let (a, b) = (m.vector(step, 0), m.vector(step, 1));
+        m.clock.vector(elements, step.line(), &step.name);
+        m.set(step, Value::Vector(zip_integers(a, b, |a, b| predicate(bits, a.into(), b.into()).into())));
+        Ok(())
+    }))
+}
+
+/// Two operands of one type, a result of truth values in the same shape.
+pub(super) fn compared_type<'a>(c: &Compiler<'a>, op: &Op) -> Made<&'a Type> {
+    c.arity(op, 2, 1)?;
+    let (ty, other, result) = (c.ty(op.operands[0]), c.ty(op.operands[1]), c.ty(op.results[0]));
+    c.shape(ty)?;
+    match ty == other && *result == ty.with_element(Type::I1) {
+        true => Ok(ty),
+        false => Err(format!("{ty} and {other} cannot be compared into {result}").into()),
+    }
+}
+
+pub(super) fn predicate<T: Copy>(c: &Compiler<'_>, op: &Op, predicates: &[T]) -> Made<T> {
+    let number = match c.attribute(op, "predicate")? {
+        Attr::Integer(number, _) => usize::try_from(*number).ok(),
+        _ => None,
+    };
+    let predicate = number.and_then(|number| predicates.get(number));
+    predicate.copied().ok_or_else(|| "the attribute 'predicate' is no number of a comparison".into())
+}

@@ -1,0 +1,220 @@
+//! Sums, maxima and the like along dimensions.
+
+use super::{
+    Maker,
+    float::{maximum, minimum},
+    integer::is_scalar,
+    reshape::{around, strided, strides},
+};
+use crate::{
+    attribute::Attr,
+    interpret::{
+        element::round_to,
+        program::{Compiler, Made, Refusal},
+        value::{Data, Value},
+    },
+    ir::Op,
+};
+
+pub(super) const OPS: &[(&str, Maker)] = &[
+    ("vector.multi_reduction", multi_reduction),
+    ("vector.reduction", reduction),
+    ("tpu.all_reduce", all_reduce),
+    ("tpu.reduce_index", reduce_index),
+];
+
+type FloatFold = fn(f32, f32) -> f32;
+type IntegerFold = fn(i32, i32) -> i32;
+
+/// The word inside `#vector.kind<add>`.
+fn kind(c: &Compiler<'_>, op: &Op) -> Made<String> {
+    let text = match c.attribute(op, "kind")? {
+        Attr::Other(text) | Attr::String(text) => text.clone(),
+        other => other.to_string(),
+    };
+    let word = text.split_once('<').map_or(text.as_str(), |(_, rest)| rest.trim_end_matches('>'));
+    Ok(word.to_owned())
+}
+
+fn float_fold(kind: &str) -> Made<FloatFold> {
+    Ok(match kind {
+        "add" | "sum" => |a, b| a + b,
+        "mul" => |a, b| a * b,
+        "maximumf" | "max" | "maxnumf" => maximum,
+        "minimumf" | "min" | "minnumf" => minimum,
+        other => return Err(unknown(other)),
+    })
+}
+
+fn integer_fold(kind: &str) -> Made<IntegerFold> {
+    Ok(match kind {
+        "add" | "sum" => i32::wrapping_add,
+        "mul" => i32::wrapping_mul,
+        "maxsi" | "max" => i32::max,
+        "minsi" | "min" => i32::min,
+        "and" => |a, b| a & b,
+        "or" => |a, b| a | b,
+        "xor" => |a, b| a ^ b,
+        other => return Err(unknown(other)),
+    })
+}
+
+fn unknown(kind: &str) -> Refusal {
+    format!("the reduction '{kind}' is not supported").into()
+}
+
+/// Folds `source` along `dimensions` into `out`, which holds the initial values.
+fn fold<T: Copy>(source: &[T], plan: &Plan, out: &mut [T], f: impl Fn(T, T) -> T) {
+    for (out, &start) in out.iter_mut().zip(&plan.starts) {
+        *out = plan.places.iter().fold(*out, |all, &place| f(all, source[start + place]));
+    }
+}
+
+/// Where the elements of each result are.
+struct Plan {
+    starts: Vec<usize>,
+    places: Vec<usize>,
+}
+
+impl Plan {
+    fn new(shape: &[usize], dimensions: &[usize]) -> Self {
+        let full = strides(shape);
+        let pick = |reduced: bool| -> (Vec<usize>, Vec<usize>) {
+            let wanted = (0..shape.len()).filter(|i| dimensions.contains(i) == reduced);
+            wanted.map(|i| (shape[i], full[i])).unzip()
+        };
+        let ((kept, kept_strides), (gone, gone_strides)) = (pick(false), pick(true));
+        Self { starts: strided(&kept, &kept_strides, 0), places: strided(&gone, &gone_strides, 0) }
+    }
+}
+
+fn multi_reduction(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 2, 1)?;
+    let shape = c.shape(c.operand(op, 0)?)?;
+    let dimensions = c.dimensions_attribute(op, "reduction_dims", shape.len())?;
+    reduce_to(c, op, &shape, &dimensions)
+}
+
+/// All elements of a vector of one dimension.
+fn reduction(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let shape = c.shape(c.operand(op, 0)?)?;
+    reduce_to(c, op, &shape, &(0..shape.len()).collect::<Vec<_>>())
+}
+
+fn reduce_to(c: &Compiler<'_>, op: &Op, shape: &[usize], dimensions: &[usize]) -> Made {
+    let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
+    let has_initial = op.operands.len() > 1;
+    let plan = Plan::new(shape, dimensions);
+    let (elements, results) = (shape.iter().product(), plan.starts.len());
+    if results != c.shape(to)?.iter().product() || from.element() != to.element() {
+        return Err(format!("{from} along {dimensions:?} does not give {to}").into());
+    }
+    if has_initial && c.operand(op, 1)? != to {
+        return Err(format!("the initial value is not of type {to}").into());
+    }
+    let (kind, scalar) = (kind(c, op)?, is_scalar(to));
+    let wrap = move |data: Data| match (&data, scalar) {
+        (Data::Floats(values), true) => Value::Float(values[0]),
+        (Data::Integers(values), true) => Value::Integer(values[0].into()),
+        _ => Value::Vector(data),
+    };
+    if let Ok(float) = c.float(from) {
+        let f = float_fold(&kind)?;
+        let neutral = neutral_float(&kind);
+        return Ok(Box::new(move |m, step| {
+            m.clock.vector(elements, step.line(), &step.name);
+            let source = m.vector(step, 0).to_floats(elements);
+            let initial = if has_initial { m.vector(step, 1) } else { Data::Float(neutral) };
+            let mut out = initial.to_floats(results).to_vec();
+            fold(&source, &plan, &mut out, |a, b| round_to(float, f(a, b)));
+            m.set(step, wrap(Data::floats(out)));
+            Ok(())
+        }));
+    }
+    c.integer(from)?;
+    let f = integer_fold(&kind)?;
+    if !has_initial {
+        return Err("a reduction of integers without an initial value is not supported".into());
+    }
+    Ok(Box::new(move |m, step| {
+        m.clock.vector(elements, step.line(), &step.name);
+        let source = m.vector(step, 0).to_integers(elements);
+        let mut out = m.vector(step, 1).to_integers(results).to_vec();
+        fold(&source, &plan, &mut out, f);
+        m.set(step, wrap(Data::integers(out)));
+        Ok(())
+    }))
+}
+
+fn neutral_float(kind: &str) -> f32 {
+    match kind {
+        "mul" => 1.0,
+        "maximumf" | "max" | "maxnumf" => f32::NEG_INFINITY,
+        "minimumf" | "min" | "minnumf" => f32::INFINITY,
+        _ => 0.0,
+    }
+}
+
+/// Every element becomes the sum or extremum of its line along one dimension.
+fn all_reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 1, 1)?;
+    let ty = c.operand(op, 0)?;
+    let shape = c.shape(ty)?;
+    let float = c.float(ty)?;
+    let dimension = axis(c, op, "dim", shape.len())?;
+    let kind = kind(c, op)?;
+    let (f, neutral) = (float_fold(&kind)?, neutral_float(&kind));
+    if c.result(op, 0)? != ty {
+        return Err("the result has the type of the operand".into());
+    }
+    let (outer, extent, inner) = around(&shape, dimension);
+    let elements = outer * extent * inner;
+    Ok(Box::new(move |m, step| {
+        m.clock.vector(elements, step.line(), &step.name);
+        let source = m.vector(step, 0).to_floats(elements);
+        let mut out = vec![0.0; elements];
+        for line in 0..outer * inner {
+            let place = |i: usize| ((line / inner) * extent + i) * inner + line % inner;
+            let all = (0..extent).fold(neutral, |all, i| round_to(float, f(all, source[place(i)])));
+            (0..extent).for_each(|i| out[place(i)] = all);
+        }
+        m.set(step, Value::Vector(Data::floats(out)));
+        Ok(())
+    }))
+}
+
+fn axis(c: &Compiler<'_>, op: &Op, name: &str, rank: usize) -> Made<usize> {
+    let axis = c.integer_attribute(op, name)?;
+    let inside = usize::try_from(axis).ok().filter(|&axis| axis < rank);
+    inside.ok_or_else(|| format!("dimension {axis} is not one of {rank}").into())
+}
+
+/// The place of the largest or smallest element, the first of equals.
+fn reduce_index(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 1, 1)?;
+    let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
+    let shape = c.shape(from)?;
+    c.float(from)?;
+    c.integer(to)?;
+    let dimension = axis(c, op, "axis", shape.len())?;
+    let better: fn(f32, f32) -> bool = match kind(c, op)?.as_str() {
+        "arg_max" => |new, best| new > best,
+        "arg_min" => |new, best| new < best,
+        other => return Err(unknown(other)),
+    };
+    let (outer, extent, inner) = around(&shape, dimension);
+    if outer * inner != c.shape(to)?.iter().product() || extent == 0 {
+        return Err(format!("{from} along {dimension} does not give {to}").into());
+    }
+    let elements = outer * extent * inner;
+    Ok(Box::new(move |m, step| {
+        m.clock.vector(elements, step.line(), &step.name);
+        let source = m.vector(step, 0).to_floats(elements);
+        let best = |line: usize| {
+            let at = |i: usize| source[((line / inner) * extent + i) * inner + line % inner];
+            (1..extent).fold(0, |best, i| if better(at(i), at(best)) { i } else { best }) as i32
+        };
+        m.set(step, Value::Vector(Data::integers((0..outer * inner).map(best).collect())));
+        Ok(())
+    }))
+}

@@ -1,0 +1,221 @@
+//! The modelled clock: when each agent does what, in cycles of the core.
+//!
+//! Modelled are: the rate of the matrix units, the width of the vector unit, one cycle per scalar operation, and a
+//! copy engine that moves one copy after another at the bandwidth of device memory, each with a latency that overlaps.
+//! Not modelled are: instruction scheduling, memory banks, refresh, other cores, and the start of the kernel. It shows
+//! whether copies hide behind compute; it does not predict a measured time.
+
+use serde::Serialize;
+
+/// The figures of a chip that the clock needs.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ClockModel {
+    /// Cycles of the core per second.
+    pub hertz: f64,
+    /// Products of 8-bit floats per cycle, over all matrix units of the core.
+    pub products_per_cycle_fp8: f64,
+    /// Products of 16-bit floats per cycle.
+    pub products_per_cycle_bf16: f64,
+    /// 32-bit elements that the vector unit handles per cycle and operation.
+    pub vector_elements_per_cycle: f64,
+    /// Bytes between device memory and the core per cycle.
+    pub hbm_bytes_per_cycle: f64,
+    /// Cycles from the start of a copy until its first byte arrives.
+    pub copy_latency: f64,
+}
+
+impl ClockModel {
+    /// One core of a tpu7x.
+    pub fn tpu7x() -> Self {
+        Self {
+            hertz: 2.2e9,
+            products_per_cycle_fp8: 524_288.0,
+            products_per_cycle_bf16: 262_144.0,
+            vector_elements_per_cycle: 4096.0,
+            hbm_bytes_per_cycle: 1676.0,
+            copy_latency: 1100.0,
+        }
+    }
+}
+
+/// What an agent is busy with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Work {
+    /// The matrix units multiply.
+    Matmul,
+    /// The vector unit works.
+    Vector,
+    /// The scalar unit works.
+    Scalar,
+    /// The core waits for a copy.
+    Wait,
+    /// Bytes move.
+    Copy,
+}
+
+/// One piece of work.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Event {
+    /// What.
+    pub work: Work,
+    /// First cycle.
+    pub start: f64,
+    /// The cycle after the last.
+    pub end: f64,
+    /// The line of the kernel, where there is one.
+    pub line: Option<u32>,
+    /// The buffer that is copied, or the operation.
+    pub label: String,
+    /// Bytes moved.
+    pub bytes: u64,
+}
+
+/// What the run took, and the sums.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Figures {
+    /// Cycles from the first operation to the last.
+    pub cycles: f64,
+    /// Cycles in which the matrix units multiply.
+    pub matmul_cycles: f64,
+    /// Cycles of the vector unit.
+    pub vector_cycles: f64,
+    /// Cycles of the scalar unit.
+    pub scalar_cycles: f64,
+    /// Cycles in which the core waits for copies.
+    pub wait_cycles: f64,
+    /// Cycles in which bytes move.
+    pub copy_cycles: f64,
+    /// Bytes that copies moved between device memory and the core.
+    pub bytes_moved: u64,
+    /// Bytes of the operands and results, each moved once.
+    pub bytes_minimum: u64,
+    /// Multiply-add pairs.
+    pub products: u64,
+    /// Copies.
+    pub copies: u64,
+}
+
+impl Figures {
+    /// The share of the time in which the matrix units multiply.
+    pub fn matmul_share(&self) -> f64 {
+        share(self.matmul_cycles, self.cycles)
+    }
+
+    /// The share of copying that happens while the core does something else than wait.
+    pub fn overlap(&self) -> f64 {
+        share(self.copy_cycles - self.wait_cycles.min(self.copy_cycles), self.copy_cycles)
+    }
+}
+
+fn share(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// A finished run on the modelled clock.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Timeline {
+    /// The clock.
+    pub model: ClockModel,
+    /// The sums.
+    pub figures: Figures,
+    /// Every piece of work in order of its start, if that was asked for.
+    pub events: Vec<Event>,
+}
+
+/// The clock of a run.
+#[derive(Debug)]
+pub(crate) struct Clock {
+    model: ClockModel,
+    now: f64,
+    /// When the copy engine is free again.
+    engine_free: f64,
+    figures: Figures,
+    events: Option<Vec<Event>>,
+}
+
+impl Clock {
+    pub(crate) fn new(model: ClockModel, keep_events: bool) -> Self {
+        Self {
+            model,
+            now: 0.0,
+            engine_free: 0.0,
+            figures: Figures::default(),
+            events: keep_events.then(Vec::new),
+        }
+    }
+
+    fn event(&mut self, work: Work, start: f64, end: f64, line: Option<u32>, label: &str, bytes: u64) {
+        if let Some(events) = &mut self.events {
+            // Neighbouring scalar or vector work is one piece.
+            if let Some(last) = events.iter_mut().rev().take(4).find(|last| last.work == work) {
+                let joins = last.end == start && matches!(work, Work::Scalar | Work::Vector);
+                if joins {
+                    last.end = end;
+                    return;
+                }
+            }
+            events.push(Event { work, start, end, line, label: label.to_owned(), bytes });
+        }
+    }
+
+    fn spend(&mut self, work: Work, cycles: f64, line: Option<u32>, label: &str) {
+        let start = self.now;
+        self.now += cycles;
+        self.event(work, start, self.now, line, label, 0);
+    }
+
+    pub(crate) fn scalar(&mut self) {
+        self.figures.scalar_cycles += 1.0;
+        self.now += 1.0;
+    }
+
+    /// One vector operation over `elements` of `bytes` each.
+    pub(crate) fn vector(&mut self, elements: usize, line: Option<u32>, label: &str) {
+        let cycles = (elements as f64 / self.model.vector_elements_per_cycle).max(1.0);
+        self.figures.vector_cycles += cycles;
+        self.spend(Work::Vector, cycles, line, label);
+    }
+
+    pub(crate) fn matmul(&mut self, products: u64, bits: usize, line: Option<u32>) {
+        let rate = match bits {
+            0..=8 => self.model.products_per_cycle_fp8,
+            9..=16 => self.model.products_per_cycle_bf16,
+            // A product of binary32 is made of three passes of bfloat16.
+            _ => self.model.products_per_cycle_bf16 / 3.0,
+        };
+        let cycles = (products as f64 / rate).max(1.0);
+        self.figures.matmul_cycles += cycles;
+        self.figures.products += products;
+        self.spend(Work::Matmul, cycles, line, "tpu.matmul");
+    }
+
+    /// Starts a copy; gives the cycle in which it ends.
+    pub(crate) fn copy(&mut self, bytes: u64, line: Option<u32>, label: &str) -> f64 {
+        let start = self.now.max(self.engine_free);
+        let cycles = bytes as f64 / self.model.hbm_bytes_per_cycle;
+        self.engine_free = start + cycles;
+        let end = self.engine_free + self.model.copy_latency;
+        self.figures.copy_cycles += cycles;
+        self.figures.bytes_moved += bytes;
+        self.figures.copies += 1;
+        self.event(Work::Copy, start, end, line, label, bytes);
+        end
+    }
+
+    /// Waits until `cycle`.
+    pub(crate) fn wait_until(&mut self, cycle: f64, line: Option<u32>, label: &str) {
+        if cycle > self.now {
+            self.figures.wait_cycles += cycle - self.now;
+            self.spend(Work::Wait, cycle - self.now, line, label);
+        }
+    }
+
+    pub(crate) fn finish(mut self, bytes_minimum: u64) -> Timeline {
+        self.figures.cycles = self.now;
+        self.figures.bytes_minimum = bytes_minimum;
+        let mut events = self.events.unwrap_or_default();
+        events.sort_by(|a, b| a.start.total_cmp(&b.start));
+        Timeline { model: self.model, figures: self.figures, events }
+    }
+}

@@ -1,0 +1,118 @@
+//! What the values of a kernel are while it runs.
+
+use std::rc::Rc;
+
+use super::view::View;
+
+/// The elements of a vector; its shape is known from its type. A vector of equal elements is one number.
+#[derive(Clone, Debug)]
+pub(crate) enum Data {
+    Floats(Rc<Vec<f32>>),
+    Integers(Rc<Vec<i32>>),
+    /// The same float in every element.
+    Float(f32),
+    /// The same integer in every element.
+    Integer(i32),
+}
+
+/// A value in a slot of the running function.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Value {
+    /// Not computed yet.
+    #[default]
+    Unset,
+    Integer(i64),
+    Float(f32),
+    Vector(Data),
+    View(View),
+}
+
+impl Data {
+    pub(crate) fn floats(values: Vec<f32>) -> Self {
+        Self::Floats(Rc::new(values))
+    }
+
+    pub(crate) fn integers(values: Vec<i32>) -> Self {
+        Self::Integers(Rc::new(values))
+    }
+
+    /// The elements as floats.
+    pub(crate) fn to_floats(&self, len: usize) -> Rc<Vec<f32>> {
+        match self {
+            Self::Floats(values) => values.clone(),
+            Self::Float(value) => Rc::new(vec![*value; len]),
+            other => unreachable!("a vector of floats, not {other:?}"),
+        }
+    }
+
+    /// The elements as integers.
+    pub(crate) fn to_integers(&self, len: usize) -> Rc<Vec<i32>> {
+        match self {
+            Self::Integers(values) => values.clone(),
+            Self::Integer(value) => Rc::new(vec![*value; len]),
+            other => unreachable!("a vector of integers, not {other:?}"),
+        }
+    }
+
+    /// The elements at these places, in this order.
+    pub(crate) fn gather(&self, places: impl ExactSizeIterator<Item = usize>) -> Self {
+        match self {
+            Self::Floats(values) => Self::floats(places.map(|place| values[place]).collect()),
+            Self::Integers(values) => Self::integers(places.map(|place| values[place]).collect()),
+            splat => splat.clone(),
+        }
+    }
+}
+
+/// Applies `f` to two vectors, reusing the memory of one that nobody else holds.
+#[inline]
+pub(crate) fn zip_floats(a: Data, b: Data, f: impl Fn(f32, f32) -> f32) -> Data {
+    match (a, b) {
+        (Data::Floats(mut a), Data::Floats(mut b)) => {
+            assert_eq!(a.len(), b.len(), "vectors of one type have one length");
+            if let Some(own) = Rc::get_mut(&mut a) {
+                own.iter_mut().zip(b.iter()).for_each(|(a, b)| *a = f(*a, *b));
+                Data::Floats(a)
+            } else if let Some(own) = Rc::get_mut(&mut b) {
+                own.iter_mut().zip(a.iter()).for_each(|(b, a)| *b = f(*a, *b));
+                Data::Floats(b)
+            } else {
+                Data::floats(a.iter().zip(b.iter()).map(|(a, b)| f(*a, *b)).collect())
+            }
+        }
+        (a, Data::Float(b)) => map_floats(a, |a| f(a, b)),
+        (Data::Float(a), b) => map_floats(b, |b| f(a, b)),
+        (a, b) => unreachable!("two vectors of floats, not {a:?} and {b:?}"),
+    }
+}
+
+/// Applies `f` to every element, in place where nobody else holds the vector.
+#[inline]
+pub(crate) fn map_floats(a: Data, f: impl Fn(f32) -> f32) -> Data {
+    match a {
+        Data::Floats(mut a) => match Rc::get_mut(&mut a) {
+            Some(own) => {
+                own.iter_mut().for_each(|a| *a = f(*a));
+                Data::Floats(a)
+            }
+            None => Data::floats(a.iter().map(|&a| f(a)).collect()),
+        },
+        Data::Float(a) => Data::Float(f(a)),
+        other => unreachable!("a vector of floats, not {other:?}"),
+    }
+}
+
+/// Applies `f` to the integers of two vectors.
+#[inline]
+pub(crate) fn zip_integers(a: Data, b: Data, f: impl Fn(i32, i32) -> i32) -> Data {
+    match (a, b) {
+        (Data::Integer(a), Data::Integer(b)) => Data::Integer(f(a, b)),
+        (Data::Integers(a), Data::Integer(b)) => Data::integers(a.iter().map(|&a| f(a, b)).collect()),
+        (Data::Integer(a), Data::Integers(b)) => Data::integers(b.iter().map(|&b| f(a, b)).collect()),
+        (Data::Integers(a), Data::Integers(b)) => {
+            assert_eq!(a.len(), b.len(), "vectors of one type have one length");
+            Data::integers(a.iter().zip(b.iter()).map(|(&a, &b)| f(a, b)).collect())
+        }
+        (a, b) => unreachable!("two vectors of integers, not {a:?} and {b:?}"),
+    }
+}

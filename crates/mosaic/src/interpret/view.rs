@@ -1,0 +1,223 @@
+//! Views: what a memref is while a kernel runs. A part of a buffer, with a shape and the distance between
+//! neighbours along each dimension.
+
+use std::rc::Rc;
+
+use super::{element::Element, finding::Range};
+
+/// One dimension of a view.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Dim {
+    pub(crate) extent: usize,
+    /// Bytes, or semaphores, from one index to the next.
+    pub(crate) stride: usize,
+}
+
+/// An access that leaves its buffer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Outside {
+    pub(crate) dimension: usize,
+    pub(crate) index: i64,
+    pub(crate) size: usize,
+    pub(crate) extent: usize,
+}
+
+/// A part of a buffer.
+#[derive(Clone, Debug)]
+pub(crate) struct View {
+    pub(crate) buffer: usize,
+    /// Bytes, or semaphores, from the start of the buffer.
+    pub(crate) offset: usize,
+    pub(crate) dims: Vec<Dim>,
+    /// What it holds; a semaphore is nothing.
+    pub(crate) element: Option<Element>,
+    /// Set where it was cut out beyond the edge of its memref; an error once it is used.
+    pub(crate) outside: Option<Rc<Outside>>,
+}
+
+impl View {
+    /// A whole row-major buffer.
+    pub(crate) fn whole(buffer: usize, shape: &[usize], element: Option<Element>) -> Self {
+        let unit = element.map_or(1, Element::bytes);
+        Self { buffer, offset: 0, dims: row_major(shape, unit), element, outside: None }
+    }
+
+    pub(crate) fn shape(&self) -> Vec<usize> {
+        self.dims.iter().map(|dim| dim.extent).collect()
+    }
+
+    /// Size of one element in the buffer's unit.
+    pub(crate) fn unit(&self) -> usize {
+        self.element.map_or(1, Element::bytes)
+    }
+
+    pub(crate) fn elements(&self) -> usize {
+        self.dims.iter().map(|dim| dim.extent).product()
+    }
+
+    /// The part that begins at `start` and has extents `sizes`, one per dimension.
+    pub(crate) fn slice(&self, start: impl Iterator<Item = i64>, sizes: &[usize]) -> Self {
+        let mut view = self.clone();
+        for (dimension, (index, &size)) in start.zip(sizes).enumerate() {
+            let dim = &mut view.dims[dimension];
+            let inside = usize::try_from(index).ok().filter(|index| index + size <= dim.extent);
+            match inside {
+                Some(index) => view.offset += index * dim.stride,
+                None => {
+                    let outside = Outside { dimension, index, size, extent: dim.extent };
+                    view.outside.get_or_insert_with(|| Rc::new(outside));
+                }
+            }
+            dim.extent = size;
+        }
+        view
+    }
+
+    /// Without the dimensions of extent 1 that `shape` does not have.
+    pub(crate) fn squeeze(&self, shape: &[usize]) -> Self {
+        let mut wanted = shape.iter().rev().peekable();
+        let mut kept: Vec<Dim> = Vec::new();
+        for dim in self.dims.iter().rev() {
+            if wanted.peek() == Some(&&dim.extent) {
+                wanted.next();
+                kept.push(*dim);
+            }
+        }
+        kept.reverse();
+        Self { dims: kept, ..self.clone() }
+    }
+
+    /// Whether neighbours in row-major order are neighbours in memory.
+    pub(crate) fn is_contiguous(&self) -> bool {
+        let dense = row_major(&self.shape(), self.unit());
+        self.dims.iter().zip(&dense).all(|(dim, dense)| dim.extent == 1 || dim.stride == dense.stride)
+    }
+
+    /// Calls `visit` with the offset and length of each run of memory, in row-major order.
+    pub(crate) fn runs(&self, mut visit: impl FnMut(usize, usize)) {
+        // Inner dimensions that follow one another without a gap are one run.
+        let mut run = self.unit();
+        let mut outer = self.dims.len();
+        while outer > 0 && (self.dims[outer - 1].stride == run || self.dims[outer - 1].extent == 1) {
+            run *= self.dims[outer - 1].extent;
+            outer -= 1;
+        }
+        let outer = &self.dims[..outer];
+        if run == 0 || outer.iter().any(|dim| dim.extent == 0) {
+            return;
+        }
+        let mut index = vec![0; outer.len()];
+        let mut offset = self.offset;
+        loop {
+            visit(offset, run);
+            let mut dimension = outer.len();
+            loop {
+                if dimension == 0 {
+                    return;
+                }
+                dimension -= 1;
+                index[dimension] += 1;
+                offset += outer[dimension].stride;
+                if index[dimension] < outer[dimension].extent {
+                    break;
+                }
+                offset -= outer[dimension].stride * outer[dimension].extent;
+                index[dimension] = 0;
+            }
+        }
+    }
+
+    /// The part of its buffer that this view touches, in the buffer's own indices where they fit.
+    pub(crate) fn region(&self, shape: &[usize], unit: usize) -> Region {
+        let last: usize = self.dims.iter().map(|dim| dim.extent.saturating_sub(1) * dim.stride).sum();
+        let span = (self.offset, self.offset + last + self.unit());
+        let dense = row_major(shape, unit);
+        let mut ranges: Vec<Range> = Vec::with_capacity(shape.len());
+        let mut rest = self.offset;
+        for dim in &dense {
+            ranges.push(Range { start: rest / dim.stride.max(1), len: 1 });
+            rest %= dim.stride.max(1);
+        }
+        let mut fits = rest == 0 && self.unit() == unit;
+        for dim in self.dims.iter().filter(|dim| dim.extent != 1) {
+            let base = dense.iter().position(|base| base.stride == dim.stride && base.extent > 1);
+            match base {
+                Some(base) if ranges[base].start + dim.extent <= dense[base].extent => {
+                    ranges[base].len = dim.extent
+                }
+                _ => fits = false,
+            }
+        }
+        Region { span, ranges: fits.then_some(ranges) }
+    }
+}
+
+/// What an access touches.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Region {
+    /// From the first byte to the one after the last.
+    pub(crate) span: (usize, usize),
+    /// Per dimension of the buffer, where the access is a box in it.
+    pub(crate) ranges: Option<Vec<Range>>,
+}
+
+impl Region {
+    /// Whether the two have a byte in common; in doubt they have.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let meet = |a: (usize, usize), b: (usize, usize)| a.0 < b.1 && b.0 < a.1;
+        if !meet(self.span, other.span) {
+            return false;
+        }
+        match (&self.ranges, &other.ranges) {
+            (Some(a), Some(b)) => {
+                let bounds = |range: &Range| (range.start, range.start + range.len);
+                a.iter().zip(b).all(|(a, b)| meet(bounds(a), bounds(b)))
+            }
+            _ => true,
+        }
+    }
+}
+
+pub(crate) fn row_major(shape: &[usize], unit: usize) -> Vec<Dim> {
+    let mut stride = unit;
+    let mut dims: Vec<Dim> = Vec::with_capacity(shape.len());
+    for &extent in shape.iter().rev() {
+        dims.push(Dim { extent, stride });
+        stride *= extent;
+    }
+    dims.reverse();
+    dims
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::types::Float;
+
+    fn view(shape: &[usize]) -> View {
+        View::whole(0, shape, Some(Element::Float(Float::F32)))
+    }
+
+    #[test]
+    fn runs_cover_a_slice_in_order() {
+        let slice = view(&[2, 3, 4]).slice([1, 1, 0].into_iter(), &[1, 2, 4]);
+        let mut runs = Vec::new();
+        slice.runs(|offset, len| runs.push((offset, len)));
+        assert_eq!(runs, [((12 + 4) * 4, 2 * 4 * 4)]);
+        let column = view(&[3, 4]).slice([0, 1].into_iter(), &[3, 2]);
+        runs.clear();
+        column.runs(|offset, len| runs.push((offset, len)));
+        assert_eq!(runs, [(4, 8), (20, 8), (36, 8)]);
+    }
+
+    #[test]
+    fn boxes_that_only_interleave_do_not_overlap() {
+        let whole = view(&[4, 8]);
+        let region =
+            |start: [i64; 2], sizes: [usize; 2]| whole.slice(start.into_iter(), &sizes).region(&[4, 8], 4);
+        let (left, right) = (region([0, 0], [4, 4]), region([0, 4], [4, 4]));
+        assert!(!left.overlaps(&right));
+        assert!(left.overlaps(&region([3, 3], [1, 2])));
+        assert!(whole.slice([2, 0].into_iter(), &[3, 8]).outside.is_some());
+    }
+}

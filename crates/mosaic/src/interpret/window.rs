@@ -1,0 +1,286 @@
+//! Windows: blocks of operands that are copied in and out around the steps of the grid, two buffers each, as the
+//! compiler's pipeline does it.
+
+use std::rc::Rc;
+
+use super::{
+    element::Element,
+    finding::{Agent, Site},
+    machine::{Machine, Stop},
+    memory::Buffer,
+    program::{Code, Program, Unrunnable},
+    value::Value,
+    view::View,
+};
+use crate::{
+    attribute::{Attr, Attributes},
+    ir::Function,
+    types::{MemRef, MemorySpace, Type},
+};
+
+/// How the kernel gets at an operand.
+pub(super) enum WindowSpec {
+    /// As a whole, where it is.
+    Direct,
+    /// As a whole, copied in before the first step, or out after the last.
+    Whole,
+    /// Block by block.
+    Blocks {
+        /// Gives the block's index from the grid's.
+        transform: Rc<Code>,
+        block: Vec<usize>,
+        /// Buffers: 2, or 1 where the pipeline is told to be synchronous.
+        buffers: usize,
+    },
+}
+
+impl WindowSpec {
+    /// The windows of all operands.
+    pub(super) fn of(
+        function: &Function,
+        program: &Program,
+        operands: &[Type],
+        grid: usize,
+    ) -> Result<Vec<Self>, Unrunnable> {
+        let none = Attributes::new();
+        let params: Vec<&Attributes> = match function.attributes.get("window_params") {
+            Some(Attr::Array(params)) if params.len() == operands.len() => {
+                params.iter().map(|param| if let Attr::Dict(dict) = param { dict } else { &none }).collect()
+            }
+            None => vec![&none; operands.len()],
+            Some(_) => {
+                return Err(Unrunnable::Kernel(format!(
+                    "window_params does not describe each of the kernel's {} operands",
+                    operands.len()
+                )));
+            }
+        };
+        operands.iter().zip(params).map(|(ty, params)| Self::one(program, ty, params, grid)).collect()
+    }
+
+    fn one(program: &Program, ty: &Type, params: &Attributes, grid: usize) -> Result<Self, Unrunnable> {
+        let space = if let Type::MemRef(memref) = ty { memref.space } else { None };
+        let Some(transform) = params.get("transform_indices") else {
+            let far = matches!(space, Some(MemorySpace::Hbm | MemorySpace::Any | MemorySpace::Semaphore));
+            return Ok(if far { Self::Direct } else { Self::Whole });
+        };
+        let Attr::Symbol(transform) = transform else {
+            return Err(Unrunnable::Kernel(format!("transform_indices is no symbol: {transform}")));
+        };
+        if let Some(kind) = params.get("window_kind") {
+            return Err(Unrunnable::Kernel(format!("windows of kind {kind} are not supported")));
+        }
+        let transform = program.function(transform)?.clone();
+        let block: Vec<usize> = match params.get("window_bounds") {
+            Some(Attr::I64s(bounds)) => bounds.iter().map(|&bound| bound.max(0) as usize).collect(),
+            _ => ty.shape().to_vec(),
+        };
+        let fits = block == ty.shape()
+            && transform.results == vec![Type::I32; block.len()]
+            && transform.argument_types.len() >= grid
+            && transform.argument_types[..grid].iter().all(|ty| *ty == Type::I32);
+        if !fits {
+            return Err(Unrunnable::Kernel(format!(
+                "a window's block and index do not fit its operand of type {ty}"
+            )));
+        }
+        let synchronous =
+            params.get("pipeline_mode").is_some_and(|mode| mode.to_string().contains("synchronous"));
+        Ok(Self::Blocks { transform, block, buffers: if synchronous { 1 } else { 2 } })
+    }
+
+    /// The index of the block at a step.
+    pub(super) fn index(
+        &self,
+        machine: &mut Machine<'_>,
+        coordinates: &[i64],
+        prefetched: &[View],
+    ) -> Result<Vec<i64>, Stop> {
+        let Self::Blocks { transform, .. } = self else { return Ok(Vec::new()) };
+        let grid = coordinates.iter().map(|&coordinate| Value::Integer(coordinate));
+        let arguments = grid.chain(prefetched.iter().cloned().map(Value::View));
+        let results = machine.call(&transform.clone(), arguments)?;
+        let integer = |value: &Value| if let Value::Integer(value) = value { *value } else { -1 };
+        Ok(results.iter().map(integer).collect())
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Direction {
+    In,
+    Out,
+}
+
+/// One operand's window while the kernel runs.
+pub(super) struct Window {
+    number: usize,
+    direction: Direction,
+    /// All of the operand.
+    far: View,
+    block: Vec<usize>,
+    /// Buffers, as the leading dimension.
+    near: View,
+    semaphores: usize,
+    slot: usize,
+    /// The block that the kernel works on.
+    index: Option<Vec<i64>>,
+    /// The block of the next step; none after the last.
+    next: Option<Vec<i64>>,
+    /// Per buffer, the bytes of the copy that was started from or to it and not waited for.
+    in_flight: Vec<Option<i64>>,
+}
+
+impl Window {
+    pub(super) fn new(
+        machine: &mut Machine<'_>,
+        spec: &WindowSpec,
+        number: usize,
+        name: &str,
+        memref: &MemRef,
+        far: View,
+        direction: Direction,
+    ) -> Self {
+        let (block, buffers) = match spec {
+            WindowSpec::Blocks { block, buffers, .. } => (block.clone(), *buffers),
+            _ => (far.shape(), 1),
+        };
+        let element: Option<Element> = far.element;
+        let shape: Vec<usize> = [buffers].into_iter().chain(block.iter().copied()).collect();
+        let space = memref.space.unwrap_or(MemorySpace::Vmem);
+        let near = machine.allocate(Buffer::poisoned(name.to_owned(), space, &shape, element));
+        let semaphores = format!("window semaphore of {name}");
+        let semaphores =
+            machine.allocate(Buffer::poisoned(semaphores, MemorySpace::Semaphore, &[buffers], None));
+        Self {
+            number,
+            direction,
+            far,
+            block,
+            near,
+            semaphores: semaphores.buffer,
+            slot: 0,
+            index: None,
+            next: None,
+            in_flight: vec![None; buffers],
+        }
+    }
+
+    fn site(&self, machine: &Machine<'_>) -> Site {
+        Site::new(Agent::Window(self.number), None, "window copy", &machine.step)
+    }
+
+    /// The near and far side of a block; at the edge of the operand only what there is of it.
+    fn sides(&self, index: &[i64], slot: usize) -> (View, View) {
+        if index.is_empty() {
+            return (self.buffer(slot), self.far.clone());
+        }
+        let starts: Vec<i64> =
+            index.iter().zip(&self.block).map(|(index, &size)| index * size as i64).collect();
+        let sizes: Vec<usize> = (0..self.block.len())
+            .map(|i| {
+                let left = self.far.dims[i].extent as i64 - starts[i];
+                // A block that begins beyond the edge stays whole, and is found to be out of bounds.
+                if left > 0 { self.block[i].min(left as usize) } else { self.block[i] }
+            })
+            .collect();
+        let far = self.far.slice(starts.into_iter(), &sizes);
+        let near = self.buffer(slot).slice(sizes.iter().map(|_| 0), &sizes);
+        (near, far)
+    }
+
+    fn buffer(&self, slot: usize) -> View {
+        let sizes: Vec<usize> = [1].into_iter().chain(self.block.iter().copied()).collect();
+        let starts = [slot as i64].into_iter().chain(self.block.iter().map(|_| 0));
+        let mut view = self.near.slice(starts, &sizes);
+        view.dims.remove(0);
+        view
+    }
+
+    fn start_in(&mut self, machine: &mut Machine<'_>, index: &[i64], slot: usize) -> Result<(), Stop> {
+        let (near, far) = self.sides(index, slot);
+        if near.elements() < self.buffer(slot).elements() {
+            // What lies beyond the edge holds no number, but reading it is not an error: nobody can avoid it.
+            let whole = self.buffer(slot);
+            machine.buffers[whole.buffer].poison(&whole);
+            machine.buffers[whole.buffer].mark(&whole, true);
+        }
+        let bytes = (near.elements() * near.unit()) as i64;
+        machine.start_copy(far, near, (self.semaphores, slot), Agent::Window(self.number), None)?;
+        self.in_flight[slot] = Some(bytes);
+        Ok(())
+    }
+
+    fn wait(&mut self, machine: &mut Machine<'_>, slot: usize) -> Result<(), Stop> {
+        match self.in_flight[slot].take() {
+            Some(bytes) => {
+                let site = self.site(machine);
+                machine.wait((self.semaphores, slot), bytes, site)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Before a step: makes its block ready, and starts to fetch the next one. Gives the buffer to work on.
+    pub(super) fn before(
+        &mut self,
+        machine: &mut Machine<'_>,
+        spec: &WindowSpec,
+        coordinates: &[i64],
+        next: Option<&[i64]>,
+        prefetched: &[View],
+    ) -> Result<View, Stop> {
+        let first = self.index.is_none();
+        let index = match self.next.take() {
+            Some(index) => index,
+            None => spec.index(machine, coordinates, prefetched)?,
+        };
+        self.next = next.map(|next| spec.index(machine, next, prefetched)).transpose()?;
+        let changed = self.index.as_ref() != Some(&index);
+        let following = (self.slot + 1) % self.in_flight.len();
+        if changed && !first {
+            self.slot = following;
+        }
+        self.index = Some(index.clone());
+        match self.direction {
+            Direction::In => self.fetch(machine, &index, changed)?,
+            Direction::Out => {
+                if changed {
+                    self.wait(machine, self.slot)?;
+                    let whole = self.buffer(self.slot);
+                    machine.buffers[whole.buffer].poison(&whole);
+                }
+            }
+        }
+        Ok(self.buffer(self.slot))
+    }
+
+    fn fetch(&mut self, machine: &mut Machine<'_>, index: &[i64], changed: bool) -> Result<(), Stop> {
+        if changed && self.in_flight[self.slot].is_none() {
+            self.start_in(machine, index, self.slot)?;
+        }
+        let following = (self.slot + 1) % self.in_flight.len();
+        let next = self.next.clone().filter(|next| next != index && following != self.slot);
+        if let Some(next) = next {
+            self.start_in(machine, &next, following)?;
+        }
+        self.wait(machine, self.slot)
+    }
+
+    /// After a step: starts to copy the block out, if the next step works on another one.
+    pub(super) fn after(&mut self, machine: &mut Machine<'_>) -> Result<(), Stop> {
+        let done = self.next.as_ref() != self.index.as_ref();
+        let Some(index) = self.index.clone().filter(|_| self.direction == Direction::Out && done) else {
+            return Ok(());
+        };
+        let (near, far) = self.sides(&index, self.slot);
+        let bytes = (near.elements() * near.unit()) as i64;
+        machine.start_copy(near, far, (self.semaphores, self.slot), Agent::Window(self.number), None)?;
+        self.in_flight[self.slot] = Some(bytes);
+        Ok(())
+    }
+
+    /// After the last step: waits for the copies that are still on their way.
+    pub(super) fn drain(&mut self, machine: &mut Machine<'_>) -> Result<(), Stop> {
+        (0..self.in_flight.len()).try_for_each(|slot| self.wait(machine, slot))
+    }
+}
