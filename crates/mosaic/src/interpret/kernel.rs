@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// A kernel made ready to run.
-pub(super) struct Kernel {
+pub(crate) struct Kernel {
     program: Program,
     code: Rc<Code>,
     grid: Vec<usize>,
@@ -34,7 +34,7 @@ fn refuse(message: impl Into<String>) -> Unrunnable {
 }
 
 impl Kernel {
-    pub(super) fn new(module: &Module) -> Result<Self, Unrunnable> {
+    pub(crate) fn new(module: &Module) -> Result<Self, Unrunnable> {
         let function = kernel_function(module)?;
         let program = Program::new(module)?;
         let code = program.function(&function.name)?.clone();
@@ -80,7 +80,7 @@ impl Kernel {
         Ok(())
     }
 
-    pub(super) fn run(&self, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
+    pub(crate) fn run(&self, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
         let mut machine = Machine::new(&self.program, options);
         let mut bound = self.bind(&mut machine, inputs, options)?;
         let ran = self.steps(&mut machine, &mut bound);
@@ -352,8 +352,7 @@ fn grid(function: &Function) -> Result<Vec<usize>, Unrunnable> {
 /// The tensor holds what the memref does, in as many dimensions.
 fn check_element(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), SimulateError> {
     let element = Element::of(&Type::MemRef(memref.clone()));
-    let sized = tensor.shape.iter().product::<usize>() * tensor.element.bytes() == tensor.bytes.len();
-    if element != Some(tensor.element) || tensor.shape.len() != memref.shape.len() || !sized {
+    if element != Some(tensor.element) || tensor.shape.len() != memref.shape.len() || !tensor.is_sound() {
         return Err(SimulateError::Operands(format!(
             "operand %{name} is {}, but the tensor given for it is {:?} of shape {:?}",
             Type::MemRef(memref.clone()),

@@ -1,7 +1,7 @@
 //! The state of a run, and the checked accesses to memory that operations are made of.
 
 use super::{
-    Options,
+    Options, Outcome,
     copies::{Copies, Copy, SemaphoreId},
     element::{Element, read_floats, read_integers, write_floats, write_integers},
     finding::{Agent, Findings, Site, Trouble},
@@ -38,6 +38,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) clock: Clock,
     /// The step of the grid.
     pub(crate) step: Vec<i64>,
+    /// What came of the kernels that a module around them has called.
+    pub(crate) kernels: Vec<Outcome>,
     scratch: Vec<u8>,
     calls: usize,
 }
@@ -54,6 +56,7 @@ impl<'a> Machine<'a> {
             findings: Findings::default(),
             clock: Clock::new(options.clock, options.events),
             step: Vec::new(),
+            kernels: Vec::new(),
             scratch: Vec::new(),
             calls: 0,
         }

@@ -8,11 +8,13 @@ mod copies;
 mod element;
 mod engine;
 mod finding;
+mod host;
 mod kernel;
 mod machine;
 mod memory;
 mod ops;
 mod program;
+mod tensor;
 mod timeline;
 mod value;
 mod view;
@@ -23,36 +25,10 @@ pub use engine::{Engine, Portable, Strided};
 pub use finding::{Agent, Area, Finding, Range, Site, Trouble};
 pub use ops::supported as supported_operations;
 pub use program::Unrunnable;
+pub use tensor::Tensor;
 pub use timeline::{ClockModel, Event, Figures, Timeline, Work};
 
 use crate::ir::{Module, Place};
-
-/// An operand or a result: row-major elements.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Tensor {
-    /// Type of the elements.
-    pub element: Element,
-    /// Extents, outermost first.
-    pub shape: Vec<usize>,
-    /// Little-endian elements.
-    pub bytes: Vec<u8>,
-}
-
-impl Tensor {
-    /// The elements as binary32; integers are converted.
-    pub fn to_f32(&self) -> Vec<f32> {
-        let mut floats = Vec::new();
-        match self.element {
-            Element::Float(float) => element::read_floats(float, &self.bytes, &mut floats),
-            Element::Integer(size) => {
-                let mut integers = Vec::new();
-                element::read_integers(size, &self.bytes, &mut integers);
-                floats.extend(integers.into_iter().map(|value| value as f32));
-            }
-        }
-        floats
-    }
-}
 
 /// How to run a kernel.
 #[derive(Clone)]
@@ -108,7 +84,10 @@ pub enum SimulateError {
     },
 }
 
-/// Runs the kernel of `module` on `inputs`, which are in the order of its arguments.
+/// Runs `module` on `inputs`, which are in the order of its arguments: a kernel, or the module around one.
 pub fn simulate(module: &Module, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
-    kernel::Kernel::new(module)?.run(inputs, options)
+    match host::entry(module) {
+        Some(entry) => host::run(module, entry, inputs, options),
+        None => kernel::Kernel::new(module)?.run(inputs, options),
+    }
 }

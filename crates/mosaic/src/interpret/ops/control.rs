@@ -21,6 +21,7 @@ pub(super) const OPS: &[(&str, Maker)] = &[
     ("scf.condition", yield_),
     ("tpu.yield", yield_),
     ("func.return", yield_),
+    ("stablehlo.return", yield_),
     ("func.call", call),
     ("tpu.region", region),
     ("cf.assert", assert),

@@ -10,6 +10,7 @@ mod matmul;
 mod memory;
 mod reduce;
 mod reshape;
+mod stablehlo;
 
 use super::program::{Compiler, Made};
 use crate::ir::Op;
@@ -19,7 +20,7 @@ pub(super) type Maker = fn(&mut Compiler<'_>, &Op) -> Made;
 
 type Table = &'static [(&'static str, Maker)];
 
-const TABLES: [Table; 9] = [
+const TABLES: [Table; 10] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
@@ -29,6 +30,7 @@ const TABLES: [Table; 9] = [
     memory::OPS,
     copy::OPS,
     control::OPS,
+    stablehlo::OPS,
 ];
 
 pub(super) fn maker(name: &str) -> Option<Maker> {
@@ -64,7 +66,7 @@ pub(super) fn has_effect(name: &str) -> bool {
                 | "trace_stop"
                 | "delay"
         ),
-        Some(("stablehlo", name)) => name == "return",
+        Some(("stablehlo", name)) => !matches!(name, "return" | "custom_call"),
         _ => false,
     };
     !reads_or_computes

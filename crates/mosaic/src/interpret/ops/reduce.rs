@@ -106,7 +106,7 @@ fn reduce_to(c: &Compiler<'_>, op: &Op, shape: &[usize], dimensions: &[usize]) -
     let has_initial = op.operands.len() > 1;
     let plan = Plan::new(shape, dimensions);
     let (elements, results) = (shape.iter().product(), plan.starts.len());
-    if results != c.shape(to)?.iter().product() || from.element() != to.element() {
+    if results != c.shape(to)?.iter().product::<usize>() || from.element() != to.element() {
         return Err(format!("{from} along {dimensions:?} does not give {to}").into());
     }
     if has_initial && c.operand(op, 1)? != to {
@@ -203,7 +203,7 @@ fn reduce_index(c: &mut Compiler<'_>, op: &Op) -> Made {
         other => return Err(unknown(other)),
     };
     let (outer, extent, inner) = around(&shape, dimension);
-    if outer * inner != c.shape(to)?.iter().product() || extent == 0 {
+    if outer * inner != c.shape(to)?.iter().product::<usize>() || extent == 0 {
         return Err(format!("{from} along {dimension} does not give {to}").into());
     }
     let elements = outer * extent * inner;

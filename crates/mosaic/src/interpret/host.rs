@@ -1,0 +1,73 @@
+//! The module around a kernel: runs `@main` on tensors, and the kernels that it calls.
+
+use super::{
+    Options, Outcome, SimulateError, Tensor,
+    element::Element,
+    kernel::fault,
+    machine::Machine,
+    program::{Program, Unrunnable},
+    value::Value,
+};
+use crate::{
+    ir::{Function, Module},
+    types::Type,
+};
+
+/// The function that takes tensors, where the module has one.
+pub(super) fn entry(module: &Module) -> Option<&Function> {
+    let takes_tensors = |function: &&Function| {
+        let mut types =
+            function.body.arguments.iter().map(|&value| function.ty(value)).chain(&function.results);
+        types.any(|ty| matches!(ty, Type::Tensor(..)))
+    };
+    module.function("main").filter(takes_tensors).or_else(|| module.functions.iter().find(takes_tensors))
+}
+
+/// Runs `entry` on `inputs`.
+pub(super) fn run(
+    module: &Module,
+    entry: &Function,
+    inputs: &[Tensor],
+    options: &Options<'_>,
+) -> Result<Outcome, SimulateError> {
+    let program = Program::new(module)?;
+    let code = program.function(&entry.name)?.clone();
+    check(entry, &code.argument_types, inputs)?;
+    let mut machine = Machine::new(&program, options);
+    let arguments = inputs.iter().map(|tensor| Value::Vector(tensor.to_data()));
+    let results = machine.call(&code, arguments).map_err(fault)?;
+    let output = |(value, ty): (&Value, &Type)| match (value, Element::of(ty)) {
+        (Value::Vector(data), Some(element)) => Ok(Tensor::from_data(element, ty.shape(), data)),
+        _ => Err(Unrunnable::Kernel(format!("@{} returns {ty}, which is no tensor of numbers", entry.name))),
+    };
+    let outputs = results.iter().zip(&code.results).map(output).collect::<Result<Vec<_>, _>>()?;
+    Ok(summary(machine, outputs))
+}
+
+/// The findings and the timeline of the kernels that ran; of several, the timeline of the last.
+fn summary(machine: Machine<'_>, outputs: Vec<Tensor>) -> Outcome {
+    let Machine { kernels, clock, .. } = machine;
+    let completed = kernels.iter().all(|kernel| kernel.completed);
+    let findings = kernels.iter().flat_map(|kernel| kernel.findings.iter().cloned()).collect();
+    let timeline = kernels.into_iter().last().map_or_else(|| clock.finish(0), |kernel| kernel.timeline);
+    Outcome { outputs, findings, completed, timeline }
+}
+
+fn check(entry: &Function, types: &[Type], inputs: &[Tensor]) -> Result<(), SimulateError> {
+    if types.len() != inputs.len() {
+        let (name, takes, given) = (&entry.name, types.len(), inputs.len());
+        return Err(SimulateError::Operands(format!(
+            "@{name} takes {takes} operands, but {given} were given"
+        )));
+    }
+    for (number, (ty, tensor)) in types.iter().zip(inputs).enumerate() {
+        let fits = Element::of(ty) == Some(tensor.element) && ty.shape() == tensor.shape && tensor.is_sound();
+        if !fits || !matches!(ty, Type::Tensor(..)) {
+            return Err(SimulateError::Operands(format!(
+                "operand {number} of @{} is {ty}, but the tensor given for it is {:?} of shape {:?}",
+                entry.name, tensor.element, tensor.shape
+            )));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,58 @@
+//! Operands and results.
+
+use super::{
+    element::{Element, read_floats, read_integers, write_floats, write_integers},
+    value::Data,
+};
+
+/// An operand or a result: row-major elements.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Tensor {
+    /// Type of the elements.
+    pub element: Element,
+    /// Extents, outermost first.
+    pub shape: Vec<usize>,
+    /// Little-endian elements.
+    pub bytes: Vec<u8>,
+}
+
+impl Tensor {
+    /// The elements as binary32; integers are converted.
+    pub fn to_f32(&self) -> Vec<f32> {
+        match self.to_data() {
+            Data::Floats(floats) => floats.to_vec(),
+            data => data.to_integers(0).iter().map(|&value| value as f32).collect(),
+        }
+    }
+
+    pub(crate) fn to_data(&self) -> Data {
+        match self.element {
+            Element::Float(float) => {
+                let mut floats = Vec::with_capacity(self.bytes.len() / self.element.bytes());
+                read_floats(float, &self.bytes, &mut floats);
+                Data::floats(floats)
+            }
+            Element::Integer(size) => {
+                let mut integers = Vec::with_capacity(self.bytes.len() / size);
+                read_integers(size, &self.bytes, &mut integers);
+                Data::integers(integers)
+            }
+        }
+    }
+
+    pub(crate) fn from_data(element: Element, shape: &[usize], data: &Data) -> Self {
+        let elements: usize = shape.iter().product();
+        let mut bytes = vec![0; elements * element.bytes()];
+        match element {
+            Element::Float(float) => write_floats(float, &data.to_floats(elements), &mut bytes),
+            Element::Integer(size) => write_integers(size, &data.to_integers(elements), &mut bytes),
+        }
+        Self { element, shape: shape.to_vec(), bytes }
+    }
+
+    /// Whether the bytes are as many as the shape says.
+    pub(crate) fn is_sound(&self) -> bool {
+        let elements = self.shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
+        elements.and_then(|elements| elements.checked_mul(self.element.bytes())) == Some(self.bytes.len())
+    }
+}
