@@ -8,6 +8,7 @@
 pub mod checks;
 pub mod compare;
 pub mod facts;
+pub mod gpu;
 pub mod hlo;
 pub mod llo;
 pub mod mosaic;

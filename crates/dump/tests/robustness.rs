@@ -6,6 +6,7 @@ use common::{PACKED, load};
 use octile_dump::{
     checks::{Verdict, check},
     facts::{Facts, Source},
+    gpu::Code,
     hlo::{KernelBody, Module, Shape},
     llo::{Args, DmaModel, Listing, SimOptions, simulate},
     mosaic::MosaicScan,
@@ -28,6 +29,7 @@ fn read_as_everything(text: &str) {
     assert!(squeeze(&module.print()) == squeeze(text), "printing lost something");
     let _ = module.kernel_calls();
     let _ = (MosaicScan::read(text), ScheduleAnalysis::parse(text), Utilization::parse(text));
+    let _ = (Code::parse_ptx(text), Code::parse_sass(text));
     let _ = (Shape::parse(text), KernelBody::decode(text), Args::parse(text));
     let source = Source { name: "file", bytes: text.as_bytes() };
     let findings = check(&Facts::gather_with(&[source], &options), None);
@@ -59,6 +61,7 @@ fn small_files() -> Vec<String> {
     let mut texts: Vec<_> = files.iter().map(|file| load(case, file)).collect();
     texts.push(load(case, "final_hlo-static-per-bundle-utilization.txt"));
     texts.push(load("512-qb128-aligned-v2-tpu7x", "post-ra.txt"));
+    texts.extend(["dma.ptx", "dma.sass"].map(|file| load("../gpu", file)));
     texts
 }
 

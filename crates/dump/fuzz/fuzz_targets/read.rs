@@ -6,6 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use octile_dump::{
     checks::check,
     facts::{Facts, Source},
+    gpu::Code,
     hlo::{KernelBody, Module, Shape},
     llo::{Args, Listing, SimOptions, simulate},
     mosaic::MosaicScan,
@@ -24,5 +25,6 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(squeeze(&module.print()), squeeze(text));
     let _ = module.kernel_calls();
     let _ = (MosaicScan::read(text), ScheduleAnalysis::parse(text), Utilization::parse(text));
+    let _ = (Code::parse_ptx(text), Code::parse_sass(text));
     let _ = (Shape::parse(text), KernelBody::decode(text), Args::parse(text));
 });

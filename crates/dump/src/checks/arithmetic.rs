@@ -3,8 +3,7 @@
 use super::{Outcome, counted};
 use crate::facts::{Facts, Level, Matmul};
 
-const NO_MATMUL: &str =
-    "no multiplication is in these files: give the LLO listing or the Mosaic text of the kernel";
+const NO_MATMUL: &str = "no multiplication is in these files: give the LLO listing or the Mosaic text of the kernel, or its PTX or SASS";
 
 /// The multiplications of the latest stage that has any.
 fn matmuls(facts: &Facts) -> Vec<&Matmul> {
@@ -60,7 +59,7 @@ pub fn no_f32_matmul(facts: &Facts) -> Outcome {
 
 pub fn no_spills(facts: &Facts) -> Outcome {
     let Some(spills) = &facts.spills else {
-        return Outcome::unknown("no LLO listing is among these files");
+        return Outcome::unknown("no listing of instructions (LLO or SASS) is among these files");
     };
     if spills.instructions == 0 {
         let says = "no vector register is stored to a spill slot";

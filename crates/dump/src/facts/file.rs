@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::{Facts, guide, hlo, llo, mosaic};
+use super::{Facts, gpu, guide, hlo, llo, mosaic};
 use crate::{
-    hlo::Module, llo::SimOptions, profile, schedule::ScheduleAnalysis, source::Damage,
+    gpu::Language, hlo::Module, llo::SimOptions, profile, schedule::ScheduleAnalysis, source::Damage,
     utilization::Utilization,
 };
 
@@ -37,6 +37,10 @@ pub enum FileKind {
     Hlo,
     /// A kernel.
     Mosaic,
+    /// A GPU kernel before the assembler.
+    Ptx,
+    /// A GPU kernel after the assembler.
+    Sass,
     /// Hand-written, in the notation of the guides.
     Guide,
     /// Nothing in it.
@@ -101,6 +105,8 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
             (FileKind::Profile, Vec::new())
         }
         () if head.starts_with("HloModule") => hlo::read(facts, name, text),
+        () if is_ptx(head) => gpu::read(facts, name, text, Language::Ptx),
+        () if is_sass(text) => gpu::read(facts, name, text, Language::Sass),
         () if is_listing(head) => llo::read(facts, name, text, options),
         () if head.starts_with("module") && text.contains("func.func") => mosaic::read(facts, name, text),
         () => {
@@ -123,4 +129,15 @@ fn is_listing(head: &str) -> bool {
         || first.starts_with("= control target key")
         || first.starts_with("$region")
         || first.starts_with("#allocation")
+}
+
+/// Whether a text begins like PTX: with its version, after comments.
+fn is_ptx(head: &str) -> bool {
+    let mut lines = head.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
+    lines.next().is_some_and(|line| line.starts_with(".version"))
+}
+
+/// Whether a text has sections of code and numbered instructions.
+fn is_sass(text: &str) -> bool {
+    text.contains(".text.") && text.contains("/*0000*/")
 }

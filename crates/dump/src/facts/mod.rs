@@ -1,6 +1,7 @@
 //! Facts: what the dumps of one kernel say, each with the line that says it.
 
 mod file;
+mod gpu;
 mod guide;
 mod hlo;
 mod llo;
@@ -29,8 +30,12 @@ pub enum Level {
     Mosaic,
     /// The program around the kernel, optimized.
     Hlo,
-    /// The scheduled instructions.
+    /// The scheduled instructions of a TPU.
     Llo,
+    /// A GPU kernel as it was given to the assembler.
+    Ptx,
+    /// The instructions of a GPU.
+    Sass,
 }
 
 /// The line that proves a fact.
@@ -54,6 +59,8 @@ pub enum Space {
     Vmem,
     /// Scalar memory.
     Smem,
+    /// Shared memory of a GPU.
+    Shared,
     /// Another one, by name.
     Other(String),
     /// The text does not say.
@@ -89,6 +96,7 @@ impl fmt::Display for Space {
             Self::Hbm => "HBM",
             Self::Vmem => "VMEM",
             Self::Smem => "SMEM",
+            Self::Shared => "shared memory",
             Self::Other(name) => name,
             Self::Unstated => "no stated memory",
         })

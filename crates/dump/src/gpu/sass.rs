@@ -1,0 +1,59 @@
+//! SASS: one instruction per line, as `nvdisasm -c` prints it.
+
+use super::{Code, Function, Language, ptx::split_guard};
+use crate::source::Span;
+
+/// Reads a whole file.
+pub fn parse(text: &str) -> Code<'_> {
+    let mut code = Code::new(text, Language::Sass);
+    if u32::try_from(text.len()).is_err() {
+        code.complain(0, "the file is larger than 4 GiB");
+        return code;
+    }
+    let mut offset = 0;
+    let mut foreign = false;
+    for line in text.split_inclusive('\n') {
+        let known = self::line(&mut code, line, offset);
+        if !known && !foreign {
+            code.complain(offset, "this is no line of a SASS listing");
+        }
+        foreign = !known;
+        offset += line.len();
+    }
+    code
+}
+
+/// Reads one line; `false` where it is foreign.
+fn line(code: &mut Code<'_>, line: &str, offset: usize) -> bool {
+    let trimmed = line.trim();
+    let start = offset + (line.len() - line.trim_start().len());
+    if let Some(name) = trimmed.strip_prefix(".text.").and_then(|name| name.strip_suffix(':')) {
+        let name_start = start + ".text.".len();
+        let name = Span::new(name_start, name_start + name.len());
+        code.functions.push(Function { name, instructions: Vec::new() });
+        return true;
+    }
+    if let Some(target) = trimmed.strip_prefix(".target") {
+        let target = target.trim();
+        let at = start + trimmed.len() - target.len();
+        code.target = Span::new(at, at + target.len());
+        return true;
+    }
+    let Some((address, after)) = trimmed.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) else {
+        // Directives, labels, comments and dual-issue braces.
+        let label = trimmed.strip_suffix(':').is_some_and(|name| !name.contains(char::is_whitespace));
+        return trimmed.is_empty()
+            || label
+            || trimmed.starts_with(['.', '{', '}'])
+            || trimmed.starts_with("//");
+    };
+    let is_hex = |text: &str| text.trim_start_matches("0x").bytes().all(|b| b.is_ascii_hexdigit());
+    if !is_hex(address.trim()) {
+        return false;
+    }
+    // A line may hold only the second half of an encoding.
+    let Some(end) = after.find(';') else { return after.trim().is_empty() };
+    let body = start + trimmed.len() - after.len();
+    code.push(split_guard(code.text, body, body + end));
+    true
+}

@@ -1,0 +1,87 @@
+//! PTX and SASS of real kernels for sm_90a.
+
+mod common;
+
+use common::try_load;
+use octile_dump::{
+    checks::{CheckId, Verdict, check},
+    facts::{Facts, FileKind, Source},
+    gpu::Code,
+};
+
+fn load(file: &str) -> String {
+    try_load("../gpu", file).unwrap()
+}
+
+#[test]
+fn ptx_is_read() {
+    for (kernel, name) in
+        [("dma", "octile_dma_128x128_bf16"), ("strip128", "octile_strip_128x128_share_b_bf16")]
+    {
+        let text = load(&format!("{kernel}.ptx"));
+        let code = Code::parse_ptx(&text);
+        assert_eq!(code.damage(), [], "{kernel}");
+        assert_eq!(code.target(), "sm_90a");
+        let names: Vec<_> = code.functions().iter().map(|function| code.str(function.name)).collect();
+        assert_eq!(names, [name]);
+        let wgmma = code.instructions().filter(|i| code.str(i.op).starts_with("wgmma.mma_async"));
+        assert_eq!(wgmma.count(), 4, "{kernel}");
+        // Every statement that is no directive and no label is an instruction.
+        let statements =
+            text.lines().map(str::trim).filter(|l| l.ends_with(';') && !l.starts_with('.')).count();
+        assert_eq!(code.instructions().count(), statements, "{kernel}");
+        assert!(code.instructions().any(|i| code.str(i.guard).starts_with('@')));
+    }
+}
+
+#[test]
+fn sass_is_read() {
+    for kernel in ["dma", "strip128"] {
+        let text = load(&format!("{kernel}.sass"));
+        let code = Code::parse_sass(&text);
+        assert_eq!(code.damage(), [], "{kernel}");
+        assert_eq!((code.target(), code.functions().len()), ("sm_90a", 1));
+        let numbered =
+            text.lines().filter(|line| line.trim_start().starts_with("/*") && line.contains(';')).count();
+        assert_eq!(code.instructions().count(), numbered, "{kernel}");
+        let qgmma = code.instructions().filter(|i| code.str(i.op) == "QGMMA.64x128x32.F32.E4M3.E4M3");
+        assert_eq!(qgmma.count(), 4, "{kernel}");
+    }
+}
+
+#[test]
+fn verdicts_on_gpu_code() {
+    let verdicts = |name: &str, text: &str| {
+        let facts = Facts::gather(&[Source { name, bytes: text.as_bytes() }]);
+        let findings = check(&facts, None);
+        let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
+        let ids = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncDma, CheckId::NoSpills];
+        (facts.files[0].kind, ids.map(of))
+    };
+    use Verdict::{Fail, NotObservable, Pass};
+    let sass = load("dma.sass");
+    assert_eq!(verdicts("dma.sass", &sass), (FileKind::Sass, [Pass, Pass, Pass, Pass]));
+    let ptx = load("dma.ptx");
+    assert_eq!(verdicts("dma.ptx", &ptx), (FileKind::Ptx, [Pass, Pass, Pass, NotObservable]));
+    let bf16 = sass.replace("QGMMA.64x128x32.F32.E4M3.E4M3", "HGMMA.64x128x16.F32.BF16");
+    assert_eq!(verdicts("bf16", &bf16).1, [Fail, Pass, Pass, Pass]);
+    let spilled = sass.replacen("FFMA", "STL [R1], ", 1);
+    assert_ne!(sass, spilled);
+    assert_eq!(verdicts("spilled", &spilled).1, [Pass, Pass, Pass, Fail]);
+    let synchronous = sass.replace("UTMALDG", "LDG");
+    assert_eq!(verdicts("synchronous", &synchronous).1[2], Fail);
+}
+
+#[test]
+fn damage_is_reported_with_its_place() {
+    let cut =
+        Code::parse_ptx(".version 8.3\n.target sm_90a\n.visible .entry f()\n{\n\tmov.u32 %r1, %r2;\n\tadd");
+    let said: Vec<_> = cut.damage().iter().map(|damage| damage.to_string()).collect();
+    assert_eq!(said, ["6:2: this instruction has no end", "6:5: the file ends inside a function"]);
+    assert_eq!(Code::parse_ptx("").damage()[0].what, "there is no function in this file");
+    let foreign = Code::parse_sass(".text.f:\n /*0000*/ NOP ;\nwhat is this\nand this\n");
+    assert_eq!(foreign.damage().len(), 1);
+    assert_eq!(foreign.damage()[0].to_string(), "3:1: this is no line of a SASS listing");
+    let table = Code::parse_ptx(".version 8.3\n.global .b8 t[2] = {1, 2};\n.entry f()\n{\nret;\n}\n");
+    assert_eq!(table.damage(), []);
+}
