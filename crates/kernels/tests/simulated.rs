@@ -1,0 +1,67 @@
+//! Emitted modules, run end to end without a TPU: right results, and nothing wrong on the way.
+
+mod support;
+
+use octile_core::{
+    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy, plan::tpu::BlockMode,
+    sample::Operands,
+};
+use support::{allowed, compare, module, plan, run};
+
+const KINDS: [ActivationKind; 6] = [
+    ActivationKind::Fp8(ScaleGranularity::Block),
+    ActivationKind::Fp8(ScaleGranularity::Token),
+    ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Block),
+    ActivationKind::Quantized(FloatKind::F32, ScaleGranularity::Token),
+    ActivationKind::Plain(FloatKind::Bf16),
+    ActivationKind::Plain(FloatKind::F32),
+];
+
+/// Runs every kernel that has a plan for the problem; gives how many there were.
+fn check(problem: Problem) -> usize {
+    let operands = Operands::random(problem, 7);
+    let mut ran = 0;
+    for (strategy, mode) in
+        Strategy::ALL.into_iter().flat_map(|strategy| BlockMode::ALL.map(|mode| (strategy, mode)))
+    {
+        let Some(plan) = plan(&problem, strategy, mode) else { continue };
+        let outcome = run(&module(&plan), &operands);
+        let name = format!("{problem} {} {strategy} {mode}", problem.x);
+        assert_eq!(outcome.findings, [], "{name}");
+        let comparison = compare(&outcome, &operands);
+        assert!(
+            comparison.worst_of_bound <= allowed(&plan),
+            "{name}: {comparison:?}, allowed {}",
+            allowed(&plan)
+        );
+        ran += 1;
+    }
+    ran
+}
+
+fn problem(m: usize, n: usize, k: usize, quant_block: QuantBlock) -> Problem {
+    Problem::new(m, n, k, quant_block).expect("the shape is valid")
+}
+
+#[test]
+fn every_kind_of_activation_on_ragged_shapes() {
+    for kind in KINDS {
+        let shapes = [(200, 300, 400), (1, 256, 384), (130, 129, 257)];
+        let ran: usize =
+            shapes.map(|(m, n, k)| check(problem(m, n, k, QuantBlock::B128).with_x(kind))).iter().sum();
+        assert!(ran >= 12, "{kind}: only {ran} kernels have a plan");
+    }
+}
+
+#[test]
+fn every_block_side() {
+    for quant_block in QuantBlock::ALL {
+        assert!(check(problem(512, 600, 1024, quant_block)) >= 4);
+        assert!(check(problem(16, 1024, 1024, quant_block).with_out(FloatKind::Bf16)) >= 4);
+    }
+}
+
+#[test]
+fn the_small_standard_shape() {
+    assert_eq!(check(problem(512, 512, 512, QuantBlock::B128)), 8);
+}

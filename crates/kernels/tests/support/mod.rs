@@ -1,0 +1,85 @@
+//! Emitted modules on sample operands.
+
+#![allow(dead_code, reason = "every test binary uses a part of it")]
+
+use octile_core::{
+    FloatKind, Problem, Strategy,
+    bound::Accumulator,
+    device::tpu::TpuChip,
+    oracle::{self, Comparison},
+    plan::tpu::{Arithmetic, BlockMode, TpuPlan},
+    sample::{Activations, Operands},
+};
+use octile_kernels::tpu::emit;
+use octile_mosaic::{
+    Float, Module,
+    interpret::{ClockModel, Element, Options, Outcome, Tensor, simulate},
+    parse,
+};
+
+pub fn plan(problem: &Problem, strategy: Strategy, mode: BlockMode) -> Option<TpuPlan> {
+    TpuPlan::new(problem, TpuChip::named("tpu7x").expect("the chip is known"), strategy, mode).ok()
+}
+
+/// The emitted module, printed and read back: what a compiler would get.
+pub fn module(plan: &TpuPlan) -> Module {
+    let text = emit(plan).stablehlo.to_string();
+    parse(&text).unwrap_or_else(|error| panic!("{}: {error}", plan.problem))
+}
+
+fn tensor<const N: usize>(
+    float: Float,
+    shape: [usize; 2],
+    elements: impl Iterator<Item = [u8; N]>,
+) -> Tensor {
+    Tensor { element: Element::Float(float), shape: shape.to_vec(), bytes: elements.flatten().collect() }
+}
+
+/// `x, w_q, w_scale[, x_scale]`.
+pub fn tensors(operands: &Operands) -> Vec<Tensor> {
+    let Problem { m, n, k, .. } = operands.problem;
+    let pair = |(rows, cols): (usize, usize)| [rows, cols];
+    let scales =
+        |shape, scales: &[f32]| tensor(Float::F32, pair(shape), scales.iter().map(|v| v.to_le_bytes()));
+    let x = match &operands.x {
+        Activations::Fp8(x) => tensor(Float::F8E4M3FN, [m, k], x.codes().iter().map(|&code| [code])),
+        Activations::F32(x) => tensor(Float::F32, [m, k], x.iter().map(|v| v.to_le_bytes())),
+        Activations::Bf16(x) => tensor(Float::Bf16, [m, k], x.iter().map(|v| v.to_le_bytes())),
+        Activations::F16(x) => tensor(Float::F16, [m, k], x.iter().map(|v| v.to_le_bytes())),
+    };
+    let w_q = tensor(Float::F8E4M3FN, [n, k], operands.weight.codes().iter().map(|&code| [code]));
+    let mut tensors = vec![x, w_q, scales(operands.problem.w_scale_shape(), operands.weight.scales())];
+    if let (Activations::Fp8(x), Some(shape)) = (&operands.x, operands.problem.x_scale_shape()) {
+        tensors.push(scales(shape, x.scales()));
+    }
+    tensors
+}
+
+pub fn run(module: &Module, operands: &Operands) -> Outcome {
+    simulate(module, &tensors(operands), &Options::new(ClockModel::tpu7x()))
+        .unwrap_or_else(|error| panic!("{}: {error}", operands.problem))
+}
+
+/// The result against the f64 reference.
+pub fn compare(outcome: &Outcome, operands: &Operands) -> Comparison {
+    let problem = operands.problem;
+    let reference = oracle::multiply(
+        &operands.oracle_input(),
+        problem.m,
+        &operands.weight,
+        Accumulator::F32,
+        problem.out,
+    );
+    reference.compare(&outcome.outputs[0].to_f32())
+}
+
+/// How much of the bound for binary32 sums a plan may use: a kernel that rounds its operands to bf16 errs by that too.
+pub fn allowed(plan: &TpuPlan) -> f64 {
+    match plan.arithmetic {
+        Arithmetic::Dequantized => {
+            let roundings = 2.0 * FloatKind::Bf16.unit_roundoff();
+            1.0 + 1.01 * roundings / Accumulator::F32.relative_error(plan.problem.quant_block.size(), 1)
+        }
+        _ => 1.0,
+    }
+}
