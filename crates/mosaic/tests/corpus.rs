@@ -3,7 +3,7 @@
 mod support;
 
 use octile_mosaic::{
-    interpret::{ClockModel, Element, Finding, Options, Outcome, Tensor, Trouble, simulate},
+    interpret::{Element, Finding, Options, Outcome, Tensor, Trouble, simulate},
     parse,
 };
 use support::{operands_and_result, text};
@@ -25,7 +25,7 @@ const GOOD: [(&str, &str, usize); 11] = [
 
 fn run(kernel: &str, operands: &[Tensor]) -> Outcome {
     let module = parse(&text("corpus", kernel)).unwrap_or_else(|error| panic!("{kernel}:{error}"));
-    simulate(&module, operands, &Options::new(ClockModel::tpu7x()))
+    simulate(&module, operands, &Options::new(support::rates()))
         .unwrap_or_else(|error| panic!("{kernel}: {error}"))
 }
 
@@ -154,7 +154,7 @@ fn a_prefetch_into_the_slot_in_use_is_found_where_it_starts() {
 fn races_can_be_left_out_and_the_rest_is_still_checked() {
     let module = parse(&text("corpus", "defect-no_wait_w")).unwrap();
     let (operands, _) = operands_and_result("corpus", "aligned-128");
-    let options = Options { races: false, ..Options::new(ClockModel::tpu7x()) };
+    let options = Options { races: false, ..Options::new(support::rates()) };
     let outcome = simulate(&module, &operands, &options).unwrap();
     let kinds = outcome.findings.iter().map(|finding| std::mem::discriminant(&finding.trouble));
     assert_eq!(kinds.collect::<std::collections::HashSet<_>>().len(), 2, "{:#?}", outcome.findings);

@@ -14,6 +14,37 @@ pub enum Fp8Support {
     Unsupported,
 }
 
+/// How fast one core is, for models of time. Nothing here was measured on a chip.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct TpuRates {
+    /// Cycles per second: such that the matrix units reach the bf16 peak that JAX 0.10 lists for the chip.
+    pub hertz: f64,
+    /// Products of bf16 that all matrix units of the core make per cycle.
+    pub bf16_products: f64,
+    /// Products of f8e4m3fn per cycle. Twice as many on tpu7x, where one instruction of 32 x 256 x 256 takes 8 cycles
+    /// of one unit; where the codes are widened first, as many as of bf16.
+    pub fp8_products: f64,
+    /// 32-bit elements that the vector unit handles per cycle: 8 x 128 lanes in each of 4 slots, as the compiler's
+    /// utilization tables count them on tpu7x.
+    pub vector_elements: f64,
+    /// Bytes per second between device memory and one core: the chip's bandwidth as JAX 0.10 lists it, by its cores.
+    pub hbm_bytes_per_second: f64,
+    /// Cycles from the start of a copy until its first byte arrives. Assumed, the same for all chips.
+    pub copy_latency: f64,
+}
+
+impl TpuRates {
+    const fn new(hertz: f64, bf16_products: f64, fp8_products: f64, hbm_bytes_per_second: f64) -> Self {
+        let (vector_elements, copy_latency) = (4096.0, 1000.0);
+        Self { hertz, bf16_products, fp8_products, vector_elements, hbm_bytes_per_second, copy_latency }
+    }
+
+    /// Bytes per cycle between device memory and one core.
+    pub fn hbm_bytes_per_cycle(&self) -> f64 {
+        self.hbm_bytes_per_second / self.hertz
+    }
+}
+
 /// One TPU generation, per core.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TpuChip {
@@ -33,6 +64,8 @@ pub struct TpuChip {
     pub mxus: usize,
     /// f8e4m3fn products.
     pub fp8: Fp8Support,
+    /// How fast it is.
+    pub rates: TpuRates,
 }
 
 const MIB: usize = 1 << 20;
@@ -49,6 +82,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         mxu_side: 256,
         mxus: 2,
         fp8: Fp8Support::Native,
+        rates: TpuRates::new(2.2e9, 262_144.0, 524_288.0, 3.7e12),
     },
     TpuChip {
         name: "v6e",
@@ -59,6 +93,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         mxu_side: 256,
         mxus: 2,
         fp8: Fp8Support::Emulated,
+        rates: TpuRates::new(1.75e9, 262_144.0, 262_144.0, 1.64e12),
     },
     TpuChip {
         name: "v5e",
@@ -69,6 +104,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         mxu_side: 128,
         mxus: 4,
         fp8: Fp8Support::Emulated,
+        rates: TpuRates::new(1.5e9, 65_536.0, 65_536.0, 8.2e11),
     },
     TpuChip {
         name: "v5p",
@@ -79,6 +115,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         mxu_side: 128,
         mxus: 4,
         fp8: Fp8Support::Emulated,
+        rates: TpuRates::new(1.75e9, 65_536.0, 65_536.0, 1.23e12),
     },
     TpuChip {
         name: "v4",
@@ -89,6 +126,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         mxu_side: 128,
         mxus: 4,
         fp8: Fp8Support::Unsupported,
+        rates: TpuRates::new(1.05e9, 65_536.0, 65_536.0, 6.15e11),
     },
 ];
 
@@ -100,9 +138,6 @@ pub struct UnknownChip(String);
 impl TpuChip {
     /// The chip of this name.
     pub fn named(name: &str) -> Result<&'static Self, UnknownChip> {
-        TPU_CHIPS
-            .iter()
-            .find(|chip| chip.name == name)
-            .ok_or_else(|| UnknownChip(name.to_owned()))
+        TPU_CHIPS.iter().find(|chip| chip.name == name).ok_or_else(|| UnknownChip(name.to_owned()))
     }
 }

@@ -13,7 +13,7 @@ use octile_core::{
 use octile_kernels::tpu::emit;
 use octile_mosaic::{
     Float, Module,
-    interpret::{ClockModel, Element, Options, Outcome, Tensor, simulate},
+    interpret::{Element, Options, Outcome, Tensor, simulate},
     parse,
 };
 
@@ -56,8 +56,12 @@ pub fn tensors(operands: &Operands) -> Vec<Tensor> {
 }
 
 pub fn run(module: &Module, operands: &Operands) -> Outcome {
-    simulate(module, &tensors(operands), &Options::new(ClockModel::tpu7x()))
-        .unwrap_or_else(|error| panic!("{}: {error}", operands.problem))
+    simulate(
+        module,
+        &tensors(operands),
+        &Options::new(TpuChip::named("tpu7x").expect("the chip is known").rates),
+    )
+    .unwrap_or_else(|error| panic!("{}: {error}", operands.problem))
 }
 
 /// The result against the f64 reference.

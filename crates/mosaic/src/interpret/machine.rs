@@ -54,7 +54,7 @@ impl<'a> Machine<'a> {
             buffers: Vec::new(),
             copies: Copies::default(),
             findings: Findings::default(),
-            clock: Clock::new(options.clock, options.events),
+            clock: Clock::new(options.rates, options.events),
             step: Vec::new(),
             kernels: Vec::new(),
             scratch: Vec::new(),

@@ -26,7 +26,9 @@ pub use finding::{Agent, Area, Finding, Range, Site, Trouble};
 pub use ops::supported as supported_operations;
 pub use program::Unrunnable;
 pub use tensor::Tensor;
-pub use timeline::{ClockModel, Event, Figures, Timeline, Work};
+pub use timeline::{Event, Figures, Timeline, Work};
+
+use octile_core::device::tpu::TpuRates;
 
 use crate::ir::{Module, Place};
 
@@ -37,8 +39,8 @@ pub struct Options<'a> {
     pub races: bool,
     /// Whether to keep every event of the timeline, and not only the sums.
     pub events: bool,
-    /// The modelled clock.
-    pub clock: ClockModel,
+    /// How fast the modelled chip is.
+    pub rates: TpuRates,
     /// What multiplies matrices.
     pub engine: &'a dyn Engine,
     /// Shapes of the results, where the text does not tell: those of windows that do not fill the last block.
@@ -47,8 +49,8 @@ pub struct Options<'a> {
 
 impl Options<'_> {
     /// Everything is checked, the timeline is summed up only.
-    pub fn new(clock: ClockModel) -> Self {
-        Self { races: true, events: false, clock, engine: &Portable, output_shapes: None }
+    pub fn new(rates: TpuRates) -> Self {
+        Self { races: true, events: false, rates, engine: &Portable, output_shapes: None }
     }
 }
 

@@ -5,38 +5,8 @@
 //! Not modelled are: instruction scheduling, memory banks, refresh, other cores, and the start of the kernel. It shows
 //! whether copies hide behind compute; it does not predict a measured time.
 
+use octile_core::device::tpu::TpuRates;
 use serde::Serialize;
-
-/// The figures of a chip that the clock needs.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct ClockModel {
-    /// Cycles of the core per second.
-    pub hertz: f64,
-    /// Products of 8-bit floats per cycle, over all matrix units of the core.
-    pub products_per_cycle_fp8: f64,
-    /// Products of 16-bit floats per cycle.
-    pub products_per_cycle_bf16: f64,
-    /// 32-bit elements that the vector unit handles per cycle and operation.
-    pub vector_elements_per_cycle: f64,
-    /// Bytes between device memory and the core per cycle.
-    pub hbm_bytes_per_cycle: f64,
-    /// Cycles from the start of a copy until its first byte arrives.
-    pub copy_latency: f64,
-}
-
-impl ClockModel {
-    /// One core of a tpu7x.
-    pub fn tpu7x() -> Self {
-        Self {
-            hertz: 2.2e9,
-            products_per_cycle_fp8: 524_288.0,
-            products_per_cycle_bf16: 262_144.0,
-            vector_elements_per_cycle: 4096.0,
-            hbm_bytes_per_cycle: 1676.0,
-            copy_latency: 1100.0,
-        }
-    }
-}
 
 /// What an agent is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -115,8 +85,8 @@ fn share(part: f64, whole: f64) -> f64 {
 /// A finished run on the modelled clock.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Timeline {
-    /// The clock.
-    pub model: ClockModel,
+    /// The chip's rates.
+    pub rates: TpuRates,
     /// The sums.
     pub figures: Figures,
     /// Every piece of work in order of its start, if that was asked for.
@@ -126,7 +96,7 @@ pub struct Timeline {
 /// The clock of a run.
 #[derive(Debug)]
 pub(crate) struct Clock {
-    model: ClockModel,
+    rates: TpuRates,
     now: f64,
     /// When the copy engine is free again.
     engine_free: f64,
@@ -135,9 +105,9 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    pub(crate) fn new(model: ClockModel, keep_events: bool) -> Self {
+    pub(crate) fn new(rates: TpuRates, keep_events: bool) -> Self {
         Self {
-            model,
+            rates,
             now: 0.0,
             engine_free: 0.0,
             figures: Figures::default(),
@@ -172,17 +142,17 @@ impl Clock {
 
     /// One vector operation over `elements` of `bytes` each.
     pub(crate) fn vector(&mut self, elements: usize, line: Option<u32>, label: &str) {
-        let cycles = (elements as f64 / self.model.vector_elements_per_cycle).max(1.0);
+        let cycles = (elements as f64 / self.rates.vector_elements).max(1.0);
         self.figures.vector_cycles += cycles;
         self.spend(Work::Vector, cycles, line, label);
     }
 
     pub(crate) fn matmul(&mut self, products: u64, bits: usize, line: Option<u32>) {
         let rate = match bits {
-            0..=8 => self.model.products_per_cycle_fp8,
-            9..=16 => self.model.products_per_cycle_bf16,
+            0..=8 => self.rates.fp8_products,
+            9..=16 => self.rates.bf16_products,
             // A product of binary32 is made of three passes of bfloat16.
-            _ => self.model.products_per_cycle_bf16 / 3.0,
+            _ => self.rates.bf16_products / 3.0,
         };
         let cycles = (products as f64 / rate).max(1.0);
         self.figures.matmul_cycles += cycles;
@@ -193,9 +163,9 @@ impl Clock {
     /// Starts a copy; gives the cycle in which it ends.
     pub(crate) fn copy(&mut self, bytes: u64, line: Option<u32>, label: &str) -> f64 {
         let start = self.now.max(self.engine_free);
-        let cycles = bytes as f64 / self.model.hbm_bytes_per_cycle;
+        let cycles = bytes as f64 / self.rates.hbm_bytes_per_cycle();
         self.engine_free = start + cycles;
-        let end = self.engine_free + self.model.copy_latency;
+        let end = self.engine_free + self.rates.copy_latency;
         self.figures.copy_cycles += cycles;
         self.figures.bytes_moved += bytes;
         self.figures.copies += 1;
@@ -216,6 +186,6 @@ impl Clock {
         self.figures.bytes_minimum = bytes_minimum;
         let mut events = self.events.unwrap_or_default();
         events.sort_by(|a, b| a.start.total_cmp(&b.start));
-        Timeline { model: self.model, figures: self.figures, events }
+        Timeline { rates: self.rates, figures: self.figures, events }
     }
 }

@@ -10,6 +10,11 @@ use octile_mosaic::{
 };
 use safetensors::{Dtype, SafeTensors};
 
+/// One core of a tpu7x.
+pub fn rates() -> octile_core::device::tpu::TpuRates {
+    octile_core::device::tpu::TpuChip::named("tpu7x").expect("the chip is known").rates
+}
+
 pub fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }

@@ -1,0 +1,1 @@
+// auto aligned 100x200x300:128 x=bf16 scales=block out=f32 print=reference

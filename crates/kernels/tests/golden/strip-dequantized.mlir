@@ -1,0 +1,1 @@
+// strip large 256x256x256:128 x=fp8 scales=block out=bf16 print=mosaic
