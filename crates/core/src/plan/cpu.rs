@@ -1,8 +1,9 @@
 //! Every number that the CPU kernels need: tiles, blocks, the share of each thread, and its scratch memory.
 //!
-//! The loops, outermost first: blocks of rows, groups of panels, passes over K, panels of [`PANEL`] columns,
-//! quantization blocks, tiles. Activations of one row block and pass stay decoded while a whole group of panels
-//! uses them; the weights of one panel and quantization block stay decoded while all tiles use them.
+//! The loops, outermost first: blocks of rows, groups of panels, passes over K, panels of [`PANEL`] columns, slabs
+//! of K, tiles. Activations of one row block and pass stay decoded while a whole group of panels uses
+//! them; the weights of one panel and slab stay decoded while all tiles use them. A tile goes through all
+//! quantization blocks of its slab.
 
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ use crate::{
 
 /// Columns of the result that are packed, decoded and accumulated together.
 pub const PANEL: usize = 32;
-/// Columns of x that one row of decoded activations holds: the largest quantization block.
+/// Columns of K that are decoded and multiplied together: the largest quantization block, a multiple of the others.
 pub const SLAB: usize = 512;
 /// Buffers start on cache lines.
 const LINE: usize = 64;
@@ -86,7 +87,7 @@ pub struct Share {
     pub panels: Range<usize>,
 }
 
-/// One panel of one quantization block: the work between two changes of decoded weights.
+/// One panel and slab: the work between two changes of decoded weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Rows of the row block.
@@ -99,14 +100,97 @@ pub struct Step {
     pub panel: usize,
     /// Its place in the group.
     pub slot: usize,
-    /// The quantization block along K.
-    pub block: usize,
-    /// Its columns of K.
+    /// The slab's columns of K.
     pub depth: Range<usize>,
-    /// No block of this panel came before: the sums start here.
+    /// No slab of this panel came before: the sums start here.
     pub first: bool,
-    /// No block of this panel comes after: the result is complete.
+    /// No slab of this panel comes after: the result is complete.
     pub last: bool,
+}
+
+/// The steps of a share. Innermost first, what moves on: slab, panel, pass, group of panels, block of rows.
+#[derive(Clone, Debug)]
+pub struct Steps<'a> {
+    plan: &'a CpuPlan,
+    share: Share,
+    /// Row blocks, and the one that the next step is in.
+    blocks: usize,
+    block: usize,
+    /// Where the next step is.
+    rows: Range<usize>,
+    group: usize,
+    pass: usize,
+    panel: usize,
+    start: usize,
+}
+
+impl Steps<'_> {
+    fn enter_block(&mut self) {
+        let Range { start, end } = self.share.rows;
+        if self.block < self.blocks {
+            let part = part(end - start, self.blocks, self.block);
+            self.rows = start + part.start..start + part.end;
+            self.enter_group(self.share.panels.start);
+        }
+    }
+
+    fn enter_group(&mut self, group: usize) {
+        self.group = group;
+        self.enter_pass(0);
+    }
+
+    fn enter_pass(&mut self, pass: usize) {
+        (self.pass, self.panel, self.start) = (pass, self.group, pass);
+    }
+
+    fn advance(&mut self) {
+        let CpuPlan { pass_slabs, group_panels, problem: Problem { k, .. }, .. } = *self.plan;
+        let next_pass = self.pass + pass_slabs * SLAB;
+        let next_group = self.group + group_panels;
+        let panels = self.share.panels.end;
+        self.start += SLAB;
+        if self.start < k.min(next_pass) {
+            return;
+        }
+        (self.start, self.panel) = (self.pass, self.panel + 1);
+        if self.panel < panels.min(next_group) {
+            return;
+        }
+        if next_pass < k {
+            self.enter_pass(next_pass);
+        } else if next_group < panels {
+            self.enter_group(next_group);
+        } else {
+            self.block += 1;
+            self.enter_block();
+        }
+    }
+}
+
+impl Iterator for Steps<'_> {
+    type Item = Step;
+
+    fn next(&mut self) -> Option<Step> {
+        if self.block == self.blocks {
+            return None;
+        }
+        let k = self.plan.problem.k;
+        let pass = self.pass..k.min(self.pass + self.plan.pass_slabs * SLAB);
+        let stays = pass.len() == k && self.group > self.share.panels.start;
+        let enters = self.panel == self.group && self.start == self.pass;
+        let step = Step {
+            rows: self.rows.clone(),
+            decode: (enters && !stays).then_some(pass),
+            pass_start: self.pass,
+            panel: self.panel,
+            slot: self.panel - self.group,
+            depth: self.start..k.min(self.start + SLAB),
+            first: self.start == 0,
+            last: self.start + SLAB >= k,
+        };
+        self.advance();
+        Some(step)
+    }
 }
 
 impl CpuPlan {
@@ -146,7 +230,7 @@ impl CpuPlan {
 
     fn map_memory(&mut self) {
         let Problem { k, quant_block, .. } = self.problem;
-        let (qb, blocks) = (quant_block.size(), quant_block.count(k));
+        let (depth, blocks) = (SLAB.min(k.next_multiple_of(2)), quant_block.count(k));
         let add = |map: &mut MemoryMap, name, buffers, bytes: usize| {
             map.push(name, MemorySpace::Cache, buffers, bytes.next_multiple_of(LINE));
         };
@@ -158,10 +242,10 @@ impl CpuPlan {
                 Strategy::Auto | Strategy::Strip => 1,
                 Strategy::Dma | Strategy::Smem => 2,
             };
-            add(&mut self.memory, "w", buffers, qb * PANEL * self.operand.bytes());
+            add(&mut self.memory, "w", buffers, depth * PANEL * self.operand.bytes());
         }
         if self.strategy != Strategy::Strip {
-            add(&mut self.memory, "w_q", 1, qb * PANEL);
+            add(&mut self.memory, "w_q", 1, depth * PANEL);
         }
         if matches!(self.strategy, Strategy::Smem | Strategy::Strip) {
             add(&mut self.memory, "scales", 1, blocks * self.block_rows * 4);
@@ -203,41 +287,12 @@ impl CpuPlan {
     }
 
     /// The steps of a share, in order.
-    pub fn steps(&self, share: Share) -> impl Iterator<Item = Step> {
-        let Problem { k, quant_block, .. } = self.problem;
-        let (qb, pass_depth) = (quant_block.size(), self.pass_slabs * SLAB);
-        let blocks = quant_block.count(k);
-        let panels = share.panels;
-        let groups = move || {
-            let panels = panels.clone();
-            let (end, size) = (panels.end, self.group_panels);
-            panels.step_by(size).map(move |first| first..end.min(first + size))
-        };
-        even_parts(share.rows, self.block_rows).flat_map(move |rows| {
-            groups().enumerate().flat_map(move |(nth_group, group)| {
-                let rows = rows.clone();
-                (0..k).step_by(pass_depth).flat_map(move |pass_start| {
-                    let (rows, group_start) = (rows.clone(), group.start);
-                    let pass = pass_start..k.min(pass_start + pass_depth);
-                    let stays = pass.len() == k && nth_group > 0;
-                    group.clone().flat_map(move |panel| {
-                        let (rows, pass) = (rows.clone(), pass.clone());
-                        (pass.start / qb..pass.end.div_ceil(qb)).map(move |block| Step {
-                            rows: rows.clone(),
-                            decode: (panel == group_start && block * qb == pass.start && !stays)
-                                .then(|| pass.clone()),
-                            pass_start: pass.start,
-                            panel,
-                            slot: panel - group_start,
-                            block,
-                            depth: block * qb..k.min((block + 1) * qb),
-                            first: block == 0,
-                            last: block + 1 == blocks,
-                        })
-                    })
-                })
-            })
-        })
+    pub fn steps(&self, share: Share) -> Steps<'_> {
+        let blocks = if share.panels.is_empty() { 0 } else { share.rows.len().div_ceil(self.block_rows) };
+        let mut steps =
+            Steps { plan: self, share, blocks, block: 0, rows: 0..0, group: 0, pass: 0, panel: 0, start: 0 };
+        steps.enter_block();
+        steps
     }
 
     /// The tiles of a row block.
@@ -286,8 +341,10 @@ fn part(len: usize, parts: usize, index: usize) -> Range<usize> {
 /// Cuts a range into as few parts of at most `max` as possible, all of nearly the same size.
 fn even_parts(range: Range<usize>, max: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
     let parts = range.len().div_ceil(max);
+    // The divisions of `part`, once instead of for every tile.
+    let (size, longer) = (range.len() / parts.max(1), range.len() % parts.max(1));
     (0..parts).map(move |index| {
-        let part = part(range.len(), parts, index);
-        range.start + part.start..range.start + part.end
+        let start = range.start + size * index + index.min(longer);
+        start..start + size + usize::from(index < longer)
     })
 }

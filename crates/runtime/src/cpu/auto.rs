@@ -6,7 +6,7 @@ use std::ops::Range;
 use octile_core::{QuantizedWeight, plan::cpu::Step};
 
 use super::{
-    nest::{Fetch, Job, MAX_TILE_ROWS},
+    nest::{Fetch, Job, TileScales, Weights},
     packed::pack,
 };
 
@@ -17,17 +17,19 @@ pub(super) struct Auto<'a> {
     pub codes: &'a mut [u8],
     /// The same decoded.
     pub buffer: &'a mut [u8],
+    pub scales: TileScales,
 }
 
 impl Fetch for Auto<'_> {
-    fn weights(&mut self, step: &Step) -> *const u8 {
+    fn weights(&mut self, step: &Step) -> Weights {
         let pairs = step.depth.len().div_ceil(2);
         pack(self.weight, step.panel, step.depth.clone(), self.codes);
         self.job.decode_panel(self.codes, pairs, self.buffer, 0..pairs);
-        self.buffer.as_ptr()
+        Weights::Decoded(self.buffer.as_ptr())
     }
 
-    fn scales(&self, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS] {
-        self.job.scales_beside_data(step, rows)
+    fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
+        self.scales = self.job.scales_beside_data(step, rows);
+        (self.scales.as_flattened(), self.scales[0].len())
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use octile_core::{QuantizedWeight, plan::cpu::Step};
 
 use super::{
-    nest::{Fetch, Job, MAX_TILE_ROWS},
+    nest::{Fetch, Job, TileScales, Weights},
     packed::{GROUP, pack},
 };
 
@@ -17,6 +17,7 @@ pub(super) struct Dma<'a> {
     codes: &'a mut [u8],
     /// The same decoded: the one being filled, then the one in use.
     buffers: [&'a mut [u8]; 2],
+    scales: TileScales,
 }
 
 /// Pairs of k that are copied at a time: a cache line of every row.
@@ -30,7 +31,8 @@ impl<'a> Dma<'a> {
         codes: &'a mut [u8],
         buffer: &'a mut [u8],
     ) -> Self {
-        Self { job, weight, codes, buffers: buffer.split_at_mut(buffer.len() / 2).into() }
+        let buffers = buffer.split_at_mut(buffer.len() / 2).into();
+        Self { job, weight, codes, buffers, scales: TileScales::default() }
     }
 
     /// Copies the pieces `pieces` of a step's panel.
@@ -53,9 +55,9 @@ impl Fetch for Dma<'_> {
         self.copy(first, 0..pieces(first));
     }
 
-    fn weights(&mut self, _step: &Step) -> *const u8 {
+    fn weights(&mut self, _step: &Step) -> Weights {
         self.buffers.swap(0, 1);
-        self.buffers[1].as_ptr()
+        Weights::Decoded(self.buffers[1].as_ptr())
     }
 
     fn meanwhile(&mut self, next: Option<&Step>, tile: usize, tiles: usize) {
@@ -67,7 +69,8 @@ impl Fetch for Dma<'_> {
         }
     }
 
-    fn scales(&self, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS] {
-        self.job.scales_beside_data(step, rows)
+    fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
+        self.scales = self.job.scales_beside_data(step, rows);
+        (self.scales.as_flattened(), self.scales[0].len())
     }
 }

@@ -7,20 +7,27 @@ use octile_core::{
 
 use super::isa::Vector;
 
-/// What one tile multiplies.
+/// What one tile multiplies: some rows of activations with some columns of weights, over one slab of K.
 pub(super) struct TileArgs {
-    /// Decoded activations: the first row, at the first k of the block. Rows are [`x_row_bytes`] apart.
+    /// Decoded activations: the first row, at the first k of the slab. Rows are [`x_row_bytes`] apart.
     pub x: *const u8,
     /// Decoded weights of the tile's columns, or the codes of a packed panel for a tile that decodes.
     pub w: *const u8,
-    /// Pairs of k in the block.
+    /// Where a tile that keeps what it decodes puts it.
+    pub keep: *mut u8,
+    /// Pairs of k in the slab, and in one quantization block.
     pub pairs: usize,
-    /// What to multiply the sums of each row with.
-    pub scales: *const f32,
-    /// Where the sums go. Rows are [`PANEL`] floats apart.
+    pub block_pairs: usize,
+    /// Scales of the rows in each quantization block, and from one block to the next.
+    pub x_scales: *const f32,
+    pub x_scale_stride: usize,
+    /// The scale of the weights in each quantization block.
+    pub w_scales: *const f32,
+    /// Sums of earlier slabs, or null when there are none. Rows are [`PANEL`] floats apart.
+    pub sums: *const f32,
+    /// Where the new sums go, and from one row to the next.
     pub out: *mut f32,
-    /// Put them there, instead of adding them.
-    pub replace: bool,
+    pub out_stride: usize,
 }
 
 /// Multiplies one tile.
@@ -37,6 +44,8 @@ pub(super) struct Kernels {
     pub tiles: &'static [TileFn],
     /// Tiles of 1, 2, ... rows and a whole panel of columns that decode weights as they go.
     pub decoding_tiles: &'static [TileFn],
+    /// The same, keeping what they decode for the tiles that follow. None where a tile is not a whole panel wide.
+    pub keeping_tiles: &'static [TileFn],
     /// Decodes some pairs of a packed panel, `codes, pairs, out, first..end`, into the order that tiles read.
     pub decode_panel: unsafe fn(*const u8, usize, *mut u8, std::ops::Range<usize>),
     /// Decodes neighbouring codes; writes whole runs of 64 values, zeros past the end.
@@ -49,44 +58,89 @@ pub(super) struct Kernels {
     pub spin: unsafe fn(usize) -> f64,
 }
 
-/// Multiplies `ROWS` rows with `VECTORS` vectors of decoded weights.
+/// What a tile finds at [`TileArgs::w`]: decoded weights, codes, or codes to decode into [`TileArgs::keep`].
+pub(super) const LOADED: u8 = 0;
+pub(super) const DECODED: u8 = 1;
+pub(super) const KEPT: u8 = 2;
+
+/// Multiplies `ROWS` rows with `VECTORS` vectors of weights: all of a panel unless they are decoded already.
 #[inline(always)]
-pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(args: &TileArgs)
-where
+pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize, const SOURCE: u8>(
+    args: &TileArgs,
+) where
     V: Vector<GROUP>,
 {
-    let (mut x, mut w) = (args.x, args.w);
+    let TileArgs { mut x, mut w, mut keep, mut x_scales, mut w_scales, .. } = *args;
     // SAFETY: the caller vouches for `args` and the instruction set.
     unsafe {
-        let mut sums = [[V::zero(); VECTORS]; ROWS];
-        for _ in 0..args.pairs {
-            let weights: [V::Weights; VECTORS] = std::array::from_fn(|at| V::load(w.add(at * V::BYTES)));
-            add_products::<V, GROUP, ROWS, VECTORS>(&mut sums, x, weights);
-            x = x.add(V::PAIR);
-            w = w.add(VECTORS * V::BYTES);
+        let mut totals = [[V::zero(); VECTORS]; ROWS];
+        let mut left = args.pairs;
+        while left > 0 {
+            let pairs = left.min(args.block_pairs);
+            left -= pairs;
+            let mut sums = [[V::zero(); VECTORS]; ROWS];
+            for _ in 0..pairs {
+                let weights = match SOURCE {
+                    LOADED => loaded::<V, GROUP, VECTORS>(w),
+                    _ => decoded::<V, GROUP, VECTORS>(w),
+                };
+                if SOURCE == KEPT {
+                    for weights in weights {
+                        V::store(weights, keep);
+                        keep = keep.add(V::BYTES);
+                    }
+                }
+                add_products::<V, GROUP, ROWS, VECTORS>(&mut sums, x, weights);
+                x = x.add(V::PAIR);
+                w = w.add(if SOURCE == LOADED { VECTORS * V::BYTES } else { 2 * PANEL });
+            }
+            for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
+                let scale = *x_scales.add(row) * *w_scales;
+                for (total, sums) in totals.iter_mut().zip(sums) {
+                    *total = V::add_scaled(*total, scale, sums);
+                }
+            }
+            x_scales = x_scales.add(args.x_scale_stride);
+            w_scales = w_scales.add(1);
         }
-        finish::<V, GROUP, ROWS, VECTORS>(sums, args);
+        for (row, totals) in totals.iter().enumerate() {
+            for (at, totals) in totals.chunks_exact(2).enumerate() {
+                let col = at * 2 * V::COLS;
+                let sums = if args.sums.is_null() { args.sums } else { args.sums.add(row * PANEL + col) };
+                V::put_columns(totals[0], totals[1], sums, args.out.add(row * args.out_stride + col));
+            }
+        }
     }
 }
 
-/// Multiplies `ROWS` rows with a whole panel of weights that are decoded on the way and never stored.
+/// One pair of k of decoded weights.
 #[inline(always)]
-pub(super) unsafe fn decoding_tile<V, const GROUP: usize, const ROWS: usize>(args: &TileArgs)
+unsafe fn loaded<V, const GROUP: usize, const VECTORS: usize>(w: *const u8) -> [V::Weights; VECTORS]
 where
     V: Vector<GROUP>,
 {
-    let (mut x, mut codes) = (args.x, args.w);
-    // SAFETY: the caller vouches for `args` and the instruction set.
+    // SAFETY: the caller vouches for `VECTORS` vectors and the instruction set.
     unsafe {
-        let mut sums = [[V::zero(); GROUP]; ROWS];
-        for _ in 0..args.pairs {
-            let weights = V::decode(V::load_group(codes));
-            add_products::<V, GROUP, ROWS, GROUP>(&mut sums, x, weights);
-            x = x.add(V::PAIR);
-            codes = codes.add(2 * PANEL);
+        let mut weights = [V::load(w); VECTORS];
+        for (at, weights) in weights.iter_mut().enumerate().skip(1) {
+            *weights = V::load(w.add(at * V::BYTES));
         }
-        finish::<V, GROUP, ROWS, GROUP>(sums, args);
+        weights
     }
+}
+
+/// One pair of k of a packed panel.
+#[inline(always)]
+unsafe fn decoded<V, const GROUP: usize, const VECTORS: usize>(codes: *const u8) -> [V::Weights; VECTORS]
+where
+    V: Vector<GROUP>,
+{
+    // SAFETY: the caller vouches for a group of codes and the instruction set.
+    let group = unsafe { V::decode(codes) };
+    // Always the same length: codes are decoded a panel at a time.
+    let mut weights = [group[0]; VECTORS];
+    weights.copy_from_slice(&group);
+    weights
 }
 
 #[inline(always)]
@@ -105,24 +159,6 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
     }
 }
 
-#[inline(always)]
-unsafe fn finish<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(
-    sums: [[V::Sums; VECTORS]; ROWS],
-    args: &TileArgs,
-) where
-    V: Vector<GROUP>,
-{
-    for (row, sums) in sums.iter().enumerate() {
-        for (at, sums) in sums.chunks_exact(2).enumerate() {
-            // SAFETY: the caller vouches for the rows of `scales` and `out` and the instruction set.
-            unsafe {
-                let out = args.out.add(row * PANEL + at * 2 * V::COLS);
-                V::add_sums(sums[0], sums[1], *args.scales.add(row), out, args.replace);
-            }
-        }
-    }
-}
-
 /// Decodes the pairs `range` of a packed panel that has `pairs` of them. `VECTORS` vectors are one tile's columns;
 /// all pairs of one tile come before those of the next.
 #[inline(always)]
@@ -137,7 +173,7 @@ pub(super) unsafe fn decode_panel<V, const GROUP: usize, const VECTORS: usize>(
     for pair in range {
         // SAFETY: the caller vouches for `pairs` groups of codes, room for their values, and the instruction set.
         unsafe {
-            let weights = V::decode(V::load_group(codes.add(pair * 2 * PANEL)));
+            let weights = V::decode(codes.add(pair * 2 * PANEL));
             for (at, weights) in weights.into_iter().enumerate() {
                 let vector = (at / VECTORS * pairs + pair) * VECTORS + at % VECTORS;
                 V::store(weights, out.add(vector * V::BYTES));
@@ -148,21 +184,21 @@ pub(super) unsafe fn decode_panel<V, const GROUP: usize, const VECTORS: usize>(
 
 /// Decodes a row of activations.
 #[inline(always)]
-pub(super) unsafe fn decode_row<V, const GROUP: usize>(codes: &[u8], out: *mut u8)
+pub(super) unsafe fn decode_row<V, const GROUP: usize>(codes: &[u8], mut out: *mut u8)
 where
     V: Vector<GROUP>,
 {
     let (lines, rest) = codes.as_chunks::<64>();
-    let mut last = [0; 64];
-    last[..rest.len()].copy_from_slice(rest);
-    let lines = lines.iter().chain((!rest.is_empty()).then_some(&last));
-    for (line, codes) in lines.enumerate() {
-        // SAFETY: the caller vouches for room for whole runs of 64 values, and for the instruction set.
-        unsafe {
-            let values = V::decode(V::load_line(codes.as_ptr()));
-            for (at, values) in values.into_iter().enumerate() {
-                V::store(V::exact(values), out.add((line * GROUP + at) * V::BYTES));
-            }
+    // SAFETY: the caller vouches for room for whole runs of 64 values, and for the instruction set.
+    unsafe {
+        for line in lines {
+            V::decode_line(line.as_ptr(), out);
+            out = out.add(32 * V::PAIR);
+        }
+        if !rest.is_empty() {
+            let mut line = [0; 64];
+            line[..rest.len()].copy_from_slice(rest);
+            V::decode_line(line.as_ptr(), out);
         }
     }
 }
@@ -209,7 +245,7 @@ where
         }
         let mut out = [0.0; PANEL];
         for sums in sums {
-            V::add_sums(sums, sums, 1.0, out.as_mut_ptr(), false);
+            V::put_columns(sums, sums, out.as_ptr(), out.as_mut_ptr());
         }
         std::hint::black_box(out);
     }
@@ -221,9 +257,10 @@ where
 macro_rules! kernels {
     (
         $features:tt $vector:ty, group $group:literal, tile $vectors:literal,
-        rows [$($rows:literal)*], decoding_rows [$($decoding_rows:literal)*], peak $chains:literal
+        rows [$($rows:literal)*], decoding_rows [$($decoding:literal)*], keeping_rows [$($keeping:literal)*],
+        peak $chains:literal
     ) => {
-        pub(super) static KERNELS: $crate::cpu::kernel::Kernels = {
+        pub(super) const KERNELS: $crate::cpu::kernel::Kernels = {
             use $crate::cpu::kernel::{self, Kernels, TileArgs, TileFn, compiled_for};
 
             compiled_for!($features
@@ -256,7 +293,7 @@ macro_rules! kernels {
                     compiled_for!($features
                     unsafe fn tile(args: &TileArgs) {
                         // SAFETY: the caller vouches for all that the kernel asks.
-                        unsafe { kernel::tile::<$vector, $group, $rows, $vectors>(args) }
+                        unsafe { kernel::tile::<$vector, $group, $rows, $vectors, {kernel::LOADED}>(args) }
                     });
                     tile as TileFn
                 }),*],
@@ -264,9 +301,17 @@ macro_rules! kernels {
                     compiled_for!($features
                     unsafe fn decoding_tile(args: &TileArgs) {
                         // SAFETY: the caller vouches for all that the kernel asks.
-                        unsafe { kernel::decoding_tile::<$vector, $group, $decoding_rows>(args) }
+                        unsafe { kernel::tile::<$vector, $group, $decoding, $group, {kernel::DECODED}>(args) }
                     });
                     decoding_tile as TileFn
+                }),*],
+                keeping_tiles: &[$({
+                    compiled_for!($features
+                    unsafe fn keeping_tile(args: &TileArgs) {
+                        // SAFETY: the caller vouches for all that the kernel asks.
+                        unsafe { kernel::tile::<$vector, $group, $keeping, $group, {kernel::KEPT}>(args) }
+                    });
+                    keeping_tile as TileFn
                 }),*],
                 decode_panel,
                 decode_row,

@@ -10,7 +10,7 @@ use super::{
     auto::Auto,
     dma::Dma,
     isa,
-    nest::{self, Call, Job, Out, Values, X},
+    nest::{self, Call, Job, Out, TileScales, Values, X},
     quantize::Quantize,
     smem::{ScaleTable, Smem},
     strip::Strip,
@@ -145,7 +145,7 @@ fn run_share<T: Output>(job: &Job<'_>, share: Share, memory: &mut [Line], out: &
     let table = ScaleTable { scales: carver.floats("scales") };
     match (job.call.plan.strategy, job.call.weight) {
         (Strategy::Auto, Weight::Rows(weight)) => {
-            let fetch = Auto { job, weight, codes, buffer };
+            let fetch = Auto { job, weight, codes, buffer, scales: TileScales::default() };
             nest::run(job, fetch, share, x, sums, out);
         }
         (Strategy::Dma, Weight::Rows(weight)) => {

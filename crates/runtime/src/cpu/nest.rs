@@ -1,10 +1,10 @@
 //! The loops around the tiles: the same for every strategy, which only says where weights and scales come from.
 
-use std::{marker::PhantomData, ops::Range};
+use std::{marker::PhantomData, ops::Range, ptr};
 
 use octile_core::{
     FloatKind, MatMut,
-    plan::cpu::{CpuPlan, PANEL, SLAB, Share, Step, WeightPath, x_row_bytes},
+    plan::cpu::{CpuPlan, PANEL, SLAB, Share, Step, x_row_bytes},
 };
 
 use super::{
@@ -13,8 +13,11 @@ use super::{
     packed::GROUP,
 };
 
-/// More rows than any tile has.
-pub(super) const MAX_TILE_ROWS: usize = 8;
+/// No tile has more rows, and no slab more quantization blocks.
+const MAX_ROWS: usize = 8;
+const MAX_BLOCKS: usize = 4;
+/// The activation scales of one tile, block by block.
+pub(super) type TileScales = [[f32; MAX_ROWS]; MAX_BLOCKS];
 
 /// One strategy's way to bring weights and scales to the tiles.
 pub(super) trait Fetch {
@@ -24,14 +27,25 @@ pub(super) trait Fetch {
     /// Comes before everything else, with the first step.
     fn begin(&mut self, _first: &Step) {}
 
-    /// The weights of a step: decoded, or the codes for tiles that decode.
-    fn weights(&mut self, step: &Step) -> *const u8;
+    /// The weights of a step.
+    fn weights(&mut self, step: &Step) -> Weights;
 
     /// Comes after tile `tile` of `tiles`, with the step that follows the current one.
     fn meanwhile(&mut self, _next: Option<&Step>, _tile: usize, _tiles: usize) {}
 
-    /// What the sums of each row are multiplied with.
-    fn scales(&self, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS];
+    /// The activation scales of some rows of a step, block by block, and how far the blocks are apart.
+    fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize);
+}
+
+/// The weights of one panel and slab, for the tiles of a step.
+#[derive(Clone, Copy)]
+pub(super) enum Weights {
+    /// Decoded, in the order that tiles read.
+    Decoded(*const u8),
+    /// Packed, for the only tile.
+    Codes(*const u8),
+    /// Packed, for the first tile to decode into a buffer.
+    CodesFor(*const u8, *mut u8),
 }
 
 /// Activations as they come, before decoding.
@@ -79,18 +93,25 @@ impl Job<'_> {
         self.x.scales[(row - self.x.first_row) / self.x.rows_per_scale * self.blocks() + block]
     }
 
-    /// The scale of the weights of a step.
-    pub fn w_scale(&self, step: &Step) -> f32 {
-        let block_row = step.panel * PANEL / self.call.plan.problem.quant_block.size();
-        self.call.weight.scales()[block_row * self.blocks() + step.block]
+    /// The quantization blocks of a step.
+    pub fn blocks_of(&self, step: &Step) -> Range<usize> {
+        let qb = self.call.plan.problem.quant_block.size();
+        step.depth.start / qb..step.depth.end.div_ceil(qb)
     }
 
-    /// The scales of a tile, looked up where the operands have them.
-    pub fn scales_beside_data(&self, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS] {
-        let w_scale = self.w_scale(step);
-        let mut scales = [0.0; MAX_TILE_ROWS];
-        for (scale, row) in scales.iter_mut().zip(rows) {
-            *scale = self.x_scale(row, step.block) * w_scale;
+    /// The scales of the weights of a step.
+    fn w_scales(&self, step: &Step) -> &[f32] {
+        let block_row = step.panel * PANEL / self.call.plan.problem.quant_block.size();
+        &self.call.weight.scales()[block_row * self.blocks()..][self.blocks_of(step)]
+    }
+
+    /// The activation scales of a tile, looked up where the operands have them.
+    pub fn scales_beside_data(&self, step: &Step, rows: &Range<usize>) -> TileScales {
+        let mut scales = TileScales::default();
+        for (scales, block) in scales.iter_mut().zip(self.blocks_of(step)) {
+            for (scale, row) in scales.iter_mut().zip(rows.clone()) {
+                *scale = self.x_scale(row, block);
+            }
         }
         scales
     }
@@ -173,11 +194,24 @@ impl<'a, T> Out<'a, T> {
         let col = panel * PANEL;
         // SAFETY: inside the matrix that `first` came from, as the caller vouches.
         unsafe {
-            std::slice::from_raw_parts_mut(
-                self.first.add(row * self.stride + col),
-                PANEL.min(self.cols - col),
-            )
+            let first = self.first.add(row * self.stride + col);
+            std::slice::from_raw_parts_mut(first, PANEL.min(self.cols - col))
         }
+    }
+}
+
+impl<T: Output> Out<'_, T> {
+    /// Where a tile may write its rows of a panel itself: floats as they are, and the panel whole.
+    ///
+    /// # Safety
+    /// As for [`Out::row`], for all rows of the tile.
+    unsafe fn as_sums(&self, row: usize, panel: usize) -> Option<*mut f32> {
+        // SAFETY: as the caller vouches.
+        let first = unsafe { self.row(row, panel) };
+        if first.len() < PANEL {
+            return None;
+        }
+        T::as_f32(first.as_mut_ptr())
     }
 }
 
@@ -203,17 +237,41 @@ pub(super) fn run<T: Output>(
         if let Some(depth) = &step.decode {
             job.decode_x(rows.clone(), depth.clone(), x);
         }
-        let weights = fetch.weights(&step);
+        let mut weights = fetch.weights(&step);
+        let w_scales = job.w_scales(&step).as_ptr();
+        let x = &x[x_offset(plan, &step)..];
         let sums = &mut sums[step.slot * plan.block_rows * PANEL..][..plan.block_rows * PANEL];
         let tiles = plan.tiles(rows.clone());
         let count = tiles.len();
         for (index, tile) in tiles.enumerate() {
-            let scales = fetch.scales(&step, tile.clone());
-            let sums = &mut sums[(tile.start - rows.start) * PANEL..][..tile.len() * PANEL];
-            multiply_tile(job, &step, &tile, x, weights, &scales, sums);
-            if step.last {
+            let first = tile.start - rows.start;
+            let sums = &mut sums[first * PANEL..][..tile.len() * PANEL];
+            let x = &x[first * x_row_bytes(plan.operand)..];
+            let (x_scales, x_scale_stride) = fetch.x_scales(&step, &tile);
+            // SAFETY: rows and panels of this thread's share are inside the matrix, and its own.
+            let direct = if step.last { unsafe { out.as_sums(tile.start, step.panel) } } else { None };
+            let args = TileArgs {
+                x: x.as_ptr(),
+                w: ptr::null(),
+                keep: ptr::null_mut(),
+                pairs: step.depth.len().div_ceil(2),
+                block_pairs: plan.problem.quant_block.size() / 2,
+                x_scales: x_scales.as_ptr(),
+                x_scale_stride,
+                w_scales,
+                sums: if step.first { ptr::null() } else { sums.as_ptr() },
+                out: direct.unwrap_or(sums.as_mut_ptr()),
+                out_stride: if direct.is_some() { out.stride } else { PANEL },
+            };
+            // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tile, and the weights are
+            // those of the whole panel and slab.
+            unsafe { multiply_tile(job, tile.len(), weights, args) };
+            if let Weights::CodesFor(_, buffer) = weights {
+                weights = Weights::Decoded(buffer);
+            }
+            if step.last && direct.is_none() {
                 for (row, sums) in tile.zip(sums.chunks_exact(PANEL)) {
-                    // SAFETY: rows and panels of this thread's share are inside the matrix, and its own.
+                    // SAFETY: as above.
                     let out = unsafe { out.row(row, step.panel) };
                     T::narrow(&sums[..out.len()], out);
                 }
@@ -223,39 +281,38 @@ pub(super) fn run<T: Output>(
     }
 }
 
-/// Multiplies one tile of a step, in as many pieces as a panel has tile columns.
-fn multiply_tile(
-    job: &Job<'_>,
-    step: &Step,
-    tile: &Range<usize>,
-    x: &[u8],
-    weights: *const u8,
-    scales: &[f32; MAX_TILE_ROWS],
-    sums: &mut [f32],
-) {
-    let (plan, kernels) = (job.call.plan, job.call.kernels);
-    let slab = step.depth.start / SLAB - step.pass_start / SLAB;
-    let x = &x[(slab * plan.block_rows + tile.start - step.rows.start) * x_row_bytes(plan.operand)..]
-        [step.depth.start % SLAB * plan.operand.bytes()..];
-    let pairs = step.depth.len().div_ceil(2);
-    let mut args = TileArgs {
-        x: x.as_ptr(),
-        w: weights,
-        pairs,
-        scales: scales.as_ptr(),
-        out: sums.as_mut_ptr(),
-        replace: step.first,
-    };
-    // SAFETY: `x` holds the tile's rows of this pass, `weights` is what the plan's path says, `sums` has the tile's
-    // rows, and the kernels were chosen for this machine.
+/// Where the activations of a step start, in bytes.
+fn x_offset(plan: &CpuPlan, step: &Step) -> usize {
+    (step.depth.start - step.pass_start) / SLAB * plan.block_rows * x_row_bytes(plan.operand)
+}
+
+/// Multiplies a tile of `rows` rows, in as many pieces as a panel has tile columns.
+///
+/// # Safety
+/// As the kernels ask, with the weights of a whole panel.
+unsafe fn multiply_tile(job: &Job<'_>, rows: usize, weights: Weights, mut args: TileArgs) {
+    let Call { plan, kernels, .. } = job.call;
+    // SAFETY: as the caller vouches; the kernels were chosen for this machine.
     unsafe {
-        match plan.path {
-            WeightPath::Streamed => (kernels.decoding_tiles[tile.len() - 1])(&args),
-            WeightPath::Buffered => {
-                for _ in 0..PANEL / kernels.tile_cols {
-                    (kernels.tiles[tile.len() - 1])(&args);
-                    args.w = args.w.add(pairs * 2 * kernels.tile_cols * plan.operand.bytes());
-                    args.out = args.out.add(kernels.tile_cols);
+        match weights {
+            Weights::Codes(codes) => {
+                args.w = codes;
+                (kernels.decoding_tiles[rows - 1])(&args);
+            }
+            Weights::CodesFor(codes, buffer) => {
+                (args.w, args.keep) = (codes, buffer);
+                (kernels.keeping_tiles[rows - 1])(&args);
+            }
+            Weights::Decoded(values) => {
+                args.w = values;
+                let cols = kernels.tile_cols;
+                for _ in 0..PANEL / cols {
+                    (kernels.tiles[rows - 1])(&args);
+                    args.w = args.w.add(args.pairs * 2 * cols * plan.operand.bytes());
+                    args.out = args.out.add(cols);
+                    if !args.sums.is_null() {
+                        args.sums = args.sums.add(cols);
+                    }
                 }
             }
         }

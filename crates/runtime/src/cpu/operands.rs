@@ -181,6 +181,12 @@ pub trait Output: sealed::Sealed + Copy + Send + Sync {
     /// Rounds to nearest, ties to even.
     #[doc(hidden)]
     fn narrow(values: &[f32], out: &mut [Self]);
+
+    /// The same memory as f32, when that is what it is: kernels then write it themselves.
+    #[doc(hidden)]
+    fn as_f32(_out: *mut Self) -> Option<*mut f32> {
+        None
+    }
 }
 
 impl Output for f32 {
@@ -188,6 +194,10 @@ impl Output for f32 {
 
     fn narrow(values: &[f32], out: &mut [Self]) {
         out.copy_from_slice(values);
+    }
+
+    fn as_f32(out: *mut Self) -> Option<*mut f32> {
+        Some(out)
     }
 }
 

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use octile_core::{QuantizeError, plan::cpu::SLAB, quantize::scale_of};
+use octile_core::{QuantBlock, QuantizeError, quantize::scale_of};
 use rayon::{ThreadPool, prelude::*};
 
 use super::{kernel::Kernels, operands::Floats};
@@ -61,7 +61,7 @@ impl Quantize<'_> {
     /// Quantizes the rows of one scale; false when something is not finite.
     fn block_row(&self, first: usize, codes: &mut [u8], scales: &mut [f32]) -> bool {
         let k = self.floats.cols();
-        let mut wide = [0.0; SLAB];
+        let mut wide = [0.0; QuantBlock::B512.size()];
         for (block, scale) in scales.iter_mut().enumerate() {
             let columns = block * self.quant_block..k.min((block + 1) * self.quant_block);
             let wide = &mut wide[..columns.len()];

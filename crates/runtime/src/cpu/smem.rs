@@ -6,7 +6,7 @@ use octile_core::plan::cpu::Step;
 
 use super::{
     dma::Dma,
-    nest::{Fetch, Job, MAX_TILE_ROWS},
+    nest::{Fetch, Job, Weights},
 };
 
 pub(super) struct Smem<'a> {
@@ -23,7 +23,7 @@ impl Fetch for Smem<'_> {
         self.dma.begin(first);
     }
 
-    fn weights(&mut self, step: &Step) -> *const u8 {
+    fn weights(&mut self, step: &Step) -> Weights {
         self.dma.weights(step)
     }
 
@@ -31,7 +31,7 @@ impl Fetch for Smem<'_> {
         self.dma.meanwhile(next, tile, tiles);
     }
 
-    fn scales(&self, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS] {
+    fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
         self.table.scales(self.dma.job, step, rows)
     }
 }
@@ -53,14 +53,9 @@ impl ScaleTable<'_> {
         }
     }
 
-    /// The scales of a tile.
-    pub(super) fn scales(&self, job: &Job<'_>, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS] {
-        let w_scale = job.w_scale(step);
-        let first = step.block * job.call.plan.block_rows + rows.start - step.rows.start;
-        let mut scales = [0.0; MAX_TILE_ROWS];
-        for (scale, x_scale) in scales.iter_mut().zip(&self.scales[first..][..rows.len()]) {
-            *scale = x_scale * w_scale;
-        }
-        scales
+    /// The scales of some rows of a step, and how far apart those of two quantization blocks are.
+    pub(super) fn scales(&self, job: &Job<'_>, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
+        let stride = job.call.plan.block_rows;
+        (&self.scales[job.blocks_of(step).start * stride + rows.start - step.rows.start..], stride)
     }
 }

@@ -7,7 +7,7 @@ use octile_core::plan::cpu::{Step, WeightPath};
 
 use super::{
     PackedWeight,
-    nest::{Fetch, Job, MAX_TILE_ROWS},
+    nest::{Call, Fetch, Job, Weights},
     smem::ScaleTable,
 };
 
@@ -24,19 +24,21 @@ impl Fetch for Strip<'_> {
         self.table.fill(self.job, rows);
     }
 
-    fn weights(&mut self, step: &Step) -> *const u8 {
+    fn weights(&mut self, step: &Step) -> Weights {
+        let Call { plan, kernels, .. } = self.job.call;
         let codes = self.weight.panel(step.panel, step.depth.start);
-        match self.job.call.plan.path {
-            WeightPath::Streamed => codes.as_ptr(),
-            WeightPath::Buffered => {
-                let pairs = step.depth.len().div_ceil(2);
+        let pairs = step.depth.len().div_ceil(2);
+        match plan.path {
+            WeightPath::Streamed => Weights::Codes(codes.as_ptr()),
+            WeightPath::Buffered if kernels.keeping_tiles.is_empty() => {
                 self.job.decode_panel(codes, pairs, self.buffer, 0..pairs);
-                self.buffer.as_ptr()
+                Weights::Decoded(self.buffer.as_ptr())
             }
+            WeightPath::Buffered => Weights::CodesFor(codes.as_ptr(), self.buffer.as_mut_ptr()),
         }
     }
 
-    fn scales(&self, step: &Step, rows: Range<usize>) -> [f32; MAX_TILE_ROWS] {
+    fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
         self.table.scales(self.job, step, rows)
     }
 }

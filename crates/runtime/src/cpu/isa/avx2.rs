@@ -14,7 +14,6 @@ pub(super) struct Avx2;
 const F16_BIAS: f32 = 256.0;
 
 impl Vector<8> for Avx2 {
-    type Codes = [__m256i; 2];
     type Weights = __m256;
     type Sums = __m256;
 
@@ -27,40 +26,34 @@ impl Vector<8> for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn load_group(codes: *const u8) -> Self::Codes {
+    unsafe fn decode(codes: *const u8) -> [Self::Weights; 8] {
         // SAFETY: the caller vouches for 64 bytes and the instruction set.
-        unsafe { [_mm256_loadu_si256(codes.cast()), _mm256_loadu_si256(codes.add(32).cast())] }
-    }
-
-    #[inline(always)]
-    unsafe fn load_line(codes: *const u8) -> Self::Codes {
-        // SAFETY: the caller vouches for 64 bytes and the instruction set.
-        unsafe {
-            // From eights 0123 and 4567 to 0415 and 2637, which `decode` takes apart again.
-            let [low, high] = Self::load_group(codes);
-            let even = _mm256_unpacklo_epi64(low, high);
-            let odd = _mm256_unpackhi_epi64(low, high);
-            [_mm256_permute2x128_si256::<0x20>(even, odd), _mm256_permute2x128_si256::<0x31>(even, odd)]
-        }
-    }
-
-    #[inline(always)]
-    unsafe fn decode(codes: Self::Codes) -> [Self::Weights; 8] {
-        // SAFETY: the caller vouches for the instruction set.
         unsafe {
             let zero = _mm256_setzero_si256();
-            let [a, b] = decode_words(_mm256_unpacklo_epi8(zero, codes[0]));
-            let [c, d] = decode_words(_mm256_unpacklo_epi8(zero, codes[1]));
-            let [e, f] = decode_words(_mm256_unpackhi_epi8(zero, codes[0]));
-            let [g, h] = decode_words(_mm256_unpackhi_epi8(zero, codes[1]));
+            let first = _mm256_loadu_si256(codes.cast());
+            let second = _mm256_loadu_si256(codes.add(32).cast());
+            // A code in the high byte of a word.
+            let [a, b] = decode_words(_mm256_srai_epi16::<1>(_mm256_unpacklo_epi8(zero, first)));
+            let [c, d] = decode_words(_mm256_srai_epi16::<1>(_mm256_unpacklo_epi8(zero, second)));
+            let [e, f] = decode_words(_mm256_srai_epi16::<1>(_mm256_unpackhi_epi8(zero, first)));
+            let [g, h] = decode_words(_mm256_srai_epi16::<1>(_mm256_unpackhi_epi8(zero, second)));
             [a, b, c, d, e, f, g, h]
         }
     }
 
     #[inline(always)]
-    unsafe fn exact(weights: Self::Weights) -> Self::Weights {
-        // SAFETY: the caller vouches for the instruction set.
-        unsafe { _mm256_mul_ps(weights, _mm256_set1_ps(F16_BIAS)) }
+    unsafe fn decode_line(codes: *const u8, out: *mut u8) {
+        for at in 0..4 {
+            // SAFETY: the caller vouches for 64 codes, room for 64 floats, and the instruction set.
+            unsafe {
+                let words = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.add(16 * at).cast()));
+                let values = decode_words(_mm256_slli_epi16::<7>(words));
+                for (half, values) in values.into_iter().enumerate() {
+                    let values = _mm256_mul_ps(values, _mm256_set1_ps(F16_BIAS));
+                    _mm256_storeu_ps(out.cast::<f32>().add(16 * at + 8 * half), values);
+                }
+            }
+        }
     }
 
     #[inline(always)]
@@ -85,26 +78,31 @@ impl Vector<8> for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn add_sums(low: Self::Sums, high: Self::Sums, scale: f32, out: *mut f32, replace: bool) {
+    unsafe fn add_scaled(total: Self::Sums, scale: f32, sums: Self::Sums) -> Self::Sums {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { _mm256_fmadd_ps(_mm256_set1_ps(scale), sums, total) }
+    }
+
+    #[inline(always)]
+    unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32) {
         // SAFETY: the caller vouches for eight floats and the instruction set.
         unsafe {
             // Columns 01 45 23 67 after the pairwise sums.
             let sums = _mm256_castps_pd(_mm256_hadd_ps(low, high));
             let sums = _mm256_castpd_ps(_mm256_permute4x64_pd::<0b11_01_10_00>(sums));
-            let sums = _mm256_mul_ps(sums, _mm256_set1_ps(F16_BIAS));
-            let old = if replace { Self::zero() } else { _mm256_loadu_ps(out) };
-            _mm256_storeu_ps(out, _mm256_fmadd_ps(_mm256_set1_ps(scale), sums, old));
+            let old = if old.is_null() { Self::zero() } else { _mm256_loadu_ps(old) };
+            _mm256_storeu_ps(out, _mm256_fmadd_ps(_mm256_set1_ps(F16_BIAS), sums, old));
         }
     }
 }
 
-/// Sixteen codes, each in the high byte of a word.
+/// Sixteen codes, each at the place of an f16's exponent and mantissa in a word, with its sign above.
 #[inline(always)]
 unsafe fn decode_words(words: __m256i) -> [__m256; 2] {
     // SAFETY: the caller vouches for the instruction set.
     unsafe {
         let mask = _mm256_set1_epi16(0xbf80u16 as i16);
-        let halves = _mm256_and_si256(_mm256_srai_epi16::<1>(words), mask);
+        let halves = _mm256_and_si256(words, mask);
         [
             _mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
             _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(halves)),
@@ -114,5 +112,6 @@ unsafe fn decode_words(words: __m256i) -> [__m256; 2] {
 
 kernels!(
     [target_feature(enable = "avx2,fma,f16c")]
-    Avx2, group 8, tile 2, rows [1 2 3 4 5 6], decoding_rows [1], peak 12
+    Avx2, group 8, tile 2, rows [1 2 3 4 5 6], decoding_rows [1],
+    keeping_rows [], peak 12
 );

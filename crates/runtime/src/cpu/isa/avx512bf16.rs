@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use octile_core::FloatKind;
 
-use super::{Vector, avx512::line_to_group};
+use super::Vector;
 use crate::cpu::kernel::kernels;
 
 pub(super) struct Avx512Bf16;
@@ -29,7 +29,6 @@ static LOW_BYTES: [u8; 128] = bytes_of_bf16(0);
 static HIGH_BYTES: [u8; 128] = bytes_of_bf16(1);
 
 impl Vector<2> for Avx512Bf16 {
-    type Codes = __m512i;
     type Weights = __m512bh;
     type Sums = __m512;
 
@@ -42,38 +41,25 @@ impl Vector<2> for Avx512Bf16 {
     }
 
     #[inline(always)]
-    unsafe fn load_group(codes: *const u8) -> Self::Codes {
+    unsafe fn decode(codes: *const u8) -> [Self::Weights; 2] {
         // SAFETY: the caller vouches for 64 bytes and the instruction set.
-        unsafe { _mm512_loadu_si512(codes.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn load_line(codes: *const u8) -> Self::Codes {
-        // SAFETY: the caller vouches for 64 bytes and the instruction set.
-        unsafe { line_to_group(Self::load_group(codes)) }
-    }
-
-    #[inline(always)]
-    unsafe fn decode(codes: Self::Codes) -> [Self::Weights; 2] {
-        // SAFETY: the caller vouches for the instruction set; the tables have 128 bytes.
         unsafe {
-            let look_up = |table: &[u8; 128]| {
-                let first = _mm512_loadu_si512(table.as_ptr().cast());
-                let second = _mm512_loadu_si512(table.as_ptr().add(64).cast());
-                _mm512_permutex2var_epi8(first, codes, second)
-            };
-            let low = look_up(&LOW_BYTES);
-            let high = look_up(&HIGH_BYTES);
-            // high | (codes & sign)
-            let sign = _mm512_set1_epi8(i8::MIN);
-            let high = _mm512_ternarylogic_epi64::<0b1111_1000>(high, codes, sign);
-            [as_bf16(_mm512_unpacklo_epi8(low, high)), as_bf16(_mm512_unpackhi_epi8(low, high))]
+            let [low, high] = decode_bf16(_mm512_loadu_si512(codes.cast()));
+            [as_bf16(low), as_bf16(high)]
         }
     }
 
     #[inline(always)]
-    unsafe fn exact(weights: Self::Weights) -> Self::Weights {
-        weights
+    unsafe fn decode_line(codes: *const u8, out: *mut u8) {
+        // SAFETY: the caller vouches for 64 codes, room for 64 values, and the instruction set.
+        unsafe {
+            // Decoding interleaves the halves of each 16 bytes; this order makes that right.
+            let order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
+            let codes = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(codes.cast()));
+            let [low, high] = decode_bf16(codes);
+            _mm512_storeu_si512(out.cast(), low);
+            _mm512_storeu_si512(out.add(64).cast(), high);
+        }
     }
 
     #[inline(always)]
@@ -98,15 +84,44 @@ impl Vector<2> for Avx512Bf16 {
     }
 
     #[inline(always)]
-    unsafe fn add_sums(low: Self::Sums, high: Self::Sums, scale: f32, out: *mut f32, replace: bool) {
+    unsafe fn add_scaled(total: Self::Sums, scale: f32, sums: Self::Sums) -> Self::Sums {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { _mm512_fmadd_ps(_mm512_set1_ps(scale), sums, total) }
+    }
+
+    #[inline(always)]
+    unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32) {
         for (at, sums) in [low, high].into_iter().enumerate() {
             // SAFETY: the caller vouches for 32 floats and the instruction set.
             unsafe {
-                let out = out.add(16 * at);
-                let old = if replace { Self::zero() } else { _mm512_loadu_ps(out) };
-                _mm512_storeu_ps(out, _mm512_fmadd_ps(_mm512_set1_ps(scale), sums, old));
+                let old = if old.is_null() { Self::zero() } else { _mm512_loadu_ps(old.add(16 * at)) };
+                _mm512_storeu_ps(out.add(16 * at), _mm512_add_ps(old, sums));
             }
         }
+    }
+}
+
+/// The lower, then the upper eight codes of each 16 bytes as bf16.
+#[inline(always)]
+pub(super) unsafe fn decode_bf16(codes: __m512i) -> [__m512i; 2] {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        let low = look_up(codes, &LOW_BYTES);
+        let high = look_up(codes, &HIGH_BYTES);
+        // high | (codes & sign)
+        let high = _mm512_ternarylogic_epi64::<0b1111_1000>(high, codes, _mm512_set1_epi8(i8::MIN));
+        [_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)]
+    }
+}
+
+/// The table's byte for each code, whatever its sign.
+#[inline(always)]
+unsafe fn look_up(codes: __m512i, table: &[u8; 128]) -> __m512i {
+    // SAFETY: the table has 128 bytes, and the caller vouches for the instruction set.
+    unsafe {
+        let first = _mm512_loadu_si512(table.as_ptr().cast());
+        let second = _mm512_loadu_si512(table.as_ptr().add(64).cast());
+        _mm512_permutex2var_epi8(first, codes, second)
     }
 }
 
@@ -118,5 +133,6 @@ fn as_bf16(bits: __m512i) -> __m512bh {
 
 kernels!(
     [target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
-    Avx512Bf16, group 2, tile 2, rows [1 2 3 4 5 6 7 8], decoding_rows [1 2 3 4 5 6 7 8], peak 12
+    Avx512Bf16, group 2, tile 2, rows [1 2 3 4 5 6 7 8], decoding_rows [1 2 3 4 5 6 7 8],
+    keeping_rows [1 2 3 4 5 6 7 8], peak 12
 );

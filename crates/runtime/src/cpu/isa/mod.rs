@@ -8,6 +8,8 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512bf16;
+#[cfg(target_arch = "x86_64")]
+mod avx512vbmi;
 
 use octile_core::{FloatKind, device::cpu::Isa};
 
@@ -17,14 +19,12 @@ use super::kernel::Kernels;
 ///
 /// A vector of weights holds, for `COLS` neighbouring columns, the values of two neighbouring k: a *pair* per
 /// column. An accumulator adds up products of such pairs; whether the two products of a pair share a lane is the
-/// instruction set's own business until [`Vector::add_sums`]. `GROUP` vectors hold the 32 columns of a panel.
+/// instruction set's own business until [`Vector::put_columns`]. `GROUP` vectors hold the 32 columns of a panel.
 ///
 /// # Safety
 /// Every function may only run on a machine that has the instruction set, and must be inlined into a function
 /// compiled for it. Pointers must be valid for the bytes that the function says it touches.
 pub(super) trait Vector<const GROUP: usize> {
-    /// 64 codes: the pairs of 32 columns in the order of [`super::packed`], or 64 neighbouring values.
-    type Codes: Copy;
     /// Decoded weights or activations.
     type Weights: Copy;
     /// Running sums of `COLS` columns.
@@ -42,17 +42,12 @@ pub(super) trait Vector<const GROUP: usize> {
     /// Sums of nothing.
     unsafe fn zero() -> Self::Sums;
 
-    /// Reads the 64 codes of one pair of k and the 32 columns of a packed panel.
-    unsafe fn load_group(codes: *const u8) -> Self::Codes;
+    /// Decodes the 64 codes of one pair of k and the 32 columns of a packed panel, none of them NaN. May leave a
+    /// power of two for `put_columns` to undo.
+    unsafe fn decode(codes: *const u8) -> [Self::Weights; GROUP];
 
-    /// Reads 64 codes that lie one after the other, such that decoding keeps their order.
-    unsafe fn load_line(codes: *const u8) -> Self::Codes;
-
-    /// Decodes 64 f8e4m3fn codes, none of them NaN. May leave a power of two for `add_sums` to undo.
-    unsafe fn decode(codes: Self::Codes) -> [Self::Weights; GROUP];
-
-    /// Undoes the power of two that `decode` leaves.
-    unsafe fn exact(weights: Self::Weights) -> Self::Weights;
+    /// Decodes 64 codes that lie one after the other, none of them NaN, and writes the values in that order.
+    unsafe fn decode_line(codes: *const u8, out: *mut u8);
 
     /// Reads `BYTES` bytes.
     unsafe fn load(from: *const u8) -> Self::Weights;
@@ -63,9 +58,12 @@ pub(super) trait Vector<const GROUP: usize> {
     /// Adds the products of `weights` with the pair of activations at `x` (`PAIR` bytes).
     unsafe fn dot(sums: Self::Sums, x: *const u8, weights: Self::Weights) -> Self::Sums;
 
-    /// Adds `scale` times the sums of two neighbouring accumulators to the `2 * COLS` floats at `out`, or puts
-    /// them there when `replace`.
-    unsafe fn add_sums(low: Self::Sums, high: Self::Sums, scale: f32, out: *mut f32, replace: bool);
+    /// `total + scale * sums`, lane by lane.
+    unsafe fn add_scaled(total: Self::Sums, scale: f32, sums: Self::Sums) -> Self::Sums;
+
+    /// Adds the sums of two neighbouring accumulators and the `2 * COLS` floats at `old`, unless that is null, and
+    /// writes them to `out`.
+    unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32);
 }
 
 /// Whether this machine has an instruction set.
@@ -96,7 +94,8 @@ pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
         (Isa::Portable, _) => &portable::KERNELS,
         (Isa::Avx2, _) => &avx2::KERNELS,
         (Isa::Avx512Bf16, FloatKind::Bf16) => &avx512bf16::KERNELS,
-        (Isa::Avx512 | Isa::Avx512Bf16, _) => &avx512::KERNELS,
+        (Isa::Avx512Bf16, _) => &avx512vbmi::KERNELS,
+        (Isa::Avx512, _) => &avx512::KERNELS,
     }
 }
 

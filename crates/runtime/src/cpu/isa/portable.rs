@@ -11,7 +11,6 @@ pub(super) struct Portable;
 const LANES: usize = 8;
 
 impl Vector<8> for Portable {
-    type Codes = [u8; 64];
     type Weights = [f32; LANES];
     type Sums = [f32; LANES];
 
@@ -23,35 +22,29 @@ impl Vector<8> for Portable {
     }
 
     #[inline(always)]
-    unsafe fn load_group(codes: *const u8) -> Self::Codes {
+    unsafe fn decode(codes: *const u8) -> [Self::Weights; 8] {
         // SAFETY: the caller vouches for 64 bytes.
-        unsafe { codes.cast::<Self::Codes>().read() }
-    }
-
-    #[inline(always)]
-    unsafe fn load_line(codes: *const u8) -> Self::Codes {
-        // SAFETY: the caller vouches for 64 bytes.
-        let line = unsafe { codes.cast::<[[u8; 8]; 8]>().read() };
-        let mut group = [0; 64];
-        for (at, eight) in line.into_iter().enumerate() {
-            // Vector `at` of a group is the lower or upper half of 16 bytes.
-            group[at % 4 * 16 + at / 4 * 8..][..8].copy_from_slice(&eight);
+        let codes = unsafe { codes.cast::<[u8; 64]>().read() };
+        let mut weights = [[0.0; LANES]; 8];
+        for (vector, weights) in weights.iter_mut().enumerate() {
+            // Each 16 bytes hold a part of the first sixteen columns, then of the others.
+            let first = vector % 4 * 16 + vector / 4 * 8;
+            for (weight, code) in weights.iter_mut().zip(&codes[first..]) {
+                *weight = E4m3::from_bits(*code).to_f32();
+            }
         }
-        group
-    }
-
-    #[inline(always)]
-    unsafe fn decode(codes: Self::Codes) -> [Self::Weights; 8] {
-        std::array::from_fn(|vector| {
-            std::array::from_fn(|lane| {
-                E4m3::from_bits(codes[vector % 4 * 16 + vector / 4 * 8 + lane]).to_f32()
-            })
-        })
-    }
-
-    #[inline(always)]
-    unsafe fn exact(weights: Self::Weights) -> Self::Weights {
         weights
+    }
+
+    #[inline(always)]
+    unsafe fn decode_line(codes: *const u8, out: *mut u8) {
+        for at in 0..64 {
+            // SAFETY: the caller vouches for 64 codes and room for 64 floats.
+            unsafe {
+                let value = E4m3::from_bits(*codes.add(at)).to_f32();
+                out.cast::<f32>().add(at).write(value);
+            }
+        }
     }
 
     #[inline(always)]
@@ -77,16 +70,26 @@ impl Vector<8> for Portable {
     }
 
     #[inline(always)]
-    unsafe fn add_sums(low: Self::Sums, high: Self::Sums, scale: f32, out: *mut f32, replace: bool) {
+    unsafe fn add_scaled(mut total: Self::Sums, scale: f32, sums: Self::Sums) -> Self::Sums {
+        for (total, sum) in total.iter_mut().zip(sums) {
+            *total += scale * sum;
+        }
+        total
+    }
+
+    #[inline(always)]
+    unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32) {
         for (at, sums) in [low, high].into_iter().enumerate() {
             for col in 0..4 {
                 // SAFETY: the caller vouches for `2 * COLS` floats.
-                let out = unsafe { &mut *out.add(at * 4 + col) };
-                let old = if replace { 0.0 } else { *out };
-                *out = old + scale * (sums[2 * col] + sums[2 * col + 1]);
+                unsafe {
+                    let old = if old.is_null() { 0.0 } else { *old.add(at * 4 + col) };
+                    *out.add(at * 4 + col) = old + (sums[2 * col] + sums[2 * col + 1]);
+                }
             }
         }
     }
 }
 
-kernels!([] Portable, group 8, tile 2, rows [1 2], decoding_rows [1], peak 4);
+kernels!([] Portable, group 8, tile 2, rows [1 2], decoding_rows [1],
+    keeping_rows [], peak 4);
