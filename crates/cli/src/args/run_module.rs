@@ -10,8 +10,8 @@ use super::{OutChoice, ScalesChoice, XChoice};
 /// What it does, for the help text.
 pub const RUN_MODULE_HELP: &str = "\
 A PJRT plugin is the library through which XLA reaches a device: xla_cuda_plugin.so of the wheel jax-cuda13-pjrt for
-NVIDIA GPUs (with the nvidia wheels that jax[cuda13] installs beside it), libtpu.so for TPUs. This has been run on an
-NVIDIA GPU. TPUs are reached the same way, but it has not been run on one.
+NVIDIA GPUs (with the nvidia wheels that jax[cuda13] installs beside it), libtpu.so for TPUs. TPUs are reached like
+any other device, but this command has not been run on one.
 
 With --shape the operands are random, and the result is checked against an f64 reference with a bound on every
 element; without MODULE, the operation in plain StableHLO is run. With --tensors the operands come from a file.

@@ -15,7 +15,7 @@ use octile_dump::llo::{Listing, SimOptions, simulate};
 use octile_kernels::tpu::{Emitted, emit};
 use octile_runtime::pjrt::{
     OptionValue,
-    compile::{CompileError, Compiled, Compiler, DumpFlags, Module, Target, static_cycles},
+    compile::{CompileError, Compiled, Compiler, DumpFlags, Module, Target, static_profile},
 };
 use tempfile::TempDir;
 
@@ -144,49 +144,47 @@ impl<'a> Session<'a> {
     fn build(&self, plan: &TpuPlan) -> Result<(Figures, Compiled)> {
         let name = version_name(plan.strategy);
         let folder = self.work.path().join(&name);
-        let raw = self.work.path().join(format!("{name}.raw"));
         fs::create_dir(&folder)?;
-        fs::create_dir(&raw)?;
         let emitted = emit(plan);
         fs::write(folder.join("stablehlo.mlir"), emitted.stablehlo.to_string())?;
         fs::write(folder.join("mosaic.mlir"), emitted.mosaic.to_string())?;
 
-        let module = self.module(&emitted, &name, &folder, &raw);
-        let compiled = self.compile(&module, &raw)?;
-        collect::listings(&raw, &emitted.kernel_name, &folder)?;
-        // A profile is worth having, but not worth failing for.
-        let plain = Module { executable: None, ..Module::new(&name, &module.stablehlo) };
-        let estimated = static_cycles(&self.compiler, &self.target, &plain).unwrap_or_default();
-        let figures = Figures::new(&compiled, estimated, count(&folder)?);
+        let dump = replace::dump_folder()?;
+        let module = module(&emitted, &name, &folder, dump.path());
+        let (compiled, dump) = self.compile(&module, dump)?;
+        collect::listings(dump.path(), &emitted.kernel_name, &folder)?;
         if self.job.keep_dumps {
-            fs::rename(&raw, folder.join("raw"))?;
+            collect::copy_all(dump.path(), &folder.join("raw"))?;
         }
+        let profile = static_profile(&self.compiler, &self.target, &Module::new(&name, module.stablehlo))?;
+        let figures = Figures::new(&compiled, profile, count(&folder)?);
         let manifest = Manifest::new(plan, self.libtpu, &self.target, &compiled, &figures, &folder)?;
         fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;
         fs::copy(folder.join(collect::OPTIMIZED_HLO), self.work.path().join(format!("{name}_hlo.txt")))?;
         Ok((figures, compiled))
     }
 
-    fn module(&self, emitted: &Emitted, name: &str, folder: &Path, raw: &Path) -> Module {
-        let mut module = Module::new(name, emitted.stablehlo.to_string());
-        for (option, value) in hlo_options(&raw.join("hlo")) {
-            module.options = module.options.set(option, value);
+    /// Compiles, and gives the dump folder back. After a crash it is left where it is, for the user to look into.
+    fn compile(&self, module: &Module, dump: TempDir) -> Result<(Compiled, TempDir)> {
+        let flags = DumpFlags::Listings(dump.path().to_owned());
+        match self.compiler.compile(&self.target, module, &flags) {
+            Ok(compiled) => Ok((compiled, dump)),
+            Err(error @ CompileError::Crashed { .. }) => {
+                bail!("{error}\nWhat it wrote before is kept in {}", dump.keep().display())
+            }
+            Err(error) => Err(error.into()),
         }
-        module.executable = Some(folder.join("executable.bin"));
-        module
     }
+}
 
-    fn compile(&self, module: &Module, raw: &Path) -> Result<Compiled> {
-        let error = match self.compiler.compile(&self.target, module, &DumpFlags::Listings(raw.to_owned())) {
-            Ok(compiled) => return Ok(compiled),
-            Err(error) => error,
-        };
-        if !matches!(error, CompileError::Crashed { .. }) {
-            return Err(error.into());
-        }
-        let kept = replace::keep_dumps(raw, &self.job.output, &module.name)?;
-        bail!("{error}\nWhat it wrote before is kept in {}", kept.display())
+/// The module to compile, which leaves HLO text in the dump folder and the executable in the version's own.
+fn module(emitted: &Emitted, name: &str, folder: &Path, dump: &Path) -> Module {
+    let mut module = Module::new(name, emitted.stablehlo.to_string());
+    for (option, value) in hlo_options(&dump.join("hlo")) {
+        module.options = module.options.set(option, value);
     }
+    module.executable = Some(folder.join("executable.bin"));
+    module
 }
 
 /// The options that make the compiler write HLO as text.

@@ -3,7 +3,10 @@
 use std::fmt::Write;
 
 use super::{emit, heading};
-use crate::{command::tools::ToolReport, tools::Installed};
+use crate::{
+    command::tools::ToolReport,
+    tools::{FindError, Installed},
+};
 
 /// Prints where every tool is.
 pub fn report(tools: &[ToolReport]) {
@@ -36,7 +39,10 @@ fn text(tools: &[ToolReport]) -> String {
                     found.path.display()
                 )
             }
-            Err(error) => writeln!(text, "{:<9} missing, {}\n          {error}", tool.name, tool.purpose),
+            Err(error) => {
+                let state = if matches!(error, FindError::Missing { .. }) { "missing" } else { "unusable" };
+                writeln!(text, "{:<9} {state}, {}\n          {error}", tool.name, tool.purpose)
+            }
         };
     }
     text
@@ -45,7 +51,7 @@ fn text(tools: &[ToolReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::{FindError, Found, LIBTPU, Origin, PTXAS, Version};
+    use crate::tools::{Found, LIBTPU, Origin, PTXAS, Version};
 
     #[test]
     fn found_and_missing() {

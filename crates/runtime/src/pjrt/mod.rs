@@ -7,8 +7,7 @@
 //! - [`safe`]: plugins, topologies, executables, clients, devices and buffers with owners and lifetimes.
 //!
 //! Two uses: compiling ahead of time for a named topology, with no such device attached ([`Topology`]), and running
-//! on a device that is ([`Client`]). The client has been run on an NVIDIA GPU. It follows the same interface on a
-//! TPU, but has not been run on one.
+//! on a device that is ([`Client`]). Any plugin will do. On a TPU the client has not been run: none was at hand.
 
 pub mod compile;
 pub mod options;

@@ -47,6 +47,16 @@ pub fn listings(dump: &Path, kernel: &str, folder: &Path) -> Result<()> {
     copy(optimized, "optimized HLO", OPTIMIZED_HLO)
 }
 
+/// Copies a folder with everything in it.
+pub fn copy_all(from: &Path, to: &Path) -> Result<()> {
+    for file in files_below(from)? {
+        let target = to.join(file.strip_prefix(from)?);
+        fs::create_dir_all(target.parent().unwrap_or(to))?;
+        fs::copy(&file, &target).with_context(|| format!("cannot copy {}", file.display()))?;
+    }
+    Ok(())
+}
+
 /// Listings are named `NUMBER-KERNEL[.COPY]-LABEL.txt`.
 fn is_listing(file: &Path, kernel: &str, label: &str) -> bool {
     let matches = || {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use octile_core::{Strategy, plan::tpu::TpuPlan};
 use octile_runtime::pjrt::{
     MemoryStats, Value,
-    compile::{Compiled, Target},
+    compile::{Compiled, StaticProfile, Target},
 };
 use serde::Serialize;
 
@@ -27,8 +27,8 @@ pub struct Figures {
     pub memory: MemoryStats,
     /// The compiler's cost analysis.
     pub cost: BTreeMap<String, Value>,
-    /// The compiler's estimate per operation, where it made one.
-    pub estimated_cycles: BTreeMap<String, u64>,
+    /// The compiler's own estimate of the cycles.
+    pub profile: StaticProfile,
     /// Our count of the kernel's cycles.
     pub counted: Counted,
 }
@@ -53,17 +53,13 @@ pub enum Counted {
 }
 
 impl Figures {
-    pub(super) fn new(
-        compiled: &Compiled,
-        estimated_cycles: BTreeMap<String, u64>,
-        counted: Counted,
-    ) -> Self {
+    pub(super) fn new(compiled: &Compiled, profile: StaticProfile, counted: Counted) -> Self {
         Self {
             compile_seconds: compiled.seconds,
             code_bytes: compiled.code_bytes,
             memory: compiled.memory,
             cost: compiled.cost.clone(),
-            estimated_cycles,
+            profile,
             counted,
         }
     }

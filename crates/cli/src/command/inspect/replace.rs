@@ -5,10 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-/// A temporary folder on the file system of `output`. The compiler runs elsewhere, so the path is absolute.
+/// A temporary folder on the file system of `output`, so that results can be moved there in one step.
 pub fn work_folder(output: &Path) -> Result<TempDir> {
     let parent = parent(output)?;
     tempfile::Builder::new()
@@ -34,16 +34,17 @@ pub fn put_in_place(work: &Path, output: &Path, version: &str) -> Result<PathBuf
     put().with_context(|| format!("cannot write {version} to {}", output.display()))
 }
 
-/// Keeps the files of a compiler that crashed, beside the output folder.
-pub fn keep_dumps(raw: &Path, output: &Path, version: &str) -> Result<PathBuf> {
-    let place = tempfile::Builder::new()
-        .prefix(&format!("octile-crash-{version}-"))
-        .tempdir_in(parent(output)?)
-        .context("cannot keep the compiler's files")?
-        .keep();
-    let dumps = place.join("dumps");
-    fs::rename(raw, &dumps).context("cannot keep the compiler's files")?;
-    Ok(dumps)
+/// A temporary folder for the compiler, whose flags cannot hold a path with a space.
+pub fn dump_folder() -> Result<TempDir> {
+    let folder = tempfile::Builder::new().prefix("octile-dump-").tempdir();
+    let folder = folder.context("cannot create a temporary folder")?;
+    if folder.path().display().to_string().contains(char::is_whitespace) {
+        let path = folder.path().display();
+        bail!(
+            "the TPU compiler cannot write to '{path}', because of the space in it: set TMPDIR to another folder"
+        );
+    }
+    Ok(folder)
 }
 
 /// The nearest folder above `output` that exists.

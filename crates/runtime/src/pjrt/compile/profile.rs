@@ -4,28 +4,40 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use serde::Serialize;
+
 use super::{CompileError, Compiler, DumpFlags, Module, Target};
 
 /// What the compiler appends to the name of a profiled operation.
 const FILE_SUFFIX: &str = "_static_llo_profile.textproto";
 
-/// Compiles a module once more, with static profiling on, and returns the estimated cycles of each operation that
-/// the compiler profiled.
+/// Cycles as the compiler estimates them, copies included.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct StaticProfile {
+    /// Per operation of the module. An operation that is not here has no estimate.
+    pub estimated_cycles: BTreeMap<String, u64>,
+    /// What the profiler died of, if it did.
+    pub died_of: Option<String>,
+}
+
+/// Compiles a module once more, with static profiling on.
 ///
 /// It needs a compilation of its own because the profiler may end the process: it cannot follow every kernel that
-/// copies by hand. What it wrote before is kept, so a missing operation means that there is no estimate.
-pub fn static_cycles(
+/// copies by hand. What it wrote before is kept.
+pub fn static_profile(
     compiler: &Compiler,
     target: &Target,
     module: &Module,
-) -> Result<BTreeMap<String, u64>, CompileError> {
+) -> Result<StaticProfile, CompileError> {
     let folder = tempfile::tempdir().map_err(|error| compiler.process_error(error))?;
     let dump = DumpFlags::StaticProfile(folder.path().to_owned());
-    match compiler.compile(target, module, &dump) {
-        Ok(_) | Err(CompileError::Crashed { .. }) => {}
+    let died_of = match compiler.compile(target, module, &dump) {
+        Ok(_) => None,
+        Err(CompileError::Crashed { cause, .. }) => Some(cause),
         Err(error) => return Err(error),
-    }
-    read_profiles(folder.path()).map_err(|error| compiler.process_error(error))
+    };
+    let estimated_cycles = read_profiles(folder.path()).map_err(|error| compiler.process_error(error))?;
+    Ok(StaticProfile { estimated_cycles, died_of })
 }
 
 fn read_profiles(folder: &Path) -> std::io::Result<BTreeMap<String, u64>> {
