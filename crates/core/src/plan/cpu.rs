@@ -5,10 +5,17 @@
 //! them; the weights of one panel and slab stay decoded while all tiles use them. A tile goes through all
 //! quantization blocks of its slab.
 
+mod steps;
+#[cfg(test)]
+mod tests;
+
+pub use steps::{Share, Step, Steps};
+
 use std::ops::Range;
 
 use serde::Serialize;
 
+use self::steps::{even_parts, part};
 use super::{MemoryMap, MemorySpace};
 use crate::{
     ActivationKind, FloatKind, Problem, Strategy,
@@ -78,121 +85,6 @@ pub struct CpuPlan {
     pub shared: MemoryMap,
 }
 
-/// The rectangle of the result that one thread computes, in rows and panels.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Rows.
-    pub rows: Range<usize>,
-    /// Panels.
-    pub panels: Range<usize>,
-}
-
-/// One panel and slab: the work between two changes of decoded weights.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Rows of the row block.
-    pub rows: Range<usize>,
-    /// The columns of K whose activations must be decoded before this step, unless they already are.
-    pub decode: Option<Range<usize>>,
-    /// The first column of K that is decoded.
-    pub pass_start: usize,
-    /// The panel.
-    pub panel: usize,
-    /// Its place in the group.
-    pub slot: usize,
-    /// The slab's columns of K.
-    pub depth: Range<usize>,
-    /// No slab of this panel came before: the sums start here.
-    pub first: bool,
-    /// No slab of this panel comes after: the result is complete.
-    pub last: bool,
-}
-
-/// The steps of a share. Innermost first, what moves on: slab, panel, pass, group of panels, block of rows.
-#[derive(Clone, Debug)]
-pub struct Steps<'a> {
-    plan: &'a CpuPlan,
-    share: Share,
-    /// Row blocks, and the one that the next step is in.
-    blocks: usize,
-    block: usize,
-    /// Where the next step is.
-    rows: Range<usize>,
-    group: usize,
-    pass: usize,
-    panel: usize,
-    start: usize,
-}
-
-impl Steps<'_> {
-    fn enter_block(&mut self) {
-        let Range { start, end } = self.share.rows;
-        if self.block < self.blocks {
-            let part = part(end - start, self.blocks, self.block);
-            self.rows = start + part.start..start + part.end;
-            self.enter_group(self.share.panels.start);
-        }
-    }
-
-    fn enter_group(&mut self, group: usize) {
-        self.group = group;
-        self.enter_pass(0);
-    }
-
-    fn enter_pass(&mut self, pass: usize) {
-        (self.pass, self.panel, self.start) = (pass, self.group, pass);
-    }
-
-    fn advance(&mut self) {
-        let CpuPlan { pass_slabs, group_panels, problem: Problem { k, .. }, .. } = *self.plan;
-        let next_pass = self.pass + pass_slabs * SLAB;
-        let next_group = self.group + group_panels;
-        let panels = self.share.panels.end;
-        self.start += SLAB;
-        if self.start < k.min(next_pass) {
-            return;
-        }
-        (self.start, self.panel) = (self.pass, self.panel + 1);
-        if self.panel < panels.min(next_group) {
-            return;
-        }
-        if next_pass < k {
-            self.enter_pass(next_pass);
-        } else if next_group < panels {
-            self.enter_group(next_group);
-        } else {
-            self.block += 1;
-            self.enter_block();
-        }
-    }
-}
-
-impl Iterator for Steps<'_> {
-    type Item = Step;
-
-    fn next(&mut self) -> Option<Step> {
-        if self.block == self.blocks {
-            return None;
-        }
-        let k = self.plan.problem.k;
-        let pass = self.pass..k.min(self.pass + self.plan.pass_slabs * SLAB);
-        let stays = pass.len() == k && self.group > self.share.panels.start;
-        let enters = self.panel == self.group && self.start == self.pass;
-        let step = Step {
-            rows: self.rows.clone(),
-            decode: (enters && !stays).then_some(pass),
-            pass_start: self.pass,
-            panel: self.panel,
-            slot: self.panel - self.group,
-            depth: self.start..k.min(self.start + SLAB),
-            first: self.start == 0,
-            last: self.start + SLAB >= k,
-        };
-        self.advance();
-        Some(step)
-    }
-}
-
 impl CpuPlan {
     /// Plans `problem` for `threads` threads (at least one).
     pub fn new(problem: Problem, strategy: Strategy, isa: Isa, threads: usize) -> Self {
@@ -207,7 +99,8 @@ impl CpuPlan {
         let block_rows = even_size(thread_rows, BLOCK_ROWS);
         let all_of_k_stays = block_rows * slabs * x_row_bytes(operand) <= X_BUDGET;
         let (pass_slabs, group_panels) = if all_of_k_stays { (slabs, 1) } else { (1, GROUP_PANELS) };
-        let streamed = strategy == Strategy::Strip && block_rows <= tile.decoding_rows;
+        let one_reader = matches!(strategy, Strategy::Auto | Strategy::Strip);
+        let streamed = one_reader && block_rows <= tile.decoding_rows;
         let mut plan = Self {
             problem,
             strategy,
@@ -288,11 +181,7 @@ impl CpuPlan {
 
     /// The steps of a share, in order.
     pub fn steps(&self, share: Share) -> Steps<'_> {
-        let blocks = if share.panels.is_empty() { 0 } else { share.rows.len().div_ceil(self.block_rows) };
-        let mut steps =
-            Steps { plan: self, share, blocks, block: 0, rows: 0..0, group: 0, pass: 0, panel: 0, start: 0 };
-        steps.enter_block();
-        steps
+        Steps::new(self, share)
     }
 
     /// The tiles of a row block.
@@ -330,21 +219,4 @@ fn grid(rows: usize, cols: usize, tile: Tile, threads: usize) -> (usize, usize) 
 /// The size of the largest part when `len` is cut into as few parts of at most `max` as possible.
 fn even_size(len: usize, max: usize) -> usize {
     len.div_ceil(len.div_ceil(max))
-}
-
-/// Part `index` of `parts` nearly equal parts of `0..len`.
-fn part(len: usize, parts: usize, index: usize) -> Range<usize> {
-    let start = |index: usize| len / parts * index + index.min(len % parts);
-    start(index)..start(index + 1)
-}
-
-/// Cuts a range into as few parts of at most `max` as possible, all of nearly the same size.
-fn even_parts(range: Range<usize>, max: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
-    let parts = range.len().div_ceil(max);
-    // The divisions of `part`, once instead of for every tile.
-    let (size, longer) = (range.len() / parts.max(1), range.len() % parts.max(1));
-    (0..parts).map(move |index| {
-        let start = range.start + size * index + index.min(longer);
-        start..start + size + usize::from(index < longer)
-    })
 }

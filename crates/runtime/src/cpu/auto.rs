@@ -22,10 +22,8 @@ pub(super) struct Auto<'a> {
 
 impl Fetch for Auto<'_> {
     fn weights(&mut self, step: &Step) -> Weights {
-        let pairs = step.depth.len().div_ceil(2);
         pack(self.weight, step.panel, step.depth.clone(), self.codes);
-        self.job.decode_panel(self.codes, pairs, self.buffer, 0..pairs);
-        Weights::Decoded(self.buffer.as_ptr())
+        self.job.weights_of(step, self.codes, self.buffer)
     }
 
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {

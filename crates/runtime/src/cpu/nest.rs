@@ -4,7 +4,7 @@ use std::{marker::PhantomData, ops::Range, ptr};
 
 use octile_core::{
     FloatKind, MatMut,
-    plan::cpu::{CpuPlan, PANEL, SLAB, Share, Step, x_row_bytes},
+    plan::cpu::{CpuPlan, PANEL, SLAB, Share, Step, WeightPath, x_row_bytes},
 };
 
 use super::{
@@ -114,6 +114,20 @@ impl Job<'_> {
             }
         }
         scales
+    }
+
+    /// The weights of a step that has `codes` packed, and `buffer` to decode them into if that pays.
+    pub fn weights_of(&self, step: &Step, codes: &[u8], buffer: &mut [u8]) -> Weights {
+        let Call { plan, kernels, .. } = self.call;
+        let pairs = step.depth.len().div_ceil(2);
+        match plan.path {
+            WeightPath::Streamed => Weights::Codes(codes.as_ptr()),
+            WeightPath::Buffered if kernels.keeping_tiles.is_empty() => {
+                self.decode_panel(codes, pairs, buffer, 0..pairs);
+                Weights::Decoded(buffer.as_ptr())
+            }
+            WeightPath::Buffered => Weights::CodesFor(codes.as_ptr(), buffer.as_mut_ptr()),
+        }
     }
 
     /// Decodes the pairs `range` of a packed panel that has `pairs` of them.

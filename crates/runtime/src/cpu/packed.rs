@@ -11,6 +11,8 @@ use octile_core::{QuantBlock, QuantizedWeight, plan::cpu::PANEL};
 
 /// Bytes of one pair of k and all columns of a panel.
 pub(super) const GROUP: usize = 2 * PANEL;
+/// Codes of one row that are packed at a time.
+const LINE: usize = 64;
 
 /// A weight prepared for [`Strategy::Strip`](octile_core::Strategy::Strip). Make it once, use it often.
 ///
@@ -77,28 +79,55 @@ impl PackedWeight {
 }
 
 /// Writes the groups of one panel and some columns of K, the first of them even.
-pub(super) fn pack(weight: &QuantizedWeight, panel: usize, columns: Range<usize>, groups: &mut [u8]) {
+pub(super) fn pack(weight: &QuantizedWeight, panel: usize, depth: Range<usize>, groups: &mut [u8]) {
     let (rows, cols) = (weight.rows(), weight.cols());
-    let (start, len) = (columns.start, columns.len());
     let first = panel * PANEL;
-    let groups = &mut groups[..len.div_ceil(2) * GROUP];
+    let groups = &mut groups[..depth.len().div_ceil(2) * GROUP];
     if rows < first + PANEL {
         groups.fill(0);
     }
-    // One cache line of a row at a time: rows are often a power of two apart and would push each other out.
-    for (run, groups) in groups.chunks_mut(32 * GROUP).enumerate() {
-        let columns = start + run * 64..start + len.min(run * 64 + 64);
-        for column in 0..PANEL.min(rows - first) {
-            let codes = &weight.codes()[(first + column) * cols..][columns.clone()];
-            let at = place(column);
-            let (pairs, odd) = codes.as_chunks::<2>();
-            let mut slots = groups.chunks_exact_mut(GROUP);
-            for (pair, slot) in pairs.iter().zip(&mut slots) {
-                slot[at..at + 2].copy_from_slice(pair);
+    // A cache line of every row at a time: rows are often a power of two apart and would push each other out.
+    for (line, groups) in groups.chunks_mut(LINE / 2 * GROUP).enumerate() {
+        let start = depth.start + line * LINE;
+        let row =
+            |column: usize| &weight.codes()[(first + column) * cols..][start..depth.end.min(start + LINE)];
+        for column in (0..PANEL.min(rows - first)).step_by(4) {
+            if column + 4 <= rows - first && depth.end - start >= LINE {
+                pack_four(std::array::from_fn(|at| row(column + at)), &mut groups[place(column)..]);
+            } else {
+                for column in column..(column + 4).min(rows - first) {
+                    pack_one(row(column), &mut groups[place(column)..]);
+                }
             }
-            if let ([code], Some(slot)) = (odd, slots.next()) {
-                slot[at..at + 2].copy_from_slice(&[*code, 0]);
-            }
+        }
+    }
+}
+
+/// Spreads the pairs of one row over the groups.
+fn pack_one(row: &[u8], groups: &mut [u8]) {
+    for (pair, group) in row.chunks(2).zip(groups.chunks_mut(GROUP)) {
+        group[1] = 0;
+        group[..pair.len()].copy_from_slice(pair);
+    }
+}
+
+/// The same for a line of four neighbouring rows, whose pairs lie side by side in a group: a transposition of 4 x 4
+/// pairs at a time.
+fn pack_four(rows: [&[u8]; 4], groups: &mut [u8]) {
+    const EVEN: u64 = 0x0000_ffff_0000_ffff;
+    const LOW: u64 = 0x0000_0000_ffff_ffff;
+    for (at, groups) in groups.chunks_mut(4 * GROUP).enumerate() {
+        let [a, b, c, d] = rows.map(|row| u64::from_le_bytes(row.as_chunks::<8>().0[at]));
+        let (ab_even, ab_odd) = (a & EVEN | (b & EVEN) << 16, a >> 16 & EVEN | b & !EVEN);
+        let (cd_even, cd_odd) = (c & EVEN | (d & EVEN) << 16, c >> 16 & EVEN | d & !EVEN);
+        let pairs = [
+            ab_even & LOW | cd_even << 32,
+            ab_odd & LOW | cd_odd << 32,
+            ab_even >> 32 | cd_even & !LOW,
+            ab_odd >> 32 | cd_odd & !LOW,
+        ];
+        for (pairs, group) in pairs.into_iter().zip(groups.chunks_mut(GROUP)) {
+            group[..8].copy_from_slice(&pairs.to_le_bytes());
         }
     }
 }

@@ -3,11 +3,11 @@
 
 use std::ops::Range;
 
-use octile_core::plan::cpu::{Step, WeightPath};
+use octile_core::plan::cpu::Step;
 
 use super::{
     PackedWeight,
-    nest::{Call, Fetch, Job, Weights},
+    nest::{Fetch, Job, Weights},
     smem::ScaleTable,
 };
 
@@ -25,17 +25,8 @@ impl Fetch for Strip<'_> {
     }
 
     fn weights(&mut self, step: &Step) -> Weights {
-        let Call { plan, kernels, .. } = self.job.call;
         let codes = self.weight.panel(step.panel, step.depth.start);
-        let pairs = step.depth.len().div_ceil(2);
-        match plan.path {
-            WeightPath::Streamed => Weights::Codes(codes.as_ptr()),
-            WeightPath::Buffered if kernels.keeping_tiles.is_empty() => {
-                self.job.decode_panel(codes, pairs, self.buffer, 0..pairs);
-                Weights::Decoded(self.buffer.as_ptr())
-            }
-            WeightPath::Buffered => Weights::CodesFor(codes.as_ptr(), self.buffer.as_mut_ptr()),
-        }
+        self.job.weights_of(step, codes, self.buffer)
     }
 
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {

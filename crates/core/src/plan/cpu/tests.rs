@@ -1,0 +1,141 @@
+use super::*;
+use crate::{QuantBlock, ScaleGranularity, plan::cpu::steps::even_parts};
+
+const X_KINDS: [ActivationKind; 4] = [
+    ActivationKind::Fp8(ScaleGranularity::Block),
+    ActivationKind::Quantized(FloatKind::F32, ScaleGranularity::Token),
+    ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Block),
+    ActivationKind::Plain(FloatKind::F32),
+];
+
+fn plans() -> impl Iterator<Item = CpuPlan> {
+    let shapes = [
+        "1x1x1:128",
+        "1x4096x4096:128",
+        "7x33x513:512",
+        "13x100x700:256",
+        "64x31x2049:128",
+        "512x512x512:128",
+        "700x1000x3000:256",
+        "3000x70x20000:512",
+    ];
+    shapes.into_iter().flat_map(|shape| {
+        Isa::ALL.into_iter().flat_map(move |isa| {
+            Strategy::ALL.into_iter().flat_map(move |strategy| {
+                X_KINDS.into_iter().flat_map(move |x| {
+                    [1, 2, 3, 7].map(|threads| {
+                        let problem = shape.parse::<Problem>().unwrap().with_x(x);
+                        CpuPlan::new(problem, strategy, isa, threads)
+                    })
+                })
+            })
+        })
+    })
+}
+
+#[test]
+fn every_part_of_the_result_is_computed_once_and_in_order() {
+    for plan in plans() {
+        let Problem { m, n, k, .. } = plan.problem;
+        let panels = n.div_ceil(PANEL);
+        // How much of K each row and panel has seen.
+        let mut seen = vec![0; m * panels];
+        for rows in plan.strips() {
+            for share in (0..plan.shares()).map(|index| plan.share(index, rows.clone())) {
+                for step in plan.steps(share) {
+                    assert_eq!(step.depth.len(), SLAB.min(k - step.depth.start));
+                    for row in step.rows.clone() {
+                        let seen = &mut seen[row * panels + step.panel];
+                        assert_eq!(*seen, step.depth.start, "{plan:?} {step:?}");
+                        assert_eq!(step.first, *seen == 0);
+                        *seen = step.depth.end;
+                        assert_eq!(step.last, *seen == k);
+                    }
+                }
+            }
+        }
+        assert!(seen.iter().all(|&depth| depth == k), "{plan:?}");
+    }
+}
+
+#[test]
+fn activations_are_decoded_before_they_are_used_and_fit_their_buffers() {
+    for plan in plans() {
+        for rows in plan.strips() {
+            for share in (0..plan.shares()).map(|index| plan.share(index, rows.clone())) {
+                let (mut decoded_rows, mut decoded) = (0..0, 0..0);
+                for step in plan.steps(share) {
+                    if let Some(depth) = step.decode.clone() {
+                        (decoded_rows, decoded) = (step.rows.clone(), depth);
+                    }
+                    assert_eq!(decoded_rows, step.rows);
+                    assert_eq!(decoded.start, step.pass_start);
+                    assert!(decoded.start <= step.depth.start && step.depth.end <= decoded.end);
+                    assert!(decoded.len() <= plan.pass_slabs * SLAB && step.rows.len() <= plan.block_rows);
+                    assert!(step.slot < plan.group_panels);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn tiles_cover_a_row_block_with_rows_that_kernels_have() {
+    for plan in plans() {
+        for rows in [0..1, 3..plan.block_rows + 3, 5..5 + plan.block_rows.div_ceil(2)] {
+            let mut next = rows.start;
+            for tile in plan.tiles(rows.clone()) {
+                assert_eq!(tile.start, next);
+                assert!((1..=plan.tile.rows).contains(&tile.len()));
+                next = tile.end;
+            }
+            assert_eq!(next, rows.end);
+        }
+    }
+}
+
+#[test]
+fn parts_are_even() {
+    let parts: Vec<_> = even_parts(10..27, 6).collect();
+    assert_eq!(parts, [10..16, 16..22, 22..27]);
+    assert_eq!(even_parts(5..5, 6).len(), 0);
+}
+
+#[test]
+fn scratch_memory_of_a_thread_stays_below_8_mib() {
+    for shape in ["512x512x512:128", "1024x1024x1024:256", "2048x2048x2048:512", "1024x4096x2048:512"] {
+        for x in X_KINDS {
+            let problem = shape.parse::<Problem>().unwrap().with_x(x);
+            for isa in Isa::ALL {
+                for strategy in Strategy::ALL {
+                    let plan = CpuPlan::new(problem, strategy, isa, 1);
+                    let bytes = plan.thread_bytes() + plan.shared.total(MemorySpace::Cache);
+                    assert!(bytes < 8 << 20, "{shape} {x} {isa} {strategy}: {bytes}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn few_rows_stream_their_weights_and_many_share_a_buffer() {
+    let path = |m, strategy| {
+        let problem = Problem::new(m, 4096, 4096, QuantBlock::B128).unwrap();
+        CpuPlan::new(problem, strategy, Isa::Avx512Bf16, 1).path
+    };
+    assert_eq!(path(1, Strategy::Strip), WeightPath::Streamed);
+    assert_eq!(path(8, Strategy::Strip), WeightPath::Streamed);
+    assert_eq!(path(9, Strategy::Strip), WeightPath::Buffered);
+    assert_eq!(path(1, Strategy::Dma), WeightPath::Buffered);
+}
+
+#[test]
+fn threads_get_equal_shares() {
+    let problem = Problem::new(2048, 2048, 2048, QuantBlock::B512).unwrap();
+    let plan = CpuPlan::new(problem, Strategy::Strip, Isa::Avx512Bf16, 2);
+    assert_eq!(plan.grid, (1, 2));
+    assert_eq!(plan.share(1, 0..2048), Share { rows: 0..2048, panels: 32..64 });
+    // Too few columns for every thread: the rows are cut, too.
+    let problem = Problem::new(2048, 32, 64, QuantBlock::B128).unwrap();
+    assert_eq!(CpuPlan::new(problem, Strategy::Strip, Isa::Avx512Bf16, 4).grid, (4, 1));
+}
