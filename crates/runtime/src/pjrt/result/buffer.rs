@@ -29,7 +29,7 @@ impl HostLayout {
 }
 
 impl Api {
-    /// Copies row-major host memory to a device, and waits until the host memory is free again.
+    /// Copies row-major host memory to a device. The host memory may change as soon as this returns.
     ///
     /// # Safety
     /// `client` must be a live client of this plugin and `device` one of its devices; `data` must hold as many bytes
@@ -48,7 +48,7 @@ impl Api {
             element_type,
             dims: dims.as_ptr(),
             num_dims: dims.len(),
-            host_buffer_semantics: sys::HOST_BUFFER_IMMUTABLE_UNTIL_TRANSFER_COMPLETES,
+            host_buffer_semantics: sys::HOST_BUFFER_IMMUTABLE_ONLY_DURING_CALL,
             device: device.as_ptr(),
             ..Default::default()
         };

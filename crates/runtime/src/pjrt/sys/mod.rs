@@ -118,8 +118,8 @@ pub const NAMED_FLOAT: c_int = 3;
 /// `PJRT_NamedValue_kBool`.
 pub const NAMED_BOOL: c_int = 4;
 
-/// `PJRT_HostBufferSemantics_kImmutableUntilTransferCompletes`.
-pub const HOST_BUFFER_IMMUTABLE_UNTIL_TRANSFER_COMPLETES: c_int = 1;
+/// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`: the plugin is done with the memory when it returns.
+pub const HOST_BUFFER_IMMUTABLE_ONLY_DURING_CALL: c_int = 0;
 
 /// `PJRT_Buffer_MemoryLayout_Type_Tiled`.
 pub const LAYOUT_TILED: c_int = 0;
