@@ -15,6 +15,7 @@ pub mod ir;
 pub mod parse;
 mod print;
 pub mod types;
+pub mod verify;
 
 pub use attribute::{Attr, Attributes, CoreType, DimensionSemantics, DotDimensions};
 pub use build::FunctionBuilder;

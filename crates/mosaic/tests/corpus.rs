@@ -161,3 +161,12 @@ fn races_can_be_left_out_and_the_rest_is_still_checked() {
     // Nothing waits for the weights, so they are read before they arrive.
     assert!(outcome.outputs[0].to_f32().iter().any(|value| value.is_nan()));
 }
+
+#[test]
+fn the_compiler_took_these_kernels_and_so_does_the_verifier() {
+    let chip = octile_core::device::tpu::TpuChip::named("tpu7x").unwrap();
+    for (kernel, ..) in GOOD {
+        let module = parse(&text("corpus", kernel)).unwrap();
+        assert_eq!(octile_mosaic::verify::verify(&module, chip), [], "{kernel}");
+    }
+}

@@ -24,7 +24,7 @@ pub use element::Element;
 pub use engine::{Engine, Portable, Strided};
 pub use finding::{Agent, Area, Finding, Range, Site, Trouble};
 pub use ops::supported as supported_operations;
-pub use program::Unrunnable;
+pub use program::{Unrunnable, check_ops};
 pub use tensor::Tensor;
 pub use timeline::{Event, Figures, Timeline, Work};
 
@@ -84,6 +84,19 @@ pub enum SimulateError {
         /// What.
         message: String,
     },
+}
+
+/// The text of the kernel inside a StableHLO module, where there is one.
+pub fn embedded_kernel(module: &Module) -> Option<String> {
+    let mut text = None;
+    for function in &module.functions {
+        function.walk(&mut |op| {
+            if op.name == "stablehlo.custom_call" && text.is_none() {
+                text = ops::embedded_text(op);
+            }
+        });
+    }
+    text
 }
 
 /// Runs `module` on `inputs`, which are in the order of its arguments: a kernel, or the module around one.

@@ -47,6 +47,17 @@ pub enum Unrunnable {
     Kernel(String),
 }
 
+impl Unrunnable {
+    fn is_about(&self, op: &Op) -> bool {
+        match self {
+            Self::UnknownOp { name, place, .. } | Self::BadOp { name, place, .. } => {
+                *name == op.name && *place == op.place
+            }
+            Self::Kernel(_) => false,
+        }
+    }
+}
+
 fn at(place: &Option<Place>) -> String {
     place.map(|place| format!("{place}: ")).unwrap_or_default()
 }
@@ -191,6 +202,20 @@ impl<'a> Compiler<'a> {
     pub(crate) fn ty(&self, value: Value) -> &'a Type {
         self.function.ty(value)
     }
+}
+
+/// What is wrong with the operands, types and attributes of each operation of a module.
+pub fn check_ops(module: &Module) -> Vec<Unrunnable> {
+    let mut wrong = Vec::new();
+    for function in &module.functions {
+        let mut compiler = Compiler::new(function);
+        function.walk(&mut |op| match compiler.exec(op) {
+            // What is wrong inside a region is found when the walk gets there.
+            Err(error) if error.is_about(op) => wrong.push(error),
+            _ => {}
+        });
+    }
+    wrong
 }
 
 fn visit_operands(op: &Op, visit: &mut impl FnMut(Value)) {

@@ -12,6 +12,8 @@ mod reduce;
 mod reshape;
 mod stablehlo;
 
+pub(super) use stablehlo::embedded_text;
+
 use super::program::{Compiler, Made};
 use crate::ir::Op;
 

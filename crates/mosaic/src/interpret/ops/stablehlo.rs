@@ -326,6 +326,14 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
+/// The text of the kernel that a call runs.
+pub(in crate::interpret) fn embedded_text(op: &Op) -> Option<String> {
+    match op.attributes.get("backend_config") {
+        Some(Attr::String(configuration)) => kernel_text(configuration).ok(),
+        _ => None,
+    }
+}
+
 /// The text of the kernel in a call's configuration.
 fn kernel_text(configuration: &str) -> Made<String> {
     let json: serde_json::Value =

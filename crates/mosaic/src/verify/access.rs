@@ -1,0 +1,58 @@
+//! Which memory can be accessed how.
+
+use octile_core::device::tpu::Fp8Support;
+
+use super::{Kernel, Rule, Violation};
+use crate::{
+    ir::Op,
+    types::{Float, MemorySpace, Type},
+};
+
+pub(super) fn check(kernel: &Kernel<'_>, op: &Op) -> Vec<Violation> {
+    let space = |operand: usize| match op.operands.get(operand).map(|&value| kernel.function.ty(value)) {
+        Some(Type::MemRef(memref)) => memref.space,
+        _ => None,
+    };
+    let far = |space| matches!(space, Some(MemorySpace::Hbm | MemorySpace::Any));
+    let mut violations = Vec::new();
+    let mut refuse = |rule, message: String| violations.push(Violation::at(rule, op, message));
+    match op.name.as_ref() {
+        "vector.load" | "tpu.vector_load" | "tpu.strided_load" => match space(0) {
+            Some(MemorySpace::Smem) => {
+                refuse(Rule::Space, "scalar memory is loaded one scalar at a time".into())
+            }
+            space if far(space) => {
+                refuse(Rule::Space, "device memory must be copied before it is loaded".into())
+            }
+            _ => {}
+        },
+        "vector.store" | "tpu.vector_store" | "tpu.strided_store" => match space(1) {
+            Some(MemorySpace::Smem) => {
+                refuse(Rule::Space, "scalar memory is stored one scalar at a time".into())
+            }
+            space if far(space) => refuse(Rule::Space, "device memory is only written by copies".into()),
+            _ => {}
+        },
+        "memref.load" if space(0) != Some(MemorySpace::Smem) && space(0).is_some() => {
+            refuse(Rule::Space, "a scalar can only be loaded from scalar memory".into());
+        }
+        "memref.store" if space(1) != Some(MemorySpace::Smem) && space(1).is_some() => {
+            refuse(Rule::Space, "a scalar can only be stored to scalar memory".into());
+        }
+        "tpu.matmul" => matmul(kernel, op, &mut refuse),
+        _ => {}
+    }
+    violations
+}
+
+fn matmul(kernel: &Kernel<'_>, op: &Op, refuse: &mut impl FnMut(Rule, String)) {
+    let element = |operand: usize| op.operands.get(operand).map(|&value| kernel.function.ty(value).element());
+    let wide = matches!(element(2), Some(Type::Float(Float::F32) | Type::Integer(32)) | None);
+    if !wide {
+        refuse(Rule::Types, "the accumulator must have 32 bits".into());
+    }
+    let is_fp8 = |ty: Option<&Type>| matches!(ty, Some(Type::Float(Float::F8E4M3FN | Float::F8E5M2)));
+    if kernel.chip.fp8 == Fp8Support::Unsupported && (is_fp8(element(0)) || is_fp8(element(1))) {
+        refuse(Rule::Chip, format!("{} does not multiply 8-bit floats", kernel.chip.name));
+    }
+}
