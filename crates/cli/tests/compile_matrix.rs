@@ -3,14 +3,12 @@
 
 mod common;
 
-use std::fmt::Write;
-
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::tpu::TpuChip,
     plan::tpu::{BlockMode, TpuPlan},
 };
-use octile_kernels::tpu::emit;
+use octile_kernels::{reference, tpu::emit};
 use octile_runtime::pjrt::compile::{Compiler, Module, Target};
 
 const FP8: ActivationKind = ActivationKind::Fp8(ScaleGranularity::Block);
@@ -61,26 +59,28 @@ fn name(plan: &TpuPlan) -> String {
     )
 }
 
+/// Puts modules to the compiler, all of which must be accepted.
+fn accept(chip: &TpuChip, modules: &[Module]) {
+    let compiler = Compiler {
+        plugin: common::libtpu(),
+        child: vec![env!("CARGO_BIN_EXE_octile").into(), "compile-child".into()],
+    };
+    let outcomes = compiler.compile_all(&Target::named(chip.topology), modules).expect("the compiler starts");
+    assert_eq!(outcomes.len(), modules.len());
+    let failures: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
+    let report: String = failures.iter().map(|failure| format!("{failure}\n")).collect();
+    assert!(failures.is_empty(), "{} modules do not compile:\n{report}", failures.len());
+}
+
 fn compile_all(chip: &str, kinds: &[ActivationKind]) {
     let chip = TpuChip::named(chip).expect("the chip is known");
     let (plans, refused) = plans(chip, kinds);
     let modules: Vec<Module> =
         plans.iter().map(|plan| Module::new(name(plan), emit(plan).stablehlo.to_string())).collect();
-    let compiler = Compiler {
-        plugin: common::libtpu(),
-        child: vec![env!("CARGO_BIN_EXE_octile").into(), "compile-child".into()],
-    };
-    let outcomes =
-        compiler.compile_all(&Target::named(chip.topology), &modules).expect("the compiler starts");
-    let failures = outcomes.iter().filter_map(|outcome| outcome.as_ref().err());
-    let mut report = String::new();
-    for failure in failures {
-        let _ = writeln!(report, "{failure}");
-    }
-    println!("{}: {} compiled, {} refused by plan", chip.name, outcomes.len(), refused.len());
+    accept(chip, &modules);
+    println!("{}: {} compiled, {} refused by plan", chip.name, plans.len(), refused.len());
     println!("{}", refused.join("\n"));
-    assert!(report.is_empty(), "{} kernels do not compile:\n{report}", report.lines().count());
-    assert!(outcomes.len() > refused.len(), "most kernels should be admitted");
+    assert!(plans.len() > refused.len(), "most kernels should be admitted");
 }
 
 #[test]
@@ -101,4 +101,16 @@ fn v5e() {
 #[test]
 fn v5p() {
     compile_all("v5p", &[FP8]);
+}
+
+/// The operation without a kernel is for any device; that it is valid StableHLO, this compiler can tell.
+#[test]
+fn the_reference() {
+    let chip = TpuChip::named("tpu7x").expect("the chip is known");
+    let problem = Problem::new(130, 257, 384, QuantBlock::B128).expect("the shape is valid");
+    let module = |x: &ActivationKind| {
+        let problem = problem.with_x(*x).with_out(FloatKind::Bf16);
+        Module::new(format!("reference with x {x}"), reference::stablehlo(&problem).to_string())
+    };
+    accept(chip, &[FP8, TOKEN, QUANTIZED, PLAIN].iter().map(module).collect::<Vec<_>>());
 }
