@@ -38,7 +38,8 @@ pub fn stablehlo(problem: &Problem) -> Module {
     let arguments = Arguments::declare(&mut b, problem);
     let mut hlo = Hlo(&mut b);
     let qb = problem.quant_block.size();
-    let x_block = problem.x.granularity().map_or(1, |granularity| granularity.rows(qb_of(problem, granularity)));
+    let x_block =
+        problem.x.granularity().map_or(1, |granularity| granularity.rows(qb_of(problem, granularity)));
     let x = match (problem.x, arguments.x_scale) {
         (ActivationKind::Quantized(..), _) => {
             let blocks = Blocks { rows: x_block, cols: qb };
@@ -51,11 +52,7 @@ pub fn stablehlo(problem: &Problem) -> Module {
     let out = hlo.dot(x, w);
     let out = hlo.convert(out, float(problem.out));
     let main = b.finish(&[out], Attributes::new());
-    Module {
-        name: Some("octile_reference".into()),
-        attributes: Attributes::new(),
-        functions: vec![main],
-    }
+    Module { name: Some("octile_reference".into()), attributes: Attributes::new(), functions: vec![main] }
 }
 
 fn qb_of(problem: &Problem, _: ScaleGranularity) -> octile_core::QuantBlock {

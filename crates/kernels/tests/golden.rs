@@ -9,7 +9,9 @@
 use std::{fs, path::Path};
 
 use octile_core::{
-    ActivationKind, FloatKind, Problem, ScaleGranularity, device::tpu::TpuChip, plan::tpu::TpuPlan,
+    ActivationKind, FloatKind, Problem, ScaleGranularity,
+    device::tpu::TpuChip,
+    plan::tpu::{Dims, TpuPlan},
 };
 
 /// What the first line of a file asks for.
@@ -41,13 +43,24 @@ fn printed(header: &str) -> String {
     let problem: Problem = words[2].parse().unwrap();
     let problem = problem.with_x(x).with_out(out);
     let (strategy, mode) = (words[0].parse().unwrap(), words[1].parse().unwrap());
-    let plan = || TpuPlan::new(&problem, TpuChip::named("tpu7x").unwrap(), strategy, mode).unwrap();
+    let chip = TpuChip::named("tpu7x").unwrap();
+    let tile = words.iter().find_map(|word| word.strip_prefix("tile="));
+    let plan = || match tile.map(tile_of) {
+        Some(tile) => TpuPlan::with_tile(&problem, chip, strategy, mode, tile).unwrap(),
+        None => TpuPlan::new(&problem, chip, strategy, mode).unwrap(),
+    };
     match option("print", "mosaic").as_str() {
         "mosaic" => octile_kernels::tpu::emit(&plan()).mosaic.to_string(),
         "stablehlo" => without_body(&octile_kernels::tpu::emit(&plan()).stablehlo.to_string()),
         "reference" => octile_kernels::reference::stablehlo(&problem).to_string(),
         other => panic!("'{other}' in '{header}' is nothing to print"),
     }
+}
+
+/// `MxNxK`.
+fn tile_of(text: &str) -> Dims {
+    let sides: Vec<usize> = text.split('x').map(|side| side.parse().unwrap()).collect();
+    Dims { m: sides[0], n: sides[1], k: sides[2] }
 }
 
 /// A module with the kernel's base64 left out: the kernel has a file of its own.

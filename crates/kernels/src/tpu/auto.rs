@@ -47,13 +47,7 @@ pub(super) fn kernel(plan: &TpuPlan) -> Kernel {
     f.b.when_equal(k, 0, |b| tile::zero(b, plan, &acc));
     let x = tile::ready_x(&mut f, Buffer::whole(x), x_scale.as_ref(), codes);
     let w = Buffer::whole(w);
-    let tile = Tile {
-        x,
-        w,
-        w_begins: 0,
-        x_scale,
-        w_scale,
-    };
+    let tile = Tile { x, w, w_begins: 0, x_scale, w_scale };
     tile.accumulate(&mut f.b, plan, &acc);
     let out = Buffer::whole(out);
     f.b.when_equal(k, plan.grid.k - 1, |b| tile::write_out(b, plan, &acc, &out));

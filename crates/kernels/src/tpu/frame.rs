@@ -3,9 +3,8 @@
 
 use octile_core::plan::tpu::TpuPlan;
 use octile_mosaic::{
-    Attr, Attributes, CoreType, DimensionSemantics, Float, Function, FunctionBuilder, MemorySpace, Module, Type,
-    Value, Visibility,
-    build::IntPredicate,
+    Attr, Attributes, CoreType, DimensionSemantics, Float, Function, FunctionBuilder, MemorySpace, Module,
+    Type, Value, Visibility, build::IntPredicate,
 };
 
 use super::{Kernel, kernel_name};
@@ -74,11 +73,8 @@ impl<'p> Frame<'p> {
             true => DimensionSemantics::Arbitrary,
             false => free,
         };
-        let grid = vec![
-            (plan.grid.m, free),
-            (plan.grid.n, along_n),
-            (plan.grid.k, DimensionSemantics::Arbitrary),
-        ];
+        let grid =
+            vec![(plan.grid.m, free), (plan.grid.n, along_n), (plan.grid.k, DimensionSemantics::Arbitrary)];
         Self {
             plan,
             b,
@@ -141,15 +137,14 @@ impl<'p> Frame<'p> {
         for (i, ty) in self.prefetched.iter().enumerate() {
             b.argument(format!("prefetched{i}"), ty.clone());
         }
-        let zero = b.i32(0);
         let mut block = |along: &Along| match along {
             Along::M => m,
             Along::N => n,
             Along::K => k,
-            Along::First => zero,
+            Along::First => b.i32(0),
             Along::KOnce => {
+                let (zero, last) = (b.i32(0), b.i32(self.plan.grid.k - 1));
                 let first = b.cmpi(IntPredicate::Eq, n, zero);
-                let last = b.i32(self.plan.grid.k - 1);
                 b.select(first, k, last)
             }
         };
@@ -215,9 +210,6 @@ impl<'p> Frame<'p> {
             attributes: Attributes::new().with("stable_mosaic.version", Attr::i64(15)),
             functions,
         };
-        Kernel {
-            module,
-            operands: self.operands,
-        }
+        Kernel { module, operands: self.operands }
     }
 }

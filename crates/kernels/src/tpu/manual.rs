@@ -102,13 +102,7 @@ pub(super) fn kernel(plan: &TpuPlan, scale_memory: MemorySpace) -> Kernel {
     let w_scale = scales(operands.w_scale, plan.problem.quant_block.size(), false);
     let x_scale = operands.x_scale.map(|moved| scales(moved, plan.x_scale_rows(), quantizes(plan)));
     let x = tile::ready_x(&mut f, x, x_scale.as_ref(), codes);
-    let tile = Tile {
-        x,
-        w,
-        w_begins: 0,
-        x_scale,
-        w_scale,
-    };
+    let tile = Tile { x, w, w_begins: 0, x_scale, w_scale };
     tile.accumulate(&mut f.b, plan, &acc);
 
     // Epilogue.
@@ -133,7 +127,8 @@ fn declare(f: &mut Frame<'_>, scale_memory: MemorySpace) -> Operands {
     let x_scale = scaled_x.then(|| f.in_hbm(x_name, Operand::XScaleTiles, Float::F32, &shape));
     let out = f.out_in_hbm(out_type);
 
-    let mut buffers = |name, rows, cols, element: Float, space| f.scratch(name, &[BUFFERS, rows, cols], element, space);
+    let mut buffers =
+        |name, rows, cols, element: Float, space| f.scratch(name, &[BUFFERS, rows, cols], element, space);
     let moved = |lane, hbm, buffers| Moved { lane, hbm, buffers };
     let vmem = MemorySpace::Vmem;
     let x = moved(Lane::X, x, buffers("x_x2", size.m, size.k, x_type, vmem));
@@ -146,14 +141,7 @@ fn declare(f: &mut Frame<'_>, scale_memory: MemorySpace) -> Operands {
     });
     let out = moved(Lane::Out, out, buffers("out_x2", size.m, size.n, out_type, vmem));
     let semaphores = f.semaphores(&[BUFFERS, LANES]);
-    Operands {
-        x,
-        w,
-        w_scale,
-        x_scale,
-        out,
-        semaphores,
-    }
+    Operands { x, w, w_scale, x_scale, out, semaphores }
 }
 
 /// `outer * count + inner`.
@@ -299,11 +287,7 @@ impl Operands {
 
     fn out_copy(&self, b: &mut FunctionBuilder, plan: &TpuPlan, [m, n]: [Value; 2], slot: Value) -> Copy {
         let copy = self.block(b, self.out, [(m, plan.tile.m), (n, plan.tile.n)], slot);
-        Copy {
-            source: copy.target,
-            target: copy.source,
-            ..copy
-        }
+        Copy { source: copy.target, target: copy.source, ..copy }
     }
 }
 

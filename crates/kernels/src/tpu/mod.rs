@@ -42,11 +42,7 @@ pub fn emit(plan: &TpuPlan) -> Emitted {
     };
     let kernel_name = kernel_name(plan);
     let stablehlo = module::around(plan, &kernel, &kernel_name);
-    Emitted {
-        mosaic: kernel.module,
-        stablehlo,
-        kernel_name,
-    }
+    Emitted { mosaic: kernel.module, stablehlo, kernel_name }
 }
 
 fn kernel_name(plan: &TpuPlan) -> String {

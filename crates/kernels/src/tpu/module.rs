@@ -1,18 +1,11 @@
 //! The StableHLO module around a kernel: pads, re-lays, calls, cuts.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use octile_core::{
-    ActivationKind, Strategy,
-    plan::tpu::TpuPlan,
-};
+use octile_core::{ActivationKind, Strategy, plan::tpu::TpuPlan};
 use octile_mosaic::{Attr, Attributes, FunctionBuilder, Module, Type, Value, Visibility};
 use serde_json::json;
 
-use super::{
-    Kernel,
-    frame::Operand,
-    tile::x_element,
-};
+use super::{Kernel, frame::Operand, tile::x_element};
 use crate::{
     reference::{Arguments, Blocks},
     stablehlo::{Hlo, float},
@@ -27,20 +20,13 @@ pub(super) fn around(plan: &TpuPlan, kernel: &Kernel, kernel_name: &str) -> Modu
     let mut b = FunctionBuilder::new("main", Visibility::Public);
     let arguments = Arguments::declare(&mut b, &plan.problem);
     let mut hlo = Hlo(&mut b);
-    let operands: Vec<Value> = kernel
-        .operands
-        .iter()
-        .map(|&operand| prepared(&mut hlo, plan, &arguments, operand))
-        .collect();
+    let operands: Vec<Value> =
+        kernel.operands.iter().map(|&operand| prepared(&mut hlo, plan, &arguments, operand)).collect();
     let out = call(hlo.0, plan, kernel, kernel_name, &operands);
     let out = hlo.take(out, &[plan.problem.m, plan.problem.n]);
     let out = hlo.convert(out, float(plan.problem.out));
     let main = b.finish(&[out], Attributes::new());
-    Module {
-        name: Some(kernel_name.to_owned()),
-        attributes: Attributes::new(),
-        functions: vec![main],
-    }
+    Module { name: Some(kernel_name.to_owned()), attributes: Attributes::new(), functions: vec![main] }
 }
 
 /// An operand as the kernel wants it.
@@ -76,10 +62,7 @@ fn x_scale(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments) -> Value {
     let qb = plan.problem.quant_block;
     let scale = match (plan.problem.x, arguments.x_scale) {
         (ActivationKind::Quantized(_, granularity), _) => {
-            let blocks = Blocks {
-                rows: granularity.rows(qb),
-                cols: qb.size(),
-            };
+            let blocks = Blocks { rows: granularity.rows(qb), cols: qb.size() };
             blocks.abs_max(hlo, arguments.x)
         }
         (_, Some(scale)) => scale,

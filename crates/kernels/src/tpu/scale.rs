@@ -86,11 +86,7 @@ pub(super) fn times(b: &mut FunctionBuilder, x: Value, w: Value) -> Value {
     }
     let larger = std::cmp::max_by_key(x_shape.clone(), w_shape.clone(), |s| s.iter().product::<usize>());
     let mut spread = |value, shape: &[usize]| {
-        if shape == larger {
-            value
-        } else {
-            b.broadcast(value, larger.clone())
-        }
+        if shape == larger { value } else { b.broadcast(value, larger.clone()) }
     };
     let (x, w) = (spread(x, &x_shape), spread(w, &w_shape));
     b.mulf(x, w)

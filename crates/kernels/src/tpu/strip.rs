@@ -45,11 +45,7 @@ impl StripScales {
         let is_scalar = plan.problem.x.granularity().is_some() && !x_by_strip;
         let shape = all(plan.grid.m, plan.x_scale_tile());
         let x_scale = is_scalar.then(|| f.prefetched(x_name(plan), Operand::XScale, shape));
-        Self {
-            w_scale,
-            x_scale,
-            x_by_strip,
-        }
+        Self { w_scale, x_scale, x_by_strip }
     }
 
     /// Declares what comes with the strips: after the other operands.
@@ -105,12 +101,9 @@ struct Sink {
 impl Sink {
     fn new(f: &mut Frame<'_>, out: Value) -> Self {
         let (plan, size) = (f.plan, f.plan.tile);
-        let acc = (plan.grid.k > 1).then(|| f.scratch("acc", &[size.m, size.n], Float::F32, MemorySpace::Vmem));
-        Self {
-            out: Buffer::whole(out),
-            acc: acc.map(Buffer::whole),
-            k: f.k,
-        }
+        let acc =
+            (plan.grid.k > 1).then(|| f.scratch("acc", &[size.m, size.n], Float::F32, MemorySpace::Vmem));
+        Self { out: Buffer::whole(out), acc: acc.map(Buffer::whole), k: f.k }
     }
 
     /// Takes one part of the strip's result. The first strip of a cut K does not read what was there before.

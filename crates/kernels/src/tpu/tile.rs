@@ -23,18 +23,12 @@ pub(super) struct Buffer {
 impl Buffer {
     /// A memref that is a matrix.
     pub(super) fn whole(memref: Value) -> Self {
-        Self {
-            memref,
-            leading: Vec::new(),
-        }
+        Self { memref, leading: Vec::new() }
     }
 
     /// One of several matrices, by a 32-bit index.
     pub(super) fn one_of(b: &mut FunctionBuilder, memref: Value, index: Value) -> Self {
-        Self {
-            memref,
-            leading: vec![b.to_index(index)],
-        }
+        Self { memref, leading: vec![b.to_index(index)] }
     }
 
     /// The part of `shape` at a row and column.
@@ -171,7 +165,13 @@ pub(super) fn write_out(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer, o
 }
 
 /// Turns a tile of wide activations into codes, block by block.
-pub(super) fn quantize(b: &mut FunctionBuilder, plan: &TpuPlan, x: &Buffer, x_scale: &Scales, codes: &Buffer) {
+pub(super) fn quantize(
+    b: &mut FunctionBuilder,
+    plan: &TpuPlan,
+    x: &Buffer,
+    x_scale: &Scales,
+    codes: &Buffer,
+) {
     for_each_block(plan, |at, shape, k_block| {
         let code = quantized_block(b, x, x_scale, at, shape, k_block);
         codes.store(b, code, at);

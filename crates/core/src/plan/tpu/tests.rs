@@ -113,3 +113,10 @@ fn refusals_are_one_clear_sentence() {
     let smem = TpuPlan::new(&scales, chip("tpu7x"), Strategy::Strip, BlockMode::Large).unwrap_err();
     assert!(smem.to_string().contains("bytes of SMEM on tpu7x"), "{smem}");
 }
+
+#[test]
+fn an_aligned_strip_is_cut_where_all_of_k_does_not_fit() {
+    let plan = plan("1024x1024x131072:512", Strategy::Strip, BlockMode::Aligned);
+    assert_eq!((plan.tile.m, plan.tile.n), (512, 512));
+    assert!(plan.grid.k > 1 && plan.padded.k == 131_072, "{:?}", plan.tile);
+}

@@ -14,9 +14,7 @@ const CHUNK: usize = 256;
 pub(super) fn choose(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, mode: BlockMode) -> Dims {
     let aligned = aligned(problem);
     match (mode, strategy) {
-        (BlockMode::Aligned, Strategy::Strip) => {
-            Dims { k: aligned.k * problem.k.div_ceil(aligned.k), ..aligned }
-        }
+        (BlockMode::Aligned, Strategy::Strip) => aligned_strip(problem, chip, aligned),
         (BlockMode::Aligned, _) => aligned,
         (BlockMode::Large, Strategy::Strip) if problem.m <= FEW_ROWS => few_rows(problem, aligned),
         (BlockMode::Large, Strategy::Strip) => strip(problem, chip, aligned),
@@ -60,17 +58,29 @@ fn fits(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, tile: Dim
     plan.memory.total(MemorySpace::Vmem) <= memory::usable_vmem(chip)
 }
 
+/// Lengths along K, from all of it down to one block, with no more padding than blocks need.
+fn strip_lengths(problem: &Problem, aligned: Dims) -> impl Iterator<Item = usize> {
+    let blocks = problem.k.div_ceil(aligned.k);
+    (1..=blocks).map(move |parts| covering(problem.k, aligned.k, blocks.div_ceil(parts) * aligned.k))
+}
+
+/// One block of rows and columns by all of K, or the longest part of it that fits.
+fn aligned_strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
+    strip_lengths(problem, aligned)
+        .map(|k| Dims { k, ..aligned })
+        .find(|&tile| fits(problem, chip, Strategy::Strip, tile))
+        .unwrap_or(aligned)
+}
+
 /// The strip with the fewest modelled cycles: whole K, or the longest part of it that fits.
 fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
-    let whole_k = aligned.k * problem.k.div_ceil(aligned.k);
     let sides = |len: usize, block: usize| {
         let limits = [256, 512, 768, 1024, 1536, 1792, 2048];
         let mut sides: Vec<usize> = limits.iter().map(|&limit| covering(len, block, limit)).collect();
         sides.dedup();
         sides
     };
-    for parts in 1..=whole_k / aligned.k {
-        let k = covering(problem.k, aligned.k, whole_k.div_ceil(parts));
+    for k in strip_lengths(problem, aligned) {
         let tiles = sides(problem.m, aligned.m).into_iter().flat_map(|m| {
             let columns = sides(problem.n, aligned.n);
             columns.into_iter().map(move |n| Dims { m, n, k })
@@ -133,11 +143,7 @@ fn few_rows(problem: &Problem, aligned: Dims) -> Dims {
     let most = (MOST_UNROLLED / cycles_per_piece) as usize;
     let pieces = problem.n.div_ceil(columns);
     let per_step = (1..=most.clamp(1, pieces)).rev().find(|&per_step| pieces.is_multiple_of(per_step));
-    Dims {
-        m: aligned.m,
-        n: columns * per_step.expect("one piece divides any number of them"),
-        k,
-    }
+    Dims { m: aligned.m, n: columns * per_step.expect("one piece divides any number of them"), k }
 }
 
 /// The ring of a kernel for few rows: all of w where it fits, else as much of it as does.
@@ -154,10 +160,7 @@ pub(super) fn ring(
     let columns = covering(tile.n, problem.quant_block.size(), PIECE);
     let room = memory::usable_vmem(chip) / 4 * 3;
     let slots = room / memory::vmem_bytes(columns, tile.k, 1);
-    Some(Ring {
-        columns,
-        slots: slots.clamp(2, (padded.n / columns).max(2)),
-    })
+    Some(Ring { columns, slots: slots.clamp(2, (padded.n / columns).max(2)) })
 }
 
 /// Rows and columns of one product inside a tile: enough to keep the matrix units busy, few enough that its

@@ -109,12 +109,7 @@ impl Strip {
         strip: Value,
         scale: Option<Scales>,
     ) -> Self {
-        Self {
-            given,
-            bf16: bf16.map(|memref| Buffer::one_of(b, memref, strip)),
-            scale,
-            turned: 0,
-        }
+        Self { given, bf16: bf16.map(|memref| Buffer::one_of(b, memref, strip)), scale, turned: 0 }
     }
 
     /// Rows in bf16.

@@ -51,13 +51,8 @@ pub(super) fn kernel(plan: &TpuPlan, ring: Ring) -> Kernel {
     let codes = tile::codes(&mut f);
     let per_step = plan.tile.n / ring.columns;
     let pieces = plan.grid.n * per_step;
-    let scales = |memref, rows, from_abs_max| Scales {
-        memref,
-        leading: Vec::new(),
-        origin: None,
-        rows,
-        from_abs_max,
-    };
+    let scales =
+        |memref, rows, from_abs_max| Scales { memref, leading: Vec::new(), origin: None, rows, from_abs_max };
     let x_rows = plan.x_scale_rows();
     let x_scale = kept.x_scale.map(|moved| scales(moved.chip, x_rows, quantizes(plan)));
 
@@ -157,11 +152,7 @@ impl Kept {
 
     /// The copy of a whole array.
     fn whole(&self, b: &mut FunctionBuilder, moved: Moved, lane: Lane) -> Copy {
-        Copy {
-            source: moved.hbm,
-            target: moved.chip,
-            semaphore: self.semaphore(b, lane),
-        }
+        Copy { source: moved.hbm, target: moved.chip, semaphore: self.semaphore(b, lane) }
     }
 
     /// The copy of one piece of weights into its slot.

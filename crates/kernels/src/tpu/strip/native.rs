@@ -31,13 +31,7 @@ pub(super) fn kernel(plan: &TpuPlan) -> Kernel {
     // The step.
     let (x_scale, w_scale) = scales.of_step(&mut f);
     let x = tile::ready_x(&mut f, Buffer::whole(x), x_scale.as_ref(), codes);
-    let tile = Tile {
-        x,
-        w: Buffer::whole(w),
-        w_begins: 0,
-        x_scale,
-        w_scale,
-    };
+    let tile = Tile { x, w: Buffer::whole(w), w_begins: 0, x_scale, w_scale };
     let b = &mut f.b;
     for_each_chunk(plan, |row, col| {
         for part in tile.sum(b, plan, row, col) {
