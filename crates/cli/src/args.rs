@@ -2,6 +2,7 @@
 
 mod inspect;
 mod run_module;
+mod simulate;
 mod tools;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use octile_core::{ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy
 
 pub use inspect::InspectArgs;
 pub use run_module::RunModuleArgs;
+pub use simulate::SimulateArgs;
 pub use tools::{ToolGroup, ToolsAction, ToolsArgs};
 
 /// FP8 matrix multiplication with one scale per 2-D block: check it, time it, see what it compiled to.
@@ -58,6 +60,9 @@ pub enum Command {
     /// Run a StableHLO module on a device, through its PJRT plugin
     #[command(after_help = run_module::RUN_MODULE_HELP)]
     RunModule(RunModuleArgs),
+    /// Run a Mosaic kernel without a TPU, and find its races and deadlocks
+    #[command(after_help = simulate::SIMULATE_HELP)]
+    Simulate(SimulateArgs),
     /// The vendors' compilers: where they are, and fetching them
     #[command(after_help = tools::TOOLS_HELP)]
     Tools(ToolsArgs),
@@ -132,6 +137,8 @@ pub struct BenchArgs {
 pub enum BackendName {
     /// This machine's processor
     Cpu,
+    /// An NVIDIA Hopper GPU: H100 or H200
+    Gpu,
 }
 
 /// A strategy, all of them, or the one the plan prefers.

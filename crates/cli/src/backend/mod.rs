@@ -1,6 +1,7 @@
 //! The machines that a multiplication can run on, behind one interface.
 
 pub mod cpu;
+pub mod gpu;
 
 use std::{fmt, time::Duration};
 
@@ -140,5 +141,6 @@ impl Output {
 pub fn open(work: &WorkArgs) -> Result<Box<dyn Backend>> {
     match work.backend {
         BackendName::Cpu => Ok(Box::new(cpu::CpuBackend::open(work.isa, work.threads)?)),
+        BackendName::Gpu => Ok(Box::new(gpu::GpuBackend::open()?)),
     }
 }

@@ -1,19 +1,68 @@
 //! Plans for NVIDIA Hopper GPUs.
+//!
+//! The matrix instruction multiplies 64 rows of one operand, A, with up to 256 rows of the other, B. Usually x is A
+//! and the weight is B; with few rows of x the plan swaps them, so that the weight fills the 64 rows.
+
+mod arguments;
+mod choose;
+
+pub use arguments::{Arguments, NUMBERS, ScaleLayout};
+pub use choose::candidates;
 
 use serde::Serialize;
 
 use super::{MemoryMap, MemorySpace, PlanError};
-use crate::{ActivationKind, Problem, ScaleGranularity, Strategy, device::hopper::HopperGpu};
+use crate::{ActivationKind, FloatKind, Problem, Strategy, device::hopper::HopperGpu};
 
-/// Rows, columns and depth of the part of the result that one thread block computes at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The part of the result that one thread block computes at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct GpuTile {
-    /// Rows of x.
-    pub m: usize,
-    /// Rows of the weight.
-    pub n: usize,
-    /// Depth of one pipeline stage: 128, one row of the 128-byte swizzle.
-    pub k: usize,
+    /// Rows of operand A.
+    pub a: usize,
+    /// Rows of operand B.
+    pub b: usize,
+}
+
+/// What the blocks of a cluster do together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Together {
+    /// Nothing: every block works alone.
+    Alone,
+    /// Two blocks have the same rows of A: each fetches half of them for both.
+    ShareA,
+    /// Two blocks have the same rows of B: each fetches half of them for both.
+    ShareB,
+    /// The blocks have the same tile and divide K among them.
+    SplitK(usize),
+}
+
+impl Together {
+    /// Blocks of a cluster.
+    pub const fn blocks(self) -> usize {
+        match self {
+            Self::Alone => 1,
+            Self::ShareA | Self::ShareB => 2,
+            Self::SplitK(blocks) => blocks,
+        }
+    }
+}
+
+/// The choices that a plan is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct Shape {
+    /// The tile of a block.
+    pub tile: GpuTile,
+    /// Whether the weight is operand A.
+    pub swapped: bool,
+    /// What a cluster is for.
+    pub together: Together,
+}
+
+impl Shape {
+    /// The shape that every strategy but `strip` has: its differences from its neighbours are elsewhere.
+    pub const PLAIN: Self =
+        Self { tile: GpuTile { a: 128, b: 128 }, swapped: false, together: Together::Alone };
 }
 
 /// Everything that a Hopper kernel needs to know about its shape.
@@ -23,49 +72,77 @@ pub struct HopperPlan {
     pub problem: Problem,
     /// How the data moves.
     pub strategy: Strategy,
-    /// The tile of a thread block.
-    pub tile: GpuTile,
-    /// Tiles along M and N.
-    pub grid: (usize, usize),
-    /// Stages of the shared-memory ring; 0 where operands pass through registers.
+    /// Tile, operand order, cluster.
+    pub shape: Shape,
+    /// Units of work along A and B: tiles, or pairs of tiles that a cluster computes.
+    pub units: (usize, usize),
+    /// Stages of the shared-memory ring.
     pub stages: usize,
-    /// Barriers: one full and one empty per stage.
-    pub barriers: usize,
+    /// Warpgroups that multiply.
+    pub consumers: usize,
+    /// Blocks that share a multiprocessor.
+    pub blocks_per_sm: usize,
+    /// Blocks that are launched.
+    pub blocks: usize,
+    /// Units along A that are worked on side by side, so that their rows of B are read from memory once.
+    pub raster: usize,
     /// Buffers in shared memory.
     pub memory: MemoryMap,
 }
 
-/// Depth of a stage.
-const STAGE_K: usize = 128;
+/// Depth of a stage: one row of the 128-byte swizzle.
+pub const STAGE_K: usize = 128;
+/// Rows of A that one matrix instruction takes.
+pub const WAVE_ROWS: usize = 64;
 /// Bytes of one mbarrier object (PTX ISA, "mbarrier").
 const BARRIER_BYTES: usize = 8;
 /// More stages than this hide no more latency.
-const MOST_STAGES: usize = 8;
+const MOST_STAGES: usize = 12;
 
 impl HopperPlan {
-    /// A plan with the given tile and ring depth. `stages: None` takes as many as fit.
+    /// The plan that is expected to be fastest.
+    pub fn best(problem: &Problem, gpu: &HopperGpu, strategy: Strategy) -> Result<Self, PlanError> {
+        match strategy {
+            Strategy::Strip => choose::best(problem, gpu),
+            _ => Self::new(problem, gpu, strategy, Shape::PLAIN, None),
+        }
+    }
+
+    /// A plan with the given shape. `stages: None` takes as many as fit.
     pub fn new(
         problem: &Problem,
         gpu: &HopperGpu,
         strategy: Strategy,
-        tile: (usize, usize),
+        shape: Shape,
         stages: Option<usize>,
     ) -> Result<Self, PlanError> {
-        let tile = GpuTile { m: tile.0, n: tile.1, k: STAGE_K };
-        let with = |stages: usize| Self {
-            problem: *problem,
-            strategy,
-            tile,
-            grid: (problem.m.div_ceil(tile.m), problem.n.div_ceil(tile.n)),
-            stages,
-            barriers: 2 * stages,
-            memory: shared_memory(problem, strategy, tile, stages),
+        if let ActivationKind::Plain(_) = problem.x {
+            return Err(PlanError::PlainActivations { device: gpu.name });
+        }
+        let consumers = if shape.tile.a > WAVE_ROWS { 2 } else { 1 };
+        let blocks_per_sm = if consumers == 1 && strategy == Strategy::Strip { 2 } else { 1 };
+        let with = |stages: usize| {
+            let mut plan = Self {
+                problem: *problem,
+                strategy,
+                shape,
+                units: units(problem, shape),
+                stages,
+                consumers,
+                blocks_per_sm,
+                blocks: 0,
+                raster: 1,
+                memory: shared_memory(strategy, shape, stages),
+            };
+            plan.schedule(gpu);
+            plan
         };
-        let fits = |plan: &Self| {
-            plan.memory.require(MemorySpace::Shared, gpu.shared_memory_per_block, strategy, gpu.name)
-        };
+        let available =
+            (gpu.shared_memory_per_sm / blocks_per_sm - HopperGpu::SHARED_RESERVE).min(gpu.shared_memory_per_block);
+        let fits =
+            |plan: &Self| plan.memory.require(MemorySpace::Shared, available, strategy, gpu.name);
         let plan = match (strategy, stages) {
-            (Strategy::Auto, _) => with(0),
+            (Strategy::Auto, _) => with(2),
             (_, Some(stages)) => with(stages),
             // Two stages are the least that overlap; when even they do not fit, the refusal is about them.
             (_, None) => {
@@ -75,55 +152,143 @@ impl HopperPlan {
         fits(&plan)?;
         Ok(plan)
     }
+
+    /// Decides how many blocks run and in which order they take their work.
+    fn schedule(&mut self, gpu: &HopperGpu) {
+        let (a, b) = self.units;
+        let cluster = self.shape.together.blocks();
+        let slots = gpu.sms * self.blocks_per_sm / cluster;
+        let persistent = self.strategy == Strategy::Strip && !matches!(self.shape.together, Together::SplitK(_));
+        self.blocks = cluster * if persistent { (a * b).min(slots) } else { a * b };
+        // The rows that the running units read are fewest when they form a square.
+        let (unit_a, unit_b) = self.unit_rows();
+        let fetched = |raster: usize| raster * unit_a + slots.div_ceil(raster) * unit_b;
+        self.raster = (1..=a.min(slots)).min_by_key(|&raster| fetched(raster)).unwrap_or(1);
+    }
+
+    fn unit_rows(&self) -> (usize, usize) {
+        let GpuTile { a, b } = self.shape.tile;
+        match self.shape.together {
+            Together::ShareA => (a, 2 * b),
+            Together::ShareB => (2 * a, b),
+            Together::Alone | Together::SplitK(_) => (a, b),
+        }
+    }
+
+    /// Rows of operands A and B of the whole problem.
+    pub fn operand_rows(&self) -> (usize, usize) {
+        operand_rows(&self.problem, self.shape.swapped)
+    }
+
+    /// Rows of A and B that a block asks the copy engine for: in a sharing cluster, half of what is shared.
+    pub fn fetched_rows(&self) -> (usize, usize) {
+        let GpuTile { a, b } = self.shape.tile;
+        match self.shape.together {
+            Together::ShareA => (a / 2, b),
+            Together::ShareB => (a, b / 2),
+            Together::Alone | Together::SplitK(_) => (a, b),
+        }
+    }
+
+    /// Instructions of 64 rows that each multiplying warpgroup issues per stage.
+    pub fn waves(&self) -> usize {
+        self.shape.tile.a / WAVE_ROWS / self.consumers
+    }
+
+    /// Stages that cover K.
+    pub fn k_blocks(&self) -> usize {
+        self.problem.k.div_ceil(STAGE_K)
+    }
+
+    /// Threads of a block: the multiplying warpgroups, and those that fetch.
+    pub fn threads(&self) -> usize {
+        let fetching = match (self.strategy, self.consumers) {
+            (Strategy::Auto, _) => 0,
+            // A whole warpgroup, because registers are handed over by the warpgroup.
+            (_, 2) => 128,
+            _ => 64,
+        };
+        128 * self.consumers + fetching
+    }
+
+    /// Rows of the tile that belong to x, and to the weight.
+    pub fn x_and_w_rows(&self) -> (usize, usize) {
+        let GpuTile { a, b } = self.shape.tile;
+        if self.shape.swapped { (b, a) } else { (a, b) }
+    }
+
+    /// Weight scales that a stage holds: one per 64 rows of A, or the two that a tile of B can touch.
+    pub fn w_scales_per_stage(&self) -> usize {
+        w_scales_per_stage(self.shape)
+    }
+
+    /// Whether the columns of a tile can have two weight scales.
+    pub fn straddles(&self) -> bool {
+        !self.shape.swapped && self.problem.quant_block.size() % self.shape.tile.b != 0
+    }
+
+    /// Whether four neighbouring results can be stored at once.
+    pub fn stores_vectors(&self) -> bool {
+        self.problem.n % 4 == 0
+    }
+
+    /// Bytes of shared memory that a block asks for.
+    pub fn shared_bytes(&self) -> usize {
+        self.memory.total(MemorySpace::Shared)
+    }
+
+    /// Where the buffer of this name starts in shared memory.
+    ///
+    /// # Panics
+    /// When the plan has no such buffer.
+    pub fn offset(&self, name: &str) -> usize {
+        let regions = self.memory.regions();
+        let at = regions.iter().position(|region| region.name == name).expect("the plan has this buffer");
+        regions[..at].iter().map(super::Region::total).sum()
+    }
+
+    /// The element type of the result.
+    pub fn out(&self) -> FloatKind {
+        self.problem.out
+    }
 }
 
-fn shared_memory(problem: &Problem, strategy: Strategy, tile: GpuTile, stages: usize) -> MemoryMap {
+fn operand_rows(problem: &Problem, swapped: bool) -> (usize, usize) {
+    if swapped { (problem.n, problem.m) } else { (problem.m, problem.n) }
+}
+
+fn units(problem: &Problem, shape: Shape) -> (usize, usize) {
+    let (rows_a, rows_b) = operand_rows(problem, shape.swapped);
+    let (a, b) = (rows_a.div_ceil(shape.tile.a), rows_b.div_ceil(shape.tile.b));
+    match shape.together {
+        Together::ShareA => (a, b.div_ceil(2)),
+        Together::ShareB => (a.div_ceil(2), b),
+        Together::Alone | Together::SplitK(_) => (a, b),
+    }
+}
+
+fn w_scales_per_stage(shape: Shape) -> usize {
+    if shape.swapped { shape.tile.a / WAVE_ROWS } else { 2 }
+}
+
+fn shared_memory(strategy: Strategy, shape: Shape, stages: usize) -> MemoryMap {
     let mut memory = MemoryMap::default();
-    let x_bytes = match problem.x {
-        ActivationKind::Fp8(_) | ActivationKind::Quantized(..) => 1,
-        ActivationKind::Plain(float) => float.bytes(),
-    };
-    if stages > 0 {
-        memory.push("x", MemorySpace::Shared, stages, tile.m * tile.k * x_bytes);
-        memory.push("w_q", MemorySpace::Shared, stages, tile.n * tile.k);
-        if problem.x.granularity() == Some(ScaleGranularity::Token) {
-            memory.push("x_scale", MemorySpace::Shared, stages, tile.m * 4);
-        }
-        memory.push("barriers", MemorySpace::Shared, 1, 2 * stages * BARRIER_BYTES);
-    }
+    let GpuTile { a, b } = shape.tile;
+    memory.push("a", MemorySpace::Shared, stages, a * STAGE_K);
+    memory.push("b", MemorySpace::Shared, stages, b * STAGE_K);
     if matches!(strategy, Strategy::Smem | Strategy::Strip) {
-        // All scales that the tile's columns need, staged ahead of the main loop.
-        let rows = tile.n.div_ceil(problem.quant_block.size()) + 1;
-        memory.push("w_scale", MemorySpace::Shared, 1, rows * problem.quant_block.count(problem.k) * 4);
+        let x_rows = if shape.swapped { b } else { a };
+        memory.push("x_scale", MemorySpace::Shared, stages, x_rows * 4);
+        // Two at a time are read at once, so they start at a multiple of 8 bytes.
+        let w_scales = w_scales_per_stage(shape).next_multiple_of(2);
+        memory.push("w_scale", MemorySpace::Shared, stages, w_scales * 4);
     }
-    memory.push("out", MemorySpace::Shared, 1, tile.m * tile.n * problem.out.bytes());
+    if strategy != Strategy::Auto {
+        memory.push("full", MemorySpace::Shared, stages, BARRIER_BYTES);
+        memory.push("empty", MemorySpace::Shared, stages, BARRIER_BYTES);
+    }
     memory
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::{FloatKind, QuantBlock, device::hopper::HOPPER_GPUS};
-
-    #[test]
-    fn the_ring_takes_what_the_tile_leaves() {
-        let problem = Problem::new(4096, 4096, 7168, QuantBlock::B128).unwrap().with_out(FloatKind::Bf16);
-        let plan = HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, (128, 128), None).unwrap();
-        assert_eq!((plan.grid, plan.stages), ((32, 32), 6));
-        let deeper = HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, (128, 128), Some(7));
-        assert!(
-            matches!(deeper, Err(PlanError::DoesNotFit { needed, available: 232_448, .. }) if needed > 232_448)
-        );
-    }
-
-    #[test]
-    fn a_tile_that_cannot_fit_is_refused_with_its_bytes() {
-        let problem = Problem::new(4096, 4096, 4096, QuantBlock::B128).unwrap();
-        let error = HopperPlan::new(&problem, &HOPPER_GPUS[0], Strategy::Dma, (256, 256), None).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "strategy dma needs 393248 bytes of shared memory on h100, but 232448 are available; \
-             the largest buffer is out (262144 bytes)"
-        );
-    }
-}
+mod tests;

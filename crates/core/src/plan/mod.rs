@@ -38,6 +38,12 @@ pub enum PlanError {
         /// The chip.
         chip: &'static str,
     },
+    /// The kernels multiply 8-bit activations alone.
+    #[error("{device} multiplies 8-bit activations only: give fp8, or let bf16, f16 or f32 be quantized")]
+    PlainActivations {
+        /// For which machine.
+        device: &'static str,
+    },
     /// A tile would cut a quantization block in two.
     #[error("a tile of {tile} along {side} is no multiple of the quantization block {quant_block}")]
     PartialBlock {

@@ -37,7 +37,14 @@ impl Sums {
 
     /// Starts the products of one wave of a stage. The tensor cores keep about 13 bits inside a chain, so a chain
     /// ends with the stage and is added to the sums in f32.
-    pub(super) fn start(&self, ptx: &mut Ptx, frame: &Frame<'_>, operands: &Operands, stage: B32, wave: usize) {
+    pub(super) fn start(
+        &self,
+        ptx: &mut Ptx,
+        frame: &Frame<'_>,
+        operands: &Operands,
+        stage: B32,
+        wave: usize,
+    ) {
         ptx.wgmma_fence();
         for step in 0..(STAGE_K / INSTRUCTION_K) as u32 {
             let (a, b) = operands.at(ptx, frame, stage, wave, step);
@@ -68,11 +75,8 @@ impl Sums {
             return;
         }
         let before = scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[0]));
-        let after = if frame.plan.straddles() {
-            scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[1]))
-        } else {
-            before
-        };
+        let after =
+            if frame.plan.straddles() { scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[1])) } else { before };
         for (chunk, (sums, partial)) in chunks {
             let scale = match boundary {
                 Some(boundary) => {

@@ -90,7 +90,14 @@ impl Operands {
     }
 
     /// The descriptors of a stage, wave and k-step.
-    pub(super) fn at(&self, ptx: &mut Ptx, frame: &Frame<'_>, stage: B32, wave: usize, step: u32) -> (B64, B64) {
+    pub(super) fn at(
+        &self,
+        ptx: &mut Ptx,
+        frame: &Frame<'_>,
+        stage: B32,
+        wave: usize,
+        step: u32,
+    ) -> (B64, B64) {
         let tile = frame.plan.shape.tile;
         let units = |rows: usize| (rows * STAGE_K / 16) as u32;
         let a = ptx.mad(stage, units(tile.a), self.a);

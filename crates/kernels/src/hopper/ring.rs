@@ -8,8 +8,9 @@ use octile_core::{
 use super::{
     consumer,
     frame::Frame,
-    producer, scales,
+    producer,
     ptx::{B32, Ptx, Shared},
+    scales,
 };
 
 /// A position in the ring.

@@ -28,7 +28,8 @@ pub(super) fn add_up(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: Tile,
         ptx.jump_unless(is_mine, end);
         for (wave, at) in registers {
             let offset = 4 * threads * (wave * per_wave + at) as u32;
-            let values: Vec<F32> = slots.iter().map(|&slot| ptx.load_cluster_f32(Shared(slot, offset))).collect();
+            let values: Vec<F32> =
+                slots.iter().map(|&slot| ptx.load_cluster_f32(Shared(slot, offset))).collect();
             let total = values[1..].iter().fold(values[0], |total, &value| ptx.add_f32(total, value));
             ptx.copy_float(sums.waves[wave][at], total);
         }

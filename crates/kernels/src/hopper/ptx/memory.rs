@@ -143,7 +143,8 @@ impl Ptx {
     /// Raises a float in shared memory to `value`. For floats that are not negative.
     pub fn max_shared(&mut self, at: Shared, value: F32) {
         // Floats that are not negative order like their bits.
-        let old = self.b32();
-        self.line(format_args!("atom.shared.max.u32 {old}, {at}, {value}"));
+        let (old, bits) = (self.b32(), self.b32());
+        self.line(format_args!("mov.b32 {bits}, {value}"));
+        self.line(format_args!("atom.shared.max.u32 {old}, {at}, {bits}"));
     }
 }

@@ -1,0 +1,113 @@
+//! What a kernel is called with, in order.
+
+use super::HopperPlan;
+use crate::{Problem, ScaleGranularity};
+
+/// Elements from one scale to the next: along the rows of its matrix, and along K. Both layouts that are in use are
+/// taken as they come: K-major has `k: 1`, MN-major has `row: 1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ScaleLayout {
+    /// From the scale of one row (or block of rows) to the next.
+    pub row: usize,
+    /// From the scale of one k-block to the next.
+    pub k: usize,
+}
+
+impl ScaleLayout {
+    /// The scales of a row lie side by side.
+    pub fn k_major((_, k_blocks): (usize, usize)) -> Self {
+        Self { row: k_blocks, k: 1 }
+    }
+
+    /// The scales of a k-block lie side by side.
+    pub fn mn_major((rows, _): (usize, usize)) -> Self {
+        Self { row: 1, k: rows }
+    }
+}
+
+/// Names of the numbers that every multiplying kernel takes after its tensor maps and pointers.
+pub const NUMBERS: [&str; 16] = [
+    "m",
+    "n",
+    "k",
+    "k_blocks",
+    "a_units",
+    "b_units",
+    "raster",
+    "quant_shift",
+    "x_scale_shift",
+    "x_scale_row",
+    "x_scale_k",
+    "w_scale_row",
+    "w_scale_k",
+    "out_stride",
+    "x_stride",
+    "w_stride",
+];
+
+/// What the caller decides beyond the plan: how operands and result lie in memory, in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arguments {
+    /// Layout of the activation scales.
+    pub x_scales: ScaleLayout,
+    /// Layout of the weight scales.
+    pub w_scales: ScaleLayout,
+    /// From one row of x to the next.
+    pub x_stride: usize,
+    /// From one row of the weight to the next.
+    pub w_stride: usize,
+    /// From one row of the result to the next.
+    pub out_stride: usize,
+}
+
+impl Arguments {
+    /// Rows without gaps but for what the copy engine's alignment needs, and K-major scales.
+    pub fn packed(problem: &Problem) -> Self {
+        let stride = Self::aligned_stride(problem.k);
+        Self {
+            x_scales: ScaleLayout::k_major(problem.x_scale_shape().unwrap_or((1, 1))),
+            w_scales: ScaleLayout::k_major(problem.w_scale_shape()),
+            x_stride: stride,
+            w_stride: stride,
+            out_stride: problem.n,
+        }
+    }
+
+    /// The least stride of 8-bit rows that the copy engine takes.
+    pub fn aligned_stride(k: usize) -> usize {
+        k.next_multiple_of(16)
+    }
+
+    /// The numbers, in the order of [`NUMBERS`]; `None` when one does not fit in 32 bits.
+    pub fn numbers(&self, plan: &HopperPlan) -> Option<[u32; NUMBERS.len()]> {
+        let problem = &plan.problem;
+        let quant_shift = problem.quant_block.size().ilog2() as usize;
+        let x_scale_shift = match problem.x.granularity() {
+            Some(ScaleGranularity::Block) => quant_shift,
+            Some(ScaleGranularity::Token) | None => 0,
+        };
+        let numbers = [
+            problem.m,
+            problem.n,
+            problem.k,
+            plan.k_blocks(),
+            plan.units.0,
+            plan.units.1,
+            plan.raster,
+            quant_shift,
+            x_scale_shift,
+            self.x_scales.row,
+            self.x_scales.k,
+            self.w_scales.row,
+            self.w_scales.k,
+            self.out_stride,
+            self.x_stride,
+            self.w_stride,
+        ];
+        let mut narrow = [0; NUMBERS.len()];
+        for (narrow, number) in narrow.iter_mut().zip(numbers) {
+            *narrow = u32::try_from(number).ok()?;
+        }
+        Some(narrow)
+    }
+}

@@ -1,0 +1,75 @@
+use super::*;
+use crate::{QuantBlock, device::hopper::HOPPER_GPUS};
+
+fn problem(m: usize, n: usize, k: usize) -> Problem {
+    Problem::new(m, n, k, QuantBlock::B128).unwrap().with_out(FloatKind::Bf16)
+}
+
+#[test]
+fn the_ring_takes_what_the_tile_leaves() {
+    let gpu = &HOPPER_GPUS[1];
+    let plan = HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, Shape::PLAIN, None).unwrap();
+    assert_eq!((plan.units, plan.blocks, plan.stages), ((32, 32), 1024, 6));
+    assert_eq!(plan.offset("full") % 8, 0);
+    let deeper = HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, Shape::PLAIN, Some(8));
+    assert!(
+        matches!(deeper, Err(PlanError::DoesNotFit { needed, available: 232_448, .. }) if needed > 232_448)
+    );
+}
+
+#[test]
+fn a_tile_that_cannot_fit_is_refused_with_its_bytes() {
+    let shape = Shape { tile: GpuTile { a: 512, b: 512 }, ..Shape::PLAIN };
+    let error =
+        HopperPlan::new(&problem(4096, 4096, 4096), &HOPPER_GPUS[0], Strategy::Dma, shape, None).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "strategy dma needs 262176 bytes of shared memory on h100, but 232448 are available; \
+         the largest buffer is b (131072 bytes)"
+    );
+}
+
+#[test]
+fn unquantized_activations_are_refused() {
+    let plain = problem(16, 16, 128).with_x(ActivationKind::Plain(FloatKind::Bf16));
+    let error = HopperPlan::best(&plain, &HOPPER_GPUS[0], Strategy::Strip).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "h100 multiplies 8-bit activations only: give fp8, or let bf16, f16 or f32 be quantized"
+    );
+}
+
+#[test]
+fn every_candidate_of_every_size_can_be_planned() {
+    for m in (1..300).step_by(7).chain([1024, 4096, 100_000]) {
+        for n in [1, 8, 100, 576, 2112, 32_768] {
+            for k in [1, 128, 1000, 16_384] {
+                let problem = problem(m, n, k);
+                for shape in candidates(&problem) {
+                    let plan = HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
+                    assert!(plan.stages >= 2 && plan.raster >= 1, "{plan:?}");
+                    assert!(plan.shared_bytes() <= HOPPER_GPUS[1].shared_memory_per_block);
+                }
+                HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Strip).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn no_tile_touches_three_scales() {
+    for shape in candidates(&problem(4096, 4096, 4096)) {
+        let b = shape.tile.b;
+        for tile in 0..1000 {
+            let (first, last) = (tile * b / 128, (tile * b + b - 1) / 128);
+            assert!(last - first <= 1, "{b} {tile}");
+        }
+    }
+}
+
+#[test]
+fn few_rows_swap_the_operands_and_many_do_not() {
+    let best = |m, n, k| HopperPlan::best(&problem(m, n, k), &HOPPER_GPUS[1], Strategy::Strip).unwrap();
+    assert!(best(1, 4096, 7168).shape.swapped);
+    assert!(!best(4096, 4096, 4096).shape.swapped);
+}

@@ -1,0 +1,159 @@
+//! Memory on the GPU.
+
+use cudarc::driver::{
+    CudaSlice, DevicePtr,
+    sys::{self, CUdeviceptr},
+};
+use half::{bf16, f16};
+
+use super::{CudaError, Gpu, error::While};
+
+/// Elements that are copied to and from the GPU: plain numbers, valid whatever their bits.
+pub trait Element: Copy + sealed::Sealed {}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+macro_rules! elements {
+    ($($type:ty),*) => { $(impl sealed::Sealed for $type {} impl Element for $type {})* };
+}
+elements!(u8, f32, bf16, f16);
+
+/// Bytes in device memory, freed with the value.
+#[derive(Debug)]
+pub struct Buffer {
+    bytes: CudaSlice<u8>,
+    gpu: Gpu,
+}
+
+impl Buffer {
+    /// A buffer of zeros.
+    pub fn zeros(gpu: &Gpu, bytes: usize) -> Result<Self, CudaError> {
+        // The driver refuses empty buffers.
+        let bytes = gpu.stream.alloc_zeros(bytes.max(1)).doing("allocate device memory")?;
+        Ok(Self { bytes, gpu: gpu.clone() })
+    }
+
+    /// A copy of `values`.
+    pub fn from_slice<T: Element>(gpu: &Gpu, values: &[T]) -> Result<Self, CudaError> {
+        Self::from_rows(gpu, values, values.len().max(1), values.len().max(1))
+    }
+
+    /// A copy of rows of `cols` values that start `stride` values apart on the GPU, zeros between them.
+    pub fn from_rows<T: Element>(gpu: &Gpu, values: &[T], cols: usize, stride: usize) -> Result<Self, CudaError> {
+        let size = size_of::<T>();
+        let rows = values.len().div_ceil(cols);
+        let buffer = Self::zeros(gpu, rows * stride * size)?;
+        if stride == cols {
+            buffer.write(values)?;
+            return Ok(buffer);
+        }
+        let copy = sys::CUDA_MEMCPY2D {
+            srcXInBytes: 0,
+            srcY: 0,
+            srcDevice: 0,
+            srcArray: std::ptr::null_mut(),
+            dstXInBytes: 0,
+            dstY: 0,
+            dstHost: std::ptr::null_mut(),
+            dstArray: std::ptr::null_mut(),
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            srcHost: values.as_ptr().cast(),
+            srcPitch: cols * size,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstDevice: buffer.pointer(),
+            dstPitch: stride * size,
+            WidthInBytes: cols * size,
+            Height: rows,
+        };
+        // SAFETY: `rows` rows of `cols` values are within both the slice and the buffer just made.
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, gpu.stream.cu_stream()) }
+            .result()
+            .doing("copy to the GPU")?;
+        // The slice is only borrowed until here.
+        gpu.wait()?;
+        Ok(buffer)
+    }
+
+    /// Overwrites the start of the buffer. Waits for the copy.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than `values`.
+    pub fn write<T: Element>(&self, values: &[T]) -> Result<(), CudaError> {
+        let bytes = size_of_val(values);
+        assert!(bytes <= self.len());
+        // SAFETY: the buffer holds that many bytes; the slice outlives the copy, because we wait.
+        unsafe { sys::cuMemcpyHtoDAsync_v2(self.pointer(), values.as_ptr().cast(), bytes, self.stream()) }
+            .result()
+            .doing("copy to the GPU")?;
+        self.gpu.wait()
+    }
+
+    /// Reads the start of the buffer. Waits for what was put on the stream before.
+    ///
+    /// # Panics
+    /// When the buffer is shorter than `values`.
+    pub fn read<T: Element>(&self, values: &mut [T]) -> Result<(), CudaError> {
+        self.read_at(0, values)
+    }
+
+    /// Reads from byte `start` on. Waits for what was put on the stream before.
+    ///
+    /// # Panics
+    /// When the buffer ends before `values` are full.
+    pub fn read_at<T: Element>(&self, start: usize, values: &mut [T]) -> Result<(), CudaError> {
+        let bytes = size_of_val(values);
+        assert!(start <= self.len() && bytes <= self.len() - start);
+        let from = self.pointer() + start as u64;
+        // SAFETY: the buffer holds that many bytes, any bits are a valid `T`, and we wait before the borrow ends.
+        unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, bytes, self.stream()) }
+            .result()
+            .doing("copy from the GPU")?;
+        self.gpu.wait()
+    }
+
+    /// Sets every byte, in the order of the stream.
+    pub fn fill(&self, byte: u8) -> Result<(), CudaError> {
+        // SAFETY: the buffer holds that many bytes.
+        unsafe { sys::cuMemsetD8Async(self.pointer(), byte, self.len(), self.stream()) }
+            .result()
+            .doing("fill device memory")
+    }
+
+    /// Copies the bytes of another buffer, in the order of the stream.
+    ///
+    /// # Panics
+    /// When the other is shorter.
+    pub fn copy_from(&self, other: &Self) -> Result<(), CudaError> {
+        assert!(other.len() >= self.len());
+        // SAFETY: both buffers hold that many bytes.
+        unsafe { sys::cuMemcpyDtoDAsync_v2(self.pointer(), other.pointer(), self.len(), self.stream()) }
+            .result()
+            .doing("copy on the GPU")
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    /// Whether there is nothing in it: never, for the driver gives no empty memory.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    pub(super) fn pointer(&self) -> CUdeviceptr {
+        self.bytes.device_ptr(&self.gpu.stream).0
+    }
+
+    /// Refuses a buffer that is too small for what it should hold.
+    pub(super) fn require(&self, what: &'static str, needed: usize) -> Result<(), CudaError> {
+        let held = self.len();
+        if held < needed { Err(CudaError::BufferTooSmall { what, needed, held }) } else { Ok(()) }
+    }
+
+    fn stream(&self) -> sys::CUstream {
+        self.gpu.stream.cu_stream()
+    }
+}

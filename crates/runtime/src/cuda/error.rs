@@ -1,0 +1,77 @@
+//! What can go wrong on a GPU, in plain words.
+
+use cudarc::driver::result::DriverError;
+
+/// A request that a GPU could not carry out.
+#[derive(Debug, thiserror::Error)]
+pub enum CudaError {
+    /// There is no driver.
+    #[error("no NVIDIA driver was found on this machine: the gpu backend needs libcuda and a Hopper GPU (H100, H200)")]
+    NoDriver,
+    /// There is a driver and no GPU.
+    #[error("the NVIDIA driver sees no GPU: the gpu backend needs a Hopper GPU (H100, H200)")]
+    NoGpu,
+    /// The GPU cannot run the kernels.
+    #[error(
+        "{name} has compute capability {major}.{minor}, but the kernels need 9.0 (H100, H200): use --backend cpu"
+    )]
+    NotHopper {
+        /// What it calls itself.
+        name: String,
+        /// Compute capability before the point.
+        major: i32,
+        /// Compute capability behind the point.
+        minor: i32,
+    },
+    /// The driver refused.
+    #[error("the CUDA driver could not {doing}: {reason}")]
+    Driver {
+        /// What was asked for.
+        doing: &'static str,
+        /// What the driver says.
+        reason: String,
+    },
+    /// The driver could not compile a kernel.
+    #[error("the CUDA driver could not compile kernel {entry}: {log}")]
+    Compile {
+        /// The kernel.
+        entry: String,
+        /// The driver's log.
+        log: String,
+    },
+    /// A buffer is too small for what it should hold.
+    #[error("{what} needs {needed} bytes of device memory, but the buffer has {held}")]
+    BufferTooSmall {
+        /// What it should hold.
+        what: &'static str,
+        /// Bytes needed.
+        needed: usize,
+        /// Bytes there are.
+        held: usize,
+    },
+    /// The copy engine takes rows at multiples of 16 bytes only.
+    #[error("rows of {what} are {stride} bytes apart, but must be a multiple of 16 and at least K: copy them to such rows")]
+    Stride {
+        /// Which operand.
+        what: &'static str,
+        /// Bytes from row to row.
+        stride: usize,
+    },
+    /// A dimension does not fit in 32 bits.
+    #[error("the shape has a dimension or stride beyond 4294967295, more than a kernel can address")]
+    TooLarge,
+}
+
+/// Says what was being done when the driver refused.
+pub(super) trait While<T> {
+    fn doing(self, what: &'static str) -> Result<T, CudaError>;
+}
+
+impl<T> While<T> for Result<T, DriverError> {
+    fn doing(self, doing: &'static str) -> Result<T, CudaError> {
+        self.map_err(|error| {
+            let text = error.error_string().map(|text| text.to_string_lossy().into_owned());
+            CudaError::Driver { doing, reason: text.unwrap_or_else(|_| format!("error {}", error.0 as u32)) }
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! Starting a kernel.
+
+use std::{ffi::c_void, sync::Arc};
+
+use cudarc::driver::sys::{self, CUfunction_attribute, CUlaunchAttributeID as Id};
+
+use super::{CudaError, Gpu, error::While, module::Module};
+
+/// A kernel with the shape of its launches.
+#[derive(Debug, Clone)]
+pub(super) struct Kernel {
+    module: Arc<Module>,
+    function: sys::CUfunction,
+    pub(super) grid: (u32, u32),
+    pub(super) threads: u32,
+    pub(super) shared_bytes: u32,
+    pub(super) cluster: u32,
+}
+
+// SAFETY: a function handle belongs to its module, which the driver lets every thread use.
+unsafe impl Send for Kernel {}
+// SAFETY: as above; launching does not change the handle.
+unsafe impl Sync for Kernel {}
+
+impl Kernel {
+    pub(super) fn new(
+        module: Arc<Module>,
+        grid: (u32, u32),
+        threads: u32,
+        shared_bytes: u32,
+        cluster: u32,
+    ) -> Result<Self, CudaError> {
+        let function = module.function();
+        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function belongs to the module, which is loaded.
+        unsafe { sys::cuFuncSetAttribute(function, attribute, shared_bytes as i32) }
+            .result()
+            .doing("reserve shared memory")?;
+        Ok(Self { module, function, grid, threads, shared_bytes, cluster })
+    }
+
+    /// Registers per thread, and bytes of local memory that spilled registers take.
+    pub(super) fn resources(&self) -> Result<(usize, usize), CudaError> {
+        let read = |attribute| {
+            let mut value = 0;
+            // SAFETY: writes one integer about a loaded function.
+            unsafe { sys::cuFuncGetAttribute(&mut value, attribute, self.function) }
+                .result()
+                .doing("read an attribute of a kernel")?;
+            Ok(usize::try_from(value).unwrap_or(0))
+        };
+        Ok((
+            read(CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,
+            read(CUfunction_attribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?,
+        ))
+    }
+
+    /// Puts the kernel on the stream. It may start its preparations while the kernel before it still runs: every kernel
+    /// of ours waits for that one before it touches memory.
+    ///
+    /// # Safety
+    /// `parameters` must point to values of the types that the kernel declares, in order, and device pointers among them
+    /// to memory as large as the kernel reads or writes.
+    pub(super) unsafe fn launch(&self, gpu: &Gpu, parameters: &mut [*mut c_void]) -> Result<(), CudaError> {
+        gpu.context.bind_to_thread().doing("use the GPU in this thread")?;
+        let attribute = |id, set: fn(&mut sys::CUlaunchAttributeValue, u32), value| {
+            // SAFETY: a union of plain numbers, for which zeros are valid.
+            let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
+            attribute.id = id;
+            set(&mut attribute.value, value);
+            attribute
+        };
+        let overlap = attribute(
+            Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION,
+            |value, on| value.programmaticStreamSerializationAllowed = on as i32,
+            1,
+        );
+        let cluster = attribute(
+            Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+            |value, blocks| {
+                value.clusterDim =
+                    sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
+            },
+            self.cluster,
+        );
+        let mut attributes = [overlap, cluster];
+        let config = sys::CUlaunchConfig {
+            gridDimX: self.grid.0,
+            gridDimY: self.grid.1,
+            gridDimZ: 1,
+            blockDimX: self.threads,
+            blockDimY: 1,
+            blockDimZ: 1,
+            sharedMemBytes: self.shared_bytes,
+            hStream: gpu.stream.cu_stream(),
+            attrs: attributes.as_mut_ptr(),
+            numAttrs: if self.cluster > 1 { 2 } else { 1 },
+        };
+        // SAFETY: the configuration lives until the call returns, the module as long as `self`; the parameters are as
+        // the caller promises.
+        unsafe { sys::cuLaunchKernelEx(&config, self.function, parameters.as_mut_ptr(), std::ptr::null_mut()) }
+            .result()
+            .doing("launch a kernel")
+    }
+
+    /// Name of the kernel.
+    pub(super) fn entry(&self) -> &str {
+        self.module.entry()
+    }
+}

@@ -1,0 +1,100 @@
+//! Compiling PTX with the driver.
+//!
+//! The driver keeps what it compiled on disk, keyed by the text, the GPU and its own version: `~/.nv/ComputeCache`, or
+//! where `CUDA_CACHE_PATH` says. Its linker, which would hand the machine code over, compiles for linking: it ignores
+//! register reallocation, on which the kernels rely.
+
+use std::{
+    ffi::{CString, c_void},
+    ptr,
+    sync::Arc,
+};
+
+use cudarc::driver::{
+    CudaContext,
+    result::module,
+    sys::{self, CUjit_option as Jit},
+};
+
+use super::{CudaError, Gpu, error::While};
+
+/// A kernel as text.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelText<'a> {
+    /// Name of the entry point.
+    pub entry: &'a str,
+    /// The PTX module.
+    pub ptx: &'a str,
+}
+
+/// A loaded module with one kernel.
+#[derive(Debug)]
+pub(super) struct Module {
+    module: sys::CUmodule,
+    function: sys::CUfunction,
+    entry: String,
+    context: Arc<CudaContext>,
+}
+
+// SAFETY: the driver lets every thread use a module's handles.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+impl Module {
+    pub(super) fn load(gpu: &Gpu, text: KernelText<'_>) -> Result<Arc<Self>, CudaError> {
+        gpu.context.bind_to_thread().doing("use the GPU in this thread")?;
+        let module = compile(text)?;
+        let name = CString::new(text.entry).expect("entry names hold no zero byte");
+        // SAFETY: the module was loaded just now.
+        let function = unsafe { module::get_function(module, name) };
+        let function = match function.doing("find a kernel") {
+            Ok(function) => function,
+            Err(error) => {
+                // SAFETY: loaded just now, used by no one.
+                let _ = unsafe { module::unload(module) };
+                return Err(error);
+            }
+        };
+        Ok(Arc::new(Self { module, function, entry: text.entry.to_owned(), context: gpu.context.clone() }))
+    }
+
+    pub(super) fn function(&self) -> sys::CUfunction {
+        self.function
+    }
+
+    pub(super) fn entry(&self) -> &str {
+        &self.entry
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        if self.context.bind_to_thread().is_ok() {
+            // SAFETY: kernels hold the module, so none is left; the driver waits for running ones.
+            let _ = unsafe { module::unload(self.module) };
+        }
+    }
+}
+
+/// Compiles and loads.
+fn compile(text: KernelText<'_>) -> Result<sys::CUmodule, CudaError> {
+    const LOG_BYTES: usize = 8 << 10;
+    let mut log = vec![0u8; LOG_BYTES];
+    let mut options = [Jit::CU_JIT_ERROR_LOG_BUFFER, Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
+    let ptx = CString::new(text.ptx).expect("PTX holds no zero byte");
+    let mut module = ptr::null_mut();
+    // SAFETY: the text ends with a zero byte; options and values have the two elements announced, and the log is as
+    // large as it says.
+    let loaded = unsafe {
+        sys::cuModuleLoadDataEx(&mut module, ptx.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
+    };
+    loaded.result().map_err(|error| {
+        let end = log.iter().position(|&byte| byte == 0).unwrap_or(LOG_BYTES);
+        let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
+        let log = if log.is_empty() { format!("error {}", error.0 as u32) } else { log };
+        CudaError::Compile { entry: text.entry.to_owned(), log }
+    })?;
+    Ok(module)
+}

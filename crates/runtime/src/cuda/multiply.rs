@@ -1,0 +1,136 @@
+//! The multiplication on device memory.
+
+use std::ffi::c_void;
+
+use cudarc::driver::sys;
+use octile_core::plan::hopper::{Arguments, HopperPlan, NUMBERS};
+
+use super::{
+    Buffer, CudaError, Gpu,
+    launch::Kernel,
+    module::{KernelText, Module},
+    tensor_map,
+};
+
+/// A compiled kernel for one plan.
+#[derive(Debug, Clone)]
+pub struct Multiplication {
+    gpu: Gpu,
+    plan: HopperPlan,
+    kernel: Kernel,
+}
+
+/// Operands and result in device memory.
+#[derive(Debug, Clone, Copy)]
+pub struct MultiplyOperands<'a> {
+    /// Codes of x.
+    pub x: &'a Buffer,
+    /// Scales of x.
+    pub x_scales: &'a Buffer,
+    /// Codes of the weight.
+    pub w: &'a Buffer,
+    /// Scales of the weight.
+    pub w_scales: &'a Buffer,
+    /// The result.
+    pub out: &'a Buffer,
+    /// How they lie in memory.
+    pub arguments: Arguments,
+}
+
+impl Multiplication {
+    /// Compiles `text`, which must be the kernel of `plan`, or takes it from the cache.
+    pub fn new(gpu: &Gpu, plan: &HopperPlan, text: KernelText<'_>) -> Result<Self, CudaError> {
+        let number = |value: usize| u32::try_from(value).map_err(|_| CudaError::TooLarge);
+        let kernel = Kernel::new(
+            Module::load(gpu, text)?,
+            (number(plan.blocks)?, 1),
+            number(plan.threads())?,
+            number(plan.shared_bytes())?,
+            number(plan.shape.together.blocks())?,
+        )?;
+        Ok(Self { gpu: gpu.clone(), plan: plan.clone(), kernel })
+    }
+
+    /// Registers per thread, and bytes of local memory that spilled registers take.
+    pub fn resources(&self) -> Result<(usize, usize), CudaError> {
+        self.kernel.resources()
+    }
+
+    /// The plan.
+    pub fn plan(&self) -> &HopperPlan {
+        &self.plan
+    }
+
+    /// Name of the kernel.
+    pub fn entry(&self) -> &str {
+        self.kernel.entry()
+    }
+
+    /// Checks the operands and makes everything ready to launch again and again.
+    pub fn prepare<'a>(&self, operands: MultiplyOperands<'a>) -> Result<PreparedMultiply<'a>, CudaError> {
+        let MultiplyOperands { x, x_scales, w, w_scales, out, arguments } = operands;
+        let problem = &self.plan.problem;
+        let numbers = arguments.numbers(&self.plan).ok_or(CudaError::TooLarge)?;
+        for (what, stride) in [("x", arguments.x_stride), ("the weight", arguments.w_stride)] {
+            if stride % 16 != 0 || stride < problem.k {
+                return Err(CudaError::Stride { what, stride });
+            }
+        }
+        let extent = |rows: usize, cols: usize, stride: usize| (rows - 1) * stride + cols;
+        // Whole vectors are read, so a last row ends with its stride.
+        x.require("x", problem.m * arguments.x_stride)?;
+        w.require("the weight", problem.n * arguments.w_stride)?;
+        let out_bytes = extent(problem.m, problem.n, arguments.out_stride) * problem.out.bytes();
+        out.require("the result", out_bytes)?;
+        let scales = |(rows, cols): (usize, usize), layout: octile_core::plan::hopper::ScaleLayout| {
+            4 * ((rows - 1) * layout.row + (cols - 1) * layout.k + 1)
+        };
+        let x_scale_shape = problem.x_scale_shape().expect("plans are made for 8-bit activations");
+        x_scales.require("the scales of x", scales(x_scale_shape, arguments.x_scales))?;
+        w_scales.require("the scales of the weight", scales(problem.w_scale_shape(), arguments.w_scales))?;
+
+        let (a_box, b_box) = self.plan.fetched_rows();
+        let map = |of_x: bool, box_rows: usize| {
+            let (buffer, rows, stride) = if of_x {
+                (x, problem.m, arguments.x_stride)
+            } else {
+                (w, problem.n, arguments.w_stride)
+            };
+            tensor_map::encode(buffer, rows, problem.k, stride, box_rows)
+        };
+        let swapped = self.plan.shape.swapped;
+        Ok(PreparedMultiply {
+            gpu: self.gpu.clone(),
+            kernel: self.kernel.clone(),
+            maps: [map(!swapped, a_box)?, map(swapped, b_box)?],
+            pointers: [x_scales, w_scales, out, x, w].map(Buffer::pointer),
+            numbers,
+            _operands: operands,
+        })
+    }
+}
+
+/// A multiplication that is ready to be put on the stream.
+#[derive(Debug, Clone)]
+pub struct PreparedMultiply<'a> {
+    gpu: Gpu,
+    kernel: Kernel,
+    maps: [sys::CUtensorMap; 2],
+    pointers: [sys::CUdeviceptr; 5],
+    numbers: [u32; NUMBERS.len()],
+    // Keeps the buffers alive.
+    _operands: MultiplyOperands<'a>,
+}
+
+impl PreparedMultiply<'_> {
+    /// Puts the multiplication on the stream.
+    pub fn launch(&self) -> Result<(), CudaError> {
+        let pointer = |value: *const c_void| value.cast_mut();
+        let maps = self.maps.iter().map(|map| pointer(std::ptr::from_ref(map).cast()));
+        let pointers = self.pointers.iter().map(|address| pointer(std::ptr::from_ref(address).cast()));
+        let numbers = self.numbers.iter().map(|number| pointer(std::ptr::from_ref(number).cast()));
+        let mut parameters: Vec<*mut c_void> = maps.chain(pointers).chain(numbers).collect();
+        // SAFETY: the kernel declares two maps, five pointers and these numbers; `prepare` checked every buffer's size.
+        unsafe { self.kernel.launch(&self.gpu, &mut parameters) }
+    }
+}

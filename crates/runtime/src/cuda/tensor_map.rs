@@ -1,0 +1,45 @@
+//! Descriptors that tell the copy engine what a matrix looks like.
+
+use std::mem::MaybeUninit;
+
+use cudarc::driver::sys;
+use octile_core::plan::hopper::STAGE_K;
+
+use super::{Buffer, CudaError, error::While};
+
+/// The descriptor of a row-major matrix of 8-bit codes, fetched `box_rows` rows and one stage of K at a time into the
+/// 128-byte swizzle. What lies beyond the matrix arrives as zeros.
+pub(super) fn encode(
+    buffer: &Buffer,
+    rows: usize,
+    k: usize,
+    stride: usize,
+    box_rows: usize,
+) -> Result<sys::CUtensorMap, CudaError> {
+    let mut map = MaybeUninit::uninit();
+    let dimensions = [k as u64, rows as u64];
+    let strides = [stride as u64];
+    let fetched = [STAGE_K as u32, box_rows as u32];
+    let steps = [1, 1];
+    // SAFETY: the arrays have the lengths that rank 2 asks for; the driver checks the numbers and writes the map.
+    unsafe {
+        sys::cuTensorMapEncodeTiled(
+            map.as_mut_ptr(),
+            sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
+            2,
+            std::ptr::with_exposed_provenance_mut(buffer.pointer() as usize),
+            dimensions.as_ptr(),
+            strides.as_ptr(),
+            fetched.as_ptr(),
+            steps.as_ptr(),
+            sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
+            sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
+            sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+            sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
+        )
+    }
+    .result()
+    .doing("describe an operand to the copy engine")?;
+    // SAFETY: the driver wrote it.
+    Ok(unsafe { map.assume_init() })
+}
