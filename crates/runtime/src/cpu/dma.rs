@@ -1,9 +1,12 @@
-//! `dma`: two buffers. While the tiles use the weights in one, the next panel is packed and decoded into the other,
-//! a piece after each tile. Scales are looked up beside the data.
+//! `dma`: two buffers. While the tiles use the weights in one, the next panel is requested from memory, packed and
+//! decoded into the other, a piece at a time between tiles. Scales are looked up beside the data.
 
 use std::ops::Range;
 
-use octile_core::{QuantizedWeight, plan::cpu::Step};
+use octile_core::{
+    QuantizedWeight,
+    plan::cpu::{PANEL, Step},
+};
 
 use super::{
     nest::{Fetch, Job, TileScales, Weights},
@@ -35,14 +38,25 @@ impl<'a> Dma<'a> {
         Self { job, weight, codes, buffers, scales: TileScales::default() }
     }
 
-    /// Copies the pieces `pieces` of a step's panel.
-    fn copy(&mut self, step: &Step, pieces: Range<usize>) {
+    /// Copies piece `piece` of a step's panel, and asks for the memory of the next one meanwhile.
+    fn copy(&mut self, step: &Step, piece: usize) {
+        self.request(step, piece + 1);
         let pairs = step.depth.len().div_ceil(2);
-        let range = pieces.start * PIECE..pairs.min(pieces.end * PIECE);
-        let columns =
-            step.depth.start + 2 * range.start..step.depth.end.min(step.depth.start + 2 * range.end);
+        let columns = columns(step, piece);
+        let range = piece * PIECE..pairs.min((piece + 1) * PIECE);
         pack(self.weight, step.panel, columns, &mut self.codes[range.start * GROUP..]);
         self.job.decode_panel(self.codes, pairs, self.buffers[0], range);
+    }
+
+    /// Has a cache line of every row of the panel brought nearer.
+    fn request(&self, step: &Step, piece: usize) {
+        let (rows, cols) = (self.weight.rows(), self.weight.cols());
+        let start = columns(step, piece).start;
+        for row in step.panel * PANEL..rows.min((step.panel + 1) * PANEL) {
+            if let Some(code) = self.weight.codes().get(row * cols + start) {
+                prefetch(code);
+            }
+        }
     }
 }
 
@@ -50,9 +64,28 @@ fn pieces(step: &Step) -> usize {
     step.depth.len().div_ceil(2 * PIECE)
 }
 
+fn columns(step: &Step, piece: usize) -> Range<usize> {
+    let start = step.depth.start + 2 * PIECE * piece;
+    start..step.depth.end.min(start + 2 * PIECE)
+}
+
+/// The nearest thing that a CPU has to starting an asynchronous copy.
+fn prefetch(byte: &u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that the program can see.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = byte;
+}
+
 impl Fetch for Dma<'_> {
     fn begin(&mut self, first: &Step) {
-        self.copy(first, 0..pieces(first));
+        for piece in 0..pieces(first) {
+            self.copy(first, piece);
+        }
     }
 
     fn weights(&mut self, _step: &Step) -> Weights {
@@ -63,9 +96,8 @@ impl Fetch for Dma<'_> {
     fn meanwhile(&mut self, next: Option<&Step>, tile: usize, tiles: usize) {
         let Some(next) = next else { return };
         let pieces = pieces(next);
-        let due = pieces * tile / tiles..pieces * (tile + 1) / tiles;
-        if !due.is_empty() {
-            self.copy(next, due);
+        for piece in pieces * tile / tiles..pieces * (tile + 1) / tiles {
+            self.copy(next, piece);
         }
     }
 

@@ -1,6 +1,10 @@
 //! The machine: its instruction sets and threads.
 
-use octile_core::{Problem, Strategy, device::cpu::Isa, plan::cpu::CpuPlan};
+use octile_core::{
+    Problem, Strategy,
+    device::cpu::Isa,
+    plan::cpu::{CpuPlan, WeightPath},
+};
 
 use super::{Workspace, isa};
 
@@ -118,8 +122,17 @@ impl Cpu {
     }
 
     /// The strategy that is fastest for a problem, given the form of the weight.
-    pub fn best(&self, _problem: &Problem, packed: bool) -> Strategy {
-        if packed { Strategy::Strip } else { Strategy::Smem }
+    ///
+    /// A packed weight wins everywhere. Row by row, what counts is whether decoded weights are used more than once:
+    /// if so, decoding the next ones meanwhile pays.
+    pub fn best(&self, problem: &Problem, packed: bool) -> Strategy {
+        if packed {
+            return Strategy::Strip;
+        }
+        match self.plan(problem, Strategy::Auto).path {
+            WeightPath::Streamed => Strategy::Auto,
+            WeightPath::Buffered => Strategy::Smem,
+        }
     }
 
     /// How a problem would be run.

@@ -91,16 +91,28 @@ pub(super) fn pack(weight: &QuantizedWeight, panel: usize, depth: Range<usize>, 
         let start = depth.start + line * LINE;
         let row =
             |column: usize| &weight.codes()[(first + column) * cols..][start..depth.end.min(start + LINE)];
-        for column in (0..PANEL.min(rows - first)).step_by(4) {
-            if column + 4 <= rows - first && depth.end - start >= LINE {
-                pack_four(std::array::from_fn(|at| row(column + at)), &mut groups[place(column)..]);
-            } else {
-                for column in column..(column + 4).min(rows - first) {
-                    pack_one(row(column), &mut groups[place(column)..]);
-                }
+        if first + PANEL <= rows && start + LINE <= depth.end {
+            let groups = eighths(groups);
+            for column in (0..PANEL).step_by(4) {
+                let rows = [0, 1, 2, 3].map(|at| whole_line(row(column + at)));
+                pack_four(rows, groups, place(column) / 8);
+            }
+        } else {
+            for column in 0..PANEL.min(rows - first) {
+                pack_one(row(column), &mut groups[place(column)..]);
             }
         }
     }
+}
+
+type Eight = [u8; 8];
+
+fn whole_line(row: &[u8]) -> &[Eight; LINE / 8] {
+    row.as_chunks().0.try_into().expect("a whole line")
+}
+
+fn eighths(groups: &mut [u8]) -> &mut [[Eight; GROUP / 8]; LINE / 2] {
+    groups.as_chunks_mut().0.as_chunks_mut().0.try_into().expect("the groups of a whole line")
 }
 
 /// Spreads the pairs of one row over the groups.
@@ -111,24 +123,20 @@ fn pack_one(row: &[u8], groups: &mut [u8]) {
     }
 }
 
-/// The same for a line of four neighbouring rows, whose pairs lie side by side in a group: a transposition of 4 x 4
-/// pairs at a time.
-fn pack_four(rows: [&[u8]; 4], groups: &mut [u8]) {
+/// The same for a line of four neighbouring rows, whose pairs lie side by side in one eighth of a group: a
+/// transposition of 4 x 4 pairs at a time. All lengths are constant, so nothing is checked in the loop.
+fn pack_four(rows: [&[Eight; LINE / 8]; 4], groups: &mut [[Eight; GROUP / 8]; LINE / 2], eighth: usize) {
     const EVEN: u64 = 0x0000_ffff_0000_ffff;
     const LOW: u64 = 0x0000_0000_ffff_ffff;
-    for (at, groups) in groups.chunks_mut(4 * GROUP).enumerate() {
-        let [a, b, c, d] = rows.map(|row| u64::from_le_bytes(row.as_chunks::<8>().0[at]));
-        let (ab_even, ab_odd) = (a & EVEN | (b & EVEN) << 16, a >> 16 & EVEN | b & !EVEN);
-        let (cd_even, cd_odd) = (c & EVEN | (d & EVEN) << 16, c >> 16 & EVEN | d & !EVEN);
-        let pairs = [
-            ab_even & LOW | cd_even << 32,
-            ab_odd & LOW | cd_odd << 32,
-            ab_even >> 32 | cd_even & !LOW,
-            ab_odd >> 32 | cd_odd & !LOW,
-        ];
-        for (pairs, group) in pairs.into_iter().zip(groups.chunks_mut(GROUP)) {
-            group[..8].copy_from_slice(&pairs.to_le_bytes());
-        }
+    let eighth = eighth % 8;
+    for (at, groups) in groups.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+        let [a, b, c, d] = rows.map(|row| u64::from_le_bytes(row[at]));
+        let (ab_even, ab_odd) = ((a & EVEN) | ((b & EVEN) << 16), ((a >> 16) & EVEN) | (b & !EVEN));
+        let (cd_even, cd_odd) = ((c & EVEN) | ((d & EVEN) << 16), ((c >> 16) & EVEN) | (d & !EVEN));
+        groups[0][eighth] = ((ab_even & LOW) | (cd_even << 32)).to_le_bytes();
+        groups[1][eighth] = ((ab_odd & LOW) | (cd_odd << 32)).to_le_bytes();
+        groups[2][eighth] = ((ab_even >> 32) | (cd_even & !LOW)).to_le_bytes();
+        groups[3][eighth] = ((ab_odd >> 32) | (cd_odd & !LOW)).to_le_bytes();
     }
 }
 
