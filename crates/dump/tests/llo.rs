@@ -139,3 +139,48 @@ fn the_allocation_table_is_read() {
     assert_eq!((buffers[0].space.as_str(), buffers[0].size), ("vmem", 0x8000));
     assert_eq!(buffers[0].place.line, 5);
 }
+
+/// A loop of four iterations, whose branch has `delay` slots; another region ends in the first of them.
+fn small_loop(delay: usize) -> String {
+    let mut text = String::from(
+        "     0   :  { %s1_s0 = smov 0 } /* Start region 0 :: Start region 1 */\n\
+         \x20  0x1 LB: > { %s2_s0 = sphi %s1_s0, %s3_s0 } /* Start region 2 :: Start region 3 */\n\
+         \x20  0x2   : > { %s3_s0 = sadd.s32 1, %s2_s0 }\n\
+         \x20  0x3   : > { %p4_p0 = scmp.ge.s32.totalorder %s3_s0, 4 /* loop exit test */ }\n\
+         \x20  0x4   :  { %5 = sbr.rel (!%p4_p0) target bundleno = 1 (0x1), region = 2 }\n",
+    );
+    for slot in 1..=delay {
+        let trailer = match slot {
+            _ if slot == delay => " /* End region 2 */",
+            1 => " /* End region 3 */",
+            _ => "",
+        };
+        text += &format!("   {:#x}   :  {{}}{trailer}\n", 4 + slot);
+    }
+    text + &format!("   {:#x}   :  {{ %9 = sfence }} /* End region 1 :: End region 0 */\n", 5 + delay)
+}
+
+#[test]
+fn delay_slots_are_read_off_the_listing() {
+    for delay in [4, 6] {
+        let text = small_loop(delay);
+        let listing = Listing::parse(&text);
+        assert_eq!(listing.damage(), []);
+        let cycles = simulate(&listing, &SimOptions::default()).unwrap();
+        assert_eq!(cycles.branch_delay as usize, delay);
+        assert_eq!(cycles.loops[0].iterations, 4);
+        // The entry, four times round the loop with its delay slots, the exit.
+        assert_eq!(cycles.issued as usize, 1 + 4 * (4 + delay) + 1);
+    }
+}
+
+#[test]
+fn a_loop_that_never_ends_is_given_up() {
+    let text = small_loop(6).replace("(!%p4_p0) ", "");
+    let options = SimOptions { max_cycles: 1000, ..SimOptions::default() };
+    let error = simulate(&Listing::parse(&text), &options).unwrap_err();
+    assert_eq!(error.to_string(), "gave up after 1000 cycles at bundle 0xa");
+    let unknown = small_loop(6).replace("smov 0", "sld [smem:[#allocation1]]");
+    let error = simulate(&Listing::parse(&unknown), &SimOptions::default()).unwrap_err();
+    assert_eq!(error.to_string(), "the branch in bundle 0x4 depends on a value that is not in the listing");
+}

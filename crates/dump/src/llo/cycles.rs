@@ -1,14 +1,12 @@
 //! How many cycles a listing takes: its control flow is executed, one bundle per cycle.
 
-use std::collections::BTreeMap;
-
 use serde::Serialize;
 
 use super::{
     Label, Listing,
     dma::{Route, RouteKey},
     machine::Machine,
-    program::{Action, Program},
+    program::{Action, Instruction, Program},
     units::UnitUse,
 };
 
@@ -303,25 +301,24 @@ pub fn static_use(listing: &Listing<'_>, bundle: &super::Bundle) -> UnitUse {
     units
 }
 
-/// Delay slots, read off the listing: a region that ends in a branch ends with the last delay slot.
+/// Delay slots, read off the listing: the region that a branch leaves ends with its last delay slot. Other regions may
+/// end near it, so the distance that fits more branches counts.
 fn branch_delay(listing: &Listing<'_>, program: &Program) -> u32 {
-    /// What tpu7x has.
+    /// What v6e and tpu7x have; where both fit as well, or nothing does, it is tpu7x.
+    const KNOWN: [u32; 2] = [4, 6];
     const DEFAULT: u32 = 6;
-    const LIMIT: usize = 16;
-    let mut distances = BTreeMap::<u32, usize>::new();
-    for (at, instructions) in program.bundles.iter().enumerate() {
-        if instructions.iter().any(|i| matches!(i.action, Action::Branch { .. })) {
-            let after = listing.bundles().iter().skip(at).take(LIMIT);
-            let ends = after.enumerate().skip(1);
-            let end =
-                ends.filter(|(_, bundle)| listing.regions(bundle).any(|mark| mark.ends && !mark.starts));
-            if let Some((distance, _)) = end.take(1).next() {
-                *distances.entry(distance as u32).or_default() += 1;
-            }
-        }
-    }
-    let most = distances.iter().max_by_key(|(_, count)| **count);
-    most.map_or(DEFAULT, |(&distance, _)| distance)
+    let branches = |instructions: &&Vec<Instruction>| {
+        instructions.iter().any(|i| matches!(i.action, Action::Branch { .. }))
+    };
+    let branches: Vec<_> =
+        program.bundles.iter().enumerate().filter(|(_, bundle)| branches(bundle)).map(|(at, _)| at).collect();
+    let ends_region = |at: usize| {
+        let bundle = listing.bundles().get(at);
+        bundle.is_some_and(|bundle| listing.regions(bundle).any(|mark| mark.ends && !mark.starts))
+    };
+    let fits = |delay: u32| branches.iter().filter(|at| ends_region(**at + delay as usize)).count();
+    let best = KNOWN.into_iter().max_by_key(|delay| fits(*delay)).filter(|delay| fits(*delay) > 0);
+    best.unwrap_or(DEFAULT)
 }
 
 /// Backward branches and how often what they jump to ran.

@@ -322,19 +322,24 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A whole listing ends with the end of its outermost region, or with an exit bundle.
+    /// A whole listing ends with the end of its outermost region, or with an exit bundle; delay slots and an empty
+    /// region may follow.
     fn check_end(&mut self) {
-        let Some(last) = self.listing.bundles.last() else {
+        const TAIL: usize = 32;
+        if self.listing.bundles.is_empty() {
             if self.listing.allocations.is_empty() && self.listing.damage.is_empty() {
                 self.damage(0, "there is no bundle in this file");
             }
             return;
+        }
+        let ends = |bundle: &Bundle| {
+            let trailer = bundle.trailer.of(self.text);
+            let outermost = region_marks(trailer).any(|mark| mark.ends && mark.region == 0);
+            outermost || trailer.contains("exit bundle") || trailer.contains("entry bundle")
         };
-        let trailer = last.trailer.of(self.text);
-        let complete = trailer.contains("exit bundle")
-            || region_marks(trailer).any(|mark| mark.ends && mark.region == 0);
-        if !complete && !trailer.contains("entry bundle") {
-            self.damage(self.bytes.len(), "the listing ends before its outermost region does: it is cut off");
+        if !self.listing.bundles.iter().rev().take(TAIL).any(ends) {
+            let what = "the listing ends before its outermost region does: it is cut off";
+            self.damage(self.bytes.len(), what);
         }
     }
 }
