@@ -78,8 +78,6 @@ pub struct Report {
     pub chip: &'static TpuChip,
     /// With which compiler.
     pub libtpu: Found,
-    /// The compiler's own version text.
-    pub platform_version: String,
     /// One per version.
     pub versions: Vec<VersionReport>,
 }
@@ -111,14 +109,13 @@ pub fn run(job: &Job) -> Result<Report> {
         built.push(session.build(plan)?);
         progress.step();
     }
-    let platform_version = built.first().map(|(_, compiled)| compiled.platform_version.clone());
     let mut versions = Vec::new();
-    for (plan, (figures, _)) in job.plans.iter().zip(built) {
+    for (plan, figures) in job.plans.iter().zip(built) {
         let name = version_name(plan.strategy);
         let folder = replace::put_in_place(session.work.path(), &job.output, &name)?;
         versions.push(VersionReport { plan: plan.clone(), folder, figures });
     }
-    Ok(Report { chip: job.chip, libtpu, platform_version: platform_version.unwrap_or_default(), versions })
+    Ok(Report { chip: job.chip, libtpu, versions })
 }
 
 /// What all versions of a job share.
@@ -141,7 +138,7 @@ impl<'a> Session<'a> {
     }
 
     /// Compiles one version into a folder of the work folder.
-    fn build(&self, plan: &TpuPlan) -> Result<(Figures, Compiled)> {
+    fn build(&self, plan: &TpuPlan) -> Result<Figures> {
         let name = version_name(plan.strategy);
         let folder = self.work.path().join(&name);
         fs::create_dir(&folder)?;
@@ -157,11 +154,11 @@ impl<'a> Session<'a> {
             collect::copy_all(dump.path(), &folder.join("raw"))?;
         }
         let profile = static_profile(&self.compiler, &self.target, &Module::new(&name, module.stablehlo))?;
-        let figures = Figures::new(&compiled, profile, count(&folder)?);
+        let figures = Figures::new(&compiled, profile, count(&folder, plan.chip)?);
         let manifest = Manifest::new(plan, self.libtpu, &self.target, &compiled, &figures, &folder)?;
         fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;
         fs::copy(folder.join(collect::OPTIMIZED_HLO), self.work.path().join(format!("{name}_hlo.txt")))?;
-        Ok((figures, compiled))
+        Ok(figures)
     }
 
     /// Compiles, and gives the dump folder back. After a crash it is left where it is, for the user to look into.
@@ -198,21 +195,16 @@ fn hlo_options(folder: &Path) -> [(&'static str, OptionValue); 2] {
 /// Every flag and option of a compilation, with a placeholder for the folder.
 fn flags() -> Vec<String> {
     let mut flags = DumpFlags::Listings(PLACEHOLDER.into()).flags();
-    let text = |value: &OptionValue| match value {
-        OptionValue::Text(text) => text.clone(),
-        OptionValue::Bool(flag) => flag.to_string(),
-        OptionValue::Int(number) => number.to_string(),
-        OptionValue::Float(number) => number.to_string(),
-    };
     let options = hlo_options(&Path::new(PLACEHOLDER).join("hlo"));
-    flags.extend(options.iter().map(|(name, value)| format!("--{name}={}", text(value))));
+    flags.extend(options.iter().map(|(name, value)| format!("--{name}={value}")));
     flags
 }
 
 /// Counts the cycles of the kernel's listing.
-fn count(folder: &Path) -> Result<Counted> {
+fn count(folder: &Path, chip: &TpuChip) -> Result<Counted> {
     let text = fs::read_to_string(folder.join(collect::PACKED_BUNDLES))?;
-    Ok(match simulate(&Listing::parse(&text), &SimOptions::default()) {
+    let options = SimOptions { mxus: chip.mxus as u32, ..SimOptions::default() };
+    Ok(match simulate(&Listing::parse(&text), &options) {
         Ok(cycles) => Counted::Cycles { cycles: cycles.issued, mxu_share: cycles.mxu_share() },
         Err(error) => Counted::NotCounted { reason: error.to_string() },
     })

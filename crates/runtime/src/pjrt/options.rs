@@ -1,5 +1,7 @@
 //! Compile options: the serialized `CompileOptionsProto` that every PJRT compiler takes.
 
+use std::fmt;
+
 use serde::{Deserialize, Serialize};
 
 use super::protobuf::Message;
@@ -16,6 +18,17 @@ pub enum OptionValue {
     Float(f64),
     /// Text.
     Text(String),
+}
+
+impl fmt::Display for OptionValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bool(flag) => flag.fmt(f),
+            Self::Int(number) => number.fmt(f),
+            Self::Float(number) => number.fmt(f),
+            Self::Text(text) => text.fmt(f),
+        }
+    }
 }
 
 /// How to compile one program for one device.
