@@ -73,6 +73,9 @@ pub fn dma_balanced(facts: &Facts) -> Outcome {
             };
             Outcome::pass(says, vec![balance.evidence.clone()])
         }
+        Some(_) | None if facts.cycles.as_ref().is_some_and(|cycles| cycles.unresolved_dma > 0) => {
+            Outcome::unknown("some copies or waits use addresses that the listing does not determine")
+        }
         _ => Outcome::unknown(match &facts.cycles_error {
             Some(error) => format!("copies and waits match only along an execution: {error}"),
             None => "copies and waits match only along an execution: give the packed-bundles-post-ra listing"
@@ -126,10 +129,12 @@ pub fn double_buffered(facts: &Facts) -> Outcome {
 
 /// From the execution: two places take turns, and one is filled while the matrix units work.
 fn double_buffered_execution(facts: &Facts) -> Outcome {
-    let inputs = facts
-        .operands
-        .iter()
-        .filter(|operand| operand.level == Level::Llo && operand.role == Role::Data && !operand.output);
+    let inputs = facts.operands.iter().filter(|operand| {
+        operand.level == Level::Llo
+            && operand.role == Role::Data
+            && !operand.output
+            && !operand.dims.is_empty()
+    });
     let mut proof = Vec::new();
     let mut blocks = 0;
     for operand in inputs {

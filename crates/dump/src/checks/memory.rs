@@ -8,7 +8,9 @@ use crate::facts::{Buffer, Copy, Evidence, Facts, Level, Operand, Role, Space};
 /// The input operands of one role, from the latest stage that names operands.
 fn inputs(facts: &Facts, role: Role) -> Vec<&Operand> {
     let operands = Facts::latest(&facts.operands, |operand| operand.level);
-    operands.into_iter().filter(|operand| operand.role == role && !operand.output).collect()
+    // A scalar is neither data nor scales.
+    let arrays = operands.into_iter().filter(|operand| !operand.output && !operand.dims.is_empty());
+    arrays.filter(|operand| operand.role == role).collect()
 }
 
 fn evidence<'a>(operands: impl IntoIterator<Item = &'a &'a Operand>) -> Vec<Evidence> {

@@ -147,11 +147,16 @@ fn executed(facts: &mut Facts, listing: &Listing<'_>, cycles: &Cycles, witness: 
         (None, Some((_, slot))) => witness.at(slot.op.start),
         (None, None) => witness.at(0),
     };
+    // A copy or a wait that could not be followed may be what a semaphore seems to lack.
+    let conclusive = cycles.unresolved_dma == 0;
+    if !conclusive {
+        faults.clear();
+    }
     facts.balances.push(Balance {
         level: Level::Llo,
         checked: cycles.semaphores.len(),
         faults,
-        conclusive: cycles.unresolved_dma == 0,
+        conclusive,
         evidence,
     });
 }

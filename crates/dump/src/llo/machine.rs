@@ -271,6 +271,13 @@ fn arithmetic(op: Arithmetic, left: i64, right: i64) -> i64 {
         Arithmetic::And => left & right,
         Arithmetic::Or => left | right,
         Arithmetic::Xor => left ^ right,
+        // A division by zero has no meaning here; any value will do.
+        Arithmetic::Divide { signed: true } => wrap(left).checked_div(wrap(right)).unwrap_or(-1),
+        Arithmetic::Divide { signed: false } => unsigned(left).checked_div(unsigned(right)).unwrap_or(-1),
+        Arithmetic::Remainder { signed: true } => wrap(left).checked_rem(wrap(right)).unwrap_or(left),
+        Arithmetic::Remainder { signed: false } => {
+            unsigned(left).checked_rem(unsigned(right)).unwrap_or(left)
+        }
         Arithmetic::Min { signed: true } => wrap_integer(left).min(wrap_integer(right)),
         Arithmetic::Min { signed: false } => unsigned(left).min(unsigned(right)),
         Arithmetic::Max { signed: true } => wrap_integer(left).max(wrap_integer(right)),

@@ -45,6 +45,8 @@ pub enum Arithmetic {
     And,
     Or,
     Xor,
+    Divide { signed: bool },
+    Remainder { signed: bool },
     Min { signed: bool },
     Max { signed: bool },
 }
@@ -201,7 +203,7 @@ impl<'a> Compiler<'_, 'a> {
         }
         let args = self.listing.args(slot);
         let result = self.listing.result(slot);
-        let action = self.action(op, result, &args)?;
+        let action = self.action(slot, op, result, &args)?;
         let writes = matches!(action, Action::Phi { .. } | Action::Compute(_) | Action::Late(_));
         let otherwise = args.predicate.and_then(|p| p.otherwise).map(|text| self.expr(text));
         Some(Instruction {
@@ -212,7 +214,7 @@ impl<'a> Compiler<'_, 'a> {
         })
     }
 
-    fn action(&mut self, op: &'a str, result: &'a str, args: &Args<'a>) -> Option<Action> {
+    fn action(&mut self, slot: &Slot, op: &'a str, result: &'a str, args: &Args<'a>) -> Option<Action> {
         let head = op.split('.').next().unwrap_or_default();
         Some(match head {
             "sphi" => {
@@ -250,6 +252,7 @@ impl<'a> Compiler<'_, 'a> {
                 Action::Signal { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
             }
             "int_to_ptr" => Action::Late(self.expr(args.get(0))),
+            "sdivrem" => Action::Compute(self.divide(op, slot, args)),
             _ if !(result.starts_with("%s") || result.starts_with("%p")) => return None,
             _ => Action::Compute(self.compute(head, op, result, args)),
         })
@@ -258,7 +261,7 @@ impl<'a> Compiler<'_, 'a> {
     fn compute(&mut self, head: &str, op: &str, result: &'a str, args: &Args<'a>) -> Compute {
         let signed = !op.contains(".u32");
         let arithmetic = match head {
-            "smov" => return Compute::Value(self.expr(args.get(0))),
+            "smov" | "spop" => return Compute::Value(self.expr(args.get(0))),
             "inlined_call_operand" => return Compute::Value(self.buffer(result)),
             "sld" => return Compute::Load(self.address(args.get(0))),
             "scmp" => return self.compare(op, args).unwrap_or(Compute::Unknown),
@@ -284,6 +287,18 @@ impl<'a> Compiler<'_, 'a> {
         if op.contains(".f32") {
             return Compute::Unknown;
         }
+        Compute::Arithmetic(arithmetic, self.expr(args.get(0)), self.expr(args.get(1)))
+    }
+
+    /// `sdivrem.u32 %s1, 10 /* kRem */`: the comment says which of the two results `spop.drf` takes out.
+    fn divide(&mut self, op: &str, slot: &Slot, args: &Args<'a>) -> Compute {
+        let signed = !op.contains(".u32");
+        let comment = slot.args.of(self.listing.text());
+        let arithmetic = match comment.contains("kRem") {
+            true => Arithmetic::Remainder { signed },
+            false if comment.contains("kQuo") || comment.contains("kDiv") => Arithmetic::Divide { signed },
+            false => return Compute::Unknown,
+        };
         Compute::Arithmetic(arithmetic, self.expr(args.get(0)), self.expr(args.get(1)))
     }
 
