@@ -1,7 +1,7 @@
 //! The inner loops, written once for every instruction set.
 
 use octile_core::{
-    FloatKind,
+    E4m3, FloatKind,
     plan::cpu::{PANEL, x_row_bytes},
 };
 
@@ -209,21 +209,11 @@ pub(super) fn abs_max_bits(values: &[f32]) -> u32 {
     values.iter().fold(0, |max, value| max.max(value.to_bits() & 0x7fff_ffff))
 }
 
-/// Quantizes `values * factor`, all of magnitude 448 or less but for rounding. The same codes as
-/// [`octile_core::E4m3::from_f32`], without branches.
+/// Quantizes `values * factor`.
 #[inline(always)]
 pub(super) fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
-    /// The smallest f8e4m3fn that is not subnormal: 2^-6.
-    const SMALLEST_NORMAL: u32 = (127 - 6) << 23;
-    /// Adding 2^14 leaves steps of 2^-9, the subnormal step, in the last mantissa bits.
-    const STEP_MAGNET: f32 = 16384.0;
     for (code, value) in codes.iter_mut().zip(values) {
-        let bits = (value * factor).to_bits();
-        let magnitude = bits & 0x7fff_ffff;
-        let normal = ((magnitude + 0x7_ffff + ((magnitude >> 20) & 1)) >> 20).wrapping_sub((127 - 7) << 3);
-        let subnormal = (f32::from_bits(magnitude) + STEP_MAGNET).to_bits() & 0xff;
-        let rounded = if magnitude >= SMALLEST_NORMAL { normal } else { subnormal };
-        *code = (((bits >> 24) & 0x80) | rounded) as u8;
+        *code = E4m3::from_f32(value * factor).to_bits();
     }
 }
 

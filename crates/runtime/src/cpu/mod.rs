@@ -40,7 +40,7 @@ mod workspace;
 pub use machine::{Cpu, CpuBuilder, CpuError, available};
 pub use multiply::MultiplyError;
 pub use octile_core::{
-    ActivationKind, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError, QuantizedActivation,
+    ActivationKind, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError, QuantizedActivation,
     QuantizedWeight, ScaleGranularity, Strategy, device::cpu::Isa, plan::cpu::CpuPlan,
 };
 pub use operands::{Activation, Floats, Output, Weight};

@@ -172,7 +172,11 @@ impl Job<'_> {
                 let (head, out, _) = unsafe { out.align_to_mut::<f32>() };
                 assert!(head.is_empty(), "rows are aligned");
                 out[len] = 0.0;
-                floats.widen(row, columns, &mut out[..len]);
+                if let Floats::F32(mat) = floats {
+                    out[..len].copy_from_slice(&mat.row(row)[columns]);
+                } else {
+                    floats.widened(row, columns, out);
+                }
             }
         }
     }

@@ -1,5 +1,7 @@
 //! What a multiplication takes and gives.
 
+use std::ops::Range;
+
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use octile_core::{
     ActivationKind, FloatKind, Mat, QuantBlock, QuantizedActivation, QuantizedWeight, ScaleGranularity,
@@ -101,13 +103,20 @@ impl Floats<'_> {
         }
     }
 
-    /// Some columns of a row, as f32.
-    pub(super) fn widen(&self, row: usize, columns: std::ops::Range<usize>, out: &mut [f32]) {
+    /// Some columns of a row as f32: where they are, or widened into `buffer`.
+    pub(super) fn widened<'b>(
+        &'b self,
+        row: usize,
+        columns: Range<usize>,
+        buffer: &'b mut [f32],
+    ) -> &'b [f32] {
+        let buffer = &mut buffer[..columns.len()];
         match self {
-            Self::F32(mat) => out.copy_from_slice(&mat.row(row)[columns]),
-            Self::Bf16(mat) => mat.row(row)[columns].convert_to_f32_slice(out),
-            Self::F16(mat) => mat.row(row)[columns].convert_to_f32_slice(out),
+            Self::F32(mat) => return &mat.row(row)[columns],
+            Self::Bf16(mat) => mat.row(row)[columns].convert_to_f32_slice(buffer),
+            Self::F16(mat) => mat.row(row)[columns].convert_to_f32_slice(buffer),
         }
+        buffer
     }
 }
 

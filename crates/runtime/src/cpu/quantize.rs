@@ -61,15 +61,14 @@ impl Quantize<'_> {
     /// Quantizes the rows of one scale; false when something is not finite.
     fn block_row(&self, first: usize, codes: &mut [u8], scales: &mut [f32]) -> bool {
         let k = self.floats.cols();
-        let mut wide = [0.0; QuantBlock::B512.size()];
+        let mut buffer = [0.0; QuantBlock::B512.size()];
         for (block, scale) in scales.iter_mut().enumerate() {
             let columns = block * self.quant_block..k.min((block + 1) * self.quant_block);
-            let wide = &mut wide[..columns.len()];
             let mut largest = 0;
             for row in 0..codes.len() / k {
-                self.floats.widen(first + row, columns.clone(), wide);
+                let values = self.floats.widened(first + row, columns.clone(), &mut buffer);
                 // SAFETY: the kernels were chosen for this machine.
-                largest = largest.max(unsafe { (self.kernels.abs_max_bits)(wide) });
+                largest = largest.max(unsafe { (self.kernels.abs_max_bits)(values) });
             }
             if largest >= INFINITY {
                 return false;
@@ -77,20 +76,20 @@ impl Quantize<'_> {
             let (block_scale, inverse) = scale_of(f32::from_bits(largest));
             *scale = block_scale;
             for (row, codes) in codes.chunks_exact_mut(k).enumerate() {
-                self.floats.widen(first + row, columns.clone(), wide);
+                let values = self.floats.widened(first + row, columns.clone(), &mut buffer);
                 // SAFETY: the kernels were chosen for this machine.
-                unsafe { (self.kernels.encode)(wide, inverse, &mut codes[columns.clone()]) };
+                unsafe { (self.kernels.encode)(values, inverse, &mut codes[columns.clone()]) };
             }
         }
         true
     }
 
     fn first_offender(&self) -> QuantizeError {
-        let mut wide = vec![0.0; self.floats.cols()];
+        let mut buffer = vec![0.0; self.floats.cols()];
         for row in self.rows.clone() {
-            self.floats.widen(row, 0..wide.len(), &mut wide);
-            if let Some(col) = wide.iter().position(|v| !v.is_finite()) {
-                return QuantizeError::NonFinite { what: "activation", row, col, value: wide[col] };
+            let values = self.floats.widened(row, 0..self.floats.cols(), &mut buffer);
+            if let Some(col) = values.iter().position(|v| !v.is_finite()) {
+                return QuantizeError::NonFinite { what: "activation", row, col, value: values[col] };
             }
         }
         unreachable!("a block with an offender was found")

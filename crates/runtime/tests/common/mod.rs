@@ -10,7 +10,7 @@ use octile_core::{
 };
 use octile_runtime::cpu::{
     Activation, ActivationKind, Cpu, FloatKind, Floats, Isa, Mat, MatMut, Output, PackedWeight, Problem,
-    ScaleGranularity, Strategy, Weight, Workspace, available,
+    QuantizedWeight, ScaleGranularity, Strategy, Weight, Workspace, available,
 };
 
 /// Every way in which activations can arrive.
@@ -84,6 +84,15 @@ impl Case {
 
     pub fn problem(&self) -> Problem {
         self.operands.problem
+    }
+
+    /// Gives every weight block another scale.
+    pub fn scale_blocks(&mut self, scale: impl Fn(usize) -> f32) {
+        let weight = &self.operands.weight;
+        let scales: Vec<f32> = (0..weight.scales().len()).map(scale).collect();
+        let codes = Mat::new(weight.codes(), weight.rows(), weight.cols()).unwrap();
+        self.operands.weight = QuantizedWeight::from_parts(codes, &scales, weight.quant_block()).unwrap();
+        self.packed = PackedWeight::new(&self.operands.weight);
     }
 
     pub fn reference(&self) -> Reference {

@@ -1,0 +1,58 @@
+//! The same bits again and again: over repeats, thread counts, strategies and used workspaces.
+
+mod common;
+
+use common::{Case, Element, X_KINDS, cpu};
+use octile_runtime::cpu::{Problem, QuantBlock, Strategy, Workspace, available};
+
+fn bits(values: Vec<f32>) -> Vec<u32> {
+    values.into_iter().map(Element::bits).collect()
+}
+
+#[test]
+fn results_do_not_depend_on_repeats_threads_or_strategy() {
+    for (shape, quant_block) in [
+        ((1, 300, 700), QuantBlock::B128),
+        ((37, 130, 1100), QuantBlock::B256),
+        ((280, 90, 520), QuantBlock::B512),
+    ] {
+        let (m, n, k) = shape;
+        for x in X_KINDS {
+            let case = Case::new(Problem::new(m, n, k, quant_block).unwrap().with_x(x), 5);
+            for isa in available() {
+                let one = cpu(isa, 1);
+                let mut workspace = Workspace::new();
+                let expected = bits(case.multiply(&one, Strategy::Strip, &mut workspace));
+                for threads in 1..=4 {
+                    let cpu = cpu(isa, threads);
+                    for strategy in Strategy::ALL {
+                        // The workspace is dirty from the call before.
+                        let result = bits(case.multiply(&cpu, strategy, &mut workspace));
+                        assert!(result == expected, "{} {isa} {strategy} {threads} threads", case.problem());
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn one_workspace_serves_any_order_of_problems() {
+    let cases: Vec<Case> = [(64, 64, 640), (1, 500, 64), (200, 32, 300), (3, 3, 3)]
+        .into_iter()
+        .enumerate()
+        .map(|(seed, (m, n, k))| {
+            let problem = Problem::new(m, n, k, QuantBlock::B128).unwrap().with_x(X_KINDS[seed * 2]);
+            Case::new(problem, seed as u64)
+        })
+        .collect();
+    let cpu = cpu(*available().last().unwrap(), 2);
+    let mut workspace = Workspace::new();
+    for round in 0..3 {
+        for at in 0..cases.len() {
+            let case = &cases[(at * 3 + round) % cases.len()];
+            let used = bits(case.multiply(&cpu, Strategy::Strip, &mut workspace));
+            assert_eq!(used, bits(case.multiply(&cpu, Strategy::Strip, &mut Workspace::new())));
+        }
+    }
+}
