@@ -1,7 +1,7 @@
 //! The operation as plain StableHLO: dequantize, then one product in f32. Slow and plain on purpose; it runs
 //! wherever a PJRT plugin runs.
 
-use octile_core::{ActivationKind, Problem, ScaleGranularity};
+use octile_core::{ActivationKind, Problem};
 use octile_mosaic::{Attributes, Float, FunctionBuilder, Module, Type, Value, Visibility};
 
 use crate::stablehlo::{Hlo, float};
@@ -38,14 +38,11 @@ pub fn stablehlo(problem: &Problem) -> Module {
     let arguments = Arguments::declare(&mut b, problem);
     let mut hlo = Hlo(&mut b);
     let qb = problem.quant_block.size();
-    let x_block =
-        problem.x.granularity().map_or(1, |granularity| granularity.rows(qb_of(problem, granularity)));
+    let x_rows = problem.x.granularity().map_or(qb, |granularity| granularity.rows(problem.quant_block));
+    let x_blocks = Blocks { rows: x_rows, cols: qb };
     let x = match (problem.x, arguments.x_scale) {
-        (ActivationKind::Quantized(..), _) => {
-            let blocks = Blocks { rows: x_block, cols: qb };
-            blocks.quantize_and_back(&mut hlo, arguments.x)
-        }
-        (_, Some(scale)) => Blocks { rows: x_block, cols: qb }.dequantize(&mut hlo, arguments.x, scale),
+        (ActivationKind::Quantized(..), _) => x_blocks.quantize_and_back(&mut hlo, arguments.x),
+        (_, Some(scale)) => x_blocks.dequantize(&mut hlo, arguments.x, scale),
         (_, None) => hlo.convert(arguments.x, Float::F32),
     };
     let w = Blocks { rows: qb, cols: qb }.dequantize(&mut hlo, arguments.w_q, arguments.w_scale);
@@ -53,10 +50,6 @@ pub fn stablehlo(problem: &Problem) -> Module {
     let out = hlo.convert(out, float(problem.out));
     let main = b.finish(&[out], Attributes::new());
     Module { name: Some("octile_reference".into()), attributes: Attributes::new(), functions: vec![main] }
-}
-
-fn qb_of(problem: &Problem, _: ScaleGranularity) -> octile_core::QuantBlock {
-    problem.quant_block
 }
 
 /// Blocks that share a scale.

@@ -72,8 +72,8 @@ pub(super) fn kernel(plan: &TpuPlan, scale_memory: MemorySpace) -> Kernel {
     b.name(number, "tile");
     let step = linear(b, number, plan.grid.k, at.k);
     b.name(step, "step");
-    let (one, two) = (b.i32(1), b.i32(BUFFERS));
-    let slot = b.remsi(step, two);
+    let one = b.i32(1);
+    let slot = buffer_of(b, step);
     b.name(slot, "slot");
 
     // Prologue: nobody has started the copies of the first step.
@@ -142,6 +142,12 @@ fn declare(f: &mut Frame<'_>, scale_memory: MemorySpace) -> Operands {
     let out = moved(Lane::Out, out, buffers("out_x2", size.m, size.n, out_type, vmem));
     let semaphores = f.semaphores(&[BUFFERS, LANES]);
     Operands { x, w, w_scale, x_scale, out, semaphores }
+}
+
+/// The buffer of a step or tile: they take turns.
+fn buffer_of(b: &mut FunctionBuilder, number: Value) -> Value {
+    let buffers = b.i32(BUFFERS);
+    b.remsi(number, buffers)
 }
 
 /// `outer * count + inner`.
@@ -255,7 +261,7 @@ impl Operands {
     fn write_out(&self, b: &mut FunctionBuilder, plan: &TpuPlan, at: At, number: Value, acc: &Buffer) {
         let tiles = plan.grid.m * plan.grid.n;
         let (one, two) = (b.i32(1), b.i32(BUFFERS));
-        let slot = b.remsi(number, two);
+        let slot = buffer_of(b, number);
         b.name(slot, "out_slot");
         if tiles > BUFFERS {
             let busy = b.cmpi(IntPredicate::Sge, number, two);

@@ -120,3 +120,10 @@ fn an_aligned_strip_is_cut_where_all_of_k_does_not_fit() {
     assert_eq!((plan.tile.m, plan.tile.n), (512, 512));
     assert!(plan.grid.k > 1 && plan.padded.k == 131_072, "{:?}", plan.tile);
 }
+
+#[test]
+fn few_rows_take_smaller_pieces_or_none_where_k_is_long() {
+    let ring = |shape| plan(shape, Strategy::Strip, BlockMode::Large).ring;
+    assert_eq!(ring("16x1024x131072:128"), Some(Ring { columns: 128, slots: 2 }));
+    assert_eq!(ring("16x1024x524288:128"), None);
+}

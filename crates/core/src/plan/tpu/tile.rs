@@ -16,8 +16,9 @@ pub(super) fn choose(problem: &Problem, chip: &'static TpuChip, strategy: Strate
     match (mode, strategy) {
         (BlockMode::Aligned, Strategy::Strip) => aligned_strip(problem, chip, aligned),
         (BlockMode::Aligned, _) => aligned,
-        (BlockMode::Large, Strategy::Strip) if problem.m <= FEW_ROWS => few_rows(problem, aligned),
-        (BlockMode::Large, Strategy::Strip) => strip(problem, chip, aligned),
+        (BlockMode::Large, Strategy::Strip) => {
+            few_rows(problem, chip, aligned).unwrap_or_else(|| strip(problem, chip, aligned))
+        }
         (BlockMode::Large, _) => large(problem, chip, strategy, aligned),
     }
 }
@@ -55,6 +56,9 @@ fn large(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, aligned:
 
 fn fits(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, tile: Dims) -> bool {
     let plan = TpuPlan::lay_out(problem, chip, strategy, BlockMode::Large, tile);
+    if plan.arithmetic == Arithmetic::Dequantized && tile.k > MOST_DEQUANTIZED {
+        return false;
+    }
     plan.memory.total(MemorySpace::Vmem) <= memory::usable_vmem(chip)
 }
 
@@ -100,6 +104,9 @@ fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
 /// A step is straight-line code; beyond this many bundles it grows without getting faster.
 const MOST_UNROLLED: f64 = 15_000.0;
 
+/// Columns of a strip that become bf16 in one step: the compiler's time grows faster than they do.
+const MOST_DEQUANTIZED: usize = 8_192;
+
 /// What a strip is modelled to take, in cycles.
 struct Cycles {
     /// Of the matrix units in one step.
@@ -135,15 +142,28 @@ fn modelled_cycles(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> Cyc
 /// often for the matrix units to drain, more would wait too long for the first of them.
 const PIECE: usize = 512;
 
+/// Vector memory that the weights of a kernel for few rows may fill.
+fn room_for_weights(chip: &TpuChip) -> usize {
+    memory::usable_vmem(chip) / 4 * 3
+}
+
+/// Columns of one piece; none where rows are not few, or where two pieces do not fit.
+fn piece(problem: &Problem, chip: &TpuChip, rows: usize, columns: usize, k: usize) -> Option<usize> {
+    let qb = problem.quant_block.size();
+    let two_fit = |limit: &usize| 2 * memory::vmem_bytes(*limit, k, 1) <= room_for_weights(chip);
+    let limit = [PIECE, PIECE / 2, PIECE / 4].into_iter().filter(|&limit| limit >= qb).find(two_fit);
+    limit.filter(|_| rows <= FEW_ROWS).map(|limit| covering(columns, qb, limit))
+}
+
 /// The tile of a kernel for few rows: as many pieces as a step of straight-line code can hold.
-fn few_rows(problem: &Problem, aligned: Dims) -> Dims {
-    let k = aligned.k * problem.k.div_ceil(aligned.k);
-    let columns = covering(problem.n, aligned.n, PIECE);
+fn few_rows(problem: &Problem, chip: &TpuChip, aligned: Dims) -> Option<Dims> {
+    let k = problem.k.next_multiple_of(aligned.k);
+    let columns = piece(problem, chip, problem.m, problem.n, k)?;
     let cycles_per_piece = (CHUNK * columns * k) as f64 / 524_288.0;
     let most = (MOST_UNROLLED / cycles_per_piece) as usize;
     let pieces = problem.n.div_ceil(columns);
-    let per_step = (1..=most.clamp(1, pieces)).rev().find(|&per_step| pieces.is_multiple_of(per_step));
-    Dims { m: aligned.m, n: columns * per_step.expect("one piece divides any number of them"), k }
+    let per_step = (1..=most.clamp(1, pieces)).rev().find(|&per_step| pieces.is_multiple_of(per_step))?;
+    Some(Dims { m: aligned.m, n: columns * per_step, k })
 }
 
 /// The ring of a kernel for few rows: all of w where it fits, else as much of it as does.
@@ -154,13 +174,12 @@ pub(super) fn ring(
     tile: Dims,
     padded: Dims,
 ) -> Option<Ring> {
-    if strategy != Strategy::Strip || padded.m > FEW_ROWS || tile.k != padded.k {
+    if strategy != Strategy::Strip || tile.k != padded.k {
         return None;
     }
-    let columns = covering(tile.n, problem.quant_block.size(), PIECE);
-    let room = memory::usable_vmem(chip) / 4 * 3;
-    let slots = room / memory::vmem_bytes(columns, tile.k, 1);
-    Some(Ring { columns, slots: slots.clamp(2, (padded.n / columns).max(2)) })
+    let columns = piece(problem, chip, padded.m, tile.n, tile.k)?;
+    let slots = room_for_weights(chip) / memory::vmem_bytes(columns, tile.k, 1);
+    Some(Ring { columns, slots: slots.min(padded.n / columns).max(2) })
 }
 
 /// Rows and columns of one product inside a tile: enough to keep the matrix units busy, few enough that its
