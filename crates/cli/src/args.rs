@@ -8,7 +8,9 @@ mod tools;
 use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use octile_core::{ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy, device::cpu::Isa};
+use octile_core::{
+    ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy, device::cpu::Isa, plan::tpu::BlockMode,
+};
 
 pub use inspect::InspectArgs;
 pub use run_module::RunModuleArgs;
@@ -99,6 +101,9 @@ pub struct WorkArgs {
     /// Instruction set of the CPU backend: portable, avx2, avx512 or avx512bf16 [default: the best there is]
     #[arg(long, value_name = "ISA")]
     pub isa: Option<Isa>,
+    /// Blocks of the simulated TPU's kernels: aligned or large [default: both]
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<BlockMode>,
     /// Seed of the random operands
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -139,6 +144,8 @@ pub enum BackendName {
     Cpu,
     /// An NVIDIA Hopper GPU: H100 or H200
     Gpu,
+    /// A simulated TPU: the emitted kernels, interpreted, with races and deadlocks looked for
+    TpuSim,
 }
 
 /// A strategy, all of them, or the one the plan prefers.

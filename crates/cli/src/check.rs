@@ -60,7 +60,7 @@ impl Expectation {
         contender.run()?;
         let repeatable = first.bits() == contender.output().bits();
         let comparison = first.select_rows(&self.rows, self.cols).compare(&self.reference);
-        Ok(Check { comparison, repeatable })
+        Ok(Check { comparison, repeatable, findings: contender.findings() })
     }
 }
 
@@ -72,12 +72,15 @@ pub struct Check {
     pub comparison: Comparison,
     /// Whether a second run gave the same bits.
     pub repeatable: bool,
+    /// What a simulator found to be wrong beside the result: races, deadlocks, stray accesses.
+    pub findings: usize,
 }
 
 impl Check {
     /// Whether every element is within its bound and the tolerance, and the result repeats to the bit.
     pub fn passed(&self) -> bool {
-        self.comparison.passed() && self.comparison.max_relative <= RELATIVE_TOLERANCE && self.repeatable
+        let right = self.comparison.passed() && self.comparison.max_relative <= RELATIVE_TOLERANCE;
+        right && self.repeatable && self.findings == 0
     }
 
     /// What is wrong, in a few words; `None` when nothing is.
@@ -86,6 +89,9 @@ impl Check {
         if !self.comparison.passed() || self.comparison.max_relative > RELATIVE_TOLERANCE {
             let times = self.comparison.worst_of_bound;
             Some(format!("row {row}, column {col} is off by {times:.3e} times what rounding can explain"))
+        } else if self.findings > 0 {
+            let found = self.findings;
+            Some(format!("the simulator has {found} findings: write the kernel out and run `octile simulate` on it"))
         } else if !self.repeatable {
             Some("a second run gave other bits".to_owned())
         } else {

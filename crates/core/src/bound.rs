@@ -20,6 +20,8 @@ pub enum Accumulator {
         /// Length of a chain.
         promote_every: usize,
     },
+    /// f32 over all of K, of operands that were scaled and then rounded to bf16.
+    Bf16Operands,
 }
 
 const F32_ROUNDOFF: f64 = FloatKind::F32.unit_roundoff();
@@ -38,6 +40,11 @@ impl Accumulator {
             // `promote_every / 32` instructions, each of which truncates the running sum again.
             Self::HopperTensorCore { promote_every } => {
                 f32_part + HOPPER_ROUNDOFF * (1.0 + promote_every.min(len).div_ceil(32) as f64)
+            }
+            Self::Bf16Operands => {
+                let roundings = (len * blocks + 3) as f64 * F32_ROUNDOFF;
+                let operands = (1.0 + FloatKind::Bf16.unit_roundoff()).powi(2) - 1.0;
+                operands + (1.0 + operands) * roundings / (1.0 - roundings)
             }
         }
     }

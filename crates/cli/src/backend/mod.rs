@@ -2,13 +2,15 @@
 
 pub mod cpu;
 pub mod gpu;
+pub mod tpu_sim;
 
 use std::{fmt, time::Duration};
 
 use anyhow::Result;
 use half::{bf16, f16};
 use octile_core::{
-    FloatKind, Problem, Strategy, bound::Accumulator, oracle::Comparison, oracle::Reference, sample::Operands,
+    FloatKind, Problem, Strategy, bound::Accumulator, oracle::Comparison, oracle::Reference,
+    plan::tpu::BlockMode, sample::Operands,
 };
 use serde::Serialize;
 
@@ -21,6 +23,11 @@ pub trait Backend {
 
     /// How its products are added up, which decides the error that is allowed.
     fn accumulator(&self) -> Accumulator;
+
+    /// The same for one strategy on one problem, where a backend's kernels differ in it.
+    fn accumulator_of(&self, _: Strategy, _: &Problem) -> Accumulator {
+        self.accumulator()
+    }
 
     /// The strategy that it picks for `problem` when asked for the best.
     fn best(&self, problem: &Problem) -> Strategy;
@@ -39,6 +46,11 @@ pub trait Contender {
 
     /// The result buffer.
     fn output(&mut self) -> &mut Output;
+
+    /// How many things beside the result were found to be wrong in the last run.
+    fn findings(&self) -> usize {
+        0
+    }
 }
 
 /// What a record must say about the machine.
@@ -137,10 +149,15 @@ impl Output {
     }
 }
 
-/// The backend that the user asked for.
-pub fn open(work: &WorkArgs) -> Result<Box<dyn Backend>> {
-    match work.backend {
-        BackendName::Cpu => Ok(Box::new(cpu::CpuBackend::open(work.isa, work.threads)?)),
-        BackendName::Gpu => Ok(Box::new(gpu::GpuBackend::open()?)),
-    }
+/// The backend that the user asked for; a simulated TPU once per block mode.
+pub fn open(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
+    Ok(match work.backend {
+        BackendName::Cpu => vec![Box::new(cpu::CpuBackend::open(work.isa, work.threads)?)],
+        BackendName::Gpu => vec![Box::new(gpu::GpuBackend::open()?)],
+        BackendName::TpuSim => {
+            let modes = work.mode.map_or(BlockMode::ALL.to_vec(), |mode| vec![mode]);
+            let open = |mode| Ok(Box::new(tpu_sim::TpuSimBackend::open(mode)?) as Box<dyn Backend>);
+            modes.into_iter().map(open).collect::<Result<_>>()?
+        }
+    })
 }

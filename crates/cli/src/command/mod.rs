@@ -5,10 +5,11 @@ pub mod devices;
 pub mod inspect;
 pub mod overview;
 pub mod run_module;
+pub mod simulate;
 pub mod test;
 pub mod tools;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use octile_core::{Problem, Strategy};
 
 use crate::{
@@ -29,17 +30,22 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Test(args)) => {
             let json = args.work.json.as_deref().map(JsonFile::open).transpose()?;
-            let backend = backend::open(&args.work)?;
-            let report = test::run(backend.as_ref(), &test::Job::new(&args.work))?;
-            print::test::report(&report);
-            if let Some(json) = json {
-                json.finish(&report.records())?;
+            let job = test::Job::new(&args.work);
+            let mut reports = Vec::new();
+            for backend in backend::open(&args.work)? {
+                let report = test::run(backend.as_ref(), &job)?;
+                print::test::report(&report);
+                reports.push(report);
             }
-            Ok(Verdict::of(report.passed()))
+            if let Some(json) = json {
+                let records: Vec<_> = reports.iter().flat_map(test::Report::records).collect();
+                json.finish(&records)?;
+            }
+            Ok(Verdict::of(reports.iter().all(test::Report::passed)))
         }
         Some(Command::Bench(args)) => {
             let json = args.work.json.as_deref().map(JsonFile::open).transpose()?;
-            let backend = backend::open(&args.work)?;
+            let backend = backend::open(&args.work)?.remove(0);
             let report = bench::run(backend.as_ref(), &bench::Job::new(&args))?;
             print::bench::report(&report);
             if let Some(json) = json {
@@ -58,6 +64,23 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         Some(Command::RunModule(args)) => {
             let report = run_module::run(&run_module::Job::new(&args)?)?;
             print::run_module::report(&report);
+            Ok(report.verdict())
+        }
+        Some(Command::Simulate(args)) => {
+            let job = simulate::Job::new(&args)?;
+            let trace = args.trace.as_deref().map(JsonFile::open).transpose()?;
+            let report = simulate::run(&job)?;
+            if let Some(trace) = trace {
+                trace.finish(&simulate::chrome_trace(&report.timeline))?;
+            }
+            if let Some(path) = &args.svg {
+                let drawing = print::simulate::drawing(&report.timeline, &report.kernel);
+                std::fs::write(path, drawing).with_context(|| format!("cannot write {}", path.display()))?;
+            }
+            match args.json {
+                true => print::simulate::json(&report),
+                false => print::simulate::report(&report),
+            }
             Ok(report.verdict())
         }
         Some(Command::Tools(args)) => {

@@ -4,6 +4,7 @@ pub mod bench;
 pub mod devices;
 pub mod inspect;
 pub mod run_module;
+pub mod simulate;
 pub mod test;
 pub mod tools;
 

@@ -118,6 +118,7 @@ mod tests {
                 worst_at: (3, 4),
             },
             repeatable,
+            findings: 0,
         };
         let problem = Problem::new(512, 512, 512, QuantBlock::B128).unwrap();
         let case = CaseReport {

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
 use octile_core::{
-    FloatKind, Problem, Strategy,
+    Problem, Strategy,
     bound::Accumulator,
     device::tpu::TpuChip,
     oracle::{self, Comparison},
@@ -65,25 +65,13 @@ pub fn run(module: &Module, operands: &Operands) -> Outcome {
 }
 
 /// The result against the f64 reference.
-pub fn compare(outcome: &Outcome, operands: &Operands) -> Comparison {
+pub fn compare(plan: &TpuPlan, outcome: &Outcome, operands: &Operands) -> Comparison {
     let problem = operands.problem;
-    let reference = oracle::multiply(
-        &operands.oracle_input(),
-        problem.m,
-        &operands.weight,
-        Accumulator::F32,
-        problem.out,
-    );
+    let accumulator = match plan.arithmetic {
+        Arithmetic::Dequantized => Accumulator::Bf16Operands,
+        Arithmetic::Fp8 | Arithmetic::Widened => Accumulator::F32,
+    };
+    let reference =
+        oracle::multiply(&operands.oracle_input(), problem.m, &operands.weight, accumulator, problem.out);
     reference.compare(&outcome.outputs[0].to_f32())
-}
-
-/// How much of the bound for binary32 sums a plan may use: a kernel that rounds its operands to bf16 errs by that too.
-pub fn allowed(plan: &TpuPlan) -> f64 {
-    match plan.arithmetic {
-        Arithmetic::Dequantized => {
-            let roundings = 2.0 * FloatKind::Bf16.unit_roundoff();
-            1.0 + 1.01 * roundings / Accumulator::F32.relative_error(plan.problem.quant_block.size(), 1)
-        }
-        _ => 1.0,
-    }
 }

@@ -54,7 +54,7 @@ pub struct Figures {
     pub scalar_cycles: f64,
     /// Cycles in which the core waits for copies.
     pub wait_cycles: f64,
-    /// Cycles in which bytes move.
+    /// Cycles in which at least one copy is under way.
     pub copy_cycles: f64,
     /// Bytes that copies moved between device memory and the core.
     pub bytes_moved: u64,
@@ -72,7 +72,7 @@ impl Figures {
         share(self.matmul_cycles, self.cycles)
     }
 
-    /// The share of copying that happens while the core does something else than wait.
+    /// The share of the time with copies under way in which the core does something else than wait for one.
     pub fn overlap(&self) -> f64 {
         share(self.copy_cycles - self.wait_cycles.min(self.copy_cycles), self.copy_cycles)
     }
@@ -100,6 +100,8 @@ pub(crate) struct Clock {
     now: f64,
     /// When the copy engine is free again.
     engine_free: f64,
+    /// When the last copy ends.
+    copies_end: f64,
     figures: Figures,
     events: Option<Vec<Event>>,
 }
@@ -110,6 +112,7 @@ impl Clock {
             rates,
             now: 0.0,
             engine_free: 0.0,
+            copies_end: 0.0,
             figures: Figures::default(),
             events: keep_events.then(Vec::new),
         }
@@ -166,7 +169,9 @@ impl Clock {
         let cycles = bytes as f64 / self.rates.hbm_bytes_per_cycle();
         self.engine_free = start + cycles;
         let end = self.engine_free + self.rates.copy_latency;
-        self.figures.copy_cycles += cycles;
+        // Copies start and end in order, so what is new of this one lies behind the end of the one before.
+        self.figures.copy_cycles += end - start.max(self.copies_end);
+        self.copies_end = end;
         self.figures.bytes_moved += bytes;
         self.figures.copies += 1;
         self.event(Work::Copy, start, end, line, label, bytes);

@@ -1,0 +1,151 @@
+//! A TPU, simulated: the emitted module is printed, read back and interpreted, with every check switched on.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, anyhow, bail};
+use half::{bf16, f16};
+use octile_core::{
+    Problem, Strategy,
+    bound::Accumulator,
+    device::tpu::TpuChip,
+    plan::tpu::{Arithmetic, BlockMode, TpuPlan},
+    sample::{Activations, Operands},
+};
+use octile_kernels::tpu::emit;
+use octile_mosaic::{
+    Float, Module,
+    interpret::{Element, Finding, Options, Tensor, simulate},
+    parse,
+};
+
+use super::{Backend, Contender, Output, Peak, Setup};
+
+/// The chip that is simulated.
+const CHIP: &str = "tpu7x";
+
+/// The simulator, for kernels of one block mode.
+pub struct TpuSimBackend {
+    chip: &'static TpuChip,
+    mode: BlockMode,
+}
+
+impl TpuSimBackend {
+    /// One per block mode.
+    pub fn open(mode: BlockMode) -> Result<Self> {
+        Ok(Self { chip: TpuChip::named(CHIP)?, mode })
+    }
+
+    fn plan(&self, problem: &Problem, strategy: Strategy) -> Result<TpuPlan> {
+        Ok(TpuPlan::new(problem, self.chip, strategy, self.mode)?)
+    }
+}
+
+impl Backend for TpuSimBackend {
+    fn setup(&self) -> Setup {
+        Setup {
+            backend: "tpu-sim",
+            cpu_model: super::cpu::cpu_model(),
+            isa: format!("{} {} blocks, interpreted", self.chip.name, self.mode),
+            threads: std::thread::available_parallelism().map_or(1, usize::from),
+        }
+    }
+
+    fn accumulator(&self) -> Accumulator {
+        Accumulator::F32
+    }
+
+    fn accumulator_of(&self, strategy: Strategy, problem: &Problem) -> Accumulator {
+        match self.plan(problem, strategy).map(|plan| plan.arithmetic) {
+            Ok(Arithmetic::Dequantized) => Accumulator::Bf16Operands,
+            _ => Accumulator::F32,
+        }
+    }
+
+    fn best(&self, _: &Problem) -> Strategy {
+        Strategy::Strip
+    }
+
+    fn peak(&self) -> Result<Peak> {
+        bail!("a simulated TPU has no speed to measure: `octile inspect` counts the cycles of its kernels")
+    }
+
+    fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
+        let problem = operands.problem;
+        let text = emit(&self.plan(&problem, strategy)?).stablehlo.to_string();
+        let module =
+            parse(&text).map_err(|error| anyhow!("the emitted module cannot be read back: {error}"))?;
+        Ok(Box::new(Simulated {
+            options: Options::new(self.chip.rates),
+            module,
+            operands: tensors(operands),
+            output: Output::poisoned(problem.out, problem.m * problem.n),
+            findings: Vec::new(),
+        }))
+    }
+}
+
+struct Simulated {
+    options: Options<'static>,
+    module: Module,
+    operands: Vec<Tensor>,
+    output: Output,
+    findings: Vec<Finding>,
+}
+
+impl Contender for Simulated {
+    fn run(&mut self) -> Result<Duration> {
+        let start = Instant::now();
+        let outcome = simulate(&self.module, &self.operands, &self.options)?;
+        self.findings = outcome.findings;
+        let bytes = outcome.outputs.first().map_or(&[][..], |output| &output.bytes);
+        match &mut self.output {
+            Output::F32(out) => copy(bytes, out, f32::from_le_bytes),
+            Output::Bf16(out) => copy(bytes, out, bf16::from_le_bytes),
+            Output::F16(out) => copy(bytes, out, f16::from_le_bytes),
+        }
+        Ok(start.elapsed())
+    }
+
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+
+    fn findings(&self) -> usize {
+        self.findings.len()
+    }
+}
+
+fn copy<T, const N: usize>(bytes: &[u8], out: &mut [T], element: fn([u8; N]) -> T) {
+    for (to, &from) in out.iter_mut().zip(bytes.as_chunks().0) {
+        *to = element(from);
+    }
+}
+
+/// `x, w_q, w_scale[, x_scale]`, as the emitted modules take them.
+pub fn tensors(operands: &Operands) -> Vec<Tensor> {
+    let Problem { m, n, k, .. } = operands.problem;
+    let matrix =
+        |float, rows, cols, bytes| Tensor { element: Element::Float(float), shape: vec![rows, cols], bytes };
+    let scales =
+        |(rows, cols), scales: &[f32]| matrix(Float::F32, rows, cols, le_bytes(scales, |v| v.to_le_bytes()));
+    let (float, x) = match &operands.x {
+        Activations::Fp8(x) => (Float::F8E4M3FN, x.codes().to_vec()),
+        Activations::F32(x) => (Float::F32, le_bytes(x, |v| v.to_le_bytes())),
+        Activations::Bf16(x) => (Float::Bf16, le_bytes(x, |v| v.to_le_bytes())),
+        Activations::F16(x) => (Float::F16, le_bytes(x, |v| v.to_le_bytes())),
+    };
+    let weight = &operands.weight;
+    let mut tensors = vec![
+        matrix(float, m, k, x),
+        matrix(Float::F8E4M3FN, n, k, weight.codes().to_vec()),
+        scales(operands.problem.w_scale_shape(), weight.scales()),
+    ];
+    if let (Activations::Fp8(x), Some(shape)) = (&operands.x, operands.problem.x_scale_shape()) {
+        tensors.push(scales(shape, x.scales()));
+    }
+    tensors
+}
+
+fn le_bytes<T: Copy, const N: usize>(values: &[T], bytes: fn(T) -> [u8; N]) -> Vec<u8> {
+    values.iter().flat_map(|&value| bytes(value)).collect()
+}

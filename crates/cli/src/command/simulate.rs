@@ -1,0 +1,151 @@
+//! `octile simulate`: a Mosaic kernel without a TPU.
+
+mod compare;
+mod tensors;
+mod trace;
+
+use std::{fs, time::Instant};
+
+use anyhow::{Context, Result, anyhow};
+use octile_core::device::tpu::TpuChip;
+use octile_mosaic::{
+    Module,
+    interpret::{Figures, Finding, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
+    parse,
+    verify::{Violation, verify},
+};
+use serde::Serialize;
+
+use crate::{Verdict, args::SimulateArgs};
+
+pub use compare::Comparison;
+pub use trace::chrome_trace;
+
+/// What to run.
+pub struct Job {
+    /// What messages call the kernel.
+    pub name: String,
+    /// The kernel, or the module around it.
+    pub module: Module,
+    /// The text that lines of findings refer to.
+    pub text: String,
+    /// Operands, in order.
+    pub operands: Vec<Tensor>,
+    /// The result that is expected.
+    pub expected: Option<Tensor>,
+    /// Whether to look for races.
+    pub races: bool,
+    /// Whether to keep every event.
+    pub events: bool,
+    /// The chip.
+    pub chip: &'static TpuChip,
+}
+
+impl Job {
+    /// The job that the arguments describe.
+    pub fn new(args: &SimulateArgs) -> Result<Self> {
+        let name = args.kernel.display().to_string();
+        let text = fs::read_to_string(&args.kernel).with_context(|| format!("cannot read {name}"))?;
+        let module = parse(&text).map_err(|error| anyhow!("{name}:{error}"))?;
+        let (operands, expected) = tensors::read(&args.tensors, &args.operands, args.expect.as_deref())?;
+        let text = embedded_kernel(&module).unwrap_or(text);
+        let events = args.trace.is_some() || args.svg.is_some();
+        let chip = TpuChip::named(&args.chip)?;
+        Ok(Self { name, module, text, operands, expected, races: !args.no_races, events, chip })
+    }
+}
+
+/// What a run brought.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The kernel's file.
+    pub kernel: String,
+    /// The modelled chip.
+    pub chip: &'static str,
+    /// Whether races were looked for.
+    pub races: bool,
+    /// Whether the kernel ran to its end.
+    pub completed: bool,
+    /// What the compiler would refuse.
+    pub violations: Vec<Violation>,
+    /// What is wrong.
+    pub findings: Vec<Finding>,
+    /// How the first result compares with the expected one.
+    pub comparison: Option<Comparison>,
+    /// The modelled clock's sums.
+    pub figures: Figures,
+    /// Derived from them.
+    pub shares: Shares,
+    /// Seconds that the run took on this machine.
+    pub seconds: f64,
+    /// Every event.
+    #[serde(skip)]
+    pub timeline: Timeline,
+    /// The lines of the kernel.
+    #[serde(skip)]
+    pub lines: Vec<String>,
+}
+
+/// Figures that say how well a kernel uses the chip, on the modelled clock.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Shares {
+    /// Microseconds.
+    pub microseconds: f64,
+    /// Part of the time in which the matrix units multiply.
+    pub matmul_busy: f64,
+    /// Part of the time with copies under way in which the core does something else than wait for one.
+    pub copy_overlap: f64,
+    /// Bytes moved, as a multiple of those of the operands and results.
+    pub traffic: f64,
+}
+
+impl Report {
+    /// Failed if anything was found, or the result is not the expected one.
+    pub fn verdict(&self) -> Verdict {
+        let as_expected = self.comparison.as_ref().is_none_or(Comparison::passed);
+        Verdict::of(self.findings.is_empty() && self.violations.is_empty() && as_expected)
+    }
+}
+
+/// Runs the kernel.
+pub fn run(job: &Job) -> Result<Report> {
+    let violations = verify(&parse(&job.text).unwrap_or_else(|_| job.module.clone()), job.chip);
+    let shapes = job.expected.as_ref().map(|expected| vec![expected.shape.clone()]);
+    let options = Options {
+        races: job.races,
+        events: job.events,
+        output_shapes: shapes,
+        ..Options::new(job.chip.rates)
+    };
+    let start = Instant::now();
+    let outcome =
+        simulate(&job.module, &job.operands, &options).with_context(|| format!("cannot run {}", job.name))?;
+    let seconds = start.elapsed().as_secs_f64();
+    let Outcome { outputs, findings, completed, timeline } = outcome;
+    let products = timeline.figures.products;
+    let comparison = match (&job.expected, outputs.first()) {
+        (Some(expected), Some(result)) => Some(Comparison::between(result, expected, products)?),
+        _ => None,
+    };
+    let figures = timeline.figures.clone();
+    let shares = Shares {
+        microseconds: 1e6 * figures.cycles / job.chip.rates.hertz,
+        matmul_busy: figures.matmul_share(),
+        copy_overlap: figures.overlap(),
+        traffic: figures.bytes_moved as f64 / (figures.bytes_minimum as f64).max(1.0),
+    };
+    Ok(Report {
+        kernel: job.name.clone(),
+        chip: job.chip.name,
+        races: job.races,
+        completed,
+        violations,
+        findings,
+        comparison,
+        figures,
+        shares,
+        seconds,
+        timeline,
+        lines: job.text.lines().map(str::to_owned).collect(),
+    })
+}

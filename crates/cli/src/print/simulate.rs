@@ -1,0 +1,72 @@
+//! `octile simulate` as text.
+
+mod findings;
+mod svg;
+
+use std::fmt::Write;
+
+use super::{emit, heading};
+use crate::{Verdict, command::simulate::Report};
+
+pub use svg::drawing;
+
+/// Prints what was found, how the result compares, and the modelled times.
+pub fn report(report: &Report) {
+    emit(&text(report));
+}
+
+/// Prints the report as JSON.
+pub fn json(report: &Report) {
+    let mut text = serde_json::to_string_pretty(report).unwrap_or_default();
+    text.push('\n');
+    emit(&text);
+}
+
+fn text(report: &Report) -> String {
+    let mut text = heading(format!("{}\nsimulated on a modelled {}, one core", report.kernel, report.chip));
+    for violation in &report.violations {
+        let _ = writeln!(text, "REFUSED BY THE COMPILER\n{}", findings::violation(violation, &report.lines));
+    }
+    for (number, finding) in report.findings.iter().enumerate() {
+        let _ = writeln!(text, "{}. {}", number + 1, findings::finding(finding, &report.lines));
+    }
+    let races = if report.races { "races looked for" } else { "races not looked for" };
+    let found = match report.findings.len() {
+        0 => "nothing found".to_owned(),
+        1 => "1 finding".to_owned(),
+        many => format!("{many} findings"),
+    };
+    let end = if report.completed { "ran to its end" } else { "did not reach its end" };
+    let _ = writeln!(text, "findings  {found}; {races}; the kernel {end}");
+    let _ = match &report.comparison {
+        None => writeln!(text, "result    not compared: name the expected tensor with --expect"),
+        Some(comparison) => writeln!(
+            text,
+            "result    {}: largest difference {:.3e} of {:.3e}, {:.3} of what is allowed",
+            if comparison.passed() { "PASS" } else { "FAIL" },
+            comparison.max_difference,
+            comparison.max_magnitude,
+            comparison.of_allowed
+        ),
+    };
+    let (figures, shares) = (&report.figures, &report.shares);
+    let _ = writeln!(
+        text,
+        "modelled  {:.0} cycles, {:.1} us: matrix units busy {:.1} %, waiting {:.1} %",
+        figures.cycles,
+        shares.microseconds,
+        1e2 * shares.matmul_busy,
+        1e2 * figures.wait_cycles / figures.cycles.max(1.0)
+    );
+    let _ = writeln!(
+        text,
+        "copies    {} of {} bytes, {:.2} times the operands and results; {:.1} % of their time behind other work",
+        figures.copies,
+        figures.bytes_moved,
+        shares.traffic,
+        1e2 * shares.copy_overlap
+    );
+    let _ = writeln!(text, "time      {:.3} s on this machine", report.seconds);
+    let _ = writeln!(text, "verdict   {}", if report.verdict() == Verdict::Passed { "PASS" } else { "FAIL" });
+    text
+}

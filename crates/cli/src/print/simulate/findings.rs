@@ -1,0 +1,123 @@
+//! Findings in words.
+
+use octile_mosaic::{
+    interpret::{Agent, Area, Finding, Range, Site, Trouble},
+    verify::Violation,
+};
+
+/// What is wrong, where, between whom.
+pub fn finding(finding: &Finding, lines: &[String]) -> String {
+    let (title, sites) = describe(&finding.trouble);
+    let mut text = title;
+    for (role, site) in sites {
+        text += &format!("\n     {role:<8} {}", place(site));
+        text += &quote(site.line, lines);
+    }
+    if finding.times > 1 {
+        text += &format!("\n     {} times in all", finding.times);
+    }
+    text
+}
+
+/// What the compiler would refuse, and where.
+pub fn violation(violation: &Violation, lines: &[String]) -> String {
+    let line = violation.place.map(|place| place.line);
+    let at = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+    format!("   {at}{}{}", violation.message, quote(line, lines))
+}
+
+fn quote(line: Option<u32>, lines: &[String]) -> String {
+    let source = line.and_then(|line| lines.get(line as usize - 1));
+    let shorten = |source: &String| {
+        let source = source.trim();
+        let short: String = source.chars().take(90).collect();
+        format!("\n              | {short}{}", if short.len() < source.len() { " ..." } else { "" })
+    };
+    source.map(shorten).unwrap_or_default()
+}
+
+fn place(site: &Site) -> String {
+    let who = match &site.agent {
+        Agent::Core => "the core".to_owned(),
+        Agent::Copy(number) => format!("copy {number}"),
+        Agent::Window(number) => format!("the window of operand {number}"),
+    };
+    let line = site.line.map(|line| format!("line {line}, ")).unwrap_or_default();
+    format!("{line}{} by {who} in step {:?}", site.op, site.step)
+}
+
+fn area(area: &Area) -> String {
+    let range = |range: &Range| match range.len {
+        1 => range.start.to_string(),
+        len => format!("{}:{}", range.start, range.start + len),
+    };
+    match &area.ranges {
+        Some(ranges) if !ranges.is_empty() => {
+            let ranges: Vec<String> = ranges.iter().map(range).collect();
+            format!("{}[{}]", area.buffer, ranges.join(", "))
+        }
+        _ => area.buffer.clone(),
+    }
+}
+
+/// One sentence, and the sites with the parts they play.
+fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
+    match trouble {
+        Trouble::ReadDuringCopyIn { area: part, copy, read, semaphore } => (
+            format!(
+                "RACE: {} is read while a copy into it may be under way; wait on {semaphore} first",
+                area(part)
+            ),
+            vec![("read", read), ("copy", copy)],
+        ),
+        Trouble::WriteDuringCopyIn { area: part, copy, write, semaphore } => (
+            format!(
+                "RACE: {} is written while a copy into it may be under way; wait on {semaphore} first",
+                area(part)
+            ),
+            vec![("write", write), ("copy", copy)],
+        ),
+        Trouble::OverwrittenDuringCopyOut { area: part, copy, write, semaphore } => (
+            format!(
+                "RACE: {} is overwritten while a copy out of it may be under way; wait on {semaphore} first",
+                area(part)
+            ),
+            vec![("write", write), ("copy", copy)],
+        ),
+        Trouble::Deadlock { semaphore, wait, needed, available, signalled_by } => {
+            let mut sites = vec![("wait", wait)];
+            sites.extend(signalled_by.iter().map(|site| ("signal", site)));
+            let who = if signalled_by.is_empty() { "; nothing ever signals it" } else { "" };
+            (
+                format!(
+                    "DEADLOCK: a wait for {needed} on {semaphore}, which holds {available} and gets no more{who}"
+                ),
+                sites,
+            )
+        }
+        Trouble::SemaphoreLeftOver { semaphore, count, signalled_by } => (
+            format!("SEMAPHORE: {semaphore} holds {count} when the kernel ends: a copy is not waited for"),
+            signalled_by.iter().map(|site| ("signal", site)).collect(),
+        ),
+        Trouble::ReadOfUnwritten { area: part, read } => (
+            format!("UNWRITTEN: {} is read, but nothing has written all of it", area(part)),
+            vec![("read", read)],
+        ),
+        Trouble::OutOfBounds { buffer, dimension, index, size, extent, access } => (
+            format!(
+                "OUT OF BOUNDS: {size} from index {index} on in dimension {dimension} of {buffer}, which has {extent}"
+            ),
+            vec![("access", access)],
+        ),
+        Trouble::OutputNotWritten { area: part, elements, of } => (
+            format!(
+                "UNWRITTEN RESULT: {elements} of {of} elements are never written, {} the first",
+                area(part)
+            ),
+            Vec::new(),
+        ),
+        Trouble::AssertionFailed { message, site } => {
+            (format!("ASSERTION: {message}"), vec![("assert", site)])
+        }
+    }
+}
