@@ -89,3 +89,13 @@ proptest! {
         read_as_everything(&text);
     }
 }
+
+/// Brackets that never close, on every line, are read in time that grows with the text and not with its square.
+#[test]
+fn unclosed_brackets_do_not_cost_the_square() {
+    let text = "f (a [b {c\n".repeat(200_000);
+    let start = std::time::Instant::now();
+    assert!(!Module::parse(&text).damage().is_empty());
+    // The square would take minutes.
+    assert!(start.elapsed() < std::time::Duration::from_secs(20));
+}

@@ -1,5 +1,7 @@
 //! Facts from the notation of the guides: `async-copy-start`, `memory_space=N`, `scratch`.
 
+use std::collections::BTreeMap;
+
 use super::{
     Balance, Buffer, Copy, Facts, FileKind, Level, Operand, Role, Space, Witness, hlo,
     role::{Array, Roles},
@@ -97,15 +99,11 @@ impl Reader<'_, '_> {
         })
     }
 
-    fn named(&self, name: &str) -> Option<&Instruction> {
-        self.module.instructions().find(|instruction| self.module.name(instruction) == name)
-    }
-
     /// The source is the first operand; the destination is named by a second one or by `memory_space`.
     fn start(&self, instruction: &Instruction) -> Copy {
         let operand = |index: usize| {
             let operand = *instruction.operands.as_ref()?.get(index)?;
-            self.named(self.module.operand_name(operand))
+            self.module.named(self.module.operand_name(operand))
         };
         let (source, destination) = (operand(0), operand(1));
         let space = |end: Option<&Instruction>| end.map_or(Space::Unstated, |end| self.space(end));
@@ -134,31 +132,28 @@ impl Reader<'_, '_> {
         let with = |opcode: &'static str| {
             self.module.instructions().filter(move |i| self.module.str(i.opcode) == opcode)
         };
-        let starts: Vec<_> = with("async-copy-start").map(|start| self.module.name(start)).collect();
-        let awaited: Vec<_> = with("async-copy-done")
-            .map(|done| {
-                let operands = done.operands.as_deref().unwrap_or_default();
-                let named = operands.iter().map(|operand| self.module.operand_name(*operand));
-                let named: Vec<_> = named.filter(|name| starts.contains(name)).collect();
-                (done, named)
-            })
-            .collect();
         let first = with("async-copy-start").chain(with("async-copy-done")).next()?;
+        let mut awaited: BTreeMap<_, usize> =
+            with("async-copy-start").map(|start| (self.module.name(start), 0)).collect();
         let mut faults = Vec::new();
-        for start in &starts {
-            let times = awaited.iter().filter(|(_, named)| named.contains(start)).count();
-            if times != 1 {
-                faults.push(format!("%{start} is awaited {times} times"));
+        for done in with("async-copy-done") {
+            let operands = done.operands.as_deref().unwrap_or_default().iter();
+            let mut found = false;
+            for operand in operands {
+                if let Some(times) = awaited.get_mut(self.module.operand_name(*operand)) {
+                    *times += 1;
+                    found = true;
+                }
             }
-        }
-        for (done, named) in &awaited {
-            if named.is_empty() {
+            if !found {
                 faults.push(format!("%{} waits for a copy that is not in the file", self.module.name(done)));
             }
         }
+        let unmatched = awaited.iter().filter(|(_, times)| **times != 1);
+        faults.extend(unmatched.map(|(start, times)| format!("%{start} is awaited {times} times")));
         Some(Balance {
             level: Level::Guide,
-            checked: starts.len(),
+            checked: awaited.len(),
             faults,
             conclusive: true,
             evidence: self.witness.at(first.span.start),

@@ -42,8 +42,7 @@ pub fn matmul(
         // Older text writes the shape before the name.
         let written = module.str(operand).rsplit_once(' ').and_then(|(shape, _)| Shape::parse(shape));
         let made = || {
-            let name = module.operand_name(operand);
-            let producer = module.instructions().find(|producer| module.name(producer) == name)?;
+            let producer = module.named(module.operand_name(operand))?;
             module.shape(producer)
         };
         written.or_else(made)

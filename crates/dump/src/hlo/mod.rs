@@ -19,6 +19,8 @@ mod shape;
 pub use kernel::{KernelBody, KernelCall};
 pub use shape::{Layout, Shape};
 
+use std::{collections::HashMap, sync::OnceLock};
+
 use crate::source::{Damage, LineIndex, Place, Span};
 
 /// `key=value` after the operands; a flag has no value.
@@ -84,6 +86,8 @@ pub struct Module<'a> {
     lines: LineIndex,
     items: Vec<Item>,
     damage: Vec<Damage>,
+    /// Where the instruction of a name is, made when first asked for: item, and position in a computation.
+    names: OnceLock<HashMap<&'a str, (usize, usize)>>,
 }
 
 impl<'a> Module<'a> {
@@ -112,14 +116,30 @@ impl<'a> Module<'a> {
 
     /// Every instruction, in order, of all functions.
     pub fn instructions(&self) -> impl Iterator<Item = &Instruction> {
-        let items = self.items.iter().flat_map(|item| match item {
-            Item::Computation(computation) => computation.items.as_slice(),
-            other => std::slice::from_ref(other),
-        });
-        items.filter_map(|item| match item {
+        self.items.iter().flat_map(members).filter_map(|item| match item {
             Item::Instruction(instruction) => Some(instruction),
             _ => None,
         })
+    }
+
+    /// The first instruction of a name, given without `%`.
+    pub fn named(&self, name: &str) -> Option<&Instruction> {
+        let names = self.names.get_or_init(|| {
+            let mut names = HashMap::new();
+            for (at, item) in self.items.iter().enumerate() {
+                for (inner, item) in members(item).iter().enumerate() {
+                    if let Item::Instruction(instruction) = item {
+                        names.entry(self.name(instruction)).or_insert((at, inner));
+                    }
+                }
+            }
+            names
+        });
+        let &(at, inner) = names.get(name)?;
+        match members(self.items.get(at)?).get(inner)? {
+            Item::Instruction(instruction) => Some(instruction),
+            _ => None,
+        }
     }
 
     /// What could not be read.
@@ -162,5 +182,13 @@ impl<'a> Module<'a> {
     /// The program as text again: the same as what was parsed, up to white space.
     pub fn print(&self) -> String {
         print::print(self)
+    }
+}
+
+/// What is in a computation, or the item itself.
+fn members(item: &Item) -> &[Item] {
+    match item {
+        Item::Computation(computation) => &computation.items,
+        other => std::slice::from_ref(other),
     }
 }

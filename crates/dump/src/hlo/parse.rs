@@ -1,5 +1,7 @@
 //! From text to the tree of a module.
 
+use std::sync::OnceLock;
+
 use super::{
     Attribute, Computation, Instruction, Item, Module,
     lexer::{Lexer, Stop, split_commas, trimmed},
@@ -8,8 +10,14 @@ use crate::source::{Damage, LineIndex, Span};
 
 /// Reads a whole module.
 pub fn parse(text: &str) -> Module<'_> {
-    let module = Module { text, lines: LineIndex::default(), items: Vec::new(), damage: Vec::new() };
-    let mut parser = Parser { text, lexer: Lexer::new(text), foreign: false, module };
+    let module = Module {
+        text,
+        lines: LineIndex::default(),
+        items: Vec::new(),
+        damage: Vec::new(),
+        names: OnceLock::new(),
+    };
+    let mut parser = Parser { text, lexer: Lexer::new(text), foreign: false, wasted: 0, module };
     if u32::try_from(text.len()).is_err() {
         parser.damage(0, "the file is larger than 4 GiB");
         return parser.module;
@@ -28,6 +36,8 @@ struct Parser<'a> {
     lexer: Lexer<'a>,
     /// Whether the previous line was foreign, so that a foreign file is one complaint and not thousands.
     foreign: bool,
+    /// Bytes that attempts looked at in vain. Text full of brackets that never close must not cost its square.
+    wasted: usize,
     module: Module<'a>,
 }
 
@@ -35,6 +45,17 @@ impl<'a> Parser<'a> {
     fn damage(&mut self, at: usize, what: &str) {
         let place = self.module.lines.place(Span::new(at, at).start);
         self.module.damage.push(Damage { place, what: what.to_owned() });
+    }
+
+    /// Goes back after an attempt that came to nothing.
+    fn give_up(&mut self, before: Lexer<'a>) {
+        self.wasted += self.lexer.at - before.at;
+        self.lexer = before;
+    }
+
+    /// Whether attempts have cost so much that the rest is kept line by line.
+    fn is_hopeless(&self) -> bool {
+        self.wasted > 16 * self.text.len() + (1 << 20)
     }
 
     fn top_level(&mut self) -> Vec<Item> {
@@ -78,10 +99,13 @@ impl<'a> Parser<'a> {
 
     /// `ENTRY %main (x: f32[4]) -> f32[4] {` with its body; leaves everything where it was if it is none.
     fn computation(&mut self) -> Option<Computation> {
+        if self.is_hopeless() {
+            return None;
+        }
         let before = self.lexer;
         let found = self.computation_header();
         let Some((entry, name, signature)) = found else {
-            self.lexer = before;
+            self.give_up(before);
             return None;
         };
         let mut items = Vec::new();
@@ -173,10 +197,13 @@ impl<'a> Parser<'a> {
 
     /// `ROOT %y = f32[4]{0} copy(%x), metadata={..}`; leaves everything where it was if it is none.
     fn instruction(&mut self) -> Option<Instruction> {
+        if self.is_hopeless() {
+            return None;
+        }
         let before = self.lexer;
         let instruction = self.instruction_parts(before.at);
         if instruction.is_none() {
-            self.lexer = before;
+            self.give_up(before);
         }
         instruction
     }

@@ -5,8 +5,9 @@ use serde::Serialize;
 use super::{
     Label, Listing,
     dma::{Route, RouteKey},
+    instruction::{Action, Instruction},
     machine::Machine,
-    program::{Action, Instruction, Program},
+    program::Program,
     units::UnitUse,
 };
 

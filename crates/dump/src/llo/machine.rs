@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use super::{
     cycles::{DmaModel, SimError},
     dma::{Ledger, Start},
-    program::{
-        Action, Arithmetic, Comparison, Compute, Condition, Expr, Instruction, Logic, Program, Register,
-        Truth, buffer_of,
+    instruction::{
+        Action, Arithmetic, Comparison, Compute, Condition, Expr, Instruction, Logic, Register, Truth,
     },
+    program::{Program, buffer_of},
 };
 
 /// Words of scalar memory, 1 MiB: what is stored beyond them is not kept.

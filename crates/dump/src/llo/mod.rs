@@ -7,6 +7,7 @@
 mod args;
 mod cycles;
 mod dma;
+mod instruction;
 mod machine;
 mod program;
 mod scan;
@@ -174,11 +175,5 @@ impl<'a> Listing<'a> {
     /// The regions that begin or end with a bundle.
     pub fn regions(&self, bundle: &Bundle) -> impl Iterator<Item = RegionMark> + use<'a> {
         scan::region_marks(bundle.trailer.of(self.text))
-    }
-
-    /// The bundle that a region begins with.
-    pub fn region_start(&self, region: u32) -> Option<usize> {
-        let starts = |bundle| self.regions(bundle).any(|mark| mark.region == region && mark.starts);
-        self.bundles.iter().position(starts)
     }
 }

@@ -2,7 +2,12 @@
 
 use std::collections::HashMap;
 
-use super::{Args, Listing, Predicate, Slot};
+use super::{
+    Args, Listing, Predicate, Slot,
+    instruction::{
+        Action, Arithmetic, Comparison, Compute, Condition, Expr, Instruction, Logic, Register, Truth,
+    },
+};
 
 /// Pointers live above this, so that they are never mistaken for 32-bit integers: buffer `n` is at `(n + 1) << 40`.
 const BUFFER_SHIFT: u32 = 40;
@@ -11,134 +16,6 @@ const BUFFER_SHIFT: u32 = 40;
 pub fn buffer_of(address: i64) -> (i64, i64) {
     let offset = address & ((1 << BUFFER_SHIFT) - 1);
     (address - offset, offset)
-}
-
-/// A scalar register, a predicate register, or a physical register behind one.
-pub type Register = u32;
-
-/// A sum of a constant and registers; nothing where the text was not understood.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expr {
-    pub constant: Option<i64>,
-    pub registers: Vec<Register>,
-}
-
-impl Expr {
-    const UNKNOWN: Self = Self { constant: None, registers: Vec::new() };
-}
-
-/// A predicate register and whether it is read negated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Condition {
-    pub register: Register,
-    pub negated: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
-    Add,
-    Sub,
-    Mul,
-    ShiftLeft,
-    ShiftRightUnsigned,
-    ShiftRightSigned,
-    And,
-    Or,
-    Xor,
-    Divide { signed: bool },
-    Remainder { signed: bool },
-    Min { signed: bool },
-    Max { signed: bool },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
-    Ge,
-    Gt,
-    Lt,
-    Le,
-    Eq,
-    Ne,
-}
-
-/// What combines predicates; the flag says whether the result is inverted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Logic {
-    And(bool),
-    Or(bool),
-    Xor,
-}
-
-/// An operand of [`Logic`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Truth {
-    Register(Condition),
-    Constant(bool),
-}
-
-/// What a compiled instruction computes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Compute {
-    Value(Expr),
-    Arithmetic(Arithmetic, Expr, Expr),
-    Compare {
-        comparison: Comparison,
-        signed: bool,
-        left: Expr,
-        right: Expr,
-    },
-    Select {
-        condition: Condition,
-        then: Expr,
-        otherwise: Expr,
-    },
-    Logic(Logic, Vec<Truth>),
-    Load(Expr),
-    /// Not understood: the result is unknown.
-    Unknown,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
-    /// Reads the physical register at the head of a loop.
-    Phi {
-        physical: Register,
-    },
-    Compute(Compute),
-    /// A pseudo operation that reads results of its own bundle.
-    Late(Expr),
-    Store {
-        address: Expr,
-        value: Expr,
-    },
-    Branch {
-        target: Option<usize>,
-    },
-    DmaStart {
-        kind: u32,
-        granules: Expr,
-        semaphore: Expr,
-        source: Expr,
-        destination: Expr,
-    },
-    DmaWait {
-        semaphore: Expr,
-        granules: Expr,
-    },
-    /// Adds to a semaphore at once.
-    Signal {
-        semaphore: Expr,
-        granules: Expr,
-    },
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instruction {
-    pub result: Option<(Register, Register)>,
-    pub condition: Option<Condition>,
-    /// What the result is where the condition does not hold.
-    pub otherwise: Option<Expr>,
-    pub action: Action,
 }
 
 /// The executable part of a listing, bundle by bundle.
@@ -161,8 +38,20 @@ impl Program {
             names: HashMap::new(),
             buffers: HashMap::new(),
             kinds: HashMap::new(),
+            addresses: listing
+                .bundles()
+                .iter()
+                .enumerate()
+                .map(|(at, bundle)| (bundle.address, at))
+                .collect(),
+            regions: HashMap::new(),
             program: Self::default(),
         };
+        for (at, bundle) in listing.bundles().iter().enumerate() {
+            for mark in listing.regions(bundle).filter(|mark| mark.starts) {
+                compiler.regions.entry(mark.region).or_insert(at);
+            }
+        }
         for bundle in listing.bundles() {
             let slots = listing.slots(bundle).iter();
             let instructions = slots.filter_map(|slot| compiler.instruction(slot)).collect();
@@ -191,6 +80,9 @@ struct Compiler<'l, 'a> {
     names: HashMap<&'a str, Register>,
     buffers: HashMap<&'a str, i64>,
     kinds: HashMap<&'a str, u32>,
+    /// Positions of bundles by number and by the region that begins with them.
+    addresses: HashMap<u32, usize>,
+    regions: HashMap<u32, usize>,
     program: Program,
 }
 
@@ -353,10 +245,10 @@ impl<'a> Compiler<'_, 'a> {
         let target = args.get(0).strip_prefix("target")?.trim_start();
         if let Some(number) = target.strip_prefix("bundleno = ") {
             let number: u32 = number.split(' ').next()?.parse().ok()?;
-            return self.listing.bundles().iter().position(|bundle| bundle.address == number);
+            return self.addresses.get(&number).copied();
         }
-        let region = target.strip_prefix("= $region")?.split(' ').next()?.parse().ok()?;
-        self.listing.region_start(region)
+        let region: u32 = target.strip_prefix("= $region")?.split(' ').next()?.parse().ok()?;
+        self.regions.get(&region).copied()
     }
 
     fn register(&mut self, name: &'a str) -> Register {
