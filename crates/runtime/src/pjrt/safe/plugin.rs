@@ -72,8 +72,11 @@ impl Plugin {
             let reason = reason.strip_prefix(&prefix).unwrap_or(&reason).to_owned();
             PluginError::Load { path: path.to_owned(), reason }
         };
+        // The loader seeks a bare name in the system's folders only.
+        let file = if path.is_file() { std::path::absolute(path) } else { Ok(path.to_owned()) };
+        let file = file.unwrap_or_else(|_| path.to_owned());
         // SAFETY: loading runs the library's initializers, which the caller trusts.
-        let library = ManuallyDrop::new(unsafe { Library::new(path) }.map_err(load_error)?);
+        let library = ManuallyDrop::new(unsafe { Library::new(file) }.map_err(load_error)?);
         // SAFETY: the symbol has this type in every plugin, by its header.
         let entry = unsafe { library.get::<sys::GetPjrtApi>(sys::ENTRY_POINT) };
         let entry = entry.map_err(|_| PluginError::NotAPlugin(path.to_owned()))?;
