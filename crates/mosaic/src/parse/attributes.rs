@@ -63,7 +63,7 @@ impl Parser<'_> {
 
     /// `@name`, or `@"name"`.
     pub(super) fn symbol_name(&mut self) -> Result<String> {
-        self.cursor.expect("@")?;
+        self.cursor.require("@")?;
         match self.cursor.looking_at("\"") {
             true => self.cursor.string(),
             false => Ok(self.cursor.suffix()?.to_owned()),
@@ -135,18 +135,18 @@ impl Parser<'_> {
         if self.cursor.clone().balanced()?.starts_with("<\"") {
             // Elements spelled as one run of hexadecimal digits.
             self.cursor.balanced()?;
-            self.cursor.expect(":")?;
+            self.cursor.require(":")?;
             self.ty()?;
             return Ok(Attr::Other(self.cursor.since(&start).to_owned()));
         }
-        self.cursor.expect("<")?;
+        self.cursor.require("<")?;
         let mut numbers = Vec::new();
         let splat = !self.cursor.looking_at("[");
         if !self.cursor.looking_at(">") {
             self.dense_elements(&mut numbers)?;
         }
-        self.cursor.expect(">")?;
-        self.cursor.expect(":")?;
+        self.cursor.require(">")?;
+        self.cursor.require(":")?;
         let ty = self.ty()?;
         let values: Vec<Attr> = numbers.into_iter().map(|number| number.of(ty.element())).collect();
         let len = ty.shape().iter().try_fold(1usize, |product, &extent| product.checked_mul(extent));
@@ -221,7 +221,7 @@ impl Parser<'_> {
     /// `#tpu.core_type<tc>`, another dialect's attribute, or an alias.
     fn dialect_attribute(&mut self) -> Result<Attr> {
         let start = self.cursor.clone();
-        self.cursor.expect("#")?;
+        self.cursor.require("#")?;
         let name = self.cursor.suffix()?;
         if let Some(alias) = self.aliases.get(&format!("#{name}")).cloned() {
             return self.elsewhere(alias, Self::attribute);

@@ -95,7 +95,7 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    pub(super) fn expect(&mut self, text: &str) -> Result<()> {
+    pub(super) fn require(&mut self, text: &str) -> Result<()> {
         match self.eat(text) {
             true => Ok(()),
             false => Err(self.expected(&format!("'{text}'"))),
@@ -176,7 +176,7 @@ impl<'a> Cursor<'a> {
 
     /// A quoted text, with MLIR's escapes undone.
     pub(super) fn string(&mut self) -> Result<String> {
-        self.expect("\"")?;
+        self.require("\"")?;
         let mut bytes = Vec::new();
         loop {
             let rest = self.rest().as_bytes();

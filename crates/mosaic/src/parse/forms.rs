@@ -149,9 +149,9 @@ impl Parser<'_> {
                         op.attributes = op.attributes.with(name, value);
                     }
                     ("<", name) if !name.is_empty() => {
-                        self.cursor.expect("<")?;
+                        self.cursor.require("<")?;
                         let word = self.cursor.word().ok_or_else(|| self.cursor.expected("a word"))?;
-                        self.cursor.expect(">")?;
+                        self.cursor.require(">")?;
                         let dialect = op.name.split('.').next().unwrap_or_default();
                         let kind = Attr::Other(format!("#{dialect}.kind<{word}>"));
                         op.attributes = op.attributes.with(name.trim_end_matches('>'), kind);
@@ -160,7 +160,7 @@ impl Parser<'_> {
                         let items = self.list("[", "]", |p| p.cursor.signed())?;
                         op.attributes = op.attributes.with(name.trim_end_matches(']'), Attr::I64s(items));
                     }
-                    _ => self.cursor.expect(symbol)?,
+                    _ => self.cursor.require(symbol)?,
                 },
             }
         }
@@ -204,10 +204,10 @@ impl Parser<'_> {
             return Err(start.expected(&format!("one of {}", predicates.join(", "))));
         };
         op.attributes = op.attributes.with("predicate", Attr::Integer(number as i64, Type::I64));
-        self.cursor.expect(",")?;
+        self.cursor.require(",")?;
         op.operands = self.operands()?;
         op.attributes = self.flags_and_braces(op.attributes)?;
-        self.cursor.expect(":")?;
+        self.cursor.require(":")?;
         op.results = vec![self.ty()?.with_element(Type::I1)];
         Ok(op)
     }
@@ -216,7 +216,7 @@ impl Parser<'_> {
     fn select(&mut self, mut op: Unnamed) -> Result<Unnamed> {
         op.operands = self.operands()?;
         op.attributes = self.flags_and_braces(op.attributes)?;
-        self.cursor.expect(":")?;
+        self.cursor.require(":")?;
         op.results = self.types()?.pop().into_iter().collect();
         Ok(op)
     }
@@ -225,7 +225,7 @@ impl Parser<'_> {
     fn vector_store(&mut self, mut op: Unnamed) -> Result<Unnamed> {
         let memref = self.operand()?;
         let indices = self.list("[", "]", Self::operand)?;
-        self.cursor.expect(",")?;
+        self.cursor.require(",")?;
         op.operands = vec![self.operand()?, memref];
         op.operands.extend(&indices);
         if self.cursor.eat_word("masked") {
@@ -234,9 +234,9 @@ impl Parser<'_> {
             op.attributes = op.attributes.with("operandSegmentSizes", Attr::I32s(sizes));
         }
         op.attributes = self.flags_and_braces(op.attributes)?;
-        self.cursor.expect(":")?;
+        self.cursor.require(":")?;
         self.ty()?;
-        self.cursor.expect(",")?;
+        self.cursor.require(",")?;
         self.ty()?;
         if self.cursor.eat(",") && self.cursor.peek_word() == Some("vector") {
             self.ty()?;
@@ -259,11 +259,11 @@ impl Parser<'_> {
         for role in roles {
             let found = self.cursor.eat_word(role);
             if found {
-                self.cursor.expect("(")?;
+                self.cursor.require("(")?;
                 op.operands.push(self.operand()?);
-                self.cursor.expect(":")?;
+                self.cursor.require(":")?;
                 self.ty()?;
-                self.cursor.expect(")")?;
+                self.cursor.require(")")?;
             }
             present.push(i32::from(found));
         }
@@ -311,16 +311,16 @@ impl Parser<'_> {
     }
 
     fn for_(&mut self, mut op: Unnamed) -> Result<Unnamed> {
-        self.cursor.expect("%")?;
+        self.cursor.require("%")?;
         let counter = self.cursor.suffix()?.to_owned();
         for keyword in ["=", "to", "step"] {
-            self.cursor.expect(keyword)?;
+            self.cursor.require(keyword)?;
             op.operands.push(self.operand()?);
         }
         let mut carried = Vec::new();
         if self.cursor.eat_word("iter_args") {
             carried = self.initial_values(&mut op)?;
-            self.cursor.expect("->")?;
+            self.cursor.require("->")?;
             op.results = self.result_types()?;
         }
         let counter_type = match self.cursor.eat(":") {
@@ -341,9 +341,9 @@ impl Parser<'_> {
     /// `(%name = %initial, ...)`: gives the names, and adds the initial values to the operands.
     fn initial_values(&mut self, op: &mut Unnamed) -> Result<Vec<String>> {
         self.list("(", ")", |p| {
-            p.cursor.expect("%")?;
+            p.cursor.require("%")?;
             let name = p.cursor.suffix()?.to_owned();
-            p.cursor.expect("=")?;
+            p.cursor.require("=")?;
             op.operands.push(p.operand()?);
             Ok(name)
         })
@@ -354,9 +354,9 @@ impl Parser<'_> {
             true => self.initial_values(&mut op)?,
             false => Vec::new(),
         };
-        self.cursor.expect(":")?;
+        self.cursor.require(":")?;
         self.list("(", ")", Self::ty)?;
-        self.cursor.expect("->")?;
+        self.cursor.require("->")?;
         op.results = self.result_types()?;
         let types: Vec<Type> = op.operands.iter().map(|&v| self.type_of(v).clone()).collect();
         op.regions
@@ -370,9 +370,9 @@ impl Parser<'_> {
     }
 
     fn condition(&mut self, mut op: Unnamed) -> Result<Unnamed> {
-        self.cursor.expect("(")?;
+        self.cursor.require("(")?;
         op.operands.push(self.operand()?);
-        self.cursor.expect(")")?;
+        self.cursor.require(")")?;
         self.terminator(op)
     }
 
@@ -388,9 +388,9 @@ impl Parser<'_> {
         let callee = Attr::Symbol(self.symbol_name()?);
         op.attributes = op.attributes.with("callee", callee);
         op.operands = self.list("(", ")", Self::operand)?;
-        self.cursor.expect(":")?;
+        self.cursor.require(":")?;
         self.list("(", ")", Self::ty)?;
-        self.cursor.expect("->")?;
+        self.cursor.require("->")?;
         op.results = self.result_types()?;
         Ok(op)
     }

@@ -62,7 +62,7 @@ impl<'a> Parser<'a> {
             if self.cursor.eat_word("attributes") {
                 module.attributes = self.dict("{", "}")?;
             }
-            self.cursor.expect("{")?;
+            self.cursor.require("{")?;
         }
         while !(wrapped && self.cursor.eat("}")) {
             if !wrapped && self.at_end() {
@@ -103,7 +103,7 @@ impl<'a> Parser<'a> {
         close: &str,
         mut item: impl FnMut(&mut Self) -> Result<T>,
     ) -> Result<Vec<T>> {
-        self.cursor.expect(open)?;
+        self.cursor.require(open)?;
         let mut items = Vec::new();
         if self.cursor.eat(close) {
             return Ok(items);

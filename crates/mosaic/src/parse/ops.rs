@@ -108,9 +108,9 @@ impl Parser<'_> {
 
     /// `%name: type {attributes} loc(...)`.
     pub(super) fn argument(&mut self) -> Result<Vec<Value>> {
-        self.cursor.expect("%")?;
+        self.cursor.require("%")?;
         let name = self.cursor.suffix()?.to_owned();
-        self.cursor.expect(":")?;
+        self.cursor.require(":")?;
         let ty = self.ty()?;
         self.optional_dict()?;
         self.location()?;
@@ -129,7 +129,7 @@ impl Parser<'_> {
     /// `%name` or `%name#1`.
     pub(super) fn operand(&mut self) -> Result<Value> {
         let mut start = self.cursor.clone();
-        self.cursor.expect("%")?;
+        self.cursor.require("%")?;
         let name = self.cursor.suffix()?;
         let number = match self.cursor.eat("#") {
             true => self.cursor.unsigned()?,
@@ -160,7 +160,7 @@ impl Parser<'_> {
 
     /// `{ op op ... }`, in a scope of its own.
     pub(super) fn braced_ops(&mut self) -> Result<Vec<Op>> {
-        self.cursor.expect("{")?;
+        self.cursor.require("{")?;
         self.ops_to_brace()
     }
 
@@ -182,13 +182,13 @@ impl Parser<'_> {
         self.nested(|p| {
             p.function.open();
             let mut arguments = before(p);
-            p.cursor.expect("{")?;
+            p.cursor.require("{")?;
             if p.cursor.eat("^") {
                 p.cursor.suffix()?;
                 if p.cursor.looking_at("(") {
                     arguments = p.list("(", ")", Self::argument)?.into_iter().flatten().collect();
                 }
-                p.cursor.expect(":")?;
+                p.cursor.require(":")?;
             }
             let ops = p.ops_to_brace()?;
             p.function.close();
@@ -239,7 +239,7 @@ impl Parser<'_> {
             };
             names.push((name, count));
             if !self.cursor.eat(",") {
-                self.cursor.expect("=")?;
+                self.cursor.require("=")?;
                 break;
             }
         }
@@ -255,21 +255,21 @@ impl Parser<'_> {
         }
         if self.cursor.eat("<") {
             op.attributes = self.dict("{", "}")?;
-            self.cursor.expect(">")?;
+            self.cursor.require(">")?;
         }
         if self.cursor.looking_at("(") {
             op.regions = self.list("(", ")", |p| p.region(|_| Vec::new()))?;
         }
         let more = self.optional_dict()?;
         op.attributes = more.iter().fold(op.attributes, |all, (name, value)| all.with(name, value.clone()));
-        self.cursor.expect(":")?;
+        self.cursor.require(":")?;
         let mut start = self.cursor.clone();
         let operand_types = self.list("(", ")", Self::ty)?;
         let matches = op.operands.iter().map(|&v| self.type_of(v)).eq(&operand_types);
         if !matches {
             return Err(start.error(format!("the types of the operands of {} are not these", op.name)));
         }
-        self.cursor.expect("->")?;
+        self.cursor.require("->")?;
         op.results = self.result_types()?;
         Ok(op)
     }

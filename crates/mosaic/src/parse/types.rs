@@ -63,13 +63,13 @@ impl Parser<'_> {
     }
 
     fn shaped(&mut self, make: fn(Vec<usize>, Box<Type>) -> Type) -> Result<Type> {
-        self.cursor.expect("<")?;
+        self.cursor.require("<")?;
         let shape = self.extents()?;
         let element = self.ty()?;
         if self.cursor.looking_at(",") {
             return Err(self.cursor.error("a vector or tensor with a layout is not supported here"));
         }
-        self.cursor.expect(">")?;
+        self.cursor.require(">")?;
         Ok(make(shape, Box::new(element)))
     }
 
@@ -79,19 +79,19 @@ impl Parser<'_> {
         loop {
             match self.cursor.peek() {
                 Some('?') => {
-                    self.cursor.expect("?")?;
+                    self.cursor.require("?")?;
                     extents.push(DYNAMIC);
                 }
                 Some(c) if c.is_ascii_digit() => extents.push(self.cursor.unsigned()?),
                 Some('[') => return Err(self.cursor.error("scalable vectors are not supported")),
                 _ => return Ok(extents),
             }
-            self.cursor.expect("x")?;
+            self.cursor.require("x")?;
         }
     }
 
     fn memref(&mut self) -> Result<Type> {
-        self.cursor.expect("<")?;
+        self.cursor.require("<")?;
         let shape = self.extents()?;
         let element = Box::new(self.ty()?);
         let (mut layout, mut space) = (None, None);
@@ -101,7 +101,7 @@ impl Parser<'_> {
                 None => layout = Some(self.layout()?),
             }
         }
-        self.cursor.expect(">")?;
+        self.cursor.require(">")?;
         Ok(Type::MemRef(MemRef { shape, element, layout, space }))
     }
 
@@ -116,7 +116,7 @@ impl Parser<'_> {
         let Some(space) = SPACES.into_iter().find(spelled) else {
             return Err(here.clone().expected("any, hbm, vmem, smem or semaphore_mem"));
         };
-        self.cursor.expect(">")?;
+        self.cursor.require(">")?;
         Ok(Some(space))
     }
 
@@ -126,9 +126,9 @@ impl Parser<'_> {
             while self.cursor.looking_at("(") {
                 tiles.push(self.list("(", ")", |p| p.cursor.unsigned())?);
             }
-            self.cursor.expect(",")?;
+            self.cursor.require(",")?;
             let strides = self.list("[", "]", |p| p.cursor.unsigned())?;
-            self.cursor.expect(">")?;
+            self.cursor.require(">")?;
             return Ok(Layout::Tiled { tiles, strides });
         }
         Ok(Layout::Other(self.attribute()?.to_string()))
@@ -137,7 +137,7 @@ impl Parser<'_> {
     /// `!tpu.semaphore`, another dialect's type, or an alias.
     fn dialect_type(&mut self) -> Result<Type> {
         let start = self.cursor.clone();
-        self.cursor.expect("!")?;
+        self.cursor.require("!")?;
         let name = self.cursor.suffix()?;
         match name {
             "tpu.dma_semaphore" => return Ok(Type::DmaSemaphore),
@@ -158,7 +158,7 @@ impl Parser<'_> {
 
     fn function_type(&mut self) -> Result<Type> {
         let arguments = self.list("(", ")", Self::ty)?;
-        self.cursor.expect("->")?;
+        self.cursor.require("->")?;
         let results = self.result_types()?;
         let spell = |types: &[Type]| crate::types::join(types, ", ");
         Ok(Type::Other(format!("({}) -> ({})", spell(&arguments), spell(&results))))
