@@ -150,8 +150,10 @@ impl Parser<'_> {
         let ty = self.ty()?;
         let values: Vec<Attr> = numbers.into_iter().map(|number| number.of(ty.element())).collect();
         let len = ty.shape().iter().try_fold(1usize, |product, &extent| product.checked_mul(extent));
+        if let ([value], true) = (values.as_slice(), splat) {
+            return Ok(Attr::Splat(Box::new(value.clone()), ty));
+        }
         match values.len() {
-            1 if splat => Ok(Attr::Splat(Box::new(values.into_iter().next().expect("there is one")), ty)),
             held if len != Some(held) => {
                 Err(start.clone().error(format!("a constant of type {ty} is given {held} elements")))
             }
