@@ -9,13 +9,13 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use steps::{Share, Step, Steps};
+pub use steps::{Share, Step, Steps, TileRun, TileRuns};
 
 use std::ops::Range;
 
 use serde::Serialize;
 
-use self::steps::{even_parts, part};
+use self::steps::part;
 use super::{MemoryMap, MemorySpace};
 use crate::{
     ActivationKind, FloatKind, Problem, Strategy,
@@ -184,9 +184,9 @@ impl CpuPlan {
         Steps::new(self, share)
     }
 
-    /// The tiles of a row block.
-    pub fn tiles(&self, rows: Range<usize>) -> impl ExactSizeIterator<Item = Range<usize>> + use<> {
-        even_parts(rows, self.tile.rows)
+    /// The tiles of a row block, in runs of at most `most` tiles with the same number of rows.
+    pub fn tiles(&self, rows: Range<usize>, most: usize) -> TileRuns {
+        TileRuns::new(rows, self.tile.rows, most)
     }
 
     /// Bytes of scratch memory of one thread.

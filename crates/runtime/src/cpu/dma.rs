@@ -93,10 +93,10 @@ impl Fetch for Dma<'_> {
         Weights::Decoded(self.buffers[1].as_ptr())
     }
 
-    fn meanwhile(&mut self, next: Option<&Step>, tile: usize, tiles: usize) {
+    fn meanwhile(&mut self, next: Option<&Step>, done: Range<usize>, count: usize) {
         let Some(next) = next else { return };
         let pieces = pieces(next);
-        for piece in pieces * tile / tiles..pieces * (tile + 1) / tiles {
+        for piece in pieces * done.start / count..pieces * done.end / count {
             self.copy(next, piece);
         }
     }

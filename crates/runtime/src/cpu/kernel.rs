@@ -7,8 +7,10 @@ use octile_core::{
 
 use super::isa::Vector;
 
-/// What one tile multiplies: some rows of activations with some columns of weights, over one slab of K.
+/// What tiles multiply: some rows of activations with some columns of weights, over one slab of K.
 pub(super) struct TileArgs {
+    /// Tiles, one below the other.
+    pub tiles: usize,
     /// Decoded activations: the first row, at the first k of the slab. Rows are [`x_row_bytes`] apart.
     pub x: *const u8,
     /// Decoded weights of the tile's columns, or the codes of a packed panel for a tile that decodes.
@@ -30,7 +32,7 @@ pub(super) struct TileArgs {
     pub out_stride: usize,
 }
 
-/// Multiplies one tile.
+/// Multiplies tiles.
 pub(super) type TileFn = unsafe fn(&TileArgs);
 
 /// The inner loops of one instruction set and operand type. All of them are unsafe to call: the machine must have
@@ -63,18 +65,49 @@ pub(super) const LOADED: u8 = 0;
 pub(super) const DECODED: u8 = 1;
 pub(super) const KEPT: u8 = 2;
 
-/// Multiplies `ROWS` rows with `VECTORS` vectors of weights: all of a panel unless they are decoded already.
+/// Multiplies tiles of `ROWS` rows with `VECTORS` vectors of weights: all of a panel unless they are decoded already.
 #[inline(always)]
 pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize, const SOURCE: u8>(
     args: &TileArgs,
 ) where
     V: Vector<GROUP>,
 {
-    let TileArgs { mut x, mut w, mut keep, mut x_scales, mut w_scales, .. } = *args;
+    let TileArgs { mut x, mut x_scales, mut sums, mut out, .. } = *args;
+    for _ in 0..args.tiles {
+        // SAFETY: the caller vouches for `args` and the instruction set.
+        unsafe {
+            let totals = multiply::<V, GROUP, ROWS, VECTORS, SOURCE>(args, x, x_scales);
+            for (row, totals) in totals.iter().enumerate() {
+                for (at, totals) in totals.chunks_exact(2).enumerate() {
+                    let col = at * 2 * V::COLS;
+                    let sums = if sums.is_null() { sums } else { sums.add(row * PANEL + col) };
+                    V::put_columns(totals[0], totals[1], sums, out.add(row * args.out_stride + col));
+                }
+            }
+        }
+        x = x.wrapping_add(ROWS * x_row_bytes(V::OPERAND));
+        x_scales = x_scales.wrapping_add(ROWS);
+        out = out.wrapping_add(ROWS * args.out_stride);
+        if !sums.is_null() {
+            sums = sums.wrapping_add(ROWS * PANEL);
+        }
+    }
+}
+
+/// The scaled sums of one tile.
+#[inline(always)]
+unsafe fn multiply<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize, const SOURCE: u8>(
+    args: &TileArgs,
+    mut x: *const u8,
+    mut x_scales: *const f32,
+) -> [[V::Sums; VECTORS]; ROWS]
+where
+    V: Vector<GROUP>,
+{
+    let TileArgs { mut w, mut keep, mut w_scales, pairs: mut left, .. } = *args;
     // SAFETY: the caller vouches for `args` and the instruction set.
     unsafe {
         let mut totals = [[V::zero(); VECTORS]; ROWS];
-        let mut left = args.pairs;
         while left > 0 {
             let pairs = left.min(args.block_pairs);
             left -= pairs;
@@ -100,16 +133,10 @@ pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTOR
                     *total = V::add_scaled(*total, scale, sums);
                 }
             }
-            x_scales = x_scales.add(args.x_scale_stride);
+            x_scales = x_scales.wrapping_add(args.x_scale_stride);
             w_scales = w_scales.add(1);
         }
-        for (row, totals) in totals.iter().enumerate() {
-            for (at, totals) in totals.chunks_exact(2).enumerate() {
-                let col = at * 2 * V::COLS;
-                let sums = if args.sums.is_null() { args.sums } else { args.sums.add(row * PANEL + col) };
-                V::put_columns(totals[0], totals[1], sums, args.out.add(row * args.out_stride + col));
-            }
-        }
+        totals
     }
 }
 

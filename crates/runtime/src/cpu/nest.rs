@@ -30,8 +30,13 @@ pub(super) trait Fetch {
     /// The weights of a step.
     fn weights(&mut self, step: &Step) -> Weights;
 
-    /// Comes after tile `tile` of `tiles`, with the step that follows the current one.
-    fn meanwhile(&mut self, _next: Option<&Step>, _tile: usize, _tiles: usize) {}
+    /// How many tiles may run before [`Fetch::meanwhile`].
+    fn tiles_at_once(&self) -> usize {
+        1
+    }
+
+    /// Comes after the tiles `done` of `count`, with the step that follows the current one.
+    fn meanwhile(&mut self, _next: Option<&Step>, _done: Range<usize>, _count: usize) {}
 
     /// The activation scales of some rows of a step, block by block, and how far the blocks are apart.
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize);
@@ -259,16 +264,19 @@ pub(super) fn run<T: Output>(
         let w_scales = job.w_scales(&step).as_ptr();
         let x = &x[x_offset(plan, &step)..];
         let sums = &mut sums[step.slot * plan.block_rows * PANEL..][..plan.block_rows * PANEL];
-        let tiles = plan.tiles(rows.clone());
-        let count = tiles.len();
-        for (index, tile) in tiles.enumerate() {
-            let first = tile.start - rows.start;
-            let sums = &mut sums[first * PANEL..][..tile.len() * PANEL];
+        let mut tiles = plan.tiles(rows.clone(), fetch.tiles_at_once());
+        let count = tiles.count_tiles();
+        // The first tile may decode the weights for the others.
+        let alone = tiles.next_alone();
+        for run in alone.into_iter().chain(tiles.by_ref()) {
+            let first = run.rows.start - rows.start;
+            let sums = &mut sums[first * PANEL..][..run.rows.len() * PANEL];
             let x = &x[first * x_row_bytes(plan.operand)..];
-            let (x_scales, x_scale_stride) = fetch.x_scales(&step, &tile);
+            let (x_scales, x_scale_stride) = fetch.x_scales(&step, &run.rows);
             // SAFETY: rows and panels of this thread's share are inside the matrix, and its own.
-            let direct = if step.last { unsafe { out.as_sums(tile.start, step.panel) } } else { None };
+            let direct = if step.last { unsafe { out.as_sums(run.rows.start, step.panel) } } else { None };
             let args = TileArgs {
+                tiles: run.tiles.len(),
                 x: x.as_ptr(),
                 w: ptr::null(),
                 keep: ptr::null_mut(),
@@ -281,20 +289,20 @@ pub(super) fn run<T: Output>(
                 out: direct.unwrap_or(sums.as_mut_ptr()),
                 out_stride: if direct.is_some() { out.stride } else { PANEL },
             };
-            // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tile, and the weights are
+            // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tiles, and the weights are
             // those of the whole panel and slab.
-            unsafe { multiply_tile(job, tile.len(), weights, args) };
+            unsafe { multiply_tiles(job, run.tile_rows, weights, args) };
             if let Weights::CodesFor(_, buffer) = weights {
                 weights = Weights::Decoded(buffer);
             }
             if step.last && direct.is_none() {
-                for (row, sums) in tile.zip(sums.chunks_exact(PANEL)) {
+                for (row, sums) in run.rows.zip(sums.chunks_exact(PANEL)) {
                     // SAFETY: as above.
                     let out = unsafe { out.row(row, step.panel) };
                     T::narrow(&sums[..out.len()], out);
                 }
             }
-            fetch.meanwhile(steps.peek(), index, count);
+            fetch.meanwhile(steps.peek(), run.tiles, count);
         }
     }
 }
@@ -304,11 +312,11 @@ fn x_offset(plan: &CpuPlan, step: &Step) -> usize {
     (step.depth.start - step.pass_start) / SLAB * plan.block_rows * x_row_bytes(plan.operand)
 }
 
-/// Multiplies a tile of `rows` rows, in as many pieces as a panel has tile columns.
+/// Multiplies tiles of `rows` rows, in as many pieces as a panel has tile columns.
 ///
 /// # Safety
 /// As the kernels ask, with the weights of a whole panel.
-unsafe fn multiply_tile(job: &Job<'_>, rows: usize, weights: Weights, mut args: TileArgs) {
+unsafe fn multiply_tiles(job: &Job<'_>, rows: usize, weights: Weights, mut args: TileArgs) {
     let Call { plan, kernels, .. } = job.call;
     // SAFETY: as the caller vouches; the kernels were chosen for this machine.
     unsafe {

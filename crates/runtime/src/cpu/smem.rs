@@ -27,8 +27,8 @@ impl Fetch for Smem<'_> {
         self.dma.weights(step)
     }
 
-    fn meanwhile(&mut self, next: Option<&Step>, tile: usize, tiles: usize) {
-        self.dma.meanwhile(next, tile, tiles);
+    fn meanwhile(&mut self, next: Option<&Step>, done: Range<usize>, count: usize) {
+        self.dma.meanwhile(next, done, count);
     }
 
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {

@@ -29,6 +29,10 @@ impl Fetch for Strip<'_> {
         self.job.weights_of(step, codes, self.buffer)
     }
 
+    fn tiles_at_once(&self) -> usize {
+        usize::MAX
+    }
+
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
         self.table.scales(self.job, step, rows)
     }

@@ -134,13 +134,64 @@ pub(super) fn part(len: usize, parts: usize, index: usize) -> Range<usize> {
     start(index)..start(index + 1)
 }
 
-/// Cuts a range into as few parts of at most `max` as possible, all of nearly the same size.
-pub(super) fn even_parts(range: Range<usize>, max: usize) -> impl ExactSizeIterator<Item = Range<usize>> {
-    let parts = range.len().div_ceil(max);
-    // The divisions of `part`, once instead of for every tile.
-    let (size, longer) = (range.len() / parts.max(1), range.len() % parts.max(1));
-    (0..parts).map(move |index| {
-        let start = range.start + size * index + index.min(longer);
-        start..start + size + usize::from(index < longer)
-    })
+/// Neighbouring tiles of a row block with the same number of rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TileRun {
+    /// All their rows.
+    pub rows: Range<usize>,
+    /// Rows of each.
+    pub tile_rows: usize,
+    /// Which tiles of the row block they are.
+    pub tiles: Range<usize>,
+}
+
+/// As few tiles as possible, all of nearly the same size: the longer ones first.
+#[derive(Clone, Debug)]
+pub struct TileRuns {
+    rows: Range<usize>,
+    /// Rows of the shorter tiles.
+    size: usize,
+    longer: usize,
+    tiles: usize,
+    next: usize,
+    most: usize,
+}
+
+impl TileRuns {
+    pub(super) fn new(rows: Range<usize>, max: usize, most: usize) -> Self {
+        let tiles = rows.len().div_ceil(max);
+        let (size, longer) = (rows.len() / tiles.max(1), rows.len() % tiles.max(1));
+        Self { rows, size, longer, tiles, next: 0, most }
+    }
+
+    /// How many tiles there are in all.
+    pub fn count_tiles(&self) -> usize {
+        self.tiles
+    }
+
+    /// The next run, of one tile only.
+    pub fn next_alone(&mut self) -> Option<TileRun> {
+        let most = std::mem::replace(&mut self.most, 1);
+        let run = self.next();
+        self.most = most;
+        run
+    }
+}
+
+impl Iterator for TileRuns {
+    type Item = TileRun;
+
+    fn next(&mut self) -> Option<TileRun> {
+        let is_longer = self.next < self.longer;
+        let same = if is_longer { self.longer } else { self.tiles };
+        let tiles = self.next..same.min(self.next.saturating_add(self.most));
+        if tiles.is_empty() {
+            return None;
+        }
+        let tile_rows = self.size + usize::from(is_longer);
+        let start = self.rows.start;
+        self.next = tiles.end;
+        self.rows.start += tiles.len() * tile_rows;
+        Some(TileRun { rows: start..self.rows.start, tile_rows, tiles })
+    }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{QuantBlock, ScaleGranularity, plan::cpu::steps::even_parts};
+use crate::{QuantBlock, ScaleGranularity};
 
 const X_KINDS: [ActivationKind; 4] = [
     ActivationKind::Fp8(ScaleGranularity::Block),
@@ -83,22 +83,28 @@ fn activations_are_decoded_before_they_are_used_and_fit_their_buffers() {
 fn tiles_cover_a_row_block_with_rows_that_kernels_have() {
     for plan in plans() {
         for rows in [0..1, 3..plan.block_rows + 3, 5..5 + plan.block_rows.div_ceil(2)] {
-            let mut next = rows.start;
-            for tile in plan.tiles(rows.clone()) {
-                assert_eq!(tile.start, next);
-                assert!((1..=plan.tile.rows).contains(&tile.len()));
-                next = tile.end;
+            for most in [1, 3, usize::MAX] {
+                let (mut next, mut tiles) = (rows.start, 0);
+                for run in plan.tiles(rows.clone(), most) {
+                    assert_eq!((run.rows.start, run.tiles.start), (next, tiles));
+                    assert!((1..=plan.tile.rows).contains(&run.tile_rows) && run.tiles.len() <= most);
+                    assert_eq!(run.rows.len(), run.tiles.len() * run.tile_rows);
+                    (next, tiles) = (run.rows.end, run.tiles.end);
+                }
+                assert_eq!((next, tiles), (rows.end, plan.tiles(rows.clone(), most).count_tiles()));
             }
-            assert_eq!(next, rows.end);
         }
     }
 }
 
 #[test]
-fn parts_are_even() {
-    let parts: Vec<_> = even_parts(10..27, 6).collect();
-    assert_eq!(parts, [10..16, 16..22, 22..27]);
-    assert_eq!(even_parts(5..5, 6).len(), 0);
+fn tiles_are_even() {
+    let mut tiles = TileRuns::new(10..27, 6, usize::MAX);
+    assert_eq!(tiles.next_alone(), Some(TileRun { rows: 10..16, tile_rows: 6, tiles: 0..1 }));
+    assert_eq!(tiles.next(), Some(TileRun { rows: 16..22, tile_rows: 6, tiles: 1..2 }));
+    assert_eq!(tiles.next(), Some(TileRun { rows: 22..27, tile_rows: 5, tiles: 2..3 }));
+    assert_eq!(tiles.next(), None);
+    assert_eq!(TileRuns::new(5..5, 6, 1).next(), None);
 }
 
 #[test]
