@@ -96,6 +96,17 @@ impl LineIndex {
     }
 }
 
+/// A table that says of every byte whether it is one of `bytes`, so that a scan can skip the others quickly.
+pub const fn byte_set(bytes: &[u8]) -> [bool; 256] {
+    let mut table = [false; 256];
+    let mut at = 0;
+    while at < bytes.len() {
+        table[bytes[at] as usize] = true;
+        at += 1;
+    }
+    table
+}
+
 /// The line around `offset`, cut to a readable length: the excerpt that a finding shows.
 pub fn excerpt(text: &str, offset: u32) -> String {
     const LIMIT: usize = 160;

@@ -1,6 +1,6 @@
 //! Balanced scanning over HLO text: strings, comments and brackets are skipped as wholes.
 
-use crate::source::Span;
+use crate::source::{Span, byte_set};
 
 /// What a balanced scan stopped at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,16 +89,7 @@ impl<'a> Lexer<'a> {
 
     /// Goes on to the first of `stops` outside every bracket, string and comment, and stays before it.
     pub fn balanced(&mut self, stops: &[u8], stop_at_newline: bool) -> Stop {
-        const STRUCTURAL: [bool; 256] = {
-            let mut table = [false; 256];
-            let bytes = b"\"/()[]{}\n,=#";
-            let mut i = 0;
-            while i < bytes.len() {
-                table[bytes[i] as usize] = true;
-                i += 1;
-            }
-            table
-        };
+        const STRUCTURAL: [bool; 256] = byte_set(b"\"/()[]{}\n,=#");
         debug_assert!(stops.iter().all(|&stop| STRUCTURAL[stop as usize]), "a stop that is never seen");
         let mut depth = 0usize;
         loop {
