@@ -9,23 +9,26 @@ use super::{OutChoice, ScalesChoice, StrategyChoice, XChoice};
 
 /// What comes out, for the help text.
 pub const INSPECT_HELP: &str = "\
-Compiles the TPU kernels with the real TPU compiler; no TPU is needed. For each version, DIR then holds the optimized
-HLO under the file name of the original guides, and a folder with everything about that version:
+Compiles the TPU kernels with the real TPU compiler; no TPU is needed. For each
+version, DIR then holds the optimized HLO under the file name of the original
+guides, and a folder with everything about that version:
 
-  DIR/v2_manual_async_dma_hlo.txt                     a copy of the optimized.hlo.txt below
-  DIR/v2_manual_async_dma/manifest.json               plan, versions, flags, compiler's figures, what each file is
-  DIR/v2_manual_async_dma/stablehlo.mlir              the module that was compiled
-  DIR/v2_manual_async_dma/mosaic.mlir                 the kernel inside of it
-  DIR/v2_manual_async_dma/optimized.hlo.txt           the module after optimization
-  DIR/v2_manual_async_dma/packed-bundles-post-ra.txt  the kernel's instructions, one bundle per cycle
-  DIR/v2_manual_async_dma/final_bundles.txt           the same after the last pass, without empty bundles
-  DIR/v2_manual_async_dma/final_hlo-static-per-bundle-utilization.txt
-  DIR/v2_manual_async_dma/schedule-analysis.txt
-  DIR/v2_manual_async_dma/executable.bin              for a TPU runtime of the same libtpu version
-  DIR/v2_manual_async_dma/raw/                        with --keep-dumps, all that the compiler wrote
+  DIR/v2_manual_async_dma_hlo.txt   a copy of the optimized.hlo.txt below
+  DIR/v2_manual_async_dma/
+    manifest.json                   plan, versions, flags, figures, files
+    stablehlo.mlir                  the module that was compiled
+    mosaic.mlir                     the kernel inside of it
+    optimized.hlo.txt               the module after optimization
+    packed-bundles-post-ra.txt      the kernel's code, one bundle per cycle
+    final_bundles.txt               the same without its empty bundles
+    final_hlo-static-per-bundle-utilization.txt
+    schedule-analysis.txt
+    executable.bin                  for a runtime of the same libtpu version
+    raw/                            with --keep-dumps, all that was written
 
-The versions are v1_auto_double_buffer, v2_manual_async_dma, v3_smem_scales and v4_whole_k_strip. A version that was
-there before is replaced as a whole; if anything fails, nothing is changed.
+The versions are v1_auto_double_buffer, v2_manual_async_dma, v3_smem_scales and
+v4_whole_k_strip. A version that was there before is replaced as a whole; if
+anything fails, nothing is changed.
 
 Examples:
   octile inspect

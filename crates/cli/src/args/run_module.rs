@@ -9,17 +9,21 @@ use super::{OutChoice, ScalesChoice, XChoice};
 
 /// What it does, for the help text.
 pub const RUN_MODULE_HELP: &str = "\
-A PJRT plugin is the library through which XLA reaches a device: xla_cuda_plugin.so of the wheel jax-cuda13-pjrt for
-NVIDIA GPUs (with the nvidia wheels that jax[cuda13] installs beside it), libtpu.so for TPUs. TPUs are reached like
-any other device, but this command has not been run on one.
+A PJRT plugin is the library through which XLA reaches a device. For NVIDIA GPUs
+it is xla_cuda_plugin.so of the wheel jax-cuda13-pjrt, with the nvidia wheels
+that jax[cuda13] installs beside it; for TPUs it is libtpu.so. TPUs are reached
+like any other device, but this command has not been run on one.
 
-With --shape the operands are random, and the result is checked against an f64 reference with a bound on every
-element; without MODULE, the operation in plain StableHLO is run. With --tensors the operands come from a file.
+With --shape the operands are random, and the result is checked against an f64
+reference with a bound on every element; without MODULE, the operation in plain
+StableHLO is run. With --tensors the operands come from a file.
 
 Examples:
   octile run-module --plugin xla_cuda_plugin.so --shape 512x512x512:128
-  octile run-module compilation_output/v4_whole_k_strip/stablehlo.mlir --plugin libtpu.so --shape 512x512x512:128
-  octile run-module model.mlir --plugin xla_cuda_plugin.so --tensors model.safetensors --expect out";
+  octile run-module out/v4_whole_k_strip/stablehlo.mlir --plugin libtpu.so \\
+    --shape 512x512x512:128
+  octile run-module model.mlir --plugin xla_cuda_plugin.so \\
+    --tensors model.safetensors --expect out";
 
 /// Arguments of `octile run-module`.
 #[derive(Debug, Clone, ClapArgs)]

@@ -6,11 +6,12 @@ use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 pub const TOOLS_HELP: &str = "\
 Each tool is taken from the first of these places:
   1. the file that a flag of the command names (--libtpu PATH)
-  2. the file that its variable names: OCTILE_LIBTPU, OCTILE_PTXAS, OCTILE_NVDISASM
+  2. the file that its variable names: OCTILE_LIBTPU, OCTILE_PTXAS,
+     OCTILE_NVDISASM
   3. the active virtual environment (VIRTUAL_ENV)
   4. the virtual environment .venv of the current folder
-  5. what `octile tools install` fetched: into the folder OCTILE_TOOLS or, without it, octile/tools in the user's
-     cache folder
+  5. what `octile tools install` fetched: into the folder OCTILE_TOOLS or,
+     without it, octile/tools in the user's cache folder
   6. for programs, the search path (PATH)
 
 Examples:
