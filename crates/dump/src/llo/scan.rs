@@ -3,7 +3,7 @@
 use memchr::memmem;
 
 use super::{Allocation, Bundle, Label, Listing, RegionMark, Slot};
-use crate::source::{Damage, LineIndex, Span};
+use crate::source::{Damage, LineIndex, Span, byte_set};
 
 /// Reads a whole listing.
 pub fn scan(text: &str) -> Listing<'_> {
@@ -188,16 +188,7 @@ impl<'a> Scanner<'a> {
 
     /// The next byte that can end a slot, a comment's beginning included; the end of the text where there is none.
     fn next_structural(&self, at: usize) -> usize {
-        const STRUCTURAL: [bool; 256] = {
-            let mut table = [false; 256];
-            let bytes = b"/;{}\n";
-            let mut i = 0;
-            while i < bytes.len() {
-                table[bytes[i] as usize] = true;
-                i += 1;
-            }
-            table
-        };
+        const STRUCTURAL: [bool; 256] = byte_set(b"/;{}\n");
         let rest = self.bytes.get(at..).unwrap_or_default();
         let skipped = rest.iter().position(|&byte| STRUCTURAL[byte as usize]);
         at + skipped.unwrap_or(rest.len())
