@@ -45,7 +45,7 @@ pub(super) enum Along {
 pub(super) struct Frame<'p> {
     pub(super) plan: &'p TpuPlan,
     pub(super) b: FunctionBuilder,
-    /// Grid indices along M, N and K; a dimension that the grid lacks is a constant 0.
+    /// Grid indices along M, N and K.
     pub(super) m: Value,
     pub(super) n: Value,
     pub(super) k: Value,
@@ -58,8 +58,8 @@ pub(super) struct Frame<'p> {
 }
 
 impl<'p> Frame<'p> {
-    /// A kernel on the grid (m, n, k), or (m, n) where whole-K strips leave nothing to step over. Only the
-    /// last of the dimensions in `ordered` steps and all inside it must run in order.
+    /// A kernel on the grid (m, n, k). In an `ordered` one a step relies on the step before it, whichever tile
+    /// that belonged to; else only the steps of one tile must follow each other.
     pub(super) fn new(plan: &'p TpuPlan, ordered: bool) -> Self {
         let mut b = FunctionBuilder::new(kernel_name(plan), Visibility::Public);
         let mut index = |name| b.argument(name, Type::I32);
