@@ -7,7 +7,7 @@ use octile_mosaic::{Float, MemorySpace};
 use super::{
     Kernel,
     frame::{Along, Frame, Operand},
-    scale::Scales,
+    scale::{Scales, x_scale_name},
     tile::{self, Buffer, Tile, quantizes, x_element},
 };
 use crate::stablehlo::float;
@@ -27,7 +27,7 @@ pub(super) fn kernel(plan: &TpuPlan) -> Kernel {
     let x_scale = plan.problem.x.granularity().map(|_| {
         let (rows, cols) = plan.x_scale_tile();
         let along = [M, K, First, First];
-        f.window("x_scale", Operand::XScaleTiles, Float::F32, &[1, 1, rows, cols], &along)
+        f.window(x_scale_name(plan), Operand::XScaleTiles, Float::F32, &[1, 1, rows, cols], &along)
     });
     let out = f.out_window(float(plan.kernel_out()));
     let acc = Buffer::whole(f.scratch("acc", &[size.m, size.n], Float::F32, MemorySpace::Vmem));

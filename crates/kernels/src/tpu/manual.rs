@@ -12,7 +12,7 @@ use octile_mosaic::{
 use super::{
     Kernel,
     frame::{Frame, Operand},
-    scale::{Scales, x_scale_memory},
+    scale::{Scales, x_scale_memory, x_scale_name},
     tile::{self, Buffer, Tile, quantizes, x_element},
 };
 use crate::stablehlo::float;
@@ -117,14 +117,13 @@ fn declare(f: &mut Frame<'_>, scale_memory: MemorySpace) -> Operands {
     let (w_rows, k_blocks) = plan.w_scale_tile();
     let (x_rows, _) = plan.x_scale_tile();
     let scaled_x = plan.problem.x.granularity().is_some();
-    let x_name = if quantizes(plan) { "x_abs_max" } else { "x_scale" };
 
     let x = f.in_hbm("x", Operand::X, x_type, &[padded.m, padded.k]);
     let w = f.in_hbm("w_q", Operand::W, Float::F8E4M3FN, &[padded.n, padded.k]);
     let shape = [plan.grid.n, plan.grid.k, w_rows, k_blocks];
     let w_scale = f.in_hbm("w_scale", Operand::WScaleTiles, Float::F32, &shape);
     let shape = [plan.grid.m, plan.grid.k, x_rows, k_blocks];
-    let x_scale = scaled_x.then(|| f.in_hbm(x_name, Operand::XScaleTiles, Float::F32, &shape));
+    let x_scale = scaled_x.then(|| f.in_hbm(x_scale_name(plan), Operand::XScaleTiles, Float::F32, &shape));
     let out = f.out_in_hbm(out_type);
 
     let mut buffers =

@@ -3,6 +3,8 @@
 use octile_core::{ScaleGranularity, plan::tpu::TpuPlan};
 use octile_mosaic::{FunctionBuilder, MemorySpace, Type, Value};
 
+use super::tile::quantizes;
+
 /// The largest finite f8e4m3fn.
 const CODE_MAX: f32 = 448.0;
 
@@ -105,4 +107,9 @@ pub(super) fn x_scale_memory(plan: &TpuPlan, wanted: MemorySpace) -> MemorySpace
         Some(ScaleGranularity::Token) => MemorySpace::Vmem,
         _ => wanted,
     }
+}
+
+/// What the kernel calls them: quantization on the way begins with the largest magnitudes.
+pub(super) fn x_scale_name(plan: &TpuPlan) -> &'static str {
+    if quantizes(plan) { "x_abs_max" } else { "x_scale" }
 }

@@ -14,7 +14,7 @@ use octile_mosaic::{Float, FunctionBuilder, MemorySpace, Value, build::IntPredic
 use super::{
     Kernel,
     frame::{Along, Frame, Operand},
-    scale::{Scales, x_scale_memory},
+    scale::{Scales, x_scale_memory, x_scale_name},
     tile::{self, Buffer, Part, quantizes, shape_of},
 };
 use crate::stablehlo::float;
@@ -44,7 +44,7 @@ impl StripScales {
         let x_by_strip = x_scale_memory(plan, MemorySpace::Smem) == MemorySpace::Vmem;
         let is_scalar = plan.problem.x.granularity().is_some() && !x_by_strip;
         let shape = all(plan.grid.m, plan.x_scale_tile());
-        let x_scale = is_scalar.then(|| f.prefetched(x_name(plan), Operand::XScale, shape));
+        let x_scale = is_scalar.then(|| f.prefetched(x_scale_name(plan), Operand::XScale, shape));
         Self { w_scale, x_scale, x_by_strip }
     }
 
@@ -54,7 +54,8 @@ impl StripScales {
             let (rows, cols) = f.plan.x_scale_tile();
             let along = [Along::M, Along::K, Along::First, Along::First];
             let block = [1, 1, rows, cols];
-            self.x_scale = Some(f.window(x_name(f.plan), Operand::XScaleTiles, Float::F32, &block, &along));
+            self.x_scale =
+                Some(f.window(x_scale_name(f.plan), Operand::XScaleTiles, Float::F32, &block, &along));
         }
     }
 
@@ -80,10 +81,6 @@ impl StripScales {
         });
         (x_scale, w_scale)
     }
-}
-
-fn x_name(plan: &TpuPlan) -> &'static str {
-    if quantizes(plan) { "x_abs_max" } else { "x_scale" }
 }
 
 fn origin(b: &mut FunctionBuilder, block: Value, per_block: usize) -> Value {

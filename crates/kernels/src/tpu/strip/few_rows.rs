@@ -8,13 +8,12 @@ use octile_mosaic::{
     build::{Copy, IntPredicate},
 };
 
-use super::x_name;
 use crate::{
     stablehlo::float,
     tpu::{
         Kernel,
         frame::{Frame, Operand},
-        scale::{Scales, x_scale_memory},
+        scale::{Scales, x_scale_memory, x_scale_name},
         tile::{self, Buffer, Tile, quantizes, x_element},
     },
 };
@@ -123,7 +122,7 @@ fn declare(f: &mut Frame<'_>, ring: Ring) -> Kept {
     let x = f.in_hbm("x", Operand::X, x_type, &[padded.m, padded.k]);
     let w = f.in_hbm("w_q", Operand::W, Float::F8E4M3FN, &[padded.n, padded.k]);
     let w_scale = f.in_hbm("w_scale", Operand::WScale, Float::F32, &w_shape);
-    let x_scale = has_x_scale.then(|| f.in_hbm(x_name(plan), Operand::XScale, Float::F32, &x_shape));
+    let x_scale = has_x_scale.then(|| f.in_hbm(x_scale_name(plan), Operand::XScale, Float::F32, &x_shape));
     let out = f.out_in_hbm(out_type);
 
     let mut place = |name, hbm, shape: &[usize], element: Float, space| Moved {
