@@ -28,12 +28,14 @@ pub const PANEL: usize = 32;
 pub const SLAB: usize = 512;
 /// Buffers start on cache lines.
 const LINE: usize = 64;
-/// Decoded activations of a row block should stay in the second-level cache, with room for the rest.
-const X_BUDGET: usize = 576 << 10;
-/// Rows whose activations are decoded together: enough to make decoding the weights cheap.
-const BLOCK_ROWS: usize = 256;
+/// Bytes of the longest column of decoded activations: enough rows to make decoding the weights cheap. Measured on
+/// Zen 4, as are the next two.
+const COLUMN_BYTES: usize = 1024;
+/// Bytes of decoded activations that may stay for the whole K, times the bytes of one: f32 tiles read twice as many
+/// bytes for the same work, so they must be twice as near.
+const X_BYTES: usize = 4608 << 10;
 /// Panels that share decoded activations when those do not stay for the whole K.
-const GROUP_PANELS: usize = 16;
+const GROUP_PANELS: usize = 32;
 /// Codes of activations that are quantized in the call, before the rows they come from are multiplied.
 const QUANTIZED_BUDGET: usize = 4 << 20;
 
@@ -96,8 +98,8 @@ impl CpuPlan {
         let grid = grid(strip_rows, problem.n, tile, threads);
         let thread_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
         let thread_rows = strip_rows.min(thread_tiles * tile.rows);
-        let block_rows = even_size(thread_rows, BLOCK_ROWS);
-        let all_of_k_stays = block_rows * slabs * x_row_bytes(operand) <= X_BUDGET;
+        let block_rows = even_size(thread_rows, COLUMN_BYTES / operand.bytes());
+        let all_of_k_stays = block_rows * slabs * x_row_bytes(operand) <= X_BYTES / operand.bytes();
         let (pass_slabs, group_panels) = if all_of_k_stays { (slabs, 1) } else { (1, GROUP_PANELS) };
         let one_reader = matches!(strategy, Strategy::Auto | Strategy::Strip);
         let streamed = one_reader && block_rows <= tile.decoding_rows;
