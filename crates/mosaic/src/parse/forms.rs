@@ -63,7 +63,6 @@ const PATTERNS: &[(&str, &str)] = &[
     ("tpu.memref_bitcast", ARROW),
     ("tpu.reinterpret_cast", ARROW),
     ("tpu.erase_memref_layout", ARROW),
-    ("tpu.memref_slice", "% [ %* ] {} : T -> R"),
     ("tpu.bitcast", ARROW),
     ("tpu.bitcast_vreg", ARROW),
     ("tpu.reduce_index", ARROW),
@@ -74,10 +73,17 @@ const PATTERNS: &[(&str, &str)] = &[
     ("tpu.truncf", ARROW),
     ("tpu.relayout", ARROW),
     ("tpu.mask_cast", ARROW),
-    ("tpu.reciprocal", SAME_TYPE),
-    ("tpu.assume_multiple", "% , #multiple : R"),
+    ("tpu.reciprocal", ARROW),
+    ("tpu.weird", ARROW),
+    ("tpu.reshape", ARROW),
+    ("tpu.uitofp", ARROW),
+    ("tpu.fptoui", ARROW),
+    ("tpu.assume_layout", ARROW),
+    ("tpu.dynamic_gather", "% [ % ] in =dimensions {} : T , T -> R"),
+    ("tpu.strided_load", "% [ %* ] {} : T , R"),
+    ("tpu.assume_multiple", "% , #multiple {} : R"),
     ("tpu.transpose", "% , [permutation] {} : T -> R"),
-    ("tpu.repeat", "% , #dimension x #times : T -> R"),
+    ("tpu.repeat", "% , #dimension x #times {} : T -> R"),
     ("tpu.concatenate", "%* in #dimension {} : T* -> R"),
     ("tpu.rotate", "% by #amount dim #dimension {} : R"),
     ("tpu.dynamic_rotate", "% by % dim #dimension {} : T , T -> R"),
@@ -111,7 +117,9 @@ impl Parser<'_> {
             "arith.cmpi" => self.compare(op, &INT_PREDICATES),
             "arith.cmpf" => self.compare(op, &FLOAT_PREDICATES),
             "arith.select" => self.select(op),
-            "tpu.vector_store" => self.vector_store(op),
+            "tpu.vector_store" | "tpu.strided_store" => self.vector_store(op),
+            "tpu.vector_load" => self.vector_load(op),
+            "tpu.memref_slice" => self.memref_slice(op),
             "tpu.enqueue_dma" => self.enqueue(op),
             "tpu.wait_dma2" => self.roles(op, &["semaphore", "src", "dst"]),
             "scf.if" => self.if_(op),
@@ -241,6 +249,46 @@ impl Parser<'_> {
         if self.cursor.eat(",") && self.cursor.peek_word() == Some("vector") {
             self.ty()?;
         }
+        Ok(op)
+    }
+
+    /// `%memref[%i] masked %mask {strides = array<i32>} : types,`.
+    fn vector_load(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        op.operands.push(self.operand()?);
+        let indices = self.list("[", "]", Self::operand)?;
+        op.operands.extend(&indices);
+        if self.cursor.eat_word("masked") {
+            op.operands.push(self.operand()?);
+            let sizes = vec![1, indices.len() as i32, 1];
+            op.attributes = op.attributes.with("operandSegmentSizes", Attr::I32s(sizes));
+        }
+        op.attributes = self.flags_and_braces(op.attributes)?;
+        self.cursor.require(":")?;
+        self.ty()?;
+        self.cursor.require(",")?;
+        op.results.push(self.ty()?);
+        if self.cursor.eat(",") && self.cursor.peek_word() == Some("vector") {
+            self.ty()?;
+        }
+        Ok(op)
+    }
+
+    /// `%memref[%i]<%size> : type -> type`: sizes where they are not in the type.
+    fn memref_slice(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        op.operands.push(self.operand()?);
+        let indices = self.list("[", "]", Self::operand)?;
+        op.operands.extend(&indices);
+        if self.cursor.looking_at("<") {
+            let sizes = self.list("<", ">", Self::operand)?;
+            op.operands.extend(&sizes);
+            let segments = vec![1, indices.len() as i32, sizes.len() as i32];
+            op.attributes = op.attributes.with("operandSegmentSizes", Attr::I32s(segments));
+        }
+        op.attributes = self.flags_and_braces(op.attributes)?;
+        self.cursor.require(":")?;
+        self.ty()?;
+        self.cursor.require("->")?;
+        op.results.push(self.ty()?);
         Ok(op)
     }
 

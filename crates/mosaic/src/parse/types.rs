@@ -116,6 +116,10 @@ impl Parser<'_> {
         let Some(space) = SPACES.into_iter().find(spelled) else {
             return Err(here.clone().expected("any, hbm, vmem, smem or semaphore_mem"));
         };
+        // The kind of core, where it is said, is the one that the kernel runs on.
+        if self.cursor.eat(",") {
+            self.cursor.word();
+        }
         self.cursor.require(">")?;
         Ok(Some(space))
     }

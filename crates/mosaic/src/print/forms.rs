@@ -35,11 +35,11 @@ impl Printer<'_> {
             "tpu.memref_squeeze" => self.cast(op, "->", out)?,
             "vector.load" => self.load(op, &op.results, out)?,
             "memref.load" => self.load(op, &[], out)?,
-            "tpu.memref_slice" => {
+            "tpu.memref_slice" if op.attributes.get("operandSegmentSizes").is_none() => {
                 self.access(op, 0, out)?;
                 write!(out, " : {} -> {}", self.ty(op.operands[0]), self.types(&op.results))?;
             }
-            "tpu.vector_store" => self.vector_store(op, out)?,
+            "tpu.vector_store" if op.attributes.get("operandSegmentSizes").is_none() => self.vector_store(op, out)?,
             "tpu.assume_multiple" => self.assume_multiple(op, out)?,
             "tpu.matmul" => {
                 write!(out, "{} {}", op.name, self.list(&op.operands))?;

@@ -29,9 +29,11 @@ pub(super) const OPS: &[(&str, Maker)] = &[
     ("arith.sitofp", |c, op| integer_to_float(c, op, true)),
     ("arith.uitofp", |c, op| integer_to_float(c, op, false)),
     ("tpu.sitofp", |c, op| integer_to_float(c, op, true)),
+    ("tpu.uitofp", |c, op| integer_to_float(c, op, false)),
     ("arith.fptosi", |c, op| float_to_integer(c, op, true)),
     ("arith.fptoui", |c, op| float_to_integer(c, op, false)),
     ("tpu.fptosi", |c, op| float_to_integer(c, op, true)),
+    ("tpu.fptoui", |c, op| float_to_integer(c, op, false)),
     ("arith.bitcast", bitcast),
     ("vector.bitcast", bitcast),
     ("tpu.bitcast", bitcast),
@@ -170,18 +172,20 @@ fn integer_to_float(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
     }))
 }
 
-/// Towards zero; what does not fit becomes the nearest that does.
+/// Towards zero, or to the nearest where the operation says so; what does not fit becomes the nearest that does.
 fn float_to_integer(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
     let (from, to) = converted(c, op)?;
     c.float(from)?;
     let to_bits = bits(c, to)?;
     let elements: usize = from.shape().iter().product();
+    let mode = op.attributes.get("rounding_mode").map(ToString::to_string).unwrap_or_default();
+    let round: fn(f64) -> f64 = if mode.contains("nearest") { f64::round_ties_even } else { f64::trunc };
     let convert = move |value: f32| {
         let (low, high) = match signed {
             true => (-(2f64.powi(to_bits as i32 - 1)), 2f64.powi(to_bits as i32 - 1) - 1.0),
             false => (0.0, 2f64.powi(to_bits as i32) - 1.0),
         };
-        wrap(to_bits, f64::from(value).trunc().clamp(low, high) as i64)
+        wrap(to_bits, round(f64::from(value)).clamp(low, high) as i64)
     };
     Ok(Box::new(move |m, step| {
         let value = match m.take(step, 0) {

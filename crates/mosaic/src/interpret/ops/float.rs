@@ -50,6 +50,7 @@ pub(super) const OPS: &[(&str, Maker)] = &[
     ("math.roundeven", |c, op| unary(c, op, f32::round_ties_even)),
     ("tpu.reciprocal", |c, op| unary(c, op, |a| 1.0 / a)),
     ("math.fma", fma),
+    ("tpu.weird", weird),
     ("arith.cmpf", compare),
     ("arith.select", select),
 ];
@@ -110,6 +111,23 @@ fn unary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32) -> f32 + Copy + 'static)
         let a = m.vector(step, 0);
         m.clock.vector(elements, step.line(), &step.name);
         m.set(step, Value::Vector(map_floats(a, |a| round_to(float, f(a)))));
+        Ok(())
+    }))
+}
+
+/// Whether each float is infinite or no number.
+fn weird(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 1, 1)?;
+    let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
+    c.float(from)?;
+    if *to != from.with_element(crate::types::Type::I1) || is_scalar(from) {
+        return Err(format!("{from} does not give {to}").into());
+    }
+    let elements: usize = c.shape(from)?.iter().product();
+    Ok(Box::new(move |m, step| {
+        m.clock.vector(elements, step.line(), &step.name);
+        let data = m.vector(step, 0).to_floats(elements);
+        m.set(step, Value::Vector(Data::integers(data.iter().map(|v| i32::from(!v.is_finite())).collect())));
         Ok(())
     }))
 }

@@ -31,6 +31,7 @@ pub(super) const OPS: &[(&str, Maker)] = &[
     ("memref.cast", same_view),
     ("tpu.reinterpret_cast", same_view),
     ("tpu.erase_memref_layout", same_view),
+    ("tpu.assume_layout", same_view),
     ("memref.alloca", alloca),
     ("memref.alloc", alloca),
     ("memref.dim", dim),
@@ -75,6 +76,9 @@ fn access_shape(c: &Compiler<'_>, memref: &MemRef, vector: &Type) -> Made<Vec<us
 
 fn load(c: &mut Compiler<'_>, op: &Op) -> Made {
     let memref = memref(c, op, 0)?;
+    if op.operands.len() > 1 + memref.shape.len() {
+        return Err("a load with a mask is not supported".into());
+    }
     indices(c, op, 1, memref, 0)?;
     let sizes = access_shape(c, memref, c.result(op, 0)?)?;
     plain_strides(op)?;

@@ -12,6 +12,7 @@ use crate::{
 
 pub(super) const OPS: &[(&str, Maker)] = &[
     ("vector.shape_cast", shape_cast),
+    ("tpu.reshape", shape_cast),
     ("tpu.relayout", shape_cast),
     ("tpu.mask_cast", shape_cast),
     ("vector.broadcast", broadcast),
@@ -23,6 +24,7 @@ pub(super) const OPS: &[(&str, Maker)] = &[
     ("tpu.repeat", repeat),
     ("tpu.rotate", |c, op| rotate(c, op, false)),
     ("tpu.dynamic_rotate", |c, op| rotate(c, op, true)),
+    ("tpu.dynamic_gather", gather),
     ("tpu.iota", iota),
 ];
 
@@ -277,6 +279,33 @@ fn iota(c: &mut Compiler<'_>, op: &Op) -> Made {
     Ok(Box::new(move |m, step| {
         m.clock.vector(elements, step.line(), &step.name);
         m.set(step, Value::Vector(data.clone()));
+        Ok(())
+    }))
+}
+
+/// Each element comes from the place along one dimension that its index says, around the end.
+fn gather(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 2, 1)?;
+    let (from, indices, to) = (c.operand(op, 0)?, c.operand(op, 1)?, c.result(op, 0)?);
+    c.integer(indices)?;
+    let shape = c.shape(from)?;
+    let dimension = match c.dimensions_attribute(op, "dimensions", shape.len())?[..] {
+        [dimension] => dimension,
+        _ => return Err("only a gather along one dimension is supported".into()),
+    };
+    if from != to || indices.shape() != shape || shape[dimension] == 0 {
+        return Err(format!("{from} is not gathered into {to} by {indices}").into());
+    }
+    let (outer, extent, inner) = around(&shape, dimension);
+    let elements = outer * extent * inner;
+    Ok(Box::new(move |m, step| {
+        m.clock.vector(elements, step.line(), &step.name);
+        let (data, indices) = (m.vector(step, 0), m.vector(step, 1).to_integers(elements));
+        let from = |place: usize| {
+            let index = indices[place].rem_euclid(extent as i32) as usize;
+            (place / (extent * inner) * extent + index) * inner + place % inner
+        };
+        m.set(step, Value::Vector(data.gather((0..elements).map(from))));
         Ok(())
     }))
 }
