@@ -27,6 +27,7 @@ mod dma;
 mod isa;
 mod kernel;
 mod machine;
+mod memory;
 mod multiply;
 mod nest;
 mod operands;

@@ -10,11 +10,12 @@ use super::{
     auto::Auto,
     dma::Dma,
     isa,
+    memory::Line,
     nest::{self, Call, Job, Out, TileScales, Values, X},
     quantize::Quantize,
     smem::{ScaleTable, Smem},
     strip::Strip,
-    workspace::{Carver, Line, thread_lines},
+    workspace::{Carver, thread_lines},
 };
 
 /// Operands that do not belong together, or that cannot be quantized.

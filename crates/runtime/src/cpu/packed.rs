@@ -9,6 +9,8 @@ use std::ops::Range;
 
 use octile_core::{QuantBlock, QuantizedWeight, plan::cpu::PANEL};
 
+use super::memory::{Memory, bytes, bytes_mut};
+
 /// Bytes of one pair of k and all columns of a panel.
 pub(super) const GROUP: usize = 2 * PANEL;
 /// Codes of one row that are packed at a time.
@@ -25,9 +27,9 @@ const LINE: usize = 64;
 /// assert_eq!((packed.rows(), packed.cols()), (200, 300));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct PackedWeight {
-    codes: Vec<u8>,
+    codes: Memory,
     scales: Vec<f32>,
     rows: usize,
     cols: usize,
@@ -39,8 +41,9 @@ impl PackedWeight {
     pub fn new(weight: &QuantizedWeight) -> Self {
         let (rows, cols) = (weight.rows(), weight.cols());
         let panel_bytes = cols.div_ceil(2) * GROUP;
-        let mut codes = vec![0; rows.div_ceil(PANEL) * panel_bytes];
-        for (panel, codes) in codes.chunks_mut(panel_bytes).enumerate() {
+        // A group is a line.
+        let mut codes = Memory::zeroed(rows.div_ceil(PANEL) * cols.div_ceil(2));
+        for (panel, codes) in bytes_mut(&mut codes).chunks_mut(panel_bytes).enumerate() {
             pack(weight, panel, 0..cols, codes);
         }
         Self { codes, scales: weight.scales().to_vec(), rows, cols, quant_block: weight.quant_block() }
@@ -63,13 +66,13 @@ impl PackedWeight {
 
     /// Memory taken by codes and scales.
     pub fn bytes(&self) -> usize {
-        self.codes.len() + self.scales.len() * size_of::<f32>()
+        size_of_val(&*self.codes) + size_of_val(&*self.scales)
     }
 
     /// The codes of a panel from column `start` (even) of K on.
     pub(super) fn panel(&self, panel: usize, start: usize) -> &[u8] {
         let panel_bytes = self.cols.div_ceil(2) * GROUP;
-        &self.codes[panel * panel_bytes..][..panel_bytes][start / 2 * GROUP..]
+        &bytes(&self.codes)[panel * panel_bytes..][..panel_bytes][start / 2 * GROUP..]
     }
 
     /// The scales, block row by block row.
@@ -167,6 +170,6 @@ mod tests {
                 seen += 1;
             }
         }
-        assert_eq!(packed.codes.iter().filter(|&&c| c != 0).count(), seen);
+        assert_eq!(bytes(&packed.codes).iter().filter(|&&c| c != 0).count(), seen);
     }
 }

@@ -7,7 +7,11 @@ use std::{
 
 use octile_core::{ActivationKind, FloatKind, ScaleGranularity};
 
-use super::{Cpu, isa, kernel::Kernels};
+use super::{
+    Cpu, isa,
+    kernel::Kernels,
+    memory::{Line, Memory, bytes},
+};
 
 /// How long each measurement runs, after as much warming up.
 const PATIENCE: Duration = Duration::from_millis(50);
@@ -45,11 +49,11 @@ fn spin(kernels: &Kernels) -> f64 {
 /// 10^9 bytes per second that all threads together read from memory.
 pub fn read_gbytes(cpu: &Cpu) -> f64 {
     const BYTES: usize = 256 << 20;
-    let words = vec![1u64; BYTES / size_of::<u64>()];
-    let part = words.len() / cpu.threads();
+    let memory = Memory::zeroed(BYTES / size_of::<Line>());
+    let part = memory.len() / cpu.threads();
     let sum = |thread| {
-        let words = &words[thread * part..][..part];
-        words.iter().fold(0u64, |sum, word| sum.wrapping_add(*word))
+        let words = bytes(&memory[thread * part..][..part]).as_chunks().0.iter();
+        words.fold(0u64, |sum, word| sum.wrapping_add(u64::from_ne_bytes(*word)))
     };
     let read_all = || {
         let start = Instant::now();

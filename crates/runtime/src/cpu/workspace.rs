@@ -1,12 +1,8 @@
 //! Scratch memory that calls reuse.
 
-use octile_core::plan::cpu::CpuPlan;
-use octile_core::plan::{MemoryMap, MemorySpace};
+use octile_core::plan::{MemoryMap, MemorySpace, cpu::CpuPlan};
 
-/// Memory comes in cache lines, so every buffer starts on one.
-#[derive(Debug, Clone, Copy)]
-#[repr(align(64))]
-pub(super) struct Line(#[expect(dead_code, reason = "only ever seen as bytes or floats")] [u8; 64]);
+use super::memory::{Line, Memory, bytes_mut, floats_mut};
 
 /// Scratch memory, and the plan it was last used for. A call that finds both fitting allocates nothing.
 ///
@@ -18,7 +14,7 @@ pub(super) struct Line(#[expect(dead_code, reason = "only ever seen as bytes or 
 /// ```
 #[derive(Debug, Default)]
 pub struct Workspace {
-    lines: Vec<Line>,
+    memory: Memory,
     plan: Option<CpuPlan>,
 }
 
@@ -38,7 +34,7 @@ impl Workspace {
 
     /// Bytes held, for all threads together.
     pub fn bytes(&self) -> usize {
-        self.lines.len() * size_of::<Line>()
+        size_of_val(&*self.memory)
     }
 
     /// The plan that answers `fits`, or a new one, with memory for all threads and for what they share.
@@ -53,15 +49,15 @@ impl Workspace {
             self.plan = Some(plan);
         }
         let plan = self.plan.as_ref().expect("set above");
-        let lines = &mut self.lines[..total_lines(plan)];
+        let lines = &mut self.memory[..total_lines(plan)];
         let (threads, shared) = lines.split_at_mut(plan.shares() * thread_lines(plan));
         (plan, threads, shared)
     }
 
     fn grow(&mut self, plan: &CpuPlan) {
         let needed = total_lines(plan);
-        if self.lines.len() < needed {
-            self.lines.resize(needed, Line([0; 64]));
+        if self.memory.len() < needed {
+            self.memory = Memory::zeroed(needed);
         }
     }
 }
@@ -89,19 +85,12 @@ impl<'a> Carver<'a> {
 
     /// All copies of the next buffer if it is called `name`; otherwise the map has no such buffer: nothing.
     pub(super) fn bytes(&mut self, name: &str) -> &'a mut [u8] {
-        let lines = self.lines(name);
-        // SAFETY: any bytes are valid as `u8`, and the lines are borrowed mutably for `'a`.
-        unsafe { std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines)) }
+        bytes_mut(self.lines(name))
     }
 
     /// The same as floats.
     pub(super) fn floats(&mut self, name: &str) -> &'a mut [f32] {
-        let lines = self.lines(name);
-        // SAFETY: any bytes are valid as `f32`, a line is more than aligned for it, and the lines are borrowed
-        // mutably for `'a`.
-        unsafe {
-            std::slice::from_raw_parts_mut(lines.as_mut_ptr().cast(), size_of_val(lines) / size_of::<f32>())
-        }
+        floats_mut(self.lines(name))
     }
 
     fn lines(&mut self, name: &str) -> &'a mut [Line] {
