@@ -1,22 +1,25 @@
 //! Times every shape of plan that is worth a thought on the shapes that inference servers meet, checks every result, and
 //! prints one line of comma-separated values for each. The model in `plan/hopper/choose.rs` is fitted to these.
 //!
-//! `gpu_sweep time [MxNxK:QB ...]` or `gpu_sweep check [SEED]`.
+//! `gpu_sweep time [MxNxK:QB ...]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`; `gpu_sweep serve` reads a shape from each
+//! line and answers with the times of the plan that Octile picks, for comparisons that take turns.
 
 use std::{collections::HashSet, sync::Mutex};
 
 use anyhow::{Result, bail};
 use half::bf16;
 use octile_core::{
-    ActivationKind, FloatKind, Mat, Problem, QuantBlock, QuantizedActivation, QuantizedWeight, ScaleGranularity,
-    Strategy,
+    ActivationKind, FloatKind, Mat, Problem, QuantBlock, QuantizedActivation, QuantizedWeight,
+    ScaleGranularity, Strategy,
     bound::Accumulator,
     oracle::{self, OracleInput, Reference},
     plan::hopper::{Arguments, HopperPlan, STAGE_K, Shape, candidates},
     sample::{Activations, Operands},
 };
 use octile_kernels::hopper::{self, Kernel};
-use octile_runtime::cuda::{Buffer, Gpu, Graph, KernelText, Multiplication, MultiplyOperands, Quantization, QuantizeOperands};
+use octile_runtime::cuda::{
+    Buffer, Gpu, Graph, KernelText, Multiplication, MultiplyOperands, Quantization, QuantizeOperands,
+};
 
 /// N and K of DeepSeek-V3's layers, and the six shapes of the benchmark suite.
 const SERVED: [(usize, usize); 7] =
@@ -36,15 +39,18 @@ fn main() -> Result<()> {
     let gpu = Gpu::open(0)?;
     match args.first().map(String::as_str) {
         Some("time") => {
-            let named = args[1..].iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
+            let named =
+                args[1..].iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
             time(&gpu, &if named.is_empty() { served() } else { named })
         }
+        Some("serve") => serve(&gpu),
+        Some("repeat") => repeat(&gpu),
         Some("check") => {
             let seed = args.get(1).map_or(Ok(1), |seed| seed.parse())?;
             check_quantize(&gpu, seed)?;
             check(&gpu, seed)
         }
-        _ => bail!("expected: gpu_sweep time [MxNxK:QB ...] or gpu_sweep check [SEED]"),
+        _ => bail!("expected: gpu_sweep time [MxNxK:QB ...], check [SEED], repeat, or serve"),
     }
 }
 
@@ -70,7 +76,8 @@ fn pieces(problem: Problem) -> Operands {
         };
         (0..rows).flat_map(piece).collect()
     };
-    let scales = |pool: &[f32], count: usize| -> Vec<f32> { pool.iter().cycle().take(count).copied().collect() };
+    let scales =
+        |pool: &[f32], count: usize| -> Vec<f32> { pool.iter().cycle().take(count).copied().collect() };
     let Activations::Fp8(x) = &small.x else { unreachable!("the sweep uses quantized activations") };
     let (w_rows, w_cols) = problem.w_scale_shape();
     let (x_rows, x_cols) = problem.x_scale_shape().expect("quantized");
@@ -132,9 +139,13 @@ fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec<f64
     let mut guard = [0u8; GUARD];
     device.out.read_at(problem.m * row_bytes, &mut guard)?;
     let values = match problem.out {
-        FloatKind::F32 => result.chunks(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect(),
+        FloatKind::F32 => {
+            result.chunks(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect()
+        }
         FloatKind::Bf16 => result.chunks(2).map(|b| f64::from(bf16::from_le_bytes([b[0], b[1]]))).collect(),
-        FloatKind::F16 => result.chunks(2).map(|b| f64::from(half::f16::from_le_bytes([b[0], b[1]]))).collect(),
+        FloatKind::F16 => {
+            result.chunks(2).map(|b| f64::from(half::f16::from_le_bytes([b[0], b[1]]))).collect()
+        }
     };
     Ok((values, guard.iter().all(|&byte| byte == 0xff)))
 }
@@ -180,7 +191,9 @@ fn compile_all(gpu: &Gpu, plans: &[HopperPlan]) {
 
 fn plans(gpu: &Gpu, problem: &Problem) -> Vec<HopperPlan> {
     let shapes = candidates(problem).into_iter();
-    shapes.filter_map(|shape| HopperPlan::new(problem, gpu.facts(), Strategy::Strip, shape, None).ok()).collect()
+    shapes
+        .filter_map(|shape| HopperPlan::new(problem, gpu.facts(), Strategy::Strip, shape, None).ok())
+        .collect()
 }
 
 fn time(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
@@ -192,7 +205,7 @@ fn time(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
     for problem in &problems {
         let operands = pieces(*problem);
         let device = Device::new(gpu, &operands)?;
-        let rows: Vec<usize> = (0..problem.m.min(3)).map(|at| at * (problem.m - 1) / 2.max(problem.m.min(3) - 1)).collect();
+        let rows = sampled_rows(problem.m);
         let reference = reference(&operands, &rows);
         let best = HopperPlan::best(problem, gpu.facts(), Strategy::Strip)?.shape;
         for plan in plans(gpu, problem) {
@@ -215,30 +228,7 @@ fn time_one(
     best: Shape,
 ) -> Result<()> {
     let problem = &plan.problem;
-    let kernel = hopper::multiply(plan);
-    let multiplication = Multiplication::new(gpu, plan, text(&kernel))?;
-    let prepared = multiplication.prepare(device.operands())?;
-    device.out.fill(0xff)?;
-    prepared.launch()?;
-    let (values, guarded) = result(device, problem, rows)?;
-    let worst = if guarded { worst(reference, &values) } else { f64::INFINITY };
-    let median = |mut times: Vec<f32>| {
-        times.sort_by(f32::total_cmp);
-        f64::from(times[times.len() / 2]) * 1e3
-    };
-    let mut flushed = Vec::new();
-    for _ in 0..7 {
-        flush.fill(0)?;
-        flushed.push(gpu.time(|| prepared.launch())?);
-    }
-    let repeats = 10;
-    let graph = Graph::record(gpu, || (0..repeats).try_for_each(|_| prepared.launch()))?;
-    graph.launch()?;
-    let mut replayed = Vec::new();
-    for _ in 0..5 {
-        replayed.push(gpu.time(|| graph.launch())? / repeats as f32);
-    }
-    let (flushed, replayed) = (median(flushed), median(replayed));
+    let Times { flushed, replayed, worst, .. } = measure(gpu, plan, device, flush, reference, rows)?;
     let tflops = problem.flops() / flushed.min(replayed) / 1e6;
     let Shape { tile, swapped, together } = plan.shape;
     println!(
@@ -256,6 +246,109 @@ fn time_one(
     Ok(())
 }
 
+/// Microseconds: the median of single calls after the cache was flushed, and per call of a replayed graph. And the
+/// largest error as a part of the bound.
+struct Times {
+    kernel: String,
+    flushed: f64,
+    replayed: f64,
+    worst: f64,
+}
+
+fn measure(
+    gpu: &Gpu,
+    plan: &HopperPlan,
+    device: &Device,
+    flush: &Buffer,
+    reference: &Reference,
+    rows: &[usize],
+) -> Result<Times> {
+    let kernel = hopper::multiply(plan);
+    let multiplication = Multiplication::new(gpu, plan, text(&kernel))?;
+    let prepared = multiplication.prepare(device.operands())?;
+    device.out.fill(0xff)?;
+    prepared.launch()?;
+    let (values, guarded) = result(device, &plan.problem, rows)?;
+    let worst = if guarded { worst(reference, &values) } else { f64::INFINITY };
+    let median = |mut times: Vec<f32>| {
+        times.sort_by(f32::total_cmp);
+        f64::from(times[times.len() / 2]) * 1e3
+    };
+    let mut flushed = Vec::new();
+    for _ in 0..11 {
+        flush.fill(0)?;
+        flushed.push(gpu.time(|| prepared.launch())?);
+    }
+    let repeats = 10;
+    let graph = Graph::record(gpu, || (0..repeats).try_for_each(|_| prepared.launch()))?;
+    graph.launch()?;
+    let mut replayed = Vec::new();
+    for _ in 0..5 {
+        replayed.push(gpu.time(|| graph.launch())? / repeats as f32);
+    }
+    Ok(Times { kernel: kernel.entry, flushed: median(flushed), replayed: median(replayed), worst })
+}
+
+fn sampled_rows(m: usize) -> Vec<usize> {
+    let count = m.min(3);
+    (0..count).map(|at| at * (m - 1) / (count - 1).max(1)).collect()
+}
+
+/// Answers every line with a shape in it with one line of JSON.
+fn serve(gpu: &Gpu) -> Result<()> {
+    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let mut last: Option<(Problem, Device, Reference)> = None;
+    for line in std::io::stdin().lines() {
+        let problem: Problem = line?.trim().parse()?;
+        let problem = problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16);
+        let rows = sampled_rows(problem.m);
+        let (_, device, reference) = match last.take() {
+            Some(last) if last.0 == problem => last,
+            _ => {
+                let operands = pieces(problem);
+                (problem, Device::new(gpu, &operands)?, reference(&operands, &rows))
+            }
+        };
+        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+        let Times { kernel, flushed, replayed, worst } =
+            measure(gpu, &plan, &device, &flush, &reference, &rows)?;
+        println!(
+            "{{\"kernel\": \"{kernel}\", \"flushed_us\": {flushed}, \"graph_us\": {replayed}, \"worst_of_bound\": {worst}}}"
+        );
+        last = Some((problem, device, reference));
+    }
+    Ok(())
+}
+
+/// A thousand runs of some shapes must give the same bits.
+fn repeat(gpu: &Gpu) -> Result<()> {
+    for (m, n, k) in
+        [(1, 4096, 7168), (16, 2112, 7168), (64, 4096, 7168), (128, 7168, 2048), (1000, 1000, 2000)]
+    {
+        let problem = Problem::new(m, n, k, QuantBlock::B128)?
+            .with_x(ActivationKind::Fp8(ScaleGranularity::Token))
+            .with_out(FloatKind::Bf16);
+        let device = Device::new(gpu, &pieces(problem))?;
+        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+        let kernel = hopper::multiply(&plan);
+        let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
+        let mut run = || -> Result<Vec<u8>> {
+            device.out.fill(0xff)?;
+            prepared.launch()?;
+            let mut bytes = vec![0; m * n * problem.out.bytes()];
+            device.out.read(&mut bytes)?;
+            Ok(bytes)
+        };
+        let first = run()?;
+        let mut other = 0;
+        for _ in 1..1000 {
+            other += usize::from(run()? != first);
+        }
+        println!("{problem} {}: {other} of 999 runs gave other bits than the first", kernel.entry);
+    }
+    Ok(())
+}
+
 /// Quantization against the CPU's: every code and scale must be the same.
 fn check_quantize(gpu: &Gpu, seed: u64) -> Result<()> {
     let (mut checked, mut failed) = (0, 0);
@@ -263,9 +356,12 @@ fn check_quantize(gpu: &Gpu, seed: u64) -> Result<()> {
         for granularity in [ScaleGranularity::Token, ScaleGranularity::Block] {
             for quant_block in QuantBlock::ALL {
                 for (m, k) in [(1, 1), (3, 129), (200, 1000), (130, 1024), (700, 2048)] {
-                    let problem = Problem::new(m, 1, k, quant_block)?.with_x(ActivationKind::Quantized(kind, granularity));
+                    let problem = Problem::new(m, 1, k, quant_block)?
+                        .with_x(ActivationKind::Quantized(kind, granularity));
                     let operands = Operands::random(problem, seed);
-                    let OracleInput::Fp8(expected) = operands.oracle_input() else { unreachable!("quantized") };
+                    let OracleInput::Fp8(expected) = operands.oracle_input() else {
+                        unreachable!("quantized")
+                    };
                     let floats = match &operands.x {
                         Activations::F32(x) => Buffer::from_slice(gpu, x)?,
                         Activations::Bf16(x) => Buffer::from_slice(gpu, x)?,
@@ -277,8 +373,14 @@ fn check_quantize(gpu: &Gpu, seed: u64) -> Result<()> {
                     let scales = Buffer::zeros(gpu, 4 * expected.scales().len())?;
                     let kernel = hopper::quantize(kind, granularity, quant_block.size(), k % 8 == 0);
                     let groups = hopper::groups_per_block(quant_block.size());
-                    let quantization =
-                        Quantization::new(gpu, &problem, kind, text(&kernel), hopper::QUANTIZE_THREADS, groups)?;
+                    let quantization = Quantization::new(
+                        gpu,
+                        &problem,
+                        kind,
+                        text(&kernel),
+                        hopper::QUANTIZE_THREADS,
+                        groups,
+                    )?;
                     quantization
                         .prepare(QuantizeOperands {
                             x: &floats,
@@ -294,12 +396,19 @@ fn check_quantize(gpu: &Gpu, seed: u64) -> Result<()> {
                     codes.read(&mut got_codes)?;
                     scales.read(&mut got_scales)?;
                     let rows = got_codes.chunks(arguments.x_stride).zip(expected.codes().chunks(k));
-                    let other = rows.flat_map(|(got, want)| got.iter().zip(want)).filter(|(got, want)| got != want).count();
-                    let other_scales = got_scales.iter().zip(expected.scales()).filter(|(got, want)| got != want).count();
+                    let other = rows
+                        .flat_map(|(got, want)| got.iter().zip(want))
+                        .filter(|(got, want)| got != want)
+                        .count();
+                    let other_scales =
+                        got_scales.iter().zip(expected.scales()).filter(|(got, want)| got != want).count();
                     checked += 1;
                     if other + other_scales > 0 {
                         failed += 1;
-                        println!("FAIL {} {m}x{k}: {other} codes, {other_scales} scales differ", kernel.entry);
+                        println!(
+                            "FAIL {} {m}x{k}: {other} codes, {other_scales} scales differ",
+                            kernel.entry
+                        );
                     }
                 }
             }
@@ -354,7 +463,10 @@ fn check(gpu: &Gpu, seed: u64) -> Result<()> {
             largest = largest.max(worst);
             if worst > 1.0 || !guarded {
                 failed += 1;
-                println!("FAIL {problem} {} {} {}: worst {worst:.3}, guard {guarded}", problem.x, problem.out, kernel.entry);
+                println!(
+                    "FAIL {problem} {} {} {}: worst {worst:.3}, guard {guarded}",
+                    problem.x, problem.out, kernel.entry
+                );
             }
         }
     }

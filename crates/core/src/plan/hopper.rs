@@ -12,7 +12,7 @@ pub use choose::candidates;
 use serde::Serialize;
 
 use super::{MemoryMap, MemorySpace, PlanError};
-use crate::{ActivationKind, FloatKind, Problem, Strategy, device::hopper::HopperGpu};
+use crate::{ActivationKind, FloatKind, Problem, QuantBlock, Strategy, device::hopper::HopperGpu};
 
 /// The part of the result that one thread block computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -94,6 +94,8 @@ pub struct HopperPlan {
 pub const STAGE_K: usize = 128;
 /// Rows of A that one matrix instruction takes.
 pub const WAVE_ROWS: usize = 64;
+/// Most rows of B whose sums, twice, fit in a thread's registers.
+const WIDEST_WAVE: usize = 192;
 /// Bytes of one mbarrier object (PTX ISA, "mbarrier").
 const BARRIER_BYTES: usize = 8;
 /// More stages than this hide no more latency.
@@ -120,7 +122,9 @@ impl HopperPlan {
             return Err(PlanError::PlainActivations { device: gpu.name });
         }
         let consumers = if shape.tile.a > WAVE_ROWS { 2 } else { 1 };
-        let blocks_per_sm = if consumers == 1 && strategy == Strategy::Strip { 2 } else { 1 };
+        // Two blocks share the registers of a multiprocessor where the sums of a thread leave room for that.
+        let shares_sm = consumers == 1 && strategy == Strategy::Strip && shape.tile.b <= 96;
+        let blocks_per_sm = if shares_sm { 2 } else { 1 };
         let with = |stages: usize| {
             let mut plan = Self {
                 problem: *problem,
@@ -137,10 +141,9 @@ impl HopperPlan {
             plan.schedule(gpu);
             plan
         };
-        let available =
-            (gpu.shared_memory_per_sm / blocks_per_sm - HopperGpu::SHARED_RESERVE).min(gpu.shared_memory_per_block);
-        let fits =
-            |plan: &Self| plan.memory.require(MemorySpace::Shared, available, strategy, gpu.name);
+        let available = (gpu.shared_memory_per_sm / blocks_per_sm - HopperGpu::SHARED_RESERVE)
+            .min(gpu.shared_memory_per_block);
+        let fits = |plan: &Self| plan.memory.require(MemorySpace::Shared, available, strategy, gpu.name);
         let plan = match (strategy, stages) {
             (Strategy::Auto, _) => with(2),
             (_, Some(stages)) => with(stages),
@@ -158,7 +161,8 @@ impl HopperPlan {
         let (a, b) = self.units;
         let cluster = self.shape.together.blocks();
         let slots = gpu.sms * self.blocks_per_sm / cluster;
-        let persistent = self.strategy == Strategy::Strip && !matches!(self.shape.together, Together::SplitK(_));
+        let persistent =
+            self.strategy == Strategy::Strip && !matches!(self.shape.together, Together::SplitK(_));
         self.blocks = cluster * if persistent { (a * b).min(slots) } else { a * b };
         // The rows that the running units read are fewest when they form a square.
         let (unit_a, unit_b) = self.unit_rows();
@@ -190,9 +194,25 @@ impl HopperPlan {
         }
     }
 
-    /// Instructions of 64 rows that each multiplying warpgroup issues per stage.
-    pub fn waves(&self) -> usize {
+    /// Groups of 64 rows of A that each multiplying warpgroup has.
+    pub fn row_waves(&self) -> usize {
         self.shape.tile.a / WAVE_ROWS / self.consumers
+    }
+
+    /// Groups of rows of B that one instruction takes. Two where the sums of all would leave no registers for those of
+    /// one stage; then A is kept in registers, so that it is read from shared memory once.
+    pub fn column_waves(&self) -> usize {
+        if self.shape.tile.b > WIDEST_WAVE { 2 } else { 1 }
+    }
+
+    /// Groups of instructions that each multiplying warpgroup issues per stage.
+    pub fn waves(&self) -> usize {
+        self.row_waves() * self.column_waves()
+    }
+
+    /// Rows of B that one instruction takes.
+    pub fn wave_columns(&self) -> usize {
+        self.shape.tile.b / self.column_waves()
     }
 
     /// Stages that cover K.
@@ -222,9 +242,13 @@ impl HopperPlan {
         w_scales_per_stage(self.shape)
     }
 
-    /// Whether the columns of a tile can have two weight scales.
-    pub fn straddles(&self) -> bool {
-        !self.shape.swapped && self.problem.quant_block.size() % self.shape.tile.b != 0
+    /// Where in a wave of columns a second weight scale can begin; nowhere where waves divide quantization blocks.
+    pub fn boundaries(&self) -> Vec<usize> {
+        let columns = self.wave_columns();
+        let step = 1 << columns.trailing_zeros().min(QuantBlock::B128.size().ilog2());
+        let straddles = !self.shape.swapped && QuantBlock::B128.size() % columns != 0;
+        let last = QuantBlock::B128.size().min(columns - 1);
+        if straddles { (step..=last).step_by(step).collect() } else { Vec::new() }
     }
 
     /// Whether four neighbouring results can be stored at once.

@@ -42,7 +42,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
             |ptx| {
                 let scales = reader.read(ptx, &frame, place, buffer, k_block);
                 for wave in 0..plan.waves() {
-                    sums.start(ptx, &frame, &operands, buffer, wave);
+                    sums.start(ptx, &frame, &operands, None, buffer, wave);
                     ptx.wgmma_wait(0);
                     sums.promote(ptx, &frame, &scales, None, wave);
                 }

@@ -1,19 +1,16 @@
 //! The warpgroups that multiply.
 
-use octile_core::plan::hopper::{STAGE_K, Together};
+use octile_core::plan::hopper::Together;
 
 use super::{
     epilogue,
-    frame::{Frame, Operands, Place},
+    frame::{Frame, K_STEPS, Operands, Place},
     ptx::{B32, F32, Ptx, Shared},
     ring::{Cursor, carries_scales, shares},
     scales::{Reader, StageScales, boundary},
     schedule::for_each_tile,
     split,
 };
-
-/// K of one matrix instruction on 8-bit floats.
-const INSTRUCTION_K: usize = 32;
 
 /// The f32 sums of a thread, and the registers that the tensor cores add up one stage in.
 pub(super) struct Sums {
@@ -24,7 +21,7 @@ pub(super) struct Sums {
 
 impl Sums {
     pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
-        let count = frame.plan.shape.tile.b / 2;
+        let count = frame.plan.wave_columns() / 2;
         let waves = (0..frame.plan.waves()).map(|_| ptx.f32s(count)).collect();
         Self { waves, partial: ptx.f32s(count) }
     }
@@ -37,19 +34,29 @@ impl Sums {
 
     /// Starts the products of one wave of a stage. The tensor cores keep about 13 bits inside a chain, so a chain
     /// ends with the stage and is added to the sums in f32.
+    ///
+    /// `fragments` holds A where it is kept in registers; then waves go along the columns, else along the rows.
     pub(super) fn start(
         &self,
         ptx: &mut Ptx,
         frame: &Frame<'_>,
         operands: &Operands,
+        fragments: Option<&[[B32; 4]]>,
         stage: B32,
         wave: usize,
     ) {
+        let columns = frame.plan.wave_columns();
         ptx.wgmma_fence();
-        for step in 0..(STAGE_K / INSTRUCTION_K) as u32 {
-            let (a, b) = operands.at(ptx, frame, stage, wave, step);
+        for step in 0..K_STEPS {
             let add = ptx.ne(step, 0);
-            ptx.wgmma(&self.partial, frame.plan.shape.tile.b, a, b, add);
+            if let Some(fragments) = fragments {
+                let b = operands.b(ptx, frame, stage, wave, step);
+                ptx.wgmma_registers(&self.partial, columns, fragments[step as usize], b, add);
+            } else {
+                let a = operands.a(ptx, frame, stage, wave, step);
+                let b = operands.b(ptx, frame, stage, 0, step);
+                ptx.wgmma(&self.partial, columns, a, b, add);
+            }
         }
         ptx.wgmma_commit();
     }
@@ -74,17 +81,31 @@ impl Sums {
             }
             return;
         }
-        let before = scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[0]));
-        let after =
-            if frame.plan.straddles() { scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[1])) } else { before };
-        for (chunk, (sums, partial)) in chunks {
-            let scale = match boundary {
-                Some(boundary) => {
-                    let is_before = ptx.lt(8 * chunk as u32, boundary);
-                    [0, 1].map(|row| ptx.select_f32(before[row], after[row], is_before))
-                }
-                None => before,
-            };
+        let (row_wave, column_wave) = if frame.plan.column_waves() > 1 { (0, wave) } else { (wave, 0) };
+        let scale = |ptx: &mut Ptx, w: usize| scales.x[row_wave].map(|x| ptx.mul_f32(x, scales.w[w]));
+        let before = scale(ptx, column_wave);
+        let Some(boundary) = boundary else {
+            return self.add_rows(ptx, wave, |_| before);
+        };
+        // A copy of the code for every place where the second scale can begin: cheaper than to choose for each sum.
+        let after = scale(ptx, 1);
+        let end = ptx.label();
+        for columns in frame.plan.boundaries() {
+            let is_here = ptx.eq(boundary, columns as u32);
+            let next = ptx.label();
+            ptx.jump_unless(is_here, next);
+            self.add_rows(ptx, wave, |column| if column < columns { before } else { after });
+            ptx.jump(end);
+            ptx.place(next);
+        }
+        self.add_rows(ptx, wave, |_| before);
+        ptx.place(end);
+    }
+
+    /// Adds the products of a wave, with a scale for each of the thread's two rows in each column.
+    fn add_rows(&self, ptx: &mut Ptx, wave: usize, scale_of: impl Fn(usize) -> [F32; 2]) {
+        for (chunk, (sums, partial)) in self.waves[wave].chunks(4).zip(self.partial.chunks(4)).enumerate() {
+            let scale = scale_of(8 * chunk);
             for (at, (&sum, &partial)) in sums.iter().zip(partial).enumerate() {
                 ptx.fma_into(sum, partial, scale[at / 2]);
             }
@@ -99,7 +120,7 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let sums = Sums::new(ptx, frame);
     let cursor = Cursor::new(ptx);
     for_each_tile(ptx, frame, |ptx, tile| {
-        let boundary = plan.straddles().then(|| boundary(ptx, tile));
+        let boundary = (!plan.boundaries().is_empty()).then(|| boundary(ptx, frame, tile));
         let reader =
             if carries_scales(plan) { Reader::Ring } else { Reader::of_memory(ptx, frame, place, tile) };
         sums.clear(ptx);
@@ -110,8 +131,9 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
                 let full = frame.buffer(ptx, "full", cursor.stage);
                 ptx.wait(full, cursor.turn);
                 let scales = reader.read(ptx, frame, place, cursor.stage, k_block);
+                let fragments = (plan.column_waves() > 1).then(|| operands.load_a(ptx, frame, cursor.stage));
                 for wave in 0..plan.waves() {
-                    sums.start(ptx, frame, &operands, cursor.stage, wave);
+                    sums.start(ptx, frame, &operands, fragments.as_deref(), cursor.stage, wave);
                     ptx.wgmma_wait(0);
                     // Swapped products still read their scales from the ring.
                     let is_last = wave + 1 == plan.waves();

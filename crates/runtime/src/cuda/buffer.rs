@@ -41,7 +41,12 @@ impl Buffer {
     }
 
     /// A copy of rows of `cols` values that start `stride` values apart on the GPU, zeros between them.
-    pub fn from_rows<T: Element>(gpu: &Gpu, values: &[T], cols: usize, stride: usize) -> Result<Self, CudaError> {
+    pub fn from_rows<T: Element>(
+        gpu: &Gpu,
+        values: &[T],
+        cols: usize,
+        stride: usize,
+    ) -> Result<Self, CudaError> {
         let size = size_of::<T>();
         let rows = values.len().div_ceil(cols);
         let buffer = Self::zeros(gpu, rows * stride * size)?;

@@ -6,7 +6,9 @@ use cudarc::driver::result::DriverError;
 #[derive(Debug, thiserror::Error)]
 pub enum CudaError {
     /// There is no driver.
-    #[error("no NVIDIA driver was found on this machine: the gpu backend needs libcuda and a Hopper GPU (H100, H200)")]
+    #[error(
+        "no NVIDIA driver was found on this machine: the gpu backend needs libcuda and a Hopper GPU (H100, H200)"
+    )]
     NoDriver,
     /// There is a driver and no GPU.
     #[error("the NVIDIA driver sees no GPU: the gpu backend needs a Hopper GPU (H100, H200)")]
@@ -50,7 +52,9 @@ pub enum CudaError {
         held: usize,
     },
     /// The copy engine takes rows at multiples of 16 bytes only.
-    #[error("rows of {what} are {stride} bytes apart, but must be a multiple of 16 and at least K: copy them to such rows")]
+    #[error(
+        "rows of {what} are {stride} bytes apart, but must be a multiple of 16 and at least K: copy them to such rows"
+    )]
     Stride {
         /// Which operand.
         what: &'static str,

@@ -78,8 +78,7 @@ impl Kernel {
         let cluster = attribute(
             Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
             |value, blocks| {
-                value.clusterDim =
-                    sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
+                value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
             },
             self.cluster,
         );
@@ -98,9 +97,11 @@ impl Kernel {
         };
         // SAFETY: the configuration lives until the call returns, the module as long as `self`; the parameters are as
         // the caller promises.
-        unsafe { sys::cuLaunchKernelEx(&config, self.function, parameters.as_mut_ptr(), std::ptr::null_mut()) }
-            .result()
-            .doing("launch a kernel")
+        unsafe {
+            sys::cuLaunchKernelEx(&config, self.function, parameters.as_mut_ptr(), std::ptr::null_mut())
+        }
+        .result()
+        .doing("launch a kernel")
     }
 
     /// Name of the kernel.

@@ -19,6 +19,6 @@ pub use error::CudaError;
 pub use gpu::Gpu;
 pub use graph::Graph;
 pub use module::KernelText;
-pub use peak::PeakKernel;
 pub use multiply::{Multiplication, MultiplyOperands, PreparedMultiply};
+pub use peak::PeakKernel;
 pub use quantize::{PreparedQuantize, Quantization, QuantizeOperands};

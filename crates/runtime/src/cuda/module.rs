@@ -88,7 +88,13 @@ fn compile(text: KernelText<'_>) -> Result<sys::CUmodule, CudaError> {
     // SAFETY: the text ends with a zero byte; options and values have the two elements announced, and the log is as
     // large as it says.
     let loaded = unsafe {
-        sys::cuModuleLoadDataEx(&mut module, ptx.as_ptr().cast(), 2, options.as_mut_ptr(), values.as_mut_ptr())
+        sys::cuModuleLoadDataEx(
+            &mut module,
+            ptx.as_ptr().cast(),
+            2,
+            options.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
     };
     loaded.result().map_err(|error| {
         let end = log.iter().position(|&byte| byte == 0).unwrap_or(LOG_BYTES);

@@ -91,11 +91,8 @@ impl Multiplication {
 
         let (a_box, b_box) = self.plan.fetched_rows();
         let map = |of_x: bool, box_rows: usize| {
-            let (buffer, rows, stride) = if of_x {
-                (x, problem.m, arguments.x_stride)
-            } else {
-                (w, problem.n, arguments.w_stride)
-            };
+            let (buffer, rows, stride) =
+                if of_x { (x, problem.m, arguments.x_stride) } else { (w, problem.n, arguments.w_stride) };
             tensor_map::encode(buffer, rows, problem.k, stride, box_rows)
         };
         let swapped = self.plan.shape.swapped;

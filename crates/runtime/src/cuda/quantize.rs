@@ -3,10 +3,7 @@
 use std::ffi::c_void;
 
 use cudarc::driver::sys;
-use octile_core::{
-    FloatKind, Problem, ScaleGranularity,
-    plan::hopper::ScaleLayout,
-};
+use octile_core::{FloatKind, Problem, ScaleGranularity, plan::hopper::ScaleLayout};
 
 use super::{
     Buffer, CudaError, Gpu,
@@ -73,7 +70,8 @@ impl Quantization {
         codes.require("the codes", m * codes_stride)?;
         let (rows, cols) = self.problem.x_scale_shape().expect("plans are made for 8-bit activations");
         scales.require("the scales", 4 * ((rows - 1) * layout.row + (cols - 1) * layout.k + 1))?;
-        let numbers = [m, k, quant_block.size().ilog2() as usize, x_stride, codes_stride, layout.row, layout.k];
+        let numbers =
+            [m, k, quant_block.size().ilog2() as usize, x_stride, codes_stride, layout.row, layout.k];
         let mut narrow = [0; 7];
         for (narrow, number) in narrow.iter_mut().zip(numbers) {
             *narrow = u32::try_from(number).map_err(|_| CudaError::TooLarge)?;
@@ -102,8 +100,10 @@ pub struct PreparedQuantize<'a> {
 impl PreparedQuantize<'_> {
     /// Puts the quantization on the stream.
     pub fn launch(&self) -> Result<(), CudaError> {
-        let pointers = self.pointers.iter().map(|address| std::ptr::from_ref(address).cast::<c_void>().cast_mut());
-        let numbers = self.numbers.iter().map(|number| std::ptr::from_ref(number).cast::<c_void>().cast_mut());
+        let pointers =
+            self.pointers.iter().map(|address| std::ptr::from_ref(address).cast::<c_void>().cast_mut());
+        let numbers =
+            self.numbers.iter().map(|number| std::ptr::from_ref(number).cast::<c_void>().cast_mut());
         let mut parameters: Vec<*mut c_void> = pointers.chain(numbers).collect();
         // SAFETY: the kernel declares three pointers and these numbers; `prepare` checked every buffer's size.
         unsafe { self.kernel.launch(&self.gpu, &mut parameters) }

@@ -46,7 +46,8 @@ fn every_candidate_of_every_size_can_be_planned() {
             for k in [1, 128, 1000, 16_384] {
                 let problem = problem(m, n, k);
                 for shape in candidates(&problem) {
-                    let plan = HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
+                    let plan =
+                        HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
                     assert!(plan.stages >= 2 && plan.raster >= 1, "{plan:?}");
                     assert!(plan.shared_bytes() <= HOPPER_GPUS[1].shared_memory_per_block);
                 }

@@ -1,0 +1,113 @@
+"""Times Octile and its peers on one GPU, taking turns shape by shape, and writes every median to a record.
+
+    python3 bench/peers/gpu/compare.py --octile PATH/gpu_sweep --record FILE
+
+`gpu_sweep` is built with `cargo build --release -p octile --example gpu_sweep`. Each contender is timed twice: as the median of
+event-timed single calls after the cache was flushed, and per call of a replayed graph. The better one counts, for all alike.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+
+import torch
+
+import torch_peers
+import triton_peer
+from shapes import SHAPES
+
+FLUSH_BYTES = 256 << 20
+ROUNDS = 3
+
+
+class Octile:
+    """The process that times Octile, one shape per line."""
+
+    def __init__(self, path):
+        self.process = subprocess.Popen([path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+    def time(self, m, n, k):
+        self.process.stdin.write(f"{m}x{n}x{k}:128\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+def time_call(run, flush, calls):
+    """Microseconds: flushed single calls, and per call of a graph."""
+    run()
+    torch.cuda.synchronize()
+    flushed = []
+    for _ in range(calls):
+        flush.zero_()
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        run()
+        end.record()
+        end.synchronize()
+        flushed.append(start.elapsed_time(end) * 1e3)
+    replays = 10
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for _ in range(replays):
+            run()
+    graph.replay()
+    replayed = []
+    for _ in range(5):
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        start.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        replayed.append(start.elapsed_time(end) * 1e3 / replays)
+    return {"flushed_us": statistics.median(flushed), "graph_us": statistics.median(replayed)}
+
+
+def compare(shape, octile, flush, with_triton):
+    """Every contender on one shape, in turns."""
+    m, n, k = shape
+    inputs = torch_peers.Inputs(m, n, k)
+    peers = {"cublaslt_block": torch_peers.block_scaled(inputs), "cublaslt_tensor": torch_peers.per_tensor(inputs)}
+    if with_triton:
+        peers["triton_block"] = triton_peer.block_scaled(inputs)
+    calls = 7 if m * n * k > 1 << 36 else 11
+    times = {}
+    for _ in range(ROUNDS):
+        for name, run in peers.items():
+            if run is not None:
+                times.setdefault(name, []).append(time_call(run, flush, calls))
+        torch.cuda.synchronize()
+        times.setdefault("octile", []).append(octile.time(m, n, k))
+    best = lambda samples: min(min(s["flushed_us"], s["graph_us"]) for s in samples)
+    tflops = {name: 2 * m * n * k / best(samples) / 1e6 for name, samples in times.items()}
+    return {"m": m, "n": n, "k": k, "tflops": tflops, "samples": times}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--octile", required=True, help="the gpu_sweep example")
+    parser.add_argument("--record", required=True, help="the file to write")
+    parser.add_argument("--triton", action="store_true", help="time the Triton kernel too (compiles for a minute)")
+    parser.add_argument("--shapes", nargs="*", help="MxNxK ...; all without")
+    args = parser.parse_args()
+    shapes = [tuple(map(int, shape.split("x"))) for shape in args.shapes] if args.shapes else SHAPES
+    octile, flush = Octile(args.octile), torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    results = []
+    print("| M,N,K | octile | cuBLASLt block | ratio | fp8 per tensor | Triton block | kernel |")
+    print("|---|---|---|---|---|---|---|")
+    for shape in shapes:
+        result = compare(shape, octile, flush, args.triton)
+        results.append(result)
+        tflops = result["tflops"]
+        show = lambda name: f"{tflops[name]:.1f}" if name in tflops else "-"
+        ratio = f"{tflops['octile'] / tflops['cublaslt_block']:.2f}" if "cublaslt_block" in tflops else "-"
+        kernel = result["samples"]["octile"][0]["kernel"]
+        print(f"| {','.join(map(str, shape))} | {show('octile')} | {show('cublaslt_block')} | {ratio} "
+              f"| {show('cublaslt_tensor')} | {show('triton_block')} | {kernel} |", flush=True)
+    machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
+    with open(args.record, "w") as file:
+        json.dump({"machine": machine, "results": results}, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
