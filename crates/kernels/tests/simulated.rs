@@ -6,6 +6,8 @@ use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy, plan::tpu::BlockMode,
     sample::Operands,
 };
+use octile_kernels::tpu::emit;
+use octile_mosaic::verify::verify;
 use support::{compare, module, plan, run};
 
 const KINDS: [ActivationKind; 6] = [
@@ -28,6 +30,7 @@ fn check(problem: Problem) -> usize {
         let outcome = run(&module(&plan), &operands);
         let name = format!("{problem} {} {strategy} {mode}", problem.x);
         assert_eq!(outcome.findings, [], "{name}");
+        assert_eq!(verify(&emit(&plan).mosaic, plan.chip), [], "{name}");
         let comparison = compare(&plan, &outcome, &operands);
         assert!(comparison.passed(), "{name}: {comparison:?}");
         ran += 1;

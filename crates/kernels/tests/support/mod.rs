@@ -5,8 +5,8 @@
 use octile_core::{
     Problem, Strategy,
     bound::Accumulator,
-    device::tpu::TpuChip,
-    oracle::{self, Comparison},
+    device::tpu::{TpuChip, TpuRates},
+    oracle::{self, Comparison, Reference},
     plan::tpu::{Arithmetic, BlockMode, TpuPlan},
     sample::{Activations, Operands},
 };
@@ -16,6 +16,11 @@ use octile_mosaic::{
     interpret::{Element, Options, Outcome, Tensor, simulate},
     parse,
 };
+
+/// One core of the chip that the plans are for.
+pub fn rates() -> TpuRates {
+    TpuChip::named("tpu7x").expect("the chip is known").rates
+}
 
 pub fn plan(problem: &Problem, strategy: Strategy, mode: BlockMode) -> Option<TpuPlan> {
     TpuPlan::new(problem, TpuChip::named("tpu7x").expect("the chip is known"), strategy, mode).ok()
@@ -56,22 +61,21 @@ pub fn tensors(operands: &Operands) -> Vec<Tensor> {
 }
 
 pub fn run(module: &Module, operands: &Operands) -> Outcome {
-    simulate(
-        module,
-        &tensors(operands),
-        &Options::new(TpuChip::named("tpu7x").expect("the chip is known").rates),
-    )
-    .unwrap_or_else(|error| panic!("{}: {error}", operands.problem))
+    simulate(module, &tensors(operands), &Options::new(rates()))
+        .unwrap_or_else(|error| panic!("{}: {error}", operands.problem))
 }
 
-/// The result against the f64 reference.
-pub fn compare(plan: &TpuPlan, outcome: &Outcome, operands: &Operands) -> Comparison {
+/// The f64 reference, with the bound that a plan's arithmetic allows.
+pub fn reference(plan: &TpuPlan, operands: &Operands) -> Reference {
     let problem = operands.problem;
     let accumulator = match plan.arithmetic {
         Arithmetic::Dequantized => Accumulator::Bf16Operands,
         Arithmetic::Fp8 | Arithmetic::Widened => Accumulator::F32,
     };
-    let reference =
-        oracle::multiply(&operands.oracle_input(), problem.m, &operands.weight, accumulator, problem.out);
-    reference.compare(&outcome.outputs[0].to_f32())
+    oracle::multiply(&operands.oracle_input(), problem.m, &operands.weight, accumulator, problem.out)
+}
+
+/// The result against the f64 reference.
+pub fn compare(plan: &TpuPlan, outcome: &Outcome, operands: &Operands) -> Comparison {
+    reference(plan, operands).compare(&outcome.outputs[0].to_f32())
 }

@@ -309,8 +309,32 @@ impl Compiler<'_> {
         }
     }
 
-    /// The shape of a vector or tensor whose extents are known; a scalar has none.
+    /// One integer, not a vector of them.
+    pub(crate) fn scalar_integer(&self, ty: &Type) -> Made<()> {
+        match ty {
+            Type::Index | Type::Integer(_) => self.integer(ty),
+            _ => Err(format!("expected one integer, found {ty}").into()),
+        }
+    }
+
+    /// The shape of a vector or tensor; a scalar has no extents.
     pub(crate) fn shape(&self, ty: &Type) -> Made<Vec<usize>> {
+        match ty {
+            Type::MemRef(_) => Err(format!("{ty} is memory, not a value").into()),
+            _ => self.extents(ty),
+        }
+    }
+
+    /// The shape of a vector or tensor, and of nothing else.
+    pub(crate) fn vector_shape(&self, ty: &Type) -> Made<Vec<usize>> {
+        match ty {
+            Type::Vector(..) | Type::Tensor(..) => self.extents(ty),
+            _ => Err(format!("expected a vector, found {ty}").into()),
+        }
+    }
+
+    /// Extents that are known and of a sane size.
+    pub(crate) fn extents(&self, ty: &Type) -> Made<Vec<usize>> {
         let shape = ty.shape().to_vec();
         let elements = shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
         match elements {

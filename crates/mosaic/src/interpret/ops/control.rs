@@ -38,6 +38,7 @@ fn nothing(_: &mut Compiler<'_>, _: &Op) -> Made {
 /// One device is simulated.
 fn device(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 0, 1)?;
+    c.scalar_integer(c.result(op, 0)?)?;
     Ok(Box::new(|m, step| {
         m.set(step, Value::Integer(0));
         Ok(())
@@ -117,7 +118,7 @@ fn for_(c: &mut Compiler<'_>, op: &Op) -> Made {
     if (0..3).any(|i| c.ty(op.operands[i]) != counter) {
         return Err("the bounds and the counter of a loop have one type".into());
     }
-    c.integer(counter)?;
+    c.scalar_integer(counter)?;
     yields(c, op, 0, 0, &carried)?;
     let body = c.block(&op.regions[0])?;
     Ok(Box::new(move |m, step| {
@@ -225,7 +226,7 @@ fn region(c: &mut Compiler<'_>, op: &Op) -> Made {
 
 fn assert(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 0)?;
-    c.integer(c.operand(op, 0)?)?;
+    c.scalar_integer(c.operand(op, 0)?)?;
     let message = match op.attributes.get("msg") {
         Some(Attr::String(message)) => message.clone(),
         _ => String::new(),

@@ -89,7 +89,10 @@ fn wait_copy(c: &mut Compiler<'_>, op: &Op, semaphore_operand: usize, target: us
 
 fn allocate(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 0, 1)?;
-    let shape = c.shape(c.result(op, 0)?)?;
+    if !matches!(c.result(op, 0)?, Type::MemRef(_)) {
+        return Err("the result is no memref".into());
+    }
+    let shape = c.extents(c.result(op, 0)?)?;
     let name =
         op.place.map_or_else(|| "semaphore".to_owned(), |place| format!("semaphore of line {}", place.line));
     Ok(Box::new(move |m, step| {
@@ -103,7 +106,7 @@ fn counted(c: &Compiler<'_>, op: &Op) -> Made<()> {
     c.arity(op, 2, 0)
         .map_err(|_| "a semaphore of another device or core is not supported: one core is simulated")?;
     semaphore(c, op, 0, &Type::Semaphore)?;
-    c.integer(c.operand(op, 1)?)
+    c.scalar_integer(c.operand(op, 1)?)
 }
 
 fn signal(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -128,7 +131,7 @@ fn wait(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn read(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     memref(c, op, 0)?;
-    c.integer(c.result(op, 0)?)?;
+    c.scalar_integer(c.result(op, 0)?)?;
     Ok(Box::new(|m, step| {
         m.clock.scalar();
         let id = id(m, step, 0)?;

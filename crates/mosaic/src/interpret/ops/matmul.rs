@@ -172,9 +172,9 @@ fn matmul(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 3, 1)?;
     let [lhs, rhs, acc] = [0, 1, 2].map(|i| c.ty(op.operands[i]));
     let result = c.result(op, 0)?;
-    let product = Product::new(&c.shape(lhs)?, &c.shape(rhs)?, &dimensions(c, op)?)?;
+    let product = Product::new(&c.vector_shape(lhs)?, &c.vector_shape(rhs)?, &dimensions(c, op)?)?;
     let results = product.batch * product.m * product.n;
-    if acc != result || c.shape(result)?.iter().product::<usize>() != results {
+    if acc != result || c.vector_shape(result)?.iter().product::<usize>() != results {
         return Err(format!("the product of {lhs} and {rhs} does not add to {acc}").into());
     }
     let bits = c.element(lhs)?.bytes().max(c.element(rhs)?.bytes()) * 8;

@@ -52,7 +52,7 @@ fn indices(c: &Compiler<'_>, op: &Op, first: usize, memref: &MemRef, after: usiz
     if op.operands.len() != first + rank + after {
         return Err(format!("a memref of {rank} dimensions takes {rank} indices").into());
     }
-    (first..first + rank).try_for_each(|i| c.integer(c.operand(op, i)?))?;
+    (first..first + rank).try_for_each(|i| c.scalar_integer(c.operand(op, i)?))?;
     Ok(rank)
 }
 
@@ -163,7 +163,7 @@ fn load_scalar(c: &mut Compiler<'_>, op: &Op) -> Made {
     let rank = indices(c, op, 1, memref, 0)?;
     let ty = c.result(op, 0)?;
     c.element(ty)?;
-    if *memref.element != *ty {
+    if *memref.element != *ty || !is_scalar(ty) {
         return Err(format!("a memref of {} does not hold {ty}", memref.element).into());
     }
     let sizes = vec![1; rank];
@@ -195,9 +195,9 @@ fn store(c: &mut Compiler<'_>, op: &Op) -> Made {
     }
     let mask = masked.then_some(2 + rank);
     if let Some(mask) = mask
-        && c.operand(op, mask)?.shape() != vector.shape()
+        && *c.operand(op, mask)? != vector.with_element(Type::I1)
     {
-        return Err("the mask has the shape of the vector".into());
+        return Err("the mask holds a truth value for every element of the vector".into());
     }
     let elements = sizes.iter().product();
     Ok(Box::new(move |m, step| {
@@ -230,7 +230,7 @@ fn store_scalar(c: &mut Compiler<'_>, op: &Op) -> Made {
     let rank = indices(c, op, 2, memref, 0)?;
     let ty = c.operand(op, 0)?;
     c.element(ty)?;
-    if *memref.element != *ty {
+    if *memref.element != *ty || !is_scalar(ty) {
         return Err(format!("a memref of {} does not hold {ty}", memref.element).into());
     }
     let sizes = vec![1; rank];
@@ -254,6 +254,7 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
     let dynamic = op.operands.len().saturating_sub(1 + from.shape.len());
     let rank = indices(c, op, 1, from, dynamic)?;
+    (1 + rank..op.operands.len()).try_for_each(|i| c.scalar_integer(c.operand(op, i)?))?;
     let unknown = to.shape.iter().filter(|&&extent| extent == DYNAMIC).count();
     if to.shape.len() != rank || unknown != dynamic || from.element != to.element {
         return Err("the slice and its memref have the same dimensions and elements".into());
@@ -327,7 +328,7 @@ fn alloca(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 0, 1)?;
     let to = result_memref(c, op)?;
     let ty = c.result(op, 0)?;
-    let shape = c.shape(ty)?;
+    let shape = c.extents(ty)?;
     let element = c.element(ty)?;
     let space = to.space.unwrap_or(MemorySpace::Vmem);
     let name = op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line));
@@ -341,7 +342,7 @@ fn alloca(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn dim(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 1)?;
     memref(c, op, 0)?;
-    c.integer(c.operand(op, 1)?)?;
+    c.scalar_integer(c.operand(op, 1)?)?;
     Ok(Box::new(|m, step| {
         let number = m.integer(step, 1);
         let extent = usize::try_from(number).ok().and_then(|number| m.view(step, 0).dims.get(number));

@@ -90,14 +90,14 @@ impl Plan {
 
 fn multi_reduction(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 1)?;
-    let shape = c.shape(c.operand(op, 0)?)?;
+    let shape = c.vector_shape(c.operand(op, 0)?)?;
     let dimensions = c.dimensions_attribute(op, "reduction_dims", shape.len())?;
     reduce_to(c, op, &shape, &dimensions)
 }
 
 /// All elements of a vector of one dimension.
 fn reduction(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let shape = c.shape(c.operand(op, 0)?)?;
+    let shape = c.vector_shape(c.operand(op, 0)?)?;
     reduce_to(c, op, &shape, &(0..shape.len()).collect::<Vec<_>>())
 }
 
@@ -159,7 +159,7 @@ fn neutral_float(kind: &str) -> f32 {
 fn all_reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let ty = c.operand(op, 0)?;
-    let shape = c.shape(ty)?;
+    let shape = c.vector_shape(ty)?;
     let float = c.float(ty)?;
     let dimension = axis(c, op, "dim", shape.len())?;
     let kind = kind(c, op)?;
@@ -193,7 +193,7 @@ fn axis(c: &Compiler<'_>, op: &Op, name: &str, rank: usize) -> Made<usize> {
 fn reduce_index(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
-    let shape = c.shape(from)?;
+    let shape = c.vector_shape(from)?;
     c.float(from)?;
     c.integer(to)?;
     let dimension = axis(c, op, "axis", shape.len())?;
@@ -203,7 +203,7 @@ fn reduce_index(c: &mut Compiler<'_>, op: &Op) -> Made {
         other => return Err(unknown(other)),
     };
     let (outer, extent, inner) = around(&shape, dimension);
-    if outer * inner != c.shape(to)?.iter().product::<usize>() || extent == 0 {
+    if outer * inner != c.vector_shape(to)?.iter().product::<usize>() || extent == 0 {
         return Err(format!("{from} along {dimension} does not give {to}").into());
     }
     let elements = outer * extent * inner;

@@ -66,7 +66,7 @@ fn shape_cast(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
     let count = |shape: Vec<usize>| shape.iter().product::<usize>();
-    if count(c.shape(from)?) != count(c.shape(to)?) || is_scalar(from) || is_scalar(to) {
+    if count(c.vector_shape(from)?) != count(c.vector_shape(to)?) || is_scalar(from) || is_scalar(to) {
         return Err(format!("{from} and {to} do not have the same number of elements").into());
     }
     Ok(Box::new(|m, step| {
@@ -80,7 +80,7 @@ fn shape_cast(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn broadcast(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
-    let (source, shape) = (c.shape(from)?, c.shape(to)?);
+    let (source, shape) = (c.shape(from)?, c.vector_shape(to)?);
     let elements: usize = shape.iter().product();
     let fits = source.len() <= shape.len()
         && source.iter().rev().zip(shape.iter().rev()).all(|(from, to)| from == to || *from == 1);
@@ -109,7 +109,7 @@ fn broadcast(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn extract(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
-    let (source, shape) = (c.shape(from)?, c.shape(to)?);
+    let (source, shape) = (c.vector_shape(from)?, c.shape(to)?);
     let position = c.integers_attribute(op, "static_position")?;
     let inside = position.len() <= source.len()
         && position.iter().zip(&source).all(|(&index, &extent)| index >= 0 && (index as usize) < extent);
@@ -125,7 +125,7 @@ fn extract(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
-    let (source, shape) = (c.shape(from)?, c.shape(to)?);
+    let (source, shape) = (c.vector_shape(from)?, c.vector_shape(to)?);
     let (offsets, steps) = (c.integers_attribute(op, "offsets")?, c.integers_attribute(op, "strides")?);
     let fits = |dimension: usize| {
         let (offset, step) = (*offsets.get(dimension).unwrap_or(&0), *steps.get(dimension).unwrap_or(&1));
@@ -145,7 +145,7 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn transpose(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
-    let (source, shape) = (c.shape(from)?, c.shape(to)?);
+    let (source, shape) = (c.vector_shape(from)?, c.vector_shape(to)?);
     let permutation = c.dimensions_attribute(op, "permutation", source.len())?;
     if permutation.iter().map(|&dimension| source[dimension]).ne(shape.iter().copied()) {
         return Err(format!("{from} transposed by {permutation:?} is not {to}").into());
@@ -162,14 +162,14 @@ pub(super) fn around(shape: &[usize], dimension: usize) -> (usize, usize, usize)
 
 fn concatenate(c: &mut Compiler<'_>, op: &Op) -> Made {
     let to = c.result(op, 0)?;
-    let shape = c.shape(to)?;
+    let shape = c.vector_shape(to)?;
     let dimension = dimension(c, op, shape.len())?;
     let (outer, _, _) = around(&shape, dimension);
     let mut chunks = Vec::new();
     let mut extent = 0;
     for number in 0..op.operands.len() {
         let from = c.operand(op, number)?;
-        let source = c.shape(from)?;
+        let source = c.vector_shape(from)?;
         let alike = source.len() == shape.len()
             && (0..shape.len()).all(|i| i == dimension || source[i] == shape[i])
             && from.element() == to.element();
@@ -215,7 +215,7 @@ fn dimension(c: &Compiler<'_>, op: &Op, rank: usize) -> Made<usize> {
 
 fn repeat(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
-    let (source, shape) = (c.shape(c.operand(op, 0)?)?, c.shape(c.result(op, 0)?)?);
+    let (source, shape) = (c.vector_shape(c.operand(op, 0)?)?, c.vector_shape(c.result(op, 0)?)?);
     let dimension = dimension(c, op, source.len())?;
     let (outer, extent, inner) = around(&source, dimension);
     let times = shape.get(dimension).map_or(0, |to| to / extent.max(1));
@@ -233,10 +233,10 @@ fn rotate(c: &mut Compiler<'_>, op: &Op, dynamic: bool) -> Made {
     if from != to {
         return Err(format!("a rotation of {from} is not {to}").into());
     }
-    let shape = c.shape(from)?;
+    let shape = c.vector_shape(from)?;
     let dimension = dimension(c, op, shape.len())?;
     let fixed = if dynamic {
-        c.integer(c.operand(op, 1)?)?;
+        c.scalar_integer(c.operand(op, 1)?)?;
         0
     } else {
         c.integer_attribute(op, "amount")?
@@ -265,7 +265,7 @@ fn iota(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 0, 1)?;
     let ty = c.result(op, 0)?;
     c.integer(ty)?;
-    let shape = c.shape(ty)?;
+    let shape = c.vector_shape(ty)?;
     let dimensions = match op.attributes.get("dimensions") {
         Some(_) => c.dimensions_attribute(op, "dimensions", shape.len())?,
         None => vec![dimension(c, op, shape.len())?],
@@ -288,7 +288,7 @@ fn gather(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 1)?;
     let (from, indices, to) = (c.operand(op, 0)?, c.operand(op, 1)?, c.result(op, 0)?);
     c.integer(indices)?;
-    let shape = c.shape(from)?;
+    let shape = c.vector_shape(from)?;
     let dimension = match c.dimensions_attribute(op, "dimensions", shape.len())?[..] {
         [dimension] => dimension,
         _ => return Err("only a gather along one dimension is supported".into()),

@@ -49,7 +49,7 @@ fn shapes(c: &Compiler<'_>, op: &Op) -> Made<(Vec<usize>, Vec<usize>)> {
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
     c.element(from)?;
     match from.element() == to.element() && !is_scalar(from) && !is_scalar(to) {
-        true => Ok((c.shape(from)?, c.shape(to)?)),
+        true => Ok((c.vector_shape(from)?, c.vector_shape(to)?)),
         false => Err(format!("{from} does not become {to}").into()),
     }
 }
@@ -275,9 +275,9 @@ fn dot(c: &mut Compiler<'_>, op: &Op) -> Made {
         lhs_batch,
         rhs_batch,
     };
-    let product = Product::new(&c.shape(lhs)?, &c.shape(rhs)?, &dot)?;
+    let product = Product::new(&c.vector_shape(lhs)?, &c.vector_shape(rhs)?, &dot)?;
     let results = product.batch * product.m * product.n;
-    if results != c.shape(result)?.iter().product::<usize>() {
+    if results != c.vector_shape(result)?.iter().product::<usize>() {
         return Err(format!("the product of {lhs} and {rhs} is not {result}").into());
     }
     Ok(Box::new(move |m, step| {
@@ -302,7 +302,7 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
     let module = parse(&text).map_err(|error| format!("the kernel in the call's configuration: {error}"))?;
     let kernel = Kernel::new(&module)?;
     let types = |values: &[crate::ir::Value]| -> Made<Vec<(Element, Vec<usize>)>> {
-        values.iter().map(|&value| Ok((c.element(c.ty(value))?, c.shape(c.ty(value))?))).collect()
+        values.iter().map(|&value| Ok((c.element(c.ty(value))?, c.vector_shape(c.ty(value))?))).collect()
     };
     let (operands, results) = (types(&op.operands)?, types(&op.results)?);
     Ok(Box::new(move |m, step| {
