@@ -6,6 +6,7 @@ use octile_mosaic::{
     Float,
     interpret::{Element, Options, Tensor, simulate},
     parse,
+    verify::verify,
 };
 use support::{folder, rates, tensors, text};
 
@@ -62,6 +63,8 @@ fn kernels_of_many_kinds_give_what_jax_gives() {
         };
         let printed = module.to_string();
         assert_eq!(parse(&printed).map(|module| module.to_string()), Ok(printed), "{kernel}");
+        let chip = octile_core::device::tpu::TpuChip::named("tpu7x").expect("the chip is known");
+        wrong.extend(verify(&module, chip).into_iter().map(|violation| format!("{kernel}: {violation:?}")));
         let (operands, expected): (Vec<_>, Vec<_>) =
             tensors("pallas", &kernel).into_iter().partition(|(name, _)| !name.starts_with("out"));
         let operands: Vec<Tensor> = operands.into_iter().map(|(_, tensor)| tensor).collect();
