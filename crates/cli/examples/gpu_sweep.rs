@@ -108,11 +108,17 @@ struct Device {
 impl Device {
     fn new(gpu: &Gpu, operands: &Operands) -> Result<Self> {
         let problem = operands.problem;
-        let arguments = Arguments::packed(&problem);
+        // Both layouts of the scales take part in checks; comparisons use the one that the peers ask for.
+        let arguments = if problem.m % 2 == 1 && problem.m > 1 {
+            Arguments::packed(&problem)
+        } else {
+            Arguments::fastest(&problem)
+        };
+        let (_, k_blocks) = problem.x_scale_shape().expect("quantized");
         let Activations::Fp8(x) = &operands.x else { unreachable!("the sweep uses quantized activations") };
         Ok(Self {
             x: Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?,
-            x_scales: Buffer::from_slice(gpu, x.scales())?,
+            x_scales: Buffer::from_slice(gpu, &arguments.x_scales.arrange(x.scales(), k_blocks))?,
             w: Buffer::from_rows(gpu, operands.weight.codes(), problem.k, arguments.w_stride)?,
             w_scales: Buffer::from_slice(gpu, operands.weight.scales())?,
             // Guard bands: 4 KiB on either side would need an offset, so one behind.

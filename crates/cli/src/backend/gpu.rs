@@ -99,7 +99,7 @@ struct Memory {
 impl Memory {
     fn new(gpu: &Gpu, operands: &Operands) -> Result<Self> {
         let problem = operands.problem;
-        let arguments = Arguments::packed(&problem);
+        let arguments = Arguments::fastest(&problem);
         let (scale_rows, scale_cols) = problem.x_scale_shape().unwrap_or((1, 1));
         let empty = || -> Result<_> {
             let codes = Buffer::zeros(gpu, problem.m * arguments.x_stride)?;
@@ -108,7 +108,8 @@ impl Memory {
         let (floats, (x, x_scales)) = match &operands.x {
             Activations::Fp8(x) => {
                 let codes = Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?;
-                (None, (codes, Buffer::from_slice(gpu, x.scales())?))
+                let scales = arguments.x_scales.arrange(x.scales(), scale_cols);
+                (None, (codes, Buffer::from_slice(gpu, &scales)?))
             }
             Activations::F32(x) => (Some(Buffer::from_slice(gpu, x)?), empty()?),
             Activations::Bf16(x) => (Some(Buffer::from_slice(gpu, x)?), empty()?),

@@ -69,23 +69,48 @@ fn straddled_rows(ptx: &mut Ptx, frame: &Frame<'_>, tile: Tile) -> [B32; 2] {
     [tile.b_row, ptx.shl(next, shift)]
 }
 
-/// The warp that copies the scales of every stage into the ring, whatever their layout.
+/// The warp that copies the scales of every stage into the ring, whatever their layout. Where the scales of four rows lie
+/// side by side and start at a multiple of 16 bytes, they are copied at once.
 pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>) {
+    let (row, k, shift) = (ptx.number("x_scale_row"), ptx.number("x_scale_k"), ptx.number("x_scale_shift"));
+    let misaligned = ptx.and(k, 3);
+    let other = ptx.sub(row, 1);
+    let other = ptx.or(other, shift);
+    let other = ptx.or(other, misaligned);
+    let single = ptx.ne(other, 0);
+    let (singly, end) = (ptx.label(), ptx.label());
+    ptx.jump_if(single, singly);
+    fetch_by(ptx, frame, 4);
+    ptx.jump(end);
+    ptx.place(singly);
+    fetch_by(ptx, frame, 1);
+    ptx.place(end);
+}
+
+/// As [`fetch`], with `rows` rows of x to a copy.
+fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, rows: u32) {
     let plan = frame.plan;
     let (x, w) = (Layout::of_x(ptx), Layout::of_w(ptx));
     let (m, n) = (ptx.number("m"), ptx.number("n"));
-    let (x_rows, _) = plan.x_and_w_rows();
+    let x_rows = plan.x_and_w_rows().0 as u32;
     let w_scales = plan.w_scales_per_stage() as u32;
+    let first_row = ptx.mul(frame.lane, rows);
     let cursor = Cursor::new(ptx);
     for_each_tile(ptx, frame, |ptx, tile| {
         let x_row = if plan.shape.swapped { tile.b_row } else { tile.a_row };
-        // A lane copies the scales of every 32nd row; rows beyond the last have scale 0.
-        let sources: Vec<(B64, B32)> = (0..x_rows.div_ceil(32) as u32)
+        // Rows beyond the last have scale 0.
+        let sources: Vec<(B64, B32)> = (0..x_rows.div_ceil(32 * rows))
             .map(|part| {
-                let row = ptx.add(x_row, frame.lane);
-                let row = ptx.add(row, 32 * part);
-                let inside = ptx.lt(row, m);
-                (x.of_row(ptx, row, m), ptx.select(4, 0, inside))
+                let row = ptx.add(x_row, first_row);
+                let row = ptx.add(row, 32 * rows * part);
+                let inside = ptx.min(row, m);
+                let left = ptx.sub(m, inside);
+                let left = ptx.min(left, rows);
+                let last = ptx.sub(m, 1);
+                // A copy of several rows starts at a multiple of them, also where nothing of it is copied.
+                let last = ptx.and(last, !(rows - 1));
+                let row = ptx.min(row, last);
+                (x.of_row(ptx, row, m), ptx.shl(left, 2))
             })
             .collect();
         let w_row = if plan.shape.swapped {
@@ -108,16 +133,20 @@ pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>) {
                 ptx.wait(empty, turn_before);
                 let quant_k = quant_k(ptx, k_block);
                 let x_ring = frame.buffer(ptx, "x_scale", cursor.stage);
-                let x_ring = ptx.mad(frame.lane, 4, x_ring);
+                let x_ring = ptx.mad(first_row, 4, x_ring);
                 for (part, (source, bytes)) in (0..).zip(&sources) {
                     let source = x.at(ptx, *source, quant_k);
-                    let destination = Shared(x_ring, 128 * part);
-                    let rows_left = x_rows as u32 - 32 * part;
-                    if rows_left >= 32 {
-                        ptx.copy_4(destination, source, *bytes);
+                    let destination = Shared(x_ring, 128 * rows * part);
+                    let copy = |ptx: &mut Ptx| match rows {
+                        1 => ptx.copy_4(destination, source, *bytes),
+                        _ => ptx.copy_16(destination, source, *bytes),
+                    };
+                    let rows_left = x_rows - 32 * rows * part;
+                    if rows_left >= 32 * rows {
+                        copy(ptx);
                     } else {
-                        let exists = ptx.lt(frame.lane, rows_left);
-                        ptx.when(exists, |ptx| ptx.copy_4(destination, source, *bytes));
+                        let exists = ptx.lt(first_row, rows_left);
+                        ptx.when(exists, copy);
                     }
                 }
                 ptx.when(copies_w, |ptx| {

@@ -23,6 +23,17 @@ impl ScaleLayout {
     pub fn mn_major((rows, _): (usize, usize)) -> Self {
         Self { row: 1, k: rows }
     }
+
+    /// Brings K-major scales of `k_blocks` per row into this layout.
+    pub fn arrange(self, k_major: &[f32], k_blocks: usize) -> Vec<f32> {
+        let mut arranged = vec![0.0; k_major.len()];
+        for (row, scales) in k_major.chunks(k_blocks).enumerate() {
+            for (k, &scale) in scales.iter().enumerate() {
+                arranged[row * self.row + k * self.k] = scale;
+            }
+        }
+        arranged
+    }
 }
 
 /// Names of the numbers that every multiplying kernel takes after its tensor maps and pointers.
@@ -71,6 +82,13 @@ impl Arguments {
             w_stride: stride,
             out_stride: problem.n,
         }
+    }
+
+    /// As [`Arguments::packed`], with the activation scales MN-major: the layout that kernels read fastest, because the
+    /// scales that a stage needs lie side by side.
+    pub fn fastest(problem: &Problem) -> Self {
+        let x_scales = ScaleLayout::mn_major(problem.x_scale_shape().unwrap_or((1, 1)));
+        Self { x_scales, ..Self::packed(problem) }
     }
 
     /// The least stride of 8-bit rows that the copy engine takes.

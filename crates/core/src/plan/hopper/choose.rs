@@ -51,7 +51,10 @@ pub fn candidates(problem: &Problem) -> Vec<Shape> {
             }
         }
         push(256, 128, false, Together::Alone);
-        push(256, 128, false, Together::ShareA);
+        // Blocks that share wait for one another, which pays where many short tiles follow each other.
+        if problem.k <= 4096 && m * problem.n >= 8 << 20 {
+            push(256, 128, false, Together::ShareA);
+        }
     }
     let blocks = problem.k.div_ceil(STAGE_K);
     shapes.retain(|shape| !matches!(shape.together, Together::SplitK(parts) if parts > blocks));
@@ -80,7 +83,8 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     // One stage: what a warpgroup needs from the first product to the last sum, and what all together take of the
     // multiprocessor, whose shared memory feeds the tensor cores.
     let alone = waves / plan.consumers as f64 * (35.0 + 3.4 * columns);
-    let together = waves * (87.0 + 2.44 * columns);
+    let straddles = if plan.boundaries().is_empty() { 1.0 } else { 1.15 };
+    let together = straddles * waves * (87.0 + 2.44 * columns);
     let parts = if let Together::SplitK(parts) = plan.shape.together { parts } else { 1 };
     let cluster = plan.shape.together.blocks();
     let rounds = (plan.units.0 * plan.units.1 * cluster).div_ceil(at_once(plan, gpu));
@@ -93,6 +97,6 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     let fits_l2 = n * k < gpu.l2 * 5 / 6;
     let memory = ((m + n) * k) as f64 / if fits_l2 { L2_BYTES_PER_NS } else { 0.88 * gpu.read_bandwidth };
     // What is the shorter of the two is hidden by the longer, but not wholly.
-    let sharing = if cluster == 2 && parts == 1 { 1.005 } else { 1.0 };
+    let sharing = if cluster == 2 && parts == 1 { 0.99 } else { 1.0 };
     sharing * (LAUNCH_NS + busy.max(memory) + 0.22 * busy.min(memory))
 }

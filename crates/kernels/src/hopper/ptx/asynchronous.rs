@@ -47,6 +47,11 @@ impl Ptx {
         self.line(format_args!("cp.async.ca.shared.global {destination}, {source}, 4, {bytes}"));
     }
 
+    /// Starts to copy 16 bytes past the first-level cache, of which those beyond `bytes` become zeros.
+    pub fn copy_16(&mut self, destination: Shared, source: Global, bytes: B32) {
+        self.line(format_args!("cp.async.cg.shared.global {destination}, {source}, 16, {bytes}"));
+    }
+
     /// Arrives at a barrier once this thread's copies so far have landed.
     pub fn arrive_after_copies(&mut self, barrier: B32) {
         self.line(format_args!("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [{barrier}]"));
