@@ -51,13 +51,13 @@ impl Isa {
 
     /// The register tile for operands of this type.
     pub const fn tile(self, operand: FloatKind) -> Tile {
-        let (rows, cols, decoding_rows) = match (self, operand) {
-            (Self::Portable, _) => (2, 8, 1),
-            (Self::Avx2, _) => (6, 8, 1),
-            (Self::Avx512Bf16, FloatKind::Bf16) => (8, 32, 8),
-            (Self::Avx512 | Self::Avx512Bf16, _) => (6, 32, 4),
+        let (rows, cols, decoding_rows, weight_bytes) = match (self, operand) {
+            (Self::Portable, _) => (2, 8, 1, 4),
+            (Self::Avx2, _) => (6, 8, 1, 2),
+            (Self::Avx512Bf16, FloatKind::Bf16) => (8, 32, 8, 2),
+            (Self::Avx512 | Self::Avx512Bf16, _) => (6, 32, 4, 4),
         };
-        Tile { rows, cols, decoding_rows }
+        Tile { rows, cols, decoding_rows, weight_bytes }
     }
 }
 
@@ -70,6 +70,8 @@ pub struct Tile {
     pub cols: usize,
     /// Most rows of the tile that decodes weights as it multiplies, which needs registers for both.
     pub decoding_rows: usize,
+    /// Bytes of a decoded weight in a buffer.
+    pub weight_bytes: usize,
 }
 
 impl fmt::Display for Isa {

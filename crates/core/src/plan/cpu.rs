@@ -137,7 +137,7 @@ impl CpuPlan {
                 Strategy::Auto | Strategy::Strip => 1,
                 Strategy::Dma | Strategy::Smem => 2,
             };
-            add(&mut self.memory, "w", buffers, depth * PANEL * self.operand.bytes());
+            add(&mut self.memory, "w", buffers, depth * PANEL * self.tile.weight_bytes);
         }
         if self.strategy != Strategy::Strip {
             add(&mut self.memory, "w_q", 1, depth * PANEL);

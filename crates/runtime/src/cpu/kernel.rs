@@ -1,5 +1,7 @@
 //! The inner loops, written once for every instruction set.
 
+use std::{mem::MaybeUninit, ops::Range};
+
 use octile_core::{
     E4m3, FloatKind,
     plan::cpu::{PANEL, x_row_bytes},
@@ -49,7 +51,7 @@ pub(super) struct Kernels {
     /// The same, keeping what they decode for the tiles that follow. None where a tile is not a whole panel wide.
     pub keeping_tiles: &'static [TileFn],
     /// Decodes some pairs of a packed panel, `codes, pairs, out, first..end`, into the order that tiles read.
-    pub decode_panel: unsafe fn(*const u8, usize, *mut u8, std::ops::Range<usize>),
+    pub decode_panel: unsafe fn(*const u8, usize, *mut u8, Range<usize>),
     /// Decodes neighbouring codes; writes whole runs of 64 values, zeros past the end.
     pub decode_row: unsafe fn(&[u8], *mut u8),
     /// The largest magnitude, as f32 bits: also finds infinities and NaN, whose bits are larger.
@@ -60,10 +62,18 @@ pub(super) struct Kernels {
     pub spin: unsafe fn(usize) -> f64,
 }
 
-/// What a tile finds at [`TileArgs::w`]: decoded weights, codes, or codes to decode into [`TileArgs::keep`].
+/// Weights at [`TileArgs::w`] that are decoded already.
 pub(super) const LOADED: u8 = 0;
+/// Codes, to be decoded in registers.
 pub(super) const DECODED: u8 = 1;
-pub(super) const KEPT: u8 = 2;
+/// Codes, to be decoded some at a time into a buffer that stays in the first-level cache: for instructions that widen
+/// faster from memory than from registers.
+pub(super) const STAGED: u8 = 2;
+/// Codes, to be decoded in registers and kept at [`TileArgs::keep`].
+pub(super) const KEPT: u8 = 3;
+
+/// Pairs of k that are staged at a time.
+const STAGE: usize = 16;
 
 /// Multiplies tiles of `ROWS` rows with `VECTORS` vectors of weights: all of a panel unless they are decoded already.
 #[inline(always)]
@@ -98,13 +108,14 @@ pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTOR
 #[inline(always)]
 unsafe fn multiply<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize, const SOURCE: u8>(
     args: &TileArgs,
-    mut x: *const u8,
+    x: *const u8,
     mut x_scales: *const f32,
 ) -> [[V::Sums; VECTORS]; ROWS]
 where
     V: Vector<GROUP>,
 {
-    let TileArgs { mut w, mut keep, mut w_scales, pairs: mut left, .. } = *args;
+    let TileArgs { w, keep, mut w_scales, pairs: mut left, .. } = *args;
+    let mut at = Cursor { x, w, keep };
     // SAFETY: the caller vouches for `args` and the instruction set.
     unsafe {
         let mut totals = [[V::zero(); VECTORS]; ROWS];
@@ -112,20 +123,9 @@ where
             let pairs = left.min(args.block_pairs);
             left -= pairs;
             let mut sums = [[V::zero(); VECTORS]; ROWS];
-            for _ in 0..pairs {
-                let weights = match SOURCE {
-                    LOADED => loaded::<V, GROUP, VECTORS>(w),
-                    _ => decoded::<V, GROUP, VECTORS>(w),
-                };
-                if SOURCE == KEPT {
-                    for weights in weights {
-                        V::store(weights, keep);
-                        keep = keep.add(V::BYTES);
-                    }
-                }
-                add_products::<V, GROUP, ROWS, VECTORS>(&mut sums, x, weights);
-                x = x.add(V::PAIR);
-                w = w.add(if SOURCE == LOADED { VECTORS * V::BYTES } else { 2 * PANEL });
+            match SOURCE {
+                STAGED => add_staged::<V, GROUP, ROWS, VECTORS>(&mut sums, &mut at, pairs),
+                _ => add_products::<V, GROUP, ROWS, VECTORS, SOURCE>(&mut sums, &mut at, pairs),
             }
             for (row, (totals, sums)) in totals.iter_mut().zip(sums).enumerate() {
                 let scale = *x_scales.add(row) * *w_scales;
@@ -140,49 +140,122 @@ where
     }
 }
 
+/// Where a tile is: what [`TileArgs`] calls `x`, `w` and `keep`, further on.
+struct Cursor {
+    x: *const u8,
+    w: *const u8,
+    keep: *mut u8,
+}
+
+/// Adds the products of some pairs of k, and moves on.
+#[inline(always)]
+unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize, const SOURCE: u8>(
+    sums: &mut [[V::Sums; VECTORS]; ROWS],
+    at: &mut Cursor,
+    pairs: usize,
+) where
+    V: Vector<GROUP>,
+{
+    for _ in 0..pairs {
+        // SAFETY: the caller vouches for the pairs at the cursor and the instruction set.
+        unsafe {
+            let weights = match SOURCE {
+                LOADED => load_all::<V, GROUP, VECTORS>(at.w),
+                _ => decode_all::<V, GROUP, VECTORS>(at.w),
+            };
+            at.w = at.w.add(if SOURCE == LOADED { size_of_val(&weights) } else { 2 * PANEL });
+            if SOURCE == KEPT {
+                for weights in weights {
+                    at.keep.cast::<V::Stored>().write_unaligned(weights);
+                    at.keep = at.keep.add(size_of::<V::Stored>());
+                }
+            }
+            let wide = widen_all::<V, GROUP, VECTORS>(weights);
+            for (row, sums) in sums.iter_mut().enumerate() {
+                let x = at.x.add(row * x_row_bytes(V::OPERAND));
+                for (sums, weights) in sums.iter_mut().zip(wide) {
+                    *sums = V::dot(*sums, x, weights);
+                }
+            }
+            at.x = at.x.add(V::PAIR);
+        }
+    }
+}
+
+/// The same from codes, by way of a small buffer.
+#[inline(always)]
+unsafe fn add_staged<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(
+    sums: &mut [[V::Sums; VECTORS]; ROWS],
+    at: &mut Cursor,
+    pairs: usize,
+) where
+    V: Vector<GROUP>,
+{
+    let mut stage = MaybeUninit::<[[V::Stored; VECTORS]; STAGE]>::uninit();
+    let stage = stage.as_mut_ptr().cast::<[V::Stored; VECTORS]>();
+    let mut left = pairs;
+    while left > 0 {
+        let pairs = left.min(STAGE);
+        left -= pairs;
+        // SAFETY: as the caller vouches; the stage has room for the pairs, which are written before they are read.
+        unsafe {
+            for pair in 0..pairs {
+                stage.add(pair).write(decode_all::<V, GROUP, VECTORS>(at.w));
+                at.w = at.w.add(2 * PANEL);
+            }
+            let mut staged = Cursor { x: at.x, w: stage.cast(), keep: at.keep };
+            add_products::<V, GROUP, ROWS, VECTORS, LOADED>(sums, &mut staged, pairs);
+            at.x = staged.x;
+        }
+    }
+}
+
+// Arrays are filled in place below: with iterators over arrays by value the compiler would keep them in memory.
+
 /// One pair of k of decoded weights.
 #[inline(always)]
-unsafe fn loaded<V, const GROUP: usize, const VECTORS: usize>(w: *const u8) -> [V::Weights; VECTORS]
+unsafe fn load_all<V, const GROUP: usize, const VECTORS: usize>(w: *const u8) -> [V::Stored; VECTORS]
 where
     V: Vector<GROUP>,
 {
     // SAFETY: the caller vouches for `VECTORS` vectors and the instruction set.
     unsafe {
-        let mut weights = [V::load(w); VECTORS];
+        let w = w.cast::<V::Stored>();
+        let mut weights = [w.read_unaligned(); VECTORS];
         for (at, weights) in weights.iter_mut().enumerate().skip(1) {
-            *weights = V::load(w.add(at * V::BYTES));
+            *weights = w.add(at).read_unaligned();
         }
         weights
     }
 }
 
-/// One pair of k of a packed panel.
+/// One pair of k and all columns of a packed panel. `VECTORS` is `GROUP`, which the compiler cannot be told.
 #[inline(always)]
-unsafe fn decoded<V, const GROUP: usize, const VECTORS: usize>(codes: *const u8) -> [V::Weights; VECTORS]
+unsafe fn decode_all<V, const GROUP: usize, const VECTORS: usize>(codes: *const u8) -> [V::Stored; VECTORS]
 where
     V: Vector<GROUP>,
 {
     // SAFETY: the caller vouches for a group of codes and the instruction set.
     let group = unsafe { V::decode(codes) };
-    // Always the same length: codes are decoded a panel at a time.
     let mut weights = [group[0]; VECTORS];
     weights.copy_from_slice(&group);
     weights
 }
 
 #[inline(always)]
-unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(
-    sums: &mut [[V::Sums; VECTORS]; ROWS],
-    x: *const u8,
-    weights: [V::Weights; VECTORS],
-) where
+unsafe fn widen_all<V, const GROUP: usize, const VECTORS: usize>(
+    stored: [V::Stored; VECTORS],
+) -> [V::Weights; VECTORS]
+where
     V: Vector<GROUP>,
 {
-    for (row, sums) in sums.iter_mut().enumerate() {
-        for (sums, weights) in sums.iter_mut().zip(weights) {
-            // SAFETY: the caller vouches for the rows at `x` and the instruction set.
-            *sums = unsafe { V::dot(*sums, x.add(row * x_row_bytes(V::OPERAND)), weights) };
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe {
+        let mut weights = [V::widen(stored[0]); VECTORS];
+        for (at, weights) in weights.iter_mut().enumerate().skip(1) {
+            *weights = V::widen(stored[at]);
         }
+        weights
     }
 }
 
@@ -193,7 +266,7 @@ pub(super) unsafe fn decode_panel<V, const GROUP: usize, const VECTORS: usize>(
     codes: *const u8,
     pairs: usize,
     out: *mut u8,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
 ) where
     V: Vector<GROUP>,
 {
@@ -203,7 +276,7 @@ pub(super) unsafe fn decode_panel<V, const GROUP: usize, const VECTORS: usize>(
             let weights = V::decode(codes.add(pair * 2 * PANEL));
             for (at, weights) in weights.into_iter().enumerate() {
                 let vector = (at / VECTORS * pairs + pair) * VECTORS + at % VECTORS;
-                V::store(weights, out.add(vector * V::BYTES));
+                out.cast::<V::Stored>().add(vector).write_unaligned(weights);
             }
         }
     }
@@ -250,14 +323,14 @@ pub(super) unsafe fn spin<V, const GROUP: usize, const CHAINS: usize>(rounds: us
 where
     V: Vector<GROUP>,
 {
-    let ones = std::hint::black_box([0u8; 64]);
+    let zeros = std::hint::black_box([0u8; 64]);
     // SAFETY: the arrays hold at least a pair and a vector; the caller vouches for the instruction set.
     unsafe {
         let mut sums = [V::zero(); CHAINS];
-        let weights = V::load(ones.as_ptr());
+        let weights = V::widen(zeros.as_ptr().cast::<V::Stored>().read_unaligned());
         for _ in 0..rounds {
             for sums in &mut sums {
-                *sums = V::dot(*sums, ones.as_ptr(), weights);
+                *sums = V::dot(*sums, zeros.as_ptr(), weights);
             }
         }
         let mut out = [0.0; PANEL];
@@ -274,7 +347,7 @@ where
 macro_rules! kernels {
     (
         $features:tt $vector:ty, group $group:literal, tile $vectors:literal,
-        rows [$($rows:literal)*], decoding_rows [$($decoding:literal)*], keeping_rows [$($keeping:literal)*],
+        rows [$($rows:literal)*], $source:ident rows [$($decoding:literal)*], keeping_rows [$($keeping:literal)*],
         peak $chains:literal
     ) => {
         pub(super) const KERNELS: $crate::cpu::kernel::Kernels = {
@@ -318,7 +391,7 @@ macro_rules! kernels {
                     compiled_for!($features
                     unsafe fn decoding_tile(args: &TileArgs) {
                         // SAFETY: the caller vouches for all that the kernel asks.
-                        unsafe { kernel::tile::<$vector, $group, $decoding, $group, {kernel::DECODED}>(args) }
+                        unsafe { kernel::tile::<$vector, $group, $decoding, $group, {kernel::$source}>(args) }
                     });
                     decoding_tile as TileFn
                 }),*],

@@ -138,7 +138,7 @@ impl Job<'_> {
     /// Decodes the pairs `range` of a packed panel that has `pairs` of them.
     pub fn decode_panel(&self, codes: &[u8], pairs: usize, out: &mut [u8], range: Range<usize>) {
         assert!(range.end <= pairs && pairs * GROUP <= codes.len());
-        assert!(pairs * GROUP * self.call.plan.operand.bytes() <= out.len());
+        assert!(pairs * GROUP * self.call.plan.tile.weight_bytes <= out.len());
         // SAFETY: codes and values of `pairs` groups are there, and the kernels were chosen for this machine.
         unsafe { (self.call.kernels.decode_panel)(codes.as_ptr(), pairs, out.as_mut_ptr(), range) }
     }
@@ -334,7 +334,7 @@ unsafe fn multiply_tiles(job: &Job<'_>, rows: usize, weights: Weights, mut args:
                 let cols = kernels.tile_cols;
                 for _ in 0..PANEL / cols {
                     (kernels.tiles[rows - 1])(&args);
-                    args.w = args.w.add(args.pairs * 2 * cols * plan.operand.bytes());
+                    args.w = args.w.add(args.pairs * 2 * cols * plan.tile.weight_bytes);
                     args.out = args.out.add(cols);
                     if !args.sums.is_null() {
                         args.sums = args.sums.add(cols);

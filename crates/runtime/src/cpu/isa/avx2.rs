@@ -14,6 +14,7 @@ pub(super) struct Avx2;
 const F16_BIAS: f32 = 256.0;
 
 impl Vector<8> for Avx2 {
+    type Stored = __m128i;
     type Weights = __m256;
     type Sums = __m256;
 
@@ -26,17 +27,17 @@ impl Vector<8> for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn decode(codes: *const u8) -> [Self::Weights; 8] {
+    unsafe fn decode(codes: *const u8) -> [Self::Stored; 8] {
         // SAFETY: the caller vouches for 64 bytes and the instruction set.
         unsafe {
             let zero = _mm256_setzero_si256();
             let first = _mm256_loadu_si256(codes.cast());
             let second = _mm256_loadu_si256(codes.add(32).cast());
             // A code in the high byte of a word.
-            let [a, b] = decode_words(_mm256_srai_epi16::<1>(_mm256_unpacklo_epi8(zero, first)));
-            let [c, d] = decode_words(_mm256_srai_epi16::<1>(_mm256_unpacklo_epi8(zero, second)));
-            let [e, f] = decode_words(_mm256_srai_epi16::<1>(_mm256_unpackhi_epi8(zero, first)));
-            let [g, h] = decode_words(_mm256_srai_epi16::<1>(_mm256_unpackhi_epi8(zero, second)));
+            let [a, b] = halves(to_f16(_mm256_srai_epi16::<1>(_mm256_unpacklo_epi8(zero, first))));
+            let [c, d] = halves(to_f16(_mm256_srai_epi16::<1>(_mm256_unpacklo_epi8(zero, second))));
+            let [e, f] = halves(to_f16(_mm256_srai_epi16::<1>(_mm256_unpackhi_epi8(zero, first))));
+            let [g, h] = halves(to_f16(_mm256_srai_epi16::<1>(_mm256_unpackhi_epi8(zero, second))));
             [a, b, c, d, e, f, g, h]
         }
     }
@@ -47,9 +48,9 @@ impl Vector<8> for Avx2 {
             // SAFETY: the caller vouches for 64 codes, room for 64 floats, and the instruction set.
             unsafe {
                 let words = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.add(16 * at).cast()));
-                let values = decode_words(_mm256_slli_epi16::<7>(words));
+                let values = halves(to_f16(_mm256_slli_epi16::<7>(words)));
                 for (half, values) in values.into_iter().enumerate() {
-                    let values = _mm256_mul_ps(values, _mm256_set1_ps(F16_BIAS));
+                    let values = _mm256_mul_ps(Self::widen(values), _mm256_set1_ps(F16_BIAS));
                     _mm256_storeu_ps(out.cast::<f32>().add(16 * at + 8 * half), values);
                 }
             }
@@ -57,15 +58,9 @@ impl Vector<8> for Avx2 {
     }
 
     #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self::Weights {
-        // SAFETY: the caller vouches for the bytes and the instruction set.
-        unsafe { _mm256_loadu_ps(from.cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(weights: Self::Weights, to: *mut u8) {
-        // SAFETY: the caller vouches for the bytes and the instruction set.
-        unsafe { _mm256_storeu_ps(to.cast(), weights) }
+    unsafe fn widen(stored: Self::Stored) -> Self::Weights {
+        // SAFETY: the caller vouches for the instruction set.
+        unsafe { _mm256_cvtph_ps(stored) }
     }
 
     #[inline(always)]
@@ -96,22 +91,21 @@ impl Vector<8> for Avx2 {
     }
 }
 
-/// Sixteen codes, each at the place of an f16's exponent and mantissa in a word, with its sign above.
+/// Clears the bit between sign and exponent of sixteen codes that were moved, with their sign extended, to the place
+/// of an f16's exponent and mantissa.
 #[inline(always)]
-unsafe fn decode_words(words: __m256i) -> [__m256; 2] {
+unsafe fn to_f16(words: __m256i) -> __m256i {
     // SAFETY: the caller vouches for the instruction set.
-    unsafe {
-        let mask = _mm256_set1_epi16(0xbf80u16 as i16);
-        let halves = _mm256_and_si256(words, mask);
-        [
-            _mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
-            _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(halves)),
-        ]
-    }
+    unsafe { _mm256_and_si256(words, _mm256_set1_epi16(0xbf80u16 as i16)) }
+}
+
+#[inline(always)]
+unsafe fn halves(words: __m256i) -> [__m128i; 2] {
+    // SAFETY: the caller vouches for the instruction set.
+    unsafe { [_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words)] }
 }
 
 kernels!(
     [target_feature(enable = "avx2,fma,f16c")]
-    Avx2, group 8, tile 2, rows [1 2 3 4 5 6], decoding_rows [1],
-    keeping_rows [], peak 12
+    Avx2, group 8, tile 2, rows [1 2 3 4 5 6], STAGED rows [1], keeping_rows [], peak 12
 );

@@ -29,6 +29,7 @@ static LOW_BYTES: [u8; 128] = bytes_of_bf16(0);
 static HIGH_BYTES: [u8; 128] = bytes_of_bf16(1);
 
 impl Vector<2> for Avx512Bf16 {
+    type Stored = __m512bh;
     type Weights = __m512bh;
     type Sums = __m512;
 
@@ -41,7 +42,7 @@ impl Vector<2> for Avx512Bf16 {
     }
 
     #[inline(always)]
-    unsafe fn decode(codes: *const u8) -> [Self::Weights; 2] {
+    unsafe fn decode(codes: *const u8) -> [Self::Stored; 2] {
         // SAFETY: the caller vouches for 64 bytes and the instruction set.
         unsafe {
             let [low, high] = decode_bf16(_mm512_loadu_si512(codes.cast()));
@@ -63,15 +64,8 @@ impl Vector<2> for Avx512Bf16 {
     }
 
     #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self::Weights {
-        // SAFETY: the caller vouches for the bytes and the instruction set.
-        unsafe { as_bf16(_mm512_loadu_si512(from.cast())) }
-    }
-
-    #[inline(always)]
-    unsafe fn store(weights: Self::Weights, to: *mut u8) {
-        // SAFETY: the caller vouches for the bytes.
-        unsafe { to.cast::<Self::Weights>().write_unaligned(weights) }
+    unsafe fn widen(stored: Self::Stored) -> Self::Weights {
+        stored
     }
 
     #[inline(always)]
@@ -103,7 +97,7 @@ impl Vector<2> for Avx512Bf16 {
 
 /// The lower, then the upper eight codes of each 16 bytes as bf16.
 #[inline(always)]
-pub(super) unsafe fn decode_bf16(codes: __m512i) -> [__m512i; 2] {
+unsafe fn decode_bf16(codes: __m512i) -> [__m512i; 2] {
     // SAFETY: the caller vouches for the instruction set.
     unsafe {
         let low = look_up(codes, &LOW_BYTES);
@@ -133,6 +127,6 @@ fn as_bf16(bits: __m512i) -> __m512bh {
 
 kernels!(
     [target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi,avx512bf16")]
-    Avx512Bf16, group 2, tile 2, rows [1 2 3 4 5 6 7 8], decoding_rows [1 2 3 4 5 6 7 8],
+    Avx512Bf16, group 2, tile 2, rows [1 2 3 4 5 6 7 8], DECODED rows [1 2 3 4 5 6 7 8],
     keeping_rows [1 2 3 4 5 6 7 8], peak 12
 );

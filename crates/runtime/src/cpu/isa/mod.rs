@@ -8,8 +8,6 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512bf16;
-#[cfg(target_arch = "x86_64")]
-mod avx512vbmi;
 
 use octile_core::{FloatKind, device::cpu::Isa};
 
@@ -25,35 +23,32 @@ use super::kernel::Kernels;
 /// Every function may only run on a machine that has the instruction set, and must be inlined into a function
 /// compiled for it. Pointers must be valid for the bytes that the function says it touches.
 pub(super) trait Vector<const GROUP: usize> {
-    /// Decoded weights or activations.
+    /// Decoded weights as buffers hold them.
+    type Stored: Copy;
+    /// Decoded weights as they are multiplied.
     type Weights: Copy;
     /// Running sums of `COLS` columns.
     type Sums: Copy;
 
-    /// The type that operands are decoded to.
+    /// The type that activations are decoded to.
     const OPERAND: FloatKind;
     /// Columns of one vector.
     const COLS: usize = 32 / GROUP;
-    /// Bytes of one pair.
+    /// Bytes of one pair of activations.
     const PAIR: usize = 2 * Self::OPERAND.bytes();
-    /// Bytes of one vector.
-    const BYTES: usize = Self::COLS * Self::PAIR;
 
     /// Sums of nothing.
     unsafe fn zero() -> Self::Sums;
 
     /// Decodes the 64 codes of one pair of k and the 32 columns of a packed panel, none of them NaN. May leave a
     /// power of two for `put_columns` to undo.
-    unsafe fn decode(codes: *const u8) -> [Self::Weights; GROUP];
+    unsafe fn decode(codes: *const u8) -> [Self::Stored; GROUP];
 
     /// Decodes 64 codes that lie one after the other, none of them NaN, and writes the values in that order.
     unsafe fn decode_line(codes: *const u8, out: *mut u8);
 
-    /// Reads `BYTES` bytes.
-    unsafe fn load(from: *const u8) -> Self::Weights;
-
-    /// Writes `BYTES` bytes.
-    unsafe fn store(weights: Self::Weights, to: *mut u8);
+    /// What is multiplied for what is stored.
+    unsafe fn widen(stored: Self::Stored) -> Self::Weights;
 
     /// Adds the products of `weights` with the pair of activations at `x` (`PAIR` bytes).
     unsafe fn dot(sums: Self::Sums, x: *const u8, weights: Self::Weights) -> Self::Sums;
@@ -94,8 +89,7 @@ pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
         (Isa::Portable, _) => &portable::KERNELS,
         (Isa::Avx2, _) => &avx2::KERNELS,
         (Isa::Avx512Bf16, FloatKind::Bf16) => &avx512bf16::KERNELS,
-        (Isa::Avx512Bf16, _) => &avx512vbmi::KERNELS,
-        (Isa::Avx512, _) => &avx512::KERNELS,
+        (Isa::Avx512 | Isa::Avx512Bf16, _) => &avx512::KERNELS,
     }
 }
 

@@ -11,6 +11,7 @@ pub(super) struct Portable;
 const LANES: usize = 8;
 
 impl Vector<8> for Portable {
+    type Stored = [f32; LANES];
     type Weights = [f32; LANES];
     type Sums = [f32; LANES];
 
@@ -22,7 +23,7 @@ impl Vector<8> for Portable {
     }
 
     #[inline(always)]
-    unsafe fn decode(codes: *const u8) -> [Self::Weights; 8] {
+    unsafe fn decode(codes: *const u8) -> [Self::Stored; 8] {
         // SAFETY: the caller vouches for 64 bytes.
         let codes = unsafe { codes.cast::<[u8; 64]>().read() };
         let mut weights = [[0.0; LANES]; 8];
@@ -48,15 +49,8 @@ impl Vector<8> for Portable {
     }
 
     #[inline(always)]
-    unsafe fn load(from: *const u8) -> Self::Weights {
-        // SAFETY: the caller vouches for the bytes.
-        unsafe { from.cast::<Self::Weights>().read_unaligned() }
-    }
-
-    #[inline(always)]
-    unsafe fn store(weights: Self::Weights, to: *mut u8) {
-        // SAFETY: the caller vouches for the bytes.
-        unsafe { to.cast::<Self::Weights>().write_unaligned(weights) }
+    unsafe fn widen(stored: Self::Stored) -> Self::Weights {
+        stored
     }
 
     #[inline(always)]
@@ -91,5 +85,6 @@ impl Vector<8> for Portable {
     }
 }
 
-kernels!([] Portable, group 8, tile 2, rows [1 2], decoding_rows [1],
-    keeping_rows [], peak 4);
+kernels!(
+    [] Portable, group 8, tile 2, rows [1 2], DECODED rows [1], keeping_rows [], peak 4
+);
