@@ -1,7 +1,8 @@
 //! Times every shape of plan that is worth a thought on the shapes that inference servers meet, checks every result, and
 //! prints one line of comma-separated values for each. The model in `plan/hopper/choose.rs` is fitted to these.
 //!
-//! `gpu_sweep time [MxNxK:QB ...]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`; `gpu_sweep serve` reads a shape from each
+//! `gpu_sweep time [MxNxK:QB ...]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`, `gpu_sweep strategies`, `gpu_sweep
+//! quantized`; `gpu_sweep serve` reads a shape from each
 //! line and answers with the times of the plan that Octile picks, for comparisons that take turns.
 
 use std::{collections::HashSet, sync::Mutex};
@@ -45,6 +46,8 @@ fn main() -> Result<()> {
         }
         Some("serve") => serve(&gpu),
         Some("repeat") => repeat(&gpu),
+        Some("strategies") => strategies(&gpu),
+        Some("quantized") => quantized(&gpu),
         Some("check") => {
             let seed = args.get(1).map_or(Ok(1), |seed| seed.parse())?;
             check_quantize(&gpu, seed)?;
@@ -322,6 +325,74 @@ fn serve(gpu: &Gpu) -> Result<()> {
             "{{\"kernel\": \"{kernel}\", \"flushed_us\": {flushed}, \"graph_us\": {replayed}, \"worst_of_bound\": {worst}}}"
         );
         last = Some((problem, device, reference));
+    }
+    Ok(())
+}
+
+/// The four strategies on the six shapes of the benchmark suite.
+fn strategies(gpu: &Gpu) -> Result<()> {
+    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let quant_blocks = [128, 256, 512, 512, 512, 512];
+    println!("shape,strategy,kernel,flushed_us,graph_us,tflops,worst_of_bound");
+    for ((m, n, k), quant_block) in SQUARE.into_iter().zip(quant_blocks) {
+        let problem = Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?.with_out(FloatKind::Bf16);
+        let operands = pieces(problem);
+        let device = Device::new(gpu, &operands)?;
+        let rows = sampled_rows(m);
+        let reference = reference(&operands, &rows);
+        for strategy in Strategy::ALL {
+            let plan = HopperPlan::best(&problem, gpu.facts(), strategy)?;
+            let Times { kernel, flushed, replayed, worst } =
+                measure(gpu, &plan, &device, &flush, &reference, &rows)?;
+            let tflops = problem.flops() / flushed.min(replayed) / 1e6;
+            println!("{problem},{strategy},{kernel},{flushed:.2},{replayed:.2},{tflops:.1},{worst:.3}");
+        }
+    }
+    Ok(())
+}
+
+/// Quantization and multiplication together, beside the multiplication alone.
+fn quantized(gpu: &Gpu) -> Result<()> {
+    println!("shape,multiply_us,quantize_us,both_us");
+    for (n, k) in SERVED {
+        let token = ActivationKind::Fp8(ScaleGranularity::Token);
+        let problem = Problem::new(4096, n, k, QuantBlock::B128)?.with_x(token).with_out(FloatKind::Bf16);
+        let device = Device::new(gpu, &pieces(problem))?;
+        let start = std::time::Instant::now();
+        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+        let kernel = hopper::multiply(&plan);
+        let multiply = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
+        multiply.launch()?;
+        gpu.wait()?;
+        let first_call = start.elapsed();
+        let floats: Vec<bf16> = (0..4096 * k).map(|at| bf16::from_f32((at % 61) as f32 - 30.0)).collect();
+        let floats = Buffer::from_slice(gpu, &floats)?;
+        let kernel = hopper::quantize(FloatKind::Bf16, ScaleGranularity::Token, 128, true);
+        let groups = hopper::groups_per_block(128);
+        let quantization =
+            Quantization::new(gpu, &problem, FloatKind::Bf16, text(&kernel), hopper::QUANTIZE_THREADS, groups)?;
+        let quantize = quantization.prepare(QuantizeOperands {
+            x: &floats,
+            x_stride: k,
+            codes: &device.x,
+            codes_stride: device.arguments.x_stride,
+            scales: &device.x_scales,
+            layout: device.arguments.x_scales,
+        })?;
+        let time = |work: &dyn Fn() -> Result<(), octile_runtime::cuda::CudaError>| -> Result<f32> {
+            let graph = Graph::record(gpu, || (0..10).try_for_each(|_| work()))?;
+            graph.launch()?;
+            let mut times = Vec::new();
+            for _ in 0..7 {
+                times.push(gpu.time(|| graph.launch())? * 100.0);
+            }
+            times.sort_by(f32::total_cmp);
+            Ok(times[3])
+        };
+        let alone = time(&|| multiply.launch())?;
+        let before = time(&|| quantize.launch())?;
+        let both = time(&|| quantize.launch().and_then(|()| multiply.launch()))?;
+        println!("{problem},{alone:.2},{before:.2},{both:.2},first call {} ms", first_call.as_millis());
     }
     Ok(())
 }

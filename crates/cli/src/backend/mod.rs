@@ -56,21 +56,22 @@ pub trait Contender {
 /// What a record must say about the machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Setup {
-    /// `cpu`, and later others.
+    /// `cpu` or `gpu`.
     pub backend: &'static str,
-    /// Model of the processor.
+    /// Model of the processor or GPU.
     pub cpu_model: String,
     /// Instruction set in use.
     pub isa: String,
-    /// Threads in use.
+    /// Threads in use, or multiprocessors of a GPU.
     pub threads: usize,
 }
 
 /// One line for headings.
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = if self.backend == "gpu" { "multiprocessor" } else { "thread" };
         let plural = if self.threads == 1 { "" } else { "s" };
-        write!(f, "{}: {}, {} thread{plural}, {}", self.backend, self.cpu_model, self.threads, self.isa)
+        write!(f, "{}: {}, {} {unit}{plural}, {}", self.backend, self.cpu_model, self.threads, self.isa)
     }
 }
 
