@@ -1,5 +1,6 @@
 //! The command line. Parsing does no work: every field is a plain value.
 
+mod dumps;
 mod inspect;
 mod run_module;
 mod simulate;
@@ -12,6 +13,7 @@ use octile_core::{
     ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy, device::cpu::Isa, plan::tpu::BlockMode,
 };
 
+pub use dumps::{AnalyzeArgs, CheckArgs, CompareArgs, JudgeArgs, KnownArgs, ReportArgs, VerifyArgs};
 pub use inspect::InspectArgs;
 pub use run_module::RunModuleArgs;
 pub use simulate::SimulateArgs;
@@ -59,6 +61,21 @@ pub enum Command {
     /// Compile the kernels for a TPU, and keep what the compiler made of them
     #[command(after_help = inspect::INSPECT_HELP)]
     Inspect(InspectArgs),
+    /// What the dumps of each version say, and which claims they prove
+    #[command(after_help = dumps::ANALYZE_HELP)]
+    Analyze(AnalyzeArgs),
+    /// Whether every version is what it promises to be
+    #[command(after_help = dumps::VERIFY_HELP)]
+    Verify(VerifyArgs),
+    /// Versions side by side, and what is different between two
+    #[command(after_help = dumps::COMPARE_HELP)]
+    Compare(CompareArgs),
+    /// Compile the kernels for a TPU and verify the result: inspect, analyze and verify in one go
+    #[command(after_help = dumps::CHECK_HELP)]
+    Check(CheckArgs),
+    /// Everything about the versions on one HTML page
+    #[command(after_help = dumps::REPORT_HELP)]
+    Report(ReportArgs),
     /// Run a StableHLO module on a device, through its PJRT plugin
     #[command(after_help = run_module::RUN_MODULE_HELP)]
     RunModule(RunModuleArgs),

@@ -1,20 +1,25 @@
 //! One module per command: arguments in, report values out.
 
+pub mod analyze;
 pub mod bench;
+pub mod check;
+pub mod compare;
 pub mod devices;
 pub mod inspect;
 pub mod overview;
+pub mod report;
 pub mod run_module;
 pub mod simulate;
 pub mod test;
 pub mod tools;
+pub mod verify;
 
 use anyhow::{Context, Result};
 use octile_core::{Problem, Strategy};
 
 use crate::{
     Verdict,
-    args::{Args, Command, StrategyChoice, ToolsAction, WorkArgs},
+    args::{Args, Command, JudgeArgs, StrategyChoice, ToolsAction, WorkArgs},
     backend::{self, Backend},
     case::Case,
     print,
@@ -61,6 +66,40 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             print::inspect::report(&inspect::run(&inspect::Job::new(&args)?)?);
             Ok(Verdict::Passed)
         }
+        Some(Command::Analyze(args)) => {
+            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
+            match args.json {
+                true => print::analyze::json(&versions),
+                false => print::analyze::report(&versions),
+            }
+            Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
+        }
+        Some(Command::Verify(args)) => {
+            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
+            judge(&verify::Report::new(versions, args.judge.strict), &args.judge)
+        }
+        Some(Command::Compare(args)) => {
+            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
+            let report = compare::run(&versions);
+            match args.json {
+                true => print::analyze::json(&report),
+                false => print::compare::report(&report),
+            }
+            Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
+        }
+        Some(Command::Check(args)) => {
+            let report = check::run(&inspect::Job::new(&args.inspect)?, args.judge.strict)?;
+            print::inspect::report(&report.compiled);
+            judge(&report.verdicts, &args.judge)
+        }
+        Some(Command::Report(args)) => {
+            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
+            let report = report::Report::new(verify::Report::new(versions, false));
+            let page = print::report::page(&report);
+            report::write(&page, &args.output)?;
+            print::report::written(&args.output, page.len());
+            Ok(Verdict::Passed)
+        }
         Some(Command::RunModule(args)) => {
             let report = run_module::run(&run_module::Job::new(&args)?)?;
             print::run_module::report(&report);
@@ -95,6 +134,15 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
     }
+}
+
+/// Prints verdicts, and writes them where they were asked for.
+fn judge(report: &verify::Report, args: &JudgeArgs) -> Result<Verdict> {
+    print::verify::report(report);
+    if let Some(path) = &args.junit {
+        report.write_junit(path)?;
+    }
+    Ok(Verdict::of(report.passed()))
 }
 
 /// The user's shapes, or the standard ones, with the activations and result type that were asked for.

@@ -1,12 +1,16 @@
 //! Report values as text. Everything that a user reads on standard output is written here.
 
+pub mod analyze;
 pub mod bench;
+pub mod compare;
 pub mod devices;
 pub mod inspect;
+pub mod report;
 pub mod run_module;
 pub mod simulate;
 pub mod test;
 pub mod tools;
+pub mod verify;
 
 use std::fmt;
 

@@ -1,0 +1,149 @@
+//! Arguments of the commands that read what a compiler wrote.
+
+use std::path::PathBuf;
+
+use clap::Args as ClapArgs;
+use octile_core::Strategy;
+
+use super::InspectArgs;
+
+/// Where `octile inspect` writes unless told otherwise.
+const OUTPUT: &str = "compilation_output";
+
+/// What the help of these commands says about their input.
+pub const ANALYZE_HELP: &str = "\
+A folder that `octile inspect` wrote holds one version per sub-folder. Any other
+folder with dumps is one version, and so is a file named by itself. What each
+file is shows in its content: optimized HLO, Mosaic, LLO listings, utilization
+tables, schedule analyses, PTX, SASS, and the notation of the guides.
+
+Examples:
+  octile analyze compilation_output
+  octile analyze v3_smem_scales_hlo.txt
+  octile analyze compilation_output/v4_whole_k_strip --json > facts.json";
+
+/// For the help text of `verify`.
+pub const VERIFY_HELP: &str = "\
+Which checks a version must pass follows from the plan in its manifest.json, or
+else from the version and the chip that its name tells (v2_manual_async_dma,
+512-v3-tpu7x). A file that is empty, cut off or not a dump at all fails.
+
+Exit codes: 0 every version passes, 1 one does not, 2 there is nothing to verify.
+
+Examples:
+  octile verify
+  octile verify out --strict --junit verify.xml";
+
+/// For the help text of `compare`.
+pub const COMPARE_HELP: &str = "\
+One column per version, from the facts in its dumps. With exactly two versions,
+also what is different between them: verdicts, and operations in their code.
+
+Examples:
+  octile compare compilation_output
+  octile compare before/v2_manual_async_dma after/v2_manual_async_dma";
+
+/// For the help text of `check`.
+pub const CHECK_HELP: &str = "\
+Does what `octile inspect`, `octile analyze` and `octile verify` do, one after
+another.
+
+Examples:
+  octile check
+  octile check --strategy v3 --shape 2048x2048x2048:512 --strict";
+
+/// For the help text of `report`.
+pub const REPORT_HELP: &str = "\
+The page needs no network and no script: it can be mailed, and read on a phone.
+
+Examples:
+  octile report compilation_output -o report.html";
+
+/// What no file says, or says wrongly.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct KnownArgs {
+    /// The version that the dumps are of [default: as the manifest or the name says]
+    #[arg(long, value_name = "S")]
+    pub strategy: Option<Strategy>,
+    /// The chip that they are for: tpu7x, v6e, v5e, v5p or v4 [default: as the manifest or the name says]
+    #[arg(long, value_name = "CHIP")]
+    pub chip: Option<String>,
+}
+
+/// Arguments of `octile analyze`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct AnalyzeArgs {
+    /// Dumps, or folders of them
+    #[arg(value_name = "FILE|DIR", default_value = OUTPUT)]
+    pub inputs: Vec<PathBuf>,
+    /// What no file says.
+    #[command(flatten)]
+    pub known: KnownArgs,
+    /// Print facts and findings as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// How strictly to judge, and where to write it down: shared by `verify` and `check`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct JudgeArgs {
+    /// Fail where a required check cannot be proven from the files
+    #[arg(long)]
+    pub strict: bool,
+    /// Also write the verdicts as a JUnit file
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+}
+
+/// Arguments of `octile verify`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct VerifyArgs {
+    /// Dumps, or folders of them
+    #[arg(value_name = "DIR", default_value = OUTPUT)]
+    pub inputs: Vec<PathBuf>,
+    /// What no file says.
+    #[command(flatten)]
+    pub known: KnownArgs,
+    /// How strictly.
+    #[command(flatten)]
+    pub judge: JudgeArgs,
+}
+
+/// Arguments of `octile compare`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct CompareArgs {
+    /// Dumps, or folders of them
+    #[arg(value_name = "DIR", default_value = OUTPUT)]
+    pub inputs: Vec<PathBuf>,
+    /// What no file says.
+    #[command(flatten)]
+    pub known: KnownArgs,
+    /// Print the table and the differences as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Arguments of `octile check`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct CheckArgs {
+    /// What to compile.
+    #[command(flatten)]
+    pub inspect: InspectArgs,
+    /// How strictly to judge it.
+    #[command(flatten)]
+    pub judge: JudgeArgs,
+}
+
+/// Arguments of `octile report`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct ReportArgs {
+    /// Dumps, or folders of them
+    #[arg(value_name = "DIR", default_value = OUTPUT)]
+    pub inputs: Vec<PathBuf>,
+    /// What no file says.
+    #[command(flatten)]
+    pub known: KnownArgs,
+    /// Where to write the page
+    #[arg(short, long = "output", value_name = "FILE", default_value = "report.html")]
+    pub output: PathBuf,
+}

@@ -1,0 +1,175 @@
+//! `octile analyze`: what the dumps of each version say, and which claims they prove.
+
+mod find;
+pub mod manifest;
+mod promise;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+use octile_core::device::tpu::TpuChip;
+use octile_dump::{
+    checks::{Finding, check},
+    facts::{Facts, FileKind, FileReport, Level, Source},
+    llo::{DmaModel, SimOptions},
+    roofline::Roofline,
+};
+use serde::Serialize;
+
+use crate::args::KnownArgs;
+use find::{Group, file_name};
+pub use manifest::Manifest;
+pub use promise::{Known, Promise, Told, Waiver};
+
+/// What to read.
+#[derive(Debug)]
+pub struct Job {
+    /// Files and folders.
+    pub inputs: Vec<PathBuf>,
+    /// What the user says about them.
+    pub told: Told,
+}
+
+impl Job {
+    /// The job that the arguments describe.
+    pub fn new(inputs: &[PathBuf], known: &KnownArgs) -> Result<Self> {
+        let chip = known.chip.as_deref().map(TpuChip::named).transpose()?;
+        Ok(Self { inputs: inputs.to_vec(), told: Told { strategy: known.strategy, chip } })
+    }
+}
+
+/// One version and everything that its dumps say.
+#[derive(Debug, Serialize)]
+pub struct Version {
+    /// What to call it.
+    pub name: String,
+    /// Its folder, or its only file.
+    pub path: PathBuf,
+    /// What it promises.
+    pub promise: Promise,
+    /// Its manifest, where it has one.
+    pub manifest: Option<Manifest>,
+    /// Files that cannot be relied on, one sentence each.
+    pub troubles: Vec<String>,
+    /// What the files say.
+    pub facts: Facts,
+    /// Which claims that proves.
+    pub findings: Vec<Finding>,
+    /// The least that its work could take.
+    pub roofline: Option<Roofline>,
+    /// The files that are text, by name.
+    #[serde(skip)]
+    pub texts: Vec<Text>,
+}
+
+/// A file that is text.
+#[derive(Debug)]
+pub struct Text {
+    /// Its name, as evidence has it.
+    pub name: String,
+    /// What it is.
+    pub kind: FileKind,
+    /// Its content.
+    pub text: String,
+}
+
+/// Reads every version.
+pub fn run(job: &Job) -> Result<Vec<Version>> {
+    find::groups(&job.inputs)?.iter().map(|group| Version::read(group, job.told)).collect()
+}
+
+impl Version {
+    fn read(group: &Group, told: Told) -> Result<Self> {
+        let manifest = Manifest::of(&group.path)?;
+        let mut promise = Promise::new(told, manifest.as_ref(), &group.name);
+        let files = contents(group)?;
+        let sources: Vec<_> = files.iter().map(|(name, bytes)| Source { name, bytes }).collect();
+        let mut facts = Facts::gather_with(&sources, &sim_options(promise.chip));
+        if let Some(estimate) = manifest.as_ref().and_then(Manifest::estimated_cycles) {
+            facts.estimated_cycles = Some(estimate);
+        }
+        promise.settle(&facts);
+        let findings = check(&facts, promise.chip);
+        let mut troubles =
+            manifest.as_ref().map_or(Vec::new(), |manifest| manifest.broken_files(&group.path));
+        troubles.extend(facts.files.iter().flat_map(troubles_of));
+        if troubles.is_empty() && !has_kernel(&facts) {
+            let path = group.path.display();
+            troubles.push(format!("there is no kernel in {path}: give what the compiler wrote about one"));
+        }
+        let bandwidth = promise.chip.map(|chip| chip.rates.hbm_bytes_per_cycle());
+        let roofline =
+            facts.cycles.as_ref().zip(bandwidth).and_then(|(cycles, rate)| Roofline::of(cycles, rate));
+        let texts = texts(files, &facts);
+        let (name, path) = (group.name.clone(), group.path.clone());
+        Ok(Self { name, path, promise, manifest, troubles, facts, findings, roofline, texts })
+    }
+
+    /// Whether the version must pass a check.
+    pub fn is_required(&self, finding: &Finding) -> bool {
+        self.promise.required.contains(&finding.check)
+    }
+
+    /// The text of the first file of a kind.
+    pub fn text(&self, kind: FileKind) -> Option<&Text> {
+        self.texts.iter().find(|text| text.kind == kind)
+    }
+}
+
+/// Waits are modelled where the chip is known.
+fn sim_options(chip: Option<&TpuChip>) -> SimOptions {
+    let Some(chip) = chip else { return SimOptions::default() };
+    let dma = DmaModel {
+        bytes_per_cycle: chip.rates.hbm_bytes_per_cycle(),
+        latency_cycles: chip.rates.copy_latency,
+    };
+    SimOptions { mxus: chip.mxus as u32, dma: Some(dma), ..SimOptions::default() }
+}
+
+/// The files of a version by name. The copy of its HLO that lies beside its folder is left out where it is one.
+fn contents(group: &Group) -> Result<Vec<(String, Vec<u8>)>> {
+    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
+    for path in &group.files {
+        let bytes = find::read(path)?;
+        let beside = path.parent() != Some(&group.path) && *path != group.path;
+        if beside && files.iter().any(|(_, seen)| *seen == bytes) {
+            continue;
+        }
+        files.push((file_name(path).to_owned(), bytes));
+    }
+    Ok(files)
+}
+
+/// Why a file cannot be relied on.
+fn troubles_of(file: &FileReport) -> Vec<String> {
+    let name = &file.name;
+    let again = "write it again with `octile inspect`";
+    match file.kind {
+        FileKind::Empty => vec![format!("{name} is empty: {again}")],
+        FileKind::Binary => vec![format!("{name} is not text: give the compiler's text dump instead")],
+        FileKind::Unknown => {
+            vec![format!("{name} is no dump that Octile knows: give HLO, Mosaic, LLO, PTX or SASS")]
+        }
+        _ => match file.damage.as_slice() {
+            [] => Vec::new(),
+            [damage] => vec![format!("{name} is damaged at {damage}: {again}")],
+            [first, rest @ ..] => {
+                vec![format!("{name} is damaged at {first}, and in {} more places: {again}", rest.len())]
+            }
+        },
+    }
+}
+
+/// Whether the files are about a kernel at all, as opposed to a program without one.
+fn has_kernel(facts: &Facts) -> bool {
+    let of_kernel = |level: Level| level != Level::Hlo;
+    facts.matmuls.iter().any(|matmul| of_kernel(matmul.level))
+        || facts.buffers.iter().any(|buffer| of_kernel(buffer.level))
+        || !facts.operands.is_empty()
+}
+
+fn texts(files: Vec<(String, Vec<u8>)>, facts: &Facts) -> Vec<Text> {
+    let kinds = facts.files.iter().map(|file| file.kind);
+    let text = |((name, bytes), kind)| Some(Text { name, kind, text: String::from_utf8(bytes).ok()? });
+    files.into_iter().zip(kinds).filter_map(text).collect()
+}

@@ -1,0 +1,177 @@
+//! What of a version's `manifest.json` decides how its dumps are judged.
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// Its name.
+pub const FILE_NAME: &str = "manifest.json";
+
+/// The parts of a manifest that are read back.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Manifest {
+    /// The plan that was compiled.
+    pub plan: Plan,
+    /// The compiler's figures.
+    pub figures: Figures,
+    /// The files beside it.
+    pub files: Vec<File>,
+}
+
+/// A plan for a TPU kernel.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Plan {
+    /// What is multiplied.
+    pub problem: Problem,
+    /// On what.
+    pub chip: Chip,
+    /// By its name.
+    pub strategy: String,
+    /// By its name.
+    pub mode: String,
+    /// What the matrix units multiply.
+    pub arithmetic: Arithmetic,
+    /// Blocks along each dimension.
+    pub grid: Grid,
+    /// Pieces of weights, where rows are few.
+    pub ring: Option<serde_json::Value>,
+    /// Buffers.
+    pub memory: Memory,
+}
+
+/// What is multiplied.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Problem {
+    /// Rows of x.
+    pub m: usize,
+    /// Outputs.
+    pub n: usize,
+    /// Inputs.
+    pub k: usize,
+    /// Side of a quantization block.
+    pub quant_block: usize,
+    /// Activations.
+    pub x: Activations,
+}
+
+/// How activations come, with the names of their type and of what shares a scale.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Activations {
+    /// As codes.
+    Fp8(String),
+    /// To be quantized.
+    Quantized(String, String),
+    /// To be multiplied as they are.
+    Plain(String),
+}
+
+/// What the matrix units multiply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Arithmetic {
+    /// 8-bit codes.
+    Fp8,
+    /// Wider activations, and codes widened to them.
+    Widened,
+    /// Both operands scaled and rounded to bf16.
+    Dequantized,
+}
+
+/// A chip.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Chip {
+    /// Its name.
+    pub name: String,
+}
+
+/// Blocks along each dimension.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Grid {
+    /// Along the rows of x.
+    pub m: usize,
+    /// Along the outputs.
+    pub n: usize,
+    /// Along the inputs.
+    pub k: usize,
+}
+
+/// Buffers.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Memory {
+    /// In the order in which they are laid out.
+    pub regions: Vec<Region>,
+}
+
+/// One buffer.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Region {
+    /// What it holds.
+    pub name: String,
+    /// The name of its memory.
+    pub space: String,
+    /// How many copies of it take turns.
+    pub buffers: usize,
+    /// Bytes of one copy.
+    pub bytes: u64,
+}
+
+/// Figures of a compilation.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Figures {
+    /// Bytes of machine code.
+    pub code_bytes: u64,
+    /// The compiler's own estimates.
+    pub profile: Profile,
+}
+
+/// The compiler's own estimates.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Profile {
+    /// Cycles by operation.
+    pub estimated_cycles: BTreeMap<String, u64>,
+}
+
+/// A file that was written along with the manifest.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct File {
+    /// Its name.
+    pub name: String,
+    /// How long it was.
+    pub bytes: u64,
+}
+
+impl Manifest {
+    /// The manifest of a folder, if it has one.
+    pub fn of(folder: &Path) -> Result<Option<Self>> {
+        let path = folder.join(FILE_NAME);
+        if !path.is_file() {
+            return Ok(None);
+        }
+        let read = || -> Result<Self> { Ok(serde_json::from_slice(&fs::read(&path)?)?) };
+        let what =
+            || format!("cannot read {}: compile that version again with `octile inspect`", path.display());
+        read().map(Some).with_context(what)
+    }
+
+    /// Files that are not there any more as they were written, one sentence each.
+    pub fn broken_files(&self, folder: &Path) -> Vec<String> {
+        let broken = |file: &File| {
+            let path = folder.join(&file.name);
+            let left = match fs::metadata(&path) {
+                Err(_) => "is missing".to_owned(),
+                Ok(now) if now.len() == file.bytes => return None,
+                Ok(now) => format!("has {} bytes instead of {}", now.len(), file.bytes),
+            };
+            Some(format!("{} {left}, against its manifest: compile that version again", path.display()))
+        };
+        self.files.iter().filter_map(broken).collect()
+    }
+
+    /// What the compiler estimates for the kernel, as opposed to the operations around it.
+    pub fn estimated_cycles(&self) -> Option<u64> {
+        let estimates = self.figures.profile.estimated_cycles.iter();
+        estimates.filter(|(name, _)| name.starts_with("octile_")).map(|(_, cycles)| *cycles).max()
+    }
+}

@@ -1,0 +1,155 @@
+//! Which checks a version must pass, and why others are waived.
+
+use octile_core::{
+    Strategy,
+    device::tpu::{Fp8Support, TpuChip},
+};
+use octile_dump::{
+    checks::CheckId,
+    facts::{Facts, FileKind},
+};
+use serde::Serialize;
+
+use super::manifest::{Activations, Arithmetic, Manifest, Plan};
+
+/// How a version is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Known {
+    /// From the command line.
+    Told,
+    /// From the plan in the manifest.
+    Manifest,
+    /// From the name of the folder or file.
+    Name,
+    /// Not at all: only what every version promises is required.
+    Unknown,
+}
+
+/// A check that the strategy asks for and this kernel does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Waiver {
+    /// The check.
+    pub check: CheckId,
+    /// Why not.
+    pub because: &'static str,
+}
+
+/// What a version promises.
+#[derive(Debug, Clone, Serialize)]
+pub struct Promise {
+    /// How the version is known.
+    pub known: Known,
+    /// The version, where it is known.
+    pub strategy: Option<Strategy>,
+    /// The chip, where it is known.
+    #[serde(serialize_with = "chip_name")]
+    pub chip: Option<&'static TpuChip>,
+    /// The checks it must pass.
+    pub required: Vec<CheckId>,
+    /// The ones that its strategy asks for and it need not pass.
+    pub waived: Vec<Waiver>,
+}
+
+fn chip_name<S: serde::Serializer>(chip: &Option<&'static TpuChip>, to: S) -> Result<S::Ok, S::Error> {
+    chip.map(|chip| chip.name).serialize(to)
+}
+
+/// What every GPU kernel promises, whichever version it is.
+const GPU_CHECKS: [CheckId; 3] = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncDma];
+
+/// What the user says about the dumps.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Told {
+    /// The version.
+    pub strategy: Option<Strategy>,
+    /// The chip.
+    pub chip: Option<&'static TpuChip>,
+}
+
+impl Promise {
+    /// Of a version with this name and manifest. Its checks are not settled before its files are read.
+    pub fn new(told: Told, manifest: Option<&Manifest>, name: &str) -> Self {
+        let plan = manifest.map(|manifest| &manifest.plan);
+        let planned = plan.and_then(|plan| plan.strategy.parse().ok());
+        let named = words(name).find_map(|word| word.parse().ok());
+        let (known, strategy) = match (told.strategy, planned, named) {
+            (Some(strategy), ..) => (Known::Told, Some(strategy)),
+            (_, Some(strategy), _) => (Known::Manifest, Some(strategy)),
+            (_, _, Some(strategy)) => (Known::Name, Some(strategy)),
+            _ => (Known::Unknown, None),
+        };
+        let chip = told.chip.or_else(|| match plan {
+            Some(plan) => TpuChip::named(&plan.chip.name).ok(),
+            // Of the names of chips, v4 is also that of a version.
+            None => words(name).filter(|word| *word != "v4").find_map(|word| TpuChip::named(word).ok()),
+        });
+        let waived = match plan {
+            Some(plan) => waived_by_plan(plan, chip),
+            None => waived_by_name(name, chip),
+        };
+        Self { known, strategy, chip, required: Vec::new(), waived }
+    }
+
+    /// Settles the checks: those of the strategy, or of a GPU kernel, less those that are waived.
+    pub fn settle(&mut self, facts: &Facts) {
+        let is_gpu = |kind: FileKind| matches!(kind, FileKind::Ptx | FileKind::Sass);
+        let gpu = !facts.files.is_empty() && facts.files.iter().all(|file| is_gpu(file.kind));
+        let asked = match gpu {
+            true => &GPU_CHECKS[..],
+            false => CheckId::required(self.strategy.unwrap_or(Strategy::Auto)),
+        };
+        self.waived.retain(|waiver| asked.contains(&waiver.check));
+        let waived = |check: &CheckId| self.waived.iter().any(|waiver| waiver.check == *check);
+        self.required = asked.iter().copied().filter(|check| !waived(check)).collect();
+    }
+}
+
+/// The words of a name, in lower case as they are in all names that Octile writes.
+fn words(name: &str) -> impl Iterator<Item = &str> {
+    name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+const DEQUANTIZES: Waiver = Waiver {
+    check: CheckId::NativeFp8,
+    because: "this variant scales its operands first and multiplies them as bf16",
+};
+
+fn waived_by_chip(chip: Option<&TpuChip>) -> Option<Waiver> {
+    let emulates = chip.is_some_and(|chip| chip.fp8 != Fp8Support::Native);
+    let because = "this chip has no matrix units for 8-bit floats, and the compiler widens them";
+    emulates.then_some(Waiver { check: CheckId::NativeFp8, because })
+}
+
+fn waived_by_name(name: &str, chip: Option<&TpuChip>) -> Vec<Waiver> {
+    let widens = words(name).any(|word| word == "bf16").then_some(DEQUANTIZES);
+    widens.or_else(|| waived_by_chip(chip)).into_iter().collect()
+}
+
+fn waived_by_plan(plan: &Plan, chip: Option<&TpuChip>) -> Vec<Waiver> {
+    let mut waived = Vec::new();
+    match plan.arithmetic {
+        Arithmetic::Fp8 => waived.extend(waived_by_chip(chip)),
+        Arithmetic::Dequantized => waived.push(DEQUANTIZES),
+        Arithmetic::Widened => waived.push(Waiver {
+            check: CheckId::NativeFp8,
+            because: "the activations are multiplied as they are, without quantization",
+        }),
+    }
+    let wide = matches!(&plan.problem.x, Activations::Plain(kind) if kind != "bf16");
+    if wide && plan.arithmetic == Arithmetic::Widened {
+        let because = "the activations come in a type that the kernel multiplies as f32";
+        waived.push(Waiver { check: CheckId::NoF32Matmul, because });
+    }
+    let scale_in_vmem =
+        |region: &super::manifest::Region| region.name.ends_with("_scale") && region.space != "smem";
+    if plan.memory.regions.iter().any(scale_in_vmem) {
+        let because = "the plan keeps scales in VMEM: one per row of a block is a vector, not a scalar";
+        waived.push(Waiver { check: CheckId::ScalesInSmem, because });
+    }
+    if plan.grid.m * plan.grid.n * plan.grid.k <= 1 && plan.ring.is_none() {
+        let because = "the kernel has one block to copy, so there is nothing to overlap";
+        waived.push(Waiver { check: CheckId::DoubleBuffered, because });
+    }
+    waived
+}

@@ -1,0 +1,73 @@
+//! `octile verify`: whether every version is what it promises to be.
+
+mod junit;
+
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use octile_dump::checks::{CheckId, Finding, Verdict};
+use serde::Serialize;
+
+use super::analyze::Version;
+
+/// Verdicts on several versions.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// Whether what cannot be proven fails.
+    pub strict: bool,
+    /// One per version.
+    pub versions: Vec<Judged>,
+}
+
+/// The verdict on one version.
+#[derive(Debug, Serialize)]
+pub struct Judged {
+    /// What is judged.
+    pub version: Version,
+    /// Its required checks that are refuted.
+    pub refuted: Vec<CheckId>,
+    /// Its required checks that the files do not tell about.
+    pub unproven: Vec<CheckId>,
+    /// Whether it passes.
+    pub passed: bool,
+}
+
+impl Report {
+    /// Judges versions.
+    pub fn new(versions: Vec<Version>, strict: bool) -> Self {
+        let versions = versions.into_iter().map(|version| Judged::new(version, strict)).collect();
+        Self { strict, versions }
+    }
+
+    /// Whether there are versions and all of them pass.
+    pub fn passed(&self) -> bool {
+        !self.versions.is_empty() && self.versions.iter().all(|judged| judged.passed)
+    }
+
+    /// Writes the verdicts as a JUnit file.
+    pub fn write_junit(&self, path: &Path) -> Result<()> {
+        std::fs::write(path, junit::document(self)?)
+            .with_context(|| format!("cannot write {}", path.display()))
+    }
+}
+
+impl Judged {
+    fn new(version: Version, strict: bool) -> Self {
+        let required = |verdict: Verdict| -> Vec<CheckId> {
+            let matching =
+                |id: &&CheckId| finding(&version, **id).is_some_and(|found| found.verdict == verdict);
+            version.promise.required.iter().filter(matching).copied().collect()
+        };
+        let (refuted, unproven) = (required(Verdict::Fail), required(Verdict::NotObservable));
+        // Without a single proof there is nothing to pass on.
+        let proven = !required(Verdict::Pass).is_empty();
+        let sound = version.troubles.is_empty() && refuted.is_empty();
+        let passed = sound && proven && (unproven.is_empty() || !strict);
+        Self { version, refuted, unproven, passed }
+    }
+}
+
+/// What became of one check.
+pub fn finding(version: &Version, check: CheckId) -> Option<&Finding> {
+    version.findings.iter().find(|finding| finding.check == check)
+}

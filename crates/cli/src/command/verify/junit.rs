@@ -1,0 +1,60 @@
+//! Verdicts for continuous integration: one suite per version, one case per required check.
+
+use anyhow::Result;
+use octile_dump::checks::{Finding, Verdict};
+use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
+
+use super::{Judged, Report};
+
+/// The file's content.
+pub fn document(report: &Report) -> Result<String> {
+    let mut document = Document::new("octile verify");
+    for judged in &report.versions {
+        let mut suite = TestSuite::new(&judged.version.name);
+        suite.add_test_case(files(judged));
+        let required = judged.version.findings.iter().filter(|finding| judged.version.is_required(finding));
+        suite.add_test_cases(required.map(|finding| case(judged, finding, report.strict)));
+        document.add_test_suite(suite);
+    }
+    Ok(document.to_string()?)
+}
+
+/// Whether the files can be relied on.
+fn files(judged: &Judged) -> TestCase {
+    let troubles = &judged.version.troubles;
+    let status = match troubles.first() {
+        None => TestCaseStatus::success(),
+        Some(first) => failure(first, &troubles.join("\n")),
+    };
+    named(judged, "files", status)
+}
+
+fn case(judged: &Judged, finding: &Finding, strict: bool) -> TestCase {
+    let evidence =
+        finding.evidence.iter().map(|line| format!("{}:{}: {}", line.file, line.place, line.excerpt));
+    let details = [finding.why.to_owned(), finding.remedy.to_owned()].into_iter().chain(evidence);
+    let details = details.collect::<Vec<_>>().join("\n");
+    let status = match finding.verdict {
+        Verdict::Pass => TestCaseStatus::success(),
+        Verdict::Fail => failure(&finding.says, &details),
+        Verdict::NotObservable if strict => failure(&finding.says, &details),
+        Verdict::NotObservable => {
+            let mut status = TestCaseStatus::skipped();
+            status.set_message(&*finding.says);
+            status
+        }
+    };
+    named(judged, finding.check.name(), status)
+}
+
+fn failure(message: &str, details: &str) -> TestCaseStatus {
+    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
+    status.set_message(message).set_description(details);
+    status
+}
+
+fn named(judged: &Judged, name: &str, status: TestCaseStatus) -> TestCase {
+    let mut case = TestCase::new(name, status);
+    case.set_classname(&judged.version.name);
+    case
+}

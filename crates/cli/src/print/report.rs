@@ -1,0 +1,139 @@
+//! `octile report` as one HTML page that needs nothing from elsewhere.
+
+mod dumps;
+mod memory;
+mod plot;
+mod utilization;
+
+use std::path::Path;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+use octile_dump::checks::{Finding, Verdict};
+
+use super::{
+    analyze::{roof, title},
+    compare::TABLE,
+    emit,
+};
+use crate::command::{report::Report, verify::Judged};
+use dumps::Marks;
+
+const STYLE: &str = include_str!("report/style.css");
+
+/// Says where the page is.
+pub fn written(path: &Path, bytes: usize) {
+    emit(&format!("{}: {}\n", path.display(), super::analyze::size(bytes as u64)));
+}
+
+/// The page.
+pub fn page(report: &Report) -> String {
+    let marks: Vec<_> = report.versions.iter().enumerate().map(|(i, judged)| Marks::new(i, judged)).collect();
+    let provenance = &report.provenance;
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                title { "Octile: what the compiler did" }
+                style { (PreEscaped(STYLE)) }
+            }
+            body {
+                header {
+                    h1 { "What the compiler did" }
+                    p.note { "Octile " (provenance.version) ", " (provenance.date) }
+                }
+                main {
+                    section { h2 { "Versions side by side" } (table(report)) }
+                    section { h2 { "Roofline" } (plot::roofline(&report.versions)) }
+                    @for (marks, judged) in marks.iter().zip(&report.versions) {
+                        (version(marks, judged))
+                    }
+                }
+            }
+        }
+    };
+    page.into_string()
+}
+
+fn table(report: &Report) -> Markup {
+    html! {
+        div.scroll { table {
+            thead { tr {
+                th {}
+                @for (index, column) in report.columns.iter().enumerate() {
+                    th { a href={ "#v" (index) } { (column.row.name) } }
+                }
+            } }
+            tbody {
+                tr {
+                    th { "verdict" }
+                    @for judged in &report.versions { td { (badge(judged.passed)) } }
+                }
+                @for (label, cell) in TABLE {
+                    tr { th { (label) } @for column in &report.columns { td { (cell(column)) } } }
+                }
+            }
+        } }
+        p.note {
+            "Cycles are counted by executing the control flow of the kernel's listing, one bundle per cycle. Waits are \
+             modelled from the chip's bandwidth. Nothing here was measured on a chip. A question mark: the dumps do not tell."
+        }
+    }
+}
+
+fn badge(passed: bool) -> Markup {
+    match passed {
+        true => html! { span.badge.pass { "PASS" } },
+        false => html! { span.badge.fail { "FAIL" } },
+    }
+}
+
+fn version(marks: &Marks, judged: &Judged) -> Markup {
+    let version = &judged.version;
+    let heading = title(version);
+    let (name, about) = heading.split_once('\n').unwrap_or((&heading, ""));
+    html! {
+        section id=(marks.version_id()) {
+            h2 { (name) " " (badge(judged.passed)) }
+            p.note { (about) }
+            @if let Some(roofline) = &version.roofline { p { (roof(roofline)) "." } }
+            @for trouble in &version.troubles { p.trouble { (trouble) "." } }
+            h3 { "Findings" }
+            ul.findings { @for found in &version.findings { (finding(marks, judged, found)) } }
+            @for waiver in &version.promise.waived {
+                p.note { (waiver.check) " is not required: " (waiver.because) "." }
+            }
+            h3 { "Units in use, over the bundles of the code" }
+            (utilization::plot(version))
+            h3 { "Memory, to scale" }
+            (memory::map(version))
+            h3 { "Mosaic and LLO" }
+            (dumps::panes(marks, version))
+        }
+    }
+}
+
+fn finding(marks: &Marks, judged: &Judged, finding: &Finding) -> Markup {
+    let class = match finding.verdict {
+        Verdict::Pass => "pass",
+        Verdict::Fail => "fail",
+        Verdict::NotObservable => "unknown",
+    };
+    html! {
+        li {
+            span.badge.(class) { (super::analyze::word(finding.verdict)) } " "
+            strong { (finding.check) }
+            @if !judged.version.is_required(finding) { span.note { " not required" } }
+            ": " (finding.says) "."
+            @for evidence in &finding.evidence {
+                " " a.place href={ "#" (marks.line_id(&evidence.file, evidence.place.line)) } {
+                    (evidence.file) ":" (evidence.place.line)
+                }
+            }
+            @if finding.verdict == Verdict::Fail {
+                p.note { "Why it matters: " (finding.why) ". What to do: " (finding.remedy) "." }
+            }
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Buffers as parts of their memory, to scale.
+
+use maud::{Markup, html};
+use octile_dump::facts::{Facts, Space};
+
+use super::plot::COLOURS;
+use crate::{command::analyze::Version, print::analyze::size};
+
+/// A buffer.
+struct Block {
+    name: String,
+    bytes: u64,
+}
+
+/// One bar per memory that the kernel uses: all of the memory, then the part in use enlarged.
+pub fn map(version: &Version) -> Markup {
+    let chip = version.promise.chip;
+    let vmem_limit = version.facts.vmem.as_ref().and_then(|vmem| vmem.limit);
+    let vmem = vmem_limit.or(chip.map(|chip| chip.vmem_default as u64));
+    let memories = [("VMEM", Space::Vmem, vmem), ("SMEM", Space::Smem, chip.map(|chip| chip.smem as u64))];
+    let bars: Vec<_> = memories
+        .into_iter()
+        .map(|(name, space, limit)| (name, blocks(version, &space), limit))
+        .filter(|(_, blocks, _)| !blocks.is_empty())
+        .collect();
+    html! {
+        @if bars.is_empty() { p.note { "The files do not tell which buffers the kernel has." } }
+        @for (name, blocks, limit) in &bars { (memory(name, blocks, *limit)) }
+    }
+}
+
+/// From the plan where there is one: it has names. Else what the latest stage declares.
+fn blocks(version: &Version, space: &Space) -> Vec<Block> {
+    if let Some(manifest) = &version.manifest {
+        let regions =
+            manifest.plan.memory.regions.iter().filter(|region| Space::named(&region.space) == *space);
+        let block = |region: &crate::command::analyze::manifest::Region| Block {
+            name: match region.buffers {
+                1 => region.name.clone(),
+                many => format!("{} x {many}", region.name),
+            },
+            bytes: region.buffers as u64 * region.bytes,
+        };
+        return regions.map(block).collect();
+    }
+    let sized: Vec<_> =
+        version.facts.buffers.iter().filter(|buffer| buffer.bytes.is_some()).cloned().collect();
+    let latest = Facts::latest(&sized, |buffer| buffer.level).into_iter();
+    let block = |buffer: &octile_dump::facts::Buffer| Block {
+        name: format!("{} {}{:?}", buffer.name, buffer.element, buffer.dims),
+        bytes: buffer.bytes.unwrap_or_default(),
+    };
+    latest.filter(|buffer| buffer.space == *space).map(block).collect()
+}
+
+fn memory(name: &str, blocks: &[Block], limit: Option<u64>) -> Markup {
+    let used: u64 = blocks.iter().map(|block| block.bytes).sum();
+    let share = |bytes: u64, whole: u64| format!("width:{:.3}%", 1e2 * bytes as f64 / whole.max(1) as f64);
+    html! {
+        @if let Some(limit) = limit {
+            p.note { (name) ": " (size(used)) " in buffers of " (size(limit)) " that the kernel may use" }
+            div.bar { div style={ (share(used, limit.max(used))) ";background:" (COLOURS[0]) } {} }
+            p.note { "The part in use, enlarged" }
+        } @else {
+            p.note { (name) ": " (size(used)) " in buffers" }
+        }
+        div.bar {
+            @for (block, colour) in blocks.iter().zip(COLOURS.iter().cycle()) {
+                div style={ (share(block.bytes, used)) ";background:" (colour) } title={ (block.name) ": " (size(block.bytes)) } {}
+            }
+        }
+        ul.legend {
+            @for (block, colour) in blocks.iter().zip(COLOURS.iter().cycle()) {
+                li { span.swatch style={ "background:" (colour) } {} (block.name) ", " (size(block.bytes)) }
+            }
+        }
+    }
+}

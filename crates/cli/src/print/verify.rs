@@ -1,0 +1,64 @@
+//! `octile verify` as text.
+
+use std::fmt::Write;
+
+use octile_dump::checks::Verdict;
+
+use super::{
+    analyze::{line, place, title},
+    emit, heading, rule,
+};
+use crate::command::verify::{Judged, Report};
+
+/// Prints the checklist of every version and the verdict over all of them.
+pub fn report(report: &Report) {
+    emit(&text(report));
+}
+
+fn text(report: &Report) -> String {
+    let mut text = heading(if report.strict { "Verification, strict" } else { "Verification" });
+    for judged in &report.versions {
+        text.push_str(&version(judged));
+        text.push('\n');
+    }
+    text.push_str(&rule());
+    for judged in &report.versions {
+        let _ = writeln!(text, "{:<5} {}", word(judged.passed), judged.version.name);
+    }
+    let passed = report.versions.iter().filter(|judged| judged.passed).count();
+    let _ = writeln!(text, "{}: {passed} of {} versions", word(report.passed()), report.versions.len());
+    text
+}
+
+fn version(judged: &Judged) -> String {
+    let version = &judged.version;
+    let mut text = format!("{}\n", title(version));
+    for trouble in &version.troubles {
+        let _ = writeln!(text, "  FAIL {:<16} {trouble}", "files");
+    }
+    for finding in version.findings.iter().filter(|finding| version.is_required(finding)) {
+        text.push_str(&line(version, finding));
+        if finding.verdict == Verdict::Fail {
+            for evidence in finding.evidence.iter().take(1) {
+                let _ = writeln!(text, "       at  {}", place(evidence));
+            }
+            let _ = writeln!(text, "       why {}\n       do  {}", finding.why, finding.remedy);
+        }
+    }
+    for waiver in &version.promise.waived {
+        let _ = writeln!(text, "  -    {:<16} not required: {}", waiver.check, waiver.because);
+    }
+    let unproven = judged.unproven.len();
+    let note = match (judged.refuted.len(), unproven) {
+        (0, 0) => String::new(),
+        (0, unproven) => format!(" ({unproven} not observable in these files)"),
+        (refuted, 0) => format!(" ({refuted} refuted)"),
+        (refuted, unproven) => format!(" ({refuted} refuted, {unproven} not observable in these files)"),
+    };
+    let _ = writeln!(text, "  {}{note}", word(judged.passed));
+    text
+}
+
+fn word(passed: bool) -> &'static str {
+    if passed { "PASS" } else { "FAIL" }
+}
