@@ -150,6 +150,8 @@ fn troubles_of(file: &FileReport) -> Vec<String> {
         FileKind::Unknown => {
             vec![format!("{name} is no dump that Octile knows: give HLO, Mosaic, LLO, PTX or SASS")]
         }
+        // Listings before scheduling have more in them than bundles; only their buffers are read.
+        FileKind::LloUnscheduled => Vec::new(),
         _ => match file.damage.as_slice() {
             [] => Vec::new(),
             [damage] => vec![format!("{name} is damaged at {damage}: {again}")],
