@@ -369,8 +369,14 @@ fn quantized(gpu: &Gpu) -> Result<()> {
         let floats = Buffer::from_slice(gpu, &floats)?;
         let kernel = hopper::quantize(FloatKind::Bf16, ScaleGranularity::Token, 128, true);
         let groups = hopper::groups_per_block(128);
-        let quantization =
-            Quantization::new(gpu, &problem, FloatKind::Bf16, text(&kernel), hopper::QUANTIZE_THREADS, groups)?;
+        let quantization = Quantization::new(
+            gpu,
+            &problem,
+            FloatKind::Bf16,
+            text(&kernel),
+            hopper::QUANTIZE_THREADS,
+            groups,
+        )?;
         let quantize = quantization.prepare(QuantizeOperands {
             x: &floats,
             x_stride: k,
@@ -409,7 +415,7 @@ fn repeat(gpu: &Gpu) -> Result<()> {
         let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
         let kernel = hopper::multiply(&plan);
         let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
-        let mut run = || -> Result<Vec<u8>> {
+        let run = || -> Result<Vec<u8>> {
             device.out.fill(0xff)?;
             prepared.launch()?;
             let mut bytes = vec![0; m * n * problem.out.bytes()];

@@ -108,7 +108,10 @@ fn the_plain_strategies_are_what_they_say() {
 fn every_shape_of_strip_assembles() {
     for m in [1, 16, 30, 64, 128, 4096] {
         for shape in candidates(&problem(m, 8192, 2048)) {
-            check(&HopperPlan::new(&problem(m, 8192, 2048), &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap());
+            check(
+                &HopperPlan::new(&problem(m, 8192, 2048), &HOPPER_GPUS[1], Strategy::Strip, shape, None)
+                    .unwrap(),
+            );
         }
     }
 }

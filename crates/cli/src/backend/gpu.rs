@@ -234,7 +234,7 @@ fn quantization(gpu: &Gpu, problem: &Problem, kind: FloatKind) -> Result<Quantiz
     let granularity = problem.x.granularity().expect("quantized activations have scales");
     let quant_block = problem.quant_block.size();
     // Vector loads need rows that start at multiples of their size.
-    let aligned = problem.k % 8 == 0;
+    let aligned = problem.k.is_multiple_of(8);
     let kernel = hopper::quantize(kind, granularity, quant_block, aligned);
     let groups = hopper::groups_per_block(quant_block);
     Ok(Quantization::new(gpu, problem, kind, text(&kernel), hopper::QUANTIZE_THREADS, groups)?)

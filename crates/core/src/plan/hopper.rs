@@ -246,14 +246,14 @@ impl HopperPlan {
     pub fn boundaries(&self) -> Vec<usize> {
         let columns = self.wave_columns();
         let step = 1 << columns.trailing_zeros().min(QuantBlock::B128.size().ilog2());
-        let straddles = !self.shape.swapped && QuantBlock::B128.size() % columns != 0;
+        let straddles = !self.shape.swapped && !QuantBlock::B128.size().is_multiple_of(columns);
         let last = QuantBlock::B128.size().min(columns - 1);
         if straddles { (step..=last).step_by(step).collect() } else { Vec::new() }
     }
 
     /// Whether four neighbouring results can be stored at once.
     pub fn stores_vectors(&self) -> bool {
-        self.problem.n % 4 == 0
+        self.problem.n.is_multiple_of(4)
     }
 
     /// Bytes of shared memory that a block asks for.

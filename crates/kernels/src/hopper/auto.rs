@@ -122,7 +122,7 @@ impl Source {
             let exists = ptx.both(in_rows, in_columns);
             let at = Global(ptx.mad_wide(k_block, STAGE_K as u32, start), 0);
             ptx.load_global_16_into(registers, at, exists);
-            if plan.problem.k % VECTOR as usize != 0 {
+            if !plan.problem.k.is_multiple_of(VECTOR as usize) {
                 mask_tail(ptx, registers, column, k);
             }
         }

@@ -197,6 +197,9 @@ fn token_groups(ptx: &mut Ptx, rows: &Rows, quant_block: u32) {
     }
 }
 
+/// What is done with four values, given their row and first column.
+type Visit<'a> = &'a dyn Fn(&mut Ptx, B32, B32, [F32; 4]);
+
 /// A thread block quantizes one quantization block: once through it for the largest, once more for the codes.
 fn blocks(ptx: &mut Ptx, rows: &Rows, quant_block: u32) {
     let shift = quant_block.ilog2();
@@ -209,7 +212,7 @@ fn blocks(ptx: &mut Ptx, rows: &Rows, quant_block: u32) {
     ptx.when(is_first, |ptx| ptx.store_shared_f32(Shared(shared, 0), max));
     ptx.block_barrier();
 
-    let each = |ptx: &mut Ptx, body: &dyn Fn(&mut Ptx, B32, B32, [F32; 4])| {
+    let each = |ptx: &mut Ptx, body: Visit<'_>| {
         let offset = ptx.variable(rows.warp);
         ptx.while_(
             |ptx| ptx.lt(offset, quant_block),

@@ -72,7 +72,7 @@ impl Multiplication {
         let problem = &self.plan.problem;
         let numbers = arguments.numbers(&self.plan).ok_or(CudaError::TooLarge)?;
         for (what, stride) in [("x", arguments.x_stride), ("the weight", arguments.w_stride)] {
-            if stride % 16 != 0 || stride < problem.k {
+            if !stride.is_multiple_of(16) || stride < problem.k {
                 return Err(CudaError::Stride { what, stride });
             }
         }

@@ -63,7 +63,7 @@ impl Quantization {
     pub fn prepare<'a>(&self, operands: QuantizeOperands<'a>) -> Result<PreparedQuantize<'a>, CudaError> {
         let QuantizeOperands { x, x_stride, codes, codes_stride, scales, layout } = operands;
         let Problem { m, k, quant_block, .. } = self.problem;
-        if codes_stride % 16 != 0 || codes_stride < k {
+        if !codes_stride.is_multiple_of(16) || codes_stride < k {
             return Err(CudaError::Stride { what: "the codes", stride: codes_stride });
         }
         x.require("x", ((m - 1) * x_stride + k) * self.kind.bytes())?;
