@@ -1,0 +1,167 @@
+//! Whether every kernel computes what it should, every time.
+
+use anyhow::{Result, bail};
+use octile_core::{
+    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
+    oracle::OracleInput,
+    plan::hopper::{Arguments, HopperPlan},
+    sample::{Activations, Operands},
+};
+use octile_kernels::hopper::{self};
+use octile_runtime::cuda::{Buffer, Gpu, Multiplication, Quantization, QuantizeOperands};
+
+use crate::{compile_all, device::*, plans, text};
+
+/// A thousand runs of some shapes must give the same bits.
+pub fn repeat(gpu: &Gpu) -> Result<()> {
+    for (m, n, k) in
+        [(1, 4096, 7168), (16, 2112, 7168), (64, 4096, 7168), (128, 7168, 2048), (1000, 1000, 2000)]
+    {
+        let problem = Problem::new(m, n, k, QuantBlock::B128)?
+            .with_x(ActivationKind::Fp8(ScaleGranularity::Token))
+            .with_out(FloatKind::Bf16);
+        let device = Device::new(gpu, &pieces(problem))?;
+        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+        let kernel = hopper::multiply(&plan);
+        let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
+        let run = || -> Result<Vec<u8>> {
+            device.out.fill(0xff)?;
+            prepared.launch()?;
+            let mut bytes = vec![0; m * n * problem.out.bytes()];
+            device.out.read(&mut bytes)?;
+            Ok(bytes)
+        };
+        let first = run()?;
+        let mut other = 0;
+        for _ in 1..1000 {
+            other += usize::from(run()? != first);
+        }
+        println!("{problem} {}: {other} of 999 runs gave other bits than the first", kernel.entry);
+    }
+    Ok(())
+}
+
+/// Quantization against the CPU's: every code and scale must be the same.
+pub fn check_quantize(gpu: &Gpu, seed: u64) -> Result<()> {
+    let (mut checked, mut failed) = (0, 0);
+    for kind in [FloatKind::F32, FloatKind::Bf16, FloatKind::F16] {
+        for granularity in [ScaleGranularity::Token, ScaleGranularity::Block] {
+            for quant_block in QuantBlock::ALL {
+                for (m, k) in [(1, 1), (3, 129), (200, 1000), (130, 1024), (700, 2048)] {
+                    let problem = Problem::new(m, 1, k, quant_block)?
+                        .with_x(ActivationKind::Quantized(kind, granularity));
+                    let operands = Operands::random(problem, seed);
+                    let OracleInput::Fp8(expected) = operands.oracle_input() else {
+                        unreachable!("quantized")
+                    };
+                    let floats = match &operands.x {
+                        Activations::F32(x) => Buffer::from_slice(gpu, x)?,
+                        Activations::Bf16(x) => Buffer::from_slice(gpu, x)?,
+                        Activations::F16(x) => Buffer::from_slice(gpu, x)?,
+                        Activations::Fp8(_) => unreachable!("floats were asked for"),
+                    };
+                    let arguments = Arguments::packed(&problem);
+                    let codes = Buffer::zeros(gpu, m * arguments.x_stride)?;
+                    let scales = Buffer::zeros(gpu, 4 * expected.scales().len())?;
+                    let kernel = hopper::quantize(kind, granularity, quant_block.size(), k.is_multiple_of(8));
+                    let groups = hopper::groups_per_block(quant_block.size());
+                    let quantization = Quantization::new(
+                        gpu,
+                        &problem,
+                        kind,
+                        text(&kernel),
+                        hopper::QUANTIZE_THREADS,
+                        groups,
+                    )?;
+                    quantization
+                        .prepare(QuantizeOperands {
+                            x: &floats,
+                            x_stride: k,
+                            codes: &codes,
+                            codes_stride: arguments.x_stride,
+                            scales: &scales,
+                            layout: arguments.x_scales,
+                        })?
+                        .launch()?;
+                    let (mut got_codes, mut got_scales) =
+                        (vec![0u8; m * arguments.x_stride], vec![0f32; expected.scales().len()]);
+                    codes.read(&mut got_codes)?;
+                    scales.read(&mut got_scales)?;
+                    let rows = got_codes.chunks(arguments.x_stride).zip(expected.codes().chunks(k));
+                    let other = rows
+                        .flat_map(|(got, want)| got.iter().zip(want))
+                        .filter(|(got, want)| got != want)
+                        .count();
+                    let other_scales =
+                        got_scales.iter().zip(expected.scales()).filter(|(got, want)| got != want).count();
+                    checked += 1;
+                    if other + other_scales > 0 {
+                        failed += 1;
+                        println!(
+                            "FAIL {} {m}x{k}: {other} codes, {other_scales} scales differ",
+                            kernel.entry
+                        );
+                    }
+                }
+            }
+        }
+    }
+    println!("quantize: {checked} checked, {failed} failed");
+    Ok(())
+}
+
+/// Random small problems on every strategy, and on every shape of `strip`: all rows against the reference.
+pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
+    let mut rng = octile_core::sample::Rng::new(seed, 3);
+    let mut pick = |from: &[usize]| from[(rng.next_u64() % from.len() as u64) as usize];
+    let mut problems = Vec::new();
+    for m in (1..=256).step_by(5).chain([2, 3, 8, 16, 32, 64, 128, 300, 513]) {
+        let n = pick(&[1, 8, 60, 100, 129, 264, 576, 1001]);
+        let k = pick(&[1, 16, 100, 128, 130, 513, 1024, 1999]);
+        let quant_block = QuantBlock::try_from(pick(&[128, 128, 256, 512])).expect("valid");
+        let granularity = [ScaleGranularity::Token, ScaleGranularity::Block][pick(&[0, 1])];
+        let out = [FloatKind::Bf16, FloatKind::F16, FloatKind::F32][pick(&[0, 0, 1, 2])];
+        let problem = Problem::new(m, n, k, quant_block).expect("valid");
+        problems.push(problem.with_x(ActivationKind::Fp8(granularity)).with_out(out));
+    }
+    let all = |problem: &Problem| {
+        let mut all = plans(gpu, problem);
+        // A third of the shapes of strip, another third each time.
+        let mut turn = problem.m;
+        all.retain(|plan| {
+            turn += 1;
+            plan.shape.swapped || turn % 3 == 0
+        });
+        for strategy in [Strategy::Auto, Strategy::Dma, Strategy::Smem] {
+            all.push(HopperPlan::best(problem, gpu.facts(), strategy).expect("fits"));
+        }
+        all
+    };
+    compile_all(gpu, &problems.iter().flat_map(&all).collect::<Vec<_>>());
+    let (mut checked, mut failed, mut largest) = (0, 0, 0.0f64);
+    for problem in &problems {
+        let operands = Operands::random(*problem, seed);
+        let device = Device::new(gpu, &operands)?;
+        let rows: Vec<usize> = (0..problem.m).collect();
+        let reference = reference(&operands, &rows);
+        for plan in all(problem) {
+            let kernel = hopper::multiply(&plan);
+            let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
+            device.out.fill(0xff)?;
+            prepared.launch()?;
+            let (values, guarded) = result(&device, problem, &rows)?;
+            let worst = worst(&reference, &values);
+            checked += 1;
+            largest = largest.max(worst);
+            if worst > 1.0 || !guarded {
+                failed += 1;
+                println!(
+                    "FAIL {problem} {} {} {}: worst {worst:.3}, guard {guarded}",
+                    problem.x, problem.out, kernel.entry
+                );
+            }
+        }
+    }
+    println!("{checked} checked, {failed} failed, worst {largest:.3} of the bound");
+    if failed > 0 { bail!("some kernels are wrong") } else { Ok(()) }
+}

@@ -1,0 +1,123 @@
+//! Operands on the host and on the GPU, and what they should multiply to.
+
+use anyhow::Result;
+use half::bf16;
+use octile_core::{
+    FloatKind, Mat, Problem, QuantizedActivation, QuantizedWeight,
+    bound::Accumulator,
+    oracle::{self, OracleInput, Reference},
+    plan::hopper::{Arguments, STAGE_K},
+    sample::{Activations, Operands},
+};
+use octile_runtime::cuda::{Buffer, Gpu, MultiplyOperands};
+
+/// Operands that are quick to make at any size: pieces of one small quantized matrix.
+pub fn pieces(problem: Problem) -> Operands {
+    let Problem { m, n, k, quant_block, .. } = problem;
+    let small = Problem::new(1024, 1024, 1024, quant_block).expect("valid").with_x(problem.x);
+    let small = Operands::random(small, 7);
+    let codes = |pool: &[u8], rows: usize| -> Vec<u8> {
+        let piece = |row: usize| {
+            let start = (row * 7919) % (pool.len() / 2);
+            pool[start..].iter().cycle().take(k).copied().collect::<Vec<u8>>()
+        };
+        (0..rows).flat_map(piece).collect()
+    };
+    let scales =
+        |pool: &[f32], count: usize| -> Vec<f32> { pool.iter().cycle().take(count).copied().collect() };
+    let Activations::Fp8(x) = &small.x else { unreachable!("the sweep uses quantized activations") };
+    let (w_rows, w_cols) = problem.w_scale_shape();
+    let (x_rows, x_cols) = problem.x_scale_shape().expect("quantized");
+    let (w_codes, x_codes) = (codes(small.weight.codes(), n), codes(x.codes(), m));
+    let weight = QuantizedWeight::from_parts(
+        Mat::new(&w_codes, n, k).expect("fits"),
+        &scales(small.weight.scales(), w_rows * w_cols),
+        quant_block,
+    );
+    let x = QuantizedActivation::from_parts(
+        Mat::new(&x_codes, m, k).expect("fits"),
+        &scales(x.scales(), x_rows * x_cols),
+        quant_block,
+        x.granularity(),
+    );
+    Operands { problem, weight: weight.expect("finite"), x: Activations::Fp8(x.expect("finite")) }
+}
+
+pub struct Device {
+    pub x: Buffer,
+    pub x_scales: Buffer,
+    pub w: Buffer,
+    pub w_scales: Buffer,
+    pub out: Buffer,
+    pub arguments: Arguments,
+}
+
+impl Device {
+    pub fn new(gpu: &Gpu, operands: &Operands) -> Result<Self> {
+        let problem = operands.problem;
+        // Both layouts of the scales take part in checks; comparisons use the one that the peers ask for.
+        let arguments = if problem.m % 2 == 1 && problem.m > 1 {
+            Arguments::packed(&problem)
+        } else {
+            Arguments::fastest(&problem)
+        };
+        let (_, k_blocks) = problem.x_scale_shape().expect("quantized");
+        let Activations::Fp8(x) = &operands.x else { unreachable!("the sweep uses quantized activations") };
+        Ok(Self {
+            x: Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?,
+            x_scales: Buffer::from_slice(gpu, &arguments.x_scales.arrange(x.scales(), k_blocks))?,
+            w: Buffer::from_rows(gpu, operands.weight.codes(), problem.k, arguments.w_stride)?,
+            w_scales: Buffer::from_slice(gpu, operands.weight.scales())?,
+            // Guard bands: 4 KiB on either side would need an offset, so one behind.
+            out: Buffer::zeros(gpu, problem.m * problem.n * problem.out.bytes() + GUARD)?,
+            arguments,
+        })
+    }
+
+    pub fn operands(&self) -> MultiplyOperands<'_> {
+        let Self { x, x_scales, w, w_scales, out, arguments } = self;
+        MultiplyOperands { x, x_scales, w, w_scales, out, arguments: *arguments }
+    }
+}
+
+pub const GUARD: usize = 4096;
+
+/// Some rows of the result, and whether the guard band is untouched.
+pub fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec<f64>, bool)> {
+    let row_bytes = problem.n * problem.out.bytes();
+    let mut result = vec![0u8; rows.len() * row_bytes];
+    for (bytes, row) in result.chunks_mut(row_bytes).zip(rows) {
+        device.out.read_at(row * row_bytes, bytes)?;
+    }
+    let mut guard = [0u8; GUARD];
+    device.out.read_at(problem.m * row_bytes, &mut guard)?;
+    let values = match problem.out {
+        FloatKind::F32 => {
+            result.chunks(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect()
+        }
+        FloatKind::Bf16 => result.chunks(2).map(|b| f64::from(bf16::from_le_bytes([b[0], b[1]]))).collect(),
+        FloatKind::F16 => {
+            result.chunks(2).map(|b| f64::from(half::f16::from_le_bytes([b[0], b[1]]))).collect()
+        }
+    };
+    Ok((values, guard.iter().all(|&byte| byte == 0xff)))
+}
+
+pub const ACCUMULATOR: Accumulator = Accumulator::HopperTensorCore { promote_every: STAGE_K };
+
+/// The reference of some rows.
+pub fn reference(operands: &Operands, rows: &[usize]) -> Reference {
+    let Activations::Fp8(x) = &operands.x else { unreachable!("the sweep uses quantized activations") };
+    let input = OracleInput::Fp8(x.select_rows(rows));
+    oracle::multiply(&input, rows.len(), &operands.weight, ACCUMULATOR, operands.problem.out)
+}
+
+/// Largest error as a part of the bound over the rows of the reference.
+pub fn worst(reference: &Reference, values: &[f64]) -> f64 {
+    let mut worst = 0.0f64;
+    for ((value, bound), result) in reference.values.iter().zip(&reference.bounds).zip(values) {
+        let error = (result - value).abs() / bound;
+        worst = if error.is_nan() { f64::INFINITY } else { worst.max(error) };
+    }
+    worst
+}

@@ -1,0 +1,293 @@
+//! Times every shape of plan that is worth a thought on the shapes that inference servers meet, checks every result, and
+//! prints one line of comma-separated values for each. The model in `plan/hopper/choose.rs` is fitted to these.
+//!
+//! `gpu_sweep time [MxNxK:QB ...]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`, `gpu_sweep strategies`, `gpu_sweep
+//! quantized`; `gpu_sweep serve` reads a shape from each
+//! line and answers with the times of the plan that Octile picks, for comparisons that take turns.
+
+mod check;
+mod device;
+
+use std::{collections::HashSet, sync::Mutex};
+
+use anyhow::{Result, bail};
+use check::{check, check_quantize, repeat};
+use device::*;
+use half::bf16;
+use octile_core::{
+    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
+    oracle::Reference,
+    plan::hopper::{HopperPlan, Shape, candidates},
+};
+use octile_kernels::hopper::{self, Kernel};
+use octile_runtime::cuda::{Buffer, Gpu, Graph, KernelText, Multiplication, Quantization, QuantizeOperands};
+
+/// N and K of DeepSeek-V3's layers, and the six shapes of the benchmark suite.
+const SERVED: [(usize, usize); 7] =
+    [(2112, 7168), (576, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048)];
+const SQUARE: [(usize, usize, usize); 7] = [
+    (512, 512, 512),
+    (1024, 1024, 1024),
+    (2048, 2048, 2048),
+    (4096, 4096, 4096),
+    (1024, 4096, 2048),
+    (2048, 2048, 4096),
+    (8192, 8192, 8192),
+];
+
+fn main() -> Result<()> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let gpu = Gpu::open(0)?;
+    match args.first().map(String::as_str) {
+        Some("time") => {
+            let named =
+                args[1..].iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
+            time(&gpu, &if named.is_empty() { served() } else { named })
+        }
+        Some("serve") => serve(&gpu),
+        Some("repeat") => repeat(&gpu),
+        Some("strategies") => strategies(&gpu),
+        Some("quantized") => quantized(&gpu),
+        Some("check") => {
+            let seed = args.get(1).map_or(Ok(1), |seed| seed.parse())?;
+            check_quantize(&gpu, seed)?;
+            check(&gpu, seed)
+        }
+        _ => bail!("expected: gpu_sweep time [MxNxK:QB ...], check [SEED], repeat, or serve"),
+    }
+}
+
+fn text(kernel: &Kernel) -> KernelText<'_> {
+    KernelText { entry: &kernel.entry, ptx: &kernel.ptx }
+}
+
+fn served() -> Vec<Problem> {
+    let served = [1, 16, 64, 128, 4096].into_iter().flat_map(|m| SERVED.map(|(n, k)| (m, n, k)));
+    let all = SQUARE.into_iter().chain(served);
+    all.map(|(m, n, k)| Problem::new(m, n, k, QuantBlock::B128).expect("these shapes are valid")).collect()
+}
+
+/// Compiles what is not in the cache yet, on all cores.
+fn compile_all(gpu: &Gpu, plans: &[HopperPlan]) {
+    let mut seen = HashSet::new();
+    let kernels: Vec<_> = plans.iter().map(|plan| (plan, hopper::multiply(plan))).collect();
+    let queue: Vec<_> = kernels.iter().filter(|(_, kernel)| seen.insert(kernel.ptx.clone())).collect();
+    let queue = Mutex::new(queue);
+    std::thread::scope(|scope| {
+        for _ in 0..14 {
+            scope.spawn(|| {
+                loop {
+                    let Some((plan, kernel)) = queue.lock().expect("no panics").pop() else { break };
+                    if let Err(error) = Multiplication::new(gpu, plan, text(kernel)) {
+                        println!("{}: {error}", kernel.entry);
+                    }
+                }
+            });
+        }
+    });
+}
+
+fn plans(gpu: &Gpu, problem: &Problem) -> Vec<HopperPlan> {
+    let shapes = candidates(problem).into_iter();
+    shapes
+        .filter_map(|shape| HopperPlan::new(problem, gpu.facts(), Strategy::Strip, shape, None).ok())
+        .collect()
+}
+
+fn time(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
+    let token = ActivationKind::Fp8(ScaleGranularity::Token);
+    let problems: Vec<Problem> = problems.iter().map(|p| p.with_x(token).with_out(FloatKind::Bf16)).collect();
+    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    compile_all(gpu, &problems.iter().flat_map(|problem| plans(gpu, problem)).collect::<Vec<_>>());
+    println!("m,n,k,a,b,swapped,together,stages,blocks,flushed_us,graph_us,tflops,worst_of_bound,model");
+    for problem in &problems {
+        let operands = pieces(*problem);
+        let device = Device::new(gpu, &operands)?;
+        let rows = sampled_rows(problem.m);
+        let reference = reference(&operands, &rows);
+        let best = HopperPlan::best(problem, gpu.facts(), Strategy::Strip)?.shape;
+        for plan in plans(gpu, problem) {
+            if let Err(error) = time_one(gpu, &plan, &device, &flush, &reference, &rows, best) {
+                println!("{problem} {:?}: {error:#}", plan.shape);
+                return Err(error);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn time_one(
+    gpu: &Gpu,
+    plan: &HopperPlan,
+    device: &Device,
+    flush: &Buffer,
+    reference: &Reference,
+    rows: &[usize],
+    best: Shape,
+) -> Result<()> {
+    let problem = &plan.problem;
+    let Times { flushed, replayed, worst, .. } = measure(gpu, plan, device, flush, reference, rows)?;
+    let tflops = problem.flops() / flushed.min(replayed) / 1e6;
+    let Shape { tile, swapped, together } = plan.shape;
+    println!(
+        "{},{},{},{},{},{},{together:?},{},{},{flushed:.2},{replayed:.2},{tflops:.1},{worst:.3},{}",
+        problem.m,
+        problem.n,
+        problem.k,
+        tile.a,
+        tile.b,
+        u8::from(swapped),
+        plan.stages,
+        plan.blocks,
+        u8::from(plan.shape == best)
+    );
+    Ok(())
+}
+
+/// Microseconds: the median of single calls after the cache was flushed, and per call of a replayed graph. And the
+/// largest error as a part of the bound.
+struct Times {
+    kernel: String,
+    flushed: f64,
+    replayed: f64,
+    worst: f64,
+}
+
+fn measure(
+    gpu: &Gpu,
+    plan: &HopperPlan,
+    device: &Device,
+    flush: &Buffer,
+    reference: &Reference,
+    rows: &[usize],
+) -> Result<Times> {
+    let kernel = hopper::multiply(plan);
+    let multiplication = Multiplication::new(gpu, plan, text(&kernel))?;
+    let prepared = multiplication.prepare(device.operands())?;
+    device.out.fill(0xff)?;
+    prepared.launch()?;
+    let (values, guarded) = result(device, &plan.problem, rows)?;
+    let worst = if guarded { worst(reference, &values) } else { f64::INFINITY };
+    let median = |mut times: Vec<f32>| {
+        times.sort_by(f32::total_cmp);
+        f64::from(times[times.len() / 2]) * 1e3
+    };
+    let mut flushed = Vec::new();
+    for _ in 0..11 {
+        flush.fill(0)?;
+        flushed.push(gpu.time(|| prepared.launch())?);
+    }
+    let repeats = 10;
+    let graph = Graph::record(gpu, || (0..repeats).try_for_each(|_| prepared.launch()))?;
+    graph.launch()?;
+    let mut replayed = Vec::new();
+    for _ in 0..5 {
+        replayed.push(gpu.time(|| graph.launch())? / repeats as f32);
+    }
+    Ok(Times { kernel: kernel.entry, flushed: median(flushed), replayed: median(replayed), worst })
+}
+
+fn sampled_rows(m: usize) -> Vec<usize> {
+    let count = m.min(3);
+    (0..count).map(|at| at * (m - 1) / (count - 1).max(1)).collect()
+}
+
+/// Answers every line with a shape in it with one line of JSON.
+fn serve(gpu: &Gpu) -> Result<()> {
+    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let mut last: Option<(Problem, Device, Reference)> = None;
+    for line in std::io::stdin().lines() {
+        let problem: Problem = line?.trim().parse()?;
+        let problem = problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16);
+        let rows = sampled_rows(problem.m);
+        let (_, device, reference) = match last.take() {
+            Some(last) if last.0 == problem => last,
+            _ => {
+                let operands = pieces(problem);
+                (problem, Device::new(gpu, &operands)?, reference(&operands, &rows))
+            }
+        };
+        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+        let Times { kernel, flushed, replayed, worst } =
+            measure(gpu, &plan, &device, &flush, &reference, &rows)?;
+        println!(
+            "{{\"kernel\": \"{kernel}\", \"flushed_us\": {flushed}, \"graph_us\": {replayed}, \"worst_of_bound\": {worst}}}"
+        );
+        last = Some((problem, device, reference));
+    }
+    Ok(())
+}
+
+/// The four strategies on the six shapes of the benchmark suite.
+fn strategies(gpu: &Gpu) -> Result<()> {
+    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let quant_blocks = [128, 256, 512, 512, 512, 512];
+    println!("shape,strategy,kernel,flushed_us,graph_us,tflops,worst_of_bound");
+    for ((m, n, k), quant_block) in SQUARE.into_iter().zip(quant_blocks) {
+        let problem = Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?.with_out(FloatKind::Bf16);
+        let operands = pieces(problem);
+        let device = Device::new(gpu, &operands)?;
+        let rows = sampled_rows(m);
+        let reference = reference(&operands, &rows);
+        for strategy in Strategy::ALL {
+            let plan = HopperPlan::best(&problem, gpu.facts(), strategy)?;
+            let Times { kernel, flushed, replayed, worst } =
+                measure(gpu, &plan, &device, &flush, &reference, &rows)?;
+            let tflops = problem.flops() / flushed.min(replayed) / 1e6;
+            println!("{problem},{strategy},{kernel},{flushed:.2},{replayed:.2},{tflops:.1},{worst:.3}");
+        }
+    }
+    Ok(())
+}
+
+/// Quantization and multiplication together, beside the multiplication alone.
+fn quantized(gpu: &Gpu) -> Result<()> {
+    println!("shape,multiply_us,quantize_us,both_us");
+    for (n, k) in SERVED {
+        let token = ActivationKind::Fp8(ScaleGranularity::Token);
+        let problem = Problem::new(4096, n, k, QuantBlock::B128)?.with_x(token).with_out(FloatKind::Bf16);
+        let device = Device::new(gpu, &pieces(problem))?;
+        let start = std::time::Instant::now();
+        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+        let kernel = hopper::multiply(&plan);
+        let multiply = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
+        multiply.launch()?;
+        gpu.wait()?;
+        let first_call = start.elapsed();
+        let floats: Vec<bf16> = (0..4096 * k).map(|at| bf16::from_f32((at % 61) as f32 - 30.0)).collect();
+        let floats = Buffer::from_slice(gpu, &floats)?;
+        let kernel = hopper::quantize(FloatKind::Bf16, ScaleGranularity::Token, 128, true);
+        let groups = hopper::groups_per_block(128);
+        let quantization = Quantization::new(
+            gpu,
+            &problem,
+            FloatKind::Bf16,
+            text(&kernel),
+            hopper::QUANTIZE_THREADS,
+            groups,
+        )?;
+        let quantize = quantization.prepare(QuantizeOperands {
+            x: &floats,
+            x_stride: k,
+            codes: &device.x,
+            codes_stride: device.arguments.x_stride,
+            scales: &device.x_scales,
+            layout: device.arguments.x_scales,
+        })?;
+        let time = |work: &dyn Fn() -> Result<(), octile_runtime::cuda::CudaError>| -> Result<f32> {
+            let graph = Graph::record(gpu, || (0..10).try_for_each(|_| work()))?;
+            graph.launch()?;
+            let mut times = Vec::new();
+            for _ in 0..7 {
+                times.push(gpu.time(|| graph.launch())? * 100.0);
+            }
+            times.sort_by(f32::total_cmp);
+            Ok(times[3])
+        };
+        let alone = time(&|| multiply.launch())?;
+        let before = time(&|| quantize.launch())?;
+        let both = time(&|| quantize.launch().and_then(|()| multiply.launch()))?;
+        println!("{problem},{alone:.2},{before:.2},{both:.2},first call {} ms", first_call.as_millis());
+    }
+    Ok(())
+}
