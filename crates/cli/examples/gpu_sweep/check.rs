@@ -7,7 +7,7 @@ use octile_core::{
     plan::hopper::{Arguments, HopperPlan},
     sample::{Activations, Operands},
 };
-use octile_kernels::hopper::{self};
+use octile_kernels::hopper;
 use octile_runtime::cuda::{Buffer, Gpu, Multiplication, Quantization, QuantizeOperands};
 
 use crate::{compile_all, device::*, plans, text};
@@ -130,7 +130,7 @@ pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
         let mut turn = problem.m;
         all.retain(|plan| {
             turn += 1;
-            plan.shape.swapped || turn % 3 == 0
+            plan.shape.swapped || turn.is_multiple_of(3)
         });
         for strategy in [Strategy::Auto, Strategy::Dma, Strategy::Smem] {
             all.push(HopperPlan::best(problem, gpu.facts(), strategy).expect("fits"));
