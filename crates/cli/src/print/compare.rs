@@ -64,7 +64,7 @@ fn text(report: &Report) -> String {
             let _ = writeln!(text, "WARNING {}: {trouble}", column.row.name);
         }
     }
-    let widths: Vec<_> = report.columns.iter().map(|column| width(column)).collect();
+    let widths: Vec<_> = report.columns.iter().map(width).collect();
     let mut line = |label: &str, cells: Vec<String>| {
         let _ = write!(text, "{label:<LABEL$}");
         for (cell, width) in cells.iter().zip(&widths) {

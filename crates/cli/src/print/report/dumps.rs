@@ -70,18 +70,19 @@ fn pane(marks: &Marks, text: &Text, whole: usize) -> Markup {
     let lines: Vec<&str> = text.text.lines().collect();
     let shown = shown(marks, &text.name, lines.len(), whole);
     let class = if shown.len() < 20 { "code short" } else { "code" };
-    let mut expected = 1;
+    // The line before each one that is shown: 0 before the first.
+    let previous = std::iter::once(0).chain(shown.iter().copied());
+    let last = shown.last().copied().unwrap_or(0);
     html! {
         div.pane {
             h4 { (text.name) ", " (lines.len()) " lines" }
             // Reachable by keyboard, because it scrolls by itself.
             div class=(class) tabindex="0" {
-                @for number in shown.iter().copied() {
-                    @if number > expected { (gap(number - expected)) }
+                @for (before, number) in previous.zip(shown.iter().copied()) {
+                    @if number > before + 1 { (gap(number - before - 1)) }
                     (line(marks, &text.name, number, lines[number - 1]))
-                    @let _ = { expected = number + 1; };
                 }
-                @if lines.len() + 1 > expected { (gap(lines.len() + 1 - expected)) }
+                @if lines.len() > last { (gap(lines.len() - last)) }
             }
         }
     }
