@@ -19,6 +19,8 @@ pub(super) struct TileArgs {
     pub w: *const u8,
     /// Where a tile that keeps what it decodes puts it.
     pub keep: *mut u8,
+    /// Codes that will be decoded next, for tiles to bring nearer: a line per pair of k.
+    pub ahead: *const u8,
     /// Pairs of k in the slab, and in one quantization block.
     pub pairs: usize,
     pub block_pairs: usize,
@@ -114,8 +116,8 @@ unsafe fn multiply<V, const GROUP: usize, const ROWS: usize, const VECTORS: usiz
 where
     V: Vector<GROUP>,
 {
-    let TileArgs { w, keep, mut w_scales, pairs: mut left, .. } = *args;
-    let mut at = Cursor { x, w, keep };
+    let TileArgs { w, keep, ahead, mut w_scales, pairs: mut left, .. } = *args;
+    let mut at = Cursor { x, w, keep, ahead };
     // SAFETY: the caller vouches for `args` and the instruction set.
     unsafe {
         let mut totals = [[V::zero(); VECTORS]; ROWS];
@@ -140,11 +142,12 @@ where
     }
 }
 
-/// Where a tile is: what [`TileArgs`] calls `x`, `w` and `keep`, further on.
+/// Where a tile is: what [`TileArgs`] calls `x`, `w`, `keep` and `ahead`, further on.
 struct Cursor {
     x: *const u8,
     w: *const u8,
     keep: *mut u8,
+    ahead: *const u8,
 }
 
 /// Adds the products of some pairs of k, and moves on.
@@ -159,11 +162,13 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
     for _ in 0..pairs {
         // SAFETY: the caller vouches for the pairs at the cursor and the instruction set.
         unsafe {
-            let weights = match SOURCE {
-                LOADED => load_all::<V, GROUP, VECTORS>(at.w),
-                _ => decode_all::<V, GROUP, VECTORS>(at.w),
+            let is_decoded = SOURCE == LOADED || SOURCE == STAGED;
+            let weights = if is_decoded {
+                load_all::<V, GROUP, VECTORS>(at.w)
+            } else {
+                decode_all::<V, GROUP, VECTORS>(at.w)
             };
-            at.w = at.w.add(if SOURCE == LOADED { size_of_val(&weights) } else { 2 * PANEL });
+            at.w = at.w.add(if is_decoded { size_of_val(&weights) } else { 2 * PANEL });
             if SOURCE == KEPT {
                 for weights in weights {
                     at.keep.cast::<V::Stored>().write_unaligned(weights);
@@ -178,6 +183,11 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
                 }
             }
             at.x = at.x.add(V::PAIR);
+            // The first tile that uses some weights asks for the next ones. Where that is no tile that keeps, all do.
+            if SOURCE == KEPT || SOURCE == LOADED && VECTORS < GROUP {
+                V::prefetch(at.ahead);
+                at.ahead = at.ahead.wrapping_add(2 * PANEL);
+            }
         }
     }
 }
@@ -203,8 +213,8 @@ unsafe fn add_staged<V, const GROUP: usize, const ROWS: usize, const VECTORS: us
                 stage.add(pair).write(decode_all::<V, GROUP, VECTORS>(at.w));
                 at.w = at.w.add(2 * PANEL);
             }
-            let mut staged = Cursor { x: at.x, w: stage.cast(), keep: at.keep };
-            add_products::<V, GROUP, ROWS, VECTORS, LOADED>(sums, &mut staged, pairs);
+            let mut staged = Cursor { w: stage.cast(), ..*at };
+            add_products::<V, GROUP, ROWS, VECTORS, STAGED>(sums, &mut staged, pairs);
             at.x = staged.x;
         }
     }

@@ -30,6 +30,11 @@ pub(super) trait Fetch {
     /// The weights of a step.
     fn weights(&mut self, step: &Step) -> Weights;
 
+    /// Where the codes of the next step are, if they lie in one piece.
+    fn codes_ahead(&self, _next: Option<&Step>) -> Option<*const u8> {
+        None
+    }
+
     /// How many tiles may run before [`Fetch::meanwhile`].
     fn tiles_at_once(&self) -> usize {
         1
@@ -272,6 +277,7 @@ pub(super) fn run<T: Output>(
             let first = run.rows.start - rows.start;
             let sums = &mut sums[first * PANEL..][..run.rows.len() * PANEL];
             let x = &x[first * x_row_bytes(plan.operand)..];
+            let ahead = if run.tiles.start == 0 { fetch.codes_ahead(steps.peek()) } else { None };
             let (x_scales, x_scale_stride) = fetch.x_scales(&step, &run.rows);
             // SAFETY: rows and panels of this thread's share are inside the matrix, and its own.
             let direct = if step.last { unsafe { out.as_sums(run.rows.start, step.panel) } } else { None };
@@ -280,6 +286,7 @@ pub(super) fn run<T: Output>(
                 x: x.as_ptr(),
                 w: ptr::null(),
                 keep: ptr::null_mut(),
+                ahead: ahead.unwrap_or(ptr::null()),
                 pairs: step.depth.len().div_ceil(2),
                 block_pairs: plan.problem.quant_block.size() / 2,
                 x_scales: x_scales.as_ptr(),
@@ -318,6 +325,11 @@ fn x_offset(plan: &CpuPlan, step: &Step) -> usize {
 /// As the kernels ask, with the weights of a whole panel.
 unsafe fn multiply_tiles(job: &Job<'_>, rows: usize, weights: Weights, mut args: TileArgs) {
     let Call { plan, kernels, .. } = job.call;
+    if args.ahead.is_null() {
+        // Something that is near already.
+        let (Weights::Codes(near) | Weights::CodesFor(near, _) | Weights::Decoded(near)) = weights;
+        args.ahead = near;
+    }
     // SAFETY: as the caller vouches; the kernels were chosen for this machine.
     unsafe {
         match weights {

@@ -29,6 +29,10 @@ impl Fetch for Strip<'_> {
         self.job.weights_of(step, codes, self.buffer)
     }
 
+    fn codes_ahead(&self, next: Option<&Step>) -> Option<*const u8> {
+        next.map(|next| self.weight.panel(next.panel, next.depth.start).as_ptr())
+    }
+
     fn tiles_at_once(&self) -> usize {
         usize::MAX
     }

@@ -50,6 +50,17 @@ pub(super) trait Vector<const GROUP: usize> {
     /// What is multiplied for what is stored.
     unsafe fn widen(stored: Self::Stored) -> Self::Weights;
 
+    /// Has a cache line brought nearer; any address will do.
+    #[inline(always)]
+    fn prefetch(_line: *const u8) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch has no effect that the program can see, and every x86-64 has it.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(_line.cast());
+        }
+    }
+
     /// Adds the products of `weights` with the pair of activations at `x` (`PAIR` bytes).
     unsafe fn dot(sums: Self::Sums, x: *const u8, weights: Self::Weights) -> Self::Sums;
 
