@@ -23,6 +23,14 @@ const TEST_SHAPES: [(&str, Shape); 5] = [
     ("Asymmetric", (1024, 4096, 2048, QuantBlock::B512)),
 ];
 
+/// Shapes that no block divides, and few rows: what a kernel has to pad or cut.
+const RAGGED_SHAPES: [(&str, Shape); 4] = [
+    ("Ragged", (200, 300, 400, QuantBlock::B128)),
+    ("Ragged 256", (1000, 1111, 1500, QuantBlock::B256)),
+    ("One row", (1, 1024, 1024, QuantBlock::B128)),
+    ("Few rows", (17, 640, 1100, QuantBlock::B512)),
+];
+
 /// The six shapes of the benchmark suite.
 const BENCH_SHAPES: [(&str, Shape); 6] = [
     ("Small", (512, 512, 512, QuantBlock::B128)),
@@ -44,6 +52,11 @@ fn standard(shapes: &[(&str, Shape)]) -> Vec<Case> {
 /// The standard cases of the correctness suite.
 pub fn test_cases() -> Vec<Case> {
     standard(&TEST_SHAPES)
+}
+
+/// The standard cases of the correctness suite, and the ragged ones.
+pub fn test_cases_with_ragged() -> Vec<Case> {
+    [standard(&TEST_SHAPES), standard(&RAGGED_SHAPES)].concat()
 }
 
 /// The standard cases of the benchmark suite.

@@ -6,9 +6,9 @@ use serde::Serialize;
 
 use super::{cases, strategies};
 use crate::{
-    args::{StrategyChoice, WorkArgs},
+    args::{BackendName, StrategyChoice, WorkArgs},
     backend::{Backend, Setup},
-    case::{Case, test_cases},
+    case::{Case, test_cases, test_cases_with_ragged},
     check::{Check, Expectation, RELATIVE_TOLERANCE},
     progress::Progress,
     record::Provenance,
@@ -28,7 +28,12 @@ pub struct Job {
 impl Job {
     /// The job that the arguments describe.
     pub fn new(work: &WorkArgs) -> Self {
-        Self { cases: cases(work, test_cases()), strategies: work.strategies.clone(), seed: work.seed }
+        // Kernels that are simulated are also put to shapes that no block divides.
+        let standard = match work.backend {
+            BackendName::TpuSim => test_cases_with_ragged(),
+            BackendName::Cpu | BackendName::Gpu => test_cases(),
+        };
+        Self { cases: cases(work, standard), strategies: work.strategies.clone(), seed: work.seed }
     }
 }
 

@@ -121,3 +121,46 @@ fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_race_names_both_sides_and_quotes_them() {
+        let site =
+            |agent, line, op: &str| Site { agent, line: Some(line), op: op.to_owned(), step: vec![0, 1] };
+        let race = Finding {
+            trouble: Trouble::ReadDuringCopyIn {
+                area: Area {
+                    buffer: "w_x2".to_owned(),
+                    ranges: Some(vec![Range { start: 1, len: 1 }, Range { start: 0, len: 128 }]),
+                },
+                copy: site(Agent::Copy(5), 2, "tpu.enqueue_dma"),
+                read: site(Agent::Core, 3, "vector.load"),
+                semaphore: "semaphores[1, 1]".to_owned(),
+            },
+            times: 11,
+        };
+        let lines = ["module {", "  tpu.enqueue_dma a", "  %1 = vector.load b", "}"].map(str::to_owned);
+        insta::assert_snapshot!(finding(&race, &lines), @r"
+        RACE: w_x2[1, 0:128] is read while a copy into it may be under way; wait on semaphores[1, 1] first
+             read     line 3, vector.load by the core in step [0, 1]
+                      | %1 = vector.load b
+             copy     line 2, tpu.enqueue_dma by copy 5 in step [0, 1]
+                      | tpu.enqueue_dma a
+             11 times in all
+        ");
+    }
+
+    #[test]
+    fn a_deadlock_says_who_waits_for_what() {
+        let wait = Site { agent: Agent::Core, line: None, op: "tpu.wait_dma2".to_owned(), step: vec![] };
+        let semaphore = "s[0]".to_owned();
+        let deadlock = Trouble::Deadlock { semaphore, wait, needed: 512, available: 0, signalled_by: vec![] };
+        let text = finding(&Finding { trouble: deadlock, times: 1 }, &[]);
+        assert!(text.starts_with(
+            "DEADLOCK: a wait for 512 on s[0], which holds 0 and gets no more; nothing ever signals it"
+        ));
+    }
+}

@@ -1,0 +1,102 @@
+//! `octile simulate`, from its arguments to its report.
+
+use std::{fs, path::PathBuf};
+
+use clap::Parser;
+use octile_cli::{
+    Verdict,
+    args::{Args, Command},
+    command::simulate::{Job, Report, chrome_trace, run},
+    print::simulate::drawing,
+};
+use safetensors::{Dtype, tensor::TensorView};
+
+/// Doubles its operand in two steps; the copy back is waited for, or not.
+fn kernel(wait: &str) -> String {
+    let semaphore = "memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>";
+    let (far, near) =
+        ("memref<16x128xf32, #tpu.memory_space<hbm>>", "memref<16x128xf32, #tpu.memory_space<vmem>>");
+    format!(
+        "module {{
+  func.func @double(%x: {far}, %out: {far}, %buffer: {near}, %s: {semaphore}) attributes {{scratch_operands = 2 : i64, window_params = [{{}}, {{}}]}} {{
+    %c0 = arith.constant 0 : index
+    tpu.enqueue_dma source(%x : {far}) target(%buffer : {near}) target_semaphore(%s : {semaphore})
+    tpu.wait_dma2 semaphore(%s : {semaphore}) src(%x : {far}) dst(%buffer : {near})
+    %0 = vector.load %buffer[%c0, %c0] : {near}, vector<16x128xf32>
+    %1 = arith.addf %0, %0 : vector<16x128xf32>
+    tpu.vector_store %buffer[%c0, %c0], %1 {{strides = array<i32>}} : {near}, vector<16x128xf32>,
+    tpu.enqueue_dma source(%buffer : {near}) target(%out : {far}) target_semaphore(%s : {semaphore})
+    {wait}
+    return
+  }}
+}}"
+    )
+}
+
+const WAIT: &str = "tpu.wait_dma2 semaphore(%s : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) src(%buffer : memref<16x128xf32, #tpu.memory_space<vmem>>) dst(%out : memref<16x128xf32, #tpu.memory_space<hbm>>)";
+
+/// A folder with a kernel and its tensors, and the arguments that name them.
+fn arguments(folder: &tempfile::TempDir, text: &str, more: &[&str]) -> octile_cli::args::SimulateArgs {
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("kernel.mlir"), text).unwrap();
+    let bytes =
+        |factor: f32| (0..16 * 128).flat_map(|i| (i as f32 * factor).to_le_bytes()).collect::<Vec<u8>>();
+    let (x, out) = (bytes(1.0), bytes(2.0));
+    let tensor = |data| TensorView::new(Dtype::F32, vec![16, 128], data).unwrap();
+    let tensors = [("x", tensor(&x)), ("out", tensor(&out))];
+    fs::write(path("tensors.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
+    let files = [path("kernel.mlir"), path("tensors.safetensors")].map(|p: PathBuf| p.display().to_string());
+    let mut line = vec!["octile", "simulate", &files[0], "--tensors", &files[1], "--expect", "out"];
+    line.extend(more);
+    match Args::parse_from(line).command {
+        Some(Command::Simulate(args)) => args,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn report(text: &str, more: &[&str]) -> anyhow::Result<Report> {
+    let folder = tempfile::tempdir().unwrap();
+    run(&Job::new(&arguments(&folder, text, more))?)
+}
+
+#[test]
+fn a_good_kernel_passes_and_its_timeline_can_be_seen() {
+    let report = report(&kernel(WAIT), &["--trace", "t.json"]).unwrap();
+    assert_eq!(report.verdict(), Verdict::Passed, "{report:?}");
+    assert_eq!(report.comparison.unwrap().max_difference, 0.0);
+    assert_eq!((report.figures.copies, report.figures.bytes_moved), (2, 2 * 16 * 128 * 4));
+    assert_eq!(report.shares.traffic, 1.0);
+    let trace = chrome_trace(&report.timeline);
+    let events = trace["traceEvents"].as_array().unwrap();
+    let phases = |phase: &str| events.iter().filter(|event| event["ph"] == phase).count();
+    assert_eq!((phases("b"), phases("e")), (2, 2), "{trace}");
+    let svg = drawing(&report.timeline, "a < b");
+    assert!(svg.starts_with("<svg") && svg.contains("a &lt; b") && svg.ends_with("</svg>\n"));
+}
+
+#[test]
+fn a_missing_wait_fails_with_the_line_of_the_copy() {
+    let report = report(&kernel(""), &[]).unwrap();
+    assert_eq!(report.verdict(), Verdict::Failed);
+    assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
+    assert_eq!(report.findings[0].trouble.lines(), [Some(4), Some(9)]);
+    let json = serde_json::to_value(&report).unwrap();
+    assert_eq!(json["findings"][0]["kind"], "semaphore_left_over");
+}
+
+#[test]
+fn unusable_input_is_an_error_in_one_sentence() {
+    let error = |text: &str, more: &[&str]| format!("{:#}", report(text, more).unwrap_err());
+    assert!(error("nonsense", &[]).ends_with("kernel.mlir:1:1: expected 'func.func', found 'nonsense'"));
+    assert!(error(&kernel(WAIT), &["--operands", "y"]).contains("holds no tensor 'y'; it holds "));
+    assert!(error(&kernel(WAIT), &["--operands", "x,x,x"]).contains("takes at most 2 operands"));
+    assert!(error(&kernel(WAIT), &["--chip", "v9"]).contains("unknown TPU chip 'v9'"));
+    let unknown = kernel(WAIT).replace(
+        "arith.addf %0, %0 : vector<16x128xf32>",
+        "\"tpu.sparkle\"(%0) : (vector<16x128xf32>) -> vector<16x128xf32>",
+    );
+    assert!(
+        error(&unknown, &[])
+            .contains("7:5: 'tpu.sparkle' is not supported; supported operations: arith.addf")
+    );
+}
