@@ -1,0 +1,194 @@
+//! `octile analyze`, `verify` and `compare` on recorded dumps, whole and damaged.
+
+#[path = "common/corpus.rs"]
+mod corpus;
+
+use std::{fs, path::Path};
+
+use corpus::{cases, outcome, transformer, unpack};
+use tempfile::TempDir;
+
+const SMEM: &str = "512-qb128-aligned-v3-tpu7x";
+const PACKED: &str = "packed-bundles-post-ra.txt";
+
+fn edit(folder: &Path, file: &str, change: impl FnOnce(String) -> String) {
+    let path = folder.join(file);
+    let before = fs::read_to_string(&path).unwrap();
+    let after = change(before.clone());
+    assert_ne!(before, after, "the damage to {file} changes nothing");
+    fs::write(path, after).unwrap();
+}
+
+/// Every file but the named one, so that only that one speaks.
+fn keep_only(folder: &Path, file: &str) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap() != file {
+            fs::remove_file(path).unwrap();
+        }
+    }
+}
+
+#[test]
+fn every_recorded_case_gets_its_verdict() {
+    let place = TempDir::new().unwrap();
+    let mut verdicts = String::new();
+    for case in cases() {
+        unpack(&case, place.path());
+        let (code, said) = outcome(&["verify", &case, "--strict"], place.path());
+        assert_eq!(code == 0, said.contains("PASS: 1 of 1"), "{said}");
+        verdicts.push_str(&format!("exit {code}\n{said}\n"));
+    }
+    insta::assert_snapshot!(verdicts);
+}
+
+#[test]
+fn a_folder_of_versions_is_judged_version_by_version() {
+    let place = TempDir::new().unwrap();
+    for case in [SMEM, "512-qb128-aligned-v2-operands-prefetched-tpu7x"] {
+        unpack(case, place.path());
+    }
+    fs::write(place.path().join("notes.html"), "not a dump, and beside the versions").unwrap();
+    let (code, said) = outcome(&["verify", "."], place.path());
+    assert_eq!(code, 1);
+    assert!(said.contains("FAIL: 1 of 2 versions"), "{said}");
+    assert!(said.contains("FAIL operands-in-hbm"), "{said}");
+}
+
+#[test]
+fn facts_and_checklist() {
+    let place = TempDir::new().unwrap();
+    unpack(SMEM, place.path());
+    let (code, said) = outcome(&["analyze", SMEM], place.path());
+    assert_eq!(code, 0);
+    insta::assert_snapshot!(said);
+    let (code, said) = outcome(&["analyze", SMEM, "--json"], place.path());
+    assert_eq!(code, 0);
+    let value: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(value[0]["promise"]["strategy"], "smem");
+    assert_eq!(value[0]["promise"]["chip"], "tpu7x");
+    assert_eq!(value[0]["findings"].as_array().unwrap().len(), 10);
+    assert!(value[0]["facts"]["cycles"]["issued"].as_u64().unwrap() > 1000);
+}
+
+#[test]
+fn versions_side_by_side_and_the_difference_of_two() {
+    let place = TempDir::new().unwrap();
+    for case in ["512-qb128-aligned-v2-tpu7x", SMEM] {
+        unpack(case, place.path());
+    }
+    let (code, said) = outcome(&["compare", "512-qb128-aligned-v2-tpu7x", SMEM], place.path());
+    assert_eq!(code, 0, "{said}");
+    insta::assert_snapshot!(said);
+    let (_, said) = outcome(&["compare", ".", "--json"], place.path());
+    let value: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(value["columns"][1]["scales_in_smem"], "pass");
+    assert_eq!(value["difference"]["checks"][0]["check"], "scales-in-smem");
+}
+
+/// The verdict on the case after damage to its files.
+fn damaged(damage: impl FnOnce(&Path)) -> (i32, String) {
+    let place = TempDir::new().unwrap();
+    damage(&unpack(SMEM, place.path()));
+    outcome(&["verify", SMEM], place.path())
+}
+
+#[test]
+fn seeded_damage_is_found() {
+    let (code, said) = damaged(|_| ());
+    assert_eq!(code, 0, "the undamaged case passes: {said}");
+
+    let (code, said) = damaged(|folder| {
+        keep_only(folder, "mosaic.mlir");
+        edit(folder, "mosaic.mlir", |text| {
+            let kept = text.lines().filter(|line| !line.contains("tpu.wait_dma2"));
+            kept.map(|line| format!("{line}\n")).collect()
+        });
+    });
+    assert!(code == 1 && said.contains("FAIL dma-balanced"), "a missing wait: {said}");
+
+    let (code, said) = damaged(|folder| {
+        keep_only(folder, "mosaic.mlir");
+        edit(folder, "mosaic.mlir", |text| text.replace("f8E4M3FN", "f32"));
+    });
+    assert!(code == 1 && said.contains("FAIL no-f32-matmul"), "an f32 matmul: {said}");
+
+    let (code, said) = damaged(|folder| {
+        keep_only(folder, "mosaic.mlir");
+        edit(folder, "mosaic.mlir", |text| text.replace("memref<2x128x128xf8", "memref<1x128x128xf8"));
+    });
+    assert!(code == 1 && said.contains("FAIL double-buffered"), "single buffering: {said}");
+
+    let (code, said) = damaged(|folder| {
+        keep_only(folder, "mosaic.mlir");
+        edit(folder, "mosaic.mlir", |text| text.replace("memory_space<smem>", "memory_space<vmem>"));
+    });
+    assert!(code == 1 && said.contains("FAIL scales-in-smem"), "scales in VMEM: {said}");
+}
+
+#[test]
+fn files_that_are_no_dumps_never_pass() {
+    let (code, said) = damaged(|folder| fs::write(folder.join("optimized.hlo.txt"), "").unwrap());
+    assert!(code == 1 && said.contains("optimized.hlo.txt is empty"), "{said}");
+    let (code, said) = damaged(|folder| fs::write(folder.join(PACKED), b"\x7fELF\0\xff\xfe").unwrap());
+    assert!(code == 1 && said.contains("packed-bundles-post-ra.txt is not text"), "{said}");
+    let (code, said) = damaged(|folder| fs::write(folder.join("optimized.hlo.txt"), "Dear diary,").unwrap());
+    assert!(code == 1 && said.contains("optimized.hlo.txt is no dump that Octile knows"), "{said}");
+    let (code, said) = damaged(|folder| {
+        edit(folder, PACKED, |text| text[..text.len() / 2].to_owned());
+    });
+    assert!(code == 1 && said.contains("packed-bundles-post-ra.txt is damaged at"), "half a listing: {said}");
+
+    let place = TempDir::new().unwrap();
+    fs::write(place.path().join("v2_manual_async_dma_hlo.txt"), transformer()).unwrap();
+    for strict in [&["verify", "."][..], &["verify", ".", "--strict"]] {
+        let (code, said) = outcome(strict, place.path());
+        assert!(code == 1 && said.contains("there is no kernel in"), "{said}");
+    }
+}
+
+#[test]
+fn nothing_to_verify_is_not_a_verdict() {
+    let place = TempDir::new().unwrap();
+    fs::create_dir(place.path().join("empty")).unwrap();
+    for (arguments, sentence) in [
+        (&["verify"][..], "there is no compilation_output"),
+        (&["verify", "empty"], "there is no dump in empty: write some with `octile inspect -o DIR`"),
+        (&["analyze", "no-such-file"], "there is no no-such-file"),
+        (&["compare", "."], "there is no dump in ."),
+        (&["report"], "there is no compilation_output"),
+        (&["verify", "empty", "--chip", "v9"], "unknown TPU chip 'v9'"),
+    ] {
+        let (code, said) = outcome(arguments, place.path());
+        assert!(code == 2 && said.contains(sentence), "{arguments:?}: {code} {said}");
+    }
+    fs::write(place.path().join("empty/manifest.json"), "{").unwrap();
+    let (code, said) = outcome(&["verify", "empty"], place.path());
+    assert!(code == 2 && said.contains("cannot read empty/manifest.json"), "{said}");
+}
+
+#[test]
+fn one_hlo_file_passes_unless_strict() {
+    let place = TempDir::new().unwrap();
+    let folder = unpack(SMEM, place.path());
+    fs::rename(folder.join("optimized.hlo.txt"), place.path().join("v3_smem_scales_hlo.txt")).unwrap();
+    fs::remove_dir_all(folder).unwrap();
+    let (code, said) = outcome(&["verify", "."], place.path());
+    assert!(code == 0 && said.contains("not observable in these files"), "{said}");
+    let (code, said) = outcome(&["verify", ".", "--strict"], place.path());
+    assert!(code == 1 && said.contains("FAIL: 0 of 1"), "{said}");
+}
+
+#[test]
+fn junit_says_the_same() {
+    let place = TempDir::new().unwrap();
+    unpack(SMEM, place.path());
+    let failing = unpack("512-qb128-aligned-v2-operands-prefetched-tpu7x", place.path());
+    fs::write(failing.join("a & b <c>.txt"), "").unwrap();
+    let (code, _) = outcome(&["verify", ".", "--junit", "verdicts.xml"], place.path());
+    assert_eq!(code, 1);
+    let text = fs::read_to_string(place.path().join("verdicts.xml")).unwrap();
+    let document = quick_junit::Report::deserialize_from_str(&text).expect("the file is well-formed");
+    let suites: Vec<_> = document.test_suites.iter().map(|suite| (suite.tests, suite.failures)).collect();
+    assert_eq!(suites, [(9, 4), (10, 0)], "{text}");
+}
