@@ -9,6 +9,7 @@ use octile_core::{
 };
 
 use super::{
+    isa::prefetch,
     nest::{Fetch, Job, TileScales, Weights},
     packed::{GROUP, pack},
 };
@@ -48,7 +49,7 @@ impl<'a> Dma<'a> {
         self.job.decode_panel(self.codes, pairs, self.buffers[0], range);
     }
 
-    /// Has a cache line of every row of the panel brought nearer.
+    /// Has a cache line of every row of the panel brought nearer: the closest that a CPU comes to starting a copy.
     fn request(&self, step: &Step, piece: usize) {
         let (rows, cols) = (self.weight.rows(), self.weight.cols());
         let start = columns(step, piece).start;
@@ -67,18 +68,6 @@ fn pieces(step: &Step) -> usize {
 fn columns(step: &Step, piece: usize) -> Range<usize> {
     let start = step.depth.start + 2 * PIECE * piece;
     start..step.depth.end.min(start + 2 * PIECE)
-}
-
-/// The nearest thing that a CPU has to starting an asynchronous copy.
-fn prefetch(byte: &u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect that the program can see.
-    unsafe {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(byte).cast());
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = byte;
 }
 
 impl Fetch for Dma<'_> {

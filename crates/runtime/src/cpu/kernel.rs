@@ -7,7 +7,7 @@ use octile_core::{
     plan::cpu::{PANEL, x_row_bytes},
 };
 
-use super::isa::Vector;
+use super::isa::{Vector, prefetch};
 
 /// What tiles multiply: some rows of activations with some columns of weights, over one slab of K.
 pub(super) struct TileArgs {
@@ -46,6 +46,8 @@ pub(super) struct Kernels {
     pub operand: FloatKind,
     /// Columns of a tile.
     pub tile_cols: usize,
+    /// Bytes of a decoded weight.
+    pub weight_bytes: usize,
     /// Tiles of 1, 2, ... rows over decoded weights.
     pub tiles: &'static [TileFn],
     /// Tiles of 1, 2, ... rows and a whole panel of columns that decode weights as they go.
@@ -185,7 +187,7 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
             at.x = at.x.add(V::PAIR);
             // The first tile that uses some weights asks for the next ones. Where that is no tile that keeps, all do.
             if SOURCE == KEPT || SOURCE == LOADED && VECTORS < GROUP {
-                V::prefetch(at.ahead);
+                prefetch(at.ahead);
                 at.ahead = at.ahead.wrapping_add(2 * PANEL);
             }
         }
@@ -389,6 +391,8 @@ macro_rules! kernels {
             Kernels {
                 operand: <$vector as Vector<$group>>::OPERAND,
                 tile_cols: $vectors * <$vector as Vector<$group>>::COLS,
+                weight_bytes: size_of::<<$vector as Vector<$group>>::Stored>()
+                    / (2 * <$vector as Vector<$group>>::COLS),
                 tiles: &[$({
                     compiled_for!($features
                     unsafe fn tile(args: &TileArgs) {

@@ -3,7 +3,7 @@
 use std::{marker::PhantomData, ops::Range, ptr};
 
 use octile_core::{
-    FloatKind, MatMut,
+    FloatKind, MatMut, QuantBlock,
     plan::cpu::{CpuPlan, PANEL, SLAB, Share, Step, WeightPath, x_row_bytes},
 };
 
@@ -15,7 +15,7 @@ use super::{
 
 /// No tile has more rows, and no slab more quantization blocks.
 const MAX_ROWS: usize = 8;
-const MAX_BLOCKS: usize = 4;
+const MAX_BLOCKS: usize = SLAB / QuantBlock::B128.size();
 /// The activation scales of one tile, block by block.
 pub(super) type TileScales = [[f32; MAX_ROWS]; MAX_BLOCKS];
 
@@ -117,6 +117,7 @@ impl Job<'_> {
 
     /// The activation scales of a tile, looked up where the operands have them.
     pub fn scales_beside_data(&self, step: &Step, rows: &Range<usize>) -> TileScales {
+        assert!(rows.len() <= MAX_ROWS);
         let mut scales = TileScales::default();
         for (scales, block) in scales.iter_mut().zip(self.blocks_of(step)) {
             for (scale, row) in scales.iter_mut().zip(rows.clone()) {
@@ -130,6 +131,8 @@ impl Job<'_> {
     pub fn weights_of(&self, step: &Step, codes: &[u8], buffer: &mut [u8]) -> Weights {
         let Call { plan, kernels, .. } = self.call;
         let pairs = step.depth.len().div_ceil(2);
+        assert!(pairs * GROUP <= codes.len());
+        assert!(plan.path == WeightPath::Streamed || pairs * GROUP * kernels.weight_bytes <= buffer.len());
         match plan.path {
             WeightPath::Streamed => Weights::Codes(codes.as_ptr()),
             WeightPath::Buffered if kernels.keeping_tiles.is_empty() => {
@@ -143,7 +146,7 @@ impl Job<'_> {
     /// Decodes the pairs `range` of a packed panel that has `pairs` of them.
     pub fn decode_panel(&self, codes: &[u8], pairs: usize, out: &mut [u8], range: Range<usize>) {
         assert!(range.end <= pairs && pairs * GROUP <= codes.len());
-        assert!(pairs * GROUP * self.call.plan.tile.weight_bytes <= out.len());
+        assert!(pairs * GROUP * self.call.kernels.weight_bytes <= out.len());
         // SAFETY: codes and values of `pairs` groups are there, and the kernels were chosen for this machine.
         unsafe { (self.call.kernels.decode_panel)(codes.as_ptr(), pairs, out.as_mut_ptr(), range) }
     }
@@ -229,17 +232,17 @@ impl<'a, T> Out<'a, T> {
 }
 
 impl<T: Output> Out<'_, T> {
-    /// Where a tile may write its rows of a panel itself: floats as they are, and the panel whole.
+    /// Where tiles may write their rows of a panel themselves: floats as they are, and the panel whole.
     ///
     /// # Safety
-    /// As for [`Out::row`], for all rows of the tile.
+    /// The matrix has that row and panel.
     unsafe fn as_sums(&self, row: usize, panel: usize) -> Option<*mut f32> {
-        // SAFETY: as the caller vouches.
-        let first = unsafe { self.row(row, panel) };
-        if first.len() < PANEL {
+        let col = panel * PANEL;
+        if self.cols - col < PANEL {
             return None;
         }
-        T::as_f32(first.as_mut_ptr())
+        // SAFETY: inside the matrix, as the caller vouches.
+        T::as_f32(unsafe { self.first.add(row * self.stride + col) })
     }
 }
 
@@ -276,10 +279,11 @@ pub(super) fn run<T: Output>(
         for run in alone.into_iter().chain(tiles.by_ref()) {
             let first = run.rows.start - rows.start;
             let sums = &mut sums[first * PANEL..][..run.rows.len() * PANEL];
+            let first_sum = sums.as_mut_ptr();
             let x = &x[first * x_row_bytes(plan.operand)..];
             let ahead = if run.tiles.start == 0 { fetch.codes_ahead(steps.peek()) } else { None };
             let (x_scales, x_scale_stride) = fetch.x_scales(&step, &run.rows);
-            // SAFETY: rows and panels of this thread's share are inside the matrix, and its own.
+            // SAFETY: rows and panels of this thread's share are inside the matrix.
             let direct = if step.last { unsafe { out.as_sums(run.rows.start, step.panel) } } else { None };
             let args = TileArgs {
                 tiles: run.tiles.len(),
@@ -292,8 +296,8 @@ pub(super) fn run<T: Output>(
                 x_scales: x_scales.as_ptr(),
                 x_scale_stride,
                 w_scales,
-                sums: if step.first { ptr::null() } else { sums.as_ptr() },
-                out: direct.unwrap_or(sums.as_mut_ptr()),
+                sums: if step.first { ptr::null() } else { first_sum },
+                out: direct.unwrap_or(first_sum),
                 out_stride: if direct.is_some() { out.stride } else { PANEL },
             };
             // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tiles, and the weights are
@@ -304,7 +308,7 @@ pub(super) fn run<T: Output>(
             }
             if step.last && direct.is_none() {
                 for (row, sums) in run.rows.zip(sums.chunks_exact(PANEL)) {
-                    // SAFETY: as above.
+                    // SAFETY: as above, and no other thread has this share.
                     let out = unsafe { out.row(row, step.panel) };
                     T::narrow(&sums[..out.len()], out);
                 }
@@ -346,7 +350,7 @@ unsafe fn multiply_tiles(job: &Job<'_>, rows: usize, weights: Weights, mut args:
                 let cols = kernels.tile_cols;
                 for _ in 0..PANEL / cols {
                     (kernels.tiles[rows - 1])(&args);
-                    args.w = args.w.add(args.pairs * 2 * cols * plan.tile.weight_bytes);
+                    args.w = args.w.add(args.pairs * 2 * cols * kernels.weight_bytes);
                     args.out = args.out.add(cols);
                     if !args.sums.is_null() {
                         args.sums = args.sums.add(cols);

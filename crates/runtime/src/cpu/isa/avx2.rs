@@ -11,7 +11,7 @@ pub(super) struct Avx2;
 
 /// A code moved to the place of an f16's exponent and mantissa stands for this part of its value. It makes even
 /// the subnormal codes decode without arithmetic.
-const F16_BIAS: f32 = 256.0;
+pub(super) const F16_BIAS: f32 = 256.0;
 
 impl Vector<8> for Avx2 {
     type Stored = __m128i;

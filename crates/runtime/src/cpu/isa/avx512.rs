@@ -4,14 +4,13 @@ use std::arch::x86_64::*;
 
 use octile_core::FloatKind;
 
-use super::{Vector, avx2};
+use super::{
+    Vector,
+    avx2::{self, F16_BIAS},
+};
 use crate::cpu::kernel::Kernels;
 
 pub(super) struct Avx512;
-
-/// A code moved to the place of an f16's exponent and mantissa stands for this part of its value. It makes even
-/// the subnormal codes decode without arithmetic.
-const F16_BIAS: f32 = 256.0;
 
 impl Vector<4> for Avx512 {
     type Stored = __m512;

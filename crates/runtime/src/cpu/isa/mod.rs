@@ -50,17 +50,6 @@ pub(super) trait Vector<const GROUP: usize> {
     /// What is multiplied for what is stored.
     unsafe fn widen(stored: Self::Stored) -> Self::Weights;
 
-    /// Has a cache line brought nearer; any address will do.
-    #[inline(always)]
-    fn prefetch(_line: *const u8) {
-        #[cfg(target_arch = "x86_64")]
-        // SAFETY: a prefetch has no effect that the program can see, and every x86-64 has it.
-        unsafe {
-            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-            _mm_prefetch::<_MM_HINT_T0>(_line.cast());
-        }
-    }
-
     /// Adds the products of `weights` with the pair of activations at `x` (`PAIR` bytes).
     unsafe fn dot(sums: Self::Sums, x: *const u8, weights: Self::Weights) -> Self::Sums;
 
@@ -90,10 +79,7 @@ pub(super) fn is_available(isa: Isa) -> bool {
     }
 }
 
-/// The kernels of an instruction set for operands of one type.
-///
-/// # Safety
-/// The kernels may only be called when [`is_available`].
+/// The kernels of an instruction set for operands of one type, to be called only where it [`is_available`].
 #[cfg(target_arch = "x86_64")]
 pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
     match (isa, operand) {
@@ -104,8 +90,45 @@ pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
     }
 }
 
-/// The kernels of an instruction set for operands of one type.
+/// The kernels of an instruction set for operands of one type, to be called only where it [`is_available`].
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn kernels(_: Isa, _: FloatKind) -> &'static Kernels {
     &portable::KERNELS
+}
+
+/// Has a cache line brought nearer. Any address will do.
+#[inline(always)]
+pub(super) fn prefetch(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no effect that the program can see, and every x86-64 has it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(line.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = line;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_are_what_plans_count_on() {
+        for isa in Isa::ALL {
+            for operand in [FloatKind::F32, FloatKind::Bf16] {
+                if operand == FloatKind::Bf16 && isa != Isa::Avx512Bf16 {
+                    continue;
+                }
+                let (kernels, tile) = (kernels(isa, operand), isa.tile(operand));
+                if cfg!(target_arch = "x86_64") {
+                    assert_eq!(kernels.operand, operand, "{isa}");
+                    assert_eq!(kernels.weight_bytes, tile.weight_bytes, "{isa}");
+                    assert_eq!((kernels.tiles.len(), kernels.tile_cols), (tile.rows, tile.cols), "{isa}");
+                    assert_eq!(kernels.decoding_tiles.len(), tile.decoding_rows, "{isa}");
+                    assert!([0, tile.rows].contains(&kernels.keeping_tiles.len()), "{isa}");
+                }
+            }
+        }
+    }
 }
