@@ -91,7 +91,9 @@ impl Check {
             Some(format!("row {row}, column {col} is off by {times:.3e} times what rounding can explain"))
         } else if self.findings > 0 {
             let found = self.findings;
-            Some(format!("the simulator has {found} findings: write the kernel out and run `octile simulate` on it"))
+            Some(format!(
+                "the simulator has {found} findings: write the kernel out and run `octile simulate` on it"
+            ))
         } else if !self.repeatable {
             Some("a second run gave other bits".to_owned())
         } else {

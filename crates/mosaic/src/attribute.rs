@@ -182,11 +182,7 @@ struct Name<'a>(&'a str);
 impl Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
-        if self.0.chars().all(bare) {
-            f.write_str(self.0)
-        } else {
-            quote(self.0, f)
-        }
+        if self.0.chars().all(bare) { f.write_str(self.0) } else { quote(self.0, f) }
     }
 }
 

@@ -48,11 +48,7 @@ impl<'a> Printer<'a> {
                 let uses = taken.entry(name).or_default();
                 *uses += 1;
                 // A name with a number at its end could be taken by another value, so the suffix is a word.
-                if *uses == 1 {
-                    format!("%{name}")
-                } else {
-                    format!("%{name}_v{}", *uses - 1)
-                }
+                if *uses == 1 { format!("%{name}") } else { format!("%{name}_v{}", *uses - 1) }
             }
             None => {
                 numbered += 1;

@@ -189,10 +189,7 @@ impl Type {
         match self {
             Self::Vector(shape, _) => Self::vector(shape.clone(), element),
             Self::Tensor(shape, _) => Self::tensor(shape.clone(), element),
-            Self::MemRef(memref) => Self::MemRef(MemRef {
-                element: Box::new(element),
-                ..memref.clone()
-            }),
+            Self::MemRef(memref) => Self::MemRef(MemRef { element: Box::new(element), ..memref.clone() }),
             _ => element,
         }
     }
@@ -202,10 +199,7 @@ impl Type {
         let shape = shape.into();
         match self {
             Self::Tensor(_, element) => Self::Tensor(shape, element.clone()),
-            Self::MemRef(memref) => Self::MemRef(MemRef {
-                shape,
-                ..memref.clone()
-            }),
+            Self::MemRef(memref) => Self::MemRef(MemRef { shape, ..memref.clone() }),
             Self::Vector(_, element) => Self::Vector(shape, element.clone()),
             scalar => Self::vector(shape, scalar.clone()),
         }
@@ -281,18 +275,12 @@ mod tests {
             semaphores.to_string(),
             "memref<2x5x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>"
         );
-        assert_eq!(
-            Type::vector([32, 128], Float::F8E4M3FN).to_string(),
-            "vector<32x128xf8E4M3FN>"
-        );
+        assert_eq!(Type::vector([32, 128], Float::F8E4M3FN).to_string(), "vector<32x128xf8E4M3FN>");
         assert_eq!(Type::tensor([], Float::F32).to_string(), "tensor<f32>");
         let tiled = Type::MemRef(MemRef {
             shape: vec![DYNAMIC, 256],
             element: Box::new(Float::Bf16.into()),
-            layout: Some(Layout::Tiled {
-                tiles: vec![vec![8, 128], vec![2, 1]],
-                strides: vec![2, 1],
-            }),
+            layout: Some(Layout::Tiled { tiles: vec![vec![8, 128], vec![2, 1]], strides: vec![2, 1] }),
             space: Some(MemorySpace::Vmem),
         });
         assert_eq!(

@@ -33,7 +33,9 @@ pub enum PlanError {
         largest: String,
     },
     /// The chip cannot multiply 8-bit floats.
-    #[error("{chip} has no f8e4m3fn matrix product: choose tpu7x, v6e, v5e or v5p, or leave the activations unquantized")]
+    #[error(
+        "{chip} has no f8e4m3fn matrix product: choose tpu7x, v6e, v5e or v5p, or leave the activations unquantized"
+    )]
     NoFp8 {
         /// The chip.
         chip: &'static str,

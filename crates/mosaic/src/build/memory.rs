@@ -35,11 +35,7 @@ impl FunctionBuilder {
     pub fn store(&mut self, vector: Value, memref: Value, indices: &[Value]) {
         let shape = self.ty(vector).shape().to_vec();
         let full = self.leading_ones(memref, indices, &shape);
-        assert_eq!(
-            self.ty(vector).element(),
-            self.ty(memref).element(),
-            "a store does not convert"
-        );
+        assert_eq!(self.ty(vector).element(), self.ty(memref).element(), "a store does not convert");
         let vector = self.shape_cast(vector, full);
         let operands: Vec<Value> = [&[vector, memref], indices].concat();
         let attributes = Attributes::new().with("strides", Attr::I32s(Vec::new()));

@@ -140,10 +140,7 @@ impl FunctionBuilder {
     /// Builds a region with arguments of the given types.
     pub fn region(&mut self, arguments: &[Type], build: impl FnOnce(&mut Self, &[Value])) -> Region {
         let arguments: Vec<Value> = arguments.iter().map(|ty| self.define(ty.clone())).collect();
-        self.open.push(Region {
-            arguments: arguments.clone(),
-            ops: Vec::new(),
-        });
+        self.open.push(Region { arguments: arguments.clone(), ops: Vec::new() });
         build(self, &arguments);
         self.open.pop().expect("the region was opened above")
     }

@@ -9,11 +9,12 @@ use crate::{
 };
 
 /// Comparisons of integers, in MLIR's order.
-pub(crate) const INT_PREDICATES: [&str; 10] = ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"];
+pub(crate) const INT_PREDICATES: [&str; 10] =
+    ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"];
 /// Comparisons of floats, in MLIR's order.
 pub(crate) const FLOAT_PREDICATES: [&str; 16] = [
-    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une", "uno",
-    "true",
+    "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une",
+    "uno", "true",
 ];
 
 impl Printer<'_> {
@@ -30,8 +31,13 @@ impl Printer<'_> {
             "arith.cmpi" => self.compare(op, &INT_PREDICATES, out)?,
             "arith.cmpf" => self.compare(op, &FLOAT_PREDICATES, out)?,
             "arith.select" => self.select(op, out)?,
-            "arith.index_cast" | "arith.extf" | "arith.truncf" | "arith.extui" | "vector.broadcast"
-            | "vector.shape_cast" | "vector.extract_strided_slice" => self.cast(op, "to", out)?,
+            "arith.index_cast"
+            | "arith.extf"
+            | "arith.truncf"
+            | "arith.extui"
+            | "vector.broadcast"
+            | "vector.shape_cast"
+            | "vector.extract_strided_slice" => self.cast(op, "to", out)?,
             "tpu.memref_squeeze" => self.cast(op, "->", out)?,
             "vector.load" => self.load(op, &op.results, out)?,
             "memref.load" => self.load(op, &[], out)?,
@@ -39,7 +45,9 @@ impl Printer<'_> {
                 self.access(op, 0, out)?;
                 write!(out, " : {} -> {}", self.ty(op.operands[0]), self.types(&op.results))?;
             }
-            "tpu.vector_store" if op.attributes.get("operandSegmentSizes").is_none() => self.vector_store(op, out)?,
+            "tpu.vector_store" if op.attributes.get("operandSegmentSizes").is_none() => {
+                self.vector_store(op, out)?
+            }
             "tpu.assume_multiple" => self.assume_multiple(op, out)?,
             "tpu.matmul" => {
                 write!(out, "{} {}", op.name, self.list(&op.operands))?;
