@@ -302,7 +302,7 @@ pub(super) fn run<T: Output>(
             };
             // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tiles, and the weights are
             // those of the whole panel and slab.
-            unsafe { multiply_tiles(job, run.tile_rows, weights, args) };
+            unsafe { multiply_tiles(job.call.kernels, run.tile_rows, weights, args) };
             if let Weights::CodesFor(_, buffer) = weights {
                 weights = Weights::Decoded(buffer);
             }
@@ -327,8 +327,7 @@ fn x_offset(plan: &CpuPlan, step: &Step) -> usize {
 ///
 /// # Safety
 /// As the kernels ask, with the weights of a whole panel.
-unsafe fn multiply_tiles(job: &Job<'_>, rows: usize, weights: Weights, mut args: TileArgs) {
-    let Call { plan, kernels, .. } = job.call;
+unsafe fn multiply_tiles(kernels: &Kernels, rows: usize, weights: Weights, mut args: TileArgs) {
     if args.ahead.is_null() {
         // Something that is near already.
         let (Weights::Codes(near) | Weights::CodesFor(near, _) | Weights::Decoded(near)) = weights;
