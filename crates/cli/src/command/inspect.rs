@@ -192,7 +192,7 @@ fn hlo_options(folder: &Path) -> [(&'static str, OptionValue); 2] {
     ]
 }
 
-/// Every flag and option of a compilation, with a placeholder for the folder.
+/// Every flag and option of a compilation, with `DIR` for the folder.
 fn flags() -> Vec<String> {
     let mut flags = DumpFlags::Listings(PLACEHOLDER.into()).flags();
     let options = hlo_options(&Path::new(PLACEHOLDER).join("hlo"));
