@@ -1,5 +1,7 @@
 //! Recorded dumps, unpacked into folders as a user would have them.
 
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
 use std::{
     fs,
     io::Read,
