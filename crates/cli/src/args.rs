@@ -113,8 +113,8 @@ pub struct WorkArgs {
     #[arg(long, value_enum, default_value_t = OutChoice::F32)]
     pub out: OutChoice,
     /// Threads of the CPU backend [default: all cores]
-    #[arg(long, value_name = "N")]
-    pub threads: Option<usize>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
     /// Instruction set of the CPU backend: portable, avx2, avx512 or avx512bf16 [default: the best there is]
     #[arg(long, value_name = "ISA")]
     pub isa: Option<Isa>,

@@ -27,17 +27,21 @@ impl Provenance {
     }
 }
 
-/// A JSON file to be: opened before the work, so that a bad path is known at once, and there only when whole.
+/// A file to be: opened before the work, so that a bad path is known at once, and there only when whole.
 #[derive(Debug)]
-pub struct JsonFile {
+pub struct OutputFile {
     path: PathBuf,
     draft: NamedTempFile,
 }
 
-impl JsonFile {
-    /// Prepares to write `path`.
+impl OutputFile {
+    /// Prepares to write `path`. A link is followed; what is no regular file is left alone.
     pub fn open(path: &Path) -> Result<Self> {
-        let folder = match path.parent() {
+        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        if target.exists() && !target.is_file() {
+            bail!("cannot write {}: it exists, and is not a regular file", path.display());
+        }
+        let folder = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
@@ -45,18 +49,21 @@ impl JsonFile {
             bail!("cannot write {}: there is no folder {}", path.display(), folder.display());
         }
         let draft = draft_in(folder).with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { path: path.to_owned(), draft })
+        Ok(Self { path: target, draft })
     }
 
-    /// Writes `value`; only now does the file appear.
-    pub fn finish(mut self, value: &impl Serialize) -> Result<()> {
-        let mut write = || -> Result<()> {
-            serde_json::to_writer_pretty(&mut self.draft, value)?;
-            writeln!(self.draft)?;
-            Ok(())
-        };
-        write().with_context(|| format!("cannot write {}", self.path.display()))?;
-        self.draft.persist(&self.path).with_context(|| format!("cannot write {}", self.path.display()))?;
+    /// Writes `value` as JSON.
+    pub fn finish(self, value: &impl Serialize) -> Result<()> {
+        let mut text = serde_json::to_string_pretty(value)?;
+        text.push('\n');
+        self.finish_with(&text)
+    }
+
+    /// Writes `text`; only now does the file appear.
+    pub fn finish_with(mut self, text: &str) -> Result<()> {
+        let context = format!("cannot write {}", self.path.display());
+        self.draft.write_all(text.as_bytes()).with_context(|| context.clone())?;
+        self.draft.persist(&self.path).map_err(|failure| failure.error).context(context)?;
         Ok(())
     }
 }

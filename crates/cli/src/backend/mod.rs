@@ -153,7 +153,7 @@ impl Output {
 /// The backend that the user asked for; a simulated TPU once per block mode.
 pub fn open(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
     Ok(match work.backend {
-        BackendName::Cpu => vec![Box::new(cpu::CpuBackend::open(work.isa, work.threads)?)],
+        BackendName::Cpu => vec![Box::new(cpu::CpuBackend::open(work.isa, work.threads.map(usize::from))?)],
         BackendName::Gpu => vec![Box::new(gpu::GpuBackend::open()?)],
         BackendName::TpuSim => {
             let modes = work.mode.map_or(BlockMode::ALL.to_vec(), |mode| vec![mode]);

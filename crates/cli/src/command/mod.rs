@@ -14,7 +14,7 @@ pub mod test;
 pub mod tools;
 pub mod verify;
 
-use anyhow::{Context, Result};
+use anyhow::{Result, bail};
 use octile_core::{Problem, Strategy};
 
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
     backend::{self, Backend},
     case::Case,
     print,
-    record::JsonFile,
+    record::OutputFile,
 };
 
 /// Runs a command and prints its report.
@@ -34,8 +34,9 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             overview::run(&backend)
         }
         Some(Command::Test(args)) => {
-            let json = args.work.json.as_deref().map(JsonFile::open).transpose()?;
+            let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
             let job = test::Job::new(&args.work);
+            require_memory(&job.cases)?;
             let mut reports = Vec::new();
             for backend in backend::open(&args.work)? {
                 let report = test::run(backend.as_ref(), &job)?;
@@ -49,9 +50,11 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::of(reports.iter().all(test::Report::passed)))
         }
         Some(Command::Bench(args)) => {
-            let json = args.work.json.as_deref().map(JsonFile::open).transpose()?;
+            let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
             let backend = backend::open(&args.work)?.remove(0);
-            let report = bench::run(backend.as_ref(), &bench::Job::new(&args))?;
+            let job = bench::Job::new(&args);
+            require_memory(&job.cases)?;
+            let report = bench::run(backend.as_ref(), &job)?;
             print::bench::report(&report);
             if let Some(json) = json {
                 json.finish(&report.records())?;
@@ -107,14 +110,14 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Simulate(args)) => {
             let job = simulate::Job::new(&args)?;
-            let trace = args.trace.as_deref().map(JsonFile::open).transpose()?;
+            let trace = args.trace.as_deref().map(OutputFile::open).transpose()?;
+            let svg = args.svg.as_deref().map(OutputFile::open).transpose()?;
             let report = simulate::run(&job)?;
             if let Some(trace) = trace {
                 trace.finish(&simulate::chrome_trace(&report.timeline))?;
             }
-            if let Some(path) = &args.svg {
-                let drawing = print::simulate::drawing(&report.timeline, &report.kernel);
-                std::fs::write(path, drawing).with_context(|| format!("cannot write {}", path.display()))?;
+            if let Some(svg) = svg {
+                svg.finish_with(&print::simulate::drawing(&report.timeline, &report.kernel))?;
             }
             match args.json {
                 true => print::simulate::json(&report),
@@ -153,6 +156,28 @@ fn cases(work: &WorkArgs, standard: Vec<Case>) -> Vec<Case> {
         ..case
     };
     cases.into_iter().map(with_types).collect()
+}
+
+/// Refuses problems whose operands, result and reference do not fit into this machine's memory.
+fn require_memory(cases: &[Case]) -> Result<()> {
+    let memory = sysinfo::System::new_with_specifics(
+        sysinfo::RefreshKind::nothing().with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram()),
+    )
+    .total_memory();
+    for Case { problem, .. } in cases {
+        let Problem { m, n, k, .. } = *problem;
+        // Samples are made as f32 beside their codes; the reference and its bounds are f64.
+        let needed = 24.0 * m as f64 * n as f64 + 9.0 * (m as f64 + n as f64) * k as f64;
+        if needed > memory as f64 {
+            let gib = |bytes: f64| bytes / f64::from(1 << 30);
+            bail!(
+                "shape {problem} needs about {:.0} GiB of memory here, and this machine has {:.0}: ask for a smaller one",
+                gib(needed),
+                gib(memory as f64)
+            );
+        }
+    }
+    Ok(())
 }
 
 /// The strategies to run on one problem, each once, in version order.

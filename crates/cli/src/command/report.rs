@@ -2,13 +2,13 @@
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 
 use super::{
     compare::Column,
     verify::{self, Judged},
 };
-use crate::record::Provenance;
+use crate::record::{OutputFile, Provenance};
 
 /// What the page shows.
 #[derive(Debug)]
@@ -31,5 +31,5 @@ impl Report {
 
 /// Writes the page, after it was made as a whole.
 pub fn write(page: &str, path: &Path) -> Result<()> {
-    std::fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))
+    OutputFile::open(path)?.finish_with(page)
 }

@@ -4,11 +4,12 @@ mod junit;
 
 use std::path::Path;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use octile_dump::checks::{CheckId, Finding, Verdict};
 use serde::Serialize;
 
 use super::analyze::Version;
+use crate::record::OutputFile;
 
 /// Verdicts on several versions.
 #[derive(Debug, Serialize)]
@@ -46,8 +47,7 @@ impl Report {
 
     /// Writes the verdicts as a JUnit file.
     pub fn write_junit(&self, path: &Path) -> Result<()> {
-        std::fs::write(path, junit::document(self)?)
-            .with_context(|| format!("cannot write {}", path.display()))
+        OutputFile::open(path)?.finish_with(&junit::document(self)?)
     }
 }
 
