@@ -1,10 +1,14 @@
 //! Kernels side by side: one row of facts each, and what changed from one to the next.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::{
     checks::{CheckId, Finding, Verdict},
     facts::{Copy, Facts, Level, Space},
+    gpu::Code,
+    llo::Listing,
 };
 
 /// What a version table shows of one kernel.
@@ -36,6 +40,8 @@ pub struct Row {
     pub code_bundles: Option<usize>,
     /// Vector spills in the code.
     pub spills: Option<usize>,
+    /// Registers of a GPU thread.
+    pub registers: Option<u64>,
 }
 
 impl Row {
@@ -64,6 +70,7 @@ impl Row {
             vmem: facts.vmem.as_ref().map(|vmem| vmem.used),
             code_bundles: cycles.map(|cycles| cycles.code_bundles),
             spills: facts.spills.as_ref().map(|spills| spills.instructions),
+            registers: facts.assembler.map(|report| report.registers),
         }
     }
 }
@@ -107,23 +114,33 @@ pub struct OperationChange {
 }
 
 /// Compares the code of two listings by operation.
-pub fn operations(before: &crate::llo::Listing<'_>, after: &crate::llo::Listing<'_>) -> Vec<OperationChange> {
-    let mut counts = std::collections::BTreeMap::<&str, [usize; 2]>::new();
-    for (side, listing) in [before, after].into_iter().enumerate() {
-        for (_, slot) in listing.all_slots() {
-            if let Some(count) = counts.entry(listing.op(slot)).or_default().get_mut(side) {
+pub fn operations(before: &Listing<'_>, after: &Listing<'_>) -> Vec<OperationChange> {
+    let ops = |listing: &Listing<'_>| {
+        listing.all_slots().map(|(_, slot)| listing.op(slot).to_owned()).collect::<Vec<_>>()
+    };
+    count_changes([ops(before), ops(after)])
+}
+
+/// Compares the code of two GPU kernels by operation, with its kind: `UTMALDG.2D`.
+pub fn gpu_operations(before: &Code<'_>, after: &Code<'_>) -> Vec<OperationChange> {
+    let ops = |code: &Code<'_>| {
+        code.instructions().map(|instruction| code.str(instruction.op).to_owned()).collect::<Vec<_>>()
+    };
+    count_changes([ops(before), ops(after)])
+}
+
+fn count_changes(sides: [Vec<String>; 2]) -> Vec<OperationChange> {
+    let mut counts = BTreeMap::<String, [usize; 2]>::new();
+    for (side, operations) in sides.into_iter().enumerate() {
+        for operation in operations {
+            if let Some(count) = counts.entry(operation).or_default().get_mut(side) {
                 *count += 1;
             }
         }
     }
     let differ = counts.into_iter().filter(|(_, [before, after])| before != after);
-    let mut changes: Vec<_> = differ
-        .map(|(operation, [before, after])| OperationChange {
-            operation: operation.to_owned(),
-            before,
-            after,
-        })
-        .collect();
+    let mut changes: Vec<_> =
+        differ.map(|(operation, [before, after])| OperationChange { operation, before, after }).collect();
     changes.sort_by_key(|change| std::cmp::Reverse(change.before.abs_diff(change.after)));
     changes
 }

@@ -5,6 +5,7 @@ mod common;
 use common::try_load;
 use octile_dump::{
     checks::{CheckId, Verdict, check},
+    compare::gpu_operations,
     facts::{Facts, FileKind, Source},
     gpu::Code,
 };
@@ -70,6 +71,53 @@ fn verdicts_on_gpu_code() {
     assert_eq!(verdicts("spilled", &spilled).1, [Pass, Pass, Pass, Fail]);
     let synchronous = sass.replace("UTMALDG", "LDG");
     assert_eq!(verdicts("synchronous", &synchronous).1[2], Fail);
+}
+
+#[test]
+fn staged_scales_and_buffers_in_turn() {
+    let verdicts = |text: &str| {
+        let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);
+        let findings = check(&facts, None);
+        let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
+        [CheckId::DoubleBuffered, CheckId::ScalesInSmem, CheckId::DataInVmem, CheckId::FitsVmem].map(of)
+    };
+    use Verdict::{Fail, NotObservable, Pass};
+    for language in ["ptx", "sass"] {
+        let (dma, strip) = (load(&format!("dma.{language}")), load(&format!("strip128.{language}")));
+        assert_eq!(verdicts(&dma), [Pass, Fail, Pass, NotObservable], "{language}");
+        assert_eq!(verdicts(&strip), [Pass, Pass, Pass, NotObservable], "{language}");
+    }
+    let sass = load("strip128.sass");
+    let one_place: String = sass
+        .lines()
+        .filter(|line| !line.contains("SYNCS.EXCH") || line.contains("+0x30c30]"))
+        .map(|line| format!("{line}\n"))
+        .collect();
+    assert_eq!(verdicts(&one_place)[0], Fail);
+    let bare = sass.replace("SYNCS.EXCH", "NOP").replace("LDGSTS", "LDG");
+    assert_eq!(verdicts(&bare)[..2], [NotObservable, Fail]);
+    let through_registers = sass.replace("UTMALDG", "LDG").replace("LDGSTS", "LDG");
+    assert_eq!(verdicts(&through_registers)[..3], [NotObservable, Fail, NotObservable]);
+}
+
+#[test]
+fn the_assembler_report_is_read() {
+    let report = "ptxas info    : Compiling entry function 'k' for 'sm_90a'\nptxas info    : Function properties for k\n    \
+                  0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 168 registers\n";
+    let facts = Facts::gather(&[Source { name: "ptxas.txt", bytes: report.as_bytes() }]);
+    assert_eq!((facts.files[0].kind, facts.files[0].damage.len()), (FileKind::Assembler, 0));
+    assert_eq!(facts.assembler.unwrap().registers, 168);
+    let half = Facts::gather(&[Source { name: "ptxas.txt", bytes: &report.as_bytes()[..90] }]);
+    assert_eq!((half.files[0].kind, half.files[0].damage.len()), (FileKind::Assembler, 1));
+}
+
+#[test]
+fn operations_of_two_kernels() {
+    let (dma, strip) = (load("dma.sass"), load("strip128.sass"));
+    let changes = gpu_operations(&Code::parse_sass(&dma), &Code::parse_sass(&strip));
+    let of = |name: &str| changes.iter().find(|change| change.operation == name);
+    assert_eq!(of("LDGSTS.E").map(|change| (change.before, change.after)), Some((0, 5)));
+    assert!(of("QGMMA.64x128x32.F32.E4M3.E4M3").is_none(), "as many products in both");
 }
 
 #[test]

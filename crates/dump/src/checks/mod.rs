@@ -2,6 +2,7 @@
 
 mod arithmetic;
 mod copies;
+mod gpu;
 mod memory;
 
 use std::fmt;
@@ -166,7 +167,28 @@ impl CheckId {
         }
     }
 
+    /// The checks that a strategy must pass on a GPU.
+    pub fn required_on_gpu(strategy: Strategy) -> &'static [Self] {
+        const ALL: [CheckId; 6] = [
+            CheckId::NativeFp8,
+            CheckId::NoF32Matmul,
+            CheckId::NoSpills,
+            CheckId::AsyncDma,
+            CheckId::DoubleBuffered,
+            CheckId::ScalesInSmem,
+        ];
+        // Each strategy promises what the one before it does, and more.
+        match strategy {
+            Strategy::Auto => &ALL[..3],
+            Strategy::Dma => &ALL[..5],
+            Strategy::Smem | Strategy::Strip => &ALL,
+        }
+    }
+
     fn run(self, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
+        if let Some(outcome) = gpu::run(self, facts) {
+            return outcome;
+        }
         match self {
             Self::NativeFp8 => arithmetic::native_fp8(facts),
             Self::NoF32Matmul => arithmetic::no_f32_matmul(facts),

@@ -4,7 +4,12 @@ use serde::Serialize;
 
 use super::{Facts, gpu, guide, hlo, llo, mosaic};
 use crate::{
-    gpu::Language, hlo::Module, llo::SimOptions, profile, schedule::ScheduleAnalysis, source::Damage,
+    gpu::{AssemblerReport, Language},
+    hlo::Module,
+    llo::SimOptions,
+    profile,
+    schedule::ScheduleAnalysis,
+    source::Damage,
     utilization::Utilization,
 };
 
@@ -41,6 +46,8 @@ pub enum FileKind {
     Ptx,
     /// A GPU kernel after the assembler.
     Sass,
+    /// The assembler's account of a GPU kernel.
+    Assembler,
     /// Hand-written, in the notation of the guides.
     Guide,
     /// Nothing in it.
@@ -107,6 +114,7 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
         () if head.starts_with("HloModule") => hlo::read(facts, name, text),
         () if is_ptx(head) => gpu::read(facts, name, text, Language::Ptx),
         () if is_sass(text) => gpu::read(facts, name, text, Language::Sass),
+        () if head.starts_with(AssemblerReport::HEAD) => gpu::read_report(facts, text),
         () if is_listing(head) => llo::read(facts, name, text, options),
         () if head.starts_with("module") && text.contains("func.func") => mosaic::read(facts, name, text),
         () => {

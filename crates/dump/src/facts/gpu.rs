@@ -1,9 +1,9 @@
 //! Facts from PTX and SASS.
 
-use super::{Copy, Evidence, Facts, FileKind, Level, Matmul, Space, Spills, Witness};
+use super::{Copy, Evidence, Facts, FileKind, Level, Matmul, Role, Space, Spills, Witness};
 use crate::{
-    gpu::{Code, Instruction, Language},
-    source::Damage,
+    gpu::{AssemblerReport, Code, Instruction, Language},
+    source::{Damage, Place},
 };
 
 /// Reads GPU code into the facts.
@@ -18,10 +18,11 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
         let evidence = || witness.at(instruction.op.start);
         if let Some((lhs, rhs)) = matmul_types(op) {
             add_matmul(facts, level, lhs, rhs, evidence);
-        } else if let Some((from, to)) = copy_spaces(op) {
-            add_copy(facts, level, from, to, evidence);
+        } else if let Some(way) = Way::of(op) {
+            add_copy(facts, level, way, evidence);
         }
     }
+    settle_copies(facts, level, barriers(&code));
     // Registers are assigned by the assembler, so only its output shows spills.
     if language == Language::Sass && facts.spills.is_none() && !code.functions().is_empty() {
         let spill = |i: &&Instruction| matches!(code.str(i.op).split('.').next(), Some("STL" | "LDL"));
@@ -51,23 +52,86 @@ fn add_matmul(facts: &mut Facts, level: Level, lhs: &str, rhs: &str, evidence: i
     }
 }
 
-fn add_copy(facts: &mut Facts, level: Level, from: Space, to: Space, evidence: impl Fn() -> Evidence) {
-    let same = |copy: &&mut Copy| copy.level == level && copy.from == from && copy.to == to;
+/// Reads the assembler's account into the facts.
+pub fn read_report(facts: &mut Facts, text: &str) -> (FileKind, Vec<Damage>) {
+    facts.assembler = AssemblerReport::parse(text);
+    let damage = facts.assembler.is_none().then(|| Damage {
+        place: Place { line: 1, column: 1 },
+        what: "the registers and spills of a kernel are not in this report".to_owned(),
+    });
+    (FileKind::Assembler, damage.into_iter().collect())
+}
+
+/// How an asynchronous copy goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Way {
+    /// The copy engine fetches a tile that a tensor map describes.
+    TileIn,
+    /// Some bytes in a row are fetched.
+    RowIn,
+    /// Something is written to device memory.
+    Out,
+}
+
+impl Way {
+    fn of(op: &str) -> Option<Self> {
+        let mnemonic = op.split('.').next()?;
+        let bulk = op.starts_with("cp.async.bulk");
+        match mnemonic {
+            "UTMALDG" => Some(Self::TileIn),
+            "LDGSTS" => Some(Self::RowIn),
+            "UBLKCP" if op.contains(".S.G") => Some(Self::RowIn),
+            "UTMASTG" | "UBLKCP" => Some(Self::Out),
+            "cp" if bulk && op.contains(".global.shared") => Some(Self::Out),
+            "cp" if bulk && (op.contains("group") || op.contains("prefetch")) => None,
+            "cp" if op.starts_with("cp.async.bulk.tensor") => Some(Self::TileIn),
+            "cp" if bulk || op.starts_with("cp.async.ca") || op.starts_with("cp.async.cg") => {
+                Some(Self::RowIn)
+            }
+            _ => None,
+        }
+    }
+}
+
+fn add_copy(facts: &mut Facts, level: Level, way: Way, evidence: impl Fn() -> Evidence) {
+    let inbound = way != Way::Out;
+    // What is fetched in rows is settled when all of the text is read.
+    let role = (way != Way::RowIn).then_some(Role::Data);
+    let same = |copy: &&mut Copy| copy.level == level && copy.inbound == inbound && copy.role == role;
+    let (from, to) = if inbound { (Space::Hbm, Space::Shared) } else { (Space::Shared, Space::Hbm) };
     match facts.copies.iter_mut().find(same) {
         Some(copy) => copy.starts += 1,
         None => facts.copies.push(Copy {
             level,
-            inbound: from == Space::Hbm,
+            inbound,
             from,
             to,
             operand: None,
-            role: None,
+            role,
             starts: 1,
             bytes: None,
             depth: None,
             overlaps_multiply: None,
             evidence: evidence(),
         }),
+    }
+}
+
+/// Barriers that the kernel makes in shared memory.
+fn barriers(code: &Code<'_>) -> usize {
+    let makes = |op: &str| op.starts_with("SYNCS.EXCH") || op.starts_with("mbarrier.init");
+    code.instructions().filter(|instruction| makes(code.str(instruction.op))).count()
+}
+
+/// Says of each fetch what it moves, and into how many places in turn. Where the copy engine fetches the tiles, what is
+/// fetched beside them is their scales; every place has one barrier that says it is full and one that says it is empty.
+fn settle_copies(facts: &mut Facts, level: Level, barriers: usize) {
+    let mut copies: Vec<_> =
+        facts.copies.iter_mut().filter(|copy| copy.level == level && copy.inbound).collect();
+    let tiles = copies.iter().any(|copy| copy.role == Some(Role::Data));
+    for copy in &mut copies {
+        copy.role.get_or_insert(if tiles { Role::Scale } else { Role::Data });
+        copy.depth = (barriers > 0).then_some(barriers.div_ceil(2));
     }
 }
 
@@ -104,20 +168,4 @@ fn element(part: &str) -> Option<&'static str> {
         "u8" | "U8" => "u8",
         _ => return None,
     })
-}
-
-/// Where an asynchronous copy goes.
-fn copy_spaces(op: &str) -> Option<(Space, Space)> {
-    let (inbound, outbound) = ((Space::Hbm, Space::Shared), (Space::Shared, Space::Hbm));
-    let mnemonic = op.split('.').next()?;
-    match mnemonic {
-        "UTMALDG" | "LDGSTS" => Some(inbound),
-        "UTMASTG" => Some(outbound),
-        "cp" if op.starts_with("cp.async.bulk") && op.contains(".global.shared") => Some(outbound),
-        "cp" if op.starts_with("cp.async.bulk") && !op.contains("group") && !op.contains("prefetch") => {
-            Some(inbound)
-        }
-        "cp" if op.starts_with("cp.async.ca") || op.starts_with("cp.async.cg") => Some(inbound),
-        _ => None,
-    }
 }

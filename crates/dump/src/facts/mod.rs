@@ -15,6 +15,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::{
+    gpu::AssemblerReport,
     llo::{Cycles, SimOptions},
     schedule::ScheduleAnalysis,
     source::{LineIndex, Place, excerpt},
@@ -267,6 +268,8 @@ pub struct Facts {
     pub cycles_error: Option<String>,
     /// Cycles as the compiler estimates them.
     pub estimated_cycles: Option<u64>,
+    /// The assembler's account of a GPU kernel.
+    pub assembler: Option<AssemblerReport>,
     /// The compiler's account of its schedule.
     pub schedule: Option<ScheduleAnalysis>,
 }

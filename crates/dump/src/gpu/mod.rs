@@ -1,7 +1,12 @@
 //! NVIDIA code as text: PTX, what a kernel is written in, and SASS, what the assembler made of it.
 
 mod ptx;
+mod report;
 mod sass;
+
+pub use report::AssemblerReport;
+
+use std::collections::BTreeMap;
 
 use serde::Serialize;
 
@@ -103,6 +108,16 @@ impl<'a> Code<'a> {
     /// Every instruction of every function.
     pub fn instructions(&self) -> impl Iterator<Item = &Instruction> {
         self.functions.iter().flat_map(|function| &function.instructions)
+    }
+
+    /// How often each operation occurs, by the part of its name before the first point: `QGMMA`, `UTMALDG`.
+    pub fn mnemonics(&self) -> BTreeMap<&'a str, usize> {
+        let mut counts = BTreeMap::new();
+        for instruction in self.instructions() {
+            let name = self.str(instruction.op).split('.').next().unwrap_or_default();
+            *counts.entry(name).or_default() += 1;
+        }
+        counts
     }
 
     /// The text of a span.

@@ -1,0 +1,73 @@
+//! Claims that mean something of their own on a GPU, where shared memory is what VMEM and SMEM are on a TPU.
+
+use super::{CheckId, Outcome, counted};
+use crate::facts::{Copy, Facts, Level, Role};
+
+/// What became of a claim about a GPU kernel; `None` where the files are of something else, or where the claim is the
+/// same on every machine.
+pub fn run(check: CheckId, facts: &Facts) -> Option<Outcome> {
+    let is_gpu = |level: Level| matches!(level, Level::Ptx | Level::Sass);
+    if !facts.matmuls.iter().any(|matmul| is_gpu(matmul.level)) {
+        return None;
+    }
+    let fetches = |role: Role| -> Vec<&Copy> {
+        let latest = Facts::latest(&facts.copies, |copy| copy.level).into_iter();
+        latest.filter(|copy| copy.inbound && copy.role == Some(role)).collect()
+    };
+    match check {
+        CheckId::OperandsInHbm => {
+            Some(data(&fetches(Role::Data), "fetched from device memory by the kernel"))
+        }
+        CheckId::DataInVmem => {
+            Some(data(&fetches(Role::Data), "into shared memory, which feeds the tensor cores"))
+        }
+        CheckId::DoubleBuffered => Some(double_buffered(&fetches(Role::Data))),
+        CheckId::ScalesInSmem => Some(scales_in_shared_memory(&fetches(Role::Scale))),
+        CheckId::DmaBalanced => Some(Outcome::unknown(
+            "copies and waits match only along an execution, and the code of a GPU kernel is not executed here",
+        )),
+        CheckId::FitsVmem => Some(Outcome::unknown(
+            "the launch asks for shared memory, so the code does not tell how much there is",
+        )),
+        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::AsyncDma | CheckId::NoSpills => None,
+    }
+}
+
+fn data(fetches: &[&Copy], where_to: &str) -> Outcome {
+    let Some(first) = fetches.first() else {
+        return Outcome::unknown("the data goes through registers, whose loads do not tell what they load");
+    };
+    let starts: u64 = fetches.iter().map(|copy| copy.starts).sum();
+    let says = format!("{} {where_to}", counted(starts as usize, "copy"));
+    Outcome::pass(says, vec![first.evidence.clone()])
+}
+
+fn double_buffered(fetches: &[&Copy]) -> Outcome {
+    let Some(first) = fetches.first() else {
+        return Outcome::unknown(
+            "no data is copied in the background, so the code does not show its buffers",
+        );
+    };
+    let evidence = vec![first.evidence.clone()];
+    match first.depth {
+        None => {
+            Outcome::unknown("the kernel makes no barriers, which would tell how many copies are in flight")
+        }
+        Some(depth) if depth < 2 => Outcome::fail("the barriers are enough for one place only", evidence),
+        Some(depth) => Outcome::pass(format!("barriers for {depth} places that take turns"), evidence),
+    }
+}
+
+fn scales_in_shared_memory(fetches: &[&Copy]) -> Outcome {
+    match fetches.first() {
+        Some(first) => {
+            let starts: u64 = fetches.iter().map(|copy| copy.starts).sum();
+            let says = format!(
+                "{} of scales into shared memory, beside the tiles",
+                counted(starts as usize, "copy")
+            );
+            Outcome::pass(says, vec![first.evidence.clone()])
+        }
+        None => Outcome::fail("no scale is copied to shared memory ahead of the products", Vec::new()),
+    }
+}
