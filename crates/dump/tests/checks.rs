@@ -6,7 +6,7 @@ use common::{FINAL, PACKED, cases, load, try_load};
 use octile_core::{Strategy, device::tpu::TpuChip};
 use octile_dump::{
     checks::{CheckId, Finding, Verdict, check, overall},
-    facts::{Facts, FileKind, Source},
+    facts::{Facts, FileKind, Origin, Source},
 };
 
 const EVERY_FILE: [&str; 6] = [
@@ -296,4 +296,64 @@ fn the_guides_own_notation_gets_the_verdicts_they_promise() {
     assert_eq!(edit("f8e4m3fn[...]", "f32[...]"), "FFPPPPPP--");
     let no_copies: String = v3.split("%async").next().unwrap().to_owned();
     assert_eq!(letters_of(&no_copies), "--PF--PP--");
+}
+
+/// HLO from before code generation states the limit, but not what the kernel uses of it.
+#[test]
+fn memory_is_summed_up_where_the_compiler_does_not_state_it() {
+    for (case, _) in VERDICTS {
+        let hlo = load(case, "optimized.hlo.txt");
+        let stated = Facts::gather(&[Source { name: "hlo", bytes: hlo.as_bytes() }]).vmem.unwrap();
+        assert_eq!(stated.origin, Origin::Stated, "{case}");
+        let early = without_used_memory(&hlo);
+        let mosaic = load(case, "mosaic.mlir");
+        let files = [("hlo", early.as_str()), ("mosaic.mlir", mosaic.as_str())];
+        let sources = files.map(|(name, text)| Source { name, bytes: text.as_bytes() });
+        let declared = Facts::gather(&sources).vmem.unwrap();
+        assert_eq!((declared.origin, declared.evidence.file.as_str()), (Origin::Declared, "mosaic.mlir"));
+        assert_eq!(declared.limit, stated.limit, "{case}");
+        // Spills come on top; a window that never moves has no second copy.
+        let ratio = declared.used as f64 / stated.used as f64;
+        assert!((0.99..1.5).contains(&ratio), "{case}: {} of {}", declared.used, stated.used);
+        let chip = Some(TpuChip::named("tpu7x").unwrap());
+        let fits = |files: &[(&str, &str)]| {
+            let sources = files.iter().map(|(name, text)| Source { name, bytes: text.as_bytes() });
+            let findings = check(&Facts::gather(&sources.collect::<Vec<_>>()), chip);
+            findings.into_iter().find(|finding| finding.check == CheckId::FitsVmem).unwrap()
+        };
+        assert_eq!(fits(&files).verdict, Verdict::Pass, "{case}");
+        assert!(fits(&files).says.contains("in the buffers that the kernel declares"), "{case}");
+        assert_eq!(fits(&files[..1]).verdict, Verdict::NotObservable, "{case}");
+        assert!(fits(&files[..1]).says.contains("HLO from after code generation"), "{case}");
+    }
+}
+
+#[test]
+fn buffers_that_do_not_fit_are_found() {
+    let text = load("512-qb128-aligned-v3-tpu7x", "mosaic.mlir");
+    let chip = Some(TpuChip::named("tpu7x").unwrap());
+    let says = |from: &str, to: &str| {
+        let edited = text.replace(from, to);
+        assert_ne!(edited, text, "{from}");
+        let facts = Facts::gather(&[Source { name: "mosaic.mlir", bytes: edited.as_bytes() }]);
+        let findings = check(&facts, chip);
+        assert_eq!(verdict(&findings, CheckId::FitsVmem), Verdict::Fail, "{findings:#?}");
+        findings.into_iter().find(|finding| finding.check == CheckId::FitsVmem).unwrap().says
+    };
+    let vmem = says("memref<2x128x128xf8E4M3FN", "memref<2048x128x128xf8E4M3FN");
+    assert!(vmem.contains("bytes of VMEM") && vmem.contains("where 33554432 are allowed"), "{vmem}");
+    let smem =
+        says("memref<2x1x1xf32, #tpu.memory_space<smem>", "memref<4096x1x1xf32, #tpu.memory_space<smem>");
+    assert!(smem.contains("bytes of SMEM") && smem.contains("where 1048576 are allowed"), "{smem}");
+}
+
+fn without_used_memory(hlo: &str) -> String {
+    const USED: &str = "\"used_scoped_memory_configs\":[";
+    let mut parts = hlo.split(USED);
+    let mut text = parts.next().unwrap().to_owned();
+    for part in parts {
+        text += USED;
+        text += &part[part.find(']').unwrap()..];
+    }
+    text
 }

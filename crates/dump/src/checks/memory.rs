@@ -3,7 +3,7 @@
 use octile_core::device::tpu::TpuChip;
 
 use super::{Outcome, counted};
-use crate::facts::{Buffer, Copy, Evidence, Facts, Level, Operand, Role, Space};
+use crate::facts::{Buffer, Copy, Evidence, Facts, Level, Operand, Origin, Role, Space};
 
 /// The input operands of one role, from the latest stage that names operands.
 fn inputs(facts: &Facts, role: Role) -> Vec<&Operand> {
@@ -123,32 +123,39 @@ fn buffers_in(facts: &Facts, role: Role, space: &Space, what: &str) -> Outcome {
 }
 
 pub fn fits_vmem(facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
-    let table: u64 = facts
-        .buffers
-        .iter()
-        .filter(|buffer| buffer.level == Level::Llo && buffer.space == Space::Vmem)
-        .filter_map(|buffer| buffer.bytes)
-        .sum();
-    let declared =
-        facts.buffers.iter().find(|buffer| buffer.level == Level::Llo && buffer.space == Space::Vmem);
-    let stated = facts.vmem.as_ref().map(|vmem| (vmem.used, vmem.limit, &vmem.evidence));
-    let Some((used, limit, evidence)) =
-        stated.or_else(|| declared.map(|first| (table, None, &first.evidence)))
-    else {
+    let Some(vmem) = &facts.vmem else {
         return Outcome::unknown(
-            "the files do not say how much VMEM the kernel uses: give the optimized HLO",
+            "the files do not say how much VMEM the kernel uses: give the HLO from after code generation, or the \
+             Mosaic text",
         );
     };
-    let limit = limit.or_else(|| chip.map(|chip| chip.vmem_default as u64));
-    match limit {
-        None => Outcome::unknown(format!(
-            "the kernel uses {used} bytes of VMEM, but the limit is not known: name the chip"
-        )),
-        Some(limit) if used <= limit => {
-            Outcome::pass(format!("{used} of {limit} bytes of VMEM"), vec![evidence.clone()])
-        }
-        Some(limit) => {
-            Outcome::fail(format!("{used} bytes of VMEM where {limit} are allowed"), vec![evidence.clone()])
-        }
+    let limit = vmem.limit.or(facts.vmem_limit).or(chip.map(|chip| chip.vmem_default as u64));
+    let Some(limit) = limit else {
+        let (used, how) = (vmem.used, origin(vmem.origin));
+        return Outcome::unknown(format!(
+            "the kernel uses {used} bytes of VMEM{how}, but the limit is not known: name the chip"
+        ));
+    };
+    let smem = facts.smem.as_ref().zip(chip.map(|chip| chip.smem as u64));
+    let uses = [Some(("VMEM", vmem, limit)), smem.map(|(smem, limit)| ("SMEM", smem, limit))];
+    let uses: Vec<_> = uses.into_iter().flatten().collect();
+    let evidence: Vec<_> = uses.iter().map(|(_, memory, _)| memory.evidence.clone()).collect();
+    if let Some((name, memory, limit)) = uses.iter().find(|(_, memory, limit)| memory.used > *limit) {
+        let (used, how) = (memory.used, origin(memory.origin));
+        let says = format!("{used} bytes of {name}{how}, where {limit} are allowed");
+        return Outcome::fail(says, vec![memory.evidence.clone()]);
+    }
+    let says = uses.iter().map(|(name, memory, limit)| {
+        format!("{} of {limit} bytes of {name}{}", memory.used, origin(memory.origin))
+    });
+    Outcome::pass(says.collect::<Vec<_>>().join("; "), evidence)
+}
+
+/// How a figure is known, to follow it in a sentence.
+fn origin(origin: Origin) -> &'static str {
+    match origin {
+        Origin::Stated => ", as the compiler states",
+        Origin::Listed => " in the listing's table of buffers",
+        Origin::Declared => " in the buffers that the kernel declares",
     }
 }

@@ -1,7 +1,8 @@
 //! Facts from optimized HLO: what surrounds the kernel.
 
 use super::{
-    Copy, Evidence, Facts, FileKind, Level, Matmul, Operand, Space, VmemUse, Witness, guide, mosaic,
+    Copy, Evidence, Facts, FileKind, Level, Matmul, MemoryUse, Operand, Origin, Space, Witness, guide,
+    mosaic,
     role::{Array, Roles},
 };
 use crate::{
@@ -82,8 +83,9 @@ fn copy(module: &Module<'_>, instruction: &Instruction, witness: &Witness<'_>) -
 fn kernel(facts: &mut Facts, call: &KernelCall, name: &str, witness: &Witness<'_>) {
     let evidence = witness.at_place(call.place);
     operands(facts, call, &evidence);
+    facts.vmem_limit = call.vmem_limit.or(facts.vmem_limit);
     if let Some(used) = call.vmem_used {
-        facts.vmem = Some(VmemUse { used, limit: call.vmem_limit, evidence });
+        facts.vmem = Some(MemoryUse { used, limit: call.vmem_limit, origin: Origin::Stated, evidence });
     }
     if let Some(KernelBody::Text(text)) = &call.body {
         let inside = format!("{name} (body of {})", call.name);

@@ -5,8 +5,9 @@ mod gpu;
 mod guide;
 mod hlo;
 mod llo;
+mod memory;
 mod mosaic;
-mod role;
+pub(crate) mod role;
 
 pub use file::{FileKind, FileReport, Source};
 
@@ -232,13 +233,27 @@ pub struct Spills {
     pub evidence: Evidence,
 }
 
-/// Vector memory of the kernel.
+/// Where a figure about memory comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Origin {
+    /// The compiler states it, in HLO that it wrote after code generation.
+    Stated,
+    /// The sum of the buffers in the table of a listing.
+    Listed,
+    /// The sum of the buffers that the kernel declares, padded to tiles.
+    Declared,
+}
+
+/// On-chip memory of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct VmemUse {
+pub struct MemoryUse {
     /// Bytes it uses.
     pub used: u64,
     /// Bytes it may use, where the text says.
     pub limit: Option<u64>,
+    /// How that is known.
+    pub origin: Origin,
     /// The line.
     pub evidence: Evidence,
 }
@@ -261,7 +276,11 @@ pub struct Facts {
     /// Registers that did not fit; absent where no listing was read.
     pub spills: Option<Spills>,
     /// Vector memory.
-    pub vmem: Option<VmemUse>,
+    pub vmem: Option<MemoryUse>,
+    /// Vector memory that the kernel may use, where the text says.
+    pub vmem_limit: Option<u64>,
+    /// Scalar memory.
+    pub smem: Option<MemoryUse>,
     /// Cycles, where they could be counted.
     pub cycles: Option<Cycles>,
     /// Why they could not.
@@ -292,6 +311,7 @@ impl Facts {
             .collect();
         reports.sort_by_key(|(index, _)| *index);
         facts.files = reports.into_iter().map(|(_, report)| report).collect();
+        memory::settle(&mut facts);
         facts
     }
 
@@ -303,18 +323,18 @@ impl Facts {
 }
 
 /// Makes evidence out of places in one file.
-struct Witness<'a> {
+pub(crate) struct Witness<'a> {
     file: &'a str,
     text: &'a str,
     lines: LineIndex,
 }
 
 impl<'a> Witness<'a> {
-    fn new(file: &'a str, text: &'a str) -> Self {
+    pub(crate) fn new(file: &'a str, text: &'a str) -> Self {
         Self { file, text, lines: LineIndex::new(text) }
     }
 
-    fn at(&self, offset: u32) -> Evidence {
+    pub(crate) fn at(&self, offset: u32) -> Evidence {
         Evidence {
             file: self.file.to_owned(),
             place: self.lines.place(offset),
@@ -322,7 +342,7 @@ impl<'a> Witness<'a> {
         }
     }
 
-    fn at_place(&self, place: Place) -> Evidence {
+    pub(crate) fn at_place(&self, place: Place) -> Evidence {
         self.at(self.lines.offset(place))
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Balance, Buffer, Copy, Facts, FileKind, Level, Matmul, Role, Space, Witness,
+    Balance, Buffer, Copy, Facts, FileKind, Level, Matmul, Role, Space, Witness, memory,
     role::{Array, Roles},
 };
 use crate::{
@@ -43,13 +43,15 @@ fn buffers(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
     for argument in on_chip().filter(|argument| !argument.memory.element.starts_with('!')) {
         let targeted = |view: &Option<View>| view.as_ref().is_some_and(|view| view.root == argument.name);
         let inbound = scan.dmas.iter().filter(|dma| !dma.waits).any(|dma| targeted(&dma.target));
+        // The compiler fills one copy of a window while the kernel works on the other.
+        let copies = if argument.role == ArgumentRole::Window { 2 } else { 1 };
         facts.buffers.push(Buffer {
             level: Level::Mosaic,
             name: argument.name.clone(),
             element: argument.memory.element.to_ascii_lowercase(),
             dims: argument.memory.dims.clone(),
             space: Space::named(&argument.memory.space),
-            bytes: None,
+            bytes: memory::padded_bytes(&argument.memory).map(|bytes| bytes.saturating_mul(copies)),
             role: roles.role(array(&argument.memory)),
             copied_to: inbound || argument.role != ArgumentRole::Scratch,
             evidence: witness.at_place(argument.place),

@@ -24,7 +24,7 @@ const KERNEL_LISTINGS: [(&str, &str); 4] = [
 pub const ROLES: [(&str, &str); 8] = [
     ("stablehlo.mlir", "the StableHLO module that was compiled"),
     ("mosaic.mlir", "the Mosaic kernel inside of it"),
-    (OPTIMIZED_HLO, "the module after optimization, with the memory spaces of its operands"),
+    (OPTIMIZED_HLO, "the module after optimization, with the memory spaces of its operands and the VMEM it uses"),
     (PACKED_BUNDLES, "LLO: the kernel's instructions, one bundle per cycle"),
     ("final_bundles.txt", "LLO after the last pass: the same instructions without empty bundles"),
     ("final_hlo-static-per-bundle-utilization.txt", "units in use, per bundle"),
@@ -43,7 +43,8 @@ pub fn listings(dump: &Path, kernel: &str, folder: &Path) -> Result<()> {
     for (label, name) in KERNEL_LISTINGS {
         copy(files.iter().find(|file| is_listing(file, kernel, label)), label, name)?;
     }
-    let optimized = files.iter().find(|file| file_name(file).ends_with(".after_optimizations.txt"));
+    // Written last, it also says how much vector memory each operation uses.
+    let optimized = files.iter().find(|file| file_name(file).ends_with(".after_codegen.txt"));
     copy(optimized, "optimized HLO", OPTIMIZED_HLO)
 }
 
