@@ -357,3 +357,12 @@ fn without_used_memory(hlo: &str) -> String {
     }
     text
 }
+
+/// Its semaphores are numbered by a loop, so that the same one has several names in the text.
+#[test]
+fn semaphores_with_computed_numbers_are_balanced() {
+    const CASE: &str = "../fresh/8x1024x1024-qb128-large-strip-tpu7x";
+    let findings = on(CASE, &EVERY_FILE);
+    assert_eq!(letters(&findings), "PPPPPPPPPP", "{findings:#?}");
+    assert_ne!(verdict(&on(CASE, &["mosaic.mlir"]), CheckId::DmaBalanced), Verdict::Fail);
+}

@@ -101,31 +101,47 @@ fn copies(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
     }
 }
 
+/// How often a semaphore is signalled and waited on in the text.
+#[derive(Clone, Copy)]
+struct Uses {
+    starts: usize,
+    waits: usize,
+    place: Place,
+}
+
 /// A semaphore that copies signal and nobody ever waits on is a fault; the rest only an execution can tell.
 fn balance(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
-    let mut semaphores = BTreeMap::<(&str, Option<&str>), (usize, usize, Place)>::new();
+    // By array and by the last index, which tells what is copied; the ones before it tell which buffer. An index that
+    // is computed may be any.
+    let mut semaphores = BTreeMap::<(&str, Option<u64>), Uses>::new();
     for dma in &scan.dmas {
         let Some(semaphore) = &dma.semaphore else { continue };
-        // The last index tells what is copied, the ones before it which buffer.
-        let key = (semaphore.root.as_str(), semaphore.index.last().map(String::as_str));
-        let (starts, waits, _) = semaphores.entry(key).or_insert((0, 0, dma.place));
+        let index = semaphore.index.last().and_then(|index| index.parse().ok());
+        let unused = Uses { starts: 0, waits: 0, place: dma.place };
+        let uses = semaphores.entry((semaphore.root.as_str(), index)).or_insert(unused);
         if dma.waits {
-            *waits += 1;
+            uses.waits += 1;
         } else {
-            *starts += 1;
+            uses.starts += 1;
         }
     }
     let Some(first) = scan.dmas.first() else { return };
     let mut faults = Vec::new();
     let mut place = first.place;
-    for ((root, index), (starts, waits, at)) in &semaphores {
-        let name = format!("{root}[.., {}]", index.unwrap_or("*"));
+    for ((root, index), uses) in &semaphores {
+        // Of the same array, what may be this semaphore.
+        let same = semaphores
+            .iter()
+            .filter(|((other, at), _)| other == root && (at == index || at.is_none() || index.is_none()));
+        let (starts, waits) =
+            same.fold((0, 0), |(starts, waits), (_, uses)| (starts + uses.starts, waits + uses.waits));
+        let name = format!("{root}[.., {}]", index.map_or("*".to_owned(), |index| index.to_string()));
         match (starts, waits) {
             (_, 0) => faults.push(format!("copies signal {name} and nothing waits on it")),
             (0, _) => faults.push(format!("{name} is waited on and no copy signals it")),
             _ => continue,
         }
-        place = *at;
+        place = uses.place;
     }
     facts.balances.push(Balance {
         level: Level::Mosaic,

@@ -24,7 +24,7 @@ const KERNEL_LISTINGS: [(&str, &str); 4] = [
 pub const ROLES: [(&str, &str); 8] = [
     ("stablehlo.mlir", "the StableHLO module that was compiled"),
     ("mosaic.mlir", "the Mosaic kernel inside of it"),
-    (OPTIMIZED_HLO, "the module after optimization, with the memory spaces of its operands and the VMEM it uses"),
+    (OPTIMIZED_HLO, "the optimized module, with the memory spaces of its operands and the VMEM it uses"),
     (PACKED_BUNDLES, "LLO: the kernel's instructions, one bundle per cycle"),
     ("final_bundles.txt", "LLO after the last pass: the same instructions without empty bundles"),
     ("final_hlo-static-per-bundle-utilization.txt", "units in use, per bundle"),
