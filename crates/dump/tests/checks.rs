@@ -162,18 +162,40 @@ fn with_listing(edit: impl Fn(&str) -> String) -> Vec<Finding> {
     findings_of(&[(PACKED, &edited)])
 }
 
-#[test]
-fn seeded_damage_in_a_listing_is_found() {
-    // A wait, with the subtraction that belongs to it, is gone.
-    let wait = |text: &str| {
-        let at = text.find(" = vsyncadd ").unwrap();
+/// Every listing that differs from `text` in that one instruction of this kind is gone.
+fn each_without<'t>(text: &'t str, op: &str) -> Vec<String> {
+    let instruction = format!(" = {op} ");
+    let without = |(at, _): (usize, &'t str)| {
         let start = text[..at].rfind('%').unwrap();
         let end = start + text[start..].find(['}', ';']).unwrap();
         format!("{}%0 = smov 0 {}", &text[..start], &text[end..])
     };
-    let findings = with_listing(wait);
-    assert_eq!(verdict(&findings, CheckId::DmaBalanced), Verdict::Fail);
+    text.match_indices(&instruction).map(without).collect()
+}
 
+#[test]
+fn a_wait_that_is_gone_is_found() {
+    for case in ["512-qb128-aligned-v3-tpu7x", "2048-qb512-aligned-v1-tpu7x"] {
+        let text = load(case, PACKED);
+        // A wait is two instructions: one waits, one takes the copy off the semaphore.
+        let (waits, counts) = (each_without(&text, "dma.done.wait"), each_without(&text, "vsyncadd"));
+        assert!(waits.len() >= 4 && waits.len() == counts.len(), "{case}");
+        for edited in waits.iter().chain(&counts) {
+            let findings = findings_of(&[(PACKED, edited)]);
+            let finding = findings.iter().find(|finding| finding.check == CheckId::DmaBalanced).unwrap();
+            assert_eq!(finding.verdict, Verdict::Fail, "{case}: {}", finding.says);
+            assert!(!finding.evidence.is_empty());
+        }
+        for (number, edited) in counts.iter().enumerate() {
+            let both = &each_without(edited, "dma.done.wait")[number];
+            let findings = findings_of(&[(PACKED, both)]);
+            assert_eq!(verdict(&findings, CheckId::DmaBalanced), Verdict::Fail, "{case} {number}");
+        }
+    }
+}
+
+#[test]
+fn seeded_damage_in_a_listing_is_found() {
     let f32_matmul = with_listing(|text| text.replacen("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.f32", 1));
     assert_eq!(verdict(&f32_matmul, CheckId::NoF32Matmul), Verdict::Fail);
     assert_eq!(verdict(&f32_matmul, CheckId::NativeFp8), Verdict::Fail);

@@ -130,16 +130,17 @@ fn executed(facts: &mut Facts, listing: &Listing<'_>, cycles: &Cycles, witness: 
     let mut blamed = None;
     for semaphore in cycles.semaphores.iter().filter(|semaphore| !semaphore.is_balanced()) {
         let name = &semaphore.semaphore;
-        match semaphore.starved_at {
-            Some(bundle) => {
-                faults.push(format!("bundle {bundle:#x} waits on {name} for a copy that nobody started"));
-                blamed = blamed.or(Some(bundle));
+        let fault = match (semaphore.starved_at, semaphore.unawaited_at) {
+            (Some(bundle), _) => format!("bundle {bundle:#x} waits on {name} for a copy that nobody started"),
+            (None, Some(bundle)) => {
+                format!("bundle {bundle:#x} takes a copy off {name} that was not waited for")
             }
-            None => faults.push(format!(
-                "{name} holds {} granules at the end: a copy was never awaited",
-                semaphore.left
-            )),
-        }
+            (None, None) => {
+                format!("{name} holds {} granules at the end: a copy was never awaited", semaphore.left)
+            }
+        };
+        faults.push(fault);
+        blamed = blamed.or(semaphore.starved_at).or(semaphore.unawaited_at);
     }
     let waits = listing.all_slots().find(|(_, slot)| listing.op(slot).starts_with("dma.done"));
     let evidence = match (blamed, waits) {

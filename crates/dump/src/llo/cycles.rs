@@ -130,12 +130,14 @@ pub struct SemaphoreLedger {
     pub left: i64,
     /// Number of the first bundle that waits for what nobody sends.
     pub starved_at: Option<u32>,
+    /// Number of the first bundle that counts a DMA as done without having waited for it.
+    pub unawaited_at: Option<u32>,
 }
 
 impl SemaphoreLedger {
     /// Whether every DMA was awaited and every wait had a DMA.
     pub fn is_balanced(&self) -> bool {
-        self.left == 0 && self.starved_at.is_none()
+        self.left == 0 && self.starved_at.is_none() && self.unawaited_at.is_none()
     }
 }
 
@@ -232,6 +234,7 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         waits: semaphore.waits,
         left: semaphore.left,
         starved_at: semaphore.starved_at.map(|at| at as u32),
+        unawaited_at: semaphore.unawaited_at.map(|at| at as u32),
     });
     Ok(Cycles {
         issued: machine.issued,

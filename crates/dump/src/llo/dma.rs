@@ -18,10 +18,14 @@ pub struct Semaphore {
     pub starts: u64,
     pub started: i64,
     pub waits: u64,
+    /// Granules that were waited for and are not taken off yet.
+    awaited: i64,
     /// What it holds at the end.
     pub left: i64,
     /// The first bundle that waits for more than was ever on its way.
     pub starved_at: Option<usize>,
+    /// The first bundle that takes off what was not waited for.
+    pub unawaited_at: Option<usize>,
 }
 
 /// Where a DMA comes from and goes to: its kind and the buffers at both ends, unknown where not followed.
@@ -105,7 +109,7 @@ impl Ledger {
             }
             done += model.latency_cycles;
         }
-        self.signal(done, semaphore, granules);
+        self.add(done, semaphore, granules);
         if let Some(semaphore) = self.semaphore(semaphore) {
             semaphore.starts += 1;
             semaphore.started = semaphore.started.saturating_add(granules);
@@ -118,8 +122,20 @@ impl Ledger {
         room.then(|| self.semaphores.entry(address).or_default())
     }
 
-    /// Adds to a semaphore at a time.
-    pub fn signal(&mut self, time: f64, semaphore: i64, amount: i64) {
+    /// Adds to a semaphore at once. A copy that was waited for is taken off by adding a negative amount.
+    pub fn signal(&mut self, now: f64, at: usize, semaphore: i64, amount: i64) {
+        self.add(now, semaphore, amount);
+        let Some(semaphore) = self.semaphore(semaphore) else { return };
+        if amount < 0 {
+            let awaited = semaphore.awaited.saturating_add(amount);
+            if awaited < 0 {
+                semaphore.unawaited_at.get_or_insert(at);
+            }
+            semaphore.awaited = awaited.max(0);
+        }
+    }
+
+    fn add(&mut self, time: f64, semaphore: i64, amount: i64) {
         let Some(semaphore) = self.semaphore(semaphore) else { return };
         semaphore.left = semaphore.left.saturating_add(amount);
         if semaphore.arrivals.len() >= MOST {
@@ -141,6 +157,7 @@ impl Ledger {
         }
         let Some(semaphore) = self.semaphore(address) else { return now };
         semaphore.waits += 1;
+        semaphore.awaited = semaphore.awaited.saturating_add(needed);
         semaphore.arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut held = 0i64;
         let ready = semaphore.arrivals.iter().find(|(_, amount)| {

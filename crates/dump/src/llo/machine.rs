@@ -162,7 +162,7 @@ impl<'p> Machine<'p> {
             Action::Signal { semaphore, granules } => {
                 let amount = self.eval(granules).map(wrap);
                 if let Some((semaphore, amount)) = self.eval(semaphore).zip(amount) {
-                    self.dma.signal(self.time, semaphore, amount);
+                    self.dma.signal(self.time, at, semaphore, amount);
                 }
             }
         }
