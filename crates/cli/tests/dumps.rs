@@ -162,9 +162,34 @@ fn nothing_to_verify_is_not_a_verdict() {
         let (code, said) = outcome(arguments, place.path());
         assert!(code == 2 && said.contains(sentence), "{arguments:?}: {code} {said}");
     }
-    fs::write(place.path().join("empty/manifest.json"), "{").unwrap();
-    let (code, said) = outcome(&["verify", "empty"], place.path());
-    assert!(code == 2 && said.contains("cannot read empty/manifest.json"), "{said}");
+}
+
+#[test]
+fn a_damaged_manifest_is_a_finding_about_its_version_alone() {
+    let place = TempDir::new().unwrap();
+    unpack(SMEM, place.path());
+    let damaged = unpack("512-qb128-aligned-v2-tpu7x", place.path());
+    let alone = place.path().join("manifest-alone");
+    fs::create_dir(&alone).unwrap();
+    for folder in [&damaged, &alone] {
+        fs::write(folder.join("manifest.json"), "{\"plan\": {").unwrap();
+    }
+    let (code, said) = outcome(&["verify", "."], place.path());
+    assert_eq!(code, 1, "{said}");
+    for folder in [&damaged, &alone] {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        let sentence =
+            format!("cannot read ./{name}/manifest.json: compile that version again with `octile inspect`");
+        assert!(said.contains(&sentence), "{said}");
+        assert!(said.contains(&format!("FAIL  {name}")), "{said}");
+    }
+    assert!(said.contains(&format!("PASS  {SMEM}")) && said.contains("FAIL: 1 of 3 versions"), "{said}");
+    // The checks of the version that its name tells are made all the same.
+    assert!(said.contains("PASS double-buffered"), "{said}");
+    for command in ["analyze", "compare", "report"] {
+        let (code, said) = outcome(&[command, "."], place.path());
+        assert!(code != 2 && !said.contains("octile: "), "{command}: {code} {said}");
+    }
 }
 
 #[test]

@@ -80,7 +80,10 @@ pub fn run(job: &Job) -> Result<Vec<Version>> {
 
 impl Version {
     fn read(group: &Group, told: Told) -> Result<Self> {
-        let manifest = Manifest::of(&group.path)?;
+        let (manifest, unreadable) = match Manifest::of(&group.path) {
+            Ok(manifest) => (manifest, None),
+            Err(error) => (None, Some(format!("{error:#}"))),
+        };
         let mut promise = Promise::new(told, manifest.as_ref(), &group.name);
         let files = contents(group)?;
         let sources: Vec<_> = files.iter().map(|(name, bytes)| Source { name, bytes }).collect();
@@ -90,8 +93,9 @@ impl Version {
         }
         promise.settle(&facts);
         let findings = check(&facts, promise.chip);
-        let mut troubles =
-            manifest.as_ref().map_or(Vec::new(), |manifest| manifest.broken_files(&group.path));
+        // One manifest that cannot be read is a finding about its version, and no reason to leave the others unread.
+        let mut troubles: Vec<_> = unreadable.into_iter().collect();
+        troubles.extend(manifest.iter().flat_map(|manifest| manifest.broken_files(&group.path)));
         troubles.extend(facts.files.iter().flat_map(troubles_of));
         if troubles.is_empty() && !has_kernel(&facts) {
             let path = group.path.display();
