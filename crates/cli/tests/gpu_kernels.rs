@@ -1,70 +1,37 @@
 //! Every GPU kernel that plans use assembles for `sm_90a`, without a GPU: no register spills, matrix products by the
 //! tensor cores, and the copy engine and its barriers exactly where the strategy says so.
 
-use std::{collections::BTreeMap, path::PathBuf, process::Command, sync::OnceLock};
+#[path = "common/gpu_tools.rs"]
+mod gpu_tools;
 
-use octile_cli::tools::{NVDISASM, PTXAS, Places, Tool, install};
+use std::collections::BTreeMap;
+
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::hopper::HOPPER_GPUS,
     plan::hopper::{HopperPlan, Together, candidates},
 };
+use octile_dump::gpu::{AssemblerReport, Code};
 use octile_kernels::hopper::{self, Kernel};
-
-/// The tool, fetched into the target folder where the machine has none.
-fn tool(tool: &'static Tool) -> PathBuf {
-    if let Ok(found) = tool.find(&Places::of_process(tool, None)) {
-        return found.path;
-    }
-    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("tools");
-    install(tool, &folder).expect("the wheel can be fetched").path
-}
-
-fn ptxas() -> &'static PathBuf {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| tool(&PTXAS))
-}
-
-fn nvdisasm() -> &'static PathBuf {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| tool(&NVDISASM))
-}
 
 /// What the assembler says of a kernel, and how often each mnemonic occurs in its machine code.
 struct Assembled {
-    registers: u32,
+    registers: u64,
     mnemonics: BTreeMap<String, usize>,
 }
 
 fn assemble(kernel: &Kernel) -> Assembled {
     let folder = tempfile::tempdir().unwrap();
-    let (ptx, cubin) = (folder.path().join("kernel.ptx"), folder.path().join("kernel.cubin"));
-    std::fs::write(&ptx, &kernel.ptx).unwrap();
-    let output = Command::new(ptxas())
-        .args(["-arch=sm_90a", "-v"])
-        .arg(&ptx)
-        .arg("-o")
-        .arg(&cubin)
-        .output()
-        .expect("ptxas runs");
-    let log = String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success(), "{}: {log}", kernel.entry);
-    assert!(log.contains("0 bytes spill stores, 0 bytes spill loads"), "{}: {log}", kernel.entry);
-    assert!(!log.contains("Potential Performance Loss"), "{}: {log}", kernel.entry);
-    let used = log.split("Used ").nth(1).and_then(|rest| rest.split(' ').next());
-    let registers = used.and_then(|used| used.parse().ok()).expect("ptxas reports registers");
-    let output = Command::new(nvdisasm()).arg("-c").arg(&cubin).output().expect("nvdisasm runs");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let mut mnemonics = BTreeMap::new();
-    for line in String::from_utf8_lossy(&output.stdout).lines() {
-        // `/*0120*/  @!P0 QGMMA.64x128x32... ;`
-        let Some((_, code)) = line.split_once("*/") else { continue };
-        let words = code.split_whitespace().find(|word| !word.starts_with('@'));
-        if let Some(name) = words.and_then(|word| word.split(['.', ';']).next()) {
-            *mnemonics.entry(name.to_owned()).or_default() += 1;
-        }
-    }
-    Assembled { registers, mnemonics }
+    std::fs::write(folder.path().join("kernel.ptx"), &kernel.ptx).unwrap();
+    let assembled = gpu_tools::assembler().assemble(folder.path(), "kernel.ptx", "kernel.cubin").unwrap();
+    let entry = &kernel.entry;
+    assert!(!assembled.report.contains("Potential Performance Loss"), "{entry}: {}", assembled.report);
+    let report = AssemblerReport::parse(&assembled.report).expect("ptxas reports registers");
+    assert_eq!((report.stack, report.spill_stores, report.spill_loads), (0, 0, 0), "{entry}");
+    let code = Code::parse_sass(&assembled.sass);
+    assert_eq!(code.damage(), [], "{entry}");
+    let mnemonics = code.mnemonics().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    Assembled { registers: report.registers, mnemonics }
 }
 
 fn problem(m: usize, n: usize, k: usize) -> Problem {

@@ -26,30 +26,45 @@ guides, and a folder with everything about that version:
     executable.bin                  for a runtime of the same libtpu version
     raw/                            with --keep-dumps, all that was written
 
+With --target sm_90a the GPU kernels are assembled with ptxas; no GPU is needed:
+
+  DIR/v4_whole_k_strip/
+    manifest.json                   plan, versions, registers, shared memory,
+                                    spills, counts of QGMMA, UTMALDG, SYNCS...
+    kernel.ptx                      the kernel as the driver gets it
+    kernel.sass                     its machine code, by nvdisasm
+    kernel.cubin
+    ptxas.txt                       what `ptxas -v` says
+    quantize/                       with --x bf16, f16 or f32: the same about
+                                    the kernel that quantizes the activations
+
 The versions are v1_auto_double_buffer, v2_manual_async_dma, v3_smem_scales and
-v4_whole_k_strip. A version that was there before is replaced as a whole; if
-anything fails, nothing is changed.
+v4_whole_k_strip, which is also what `--strategy best` takes. A version that was
+there before is replaced as a whole; if anything fails, nothing is changed.
+`octile analyze`, `verify`, `compare` and `report` read such folders.
 
 Examples:
   octile inspect
   octile inspect --strategy strip --shape 4096x4096x4096:512 --mode large -o out
-  octile inspect --chip v6e --x bf16 --strategy v2 --strategy v3";
+  octile inspect --chip v6e --x bf16 --strategy v2 --strategy v3
+  octile inspect --target sm_90a --strategy best --x bf16 --x-scales token
+  octile inspect --target sm_90a --shape 4096x7168x2048:128 --out bf16 -o gpu";
 
 /// Arguments of `octile inspect`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct InspectArgs {
-    /// TPU generation to compile for: tpu7x (Ironwood), v6e, v5e or v5p
-    #[arg(long, value_name = "CHIP", default_value = "tpu7x")]
+    /// What to compile for: a TPU (tpu7x, v6e, v5e, v5p), or sm_90a, an NVIDIA Hopper GPU (also h100, h200)
+    #[arg(long, visible_alias = "target", value_name = "CHIP", default_value = "tpu7x")]
     pub chip: String,
-    /// auto, dma, smem, strip (or v1 to v4), all; may be given more than once
+    /// auto, dma, smem, strip (or v1 to v4), best, all; may be given more than once
     #[arg(long = "strategy", value_name = "S", default_value = "all")]
     pub strategies: Vec<StrategyChoice>,
     /// M rows of x, N outputs, K inputs, block side 128, 256 or 512
     #[arg(long, value_name = "MxNxK:QB", default_value = "512x512x512:128")]
     pub shape: Problem,
-    /// Kernel blocks: aligned (one quantization block) or large (many)
-    #[arg(long, default_value_t = BlockMode::Aligned)]
-    pub mode: BlockMode,
+    /// Blocks of TPU kernels: aligned (one quantization block) or large (many) [default: aligned]
+    #[arg(long)]
+    pub mode: Option<BlockMode>,
     /// How the activations come: fp8 with scales; bf16, f16 or f32 to be quantized on the fly; or, with -plain,
     /// to be multiplied unquantized
     #[arg(long, value_enum, default_value_t = XChoice::Fp8)]

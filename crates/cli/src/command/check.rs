@@ -19,7 +19,7 @@ pub struct Report {
 /// Compiles, analyzes and verifies; only the versions of this run are judged.
 pub fn run(job: &inspect::Job, strict: bool) -> Result<Report> {
     let compiled = inspect::run(job)?;
-    let inputs = compiled.versions.iter().map(|version| version.folder.clone()).collect();
+    let inputs = compiled.folders();
     let versions = analyze::run(&analyze::Job { inputs, told: Told::default() })?;
     Ok(Report { compiled, verdicts: verify::Report::new(versions, strict) })
 }

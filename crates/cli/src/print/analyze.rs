@@ -66,7 +66,8 @@ pub fn title(version: &Version) -> String {
             format!("{} {}, {source}", strategy.version(), strategy.title())
         }
     };
-    let chip = promise.chip.map_or("chip not known", |chip| chip.name);
+    let unknown = if promise.gpu { "an NVIDIA GPU" } else { "chip not known" };
+    let chip = promise.chip.map_or(unknown, |chip| chip.name);
     format!("{}\n{of}; {chip}", version.name)
 }
 
@@ -112,6 +113,14 @@ fn facts(version: &Version) -> String {
     if let Some(vmem) = &facts.vmem {
         let limit = vmem.limit.map_or(String::new(), |limit| format!(" of {}", size(limit)));
         say("VMEM", format!("{}{limit}", size(vmem.used)));
+    }
+    if let Some(report) = &facts.assembler {
+        let spilled = report.spill_stores + report.spill_loads;
+        let spills = if spilled == 0 { "no spills".to_owned() } else { format!("{spilled} bytes of spills") };
+        say("registers", format!("{} per thread, {spills}", report.registers));
+    }
+    if let Some(bytes) = version.manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes) {
+        say("shared", format!("{} of shared memory per block", size(bytes)));
     }
     match (&facts.cycles, &facts.cycles_error) {
         (Some(cycles), _) => {

@@ -2,41 +2,64 @@
 
 use std::fmt::Write;
 
-use super::{emit, heading};
-use crate::command::inspect::{Counted, Report, VersionReport};
+use octile_core::{Problem, Strategy};
+
+use super::{analyze::size, emit, heading};
+use crate::{
+    command::inspect::{Counted, HOPPER_TARGET, Report, gpu, tpu},
+    tools::Found,
+};
+
+/// Instructions whose number tells what kind of kernel it is: products, copies, barriers.
+const TELLING: [&str; 6] = ["QGMMA", "UTMALDG", "LDGSTS", "UBLKCP", "SYNCS", "UTMASTG"];
 
 /// Prints what was compiled and where it is.
 pub fn report(report: &Report) {
-    emit(&text(report));
+    emit(&match report {
+        Report::Tpu(report) => tpu_text(report),
+        Report::Gpu(report) => gpu_text(report),
+    });
 }
 
-fn text(report: &Report) -> String {
-    let libtpu = &report.libtpu;
-    let version =
-        libtpu.version.map_or_else(|| "of unknown version".to_owned(), |version| version.to_string());
+fn tpu_text(report: &tpu::Report) -> String {
     let mut text = heading(format!(
-        "FP8 2-D block-scaled matmul: compiled for {}\nlibtpu {version}, {}",
-        report.chip.name, libtpu.origin
+        "FP8 2-D block-scaled matmul: compiled for {}\n{}",
+        report.chip.name,
+        tool("libtpu", &report.libtpu)
     ));
     for version in &report.versions {
-        text += &version_text(version);
+        text += &tpu_version(version);
     }
     text += "Cycles are counted on the listing, one bundle per cycle, with every wait for a copy free; no TPU was used.\n";
     text
 }
 
-fn version_text(report: &VersionReport) -> String {
-    let VersionReport { plan, folder, figures } = report;
-    let (problem, strategy) = (&plan.problem, plan.strategy);
-    let mut text = String::new();
-    let _ = writeln!(
-        text,
-        "{} {} ({problem}, {}, x {})",
-        strategy.version(),
-        strategy.title(),
-        plan.mode,
-        problem.x
-    );
+fn gpu_text(report: &gpu::Report) -> String {
+    let mut text = heading(format!(
+        "FP8 2-D block-scaled matmul: assembled for {HOPPER_TARGET}, planned for an {}\n{}",
+        report.gpu.name.to_uppercase(),
+        tool("ptxas", &report.tools.ptxas)
+    ));
+    for version in &report.versions {
+        text += &gpu_version(version);
+    }
+    text += "What the assembler says, and what is in the machine code; no GPU was used.\n";
+    text
+}
+
+fn tool(name: &str, found: &Found) -> String {
+    let version =
+        found.version.map_or_else(|| "of unknown version".to_owned(), |version| version.to_string());
+    format!("{name} {version}, {}", found.origin)
+}
+
+fn title(strategy: Strategy, problem: &Problem, details: &str) -> String {
+    format!("{} {} ({problem}, {details}x {})\n", strategy.version(), strategy.title(), problem.x)
+}
+
+fn tpu_version(report: &tpu::VersionReport) -> String {
+    let tpu::VersionReport { plan, folder, figures } = report;
+    let mut text = title(plan.strategy, &plan.problem, &format!("{}, ", plan.mode));
     let _ = writeln!(text, "  tile {}, grid {}", plan.tile, plan.grid);
     let _ = match &figures.counted {
         Counted::Cycles { cycles, mxu_share } => {
@@ -48,6 +71,40 @@ fn version_text(report: &VersionReport) -> String {
         text,
         "  {} bytes of code, {} bytes of temporaries, compiled in {:.1} s",
         figures.code_bytes, figures.memory.temp, figures.compile_seconds
+    );
+    let _ = writeln!(text, "  {}\n", folder.display());
+    text
+}
+
+fn gpu_version(report: &gpu::VersionReport) -> String {
+    let gpu::VersionReport { plan, folder, figures } = report;
+    let mut text = title(plan.strategy, &plan.problem, "");
+    let _ = writeln!(
+        text,
+        "  tile {}x{}, {} stages, {} blocks of {} threads",
+        plan.shape.tile.a,
+        plan.shape.tile.b,
+        plan.stages,
+        plan.blocks,
+        plan.threads()
+    );
+    let assembler = &figures.assembler;
+    let spilled = assembler.spill_stores + assembler.spill_loads;
+    let spills = if spilled == 0 { "no spills".to_owned() } else { format!("{spilled} bytes of spills") };
+    let _ = writeln!(
+        text,
+        "  {} registers, {} of shared memory, {spills}",
+        assembler.registers,
+        size(figures.shared_bytes as u64)
+    );
+    let counts = TELLING.into_iter().map(|name| (figures.count(name), name)).filter(|(count, _)| *count > 0);
+    let counts: Vec<_> = counts.map(|(count, name)| format!("{count} {name}")).collect();
+    let _ = writeln!(
+        text,
+        "  {}; {} of code, assembled in {:.1} s",
+        counts.join(", "),
+        size(figures.code_bytes as u64),
+        figures.assemble_seconds
     );
     let _ = writeln!(text, "  {}\n", folder.display());
     text

@@ -1,10 +1,12 @@
 //! Compilers and disassemblers of the vendors: called, never shipped. They come as Python wheels, so that one rule
 //! finds them in a virtual environment and in the folder of `octile tools install` alike.
 
+mod assembler;
 mod find;
 mod install;
 mod version;
 
+pub use assembler::{Assembled, Assembler};
 pub use find::{FindError, Found, Origin, Places};
 pub use install::{Installed, install};
 pub use version::Version;

@@ -6,13 +6,12 @@ use crate::facts::{Copy, Facts, Level, Role};
 /// What became of a claim about a GPU kernel; `None` where the files are of something else, or where the claim is the
 /// same on every machine.
 pub fn run(check: CheckId, facts: &Facts) -> Option<Outcome> {
-    let is_gpu = |level: Level| matches!(level, Level::Ptx | Level::Sass);
-    if !facts.matmuls.iter().any(|matmul| is_gpu(matmul.level)) {
-        return None;
-    }
+    let is_gpu = |level: &Level| matches!(level, Level::Ptx | Level::Sass);
+    // What the assembler made counts, not what it was given.
+    let level = facts.matmuls.iter().map(|matmul| matmul.level).filter(is_gpu).max()?;
     let fetches = |role: Role| -> Vec<&Copy> {
-        let latest = Facts::latest(&facts.copies, |copy| copy.level).into_iter();
-        latest.filter(|copy| copy.inbound && copy.role == Some(role)).collect()
+        let copies = facts.copies.iter().filter(|copy| copy.level == level && copy.inbound);
+        copies.filter(|copy| copy.role == Some(role)).collect()
     };
     match check {
         CheckId::OperandsInHbm => {
@@ -21,6 +20,7 @@ pub fn run(check: CheckId, facts: &Facts) -> Option<Outcome> {
         CheckId::DataInVmem => {
             Some(data(&fetches(Role::Data), "into shared memory, which feeds the tensor cores"))
         }
+        CheckId::AsyncDma => Some(async_dma(&fetches(Role::Data))),
         CheckId::DoubleBuffered => Some(double_buffered(&fetches(Role::Data))),
         CheckId::ScalesInSmem => Some(scales_in_shared_memory(&fetches(Role::Scale))),
         CheckId::DmaBalanced => Some(Outcome::unknown(
@@ -29,7 +29,14 @@ pub fn run(check: CheckId, facts: &Facts) -> Option<Outcome> {
         CheckId::FitsVmem => Some(Outcome::unknown(
             "the launch asks for shared memory, so the code does not tell how much there is",
         )),
-        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::AsyncDma | CheckId::NoSpills => None,
+        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::NoSpills => None,
+    }
+}
+
+fn async_dma(fetches: &[&Copy]) -> Outcome {
+    match fetches {
+        [] => Outcome::fail("no data is copied asynchronously in the code of this kernel", Vec::new()),
+        _ => data(fetches, "of data in the code, beside the products"),
     }
 }
 

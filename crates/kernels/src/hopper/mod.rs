@@ -24,7 +24,9 @@ mod schedule;
 mod split;
 
 pub use peak::{PeakKernel, peak};
-pub use quantize::{QUANTIZE_NUMBERS, QUANTIZE_THREADS, groups_per_block, quantize};
+pub use quantize::{
+    QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QUANTIZE_THREADS, groups_per_block, quantize, quantizes_vectors,
+};
 
 use octile_core::{
     Strategy,

@@ -11,6 +11,9 @@ use super::{
 pub const QUANTIZE_NUMBERS: [&str; 7] =
     ["m", "k", "quant_shift", "x_stride", "codes_stride", "scale_row", "scale_k"];
 
+/// Bytes of shared memory of a block.
+pub const QUANTIZE_SHARED_BYTES: u32 = 16;
+
 /// Threads of a block.
 pub const QUANTIZE_THREADS: u32 = 256;
 const WARPS: u32 = QUANTIZE_THREADS / 32;
@@ -26,6 +29,11 @@ fn groups_per_warp(quant_block: u32) -> u32 {
 /// Token groups of `quant_block` values that a block of threads quantizes.
 pub fn groups_per_block(quant_block: usize) -> u32 {
     WARPS * groups_per_warp(quant_block as u32)
+}
+
+/// Whether rows of `k` values can be loaded as vectors: each then starts at a multiple of their size.
+pub fn quantizes_vectors(k: usize) -> bool {
+    k.is_multiple_of(8)
 }
 
 /// The kernel that quantizes floats of one kind. `quant_block` is the number of columns that share a scale; `aligned`

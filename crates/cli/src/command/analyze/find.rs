@@ -8,7 +8,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// Files of a version's folder that are no dump.
-const OTHER_FILES: [&str; 3] = [super::manifest::FILE_NAME, "executable.bin", "stablehlo.mlir"];
+const OTHER_FILES: [&str; 4] =
+    [super::manifest::FILE_NAME, "executable.bin", "stablehlo.mlir", "kernel.cubin"];
 /// How the optimized HLO of a version is called where it lies beside the version's folder.
 const HLO_SUFFIX: &str = "_hlo.txt";
 /// More cannot be a dump of one kernel, and would not fit in memory several times.

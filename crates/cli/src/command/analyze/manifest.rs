@@ -19,9 +19,50 @@ pub struct Manifest {
     pub files: Vec<File>,
 }
 
+/// A plan.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Plan {
+    /// For a TPU kernel.
+    Tpu(TpuPlan),
+    /// For a GPU kernel.
+    Gpu(GpuPlan),
+}
+
+impl Plan {
+    /// The name of its strategy.
+    pub fn strategy(&self) -> &str {
+        match self {
+            Self::Tpu(plan) => &plan.strategy,
+            Self::Gpu(plan) => &plan.strategy,
+        }
+    }
+
+    /// Buffers.
+    pub fn memory(&self) -> &Memory {
+        match self {
+            Self::Tpu(plan) => &plan.memory,
+            Self::Gpu(plan) => &plan.memory,
+        }
+    }
+}
+
+/// A plan for a GPU kernel.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct GpuPlan {
+    /// What is multiplied.
+    pub problem: Problem,
+    /// By its name.
+    pub strategy: String,
+    /// Places in shared memory that take turns.
+    pub stages: usize,
+    /// Buffers in shared memory.
+    pub memory: Memory,
+}
+
 /// A plan for a TPU kernel.
 #[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct Plan {
+pub struct TpuPlan {
     /// What is multiplied.
     pub problem: Problem,
     /// On what.
@@ -35,9 +76,16 @@ pub struct Plan {
     /// Blocks along each dimension.
     pub grid: Grid,
     /// Pieces of weights, where rows are few.
-    pub ring: Option<serde_json::Value>,
+    pub ring: Option<Ring>,
     /// Buffers.
     pub memory: Memory,
+}
+
+/// Pieces of weights.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct Ring {
+    /// Outputs that one piece is for.
+    pub columns: usize,
 }
 
 /// What is multiplied.
@@ -122,12 +170,15 @@ pub struct Region {
 pub struct Figures {
     /// Bytes of machine code.
     pub code_bytes: u64,
-    /// The compiler's own estimates.
+    /// The compiler's own estimates, where it makes any.
+    #[serde(default)]
     pub profile: Profile,
+    /// Bytes of shared memory that a GPU kernel asks for.
+    pub shared_bytes: Option<u64>,
 }
 
 /// The compiler's own estimates.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
 pub struct Profile {
     /// Cycles by operation.
     pub estimated_cycles: BTreeMap<String, u64>,

@@ -6,11 +6,11 @@ use octile_core::{
 };
 use octile_dump::{
     checks::CheckId,
-    facts::{Facts, FileKind},
+    facts::{Facts, FileKind, Level, Matmul},
 };
 use serde::Serialize;
 
-use super::manifest::{Activations, Arithmetic, Manifest, Plan};
+use super::manifest::{Activations, Arithmetic, Manifest, Plan, TpuPlan};
 
 /// How a version is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -45,6 +45,11 @@ pub struct Promise {
     /// The chip, where it is known.
     #[serde(serialize_with = "chip_name")]
     pub chip: Option<&'static TpuChip>,
+    /// Whether it is a GPU kernel.
+    pub gpu: bool,
+    /// Whether there is a plan, which then says what is waived.
+    #[serde(skip)]
+    planned: bool,
     /// The checks it must pass.
     pub required: Vec<CheckId>,
     /// The ones that its strategy asks for and it need not pass.
@@ -55,7 +60,7 @@ fn chip_name<S: serde::Serializer>(chip: &Option<&'static TpuChip>, to: S) -> Re
     chip.map(|chip| chip.name).serialize(to)
 }
 
-/// What every GPU kernel promises, whichever version it is.
+/// What a GPU kernel promises whose version is not known.
 const GPU_CHECKS: [CheckId; 3] = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncDma];
 
 /// What the user says about the dumps.
@@ -71,7 +76,7 @@ impl Promise {
     /// Of a version with this name and manifest. Its checks are not settled before its files are read.
     pub fn new(told: Told, manifest: Option<&Manifest>, name: &str) -> Self {
         let plan = manifest.map(|manifest| &manifest.plan);
-        let planned = plan.and_then(|plan| plan.strategy.parse().ok());
+        let planned = plan.and_then(|plan| plan.strategy().parse().ok());
         let named = words(name).find_map(|word| word.parse().ok());
         let (known, strategy) = match (told.strategy, planned, named) {
             (Some(strategy), ..) => (Known::Told, Some(strategy)),
@@ -80,25 +85,32 @@ impl Promise {
             _ => (Known::Unknown, None),
         };
         let chip = told.chip.or_else(|| match plan {
-            Some(plan) => TpuChip::named(&plan.chip.name).ok(),
+            Some(Plan::Tpu(plan)) => TpuChip::named(&plan.chip.name).ok(),
+            Some(Plan::Gpu(_)) => None,
             // Of the names of chips, v4 is also that of a version.
             None => words(name).filter(|word| *word != "v4").find_map(|word| TpuChip::named(word).ok()),
         });
         let waived = match plan {
-            Some(plan) => waived_by_plan(plan, chip),
-            None => waived_by_name(name, chip),
+            Some(Plan::Tpu(plan)) => waived_by_plan(plan, chip),
+            Some(Plan::Gpu(_)) => Vec::new(),
+            None => waived_by_chip(chip).into_iter().collect(),
         };
-        Self { known, strategy, chip, required: Vec::new(), waived }
+        let gpu = matches!(plan, Some(Plan::Gpu(_)));
+        Self { known, strategy, chip, gpu, planned: plan.is_some(), required: Vec::new(), waived }
     }
 
     /// Settles the checks: those of the strategy, or of a GPU kernel, less those that are waived.
     pub fn settle(&mut self, facts: &Facts) {
-        let is_gpu = |kind: FileKind| matches!(kind, FileKind::Ptx | FileKind::Sass);
-        let gpu = !facts.files.is_empty() && facts.files.iter().all(|file| is_gpu(file.kind));
-        let asked = match gpu {
-            true => &GPU_CHECKS[..],
-            false => CheckId::required(self.strategy.unwrap_or(Strategy::Auto)),
+        let is_gpu = |kind: FileKind| matches!(kind, FileKind::Ptx | FileKind::Sass | FileKind::Assembler);
+        self.gpu |= !facts.files.is_empty() && facts.files.iter().all(|file| is_gpu(file.kind));
+        let asked = match (self.gpu, self.strategy) {
+            (true, Some(strategy)) => CheckId::required_on_gpu(strategy),
+            (true, None) => &GPU_CHECKS[..],
+            (false, strategy) => CheckId::required(strategy.unwrap_or(Strategy::Auto)),
         };
+        if !self.planned && dequantizes(self.strategy, facts) {
+            self.waived = vec![DEQUANTIZES];
+        }
         self.waived.retain(|waiver| asked.contains(&waiver.check));
         let waived = |check: &CheckId| self.waived.iter().any(|waiver| waiver.check == *check);
         self.required = asked.iter().copied().filter(|check| !waived(check)).collect();
@@ -121,12 +133,15 @@ fn waived_by_chip(chip: Option<&TpuChip>) -> Option<Waiver> {
     emulates.then_some(Waiver { check: CheckId::NativeFp8, because })
 }
 
-fn waived_by_name(name: &str, chip: Option<&TpuChip>) -> Vec<Waiver> {
-    let widens = words(name).any(|word| word == "bf16").then_some(DEQUANTIZES);
-    widens.or_else(|| waived_by_chip(chip)).into_iter().collect()
+/// Whether a kernel is the variant that multiplies bf16: of all versions only the last has one, and no compiler makes
+/// it out of another, so that it shows in the kernel's own text.
+fn dequantizes(strategy: Option<Strategy>, facts: &Facts) -> bool {
+    let mut own = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Mosaic).peekable();
+    let is_bf16 = |matmul: &Matmul| matmul.lhs == "bf16" && matmul.rhs == "bf16";
+    strategy == Some(Strategy::Strip) && own.peek().is_some() && own.all(is_bf16)
 }
 
-fn waived_by_plan(plan: &Plan, chip: Option<&TpuChip>) -> Vec<Waiver> {
+fn waived_by_plan(plan: &TpuPlan, chip: Option<&TpuChip>) -> Vec<Waiver> {
     let mut waived = Vec::new();
     match plan.arithmetic {
         Arithmetic::Fp8 => waived.extend(waived_by_chip(chip)),
@@ -147,7 +162,8 @@ fn waived_by_plan(plan: &Plan, chip: Option<&TpuChip>) -> Vec<Waiver> {
         let because = "the plan keeps scales in VMEM: one per row of a block is a vector, not a scalar";
         waived.push(Waiver { check: CheckId::ScalesInSmem, because });
     }
-    if plan.grid.m * plan.grid.n * plan.grid.k <= 1 && plan.ring.is_none() {
+    let one_piece = plan.ring.as_ref().is_none_or(|ring| plan.problem.n <= ring.columns);
+    if plan.grid.m * plan.grid.n * plan.grid.k <= 1 && one_piece {
         let because = "the kernel has one block to copy, so there is nothing to overlap";
         waived.push(Waiver { check: CheckId::DoubleBuffered, because });
     }

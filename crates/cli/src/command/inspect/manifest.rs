@@ -89,11 +89,20 @@ struct CompilerRecord<'a> {
     fingerprint: Option<&'a str>,
 }
 
+/// A file of a version's folder.
 #[derive(Debug, Serialize)]
-struct FileRecord {
+pub struct FileRecord {
     name: &'static str,
     role: &'static str,
     bytes: u64,
+}
+
+impl FileRecord {
+    /// The files of a folder, of which each name and role is known.
+    pub fn all(roles: &[(&'static str, &'static str)], folder: &Path) -> Result<Vec<Self>> {
+        let record = |&(name, role)| Ok(Self { name, role, bytes: folder.join(name).metadata()?.len() });
+        roles.iter().map(record).collect()
+    }
 }
 
 impl<'a> Manifest<'a> {
@@ -106,9 +115,6 @@ impl<'a> Manifest<'a> {
         folder: &Path,
     ) -> Result<Self> {
         let (major, minor) = compiled.pjrt_api;
-        let record = |(name, role)| -> Result<FileRecord> {
-            Ok(FileRecord { name, role, bytes: folder.join(name).metadata()?.len() })
-        };
         Ok(Self {
             provenance: Provenance::now(),
             strategy: plan.strategy,
@@ -119,12 +125,12 @@ impl<'a> Manifest<'a> {
                 platform_version: &compiled.platform_version,
                 target,
                 device_kind: &compiled.device_kind,
-                flags: super::flags(),
+                flags: super::tpu::flags(),
                 fingerprint: compiled.fingerprint.as_deref(),
             },
             plan,
             figures,
-            files: ROLES.into_iter().map(record).collect::<Result<_>>()?,
+            files: FileRecord::all(&ROLES, folder)?,
         })
     }
 }

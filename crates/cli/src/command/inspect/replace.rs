@@ -1,37 +1,103 @@
 //! Results appear whole or not at all: they are made beside their place and moved there.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-/// A temporary folder on the file system of `output`, so that results can be moved there in one step.
-pub fn work_folder(output: &Path) -> Result<TempDir> {
-    let parent = parent(output)?;
-    tempfile::Builder::new()
-        .prefix(".octile-inspect-")
-        .tempdir_in(&parent)
-        .with_context(|| format!("cannot write to {}", parent.display()))
+use crate::command::analyze::manifest::FILE_NAME as MANIFEST;
+
+/// Where versions go, and where they are until they are whole.
+#[derive(Debug)]
+pub struct Place {
+    output: PathBuf,
+    /// On the same file system as the output, so that results can be moved there in one step.
+    drafts: TempDir,
 }
 
-/// Moves the folder and the HLO file of a version into `output`, in place of those that were there.
-pub fn put_in_place(work: &Path, output: &Path, version: &str) -> Result<PathBuf> {
-    let put = || -> Result<PathBuf> {
-        fs::create_dir_all(output)?;
-        let folder = output.join(version);
-        if folder.exists() {
-            // Into the temporary folder, which is deleted when all is done.
-            fs::rename(&folder, work.join(format!("{version}.old")))?;
+impl Place {
+    /// Prepares to write these versions to `output`. What lies there under their names and was not written by us is
+    /// the user's: it is left alone, and the request refused.
+    pub fn open(output: &Path, versions: &[String]) -> Result<Self> {
+        if output.exists() && !output.is_dir() {
+            bail!("cannot write to {}: it is not a folder; name another one with -o", output.display());
         }
-        fs::rename(work.join(version), &folder)?;
-        let hlo = format!("{version}_hlo.txt");
-        fs::rename(work.join(&hlo), output.join(&hlo))?;
+        for version in versions {
+            refuse_foreign(&output.join(version), &output.join(hlo_name(version)))?;
+        }
+        let parent = parent(output)?;
+        let drafts =
+            tempfile::Builder::new().prefix(".octile-inspect-").tempdir_in(&parent).map_err(|error| {
+                // The error names a folder that the user never heard of; what kind it is says enough.
+                let reason = io::Error::from(error.kind());
+                anyhow::anyhow!(
+                    "cannot write to {} ({reason}): name another folder with -o",
+                    parent.display()
+                )
+            })?;
+        Ok(Self { output: output.to_owned(), drafts })
+    }
+
+    /// A new folder for a version, which is not in place yet.
+    pub fn draft(&self, version: &str) -> Result<PathBuf> {
+        let folder = self.drafts.path().join(version);
+        fs::create_dir(&folder).context("cannot create a temporary folder")?;
         Ok(folder)
+    }
+
+    /// Where the HLO file of a version is until it is in place.
+    pub fn draft_hlo(&self, version: &str) -> PathBuf {
+        self.drafts.path().join(hlo_name(version))
+    }
+
+    /// Moves the folder of a version, and its HLO file where it has one, in place of those that were there.
+    pub fn put(&self, version: &str) -> Result<PathBuf> {
+        let put = || -> io::Result<PathBuf> {
+            fs::create_dir_all(&self.output)?;
+            let (folder, hlo) = (self.output.join(version), self.output.join(hlo_name(version)));
+            // Into the temporary folder, which is deleted when all is done.
+            for old in [&folder, &hlo] {
+                if old.exists() {
+                    let name = old.file_name().unwrap_or_default().to_string_lossy();
+                    fs::rename(old, self.drafts.path().join(format!("{name}.old")))?;
+                }
+            }
+            fs::rename(self.drafts.path().join(version), &folder)?;
+            if self.draft_hlo(version).exists() {
+                fs::rename(self.draft_hlo(version), &hlo)?;
+            }
+            Ok(folder)
+        };
+        put().with_context(|| format!("cannot write {version} to {}", self.output.display()))
+    }
+}
+
+/// The optimized HLO of a version has the file name of the original guides.
+fn hlo_name(version: &str) -> String {
+    format!("{version}_hlo.txt")
+}
+
+/// A version's folder is ours where it has our manifest; the HLO file beside it is ours where the folder is.
+fn refuse_foreign(folder: &Path, hlo: &Path) -> Result<()> {
+    let ours = folder.join(MANIFEST).is_file();
+    let empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
+    let foreign = match () {
+        () if is_there(folder) && !ours && !empty() => folder,
+        () if is_there(hlo) && !(ours && hlo.is_file()) => hlo,
+        () => return Ok(()),
     };
-    put().with_context(|| format!("cannot write {version} to {}", output.display()))
+    bail!(
+        "{} is in the way, and `octile inspect` did not write it: move it, or name another folder with -o",
+        foreign.display()
+    )
+}
+
+/// Whether there is anything of this name, be it a link that leads nowhere.
+fn is_there(path: &Path) -> bool {
+    path.symlink_metadata().is_ok()
 }
 
 /// A temporary folder for the compiler, whose flags cannot hold a path with a space.
@@ -58,25 +124,76 @@ fn parent(output: &Path) -> Result<PathBuf> {
 mod tests {
     use super::*;
 
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    fn open(output: &Path) -> Result<Place> {
+        Place::open(output, &["v1".to_owned()])
+    }
+
     #[test]
     fn a_version_is_replaced_as_a_whole() {
-        let place = TempDir::new().unwrap();
-        let output = place.path().join("a/b");
-        for round in ["first", "second"] {
-            let work = work_folder(&output).unwrap();
-            fs::create_dir(work.path().join("v1")).unwrap();
-            fs::write(work.path().join("v1").join(round), "").unwrap();
-            fs::write(work.path().join("v1_hlo.txt"), round).unwrap();
-            assert_eq!(put_in_place(work.path(), &output, "v1").unwrap(), output.join("v1"));
+        let root = TempDir::new().unwrap();
+        let output = root.path().join("a/b");
+        for (round, hlo) in [("first", true), ("second", true), ("third", false)] {
+            let place = open(&output).unwrap();
+            let draft = place.draft("v1").unwrap();
+            fs::write(draft.join(MANIFEST), "{}").unwrap();
+            fs::write(draft.join(round), "").unwrap();
+            if hlo {
+                fs::write(place.draft_hlo("v1"), round).unwrap();
+            }
+            assert_eq!(place.put("v1").unwrap(), output.join("v1"));
+            drop(place);
+            assert_eq!(
+                names(&output).len(),
+                if hlo { 2 } else { 1 },
+                "an old HLO file goes with its version"
+            );
+            let inside = names(&output.join("v1"));
+            assert!(inside.len() == 2 && inside.contains(&round.to_owned()), "{inside:?}");
         }
-        let names = |folder: &Path| {
-            let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
-            let mut names: Vec<_> = entries.collect();
-            names.sort();
-            names
+        assert_eq!(names(root.path()), ["a"]);
+    }
+
+    #[test]
+    fn what_is_not_ours_is_left_alone() {
+        let refused = |make: fn(&Path)| {
+            let root = TempDir::new().unwrap();
+            make(root.path());
+            let before = names(root.path());
+            let error = open(root.path()).unwrap_err().to_string();
+            assert!(error.contains("is in the way"), "{error}");
+            assert_eq!(names(root.path()), before);
         };
-        assert_eq!(names(&output), ["v1", "v1_hlo.txt"]);
-        assert_eq!(names(&output.join("v1")), ["second"]);
-        assert_eq!(names(place.path()), ["a"]);
+        refused(|root| fs::write(root.join("v1"), "mine").unwrap());
+        refused(|root| {
+            fs::create_dir(root.join("v1")).unwrap();
+            fs::write(root.join("v1/notes.txt"), "mine").unwrap();
+        });
+        refused(|root| fs::write(root.join("v1_hlo.txt"), "mine").unwrap());
+        refused(|root| {
+            fs::create_dir_all(root.join("v1_hlo.txt")).unwrap();
+        });
+        let root = TempDir::new().unwrap();
+        fs::create_dir(root.path().join("v1")).unwrap();
+        fs::write(root.path().join("notes.txt"), "mine").unwrap();
+        open(root.path()).expect("an empty folder and other files are in nobody's way");
+    }
+
+    #[test]
+    fn refusals_name_what_the_user_named() {
+        let root = TempDir::new().unwrap();
+        fs::write(root.path().join("file"), "").unwrap();
+        let error = open(&root.path().join("file")).unwrap_err().to_string();
+        assert!(error.ends_with("file: it is not a folder; name another one with -o"), "{error}");
+        if Path::new("/proc/self").is_dir() {
+            let error = open(Path::new("/proc/x")).unwrap_err().to_string();
+            assert!(error.starts_with("cannot write to /proc (") && !error.contains("octile"), "{error}");
+        }
     }
 }

@@ -33,7 +33,7 @@ pub fn map(version: &Version) -> Markup {
 fn blocks(version: &Version, space: &Space) -> Vec<Block> {
     if let Some(manifest) = &version.manifest {
         let regions =
-            manifest.plan.memory.regions.iter().filter(|region| Space::named(&region.space) == *space);
+            manifest.plan.memory().regions.iter().filter(|region| Space::named(&region.space) == *space);
         let block = |region: &crate::command::analyze::manifest::Region| Block {
             name: match region.buffers {
                 1 => region.name.clone(),

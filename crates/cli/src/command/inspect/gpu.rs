@@ -1,0 +1,183 @@
+//! GPU kernels through ptxas and nvdisasm.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context, Result};
+use octile_core::{ActivationKind, Strategy, device::hopper::HopperGpu, plan::hopper::HopperPlan};
+use octile_dump::gpu::{AssemblerReport, Code};
+use octile_kernels::hopper::{self, Kernel};
+use serde::Serialize;
+
+use super::{HOPPER_TARGET, manifest::FileRecord, replace::Place, version_name};
+use crate::{
+    progress::Progress,
+    record::Provenance,
+    tools::{Assembler, Found},
+};
+
+const PTX: &str = "kernel.ptx";
+const CUBIN: &str = "kernel.cubin";
+const SASS: &str = "kernel.sass";
+const REPORT: &str = "ptxas.txt";
+
+/// What each file of a version's folder is.
+const ROLES: [(&str, &str); 4] = [
+    (PTX, "the kernel as it is given to the driver"),
+    (CUBIN, "its machine code"),
+    (SASS, "its machine code as text"),
+    (REPORT, "the assembler's account of registers, shared memory and spills"),
+];
+
+/// The folder of the kernel that quantizes activations, where there is one.
+const QUANTIZE: &str = "quantize";
+/// Bytes of one instruction.
+const INSTRUCTION_BYTES: usize = 16;
+
+/// What to assemble.
+#[derive(Debug)]
+pub struct Work {
+    /// For which GPU.
+    pub gpu: HopperGpu,
+    /// One per version.
+    pub plans: Vec<HopperPlan>,
+}
+
+/// What was assembled.
+#[derive(Debug)]
+pub struct Report {
+    /// For which GPU.
+    pub gpu: HopperGpu,
+    /// With which tools.
+    pub tools: Assembler,
+    /// One per version.
+    pub versions: Vec<VersionReport>,
+}
+
+/// One version.
+#[derive(Debug)]
+pub struct VersionReport {
+    /// The plan that was assembled.
+    pub plan: HopperPlan,
+    /// The folder with everything about it.
+    pub folder: PathBuf,
+    /// The assembler's figures.
+    pub figures: Figures,
+}
+
+/// The figures of one kernel.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Figures {
+    /// Seconds that the assembler and the disassembler took.
+    pub assemble_seconds: f64,
+    /// Bytes of machine code.
+    pub code_bytes: usize,
+    /// Bytes of shared memory that a launch asks for.
+    pub shared_bytes: usize,
+    /// Registers, stack and spills.
+    #[serde(flatten)]
+    pub assembler: AssemblerReport,
+    /// How often each instruction is in the code.
+    pub instructions: BTreeMap<String, usize>,
+}
+
+impl Figures {
+    /// How often an instruction is in the code.
+    pub fn count(&self, mnemonic: &str) -> usize {
+        self.instructions.get(mnemonic).copied().unwrap_or(0)
+    }
+}
+
+/// The content of `manifest.json`.
+#[derive(Debug, Serialize)]
+struct Manifest<'a> {
+    #[serde(flatten)]
+    provenance: Provenance,
+    strategy: Strategy,
+    title: &'static str,
+    compiler: CompilerRecord<'a>,
+    gpu: &'a HopperGpu,
+    entry: &'a str,
+    plan: &'a HopperPlan,
+    figures: &'a Figures,
+    files: Vec<FileRecord>,
+}
+
+#[derive(Debug, Serialize)]
+struct CompilerRecord<'a> {
+    target: &'static str,
+    ptxas: &'a Found,
+    ptxas_flags: [&'static str; 2],
+    nvdisasm: &'a Found,
+    nvdisasm_flags: [&'static str; 1],
+}
+
+/// Assembles everything, then puts it in place.
+pub fn run(work: &Work, place: &Place) -> Result<Report> {
+    let tools = Assembler::find()?;
+    let progress = Progress::new(work.plans.len() as u64);
+    let mut built = Vec::new();
+    for plan in &work.plans {
+        progress.doing(format!("assembling {} for {HOPPER_TARGET}", plan.strategy));
+        built.push(build(plan, work, &tools, &place.draft(&version_name(plan.strategy))?)?);
+        progress.step();
+    }
+    let mut versions = Vec::new();
+    for (plan, figures) in work.plans.iter().zip(built) {
+        let folder = place.put(&version_name(plan.strategy))?;
+        versions.push(VersionReport { plan: plan.clone(), folder, figures });
+    }
+    Ok(Report { gpu: work.gpu, tools, versions })
+}
+
+/// Assembles one version into a folder.
+fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Result<Figures> {
+    let kernel = hopper::multiply(plan);
+    let figures = assemble(&kernel, plan.shared_bytes(), tools, folder)?;
+    if let ActivationKind::Quantized(kind, granularity) = plan.problem.x {
+        let quantize = folder.join(QUANTIZE);
+        fs::create_dir(&quantize).context("cannot create a temporary folder")?;
+        let aligned = hopper::quantizes_vectors(plan.problem.k);
+        let kernel = hopper::quantize(kind, granularity, plan.problem.quant_block.size(), aligned);
+        assemble(&kernel, hopper::QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
+    }
+    let manifest = Manifest {
+        provenance: Provenance::now(),
+        strategy: plan.strategy,
+        title: plan.strategy.title(),
+        compiler: CompilerRecord {
+            target: HOPPER_TARGET,
+            ptxas: &tools.ptxas,
+            ptxas_flags: Assembler::PTXAS_FLAGS,
+            nvdisasm: &tools.nvdisasm,
+            nvdisasm_flags: Assembler::NVDISASM_FLAGS,
+        },
+        gpu: &work.gpu,
+        entry: &kernel.entry,
+        plan,
+        figures: &figures,
+        files: FileRecord::all(&ROLES, folder)?,
+    };
+    fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;
+    Ok(figures)
+}
+
+/// Writes a kernel's text, and everything that the tools make of it.
+fn assemble(kernel: &Kernel, shared_bytes: usize, tools: &Assembler, folder: &Path) -> Result<Figures> {
+    fs::write(folder.join(PTX), &kernel.ptx)?;
+    let start = Instant::now();
+    let assembled = tools.assemble(folder, PTX, CUBIN)?;
+    let assemble_seconds = start.elapsed().as_secs_f64();
+    fs::write(folder.join(SASS), &assembled.sass)?;
+    fs::write(folder.join(REPORT), &assembled.report)?;
+    let assembler = AssemblerReport::parse(&assembled.report)
+        .with_context(|| format!("ptxas says nothing about the registers of {}", kernel.entry))?;
+    let code = Code::parse_sass(&assembled.sass);
+    let instructions = code.mnemonics().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
+    let code_bytes = INSTRUCTION_BYTES * code.instructions().count();
+    Ok(Figures { assemble_seconds, code_bytes, shared_bytes, assembler, instructions })
+}

@@ -1,0 +1,70 @@
+//! From PTX to machine code and back to text, with no GPU.
+
+use std::{
+    path::Path,
+    process::{Command, Output},
+};
+
+use anyhow::{Context, Result, bail};
+
+use super::{FindError, Found, NVDISASM, PTXAS, Places};
+
+/// The assembler and disassembler of NVIDIA GPUs.
+#[derive(Debug, Clone)]
+pub struct Assembler {
+    /// PTX to machine code.
+    pub ptxas: Found,
+    /// Machine code to text.
+    pub nvdisasm: Found,
+}
+
+/// What they say about one kernel.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assembled {
+    /// The assembler's account of registers, memory and spills.
+    pub report: String,
+    /// The machine code.
+    pub sass: String,
+}
+
+impl Assembler {
+    /// The arguments of the assembler before the names of its files.
+    pub const PTXAS_FLAGS: [&str; 2] = ["-arch=sm_90a", "-v"];
+    /// The arguments of the disassembler before the name of its file.
+    pub const NVDISASM_FLAGS: [&str; 1] = ["-c"];
+
+    /// The tools of this machine.
+    pub fn find() -> Result<Self, FindError> {
+        Ok(Self {
+            ptxas: PTXAS.find(&Places::of_process(&PTXAS, None))?,
+            nvdisasm: NVDISASM.find(&Places::of_process(&NVDISASM, None))?,
+        })
+    }
+
+    /// Assembles the file `ptx` of a folder into its file `cubin`.
+    pub fn assemble(&self, folder: &Path, ptx: &str, cubin: &str) -> Result<Assembled> {
+        let flags = Self::PTXAS_FLAGS.into_iter().chain([ptx, "-o", cubin]);
+        let output = run(&self.ptxas, flags, folder)?;
+        let report = text(&output.stdout) + &text(&output.stderr);
+        if !output.status.success() {
+            bail!("ptxas does not take {ptx}: {}", report.trim());
+        }
+        let output = run(&self.nvdisasm, Self::NVDISASM_FLAGS.into_iter().chain([cubin]), folder)?;
+        if !output.status.success() {
+            bail!("nvdisasm does not take {cubin}: {}", text(&output.stderr).trim());
+        }
+        Ok(Assembled { report, sass: text(&output.stdout) })
+    }
+}
+
+/// Runs in the folder of the files, so that no message names a temporary one.
+fn run<'a>(tool: &Found, arguments: impl Iterator<Item = &'a str>, folder: &Path) -> Result<Output> {
+    // A path from the search path or a flag may be relative to where we are.
+    let program = std::path::absolute(&tool.path)?;
+    let output = Command::new(&program).args(arguments).current_dir(folder).output();
+    output.with_context(|| format!("{} does not run", program.display()))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}

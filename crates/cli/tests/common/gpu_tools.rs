@@ -1,0 +1,25 @@
+//! What the tests share that need NVIDIA's assembler.
+
+use std::{path::Path, sync::OnceLock};
+
+use octile_cli::tools::{Assembler, Found, NVDISASM, Origin, PTXAS, Places, Tool, install};
+
+/// The tools: found as `octile` finds them, else fetched into the target folder. A test that needs them fails without
+/// them, because a pass would claim that kernels assemble.
+pub fn assembler() -> &'static Assembler {
+    static TOOLS: OnceLock<Assembler> = OnceLock::new();
+    TOOLS.get_or_init(|| Assembler { ptxas: found(&PTXAS), nvdisasm: found(&NVDISASM) })
+}
+
+fn found(tool: &'static Tool) -> Found {
+    if let Ok(found) = tool.find(&Places::of_process(tool, None)) {
+        return found;
+    }
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools");
+    match install(tool, &folder) {
+        Ok(installed) => {
+            Found { path: installed.path, version: Some(installed.version), origin: Origin::Installed }
+        }
+        Err(error) => panic!("this test did not run, because {} could not be fetched: {error:#}", tool.name),
+    }
+}

@@ -1,0 +1,149 @@
+//! `octile inspect --target sm_90a` with the real assembler, and the verdicts on what it writes.
+
+#[path = "common/gpu_tools.rs"]
+mod gpu_tools;
+
+use std::{fs, path::Path, process::Command};
+
+use tempfile::TempDir;
+
+const VERSIONS: [&str; 4] =
+    ["v1_auto_double_buffer", "v2_manual_async_dma", "v3_smem_scales", "v4_whole_k_strip"];
+
+/// Exit code and everything that the program said.
+fn octile(arguments: &[&str], folder: &Path) -> (i32, String) {
+    let tools = gpu_tools::assembler();
+    let output = Command::new(env!("CARGO_BIN_EXE_octile"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("OCTILE_PTXAS", &tools.ptxas.path)
+        .env("OCTILE_NVDISASM", &tools.nvdisasm.path)
+        .output()
+        .expect("octile starts");
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("the program writes UTF-8");
+    assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    (output.status.code().expect("an exit code"), said)
+}
+
+fn names(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    let mut names: Vec<_> = entries.map(|name| name.into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+fn manifest(folder: &Path) -> serde_json::Value {
+    serde_json::from_str(&fs::read_to_string(folder.join("manifest.json")).unwrap()).unwrap()
+}
+
+#[test]
+fn every_version_is_a_folder_that_passes() {
+    let place = TempDir::new().unwrap();
+    let (code, said) = octile(&["check", "--target", "sm_90a", "--strict", "-o", "gpu"], place.path());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("PASS: 4 of 4"), "{said}");
+    let output = place.path().join("gpu");
+    assert_eq!(names(&output), VERSIONS);
+    for version in VERSIONS {
+        let folder = output.join(version);
+        assert_eq!(
+            names(&folder),
+            ["kernel.cubin", "kernel.ptx", "kernel.sass", "manifest.json", "ptxas.txt"]
+        );
+        let manifest = manifest(&folder);
+        let figures = &manifest["figures"];
+        let count = |name: &str| figures["instructions"][name].as_u64().unwrap_or(0);
+        assert!(count("QGMMA") > 0, "{version}");
+        let ring = version != VERSIONS[0];
+        assert_eq!((count("UTMALDG") > 0, count("SYNCS") > 0), (ring, ring), "{version}");
+        assert_eq!(figures["spill_stores"], 0);
+        let regions = manifest["plan"]["memory"]["regions"].as_array().unwrap();
+        let planned = regions.iter().map(|r| r["buffers"].as_u64().unwrap() * r["bytes"].as_u64().unwrap());
+        assert_eq!(figures["shared_bytes"].as_u64().unwrap(), planned.sum::<u64>(), "{version}");
+        assert_eq!(manifest["files"].as_array().unwrap().len(), 4);
+    }
+    assert_eq!(names(place.path()), ["gpu"], "temporary folders are gone");
+
+    let (code, said) = octile(&["compare", "gpu"], place.path());
+    assert_eq!(code, 0, "{said}");
+    let row = |label: &str| {
+        let line =
+            said.lines().find(|line| line.starts_with(label)).unwrap_or_else(|| panic!("{label}: {said}"));
+        line[label.len()..].split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(row("native fp8"), ["yes"; 4]);
+    assert_eq!(row("scales in SMEM"), ["no", "no", "yes", "yes"]);
+    assert_eq!(row("vector spills"), ["0"; 4]);
+    assert!(row("registers").iter().all(|cell| cell.parse::<u64>().is_ok_and(|count| count > 32)), "{said}");
+    let (code, said) = octile(&["compare", "gpu/v2_manual_async_dma", "gpu/v3_smem_scales"], place.path());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("scales-in-smem") && said.contains("LDGSTS"), "{said}");
+    let (code, said) = octile(&["report", "gpu", "-o", "page.html"], place.path());
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn seeded_damage_is_found() {
+    let place = TempDir::new().unwrap();
+    let arguments =
+        ["inspect", "--chip", "h100", "--strategy", "best", "--shape", "256x512x512:128", "-o", "gpu"];
+    let (code, said) = octile(&arguments, place.path());
+    assert_eq!(code, 0, "{said}");
+    let folder = place.path().join("gpu/v4_whole_k_strip");
+    let verify = || octile(&["verify", "gpu", "--strict"], place.path());
+    let whole: Vec<_> = ["kernel.sass", "kernel.ptx"]
+        .map(|name| (name, fs::read_to_string(folder.join(name)).unwrap()))
+        .to_vec();
+    let sass = &whole[0].1;
+    // As long as before, so that the manifest has nothing to object to.
+    for (damage, expected) in [
+        (sass.replace(".E4M3.E4M3", ".BF16.BF16"), "FAIL native-fp8"),
+        (sass.replace("UTMALDG", "UTMALXX").replace("LDGSTS", "LDGXXX"), "FAIL async-dma"),
+        (sass.replace("LDGSTS", "LDGXXX"), "FAIL scales-in-smem"),
+        (sass.replacen("FFMA ", "STL  ", 1), "FAIL no-spills"),
+        (sass[..sass.len() / 2].to_owned(), "kernel.sass has"),
+    ] {
+        assert_ne!(damage, *sass);
+        fs::write(folder.join("kernel.sass"), damage).unwrap();
+        let (code, said) = verify();
+        assert!(code == 1 && said.contains(expected), "{expected}: {code} {said}");
+    }
+    fs::write(folder.join("kernel.sass"), sass).unwrap();
+    let (code, said) = verify();
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn quantized_activations_bring_their_kernel() {
+    let place = TempDir::new().unwrap();
+    let arguments =
+        ["inspect", "--target", "sm_90a", "--strategy", "v4", "--x", "bf16", "--x-scales", "token"];
+    let (code, said) = octile(&arguments, place.path());
+    assert_eq!(code, 0, "{said}");
+    let folder = place.path().join("compilation_output/v4_whole_k_strip/quantize");
+    assert_eq!(names(&folder), ["kernel.cubin", "kernel.ptx", "kernel.sass", "ptxas.txt"]);
+    assert!(
+        fs::read_to_string(folder.join("kernel.ptx")).unwrap().contains("octile_quantize_bf16_token_128")
+    );
+    let (code, said) = octile(&["verify", "--strict"], place.path());
+    assert_eq!(code, 0, "{said}");
+}
+
+#[test]
+fn bad_requests_get_one_sentence_and_write_nothing() {
+    let place = TempDir::new().unwrap();
+    let refused = |arguments: &[&str], expected: &str| {
+        let (code, said) = octile(&[&["inspect"], arguments].concat(), place.path());
+        assert!(code == 2 && said.contains(expected), "{arguments:?}: {code} {said}");
+        assert!(!place.path().join("compilation_output").exists(), "{arguments:?}");
+    };
+    refused(&["--target", "sm_80"], "unknown TPU chip 'sm_80'");
+    refused(&["--target", "sm_90a", "--mode", "large"], "--mode is for TPU kernels only");
+    refused(&["--target", "sm_90a", "--x", "bf16-plain"], "multiplies 8-bit activations only");
+    refused(&["--target", "sm_90a", "-o", "/proc/x"], "cannot write to /proc (");
+    fs::create_dir(place.path().join("mine")).unwrap();
+    let file = place.path().join("mine/v1_auto_double_buffer");
+    fs::write(&file, "mine").unwrap();
+    refused(&["--target", "sm_90a", "-o", "mine"], "v1_auto_double_buffer is in the way");
+    assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
+}
