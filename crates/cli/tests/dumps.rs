@@ -192,6 +192,28 @@ fn a_damaged_manifest_is_a_finding_about_its_version_alone() {
     }
 }
 
+/// Only the text of a kernel can say that it multiplies bf16 on purpose; its name cannot, nor can what the compiler made
+/// of a kernel that multiplies 8-bit floats.
+#[test]
+fn a_name_does_not_excuse_bf16() {
+    let place = TempDir::new().unwrap();
+    let verify = |version: &str| outcome(&["verify", version], place.path());
+    let strip = unpack("2048-qb128-bf16-strip-tpu7x", place.path());
+    let renamed = place.path().join("v4_whole_k_strip");
+    fs::rename(&strip, &renamed).unwrap();
+    let (code, said) = verify("v4_whole_k_strip");
+    assert!(code == 0 && said.contains("native-fp8       not required"), "{said}");
+    fs::remove_file(renamed.join("mosaic.mlir")).unwrap();
+    let (code, said) = verify("v4_whole_k_strip");
+    assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
+
+    let widened = unpack(SMEM, place.path());
+    edit(&widened, PACKED, |text| text.replace("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.bf16"));
+    fs::rename(&widened, place.path().join("v3-bf16-tpu7x")).unwrap();
+    let (code, said) = verify("v3-bf16-tpu7x");
+    assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
+}
+
 #[test]
 fn one_hlo_file_passes_unless_strict() {
     let place = TempDir::new().unwrap();

@@ -6,7 +6,7 @@ use super::{
 };
 use crate::{
     hlo::Shape,
-    llo::{Cycles, DmaRoute, Listing, SimOptions, Slot, simulate},
+    llo::{Cycles, DmaRoute, Listing, SimOptions, Slot, simulate, touches_spill},
     source::{Damage, Span},
 };
 
@@ -102,21 +102,36 @@ fn operand(listing: &Listing<'_>, slot: &Slot, witness: &Witness<'_>) -> Option<
     })
 }
 
+fn is_spill(listing: &Listing<'_>, slot: &Slot) -> bool {
+    matches!(listing.op(slot), "vst" | "vld") && touches_spill(slot.args.of(listing.text()))
+}
+
 fn spills(listing: &Listing<'_>, witness: &Witness<'_>) -> Spills {
-    let is_spill = |slot: &&Slot| {
-        let args = slot.args.of(listing.text());
-        matches!(listing.op(slot), "vst" | "vld") && args.contains("_spill")
-    };
-    let mut found = listing.all_slots().map(|(_, slot)| slot).filter(is_spill).peekable();
+    let mut found =
+        listing.all_slots().map(|(_, slot)| slot).filter(|slot| is_spill(listing, slot)).peekable();
     let listing_start = || listing.bundles().first().map_or(0, |bundle| bundle.span.start);
     let first = found.peek().map_or_else(listing_start, |slot| slot.op.start);
     Spills { instructions: found.count(), executed: None, evidence: witness.at(first) }
+}
+
+/// The spill that is executed most often: one in a loop costs more than any number outside.
+fn worst_spill<'l>(listing: &'l Listing<'_>, cycles: &Cycles) -> Option<&'l Slot> {
+    let executed = listing.bundles().iter().zip(&cycles.executions);
+    let spills = executed.flat_map(|(bundle, times)| {
+        let slots = listing.slots(bundle).iter().filter(|slot| is_spill(listing, slot));
+        slots.map(move |slot| (*times, slot))
+    });
+    // Of several the first.
+    spills.rev().max_by_key(|(times, _)| *times).map(|(_, slot)| slot)
 }
 
 /// What the execution of the listing showed.
 fn executed(facts: &mut Facts, listing: &Listing<'_>, cycles: &Cycles, witness: &Witness<'_>) {
     if let Some(spills) = &mut facts.spills {
         spills.executed = Some(cycles.units.spill + cycles.units.fill);
+        if let Some(slot) = worst_spill(listing, cycles) {
+            spills.evidence = witness.at(slot.op.start);
+        }
     }
     let at_bundle = |address: u32| {
         let bundle = listing.bundles().iter().find(|bundle| bundle.address == address);

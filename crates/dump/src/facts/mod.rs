@@ -229,7 +229,7 @@ pub struct Spills {
     pub instructions: usize,
     /// Stores and reloads that are executed, where cycles were counted.
     pub executed: Option<u64>,
-    /// The first one, or the listing.
+    /// The one that is executed most often, else the first one, else the listing.
     pub evidence: Evidence,
 }
 

@@ -18,7 +18,7 @@ pub use cycles::{
     Cycles, DmaModel, DmaRoute, DmaTraffic, LoopCount, SemaphoreLedger, SimError, SimOptions, simulate,
     static_use,
 };
-pub use units::UnitUse;
+pub use units::{UnitUse, touches_spill};
 
 use serde::Serialize;
 
