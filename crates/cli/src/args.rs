@@ -58,7 +58,7 @@ pub enum Command {
     Bench(BenchArgs),
     /// What this machine can run, and what each missing thing needs
     Devices,
-    /// Compile the kernels for a TPU, and keep what the compiler made of them
+    /// Compile the kernels for a TPU or a GPU, and keep what the compiler made of them
     #[command(after_help = inspect::INSPECT_HELP)]
     Inspect(InspectArgs),
     /// What the dumps of each version say, and which claims they prove
@@ -70,7 +70,7 @@ pub enum Command {
     /// Versions side by side, and what is different between two
     #[command(after_help = dumps::COMPARE_HELP)]
     Compare(CompareArgs),
-    /// Compile the kernels for a TPU and verify the result: inspect, analyze and verify in one go
+    /// Compile the kernels for a TPU or a GPU and verify the result: inspect, analyze and verify in one go
     #[command(after_help = dumps::CHECK_HELP)]
     Check(CheckArgs),
     /// Everything about the versions on one HTML page

@@ -37,7 +37,9 @@ Examples:
 /// For the help text of `compare`.
 pub const COMPARE_HELP: &str = "\
 One column per version, from the facts in its dumps. With exactly two versions,
-also what is different between them: verdicts, and operations in their code.
+also what became of every operand, buffer, copy, product and loop of the first
+one in the second, with its line in both; and which operations are not as often
+in the code. Any two dumps will do, also of different shapes or chips.
 
 Examples:
   octile compare compilation_output

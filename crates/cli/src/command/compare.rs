@@ -1,13 +1,16 @@
 //! `octile compare`: versions side by side.
 
+use std::path::PathBuf;
+
 use octile_dump::{
-    compare::{Change, OperationChange, Row, changes, operations},
+    compare::{Change, Dump, File, OperationChange, Row, Structure, changes, gpu_operations, operations},
     facts::FileKind,
+    gpu::Code,
     llo::Listing,
 };
 use serde::Serialize;
 
-use super::analyze::Version;
+use super::analyze::{Text, Version};
 
 /// Versions side by side.
 #[derive(Debug, Serialize)]
@@ -28,6 +31,10 @@ pub struct Column {
     pub distance: Option<f64>,
     /// Bytes of machine code, where a manifest says.
     pub code_bytes: Option<u64>,
+    /// Bytes of shared memory of a GPU kernel, where a manifest says.
+    pub shared_bytes: Option<u64>,
+    /// Whether it is a GPU kernel.
+    pub gpu: bool,
     /// Files that cannot be relied on.
     pub troubles: Vec<String>,
 }
@@ -35,8 +42,15 @@ pub struct Column {
 /// What is different between two versions.
 #[derive(Debug, Serialize)]
 pub struct Difference {
+    /// Where the files of the first one are.
+    pub before: PathBuf,
+    /// Where the files of the second one are.
+    pub after: PathBuf,
     /// Checks with another verdict.
     pub checks: Vec<Change>,
+    /// What became of every part of the first one.
+    #[serde(flatten)]
+    pub structure: Structure,
     /// Operations that are not as often in the code; none where one of them has no listing.
     pub operations: Option<Vec<OperationChange>>,
 }
@@ -48,6 +62,8 @@ impl Column {
             row: Row::of(&version.name, &version.facts, &version.findings),
             distance: version.roofline.map(|roofline| roofline.distance),
             code_bytes: version.manifest.as_ref().map(|manifest| manifest.figures.code_bytes),
+            shared_bytes: version.manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes),
+            gpu: version.promise.gpu,
             troubles: version.troubles.clone(),
         }
     }
@@ -64,17 +80,33 @@ pub fn run(versions: &[Version]) -> Report {
 
 impl Difference {
     fn between(before: &Version, after: &Version) -> Self {
-        let listing = |version| Some(Listing::parse(code(version)?));
-        let listings = listing(before).zip(listing(after));
         Self {
+            before: before.path.clone(),
+            after: after.path.clone(),
             checks: changes(&before.findings, &after.findings),
-            operations: listings.map(|(before, after)| operations(&before, &after)),
+            structure: Structure::between(&dump(before), &dump(after)),
+            operations: code_changes(before, after),
         }
     }
 }
 
-/// The listing of a version that says most.
-fn code(version: &Version) -> Option<&str> {
-    let kinds = [FileKind::LloPacked, FileKind::LloFinal, FileKind::LloUnscheduled];
-    kinds.into_iter().find_map(|kind| version.text(kind)).map(|text| text.text.as_str())
+fn dump<'v>(version: &'v Version) -> Dump<'v> {
+    let file = |text: &'v Text| File { name: &text.name, kind: text.kind, text: &text.text };
+    Dump { facts: &version.facts, files: version.texts.iter().map(file).collect() }
+}
+
+/// From the code of both that says most, where both have it.
+fn code_changes(before: &Version, after: &Version) -> Option<Vec<OperationChange>> {
+    let texts = |kind| Some((before.text(kind)?.text.as_str(), after.text(kind)?.text.as_str()));
+    let listings = [FileKind::LloPacked, FileKind::LloFinal, FileKind::LloUnscheduled];
+    let listings = listings.into_iter().find_map(texts);
+    let llo = listings.map(|(before, after)| operations(&Listing::parse(before), &Listing::parse(after)));
+    llo.or_else(|| {
+        let (before, after) = texts(FileKind::Sass)?;
+        Some(gpu_operations(&Code::parse_sass(before), &Code::parse_sass(after)))
+    })
+    .or_else(|| {
+        let (before, after) = texts(FileKind::Ptx)?;
+        Some(gpu_operations(&Code::parse_ptx(before), &Code::parse_ptx(after)))
+    })
 }

@@ -1,11 +1,11 @@
 //! `octile compare` as text.
 
-use std::fmt::Write;
+use std::{fmt::Write, path::Path};
 
-use octile_dump::checks::Verdict;
+use octile_dump::{checks::Verdict, compare::Subject, facts::Evidence};
 
 use super::{
-    analyze::{or_unknown, size, word},
+    analyze::{or_unknown, place, size, word},
     emit, heading,
 };
 use crate::command::compare::{Column, Difference, Report};
@@ -17,8 +17,8 @@ const LABEL: usize = 20;
 /// A row of the version table: its label, and its cell for one version.
 pub type TableRow = (&'static str, fn(&Column) -> String);
 
-/// The rows of the version table.
-pub const TABLE: [TableRow; 14] = [
+/// The rows that every kernel or a TPU kernel has.
+const TABLE: [TableRow; 14] = [
     ("native fp8", |c| {
         or_unknown(c.row.matmul.as_ref().map(|kind| if kind.starts_with("f8") { "yes" } else { "no" }))
     }),
@@ -36,6 +36,24 @@ pub const TABLE: [TableRow; 14] = [
     ("code", code),
     ("vector spills", |c| or_unknown(c.row.spills)),
 ];
+
+/// The rows that a GPU kernel has besides.
+const GPU_TABLE: [TableRow; 2] = [
+    ("registers", |c| or_unknown(c.row.registers)),
+    ("shared memory", |c| or_unknown(c.shared_bytes.map(size))),
+];
+
+/// The rows that no GPU kernel has.
+const TPU_ROWS: [&str; 7] =
+    ["HBM traffic", "cycles", "modelled waits", "compiler's estimate", "MXU busy", "times the limit", "VMEM"];
+
+/// The rows of the version table.
+pub fn rows(columns: &[Column]) -> Vec<TableRow> {
+    let only_gpu = columns.iter().all(|column| column.gpu);
+    let shown = TABLE.into_iter().filter(|(label, _)| !(only_gpu && TPU_ROWS.contains(label)));
+    let any_gpu = columns.iter().any(|column| column.gpu);
+    shown.chain(GPU_TABLE.into_iter().filter(|_| any_gpu)).collect()
+}
 
 fn yes_no(verdict: Verdict) -> &'static str {
     match verdict {
@@ -64,7 +82,8 @@ fn text(report: &Report) -> String {
             let _ = writeln!(text, "WARNING {}: {trouble}", column.row.name);
         }
     }
-    let widths: Vec<_> = report.columns.iter().map(width).collect();
+    let rows = rows(&report.columns);
+    let widths: Vec<_> = report.columns.iter().map(|column| width(column, &rows)).collect();
     let mut line = |label: &str, cells: Vec<String>| {
         let _ = write!(text, "{label:<LABEL$}");
         for (cell, width) in cells.iter().zip(&widths) {
@@ -73,7 +92,7 @@ fn text(report: &Report) -> String {
         text.push('\n');
     };
     line("", report.columns.iter().map(|column| column.row.name.clone()).collect());
-    for (label, cell) in TABLE {
+    for (label, cell) in rows {
         line(label, report.columns.iter().map(cell).collect());
     }
     if let Some(difference) = &report.difference {
@@ -82,8 +101,8 @@ fn text(report: &Report) -> String {
     text
 }
 
-fn width(column: &Column) -> usize {
-    let cells = TABLE.iter().map(|(_, cell)| cell(column).chars().count());
+fn width(column: &Column, rows: &[TableRow]) -> usize {
+    let cells = rows.iter().map(|(_, cell)| cell(column).chars().count());
     cells.chain([column.row.name.chars().count()]).max().unwrap_or_default()
 }
 
@@ -96,9 +115,10 @@ fn changes(difference: &Difference) -> String {
         let (before, after) = (word(change.before), word(change.after));
         let _ = writeln!(text, "  {:<16} {before} -> {after}: {}", change.check, change.says);
     }
+    text.push_str(&structure(difference));
     text.push_str("\nOperations in the code that differ\n");
     match difference.operations.as_deref() {
-        None => text.push_str("  not known: one of the two has no LLO listing\n"),
+        None => text.push_str("  not known: the two have no listing of the same kind\n"),
         Some([]) => text.push_str("  none\n"),
         Some(operations) => {
             for change in operations.iter().take(OPERATIONS) {
@@ -111,4 +131,51 @@ fn changes(difference: &Difference) -> String {
         }
     }
     text
+}
+
+/// Every part that is not the same, with its line in both dumps.
+fn structure(difference: &Difference) -> String {
+    let structure = &difference.structure;
+    let mut text = String::new();
+    let mut last = None;
+    for part in &structure.differences {
+        if last.replace(part.subject) != Some(part.subject) {
+            let _ = writeln!(text, "\n{} that differ", subject(part.subject));
+        }
+        for says in &part.says {
+            let _ = writeln!(text, "  {says}");
+        }
+        let lines = [("before", &difference.before, &part.before), ("after", &difference.after, &part.after)];
+        for (side, path, evidence) in lines {
+            if let Some(evidence) = evidence {
+                let _ = writeln!(text, "      {side:<6} {}", place_below(path, evidence));
+            }
+        }
+    }
+    if structure.differences.is_empty() {
+        text.push_str("\nNo part of the structure differs\n");
+    }
+    let _ = writeln!(text, "\n{} parts are the same in both", structure.alike);
+    for sentence in &structure.not_compared {
+        let _ = writeln!(text, "not compared: {sentence}");
+    }
+    text
+}
+
+/// The line that proves a fact, with the folder of its file; a file that was named by itself stands for its folder.
+fn place_below(path: &Path, evidence: &Evidence) -> String {
+    let named = path.file_name().is_some_and(|name| *name == *evidence.file.as_str());
+    let folder = if named { path.parent().unwrap_or(path) } else { path };
+    format!("{}", folder.join(place(evidence)).display())
+}
+
+fn subject(subject: Subject) -> &'static str {
+    match subject {
+        Subject::Operand => "Operands",
+        Subject::Buffer => "Buffers",
+        Subject::Copies => "Copies",
+        Subject::Products => "Products",
+        Subject::Loop => "Loops",
+        Subject::Code => "Figures",
+    }
 }

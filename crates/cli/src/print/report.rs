@@ -12,7 +12,7 @@ use octile_dump::checks::{Finding, Verdict};
 
 use super::{
     analyze::{roof, title},
-    compare::TABLE,
+    compare::rows,
     emit,
 };
 use crate::command::{report::Report, verify::Judged};
@@ -70,7 +70,7 @@ fn table(report: &Report) -> Markup {
                     th { "verdict" }
                     @for judged in &report.versions { td { (badge(judged.passed)) } }
                 }
-                @for (label, cell) in TABLE {
+                @for (label, cell) in rows(&report.columns) {
                     tr { th { (label) } @for column in &report.columns { td { (cell(column)) } } }
                 }
             }

@@ -1,14 +1,10 @@
-//! Kernels side by side: one row of facts each, and what changed from one to the next.
-
-use std::collections::BTreeMap;
+//! One row of facts per kernel, as a version table shows it.
 
 use serde::Serialize;
 
 use crate::{
     checks::{CheckId, Finding, Verdict},
-    facts::{Copy, Facts, Level, Space},
-    gpu::Code,
-    llo::Listing,
+    facts::{Copy, Facts, Level, Role, Space},
 };
 
 /// What a version table shows of one kernel.
@@ -53,7 +49,7 @@ impl Row {
         let matmul = Facts::latest(&facts.matmuls, |matmul| matmul.level).first().copied();
         let smem = findings.iter().find(|finding| finding.check == CheckId::ScalesInSmem);
         let hbm = copies.iter().filter(|copy| copy.from == Space::Hbm || copy.to == Space::Hbm);
-        let data = copies.iter().filter(|copy| copy.inbound && copy.role == Some(crate::facts::Role::Data));
+        let data = copies.iter().filter(|copy| copy.inbound && copy.role == Some(Role::Data));
         let cycles = facts.cycles.as_ref();
         Self {
             name: name.to_owned(),
@@ -73,74 +69,4 @@ impl Row {
             registers: facts.assembler.map(|report| report.registers),
         }
     }
-}
-
-/// A check whose verdict is another one in the second of two dumps.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Change {
-    /// The claim.
-    pub check: CheckId,
-    /// Its verdict before.
-    pub before: Verdict,
-    /// Its verdict after.
-    pub after: Verdict,
-    /// What was found after.
-    pub says: String,
-}
-
-/// The checks whose verdicts differ.
-pub fn changes(before: &[Finding], after: &[Finding]) -> Vec<Change> {
-    let pairs = before.iter().filter_map(|old| Some((old, after.iter().find(|new| new.check == old.check)?)));
-    let changed = pairs.filter(|(old, new)| old.verdict != new.verdict);
-    changed
-        .map(|(old, new)| Change {
-            check: old.check,
-            before: old.verdict,
-            after: new.verdict,
-            says: new.says.clone(),
-        })
-        .collect()
-}
-
-/// How often each operation is in the code of two listings, where the counts differ; largest change first.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct OperationChange {
-    /// For example `vst`.
-    pub operation: String,
-    /// In the first listing.
-    pub before: usize,
-    /// In the second one.
-    pub after: usize,
-}
-
-/// Compares the code of two listings by operation.
-pub fn operations(before: &Listing<'_>, after: &Listing<'_>) -> Vec<OperationChange> {
-    let ops = |listing: &Listing<'_>| {
-        listing.all_slots().map(|(_, slot)| listing.op(slot).to_owned()).collect::<Vec<_>>()
-    };
-    count_changes([ops(before), ops(after)])
-}
-
-/// Compares the code of two GPU kernels by operation, with its kind: `UTMALDG.2D`.
-pub fn gpu_operations(before: &Code<'_>, after: &Code<'_>) -> Vec<OperationChange> {
-    let ops = |code: &Code<'_>| {
-        code.instructions().map(|instruction| code.str(instruction.op).to_owned()).collect::<Vec<_>>()
-    };
-    count_changes([ops(before), ops(after)])
-}
-
-fn count_changes(sides: [Vec<String>; 2]) -> Vec<OperationChange> {
-    let mut counts = BTreeMap::<String, [usize; 2]>::new();
-    for (side, operations) in sides.into_iter().enumerate() {
-        for operation in operations {
-            if let Some(count) = counts.entry(operation).or_default().get_mut(side) {
-                *count += 1;
-            }
-        }
-    }
-    let differ = counts.into_iter().filter(|(_, [before, after])| before != after);
-    let mut changes: Vec<_> =
-        differ.map(|(operation, [before, after])| OperationChange { operation, before, after }).collect();
-    changes.sort_by_key(|change| std::cmp::Reverse(change.before.abs_diff(change.after)));
-    changes
 }

@@ -1,0 +1,253 @@
+//! What became of every part of one dump in another.
+
+use serde::Serialize;
+
+use super::{
+    mosaic,
+    part::{Aspect, Part, Subject, Value, sentence},
+    schedule,
+};
+use crate::{
+    facts::{Evidence, Facts, FileKind, Level, Witness},
+    hlo::{KernelBody, Module},
+    llo::Listing,
+    mosaic::MosaicScan,
+};
+
+/// A file of a dump.
+#[derive(Clone, Copy, Debug)]
+pub struct File<'a> {
+    /// What to call it in evidence.
+    pub name: &'a str,
+    /// What it is.
+    pub kind: FileKind,
+    /// Its content.
+    pub text: &'a str,
+}
+
+/// The dump of one kernel.
+#[derive(Clone, Debug)]
+pub struct Dump<'a> {
+    /// What its files say.
+    pub facts: &'a Facts,
+    /// The files.
+    pub files: Vec<File<'a>>,
+}
+
+/// What became of a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Fate {
+    /// It is there in both, but not as it was.
+    Changed,
+    /// Only the first dump has it.
+    Vanished,
+    /// Only the second dump has it.
+    Appeared,
+}
+
+/// One aspect of a part that is another one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Shift {
+    /// Which.
+    pub aspect: Aspect,
+    /// In the first dump.
+    pub before: Value,
+    /// In the second one.
+    pub after: Value,
+    /// The same as a sentence.
+    pub says: String,
+}
+
+/// A part that is not the same in both dumps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Difference {
+    /// What kind of part.
+    pub subject: Subject,
+    /// The stage of the compiler that shows it.
+    pub stage: Level,
+    /// What it is to the kernel.
+    pub role: String,
+    /// What became of it.
+    pub fate: Fate,
+    /// What is different; empty where the part is only in one of them.
+    pub shifts: Vec<Shift>,
+    /// All of it as sentences.
+    pub says: Vec<String>,
+    /// Its line in the first dump.
+    pub before: Option<Evidence>,
+    /// Its line in the second one.
+    pub after: Option<Evidence>,
+}
+
+/// The structural difference of two dumps.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Structure {
+    /// Parts that are not the same, by kind.
+    pub differences: Vec<Difference>,
+    /// How many parts are.
+    pub alike: usize,
+    /// What could not be compared, and why, as sentences.
+    pub not_compared: Vec<String>,
+}
+
+impl Structure {
+    /// Compares two dumps, part by part.
+    pub fn between(before: &Dump<'_>, after: &Dump<'_>) -> Self {
+        let (mut before, mut after) = (Side::new(before), Side::new(after));
+        let not_compared = not_compared(&before, &after);
+        let executed = before.executed && after.executed;
+        before.settle(executed, &after.stages);
+        after.settle(executed, &before.stages);
+        let (mut left, mut right) = (before.parts.iter().collect(), after.parts.iter().collect());
+        let pairs = pair(&mut left, &mut right);
+        let mut differences: Vec<_> = pairs.iter().filter_map(|(b, a)| changed(b, a)).collect();
+        let alike = pairs.len() - differences.len();
+        let telling = |part: &&Part| match part.subject {
+            // What is executed tells of copies that come and go; the kernel's text would say it again.
+            Subject::Copies => !executed || part.stage != Level::Mosaic,
+            // A figure that only one of them states.
+            Subject::Code => false,
+            _ => true,
+        };
+        differences.extend(left.into_iter().filter(telling).map(vanished));
+        differences.extend(right.into_iter().filter(telling).map(appeared));
+        differences.sort_by_key(|difference| difference.subject);
+        Self { differences, alike, not_compared }
+    }
+}
+
+struct Side {
+    stages: Vec<Level>,
+    /// Whether the listing could be executed.
+    executed: bool,
+    parts: Vec<Part>,
+}
+
+impl Side {
+    fn new(dump: &Dump<'_>) -> Self {
+        let of = |kinds: &[FileKind]| dump.files.iter().find(|file| kinds.contains(&file.kind));
+        let mut stages = Vec::new();
+        let mut parts = schedule::parts(dump.facts);
+        if let Some((name, text)) = kernel_text(dump) {
+            stages.push(Level::Mosaic);
+            parts.extend(mosaic::parts(dump.facts, &MosaicScan::read(&text), &Witness::new(&name, &text)));
+        }
+        let listing = of(&[FileKind::LloPacked]).or_else(|| of(&[FileKind::LloFinal]));
+        if let Some(file) = listing {
+            stages.push(Level::Llo);
+            let witness = Witness::new(file.name, file.text);
+            parts.extend(schedule::loops(dump.facts, &Listing::parse(file.text), &witness));
+        }
+        let others = [
+            (FileKind::Guide, Level::Guide),
+            (FileKind::Hlo, Level::Hlo),
+            (FileKind::Ptx, Level::Ptx),
+            (FileKind::Sass, Level::Sass),
+        ];
+        stages.extend(others.into_iter().filter(|(kind, _)| of(&[*kind]).is_some()).map(|(_, level)| level));
+        Self { stages, executed: dump.facts.cycles.is_some(), parts }
+    }
+
+    /// Leaves out what the other side has no counterpart of, and what a later stage says better.
+    fn settle(&mut self, executed: bool, others: &[Level]) {
+        let scheduled = self.stages.contains(&Level::Llo) && others.contains(&Level::Llo);
+        self.parts.retain(|part| {
+            others.contains(&part.stage)
+                && (executed || !part.is(Subject::Copies, Level::Llo))
+                && !(scheduled && part.is(Subject::Operand, Level::Hlo))
+        });
+        if executed {
+            for part in self.parts.iter_mut().filter(|part| part.is(Subject::Copies, Level::Mosaic)) {
+                part.aspects.retain(|(aspect, _)| *aspect == Aspect::Semaphore);
+            }
+        }
+    }
+}
+
+/// The kernel's text: a file, or what the program around it holds.
+fn kernel_text(dump: &Dump<'_>) -> Option<(String, String)> {
+    let file = dump.files.iter().find(|file| file.kind == FileKind::Mosaic);
+    if let Some(file) = file {
+        return Some((file.name.to_owned(), file.text.to_owned()));
+    }
+    dump.files.iter().filter(|file| file.kind == FileKind::Hlo).find_map(|file| {
+        Module::parse(file.text).kernel_calls().into_iter().find_map(|call| match call.body {
+            Some(KernelBody::Text(text)) => Some((format!("{} (body of {})", file.name, call.name), text)),
+            _ => None,
+        })
+    })
+}
+
+/// Takes what belongs together out of both lists: first what is the same, then what is most alike.
+fn pair<'p>(left: &mut Vec<&'p Part>, right: &mut Vec<&'p Part>) -> Vec<(&'p Part, &'p Part)> {
+    let mut pairs = Vec::new();
+    for exact in [true, false] {
+        left.retain(|before| {
+            let candidates = right
+                .iter()
+                .enumerate()
+                .filter(|(_, after)| before.matches(after) && (!exact || before.aspects == after.aspects));
+            // The first of those that are equally like it.
+            let best = candidates.rev().max_by_key(|(_, after)| before.likeness(after));
+            let best = best.map(|(index, _)| index);
+            pairs.extend(best.map(|index| (*before, right.remove(index))));
+            best.is_none()
+        });
+    }
+    pairs
+}
+
+fn difference(fate: Fate, part: &Part, says: Vec<String>) -> Difference {
+    let Part { subject, stage, role, .. } = part;
+    let (role, shifts) = (role.clone(), Vec::new());
+    Difference { subject: *subject, stage: *stage, role, fate, shifts, says, before: None, after: None }
+}
+
+fn changed(before: &Part, after: &Part) -> Option<Difference> {
+    let shifts: Vec<_> = before
+        .aspects
+        .iter()
+        .filter_map(|(aspect, old)| {
+            let new = after.get(*aspect).filter(|new| *new != old)?;
+            let says = sentence(&before.role, *aspect, old, new);
+            Some(Shift { aspect: *aspect, before: old.clone(), after: new.clone(), says })
+        })
+        .collect();
+    let says = shifts.iter().map(|shift| shift.says.clone()).collect();
+    let (was, is) = (Some(before.evidence.clone()), Some(after.evidence.clone()));
+    let base = difference(Fate::Changed, before, says);
+    (!shifts.is_empty()).then_some(Difference { shifts, before: was, after: is, ..base })
+}
+
+fn vanished(part: &Part) -> Difference {
+    let says = vec![format!("{} vanished ({})", part.role, part.summary())];
+    Difference { before: Some(part.evidence.clone()), ..difference(Fate::Vanished, part, says) }
+}
+
+fn appeared(part: &Part) -> Difference {
+    let says = vec![format!("{} appeared ({})", part.role, part.summary())];
+    Difference { after: Some(part.evidence.clone()), ..difference(Fate::Appeared, part, says) }
+}
+
+fn not_compared(before: &Side, after: &Side) -> Vec<String> {
+    let name = |level: Level| match level {
+        Level::Guide => "a file in the notation of the guides",
+        Level::Mosaic => "the kernel's Mosaic text",
+        Level::Hlo => "optimized HLO",
+        Level::Llo => "a scheduled LLO listing",
+        Level::Ptx => "PTX",
+        Level::Sass => "SASS",
+    };
+    let mut sentences = Vec::new();
+    for (side, other, which) in [(before, after, "first"), (after, before, "second")] {
+        let alone = side.stages.iter().filter(|stage| !other.stages.contains(stage));
+        sentences.extend(alone.map(|stage| format!("only the {which} dump has {}", name(*stage))));
+    }
+    for (side, which) in [(before, "first"), (after, "second")] {
+        if side.stages.contains(&Level::Llo) && !side.executed {
+            sentences.push(format!("the listing of the {which} dump could not be executed"));
+        }
+    }
+    sentences
+}
