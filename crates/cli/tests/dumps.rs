@@ -93,51 +93,100 @@ fn damaged(damage: impl FnOnce(&Path)) -> (i32, String) {
     outcome(&["verify", SMEM], place.path())
 }
 
+/// Without the first instruction of a kind.
+fn without(text: &str, instruction: &str) -> String {
+    let at = text.find(instruction).unwrap();
+    let start = text[..at].rfind('%').unwrap();
+    let end = start + text[start..].find(['}', ';']).unwrap();
+    format!("{}{}", &text[..start], &text[end..])
+}
+
 #[test]
 fn seeded_damage_is_found() {
     let (code, said) = damaged(|_| ());
     assert_eq!(code, 0, "the undamaged case passes: {said}");
-
-    let (code, said) = damaged(|folder| {
-        keep_only(folder, "mosaic.mlir");
-        edit(folder, "mosaic.mlir", |text| {
+    type Damage = fn(String) -> String;
+    let cases: [(&str, &str, Damage); 8] = [
+        ("mosaic.mlir", "FAIL dma-balanced", |text| {
             let kept = text.lines().filter(|line| !line.contains("tpu.wait_dma2"));
             kept.map(|line| format!("{line}\n")).collect()
+        }),
+        ("mosaic.mlir", "FAIL no-f32-matmul", |text| text.replace("f8E4M3FN", "f32")),
+        ("mosaic.mlir", "FAIL double-buffered", |text| {
+            text.replace("memref<2x128x128xf8", "memref<1x128x128xf8")
+        }),
+        ("mosaic.mlir", "FAIL scales-in-smem", |text| {
+            text.replace("memory_space<smem>", "memory_space<vmem>")
+        }),
+        (PACKED, "FAIL dma-balanced", |text| without(&text, " = dma.done.wait ")),
+        (PACKED, "FAIL no-f32-matmul", |text| text.replacen("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.f32", 1)),
+        (PACKED, "FAIL double-buffered", |text| {
+            let mut places = text.split("scalar_lea.vmem [#allocation2], %");
+            let first = places.next().unwrap_or_default().to_owned();
+            places.fold(first, |text, place| {
+                let after = place.find([' ', '\n']).unwrap();
+                format!("{text}scalar_lea.vmem [#allocation2], 0{}", &place[after..])
+            })
+        }),
+        (PACKED, "FAIL scales-in-smem", |text| text.replace("dma.hbm_to_smem", "dma.hbm_to_vmem")),
+    ];
+    for (file, verdict, damage) in cases {
+        let (code, said) = damaged(|folder| {
+            // The Mosaic text says what was asked for; only alone it says what is.
+            if file == "mosaic.mlir" {
+                keep_only(folder, file);
+            }
+            edit(folder, file, damage);
+        });
+        assert!(code == 1 && said.contains(verdict), "{file}, {verdict}: {said}");
+    }
+}
+
+/// No version promises to do without spills, so they are pointed out and fail nothing.
+#[test]
+fn a_spilled_loop_is_pointed_out() {
+    let (code, said) = damaged(|folder| {
+        edit(folder, PACKED, |text| {
+            let store = " %0 = vst [vmem:[#allocation99_spill] sm:$0xff] /*vst_source=*/%v1_v0  ;; ";
+            text.replacen("0x1f5   : > {", &format!("0x1f5   : > {{{store}"), 1)
         });
     });
-    assert!(code == 1 && said.contains("FAIL dma-balanced"), "a missing wait: {said}");
-
-    let (code, said) = damaged(|folder| {
-        keep_only(folder, "mosaic.mlir");
-        edit(folder, "mosaic.mlir", |text| text.replace("f8E4M3FN", "f32"));
-    });
-    assert!(code == 1 && said.contains("FAIL no-f32-matmul"), "an f32 matmul: {said}");
-
-    let (code, said) = damaged(|folder| {
-        keep_only(folder, "mosaic.mlir");
-        edit(folder, "mosaic.mlir", |text| text.replace("memref<2x128x128xf8", "memref<1x128x128xf8"));
-    });
-    assert!(code == 1 && said.contains("FAIL double-buffered"), "single buffering: {said}");
-
-    let (code, said) = damaged(|folder| {
-        keep_only(folder, "mosaic.mlir");
-        edit(folder, "mosaic.mlir", |text| text.replace("memory_space<smem>", "memory_space<vmem>"));
-    });
-    assert!(code == 1 && said.contains("FAIL scales-in-smem"), "scales in VMEM: {said}");
+    let sentence =
+        "warn no-spills        1 stores and reloads of spilled vector registers, executed 64 times";
+    assert!(code == 0 && said.contains(sentence), "{said}");
+    assert!(said.contains("packed-bundles-post-ra.txt:535"), "{said}");
 }
 
 #[test]
 fn files_that_are_no_dumps_never_pass() {
-    let (code, said) = damaged(|folder| fs::write(folder.join("optimized.hlo.txt"), "").unwrap());
-    assert!(code == 1 && said.contains("optimized.hlo.txt is empty"), "{said}");
-    let (code, said) = damaged(|folder| fs::write(folder.join(PACKED), b"\x7fELF\0\xff\xfe").unwrap());
-    assert!(code == 1 && said.contains("packed-bundles-post-ra.txt is not text"), "{said}");
-    let (code, said) = damaged(|folder| fs::write(folder.join("optimized.hlo.txt"), "Dear diary,").unwrap());
-    assert!(code == 1 && said.contains("optimized.hlo.txt is no dump that Octile knows"), "{said}");
-    let (code, said) = damaged(|folder| {
-        edit(folder, PACKED, |text| text[..text.len() / 2].to_owned());
-    });
-    assert!(code == 1 && said.contains("packed-bundles-post-ra.txt is damaged at"), "half a listing: {said}");
+    const FILES: [&str; 6] = [
+        PACKED,
+        "final_bundles.txt",
+        "final_hlo-static-per-bundle-utilization.txt",
+        "schedule-analysis.txt",
+        "optimized.hlo.txt",
+        "mosaic.mlir",
+    ];
+    let never_passes = |file: &str, content: &[u8], trouble: &str| {
+        let (code, said) = damaged(|folder| fs::write(folder.join(file), content).unwrap());
+        let sentence = format!("FAIL files            {file} is {trouble}");
+        assert!(code == 1 && said.contains(&sentence), "{file}: {said}");
+        // Nor does it by itself.
+        let (code, said) = damaged(|folder| {
+            keep_only(folder, file);
+            fs::write(folder.join(file), content).unwrap();
+        });
+        assert!(code == 1 && said.contains("FAIL files"), "{file} alone: {said}");
+    };
+    let whole = TempDir::new().unwrap();
+    let whole = unpack(SMEM, whole.path());
+    for file in FILES {
+        let text = fs::read_to_string(whole.join(file)).unwrap();
+        never_passes(file, b"", "empty");
+        never_passes(file, b"\x7fELF\0\xff\xfe", "not text");
+        never_passes(file, b"Dear diary,", "no dump that Octile knows");
+        never_passes(file, &text.as_bytes()[..text.len() / 2], "damaged at");
+    }
 
     let place = TempDir::new().unwrap();
     fs::write(place.path().join("v2_manual_async_dma_hlo.txt"), transformer()).unwrap();

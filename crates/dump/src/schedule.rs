@@ -4,6 +4,9 @@ use serde::Serialize;
 
 use crate::source::{Damage, LineIndex, Span};
 
+/// Stands for an instruction where a bundle belongs to none.
+const NO_HLO: &str = "<no hlo>";
+
 /// Bundles that one HLO instruction takes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HloShare {
@@ -69,11 +72,29 @@ impl ScheduleAnalysis {
             }
             offset += line.len();
         }
-        if !headed && analysis.damage.is_empty() {
-            let what = "the schedule analysis is empty".to_owned();
-            analysis.damage.push(Damage { place: lines.place(0), what });
+        if analysis.damage.is_empty() {
+            let what = match headed {
+                false => "the schedule analysis is empty",
+                true if analysis.adds_up() => return analysis,
+                true => "the parts do not add up to the whole: the file is cut off",
+            };
+            let place = if headed { lines.place(Span::new(offset, offset).start) } else { lines.place(0) };
+            analysis.damage.push(Damage { place, what: what.to_owned() });
         }
         analysis
+    }
+
+    /// Whether the shares of instructions are all bundles that do something, and those of opcodes, which follow, are no
+    /// less: a bundle that two of them share counts for each. Every share is rounded.
+    fn adds_up(&self) -> bool {
+        let named = |share: &&HloShare| share.name != NO_HLO;
+        let by_hlo: f64 = self.by_hlo.iter().map(|share| share.bundles).sum();
+        let by_name: f64 = self.by_hlo.iter().filter(named).map(|share| share.bundles).sum();
+        let by_opcode: f64 = self.by_opcode.iter().map(|share| share.bundles as f64).sum();
+        let rounding = |parts: usize| 0.5 + 0.5 * parts as f64;
+        self.total == self.empty.saturating_add(self.non_empty)
+            && (by_hlo - self.non_empty as f64).abs() <= rounding(self.by_hlo.len())
+            && by_opcode >= by_name - rounding(self.by_opcode.len())
     }
 
     fn line(&mut self, line: &str) -> Option<()> {

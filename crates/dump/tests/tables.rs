@@ -61,6 +61,9 @@ fn schedule_analyses_add_up() {
         assert_eq!(analysis.by_opcode[0].opcode, "custom-call", "{case}");
         assert_eq!(analysis.by_hlo[0].bundles, analysis.non_empty as f64, "{case}");
     }
+    let text = load("512-qb128-aligned-v3-tpu7x", "schedule-analysis.txt");
+    let cut = ScheduleAnalysis::parse(&text[..text.len() / 2]);
+    assert_eq!(cut.damage[0].what, "the parts do not add up to the whole: the file is cut off");
     let empty = ScheduleAnalysis::parse("");
     assert_eq!(empty.damage[0].what, "the schedule analysis is empty");
     let foreign = ScheduleAnalysis::parse("Schedule analysis:\n\ttotal scheduled bundles: x\n");

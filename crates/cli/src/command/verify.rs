@@ -5,6 +5,7 @@ mod junit;
 use std::path::Path;
 
 use anyhow::Result;
+use octile_core::Strategy;
 use octile_dump::checks::{CheckId, Finding, Verdict};
 use serde::Serialize;
 
@@ -29,6 +30,8 @@ pub struct Judged {
     pub refuted: Vec<CheckId>,
     /// Its required checks that the files do not tell about.
     pub unproven: Vec<CheckId>,
+    /// Refuted checks that no version promises to pass: they cost time, and no verdict.
+    pub warnings: Vec<CheckId>,
     /// Whether it passes.
     pub passed: bool,
 }
@@ -63,7 +66,12 @@ impl Judged {
         let proven = !required(Verdict::Pass).is_empty();
         let sound = version.troubles.is_empty() && refuted.is_empty();
         let passed = sound && proven && (unproven.is_empty() || !strict);
-        Self { version, refuted, unproven, passed }
+        let promised = |check: CheckId| Strategy::ALL.iter().any(|s| CheckId::required(*s).contains(&check));
+        let warns = |found: &&Finding| {
+            found.verdict == Verdict::Fail && !version.is_required(found) && !promised(found.check)
+        };
+        let warnings = version.findings.iter().filter(warns).map(|found| found.check).collect();
+        Self { version, refuted, unproven, warnings, passed }
     }
 }
 

@@ -45,6 +45,12 @@ fn version(judged: &Judged) -> String {
             let _ = writeln!(text, "       why {}\n       do  {}", finding.why, finding.remedy);
         }
     }
+    for finding in version.findings.iter().filter(|finding| judged.warnings.contains(&finding.check)) {
+        let _ = writeln!(text, "  warn {:<16} {}", finding.check, finding.says);
+        for evidence in finding.evidence.iter().take(1) {
+            let _ = writeln!(text, "       at  {}", place(evidence));
+        }
+    }
     for waiver in &version.promise.waived {
         let _ = writeln!(text, "  -    {:<16} not required: {}", waiver.check, waiver.because);
     }

@@ -9,7 +9,7 @@ use crate::{
     llo::SimOptions,
     profile,
     schedule::ScheduleAnalysis,
-    source::Damage,
+    source::{Damage, Place},
     utilization::Utilization,
 };
 
@@ -94,7 +94,7 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
     let head = text.trim_start();
     match () {
         () if head.is_empty() => (FileKind::Empty, Vec::new()),
-        () if head.starts_with("== CAPAC") => (FileKind::Utilization, Utilization::parse(text).damage),
+        () if head.starts_with("== CAPAC") => (FileKind::Utilization, table_damage(facts, text)),
         () if head.starts_with("Schedule analysis:") => {
             let analysis = ScheduleAnalysis::parse(text);
             let damage = analysis.damage.clone();
@@ -125,6 +125,20 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
             }
         }
     }
+}
+
+/// What is wrong with a utilization table. It has a row for every bundle of its listing, and listings are read first.
+fn table_damage(facts: &Facts, text: &str) -> Vec<Damage> {
+    let table = Utilization::parse(text);
+    let (rows, listings) = (table.rows().len(), &facts.listing_lengths);
+    let mut damage = table.damage;
+    if let Some(bundles) = listings.first().filter(|_| damage.is_empty() && !listings.contains(&rows)) {
+        let line = u32::try_from(text.lines().count()).unwrap_or(u32::MAX);
+        let what =
+            format!("the table has {rows} rows and no listing has as many bundles, the first {bundles}");
+        damage.push(Damage { place: Place { line, column: 1 }, what });
+    }
+    damage
 }
 
 /// Whether a text begins like a listing: with its key, its first bundle, or its first region.

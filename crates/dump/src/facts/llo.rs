@@ -20,6 +20,9 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
         _ => FileKind::LloFinal,
     };
     buffers(facts, &listing, &witness);
+    if listing.damage().is_empty() {
+        facts.listing_lengths.push(listing.bundles().len());
+    }
     // Of several listings the first one counts; the others only say what they are.
     if kind == FileKind::LloUnscheduled || facts.spills.is_some() {
         return (kind, listing.damage().to_vec());

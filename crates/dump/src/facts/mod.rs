@@ -291,6 +291,9 @@ pub struct Facts {
     pub assembler: Option<AssemblerReport>,
     /// The compiler's account of its schedule.
     pub schedule: Option<ScheduleAnalysis>,
+    /// Bundles of each whole listing, against which tables about them are held.
+    #[serde(skip)]
+    listing_lengths: Vec<usize>,
 }
 
 impl Facts {
