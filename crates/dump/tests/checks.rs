@@ -7,6 +7,7 @@ use octile_core::{Strategy, device::tpu::TpuChip};
 use octile_dump::{
     checks::{CheckId, Finding, Verdict, check, overall},
     facts::{Facts, FileKind, Origin, Source},
+    llo::{Listing, SimOptions, simulate},
 };
 
 const EVERY_FILE: [&str; 6] = [
@@ -402,4 +403,28 @@ fn semaphores_with_computed_numbers_are_balanced() {
     let findings = on(CASE, &EVERY_FILE);
     assert_eq!(letters(&findings), "PPPPPPPPPP", "{findings:#?}");
     assert_ne!(verdict(&on(CASE, &["mosaic.mlir"]), CheckId::DmaBalanced), Verdict::Fail);
+}
+
+/// Two cores of this chip share a kernel, and the code asks which of them executes it.
+#[test]
+fn a_kernel_for_two_cores_is_executed_on_both() {
+    for version in ["v1", "v2", "v4"] {
+        let case = format!("../fresh/512-qb128-aligned-{version}-v5p");
+        let text = load(&case, PACKED);
+        let listing = Listing::parse(&text);
+        assert!(listing.asks_for_core(), "{case}");
+        let run = |core: u32| simulate(&listing, &SimOptions { core, ..SimOptions::default() }).unwrap();
+        let work = [0, 1].map(|core| run(core).units.mxu);
+        // Steps of a parallel grid are shared out; else the second core has nothing to do.
+        assert_eq!(work[1], if version == "v2" { 0 } else { work[0] }, "{case}");
+
+        let findings = on(&case, &EVERY_FILE);
+        // This chip widens 8-bit floats.
+        let scales = if version == "v4" { 'P' } else { 'F' };
+        assert_eq!(letters(&findings), format!("FPPPPP{scales}PPP"), "{case}: {findings:#?}");
+        for edited in each_without(&text, "dma.done.wait") {
+            let findings = findings_of(&[(PACKED, &edited)]);
+            assert_eq!(verdict(&findings, CheckId::DmaBalanced), Verdict::Fail, "{case}");
+        }
+    }
 }

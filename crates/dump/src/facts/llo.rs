@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     hlo::Shape,
-    llo::{Cycles, DmaRoute, Listing, SimOptions, Slot, simulate, touches_spill},
-    source::{Damage, Span},
+    llo::{Cycles, DmaRoute, Listing, SemaphoreLedger, SimError, SimOptions, Slot, simulate, touches_spill},
+    source::Damage,
 };
 
 /// Reads a listing into the facts.
@@ -31,16 +31,26 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
     matmuls(facts, &listing, &witness);
     operands(facts, &listing, &witness);
     if kind == FileKind::LloPacked {
-        match simulate(&listing, options) {
-            Ok(cycles) => {
-                executed(facts, &listing, &cycles, &witness);
-                facts.cycles = Some(cycles);
+        match on_every_core(&listing, options) {
+            Ok(cores) => {
+                facts.balances.push(balance(&listing, &cores, &witness));
+                // The kernel takes as long as its slowest core.
+                if let Some(cycles) = cores.into_iter().rev().max_by(|a, b| a.total().total_cmp(&b.total())) {
+                    executed(facts, &listing, &cycles, &witness);
+                    facts.cycles = Some(cycles);
+                }
                 facts.cycles_error = None;
             }
             Err(error) => facts.cycles_error = Some(error.to_string()),
         }
     }
     (kind, listing.damage().to_vec())
+}
+
+/// One execution for each core that shares the kernel: v5p has two, and both execute the same code.
+fn on_every_core(listing: &Listing<'_>, options: &SimOptions) -> Result<Vec<Cycles>, SimError> {
+    let cores = if listing.asks_for_core() { 2 } else { 1 };
+    (0..cores).map(|core| simulate(listing, &SimOptions { core, ..*options })).collect()
 }
 
 /// Element types that the matrix units of some chip take.
@@ -136,48 +146,35 @@ fn executed(facts: &mut Facts, listing: &Listing<'_>, cycles: &Cycles, witness: 
             spills.evidence = witness.at(slot.op.start);
         }
     }
-    let at_bundle = |address: u32| {
-        let bundle = listing.bundles().iter().find(|bundle| bundle.address == address);
-        witness.at(bundle.map_or(Span::default(), |bundle| bundle.span).start)
-    };
     let copies: Vec<_> =
         cycles.routes.iter().map(|route| copy(facts, route, dma_evidence(listing, route, witness))).collect();
     facts.copies.extend(copies);
+}
 
-    let mut faults = Vec::new();
-    let mut blamed = None;
-    for semaphore in cycles.semaphores.iter().filter(|semaphore| !semaphore.is_balanced()) {
-        let name = &semaphore.semaphore;
-        let fault = match (semaphore.starved_at, semaphore.unawaited_at) {
-            (Some(bundle), _) => format!("bundle {bundle:#x} waits on {name} for a copy that nobody started"),
-            (None, Some(bundle)) => {
-                format!("bundle {bundle:#x} takes a copy off {name} that was not waited for")
-            }
-            (None, None) => {
-                format!("{name} holds {} granules at the end: a copy was never awaited", semaphore.left)
-            }
-        };
-        faults.push(fault);
-        blamed = blamed.or(semaphore.starved_at).or(semaphore.unawaited_at);
-    }
-    let waits = listing.all_slots().find(|(_, slot)| listing.op(slot).starts_with("dma.done"));
-    let evidence = match (blamed, waits) {
-        (Some(bundle), _) => at_bundle(bundle),
-        (None, Some((_, slot))) => witness.at(slot.op.start),
-        (None, None) => witness.at(0),
-    };
+/// Whether every core waits for what it starts.
+fn balance(listing: &Listing<'_>, cores: &[Cycles], witness: &Witness<'_>) -> Balance {
+    let unbalanced: Vec<_> =
+        cores.iter().flat_map(|core| &core.semaphores).filter(|semaphore| !semaphore.is_balanced()).collect();
+    let blamed = unbalanced.iter().find_map(|semaphore| semaphore.starved_at.or(semaphore.unawaited_at));
+    let bundle = |address: u32| listing.bundles().iter().find(|bundle| bundle.address == address);
+    let blamed = blamed.and_then(bundle).map(|bundle| bundle.span);
+    let wait = || listing.all_slots().find(|(_, slot)| listing.op(slot).starts_with("dma.done"));
+    let span = blamed.or_else(|| wait().map(|(_, slot)| slot.op)).unwrap_or_default();
     // A copy or a wait that could not be followed may be what a semaphore seems to lack.
-    let conclusive = cycles.unresolved_dma == 0;
-    if !conclusive {
-        faults.clear();
+    let conclusive = cores.iter().all(|core| core.unresolved_dma == 0);
+    let faults = if conclusive { unbalanced.into_iter().map(fault).collect() } else { Vec::new() };
+    let checked = cores.iter().map(|core| core.semaphores.len()).max().unwrap_or_default();
+    Balance { level: Level::Llo, checked, faults, conclusive, evidence: witness.at(span.start) }
+}
+
+/// What is wrong with a semaphore.
+fn fault(semaphore: &SemaphoreLedger) -> String {
+    let SemaphoreLedger { semaphore: name, left, .. } = semaphore;
+    match (semaphore.starved_at, semaphore.unawaited_at) {
+        (Some(bundle), _) => format!("bundle {bundle:#x} waits on {name} for a copy that nobody started"),
+        (None, Some(bundle)) => format!("bundle {bundle:#x} takes a copy off {name} that was not waited for"),
+        (None, None) => format!("{name} holds {left} granules at the end: a copy was never awaited"),
     }
-    facts.balances.push(Balance {
-        level: Level::Llo,
-        checked: cycles.semaphores.len(),
-        faults,
-        conclusive,
-        evidence,
-    });
 }
 
 /// The first start of a route.

@@ -31,11 +31,13 @@ pub struct SimOptions {
     pub max_cycles: u64,
     /// Matrix units of the core.
     pub mxus: u32,
+    /// Which core executes, where several share the kernel.
+    pub core: u32,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { branch_delay: None, dma: None, max_cycles: 200_000_000, mxus: 2 }
+        Self { branch_delay: None, dma: None, max_cycles: 200_000_000, mxus: 2, core: 0 }
     }
 }
 
@@ -218,7 +220,7 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
     }
     let program = Program::compile(listing);
     let branch_delay = options.branch_delay.unwrap_or_else(|| branch_delay(listing, &program)).max(1);
-    let mut machine = Machine::new(&program, options.dma);
+    let mut machine = Machine::new(&program, options.core, options.dma);
     machine.run(branch_delay, options.max_cycles)?;
 
     let mut units = UnitUse::default();

@@ -81,6 +81,8 @@ pub enum Compute {
     },
     Logic(Logic, Vec<Truth>),
     Load(Expr),
+    /// The number of the core that executes this, of those that share a kernel.
+    CoreId,
     /// Not understood: the result is unknown.
     Unknown,
 }

@@ -17,6 +17,7 @@ const SMEM_WORDS: usize = 1 << 18;
 /// The state of the scalar core.
 pub struct Machine<'p> {
     program: &'p Program,
+    core: i64,
     registers: Vec<Option<i64>>,
     memory: HashMap<i64, Option<i64>>,
     time: f64,
@@ -28,9 +29,10 @@ pub struct Machine<'p> {
 }
 
 impl<'p> Machine<'p> {
-    pub fn new(program: &'p Program, model: Option<DmaModel>) -> Self {
+    pub fn new(program: &'p Program, core: u32, model: Option<DmaModel>) -> Self {
         Self {
             program,
+            core: i64::from(core),
             registers: vec![None; program.registers],
             memory: HashMap::new(),
             time: 0.0,
@@ -205,6 +207,7 @@ impl<'p> Machine<'p> {
             },
             Compute::Logic(logic, inputs) => self.logic(*logic, inputs).map(i64::from),
             Compute::Load(address) => self.memory.get(&self.eval(address)?).copied().flatten(),
+            Compute::CoreId => Some(self.core),
             Compute::Unknown => None,
         }
     }

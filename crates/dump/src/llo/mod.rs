@@ -167,6 +167,11 @@ impl<'a> Listing<'a> {
         !self.bundles.is_empty() && !has(b"/* entry bundle:") && !has(b" target = $region")
     }
 
+    /// Whether the code asks which core executes it: then several share the kernel.
+    pub fn asks_for_core(&self) -> bool {
+        memchr::memmem::find(self.text.as_bytes(), program::CORE_ID.as_bytes()).is_some()
+    }
+
     /// Line and column of a span.
     pub fn place(&self, span: Span) -> Place {
         self.lines.place(span.start)

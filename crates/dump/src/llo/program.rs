@@ -12,6 +12,9 @@ use super::{
 /// Pointers live above this, so that they are never mistaken for 32-bit integers: buffer `n` is at `(n + 1) << 40`.
 const BUFFER_SHIFT: u32 = 40;
 
+/// What the compiler says where it reads which core this is.
+pub const CORE_ID: &str = "/* core id */";
+
 /// The buffer that an address is in, and the offset there.
 pub fn buffer_of(address: i64) -> (i64, i64) {
     let offset = address & ((1 << BUFFER_SHIFT) - 1);
@@ -145,6 +148,8 @@ impl<'a> Compiler<'_, 'a> {
             }
             "int_to_ptr" => Action::Late(self.expr(args.get(0))),
             "sdivrem" => Action::Compute(self.divide(op, slot, args)),
+            // Only the comment tells that this word is no data.
+            "sld" if slot.args.of(self.listing.text()).contains(CORE_ID) => Action::Compute(Compute::CoreId),
             _ if !(result.starts_with("%s") || result.starts_with("%p")) => return None,
             _ => Action::Compute(self.compute(head, op, result, args)),
         })
