@@ -66,7 +66,42 @@ fn browser() -> Option<PathBuf> {
     folders.iter().flat_map(|folder| names.map(|name| folder.join(name))).find(|path| path.is_file())
 }
 
-/// On a phone and on a desktop nothing is wider than the window, and every part is laid out.
+/// Puts this into every page: what a reader would see, sent to the page around it.
+const PROBE: &str = "<script>addEventListener('load', () => setTimeout(() => {
+    const d = document.documentElement, all = s => [...document.querySelectorAll(s)], box = e => e.getBoundingClientRect();
+    const [left, right] = all('.panes')[0].children;
+    const mark = document.querySelector('mark:target'), pane = mark && box(mark.closest('.code')), at = mark && box(mark);
+    const size = e => parseFloat(getComputedStyle(e).fontSize) * (e.getScreenCTM ? e.getScreenCTM().a : 1);
+    parent.postMessage([
+        'fits=' + (d.scrollWidth <= d.clientWidth),
+        'drawn=' + all('svg').every(s => box(s).height > 10 && box(s).width > 100),
+        'letters=' + (Math.min(...all('svg text, .units span, td, th, li').map(size)) >= 9.5),
+        'beside=' + (Math.abs(box(left).top - box(right).top) < 1),
+        'marked=' + !!mark,
+        'seen=' + (!!mark && at.top >= 0 && at.bottom <= innerHeight && at.top >= pane.top && at.bottom <= pane.bottom
+            && at.left >= pane.left && at.right <= pane.right),
+    ].join(' '), '*'); }, 300))</script>";
+
+/// What the page looks like in a window of that width. Browsers have windows of 500 pixels and more, frames have any.
+fn look(browser: &Path, place: &Path, width: u32, anchor: &str) -> String {
+    let frame = format!(
+        "<body style='margin:0'><iframe src='probe.html#{anchor}' style='border:0;width:{width}px;height:900px'></iframe>\
+         <script>onmessage = m => document.title = m.data</script></body>"
+    );
+    let file = place.join("frame.html");
+    fs::write(&file, frame).unwrap();
+    let mut command = Command::new(browser);
+    command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]);
+    command.args(["--dump-dom", "--virtual-time-budget=8000", "--window-size=1400,900"]);
+    command.arg(format!("--user-data-dir={}", place.join("profile").display()));
+    let output = command.arg(format!("file://{}", file.display())).output().expect("the browser starts");
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
+    title.unwrap_or_else(|| panic!("the page said nothing: {output:?}")).to_owned()
+}
+
+/// On a phone, a tablet and a desktop nothing is wider than the window, letters can be read, and a link leads to a
+/// line that is marked and in sight.
 #[test]
 fn a_browser_lays_the_page_out() {
     let Some(browser) = browser() else {
@@ -74,21 +109,14 @@ fn a_browser_lays_the_page_out() {
         return;
     };
     let place = TempDir::new().unwrap();
-    let probe = "<script>addEventListener('load', () => { const d = document.documentElement;\
-        const svg = [...document.querySelectorAll('svg')].every(s => s.getBoundingClientRect().height > 50);\
-        const panes = document.querySelectorAll('.pane').length;\
-        document.title = 'wide=' + (d.scrollWidth > d.clientWidth) + ' svg=' + svg + ' panes=' + (panes > 3); })</script>";
-    let page = page(place.path()).replace("</body>", &format!("{probe}</body>"));
-    let file = place.path().join("probe.html");
-    fs::write(&file, page).unwrap();
-    for size in ["--window-size=500,1200", "--window-size=1300,900"] {
-        let mut command = Command::new(&browser);
-        command.args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking"]);
-        command.args(["--dump-dom", "--virtual-time-budget=5000", size]);
-        command.arg(format!("--user-data-dir={}", place.path().join("profile").display()));
-        let output = command.arg(format!("file://{}", file.display())).output().expect("the browser starts");
-        let dom = String::from_utf8_lossy(&output.stdout);
-        let title = dom.split("<title>").nth(1).and_then(|rest| rest.split("</title>").next());
-        assert_eq!(title, Some("wide=false svg=true panes=true"), "{size}: {output:?}");
+    let page = page(place.path());
+    let places = values(&page, "href").into_iter().filter(|link| link.contains("-txt-"));
+    // The last in order is deep in its file.
+    let anchor = places.last().expect("a link to a line").trim_start_matches('#');
+    fs::write(place.path().join("probe.html"), page.replace("</body>", &format!("{PROBE}</body>"))).unwrap();
+    for (width, beside) in [(390, false), (768, true), (1300, true)] {
+        let seen = look(&browser, place.path(), width, anchor);
+        let wanted = format!("fits=true drawn=true letters=true beside={beside} marked=true seen=true");
+        assert_eq!(seen, wanted, "{width} pixels, {anchor}");
     }
 }

@@ -127,7 +127,7 @@ fn facts(version: &Version) -> String {
             let share = 1e2 * cycles.mxu_share();
             let stalled = cycles.stalled;
             say("cycles", format!("{} counted, {stalled:.0} in modelled waits", cycles.issued));
-            say("MXU", format!("busy {share:.1} % of that time"));
+            say("MXU", format!("busy {share:.1} % of the time, modelled waits included"));
             let loops: Vec<_> =
                 cycles.loops.iter().map(|l| format!("{:#x}: {}", l.first, l.iterations)).collect();
             if !loops.is_empty() {

@@ -30,7 +30,7 @@ const TABLE: [TableRow; 14] = [
     ("cycles", |c| or_unknown(c.row.cycles)),
     ("modelled waits", |c| or_unknown(c.row.stalled.map(|cycles| format!("{cycles:.0}")))),
     ("compiler's estimate", |c| or_unknown(c.row.estimated_cycles)),
-    ("MXU busy", |c| or_unknown(c.row.mxu_share.map(|share| format!("{:.1} %", 1e2 * share)))),
+    ("MXU busy with waits", |c| or_unknown(c.row.mxu_share.map(|share| format!("{:.1} %", 1e2 * share)))),
     ("times the limit", |c| or_unknown(c.distance.map(|distance| format!("{distance:.2}")))),
     ("VMEM", |c| or_unknown(c.row.vmem.map(size))),
     ("code", code),
@@ -45,7 +45,7 @@ const GPU_TABLE: [TableRow; 2] = [
 
 /// The rows that no GPU kernel has.
 const TPU_ROWS: [&str; 7] =
-    ["HBM traffic", "cycles", "modelled waits", "compiler's estimate", "MXU busy", "times the limit", "VMEM"];
+    ["HBM traffic", "cycles", "modelled waits", "compiler's estimate", "MXU busy with waits", "times the limit", "VMEM"];
 
 /// The rows of the version table.
 pub fn rows(columns: &[Column]) -> Vec<TableRow> {

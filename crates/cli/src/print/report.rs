@@ -5,7 +5,7 @@ mod memory;
 mod plot;
 mod utilization;
 
-use std::path::Path;
+use std::{collections::BTreeSet, path::Path};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use octile_dump::checks::{Finding, Verdict};
@@ -62,7 +62,7 @@ fn table(report: &Report) -> Markup {
             thead { tr {
                 th {}
                 @for (index, column) in report.columns.iter().enumerate() {
-                    th { a href={ "#v" (index) } { (column.row.name) } }
+                    th { a href={ "#v" (index) } { (breakable(&column.row.name)) } }
                 }
             } }
             tbody {
@@ -80,6 +80,11 @@ fn table(report: &Report) -> Markup {
              modelled from the chip's bandwidth. Nothing here was measured on a chip. A question mark: the dumps do not tell."
         }
     }
+}
+
+/// A name that may go on in the next line behind its parts.
+fn breakable(name: &str) -> Markup {
+    html! { @for part in name.split_inclusive(['_', '-']) { (part) wbr; } }
 }
 
 fn badge(passed: bool) -> Markup {
@@ -104,11 +109,13 @@ fn version(marks: &Marks, judged: &Judged) -> Markup {
             @for waiver in &version.promise.waived {
                 p.note { (waiver.check) " is not required: " (waiver.because) "." }
             }
-            h3 { "Units in use, over the bundles of the code" }
-            (utilization::plot(version))
+            @if !version.promise.gpu {
+                h3 { "Units in use, over the bundles of the code" }
+                (utilization::plot(version))
+            }
             h3 { "Memory, to scale" }
             (memory::map(version))
-            h3 { "Mosaic and LLO" }
+            h3 { @if version.promise.gpu { "PTX and SASS" } @else { "Mosaic and LLO" } }
             (dumps::panes(marks, version))
         }
     }
@@ -120,16 +127,17 @@ fn finding(marks: &Marks, judged: &Judged, finding: &Finding) -> Markup {
         Verdict::Fail => "fail",
         Verdict::NotObservable => "unknown",
     };
+    let required = judged.version.is_required(finding);
+    let places: BTreeSet<_> =
+        finding.evidence.iter().map(|evidence| (&evidence.file, evidence.place)).collect();
     html! {
         li {
-            span.badge.(class) { (super::analyze::word(finding.verdict)) } " "
+            span.badge.(class).optional[!required] { (super::analyze::word(finding.verdict)) } " "
             strong { (finding.check) }
-            @if !judged.version.is_required(finding) { span.note { " not required" } }
+            @if !required { span.note { " not required" } }
             ": " (finding.says) "."
-            @for evidence in &finding.evidence {
-                " " a.place href={ "#" (marks.line_id(&evidence.file, evidence.place.line)) } {
-                    (evidence.file) ":" (evidence.place.line)
-                }
+            @for (file, place) in places {
+                " " a.place href={ "#" (marks.place_id(file, place)) } { (file) ":" (place) }
             }
             @if finding.verdict == Verdict::Fail {
                 p.note { "Why it matters: " (finding.why) ". What to do: " (finding.remedy) "." }

@@ -151,11 +151,13 @@ impl Side {
 
     /// Leaves out what the other side has no counterpart of, and what a later stage says better.
     fn settle(&mut self, executed: bool, others: &[Level]) {
-        let scheduled = self.stages.contains(&Level::Llo) && others.contains(&Level::Llo);
+        let both = |stage: Level| self.stages.contains(&stage) && others.contains(&stage);
+        let (scheduled, assembled) = (both(Level::Llo), both(Level::Sass));
         self.parts.retain(|part| {
             others.contains(&part.stage)
                 && (executed || !part.is(Subject::Copies, Level::Llo))
                 && !(scheduled && part.is(Subject::Operand, Level::Hlo))
+                && !(assembled && part.stage == Level::Ptx)
         });
         if executed {
             for part in self.parts.iter_mut().filter(|part| part.is(Subject::Copies, Level::Mosaic)) {

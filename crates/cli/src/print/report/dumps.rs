@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
-use octile_dump::facts::FileKind;
+use octile_dump::{Place, facts::FileKind};
 
 use crate::command::{
     analyze::{Text, Version},
@@ -14,48 +14,50 @@ use crate::command::{
 const WHOLE: usize = 400;
 /// Of a longer one, so many lines at its beginning and around each line that a finding points to.
 const AROUND: usize = 12;
-/// Columns of a line; HLO holds whole kernels in one.
+/// Columns of a line, and behind each place in it; HLO holds whole kernels in one.
 const COLUMNS: usize = 300;
+/// The most of a line to mark as the place that a finding points to.
+const WORD: usize = 48;
 
-/// Lines that findings of a version point to, and the names of their places on the page.
+/// Places that findings of a version point to, and their names on the page.
 pub struct Marks {
     version: usize,
-    lines: BTreeSet<(String, u32)>,
+    places: BTreeSet<(String, Place)>,
 }
 
 impl Marks {
-    /// The lines that the findings of the `version`-th version point to.
+    /// The places that the findings of the `version`-th version point to.
     pub fn new(version: usize, judged: &Judged) -> Self {
         let findings = judged.version.findings.iter();
         let evidence = findings.flat_map(|finding| &finding.evidence);
-        let lines = evidence.map(|evidence| (evidence.file.clone(), evidence.place.line)).collect();
-        Self { version, lines }
+        let places = evidence.map(|evidence| (evidence.file.clone(), evidence.place)).collect();
+        Self { version, places }
     }
 
-    /// The place of the version.
+    /// The name of the version.
     pub fn version_id(&self) -> String {
         format!("v{}", self.version)
     }
 
-    /// The place of a line.
-    pub fn line_id(&self, file: &str, line: u32) -> String {
+    /// The name of a place.
+    pub fn place_id(&self, file: &str, place: Place) -> String {
         let slug: String = file.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
-        format!("v{}-{slug}-{line}", self.version)
+        format!("v{}-{slug}-{}-{}", self.version, place.line, place.column)
     }
 
-    fn has(&self, file: &str, line: u32) -> bool {
-        self.lines.contains(&(file.to_owned(), line))
-    }
-
-    fn of_file(&self, file: &str) -> impl Iterator<Item = usize> {
-        self.lines.iter().filter(move |(name, _)| name == file).map(|(_, line)| *line as usize)
+    /// In order.
+    fn of_file(&self, file: &str) -> impl Iterator<Item = Place> {
+        self.places.iter().filter(move |(name, _)| name == file).map(|(_, place)| *place)
     }
 }
 
 /// Both stages side by side, then the lines of other files that findings point to.
 pub fn panes(marks: &Marks, version: &Version) -> Markup {
-    let llo = version.text(FileKind::LloPacked).or(version.text(FileKind::LloFinal));
-    let pair = [version.text(FileKind::Mosaic), llo];
+    let first = |kinds: &[FileKind]| kinds.iter().find_map(|kind| version.text(*kind));
+    let pair = match version.promise.gpu {
+        true => [first(&[FileKind::Ptx]), first(&[FileKind::Sass])],
+        false => [first(&[FileKind::Mosaic]), first(&[FileKind::LloPacked, FileKind::LloFinal])],
+    };
     let in_pair = |text: &&Text| pair.iter().flatten().any(|shown| shown.name == text.name);
     let pointed_to = |text: &&Text| marks.of_file(&text.name).next().is_some();
     let others = version.texts.iter().filter(|text| !in_pair(text) && pointed_to(text));
@@ -93,12 +95,34 @@ fn gap(lines: usize) -> Markup {
 }
 
 fn line(marks: &Marks, file: &str, number: usize, text: &str) -> Markup {
-    let hit = marks.has(file, number as u32);
-    let clipped = text.char_indices().nth(COLUMNS).map(|(end, _)| &text[..end]);
-    let id = hit.then(|| marks.line_id(file, number as u32));
+    let mut places: Vec<_> = marks.of_file(file).filter(|place| place.line as usize == number).collect();
+    // A place that is not in the line stands at its end.
+    let start = |place: &Place| boundary(text, (place.column as usize).saturating_sub(1));
+    places.sort_by_key(start);
+    let end = boundary(text, places.last().map_or(0, start) + COLUMNS);
+    let starts: Vec<_> = places.iter().map(start).collect();
+    let ends = starts.iter().skip(1).copied().chain([end]);
     html! {
-        div.hit[hit] id=[id] { span.n { (number) } (clipped.unwrap_or(text)) @if clipped.is_some() { " ..." } }
+        div.hit[!places.is_empty()] {
+            span.n { (number) } (text[..starts.first().copied().unwrap_or(end)])
+            @for ((place, start), end) in places.iter().zip(&starts).zip(ends) {
+                @let (word, rest) = text[*start..end].split_at(word(&text[*start..end]));
+                mark id=(marks.place_id(file, *place)) { (word) } (rest)
+            }
+            @if end < text.len() { " ..." }
+        }
     }
+}
+
+/// The last beginning of a character up to an offset.
+fn boundary(text: &str, offset: usize) -> usize {
+    (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
+}
+
+/// Up to where a place is marked: the next boundary between operations or operands.
+fn word(text: &str) -> usize {
+    let end = text.find([',', ';', '=', '(', '{']).unwrap_or(text.len());
+    boundary(text, end.clamp(1, WORD))
 }
 
 /// Numbers of the lines to show, from 1.
@@ -111,7 +135,7 @@ fn shown(marks: &Marks, file: &str, lines: usize, whole: usize) -> BTreeSet<usiz
     let begin = (whole > 0).then(|| 1..=(4 * AROUND).min(lines));
     marks
         .of_file(file)
-        .map(|line| near(line, around))
+        .map(|place| near(place.line as usize, around))
         .chain(begin)
         .flatten()
         .filter(|n| *n <= lines)

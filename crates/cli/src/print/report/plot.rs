@@ -9,12 +9,13 @@ use crate::command::verify::Judged;
 pub const COLOURS: [&str; 8] =
     ["#3b7dd8", "#e08a2c", "#3fa66b", "#c2508f", "#8a6fd1", "#b0a033", "#35a3a8", "#d0584f"];
 
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 360.0;
-const LEFT: f64 = 56.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 16.0;
-const BOTTOM: f64 = 48.0;
+// About as wide as a phone, so that letters keep their size there.
+const WIDTH: f64 = 400.0;
+const HEIGHT: f64 = 270.0;
+const LEFT: f64 = 48.0;
+const RIGHT: f64 = 8.0;
+const TOP: f64 = 10.0;
+const BOTTOM: f64 = 44.0;
 
 /// One version on the plot.
 struct Point<'a> {
@@ -50,7 +51,8 @@ pub fn roofline(versions: &[Judged]) -> Markup {
         y(1.0)
     );
     html! {
-        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } width=(WIDTH) role="img" aria-label="Roofline plot" {
+        div.plot {
+        svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label="Roofline plot" {
             @for tick in ticks {
                 line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(y(tick)) y2=(y(tick)) {}
                 text x=(LEFT - 6.0) y=(y(tick) + 4.0) text-anchor="end" { (1e2 * tick) " %" }
@@ -64,8 +66,9 @@ pub fn roofline(versions: &[Judged]) -> Markup {
             text x=((WIDTH + LEFT) / 2.0) y=(HEIGHT - 10.0) text-anchor="middle" {
                 "matrix-unit cycles per KiB of device memory traffic"
             }
-            @for point in &points {
-                circle cx=(x(point.intensity)) cy=(y(point.reached)) r="7" fill=(point.colour) {
+            // Smaller and smaller, so that points in one place are rings.
+            @for (point, radius) in points.iter().zip(radii(points.len())) {
+                circle cx=(x(point.intensity)) cy=(y(point.reached)) r=(format!("{radius:.1}")) fill=(point.colour) {
                     title { (point.name) }
                 }
             }
@@ -78,6 +81,7 @@ pub fn roofline(versions: &[Judged]) -> Markup {
                     (format!("{:.2}", point.roofline.distance)) " times the limit"
                 }
             }
+        }
         }
         p.note {
             "The line is what the chip allows: on its slope device memory is the limit, on its top the matrix units. \
@@ -97,6 +101,11 @@ fn point<'a>((judged, colour): (&'a Judged, &'static &'static str)) -> Option<Po
         reached: cycles.mxu_share(),
         roofline,
     })
+}
+
+fn radii(points: usize) -> impl Iterator<Item = f64> {
+    let step = 6.0 / points.max(1) as f64;
+    (0..points).map(move |index| 9.0 - index as f64 * step)
 }
 
 /// Powers of ten between two values.

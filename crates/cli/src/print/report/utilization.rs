@@ -10,9 +10,6 @@ use octile_dump::{
 use super::plot::COLOURS;
 use crate::command::analyze::Version;
 
-const WIDTH: f64 = 640.0;
-const LEFT: f64 = 104.0;
-const ROW: f64 = 22.0;
 /// Columns of the plot: each stands for as many bundles as it takes.
 const BINS: usize = 160;
 /// A row of the plot is a unit of the table; spills and fills are part of stores and loads.
@@ -34,29 +31,17 @@ pub fn plot(version: &Version) -> Markup {
     let capacity = capacity(version, &bundles);
     let per_bin = bundles.len().div_ceil(BINS).max(1);
     let bins: Vec<&[[u64; 10]]> = bundles.chunks(per_bin).collect();
-    let height = ROW * (UNITS.len() as f64 + 2.0);
-    let step = (WIDTH - LEFT) / bins.len().max(1) as f64;
     let executions = version.facts.cycles.as_ref().map(|cycles| cycles.executions.as_slice());
     let executions = executions.filter(|executions| executions.len() == bundles.len());
+    let used = |unit: usize| bins.iter().map(move |bundles| share(bundles, unit, capacity[unit])).collect();
     html! {
-        svg viewBox={ "0 0 " (WIDTH) " " (height) } width=(WIDTH) role="img" aria-label="Units in use over bundles" {
-            @for (row, (unit, name)) in UNITS.into_iter().enumerate() {
-                text x="0" y=(ROW * row as f64 + 15.0) { (name) }
-                @for (bin, bundles) in bins.iter().enumerate() {
-                    @let share = share(bundles, unit, capacity[unit]);
-                    @if share > 0.0 { (cell(row, bin, step, COLOURS[row], share)) }
-                }
-            }
-            text x="0" y=(ROW * UNITS.len() as f64 + 15.0) { "times executed" }
+        div.units role="img" aria-label="Units in use over bundles" {
+            @for ((unit, name), colour) in UNITS.into_iter().zip(COLOURS) { (row(name, colour, used(unit))) }
             @if let Some(executions) = executions {
-                @let most = executions.iter().copied().max().unwrap_or(1).max(2) as f64;
-                @for (bin, times) in executions.chunks(per_bin).enumerate() {
-                    @let times = times.iter().copied().max().unwrap_or(0) as f64;
-                    @if times > 0.0 { (cell(UNITS.len(), bin, step, COLOURS[7], (times + 1.0).ln() / (most + 1.0).ln())) }
-                }
+                (row("times executed", COLOURS[UNITS.len()], executed(executions, per_bin)))
             }
-            text x=(LEFT) y=(height - 6.0) { "bundle 0" }
-            text x=(WIDTH) y=(height - 6.0) text-anchor="end" { (bundles.len()) }
+            span {}
+            span.ends { span { "bundle 0" } span { (bundles.len()) } }
         }
         p.note {
             "Each column stands for " (per_bin) " bundles. The stronger the colour, the more of the unit is in use; for \
@@ -65,13 +50,24 @@ pub fn plot(version: &Version) -> Markup {
     }
 }
 
-fn cell(row: usize, bin: usize, step: f64, colour: &str, share: f64) -> Markup {
-    let opacity = format!("{:.2}", (0.12 + 0.88 * share).min(1.0));
-    let x = format!("{:.1}", LEFT + bin as f64 * step);
+/// The name stands beside the strip and not in it, so that it stays readable where the strip is squeezed.
+fn row(name: &str, colour: &str, shares: Vec<f64>) -> Markup {
     html! {
-        rect x=(x) y=(ROW * row as f64 + 2.0) width=(format!("{:.1}", step + 0.1)) height=(ROW - 4.0) fill=(colour)
-            fill-opacity=(opacity) {}
+        span { (name) }
+        svg viewBox={ "0 0 " (shares.len()) " 1" } preserveAspectRatio="none" {
+            @for (bin, share) in shares.iter().enumerate().filter(|(_, share)| **share > 0.0) {
+                @let opacity = format!("{:.2}", (0.12 + 0.88 * share).min(1.0));
+                rect x=(bin) width="1.05" height="1" fill=(colour) fill-opacity=(opacity) {}
+            }
+        }
     }
+}
+
+/// How often the busiest bundle of each column is executed, as a part of the most, on a logarithmic scale.
+fn executed(executions: &[u64], per_bin: usize) -> Vec<f64> {
+    let scale = |times: &u64| (*times as f64 + 1.0).ln();
+    let most = executions.iter().max().map_or(1.0, scale).max(1.0);
+    executions.chunks(per_bin).map(|times| times.iter().max().map_or(0.0, scale) / most).collect()
 }
 
 fn share(bundles: &[[u64; 10]], unit: usize, capacity: u64) -> f64 {
