@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use anyhow::Result;
 use octile_core::{
-    ActivationKind, FloatKind, Problem, Strategy,
+    ActivationKind, Problem, Strategy,
     bound::Accumulator,
-    plan::hopper::{Arguments, HopperPlan, STAGE_K},
-    sample::{Activations, Operands},
+    plan::hopper::{HopperPlan, STAGE_K},
+    sample::Operands,
 };
-use octile_kernels::hopper::{self, Kernel};
+use octile_kernels::hopper::{self, Kernel, QuantizeTuning};
 use octile_runtime::cuda::{
-    Buffer, Gpu, KernelText, Multiplication, MultiplyOperands, PeakKernel, Quantization, QuantizeOperands,
+    Buffer, Gpu, HostActivations, KernelText, PeakKernel, Product, ProductKernels, QuantizeText, Uploaded,
 };
 
 use super::{Backend, Contender, Output, Peak, Setup};
@@ -74,9 +74,8 @@ impl Backend for GpuBackend {
 /// A plan on operands that lie in device memory.
 pub struct GpuContender<'a> {
     backend: &'a GpuBackend,
-    multiplication: Multiplication,
-    quantization: Option<Quantization>,
-    memory: Memory,
+    product: Product,
+    memory: Uploaded,
     output: Output,
     /// Whether the caller may have changed `output` since it was last copied to the GPU.
     handed_out: bool,
@@ -84,104 +83,18 @@ pub struct GpuContender<'a> {
     newer_on_gpu: bool,
 }
 
-/// Everything in device memory.
-struct Memory {
-    /// Unquantized activations, where there are any.
-    floats: Option<Buffer>,
-    x: Buffer,
-    x_scales: Buffer,
-    w: Buffer,
-    w_scales: Buffer,
-    out: Buffer,
-    arguments: Arguments,
-}
-
-impl Memory {
-    fn new(gpu: &Gpu, operands: &Operands) -> Result<Self> {
-        let problem = operands.problem;
-        let arguments = Arguments::fastest(&problem);
-        let (scale_rows, scale_cols) = problem.x_scale_shape().unwrap_or((1, 1));
-        let empty = || -> Result<_> {
-            let codes = Buffer::zeros(gpu, problem.m * arguments.x_stride)?;
-            Ok((codes, Buffer::zeros(gpu, 4 * scale_rows * scale_cols)?))
-        };
-        let (floats, (x, x_scales)) = match &operands.x {
-            Activations::Fp8(x) => {
-                let codes = Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?;
-                let scales = arguments.x_scales.arrange(x.scales(), scale_cols);
-                (None, (codes, Buffer::from_slice(gpu, &scales)?))
-            }
-            Activations::F32(x) => (Some(Buffer::from_slice(gpu, x)?), empty()?),
-            Activations::Bf16(x) => (Some(Buffer::from_slice(gpu, x)?), empty()?),
-            Activations::F16(x) => (Some(Buffer::from_slice(gpu, x)?), empty()?),
-        };
-        let weight = &operands.weight;
-        Ok(Self {
-            floats,
-            x,
-            x_scales,
-            w: Buffer::from_rows(gpu, weight.codes(), problem.k, arguments.w_stride)?,
-            w_scales: Buffer::from_slice(gpu, weight.scales())?,
-            out: Buffer::zeros(gpu, problem.m * problem.n * problem.out.bytes())?,
-            arguments,
-        })
-    }
-}
-
 impl<'a> GpuContender<'a> {
-    /// Compiles the plan's kernel and copies the operands to the GPU.
+    /// Compiles the plan's kernels and copies the operands to the GPU.
     pub fn new(backend: &'a GpuBackend, plan: &HopperPlan, operands: &Operands) -> Result<Self> {
         let (gpu, problem) = (&backend.gpu, operands.problem);
-        let kernel = hopper::multiply(plan);
-        let quantization = match problem.x {
-            ActivationKind::Quantized(kind, _) => Some(quantization(gpu, &problem, kind)?),
-            ActivationKind::Fp8(_) | ActivationKind::Plain(_) => None,
-        };
         Ok(Self {
             backend,
-            multiplication: Multiplication::new(gpu, plan, text(&kernel))?,
-            quantization,
-            memory: Memory::new(gpu, operands)?,
+            product: product(gpu, plan)?,
+            memory: Uploaded::new(gpu, &problem, HostActivations::from(&operands.x), &operands.weight)?,
             output: Output::poisoned(problem.out, problem.m * problem.n),
             handed_out: true,
             newer_on_gpu: false,
         })
-    }
-
-    /// Puts quantization, where there is any, and multiplication on the stream `times` times.
-    pub fn launch(&self, times: usize) -> Result<()> {
-        let memory = &self.memory;
-        let Memory { x, x_scales, w, w_scales, out, arguments, .. } = memory;
-        let multiply = self.multiplication.prepare(MultiplyOperands {
-            x,
-            x_scales,
-            w,
-            w_scales,
-            out,
-            arguments: *arguments,
-        })?;
-        let quantize = match (&self.quantization, &memory.floats) {
-            (Some(quantization), Some(floats)) => Some(quantization.prepare(QuantizeOperands {
-                x: floats,
-                x_stride: self.columns(),
-                codes: x,
-                codes_stride: arguments.x_stride,
-                scales: x_scales,
-                layout: arguments.x_scales,
-            })?),
-            _ => None,
-        };
-        for _ in 0..times {
-            if let Some(quantize) = &quantize {
-                quantize.launch()?;
-            }
-            multiply.launch()?;
-        }
-        Ok(())
-    }
-
-    fn columns(&self) -> usize {
-        self.multiplication.plan().problem.k
     }
 
     /// Copies what the caller wrote into the result to the GPU, so that poison is found where nothing is written.
@@ -202,13 +115,9 @@ impl Contender for GpuContender<'_> {
     fn run(&mut self) -> Result<Duration> {
         self.upload()?;
         self.newer_on_gpu = true;
+        let prepared = self.product.prepare(self.memory.operands())?;
         self.backend.flush.fill(0)?;
-        let mut launched = Ok(());
-        let milliseconds = self.backend.gpu.time(|| {
-            launched = self.launch(1);
-            Ok(())
-        })?;
-        launched?;
+        let milliseconds = self.backend.gpu.time(|| prepared.launch())?;
         Ok(Duration::from_secs_f64(f64::from(milliseconds) / 1e3))
     }
 
@@ -230,14 +139,26 @@ impl Contender for GpuContender<'_> {
     }
 }
 
-fn quantization(gpu: &Gpu, problem: &Problem, kind: FloatKind) -> Result<Quantization> {
-    let granularity = problem.x.granularity().expect("quantized activations have scales");
-    let quant_block = problem.quant_block.size();
-    // Vector loads need rows that start at multiples of their size.
-    let aligned = problem.k.is_multiple_of(8);
-    let kernel = hopper::quantize(kind, granularity, quant_block, aligned);
-    let groups = hopper::groups_per_block(quant_block);
-    Ok(Quantization::new(gpu, problem, kind, text(&kernel), hopper::QUANTIZE_THREADS, groups)?)
+/// The kernels of a plan, compiled.
+fn product(gpu: &Gpu, plan: &HopperPlan) -> Result<Product> {
+    let problem = &plan.problem;
+    let multiply = hopper::multiply(plan);
+    let (tuning, quant_block) = (QuantizeTuning::BEST, problem.quant_block.size());
+    let aligned = hopper::quantizes_vectors(problem.k);
+    let quantize = match problem.x {
+        ActivationKind::Quantized(kind, granularity) => {
+            Some(hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning))
+        }
+        ActivationKind::Fp8(_) | ActivationKind::Plain(_) => None,
+    };
+    let quantize = quantize.as_ref().map(|kernel| QuantizeText {
+        text: text(kernel),
+        threads: tuning.threads,
+        groups_per_block: tuning.groups_per_block(quant_block),
+        staying: tuning.staying,
+        row_alignment: if aligned { hopper::QUANTIZE_ALIGNMENT } else { 1 },
+    });
+    Ok(Product::new(gpu, plan, ProductKernels { multiply: text(&multiply), quantize })?)
 }
 
 /// Bytes read plus bytes written per nanosecond by a large copy.

@@ -25,7 +25,8 @@ mod split;
 
 pub use peak::{PeakKernel, peak};
 pub use quantize::{
-    QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QUANTIZE_THREADS, groups_per_block, quantize, quantizes_vectors,
+    QUANTIZE_ALIGNMENT, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QUANTIZE_THREADS, QuantizeTuning, groups_per_block, quantize,
+    quantize_tuned, quantizes_vectors,
 };
 
 use octile_core::{

@@ -1,251 +1,227 @@
 //! Floats to f8e4m3fn with one scale per block or token group: the same bits as the CPU's quantization.
+//!
+//! The work is reading once and writing once, so little may be done per value: 16 bytes are loaded at a time, the largest
+//! magnitude is sought among pairs, and sixteen values share the arithmetic of their scale.
+
+mod blocks;
+mod rows;
+mod scale;
 
 use octile_core::{FloatKind, ScaleGranularity};
 
 use super::{
     Kernel,
-    ptx::{B32, B64, F32, Global, LaunchBounds, Parameter, Ptx, Shared},
+    ptx::{B32, Keep, LaunchBounds, Parameter, Ptx},
 };
+use rows::Rows;
 
-/// Names of the numbers that a quantizing kernel takes after pointers to x, its codes and its scales.
-pub const QUANTIZE_NUMBERS: [&str; 7] =
-    ["m", "k", "quant_shift", "x_stride", "codes_stride", "scale_row", "scale_k"];
+/// Names of the numbers that a quantizing kernel takes after pointers to x, its codes and its scales. The last three
+/// are the number of k-blocks of a row, and what divides by it: `high(2 * n * reciprocal) >> shift`.
+pub const QUANTIZE_NUMBERS: [&str; 10] = [
+    "m",
+    "k",
+    "quant_shift",
+    "x_stride",
+    "codes_stride",
+    "scale_row",
+    "scale_k",
+    "k_groups",
+    "k_groups_reciprocal",
+    "k_groups_shift",
+];
 
 /// Bytes of shared memory of a block.
 pub const QUANTIZE_SHARED_BYTES: u32 = 16;
-
 /// Threads of a block.
-pub const QUANTIZE_THREADS: u32 = 256;
-const WARPS: u32 = QUANTIZE_THREADS / 32;
-/// Columns that a warp takes at once, four to a lane.
-const WARP_COLUMNS: u32 = 128;
-/// Values that a warp has in flight.
-const WARP_VALUES: u32 = 4 * WARP_COLUMNS;
+pub const QUANTIZE_THREADS: u32 = QuantizeTuning::BEST.threads;
 
-fn groups_per_warp(quant_block: u32) -> u32 {
-    (WARP_VALUES / quant_block).max(1)
+/// Values of a token group that one lane takes.
+const LANE_VALUES: u32 = 16;
+/// Threads that a multiprocessor should hold, which caps their registers.
+const RESIDENT_THREADS: u32 = 1024;
+
+/// What does not change the result, only the time that it takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct QuantizeTuning {
+    /// Threads of a block.
+    pub threads: u32,
+    /// Times that a warp takes 512 values, all of them in flight at once.
+    pub steps: u32,
+    /// How long the floats stay in the second-level cache.
+    pub floats: Keep,
+    /// How long the codes do.
+    pub codes: Keep,
+    /// Blocks per multiprocessor that stay and take one piece of work after another; `None` for one block per piece.
+    pub staying: Option<u32>,
 }
 
-/// Token groups of `quant_block` values that a block of threads quantizes.
+impl QuantizeTuning {
+    /// What [`quantize`] takes.
+    pub const BEST: Self =
+        Self { threads: 256, steps: 2, floats: Keep::EvictFirst, codes: Keep::Normal, staying: None };
+
+    /// Token groups of `quant_block` values that a block of threads quantizes.
+    pub fn groups_per_block(self, quant_block: usize) -> u32 {
+        self.threads / 32 * self.steps * groups_per_step(quant_block as u32)
+    }
+
+    fn name(self) -> String {
+        let word = |keep: Keep| match keep {
+            Keep::Normal => "normal",
+            Keep::EvictFirst => "first",
+            Keep::EvictLast => "last",
+        };
+        match self {
+            Self::BEST => String::new(),
+            Self { threads, steps, floats, codes, staying } => {
+                let staying = staying.map_or_else(String::new, |blocks| format!("_staying{blocks}"));
+                format!("_{threads}x{steps}_{}_{}{staying}", word(floats), word(codes))
+            }
+        }
+    }
+}
+
+/// Lanes that share a token group.
+fn lanes_per_group(quant_block: u32) -> u32 {
+    quant_block / LANE_VALUES
+}
+
+fn groups_per_step(quant_block: u32) -> u32 {
+    32 / lanes_per_group(quant_block)
+}
+
+/// Token groups of `quant_block` values that a block of threads of [`quantize`] takes.
 pub fn groups_per_block(quant_block: usize) -> u32 {
-    WARPS * groups_per_warp(quant_block as u32)
+    QuantizeTuning::BEST.groups_per_block(quant_block)
 }
 
-/// Whether rows of `k` values can be loaded as vectors: each then starts at a multiple of their size.
+/// Rows of an aligned kernel start at multiples of so many values, and have a multiple of so many.
+pub const QUANTIZE_ALIGNMENT: usize = 8;
+
+/// Whether rows of `k` values can be loaded 16 bytes at a time: each then starts at a multiple of that, where the first
+/// does and rows have no gaps.
 pub fn quantizes_vectors(k: usize) -> bool {
-    k.is_multiple_of(8)
+    k.is_multiple_of(QUANTIZE_ALIGNMENT)
 }
 
 /// The kernel that quantizes floats of one kind. `quant_block` is the number of columns that share a scale; `aligned`
-/// says that rows start at multiples of 16 bytes and K is a multiple of 4.
+/// says that rows start at multiples of 16 bytes and K is a multiple of 8.
 ///
 /// A launch has one block per [`groups_per_block`] token groups, or one block per quantization block, those along K
 /// first.
 pub fn quantize(kind: FloatKind, granularity: ScaleGranularity, quant_block: usize, aligned: bool) -> Kernel {
+    quantize_tuned(kind, granularity, quant_block, aligned, QuantizeTuning::BEST)
+}
+
+/// The same with another tuning; then a block of threads takes [`QuantizeTuning::groups_per_block`].
+pub fn quantize_tuned(
+    kind: FloatKind,
+    granularity: ScaleGranularity,
+    quant_block: usize,
+    aligned: bool,
+    tuning: QuantizeTuning,
+) -> Kernel {
     let mut ptx = Ptx::default();
-    let rows = Rows::new(&mut ptx, kind, aligned);
+    let rows = Rows::new(&mut ptx, kind, aligned, tuning);
     ptx.wait_for_previous_kernel();
     ptx.let_next_kernel_start();
     match granularity {
-        ScaleGranularity::Token => token_groups(&mut ptx, &rows, quant_block as u32),
-        ScaleGranularity::Block => blocks(&mut ptx, &rows, quant_block as u32),
+        ScaleGranularity::Token => token_groups(&mut ptx, &rows, quant_block as u32, tuning),
+        ScaleGranularity::Block => blocks::emit(&mut ptx, &rows, quant_block as u32, tuning.threads / 32),
     }
     let pointers = ["x", "codes", "scales"].map(Parameter::Pointer);
     let parameters: Vec<Parameter> =
         pointers.into_iter().chain(QUANTIZE_NUMBERS.map(Parameter::Number)).collect();
     let alignment = if aligned { "" } else { "_unaligned" };
-    let entry = format!("octile_quantize_{kind}_{granularity}_{quant_block}{alignment}");
-    let bounds = LaunchBounds { threads: QUANTIZE_THREADS, blocks_per_sm: 4, cluster: 1 };
+    let entry = format!("octile_quantize_{kind}_{granularity}_{quant_block}{alignment}{}", tuning.name());
+    let blocks_per_sm = RESIDENT_THREADS / tuning.threads;
+    let bounds = LaunchBounds { threads: tuning.threads, blocks_per_sm, cluster: 1 };
     Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
 }
 
-/// Where values, codes and scales are.
-struct Rows {
-    kind: FloatKind,
-    aligned: bool,
-    x: B64,
-    codes: B64,
-    scales: B64,
-    /// Bytes from row to row of x.
-    x_stride: B32,
-    codes_stride: B32,
-    m: B32,
-    k: B32,
-    warp: B32,
-    lane: B32,
+/// A warp quantizes some groups, once or again and again.
+fn token_groups(ptx: &mut Ptx, rows: &Rows, quant_block: u32, tuning: QuantizeTuning) {
+    let (block, warps) = (ptx.block(), tuning.threads / 32);
+    let warp = ptx.mad(block, warps, rows.warp);
+    let groups = tuning.steps * groups_per_step(quant_block);
+    let walk = GroupWalk::new(ptx, quant_block);
+    let first = ptx.mul(warp, groups);
+    if tuning.staying.is_none() {
+        return walk.quantize(ptx, rows, first, tuning.steps);
+    }
+    let (first, all) = (ptx.variable(first), ptx.mul(rows.m, walk.k_groups));
+    let blocks = ptx.blocks();
+    let apart = ptx.mul(blocks, warps * groups);
+    ptx.while_(
+        |ptx| ptx.lt(first, all),
+        |ptx| {
+            walk.quantize(ptx, rows, first, tuning.steps);
+            ptx.increase(first, apart);
+        },
+    );
 }
 
-impl Rows {
-    fn new(ptx: &mut Ptx, kind: FloatKind, aligned: bool) -> Self {
-        let stride = ptx.number("x_stride");
+/// How a warp finds its token groups.
+struct GroupWalk {
+    quant_block: u32,
+    /// Lanes that share a group.
+    lanes: u32,
+    group_in_step: B32,
+    lane_in_group: B32,
+    /// Groups of a row, and what divides by it.
+    k_groups: B32,
+    reciprocal: B32,
+    shift: B32,
+}
+
+impl GroupWalk {
+    fn new(ptx: &mut Ptx, quant_block: u32) -> Self {
+        let lanes = lanes_per_group(quant_block);
         let thread = ptx.thread();
+        let lane = ptx.and(thread, 31);
         Self {
-            kind,
-            aligned,
-            x: ptx.pointer("x"),
-            codes: ptx.pointer("codes"),
-            scales: ptx.pointer("scales"),
-            x_stride: ptx.mul(stride, kind.bytes() as u32),
-            codes_stride: ptx.number("codes_stride"),
-            m: ptx.number("m"),
-            k: ptx.number("k"),
-            warp: ptx.shr(thread, 5),
-            lane: ptx.and(thread, 31),
+            quant_block,
+            lanes,
+            group_in_step: ptx.shr(lane, lanes.ilog2()),
+            lane_in_group: ptx.and(lane, lanes - 1),
+            k_groups: ptx.number("k_groups"),
+            reciprocal: ptx.number("k_groups_reciprocal"),
+            shift: ptx.number("k_groups_shift"),
         }
     }
 
-    /// Four neighbouring values; 0 beyond the matrix.
-    fn load(&self, ptx: &mut Ptx, row: B32, column: B32) -> [F32; 4] {
-        let of_row = ptx.mad_wide(row, self.x_stride, self.x);
-        let at = ptx.mad_wide(column, self.kind.bytes() as u32, of_row);
-        let in_rows = ptx.lt(row, self.m);
-        if self.aligned {
-            let in_columns = ptx.lt(column, self.k);
-            let exists = ptx.both(in_rows, in_columns);
-            return match self.kind {
-                FloatKind::F32 => ptx.load_global_f32x4_if(Global(at, 0), exists),
-                kind => {
-                    let packed = ptx.load_global_8_if(Global(at, 0), exists);
-                    let halves = packed.map(|packed| ptx.halves(packed));
-                    [halves[0][0], halves[0][1], halves[1][0], halves[1][1]].map(|half| ptx.widen(kind, half))
-                }
-            };
-        }
-        [0, 1, 2, 3].map(|offset| {
-            let column = ptx.add(column, offset);
-            let in_columns = ptx.lt(column, self.k);
-            let exists = ptx.both(in_rows, in_columns);
-            let at = Global(at, offset * self.kind.bytes() as u32);
-            match self.kind {
-                FloatKind::F32 => ptx.load_global_f32_if(at, exists),
-                kind => {
-                    let half = ptx.load_global_b16_if(at, exists);
-                    ptx.widen(kind, half)
-                }
+    /// The row of a group, and its index along K.
+    fn place(&self, ptx: &mut Ptx, group: B32) -> (B32, B32) {
+        let twice = ptx.add(group, group);
+        let high = ptx.mul_high(twice, self.reciprocal);
+        let row = ptx.shr(high, self.shift);
+        let before = ptx.mul(row, self.k_groups);
+        (row, ptx.sub(group, before))
+    }
+
+    /// Quantizes the groups from `first` on, all loads before the first use.
+    fn quantize(&self, ptx: &mut Ptx, rows: &Rows, first: B32, steps: u32) {
+        let first_column = ptx.mul(self.lane_in_group, rows.chunk_values());
+        let chunks = LANE_VALUES / rows.chunk_values();
+        let load = |step: u32| {
+            let group = ptx.add(first, step * groups_per_step(self.quant_block));
+            let group = ptx.add(group, self.group_in_step);
+            let (row, quant_k) = self.place(ptx, group);
+            let column = ptx.mad(quant_k, self.quant_block, first_column);
+            (row, quant_k, rows.load(ptx, row, column, chunks, self.lanes * rows.chunk_values()))
+        };
+        let loaded: Vec<_> = (0..steps).map(load).collect();
+        let is_first = ptx.eq(self.lane_in_group, 0);
+        for (row, quant_k, chunks) in loaded {
+            let largest = rows.largest(ptx, &chunks);
+            let abs_max = rows.largest_of_lanes(ptx, largest, self.lanes);
+            let (scale, inverse) = scale::scale_of(ptx, abs_max);
+            for chunk in &chunks {
+                rows.store(ptx, chunk, inverse);
             }
-        })
-    }
-
-    /// Stores four codes. Rows of codes have room up to a multiple of 16.
-    fn store(&self, ptx: &mut Ptx, row: B32, column: B32, values: [F32; 4], inverse: F32) {
-        let scaled = values.map(|value| ptx.mul_f32(value, inverse));
-        let low = ptx.pack_e4m3(scaled[0], scaled[1]);
-        let high = ptx.pack_e4m3(scaled[2], scaled[3]);
-        let codes = ptx.join_halves(low, high);
-        let of_row = ptx.mad_wide(row, self.codes_stride, self.codes);
-        let at = ptx.mad_wide(column, 1, of_row);
-        let (in_rows, in_columns) = (ptx.lt(row, self.m), ptx.lt(column, self.k));
-        let exists = ptx.both(in_rows, in_columns);
-        ptx.store_global_b32_if(Global(at, 0), codes, exists);
-    }
-
-    /// Stores the scale of a block or group from the first lane, where `row` is its index along M.
-    fn store_scale(&self, ptx: &mut Ptx, row: B32, quant_k: B32, scale: F32, exists: super::ptx::Pred) {
-        let (row_stride, k_stride) = (ptx.number("scale_row"), ptx.number("scale_k"));
-        let (row_bytes, k_bytes) = (ptx.shl(row_stride, 2), ptx.shl(k_stride, 2));
-        let of_row = ptx.mad_wide(row, row_bytes, self.scales);
-        let at = ptx.mad_wide(quant_k, k_bytes, of_row);
-        ptx.store_global_f32_if(Global(at, 0), scale, exists);
-    }
-}
-
-fn largest(ptx: &mut Ptx, values: &[F32], start: F32) -> F32 {
-    values.iter().fold(start, |max, &value| {
-        let magnitude = ptx.abs_f32(value);
-        ptx.max_f32(max, magnitude)
-    })
-}
-
-/// The scale of a block and what to multiply its values by: zero for a block of zeros, never subnormal otherwise.
-fn scale_of(ptx: &mut Ptx, abs_max: F32) -> (F32, F32) {
-    let (zero, one) = (ptx.float(0.0), ptx.float(1.0));
-    let (max_code, smallest) = (ptx.float(octile_core::E4m3::MAX), ptx.float(f32::MIN_POSITIVE));
-    let scale = ptx.div_f32(abs_max, max_code);
-    let scale = ptx.max_f32(scale, smallest);
-    let inverse = ptx.div_f32(one, scale);
-    let is_zero = ptx.eq_f32(abs_max, zero);
-    (ptx.select_f32(zero, scale, is_zero), ptx.select_f32(zero, inverse, is_zero))
-}
-
-/// A warp quantizes some groups, all loads before the first use.
-fn token_groups(ptx: &mut Ptx, rows: &Rows, quant_block: u32) {
-    let shift = quant_block.ilog2();
-    let block = ptx.block();
-    let warp = ptx.mad(block, WARPS, rows.warp);
-    let before = ptx.add(rows.k, quant_block - 1);
-    let k_groups = ptx.shr(before, shift);
-    let groups_per_warp = groups_per_warp(quant_block);
-    let loaded: Vec<_> = (0..groups_per_warp)
-        .map(|index| {
-            let group = ptx.mad(warp, groups_per_warp, index);
-            let (row, quant_k) = (ptx.div(group, k_groups), ptx.rem(group, k_groups));
-            let first = ptx.shl(quant_k, shift);
-            let columns: Vec<(B32, [F32; 4])> = (0..quant_block / WARP_COLUMNS)
-                .map(|part| {
-                    let column = ptx.mad(rows.lane, 4, first);
-                    let column = ptx.add(column, part * WARP_COLUMNS);
-                    (column, rows.load(ptx, row, column))
-                })
-                .collect();
-            (row, quant_k, columns)
-        })
-        .collect();
-    for (row, quant_k, columns) in loaded {
-        let zero = ptx.float(0.0);
-        let values: Vec<F32> = columns.iter().flat_map(|(_, values)| *values).collect();
-        let max = largest(ptx, &values, zero);
-        let max = ptx.warp_max(max);
-        let (scale, inverse) = scale_of(ptx, max);
-        for (column, values) in columns {
-            rows.store(ptx, row, column, values, inverse);
+            let in_rows = ptx.lt(row, rows.m);
+            let stores = ptx.both(is_first, in_rows);
+            rows.store_scale(ptx, row, quant_k, scale, stores);
         }
-        let (is_first, in_rows) = (ptx.eq(rows.lane, 0), ptx.lt(row, rows.m));
-        let stores = ptx.both(is_first, in_rows);
-        rows.store_scale(ptx, row, quant_k, scale, stores);
     }
-}
-
-/// What is done with four values, given their row and first column.
-type Visit<'a> = &'a dyn Fn(&mut Ptx, B32, B32, [F32; 4]);
-
-/// A thread block quantizes one quantization block: once through it for the largest, once more for the codes.
-fn blocks(ptx: &mut Ptx, rows: &Rows, quant_block: u32) {
-    let shift = quant_block.ilog2();
-    let (quant_k, quant_m) = (ptx.block(), ptx.block_y());
-    let (first_row, first_column) = (ptx.shl(quant_m, shift), ptx.shl(quant_k, shift));
-    let shared = ptx.shared_memory();
-    let thread_in_warp = ptx.mad(rows.warp, 32, rows.lane);
-    let is_first = ptx.eq(thread_in_warp, 0);
-    let max = ptx.float(0.0);
-    ptx.when(is_first, |ptx| ptx.store_shared_f32(Shared(shared, 0), max));
-    ptx.block_barrier();
-
-    let each = |ptx: &mut Ptx, body: Visit<'_>| {
-        let offset = ptx.variable(rows.warp);
-        ptx.while_(
-            |ptx| ptx.lt(offset, quant_block),
-            |ptx| {
-                let row = ptx.add(first_row, offset);
-                for part in 0..quant_block / WARP_COLUMNS {
-                    let column = ptx.mad(rows.lane, 4, first_column);
-                    let column = ptx.add(column, part * WARP_COLUMNS);
-                    let values = rows.load(ptx, row, column);
-                    body(ptx, row, column, values);
-                }
-                ptx.increase(offset, WARPS);
-            },
-        );
-    };
-    each(ptx, &|ptx, _, _, values| {
-        let larger = largest(ptx, &values, max);
-        ptx.copy_float(max, larger);
-    });
-    let warp_max = ptx.warp_max(max);
-    let is_lane_zero = ptx.eq(rows.lane, 0);
-    ptx.when(is_lane_zero, |ptx| ptx.max_shared(Shared(shared, 0), warp_max));
-    ptx.block_barrier();
-    let abs_max = ptx.load_shared_f32(Shared(shared, 0));
-    let (scale, inverse) = scale_of(ptx, abs_max);
-    each(ptx, &|ptx, row, column, values| rows.store(ptx, row, column, values, inverse));
-    rows.store_scale(ptx, quant_m, quant_k, scale, is_first);
 }

@@ -5,6 +5,7 @@ use cudarc::driver::{
     sys::{self, CUdeviceptr},
 };
 use half::{bf16, f16};
+use octile_core::FloatKind;
 
 use super::{CudaError, Gpu, error::While};
 
@@ -19,6 +20,24 @@ macro_rules! elements {
     ($($type:ty),*) => { $(impl sealed::Sealed for $type {} impl Element for $type {})* };
 }
 elements!(u8, f32, bf16, f16);
+
+/// Elements that results consist of.
+pub trait Float: Element {
+    /// Which one.
+    const KIND: FloatKind;
+}
+
+impl Float for f32 {
+    const KIND: FloatKind = FloatKind::F32;
+}
+
+impl Float for bf16 {
+    const KIND: FloatKind = FloatKind::Bf16;
+}
+
+impl Float for f16 {
+    const KIND: FloatKind = FloatKind::F16;
+}
 
 /// Bytes in device memory, freed with the value.
 #[derive(Debug)]

@@ -61,6 +61,24 @@ pub enum CudaError {
         /// Bytes from row to row.
         stride: usize,
     },
+    /// The quantizing kernel loads several elements at once.
+    #[error(
+        "rows of x are {stride} elements apart, but must be a multiple of {alignment} and at least K: copy them to such rows"
+    )]
+    RowsApart {
+        /// Elements from row to row.
+        stride: usize,
+        /// What it must be a multiple of.
+        alignment: usize,
+    },
+    /// What is given is not what the plan was made for.
+    #[error("the plan is for {planned}, but {given} was given: make a plan for that")]
+    OtherThanPlanned {
+        /// What the plan is for.
+        planned: String,
+        /// What was given.
+        given: String,
+    },
     /// A dimension does not fit in 32 bits.
     #[error("the shape has a dimension or stride beyond 4294967295, more than a kernel can address")]
     TooLarge,

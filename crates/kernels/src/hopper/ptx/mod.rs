@@ -8,10 +8,12 @@ mod float;
 mod integer;
 mod matrix;
 mod memory;
+mod stream;
 
 pub use asynchronous::TmaLoad;
 pub use control::Label;
 pub use matrix::MatrixDescriptor;
+pub use stream::{Keep, Policy};
 
 use std::fmt::{self, Display, Write};
 

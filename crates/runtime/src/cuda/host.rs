@@ -1,0 +1,243 @@
+//! From host memory to host memory.
+
+use half::{bf16, f16};
+use octile_core::{
+    ActivationKind, FloatKind, Problem, QuantizedActivation, QuantizedWeight,
+    plan::hopper::{Arguments, HopperPlan},
+    sample::Activations,
+};
+
+use super::{
+    Buffer, CudaError, DeviceActivations, Gpu, Product, ProductKernels, ProductOperands, buffer::Float,
+};
+
+/// Activations in host memory, row after row.
+#[derive(Debug, Clone, Copy)]
+pub enum HostActivations<'a> {
+    /// Already quantized.
+    Fp8(&'a QuantizedActivation),
+    /// 32-bit floats.
+    F32(&'a [f32]),
+    /// bfloat16.
+    Bf16(&'a [bf16]),
+    /// IEEE half precision.
+    F16(&'a [f16]),
+}
+
+impl<'a> From<&'a Activations> for HostActivations<'a> {
+    fn from(x: &'a Activations) -> Self {
+        match x {
+            Activations::Fp8(x) => Self::Fp8(x),
+            Activations::F32(x) => Self::F32(x),
+            Activations::Bf16(x) => Self::Bf16(x),
+            Activations::F16(x) => Self::F16(x),
+        }
+    }
+}
+
+impl HostActivations<'_> {
+    /// Elements.
+    fn len(&self) -> usize {
+        match self {
+            Self::Fp8(x) => x.codes().len(),
+            Self::F32(x) => x.len(),
+            Self::Bf16(x) => x.len(),
+            Self::F16(x) => x.len(),
+        }
+    }
+
+    /// Refuses what is not of the problem's shape and kind.
+    fn require(&self, problem: &Problem) -> Result<(), CudaError> {
+        let fits = match (self, problem.x) {
+            (Self::Fp8(x), ActivationKind::Fp8(granularity)) => {
+                x.granularity() == granularity
+                    && x.quant_block() == problem.quant_block
+                    && x.cols() == problem.k
+            }
+            (Self::F32(_), ActivationKind::Quantized(kind, _)) => kind == FloatKind::F32,
+            (Self::Bf16(_), ActivationKind::Quantized(kind, _)) => kind == FloatKind::Bf16,
+            (Self::F16(_), ActivationKind::Quantized(kind, _)) => kind == FloatKind::F16,
+            _ => false,
+        };
+        if fits && self.len() == problem.m * problem.k {
+            return Ok(());
+        }
+        let kind = match self {
+            Self::Fp8(x) => format!("fp8 ({} scales)", x.granularity()),
+            Self::F32(_) => "f32".to_owned(),
+            Self::Bf16(_) => "bf16".to_owned(),
+            Self::F16(_) => "f16".to_owned(),
+        };
+        Err(CudaError::OtherThanPlanned {
+            planned: format!("{} activations, {}", problem.m * problem.k, problem.x),
+            given: format!("{} activations, {kind}", self.len()),
+        })
+    }
+}
+
+/// Operands that were copied to the GPU, and room for the result.
+#[derive(Debug)]
+pub struct Uploaded {
+    x: Buffer,
+    /// Scales of x, where it came in codes.
+    x_scales: Option<Buffer>,
+    w: Buffer,
+    w_scales: Buffer,
+    /// The result.
+    pub out: Buffer,
+    problem: Problem,
+    arguments: Arguments,
+}
+
+impl Uploaded {
+    /// Copies operands to the GPU, and waits for that.
+    pub fn new(
+        gpu: &Gpu,
+        problem: &Problem,
+        x: HostActivations<'_>,
+        weight: &QuantizedWeight,
+    ) -> Result<Self, CudaError> {
+        x.require(problem)?;
+        let (rows, cols) = (weight.rows(), weight.cols());
+        if (rows, cols, weight.quant_block()) != (problem.n, problem.k, problem.quant_block) {
+            let named =
+                |n: usize, k: usize, block: usize| format!("a weight of {n} x {k} in blocks of {block}");
+            return Err(CudaError::OtherThanPlanned {
+                planned: named(problem.n, problem.k, problem.quant_block.size()),
+                given: named(rows, cols, weight.quant_block().size()),
+            });
+        }
+        let arguments = Arguments::fastest(problem);
+        let (x, x_scales) = match x {
+            HostActivations::Fp8(x) => {
+                let (_, scale_cols) = problem.x_scale_shape().unwrap_or((1, 1));
+                let scales = arguments.x_scales.arrange(x.scales(), scale_cols);
+                let codes = Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?;
+                (codes, Some(Buffer::from_slice(gpu, &scales)?))
+            }
+            HostActivations::F32(x) => (Buffer::from_slice(gpu, x)?, None),
+            HostActivations::Bf16(x) => (Buffer::from_slice(gpu, x)?, None),
+            HostActivations::F16(x) => (Buffer::from_slice(gpu, x)?, None),
+        };
+        Ok(Self {
+            x,
+            x_scales,
+            w: Buffer::from_rows(gpu, weight.codes(), problem.k, arguments.w_stride)?,
+            w_scales: Buffer::from_slice(gpu, weight.scales())?,
+            out: Buffer::zeros(gpu, problem.m * problem.n * problem.out.bytes())?,
+            problem: *problem,
+            arguments,
+        })
+    }
+
+    /// As a [`Product`] takes them.
+    pub fn operands(&self) -> ProductOperands<'_> {
+        let x = match &self.x_scales {
+            Some(scales) => DeviceActivations::Codes { codes: &self.x, scales },
+            None => DeviceActivations::Floats { values: &self.x, stride: self.problem.k },
+        };
+        let Self { w, w_scales, out, arguments, .. } = self;
+        ProductOperands { x, w, w_scales, out, arguments: *arguments }
+    }
+}
+
+/// Multiplies host memory into host memory: copies the operands to the GPU, quantizes the activations there if the plan
+/// says so, multiplies, and copies the result back. Meant for tests and for trying things out: who multiplies with one
+/// weight more than once keeps it on the GPU, with a [`Product`].
+///
+/// ```no_run
+/// use half::bf16;
+/// use octile_core::{
+///     ActivationKind, FloatKind, Mat, Problem, QuantBlock, QuantizedWeight, ScaleGranularity, Strategy,
+///     plan::hopper::HopperPlan,
+/// };
+/// use octile_kernels::hopper::{self, QuantizeTuning};
+/// use octile_runtime::cuda::{Gpu, HostActivations, KernelText, ProductKernels, QuantizeText, multiply_host};
+///
+/// let (m, n, k) = (3, 256, 512);
+/// let weight = vec![0.5f32; n * k];
+/// let weight = QuantizedWeight::quantize(Mat::new(&weight, n, k)?, QuantBlock::B128)?;
+/// let x = vec![bf16::ONE; m * k];
+///
+/// let gpu = Gpu::open(0)?;
+/// let problem = Problem::new(m, n, k, QuantBlock::B128)?
+///     .with_x(ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token))
+///     .with_out(FloatKind::F32);
+/// let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+///
+/// let multiply = hopper::multiply(&plan);
+/// let quantize = hopper::quantize(FloatKind::Bf16, ScaleGranularity::Token, 128, true);
+/// let tuning = QuantizeTuning::BEST;
+/// let kernels = ProductKernels {
+///     multiply: KernelText { entry: &multiply.entry, ptx: &multiply.ptx },
+///     quantize: Some(QuantizeText {
+///         text: KernelText { entry: &quantize.entry, ptx: &quantize.ptx },
+///         threads: tuning.threads,
+///         groups_per_block: tuning.groups_per_block(128),
+///         staying: tuning.staying,
+///         row_alignment: hopper::QUANTIZE_ALIGNMENT,
+///     }),
+/// };
+/// let mut out = vec![0.0f32; m * n];
+/// multiply_host(&gpu, &plan, kernels, HostActivations::Bf16(&x), &weight, &mut out)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn multiply_host<T: Float>(
+    gpu: &Gpu,
+    plan: &HopperPlan,
+    kernels: ProductKernels<'_>,
+    x: HostActivations<'_>,
+    weight: &QuantizedWeight,
+    out: &mut [T],
+) -> Result<(), CudaError> {
+    let problem = &plan.problem;
+    if (out.len(), T::KIND) != (problem.m * problem.n, problem.out) {
+        return Err(CudaError::OtherThanPlanned {
+            planned: format!("{} results in {}", problem.m * problem.n, problem.out),
+            given: format!("room for {} in {}", out.len(), T::KIND),
+        });
+    }
+    let uploaded = Uploaded::new(gpu, problem, x, weight)?;
+    Product::new(gpu, plan, kernels)?.prepare(uploaded.operands())?.launch()?;
+    uploaded.out.read(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use octile_core::{Mat, QuantBlock, ScaleGranularity};
+
+    use super::*;
+
+    #[test]
+    fn other_activations_than_planned_are_refused() {
+        let problem = Problem::new(2, 1, 4, QuantBlock::B128).unwrap();
+        let block = ActivationKind::Fp8(ScaleGranularity::Block);
+        let quantized = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token);
+        let values = [1.0f32; 8];
+        let matrix = Mat::new(&values, 2, 4).unwrap();
+        let codes = QuantizedActivation::quantize(matrix, QuantBlock::B128, ScaleGranularity::Token).unwrap();
+        let refused = |x: HostActivations<'_>, kind: ActivationKind| {
+            x.require(&problem.with_x(kind)).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refused(HostActivations::Fp8(&codes), block),
+            "the plan is for 8 activations, fp8 (block scales), but 8 activations, fp8 (token scales) was given: \
+             make a plan for that"
+        );
+        assert!(
+            refused(HostActivations::F32(&values), quantized).contains("but 8 activations, f32 was given")
+        );
+        let short = [bf16::ONE; 7];
+        assert!(
+            refused(HostActivations::Bf16(&short), quantized).contains("but 7 activations, bf16 was given")
+        );
+        let plain = ActivationKind::Plain(FloatKind::Bf16);
+        assert!(
+            refused(HostActivations::Bf16(&[bf16::ONE; 8]), plain)
+                .contains("the plan is for 8 activations, bf16")
+        );
+        HostActivations::Fp8(&codes)
+            .require(&problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)))
+            .expect("these are the planned ones");
+    }
+}
