@@ -106,9 +106,9 @@ pub struct WorkArgs {
     /// to be multiplied unquantized
     #[arg(long, value_enum, default_value_t = XChoice::Fp8)]
     pub x: XChoice,
-    /// Which activations share a scale: QB x QB blocks, or 1 x QB token groups
-    #[arg(long, value_enum, default_value_t = ScalesChoice::Block)]
-    pub x_scales: ScalesChoice,
+    /// Which activations share a scale: QB x QB blocks, or 1 x QB token groups [default: block]
+    #[arg(long, value_enum)]
+    pub x_scales: Option<ScalesChoice>,
     /// Element type of the result
     #[arg(long, value_enum, default_value_t = OutChoice::F32)]
     pub out: OutChoice,
@@ -224,7 +224,22 @@ pub enum OutChoice {
 impl WorkArgs {
     /// The activations asked for.
     pub fn activation(&self) -> ActivationKind {
-        self.x.activation(self.x_scales)
+        self.x.activation(self.x_scales.unwrap_or(ScalesChoice::Block))
+    }
+
+    /// Refuses options that have no meaning beside the others.
+    pub fn require_sense(&self) -> Result<(), IdleOption> {
+        self.x.require_scales(self.x_scales)?;
+        let (cpu, simulated) = (self.backend == BackendName::Cpu, self.backend == BackendName::TpuSim);
+        let options = [
+            ("--isa", self.isa.is_some(), cpu, "--backend cpu"),
+            ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
+            ("--mode", self.mode.is_some(), simulated, "--backend tpu-sim"),
+        ];
+        match options.into_iter().find(|(_, given, applies, _)| *given && !applies) {
+            Some((option, .., needs)) => Err(IdleOption { option, needs }),
+            None => Ok(()),
+        }
     }
 
     /// The result type asked for.
@@ -233,7 +248,25 @@ impl WorkArgs {
     }
 }
 
+/// An option that would be ignored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{option} has no effect here and only goes with {needs}: leave it out")]
+pub struct IdleOption {
+    option: &'static str,
+    needs: &'static str,
+}
+
 impl XChoice {
+    /// Refuses scales for activations that have none.
+    pub fn require_scales(self, scales: Option<ScalesChoice>) -> Result<(), IdleOption> {
+        let plain = matches!(self, Self::Bf16Plain | Self::F16Plain | Self::F32Plain);
+        let idle = IdleOption {
+            option: "--x-scales",
+            needs: "activations that have scales (--x fp8, bf16, f16, f32)",
+        };
+        if plain && scales.is_some() { Err(idle) } else { Ok(()) }
+    }
+
     /// Activations of this kind, with these scales where there are any.
     pub fn activation(self, scales: ScalesChoice) -> ActivationKind {
         let scales = match scales {

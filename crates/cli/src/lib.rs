@@ -13,9 +13,10 @@ pub mod print;
 pub mod progress;
 pub mod record;
 pub mod stats;
+pub mod tensor_file;
 pub mod tools;
 
-use std::process::ExitCode;
+use std::{io::Write, process::ExitCode};
 
 use clap::Parser;
 
@@ -40,11 +41,16 @@ impl Verdict {
 pub fn run() -> ExitCode {
     // Clap prints help and usage errors itself, with the same exit code 2 for the latter.
     let args = args::Args::parse();
-    match command::dispatch(args) {
+    let printed = |verdict| match print::failure() {
+        None => Ok(verdict),
+        Some(error) => Err(anyhow::anyhow!("cannot write to standard output: {error}")),
+    };
+    match command::dispatch(args).and_then(printed) {
         Ok(Verdict::Passed) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::from(1),
         Err(error) => {
-            eprintln!("octile: {error:#}");
+            // Standard error may be as full as standard output.
+            let _ = writeln!(std::io::stderr(), "octile: {error:#}");
             ExitCode::from(2)
         }
     }

@@ -37,7 +37,7 @@ pub struct OutputFile {
 impl OutputFile {
     /// Prepares to write `path`. A link is followed; what is no regular file is left alone.
     pub fn open(path: &Path) -> Result<Self> {
-        let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let target = resolved(path);
         if target.exists() && !target.is_file() {
             bail!("cannot write {}: it exists, and is not a regular file", path.display());
         }
@@ -50,6 +50,17 @@ impl OutputFile {
         }
         let draft = draft_in(folder).with_context(|| format!("cannot write {}", path.display()))?;
         Ok(Self { path: target, draft })
+    }
+
+    /// Refuses to replace a file that the same command uses.
+    pub fn require_apart<'p>(&self, used: impl IntoIterator<Item = &'p PathBuf>) -> Result<()> {
+        match used.into_iter().find(|other| resolved(other) == self.path) {
+            None => Ok(()),
+            Some(other) => bail!(
+                "cannot write {}: the same command uses that file for something else, so name another",
+                other.display()
+            ),
+        }
     }
 
     /// Writes `value` as JSON.
@@ -68,6 +79,16 @@ impl OutputFile {
     }
 }
 
+/// The file behind a path, by a name that is the same for all paths to it. It need not be there yet.
+fn resolved(path: &Path) -> PathBuf {
+    let folder = |path: &Path| match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let in_folder = || Some(std::fs::canonicalize(folder(path)).ok()?.join(path.file_name()?));
+    std::fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
+}
+
 /// Drafts are private by default; a record is for everyone whom the user's umask admits.
 fn draft_in(folder: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
@@ -77,4 +98,24 @@ fn draft_in(folder: &Path) -> std::io::Result<NamedTempFile> {
         builder.permissions(std::fs::Permissions::from_mode(0o666));
     }
     builder.tempfile_in(folder)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_file_is_not_used_twice() {
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        std::fs::write(path("input"), "kept").unwrap();
+        for (output, used) in [("input", "./input"), ("new", "./new")] {
+            let error = OutputFile::open(&path(output)).unwrap().require_apart([&path(used)]).unwrap_err();
+            assert!(error.to_string().contains("for something else"), "{error}");
+        }
+        let output = OutputFile::open(&path("new")).unwrap();
+        output.require_apart([&path("input")]).unwrap();
+        output.finish_with("text").unwrap();
+        assert_eq!(std::fs::read_to_string(path("new")).unwrap(), "text");
+    }
 }

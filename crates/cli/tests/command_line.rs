@@ -90,11 +90,94 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["test", "--shape", "1x1x1:128", "--json", "/dev/null"], "is not a regular file"),
         (&["bench", "--iterations", "0"], "0 is not in 1.."),
         (&["test", "--shape", "1x1x1:128", "--json", "no/such/folder/x.json"], "no/such/folder"),
+        (&["test", "--shape", "1x99999999999999999999x1:128"], "is too large a number"),
+        (&["test", "--mode", "large"], "--mode has no effect here and only goes with --backend tpu-sim"),
+        (&["bench", "--backend", "tpu-sim", "--isa", "avx2"], "--isa has no effect here"),
+        (&["test", "--backend", "tpu-sim", "--threads", "2"], "only goes with --backend cpu"),
+        (&["test", "--x", "bf16-plain", "--x-scales", "token"], "--x-scales has no effect here"),
+        (&["simulate", "k", "--tensors", "t", "--races", "--no-races"], "cannot be used with"),
+        (&["run-module", "m", "--plugin", "p", "--tensors", "t", "--seed", "2"], "cannot be used with"),
+        (&["run-module", "--plugin", "p", "--shape", "1x1x1:128", "--tolerance", "1"], "--expect"),
+        (&["verify", ".", "--junit", "no/such/folder/x.xml"], "there is no folder no/such/folder"),
         (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
     ] {
         let said = refusal(arguments);
         assert!(said.contains(sentence), "{arguments:?} said: {said}");
         assert!(!said.contains("panicked"), "{said}");
+    }
+}
+
+/// Standard output that takes nothing more: a socket that does not wait and that nobody empties.
+#[cfg(unix)]
+fn full() -> (std::os::unix::net::UnixStream, std::os::unix::net::UnixStream) {
+    use std::io::Write;
+    let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    near.set_nonblocking(true).unwrap();
+    while near.write(&[b' '; 4096]).is_ok() {}
+    while near.write(b" ").is_ok() {}
+    (near, far)
+}
+
+#[cfg(unix)]
+#[test]
+fn output_that_cannot_be_written_is_an_error() {
+    let run = |stdout: std::os::unix::net::UnixStream| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
+        let stdout = std::os::fd::OwnedFd::from(stdout);
+        command.args(["test", "--shape", "5x5x5:128"]).stdout(stdout).stderr(std::process::Stdio::piped());
+        command.output().expect("octile starts")
+    };
+    let (near, _far) = full();
+    let output = run(near);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(said.contains("octile: cannot write to standard output: "), "{said}");
+    // A reader that has gone away has seen enough.
+    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    drop(far);
+    let output = run(near);
+    assert_eq!((output.status.code(), output.stderr.len()), (Some(0), 0), "{output:?}");
+}
+
+#[test]
+fn no_output_replaces_what_is_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let kernel = "module { func.func @k(%x: memref<8x128xf32, #tpu.memory_space<vmem>>) { return } }";
+    let hlo = "HloModule m\n\nENTRY %main (x: f32[2]) -> f32[2] {\n  ROOT %x = f32[2]{0} parameter(0)\n}\n";
+    for (name, content) in [("k.mlir", kernel), ("m_hlo.txt", hlo)] {
+        std::fs::write(folder.path().join(name), content).unwrap();
+    }
+    let data = [0u8; 8 * 128 * 4];
+    let view = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![8, 128], &data).unwrap();
+    std::fs::write(path("t"), safetensors::serialize([("x", view)], None).unwrap()).unwrap();
+    let (k, t, hlo) = (path("k.mlir"), path("t"), path("m_hlo.txt"));
+    let new = path("new");
+    for arguments in [
+        ["simulate", &k, "--tensors", &t, "--trace", &k].as_slice(),
+        &["simulate", &k, "--tensors", &t, "--svg", &t],
+        &["simulate", &k, "--tensors", &t, "--svg", &new, "--trace", &new],
+        &["report", &hlo, "-o", &hlo],
+        &["verify", &hlo, "--junit", &hlo],
+    ] {
+        let before: Vec<_> = [&k, &t, &hlo].map(|file| std::fs::read(file).unwrap()).into();
+        let said = refusal(arguments);
+        assert!(said.contains("uses that file for something else"), "{arguments:?}: {said}");
+        let after: Vec<_> = [&k, &t, &hlo].map(|file| std::fs::read(file).unwrap()).into();
+        assert!(before == after && !Path::new(&new).exists(), "{arguments:?} wrote something");
+    }
+}
+
+/// What follows the options is written for 80 columns; the options are wrapped to the terminal.
+#[test]
+fn help_fits_a_terminal() {
+    for command in ["simulate", "run-module", "inspect", "compare", "verify", "analyze", "report", "check"] {
+        let text = stdout(&octile(&[command, "--help"]));
+        let (_, after) = text.split_once("Print help").unwrap_or_else(|| panic!("{command}: {text}"));
+        assert!(after.contains("Examples:"), "{command}: {after}");
+        for line in after.lines() {
+            assert!(line.len() <= 80, "{command}: {line}");
+        }
     }
 }
 

@@ -110,9 +110,9 @@ fn a_browser_lays_the_page_out() {
     };
     let place = TempDir::new().unwrap();
     let page = page(place.path());
-    let places = values(&page, "href").into_iter().filter(|link| link.contains("-txt-"));
+    let mut places = values(&page, "href").into_iter().filter(|link| link.contains("-txt-"));
     // The last in order is deep in its file.
-    let anchor = places.last().expect("a link to a line").trim_start_matches('#');
+    let anchor = places.next_back().expect("a link to a line").trim_start_matches('#');
     fs::write(place.path().join("probe.html"), page.replace("</body>", &format!("{PROBE}</body>"))).unwrap();
     for (width, beside) in [(390, false), (768, true), (1300, true)] {
         let seen = look(&browser, place.path(), width, anchor);

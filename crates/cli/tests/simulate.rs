@@ -41,12 +41,21 @@ fn arguments(folder: &tempfile::TempDir, text: &str, more: &[&str]) -> octile_cl
     fs::write(path("kernel.mlir"), text).unwrap();
     let bytes =
         |factor: f32| (0..16 * 128).flat_map(|i| (i as f32 * factor).to_le_bytes()).collect::<Vec<u8>>();
+    let wide =
+        |factor: f64| (0..16 * 128).flat_map(|i| (i as f64 * factor).to_le_bytes()).collect::<Vec<u8>>();
     let (x, out) = (bytes(1.0), bytes(2.0));
     let tensor = |data| TensorView::new(Dtype::F32, vec![16, 128], data).unwrap();
-    let tensors = [("x", tensor(&x)), ("out", tensor(&out))];
+    let (wide, codes) = (wide(2.0), vec![0; 16 * 128]);
+    let reference = TensorView::new(Dtype::F64, vec![16, 128], &wide).unwrap();
+    let narrow = TensorView::new(Dtype::F8_E4M3, vec![16, 128], &codes).unwrap();
+    let tensors =
+        [("x", tensor(&x)), ("out", tensor(&out)), ("reference_f64", reference), ("reference_f8", narrow)];
     fs::write(path("tensors.safetensors"), safetensors::serialize(tensors, None).unwrap()).unwrap();
     let files = [path("kernel.mlir"), path("tensors.safetensors")].map(|p: PathBuf| p.display().to_string());
-    let mut line = vec!["octile", "simulate", &files[0], "--tensors", &files[1], "--expect", "out"];
+    let mut line = vec!["octile", "simulate", &files[0], "--tensors", &files[1]];
+    if !more.contains(&"--expect") {
+        line.extend(["--expect", "out"]);
+    }
     line.extend(more);
     match Args::parse_from(line).command {
         Some(Command::Simulate(args)) => args,
@@ -75,6 +84,17 @@ fn a_good_kernel_passes_and_its_timeline_can_be_seen() {
 }
 
 #[test]
+fn a_result_is_compared_with_a_reference_in_binary64() {
+    let same = report(&kernel(WAIT), &["--expect", "reference_f64"]).unwrap();
+    assert_eq!(same.verdict(), Verdict::Passed);
+    assert_eq!(same.comparison.unwrap().max_difference, 0.0);
+    let squared = kernel(WAIT).replace("arith.addf %0, %0", "arith.mulf %0, %0");
+    let off = report(&squared, &["--expect", "reference_f64"]).unwrap();
+    assert_eq!(off.verdict(), Verdict::Failed);
+    assert!(off.comparison.unwrap().max_difference > 1e6);
+}
+
+#[test]
 fn a_missing_wait_fails_with_the_line_of_the_copy() {
     let report = report(&kernel(""), &[]).unwrap();
     assert_eq!(report.verdict(), Verdict::Failed);
@@ -89,7 +109,12 @@ fn unusable_input_is_an_error_in_one_sentence() {
     let error = |text: &str, more: &[&str]| format!("{:#}", report(text, more).unwrap_err());
     assert!(error("nonsense", &[]).ends_with("kernel.mlir:1:1: expected 'func.func', found 'nonsense'"));
     assert!(error(&kernel(WAIT), &["--operands", "y"]).contains("holds no tensor 'y'; it holds "));
-    assert!(error(&kernel(WAIT), &["--operands", "x,x,x"]).contains("takes at most 2 operands"));
+    let too_many = error(&kernel(WAIT), &["--operands", "x,x,x"]);
+    assert!(too_many.contains("on the operands x, x, x (--operands names others)"), "{too_many}");
+    assert!(too_many.contains("takes at most 2 operands"), "{too_many}");
+    let other = error(&kernel(WAIT), &["--expect", "reference_f8"]);
+    let sentence = "the result is f32[16, 128], but the expected tensor is f8E4M3FN[16, 128]";
+    assert!(other.contains(sentence), "{other}");
     assert!(error(&kernel(WAIT), &["--chip", "v9"]).contains("unknown TPU chip 'v9'"));
     let unknown = kernel(WAIT).replace(
         "arith.addf %0, %0 : vector<16x128xf32>",

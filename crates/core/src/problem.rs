@@ -1,6 +1,6 @@
 //! What is to be multiplied, before anyone decides how.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, num::IntErrorKind, str::FromStr};
 
 use serde::Serialize;
 
@@ -193,6 +193,9 @@ pub enum ProblemError {
         /// Inputs.
         k: usize,
     },
+    /// A number that no machine can count to.
+    #[error("{0} in shape '{1}' is too large a number")]
+    Number(String, String),
     /// Not of the form `MxNxK:QB`.
     #[error("shape '{0}' is not of the form MxNxK:QB, for example 512x512x512:128")]
     Syntax(String),
@@ -271,7 +274,12 @@ impl FromStr for Problem {
     fn from_str(text: &str) -> Result<Self, ProblemError> {
         let syntax = || ProblemError::Syntax(text.to_owned());
         let (dims, qb) = text.split_once(':').ok_or_else(syntax)?;
-        let number = |part: &str| part.parse::<usize>().map_err(|_| syntax());
+        let number = |part: &str| {
+            part.parse::<usize>().map_err(|error| match error.kind() {
+                IntErrorKind::PosOverflow => ProblemError::Number(part.to_owned(), text.to_owned()),
+                _ => syntax(),
+            })
+        };
         let dims = dims.split(['x', 'X']).map(number).collect::<Result<Vec<_>, _>>()?;
         let &[m, n, k] = dims.as_slice() else {
             return Err(syntax());
@@ -295,6 +303,10 @@ mod tests {
     fn bad_shapes_say_what_is_wrong() {
         let error = |text: &str| text.parse::<Problem>().unwrap_err().to_string();
         assert_eq!(error("5x5"), "shape '5x5' is not of the form MxNxK:QB, for example 512x512x512:128");
+        assert_eq!(
+            error("1x99999999999999999999x1:128"),
+            "99999999999999999999 in shape '1x99999999999999999999x1:128' is too large a number"
+        );
         assert_eq!(error("5x5x5:100"), "quantization block 100 is not supported: use 128, 256 or 512");
         assert_eq!(error("0x5x5:128"), "shape 0x5x5 has an empty dimension: M, N and K must be at least 1");
         assert_eq!(

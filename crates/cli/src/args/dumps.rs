@@ -28,7 +28,8 @@ Which checks a version must pass follows from the plan in its manifest.json, or
 else from the version and the chip that its name tells (v2_manual_async_dma,
 512-v3-tpu7x). A file that is empty, cut off or not a dump at all fails.
 
-Exit codes: 0 every version passes, 1 one does not, 2 there is nothing to verify.
+Exit codes: 0 every version passes, 1 one does not, 2 there is nothing to
+verify.
 
 Examples:
   octile verify

@@ -41,28 +41,34 @@ pub struct RunModuleArgs {
     #[arg(long, value_name = "MxNxK:QB", conflicts_with = "tensors", required_unless_present = "tensors")]
     pub shape: Option<Problem>,
     /// With --shape: how the activations come, as in `octile test`
-    #[arg(long, value_enum, default_value_t = XChoice::Fp8)]
+    #[arg(long, value_enum, default_value_t = XChoice::Fp8, conflicts_with = "tensors")]
     pub x: XChoice,
-    /// With --shape: which activations share a scale
-    #[arg(long, value_enum, default_value_t = ScalesChoice::Block)]
-    pub x_scales: ScalesChoice,
+    /// With --shape: which activations share a scale [default: block]
+    #[arg(long, value_enum, conflicts_with = "tensors")]
+    pub x_scales: Option<ScalesChoice>,
     /// With --shape: element type of the result
-    #[arg(long, value_enum, default_value_t = OutChoice::F32)]
+    #[arg(long, value_enum, default_value_t = OutChoice::F32, conflicts_with = "tensors")]
     pub out: OutChoice,
     /// With --shape: seed of the operands
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "tensors")]
     pub seed: u64,
     /// Operands from a safetensors file
     #[arg(long, value_name = "FILE")]
     pub tensors: Option<PathBuf>,
     /// With --tensors: names of the operands, in the order of the arguments of @main
-    #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "x,w_q,w_scale,x_scale")]
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        default_value = "x,w_q,w_scale,x_scale",
+        requires = "tensors"
+    )]
     pub operands: Vec<String>,
     /// With --tensors: the tensor that the first result must equal, within --tolerance
     #[arg(long, value_name = "NAME", requires = "tensors")]
     pub expect: Option<String>,
     /// With --expect: the largest error, as a part of the largest expected magnitude
-    #[arg(long, value_name = "T", default_value_t = 1e-5)]
+    #[arg(long, value_name = "T", default_value_t = 1e-5, requires = "expect")]
     pub tolerance: f64,
 }
 
@@ -70,6 +76,7 @@ impl RunModuleArgs {
     /// The problem of `--shape`.
     pub fn problem(&self) -> Option<Problem> {
         let shape = self.shape?;
-        Some(shape.with_x(self.x.activation(self.x_scales)).with_out(self.out.kind()))
+        let scales = self.x_scales.unwrap_or(ScalesChoice::Block);
+        Some(shape.with_x(self.x.activation(scales)).with_out(self.out.kind()))
     }
 }

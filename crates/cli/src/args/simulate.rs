@@ -6,19 +6,28 @@ use clap::Args as ClapArgs;
 
 /// What it does, for the help text.
 pub const SIMULATE_HELP: &str = "\
-KERNEL is Mosaic text as JAX or Octile write it, or a StableHLO module with such a kernel inside. It runs on this
-machine; its copies are agents beside the core, and what they may do in any order is checked: races, deadlocks,
-semaphores that are not zero at the end, memory that nothing has written, accesses out of bounds.
+KERNEL is Mosaic text as JAX or Octile write it, or a StableHLO module with such
+a kernel inside. It runs on this machine; its copies are agents beside the core,
+and what they may do in any order is checked: races, deadlocks, semaphores that
+are not zero at the end, memory that nothing has written, accesses out of
+bounds.
 
-Operands are the tensors of FILE in the order in which they are stored, without the expected one, one called `out`,
-and those whose name begins with `reference`; or those that --operands names.
+Operands are the tensors of FILE in the order in which they are stored, without
+the expected one, one called `out`, and those whose name begins with
+`reference`; or those that --operands names.
 
-Times are modelled, not measured: matrix, vector and scalar units at the rates of the chip, one copy engine at the
-bandwidth of device memory with a fixed latency. The trace opens in chrome://tracing and in Perfetto.
+A result passes if every element is as expected up to 2 units in the last place
+and what sums in another order can differ by. A tensor of f64 may be expected of
+a kernel that returns any kind of float.
+
+Times are modelled, not measured: matrix, vector and scalar units at the rates
+of the chip, one copy engine at the bandwidth of device memory with a fixed
+latency. The trace opens in chrome://tracing and in Perfetto.
 
 Examples:
-  octile simulate kernel.mlir --tensors tensors.safetensors --expect out
-  octile simulate kernel.mlir --tensors tensors.safetensors --trace trace.json --svg timeline.svg";
+  octile simulate kernel.mlir --tensors t.safetensors --expect out
+  octile simulate kernel.mlir --tensors t.safetensors --trace trace.json
+  octile simulate kernel.mlir --tensors t.safetensors --svg timeline.svg";
 
 /// Arguments of `octile simulate`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -29,22 +38,22 @@ pub struct SimulateArgs {
     /// Operands, a safetensors file
     #[arg(long, value_name = "FILE")]
     pub tensors: PathBuf,
-    /// Names of the operands in the order of the kernel's arguments [default: all, in the order of the file]
+    /// Names of the operands, in the order of the kernel's arguments
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub operands: Vec<String>,
-    /// The tensor of the file that the first result must equal
+    /// The tensor of the file that the first result is compared with
     #[arg(long, value_name = "NAME")]
     pub expect: Option<String>,
     /// Look for races: the default
-    #[arg(long, overrides_with = "no_races")]
+    #[arg(long, conflicts_with = "no_races")]
     pub races: bool,
     /// Do not look for races
-    #[arg(long, overrides_with = "races")]
+    #[arg(long)]
     pub no_races: bool,
-    /// The chip whose rates and memories are modelled: tpu7x, v6e, v5e, v5p or v4
+    /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4
     #[arg(long, value_name = "CHIP", default_value = "tpu7x")]
     pub chip: String,
-    /// Write every copy, wait and product on the modelled clock as a Chrome trace
+    /// Write a Chrome trace of every copy, wait and product
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
     /// Draw the timeline

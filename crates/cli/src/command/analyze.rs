@@ -57,6 +57,9 @@ pub struct Version {
     pub findings: Vec<Finding>,
     /// The least that its work could take.
     pub roofline: Option<Roofline>,
+    /// Its files.
+    #[serde(skip)]
+    pub files: Vec<PathBuf>,
     /// The files that are text, by name.
     #[serde(skip)]
     pub texts: Vec<Text>,
@@ -105,8 +108,8 @@ impl Version {
         let roofline =
             facts.cycles.as_ref().zip(bandwidth).and_then(|(cycles, rate)| Roofline::of(cycles, rate));
         let texts = texts(files, &facts);
-        let (name, path) = (group.name.clone(), group.path.clone());
-        Ok(Self { name, path, promise, manifest, troubles, facts, findings, roofline, texts })
+        let Group { name, path, files } = group.clone();
+        Ok(Self { name, path, promise, manifest, troubles, facts, findings, roofline, files, texts })
     }
 
     /// Whether the version must pass a check.

@@ -14,12 +14,14 @@ pub mod test;
 pub mod tools;
 pub mod verify;
 
+use std::path::PathBuf;
+
 use anyhow::{Result, bail};
 use octile_core::{Problem, Strategy};
 
 use crate::{
     Verdict,
-    args::{Args, Command, JudgeArgs, StrategyChoice, ToolsAction, WorkArgs},
+    args::{Args, Command, JudgeArgs, SimulateArgs, StrategyChoice, ToolsAction, WorkArgs},
     backend::{self, Backend},
     case::Case,
     print,
@@ -34,6 +36,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             overview::run(&backend)
         }
         Some(Command::Test(args)) => {
+            args.work.require_sense()?;
             let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
             let job = test::Job::new(&args.work);
             require_memory(&job.cases)?;
@@ -50,6 +53,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::of(reports.iter().all(test::Report::passed)))
         }
         Some(Command::Bench(args)) => {
+            args.work.require_sense()?;
             let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
             let backend = backend::open(&args.work)?.remove(0);
             let job = bench::Job::new(&args);
@@ -78,8 +82,9 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
         }
         Some(Command::Verify(args)) => {
+            let junit = open_junit(&args.judge)?;
             let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
-            judge(&verify::Report::new(versions, args.judge.strict), &args.judge)
+            judge(&verify::Report::new(versions, args.judge.strict), junit)
         }
         Some(Command::Compare(args)) => {
             let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
@@ -91,15 +96,17 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
         }
         Some(Command::Check(args)) => {
+            let junit = open_junit(&args.judge)?;
             let report = check::run(&inspect::Job::new(&args.inspect)?, args.judge.strict)?;
             print::inspect::report(&report.compiled);
-            judge(&report.verdicts, &args.judge)
+            judge(&report.verdicts, junit)
         }
         Some(Command::Report(args)) => {
+            let output = OutputFile::open(&args.output)?;
             let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
-            let report = report::Report::new(verify::Report::new(versions, false));
-            let page = print::report::page(&report);
-            report::write(&page, &args.output)?;
+            output.require_apart(versions.iter().flat_map(|version| &version.files))?;
+            let page = print::report::page(&report::Report::new(verify::Report::new(versions, false)));
+            output.finish_with(&page)?;
             print::report::written(&args.output, page.len());
             Ok(Verdict::Passed)
         }
@@ -110,8 +117,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Simulate(args)) => {
             let job = simulate::Job::new(&args)?;
-            let trace = args.trace.as_deref().map(OutputFile::open).transpose()?;
-            let svg = args.svg.as_deref().map(OutputFile::open).transpose()?;
+            let (trace, svg) = open_timelines(&args)?;
             let report = simulate::run(&job)?;
             if let Some(trace) = trace {
                 trace.finish(&simulate::chrome_trace(&report.timeline))?;
@@ -139,13 +145,34 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
     }
 }
 
+fn open_junit(args: &JudgeArgs) -> Result<Option<OutputFile>> {
+    args.junit.as_deref().map(OutputFile::open).transpose()
+}
+
 /// Prints verdicts, and writes them where they were asked for.
-fn judge(report: &verify::Report, args: &JudgeArgs) -> Result<Verdict> {
+fn judge(report: &verify::Report, junit: Option<OutputFile>) -> Result<Verdict> {
+    if let Some(junit) = &junit {
+        junit.require_apart(report.versions.iter().flat_map(|judged| &judged.version.files))?;
+    }
     print::verify::report(report);
-    if let Some(path) = &args.junit {
-        report.write_junit(path)?;
+    if let Some(junit) = junit {
+        junit.finish_with(&report.junit()?)?;
     }
     Ok(Verdict::of(report.passed()))
+}
+
+/// The files for the trace and the drawing, which are neither one another nor what is read.
+fn open_timelines(args: &SimulateArgs) -> Result<(Option<OutputFile>, Option<OutputFile>)> {
+    let read = [&args.kernel, &args.tensors];
+    let open = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::open).transpose();
+    let (trace, svg) = (open(&args.trace)?, open(&args.svg)?);
+    for output in [&trace, &svg].into_iter().flatten() {
+        output.require_apart(read)?;
+    }
+    if let (Some(trace), Some(svg)) = (&trace, &args.svg) {
+        trace.require_apart([svg])?;
+    }
+    Ok((trace, svg))
 }
 
 /// The user's shapes, or the standard ones, with the activations and result type that were asked for.

@@ -1,14 +1,10 @@
 //! `octile report`: everything about the versions on one page.
 
-use std::path::Path;
-
-use anyhow::Result;
-
 use super::{
     compare::Column,
     verify::{self, Judged},
 };
-use crate::record::{OutputFile, Provenance};
+use crate::record::Provenance;
 
 /// What the page shows.
 #[derive(Debug)]
@@ -27,9 +23,4 @@ impl Report {
         let columns = verdicts.versions.iter().map(|judged| Column::of(&judged.version)).collect();
         Self { provenance: Provenance::now(), columns, versions: verdicts.versions }
     }
-}
-
-/// Writes the page, after it was made as a whole.
-pub fn write(page: &str, path: &Path) -> Result<()> {
-    OutputFile::open(path)?.finish_with(page)
 }

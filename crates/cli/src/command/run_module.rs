@@ -52,6 +52,7 @@ pub enum Truth {
 impl Job {
     /// The job that the arguments describe.
     pub fn new(args: &RunModuleArgs) -> Result<Self> {
+        args.x.require_scales(args.x_scales)?;
         let module = match (&args.module, args.problem()) {
             (Some(path), _) => {
                 fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?

@@ -18,7 +18,8 @@ use serde::Serialize;
 
 use crate::{Verdict, args::SimulateArgs};
 
-pub use compare::Comparison;
+pub use compare::{Comparison, Expected};
+use tensors::Tensors;
 pub use trace::chrome_trace;
 
 /// What to run.
@@ -29,10 +30,12 @@ pub struct Job {
     pub module: Module,
     /// The text that lines of findings refer to.
     pub text: String,
+    /// Names of the operands, for messages.
+    pub names: Vec<String>,
     /// Operands, in order.
     pub operands: Vec<Tensor>,
     /// The result that is expected.
-    pub expected: Option<Tensor>,
+    pub expected: Option<Expected>,
     /// Whether to look for races.
     pub races: bool,
     /// Whether to keep every event.
@@ -47,11 +50,12 @@ impl Job {
         let name = args.kernel.display().to_string();
         let text = fs::read_to_string(&args.kernel).with_context(|| format!("cannot read {name}"))?;
         let module = parse(&text).map_err(|error| anyhow!("{name}:{error}"))?;
-        let (operands, expected) = tensors::read(&args.tensors, &args.operands, args.expect.as_deref())?;
+        let Tensors { names, operands, expected } =
+            tensors::read(&args.tensors, &args.operands, args.expect.as_deref())?;
         let text = embedded_kernel(&module).unwrap_or(text);
         let events = args.trace.is_some() || args.svg.is_some();
         let chip = TpuChip::named(&args.chip)?;
-        Ok(Self { name, module, text, operands, expected, races: !args.no_races, events, chip })
+        Ok(Self { name, module, text, names, operands, expected, races: !args.no_races, events, chip })
     }
 }
 
@@ -107,6 +111,11 @@ impl Report {
     }
 }
 
+fn not_run(job: &Job) -> String {
+    let names = job.names.join(", ");
+    format!("cannot run {} on the operands {names} (--operands names others)", job.name)
+}
+
 /// Runs the kernel.
 pub fn run(job: &Job) -> Result<Report> {
     let violations = verify(&parse(&job.text).unwrap_or_else(|_| job.module.clone()), job.chip);
@@ -118,8 +127,7 @@ pub fn run(job: &Job) -> Result<Report> {
         ..Options::new(job.chip.rates)
     };
     let start = Instant::now();
-    let outcome =
-        simulate(&job.module, &job.operands, &options).with_context(|| format!("cannot run {}", job.name))?;
+    let outcome = simulate(&job.module, &job.operands, &options).with_context(|| not_run(job))?;
     let seconds = start.elapsed().as_secs_f64();
     let Outcome { outputs, findings, completed, timeline } = outcome;
     let products = timeline.figures.products;

@@ -1,7 +1,7 @@
 //! `octile test`: every strategy against the f64 reference.
 
 use anyhow::Result;
-use octile_core::{Strategy, sample::Operands};
+use octile_core::{Strategy, bound::Accumulator, sample::Operands};
 use serde::Serialize;
 
 use super::{cases, strategies};
@@ -46,6 +46,8 @@ pub struct Report {
     pub setup: Setup,
     /// Seed of the operands.
     pub seed: u64,
+    /// How the checked strategies add up products, each way once.
+    pub accumulators: Vec<Accumulator>,
     /// Per shape, in the order asked for.
     pub cases: Vec<CaseReport>,
 }
@@ -124,7 +126,7 @@ pub struct Record<'a> {
 /// Checks everything that the job asks for.
 pub fn run(backend: &dyn Backend, job: &Job) -> Result<Report> {
     let progress = Progress::new(job.cases.len() as u64);
-    let mut reports = Vec::new();
+    let (mut reports, mut accumulators) = (Vec::new(), Vec::new());
     for case in &job.cases {
         progress.doing(format!("checking {} ({})", case.problem, case.label));
         let operands = Operands::random(case.problem, job.seed);
@@ -132,6 +134,9 @@ pub fn run(backend: &dyn Backend, job: &Job) -> Result<Report> {
         let mut checks = Vec::new();
         for strategy in strategies(&job.strategies, backend, &case.problem) {
             let accumulator = backend.accumulator_of(strategy, &case.problem);
+            if !accumulators.contains(&accumulator) {
+                accumulators.push(accumulator);
+            }
             if accumulator != expectation.0 {
                 expectation = (accumulator, Expectation::whole(&operands, accumulator));
             }
@@ -141,5 +146,11 @@ pub fn run(backend: &dyn Backend, job: &Job) -> Result<Report> {
         reports.push(CaseReport { case: case.clone(), checks });
         progress.step();
     }
-    Ok(Report { provenance: Provenance::now(), setup: backend.setup(), seed: job.seed, cases: reports })
+    Ok(Report {
+        provenance: Provenance::now(),
+        setup: backend.setup(),
+        seed: job.seed,
+        accumulators,
+        cases: reports,
+    })
 }

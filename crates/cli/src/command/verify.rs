@@ -2,15 +2,12 @@
 
 mod junit;
 
-use std::path::Path;
-
 use anyhow::Result;
 use octile_core::Strategy;
 use octile_dump::checks::{CheckId, Finding, Verdict};
 use serde::Serialize;
 
 use super::analyze::Version;
-use crate::record::OutputFile;
 
 /// Verdicts on several versions.
 #[derive(Debug, Serialize)]
@@ -48,9 +45,9 @@ impl Report {
         !self.versions.is_empty() && self.versions.iter().all(|judged| judged.passed)
     }
 
-    /// Writes the verdicts as a JUnit file.
-    pub fn write_junit(&self, path: &Path) -> Result<()> {
-        OutputFile::open(path)?.finish_with(&junit::document(self)?)
+    /// The verdicts as a JUnit document.
+    pub fn junit(&self) -> Result<String> {
+        junit::document(self)
     }
 }
 

@@ -12,7 +12,11 @@ pub mod test;
 pub mod tools;
 pub mod verify;
 
-use std::fmt;
+use std::{
+    fmt,
+    io::{self, Write},
+    sync::OnceLock,
+};
 
 /// Text that is built up and then printed at once, so that tests can read what users see.
 type Text = String;
@@ -29,8 +33,25 @@ fn rule() -> String {
     format!("{}\n", "-".repeat(WIDTH))
 }
 
-/// Writes to standard output. A closed pipe (`octile test | head`) is not an error.
+/// The first failure of standard output, which ends the program with an error once its work is done.
+static FAILURE: OnceLock<io::Error> = OnceLock::new();
+
+/// Writes to standard output.
 fn emit(text: &Text) {
-    use std::io::Write;
-    let _ = std::io::stdout().lock().write_all(text.as_bytes());
+    if let Err(error) = write(&mut io::stdout().lock(), text) {
+        let _ = FAILURE.set(error);
+    }
+}
+
+/// Why standard output does not hold all that was printed; `None` when it does.
+pub fn failure() -> Option<&'static io::Error> {
+    FAILURE.get()
+}
+
+/// A reader that has seen enough (`octile test | head`) is not an error.
+fn write(output: &mut impl Write, text: &str) -> io::Result<()> {
+    match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use octile_core::bound::Accumulator;
+
 use super::{emit, heading};
 use crate::{
     check::{Check, RELATIVE_TOLERANCE},
@@ -68,9 +70,11 @@ fn text(report: &Report) -> String {
         text,
         "\nmax rel err is accepted up to {RELATIVE_TOLERANCE}; of bound: the worst element's error"
     );
+    let explained: Vec<_> = report.accumulators.iter().map(rounding).collect();
     let _ = writeln!(
         text,
-        "against what f32 rounding can explain, accepted up to 1. Results must repeat to the bit.\n"
+        "against what rounding can explain ({}), accepted up to 1.\nResults must repeat to the bit.\n",
+        explained.join("; ")
     );
     text += &heading("TEST SUMMARY");
     for (strategy, passed, all) in report.tally() {
@@ -85,6 +89,15 @@ fn text(report: &Report) -> String {
     text.push('\n');
     text += &conclusion(report);
     text
+}
+
+/// What is rounded where products are added up in this way.
+fn rounding(accumulator: &Accumulator) -> &'static str {
+    match accumulator {
+        Accumulator::F32 => "sums in f32",
+        Accumulator::Bf16Operands => "operands scaled and rounded to bf16, sums in f32",
+        Accumulator::HopperTensorCore { .. } => "sums of the tensor cores, added up in f32",
+    }
 }
 
 fn complaints(case: &CaseReport) -> impl Iterator<Item = String> {
@@ -131,6 +144,12 @@ mod tests {
         };
         let setup = Setup { backend: "cpu", cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 };
         let provenance = Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0" };
-        insta::assert_snapshot!(text(&Report { provenance, setup, seed: 1, cases: vec![case] }));
+        insta::assert_snapshot!(text(&Report {
+            provenance,
+            setup,
+            seed: 1,
+            accumulators: vec![Accumulator::F32],
+            cases: vec![case]
+        }));
     }
 }

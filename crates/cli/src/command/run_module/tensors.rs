@@ -1,6 +1,6 @@
 //! Between the tensors of files, of problems and of devices.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use half::{bf16, f16};
@@ -9,9 +9,9 @@ use octile_core::{
     sample::{Activations, Operands},
 };
 use octile_runtime::pjrt::{ElementType, HostTensor};
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{Dtype, tensor::TensorView};
 
-use crate::backend::Output;
+use crate::{backend::Output, tensor_file};
 
 /// The element type of a wider float.
 pub fn element(kind: FloatKind) -> ElementType {
@@ -51,9 +51,8 @@ pub fn read(
     names: &[String],
     expect: Option<&str>,
 ) -> Result<(Vec<HostTensor>, Option<HostTensor>)> {
-    let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let file = SafeTensors::deserialize(&bytes)
-        .with_context(|| format!("{} is not a safetensors file", path.display()))?;
+    let bytes = tensor_file::bytes(path)?;
+    let file = tensor_file::tensors(path, &bytes)?;
     let tensor = |name: &str| {
         let held = || format!("{} has no tensor '{name}', only {}", path.display(), file.names().join(", "));
         from_file(name, &file.tensor(name).ok().with_context(held)?)

@@ -1,24 +1,36 @@
 //! Operands from a file.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use octile_mosaic::{
     Float,
     interpret::{Element, Tensor},
 };
-use safetensors::{Dtype, SafeTensors, tensor::TensorView};
+use safetensors::{Dtype, tensor::TensorView};
+
+use super::Expected;
+use crate::tensor_file;
+
+/// What a file holds for a kernel.
+pub struct Tensors {
+    /// Names of the operands, in order.
+    pub names: Vec<String>,
+    /// The operands.
+    pub operands: Vec<Tensor>,
+    /// The result that is expected.
+    pub expected: Option<Expected>,
+}
 
 /// The operands and the expected result.
-pub fn read(path: &Path, operands: &[String], expect: Option<&str>) -> Result<(Vec<Tensor>, Option<Tensor>)> {
+pub fn read(path: &Path, operands: &[String], expect: Option<&str>) -> Result<Tensors> {
     let name = path.display();
-    let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
-    let file =
-        SafeTensors::deserialize(&bytes).with_context(|| format!("{name} is not a safetensors file"))?;
+    let bytes = tensor_file::bytes(path)?;
+    let file = tensor_file::tensors(path, &bytes)?;
     let mut stored = file.tensors();
     stored.sort_by_key(|(_, tensor)| tensor.data().as_ptr());
     let find = |wanted: &str| match stored.iter().find(|(name, _)| name == wanted) {
-        Some((name, tensor)) => convert(name, tensor),
+        Some(found) => Ok(found),
         None => {
             let names: Vec<&str> = stored.iter().map(|(name, _)| name.as_str()).collect();
             bail!("{name} holds no tensor '{wanted}'; it holds {}", names.join(", "))
@@ -28,11 +40,25 @@ pub fn read(path: &Path, operands: &[String], expect: Option<&str>) -> Result<(V
         let name = tensor.0.as_str();
         Some(name) != expect && name != "out" && !name.starts_with("reference")
     };
-    let inputs: Result<Vec<Tensor>> = match operands {
-        [] => stored.iter().filter(is_operand).map(|(name, tensor)| convert(name, tensor)).collect(),
-        names => names.iter().map(|name| find(name)).collect(),
+    let inputs: Vec<_> = match operands {
+        [] => stored.iter().filter(is_operand).collect(),
+        names => names.iter().map(|name| find(name)).collect::<Result<_>>()?,
     };
-    Ok((inputs?, expect.map(find).transpose()?))
+    let expected = expect.map(find).transpose()?;
+    Ok(Tensors {
+        names: inputs.iter().map(|(name, _)| name.clone()).collect(),
+        operands: inputs.iter().map(|(name, tensor)| convert(name, tensor)).collect::<Result<_>>()?,
+        expected: expected.map(|(name, tensor)| convert_expected(name, tensor)).transpose()?,
+    })
+}
+
+/// A reference may be more precise than anything that a kernel returns.
+fn convert_expected(name: &str, tensor: &TensorView<'_>) -> Result<Expected> {
+    if tensor.dtype() == Dtype::F64 {
+        let values = tensor.data().as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
+        return Ok(Expected { element: None, shape: tensor.shape().to_vec(), values: values.collect() });
+    }
+    Ok(Expected::of(&convert(name, tensor)?))
 }
 
 fn convert(name: &str, tensor: &TensorView<'_>) -> Result<Tensor> {
