@@ -1,8 +1,10 @@
 //! Compiling PTX with the driver.
 //!
 //! The driver keeps what it compiled on disk, keyed by the text, the GPU and its own version: `~/.nv/ComputeCache`, or
-//! where `CUDA_CACHE_PATH` says. Its linker, which would hand the machine code over, compiles for linking: it ignores
-//! register reallocation, on which the kernels rely.
+//! where `CUDA_CACHE_PATH` says. Octile keeps no files of its own, because there is no documented way to get the machine
+//! code back: the one call that hands some over is the driver's linker, and what is compiled for linking loses register
+//! reallocation, on which the kernels rely. The assembler says so ("'setmaxnreg' ignored to maintain compatibility across
+//! compilation units"), and neither `.maxnreg`, `.reqntid` nor a cap on registers changes it.
 
 use std::{
     ffi::{CString, c_void},
