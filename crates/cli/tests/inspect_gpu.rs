@@ -80,6 +80,11 @@ fn every_version_is_a_folder_that_passes() {
     assert!(said.contains("scales-in-smem") && said.contains("LDGSTS"), "{said}");
     let (code, said) = octile(&["report", "gpu", "-o", "page.html"], place.path());
     assert_eq!(code, 0, "{said}");
+    let page = fs::read_to_string(place.path().join("page.html")).unwrap();
+    assert!(
+        page.contains("Shared memory: ") && page.contains("QGMMA.64x"),
+        "buffers and code are on the page"
+    );
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! Buffers as parts of their memory, to scale.
 
 use maud::{Markup, html};
+use octile_core::device::hopper::HOPPER_GPUS;
 use octile_dump::facts::{Facts, Space};
 
 use super::plot::COLOURS;
-use crate::{command::analyze::Version, print::analyze::size};
+use crate::{
+    command::analyze::{Version, manifest::Region},
+    print::analyze::size,
+};
 
 /// A buffer.
 struct Block {
@@ -17,7 +21,12 @@ pub fn map(version: &Version) -> Markup {
     let chip = version.promise.chip;
     let vmem_limit = version.facts.vmem.as_ref().and_then(|vmem| vmem.limit);
     let vmem = vmem_limit.or(chip.map(|chip| chip.vmem_default as u64));
-    let memories = [("VMEM", Space::Vmem, vmem), ("SMEM", Space::Smem, chip.map(|chip| chip.smem as u64))];
+    let shared = version.promise.gpu.then_some(HOPPER_GPUS[0].shared_memory_per_block as u64);
+    let memories = [
+        ("VMEM", Space::Vmem, vmem),
+        ("SMEM", Space::Smem, chip.map(|chip| chip.smem as u64)),
+        ("Shared memory", Space::Shared, shared),
+    ];
     let bars: Vec<_> = memories
         .into_iter()
         .map(|(name, space, limit)| (name, blocks(version, &space), limit))
@@ -32,9 +41,8 @@ pub fn map(version: &Version) -> Markup {
 /// From the plan where there is one: it has names. Else what the latest stage declares.
 fn blocks(version: &Version, space: &Space) -> Vec<Block> {
     if let Some(manifest) = &version.manifest {
-        let regions =
-            manifest.plan.memory().regions.iter().filter(|region| Space::named(&region.space) == *space);
-        let block = |region: &crate::command::analyze::manifest::Region| Block {
+        let regions = manifest.plan.memory().regions.iter().filter(|region| space_of(region) == *space);
+        let block = |region: &Region| Block {
             name: match region.buffers {
                 1 => region.name.clone(),
                 many => format!("{} x {many}", region.name),
@@ -51,6 +59,14 @@ fn blocks(version: &Version, space: &Space) -> Vec<Block> {
         bytes: buffer.bytes.unwrap_or_default(),
     };
     latest.filter(|buffer| buffer.space == *space).map(block).collect()
+}
+
+/// The memory of a planned buffer.
+fn space_of(region: &Region) -> Space {
+    match region.space.as_str() {
+        "shared" => Space::Shared,
+        name => Space::named(name),
+    }
 }
 
 fn memory(name: &str, blocks: &[Block], limit: Option<u64>) -> Markup {
