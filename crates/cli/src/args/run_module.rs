@@ -34,6 +34,9 @@ pub struct RunModuleArgs {
     /// The PJRT plugin of the device
     #[arg(long, value_name = "PATH")]
     pub plugin: PathBuf,
+    /// How long the plugin may look for its device
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    pub timeout: u64,
     /// An option of the plugin's client; may be given more than once
     #[arg(long = "option", value_name = "NAME=VALUE")]
     pub options: Vec<String>,

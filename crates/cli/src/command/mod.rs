@@ -111,7 +111,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
         Some(Command::RunModule(args)) => {
-            let report = run_module::run(&run_module::Job::new(&args)?)?;
+            let report = run_module::run(run_module::Job::new(&args)?)?;
             print::run_module::report(&report);
             Ok(report.verdict())
         }

@@ -5,6 +5,8 @@ mod tensors;
 use std::{
     fs,
     path::PathBuf,
+    sync::mpsc::{self, RecvTimeoutError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -30,6 +32,8 @@ pub struct Job {
     pub plugin: PathBuf,
     /// Options of its client.
     pub options: Vec<NamedValue>,
+    /// How long it may look for its device.
+    pub patience: Duration,
     /// StableHLO text.
     pub module: String,
     /// The arguments of its function.
@@ -72,7 +76,8 @@ impl Job {
             (None, None) => bail!("name a shape for random operands, or a file with --tensors"),
         };
         let options = args.options.iter().map(|option| client_option(option)).collect::<Result<_>>()?;
-        Ok(Self { plugin: args.plugin.clone(), options, module, operands, truth })
+        let patience = Duration::from_secs(args.timeout);
+        Ok(Self { plugin: args.plugin.clone(), options, patience, module, operands, truth })
     }
 }
 
@@ -118,12 +123,44 @@ impl Report {
 }
 
 /// Compiles, runs, and looks at the first result.
-pub fn run(job: &Job) -> Result<Report> {
+pub fn run(job: Job) -> Result<Report> {
+    let (plugin, patience) = (job.plugin.display().to_string(), job.patience);
+    let work = move |found: mpsc::Sender<()>| {
+        run_on_device(&job, || {
+            // Nobody listens any more when it took too long.
+            let _ = found.send(());
+        })
+    };
+    match limit_start(patience, work) {
+        Some(report) => report,
+        None => bail!(
+            "{plugin} has not found a device in {} seconds: is one attached to this machine? --timeout waits longer",
+            patience.as_secs()
+        ),
+    }
+}
+
+/// Does the work in a thread. `None` where it has not said within `patience` that it started well: then the thread is
+/// left behind, because a call into a foreign library cannot be given up.
+fn limit_start<T: Send + 'static>(
+    patience: Duration,
+    work: impl FnOnce(mpsc::Sender<()>) -> T + Send + 'static,
+) -> Option<T> {
+    let (sender, receiver) = mpsc::channel();
+    let worker = thread::spawn(move || work(sender));
+    if receiver.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+        return None;
+    }
+    Some(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+}
+
+fn run_on_device(job: &Job, found: impl FnOnce()) -> Result<Report> {
     let plugin = Plugin::load(&job.plugin)?;
     let no_device = || format!("{} finds no device to run on", job.plugin.display());
     let client = Client::new(&plugin, &job.options).with_context(no_device)?;
     let devices = client.devices()?;
     let device = devices.first().with_context(no_device)?;
+    found();
 
     let start = Instant::now();
     let executable = client.compile(&job.module, &CompileOptions::default()).context("cannot compile")?;
@@ -223,6 +260,20 @@ fn client_option(text: &str) -> Result<NamedValue> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_start_that_takes_too_long_is_given_up() {
+        let patience = Duration::from_millis(200);
+        let late = limit_start(patience, |_found| thread::sleep(Duration::from_secs(60)));
+        assert_eq!(late, None);
+        let slow_after_start = limit_start(patience, |found| {
+            found.send(()).unwrap();
+            thread::sleep(2 * patience);
+            "done"
+        });
+        assert_eq!(slow_after_start, Some("done"));
+        assert_eq!(limit_start(patience, |_found| "failed at once"), Some("failed at once"));
+    }
 
     #[test]
     fn options_have_the_type_they_look_like() {

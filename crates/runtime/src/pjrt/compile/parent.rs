@@ -2,11 +2,17 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::Duration;
 
 use super::{Compiled, DumpFlags, Job, Module, Rejection, Reply, Target};
+
+/// How long a child may be silent: many times what the largest kernels take.
+const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
 /// How much of a dead child's error output is worth repeating.
 const LAST_WORDS: u64 = 2000;
@@ -32,6 +38,19 @@ pub enum CompileError {
         module: String,
         /// A signal or an exit code.
         cause: String,
+        /// The end of its error output.
+        last_words: String,
+    },
+    /// The compiler's process did not answer, and was ended.
+    #[error(
+        "the compiler gave no answer in {} seconds while it compiled {module}, and was ended{words}",
+        .waited.as_secs(), words = quoted(.last_words)
+    )]
+    Hung {
+        /// Which module.
+        module: String,
+        /// How long it was waited for.
+        waited: Duration,
         /// The end of its error output.
         last_words: String,
     },
@@ -61,8 +80,17 @@ pub struct Compiler {
 /// What a child left behind.
 struct Answers {
     replies: Vec<Reply>,
-    status: ExitStatus,
+    end: End,
     last_words: String,
+}
+
+/// How a child ended.
+#[derive(Clone, Copy)]
+enum End {
+    /// By itself.
+    Exited(ExitStatus),
+    /// By us, after it had been silent for so long.
+    Hung(Duration),
 }
 
 impl Compiler {
@@ -73,7 +101,17 @@ impl Compiler {
         module: &Module,
         dump: &DumpFlags,
     ) -> Result<Compiled, CompileError> {
-        let answers = self.run(target, std::slice::from_ref(module), dump)?;
+        self.compile_within(PATIENCE, target, module, dump)
+    }
+
+    fn compile_within(
+        &self,
+        patience: Duration,
+        target: &Target,
+        module: &Module,
+        dump: &DumpFlags,
+    ) -> Result<Compiled, CompileError> {
+        let answers = self.run(patience, target, std::slice::from_ref(module), dump)?;
         let (mut replies, crash) = answers.split();
         match replies.pop() {
             Some(reply) => outcome(reply, &module.name),
@@ -91,7 +129,7 @@ impl Compiler {
         let mut outcomes = Vec::with_capacity(modules.len());
         while outcomes.len() < modules.len() {
             let rest = &modules[outcomes.len()..];
-            let (replies, crash) = self.run(target, rest, &DumpFlags::Nothing)?.split();
+            let (replies, crash) = self.run(PATIENCE, target, rest, &DumpFlags::Nothing)?.split();
             let answered = replies.len();
             let named = replies.into_iter().zip(rest);
             outcomes.extend(named.map(|(reply, module)| outcome(reply, &module.name)));
@@ -108,7 +146,13 @@ impl Compiler {
     }
 
     /// Runs a child to its end.
-    fn run(&self, target: &Target, modules: &[Module], dump: &DumpFlags) -> Result<Answers, CompileError> {
+    fn run(
+        &self,
+        patience: Duration,
+        target: &Target,
+        modules: &[Module],
+        dump: &DumpFlags,
+    ) -> Result<Answers, CompileError> {
         let (program, arguments) = self.child.split_first().expect("the child has a program");
         let process_error = |error| self.process_error(error);
         let job = Job { plugin: self.plugin.clone(), target: target.clone(), modules: modules.to_vec() };
@@ -120,31 +164,46 @@ impl Compiler {
         command.stderr(log.try_clone().map_err(process_error)?);
         dump.apply(&mut command);
         let child = command.spawn().map_err(process_error)?;
-        let (output, status) = converse(child, &job).map_err(process_error)?;
+        let (output, end) = converse(child, &job, patience).map_err(process_error)?;
         let last_words = tail(&mut log).map_err(process_error)?;
         let mut replies = Vec::new();
-        for line in output.lines() {
+        for line in output {
             // What is no reply was printed by the compiler.
-            match serde_json::from_str(line) {
+            match serde_json::from_str(&line) {
                 Ok(Reply::NotStarted(reason)) => return Err(CompileError::NotStarted(reason)),
                 Ok(reply) => replies.push(reply),
                 Err(_) => {}
             }
         }
-        Ok(Answers { replies, status, last_words })
+        Ok(Answers { replies, end, last_words })
     }
 }
 
-/// Sends the job and reads all that the child has to say.
-fn converse(mut child: Child, job: &[u8]) -> io::Result<(String, ExitStatus)> {
+/// Sends the job and reads all lines that the child has to say.
+fn converse(mut child: Child, job: &[u8], patience: Duration) -> io::Result<(Vec<String>, End)> {
     let mut stdin = child.stdin.take().expect("stdin is piped");
     // A child that died early closes the pipe: its status tells more than the broken pipe.
     let _ = stdin.write_all(job);
     drop(stdin);
-    let mut output = Vec::new();
-    let mut stdout = child.stdout.take().expect("stdout is piped");
-    stdout.read_to_end(&mut output)?;
-    Ok((String::from_utf8_lossy(&output).into_owned(), child.wait()?))
+    let stdout = child.stdout.take().expect("stdout is piped");
+    let (sender, receiver) = mpsc::channel();
+    // A thread of its own, because reading a pipe cannot be given up. It ends with the pipe.
+    thread::spawn(move || {
+        let lines = io::BufReader::new(stdout).split(b'\n').map_while(Result::ok);
+        lines.map(|line| String::from_utf8_lossy(&line).into_owned()).all(|line| sender.send(line).is_ok())
+    });
+    let mut lines = Vec::new();
+    loop {
+        match receiver.recv_timeout(patience) {
+            Ok(line) => lines.push(line),
+            Err(RecvTimeoutError::Disconnected) => return Ok((lines, End::Exited(child.wait()?))),
+            Err(RecvTimeoutError::Timeout) => {
+                child.kill()?;
+                child.wait()?;
+                return Ok((lines, End::Hung(patience)));
+            }
+        }
+    }
 }
 
 fn tail(log: &mut File) -> io::Result<String> {
@@ -158,11 +217,13 @@ fn tail(log: &mut File) -> io::Result<String> {
 impl Answers {
     /// The answers, and how to explain a missing one.
     fn split(self) -> (Vec<Reply>, impl Fn(&str) -> CompileError) {
-        let (status, last_words) = (self.status, self.last_words);
-        let crash = move |module: &str| CompileError::Crashed {
-            module: module.to_owned(),
-            cause: cause(status),
-            last_words: last_words.clone(),
+        let (end, last_words) = (self.end, self.last_words);
+        let crash = move |module: &str| {
+            let (module, last_words) = (module.to_owned(), last_words.clone());
+            match end {
+                End::Exited(status) => CompileError::Crashed { module, cause: cause(status), last_words },
+                End::Hung(waited) => CompileError::Hung { module, waited, last_words },
+            }
         };
         (self.replies, crash)
     }
@@ -236,6 +297,24 @@ mod tests {
     fn an_answer_counts_even_if_the_child_dies_afterwards() {
         let error = compile(r#"echo noise; echo '{"Rejected":{"StableHlo":"-:1:1: error"}}'; kill -ABRT $$"#);
         assert_eq!(error.to_string(), "dma: the module is not valid StableHLO: -:1:1: error");
+    }
+
+    #[test]
+    fn a_child_that_hangs_is_ended() {
+        let (target, module) = (Target::named("t"), Module::new("dma", ""));
+        let patience = Duration::from_secs(1);
+        let compile = |script: &str| {
+            let outcome = compiler(script).compile_within(patience, &target, &module, &DumpFlags::Nothing);
+            outcome.unwrap_err().to_string()
+        };
+        assert_eq!(
+            compile("echo 'asking somebody' >&2; exec sleep 600"),
+            "the compiler gave no answer in 1 seconds while it compiled dma, and was ended; \
+             its last words were:\nasking somebody"
+        );
+        // An answer counts even if the child hangs afterwards.
+        let answered = compile(r#"echo '{"Rejected":{"Other":"no"}}'; exec sleep 600"#);
+        assert!(answered.starts_with("dma: ") && !answered.contains("no answer"), "{answered}");
     }
 
     #[test]

@@ -34,6 +34,7 @@ pub fn static_profile(
     let died_of = match compiler.compile(target, module, &dump) {
         Ok(_) => None,
         Err(CompileError::Crashed { cause, .. }) => Some(cause),
+        Err(CompileError::Hung { .. }) => Some("a time limit".to_owned()),
         Err(error) => return Err(error),
     };
     let estimated_cycles = read_profiles(folder.path()).map_err(|error| compiler.process_error(error))?;
