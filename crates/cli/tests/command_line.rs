@@ -49,6 +49,7 @@ fn bench_times_what_passed_and_writes_every_field() {
         octile(&[&["bench", "--strategy", "v4", "--strategy", "auto", "--json", path], &shape[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(stdout(&output).contains("RECOMMENDATION"));
+    assert!(stdout(&output).contains("median us") && !stdout(&output).contains(" 0.000 ms"));
     let records: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     for key in [
         "backend",
@@ -74,6 +75,17 @@ fn bench_times_what_passed_and_writes_every_field() {
         assert!(!records[0][key].is_null(), "{key} is missing");
     }
     assert_eq!(records[0]["samples_ms"].as_array().unwrap().len(), 4);
+}
+
+/// Two runs tell nothing about how far runs are apart.
+#[test]
+fn bench_recommends_nothing_by_two_runs() {
+    let shape = ["--shape", "16x128x128:128", "--iterations", "2", "--warmup", "0", "--threads", "1"];
+    let text = stdout(&octile(&[&["bench"], &shape[..]].concat()));
+    let (_, advice) = text.split_once("RECOMMENDATION").expect("two strategies were timed");
+    let careful =
+        advice.contains("so few runs do not show a difference") || advice.contains("is the simplest");
+    assert!(careful && !advice.contains("significant"), "{advice}");
 }
 
 #[test]

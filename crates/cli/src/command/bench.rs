@@ -13,7 +13,7 @@ use crate::{
     measure::{Effort, interleaved},
     progress::Progress,
     record::Provenance,
-    stats::{Statistics, geometric_mean},
+    stats::{Statistics, geometric_mean, uncertainty},
 };
 
 /// Rows that are checked before a strategy may be timed.
@@ -104,8 +104,17 @@ pub struct Recommendation {
     pub winner: Strategy,
     /// How much faster it is than the simplest strategy, as the geometric mean over the shapes: 0.1 is 10 %.
     pub gain: f64,
+    /// How far that may be off, by the scatter of the runs; `None` where there are too few to tell.
+    pub spread: Option<f64>,
     /// The simplest strategy that was timed.
     pub simplest: Strategy,
+}
+
+impl Recommendation {
+    /// Whether the winner is faster by more than the runs scatter.
+    pub fn is_sure(&self) -> bool {
+        self.spread.is_some_and(|spread| self.gain > spread)
+    }
 }
 
 impl Report {
@@ -133,14 +142,22 @@ impl Report {
         let wins = self.wins();
         let &(simplest, _) = wins.first()?;
         let &(winner, _) = wins.iter().rev().max_by_key(|(_, wins)| wins)?;
-        let median = |case: &CaseReport, strategy: Strategy| {
-            case.timings.iter().find(|t| t.strategy == strategy).map(|t| t.stats.median_ms)
+        let of = |case: &'_ CaseReport, strategy: Strategy| {
+            case.timings.iter().find(|t| t.strategy == strategy).map(|t| t.stats.clone())
         };
-        let gains: Vec<f64> =
-            self.cases.iter().filter_map(|c| Some(median(c, simplest)? / median(c, winner)?)).collect();
-        (wins.len() > 1 && !gains.is_empty()).then(|| Recommendation {
+        let pairs: Vec<_> =
+            self.cases.iter().filter_map(|case| of(case, simplest).zip(of(case, winner))).collect();
+        // Runs take turns, so that those of one round saw the machine alike: their ratios scatter least.
+        let ratios = |(slow, fast): &(Statistics, Statistics)| {
+            let rounds = slow.samples_ms.iter().zip(&fast.samples_ms);
+            rounds.map(|(slow, fast)| (slow / fast).ln()).collect::<Vec<_>>()
+        };
+        let spread = uncertainty(&pairs.iter().map(ratios).collect::<Vec<_>>());
+        let gains = pairs.iter().map(|(slow, fast)| slow.median_ms / fast.median_ms);
+        (wins.len() > 1 && !pairs.is_empty()).then(|| Recommendation {
             winner,
             gain: geometric_mean(gains) - 1.0,
+            spread: spread.map(f64::exp_m1),
             simplest,
         })
     }

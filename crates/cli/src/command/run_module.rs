@@ -266,7 +266,7 @@ mod tests {
         let patience = Duration::from_millis(200);
         let late = limit_start(patience, |_found| thread::sleep(Duration::from_secs(60)));
         assert_eq!(late, None);
-        let slow_after_start = limit_start(patience, |found| {
+        let slow_after_start = limit_start(patience, move |found| {
             found.send(()).unwrap();
             thread::sleep(2 * patience);
             "done"

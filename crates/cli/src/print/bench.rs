@@ -53,19 +53,13 @@ fn case_table(report: &Report, case: &CaseReport) -> String {
     if case.timings.is_empty() {
         return text;
     }
+    let unit = Unit::of(case);
+    let [mean, min, max, std, median] =
+        ["mean", "min", "max", "std", "median"].map(|figure| format!("{figure} {}", unit.name));
     let _ = writeln!(
         text,
-        "  {:<22} {:>9} {:>9} {:>9} {:>8} {:>9} {:>9} {:>9} {:>8} {:>7}",
-        "version",
-        "mean ms",
-        "min ms",
-        "max ms",
-        "std ms",
-        "median ms",
-        "TF/s mean",
-        "TF/s best",
-        "GB/s",
-        "% peak"
+        "  {:<22} {mean:>9} {min:>9} {max:>9} {std:>8} {median:>9} {:>9} {:>9} {:>8} {:>7}",
+        "version", "TF/s mean", "TF/s best", "GB/s", "% peak"
     );
     let winner = case.winner().map(|w| w.strategy);
     for timing in &case.timings {
@@ -75,11 +69,11 @@ fn case_table(report: &Report, case: &CaseReport) -> String {
             "{} {:<22} {:>9.3} {:>9.3} {:>9.3} {:>8.3} {:>9.3} {:>9.3} {:>9.3} {:>8.2} {:>7.1}",
             if winner == Some(timing.strategy) { '*' } else { ' ' },
             format!("{} {}", timing.strategy.version(), timing.strategy.title()),
-            stats.mean_ms,
-            stats.min_ms,
-            stats.max_ms,
-            stats.std_ms,
-            stats.median_ms,
+            unit.per_ms * stats.mean_ms,
+            unit.per_ms * stats.min_ms,
+            unit.per_ms * stats.max_ms,
+            unit.per_ms * stats.std_ms,
+            unit.per_ms * stats.median_ms,
             timing.tflops_mean,
             timing.tflops_best,
             timing.gbytes_per_s,
@@ -91,19 +85,39 @@ fn case_table(report: &Report, case: &CaseReport) -> String {
     text
 }
 
+/// What the times of a shape are told in.
+#[derive(Clone, Copy)]
+struct Unit {
+    name: &'static str,
+    per_ms: f64,
+}
+
+impl Unit {
+    /// Small enough for the shortest time to have four digits.
+    fn of(case: &CaseReport) -> Self {
+        let shortest = case.winner().map_or(0.0, |winner| winner.stats.median_ms);
+        match shortest {
+            _ if shortest < 1e-3 => Self { name: "ns", per_ms: 1e6 },
+            _ if shortest < 1.0 => Self { name: "us", per_ms: 1e3 },
+            _ => Self { name: "ms", per_ms: 1.0 },
+        }
+    }
+}
+
 fn ranking(report: &Report) -> String {
     let mut text = String::new();
     for case in &report.cases {
         let Some(winner) = case.winner() else { continue };
         let _ = writeln!(text, "{} ({}):", case.case.label, case.case.problem);
         for timing in &case.timings {
-            let median = timing.stats.median_ms;
+            let (unit, median) = (Unit::of(case), timing.stats.median_ms);
             let _ = writeln!(
                 text,
-                "{} {:<22} {:>10.3} ms {:>8.3} TFLOP/s {:>6.1} % of peak {:>6.1} % of best",
+                "{} {:<22} {:>10.3} {} {:>8.3} TFLOP/s {:>6.1} % of peak {:>6.1} % of best",
                 if timing.strategy == winner.strategy { '*' } else { ' ' },
                 format!("{} {}", timing.strategy.version(), timing.strategy.title()),
-                median,
+                unit.per_ms * median,
+                unit.name,
                 timing.tflops_median,
                 report.percent_of_peak(timing),
                 100.0 * winner.stats.median_ms / median
@@ -133,9 +147,11 @@ fn conclusion(report: &Report) -> String {
     text
 }
 
+const MORE_RUNS: &str = "Use the simplest, or time again with more --iterations on a quiet machine.\n";
+
 /// The thresholds of the original guide: below 5 % take the simpler version, above 10 % the faster one.
 fn advice(recommendation: Recommendation) -> String {
-    let Recommendation { winner, gain, simplest } = recommendation;
+    let Recommendation { winner, gain, simplest, spread } = recommendation;
     let percent = 100.0 * gain;
     let faster = format!(
         "{winner} ({}) is {percent:.1} % faster than {simplest} ({}), geometric mean of medians",
@@ -144,6 +160,11 @@ fn advice(recommendation: Recommendation) -> String {
     );
     if winner == simplest {
         format!("{winner} ({}) wins most shapes, and is the simplest: use it.\n", winner.version())
+    } else if let (false, Some(spread)) = (recommendation.is_sure(), spread) {
+        let spread = 100.0 * spread;
+        format!("{faster}, but that may be off by {spread:.1} %: no difference is shown.\n{MORE_RUNS}")
+    } else if !recommendation.is_sure() {
+        format!("{faster}, but so few runs do not show a difference.\n{MORE_RUNS}")
     } else if percent < 5.0 {
         format!("{faster}: negligible, use the simpler {simplest}.\n")
     } else if percent <= 10.0 {
@@ -184,8 +205,8 @@ mod tests {
         let case = CaseReport {
             case: named_cases(&[problem]).remove(0),
             timings: vec![
-                timing(Strategy::Auto, [60.0, 50.0, 55.0]),
-                timing(Strategy::Strip, [44.0, 45.0, 41.0]),
+                timing(Strategy::Auto, [56.0, 54.0, 55.0]),
+                timing(Strategy::Strip, [44.0, 45.0, 43.0]),
             ],
             refused: Vec::new(),
         };
@@ -201,10 +222,15 @@ mod tests {
 
     #[test]
     fn advice_follows_the_thresholds() {
-        let advice =
-            |gain| advice(Recommendation { winner: Strategy::Strip, gain, simplest: Strategy::Auto });
-        assert!(advice(0.04).contains("negligible"));
-        assert!(advice(0.07).contains("noticeable"));
-        assert!(advice(0.11).contains("significant"));
+        let advice = |gain, spread| {
+            advice(Recommendation { winner: Strategy::Strip, gain, spread, simplest: Strategy::Auto })
+        };
+        assert!(advice(0.04, Some(0.01)).contains("negligible"));
+        assert!(advice(0.07, Some(0.01)).contains("noticeable"));
+        assert!(advice(0.11, Some(0.01)).contains("significant"));
+        let unsure = advice(0.11, Some(0.2));
+        assert!(unsure.contains("may be off by 20.0 %") && !unsure.contains("significant"), "{unsure}");
+        let unknown = advice(0.11, None);
+        assert!(unknown.contains("so few runs") && unknown.contains("--iterations"), "{unknown}");
     }
 }
