@@ -7,6 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use octile_core::Problem;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
@@ -24,6 +25,25 @@ impl Provenance {
     pub fn now() -> Self {
         let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
         Self { date, version: env!("CARGO_PKG_VERSION") }
+    }
+}
+
+/// A problem, as records have it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ProblemFields {
+    m: usize,
+    n: usize,
+    k: usize,
+    quant_block: usize,
+    x: String,
+    out: String,
+}
+
+impl From<&Problem> for ProblemFields {
+    fn from(problem: &Problem) -> Self {
+        let Problem { m, n, k, quant_block, x, out } = problem;
+        let (x, out) = (x.to_string(), out.to_string());
+        Self { m: *m, n: *n, k: *k, quant_block: quant_block.size(), x, out }
     }
 }
 

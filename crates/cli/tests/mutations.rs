@@ -50,7 +50,7 @@ struct Mutant(Mistake);
 
 impl Backend for Mutant {
     fn setup(&self) -> Setup {
-        Setup { backend: "mutant", cpu_model: String::new(), isa: String::new(), threads: 1 }
+        Setup::Cpu { cpu_model: String::new(), isa: String::new(), threads: 1 }
     }
 
     fn accumulator(&self) -> Accumulator {

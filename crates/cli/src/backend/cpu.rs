@@ -43,12 +43,8 @@ pub fn cpu_model() -> String {
 
 impl Backend for CpuBackend {
     fn setup(&self) -> Setup {
-        Setup {
-            backend: "cpu",
-            cpu_model: cpu_model(),
-            isa: self.cpu.isa().to_string(),
-            threads: self.cpu.threads(),
-        }
+        let (isa, threads) = (self.cpu.isa().to_string(), self.cpu.threads());
+        Setup::Cpu { cpu_model: cpu_model(), isa, threads }
     }
 
     fn accumulator(&self) -> Accumulator {

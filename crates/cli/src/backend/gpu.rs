@@ -45,11 +45,11 @@ pub fn text(kernel: &Kernel) -> KernelText<'_> {
 impl Backend for GpuBackend {
     fn setup(&self) -> Setup {
         let (major, minor) = (self.gpu.driver() / 1000, self.gpu.driver() % 1000 / 10);
-        Setup {
-            backend: "gpu",
-            cpu_model: self.gpu.name().to_owned(),
-            isa: format!("sm_90a, driver CUDA {major}.{minor}"),
-            threads: self.gpu.facts().sms,
+        Setup::Gpu {
+            gpu_model: self.gpu.name().to_owned(),
+            isa: "sm_90a",
+            multiprocessors: self.gpu.facts().sms,
+            cuda_driver: format!("{major}.{minor}"),
         }
     }
 

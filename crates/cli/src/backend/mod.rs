@@ -55,23 +55,61 @@ pub trait Contender {
 
 /// What a record must say about the machine.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Setup {
-    /// `cpu` or `gpu`.
-    pub backend: &'static str,
-    /// Model of the processor or GPU.
-    pub cpu_model: String,
-    /// Instruction set in use.
-    pub isa: String,
-    /// Threads in use, or multiprocessors of a GPU.
-    pub threads: usize,
+#[serde(tag = "backend", rename_all = "kebab-case")]
+pub enum Setup {
+    /// This machine's processor.
+    Cpu {
+        /// Its model.
+        cpu_model: String,
+        /// Instruction set in use.
+        isa: String,
+        /// Threads in use.
+        threads: usize,
+    },
+    /// A GPU.
+    Gpu {
+        /// Its model.
+        gpu_model: String,
+        /// What kernels are assembled for.
+        isa: &'static str,
+        /// Multiprocessors that it has.
+        multiprocessors: usize,
+        /// Version of CUDA that its driver speaks.
+        cuda_driver: String,
+    },
+    /// A TPU that this machine's processor simulates.
+    TpuSim {
+        /// The chip that is simulated.
+        chip: &'static str,
+        /// Blocks of its kernels.
+        mode: BlockMode,
+        /// The processor's model.
+        cpu_model: String,
+        /// Threads that the processor has.
+        threads: usize,
+    },
 }
 
 /// One line for headings.
 impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let unit = if self.backend == "gpu" { "multiprocessor" } else { "thread" };
-        let plural = if self.threads == 1 { "" } else { "s" };
-        write!(f, "{}: {}, {} {unit}{plural}, {}", self.backend, self.cpu_model, self.threads, self.isa)
+        let plural = |count: &usize| if *count == 1 { "" } else { "s" };
+        match self {
+            Self::Cpu { cpu_model, isa, threads } => {
+                write!(f, "cpu: {cpu_model}, {threads} thread{}, {isa}", plural(threads))
+            }
+            Self::Gpu { gpu_model, isa, multiprocessors, cuda_driver } => {
+                let s = plural(multiprocessors);
+                write!(
+                    f,
+                    "gpu: {gpu_model}, {multiprocessors} multiprocessor{s}, {isa}, driver CUDA {cuda_driver}"
+                )
+            }
+            Self::TpuSim { chip, mode, cpu_model, threads } => {
+                let s = plural(threads);
+                write!(f, "tpu-sim: {chip}, {mode} blocks, interpreted on {cpu_model}, {threads} thread{s}")
+            }
+        }
     }
 }
 
@@ -161,4 +199,36 @@ pub fn open(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
             modes.into_iter().map(open).collect::<Result<_>>()?
         }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setup_names_what_its_figures_are() {
+        let setups = [
+            Setup::Cpu { cpu_model: "p".into(), isa: "avx2".into(), threads: 1 },
+            Setup::Gpu {
+                gpu_model: "g".into(),
+                isa: "sm_90a",
+                multiprocessors: 132,
+                cuda_driver: "13.0".into(),
+            },
+            Setup::TpuSim { chip: "tpu7x", mode: BlockMode::Large, cpu_model: "p".into(), threads: 2 },
+        ];
+        assert_eq!(
+            setups.each_ref().map(Setup::to_string),
+            [
+                "cpu: p, 1 thread, avx2",
+                "gpu: g, 132 multiprocessors, sm_90a, driver CUDA 13.0",
+                "tpu-sim: tpu7x, large blocks, interpreted on p, 2 threads",
+            ]
+        );
+        let json = setups.each_ref().map(|setup| serde_json::to_value(setup).unwrap());
+        assert_eq!(json.each_ref().map(|record| &record["backend"]), ["cpu", "gpu", "tpu-sim"]);
+        assert_eq!((&json[0]["cpu_model"], &json[0]["threads"]), (&"p".into(), &1.into()));
+        assert_eq!((&json[1]["gpu_model"], &json[1]["multiprocessors"]), (&"g".into(), &132.into()));
+        assert!(json[1]["threads"].is_null() && json[1]["cpu_model"].is_null());
+    }
 }

@@ -42,10 +42,10 @@ impl TpuSimBackend {
 
 impl Backend for TpuSimBackend {
     fn setup(&self) -> Setup {
-        Setup {
-            backend: "tpu-sim",
+        Setup::TpuSim {
+            chip: self.chip.name,
+            mode: self.mode,
             cpu_model: super::cpu::cpu_model(),
-            isa: format!("{} {} blocks, interpreted", self.chip.name, self.mode),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }

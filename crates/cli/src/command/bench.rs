@@ -12,7 +12,7 @@ use crate::{
     check::{Check, Expectation},
     measure::{Effort, interleaved},
     progress::Progress,
-    record::Provenance,
+    record::{ProblemFields, Provenance},
     stats::{Statistics, geometric_mean, uncertainty},
 };
 
@@ -167,12 +167,7 @@ impl Report {
         let record = |case: &'_ Case, timing: &'_ Timing| Record {
             setup: self.setup.clone(),
             strategy: timing.strategy,
-            m: case.problem.m,
-            n: case.problem.n,
-            k: case.problem.k,
-            quant_block: case.problem.quant_block.size(),
-            x: case.problem.x.to_string(),
-            out: case.problem.out.to_string(),
+            problem: ProblemFields::from(&case.problem),
             seed: self.seed,
             warmup: self.warmup,
             stats: timing.stats.clone(),
@@ -194,12 +189,8 @@ pub struct Record<'a> {
     #[serde(flatten)]
     setup: Setup,
     strategy: Strategy,
-    m: usize,
-    n: usize,
-    k: usize,
-    quant_block: usize,
-    x: String,
-    out: String,
+    #[serde(flatten)]
+    problem: ProblemFields,
     seed: u64,
     warmup: u32,
     #[serde(flatten)]

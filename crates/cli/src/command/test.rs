@@ -11,7 +11,7 @@ use crate::{
     case::{Case, test_cases, test_cases_with_ragged},
     check::{Check, Expectation, RELATIVE_TOLERANCE},
     progress::Progress,
-    record::Provenance,
+    record::{ProblemFields, Provenance},
 };
 
 /// What to check.
@@ -83,12 +83,7 @@ impl Report {
         let record = |case: &'_ Case, strategy: Strategy, check: &Check| Record {
             setup: self.setup.clone(),
             strategy,
-            m: case.problem.m,
-            n: case.problem.n,
-            k: case.problem.k,
-            quant_block: case.problem.quant_block.size(),
-            x: case.problem.x.to_string(),
-            out: case.problem.out.to_string(),
+            problem: ProblemFields::from(&case.problem),
             seed: self.seed,
             check: *check,
             relative_tolerance: RELATIVE_TOLERANCE,
@@ -108,12 +103,8 @@ pub struct Record<'a> {
     #[serde(flatten)]
     setup: Setup,
     strategy: Strategy,
-    m: usize,
-    n: usize,
-    k: usize,
-    quant_block: usize,
-    x: String,
-    out: String,
+    #[serde(flatten)]
+    problem: ProblemFields,
     seed: u64,
     #[serde(flatten)]
     check: Check,

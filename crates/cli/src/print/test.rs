@@ -142,7 +142,7 @@ mod tests {
                 (Strategy::Smem, check(0.01, false)),
             ],
         };
-        let setup = Setup { backend: "cpu", cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 };
+        let setup = Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 };
         let provenance = Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0" };
         insta::assert_snapshot!(text(&Report {
             provenance,
