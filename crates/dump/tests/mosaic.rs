@@ -2,8 +2,11 @@
 
 mod common;
 
-use common::{cases, load};
-use octile_dump::mosaic::{ArgumentRole, MosaicScan};
+use common::{PACKED, cases, load};
+use octile_dump::{
+    llo::{Listing, SimOptions, simulate},
+    mosaic::{ArgumentRole, Execution, MosaicScan},
+};
 
 #[test]
 fn memory_and_roles() {
@@ -72,4 +75,57 @@ fn what_is_no_kernel_says_so() {
     let text = load("512-qb128-aligned-v3-tpu7x", "mosaic.mlir");
     let cut = MosaicScan::read(&text[..text.len() / 2]);
     assert_eq!(cut.damage.last().unwrap().what, "braces do not match: the file is cut off");
+}
+
+/// Every place counts once, and the numbers are those of the listing that the compiler made of the same kernel.
+#[test]
+fn an_execution_copies_what_the_listing_copies() {
+    for case in cases().into_iter().filter(|case| case.contains("-v2-") || case.contains("-v3-")) {
+        let (scan, module) = MosaicScan::with_module(&load(&case, "mosaic.mlir"));
+        let execution = Execution::of(&module.unwrap()).unwrap();
+        assert_eq!((execution.unresolved, &execution.faults[..]), (0, &[][..]), "{case}");
+        assert_eq!(execution.semaphores, 10, "{case}");
+        assert_eq!(execution.routes.len(), 5, "{case}");
+        assert!(execution.routes.iter().all(|route| route.depth >= 2 && route.read_too_early.is_none()));
+        if case.contains("prefetched") {
+            continue;
+        }
+        let listing = load(&case, PACKED);
+        let cycles = simulate(&Listing::parse(&listing), &SimOptions::default()).unwrap();
+        let starts: u64 = cycles.dma.iter().map(|dma| dma.starts).sum();
+        assert_eq!(execution.routes.iter().map(|route| route.starts).sum::<u64>(), starts, "{case}");
+        assert_eq!(scan.damage, []);
+    }
+}
+
+#[test]
+fn text_beyond_the_parser_is_still_read() {
+    let text = load("512-qb128-aligned-v3-tpu7x", "mosaic.mlir");
+    let whole = MosaicScan::read(&text);
+    let call = "    %cst = arith.constant";
+    let foreign = text.replacen(call, &format!("    %u = other.operation %arg0 : i32\n{call}"), 1);
+    assert_ne!(foreign, text);
+    let (scan, module) = MosaicScan::with_module(&foreign);
+    assert!(module.is_none() && scan.damage.is_empty(), "{:?}", scan.damage);
+    assert_eq!((scan.dmas.len(), scan.matmuls.len()), (whole.dmas.len(), whole.matmuls.len()));
+    // What is no Mosaic at all has its place.
+    let damaged = text.replacen(call, &format!("    \u{fffd}\u{fffd}\n{call}"), 1);
+    let (scan, _) = MosaicScan::with_module(&damaged);
+    let line = 1 + text[..text.find(call).unwrap()].matches('\n').count() as u32;
+    assert_eq!(scan.damage.iter().map(|damage| damage.place.line).collect::<Vec<_>>(), [line]);
+}
+
+#[test]
+fn both_readers_agree() {
+    for case in cases() {
+        let text = load(&case, "mosaic.mlir");
+        let (parsed, module) = MosaicScan::with_module(&text);
+        assert!(module.is_some(), "{case}");
+        // An operation that the parser does not know sends the text to the other reader.
+        let end = text.rfind("    return").unwrap();
+        let scanned = MosaicScan::read(&format!("{}    other.operation\n{}", &text[..end], &text[end..]));
+        assert_eq!((&parsed.kernel, &parsed.arguments), (&scanned.kernel, &scanned.arguments), "{case}");
+        assert_eq!(parsed.matmuls, scanned.matmuls, "{case}");
+        assert_eq!(parsed.dmas, scanned.dmas, "{case}");
+    }
 }

@@ -25,7 +25,7 @@ pub fn async_dma(facts: &Facts) -> Outcome {
     match (fetch, executed(facts)) {
         (Some(copy), _) => {
             let starts: u64 = latest.iter().map(|copy| copy.starts).sum();
-            let how = if executed(facts) { "executed" } else { "in the text" };
+            let how = if copy.overlaps_multiply.is_some() { "executed" } else { "in the text" };
             Outcome::pass(format!("{} {how}", counted(starts as usize, "copy")), vec![copy.evidence.clone()])
         }
         (None, true) => {
@@ -85,6 +85,26 @@ pub fn double_buffered(facts: &Facts) -> Outcome {
     if executed(facts) {
         return double_buffered_execution(facts);
     }
+    let copies = kernel_copies(facts);
+    let copies: Vec<_> = Facts::latest(&copies, |copy| copy.level)
+        .into_iter()
+        .filter(|copy| copy.inbound && copy.role != Some(Role::Scale))
+        .collect();
+    // The kernel's own text can be executed too, where copies are its own and not the compiler's.
+    if !copies.is_empty() && copies.iter().all(|copy| copy.overlaps_multiply.is_some()) {
+        let mut operands: Vec<_> = copies.iter().filter_map(|copy| copy.operand).collect();
+        operands.dedup();
+        let routes = operands.iter().map(|operand| {
+            let routes = copies.iter().copied().filter(|copy| copy.operand == Some(*operand));
+            (*operand, routes.collect::<Vec<_>>())
+        });
+        return copied_ahead(routes);
+    }
+    double_buffered_declaration(facts, &copies)
+}
+
+/// From what the text declares.
+fn double_buffered_declaration(facts: &Facts, copies: &[&Copy]) -> Outcome {
     let declared: Vec<Buffer> =
         facts.buffers.iter().filter(|buffer| buffer.level != Level::Llo).cloned().collect();
     let buffers = Facts::latest(&declared, |buffer| buffer.level);
@@ -92,18 +112,13 @@ pub fn double_buffered(facts: &Facts) -> Outcome {
         .into_iter()
         .filter(|buffer| buffer.role == Role::Data && buffer.copied_to && buffer.space == Space::Vmem)
         .collect();
-    let copies = kernel_copies(facts);
-    let data_copies: Vec<_> = Facts::latest(&copies, |copy| copy.level)
-        .into_iter()
-        .filter(|copy| copy.inbound && copy.role != Some(Role::Scale))
-        .collect();
-    if data.is_empty() || data_copies.is_empty() {
+    if data.is_empty() || copies.is_empty() {
         return Outcome::unknown(
             "whether copies overlap with multiplications shows only in the packed-bundles-post-ra listing",
         );
     }
     // Without a copy into another slot than the one in use, two buffers are only twice the memory.
-    if let Some(copy) = data_copies.iter().find(|copy| copy.depth == Some(1)) {
+    if let Some(copy) = copies.iter().find(|copy| copy.depth == Some(1)) {
         return Outcome::fail("every copy goes to the same slot of its buffer", vec![copy.evidence.clone()]);
     }
     let single = data
@@ -124,7 +139,7 @@ pub fn double_buffered(facts: &Facts) -> Outcome {
     }
 }
 
-/// From the execution: two places take turns, and one is filled while the matrix units work.
+/// From the execution of the listing: every data operand has to be copied by the kernel.
 fn double_buffered_execution(facts: &Facts) -> Outcome {
     let inputs = facts.operands.iter().filter(|operand| {
         operand.level == Level::Llo
@@ -132,30 +147,42 @@ fn double_buffered_execution(facts: &Facts) -> Outcome {
             && !operand.output
             && !operand.dims.is_empty()
     });
-    let mut proof = Vec::new();
-    let mut blocks = 0;
+    let mut operands = Vec::new();
     for operand in inputs {
         let routes = facts
             .copies
             .iter()
             .filter(|copy| copy.level == Level::Llo && copy.inbound && copy.operand == Some(operand.index));
         let routes: Vec<_> = routes.collect();
-        let Some(first) = routes.first() else {
+        if routes.is_empty() {
             let says =
                 format!("no copy of operand {} is in flight while the matrix units work", operand.index);
             return Outcome::fail(says, vec![operand.evidence.clone()]);
-        };
-        let starts: u64 = routes.iter().map(|copy| copy.starts).sum();
-        if starts < 2 {
-            continue;
         }
+        operands.push((operand.index, routes));
+    }
+    copied_ahead(operands)
+}
+
+/// Whether, of each operand that is copied more than once, two places take turns, and one is filled while the matrix
+/// units work on another.
+fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) -> Outcome {
+    let mut proof = Vec::new();
+    let mut blocks = 0;
+    for (index, routes) in operands {
+        if let Some(read) = routes.iter().find_map(|copy| copy.read_too_early.as_ref()) {
+            let line = read.place.line;
+            let says = format!("line {line} reads operand {index} where a copy of it is still on its way to");
+            return Outcome::fail(says, vec![read.clone()]);
+        }
+        let starts: u64 = routes.iter().map(|copy| copy.starts).sum();
+        let Some(first) = routes.first().filter(|_| starts > 1) else { continue };
         blocks += 1;
         let deep = routes.iter().find(|copy| copy.depth >= Some(2) && copy.overlaps_multiply == Some(true));
         match deep {
             Some(copy) => proof.push(copy.evidence.clone()),
             None => {
-                let (index, depth) = (operand.index, first.depth.unwrap_or_default());
-                let says = if depth < 2 {
+                let says = if first.depth.unwrap_or_default() < 2 {
                     format!(
                         "operand {index} is copied {starts} times into one place, so no copy can run ahead"
                     )

@@ -112,6 +112,7 @@ fn add_copy(facts: &mut Facts, level: Level, way: Way, evidence: impl Fn() -> Ev
             bytes: None,
             depth: None,
             overlaps_multiply: None,
+            read_too_early: None,
             evidence: evidence(),
         }),
     }

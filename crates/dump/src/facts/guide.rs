@@ -123,6 +123,7 @@ impl Reader<'_, '_> {
             bytes: None,
             depth: None,
             overlaps_multiply: None,
+            read_too_early: None,
             evidence: self.witness.at(instruction.span.start),
         }
     }

@@ -76,6 +76,7 @@ fn copy(module: &Module<'_>, instruction: &Instruction, witness: &Witness<'_>) -
         bytes: destination.bytes(),
         depth: None,
         overlaps_multiply: None,
+        read_too_early: None,
         evidence: witness.at(instruction.span.start),
     })
 }

@@ -202,6 +202,7 @@ fn copy(facts: &Facts, route: &DmaRoute, evidence: Evidence) -> Copy {
         bytes: Some(route.bytes),
         depth: Some(route.depth),
         overlaps_multiply: Some(route.overlaps_multiply),
+        read_too_early: None,
         evidence,
     }
 }

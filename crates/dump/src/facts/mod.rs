@@ -203,6 +203,8 @@ pub struct Copy {
     pub depth: Option<usize>,
     /// Whether one is in flight while the matrix units multiply.
     pub overlaps_multiply: Option<bool>,
+    /// The line that reads a place while one of them is on its way there.
+    pub read_too_early: Option<Evidence>,
     /// The first one.
     pub evidence: Evidence,
 }
@@ -291,6 +293,9 @@ pub struct Facts {
     pub assembler: Option<AssemblerReport>,
     /// The compiler's account of its schedule.
     pub schedule: Option<ScheduleAnalysis>,
+    /// Kernels that were read: a call carries the same text as the file beside it.
+    #[serde(skip)]
+    kernels: Vec<u64>,
     /// Bundles of each whole listing, against which tables about them are held.
     #[serde(skip)]
     listing_lengths: Vec<usize>,

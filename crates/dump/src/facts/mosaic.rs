@@ -1,19 +1,25 @@
 //! Facts from Mosaic text: what the kernel asks for. It does not prove that the compiler did so.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    hash::{DefaultHasher, Hash, Hasher},
+};
 
 use super::{
-    Balance, Buffer, Copy, Facts, FileKind, Level, Matmul, Role, Space, Witness, memory,
+    Balance, Buffer, Copy, Evidence, Facts, FileKind, Level, Matmul, Role, Space, Witness, memory,
     role::{Array, Roles},
 };
 use crate::{
-    mosaic::{ArgumentRole, MosaicScan, TensorType, View},
+    mosaic::{Argument, ArgumentRole, Execution, MosaicScan, TensorType, View},
     source::{Damage, Place},
 };
 
 /// Reads a kernel into the facts.
 pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
-    let scan = MosaicScan::read(text);
+    let (scan, module) = MosaicScan::with_module(text);
+    if is_known(facts, text) {
+        return (FileKind::Mosaic, scan.damage);
+    }
     let witness = Witness::new(name, text);
     for matmul in &scan.matmuls {
         facts.matmuls.push(Matmul {
@@ -27,9 +33,25 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
         });
     }
     buffers(facts, &scan, &witness);
-    copies(facts, &scan, &witness);
-    balance(facts, &scan, &witness);
+    // Damaged text is not what will run.
+    let module = module.filter(|_| scan.damage.is_empty());
+    match module.and_then(|module| Execution::of(&module).ok()) {
+        Some(execution) => executed(facts, &scan, &execution, &witness),
+        None => {
+            copies(facts, &scan, &witness);
+            balance(facts, &scan, &witness);
+        }
+    }
     (FileKind::Mosaic, scan.damage)
+}
+
+/// Whether this kernel was read before, from a file or from the call that carries it.
+fn is_known(facts: &mut Facts, text: &str) -> bool {
+    let mut hasher = DefaultHasher::new();
+    text.trim().hash(&mut hasher);
+    let known = facts.kernels.contains(&hasher.finish());
+    facts.kernels.push(hasher.finish());
+    known
 }
 
 fn array(memory: &TensorType) -> Array<'_> {
@@ -59,45 +81,102 @@ fn buffers(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
     }
 }
 
-/// One fact per pair of buffers.
+/// The operands of a kernel, and what they are.
+struct Operands<'s> {
+    arguments: Vec<&'s Argument>,
+    roles: Roles,
+}
+
+impl<'s> Operands<'s> {
+    fn of(scan: &'s MosaicScan) -> Self {
+        let arguments = scan.arguments.iter().filter(|argument| argument.role == ArgumentRole::Operand);
+        let arguments: Vec<_> = arguments.collect();
+        let roles = Roles::of(arguments.iter().map(|argument| array(&argument.memory)));
+        Self { arguments, roles }
+    }
+
+    /// A copy between two arguments.
+    fn copy(&self, scan: &MosaicScan, source: &str, target: &str, evidence: Evidence) -> Copy {
+        let index_of = |name: &str| self.arguments.iter().position(|argument| argument.name == name);
+        let space = |name: &str| {
+            let argument = scan.arguments.iter().find(|argument| argument.name == name);
+            argument.map_or(Space::Unstated, |argument| Space::named(&argument.memory.space))
+        };
+        let from_operand = index_of(source);
+        let operand = from_operand.or_else(|| index_of(target));
+        let argument = operand.and_then(|index| self.arguments.get(index));
+        // A result is data whatever its type.
+        let role = |argument: &&Argument| match from_operand {
+            Some(_) => self.roles.role(array(&argument.memory)),
+            None => Role::Data,
+        };
+        Copy {
+            level: Level::Mosaic,
+            from: space(source),
+            to: space(target),
+            operand,
+            role: argument.map(role),
+            inbound: from_operand.is_some(),
+            starts: 0,
+            bytes: None,
+            depth: None,
+            overlaps_multiply: None,
+            read_too_early: None,
+            evidence,
+        }
+    }
+}
+
+/// What the execution of the kernel showed.
+fn executed(facts: &mut Facts, scan: &MosaicScan, execution: &Execution, witness: &Witness<'_>) {
+    let operands = Operands::of(scan);
+    for route in &execution.routes {
+        let copy = operands.copy(scan, &route.source, &route.target, witness.at_place(route.place));
+        facts.copies.push(Copy {
+            starts: route.starts,
+            bytes: Some(route.bytes),
+            depth: Some(route.depth),
+            overlaps_multiply: Some(route.overlaps_multiply),
+            read_too_early: route.read_too_early.map(|place| witness.at_place(place)),
+            ..copy
+        });
+    }
+    // A copy or a wait that could not be followed may be what a semaphore seems to lack.
+    if execution.unresolved > 0 {
+        balance(facts, scan, witness);
+        return;
+    }
+    let Some(first) = scan.dmas.first() else { return };
+    let place = execution.faults.first().map_or(first.place, |(place, _)| *place);
+    facts.balances.push(Balance {
+        level: Level::Mosaic,
+        checked: execution.semaphores,
+        faults: execution.faults.iter().map(|(_, fault)| fault.clone()).collect(),
+        conclusive: true,
+        evidence: witness.at_place(place),
+    });
+}
+
+/// One fact per pair of buffers, where nothing was executed.
 fn copies(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
-    let operands = || scan.arguments.iter().filter(|argument| argument.role == ArgumentRole::Operand);
-    let roles = Roles::of(operands().map(|argument| array(&argument.memory)));
+    let operands = Operands::of(scan);
     let mut routes = BTreeMap::<(&str, &str), (Copy, Vec<&str>)>::new();
     for dma in scan.dmas.iter().filter(|dma| !dma.waits) {
         let (Some(source), Some(target)) = (&dma.source, &dma.target) else { continue };
-        let index_of = |root: &str| operands().position(|argument| argument.name == root);
-        let from_operand = index_of(&source.root);
-        let operand = from_operand.or_else(|| index_of(&target.root));
-        let role = operand.and_then(|index| operands().nth(index));
-        let (copy, slots) = routes.entry((&source.root, &target.root)).or_insert_with(|| {
-            let copy = Copy {
-                level: Level::Mosaic,
-                from: Space::named(&source.memory.space),
-                to: Space::named(&target.memory.space),
-                operand,
-                role: role.map(|argument| {
-                    // A result is data whatever its type.
-                    if from_operand.is_some() { roles.role(array(&argument.memory)) } else { Role::Data }
-                }),
-                inbound: from_operand.is_some(),
-                starts: 0,
-                bytes: None,
-                depth: None,
-                overlaps_multiply: None,
-                evidence: witness.at_place(dma.place),
-            };
-            (copy, Vec::new())
-        });
+        let key = (source.root.as_str(), target.root.as_str());
+        let (copy, slots) = routes
+            .entry(key)
+            .or_insert_with(|| (operands.copy(scan, key.0, key.1, witness.at_place(dma.place)), Vec::new()));
         copy.starts += 1;
         slots.extend(target.index.first().map(String::as_str));
     }
     for (copy, mut slots) in routes.into_values() {
         slots.sort_unstable();
         slots.dedup();
-        // Two names for the slot mean that starts go to different buffers in turn.
-        let depth = (!slots.is_empty() && copy.inbound).then_some(slots.len());
-        facts.copies.push(Copy { depth, ..copy });
+        // Two names for the slot mean that starts go to different buffers in turn; one name may be any slot.
+        let computed = slots.iter().any(|slot| slot.starts_with('%'));
+        let depth = (copy.inbound && (slots.len() > 1 || !computed)).then_some(slots.len());
+        facts.copies.push(Copy { depth: depth.filter(|depth| *depth > 0), ..copy });
     }
 }
 

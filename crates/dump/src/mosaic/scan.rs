@@ -1,127 +1,29 @@
-//! Mosaic text, read line by line for what it says about memory, copies and multiplications.
-//!
-//! This is a scanner and not a parser: it keeps the operations that the checks ask about and skips the rest.
+//! Mosaic text that is no module of the parser's, read line by line: the operations that the checks ask about are kept,
+//! the rest is skipped.
 
 use std::collections::HashMap;
 
-use serde::Serialize;
-
+use super::{Argument, ArgumentRole, DmaOp, MatmulOp, MosaicScan, TensorType, View};
 use crate::source::{Damage, LineIndex, Place, Span};
 
-/// `memref<2x128x128xf8E4M3FN, #tpu.memory_space<vmem>>`, or a vector without a space.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct TensorType {
-    /// Dimensions; empty for a scalar.
-    pub dims: Vec<u64>,
-    /// For example `f8E4M3FN` or `!tpu.dma_semaphore`.
-    pub element: String,
-    /// For example `vmem`; empty for a vector.
-    pub space: String,
-}
-
-/// How an argument of a kernel gets its content.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum ArgumentRole {
-    /// Copied to scalar memory before the kernel starts.
-    Prefetched,
-    /// A window of an operand, which the compiler moves.
-    Window,
-    /// A whole operand, which the kernel copies from.
-    Operand,
-    /// Memory of the kernel itself.
-    Scratch,
-}
-
-/// An argument of a kernel that is memory.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Argument {
-    /// For example `%arg3`.
-    pub name: String,
-    /// Type and space.
-    pub memory: TensorType,
-    /// How it gets its content.
-    pub role: ArgumentRole,
-    /// Where it is declared.
-    pub place: Place,
-}
-
-/// One end of a copy, followed back through slices to the argument it is a part of.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct View {
-    /// The argument, or the name where it could not be followed.
-    pub root: String,
-    /// The index of the first slice, as names or constants; empty without one.
-    pub index: Vec<String>,
-    /// Type and space of the part.
-    pub memory: TensorType,
-}
-
-/// `tpu.enqueue_dma` or `tpu.wait_dma2`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct DmaOp {
-    /// Whether it waits.
-    pub waits: bool,
-    /// Where the data comes from.
-    pub source: Option<View>,
-    /// Where it goes.
-    pub target: Option<View>,
-    /// The semaphore.
-    pub semaphore: Option<View>,
-    /// Where the operation is.
-    pub place: Place,
-}
-
-/// `tpu.matmul`.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct MatmulOp {
-    /// Left operand.
-    pub lhs: TensorType,
-    /// Right operand.
-    pub rhs: TensorType,
-    /// Accumulator.
-    pub accumulator: TensorType,
-    /// Where the operation is.
-    pub place: Place,
-}
-
-/// What a kernel says about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MosaicScan {
-    /// The name of the kernel.
-    pub kernel: String,
-    /// The grid.
-    pub iteration_bounds: Vec<u64>,
-    /// Its memory.
-    pub arguments: Vec<Argument>,
-    /// Its multiplications.
-    pub matmuls: Vec<MatmulOp>,
-    /// Its copies.
-    pub dmas: Vec<DmaOp>,
-    /// What could not be read.
-    pub damage: Vec<Damage>,
-}
-
-impl MosaicScan {
-    /// Reads a kernel. Never fails: what cannot be read is in [`MosaicScan::damage`].
-    pub fn read(text: &str) -> Self {
-        let mut scanner = Scanner { lines: LineIndex::new(text), ..Scanner::default() };
-        let mut offset = 0;
-        for line in text.split_inclusive('\n') {
-            scanner.offset = offset;
-            scanner.line(line);
-            offset += line.len();
-        }
-        let mut scan = scanner.scan;
-        if scan.kernel.is_empty() {
-            let what = "there is no Mosaic kernel in this file".to_owned();
-            scan.damage.push(Damage { place: Place { line: 1, column: 1 }, what });
-        } else if text.matches('{').count() != text.matches('}').count() {
-            let place = scanner.lines.place(Span::new(text.len(), text.len()).start);
-            scan.damage.push(Damage { place, what: "braces do not match: the file is cut off".to_owned() });
-        }
-        scan
+/// Reads a kernel.
+pub fn scan(text: &str) -> MosaicScan {
+    let mut scanner = Scanner { lines: LineIndex::new(text), ..Scanner::default() };
+    let mut offset = 0;
+    for line in text.split_inclusive('\n') {
+        scanner.offset = offset;
+        scanner.line(line);
+        offset += line.len();
     }
+    let mut scan = scanner.scan;
+    if scan.kernel.is_empty() {
+        let what = "there is no Mosaic kernel in this file".to_owned();
+        scan.damage.push(Damage { place: Place { line: 1, column: 1 }, what });
+    } else if text.matches('{').count() != text.matches('}').count() {
+        let place = scanner.lines.place(Span::new(text.len(), text.len()).start);
+        scan.damage.push(Damage { place, what: "braces do not match: the file is cut off".to_owned() });
+    }
+    scan
 }
 
 #[derive(Default)]
@@ -271,19 +173,23 @@ impl<'a> Scanner<'a> {
 
     /// `%57, %60, %cst {..} : vector<..>, vector<..>, vector<..> -> vector<..>`
     fn matmul(&mut self, rest: &str, place: Place) {
-        let types =
-            rest.rsplit_once("} : ").or_else(|| rest.rsplit_once(" : ")).map_or("", |(_, types)| types);
-        let mut operands = types.split("vector<").skip(1).filter_map(vector);
-        match (operands.next(), operands.next(), operands.next()) {
-            (Some(lhs), Some(rhs), Some(accumulator)) => {
+        match product_types(rest) {
+            Some([lhs, rhs, accumulator]) => {
                 self.scan.matmuls.push(MatmulOp { lhs, rhs, accumulator, place });
             }
-            _ => {
+            None => {
                 let what = "this multiplication does not name the types of its operands".to_owned();
                 self.scan.damage.push(Damage { place, what });
             }
         }
     }
+}
+
+/// The types of both operands and of the accumulator, as the line of a multiplication spells them.
+pub fn product_types(line: &str) -> Option<[TensorType; 3]> {
+    let (_, types) = line.rsplit_once("} : ").or_else(|| line.rsplit_once(" : "))?;
+    let mut operands = types.split("vector<").skip(1).filter_map(vector);
+    Some([operands.next()?, operands.next()?, operands.next()?])
 }
 
 /// `arg3: memref<512x512xf8E4M3FN, #tpu.memory_space<hbm>>, ` without its `%`.

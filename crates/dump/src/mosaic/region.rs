@@ -1,0 +1,89 @@
+//! Parts of a kernel's memories.
+
+use octile_mosaic::Value;
+
+/// A box within an argument of the kernel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The argument.
+    pub root: Value,
+    /// Where it begins along each dimension of the argument, where that is known.
+    offsets: Vec<Option<i64>>,
+    /// How far it extends along each of them.
+    sizes: Vec<i64>,
+    /// The dimensions of the argument that are still dimensions of the box.
+    kept: Vec<usize>,
+}
+
+impl Region {
+    /// All of an argument.
+    pub fn whole(root: Value, shape: &[usize]) -> Self {
+        let sizes: Vec<_> = shape.iter().map(|&extent| i64::try_from(extent).unwrap_or(i64::MAX)).collect();
+        Self { root, offsets: vec![Some(0); sizes.len()], kept: (0..sizes.len()).collect(), sizes }
+    }
+
+    /// A part of the box: where it begins, and its shape. Fewer extents than dimensions are the last ones.
+    pub fn slice(&self, index: &[Option<i64>], shape: &[usize]) -> Self {
+        let mut slice = self.clone();
+        let leading = self.kept.len().saturating_sub(shape.len());
+        for (position, &dimension) in self.kept.iter().enumerate() {
+            let extent = position.checked_sub(leading).and_then(|position| shape.get(position));
+            let extent = extent.map_or(1, |&extent| i64::try_from(extent).unwrap_or(i64::MAX));
+            let step = index.get(position).copied().flatten();
+            if let Some(offset) = slice.offsets.get_mut(dimension) {
+                *offset = offset.zip(step).map(|(offset, step)| offset.saturating_add(step));
+            }
+            if let Some(size) = slice.sizes.get_mut(dimension) {
+                *size = extent;
+            }
+        }
+        slice
+    }
+
+    /// The same box without some of its dimensions of one element, so that `shape` is left.
+    pub fn squeeze(&self, shape: &[usize]) -> Option<Self> {
+        let mut left = shape.iter().peekable();
+        let mut kept = Vec::new();
+        for &dimension in &self.kept {
+            let size = *self.sizes.get(dimension)?;
+            if left.peek().is_some_and(|&&extent| i64::try_from(extent) == Ok(size)) {
+                left.next();
+                kept.push(dimension);
+            } else if size != 1 {
+                return None;
+            }
+        }
+        left.peek().is_none().then(|| Self { kept, ..self.clone() })
+    }
+
+    /// Where it begins, if that is known.
+    pub fn place(&self) -> Option<Vec<i64>> {
+        self.offsets.iter().copied().collect()
+    }
+
+    /// Whether it lies within an argument of this shape, as far as is known.
+    pub fn is_within(&self, shape: &[usize]) -> bool {
+        let ends = self.offsets.iter().zip(&self.sizes).zip(shape);
+        ends.into_iter().all(|((offset, size), &extent)| {
+            let end = offset.map(|offset| (offset, offset.saturating_add(*size)));
+            end.is_none_or(|(start, end)| start >= 0 && usize::try_from(end).is_ok_and(|end| end <= extent))
+        })
+    }
+
+    /// Whether two boxes are known to have an element in common.
+    pub fn overlaps(&self, other: &Self) -> bool {
+        let meets = |dimension: usize| {
+            let range = |region: &Self| {
+                let start = region.offsets.get(dimension).copied().flatten()?;
+                Some((start, start.saturating_add(*region.sizes.get(dimension)?)))
+            };
+            range(self).zip(range(other)).is_some_and(|((a, b), (c, d))| a < d && c < b)
+        };
+        self.root == other.root && self.sizes.len() == other.sizes.len() && (0..self.sizes.len()).all(meets)
+    }
+
+    /// How many elements it has.
+    pub fn elements(&self) -> i64 {
+        self.sizes.iter().fold(1, |product, &size| product.saturating_mul(size))
+    }
+}
