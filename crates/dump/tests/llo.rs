@@ -205,6 +205,11 @@ fn a_remainder_picks_the_semaphore() {
         (route.source.as_str(), route.destination.as_str(), route.bytes),
         ("#allocation1", "#allocation2", 128)
     );
+    // A division may give both results, the quotient first: 7 is 2 times 3 and 1.
+    let both = text.replace("kRem", "kDivAndRem");
+    let both = both.replace("{ %s8_s1 = spop.drf %7 }", "{ %s4_s3 = spop.drf %7  ;;  %s8_s1 = spop.drf %7 }");
+    let both = simulate(&Listing::parse(&both), &SimOptions::default()).unwrap();
+    assert_eq!(both.semaphores[0].semaphore, "#allocation8 + 1");
     // Waiting for more than comes is a deadlock on the chip.
     let starved = text.replace("dma.done.wait %s9_s2, 4 ", "dma.done.wait %s9_s2, 8 ");
     let cycles = simulate(&Listing::parse(&starved), &SimOptions::default()).unwrap();

@@ -34,6 +34,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
         match on_every_core(&listing, options) {
             Ok(cores) => {
                 facts.balances.push(balance(&listing, &cores, &witness));
+                facts.cores = Some(cores.len());
                 // The kernel takes as long as its slowest core.
                 if let Some(cycles) = cores.into_iter().rev().max_by(|a, b| a.total().total_cmp(&b.total())) {
                     executed(facts, &listing, &cycles, &witness);

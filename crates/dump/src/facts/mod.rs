@@ -287,6 +287,8 @@ pub struct Facts {
     pub cycles: Option<Cycles>,
     /// Why they could not.
     pub cycles_error: Option<String>,
+    /// Cores that share the kernel, where they could.
+    pub cores: Option<usize>,
     /// Cycles as the compiler estimates them.
     pub estimated_cycles: Option<u64>,
     /// The assembler's account of a GPU kernel.

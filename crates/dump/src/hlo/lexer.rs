@@ -63,7 +63,7 @@ impl<'a> Lexer<'a> {
 
     /// Takes a word, if it is next.
     pub fn eat(&mut self, word: &str) -> bool {
-        let found = self.rest().starts_with(word);
+        let found = self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(word.as_bytes()));
         if found {
             self.at += word.len();
         }
@@ -73,9 +73,8 @@ impl<'a> Lexer<'a> {
     /// Takes bytes as long as `belongs` holds.
     pub fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> Span {
         let start = self.at;
-        while self.bytes.get(self.at).is_some_and(|&byte| belongs(byte)) {
-            self.at += 1;
-        }
+        let rest = self.bytes.get(start..).unwrap_or_default();
+        self.at += rest.iter().position(|&byte| !belongs(byte)).unwrap_or(rest.len());
         Span::new(start, self.at)
     }
 
@@ -172,7 +171,7 @@ pub fn split_commas(text: &str, span: Span) -> Vec<Span> {
 
 /// The span without white space around it.
 pub fn trimmed(text: &str, span: Span) -> Span {
-    let inside = span.of(text);
-    let start = span.start as usize + (inside.len() - inside.trim_start().len());
-    Span::new(start, start + inside.trim().len())
+    let inside = text.as_bytes().get(span.range()).unwrap_or_default();
+    let start = span.start as usize + (inside.len() - inside.trim_ascii_start().len());
+    Span::new(start, start + inside.trim_ascii().len())
 }

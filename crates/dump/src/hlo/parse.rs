@@ -4,9 +4,9 @@ use std::sync::OnceLock;
 
 use super::{
     Attribute, Computation, Instruction, Item, Module,
-    lexer::{Lexer, Stop, split_commas, trimmed},
+    lexer::{Lexer, Stop, trimmed},
 };
-use crate::source::{Damage, LineIndex, Span};
+use crate::source::{Damage, LineIndex, Span, byte_set};
 
 /// Reads a whole module.
 pub fn parse(text: &str) -> Module<'_> {
@@ -17,7 +17,9 @@ pub fn parse(text: &str) -> Module<'_> {
         damage: Vec::new(),
         names: OnceLock::new(),
     };
-    let mut parser = Parser { text, lexer: Lexer::new(text), foreign: false, wasted: 0, module };
+    let (spans, attributes) = (Vec::new(), Vec::new());
+    let mut parser =
+        Parser { text, lexer: Lexer::new(text), foreign: false, wasted: 0, spans, attributes, module };
     if u32::try_from(text.len()).is_err() {
         parser.damage(0, "the file is larger than 4 GiB");
         return parser.module;
@@ -38,6 +40,9 @@ struct Parser<'a> {
     foreign: bool,
     /// Bytes that attempts looked at in vain. Text full of brackets that never close must not cost its square.
     wasted: usize,
+    /// Parts of the instruction being read, before they are kept in as much memory as they need.
+    spans: Vec<Span>,
+    attributes: Vec<Attribute>,
     module: Module<'a>,
 }
 
@@ -189,9 +194,9 @@ impl<'a> Parser<'a> {
     }
 
     fn name(&mut self) -> Option<Span> {
-        let is_name =
-            |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'%' | b'_' | b'.' | b'-' | b'<' | b'>');
-        let name = self.lexer.take_while(is_name);
+        const NAME: [bool; 256] =
+            byte_set(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789%_.-<>");
+        let name = self.lexer.take_while(|byte| NAME[byte as usize]);
         (!name.is_empty()).then_some(name)
     }
 
@@ -228,21 +233,35 @@ impl<'a> Parser<'a> {
     }
 
     fn operands(&mut self) -> Option<Vec<Span>> {
-        let start = self.lexer.at;
-        (self.lexer.balanced(b"", false) == Stop::Closing(b')')).then_some(())?;
-        let operands = split_commas(self.text, Span::new(start, self.lexer.at));
-        self.lexer.at += 1;
-        Some(operands)
+        self.spans.clear();
+        loop {
+            let start = self.lexer.at;
+            let stop = self.lexer.balanced(b",", false);
+            let last = match stop {
+                Stop::Byte(_) => false,
+                Stop::Closing(b')') => true,
+                _ => return None,
+            };
+            let operand = trimmed(self.text, Span::new(start, self.lexer.at));
+            self.lexer.at += 1;
+            if !(last && operand.is_empty() && self.spans.is_empty()) {
+                self.spans.push(operand);
+            }
+            if last {
+                return Some(self.spans.to_vec());
+            }
+        }
     }
 
     /// `, key=value` up to the end of the line.
     fn attributes(&mut self) -> Vec<Attribute> {
-        let mut attributes = Vec::new();
+        self.attributes.clear();
         loop {
             self.lexer.skip_blanks();
-            if !self.lexer.eat(",") {
+            if self.lexer.peek() != b',' {
                 break;
             }
+            self.lexer.at += 1;
             self.lexer.skip_blanks();
             let key_start = self.lexer.at;
             let stop = self.lexer.balanced(b",=#", true);
@@ -257,9 +276,9 @@ impl<'a> Parser<'a> {
                 }
                 value = Some(trimmed(self.text, self.before_comment(value_start)));
             }
-            attributes.push(Attribute { key, value });
+            self.attributes.push(Attribute { key, value });
         }
-        attributes
+        self.attributes.to_vec()
     }
 
     /// Hand-written guides end a line with `# remark`; a `#` inside a word belongs to it.

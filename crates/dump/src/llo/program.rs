@@ -48,6 +48,7 @@ impl Program {
                 .map(|(at, bundle)| (bundle.address, at))
                 .collect(),
             regions: HashMap::new(),
+            divisions: HashMap::new(),
             program: Self::default(),
         };
         for (at, bundle) in listing.bundles().iter().enumerate() {
@@ -86,6 +87,8 @@ struct Compiler<'l, 'a> {
     /// Positions of bundles by number and by the region that begins with them.
     addresses: HashMap<u32, usize>,
     regions: HashMap<u32, usize>,
+    /// Divisions that give two results: whether the first one was taken out, and the second one.
+    divisions: HashMap<&'a str, (bool, Compute)>,
     program: Program,
 }
 
@@ -147,7 +150,8 @@ impl<'a> Compiler<'_, 'a> {
                 Action::Signal { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
             }
             "int_to_ptr" => Action::Late(self.expr(args.get(0))),
-            "sdivrem" => Action::Compute(self.divide(op, slot, args)),
+            "sdivrem" => Action::Compute(self.divide(op, slot, result, args)),
+            "spop" if self.divisions.contains_key(args.get(0)) => Action::Compute(self.pop(args.get(0))),
             // Only the comment tells that this word is no data.
             "sld" if slot.args.of(self.listing.text()).contains(CORE_ID) => Action::Compute(Compute::CoreId),
             _ if !(result.starts_with("%s") || result.starts_with("%p")) => return None,
@@ -187,16 +191,37 @@ impl<'a> Compiler<'_, 'a> {
         Compute::Arithmetic(arithmetic, self.expr(args.get(0)), self.expr(args.get(1)))
     }
 
-    /// `sdivrem.u32 %s1, 10 /* kRem */`: the comment says which of the two results `spop.drf` takes out.
-    fn divide(&mut self, op: &str, slot: &Slot, args: &Args<'a>) -> Compute {
+    /// `sdivrem.u32 %s1, 10 /* kRem */`: the comment says which of the two results `spop.drf` takes out, or that both
+    /// are taken out, one after the other.
+    fn divide(&mut self, op: &str, slot: &Slot, result: &'a str, args: &Args<'a>) -> Compute {
         let signed = !op.contains(".u32");
+        let (left, right) = (self.expr(args.get(0)), self.expr(args.get(1)));
         let comment = slot.args.of(self.listing.text());
-        let arithmetic = match comment.contains("kRem") {
-            true => Arithmetic::Remainder { signed },
-            false if comment.contains("kQuo") || comment.contains("kDiv") => Arithmetic::Divide { signed },
-            false => return Compute::Unknown,
+        let (quotient, remainder) = (Arithmetic::Divide { signed }, Arithmetic::Remainder { signed });
+        let arithmetic = match () {
+            () if comment.contains("kDivAndRem") => {
+                let second = Compute::Arithmetic(remainder, left.clone(), right.clone());
+                self.divisions.insert(result, (false, second));
+                quotient
+            }
+            () if comment.contains("kRem") => remainder,
+            () if comment.contains("kQuo") || comment.contains("kDiv") => quotient,
+            () => return Compute::Unknown,
         };
-        Compute::Arithmetic(arithmetic, self.expr(args.get(0)), self.expr(args.get(1)))
+        Compute::Arithmetic(arithmetic, left, right)
+    }
+
+    /// Of a division that gives both results, the quotient comes first.
+    fn pop(&mut self, division: &'a str) -> Compute {
+        let quotient = Compute::Value(self.expr(division));
+        match self.divisions.get_mut(division) {
+            Some((popped @ false, _)) => {
+                *popped = true;
+                quotient
+            }
+            Some((true, remainder)) => remainder.clone(),
+            None => Compute::Unknown,
+        }
     }
 
     fn compare(&mut self, op: &str, args: &Args<'a>) -> Option<Compute> {

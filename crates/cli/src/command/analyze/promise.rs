@@ -50,6 +50,9 @@ pub struct Promise {
     /// Whether there is a plan, which then says what is waived.
     #[serde(skip)]
     planned: bool,
+    /// Blocks that a TPU kernel goes through, where there is a plan.
+    #[serde(skip)]
+    blocks: Option<usize>,
     /// The checks it must pass.
     pub required: Vec<CheckId>,
     /// The ones that its strategy asks for and it need not pass.
@@ -96,7 +99,11 @@ impl Promise {
             None => waived_by_chip(chip).into_iter().collect(),
         };
         let gpu = matches!(plan, Some(Plan::Gpu(_)));
-        Self { known, strategy, chip, gpu, planned: plan.is_some(), required: Vec::new(), waived }
+        let blocks = match plan {
+            Some(Plan::Tpu(plan)) => Some(blocks(plan)),
+            _ => None,
+        };
+        Self { known, strategy, chip, gpu, planned: plan.is_some(), blocks, required: Vec::new(), waived }
     }
 
     /// Settles the checks: those of the strategy, or of a GPU kernel, less those that are waived.
@@ -110,6 +117,10 @@ impl Promise {
         };
         if !self.planned && dequantizes(self.strategy, facts) {
             self.waived = vec![DEQUANTIZES];
+        }
+        if copies_once(self.blocks, facts) {
+            let because = "each core has one block to copy, so there is nothing to overlap";
+            self.waived.push(Waiver { check: CheckId::DoubleBuffered, because });
         }
         self.waived.retain(|waiver| asked.contains(&waiver.check));
         let waived = |check: &CheckId| self.waived.iter().any(|waiver| waiver.check == *check);
@@ -131,6 +142,21 @@ fn waived_by_chip(chip: Option<&TpuChip>) -> Option<Waiver> {
     let emulates = chip.is_some_and(|chip| chip.fp8 != Fp8Support::Native);
     let because = "this chip has no matrix units for 8-bit floats, and the compiler widens them";
     emulates.then_some(Waiver { check: CheckId::NativeFp8, because })
+}
+
+/// Blocks of the longest sequence that is copied piece by piece.
+fn blocks(plan: &TpuPlan) -> usize {
+    match &plan.ring {
+        Some(ring) => plan.problem.n.div_ceil(ring.columns.max(1)),
+        None => plan.grid.m.saturating_mul(plan.grid.n).saturating_mul(plan.grid.k),
+    }
+}
+
+/// Whether no core has a second block to copy.
+fn copies_once(blocks: Option<usize>, facts: &Facts) -> bool {
+    let cores = facts.cores.unwrap_or(1);
+    let mut inbound = facts.copies.iter().filter(|copy| copy.level == Level::Llo && copy.inbound);
+    blocks.is_some_and(|blocks| blocks <= cores) && inbound.all(|copy| copy.starts <= 1)
 }
 
 /// Whether a kernel is the variant that multiplies bf16: of all versions only the last has one, and no compiler makes
@@ -161,11 +187,6 @@ fn waived_by_plan(plan: &TpuPlan, chip: Option<&TpuChip>) -> Vec<Waiver> {
     if plan.memory.regions.iter().any(scale_in_vmem) {
         let because = "the plan keeps scales in VMEM: one per row of a block is a vector, not a scalar";
         waived.push(Waiver { check: CheckId::ScalesInSmem, because });
-    }
-    let one_piece = plan.ring.as_ref().is_none_or(|ring| plan.problem.n <= ring.columns);
-    if plan.grid.m * plan.grid.n * plan.grid.k <= 1 && one_piece {
-        let because = "the kernel has one block to copy, so there is nothing to overlap";
-        waived.push(Waiver { check: CheckId::DoubleBuffered, because });
     }
     waived
 }
