@@ -196,8 +196,15 @@ impl<'a> Cursor<'a> {
                         ));
                     }
                 },
-                [byte, ..] => (1, *byte),
-                [] => return Err(self.error("a text in quotes does not end")),
+                _ => match self.rest().chars().next() {
+                    // As a whole: the next state of this cursor must not be inside of it.
+                    Some(c) => {
+                        bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
+                        self.at += c.len_utf8();
+                        continue;
+                    }
+                    None => return Err(self.error("a text in quotes does not end")),
+                },
             };
             bytes.push(byte);
             self.at += taken;
@@ -248,4 +255,19 @@ impl<'a> Cursor<'a> {
 
 fn hex(digit: u8) -> Option<u8> {
     (digit as char).to_digit(16).map(|value| value as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quoted_texts_hold_any_character() {
+        let text = |text: &str| Cursor::new(text).string();
+        assert_eq!(text("\"a\u{e9}\u{8c191}\\22\\n\" rest").unwrap(), "a\u{e9}\u{8c191}\"\n");
+        assert_eq!(text("\"\\C3\\A9\"").unwrap(), "\u{e9}");
+        assert_eq!(text("\"\u{8c191}").unwrap_err().message, "a text in quotes does not end");
+        assert_eq!(text("\"\\FF\"").unwrap_err().message, "a text in quotes is not UTF-8");
+        assert_eq!(text("\"\\\u{e9}\u{e9}\"").unwrap_err().place.column, 2);
+    }
 }
