@@ -400,13 +400,16 @@ fn without_used_memory(hlo: &str) -> String {
     text
 }
 
-/// Its semaphores are numbered by a loop, so that the same one has several names in the text.
+/// Their semaphores are numbered by a loop, so that the same one has several names in the text.
 #[test]
 fn semaphores_with_computed_numbers_are_balanced() {
     const CASE: &str = "../fresh/8x1024x1024-qb128-large-strip-tpu7x";
     let findings = on(CASE, &EVERY_FILE);
     assert_eq!(letters(&findings), "PPPPPPPPPP", "{findings:#?}");
     assert_eq!(letters(&on(CASE, &["mosaic.mlir"])), "PP-PPPPP--");
+    // Six of them take turns, by a division that gives both its results. Scales of tokens are vectors in VMEM.
+    let findings = on("../fresh/1x700x900-qb128-token-strip-v5e", &EVERY_FILE);
+    assert_eq!(letters(&findings), "FPPPPPFPPP", "{findings:#?}");
 }
 
 /// Two cores of this chip share a kernel, and the code asks which of them executes it.
