@@ -83,7 +83,7 @@ fn versions_side_by_side_and_the_difference_of_two() {
     let (_, said) = outcome(&["compare", ".", "--json"], place.path());
     let value: serde_json::Value = serde_json::from_str(&said).unwrap();
     assert_eq!(value["columns"][1]["scales_in_smem"], "pass");
-    assert_eq!(value["difference"]["checks"][0]["check"], "scales-in-smem");
+    assert_eq!(value["differences"][0]["checks"][0]["check"], "scales-in-smem");
 }
 
 /// The verdict on the case after damage to its files.

@@ -38,12 +38,14 @@ Examples:
 /// For the help text of `compare`.
 pub const COMPARE_HELP: &str = "\
 One column per version, from the facts in its dumps. With exactly two versions,
-also what became of every operand, buffer, copy, product and loop of the first
-one in the second, with its line in both; and which operations are not as often
-in the code. Any two dumps will do, also of different shapes or chips.
+or two folders of versions, also what became of every operand, buffer, copy,
+product and loop of the one in the other, with its line in both; and which
+operations are not as often in the code. Any two dumps will do, also of
+different shapes or chips.
 
 Examples:
   octile compare compilation_output
+  octile compare before after
   octile compare before/v2_manual_async_dma after/v2_manual_async_dma";
 
 /// For the help text of `check`.

@@ -17,8 +17,8 @@ use super::analyze::{Text, Version};
 pub struct Report {
     /// One per version.
     pub columns: Vec<Column>,
-    /// What is different, where two versions were named.
-    pub difference: Option<Difference>,
+    /// What is different between two versions, or between two of the same name.
+    pub differences: Vec<Difference>,
 }
 
 /// One version of the table.
@@ -71,11 +71,23 @@ impl Column {
 
 /// Compares versions.
 pub fn run(versions: &[Version]) -> Report {
-    let difference = match versions {
-        [before, after] => Some(Difference::between(before, after)),
-        _ => None,
-    };
-    Report { columns: versions.iter().map(Column::of).collect(), difference }
+    let mut columns: Vec<_> = versions.iter().map(Column::of).collect();
+    let names: Vec<_> = versions.iter().map(|version| version.name.as_str()).collect();
+    for (column, version) in columns.iter_mut().zip(versions) {
+        if names.iter().filter(|name| **name == version.name).count() > 1 {
+            column.row.name = version.path.display().to_string();
+        }
+    }
+    Report { columns, differences: pairs(versions).map(|(b, a)| Difference::between(b, a)).collect() }
+}
+
+/// The only two versions; of more, those of the same name, as two folders of versions have them.
+fn pairs(versions: &[Version]) -> impl Iterator<Item = (&Version, &Version)> {
+    let only = versions.len() == 2;
+    versions.iter().enumerate().filter_map(move |(index, before)| {
+        let mut later = versions[index + 1..].iter();
+        Some((before, later.find(|after| only || after.name == before.name)?))
+    })
 }
 
 impl Difference {

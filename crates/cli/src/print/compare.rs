@@ -44,8 +44,15 @@ const GPU_TABLE: [TableRow; 2] = [
 ];
 
 /// The rows that no GPU kernel has.
-const TPU_ROWS: [&str; 7] =
-    ["HBM traffic", "cycles", "modelled waits", "compiler's estimate", "MXU busy with waits", "times the limit", "VMEM"];
+const TPU_ROWS: [&str; 7] = [
+    "HBM traffic",
+    "cycles",
+    "modelled waits",
+    "compiler's estimate",
+    "MXU busy with waits",
+    "times the limit",
+    "VMEM",
+];
 
 /// The rows of the version table.
 pub fn rows(columns: &[Column]) -> Vec<TableRow> {
@@ -95,7 +102,11 @@ fn text(report: &Report) -> String {
     for (label, cell) in rows {
         line(label, report.columns.iter().map(cell).collect());
     }
-    if let Some(difference) = &report.difference {
+    for difference in &report.differences {
+        if report.differences.len() > 1 {
+            let (before, after) = (difference.before.display(), difference.after.display());
+            text.push_str(&format!("\n{}", heading(format!("{before} -> {after}"))));
+        }
         text.push_str(&changes(difference));
     }
     text

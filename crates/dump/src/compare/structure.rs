@@ -84,6 +84,7 @@ pub struct Difference {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Structure {
     /// Parts that are not the same, by kind.
+    #[serde(rename = "parts")]
     pub differences: Vec<Difference>,
     /// How many parts are.
     pub alike: usize,
