@@ -63,7 +63,11 @@ fn tpu_version(report: &tpu::VersionReport) -> String {
     let _ = writeln!(text, "  tile {}, grid {}", plan.tile, plan.grid);
     let _ = match &figures.counted {
         Counted::Cycles { cycles, mxu_share } => {
-            writeln!(text, "  {cycles} cycles without waits, matrix units busy {:.1} % of them", 100.0 * mxu_share)
+            writeln!(
+                text,
+                "  {cycles} cycles without waits, matrix units busy {:.1} % of them",
+                100.0 * mxu_share
+            )
         }
         Counted::NotCounted { reason } => writeln!(text, "  cycles not counted: {reason}"),
     };
