@@ -133,3 +133,20 @@ fn damage_is_reported_with_its_place() {
     let table = Code::parse_ptx(".version 8.3\n.global .b8 t[2] = {1, 2};\n.entry f()\n{\nret;\n}\n");
     assert_eq!(table.damage(), []);
 }
+
+#[test]
+fn half_a_listing_says_so() {
+    for kernel in ["dma", "strip128"] {
+        for (file, parse) in [
+            (format!("{kernel}.sass"), (|text| Code::parse_sass(text).damage().len()) as fn(&str) -> usize),
+            (format!("{kernel}.ptx"), |text| Code::parse_ptx(text).damage().len()),
+        ] {
+            let text = load(&file);
+            for percent in [10, 50, 90] {
+                // At the end of a line, where nothing is broken in two.
+                let end = text[..text.len() * percent / 100].rfind('\n').unwrap() + 1;
+                assert!(parse(&text[..end]) > 0, "{percent} % of {file}");
+            }
+        }
+    }
+}

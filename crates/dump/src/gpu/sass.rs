@@ -1,5 +1,7 @@
 //! SASS: one instruction per line, as `nvdisasm -c` prints it.
 
+use std::collections::HashSet;
+
 use super::{Code, Function, Language, ptx::split_guard};
 use crate::source::Span;
 
@@ -20,7 +22,32 @@ pub fn parse(text: &str) -> Code<'_> {
         foreign = !known;
         offset += line.len();
     }
+    if let Some(what) = cut_off(text).filter(|_| code.damage.is_empty()) {
+        code.complain(text.len(), &what);
+    }
     code
+}
+
+/// Why a listing cannot be whole: a branch leads to where nothing is, or the code ends before it is padded.
+fn cut_off(text: &str) -> Option<String> {
+    /// Code is padded to whole cache lines.
+    const LINE: u64 = 128;
+    const INSTRUCTION: u64 = 16;
+    let (mut labels, mut targets, mut last) = (HashSet::new(), Vec::new(), None);
+    for line in text.lines().map(str::trim) {
+        if let Some(label) = line.strip_suffix(':') {
+            labels.insert(label);
+        } else if let Some((address, code)) = line.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) {
+            let target = code.split_once("`(").and_then(|(_, rest)| rest.split(')').next());
+            targets.extend(target.filter(|target| target.starts_with(".L")));
+            last = u64::from_str_radix(address, 16).ok().filter(|_| code.contains(';')).or(last);
+        }
+    }
+    if let Some(target) = targets.into_iter().find(|target| !labels.contains(target)) {
+        return Some(format!("a branch leads to {target}, which is not in the listing: it is cut off"));
+    }
+    let padded = last.is_none_or(|last| (last + INSTRUCTION).is_multiple_of(LINE));
+    (!padded).then(|| "the code ends before it is padded: the listing is cut off".to_owned())
 }
 
 /// Reads one line; `false` where it is foreign.
