@@ -49,7 +49,7 @@ fn bench_times_what_passed_and_writes_every_field() {
         octile(&[&["bench", "--strategy", "v4", "--strategy", "auto", "--json", path], &shape[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(stdout(&output).contains("RECOMMENDATION"));
-    assert!(stdout(&output).contains("median us") && !stdout(&output).contains(" 0.000 ms"));
+    assert!(!stdout(&output).contains(" 0.000 ms"), "{}", stdout(&output));
     let records: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
     for key in [
         "backend",

@@ -93,12 +93,15 @@ struct Unit {
 }
 
 impl Unit {
-    /// Small enough for the shortest time to have four digits.
+    /// Small enough for three decimals to show three digits of the shortest time.
     fn of(case: &CaseReport) -> Self {
-        let shortest = case.winner().map_or(0.0, |winner| winner.stats.median_ms);
+        Self::for_ms(case.winner().map_or(0.0, |winner| winner.stats.median_ms))
+    }
+
+    fn for_ms(shortest: f64) -> Self {
         match shortest {
-            _ if shortest < 1e-3 => Self { name: "ns", per_ms: 1e6 },
-            _ if shortest < 1.0 => Self { name: "us", per_ms: 1e3 },
+            _ if shortest < 1e-4 => Self { name: "ns", per_ms: 1e6 },
+            _ if shortest < 0.1 => Self { name: "us", per_ms: 1e3 },
             _ => Self { name: "ms", per_ms: 1.0 },
         }
     }
@@ -159,7 +162,7 @@ fn advice(recommendation: Recommendation) -> String {
         simplest.version()
     );
     if winner == simplest {
-        format!("{winner} ({}) wins most shapes, and is the simplest: use it.\n", winner.version())
+        format!("{winner} ({}) is the simplest, and no other wins more shapes: use it.\n", winner.version())
     } else if let (false, Some(spread)) = (recommendation.is_sure(), spread) {
         let spread = 100.0 * spread;
         format!("{faster}, but that may be off by {spread:.1} %: no difference is shown.\n{MORE_RUNS}")
@@ -218,6 +221,12 @@ mod tests {
             warmup: 2,
             cases: vec![case],
         }));
+    }
+
+    #[test]
+    fn short_times_keep_their_digits() {
+        assert_eq!([0.00002, 0.0375, 0.647, 44.0].map(|ms| Unit::for_ms(ms).name), ["ns", "us", "ms", "ms"]);
+        assert_eq!(format!("{:.3}", Unit::for_ms(0.0375).per_ms * 0.0375), "37.500");
     }
 
     #[test]
