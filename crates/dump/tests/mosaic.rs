@@ -129,3 +129,33 @@ fn both_readers_agree() {
         assert_eq!(parsed.dmas, scanned.dmas, "{case}");
     }
 }
+
+#[test]
+fn what_cannot_be_executed_says_why() {
+    let kernel = |attributes: &str, body: &str| {
+        let text = format!(
+            "module {{\n  func.func @k(%i: i32, %m: memref<4xi32, #tpu.memory_space<smem>>, \
+             %s: memref<2x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) attributes {{{attributes}}} \
+             {{\n{body}    return\n  }}\n}}\n"
+        );
+        let (scan, module) = MosaicScan::with_module(&text);
+        assert_eq!(scan.damage, [], "{text}");
+        Execution::of(&module.unwrap())
+    };
+    let grid = |bound: &str| format!("iteration_bounds = array<i64: {bound}>");
+    assert_eq!(kernel(&grid("3"), "").unwrap(), Execution::default());
+    // Empty loops end too.
+    let error = kernel(&grid("9000000000000000000"), "").unwrap_err();
+    assert_eq!(error.to_string(), "the kernel has too many steps to be executed here");
+    let decides = "\
+    %c0 = arith.constant 0 : index
+    %v = memref.load %m[%c0] : memref<4xi32, #tpu.memory_space<smem>>
+    %zero = arith.constant 0 : i32
+    %p = arith.cmpi eq, %v, %zero : i32
+    scf.if %p {
+      %x = memref.load %m[%c0] : memref<4xi32, #tpu.memory_space<smem>>
+    }
+";
+    let error = kernel(&grid("1"), decides).unwrap_err();
+    assert_eq!(error.to_string(), "at 7:5 the kernel decides by a value that is not in its text");
+}

@@ -79,6 +79,7 @@ impl Execution {
             for (argument, at) in function.body.arguments.iter().zip(&step) {
                 machine.set(*argument, Some(*at));
             }
+            machine.spend(1)?;
             machine.block(&body)?;
             // The last dimension is the fastest.
             let Some(next) = (0..grid.len())
@@ -172,15 +173,18 @@ impl<'m> Machine<'m> {
         }
     }
 
+    /// Every iteration costs something, even where its body is empty, so that no loop is endless.
+    fn spend(&mut self, steps: usize) -> Result<(), ExecuteError> {
+        self.steps = self.steps.saturating_add(steps as u64);
+        if self.steps > MOST_STEPS { Err(ExecuteError::TooLong) } else { Ok(()) }
+    }
+
     fn block(&mut self, block: &Block<'m>) -> Result<(), ExecuteError> {
         block.steps.iter().try_for_each(|step| self.step(step))
     }
 
     fn step(&mut self, step: &Step<'m>) -> Result<(), ExecuteError> {
-        self.steps += 1;
-        if self.steps > MOST_STEPS {
-            return Err(ExecuteError::TooLong);
-        }
+        self.spend(1)?;
         let op = step.op;
         match &step.kind {
             Kind::Number(compute) => {
@@ -190,15 +194,22 @@ impl<'m> Machine<'m> {
             Kind::Slice => self.view(op, |region, index, shape| Some(region.slice(index, shape))),
             Kind::Squeeze => self.view(op, |region, _, shape| region.squeeze(shape)),
             Kind::Start => self.start(op),
-            Kind::Wait => self.wait(op),
+            Kind::Wait => {
+                self.spend(self.in_flight.len())?;
+                self.wait(op);
+            }
             Kind::Multiply => {
+                self.spend(self.in_flight.len())?;
                 for copy in &self.in_flight {
                     if let Some(route) = self.routes.get_mut(&copy.route) {
                         route.overlaps_multiply = true;
                     }
                 }
             }
-            Kind::Read => self.read(op),
+            Kind::Read => {
+                self.spend(self.in_flight.len())?;
+                self.read(op);
+            }
             Kind::If => return self.branch(step),
             Kind::For => return self.count(step),
             Kind::While => return self.repeat(step),
@@ -260,9 +271,15 @@ impl<'m> Machine<'m> {
         if self.in_flight.len() < MOST {
             self.in_flight.push(InFlight { semaphore: semaphore.clone(), route: key, target });
         }
-        let ledger = self.semaphores.entry(semaphore).or_default();
+        let Some(ledger) = self.ledger(semaphore) else { return };
         ledger.held = ledger.held.saturating_add(bytes);
         ledger.last_start = Some(at);
+    }
+
+    fn ledger(&mut self, semaphore: SemaphoreKey) -> Option<&mut Semaphore> {
+        let room = self.semaphores.len() < MOST || self.semaphores.contains_key(&semaphore);
+        self.unresolved += u64::from(!room);
+        room.then(|| self.semaphores.entry(semaphore).or_default())
     }
 
     fn wait(&mut self, op: &Op) {
@@ -274,7 +291,7 @@ impl<'m> Machine<'m> {
         if let Some(landed) = self.in_flight.iter().position(|copy| copy.semaphore == key) {
             self.in_flight.remove(landed);
         }
-        let ledger = self.semaphores.entry(key).or_default();
+        let Some(ledger) = self.ledger(key) else { return };
         if ledger.held < bytes {
             ledger.starved.get_or_insert(place(op));
         }
@@ -325,11 +342,7 @@ impl<'m> Machine<'m> {
         let Some(block) = step.blocks.first().filter(|_| by > 0) else { return Ok(()) };
         let Some((counter, arguments)) = block.arguments.split_first() else { return Ok(()) };
         while at < end {
-            // An empty body takes a step too, so that no loop is endless.
-            self.steps += 1;
-            if self.steps > MOST_STEPS {
-                return Err(ExecuteError::TooLong);
-            }
+            self.spend(1)?;
             self.set(*counter, Some(at));
             self.set_all(arguments, &carried);
             self.block(block)?;
@@ -344,10 +357,7 @@ impl<'m> Machine<'m> {
         let [before, after] = &step.blocks[..] else { return Ok(()) };
         let mut carried = self.all(&step.op.operands);
         loop {
-            self.steps += 1;
-            if self.steps > MOST_STEPS {
-                return Err(ExecuteError::TooLong);
-            }
+            self.spend(1)?;
             self.set_all(before.arguments, &carried);
             self.block(before)?;
             let Some((condition, passed)) = before.yields.split_first() else { return Ok(()) };
