@@ -43,6 +43,7 @@ fn the_page_needs_nothing_from_elsewhere() {
     for part in ["Versions side by side", "Roofline plot", "Units in use over bundles", "Memory, to scale"] {
         assert!(page.contains(part), "{part} is missing");
     }
+    assert!(page.contains("<details>") && page.contains("Copies of the first scale "));
     assert!(page.contains("mosaic.mlir, ") && page.contains("packed-bundles-post-ra.txt, "));
 }
 
@@ -68,6 +69,8 @@ fn browser() -> Option<PathBuf> {
 
 /// Puts this into every page: what a reader would see, sent to the page around it.
 const PROBE: &str = "<script>addEventListener('load', () => setTimeout(() => {
+    document.querySelectorAll('details').forEach(e => e.open = true);
+    if (location.hash) { const h = location.hash; location.hash = ''; location.hash = h; }
     const d = document.documentElement, all = s => [...document.querySelectorAll(s)], box = e => e.getBoundingClientRect();
     const [left, right] = all('.panes')[0].children;
     const mark = document.querySelector('mark:target'), pane = mark && box(mark.closest('.code')), at = mark && box(mark);

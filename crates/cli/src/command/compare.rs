@@ -91,7 +91,8 @@ fn pairs(versions: &[Version]) -> impl Iterator<Item = (&Version, &Version)> {
 }
 
 impl Difference {
-    fn between(before: &Version, after: &Version) -> Self {
+    /// Compares two versions.
+    pub fn between(before: &Version, after: &Version) -> Self {
         Self {
             before: before.path.clone(),
             after: after.path.clone(),

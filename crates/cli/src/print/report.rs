@@ -3,6 +3,7 @@
 mod dumps;
 mod memory;
 mod plot;
+mod steps;
 mod utilization;
 
 use std::{collections::BTreeSet, path::Path};
@@ -44,7 +45,7 @@ pub fn page(report: &Report) -> String {
                     p.note { "Octile " (provenance.version) ", " (provenance.date) }
                 }
                 main {
-                    section { h2 { "Versions side by side" } (table(report)) }
+                    section { h2 { "Versions side by side" } (table(report)) (steps::list(&report.steps)) }
                     section { h2 { "Roofline" } (plot::roofline(&report.versions)) }
                     @for (marks, judged) in marks.iter().zip(&report.versions) {
                         (version(marks, judged))

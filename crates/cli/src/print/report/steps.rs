@@ -1,0 +1,50 @@
+//! What is different from each version to the next, folded up.
+
+use maud::{Markup, html};
+use octile_dump::{compare, facts::Evidence};
+
+use crate::command::report::Step;
+
+/// One entry per step.
+pub fn list(steps: &[Step]) -> Markup {
+    html! {
+        @if !steps.is_empty() {
+            h3 { "From each version to the next" }
+            @for step in steps { (entry(step)) }
+        }
+    }
+}
+
+fn entry(step: &Step) -> Markup {
+    let structure = &step.difference.structure;
+    html! {
+        details {
+            summary {
+                (step.before) " to " (step.after) ": " (structure.differences.len()) " parts differ, "
+                (structure.alike) " are the same"
+            }
+            ul.findings { @for part in &structure.differences { (difference(part)) } }
+            @for sentence in &structure.not_compared { p.note { "Not compared: " (sentence) "." } }
+        }
+    }
+}
+
+fn difference(part: &compare::Difference) -> Markup {
+    let place = |evidence: &Evidence| html! { span.place { (evidence.file) ":" (evidence.place) } };
+    html! {
+        li {
+            @for says in &part.says { p { (prose(says)) "." } }
+            p.note {
+                @if let Some(before) = &part.before { "before " (place(before)) " " }
+                @if let Some(after) = &part.after { "after " (place(after)) }
+            }
+        }
+    }
+}
+
+/// With a capital letter, and arrows that no line end divides.
+fn prose(sentence: &str) -> String {
+    let sentence = sentence.replace("->", "\u{2192}");
+    let mut rest = sentence.chars();
+    rest.next().map_or(String::new(), |first| first.to_uppercase().chain(rest).collect())
+}
