@@ -256,6 +256,15 @@ fn a_name_does_not_excuse_bf16() {
     let (code, said) = verify("v4_whole_k_strip");
     assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
 
+    // A chip without units for 8-bit floats widens them, which is not to multiply bf16.
+    const EMULATED: &str = "512-qb128-aligned-v2-v6e";
+    let emulated = unpack(EMULATED, place.path());
+    let (code, said) = verify(EMULATED);
+    assert!(code == 0 && said.contains("native-fp8       not required"), "{said}");
+    edit(&emulated, PACKED, |text| text.replace("vmatmul.mubr.msk.f8e4m3b11.bf16", "vmatmul.mubr.msk.bf16"));
+    let (code, said) = verify(EMULATED);
+    assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
+
     let widened = unpack(SMEM, place.path());
     edit(&widened, PACKED, |text| text.replace("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.bf16"));
     fs::rename(&widened, place.path().join("v3-bf16-tpu7x")).unwrap();

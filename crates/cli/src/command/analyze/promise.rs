@@ -115,6 +115,7 @@ impl Promise {
             (true, None) => &GPU_CHECKS[..],
             (false, strategy) => CheckId::required(strategy.unwrap_or(Strategy::Auto)),
         };
+        self.waived.retain(|waiver| *waiver != EMULATES || is_emulated(facts));
         if !self.planned && dequantizes(self.strategy, facts) {
             self.waived = vec![DEQUANTIZES];
         }
@@ -138,10 +139,18 @@ const DEQUANTIZES: Waiver = Waiver {
     because: "this variant scales its operands first and multiplies them as bf16",
 };
 
+const EMULATES: Waiver = Waiver {
+    check: CheckId::NativeFp8,
+    because: "this chip has no matrix units for 8-bit floats, and the compiler widens them",
+};
+
 fn waived_by_chip(chip: Option<&TpuChip>) -> Option<Waiver> {
-    let emulates = chip.is_some_and(|chip| chip.fp8 != Fp8Support::Native);
-    let because = "this chip has no matrix units for 8-bit floats, and the compiler widens them";
-    emulates.then_some(Waiver { check: CheckId::NativeFp8, because })
+    chip.is_some_and(|chip| chip.fp8 != Fp8Support::Native).then_some(EMULATES)
+}
+
+/// Whether the listing, where there is one, shows 8-bit floats that the compiler widened, and nothing else.
+fn is_emulated(facts: &Facts) -> bool {
+    facts.matmuls.iter().filter(|matmul| matmul.level == Level::Llo).all(|matmul| matmul.emulated)
 }
 
 /// Blocks of the longest sequence that is copied piece by piece.
