@@ -112,6 +112,8 @@ fn unusable_input_is_an_error_in_one_sentence() {
     let too_many = error(&kernel(WAIT), &["--operands", "x,x,x"]);
     assert!(too_many.contains("on the operands x, x, x (--operands names others)"), "{too_many}");
     assert!(too_many.contains("takes at most 2 operands"), "{too_many}");
+    let narrow = error(&kernel(WAIT), &["--operands", "reference_f8"]);
+    assert!(narrow.contains("the tensor given for it is f8E4M3FN of shape [16, 128]"), "{narrow}");
     let other = error(&kernel(WAIT), &["--expect", "reference_f8"]);
     let sentence = "the result is f32[16, 128], but the expected tensor is f8E4M3FN[16, 128]";
     assert!(other.contains(sentence), "{other}");

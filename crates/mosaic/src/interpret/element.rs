@@ -1,5 +1,7 @@
 //! Elements in memory: how many bytes each has, and their values as binary32 or 32-bit integers.
 
+use std::fmt;
+
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use octile_core::fp8::{E4m3, E5m2};
 
@@ -12,6 +14,16 @@ pub enum Element {
     Float(Float),
     /// An integer of so many bytes: 1, 2, 4 or 8. Truth values take one byte.
     Integer(usize),
+}
+
+/// As types spell it: `f8E4M3FN`, `i32`.
+impl fmt::Display for Element {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Float(float) => float.fmt(f),
+            Self::Integer(bytes) => write!(f, "i{}", 8 * bytes),
+        }
+    }
 }
 
 impl Element {

@@ -64,7 +64,7 @@ fn check(entry: &Function, types: &[Type], inputs: &[Tensor]) -> Result<(), Simu
         let fits = Element::of(ty) == Some(tensor.element) && ty.shape() == tensor.shape && tensor.is_sound();
         if !fits || !matches!(ty, Type::Tensor(..)) {
             return Err(SimulateError::Operands(format!(
-                "operand {number} of @{} is {ty}, but the tensor given for it is {:?} of shape {:?}",
+                "operand {number} of @{} is {ty}, but the tensor given for it is {} of shape {:?}",
                 entry.name, tensor.element, tensor.shape
             )));
         }

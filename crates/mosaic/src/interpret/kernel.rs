@@ -354,7 +354,7 @@ fn check_element(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), Sim
     let element = Element::of(&Type::MemRef(memref.clone()));
     if element != Some(tensor.element) || tensor.shape.len() != memref.shape.len() || !tensor.is_sound() {
         return Err(SimulateError::Operands(format!(
-            "operand %{name} is {}, but the tensor given for it is {:?} of shape {:?}",
+            "operand %{name} is {}, but the tensor given for it is {} of shape {:?}",
             Type::MemRef(memref.clone()),
             tensor.element,
             tensor.shape

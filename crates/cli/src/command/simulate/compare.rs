@@ -60,11 +60,7 @@ impl Expected {
 
 /// `f8E4M3FN[2, 3]`
 fn described(element: Option<Element>, shape: &[usize]) -> String {
-    let element = match element {
-        Some(Element::Float(float)) => float.to_string(),
-        Some(Element::Integer(bytes)) => format!("i{}", 8 * bytes),
-        None => "f64".to_owned(),
-    };
+    let element = element.map_or("f64".to_owned(), |element| element.to_string());
     format!("{element}{shape:?}")
 }
 
