@@ -44,9 +44,9 @@ pub struct Instruction {
     /// For example `custom-call`.
     pub opcode: Span,
     /// The operands; `None` where there are no parentheses.
-    pub operands: Option<Vec<Span>>,
+    pub operands: Option<Box<[Span]>>,
     /// All attributes, in order.
-    pub attributes: Vec<Attribute>,
+    pub attributes: Box<[Attribute]>,
     /// All of it.
     pub span: Span,
 }

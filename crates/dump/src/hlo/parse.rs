@@ -232,7 +232,7 @@ impl<'a> Parser<'a> {
         Some(Instruction { root, name, shape, opcode, operands, attributes, span })
     }
 
-    fn operands(&mut self) -> Option<Vec<Span>> {
+    fn operands(&mut self) -> Option<Box<[Span]>> {
         self.spans.clear();
         loop {
             let start = self.lexer.at;
@@ -248,13 +248,13 @@ impl<'a> Parser<'a> {
                 self.spans.push(operand);
             }
             if last {
-                return Some(self.spans.to_vec());
+                return Some(self.spans.as_slice().into());
             }
         }
     }
 
     /// `, key=value` up to the end of the line.
-    fn attributes(&mut self) -> Vec<Attribute> {
+    fn attributes(&mut self) -> Box<[Attribute]> {
         self.attributes.clear();
         loop {
             self.lexer.skip_blanks();
@@ -278,7 +278,7 @@ impl<'a> Parser<'a> {
             }
             self.attributes.push(Attribute { key, value });
         }
-        self.attributes.to_vec()
+        self.attributes.as_slice().into()
     }
 
     /// Hand-written guides end a line with `# remark`; a `#` inside a word belongs to it.
