@@ -12,7 +12,7 @@ pub use choose::candidates;
 use serde::Serialize;
 
 use super::{MemoryMap, MemorySpace, PlanError};
-use crate::{ActivationKind, FloatKind, Problem, QuantBlock, Strategy, device::hopper::HopperGpu};
+use crate::{ActivationKind, FloatKind, Problem, Strategy, device::hopper::HopperGpu};
 
 /// The part of the result that one thread block computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -21,6 +21,18 @@ pub struct GpuTile {
     pub a: usize,
     /// Rows of operand B.
     pub b: usize,
+}
+
+/// How results get from the registers to memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ResultPath {
+    /// Straight.
+    Direct,
+    /// Through a piece of shared memory, so that stores cover whole lines.
+    Lines,
+    /// The tile through shared memory, from where the copy engine fetches it while the next tile is computed.
+    CopyEngine,
 }
 
 /// What the blocks of a cluster do together.
@@ -96,6 +108,10 @@ pub const STAGE_K: usize = 128;
 pub const WAVE_ROWS: usize = 64;
 /// Most rows of B whose sums, twice, fit in a thread's registers.
 const WIDEST_WAVE: usize = 192;
+/// Rows and columns of the pieces in which a warp has results in shared memory: lines of 128 bytes.
+pub const RESULT_ROWS: usize = 16;
+/// See [`RESULT_ROWS`].
+pub const RESULT_COLUMNS: usize = 64;
 /// Bytes of one mbarrier object (PTX ISA, "mbarrier").
 const BARRIER_BYTES: usize = 8;
 /// More stages than this hide no more latency.
@@ -121,7 +137,12 @@ impl HopperPlan {
         if let ActivationKind::Plain(_) = problem.x {
             return Err(PlanError::PlainActivations { device: gpu.name });
         }
-        let consumers = if shape.tile.a > WAVE_ROWS { 2 } else { 1 };
+        // Two warpgroups multiply in turns, three where that makes a tile of 192 rows.
+        let consumers = match shape.tile.a / WAVE_ROWS {
+            1 => 1,
+            3 => 3,
+            _ => 2,
+        };
         // Two blocks share the registers of a multiprocessor where the sums of a thread leave room for that.
         let shares_sm = consumers == 1 && strategy == Strategy::Strip && shape.tile.b <= 96;
         let blocks_per_sm = if shares_sm { 2 } else { 1 };
@@ -136,7 +157,7 @@ impl HopperPlan {
                 blocks_per_sm,
                 blocks: 0,
                 raster: 1,
-                memory: shared_memory(strategy, shape, stages),
+                memory: shared_memory(problem, strategy, shape, consumers, stages),
             };
             plan.schedule(gpu);
             plan
@@ -210,6 +231,11 @@ impl HopperPlan {
         self.row_waves() * self.column_waves()
     }
 
+    /// Where a wave is among the waves of rows and of columns.
+    pub fn place_of_wave(&self, wave: usize) -> (usize, usize) {
+        if self.column_waves() > 1 { (0, wave) } else { (wave, 0) }
+    }
+
     /// Rows of B that one instruction takes.
     pub fn wave_columns(&self) -> usize {
         self.shape.tile.b / self.column_waves()
@@ -225,7 +251,7 @@ impl HopperPlan {
         let fetching = match (self.strategy, self.consumers) {
             (Strategy::Auto, _) => 0,
             // A whole warpgroup, because registers are handed over by the warpgroup.
-            (_, 2) => 128,
+            (_, 2..) => 128,
             _ => 64,
         };
         128 * self.consumers + fetching
@@ -242,13 +268,26 @@ impl HopperPlan {
         w_scales_per_stage(self.shape)
     }
 
-    /// Where in a wave of columns a second weight scale can begin; nowhere where waves divide quantization blocks.
-    pub fn boundaries(&self) -> Vec<usize> {
+    /// Where in the tiles of this problem a second weight scale begins, counted in columns from a tile's first: `None` for
+    /// tiles that have one scale.
+    pub fn boundaries(&self) -> Vec<Option<usize>> {
         let columns = self.wave_columns();
-        let step = 1 << columns.trailing_zeros().min(QuantBlock::B128.size().ilog2());
-        let straddles = !self.shape.swapped && !QuantBlock::B128.size().is_multiple_of(columns);
-        let last = QuantBlock::B128.size().min(columns - 1);
-        if straddles { (step..=last).step_by(step).collect() } else { Vec::new() }
+        let quant = self.problem.quant_block.size();
+        // Waves of columns have a scale each.
+        if self.shape.swapped || self.column_waves() > 1 || quant.is_multiple_of(columns) {
+            return vec![None];
+        }
+        let starts = (0..self.operand_rows().1.div_ceil(columns)).map(|tile| tile * columns);
+        let boundary = |start: usize| Some(quant - start % quant).filter(|&boundary| boundary < columns);
+        let mut boundaries: Vec<_> = starts.map(boundary).collect();
+        boundaries.sort_unstable();
+        boundaries.dedup();
+        boundaries
+    }
+
+    /// How results get to memory.
+    pub fn result_path(&self) -> ResultPath {
+        result_path(&self.problem, self.strategy, self.shape)
     }
 
     /// Whether four neighbouring results can be stored at once.
@@ -291,15 +330,43 @@ fn units(problem: &Problem, shape: Shape) -> (usize, usize) {
     }
 }
 
+fn result_path(problem: &Problem, strategy: Strategy, shape: Shape) -> ResultPath {
+    let has_lines = problem.out != FloatKind::F32 && problem.n.is_multiple_of(8);
+    let divides_k = matches!(shape.together, Together::SplitK(_));
+    if strategy != Strategy::Strip || shape.swapped || divides_k || !has_lines {
+        ResultPath::Direct
+    } else if shape.tile.b.is_multiple_of(RESULT_COLUMNS) {
+        ResultPath::CopyEngine
+    } else {
+        ResultPath::Lines
+    }
+}
+
 fn w_scales_per_stage(shape: Shape) -> usize {
     if shape.swapped { shape.tile.a / WAVE_ROWS } else { 2 }
 }
 
-fn shared_memory(strategy: Strategy, shape: Shape, stages: usize) -> MemoryMap {
+fn shared_memory(
+    problem: &Problem,
+    strategy: Strategy,
+    shape: Shape,
+    consumers: usize,
+    stages: usize,
+) -> MemoryMap {
     let mut memory = MemoryMap::default();
     let GpuTile { a, b } = shape.tile;
     memory.push("a", MemorySpace::Shared, stages, a * STAGE_K);
     memory.push("b", MemorySpace::Shared, stages, b * STAGE_K);
+    // Every warp has a part for itself.
+    let piece = RESULT_ROWS * RESULT_COLUMNS * problem.out.bytes();
+    match result_path(problem, strategy, shape) {
+        ResultPath::Direct => {}
+        ResultPath::Lines => memory.push("result", MemorySpace::Shared, 4 * consumers, piece),
+        ResultPath::CopyEngine => {
+            let pieces = a / WAVE_ROWS / consumers * b / RESULT_COLUMNS;
+            memory.push("result", MemorySpace::Shared, 4 * consumers, pieces * piece);
+        }
+    }
     if matches!(strategy, Strategy::Smem | Strategy::Strip) {
         let x_rows = if shape.swapped { b } else { a };
         memory.push("x_scale", MemorySpace::Shared, stages, x_rows * 4);

@@ -4,12 +4,12 @@
 use octile_core::plan::hopper::{HopperPlan, STAGE_K};
 
 use super::{
-    consumer::Sums,
+    consumer::{Promotion, Sums},
     epilogue,
     frame::{Frame, Operands, Place},
     ptx::{B32, B64, Global, Pred, Ptx, Shared},
     scales::Reader,
-    schedule::for_each_tile,
+    schedule::{Stages, for_each_unit},
 };
 
 /// Bytes of one load, and how many cover the depth of a stage.
@@ -23,14 +23,16 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     let sums = Sums::new(ptx, &frame);
     ptx.wait_for_previous_kernel();
     ptx.let_next_kernel_start();
-    for_each_tile(ptx, &frame, |ptx, tile| {
+    let stages = Stages::new(ptx, &frame);
+    for_each_unit(ptx, &frame, |ptx, unit| {
+        let tile = unit.tile(ptx, &frame);
         let reader = Reader::of_memory(ptx, &frame, place, tile);
         let sources = [
             Source::new(ptx, &frame, "a", "x", "x_stride", "m", tile.a_row, plan.shape.tile.a),
             Source::new(ptx, &frame, "b", "w", "w_stride", "n", tile.b_row, plan.shape.tile.b),
         ];
         sums.clear(ptx);
-        let k_block = ptx.variable(tile.first);
+        let k_block = ptx.variable(stages.first);
         let buffer = ptx.variable(0);
         for source in &sources {
             source.load(ptx, plan, k_block);
@@ -38,13 +40,13 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
         }
         publish(ptx);
         ptx.while_(
-            |ptx| ptx.lt(k_block, tile.end),
+            |ptx| ptx.lt(k_block, stages.end),
             |ptx| {
                 let scales = reader.read(ptx, &frame, place, buffer, k_block);
                 for wave in 0..plan.waves() {
                     sums.start(ptx, &frame, &operands, None, buffer, wave);
                     ptx.wgmma_wait(0);
-                    sums.promote(ptx, &frame, &scales, None, wave);
+                    sums.promote(ptx, &frame, &scales, None, wave, Promotion::Add);
                 }
                 ptx.increase(k_block, 1);
                 ptx.flip(buffer, 1);

@@ -1,16 +1,34 @@
 //! The warpgroups that multiply.
 
-use octile_core::plan::hopper::Together;
+use octile_core::plan::hopper::{ResultPath, Together};
 
 use super::{
     epilogue,
     frame::{Frame, K_STEPS, Operands, Place},
-    ptx::{B32, F32, Ptx, Shared},
+    ptx::{B32, F32, Pred, Ptx, Shared},
     ring::{Cursor, carries_scales, shares},
     scales::{Reader, StageScales, boundary},
-    schedule::for_each_tile,
-    split,
+    schedule::{Stages, Tile, for_each_unit},
+    split, staged,
 };
+
+/// What becomes of a stage's products.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Promotion {
+    /// They are the first and become the sums.
+    Set,
+    /// They are added to the sums.
+    Add,
+}
+
+impl Promotion {
+    fn apply(self, ptx: &mut Ptx, sum: F32, product: F32, scale: F32) {
+        match self {
+            Self::Set => ptx.mul_into(sum, product, scale),
+            Self::Add => ptx.fma_into(sum, product, scale),
+        }
+    }
+}
 
 /// The f32 sums of a thread, and the registers that the tensor cores add up one stage in.
 pub(super) struct Sums {
@@ -67,8 +85,9 @@ impl Sums {
         ptx: &mut Ptx,
         frame: &Frame<'_>,
         scales: &StageScales,
-        boundary: Option<B32>,
+        boundary: Option<usize>,
         wave: usize,
+        promotion: Promotion,
     ) {
         let chunks = self.waves[wave].chunks(4).zip(self.partial.chunks(4)).enumerate();
         if let Some(columns) = scales.x_columns {
@@ -76,38 +95,33 @@ impl Sums {
                 let x = ptx.load_shared_f32x2(Shared(columns, 32 * chunk as u32));
                 let scale = x.map(|x| ptx.mul_f32(x, scales.w[wave]));
                 for (at, (&sum, &partial)) in sums.iter().zip(partial).enumerate() {
-                    ptx.fma_into(sum, partial, scale[at % 2]);
+                    promotion.apply(ptx, sum, partial, scale[at % 2]);
                 }
             }
             return;
         }
-        let (row_wave, column_wave) = if frame.plan.column_waves() > 1 { (0, wave) } else { (wave, 0) };
+        let (row_wave, column_wave) = frame.plan.place_of_wave(wave);
         let scale = |ptx: &mut Ptx, w: usize| scales.x[row_wave].map(|x| ptx.mul_f32(x, scales.w[w]));
         let before = scale(ptx, column_wave);
         let Some(boundary) = boundary else {
-            return self.add_rows(ptx, wave, |_| before);
+            return self.add_rows(ptx, wave, promotion, |_| before);
         };
-        // A copy of the code for every place where the second scale can begin: cheaper than to choose for each sum.
         let after = scale(ptx, 1);
-        let end = ptx.label();
-        for columns in frame.plan.boundaries() {
-            let is_here = ptx.eq(boundary, columns as u32);
-            let next = ptx.label();
-            ptx.jump_unless(is_here, next);
-            self.add_rows(ptx, wave, |column| if column < columns { before } else { after });
-            ptx.jump(end);
-            ptx.place(next);
-        }
-        self.add_rows(ptx, wave, |_| before);
-        ptx.place(end);
+        self.add_rows(ptx, wave, promotion, |column| if column < boundary { before } else { after });
     }
 
     /// Adds the products of a wave, with a scale for each of the thread's two rows in each column.
-    fn add_rows(&self, ptx: &mut Ptx, wave: usize, scale_of: impl Fn(usize) -> [F32; 2]) {
+    fn add_rows(
+        &self,
+        ptx: &mut Ptx,
+        wave: usize,
+        promotion: Promotion,
+        scale_of: impl Fn(usize) -> [F32; 2],
+    ) {
         for (chunk, (sums, partial)) in self.waves[wave].chunks(4).zip(self.partial.chunks(4)).enumerate() {
             let scale = scale_of(8 * chunk);
             for (at, (&sum, &partial)) in sums.iter().zip(partial).enumerate() {
-                ptx.fma_into(sum, partial, scale[at / 2]);
+                promotion.apply(ptx, sum, partial, scale[at / 2]);
             }
         }
     }
@@ -115,45 +129,170 @@ impl Sums {
 
 pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let plan = frame.plan;
-    let place = Place::new(ptx, frame);
-    let operands = Operands::new(ptx, frame);
-    let sums = Sums::new(ptx, frame);
-    let cursor = Cursor::new(ptx);
-    for_each_tile(ptx, frame, |ptx, tile| {
-        let boundary = (!plan.boundaries().is_empty()).then(|| boundary(ptx, frame, tile));
-        let reader =
-            if carries_scales(plan) { Reader::Ring } else { Reader::of_memory(ptx, frame, place, tile) };
-        sums.clear(ptx);
-        let k_block = ptx.variable(tile.first);
-        ptx.while_(
-            |ptx| ptx.lt(k_block, tile.end),
-            |ptx| {
-                let full = frame.buffer(ptx, "full", cursor.stage);
-                ptx.wait(full, cursor.turn);
-                let scales = reader.read(ptx, frame, place, cursor.stage, k_block);
-                let fragments = (plan.column_waves() > 1).then(|| operands.load_a(ptx, frame, cursor.stage));
-                for wave in 0..plan.waves() {
-                    sums.start(ptx, frame, &operands, fragments.as_deref(), cursor.stage, wave);
-                    ptx.wgmma_wait(0);
-                    // Swapped products still read their scales from the ring.
-                    let is_last = wave + 1 == plan.waves();
-                    if is_last && !plan.shape.swapped {
-                        release(ptx, frame, &cursor);
-                    }
-                    sums.promote(ptx, frame, &scales, boundary, wave);
-                    if is_last && plan.shape.swapped {
-                        release(ptx, frame, &cursor);
-                    }
-                }
-                cursor.advance(ptx, frame);
-                ptx.increase(k_block, 1);
-            },
-        );
+    let consumer = Consumer::new(ptx, frame);
+    let stages = Stages::new(ptx, frame);
+    for_each_unit(ptx, frame, |ptx, unit| {
+        let tile = match &plan.boundaries()[..] {
+            [boundary] if carries_scales(plan) => {
+                // Where a unit is takes a while to work out. Only its results need to know: the first products hide that.
+                let mut tile = None;
+                let k_block = ptx.variable(stages.first);
+                consumer.stage(ptx, &Reader::Ring, *boundary, k_block, Promotion::Set, |ptx| {
+                    tile = Some(unit.tile(ptx, frame));
+                });
+                consumer.stages(ptx, &Reader::Ring, *boundary, k_block, stages.end);
+                tile.expect("the stage ran it")
+            }
+            boundaries => {
+                let tile = unit.tile(ptx, frame);
+                let reader = if carries_scales(plan) {
+                    Reader::Ring
+                } else {
+                    Reader::of_memory(ptx, frame, consumer.place, tile)
+                };
+                consumer.sums.clear(ptx);
+                let k_block = ptx.variable(stages.first);
+                // A copy of the loop for every place where the second scale begins: cheaper than to choose in each stage.
+                for_boundary_of(ptx, frame, tile, boundaries, |ptx, boundary| {
+                    consumer.stages(ptx, &reader, boundary, k_block, stages.end);
+                });
+                tile
+            }
+        };
+        let (place, sums) = (consumer.place, &consumer.sums);
         match plan.shape.together {
-            Together::SplitK(parts) => split::add_up(ptx, frame, place, tile, &sums, parts),
-            _ => epilogue::store(ptx, frame, place, tile, &sums, |_, _, _| None),
+            Together::SplitK(parts) => split::add_up(ptx, frame, place, tile, sums, parts),
+            _ => match plan.result_path() {
+                ResultPath::Direct => epilogue::store(ptx, frame, place, tile, sums, |_, _, _| None),
+                ResultPath::Lines => staged::store_lines(ptx, frame, place, tile, sums),
+                ResultPath::CopyEngine => staged::hand_over(ptx, frame, place, tile, sums),
+            },
         }
     });
+    if plan.result_path() == ResultPath::CopyEngine {
+        staged::wait_until_read(ptx, frame);
+    }
+}
+
+/// Emits `body` for each boundary, and a choice among them for the tile at hand.
+fn for_boundary_of(
+    ptx: &mut Ptx,
+    frame: &Frame<'_>,
+    tile: Tile,
+    boundaries: &[Option<usize>],
+    mut body: impl FnMut(&mut Ptx, Option<usize>),
+) {
+    let (last, others) = boundaries.split_last().expect("a problem has tiles");
+    let here = boundary(ptx, frame, tile);
+    let end = ptx.label();
+    // The first of them, if any, is that of tiles without a second scale.
+    for &boundary in others {
+        let next = ptx.label();
+        let is_here = match boundary {
+            Some(columns) => ptx.eq(here, columns as u32),
+            None => ptx.ge(here, frame.plan.wave_columns() as u32),
+        };
+        ptx.jump_unless(is_here, next);
+        body(ptx, boundary);
+        ptx.jump(end);
+        ptx.place(next);
+    }
+    body(ptx, *last);
+    ptx.place(end);
+}
+
+/// What a multiplying thread keeps from stage to stage.
+struct Consumer<'a> {
+    frame: &'a Frame<'a>,
+    place: Place,
+    operands: Operands,
+    sums: Sums,
+    cursor: Cursor,
+    /// Whether the stage at the cursor was already seen to be full.
+    ready: Pred,
+}
+
+impl<'a> Consumer<'a> {
+    fn new(ptx: &mut Ptx, frame: &'a Frame<'a>) -> Self {
+        Self {
+            frame,
+            place: Place::new(ptx, frame),
+            operands: Operands::new(ptx, frame),
+            sums: Sums::new(ptx, frame),
+            cursor: Cursor::new(ptx),
+            ready: ptx.ne(0, 0),
+        }
+    }
+
+    /// Multiplies the stage at the cursor and goes to the next. `meanwhile` is done while the first products are on their way.
+    fn stage(
+        &self,
+        ptx: &mut Ptx,
+        reader: &Reader,
+        boundary: Option<usize>,
+        k_block: B32,
+        promotion: Promotion,
+        meanwhile: impl FnOnce(&mut Ptx),
+    ) {
+        let Self { frame, operands, sums, cursor, .. } = self;
+        let plan = frame.plan;
+        self.wait_for_stage(ptx);
+        let fragments = (plan.column_waves() > 1).then(|| operands.load_a(ptx, frame, cursor.stage));
+        let start =
+            |ptx: &mut Ptx, wave| sums.start(ptx, frame, operands, fragments.as_deref(), cursor.stage, wave);
+        // The scales first: behind the products they would wait for shared memory, and hold up the products after them.
+        let scales = reader.read(ptx, frame, self.place, cursor.stage, k_block);
+        start(ptx, 0);
+        meanwhile(ptx);
+        for wave in 0..plan.waves() {
+            if wave > 0 {
+                start(ptx, wave);
+            }
+            ptx.wgmma_wait(0);
+            // Swapped products still read their scales from the ring.
+            let is_last = wave + 1 == plan.waves();
+            if is_last && !plan.shape.swapped {
+                self.leave_stage(ptx);
+            }
+            sums.promote(ptx, frame, &scales, boundary, wave, promotion);
+            if is_last && plan.shape.swapped {
+                self.leave_stage(ptx);
+            }
+        }
+        ptx.increase(k_block, 1);
+    }
+
+    /// Multiplies the stages up to `end`, two to a turn of the loop.
+    fn stages(&self, ptx: &mut Ptx, reader: &Reader, boundary: Option<usize>, k_block: B32, end: B32) {
+        let over = ptx.label();
+        let next = |ptx: &mut Ptx| self.stage(ptx, reader, boundary, k_block, Promotion::Add, |_| {});
+        ptx.while_(
+            |ptx| ptx.lt(k_block, end),
+            |ptx| {
+                next(ptx);
+                let is_over = ptx.ge(k_block, end);
+                ptx.jump_if(is_over, over);
+                next(ptx);
+            },
+        );
+        ptx.place(over);
+    }
+
+    fn wait_for_stage(&self, ptx: &mut Ptx) {
+        let is_full = ptx.label();
+        ptx.jump_if(self.ready, is_full);
+        let full = self.frame.buffer(ptx, "full", self.cursor.stage);
+        ptx.wait(full, self.cursor.turn);
+        ptx.place(is_full);
+    }
+
+    /// Hands the stage back, goes to the next and looks whether that is full, so that the answer is there when it is needed.
+    fn leave_stage(&self, ptx: &mut Ptx) {
+        release(ptx, self.frame, &self.cursor);
+        self.cursor.advance(ptx, self.frame);
+        let full = self.frame.buffer(ptx, "full", self.cursor.stage);
+        ptx.has_completed(self.ready, full, self.cursor.turn);
+    }
 }
 
 /// Tells whoever fetches into this stage that the warp is done with it.

@@ -33,7 +33,7 @@ pub(super) fn store(
             if frame.plan.shape.swapped {
                 out.store_swapped(ptx, wave, first, &sums[range]);
             } else {
-                let (rows, columns) = if frame.plan.column_waves() > 1 { (0, wave) } else { (wave, 0) };
+                let (rows, columns) = frame.plan.place_of_wave(wave);
                 let at = (rows * WAVE_ROWS, columns * frame.plan.wave_columns());
                 out.store_rows(ptx, at, range, sums);
             }

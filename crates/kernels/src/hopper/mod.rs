@@ -22,11 +22,12 @@ mod ring;
 mod scales;
 mod schedule;
 mod split;
+mod staged;
 
 pub use peak::{PeakKernel, peak};
 pub use quantize::{
-    QUANTIZE_ALIGNMENT, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QUANTIZE_THREADS, QuantizeTuning, groups_per_block, quantize,
-    quantize_tuned, quantizes_vectors,
+    QUANTIZE_ALIGNMENT, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QUANTIZE_THREADS, QuantizeTuning,
+    groups_per_block, quantize, quantize_tuned, quantizes_vectors,
 };
 
 use octile_core::{
@@ -45,7 +46,7 @@ pub struct Kernel {
     pub ptx: String,
 }
 
-/// The kernel of a plan. Its parameters: the tensor maps of A and B, pointers to the scales of x and of the weight and
+/// The kernel of a plan. Its parameters: the tensor maps of A, of B and of the result, pointers to the scales of x and of the weight and
 /// to the result, pointers to x and to the weight, and [`NUMBERS`].
 pub fn multiply(plan: &HopperPlan) -> Kernel {
     let mut ptx = Ptx::default();
@@ -53,7 +54,7 @@ pub fn multiply(plan: &HopperPlan) -> Kernel {
         Strategy::Auto => auto::emit(&mut ptx, plan),
         Strategy::Dma | Strategy::Smem | Strategy::Strip => ring::emit(&mut ptx, plan),
     }
-    let maps = ["map_a", "map_b"].map(Parameter::TensorMap);
+    let maps = ["map_a", "map_b", "map_out"].map(Parameter::TensorMap);
     let pointers = ["x_scale", "w_scale", "out", "x", "w"].map(Parameter::Pointer);
     let numbers = NUMBERS.map(Parameter::Number);
     let parameters: Vec<Parameter> = maps.into_iter().chain(pointers).chain(numbers).collect();

@@ -4,55 +4,125 @@ use octile_core::plan::hopper::{STAGE_K, Together};
 
 use super::{
     frame::Frame,
-    ptx::{B32, Ptx, TmaLoad},
+    ptx::{B32, B64, Ptx, TmaLoad},
     ring::Cursor,
-    schedule::for_each_tile,
+    schedule::{Stages, Tile, Unit, for_each_unit},
 };
 
 pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
-    let plan = frame.plan;
-    let tile = plan.shape.tile;
-    let (map_a, map_b) = (ptx.tensor_map("map_a"), ptx.tensor_map("map_b"));
+    let stages = Stages::new(ptx, frame);
+    let [x, w] = Operand::x_and_w(ptx, frame);
     let cursor = Cursor::new(ptx);
-    // In a sharing cluster each block fetches its half for both.
-    let half = |ptx: &mut Ptx, rows: usize| {
-        let rank = ptx.cluster_rank();
-        ptx.mul(rank, (rows / 2) as u32)
-    };
-    let a_part = (plan.shape.together == Together::ShareA).then(|| half(ptx, tile.a));
-    let b_part = (plan.shape.together == Together::ShareB).then(|| half(ptx, tile.b));
-    for_each_tile(ptx, frame, |ptx, work| {
-        let k_block = ptx.variable(work.first);
+    let done = start_ring(ptx, frame, &cursor, stages, &x, &w);
+    for_each_unit(ptx, frame, |ptx, unit| {
+        let tile = unit.tile(ptx, frame);
+        let k_block = ptx.variable(stages.first);
+        ptx.increase(k_block, done);
+        ptx.set(done, 0);
         ptx.while_(
-            |ptx| ptx.lt(k_block, work.end),
+            |ptx| ptx.lt(k_block, stages.end),
             |ptx| {
                 let empty = frame.buffer(ptx, "empty", cursor.stage);
-                let full = frame.buffer(ptx, "full", cursor.stage);
                 // Before the first turn every stage is empty: waiting for the turn before it passes at once.
                 let turn_before = ptx.xor(cursor.turn, 1);
                 ptx.wait(empty, turn_before);
-                ptx.arrive_expecting(full, ((tile.a + tile.b) * STAGE_K) as u32);
-                let column = ptx.mul(k_block, STAGE_K as u32);
-                let operands = [("a", map_a, work.a_row, a_part), ("b", map_b, work.b_row, b_part)];
-                for (name, map, row, part) in operands {
-                    let mut load = TmaLoad {
-                        destination: frame.buffer(ptx, name, cursor.stage),
-                        map,
-                        column,
-                        row,
-                        barrier: full,
-                        multicast: None,
-                    };
-                    if let Some(part) = part {
-                        load = for_both(ptx, load, part);
-                    }
-                    ptx.tma_load(load);
-                }
+                expect_stage(ptx, frame, cursor.stage);
+                x.fetch(ptx, frame, tile, k_block, cursor.stage);
+                w.fetch(ptx, frame, tile, k_block, cursor.stage);
                 cursor.advance(ptx, frame);
                 ptx.increase(k_block, 1);
             },
         );
     });
+}
+
+/// Fills the ring for the first time, as far as the first unit reaches, and returns how many stages that were. Where the
+/// weight is constant its part is fetched while the kernel before this one still works on x.
+fn start_ring(
+    ptx: &mut Ptx,
+    frame: &Frame<'_>,
+    cursor: &Cursor,
+    stages: Stages,
+    x: &Operand,
+    w: &Operand,
+) -> B32 {
+    let tile = Unit::first(ptx, frame).tile(ptx, frame);
+    let count = ptx.sub(stages.end, stages.first);
+    let count = ptx.min(count, frame.plan.stages as u32);
+    let constant = ptx.number("constant_weight");
+    let may_change = ptx.eq(constant, 0);
+    ptx.when(may_change, Ptx::wait_for_previous_kernel);
+    let each = |ptx: &mut Ptx, fetch: &dyn Fn(&mut Ptx, B32, B32)| {
+        let stage = ptx.variable(0);
+        ptx.while_(
+            |ptx| ptx.lt(stage, count),
+            |ptx| {
+                let k_block = ptx.add(stages.first, stage);
+                fetch(ptx, stage, k_block);
+                ptx.increase(stage, 1);
+            },
+        );
+    };
+    each(ptx, &|ptx, stage, k_block| {
+        expect_stage(ptx, frame, stage);
+        w.fetch(ptx, frame, tile, k_block, stage);
+    });
+    ptx.wait_for_previous_kernel();
+    each(ptx, &|ptx, stage, k_block| x.fetch(ptx, frame, tile, k_block, stage));
+    cursor.set(ptx, frame, count);
+    ptx.variable(count)
+}
+
+/// Tells a stage how much will land in it.
+fn expect_stage(ptx: &mut Ptx, frame: &Frame<'_>, stage: B32) {
+    let tile = frame.plan.shape.tile;
+    let full = frame.buffer(ptx, "full", stage);
+    ptx.arrive_expecting(full, ((tile.a + tile.b) * STAGE_K) as u32);
+}
+
+/// One operand as the copy engine knows it.
+struct Operand {
+    is_a: bool,
+    map: B64,
+    /// In a cluster that shares this operand: the first row of the half that this block fetches for both.
+    part: Option<B32>,
+}
+
+impl Operand {
+    /// x and the weight.
+    fn x_and_w(ptx: &mut Ptx, frame: &Frame<'_>) -> [Self; 2] {
+        let x_is_a = !frame.plan.shape.swapped;
+        [x_is_a, !x_is_a].map(|is_a| Self::new(ptx, frame, is_a))
+    }
+
+    fn new(ptx: &mut Ptx, frame: &Frame<'_>, is_a: bool) -> Self {
+        let tile = frame.plan.shape.tile;
+        let (map, rows, sharing) =
+            if is_a { ("map_a", tile.a, Together::ShareA) } else { ("map_b", tile.b, Together::ShareB) };
+        let part = (frame.plan.shape.together == sharing).then(|| {
+            let rank = ptx.cluster_rank();
+            ptx.mul(rank, (rows / 2) as u32)
+        });
+        Self { is_a, map: ptx.tensor_map(map), part }
+    }
+
+    /// Asks for this operand's part of a stage.
+    fn fetch(&self, ptx: &mut Ptx, frame: &Frame<'_>, tile: Tile, k_block: B32, stage: B32) {
+        let (name, row) = if self.is_a { ("a", tile.a_row) } else { ("b", tile.b_row) };
+        let load = TmaLoad {
+            destination: frame.buffer(ptx, name, stage),
+            map: self.map,
+            column: ptx.mul(k_block, STAGE_K as u32),
+            row,
+            barrier: frame.buffer(ptx, "full", stage),
+            multicast: None,
+        };
+        let load = match self.part {
+            Some(part) => for_both(ptx, load, part),
+            None => load,
+        };
+        ptx.tma_load(load);
+    }
 }
 
 /// The part of a tile that this block fetches for both blocks of the cluster.

@@ -25,6 +25,15 @@ impl Cursor {
         Self { stage: ptx.variable(0), turn: ptx.variable(0) }
     }
 
+    /// Goes to where `stages` stages from the start, at most one turn, lead.
+    pub(super) fn set(&self, ptx: &mut Ptx, frame: &Frame<'_>, stages: B32) {
+        let wraps = ptx.eq(stages, frame.plan.stages as u32);
+        let stage = ptx.select(0, stages, wraps);
+        ptx.set(self.stage, stage);
+        let turn = ptx.select(1, 0, wraps);
+        ptx.set(self.turn, turn);
+    }
+
     /// Goes to the next stage.
     pub(super) fn advance(&self, ptx: &mut Ptx, frame: &Frame<'_>) {
         ptx.increase(self.stage, 1);
@@ -46,32 +55,39 @@ pub(super) fn shares(plan: &HopperPlan) -> bool {
     matches!(plan.shape.together, Together::ShareA | Together::ShareB)
 }
 
-/// Registers per thread once the fetching warpgroup has handed over what it does not need. Together they are what the
-/// block starts with: 168 for each of 384 threads.
-const PRODUCER_REGISTERS: u32 = 40;
-const CONSUMER_REGISTERS: u32 = 232;
+/// Registers of a fetching and of a multiplying thread, once the fetching warpgroup has handed over what it does not need:
+/// together no more than the 64 Ki of a multiprocessor. With one multiplying warpgroup there is enough for all.
+fn registers(plan: &HopperPlan) -> Option<(u32, u32)> {
+    match plan.consumers {
+        3 => Some((32, 160)),
+        2 => Some((40, 232)),
+        _ => None,
+    }
+}
 
 pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     let frame = Frame::new(ptx, plan);
-    let hands_over = plan.consumers == 2;
+    let registers = registers(plan);
     prepare(ptx, &frame);
-    ptx.wait_for_previous_kernel();
-    ptx.let_next_kernel_start();
 
     let first_producer = 4 * plan.consumers as u32;
     let (produces, end) = (ptx.label(), ptx.label());
     let is_producer = ptx.ge(frame.warp, first_producer);
     ptx.jump_if(is_producer, produces);
 
-    if hands_over {
-        ptx.claim_registers(CONSUMER_REGISTERS);
+    if let Some((_, multiplying)) = registers {
+        ptx.claim_registers(multiplying);
     }
+    // What the kernel before may still read must not be overwritten. The next kernel starts no sooner: it would take
+    // bandwidth from this one.
+    ptx.wait_for_previous_kernel();
+    ptx.let_next_kernel_start();
     consumer::emit(ptx, &frame);
     ptx.jump(end);
 
     ptx.place(produces);
-    if hands_over {
-        ptx.release_registers(PRODUCER_REGISTERS);
+    if let Some((fetching, _)) = registers {
+        ptx.release_registers(fetching);
     }
     let (not_copies, not_scales) = (ptx.label(), ptx.label());
     let is_copy_warp = ptx.eq(frame.warp, first_producer);
@@ -83,6 +99,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     if carries_scales(plan) {
         let is_scale_warp = ptx.eq(frame.warp, first_producer + 1);
         ptx.jump_unless(is_scale_warp, not_scales);
+        ptx.wait_for_previous_kernel();
         scales::fetch(ptx, &frame);
         ptx.place(not_scales);
     }

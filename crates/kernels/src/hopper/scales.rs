@@ -6,7 +6,7 @@ use super::{
     frame::{Frame, Place},
     ptx::{B32, B64, F32, Global, Ptx, Shared},
     ring::Cursor,
-    schedule::{Tile, for_each_tile},
+    schedule::{Stages, Tile, for_each_unit},
 };
 
 /// Where scales are in device memory.
@@ -96,7 +96,9 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, rows: u32) {
     let w_scales = plan.w_scales_per_stage() as u32;
     let first_row = ptx.mul(frame.lane, rows);
     let cursor = Cursor::new(ptx);
-    for_each_tile(ptx, frame, |ptx, tile| {
+    let stages = Stages::new(ptx, frame);
+    for_each_unit(ptx, frame, |ptx, unit| {
+        let tile = unit.tile(ptx, frame);
         let x_row = if plan.shape.swapped { tile.b_row } else { tile.a_row };
         // Rows beyond the last have scale 0.
         let sources: Vec<(B64, B32)> = (0..x_rows.div_ceil(32 * rows))
@@ -123,9 +125,9 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, rows: u32) {
         let w_source = w.of_row(ptx, w_row, n);
         let four = ptx.variable(4);
         let copies_w = ptx.lt(frame.lane, w_scales);
-        let k_block = ptx.variable(tile.first);
+        let k_block = ptx.variable(stages.first);
         ptx.while_(
-            |ptx| ptx.lt(k_block, tile.end),
+            |ptx| ptx.lt(k_block, stages.end),
             |ptx| {
                 let empty = frame.buffer(ptx, "empty", cursor.stage);
                 let full = frame.buffer(ptx, "full", cursor.stage);

@@ -7,73 +7,99 @@ use super::{
     ptx::{B32, Ptx},
 };
 
-/// One tile.
+/// Where a tile is.
 #[derive(Clone, Copy)]
 pub(super) struct Tile {
     /// First row of A.
     pub(super) a_row: B32,
     /// First row of B.
     pub(super) b_row: B32,
-    /// First stage along K.
+}
+
+/// The stages of K that a block multiplies.
+#[derive(Clone, Copy)]
+pub(super) struct Stages {
     pub(super) first: B32,
-    /// Stage after the last.
+    /// The one after the last.
     pub(super) end: B32,
 }
 
-/// Runs `body` for every tile of this block. Every role runs through the same tiles in the same order.
-pub(super) fn for_each_tile(ptx: &mut Ptx, frame: &Frame<'_>, body: impl FnOnce(&mut Ptx, Tile)) {
-    let clustered = frame.plan.shape.together.blocks() > 1;
-    let (first, step) = if clustered { (ptx.cluster(), ptx.clusters()) } else { (ptx.block(), ptx.blocks()) };
-    let (a_units, b_units) = (ptx.number("a_units"), ptx.number("b_units"));
-    let units = ptx.mul(a_units, b_units);
-    let unit = ptx.variable(first);
+impl Stages {
+    /// All of K, or this block's part of it.
+    pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
+        let k_blocks = ptx.number("k_blocks");
+        let Together::SplitK(parts) = frame.plan.shape.together else {
+            return Self { first: ptx.variable(0), end: k_blocks };
+        };
+        let rank = ptx.cluster_rank();
+        let share = |ptx: &mut Ptx, rank: B32| {
+            let blocks = ptx.mul(k_blocks, rank);
+            ptx.div(blocks, parts as u32)
+        };
+        let first = share(ptx, rank);
+        let next = ptx.add(rank, 1);
+        Self { first, end: share(ptx, next) }
+    }
+}
+
+/// A piece of work: a tile, or one of the tiles that a cluster computes together.
+#[derive(Clone, Copy)]
+pub(super) struct Unit {
+    index: B32,
+    a_units: B32,
+    b_units: B32,
+}
+
+impl Unit {
+    /// The first one of this block.
+    pub(super) fn first(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
+        let first = if is_clustered(frame) { ptx.cluster() } else { ptx.block() };
+        Self { index: ptx.variable(first), a_units: ptx.number("a_units"), b_units: ptx.number("b_units") }
+    }
+
+    /// Its tile. Units are taken in groups of `raster` along A: within a group, A runs fastest.
+    pub(super) fn tile(self, ptx: &mut Ptx, frame: &Frame<'_>) -> Tile {
+        let Self { index, a_units, b_units } = self;
+        let raster = ptx.number("raster");
+        let per_group = ptx.mul(raster, b_units);
+        let group = ptx.div(index, per_group);
+        let in_group = ptx.rem(index, per_group);
+        let group_start = ptx.mul(group, raster);
+        let left = ptx.sub(a_units, group_start);
+        let width = ptx.min(raster, left);
+        let a_in_group = ptx.rem(in_group, width);
+        let mut a = ptx.add(group_start, a_in_group);
+        let mut b = ptx.div(in_group, width);
+        match frame.plan.shape.together {
+            Together::Alone | Together::SplitK(_) => {}
+            Together::ShareA => {
+                let rank = ptx.cluster_rank();
+                b = ptx.mad(b, 2, rank);
+            }
+            Together::ShareB => {
+                let rank = ptx.cluster_rank();
+                a = ptx.mad(a, 2, rank);
+            }
+        }
+        let tile = frame.plan.shape.tile;
+        Tile { a_row: ptx.mul(a, tile.a as u32), b_row: ptx.mul(b, tile.b as u32) }
+    }
+}
+
+/// Runs `body` for every unit of this block. Every role runs through the same units in the same order.
+pub(super) fn for_each_unit(ptx: &mut Ptx, frame: &Frame<'_>, body: impl FnOnce(&mut Ptx, Unit)) {
+    let unit = Unit::first(ptx, frame);
+    let step = if is_clustered(frame) { ptx.clusters() } else { ptx.blocks() };
+    let units = ptx.mul(unit.a_units, unit.b_units);
     ptx.while_(
-        |ptx| ptx.lt(unit, units),
+        |ptx| ptx.lt(unit.index, units),
         |ptx| {
-            let tile = tile_of(ptx, frame, unit, a_units, b_units);
-            body(ptx, tile);
-            ptx.increase(unit, step);
+            body(ptx, unit);
+            ptx.increase(unit.index, step);
         },
     );
 }
 
-/// Units are taken in groups of `raster` along A: within a group, A runs fastest.
-fn tile_of(ptx: &mut Ptx, frame: &Frame<'_>, unit: B32, a_units: B32, b_units: B32) -> Tile {
-    let plan = frame.plan;
-    let raster = ptx.number("raster");
-    let per_group = ptx.mul(raster, b_units);
-    let group = ptx.div(unit, per_group);
-    let in_group = ptx.rem(unit, per_group);
-    let group_start = ptx.mul(group, raster);
-    let left = ptx.sub(a_units, group_start);
-    let width = ptx.min(raster, left);
-    let a_in_group = ptx.rem(in_group, width);
-    let mut a = ptx.add(group_start, a_in_group);
-    let mut b = ptx.div(in_group, width);
-    let k_blocks = ptx.number("k_blocks");
-    let (mut first, mut end) = (ptx.variable(0), k_blocks);
-    match plan.shape.together {
-        Together::Alone => {}
-        Together::ShareA => {
-            let rank = ptx.cluster_rank();
-            b = ptx.mad(b, 2, rank);
-        }
-        Together::ShareB => {
-            let rank = ptx.cluster_rank();
-            a = ptx.mad(a, 2, rank);
-        }
-        Together::SplitK(parts) => {
-            let rank = ptx.cluster_rank();
-            let share = |ptx: &mut Ptx, rank: B32| {
-                let blocks = ptx.mul(k_blocks, rank);
-                ptx.div(blocks, parts as u32)
-            };
-            first = share(ptx, rank);
-            let next = ptx.add(rank, 1);
-            end = share(ptx, next);
-        }
-    }
-    let a_row = ptx.mul(a, plan.shape.tile.a as u32);
-    let b_row = ptx.mul(b, plan.shape.tile.b as u32);
-    Tile { a_row, b_row, first, end }
+fn is_clustered(frame: &Frame<'_>) -> bool {
+    frame.plan.shape.together.blocks() > 1
 }

@@ -61,6 +61,16 @@ pub enum CudaError {
         /// Bytes from row to row.
         stride: usize,
     },
+    /// Several results are stored at once.
+    #[error(
+        "rows of the result are {stride} elements apart, but must be a multiple of {vector}: store them to such rows"
+    )]
+    ResultStride {
+        /// Elements from row to row.
+        stride: usize,
+        /// Elements that are stored at once.
+        vector: usize,
+    },
     /// The quantizing kernel loads several elements at once.
     #[error(
         "rows of x are {stride} elements apart, but must be a multiple of {alignment} and at least K: copy them to such rows"

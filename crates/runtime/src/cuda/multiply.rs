@@ -3,7 +3,10 @@
 use std::ffi::c_void;
 
 use cudarc::driver::sys;
-use octile_core::plan::hopper::{Arguments, HopperPlan, NUMBERS};
+use octile_core::{
+    Problem,
+    plan::hopper::{Arguments, HopperPlan, NUMBERS, ResultPath},
+};
 
 use super::{
     Buffer, CudaError, Gpu,
@@ -76,6 +79,10 @@ impl Multiplication {
                 return Err(CudaError::Stride { what, stride });
             }
         }
+        let vector = if self.plan.result_path() == ResultPath::Direct { 4 } else { 8 };
+        if self.plan.stores_vectors() && !arguments.out_stride.is_multiple_of(vector) {
+            return Err(CudaError::ResultStride { stride: arguments.out_stride, vector });
+        }
         let extent = |rows: usize, cols: usize, stride: usize| (rows - 1) * stride + cols;
         // Whole vectors are read, so a last row ends with its stride.
         x.require("x", problem.m * arguments.x_stride)?;
@@ -99,11 +106,22 @@ impl Multiplication {
         Ok(PreparedMultiply {
             gpu: self.gpu.clone(),
             kernel: self.kernel.clone(),
-            maps: [map(!swapped, a_box)?, map(swapped, b_box)?],
+            maps: [map(!swapped, a_box)?, map(swapped, b_box)?, self.result_map(out, arguments)?],
             pointers: [x_scales, w_scales, out, x, w].map(Buffer::pointer),
             numbers,
             _operands: operands,
         })
+    }
+}
+
+impl Multiplication {
+    /// What the copy engine must know of the result; nothing that is looked at where it has no part in storing it.
+    fn result_map(&self, out: &Buffer, arguments: Arguments) -> Result<sys::CUtensorMap, CudaError> {
+        if self.plan.result_path() != ResultPath::CopyEngine {
+            return Ok(sys::CUtensorMap { opaque: [0; 16] });
+        }
+        let Problem { m, n, .. } = self.plan.problem;
+        tensor_map::encode_result(out, m, n, arguments.out_stride)
     }
 }
 
@@ -112,7 +130,7 @@ impl Multiplication {
 pub struct PreparedMultiply<'a> {
     gpu: Gpu,
     kernel: Kernel,
-    maps: [sys::CUtensorMap; 2],
+    maps: [sys::CUtensorMap; 3],
     pointers: [sys::CUdeviceptr; 5],
     numbers: [u32; NUMBERS.len()],
     // Keeps the buffers alive.
@@ -127,7 +145,7 @@ impl PreparedMultiply<'_> {
         let pointers = self.pointers.iter().map(|address| pointer(std::ptr::from_ref(address).cast()));
         let numbers = self.numbers.iter().map(|number| pointer(std::ptr::from_ref(number).cast()));
         let mut parameters: Vec<*mut c_void> = maps.chain(pointers).chain(numbers).collect();
-        // SAFETY: the kernel declares two maps, five pointers and these numbers; `prepare` checked every buffer's size.
+        // SAFETY: the kernel declares three maps, five pointers and these numbers; `prepare` checked every buffer's size.
         unsafe { self.kernel.launch(&self.gpu, &mut parameters) }
     }
 }

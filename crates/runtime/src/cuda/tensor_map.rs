@@ -3,12 +3,12 @@
 use std::mem::MaybeUninit;
 
 use cudarc::driver::sys;
-use octile_core::plan::hopper::STAGE_K;
+use octile_core::plan::hopper::{RESULT_COLUMNS, RESULT_ROWS, STAGE_K};
 
 use super::{Buffer, CudaError, error::While};
 
-/// The descriptor of a row-major matrix of 8-bit codes, fetched `box_rows` rows and one stage of K at a time into the
-/// 128-byte swizzle. What lies beyond the matrix arrives as zeros.
+/// The descriptor of a row-major matrix of 8-bit codes, fetched `box_rows` rows and one stage of K at a time. What lies
+/// beyond the matrix arrives as zeros.
 pub(super) fn encode(
     buffer: &Buffer,
     rows: usize,
@@ -16,21 +16,45 @@ pub(super) fn encode(
     stride: usize,
     box_rows: usize,
 ) -> Result<sys::CUtensorMap, CudaError> {
+    let codes = sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT8;
+    encode_matrix(buffer, codes, (rows, k), stride, (box_rows, STAGE_K))
+}
+
+/// The descriptor of a row-major matrix of 16-bit results, stored in pieces. What lies beyond the matrix is not stored.
+pub(super) fn encode_result(
+    buffer: &Buffer,
+    rows: usize,
+    columns: usize,
+    stride: usize,
+) -> Result<sys::CUtensorMap, CudaError> {
+    let halves = sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT16;
+    encode_matrix(buffer, halves, (rows, columns), 2 * stride, (RESULT_ROWS, RESULT_COLUMNS))
+}
+
+/// The descriptor of a row-major matrix with rows `stride` bytes apart, of which boxes go to or come from the 128-byte
+/// swizzle.
+fn encode_matrix(
+    buffer: &Buffer,
+    kind: sys::CUtensorMapDataType,
+    (rows, columns): (usize, usize),
+    stride: usize,
+    (box_rows, box_columns): (usize, usize),
+) -> Result<sys::CUtensorMap, CudaError> {
     let mut map = MaybeUninit::uninit();
-    let dimensions = [k as u64, rows as u64];
+    let dimensions = [columns as u64, rows as u64];
     let strides = [stride as u64];
-    let fetched = [STAGE_K as u32, box_rows as u32];
+    let moved = [box_columns as u32, box_rows as u32];
     let steps = [1, 1];
     // SAFETY: the arrays have the lengths that rank 2 asks for; the driver checks the numbers and writes the map.
     unsafe {
         sys::cuTensorMapEncodeTiled(
             map.as_mut_ptr(),
-            sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT8,
+            kind,
             2,
             std::ptr::with_exposed_provenance_mut(buffer.pointer() as usize),
             dimensions.as_ptr(),
             strides.as_ptr(),
-            fetched.as_ptr(),
+            moved.as_ptr(),
             steps.as_ptr(),
             sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
@@ -39,7 +63,7 @@ pub(super) fn encode(
         )
     }
     .result()
-    .doing("describe an operand to the copy engine")?;
+    .doing("describe a matrix to the copy engine")?;
     // SAFETY: the driver wrote it.
     Ok(unsafe { map.assume_init() })
 }

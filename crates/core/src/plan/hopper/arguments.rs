@@ -37,7 +37,7 @@ impl ScaleLayout {
 }
 
 /// Names of the numbers that every multiplying kernel takes after its tensor maps and pointers.
-pub const NUMBERS: [&str; 16] = [
+pub const NUMBERS: [&str; 17] = [
     "m",
     "n",
     "k",
@@ -54,6 +54,7 @@ pub const NUMBERS: [&str; 16] = [
     "out_stride",
     "x_stride",
     "w_stride",
+    "constant_weight",
 ];
 
 /// What the caller decides beyond the plan: how operands and result lie in memory, in elements.
@@ -69,6 +70,9 @@ pub struct Arguments {
     pub w_stride: usize,
     /// From one row of the result to the next.
     pub out_stride: usize,
+    /// Whether the weight and its scales were complete before the kernel that precedes the multiplication in its stream was
+    /// launched, as in inference. Then they are fetched while that kernel still runs.
+    pub constant_weight: bool,
 }
 
 impl Arguments {
@@ -81,6 +85,7 @@ impl Arguments {
             x_stride: stride,
             w_stride: stride,
             out_stride: problem.n,
+            constant_weight: true,
         }
     }
 
@@ -121,6 +126,7 @@ impl Arguments {
             self.out_stride,
             self.x_stride,
             self.w_stride,
+            usize::from(self.constant_weight),
         ];
         let mut narrow = [0; NUMBERS.len()];
         for (narrow, number) in narrow.iter_mut().zip(numbers) {

@@ -1,6 +1,6 @@
 //! Copies that run beside the threads, and the barriers in shared memory that say when they are done.
 
-use super::{B32, B64, Global, Ptx, Shared, Source};
+use super::{B32, B64, Global, Pred, Ptx, Shared, Source};
 
 /// A tile copy by the tensor memory accelerator.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +35,23 @@ impl Ptx {
             "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes{suffix} \
              [{destination}], [{map}, {{{column}, {row}}}], [{barrier}]{mask}"
         ));
+    }
+
+    /// Starts to copy a tile from shared memory.
+    pub fn tma_store(&mut self, map: B64, column: B32, row: B32, source: Shared) {
+        self.line(format_args!(
+            "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [{map}, {{{column}, {row}}}], {source}"
+        ));
+    }
+
+    /// Closes a group of this thread's copies from shared memory.
+    pub fn tma_store_commit(&mut self) {
+        self.line("cp.async.bulk.commit_group");
+    }
+
+    /// Waits until this thread's copies have read what they copy.
+    pub fn tma_store_wait_until_read(&mut self) {
+        self.line("cp.async.bulk.wait_group.read 0");
     }
 
     /// Brings a tensor map close before it is used.
@@ -85,6 +102,12 @@ impl Ptx {
     /// Arrives at a barrier and tells it to wait for `bytes` more.
     pub fn arrive_expecting(&mut self, barrier: B32, bytes: u32) {
         self.line(format_args!("mbarrier.arrive.expect_tx.shared::cta.b64 _, [{barrier}], {bytes}"));
+    }
+
+    /// Whether the barrier has completed the phase of the given parity, into `done`.
+    pub fn has_completed(&mut self, done: Pred, barrier: B32, parity: impl Into<Source>) {
+        let parity = parity.into();
+        self.line(format_args!("mbarrier.test_wait.parity.shared::cta.b64 {done}, [{barrier}], {parity}"));
     }
 
     /// Waits until the barrier has completed the phase of the given parity.

@@ -49,6 +49,11 @@ impl Ptx {
         self.line(format_args!("fma.rn.f32 {variable}, {a}, {b}, {variable}"));
     }
 
+    /// `variable = a * b`
+    pub fn mul_into(&mut self, variable: F32, a: F32, b: F32) {
+        self.line(format_args!("mul.rn.f32 {variable}, {a}, {b}"));
+    }
+
     /// Magnitude.
     pub fn abs_f32(&mut self, value: F32) -> F32 {
         let out = self.f32();

@@ -1,6 +1,6 @@
 //! Matrix products by a warpgroup: four warps that act as one.
 
-use super::{B32, B64, F32, Pred, Ptx};
+use super::{B32, B64, F32, Pred, Ptx, Shared};
 
 /// What the tensor cores must know of an operand in shared memory: rows of 128 bytes along K, in the 128-byte
 /// swizzle, groups of 8 rows 1024 bytes apart (PTX ISA, "Matrix Descriptor Format").
@@ -64,6 +64,12 @@ impl Ptx {
         let [a, b, c, d] = out;
         self.line(format_args!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{a}, {b}, {c}, {d}}}, [{row}]"));
         out
+    }
+
+    /// Stores four matrices of 8 rows x 16 bytes, whose rows go where the lanes say: what [`Ptx::load_matrices`] undoes.
+    pub fn store_matrices(&mut self, row: Shared, values: [B32; 4]) {
+        let [a, b, c, d] = values;
+        self.line(format_args!("stmatrix.sync.aligned.m8n8.x4.shared.b16 {row}, {{{a}, {b}, {c}, {d}}}"));
     }
 
     /// Closes a group of matrix products.

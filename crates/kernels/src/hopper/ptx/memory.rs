@@ -96,6 +96,12 @@ impl Ptx {
         self.line(format_args!("@{predicate} st.global.v2.b32 {at}, {{{}, {}}}", values[0], values[1]));
     }
 
+    /// Stores 16 bytes where the predicate holds.
+    pub fn store_global_16_if(&mut self, at: Global, values: [B32; 4], predicate: Pred) {
+        let [a, b, c, d] = values;
+        self.line(format_args!("@{predicate} st.global.v4.b32 {at}, {{{a}, {b}, {c}, {d}}}"));
+    }
+
     /// Stores two floats where the predicate holds.
     pub fn store_global_f32x2_if(&mut self, at: Global, values: [F32; 2], predicate: Pred) {
         self.line(format_args!("@{predicate} st.global.v2.f32 {at}, {{{}, {}}}", values[0], values[1]));
@@ -118,6 +124,14 @@ impl Ptx {
     /// Stores a float.
     pub fn store_shared_f32(&mut self, at: Shared, value: F32) {
         self.line(format_args!("st.shared.f32 {at}, {value}"));
+    }
+
+    /// Loads 16 bytes.
+    pub fn load_shared_16(&mut self, at: Shared) -> [B32; 4] {
+        let out = [(); 4].map(|()| self.b32());
+        let [a, b, c, d] = out;
+        self.line(format_args!("ld.shared.v4.b32 {{{a}, {b}, {c}, {d}}}, {at}"));
+        out
     }
 
     /// Stores 16 bytes.
