@@ -1,6 +1,6 @@
 //! Operands on the host and on the GPU, and what they should multiply to.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use half::bf16;
 use octile_core::{
     FloatKind, Mat, Problem, QuantizedActivation, QuantizedWeight,
@@ -41,6 +41,23 @@ pub fn pieces(problem: Problem) -> Operands {
         x.granularity(),
     );
     Operands { problem, weight: weight.expect("finite"), x: Activations::Fp8(x.expect("finite")) }
+}
+
+/// Operands that another contender wrote, in order: codes of x and of the weight, their scales as f32, all row by row.
+pub fn from_file(problem: Problem, path: &str) -> Result<Operands> {
+    let Problem { m, n, k, quant_block, .. } = problem;
+    let bytes = std::fs::read(path)?;
+    let (x, rest) = bytes.split_at_checked(m * k).context("the file ends within x")?;
+    let (w, rest) = rest.split_at_checked(n * k).context("the file ends within the weight")?;
+    let scales: Vec<f32> =
+        rest.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    let (x_rows, x_cols) = problem.x_scale_shape().context("x is quantized")?;
+    let (x_scales, w_scales) =
+        scales.split_at_checked(x_rows * x_cols).context("the file ends within the scales")?;
+    let granularity = problem.x.granularity().context("x is quantized")?;
+    let weight = QuantizedWeight::from_parts(Mat::new(w, n, k)?, w_scales, quant_block)?;
+    let x = QuantizedActivation::from_parts(Mat::new(x, m, k)?, x_scales, quant_block, granularity)?;
+    Ok(Operands { problem, weight, x: Activations::Fp8(x) })
 }
 
 pub struct Device {
