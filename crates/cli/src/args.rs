@@ -121,6 +121,10 @@ pub struct WorkArgs {
     /// Blocks of the simulated TPU's kernels: aligned or large [default: both]
     #[arg(long, value_name = "MODE")]
     pub mode: Option<BlockMode>,
+    /// Products of the GPU backend's tensor cores between additions to the f32 sums: 32, 64, 128, 256 or 512. Fewer are
+    /// more exact, more are faster [default: 128]
+    #[arg(long, value_name = "K")]
+    pub promote: Option<usize>,
     /// Seed of the random operands
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -231,10 +235,12 @@ impl WorkArgs {
     pub fn require_sense(&self) -> Result<(), IdleOption> {
         self.x.require_scales(self.x_scales)?;
         let (cpu, simulated) = (self.backend == BackendName::Cpu, self.backend == BackendName::TpuSim);
+        let gpu = self.backend == BackendName::Gpu;
         let options = [
             ("--isa", self.isa.is_some(), cpu, "--backend cpu"),
             ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
             ("--mode", self.mode.is_some(), simulated, "--backend tpu-sim"),
+            ("--promote", self.promote.is_some(), gpu, "--backend gpu"),
         ];
         match options.into_iter().find(|(_, given, applies, _)| *given && !applies) {
             Some((option, .., needs)) => Err(IdleOption { option, needs }),

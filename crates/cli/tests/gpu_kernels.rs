@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::hopper::HOPPER_GPUS,
-    plan::hopper::{HopperPlan, Together, candidates},
+    plan::hopper::{HopperPlan, PROMOTIONS, ResultPath, Together, candidates},
 };
 use octile_dump::gpu::{AssemblerReport, Code};
 use octile_kernels::hopper::{self, Kernel};
@@ -45,15 +45,22 @@ fn check(plan: &HopperPlan) {
     let Assembled { registers, mnemonics } = assemble(&kernel);
     let count = |name: &str| mnemonics.get(name).copied().unwrap_or(0);
     let entry = &kernel.entry;
-    // Four steps along K in every wave.
-    assert_eq!(count("QGMMA"), 4 * plan.waves(), "{entry}");
     let ring = plan.strategy != Strategy::Auto;
+    let staged = matches!(plan.strategy, Strategy::Smem | Strategy::Strip);
+    // Four steps along K in every wave, in every copy of the loop's body: two to a turn for each place where a second
+    // scale begins, and one for the first stage where nothing must be known of the tile.
+    let copies = match (plan.boundaries().len(), plan.stages_per_chain()) {
+        _ if !ring => 1,
+        (1, 1) if staged => 3,
+        (boundaries, _) => 2 * boundaries,
+    };
+    assert_eq!(count("QGMMA"), 4 * plan.waves() * copies, "{entry}");
     assert_eq!(count("UTMALDG") > 0, ring, "{entry}");
     assert_eq!(count("SYNCS") > 0, ring, "{entry}");
-    let staged = matches!(plan.strategy, Strategy::Smem | Strategy::Strip);
+    assert_eq!(count("UTMASTG") > 0, plan.result_path() == ResultPath::CopyEngine, "{entry}");
     assert_eq!(count("LDGSTS") > 0, staged, "{entry}: scales travel in the ring");
     assert_eq!(count("LDL") + count("STL"), 0, "{entry}");
-    let hands_over = ring && plan.consumers == 2;
+    let hands_over = ring && plan.consumers > 1;
     assert_eq!(count("USETMAXREG"), if hands_over { 2 } else { 0 }, "{entry}");
     // All resident blocks start with registers for every thread.
     assert!(registers as usize * plan.threads() * plan.blocks_per_sm <= 65_536, "{entry}: {registers}");
@@ -79,6 +86,16 @@ fn every_shape_of_strip_assembles() {
                 &HopperPlan::new(&problem(m, 8192, 2048), &HOPPER_GPUS[1], Strategy::Strip, shape, None)
                     .unwrap(),
             );
+        }
+    }
+}
+
+#[test]
+fn every_length_of_chains_assembles() {
+    for (m, strategy) in [(16, Strategy::Strip), (1024, Strategy::Strip), (512, Strategy::Dma)] {
+        for every in PROMOTIONS {
+            let problem = Problem::new(m, 1024, 2048, QuantBlock::B512).unwrap();
+            check(&HopperPlan::promoting(&problem, &HOPPER_GPUS[1], strategy, every).unwrap());
         }
     }
 }

@@ -21,14 +21,15 @@ pub struct GpuBackend {
     gpu: Gpu,
     /// More than the cache holds: filling it leaves nothing of the operands there.
     flush: Buffer,
+    promote_every: usize,
 }
 
 impl GpuBackend {
-    /// Opens the first GPU.
-    pub fn open() -> Result<Self> {
+    /// Opens the first GPU. Its tensor cores add up `promote_every` products at a time.
+    pub fn open(promote_every: Option<usize>) -> Result<Self> {
         let gpu = Gpu::open(0)?;
         let flush = Buffer::zeros(&gpu, 4 * gpu.facts().l2)?;
-        Ok(Self { gpu, flush })
+        Ok(Self { gpu, flush, promote_every: promote_every.unwrap_or(STAGE_K) })
     }
 
     /// The GPU.
@@ -54,7 +55,7 @@ impl Backend for GpuBackend {
     }
 
     fn accumulator(&self) -> Accumulator {
-        Accumulator::HopperTensorCore { promote_every: STAGE_K }
+        Accumulator::HopperTensorCore { promote_every: self.promote_every }
     }
 
     fn best(&self, _: &Problem) -> Strategy {
@@ -66,7 +67,7 @@ impl Backend for GpuBackend {
     }
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
-        let plan = HopperPlan::best(&operands.problem, self.gpu.facts(), strategy)?;
+        let plan = HopperPlan::promoting(&operands.problem, self.gpu.facts(), strategy, self.promote_every)?;
         Ok(Box::new(GpuContender::new(self, &plan, operands)?))
     }
 }

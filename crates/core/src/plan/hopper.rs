@@ -92,6 +92,8 @@ pub struct HopperPlan {
     pub stages: usize,
     /// Warpgroups that multiply.
     pub consumers: usize,
+    /// Products that the tensor cores add up before they are added, scaled, to f32 sums.
+    pub promote_every: usize,
     /// Blocks that share a multiprocessor.
     pub blocks_per_sm: usize,
     /// Blocks that are launched.
@@ -104,6 +106,8 @@ pub struct HopperPlan {
 
 /// Depth of a stage: one row of the 128-byte swizzle.
 pub const STAGE_K: usize = 128;
+/// How long chains of products can be.
+pub const PROMOTIONS: [usize; 5] = [32, 64, STAGE_K, 256, 512];
 /// Rows of A that one matrix instruction takes.
 pub const WAVE_ROWS: usize = 64;
 /// Most rows of B whose sums, twice, fit in a thread's registers.
@@ -154,6 +158,7 @@ impl HopperPlan {
                 units: units(problem, shape),
                 stages,
                 consumers,
+                promote_every: STAGE_K,
                 blocks_per_sm,
                 blocks: 0,
                 raster: 1,
@@ -175,6 +180,44 @@ impl HopperPlan {
         };
         fits(&plan)?;
         Ok(plan)
+    }
+
+    /// The fastest plan that adds products to the f32 sums every `every` of K: the fewer at a time, the more exact.
+    pub fn promoting(
+        problem: &Problem,
+        gpu: &HopperGpu,
+        strategy: Strategy,
+        every: usize,
+    ) -> Result<Self, PlanError> {
+        let refuse = |reason| Err(PlanError::Promotion { every, reason });
+        if !PROMOTIONS.contains(&every) {
+            return refuse("give 32, 64, 128, 256 or 512");
+        }
+        if every > problem.quant_block.size() {
+            return refuse("it is more than the quantization block, and scales change from block to block");
+        }
+        let mut plan = Self::best(problem, gpu, strategy)?;
+        if every == STAGE_K {
+            return Ok(plan);
+        }
+        if strategy == Strategy::Auto {
+            return refuse("`auto` does so with every stage of 128: choose another strategy");
+        }
+        // Waves take turns in the registers of unfinished chains, so a chain that outlives a stage needs one wave.
+        if every > STAGE_K && plan.waves() > 1 {
+            plan = Self::new(problem, gpu, strategy, Shape::PLAIN, None)?;
+        }
+        Ok(Self { promote_every: every, ..plan })
+    }
+
+    /// Chains of products that a stage has.
+    pub fn chains_per_stage(&self) -> usize {
+        STAGE_K.div_ceil(self.promote_every)
+    }
+
+    /// Stages that a chain of products goes through.
+    pub fn stages_per_chain(&self) -> usize {
+        self.promote_every.div_ceil(STAGE_K)
     }
 
     /// Decides how many blocks run and in which order they take their work.

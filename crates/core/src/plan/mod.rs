@@ -46,6 +46,14 @@ pub enum PlanError {
         /// For which machine.
         device: &'static str,
     },
+    /// Sums cannot be promoted that often, or that rarely.
+    #[error("products cannot be added to the f32 sums every {every} of K: {reason}")]
+    Promotion {
+        /// Length of a chain that was asked for.
+        every: usize,
+        /// Why not, and what to do.
+        reason: &'static str,
+    },
     /// A tile would cut a quantization block in two.
     #[error("a tile of {tile} along {side} is no multiple of the quantization block {quant_block}")]
     PartialBlock {

@@ -4,7 +4,7 @@
 use octile_core::plan::hopper::{HopperPlan, STAGE_K};
 
 use super::{
-    consumer::{Promotion, Sums},
+    consumer::{Chain, Promotion, Sums},
     epilogue,
     frame::{Frame, Operands, Place},
     ptx::{B32, B64, Global, Pred, Ptx, Shared},
@@ -44,7 +44,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
             |ptx| {
                 let scales = reader.read(ptx, &frame, place, buffer, k_block);
                 for wave in 0..plan.waves() {
-                    sums.start(ptx, &frame, &operands, None, buffer, wave);
+                    sums.start(ptx, &frame, &operands, None, buffer, wave, Chain::STAGE);
                     ptx.wgmma_wait(0);
                     sums.promote(ptx, &frame, &scales, None, wave, Promotion::Add);
                 }

@@ -1,5 +1,7 @@
 //! The warpgroups that multiply.
 
+use std::ops::Range;
+
 use octile_core::plan::hopper::{ResultPath, Together};
 
 use super::{
@@ -30,6 +32,45 @@ impl Promotion {
     }
 }
 
+/// Products that are added up before they are promoted.
+#[derive(Clone)]
+pub(super) struct Chain {
+    /// Steps along K of the stage.
+    steps: Range<u32>,
+    /// Where the chain began in a stage before: whether it did so for this stage.
+    goes_on: Option<Pred>,
+}
+
+impl Chain {
+    /// A whole stage.
+    pub(super) const STAGE: Self = Self { steps: 0..K_STEPS, goes_on: None };
+
+    /// The chains of a stage.
+    fn of_stage(ptx: &mut Ptx, frame: &Frame<'_>, k_block: B32, stages: Stages) -> Vec<Self> {
+        let per_chain = frame.plan.stages_per_chain() as u32;
+        if per_chain > 1 {
+            let begins = ptx.and(k_block, per_chain - 1);
+            let (later, after_first) = (ptx.ne(begins, 0), ptx.ne(k_block, stages.first));
+            return vec![Self { goes_on: Some(ptx.both(later, after_first)), ..Self::STAGE }];
+        }
+        let steps = K_STEPS / frame.plan.chains_per_stage() as u32;
+        (0..K_STEPS).step_by(steps as usize).map(|at| Self { steps: at..at + steps, goes_on: None }).collect()
+    }
+
+    /// Whether the chain ends with this stage; `None` where all do.
+    fn ends(ptx: &mut Ptx, frame: &Frame<'_>, k_block: B32, stages: Stages) -> Option<Pred> {
+        let per_chain = frame.plan.stages_per_chain() as u32;
+        (per_chain > 1).then(|| {
+            let next = ptx.add(k_block, 1);
+            let into = ptx.and(next, per_chain - 1);
+            let left = ptx.sub(stages.end, next);
+            // Zero when either is: both stay far below 2^16.
+            let product = ptx.mul(into, left);
+            ptx.eq(product, 0)
+        })
+    }
+}
+
 /// The f32 sums of a thread, and the registers that the tensor cores add up one stage in.
 pub(super) struct Sums {
     /// One block of sums per wave.
@@ -50,8 +91,8 @@ impl Sums {
         }
     }
 
-    /// Starts the products of one wave of a stage. The tensor cores keep about 13 bits inside a chain, so a chain
-    /// ends with the stage and is added to the sums in f32.
+    /// Starts the products of one wave of a stage, or of the part of it that is a chain: the tensor cores keep about 13 bits
+    /// inside a chain, so its products are added to the sums in f32. With `goes_on` they join those of the stage before.
     ///
     /// `fragments` holds A where it is kept in registers; then waves go along the columns, else along the rows.
     pub(super) fn start(
@@ -62,11 +103,13 @@ impl Sums {
         fragments: Option<&[[B32; 4]]>,
         stage: B32,
         wave: usize,
+        chain: Chain,
     ) {
         let columns = frame.plan.wave_columns();
         ptx.wgmma_fence();
-        for step in 0..K_STEPS {
-            let add = ptx.ne(step, 0);
+        for step in chain.steps.clone() {
+            let is_first = step == chain.steps.start;
+            let add = chain.goes_on.filter(|_| is_first).unwrap_or_else(|| ptx.ne(u32::from(!is_first), 0));
             if let Some(fragments) = fragments {
                 let b = operands.b(ptx, frame, stage, wave, step);
                 ptx.wgmma_registers(&self.partial, columns, fragments[step as usize], b, add);
@@ -130,17 +173,17 @@ impl Sums {
 pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let plan = frame.plan;
     let consumer = Consumer::new(ptx, frame);
-    let stages = Stages::new(ptx, frame);
+    let stages = consumer.stages;
     for_each_unit(ptx, frame, |ptx, unit| {
         let tile = match &plan.boundaries()[..] {
-            [boundary] if carries_scales(plan) => {
+            [boundary] if carries_scales(plan) && plan.stages_per_chain() == 1 => {
                 // Where a unit is takes a while to work out. Only its results need to know: the first products hide that.
                 let mut tile = None;
                 let k_block = ptx.variable(stages.first);
                 consumer.stage(ptx, &Reader::Ring, *boundary, k_block, Promotion::Set, |ptx| {
                     tile = Some(unit.tile(ptx, frame));
                 });
-                consumer.stages(ptx, &Reader::Ring, *boundary, k_block, stages.end);
+                consumer.remaining_stages(ptx, &Reader::Ring, *boundary, k_block);
                 tile.expect("the stage ran it")
             }
             boundaries => {
@@ -154,7 +197,7 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
                 let k_block = ptx.variable(stages.first);
                 // A copy of the loop for every place where the second scale begins: cheaper than to choose in each stage.
                 for_boundary_of(ptx, frame, tile, boundaries, |ptx, boundary| {
-                    consumer.stages(ptx, &reader, boundary, k_block, stages.end);
+                    consumer.remaining_stages(ptx, &reader, boundary, k_block);
                 });
                 tile
             }
@@ -207,6 +250,7 @@ struct Consumer<'a> {
     place: Place,
     operands: Operands,
     sums: Sums,
+    stages: Stages,
     cursor: Cursor,
     /// Whether the stage at the cursor was already seen to be full.
     ready: Pred,
@@ -219,6 +263,7 @@ impl<'a> Consumer<'a> {
             place: Place::new(ptx, frame),
             operands: Operands::new(ptx, frame),
             sums: Sums::new(ptx, frame),
+            stages: Stages::new(ptx, frame),
             cursor: Cursor::new(ptx),
             ready: ptx.ne(0, 0),
         }
@@ -238,32 +283,41 @@ impl<'a> Consumer<'a> {
         let plan = frame.plan;
         self.wait_for_stage(ptx);
         let fragments = (plan.column_waves() > 1).then(|| operands.load_a(ptx, frame, cursor.stage));
-        let start =
-            |ptx: &mut Ptx, wave| sums.start(ptx, frame, operands, fragments.as_deref(), cursor.stage, wave);
         // The scales first: behind the products they would wait for shared memory, and hold up the products after them.
         let scales = reader.read(ptx, frame, self.place, cursor.stage, k_block);
-        start(ptx, 0);
-        meanwhile(ptx);
+        let chains = Chain::of_stage(ptx, frame, k_block, self.stages);
+        let ends = Chain::ends(ptx, frame, k_block, self.stages);
+        let mut meanwhile = Some(meanwhile);
         for wave in 0..plan.waves() {
-            if wave > 0 {
-                start(ptx, wave);
-            }
-            ptx.wgmma_wait(0);
-            // Swapped products still read their scales from the ring.
-            let is_last = wave + 1 == plan.waves();
-            if is_last && !plan.shape.swapped {
-                self.leave_stage(ptx);
-            }
-            sums.promote(ptx, frame, &scales, boundary, wave, promotion);
-            if is_last && plan.shape.swapped {
-                self.leave_stage(ptx);
+            for (at, chain) in chains.iter().enumerate() {
+                let (is_first, is_last) = (at == 0, at + 1 == chains.len());
+                sums.start(ptx, frame, operands, fragments.as_deref(), cursor.stage, wave, chain.clone());
+                if let Some(meanwhile) = meanwhile.take() {
+                    meanwhile(ptx);
+                }
+                ptx.wgmma_wait(0);
+                // Swapped products still read their scales from the ring.
+                let leaves = is_last && wave + 1 == plan.waves();
+                if leaves && !plan.shape.swapped {
+                    self.leave_stage(ptx);
+                }
+                let promotion = if is_first { promotion } else { Promotion::Add };
+                let promote = |ptx: &mut Ptx| sums.promote(ptx, frame, &scales, boundary, wave, promotion);
+                match ends {
+                    Some(ends) => ptx.when(ends, promote),
+                    None => promote(ptx),
+                }
+                if leaves && plan.shape.swapped {
+                    self.leave_stage(ptx);
+                }
             }
         }
         ptx.increase(k_block, 1);
     }
 
-    /// Multiplies the stages up to `end`, two to a turn of the loop.
-    fn stages(&self, ptx: &mut Ptx, reader: &Reader, boundary: Option<usize>, k_block: B32, end: B32) {
+    /// Multiplies the stages from `k_block` on, two to a turn of the loop.
+    fn remaining_stages(&self, ptx: &mut Ptx, reader: &Reader, boundary: Option<usize>, k_block: B32) {
+        let end = self.stages.end;
         let over = ptx.label();
         let next = |ptx: &mut Ptx| self.stage(ptx, reader, boundary, k_block, Promotion::Add, |_| {});
         ptx.while_(

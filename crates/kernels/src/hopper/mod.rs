@@ -32,7 +32,7 @@ pub use quantize::{
 
 use octile_core::{
     Strategy,
-    plan::hopper::{HopperPlan, NUMBERS, Together},
+    plan::hopper::{GpuTile, HopperPlan, NUMBERS, STAGE_K, Shape, Together},
 };
 
 use ptx::{LaunchBounds, Parameter, Ptx};
@@ -77,5 +77,10 @@ fn entry_name(plan: &HopperPlan) -> String {
         Together::SplitK(parts) => format!("_split{parts}"),
     };
     let swapped = if shape.swapped { "_swapped" } else { "" };
-    format!("octile_{}_{}x{}{swapped}{together}_{}", plan.strategy, shape.tile.a, shape.tile.b, plan.out())
+    let promotion = match plan.promote_every {
+        STAGE_K => String::new(),
+        every => format!("_promote{every}"),
+    };
+    let Shape { tile: GpuTile { a, b }, .. } = shape;
+    format!("octile_{}_{a}x{b}{swapped}{together}{promotion}_{}", plan.strategy, plan.out())
 }

@@ -74,3 +74,27 @@ fn few_rows_swap_the_operands_and_many_do_not() {
     assert!(best(1, 4096, 7168).shape.swapped);
     assert!(!best(4096, 4096, 4096).shape.swapped);
 }
+
+#[test]
+fn chains_that_outlast_their_scales_are_refused() {
+    let problem: Problem = "512x512x1024:256".parse().unwrap();
+    let promoting = |strategy, every| HopperPlan::promoting(&problem, &HOPPER_GPUS[1], strategy, every);
+    assert_eq!(promoting(Strategy::Strip, 256).unwrap().waves(), 1);
+    assert_eq!(promoting(Strategy::Strip, 128), HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Strip));
+    for (strategy, every) in [(Strategy::Strip, 512), (Strategy::Strip, 100), (Strategy::Auto, 64)] {
+        assert!(matches!(promoting(strategy, every), Err(PlanError::Promotion { .. })), "{strategy} {every}");
+    }
+}
+
+#[test]
+fn second_scales_begin_where_blocks_do() {
+    let boundaries = |n: usize, b: usize, quant_block: QuantBlock| {
+        let problem = Problem::new(4096, n, 1024, quant_block).unwrap();
+        let shape = Shape { tile: GpuTile { a: 128, b }, ..Shape::PLAIN };
+        HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap().boundaries()
+    };
+    assert_eq!(boundaries(4096, 128, QuantBlock::B128), [None]);
+    assert_eq!(boundaries(2112, 192, QuantBlock::B128), [Some(64), Some(128)]);
+    assert_eq!(boundaries(576, 144, QuantBlock::B128), [Some(80), Some(96), Some(112), Some(128)]);
+    assert_eq!(boundaries(384, 192, QuantBlock::B256), [None, Some(64)]);
+}
