@@ -116,6 +116,7 @@ def main():
     args = parser.parse_args()
     shapes = [tuple(map(int, shape.split("x"))) for shape in args.shapes] if args.shapes else SHAPES
     octile, flush = Octile(args.octile), torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
+    machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
     results = []
     print("| M,N,K | octile | cuBLASLt block | ratio | fp8 per tensor | Triton block | kernel |")
     print("|---|---|---|---|---|---|---|")
@@ -128,9 +129,8 @@ def main():
         kernel = result["samples"]["octile"][0]["kernel"]
         print(f"| {','.join(map(str, shape))} | {show('octile')} | {show('cublaslt_block')} | {ratio} "
               f"| {show('cublaslt_tensor')} | {show('triton_block')} | {kernel} |", flush=True)
-    machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
-    with open(args.record, "w") as file:
-        json.dump({"machine": machine, "results": results}, file, indent=1)
+        with open(args.record, "w") as file:
+            json.dump({"machine": machine, "results": results}, file, indent=1)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ use anyhow::{Result, bail};
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     oracle::OracleInput,
-    plan::hopper::{Arguments, HopperPlan},
+    plan::hopper::{Arguments, HopperPlan, PROMOTIONS},
     sample::{Activations, Operands},
 };
 use octile_kernels::hopper;
@@ -108,6 +108,36 @@ pub fn check_quantize(gpu: &Gpu, seed: u64) -> Result<()> {
     }
     println!("quantize: {checked} checked, {failed} failed");
     Ok(())
+}
+
+/// Chains of every length that a quantization block allows.
+pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
+    let (mut checked, mut failed) = (0, 0);
+    for (m, n, k, quant_block) in [(3, 200, 1999, 512), (64, 264, 1024, 256), (200, 576, 2048, 512)] {
+        let problem = Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?;
+        let operands = Operands::random(problem, seed);
+        let device = Device::new(gpu, &operands)?;
+        let rows: Vec<usize> = (0..m).collect();
+        for every in PROMOTIONS.into_iter().filter(|&every| every <= quant_block) {
+            let reference = reference_promoting(&operands, &rows, every);
+            for strategy in [Strategy::Dma, Strategy::Smem, Strategy::Strip] {
+                let plan = HopperPlan::promoting(&problem, gpu.facts(), strategy, every)?;
+                let kernel = hopper::multiply(&plan);
+                let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
+                device.out.fill(0xff)?;
+                prepared.launch()?;
+                let (values, guarded) = result(&device, &problem, &rows)?;
+                let worst = worst(&reference, &values);
+                checked += 1;
+                if worst > 1.0 || !guarded {
+                    failed += 1;
+                    println!("FAIL {problem} {}: worst {worst:.3}, guard {guarded}", kernel.entry);
+                }
+            }
+        }
+    }
+    println!("promotion: {checked} checked, {failed} failed");
+    if failed > 0 { bail!("some kernels are wrong") } else { Ok(()) }
 }
 
 /// Random small problems on every strategy, and on every shape of `strip`: all rows against the reference.

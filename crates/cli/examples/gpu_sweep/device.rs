@@ -120,13 +120,17 @@ pub fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec
     Ok((values, guard.iter().all(|&byte| byte == 0xff)))
 }
 
-pub const ACCUMULATOR: Accumulator = Accumulator::HopperTensorCore { promote_every: STAGE_K };
-
 /// The reference of some rows.
 pub fn reference(operands: &Operands, rows: &[usize]) -> Reference {
+    reference_promoting(operands, rows, STAGE_K)
+}
+
+/// As [`reference`], with the error that sums of `promote_every` products may have.
+pub fn reference_promoting(operands: &Operands, rows: &[usize], promote_every: usize) -> Reference {
+    let accumulator = Accumulator::HopperTensorCore { promote_every };
     let Activations::Fp8(x) = &operands.x else { unreachable!("the sweep uses quantized activations") };
     let input = OracleInput::Fp8(x.select_rows(rows));
-    oracle::multiply(&input, rows.len(), &operands.weight, ACCUMULATOR, operands.problem.out)
+    oracle::multiply(&input, rows.len(), &operands.weight, accumulator, operands.problem.out)
 }
 
 /// Largest error as a part of the bound over the rows of the reference.

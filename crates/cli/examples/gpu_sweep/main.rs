@@ -2,7 +2,7 @@
 //! prints one line of comma-separated values for each. The model in `plan/hopper/choose.rs` is fitted to these.
 //!
 //! `gpu_sweep time [MxNxK:QB ...]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`, `gpu_sweep strategies`, `gpu_sweep
-//! quantized`; `gpu_sweep serve` reads a shape from each
+//! promotions`, `gpu_sweep quantized`; `gpu_sweep serve` reads a shape from each
 //! line and answers with the times of the plan that Octile picks, for comparisons that take turns.
 
 mod check;
@@ -11,13 +11,13 @@ mod device;
 use std::{collections::HashSet, sync::Mutex, time::Duration};
 
 use anyhow::{Result, bail};
-use check::{check, check_quantize, repeat};
+use check::{check, check_promotion, check_quantize, repeat};
 use device::*;
 use half::bf16;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     oracle::Reference,
-    plan::hopper::{HopperPlan, Shape, candidates},
+    plan::hopper::{HopperPlan, PROMOTIONS, Shape, candidates},
 };
 use octile_kernels::hopper::{self, Kernel};
 use octile_runtime::cuda::{Buffer, Gpu, Graph, KernelText, Multiplication, Quantization, QuantizeOperands};
@@ -47,10 +47,12 @@ fn main() -> Result<()> {
         Some("serve") => serve(&gpu),
         Some("repeat") => repeat(&gpu),
         Some("strategies") => strategies(&gpu),
+        Some("promotions") => promotions(&gpu),
         Some("quantized") => quantized(&gpu),
         Some("check") => {
             let seed = args.get(1).map_or(Ok(1), |seed| seed.parse())?;
             check_quantize(&gpu, seed)?;
+            check_promotion(&gpu, seed)?;
             check(&gpu, seed)
         }
         _ => bail!("expected: gpu_sweep time [MxNxK:QB ...], check [SEED], repeat, or serve"),
@@ -251,6 +253,33 @@ fn strategies(gpu: &Gpu) -> Result<()> {
             let tflops = problem.flops() / flushed.min(replayed) / 1e6;
             println!("{problem},{strategy},{kernel},{flushed:.2},{replayed:.2},{tflops:.1},{worst:.3}");
         }
+    }
+    Ok(())
+}
+
+/// What more frequent addition in f32 costs, and what it gives.
+fn promotions(gpu: &Gpu) -> Result<()> {
+    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let problem = Problem::new(4096, 4096, 4096, QuantBlock::B512)?;
+    let operands = pieces(problem);
+    let device = Device::new(gpu, &operands)?;
+    let rows = sampled_rows(problem.m);
+    println!("shape,promote_every,kernel,tflops,largest_error,root_mean_square_error");
+    for every in PROMOTIONS {
+        let plan = HopperPlan::promoting(&problem, gpu.facts(), Strategy::Strip, every)?;
+        let reference = reference_promoting(&operands, &rows, every);
+        let Times { kernel, flushed, replayed, .. } =
+            measure(gpu, &plan, &device, &flush, &reference, &rows)?;
+        let (values, _) = result(&device, &problem, &rows)?;
+        let size = |values: &mut dyn Iterator<Item = f64>| -> f64 {
+            (values.map(|v| v * v).sum::<f64>() / reference.values.len() as f64).sqrt()
+        };
+        let errors: Vec<f64> = values.iter().zip(&reference.values).map(|(got, want)| got - want).collect();
+        let scale = size(&mut reference.values.iter().copied());
+        let largest = errors.iter().fold(0.0f64, |largest, error| largest.max(error.abs())) / scale;
+        let mean = size(&mut errors.iter().copied()) / scale;
+        let tflops = problem.flops() / flushed.min(replayed) / 1e6;
+        println!("{problem},{every},{kernel},{tflops:.1},{largest:.2e},{mean:.2e}");
     }
     Ok(())
 }
