@@ -179,6 +179,9 @@ impl HopperPlan {
             }
         };
         fits(&plan)?;
+        if shape.tile.b > WIDEST_WAVE {
+            return Err(PlanError::TooWide { columns: shape.tile.b, most: WIDEST_WAVE });
+        }
         Ok(plan)
     }
 
@@ -258,30 +261,9 @@ impl HopperPlan {
         }
     }
 
-    /// Groups of 64 rows of A that each multiplying warpgroup has.
-    pub fn row_waves(&self) -> usize {
-        self.shape.tile.a / WAVE_ROWS / self.consumers
-    }
-
-    /// Groups of rows of B that one instruction takes. Two where the sums of all would leave no registers for those of
-    /// one stage; then A is kept in registers, so that it is read from shared memory once.
-    pub fn column_waves(&self) -> usize {
-        if self.shape.tile.b > WIDEST_WAVE { 2 } else { 1 }
-    }
-
-    /// Groups of instructions that each multiplying warpgroup issues per stage.
+    /// Groups of 64 rows of A that each multiplying warpgroup has: it multiplies one after the other.
     pub fn waves(&self) -> usize {
-        self.row_waves() * self.column_waves()
-    }
-
-    /// Where a wave is among the waves of rows and of columns.
-    pub fn place_of_wave(&self, wave: usize) -> (usize, usize) {
-        if self.column_waves() > 1 { (0, wave) } else { (wave, 0) }
-    }
-
-    /// Rows of B that one instruction takes.
-    pub fn wave_columns(&self) -> usize {
-        self.shape.tile.b / self.column_waves()
+        self.shape.tile.a / WAVE_ROWS / self.consumers
     }
 
     /// Stages that cover K.
@@ -314,10 +296,9 @@ impl HopperPlan {
     /// Where in the tiles of this problem a second weight scale begins, counted in columns from a tile's first: `None` for
     /// tiles that have one scale.
     pub fn boundaries(&self) -> Vec<Option<usize>> {
-        let columns = self.wave_columns();
+        let columns = self.shape.tile.b;
         let quant = self.problem.quant_block.size();
-        // Waves of columns have a scale each.
-        if self.shape.swapped || self.column_waves() > 1 || quant.is_multiple_of(columns) {
+        if self.shape.swapped || quant.is_multiple_of(columns) {
             return vec![None];
         }
         let starts = (0..self.operand_rows().1.div_ceil(columns)).map(|tile| tile * columns);

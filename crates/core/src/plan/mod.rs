@@ -54,6 +54,14 @@ pub enum PlanError {
         /// Why not, and what to do.
         reason: &'static str,
     },
+    /// The sums of a tile do not fit in the registers of its threads.
+    #[error("a tile of {columns} columns needs more registers than threads have: give it at most {most}")]
+    TooWide {
+        /// Columns asked for.
+        columns: usize,
+        /// The most there can be.
+        most: usize,
+    },
     /// A tile would cut a quantization block in two.
     #[error("a tile of {tile} along {side} is no multiple of the quantization block {quant_block}")]
     PartialBlock {

@@ -44,9 +44,9 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
             |ptx| {
                 let scales = reader.read(ptx, &frame, place, buffer, k_block);
                 for wave in 0..plan.waves() {
-                    sums.start(ptx, &frame, &operands, None, buffer, wave, Chain::STAGE);
+                    sums.start(ptx, &frame, &operands, buffer, wave, Chain::STAGE);
                     ptx.wgmma_wait(0);
-                    sums.promote(ptx, &frame, &scales, None, wave, Promotion::Add);
+                    sums.promote(ptx, &scales, None, wave, Promotion::Add);
                 }
                 ptx.increase(k_block, 1);
                 ptx.flip(buffer, 1);

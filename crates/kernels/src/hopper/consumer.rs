@@ -80,7 +80,7 @@ pub(super) struct Sums {
 
 impl Sums {
     pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
-        let count = frame.plan.wave_columns() / 2;
+        let count = frame.plan.shape.tile.b / 2;
         let waves = (0..frame.plan.waves()).map(|_| ptx.f32s(count)).collect();
         Self { waves, partial: ptx.f32s(count) }
     }
@@ -93,31 +93,23 @@ impl Sums {
 
     /// Starts the products of one wave of a stage, or of the part of it that is a chain: the tensor cores keep about 13 bits
     /// inside a chain, so its products are added to the sums in f32. With `goes_on` they join those of the stage before.
-    ///
-    /// `fragments` holds A where it is kept in registers; then waves go along the columns, else along the rows.
     pub(super) fn start(
         &self,
         ptx: &mut Ptx,
         frame: &Frame<'_>,
         operands: &Operands,
-        fragments: Option<&[[B32; 4]]>,
         stage: B32,
         wave: usize,
         chain: Chain,
     ) {
-        let columns = frame.plan.wave_columns();
+        let columns = frame.plan.shape.tile.b;
         ptx.wgmma_fence();
         for step in chain.steps.clone() {
             let is_first = step == chain.steps.start;
             let add = chain.goes_on.filter(|_| is_first).unwrap_or_else(|| ptx.ne(u32::from(!is_first), 0));
-            if let Some(fragments) = fragments {
-                let b = operands.b(ptx, frame, stage, wave, step);
-                ptx.wgmma_registers(&self.partial, columns, fragments[step as usize], b, add);
-            } else {
-                let a = operands.a(ptx, frame, stage, wave, step);
-                let b = operands.b(ptx, frame, stage, 0, step);
-                ptx.wgmma(&self.partial, columns, a, b, add);
-            }
+            let a = operands.a(ptx, frame, stage, wave, step);
+            let b = operands.b(ptx, frame, stage, step);
+            ptx.wgmma(&self.partial, columns, a, b, add);
         }
         ptx.wgmma_commit();
     }
@@ -126,7 +118,6 @@ impl Sums {
     pub(super) fn promote(
         &self,
         ptx: &mut Ptx,
-        frame: &Frame<'_>,
         scales: &StageScales,
         boundary: Option<usize>,
         wave: usize,
@@ -143,9 +134,8 @@ impl Sums {
             }
             return;
         }
-        let (row_wave, column_wave) = frame.plan.place_of_wave(wave);
-        let scale = |ptx: &mut Ptx, w: usize| scales.x[row_wave].map(|x| ptx.mul_f32(x, scales.w[w]));
-        let before = scale(ptx, column_wave);
+        let scale = |ptx: &mut Ptx, w: usize| scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[w]));
+        let before = scale(ptx, 0);
         let Some(boundary) = boundary else {
             return self.add_rows(ptx, wave, promotion, |_| before);
         };
@@ -226,14 +216,14 @@ fn for_boundary_of(
     mut body: impl FnMut(&mut Ptx, Option<usize>),
 ) {
     let (last, others) = boundaries.split_last().expect("a problem has tiles");
-    let here = boundary(ptx, frame, tile);
+    let here = boundary(ptx, tile);
     let end = ptx.label();
     // The first of them, if any, is that of tiles without a second scale.
     for &boundary in others {
         let next = ptx.label();
         let is_here = match boundary {
             Some(columns) => ptx.eq(here, columns as u32),
-            None => ptx.ge(here, frame.plan.wave_columns() as u32),
+            None => ptx.ge(here, frame.plan.shape.tile.b as u32),
         };
         ptx.jump_unless(is_here, next);
         body(ptx, boundary);
@@ -282,7 +272,6 @@ impl<'a> Consumer<'a> {
         let Self { frame, operands, sums, cursor, .. } = self;
         let plan = frame.plan;
         self.wait_for_stage(ptx);
-        let fragments = (plan.column_waves() > 1).then(|| operands.load_a(ptx, frame, cursor.stage));
         // The scales first: behind the products they would wait for shared memory, and hold up the products after them.
         let scales = reader.read(ptx, frame, self.place, cursor.stage, k_block);
         let chains = Chain::of_stage(ptx, frame, k_block, self.stages);
@@ -291,7 +280,7 @@ impl<'a> Consumer<'a> {
         for wave in 0..plan.waves() {
             for (at, chain) in chains.iter().enumerate() {
                 let (is_first, is_last) = (at == 0, at + 1 == chains.len());
-                sums.start(ptx, frame, operands, fragments.as_deref(), cursor.stage, wave, chain.clone());
+                sums.start(ptx, frame, operands, cursor.stage, wave, chain.clone());
                 if let Some(meanwhile) = meanwhile.take() {
                     meanwhile(ptx);
                 }
@@ -302,7 +291,7 @@ impl<'a> Consumer<'a> {
                     self.leave_stage(ptx);
                 }
                 let promotion = if is_first { promotion } else { Promotion::Add };
-                let promote = |ptx: &mut Ptx| sums.promote(ptx, frame, &scales, boundary, wave, promotion);
+                let promote = |ptx: &mut Ptx| sums.promote(ptx, &scales, boundary, wave, promotion);
                 match ends {
                     Some(ends) => ptx.when(ends, promote),
                     None => promote(ptx),

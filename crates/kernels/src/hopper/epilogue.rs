@@ -22,7 +22,7 @@ pub(super) fn store(
     mut before: impl FnMut(&mut Ptx, usize, Vec<(usize, usize)>) -> Option<Label>,
 ) {
     let out = Out::new(ptx, frame, place, tile);
-    let chunks = frame.plan.wave_columns() / 8;
+    let chunks = frame.plan.shape.tile.b / 8;
     // Unswapped, two chunks of 8 columns make a full memory sector; swapped, the 16 rows of one chunk do.
     let per_part = if frame.plan.shape.swapped { 1 } else { 2 };
     let mut part = 0;
@@ -33,9 +33,7 @@ pub(super) fn store(
             if frame.plan.shape.swapped {
                 out.store_swapped(ptx, wave, first, &sums[range]);
             } else {
-                let (rows, columns) = frame.plan.place_of_wave(wave);
-                let at = (rows * WAVE_ROWS, columns * frame.plan.wave_columns());
-                out.store_rows(ptx, at, range, sums);
+                out.store_rows(ptx, wave * WAVE_ROWS, range, sums);
             }
             if let Some(end) = end {
                 ptx.place(end);
@@ -94,13 +92,13 @@ impl Out {
         (Global(address, 0), ptx.both(in_rows, in_columns))
     }
 
-    /// Stores the chunks of 8 columns whose sums are in `range`, of a wave that starts at the row and column `at`.
-    fn store_rows(&self, ptx: &mut Ptx, at: (usize, usize), range: Range<usize>, sums: &[F32]) {
-        let first_column = ptx.add(self.tile_b, (at.1 + 2 * range.start) as u32);
+    /// Stores the chunks of 8 columns whose sums are in `range`, of a wave that starts at row `first_row`.
+    fn store_rows(&self, ptx: &mut Ptx, first_row: usize, range: Range<usize>, sums: &[F32]) {
+        let first_column = ptx.add(self.tile_b, 2 * range.start as u32);
         let sums = &sums[range];
         let row = ptx.add(self.warp_a, self.place.lane_row);
         for half in 0..2 {
-            let row = ptx.add(row, (at.0 + 8 * half) as u32);
+            let row = ptx.add(row, (first_row + 8 * half) as u32);
             let pairs: Vec<[F32; 2]> =
                 sums.chunks(4).map(|chunk| [chunk[2 * half], chunk[2 * half + 1]]).collect();
             match (&pairs[..], self.kind) {

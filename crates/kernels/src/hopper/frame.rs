@@ -62,7 +62,7 @@ pub(super) struct Place {
 impl Place {
     pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
         let (group, warp) = (ptx.shr(frame.warp, 2), ptx.and(frame.warp, 3));
-        let group_row = ptx.mul(group, (frame.plan.row_waves() * WAVE_ROWS) as u32);
+        let group_row = ptx.mul(group, (frame.plan.waves() * WAVE_ROWS) as u32);
         let warp_row = ptx.mad(warp, 16, group_row);
         let lane_row = ptx.shr(frame.lane, 2);
         let quad = ptx.and(frame.lane, 3);
@@ -75,8 +75,6 @@ impl Place {
 pub(super) struct Operands {
     a: B32,
     b: B32,
-    /// Where this lane's part of A is in stage 0, for loading it into registers.
-    fragment: B32,
 }
 
 /// Steps along K of a stage.
@@ -89,44 +87,23 @@ impl Operands {
     pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
         let group = ptx.shr(frame.warp, 2);
         let a = ptx.add(frame.base, frame.plan.offset("a") as u32);
-        let a = ptx.mad(group, (frame.plan.row_waves() * WAVE_ROWS * STAGE_K) as u32, a);
+        let a = ptx.mad(group, (frame.plan.waves() * WAVE_ROWS * STAGE_K) as u32, a);
         let b = ptx.add(frame.base, frame.plan.offset("b") as u32);
-        // Lanes 0 to 15 name the first 16 bytes of the warp's 16 rows, the others the second; the swizzle moves them.
-        let warp = ptx.and(frame.warp, 3);
-        let row = ptx.and(frame.lane, 15);
-        let row = ptx.mad(warp, 16, row);
-        let half = ptx.shr(frame.lane, 4);
-        let swizzle = ptx.and(frame.lane, 7);
-        let vector = ptx.xor(half, swizzle);
-        let fragment = ptx.mad(row, STAGE_K as u32, a);
-        let fragment = ptx.mad(vector, 16, fragment);
-        Self { a: ptx.descriptor_low(a), b: ptx.descriptor_low(b), fragment }
+        Self { a: ptx.descriptor_low(a), b: ptx.descriptor_low(b) }
     }
 
-    /// The descriptor of A in a stage, row wave and k-step.
+    /// The descriptor of A in a stage, wave and k-step.
     pub(super) fn a(&self, ptx: &mut Ptx, frame: &Frame<'_>, stage: B32, wave: usize, step: u32) -> B64 {
         let low = ptx.mad(stage, units(frame.plan.shape.tile.a), self.a);
         let low = ptx.add(low, units(wave * WAVE_ROWS) + step * K_STEP);
         ptx.descriptor(low)
     }
 
-    /// The descriptor of B in a stage, column wave and k-step.
-    pub(super) fn b(&self, ptx: &mut Ptx, frame: &Frame<'_>, stage: B32, wave: usize, step: u32) -> B64 {
+    /// The descriptor of B in a stage and k-step.
+    pub(super) fn b(&self, ptx: &mut Ptx, frame: &Frame<'_>, stage: B32, step: u32) -> B64 {
         let low = ptx.mad(stage, units(frame.plan.shape.tile.b), self.b);
-        let low = ptx.add(low, units(wave * frame.plan.wave_columns()) + step * K_STEP);
+        let low = ptx.add(low, step * K_STEP);
         ptx.descriptor(low)
-    }
-
-    /// The warpgroup's rows of A in a stage, loaded into registers: four for each k-step.
-    pub(super) fn load_a(&self, ptx: &mut Ptx, frame: &Frame<'_>, stage: B32) -> Vec<[B32; 4]> {
-        let at = ptx.mad(stage, (frame.plan.shape.tile.a * STAGE_K) as u32, self.fragment);
-        (0..K_STEPS)
-            .map(|step| {
-                // The start of a row is a multiple of 128, so a k-step of 32 bytes only changes two bits.
-                let at = ptx.xor(at, 32 * step);
-                ptx.load_matrices(at)
-            })
-            .collect()
     }
 }
 

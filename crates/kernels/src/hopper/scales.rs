@@ -57,12 +57,8 @@ fn quant_k(ptx: &mut Ptx, k_block: B32) -> B32 {
     ptx.shr(k_block, shift)
 }
 
-/// Rows of the weight at which the two scales of a tile of B start: one for each wave of columns, or one for the rows
-/// before and one for those after the next quantization block begins.
-fn straddled_rows(ptx: &mut Ptx, frame: &Frame<'_>, tile: Tile) -> [B32; 2] {
-    if frame.plan.column_waves() > 1 {
-        return [tile.b_row, ptx.add(tile.b_row, frame.plan.wave_columns() as u32)];
-    }
+/// Rows of the weight at which the two scales of a tile of B start: the tile's first, and that of the next quantization block.
+fn straddled_rows(ptx: &mut Ptx, tile: Tile) -> [B32; 2] {
     let shift = ptx.number("quant_shift");
     let block = ptx.shr(tile.b_row, shift);
     let next = ptx.add(block, 1);
@@ -118,7 +114,7 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, rows: u32) {
         let w_row = if plan.shape.swapped {
             ptx.mad(frame.lane, WAVE_ROWS as u32, tile.a_row)
         } else {
-            let rows = straddled_rows(ptx, frame, tile);
+            let rows = straddled_rows(ptx, tile);
             let is_first = ptx.eq(frame.lane, 0);
             ptx.select(rows[0], rows[1], is_first)
         };
@@ -197,14 +193,14 @@ impl Reader {
         let (m, n) = (ptx.number("m"), ptx.number("n"));
         let first = ptx.add(tile.a_row, place.warp_row);
         let first = ptx.add(first, place.lane_row);
-        let offsets = (0..frame.plan.row_waves()).flat_map(|wave| [wave * WAVE_ROWS, wave * WAVE_ROWS + 8]);
+        let offsets = (0..frame.plan.waves()).flat_map(|wave| [wave * WAVE_ROWS, wave * WAVE_ROWS + 8]);
         let x_rows = offsets
             .map(|offset| {
                 let row = ptx.add(first, offset as u32);
                 x.of_row(ptx, row, m)
             })
             .collect();
-        let w_rows = straddled_rows(ptx, frame, tile).into_iter().map(|row| w.of_row(ptx, row, n)).collect();
+        let w_rows = straddled_rows(ptx, tile).into_iter().map(|row| w.of_row(ptx, row, n)).collect();
         Self::Memory { x: Layout64 { layout: x, rows: x_rows }, w: Layout64 { layout: w, rows: w_rows } }
     }
 
@@ -248,7 +244,7 @@ fn read_ring(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, stage: B32) -> Stag
     }
     let row = ptx.add(place.warp_row, place.lane_row);
     let at = ptx.mad(row, 4, x_ring);
-    let x = (0..plan.row_waves())
+    let x = (0..plan.waves())
         .map(|wave| [0, 8].map(|row| ptx.load_shared_f32(Shared(at, 4 * (wave * WAVE_ROWS + row) as u32))))
         .collect();
     let w = ptx.load_shared_f32x2(Shared(w_ring, 0)).to_vec();
@@ -256,7 +252,7 @@ fn read_ring(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, stage: B32) -> Stag
 }
 
 /// Columns of a tile of B before the second weight scale begins.
-pub(super) fn boundary(ptx: &mut Ptx, frame: &Frame<'_>, tile: Tile) -> B32 {
-    let [first, next] = straddled_rows(ptx, frame, tile);
+pub(super) fn boundary(ptx: &mut Ptx, tile: Tile) -> B32 {
+    let [first, next] = straddled_rows(ptx, tile);
     ptx.sub(next, first)
 }

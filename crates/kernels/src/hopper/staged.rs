@@ -24,7 +24,7 @@ pub(super) fn hand_over(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: Ti
     let staging = Staging::new(ptx, frame);
     wait_until_read(ptx, frame);
     ptx.warp_barrier();
-    let per_wave = frame.plan.wave_columns() / RESULT_COLUMNS;
+    let per_wave = frame.plan.shape.tile.b / RESULT_COLUMNS;
     for (wave, sums) in sums.waves.iter().enumerate() {
         for (piece, sums) in sums.chunks(RESULT_COLUMNS / 2).enumerate() {
             staging.write(ptx, frame, sums, wave * per_wave + piece);
@@ -37,11 +37,9 @@ pub(super) fn hand_over(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: Ti
         let map = ptx.tensor_map("map_out");
         let warp_row = ptx.add(tile.a_row, place.warp_row);
         for wave in 0..sums.waves.len() {
-            let (row_wave, column_wave) = frame.plan.place_of_wave(wave);
-            let row = ptx.add(warp_row, (row_wave * WAVE_ROWS) as u32);
+            let row = ptx.add(warp_row, (wave * WAVE_ROWS) as u32);
             for piece in 0..per_wave {
-                let column = column_wave * frame.plan.wave_columns() + piece * RESULT_COLUMNS;
-                let column = ptx.add(tile.b_row, column as u32);
+                let column = ptx.add(tile.b_row, (piece * RESULT_COLUMNS) as u32);
                 let at = PIECE_BYTES * (wave * per_wave + piece) as u32;
                 ptx.tma_store(map, column, row, Shared(staging.base, at));
             }
@@ -58,17 +56,14 @@ pub(super) fn wait_until_read(ptx: &mut Ptx, frame: &Frame<'_>) {
 
 /// Stores the tile piece by piece.
 pub(super) fn store_lines(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: Tile, sums: &Sums) {
-    let plan = frame.plan;
     let staging = Staging::new(ptx, frame);
     let out = Out::new(ptx, frame, place, tile);
     for (wave, sums) in sums.waves.iter().enumerate() {
-        let (row_wave, column_wave) = plan.place_of_wave(wave);
-        let rows = out.rows(ptx, row_wave);
+        let rows = out.rows(ptx, wave);
         for (piece, sums) in sums.chunks(RESULT_COLUMNS / 2).enumerate() {
             staging.write(ptx, frame, sums, 0);
             ptx.warp_barrier();
-            let first_column = column_wave * plan.wave_columns() + piece * RESULT_COLUMNS;
-            out.copy(ptx, &staging, &rows, first_column, sums.len() * 2);
+            out.copy(ptx, &staging, &rows, piece * RESULT_COLUMNS, sums.len() * 2);
             ptx.warp_barrier();
         }
     }

@@ -45,28 +45,7 @@ impl Ptx {
         ));
     }
 
-    /// As [`Ptx::wgmma`], with this thread's part of `a` in registers.
-    pub fn wgmma_registers(&mut self, sums: &[F32], columns: usize, a: [B32; 4], b: B64, add: Pred) {
-        assert_eq!(sums.len() * 2, columns, "a thread holds half a float per column");
-        let sums: Vec<String> = sums.iter().map(F32::to_string).collect();
-        let [a0, a1, a2, a3] = a;
-        self.line(format_args!(
-            "wgmma.mma_async.sync.aligned.m64n{columns}k32.f32.e4m3.e4m3 {{{}}}, {{{a0}, {a1}, {a2}, {a3}}}, {b}, \
-             {add}, 1, 1",
-            sums.join(", ")
-        ));
-    }
-
-    /// Loads four matrices of 8 rows x 16 bytes, whose rows start where the lanes say. As the lanes of a warp name 16
-    /// rows x 32 bytes of A, it is this thread's part of them.
-    pub fn load_matrices(&mut self, row: B32) -> [B32; 4] {
-        let out = [(); 4].map(|()| self.b32());
-        let [a, b, c, d] = out;
-        self.line(format_args!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{a}, {b}, {c}, {d}}}, [{row}]"));
-        out
-    }
-
-    /// Stores four matrices of 8 rows x 16 bytes, whose rows go where the lanes say: what [`Ptx::load_matrices`] undoes.
+    /// Stores four matrices of 8 rows x 16 bytes, whose rows go where the lanes say.
     pub fn store_matrices(&mut self, row: Shared, values: [B32; 4]) {
         let [a, b, c, d] = values;
         self.line(format_args!("stmatrix.sync.aligned.m8n8.x4.shared.b16 {row}, {{{a}, {b}, {c}, {d}}}"));
