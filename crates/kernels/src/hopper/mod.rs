@@ -5,7 +5,7 @@
 //! | `auto` | through registers into shared memory, the assembler schedules | loaded beside the product |
 //! | `dma` | the copy engine fills a ring of stages | loaded beside the product |
 //! | `smem` | as `dma` | travel through the ring, ahead of the product |
-//! | `strip` | as `smem`; clusters share fetches or divide K | as `smem` |
+//! | `strip` | as `smem`; clusters share fetches or divide K; the copy engine stores results | as `smem` |
 //!
 //! The last three are one skeleton, because their differences are the lesson: [`ring`] with [`consumer`] and
 //! [`producer`].
