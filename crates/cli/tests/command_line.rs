@@ -107,6 +107,8 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["bench", "--backend", "tpu-sim", "--isa", "avx2"], "--isa has no effect here"),
         (&["test", "--backend", "tpu-sim", "--threads", "2"], "only goes with --backend cpu"),
         (&["test", "--x", "bf16-plain", "--x-scales", "token"], "--x-scales has no effect here"),
+        (&["inspect", "--x", "bf16-plain", "--x-scales", "token"], "--x-scales has no effect here"),
+        (&["test", "--promote", "64"], "--promote has no effect here and only goes with --backend gpu"),
         (&["simulate", "k", "--tensors", "t", "--races", "--no-races"], "cannot be used with"),
         (&["run-module", "m", "--plugin", "p", "--tensors", "t", "--seed", "2"], "cannot be used with"),
         (&["run-module", "--plugin", "p", "--shape", "1x1x1:128", "--tolerance", "1"], "--expect"),

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use octile_core::{Problem, plan::tpu::BlockMode};
 
-use super::{OutChoice, ScalesChoice, StrategyChoice, XChoice};
+use super::{IdleOption, OutChoice, ScalesChoice, StrategyChoice, XChoice};
 
 /// What comes out, for the help text.
 pub const INSPECT_HELP: &str = "\
@@ -69,9 +69,9 @@ pub struct InspectArgs {
     /// to be multiplied unquantized
     #[arg(long, value_enum, default_value_t = XChoice::Fp8)]
     pub x: XChoice,
-    /// Which activations share a scale: QB x QB blocks, or 1 x QB token groups
-    #[arg(long, value_enum, default_value_t = ScalesChoice::Block)]
-    pub x_scales: ScalesChoice,
+    /// Which activations share a scale: QB x QB blocks, or 1 x QB token groups [default: block]
+    #[arg(long, value_enum)]
+    pub x_scales: Option<ScalesChoice>,
     /// Element type of the result
     #[arg(long, value_enum, default_value_t = OutChoice::F32)]
     pub out: OutChoice,
@@ -88,9 +88,9 @@ pub struct InspectArgs {
 
 impl InspectArgs {
     /// The problem asked for.
-    pub fn problem(&self) -> Problem {
-        let x = self.x.activation(self.x_scales);
-        let out = self.out.kind();
-        self.shape.with_x(x).with_out(out)
+    pub fn problem(&self) -> Result<Problem, IdleOption> {
+        self.x.require_scales(self.x_scales)?;
+        let x = self.x.activation(self.x_scales.unwrap_or(ScalesChoice::Block));
+        Ok(self.shape.with_x(x).with_out(self.out.kind()))
     }
 }

@@ -70,7 +70,7 @@ impl Job {
             })
         };
         let strategies = Strategy::ALL.into_iter().filter(wanted);
-        let problem = args.problem();
+        let problem = args.problem()?;
         let work = if let Some(gpu) = hopper_named(&args.chip) {
             refuse_tpu_options(args)?;
             let plan = |strategy| HopperPlan::best(&problem, &gpu, strategy);
