@@ -180,8 +180,7 @@ fn quantized(
     let (codes, scales) = (Buffer::zeros(gpu, m * arguments.x_stride)?, Buffer::zeros(gpu, 4 * scale_count)?);
     let aligned = hopper::quantizes_vectors(k);
     let kernel = hopper::quantize_tuned(kind, granularity, quant_block.size(), aligned, tuning);
-    let quantization =
-        Quantization::with_launch(gpu, problem, kind, launch(&kernel, tuning, quant_block.size(), k))?;
+    let quantization = Quantization::new(gpu, problem, kind, launch(&kernel, tuning, quant_block.size(), k))?;
     let operands = QuantizeOperands {
         x: floats,
         x_stride: k,
@@ -288,8 +287,7 @@ fn time_alone(gpu: &Gpu) -> Result<()> {
         for tuning in tunings() {
             let kernel = hopper::quantize_tuned(FloatKind::Bf16, ScaleGranularity::Token, 128, true, tuning);
             let text = launch(&kernel, tuning, 128, k);
-            let prepared =
-                Quantization::with_launch(gpu, &problem, FloatKind::Bf16, text)?.prepare(operands)?;
+            let prepared = Quantization::new(gpu, &problem, FloatKind::Bf16, text)?.prepare(operands)?;
             let graph = Graph::record(gpu, || (0..10).try_for_each(|_| prepared.launch()))?;
             graph.launch()?;
             ways.push((kernel.entry, prepared, graph, Vec::new(), Vec::new()));

@@ -3,12 +3,11 @@
 use anyhow::{Result, bail};
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
-    oracle::OracleInput,
-    plan::hopper::{Arguments, HopperPlan, PROMOTIONS},
-    sample::{Activations, Operands},
+    plan::hopper::{HopperPlan, PROMOTIONS},
+    sample::Operands,
 };
 use octile_kernels::hopper;
-use octile_runtime::cuda::{Buffer, Gpu, Multiplication, Quantization, QuantizeOperands};
+use octile_runtime::cuda::{Gpu, Multiplication};
 
 use crate::{compile_all, device::*, plans, text};
 
@@ -38,75 +37,6 @@ pub fn repeat(gpu: &Gpu) -> Result<()> {
         }
         println!("{problem} {}: {other} of 999 runs gave other bits than the first", kernel.entry);
     }
-    Ok(())
-}
-
-/// Quantization against the CPU's: every code and scale must be the same.
-pub fn check_quantize(gpu: &Gpu, seed: u64) -> Result<()> {
-    let (mut checked, mut failed) = (0, 0);
-    for kind in [FloatKind::F32, FloatKind::Bf16, FloatKind::F16] {
-        for granularity in [ScaleGranularity::Token, ScaleGranularity::Block] {
-            for quant_block in QuantBlock::ALL {
-                for (m, k) in [(1, 1), (3, 129), (200, 1000), (130, 1024), (700, 2048)] {
-                    let problem = Problem::new(m, 1, k, quant_block)?
-                        .with_x(ActivationKind::Quantized(kind, granularity));
-                    let operands = Operands::random(problem, seed);
-                    let OracleInput::Fp8(expected) = operands.oracle_input() else {
-                        unreachable!("quantized")
-                    };
-                    let floats = match &operands.x {
-                        Activations::F32(x) => Buffer::from_slice(gpu, x)?,
-                        Activations::Bf16(x) => Buffer::from_slice(gpu, x)?,
-                        Activations::F16(x) => Buffer::from_slice(gpu, x)?,
-                        Activations::Fp8(_) => unreachable!("floats were asked for"),
-                    };
-                    let arguments = Arguments::packed(&problem);
-                    let codes = Buffer::zeros(gpu, m * arguments.x_stride)?;
-                    let scales = Buffer::zeros(gpu, 4 * expected.scales().len())?;
-                    let kernel = hopper::quantize(kind, granularity, quant_block.size(), k.is_multiple_of(8));
-                    let groups = hopper::groups_per_block(quant_block.size());
-                    let quantization = Quantization::new(
-                        gpu,
-                        &problem,
-                        kind,
-                        text(&kernel),
-                        hopper::QUANTIZE_THREADS,
-                        groups,
-                    )?;
-                    quantization
-                        .prepare(QuantizeOperands {
-                            x: &floats,
-                            x_stride: k,
-                            codes: &codes,
-                            codes_stride: arguments.x_stride,
-                            scales: &scales,
-                            layout: arguments.x_scales,
-                        })?
-                        .launch()?;
-                    let (mut got_codes, mut got_scales) =
-                        (vec![0u8; m * arguments.x_stride], vec![0f32; expected.scales().len()]);
-                    codes.read(&mut got_codes)?;
-                    scales.read(&mut got_scales)?;
-                    let rows = got_codes.chunks(arguments.x_stride).zip(expected.codes().chunks(k));
-                    let other = rows
-                        .flat_map(|(got, want)| got.iter().zip(want))
-                        .filter(|(got, want)| got != want)
-                        .count();
-                    let other_scales =
-                        got_scales.iter().zip(expected.scales()).filter(|(got, want)| got != want).count();
-                    checked += 1;
-                    if other + other_scales > 0 {
-                        failed += 1;
-                        println!(
-                            "FAIL {} {m}x{k}: {other} codes, {other_scales} scales differ",
-                            kernel.entry
-                        );
-                    }
-                }
-            }
-        }
-    }
-    println!("quantize: {checked} checked, {failed} failed");
     Ok(())
 }
 

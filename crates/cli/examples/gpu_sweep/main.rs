@@ -2,7 +2,7 @@
 //! prints one line of comma-separated values for each. The model in `plan/hopper/choose.rs` is fitted to these.
 //!
 //! `gpu_sweep time [MxNxK:QB ...]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`, `gpu_sweep strategies`, `gpu_sweep
-//! promotions`, `gpu_sweep quantized`; `gpu_sweep serve` reads a shape from each
+//! promotions`; `gpu_sweep serve` reads a shape from each
 //! line and answers with the times of the plan that Octile picks, for comparisons that take turns.
 
 mod check;
@@ -11,16 +11,15 @@ mod device;
 use std::{collections::HashSet, sync::Mutex, time::Duration};
 
 use anyhow::{Result, bail};
-use check::{check, check_promotion, check_quantize, repeat};
+use check::{check, check_promotion, repeat};
 use device::*;
-use half::bf16;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     oracle::Reference,
     plan::hopper::{HopperPlan, PROMOTIONS, Shape, candidates},
 };
 use octile_kernels::hopper::{self, Kernel};
-use octile_runtime::cuda::{Buffer, Gpu, Graph, KernelText, Multiplication, Quantization, QuantizeOperands};
+use octile_runtime::cuda::{Buffer, Gpu, Graph, KernelText, Multiplication};
 
 /// N and K of DeepSeek-V3's layers, and the six shapes of the benchmark suite.
 const SERVED: [(usize, usize); 7] =
@@ -48,10 +47,8 @@ fn main() -> Result<()> {
         Some("repeat") => repeat(&gpu),
         Some("strategies") => strategies(&gpu),
         Some("promotions") => promotions(&gpu),
-        Some("quantized") => quantized(&gpu),
         Some("check") => {
             let seed = args.get(1).map_or(Ok(1), |seed| seed.parse())?;
-            check_quantize(&gpu, seed)?;
             check_promotion(&gpu, seed)?;
             check(&gpu, seed)
         }
@@ -280,58 +277,6 @@ fn promotions(gpu: &Gpu) -> Result<()> {
         let mean = size(&mut errors.iter().copied()) / scale;
         let tflops = problem.flops() / flushed.min(replayed) / 1e6;
         println!("{problem},{every},{kernel},{tflops:.1},{largest:.2e},{mean:.2e}");
-    }
-    Ok(())
-}
-
-/// Quantization and multiplication together, beside the multiplication alone.
-fn quantized(gpu: &Gpu) -> Result<()> {
-    println!("shape,multiply_us,quantize_us,both_us");
-    for (n, k) in SERVED {
-        let token = ActivationKind::Fp8(ScaleGranularity::Token);
-        let problem = Problem::new(4096, n, k, QuantBlock::B128)?.with_x(token).with_out(FloatKind::Bf16);
-        let device = Device::new(gpu, &pieces(problem))?;
-        let start = std::time::Instant::now();
-        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
-        let kernel = hopper::multiply(&plan);
-        let multiply = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
-        multiply.launch()?;
-        gpu.wait()?;
-        let first_call = start.elapsed();
-        let floats: Vec<bf16> = (0..4096 * k).map(|at| bf16::from_f32((at % 61) as f32 - 30.0)).collect();
-        let floats = Buffer::from_slice(gpu, &floats)?;
-        let kernel = hopper::quantize(FloatKind::Bf16, ScaleGranularity::Token, 128, true);
-        let groups = hopper::groups_per_block(128);
-        let quantization = Quantization::new(
-            gpu,
-            &problem,
-            FloatKind::Bf16,
-            text(&kernel),
-            hopper::QUANTIZE_THREADS,
-            groups,
-        )?;
-        let quantize = quantization.prepare(QuantizeOperands {
-            x: &floats,
-            x_stride: k,
-            codes: &device.x,
-            codes_stride: device.arguments.x_stride,
-            scales: &device.x_scales,
-            layout: device.arguments.x_scales,
-        })?;
-        let time = |work: &dyn Fn() -> Result<(), octile_runtime::cuda::CudaError>| -> Result<f32> {
-            let graph = Graph::record(gpu, || (0..10).try_for_each(|_| work()))?;
-            graph.launch()?;
-            let mut times = Vec::new();
-            for _ in 0..7 {
-                times.push(gpu.time(|| graph.launch())? * 100.0);
-            }
-            times.sort_by(f32::total_cmp);
-            Ok(times[3])
-        };
-        let alone = time(&|| multiply.launch())?;
-        let before = time(&|| quantize.launch())?;
-        let both = time(&|| quantize.launch().and_then(|()| multiply.launch()))?;
-        println!("{problem},{alone:.2},{before:.2},{both:.2},first call {} ms", first_call.as_millis());
     }
     Ok(())
 }

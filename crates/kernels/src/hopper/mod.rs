@@ -26,8 +26,8 @@ mod staged;
 
 pub use peak::{PeakKernel, peak};
 pub use quantize::{
-    QUANTIZE_ALIGNMENT, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QUANTIZE_THREADS, QuantizeTuning,
-    groups_per_block, quantize, quantize_tuned, quantizes_vectors,
+    QUANTIZE_ALIGNMENT, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeTuning, quantize, quantize_tuned,
+    quantizes_vectors,
 };
 
 use octile_core::{

@@ -32,8 +32,6 @@ pub const QUANTIZE_NUMBERS: [&str; 10] = [
 
 /// Bytes of shared memory of a block.
 pub const QUANTIZE_SHARED_BYTES: u32 = 16;
-/// Threads of a block.
-pub const QUANTIZE_THREADS: u32 = QuantizeTuning::BEST.threads;
 
 /// Values of a token group that one lane takes.
 const LANE_VALUES: u32 = 16;
@@ -90,11 +88,6 @@ fn groups_per_step(quant_block: u32) -> u32 {
     32 / lanes_per_group(quant_block)
 }
 
-/// Token groups of `quant_block` values that a block of threads of [`quantize`] takes.
-pub fn groups_per_block(quant_block: usize) -> u32 {
-    QuantizeTuning::BEST.groups_per_block(quant_block)
-}
-
 /// Rows of an aligned kernel start at multiples of so many values, and have a multiple of so many.
 pub const QUANTIZE_ALIGNMENT: usize = 8;
 
@@ -107,7 +100,7 @@ pub fn quantizes_vectors(k: usize) -> bool {
 /// The kernel that quantizes floats of one kind. `quant_block` is the number of columns that share a scale; `aligned`
 /// says that rows start at multiples of 16 bytes and K is a multiple of 8.
 ///
-/// A launch has one block per [`groups_per_block`] token groups, or one block per quantization block, those along K
+/// A launch has one block per [`QuantizeTuning::groups_per_block`] token groups, or one block per quantization block, those along K
 /// first.
 pub fn quantize(kind: FloatKind, granularity: ScaleGranularity, quant_block: usize, aligned: bool) -> Kernel {
     quantize_tuned(kind, granularity, quant_block, aligned, QuantizeTuning::BEST)

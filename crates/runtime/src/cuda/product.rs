@@ -80,7 +80,7 @@ impl Product {
                 let arguments = Arguments::fastest(problem);
                 let (rows, cols) = problem.x_scale_shape().unwrap_or((1, 1));
                 Some(Quantizing {
-                    quantization: Quantization::with_launch(gpu, problem, kind, kernel)?,
+                    quantization: Quantization::new(gpu, problem, kind, kernel)?,
                     codes: Buffer::zeros(gpu, problem.m * arguments.x_stride)?,
                     scales: Buffer::zeros(gpu, 4 * rows * cols)?,
                     arguments,

@@ -57,22 +57,8 @@ pub struct QuantizeText<'a> {
 }
 
 impl Quantization {
-    /// Compiles `text`, which must be the quantizing kernel of this kind of floats and the problem's scales.
-    /// `groups_per_block` is the number of token groups that a block of `threads` threads takes.
-    pub fn new(
-        gpu: &Gpu,
-        problem: &Problem,
-        kind: FloatKind,
-        text: KernelText<'_>,
-        threads: u32,
-        groups_per_block: u32,
-    ) -> Result<Self, CudaError> {
-        let text = QuantizeText { text, threads, groups_per_block, staying: None, row_alignment: 1 };
-        Self::with_launch(gpu, problem, kind, text)
-    }
-
     /// Compiles a kernel, which must quantize this kind of floats to the problem's scales.
-    pub fn with_launch(
+    pub fn new(
         gpu: &Gpu,
         problem: &Problem,
         kind: FloatKind,
