@@ -15,7 +15,7 @@ import tempfile
 import time
 from typing import List
 
-from harness import PeerError, comparison, machine, octile, report, venv
+from harness import PeerError, command, comparison, machine, octile, report, venv
 from harness.comparison import Contender, Target, Verdict
 from harness.worker import Worker
 
@@ -127,17 +127,5 @@ def parse_args() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def main() -> int:
-    try:
-        verdicts = compare(parse_args())
-    except PeerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted: no record was written", file=sys.stderr)
-        return 2
-    return 0 if all(verdict.met for verdict in verdicts) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.run(lambda: compare(parse_args())))

@@ -11,7 +11,6 @@ import json
 import os
 import pathlib
 import struct
-import sys
 import time
 
 # Without these the TPU library looks for a TPU, for minutes.
@@ -30,6 +29,8 @@ from jax.experimental import pallas as pl
 from jax.experimental import topologies
 from jax.experimental.pallas import tpu as pltpu
 from jax.sharding import SingleDeviceSharding
+
+from harness.serve import serve
 
 FP8, F32 = jnp.float8_e4m3fn, jnp.float32
 X, W, W_SCALE, X_SCALE, OUT = range(5)
@@ -183,24 +184,5 @@ def answer(request, ready):
     return ready, {"samples_ms": [1e3 * (time.perf_counter() - start)]}
 
 
-def main():
-    # Libraries write to descriptor 1 as they please; the answers keep a copy of their own.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def say(value):
-        answers.write(json.dumps(value) + "\n")
-        answers.flush()
-
-    say({"jax": jax.__version__, "python": sys.version.split()[0]})
-    ready = None
-    for line in sys.stdin:
-        try:
-            ready, reply = answer(json.loads(line), ready)
-        except Exception as error:  # whatever it is, the driver has to hear of it
-            reply = {"error": f"{type(error).__name__}: {error}"}
-        say(reply)
-
-
 if __name__ == "__main__":
-    main()
+    serve({"jax": jax.__version__}, answer)

@@ -16,7 +16,7 @@ import pathlib
 import sys
 from typing import Dict, List
 
-from harness import PeerError, comparison, machine, octile, report, venv
+from harness import PeerError, command, comparison, machine, octile, report, venv
 from harness.comparison import Contender, Verdict
 from harness.octile import Settings
 from harness.worker import Worker
@@ -182,24 +182,15 @@ def compare(groups: List[Group], args: argparse.Namespace) -> List[Verdict]:
     return verdicts
 
 
-def main() -> int:
-    args = parse_args()
+def compare_asked(args) -> List[Verdict]:
     groups = [group for group in all_groups() if args.only in group.name]
-    try:
-        if not groups:
-            raise PeerError(f"no group's name holds '{args.only}': --list shows them")
-        if args.list:
-            list_groups(groups)
-            return 0
-        verdicts = compare(groups, args)
-    except PeerError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("interrupted: no record was written", file=sys.stderr)
-        return 2
-    return 0 if all(verdict.met for verdict in verdicts) else 1
+    if not groups:
+        raise PeerError(f"no group's name holds '{args.only}': --list shows them")
+    if args.list:
+        list_groups(groups)
+        return []
+    return compare(groups, args)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(command.run(lambda: compare_asked(parse_args())))

@@ -7,10 +7,10 @@ The operands: x of m x k, and a weight of n x k in f8e4m3fn with one f32 scale p
 made ready before the clock starts: x in the type of the multiplication, and for `f32` and `bf16` the dequantized weight.
 """
 
-import json
-import os
 import sys
 import time
+
+from harness.serve import serve
 
 try:
     import torch
@@ -95,32 +95,7 @@ def answer(request, paths):
     return paths, {"samples_ms": times}
 
 
-def main():
-    # Libraries and compilers write to descriptor 1 as they please; the answers keep a copy of their own.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-
-    def say(value):
-        answers.write(json.dumps(value) + "\n")
-        answers.flush()
-
+if __name__ == "__main__":
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    say(
-        {
-            "torch": torch.__version__,
-            "python": sys.version.split()[0],
-            "capability": torch.backends.cpu.get_cpu_capability(),
-        }
-    )
-    paths = {}
-    for line in sys.stdin:
-        try:
-            paths, reply = answer(json.loads(line), paths)
-        except Exception as error:  # whatever it is, the driver has to hear of it
-            reply = {"error": f"{type(error).__name__}: {error}"}
-        say(reply)
-
-
-if __name__ == "__main__":
-    main()
+    serve({"torch": torch.__version__, "capability": torch.backends.cpu.get_cpu_capability()}, answer, {})

@@ -17,7 +17,7 @@ import torch
 
 import torch_peers
 import triton_peer
-from shapes import SHAPES
+from shapes import SHAPES, parse
 
 FLUSH_BYTES = 256 << 20
 ROUNDS = 3
@@ -114,7 +114,7 @@ def main():
     parser.add_argument("--triton", action="store_true", help="time the Triton kernel too (compiles for a minute)")
     parser.add_argument("--shapes", nargs="*", help="MxNxK ...; all without")
     args = parser.parse_args()
-    shapes = [tuple(map(int, shape.split("x"))) for shape in args.shapes] if args.shapes else SHAPES
+    shapes = [parse(shape) for shape in args.shapes] if args.shapes else SHAPES
     octile, flush = Octile(args.octile), torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
     results = []

@@ -21,18 +21,8 @@ use octile_core::{
 use octile_kernels::hopper::{self, Kernel};
 use octile_runtime::cuda::{Buffer, Gpu, Graph, KernelText, Multiplication};
 
-/// N and K of DeepSeek-V3's layers, and the six shapes of the benchmark suite.
-const SERVED: [(usize, usize); 7] =
-    [(2112, 7168), (576, 7168), (24576, 1536), (32768, 512), (7168, 16384), (4096, 7168), (7168, 2048)];
-const SQUARE: [(usize, usize, usize); 7] = [
-    (512, 512, 512),
-    (1024, 1024, 1024),
-    (2048, 2048, 2048),
-    (4096, 4096, 4096),
-    (1024, 4096, 2048),
-    (2048, 2048, 4096),
-    (8192, 8192, 8192),
-];
+/// The six shapes of the benchmark suite, a large one, and the layers of DeepSeek-V3: what the peers are timed on.
+const SHAPES: &str = include_str!("../../../../bench/peers/gpu/shapes.txt");
 
 fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -41,7 +31,7 @@ fn main() -> Result<()> {
         Some("time") => {
             let named =
                 args[1..].iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
-            time(&gpu, &if named.is_empty() { served() } else { named })
+            time(&gpu, &if named.is_empty() { served()? } else { named })
         }
         Some("serve") => serve(&gpu),
         Some("repeat") => repeat(&gpu),
@@ -60,10 +50,8 @@ fn text(kernel: &Kernel) -> KernelText<'_> {
     KernelText { entry: &kernel.entry, ptx: &kernel.ptx }
 }
 
-fn served() -> Vec<Problem> {
-    let served = [1, 16, 64, 128, 4096].into_iter().flat_map(|m| SERVED.map(|(n, k)| (m, n, k)));
-    let all = SQUARE.into_iter().chain(served);
-    all.map(|(m, n, k)| Problem::new(m, n, k, QuantBlock::B128).expect("these shapes are valid")).collect()
+fn served() -> Result<Vec<Problem>> {
+    SHAPES.lines().map(|shape| Ok(format!("{shape}:128").parse()?)).collect()
 }
 
 /// Compiles what is not in the cache yet, on all cores.
@@ -237,11 +225,12 @@ fn strategies(gpu: &Gpu) -> Result<()> {
     let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
     let quant_blocks = [128, 256, 512, 512, 512, 512];
     println!("shape,strategy,kernel,flushed_us,graph_us,tflops,worst_of_bound");
-    for ((m, n, k), quant_block) in SQUARE.into_iter().zip(quant_blocks) {
-        let problem = Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?.with_out(FloatKind::Bf16);
+    for (shape, quant_block) in SHAPES.lines().zip(quant_blocks) {
+        let problem: Problem = format!("{shape}:{quant_block}").parse()?;
+        let problem = problem.with_out(FloatKind::Bf16);
         let operands = pieces(problem);
         let device = Device::new(gpu, &operands)?;
-        let rows = sampled_rows(m);
+        let rows = sampled_rows(problem.m);
         let reference = reference(&operands, &rows);
         for strategy in Strategy::ALL {
             let plan = HopperPlan::best(&problem, gpu.facts(), strategy)?;
