@@ -60,6 +60,33 @@ fn every_link_leads_to_a_line_of_the_page() {
     }
 }
 
+/// A name alone would not say which of two folders failed.
+#[test]
+fn versions_of_the_same_name_are_called_by_their_paths() {
+    let place = TempDir::new().unwrap();
+    for (folder, case) in ["before", "after"].into_iter().zip(CASES) {
+        let parent = place.path().join(folder);
+        fs::rename(unpack(case, &parent), parent.join("v3")).unwrap();
+    }
+    unpack(CASES[1], &place.path().join("after"));
+    let (code, said) =
+        outcome(&["verify", "before", "after", "--chip", "tpu7x", "--junit", "v.xml"], place.path());
+    assert_eq!(code, 1, "{said}");
+    let lines = ["FAIL  before/v3\n", "PASS  after/v3\n", "FAIL: 1 of 3 versions fails\n"];
+    for line in lines.map(str::to_owned).into_iter().chain([format!("PASS  {}\n", CASES[1])]) {
+        assert!(said.contains(&line), "{line} is not in {said}");
+    }
+    let suites = fs::read_to_string(place.path().join("v.xml")).unwrap();
+    for name in ["before/v3", "after/v3"] {
+        assert!(suites.contains(&format!("<testsuite name=\"{name}\"")), "{suites}");
+    }
+    let (code, said) = outcome(&["report", "before", "after", "-o", "page.html"], place.path());
+    assert_eq!(code, 0, "{said}");
+    let page = fs::read_to_string(place.path().join("page.html")).unwrap();
+    assert!(page.contains("<h2>before/v3 <") && page.contains("<h2>after/v3 <"));
+    assert!(page.contains(" to after/v3: "));
+}
+
 /// Chromium, if this machine has one.
 fn browser() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome", "chrome"];

@@ -72,13 +72,20 @@ impl Column {
 /// Compares versions.
 pub fn run(versions: &[Version]) -> Report {
     let mut columns: Vec<_> = versions.iter().map(Column::of).collect();
-    let names: Vec<_> = versions.iter().map(|version| version.name.as_str()).collect();
-    for (column, version) in columns.iter_mut().zip(versions) {
-        if names.iter().filter(|name| **name == version.name).count() > 1 {
-            column.row.name = version.path.display().to_string();
-        }
+    for (column, name) in columns.iter_mut().zip(distinct_names(versions)) {
+        column.row.name = name;
     }
     Report { columns, differences: pairs(versions).map(|(b, a)| Difference::between(b, a)).collect() }
+}
+
+/// What to call versions side by side: those of the same name by their paths.
+pub fn distinct_names(versions: &[Version]) -> Vec<String> {
+    let alone = |version: &Version| versions.iter().filter(|other| other.name == version.name).count() == 1;
+    let name = |version: &Version| match alone(version) {
+        true => version.name.clone(),
+        false => version.path.display().to_string(),
+    };
+    versions.iter().map(name).collect()
 }
 
 /// The only two versions; of more, those of the same name, as two folders of versions have them.

@@ -7,7 +7,7 @@ use octile_core::Strategy;
 use octile_dump::checks::{CheckId, Finding, Verdict};
 use serde::Serialize;
 
-use super::analyze::Version;
+use super::{analyze::Version, compare::distinct_names};
 
 /// Verdicts on several versions.
 #[derive(Debug, Serialize)]
@@ -34,8 +34,12 @@ pub struct Judged {
 }
 
 impl Report {
-    /// Judges versions.
-    pub fn new(versions: Vec<Version>, strict: bool) -> Self {
+    /// Judges versions, and calls those of the same name by their paths.
+    pub fn new(mut versions: Vec<Version>, strict: bool) -> Self {
+        let names = distinct_names(&versions);
+        for (version, name) in versions.iter_mut().zip(names) {
+            version.name = name;
+        }
         let versions = versions.into_iter().map(|version| Judged::new(version, strict)).collect();
         Self { strict, versions }
     }

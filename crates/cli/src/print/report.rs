@@ -85,7 +85,7 @@ fn table(report: &Report) -> Markup {
 
 /// A name that may go on in the next line behind its parts.
 fn breakable(name: &str) -> Markup {
-    html! { @for part in name.split_inclusive(['_', '-']) { (part) wbr; } }
+    html! { @for part in name.split_inclusive(['_', '-', '/']) { (part) wbr; } }
 }
 
 fn badge(passed: bool) -> Markup {

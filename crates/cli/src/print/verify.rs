@@ -25,9 +25,19 @@ fn text(report: &Report) -> String {
     for judged in &report.versions {
         let _ = writeln!(text, "{:<5} {}", word(judged.passed), judged.version.name);
     }
-    let passed = report.versions.iter().filter(|judged| judged.passed).count();
-    let _ = writeln!(text, "{}: {passed} of {} versions", word(report.passed()), report.versions.len());
+    let _ = writeln!(text, "{}: {}", word(report.passed()), tally(report));
     text
+}
+
+/// How many versions pass, or else how many do not.
+fn tally(report: &Report) -> String {
+    let all = report.versions.len();
+    match (report.versions.iter().filter(|judged| !judged.passed).count(), all) {
+        (0, 1) => "1 version".to_owned(),
+        (0, _) => format!("all {all} versions"),
+        (1, _) => format!("1 of {all} versions fails"),
+        (failed, _) => format!("{failed} of {all} versions fail"),
+    }
 }
 
 fn version(judged: &Judged) -> String {
