@@ -10,7 +10,9 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use octile_core::{
-    ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy, device::cpu::Isa, plan::tpu::BlockMode,
+    ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy,
+    device::cpu::Isa,
+    plan::{hopper::PROMOTIONS, tpu::BlockMode},
 };
 
 pub use dumps::{AnalyzeArgs, CheckArgs, CompareArgs, JudgeArgs, KnownArgs, ReportArgs, VerifyArgs};
@@ -123,7 +125,7 @@ pub struct WorkArgs {
     pub mode: Option<BlockMode>,
     /// Products of the GPU backend's tensor cores between additions to the f32 sums: 32, 64, 128, 256 or 512. Fewer are
     /// more exact, more are faster [default: 128]
-    #[arg(long, value_name = "K")]
+    #[arg(long, value_name = "K", value_parser = promotion)]
     pub promote: Option<usize>,
     /// Seed of the random operands
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -131,6 +133,16 @@ pub struct WorkArgs {
     /// Also write the results to this file
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
+}
+
+/// A number of products that the tensor cores can add up by themselves.
+fn promotion(text: &str) -> Result<usize, String> {
+    let known = |every: &usize| PROMOTIONS.contains(every);
+    text.parse().ok().filter(known).ok_or_else(|| {
+        let (last, others) = PROMOTIONS.split_last().expect("there are promotions");
+        let others: Vec<_> = others.iter().map(usize::to_string).collect();
+        format!("give {} or {last}", others.join(", "))
+    })
 }
 
 /// Arguments of `octile test`.
