@@ -11,6 +11,19 @@ use tempfile::TempDir;
 const DMA: &str = "512-qb128-aligned-v2-tpu7x";
 const SMEM: &str = "512-qb128-aligned-v3-tpu7x";
 
+/// A GPU kernel that multiplies.
+const PTX: &str = "\
+.version 8.0
+.target sm_90a
+.address_size 64
+
+.visible .entry kernel()
+{
+    wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1;
+    ret;
+}
+";
+
 fn json(arguments: &[&str], place: &TempDir) -> serde_json::Value {
     let (code, said) = outcome(&[&["compare", "--json"], arguments].concat(), place.path());
     assert_eq!(code, 0, "{said}");
@@ -71,6 +84,30 @@ fn two_folders_of_versions_are_compared_by_name() {
         text.contains("before/v2 -> after/v2") && text.contains("No part of the structure differs"),
         "{text}"
     );
+}
+
+/// A kernel of another kind, and a text that tells nothing: neither is the same as a dump, nor is its traffic none.
+#[test]
+fn what_has_nothing_in_common_is_not_called_the_same() {
+    let place = TempDir::new().unwrap();
+    unpack(DMA, place.path());
+    fs::write(place.path().join("kernel.ptx"), PTX).unwrap();
+    fs::write(place.path().join("notes.txt"), "what I did on Monday\n").unwrap();
+    for (other, name, code) in [("kernel.ptx", "kernel", 0), ("notes.txt", "notes", 1)] {
+        let (exit, text) = outcome(&["compare", DMA, other], place.path());
+        assert_eq!(exit, code, "{text}");
+        assert!(text.contains("\nNothing is comparable: "), "{text}");
+        assert!(!text.contains("are the same") && !text.contains("No part"), "{text}");
+        let traffic = text.lines().find(|line| line.starts_with("HBM traffic")).unwrap();
+        assert!(traffic.ends_with(" ?") && !traffic.contains(" 0 B"), "{traffic}");
+        let (_, value) = outcome(&["compare", "--json", DMA, other], place.path());
+        let value: serde_json::Value = serde_json::from_str(&value).unwrap();
+        assert!(value["columns"][0]["hbm_bytes"].as_u64() > Some(0), "{value}");
+        assert!(value["columns"][1]["hbm_bytes"].is_null(), "{value}");
+        outcome(&["report", DMA, other], place.path());
+        let page = fs::read_to_string(place.path().join("report.html")).unwrap();
+        assert!(page.contains(&format!("{DMA} to {name}: nothing is comparable")));
+    }
 }
 
 #[test]

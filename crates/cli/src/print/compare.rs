@@ -2,7 +2,11 @@
 
 use std::{fmt::Write, path::Path};
 
-use octile_dump::{checks::Verdict, compare::Subject, facts::Evidence};
+use octile_dump::{
+    checks::Verdict,
+    compare::{Structure, Subject},
+    facts::Evidence,
+};
 
 use super::{
     analyze::{or_unknown, place, size, word},
@@ -163,14 +167,23 @@ fn structure(difference: &Difference) -> String {
             }
         }
     }
-    if structure.differences.is_empty() {
-        text.push_str("\nNo part of the structure differs\n");
+    if is_incomparable(structure) {
+        text.push_str("\nNothing is comparable: the two have no part of the structure in common\n");
+    } else {
+        if structure.differences.is_empty() {
+            text.push_str("\nNo part of the structure differs\n");
+        }
+        let _ = writeln!(text, "\n{} parts are the same in both", structure.alike);
     }
-    let _ = writeln!(text, "\n{} parts are the same in both", structure.alike);
     for sentence in &structure.not_compared {
         let _ = writeln!(text, "not compared: {sentence}");
     }
     text
+}
+
+/// Whether two dumps have nothing that could be the same or differ.
+pub fn is_incomparable(structure: &Structure) -> bool {
+    structure.differences.is_empty() && structure.alike == 0
 }
 
 /// The line that proves a fact, with the folder of its file; a file that was named by itself stands for its folder.

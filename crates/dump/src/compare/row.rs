@@ -56,7 +56,11 @@ impl Row {
             matmul: matmul.map(|matmul| matmul.lhs.clone()),
             copies: (!copies.is_empty() || cycles.is_some())
                 .then(|| copies.iter().map(|copy| copy.starts).sum()),
-            hbm_bytes: hbm.map(|copy| copy.bytes).try_fold(0u64, |sum, bytes| sum.checked_add(bytes?)),
+            // No copies in what was not executed are no news about traffic.
+            hbm_bytes: hbm
+                .map(|copy| copy.bytes)
+                .try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
+                .filter(|bytes| *bytes > 0 || cycles.is_some()),
             buffers: data.filter_map(|copy| copy.depth).min(),
             scales_in_smem: smem.map_or(Verdict::NotObservable, |finding| finding.verdict),
             cycles: cycles.map(|cycles| cycles.issued),

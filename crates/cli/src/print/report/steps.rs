@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use octile_dump::{compare, facts::Evidence};
 
-use crate::command::report::Step;
+use crate::{command::report::Step, print::compare::is_incomparable};
 
 /// One entry per step.
 pub fn list(steps: &[Step]) -> Markup {
@@ -20,8 +20,12 @@ fn entry(step: &Step) -> Markup {
     html! {
         details {
             summary {
-                (step.before) " to " (step.after) ": " (structure.differences.len()) " parts differ, "
-                (structure.alike) " are the same"
+                (step.before) " to " (step.after) ": "
+                @if is_incomparable(structure) {
+                    "nothing is comparable"
+                } @else {
+                    (structure.differences.len()) " parts differ, " (structure.alike) " are the same"
+                }
             }
             ul.findings { @for part in &structure.differences { (difference(part)) } }
             @for sentence in &structure.not_compared { p.note { "Not compared: " (sentence) "." } }
