@@ -16,6 +16,9 @@ fn check(chip: &str, shape: &str, mode: &str) {
     let result = command.output().expect("octile runs");
     let said = String::from_utf8_lossy(&result.stdout);
     assert!(said.contains("PASS: all 4 versions"), "{chip} {shape} {mode}: {said}");
+    let (compiled, facts) = said.split_once("Versions side by side").expect("a table of facts");
+    assert!(compiled.contains("compiled for") && facts.contains("HBM traffic"), "{said}");
+    assert_eq!(facts.matches("Verification, strict").count(), 1, "the verdicts come after the facts: {said}");
     assert_eq!(result.status.code(), Some(0), "{chip} {shape} {mode}: {said}");
     assert!(said.contains("bytes of VMEM, as the compiler states"), "{chip} {shape} {mode}: {said}");
 }

@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-use corpus::{outcome, unpack};
+use corpus::{octile, outcome, unpack};
 use tempfile::TempDir;
 
 const CASES: [&str; 2] = ["512-qb128-aligned-v2-operands-prefetched-tpu7x", "512-qb128-aligned-v3-tpu7x"];
@@ -23,7 +23,8 @@ fn page(place: &Path) -> String {
     let hostile = place.join("dumps").join(CASES[0]).join("extra.mlir");
     fs::write(hostile, "module { func.func @x() { \"<script>alert(1)</script>\" } }\n").unwrap();
     let (code, said) = outcome(&["report", "dumps", "-o", "report.html"], place);
-    assert_eq!(code, 0, "{said}");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("extra.mlir is damaged"), "{said}");
     fs::read_to_string(place.join("report.html")).unwrap()
 }
 
@@ -85,6 +86,24 @@ fn versions_of_the_same_name_are_called_by_their_paths() {
     let page = fs::read_to_string(place.path().join("page.html")).unwrap();
     assert!(page.contains("<h2>before/v3 <") && page.contains("<h2>after/v3 <"));
     assert!(page.contains(" to after/v3: "));
+}
+
+#[test]
+fn files_that_cannot_be_relied_on_are_named_and_the_page_is_written_all_the_same() {
+    let place = TempDir::new().unwrap();
+    let damaged = unpack(CASES[1], &place.path().join("dumps"));
+    fs::write(damaged.join("mosaic.mlir"), "").unwrap();
+    fs::create_dir(place.path().join("foreign")).unwrap();
+    fs::write(place.path().join("foreign/notes.txt"), "what I did on Monday\n").unwrap();
+    for (folder, name) in [("dumps", CASES[1]), ("foreign", "foreign")] {
+        let output = octile(&["report", folder, "-o", "page.html"], place.path());
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.starts_with(&format!("WARNING {name}: ")), "{said}");
+        let page = fs::read_to_string(place.path().join("page.html")).unwrap();
+        assert!(page.contains("FAIL") && page.contains("class=\"trouble\""), "{page}");
+        fs::remove_file(place.path().join("page.html")).unwrap();
+    }
 }
 
 /// Chromium, if this machine has one.

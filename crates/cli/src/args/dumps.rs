@@ -50,8 +50,8 @@ Examples:
 
 /// For the help text of `check`.
 pub const CHECK_HELP: &str = "\
-Does what `octile inspect`, `octile analyze` and `octile verify` do, one after
-another.
+Does what `octile inspect` and `octile verify` do, and shows the facts of all
+versions in one table; `octile analyze` then tells the evidence.
 
 Examples:
   octile check
@@ -60,6 +60,9 @@ Examples:
 /// For the help text of `report`.
 pub const REPORT_HELP: &str = "\
 The page needs no network and no script: it can be mailed, and read on a phone.
+
+Exit codes: 0 the page is written, 1 it is, but files that it is about are
+damaged or no dumps, 2 there is no page.
 
 Examples:
   octile report compilation_output -o report.html";

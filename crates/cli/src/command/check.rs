@@ -4,14 +4,17 @@ use anyhow::Result;
 
 use super::{
     analyze::{self, Told},
+    compare::Column,
     inspect, verify,
 };
 
-/// What was compiled, and the verdicts on it.
+/// What was compiled, what that says, and the verdicts on it.
 #[derive(Debug)]
 pub struct Report {
     /// What was compiled.
     pub compiled: inspect::Report,
+    /// The facts, one column per version.
+    pub facts: Vec<Column>,
     /// The verdicts.
     pub verdicts: verify::Report,
 }
@@ -21,5 +24,6 @@ pub fn run(job: &inspect::Job, strict: bool) -> Result<Report> {
     let compiled = inspect::run(job)?;
     let inputs = compiled.folders();
     let versions = analyze::run(&analyze::Job { inputs, told: Told::default() })?;
-    Ok(Report { compiled, verdicts: verify::Report::new(versions, strict) })
+    let facts = versions.iter().map(Column::of).collect();
+    Ok(Report { compiled, facts, verdicts: verify::Report::new(versions, strict) })
 }

@@ -99,16 +99,19 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             let junit = open_junit(&args.judge)?;
             let report = check::run(&inspect::Job::new(&args.inspect)?, args.judge.strict)?;
             print::inspect::report(&report.compiled);
+            print::compare::facts(&report.facts);
             judge(&report.verdicts, junit)
         }
         Some(Command::Report(args)) => {
             let output = OutputFile::open(&args.output)?;
             let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
             output.require_apart(versions.iter().flat_map(|version| &version.files))?;
-            let page = print::report::page(&report::Report::new(verify::Report::new(versions, false)));
+            let report = report::Report::new(verify::Report::new(versions, false));
+            let page = print::report::page(&report);
             output.finish_with(&page)?;
             print::report::written(&args.output, page.len());
-            Ok(Verdict::Passed)
+            print::report::troubles(&report);
+            Ok(Verdict::of(!report.has_troubles()))
         }
         Some(Command::RunModule(args)) => {
             let report = run_module::run(run_module::Job::new(&args)?)?;

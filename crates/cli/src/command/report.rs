@@ -49,4 +49,9 @@ impl Report {
         });
         Self { provenance: Provenance::now(), columns, steps: steps.collect(), versions }
     }
+
+    /// Whether some files cannot be relied on.
+    pub fn has_troubles(&self) -> bool {
+        self.versions.iter().any(|judged| !judged.version.troubles.is_empty())
+    }
 }

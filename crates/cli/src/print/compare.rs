@@ -86,15 +86,20 @@ pub fn report(report: &Report) {
     emit(&text(report));
 }
 
-fn text(report: &Report) -> String {
+/// Prints the table alone, for what else is said about the same versions to follow.
+pub fn facts(columns: &[Column]) {
+    emit(&format!("{}\n", table(columns)));
+}
+
+fn table(columns: &[Column]) -> String {
     let mut text = heading("Versions side by side");
-    for column in &report.columns {
+    for column in columns {
         for trouble in &column.troubles {
             let _ = writeln!(text, "WARNING {}: {trouble}", column.row.name);
         }
     }
-    let rows = rows(&report.columns);
-    let widths: Vec<_> = report.columns.iter().map(|column| width(column, &rows)).collect();
+    let rows = rows(columns);
+    let widths: Vec<_> = columns.iter().map(|column| width(column, &rows)).collect();
     let mut line = |label: &str, cells: Vec<String>| {
         let _ = write!(text, "{label:<LABEL$}");
         for (cell, width) in cells.iter().zip(&widths) {
@@ -102,10 +107,15 @@ fn text(report: &Report) -> String {
         }
         text.push('\n');
     };
-    line("", report.columns.iter().map(|column| column.row.name.clone()).collect());
+    line("", columns.iter().map(|column| column.row.name.clone()).collect());
     for (label, cell) in rows {
-        line(label, report.columns.iter().map(cell).collect());
+        line(label, columns.iter().map(cell).collect());
     }
+    text
+}
+
+fn text(report: &Report) -> String {
+    let mut text = table(&report.columns);
     for difference in &report.differences {
         if report.differences.len() > 1 {
             let (before, after) = (difference.before.display(), difference.after.display());

@@ -6,7 +6,7 @@ mod plot;
 mod steps;
 mod utilization;
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, io::Write, path::Path};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use octile_dump::checks::{Finding, Verdict};
@@ -24,6 +24,16 @@ const STYLE: &str = include_str!("report/style.css");
 /// Says where the page is.
 pub fn written(path: &Path, bytes: usize) {
     emit(&format!("{}: {}\n", path.display(), super::analyze::size(bytes as u64)));
+}
+
+/// Says on standard error which files cannot be relied on.
+pub fn troubles(report: &Report) {
+    for Judged { version, .. } in &report.versions {
+        for trouble in &version.troubles {
+            // Standard error may be as full as standard output.
+            let _ = writeln!(std::io::stderr(), "WARNING {}: {trouble}", version.name);
+        }
+    }
 }
 
 /// The page.
