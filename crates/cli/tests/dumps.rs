@@ -157,16 +157,43 @@ fn a_spilled_loop_is_pointed_out() {
     assert!(said.contains("packed-bundles-post-ra.txt:535"), "{said}");
 }
 
+const FILES: [&str; 6] = [
+    PACKED,
+    "final_bundles.txt",
+    "final_hlo-static-per-bundle-utilization.txt",
+    "schedule-analysis.txt",
+    "optimized.hlo.txt",
+    "mosaic.mlir",
+];
+
+/// At the end of a line a text looks whole; each kind of file has something by which it still shows.
+#[test]
+fn a_file_that_is_cut_at_the_end_of_a_line_never_passes() {
+    let place = TempDir::new().unwrap();
+    let folder = unpack(SMEM, place.path());
+    let alone = place.path().join("alone").join(SMEM);
+    fs::create_dir_all(&alone).unwrap();
+    for file in FILES {
+        let whole = fs::read_to_string(folder.join(file)).unwrap();
+        let lines: Vec<_> = whole.trim_end().split_inclusive('\n').collect();
+        let shares = [3, 5, 8, 12, 15, 50, 90].map(|percent| lines.len() * percent / 100);
+        for kept in [1, 6, lines.len() - 1].into_iter().chain(shares) {
+            let cut = lines[..kept.clamp(1, lines.len() - 1)].concat();
+            for (folder, whose) in [(&folder, "in its folder"), (&alone, "alone")] {
+                fs::write(folder.join(file), &cut).unwrap();
+                let (code, said) = outcome(&["verify", "."], folder);
+                assert!(code == 1 && said.contains("FAIL files"), "{file} {whose}, {kept} lines: {said}");
+            }
+        }
+        fs::write(folder.join(file), whole).unwrap();
+        fs::remove_file(alone.join(file)).unwrap();
+    }
+    let (code, said) = outcome(&["verify", "."], &folder);
+    assert_eq!(code, 0, "all that was wrong is the cut: {said}");
+}
+
 #[test]
 fn files_that_are_no_dumps_never_pass() {
-    const FILES: [&str; 6] = [
-        PACKED,
-        "final_bundles.txt",
-        "final_hlo-static-per-bundle-utilization.txt",
-        "schedule-analysis.txt",
-        "optimized.hlo.txt",
-        "mosaic.mlir",
-    ];
     let never_passes = |file: &str, content: &[u8], trouble: &str| {
         let (code, said) = damaged(|folder| fs::write(folder.join(file), content).unwrap());
         let sentence = format!("FAIL files            {file} is {trouble}");

@@ -92,7 +92,8 @@ impl ScheduleAnalysis {
         let by_name: f64 = self.by_hlo.iter().filter(named).map(|share| share.bundles).sum();
         let by_opcode: f64 = self.by_opcode.iter().map(|share| share.bundles as f64).sum();
         let rounding = |parts: usize| 0.5 + 0.5 * parts as f64;
-        self.total == self.empty.saturating_add(self.non_empty)
+        self.total > 0
+            && self.total == self.empty.saturating_add(self.non_empty)
             && (by_hlo - self.non_empty as f64).abs() <= rounding(self.by_hlo.len())
             && by_opcode >= by_name - rounding(self.by_opcode.len())
     }

@@ -15,6 +15,8 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
     let listing = Listing::parse(text);
     let witness = Witness::new(name, text);
     let kind = match listing.bundles() {
+        // Before scheduling there is always a table of buffers; without one this is what is left of another listing.
+        [] if listing.allocations().is_empty() => return (FileKind::LloPacked, listing.damage().to_vec()),
         [] => FileKind::LloUnscheduled,
         _ if listing.is_timed() => FileKind::LloPacked,
         _ => FileKind::LloFinal,
@@ -174,6 +176,10 @@ fn fault(semaphore: &SemaphoreLedger) -> String {
     match (semaphore.starved_at, semaphore.unawaited_at) {
         (Some(bundle), _) => format!("bundle {bundle:#x} waits on {name} for a copy that nobody started"),
         (None, Some(bundle)) => format!("bundle {bundle:#x} takes a copy off {name} that was not waited for"),
+        (None, None) if *left < 0 => {
+            let missing = left.unsigned_abs();
+            format!("{name} is {missing} granules below zero at the end: more is taken off than was copied")
+        }
         (None, None) => format!("{name} holds {left} granules at the end: a copy was never awaited"),
     }
 }

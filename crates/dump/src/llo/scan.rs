@@ -326,7 +326,7 @@ impl<'a> Scanner<'a> {
         let ends = |bundle: &Bundle| {
             let trailer = bundle.trailer.of(self.text);
             let outermost = region_marks(trailer).any(|mark| mark.ends && mark.region == 0);
-            outermost || trailer.contains("exit bundle") || trailer.contains("entry bundle")
+            outermost || trailer.contains("exit bundle")
         };
         if !self.listing.bundles.iter().rev().take(TAIL).any(ends) {
             let what = "the listing ends before its outermost region does: it is cut off";
