@@ -435,3 +435,36 @@ fn a_kernel_for_two_cores_is_executed_on_both() {
         }
     }
 }
+
+/// One bundle issues after a branch of this chip, where later ones have four or six.
+#[test]
+fn a_chip_with_one_delay_slot_is_executed_as_it_is() {
+    for (version, scales) in [("v1", 'F'), ("v2", 'F'), ("v4", 'P')] {
+        let case = format!("../fresh/512-qb128-bf16-plain-{version}-v4");
+        let text = load(&case, PACKED);
+        assert_eq!(simulate(&Listing::parse(&text), &SimOptions::default()).unwrap().branch_delay, 1);
+        let findings = on(&case, &EVERY_FILE);
+        // Activations that are not quantized are multiplied as bf16, and vectors are spilled.
+        assert_eq!(letters(&findings), format!("FPPPPP{scales}PFP"), "{case}: {findings:#?}");
+    }
+}
+
+#[test]
+fn a_copy_that_is_counted_twice_is_found() {
+    let text = load("../fresh/512-qb128-bf16-plain-v2-v4", PACKED);
+    // The last copy, awaited and taken off once too often.
+    let twice = |text: String, op: &str| {
+        let at = text.rfind(op).unwrap();
+        let start = text[..at].rfind('%').unwrap();
+        let end = at + text[at..].find([';', '}']).unwrap();
+        format!("{} ;; {}", &text[..end], &text[start..])
+    };
+    let text = twice(twice(text, "= dma.done.wait"), "= vsyncadd");
+    let findings = findings_of(&[(PACKED, &text)]);
+    let found = findings.iter().find(|finding| finding.check == CheckId::DmaBalanced).unwrap();
+    assert_eq!(found.verdict, Verdict::Fail, "{found:#?}");
+    assert!(
+        found.says.ends_with("128 granules below zero at the end: more is taken off than was copied"),
+        "{found:#?}"
+    );
+}

@@ -310,8 +310,8 @@ pub fn static_use(listing: &Listing<'_>, bundle: &super::Bundle) -> UnitUse {
 /// Delay slots, read off the listing: the region that a branch leaves ends with its last delay slot. Other regions may
 /// end near it, so the distance that fits more branches counts.
 fn branch_delay(listing: &Listing<'_>, program: &Program) -> u32 {
-    /// What v6e and tpu7x have; where both fit as well, or nothing does, it is tpu7x.
-    const KNOWN: [u32; 2] = [4, 6];
+    /// What v4, then v5 and v6e, and tpu7x have; where several fit as well, or none does, it is the latest.
+    const KNOWN: [u32; 3] = [1, 4, 6];
     const DEFAULT: u32 = 6;
     let branches = |instructions: &&Vec<Instruction>| {
         instructions.iter().any(|i| matches!(i.action, Action::Branch { .. }))
