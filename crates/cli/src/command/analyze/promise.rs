@@ -10,7 +10,7 @@ use octile_dump::{
 };
 use serde::Serialize;
 
-use super::manifest::{Activations, Arithmetic, Manifest, Plan, TpuPlan};
+use super::manifest::{Activations, Arithmetic, Manifest, Plan, Region, TpuPlan};
 
 /// How a version is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -191,9 +191,9 @@ fn waived_by_plan(plan: &TpuPlan, chip: Option<&TpuChip>) -> Vec<Waiver> {
         let because = "the activations come in a type that the kernel multiplies as f32";
         waived.push(Waiver { check: CheckId::NoF32Matmul, because });
     }
-    let scale_in_vmem =
-        |region: &super::manifest::Region| region.name.ends_with("_scale") && region.space != "smem";
-    if plan.memory.regions.iter().any(scale_in_vmem) {
+    // Activations that the kernel quantizes come with the largest magnitude that shares a scale.
+    let is_scale = |region: &Region| ["x_scale", "x_abs_max"].contains(&region.name.as_str());
+    if plan.memory.regions.iter().any(|region| is_scale(region) && region.space != "smem") {
         let because = "the plan keeps scales in VMEM: one per row of a block is a vector, not a scalar";
         waived.push(Waiver { check: CheckId::ScalesInSmem, because });
     }
