@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::process::Command;
+use std::{fs, process::Command};
 
 use tempfile::TempDir;
 
@@ -45,4 +45,28 @@ fn activations_of_every_kind_keep_their_promises() {
     check("tpu7x", &["--x-scales", "token"]);
     check("tpu7x", &["--x", "bf16", "--x-scales", "token"]);
     check("v4", &["--x", "bf16-plain"]);
+}
+
+#[test]
+fn a_manifest_excuses_its_own_version_alone() {
+    let place = TempDir::new().unwrap();
+    check_in(&place, "tpu7x", "512x512x512:128", &[]);
+    let verify = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
+        let output = command.arg("verify").args(arguments).current_dir(place.path()).output().unwrap();
+        (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
+    };
+    let (code, said) = verify(&["out/v1_auto_double_buffer", "--strategy", "v3"]);
+    let warning = "the manifest says that this is v1; it is judged as v3, as told";
+    assert!(code == 1 && said.contains("FAIL scales-in-smem") && said.contains(warning), "{said}");
+    let (code, said) = verify(&["out/v1_auto_double_buffer", "--strategy", "v1"]);
+    assert!(code == 0 && !said.contains("warn version"), "{said}");
+    // The strip multiplies bf16 here; another version may not.
+    let (code, said) = verify(&["out/v4_whole_k_strip", "--strategy", "v3"]);
+    assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
+
+    fs::rename(place.path().join("out/v2_manual_async_dma"), place.path().join("v3_smem_scales")).unwrap();
+    let (code, said) = verify(&["v3_smem_scales"]);
+    let warning = "the name says v3, and the manifest that this is v2, as which it is judged";
+    assert!(code == 0 && said.contains(warning), "{said}");
 }

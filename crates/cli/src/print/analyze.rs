@@ -34,6 +34,9 @@ fn text(version: &Version) -> String {
     for trouble in &version.troubles {
         let _ = writeln!(text, "WARNING   {trouble}");
     }
+    if let Some(contradiction) = &version.promise.contradiction {
+        let _ = writeln!(text, "WARNING   {contradiction}");
+    }
     text.push_str(&facts(version));
     text.push('\n');
     for finding in &version.findings {

@@ -46,6 +46,9 @@ fn version(judged: &Judged) -> String {
     for trouble in &version.troubles {
         let _ = writeln!(text, "  FAIL {:<16} {trouble}", "files");
     }
+    if let Some(contradiction) = &version.promise.contradiction {
+        let _ = writeln!(text, "  warn {:<16} {contradiction}", "version");
+    }
     for finding in version.findings.iter().filter(|finding| version.is_required(finding)) {
         text.push_str(&line(version, finding));
         if finding.verdict == Verdict::Fail {

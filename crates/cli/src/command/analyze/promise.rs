@@ -57,6 +57,8 @@ pub struct Promise {
     pub required: Vec<CheckId>,
     /// The ones that its strategy asks for and it need not pass.
     pub waived: Vec<Waiver>,
+    /// Where what is said about the version disagrees, as a sentence without a full stop.
+    pub contradiction: Option<String>,
 }
 
 fn chip_name<S: serde::Serializer>(chip: &Option<&'static TpuChip>, to: S) -> Result<S::Ok, S::Error> {
@@ -80,8 +82,8 @@ impl Promise {
     pub fn new(told: Told, manifest: Option<&Manifest>, name: &str) -> Self {
         let plan = manifest.map(|manifest| &manifest.plan);
         let planned = plan.and_then(|plan| plan.strategy().parse().ok());
-        let named = words(name).find_map(|word| word.parse().ok());
-        let (known, strategy) = match (told.strategy, planned, named) {
+        let named: Vec<Strategy> = words(name).filter_map(|word| word.parse().ok()).collect();
+        let (known, strategy) = match (told.strategy, planned, named.first().copied()) {
             (Some(strategy), ..) => (Known::Told, Some(strategy)),
             (_, Some(strategy), _) => (Known::Manifest, Some(strategy)),
             (_, _, Some(strategy)) => (Known::Name, Some(strategy)),
@@ -93,17 +95,22 @@ impl Promise {
             // Of the names of chips, v4 is also that of a version.
             None => words(name).filter(|word| *word != "v4").find_map(|word| TpuChip::named(word).ok()),
         });
+        // A plan excuses the kernel that it is for, and not another one that is expected in its place.
+        let is_own = planned == strategy;
         let waived = match plan {
-            Some(Plan::Tpu(plan)) => waived_by_plan(plan, chip),
+            Some(Plan::Tpu(plan)) if is_own => waived_by_plan(plan, chip),
+            Some(Plan::Tpu(plan)) => waived_by_problem(plan, chip),
             Some(Plan::Gpu(_)) => Vec::new(),
             None => waived_by_chip(chip).into_iter().collect(),
         };
         let gpu = matches!(plan, Some(Plan::Gpu(_)));
         let blocks = match plan {
-            Some(Plan::Tpu(plan)) => Some(blocks(plan)),
+            Some(Plan::Tpu(plan)) if is_own => Some(blocks(plan)),
             _ => None,
         };
-        Self { known, strategy, chip, gpu, planned: plan.is_some(), blocks, required: Vec::new(), waived }
+        let contradiction = planned.and_then(|planned| contradiction(told.strategy, planned, &named));
+        let (planned, required) = (plan.is_some(), Vec::new());
+        Self { known, strategy, chip, gpu, planned, blocks, required, waived, contradiction }
     }
 
     /// Settles the checks: those of the strategy, or of a GPU kernel, less those that are waived.
@@ -176,21 +183,41 @@ fn dequantizes(strategy: Option<Strategy>, facts: &Facts) -> bool {
     strategy == Some(Strategy::Strip) && own.peek().is_some() && own.all(is_bf16)
 }
 
-fn waived_by_plan(plan: &TpuPlan, chip: Option<&TpuChip>) -> Vec<Waiver> {
-    let mut waived = Vec::new();
-    match plan.arithmetic {
-        Arithmetic::Fp8 => waived.extend(waived_by_chip(chip)),
-        Arithmetic::Dequantized => waived.push(DEQUANTIZES),
-        Arithmetic::Widened => waived.push(Waiver {
-            check: CheckId::NativeFp8,
-            because: "the activations are multiplied as they are, without quantization",
-        }),
+/// What is said against the version that a manifest names.
+fn contradiction(told: Option<Strategy>, planned: Strategy, named: &[Strategy]) -> Option<String> {
+    let planned_is = planned.version();
+    match (told, named.first()) {
+        (Some(told), _) if told != planned => Some(format!(
+            "the manifest says that this is {planned_is}; it is judged as {}, as told",
+            told.version()
+        )),
+        (None, Some(first)) if !named.contains(&planned) => Some(format!(
+            "the name says {}, and the manifest that this is {planned_is}, as which it is judged",
+            first.version()
+        )),
+        _ => None,
     }
-    let wide = matches!(&plan.problem.x, Activations::Plain(kind) if kind != "bf16");
-    if wide && plan.arithmetic == Arithmetic::Widened {
+}
+
+/// What no kernel for this problem on this chip can do, whatever its strategy.
+fn waived_by_problem(plan: &TpuPlan, chip: Option<&TpuChip>) -> Vec<Waiver> {
+    if plan.arithmetic != Arithmetic::Widened {
+        return waived_by_chip(chip).into_iter().collect();
+    }
+    let because = "the activations are multiplied as they are, without quantization";
+    let mut waived = vec![Waiver { check: CheckId::NativeFp8, because }];
+    if matches!(&plan.problem.x, Activations::Plain(kind) if kind != "bf16") {
         let because = "the activations come in a type that the kernel multiplies as f32";
         waived.push(Waiver { check: CheckId::NoF32Matmul, because });
     }
+    waived
+}
+
+fn waived_by_plan(plan: &TpuPlan, chip: Option<&TpuChip>) -> Vec<Waiver> {
+    let mut waived = match plan.arithmetic {
+        Arithmetic::Dequantized => vec![DEQUANTIZES],
+        Arithmetic::Fp8 | Arithmetic::Widened => waived_by_problem(plan, chip),
+    };
     // Activations that the kernel quantizes come with the largest magnitude that shares a scale.
     let is_scale = |region: &Region| ["x_scale", "x_abs_max"].contains(&region.name.as_str());
     if plan.memory.regions.iter().any(|region| is_scale(region) && region.space != "smem") {
