@@ -41,7 +41,7 @@ fn every_version_is_a_folder_that_passes() {
     let place = TempDir::new().unwrap();
     let (code, said) = octile(&["check", "--target", "sm_90a", "--strict", "-o", "gpu"], place.path());
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("PASS: 4 of 4"), "{said}");
+    assert!(said.contains("PASS: all 4 versions"), "{said}");
     let output = place.path().join("gpu");
     assert_eq!(names(&output), VERSIONS);
     for version in VERSIONS {
@@ -130,8 +130,30 @@ fn quantized_activations_bring_their_kernel() {
     assert!(
         fs::read_to_string(folder.join("kernel.ptx")).unwrap().contains("octile_quantize_bf16_token_128")
     );
-    let (code, said) = octile(&["verify", "--strict"], place.path());
+    let verify = || octile(&["verify", "--strict"], place.path());
+    let (code, said) = verify();
     assert_eq!(code, 0, "{said}");
+    // It is part of the version: what happens to its files, happens to the version.
+    for (file, kinds_of_damage) in
+        [("kernel.sass", 4), ("kernel.ptx", 4), ("ptxas.txt", 3), ("kernel.cubin", 2)]
+    {
+        let path = folder.join(file);
+        let whole = fs::read(&path).unwrap();
+        let half = whole.len() / 2;
+        let overwritten = [&whole[..half], &vec![b'Z'; whole.len() - half]].concat();
+        let damages = [(whole[..half].to_vec(), "has"), (Vec::new(), "has 0 bytes instead of")];
+        let same_length = [(vec![0xff; whole.len()], "is not text"), (overwritten, "is damaged at")];
+        for (damage, sentence) in damages.into_iter().chain(same_length).take(kinds_of_damage) {
+            fs::write(&path, damage).unwrap();
+            let (code, said) = verify();
+            let sentence = format!("quantize/{file} {sentence}");
+            assert!(code == 1 && said.contains(&sentence), "{sentence}: {said}");
+        }
+        fs::write(path, whole).unwrap();
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    let (code, said) = verify();
+    assert!(code == 1 && said.contains("quantize/kernel.ptx is missing"), "{said}");
 }
 
 #[test]
@@ -142,7 +164,7 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
         assert!(code == 2 && said.contains(expected), "{arguments:?}: {code} {said}");
         assert!(!place.path().join("compilation_output").exists(), "{arguments:?}");
     };
-    refused(&["--target", "sm_80"], "unknown TPU chip 'sm_80'");
+    refused(&["--target", "sm_80"], "there is no TPU or GPU of this name");
     refused(&["--target", "sm_90a", "--mode", "large"], "--mode is for TPU kernels only");
     refused(&["--target", "sm_90a", "--x", "bf16-plain"], "multiplies 8-bit activations only");
     refused(&["--target", "sm_90a", "-o", "/proc/x"], "cannot write to /proc (");

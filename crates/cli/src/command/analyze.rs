@@ -4,7 +4,7 @@ mod find;
 pub mod manifest;
 mod promise;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use octile_core::device::tpu::TpuChip;
@@ -100,6 +100,9 @@ impl Version {
         let mut troubles: Vec<_> = unreadable.into_iter().collect();
         troubles.extend(manifest.iter().flat_map(|manifest| manifest.broken_files(&group.path)));
         troubles.extend(facts.files.iter().flat_map(troubles_of));
+        for (helper, files) in manifest.iter().flat_map(Manifest::helpers) {
+            troubles.extend(troubles_of_helper(&group.path, helper, &files)?);
+        }
         if troubles.is_empty() && !has_kernel(&facts) {
             let path = group.path.display();
             troubles.push(format!("there is no kernel in {path}: give what the compiler wrote about one"));
@@ -167,6 +170,15 @@ fn troubles_of(file: &FileReport) -> Vec<String> {
             }
         },
     }
+}
+
+/// Why files of a kernel that prepares operands cannot be relied on. What else they say is about no claim of the version.
+fn troubles_of_helper(folder: &Path, helper: &str, files: &[&str]) -> Result<Vec<String>> {
+    let paths = find::helper(&folder.join(helper), files);
+    let named = paths.iter().map(|path| Ok((format!("{helper}/{}", file_name(path)), find::read(path)?)));
+    let contents = named.collect::<Result<Vec<_>>>()?;
+    let sources: Vec<_> = contents.iter().map(|(name, bytes)| Source { name, bytes }).collect();
+    Ok(Facts::gather(&sources).files.iter().flat_map(troubles_of).collect())
 }
 
 /// Whether the files are about a kernel at all, as opposed to a program without one.

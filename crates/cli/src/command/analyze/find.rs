@@ -83,6 +83,12 @@ fn one(folder: &Path, mut files: Vec<PathBuf>) -> Option<Group> {
     (has_manifest || !files.is_empty()).then(|| Group { name, path: folder.to_owned(), files })
 }
 
+/// The dumps of a kernel that prepares operands for that of a folder; what is missing, its manifest misses.
+pub fn helper(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
+    let dumps = names.iter().filter(|name| !OTHER_FILES.contains(name));
+    dumps.map(|name| folder.join(name)).filter(|path| path.is_file()).collect()
+}
+
 fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
     let list = || -> std::io::Result<Vec<PathBuf>> {
         fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()

@@ -220,6 +220,15 @@ impl Manifest {
         self.files.iter().filter_map(broken).collect()
     }
 
+    /// The kernels that prepare operands for this one: each in a folder of its own, with the files that are in it.
+    pub fn helpers(&self) -> BTreeMap<&str, Vec<&str>> {
+        let mut helpers: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for (folder, name) in self.files.iter().filter_map(|file| file.name.split_once('/')) {
+            helpers.entry(folder).or_default().push(name);
+        }
+        helpers
+    }
+
     /// What the compiler estimates for the kernel, as opposed to the operations around it.
     pub fn estimated_cycles(&self) -> Option<u64> {
         let estimates = self.figures.profile.estimated_cycles.iter();

@@ -138,12 +138,14 @@ pub fn run(work: &Work, place: &Place) -> Result<Report> {
 fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Result<Figures> {
     let kernel = hopper::multiply(plan);
     let figures = assemble(&kernel, plan.shared_bytes(), tools, folder)?;
+    let mut files = FileRecord::all(&ROLES, folder)?;
     if let ActivationKind::Quantized(kind, granularity) = plan.problem.x {
         let quantize = folder.join(QUANTIZE);
         fs::create_dir(&quantize).context("cannot create a temporary folder")?;
         let aligned = hopper::quantizes_vectors(plan.problem.k);
         let kernel = hopper::quantize(kind, granularity, plan.problem.quant_block.size(), aligned);
         assemble(&kernel, hopper::QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
+        files.extend(FileRecord::all(&ROLES, &quantize)?.into_iter().map(|file| file.within(QUANTIZE)));
     }
     let manifest = Manifest {
         provenance: Provenance::now(),
@@ -160,7 +162,7 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
         entry: &kernel.entry,
         plan,
         figures: &figures,
-        files: FileRecord::all(&ROLES, folder)?,
+        files,
     };
     fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;
     Ok(figures)

@@ -92,7 +92,7 @@ struct CompilerRecord<'a> {
 /// A file of a version's folder.
 #[derive(Debug, Serialize)]
 pub struct FileRecord {
-    name: &'static str,
+    name: String,
     role: &'static str,
     bytes: u64,
 }
@@ -100,8 +100,16 @@ pub struct FileRecord {
 impl FileRecord {
     /// The files of a folder, of which each name and role is known.
     pub fn all(roles: &[(&'static str, &'static str)], folder: &Path) -> Result<Vec<Self>> {
-        let record = |&(name, role)| Ok(Self { name, role, bytes: folder.join(name).metadata()?.len() });
+        let record = |&(name, role): &(&str, _)| {
+            let bytes = folder.join(name).metadata()?.len();
+            Ok(Self { name: name.to_owned(), role, bytes })
+        };
         roles.iter().map(record).collect()
+    }
+
+    /// The same file, seen from the folder around its own.
+    pub fn within(self, folder: &str) -> Self {
+        Self { name: format!("{folder}/{}", self.name), ..self }
     }
 }
 
