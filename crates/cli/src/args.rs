@@ -1,5 +1,6 @@
 //! The command line. Parsing does no work: every field is a plain value.
 
+mod chip;
 mod dumps;
 mod inspect;
 mod run_module;
@@ -15,6 +16,7 @@ use octile_core::{
     plan::{hopper::PROMOTIONS, tpu::BlockMode},
 };
 
+pub use chip::{ChipChoice, HOPPER_TARGET};
 pub use dumps::{AnalyzeArgs, CheckArgs, CompareArgs, JudgeArgs, KnownArgs, ReportArgs, VerifyArgs};
 pub use inspect::InspectArgs;
 pub use run_module::RunModuleArgs;

@@ -116,6 +116,8 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["run-module", "m", "--plugin", "p", "--tensors", "t", "--seed", "2"], "cannot be used with"),
         (&["run-module", "--plugin", "p", "--shape", "1x1x1:128", "--tolerance", "1"], "--expect"),
         (&["verify", ".", "--junit", "no/such/folder/x.xml"], "there is no folder no/such/folder"),
+        (&["inspect", "--target", "sm_80"], "give one of tpu7x, v6e, v5e, v5p, v4, sm_90a, h100, h200"),
+        (&["verify", "--chip", "a100"], "there is no TPU or GPU of this name: give one of tpu7x, v6e, "),
         (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
     ] {
         let said = refusal(arguments);

@@ -120,3 +120,48 @@ fn a_single_file_is_compared_with_a_folder() {
     assert!(text.contains("No part of the structure differs"), "{text}");
     assert!(text.contains("not compared: only the first dump has a scheduled LLO listing"), "{text}");
 }
+
+/// The title of a version, as `verify` prints it.
+fn title(arguments: &[&str], place: &TempDir) -> String {
+    let (_, said) = outcome(&[&["verify"], arguments].concat(), place.path());
+    said.lines().nth(4).unwrap_or_else(|| panic!("{said}")).to_owned()
+}
+
+#[test]
+fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
+    let place = TempDir::new().unwrap();
+    let folder = place.path().join("v2");
+    fs::create_dir(&folder).unwrap();
+    fs::write(folder.join("kernel.ptx"), PTX).unwrap();
+    assert!(title(&["v2"], &place).ends_with(", from the name; an NVIDIA GPU"));
+    assert!(title(&["v2", "--chip", "sm_90a"], &place).ends_with("; sm_90a (H200)"));
+    let manifest = serde_json::json!({
+        "gpu": { "name": "h100" },
+        "plan": {
+            "problem": { "m": 1, "n": 128, "k": 128, "quant_block": 128, "x": { "fp8": "block" } },
+            "strategy": "dma", "stages": 2, "memory": { "regions": [] }
+        },
+        "figures": { "code_bytes": 16 },
+        "files": []
+    });
+    fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+    assert!(title(&["v2"], &place).ends_with(", from the manifest; sm_90a (H100)"));
+}
+
+#[test]
+fn a_damaged_manifest_is_described_in_plain_words() {
+    let place = TempDir::new().unwrap();
+    unpack(DMA, place.path());
+    let parts = "parts of it are missing, or not as `octile inspect` writes them";
+    for (content, says) in [
+        ("{\"plan\": {", "it is cut off"),
+        ("what I did on Monday", "it is not JSON"),
+        ("[1, 2, 3]", parts),
+        ("{\"plan\": {}, \"figures\": {\"code_bytes\": 1}, \"files\": []}", parts),
+    ] {
+        fs::write(place.path().join(DMA).join("manifest.json"), content).unwrap();
+        let (code, said) = outcome(&["compare", DMA], place.path());
+        let sentence = format!("compile that version again with `octile inspect`: {says}\n");
+        assert!(code == 1 && said.contains(&sentence), "{said}");
+    }
+}

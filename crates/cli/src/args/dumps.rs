@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use octile_core::Strategy;
 
-use super::InspectArgs;
+use super::{ChipChoice, InspectArgs};
 
 /// Where `octile inspect` writes unless told otherwise.
 const OUTPUT: &str = "compilation_output";
@@ -73,9 +73,10 @@ pub struct KnownArgs {
     /// The version that the dumps are of [default: as the manifest or the name says]
     #[arg(long, value_name = "S")]
     pub strategy: Option<Strategy>,
-    /// The chip that they are for: tpu7x, v6e, v5e, v5p or v4 [default: as the manifest or the name says]
+    /// The chip that they are for: tpu7x, v6e, v5e, v5p or v4, or a GPU: sm_90a, h100, h200 [default: as the manifest
+    /// or the name says]
     #[arg(long, value_name = "CHIP")]
-    pub chip: Option<String>,
+    pub chip: Option<ChipChoice>,
 }
 
 /// Arguments of `octile analyze`.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use octile_core::{Problem, plan::tpu::BlockMode};
 
-use super::{IdleOption, OutChoice, ScalesChoice, StrategyChoice, XChoice};
+use super::{ChipChoice, IdleOption, OutChoice, ScalesChoice, StrategyChoice, XChoice};
 
 /// What comes out, for the help text.
 pub const INSPECT_HELP: &str = "\
@@ -53,9 +53,10 @@ Examples:
 /// Arguments of `octile inspect`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct InspectArgs {
-    /// What to compile for: a TPU (tpu7x, v6e, v5e, v5p), or sm_90a, an NVIDIA Hopper GPU (also h100, h200)
+    /// What to compile for: a TPU (tpu7x, v6e, v5e, v5p; v4 with plain activations only), or sm_90a, an NVIDIA Hopper
+    /// GPU (also h100, h200)
     #[arg(long, visible_alias = "target", value_name = "CHIP", default_value = "tpu7x")]
-    pub chip: String,
+    pub chip: ChipChoice,
     /// auto, dma, smem, strip (or v1 to v4), best, all; may be given more than once
     #[arg(long = "strategy", value_name = "S", default_value = "all")]
     pub strategies: Vec<StrategyChoice>,

@@ -11,25 +11,21 @@ use std::path::PathBuf;
 use anyhow::{Result, bail};
 use octile_core::{
     Strategy,
-    device::{
-        hopper::{HOPPER_GPUS, HopperGpu},
-        tpu::TpuChip,
-    },
     plan::{
         hopper::HopperPlan,
         tpu::{BlockMode, TpuPlan},
     },
 };
 
-use crate::args::{InspectArgs, StrategyChoice};
+use crate::args::{ChipChoice, InspectArgs, StrategyChoice};
+
+pub use crate::args::HOPPER_TARGET;
 
 pub use manifest::{Counted, Figures};
 use replace::Place;
 
 /// The hidden command that compiles in a process of its own.
 pub const CHILD_COMMAND: &str = "compile-child";
-/// The instruction set of Hopper GPUs, as their assembler calls it.
-pub const HOPPER_TARGET: &str = "sm_90a";
 
 /// What to compile, and where to write.
 #[derive(Debug)]
@@ -71,22 +67,22 @@ impl Job {
         };
         let strategies = Strategy::ALL.into_iter().filter(wanted);
         let problem = args.problem()?;
-        let work = if let Some(gpu) = hopper_named(&args.chip) {
-            refuse_tpu_options(args)?;
-            let plan = |strategy| HopperPlan::best(&problem, &gpu, strategy);
-            Work::Gpu(gpu::Work { gpu, plans: strategies.map(plan).collect::<Result<_, _>>()? })
-        } else {
-            let chip = TpuChip::named(&args.chip).map_err(|error| {
-                anyhow::anyhow!("{error}; or {HOPPER_TARGET}, h100 or h200 for an NVIDIA Hopper GPU")
-            })?;
-            let mode = args.mode.unwrap_or(BlockMode::Aligned);
-            let plan = |strategy| TpuPlan::new(&problem, chip, strategy, mode);
-            Work::Tpu(tpu::Work {
-                chip,
-                plans: strategies.map(plan).collect::<Result<_, _>>()?,
-                libtpu: args.libtpu.clone(),
-                keep_dumps: args.keep_dumps,
-            })
+        let work = match args.chip {
+            ChipChoice::Gpu(gpu) => {
+                refuse_tpu_options(args)?;
+                let plan = |strategy| HopperPlan::best(&problem, &gpu, strategy);
+                Work::Gpu(gpu::Work { gpu, plans: strategies.map(plan).collect::<Result<_, _>>()? })
+            }
+            ChipChoice::Tpu(chip) => {
+                let mode = args.mode.unwrap_or(BlockMode::Aligned);
+                let plan = |strategy| TpuPlan::new(&problem, chip, strategy, mode);
+                Work::Tpu(tpu::Work {
+                    chip,
+                    plans: strategies.map(plan).collect::<Result<_, _>>()?,
+                    libtpu: args.libtpu.clone(),
+                    keep_dumps: args.keep_dumps,
+                })
+            }
         };
         Ok(Self { work, output: args.output.clone() })
     }
@@ -97,12 +93,6 @@ impl Job {
             Work::Gpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
         }
     }
-}
-
-/// The GPU of a name; the instruction set alone stands for the newest that has it.
-fn hopper_named(name: &str) -> Option<HopperGpu> {
-    let name = if name == HOPPER_TARGET { "h200" } else { name };
-    HOPPER_GPUS.into_iter().find(|gpu| gpu.name == name)
 }
 
 /// What only the TPU compiler understands would be without effect.

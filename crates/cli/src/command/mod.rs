@@ -74,7 +74,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
         Some(Command::Analyze(args)) => {
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
+            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
             match args.json {
                 true => print::analyze::json(&versions),
                 false => print::analyze::report(&versions),
@@ -83,11 +83,11 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Verify(args)) => {
             let junit = open_junit(&args.judge)?;
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
+            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
             judge(&verify::Report::new(versions, args.judge.strict), junit)
         }
         Some(Command::Compare(args)) => {
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
+            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
             let report = compare::run(&versions);
             match args.json {
                 true => print::analyze::json(&report),
@@ -104,7 +104,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Report(args)) => {
             let output = OutputFile::open(&args.output)?;
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known)?)?;
+            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
             output.require_apart(versions.iter().flat_map(|version| &version.files))?;
             let report = report::Report::new(verify::Report::new(versions, false));
             let page = print::report::page(&report);

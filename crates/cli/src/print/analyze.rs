@@ -10,7 +10,10 @@ use octile_dump::{
 };
 
 use super::{emit, heading};
-use crate::command::analyze::{Known, Version};
+use crate::{
+    args::HOPPER_TARGET,
+    command::analyze::{Known, Version},
+};
 
 /// Lines of evidence to show of one finding.
 const EVIDENCE_LINES: usize = 2;
@@ -69,8 +72,12 @@ pub fn title(version: &Version) -> String {
             format!("{} {}, {source}", strategy.version(), strategy.title())
         }
     };
-    let unknown = if promise.gpu { "an NVIDIA GPU" } else { "chip not known" };
-    let chip = promise.chip.map_or(unknown, |chip| chip.name);
+    let chip = match (promise.chip, &promise.gpu_name, promise.gpu) {
+        (Some(chip), ..) => chip.name.to_owned(),
+        (None, Some(gpu), _) => format!("{HOPPER_TARGET} ({})", gpu.to_uppercase()),
+        (None, None, true) => "an NVIDIA GPU".to_owned(),
+        (None, None, false) => "chip not known".to_owned(),
+    };
     format!("{}\n{of}; {chip}", version.name)
 }
 

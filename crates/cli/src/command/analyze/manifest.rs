@@ -2,8 +2,9 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 
 /// Its name.
 pub const FILE_NAME: &str = "manifest.json";
@@ -13,6 +14,8 @@ pub const FILE_NAME: &str = "manifest.json";
 pub struct Manifest {
     /// The plan that was compiled.
     pub plan: Plan,
+    /// The GPU that a GPU kernel was planned for.
+    pub gpu: Option<Chip>,
     /// The compiler's figures.
     pub figures: Figures,
     /// The files beside it.
@@ -193,6 +196,15 @@ pub struct File {
     pub bytes: u64,
 }
 
+/// What is wrong with a manifest. How our values are laid out is of no use to a reader.
+fn damage(category: Category) -> &'static str {
+    match category {
+        Category::Eof => "it is cut off",
+        Category::Syntax | Category::Io => "it is not JSON",
+        Category::Data => "parts of it are missing, or not as `octile inspect` writes them",
+    }
+}
+
 impl Manifest {
     /// The manifest of a folder, if it has one.
     pub fn of(folder: &Path) -> Result<Option<Self>> {
@@ -200,7 +212,9 @@ impl Manifest {
         if !path.is_file() {
             return Ok(None);
         }
-        let read = || -> Result<Self> { Ok(serde_json::from_slice(&fs::read(&path)?)?) };
+        let read = || -> Result<Self> {
+            serde_json::from_slice(&fs::read(&path)?).map_err(|error| anyhow!(damage(error.classify())))
+        };
         let what =
             || format!("cannot read {}: compile that version again with `octile inspect`", path.display());
         read().map(Some).with_context(what)

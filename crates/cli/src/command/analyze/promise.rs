@@ -11,6 +11,7 @@ use octile_dump::{
 use serde::Serialize;
 
 use super::manifest::{Activations, Arithmetic, Manifest, Plan, Region, TpuPlan};
+use crate::args::ChipChoice;
 
 /// How a version is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -47,6 +48,8 @@ pub struct Promise {
     pub chip: Option<&'static TpuChip>,
     /// Whether it is a GPU kernel.
     pub gpu: bool,
+    /// Which GPU, where it is known.
+    pub gpu_name: Option<String>,
     /// Whether there is a plan, which then says what is waived.
     #[serde(skip)]
     planned: bool,
@@ -74,7 +77,7 @@ pub struct Told {
     /// The version.
     pub strategy: Option<Strategy>,
     /// The chip.
-    pub chip: Option<&'static TpuChip>,
+    pub chip: Option<ChipChoice>,
 }
 
 impl Promise {
@@ -89,12 +92,20 @@ impl Promise {
             (_, _, Some(strategy)) => (Known::Name, Some(strategy)),
             _ => (Known::Unknown, None),
         };
-        let chip = told.chip.or_else(|| match plan {
-            Some(Plan::Tpu(plan)) => TpuChip::named(&plan.chip.name).ok(),
-            Some(Plan::Gpu(_)) => None,
+        let chip = match (told.chip, plan) {
+            (Some(ChipChoice::Tpu(chip)), _) => Some(chip),
+            (Some(ChipChoice::Gpu(_)), _) | (None, Some(Plan::Gpu(_))) => None,
+            (None, Some(Plan::Tpu(plan))) => TpuChip::named(&plan.chip.name).ok(),
             // Of the names of chips, v4 is also that of a version.
-            None => words(name).filter(|word| *word != "v4").find_map(|word| TpuChip::named(word).ok()),
-        });
+            (None, None) => {
+                words(name).filter(|word| *word != "v4").find_map(|word| TpuChip::named(word).ok())
+            }
+        };
+        let gpu_name = match told.chip {
+            Some(ChipChoice::Gpu(gpu)) => Some(gpu.name.to_owned()),
+            Some(ChipChoice::Tpu(_)) => None,
+            None => manifest.and_then(|manifest| Some(manifest.gpu.as_ref()?.name.clone())),
+        };
         // A plan excuses the kernel that it is for, and not another one that is expected in its place.
         let is_own = planned == strategy;
         let waived = match plan {
@@ -103,14 +114,14 @@ impl Promise {
             Some(Plan::Gpu(_)) => Vec::new(),
             None => waived_by_chip(chip).into_iter().collect(),
         };
-        let gpu = matches!(plan, Some(Plan::Gpu(_)));
+        let gpu = matches!(plan, Some(Plan::Gpu(_))) || matches!(told.chip, Some(ChipChoice::Gpu(_)));
         let blocks = match plan {
             Some(Plan::Tpu(plan)) if is_own => Some(blocks(plan)),
             _ => None,
         };
         let contradiction = planned.and_then(|planned| contradiction(told.strategy, planned, &named));
         let (planned, required) = (plan.is_some(), Vec::new());
-        Self { known, strategy, chip, gpu, planned, blocks, required, waived, contradiction }
+        Self { known, strategy, chip, gpu, gpu_name, planned, blocks, required, waived, contradiction }
     }
 
     /// Settles the checks: those of the strategy, or of a GPU kernel, less those that are waived.

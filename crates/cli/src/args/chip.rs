@@ -1,0 +1,41 @@
+//! The chip that kernels are for.
+
+use std::str::FromStr;
+
+use octile_core::device::{
+    hopper::{HOPPER_GPUS, HopperGpu},
+    tpu::{TPU_CHIPS, TpuChip},
+};
+
+/// The instruction set of Hopper GPUs, as their assembler calls it.
+pub const HOPPER_TARGET: &str = "sm_90a";
+
+/// A TPU or a GPU.
+#[derive(Debug, Clone, Copy)]
+pub enum ChipChoice {
+    /// A TPU.
+    Tpu(&'static TpuChip),
+    /// An NVIDIA Hopper GPU.
+    Gpu(HopperGpu),
+}
+
+/// A name that is neither.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("there is no TPU or GPU of this name: give one of {}", names().join(", "))]
+pub struct UnknownChip;
+
+impl FromStr for ChipChoice {
+    type Err = UnknownChip;
+
+    fn from_str(name: &str) -> Result<Self, UnknownChip> {
+        // The instruction set alone stands for the newest GPU that has it.
+        let gpu = if name == HOPPER_TARGET { "h200" } else { name };
+        let gpu = HOPPER_GPUS.into_iter().find(|known| known.name == gpu).map(Self::Gpu);
+        gpu.or_else(|| TpuChip::named(name).ok().map(Self::Tpu)).ok_or(UnknownChip)
+    }
+}
+
+fn names() -> Vec<&'static str> {
+    let tpus = TPU_CHIPS.iter().map(|chip| chip.name);
+    tpus.chain([HOPPER_TARGET]).chain(HOPPER_GPUS.map(|gpu| gpu.name)).collect()
+}
