@@ -145,6 +145,16 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
         "files": []
     });
     fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+    // A GPU kernel has less to prove; calling a TPU kernel one excuses nothing.
+    unpack(DMA, place.path());
+    let required = |arguments: &[&str]| {
+        let (_, said) = outcome(&[&["verify", DMA], arguments].concat(), place.path());
+        let warned = said.contains("h200, as told, is left out of account");
+        (said.lines().filter(|line| line.starts_with("  PASS ")).count(), warned)
+    };
+    let (proven, warned) = required(&[]);
+    assert!(proven > 6 && !warned);
+    assert_eq!(required(&["--chip", "sm_90a"]), (proven, true));
     assert!(title(&["v2"], &place).ends_with(", from the manifest; sm_90a (H100)"));
 }
 

@@ -94,8 +94,9 @@ impl Promise {
         };
         let chip = match (told.chip, plan) {
             (Some(ChipChoice::Tpu(chip)), _) => Some(chip),
-            (Some(ChipChoice::Gpu(_)), _) | (None, Some(Plan::Gpu(_))) => None,
-            (None, Some(Plan::Tpu(plan))) => TpuChip::named(&plan.chip.name).ok(),
+            (_, Some(Plan::Gpu(_))) => None,
+            (_, Some(Plan::Tpu(plan))) => TpuChip::named(&plan.chip.name).ok(),
+            (Some(ChipChoice::Gpu(_)), None) => None,
             // Of the names of chips, v4 is also that of a version.
             (None, None) => {
                 words(name).filter(|word| *word != "v4").find_map(|word| TpuChip::named(word).ok())
@@ -114,7 +115,7 @@ impl Promise {
             Some(Plan::Gpu(_)) => Vec::new(),
             None => waived_by_chip(chip).into_iter().collect(),
         };
-        let gpu = matches!(plan, Some(Plan::Gpu(_))) || matches!(told.chip, Some(ChipChoice::Gpu(_)));
+        let gpu = matches!(plan, Some(Plan::Gpu(_)));
         let blocks = match plan {
             Some(Plan::Tpu(plan)) if is_own => Some(blocks(plan)),
             _ => None,
@@ -128,6 +129,11 @@ impl Promise {
     pub fn settle(&mut self, facts: &Facts) {
         let is_gpu = |kind: FileKind| matches!(kind, FileKind::Ptx | FileKind::Sass | FileKind::Assembler);
         self.gpu |= !facts.files.is_empty() && facts.files.iter().all(|file| is_gpu(file.kind));
+        // Less is asked of a GPU kernel, so that a word alone makes no kernel one.
+        if let Some(gpu) = self.gpu_name.take_if(|_| !self.gpu) {
+            let says = format!("these are no dumps of a GPU kernel; {gpu}, as told, is left out of account");
+            self.contradiction.get_or_insert(says);
+        }
         let asked = match (self.gpu, self.strategy) {
             (true, Some(strategy)) => CheckId::required_on_gpu(strategy),
             (true, None) => &GPU_CHECKS[..],
