@@ -10,7 +10,7 @@ mod device;
 
 use std::{collections::HashSet, sync::Mutex, time::Duration};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use check::{check, check_promotion, repeat};
 use device::*;
 use octile_core::{
@@ -94,27 +94,18 @@ fn time(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
         let reference = reference(&operands, &rows);
         let best = HopperPlan::best(problem, gpu.facts(), Strategy::Strip)?.shape;
         for plan in plans(gpu, problem) {
-            if let Err(error) = time_one(gpu, &plan, &device, &flush, &reference, &rows, best) {
-                println!("{problem} {:?}: {error:#}", plan.shape);
-                return Err(error);
-            }
+            let times = measure(gpu, &plan, &device, &flush, &reference, &rows)
+                .with_context(|| format!("{problem} {:?}", plan.shape))?;
+            print_row(&plan, &times, plan.shape == best);
         }
     }
     Ok(())
 }
 
-fn time_one(
-    gpu: &Gpu,
-    plan: &HopperPlan,
-    device: &Device,
-    flush: &Buffer,
-    reference: &Reference,
-    rows: &[usize],
-    best: Shape,
-) -> Result<()> {
+fn print_row(plan: &HopperPlan, times: &Times, is_best: bool) {
     let problem = &plan.problem;
-    let Times { flushed, replayed, worst, .. } = measure(gpu, plan, device, flush, reference, rows)?;
-    let tflops = problem.flops() / flushed.min(replayed) / 1e6;
+    let Times { flushed, replayed, worst, .. } = times;
+    let tflops = problem.flops() / flushed.min(*replayed) / 1e6;
     let Shape { tile, swapped, together } = plan.shape;
     println!(
         "{},{},{},{},{},{},{together:?},{},{},{flushed:.2},{replayed:.2},{tflops:.1},{worst:.3},{}",
@@ -126,9 +117,8 @@ fn time_one(
         u8::from(swapped),
         plan.stages,
         plan.blocks,
-        u8::from(plan.shape == best)
+        u8::from(is_best)
     );
-    Ok(())
 }
 
 /// Microseconds: the median of single calls after the cache was flushed, and per call of a replayed graph. And the

@@ -96,13 +96,7 @@ impl Reader<'_> {
             // Arguments stand in the header one after another.
             let ahead = self.text.get(header..).unwrap_or_default();
             header += ahead.find(&format!("{name}:")).unwrap_or_default();
-            let whole = matches!(memory.space.as_str(), "hbm" | "any");
-            let role = match index {
-                _ if index >= first_scratch => ArgumentRole::Scratch,
-                _ if index < prefetched => ArgumentRole::Prefetched,
-                _ if whole => ArgumentRole::Operand,
-                _ => ArgumentRole::Window,
-            };
+            let role = ArgumentRole::of(index, prefetched, first_scratch, &memory.space);
             let place = self.lines.place(u32::try_from(header).unwrap_or(u32::MAX));
             self.views.insert(value, View { root: name.clone(), index: Vec::new(), memory: memory.clone() });
             found.push(Argument { name, memory, role, place });

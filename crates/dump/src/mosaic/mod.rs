@@ -41,6 +41,19 @@ pub enum ArgumentRole {
     Scratch,
 }
 
+impl ArgumentRole {
+    /// The role of the argument at `index`: prefetched ones come first, then operands and windows, then from
+    /// `first_scratch` on the kernel's own memory. `space` is where the argument is.
+    fn of(index: usize, prefetched: usize, first_scratch: usize, space: &str) -> Self {
+        match space {
+            _ if index >= first_scratch => Self::Scratch,
+            _ if index < prefetched => Self::Prefetched,
+            "hbm" | "any" => Self::Operand,
+            _ => Self::Window,
+        }
+    }
+}
+
 /// An argument of a kernel that is memory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Argument {

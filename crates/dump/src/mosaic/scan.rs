@@ -102,13 +102,7 @@ impl<'a> Scanner<'a> {
         let scratch = number("scratch_operands").unwrap_or(0);
         let first_scratch = memory.len().saturating_sub(scratch);
         for (index, (name, memory, place)) in memory.into_iter().enumerate() {
-            let whole = matches!(memory.space.as_str(), "hbm" | "any");
-            let role = match index {
-                _ if index >= first_scratch => ArgumentRole::Scratch,
-                _ if index < prefetched => ArgumentRole::Prefetched,
-                _ if whole => ArgumentRole::Operand,
-                _ => ArgumentRole::Window,
-            };
+            let role = ArgumentRole::of(index, prefetched, first_scratch, &memory.space);
             self.scan.arguments.push(Argument { name, memory, role, place });
         }
     }
