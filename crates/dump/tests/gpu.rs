@@ -74,6 +74,18 @@ fn verdicts_on_gpu_code() {
 }
 
 #[test]
+fn advice_on_gpu_code_speaks_of_gpus() {
+    let sass = load("dma.sass");
+    let facts = Facts::gather(&[Source { name: "dma.sass", bytes: sass.as_bytes() }]);
+    for finding in check(&facts, None) {
+        for tpu in ["VMEM", "SMEM", "tpu.", "vector memory"] {
+            let said = format!("{} {}", finding.why, finding.remedy);
+            assert!(!said.contains(tpu), "{}: {said}", finding.check);
+        }
+    }
+}
+
+#[test]
 fn staged_scales_and_buffers_in_turn() {
     let verdicts = |text: &str| {
         let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);

@@ -3,12 +3,48 @@
 use super::{CheckId, Outcome, counted};
 use crate::facts::{Copy, Facts, Level, Role};
 
+/// The level to judge a GPU kernel by; `None` where the files are of something else.
+fn level(facts: &Facts) -> Option<Level> {
+    let is_gpu = |level: &Level| matches!(level, Level::Ptx | Level::Sass);
+    // What the assembler made counts, not what it was given.
+    facts.matmuls.iter().map(|matmul| matmul.level).filter(is_gpu).max()
+}
+
+/// Why a claim about a GPU kernel matters and what to do when it is false; `None` as for [`run`].
+pub fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static str)> {
+    level(facts)?;
+    match check {
+        CheckId::OperandsInHbm => Some((
+            "the copy engine fetches from device memory while the tensor cores work",
+            "fetch the operands in the kernel, stage by stage",
+        )),
+        CheckId::DataInVmem => {
+            Some(("the tensor cores are fed from shared memory", "copy the operands into shared memory"))
+        }
+        CheckId::AsyncDma => Some((
+            "without copies in the background the tensor cores wait for memory",
+            "fetch with cp.async.bulk.tensor, ahead of the product, and wait for its barrier as late as possible",
+        )),
+        CheckId::DmaBalanced => Some((
+            "a stage that is read before its barrier opens is a race",
+            "run the kernel under compute-sanitizer on a GPU",
+        )),
+        CheckId::ScalesInSmem => Some((
+            "a scale that is loaded beside the product holds it up for the latency of device memory",
+            "copy the scales into shared memory with the stage that they belong to",
+        )),
+        CheckId::FitsVmem => Some((
+            "a kernel that asks for more shared memory than a multiprocessor has is not launched",
+            "make the tile smaller, or take fewer stages",
+        )),
+        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::DoubleBuffered | CheckId::NoSpills => None,
+    }
+}
+
 /// What became of a claim about a GPU kernel; `None` where the files are of something else, or where the claim is the
 /// same on every machine.
 pub fn run(check: CheckId, facts: &Facts) -> Option<Outcome> {
-    let is_gpu = |level: &Level| matches!(level, Level::Ptx | Level::Sass);
-    // What the assembler made counts, not what it was given.
-    let level = facts.matmuls.iter().map(|matmul| matmul.level).filter(is_gpu).max()?;
+    let level = level(facts)?;
     let fetches = |role: Role| -> Vec<&Copy> {
         let copies = facts.copies.iter().filter(|copy| copy.level == level && copy.inbound);
         copies.filter(|copy| copy.role == Some(role)).collect()

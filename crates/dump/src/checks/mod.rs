@@ -291,14 +291,15 @@ pub struct Finding {
 pub fn check(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
     let finding = |check: CheckId| {
         let outcome = check.run(facts, chip);
+        let (why, remedy) = gpu::advice(check, facts).unwrap_or((check.why(), check.remedy()));
         Finding {
             check,
             verdict: outcome.verdict,
             severity: check.severity(),
             says: outcome.says,
             evidence: outcome.evidence,
-            why: check.why(),
-            remedy: check.remedy(),
+            why,
+            remedy,
         }
     };
     CheckId::ALL.into_iter().map(finding).collect()
