@@ -98,6 +98,8 @@ pub struct HopperPlan {
     pub blocks_per_sm: usize,
     /// Blocks that are launched.
     pub blocks: usize,
+    /// Whether the weight passes through the second-level cache once and is too large to stay: then its lines are the first to go.
+    pub streams_weight: bool,
     /// Units along A that are worked on side by side, so that their rows of B are read from memory once.
     pub raster: usize,
     /// Buffers in shared memory.
@@ -147,8 +149,7 @@ impl HopperPlan {
             3 => 3,
             _ => 2,
         };
-        // Two blocks share the registers of a multiprocessor where the sums of a thread leave room for that.
-        let shares_sm = consumers == 1 && strategy == Strategy::Strip && shape.tile.b <= 96;
+        let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers);
         let blocks_per_sm = if shares_sm { 2 } else { 1 };
         let with = |stages: usize| {
             let mut plan = Self {
@@ -161,6 +162,7 @@ impl HopperPlan {
                 promote_every: STAGE_K,
                 blocks_per_sm,
                 blocks: 0,
+                streams_weight: false,
                 raster: 1,
                 memory: shared_memory(problem, strategy, shape, consumers, stages),
             };
@@ -231,6 +233,8 @@ impl HopperPlan {
         let persistent =
             self.strategy == Strategy::Strip && !matches!(self.shape.together, Together::SplitK(_));
         self.blocks = cluster * if persistent { (a * b).min(slots) } else { a * b };
+        let x_units = if self.shape.swapped { b } else { a };
+        self.streams_weight = x_units == 1 && !weight_stays(&self.problem, gpu);
         // The rows that the running units read are fewest when they form a square.
         let (unit_a, unit_b) = self.unit_rows();
         let fetched = |raster: usize| raster * unit_a + slots.div_ceil(raster) * unit_b;
@@ -314,6 +318,11 @@ impl HopperPlan {
         result_path(&self.problem, self.strategy, self.shape)
     }
 
+    /// Chunks of 8 columns whose results are stored together.
+    pub fn chunks_per_part(&self) -> usize {
+        chunks_per_part(self.shape)
+    }
+
     /// Whether four neighbouring results can be stored at once.
     pub fn stores_vectors(&self) -> bool {
         self.problem.n.is_multiple_of(4)
@@ -322,6 +331,15 @@ impl HopperPlan {
     /// Bytes of shared memory that a block asks for.
     pub fn shared_bytes(&self) -> usize {
         self.memory.total(MemorySpace::Shared)
+    }
+
+    /// Bytes of one copy of the buffer of this name.
+    ///
+    /// # Panics
+    /// When the plan has no such buffer.
+    pub fn buffer_bytes(&self, name: &str) -> usize {
+        let region = self.memory.regions().iter().find(|region| region.name == name);
+        region.expect("the plan has this buffer").bytes
     }
 
     /// Where the buffer of this name starts in shared memory.
@@ -338,6 +356,23 @@ impl HopperPlan {
     pub fn out(&self) -> FloatKind {
         self.problem.out
     }
+}
+
+/// Whether the second-level cache still has the weight when it is read again.
+fn weight_stays(problem: &Problem, gpu: &HopperGpu) -> bool {
+    problem.n * problem.k < gpu.l2 * 5 / 6
+}
+
+/// Whether two blocks share a multiprocessor.
+fn shares_sm(problem: &Problem, shape: Shape, consumers: usize) -> bool {
+    if consumers == 1 {
+        // Where the sums of a thread leave registers for that.
+        return shape.tile.b <= 96;
+    }
+    // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In longer work the half ring
+    // that is left would cost more than that.
+    let is_short = problem.k.div_ceil(STAGE_K) <= 8;
+    consumers == 2 && shape.tile.b <= 64 && shape.together == Together::Alone && is_short
 }
 
 fn operand_rows(problem: &Problem, swapped: bool) -> (usize, usize) {
@@ -366,6 +401,19 @@ fn result_path(problem: &Problem, strategy: Strategy, shape: Shape) -> ResultPat
     }
 }
 
+/// Columns of 8 whose results are stored together: unswapped, two make a full memory sector; swapped, the 16 rows of one do.
+fn chunks_per_part(shape: Shape) -> usize {
+    if shape.swapped { 1 } else { 2 }
+}
+
+/// Sums that a thread of a block that divides K gets from each of the others: those of its share of the tile's parts.
+fn exchanged_sums(shape: Shape, consumers: usize, parts: usize) -> usize {
+    let per_part = chunks_per_part(shape);
+    let waves = shape.tile.a / WAVE_ROWS / consumers;
+    let all = waves * (shape.tile.b / 8).div_ceil(per_part);
+    all.div_ceil(parts) * 4 * per_part
+}
+
 fn w_scales_per_stage(shape: Shape) -> usize {
     if shape.swapped { shape.tile.a / WAVE_ROWS } else { 2 }
 }
@@ -390,6 +438,10 @@ fn shared_memory(
             let pieces = a / WAVE_ROWS / consumers * b / RESULT_COLUMNS;
             memory.push("result", MemorySpace::Shared, 4 * consumers, pieces * piece);
         }
+    }
+    if let Together::SplitK(parts) = shape.together {
+        let share = exchanged_sums(shape, consumers, parts);
+        memory.push("exchange", MemorySpace::Shared, parts - 1, share * 128 * consumers * 4);
     }
     if matches!(strategy, Strategy::Smem | Strategy::Strip) {
         let x_rows = if shape.swapped { b } else { a };

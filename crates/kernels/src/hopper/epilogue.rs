@@ -23,8 +23,7 @@ pub(super) fn store(
 ) {
     let out = Out::new(ptx, frame, place, tile);
     let chunks = frame.plan.shape.tile.b / 8;
-    // Unswapped, two chunks of 8 columns make a full memory sector; swapped, the 16 rows of one chunk do.
-    let per_part = if frame.plan.shape.swapped { 1 } else { 2 };
+    let per_part = frame.plan.chunks_per_part();
     let mut part = 0;
     for (wave, sums) in sums.waves.iter().enumerate() {
         for first in (0..chunks).step_by(per_part) {

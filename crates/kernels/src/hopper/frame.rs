@@ -2,7 +2,7 @@
 
 use octile_core::plan::hopper::{HopperPlan, STAGE_K, WAVE_ROWS};
 
-use super::ptx::{B32, B64, Ptx};
+use super::ptx::{B32, B64, Ptx, Source};
 
 /// Threads of a warpgroup.
 pub(super) const WARPGROUP: u32 = 128;
@@ -31,10 +31,8 @@ impl<'a> Frame<'a> {
     }
 
     /// The address of copy `index` of a buffer.
-    pub(super) fn buffer(&self, ptx: &mut Ptx, name: &str, index: B32) -> B32 {
-        let region = self.plan.memory.regions().iter().find(|region| region.name == name);
-        let bytes = region.expect("the plan has this buffer").bytes as u32;
-        let at = ptx.mad(index, bytes, self.base);
+    pub(super) fn buffer(&self, ptx: &mut Ptx, name: &str, index: impl Into<Source>) -> B32 {
+        let at = ptx.mad(index, self.plan.buffer_bytes(name) as u32, self.base);
         ptx.add(at, self.plan.offset(name) as u32)
     }
 

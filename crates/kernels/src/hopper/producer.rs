@@ -4,7 +4,7 @@ use octile_core::plan::hopper::{STAGE_K, Together};
 
 use super::{
     frame::Frame,
-    ptx::{B32, B64, Ptx, TmaLoad},
+    ptx::{B32, B64, Keep, Policy, Ptx, TmaLoad},
     ring::Cursor,
     schedule::{Stages, Tile, Unit, for_each_unit},
 };
@@ -86,6 +86,7 @@ struct Operand {
     map: B64,
     /// In a cluster that shares this operand: the first row of the half that this block fetches for both.
     part: Option<B32>,
+    policy: Policy,
 }
 
 impl Operand {
@@ -103,7 +104,10 @@ impl Operand {
             let rank = ptx.cluster_rank();
             ptx.mul(rank, (rows / 2) as u32)
         });
-        Self { is_a, map: ptx.tensor_map(map), part }
+        let is_weight = is_a == frame.plan.shape.swapped;
+        let passes = is_weight && frame.plan.streams_weight;
+        let policy = ptx.policy(if passes { Keep::EvictFirst } else { Keep::Normal });
+        Self { is_a, map: ptx.tensor_map(map), part, policy }
     }
 
     /// Asks for this operand's part of a stage.
@@ -116,6 +120,7 @@ impl Operand {
             row,
             barrier: frame.buffer(ptx, "full", stage),
             multicast: None,
+            policy: self.policy,
         };
         let load = match self.part {
             Some(part) => for_both(ptx, load, part),

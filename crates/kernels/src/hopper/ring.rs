@@ -60,6 +60,7 @@ pub(super) fn shares(plan: &HopperPlan) -> bool {
 fn registers(plan: &HopperPlan) -> Option<(u32, u32)> {
     match plan.consumers {
         3 => Some((32, 160)),
+        2 if plan.blocks_per_sm == 2 => Some((32, 104)),
         2 => Some((40, 232)),
         _ => None,
     }
@@ -104,9 +105,9 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
         ptx.place(not_scales);
     }
     if let Together::SplitK(_) = plan.shape.together {
-        // The multiplying threads meet their like in other blocks before and after they add up.
-        ptx.cluster_barrier();
-        ptx.cluster_barrier();
+        // The multiplying threads meet their like in other blocks once all have begun, and once the sums are exchanged.
+        ptx.cluster_wait();
+        ptx.cluster_arrive();
     }
     ptx.place(end);
     if shares(plan) {
@@ -134,5 +135,13 @@ fn prepare(ptx: &mut Ptx, frame: &Frame<'_>) {
         }
         ptx.fence_barrier_init();
     });
-    if shares(plan) { ptx.cluster_barrier() } else { ptx.block_barrier() }
+    if shares(plan) {
+        ptx.cluster_barrier()
+    } else {
+        ptx.block_barrier()
+    }
+    if let Together::SplitK(_) = plan.shape.together {
+        // Waited for where the sums are exchanged.
+        ptx.cluster_arrive();
+    }
 }

@@ -1,6 +1,6 @@
 //! Which shape is fastest: a model of the time, and the shapes that it is asked about.
 
-use super::{GpuTile, HopperPlan, STAGE_K, Shape, Together, WAVE_ROWS};
+use super::{GpuTile, HopperPlan, STAGE_K, Shape, Together, WAVE_ROWS, weight_stays};
 use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::PlanError};
 
 /// The plan with the least expected time. Ties go to the first candidate.
@@ -99,8 +99,8 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     let stages = plan.k_blocks().div_ceil(parts) as f64;
     let busy = rounds as f64 * (stages * per_stage * sharing + epilogue) + cluster_cost;
     let Problem { m, n, k, .. } = plan.problem;
-    let fits_l2 = n * k < gpu.l2 * 5 / 6;
-    let memory = ((m + n) * k) as f64 / if fits_l2 { L2_BYTES_PER_NS } else { 1.06 * gpu.read_bandwidth };
+    let memory = ((m + n) * k) as f64
+        / if weight_stays(&plan.problem, gpu) { L2_BYTES_PER_NS } else { 1.06 * gpu.read_bandwidth };
     // What is the shorter of the two is hidden by the longer, but not wholly.
     LAUNCH + busy.max(memory) + 0.256 * busy.min(memory)
 }

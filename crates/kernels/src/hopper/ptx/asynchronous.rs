@@ -1,6 +1,6 @@
 //! Copies that run beside the threads, and the barriers in shared memory that say when they are done.
 
-use super::{B32, B64, Global, Pred, Ptx, Shared, Source};
+use super::{B32, B64, Global, Pred, Ptx, Shared, Source, stream::Policy};
 
 /// A tile copy by the tensor memory accelerator.
 #[derive(Clone, Copy, Debug)]
@@ -17,12 +17,15 @@ pub struct TmaLoad {
     pub barrier: B32,
     /// Blocks of the cluster that get the tile, one bit each; `None` for this block alone.
     pub multicast: Option<u16>,
+    /// How long its lines stay in the second-level cache.
+    pub policy: Policy,
 }
 
 impl Ptx {
     /// Starts a tile copy.
     pub fn tma_load(&mut self, load: TmaLoad) {
-        let TmaLoad { destination, map, column, row, barrier, multicast } = load;
+        let TmaLoad { destination, map, column, row, barrier, multicast, policy } = load;
+        let (hint, policy) = (policy.suffix(), policy.operand());
         let (suffix, mask) = match multicast {
             Some(blocks) => {
                 let mask = self.b16();
@@ -32,8 +35,8 @@ impl Ptx {
             None => ("", String::new()),
         };
         self.line(format_args!(
-            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes{suffix} \
-             [{destination}], [{map}, {{{column}, {row}}}], [{barrier}]{mask}"
+            "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes{suffix}{hint} \
+             [{destination}], [{map}, {{{column}, {row}}}], [{barrier}]{mask}{policy}"
         ));
     }
 

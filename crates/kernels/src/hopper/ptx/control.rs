@@ -77,7 +77,17 @@ impl Ptx {
 
     /// Waits for every thread of the cluster; what they wrote before is seen after.
     pub fn cluster_barrier(&mut self) {
+        self.cluster_arrive();
+        self.cluster_wait();
+    }
+
+    /// The first half of [`Ptx::cluster_barrier`]: says that this thread is there.
+    pub fn cluster_arrive(&mut self) {
         self.line("barrier.cluster.arrive.release");
+    }
+
+    /// The second half of [`Ptx::cluster_barrier`]: waits for the others.
+    pub fn cluster_wait(&mut self) {
         self.line("barrier.cluster.wait.acquire");
     }
 

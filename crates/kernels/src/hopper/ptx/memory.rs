@@ -117,7 +117,7 @@ impl Ptx {
     /// Loads two neighbouring floats.
     pub fn load_shared_f32x2(&mut self, at: Shared) -> [F32; 2] {
         let out = [self.f32(), self.f32()];
-        self.line(format_args!("ld.shared.v2.f32 {{{}, {}}}, {at}", out[0], out[1]));
+        self.line(format_args!("ld.shared.v2.f32 {{{}}}, {at}", list(&out)));
         out
     }
 
@@ -147,11 +147,16 @@ impl Ptx {
         out
     }
 
-    /// Loads a float from a block of the cluster.
-    pub fn load_cluster_f32(&mut self, at: Shared) -> F32 {
-        let out = self.f32();
-        self.line(format_args!("ld.shared::cluster.f32 {out}, {at}"));
+    /// Loads two or four neighbouring floats.
+    pub fn load_shared_floats(&mut self, at: Shared, count: usize) -> Vec<F32> {
+        let out = self.f32s(count);
+        self.line(format_args!("ld.shared.v{count}.f32 {{{}}}, {at}", list(&out)));
         out
+    }
+
+    /// Stores two or four neighbouring floats in a block of the cluster.
+    pub fn store_cluster_floats(&mut self, at: Shared, values: &[F32]) {
+        self.line(format_args!("st.shared::cluster.v{}.f32 {at}, {{{}}}", values.len(), list(values)));
     }
 
     /// Raises a float in shared memory to `value`. For floats that are not negative.
@@ -161,4 +166,9 @@ impl Ptx {
         self.line(format_args!("mov.b32 {bits}, {value}"));
         self.line(format_args!("atom.shared.max.u32 {old}, {at}, {bits}"));
     }
+}
+
+/// Registers as vector instructions name them.
+fn list(registers: &[F32]) -> String {
+    registers.iter().map(F32::to_string).collect::<Vec<_>>().join(", ")
 }

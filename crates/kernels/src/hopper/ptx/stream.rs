@@ -21,11 +21,11 @@ pub enum Keep {
 pub struct Policy(Option<B64>);
 
 impl Policy {
-    fn suffix(self) -> &'static str {
+    pub(super) fn suffix(self) -> &'static str {
         if self.0.is_some() { ".L2::cache_hint" } else { "" }
     }
 
-    fn operand(self) -> String {
+    pub(super) fn operand(self) -> String {
         self.0.map_or_else(String::new, |policy| format!(", {policy}"))
     }
 }
