@@ -24,7 +24,7 @@ pub fn repeat(gpu: &Gpu) -> Result<()> {
         let kernel = hopper::multiply(&plan);
         let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
         let run = || -> Result<Vec<u8>> {
-            device.out.fill(0xff)?;
+            device.guarded.fill(0xff)?;
             prepared.launch()?;
             let mut bytes = vec![0; m * n * problem.out.bytes()];
             device.out.read(&mut bytes)?;
@@ -54,7 +54,7 @@ pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
                 let plan = HopperPlan::promoting(&problem, gpu.facts(), strategy, every)?;
                 let kernel = hopper::multiply(&plan);
                 let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
-                device.out.fill(0xff)?;
+                device.guarded.fill(0xff)?;
                 prepared.launch()?;
                 let (values, guarded) = result(&device, &problem, &rows)?;
                 let worst = worst(&reference, &values);
@@ -107,7 +107,7 @@ pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
         for plan in all(problem) {
             let kernel = hopper::multiply(&plan);
             let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
-            device.out.fill(0xff)?;
+            device.guarded.fill(0xff)?;
             prepared.launch()?;
             let (values, guarded) = result(&device, problem, &rows)?;
             let worst = worst(&reference, &values);

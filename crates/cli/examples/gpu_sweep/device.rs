@@ -1,5 +1,7 @@
 //! Operands on the host and on the GPU, and what they should multiply to.
 
+use std::sync::Arc;
+
 use anyhow::{Context, Result};
 use half::bf16;
 use octile_core::{
@@ -65,6 +67,8 @@ pub struct Device {
     pub x_scales: Buffer,
     pub w: Buffer,
     pub w_scales: Buffer,
+    /// The result between its guard bands, and the result alone.
+    pub guarded: Arc<Buffer>,
     pub out: Buffer,
     pub arguments: Arguments,
 }
@@ -80,34 +84,39 @@ impl Device {
         };
         let (_, k_blocks) = problem.x_scale_shape().expect("quantized");
         let Activations::Fp8(x) = &operands.x else { unreachable!("the sweep uses quantized activations") };
+        let out_bytes = problem.m * problem.n * problem.out.bytes();
+        let guarded = Arc::new(Buffer::zeros(gpu, GUARD + out_bytes + GUARD)?);
         Ok(Self {
             x: Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?,
             x_scales: Buffer::from_slice(gpu, &arguments.x_scales.arrange(x.scales(), k_blocks))?,
             w: Buffer::from_rows(gpu, operands.weight.codes(), problem.k, arguments.w_stride)?,
             w_scales: Buffer::from_slice(gpu, operands.weight.scales())?,
-            // Guard bands: 4 KiB on either side would need an offset, so one behind.
-            out: Buffer::zeros(gpu, problem.m * problem.n * problem.out.bytes() + GUARD)?,
+            out: Buffer::part(&guarded, GUARD, out_bytes),
+            guarded,
             arguments,
         })
     }
 
     pub fn operands(&self) -> MultiplyOperands<'_> {
-        let Self { x, x_scales, w, w_scales, out, arguments } = self;
+        let Self { x, x_scales, w, w_scales, out, arguments, .. } = self;
         MultiplyOperands { x, x_scales, w, w_scales, out, arguments: *arguments }
     }
 }
 
-pub const GUARD: usize = 4096;
+/// Bytes of a guard band.
+const GUARD: usize = 4096;
 
-/// Some rows of the result, and whether the guard band is untouched.
+/// Some rows of the result, and whether the guard bands are untouched.
 pub fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec<f64>, bool)> {
     let row_bytes = problem.n * problem.out.bytes();
     let mut result = vec![0u8; rows.len() * row_bytes];
     for (bytes, row) in result.chunks_mut(row_bytes).zip(rows) {
         device.out.read_at(row * row_bytes, bytes)?;
     }
-    let mut guard = [0u8; GUARD];
-    device.out.read_at(problem.m * row_bytes, &mut guard)?;
+    let mut bands = [[0u8; GUARD]; 2];
+    for (band, start) in bands.iter_mut().zip([0, GUARD + problem.m * row_bytes]) {
+        device.guarded.read_at(start, band)?;
+    }
     let values = match problem.out {
         FloatKind::F32 => {
             result.chunks(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect()
@@ -117,7 +126,7 @@ pub fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec
             result.chunks(2).map(|b| f64::from(half::f16::from_le_bytes([b[0], b[1]]))).collect()
         }
     };
-    Ok((values, guard.iter().all(|&byte| byte == 0xff)))
+    Ok((values, bands.as_flattened().iter().all(|&byte| byte == 0xff)))
 }
 
 /// The reference of some rows.

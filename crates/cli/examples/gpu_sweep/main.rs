@@ -2,13 +2,18 @@
 //! prints one line of comma-separated values for each. The model in `plan/hopper/choose.rs` is fitted to these.
 //!
 //! `gpu_sweep time [MxNxK:QB ...]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`, `gpu_sweep strategies`, `gpu_sweep
-//! promotions`; `gpu_sweep serve` reads a shape from each
+//! promotions`; `gpu_sweep first [MxNxK:QB ...]` times first calls, on a fresh cache where `CUDA_CACHE_PATH` names an empty folder;
+//! `gpu_sweep serve` reads a shape from each
 //! line and answers with the times of the plan that Octile picks, for comparisons that take turns.
 
 mod check;
 mod device;
 
-use std::{collections::HashSet, sync::Mutex, time::Duration};
+use std::{
+    collections::HashSet,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result, bail};
 use check::{check, check_promotion, repeat};
@@ -28,10 +33,11 @@ fn main() -> Result<()> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let gpu = Gpu::open(0)?;
     match args.first().map(String::as_str) {
-        Some("time") => {
+        Some(mode @ ("time" | "first")) => {
             let named =
                 args[1..].iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
-            time(&gpu, &if named.is_empty() { served()? } else { named })
+            let problems = if named.is_empty() { served()? } else { named };
+            if mode == "first" { first(&gpu, &problems) } else { time(&gpu, &problems) }
         }
         Some("serve") => serve(&gpu),
         Some("repeat") => repeat(&gpu),
@@ -42,7 +48,9 @@ fn main() -> Result<()> {
             check_promotion(&gpu, seed)?;
             check(&gpu, seed)
         }
-        _ => bail!("expected: gpu_sweep time [MxNxK:QB ...], check [SEED], repeat, or serve"),
+        _ => bail!(
+            "expected: gpu_sweep time [MxNxK:QB ...], first [MxNxK:QB ...], check [SEED], repeat, strategies, promotions, or serve"
+        ),
     }
 }
 
@@ -141,7 +149,7 @@ fn measure(
     let kernel = hopper::multiply(plan);
     let multiplication = Multiplication::new(gpu, plan, text(&kernel))?;
     let prepared = multiplication.prepare(device.operands())?;
-    device.out.fill(0xff)?;
+    device.guarded.fill(0xff)?;
     prepared.launch()?;
     let (values, guarded) = result(device, &plan.problem, rows)?;
     let worst = if guarded { worst(reference, &values) } else { f64::INFINITY };
@@ -206,6 +214,30 @@ fn serve(gpu: &Gpu) -> Result<()> {
             "{{\"kernel\": \"{kernel}\", \"flushed_us\": {flushed}, \"graph_us\": {replayed}, \"worst_of_bound\": {worst}}}"
         );
         last = Some((problem, device, reference));
+    }
+    Ok(())
+}
+
+/// Milliseconds from the problem to the first result: to choose a plan, to write the kernel, to have it compiled, to run it.
+fn first(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
+    println!("shape,kernel,compile_ms,first_call_ms,second_call_ms");
+    for problem in problems {
+        let problem = problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16);
+        let device = Device::new(gpu, &pieces(problem))?;
+        gpu.wait()?;
+        let call = || -> Result<(String, Duration, Duration)> {
+            let start = Instant::now();
+            let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+            let kernel = hopper::multiply(&plan);
+            let multiplication = Multiplication::new(gpu, &plan, text(&kernel))?;
+            let compiled = start.elapsed();
+            multiplication.prepare(device.operands())?.launch()?;
+            gpu.wait()?;
+            Ok((kernel.entry, compiled, start.elapsed()))
+        };
+        let ((kernel, compiled, first), (_, _, second)) = (call()?, call()?);
+        let [compiled, first, second] = [compiled, first, second].map(|time| time.as_secs_f64() * 1e3);
+        println!("{problem},{kernel},{compiled:.1},{first:.1},{second:.1}");
     }
     Ok(())
 }

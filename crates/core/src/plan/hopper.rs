@@ -372,7 +372,8 @@ fn shares_sm(problem: &Problem, shape: Shape, consumers: usize) -> bool {
     // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In longer work the half ring
     // that is left would cost more than that.
     let is_short = problem.k.div_ceil(STAGE_K) <= 8;
-    consumers == 2 && shape.tile.b <= 64 && shape.together == Together::Alone && is_short
+    let is_small = consumers == 2 && shape.tile.b <= 64;
+    is_short && is_small && !shape.swapped && shape.together == Together::Alone
 }
 
 fn operand_rows(problem: &Problem, swapped: bool) -> (usize, usize) {

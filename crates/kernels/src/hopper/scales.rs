@@ -1,6 +1,9 @@
 //! Scales: how they get to the multiplying threads.
 
-use octile_core::plan::hopper::WAVE_ROWS;
+use octile_core::{
+    ScaleGranularity,
+    plan::hopper::{HopperPlan, WAVE_ROWS},
+};
 
 use super::{
     frame::{Frame, Place},
@@ -68,6 +71,9 @@ fn straddled_rows(ptx: &mut Ptx, tile: Tile) -> [B32; 2] {
 /// The warp that copies the scales of every stage into the ring, whatever their layout. Where the scales of four rows lie
 /// side by side and start at a multiple of 16 bytes, they are copied at once.
 pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>) {
+    if shares_wave(frame.plan) {
+        return fetch_by(ptx, frame, Copies::OnePerWave);
+    }
     let (row, k, shift) = (ptx.number("x_scale_row"), ptx.number("x_scale_k"), ptx.number("x_scale_shift"));
     let misaligned = ptx.and(k, 3);
     let other = ptx.sub(row, 1);
@@ -76,28 +82,47 @@ pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>) {
     let single = ptx.ne(other, 0);
     let (singly, end) = (ptx.label(), ptx.label());
     ptx.jump_if(single, singly);
-    fetch_by(ptx, frame, 4);
+    fetch_by(ptx, frame, Copies::Rows(4));
     ptx.jump(end);
     ptx.place(singly);
-    fetch_by(ptx, frame, 1);
+    fetch_by(ptx, frame, Copies::Rows(1));
     ptx.place(end);
 }
 
-/// As [`fetch`], with `rows` rows of x to a copy.
-fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, rows: u32) {
+/// Whether the rows of a wave have one scale of x: blocks have at least two waves of rows, and tiles start with a wave.
+fn shares_wave(plan: &HopperPlan) -> bool {
+    plan.problem.x.granularity() == Some(ScaleGranularity::Block) && !plan.shape.swapped
+}
+
+/// What a lane copies of the scales of x.
+#[derive(Clone, Copy)]
+enum Copies {
+    /// Those of so many rows at a time.
+    Rows(u32),
+    /// The one of all rows of a wave.
+    OnePerWave,
+}
+
+/// As [`fetch`], with the given copies.
+fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, copies: Copies) {
     let plan = frame.plan;
+    // Rows at a time, scales that a stage has, and rows from one to the next.
+    let (rows, x_scales, apart) = match copies {
+        Copies::Rows(rows) => (rows, plan.x_and_w_rows().0 as u32, 1),
+        Copies::OnePerWave => (1, (plan.shape.tile.a / WAVE_ROWS) as u32, WAVE_ROWS as u32),
+    };
     let (x, w) = (Layout::of_x(ptx), Layout::of_w(ptx));
     let (m, n) = (ptx.number("m"), ptx.number("n"));
-    let x_rows = plan.x_and_w_rows().0 as u32;
     let w_scales = plan.w_scales_per_stage() as u32;
-    let first_row = ptx.mul(frame.lane, rows);
+    let first_scale = ptx.mul(frame.lane, rows);
+    let first_row = ptx.mul(first_scale, apart);
     let cursor = Cursor::new(ptx);
     let stages = Stages::new(ptx, frame);
     for_each_unit(ptx, frame, |ptx, unit| {
         let tile = unit.tile(ptx, frame);
         let x_row = if plan.shape.swapped { tile.b_row } else { tile.a_row };
         // Rows beyond the last have scale 0.
-        let sources: Vec<(B64, B32)> = (0..x_rows.div_ceil(32 * rows))
+        let sources: Vec<(B64, B32)> = (0..x_scales.div_ceil(32 * rows))
             .map(|part| {
                 let row = ptx.add(x_row, first_row);
                 let row = ptx.add(row, 32 * rows * part);
@@ -131,7 +156,7 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, rows: u32) {
                 ptx.wait(empty, turn_before);
                 let quant_k = quant_k(ptx, k_block);
                 let x_ring = frame.buffer(ptx, "x_scale", cursor.stage);
-                let x_ring = ptx.mad(first_row, 4, x_ring);
+                let x_ring = ptx.mad(first_scale, 4, x_ring);
                 for (part, (source, bytes)) in (0..).zip(&sources) {
                     let source = x.at(ptx, *source, quant_k);
                     let destination = Shared(x_ring, 128 * rows * part);
@@ -139,11 +164,11 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, rows: u32) {
                         1 => ptx.copy_4(destination, source, *bytes),
                         _ => ptx.copy_16(destination, source, *bytes),
                     };
-                    let rows_left = x_rows - 32 * rows * part;
-                    if rows_left >= 32 * rows {
+                    let scales_left = x_scales - 32 * rows * part;
+                    if scales_left >= 32 * rows {
                         copy(ptx);
                     } else {
-                        let exists = ptx.lt(first_row, rows_left);
+                        let exists = ptx.lt(first_scale, scales_left);
                         ptx.when(exists, copy);
                     }
                 }
@@ -242,11 +267,17 @@ fn read_ring(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, stage: B32) -> Stag
         let w = (0..plan.waves() as u32).map(|wave| ptx.load_shared_f32(Shared(w_ring, 4 * wave))).collect();
         return StageScales { x: Vec::new(), w, x_columns: Some(ptx.mad(place.column, 4, x_ring)) };
     }
-    let row = ptx.add(place.warp_row, place.lane_row);
-    let at = ptx.mad(row, 4, x_ring);
-    let x = (0..plan.waves())
-        .map(|wave| [0, 8].map(|row| ptx.load_shared_f32(Shared(at, 4 * (wave * WAVE_ROWS + row) as u32))))
-        .collect();
+    let x = if shares_wave(plan) {
+        let wave = ptx.shr(place.warp_row, WAVE_ROWS.ilog2());
+        let at = ptx.mad(wave, 4, x_ring);
+        let scales = (0..plan.waves() as u32).map(|wave| ptx.load_shared_f32(Shared(at, 4 * wave)));
+        scales.map(|scale| [scale; 2]).collect()
+    } else {
+        let row = ptx.add(place.warp_row, place.lane_row);
+        let at = ptx.mad(row, 4, x_ring);
+        let scale = |ptx: &mut Ptx, row: usize| ptx.load_shared_f32(Shared(at, 4 * row as u32));
+        (0..plan.waves()).map(|wave| [0, 8].map(|row| scale(ptx, wave * WAVE_ROWS + row))).collect()
+    };
     let w = ptx.load_shared_f32x2(Shared(w_ring, 0)).to_vec();
     StageScales { x, w, x_columns: None }
 }

@@ -1,5 +1,7 @@
 //! Memory on the GPU.
 
+use std::sync::Arc;
+
 use cudarc::driver::{
     CudaSlice, DevicePtr,
     sys::{self, CUdeviceptr},
@@ -39,19 +41,44 @@ impl Float for f16 {
     const KIND: FloatKind = FloatKind::F16;
 }
 
-/// Bytes in device memory, freed with the value.
+/// Bytes in device memory: its own, which are freed with it, or someone else's.
 #[derive(Debug)]
 pub struct Buffer {
-    bytes: CudaSlice<u8>,
+    memory: Memory,
     gpu: Gpu,
+}
+
+#[derive(Debug)]
+enum Memory {
+    Own(CudaSlice<u8>),
+    Part { of: Arc<Buffer>, start: usize, bytes: usize },
+    Foreign { pointer: CUdeviceptr, bytes: usize },
 }
 
 impl Buffer {
     /// A buffer of zeros.
     pub fn zeros(gpu: &Gpu, bytes: usize) -> Result<Self, CudaError> {
         // The driver refuses empty buffers.
-        let bytes = gpu.stream.alloc_zeros(bytes.max(1)).doing("allocate device memory")?;
-        Ok(Self { bytes, gpu: gpu.clone() })
+        let memory = gpu.stream.alloc_zeros(bytes.max(1)).doing("allocate device memory")?;
+        Ok(Self { memory: Memory::Own(memory), gpu: gpu.clone() })
+    }
+
+    /// Memory that belongs to another library, such as a tensor of an inference engine, in the primary context of this GPU. It is
+    /// not freed.
+    ///
+    /// # Safety
+    /// The memory has so many bytes and lives as long as the buffer. What others do with it is ordered with the stream of `gpu`.
+    pub unsafe fn foreign(gpu: &Gpu, pointer: CUdeviceptr, bytes: usize) -> Self {
+        Self { memory: Memory::Foreign { pointer, bytes }, gpu: gpu.clone() }
+    }
+
+    /// `bytes` bytes of another buffer, from byte `start` on.
+    ///
+    /// # Panics
+    /// When the other buffer ends before that.
+    pub fn part(of: &Arc<Self>, start: usize, bytes: usize) -> Self {
+        assert!(start <= of.len() && bytes <= of.len() - start);
+        Self { memory: Memory::Part { of: Arc::clone(of), start, bytes }, gpu: of.gpu.clone() }
     }
 
     /// A copy of `values`.
@@ -159,22 +186,35 @@ impl Buffer {
 
     /// Bytes.
     pub fn len(&self) -> usize {
-        self.bytes.len()
+        match &self.memory {
+            Memory::Own(memory) => memory.len(),
+            Memory::Part { bytes, .. } | Memory::Foreign { bytes, .. } => *bytes,
+        }
     }
 
-    /// Whether there is nothing in it: never, for the driver gives no empty memory.
+    /// Whether there is nothing in it. The driver gives no empty memory, but a part can be empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     pub(super) fn pointer(&self) -> CUdeviceptr {
-        self.bytes.device_ptr(&self.gpu.stream).0
+        match &self.memory {
+            Memory::Own(memory) => memory.device_ptr(&self.gpu.stream).0,
+            Memory::Part { of, start, .. } => of.pointer() + *start as u64,
+            Memory::Foreign { pointer, .. } => *pointer,
+        }
     }
 
-    /// Refuses a buffer that is too small for what it should hold.
+    /// Refuses a buffer that is too small for what it should hold, or that does not start where vectors of 16 bytes may.
     pub(super) fn require(&self, what: &'static str, needed: usize) -> Result<(), CudaError> {
-        let held = self.len();
-        if held < needed { Err(CudaError::BufferTooSmall { what, needed, held }) } else { Ok(()) }
+        let (held, start) = (self.len(), self.pointer());
+        if held < needed {
+            return Err(CudaError::BufferTooSmall { what, needed, held });
+        }
+        if !start.is_multiple_of(16) {
+            return Err(CudaError::Misaligned { what, start });
+        }
+        Ok(())
     }
 
     fn stream(&self) -> sys::CUstream {
