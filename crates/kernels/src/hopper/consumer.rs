@@ -340,6 +340,8 @@ impl<'a> Consumer<'a> {
 
 /// Tells whoever fetches into this stage that the warp is done with it.
 fn release(ptx: &mut Ptx, frame: &Frame<'_>, cursor: &Cursor) {
+    // One lane speaks for all: the others have read what they need.
+    ptx.warp_barrier();
     let empty = frame.buffer(ptx, "empty", cursor.stage);
     if shares(frame.plan) {
         let arrives = ptx.lt(frame.lane, 2);
