@@ -25,7 +25,7 @@ pub trait Engine: Sync {
 pub struct Portable;
 
 /// Below this many products one core is faster than several.
-const WORTH_SPLITTING: usize = 1 << 20;
+const WORTH_SPLITTING: usize = 1 << 22;
 
 impl Engine for Portable {
     fn add_product(&self, m: usize, n: usize, k: usize, a: Strided<'_>, b: Strided<'_>, out: &mut [f32]) {
@@ -33,16 +33,18 @@ impl Engine for Portable {
             return;
         }
         let b = view(b, k, n);
-        let rows_each = match m * n * k < WORTH_SPLITTING {
-            true => m,
-            false => m.div_ceil(rayon::current_num_threads()).next_multiple_of(8),
-        };
-        out[..m * n].par_chunks_mut(rows_each * n).enumerate().for_each(|(part, out)| {
+        let add = |first_row: usize, out: &mut [f32]| {
             let rows = out.len() / n;
-            let a = view(Strided { data: &a.data[part * rows_each * a.row..], ..a }, rows, k);
+            let a = view(Strided { data: &a.data[first_row * a.row..], ..a }, rows, k);
             let mut out = ArrayViewMut2::from_shape((rows, n), out).expect("the output has m x n elements");
             general_mat_mul(1.0, &a, &b, 1.0, &mut out);
-        });
+        };
+        let out = &mut out[..m * n];
+        if m * n * k < WORTH_SPLITTING {
+            return add(0, out);
+        }
+        let rows_each = m.div_ceil(rayon::current_num_threads()).next_multiple_of(8);
+        out.par_chunks_mut(rows_each * n).enumerate().for_each(|(part, out)| add(part * rows_each, out));
     }
 }
 

@@ -12,7 +12,7 @@ use serde::Serialize;
 pub struct Comparison {
     /// The largest difference.
     pub max_difference: f64,
-    /// The largest expected magnitude.
+    /// The largest expected magnitude of a number that is finite.
     pub max_magnitude: f64,
     /// The largest difference as a part of what is allowed: 2 units in the last place, and what sums of binary32 in
     /// another order can differ by.
@@ -29,6 +29,12 @@ fn precision(element: Element) -> Option<i32> {
         Element::Float(Float::F8E5M2) => Some(3),
         Element::Integer(_) => None,
     }
+}
+
+/// The largest power of two that is not above the magnitude; of zero and the like, the least normal one.
+fn power_of_two_below(value: f64) -> f64 {
+    const SIGNIFICAND: u64 = (1 << (f64::MANTISSA_DIGITS - 1)) - 1;
+    f64::from_bits(value.abs().max(f64::MIN_POSITIVE).to_bits() & !SIGNIFICAND)
 }
 
 /// The result that a kernel should have.
@@ -75,15 +81,12 @@ impl Comparison {
             );
         }
         let (ours, theirs) = (result.to_f32(), &expected.values);
-        let max_magnitude = theirs.iter().fold(0f64, |most, value| most.max(value.abs()));
+        let finite = theirs.iter().filter(|value| value.is_finite());
+        let max_magnitude = finite.fold(0f64, |most, value| most.max(value.abs()));
         let each = products as f64 / ours.len().max(1) as f64;
         let sums = 2.0 * each.sqrt() * 2f64.powi(-24) * max_magnitude;
-        let allowed = |value: f64| match precision(result.element) {
-            Some(bits) => {
-                2.0 * 2f64.powi(value.abs().max(f64::MIN_POSITIVE).log2().floor() as i32 + 1 - bits) + sums
-            }
-            None => 0.0,
-        };
+        let units = precision(result.element).map(|bits| 2.0 * 2f64.powi(1 - bits));
+        let allowed = |value: f64| units.map_or(0.0, |units| units * power_of_two_below(value) + sums);
         let (mut max_difference, mut of_allowed) = (0f64, 0f64);
         for (&ours, &theirs) in ours.iter().zip(theirs) {
             let ours = f64::from(ours);
@@ -92,8 +95,12 @@ impl Comparison {
             // What is no number, and should be one, is infinitely far off.
             let difference = if difference.is_nan() { f64::INFINITY } else { difference };
             max_difference = max_difference.max(difference);
-            if difference > 0.0 {
-                of_allowed = of_allowed.max(difference / allowed(theirs));
+            let allowed = allowed(theirs);
+            if difference.is_infinite() {
+                of_allowed = f64::INFINITY;
+            } else if difference > of_allowed * allowed {
+                // Most are no new record: telling so took no division.
+                of_allowed = difference / allowed;
             }
         }
         Ok(Self { max_difference, max_magnitude, of_allowed })
@@ -102,5 +109,38 @@ impl Comparison {
     /// Whether every element is close enough.
     pub fn passed(&self) -> bool {
         self.of_allowed <= 1.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensor(values: &[f32]) -> Tensor {
+        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+        Tensor { element: Element::Float(Float::F32), shape: vec![values.len()], bytes }
+    }
+
+    #[test]
+    fn what_is_infinite_on_one_side_alone_fails() {
+        let values = [1.0, f32::INFINITY, f32::NAN, 0.0];
+        let passes = |ours: [f32; 4]| {
+            Comparison::between(&tensor(&ours), &Expected::of(&tensor(&values)), 0).expect("same shape").passed()
+        };
+        assert!(passes(values));
+        assert!(!passes([1.0, f32::MAX, f32::NAN, 0.0]));
+        assert!(!passes([1.0, f32::INFINITY, 1.0, 0.0]));
+        assert!(!passes([f32::NEG_INFINITY, f32::INFINITY, f32::NAN, 0.0]));
+        assert!(!passes([1.0, f32::INFINITY, f32::NAN, 1e-6]));
+    }
+
+    #[test]
+    fn powers_of_two_are_found() {
+        for (value, power) in [(1.0, 1.0), (-3.9, 2.0), (4.0, 4.0), (0.3, 0.25), (f64::INFINITY, f64::INFINITY)] {
+            assert_eq!(power_of_two_below(value), power, "{value}");
+        }
+        for value in [0.0, -0.0, 5e-324, f64::NAN] {
+            assert_eq!(power_of_two_below(value), f64::MIN_POSITIVE, "{value}");
+        }
     }
 }
