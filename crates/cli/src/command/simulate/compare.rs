@@ -125,7 +125,9 @@ mod tests {
     fn what_is_infinite_on_one_side_alone_fails() {
         let values = [1.0, f32::INFINITY, f32::NAN, 0.0];
         let passes = |ours: [f32; 4]| {
-            Comparison::between(&tensor(&ours), &Expected::of(&tensor(&values)), 0).expect("same shape").passed()
+            Comparison::between(&tensor(&ours), &Expected::of(&tensor(&values)), 0)
+                .expect("same shape")
+                .passed()
         };
         assert!(passes(values));
         assert!(!passes([1.0, f32::MAX, f32::NAN, 0.0]));
@@ -136,7 +138,9 @@ mod tests {
 
     #[test]
     fn powers_of_two_are_found() {
-        for (value, power) in [(1.0, 1.0), (-3.9, 2.0), (4.0, 4.0), (0.3, 0.25), (f64::INFINITY, f64::INFINITY)] {
+        for (value, power) in
+            [(1.0, 1.0), (-3.9, 2.0), (4.0, 4.0), (0.3, 0.25), (f64::INFINITY, f64::INFINITY)]
+        {
             assert_eq!(power_of_two_below(value), power, "{value}");
         }
         for value in [0.0, -0.0, 5e-324, f64::NAN] {
