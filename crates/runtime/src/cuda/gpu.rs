@@ -68,6 +68,17 @@ impl Gpu {
         Ok(Self { stream, ..self.clone() })
     }
 
+    /// The same GPU with a stream that belongs to another library, such as the one an inference engine works on: what is put on
+    /// it is ordered with that library's work, and recorded where that library records a graph.
+    ///
+    /// # Safety
+    /// The stream belongs to the primary context of this GPU and lives as long as everything that is made with the result.
+    pub unsafe fn on_stream(&self, stream: *mut std::ffi::c_void) -> Self {
+        // SAFETY: the caller's promise.
+        let stream = unsafe { self.context.wrap_borrowed_stream(stream.cast()) };
+        Self { stream, ..self.clone() }
+    }
+
     /// Waits until everything on the stream is done.
     pub fn wait(&self) -> Result<(), CudaError> {
         self.stream.synchronize().doing("finish the work on the stream")
