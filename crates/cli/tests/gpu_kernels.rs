@@ -91,6 +91,36 @@ fn every_shape_of_strip_assembles() {
 }
 
 #[test]
+fn short_work_and_scales_of_blocks_assemble() {
+    for granularity in [ScaleGranularity::Token, ScaleGranularity::Block] {
+        for (m, n) in [(16, 1024), (64, 8192), (1000, 999), (4096, 4096)] {
+            let problem = problem(m, n, 1000).with_x(ActivationKind::Fp8(granularity));
+            check(&HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Strip).unwrap());
+        }
+        let large = problem(4096, 4096, 4096).with_x(ActivationKind::Fp8(granularity));
+        for strategy in [Strategy::Smem, Strategy::Strip] {
+            check(&HopperPlan::best(&large, &HOPPER_GPUS[1], strategy).unwrap());
+        }
+    }
+}
+
+#[test]
+fn large_weights_pass_through_the_cache() {
+    for (m, k, passes) in [(16, 16_384, true), (64, 16_384, true), (64, 2048, false), (4096, 16_384, false)] {
+        let plan = HopperPlan::best(&problem(m, 7168, k), &HOPPER_GPUS[1], Strategy::Strip).unwrap();
+        let kernel = hopper::multiply(&plan);
+        assert_eq!(
+            kernel.ptx.contains("createpolicy.fractional.L2::evict_first"),
+            passes,
+            "{}",
+            kernel.entry
+        );
+        assert_eq!(kernel.ptx.contains(".L2::cache_hint"), passes, "{}", kernel.entry);
+        check(&plan);
+    }
+}
+
+#[test]
 fn every_length_of_chains_assembles() {
     for (m, strategy) in [(16, Strategy::Strip), (1024, Strategy::Strip), (512, Strategy::Dma)] {
         for every in PROMOTIONS {

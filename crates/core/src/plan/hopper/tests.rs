@@ -98,3 +98,85 @@ fn second_scales_begin_where_blocks_do() {
     assert_eq!(boundaries(576, 144, QuantBlock::B128), [Some(80), Some(96), Some(112), Some(128)]);
     assert_eq!(boundaries(384, 192, QuantBlock::B256), [None, Some(64)]);
 }
+
+#[test]
+fn short_work_shares_multiprocessors() {
+    let gpu = &HOPPER_GPUS[1];
+    let per_sm = |k, a, b, swapped, together| {
+        let shape = Shape { tile: GpuTile { a, b }, swapped, together };
+        let plan = HopperPlan::new(&problem(1024, 1024, k), gpu, Strategy::Strip, shape, None).unwrap();
+        let taken = plan.blocks_per_sm * (plan.shared_bytes() + HopperGpu::SHARED_RESERVE);
+        assert!(taken <= gpu.shared_memory_per_sm, "{plan:?}");
+        plan.blocks_per_sm
+    };
+    assert_eq!(per_sm(1024, 128, 64, false, Together::Alone), 2);
+    assert_eq!(per_sm(1025, 128, 64, false, Together::Alone), 1);
+    assert_eq!(per_sm(1024, 128, 96, false, Together::Alone), 1);
+    assert_eq!(per_sm(1024, 128, 16, true, Together::Alone), 1);
+    assert_eq!(per_sm(1024, 128, 64, false, Together::SplitK(2)), 1);
+    assert_eq!(per_sm(4096, 64, 96, false, Together::Alone), 2);
+}
+
+#[test]
+fn weights_pass_through_the_cache_where_they_are_read_once_and_do_not_fit() {
+    let streams = |m, n, k| {
+        HopperPlan::best(&problem(m, n, k), &HOPPER_GPUS[1], Strategy::Strip).unwrap().streams_weight
+    };
+    assert!(streams(1, 7168, 16_384) && streams(64, 7168, 16_384));
+    assert!(!streams(64, 4096, 7168), "fits");
+    assert!(!streams(4096, 7168, 16_384), "is read by many");
+}
+
+#[test]
+fn blocks_that_divide_k_have_room_for_the_sums_of_the_others() {
+    let bytes = |a, b, swapped, parts| {
+        let shape = Shape { tile: GpuTile { a, b }, swapped, together: Together::SplitK(parts) };
+        let plan = HopperPlan::new(&problem(64, 7168, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
+        plan.unwrap().buffer_bytes("exchange")
+    };
+    // Of seven parts of 16 columns a block owns up to four, each with 8 sums of 128 threads.
+    assert_eq!(bytes(64, 112, false, 2), 4 * 8 * 128 * 4);
+    // Of two parts of 8 columns each of three blocks owns at most one, with 4 sums.
+    assert_eq!(bytes(64, 16, true, 3), 4 * 128 * 4);
+    assert_eq!(bytes(128, 64, false, 2), 2 * 8 * 256 * 4);
+}
+
+/// The record that the model is fitted to, as shape, plan, whether the model chose it, and microseconds.
+fn timed() -> Vec<((usize, usize, usize), Shape, bool, f64)> {
+    let record = include_str!("../../../../../bench/record/h200/plans.csv");
+    let row = |line: &str| {
+        let field: Vec<&str> = line.split(',').collect();
+        let number = |at: usize| field[at].parse::<usize>().unwrap();
+        let together = match field[6] {
+            "Alone" => Together::Alone,
+            "ShareA" => Together::ShareA,
+            "ShareB" => Together::ShareB,
+            split => {
+                let parts = split.trim_start_matches("SplitK(").trim_end_matches(')');
+                Together::SplitK(parts.parse().unwrap())
+            }
+        };
+        let tile = GpuTile { a: number(3), b: number(4) };
+        let shape = Shape { tile, swapped: field[5] == "1", together };
+        let time = |at: usize| field[at].parse::<f64>().unwrap();
+        ((number(0), number(1), number(2)), shape, field[13] == "1", time(9).min(time(10)))
+    };
+    record.lines().skip(1).map(row).collect()
+}
+
+#[test]
+fn the_choice_is_hardly_slower_than_the_best_that_was_timed() {
+    let timed = timed();
+    let mut shapes: Vec<_> = timed.iter().map(|row| row.0).collect();
+    shapes.dedup();
+    assert_eq!(shapes.len(), 42);
+    for (m, n, k) in shapes {
+        let problem = problem(m, n, k).with_x(ActivationKind::Fp8(crate::ScaleGranularity::Token));
+        let best = HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Strip).unwrap().shape;
+        let of_shape = || timed.iter().filter(|row| row.0 == (m, n, k));
+        let chosen = of_shape().find(|row| row.1 == best).expect("the choice was timed");
+        assert!(chosen.2, "{problem}: the record marks another plan than {best:?}");
+        let least = of_shape().map(|row| row.3).fold(f64::INFINITY, f64::min);
+        assert!(chosen.3 <= 1.005 * least, "{problem}: {best:?} takes {} of {least}", chosen.3);
+    }
+}
