@@ -181,6 +181,11 @@ impl HopperPlan {
             }
         };
         fits(&plan)?;
+        if let Together::SplitK(parts) = shape.together
+            && parts > plan.k_blocks()
+        {
+            return Err(PlanError::TooManyParts { parts, blocks: plan.k_blocks() });
+        }
         if shape.tile.b > WIDEST_WAVE {
             return Err(PlanError::TooWide { columns: shape.tile.b, most: WIDEST_WAVE });
         }
@@ -402,7 +407,7 @@ fn result_path(problem: &Problem, strategy: Strategy, shape: Shape) -> ResultPat
     }
 }
 
-/// Columns of 8 whose results are stored together: unswapped, two make a full memory sector; swapped, the 16 rows of one do.
+/// Chunks of 8 columns whose results are stored together: unswapped, two make a full memory sector; swapped, the 16 rows of one do.
 fn chunks_per_part(shape: Shape) -> usize {
     if shape.swapped { 1 } else { 2 }
 }

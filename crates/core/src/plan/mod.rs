@@ -62,6 +62,16 @@ pub enum PlanError {
         /// The most there can be.
         most: usize,
     },
+    /// A block would have nothing to multiply.
+    #[error(
+        "{parts} blocks cannot divide K among them, which has {blocks} stages of 128: give at most so many"
+    )]
+    TooManyParts {
+        /// Blocks asked for.
+        parts: usize,
+        /// Stages that K has.
+        blocks: usize,
+    },
     /// A tile would cut a quantization block in two.
     #[error("a tile of {tile} along {side} is no multiple of the quantization block {quant_block}")]
     PartialBlock {

@@ -125,7 +125,7 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, copies: Copies) {
         let sources: Vec<(B64, B32)> = (0..x_scales.div_ceil(32 * rows))
             .map(|part| {
                 let row = ptx.add(x_row, first_row);
-                let row = ptx.add(row, 32 * rows * part);
+                let row = ptx.add(row, 32 * rows * apart * part);
                 let inside = ptx.min(row, m);
                 let left = ptx.sub(m, inside);
                 let left = ptx.min(left, rows);

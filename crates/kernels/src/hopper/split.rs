@@ -32,7 +32,7 @@ pub(super) fn add_up(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: Tile,
 struct Exchange {
     parts: usize,
     rank: B32,
-    /// The thread's place in the part of the first of the other blocks.
+    /// The thread's place in the share of the first of the other blocks.
     slot: B32,
     /// Registers of a part.
     per_part: usize,

@@ -11,6 +11,11 @@ use octile_core::FloatKind;
 
 use super::{CudaError, Gpu, error::While};
 
+/// Where vectors start.
+pub(super) const VECTOR: u64 = 16;
+/// Where scales of the weight start, which are read one by one.
+pub(super) const SCALE: u64 = 4;
+
 /// Elements that are copied to and from the GPU: plain numbers, valid whatever their bits.
 pub trait Element: Copy + sealed::Sealed {}
 
@@ -64,7 +69,7 @@ impl Buffer {
     }
 
     /// Memory that belongs to another library, such as a tensor of an inference engine, in the primary context of this GPU. It is
-    /// not freed.
+    /// not freed. It starts where a [`Buffer::part`] may.
     ///
     /// # Safety
     /// The memory has so many bytes and lives as long as the buffer. What others do with it is ordered with the stream of `gpu`.
@@ -72,7 +77,8 @@ impl Buffer {
         Self { memory: Memory::Foreign { pointer, bytes }, gpu: gpu.clone() }
     }
 
-    /// `bytes` bytes of another buffer, from byte `start` on.
+    /// `bytes` bytes of another buffer, from byte `start` on. Operands and results start at multiples of 16 bytes, scales of the
+    /// weight at multiples of 4.
     ///
     /// # Panics
     /// When the other buffer ends before that.
@@ -100,6 +106,7 @@ impl Buffer {
             buffer.write(values)?;
             return Ok(buffer);
         }
+        let stream = buffer.stream()?;
         let copy = sys::CUDA_MEMCPY2D {
             srcXInBytes: 0,
             srcY: 0,
@@ -119,9 +126,7 @@ impl Buffer {
             Height: rows,
         };
         // SAFETY: `rows` rows of `cols` values are within both the slice and the buffer just made.
-        unsafe { sys::cuMemcpy2DAsync_v2(&copy, gpu.stream.cu_stream()) }
-            .result()
-            .doing("copy to the GPU")?;
+        unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream) }.result().doing("copy to the GPU")?;
         // The slice is only borrowed until here.
         gpu.wait()?;
         Ok(buffer)
@@ -134,8 +139,9 @@ impl Buffer {
     pub fn write<T: Element>(&self, values: &[T]) -> Result<(), CudaError> {
         let bytes = size_of_val(values);
         assert!(bytes <= self.len());
+        let stream = self.stream()?;
         // SAFETY: the buffer holds that many bytes; the slice outlives the copy, because we wait.
-        unsafe { sys::cuMemcpyHtoDAsync_v2(self.pointer(), values.as_ptr().cast(), bytes, self.stream()) }
+        unsafe { sys::cuMemcpyHtoDAsync_v2(self.pointer(), values.as_ptr().cast(), bytes, stream) }
             .result()
             .doing("copy to the GPU")?;
         self.gpu.wait()
@@ -157,8 +163,9 @@ impl Buffer {
         let bytes = size_of_val(values);
         assert!(start <= self.len() && bytes <= self.len() - start);
         let from = self.pointer() + start as u64;
+        let stream = self.stream()?;
         // SAFETY: the buffer holds that many bytes, any bits are a valid `T`, and we wait before the borrow ends.
-        unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, bytes, self.stream()) }
+        unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, bytes, stream) }
             .result()
             .doing("copy from the GPU")?;
         self.gpu.wait()
@@ -166,20 +173,22 @@ impl Buffer {
 
     /// Sets every byte, in the order of the stream.
     pub fn fill(&self, byte: u8) -> Result<(), CudaError> {
+        let stream = self.stream()?;
         // SAFETY: the buffer holds that many bytes.
-        unsafe { sys::cuMemsetD8Async(self.pointer(), byte, self.len(), self.stream()) }
+        unsafe { sys::cuMemsetD8Async(self.pointer(), byte, self.len(), stream) }
             .result()
             .doing("fill device memory")
     }
 
-    /// Copies the bytes of another buffer, in the order of the stream.
+    /// Copies the bytes of another buffer, in the order of the stream. What both buffers have in common has any bytes after.
     ///
     /// # Panics
     /// When the other is shorter.
     pub fn copy_from(&self, other: &Self) -> Result<(), CudaError> {
         assert!(other.len() >= self.len());
+        let stream = self.stream()?;
         // SAFETY: both buffers hold that many bytes.
-        unsafe { sys::cuMemcpyDtoDAsync_v2(self.pointer(), other.pointer(), self.len(), self.stream()) }
+        unsafe { sys::cuMemcpyDtoDAsync_v2(self.pointer(), other.pointer(), self.len(), stream) }
             .result()
             .doing("copy on the GPU")
     }
@@ -192,7 +201,7 @@ impl Buffer {
         }
     }
 
-    /// Whether there is nothing in it. The driver gives no empty memory, but a part can be empty.
+    /// Whether there is nothing in it. The driver gives no empty memory, but parts and foreign memory can be empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -205,19 +214,21 @@ impl Buffer {
         }
     }
 
-    /// Refuses a buffer that is too small for what it should hold, or that does not start where vectors of 16 bytes may.
-    pub(super) fn require(&self, what: &'static str, needed: usize) -> Result<(), CudaError> {
+    /// Refuses a buffer that is too small for what it should hold, or that does not start at a multiple of `alignment` bytes.
+    pub(super) fn require(&self, what: &'static str, needed: usize, alignment: u64) -> Result<(), CudaError> {
         let (held, start) = (self.len(), self.pointer());
         if held < needed {
             return Err(CudaError::BufferTooSmall { what, needed, held });
         }
-        if !start.is_multiple_of(16) {
-            return Err(CudaError::Misaligned { what, start });
+        if !start.is_multiple_of(alignment) {
+            return Err(CudaError::Misaligned { what, start, alignment });
         }
         Ok(())
     }
 
-    fn stream(&self) -> sys::CUstream {
-        self.gpu.stream.cu_stream()
+    /// The stream, for use in this thread.
+    fn stream(&self) -> Result<sys::CUstream, CudaError> {
+        self.gpu.bind()?;
+        Ok(self.gpu.stream.cu_stream())
     }
 }

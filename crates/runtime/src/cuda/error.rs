@@ -51,13 +51,17 @@ pub enum CudaError {
         /// Bytes there are.
         held: usize,
     },
-    /// Vectors are loaded and stored at multiples of their size only.
-    #[error("{what} starts at {start:#x}, but must start at a multiple of 16 bytes: copy it to such a place")]
+    /// Numbers and vectors of them are loaded and stored at multiples of their size only.
+    #[error(
+        "{what} starts at {start:#x}, but must start at a multiple of {alignment} bytes: copy it to such a place"
+    )]
     Misaligned {
         /// What it holds.
         what: &'static str,
         /// Where it starts.
         start: u64,
+        /// Multiples of what it may start at.
+        alignment: u64,
     },
     /// The copy engine takes rows at multiples of 16 bytes only.
     #[error(

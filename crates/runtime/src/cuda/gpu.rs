@@ -32,7 +32,8 @@ impl Gpu {
             return Err(CudaError::NoGpu);
         }
         let context = CudaContext::new(index).doing("open the GPU")?;
-        // SAFETY: buffers are used on one stream at a time: a Gpu has one, and forks wait for one another explicitly.
+        // SAFETY: buffers are used on one stream at a time: a Gpu has one, forks wait for one another explicitly, and whoever
+        // brings a stream orders it.
         unsafe { context.disable_event_tracking() };
         let name = context.name().doing("name the GPU")?;
         let (major, minor) = context.compute_capability().doing("read the compute capability")?;
@@ -72,11 +73,18 @@ impl Gpu {
     /// it is ordered with that library's work, and recorded where that library records a graph.
     ///
     /// # Safety
-    /// The stream belongs to the primary context of this GPU and lives as long as everything that is made with the result.
+    /// The stream belongs to the primary context of this GPU and lives as long as everything that is made with the result. What
+    /// was made with other handles of this GPU is finished before it is used there (see [`Gpu::wait`]), and is kept until the work
+    /// that uses it is done. While its owner records a graph, nothing is made, read or written: that waits.
     pub unsafe fn on_stream(&self, stream: *mut std::ffi::c_void) -> Self {
         // SAFETY: the caller's promise.
         let stream = unsafe { self.context.wrap_borrowed_stream(stream.cast()) };
         Self { stream, ..self.clone() }
+    }
+
+    /// Makes the GPU the one that this thread's calls of the driver are about.
+    pub(super) fn bind(&self) -> Result<(), CudaError> {
+        self.context.bind_to_thread().doing("use the GPU in this thread")
     }
 
     /// Waits until everything on the stream is done.

@@ -62,7 +62,7 @@ impl Kernel {
     /// `parameters` must point to values of the types that the kernel declares, in order, and device pointers among them
     /// to memory as large as the kernel reads or writes.
     pub(super) unsafe fn launch(&self, gpu: &Gpu, parameters: &mut [*mut c_void]) -> Result<(), CudaError> {
-        gpu.context.bind_to_thread().doing("use the GPU in this thread")?;
+        gpu.bind()?;
         let attribute = |id, set: fn(&mut sys::CUlaunchAttributeValue, u32), value| {
             // SAFETY: a union of plain numbers, for which zeros are valid.
             let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };

@@ -45,7 +45,7 @@ unsafe impl Sync for Module {}
 
 impl Module {
     pub(super) fn load(gpu: &Gpu, text: KernelText<'_>) -> Result<Arc<Self>, CudaError> {
-        gpu.context.bind_to_thread().doing("use the GPU in this thread")?;
+        gpu.bind()?;
         let module = compile(text)?;
         let name = CString::new(text.entry).expect("entry names hold no zero byte");
         // SAFETY: the module was loaded just now.

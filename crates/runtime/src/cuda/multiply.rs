@@ -10,6 +10,7 @@ use octile_core::{
 
 use super::{
     Buffer, CudaError, Gpu,
+    buffer::{SCALE, VECTOR},
     launch::Kernel,
     module::{KernelText, Module},
     tensor_map,
@@ -85,16 +86,20 @@ impl Multiplication {
         }
         let extent = |rows: usize, cols: usize, stride: usize| (rows - 1) * stride + cols;
         // Whole vectors are read, so a last row ends with its stride.
-        x.require("x", problem.m * arguments.x_stride)?;
-        w.require("the weight", problem.n * arguments.w_stride)?;
+        x.require("x", problem.m * arguments.x_stride, VECTOR)?;
+        w.require("the weight", problem.n * arguments.w_stride, VECTOR)?;
         let out_bytes = extent(problem.m, problem.n, arguments.out_stride) * problem.out.bytes();
-        out.require("the result", out_bytes)?;
+        out.require("the result", out_bytes, VECTOR)?;
         let scales = |(rows, cols): (usize, usize), layout: octile_core::plan::hopper::ScaleLayout| {
             4 * ((rows - 1) * layout.row + (cols - 1) * layout.k + 1)
         };
         let x_scale_shape = problem.x_scale_shape().expect("plans are made for 8-bit activations");
-        x_scales.require("the scales of x", scales(x_scale_shape, arguments.x_scales))?;
-        w_scales.require("the scales of the weight", scales(problem.w_scale_shape(), arguments.w_scales))?;
+        x_scales.require("the scales of x", scales(x_scale_shape, arguments.x_scales), VECTOR)?;
+        w_scales.require(
+            "the scales of the weight",
+            scales(problem.w_scale_shape(), arguments.w_scales),
+            SCALE,
+        )?;
 
         let (a_box, b_box) = self.plan.fetched_rows();
         let map = |of_x: bool, box_rows: usize| {

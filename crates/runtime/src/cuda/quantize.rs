@@ -7,6 +7,7 @@ use octile_core::{FloatKind, Problem, ScaleGranularity, plan::hopper::ScaleLayou
 
 use super::{
     Buffer, CudaError, Gpu,
+    buffer::VECTOR,
     launch::Kernel,
     module::{KernelText, Module},
 };
@@ -94,10 +95,10 @@ impl Quantization {
         if !x_stride.is_multiple_of(self.row_alignment) || x_stride < k {
             return Err(CudaError::RowsApart { stride: x_stride, alignment: self.row_alignment });
         }
-        x.require("x", ((m - 1) * x_stride + k) * self.kind.bytes())?;
-        codes.require("the codes", m * codes_stride)?;
+        x.require("x", ((m - 1) * x_stride + k) * self.kind.bytes(), VECTOR)?;
+        codes.require("the codes", m * codes_stride, VECTOR)?;
         let (rows, cols) = self.problem.x_scale_shape().expect("plans are made for 8-bit activations");
-        scales.require("the scales", 4 * ((rows - 1) * layout.row + (cols - 1) * layout.k + 1))?;
+        scales.require("the scales", 4 * ((rows - 1) * layout.row + (cols - 1) * layout.k + 1), VECTOR)?;
         let shift = quant_block.size().ilog2() as usize;
         let (reciprocal, reciprocal_shift) = reciprocal(cols);
         let numbers =

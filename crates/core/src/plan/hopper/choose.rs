@@ -74,8 +74,8 @@ fn at_once(plan: &HopperPlan, gpu: &HopperGpu) -> usize {
 }
 
 /// Nanoseconds that the plan is expected to take. The constants are fitted to 42 shapes with up to 18 plans each, timed on
-/// an H200: the plan chosen is 0.02 % slower than the best of them in the mean, and at most 0.5 %. The times themselves are
-/// met less well, within 14 % but for one.
+/// an H200: the plan chosen is 0.02 % slower than the best of them in the mean, and at most 0.5 %. The times of the
+/// chosen plans are met within 14 % but for one.
 fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     const LAUNCH: f64 = 1690.0;
     let GpuTile { a, b } = plan.shape.tile;

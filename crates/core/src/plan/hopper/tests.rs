@@ -30,6 +30,14 @@ fn a_tile_that_cannot_fit_is_refused_with_its_bytes() {
 }
 
 #[test]
+fn blocks_without_a_part_of_k_are_refused() {
+    let shape = Shape { together: Together::SplitK(3), ..Shape::PLAIN };
+    let plan = |k| HopperPlan::new(&problem(64, 64, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
+    assert!(plan(257).is_ok());
+    assert!(matches!(plan(256), Err(PlanError::TooManyParts { parts: 3, blocks: 2 })));
+}
+
+#[test]
 fn unquantized_activations_are_refused() {
     let plain = problem(16, 16, 128).with_x(ActivationKind::Plain(FloatKind::Bf16));
     let error = HopperPlan::best(&plain, &HOPPER_GPUS[0], Strategy::Strip).unwrap_err();
