@@ -62,6 +62,11 @@ fn served() -> Result<Vec<Problem>> {
     SHAPES.lines().map(|shape| Ok(format!("{shape}:128").parse()?)).collect()
 }
 
+/// The problem with the types that inference servers use and the peers are timed on.
+fn as_served(problem: Problem) -> Problem {
+    problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16)
+}
+
 /// Compiles what is not in the cache yet, on all cores.
 fn compile_all(gpu: &Gpu, plans: &[HopperPlan]) {
     let mut seen = HashSet::new();
@@ -90,8 +95,7 @@ fn plans(gpu: &Gpu, problem: &Problem) -> Vec<HopperPlan> {
 }
 
 fn time(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
-    let token = ActivationKind::Fp8(ScaleGranularity::Token);
-    let problems: Vec<Problem> = problems.iter().map(|p| p.with_x(token).with_out(FloatKind::Bf16)).collect();
+    let problems: Vec<Problem> = problems.iter().copied().map(as_served).collect();
     let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
     compile_all(gpu, &problems.iter().flat_map(|problem| plans(gpu, problem)).collect::<Vec<_>>());
     println!("m,n,k,a,b,swapped,together,stages,blocks,flushed_us,graph_us,tflops,worst_of_bound,model");
@@ -195,7 +199,7 @@ fn serve(gpu: &Gpu) -> Result<()> {
         let line = line?;
         let (shape, file) = line.trim().split_once(' ').map_or((line.trim(), None), |(s, f)| (s, Some(f)));
         let problem: Problem = shape.parse()?;
-        let problem = problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16);
+        let problem = as_served(problem);
         let rows = sampled_rows(problem.m);
         let (_, device, reference) = match last.take() {
             Some(last) if last.0 == problem => last,
@@ -221,8 +225,7 @@ fn serve(gpu: &Gpu) -> Result<()> {
 /// Milliseconds from the problem to the first result: to choose a plan, to write the kernel, to have it compiled, to run it.
 fn first(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
     println!("shape,kernel,compile_ms,first_call_ms,second_call_ms");
-    for problem in problems {
-        let problem = problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16);
+    for problem in problems.iter().copied().map(as_served) {
         let device = Device::new(gpu, &pieces(problem))?;
         gpu.wait()?;
         let call = || -> Result<(String, Duration, Duration)> {

@@ -126,7 +126,7 @@ impl Sums {
         let chunks = self.waves[wave].chunks(4).zip(self.partial.chunks(4)).enumerate();
         if let Some(columns) = scales.x_columns {
             for (chunk, (sums, partial)) in chunks {
-                let x = ptx.load_shared_f32x2(Shared(columns, 32 * chunk as u32));
+                let x: [F32; 2] = ptx.load_shared_floats(Shared(columns, 32 * chunk as u32));
                 let scale = x.map(|x| ptx.mul_f32(x, scales.w[wave]));
                 for (at, (&sum, &partial)) in sums.iter().zip(partial).enumerate() {
                     promotion.apply(ptx, sum, partial, scale[at % 2]);

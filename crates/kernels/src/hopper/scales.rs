@@ -278,7 +278,7 @@ fn read_ring(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, stage: B32) -> Stag
         let scale = |ptx: &mut Ptx, row: usize| ptx.load_shared_f32(Shared(at, 4 * row as u32));
         (0..plan.waves()).map(|wave| [0, 8].map(|row| scale(ptx, wave * WAVE_ROWS + row))).collect()
     };
-    let w = ptx.load_shared_f32x2(Shared(w_ring, 0)).to_vec();
+    let w = ptx.load_shared_floats::<2>(Shared(w_ring, 0)).to_vec();
     StageScales { x, w, x_columns: None }
 }
 

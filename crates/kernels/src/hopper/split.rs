@@ -87,7 +87,8 @@ impl Exchange {
         for (at, sums) in (0..).zip(sums.chunks(MOVED)) {
             let offset = first + at * MOVED as u32 * self.register;
             for other in 0..self.parts as u32 - 1 {
-                let given = ptx.load_shared_floats(Shared(self.slot, offset + other * self.share), MOVED);
+                let given: [F32; MOVED] =
+                    ptx.load_shared_floats(Shared(self.slot, offset + other * self.share));
                 for (&sum, given) in sums.iter().zip(given) {
                     let total = ptx.add_f32(sum, given);
                     ptx.copy_float(sum, total);

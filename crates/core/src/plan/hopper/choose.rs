@@ -92,13 +92,14 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
         Together::SplitK(parts) => (parts, 1.0, 735.0 + 43.6 * (parts - 2) as f64),
     };
     let blocks = plan.units.0 * plan.units.1 * plan.shape.together.blocks();
-    let rounds = blocks.div_ceil(at_once(plan, gpu));
+    let at_once = at_once(plan, gpu);
+    let rounds = blocks.div_ceil(at_once);
     let overlap = plan.blocks_per_sm.min(rounds) as f64;
     let per_stage = sharing * together.max(alone / overlap);
     // Warpgroups that do not all store at the same time hide a part of it.
     let epilogue = 56.7 * (a * b) as f64 / 1024.0 * if three { 0.89 } else { 1.0 } / overlap;
     let stages = plan.k_blocks().div_ceil(parts) as f64;
-    let busy = effective(rounds, blocks, plan, gpu) * (stages * per_stage + epilogue) + cluster_cost;
+    let busy = effective_rounds(blocks, at_once) * (stages * per_stage + epilogue) + cluster_cost;
     // What fetching the operands once costs beside all that.
     let Problem { m, n, k, .. } = plan.problem;
     let fetching = ((m + n) * k) as f64
@@ -110,11 +111,8 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     LAUNCH + busy + fetching
 }
 
-/// Rounds as they count: where the last of several is not full, the others go a little faster.
-fn effective(rounds: usize, blocks: usize, plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
-    let rounds = rounds as f64;
-    if rounds == 1.0 {
-        return rounds;
-    }
-    rounds - 0.036 * (rounds - blocks as f64 / at_once(plan, gpu) as f64)
+/// Rounds as they count: where the last of several is not full, all go a little faster.
+fn effective_rounds(blocks: usize, at_once: usize) -> f64 {
+    let rounds = blocks.div_ceil(at_once) as f64;
+    if blocks <= at_once { rounds } else { rounds - 0.036 * (rounds - blocks as f64 / at_once as f64) }
 }

@@ -65,11 +65,6 @@ impl Ptx {
         self.line("bar.sync 0");
     }
 
-    /// Waits for `threads` threads at barrier `index`.
-    pub fn named_barrier(&mut self, index: u32, threads: u32) {
-        self.line(format_args!("bar.sync {index}, {threads}"));
-    }
-
     /// Brings the lanes of a warp together.
     pub fn warp_barrier(&mut self) {
         self.line("bar.warp.sync -1");

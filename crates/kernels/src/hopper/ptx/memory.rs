@@ -114,13 +114,6 @@ impl Ptx {
         out
     }
 
-    /// Loads two neighbouring floats.
-    pub fn load_shared_f32x2(&mut self, at: Shared) -> [F32; 2] {
-        let out = [self.f32(), self.f32()];
-        self.line(format_args!("ld.shared.v2.f32 {{{}}}, {at}", list(&out)));
-        out
-    }
-
     /// Stores a float.
     pub fn store_shared_f32(&mut self, at: Shared, value: F32) {
         self.line(format_args!("st.shared.f32 {at}, {value}"));
@@ -148,9 +141,9 @@ impl Ptx {
     }
 
     /// Loads two or four neighbouring floats.
-    pub fn load_shared_floats(&mut self, at: Shared, count: usize) -> Vec<F32> {
-        let out = self.f32s(count);
-        self.line(format_args!("ld.shared.v{count}.f32 {{{}}}, {at}", list(&out)));
+    pub fn load_shared_floats<const N: usize>(&mut self, at: Shared) -> [F32; N] {
+        let out = [(); N].map(|()| self.f32());
+        self.line(format_args!("ld.shared.v{N}.f32 {{{}}}, {at}", list(&out)));
         out
     }
 
