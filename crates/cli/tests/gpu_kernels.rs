@@ -47,13 +47,11 @@ fn check(plan: &HopperPlan) {
     let entry = &kernel.entry;
     let ring = plan.strategy != Strategy::Auto;
     let staged = matches!(plan.strategy, Strategy::Smem | Strategy::Strip);
-    // Four steps along K in every wave, in every copy of the loop's body: two to a turn for each place where a second
-    // scale begins, and one for the first stage where nothing must be known of the tile.
-    let copies = match (plan.boundaries().len(), plan.stages_per_chain()) {
-        _ if !ring => 1,
-        (1, 1) if staged => 3,
-        (boundaries, _) => 2 * boundaries,
-    };
+    // Four steps along K in every wave, in every copy of the loop's body: those of a turn in every loop, and one for the first stage
+    // where nothing must be known of the tile.
+    let loops = if plan.has_loop_per_boundary() { plan.boundaries().len() } else { 1 };
+    let first = usize::from(staged && plan.stages_per_chain() == 1);
+    let copies = if ring { first + loops * plan.stages_per_turn() } else { 1 };
     assert_eq!(count("QGMMA"), 4 * plan.waves() * copies, "{entry}");
     assert_eq!(count("UTMALDG") > 0, ring, "{entry}");
     assert_eq!(count("SYNCS") > 0, ring, "{entry}");
@@ -87,6 +85,14 @@ fn every_shape_of_strip_assembles() {
                     .unwrap(),
             );
         }
+    }
+}
+
+#[test]
+fn kernels_for_racecheck_assemble() {
+    for (m, n, k) in [(16, 1024, 4096), (130, 300, 1000), (4096, 2112, 7168), (4096, 4096, 4096)] {
+        let plan = HopperPlan::best(&problem(m, n, k), &HOPPER_GPUS[1], Strategy::Strip).unwrap();
+        check(&plan.for_racecheck());
     }
 }
 

@@ -5,9 +5,11 @@
 
 mod arguments;
 mod choose;
+mod shared_memory;
 
 pub use arguments::{Arguments, NUMBERS, ScaleLayout};
 pub use choose::candidates;
+use shared_memory::shared_memory;
 
 use serde::Serialize;
 
@@ -60,6 +62,18 @@ impl Together {
     }
 }
 
+/// Which of the multiplying threads tell the fetching warps that a stage was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Release {
+    /// One of every warp, for all its lanes.
+    Warp,
+    /// One of every warpgroup, once its warps have met.
+    Warpgroup,
+    /// Every one. Slow; `compute-sanitizer --tool racecheck` knows no one who speaks for others.
+    Thread,
+}
+
 /// The choices that a plan is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct Shape {
@@ -94,6 +108,8 @@ pub struct HopperPlan {
     pub consumers: usize,
     /// Products that the tensor cores add up before they are added, scaled, to f32 sums.
     pub promote_every: usize,
+    /// How stages are handed back.
+    pub release: Release,
     /// Blocks that share a multiprocessor.
     pub blocks_per_sm: usize,
     /// Blocks that are launched.
@@ -118,8 +134,6 @@ const WIDEST_WAVE: usize = 192;
 pub const RESULT_ROWS: usize = 16;
 /// See [`RESULT_ROWS`].
 pub const RESULT_COLUMNS: usize = 64;
-/// Bytes of one mbarrier object (PTX ISA, "mbarrier").
-const BARRIER_BYTES: usize = 8;
 /// More stages than this hide no more latency.
 const MOST_STAGES: usize = 12;
 
@@ -160,6 +174,7 @@ impl HopperPlan {
                 stages,
                 consumers,
                 promote_every: STAGE_K,
+                release: release(strategy, shape, consumers),
                 blocks_per_sm,
                 blocks: 0,
                 streams_weight: false,
@@ -218,6 +233,31 @@ impl HopperPlan {
             plan = Self::new(problem, gpu, strategy, Shape::PLAIN, None)?;
         }
         Ok(Self { promote_every: every, ..plan })
+    }
+
+    /// The same plan with every thread handing stages back: what racecheck can follow.
+    pub fn for_racecheck(self) -> Self {
+        Self { release: Release::Thread, ..self }
+    }
+
+    /// Arrivals that hand a stage back to one block.
+    pub fn releases_per_stage(&self) -> usize {
+        let per_group = match self.release {
+            Release::Warp => 4,
+            Release::Warpgroup => 1,
+            Release::Thread => 128,
+        };
+        let blocks = match self.shape.together {
+            Together::ShareA | Together::ShareB => 2,
+            Together::Alone | Together::SplitK(_) => 1,
+        };
+        self.consumers * per_group * blocks
+    }
+
+    /// Whether one warp fetches operands and scales. Every warp that waits takes something from those that multiply: beside three
+    /// warpgroups that is worth more than stages that are fetched a little sooner.
+    pub fn fetches_with_one_warp(&self) -> bool {
+        self.strategy == Strategy::Strip && self.consumers == 3
     }
 
     /// Chains of products that a stage has.
@@ -318,6 +358,16 @@ impl HopperPlan {
         boundaries
     }
 
+    /// Whether the kernel has a loop for each place where a second weight scale begins, instead of one that chooses.
+    pub fn has_loop_per_boundary(&self) -> bool {
+        self.boundaries().len() > 2
+    }
+
+    /// Stages that a turn of such a loop multiplies: two, but one where there are so many loops that compiling them takes long.
+    pub fn stages_per_turn(&self) -> usize {
+        if self.boundaries().len() > 3 { 1 } else { 2 }
+    }
+
     /// How results get to memory.
     pub fn result_path(&self) -> ResultPath {
         result_path(&self.problem, self.strategy, self.shape)
@@ -333,33 +383,19 @@ impl HopperPlan {
         self.problem.n.is_multiple_of(4)
     }
 
-    /// Bytes of shared memory that a block asks for.
-    pub fn shared_bytes(&self) -> usize {
-        self.memory.total(MemorySpace::Shared)
-    }
-
-    /// Bytes of one copy of the buffer of this name.
-    ///
-    /// # Panics
-    /// When the plan has no such buffer.
-    pub fn buffer_bytes(&self, name: &str) -> usize {
-        let region = self.memory.regions().iter().find(|region| region.name == name);
-        region.expect("the plan has this buffer").bytes
-    }
-
-    /// Where the buffer of this name starts in shared memory.
-    ///
-    /// # Panics
-    /// When the plan has no such buffer.
-    pub fn offset(&self, name: &str) -> usize {
-        let regions = self.memory.regions();
-        let at = regions.iter().position(|region| region.name == name).expect("the plan has this buffer");
-        regions[..at].iter().map(super::Region::total).sum()
-    }
-
     /// The element type of the result.
     pub fn out(&self) -> FloatKind {
         self.problem.out
+    }
+}
+
+/// Where a warpgroup multiplies several waves in a stage, there is time for its warps to meet.
+fn release(strategy: Strategy, shape: Shape, consumers: usize) -> Release {
+    let waves = shape.tile.a / WAVE_ROWS / consumers;
+    if strategy == Strategy::Strip && waves > 1 && !shape.swapped {
+        Release::Warpgroup
+    } else {
+        Release::Warp
     }
 }
 
@@ -412,55 +448,8 @@ fn chunks_per_part(shape: Shape) -> usize {
     if shape.swapped { 1 } else { 2 }
 }
 
-/// Sums that a thread of a block that divides K gets from each of the others: those of its share of the tile's parts.
-fn exchanged_sums(shape: Shape, consumers: usize, parts: usize) -> usize {
-    let per_part = chunks_per_part(shape);
-    let waves = shape.tile.a / WAVE_ROWS / consumers;
-    let all = waves * (shape.tile.b / 8).div_ceil(per_part);
-    all.div_ceil(parts) * 4 * per_part
-}
-
 fn w_scales_per_stage(shape: Shape) -> usize {
     if shape.swapped { shape.tile.a / WAVE_ROWS } else { 2 }
-}
-
-fn shared_memory(
-    problem: &Problem,
-    strategy: Strategy,
-    shape: Shape,
-    consumers: usize,
-    stages: usize,
-) -> MemoryMap {
-    let mut memory = MemoryMap::default();
-    let GpuTile { a, b } = shape.tile;
-    memory.push("a", MemorySpace::Shared, stages, a * STAGE_K);
-    memory.push("b", MemorySpace::Shared, stages, b * STAGE_K);
-    // Every warp has a part for itself.
-    let piece = RESULT_ROWS * RESULT_COLUMNS * problem.out.bytes();
-    match result_path(problem, strategy, shape) {
-        ResultPath::Direct => {}
-        ResultPath::Lines => memory.push("result", MemorySpace::Shared, 4 * consumers, piece),
-        ResultPath::CopyEngine => {
-            let pieces = a / WAVE_ROWS / consumers * b / RESULT_COLUMNS;
-            memory.push("result", MemorySpace::Shared, 4 * consumers, pieces * piece);
-        }
-    }
-    if let Together::SplitK(parts) = shape.together {
-        let share = exchanged_sums(shape, consumers, parts);
-        memory.push("exchange", MemorySpace::Shared, parts - 1, share * 128 * consumers * 4);
-    }
-    if matches!(strategy, Strategy::Smem | Strategy::Strip) {
-        let x_rows = if shape.swapped { b } else { a };
-        memory.push("x_scale", MemorySpace::Shared, stages, x_rows * 4);
-        // Two at a time are read at once, so they start at a multiple of 8 bytes.
-        let w_scales = w_scales_per_stage(shape).next_multiple_of(2);
-        memory.push("w_scale", MemorySpace::Shared, stages, w_scales * 4);
-    }
-    if strategy != Strategy::Auto {
-        memory.push("full", MemorySpace::Shared, stages, BARRIER_BYTES);
-        memory.push("empty", MemorySpace::Shared, stages, BARRIER_BYTES);
-    }
-    memory
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::{
     epilogue,
     frame::{Frame, Operands, Place},
     ptx::{B32, B64, Global, Pred, Ptx, Shared},
-    scales::Reader,
+    scales::{Boundary, Reader},
     schedule::{Stages, for_each_unit},
 };
 
@@ -21,6 +21,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     let place = Place::new(ptx, &frame);
     let operands = Operands::new(ptx, &frame);
     let sums = Sums::new(ptx, &frame);
+    let boundary = Boundary::new(ptx, plan);
     ptx.wait_for_previous_kernel();
     ptx.let_next_kernel_start();
     let stages = Stages::new(ptx, &frame);
@@ -46,7 +47,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
                 for wave in 0..plan.waves() {
                     sums.start(ptx, &frame, &operands, buffer, wave, Chain::STAGE);
                     ptx.wgmma_wait(0);
-                    sums.promote(ptx, &scales, None, wave, Promotion::Add);
+                    sums.promote(ptx, &scales, (&boundary, None), wave, Promotion::Add);
                 }
                 ptx.increase(k_block, 1);
                 ptx.flip(buffer, 1);

@@ -2,15 +2,15 @@
 
 use std::ops::Range;
 
-use octile_core::plan::hopper::{ResultPath, Together};
+use octile_core::plan::hopper::{Release, ResultPath, Together};
 
 use super::{
     epilogue,
-    frame::{Frame, K_STEPS, Operands, Place},
+    frame::{Frame, K_STEPS, Operands, Place, WARPGROUP},
     ptx::{B32, F32, Pred, Ptx, Shared},
     ring::{Cursor, carries_scales, shares},
-    scales::{Reader, StageScales, boundary},
-    schedule::{Stages, Tile, for_each_unit},
+    scales::{Boundary, Reader, StageScales},
+    schedule::{Stages, Tile, Unit, for_each_unit},
     split, staged,
 };
 
@@ -114,12 +114,13 @@ impl Sums {
         ptx.wgmma_commit();
     }
 
-    /// Adds the finished products of one wave to the sums, scaled.
+    /// Adds the finished products of one wave to the sums, scaled. `boundary` says where the second weight scale begins, and where it
+    /// does if this code is for one place.
     pub(super) fn promote(
         &self,
         ptx: &mut Ptx,
         scales: &StageScales,
-        boundary: Option<usize>,
+        boundary: (&Boundary, Option<usize>),
         wave: usize,
         promotion: Promotion,
     ) {
@@ -134,27 +135,13 @@ impl Sums {
             }
             return;
         }
-        let scale = |ptx: &mut Ptx, w: usize| scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[w]));
-        let before = scale(ptx, 0);
-        let Some(boundary) = boundary else {
-            return self.add_rows(ptx, wave, promotion, |_| before);
-        };
-        let after = scale(ptx, 1);
-        self.add_rows(ptx, wave, promotion, |column| if column < boundary { before } else { after });
-    }
-
-    /// Adds the products of a wave, with a scale for each of the thread's two rows in each column.
-    fn add_rows(
-        &self,
-        ptx: &mut Ptx,
-        wave: usize,
-        promotion: Promotion,
-        scale_of: impl Fn(usize) -> [F32; 2],
-    ) {
-        for (chunk, (sums, partial)) in self.waves[wave].chunks(4).zip(self.partial.chunks(4)).enumerate() {
-            let scale = scale_of(8 * chunk);
+        let (boundary, place) = boundary;
+        let of_columns = boundary.scales_of_columns(ptx, 2 * self.partial.len(), place, |ptx, w| {
+            scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[w]))
+        });
+        for (chunk, (sums, partial)) in chunks {
             for (at, (&sum, &partial)) in sums.iter().zip(partial).enumerate() {
-                promotion.apply(ptx, sum, partial, scale[at / 2]);
+                promotion.apply(ptx, sum, partial, of_columns[chunk][at / 2]);
             }
         }
     }
@@ -165,32 +152,25 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let consumer = Consumer::new(ptx, frame);
     let stages = consumer.stages;
     for_each_unit(ptx, frame, |ptx, unit| {
-        let tile = match &plan.boundaries()[..] {
-            [boundary] if carries_scales(plan) && plan.stages_per_chain() == 1 => {
-                // Where a unit is takes a while to work out. Only its results need to know: the first products hide that.
-                let mut tile = None;
-                let k_block = ptx.variable(stages.first);
-                consumer.stage(ptx, &Reader::Ring, *boundary, k_block, Promotion::Set, |ptx| {
-                    tile = Some(unit.tile(ptx, frame));
-                });
-                consumer.remaining_stages(ptx, &Reader::Ring, *boundary, k_block);
-                tile.expect("the stage ran it")
-            }
-            boundaries => {
-                let tile = unit.tile(ptx, frame);
-                let reader = if carries_scales(plan) {
-                    Reader::Ring
-                } else {
-                    Reader::of_memory(ptx, frame, consumer.place, tile)
-                };
-                consumer.sums.clear(ptx);
-                let k_block = ptx.variable(stages.first);
-                // A copy of the loop for every place where the second scale begins: cheaper than to choose in each stage.
-                for_boundary_of(ptx, frame, tile, boundaries, |ptx, boundary| {
-                    consumer.remaining_stages(ptx, &reader, boundary, k_block);
-                });
-                tile
-            }
+        let k_block = ptx.variable(stages.first);
+        let tile = if carries_scales(plan) && plan.stages_per_chain() == 1 {
+            // Where a unit is takes a while to work out. Where only its results need to know, the first products hide that.
+            let mut tile = consumer.boundary.differs().then(|| consumer.go_to(ptx, unit));
+            consumer.stage(ptx, &Reader::Ring, None, k_block, Promotion::Set, |ptx| {
+                tile.get_or_insert_with(|| consumer.go_to(ptx, unit));
+            });
+            consumer.remaining_stages(ptx, &Reader::Ring, k_block);
+            tile.expect("the stage worked it out")
+        } else {
+            let tile = consumer.go_to(ptx, unit);
+            let reader = if carries_scales(plan) {
+                Reader::Ring
+            } else {
+                Reader::of_memory(ptx, frame, consumer.place, tile)
+            };
+            consumer.sums.clear(ptx);
+            consumer.remaining_stages(ptx, &reader, k_block);
+            tile
         };
         let (place, sums) = (consumer.place, &consumer.sums);
         match plan.shape.together {
@@ -207,33 +187,6 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     }
 }
 
-/// Emits `body` for each boundary, and a choice among them for the tile at hand.
-fn for_boundary_of(
-    ptx: &mut Ptx,
-    frame: &Frame<'_>,
-    tile: Tile,
-    boundaries: &[Option<usize>],
-    mut body: impl FnMut(&mut Ptx, Option<usize>),
-) {
-    let (last, others) = boundaries.split_last().expect("a problem has tiles");
-    let here = boundary(ptx, tile);
-    let end = ptx.label();
-    // The first of them, if any, is that of tiles without a second scale.
-    for &boundary in others {
-        let next = ptx.label();
-        let is_here = match boundary {
-            Some(columns) => ptx.eq(here, columns as u32),
-            None => ptx.ge(here, frame.plan.shape.tile.b as u32),
-        };
-        ptx.jump_unless(is_here, next);
-        body(ptx, boundary);
-        ptx.jump(end);
-        ptx.place(next);
-    }
-    body(ptx, *last);
-    ptx.place(end);
-}
-
 /// What a multiplying thread keeps from stage to stage.
 struct Consumer<'a> {
     frame: &'a Frame<'a>,
@@ -241,6 +194,7 @@ struct Consumer<'a> {
     operands: Operands,
     sums: Sums,
     stages: Stages,
+    boundary: Boundary,
     cursor: Cursor,
     /// Whether the stage at the cursor was already seen to be full.
     ready: Pred,
@@ -254,9 +208,17 @@ impl<'a> Consumer<'a> {
             operands: Operands::new(ptx, frame),
             sums: Sums::new(ptx, frame),
             stages: Stages::new(ptx, frame),
+            boundary: Boundary::new(ptx, frame.plan),
             cursor: Cursor::new(ptx),
             ready: ptx.ne(0, 0),
         }
+    }
+
+    /// Works out where a unit is, and where its second weight scale begins.
+    fn go_to(&self, ptx: &mut Ptx, unit: Unit) -> Tile {
+        let tile = unit.tile(ptx, self.frame);
+        self.boundary.set(ptx, tile);
+        tile
     }
 
     /// Multiplies the stage at the cursor and goes to the next. `meanwhile` is done while the first products are on their way.
@@ -264,7 +226,7 @@ impl<'a> Consumer<'a> {
         &self,
         ptx: &mut Ptx,
         reader: &Reader,
-        boundary: Option<usize>,
+        place: Option<usize>,
         k_block: B32,
         promotion: Promotion,
         meanwhile: impl FnOnce(&mut Ptx),
@@ -291,7 +253,8 @@ impl<'a> Consumer<'a> {
                     self.leave_stage(ptx);
                 }
                 let promotion = if is_first { promotion } else { Promotion::Add };
-                let promote = |ptx: &mut Ptx| sums.promote(ptx, &scales, boundary, wave, promotion);
+                let promote =
+                    |ptx: &mut Ptx| sums.promote(ptx, &scales, (&self.boundary, place), wave, promotion);
                 match ends {
                     Some(ends) => ptx.when(ends, promote),
                     None => promote(ptx),
@@ -304,18 +267,31 @@ impl<'a> Consumer<'a> {
         ptx.increase(k_block, 1);
     }
 
-    /// Multiplies the stages from `k_block` on, two to a turn of the loop.
-    fn remaining_stages(&self, ptx: &mut Ptx, reader: &Reader, boundary: Option<usize>, k_block: B32) {
+    /// Multiplies the stages from `k_block` on. Where the second weight scale begins in many places, to choose in every stage costs too
+    /// much: then each has a loop of its own.
+    fn remaining_stages(&self, ptx: &mut Ptx, reader: &Reader, k_block: B32) {
+        if self.frame.plan.has_loop_per_boundary() {
+            self.boundary
+                .for_each_place(ptx, |ptx, place| self.stages_until_end(ptx, reader, Some(place), k_block));
+        } else {
+            self.stages_until_end(ptx, reader, None, k_block);
+        }
+    }
+
+    /// A loop over the stages from `k_block` on.
+    fn stages_until_end(&self, ptx: &mut Ptx, reader: &Reader, place: Option<usize>, k_block: B32) {
         let end = self.stages.end;
+        let next = |ptx: &mut Ptx| self.stage(ptx, reader, place, k_block, Promotion::Add, |_| {});
         let over = ptx.label();
-        let next = |ptx: &mut Ptx| self.stage(ptx, reader, boundary, k_block, Promotion::Add, |_| {});
         ptx.while_(
             |ptx| ptx.lt(k_block, end),
             |ptx| {
                 next(ptx);
-                let is_over = ptx.ge(k_block, end);
-                ptx.jump_if(is_over, over);
-                next(ptx);
+                for _ in 1..self.frame.plan.stages_per_turn() {
+                    let is_over = ptx.ge(k_block, end);
+                    ptx.jump_if(is_over, over);
+                    next(ptx);
+                }
             },
         );
         ptx.place(over);
@@ -338,19 +314,40 @@ impl<'a> Consumer<'a> {
     }
 }
 
-/// Tells whoever fetches into this stage that the warp is done with it.
+/// Tells whoever fetches into this stage that it was read.
 fn release(ptx: &mut Ptx, frame: &Frame<'_>, cursor: &Cursor) {
-    // One lane speaks for all: the others have read what they need.
-    ptx.warp_barrier();
     let empty = frame.buffer(ptx, "empty", cursor.stage);
-    if shares(frame.plan) {
-        let arrives = ptx.lt(frame.lane, 2);
-        ptx.when(arrives, |ptx| {
-            let empty = ptx.of_block(empty, frame.lane);
-            ptx.arrive_in_cluster(empty);
-        });
-    } else {
-        let arrives = ptx.eq(frame.lane, 0);
-        ptx.when(arrives, |ptx| ptx.arrive(empty));
+    // Whoever speaks for others does so after they have read what they need.
+    let speaker = match frame.plan.release {
+        Release::Warp => {
+            ptx.warp_barrier();
+            Some(frame.lane)
+        }
+        Release::Warpgroup => {
+            frame.warpgroup_barrier(ptx);
+            Some(ptx.and(frame.thread, WARPGROUP - 1))
+        }
+        Release::Thread => None,
+    };
+    match speaker {
+        // One for each block.
+        Some(speaker) if shares(frame.plan) => {
+            let arrives = ptx.lt(speaker, 2);
+            ptx.when(arrives, |ptx| {
+                let empty = ptx.of_block(empty, speaker);
+                ptx.arrive_in_cluster(empty);
+            });
+        }
+        Some(speaker) => {
+            let arrives = ptx.eq(speaker, 0);
+            ptx.when(arrives, |ptx| ptx.arrive(empty));
+        }
+        None if shares(frame.plan) => {
+            for block in 0..2 {
+                let empty = ptx.of_block(empty, block);
+                ptx.arrive_in_cluster(empty);
+            }
+        }
+        None => ptx.arrive(empty),
     }
 }

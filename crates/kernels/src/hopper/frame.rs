@@ -36,6 +36,14 @@ impl<'a> Frame<'a> {
         ptx.add(at, self.plan.offset(name) as u32)
     }
 
+    /// Waits for the other threads of this warpgroup.
+    pub(super) fn warpgroup_barrier(&self, ptx: &mut Ptx) {
+        let group = ptx.shr(self.warp, 2);
+        // The first is that of the whole block.
+        let barrier = ptx.add(group, 1);
+        ptx.barrier_of(barrier, WARPGROUP);
+    }
+
     /// Threads that multiply.
     pub(super) fn consumer_threads(&self) -> u32 {
         self.plan.consumers as u32 * WARPGROUP

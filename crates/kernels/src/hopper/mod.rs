@@ -32,7 +32,7 @@ pub use quantize::{
 
 use octile_core::{
     Strategy,
-    plan::hopper::{GpuTile, HopperPlan, NUMBERS, STAGE_K, Shape, Together},
+    plan::hopper::{GpuTile, HopperPlan, NUMBERS, Release, STAGE_K, Shape, Together},
 };
 
 use ptx::{LaunchBounds, Parameter, Ptx};
@@ -81,6 +81,7 @@ fn entry_name(plan: &HopperPlan) -> String {
         STAGE_K => String::new(),
         every => format!("_promote{every}"),
     };
+    let release = if plan.release == Release::Thread { "_for_racecheck" } else { "" };
     let Shape { tile: GpuTile { a, b }, .. } = shape;
-    format!("octile_{}_{a}x{b}{swapped}{together}{promotion}_{}", plan.strategy, plan.out())
+    format!("octile_{}_{a}x{b}{swapped}{together}{promotion}{release}_{}", plan.strategy, plan.out())
 }

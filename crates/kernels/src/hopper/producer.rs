@@ -11,9 +11,9 @@ use super::{
 
 pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let stages = Stages::new(ptx, frame);
-    let [x, w] = Operand::x_and_w(ptx, frame);
+    let operands = Operands::new(ptx, frame);
     let cursor = Cursor::new(ptx);
-    let done = start_ring(ptx, frame, &cursor, stages, &x, &w);
+    let done = start_ring(ptx, frame, &cursor, stages, &operands);
     for_each_unit(ptx, frame, |ptx, unit| {
         let tile = unit.tile(ptx, frame);
         let k_block = ptx.variable(stages.first);
@@ -26,9 +26,7 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
                 // Before the first turn every stage is empty: waiting for the turn before it passes at once.
                 let turn_before = ptx.xor(cursor.turn, 1);
                 ptx.wait(empty, turn_before);
-                expect_stage(ptx, frame, cursor.stage);
-                x.fetch(ptx, frame, tile, k_block, cursor.stage);
-                w.fetch(ptx, frame, tile, k_block, cursor.stage);
+                operands.fetch(ptx, frame, tile, k_block, cursor.stage);
                 cursor.advance(ptx, frame);
                 ptx.increase(k_block, 1);
             },
@@ -43,8 +41,7 @@ fn start_ring(
     frame: &Frame<'_>,
     cursor: &Cursor,
     stages: Stages,
-    x: &Operand,
-    w: &Operand,
+    Operands { x, w }: &Operands,
 ) -> B32 {
     let tile = Unit::first(ptx, frame).tile(ptx, frame);
     let count = ptx.sub(stages.end, stages.first);
@@ -80,6 +77,26 @@ fn expect_stage(ptx: &mut Ptx, frame: &Frame<'_>, stage: B32) {
     ptx.arrive_expecting(full, ((tile.a + tile.b) * STAGE_K) as u32);
 }
 
+/// Both operands.
+pub(super) struct Operands {
+    x: Operand,
+    w: Operand,
+}
+
+impl Operands {
+    pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
+        let x_is_a = !frame.plan.shape.swapped;
+        Self { x: Operand::new(ptx, frame, x_is_a), w: Operand::new(ptx, frame, !x_is_a) }
+    }
+
+    /// Asks for a stage, which is empty.
+    pub(super) fn fetch(&self, ptx: &mut Ptx, frame: &Frame<'_>, tile: Tile, k_block: B32, stage: B32) {
+        expect_stage(ptx, frame, stage);
+        self.x.fetch(ptx, frame, tile, k_block, stage);
+        self.w.fetch(ptx, frame, tile, k_block, stage);
+    }
+}
+
 /// One operand as the copy engine knows it.
 struct Operand {
     is_a: bool,
@@ -90,12 +107,6 @@ struct Operand {
 }
 
 impl Operand {
-    /// x and the weight.
-    fn x_and_w(ptx: &mut Ptx, frame: &Frame<'_>) -> [Self; 2] {
-        let x_is_a = !frame.plan.shape.swapped;
-        [x_is_a, !x_is_a].map(|is_a| Self::new(ptx, frame, is_a))
-    }
-
     fn new(ptx: &mut Ptx, frame: &Frame<'_>, is_a: bool) -> Self {
         let tile = frame.plan.shape.tile;
         let (map, rows, sharing) =

@@ -8,7 +8,7 @@ use octile_core::{
 use super::{
     consumer,
     frame::Frame,
-    producer,
+    producer::{self, Operands},
     ptx::{B32, Ptx, Shared},
     scales,
 };
@@ -90,19 +90,24 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     if let Some((fetching, _)) = registers {
         ptx.release_registers(fetching);
     }
-    let (not_copies, not_scales) = (ptx.label(), ptx.label());
-    let is_copy_warp = ptx.eq(frame.warp, first_producer);
-    ptx.jump_unless(is_copy_warp, not_copies);
-    let is_first_lane = ptx.eq(frame.lane, 0);
-    ptx.when(is_first_lane, |ptx| producer::emit(ptx, &frame));
-    ptx.warp_barrier();
-    ptx.place(not_copies);
-    if carries_scales(plan) {
-        let is_scale_warp = ptx.eq(frame.warp, first_producer + 1);
-        ptx.jump_unless(is_scale_warp, not_scales);
-        ptx.wait_for_previous_kernel();
-        scales::fetch(ptx, &frame);
-        ptx.place(not_scales);
+    if plan.fetches_with_one_warp() {
+        in_warp(ptx, &frame, first_producer, |ptx| {
+            ptx.wait_for_previous_kernel();
+            let operands = Operands::new(ptx, &frame);
+            scales::fetch(ptx, &frame, Some(&operands));
+        });
+    } else {
+        in_warp(ptx, &frame, first_producer, |ptx| {
+            let is_first_lane = ptx.eq(frame.lane, 0);
+            ptx.when(is_first_lane, |ptx| producer::emit(ptx, &frame));
+            ptx.warp_barrier();
+        });
+        if carries_scales(plan) {
+            in_warp(ptx, &frame, first_producer + 1, |ptx| {
+                ptx.wait_for_previous_kernel();
+                scales::fetch(ptx, &frame, None);
+            });
+        }
     }
     if let Together::SplitK(_) = plan.shape.together {
         // The multiplying threads meet their like in other blocks once all have begun, and once the sums are exchanged.
@@ -116,6 +121,12 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     }
 }
 
+/// What one warp of the block does.
+fn in_warp(ptx: &mut Ptx, frame: &Frame<'_>, warp: u32, body: impl FnOnce(&mut Ptx)) {
+    let is_it = ptx.eq(frame.warp, warp);
+    ptx.when(is_it, body);
+}
+
 /// Makes the barriers and brings the tensor maps close.
 fn prepare(ptx: &mut Ptx, frame: &Frame<'_>) {
     let plan = frame.plan;
@@ -127,8 +138,7 @@ fn prepare(ptx: &mut Ptx, frame: &Frame<'_>) {
         }
         // The copy thread arrives once at a full stage, and every lane of the scale warp when its scales landed.
         let full = 1 + if carries_scales(plan) { 32 } else { 0 };
-        // Every multiplying warp arrives at an empty stage, in each block that fetches into it.
-        let empty = 4 * plan.consumers as u32 * if shares(plan) { 2 } else { 1 };
+        let empty = plan.releases_per_stage() as u32;
         for stage in 0..plan.stages as u32 {
             ptx.barrier_init(Shared(frame.base, plan.offset("full") as u32 + 8 * stage), full);
             ptx.barrier_init(Shared(frame.base, plan.offset("empty") as u32 + 8 * stage), empty);

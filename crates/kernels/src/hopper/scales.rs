@@ -7,6 +7,7 @@ use octile_core::{
 
 use super::{
     frame::{Frame, Place},
+    producer::Operands,
     ptx::{B32, B64, F32, Global, Ptx, Shared},
     ring::Cursor,
     schedule::{Stages, Tile, for_each_unit},
@@ -69,10 +70,10 @@ fn straddled_rows(ptx: &mut Ptx, tile: Tile) -> [B32; 2] {
 }
 
 /// The warp that copies the scales of every stage into the ring, whatever their layout. Where the scales of four rows lie
-/// side by side and start at a multiple of 16 bytes, they are copied at once.
-pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>) {
+/// side by side and start at a multiple of 16 bytes, they are copied at once. `operands` are those that it asks for as well.
+pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&Operands>) {
     if shares_wave(frame.plan) {
-        return fetch_by(ptx, frame, Copies::OnePerWave);
+        return fetch_by(ptx, frame, operands, Copies::OnePerWave);
     }
     let (row, k, shift) = (ptx.number("x_scale_row"), ptx.number("x_scale_k"), ptx.number("x_scale_shift"));
     let misaligned = ptx.and(k, 3);
@@ -82,10 +83,10 @@ pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>) {
     let single = ptx.ne(other, 0);
     let (singly, end) = (ptx.label(), ptx.label());
     ptx.jump_if(single, singly);
-    fetch_by(ptx, frame, Copies::Rows(4));
+    fetch_by(ptx, frame, operands, Copies::Rows(4));
     ptx.jump(end);
     ptx.place(singly);
-    fetch_by(ptx, frame, Copies::Rows(1));
+    fetch_by(ptx, frame, operands, Copies::Rows(1));
     ptx.place(end);
 }
 
@@ -104,7 +105,7 @@ enum Copies {
 }
 
 /// As [`fetch`], with the given copies.
-fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, copies: Copies) {
+fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&Operands>, copies: Copies) {
     let plan = frame.plan;
     // Rows at a time, scales that a stage has, and rows from one to the next.
     let (rows, x_scales, apart) = match copies {
@@ -154,6 +155,11 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, copies: Copies) {
                 let full = frame.buffer(ptx, "full", cursor.stage);
                 let turn_before = ptx.xor(cursor.turn, 1);
                 ptx.wait(empty, turn_before);
+                if let Some(operands) = operands {
+                    let is_first_lane = ptx.eq(frame.lane, 0);
+                    ptx.when(is_first_lane, |ptx| operands.fetch(ptx, frame, tile, k_block, cursor.stage));
+                    ptx.warp_barrier();
+                }
                 let quant_k = quant_k(ptx, k_block);
                 let x_ring = frame.buffer(ptx, "x_scale", cursor.stage);
                 let x_ring = ptx.mad(first_scale, 4, x_ring);
@@ -282,8 +288,75 @@ fn read_ring(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, stage: B32) -> Stag
     StageScales { x, w, x_columns: None }
 }
 
-/// Columns of a tile of B before the second weight scale begins.
-pub(super) fn boundary(ptx: &mut Ptx, tile: Tile) -> B32 {
-    let [first, next] = straddled_rows(ptx, tile);
-    ptx.sub(next, first)
+/// Where in a tile the second weight scale begins, by column.
+pub(super) struct Boundary {
+    /// All places where it does in some tile, in order; the width of a tile stands for tiles without a second scale.
+    places: Vec<usize>,
+    /// That of the tile at hand, where there are several.
+    here: Option<B32>,
+}
+
+impl Boundary {
+    pub(super) fn new(ptx: &mut Ptx, plan: &HopperPlan) -> Self {
+        let columns = plan.shape.tile.b;
+        let mut places: Vec<usize> = plan.boundaries().into_iter().map(|at| at.unwrap_or(columns)).collect();
+        places.sort_unstable();
+        let here = (places.len() > 1).then(|| ptx.variable(0));
+        Self { places, here }
+    }
+
+    /// Whether it is not the same in all tiles.
+    pub(super) fn differs(&self) -> bool {
+        self.here.is_some()
+    }
+
+    /// Goes to a tile.
+    pub(super) fn set(&self, ptx: &mut Ptx, tile: Tile) {
+        if let Some(here) = self.here {
+            let [first, next] = straddled_rows(ptx, tile);
+            let columns = ptx.sub(next, first);
+            ptx.set(here, columns);
+        }
+    }
+
+    /// Emits `body` for each of several places, and a choice among them for the tile at hand.
+    pub(super) fn for_each_place(&self, ptx: &mut Ptx, mut body: impl FnMut(&mut Ptx, usize)) {
+        let end = ptx.label();
+        let (last, others) = self.places.split_last().expect("a problem has tiles");
+        for &place in others {
+            let next = ptx.label();
+            let is_here = ptx.eq(self.here.expect("there are several places"), place as u32);
+            ptx.jump_unless(is_here, next);
+            body(ptx, place);
+            ptx.jump(end);
+            ptx.place(next);
+        }
+        body(ptx, *last);
+        ptx.place(end);
+    }
+
+    /// The scales of the thread's two rows in every eighth of the columns, made from the one before the boundary and the one after.
+    /// Without a `place` they are chosen as the code runs.
+    pub(super) fn scales_of_columns(
+        &self,
+        ptx: &mut Ptx,
+        columns: usize,
+        place: Option<usize>,
+        mut scale: impl FnMut(&mut Ptx, usize) -> [F32; 2],
+    ) -> Vec<[F32; 2]> {
+        let before = scale(ptx, 0);
+        let mut all = vec![before; columns / 8];
+        let places = place.as_ref().map_or(&self.places[..], std::slice::from_ref);
+        if places == [columns] {
+            return all;
+        }
+        let after = scale(ptx, 1);
+        all[places[places.len() - 1] / 8..].fill(after);
+        for between in places.windows(2) {
+            let is_before = ptx.ge(self.here.expect("there are several places"), between[1] as u32);
+            let chosen = [0, 1].map(|row| ptx.select_f32(before[row], after[row], is_before));
+            all[between[0] / 8..between[1] / 8].fill(chosen);
+        }
+        all
+    }
 }

