@@ -8,7 +8,7 @@ use cudarc::driver::{
 };
 use octile_core::device::hopper::{HOPPER_GPUS, HopperGpu};
 
-use super::{CudaError, error::While};
+use super::{CudaError, error::While, module::CompilerStart};
 
 /// A Hopper GPU. Copies of this handle share one stream.
 #[derive(Debug, Clone)]
@@ -18,10 +18,12 @@ pub struct Gpu {
     name: String,
     driver: i32,
     facts: HopperGpu,
+    // Ends with the last handle.
+    _compiler: Arc<CompilerStart>,
 }
 
 impl Gpu {
-    /// Opens the GPU with this index.
+    /// Opens the GPU with this index. The driver's compiler is loaded beside, so that the first kernel need not wait for it.
     pub fn open(index: usize) -> Result<Self, CudaError> {
         // SAFETY: looks for the library and closes it again.
         if !unsafe { sys::is_culib_present() } {
@@ -45,7 +47,8 @@ impl Gpu {
         let mut driver = 0;
         // SAFETY: writes one integer.
         unsafe { sys::cuDriverGetVersion(&mut driver) }.result().doing("read the driver's version")?;
-        Ok(Self { context, stream, name, driver, facts })
+        let compiler = Arc::new(CompilerStart::new(&context));
+        Ok(Self { context, stream, name, driver, facts, _compiler: compiler })
     }
 
     /// What the driver calls the GPU.
