@@ -129,6 +129,10 @@ pub struct WorkArgs {
     /// more exact, more are faster [default: 128]
     #[arg(long, value_name = "K", value_parser = promotion)]
     pub promote: Option<usize>,
+    /// Kernels of the GPU backend that `compute-sanitizer --tool racecheck` can follow: every thread says for itself that it has read a
+    /// stage. Slower
+    #[arg(long)]
+    pub for_racecheck: bool,
     /// Seed of the random operands
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -255,6 +259,7 @@ impl WorkArgs {
             ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
             ("--mode", self.mode.is_some(), simulated, "--backend tpu-sim"),
             ("--promote", self.promote.is_some(), gpu, "--backend gpu"),
+            ("--for-racecheck", self.for_racecheck, gpu, "--backend gpu"),
         ];
         match options.into_iter().find(|(_, given, applies, _)| *given && !applies) {
             Some((option, .., needs)) => Err(IdleOption { option, needs }),

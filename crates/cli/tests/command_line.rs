@@ -109,6 +109,7 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["test", "--x", "bf16-plain", "--x-scales", "token"], "--x-scales has no effect here"),
         (&["inspect", "--x", "bf16-plain", "--x-scales", "token"], "--x-scales has no effect here"),
         (&["test", "--promote", "64"], "--promote has no effect here and only goes with --backend gpu"),
+        (&["test", "--for-racecheck"], "--for-racecheck has no effect here and only goes with --backend gpu"),
         (&["bench", "--backend", "gpu", "--promote", "100"], "'--promote <K>': give 32, 64, 128"),
         (&["test", "--backend", "gpu", "--promote", "0"], "give 32, 64, 128, 256 or 512"),
         (&["test", "--backend", "gpu", "--promote", "abc"], "give 32, 64, 128, 256 or 512"),

@@ -1,7 +1,7 @@
 //! Times every shape of plan that is worth a thought on the shapes that inference servers meet, checks every result, and
 //! prints one line of comma-separated values for each. The model in `plan/hopper/choose.rs` is fitted to these.
 //!
-//! `gpu_sweep time [MxNxK:QB ...]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`, `gpu_sweep strategies`, `gpu_sweep
+//! `gpu_sweep time [MxNxK:QB ...] [columns=B]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`, `gpu_sweep strategies`, `gpu_sweep
 //! promotions`; `gpu_sweep first [MxNxK:QB ...]` times first calls, on a fresh cache where `CUDA_CACHE_PATH` names an empty folder;
 //! `gpu_sweep serve` reads a shape from each
 //! line and answers with the times of the plan that Octile picks, for comparisons that take turns.
@@ -34,10 +34,12 @@ fn main() -> Result<()> {
     let gpu = Gpu::open(0)?;
     match args.first().map(String::as_str) {
         Some(mode @ ("time" | "first")) => {
-            let named =
-                args[1..].iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
+            let (columns, named): (Vec<_>, Vec<_>) =
+                args[1..].iter().partition(|arg| arg.starts_with("columns="));
+            let columns = columns.last().map(|arg| arg["columns=".len()..].parse()).transpose()?;
+            let named = named.iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
             let problems = if named.is_empty() { served()? } else { named };
-            if mode == "first" { first(&gpu, &problems) } else { time(&gpu, &problems) }
+            if mode == "first" { first(&gpu, &problems) } else { time(&gpu, &problems, columns) }
         }
         Some("serve") => serve(&gpu),
         Some("repeat") => repeat(&gpu),
@@ -49,7 +51,7 @@ fn main() -> Result<()> {
             check(&gpu, seed)
         }
         _ => bail!(
-            "expected: gpu_sweep time [MxNxK:QB ...], first [MxNxK:QB ...], check [SEED], repeat, strategies, promotions, or serve"
+            "expected: gpu_sweep time [MxNxK:QB ...] [columns=B], first [MxNxK:QB ...], check [SEED], repeat, strategies, promotions, or serve"
         ),
     }
 }
@@ -94,8 +96,13 @@ fn plans(gpu: &Gpu, problem: &Problem) -> Vec<HopperPlan> {
         .collect()
 }
 
-fn time(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
+fn time(gpu: &Gpu, problems: &[Problem], columns: Option<usize>) -> Result<()> {
     let problems: Vec<Problem> = problems.iter().copied().map(as_served).collect();
+    let plans = |gpu: &Gpu, problem: &Problem| {
+        let mut plans = plans(gpu, problem);
+        plans.retain(|plan| columns.is_none_or(|columns| plan.shape.tile.b == columns));
+        plans
+    };
     let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
     compile_all(gpu, &problems.iter().flat_map(|problem| plans(gpu, problem)).collect::<Vec<_>>());
     println!("m,n,k,a,b,swapped,together,stages,blocks,flushed_us,graph_us,tflops,worst_of_bound,model");

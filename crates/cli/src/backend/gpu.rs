@@ -22,14 +22,15 @@ pub struct GpuBackend {
     /// More than the cache holds: filling it leaves nothing of the operands there.
     flush: Buffer,
     promote_every: usize,
+    for_racecheck: bool,
 }
 
 impl GpuBackend {
     /// Opens the first GPU. Its tensor cores add up `promote_every` products at a time.
-    pub fn open(promote_every: Option<usize>) -> Result<Self> {
+    pub fn open(promote_every: Option<usize>, for_racecheck: bool) -> Result<Self> {
         let gpu = Gpu::open(0)?;
         let flush = Buffer::zeros(&gpu, 4 * gpu.facts().l2)?;
-        Ok(Self { gpu, flush, promote_every: promote_every.unwrap_or(STAGE_K) })
+        Ok(Self { gpu, flush, promote_every: promote_every.unwrap_or(STAGE_K), for_racecheck })
     }
 
     /// The GPU.
@@ -68,6 +69,7 @@ impl Backend for GpuBackend {
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
         let plan = HopperPlan::promoting(&operands.problem, self.gpu.facts(), strategy, self.promote_every)?;
+        let plan = if self.for_racecheck { plan.for_racecheck() } else { plan };
         Ok(Box::new(GpuContender::new(self, &plan, operands)?))
     }
 }

@@ -192,7 +192,7 @@ impl Output {
 pub fn open(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
     Ok(match work.backend {
         BackendName::Cpu => vec![Box::new(cpu::CpuBackend::open(work.isa, work.threads.map(usize::from))?)],
-        BackendName::Gpu => vec![Box::new(gpu::GpuBackend::open(work.promote)?)],
+        BackendName::Gpu => vec![Box::new(gpu::GpuBackend::open(work.promote, work.for_racecheck)?)],
         BackendName::TpuSim => {
             let modes = work.mode.map_or(BlockMode::ALL.to_vec(), |mode| vec![mode]);
             let open = |mode| Ok(Box::new(tpu_sim::TpuSimBackend::open(mode)?) as Box<dyn Backend>);
