@@ -48,7 +48,7 @@ fn check(plan: &HopperPlan) {
     let ring = plan.strategy != Strategy::Auto;
     let staged = matches!(plan.strategy, Strategy::Smem | Strategy::Strip);
     // Four steps along K in every wave, in every copy of the loop's body: those of a turn in every loop, and one for the first stage
-    // where nothing must be known of the tile.
+    // where its products become the sums.
     let loops = if plan.has_loop_per_boundary() { plan.boundaries().len() } else { 1 };
     let first = usize::from(staged && plan.stages_per_chain() == 1);
     let copies = if ring { first + loops * plan.stages_per_turn() } else { 1 };

@@ -63,7 +63,7 @@ fn foreign_memory_on_a_foreign_stream_gives_the_same_bits() {
 
         let other = CudaContext::new(0).unwrap();
         let stream = other.new_stream().unwrap();
-        // SAFETY: the stream is of the primary context and outlives all that is made with it; nothing is recorded meanwhile.
+        // SAFETY: the stream is of the primary context and outlives all that is made with it; its owner records nothing.
         let there = unsafe { gpu.on_stream(stream.cu_stream().cast()) };
         let ProductOperands { x: DeviceActivations::Codes { codes, scales }, w, w_scales, out, arguments } =
             own.operands()

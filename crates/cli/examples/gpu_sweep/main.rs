@@ -36,7 +36,11 @@ fn main() -> Result<()> {
         Some(mode @ ("time" | "first")) => {
             let (columns, named): (Vec<_>, Vec<_>) =
                 args[1..].iter().partition(|arg| arg.starts_with("columns="));
-            let columns = columns.last().map(|arg| arg["columns=".len()..].parse()).transpose()?;
+            let columns = match columns[..] {
+                [] => None,
+                [columns] if mode == "time" => Some(columns["columns=".len()..].parse()?),
+                _ => bail!("columns=B goes with `time`, once"),
+            };
             let named = named.iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
             let problems = if named.is_empty() { served()? } else { named };
             if mode == "first" { first(&gpu, &problems) } else { time(&gpu, &problems, columns) }
@@ -98,13 +102,13 @@ fn plans(gpu: &Gpu, problem: &Problem) -> Vec<HopperPlan> {
 
 fn time(gpu: &Gpu, problems: &[Problem], columns: Option<usize>) -> Result<()> {
     let problems: Vec<Problem> = problems.iter().copied().map(as_served).collect();
-    let plans = |gpu: &Gpu, problem: &Problem| {
-        let mut plans = plans(gpu, problem);
-        plans.retain(|plan| columns.is_none_or(|columns| plan.shape.tile.b == columns));
-        plans
+    let wanted = |problem: &Problem| {
+        let mut wanted = plans(gpu, problem);
+        wanted.retain(|plan| columns.is_none_or(|columns| plan.shape.tile.b == columns));
+        wanted
     };
     let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
-    compile_all(gpu, &problems.iter().flat_map(|problem| plans(gpu, problem)).collect::<Vec<_>>());
+    compile_all(gpu, &problems.iter().flat_map(wanted).collect::<Vec<_>>());
     println!("m,n,k,a,b,swapped,together,stages,blocks,flushed_us,graph_us,tflops,worst_of_bound,model");
     for problem in &problems {
         let operands = pieces(*problem);
@@ -112,7 +116,7 @@ fn time(gpu: &Gpu, problems: &[Problem], columns: Option<usize>) -> Result<()> {
         let rows = sampled_rows(problem.m);
         let reference = reference(&operands, &rows);
         let best = HopperPlan::best(problem, gpu.facts(), Strategy::Strip)?.shape;
-        for plan in plans(gpu, problem) {
+        for plan in wanted(problem) {
             let times = measure(gpu, &plan, &device, &flush, &reference, &rows)
                 .with_context(|| format!("{problem} {:?}", plan.shape))?;
             print_row(&plan, &times, plan.shape == best);

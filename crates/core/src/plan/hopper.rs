@@ -52,6 +52,11 @@ pub enum Together {
 }
 
 impl Together {
+    /// Whether the blocks of a cluster fetch for one another.
+    pub const fn shares(self) -> bool {
+        matches!(self, Self::ShareA | Self::ShareB)
+    }
+
     /// Blocks of a cluster.
     pub const fn blocks(self) -> usize {
         match self {
@@ -70,7 +75,7 @@ pub enum Release {
     Warp,
     /// One of every warpgroup, once its warps have met.
     Warpgroup,
-    /// Every one. Slow; `compute-sanitizer --tool racecheck` knows no one who speaks for others.
+    /// Every one. Slow; `compute-sanitizer --tool racecheck` does not see that one arrives for others.
     Thread,
 }
 
@@ -240,22 +245,23 @@ impl HopperPlan {
         Self { release: Release::Thread, ..self }
     }
 
-    /// Arrivals that hand a stage back to one block.
+    /// Arrivals that hand a stage back to one block: those of the blocks that it fetches for, and of all its own threads where
+    /// each arrives for itself.
     pub fn releases_per_stage(&self) -> usize {
-        let per_group = match self.release {
-            Release::Warp => 4,
-            Release::Warpgroup => 1,
+        let shares = self.shape.together.shares();
+        let blocks = if shares { 2 } else { 1 };
+        let per_warpgroup = match self.release {
+            Release::Warp => 4 * blocks,
+            Release::Warpgroup => blocks,
+            Release::Thread if shares => 128 + 4 * blocks,
             Release::Thread => 128,
         };
-        let blocks = match self.shape.together {
-            Together::ShareA | Together::ShareB => 2,
-            Together::Alone | Together::SplitK(_) => 1,
-        };
-        self.consumers * per_group * blocks
+        self.consumers * per_warpgroup
     }
 
     /// Whether one warp fetches operands and scales. Every warp that waits takes something from those that multiply: beside three
-    /// warpgroups that is worth more than stages that are fetched a little sooner.
+    /// warpgroups that is worth more than stages that are fetched a little sooner, and a weight that is fetched while the kernel before
+    /// still runs.
     pub fn fetches_with_one_warp(&self) -> bool {
         self.strategy == Strategy::Strip && self.consumers == 3
     }
@@ -312,7 +318,7 @@ impl HopperPlan {
 
     /// Groups of 64 rows of A that each multiplying warpgroup has: it multiplies one after the other.
     pub fn waves(&self) -> usize {
-        self.shape.tile.a / WAVE_ROWS / self.consumers
+        waves(self.shape, self.consumers)
     }
 
     /// Stages that cover K.
@@ -363,7 +369,7 @@ impl HopperPlan {
         self.boundaries().len() > 2
     }
 
-    /// Stages that a turn of such a loop multiplies: two, but one where there are so many loops that compiling them takes long.
+    /// Stages that a turn of a loop multiplies: two, but one where there are so many loops that compiling them takes long.
     pub fn stages_per_turn(&self) -> usize {
         if self.boundaries().len() > 3 { 1 } else { 2 }
     }
@@ -391,12 +397,15 @@ impl HopperPlan {
 
 /// Where a warpgroup multiplies several waves in a stage, there is time for its warps to meet.
 fn release(strategy: Strategy, shape: Shape, consumers: usize) -> Release {
-    let waves = shape.tile.a / WAVE_ROWS / consumers;
-    if strategy == Strategy::Strip && waves > 1 && !shape.swapped {
+    if strategy == Strategy::Strip && waves(shape, consumers) > 1 {
         Release::Warpgroup
     } else {
         Release::Warp
     }
+}
+
+fn waves(shape: Shape, consumers: usize) -> usize {
+    shape.tile.a / WAVE_ROWS / consumers
 }
 
 /// Whether the second-level cache still has the weight when it is read again.

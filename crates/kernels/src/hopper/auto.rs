@@ -22,6 +22,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     let operands = Operands::new(ptx, &frame);
     let sums = Sums::new(ptx, &frame);
     let boundary = Boundary::new(ptx, plan);
+    assert!(!boundary.differs(), "tiles of `auto` have one weight scale");
     ptx.wait_for_previous_kernel();
     ptx.let_next_kernel_start();
     let stages = Stages::new(ptx, &frame);
@@ -47,7 +48,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
                 for wave in 0..plan.waves() {
                     sums.start(ptx, &frame, &operands, buffer, wave, Chain::STAGE);
                     ptx.wgmma_wait(0);
-                    sums.promote(ptx, &scales, (&boundary, None), wave, Promotion::Add);
+                    sums.promote(ptx, &scales, &boundary, None, wave, Promotion::Add);
                 }
                 ptx.increase(k_block, 1);
                 ptx.flip(buffer, 1);

@@ -8,7 +8,7 @@ use super::{
     epilogue,
     frame::{Frame, K_STEPS, Operands, Place, WARPGROUP},
     ptx::{B32, F32, Pred, Ptx, Shared},
-    ring::{Cursor, carries_scales, shares},
+    ring::{Cursor, carries_scales},
     scales::{Boundary, Reader, StageScales},
     schedule::{Stages, Tile, Unit, for_each_unit},
     split, staged,
@@ -114,13 +114,14 @@ impl Sums {
         ptx.wgmma_commit();
     }
 
-    /// Adds the finished products of one wave to the sums, scaled. `boundary` says where the second weight scale begins, and where it
-    /// does if this code is for one place.
+    /// Adds the finished products of one wave to the sums, scaled. `begins` says where the second weight scale does if this code is for
+    /// one such column.
     pub(super) fn promote(
         &self,
         ptx: &mut Ptx,
         scales: &StageScales,
-        boundary: (&Boundary, Option<usize>),
+        boundary: &Boundary,
+        begins: Option<usize>,
         wave: usize,
         promotion: Promotion,
     ) {
@@ -135,8 +136,7 @@ impl Sums {
             }
             return;
         }
-        let (boundary, place) = boundary;
-        let of_columns = boundary.scales_of_columns(ptx, 2 * self.partial.len(), place, |ptx, w| {
+        let of_columns = boundary.scales_of_columns(ptx, 2 * self.partial.len(), begins, |ptx, w| {
             scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[w]))
         });
         for (chunk, (sums, partial)) in chunks {
@@ -226,7 +226,7 @@ impl<'a> Consumer<'a> {
         &self,
         ptx: &mut Ptx,
         reader: &Reader,
-        place: Option<usize>,
+        begins: Option<usize>,
         k_block: B32,
         promotion: Promotion,
         meanwhile: impl FnOnce(&mut Ptx),
@@ -254,7 +254,7 @@ impl<'a> Consumer<'a> {
                 }
                 let promotion = if is_first { promotion } else { Promotion::Add };
                 let promote =
-                    |ptx: &mut Ptx| sums.promote(ptx, &scales, (&self.boundary, place), wave, promotion);
+                    |ptx: &mut Ptx| sums.promote(ptx, &scales, &self.boundary, begins, wave, promotion);
                 match ends {
                     Some(ends) => ptx.when(ends, promote),
                     None => promote(ptx),
@@ -267,21 +267,22 @@ impl<'a> Consumer<'a> {
         ptx.increase(k_block, 1);
     }
 
-    /// Multiplies the stages from `k_block` on. Where the second weight scale begins in many places, to choose in every stage costs too
-    /// much: then each has a loop of its own.
+    /// Multiplies the stages from `k_block` on. Where the second weight scale begins in one of many columns, to choose in every stage costs
+    /// too much: then each has a loop of its own.
     fn remaining_stages(&self, ptx: &mut Ptx, reader: &Reader, k_block: B32) {
         if self.frame.plan.has_loop_per_boundary() {
-            self.boundary
-                .for_each_place(ptx, |ptx, place| self.stages_until_end(ptx, reader, Some(place), k_block));
+            self.boundary.for_each_column(ptx, |ptx, column| {
+                self.stages_until_end(ptx, reader, Some(column), k_block)
+            });
         } else {
             self.stages_until_end(ptx, reader, None, k_block);
         }
     }
 
     /// A loop over the stages from `k_block` on.
-    fn stages_until_end(&self, ptx: &mut Ptx, reader: &Reader, place: Option<usize>, k_block: B32) {
+    fn stages_until_end(&self, ptx: &mut Ptx, reader: &Reader, begins: Option<usize>, k_block: B32) {
         let end = self.stages.end;
-        let next = |ptx: &mut Ptx| self.stage(ptx, reader, place, k_block, Promotion::Add, |_| {});
+        let next = |ptx: &mut Ptx| self.stage(ptx, reader, begins, k_block, Promotion::Add, |_| {});
         let over = ptx.label();
         ptx.while_(
             |ptx| ptx.lt(k_block, end),
@@ -321,33 +322,27 @@ fn release(ptx: &mut Ptx, frame: &Frame<'_>, cursor: &Cursor) {
     let speaker = match frame.plan.release {
         Release::Warp => {
             ptx.warp_barrier();
-            Some(frame.lane)
+            frame.lane
         }
         Release::Warpgroup => {
             frame.warpgroup_barrier(ptx);
-            Some(ptx.and(frame.thread, WARPGROUP - 1))
+            ptx.and(frame.thread, WARPGROUP - 1)
         }
-        Release::Thread => None,
+        Release::Thread => {
+            ptx.arrive(empty);
+            ptx.warp_barrier();
+            frame.lane
+        }
     };
-    match speaker {
-        // One for each block.
-        Some(speaker) if shares(frame.plan) => {
-            let arrives = ptx.lt(speaker, 2);
-            ptx.when(arrives, |ptx| {
-                let empty = ptx.of_block(empty, speaker);
-                ptx.arrive_in_cluster(empty);
-            });
-        }
-        Some(speaker) => {
-            let arrives = ptx.eq(speaker, 0);
-            ptx.when(arrives, |ptx| ptx.arrive(empty));
-        }
-        None if shares(frame.plan) => {
-            for block in 0..2 {
-                let empty = ptx.of_block(empty, block);
-                ptx.arrive_in_cluster(empty);
-            }
-        }
-        None => ptx.arrive(empty),
+    // One for each block that hears of it from this one.
+    if frame.plan.shape.together.shares() {
+        let arrives = ptx.lt(speaker, 2);
+        ptx.when(arrives, |ptx| {
+            let empty = ptx.of_block(empty, speaker);
+            ptx.arrive_in_cluster(empty);
+        });
+    } else if frame.plan.release != Release::Thread {
+        let arrives = ptx.eq(speaker, 0);
+        ptx.when(arrives, |ptx| ptx.arrive(empty));
     }
 }

@@ -11,7 +11,7 @@ use super::{
 
 pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let stages = Stages::new(ptx, frame);
-    let operands = Operands::new(ptx, frame);
+    let operands = FetchedOperands::new(ptx, frame);
     let cursor = Cursor::new(ptx);
     let done = start_ring(ptx, frame, &cursor, stages, &operands);
     for_each_unit(ptx, frame, |ptx, unit| {
@@ -41,7 +41,7 @@ fn start_ring(
     frame: &Frame<'_>,
     cursor: &Cursor,
     stages: Stages,
-    Operands { x, w }: &Operands,
+    FetchedOperands { x, w }: &FetchedOperands,
 ) -> B32 {
     let tile = Unit::first(ptx, frame).tile(ptx, frame);
     let count = ptx.sub(stages.end, stages.first);
@@ -78,12 +78,12 @@ fn expect_stage(ptx: &mut Ptx, frame: &Frame<'_>, stage: B32) {
 }
 
 /// Both operands.
-pub(super) struct Operands {
+pub(super) struct FetchedOperands {
     x: Operand,
     w: Operand,
 }
 
-impl Operands {
+impl FetchedOperands {
     pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
         let x_is_a = !frame.plan.shape.swapped;
         Self { x: Operand::new(ptx, frame, x_is_a), w: Operand::new(ptx, frame, !x_is_a) }

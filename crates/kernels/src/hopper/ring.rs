@@ -8,7 +8,7 @@ use octile_core::{
 use super::{
     consumer,
     frame::Frame,
-    producer::{self, Operands},
+    producer::{self, FetchedOperands},
     ptx::{B32, Ptx, Shared},
     scales,
 };
@@ -50,11 +50,6 @@ pub(super) fn carries_scales(plan: &HopperPlan) -> bool {
     plan.strategy != Strategy::Dma
 }
 
-/// Whether the blocks of a cluster fetch for one another.
-pub(super) fn shares(plan: &HopperPlan) -> bool {
-    matches!(plan.shape.together, Together::ShareA | Together::ShareB)
-}
-
 /// Registers of a fetching and of a multiplying thread, once the fetching warpgroup has handed over what it does not need:
 /// together no more than the 64 Ki of a multiprocessor. With one multiplying warpgroup there is enough for all.
 fn registers(plan: &HopperPlan) -> Option<(u32, u32)> {
@@ -93,7 +88,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     if plan.fetches_with_one_warp() {
         in_warp(ptx, &frame, first_producer, |ptx| {
             ptx.wait_for_previous_kernel();
-            let operands = Operands::new(ptx, &frame);
+            let operands = FetchedOperands::new(ptx, &frame);
             scales::fetch(ptx, &frame, Some(&operands));
         });
     } else {
@@ -115,7 +110,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
         ptx.cluster_arrive();
     }
     ptx.place(end);
-    if shares(plan) {
+    if plan.shape.together.shares() {
         // No block may leave while another fetches into it or counts on its barriers.
         ptx.cluster_barrier();
     }
@@ -145,7 +140,7 @@ fn prepare(ptx: &mut Ptx, frame: &Frame<'_>) {
         }
         ptx.fence_barrier_init();
     });
-    if shares(plan) {
+    if plan.shape.together.shares() {
         ptx.cluster_barrier()
     } else {
         ptx.block_barrier()

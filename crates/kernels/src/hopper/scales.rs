@@ -7,7 +7,7 @@ use octile_core::{
 
 use super::{
     frame::{Frame, Place},
-    producer::Operands,
+    producer::FetchedOperands,
     ptx::{B32, B64, F32, Global, Ptx, Shared},
     ring::Cursor,
     schedule::{Stages, Tile, for_each_unit},
@@ -71,7 +71,7 @@ fn straddled_rows(ptx: &mut Ptx, tile: Tile) -> [B32; 2] {
 
 /// The warp that copies the scales of every stage into the ring, whatever their layout. Where the scales of four rows lie
 /// side by side and start at a multiple of 16 bytes, they are copied at once. `operands` are those that it asks for as well.
-pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&Operands>) {
+pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>) {
     if shares_wave(frame.plan) {
         return fetch_by(ptx, frame, operands, Copies::OnePerWave);
     }
@@ -105,7 +105,7 @@ enum Copies {
 }
 
 /// As [`fetch`], with the given copies.
-fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&Operands>, copies: Copies) {
+fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>, copies: Copies) {
     let plan = frame.plan;
     // Rows at a time, scales that a stage has, and rows from one to the next.
     let (rows, x_scales, apart) = match copies {
@@ -290,19 +290,19 @@ fn read_ring(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, stage: B32) -> Stag
 
 /// Where in a tile the second weight scale begins, by column.
 pub(super) struct Boundary {
-    /// All places where it does in some tile, in order; the width of a tile stands for tiles without a second scale.
-    places: Vec<usize>,
+    /// All columns where it does in some tile, in order; the width of a tile stands for tiles without a second scale.
+    columns: Vec<usize>,
     /// That of the tile at hand, where there are several.
     here: Option<B32>,
 }
 
 impl Boundary {
     pub(super) fn new(ptx: &mut Ptx, plan: &HopperPlan) -> Self {
-        let columns = plan.shape.tile.b;
-        let mut places: Vec<usize> = plan.boundaries().into_iter().map(|at| at.unwrap_or(columns)).collect();
-        places.sort_unstable();
-        let here = (places.len() > 1).then(|| ptx.variable(0));
-        Self { places, here }
+        let width = plan.shape.tile.b;
+        let mut columns: Vec<usize> = plan.boundaries().into_iter().map(|at| at.unwrap_or(width)).collect();
+        columns.sort_unstable();
+        let here = (columns.len() > 1).then(|| ptx.variable(0));
+        Self { columns, here }
     }
 
     /// Whether it is not the same in all tiles.
@@ -319,15 +319,15 @@ impl Boundary {
         }
     }
 
-    /// Emits `body` for each of several places, and a choice among them for the tile at hand.
-    pub(super) fn for_each_place(&self, ptx: &mut Ptx, mut body: impl FnMut(&mut Ptx, usize)) {
+    /// Emits `body` for each of several columns, and a choice among them for the tile at hand.
+    pub(super) fn for_each_column(&self, ptx: &mut Ptx, mut body: impl FnMut(&mut Ptx, usize)) {
         let end = ptx.label();
-        let (last, others) = self.places.split_last().expect("a problem has tiles");
-        for &place in others {
+        let (last, others) = self.columns.split_last().expect("a problem has tiles");
+        for &column in others {
             let next = ptx.label();
-            let is_here = ptx.eq(self.here.expect("there are several places"), place as u32);
+            let is_here = ptx.eq(self.here.expect("there are several columns"), column as u32);
             ptx.jump_unless(is_here, next);
-            body(ptx, place);
+            body(ptx, column);
             ptx.jump(end);
             ptx.place(next);
         }
@@ -335,25 +335,25 @@ impl Boundary {
         ptx.place(end);
     }
 
-    /// The scales of the thread's two rows in every eighth of the columns, made from the one before the boundary and the one after.
-    /// Without a `place` they are chosen as the code runs.
+    /// The scales of the thread's two rows in every group of eight columns, made from the one before the boundary and the one after.
+    /// `begins` says where the second begins if this code is for one such column; else the kernel chooses.
     pub(super) fn scales_of_columns(
         &self,
         ptx: &mut Ptx,
-        columns: usize,
-        place: Option<usize>,
+        width: usize,
+        begins: Option<usize>,
         mut scale: impl FnMut(&mut Ptx, usize) -> [F32; 2],
     ) -> Vec<[F32; 2]> {
         let before = scale(ptx, 0);
-        let mut all = vec![before; columns / 8];
-        let places = place.as_ref().map_or(&self.places[..], std::slice::from_ref);
-        if places == [columns] {
+        let mut all = vec![before; width / 8];
+        let columns = begins.as_ref().map_or(&self.columns[..], std::slice::from_ref);
+        if columns == [width] {
             return all;
         }
         let after = scale(ptx, 1);
-        all[places[places.len() - 1] / 8..].fill(after);
-        for between in places.windows(2) {
-            let is_before = ptx.ge(self.here.expect("there are several places"), between[1] as u32);
+        all[columns[columns.len() - 1] / 8..].fill(after);
+        for between in columns.windows(2) {
+            let is_before = ptx.ge(self.here.expect("there are several columns"), between[1] as u32);
             let chosen = [0, 1].map(|row| ptx.select_f32(before[row], after[row], is_before));
             all[between[0] / 8..between[1] / 8].fill(chosen);
         }

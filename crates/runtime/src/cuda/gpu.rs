@@ -8,7 +8,7 @@ use cudarc::driver::{
 };
 use octile_core::device::hopper::{HOPPER_GPUS, HopperGpu};
 
-use super::{CudaError, error::While, module::CompilerStart};
+use super::{CudaError, error::While};
 
 /// A Hopper GPU. Copies of this handle share one stream.
 #[derive(Debug, Clone)]
@@ -18,12 +18,10 @@ pub struct Gpu {
     name: String,
     driver: i32,
     facts: HopperGpu,
-    // Ends with the last handle.
-    _compiler: Arc<CompilerStart>,
 }
 
 impl Gpu {
-    /// Opens the GPU with this index. The driver's compiler is loaded beside, so that the first kernel need not wait for it.
+    /// Opens the GPU with this index.
     pub fn open(index: usize) -> Result<Self, CudaError> {
         // SAFETY: looks for the library and closes it again.
         if !unsafe { sys::is_culib_present() } {
@@ -47,8 +45,7 @@ impl Gpu {
         let mut driver = 0;
         // SAFETY: writes one integer.
         unsafe { sys::cuDriverGetVersion(&mut driver) }.result().doing("read the driver's version")?;
-        let compiler = Arc::new(CompilerStart::new(&context));
-        Ok(Self { context, stream, name, driver, facts, _compiler: compiler })
+        Ok(Self { context, stream, name, driver, facts })
     }
 
     /// What the driver calls the GPU.

@@ -7,10 +7,9 @@
 //! compilation units"), and neither `.maxnreg`, `.reqntid` nor a cap on registers changes it.
 
 use std::{
-    ffi::{CStr, CString, c_void},
+    ffi::{CString, c_void},
     ptr,
     sync::Arc,
-    thread::{self, JoinHandle},
 };
 
 use cudarc::driver::{
@@ -77,58 +76,6 @@ impl Drop for Module {
             // SAFETY: kernels hold the module, so none is left; the driver waits for running ones.
             let _ = unsafe { module::unload(self.module) };
         }
-    }
-}
-
-/// A thread that has the driver load its compiler, which takes it longer than to compile some kernels.
-#[derive(Debug)]
-pub(super) struct CompilerStart(Option<JoinHandle<()>>);
-
-impl CompilerStart {
-    pub(super) fn new(context: &Arc<CudaContext>) -> Self {
-        let context = Arc::clone(context);
-        // Where no thread can be had, the first kernel waits.
-        Self(thread::Builder::new().spawn(move || compile_nothing(&context)).ok())
-    }
-}
-
-impl Drop for CompilerStart {
-    fn drop(&mut self) {
-        // The driver must not be left in the middle of a call when the process ends.
-        if let Some(thread) = self.0.take() {
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Compiles an empty kernel by way of the linker, whose results the driver does not keep: so the compiler is needed every time.
-/// Errors are left to the first kernel.
-fn compile_nothing(context: &CudaContext) {
-    const NOTHING: &CStr =
-        c".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry nothing() { ret; }\n";
-    if context.bind_to_thread().is_err() {
-        return;
-    }
-    let mut linker = ptr::null_mut();
-    // SAFETY: no options; writes one handle.
-    if unsafe { sys::cuLinkCreate_v2(0, ptr::null_mut(), ptr::null_mut(), &mut linker) }.result().is_err() {
-        return;
-    }
-    let text = NOTHING.to_bytes_with_nul();
-    // SAFETY: the linker was made just now, and is not used after it is destroyed. The text and its name end with a zero byte and outlive
-    // the calls; the driver only reads them.
-    unsafe {
-        let _ = sys::cuLinkAddData_v2(
-            linker,
-            sys::CUjitInputType::CU_JIT_INPUT_PTX,
-            text.as_ptr().cast_mut().cast(),
-            text.len(),
-            c"nothing".as_ptr(),
-            0,
-            ptr::null_mut(),
-            ptr::null_mut(),
-        );
-        let _ = sys::cuLinkDestroy(linker);
     }
 }
 

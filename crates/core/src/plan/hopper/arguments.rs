@@ -70,8 +70,8 @@ pub struct Arguments {
     pub w_stride: usize,
     /// From one row of the result to the next.
     pub out_stride: usize,
-    /// Whether the weight and its scales were complete before the kernel that precedes the multiplication in its stream was
-    /// launched, as in inference. Then they are fetched while that kernel still runs.
+    /// Whether the weight was complete before the kernel that precedes the multiplication in its stream was launched, as in
+    /// inference. Then it is fetched while that kernel still runs, but in kernels with three multiplying warpgroups.
     pub constant_weight: bool,
 }
 

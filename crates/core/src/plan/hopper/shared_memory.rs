@@ -1,8 +1,8 @@
 //! What a block keeps in shared memory, and where.
 
 use super::{
-    GpuTile, HopperPlan, RESULT_COLUMNS, RESULT_ROWS, ResultPath, STAGE_K, Shape, Together, WAVE_ROWS,
-    chunks_per_part, result_path, w_scales_per_stage,
+    GpuTile, HopperPlan, RESULT_COLUMNS, RESULT_ROWS, ResultPath, STAGE_K, Shape, Together, chunks_per_part,
+    result_path, w_scales_per_stage, waves,
 };
 use crate::{
     Problem, Strategy,
@@ -55,7 +55,7 @@ pub(super) fn shared_memory(
         ResultPath::Direct => {}
         ResultPath::Lines => memory.push("result", MemorySpace::Shared, 4 * consumers, piece),
         ResultPath::CopyEngine => {
-            let pieces = a / WAVE_ROWS / consumers * b / RESULT_COLUMNS;
+            let pieces = waves(shape, consumers) * b / RESULT_COLUMNS;
             memory.push("result", MemorySpace::Shared, 4 * consumers, pieces * piece);
         }
     }
@@ -80,7 +80,6 @@ pub(super) fn shared_memory(
 /// Sums that a thread of a block that divides K gets from each of the others: those of its share of the tile's parts.
 fn exchanged_sums(shape: Shape, consumers: usize, parts: usize) -> usize {
     let per_part = chunks_per_part(shape);
-    let waves = shape.tile.a / WAVE_ROWS / consumers;
-    let all = waves * (shape.tile.b / 8).div_ceil(per_part);
+    let all = waves(shape, consumers) * (shape.tile.b / 8).div_ceil(per_part);
     all.div_ceil(parts) * 4 * per_part
 }

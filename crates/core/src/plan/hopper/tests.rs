@@ -104,7 +104,7 @@ fn warpgroups_with_several_waves_speak_for_their_warps() {
     assert_eq!(counts(plan(128, Together::Alone)), (Release::Warp, 8));
     assert_eq!(counts(plan(192, Together::ShareA)), (Release::Warp, 24));
     assert_eq!(counts(plan(256, Together::ShareA)), (Release::Warpgroup, 4));
-    assert_eq!(counts(plan(256, Together::ShareA).for_racecheck()), (Release::Thread, 512));
+    assert_eq!(counts(plan(256, Together::ShareA).for_racecheck()), (Release::Thread, 272));
     assert!(plan(192, Together::Alone).fetches_with_one_warp());
     assert!(!plan(256, Together::Alone).fetches_with_one_warp());
 }
