@@ -126,7 +126,7 @@ pub struct WorkArgs {
     #[arg(long, value_name = "MODE")]
     pub mode: Option<BlockMode>,
     /// Products of the GPU backend's tensor cores between additions to the f32 sums: 32, 64, 128, 256 or 512. Fewer are
-    /// more exact, more are faster [default: 128]
+    /// more exact and slower; more than 128 leave small tiles only, which undoes what they save [default: 128]
     #[arg(long, value_name = "K", value_parser = promotion)]
     pub promote: Option<usize>,
     /// Kernels of the GPU backend that `compute-sanitizer --tool racecheck` can follow: every thread says for itself that it has read a

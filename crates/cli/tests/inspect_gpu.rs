@@ -174,3 +174,39 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
     refused(&["--target", "sm_90a", "-o", "mine"], "v1_auto_double_buffer is in the way");
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
+
+#[test]
+fn tools_that_do_nothing_are_found_out() {
+    let place = TempDir::new().unwrap();
+    let inspect = |ptxas: &Path, nvdisasm: &Path| {
+        let output = Command::new(env!("CARGO_BIN_EXE_octile"))
+            .args(["inspect", "--target", "sm_90a", "--strategy", "strip", "-o", "gpu"])
+            .current_dir(place.path())
+            .env("OCTILE_PTXAS", ptxas)
+            .env("OCTILE_NVDISASM", nvdisasm)
+            .output()
+            .expect("octile starts");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(!place.path().join("gpu").exists());
+        String::from_utf8(output.stderr).expect("the program writes UTF-8")
+    };
+    let tools = gpu_tools::assembler();
+    let (good, silent, failing) = (&tools.ptxas.path, Path::new("/bin/true"), Path::new("/bin/false"));
+    assert!(inspect(good, silent).contains("nvdisasm took kernel.cubin and printed nothing"));
+    assert!(inspect(silent, silent).contains("ptxas took kernel.ptx and wrote nothing"));
+    assert!(inspect(failing, silent).contains("ptxas does not take kernel.ptx: exit status: 1"));
+}
+
+#[test]
+fn gpu_code_is_no_tpu_kernel() {
+    let place = TempDir::new().unwrap();
+    let (code, said) = octile(&["inspect", "--target", "sm_90a", "-o", "gpu"], place.path());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("octile_strip_"), "the kernel's name: {said}");
+    let (code, said) = octile(&["verify", "gpu", "--chip", "v6e"], place.path());
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("these are dumps of a GPU kernel; v6e is left out of account"), "{said}");
+    // Of one file alone it is not known which version it is.
+    let (code, said) = octile(&["verify", "gpu/v1_auto_double_buffer/kernel.sass"], place.path());
+    assert_eq!(code, 0, "{said}");
+}

@@ -85,11 +85,13 @@ fn gpu_version(report: &gpu::VersionReport) -> String {
     let mut text = title(plan.strategy, &plan.problem, "");
     let _ = writeln!(
         text,
-        "  tile {}x{}, {} stages, {} blocks of {} threads",
+        "  {}: tile {}x{}, {} stages, {} block{} of {} threads",
+        octile_kernels::hopper::entry_name(plan),
         plan.shape.tile.a,
         plan.shape.tile.b,
         plan.stages,
         plan.blocks,
+        if plan.blocks == 1 { "" } else { "s" },
         plan.threads()
     );
     let assembler = &figures.assembler;

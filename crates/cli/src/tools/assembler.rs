@@ -47,13 +47,20 @@ impl Assembler {
         let output = run(&self.ptxas, flags, folder)?;
         let report = text(&output.stdout) + &text(&output.stderr);
         if !output.status.success() {
-            bail!("ptxas does not take {ptx}: {}", report.trim());
+            bail!("ptxas does not take {ptx}: {}", reason(&report, &output));
+        }
+        if !folder.join(cubin).exists() {
+            bail!("ptxas took {ptx} and wrote nothing: name another one in OCTILE_PTXAS");
         }
         let output = run(&self.nvdisasm, Self::NVDISASM_FLAGS.into_iter().chain([cubin]), folder)?;
         if !output.status.success() {
-            bail!("nvdisasm does not take {cubin}: {}", text(&output.stderr).trim());
+            bail!("nvdisasm does not take {cubin}: {}", reason(&text(&output.stderr), &output));
         }
-        Ok(Assembled { report, sass: text(&output.stdout) })
+        let sass = text(&output.stdout);
+        if sass.trim().is_empty() {
+            bail!("nvdisasm took {cubin} and printed nothing: name another one in OCTILE_NVDISASM");
+        }
+        Ok(Assembled { report, sass })
     }
 }
 
@@ -63,6 +70,14 @@ fn run<'a>(tool: &Found, arguments: impl Iterator<Item = &'a str>, folder: &Path
     let program = std::path::absolute(&tool.path)?;
     let output = Command::new(&program).args(arguments).current_dir(folder).output();
     output.with_context(|| format!("{} does not run", program.display()))
+}
+
+/// What a tool said when it failed, or how it ended where it said nothing.
+fn reason(said: &str, output: &Output) -> String {
+    match said.trim() {
+        "" => output.status.to_string(),
+        said => said.to_owned(),
+    }
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -162,6 +162,10 @@ impl HopperPlan {
         if let ActivationKind::Plain(_) = problem.x {
             return Err(PlanError::PlainActivations { device: gpu.name });
         }
+        let Problem { m, n, k, .. } = *problem;
+        for (what, count) in [("rows of x", m), ("rows of the weight", n), ("columns", k)] {
+            require_countable(what, count)?;
+        }
         // Two warpgroups multiply in turns, three where that makes a tile of 192 rows.
         let consumers = match shape.tile.a / WAVE_ROWS {
             1 => 1,
@@ -201,6 +205,7 @@ impl HopperPlan {
             }
         };
         fits(&plan)?;
+        require_countable("blocks", plan.blocks)?;
         if let Together::SplitK(parts) = shape.together
             && parts > plan.k_blocks()
         {
@@ -356,7 +361,9 @@ impl HopperPlan {
         if self.shape.swapped || quant.is_multiple_of(columns) {
             return vec![None];
         }
-        let starts = (0..self.operand_rows().1.div_ceil(columns)).map(|tile| tile * columns);
+        // After so many tiles at most, one begins where a quantization block does.
+        let tiles = self.operand_rows().1.div_ceil(columns).min(quant);
+        let starts = (0..tiles).map(|tile| tile * columns);
         let boundary = |start: usize| Some(quant - start % quant).filter(|&boundary| boundary < columns);
         let mut boundaries: Vec<_> = starts.map(boundary).collect();
         boundaries.sort_unstable();
@@ -393,6 +400,12 @@ impl HopperPlan {
     pub fn out(&self) -> FloatKind {
         self.problem.out
     }
+}
+
+/// Kernels count in 32 bits, and leave one of them free.
+fn require_countable(what: &'static str, count: usize) -> Result<(), PlanError> {
+    const MOST: usize = i32::MAX as usize;
+    if count > MOST { Err(PlanError::TooLarge { what, count, most: MOST }) } else { Ok(()) }
 }
 
 /// Where a warpgroup multiplies several waves in a stage, there is time for its warps to meet.

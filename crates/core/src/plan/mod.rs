@@ -62,6 +62,16 @@ pub enum PlanError {
         /// The most there can be.
         most: usize,
     },
+    /// More than kernels can count.
+    #[error("the problem has {count} {what}, and a GPU kernel can have {most}: divide the problem")]
+    TooLarge {
+        /// Of what there is so much.
+        what: &'static str,
+        /// How much.
+        count: usize,
+        /// The most there can be.
+        most: usize,
+    },
     /// A block would have nothing to multiply.
     #[error(
         "{parts} blocks cannot divide K among them, which has {blocks} stages of 128: give at most so many"

@@ -68,9 +68,6 @@ fn chip_name<S: serde::Serializer>(chip: &Option<&'static TpuChip>, to: S) -> Re
     chip.map(|chip| chip.name).serialize(to)
 }
 
-/// What a GPU kernel promises whose version is not known.
-const GPU_CHECKS: [CheckId; 3] = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncDma];
-
 /// What the user says about the dumps.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Told {
@@ -134,9 +131,13 @@ impl Promise {
             let says = format!("these are no dumps of a GPU kernel; {gpu}, as told, is left out of account");
             self.contradiction.get_or_insert(says);
         }
+        if let Some(chip) = self.chip.take_if(|_| self.gpu) {
+            let says = format!("these are dumps of a GPU kernel; {} is left out of account", chip.name);
+            self.contradiction.get_or_insert(says);
+            self.waived.retain(|waiver| *waiver != EMULATES);
+        }
         let asked = match (self.gpu, self.strategy) {
-            (true, Some(strategy)) => CheckId::required_on_gpu(strategy),
-            (true, None) => &GPU_CHECKS[..],
+            (true, strategy) => CheckId::required_on_gpu(strategy.unwrap_or(Strategy::Auto)),
             (false, strategy) => CheckId::required(strategy.unwrap_or(Strategy::Auto)),
         };
         self.waived.retain(|waiver| *waiver != EMULATES || is_emulated(facts));

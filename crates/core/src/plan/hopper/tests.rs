@@ -124,6 +124,26 @@ fn many_places_for_a_second_scale_have_a_loop_each() {
 }
 
 #[test]
+fn what_kernels_cannot_count_is_refused() {
+    let gpu = &HOPPER_GPUS[1];
+    let best = |m, n, k, strategy| HopperPlan::best(&problem(m, n, k), gpu, strategy);
+    let large = 999_999_999_999;
+    for (m, n, k) in [(64, large, 1), (large, 64, 1), (1, 1, large)] {
+        for strategy in Strategy::ALL {
+            let plan = best(m, n, k, strategy);
+            assert!(matches!(plan, Err(PlanError::TooLarge { .. })), "{m}x{n}x{k} {strategy}");
+        }
+    }
+    // A block for every tile; blocks of `strip` take one after another.
+    let side = 1 << 24;
+    assert!(matches!(best(side, side, 1, Strategy::Dma), Err(PlanError::TooLarge { what: "blocks", .. })));
+    assert!(best(side, side, 1, Strategy::Strip).unwrap().blocks <= 2 * gpu.sms);
+    let shape = Shape { tile: GpuTile { a: 128, b: 112 }, ..Shape::PLAIN };
+    let plan = HopperPlan::new(&problem(1, i32::MAX as usize, 1), gpu, Strategy::Strip, shape, None);
+    assert_eq!(plan.unwrap().boundaries().len(), 7);
+}
+
+#[test]
 fn second_scales_begin_where_blocks_do() {
     let boundaries = |n: usize, b: usize, quant_block: QuantBlock| {
         let problem = Problem::new(4096, n, 1024, quant_block).unwrap();
