@@ -71,6 +71,8 @@ fn verdicts_on_gpu_code() {
     assert_eq!(verdicts("spilled", &spilled).1, [Pass, Pass, Pass, Fail]);
     let synchronous = sass.replace("UTMALDG", "LDG");
     assert_eq!(verdicts("synchronous", &synchronous).1[2], Fail);
+    let cut = &synchronous[..synchronous.rfind("QGMMA").unwrap()];
+    assert_eq!(verdicts("cut", cut).1[2], NotObservable, "what is missing may have been cut off");
 }
 
 #[test]

@@ -289,8 +289,13 @@ pub struct Finding {
 
 /// Runs every check. The chip, where known, supplies limits that the files leave out.
 pub fn check(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
+    let is_damaged = facts.files.iter().any(|file| !file.damage.is_empty());
     let finding = |check: CheckId| {
-        let outcome = check.run(facts, chip);
+        let mut outcome = check.run(facts, chip);
+        // What is not there may have been in what was cut off.
+        if is_damaged && outcome.verdict == Verdict::Fail && outcome.evidence.is_empty() {
+            outcome = Outcome::unknown(format!("{}, but a file is damaged", outcome.says));
+        }
         let (why, remedy) = gpu::advice(check, facts).unwrap_or((check.why(), check.remedy()));
         Finding {
             check,
