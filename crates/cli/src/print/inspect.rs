@@ -81,12 +81,11 @@ fn tpu_version(report: &tpu::VersionReport) -> String {
 }
 
 fn gpu_version(report: &gpu::VersionReport) -> String {
-    let gpu::VersionReport { plan, folder, figures } = report;
+    let gpu::VersionReport { plan, folder, kernels } = report;
     let mut text = title(plan.strategy, &plan.problem, "");
     let _ = writeln!(
         text,
-        "  {}: tile {}x{}, {} stages, {} block{} of {} threads",
-        octile_kernels::hopper::entry_name(plan),
+        "  tile {}x{}, {} stages, {} block{} of {} threads",
         plan.shape.tile.a,
         plan.shape.tile.b,
         plan.stages,
@@ -94,24 +93,27 @@ fn gpu_version(report: &gpu::VersionReport) -> String {
         if plan.blocks == 1 { "" } else { "s" },
         plan.threads()
     );
-    let assembler = &figures.assembler;
-    let spilled = assembler.spill_stores + assembler.spill_loads;
-    let spills = if spilled == 0 { "no spills".to_owned() } else { format!("{spilled} bytes of spills") };
-    let _ = writeln!(
-        text,
-        "  {} registers, {} of shared memory, {spills}",
-        assembler.registers,
-        size(figures.shared_bytes as u64)
-    );
-    let counts = TELLING.into_iter().map(|name| (figures.count(name), name)).filter(|(count, _)| *count > 0);
-    let counts: Vec<_> = counts.map(|(count, name)| format!("{count} {name}")).collect();
-    let _ = writeln!(
-        text,
-        "  {}; {} of code, assembled in {:.1} s",
-        counts.join(", "),
-        size(figures.code_bytes as u64),
-        figures.assemble_seconds
-    );
+    for gpu::KernelReport { entry, figures } in kernels {
+        let assembler = &figures.assembler;
+        let spilled = assembler.spill_stores + assembler.spill_loads;
+        let spills = if spilled == 0 { "no spills".to_owned() } else { format!("{spilled} bytes of spills") };
+        let _ = writeln!(
+            text,
+            "  {entry}\n    {} registers, {} of shared memory, {spills}",
+            assembler.registers,
+            size(figures.shared_bytes as u64)
+        );
+        let count = |name| {
+            Some(figures.count(name)).filter(|count| *count > 0).map(|count| format!("{count} {name}, "))
+        };
+        let counts: String = TELLING.into_iter().filter_map(count).collect();
+        let _ = writeln!(
+            text,
+            "    {counts}{} of code, assembled in {:.1} s",
+            size(figures.code_bytes as u64),
+            figures.assemble_seconds
+        );
+    }
     let _ = writeln!(text, "  {}\n", folder.display());
     text
 }

@@ -67,8 +67,8 @@ pub fn multiply(plan: &HopperPlan) -> Kernel {
     Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
 }
 
-/// The name of a plan's kernel, which says what it is.
-pub fn entry_name(plan: &HopperPlan) -> String {
+/// A name that says what the kernel is.
+fn entry_name(plan: &HopperPlan) -> String {
     let shape = plan.shape;
     let together = match shape.together {
         Together::Alone => String::new(),

@@ -65,6 +65,15 @@ pub struct VersionReport {
     pub plan: HopperPlan,
     /// The folder with everything about it.
     pub folder: PathBuf,
+    /// The kernels, the one that multiplies first.
+    pub kernels: Vec<KernelReport>,
+}
+
+/// One kernel.
+#[derive(Debug)]
+pub struct KernelReport {
+    /// Its name.
+    pub entry: String,
     /// The assembler's figures.
     pub figures: Figures,
 }
@@ -127,24 +136,26 @@ pub fn run(work: &Work, place: &Place) -> Result<Report> {
         progress.step();
     }
     let mut versions = Vec::new();
-    for (plan, figures) in work.plans.iter().zip(built) {
+    for (plan, kernels) in work.plans.iter().zip(built) {
         let folder = place.put(&version_name(plan.strategy))?;
-        versions.push(VersionReport { plan: plan.clone(), folder, figures });
+        versions.push(VersionReport { plan: plan.clone(), folder, kernels });
     }
     Ok(Report { gpu: work.gpu, tools, versions })
 }
 
-/// Assembles one version into a folder.
-fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Result<Figures> {
+/// Assembles the kernels of one version into a folder.
+fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Result<Vec<KernelReport>> {
     let kernel = hopper::multiply(plan);
     let figures = assemble(&kernel, plan.shared_bytes(), tools, folder)?;
+    let mut helpers = Vec::new();
     let mut files = FileRecord::all(&ROLES, folder)?;
     if let ActivationKind::Quantized(kind, granularity) = plan.problem.x {
         let quantize = folder.join(QUANTIZE);
         fs::create_dir(&quantize).context("cannot create a temporary folder")?;
         let aligned = hopper::quantizes_vectors(plan.problem.k);
         let kernel = hopper::quantize(kind, granularity, plan.problem.quant_block.size(), aligned);
-        assemble(&kernel, hopper::QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
+        let figures = assemble(&kernel, hopper::QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
+        helpers.push(KernelReport { entry: kernel.entry, figures });
         files.extend(FileRecord::all(&ROLES, &quantize)?.into_iter().map(|file| file.within(QUANTIZE)));
     }
     let manifest = Manifest {
@@ -165,7 +176,9 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
         files,
     };
     fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;
-    Ok(figures)
+    let mut kernels = vec![KernelReport { entry: kernel.entry, figures }];
+    kernels.append(&mut helpers);
+    Ok(kernels)
 }
 
 /// Writes a kernel's text, and everything that the tools make of it.
