@@ -442,7 +442,12 @@ fn a_chip_with_one_delay_slot_is_executed_as_it_is() {
     for (version, scales) in [("v1", 'F'), ("v2", 'F'), ("v4", 'P')] {
         let case = format!("../fresh/512-qb128-bf16-plain-{version}-v4");
         let text = load(&case, PACKED);
-        assert_eq!(simulate(&Listing::parse(&text), &SimOptions::default()).unwrap().branch_delay, 1);
+        let options = SimOptions { granule_bytes: 512, ..SimOptions::default() };
+        let run = simulate(&Listing::parse(&text), &options).unwrap();
+        assert_eq!(run.branch_delay, 1);
+        // Every row and column of blocks is fetched at least once: x as bf16, the weight in one byte.
+        let fetched = run.dma_bytes("hbm_to_vmem");
+        assert!((3 * 512 * 512..30 * 512 * 512).contains(&fetched), "{version}: {fetched}");
         let findings = on(&case, &EVERY_FILE);
         // Activations that are not quantized are multiplied as bf16, and vectors are spilled.
         assert_eq!(letters(&findings), format!("FPPPPP{scales}PFP"), "{case}: {findings:#?}");

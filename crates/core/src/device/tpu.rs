@@ -31,12 +31,22 @@ pub struct TpuRates {
     pub hbm_bytes_per_second: f64,
     /// Cycles from the start of a copy until its first byte arrives. Assumed, the same for all chips.
     pub copy_latency: f64,
+    /// Bytes of a granule, the unit in which copies and their semaphores count.
+    pub copy_granule: usize,
 }
 
 impl TpuRates {
     const fn new(hertz: f64, bf16_products: f64, fp8_products: f64, hbm_bytes_per_second: f64) -> Self {
-        let (vector_elements, copy_latency) = (4096.0, 1000.0);
-        Self { hertz, bf16_products, fp8_products, vector_elements, hbm_bytes_per_second, copy_latency }
+        let (vector_elements, copy_latency, copy_granule) = (4096.0, 1000.0, 32);
+        Self {
+            hertz,
+            bf16_products,
+            fp8_products,
+            vector_elements,
+            hbm_bytes_per_second,
+            copy_latency,
+            copy_granule,
+        }
     }
 
     /// Bytes per cycle between device memory and one core.
@@ -126,7 +136,7 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
         mxu_side: 128,
         mxus: 4,
         fp8: Fp8Support::Unsupported,
-        rates: TpuRates::new(1.05e9, 65_536.0, 65_536.0, 6.15e11),
+        rates: TpuRates { copy_granule: 512, ..TpuRates::new(1.05e9, 65_536.0, 65_536.0, 6.15e11) },
     },
 ];
 

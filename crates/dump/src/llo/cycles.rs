@@ -31,13 +31,15 @@ pub struct SimOptions {
     pub max_cycles: u64,
     /// Matrix units of the core.
     pub mxus: u32,
+    /// Bytes of a granule, the unit in which copies and semaphores count.
+    pub granule_bytes: u64,
     /// Which core executes, where several share the kernel.
     pub core: u32,
 }
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { branch_delay: None, dma: None, max_cycles: 200_000_000, mxus: 2, core: 0 }
+        Self { branch_delay: None, dma: None, max_cycles: 200_000_000, mxus: 2, granule_bytes: 32, core: 0 }
     }
 }
 
@@ -117,7 +119,7 @@ pub struct DmaRoute {
     pub first: u32,
 }
 
-/// What became of one semaphore along the execution, in granules of 32 bytes.
+/// What became of one semaphore along the execution, in granules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SemaphoreLedger {
     /// For example `#allocation8 + 3`.
@@ -220,7 +222,7 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
     }
     let program = Program::compile(listing);
     let branch_delay = options.branch_delay.unwrap_or_else(|| branch_delay(listing, &program)).max(1);
-    let mut machine = Machine::new(&program, options.core, options.dma);
+    let mut machine = Machine::new(&program, options);
     machine.run(branch_delay, options.max_cycles)?;
 
     let mut units = UnitUse::default();

@@ -4,9 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{cycles::DmaModel, program::buffer_of};
 
-/// Bytes of one granule, the unit in which DMA sizes and semaphores count.
-const GRANULE_BYTES: u64 = 32;
-
 /// More of anything than a kernel has: a hostile listing must not fill the memory of this machine.
 const MOST: usize = 4096;
 
@@ -64,6 +61,7 @@ pub struct Start {
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     model: Option<DmaModel>,
+    granule_bytes: u64,
     /// When the memory channel is free again.
     channel_free: f64,
     pub semaphores: BTreeMap<i64, Semaphore>,
@@ -75,13 +73,13 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub fn new(model: Option<DmaModel>) -> Self {
-        Self { model, ..Self::default() }
+    pub fn new(model: Option<DmaModel>, granule_bytes: u64) -> Self {
+        Self { model, granule_bytes, ..Self::default() }
     }
 
     pub fn start(&mut self, now: f64, start: &Start) {
         let granules = start.granules.filter(|&granules| granules >= 0);
-        let bytes = granules.map_or(0, i64::unsigned_abs).saturating_mul(GRANULE_BYTES);
+        let bytes = granules.map_or(0, i64::unsigned_abs).saturating_mul(self.granule_bytes);
         let (source, destination) = (start.source.map(buffer_of), start.destination.map(buffer_of));
         let key = RouteKey {
             kind: start.kind,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    cycles::{DmaModel, SimError},
+    cycles::{SimError, SimOptions},
     dma::{Ledger, Start},
     instruction::{
         Action, Arithmetic, Comparison, Compute, Condition, Expr, Instruction, Logic, Register, Truth,
@@ -29,17 +29,17 @@ pub struct Machine<'p> {
 }
 
 impl<'p> Machine<'p> {
-    pub fn new(program: &'p Program, core: u32, model: Option<DmaModel>) -> Self {
+    pub fn new(program: &'p Program, options: &SimOptions) -> Self {
         Self {
             program,
-            core: i64::from(core),
+            core: i64::from(options.core),
             registers: vec![None; program.registers],
             memory: HashMap::new(),
             time: 0.0,
             stalled: 0.0,
             issued: 0,
             executions: vec![0; program.bundles.len()],
-            dma: Ledger::new(model),
+            dma: Ledger::new(options.dma, options.granule_bytes),
             pending: Vec::new(),
         }
     }
