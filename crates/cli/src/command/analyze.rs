@@ -133,8 +133,7 @@ fn sim_options(chip: Option<&TpuChip>) -> SimOptions {
         bytes_per_cycle: chip.rates.hbm_bytes_per_cycle(),
         latency_cycles: chip.rates.copy_latency,
     };
-    let granule_bytes = chip.rates.copy_granule as u64;
-    SimOptions { mxus: chip.mxus as u32, granule_bytes, dma: Some(dma), ..SimOptions::default() }
+    SimOptions { dma: Some(dma), ..SimOptions::of(chip) }
 }
 
 /// The files of a version by name. The copy of its HLO that lies beside its folder is left out where it is one.

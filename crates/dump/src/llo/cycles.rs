@@ -1,5 +1,6 @@
 //! How many cycles a listing takes: its control flow is executed, one bundle per cycle.
 
+use octile_core::device::tpu::TpuChip;
 use serde::Serialize;
 
 use super::{
@@ -35,6 +36,13 @@ pub struct SimOptions {
     pub granule_bytes: u64,
     /// Which core executes, where several share the kernel.
     pub core: u32,
+}
+
+impl SimOptions {
+    /// What is known of a chip. Waits are free.
+    pub fn of(chip: &TpuChip) -> Self {
+        Self { mxus: chip.mxus as u32, granule_bytes: chip.rates.copy_granule as u64, ..Self::default() }
+    }
 }
 
 impl Default for SimOptions {

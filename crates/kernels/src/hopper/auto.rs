@@ -22,12 +22,12 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     let operands = Operands::new(ptx, &frame);
     let sums = Sums::new(ptx, &frame);
     let boundary = Boundary::new(ptx, plan);
-    assert!(!boundary.differs(), "tiles of `auto` have one weight scale");
     ptx.wait_for_previous_kernel();
     ptx.let_next_kernel_start();
     let stages = Stages::new(ptx, &frame);
     for_each_unit(ptx, &frame, |ptx, unit| {
         let tile = unit.tile(ptx, &frame);
+        boundary.set(ptx, tile);
         let reader = Reader::of_memory(ptx, &frame, place, tile);
         let sources = [
             Source::new(ptx, &frame, "a", "x", "x_stride", "m", tile.a_row, plan.shape.tile.a),

@@ -134,13 +134,13 @@ impl Promise {
         if let Some(chip) = self.chip.take_if(|_| self.gpu) {
             let says = format!("these are dumps of a GPU kernel; {} is left out of account", chip.name);
             self.contradiction.get_or_insert(says);
-            self.waived.retain(|waiver| *waiver != EMULATES);
         }
         let asked = match (self.gpu, self.strategy) {
             (true, strategy) => CheckId::required_on_gpu(strategy.unwrap_or(Strategy::Auto)),
             (false, strategy) => CheckId::required(strategy.unwrap_or(Strategy::Auto)),
         };
-        self.waived.retain(|waiver| *waiver != EMULATES || is_emulated(facts));
+        let emulates = !self.gpu && is_emulated(facts);
+        self.waived.retain(|waiver| *waiver != EMULATES || emulates);
         if !self.planned && dequantizes(self.strategy, facts) {
             self.waived = vec![DEQUANTIZES];
         }

@@ -147,7 +147,7 @@ pub fn run(work: &Work, place: &Place) -> Result<Report> {
 fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Result<Vec<KernelReport>> {
     let kernel = hopper::multiply(plan);
     let figures = assemble(&kernel, plan.shared_bytes(), tools, folder)?;
-    let mut helpers = Vec::new();
+    let mut kernels = vec![KernelReport { entry: kernel.entry, figures }];
     let mut files = FileRecord::all(&ROLES, folder)?;
     if let ActivationKind::Quantized(kind, granularity) = plan.problem.x {
         let quantize = folder.join(QUANTIZE);
@@ -155,7 +155,7 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
         let aligned = hopper::quantizes_vectors(plan.problem.k);
         let kernel = hopper::quantize(kind, granularity, plan.problem.quant_block.size(), aligned);
         let figures = assemble(&kernel, hopper::QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
-        helpers.push(KernelReport { entry: kernel.entry, figures });
+        kernels.push(KernelReport { entry: kernel.entry, figures });
         files.extend(FileRecord::all(&ROLES, &quantize)?.into_iter().map(|file| file.within(QUANTIZE)));
     }
     let manifest = Manifest {
@@ -170,14 +170,12 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
             nvdisasm_flags: Assembler::NVDISASM_FLAGS,
         },
         gpu: &work.gpu,
-        entry: &kernel.entry,
+        entry: &kernels[0].entry,
         plan,
-        figures: &figures,
+        figures: &kernels[0].figures,
         files,
     };
     fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;
-    let mut kernels = vec![KernelReport { entry: kernel.entry, figures }];
-    kernels.append(&mut helpers);
     Ok(kernels)
 }
 

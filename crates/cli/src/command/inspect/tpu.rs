@@ -162,9 +162,7 @@ pub fn flags() -> Vec<String> {
 /// Counts the cycles of the kernel's listing.
 fn count(folder: &Path, chip: &TpuChip) -> Result<Counted> {
     let text = fs::read_to_string(folder.join(collect::PACKED_BUNDLES))?;
-    let granule_bytes = chip.rates.copy_granule as u64;
-    let options = SimOptions { mxus: chip.mxus as u32, granule_bytes, ..SimOptions::default() };
-    Ok(match simulate(&Listing::parse(&text), &options) {
+    Ok(match simulate(&Listing::parse(&text), &SimOptions::of(chip)) {
         Ok(cycles) => Counted::Cycles { cycles: cycles.issued, mxu_share: cycles.mxu_share() },
         Err(error) => Counted::NotCounted { reason: error.to_string() },
     })
