@@ -110,6 +110,14 @@ pub enum FaultKind {
     /// A thread that does not wait for the barrier of the cluster before it arrives there again.
     #[error("it arrives at the barrier of the cluster again without having waited there")]
     ArrivesTwice,
+    /// Memory that another kernel may still use.
+    #[error(
+        "it touches {address:#x}, which the kernel before this one may still use, without `griddepcontrol.wait` before it"
+    )]
+    BeforePrevious {
+        /// Where.
+        address: u64,
+    },
     /// A thread that leaves too early.
     #[error("it leaves while copies from its shared memory are under way")]
     LeavesCopies,

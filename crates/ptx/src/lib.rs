@@ -6,7 +6,8 @@
 //! written, a wait that never ends, an access beyond an allocation. Memory that nobody has written is NaN.
 //!
 //! Known to be simpler than a GPU: races are looked for in shared memory, not in device memory; matrix products are added up in f32 without
-//! the truncation of the tensor cores; kernels do not overlap; what only steers caches, registers and overlap does nothing.
+//! the truncation of the tensor cores; kernels do not overlap, though one that touches memory before it has waited for the kernel before it is
+//! found out; what only steers caches and registers does nothing.
 
 #![forbid(unsafe_code)]
 

@@ -60,7 +60,12 @@ impl Product {
         let mut global = Global::default();
         let (codes, scales) = self.activations(operands, arguments, machine, &mut global)?;
         let weight = &operands.weight;
-        let w = global.allocate(with_gaps(weight.codes(), problem.k, arguments.w_stride));
+        let codes_of_w = with_gaps(weight.codes(), problem.k, arguments.w_stride);
+        let w = if arguments.constant_weight {
+            global.allocate_settled(codes_of_w)
+        } else {
+            global.allocate(codes_of_w)
+        };
         let (_, k_blocks) = problem.w_scale_shape();
         let w_scales = global.allocate(floats(&arguments.w_scales.arrange(weight.scales(), k_blocks)));
         let out_elements = (problem.m - 1) * arguments.out_stride + problem.n;

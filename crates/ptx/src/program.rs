@@ -185,6 +185,8 @@ pub(crate) enum Op {
     Return,
     /// What has no effect on results.
     Nothing,
+    /// Waits until the kernel before this one is over.
+    WaitForPrevious,
 
     BlockBarrier {
         id: Value,

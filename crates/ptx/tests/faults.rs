@@ -3,21 +3,21 @@
 use octile_ptx::{Fault, FaultKind, Global, Launch, Outcome, Parameter, Program};
 
 /// A kernel with a pointer `out` and this body.
-fn kernel(body: &str) -> Program {
-    let text = format!(
+fn kernel(body: &str) -> String {
+    format!(
         ".version 8.3\n.target sm_90a\n.address_size 64\n\n.extern .shared .align 1024 .b8 shared_memory[];\n\n\
          .visible .entry k(\n\t.param .u64 out\n)\n.maxntid 256, 1, 1\n{{\n\
          \t.reg .b16 %h<9>;\n\t.reg .b32 %r<40>;\n\t.reg .b64 %rd<9>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<9>;\n\
          \tmov.u32 %r1, shared_memory;\n\tmov.u32 %r2, %tid.x;\n\tmad.lo.u32 %r3, %r2, 4, %r1;\n\
          \tld.param.u64 %rd1, [out];\n\tshr.u32 %r4, %r2, 5;\n\tsetp.eq.u32 %p1, %r2, 0;\n\
+         \tgriddepcontrol.wait;\n\
          {body}\n\tret;\n}}\n"
-    );
-    Program::parse(&text).unwrap_or_else(|error| panic!("{error}"))
+    )
 }
 
 /// Runs it in blocks of two warps with 1 KiB of shared memory, and gives the first word of the result.
-fn run_in(clusters: usize, cluster: usize, body: &str) -> Result<(u32, Outcome), Fault> {
-    let program = kernel(body);
+fn run_in(clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
+    let program = Program::parse(kernel).unwrap_or_else(|error| panic!("{error}"));
     let mut global = Global::default();
     let out = global.allocate(vec![0; 256]);
     let launch = Launch {
@@ -36,7 +36,7 @@ fn run_in(clusters: usize, cluster: usize, body: &str) -> Result<(u32, Outcome),
 }
 
 fn run(body: &str) -> Result<u32, Fault> {
-    run_in(1, 1, body).map(|(word, _)| word)
+    run_in(1, 1, &kernel(body)).map(|(word, _)| word)
 }
 
 fn fault(body: &str) -> FaultKind {
@@ -116,6 +116,14 @@ fn what_nobody_wrote_is_poison() {
 }
 
 #[test]
+fn the_kernel_before_is_waited_for() {
+    let text = kernel("st.global.b32 [%rd1+0], %r2;");
+    assert!(run_in(1, 1, &text).is_ok());
+    let hasty = run_in(1, 1, &text.replace("griddepcontrol.wait;", "")).expect_err("it does not wait").kind;
+    assert!(matches!(hasty, FaultKind::BeforePrevious { .. }), "{hasty}");
+}
+
+#[test]
 fn half_a_warp_at_a_barrier_waits_for_ever() {
     let body = "setp.lt.u32 %p2, %r2, 16;\n@%p2 bra L1;\nbar.sync 0;\nbra L2;\nL1:\nL3:\nbra L3;\nL2:";
     assert!(matches!(fault(body), FaultKind::Deadlock { .. }));
@@ -133,13 +141,13 @@ fn blocks_of_a_cluster() {
         )
     };
     let meet = "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;";
-    assert_eq!(run_in(1, 2, &body(meet)).map(|(word, _)| word), Ok(77));
-    let early = run_in(1, 2, &body("")).expect_err("the other block may not have begun").kind;
+    assert_eq!(run_in(1, 2, &kernel(&body(meet))).map(|(word, _)| word), Ok(77));
+    let early = run_in(1, 2, &kernel(&body(""))).expect_err("the other block may not have begun").kind;
     assert!(matches!(early, FaultKind::Race { .. }), "{early}");
-    let twice = run_in(1, 2, "barrier.cluster.arrive.release;\nbarrier.cluster.arrive.release;");
+    let twice = run_in(1, 2, &kernel("barrier.cluster.arrive.release;\nbarrier.cluster.arrive.release;"));
     assert_eq!(twice.expect_err("it does not wait").kind, FaultKind::ArrivesTwice);
     let stranger =
-        run_in(1, 2, "mapa.shared::cluster.u32 %r6, %r1, 2;\nst.shared::cluster.b32 [%r6+0], %r2;");
+        run_in(1, 2, &kernel("mapa.shared::cluster.u32 %r6, %r1, 2;\nst.shared::cluster.b32 [%r6+0], %r2;"));
     assert_eq!(
         stranger.expect_err("there is no such block").kind,
         FaultKind::NoSuchBlock { rank: 2, blocks: 2 }
@@ -164,8 +172,9 @@ fn a_fault_names_the_line_and_the_thread() {
 #[test]
 fn the_outcome_tells_what_was_executed() {
     let (_, outcome) =
-        run_in(3, 1, "setp.ne.u32 %p2, %r2, %r2;\n@%p2 bra L1;\nmov.b32 %r9, 1;\nL1:").expect("it is right");
-    // Six lines before the body, three of it of which one is never taken, and the return; two warps, three blocks.
-    assert_eq!(outcome.instructions, 6 * 10);
-    assert_eq!(outcome.lines.len(), 9);
+        run_in(3, 1, &kernel("setp.ne.u32 %p2, %r2, %r2;\n@%p2 bra L1;\nmov.b32 %r9, 1;\nL1:"))
+            .expect("it is right");
+    // Seven lines before the body, three of it of which one is never taken, and the return; two warps, three blocks.
+    assert_eq!(outcome.instructions, 6 * 11);
+    assert_eq!(outcome.lines.len(), 10);
 }

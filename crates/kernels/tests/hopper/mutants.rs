@@ -11,7 +11,8 @@ use octile_ptx::Machine;
 use crate::{GPU, is_right, product_of, run};
 
 /// What a right kernel cannot do without.
-const SYNCHRONIZATION: [&str; 10] = [
+const SYNCHRONIZATION: [&str; 11] = [
+    "griddepcontrol.wait",
     "mbarrier.init",
     "mbarrier.arrive",
     "mbarrier.try_wait",

@@ -97,7 +97,8 @@ fn operands_with_gaps_and_scales_in_any_layout() {
         let plan = best(&problem, strategy);
         for x_scales in layouts {
             let out_stride = 272;
-            let arguments = Arguments { x_scales, x_stride: 528, w_stride: 512, out_stride, ..packed };
+            let strides = Arguments { x_stride: 528, w_stride: 512, out_stride, ..packed };
+            let arguments = Arguments { x_scales, constant_weight: x_scales.k == 1, ..strides };
             let machine = Machine { gpu: &GPU, resident_blocks: 8, seed: 6 };
             let (bytes, _) =
                 product(&plan).run(&operands, arguments, machine).unwrap_or_else(|fault| panic!("{fault}"));

@@ -8,7 +8,7 @@ use super::{
     warp::{LANES, Warp, lanes},
 };
 use crate::{
-    Fault, FaultKind, TensorMap,
+    Fault, FaultKind, Global, TensorMap,
     memory::{Access, Agent, Clock, Lane, SHARED_START, swizzled},
     program::{At, GlobalAt, SharedAt, TensorLoad, Value, Wide, Word},
 };
@@ -91,6 +91,7 @@ impl Cluster {
                 At::Global(at) => {
                     let place = global_address(warp, at, lane);
                     aligned(place, count)?;
+                    warp.require_settled(active, place, world.global)?;
                     world.global.bytes(place, count)?
                 }
             };
@@ -130,6 +131,7 @@ impl Cluster {
                 At::Global(at) => {
                     let place = global_address(warp, at, lane);
                     aligned(place, stored.len())?;
+                    warp.require_settled(active, place, world.global)?;
                     world.global.bytes_mut(place, stored.len())?.copy_from_slice(&stored);
                 }
             }
@@ -171,6 +173,7 @@ impl Cluster {
             let to = address(warp, load.to, lane) as usize;
             let map = tensor_map(warp, load.map, lane, world)?;
             aligned(to as u64, map.box_row())?;
+            warp.require_settled(active, map.address, world.global)?;
             let place = (warp.value(load.column, lane), warp.value(load.row, lane));
             self.in_flight.push(TensorCopy {
                 issuer: warp.block,
@@ -201,6 +204,7 @@ impl Cluster {
             let (_, from) = resolve(warp, address(warp, from, lane));
             let map = tensor_map(warp, map, lane, world)?;
             aligned(from as u64, map.box_row())?;
+            warp.require_settled(active, map.address, world.global)?;
             let place = (warp.value(column, lane), warp.value(row, lane));
             let clock = warp.start_copy(active);
             warp.stores.push_back(TensorStore { from, map, place, clock });
@@ -319,8 +323,11 @@ pub(super) fn copy(
     to: SharedAt,
     from: GlobalAt,
     bytes: (usize, Value),
-    instruction: usize,
-) {
+    (instruction, global): (usize, &Global),
+) -> Result<(), FaultKind> {
+    for lane in lanes(active).filter(|&lane| warp.value(bytes.1, lane) > 0) {
+        warp.require_settled(active, global_address(warp, from, lane), global)?;
+    }
     let moves = lanes(active).map(|lane| {
         let (_, place) = resolve(warp, address(warp, to, lane));
         let taken = (warp.value(bytes.1, lane) as usize).min(bytes.0);
@@ -329,6 +336,7 @@ pub(super) fn copy(
     let moves = moves.collect();
     let (agent, clock) = (Agent::copies(warp.in_cluster), warp.start_copy(active));
     warp.copies.push_back(ThreadCopy { moves, arrivals: Vec::new(), agent, clock, instruction });
+    Ok(())
 }
 
 /// Arrives at a barrier when the copies so far have landed.

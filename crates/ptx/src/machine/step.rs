@@ -118,6 +118,7 @@ impl Cluster {
         }
         match op {
             Op::Nothing => {}
+            Op::WaitForPrevious => warp.follows_previous |= active,
             Op::WarpBarrier => warp.meet(),
             Op::Branch(target) => return Ok(Flow::To(*target)),
             Op::Return => {
@@ -207,7 +208,7 @@ impl Cluster {
             Op::CommitStores => {}
             Op::WaitStores => self.land_stores(warp, active, world)?,
             Op::Copy { to, from, bytes, taken } => {
-                copies::copy(warp, active, *to, *from, (*bytes, *taken), at)
+                copies::copy(warp, active, *to, *from, (*bytes, *taken), (at, world.global))?
             }
             Op::ArriveAfterCopies(barrier) => copies::arrive_after(warp, active, *barrier, at),
             Op::FenceStores => self.block(warp.block)?.shared.fence(warp.in_cluster),

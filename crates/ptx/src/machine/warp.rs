@@ -4,6 +4,7 @@ use std::{borrow::Cow, collections::VecDeque};
 
 use super::{Launch, copies, products::StartedProduct};
 use crate::{
+    FaultKind, Global,
     memory::{Agent, Clock},
     program::{Predicate, Value, Wide, Word},
 };
@@ -50,6 +51,8 @@ pub(super) struct Warp {
     started_copies: u32,
     /// For every lane: how often the cluster's barrier had opened when it arrived there.
     pub(super) cluster_phase: Vec<u64>,
+    /// Lanes that have waited for the kernel before this one.
+    pub(super) follows_previous: u32,
     /// Lanes that have arrived there and not yet waited.
     pub(super) awaits_cluster: u32,
 }
@@ -93,6 +96,19 @@ impl Warp {
     /// Lanes that have not left.
     pub(super) fn live(&self) -> u32 {
         !self.exited
+    }
+
+    /// Refuses memory that the kernel before this one may still use, for lanes that have not waited for it.
+    pub(super) fn require_settled(
+        &self,
+        active: u32,
+        address: u64,
+        global: &Global,
+    ) -> Result<(), FaultKind> {
+        if active & !self.follows_previous == 0 || global.is_settled(address) {
+            return Ok(());
+        }
+        Err(FaultKind::BeforePrevious { address })
     }
 
     pub(super) fn word(&self, word: Word, lane: usize) -> u32 {

@@ -12,23 +12,39 @@ pub struct Global {
 struct Allocation {
     start: u64,
     bytes: Vec<u8>,
+    is_settled: bool,
 }
 
 /// Allocations start at multiples of this, and there is as much unused between them.
 const APART: u64 = 1 << 12;
 
 impl Global {
-    /// Allocates and fills; gives the address.
+    /// Allocates and fills; gives the address. The kernel before the next one may still use it.
     pub fn allocate(&mut self, bytes: Vec<u8>) -> u64 {
+        self.add(bytes, false)
+    }
+
+    /// As [`Global::allocate`], for what does not change any more: kernels need not wait for one another to read it.
+    pub fn allocate_settled(&mut self, bytes: Vec<u8>) -> u64 {
+        self.add(bytes, true)
+    }
+
+    fn add(&mut self, bytes: Vec<u8>, is_settled: bool) -> u64 {
         let end = self.allocations.last().map_or(1 << 32, |last| last.start + last.bytes.len() as u64);
         let start = end.next_multiple_of(APART) + APART;
-        self.allocations.push(Allocation { start, bytes });
+        self.allocations.push(Allocation { start, bytes, is_settled });
         start
     }
 
     /// What was allocated at this address.
     pub fn read(&self, address: u64) -> Option<&[u8]> {
         self.allocations.iter().find(|allocation| allocation.start == address).map(|found| &found.bytes[..])
+    }
+
+    /// Whether what lies at an address does not change any more.
+    pub(crate) fn is_settled(&self, address: u64) -> bool {
+        let before = self.allocations.iter().rev().find(|allocation| allocation.start <= address);
+        before.is_some_and(|allocation| allocation.is_settled)
     }
 
     pub(crate) fn bytes(&self, address: u64, count: usize) -> Result<&[u8], FaultKind> {

@@ -49,12 +49,12 @@ pub(super) fn decode(name: &str, mut operands: Operands<'_>) -> Result<Op, Probl
         "prefetch.tensormap"
         | "setmaxnreg.inc.sync.aligned.u32"
         | "setmaxnreg.dec.sync.aligned.u32"
-        | "griddepcontrol.wait"
         | "griddepcontrol.launch_dependents"
         | "fence.mbarrier_init.release.cluster"
         | "createpolicy.fractional.L2::evict_first.b64"
         | "createpolicy.fractional.L2::evict_last.b64"
         | "wgmma.fence.sync.aligned" => Op::Nothing,
+        "griddepcontrol.wait" => Op::WaitForPrevious,
         "bar.sync" | "barrier.cta.sync.aligned" => {
             Op::BlockBarrier { id: of.value()?, threads: of.number().ok() }
         }
