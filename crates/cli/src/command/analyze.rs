@@ -94,6 +94,7 @@ impl Version {
         if let Some(estimate) = manifest.as_ref().and_then(Manifest::estimated_cycles) {
             facts.estimated_cycles = Some(estimate);
         }
+        facts.shared_bytes = manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes);
         promise.settle(&facts);
         let findings = check(&facts, promise.chip);
         // One manifest that cannot be read is a finding about its version, and no reason to leave the others unread.

@@ -124,7 +124,7 @@ fn facts(version: &Version) -> String {
         let limit = vmem.limit.map_or(String::new(), |limit| format!(" of {}", size(limit)));
         say("VMEM", format!("{}{limit}", size(vmem.used)));
     }
-    if let Some(report) = &facts.assembler {
+    if let Some(report) = facts.assembler.as_ref().map(|assembled| &assembled.report) {
         let spilled = report.spill_stores + report.spill_loads;
         let spills = if spilled == 0 { "no spills".to_owned() } else { format!("{spilled} bytes of spills") };
         say("registers", format!("{} per thread, {spills}", report.registers));

@@ -1,13 +1,19 @@
 //! Claims that mean something of their own on a GPU, where shared memory is what VMEM and SMEM are on a TPU.
 
+mod resources;
+
 use super::{CheckId, Outcome, counted};
-use crate::facts::{Copy, Facts, Level, Role};
+use crate::facts::{Copy, Facts, FileKind, Level, Role};
 
 /// The level to judge a GPU kernel by; `None` where the files are of something else.
 fn level(facts: &Facts) -> Option<Level> {
-    let is_gpu = |level: &Level| matches!(level, Level::Ptx | Level::Sass);
+    let has = |kind: FileKind| facts.files.iter().any(|file| file.kind == kind);
     // What the assembler made counts, not what it was given.
-    facts.matmuls.iter().map(|matmul| matmul.level).filter(is_gpu).max()
+    match facts.matmuls.iter().map(|matmul| matmul.level).max() {
+        Some(latest) => Some(latest).filter(|level| matches!(level, Level::Ptx | Level::Sass)),
+        None if has(FileKind::Sass) => Some(Level::Sass),
+        None => (has(FileKind::Ptx) || has(FileKind::Assembler)).then_some(Level::Ptx),
+    }
 }
 
 /// Why a claim about a GPU kernel matters and what to do when it is false; `None` as for [`run`].
@@ -34,10 +40,14 @@ pub fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static s
             "copy the scales into shared memory with the stage that they belong to",
         )),
         CheckId::FitsVmem => Some((
-            "a kernel that asks for more shared memory than a multiprocessor has is not launched",
-            "make the tile smaller, or take fewer stages",
+            "blocks that need more registers or shared memory than a multiprocessor has are not launched, or wait",
+            "make the tile smaller, or take fewer stages, threads or blocks per multiprocessor",
         )),
-        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::DoubleBuffered | CheckId::NoSpills => None,
+        CheckId::NoSpills => Some((
+            "a spilled register goes through memory each time that it is used",
+            "have a thread hold less at a time, or give it more registers by launching fewer threads",
+        )),
+        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::DoubleBuffered => None,
     }
 }
 
@@ -62,10 +72,9 @@ pub fn run(check: CheckId, facts: &Facts) -> Option<Outcome> {
         CheckId::DmaBalanced => Some(Outcome::unknown(
             "copies and waits match only along an execution, and the code of a GPU kernel is not executed here",
         )),
-        CheckId::FitsVmem => Some(Outcome::unknown(
-            "the launch asks for shared memory, so the code does not tell how much there is",
-        )),
-        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::NoSpills => None,
+        CheckId::FitsVmem => Some(resources::fits_multiprocessor(facts)),
+        CheckId::NoSpills => Some(resources::no_spills(facts)),
+        CheckId::NativeFp8 | CheckId::NoF32Matmul => None,
     }
 }
 
