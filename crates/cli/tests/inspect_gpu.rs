@@ -233,6 +233,8 @@ fn quantizing_kernels_are_judged_beside_the_product() {
         assert!(page().contains(r#"<span class="badge fail">FAIL</span>"#), "{file}");
         fs::write(folder.join(file), before).unwrap();
     }
+    let (code, said) = octile(&["verify", "gpu/v4_whole_k_strip/quantize"], place.path());
+    assert!(code == 1 && said.contains("name the folder of the version that it is part of"), "{said}");
     let kernel = "gpu/v4_whole_k_strip/quantize/kernel.sass";
     let (code, said) = octile(&["report", "gpu", "-o", kernel], place.path());
     assert!(code == 2 && said.contains("uses that file for something else"), "{said}");

@@ -208,6 +208,21 @@ fn blocks_fit_a_multiprocessor_or_not() {
 }
 
 #[test]
+fn what_multiplies_nothing_breaks_no_promise_of_products() {
+    let (sass, account) = (load("dma.sass").replace("QGMMA", "FFMA"), report(168, 0));
+    for files in [&[("k.sass", sass.as_str()), ("ptxas.txt", &account)][..], &[("ptxas.txt", &account)]] {
+        for finding in findings(files, None) {
+            let expected = match finding.check {
+                CheckId::NoSpills => Verdict::Pass,
+                _ => Verdict::NotObservable,
+            };
+            assert_eq!(finding.verdict, expected, "{finding:?}");
+            assert!(!finding.says.contains("VMEM"), "{finding:?}");
+        }
+    }
+}
+
+#[test]
 fn operations_of_two_kernels() {
     let (dma, strip) = (load("dma.sass"), load("strip128.sass"));
     let changes = gpu_operations(&Code::parse_sass(&dma), &Code::parse_sass(&strip));

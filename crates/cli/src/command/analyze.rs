@@ -11,7 +11,7 @@ use anyhow::Result;
 use octile_core::device::tpu::TpuChip;
 use octile_dump::{
     checks::{Finding, check},
-    facts::{Facts, FileKind, FileReport, Level, Source},
+    facts::{Facts, FileKind, FileReport, Launch, Level, Source},
     llo::{DmaModel, SimOptions},
     roofline::Roofline,
 };
@@ -108,8 +108,7 @@ impl Version {
         let helpers = helpers(group, manifest.as_ref())?;
         troubles.extend(helpers.iter().flat_map(Helper::troubles));
         if troubles.is_empty() && !has_kernel(&facts) {
-            let path = group.path.display();
-            troubles.push(format!("there is no kernel in {path}: give what the compiler wrote about one"));
+            troubles.push(no_kernel(group, &facts));
         }
         let bandwidth = promise.chip.map(|chip| chip.rates.hbm_bytes_per_cycle());
         let roofline =
@@ -186,6 +185,17 @@ fn helpers(group: &Group, manifest: Option<&Manifest>) -> Result<Vec<Helper>> {
     named
         .filter_map(|(name, files, figures)| Helper::read(&group.path, name, &files, figures).transpose())
         .collect()
+}
+
+/// That there is nothing to judge, and what to do.
+fn no_kernel(group: &Group, facts: &Facts) -> String {
+    let path = group.path.display();
+    match &facts.launch {
+        Some(Launch { entry, .. }) => {
+            format!("{entry} in {path} multiplies nothing: name the folder of the version that it is part of")
+        }
+        None => format!("there is no kernel in {path}: give what the compiler wrote about one"),
+    }
 }
 
 /// Whether the files are about a kernel at all, as opposed to a program without one.
