@@ -61,9 +61,7 @@ fn text(kernel: &Kernel) -> KernelText<'_> {
 fn launch<'a>(kernel: &'a Kernel, tuning: QuantizeTuning, quant_block: usize, k: usize) -> QuantizeText<'a> {
     QuantizeText {
         text: text(kernel),
-        threads: tuning.threads,
-        groups_per_block: tuning.groups_per_block(quant_block),
-        staying: tuning.staying,
+        launch: tuning.launch(quant_block),
         row_alignment: if hopper::quantizes_vectors(k) { hopper::QUANTIZE_ALIGNMENT } else { 1 },
     }
 }

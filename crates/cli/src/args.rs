@@ -183,6 +183,8 @@ pub enum BackendName {
     Cpu,
     /// An NVIDIA Hopper GPU: H100 or H200
     Gpu,
+    /// A simulated H200: the PTX of the kernels, run thread by thread, with races, deadlocks and stray accesses looked for
+    GpuSim,
     /// A simulated TPU: the emitted kernels, interpreted, with races and deadlocks looked for
     TpuSim,
 }
@@ -253,13 +255,13 @@ impl WorkArgs {
     pub fn require_sense(&self) -> Result<(), IdleOption> {
         self.x.require_scales(self.x_scales)?;
         let (cpu, simulated) = (self.backend == BackendName::Cpu, self.backend == BackendName::TpuSim);
-        let gpu = self.backend == BackendName::Gpu;
+        let gpu = matches!(self.backend, BackendName::Gpu | BackendName::GpuSim);
         let options = [
             ("--isa", self.isa.is_some(), cpu, "--backend cpu"),
             ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
             ("--mode", self.mode.is_some(), simulated, "--backend tpu-sim"),
-            ("--promote", self.promote.is_some(), gpu, "--backend gpu"),
-            ("--for-racecheck", self.for_racecheck, gpu, "--backend gpu"),
+            ("--promote", self.promote.is_some(), gpu, "--backend gpu or gpu-sim"),
+            ("--for-racecheck", self.for_racecheck, gpu, "--backend gpu or gpu-sim"),
         ];
         match options.into_iter().find(|(_, given, applies, _)| *given && !applies) {
             Some((option, .., needs)) => Err(IdleOption { option, needs }),

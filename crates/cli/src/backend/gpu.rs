@@ -6,7 +6,7 @@ use anyhow::Result;
 use octile_core::{
     ActivationKind, Problem, Strategy,
     bound::Accumulator,
-    plan::hopper::{HopperPlan, STAGE_K},
+    plan::hopper::{HopperPlan, QuantizeLaunch, STAGE_K},
     sample::Operands,
 };
 use octile_kernels::hopper::{self, Kernel, QuantizeTuning};
@@ -15,6 +15,9 @@ use octile_runtime::cuda::{
 };
 
 use super::{Backend, Contender, Output, Peak, Setup};
+
+/// What kernels are assembled for.
+pub const ISA: &str = "sm_90a";
 
 /// The GPU backend.
 pub struct GpuBackend {
@@ -49,7 +52,7 @@ impl Backend for GpuBackend {
         let (major, minor) = (self.gpu.driver() / 1000, self.gpu.driver() % 1000 / 10);
         Setup::Gpu {
             gpu_model: self.gpu.name().to_owned(),
-            isa: "sm_90a",
+            isa: ISA,
             multiprocessors: self.gpu.facts().sms,
             cuda_driver: format!("{major}.{minor}"),
         }
@@ -142,23 +145,28 @@ impl Contender for GpuContender<'_> {
     }
 }
 
+/// The kernel that quantizes a problem's activations, where they come as floats, and how it is launched.
+pub fn quantizing_kernel(problem: &Problem) -> Option<(Kernel, QuantizeLaunch)> {
+    let (tuning, quant_block) = (QuantizeTuning::BEST, problem.quant_block.size());
+    let aligned = hopper::quantizes_vectors(problem.k);
+    match problem.x {
+        ActivationKind::Quantized(kind, granularity) => {
+            let kernel = hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning);
+            Some((kernel, tuning.launch(quant_block)))
+        }
+        ActivationKind::Fp8(_) | ActivationKind::Plain(_) => None,
+    }
+}
+
 /// The kernels of a plan, compiled.
 fn product(gpu: &Gpu, plan: &HopperPlan) -> Result<Product> {
     let problem = &plan.problem;
     let multiply = hopper::multiply(plan);
-    let (tuning, quant_block) = (QuantizeTuning::BEST, problem.quant_block.size());
+    let quantize = quantizing_kernel(problem);
     let aligned = hopper::quantizes_vectors(problem.k);
-    let quantize = match problem.x {
-        ActivationKind::Quantized(kind, granularity) => {
-            Some(hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning))
-        }
-        ActivationKind::Fp8(_) | ActivationKind::Plain(_) => None,
-    };
-    let quantize = quantize.as_ref().map(|kernel| QuantizeText {
+    let quantize = quantize.as_ref().map(|(kernel, launch)| QuantizeText {
         text: text(kernel),
-        threads: tuning.threads,
-        groups_per_block: tuning.groups_per_block(quant_block),
-        staying: tuning.staying,
+        launch: *launch,
         row_alignment: if aligned { hopper::QUANTIZE_ALIGNMENT } else { 1 },
     });
     Ok(Product::new(gpu, plan, ProductKernels { multiply: text(&multiply), quantize })?)

@@ -2,6 +2,7 @@
 
 pub mod cpu;
 pub mod gpu;
+pub mod gpu_sim;
 pub mod tpu_sim;
 
 use std::{fmt, time::Duration};
@@ -77,6 +78,15 @@ pub enum Setup {
         /// Version of CUDA that its driver speaks.
         cuda_driver: String,
     },
+    /// A GPU that this machine's processor simulates.
+    GpuSim {
+        /// The GPU that kernels are planned for.
+        gpu: &'static str,
+        /// What kernels are written for.
+        isa: &'static str,
+        /// The processor's model.
+        cpu_model: String,
+    },
     /// A TPU that this machine's processor simulates.
     TpuSim {
         /// The chip that is simulated.
@@ -104,6 +114,9 @@ impl fmt::Display for Setup {
                     f,
                     "gpu: {gpu_model}, {multiprocessors} multiprocessor{s}, {isa}, driver CUDA {cuda_driver}"
                 )
+            }
+            Self::GpuSim { gpu, isa, cpu_model } => {
+                write!(f, "gpu-sim: {gpu}, {isa}, interpreted on {cpu_model}")
             }
             Self::TpuSim { chip, mode, cpu_model, threads } => {
                 let s = plural(threads);
@@ -157,6 +170,20 @@ impl Output {
         }
     }
 
+    /// Takes over a result in little-endian bytes.
+    pub fn copy_from_bytes(&mut self, bytes: &[u8]) {
+        fn copy<T, const N: usize>(bytes: &[u8], out: &mut [T], element: fn([u8; N]) -> T) {
+            for (to, &from) in out.iter_mut().zip(bytes.as_chunks().0) {
+                *to = element(from);
+            }
+        }
+        match self {
+            Self::F32(values) => copy(bytes, values, f32::from_le_bytes),
+            Self::Bf16(values) => copy(bytes, values, bf16::from_le_bytes),
+            Self::F16(values) => copy(bytes, values, f16::from_le_bytes),
+        }
+    }
+
     /// Some of the rows.
     pub fn select_rows(&self, rows: &[usize], cols: usize) -> Self {
         fn select<T: Copy>(values: &[T], rows: &[usize], cols: usize) -> Vec<T> {
@@ -193,6 +220,7 @@ pub fn open(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
     Ok(match work.backend {
         BackendName::Cpu => vec![Box::new(cpu::CpuBackend::open(work.isa, work.threads.map(usize::from))?)],
         BackendName::Gpu => vec![Box::new(gpu::GpuBackend::open(work.promote, work.for_racecheck)?)],
+        BackendName::GpuSim => vec![Box::new(gpu_sim::GpuSimBackend::open(work.promote, work.for_racecheck))],
         BackendName::TpuSim => {
             let modes = work.mode.map_or(BlockMode::ALL.to_vec(), |mode| vec![mode]);
             let open = |mode| Ok(Box::new(tpu_sim::TpuSimBackend::open(mode)?) as Box<dyn Backend>);
@@ -215,6 +243,7 @@ mod tests {
                 multiprocessors: 132,
                 cuda_driver: "13.0".into(),
             },
+            Setup::GpuSim { gpu: "h200", isa: "sm_90a", cpu_model: "p".into() },
             Setup::TpuSim { chip: "tpu7x", mode: BlockMode::Large, cpu_model: "p".into(), threads: 2 },
         ];
         assert_eq!(
@@ -222,11 +251,12 @@ mod tests {
             [
                 "cpu: p, 1 thread, avx2",
                 "gpu: g, 132 multiprocessors, sm_90a, driver CUDA 13.0",
+                "gpu-sim: h200, sm_90a, interpreted on p",
                 "tpu-sim: tpu7x, large blocks, interpreted on p, 2 threads",
             ]
         );
         let json = setups.each_ref().map(|setup| serde_json::to_value(setup).unwrap());
-        assert_eq!(json.each_ref().map(|record| &record["backend"]), ["cpu", "gpu", "tpu-sim"]);
+        assert_eq!(json.each_ref().map(|record| &record["backend"]), ["cpu", "gpu", "gpu-sim", "tpu-sim"]);
         assert_eq!((&json[0]["cpu_model"], &json[0]["threads"]), (&"p".into(), &1.into()));
         assert_eq!((&json[1]["gpu_model"], &json[1]["multiprocessors"]), (&"g".into(), &132.into()));
         assert!(json[1]["threads"].is_null() && json[1]["cpu_model"].is_null());

@@ -3,7 +3,6 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, anyhow, bail};
-use half::{bf16, f16};
 use octile_core::{
     Problem, Strategy,
     bound::Accumulator,
@@ -98,11 +97,7 @@ impl Contender for Simulated {
         let outcome = simulate(&self.module, &self.operands, &self.options)?;
         self.findings = outcome.findings;
         let bytes = outcome.outputs.first().map_or(&[][..], |output| &output.bytes);
-        match &mut self.output {
-            Output::F32(out) => copy(bytes, out, f32::from_le_bytes),
-            Output::Bf16(out) => copy(bytes, out, bf16::from_le_bytes),
-            Output::F16(out) => copy(bytes, out, f16::from_le_bytes),
-        }
+        self.output.copy_from_bytes(bytes);
         Ok(start.elapsed())
     }
 
@@ -112,12 +107,6 @@ impl Contender for Simulated {
 
     fn findings(&self) -> usize {
         self.findings.len()
-    }
-}
-
-fn copy<T, const N: usize>(bytes: &[u8], out: &mut [T], element: fn([u8; N]) -> T) {
-    for (to, &from) in out.iter_mut().zip(bytes.as_chunks().0) {
-        *to = element(from);
     }
 }
 

@@ -30,7 +30,7 @@ impl Job {
     pub fn new(work: &WorkArgs) -> Self {
         // Kernels that are simulated are also put to shapes that no block divides.
         let standard = match work.backend {
-            BackendName::TpuSim => test_cases_with_ragged(),
+            BackendName::GpuSim | BackendName::TpuSim => test_cases_with_ragged(),
             BackendName::Cpu | BackendName::Gpu => test_cases(),
         };
         Self { cases: cases(work, standard), strategies: work.strategies.clone(), seed: work.seed }

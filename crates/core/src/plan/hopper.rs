@@ -5,10 +5,12 @@
 
 mod arguments;
 mod choose;
+mod quantization;
 mod shared_memory;
 
 pub use arguments::{Arguments, NUMBERS, ScaleLayout};
 pub use choose::candidates;
+pub use quantization::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, quantize_numbers};
 use shared_memory::shared_memory;
 
 use serde::Serialize;

@@ -25,10 +25,7 @@ mod split;
 mod staged;
 
 pub use peak::{PeakKernel, peak};
-pub use quantize::{
-    QUANTIZE_ALIGNMENT, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeTuning, quantize, quantize_tuned,
-    quantizes_vectors,
-};
+pub use quantize::{QUANTIZE_ALIGNMENT, QuantizeTuning, quantize, quantize_tuned, quantizes_vectors};
 
 use octile_core::{
     Strategy,

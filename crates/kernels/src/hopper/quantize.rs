@@ -7,31 +7,16 @@ mod blocks;
 mod rows;
 mod scale;
 
-use octile_core::{FloatKind, ScaleGranularity};
+use octile_core::{
+    FloatKind, ScaleGranularity,
+    plan::hopper::{QUANTIZE_NUMBERS, QuantizeLaunch},
+};
 
 use super::{
     Kernel,
     ptx::{B32, Keep, LaunchBounds, Parameter, Ptx},
 };
 use rows::Rows;
-
-/// Names of the numbers that a quantizing kernel takes after pointers to x, its codes and its scales. The last three
-/// are the number of k-blocks of a row, and what divides by it: `high(2 * n * reciprocal) >> shift`.
-pub const QUANTIZE_NUMBERS: [&str; 10] = [
-    "m",
-    "k",
-    "quant_shift",
-    "x_stride",
-    "codes_stride",
-    "scale_row",
-    "scale_k",
-    "k_groups",
-    "k_groups_reciprocal",
-    "k_groups_shift",
-];
-
-/// Bytes of shared memory of a block.
-pub const QUANTIZE_SHARED_BYTES: u32 = 16;
 
 /// Values of a token group that one lane takes.
 const LANE_VALUES: u32 = 16;
@@ -61,6 +46,12 @@ impl QuantizeTuning {
     /// Token groups of `quant_block` values that a block of threads quantizes.
     pub fn groups_per_block(self, quant_block: usize) -> u32 {
         self.threads / 32 * self.steps * groups_per_step(quant_block as u32)
+    }
+
+    /// How a kernel for blocks of `quant_block` is launched.
+    pub fn launch(self, quant_block: usize) -> QuantizeLaunch {
+        let Self { threads, staying, .. } = self;
+        QuantizeLaunch { threads, groups_per_block: self.groups_per_block(quant_block), staying }
     }
 
     fn name(self) -> String {

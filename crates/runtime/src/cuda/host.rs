@@ -167,14 +167,11 @@ impl Uploaded {
 ///
 /// let multiply = hopper::multiply(&plan);
 /// let quantize = hopper::quantize(FloatKind::Bf16, ScaleGranularity::Token, 128, true);
-/// let tuning = QuantizeTuning::BEST;
 /// let kernels = ProductKernels {
 ///     multiply: KernelText { entry: &multiply.entry, ptx: &multiply.ptx },
 ///     quantize: Some(QuantizeText {
 ///         text: KernelText { entry: &quantize.entry, ptx: &quantize.ptx },
-///         threads: tuning.threads,
-///         groups_per_block: tuning.groups_per_block(128),
-///         staying: tuning.staying,
+///         launch: QuantizeTuning::BEST.launch(128),
 ///         row_alignment: hopper::QUANTIZE_ALIGNMENT,
 ///     }),
 /// };

@@ -8,7 +8,11 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use octile_core::{ActivationKind, Strategy, device::hopper::HopperGpu, plan::hopper::HopperPlan};
+use octile_core::{
+    ActivationKind, Strategy,
+    device::hopper::HopperGpu,
+    plan::hopper::{HopperPlan, QUANTIZE_SHARED_BYTES},
+};
 use octile_dump::gpu::{AssemblerReport, Code};
 use octile_kernels::hopper::{self, Kernel};
 use serde::Serialize;
@@ -157,7 +161,7 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
         fs::create_dir(&quantize).context("cannot create a temporary folder")?;
         let aligned = hopper::quantizes_vectors(plan.problem.k);
         let kernel = hopper::quantize(kind, granularity, plan.problem.quant_block.size(), aligned);
-        let figures = assemble(&kernel, hopper::QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
+        let figures = assemble(&kernel, QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
         kernels.push(KernelReport { entry: kernel.entry, figures });
         files.extend(FileRecord::all(&ROLES, &quantize)?.into_iter().map(|file| file.within(QUANTIZE)));
     }

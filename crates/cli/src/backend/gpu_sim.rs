@@ -1,0 +1,99 @@
+//! A GPU, simulated: the PTX of the kernels is read and run thread by thread, with races, deadlocks and stray accesses looked for.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use octile_core::{
+    Problem, Strategy,
+    bound::Accumulator,
+    device::hopper::{HOPPER_GPUS, HopperGpu},
+    plan::hopper::{Arguments, HopperPlan, STAGE_K},
+    sample::Operands,
+};
+use octile_kernels::hopper;
+use octile_ptx::{Machine, Product};
+
+use super::{Backend, Contender, Output, Peak, Setup, gpu::quantizing_kernel};
+
+/// The simulator.
+pub struct GpuSimBackend {
+    gpu: &'static HopperGpu,
+    promote_every: usize,
+    for_racecheck: bool,
+}
+
+impl GpuSimBackend {
+    /// Kernels for an H200, which add up `promote_every` products at a time.
+    pub fn open(promote_every: Option<usize>, for_racecheck: bool) -> Self {
+        let [.., gpu] = &HOPPER_GPUS;
+        Self { gpu, promote_every: promote_every.unwrap_or(STAGE_K), for_racecheck }
+    }
+}
+
+impl Backend for GpuSimBackend {
+    fn setup(&self) -> Setup {
+        Setup::GpuSim { gpu: self.gpu.name, isa: super::gpu::ISA, cpu_model: super::cpu::cpu_model() }
+    }
+
+    fn accumulator(&self) -> Accumulator {
+        Accumulator::HopperTensorCore { promote_every: self.promote_every }
+    }
+
+    fn best(&self, _: &Problem) -> Strategy {
+        Strategy::Strip
+    }
+
+    fn peak(&self) -> Result<Peak> {
+        bail!("a simulated GPU has no speed to measure: time its kernels on a real one, with `--backend gpu`")
+    }
+
+    fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
+        let problem = operands.problem;
+        let plan = HopperPlan::promoting(&problem, self.gpu, strategy, self.promote_every)?;
+        let plan = if self.for_racecheck { plan.for_racecheck() } else { plan };
+        let multiply = hopper::multiply(&plan);
+        let quantize = quantizing_kernel(&problem);
+        let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));
+        let product = Product::new(&plan, &multiply.ptx, quantize)
+            .with_context(|| format!("the emitted kernel {} cannot be read back", multiply.entry))?;
+        Ok(Box::new(Simulated {
+            gpu: self.gpu,
+            entry: multiply.entry,
+            product,
+            operands,
+            output: Output::poisoned(problem.out, problem.m * problem.n),
+            runs: 0,
+        }))
+    }
+}
+
+struct Simulated<'a> {
+    gpu: &'static HopperGpu,
+    entry: String,
+    product: Product,
+    operands: &'a Operands,
+    output: Output,
+    runs: u64,
+}
+
+/// Blocks that run side by side: more would change nothing, because blocks of different clusters do not meet.
+const RESIDENT_BLOCKS: usize = 8;
+
+impl Contender for Simulated<'_> {
+    fn run(&mut self) -> Result<Duration> {
+        let start = Instant::now();
+        self.runs += 1;
+        // Another order of events every time.
+        let machine = Machine { gpu: self.gpu, resident_blocks: RESIDENT_BLOCKS, seed: self.runs };
+        let arguments = Arguments::fastest(&self.operands.problem);
+        let (bytes, _) = self.product.run(self.operands, arguments, machine).with_context(|| {
+            format!("the simulator stopped {} (order of events {})", self.entry, self.runs)
+        })?;
+        self.output.copy_from_bytes(&bytes);
+        Ok(start.elapsed())
+    }
+
+    fn output(&mut self) -> &mut Output {
+        &mut self.output
+    }
+}

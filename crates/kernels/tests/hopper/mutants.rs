@@ -1,0 +1,101 @@
+//! Kernels in which one line of synchronization is missing: each must be found out.
+
+use octile_core::{
+    FloatKind, Problem, QuantBlock, Strategy,
+    plan::hopper::{Arguments, GpuTile, HopperPlan, Shape, Together},
+    sample::Operands,
+};
+use octile_kernels::hopper;
+use octile_ptx::Machine;
+
+use crate::{GPU, is_right, product_of, run};
+
+/// What a right kernel cannot do without.
+const SYNCHRONIZATION: [&str; 10] = [
+    "mbarrier.init",
+    "mbarrier.arrive",
+    "mbarrier.try_wait",
+    "cp.async.mbarrier",
+    "cp.async.bulk.wait",
+    "wgmma.wait_group",
+    "fence.proxy.async",
+    "bar.sync",
+    "bar.warp.sync",
+    "barrier.",
+];
+
+/// After the one lane that asks for tiles, the others of its warp are waited for: no data depends on that.
+const REUNION: &str = "bar.warp.sync -1;";
+
+/// Orders of events to try.
+const SEEDS: [u64; 3] = [1, 2, 3];
+
+/// Removes every line of synchronization that is executed, at least so many, one at a time; gives those that no one misses. The problem
+/// must be so deep that the ring of stages comes around.
+fn not_missed(plan: &HopperPlan, at_least: usize) -> Vec<String> {
+    let kernel = hopper::multiply(plan);
+    let operands = Operands::random(plan.problem, 13);
+    let machine = Machine { gpu: &GPU, resident_blocks: 4, seed: 1 };
+    let sound = product_of(plan, &kernel.ptx).run(&operands, Arguments::fastest(&plan.problem), machine);
+    let (_, outcome) = sound.unwrap_or_else(|fault| panic!("{}: {fault}", kernel.entry));
+    let lines: Vec<&str> = kernel.ptx.lines().map(str::trim).collect();
+    let is_needed = |line: usize| SYNCHRONIZATION.iter().any(|start| lines[line - 1].starts_with(start));
+    let removed: Vec<usize> = outcome.lines.into_iter().filter(|&line| is_needed(line)).collect();
+    assert!(removed.len() >= at_least, "{}: only {} lines to remove", kernel.entry, removed.len());
+    let is_missed = |line: usize| {
+        let mut mutant = lines.clone();
+        mutant[line - 1] = "";
+        let product = product_of(plan, &mutant.join("\n"));
+        SEEDS.iter().any(|&seed| match run(&product, &operands, seed) {
+            Ok(bytes) => !is_right(plan, &operands, &bytes),
+            Err(_) => true,
+        })
+    };
+    let not_missed = removed.into_iter().filter(|&line| !is_missed(line));
+    not_missed.map(|line| lines[line - 1].to_owned()).collect()
+}
+
+fn problem(m: usize, n: usize, k: usize) -> Problem {
+    Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_out(FloatKind::Bf16)
+}
+
+#[test]
+fn each_strategy() {
+    let problem = problem(140, 136, 1200);
+    for strategy in Strategy::ALL {
+        let plan = HopperPlan::best(&problem, &GPU, strategy).expect("it has a plan");
+        let spared = match strategy {
+            // Here no thread reads shared memory itself: the barriers before a stage is handed back are for the assembler.
+            Strategy::Dma => 3,
+            Strategy::Auto => 0,
+            Strategy::Smem => 1,
+            // Lines of results: the barrier after the last piece, because others follow before the next tile's.
+            Strategy::Strip => 2,
+        };
+        assert_eq!(not_missed(&plan, 4), vec![REUNION; spared], "{strategy}");
+    }
+}
+
+#[test]
+fn clusters_that_share_operands() {
+    let problem = problem(260, 264, 900);
+    for (tile, together, spared) in [
+        (GpuTile { a: 256, b: 128 }, Together::ShareA, 1),
+        // Lines of results, as above.
+        (GpuTile { a: 192, b: 96 }, Together::ShareA, 2),
+        (GpuTile { a: 128, b: 128 }, Together::ShareB, 1),
+    ] {
+        let shape = Shape { tile, swapped: false, together };
+        let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(3)).expect("it has a plan");
+        assert_eq!(not_missed(&plan, 20), vec![REUNION; spared], "{tile:?}");
+    }
+}
+
+#[test]
+fn clusters_that_divide_k() {
+    let problem = problem(20, 130, 1800);
+    let shape = Shape { tile: GpuTile { a: 64, b: 32 }, swapped: true, together: Together::SplitK(2) };
+    let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(3)).expect("it has a plan");
+    // Threads that leave count as arrived, and the fetching ones leave after this.
+    assert_eq!(not_missed(&plan, 15), [REUNION, "barrier.cluster.arrive.release;"]);
+}

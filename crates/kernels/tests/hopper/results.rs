@@ -1,0 +1,123 @@
+//! Results.
+
+use octile_core::{
+    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
+    plan::hopper::{Arguments, HopperPlan, PROMOTIONS, ScaleLayout, candidates},
+    sample::Operands,
+};
+use octile_ptx::Machine;
+
+use crate::{GPU, check, is_right, product, run};
+
+const GRANULARITIES: [ScaleGranularity; 2] = [ScaleGranularity::Token, ScaleGranularity::Block];
+
+fn problem(m: usize, n: usize, k: usize) -> Problem {
+    Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_out(FloatKind::Bf16)
+}
+
+fn best(problem: &Problem, strategy: Strategy) -> HopperPlan {
+    HopperPlan::best(problem, &GPU, strategy).expect("every problem has a plan")
+}
+
+#[test]
+fn every_strategy_with_every_kind_of_activation() {
+    let floats = [FloatKind::Bf16, FloatKind::F16, FloatKind::F32];
+    for granularity in GRANULARITIES {
+        let quantized = floats.map(|float| ActivationKind::Quantized(float, granularity));
+        for kind in quantized.into_iter().chain([ActivationKind::Fp8(granularity)]) {
+            for ((m, n, k), out) in [(130, 300, 400), (20, 136, 520), (7, 5, 131)].into_iter().zip(floats) {
+                let problem = problem(m, n, k).with_x(kind).with_out(out);
+                let operands = Operands::random(problem, 7);
+                for strategy in Strategy::ALL {
+                    check(&best(&problem, strategy), &operands, 1);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn every_shape_of_tile_and_cluster() {
+    let mut ran = 0;
+    for (m, n, k) in [(400, 456, 300), (130, 300, 1000), (16, 300, 1000), (33, 7, 130)] {
+        for granularity in GRANULARITIES {
+            let problem = problem(m, n, k).with_x(ActivationKind::Fp8(granularity));
+            let operands = Operands::random(problem, 8);
+            let plans = candidates(&problem).into_iter();
+            let plans =
+                plans.filter_map(|shape| HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).ok());
+            ran += plans.map(|plan| check(&plan, &operands, 2)).count();
+        }
+    }
+    assert!(ran > 100, "only {ran} kernels have a plan");
+}
+
+#[test]
+fn every_number_of_rows_up_to_256() {
+    for m in 1..=256 {
+        let problem = problem(m, 72, 200);
+        check(&best(&problem, Strategy::Strip), &Operands::random(problem, m as u64), 3);
+    }
+}
+
+#[test]
+fn every_quantization_block_and_promotion() {
+    for quant_block in QuantBlock::ALL {
+        let problem = Problem { quant_block, ..problem(200, 600, 1100) };
+        let operands = Operands::random(problem, 9);
+        for promotion in PROMOTIONS.into_iter().filter(|&promotion| promotion <= quant_block.size()) {
+            let plan =
+                HopperPlan::promoting(&problem, &GPU, Strategy::Strip, promotion).expect("it is possible");
+            check(&plan, &operands, 4);
+        }
+    }
+}
+
+#[test]
+fn kernels_for_racecheck() {
+    for (m, n, k) in [(400, 456, 300), (16, 300, 1000)] {
+        let problem = problem(m, n, k);
+        let operands = Operands::random(problem, 10);
+        for shape in candidates(&problem) {
+            if let Ok(plan) = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None) {
+                check(&plan.for_racecheck(), &operands, 5);
+            }
+        }
+    }
+}
+
+#[test]
+fn operands_with_gaps_and_scales_in_any_layout() {
+    let problem = problem(150, 264, 500);
+    let operands = Operands::random(problem, 11);
+    let (rows, k_blocks) = problem.x_scale_shape().expect("x has scales");
+    let packed = Arguments::packed(&problem);
+    let layouts = [ScaleLayout::k_major((rows, k_blocks)), ScaleLayout::mn_major((rows, k_blocks))];
+    for strategy in Strategy::ALL {
+        let plan = best(&problem, strategy);
+        for x_scales in layouts {
+            let out_stride = 272;
+            let arguments = Arguments { x_scales, x_stride: 528, w_stride: 512, out_stride, ..packed };
+            let machine = Machine { gpu: &GPU, resident_blocks: 8, seed: 6 };
+            let (bytes, _) =
+                product(&plan).run(&operands, arguments, machine).unwrap_or_else(|fault| panic!("{fault}"));
+            let rows: Vec<&[u8]> = bytes.chunks(2 * out_stride).collect();
+            let (inside, gaps): (Vec<&[u8]>, Vec<&[u8]>) =
+                rows.iter().map(|row| row.split_at(2 * problem.n)).unzip();
+            assert!(is_right(&plan, &operands, &inside.concat()), "{strategy}");
+            assert!(gaps.concat().iter().all(|&byte| byte == 0xff), "{strategy} wrote beside the result");
+        }
+    }
+}
+
+#[test]
+fn the_order_of_events_does_not_matter() {
+    let problem = problem(300, 392, 600);
+    let operands = Operands::random(problem, 12);
+    for strategy in Strategy::ALL {
+        let product = product(&best(&problem, strategy));
+        let results =
+            [1, 2, 3, 4].map(|seed| run(&product, &operands, seed).unwrap_or_else(|fault| panic!("{fault}")));
+        assert!(results.iter().all(|result| *result == results[0]), "{strategy}: results differ");
+    }
+}

@@ -1,0 +1,128 @@
+//! What stops a run.
+
+use thiserror::Error;
+
+/// Why and where a run stopped.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("line {line}: `{text}` in thread {thread} of block {block}: {kind}")]
+pub struct Fault {
+    /// Line of the program, from 1.
+    pub line: usize,
+    /// The instruction.
+    pub text: String,
+    /// Index of the block in the grid.
+    pub block: usize,
+    /// Index of the thread in its block: the first of those that executed the instruction together.
+    pub thread: usize,
+    /// What is wrong.
+    pub kind: FaultKind,
+}
+
+/// What is wrong.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FaultKind {
+    /// Device memory that was not allocated.
+    #[error("{bytes} bytes at {address:#x} are outside of every allocation")]
+    OutsideGlobal {
+        /// Where.
+        address: u64,
+        /// How many.
+        bytes: usize,
+    },
+    /// Shared memory that the block does not have.
+    #[error("{bytes} bytes at offset {offset} are outside of the block's {size} bytes of shared memory")]
+    OutsideShared {
+        /// Where, from the start of the block's shared memory.
+        offset: i64,
+        /// How many.
+        bytes: usize,
+        /// What there is.
+        size: usize,
+    },
+    /// An address that is not a multiple of the size.
+    #[error("address {address:#x} is not a multiple of {alignment}")]
+    Misaligned {
+        /// Where.
+        address: u64,
+        /// What it must be a multiple of.
+        alignment: usize,
+    },
+    /// Two accesses without an order between them.
+    #[error("it {does} offset {offset} of shared memory, which {other} {did} with no order between the two")]
+    Race {
+        /// Where.
+        offset: usize,
+        /// Reads or writes.
+        does: &'static str,
+        /// Who else.
+        other: String,
+        /// Read or wrote.
+        did: &'static str,
+    },
+    /// Ordinary stores that an engine reads without the fence between.
+    #[error(
+        "it reads offset {offset} of shared memory, which warp {warp} stored to without `fence.proxy.async` after it"
+    )]
+    NotFenced {
+        /// Where.
+        offset: usize,
+        /// Who stored.
+        warp: usize,
+    },
+    /// No thread can go on.
+    #[error("it waits for ever, and so does every other thread: {waiting}")]
+    Deadlock {
+        /// What the warps wait at.
+        waiting: String,
+    },
+    /// A block that is gone.
+    #[error("it reaches into block {rank} of the cluster, which has left")]
+    BlockLeft {
+        /// Which.
+        rank: usize,
+    },
+    /// A block that is not in the cluster.
+    #[error("it names block {rank} of a cluster of {blocks}")]
+    NoSuchBlock {
+        /// Which.
+        rank: usize,
+        /// How many there are.
+        blocks: usize,
+    },
+    /// A barrier that was not made.
+    #[error("there is no barrier at offset {offset} of shared memory")]
+    NoBarrier {
+        /// Where.
+        offset: usize,
+    },
+    /// More arrivals than a phase has.
+    #[error("the barrier at offset {offset} of shared memory gets more arrivals than its phase has")]
+    TooManyArrivals {
+        /// Where.
+        offset: usize,
+    },
+    /// A block barrier that does not exist.
+    #[error("a block has barriers 0 to 15, not {id}")]
+    NoBlockBarrier {
+        /// Which.
+        id: usize,
+    },
+    /// A thread that does not wait for the barrier of the cluster before it arrives there again.
+    #[error("it arrives at the barrier of the cluster again without having waited there")]
+    ArrivesTwice,
+    /// A thread that leaves too early.
+    #[error("it leaves while copies from its shared memory are under way")]
+    LeavesCopies,
+    /// A parameter of another kind than the instruction takes.
+    #[error("parameter {index} is of another kind")]
+    OtherParameter {
+        /// Which, from 0.
+        index: usize,
+    },
+    /// A descriptor that the machine does not understand.
+    #[error("descriptor {descriptor:#018x} is not of an operand in the 128-byte swizzle")]
+    Descriptor {
+        /// Its bits.
+        descriptor: u64,
+    },
+}

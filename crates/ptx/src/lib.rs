@@ -1,0 +1,25 @@
+//! PTX, run without a GPU.
+//!
+//! A [`Program`] is read from text and run by a [`Launch`] on a [`Global`] memory: every thread of every block, with the barriers,
+//! asynchronous copies, clusters and warpgroup matrix products of Hopper. The order in which warps run and copies land is drawn from a seed.
+//! What cannot happen in a right program stops the run with a [`Fault`] that names the line: shared memory that is read while it is
+//! written, a wait that never ends, an access beyond an allocation. Memory that nobody has written is NaN.
+//!
+//! Known to be simpler than a GPU: races are looked for in shared memory, not in device memory; matrix products are added up in f32 without
+//! the truncation of the tensor cores; kernels do not overlap; what only steers caches, registers and overlap does nothing.
+
+#![forbid(unsafe_code)]
+
+mod fault;
+mod machine;
+mod memory;
+mod parse;
+mod product;
+mod program;
+
+pub use fault::{Fault, FaultKind};
+pub use machine::{Launch, Outcome, Parameter};
+pub use memory::{Global, TensorMap};
+pub use parse::ParseError;
+pub use product::{Machine, Product};
+pub use program::Program;

@@ -1,0 +1,186 @@
+//! A cluster of blocks, and how it goes on.
+
+use super::{
+    Launch, World,
+    copies::TensorCopy,
+    step::Step,
+    warp::{LANES, Warp},
+};
+use crate::{
+    Fault, FaultKind, Program,
+    memory::{Agent, Clock, Shared},
+};
+
+/// A block.
+#[derive(Debug)]
+pub(super) struct Block {
+    /// Index in the grid.
+    pub(super) index: (usize, usize),
+    pub(super) shared: Shared,
+    pub(super) warps: Vec<Warp>,
+    pub(super) barriers: Vec<BlockBarrier>,
+    pub(super) has_left: bool,
+}
+
+/// One of a block's barriers that are not in memory.
+#[derive(Debug, Clone, Default)]
+pub(super) struct BlockBarrier {
+    pub(super) arrived: usize,
+    pub(super) opened: u64,
+    pub(super) gathering: Clock,
+    pub(super) known: Clock,
+}
+
+/// The barrier of a cluster.
+#[derive(Debug)]
+pub(super) struct ClusterBarrier {
+    /// Lanes of every warp that have arrived.
+    pub(super) arrived: Vec<u32>,
+    pub(super) opened: u64,
+    pub(super) gathering: Clock,
+    pub(super) known: Clock,
+}
+
+/// Blocks that run together.
+#[derive(Debug)]
+pub(super) struct Cluster {
+    pub(super) blocks: Vec<Block>,
+    pub(super) barrier: ClusterBarrier,
+    /// Tiles that are on their way into shared memory.
+    pub(super) in_flight: Vec<TensorCopy>,
+}
+
+/// Barriers of a block.
+const BLOCK_BARRIERS: usize = 16;
+/// Instructions that a warp executes at most before another one does.
+const TURN: usize = 200;
+
+impl Cluster {
+    pub(super) fn new(launch: &Launch<'_>, index: usize) -> Self {
+        let warps = launch.threads / LANES;
+        let clock = Clock::new(launch.cluster * warps);
+        let barrier =
+            BlockBarrier { gathering: clock.clone(), known: clock.clone(), ..BlockBarrier::default() };
+        let clusters_in_row = launch.grid.0 / launch.cluster;
+        let block = |rank| Block {
+            index: (index % clusters_in_row * launch.cluster + rank, index / clusters_in_row),
+            shared: Shared::new(launch.shared_bytes, Agent::threads(rank * warps)),
+            warps: (0..warps).map(|warp| Warp::new(launch, rank, warp)).collect(),
+            barriers: vec![barrier.clone(); BLOCK_BARRIERS],
+            has_left: false,
+        };
+        Self {
+            blocks: (0..launch.cluster).map(block).collect(),
+            barrier: ClusterBarrier {
+                arrived: vec![0; launch.cluster * warps],
+                opened: 0,
+                gathering: clock.clone(),
+                known: clock,
+            },
+            in_flight: Vec::new(),
+        }
+    }
+
+    pub(super) fn has_left(&self) -> bool {
+        self.blocks.iter().all(|block| block.has_left)
+    }
+
+    /// Whether something is on its way into shared memory.
+    pub(super) fn is_copying(&self) -> bool {
+        let mut warps = self.blocks.iter().flat_map(|block| &block.warps);
+        !self.in_flight.is_empty() || warps.any(|warp| !warp.copies.is_empty())
+    }
+
+    /// Lets every warp execute a few instructions, and some copies land.
+    pub(super) fn round(&mut self, world: &mut World<'_>) -> Result<(), Fault> {
+        let per_block = world.launch.threads / LANES;
+        let all = per_block * self.blocks.len();
+        let first = world.below(all);
+        for warp in (first..all).chain(0..first) {
+            let (rank, index) = (warp / per_block, warp % per_block);
+            let mut warp = std::mem::take(&mut self.blocks[rank].warps[index]);
+            let turn = 1 + world.below(TURN);
+            let outcome =
+                self.turn(&mut warp, turn, world).and_then(|()| self.land_thread_copies(&mut warp, world));
+            self.blocks[rank].warps[index] = warp;
+            outcome?;
+            self.land_some(world)?;
+        }
+        for block in &mut self.blocks {
+            if !block.has_left && block.warps.iter().all(|warp| warp.live() == 0) {
+                block.has_left = true;
+                world.events += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Executes up to `turn` instructions of a warp.
+    fn turn(&mut self, warp: &mut Warp, turn: usize, world: &mut World<'_>) -> Result<(), Fault> {
+        for _ in 0..turn {
+            let mut goes_on = false;
+            for index in 0..warp.splits.len() {
+                if self.step(warp, index, world)? == Step::Done {
+                    goes_on = true;
+                    break;
+                }
+            }
+            warp.splits.retain(|split| split.lanes != 0);
+            warp.join_splits();
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The block of this rank, which must still be there.
+    pub(super) fn block(&mut self, rank: usize) -> Result<&mut Block, FaultKind> {
+        let blocks = self.blocks.len();
+        let block = self.blocks.get_mut(rank).ok_or(FaultKind::NoSuchBlock { rank, blocks })?;
+        if block.has_left { Err(FaultKind::BlockLeft { rank }) } else { Ok(block) }
+    }
+
+    /// A fault at an instruction, in a thread of the block of this rank.
+    pub(super) fn fault(
+        &self,
+        launch: &Launch<'_>,
+        instruction: usize,
+        (rank, thread): (usize, usize),
+        kind: FaultKind,
+    ) -> Fault {
+        let (x, y) = self.blocks[rank].index;
+        let instruction = &launch.program.code[instruction];
+        let (line, text) = (instruction.line, instruction.text.clone());
+        Fault { line, text, block: y * launch.grid.0 + x, thread, kind }
+    }
+}
+
+/// Every thread that is left waits.
+pub(super) fn deadlock(clusters: &[Cluster], program: &Program) -> Fault {
+    const SHOWN: usize = 6;
+    let warps = clusters.iter().flat_map(|cluster| &cluster.blocks).flat_map(|block| &block.warps);
+    let mut places: Vec<(usize, usize)> = Vec::new();
+    for split in warps.flat_map(|warp| &warp.splits) {
+        match places.iter_mut().find(|(at, _)| *at == split.at) {
+            Some((_, count)) => *count += 1,
+            None => places.push((split.at, 1)),
+        }
+    }
+    let shown = places.iter().take(SHOWN).map(|&(at, count)| {
+        let instruction = &program.code[at];
+        format!("{count} at line {} `{}`", instruction.line, instruction.text)
+    });
+    let mut waiting = shown.collect::<Vec<_>>().join(", ");
+    if places.len() > SHOWN {
+        waiting += ", and others";
+    }
+    let instruction = &program.code[places.first().map_or(0, |place| place.0)];
+    Fault {
+        line: instruction.line,
+        text: instruction.text.clone(),
+        block: 0,
+        thread: 0,
+        kind: FaultKind::Deadlock { waiting },
+    }
+}

@@ -1,0 +1,125 @@
+//! The machine: blocks that take turns, in an order that a seed decides.
+
+mod cluster;
+mod copies;
+mod lanes;
+mod products;
+mod step;
+mod warp;
+
+use octile_core::sample::Rng;
+
+use crate::{Fault, Global, Program, TensorMap};
+use cluster::Cluster;
+
+/// How a kernel is started.
+#[derive(Debug, Clone)]
+pub struct Launch<'a> {
+    /// The kernel.
+    pub program: &'a Program,
+    /// Blocks of the grid.
+    pub grid: (usize, usize),
+    /// Threads of a block: a multiple of 32.
+    pub threads: usize,
+    /// Bytes of shared memory of a block.
+    pub shared_bytes: usize,
+    /// Blocks of a cluster, side by side along the first dimension of the grid.
+    pub cluster: usize,
+    /// Clusters that run at a time; the others follow when one has left.
+    pub resident_clusters: usize,
+    /// What the kernel is called with, in order.
+    pub parameters: Vec<Parameter>,
+    /// Decides who goes first.
+    pub seed: u64,
+}
+
+/// What a kernel is called with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Parameter {
+    /// A matrix for the copy engine.
+    Map(TensorMap),
+    /// A device pointer.
+    Pointer(u64),
+    /// A number.
+    Number(u32),
+}
+
+/// What a run took.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// Instructions, one for all lanes of a warp that executed it together.
+    pub instructions: u64,
+    /// Lines of the program that were executed, in order and from 1.
+    pub lines: Vec<usize>,
+}
+
+/// What clusters share.
+struct World<'a> {
+    launch: &'a Launch<'a>,
+    global: &'a mut Global,
+    rng: Rng,
+    instructions: u64,
+    /// For every instruction, whether it was executed.
+    executed: Vec<bool>,
+    /// Counts what others may wait for: as long as it changes, there is no deadlock.
+    events: u64,
+    /// Whether a thread that waits in vain may be told so, instead of being held.
+    waits_time_out: bool,
+}
+
+impl World<'_> {
+    fn below(&mut self, bound: usize) -> usize {
+        (self.rng.next_u64() % bound.max(1) as u64) as usize
+    }
+}
+
+/// Rounds without an event, nothing being under way, after which waiting is in vain.
+const PATIENCE: usize = 20;
+
+impl Launch<'_> {
+    /// Runs the kernel to its end.
+    ///
+    /// # Panics
+    /// When the launch does not fit the program: that is a mistake of the caller, not of the kernel.
+    pub fn run(&self, global: &mut Global) -> Result<Outcome, Fault> {
+        assert_eq!(self.parameters.len(), self.program.parameters.len(), "every parameter is given");
+        assert!(
+            self.threads.is_multiple_of(32) && self.threads <= self.program.most_threads,
+            "a block has whole warps"
+        );
+        assert!(self.cluster > 0 && self.grid.0.is_multiple_of(self.cluster), "the grid has whole clusters");
+        let rng = Rng::new(self.seed, 0x9d2c);
+        let mut world = World {
+            launch: self,
+            global,
+            rng,
+            instructions: 0,
+            executed: vec![false; self.program.code.len()],
+            events: 0,
+            waits_time_out: false,
+        };
+        let mut waiting = 0..self.grid.0 * self.grid.1 / self.cluster;
+        let mut running: Vec<Cluster> = Vec::new();
+        let mut quiet_rounds = 0;
+        loop {
+            let free = self.resident_clusters.max(1).saturating_sub(running.len());
+            running.extend(waiting.by_ref().take(free).map(|index| Cluster::new(self, index)));
+            if running.is_empty() {
+                let code = self.program.code.iter().zip(&world.executed);
+                let lines = code.filter(|(_, executed)| **executed).map(|(instruction, _)| instruction.line);
+                return Ok(Outcome { instructions: world.instructions, lines: lines.collect() });
+            }
+            let before = world.events;
+            for cluster in &mut running {
+                cluster.round(&mut world)?;
+            }
+            running.retain(|cluster| !cluster.has_left());
+            let is_quiet = world.events == before && running.iter().all(|cluster| !cluster.is_copying());
+            quiet_rounds = if is_quiet { quiet_rounds + 1 } else { 0 };
+            world.waits_time_out = quiet_rounds > PATIENCE / 2;
+            if quiet_rounds > PATIENCE {
+                return Err(cluster::deadlock(&running, self.program));
+            }
+        }
+    }
+}

@@ -1,0 +1,336 @@
+//! One instruction of the lanes that are at the same place.
+
+use super::{
+    Parameter, World,
+    cluster::Cluster,
+    copies, lanes, products,
+    warp::{LANES, Split, Warp, lanes},
+};
+use crate::{
+    Fault, FaultKind,
+    memory::{Barrier, SHARED_START},
+    program::{Op, SharedAt, Special},
+};
+
+/// What came of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// Executed.
+    Done,
+    /// The lanes must wait.
+    Held,
+}
+
+/// Addresses of other blocks of the cluster have their rank, plus one, from this bit on.
+const RANK_SHIFT: u32 = 24;
+
+/// The address of the same place in the block of this rank.
+fn in_block(address: u32, rank: u32) -> u32 {
+    address & ((1 << RANK_SHIFT) - 1) | (rank + 1) << RANK_SHIFT
+}
+
+/// Rank of the block that an address means, and the address there.
+pub(super) fn resolve(warp: &Warp, address: u32) -> (usize, usize) {
+    let own = address & ((1 << RANK_SHIFT) - 1);
+    let rank = (address >> RANK_SHIFT).checked_sub(1).map_or(warp.block, |rank| rank as usize);
+    (rank, own as usize)
+}
+
+/// The address in one lane.
+pub(super) fn address(warp: &Warp, at: SharedAt, lane: usize) -> u32 {
+    warp.word(at.base, lane).wrapping_add(at.offset)
+}
+
+/// Where the lanes go on.
+enum Flow {
+    Next,
+    To(usize),
+    Leave,
+    Held,
+}
+
+impl Cluster {
+    /// Executes the next instruction of one split of a warp.
+    pub(super) fn step(
+        &mut self,
+        warp: &mut Warp,
+        split: usize,
+        world: &mut World<'_>,
+    ) -> Result<Step, Fault> {
+        let launch = world.launch;
+        let Split { at, lanes: here, .. } = warp.splits[split];
+        let Some(instruction) = launch.program.code.get(at) else {
+            // The end of the text ends the kernel.
+            warp.exited |= here;
+            warp.splits[split].lanes = 0;
+            world.events += 1;
+            return Ok(Step::Done);
+        };
+        let active = match instruction.guard {
+            Some((predicate, wanted)) => {
+                let holds = warp.holds(predicate);
+                here & if wanted { holds } else { !holds }
+            }
+            None => here,
+        };
+        let flow = if active == 0 {
+            Flow::Next
+        } else {
+            self.execute(warp, split, active, &instruction.op, world).map_err(|kind| {
+                let thread = warp.index * LANES + active.trailing_zeros() as usize;
+                self.fault(launch, at, (warp.block, thread), kind)
+            })?
+        };
+        let (goes, goes_to) = match flow {
+            Flow::Held => return Ok(Step::Held),
+            Flow::Next => (here, at + 1),
+            Flow::To(target) => (active, target),
+            Flow::Leave => {
+                warp.exited |= active;
+                world.events += 1;
+                (0, at)
+            }
+        };
+        warp.splits[split] = Split { at: goes_to, lanes: goes, arrived: None };
+        let stays = match flow {
+            Flow::Next | Flow::Held => 0,
+            Flow::To(_) | Flow::Leave => here & !active,
+        };
+        if stays != 0 {
+            warp.splits.push(Split { at: at + 1, lanes: stays, arrived: None });
+        }
+        world.instructions += 1;
+        world.executed[at] |= active != 0;
+        Ok(Step::Done)
+    }
+
+    fn execute(
+        &mut self,
+        warp: &mut Warp,
+        split: usize,
+        active: u32,
+        op: &Op,
+        world: &mut World<'_>,
+    ) -> Result<Flow, FaultKind> {
+        let at = warp.splits[split].at;
+        if needs_whole_warp(op) && active != warp.live() {
+            return Ok(Flow::Held);
+        }
+        match op {
+            Op::Nothing => {}
+            Op::WarpBarrier => warp.meet(),
+            Op::Branch(target) => return Ok(Flow::To(*target)),
+            Op::Return => {
+                if !warp.stores.is_empty() {
+                    return Err(FaultKind::LeavesCopies);
+                }
+                return Ok(Flow::Leave);
+            }
+            Op::Special(to, special) => {
+                for lane in lanes(active) {
+                    let value = self.special(warp, *special, lane, world);
+                    warp.set(*to, lane, value as u32);
+                }
+            }
+            Op::Parameter(to, index) => {
+                let Parameter::Number(number) = world.launch.parameters[*index] else {
+                    return Err(FaultKind::OtherParameter { index: *index });
+                };
+                lanes(active).for_each(|lane| warp.set(*to, lane, number));
+            }
+            Op::ParameterWide(to, index) => {
+                let Parameter::Pointer(address) = world.launch.parameters[*index] else {
+                    return Err(FaultKind::OtherParameter { index: *index });
+                };
+                lanes(active).for_each(|lane| warp.set_wide(*to, lane, address));
+            }
+            Op::Load { to, at, bytes } => self.load(warp, active, (to, *at, *bytes), world)?,
+            Op::Store { from, at, bytes } => self.store(warp, active, (from, *at, *bytes), world)?,
+            Op::AtomicMax { to, at, value } => self.atomic_max(warp, active, *to, *at, *value)?,
+            Op::BlockBarrier { id, threads } => {
+                let id = warp.value(*id, active.trailing_zeros() as usize) as usize;
+                return self.block_barrier(warp, split, id, threads.map(|threads| threads as usize), world);
+            }
+            Op::ClusterArrive => self.cluster_arrive(warp, active, world)?,
+            Op::ClusterWait => return Ok(self.cluster_wait(warp, active)),
+            Op::MapToBlock(to, at, rank) => {
+                for lane in lanes(active) {
+                    let mapped = in_block(warp.value(*at, lane), warp.value(*rank, lane));
+                    warp.set(*to, lane, mapped);
+                }
+            }
+            Op::BarrierInit(at, arrivals) => {
+                let clock = warp.known(active).into_owned();
+                for lane in lanes(active) {
+                    let (rank, place) = resolve(warp, address(warp, *at, lane));
+                    self.block(rank)?.shared.set_barrier(place, Barrier::new(*arrivals, &clock))?;
+                }
+            }
+            Op::Arrive { at, expecting } => {
+                let clock = warp.release(active);
+                for lane in lanes(active) {
+                    let (rank, place) = resolve(warp, address(warp, *at, lane));
+                    let bytes = expecting.map_or(0, |bytes| warp.value(bytes, lane));
+                    let barrier = self.block(rank)?.shared.barrier(place)?;
+                    barrier.expect(bytes);
+                    if !barrier.arrive(&clock) {
+                        return Err(FaultKind::TooManyArrivals {
+                            offset: place.saturating_sub(SHARED_START),
+                        });
+                    }
+                }
+                world.events += 1;
+            }
+            Op::Test { done, at, parity, waits } => {
+                let mut completed = 0;
+                let mut gathered = warp.known(active).into_owned();
+                for lane in lanes(active) {
+                    let (rank, place) = resolve(warp, address(warp, *at, lane));
+                    let parity = warp.value(*parity, lane);
+                    if let Some(known) = self.block(rank)?.shared.barrier(place)?.completed(parity) {
+                        gathered.join(known);
+                        completed |= 1 << lane;
+                    }
+                }
+                if completed != 0 {
+                    warp.learn(completed, &gathered);
+                }
+                if *waits && completed == 0 && !world.waits_time_out {
+                    return Ok(Flow::Held);
+                }
+                warp.set_predicate(*done, active, completed);
+            }
+            Op::TensorLoad(load) => self.tensor_load(warp, active, load, at, world)?,
+            Op::TensorStore { map, column, row, from } => {
+                self.tensor_store(warp, active, *map, (*column, *row), *from, world)?;
+            }
+            Op::CommitStores => {}
+            Op::WaitStores => self.land_stores(warp, active, world)?,
+            Op::Copy { to, from, bytes, taken } => {
+                copies::copy(warp, active, *to, *from, (*bytes, *taken), at)
+            }
+            Op::ArriveAfterCopies(barrier) => copies::arrive_after(warp, active, *barrier, at),
+            Op::FenceStores => self.block(warp.block)?.shared.fence(warp.in_cluster),
+            Op::Product(product) => products::start(warp, product),
+            Op::CommitProducts => {
+                warp.product_groups += 1;
+                // Early or late: both happen.
+                if world.below(2) == 0 {
+                    self.multiply(warp, 0)?;
+                }
+            }
+            Op::WaitProducts(pending) => {
+                self.multiply(warp, *pending as u64)?;
+                products::wait(warp);
+            }
+            Op::StoreMatrices(at, values) => self.store_matrices(warp, *at, values)?,
+            Op::TransposeMatrix(to, value) => products::transpose(warp, *to, *value),
+            Op::Shuffle(to, value, other) => lanes::shuffle(warp, *to, *value, *other),
+            plain => lanes::execute(warp, active, plain),
+        }
+        Ok(Flow::Next)
+    }
+
+    fn special(&self, warp: &Warp, special: Special, lane: usize, world: &World<'_>) -> usize {
+        let (grid, cluster) = (world.launch.grid, world.launch.cluster);
+        match special {
+            Special::Thread => warp.index * LANES + lane,
+            Special::Block => self.blocks[warp.block].index.0,
+            Special::BlockY => self.blocks[warp.block].index.1,
+            Special::Blocks => grid.0,
+            Special::Cluster => self.blocks[warp.block].index.0 / cluster,
+            Special::Clusters => grid.0 / cluster,
+            Special::ClusterRank => warp.block,
+            Special::SharedMemory => SHARED_START,
+        }
+    }
+
+    fn block_barrier(
+        &mut self,
+        warp: &mut Warp,
+        split: usize,
+        id: usize,
+        threads: Option<usize>,
+        world: &mut World<'_>,
+    ) -> Result<Flow, FaultKind> {
+        let threads = threads.unwrap_or(world.launch.threads);
+        let barriers = &mut self.block(warp.block)?.barriers;
+        let barrier = barriers.get_mut(id).ok_or(FaultKind::NoBlockBarrier { id })?;
+        if let Some(opened) = warp.splits[split].arrived {
+            if barrier.opened == opened {
+                return Ok(Flow::Held);
+            }
+            warp.learn(warp.live(), &barrier.known);
+            return Ok(Flow::Next);
+        }
+        warp.meet();
+        barrier.gathering.join(&warp.release(u32::MAX));
+        barrier.arrived += LANES;
+        world.events += 1;
+        if barrier.arrived < threads {
+            warp.splits[split].arrived = Some(barrier.opened);
+            return Ok(Flow::Held);
+        }
+        barrier.arrived = 0;
+        barrier.opened += 1;
+        barrier.known = barrier.gathering.clone();
+        warp.learn(warp.live(), &barrier.known);
+        Ok(Flow::Next)
+    }
+
+    fn cluster_arrive(
+        &mut self,
+        warp: &mut Warp,
+        active: u32,
+        world: &mut World<'_>,
+    ) -> Result<(), FaultKind> {
+        if warp.awaits_cluster & active != 0 {
+            return Err(FaultKind::ArrivesTwice);
+        }
+        warp.awaits_cluster |= active;
+        let released = warp.release(active);
+        lanes(active).for_each(|lane| warp.cluster_phase[lane] = self.barrier.opened);
+        self.barrier.gathering.join(&released);
+        self.barrier.arrived[warp.in_cluster] |= active;
+        world.events += 1;
+        self.open_cluster_barrier(warp);
+        Ok(())
+    }
+
+    /// Opens the barrier of the cluster when all who are left have arrived. `warp` is not in its block meanwhile.
+    fn open_cluster_barrier(&mut self, warp: &Warp) {
+        let others = self.blocks.iter().flat_map(|block| &block.warps);
+        let mut live = others.map(|other| if other.is_elsewhere() { warp.live() } else { other.live() });
+        if self.barrier.arrived.iter().all(|&arrived| live.next().is_some_and(|live| live & !arrived == 0)) {
+            self.barrier.arrived.fill(0);
+            self.barrier.opened += 1;
+            self.barrier.known = self.barrier.gathering.clone();
+        }
+    }
+
+    fn cluster_wait(&mut self, warp: &mut Warp, active: u32) -> Flow {
+        // Those who have left since count as arrived.
+        self.open_cluster_barrier(warp);
+        if lanes(active).any(|lane| warp.cluster_phase[lane] == self.barrier.opened) {
+            return Flow::Held;
+        }
+        warp.awaits_cluster &= !active;
+        warp.learn(active, &self.barrier.known);
+        Flow::Next
+    }
+}
+
+/// Whether all lanes that have not left execute it together.
+fn needs_whole_warp(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::WarpBarrier
+            | Op::BlockBarrier { .. }
+            | Op::Shuffle(..)
+            | Op::Product(_)
+            | Op::CommitProducts
+            | Op::WaitProducts(_)
+            | Op::StoreMatrices(..)
+            | Op::TransposeMatrix(..)
+    )
+}

@@ -1,0 +1,79 @@
+//! Device memory.
+
+use crate::FaultKind;
+
+/// Device memory: allocations with nothing between them.
+#[derive(Debug, Clone, Default)]
+pub struct Global {
+    allocations: Vec<Allocation>,
+}
+
+#[derive(Debug, Clone)]
+struct Allocation {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+/// Allocations start at multiples of this, and there is as much unused between them.
+const APART: u64 = 1 << 12;
+
+impl Global {
+    /// Allocates and fills; gives the address.
+    pub fn allocate(&mut self, bytes: Vec<u8>) -> u64 {
+        let end = self.allocations.last().map_or(1 << 32, |last| last.start + last.bytes.len() as u64);
+        let start = end.next_multiple_of(APART) + APART;
+        self.allocations.push(Allocation { start, bytes });
+        start
+    }
+
+    /// What was allocated at this address.
+    pub fn read(&self, address: u64) -> Option<&[u8]> {
+        self.allocations.iter().find(|allocation| allocation.start == address).map(|found| &found.bytes[..])
+    }
+
+    pub(crate) fn bytes(&self, address: u64, count: usize) -> Result<&[u8], FaultKind> {
+        let found = self.allocations.iter().find_map(|allocation| {
+            let from = usize::try_from(address.checked_sub(allocation.start)?).ok()?;
+            allocation.bytes.get(from..from.checked_add(count)?)
+        });
+        found.ok_or(FaultKind::OutsideGlobal { address, bytes: count })
+    }
+
+    pub(crate) fn bytes_mut(&mut self, address: u64, count: usize) -> Result<&mut [u8], FaultKind> {
+        let found = self.allocations.iter_mut().find_map(|allocation| {
+            let from = usize::try_from(address.checked_sub(allocation.start)?).ok()?;
+            allocation.bytes.get_mut(from..from.checked_add(count)?)
+        });
+        found.ok_or(FaultKind::OutsideGlobal { address, bytes: count })
+    }
+}
+
+/// A matrix as the copy engine knows it. In shared memory its boxes lie in the 128-byte swizzle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TensorMap {
+    /// Where it starts.
+    pub address: u64,
+    /// Bytes of an element.
+    pub element: usize,
+    /// Columns and rows.
+    pub size: (usize, usize),
+    /// Bytes from row to row.
+    pub stride: usize,
+    /// Columns and rows of a box.
+    pub boxes: (usize, usize),
+}
+
+impl TensorMap {
+    /// Bytes of a row of a box.
+    pub(crate) fn box_row(&self) -> usize {
+        self.boxes.0 * self.element
+    }
+
+    /// The part of a row of a box that is inside the matrix: its address and bytes.
+    pub(crate) fn inside(&self, column: u32, row: u32, box_row: usize) -> Option<(u64, usize)> {
+        let (column, row) = (column as usize, row as usize + box_row);
+        let columns = self.size.0.checked_sub(column)?.min(self.boxes.0);
+        let address = self.address + (row * self.stride + column * self.element) as u64;
+        (row < self.size.1 && columns > 0).then_some((address, columns * self.element))
+    }
+}

@@ -1,0 +1,16 @@
+//! Device memory, shared memory, and who touched it when.
+
+mod barrier;
+mod clock;
+mod global;
+mod shared;
+
+pub(crate) use barrier::Barrier;
+pub(crate) use clock::{Agent, Clock};
+pub use global::{Global, TensorMap};
+pub(crate) use shared::{Access, Lane, SHARED_START, Shared};
+
+/// Where the 128-byte swizzle puts the byte at `address`: units of 16 bytes are exchanged by the last three bits of their row.
+pub(crate) fn swizzled(address: usize) -> usize {
+    address ^ (((address >> 7) & 7) << 4)
+}

@@ -1,0 +1,259 @@
+//! From the name of an instruction to what it does.
+
+use super::operands::{Operands, Problem};
+use crate::program::{
+    FloatOp, IntegerOp, Op, OtherLane, Pair, Product, Relation, Special, TensorLoad, UnaryOp, Value,
+    WideSource,
+};
+
+pub(super) fn decode(name: &str, mut operands: Operands<'_>) -> Result<Op, Problem> {
+    let of = &mut operands;
+    if let Some(op) = integer_op(name) {
+        return Ok(Op::Integer(op, of.word()?, of.value()?, of.value()?));
+    }
+    if let Some(relation) = relation(name) {
+        return Ok(Op::Compare(relation, of.predicate()?, of.value()?, of.value()?));
+    }
+    if let Some(op) = float_op(name) {
+        return Ok(Op::Float(op, of.word()?, of.value()?, of.value()?));
+    }
+    if let Some(op) = unary_op(name) {
+        return Ok(Op::Unary(op, of.word()?, of.value()?));
+    }
+    Ok(match name {
+        "mad.lo.u32" => Op::MultiplyAdd(of.word()?, of.values()?),
+        "mad.wide.u32" => Op::MultiplyAddWide(of.wide()?, of.values()?, of.wide()?),
+        "add.u64" => Op::AddWide(of.wide()?, of.wide()?, u64::from(of.number()?)),
+        "and.pred" => Op::Both(of.predicate()?, of.predicate()?, of.predicate()?),
+        "selp.b32" | "selp.f32" => Op::Select(of.word()?, of.values()?, of.predicate()?),
+        "mov.b16" | "mov.b32" | "mov.f32" | "mov.u32" => return move_word(of),
+        "mov.b64" => return move_wide(of),
+        "cvta.to.global.u64" | "cvta.param.u64" => Op::MoveWide(of.wide()?, WideSource::Register(of.wide()?)),
+        "ld.param.u32" => Op::Parameter(of.word()?, parameter(of)?),
+        "ld.param.u64" => Op::ParameterWide(of.wide()?, parameter(of)?),
+        "fma.rn.f32" => Op::Fma(of.word()?, of.values()?),
+        "cvt.rn.bf16x2.f32" => Op::Pack(Pair::Bf16, of.word()?, of.values()?),
+        "cvt.rn.f16x2.f32" => Op::Pack(Pair::F16, of.word()?, of.values()?),
+        "cvt.rn.satfinite.e4m3x2.f32" => Op::Pack(Pair::E4m3, of.word()?, of.values()?),
+        "max.xorsign.abs.bf16x2" => Op::MaxMagnitudes(Pair::Bf16, of.word()?, of.values()?),
+        "max.xorsign.abs.f16x2" => Op::MaxMagnitudes(Pair::F16, of.word()?, of.values()?),
+        "atom.shared.max.u32" => Op::AtomicMax { to: of.word()?, at: of.shared()?, value: of.value()? },
+        "shfl.sync.bfly.b32" => Op::Shuffle(of.word()?, of.value()?, OtherLane::Xor(of.number()?)),
+        "shfl.sync.idx.b32" => Op::Shuffle(of.word()?, of.value()?, OtherLane::Index(of.number()?)),
+        "bra" => {
+            let label = of.text()?;
+            Op::Branch(of.names.label(label)?)
+        }
+        "ret" => Op::Return,
+        // They steer caches, registers and the overlap of kernels.
+        "prefetch.tensormap"
+        | "setmaxnreg.inc.sync.aligned.u32"
+        | "setmaxnreg.dec.sync.aligned.u32"
+        | "griddepcontrol.wait"
+        | "griddepcontrol.launch_dependents"
+        | "fence.mbarrier_init.release.cluster"
+        | "createpolicy.fractional.L2::evict_first.b64"
+        | "createpolicy.fractional.L2::evict_last.b64"
+        | "wgmma.fence.sync.aligned" => Op::Nothing,
+        "bar.sync" | "barrier.cta.sync.aligned" => {
+            Op::BlockBarrier { id: of.value()?, threads: of.number().ok() }
+        }
+        "bar.warp.sync" => Op::WarpBarrier,
+        "barrier.cluster.arrive.release" => Op::ClusterArrive,
+        "barrier.cluster.wait.acquire" => Op::ClusterWait,
+        "mapa.shared::cluster.u32" => Op::MapToBlock(of.word()?, of.value()?, of.value()?),
+        "wgmma.commit_group.sync.aligned" => Op::CommitProducts,
+        "wgmma.wait_group.sync.aligned" => Op::WaitProducts(of.number()? as usize),
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16" => Op::StoreMatrices(of.shared()?, of.value_list()?),
+        "movmatrix.sync.aligned.m8n8.trans.b16" => Op::TransposeMatrix(of.word()?, of.value()?),
+        _ if name.starts_with("mbarrier.") => return barrier(name, of),
+        _ if name.starts_with("cp.async") || name == "fence.proxy.async.shared::cta" => {
+            return copy(name, of);
+        }
+        _ if name.starts_with("wgmma.mma_async.") => return product(name, of),
+        _ if name.starts_with("ld.") || name.starts_with("st.") => return access(name, of),
+        _ => return Err("this instruction is not known to the simulator".to_owned()),
+    })
+}
+
+fn integer_op(name: &str) -> Option<IntegerOp> {
+    Some(match name {
+        "add.u32" => IntegerOp::Add,
+        "sub.u32" => IntegerOp::Sub,
+        "mul.lo.u32" => IntegerOp::Mul,
+        "mul.hi.u32" => IntegerOp::MulHigh,
+        "div.u32" => IntegerOp::Div,
+        "rem.u32" => IntegerOp::Rem,
+        "min.u32" => IntegerOp::Min,
+        "and.b32" => IntegerOp::And,
+        "or.b32" => IntegerOp::Or,
+        "xor.b32" => IntegerOp::Xor,
+        "shl.b32" => IntegerOp::Shl,
+        "shr.u32" => IntegerOp::Shr,
+        _ => return None,
+    })
+}
+
+fn relation(name: &str) -> Option<Relation> {
+    Some(match name {
+        "setp.eq.u32" => Relation::Eq,
+        "setp.ne.u32" => Relation::Ne,
+        "setp.lt.u32" => Relation::Lt,
+        "setp.ge.u32" => Relation::Ge,
+        "setp.eq.f32" => Relation::EqFloat,
+        "setp.lt.f32" => Relation::LtFloat,
+        _ => return None,
+    })
+}
+
+fn float_op(name: &str) -> Option<FloatOp> {
+    Some(match name {
+        "add.rn.f32" => FloatOp::Add,
+        "mul.rn.f32" => FloatOp::Mul,
+        "div.rn.f32" => FloatOp::Div,
+        "max.f32" => FloatOp::Max,
+        _ => return None,
+    })
+}
+
+fn unary_op(name: &str) -> Option<UnaryOp> {
+    Some(match name {
+        "abs.f32" => UnaryOp::Abs,
+        "neg.f32" => UnaryOp::Negate,
+        "rcp.approx.ftz.f32" => UnaryOp::Reciprocal,
+        "cvt.f32.f16" => UnaryOp::WidenF16,
+        _ => return None,
+    })
+}
+
+fn parameter(of: &mut Operands<'_>) -> Result<usize, Problem> {
+    let name = of.bracketed()?;
+    of.names.parameter(name).ok_or_else(|| format!("there is no parameter `{name}`"))
+}
+
+fn move_word(of: &mut Operands<'_>) -> Result<Op, Problem> {
+    let to = of.word_list()?;
+    let from = of.text()?;
+    let special = match from {
+        "%tid.x" => Some(Special::Thread),
+        "%ctaid.x" => Some(Special::Block),
+        "%ctaid.y" => Some(Special::BlockY),
+        "%nctaid.x" => Some(Special::Blocks),
+        "%clusterid.x" => Some(Special::Cluster),
+        "%nclusterid.x" => Some(Special::Clusters),
+        "%cluster_ctarank" => Some(Special::ClusterRank),
+        "shared_memory" => Some(Special::SharedMemory),
+        _ => None,
+    };
+    let halves = from.strip_prefix('{').and_then(|from| from.strip_suffix('}'));
+    Ok(match (to.as_slice(), special, halves) {
+        (&[to], Some(special), _) => Op::Special(to, special),
+        (&[to], _, Some(halves)) => Op::Join(to, Operands::split(of.names, halves).values()?),
+        (&[to], ..) => Op::Move(to, of.names.value(from)?),
+        (&[low, high], ..) => Op::Split([low, high], of.names.value(from)?),
+        _ => return Err("a register is moved to one register or to two halves".to_owned()),
+    })
+}
+
+fn move_wide(of: &mut Operands<'_>) -> Result<Op, Problem> {
+    let to = of.wide()?;
+    let from = of.text()?;
+    let source = match from.strip_prefix('{').and_then(|from| from.strip_suffix('}')) {
+        Some(halves) => {
+            let [low, high] = Operands::split(of.names, halves).values()?;
+            WideSource::Halves(low, high)
+        }
+        None => match of.names.parameter(from) {
+            Some(parameter) => WideSource::Map(parameter),
+            None => WideSource::Register(of.names.wide(from)?),
+        },
+    };
+    Ok(Op::MoveWide(to, source))
+}
+
+/// Loads and stores of `.vN` registers, whatever they say about caches.
+fn access(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
+    let parts: Vec<&str> = name.split('.').collect();
+    let in_global = match parts.get(1) {
+        Some(&"global") => true,
+        Some(&"shared" | &"shared::cluster") => false,
+        _ => return Err("it is neither about `.global` nor about `.shared` memory".to_owned()),
+    };
+    let bytes = match parts.last() {
+        Some(&"b16") => 2,
+        Some(&"b32" | &"f32" | &"u32") => 4,
+        _ => return Err("its type is not known to the simulator".to_owned()),
+    };
+    Ok(if parts[0] == "ld" {
+        Op::Load { to: of.word_list()?, at: of.at(in_global)?, bytes }
+    } else {
+        let at = of.at(in_global)?;
+        Op::Store { from: of.value_list()?, at, bytes }
+    })
+}
+
+fn barrier(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
+    let arrive = |of: &mut Operands<'_>, expects: bool| {
+        of.text()?;
+        let at = of.shared()?;
+        Ok(Op::Arrive { at, expecting: if expects { Some(of.value()?) } else { None } })
+    };
+    let test = |of: &mut Operands<'_>, waits: bool| {
+        Ok(Op::Test { done: of.predicate()?, at: of.shared()?, parity: of.value()?, waits })
+    };
+    match name {
+        "mbarrier.init.shared::cta.b64" => Ok(Op::BarrierInit(of.shared()?, of.number()?)),
+        "mbarrier.arrive.shared::cta.b64" | "mbarrier.arrive.shared::cluster.b64" => arrive(of, false),
+        "mbarrier.arrive.expect_tx.shared::cta.b64" => arrive(of, true),
+        "mbarrier.test_wait.parity.shared::cta.b64" => test(of, false),
+        "mbarrier.try_wait.parity.shared::cta.b64" => test(of, true),
+        _ => Err("this use of a barrier is not known to the simulator".to_owned()),
+    }
+}
+
+fn copy(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
+    const LOAD: &str = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes";
+    if let Some(rest) = name.strip_prefix(LOAD) {
+        let to = of.shared()?;
+        let (map, column, row) = of.tile()?;
+        let barrier = of.shared()?;
+        let mask = if rest.contains(".multicast::cluster") { Some(of.value()?) } else { None };
+        return Ok(Op::TensorLoad(TensorLoad { to, map, column, row, barrier, mask }));
+    }
+    Ok(match name {
+        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group" => {
+            let (map, column, row) = of.tile()?;
+            Op::TensorStore { map, column, row, from: of.shared()? }
+        }
+        "cp.async.bulk.commit_group" => Op::CommitStores,
+        "cp.async.bulk.wait_group.read" if of.number()? == 0 => Op::WaitStores,
+        "cp.async.ca.shared.global" | "cp.async.cg.shared.global" => {
+            let (to, from) = (of.shared()?, of.global()?);
+            Op::Copy { to, from, bytes: of.number()? as usize, taken: of.value()? }
+        }
+        "cp.async.mbarrier.arrive.noinc.shared::cta.b64" => Op::ArriveAfterCopies(of.shared()?),
+        "fence.proxy.async.shared::cta" => Op::FenceStores,
+        _ => return Err("this copy is not known to the simulator".to_owned()),
+    })
+}
+
+/// `wgmma.mma_async.sync.aligned.m64nNk32.f32.e4m3.e4m3 {sums}, a, b, adds, 1, 1`
+fn product(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
+    let columns = name
+        .strip_prefix("wgmma.mma_async.sync.aligned.m64n")
+        .and_then(|name| name.strip_suffix("k32.f32.e4m3.e4m3"))
+        .and_then(|columns| columns.parse().ok())
+        .filter(|columns: &usize| (8..=256).contains(columns) && columns.is_multiple_of(8))
+        .ok_or("this product is not known to the simulator")?;
+    let sums = of.word_list()?;
+    if sums.len() * 2 != columns {
+        return Err(format!("{columns} columns need {} registers, not {}", columns / 2, sums.len()));
+    }
+    let (a, b, adds) = (of.wide()?, of.wide()?, of.predicate()?);
+    for sign in 0..2 {
+        if !matches!(of.value()?, Value::Number(1)) {
+            return Err(format!("the sign of operand {sign} is not 1"));
+        }
+    }
+    Ok(Op::Product(Product { sums, a, b, adds }))
+}

@@ -1,0 +1,171 @@
+//! Small programs with one mistake each.
+
+use octile_ptx::{Fault, FaultKind, Global, Launch, Outcome, Parameter, Program};
+
+/// A kernel with a pointer `out` and this body.
+fn kernel(body: &str) -> Program {
+    let text = format!(
+        ".version 8.3\n.target sm_90a\n.address_size 64\n\n.extern .shared .align 1024 .b8 shared_memory[];\n\n\
+         .visible .entry k(\n\t.param .u64 out\n)\n.maxntid 256, 1, 1\n{{\n\
+         \t.reg .b16 %h<9>;\n\t.reg .b32 %r<40>;\n\t.reg .b64 %rd<9>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<9>;\n\
+         \tmov.u32 %r1, shared_memory;\n\tmov.u32 %r2, %tid.x;\n\tmad.lo.u32 %r3, %r2, 4, %r1;\n\
+         \tld.param.u64 %rd1, [out];\n\tshr.u32 %r4, %r2, 5;\n\tsetp.eq.u32 %p1, %r2, 0;\n\
+         {body}\n\tret;\n}}\n"
+    );
+    Program::parse(&text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Runs it in blocks of two warps with 1 KiB of shared memory, and gives the first word of the result.
+fn run_in(clusters: usize, cluster: usize, body: &str) -> Result<(u32, Outcome), Fault> {
+    let program = kernel(body);
+    let mut global = Global::default();
+    let out = global.allocate(vec![0; 256]);
+    let launch = Launch {
+        program: &program,
+        grid: (clusters * cluster, 1),
+        threads: 64,
+        shared_bytes: 1024,
+        cluster,
+        resident_clusters: 2,
+        parameters: vec![Parameter::Pointer(out)],
+        seed: 5,
+    };
+    let outcome = launch.run(&mut global)?;
+    let bytes = global.read(out).expect("it was allocated");
+    Ok((u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), outcome))
+}
+
+fn run(body: &str) -> Result<u32, Fault> {
+    run_in(1, 1, body).map(|(word, _)| word)
+}
+
+fn fault(body: &str) -> FaultKind {
+    run(body).expect_err("the program is wrong").kind
+}
+
+const STORE_OWN_WORD: &str = "st.shared.b32 [%r3+0], %r2;";
+/// Thread 63's word, seen by thread 0.
+const READ_LAST: &str = "ld.shared.b32 %r9, [%r1+252];\n@%p1 st.global.b32 [%rd1+0], %r9;";
+
+#[test]
+fn a_barrier_makes_stores_seen() {
+    assert_eq!(run(&format!("{STORE_OWN_WORD}\nbar.sync 0;\n{READ_LAST}")), Ok(63));
+}
+
+#[test]
+fn without_it_there_is_a_race() {
+    let FaultKind::Race { offset, does, other, did } = fault(&format!("{STORE_OWN_WORD}\n{READ_LAST}"))
+    else {
+        panic!("not a race");
+    };
+    assert_eq!(offset, 252);
+    assert!((does, did) == ("reads", "writes") || (does, did) == ("writes", "reads"));
+    assert!(other.starts_with("warp "), "{other}");
+}
+
+#[test]
+fn lanes_race_until_they_meet() {
+    let read_neighbour =
+        "xor.b32 %r8, %r3, 4;\nld.shared.b32 %r9, [%r8+0];\n@%p1 st.global.b32 [%rd1+0], %r9;";
+    assert!(matches!(fault(&format!("{STORE_OWN_WORD}\n{read_neighbour}")), FaultKind::Race { .. }));
+    assert_eq!(run(&format!("{STORE_OWN_WORD}\nbar.warp.sync -1;\n{read_neighbour}")), Ok(1));
+}
+
+#[test]
+fn a_barrier_in_memory_orders_too() {
+    let body = |arrives: &str| {
+        format!(
+            "@%p1 mbarrier.init.shared::cta.b64 [%r1+512], 1;\nbar.sync 0;\n\
+             setp.eq.u32 %p2, %r4, 1;\n@!%p2 bra L1;\n\
+             st.shared.b32 [%r3+0], %r2;\nbar.warp.sync -1;\nsetp.eq.u32 %p3, %r2, 32;\n{arrives}\nbra L2;\n\
+             L1:\nmov.u32 %r20, shared_memory;\n\
+             L3:\nmbarrier.try_wait.parity.shared::cta.b64 %p4, [%r1+512], 0;\n@!%p4 bra L3;\n{READ_LAST}\nL2:"
+        )
+    };
+    let arrive = "@%p3 mbarrier.arrive.shared::cta.b64 _, [%r1+512];";
+    assert_eq!(run(&body(arrive)), Ok(63));
+    let FaultKind::Deadlock { waiting } = fault(&body("")) else { panic!("not a deadlock") };
+    assert!(waiting.contains("[%r1+512], 0"), "{waiting}");
+    let twice = format!(
+        "{arrive}\n{}",
+        arrive.replace("shared::cta.b64 _, [%r1+512]", "expect_tx.shared::cta.b64 _, [%r1+512], 16")
+    );
+    // The second arrival begins a phase, which is no mistake; a third one has no place in it.
+    let thrice = format!("{twice}\n{arrive}");
+    assert_eq!(fault(&body(&thrice)), FaultKind::TooManyArrivals { offset: 512 });
+}
+
+#[test]
+fn stray_accesses() {
+    assert_eq!(
+        fault("st.shared.b32 [%r1+1024], %r2;"),
+        FaultKind::OutsideShared { offset: 1024, bytes: 4, size: 1024 }
+    );
+    assert!(matches!(fault("st.global.b32 [%rd1+256], %r2;"), FaultKind::OutsideGlobal { bytes: 4, .. }));
+    assert!(matches!(
+        fault("st.global.v2.b32 [%rd1+4], {%r1, %r2};"),
+        FaultKind::Misaligned { alignment: 8, .. }
+    ));
+    assert_eq!(fault("mbarrier.arrive.shared::cta.b64 _, [%r1+8];"), FaultKind::NoBarrier { offset: 8 });
+    assert_eq!(fault("bar.sync 16;"), FaultKind::NoBlockBarrier { id: 16 });
+}
+
+#[test]
+fn what_nobody_wrote_is_poison() {
+    assert_eq!(run(READ_LAST), Ok(u32::MAX));
+}
+
+#[test]
+fn half_a_warp_at_a_barrier_waits_for_ever() {
+    let body = "setp.lt.u32 %p2, %r2, 16;\n@%p2 bra L1;\nbar.sync 0;\nbra L2;\nL1:\nL3:\nbra L3;\nL2:";
+    assert!(matches!(fault(body), FaultKind::Deadlock { .. }));
+}
+
+#[test]
+fn blocks_of_a_cluster() {
+    // Block 0 stores into block 1, which hands on what it finds.
+    let body = |barrier: &str| {
+        format!(
+            "mov.u32 %r5, %cluster_ctarank;\nsetp.eq.u32 %p2, %r5, 0;\nmapa.shared::cluster.u32 %r6, %r1, 1;\n\
+             {barrier}\n@!%p2 bra L1;\n@%p1 mov.b32 %r7, 77;\n@!%p1 bra L1;\nst.shared::cluster.b32 [%r6+0], %r7;\nL1:\n\
+             barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;\n\
+             @%p2 bra L2;\nld.shared.b32 %r9, [%r1+0];\n@%p1 st.global.b32 [%rd1+0], %r9;\nL2:"
+        )
+    };
+    let meet = "barrier.cluster.arrive.release;\nbarrier.cluster.wait.acquire;";
+    assert_eq!(run_in(1, 2, &body(meet)).map(|(word, _)| word), Ok(77));
+    let early = run_in(1, 2, &body("")).expect_err("the other block may not have begun").kind;
+    assert!(matches!(early, FaultKind::Race { .. }), "{early}");
+    let twice = run_in(1, 2, "barrier.cluster.arrive.release;\nbarrier.cluster.arrive.release;");
+    assert_eq!(twice.expect_err("it does not wait").kind, FaultKind::ArrivesTwice);
+    let stranger =
+        run_in(1, 2, "mapa.shared::cluster.u32 %r6, %r1, 2;\nst.shared::cluster.b32 [%r6+0], %r2;");
+    assert_eq!(
+        stranger.expect_err("there is no such block").kind,
+        FaultKind::NoSuchBlock { rank: 2, blocks: 2 }
+    );
+}
+
+#[test]
+fn a_fault_names_the_line_and_the_thread() {
+    let fault =
+        run("setp.eq.u32 %p2, %r2, 40;\n@%p2 st.shared.b32 [%r1+2000], %r2;").expect_err("it is outside");
+    assert_eq!((fault.block, fault.thread), (0, 40));
+    assert_eq!(
+        fault.to_string(),
+        format!(
+            "line {}: `@%p2 st.shared.b32 [%r1+2000], %r2` in thread 40 of block 0: 4 bytes at offset 2000 are outside of \
+             the block's 1024 bytes of shared memory",
+            fault.line
+        )
+    );
+}
+
+#[test]
+fn the_outcome_tells_what_was_executed() {
+    let (_, outcome) =
+        run_in(3, 1, "setp.ne.u32 %p2, %r2, %r2;\n@%p2 bra L1;\nmov.b32 %r9, 1;\nL1:").expect("it is right");
+    // Six lines before the body, three of it of which one is never taken, and the return; two warps, three blocks.
+    assert_eq!(outcome.instructions, 6 * 10);
+    assert_eq!(outcome.lines.len(), 9);
+}

@@ -1,0 +1,76 @@
+//! Text that is not a kernel gets a sentence, and nothing makes the reader panic.
+
+use octile_ptx::Program;
+use proptest::prelude::*;
+
+const KERNEL: &str = "\
+.version 8.3
+.visible .entry k(
+\t.param .align 64 .b8 map_a[128],
+\t.param .u32 m
+)
+.maxntid 128, 1, 1
+{
+\t.reg .b32 %r<5>;
+\t.reg .b64 %rd<4>;
+\t.reg .f32 %f<65>;
+\t.reg .pred %p<3>;
+\tld.param.u32 %r1, [m];
+\tmov.b64 %rd1, map_a;
+\tsetp.ne.u32 %p1, 0, 0;
+L1:
+\t@!%p1 bra L1;
+\tcp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd1, {%r2, %r3}], [%r4];
+\twgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1, %f2, %f3, %f4}, %rd1, %rd2, %p1, 1, 1;
+\tret;
+}
+";
+
+fn refusal(text: &str) -> String {
+    Program::parse(text).expect_err("it cannot be read").to_string()
+}
+
+#[test]
+fn a_kernel_is_read() {
+    let program = Program::parse(KERNEL).expect("it can be read");
+    assert_eq!((program.entry.as_str(), program.most_threads), ("k", 128));
+    assert_eq!(program.parameters, ["map_a", "m"]);
+}
+
+#[test]
+fn refusals_name_the_line() {
+    for (from, to, sentence) in [
+        ("ld.param.u32 %r1, [m]", "ld.param.u32 %r1, [q]", "there is no parameter `q`"),
+        (
+            "ld.param.u32 %r1, [m]",
+            "ld.param.u32 %r9, [m]",
+            "`%r9` is not a declared register of up to 32 bits",
+        ),
+        ("ld.param.u32 %r1, [m]", "tanh.approx.f32 %f1, %f2", "not known to the simulator"),
+        ("ld.param.u32 %r1, [m]", "ld.param.u32 %r1", "an operand is missing"),
+        ("bra L1", "bra L7", "there is no label `L7`"),
+        ("@!%p1", "@!%p7", "`%p7` is not a declared predicate"),
+        ("m64n8k32", "m64n16k32", "16 columns need 8 registers, not 4"),
+        ("%p1, 1, 1", "%p1, -1, 1", "the sign of operand 0 is not 1"),
+        ("%r<5>", "%r<99999999>", "this declaration of registers cannot be read"),
+        ("[%rd1, {%r2, %r3}]", "[%rd1, %r2]", "the place of a tile is a column and a row"),
+    ] {
+        let said = refusal(&KERNEL.replacen(from, to, 1));
+        assert!(said.starts_with("line ") && said.contains(sentence), "{said}");
+    }
+    assert_eq!(refusal(""), "line 1 of the PTX: there is no entry point");
+}
+
+proptest! {
+    #[test]
+    fn any_text_is_read_or_refused(text in "\\PC*") {
+        let _ = Program::parse(&text);
+    }
+
+    #[test]
+    fn damaged_kernels_are_read_or_refused(at in 0..KERNEL.len(), cut in 0..40usize, put in "[%@{}\\[\\],;.a-z0-9 \n]{0,12}") {
+        let mut text = KERNEL.to_owned();
+        text.replace_range(at..(at + cut).min(KERNEL.len()), &put);
+        let _ = Program::parse(&text);
+    }
+}
