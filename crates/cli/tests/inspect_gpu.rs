@@ -63,6 +63,9 @@ fn every_version_is_a_folder_that_passes() {
         assert_eq!(manifest["files"].as_array().unwrap().len(), 4);
     }
     assert_eq!(names(place.path()), ["gpu"], "temporary folders are gone");
+    let (code, said) = octile(&["analyze", "gpu"], place.path());
+    assert_eq!((code, said.matches("PASS fits-vmem").count()), (0, 4), "{said}");
+    assert_eq!(said.matches(": 0 bytes stack frame, 0 bytes spill stores").count(), 4, "the proof: {said}");
 
     let (code, said) = octile(&["compare", "gpu"], place.path());
     assert_eq!(code, 0, "{said}");
@@ -114,8 +117,29 @@ fn seeded_damage_is_found() {
         assert!(code == 1 && said.contains(expected), "{expected}: {code} {said}");
     }
     fs::write(folder.join("kernel.sass"), sass).unwrap();
+    let account = fs::read_to_string(folder.join("ptxas.txt")).unwrap();
+    for (damage, expected) in [
+        (with_registers(&account, 9), "FAIL fits-vmem"),
+        (account.replace("0 bytes spill stores", "8 bytes spill stores"), "FAIL no-spills"),
+    ] {
+        assert_ne!(damage, account);
+        fs::write(folder.join("ptxas.txt"), damage).unwrap();
+        let (code, said) = verify();
+        assert!(
+            code == 1 && said.contains(expected) && said.contains("at  ptxas.txt:"),
+            "{expected}: {said}"
+        );
+    }
+    fs::write(folder.join("ptxas.txt"), account).unwrap();
     let (code, said) = verify();
     assert_eq!(code, 0, "{said}");
+}
+
+/// The same account, with another digit in place of each in its number of registers.
+fn with_registers(account: &str, digit: u8) -> String {
+    let (head, tail) = account.split_once(" registers").unwrap();
+    let digits = head.len() - head.trim_end_matches(|c: char| c.is_ascii_digit()).len();
+    format!("{}{} registers{tail}", &head[..head.len() - digits], digit.to_string().repeat(digits))
 }
 
 #[test]
@@ -133,6 +157,8 @@ fn quantized_activations_bring_their_kernel() {
     let verify = || octile(&["verify", "--strict"], place.path());
     let (code, said) = verify();
     assert_eq!(code, 0, "{said}");
+    let title = "octile_quantize_bf16_token_128, in quantize/, runs before it\n  PASS no-spills ";
+    assert!(said.contains(title) && said.matches("PASS fits-vmem").count() == 2, "{said}");
     // It is part of the version: what happens to its files, happens to the version.
     for (file, kinds_of_damage) in
         [("kernel.sass", 4), ("kernel.ptx", 4), ("ptxas.txt", 3), ("kernel.cubin", 2)]
@@ -156,6 +182,122 @@ fn quantized_activations_bring_their_kernel() {
     assert!(code == 1 && said.contains("quantize/kernel.ptx is missing"), "{said}");
 }
 
+/// A quantizing kernel promises to fit, and not to multiply.
+#[test]
+fn quantizing_kernels_are_judged_beside_the_product() {
+    let place = TempDir::new().unwrap();
+    let arguments = ["inspect", "--target", "sm_90a", "--strategy", "v4", "--x", "f32", "-o", "gpu"];
+    let (code, said) = octile(&arguments, place.path());
+    assert_eq!(code, 0, "{said}");
+    let folder = place.path().join("gpu/v4_whole_k_strip");
+
+    let (code, said) = octile(&["analyze", "gpu", "--json"], place.path());
+    assert_eq!(code, 0, "{said}");
+    let value: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let helper = &value[0]["helpers"][0];
+    let checks: Vec<_> = helper["findings"].as_array().unwrap().iter().map(|found| &found["check"]).collect();
+    assert_eq!(helper["name"], "quantize");
+    assert_eq!(checks, ["no-spills", "fits-vmem"]);
+    let page = || {
+        let (code, said) = octile(&["report", "gpu", "-o", "page.html"], place.path());
+        assert_eq!(code, 0, "{said}");
+        fs::read_to_string(place.path().join("page.html")).unwrap()
+    };
+    let whole = page();
+    for part in
+        ["<h3>octile_quantize_f32_block_128, in quantize/", "quantize/kernel.sass, ", "quantize/kernel.ptx, "]
+    {
+        assert!(whole.contains(part), "{part} is not on the page");
+    }
+    for link in whole.split("href=\"#").skip(1).filter_map(|rest| rest.split('"').next()) {
+        assert!(whole.contains(&format!("id=\"{link}\"")), "nothing is at {link}");
+    }
+
+    let sass = fs::read_to_string(folder.join("quantize/kernel.sass")).unwrap();
+    let account = fs::read_to_string(folder.join("quantize/ptxas.txt")).unwrap();
+    for (file, damage, check) in [
+        ("quantize/kernel.sass", sass.replacen(" LDG.", " LDL.", 1), "no-spills"),
+        ("quantize/ptxas.txt", account.replace("0 bytes spill loads", "8 bytes spill loads"), "no-spills"),
+        ("quantize/ptxas.txt", with_registers(&account, 9), "fits-vmem"),
+    ] {
+        let before = fs::read_to_string(folder.join(file)).unwrap();
+        assert!(damage != before && damage.len() == before.len(), "{check}");
+        fs::write(folder.join(file), damage).unwrap();
+        let (code, said) = octile(&["verify", "gpu", "--junit", "verdicts.xml"], place.path());
+        let (_, helper) = said.split_once("in quantize/, runs before it").expect("its verdicts");
+        let shown = helper.contains(&format!("FAIL {check}")) && helper.contains(&format!("at  {file}:"));
+        assert!(code == 1 && shown && said.contains("FAIL (1 refuted)"), "{file}: {said}");
+        let suites = fs::read_to_string(place.path().join("verdicts.xml")).unwrap();
+        let (_, case) = suites.split_once(&format!("name=\"quantize/{check}\"")).expect("a case");
+        assert!(case.split("</testcase>").next().unwrap().contains("<failure"), "{suites}");
+        assert!(page().contains(r#"<span class="badge fail">FAIL</span>"#), "{file}");
+        fs::write(folder.join(file), before).unwrap();
+    }
+    let (code, said) = octile(&["verify", "gpu/v4_whole_k_strip/quantize"], place.path());
+    assert!(code == 1 && said.contains("name the folder of the version that it is part of"), "{said}");
+    let kernel = "gpu/v4_whole_k_strip/quantize/kernel.sass";
+    let (code, said) = octile(&["report", "gpu", "-o", kernel], place.path());
+    assert!(code == 2 && said.contains("uses that file for something else"), "{said}");
+}
+
+#[test]
+fn the_manifest_tells_the_shared_memory_of_every_kernel() {
+    let place = TempDir::new().unwrap();
+    let arguments =
+        ["check", "--target", "sm_90a", "--strategy", "v2", "--x", "f16", "-o", "gpu", "--strict"];
+    let (code, said) = octile(&arguments, place.path());
+    assert_eq!(code, 0, "{said}");
+    let folder = place.path().join("gpu/v2_manual_async_dma");
+    let whole = manifest(&folder);
+    assert_eq!(whole["helpers"]["quantize"]["entry"], "octile_quantize_f16_block_128");
+    let verify = |damage: &dyn Fn(&mut serde_json::Value), arguments: &[&str]| {
+        let mut damaged = whole.clone();
+        damage(&mut damaged);
+        fs::write(folder.join("manifest.json"), damaged.to_string()).unwrap();
+        octile(&[&["verify", "gpu"], arguments].concat(), place.path())
+    };
+    for pointer in ["/figures/shared_bytes", "/helpers/quantize/figures/shared_bytes"] {
+        let (code, said) = verify(&|manifest| *manifest.pointer_mut(pointer).unwrap() = 232_449.into(), &[]);
+        let sentence = "FAIL fits-vmem        232449 bytes of shared memory, where a block may have 232448";
+        assert!(code == 1 && said.contains(sentence) && said.contains("FAIL (1 refuted)"), "{said}");
+    }
+    // Earlier manifests tell only the files of such a kernel.
+    let earlier =
+        |manifest: &mut serde_json::Value| drop(manifest.as_object_mut().unwrap().remove("helpers"));
+    let (code, said) = verify(&earlier, &[]);
+    assert!(code == 0 && said.contains("PASS (1 not observable in these files)"), "{said}");
+    assert_eq!(verify(&earlier, &["--strict"]).0, 1);
+}
+
+#[test]
+fn promotion_and_racecheck_are_in_the_manifest_and_pass() {
+    let place = TempDir::new().unwrap();
+    let shape =
+        ["--strategy", "strip", "--strategy", "dma", "--shape", "256x512x512:256", "-o", "gpu", "--strict"];
+    for (options, promoted, release, title) in [
+        (&["--promote", "64"][..], 64, "warp", "sm_90a (H200), added up in f32 every 64 products\n"),
+        (&["--promote", "256"], 256, "warp", ", added up in f32 every 256 products\n"),
+        (&["--for-racecheck"], 128, "thread", "sm_90a (H200), for racecheck\n"),
+        (&["--promote", "32", "--for-racecheck"], 32, "thread", " every 32 products, for racecheck\n"),
+    ] {
+        let (code, said) =
+            octile(&[&["check", "--target", "sm_90a"], options, &shape].concat(), place.path());
+        assert!(
+            code == 0 && said.contains("PASS: all 2 versions") && said.contains(title),
+            "{options:?}: {said}"
+        );
+        for (version, strategy) in [(VERSIONS[1], "dma"), (VERSIONS[3], "strip")] {
+            let manifest = manifest(&place.path().join("gpu").join(version));
+            let plan = &manifest["plan"];
+            assert_eq!((&plan["promote_every"], &plan["release"]), (&promoted.into(), &release.into()));
+            let entry = manifest["entry"].as_str().unwrap();
+            assert!(entry.starts_with(&format!("octile_{strategy}_")), "{entry}");
+            assert_eq!(entry.contains(&format!("_promote{promoted}")), promoted != 128, "{entry}");
+            assert_eq!(entry.contains("_for_racecheck"), release == "thread", "{entry}");
+        }
+    }
+}
+
 #[test]
 fn bad_requests_get_one_sentence_and_write_nothing() {
     let place = TempDir::new().unwrap();
@@ -167,6 +309,9 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
     refused(&["--target", "sm_80"], "there is no TPU or GPU of this name");
     refused(&["--target", "sm_90a", "--mode", "large"], "--mode is for TPU kernels only");
     refused(&["--target", "sm_90a", "--x", "bf16-plain"], "multiplies 8-bit activations only");
+    refused(&["--target", "sm_90a", "--promote", "64"], "`auto` does so with every stage of 128");
+    let every_256 = ["--target", "sm_90a", "--strategy", "dma", "--promote", "256"];
+    refused(&every_256, "it is more than the quantization block");
     refused(&["--target", "sm_90a", "-o", "/proc/x"], "cannot write to /proc (");
     fs::create_dir(place.path().join("mine")).unwrap();
     let file = place.path().join("mine/v1_auto_double_buffer");

@@ -4,7 +4,7 @@ mod common;
 
 use common::try_load;
 use octile_dump::{
-    checks::{CheckId, Verdict, check},
+    checks::{CheckId, Finding, Verdict, check},
     compare::gpu_operations,
     facts::{Facts, FileKind, Source},
     gpu::Code,
@@ -120,9 +120,106 @@ fn the_assembler_report_is_read() {
                   0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 168 registers\n";
     let facts = Facts::gather(&[Source { name: "ptxas.txt", bytes: report.as_bytes() }]);
     assert_eq!((facts.files[0].kind, facts.files[0].damage.len()), (FileKind::Assembler, 0));
-    assert_eq!(facts.assembler.unwrap().registers, 168);
+    assert_eq!(facts.assembler.unwrap().report.registers, 168);
     let half = Facts::gather(&[Source { name: "ptxas.txt", bytes: &report.as_bytes()[..90] }]);
     assert_eq!((half.files[0].kind, half.files[0].damage.len()), (FileKind::Assembler, 1));
+}
+
+/// The findings on the files of a kernel whose launch asks for so much shared memory.
+fn findings(files: &[(&str, &str)], shared_bytes: Option<u64>) -> Vec<Finding> {
+    let sources: Vec<_> = files.iter().map(|(name, text)| Source { name, bytes: text.as_bytes() }).collect();
+    let mut facts = Facts::gather(&sources);
+    facts.shared_bytes = shared_bytes;
+    check(&facts, None)
+}
+
+fn of(findings: Vec<Finding>, id: CheckId) -> Finding {
+    findings.into_iter().find(|finding| finding.check == id).unwrap()
+}
+
+fn report(registers: u64, spilled: u64) -> String {
+    format!(
+        "ptxas info    : Compiling entry function 'k' for 'sm_90a'\nptxas info    : Function properties for k\n    \
+         0 bytes stack frame, {spilled} bytes spill stores, {spilled} bytes spill loads\n\
+         ptxas info    : Used {registers} registers, used 1 barriers\n"
+    )
+}
+
+#[test]
+fn no_spills_are_proven_by_the_line_that_says_so() {
+    let (sass, clean, spilling) = (load("dma.sass"), report(168, 0), report(168, 16));
+    let no_spills = |files: &[(&str, &str)]| of(findings(files, None), CheckId::NoSpills);
+    let line = |finding: &Finding| {
+        finding.evidence.iter().map(|line| format!("{}:{}", line.file, line.place)).collect::<Vec<_>>()
+    };
+    let both = no_spills(&[("k.sass", &sass), ("ptxas.txt", &clean)]);
+    assert_eq!((both.verdict, line(&both)), (Verdict::Pass, vec!["ptxas.txt:3:26".to_owned()]));
+    assert!(both.evidence[0].excerpt.contains("0 bytes spill stores"), "{both:?}");
+    let code = no_spills(&[("k.sass", &sass)]);
+    assert_eq!((code.verdict, line(&code)), (Verdict::Pass, vec![]), "no line of many is the proof");
+    assert!(code.says.contains("in the whole listing"), "{code:?}");
+    // What is cut off may have spilled.
+    let cut = &sass[..sass.rfind("QGMMA").unwrap()];
+    assert_eq!(no_spills(&[("k.sass", cut)]).verdict, Verdict::NotObservable);
+    let stated = no_spills(&[("k.sass", &sass), ("ptxas.txt", &spilling)]);
+    assert_eq!((stated.verdict, line(&stated)), (Verdict::Fail, vec!["ptxas.txt:3:26".to_owned()]));
+    let stored = sass.replacen("FFMA", "STL [R1], ", 1);
+    let stored = no_spills(&[("k.sass", &stored), ("ptxas.txt", &clean)]);
+    assert_eq!((stored.verdict, stored.evidence[0].file.as_str()), (Verdict::Fail, "k.sass"));
+    assert!(stored.evidence[0].excerpt.contains("STL"), "{stored:?}");
+}
+
+#[test]
+fn blocks_fit_a_multiprocessor_or_not() {
+    use Verdict::{Fail, NotObservable, Pass};
+    let ptx = load("dma.ptx");
+    assert!(ptx.contains(".maxntid 384, 1, 1") && ptx.contains(".minnctapersm 1"), "the recorded kernel");
+    let fits = |ptx: &str, report: &str, shared| {
+        of(findings(&[("k.ptx", ptx), ("ptxas.txt", report)], shared), CheckId::FitsVmem)
+    };
+    let found = fits(&ptx, &report(168, 0), Some(200_000));
+    assert_eq!(
+        (found.verdict, found.says.as_str()),
+        (
+            Pass,
+            "1 block of 384 threads with 168 registers each takes 64512 of 65536 registers and 201024 of 233472 bytes of \
+             shared memory"
+        )
+    );
+    let excerpts: Vec<_> = found.evidence.iter().map(|line| line.excerpt.as_str()).collect();
+    assert!(excerpts[0].contains("Used 168 registers") && excerpts[1].contains(".maxntid"), "{excerpts:?}");
+
+    let verdict = |ptx: &str, registers, shared| fits(ptx, &report(registers, 0), shared).verdict;
+    // Registers come by the eight.
+    assert_eq!([168, 169].map(|registers| verdict(&ptx, registers, Some(0))), [Pass, Fail]);
+    assert_eq!(verdict(&ptx, 168, None), NotObservable);
+    assert_eq!(verdict(&ptx, 255, None), Fail, "whatever shared memory there is");
+    assert_eq!([232_448, 232_449].map(|shared| verdict(&ptx, 168, Some(shared))), [Pass, Fail]);
+    let two = ptx.replace(".minnctapersm 1", ".minnctapersm 2");
+    assert_eq!([80, 88].map(|registers| verdict(&two, registers, Some(0))), [Pass, Fail]);
+    assert_eq!([115_712, 115_713].map(|shared| verdict(&two, 80, Some(shared))), [Pass, Fail]);
+    for unknown in [ptx.replace(".maxntid 384, 1, 1", ""), ptx.replace("sm_90a", "sm_80")] {
+        assert_ne!(unknown, ptx);
+        assert_eq!(verdict(&unknown, 168, Some(0)), NotObservable);
+    }
+    // What is declared beyond all measure is no reason to panic.
+    let huge = ptx.replace("384, 1, 1", &format!("{0}, {0}, 1", u32::MAX));
+    assert_eq!(verdict(&huge, u64::MAX, Some(u64::MAX)), Fail);
+}
+
+#[test]
+fn what_multiplies_nothing_breaks_no_promise_of_products() {
+    let (sass, account) = (load("dma.sass").replace("QGMMA", "FFMA"), report(168, 0));
+    for files in [&[("k.sass", sass.as_str()), ("ptxas.txt", &account)][..], &[("ptxas.txt", &account)]] {
+        for finding in findings(files, None) {
+            let expected = match finding.check {
+                CheckId::NoSpills => Verdict::Pass,
+                _ => Verdict::NotObservable,
+            };
+            assert_eq!(finding.verdict, expected, "{finding:?}");
+            assert!(!finding.says.contains("VMEM"), "{finding:?}");
+        }
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use octile_core::{Problem, plan::tpu::BlockMode};
 
-use super::{ChipChoice, IdleOption, OutChoice, ScalesChoice, StrategyChoice, XChoice};
+use super::{ChipChoice, IdleOption, OutChoice, ScalesChoice, StrategyChoice, XChoice, promotion};
 
 /// What comes out, for the help text.
 pub const INSPECT_HELP: &str = "\
@@ -36,7 +36,8 @@ With --target sm_90a the GPU kernels are assembled with ptxas; no GPU is needed:
     kernel.cubin
     ptxas.txt                       what `ptxas -v` says
     quantize/                       with --x bf16, f16 or f32: the same about
-                                    the kernel that quantizes the activations
+                                    the kernel that quantizes the activations,
+                                    whose figures are in the manifest too
 
 The versions are v1_auto_double_buffer, v2_manual_async_dma, v3_smem_scales and
 v4_whole_k_strip, which is also what `--strategy best` takes. A version that was
@@ -48,7 +49,8 @@ Examples:
   octile inspect --strategy strip --shape 4096x4096x4096:512 --mode large -o out
   octile inspect --chip v6e --x bf16 --strategy v2 --strategy v3
   octile inspect --target sm_90a --strategy best --x bf16 --x-scales token
-  octile inspect --target sm_90a --shape 4096x7168x2048:128 --out bf16 -o gpu";
+  octile inspect --target sm_90a --shape 4096x7168x2048:128 --out bf16 -o gpu
+  octile inspect --target sm_90a --strategy best --promote 64 --for-racecheck";
 
 /// Arguments of `octile inspect`.
 #[derive(Debug, Clone, ClapArgs)]
@@ -66,6 +68,13 @@ pub struct InspectArgs {
     /// Blocks of TPU kernels: aligned (one quantization block) or large (many) [default: aligned]
     #[arg(long)]
     pub mode: Option<BlockMode>,
+    /// Products of a GPU kernel's tensor cores between additions to the f32 sums: 32, 64, 128, 256 or 512; `auto` takes
+    /// 128 only [default: 128]
+    #[arg(long, value_name = "K", value_parser = promotion)]
+    pub promote: Option<usize>,
+    /// GPU kernels that `compute-sanitizer --tool racecheck` can follow, as `octile test --for-racecheck` runs them
+    #[arg(long)]
+    pub for_racecheck: bool,
     /// How the activations come: fp8 with scales; bf16, f16 or f32 to be quantized on the fly; or, with -plain,
     /// to be multiplied unquantized
     #[arg(long, value_enum, default_value_t = XChoice::Fp8)]

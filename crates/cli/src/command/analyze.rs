@@ -1,16 +1,17 @@
 //! `octile analyze`: what the dumps of each version say, and which claims they prove.
 
 mod find;
+mod helper;
 pub mod manifest;
 mod promise;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use octile_core::device::tpu::TpuChip;
 use octile_dump::{
     checks::{Finding, check},
-    facts::{Facts, FileKind, FileReport, Level, Source},
+    facts::{Facts, FileKind, FileReport, Launch, Level, Source},
     llo::{DmaModel, SimOptions},
     roofline::Roofline,
 };
@@ -18,6 +19,7 @@ use serde::Serialize;
 
 use crate::args::KnownArgs;
 use find::{Group, file_name};
+pub use helper::Helper;
 pub use manifest::Manifest;
 pub use promise::{Known, Promise, Told, Waiver};
 
@@ -55,9 +57,11 @@ pub struct Version {
     pub facts: Facts,
     /// Which claims that proves.
     pub findings: Vec<Finding>,
+    /// The kernels that run before its own, to prepare operands.
+    pub helpers: Vec<Helper>,
     /// The least that its work could take.
     pub roofline: Option<Roofline>,
-    /// Its files.
+    /// Its files, and those of the kernels before its own.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
     /// The files that are text, by name.
@@ -94,25 +98,25 @@ impl Version {
         if let Some(estimate) = manifest.as_ref().and_then(Manifest::estimated_cycles) {
             facts.estimated_cycles = Some(estimate);
         }
+        facts.shared_bytes = manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes);
         promise.settle(&facts);
         let findings = check(&facts, promise.chip);
         // One manifest that cannot be read is a finding about its version, and no reason to leave the others unread.
         let mut troubles: Vec<_> = unreadable.into_iter().collect();
         troubles.extend(manifest.iter().flat_map(|manifest| manifest.broken_files(&group.path)));
         troubles.extend(facts.files.iter().flat_map(troubles_of));
-        for (helper, files) in manifest.iter().flat_map(Manifest::helpers) {
-            troubles.extend(troubles_of_helper(&group.path, helper, &files)?);
-        }
+        let helpers = helpers(group, manifest.as_ref())?;
+        troubles.extend(helpers.iter().flat_map(Helper::troubles));
         if troubles.is_empty() && !has_kernel(&facts) {
-            let path = group.path.display();
-            troubles.push(format!("there is no kernel in {path}: give what the compiler wrote about one"));
+            troubles.push(no_kernel(group, &facts));
         }
         let bandwidth = promise.chip.map(|chip| chip.rates.hbm_bytes_per_cycle());
         let roofline =
             facts.cycles.as_ref().zip(bandwidth).and_then(|(cycles, rate)| Roofline::of(cycles, rate));
         let texts = texts(files, &facts);
-        let Group { name, path, files } = group.clone();
-        Ok(Self { name, path, promise, manifest, troubles, facts, findings, roofline, files, texts })
+        let Group { name, path, mut files } = group.clone();
+        files.extend(helpers.iter().flat_map(|helper| helper.files.clone()));
+        Ok(Self { name, path, promise, manifest, troubles, facts, findings, helpers, roofline, files, texts })
     }
 
     /// Whether the version must pass a check.
@@ -172,13 +176,26 @@ fn troubles_of(file: &FileReport) -> Vec<String> {
     }
 }
 
-/// Why files of a kernel that prepares operands cannot be relied on. What else they say is about no claim of the version.
-fn troubles_of_helper(folder: &Path, helper: &str, files: &[&str]) -> Result<Vec<String>> {
-    let paths = find::helper(&folder.join(helper), files);
-    let named = paths.iter().map(|path| Ok((format!("{helper}/{}", file_name(path)), find::read(path)?)));
-    let contents = named.collect::<Result<Vec<_>>>()?;
-    let sources: Vec<_> = contents.iter().map(|(name, bytes)| Source { name, bytes }).collect();
-    Ok(Facts::gather(&sources).files.iter().flat_map(troubles_of).collect())
+/// The kernels that prepare operands, as the manifest names their files.
+fn helpers(group: &Group, manifest: Option<&Manifest>) -> Result<Vec<Helper>> {
+    let named = manifest.into_iter().flat_map(|manifest| {
+        let figures = |name| manifest.helpers.get(name).map(|helper| &helper.figures);
+        manifest.helper_files().into_iter().map(move |(name, files)| (name, files, figures(name)))
+    });
+    named
+        .filter_map(|(name, files, figures)| Helper::read(&group.path, name, &files, figures).transpose())
+        .collect()
+}
+
+/// That there is nothing to judge, and what to do.
+fn no_kernel(group: &Group, facts: &Facts) -> String {
+    let path = group.path.display();
+    match &facts.launch {
+        Some(Launch { entry, .. }) => {
+            format!("{entry} in {path} multiplies nothing: name the folder of the version that it is part of")
+        }
+        None => format!("there is no kernel in {path}: give what the compiler wrote about one"),
+    }
 }
 
 /// Whether the files are about a kernel at all, as opposed to a program without one.

@@ -12,7 +12,8 @@ use anyhow::{Result, bail};
 use octile_core::{
     Strategy,
     plan::{
-        hopper::HopperPlan,
+        PlanError,
+        hopper::{HopperPlan, STAGE_K},
         tpu::{BlockMode, TpuPlan},
     },
 };
@@ -70,10 +71,15 @@ impl Job {
         let work = match args.chip {
             ChipChoice::Gpu(gpu) => {
                 refuse_tpu_options(args)?;
-                let plan = |strategy| HopperPlan::best(&problem, &gpu, strategy);
+                let every = args.promote.unwrap_or(STAGE_K);
+                let plan = |strategy| {
+                    let plan = HopperPlan::promoting(&problem, &gpu, strategy, every)?;
+                    Ok::<_, PlanError>(if args.for_racecheck { plan.for_racecheck() } else { plan })
+                };
                 Work::Gpu(gpu::Work { gpu, plans: strategies.map(plan).collect::<Result<_, _>>()? })
             }
             ChipChoice::Tpu(chip) => {
+                refuse_gpu_options(args)?;
                 let mode = args.mode.unwrap_or(BlockMode::Aligned);
                 let plan = |strategy| TpuPlan::new(&problem, chip, strategy, mode);
                 Work::Tpu(tpu::Work {
@@ -102,9 +108,18 @@ fn refuse_tpu_options(args: &InspectArgs) -> Result<()> {
         (args.libtpu.is_some(), "--libtpu"),
         (args.keep_dumps, "--keep-dumps"),
     ];
-    match given.into_iter().find(|(given, _)| *given) {
+    refuse(&given, "TPU")
+}
+
+/// What only kernels of a GPU know.
+fn refuse_gpu_options(args: &InspectArgs) -> Result<()> {
+    refuse(&[(args.promote.is_some(), "--promote"), (args.for_racecheck, "--for-racecheck")], "GPU")
+}
+
+fn refuse(options: &[(bool, &str)], target: &str) -> Result<()> {
+    match options.iter().find(|(given, _)| *given) {
         Some((_, option)) => {
-            bail!("{option} is for TPU kernels only: leave it out, or name a TPU with --target")
+            bail!("{option} is for {target} kernels only: leave it out, or name a {target} with --target")
         }
         None => Ok(()),
     }

@@ -23,9 +23,9 @@ pub struct Report {
 pub struct Judged {
     /// What is judged.
     pub version: Version,
-    /// Its required checks that are refuted.
+    /// Its required checks that are refuted, and those of the kernels before its own.
     pub refuted: Vec<CheckId>,
-    /// Its required checks that the files do not tell about.
+    /// Those that the files do not tell about.
     pub unproven: Vec<CheckId>,
     /// Refuted checks that no version promises to pass: they cost time, and no verdict.
     pub warnings: Vec<CheckId>,
@@ -57,26 +57,22 @@ impl Report {
 
 impl Judged {
     fn new(version: Version, strict: bool) -> Self {
-        let required = |verdict: Verdict| -> Vec<CheckId> {
-            let matching =
-                |id: &&CheckId| finding(&version, **id).is_some_and(|found| found.verdict == verdict);
-            version.promise.required.iter().filter(matching).copied().collect()
+        let own = || version.findings.iter().filter(|found| version.is_required(found));
+        let of_helpers = || version.helpers.iter().flat_map(|helper| &helper.findings);
+        let promised = |verdict: Verdict| -> Vec<CheckId> {
+            let all = own().chain(of_helpers()).filter(|found| found.verdict == verdict);
+            all.map(|found| found.check).collect()
         };
-        let (refuted, unproven) = (required(Verdict::Fail), required(Verdict::NotObservable));
+        let (refuted, unproven) = (promised(Verdict::Fail), promised(Verdict::NotObservable));
         // Without a single proof there is nothing to pass on.
-        let proven = !required(Verdict::Pass).is_empty();
+        let proven = own().any(|found| found.verdict == Verdict::Pass);
         let sound = version.troubles.is_empty() && refuted.is_empty();
         let passed = sound && proven && (unproven.is_empty() || !strict);
-        let promised = |check: CheckId| Strategy::ALL.iter().any(|s| CheckId::required(*s).contains(&check));
+        let of_others = |check: CheckId| Strategy::ALL.iter().any(|s| CheckId::required(*s).contains(&check));
         let warns = |found: &&Finding| {
-            found.verdict == Verdict::Fail && !version.is_required(found) && !promised(found.check)
+            found.verdict == Verdict::Fail && !version.is_required(found) && !of_others(found.check)
         };
         let warnings = version.findings.iter().filter(warns).map(|found| found.check).collect();
         Self { version, refuted, unproven, warnings, passed }
     }
-}
-
-/// What became of one check.
-pub fn finding(version: &Version, check: CheckId) -> Option<&Finding> {
-    version.findings.iter().find(|finding| finding.check == check)
 }

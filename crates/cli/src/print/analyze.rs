@@ -2,6 +2,7 @@
 
 use std::fmt::{Display, Write};
 
+use octile_core::plan::hopper::STAGE_K;
 use octile_dump::{
     checks::{Finding, Verdict},
     compare::Row,
@@ -12,7 +13,10 @@ use octile_dump::{
 use super::{emit, heading};
 use crate::{
     args::HOPPER_TARGET,
-    command::analyze::{Known, Version},
+    command::analyze::{
+        Helper, Known, Version,
+        manifest::{Plan, Release},
+    },
 };
 
 /// Lines of evidence to show of one finding.
@@ -42,20 +46,35 @@ fn text(version: &Version) -> String {
     }
     text.push_str(&facts(version));
     text.push('\n');
-    for finding in &version.findings {
-        text.push_str(&line(version, finding));
-        for evidence in finding.evidence.iter().take(EVIDENCE_LINES) {
-            let _ = writeln!(text, "      {}", place(evidence));
-        }
-        if finding.verdict == Verdict::Fail {
-            let _ = writeln!(text, "      why: {}\n      do:  {}", finding.why, finding.remedy);
-        }
-    }
+    text.extend(version.findings.iter().map(|finding| claim(finding, version.is_required(finding))));
     for waiver in &version.promise.waived {
         let _ = writeln!(text, "  {} is not required: {}", waiver.check, waiver.because);
     }
+    for helper in &version.helpers {
+        let _ = writeln!(text, "\n{}", helper_title(helper));
+        text.extend(resources(&helper.facts).map(|(name, what)| fact(name, &what)));
+        text.push('\n');
+        text.extend(helper.findings.iter().map(|finding| claim(finding, true)));
+    }
     text.push('\n');
     text
+}
+
+/// What became of a claim, with the lines that show it.
+fn claim(finding: &Finding, required: bool) -> String {
+    let mut text = line(finding, required);
+    for evidence in finding.evidence.iter().take(EVIDENCE_LINES) {
+        let _ = writeln!(text, "      {}", place(evidence));
+    }
+    if finding.verdict == Verdict::Fail {
+        let _ = writeln!(text, "      why: {}\n      do:  {}", finding.why, finding.remedy);
+    }
+    text
+}
+
+/// What a kernel that prepares operands is called, and where its files are.
+pub fn helper_title(helper: &Helper) -> String {
+    format!("{}, in {}/, runs before it", helper.entry(), helper.name)
 }
 
 /// The name of a version and how it is known.
@@ -78,12 +97,23 @@ pub fn title(version: &Version) -> String {
         (None, None, true) => "an NVIDIA GPU".to_owned(),
         (None, None, false) => "chip not known".to_owned(),
     };
-    format!("{}\n{of}; {chip}", version.name)
+    format!("{}\n{of}; {chip}{}", version.name, variant(version))
+}
+
+/// What was asked of a GPU kernel beyond its version, to follow in a sentence.
+fn variant(version: &Version) -> String {
+    let Some(Plan::Gpu(plan)) = version.manifest.as_ref().map(|manifest| &manifest.plan) else {
+        return String::new();
+    };
+    let promotion = plan.promote_every.filter(|every| *every != STAGE_K);
+    let promotion = promotion.map(|every| format!(", added up in f32 every {every} products"));
+    let racecheck = (plan.release == Some(Release::Thread)).then_some(", for racecheck");
+    format!("{}{}", promotion.unwrap_or_default(), racecheck.unwrap_or_default())
 }
 
 /// One line of the checklist.
-pub fn line(version: &Version, finding: &Finding) -> String {
-    let required = if version.is_required(finding) { "" } else { " (not required)" };
+pub fn line(finding: &Finding, required: bool) -> String {
+    let required = if required { "" } else { " (not required)" };
     format!("  {:<4} {:<16} {}{required}\n", word(finding.verdict), finding.check, finding.says)
 }
 
@@ -109,9 +139,7 @@ fn facts(version: &Version) -> String {
     let facts = &version.facts;
     let row = Row::of(&version.name, facts, &version.findings);
     let mut text = String::new();
-    let mut say = |name: &str, what: String| {
-        let _ = writeln!(text, "{name:<10}{what}");
-    };
+    let mut say = |name: &str, what: String| text.push_str(&fact(name, &what));
     if let Some(matmul) = Facts::latest(&facts.matmuls, |matmul| matmul.level).first() {
         say("products", format!("{} by {}, {} in the code", matmul.lhs, matmul.rhs, matmul.count));
     }
@@ -124,13 +152,8 @@ fn facts(version: &Version) -> String {
         let limit = vmem.limit.map_or(String::new(), |limit| format!(" of {}", size(limit)));
         say("VMEM", format!("{}{limit}", size(vmem.used)));
     }
-    if let Some(report) = &facts.assembler {
-        let spilled = report.spill_stores + report.spill_loads;
-        let spills = if spilled == 0 { "no spills".to_owned() } else { format!("{spilled} bytes of spills") };
-        say("registers", format!("{} per thread, {spills}", report.registers));
-    }
-    if let Some(bytes) = version.manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes) {
-        say("shared", format!("{} of shared memory per block", size(bytes)));
+    for (name, what) in resources(facts) {
+        say(name, what);
     }
     match (&facts.cycles, &facts.cycles_error) {
         (Some(cycles), _) => {
@@ -154,6 +177,23 @@ fn facts(version: &Version) -> String {
         say("roofline", roof(roofline));
     }
     text
+}
+
+/// What a thread and a block of a GPU kernel take.
+pub fn resources(facts: &Facts) -> impl Iterator<Item = (&'static str, String)> {
+    let registers = facts.assembler.as_ref().map(|assembled| {
+        let report = &assembled.report;
+        let spilled = report.spill_stores.saturating_add(report.spill_loads);
+        let spills = if spilled == 0 { "no spills".to_owned() } else { format!("{spilled} bytes of spills") };
+        ("registers", format!("{} per thread, {spills}", report.registers))
+    });
+    let shared =
+        facts.shared_bytes.map(|bytes| ("shared", format!("{} of shared memory per block", size(bytes))));
+    registers.into_iter().chain(shared)
+}
+
+fn fact(name: &str, what: &str) -> String {
+    format!("{name:<10}{what}\n")
 }
 
 /// The limits in one line.

@@ -12,11 +12,11 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 use octile_dump::checks::{Finding, Verdict};
 
 use super::{
-    analyze::{roof, title},
+    analyze::{helper_title, resources, roof, title},
     compare::rows,
     emit,
 };
-use crate::command::{report::Report, verify::Judged};
+use crate::command::{analyze::Helper, report::Report, verify::Judged};
 use dumps::Marks;
 
 const STYLE: &str = include_str!("report/style.css");
@@ -116,7 +116,9 @@ fn version(marks: &Marks, judged: &Judged) -> Markup {
             @if let Some(roofline) = &version.roofline { p { (roof(roofline)) "." } }
             @for trouble in &version.troubles { p.trouble { (trouble) "." } }
             h3 { "Findings" }
-            ul.findings { @for found in &version.findings { (finding(marks, judged, found)) } }
+            ul.findings {
+                @for found in &version.findings { (finding(marks, version.is_required(found), found)) }
+            }
             @for waiver in &version.promise.waived {
                 p.note { (waiver.check) " is not required: " (waiver.because) "." }
             }
@@ -127,18 +129,28 @@ fn version(marks: &Marks, judged: &Judged) -> Markup {
             h3 { "Memory, to scale" }
             (memory::map(version))
             h3 { @if version.promise.gpu { "PTX and SASS" } @else { "Mosaic and LLO" } }
-            (dumps::panes(marks, version))
+            (dumps::panes(marks, version.promise.gpu, &version.texts))
+            @for helper in &version.helpers { (self::helper(marks, helper)) }
         }
     }
 }
 
-fn finding(marks: &Marks, judged: &Judged, finding: &Finding) -> Markup {
+/// A kernel that prepares operands, below the version that it belongs to.
+fn helper(marks: &Marks, helper: &Helper) -> Markup {
+    html! {
+        h3 { (helper_title(helper)) }
+        p.note { @for (name, what) in resources(&helper.facts) { (name) ": " (what) ". " } }
+        ul.findings { @for found in &helper.findings { (finding(marks, true, found)) } }
+        (dumps::panes(marks, true, &helper.texts))
+    }
+}
+
+fn finding(marks: &Marks, required: bool, finding: &Finding) -> Markup {
     let class = match finding.verdict {
         Verdict::Pass => "pass",
         Verdict::Fail => "fail",
         Verdict::NotObservable => "unknown",
     };
-    let required = judged.version.is_required(finding);
     let places: BTreeSet<_> =
         finding.evidence.iter().map(|evidence| (&evidence.file, evidence.place)).collect();
     html! {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use octile_dump::checks::Verdict;
+use octile_dump::checks::{Finding, Verdict};
 
 use super::{
-    analyze::{line, place, title},
+    analyze::{helper_title, line, place, title},
     emit, heading, rule,
 };
 use crate::command::verify::{Judged, Report};
@@ -49,15 +49,7 @@ fn version(judged: &Judged) -> String {
     if let Some(contradiction) = &version.promise.contradiction {
         let _ = writeln!(text, "  warn {:<16} {contradiction}", "version");
     }
-    for finding in version.findings.iter().filter(|finding| version.is_required(finding)) {
-        text.push_str(&line(version, finding));
-        if finding.verdict == Verdict::Fail {
-            for evidence in finding.evidence.iter().take(1) {
-                let _ = writeln!(text, "       at  {}", place(evidence));
-            }
-            let _ = writeln!(text, "       why {}\n       do  {}", finding.why, finding.remedy);
-        }
-    }
+    text.extend(version.findings.iter().filter(|finding| version.is_required(finding)).map(promise));
     for finding in version.findings.iter().filter(|finding| judged.warnings.contains(&finding.check)) {
         let _ = writeln!(text, "  warn {:<16} {}", finding.check, finding.says);
         for evidence in finding.evidence.iter().take(1) {
@@ -67,6 +59,10 @@ fn version(judged: &Judged) -> String {
     for waiver in &version.promise.waived {
         let _ = writeln!(text, "  -    {:<16} not required: {}", waiver.check, waiver.because);
     }
+    for helper in &version.helpers {
+        let _ = writeln!(text, "  {}", helper_title(helper));
+        text.extend(helper.findings.iter().map(promise));
+    }
     let unproven = judged.unproven.len();
     let note = match (judged.refuted.len(), unproven) {
         (0, 0) => String::new(),
@@ -75,6 +71,18 @@ fn version(judged: &Judged) -> String {
         (refuted, unproven) => format!(" ({refuted} refuted, {unproven} not observable in these files)"),
     };
     let _ = writeln!(text, "  {}{note}", word(judged.passed));
+    text
+}
+
+/// What became of a promise; where it is broken, with the line that shows it.
+fn promise(finding: &Finding) -> String {
+    let mut text = line(finding, true);
+    if finding.verdict == Verdict::Fail {
+        for evidence in finding.evidence.iter().take(1) {
+            let _ = writeln!(text, "       at  {}", place(evidence));
+        }
+        let _ = writeln!(text, "       why {}\n       do  {}", finding.why, finding.remedy);
+    }
     text
 }
 

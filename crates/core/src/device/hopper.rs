@@ -23,6 +23,10 @@ pub struct HopperGpu {
 impl HopperGpu {
     /// Shared memory that the system keeps for itself in every block.
     pub const SHARED_RESERVE: usize = 1 << 10;
+    /// Registers of a multiprocessor (CUDA programming guide, compute capability 9.0).
+    pub const REGISTERS_PER_SM: usize = 64 << 10;
+    /// A warp takes registers in multiples of so many for each of its threads (CUDA occupancy calculator).
+    pub const REGISTER_UNIT: usize = 8;
 }
 
 /// The GPUs that plans are made for. Sizes as the CUDA driver reports them on the device; bandwidths from the vendor's

@@ -1,18 +1,29 @@
 //! Claims that mean something of their own on a GPU, where shared memory is what VMEM and SMEM are on a TPU.
 
-use super::{CheckId, Outcome, counted};
-use crate::facts::{Copy, Facts, Level, Role};
+mod resources;
 
-/// The level to judge a GPU kernel by; `None` where the files are of something else.
-fn level(facts: &Facts) -> Option<Level> {
-    let is_gpu = |level: &Level| matches!(level, Level::Ptx | Level::Sass);
-    // What the assembler made counts, not what it was given.
-    facts.matmuls.iter().map(|matmul| matmul.level).filter(is_gpu).max()
+use super::{CheckId, Outcome, counted};
+use crate::facts::{Copy, Facts, FileKind, Level, Role};
+
+/// Whether the files are of a GPU kernel: by its products, or where it multiplies nothing, by what kind they are.
+fn is_gpu(facts: &Facts) -> bool {
+    let kinds = [FileKind::Ptx, FileKind::Sass, FileKind::Assembler];
+    match latest_product(facts) {
+        Some(level) => matches!(level, Level::Ptx | Level::Sass),
+        None => facts.files.iter().any(|file| kinds.contains(&file.kind)),
+    }
+}
+
+/// The latest stage that has products: what the assembler made counts, not what it was given.
+fn latest_product(facts: &Facts) -> Option<Level> {
+    facts.matmuls.iter().map(|matmul| matmul.level).max()
 }
 
 /// Why a claim about a GPU kernel matters and what to do when it is false; `None` as for [`run`].
 pub fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static str)> {
-    level(facts)?;
+    if !is_gpu(facts) {
+        return None;
+    }
     match check {
         CheckId::OperandsInHbm => Some((
             "the copy engine fetches from device memory while the tensor cores work",
@@ -34,38 +45,49 @@ pub fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static s
             "copy the scales into shared memory with the stage that they belong to",
         )),
         CheckId::FitsVmem => Some((
-            "a kernel that asks for more shared memory than a multiprocessor has is not launched",
-            "make the tile smaller, or take fewer stages",
+            "blocks that need more registers or shared memory than a multiprocessor has are not launched, or wait",
+            "make the tile smaller, or take fewer stages, threads or blocks per multiprocessor",
         )),
-        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::DoubleBuffered | CheckId::NoSpills => None,
+        CheckId::NoSpills => Some((
+            "a spilled register goes through memory each time that it is used",
+            "have a thread hold less at a time, or give it more registers by launching fewer threads",
+        )),
+        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::DoubleBuffered => None,
     }
 }
 
 /// What became of a claim about a GPU kernel; `None` where the files are of something else, or where the claim is the
 /// same on every machine.
 pub fn run(check: CheckId, facts: &Facts) -> Option<Outcome> {
-    let level = level(facts)?;
+    if !is_gpu(facts) {
+        return None;
+    }
+    match check {
+        CheckId::NativeFp8 | CheckId::NoF32Matmul => None,
+        CheckId::NoSpills => Some(resources::no_spills(facts)),
+        CheckId::FitsVmem => Some(resources::fits_multiprocessor(facts)),
+        _ => Some(match latest_product(facts) {
+            Some(level) => run_on_product(check, facts, level),
+            None => Outcome::unknown("no multiplication is in these files: give the PTX or SASS of one"),
+        }),
+    }
+}
+
+/// What became of a claim about how operands reach the products.
+fn run_on_product(check: CheckId, facts: &Facts, level: Level) -> Outcome {
     let fetches = |role: Role| -> Vec<&Copy> {
         let copies = facts.copies.iter().filter(|copy| copy.level == level && copy.inbound);
         copies.filter(|copy| copy.role == Some(role)).collect()
     };
     match check {
-        CheckId::OperandsInHbm => {
-            Some(data(&fetches(Role::Data), "fetched from device memory by the kernel"))
-        }
-        CheckId::DataInVmem => {
-            Some(data(&fetches(Role::Data), "into shared memory, which feeds the tensor cores"))
-        }
-        CheckId::AsyncDma => Some(async_dma(&fetches(Role::Data))),
-        CheckId::DoubleBuffered => Some(double_buffered(&fetches(Role::Data))),
-        CheckId::ScalesInSmem => Some(scales_in_shared_memory(&fetches(Role::Scale))),
-        CheckId::DmaBalanced => Some(Outcome::unknown(
+        CheckId::OperandsInHbm => data(&fetches(Role::Data), "fetched from device memory by the kernel"),
+        CheckId::DataInVmem => data(&fetches(Role::Data), "into shared memory, which feeds the tensor cores"),
+        CheckId::AsyncDma => async_dma(&fetches(Role::Data)),
+        CheckId::DoubleBuffered => double_buffered(&fetches(Role::Data)),
+        CheckId::ScalesInSmem => scales_in_shared_memory(&fetches(Role::Scale)),
+        _ => Outcome::unknown(
             "copies and waits match only along an execution, and the code of a GPU kernel is not executed here",
-        )),
-        CheckId::FitsVmem => Some(Outcome::unknown(
-            "the launch asks for shared memory, so the code does not tell how much there is",
-        )),
-        CheckId::NativeFp8 | CheckId::NoF32Matmul | CheckId::NoSpills => None,
+        ),
     }
 }
 

@@ -169,21 +169,25 @@ impl CheckId {
 
     /// The checks that a strategy must pass on a GPU.
     pub fn required_on_gpu(strategy: Strategy) -> &'static [Self] {
-        const ALL: [CheckId; 6] = [
+        const ALL: [CheckId; 7] = [
             CheckId::NativeFp8,
             CheckId::NoF32Matmul,
             CheckId::NoSpills,
+            CheckId::FitsVmem,
             CheckId::AsyncDma,
             CheckId::DoubleBuffered,
             CheckId::ScalesInSmem,
         ];
         // Each strategy promises what the one before it does, and more.
         match strategy {
-            Strategy::Auto => &ALL[..3],
-            Strategy::Dma => &ALL[..5],
+            Strategy::Auto => &ALL[..4],
+            Strategy::Dma => &ALL[..6],
             Strategy::Smem | Strategy::Strip => &ALL,
         }
     }
+
+    /// The checks that a GPU kernel must pass which multiplies nothing, but prepares the operands of one that does.
+    pub const REQUIRED_OF_GPU_HELPER: [Self; 2] = [Self::NoSpills, Self::FitsVmem];
 
     fn run(self, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
         if let Some(outcome) = gpu::run(self, facts) {
@@ -292,8 +296,8 @@ pub fn check(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
     let is_damaged = facts.files.iter().any(|file| !file.damage.is_empty());
     let finding = |check: CheckId| {
         let mut outcome = check.run(facts, chip);
-        // What is not there may have been in what was cut off.
-        if is_damaged && outcome.verdict == Verdict::Fail && outcome.evidence.is_empty() {
+        // What is not there may have been in what was cut off: its absence neither proves nor refutes.
+        if is_damaged && outcome.verdict != Verdict::NotObservable && outcome.evidence.is_empty() {
             outcome = Outcome::unknown(format!("{}, but a file is damaged", outcome.says));
         }
         let (why, remedy) = gpu::advice(check, facts).unwrap_or((check.why(), check.remedy()));

@@ -70,7 +70,7 @@ impl Row {
             vmem: facts.vmem.as_ref().map(|vmem| vmem.used),
             code_bundles: cycles.map(|cycles| cycles.code_bundles),
             spills: facts.spills.as_ref().map(|spills| spills.instructions),
-            registers: facts.assembler.map(|report| report.registers),
+            registers: facts.assembler.as_ref().map(|assembled| assembled.report.registers),
         }
     }
 }

@@ -131,7 +131,10 @@ fn code(facts: &Facts) -> Vec<Part> {
         Part::new(level, Subject::Code, "the code", spills.evidence.clone())
             .with_known(Aspect::Bundles, facts.cycles.as_ref().map(|cycles| cycles.code_bundles))
             .with(Aspect::Spills, spills.instructions)
-            .with_known(Aspect::Registers, facts.assembler.map(|report| report.registers))
+            .with_known(
+                Aspect::Registers,
+                facts.assembler.as_ref().map(|assembled| assembled.report.registers),
+            )
     });
     let memories = [("vector memory", &facts.vmem), ("scalar memory", &facts.smem)];
     let memories = memories.into_iter().filter_map(|(name, memory)| {

@@ -114,7 +114,7 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
         () if head.starts_with("HloModule") => hlo::read(facts, name, text),
         () if is_ptx(head) => gpu::read(facts, name, text, Language::Ptx),
         () if is_sass(text) => gpu::read(facts, name, text, Language::Sass),
-        () if head.starts_with(AssemblerReport::HEAD) => gpu::read_report(facts, text),
+        () if head.starts_with(AssemblerReport::HEAD) => gpu::read_report(facts, name, text),
         () if is_listing(head) => llo::read(facts, name, text, options),
         () if head.starts_with("module") && text.contains("func.func") => mosaic::read(facts, name, text),
         () => {

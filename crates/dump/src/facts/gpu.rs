@@ -1,6 +1,8 @@
 //! Facts from PTX and SASS.
 
-use super::{Copy, Evidence, Facts, FileKind, Level, Matmul, Role, Space, Spills, Witness};
+use super::{
+    Assembled, Copy, Evidence, Facts, FileKind, Launch, Level, Matmul, Role, Space, Spills, Witness,
+};
 use crate::{
     gpu::{AssemblerReport, Code, Instruction, Language},
     source::{Damage, Place},
@@ -23,6 +25,9 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
         }
     }
     settle_copies(facts, level, barriers(&code));
+    if language == Language::Ptx {
+        facts.launch = facts.launch.take().or_else(|| launch(&code, &witness));
+    }
     // Registers are assigned by the assembler, so only its output shows spills.
     if language == Language::Sass && facts.spills.is_none() && !code.functions().is_empty() {
         let spill = |i: &&Instruction| matches!(code.str(i.op).split('.').next(), Some("STL" | "LDL"));
@@ -52,9 +57,38 @@ fn add_matmul(facts: &mut Facts, level: Level, lhs: &str, rhs: &str, evidence: i
     }
 }
 
+/// What a text with one kernel declares about its launch: `.maxntid 384, 1, 1` and `.minnctapersm 1`.
+fn launch(code: &Code<'_>, witness: &Witness<'_>) -> Option<Launch> {
+    let [kernel] = code.functions() else { return None };
+    let header = code.str(kernel.header);
+    let threads = [".maxntid", ".reqntid"].into_iter().find_map(|name| declared(header, name));
+    let line = threads.map_or(kernel.name.start, |(at, _)| kernel.header.start + at as u32);
+    Some(Launch {
+        entry: code.str(kernel.name).to_owned(),
+        target: code.target().to_owned(),
+        threads: threads.map(|(_, threads)| threads),
+        blocks_per_sm: declared(header, ".minnctapersm").map_or(1, |(_, blocks)| blocks),
+        evidence: witness.at(line),
+    })
+}
+
+/// The product of the numbers behind a word, and where the word is.
+fn declared(header: &str, word: &str) -> Option<(usize, u64)> {
+    let at = header.find(word)?;
+    let numbers = header.get(at + word.len()..)?.split('.').next()?;
+    let number = |text: &str| text.trim().parse().ok();
+    let product = numbers.split(',').try_fold(1u64, |product, text| product.checked_mul(number(text)?));
+    Some((at, product.filter(|product| *product > 0)?))
+}
+
 /// Reads the assembler's account into the facts.
-pub fn read_report(facts: &mut Facts, text: &str) -> (FileKind, Vec<Damage>) {
-    facts.assembler = AssemblerReport::parse(text);
+pub fn read_report(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+    let witness = Witness::new(name, text);
+    let line = |at: Option<usize>| Some(witness.at(u32::try_from(at?).ok()?));
+    facts.assembler = AssemblerReport::parse(text).and_then(|report| {
+        let registers_line = line(AssemblerReport::registers_at(text))?;
+        Some(Assembled { report, registers_line, spills_line: line(AssemblerReport::spills_at(text))? })
+    });
     let damage = facts.assembler.is_none().then(|| Damage {
         place: Place { line: 1, column: 1 },
         what: "the registers and spills of a kernel are not in this report".to_owned(),

@@ -260,6 +260,33 @@ pub struct MemoryUse {
     pub evidence: Evidence,
 }
 
+/// What the text of a GPU kernel declares about its launch.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Launch {
+    /// Name of the kernel.
+    pub entry: String,
+    /// The instruction set that it is for, for example `sm_90a`.
+    pub target: String,
+    /// The most threads that a block has, where it says.
+    pub threads: Option<u64>,
+    /// Blocks that a multiprocessor should hold at a time.
+    pub blocks_per_sm: u64,
+    /// The line.
+    pub evidence: Evidence,
+}
+
+/// The assembler's account of a GPU kernel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Assembled {
+    /// The figures.
+    #[serde(flatten)]
+    pub report: AssemblerReport,
+    /// The line about registers.
+    pub registers_line: Evidence,
+    /// The line about spills.
+    pub spills_line: Evidence,
+}
+
 /// Everything that the dumps of one kernel say.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Facts {
@@ -292,7 +319,11 @@ pub struct Facts {
     /// Cycles as the compiler estimates them.
     pub estimated_cycles: Option<u64>,
     /// The assembler's account of a GPU kernel.
-    pub assembler: Option<AssemblerReport>,
+    pub assembler: Option<Assembled>,
+    /// How a GPU kernel is launched, where its text is among the files.
+    pub launch: Option<Launch>,
+    /// Bytes of shared memory that the launch of a GPU kernel asks for. No dump says: whoever gathers facts may know.
+    pub shared_bytes: Option<u64>,
     /// The compiler's account of its schedule.
     pub schedule: Option<ScheduleAnalysis>,
     /// Kernels that were read: a call carries the same text as the file beside it.

@@ -38,6 +38,8 @@ pub struct Instruction {
 pub struct Function {
     /// Its name.
     pub name: Span,
+    /// Parameters and how it is launched: what stands between its name and its body. Empty in SASS, which does not say.
+    pub header: Span,
     /// Its instructions in order.
     pub instructions: Vec<Instruction>,
 }

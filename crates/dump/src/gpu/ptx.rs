@@ -127,7 +127,8 @@ impl<'a> Parser<'a> {
             let is_name = |b: &u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'$');
             let name_len = rest.trim_start().bytes().take_while(is_name).count();
             let name = Span::new(name_start, name_start + name_len);
-            self.code.functions.push(Function { name, instructions: Vec::new() });
+            let header = Span::new(name_start + name_len, end);
+            self.code.functions.push(Function { name, header, instructions: Vec::new() });
         }
         let closes = matches!(self.bytes.get(end), Some(b'{' | b'}'));
         self.at = if closes { end } else { end + 1 };

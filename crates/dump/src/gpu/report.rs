@@ -17,6 +17,9 @@ pub struct AssemblerReport {
     pub static_shared: u64,
 }
 
+const REGISTERS: &str = " registers";
+const SPILL_STORES: &str = " bytes spill stores";
+
 impl AssemblerReport {
     /// How such a report begins.
     pub const HEAD: &str = "ptxas info";
@@ -24,19 +27,35 @@ impl AssemblerReport {
     /// Reads a report about one kernel; `None` where its figures are not all there.
     pub fn parse(text: &str) -> Option<Self> {
         Some(Self {
-            registers: before(text, " registers")?,
+            registers: before(text, REGISTERS)?,
             stack: before(text, " bytes stack frame")?,
-            spill_stores: before(text, " bytes spill stores")?,
+            spill_stores: before(text, SPILL_STORES)?,
             spill_loads: before(text, " bytes spill loads")?,
             static_shared: before(text, " bytes smem").unwrap_or(0),
         })
+    }
+
+    /// Where a report states the registers, in bytes from its beginning.
+    pub fn registers_at(text: &str) -> Option<usize> {
+        text.find(REGISTERS).map(|unit| number_start(text, unit))
+    }
+
+    /// Where a report states the spills.
+    pub fn spills_at(text: &str) -> Option<usize> {
+        text.find(SPILL_STORES).map(|unit| number_start(text, unit))
     }
 }
 
 /// The number that stands before `unit`.
 fn before(text: &str, unit: &str) -> Option<u64> {
-    let (head, _) = text.split_once(unit)?;
-    head.rsplit(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+    let end = text.find(unit)?;
+    text.get(number_start(text, end)..end)?.parse().ok()
+}
+
+/// Where the digits begin that end at `end`.
+fn number_start(text: &str, end: usize) -> usize {
+    let head = text.get(..end).unwrap_or_default();
+    head.trim_end_matches(|c: char| c.is_ascii_digit()).len()
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ fn line(code: &mut Code<'_>, line: &str, offset: usize) -> bool {
     if let Some(name) = trimmed.strip_prefix(".text.").and_then(|name| name.strip_suffix(':')) {
         let name_start = start + ".text.".len();
         let name = Span::new(name_start, name_start + name.len());
-        code.functions.push(Function { name, instructions: Vec::new() });
+        code.functions.push(Function { name, header: Span::default(), instructions: Vec::new() });
         return true;
     }
     if let Some(target) = trimmed.strip_prefix(".target") {

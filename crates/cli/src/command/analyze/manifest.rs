@@ -18,6 +18,9 @@ pub struct Manifest {
     pub gpu: Option<Chip>,
     /// The compiler's figures.
     pub figures: Figures,
+    /// The kernels that prepare operands for this one, by the names of their folders.
+    #[serde(default)]
+    pub helpers: BTreeMap<String, HelperKernel>,
     /// The files beside it.
     pub files: Vec<File>,
 }
@@ -59,8 +62,23 @@ pub struct GpuPlan {
     pub strategy: String,
     /// Places in shared memory that take turns.
     pub stages: usize,
+    /// Products that the tensor cores add up by themselves.
+    pub promote_every: Option<usize>,
+    /// Which threads hand stages back.
+    pub release: Option<Release>,
     /// Buffers in shared memory.
     pub memory: Memory,
+}
+
+/// Which threads hand stages back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Release {
+    /// Every one, so that racecheck can follow.
+    Thread,
+    /// Some for others.
+    #[serde(other)]
+    Fewer,
 }
 
 /// A plan for a TPU kernel.
@@ -187,6 +205,13 @@ pub struct Profile {
     pub estimated_cycles: BTreeMap<String, u64>,
 }
 
+/// A kernel that prepares operands.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+pub struct HelperKernel {
+    /// Its figures.
+    pub figures: Figures,
+}
+
 /// A file that was written along with the manifest.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct File {
@@ -234,8 +259,8 @@ impl Manifest {
         self.files.iter().filter_map(broken).collect()
     }
 
-    /// The kernels that prepare operands for this one: each in a folder of its own, with the files that are in it.
-    pub fn helpers(&self) -> BTreeMap<&str, Vec<&str>> {
+    /// The files of the kernels that prepare operands for this one, by their folders.
+    pub fn helper_files(&self) -> BTreeMap<&str, Vec<&str>> {
         let mut helpers: BTreeMap<_, Vec<_>> = BTreeMap::new();
         for (folder, name) in self.files.iter().filter_map(|file| file.name.split_once('/')) {
             helpers.entry(folder).or_default().push(name);

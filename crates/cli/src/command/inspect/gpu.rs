@@ -74,7 +74,7 @@ pub struct VersionReport {
 }
 
 /// One kernel.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct KernelReport {
     /// Its name.
     pub entry: String,
@@ -117,6 +117,9 @@ struct Manifest<'a> {
     entry: &'a str,
     plan: &'a HopperPlan,
     figures: &'a Figures,
+    /// The kernels that prepare operands, by the names of their folders.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    helpers: BTreeMap<&'static str, &'a KernelReport>,
     files: Vec<FileRecord>,
 }
 
@@ -177,6 +180,7 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
         entry: &kernels[0].entry,
         plan,
         figures: &kernels[0].figures,
+        helpers: kernels.get(1).map(|kernel| (QUANTIZE, kernel)).into_iter().collect(),
         files,
     };
     fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;

@@ -13,7 +13,14 @@ pub fn document(report: &Report) -> Result<String> {
         let mut suite = TestSuite::new(&judged.version.name);
         suite.add_test_case(files(judged));
         let required = judged.version.findings.iter().filter(|finding| judged.version.is_required(finding));
-        suite.add_test_cases(required.map(|finding| case(judged, finding, report.strict)));
+        let name = |finding: &Finding| finding.check.name().to_owned();
+        suite.add_test_cases(required.map(|finding| case(judged, &name(finding), finding, report.strict)));
+        for helper in &judged.version.helpers {
+            let name = |finding| format!("{}/{}", helper.name, name(finding));
+            let cases =
+                helper.findings.iter().map(|finding| case(judged, &name(finding), finding, report.strict));
+            suite.add_test_cases(cases);
+        }
         document.add_test_suite(suite);
     }
     Ok(document.to_string()?)
@@ -29,7 +36,7 @@ fn files(judged: &Judged) -> TestCase {
     named(judged, "files", status)
 }
 
-fn case(judged: &Judged, finding: &Finding, strict: bool) -> TestCase {
+fn case(judged: &Judged, name: &str, finding: &Finding, strict: bool) -> TestCase {
     let evidence =
         finding.evidence.iter().map(|line| format!("{}:{}: {}", line.file, line.place, line.excerpt));
     let details = [finding.why.to_owned(), finding.remedy.to_owned()].into_iter().chain(evidence);
@@ -44,7 +51,7 @@ fn case(judged: &Judged, finding: &Finding, strict: bool) -> TestCase {
             status
         }
     };
-    named(judged, finding.check.name(), status)
+    named(judged, name, status)
 }
 
 fn failure(message: &str, details: &str) -> TestCaseStatus {

@@ -5,10 +5,7 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 use octile_dump::{Place, facts::FileKind};
 
-use crate::command::{
-    analyze::{Text, Version},
-    verify::Judged,
-};
+use crate::command::{analyze::Text, verify::Judged};
 
 /// A file up to so many lines is shown whole.
 const WHOLE: usize = 400;
@@ -28,7 +25,8 @@ pub struct Marks {
 impl Marks {
     /// The places that the findings of the `version`-th version point to.
     pub fn new(version: usize, judged: &Judged) -> Self {
-        let findings = judged.version.findings.iter();
+        let of_helpers = judged.version.helpers.iter().flat_map(|helper| &helper.findings);
+        let findings = judged.version.findings.iter().chain(of_helpers);
         let evidence = findings.flat_map(|finding| &finding.evidence);
         let places = evidence.map(|evidence| (evidence.file.clone(), evidence.place)).collect();
         Self { version, places }
@@ -52,15 +50,16 @@ impl Marks {
 }
 
 /// Both stages side by side, then the lines of other files that findings point to.
-pub fn panes(marks: &Marks, version: &Version) -> Markup {
-    let first = |kinds: &[FileKind]| kinds.iter().find_map(|kind| version.text(*kind));
-    let pair = match version.promise.gpu {
+pub fn panes(marks: &Marks, gpu: bool, texts: &[Text]) -> Markup {
+    let first =
+        |kinds: &[FileKind]| kinds.iter().find_map(|kind| texts.iter().find(|text| text.kind == *kind));
+    let pair = match gpu {
         true => [first(&[FileKind::Ptx]), first(&[FileKind::Sass])],
         false => [first(&[FileKind::Mosaic]), first(&[FileKind::LloPacked, FileKind::LloFinal])],
     };
     let in_pair = |text: &&Text| pair.iter().flatten().any(|shown| shown.name == text.name);
     let pointed_to = |text: &&Text| marks.of_file(&text.name).next().is_some();
-    let others = version.texts.iter().filter(|text| !in_pair(text) && pointed_to(text));
+    let others = texts.iter().filter(|text| !in_pair(text) && pointed_to(text));
     html! {
         @if pair.iter().flatten().next().is_none() { p.note { "Neither is among the files." } }
         div.panes { @for text in pair.into_iter().flatten() { (pane(marks, text, WHOLE)) } }
