@@ -61,7 +61,8 @@ pub enum FaultKind {
     },
     /// Ordinary stores that an engine reads without the fence between.
     #[error(
-        "it reads offset {offset} of shared memory, which warp {warp} stored to without `fence.proxy.async` after it"
+        "it starts what reads offset {offset} of shared memory, which warp {warp} stored to without a `fence.proxy.async` that \
+         comes before this"
     )]
     NotFenced {
         /// Where.
@@ -95,6 +96,26 @@ pub enum FaultKind {
         /// Where.
         offset: usize,
     },
+    /// A barrier that the copy engine may not see yet.
+    #[error(
+        "no fence after `mbarrier.init` lets the copy engine see the barrier at offset {offset} of shared memory"
+    )]
+    BarrierNotFenced {
+        /// Where.
+        offset: usize,
+    },
+    /// A write over a barrier.
+    #[error("it writes over the barrier at offset {offset} of shared memory")]
+    OverBarrier {
+        /// Where.
+        offset: usize,
+    },
+    /// Products that follow other uses of their registers.
+    #[error("registers were used since the last products, without `wgmma.fence` before the next")]
+    ProductNotFenced,
+    /// Operands of one warp that differ between its lanes.
+    #[error("its lanes name different operands")]
+    OperandsDiffer,
     /// More arrivals than a phase has.
     #[error("the barrier at offset {offset} of shared memory gets more arrivals than its phase has")]
     TooManyArrivals {
@@ -107,6 +128,15 @@ pub enum FaultKind {
         /// Which.
         id: usize,
     },
+    /// A block barrier that threads do not agree on.
+    #[error("it waits for another number of threads at barrier {id} than those who are there")]
+    OtherCount {
+        /// Which.
+        id: usize,
+    },
+    /// A thread that waits for a barrier of the cluster that it has not arrived at.
+    #[error("it waits for the barrier of the cluster without having arrived there")]
+    WaitsWithoutArrival,
     /// A thread that does not wait for the barrier of the cluster before it arrives there again.
     #[error("it arrives at the barrier of the cluster again without having waited there")]
     ArrivesTwice,
@@ -118,8 +148,8 @@ pub enum FaultKind {
         /// Where.
         address: u64,
     },
-    /// A thread that leaves too early.
-    #[error("it leaves while copies from its shared memory are under way")]
+    /// A thread or block that leaves too early.
+    #[error("copies from or into shared memory are under way when the thread or its block leaves")]
     LeavesCopies,
     /// A parameter of another kind than the instruction takes.
     #[error("parameter {index} is of another kind")]

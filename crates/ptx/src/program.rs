@@ -226,7 +226,9 @@ pub(crate) enum Op {
     },
     ArriveAfterCopies(SharedAt),
     FenceStores,
+    FenceBarriers,
 
+    FenceProducts,
     Product(Product),
     CommitProducts,
     WaitProducts(usize),

@@ -1,47 +1,10 @@
 //! Small programs with one mistake each.
 
-use octile_ptx::{Fault, FaultKind, Global, Launch, Outcome, Parameter, Program};
+mod support;
 
-/// A kernel with a pointer `out` and this body.
-fn kernel(body: &str) -> String {
-    format!(
-        ".version 8.3\n.target sm_90a\n.address_size 64\n\n.extern .shared .align 1024 .b8 shared_memory[];\n\n\
-         .visible .entry k(\n\t.param .u64 out\n)\n.maxntid 256, 1, 1\n{{\n\
-         \t.reg .b16 %h<9>;\n\t.reg .b32 %r<40>;\n\t.reg .b64 %rd<9>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<9>;\n\
-         \tmov.u32 %r1, shared_memory;\n\tmov.u32 %r2, %tid.x;\n\tmad.lo.u32 %r3, %r2, 4, %r1;\n\
-         \tld.param.u64 %rd1, [out];\n\tshr.u32 %r4, %r2, 5;\n\tsetp.eq.u32 %p1, %r2, 0;\n\
-         \tgriddepcontrol.wait;\n\
-         {body}\n\tret;\n}}\n"
-    )
-}
+use octile_ptx::FaultKind;
 
-/// Runs it in blocks of two warps with 1 KiB of shared memory, and gives the first word of the result.
-fn run_in(clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
-    let program = Program::parse(kernel).unwrap_or_else(|error| panic!("{error}"));
-    let mut global = Global::default();
-    let out = global.allocate(vec![0; 256]);
-    let launch = Launch {
-        program: &program,
-        grid: (clusters * cluster, 1),
-        threads: 64,
-        shared_bytes: 1024,
-        cluster,
-        resident_clusters: 2,
-        parameters: vec![Parameter::Pointer(out)],
-        seed: 5,
-    };
-    let outcome = launch.run(&mut global)?;
-    let bytes = global.read(out).expect("it was allocated");
-    Ok((u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]]), outcome))
-}
-
-fn run(body: &str) -> Result<u32, Fault> {
-    run_in(1, 1, &kernel(body)).map(|(word, _)| word)
-}
-
-fn fault(body: &str) -> FaultKind {
-    run(body).expect_err("the program is wrong").kind
-}
+use support::{fault, kernel, run, run_in};
 
 const STORE_OWN_WORD: &str = "st.shared.b32 [%r3+0], %r2;";
 /// Thread 63's word, seen by thread 0.

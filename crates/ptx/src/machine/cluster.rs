@@ -4,7 +4,7 @@ use super::{
     Launch, World,
     copies::TensorCopy,
     step::Step,
-    warp::{LANES, Warp},
+    warp::{BEGUN, LANES, Warp},
 };
 use crate::{
     Fault, FaultKind, Program,
@@ -26,6 +26,8 @@ pub(super) struct Block {
 #[derive(Debug, Clone, Default)]
 pub(super) struct BlockBarrier {
     pub(super) arrived: usize,
+    /// What those who arrived say how many they are.
+    pub(super) threads: Option<usize>,
     pub(super) opened: u64,
     pub(super) gathering: Clock,
     pub(super) known: Clock,
@@ -46,27 +48,30 @@ pub(super) struct ClusterBarrier {
 pub(super) struct Cluster {
     pub(super) blocks: Vec<Block>,
     pub(super) barrier: ClusterBarrier,
+    /// Barriers in shared memory that were made so far.
+    pub(super) made_barriers: usize,
     /// Tiles that are on their way into shared memory.
     pub(super) in_flight: Vec<TensorCopy>,
+    /// A warp that is held back, and for how many rounds: so that the others get far ahead of it.
+    held_back: (usize, usize),
 }
 
 /// Barriers of a block.
 const BLOCK_BARRIERS: usize = 16;
 /// Instructions that a warp executes at most before another one does.
 const TURN: usize = 200;
+/// Rounds for which a warp is held back at most.
+const HELD_BACK: usize = 64;
 
 impl Cluster {
     pub(super) fn new(launch: &Launch<'_>, index: usize) -> Self {
         let warps = launch.threads / LANES;
-        let clock = Clock::new(launch.cluster * warps);
-        let barrier =
-            BlockBarrier { gathering: clock.clone(), known: clock.clone(), ..BlockBarrier::default() };
         let clusters_in_row = launch.grid.0 / launch.cluster;
         let block = |rank| Block {
             index: (index % clusters_in_row * launch.cluster + rank, index / clusters_in_row),
-            shared: Shared::new(launch.shared_bytes, Agent::threads(rank * warps)),
+            shared: Shared::new(launch.shared_bytes, Agent::threads(rank * warps), BEGUN),
             warps: (0..warps).map(|warp| Warp::new(launch, rank, warp)).collect(),
-            barriers: vec![barrier.clone(); BLOCK_BARRIERS],
+            barriers: vec![BlockBarrier::default(); BLOCK_BARRIERS],
             has_left: false,
         };
         Self {
@@ -74,10 +79,12 @@ impl Cluster {
             barrier: ClusterBarrier {
                 arrived: vec![0; launch.cluster * warps],
                 opened: 0,
-                gathering: clock.clone(),
-                known: clock,
+                gathering: Clock::default(),
+                known: Clock::default(),
             },
+            made_barriers: 0,
             in_flight: Vec::new(),
+            held_back: (0, 0),
         }
     }
 
@@ -95,8 +102,15 @@ impl Cluster {
     pub(super) fn round(&mut self, world: &mut World<'_>) -> Result<(), Fault> {
         let per_block = world.launch.threads / LANES;
         let all = per_block * self.blocks.len();
+        self.held_back = match self.held_back {
+            (_, 0) => (world.below(all), world.below(HELD_BACK)),
+            (warp, rounds) => (warp, rounds - 1),
+        };
         let first = world.below(all);
         for warp in (first..all).chain(0..first) {
+            if warp == self.held_back.0 && world.quiet_rounds == 0 {
+                continue;
+            }
             let (rank, index) = (warp / per_block, warp % per_block);
             let mut warp = std::mem::take(&mut self.blocks[rank].warps[index]);
             let turn = 1 + world.below(TURN);
@@ -106,10 +120,12 @@ impl Cluster {
             outcome?;
             self.land_some(world)?;
         }
-        for block in &mut self.blocks {
+        for rank in 0..self.blocks.len() {
+            let block = &mut self.blocks[rank];
             if !block.has_left && block.warps.iter().all(|warp| warp.live() == 0) {
                 block.has_left = true;
                 world.events += 1;
+                self.require_landed(rank, world)?;
             }
         }
         Ok(())
@@ -167,20 +183,15 @@ pub(super) fn deadlock(clusters: &[Cluster], program: &Program) -> Fault {
             None => places.push((split.at, 1)),
         }
     }
-    let shown = places.iter().take(SHOWN).map(|&(at, count)| {
-        let instruction = &program.code[at];
-        format!("{count} at line {} `{}`", instruction.line, instruction.text)
+    let shown = places.iter().filter_map(|&(at, count)| {
+        let instruction = program.code.get(at)?;
+        Some(format!("{count} at line {} `{}`", instruction.line, instruction.text))
     });
-    let mut waiting = shown.collect::<Vec<_>>().join(", ");
+    let mut waiting = shown.take(SHOWN).collect::<Vec<_>>().join(", ");
     if places.len() > SHOWN {
         waiting += ", and others";
     }
-    let instruction = &program.code[places.first().map_or(0, |place| place.0)];
-    Fault {
-        line: instruction.line,
-        text: instruction.text.clone(),
-        block: 0,
-        thread: 0,
-        kind: FaultKind::Deadlock { waiting },
-    }
+    let first = places.iter().find_map(|place| program.code.get(place.0));
+    let (line, text) = first.map_or((0, String::new()), |first| (first.line, first.text.clone()));
+    Fault { line, text, block: 0, thread: 0, kind: FaultKind::Deadlock { waiting } }
 }

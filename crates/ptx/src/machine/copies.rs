@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Fault, FaultKind, Global, TensorMap,
-    memory::{Access, Agent, Clock, Lane, SHARED_START, swizzled},
+    memory::{Access, Agent, Clock, Lane, SHARED_START, Thread, swizzled},
     program::{At, GlobalAt, SharedAt, TensorLoad, Value, Wide, Word},
 };
 
@@ -27,32 +27,44 @@ pub(super) struct TensorCopy {
     barrier: usize,
     map: TensorMap,
     place: (u32, u32),
-    agent: Agent,
     clock: Clock,
     /// The instruction that started it, and the thread.
     source: (usize, usize),
 }
 
-/// A copy by single threads, or an arrival that waits for those before.
+/// Copies by single threads, or arrivals that wait for those before. Every lane goes on by itself.
 #[derive(Debug)]
 pub(super) struct ThreadCopy {
-    /// Where to, from where, bytes to write, bytes to read.
-    moves: Vec<(usize, u64, usize, usize)>,
-    /// Barriers to arrive at.
-    arrivals: Vec<usize>,
-    agent: Agent,
+    /// Lanes that have not come to it.
+    lanes: u32,
+    work: ThreadWork,
     clock: Clock,
+    time: u32,
     /// The instruction that started it.
     instruction: usize,
+}
+
+/// What every lane does.
+#[derive(Debug)]
+enum ThreadWork {
+    /// Copies `bytes` bytes: where to, from where, and how many of them are not zeros.
+    Copy { bytes: usize, moves: [(usize, u64, usize); LANES] },
+    /// Arrives at a barrier.
+    Arrive([usize; LANES]),
 }
 
 /// A tile on its way out of shared memory.
 #[derive(Debug)]
 pub(super) struct TensorStore {
+    /// The lane that asked for it.
+    pub(super) lane: usize,
+    /// Whether it belongs to a group that can be waited for.
+    is_committed: bool,
     from: usize,
     map: TensorMap,
     place: (u32, u32),
     clock: Clock,
+    time: u32,
 }
 
 fn global_address(warp: &Warp, at: GlobalAt, lane: usize) -> u64 {
@@ -75,9 +87,9 @@ impl Cluster {
         (to, at, bytes): (&[Word], At, usize),
         world: &World<'_>,
     ) -> Result<(), FaultKind> {
-        let (count, agent) = (to.len() * bytes, warp.agent());
+        let count = to.len() * bytes;
         if matches!(at, At::Shared(_)) {
-            warp.touched |= active;
+            warp.touch(active);
         }
         let known = warp.known(active).into_owned();
         for lane in lanes(active) {
@@ -85,7 +97,7 @@ impl Cluster {
                 At::Shared(at) => {
                     let (rank, place) = resolve(warp, address(warp, at, lane));
                     aligned(place as u64, count)?;
-                    let access = Access { agent, lane: Lane::new(lane), clock: &known };
+                    let access = warp.access(Lane::new(lane), &known);
                     self.block(rank)?.shared.read(place, count, access)?
                 }
                 At::Global(at) => {
@@ -111,7 +123,7 @@ impl Cluster {
         world: &mut World<'_>,
     ) -> Result<(), FaultKind> {
         if matches!(at, At::Shared(_)) {
-            warp.touched |= active;
+            warp.touch(active);
         }
         let known = warp.known(active);
         let mut stored = Vec::with_capacity(UNIT);
@@ -125,8 +137,8 @@ impl Cluster {
                     let (rank, place) = resolve(warp, address(warp, at, lane));
                     aligned(place as u64, stored.len())?;
                     let shared = &mut self.block(rank)?.shared;
-                    let access = Access { agent: warp.agent(), lane: Lane::new(lane), clock: &known };
-                    shared.store(place, &stored, warp.in_cluster, access)?;
+                    let thread = Thread { warp: warp.in_cluster, lane };
+                    shared.store(place, &stored, thread, warp.access(Lane::new(lane), &known))?;
                 }
                 At::Global(at) => {
                     let place = global_address(warp, at, lane);
@@ -148,12 +160,14 @@ impl Cluster {
         at: SharedAt,
         value: Value,
     ) -> Result<(), FaultKind> {
-        warp.touched |= active;
+        warp.touch(active);
+        let known = warp.known(active).into_owned();
         for lane in lanes(active) {
             let (rank, place) = resolve(warp, address(warp, at, lane));
-            let value = warp.value(value, lane);
-            let access = Access { agent: warp.agent(), lane: Lane::new(lane), clock: &warp.known(active) };
-            let old = self.block(rank)?.shared.raise(place, value, warp.in_cluster, access)?;
+            aligned(place as u64, 4)?;
+            let (value, thread) = (warp.value(value, lane), Thread { warp: warp.in_cluster, lane });
+            let access = warp.access(Lane::new(lane), &known);
+            let old = self.block(rank)?.shared.raise(place, value, thread, access)?;
             warp.set(to, lane, old);
         }
         Ok(())
@@ -182,8 +196,7 @@ impl Cluster {
                 barrier: address(warp, load.barrier, lane) as usize,
                 map,
                 place,
-                agent: Agent::copies(warp.in_cluster),
-                clock: warp.start_copy(active),
+                clock: warp.release(1 << lane),
                 source: (at, warp.index * LANES + lane),
             });
         }
@@ -206,8 +219,13 @@ impl Cluster {
             aligned(from as u64, map.box_row())?;
             warp.require_settled(active, map.address, world.global)?;
             let place = (warp.value(column, lane), warp.value(row, lane));
-            let clock = warp.start_copy(active);
-            warp.stores.push_back(TensorStore { from, map, place, clock });
+            let known = warp.known(1 << lane);
+            let access = warp.access(Lane::new(lane), &known);
+            let shared = &self.block(warp.block)?.shared;
+            shared.require_fenced(from, map.box_row() * map.boxes.1, 1 << lane, access)?;
+            drop(known);
+            let (clock, time) = warp.start_store(1 << lane);
+            warp.stores.push_back(TensorStore { lane, is_committed: false, from, map, place, clock, time });
         }
         Ok(())
     }
@@ -230,89 +248,151 @@ impl Cluster {
     }
 
     fn write_tile(&mut self, copy: &TensorCopy, world: &World<'_>) -> Result<(), FaultKind> {
-        let TensorCopy { map, place: (column, row), agent, clock, .. } = copy;
-        let access = Access { agent: *agent, lane: Lane::SEVERAL, clock };
+        let TensorCopy { map, place: (column, row), clock, .. } = copy;
         let width = map.box_row();
+        // Known to the one who asked for it.
+        let asked = Access::of_engine(Agent::copies(0), 0, clock);
+        let mut writers = Vec::with_capacity(copy.blocks.len());
+        for &rank in &copy.blocks {
+            let barrier = self.block(rank)?.shared.barrier(copy.barrier, asked)?;
+            if !barrier.is_fenced {
+                return Err(FaultKind::BarrierNotFenced {
+                    offset: copy.barrier.saturating_sub(SHARED_START),
+                });
+            }
+            writers.push((rank, barrier.tile()));
+        }
         let mut line = vec![0; width];
         for box_row in 0..map.boxes.1 {
             line.fill(0);
             if let Some((address, bytes)) = map.inside(*column, *row, box_row) {
                 line[..bytes].copy_from_slice(world.global.bytes(address, bytes)?);
             }
-            for &rank in &copy.blocks {
-                let shared = &mut self.block(rank)?.shared;
+            for &(rank, (agent, time)) in &writers {
+                let (shared, access) = (&mut self.block(rank)?.shared, Access::of_engine(agent, time, clock));
                 for (unit, bytes) in line.chunks(UNIT).enumerate() {
                     shared.write(swizzled(copy.to + box_row * width + unit * UNIT), bytes, access)?;
                 }
             }
         }
         for &rank in &copy.blocks {
-            self.block(rank)?.shared.barrier(copy.barrier)?.land(width * map.boxes.1, clock);
+            self.block(rank)?.shared.barrier(copy.barrier, asked)?.land(width * map.boxes.1, clock);
         }
         Ok(())
     }
 
-    /// Lets this warp's own copies land as far as chance has it.
+    /// Lets this warp's own copies land as far as chance has it: lanes do not wait for one another.
     pub(super) fn land_thread_copies(&mut self, warp: &mut Warp, world: &mut World<'_>) -> Result<(), Fault> {
         while !warp.copies.is_empty() && world.below(3) == 0 {
-            let copy = warp.copies.pop_front().expect("there is one");
+            let landing = if world.below(2) == 0 { u32::MAX } else { world.below(1 << LANES) as u32 };
+            let depth = 1 + world.below(warp.copies.len());
+            let agent = Agent::copies(warp.in_cluster);
+            for copy in warp.copies.iter_mut().take(depth) {
+                let thread = (
+                    warp.block,
+                    warp.index * LANES + (copy.lanes & landing).trailing_zeros() as usize % LANES,
+                );
+                land_lanes(self, warp.block, copy, (landing, agent), world)
+                    .map_err(|kind| self.fault(world.launch, copy.instruction, thread, kind))?;
+                copy.lanes &= !landing;
+            }
+            warp.copies.retain(|copy| copy.lanes != 0);
             world.events += 1;
-            let thread = (warp.block, warp.index * LANES);
-            self.land_thread_copy(warp.block, &copy, world)
-                .map_err(|kind| self.fault(world.launch, copy.instruction, thread, kind))?;
         }
         Ok(())
     }
 
-    fn land_thread_copy(
-        &mut self,
-        rank: usize,
-        copy: &ThreadCopy,
-        world: &World<'_>,
-    ) -> Result<(), FaultKind> {
-        let shared = &mut self.block(rank)?.shared;
-        for &(to, from, bytes, taken) in &copy.moves {
-            let mut data = vec![0; bytes];
-            if taken > 0 {
-                aligned(from, bytes)?;
-                data[..taken].copy_from_slice(world.global.bytes(from, taken)?);
-            }
-            let access = Access { agent: copy.agent, lane: Lane::SEVERAL, clock: &copy.clock };
-            shared.write(to, &data, access)?;
+    /// Refuses that a block leaves while something is on its way into it.
+    pub(super) fn require_landed(&self, rank: usize, world: &World<'_>) -> Result<(), Fault> {
+        if let Some(copy) = self.in_flight.iter().find(|copy| copy.blocks.contains(&rank)) {
+            let (instruction, thread) = copy.source;
+            return Err(self.fault(
+                world.launch,
+                instruction,
+                (copy.issuer, thread),
+                FaultKind::LeavesCopies,
+            ));
         }
-        for &at in &copy.arrivals {
-            if !shared.barrier(at)?.arrive(&copy.clock) {
-                return Err(FaultKind::TooManyArrivals { offset: at.saturating_sub(SHARED_START) });
+        for warp in &self.blocks[rank].warps {
+            if let Some(copy) = warp.copies.front() {
+                let thread = (rank, warp.index * LANES);
+                return Err(self.fault(world.launch, copy.instruction, thread, FaultKind::LeavesCopies));
             }
         }
         Ok(())
     }
 
-    /// Reads what this warp's threads have handed to the copy engine, and tells them that it was read.
+    /// Reads what these lanes have handed to the copy engine and closed a group of, and tells them that it was read.
     pub(super) fn land_stores(
         &mut self,
         warp: &mut Warp,
         active: u32,
         world: &mut World<'_>,
     ) -> Result<(), FaultKind> {
-        let agent = Agent::copies(warp.in_cluster);
-        while let Some(store) = warp.stores.pop_front() {
-            let TensorStore { from, map, place: (column, row), clock } = store;
-            let access = Access { agent, lane: Lane::SEVERAL, clock: &clock };
+        let agent = Agent::stores(warp.in_cluster);
+        let is_waited = |store: &TensorStore| store.is_committed && active >> store.lane & 1 == 1;
+        let (waited, left) = warp.stores.drain(..).partition(is_waited);
+        warp.stores = left;
+        for store in Vec::from(waited) {
+            let TensorStore { from, map, place: (column, row), clock, time, .. } = store;
+            let access = Access::of_engine(agent, time, &clock);
             for box_row in 0..map.boxes.1 {
                 let Some((address, bytes)) = map.inside(column, row, box_row) else { continue };
                 let shared = &mut self.block(warp.block)?.shared;
                 let mut line = Vec::with_capacity(map.box_row());
                 for at in (0..map.box_row()).step_by(UNIT) {
                     let unit = swizzled(from + box_row * map.box_row() + at);
-                    line.extend_from_slice(shared.read_by_engine(unit, UNIT, access)?);
+                    line.extend_from_slice(shared.read(unit, UNIT, access)?);
                 }
                 world.global.bytes_mut(address, bytes)?.copy_from_slice(&line[..bytes]);
             }
-            warp.learn(active, &clock);
+            let mut read = clock;
+            read.set(agent, time);
+            warp.learn(active, &read);
             world.events += 1;
         }
         Ok(())
+    }
+}
+
+/// Lets copies of some lanes land.
+fn land_lanes(
+    cluster: &mut Cluster,
+    rank: usize,
+    copy: &ThreadCopy,
+    (landing, agent): (u32, Agent),
+    world: &World<'_>,
+) -> Result<(), FaultKind> {
+    let shared = &mut cluster.block(rank)?.shared;
+    for lane in lanes(copy.lanes & landing) {
+        match &copy.work {
+            ThreadWork::Copy { bytes, moves } => {
+                let (to, from, taken) = moves[lane];
+                let mut data = vec![0; *bytes];
+                if taken > 0 {
+                    data[..taken].copy_from_slice(world.global.bytes(from, taken)?);
+                }
+                shared.write(to, &data, Access::of_engine(agent, copy.time, &copy.clock))?;
+            }
+            ThreadWork::Arrive(barriers) => {
+                let mut landed = copy.clock.clone();
+                landed.set(agent, copy.time);
+                let barrier =
+                    shared.barrier(barriers[lane], Access::of_engine(agent, copy.time, &copy.clock))?;
+                if !barrier.arrive(&landed) {
+                    let offset = barriers[lane].saturating_sub(SHARED_START);
+                    return Err(FaultKind::TooManyArrivals { offset });
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Closes a group of the copies out of shared memory that these lanes asked for.
+pub(super) fn commit_stores(warp: &mut Warp, active: u32) {
+    for store in warp.stores.iter_mut().filter(|store| active >> store.lane & 1 == 1) {
+        store.is_committed = true;
     }
 }
 
@@ -325,26 +405,32 @@ pub(super) fn copy(
     bytes: (usize, Value),
     (instruction, global): (usize, &Global),
 ) -> Result<(), FaultKind> {
-    for lane in lanes(active).filter(|&lane| warp.value(bytes.1, lane) > 0) {
-        warp.require_settled(active, global_address(warp, from, lane), global)?;
-    }
-    let moves = lanes(active).map(|lane| {
+    let mut moves = [(0, 0, 0); LANES];
+    for lane in lanes(active) {
         let (_, place) = resolve(warp, address(warp, to, lane));
+        let source = global_address(warp, from, lane);
         let taken = (warp.value(bytes.1, lane) as usize).min(bytes.0);
-        (place, global_address(warp, from, lane), bytes.0, taken)
-    });
-    let moves = moves.collect();
-    let (agent, clock) = (Agent::copies(warp.in_cluster), warp.start_copy(active));
-    warp.copies.push_back(ThreadCopy { moves, arrivals: Vec::new(), agent, clock, instruction });
+        aligned(place as u64, bytes.0)?;
+        // Also where nothing is copied.
+        aligned(source, bytes.0)?;
+        if taken > 0 {
+            warp.require_settled(active, source, global)?;
+        }
+        moves[lane] = (place, source, taken);
+    }
+    let (clock, time) = warp.start_copy(active);
+    let work = ThreadWork::Copy { bytes: bytes.0, moves };
+    warp.copies.push_back(ThreadCopy { lanes: active, work, clock, time, instruction });
     Ok(())
 }
 
 /// Arrives at a barrier when the copies so far have landed.
 pub(super) fn arrive_after(warp: &mut Warp, active: u32, at: SharedAt, instruction: usize) {
-    let arrivals = lanes(active).map(|lane| resolve(warp, address(warp, at, lane)).1).collect();
-    let (agent, clock) = (Agent::copies(warp.in_cluster), warp.start_copy(active));
-    warp.release(active);
-    warp.copies.push_back(ThreadCopy { moves: Vec::new(), arrivals, agent, clock, instruction });
+    let mut barriers = [0; LANES];
+    lanes(active).for_each(|lane| barriers[lane] = resolve(warp, address(warp, at, lane)).1);
+    let (clock, time) = warp.start_copy(active);
+    let work = ThreadWork::Arrive(barriers);
+    warp.copies.push_back(ThreadCopy { lanes: active, work, clock, time, instruction });
 }
 
 fn tensor_map(warp: &Warp, map: Wide, lane: usize, world: &World<'_>) -> Result<TensorMap, FaultKind> {

@@ -1,5 +1,6 @@
 //! The machine: blocks that take turns, in an order that a seed decides.
 
+mod barriers;
 mod cluster;
 mod copies;
 mod lanes;
@@ -63,18 +64,30 @@ struct World<'a> {
     executed: Vec<bool>,
     /// Counts what others may wait for: as long as it changes, there is no deadlock.
     events: u64,
-    /// Whether a thread that waits in vain may be told so, instead of being held.
-    waits_time_out: bool,
+    /// Rounds in which nothing happened that others may wait for.
+    quiet_rounds: usize,
+    /// Whether all who wait are told that it is in vain, instead of being held.
+    all_waits_time_out: bool,
 }
 
 impl World<'_> {
     fn below(&mut self, bound: usize) -> usize {
         (self.rng.next_u64() % bound.max(1) as u64) as usize
     }
+
+    /// Whether a thread that waits is told that what it waits for has not happened, as happens now and then.
+    fn waits_time_out(&mut self) -> bool {
+        self.all_waits_time_out || self.quiet_rounds < FEW_ROUNDS && self.below(TIMES_OUT) == 0
+    }
 }
 
-/// Rounds without an event, nothing being under way, after which waiting is in vain.
+/// Rounds without an event, nothing being under way and all being held, after which waiting is in vain.
 const PATIENCE: usize = 20;
+/// As [`PATIENCE`], where someone still executes instructions.
+const PATIENCE_WITH_BUSY: usize = 2000;
+/// One of so many waits times out, unless all has been quiet for more than a few rounds.
+const TIMES_OUT: usize = 8;
+const FEW_ROUNDS: usize = 3;
 
 impl Launch<'_> {
     /// Runs the kernel to its end.
@@ -96,11 +109,12 @@ impl Launch<'_> {
             instructions: 0,
             executed: vec![false; self.program.code.len()],
             events: 0,
-            waits_time_out: false,
+            quiet_rounds: 0,
+            all_waits_time_out: false,
         };
         let mut waiting = 0..self.grid.0 * self.grid.1 / self.cluster;
         let mut running: Vec<Cluster> = Vec::new();
-        let mut quiet_rounds = 0;
+        let (mut held_rounds, mut suspected) = (0, None);
         loop {
             let free = self.resident_clusters.max(1).saturating_sub(running.len());
             running.extend(waiting.by_ref().take(free).map(|index| Cluster::new(self, index)));
@@ -109,16 +123,25 @@ impl Launch<'_> {
                 let lines = code.filter(|(_, executed)| **executed).map(|(instruction, _)| instruction.line);
                 return Ok(Outcome { instructions: world.instructions, lines: lines.collect() });
             }
-            let before = world.events;
+            let (events, instructions) = (world.events, world.instructions);
             for cluster in &mut running {
                 cluster.round(&mut world)?;
             }
             running.retain(|cluster| !cluster.has_left());
-            let is_quiet = world.events == before && running.iter().all(|cluster| !cluster.is_copying());
-            quiet_rounds = if is_quiet { quiet_rounds + 1 } else { 0 };
-            world.waits_time_out = quiet_rounds > PATIENCE / 2;
-            if quiet_rounds > PATIENCE {
-                return Err(cluster::deadlock(&running, self.program));
+            let is_quiet = world.events == events && running.iter().all(|cluster| !cluster.is_copying());
+            world.quiet_rounds = if is_quiet { world.quiet_rounds + 1 } else { 0 };
+            if !is_quiet {
+                (held_rounds, suspected) = (0, None);
+            } else if world.all_waits_time_out || world.instructions == instructions {
+                held_rounds += 1;
+            }
+            if held_rounds == PATIENCE / 2 {
+                // Once waits time out, threads are not where they wait any more.
+                suspected = Some(cluster::deadlock(&running, self.program));
+            }
+            world.all_waits_time_out = held_rounds >= PATIENCE / 2;
+            if held_rounds > PATIENCE || world.quiet_rounds > PATIENCE_WITH_BUSY {
+                return Err(suspected.unwrap_or_else(|| cluster::deadlock(&running, self.program)));
             }
         }
     }

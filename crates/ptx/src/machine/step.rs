@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Fault, FaultKind,
-    memory::{Barrier, SHARED_START},
+    memory::SHARED_START,
     program::{Op, SharedAt, Special},
 };
 
@@ -42,7 +42,7 @@ pub(super) fn address(warp: &Warp, at: SharedAt, lane: usize) -> u32 {
 }
 
 /// Where the lanes go on.
-enum Flow {
+pub(super) enum Flow {
     Next,
     To(usize),
     Leave,
@@ -122,7 +122,7 @@ impl Cluster {
             Op::WarpBarrier => warp.meet(),
             Op::Branch(target) => return Ok(Flow::To(*target)),
             Op::Return => {
-                if !warp.stores.is_empty() {
+                if warp.stores.iter().any(|store| active >> store.lane & 1 == 1) {
                     return Err(FaultKind::LeavesCopies);
                 }
                 return Ok(Flow::Leave);
@@ -153,50 +153,24 @@ impl Cluster {
                 return self.block_barrier(warp, split, id, threads.map(|threads| threads as usize), world);
             }
             Op::ClusterArrive => self.cluster_arrive(warp, active, world)?,
-            Op::ClusterWait => return Ok(self.cluster_wait(warp, active)),
+            Op::ClusterWait => return self.cluster_wait(warp, active),
             Op::MapToBlock(to, at, rank) => {
                 for lane in lanes(active) {
-                    let mapped = in_block(warp.value(*at, lane), warp.value(*rank, lane));
-                    warp.set(*to, lane, mapped);
-                }
-            }
-            Op::BarrierInit(at, arrivals) => {
-                let clock = warp.known(active).into_owned();
-                for lane in lanes(active) {
-                    let (rank, place) = resolve(warp, address(warp, *at, lane));
-                    self.block(rank)?.shared.set_barrier(place, Barrier::new(*arrivals, &clock))?;
-                }
-            }
-            Op::Arrive { at, expecting } => {
-                let clock = warp.release(active);
-                for lane in lanes(active) {
-                    let (rank, place) = resolve(warp, address(warp, *at, lane));
-                    let bytes = expecting.map_or(0, |bytes| warp.value(bytes, lane));
-                    let barrier = self.block(rank)?.shared.barrier(place)?;
-                    barrier.expect(bytes);
-                    if !barrier.arrive(&clock) {
-                        return Err(FaultKind::TooManyArrivals {
-                            offset: place.saturating_sub(SHARED_START),
+                    let (at, rank) = (warp.value(*at, lane), warp.value(*rank, lane));
+                    if rank as usize >= self.blocks.len() {
+                        return Err(FaultKind::NoSuchBlock {
+                            rank: rank as usize,
+                            blocks: self.blocks.len(),
                         });
                     }
+                    warp.set(*to, lane, in_block(at, rank));
                 }
-                world.events += 1;
             }
+            Op::BarrierInit(at, arrivals) => self.make_barrier(warp, active, *at, *arrivals)?,
+            Op::Arrive { at, expecting } => self.arrive(warp, active, *at, *expecting, world)?,
             Op::Test { done, at, parity, waits } => {
-                let mut completed = 0;
-                let mut gathered = warp.known(active).into_owned();
-                for lane in lanes(active) {
-                    let (rank, place) = resolve(warp, address(warp, *at, lane));
-                    let parity = warp.value(*parity, lane);
-                    if let Some(known) = self.block(rank)?.shared.barrier(place)?.completed(parity) {
-                        gathered.join(known);
-                        completed |= 1 << lane;
-                    }
-                }
-                if completed != 0 {
-                    warp.learn(completed, &gathered);
-                }
-                if *waits && completed == 0 && !world.waits_time_out {
+                let completed = self.completed(warp, active, *at, *parity)?;
+                if *waits && completed == 0 && !world.waits_time_out() {
                     return Ok(Flow::Held);
                 }
                 warp.set_predicate(*done, active, completed);
@@ -205,25 +179,21 @@ impl Cluster {
             Op::TensorStore { map, column, row, from } => {
                 self.tensor_store(warp, active, *map, (*column, *row), *from, world)?;
             }
-            Op::CommitStores => {}
+            Op::CommitStores => copies::commit_stores(warp, active),
             Op::WaitStores => self.land_stores(warp, active, world)?,
             Op::Copy { to, from, bytes, taken } => {
                 copies::copy(warp, active, *to, *from, (*bytes, *taken), (at, world.global))?
             }
             Op::ArriveAfterCopies(barrier) => copies::arrive_after(warp, active, *barrier, at),
-            Op::FenceStores => self.block(warp.block)?.shared.fence(warp.in_cluster),
-            Op::Product(product) => products::start(warp, product),
-            Op::CommitProducts => {
-                warp.product_groups += 1;
-                // Early or late: both happen.
-                if world.below(2) == 0 {
-                    self.multiply(warp, 0)?;
-                }
+            Op::FenceStores => {
+                warp.touch(active);
+                self.block(warp.block)?.shared.fence(warp.in_cluster, active, warp.time);
             }
-            Op::WaitProducts(pending) => {
-                self.multiply(warp, *pending as u64)?;
-                products::wait(warp);
-            }
+            Op::FenceBarriers => self.block(warp.block)?.shared.fence_barriers(warp.in_cluster),
+            Op::FenceProducts => warp.has_fenced_products = true,
+            Op::Product(product) => self.start_product(warp, product)?,
+            Op::CommitProducts => warp.product_groups += 1,
+            Op::WaitProducts(pending) => self.multiply(warp, *pending as u64)?,
             Op::StoreMatrices(at, values) => self.store_matrices(warp, *at, values)?,
             Op::TransposeMatrix(to, value) => products::transpose(warp, *to, *value),
             Op::Shuffle(to, value, other) => lanes::shuffle(warp, *to, *value, *other),
@@ -245,80 +215,6 @@ impl Cluster {
             Special::SharedMemory => SHARED_START,
         }
     }
-
-    fn block_barrier(
-        &mut self,
-        warp: &mut Warp,
-        split: usize,
-        id: usize,
-        threads: Option<usize>,
-        world: &mut World<'_>,
-    ) -> Result<Flow, FaultKind> {
-        let threads = threads.unwrap_or(world.launch.threads);
-        let barriers = &mut self.block(warp.block)?.barriers;
-        let barrier = barriers.get_mut(id).ok_or(FaultKind::NoBlockBarrier { id })?;
-        if let Some(opened) = warp.splits[split].arrived {
-            if barrier.opened == opened {
-                return Ok(Flow::Held);
-            }
-            warp.learn(warp.live(), &barrier.known);
-            return Ok(Flow::Next);
-        }
-        warp.meet();
-        barrier.gathering.join(&warp.release(u32::MAX));
-        barrier.arrived += LANES;
-        world.events += 1;
-        if barrier.arrived < threads {
-            warp.splits[split].arrived = Some(barrier.opened);
-            return Ok(Flow::Held);
-        }
-        barrier.arrived = 0;
-        barrier.opened += 1;
-        barrier.known = barrier.gathering.clone();
-        warp.learn(warp.live(), &barrier.known);
-        Ok(Flow::Next)
-    }
-
-    fn cluster_arrive(
-        &mut self,
-        warp: &mut Warp,
-        active: u32,
-        world: &mut World<'_>,
-    ) -> Result<(), FaultKind> {
-        if warp.awaits_cluster & active != 0 {
-            return Err(FaultKind::ArrivesTwice);
-        }
-        warp.awaits_cluster |= active;
-        let released = warp.release(active);
-        lanes(active).for_each(|lane| warp.cluster_phase[lane] = self.barrier.opened);
-        self.barrier.gathering.join(&released);
-        self.barrier.arrived[warp.in_cluster] |= active;
-        world.events += 1;
-        self.open_cluster_barrier(warp);
-        Ok(())
-    }
-
-    /// Opens the barrier of the cluster when all who are left have arrived. `warp` is not in its block meanwhile.
-    fn open_cluster_barrier(&mut self, warp: &Warp) {
-        let others = self.blocks.iter().flat_map(|block| &block.warps);
-        let mut live = others.map(|other| if other.is_elsewhere() { warp.live() } else { other.live() });
-        if self.barrier.arrived.iter().all(|&arrived| live.next().is_some_and(|live| live & !arrived == 0)) {
-            self.barrier.arrived.fill(0);
-            self.barrier.opened += 1;
-            self.barrier.known = self.barrier.gathering.clone();
-        }
-    }
-
-    fn cluster_wait(&mut self, warp: &mut Warp, active: u32) -> Flow {
-        // Those who have left since count as arrived.
-        self.open_cluster_barrier(warp);
-        if lanes(active).any(|lane| warp.cluster_phase[lane] == self.barrier.opened) {
-            return Flow::Held;
-        }
-        warp.awaits_cluster &= !active;
-        warp.learn(active, &self.barrier.known);
-        Flow::Next
-    }
 }
 
 /// Whether all lanes that have not left execute it together.
@@ -328,6 +224,7 @@ fn needs_whole_warp(op: &Op) -> bool {
         Op::WarpBarrier
             | Op::BlockBarrier { .. }
             | Op::Shuffle(..)
+            | Op::FenceProducts
             | Op::Product(_)
             | Op::CommitProducts
             | Op::WaitProducts(_)

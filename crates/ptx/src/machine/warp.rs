@@ -5,11 +5,14 @@ use std::{borrow::Cow, collections::VecDeque};
 use super::{Launch, copies, products::StartedProduct};
 use crate::{
     FaultKind, Global,
-    memory::{Agent, Clock},
+    memory::{Access, Agent, Clock, Lane},
     program::{Predicate, Value, Wide, Word},
 };
 
 pub(super) const LANES: usize = 32;
+
+/// The time at which a block begins, as its first warp counts.
+pub(super) const BEGUN: u32 = 1;
 
 /// Lanes that are at the same place.
 #[derive(Debug, Clone, Copy)]
@@ -33,22 +36,25 @@ pub(super) struct Warp {
     predicates: Vec<u32>,
     pub(super) splits: Vec<Split>,
     pub(super) exited: u32,
-    /// What all lanes know to have happened.
+    /// What all lanes know to have happened, also of what other lanes did.
     clock: Clock,
     /// What some lanes know besides, because only they waited for it.
     learnt: Vec<(u32, Clock)>,
     /// Lanes that accessed shared memory since the warp last met.
-    pub(super) touched: u32,
+    touched: u32,
+    /// The time of its threads: goes on when they tell others what they did.
+    pub(super) time: u32,
     pub(super) products: VecDeque<StartedProduct>,
     /// Groups of products that were closed.
     pub(super) product_groups: u64,
+    /// Whether registers were fenced since products were last waited for.
+    pub(super) has_fenced_products: bool,
     pub(super) copies: VecDeque<copies::ThreadCopy>,
     pub(super) stores: VecDeque<copies::TensorStore>,
     /// Work that was given to the engines so far.
     started_products: u32,
-    /// The last of them that is over.
-    pub(super) finished_products: u32,
     started_copies: u32,
+    started_stores: u32,
     /// For every lane: how often the cluster's barrier had opened when it arrived there.
     pub(super) cluster_phase: Vec<u64>,
     /// Lanes that have waited for the kernel before this one.
@@ -66,10 +72,9 @@ impl Warp {
     pub(super) fn new(launch: &Launch<'_>, block: usize, index: usize) -> Self {
         let per_block = launch.threads / LANES;
         let in_cluster = block * per_block + index;
-        let mut clock = Clock::new(launch.cluster * per_block);
+        let mut clock = Clock::default();
         // That the block has begun is known inside of it, and to others once they have met.
-        clock.advance(Agent::threads(block * per_block));
-        clock.advance(Agent::threads(in_cluster));
+        clock.set(Agent::threads(block * per_block), BEGUN);
         Self {
             block,
             index,
@@ -79,6 +84,7 @@ impl Warp {
             predicates: vec![0; launch.program.predicates],
             splits: vec![Split { at: 0, lanes: u32::MAX, arrived: None }],
             clock,
+            time: BEGUN + 1,
             cluster_phase: vec![0; LANES],
             ..Self::default()
         }
@@ -130,6 +136,18 @@ impl Warp {
         self.wides[wide][lane]
     }
 
+    /// The value of a register that all lanes have in common.
+    pub(super) fn same_wide(&self, wide: Wide) -> Result<u64, FaultKind> {
+        let mut values = lanes(self.live()).map(|lane| self.wides[wide][lane]);
+        let first = values.next().unwrap_or(0);
+        if values.all(|value| value == first) { Ok(first) } else { Err(FaultKind::OperandsDiffer) }
+    }
+
+    /// Sets a register in all lanes; gives what it was.
+    pub(super) fn exchange(&mut self, word: Word, values: [u32; LANES]) -> [u32; LANES] {
+        std::mem::replace(&mut self.words[word], values)
+    }
+
     pub(super) fn holds(&self, predicate: Predicate) -> u32 {
         self.predicates[predicate]
     }
@@ -148,20 +166,26 @@ impl Warp {
         self.predicates[predicate] = old & !active | value & active;
     }
 
-    /// What happened before what these lanes do now. What the other lanes did since the warp last met is not part of it.
-    fn before(&self, active: u32) -> Clock {
-        let mut before = self.known(active).into_owned();
-        if self.touched & !active != 0 {
-            before.set(self.agent(), before.of(self.agent()) - 1);
-        }
-        before
+    /// An access of a lane that knows this much.
+    pub(super) fn access<'a>(&self, lane: Lane, clock: &'a Clock) -> Access<'a> {
+        Access { agent: self.agent(), time: self.time, lane, clock }
     }
 
-    /// Says that what these lanes did so far happened before what others do once they hear of it.
+    /// These lanes access shared memory.
+    pub(super) fn touch(&mut self, active: u32) {
+        self.touched |= active;
+    }
+
+    /// Says that what these lanes did so far happened before what others do once they hear of it. What the other lanes did since the
+    /// warp last met is not part of it.
     pub(super) fn release(&mut self, active: u32) -> Clock {
-        let released = self.before(active);
-        if self.touched & !active == 0 {
-            self.begin_epoch();
+        let mut released = self.known(active).into_owned();
+        if self.touched != 0 {
+            if self.touched & !active == 0 {
+                released.set(self.agent(), self.time);
+            }
+            // What they do from now on is not part of it.
+            self.time += 1;
         }
         released
     }
@@ -194,21 +218,15 @@ impl Warp {
             self.clock.join(&clock);
         }
         if self.touched != 0 {
-            self.begin_epoch();
+            self.clock.set(self.agent(), self.time);
+            (self.touched, self.time) = (0, self.time + 1);
         }
     }
 
-    fn begin_epoch(&mut self) {
-        self.clock.advance(Agent::threads(self.in_cluster));
-        self.touched = 0;
-    }
-
-    /// Hands work to the tensor cores: what happened before it.
-    pub(super) fn start_product(&mut self) -> Clock {
+    /// Hands work to the tensor cores: what happened before it, and when it is.
+    pub(super) fn start_product(&mut self) -> (Clock, u32) {
         self.started_products += 1;
-        let mut clock = self.clock.clone();
-        clock.set(Agent::products(self.in_cluster), self.started_products);
-        clock
+        (self.release(self.live()), self.started_products)
     }
 
     /// Gets to know that products up to this one are over.
@@ -216,12 +234,16 @@ impl Warp {
         self.clock.set(Agent::products(self.in_cluster), last);
     }
 
-    /// Hands work to the copy engine: what happened before it.
-    pub(super) fn start_copy(&mut self, active: u32) -> Clock {
+    /// Hands a copy into shared memory over: what happened before it, and when it is.
+    pub(super) fn start_copy(&mut self, active: u32) -> (Clock, u32) {
         self.started_copies += 1;
-        let mut clock = self.before(active);
-        clock.set(Agent::copies(self.in_cluster), self.started_copies);
-        clock
+        (self.release(active), self.started_copies)
+    }
+
+    /// Hands a copy out of shared memory over: what happened before it, and when it is.
+    pub(super) fn start_store(&mut self, active: u32) -> (Clock, u32) {
+        self.started_stores += 1;
+        (self.release(active), self.started_stores)
     }
 
     /// Joins lanes that have come to the same place, the hindmost first.

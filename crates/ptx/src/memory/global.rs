@@ -88,8 +88,11 @@ impl TensorMap {
     /// The part of a row of a box that is inside the matrix: its address and bytes.
     pub(crate) fn inside(&self, column: u32, row: u32, box_row: usize) -> Option<(u64, usize)> {
         let (column, row) = (column as usize, row as usize + box_row);
-        let columns = self.size.0.checked_sub(column)?.min(self.boxes.0);
+        if column >= self.size.0 || row >= self.size.1 {
+            return None;
+        }
+        let columns = (self.size.0 - column).min(self.boxes.0);
         let address = self.address + (row * self.stride + column * self.element) as u64;
-        (row < self.size.1 && columns > 0).then_some((address, columns * self.element))
+        Some((address, columns * self.element))
     }
 }

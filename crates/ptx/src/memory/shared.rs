@@ -1,8 +1,15 @@
 //! Shared memory of a block, with the last accesses to every word.
 
-use std::{collections::HashMap, ops::Range};
+use std::{
+    collections::{BTreeMap, HashMap},
+    ops::Range,
+};
 
-use super::{Agent, Barrier, Clock};
+use super::{
+    Access, Agent, Barrier, Lane,
+    access::Stamp,
+    fences::{Fences, Thread},
+};
 use crate::FaultKind;
 
 /// Address at which a block's shared memory starts: below it lies what the system keeps for itself.
@@ -14,83 +21,34 @@ const POISON: u8 = 0xff;
 /// Bytes that are watched together.
 const WORD: usize = 4;
 
-/// Who accesses shared memory, and what happened before as far as they know.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Access<'a> {
-    pub(crate) agent: Agent,
-    pub(crate) lane: Lane,
-    pub(crate) clock: &'a Clock,
-}
-
-/// The lane of the agent's warp that accesses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Lane(u8);
-
-impl Lane {
-    /// Not one lane: several together, or an engine.
-    pub(crate) const SEVERAL: Self = Self(32);
-
-    pub(crate) fn new(lane: usize) -> Self {
-        Self(lane as u8)
-    }
-}
-
-/// Time and lane of an access.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Stamp(u32);
-
-impl Stamp {
-    const NEVER: Self = Self(0);
-
-    fn new(time: u32, lane: Lane) -> Self {
-        Self(time << 6 | u32::from(lane.0))
-    }
-
-    fn time(self) -> u32 {
-        self.0 >> 6
-    }
-
-    fn lane(self) -> Lane {
-        Lane(self.0 as u8 & 63)
-    }
-
-    /// Whether there is an order between this access of `agent` and another one.
-    fn is_before(self, agent: Agent, access: Access<'_>) -> bool {
-        let time = access.clock.of(agent);
-        if agent != access.agent {
-            return self.time() <= time;
-        }
-        // Since the lanes last met, each has an order with itself alone.
-        self.time() < time || self.lane() == access.lane && access.lane != Lane::SEVERAL
-    }
-}
+/// Bytes of a barrier.
+const BARRIER: usize = 8;
 
 /// Shared memory of a block.
 #[derive(Debug)]
 pub(crate) struct Shared {
     bytes: Vec<u8>,
-    barriers: HashMap<usize, Barrier>,
+    barriers: BTreeMap<usize, Barrier>,
     /// Last write of every word.
-    writes: Vec<(u16, Stamp)>,
+    writes: Vec<(Agent, Stamp)>,
     /// Last read of every word, for every agent that ever read.
     reads: Vec<Option<Vec<Stamp>>>,
-    /// The warp that stored to a word and has not fenced since, plus one.
-    unfenced: Vec<u16>,
-    /// Whether there is any.
-    has_unfenced: bool,
+    /// Atomic changes of a word since it was last written. They need no order among themselves.
+    atomics: HashMap<usize, Vec<(Agent, Stamp)>>,
+    fences: Fences,
 }
 
 impl Shared {
-    /// Shared memory of a block that begins with the first thing that `first` does: before, no one else may touch it.
-    pub(crate) fn new(size: usize, first: Agent) -> Self {
+    /// Shared memory of a block that begins at a time of `first`: before, no one else may touch it.
+    pub(crate) fn new(size: usize, first: Agent, begun: u32) -> Self {
         let words = size.div_ceil(WORD);
         Self {
             bytes: vec![POISON; size],
-            barriers: HashMap::new(),
-            writes: vec![(first.0 as u16, Stamp::new(1, Lane::SEVERAL)); words],
+            barriers: BTreeMap::new(),
+            writes: vec![(first, Stamp::new(begun, Lane::SEVERAL)); words],
             reads: Vec::new(),
-            unfenced: vec![0; words],
-            has_unfenced: false,
+            atomics: HashMap::new(),
+            fences: Fences::new(words),
         }
     }
 
@@ -110,36 +68,33 @@ impl Shared {
         access: Access<'_>,
     ) -> Result<&[u8], FaultKind> {
         let at = self.offset(address, count)?;
-        let words = at / WORD..(at + count).div_ceil(WORD);
+        let words = words(at, count);
         self.require_written(words.clone(), access, "reads")?;
-        let agent = access.agent.0;
+        self.require_settled(words.clone(), access, "reads")?;
+        let agent = access.agent.index();
         if self.reads.len() <= agent {
             self.reads.resize(agent + 1, None);
         }
-        let (len, now) = (self.writes.len(), access.clock.of(access.agent));
+        let len = self.writes.len();
         for stamp in &mut self.reads[agent].get_or_insert_with(|| vec![Stamp::NEVER; len])[words] {
-            let is_alone = stamp.time() < now || stamp.lane() == access.lane;
-            *stamp = Stamp::new(now, if is_alone { access.lane } else { Lane::SEVERAL });
+            *stamp = stamp.and(access);
         }
         Ok(&self.bytes[at..at + count])
     }
 
-    /// As [`Shared::read`], by an engine, which does not see stores that were not fenced.
-    pub(crate) fn read_by_engine(
-        &mut self,
+    /// Refuses what an engine would not see if these lanes started it now: ordinary stores that were not fenced.
+    pub(crate) fn require_fenced(
+        &self,
         address: usize,
         count: usize,
+        active: u32,
         access: Access<'_>,
-    ) -> Result<&[u8], FaultKind> {
-        let at = self.offset(address, count)?;
-        if self.has_unfenced {
-            let mut words = at / WORD..(at + count).div_ceil(WORD);
-            if let Some(word) = words.find(|&word| self.unfenced[word] != 0) {
-                let warp = usize::from(self.unfenced[word]) - 1;
-                return Err(FaultKind::NotFenced { offset: word * WORD, warp });
-            }
+    ) -> Result<(), FaultKind> {
+        let words = words(self.offset(address, count)?, count);
+        match self.fences.first_unseen(words, active, access) {
+            Some((word, warp)) => Err(FaultKind::NotFenced { offset: word * WORD, warp }),
+            None => Ok(()),
         }
-        self.read(address, count, access)
     }
 
     /// Refuses words whose last write has no order with this access.
@@ -151,9 +106,37 @@ impl Shared {
     ) -> Result<(), FaultKind> {
         for word in words {
             let (writer, stamp) = self.writes[word];
-            let writer = Agent(usize::from(writer));
             if !stamp.is_before(writer, access) {
                 return Err(race(word, does, writer, "writes"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses words that were changed atomically with no order with this access.
+    fn require_settled(
+        &self,
+        mut words: Range<usize>,
+        access: Access<'_>,
+        does: &'static str,
+    ) -> Result<(), FaultKind> {
+        if self.atomics.is_empty() {
+            return Ok(());
+        }
+        let unsettled = words.find_map(|word| {
+            let changes = self.atomics.get(&word)?;
+            let &(agent, _) = changes.iter().find(|(agent, stamp)| !stamp.is_before(*agent, access))?;
+            Some((word, agent))
+        });
+        unsettled.map_or(Ok(()), |(word, agent)| Err(race(word, does, agent, "writes")))
+    }
+
+    /// Refuses words whose last reads have no order with this access, which writes.
+    fn require_read(&self, words: Range<usize>, access: Access<'_>) -> Result<(), FaultKind> {
+        for (reader, stamps) in self.reads.iter().enumerate() {
+            let (reader, Some(stamps)) = (Agent::of_index(reader), stamps) else { continue };
+            if let Some(word) = words.clone().find(|&word| !stamps[word].is_before(reader, access)) {
+                return Err(race(word, "writes", reader, "reads"));
             }
         }
         Ok(())
@@ -167,33 +150,35 @@ impl Shared {
         access: Access<'_>,
     ) -> Result<(), FaultKind> {
         let at = self.offset(address, bytes.len())?;
-        let words = at / WORD..(at + bytes.len()).div_ceil(WORD);
-        self.require_written(words.clone(), access, "writes")?;
-        for (reader, stamps) in self.reads.iter().enumerate() {
-            let (reader, Some(stamps)) = (Agent(reader), stamps) else { continue };
-            if let Some(word) = words.clone().find(|&word| !stamps[word].is_before(reader, access)) {
-                return Err(race(word, "writes", reader, "reads"));
-            }
+        let words = words(at, bytes.len());
+        if let Some((&offset, _)) =
+            self.barriers.range((at + 1).saturating_sub(BARRIER)..at + bytes.len()).next()
+        {
+            return Err(FaultKind::OverBarrier { offset });
         }
-        let stamp = Stamp::new(access.clock.of(access.agent), access.lane);
-        self.writes[words.clone()].fill((access.agent.0 as u16, stamp));
-        self.unfenced[words].fill(0);
+        self.require_written(words.clone(), access, "writes")?;
+        self.require_settled(words.clone(), access, "writes")?;
+        self.require_read(words.clone(), access)?;
+        if !self.atomics.is_empty() {
+            words.clone().for_each(|word| drop(self.atomics.remove(&word)));
+        }
+        self.writes[words.clone()].fill((access.agent, Stamp::of(access)));
+        self.fences.clear(words);
         self.bytes[at..at + bytes.len()].copy_from_slice(bytes);
         Ok(())
     }
 
-    /// As [`Shared::write`], by threads of `warp`: engines see it only after a fence.
+    /// As [`Shared::write`], by a thread: engines see it only after a fence.
     pub(crate) fn store(
         &mut self,
         address: usize,
         bytes: &[u8],
-        warp: usize,
+        thread: Thread,
         access: Access<'_>,
     ) -> Result<(), FaultKind> {
         self.write(address, bytes, access)?;
         let at = self.offset(address, bytes.len())?;
-        self.unfenced[at / WORD..(at + bytes.len()).div_ceil(WORD)].fill(warp as u16 + 1);
-        self.has_unfenced = true;
+        self.fences.store(words(at, bytes.len()), thread);
         Ok(())
     }
 
@@ -202,49 +187,69 @@ impl Shared {
         &mut self,
         address: usize,
         value: u32,
-        warp: usize,
+        thread: Thread,
         access: Access<'_>,
     ) -> Result<u32, FaultKind> {
         let at = self.offset(address, WORD)?;
+        let words = words(at, WORD);
+        self.require_written(words.clone(), access, "writes")?;
+        self.require_read(words.clone(), access)?;
+        let changes = self.atomics.entry(words.start).or_default();
+        match changes.iter_mut().find(|(agent, _)| *agent == access.agent) {
+            Some((_, stamp)) => *stamp = stamp.and(access),
+            None => changes.push((access.agent, Stamp::of(access))),
+        }
+        self.fences.store(words, thread);
         let word = &mut self.bytes[at..at + WORD];
         let old = u32::from_le_bytes([word[0], word[1], word[2], word[3]]);
         word.copy_from_slice(&old.max(value).to_le_bytes());
-        let stamp = Stamp::new(access.clock.of(access.agent), access.lane);
-        self.writes[at / WORD] = (access.agent.0 as u16, stamp);
-        self.unfenced[at / WORD] = warp as u16 + 1;
-        self.has_unfenced = true;
         Ok(old)
     }
 
-    /// Lets engines see what `warp` stored.
-    pub(crate) fn fence(&mut self, warp: usize) {
-        if !self.has_unfenced {
-            return;
-        }
-        self.has_unfenced = false;
-        for mark in &mut self.unfenced {
-            if *mark == warp as u16 + 1 {
-                *mark = 0;
-            }
-            self.has_unfenced |= *mark != 0;
+    /// Lets engines see what these lanes of `warp` stored.
+    pub(crate) fn fence(&mut self, warp: usize, active: u32, time: u32) {
+        self.fences.fence(warp, active, time);
+        self.fence_barriers(warp);
+    }
+
+    /// Lets the copy engine see the barriers that `warp` made.
+    pub(crate) fn fence_barriers(&mut self, warp: usize) {
+        for (offset, barrier) in &mut self.barriers {
+            barrier.is_fenced |= self.writes[offset / WORD].0 == Agent::threads(warp);
         }
     }
 
-    /// Makes a barrier.
-    pub(crate) fn set_barrier(&mut self, address: usize, barrier: Barrier) -> Result<(), FaultKind> {
-        if !address.is_multiple_of(8) {
-            return Err(FaultKind::Misaligned { address: address as u64, alignment: 8 });
+    /// Makes a barrier, whose tiles `tiles` stands for.
+    pub(crate) fn set_barrier(
+        &mut self,
+        address: usize,
+        arrivals: u32,
+        tiles: Agent,
+        access: Access<'_>,
+    ) -> Result<(), FaultKind> {
+        if !address.is_multiple_of(BARRIER) {
+            return Err(FaultKind::Misaligned { address: address as u64, alignment: BARRIER });
         }
-        let offset = self.offset(address, 8)?;
-        self.barriers.insert(offset, barrier);
+        let offset = self.offset(address, BARRIER)?;
+        self.barriers.remove(&offset);
+        self.write(address, &[POISON; BARRIER], access)?;
+        self.barriers.insert(offset, Barrier::new(arrivals, tiles, access.clock));
         Ok(())
     }
 
-    /// The barrier at an address.
-    pub(crate) fn barrier(&mut self, address: usize) -> Result<&mut Barrier, FaultKind> {
-        let offset = self.offset(address, 8)?;
+    /// The barrier at an address, for someone who knows that it was made.
+    pub(crate) fn barrier(&mut self, address: usize, access: Access<'_>) -> Result<&mut Barrier, FaultKind> {
+        let offset = self.offset(address, BARRIER)?;
+        if self.barriers.contains_key(&offset) {
+            self.require_written(words(offset, BARRIER), access, "uses the barrier at")?;
+        }
         self.barriers.get_mut(&offset).ok_or(FaultKind::NoBarrier { offset })
     }
+}
+
+/// The words that bytes lie in.
+fn words(at: usize, bytes: usize) -> Range<usize> {
+    at / WORD..(at + bytes).div_ceil(WORD)
 }
 
 fn race(word: usize, does: &'static str, other: Agent, did: &'static str) -> FaultKind {

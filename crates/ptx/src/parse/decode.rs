@@ -45,15 +45,15 @@ pub(super) fn decode(name: &str, mut operands: Operands<'_>) -> Result<Op, Probl
             Op::Branch(of.names.label(label)?)
         }
         "ret" => Op::Return,
-        // They steer caches, registers and the overlap of kernels.
+        // They steer caches, the sharing of registers and the overlap of kernels.
         "prefetch.tensormap"
         | "setmaxnreg.inc.sync.aligned.u32"
         | "setmaxnreg.dec.sync.aligned.u32"
         | "griddepcontrol.launch_dependents"
-        | "fence.mbarrier_init.release.cluster"
         | "createpolicy.fractional.L2::evict_first.b64"
-        | "createpolicy.fractional.L2::evict_last.b64"
-        | "wgmma.fence.sync.aligned" => Op::Nothing,
+        | "createpolicy.fractional.L2::evict_last.b64" => Op::Nothing,
+        "fence.mbarrier_init.release.cluster" => Op::FenceBarriers,
+        "wgmma.fence.sync.aligned" => Op::FenceProducts,
         "griddepcontrol.wait" => Op::WaitForPrevious,
         "bar.sync" | "barrier.cta.sync.aligned" => {
             Op::BlockBarrier { id: of.value()?, threads: of.number().ok() }
