@@ -232,7 +232,7 @@ pub(crate) enum Op {
     Product(Product),
     CommitProducts,
     WaitProducts(usize),
-    StoreMatrices(SharedAt, Vec<Value>),
+    StoreMatrices(SharedAt, [Value; 4]),
     TransposeMatrix(Word, Value),
 }
 

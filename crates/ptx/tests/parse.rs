@@ -53,6 +53,26 @@ fn refusals_name_the_line() {
         ("m64n8k32", "m64n16k32", "16 columns need 8 registers, not 4"),
         ("%p1, 1, 1", "%p1, -1, 1", "the sign of operand 0 is not 1"),
         ("%r<5>", "%r<99999999>", "this declaration of registers cannot be read"),
+        ("ld.param.u32 %r1, [m]", "ld.param.u32 %r1, [m], %r2", "`%r2` is one operand too many"),
+        ("ld.param.u32 %r1, [m]", "bar.sync 0, %r1", "`%r1` is not a 32-bit number"),
+        ("ld.param.u32 %r1, [m]", "bar.sync 0, 40", "40 threads are not 1 to 32 whole warps"),
+        ("ld.param.u32 %r1, [m]", "bar.warp.sync 15", "not all lanes take part"),
+        ("ld.param.u32 %r1, [m]", "shfl.sync.bfly.b32 %r1, %r2, 1, 15, -1", "not those of a whole warp"),
+        ("ld.param.u32 %r1, [m]", "ld.shared.v2.b32 {%r1}, [%r2]", "it takes 2 registers, not 1"),
+        ("ld.param.u32 %r1, [m]", "ld.global.acquire.b32 %r1, [%rd1]", "`.acquire` is not known"),
+        ("ld.param.u32 %r1, [m]", "mbarrier.init.shared::cta.b64 [%r1], 0", "does not count 0 arrivals"),
+        (
+            "ld.param.u32 %r1, [m]",
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r1], {%r1, %r1, %r1, %r1, %r1}",
+            "four matrices come in four registers",
+        ),
+        (
+            "ld.param.u32 %r1, [m]",
+            "cp.async.ca.shared.global [%r1], [%rd1], 4294967295, %r1",
+            "it cannot copy 4294967295 bytes",
+        ),
+        ("L1:", "L1:\nL1:", "there is a second label `L1`"),
+        (".maxntid", ".maxnreg 3\n.maxntid", "`.maxnreg 3` is neither an instruction nor a declaration"),
         ("[%rd1, {%r2, %r3}]", "[%rd1, %r2]", "the place of a tile is a column and a row"),
     ] {
         let said = refusal(&KERNEL.replacen(from, to, 1));

@@ -2,8 +2,8 @@
 
 use super::{
     Launch, World,
-    copies::TensorCopy,
     step::Step,
+    tiles::TensorCopy,
     warp::{BEGUN, LANES, Warp},
 };
 use crate::{

@@ -1,11 +1,13 @@
 //! The machine: blocks that take turns, in an order that a seed decides.
 
+mod accesses;
 mod barriers;
 mod cluster;
-mod copies;
 mod lanes;
 mod products;
 mod step;
+mod thread_copies;
+mod tiles;
 mod warp;
 
 use octile_core::sample::Rng;

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     FaultKind,
-    memory::{Access, Agent, Clock, Lane, Shared, Thread, swizzled},
+    memory::{Access, Agent, Clock, Lane, Shared, Thread, UNIT, swizzled},
     program::{Product, SharedAt, Value, Word},
 };
 
@@ -102,7 +102,7 @@ impl Cluster {
         &mut self,
         warp: &mut Warp,
         at: SharedAt,
-        values: &[Value],
+        values: &[Value; 4],
     ) -> Result<(), FaultKind> {
         warp.touch(warp.live());
         let known = warp.known(warp.live());
@@ -135,8 +135,6 @@ fn dot(a: &[f32; DEPTH], b: &[f32; DEPTH]) -> f32 {
     sums.iter().sum()
 }
 
-/// Bytes that the swizzle keeps together, and in which descriptors count.
-const UNIT: usize = 16;
 /// The bits of a descriptor that say how an operand lies, and what they must be: the 128-byte swizzle, with its pattern where addresses have it.
 const LAYOUT: u64 = 0xffff_c000_0000_0000;
 const SWIZZLED: u64 = 1 << 62;
@@ -149,6 +147,7 @@ fn warp_rows(warp: &Warp) -> Range<usize> {
 
 /// The addresses of rows of an operand that a descriptor names, two units for each.
 fn units(descriptor: u64, rows: Range<usize>) -> Result<impl Iterator<Item = usize>, FaultKind> {
+    // They count in units.
     let field = |shift: u32| ((descriptor >> shift) & 0x3fff) as usize * UNIT;
     let (start, group) = (field(0), field(32));
     if descriptor & LAYOUT != SWIZZLED {

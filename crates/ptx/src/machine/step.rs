@@ -3,7 +3,7 @@
 use super::{
     Parameter, World,
     cluster::Cluster,
-    copies, lanes, products,
+    lanes, products, thread_copies, tiles,
     warp::{LANES, Split, Warp, lanes},
 };
 use crate::{
@@ -179,12 +179,12 @@ impl Cluster {
             Op::TensorStore { map, column, row, from } => {
                 self.tensor_store(warp, active, *map, (*column, *row), *from, world)?;
             }
-            Op::CommitStores => copies::commit_stores(warp, active),
+            Op::CommitStores => tiles::commit_stores(warp, active),
             Op::WaitStores => self.land_stores(warp, active, world)?,
             Op::Copy { to, from, bytes, taken } => {
-                copies::copy(warp, active, *to, *from, (*bytes, *taken), (at, world.global))?
+                thread_copies::start(warp, active, *to, *from, (*bytes, *taken), (at, world.global))?
             }
-            Op::ArriveAfterCopies(barrier) => copies::arrive_after(warp, active, *barrier, at),
+            Op::ArriveAfterCopies(barrier) => thread_copies::arrive_after(warp, active, *barrier, at),
             Op::FenceStores => {
                 warp.touch(active);
                 self.block(warp.block)?.shared.fence(warp.in_cluster, active, warp.time);

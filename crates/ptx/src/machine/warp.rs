@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::VecDeque};
 
-use super::{Launch, copies, products::StartedProduct};
+use super::{Launch, products::StartedProduct, thread_copies::ThreadCopy, tiles::TensorStore};
 use crate::{
     FaultKind, Global,
     memory::{Access, Agent, Clock, Lane},
@@ -49,8 +49,8 @@ pub(super) struct Warp {
     pub(super) product_groups: u64,
     /// Whether registers were fenced since products were last waited for.
     pub(super) has_fenced_products: bool,
-    pub(super) copies: VecDeque<copies::ThreadCopy>,
-    pub(super) stores: VecDeque<copies::TensorStore>,
+    pub(super) copies: VecDeque<ThreadCopy>,
+    pub(super) stores: VecDeque<TensorStore>,
     /// Work that was given to the engines so far.
     started_products: u32,
     started_copies: u32,

@@ -7,7 +7,12 @@ use crate::program::{
 };
 
 pub(super) fn decode(name: &str, mut operands: Operands<'_>) -> Result<Op, Problem> {
-    let of = &mut operands;
+    let op = operation(name, &mut operands)?;
+    operands.end()?;
+    Ok(op)
+}
+
+fn operation(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
     if let Some(op) = integer_op(name) {
         return Ok(Op::Integer(op, of.word()?, of.value()?, of.value()?));
     }
@@ -23,7 +28,7 @@ pub(super) fn decode(name: &str, mut operands: Operands<'_>) -> Result<Op, Probl
     Ok(match name {
         "mad.lo.u32" => Op::MultiplyAdd(of.word()?, of.values()?),
         "mad.wide.u32" => Op::MultiplyAddWide(of.wide()?, of.values()?, of.wide()?),
-        "add.u64" => Op::AddWide(of.wide()?, of.wide()?, u64::from(of.number()?)),
+        "add.u64" => Op::AddWide(of.wide()?, of.wide()?, of.wide_number()?),
         "and.pred" => Op::Both(of.predicate()?, of.predicate()?, of.predicate()?),
         "selp.b32" | "selp.f32" => Op::Select(of.word()?, of.values()?, of.predicate()?),
         "mov.b16" | "mov.b32" | "mov.f32" | "mov.u32" => return move_word(of),
@@ -38,8 +43,8 @@ pub(super) fn decode(name: &str, mut operands: Operands<'_>) -> Result<Op, Probl
         "max.xorsign.abs.bf16x2" => Op::MaxMagnitudes(Pair::Bf16, of.word()?, of.values()?),
         "max.xorsign.abs.f16x2" => Op::MaxMagnitudes(Pair::F16, of.word()?, of.values()?),
         "atom.shared.max.u32" => Op::AtomicMax { to: of.word()?, at: of.shared()?, value: of.value()? },
-        "shfl.sync.bfly.b32" => Op::Shuffle(of.word()?, of.value()?, OtherLane::Xor(of.number()?)),
-        "shfl.sync.idx.b32" => Op::Shuffle(of.word()?, of.value()?, OtherLane::Index(of.number()?)),
+        "shfl.sync.bfly.b32" => shuffle(of, OtherLane::Xor)?,
+        "shfl.sync.idx.b32" => shuffle(of, OtherLane::Index)?,
         "bra" => {
             let label = of.text()?;
             Op::Branch(of.names.label(label)?)
@@ -51,20 +56,29 @@ pub(super) fn decode(name: &str, mut operands: Operands<'_>) -> Result<Op, Probl
         | "setmaxnreg.dec.sync.aligned.u32"
         | "griddepcontrol.launch_dependents"
         | "createpolicy.fractional.L2::evict_first.b64"
-        | "createpolicy.fractional.L2::evict_last.b64" => Op::Nothing,
+        | "createpolicy.fractional.L2::evict_last.b64" => {
+            of.skip_all();
+            Op::Nothing
+        }
         "fence.mbarrier_init.release.cluster" => Op::FenceBarriers,
         "wgmma.fence.sync.aligned" => Op::FenceProducts,
         "griddepcontrol.wait" => Op::WaitForPrevious,
         "bar.sync" | "barrier.cta.sync.aligned" => {
-            Op::BlockBarrier { id: of.value()?, threads: of.number().ok() }
+            Op::BlockBarrier { id: of.value()?, threads: threads(of)? }
         }
-        "bar.warp.sync" => Op::WarpBarrier,
+        "bar.warp.sync" => {
+            whole_warp(of)?;
+            Op::WarpBarrier
+        }
         "barrier.cluster.arrive.release" => Op::ClusterArrive,
         "barrier.cluster.wait.acquire" => Op::ClusterWait,
         "mapa.shared::cluster.u32" => Op::MapToBlock(of.word()?, of.value()?, of.value()?),
         "wgmma.commit_group.sync.aligned" => Op::CommitProducts,
         "wgmma.wait_group.sync.aligned" => Op::WaitProducts(of.number()? as usize),
-        "stmatrix.sync.aligned.m8n8.x4.shared.b16" => Op::StoreMatrices(of.shared()?, of.value_list()?),
+        "stmatrix.sync.aligned.m8n8.x4.shared.b16" => {
+            let (at, values) = (of.shared()?, of.value_list()?);
+            Op::StoreMatrices(at, values.try_into().map_err(|_| "four matrices come in four registers")?)
+        }
         "movmatrix.sync.aligned.m8n8.trans.b16" => Op::TransposeMatrix(of.word()?, of.value()?),
         _ if name.starts_with("mbarrier.") => return barrier(name, of),
         _ if name.starts_with("cp.async") || name == "fence.proxy.async.shared::cta" => {
@@ -171,25 +185,76 @@ fn move_wide(of: &mut Operands<'_>) -> Result<Op, Problem> {
     Ok(Op::MoveWide(to, source))
 }
 
+/// The lanes are those of a whole warp: another clamp or other members are not known to the simulator.
+fn shuffle(of: &mut Operands<'_>, other: fn(u32) -> OtherLane) -> Result<Op, Problem> {
+    let op = Op::Shuffle(of.word()?, of.value()?, other(of.number()?));
+    if of.number()? != 31 {
+        return Err("its lanes are not those of a whole warp".to_owned());
+    }
+    whole_warp(of)?;
+    Ok(op)
+}
+
+/// The mask of all lanes.
+fn whole_warp(of: &mut Operands<'_>) -> Result<(), Problem> {
+    if of.number()? == u32::MAX { Ok(()) } else { Err("not all lanes take part".to_owned()) }
+}
+
+/// How many threads a barrier waits for, where it says so.
+fn threads(of: &mut Operands<'_>) -> Result<Option<u32>, Problem> {
+    if of.is_empty() {
+        return Ok(None);
+    }
+    let threads = of.number()?;
+    if (32..=1024).contains(&threads) && threads.is_multiple_of(32) {
+        Ok(Some(threads))
+    } else {
+        Err(format!("{threads} threads are not 1 to 32 whole warps"))
+    }
+}
+
 /// Loads and stores of `.vN` registers, whatever they say about caches.
 fn access(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
     let parts: Vec<&str> = name.split('.').collect();
-    let in_global = match parts.get(1) {
-        Some(&"global") => true,
-        Some(&"shared" | &"shared::cluster") => false,
+    let [does, space, modifiers @ .., kind] = parts.as_slice() else {
+        return Err("an access names a memory and a type".to_owned());
+    };
+    let in_global = match *space {
+        "global" => true,
+        "shared" | "shared::cluster" => false,
         _ => return Err("it is neither about `.global` nor about `.shared` memory".to_owned()),
     };
-    let bytes = match parts.last() {
-        Some(&"b16") => 2,
-        Some(&"b32" | &"f32" | &"u32") => 4,
+    let bytes = match *kind {
+        "b16" => 2,
+        "b32" | "f32" | "u32" => 4,
         _ => return Err("its type is not known to the simulator".to_owned()),
     };
-    Ok(if parts[0] == "ld" {
-        Op::Load { to: of.word_list()?, at: of.at(in_global)?, bytes }
+    let (mut registers, mut has_policy) = (1, false);
+    for modifier in modifiers {
+        match *modifier {
+            "v2" => registers = 2,
+            "v4" => registers = 4,
+            "nc" | "L1::no_allocate" => {}
+            "L2::cache_hint" => has_policy = true,
+            _ => return Err(format!("`.{modifier}` is not known to the simulator")),
+        }
+    }
+    let (op, given) = if *does == "ld" {
+        let to = of.word_list()?;
+        let given = to.len();
+        (Op::Load { to, at: of.at(in_global)?, bytes }, given)
     } else {
-        let at = of.at(in_global)?;
-        Op::Store { from: of.value_list()?, at, bytes }
-    })
+        let (at, from) = (of.at(in_global)?, of.value_list()?);
+        let given = from.len();
+        (Op::Store { from, at, bytes }, given)
+    };
+    if given != registers {
+        return Err(format!("it takes {registers} registers, not {given}"));
+    }
+    if has_policy {
+        of.wide()?;
+    }
+    Ok(op)
 }
 
 fn barrier(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
@@ -202,7 +267,16 @@ fn barrier(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
         Ok(Op::Test { done: of.predicate()?, at: of.shared()?, parity: of.value()?, waits })
     };
     match name {
-        "mbarrier.init.shared::cta.b64" => Ok(Op::BarrierInit(of.shared()?, of.number()?)),
+        "mbarrier.init.shared::cta.b64" => {
+            let (at, arrivals) = (of.shared()?, of.number()?);
+            if arrivals == 0 || arrivals >= 1 << 20 {
+                return Err(format!(
+                    "a barrier does not count {arrivals} arrivals, but 1 to {}",
+                    (1 << 20) - 1
+                ));
+            }
+            Ok(Op::BarrierInit(at, arrivals))
+        }
         "mbarrier.arrive.shared::cta.b64" | "mbarrier.arrive.shared::cluster.b64" => arrive(of, false),
         "mbarrier.arrive.expect_tx.shared::cta.b64" => arrive(of, true),
         "mbarrier.test_wait.parity.shared::cta.b64" => test(of, false),
@@ -213,11 +287,21 @@ fn barrier(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
 
 fn copy(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
     const LOAD: &str = "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes";
-    if let Some(rest) = name.strip_prefix(LOAD) {
+    if let Some(modifiers) = name.strip_prefix(LOAD) {
+        let (is_multicast, has_policy) = match modifiers {
+            "" => (false, false),
+            ".multicast::cluster" => (true, false),
+            ".L2::cache_hint" => (false, true),
+            ".multicast::cluster.L2::cache_hint" => (true, true),
+            _ => return Err(format!("`{modifiers}` is not known to the simulator")),
+        };
         let to = of.shared()?;
         let (map, column, row) = of.tile()?;
         let barrier = of.shared()?;
-        let mask = if rest.contains(".multicast::cluster") { Some(of.value()?) } else { None };
+        let mask = if is_multicast { Some(of.value()?) } else { None };
+        if has_policy {
+            of.wide()?;
+        }
         return Ok(Op::TensorLoad(TensorLoad { to, map, column, row, barrier, mask }));
     }
     Ok(match name {
@@ -228,8 +312,12 @@ fn copy(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
         "cp.async.bulk.commit_group" => Op::CommitStores,
         "cp.async.bulk.wait_group.read" if of.number()? == 0 => Op::WaitStores,
         "cp.async.ca.shared.global" | "cp.async.cg.shared.global" => {
-            let (to, from) = (of.shared()?, of.global()?);
-            Op::Copy { to, from, bytes: of.number()? as usize, taken: of.value()? }
+            let (to, from, bytes) = (of.shared()?, of.global()?, of.number()?);
+            let sizes: &[u32] = if name.starts_with("cp.async.ca") { &[4, 8, 16] } else { &[16] };
+            if !sizes.contains(&bytes) {
+                return Err(format!("it cannot copy {bytes} bytes at a time"));
+            }
+            Op::Copy { to, from, bytes: bytes as usize, taken: of.value()? }
         }
         "cp.async.mbarrier.arrive.noinc.shared::cta.b64" => Op::ArriveAfterCopies(of.shared()?),
         "fence.proxy.async.shared::cta" => Op::FenceStores,

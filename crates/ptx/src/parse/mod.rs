@@ -21,8 +21,19 @@ pub struct ParseError {
     pub problem: String,
 }
 
-/// How many registers of a kind there may be: more is damage.
-const MOST_REGISTERS: usize = 1 << 20;
+/// How many registers of a kind there may be: more is damage, and every warp has all of them.
+const MOST_REGISTERS: usize = 1 << 16;
+
+/// Directives that say nothing to a simulator.
+const PASSED_OVER: [&str; 7] = [
+    ".version",
+    ".target",
+    ".address_size",
+    ".extern",
+    ".minnctapersm",
+    ".explicitcluster",
+    ".reqnctapercluster",
+];
 
 /// The names that instructions refer to.
 #[derive(Debug, Default)]
@@ -70,10 +81,14 @@ impl Program {
                     .ok_or_else(|| fail("this declaration of registers cannot be read"))?;
                 *registers = count;
             } else if let Some(label) = line.strip_suffix(':') {
-                names.labels.insert(label.to_owned(), lines.len());
+                if names.labels.insert(label.to_owned(), lines.len()).is_some() {
+                    return Err(fail(&format!("there is a second label `{label}`")));
+                }
             } else if line.ends_with(';') && !line.starts_with('.') {
                 lines.push((number, line));
-            } else if !(line.is_empty() || line.starts_with('.') || ["{", "}", ")"].contains(&line)) {
+            } else if !(["", "{", "}", ")"].contains(&line)
+                || line.split(' ').next().is_some_and(|first| PASSED_OVER.contains(&first)))
+            {
                 return Err(fail(&format!("`{line}` is neither an instruction nor a declaration")));
             }
         }

@@ -51,7 +51,7 @@ impl Names {
 
     fn global(&self, address: &str) -> Result<GlobalAt, Problem> {
         let (base, offset) = address.split_once('+').unwrap_or((address, "0"));
-        Ok(GlobalAt { base: self.wide(base)?, offset: u64::from(number(offset)?) })
+        Ok(GlobalAt { base: self.wide(base)?, offset: wide_number(offset)? })
     }
 }
 
@@ -66,6 +66,12 @@ fn number(text: &str) -> Result<u32, Problem> {
         None => text.parse().ok().or_else(|| text.parse::<i32>().ok().map(|value| value as u32)),
     };
     value.ok_or_else(|| format!("`{text}` is not a 32-bit number"))
+}
+
+/// An integer, which may be negative.
+fn wide_number(text: &str) -> Result<u64, Problem> {
+    let value: Result<i64, _> = text.parse();
+    value.map(|value| value as u64).map_err(|_| format!("`{text}` is not a 64-bit number"))
 }
 
 /// The operands of one instruction, taken one after the other.
@@ -102,6 +108,25 @@ impl<'a> Operands<'a> {
 
     pub(super) fn number(&mut self) -> Result<u32, Problem> {
         self.text().and_then(number)
+    }
+
+    pub(super) fn wide_number(&mut self) -> Result<u64, Problem> {
+        self.text().and_then(wide_number)
+    }
+
+    /// Whether all were taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rest.len() == 0
+    }
+
+    /// Takes all, for an instruction that does nothing with them.
+    pub(super) fn skip_all(&mut self) {
+        self.rest = Vec::new().into_iter();
+    }
+
+    /// Refuses what was not taken.
+    pub(super) fn end(&mut self) -> Result<(), Problem> {
+        self.rest.next().map_or(Ok(()), |text| Err(format!("`{text}` is one operand too many")))
     }
 
     pub(super) fn values<const N: usize>(&mut self) -> Result<[Value; N], Problem> {

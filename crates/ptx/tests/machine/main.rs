@@ -1,9 +1,14 @@
-//! Small kernels, and how they are run.
+//! Small kernels: what is right runs, and one mistake is found out.
+
+mod any;
+mod engines;
+mod faults;
+mod races;
 
 use octile_ptx::{Fault, FaultKind, Global, Launch, Outcome, Parameter, Program};
 
 /// A kernel with a pointer `out` and this body.
-pub fn kernel(body: &str) -> String {
+fn kernel(body: &str) -> String {
     format!(
         ".version 8.3\n.target sm_90a\n.address_size 64\n\n.extern .shared .align 1024 .b8 shared_memory[];\n\n\
          .visible .entry k(\n\t.param .u64 out\n)\n.maxntid 256, 1, 1\n{{\n\
@@ -16,12 +21,12 @@ pub fn kernel(body: &str) -> String {
 }
 
 /// Runs it in blocks of two warps with 1 KiB of shared memory, and gives the first word of the result.
-pub fn run_in(clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
+fn run_in(clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
     run_seeded(5, clusters, cluster, kernel)
 }
 
 /// As [`run_in`], in the order of events that a seed stands for.
-pub fn run_seeded(seed: u64, clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
+fn run_seeded(seed: u64, clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
     let program = Program::parse(kernel).unwrap_or_else(|error| panic!("{error}"));
     let mut global = Global::default();
     let out = global.allocate(vec![0; 256]);
@@ -41,11 +46,11 @@ pub fn run_seeded(seed: u64, clusters: usize, cluster: usize, kernel: &str) -> R
 }
 
 /// As [`run_in`], in one block.
-pub fn run(body: &str) -> Result<u32, Fault> {
+fn run(body: &str) -> Result<u32, Fault> {
     run_in(1, 1, &kernel(body)).map(|(word, _)| word)
 }
 
 /// Why a body is wrong.
-pub fn fault(body: &str) -> FaultKind {
+fn fault(body: &str) -> FaultKind {
     run(body).expect_err("the program is wrong").kind
 }

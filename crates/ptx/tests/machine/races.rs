@@ -1,10 +1,8 @@
 //! What looks ordered and is not, and the other way round.
 
-mod support;
-
 use octile_ptx::FaultKind;
 
-use support::{fault, kernel, run, run_in};
+use crate::{fault, kernel, run, run_in, run_seeded};
 
 /// Lane 0 makes a barrier for one arrival, and everyone knows.
 const BARRIER: &str = "@%p1 mbarrier.init.shared::cta.b64 [%r1+512], 1;\nbar.sync 0;";
@@ -84,7 +82,7 @@ fn a_wait_may_end_without_what_it_waits_for() {
              @!%p5 bra L2;\nst.shared.b32 [%r1+0], %r2;\nmbarrier.arrive.shared::cta.b64 _, [%r1+512];\nL2:"
         )
     };
-    let outcome = |seed: u64, again: &str| support::run_seeded(seed, 1, 1, &kernel(&body(again)));
+    let outcome = |seed: u64, again: &str| run_seeded(seed, 1, 1, &kernel(&body(again)));
     assert!((0..200).all(|seed| outcome(seed, "@!%p4 bra L9;").is_ok_and(|(word, _)| word == 32)));
     assert!((0..200).any(|seed| outcome(seed, "").is_err()), "no wait has ever timed out");
 }

@@ -1,10 +1,8 @@
 //! Small programs with one mistake each.
 
-mod support;
-
 use octile_ptx::FaultKind;
 
-use support::{fault, kernel, run, run_in};
+use crate::{fault, kernel, run, run_in};
 
 const STORE_OWN_WORD: &str = "st.shared.b32 [%r3+0], %r2;";
 /// Thread 63's word, seen by thread 0.
@@ -71,6 +69,12 @@ fn stray_accesses() {
     ));
     assert_eq!(fault("mbarrier.arrive.shared::cta.b64 _, [%r1+8];"), FaultKind::NoBarrier { offset: 8 });
     assert_eq!(fault("bar.sync 16;"), FaultKind::NoBlockBarrier { id: 16 });
+}
+
+#[test]
+fn offsets_may_be_negative() {
+    let body = "add.u64 %rd2, %rd1, 64;\nadd.u64 %rd3, %rd2, -60;\n@%p1 st.global.b32 [%rd3+-4], 5;";
+    assert_eq!(run(body), Ok(5));
 }
 
 #[test]
