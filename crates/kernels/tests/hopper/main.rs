@@ -1,16 +1,17 @@
 //! Hopper kernels, run end to end without a GPU: right results in whatever order warps and copies happen to come, and broken kernels found
 //! out.
 
+mod changes;
 mod mutants;
 mod results;
 
 use half::{bf16, f16};
 use octile_core::{
-    ActivationKind, FloatKind, Problem,
+    ActivationKind, FloatKind, Problem, QuantBlock,
     bound::Accumulator,
     device::hopper::{HOPPER_GPUS, HopperGpu},
     oracle,
-    plan::hopper::{Arguments, HopperPlan},
+    plan::hopper::{Arguments, HopperPlan, QuantizeLaunch},
     sample::Operands,
 };
 use octile_kernels::hopper::{self, QuantizeTuning};
@@ -19,17 +20,24 @@ use octile_ptx::{Fault, Machine, Product};
 /// A GPU so small that its blocks have several tiles each.
 const GPU: HopperGpu = HopperGpu { sms: 4, ..HOPPER_GPUS[1] };
 
-/// The kernels of a plan, with the given text for the one that multiplies.
-fn product_of(plan: &HopperPlan, multiply: &str) -> Product {
+/// A problem with results of 16 bits.
+fn problem(m: usize, n: usize, k: usize) -> Problem {
+    Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_out(FloatKind::Bf16)
+}
+
+/// The kernel that quantizes x for a plan, where one does, and how it is launched.
+fn quantize_of(plan: &HopperPlan) -> Option<(String, QuantizeLaunch)> {
+    let ActivationKind::Quantized(kind, granularity) = plan.problem.x else { return None };
     let (tuning, quant_block) = (QuantizeTuning::BEST, plan.problem.quant_block.size());
     let aligned = hopper::quantizes_vectors(plan.problem.k);
-    let quantize = match plan.problem.x {
-        ActivationKind::Quantized(kind, granularity) => {
-            Some(hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning))
-        }
-        _ => None,
-    };
-    let quantize = quantize.as_ref().map(|kernel| (&kernel.ptx[..], tuning.launch(quant_block)));
+    let kernel = hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning);
+    Some((kernel.ptx, tuning.launch(quant_block)))
+}
+
+/// The kernels of a plan, with the given text for the one that multiplies.
+fn product_of(plan: &HopperPlan, multiply: &str) -> Product {
+    let quantize = quantize_of(plan);
+    let quantize = quantize.as_ref().map(|(ptx, launch)| (&ptx[..], *launch));
     Product::new(plan, multiply, quantize).unwrap_or_else(|error| panic!("{error}"))
 }
 

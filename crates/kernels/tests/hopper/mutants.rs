@@ -1,25 +1,29 @@
 //! Kernels in which one line of synchronization is missing: each must be found out.
 
 use octile_core::{
-    FloatKind, Problem, QuantBlock, Strategy,
+    ActivationKind, FloatKind, ScaleGranularity, Strategy,
     plan::hopper::{Arguments, GpuTile, HopperPlan, Shape, Together},
     sample::Operands,
 };
 use octile_kernels::hopper;
-use octile_ptx::Machine;
+use octile_ptx::{Machine, Product};
 
-use crate::{GPU, is_right, product_of, run};
+use crate::{GPU, is_right, problem, product_of, quantize_of, run};
 
 /// What a right kernel cannot do without.
-const SYNCHRONIZATION: [&str; 11] = [
+const SYNCHRONIZATION: [&str; 15] = [
     "griddepcontrol.wait",
     "mbarrier.init",
     "mbarrier.arrive",
     "mbarrier.try_wait",
     "cp.async.mbarrier",
     "cp.async.bulk.wait",
+    "cp.async.bulk.commit",
+    "wgmma.fence",
+    "wgmma.commit_group",
     "wgmma.wait_group",
     "fence.proxy.async",
+    "fence.mbarrier_init",
     "bar.sync",
     "bar.warp.sync",
     "barrier.",
@@ -31,33 +35,42 @@ const REUNION: &str = "bar.warp.sync -1;";
 /// Orders of events to try.
 const SEEDS: [u64; 3] = [1, 2, 3];
 
+/// The lines of a right kernel that are executed.
+pub fn executed_lines(plan: &HopperPlan, multiply: &str, operands: &Operands) -> Vec<usize> {
+    let machine = Machine { gpu: &GPU, resident_blocks: 4, seed: 1 };
+    let sound = product_of(plan, multiply).run(operands, Arguments::fastest(&plan.problem), machine);
+    sound.unwrap_or_else(|fault| panic!("{fault}")).1.lines
+}
+
+/// Whether a wrong kernel stops or gives a wrong result, in one order of events at least.
+pub fn is_found_out(plan: &HopperPlan, multiply: &str, operands: &Operands) -> bool {
+    is_wrong(plan, &product_of(plan, multiply), operands)
+}
+
+fn is_wrong(plan: &HopperPlan, product: &Product, operands: &Operands) -> bool {
+    SEEDS.iter().any(|&seed| match run(product, operands, seed) {
+        Ok(bytes) => !is_right(plan, operands, &bytes),
+        Err(_) => true,
+    })
+}
+
 /// Removes every line of synchronization that is executed, at least so many, one at a time; gives those that no one misses. The problem
 /// must be so deep that the ring of stages comes around.
 fn not_missed(plan: &HopperPlan, at_least: usize) -> Vec<String> {
     let kernel = hopper::multiply(plan);
     let operands = Operands::random(plan.problem, 13);
-    let machine = Machine { gpu: &GPU, resident_blocks: 4, seed: 1 };
-    let sound = product_of(plan, &kernel.ptx).run(&operands, Arguments::fastest(&plan.problem), machine);
-    let (_, outcome) = sound.unwrap_or_else(|fault| panic!("{}: {fault}", kernel.entry));
     let lines: Vec<&str> = kernel.ptx.lines().map(str::trim).collect();
     let is_needed = |line: usize| SYNCHRONIZATION.iter().any(|start| lines[line - 1].starts_with(start));
-    let removed: Vec<usize> = outcome.lines.into_iter().filter(|&line| is_needed(line)).collect();
+    let executed = executed_lines(plan, &kernel.ptx, &operands);
+    let removed: Vec<usize> = executed.into_iter().filter(|&line| is_needed(line)).collect();
     assert!(removed.len() >= at_least, "{}: only {} lines to remove", kernel.entry, removed.len());
     let is_missed = |line: usize| {
         let mut mutant = lines.clone();
         mutant[line - 1] = "";
-        let product = product_of(plan, &mutant.join("\n"));
-        SEEDS.iter().any(|&seed| match run(&product, &operands, seed) {
-            Ok(bytes) => !is_right(plan, &operands, &bytes),
-            Err(_) => true,
-        })
+        is_found_out(plan, &mutant.join("\n"), &operands)
     };
     let not_missed = removed.into_iter().filter(|&line| !is_missed(line));
     not_missed.map(|line| lines[line - 1].to_owned()).collect()
-}
-
-fn problem(m: usize, n: usize, k: usize) -> Problem {
-    Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_out(FloatKind::Bf16)
 }
 
 #[test]
@@ -99,4 +112,23 @@ fn clusters_that_divide_k() {
     let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(3)).expect("it has a plan");
     // Threads that leave count as arrived, and the fetching ones leave after this.
     assert_eq!(not_missed(&plan, 15), [REUNION, "barrier.cluster.arrive.release;"]);
+}
+
+#[test]
+fn quantizing() {
+    let x = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Block);
+    let plan =
+        HopperPlan::best(&problem(140, 136, 300).with_x(x), &GPU, Strategy::Strip).expect("it has a plan");
+    let (quantize, launch) = quantize_of(&plan).expect("x is quantized");
+    let (multiply, operands) = (hopper::multiply(&plan).ptx, Operands::random(plan.problem, 13));
+    let lines: Vec<&str> = quantize.lines().map(str::trim).collect();
+    let is_needed = |line: &&str| SYNCHRONIZATION.iter().any(|start| line.starts_with(start));
+    assert_eq!(lines.iter().copied().filter(is_needed).count(), 3);
+    for at in (0..lines.len()).filter(|&at| is_needed(&lines[at])) {
+        let mut mutant = lines.clone();
+        mutant[at] = "";
+        let product =
+            Product::new(&plan, &multiply, Some((&mutant.join("\n"), launch))).expect("it can be read");
+        assert!(is_wrong(&plan, &product, &operands), "no one misses {}", lines[at]);
+    }
 }

@@ -7,13 +7,9 @@ use octile_core::{
 };
 use octile_ptx::Machine;
 
-use crate::{GPU, check, is_right, product, run};
+use crate::{GPU, check, is_right, problem, product, run};
 
 const GRANULARITIES: [ScaleGranularity; 2] = [ScaleGranularity::Token, ScaleGranularity::Block];
-
-fn problem(m: usize, n: usize, k: usize) -> Problem {
-    Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_out(FloatKind::Bf16)
-}
 
 fn best(problem: &Problem, strategy: Strategy) -> HopperPlan {
     HopperPlan::best(problem, &GPU, strategy).expect("every problem has a plan")

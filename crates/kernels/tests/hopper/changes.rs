@@ -1,0 +1,134 @@
+//! Kernels in which one instruction is another or comes at another time: each must be found out.
+
+use octile_core::{
+    Strategy,
+    plan::hopper::{GpuTile, HopperPlan, Shape, Together},
+    sample::Operands,
+};
+use octile_kernels::hopper;
+
+use crate::{
+    GPU,
+    mutants::{executed_lines, is_found_out},
+    problem,
+};
+
+/// Lines to look for what an instruction could change places with.
+const NEAR: usize = 60;
+
+/// A kernel's lines.
+#[derive(Clone)]
+struct Text<'a>(Vec<&'a str>);
+
+impl Text<'_> {
+    /// With other text in place of a line.
+    fn with(&self, at: usize, text: &str) -> String {
+        let mut lines = self.0.clone();
+        lines[at] = text;
+        lines.join("\n")
+    }
+
+    /// With a line, or the loop that starts there, moved behind the next one that starts like that.
+    fn moved_behind(&self, at: usize, lines: usize, start: &str) -> Option<String> {
+        let to =
+            (at + lines..at + NEAR).find(|&to| self.0.get(to).is_some_and(|line| line.starts_with(start)))?;
+        let moved = self.0[at..at + lines].join("\n");
+        // The label of a loop moves along.
+        let moved = match self.0[at - 1].strip_suffix(':') {
+            Some(label) if lines > 1 => {
+                format!("MOVED:\n{}", moved.replace(&format!("bra {label}"), "bra MOVED"))
+            }
+            _ => moved,
+        };
+        let behind = format!("{}\n{moved}", self.0[to]);
+        let mut changed = self.0.clone();
+        changed[at..at + lines].fill("");
+        changed[to] = &behind;
+        Some(changed.join("\n"))
+    }
+
+    /// What could be wrong about a line, and the kernel then. Register `%r0` is used by no one.
+    fn changes(&self, at: usize) -> Vec<(&'static str, String)> {
+        let line = self.0[at];
+        let (start, last) = line.trim_end_matches(';').rsplit_once(", ").unwrap_or((line, ""));
+        let number = |add: i64| {
+            let number: i64 = last.parse().expect("it is a number");
+            self.with(at, &format!("{start}, {};", number + add))
+        };
+        let is = |name: &str| line.starts_with(name);
+        let mut changes = Vec::new();
+        if is("mbarrier.try_wait") || is("mbarrier.test_wait") {
+            changes.push((
+                "the other parity",
+                self.with(at, &format!("xor.b32 %r0, {last}, 1;\n{start}, %r0;")),
+            ));
+        }
+        if is("mbarrier.try_wait") {
+            changes.push(("no second try", self.with(at + 1, "")));
+            let late = self.moved_behind(at, 2, "cp.async.bulk.tensor.2d.shared");
+            changes.extend(late.map(|late| ("a wait after the copy", late)));
+        }
+        if is("mbarrier.init") {
+            changes.push(("an arrival more", number(1)));
+            if last != "1" {
+                changes.push(("an arrival less", number(-1)));
+            }
+        }
+        if is("mbarrier.arrive.expect_tx") {
+            changes.extend([("a line more", number(128)), ("a line less", number(-128))]);
+        }
+        if is("mov.b16") && last == "3" {
+            changes
+                .extend([("not for the second block", number(-2)), ("not for the first block", number(-1))]);
+        }
+        if let Some((to, low)) = start.rsplit_once(", {").filter(|_| is("mov.b64")) {
+            for (what, units) in [("the next step along K", 2), ("the next rows", 64)] {
+                let text = format!("add.u32 %r0, {low}, {units};\n{to}, {{%r0, {last};");
+                changes.push((what, self.with(at, &text)));
+            }
+        }
+        let moves = [
+            ("wgmma.wait_group", "mbarrier.arrive", "a release before the products are over"),
+            ("fence.proxy.async", "bar.", "a fence after the barrier"),
+            ("cp.async.ca", "cp.async.mbarrier", "a copy after the arrival"),
+            ("cp.async.cg", "cp.async.mbarrier", "a copy after the arrival"),
+        ];
+        for (_, behind, what) in moves.into_iter().filter(|&(moved, ..)| is(moved)) {
+            changes.extend(self.moved_behind(at, 1, behind).map(|text| (what, text)));
+        }
+        changes
+    }
+}
+
+/// Makes every change, at least so many, one at a time; gives those that no one finds out.
+fn not_found_out(plan: &HopperPlan, at_least: usize) -> Vec<(&'static str, String)> {
+    let kernel = hopper::multiply(plan);
+    let operands = Operands::random(plan.problem, 13);
+    let text = Text(kernel.ptx.lines().map(str::trim).collect());
+    let changes = executed_lines(plan, &kernel.ptx, &operands).into_iter().flat_map(|line| {
+        let changes = text.changes(line - 1).into_iter();
+        changes.map(move |(what, changed)| (line, what, changed))
+    });
+    let changes: Vec<_> = changes.collect();
+    assert!(changes.len() >= at_least, "{}: only {} changes", kernel.entry, changes.len());
+    let survivors = changes.into_iter().filter(|(.., changed)| !is_found_out(plan, changed, &operands));
+    survivors.map(|(line, what, _)| (what, format!("{line}: {}", text.0[line - 1]))).collect()
+}
+
+#[test]
+fn loads_through_registers() {
+    let plan = HopperPlan::best(&problem(140, 136, 300), &GPU, Strategy::Auto).expect("it has a plan");
+    assert_eq!(not_found_out(&plan, 15), []);
+}
+
+#[test]
+fn a_ring_of_stages() {
+    for (problem, tile, swapped, together) in [
+        (problem(140, 136, 900), GpuTile { a: 128, b: 128 }, false, Together::ShareB),
+        (problem(20, 130, 1800), GpuTile { a: 64, b: 32 }, true, Together::SplitK(2)),
+    ] {
+        let shape = Shape { tile, swapped, together };
+        let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(3)).expect("it has a plan");
+        assert_eq!(not_found_out(&plan, 60), [], "{together:?}");
+    }
+}
