@@ -3,11 +3,13 @@
 //! A [`Program`] is read from text and run by a [`Launch`] on a [`Global`] memory: every thread of every block, with the barriers,
 //! asynchronous copies, clusters and warpgroup matrix products of Hopper. The order in which warps run and copies land is drawn from a seed.
 //! What cannot happen in a right program stops the run with a [`Fault`] that names the line: shared memory that is read while it is
-//! written, a wait that never ends, an access beyond an allocation. Memory that nobody has written is NaN.
+//! written, a wait that never ends, an access beyond an allocation. Memory that nobody has written is NaN, and so are the registers of
+//! products that were not waited for.
 //!
 //! Known to be simpler than a GPU: races are looked for in shared memory, not in device memory; matrix products are added up in f32 without
-//! the truncation of the tensor cores; kernels do not overlap, though one that touches memory before it has waited for the kernel before it is
-//! found out; what only steers caches and registers does nothing.
+//! the truncation of the tensor cores; the warps of a warpgroup multiply their rows each for itself, and whether all four do is not checked;
+//! kernels do not overlap, though one that touches memory before it has waited for the kernel before it is found out; what only steers
+//! caches and the number of registers does nothing; a thread that for ever does what others may wait for is not stopped.
 
 #![forbid(unsafe_code)]
 

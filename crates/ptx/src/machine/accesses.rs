@@ -36,14 +36,13 @@ impl Cluster {
         if matches!(at, At::Shared(_)) {
             warp.touch(active);
         }
-        let known = warp.known(active).into_owned();
         for lane in lanes(active) {
             let loaded = match at {
                 At::Shared(at) => {
                     let (rank, place) = resolve(warp, address(warp, at, lane));
                     aligned(place as u64, count)?;
-                    let access = warp.access(Lane::new(lane), &known);
-                    self.block(rank)?.shared.read(place, count, access)?
+                    let known = warp.known(1 << lane);
+                    self.block(rank)?.shared.read(place, count, warp.access(Lane::new(lane), &known))?
                 }
                 At::Global(at) => {
                     let place = global_address(warp, at, lane);
@@ -70,7 +69,6 @@ impl Cluster {
         if matches!(at, At::Shared(_)) {
             warp.touch(active);
         }
-        let known = warp.known(active);
         let mut stored = Vec::with_capacity(from.len() * bytes);
         for lane in lanes(active) {
             stored.clear();
@@ -82,7 +80,7 @@ impl Cluster {
                     let (rank, place) = resolve(warp, address(warp, at, lane));
                     aligned(place as u64, stored.len())?;
                     let shared = &mut self.block(rank)?.shared;
-                    let thread = Thread { warp: warp.in_cluster, lane };
+                    let (thread, known) = (Thread { warp: warp.in_cluster, lane }, warp.known(1 << lane));
                     shared.store(place, &stored, thread, warp.access(Lane::new(lane), &known))?;
                 }
                 At::Global(at) => {
@@ -106,13 +104,14 @@ impl Cluster {
         value: Value,
     ) -> Result<(), FaultKind> {
         warp.touch(active);
-        let known = warp.known(active).into_owned();
         for lane in lanes(active) {
             let (rank, place) = resolve(warp, address(warp, at, lane));
             aligned(place as u64, 4)?;
             let (value, thread) = (warp.value(value, lane), Thread { warp: warp.in_cluster, lane });
+            let known = warp.known(1 << lane);
             let access = warp.access(Lane::new(lane), &known);
             let old = self.block(rank)?.shared.raise(place, value, thread, access)?;
+            drop(known);
             warp.set(to, lane, old);
         }
         Ok(())

@@ -43,6 +43,19 @@ fn who_arrives_speaks_for_itself_alone() {
 }
 
 #[test]
+fn lanes_know_what_each_of_them_waited_for() {
+    // Lanes 0 and 1 wait one after the other, then read together.
+    let body = format!(
+        "{BARRIER}\n{WHO}\n@%p3 bra L1;\n@%p1 bra L3;\n@!%p2 bra L2;\n{WAIT}\nbra L4;\nL3:\n{}\nL4:\n\
+         ld.shared.b32 %r9, [%r1+0];\n@%p1 st.global.b32 [%rd1+0], %r9;\nbra L2;\n\
+         L1:\nsetp.eq.u32 %p5, %r2, 32;\n@!%p5 bra L2;\nst.shared.b32 [%r1+0], %r2;\n\
+         mbarrier.arrive.shared::cta.b64 _, [%r1+512];\nL2:",
+        WAIT.replace("L9", "L8")
+    );
+    assert_eq!(run(&body), Ok(32));
+}
+
+#[test]
 fn barriers_are_used_by_those_who_know_them() {
     let made = "@%p1 mbarrier.init.shared::cta.b64 [%r1+512], 64;";
     let arrive = "mbarrier.arrive.shared::cta.b64 _, [%r1+512];";
