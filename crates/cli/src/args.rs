@@ -43,7 +43,9 @@ Examples:
   octile test                                      the five standard shapes, every strategy
   octile test --strategy v2 --shape 512x512x512:128
   octile test --x bf16 --x-scales token --out bf16 --shape 1x4096x4096:128
-  octile test --isa portable --threads 1 --json checks.json";
+  octile test --isa portable --threads 1 --json checks.json
+  octile test --backend gpu-sim                    no GPU needed; ragged shapes too, minutes
+  octile test --backend gpu-sim --strategy strip --promote 64 --shape 130x300x1000:128";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
@@ -125,12 +127,12 @@ pub struct WorkArgs {
     /// Blocks of the simulated TPU's kernels: aligned or large [default: both]
     #[arg(long, value_name = "MODE")]
     pub mode: Option<BlockMode>,
-    /// Products of the GPU backend's tensor cores between additions to the f32 sums: 32, 64, 128, 256 or 512. Fewer are
+    /// Products of the tensor cores, on a GPU or a simulated one, between additions to the f32 sums: 32, 64, 128, 256 or 512. Fewer are
     /// more exact and slower; more than 128 leave small tiles only, which undoes what they save [default: 128]
     #[arg(long, value_name = "K", value_parser = promotion)]
     pub promote: Option<usize>,
-    /// Kernels of the GPU backend that `compute-sanitizer --tool racecheck` can follow: every thread says for itself that it has read a
-    /// stage. Slower
+    /// Kernels for a GPU, or a simulated one, that `compute-sanitizer --tool racecheck` can follow: every thread says for itself that it
+    /// has read a stage. Slower
     #[arg(long)]
     pub for_racecheck: bool,
     /// Seed of the random operands

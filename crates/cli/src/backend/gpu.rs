@@ -1,12 +1,16 @@
 //! An NVIDIA Hopper GPU.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use anyhow::Result;
 use octile_core::{
     ActivationKind, Problem, Strategy,
     bound::Accumulator,
-    plan::hopper::{HopperPlan, QuantizeLaunch, STAGE_K},
+    device::hopper::HopperGpu,
+    plan::{
+        PlanError,
+        hopper::{HopperPlan, QuantizeLaunch, STAGE_K},
+    },
     sample::Operands,
 };
 use octile_kernels::hopper::{self, Kernel, QuantizeTuning};
@@ -14,26 +18,72 @@ use octile_runtime::cuda::{
     Buffer, Gpu, HostActivations, KernelText, PeakKernel, Product, ProductKernels, QuantizeText, Uploaded,
 };
 
+use serde::Serialize;
+
 use super::{Backend, Contender, Output, Peak, Setup};
 
 /// What kernels are assembled for.
 pub const ISA: &str = "sm_90a";
+
+/// What was asked of the kernels, real GPU or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct KernelOptions {
+    /// Products that the tensor cores add up before they are added to the f32 sums.
+    pub promote_every: usize,
+    /// Whether racecheck can follow them.
+    pub for_racecheck: bool,
+}
+
+impl KernelOptions {
+    /// Those that the user gave.
+    pub fn new(promote_every: Option<usize>, for_racecheck: bool) -> Self {
+        Self { promote_every: promote_every.unwrap_or(STAGE_K), for_racecheck }
+    }
+
+    /// How products are added up.
+    pub fn accumulator(self) -> Accumulator {
+        Accumulator::HopperTensorCore { promote_every: self.promote_every }
+    }
+
+    /// The plan of kernels like that.
+    pub fn plan(
+        self,
+        problem: &Problem,
+        gpu: &HopperGpu,
+        strategy: Strategy,
+    ) -> Result<HopperPlan, PlanError> {
+        let plan = HopperPlan::promoting(problem, gpu, strategy, self.promote_every)?;
+        Ok(if self.for_racecheck { plan.for_racecheck() } else { plan })
+    }
+}
+
+/// What is not as usual, at the end of a line.
+impl fmt::Display for KernelOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.promote_every != STAGE_K {
+            write!(f, ", added up in f32 every {} products", self.promote_every)?;
+        }
+        if self.for_racecheck {
+            write!(f, ", for racecheck")?;
+        }
+        Ok(())
+    }
+}
 
 /// The GPU backend.
 pub struct GpuBackend {
     gpu: Gpu,
     /// More than the cache holds: filling it leaves nothing of the operands there.
     flush: Buffer,
-    promote_every: usize,
-    for_racecheck: bool,
+    kernels: KernelOptions,
 }
 
 impl GpuBackend {
-    /// Opens the first GPU. Its tensor cores add up `promote_every` products at a time.
-    pub fn open(promote_every: Option<usize>, for_racecheck: bool) -> Result<Self> {
+    /// Opens the first GPU, for kernels like that.
+    pub fn open(kernels: KernelOptions) -> Result<Self> {
         let gpu = Gpu::open(0)?;
         let flush = Buffer::zeros(&gpu, 4 * gpu.facts().l2)?;
-        Ok(Self { gpu, flush, promote_every: promote_every.unwrap_or(STAGE_K), for_racecheck })
+        Ok(Self { gpu, flush, kernels })
     }
 
     /// The GPU.
@@ -55,11 +105,12 @@ impl Backend for GpuBackend {
             isa: ISA,
             multiprocessors: self.gpu.facts().sms,
             cuda_driver: format!("{major}.{minor}"),
+            kernels: self.kernels,
         }
     }
 
     fn accumulator(&self) -> Accumulator {
-        Accumulator::HopperTensorCore { promote_every: self.promote_every }
+        self.kernels.accumulator()
     }
 
     fn best(&self, _: &Problem) -> Strategy {
@@ -71,8 +122,7 @@ impl Backend for GpuBackend {
     }
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
-        let plan = HopperPlan::promoting(&operands.problem, self.gpu.facts(), strategy, self.promote_every)?;
-        let plan = if self.for_racecheck { plan.for_racecheck() } else { plan };
+        let plan = self.kernels.plan(&operands.problem, self.gpu.facts(), strategy)?;
         Ok(Box::new(GpuContender::new(self, &plan, operands)?))
     }
 }

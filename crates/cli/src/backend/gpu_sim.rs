@@ -7,36 +7,39 @@ use octile_core::{
     Problem, Strategy,
     bound::Accumulator,
     device::hopper::{HOPPER_GPUS, HopperGpu},
-    plan::hopper::{Arguments, HopperPlan, STAGE_K},
+    plan::hopper::Arguments,
     sample::Operands,
 };
 use octile_kernels::hopper;
 use octile_ptx::{Machine, Product};
 
-use super::{Backend, Contender, Output, Peak, Setup, gpu::quantizing_kernel};
+use super::{
+    Backend, Contender, Output, Peak, Setup,
+    gpu::{KernelOptions, quantizing_kernel},
+};
 
 /// The simulator.
 pub struct GpuSimBackend {
     gpu: &'static HopperGpu,
-    promote_every: usize,
-    for_racecheck: bool,
+    kernels: KernelOptions,
 }
 
 impl GpuSimBackend {
-    /// Kernels for an H200, which add up `promote_every` products at a time.
-    pub fn open(promote_every: Option<usize>, for_racecheck: bool) -> Self {
+    /// An H200, for kernels like that.
+    pub fn open(kernels: KernelOptions) -> Self {
         let [.., gpu] = &HOPPER_GPUS;
-        Self { gpu, promote_every: promote_every.unwrap_or(STAGE_K), for_racecheck }
+        Self { gpu, kernels }
     }
 }
 
 impl Backend for GpuSimBackend {
     fn setup(&self) -> Setup {
-        Setup::GpuSim { gpu: self.gpu.name, isa: super::gpu::ISA, cpu_model: super::cpu::cpu_model() }
+        let (isa, cpu_model) = (super::gpu::ISA, super::cpu::cpu_model());
+        Setup::GpuSim { gpu: self.gpu.name, isa, cpu_model, kernels: self.kernels }
     }
 
     fn accumulator(&self) -> Accumulator {
-        Accumulator::HopperTensorCore { promote_every: self.promote_every }
+        self.kernels.accumulator()
     }
 
     fn best(&self, _: &Problem) -> Strategy {
@@ -49,8 +52,7 @@ impl Backend for GpuSimBackend {
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
         let problem = operands.problem;
-        let plan = HopperPlan::promoting(&problem, self.gpu, strategy, self.promote_every)?;
-        let plan = if self.for_racecheck { plan.for_racecheck() } else { plan };
+        let plan = self.kernels.plan(&problem, self.gpu, strategy)?;
         let multiply = hopper::multiply(&plan);
         let quantize = quantizing_kernel(&problem);
         let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));

@@ -77,6 +77,9 @@ pub enum Setup {
         multiprocessors: usize,
         /// Version of CUDA that its driver speaks.
         cuda_driver: String,
+        /// What was asked of its kernels.
+        #[serde(flatten)]
+        kernels: gpu::KernelOptions,
     },
     /// A GPU that this machine's processor simulates.
     GpuSim {
@@ -86,6 +89,9 @@ pub enum Setup {
         isa: &'static str,
         /// The processor's model.
         cpu_model: String,
+        /// What was asked of the kernels.
+        #[serde(flatten)]
+        kernels: gpu::KernelOptions,
     },
     /// A TPU that this machine's processor simulates.
     TpuSim {
@@ -108,15 +114,15 @@ impl fmt::Display for Setup {
             Self::Cpu { cpu_model, isa, threads } => {
                 write!(f, "cpu: {cpu_model}, {threads} thread{}, {isa}", plural(threads))
             }
-            Self::Gpu { gpu_model, isa, multiprocessors, cuda_driver } => {
+            Self::Gpu { gpu_model, isa, multiprocessors, cuda_driver, kernels } => {
                 let s = plural(multiprocessors);
                 write!(
                     f,
-                    "gpu: {gpu_model}, {multiprocessors} multiprocessor{s}, {isa}, driver CUDA {cuda_driver}"
+                    "gpu: {gpu_model}, {multiprocessors} multiprocessor{s}, {isa}, driver CUDA {cuda_driver}{kernels}"
                 )
             }
-            Self::GpuSim { gpu, isa, cpu_model } => {
-                write!(f, "gpu-sim: {gpu}, {isa}, interpreted on {cpu_model}")
+            Self::GpuSim { gpu, isa, cpu_model, kernels } => {
+                write!(f, "gpu-sim: {gpu}, {isa}, interpreted on {cpu_model}{kernels}")
             }
             Self::TpuSim { chip, mode, cpu_model, threads } => {
                 let s = plural(threads);
@@ -217,10 +223,11 @@ impl Output {
 
 /// The backend that the user asked for; a simulated TPU once per block mode.
 pub fn open(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
+    let kernels = gpu::KernelOptions::new(work.promote, work.for_racecheck);
     Ok(match work.backend {
         BackendName::Cpu => vec![Box::new(cpu::CpuBackend::open(work.isa, work.threads.map(usize::from))?)],
-        BackendName::Gpu => vec![Box::new(gpu::GpuBackend::open(work.promote, work.for_racecheck)?)],
-        BackendName::GpuSim => vec![Box::new(gpu_sim::GpuSimBackend::open(work.promote, work.for_racecheck))],
+        BackendName::Gpu => vec![Box::new(gpu::GpuBackend::open(kernels)?)],
+        BackendName::GpuSim => vec![Box::new(gpu_sim::GpuSimBackend::open(kernels))],
         BackendName::TpuSim => {
             let modes = work.mode.map_or(BlockMode::ALL.to_vec(), |mode| vec![mode]);
             let open = |mode| Ok(Box::new(tpu_sim::TpuSimBackend::open(mode)?) as Box<dyn Backend>);
@@ -242,8 +249,14 @@ mod tests {
                 isa: "sm_90a",
                 multiprocessors: 132,
                 cuda_driver: "13.0".into(),
+                kernels: gpu::KernelOptions::new(None, false),
             },
-            Setup::GpuSim { gpu: "h200", isa: "sm_90a", cpu_model: "p".into() },
+            Setup::GpuSim {
+                gpu: "h200",
+                isa: "sm_90a",
+                cpu_model: "p".into(),
+                kernels: gpu::KernelOptions::new(Some(64), true),
+            },
             Setup::TpuSim { chip: "tpu7x", mode: BlockMode::Large, cpu_model: "p".into(), threads: 2 },
         ];
         assert_eq!(
@@ -251,7 +264,7 @@ mod tests {
             [
                 "cpu: p, 1 thread, avx2",
                 "gpu: g, 132 multiprocessors, sm_90a, driver CUDA 13.0",
-                "gpu-sim: h200, sm_90a, interpreted on p",
+                "gpu-sim: h200, sm_90a, interpreted on p, added up in f32 every 64 products, for racecheck",
                 "tpu-sim: tpu7x, large blocks, interpreted on p, 2 threads",
             ]
         );
@@ -259,6 +272,7 @@ mod tests {
         assert_eq!(json.each_ref().map(|record| &record["backend"]), ["cpu", "gpu", "gpu-sim", "tpu-sim"]);
         assert_eq!((&json[0]["cpu_model"], &json[0]["threads"]), (&"p".into(), &1.into()));
         assert_eq!((&json[1]["gpu_model"], &json[1]["multiprocessors"]), (&"g".into(), &132.into()));
+        assert_eq!((&json[1]["promote_every"], &json[2]["promote_every"]), (&128.into(), &64.into()));
         assert!(json[1]["threads"].is_null() && json[1]["cpu_model"].is_null());
     }
 }

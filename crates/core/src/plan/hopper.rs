@@ -238,7 +238,7 @@ impl HopperPlan {
             return Ok(plan);
         }
         if strategy == Strategy::Auto {
-            return refuse("`auto` does so with every stage of 128: choose another strategy");
+            return refuse("`auto` does so with every stage of 128: choose `dma`, `smem` or `strip`");
         }
         // Waves take turns in the registers of unfinished chains, so a chain that outlives a stage needs one wave.
         if every > STAGE_K && plan.waves() > 1 {
