@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     Fault, FaultKind, Global,
-    memory::{Access, Agent, Clock, SHARED_START},
+    memory::{Access, Agent, Clock, SHARED_START, UNIT},
     program::{GlobalAt, SharedAt, Value},
 };
 
@@ -29,9 +29,9 @@ pub(super) struct ThreadCopy {
 #[derive(Debug)]
 enum ThreadWork {
     /// Copies `bytes` bytes: where to, from where, and how many of them are not zeros.
-    Copy { bytes: usize, moves: [(usize, u64, usize); LANES] },
+    Copy { bytes: usize, moves: Box<[(usize, u64, usize); LANES]> },
     /// Arrives at a barrier.
-    Arrive([usize; LANES]),
+    Arrive(Box<[usize; LANES]>),
 }
 
 impl Cluster {
@@ -42,12 +42,10 @@ impl Cluster {
             let depth = 1 + world.below(warp.copies.len());
             let agent = Agent::copies(warp.in_cluster);
             for copy in warp.copies.iter_mut().take(depth) {
-                let thread = (
-                    warp.block,
-                    warp.index * LANES + (copy.lanes & landing).trailing_zeros() as usize % LANES,
-                );
+                let landing = copy.lanes & landing;
+                let thread = warp.index * LANES + lanes(landing).next().unwrap_or(0);
                 land_lanes(self, warp.block, copy, (landing, agent), world)
-                    .map_err(|kind| self.fault(world.launch, copy.instruction, thread, kind))?;
+                    .map_err(|kind| self.fault(world.launch, copy.instruction, (warp.block, thread), kind))?;
                 copy.lanes &= !landing;
             }
             warp.copies.retain(|copy| copy.lanes != 0);
@@ -66,15 +64,15 @@ fn land_lanes(
     world: &World<'_>,
 ) -> Result<(), FaultKind> {
     let shared = &mut cluster.block(rank)?.shared;
-    for lane in lanes(copy.lanes & landing) {
+    for lane in lanes(landing) {
         match &copy.work {
             ThreadWork::Copy { bytes, moves } => {
                 let (to, from, taken) = moves[lane];
-                let mut data = vec![0; *bytes];
+                let mut data = [0; UNIT];
                 if taken > 0 {
                     data[..taken].copy_from_slice(world.global.bytes(from, taken)?);
                 }
-                shared.write(to, &data, Access::of_engine(agent, copy.time, &copy.clock))?;
+                shared.write(to, &data[..*bytes], Access::of_engine(agent, copy.time, &copy.clock))?;
             }
             ThreadWork::Arrive(barriers) => {
                 let mut landed = copy.clock.clone();
@@ -100,7 +98,7 @@ pub(super) fn start(
     bytes: (usize, Value),
     (instruction, global): (usize, &Global),
 ) -> Result<(), FaultKind> {
-    let mut moves = [(0, 0, 0); LANES];
+    let mut moves = Box::new([(0, 0, 0); LANES]);
     for lane in lanes(active) {
         let (_, place) = resolve(warp, address(warp, to, lane));
         let source = global_address(warp, from, lane);
@@ -121,7 +119,7 @@ pub(super) fn start(
 
 /// Arrives at a barrier when the copies so far have landed.
 pub(super) fn arrive_after(warp: &mut Warp, active: u32, at: SharedAt, instruction: usize) {
-    let mut barriers = [0; LANES];
+    let mut barriers = Box::new([0; LANES]);
     lanes(active).for_each(|lane| barriers[lane] = resolve(warp, address(warp, at, lane)).1);
     let (clock, time) = warp.start_copy(active);
     let work = ThreadWork::Arrive(barriers);

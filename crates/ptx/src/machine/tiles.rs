@@ -122,8 +122,8 @@ impl Cluster {
     fn write_tile(&mut self, copy: &TensorCopy, world: &World<'_>) -> Result<(), FaultKind> {
         let TensorCopy { map, place: (column, row), clock, .. } = copy;
         let width = map.box_row();
-        // Known to the one who asked for it.
-        let asked = Access::of_engine(Agent::copies(0), 0, clock);
+        // Whoever asked for a tile must know that the barrier was made. As whom it is used then does not matter.
+        let asked = Access::of_engine(Agent::stores(0), 0, clock);
         let mut writers = Vec::with_capacity(copy.blocks.len());
         for &rank in &copy.blocks {
             let barrier = self.block(rank)?.shared.barrier(copy.barrier, asked)?;
