@@ -183,15 +183,15 @@ pub(super) fn deadlock(clusters: &[Cluster], program: &Program) -> Fault {
             None => places.push((split.at, 1)),
         }
     }
-    let shown = places.iter().filter_map(|&(at, count)| {
-        let instruction = program.code.get(at)?;
-        Some(format!("{count} at line {} `{}`", instruction.line, instruction.text))
+    let shown = places.iter().take(SHOWN).map(|&(at, count)| {
+        let instruction = &program.code[at];
+        format!("{count} at line {} `{}`", instruction.line, instruction.text)
     });
-    let mut waiting = shown.take(SHOWN).collect::<Vec<_>>().join(", ");
+    let mut waiting = shown.collect::<Vec<_>>().join(", ");
     if places.len() > SHOWN {
         waiting += ", and others";
     }
-    let first = places.iter().find_map(|place| program.code.get(place.0));
-    let (line, text) = first.map_or((0, String::new()), |first| (first.line, first.text.clone()));
+    let first = &program.code[places.first().map_or(0, |place| place.0)];
+    let (line, text) = (first.line, first.text.clone());
     Fault { line, text, block: 0, thread: 0, kind: FaultKind::Deadlock { waiting } }
 }

@@ -59,13 +59,7 @@ impl Cluster {
     ) -> Result<Step, Fault> {
         let launch = world.launch;
         let Split { at, lanes: here, .. } = warp.splits[split];
-        let Some(instruction) = launch.program.code.get(at) else {
-            // The end of the text ends the kernel.
-            warp.exited |= here;
-            warp.splits[split].lanes = 0;
-            world.events += 1;
-            return Ok(Step::Done);
-        };
+        let instruction = &launch.program.code[at];
         let active = match instruction.guard {
             Some((predicate, wanted)) => {
                 let holds = warp.holds(predicate);

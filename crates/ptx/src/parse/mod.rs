@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use thiserror::Error;
 
-use crate::program::{Instruction, Program};
+use crate::program::{Instruction, Op, Program};
 use decode::decode;
 use operands::Operands;
 
@@ -93,7 +93,10 @@ impl Program {
             }
         }
         let code = lines.iter().map(|&(number, line)| instruction(&names, number, line));
-        let code = code.collect::<Result<Vec<_>, _>>()?;
+        let mut code = code.collect::<Result<Vec<_>, _>>()?;
+        // The end of the text ends the kernel.
+        let (line, end) = (text.lines().count(), "}".to_owned());
+        code.push(Instruction { guard: None, op: Op::Return, line, text: end });
         let entry =
             entry.ok_or_else(|| ParseError { line: 1, problem: "there is no entry point".to_owned() })?;
         let (words, wides, predicates) = (names.words(), names.wides, names.predicates);

@@ -130,6 +130,8 @@ fn stores_go_out_after_a_fence_and_in_groups() {
     let leaves = |kind: &FaultKind| *kind == FaultKind::LeavesCopies;
     wrong(&body(&[FENCE, MEET, STORE, READ]), leaves);
     wrong(&body(&[FENCE, MEET, COMMIT, STORE, READ]), leaves);
+    let no_end = kernel(&body(&[FENCE, MEET, STORE, COMMIT])).replace("\tret;\n", "");
+    assert_eq!(run(1, &no_end).expect_err("it does not wait").kind, FaultKind::LeavesCopies);
     // Another thread's wait is none.
     wrong(&body(&[FENCE, MEET, STORE, COMMIT, &READ.replace("@%p1", "@!%p1")]), leaves);
     let again = "@%p1 st.shared.b32 [%r1+0], 5;";
