@@ -59,6 +59,14 @@ pub enum FaultKind {
         /// Read or wrote.
         did: &'static str,
     },
+    /// Device memory that clusters of blocks touch without an order between them.
+    #[error("it {does} {address:#x}, which another block wrote with no order between the two")]
+    GlobalRace {
+        /// Where.
+        address: u64,
+        /// Reads or writes.
+        does: &'static str,
+    },
     /// Ordinary stores that an engine reads without the fence between.
     #[error(
         "it starts what reads offset {offset} of shared memory, which warp {warp} stored to without a `fence.proxy.async` that \

@@ -48,7 +48,7 @@ impl Cluster {
                     let place = global_address(warp, at, lane);
                     aligned(place, count)?;
                     warp.require_settled(active, place, world.global)?;
-                    world.global.bytes(place, count)?
+                    world.global.bytes(place, count, self.index)?
                 }
             };
             for (&to, loaded) in to.iter().zip(loaded.chunks(bytes)) {
@@ -87,7 +87,7 @@ impl Cluster {
                     let place = global_address(warp, at, lane);
                     aligned(place, stored.len())?;
                     warp.require_settled(active, place, world.global)?;
-                    world.global.bytes_mut(place, stored.len())?.copy_from_slice(&stored);
+                    world.global.write(place, &stored, self.index)?;
                 }
             }
         }

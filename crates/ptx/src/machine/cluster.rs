@@ -46,6 +46,8 @@ pub(super) struct ClusterBarrier {
 /// Blocks that run together.
 #[derive(Debug)]
 pub(super) struct Cluster {
+    /// Index among all.
+    pub(super) index: usize,
     pub(super) blocks: Vec<Block>,
     pub(super) barrier: ClusterBarrier,
     /// Barriers in shared memory that were made so far.
@@ -75,6 +77,7 @@ impl Cluster {
             has_left: false,
         };
         Self {
+            index,
             blocks: (0..launch.cluster).map(block).collect(),
             barrier: ClusterBarrier {
                 arrived: vec![0; launch.cluster * warps],

@@ -104,6 +104,7 @@ impl Launch<'_> {
         );
         assert!(self.cluster > 0 && self.grid.0.is_multiple_of(self.cluster), "the grid has whole clusters");
         let rng = Rng::new(self.seed, 0x9d2c);
+        global.begin_kernel();
         let mut world = World {
             launch: self,
             global,

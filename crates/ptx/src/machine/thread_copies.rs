@@ -63,6 +63,7 @@ fn land_lanes(
     (landing, agent): (u32, Agent),
     world: &World<'_>,
 ) -> Result<(), FaultKind> {
+    let index = cluster.index;
     let shared = &mut cluster.block(rank)?.shared;
     for lane in lanes(landing) {
         match &copy.work {
@@ -70,7 +71,7 @@ fn land_lanes(
                 let (to, from, taken) = moves[lane];
                 let mut data = [0; UNIT];
                 if taken > 0 {
-                    data[..taken].copy_from_slice(world.global.bytes(from, taken)?);
+                    data[..taken].copy_from_slice(world.global.bytes(from, taken, index)?);
                 }
                 shared.write(to, &data[..*bytes], Access::of_engine(agent, copy.time, &copy.clock))?;
             }

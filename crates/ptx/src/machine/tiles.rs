@@ -138,7 +138,7 @@ impl Cluster {
         for box_row in 0..map.boxes.1 {
             line.fill(0);
             if let Some((address, bytes)) = map.inside(*column, *row, box_row) {
-                line[..bytes].copy_from_slice(world.global.bytes(address, bytes)?);
+                line[..bytes].copy_from_slice(world.global.bytes(address, bytes, self.index)?);
             }
             for &(rank, (agent, time)) in &writers {
                 let (shared, access) = (&mut self.block(rank)?.shared, Access::of_engine(agent, time, clock));
@@ -195,7 +195,7 @@ impl Cluster {
                     let unit = swizzled(from + box_row * map.box_row() + at);
                     line.extend_from_slice(shared.read(unit, UNIT, access)?);
                 }
-                world.global.bytes_mut(address, bytes)?.copy_from_slice(&line[..bytes]);
+                world.global.write(address, &line[..bytes], self.index)?;
             }
             let mut read = clock;
             read.set(agent, time);

@@ -13,6 +13,26 @@ struct Allocation {
     start: u64,
     bytes: Vec<u8>,
     is_settled: bool,
+    /// For every unit, the cluster that the kernel at hand has written it in, plus one; empty where it has written nothing.
+    writers: Vec<u32>,
+}
+
+/// Bytes that are watched together: no store is smaller.
+const WATCHED: usize = 2;
+
+impl Allocation {
+    /// The offset of bytes at an address, if all of them are inside.
+    fn offset(&self, address: u64, count: usize) -> Option<usize> {
+        let from = usize::try_from(address.checked_sub(self.start)?).ok()?;
+        (from.checked_add(count)? <= self.bytes.len()).then_some(from)
+    }
+
+    /// Whether another cluster than this one has written some of the bytes: clusters have no order among themselves.
+    fn is_written_by_other(&self, from: usize, count: usize, cluster: usize) -> bool {
+        let units = from / WATCHED..(from + count).div_ceil(WATCHED);
+        !self.writers.is_empty()
+            && self.writers[units].iter().any(|&writer| writer != 0 && writer != cluster as u32 + 1)
+    }
 }
 
 /// Allocations start at multiples of this, and there is as much unused between them.
@@ -32,7 +52,7 @@ impl Global {
     fn add(&mut self, bytes: Vec<u8>, is_settled: bool) -> u64 {
         let end = self.allocations.last().map_or(1 << 32, |last| last.start + last.bytes.len() as u64);
         let start = end.next_multiple_of(APART) + APART;
-        self.allocations.push(Allocation { start, bytes, is_settled });
+        self.allocations.push(Allocation { start, bytes, is_settled, writers: Vec::new() });
         start
     }
 
@@ -47,20 +67,34 @@ impl Global {
         before.is_some_and(|allocation| allocation.is_settled)
     }
 
-    pub(crate) fn bytes(&self, address: u64, count: usize) -> Result<&[u8], FaultKind> {
-        let found = self.allocations.iter().find_map(|allocation| {
-            let from = usize::try_from(address.checked_sub(allocation.start)?).ok()?;
-            allocation.bytes.get(from..from.checked_add(count)?)
-        });
-        found.ok_or(FaultKind::OutsideGlobal { address, bytes: count })
+    /// Begins another kernel: what was written before is there for all of it.
+    pub(crate) fn begin_kernel(&mut self) {
+        self.allocations.iter_mut().for_each(|allocation| allocation.writers.clear());
     }
 
-    pub(crate) fn bytes_mut(&mut self, address: u64, count: usize) -> Result<&mut [u8], FaultKind> {
-        let found = self.allocations.iter_mut().find_map(|allocation| {
-            let from = usize::try_from(address.checked_sub(allocation.start)?).ok()?;
-            allocation.bytes.get_mut(from..from.checked_add(count)?)
-        });
-        found.ok_or(FaultKind::OutsideGlobal { address, bytes: count })
+    /// Reads in a cluster.
+    pub(crate) fn bytes(&self, address: u64, count: usize, cluster: usize) -> Result<&[u8], FaultKind> {
+        let found = self.allocations.iter().find_map(|all| Some((all, all.offset(address, count)?)));
+        let (allocation, from) = found.ok_or(FaultKind::OutsideGlobal { address, bytes: count })?;
+        if allocation.is_written_by_other(from, count, cluster) {
+            return Err(FaultKind::GlobalRace { address, does: "reads" });
+        }
+        Ok(&allocation.bytes[from..from + count])
+    }
+
+    /// Writes in a cluster.
+    pub(crate) fn write(&mut self, address: u64, bytes: &[u8], cluster: usize) -> Result<(), FaultKind> {
+        let count = bytes.len();
+        let found =
+            self.allocations.iter_mut().find_map(|all| all.offset(address, count).map(|from| (all, from)));
+        let (allocation, from) = found.ok_or(FaultKind::OutsideGlobal { address, bytes: count })?;
+        if allocation.is_written_by_other(from, count, cluster) {
+            return Err(FaultKind::GlobalRace { address, does: "writes" });
+        }
+        allocation.writers.resize(allocation.bytes.len().div_ceil(WATCHED), 0);
+        allocation.writers[from / WATCHED..(from + count).div_ceil(WATCHED)].fill(cluster as u32 + 1);
+        allocation.bytes[from..from + count].copy_from_slice(bytes);
+        Ok(())
     }
 }
 

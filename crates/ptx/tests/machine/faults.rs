@@ -91,6 +91,18 @@ fn the_kernel_before_is_waited_for() {
 }
 
 #[test]
+fn blocks_have_no_order_among_themselves() {
+    let store =
+        kernel("mov.u32 %r5, %ctaid.x;\nmad.wide.u32 %rd2, %r5, 4, %rd1;\n@%p1 st.global.b32 [%rd2+0], %r5;");
+    assert!(run_in(3, 1, &store).is_ok());
+    let same = run_in(3, 1, &store.replace("[%rd2+0]", "[%rd1+0]")).expect_err("all write one word").kind;
+    assert!(matches!(same, FaultKind::GlobalRace { does: "writes", .. }), "{same}");
+    let load = store.replace("[%rd2+0], %r5;", "[%rd2+0], %r5;\nld.global.b32 %r6, [%rd1+4];");
+    let other = run_in(3, 1, &load).expect_err("all read what one writes");
+    assert!(matches!(other.kind, FaultKind::GlobalRace { does: "reads", .. }), "{other}");
+}
+
+#[test]
 fn half_a_warp_at_a_barrier_waits_for_ever() {
     let body = "setp.lt.u32 %p2, %r2, 16;\n@%p2 bra L1;\nbar.sync 0;\nbra L2;\nL1:\nL3:\nbra L3;\nL2:";
     assert!(matches!(fault(body), FaultKind::Deadlock { .. }));
