@@ -6,11 +6,11 @@
 //! written, a wait that never ends, an access beyond an allocation. Memory that nobody has written is NaN, and so are the registers of
 //! products that were not waited for.
 //!
-//! Known to be simpler than a GPU: races in device memory are looked for between clusters, after
-//! writes alone; matrix products are added up in f32 without
-//! the truncation of the tensor cores; the warps of a warpgroup multiply their rows each for itself, and whether all four do is not checked;
-//! kernels do not overlap, though one that touches memory before it has waited for the kernel before it is found out; what only steers
-//! caches and the number of registers does nothing; a thread that for ever does what others may wait for is not stopped.
+//! Known to be simpler than a GPU: in device memory, of all races those are found in which a cluster touches what another one has written;
+//! matrix products are added up in f32 without the truncation of the tensor cores; the warps of a warpgroup multiply their rows each for
+//! itself, and whether all four do is not checked; kernels do not overlap, though one that touches memory before it has waited for the kernel
+//! before it is found out; what only steers caches and the number of registers does nothing; a thread that for ever does what others may
+//! wait for is not stopped.
 
 #![forbid(unsafe_code)]
 
