@@ -2,7 +2,7 @@
 
 use std::{fmt, num::IntErrorKind, str::FromStr};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Side of the square block that shares one weight scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,7 +49,7 @@ impl Serialize for QuantBlock {
 }
 
 /// A float wider than 8 bits, as activations come in and results go out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FloatKind {
     /// IEEE binary32.
@@ -90,7 +90,7 @@ impl fmt::Display for FloatKind {
 }
 
 /// Which activations share a scale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ScaleGranularity {
     /// One scale per `qb x qb` block.
@@ -119,7 +119,7 @@ impl fmt::Display for ScaleGranularity {
 }
 
 /// How the activations arrive and whether they are multiplied in 8 bits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivationKind {
     /// Already f8e4m3fn, with their scales.

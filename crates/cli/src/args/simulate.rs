@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
+use super::IdleOption;
+
 /// What it does, for the help text.
 pub const SIMULATE_HELP: &str = "\
 KERNEL is Mosaic text as JAX or Octile write it, or a StableHLO module with such
@@ -24,20 +26,28 @@ Times are modelled, not measured: matrix, vector and scalar units at the rates
 of the chip, one copy engine at the bandwidth of device memory with a fixed
 latency. The trace opens in chrome://tracing and in Perfetto.
 
+A KERNEL whose name ends in .ptx is a GPU kernel in the folder where `octile
+inspect --target sm_90a` wrote it; it may have been changed since. It is run
+thread by thread on random operands, in several orders of events, and its
+result compared with an f64 reference. What is looked for: races in shared
+memory, deadlocks, accesses out of bounds, missing fences, memory touched before
+the kernel before is over. No time is modelled.
+
 Examples:
   octile simulate kernel.mlir --tensors t.safetensors --expect out
+  octile simulate gpu/v4_whole_k_strip/kernel.ptx
   octile simulate kernel.mlir --tensors t.safetensors --trace trace.json
   octile simulate kernel.mlir --tensors t.safetensors --svg timeline.svg";
 
 /// Arguments of `octile simulate`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct SimulateArgs {
-    /// Mosaic or StableHLO text
+    /// Mosaic or StableHLO text, or a kernel.ptx that `octile inspect` wrote
     #[arg(value_name = "KERNEL")]
     pub kernel: PathBuf,
-    /// Operands, a safetensors file
+    /// Operands of a Mosaic kernel, a safetensors file
     #[arg(long, value_name = "FILE")]
-    pub tensors: PathBuf,
+    pub tensors: Option<PathBuf>,
     /// Names of the operands, in the order of the kernel's arguments
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub operands: Vec<String>,
@@ -50,9 +60,9 @@ pub struct SimulateArgs {
     /// Do not look for races
     #[arg(long)]
     pub no_races: bool,
-    /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4
-    #[arg(long, value_name = "CHIP", default_value = "tpu7x")]
-    pub chip: String,
+    /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4 [default: tpu7x]
+    #[arg(long, value_name = "CHIP")]
+    pub chip: Option<String>,
     /// Write a Chrome trace of every copy, wait and product
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -62,4 +72,23 @@ pub struct SimulateArgs {
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,
+}
+
+impl SimulateArgs {
+    /// Refuses options that mean nothing for a GPU kernel.
+    pub fn require_ptx_options(&self) -> Result<(), IdleOption> {
+        let options = [
+            ("--tensors", self.tensors.is_some()),
+            ("--operands", !self.operands.is_empty()),
+            ("--expect", self.expect.is_some()),
+            ("--no-races", self.no_races),
+            ("--chip", self.chip.is_some()),
+            ("--trace", self.trace.is_some()),
+            ("--svg", self.svg.is_some()),
+        ];
+        match options.into_iter().find(|(_, given)| *given) {
+            Some((option, _)) => Err(IdleOption { option, needs: "a Mosaic kernel" }),
+            None => Ok(()),
+        }
+    }
 }

@@ -79,7 +79,7 @@ struct Simulated<'a> {
 }
 
 /// Blocks that run side by side: more would change nothing, because blocks of different clusters do not meet.
-const RESIDENT_BLOCKS: usize = 8;
+pub const RESIDENT_BLOCKS: usize = 8;
 
 impl Contender for Simulated<'_> {
     fn run(&mut self) -> Result<Duration> {

@@ -118,6 +118,14 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             print::run_module::report(&report);
             Ok(report.verdict())
         }
+        Some(Command::Simulate(args)) if simulate::gpu::is_ptx(&args.kernel) => {
+            let report = simulate::gpu::run(&simulate::gpu::Job::new(&args)?);
+            match args.json {
+                true => print::simulate::gpu::json(&report),
+                false => print::simulate::gpu::report(&report),
+            }
+            Ok(report.verdict())
+        }
         Some(Command::Simulate(args)) => {
             let job = simulate::Job::new(&args)?;
             let (trace, svg) = open_timelines(&args)?;
@@ -166,11 +174,11 @@ fn judge(report: &verify::Report, junit: Option<OutputFile>) -> Result<Verdict> 
 
 /// The files for the trace and the drawing, which are neither one another nor what is read.
 fn open_timelines(args: &SimulateArgs) -> Result<(Option<OutputFile>, Option<OutputFile>)> {
-    let read = [&args.kernel, &args.tensors];
+    let read = [Some(&args.kernel), args.tensors.as_ref()];
     let open = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::open).transpose();
     let (trace, svg) = (open(&args.trace)?, open(&args.svg)?);
     for output in [&trace, &svg].into_iter().flatten() {
-        output.require_apart(read)?;
+        output.require_apart(read.into_iter().flatten())?;
     }
     if let (Some(trace), Some(svg)) = (&trace, &args.svg) {
         trace.require_apart([svg])?;

@@ -1,12 +1,13 @@
-//! `octile simulate`: a Mosaic kernel without a TPU.
+//! `octile simulate`: a Mosaic kernel without a TPU, or a GPU kernel without a GPU.
 
 mod compare;
+pub mod gpu;
 mod tensors;
 mod trace;
 
 use std::{fs, time::Instant};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
     Module,
@@ -21,6 +22,9 @@ use crate::{Verdict, args::SimulateArgs};
 pub use compare::{Comparison, Expected};
 use tensors::Tensors;
 pub use trace::chrome_trace;
+
+/// The chip that is modelled where none is named.
+const DEFAULT_CHIP: &str = "tpu7x";
 
 /// What to run.
 pub struct Job {
@@ -47,14 +51,19 @@ pub struct Job {
 impl Job {
     /// The job that the arguments describe.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
+        let Some(tensors) = &args.tensors else {
+            bail!(
+                "--tensors FILE is needed: a Mosaic kernel's operands are the tensors of a safetensors file"
+            );
+        };
         let name = args.kernel.display().to_string();
         let text = fs::read_to_string(&args.kernel).with_context(|| format!("cannot read {name}"))?;
         let module = parse(&text).map_err(|error| anyhow!("{name}:{error}"))?;
         let Tensors { names, operands, expected } =
-            tensors::read(&args.tensors, &args.operands, args.expect.as_deref())?;
+            tensors::read(tensors, &args.operands, args.expect.as_deref())?;
         let text = embedded_kernel(&module).unwrap_or(text);
         let events = args.trace.is_some() || args.svg.is_some();
-        let chip = TpuChip::named(&args.chip)?;
+        let chip = TpuChip::named(args.chip.as_deref().unwrap_or(DEFAULT_CHIP))?;
         Ok(Self { name, module, text, names, operands, expected, races: !args.no_races, events, chip })
     }
 }

@@ -1,6 +1,7 @@
 //! `octile simulate` as text.
 
 mod findings;
+pub mod gpu;
 mod svg;
 
 use std::fmt::Write;

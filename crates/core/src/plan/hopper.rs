@@ -13,7 +13,7 @@ pub use choose::candidates;
 pub use quantization::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, quantize_numbers};
 use shared_memory::shared_memory;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{MemoryMap, MemorySpace, PlanError};
 use crate::{ActivationKind, FloatKind, Problem, Strategy, device::hopper::HopperGpu};
@@ -70,7 +70,7 @@ impl Together {
 }
 
 /// Which of the multiplying threads tell the fetching warps that a stage was read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Release {
     /// One of every warp, for all its lanes.

@@ -1,0 +1,222 @@
+//! A GPU kernel without a GPU: the PTX of a folder that `octile inspect --target sm_90a` wrote, changed by hand or not.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    time::Instant,
+};
+
+use anyhow::{Context, Result, bail};
+use octile_core::{
+    ActivationKind, FloatKind, Problem, QuantBlock, Strategy,
+    bound::Accumulator,
+    device::hopper::{HOPPER_GPUS, HopperGpu},
+    oracle::{self, Comparison},
+    plan::hopper::{Arguments, HopperPlan, Release},
+    sample::Operands,
+};
+use octile_ptx::{Fault, Machine, Product};
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Verdict,
+    args::SimulateArgs,
+    backend::{Output, gpu::quantizing_kernel, gpu_sim::RESIDENT_BLOCKS},
+    command::analyze::manifest,
+};
+
+/// Orders of events that are tried.
+const ORDERS: u64 = 4;
+/// Seed of the operands.
+const OPERANDS: u64 = 42;
+
+/// What to run.
+#[derive(Debug)]
+pub struct Job {
+    kernel: PathBuf,
+    text: String,
+    plan: HopperPlan,
+    gpu: &'static HopperGpu,
+    product: Product,
+}
+
+/// Whether this names a GPU kernel.
+pub fn is_ptx(kernel: &Path) -> bool {
+    kernel.extension().is_some_and(|extension| extension == "ptx")
+}
+
+impl Job {
+    /// The job that the arguments describe.
+    pub fn new(args: &SimulateArgs) -> Result<Self> {
+        args.require_ptx_options()?;
+        let kernel = args.kernel.clone();
+        let text = read(&kernel)?;
+        let (plan, gpu) = plan(&kernel.with_file_name(manifest::FILE_NAME))?;
+        let quantize = match quantizing_kernel(&plan.problem) {
+            Some((_, launch)) => Some((read(&kernel.with_file_name("quantize").join("kernel.ptx"))?, launch)),
+            None => None,
+        };
+        let quantize = quantize.as_ref().map(|(text, launch)| (&text[..], *launch));
+        let product = Product::new(&plan, &text, quantize)
+            .with_context(|| format!("cannot read {} as PTX of this kind", kernel.display()))?;
+        Ok(Self { kernel, text, plan, gpu, product })
+    }
+}
+
+fn read(path: &Path) -> Result<String> {
+    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+/// The parts of a manifest that a plan follows from.
+#[derive(Deserialize)]
+struct Manifest {
+    gpu: Gpu,
+    plan: Plan,
+}
+
+#[derive(Deserialize)]
+struct Gpu {
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct Plan {
+    problem: Shape,
+    strategy: Strategy,
+    promote_every: usize,
+    release: Release,
+}
+
+#[derive(Deserialize)]
+struct Shape {
+    m: usize,
+    n: usize,
+    k: usize,
+    quant_block: usize,
+    x: ActivationKind,
+    out: FloatKind,
+}
+
+/// The plan that a manifest tells of: made anew, and the same.
+fn plan(manifest: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
+    let name = manifest.display();
+    let text = fs::read_to_string(manifest).with_context(|| {
+        format!(
+            "cannot read {name}: it says how the kernel is launched, so simulate a kernel.ptx in the folder where \
+             `octile inspect --target sm_90a` wrote it"
+        )
+    })?;
+    let of_gpu = || format!("{name} is not that of a GPU kernel of this version: run `octile inspect` again");
+    let written: serde_json::Value = serde_json::from_str(&text).with_context(of_gpu)?;
+    let Manifest { gpu, plan } = serde_json::from_value(written.clone()).with_context(of_gpu)?;
+    let Shape { m, n, k, quant_block, x, out } = plan.problem;
+    let problem = Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?.with_x(x).with_out(out);
+    let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;
+    let mut made = HopperPlan::promoting(&problem, gpu, plan.strategy, plan.promote_every)?;
+    if plan.release == Release::Thread {
+        made = made.for_racecheck();
+    }
+    if serde_json::to_value(&made)? != written["plan"] {
+        bail!("{name} has a plan that this version of octile would not make: run `octile inspect` again");
+    }
+    Ok((made, gpu))
+}
+
+/// What a run brought.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    /// The kernel's file.
+    pub kernel: String,
+    /// The GPU that it was planned for.
+    pub gpu: &'static str,
+    /// What was multiplied.
+    pub problem: Problem,
+    /// Orders of events that were tried.
+    pub orders: u64,
+    /// What stopped the last of them.
+    pub fault: Option<Found>,
+    /// The result of the first order against the f64 reference.
+    pub comparison: Option<Comparison>,
+    /// Whether all orders gave the same bits.
+    pub repeatable: bool,
+    /// Instructions of all warps in the first order.
+    pub instructions: u64,
+    /// Seconds that it took on this machine.
+    pub seconds: f64,
+    /// The lines of the kernel.
+    #[serde(skip)]
+    pub lines: Vec<String>,
+}
+
+/// Where a run was stopped.
+#[derive(Debug, Serialize)]
+pub struct Found {
+    /// From 1.
+    pub line: usize,
+    /// In the grid.
+    pub block: usize,
+    /// In its block.
+    pub thread: usize,
+    /// What is wrong.
+    pub problem: String,
+}
+
+impl From<Fault> for Found {
+    fn from(Fault { line, block, thread, kind, .. }: Fault) -> Self {
+        Self { line, block, thread, problem: kind.to_string() }
+    }
+}
+
+impl Report {
+    /// Failed if anything stopped the kernel, or its results are wrong or differ.
+    pub fn verdict(&self) -> Verdict {
+        let is_right = self.comparison.as_ref().is_some_and(Comparison::passed);
+        Verdict::of(self.fault.is_none() && is_right && self.repeatable)
+    }
+}
+
+/// Runs the kernel in several orders of events.
+pub fn run(job: &Job) -> Report {
+    let start = Instant::now();
+    let problem = job.plan.problem;
+    let operands = Operands::random(problem, OPERANDS);
+    let mut report = Report {
+        kernel: job.kernel.display().to_string(),
+        gpu: job.gpu.name,
+        problem,
+        orders: 0,
+        fault: None,
+        comparison: None,
+        repeatable: true,
+        instructions: 0,
+        seconds: 0.0,
+        lines: job.text.lines().map(str::to_owned).collect(),
+    };
+    let mut first = None;
+    while report.fault.is_none() && report.orders < ORDERS {
+        report.orders += 1;
+        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_BLOCKS, seed: report.orders };
+        match job.product.run(&operands, Arguments::fastest(&problem), machine) {
+            Err(fault) => report.fault = Some(fault.into()),
+            Ok((bytes, outcome)) => match &first {
+                Some(first) => report.repeatable &= *first == bytes,
+                None => {
+                    report.instructions = outcome.instructions;
+                    report.comparison = Some(compare(&job.plan, &operands, &bytes));
+                    first = Some(bytes);
+                }
+            },
+        }
+    }
+    report.seconds = start.elapsed().as_secs_f64();
+    report
+}
+
+fn compare(plan: &HopperPlan, operands: &Operands, bytes: &[u8]) -> Comparison {
+    let Problem { m, n, out, .. } = plan.problem;
+    let accumulator = Accumulator::HopperTensorCore { promote_every: plan.promote_every };
+    let reference = oracle::multiply(&operands.oracle_input(), m, &operands.weight, accumulator, out);
+    let mut result = Output::poisoned(out, m * n);
+    result.copy_from_bytes(bytes);
+    result.compare(&reference)
+}

@@ -1,0 +1,83 @@
+//! A simulated GPU kernel as text.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use super::super::{emit, heading};
+use crate::{
+    Verdict,
+    command::simulate::gpu::{Found, Report},
+};
+
+/// Lines of the kernel that are shown before and after the one where it was stopped.
+const AROUND: usize = 2;
+
+/// Prints what stopped the kernel, or how its result compares.
+pub fn report(report: &Report) {
+    emit(&text(report));
+}
+
+/// Prints the report as JSON.
+pub fn json(report: &Report) {
+    #[derive(Serialize)]
+    struct Judged<'a> {
+        passed: bool,
+        #[serde(flatten)]
+        report: &'a Report,
+    }
+    let passed = report.verdict() == Verdict::Passed;
+    let mut text = serde_json::to_string_pretty(&Judged { passed, report }).unwrap_or_default();
+    text.push('\n');
+    emit(&text);
+}
+
+fn text(report: &Report) -> String {
+    let Report { kernel, gpu, problem, .. } = report;
+    let mut text = heading(format!(
+        "{kernel}\n{problem}, x {}, out {}; simulated on a modelled {gpu}, thread by thread",
+        problem.x, problem.out
+    ));
+    if let Some(found) = &report.fault {
+        text += &stopped(found, &report.lines);
+    }
+    let plural = if report.orders == 1 { "" } else { "s" };
+    let _ = match &report.fault {
+        Some(_) => {
+            writeln!(text, "findings  1 in {} order{plural} of events; the kernel was stopped", report.orders)
+        }
+        None => {
+            writeln!(text, "findings  none in {} order{plural} of events; races looked for", report.orders)
+        }
+    };
+    let _ = match &report.comparison {
+        None => writeln!(text, "result    none"),
+        Some(comparison) => writeln!(
+            text,
+            "result    {}: largest relative error {:.3e}, {:.3} of what rounding can explain{}",
+            if comparison.passed() { "PASS" } else { "FAIL" },
+            comparison.max_relative,
+            comparison.worst_of_bound,
+            if report.repeatable { "" } else { "; another order of events gave other bits" }
+        ),
+    };
+    if report.instructions > 0 {
+        let _ = writeln!(text, "executed  {} instructions of all warps", report.instructions);
+    }
+    let _ = writeln!(text, "time      {:.3} s on this machine", report.seconds);
+    let verdict = if report.verdict() == Verdict::Passed { "PASS" } else { "FAIL" };
+    let _ = writeln!(text, "verdict   {verdict}");
+    text
+}
+
+/// What stopped the kernel, with the lines around it.
+fn stopped(found: &Found, lines: &[String]) -> String {
+    let Found { line, block, thread, problem } = found;
+    let mut text = format!("STOPPED at line {line}, thread {thread} of block {block}: {problem}\n");
+    let shown = line.saturating_sub(AROUND).max(1)..=(line + AROUND).min(lines.len());
+    for number in shown {
+        let mark = if number == *line { '>' } else { ' ' };
+        let _ = writeln!(text, "  {mark} {number:>5} | {}", lines[number - 1].trim_end().replace('\t', "  "));
+    }
+    text
+}

@@ -1,0 +1,113 @@
+//! `octile simulate` on GPU kernels that `octile inspect` wrote, as they are and broken by hand.
+
+#[path = "common/gpu_tools.rs"]
+mod gpu_tools;
+
+use std::{fs, path::Path, process::Command};
+
+use tempfile::TempDir;
+
+/// Exit code and everything that the program said.
+fn octile(arguments: &[&str], folder: &Path) -> (i32, String) {
+    let tools = gpu_tools::assembler();
+    let output = Command::new(env!("CARGO_BIN_EXE_octile"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("OCTILE_PTXAS", &tools.ptxas.path)
+        .env("OCTILE_NVDISASM", &tools.nvdisasm.path)
+        .output()
+        .expect("octile starts");
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("the program writes UTF-8");
+    assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    (output.status.code().expect("an exit code"), said)
+}
+
+/// A folder with kernels for activations that are quantized on the GPU.
+fn inspected() -> TempDir {
+    let place = TempDir::new().unwrap();
+    let shape = ["--shape", "300x392x600:128", "--x", "bf16", "--x-scales", "token", "--out", "bf16"];
+    let arguments =
+        [&["inspect", "--target", "sm_90a", "--strategy", "all", "-o", "gpu"], &shape[..]].concat();
+    let (code, said) = octile(&arguments, place.path());
+    assert_eq!(code, 0, "{said}");
+    place
+}
+
+const STRIP: &str = "gpu/v4_whole_k_strip/kernel.ptx";
+
+#[test]
+fn kernels_as_they_were_written_pass() {
+    let place = inspected();
+    for version in ["v1_auto_double_buffer", "v2_manual_async_dma", "v3_smem_scales", "v4_whole_k_strip"] {
+        let (code, said) = octile(&["simulate", &format!("gpu/{version}/kernel.ptx")], place.path());
+        assert_eq!(code, 0, "{said}");
+        assert!(said.contains("result    PASS") && said.contains("verdict   PASS"), "{said}");
+    }
+    let (code, said) = octile(&["simulate", STRIP, "--json"], place.path());
+    let report: serde_json::Value = serde_json::from_str(&said).expect("JSON was asked for");
+    assert_eq!(code, 0);
+    assert_eq!((&report["passed"], &report["orders"]), (&true.into(), &4.into()));
+    assert!(report["instructions"].as_u64().unwrap() > 10_000);
+}
+
+#[test]
+fn broken_kernels_fail_with_the_line() {
+    let place = inspected();
+    let without = |kernel: &str, start: &str| {
+        let path = place.path().join(kernel);
+        let sound = fs::read_to_string(&path).unwrap();
+        let mut lines: Vec<&str> = sound.lines().collect();
+        let at = lines.iter().position(|line| line.trim().starts_with(start)).expect("the kernel has it");
+        lines.remove(at);
+        fs::write(&path, lines.join("\n")).unwrap();
+        let (code, said) = octile(&["simulate", kernel], place.path());
+        fs::write(&path, &sound).unwrap();
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains("STOPPED at line ") && said.contains("\n  > "), "{said}");
+        said
+    };
+    assert!(without(STRIP, "wgmma.wait_group").contains("with no order between the two"));
+    assert!(without(STRIP, "mbarrier.arrive.shared::cta").contains("it waits for ever"));
+    assert!(
+        without("gpu/v1_auto_double_buffer/kernel.ptx", "fence.proxy.async")
+            .contains("without `fence.proxy.async` after it")
+    );
+
+    let kernel = place.path().join(STRIP);
+    let sound = fs::read_to_string(&kernel).unwrap();
+    fs::write(&kernel, sound.replacen("mul.rn.f32", "add.rn.f32", 4)).unwrap();
+    let (code, said) = octile(&["simulate", STRIP], place.path());
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("result    FAIL") && said.contains("findings  none"), "{said}");
+}
+
+#[test]
+fn what_cannot_be_simulated_gets_a_sentence() {
+    let place = inspected();
+    let refusal = |arguments: &[&str], sentence: &str| {
+        let (code, said) = octile(arguments, place.path());
+        assert_eq!(code, 2, "{said}");
+        assert!(said.contains(sentence) && said.trim().lines().count() == 1, "{said}");
+    };
+    refusal(
+        &["simulate", STRIP, "--tensors", "t"],
+        "--tensors has no effect here and only goes with a Mosaic kernel",
+    );
+    refusal(&["simulate", STRIP, "--chip", "v4"], "--chip has no effect here");
+    refusal(&["simulate", "gpu/none.ptx"], "cannot read gpu/none.ptx");
+    refusal(&["simulate", "gpu/v4_whole_k_strip/quantize/kernel.ptx"], "it says how the kernel is launched");
+    refusal(&["simulate", "gpu/v4_whole_k_strip/manifest.json"], "--tensors FILE is needed");
+
+    let manifest = place.path().join("gpu/v4_whole_k_strip/manifest.json");
+    let written = fs::read_to_string(&manifest).unwrap();
+    fs::write(&manifest, written.replace("\"stages\":", "\"other\":")).unwrap();
+    refusal(&["simulate", STRIP], "has a plan that this version of octile would not make");
+    fs::write(&manifest, &written[..written.len() / 2]).unwrap();
+    refusal(&["simulate", STRIP], "is not that of a GPU kernel of this version");
+
+    fs::write(&manifest, &written).unwrap();
+    let kernel = place.path().join(STRIP);
+    let text = fs::read_to_string(&kernel).unwrap();
+    fs::write(&kernel, text.replacen("fma.rn.f32", "fma.rz.f32", 1)).unwrap();
+    refusal(&["simulate", STRIP], "not known to the simulator");
+}
