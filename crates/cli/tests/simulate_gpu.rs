@@ -110,4 +110,8 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     let text = fs::read_to_string(&kernel).unwrap();
     fs::write(&kernel, text.replacen("fma.rn.f32", "fma.rz.f32", 1)).unwrap();
     refusal(&["simulate", STRIP], "not known to the simulator");
+    fs::write(&kernel, text.replacen(".maxntid ", ".maxntid 1, 1, 1 //", 1)).unwrap();
+    refusal(&["simulate", STRIP], "the kernel takes 1 threads at most and is launched with");
+    fs::write(&kernel, text.replacen("\t.param .u64 w", "\t//", 1)).unwrap();
+    refusal(&["simulate", STRIP], "parameter");
 }

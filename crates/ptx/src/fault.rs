@@ -69,8 +69,8 @@ pub enum FaultKind {
     },
     /// Ordinary stores that an engine reads without the fence between.
     #[error(
-        "it starts what reads offset {offset} of shared memory, which warp {warp} stored to without a `fence.proxy.async` that \
-         comes before this"
+        "it starts what reads offset {offset} of shared memory, which warp {warp} stored to without `fence.proxy.async` after it \
+         and before this"
     )]
     NotFenced {
         /// Where.

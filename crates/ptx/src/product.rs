@@ -4,8 +4,8 @@ use half::{bf16, f16};
 use octile_core::{
     device::hopper::HopperGpu,
     plan::hopper::{
-        Arguments, HopperPlan, QUANTIZE_SHARED_BYTES, QuantizeLaunch, RESULT_COLUMNS, RESULT_ROWS, STAGE_K,
-        quantize_numbers,
+        Arguments, HopperPlan, NUMBERS, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch,
+        RESULT_COLUMNS, RESULT_ROWS, STAGE_K, quantize_numbers,
     },
     sample::{Activations, Operands},
 };
@@ -31,6 +31,11 @@ pub struct Machine<'a> {
     pub seed: u64,
 }
 
+/// Tensor maps and pointers that kernels are called with, ahead of the numbers.
+const MAPS: usize = 3;
+const POINTERS: usize = 5;
+const QUANTIZE_POINTERS: usize = 3;
+
 /// What every byte of the result is before, and of the gaps between rows of operands: NaN in all formats.
 const POISON: u8 = 0xff;
 
@@ -41,8 +46,12 @@ impl Product {
         multiply: &str,
         quantize: Option<(&str, QuantizeLaunch)>,
     ) -> Result<Self, ParseError> {
-        let quantize = quantize.map(|(ptx, launch)| Ok((Program::parse(ptx)?, launch))).transpose()?;
-        Ok(Self { plan: plan.clone(), multiply: Program::parse(multiply)?, quantize })
+        let quantize = quantize.map(|(ptx, launch)| {
+            let parameters = QUANTIZE_POINTERS + QUANTIZE_NUMBERS.len();
+            Ok((read(ptx, launch.threads as usize, parameters)?, launch))
+        });
+        let multiply = read(multiply, plan.threads(), MAPS + POINTERS + NUMBERS.len())?;
+        Ok(Self { plan: plan.clone(), multiply, quantize: quantize.transpose()? })
     }
 
     /// Multiplies; gives the bytes of the result, and what it took.
@@ -88,8 +97,8 @@ impl Product {
             boxes: (RESULT_COLUMNS, RESULT_ROWS),
         };
         let swapped = self.plan.shape.swapped;
-        let maps = [map(!swapped, a_box), map(swapped, b_box), result_map].map(Parameter::Map);
-        let pointers = [scales, w_scales, out, codes, w].map(Parameter::Pointer);
+        let maps: [_; MAPS] = [map(!swapped, a_box), map(swapped, b_box), result_map].map(Parameter::Map);
+        let pointers: [_; POINTERS] = [scales, w_scales, out, codes, w].map(Parameter::Pointer);
         let numbers =
             arguments.numbers(&self.plan).expect("a simulated problem is small").map(Parameter::Number);
         let cluster = self.plan.shape.together.blocks();
@@ -148,6 +157,20 @@ impl Product {
         launch.run(global)?;
         Ok((codes, scales))
     }
+}
+
+/// Reads a kernel that is launched with so many threads and parameters.
+fn read(ptx: &str, threads: usize, parameters: usize) -> Result<Program, ParseError> {
+    let program = Program::parse(ptx)?;
+    let taken = program.parameters.len();
+    let problem = if taken != parameters {
+        format!("the kernel takes {taken} parameters and is called with {parameters}")
+    } else if program.most_threads < threads {
+        format!("the kernel takes {} threads at most and is launched with {threads}", program.most_threads)
+    } else {
+        return Ok(program);
+    };
+    Err(ParseError { line: 1, problem })
 }
 
 fn floats(values: &[f32]) -> Vec<u8> {
