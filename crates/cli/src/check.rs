@@ -60,12 +60,12 @@ impl Expectation {
         contender.run()?;
         let repeatable = first.bits() == contender.output().bits();
         let comparison = first.select_rows(&self.rows, self.cols).compare(&self.reference);
-        Ok(Check { comparison, repeatable, findings: contender.findings() })
+        Ok(Check { comparison, repeatable, findings: contender.findings(), stopped: contender.stopped() })
     }
 }
 
 /// What a check found.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
     /// Against the reference.
     #[serde(flatten)]
@@ -74,19 +74,24 @@ pub struct Check {
     pub repeatable: bool,
     /// What a simulator found to be wrong beside the result: races, deadlocks, stray accesses.
     pub findings: usize,
+    /// What stopped a simulated kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stopped: Option<String>,
 }
 
 impl Check {
     /// Whether every element is within its bound and the tolerance, and the result repeats to the bit.
     pub fn passed(&self) -> bool {
         let right = self.comparison.passed() && self.comparison.max_relative <= RELATIVE_TOLERANCE;
-        right && self.repeatable && self.findings == 0
+        right && self.repeatable && self.findings == 0 && self.stopped.is_none()
     }
 
     /// What is wrong, in a few words; `None` when nothing is.
     pub fn complaint(&self) -> Option<String> {
         let (row, col) = self.comparison.worst_at;
-        if !self.comparison.passed() || self.comparison.max_relative > RELATIVE_TOLERANCE {
+        if let Some(stopped) = &self.stopped {
+            Some(format!("the simulator stopped the kernel: {stopped}"))
+        } else if !self.comparison.passed() || self.comparison.max_relative > RELATIVE_TOLERANCE {
             let times = self.comparison.worst_of_bound;
             Some(format!("row {row}, column {col} is off by {times:.3e} times what rounding can explain"))
         } else if self.findings > 0 {

@@ -60,22 +60,23 @@ impl Backend for GpuSimBackend {
             .with_context(|| format!("the emitted kernel {} cannot be read back", multiply.entry))?;
         Ok(Box::new(Simulated {
             gpu: self.gpu,
-            entry: multiply.entry,
             product,
             operands,
             output: Output::poisoned(problem.out, problem.m * problem.n),
             runs: 0,
+            stopped: None,
         }))
     }
 }
 
 struct Simulated<'a> {
     gpu: &'static HopperGpu,
-    entry: String,
     product: Product,
     operands: &'a Operands,
     output: Output,
     runs: u64,
+    /// What stopped the first run that was stopped.
+    stopped: Option<String>,
 }
 
 /// Blocks that run side by side: more would change nothing, because blocks of different clusters do not meet.
@@ -88,14 +89,51 @@ impl Contender for Simulated<'_> {
         // Another order of events every time.
         let machine = Machine { gpu: self.gpu, resident_blocks: RESIDENT_BLOCKS, seed: self.runs };
         let arguments = Arguments::fastest(&self.operands.problem);
-        let (bytes, _) = self.product.run(self.operands, arguments, machine).with_context(|| {
-            format!("the simulator stopped {} (order of events {})", self.entry, self.runs)
-        })?;
-        self.output.copy_from_bytes(&bytes);
+        match self.product.run(self.operands, arguments, machine) {
+            Ok((bytes, _)) => self.output.copy_from_bytes(&bytes),
+            Err(fault) => self.stopped = self.stopped.take().or_else(|| Some(fault.to_string())),
+        }
         Ok(start.elapsed())
+    }
+
+    fn stopped(&self) -> Option<String> {
+        self.stopped.clone()
     }
 
     fn output(&mut self) -> &mut Output {
         &mut self.output
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octile_core::QuantBlock;
+
+    use super::*;
+    use crate::check::Expectation;
+
+    #[test]
+    fn a_kernel_that_is_stopped_fails_its_check() {
+        let backend = GpuSimBackend::open(KernelOptions::new(None, false));
+        let problem = Problem::new(64, 64, 300, QuantBlock::B128).unwrap();
+        let operands = Operands::random(problem, 1);
+        let plan = backend.kernels.plan(&problem, backend.gpu, Strategy::Smem).unwrap();
+        let check = |text: &str| {
+            let mut contender = Simulated {
+                gpu: backend.gpu,
+                product: Product::new(&plan, text, None).unwrap(),
+                operands: &operands,
+                output: Output::poisoned(problem.out, problem.m * problem.n),
+                runs: 0,
+                stopped: None,
+            };
+            Expectation::whole(&operands, backend.accumulator()).check(&mut contender).unwrap()
+        };
+        let sound = hopper::multiply(&plan).ptx;
+        assert_eq!(check(&sound).complaint(), None);
+        let broken = check(&sound.replace("mbarrier.arrive.expect_tx", "// mbarrier.arrive.expect_tx"));
+        assert!(!broken.passed());
+        let complaint = broken.complaint().unwrap();
+        assert!(complaint.starts_with("the simulator stopped the kernel: line "), "{complaint}");
     }
 }

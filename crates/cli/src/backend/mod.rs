@@ -52,6 +52,11 @@ pub trait Contender {
     fn findings(&self) -> usize {
         0
     }
+
+    /// Why a simulated kernel did not come to its end in the last run.
+    fn stopped(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What a record must say about the machine.

@@ -85,7 +85,7 @@ impl Report {
             strategy,
             problem: ProblemFields::from(&case.problem),
             seed: self.seed,
-            check: *check,
+            check: check.clone(),
             relative_tolerance: RELATIVE_TOLERANCE,
             passed: check.passed(),
             provenance: &self.provenance,

@@ -132,6 +132,7 @@ mod tests {
             },
             repeatable,
             findings: 0,
+            stopped: None,
         };
         let problem = Problem::new(512, 512, 512, QuantBlock::B128).unwrap();
         let case = CaseReport {
@@ -140,6 +141,10 @@ mod tests {
                 (Strategy::Auto, check(0.01, true)),
                 (Strategy::Dma, check(17.0, true)),
                 (Strategy::Smem, check(0.01, false)),
+                (
+                    Strategy::Strip,
+                    Check { stopped: Some("line 7: it waits for ever".into()), ..check(17.0, true) },
+                ),
             ],
         };
         let setup = Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 };
