@@ -5,25 +5,11 @@ mod gpu_tools;
 
 use std::{fs, path::Path, process::Command};
 
+use gpu_tools::octile;
 use tempfile::TempDir;
 
 const VERSIONS: [&str; 4] =
     ["v1_auto_double_buffer", "v2_manual_async_dma", "v3_smem_scales", "v4_whole_k_strip"];
-
-/// Exit code and everything that the program said.
-fn octile(arguments: &[&str], folder: &Path) -> (i32, String) {
-    let tools = gpu_tools::assembler();
-    let output = Command::new(env!("CARGO_BIN_EXE_octile"))
-        .args(arguments)
-        .current_dir(folder)
-        .env("OCTILE_PTXAS", &tools.ptxas.path)
-        .env("OCTILE_NVDISASM", &tools.nvdisasm.path)
-        .output()
-        .expect("octile starts");
-    let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("the program writes UTF-8");
-    assert!(!said.contains("panicked"), "{arguments:?}: {said}");
-    (output.status.code().expect("an exit code"), said)
-}
 
 fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());

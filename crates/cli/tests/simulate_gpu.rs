@@ -3,24 +3,10 @@
 #[path = "common/gpu_tools.rs"]
 mod gpu_tools;
 
-use std::{fs, path::Path, process::Command};
+use std::fs;
 
+use gpu_tools::octile;
 use tempfile::TempDir;
-
-/// Exit code and everything that the program said.
-fn octile(arguments: &[&str], folder: &Path) -> (i32, String) {
-    let tools = gpu_tools::assembler();
-    let output = Command::new(env!("CARGO_BIN_EXE_octile"))
-        .args(arguments)
-        .current_dir(folder)
-        .env("OCTILE_PTXAS", &tools.ptxas.path)
-        .env("OCTILE_NVDISASM", &tools.nvdisasm.path)
-        .output()
-        .expect("octile starts");
-    let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("the program writes UTF-8");
-    assert!(!said.contains("panicked"), "{arguments:?}: {said}");
-    (output.status.code().expect("an exit code"), said)
-}
 
 /// A folder with kernels for activations that are quantized on the GPU.
 fn inspected() -> TempDir {

@@ -20,14 +20,18 @@ pub fn report(report: &Report) {
 
 /// Prints the report as JSON.
 pub fn json(report: &Report) {
-    /// Differences that are not finite have no JSON, so the verdict stands for itself.
+    judged_json(report.verdict(), report);
+}
+
+/// Prints any report with its verdict as JSON. Differences that are not finite have no JSON, so the verdict stands for itself.
+fn judged_json(verdict: Verdict, report: &impl Serialize) {
     #[derive(Serialize)]
-    struct Judged<'a> {
+    struct Judged<'a, R> {
         passed: bool,
         #[serde(flatten)]
-        report: &'a Report,
+        report: &'a R,
     }
-    let passed = report.verdict() == Verdict::Passed;
+    let passed = verdict == Verdict::Passed;
     let mut text = serde_json::to_string_pretty(&Judged { passed, report }).unwrap_or_default();
     text.push('\n');
     emit(&text);

@@ -1,6 +1,6 @@
 //! What the tests share that need NVIDIA's assembler.
 
-use std::{path::Path, sync::OnceLock};
+use std::{path::Path, process::Command, sync::OnceLock};
 
 use octile_cli::tools::{Assembler, Found, NVDISASM, Origin, PTXAS, Places, Tool, install};
 
@@ -22,4 +22,20 @@ fn found(tool: &'static Tool) -> Found {
         }
         Err(error) => panic!("this test did not run, because {} could not be fetched: {error:#}", tool.name),
     }
+}
+
+/// Runs the program in a folder, with these tools: its exit code and everything that it said.
+#[allow(dead_code, reason = "not every test that needs the tools runs the program")]
+pub fn octile(arguments: &[&str], folder: &Path) -> (i32, String) {
+    let tools = assembler();
+    let output = Command::new(env!("CARGO_BIN_EXE_octile"))
+        .args(arguments)
+        .current_dir(folder)
+        .env("OCTILE_PTXAS", &tools.ptxas.path)
+        .env("OCTILE_NVDISASM", &tools.nvdisasm.path)
+        .output()
+        .expect("octile starts");
+    let said = String::from_utf8([output.stdout, output.stderr].concat()).expect("the program writes UTF-8");
+    assert!(!said.contains("panicked"), "{arguments:?}: {said}");
+    (output.status.code().expect("an exit code"), said)
 }

@@ -2,8 +2,6 @@
 
 use std::fmt::Write;
 
-use serde::Serialize;
-
 use super::super::{emit, heading};
 use crate::{
     Verdict,
@@ -20,16 +18,7 @@ pub fn report(report: &Report) {
 
 /// Prints the report as JSON.
 pub fn json(report: &Report) {
-    #[derive(Serialize)]
-    struct Judged<'a> {
-        passed: bool,
-        #[serde(flatten)]
-        report: &'a Report,
-    }
-    let passed = report.verdict() == Verdict::Passed;
-    let mut text = serde_json::to_string_pretty(&Judged { passed, report }).unwrap_or_default();
-    text.push('\n');
-    emit(&text);
+    super::judged_json(report.verdict(), report);
 }
 
 fn text(report: &Report) -> String {
