@@ -4,16 +4,16 @@ use std::{fmt, time::Duration};
 
 use anyhow::Result;
 use octile_core::{
-    ActivationKind, Problem, Strategy,
+    Problem, Strategy,
     bound::Accumulator,
     device::hopper::HopperGpu,
     plan::{
         PlanError,
-        hopper::{HopperPlan, QuantizeLaunch, STAGE_K},
+        hopper::{HopperPlan, STAGE_K},
     },
     sample::Operands,
 };
-use octile_kernels::hopper::{self, Kernel, QuantizeTuning};
+use octile_kernels::hopper::{self, Kernel};
 use octile_runtime::cuda::{
     Buffer, Gpu, HostActivations, KernelText, PeakKernel, Product, ProductKernels, QuantizeText, Uploaded,
 };
@@ -195,24 +195,11 @@ impl Contender for GpuContender<'_> {
     }
 }
 
-/// The kernel that quantizes a problem's activations, where they come as floats, and how it is launched.
-pub fn quantizing_kernel(problem: &Problem) -> Option<(Kernel, QuantizeLaunch)> {
-    let (tuning, quant_block) = (QuantizeTuning::BEST, problem.quant_block.size());
-    let aligned = hopper::quantizes_vectors(problem.k);
-    match problem.x {
-        ActivationKind::Quantized(kind, granularity) => {
-            let kernel = hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning);
-            Some((kernel, tuning.launch(quant_block)))
-        }
-        ActivationKind::Fp8(_) | ActivationKind::Plain(_) => None,
-    }
-}
-
 /// The kernels of a plan, compiled.
 fn product(gpu: &Gpu, plan: &HopperPlan) -> Result<Product> {
     let problem = &plan.problem;
     let multiply = hopper::multiply(plan);
-    let quantize = quantizing_kernel(problem);
+    let quantize = hopper::quantize_for(problem);
     let aligned = hopper::quantizes_vectors(problem.k);
     let quantize = quantize.as_ref().map(|(kernel, launch)| QuantizeText {
         text: text(kernel),

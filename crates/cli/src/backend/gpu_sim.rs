@@ -13,10 +13,7 @@ use octile_core::{
 use octile_kernels::hopper;
 use octile_ptx::{Machine, Product};
 
-use super::{
-    Backend, Contender, Output, Peak, Setup,
-    gpu::{KernelOptions, quantizing_kernel},
-};
+use super::{Backend, Contender, Output, Peak, Setup, gpu::KernelOptions};
 
 /// The simulator.
 pub struct GpuSimBackend {
@@ -54,7 +51,7 @@ impl Backend for GpuSimBackend {
         let problem = operands.problem;
         let plan = self.kernels.plan(&problem, self.gpu, strategy)?;
         let multiply = hopper::multiply(&plan);
-        let quantize = quantizing_kernel(&problem);
+        let quantize = hopper::quantize_for(&problem);
         let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));
         let product = Product::new(&plan, &multiply.ptx, quantize)
             .with_context(|| format!("the emitted kernel {} cannot be read back", multiply.entry))?;

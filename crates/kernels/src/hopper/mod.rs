@@ -25,7 +25,9 @@ mod split;
 mod staged;
 
 pub use peak::{PeakKernel, peak};
-pub use quantize::{QUANTIZE_ALIGNMENT, QuantizeTuning, quantize, quantize_tuned, quantizes_vectors};
+pub use quantize::{
+    QUANTIZE_ALIGNMENT, QuantizeTuning, quantize, quantize_for, quantize_tuned, quantizes_vectors,
+};
 
 use octile_core::{
     Strategy,

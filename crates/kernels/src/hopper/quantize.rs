@@ -8,7 +8,7 @@ mod rows;
 mod scale;
 
 use octile_core::{
-    FloatKind, ScaleGranularity,
+    ActivationKind, FloatKind, Problem, ScaleGranularity,
     plan::hopper::{QUANTIZE_NUMBERS, QuantizeLaunch},
 };
 
@@ -121,6 +121,14 @@ pub fn quantize_tuned(
     let blocks_per_sm = RESIDENT_THREADS / tuning.threads;
     let bounds = LaunchBounds { threads: tuning.threads, blocks_per_sm, cluster: 1 };
     Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
+}
+
+/// The kernel that quantizes a problem's activations, where they come as floats without gaps between rows, and how it is launched.
+pub fn quantize_for(problem: &Problem) -> Option<(Kernel, QuantizeLaunch)> {
+    let ActivationKind::Quantized(kind, granularity) = problem.x else { return None };
+    let quant_block = problem.quant_block.size();
+    let kernel = quantize(kind, granularity, quant_block, quantizes_vectors(problem.k));
+    Some((kernel, QuantizeTuning::BEST.launch(quant_block)))
 }
 
 /// A warp quantizes some groups, once or again and again.

@@ -7,14 +7,14 @@ mod results;
 
 use half::{bf16, f16};
 use octile_core::{
-    ActivationKind, FloatKind, Problem, QuantBlock,
+    FloatKind, Problem, QuantBlock,
     bound::Accumulator,
     device::hopper::{HOPPER_GPUS, HopperGpu},
     oracle,
-    plan::hopper::{Arguments, HopperPlan, QuantizeLaunch},
+    plan::hopper::{Arguments, HopperPlan},
     sample::Operands,
 };
-use octile_kernels::hopper::{self, QuantizeTuning};
+use octile_kernels::hopper;
 use octile_ptx::{Fault, Machine, Product};
 
 /// A GPU so small that its blocks have several tiles each.
@@ -25,19 +25,10 @@ fn problem(m: usize, n: usize, k: usize) -> Problem {
     Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_out(FloatKind::Bf16)
 }
 
-/// The kernel that quantizes x for a plan, where one does, and how it is launched.
-fn quantize_of(plan: &HopperPlan) -> Option<(String, QuantizeLaunch)> {
-    let ActivationKind::Quantized(kind, granularity) = plan.problem.x else { return None };
-    let (tuning, quant_block) = (QuantizeTuning::BEST, plan.problem.quant_block.size());
-    let aligned = hopper::quantizes_vectors(plan.problem.k);
-    let kernel = hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning);
-    Some((kernel.ptx, tuning.launch(quant_block)))
-}
-
 /// The kernels of a plan, with the given text for the one that multiplies.
 fn product_of(plan: &HopperPlan, multiply: &str) -> Product {
-    let quantize = quantize_of(plan);
-    let quantize = quantize.as_ref().map(|(ptx, launch)| (&ptx[..], *launch));
+    let quantize = hopper::quantize_for(&plan.problem);
+    let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));
     Product::new(plan, multiply, quantize).unwrap_or_else(|error| panic!("{error}"))
 }
 

@@ -8,7 +8,7 @@ use octile_core::{
 use octile_kernels::hopper;
 use octile_ptx::{Machine, Product};
 
-use crate::{GPU, is_right, problem, product_of, quantize_of, run};
+use crate::{GPU, is_right, problem, product_of, run};
 
 /// What a right kernel cannot do without.
 const SYNCHRONIZATION: [&str; 15] = [
@@ -119,9 +119,9 @@ fn quantizing() {
     let x = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Block);
     let plan =
         HopperPlan::best(&problem(140, 136, 300).with_x(x), &GPU, Strategy::Strip).expect("it has a plan");
-    let (quantize, launch) = quantize_of(&plan).expect("x is quantized");
+    let (quantize, launch) = hopper::quantize_for(&plan.problem).expect("x is quantized");
     let (multiply, operands) = (hopper::multiply(&plan).ptx, Operands::random(plan.problem, 13));
-    let lines: Vec<&str> = quantize.lines().map(str::trim).collect();
+    let lines: Vec<&str> = quantize.ptx.lines().map(str::trim).collect();
     let is_needed = |line: &&str| SYNCHRONIZATION.iter().any(|start| line.starts_with(start));
     assert_eq!(lines.iter().copied().filter(is_needed).count(), 3);
     for at in (0..lines.len()).filter(|&at| is_needed(&lines[at])) {

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use octile_core::{
-    ActivationKind, Strategy,
+    Strategy,
     device::hopper::HopperGpu,
     plan::hopper::{HopperPlan, QUANTIZE_SHARED_BYTES},
 };
@@ -24,7 +24,8 @@ use crate::{
     tools::{Assembler, Found},
 };
 
-const PTX: &str = "kernel.ptx";
+/// The kernel's text.
+pub const PTX: &str = "kernel.ptx";
 const CUBIN: &str = "kernel.cubin";
 const SASS: &str = "kernel.sass";
 const REPORT: &str = "ptxas.txt";
@@ -38,7 +39,7 @@ const ROLES: [(&str, &str); 4] = [
 ];
 
 /// The folder of the kernel that quantizes activations, where there is one.
-const QUANTIZE: &str = "quantize";
+pub const QUANTIZE: &str = "quantize";
 /// Bytes of one instruction.
 const INSTRUCTION_BYTES: usize = 16;
 
@@ -156,11 +157,9 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
     let figures = assemble(&kernel, plan.shared_bytes(), tools, folder)?;
     let mut kernels = vec![KernelReport { entry: kernel.entry, figures }];
     let mut files = FileRecord::all(&ROLES, folder)?;
-    if let ActivationKind::Quantized(kind, granularity) = plan.problem.x {
+    if let Some((kernel, _)) = hopper::quantize_for(&plan.problem) {
         let quantize = folder.join(QUANTIZE);
         fs::create_dir(&quantize).context("cannot create a temporary folder")?;
-        let aligned = hopper::quantizes_vectors(plan.problem.k);
-        let kernel = hopper::quantize(kind, granularity, plan.problem.quant_block.size(), aligned);
         let figures = assemble(&kernel, QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
         kernels.push(KernelReport { entry: kernel.entry, figures });
         files.extend(FileRecord::all(&ROLES, &quantize)?.into_iter().map(|file| file.within(QUANTIZE)));

@@ -15,14 +15,18 @@ use octile_core::{
     plan::hopper::{Arguments, HopperPlan, Release},
     sample::Operands,
 };
+use octile_kernels::hopper;
 use octile_ptx::{Fault, Machine, Product};
 use serde::{Deserialize, Serialize};
 
 use crate::{
     Verdict,
     args::SimulateArgs,
-    backend::{Output, gpu::quantizing_kernel, gpu_sim::RESIDENT_BLOCKS},
-    command::analyze::manifest,
+    backend::{Output, gpu::KernelOptions, gpu_sim::RESIDENT_BLOCKS},
+    command::{
+        analyze::manifest,
+        inspect::gpu::{PTX, QUANTIZE},
+    },
 };
 
 /// Orders of events that are tried.
@@ -52,8 +56,8 @@ impl Job {
         let kernel = args.kernel.clone();
         let text = read(&kernel)?;
         let (plan, gpu) = plan(&kernel.with_file_name(manifest::FILE_NAME))?;
-        let quantize = match quantizing_kernel(&plan.problem) {
-            Some((_, launch)) => Some((read(&kernel.with_file_name("quantize").join("kernel.ptx"))?, launch)),
+        let quantize = match hopper::quantize_for(&plan.problem) {
+            Some((_, launch)) => Some((read(&kernel.with_file_name(QUANTIZE).join(PTX))?, launch)),
             None => None,
         };
         let quantize = quantize.as_ref().map(|(text, launch)| (&text[..], *launch));
@@ -112,10 +116,8 @@ fn plan(manifest: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
     let Shape { m, n, k, quant_block, x, out } = plan.problem;
     let problem = Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?.with_x(x).with_out(out);
     let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;
-    let mut made = HopperPlan::promoting(&problem, gpu, plan.strategy, plan.promote_every)?;
-    if plan.release == Release::Thread {
-        made = made.for_racecheck();
-    }
+    let options = KernelOptions::new(Some(plan.promote_every), plan.release == Release::Thread);
+    let made = options.plan(&problem, gpu, plan.strategy)?;
     if serde_json::to_value(&made)? != written["plan"] {
         bail!("{name} has a plan that this version of octile would not make: run `octile inspect` again");
     }
