@@ -124,6 +124,34 @@ pub enum FaultKind {
     /// Operands of one warp that differ between its lanes.
     #[error("its lanes name different operands")]
     OperandsDiffer,
+    /// A warpgroup that is none.
+    #[error("it is for four warps, and the last warpgroup of this block has {warps}")]
+    NoWarpgroup {
+        /// How many it has.
+        warps: usize,
+    },
+    /// Warps of a warpgroup that do not execute the same.
+    #[error(
+        "another warp of its warpgroup has executed line {line} at this point, `{text}`, which all four must execute together"
+    )]
+    NotTogether {
+        /// Line of the program, from 1.
+        line: usize,
+        /// The instruction there.
+        text: String,
+    },
+    /// A warpgroup without some of its threads.
+    #[error("all four warps of its warpgroup must execute it, and threads of them have left")]
+    WarpgroupLeft,
+    /// Operands of one warpgroup that differ between its warps.
+    #[error("the warps of its warpgroup name different operands")]
+    WarpsDiffer,
+    /// Registers that are given back where they are asked for, or the other way round.
+    #[error("its threads have {has} registers: `.dec` leads to fewer, `.inc` to more")]
+    OtherWay {
+        /// Registers of each thread.
+        has: usize,
+    },
     /// More arrivals than a phase has.
     #[error("the barrier at offset {offset} of shared memory gets more arrivals than its phase has")]
     TooManyArrivals {

@@ -10,6 +10,8 @@ pub struct Program {
     /// Threads of a block at most.
     pub most_threads: usize,
     pub(crate) code: Vec<Instruction>,
+    /// Registers of the machine that a thread has at first, in a kernel that changes that; 0 in others.
+    pub(crate) allotted_registers: usize,
     /// Registers of up to 32 bits.
     pub(crate) words: usize,
     /// Registers of 64 bits.
@@ -139,6 +141,18 @@ pub(crate) enum OtherLane {
     Index(u32),
 }
 
+/// How many registers of the machine a thread has from now on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Registers {
+    Down(usize),
+    Up(usize),
+}
+
+impl Registers {
+    /// How many there are at most.
+    pub(crate) const MOST: usize = 256;
+}
+
 /// What an instruction does. Results come first.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
@@ -228,6 +242,7 @@ pub(crate) enum Op {
     FenceStores,
     FenceBarriers,
 
+    SetRegisters(Registers),
     FenceProducts,
     Product(Product),
     CommitProducts,

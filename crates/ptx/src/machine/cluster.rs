@@ -5,6 +5,7 @@ use super::{
     step::Step,
     tiles::TensorCopy,
     warp::{BEGUN, LANES, Warp},
+    warpgroups::Warpgroup,
 };
 use crate::{
     Fault, FaultKind, Program,
@@ -18,6 +19,10 @@ pub(super) struct Block {
     pub(super) index: (usize, usize),
     pub(super) shared: Shared,
     pub(super) warps: Vec<Warp>,
+    /// By fours of its warps; the last may be incomplete.
+    pub(super) warpgroups: Vec<Warpgroup>,
+    /// Registers that warps gave back and none has taken.
+    pub(super) free_registers: usize,
     pub(super) barriers: Vec<BlockBarrier>,
     pub(super) has_left: bool,
 }
@@ -73,6 +78,8 @@ impl Cluster {
             index: (index % clusters_in_row * launch.cluster + rank, index / clusters_in_row),
             shared: Shared::new(launch.shared_bytes, Agent::threads(rank * warps), BEGUN),
             warps: (0..warps).map(|warp| Warp::new(launch, rank, warp)).collect(),
+            warpgroups: (0..warps.div_ceil(4)).map(|_| Warpgroup::default()).collect(),
+            free_registers: 0,
             barriers: vec![BlockBarrier::default(); BLOCK_BARRIERS],
             has_left: false,
         };

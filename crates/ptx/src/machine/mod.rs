@@ -9,6 +9,7 @@ mod step;
 mod thread_copies;
 mod tiles;
 mod warp;
+mod warpgroups;
 
 use octile_core::sample::Rng;
 

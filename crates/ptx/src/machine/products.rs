@@ -5,9 +5,11 @@ use std::ops::Range;
 use octile_core::E4m3;
 
 use super::{
+    World,
     cluster::Cluster,
     step::{address, resolve},
     warp::{LANES, Warp},
+    warpgroups::Joint,
 };
 use crate::{
     FaultKind,
@@ -40,7 +42,13 @@ const WARP_ROWS: usize = 16;
 
 impl Cluster {
     /// Hands a product to the tensor cores. Its registers are poison until it is waited for.
-    pub(super) fn start_product(&mut self, warp: &mut Warp, product: &Product) -> Result<(), FaultKind> {
+    pub(super) fn start_product(
+        &mut self,
+        warp: &mut Warp,
+        product: &Product,
+        at: usize,
+        world: &World<'_>,
+    ) -> Result<(), FaultKind> {
         if !warp.has_fenced_products {
             return Err(FaultKind::ProductNotFenced);
         }
@@ -49,6 +57,7 @@ impl Cluster {
         if adds != 0 && adds != warp.live() {
             return Err(FaultKind::OperandsDiffer);
         }
+        self.join_warpgroup(warp, Joint { at, operands: Some((a, b, adds != 0)) }, world)?;
         let known = warp.known(warp.live());
         let access = warp.access(Lane::SEVERAL, &known);
         let shared = &self.block(warp.block)?.shared;

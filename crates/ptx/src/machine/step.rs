@@ -5,6 +5,7 @@ use super::{
     cluster::Cluster,
     lanes, products, thread_copies, tiles,
     warp::{LANES, Split, Warp, lanes},
+    warpgroups::Joint,
 };
 use crate::{
     Fault, FaultKind,
@@ -119,6 +120,7 @@ impl Cluster {
                 if warp.stores.iter().any(|store| active >> store.lane & 1 == 1) {
                     return Err(FaultKind::LeavesCopies);
                 }
+                self.leave_warpgroup(warp, world)?;
                 return Ok(Flow::Leave);
             }
             Op::Special(to, special) => {
@@ -184,10 +186,20 @@ impl Cluster {
                 self.block(warp.block)?.shared.fence(warp.in_cluster, active, warp.time);
             }
             Op::FenceBarriers => self.block(warp.block)?.shared.fence_barriers(warp.in_cluster),
-            Op::FenceProducts => warp.has_fenced_products = true,
-            Op::Product(product) => self.start_product(warp, product)?,
-            Op::CommitProducts => warp.product_groups += 1,
-            Op::WaitProducts(pending) => self.multiply(warp, *pending as u64)?,
+            Op::SetRegisters(wanted) => return self.set_registers(warp, at, *wanted, world),
+            Op::FenceProducts => {
+                self.join_warpgroup(warp, Joint { at, operands: None }, world)?;
+                warp.has_fenced_products = true;
+            }
+            Op::Product(product) => self.start_product(warp, product, at, world)?,
+            Op::CommitProducts => {
+                self.join_warpgroup(warp, Joint { at, operands: None }, world)?;
+                warp.product_groups += 1;
+            }
+            Op::WaitProducts(pending) => {
+                self.join_warpgroup(warp, Joint { at, operands: None }, world)?;
+                self.multiply(warp, *pending as u64)?;
+            }
             Op::StoreMatrices(at, values) => self.store_matrices(warp, *at, values)?,
             Op::TransposeMatrix(to, value) => products::transpose(warp, *to, *value),
             Op::Shuffle(to, value, other) => lanes::shuffle(warp, *to, *value, *other),
@@ -218,6 +230,7 @@ fn needs_whole_warp(op: &Op) -> bool {
         Op::WarpBarrier
             | Op::BlockBarrier { .. }
             | Op::Shuffle(..)
+            | Op::SetRegisters(_)
             | Op::FenceProducts
             | Op::Product(_)
             | Op::CommitProducts

@@ -31,6 +31,8 @@ pub(super) struct Warp {
     /// Index in its block, and in the cluster.
     pub(super) index: usize,
     pub(super) in_cluster: usize,
+    /// Registers of each thread that the machine sets aside, where the kernel changes that.
+    pub(super) registers: usize,
     words: Vec<[u32; LANES]>,
     wides: Vec<[u64; LANES]>,
     predicates: Vec<u32>,
@@ -79,6 +81,7 @@ impl Warp {
             block,
             index,
             in_cluster,
+            registers: launch.program.allotted_registers,
             words: vec![[0; LANES]; launch.program.words],
             wides: vec![[0; LANES]; launch.program.wides],
             predicates: vec![0; launch.program.predicates],

@@ -1,9 +1,11 @@
 //! From the name of an instruction to what it does.
 
+use octile_core::device::hopper::HopperGpu;
+
 use super::operands::{Operands, Problem};
 use crate::program::{
-    FloatOp, IntegerOp, Op, OtherLane, Pair, Product, Relation, Special, TensorLoad, UnaryOp, Value,
-    WideSource,
+    FloatOp, IntegerOp, Op, OtherLane, Pair, Product, Registers, Relation, Special, TensorLoad, UnaryOp,
+    Value, WideSource,
 };
 
 pub(super) fn decode(name: &str, mut operands: Operands<'_>) -> Result<Op, Problem> {
@@ -50,10 +52,8 @@ fn operation(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
             Op::Branch(of.names.label(label)?)
         }
         "ret" => Op::Return,
-        // They steer caches, the sharing of registers and the overlap of kernels.
+        // They steer caches and the overlap of kernels.
         "prefetch.tensormap"
-        | "setmaxnreg.inc.sync.aligned.u32"
-        | "setmaxnreg.dec.sync.aligned.u32"
         | "griddepcontrol.launch_dependents"
         | "createpolicy.fractional.L2::evict_first.b64"
         | "createpolicy.fractional.L2::evict_last.b64" => {
@@ -61,6 +61,8 @@ fn operation(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
             Op::Nothing
         }
         "fence.mbarrier_init.release.cluster" => Op::FenceBarriers,
+        "setmaxnreg.dec.sync.aligned.u32" => Op::SetRegisters(Registers::Down(registers(of)?)),
+        "setmaxnreg.inc.sync.aligned.u32" => Op::SetRegisters(Registers::Up(registers(of)?)),
         "wgmma.fence.sync.aligned" => Op::FenceProducts,
         "griddepcontrol.wait" => Op::WaitForPrevious,
         "bar.sync" | "barrier.cta.sync.aligned" => {
@@ -210,6 +212,17 @@ fn threads(of: &mut Operands<'_>) -> Result<Option<u32>, Problem> {
         Ok(Some(threads))
     } else {
         Err(format!("{threads} threads are not 1 to 32 whole warps"))
+    }
+}
+
+/// How many registers of the machine a thread is to have.
+fn registers(of: &mut Operands<'_>) -> Result<usize, Problem> {
+    const UNIT: usize = HopperGpu::REGISTER_UNIT;
+    let (registers, most) = (of.number()? as usize, Registers::MOST);
+    if (24..=most).contains(&registers) && registers.is_multiple_of(UNIT) {
+        Ok(registers)
+    } else {
+        Err(format!("a thread cannot have {registers} registers, but a multiple of {UNIT} from 24 to {most}"))
     }
 }
 

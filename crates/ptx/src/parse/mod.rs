@@ -5,9 +5,10 @@ mod operands;
 
 use std::collections::HashMap;
 
+use octile_core::device::hopper::HopperGpu;
 use thiserror::Error;
 
-use crate::program::{Instruction, Op, Program};
+use crate::program::{Instruction, Op, Program, Registers};
 use decode::decode;
 use operands::Operands;
 
@@ -25,15 +26,8 @@ pub struct ParseError {
 const MOST_REGISTERS: usize = 1 << 16;
 
 /// Directives that say nothing to a simulator.
-const PASSED_OVER: [&str; 7] = [
-    ".version",
-    ".target",
-    ".address_size",
-    ".extern",
-    ".minnctapersm",
-    ".explicitcluster",
-    ".reqnctapercluster",
-];
+const PASSED_OVER: [&str; 6] =
+    [".version", ".target", ".address_size", ".extern", ".explicitcluster", ".reqnctapercluster"];
 
 /// The names that instructions refer to.
 #[derive(Debug, Default)]
@@ -58,7 +52,7 @@ impl Program {
     /// Reads a module.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut entry = None;
-        let mut most_threads = 1024;
+        let (mut most_threads, mut blocks_per_sm) = (None, None);
         let mut names = Names::default();
         let mut lines = Vec::new();
         for (index, line) in text.lines().enumerate() {
@@ -75,7 +69,10 @@ impl Program {
                 names.parameters.push(name.split('[').next().unwrap_or_default().to_owned());
             } else if let Some(rest) = line.strip_prefix(".maxntid ") {
                 let first = rest.split(',').next().unwrap_or_default().trim();
-                most_threads = first.parse().map_err(|_| fail("the number of threads cannot be read"))?;
+                most_threads = Some(first.parse().map_err(|_| fail("the number of threads cannot be read"))?);
+            } else if let Some(rest) = line.strip_prefix(".minnctapersm ") {
+                blocks_per_sm =
+                    Some(rest.trim().parse().map_err(|_| fail("the number of blocks cannot be read"))?);
             } else if let Some(rest) = line.strip_prefix(".reg ") {
                 let (count, registers) = register_count(rest, &mut names)
                     .ok_or_else(|| fail("this declaration of registers cannot be read"))?;
@@ -94,14 +91,44 @@ impl Program {
         }
         let code = lines.iter().map(|&(number, line)| instruction(&names, number, line));
         let mut code = code.collect::<Result<Vec<_>, _>>()?;
+        let allotted_registers = allotted_registers(&code, most_threads, blocks_per_sm)?;
         // The end of the text ends the kernel.
         let (line, end) = (text.lines().count(), "}".to_owned());
         code.push(Instruction { guard: None, op: Op::Return, line, text: end });
         let entry =
             entry.ok_or_else(|| ParseError { line: 1, problem: "there is no entry point".to_owned() })?;
         let (words, wides, predicates) = (names.words(), names.wides, names.predicates);
-        Ok(Self { entry, parameters: names.parameters, most_threads, code, words, wides, predicates })
+        Ok(Self {
+            entry,
+            parameters: names.parameters,
+            most_threads: most_threads.unwrap_or(1024),
+            code,
+            allotted_registers,
+            words,
+            wides,
+            predicates,
+        })
     }
+}
+
+/// Registers that the assembler allots to each thread of a kernel that changes that: as many as there are for the threads that
+/// should be on a multiprocessor, in warpgroups, since each of its quarters holds one of four warps.
+fn allotted_registers(
+    code: &[Instruction],
+    threads: Option<usize>,
+    blocks: Option<usize>,
+) -> Result<usize, ParseError> {
+    let Some(changes) = code.iter().find(|instruction| matches!(instruction.op, Op::SetRegisters(_))) else {
+        return Ok(0);
+    };
+    let (Some(threads), Some(blocks)) = (threads, blocks) else {
+        let problem =
+            format!("`{}`: without `.maxntid` and `.minnctapersm` the assembler ignores it", changes.text);
+        return Err(ParseError { line: changes.line, problem });
+    };
+    let threads = threads.div_ceil(128).saturating_mul(128).saturating_mul(blocks).max(1);
+    let each = HopperGpu::REGISTERS_PER_SM / threads / HopperGpu::REGISTER_UNIT * HopperGpu::REGISTER_UNIT;
+    Ok(each.min(Registers::MOST))
 }
 
 /// `.b32 %r<17>;`: 17, and where that belongs.
