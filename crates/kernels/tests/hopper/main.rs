@@ -4,6 +4,7 @@
 mod changes;
 mod mutants;
 mod results;
+mod warpgroups;
 
 use half::{bf16, f16};
 use octile_core::{

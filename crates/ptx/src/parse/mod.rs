@@ -71,8 +71,8 @@ impl Program {
                 let first = rest.split(',').next().unwrap_or_default().trim();
                 most_threads = Some(first.parse().map_err(|_| fail("the number of threads cannot be read"))?);
             } else if let Some(rest) = line.strip_prefix(".minnctapersm ") {
-                blocks_per_sm =
-                    Some(rest.trim().parse().map_err(|_| fail("the number of blocks cannot be read"))?);
+                let blocks = rest.trim().parse().ok().filter(|&blocks| blocks > 0);
+                blocks_per_sm = Some(blocks.ok_or_else(|| fail("the number of blocks cannot be read"))?);
             } else if let Some(rest) = line.strip_prefix(".reg ") {
                 let (count, registers) = register_count(rest, &mut names)
                     .ok_or_else(|| fail("this declaration of registers cannot be read"))?;

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use crate::{kernel, run_in};
+use crate::{kernel, launch};
 
 /// Instructions with places for registers and numbers.
-const INSTRUCTIONS: [&str; 24] = [
+const INSTRUCTIONS: [&str; 27] = [
     "add.u32 %rA, %rB, N",
     "mad.lo.u32 %rA, %rB, N, %r1",
     "mul.hi.u32 %rA, %rB, N",
@@ -28,6 +28,9 @@ const INSTRUCTIONS: [&str; 24] = [
     "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%rA]",
     "stmatrix.sync.aligned.m8n8.x4.shared.b16 [%rA+N], {%rB, %rA, %r2, %r1}",
     "wgmma.fence.sync.aligned",
+    "@%p2 wgmma.commit_group.sync.aligned",
+    "setmaxnreg.dec.sync.aligned.u32 72",
+    "@%p3 setmaxnreg.inc.sync.aligned.u32 80",
     "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1, %f2, %f3, %f4}, %rd3, %rd3, %p2, 1, 1",
     "@%p2 bra END",
 ];
@@ -46,6 +49,9 @@ proptest! {
     #[test]
     fn any_program_ends(lines in prop::collection::vec(instruction(), 1..30)) {
         let body: String = lines.iter().map(|line| format!("{line};\n")).collect();
-        let _ = run_in(1, 2, &kernel(&format!("{body}END:")));
+        let kernel = kernel(&format!("{body}END:")).replace(".maxntid", ".minnctapersm 3\n.maxntid");
+        for threads in [64, 128] {
+            let _ = launch(5, (1, 2, threads), &kernel);
+        }
     }
 }

@@ -25,7 +25,7 @@ fn run(seed: u64, kernel: &str) -> Result<(u32, u32), Fault> {
     let launch = Launch {
         program: &program,
         grid: (1, 1),
-        threads: 64,
+        threads: 128,
         shared_bytes: 16 << 10,
         cluster: 1,
         resident_clusters: 1,
@@ -139,11 +139,11 @@ fn stores_go_out_after_a_fence_and_in_groups() {
     wrong(&body(&[FENCE, MEET, STORE, COMMIT, again, READ]), is_race);
 }
 
-/// Zeros where two warps have their rows of A, and B after them: descriptors of both in `%rd3` and `%rd4`.
+/// Zeros where four warps have their rows of A, and B after them: descriptors of both in `%rd3` and `%rd4`.
 const OPERANDS: &str = "mad.lo.u32 %r13, %r2, 16, %r1;\n\
-    st.shared.v4.b32 [%r13+0], {0, 0, 0, 0};\nst.shared.v4.b32 [%r13+1024], {0, 0, 0, 0};\n\
-    st.shared.v4.b32 [%r13+2048], {0, 0, 0, 0};\nst.shared.v4.b32 [%r13+3072], {0, 0, 0, 0};\n\
-    st.shared.v4.b32 [%r13+4096], {0, 0, 0, 0};\nshr.u32 %r14, %r1, 4;\nadd.u32 %r15, %r14, 256;\n\
+    st.shared.v4.b32 [%r13+0], {0, 0, 0, 0};\nst.shared.v4.b32 [%r13+2048], {0, 0, 0, 0};\n\
+    st.shared.v4.b32 [%r13+4096], {0, 0, 0, 0};\nst.shared.v4.b32 [%r13+6144], {0, 0, 0, 0};\n\
+    st.shared.v4.b32 [%r13+8192], {0, 0, 0, 0};\nshr.u32 %r14, %r1, 4;\nadd.u32 %r15, %r14, 512;\n\
     mov.b64 %rd3, {%r14, 1073741888};\nmov.b64 %rd4, {%r15, 1073741888};\nsetp.eq.u32 %p5, 0, 1;\n\
     mov.f32 %f1, 0f3F800000;\nfence.proxy.async.shared::cta;\nbar.sync 0;";
 const FENCE: &str = "wgmma.fence.sync.aligned;";
@@ -186,6 +186,9 @@ fn operands_stay_until_products_were_waited_for() {
 fn operands_are_what_the_tensor_cores_understand() {
     let differ = format!("{OPERANDS}\nadd.u32 %r14, %r14, %r2;\nmov.b64 %rd3, {{%r14, 1073741888}};");
     wrong(&format!("{differ}\n{FENCE}\n{MULTIPLY}"), |kind| *kind == FaultKind::OperandsDiffer);
+    // One warp takes the first rows of A for B.
+    let differ = format!("{OPERANDS}\nsetp.eq.u32 %p6, %r4, 1;\n@%p6 mov.b64 %rd4, %rd3;");
+    wrong(&format!("{differ}\n{FENCE}\n{MULTIPLY}"), |kind| *kind == FaultKind::WarpsDiffer);
     let shifted = OPERANDS.replace("1073741888", "1073872960");
     wrong(&format!("{shifted}\n{FENCE}\n{MULTIPLY}"), |kind| matches!(kind, FaultKind::Descriptor { .. }));
 }

@@ -4,6 +4,7 @@ mod any;
 mod engines;
 mod faults;
 mod races;
+mod warpgroups;
 
 use octile_ptx::{Fault, FaultKind, Global, Launch, Outcome, Parameter, Program};
 
@@ -25,15 +26,28 @@ fn run_in(clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome
     run_seeded(5, clusters, cluster, kernel)
 }
 
+/// As [`run_in`], in one block of so many threads.
+fn run_block(threads: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
+    launch(5, (1, 1, threads), kernel)
+}
+
 /// As [`run_in`], in the order of events that a seed stands for.
 fn run_seeded(seed: u64, clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
+    launch(seed, (clusters, cluster, 64), kernel)
+}
+
+fn launch(
+    seed: u64,
+    (clusters, cluster, threads): (usize, usize, usize),
+    kernel: &str,
+) -> Result<(u32, Outcome), Fault> {
     let program = Program::parse(kernel).unwrap_or_else(|error| panic!("{error}"));
     let mut global = Global::default();
     let out = global.allocate(vec![0; 256]);
     let launch = Launch {
         program: &program,
         grid: (clusters * cluster, 1),
-        threads: 64,
+        threads,
         shared_bytes: 1024,
         cluster,
         resident_clusters: 2,

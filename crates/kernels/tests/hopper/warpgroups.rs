@@ -1,0 +1,88 @@
+//! Kernels in which a warpgroup keeps or takes too many registers, or one of its warps goes its own way: each must be stopped.
+
+use octile_core::{
+    Strategy,
+    plan::hopper::{GpuTile, HopperPlan, Shape, Together},
+    sample::Operands,
+};
+use octile_kernels::hopper;
+use octile_ptx::FaultKind;
+
+use crate::{GPU, mutants::executed_lines, problem, product_of, run};
+
+/// Plans with two and three multiplying warpgroups, and with two blocks on a multiprocessor.
+fn plans() -> [HopperPlan; 3] {
+    let plan = |m: usize, tile: GpuTile| {
+        let shape = Shape { tile, swapped: false, together: Together::Alone };
+        HopperPlan::new(&problem(m, 136, 300), &GPU, Strategy::Strip, shape, None).expect("it has a plan")
+    };
+    let plans = [
+        plan(140, GpuTile { a: 128, b: 128 }),
+        plan(200, GpuTile { a: 192, b: 96 }),
+        plan(140, GpuTile { a: 128, b: 32 }),
+    ];
+    let kinds = plans.each_ref().map(|plan| (plan.consumers, plan.blocks_per_sm));
+    assert_eq!(kinds, [(2, 1), (3, 1), (2, 2)]);
+    plans
+}
+
+/// What becomes of a kernel in which some executed lines, at least so many, are other text, one at a time.
+fn outcomes(
+    plan: &HopperPlan,
+    at_least: usize,
+    change: impl Fn(&str) -> Option<String>,
+) -> Vec<(String, Option<FaultKind>)> {
+    let kernel = hopper::multiply(plan);
+    let operands = Operands::random(plan.problem, 13);
+    let lines: Vec<&str> = kernel.ptx.lines().map(str::trim).collect();
+    let executed = executed_lines(plan, &kernel.ptx, &operands).into_iter();
+    let outcomes = executed.filter_map(|line| {
+        let changed = change(lines[line - 1])?;
+        let mut mutant = lines.clone();
+        mutant[line - 1] = &changed;
+        let fault = run(&product_of(plan, &mutant.join("\n")), &operands, 1).err();
+        Some((lines[line - 1].to_owned(), fault.map(|fault| fault.kind)))
+    });
+    let outcomes: Vec<_> = outcomes.collect();
+    assert!(outcomes.len() >= at_least, "{}: only {} changes", kernel.entry, outcomes.len());
+    outcomes
+}
+
+#[test]
+fn eight_registers_more() {
+    for plan in plans() {
+        let more = |line: &str| {
+            let (start, count) = line.strip_prefix("setmaxnreg.")?.trim_end_matches(';').split_once(' ')?;
+            let count: u32 = count.parse().expect("it is a number");
+            Some(format!("setmaxnreg.{start} {};", count + 8))
+        };
+        for (line, fault) in outcomes(&plan, 2, more) {
+            let Some(FaultKind::Deadlock { waiting }) = fault else { panic!("{line}: {fault:?}") };
+            assert!(waiting.contains("setmaxnreg.inc"), "{line}: {waiting}");
+        }
+    }
+}
+
+#[test]
+fn without_the_first_warp() {
+    for plan in plans() {
+        // Registers `%r0` and `%p0` are used by no one.
+        let without = |line: &str| {
+            let is_joint = line.starts_with("wgmma.") || line.starts_with("setmaxnreg.");
+            let text = format!(
+                "mov.u32 %r0, %tid.x;\nand.b32 %r0, %r0, 127;\nsetp.lt.u32 %p0, %r0, 32;\n@%p0 bra SKIP;\n{line}\nSKIP:"
+            );
+            is_joint.then_some(text)
+        };
+        for (line, fault) in outcomes(&plan, 10, without) {
+            let is_expected = match &fault {
+                Some(FaultKind::NotTogether { .. } | FaultKind::WarpgroupLeft) => true,
+                Some(FaultKind::ProductNotFenced) => line.starts_with("wgmma.fence"),
+                // Too few registers are given back.
+                Some(FaultKind::Deadlock { .. }) => line.starts_with("setmaxnreg.dec"),
+                _ => false,
+            };
+            assert!(is_expected, "{line}: {fault:?}");
+        }
+    }
+}
