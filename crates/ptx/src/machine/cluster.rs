@@ -5,7 +5,7 @@ use super::{
     step::Step,
     tiles::TensorCopy,
     warp::{BEGUN, LANES, Warp},
-    warpgroups::Warpgroup,
+    warpgroups::{self, Warpgroup},
 };
 use crate::{
     Fault, FaultKind, Program,
@@ -78,7 +78,7 @@ impl Cluster {
             index: (index % clusters_in_row * launch.cluster + rank, index / clusters_in_row),
             shared: Shared::new(launch.shared_bytes, Agent::threads(rank * warps), BEGUN),
             warps: (0..warps).map(|warp| Warp::new(launch, rank, warp)).collect(),
-            warpgroups: (0..warps.div_ceil(4)).map(|_| Warpgroup::default()).collect(),
+            warpgroups: (0..warps.div_ceil(warpgroups::WARPS)).map(|_| Warpgroup::default()).collect(),
             free_registers: 0,
             barriers: vec![BlockBarrier::default(); BLOCK_BARRIERS],
             has_left: false,

@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{FaultKind, program::Registers};
 
-const WARPS: usize = 4;
+/// Warps of a warpgroup.
+pub(super) const WARPS: usize = 4;
 
 /// An instruction that four warps execute as one: where it is, and the operands on which they must agree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
