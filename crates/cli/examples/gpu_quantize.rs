@@ -33,10 +33,12 @@ fn tunings() -> Vec<QuantizeTuning> {
     let best = QuantizeTuning { staying: None, ..QuantizeTuning::BEST };
     let mut all = vec![QuantizeTuning::BEST];
     let shapes = [(256, 1), (256, 2), (256, 4), (128, 2), (512, 1), (512, 2), (1024, 1)];
-    all.extend(shapes.map(|(threads, steps)| QuantizeTuning { threads, steps, ..best }));
-    all.push(QuantizeTuning { floats: Keep::Normal, ..best });
-    all.push(QuantizeTuning { codes: Keep::EvictLast, ..best });
-    all.push(QuantizeTuning { floats: Keep::Normal, codes: Keep::EvictLast, ..best });
+    let stays = [(Keep::Normal, Keep::EvictLast), (Keep::EvictFirst, Keep::Normal)];
+    for (floats, codes) in stays {
+        all.extend(shapes.map(|(threads, steps)| QuantizeTuning { threads, steps, floats, codes, ..best }));
+    }
+    all.push(QuantizeTuning { codes: Keep::Normal, ..best });
+    all.push(QuantizeTuning { floats: Keep::EvictFirst, ..best });
     let staying =
         [(256, 1, 4), (256, 1, 8), (256, 2, 4), (256, 2, 6), (256, 4, 4), (512, 2, 2), (1024, 1, 2)];
     all.extend(staying.map(|(threads, steps, blocks)| QuantizeTuning {

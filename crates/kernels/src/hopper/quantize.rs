@@ -41,7 +41,7 @@ pub struct QuantizeTuning {
 impl QuantizeTuning {
     /// What [`quantize`] takes.
     pub const BEST: Self =
-        Self { threads: 256, steps: 2, floats: Keep::EvictFirst, codes: Keep::Normal, staying: None };
+        Self { threads: 256, steps: 1, floats: Keep::Normal, codes: Keep::EvictLast, staying: None };
 
     /// Token groups of `quant_block` values that a block of threads quantizes.
     pub fn groups_per_block(self, quant_block: usize) -> u32 {
