@@ -55,7 +55,7 @@ fn check(plan: &HopperPlan) {
     assert_eq!(count("QGMMA"), 4 * plan.waves() * copies, "{entry}");
     assert_eq!(count("UTMALDG") > 0, ring, "{entry}");
     assert_eq!(count("SYNCS") > 0, ring, "{entry}");
-    assert_eq!(count("UTMASTG") > 0, plan.result_path() == ResultPath::CopyEngine, "{entry}");
+    assert_eq!(count("UTMASTG") > 0, plan.result_path == ResultPath::CopyEngine, "{entry}");
     assert_eq!(count("LDGSTS") > 0, staged, "{entry}: scales travel in the ring");
     assert_eq!(count("LDL") + count("STL"), 0, "{entry}");
     let hands_over = ring && plan.consumers > 1;

@@ -117,6 +117,8 @@ pub struct HopperPlan {
     pub promote_every: usize,
     /// How stages are handed back.
     pub release: Release,
+    /// How results get to memory.
+    pub result_path: ResultPath,
     /// Blocks that share a multiprocessor.
     pub blocks_per_sm: usize,
     /// Blocks that are launched.
@@ -174,23 +176,27 @@ impl HopperPlan {
             3 => 3,
             _ => 2,
         };
-        let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers);
+        let units = units(problem, shape);
+        let tiles = units.0 * units.1 * shape.together.blocks();
+        let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers, tiles > gpu.sms);
         let blocks_per_sm = if shares_sm { 2 } else { 1 };
+        let result_path = result_path(problem, strategy, shape, tiles <= gpu.sms * blocks_per_sm);
         let with = |stages: usize| {
             let mut plan = Self {
                 problem: *problem,
                 strategy,
                 shape,
-                units: units(problem, shape),
+                units,
                 stages,
                 consumers,
                 promote_every: STAGE_K,
                 release: release(strategy, shape, consumers),
+                result_path,
                 blocks_per_sm,
                 blocks: 0,
                 streams_weight: false,
                 raster: 1,
-                memory: shared_memory(problem, strategy, shape, consumers, stages),
+                memory: shared_memory(problem, strategy, shape, result_path, consumers, stages),
             };
             plan.schedule(gpu);
             plan
@@ -383,11 +389,6 @@ impl HopperPlan {
         if self.boundaries().len() > 3 { 1 } else { 2 }
     }
 
-    /// How results get to memory.
-    pub fn result_path(&self) -> ResultPath {
-        result_path(&self.problem, self.strategy, self.shape)
-    }
-
     /// Chunks of 8 columns whose results are stored together.
     pub fn chunks_per_part(&self) -> usize {
         chunks_per_part(self.shape)
@@ -428,17 +429,21 @@ fn weight_stays(problem: &Problem, gpu: &HopperGpu) -> bool {
     problem.n * problem.k < gpu.l2 * 5 / 6
 }
 
-/// Whether two blocks share a multiprocessor.
-fn shares_sm(problem: &Problem, shape: Shape, consumers: usize) -> bool {
+/// Whether two blocks share a multiprocessor; `many` are more tiles than there are multiprocessors.
+fn shares_sm(problem: &Problem, shape: Shape, consumers: usize, many: bool) -> bool {
     if consumers == 1 {
         // Where the sums of a thread leave registers for that.
         return shape.tile.b <= 96;
     }
+    let is_short = problem.k.div_ceil(STAGE_K) <= 8;
+    if shape.swapped {
+        // Where several tiles are for one multiprocessor, unless the whole ring holds some of them at once.
+        return consumers == 2 && many && !is_short;
+    }
     // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In longer work the half ring
     // that is left would cost more than that.
-    let is_short = problem.k.div_ceil(STAGE_K) <= 8;
     let is_small = consumers == 2 && shape.tile.b <= 64;
-    is_short && is_small && !shape.swapped && shape.together == Together::Alone
+    is_short && is_small && shape.together == Together::Alone
 }
 
 fn operand_rows(problem: &Problem, swapped: bool) -> (usize, usize) {
@@ -455,15 +460,17 @@ fn units(problem: &Problem, shape: Shape) -> (usize, usize) {
     }
 }
 
-fn result_path(problem: &Problem, strategy: Strategy, shape: Shape) -> ResultPath {
+/// How results get to memory; `once`: every block has one tile.
+fn result_path(problem: &Problem, strategy: Strategy, shape: Shape, once: bool) -> ResultPath {
     let has_lines = problem.out != FloatKind::F32 && problem.n.is_multiple_of(8);
     let divides_k = matches!(shape.together, Together::SplitK(_));
     if strategy != Strategy::Strip || shape.swapped || divides_k || !has_lines {
         ResultPath::Direct
-    } else if shape.tile.b.is_multiple_of(RESULT_COLUMNS) {
-        ResultPath::CopyEngine
-    } else {
+    } else if !shape.tile.b.is_multiple_of(RESULT_COLUMNS) || (once && shape.tile.b == RESULT_COLUMNS) {
+        // Nothing is computed while the copy engine stores a block's only tile, and a narrow one is sooner stored without it.
         ResultPath::Lines
+    } else {
+        ResultPath::CopyEngine
     }
 }
 

@@ -175,14 +175,14 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
         let (place, sums) = (consumer.place, &consumer.sums);
         match plan.shape.together {
             Together::SplitK(parts) => split::add_up(ptx, frame, place, tile, sums, parts),
-            _ => match plan.result_path() {
+            _ => match plan.result_path {
                 ResultPath::Direct => epilogue::store(ptx, frame, place, tile, sums, |_, _, _| None),
                 ResultPath::Lines => staged::store_lines(ptx, frame, place, tile, sums),
                 ResultPath::CopyEngine => staged::hand_over(ptx, frame, place, tile, sums),
             },
         }
     });
-    if plan.result_path() == ResultPath::CopyEngine {
+    if plan.result_path == ResultPath::CopyEngine {
         staged::wait_until_read(ptx, frame);
     }
 }

@@ -80,7 +80,7 @@ impl Multiplication {
                 return Err(CudaError::Stride { what, stride });
             }
         }
-        let vector = if self.plan.result_path() == ResultPath::Direct { 4 } else { 8 };
+        let vector = if self.plan.result_path == ResultPath::Direct { 4 } else { 8 };
         if self.plan.stores_vectors() && !arguments.out_stride.is_multiple_of(vector) {
             return Err(CudaError::ResultStride { stride: arguments.out_stride, vector });
         }
@@ -122,7 +122,7 @@ impl Multiplication {
 impl Multiplication {
     /// What the copy engine must know of the result; nothing that is looked at where it has no part in storing it.
     fn result_map(&self, out: &Buffer, arguments: Arguments) -> Result<sys::CUtensorMap, CudaError> {
-        if self.plan.result_path() != ResultPath::CopyEngine {
+        if self.plan.result_path != ResultPath::CopyEngine {
             return Ok(sys::CUtensorMap { opaque: [0; 16] });
         }
         let Problem { m, n, .. } = self.plan.problem;

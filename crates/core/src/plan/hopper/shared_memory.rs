@@ -2,7 +2,7 @@
 
 use super::{
     GpuTile, HopperPlan, RESULT_COLUMNS, RESULT_ROWS, ResultPath, STAGE_K, Shape, Together, chunks_per_part,
-    result_path, w_scales_per_stage, waves,
+    w_scales_per_stage, waves,
 };
 use crate::{
     Problem, Strategy,
@@ -42,6 +42,7 @@ pub(super) fn shared_memory(
     problem: &Problem,
     strategy: Strategy,
     shape: Shape,
+    result_path: ResultPath,
     consumers: usize,
     stages: usize,
 ) -> MemoryMap {
@@ -51,7 +52,7 @@ pub(super) fn shared_memory(
     memory.push("b", MemorySpace::Shared, stages, b * STAGE_K);
     // Every warp has a part for itself.
     let piece = RESULT_ROWS * RESULT_COLUMNS * problem.out.bytes();
-    match result_path(problem, strategy, shape) {
+    match result_path {
         ResultPath::Direct => {}
         ResultPath::Lines => memory.push("result", MemorySpace::Shared, 4 * consumers, piece),
         ResultPath::CopyEngine => {
