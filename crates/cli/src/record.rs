@@ -57,6 +57,11 @@ pub struct OutputFile {
 impl OutputFile {
     /// Prepares to write `path`. A link is followed; what is no regular file is left alone.
     pub fn open(path: &Path) -> Result<Self> {
+        if path.as_os_str() == "-" {
+            bail!(
+                "cannot write to the standard output, which has the report: name a file (./- if it is to be called that)"
+            );
+        }
         let target = resolved(path);
         if target.exists() && !target.is_file() {
             bail!("cannot write {}: it exists, and is not a regular file", path.display());
@@ -123,6 +128,12 @@ fn draft_in(folder: &Path) -> std::io::Result<NamedTempFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_dash_is_not_taken_for_a_file() {
+        let error = OutputFile::open(Path::new("-")).map(|_| ()).unwrap_err();
+        assert!(error.to_string().contains("name a file"), "{error}");
+    }
 
     #[test]
     fn one_file_is_not_used_twice() {
