@@ -145,6 +145,8 @@ pub const RESULT_ROWS: usize = 16;
 pub const RESULT_COLUMNS: usize = 64;
 /// More stages than this hide no more latency.
 const MOST_STAGES: usize = 12;
+/// Stages of K that are short work: most of the ring.
+const SHORT_STAGES: usize = 8;
 
 impl HopperPlan {
     /// The plan that is expected to be fastest.
@@ -177,10 +179,10 @@ impl HopperPlan {
             _ => 2,
         };
         let units = units(problem, shape);
-        let tiles = units.0 * units.1 * shape.together.blocks();
-        let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers, tiles > gpu.sms);
+        let pieces = pieces(units, shape);
+        let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers, pieces > gpu.sms);
         let blocks_per_sm = if shares_sm { 2 } else { 1 };
-        let result_path = result_path(problem, strategy, shape, tiles <= gpu.sms * blocks_per_sm);
+        let result_path = result_path(problem, strategy, shape, pieces <= gpu.sms * blocks_per_sm);
         let with = |stages: usize| {
             let mut plan = Self {
                 problem: *problem,
@@ -429,21 +431,21 @@ fn weight_stays(problem: &Problem, gpu: &HopperGpu) -> bool {
     problem.n * problem.k < gpu.l2 * 5 / 6
 }
 
-/// Whether two blocks share a multiprocessor; `many` are more tiles than there are multiprocessors.
-fn shares_sm(problem: &Problem, shape: Shape, consumers: usize, many: bool) -> bool {
+/// Whether two blocks share a multiprocessor, where the sums of a thread leave registers for that.
+fn shares_sm(problem: &Problem, shape: Shape, consumers: usize, more_pieces_than_sms: bool) -> bool {
     if consumers == 1 {
-        // Where the sums of a thread leave registers for that.
         return shape.tile.b <= 96;
     }
-    let is_short = problem.k.div_ceil(STAGE_K) <= 8;
+    let is_small = consumers == 2 && shape.tile.b <= 64;
+    let is_short = problem.k.div_ceil(STAGE_K) <= SHORT_STAGES;
     if shape.swapped {
-        // Where several tiles are for one multiprocessor, unless the whole ring holds some of them at once.
-        return consumers == 2 && many && !is_short;
+        // One multiplies while the other waits for its weight. Short work has no need of that: a whole ring holds the next tile's
+        // stages already.
+        return is_small && more_pieces_than_sms && !is_short;
     }
     // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In longer work the half ring
     // that is left would cost more than that.
-    let is_small = consumers == 2 && shape.tile.b <= 64;
-    is_short && is_small && shape.together == Together::Alone
+    is_small && is_short && shape.together == Together::Alone
 }
 
 fn operand_rows(problem: &Problem, swapped: bool) -> (usize, usize) {
@@ -460,13 +462,20 @@ fn units(problem: &Problem, shape: Shape) -> (usize, usize) {
     }
 }
 
-/// How results get to memory; `once`: every block has one tile.
-fn result_path(problem: &Problem, strategy: Strategy, shape: Shape, once: bool) -> ResultPath {
+/// Blocks that the problem would take if each had one tile, or one part of a tile's K.
+fn pieces(units: (usize, usize), shape: Shape) -> usize {
+    units.0 * units.1 * shape.together.blocks()
+}
+
+/// How results get to memory.
+fn result_path(problem: &Problem, strategy: Strategy, shape: Shape, one_tile_each: bool) -> ResultPath {
     let has_lines = problem.out != FloatKind::F32 && problem.n.is_multiple_of(8);
     let divides_k = matches!(shape.together, Together::SplitK(_));
     if strategy != Strategy::Strip || shape.swapped || divides_k || !has_lines {
         ResultPath::Direct
-    } else if !shape.tile.b.is_multiple_of(RESULT_COLUMNS) || (once && shape.tile.b == RESULT_COLUMNS) {
+    } else if !shape.tile.b.is_multiple_of(RESULT_COLUMNS)
+        || (one_tile_each && shape.tile.b == RESULT_COLUMNS)
+    {
         // Nothing is computed while the copy engine stores a block's only tile, and a narrow one is sooner stored without it.
         ResultPath::Lines
     } else {

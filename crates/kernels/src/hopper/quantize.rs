@@ -39,7 +39,8 @@ pub struct QuantizeTuning {
 }
 
 impl QuantizeTuning {
-    /// What [`quantize`] takes.
+    /// What [`quantize`] takes: one step, because a small x then still has work for every multiprocessor, and codes that stay, because the
+    /// very next kernel reads them.
     pub const BEST: Self =
         Self { threads: 256, steps: 1, floats: Keep::Normal, codes: Keep::EvictLast, staying: None };
 

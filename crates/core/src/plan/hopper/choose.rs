@@ -1,6 +1,6 @@
 //! Which shape is fastest: a model of the time, and the shapes that it is asked about.
 
-use super::{GpuTile, HopperPlan, STAGE_K, Shape, Together, WAVE_ROWS, weight_stays};
+use super::{GpuTile, HopperPlan, STAGE_K, Shape, Together, WAVE_ROWS, pieces, weight_stays};
 use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::PlanError};
 
 /// The plan with the least expected time. Ties go to the first candidate.
@@ -90,13 +90,10 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
         _ => 1.145,
     };
     let all = waves * (47.0 + 1.005 * columns);
+    // Where two blocks wait for their weight, one multiplies meanwhile.
     let shares_swapped = plan.shape.swapped && plan.consumers == 2 && plan.blocks_per_sm == 2;
-    let together = match plan.consumers {
-        3 => straddles * 1.065 * all,
-        // Where two blocks wait for the weight, one multiplies meanwhile.
-        _ if shares_swapped => 0.8 * (all + 20.9),
-        _ => straddles * (all + 20.9),
-    };
+    let waits = if shares_swapped { 0.8 } else { 1.0 };
+    let together = straddles * waits * if three { 1.065 * all } else { all + 20.9 };
     // Sharing pays for tiles that need many rows for few products.
     let shared = 1.429 - 39.0 * (a + b) as f64 / (a * b) as f64;
     let (parts, sharing, cluster_cost) = match plan.shape.together {
@@ -104,8 +101,7 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
         Together::ShareA | Together::ShareB => (1, shared, 1110.0),
         Together::SplitK(parts) => (parts, 1.0, 840.0 + 66.6 * (parts - 2) as f64),
     };
-    let blocks = plan.units.0 * plan.units.1 * plan.shape.together.blocks();
-    let rounds = blocks.div_ceil(at_once(plan, gpu));
+    let rounds = pieces(plan.units, plan.shape).div_ceil(at_once(plan, gpu));
     let overlap = plan.blocks_per_sm.min(rounds) as f64;
     let per_stage = sharing * together.max(alone / overlap);
     // Warpgroups that do not all store at the same time hide a part of it.

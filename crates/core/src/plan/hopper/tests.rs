@@ -175,14 +175,16 @@ fn short_work_shares_multiprocessors() {
 
 #[test]
 fn a_weight_of_many_tiles_shares_multiprocessors() {
-    let per_sm = |n, k, a| {
-        let shape = Shape { tile: GpuTile { a, b: 16 }, swapped: true, together: Together::Alone };
+    let per_sm = |n, k, a, b| {
+        let shape = Shape { tile: GpuTile { a, b }, swapped: true, together: Together::Alone };
         let plan = HopperPlan::new(&problem(16, n, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
         plan.unwrap().blocks_per_sm
     };
-    assert_eq!([per_sm(132 * 128, 1536, 128), per_sm(133 * 128, 1536, 128)], [1, 2]);
-    assert_eq!(per_sm(133 * 128, 1024, 128), 1);
-    assert_eq!(per_sm(64, 1536, 64), 2);
+    assert_eq!([per_sm(132 * 128, 1536, 128, 16), per_sm(133 * 128, 1536, 128, 16)], [1, 2]);
+    assert_eq!(per_sm(133 * 128, 1024, 128, 16), 1, "short work");
+    assert_eq!([per_sm(133 * 128, 1536, 128, 64), per_sm(133 * 128, 1536, 128, 128)], [2, 1]);
+    // One warpgroup always does.
+    assert_eq!(per_sm(64, 1536, 64, 16), 2);
 }
 
 #[test]
@@ -195,6 +197,8 @@ fn the_copy_engine_stores_where_there_is_something_to_do_meanwhile() {
     // As many tiles as blocks run at once, two to a multiprocessor, and one more.
     assert_eq!(path(64, 264 * 64, 2048, 64, 64), ResultPath::Lines);
     assert_eq!(path(64, 265 * 64, 2048, 64, 64), ResultPath::CopyEngine);
+    assert_eq!(path(128, 132 * 64, 2048, 128, 64), ResultPath::Lines);
+    assert_eq!(path(128, 133 * 64, 2048, 128, 64), ResultPath::CopyEngine);
     assert_eq!(path(2048, 2048, 2048, 256, 128), ResultPath::CopyEngine);
     assert_eq!(path(2048, 2048, 2048, 192, 96), ResultPath::Lines);
     assert_eq!(path(2048, 2047, 2048, 256, 128), ResultPath::Direct);
