@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::hopper::HOPPER_GPUS,
-    plan::hopper::{HopperPlan, PROMOTIONS, ResultPath, Together, candidates},
+    plan::hopper::{GpuTile, HopperPlan, PROMOTIONS, ResultPath, Shape, Together, candidates},
 };
 use octile_dump::gpu::{AssemblerReport, Code};
 use octile_kernels::hopper::{self, Kernel};
@@ -99,7 +99,7 @@ fn kernels_for_racecheck_assemble() {
 #[test]
 fn short_work_and_scales_of_blocks_assemble() {
     for granularity in [ScaleGranularity::Token, ScaleGranularity::Block] {
-        for (m, n) in [(16, 1024), (64, 8192), (1000, 999), (4096, 4096)] {
+        for (m, n) in [(16, 1024), (64, 8192), (64, 24_576), (1000, 999), (4096, 4096)] {
             let problem = problem(m, n, 1000).with_x(ActivationKind::Fp8(granularity));
             check(&HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Strip).unwrap());
         }
@@ -107,6 +107,18 @@ fn short_work_and_scales_of_blocks_assemble() {
         for strategy in [Strategy::Smem, Strategy::Strip] {
             check(&HopperPlan::best(&large, &HOPPER_GPUS[1], strategy).unwrap());
         }
+    }
+}
+
+#[test]
+fn weights_of_many_tiles_assemble() {
+    for m in [1, 32] {
+        let tile = GpuTile { a: 128, b: usize::next_multiple_of(m, 8) };
+        let shape = Shape { tile, swapped: true, together: Together::Alone };
+        let problem = problem(m, 24_576, 1536);
+        let plan = HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
+        assert_eq!((plan.consumers, plan.blocks_per_sm), (2, 2));
+        check(&plan);
     }
 }
 

@@ -149,9 +149,14 @@ pub(crate) enum Registers {
 }
 
 impl Registers {
-    /// How many there are at most.
+    /// How many there are at least (PTX ISA, "setmaxnreg").
+    pub(crate) const LEAST: usize = 24;
+    /// And at most.
     pub(crate) const MOST: usize = 256;
 }
+
+/// Threads of a warpgroup.
+pub(crate) const WARPGROUP_THREADS: usize = 128;
 
 /// What an instruction does. Results come first.
 #[derive(Debug, Clone)]

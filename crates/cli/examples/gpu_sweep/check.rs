@@ -84,6 +84,11 @@ pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
         let problem = Problem::new(m, n, k, quant_block).expect("valid");
         problems.push(problem.with_x(ActivationKind::Fp8(granularity)).with_out(out));
     }
+    // Weights of more tiles than there are multiprocessors.
+    for (m, n, k) in [(1, 24_576, 1536), (16, 17_408, 1999), (32, 20_000, 1200), (64, 17_408, 640)] {
+        let problem = Problem::new(m, n, k, QuantBlock::B128).expect("valid");
+        problems.push(problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16));
+    }
     let all = |problem: &Problem| {
         let mut all = plans(gpu, problem);
         // The plan that would be picked, and a sixth of the other shapes of strip, another sixth each time.

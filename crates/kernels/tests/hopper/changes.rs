@@ -11,23 +11,13 @@ use crate::{
     GPU,
     mutants::{executed_lines, is_found_out},
     problem,
+    text::Text,
 };
 
 /// Lines to look for what an instruction could change places with.
 const NEAR: usize = 60;
 
-/// A kernel's lines.
-#[derive(Clone)]
-struct Text<'a>(Vec<&'a str>);
-
 impl Text<'_> {
-    /// With other text in place of a line.
-    fn with(&self, at: usize, text: &str) -> String {
-        let mut lines = self.0.clone();
-        lines[at] = text;
-        lines.join("\n")
-    }
-
     /// With a line, or the loop that starts there, moved behind the next one that starts like that.
     fn moved_behind(&self, at: usize, lines: usize, start: &str) -> Option<String> {
         let to =
@@ -104,7 +94,7 @@ impl Text<'_> {
 fn not_found_out(plan: &HopperPlan, at_least: usize) -> Vec<(&'static str, String)> {
     let kernel = hopper::multiply(plan);
     let operands = Operands::random(plan.problem, 13);
-    let text = Text(kernel.ptx.lines().map(str::trim).collect());
+    let text = Text::new(&kernel.ptx);
     let changes = executed_lines(plan, &kernel.ptx, &operands).into_iter().flat_map(|line| {
         let changes = text.changes(line - 1).into_iter();
         changes.map(move |(what, changed)| (line, what, changed))

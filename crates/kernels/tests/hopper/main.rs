@@ -4,6 +4,7 @@
 mod changes;
 mod mutants;
 mod results;
+mod text;
 mod warpgroups;
 
 use half::{bf16, f16};

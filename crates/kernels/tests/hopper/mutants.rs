@@ -8,7 +8,7 @@ use octile_core::{
 use octile_kernels::hopper;
 use octile_ptx::{Machine, Product};
 
-use crate::{GPU, is_right, problem, product_of, run};
+use crate::{GPU, is_right, problem, product_of, run, text::Text};
 
 /// What a right kernel cannot do without.
 const SYNCHRONIZATION: [&str; 15] = [
@@ -59,18 +59,14 @@ fn is_wrong(plan: &HopperPlan, product: &Product, operands: &Operands) -> bool {
 fn not_missed(plan: &HopperPlan, at_least: usize) -> Vec<String> {
     let kernel = hopper::multiply(plan);
     let operands = Operands::random(plan.problem, 13);
-    let lines: Vec<&str> = kernel.ptx.lines().map(str::trim).collect();
-    let is_needed = |line: usize| SYNCHRONIZATION.iter().any(|start| lines[line - 1].starts_with(start));
+    let text = Text::new(&kernel.ptx);
+    let is_needed = |line: usize| SYNCHRONIZATION.iter().any(|start| text.0[line - 1].starts_with(start));
     let executed = executed_lines(plan, &kernel.ptx, &operands);
     let removed: Vec<usize> = executed.into_iter().filter(|&line| is_needed(line)).collect();
     assert!(removed.len() >= at_least, "{}: only {} lines to remove", kernel.entry, removed.len());
-    let is_missed = |line: usize| {
-        let mut mutant = lines.clone();
-        mutant[line - 1] = "";
-        is_found_out(plan, &mutant.join("\n"), &operands)
-    };
+    let is_missed = |line: usize| is_found_out(plan, &text.with(line - 1, ""), &operands);
     let not_missed = removed.into_iter().filter(|&line| !is_missed(line));
-    not_missed.map(|line| lines[line - 1].to_owned()).collect()
+    not_missed.map(|line| text.0[line - 1].to_owned()).collect()
 }
 
 #[test]
@@ -121,14 +117,12 @@ fn quantizing() {
         HopperPlan::best(&problem(140, 136, 300).with_x(x), &GPU, Strategy::Strip).expect("it has a plan");
     let (quantize, launch) = hopper::quantize_for(&plan.problem).expect("x is quantized");
     let (multiply, operands) = (hopper::multiply(&plan).ptx, Operands::random(plan.problem, 13));
-    let lines: Vec<&str> = quantize.ptx.lines().map(str::trim).collect();
+    let text = Text::new(&quantize.ptx);
     let is_needed = |line: &&str| SYNCHRONIZATION.iter().any(|start| line.starts_with(start));
-    assert_eq!(lines.iter().copied().filter(is_needed).count(), 3);
-    for at in (0..lines.len()).filter(|&at| is_needed(&lines[at])) {
-        let mut mutant = lines.clone();
-        mutant[at] = "";
+    assert_eq!(text.0.iter().copied().filter(is_needed).count(), 3);
+    for at in (0..text.0.len()).filter(|&at| is_needed(&text.0[at])) {
         let product =
-            Product::new(&plan, &multiply, Some((&mutant.join("\n"), launch))).expect("it can be read");
-        assert!(is_wrong(&plan, &product, &operands), "no one misses {}", lines[at]);
+            Product::new(&plan, &multiply, Some((&text.with(at, ""), launch))).expect("it can be read");
+        assert!(is_wrong(&plan, &product, &operands), "no one misses {}", text.0[at]);
     }
 }

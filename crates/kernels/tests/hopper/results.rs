@@ -1,8 +1,10 @@
 //! Results.
 
+use std::collections::HashSet;
+
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
-    plan::hopper::{Arguments, HopperPlan, PROMOTIONS, ScaleLayout, candidates},
+    plan::hopper::{Arguments, HopperPlan, PROMOTIONS, ResultPath, ScaleLayout, candidates},
     sample::Operands,
 };
 use octile_ptx::Machine;
@@ -34,18 +36,32 @@ fn every_strategy_with_every_kind_of_activation() {
 
 #[test]
 fn every_shape_of_tile_and_cluster() {
+    let mut forms = HashSet::new();
     let mut ran = 0;
-    for (m, n, k) in [(400, 456, 300), (130, 300, 1000), (16, 300, 1000), (33, 7, 130)] {
+    let few_rows = [(50, 264, 600), (50, 600, 300), (33, 7, 130), (16, 300, 1000), (16, 700, 1100)];
+    for (m, n, k) in [(400, 456, 300), (130, 300, 1000), (128, 200, 1100)].into_iter().chain(few_rows) {
         for granularity in GRANULARITIES {
             let problem = problem(m, n, k).with_x(ActivationKind::Fp8(granularity));
             let operands = Operands::random(problem, 8);
             let plans = candidates(&problem).into_iter();
             let plans =
                 plans.filter_map(|shape| HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).ok());
-            ran += plans.map(|plan| check(&plan, &operands, 2)).count();
+            for plan in plans {
+                check(&plan, &operands, 2);
+                ran += 1;
+                forms.insert((plan.shape.swapped, plan.consumers, plan.blocks_per_sm, plan.result_path));
+            }
         }
     }
     assert!(ran > 100, "only {ran} kernels have a plan");
+    // One to three warpgroups, one block or two on a multiprocessor, and every way for results, as far as there are plans with both.
+    let unswapped = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)].into_iter().flat_map(|(consumers, per_sm)| {
+        let paths = [ResultPath::Direct, ResultPath::Lines, ResultPath::CopyEngine];
+        paths.map(|path| (false, consumers, per_sm, path))
+    });
+    let swapped =
+        [(1, 2), (2, 1), (2, 2)].map(|(consumers, per_sm)| (true, consumers, per_sm, ResultPath::Direct));
+    assert_eq!(forms, unswapped.chain(swapped).collect());
 }
 
 #[test]
@@ -71,7 +87,7 @@ fn every_quantization_block_and_promotion() {
 
 #[test]
 fn kernels_for_racecheck() {
-    for (m, n, k) in [(400, 456, 300), (16, 300, 1000)] {
+    for (m, n, k) in [(400, 456, 300), (16, 300, 1000), (16, 700, 1100)] {
         let problem = problem(m, n, k);
         let operands = Operands::random(problem, 10);
         for shape in candidates(&problem) {

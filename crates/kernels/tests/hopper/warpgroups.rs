@@ -1,28 +1,29 @@
 //! Kernels in which a warpgroup keeps or takes too many registers, or one of its warps goes its own way: each must be stopped.
 
 use octile_core::{
-    Strategy,
+    Problem, Strategy,
     plan::hopper::{GpuTile, HopperPlan, Shape, Together},
     sample::Operands,
 };
 use octile_kernels::hopper;
 use octile_ptx::FaultKind;
 
-use crate::{GPU, mutants::executed_lines, problem, product_of, run};
+use crate::{GPU, mutants::executed_lines, problem, product_of, run, text::Text};
 
-/// Plans with two and three multiplying warpgroups, and with two blocks on a multiprocessor.
-fn plans() -> [HopperPlan; 3] {
-    let plan = |m: usize, tile: GpuTile| {
-        let shape = Shape { tile, swapped: false, together: Together::Alone };
-        HopperPlan::new(&problem(m, 136, 300), &GPU, Strategy::Strip, shape, None).expect("it has a plan")
+/// Plans with two and three multiplying warpgroups, and with two blocks on a multiprocessor, where either operand is A.
+fn plans() -> [HopperPlan; 4] {
+    let plan = |problem: Problem, tile: GpuTile, swapped: bool| {
+        let shape = Shape { tile, swapped, together: Together::Alone };
+        HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).expect("it has a plan")
     };
     let plans = [
-        plan(140, GpuTile { a: 128, b: 128 }),
-        plan(200, GpuTile { a: 192, b: 96 }),
-        plan(140, GpuTile { a: 128, b: 32 }),
+        plan(problem(140, 136, 300), GpuTile { a: 128, b: 128 }, false),
+        plan(problem(200, 136, 300), GpuTile { a: 192, b: 96 }, false),
+        plan(problem(140, 136, 300), GpuTile { a: 128, b: 32 }, false),
+        plan(problem(16, 600, 1200), GpuTile { a: 128, b: 16 }, true),
     ];
     let kinds = plans.each_ref().map(|plan| (plan.consumers, plan.blocks_per_sm));
-    assert_eq!(kinds, [(2, 1), (3, 1), (2, 2)]);
+    assert_eq!(kinds, [(2, 1), (3, 1), (2, 2), (2, 2)]);
     plans
 }
 
@@ -34,14 +35,13 @@ fn outcomes(
 ) -> Vec<(String, Option<FaultKind>)> {
     let kernel = hopper::multiply(plan);
     let operands = Operands::random(plan.problem, 13);
-    let lines: Vec<&str> = kernel.ptx.lines().map(str::trim).collect();
+    let text = Text::new(&kernel.ptx);
     let executed = executed_lines(plan, &kernel.ptx, &operands).into_iter();
     let outcomes = executed.filter_map(|line| {
-        let changed = change(lines[line - 1])?;
-        let mut mutant = lines.clone();
-        mutant[line - 1] = &changed;
-        let fault = run(&product_of(plan, &mutant.join("\n")), &operands, 1).err();
-        Some((lines[line - 1].to_owned(), fault.map(|fault| fault.kind)))
+        let old = text.0[line - 1];
+        let mutant = text.with(line - 1, &change(old)?);
+        let fault = run(&product_of(plan, &mutant), &operands, 1).err();
+        Some((old.to_owned(), fault.map(|fault| fault.kind)))
     });
     let outcomes: Vec<_> = outcomes.collect();
     assert!(outcomes.len() >= at_least, "{}: only {} changes", kernel.entry, outcomes.len());

@@ -188,16 +188,16 @@ impl Cluster {
             Op::FenceBarriers => self.block(warp.block)?.shared.fence_barriers(warp.in_cluster),
             Op::SetRegisters(wanted) => return self.set_registers(warp, at, *wanted, world),
             Op::FenceProducts => {
-                self.join_warpgroup(warp, Joint { at, operands: None }, world)?;
+                self.join_warpgroup(warp, Joint::at(at), world)?;
                 warp.has_fenced_products = true;
             }
             Op::Product(product) => self.start_product(warp, product, at, world)?,
             Op::CommitProducts => {
-                self.join_warpgroup(warp, Joint { at, operands: None }, world)?;
+                self.join_warpgroup(warp, Joint::at(at), world)?;
                 warp.product_groups += 1;
             }
             Op::WaitProducts(pending) => {
-                self.join_warpgroup(warp, Joint { at, operands: None }, world)?;
+                self.join_warpgroup(warp, Joint::at(at), world)?;
                 self.multiply(warp, *pending as u64)?;
             }
             Op::StoreMatrices(at, values) => self.store_matrices(warp, *at, values)?,

@@ -8,17 +8,27 @@ use super::{
     step::Flow,
     warp::{LANES, Warp},
 };
-use crate::{FaultKind, program::Registers};
+use crate::{
+    FaultKind,
+    program::{Registers, WARPGROUP_THREADS},
+};
 
 /// Warps of a warpgroup.
-pub(super) const WARPS: usize = 4;
+pub(super) const WARPS: usize = WARPGROUP_THREADS / LANES;
 
 /// An instruction that four warps execute as one: where it is, and the operands on which they must agree.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Joint {
     pub(super) at: usize,
     /// Descriptors of a product, and whether it adds.
     pub(super) operands: Option<(u64, u64, bool)>,
+}
+
+impl Joint {
+    /// One without such operands.
+    pub(super) fn at(at: usize) -> Self {
+        Self { at, operands: None }
+    }
 }
 
 /// Four warps in a row.
@@ -42,9 +52,9 @@ impl Cluster {
         world: &World<'_>,
     ) -> Result<(), FaultKind> {
         let block = self.block(warp.block)?;
-        let warps = block.warps.len() - warp.index / WARPS * WARPS;
-        if warps < WARPS {
-            return Err(FaultKind::NoWarpgroup { warps });
+        let from_here = block.warps.len() - warp.index / WARPS * WARPS;
+        if from_here < WARPS {
+            return Err(FaultKind::NoWarpgroup { warps: from_here });
         }
         let group = &mut block.warpgroups[warp.index / WARPS];
         let done = &mut group.done[warp.index % WARPS];
@@ -95,7 +105,7 @@ impl Cluster {
         }
         let (Registers::Down(to) | Registers::Up(to)) = wanted;
         warp.registers = to;
-        self.join_warpgroup(warp, Joint { at, operands: None }, world)?;
+        self.join_warpgroup(warp, Joint::at(at), world)?;
         Ok(Flow::Next)
     }
 }

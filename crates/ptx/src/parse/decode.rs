@@ -218,11 +218,14 @@ fn threads(of: &mut Operands<'_>) -> Result<Option<u32>, Problem> {
 /// How many registers of the machine a thread is to have.
 fn registers(of: &mut Operands<'_>) -> Result<usize, Problem> {
     const UNIT: usize = HopperGpu::REGISTER_UNIT;
-    let (registers, most) = (of.number()? as usize, Registers::MOST);
-    if (24..=most).contains(&registers) && registers.is_multiple_of(UNIT) {
+    let (least, most) = (Registers::LEAST, Registers::MOST);
+    let registers = of.number()? as usize;
+    if (least..=most).contains(&registers) && registers.is_multiple_of(UNIT) {
         Ok(registers)
     } else {
-        Err(format!("a thread cannot have {registers} registers, but a multiple of {UNIT} from 24 to {most}"))
+        Err(format!(
+            "a thread cannot have {registers} registers, but a multiple of {UNIT} from {least} to {most}"
+        ))
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use octile_core::device::hopper::HopperGpu;
 use thiserror::Error;
 
-use crate::program::{Instruction, Op, Program, Registers};
+use crate::program::{Instruction, Op, Program, Registers, WARPGROUP_THREADS};
 use decode::decode;
 use operands::Operands;
 
@@ -126,7 +126,8 @@ fn allotted_registers(
             format!("`{}`: without `.maxntid` and `.minnctapersm` the assembler ignores it", changes.text);
         return Err(ParseError { line: changes.line, problem });
     };
-    let threads = threads.div_ceil(128).saturating_mul(128).saturating_mul(blocks).max(1);
+    let warpgroups = threads.div_ceil(WARPGROUP_THREADS);
+    let threads = warpgroups.saturating_mul(WARPGROUP_THREADS).saturating_mul(blocks).max(1);
     let each = HopperGpu::REGISTERS_PER_SM / threads / HopperGpu::REGISTER_UNIT * HopperGpu::REGISTER_UNIT;
     Ok(each.min(Registers::MOST))
 }
