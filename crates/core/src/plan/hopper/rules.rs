@@ -1,0 +1,96 @@
+//! What follows from a problem and a shape.
+
+use super::{RESULT_COLUMNS, Release, ResultPath, STAGE_K, Shape, Together, WAVE_ROWS};
+use crate::{FloatKind, Problem, Strategy, device::hopper::HopperGpu};
+
+/// Stages of K that are short work: most of the ring.
+const SHORT_STAGES: usize = 8;
+
+/// Where a warpgroup multiplies several waves in a stage, there is time for its warps to meet.
+pub(super) fn release(strategy: Strategy, shape: Shape, consumers: usize) -> Release {
+    if strategy == Strategy::Strip && waves(shape, consumers) > 1 {
+        Release::Warpgroup
+    } else {
+        Release::Warp
+    }
+}
+
+pub(super) fn waves(shape: Shape, consumers: usize) -> usize {
+    shape.tile.a / WAVE_ROWS / consumers
+}
+
+/// Whether the second-level cache still has the weight when it is read again.
+pub(super) fn weight_stays(problem: &Problem, gpu: &HopperGpu) -> bool {
+    problem.n * problem.k < gpu.l2 * 5 / 6
+}
+
+/// Whether two blocks share a multiprocessor, where the sums of a thread leave registers for that.
+pub(super) fn shares_sm(
+    problem: &Problem,
+    shape: Shape,
+    consumers: usize,
+    more_pieces_than_sms: bool,
+) -> bool {
+    if consumers == 1 {
+        return shape.tile.b <= 96;
+    }
+    let is_small = consumers == 2 && shape.tile.b <= 64;
+    let is_short = problem.k.div_ceil(STAGE_K) <= SHORT_STAGES;
+    if shape.swapped {
+        // One multiplies while the other waits for its weight. Short work has no need of that: a whole ring holds the next tile's
+        // stages already.
+        return is_small && more_pieces_than_sms && !is_short;
+    }
+    // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In longer work the half ring
+    // that is left would cost more than that.
+    is_small && is_short && shape.together == Together::Alone
+}
+
+pub(super) fn operand_rows(problem: &Problem, swapped: bool) -> (usize, usize) {
+    if swapped { (problem.n, problem.m) } else { (problem.m, problem.n) }
+}
+
+pub(super) fn units(problem: &Problem, shape: Shape) -> (usize, usize) {
+    let (rows_a, rows_b) = operand_rows(problem, shape.swapped);
+    let (a, b) = (rows_a.div_ceil(shape.tile.a), rows_b.div_ceil(shape.tile.b));
+    match shape.together {
+        Together::ShareA => (a, b.div_ceil(2)),
+        Together::ShareB => (a.div_ceil(2), b),
+        Together::Alone | Together::SplitK(_) => (a, b),
+    }
+}
+
+/// Blocks that the problem would take if each had one tile, or one part of a tile's K.
+pub(super) fn pieces(units: (usize, usize), shape: Shape) -> usize {
+    units.0 * units.1 * shape.together.blocks()
+}
+
+/// How results get to memory.
+pub(super) fn result_path(
+    problem: &Problem,
+    strategy: Strategy,
+    shape: Shape,
+    one_tile_each: bool,
+) -> ResultPath {
+    let has_lines = problem.out != FloatKind::F32 && problem.n.is_multiple_of(8);
+    let divides_k = matches!(shape.together, Together::SplitK(_));
+    if strategy != Strategy::Strip || shape.swapped || divides_k || !has_lines {
+        ResultPath::Direct
+    } else if !shape.tile.b.is_multiple_of(RESULT_COLUMNS)
+        || (one_tile_each && shape.tile.b == RESULT_COLUMNS)
+    {
+        // Nothing is computed while the copy engine stores a block's only tile, and a narrow one is sooner stored without it.
+        ResultPath::Lines
+    } else {
+        ResultPath::CopyEngine
+    }
+}
+
+/// Chunks of 8 columns whose results are stored together: unswapped, two make a full memory sector; swapped, the 16 rows of one do.
+pub(super) fn chunks_per_part(shape: Shape) -> usize {
+    if shape.swapped { 1 } else { 2 }
+}
+
+pub(super) fn w_scales_per_stage(shape: Shape) -> usize {
+    if shape.swapped { shape.tile.a / WAVE_ROWS } else { 2 }
+}
