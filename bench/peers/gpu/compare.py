@@ -16,7 +16,6 @@ import time
 import torch
 
 import torch_peers
-import triton_peer
 from shapes import SHAPES, parse
 
 FLUSH_BYTES = 256 << 20
@@ -83,14 +82,14 @@ def time_call(run, flush, calls, rest=0.0):
     return {"flushed_us": statistics.median(flushed), "graph_us": statistics.median(replayed)}
 
 
-def compare(shape, octile, flush, with_triton):
+def compare(shape, octile, flush, others):
     """Every contender on one shape, in turns."""
     m, n, k = shape
     inputs = torch_peers.Inputs(m, n, k)
     octile.load(inputs)
     peers = {"cublaslt_block": torch_peers.block_scaled(inputs), "cublaslt_tensor": torch_peers.per_tensor(inputs)}
-    if with_triton:
-        peers["triton_block"] = triton_peer.block_scaled(inputs)
+    for name, block_scaled in others.items():
+        peers[name] = block_scaled(inputs)
     calls = 7 if m * n * k > 1 << 36 else 11
     rest = REST_S if m * n * k > LONG_WORK else 0.0
     times = {}
@@ -112,23 +111,31 @@ def main():
     parser.add_argument("--octile", required=True, help="the gpu_sweep example")
     parser.add_argument("--record", required=True, help="the file to write")
     parser.add_argument("--triton", action="store_true", help="time the Triton kernel too (compiles for a minute)")
+    parser.add_argument("--deepgemm", action="store_true", help="time DeepGEMM too, which must be installed (compiles as well)")
     parser.add_argument("--shapes", nargs="*", help="MxNxK ...; all without")
     args = parser.parse_args()
     shapes = [parse(shape) for shape in args.shapes] if args.shapes else SHAPES
+    others = {}
+    if args.triton:
+        import triton_peer
+        others["triton_block"] = triton_peer.block_scaled
+    if args.deepgemm:
+        import deepgemm_peer
+        others["deep_gemm"] = deepgemm_peer.block_scaled
     octile, flush = Octile(args.octile), torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
     results = []
-    print("| M,N,K | octile | cuBLASLt block | ratio | fp8 per tensor | Triton block | kernel |")
-    print("|---|---|---|---|---|---|---|")
+    print("| M,N,K | octile | cuBLASLt block | ratio | fp8 per tensor | Triton block | DeepGEMM | kernel |")
+    print("|---|---|---|---|---|---|---|---|")
     for shape in shapes:
-        result = compare(shape, octile, flush, args.triton)
+        result = compare(shape, octile, flush, others)
         results.append(result)
         tflops = result["tflops"]
         show = lambda name: f"{tflops[name]:.1f}" if name in tflops else "-"
         ratio = f"{tflops['octile'] / tflops['cublaslt_block']:.2f}" if "cublaslt_block" in tflops else "-"
         kernel = result["samples"]["octile"][0]["kernel"]
         print(f"| {','.join(map(str, shape))} | {show('octile')} | {show('cublaslt_block')} | {ratio} "
-              f"| {show('cublaslt_tensor')} | {show('triton_block')} | {kernel} |", flush=True)
+              f"| {show('cublaslt_tensor')} | {show('triton_block')} | {show('deep_gemm')} | {kernel} |", flush=True)
         with open(args.record, "w") as file:
             json.dump({"machine": machine, "results": results}, file, indent=1)
 
