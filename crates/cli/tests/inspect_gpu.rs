@@ -147,13 +147,19 @@ fn quantized_activations_bring_their_kernel() {
     assert!(said.contains(title) && said.matches("PASS fits-vmem").count() == 2, "{said}");
     // It is part of the version: what happens to its files, happens to the version.
     for (file, kinds_of_damage) in
-        [("kernel.sass", 4), ("kernel.ptx", 4), ("ptxas.txt", 3), ("kernel.cubin", 2)]
+        [("kernel.sass", 5), ("kernel.ptx", 5), ("ptxas.txt", 4), ("kernel.cubin", 3)]
     {
         let path = folder.join(file);
         let whole = fs::read(&path).unwrap();
         let half = whole.len() / 2;
         let overwritten = [&whole[..half], &vec![b'Z'; whole.len() - half]].concat();
-        let damages = [(whole[..half].to_vec(), "has"), (Vec::new(), "has 0 bytes instead of")];
+        let mut changed = whole.clone();
+        changed[half] ^= 1;
+        let damages = [
+            (whole[..half].to_vec(), "has"),
+            (Vec::new(), "has 0 bytes instead of"),
+            (changed, "was changed"),
+        ];
         let same_length = [(vec![0xff; whole.len()], "is not text"), (overwritten, "is damaged at")];
         for (damage, sentence) in damages.into_iter().chain(same_length).take(kinds_of_damage) {
             fs::write(&path, damage).unwrap();
@@ -184,12 +190,13 @@ fn quantizing_kernels_are_judged_beside_the_product() {
     let checks: Vec<_> = helper["findings"].as_array().unwrap().iter().map(|found| &found["check"]).collect();
     assert_eq!(helper["name"], "quantize");
     assert_eq!(checks, ["no-spills", "fits-vmem"]);
-    let page = || {
+    // A file that is not what the manifest says is pointed out.
+    let page = |expected: i32| {
         let (code, said) = octile(&["report", "gpu", "-o", "page.html"], place.path());
-        assert_eq!(code, 0, "{said}");
+        assert_eq!(code, expected, "{said}");
         fs::read_to_string(place.path().join("page.html")).unwrap()
     };
-    let whole = page();
+    let whole = page(0);
     for part in
         ["<h3>octile_quantize_f32_block_128, in quantize/", "quantize/kernel.sass, ", "quantize/kernel.ptx, "]
     {
@@ -216,7 +223,7 @@ fn quantizing_kernels_are_judged_beside_the_product() {
         let suites = fs::read_to_string(place.path().join("verdicts.xml")).unwrap();
         let (_, case) = suites.split_once(&format!("name=\"quantize/{check}\"")).expect("a case");
         assert!(case.split("</testcase>").next().unwrap().contains("<failure"), "{suites}");
-        assert!(page().contains(r#"<span class="badge fail">FAIL</span>"#), "{file}");
+        assert!(page(1).contains(r#"<span class="badge fail">FAIL</span>"#), "{file}");
         fs::write(folder.join(file), before).unwrap();
     }
     let (code, said) = octile(&["verify", "gpu/v4_whole_k_strip/quantize"], place.path());

@@ -78,6 +78,22 @@ pub enum FaultKind {
         /// Who stored.
         warp: usize,
     },
+    /// A register of a product that is still being computed.
+    #[error(
+        "it uses a register that the product of line {line} may not have written yet: wait for that first (`wgmma.wait_group`)"
+    )]
+    NotWaitedFor {
+        /// Where the product was started.
+        line: usize,
+    },
+    /// A thread leaves before its products are over.
+    #[error(
+        "it leaves although no one has waited for the product of line {line} (`wgmma.commit_group`, `wgmma.wait_group`)"
+    )]
+    LeavesProducts {
+        /// Where the product was started.
+        line: usize,
+    },
     /// No thread can go on.
     #[error("it waits for ever, and so does every other thread: {waiting}")]
     Deadlock {

@@ -78,6 +78,9 @@ fn without_the_first_warp() {
             let is_expected = match &fault {
                 Some(FaultKind::NotTogether { .. } | FaultKind::WarpgroupLeft) => true,
                 Some(FaultKind::ProductNotFenced) => line.starts_with("wgmma.fence"),
+                Some(FaultKind::NotWaitedFor { .. }) => {
+                    line.starts_with("wgmma.commit_group") || line.starts_with("wgmma.wait_group")
+                }
                 // Too few registers are given back.
                 Some(FaultKind::Deadlock { .. }) => line.starts_with("setmaxnreg.dec"),
                 _ => false,

@@ -10,6 +10,7 @@ use super::{
 use crate::{
     Fault, FaultKind, Program,
     memory::{Agent, Clock, Shared},
+    program::Op,
 };
 
 /// A block.
@@ -193,9 +194,12 @@ pub(super) fn deadlock(clusters: &[Cluster], program: &Program) -> Fault {
             None => places.push((split.at, 1)),
         }
     }
+    // Who waits for registers is told first: the others wait for them.
+    places.sort_by_key(|&(at, _)| !matches!(program.code[at].op, Op::SetRegisters(_)));
     let shown = places.iter().take(SHOWN).map(|&(at, count)| {
         let instruction = &program.code[at];
-        format!("{count} at line {} `{}`", instruction.line, instruction.text)
+        let warps = if count == 1 { "warp" } else { "warps" };
+        format!("{count} {warps} at line {} `{}`", instruction.line, instruction.text)
     });
     let mut waiting = shown.collect::<Vec<_>>().join(", ");
     if places.len() > SHOWN {

@@ -20,7 +20,9 @@ use crate::{
 /// A product that was started and not yet waited for.
 #[derive(Debug)]
 pub(super) struct StartedProduct {
-    product: Product,
+    pub(super) product: Product,
+    /// Where it was started.
+    pub(super) at: usize,
     a: u64,
     b: u64,
     adds: bool,
@@ -41,7 +43,7 @@ const DEPTH: usize = 32;
 const WARP_ROWS: usize = 16;
 
 impl Cluster {
-    /// Hands a product to the tensor cores. Its registers are poison until it is waited for.
+    /// Hands a product to the tensor cores. Its registers may not be used until it is waited for.
     pub(super) fn start_product(
         &mut self,
         warp: &mut Warp,
@@ -72,8 +74,9 @@ impl Cluster {
             Some(product.sums.iter().map(|&word| warp.exchange(word, POISON)).collect())
         };
         let (clock, time) = warp.start_product();
-        let (product, group) = (product.clone(), warp.product_groups);
-        warp.products.push_back(StartedProduct { product, a, b, adds: adds != 0, sums, clock, time, group });
+        warp.await_words(&product.sums);
+        let (product, group, adds) = (product.clone(), warp.product_groups, adds != 0);
+        warp.products.push_back(StartedProduct { product, at, a, b, adds, sums, clock, time, group });
         Ok(())
     }
 
@@ -96,6 +99,7 @@ impl Cluster {
                 }
             }
             warp.finish_products(started.time);
+            warp.have_words(&started.product.sums);
             match warp.products.front_mut().filter(|next| next.sums.is_none()) {
                 Some(next) => next.sums = Some(sums),
                 None => started.product.sums.iter().zip(sums).for_each(|(&word, sums)| {

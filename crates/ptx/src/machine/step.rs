@@ -10,7 +10,7 @@ use super::{
 use crate::{
     Fault, FaultKind,
     memory::SHARED_START,
-    program::{Op, SharedAt, Special},
+    program::{Op, SharedAt, Special, Word},
 };
 
 /// What came of it.
@@ -71,7 +71,11 @@ impl Cluster {
         let flow = if active == 0 {
             Flow::Next
         } else {
-            self.execute(warp, split, active, &instruction.op, world).map_err(|kind| {
+            let flow = self.execute(warp, split, active, &instruction.op, world).and_then(|flow| {
+                let used = warp.take_used_awaited();
+                used.map_or(Ok(flow), |word| Err(not_waited_for(warp, word, world)))
+            });
+            flow.map_err(|kind| {
                 let thread = warp.index * LANES + active.trailing_zeros() as usize;
                 self.fault(launch, at, (warp.block, thread), kind)
             })?
@@ -119,6 +123,10 @@ impl Cluster {
             Op::Return => {
                 if warp.stores.iter().any(|store| active >> store.lane & 1 == 1) {
                     return Err(FaultKind::LeavesCopies);
+                }
+                if let Some(first) = warp.products.front() {
+                    let line = world.launch.program.code[first.at].line;
+                    return Err(FaultKind::LeavesProducts { line });
                 }
                 self.leave_warpgroup(warp, world)?;
                 return Ok(Flow::Leave);
@@ -221,6 +229,13 @@ impl Cluster {
             Special::SharedMemory => SHARED_START,
         }
     }
+}
+
+/// The product that a word is waited for from.
+fn not_waited_for(warp: &Warp, word: Word, world: &World<'_>) -> FaultKind {
+    let product = warp.products.iter().find(|started| started.product.sums.contains(&word));
+    let at = product.expect("a product writes the word").at;
+    FaultKind::NotWaitedFor { line: world.launch.program.code[at].line }
 }
 
 /// Whether all lanes that have not left execute it together.

@@ -1,6 +1,6 @@
 //! A warp: 32 lanes with their registers, in one or several places of the program.
 
-use std::{borrow::Cow, collections::VecDeque};
+use std::{borrow::Cow, cell::Cell, collections::VecDeque};
 
 use super::{Launch, products::StartedProduct, thread_copies::ThreadCopy, tiles::TensorStore};
 use crate::{
@@ -34,6 +34,10 @@ pub(super) struct Warp {
     /// Registers of each thread that the machine sets aside, where the kernel changes that.
     pub(super) registers: usize,
     words: Vec<[u32; LANES]>,
+    /// For every word, how many started products write it.
+    awaited: Vec<u32>,
+    /// A word that was used although products write it, since that was last asked.
+    used_awaited: Cell<Option<Word>>,
     wides: Vec<[u64; LANES]>,
     predicates: Vec<u32>,
     pub(super) splits: Vec<Split>,
@@ -83,6 +87,7 @@ impl Warp {
             in_cluster,
             registers: launch.program.allotted_registers,
             words: vec![[0; LANES]; launch.program.words],
+            awaited: vec![0; launch.program.words],
             wides: vec![[0; LANES]; launch.program.wides],
             predicates: vec![0; launch.program.predicates],
             splits: vec![Split { at: 0, lanes: u32::MAX, arrived: None }],
@@ -121,12 +126,13 @@ impl Warp {
     }
 
     pub(super) fn word(&self, word: Word, lane: usize) -> u32 {
+        self.note_use(word);
         self.words[word][lane]
     }
 
     pub(super) fn value(&self, value: Value, lane: usize) -> u32 {
         match value {
-            Value::Register(word) => self.words[word][lane],
+            Value::Register(word) => self.word(word, lane),
             Value::Number(number) => number,
         }
     }
@@ -156,7 +162,29 @@ impl Warp {
     }
 
     pub(super) fn set(&mut self, word: Word, lane: usize, value: u32) {
+        self.note_use(word);
         self.words[word][lane] = value;
+    }
+
+    /// These words are no one's business until products have written them.
+    pub(super) fn await_words(&mut self, words: &[Word]) {
+        words.iter().for_each(|&word| self.awaited[word] += 1);
+    }
+
+    /// A product has written these words.
+    pub(super) fn have_words(&mut self, words: &[Word]) {
+        words.iter().for_each(|&word| self.awaited[word] -= 1);
+    }
+
+    fn note_use(&self, word: Word) {
+        if self.awaited[word] > 0 {
+            self.used_awaited.set(Some(word));
+        }
+    }
+
+    /// A word that was used although products write it, since this was last asked.
+    pub(super) fn take_used_awaited(&self) -> Option<Word> {
+        self.used_awaited.take()
     }
 
     pub(super) fn set_wide(&mut self, wide: Wide, lane: usize, value: u64) {

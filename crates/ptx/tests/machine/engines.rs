@@ -160,13 +160,18 @@ fn product(lines: &[&str]) -> String {
 #[test]
 fn products_are_there_when_they_were_waited_for() {
     assert_eq!(right(&product(&[FENCE, MULTIPLY, COMMIT, FINISH, RESULT])).0, 0);
-    let nan = u32::MAX;
-    assert_eq!(right(&product(&[FENCE, MULTIPLY, COMMIT, RESULT, FINISH])).0, nan);
-    assert_eq!(right(&product(&[FENCE, MULTIPLY, FINISH, RESULT])).0, nan);
+    let is_too_soon = |kind: &FaultKind| matches!(kind, FaultKind::NotWaitedFor { .. });
+    wrong(&product(&[FENCE, MULTIPLY, COMMIT, RESULT, FINISH]), is_too_soon);
+    let leaves = |kind: &FaultKind| matches!(kind, FaultKind::LeavesProducts { .. });
+    // Warps that have no result leave.
+    wrong(&product(&[FENCE, MULTIPLY, FINISH, RESULT]), |kind| is_too_soon(kind) || leaves(kind));
+    wrong(&product(&[FENCE, MULTIPLY, "mov.f32 %f1, 0f40000000;", COMMIT, FINISH]), is_too_soon);
     wrong(&product(&[MULTIPLY, COMMIT, FINISH, RESULT]), |kind| *kind == FaultKind::ProductNotFenced);
-    // The second one adds to what the first one gave, not to what is written over it meanwhile.
+    wrong(&product(&[FENCE, MULTIPLY, COMMIT]), leaves);
+    // The second one adds to what the first one gave.
+    let and_add = "setp.eq.u32 %p5, 0, 0;";
+    assert_eq!(right(&product(&[FENCE, MULTIPLY, and_add, MULTIPLY, COMMIT, FINISH, RESULT])).0, 0);
     let adds = "mov.f32 %f1, 0f40000000;\nsetp.eq.u32 %p5, 0, 0;";
-    assert_eq!(right(&product(&[FENCE, MULTIPLY, adds, MULTIPLY, COMMIT, FINISH, RESULT])).0, 0);
     let two = 2f32.to_bits();
     assert_eq!(right(&product(&[adds, FENCE, MULTIPLY, COMMIT, FINISH, RESULT])).0, two);
 }
@@ -188,7 +193,8 @@ fn operands_are_what_the_tensor_cores_understand() {
     wrong(&format!("{differ}\n{FENCE}\n{MULTIPLY}"), |kind| *kind == FaultKind::OperandsDiffer);
     // One warp takes the first rows of A for B.
     let differ = format!("{OPERANDS}\nsetp.eq.u32 %p6, %r4, 1;\n@%p6 mov.b64 %rd4, %rd3;");
-    wrong(&format!("{differ}\n{FENCE}\n{MULTIPLY}"), |kind| *kind == FaultKind::WarpsDiffer);
+    let waited_for = [&differ[..], FENCE, MULTIPLY, COMMIT, FINISH].join("\n");
+    wrong(&waited_for, |kind| *kind == FaultKind::WarpsDiffer);
     let shifted = OPERANDS.replace("1073741888", "1073872960");
     wrong(&format!("{shifted}\n{FENCE}\n{MULTIPLY}"), |kind| matches!(kind, FaultKind::Descriptor { .. }));
 }

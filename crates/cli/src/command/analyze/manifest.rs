@@ -219,6 +219,8 @@ pub struct File {
     pub name: String,
     /// How long it was.
     pub bytes: u64,
+    /// What was in it; manifests of earlier versions do not say.
+    pub crc32: Option<u32>,
 }
 
 /// What is wrong with a manifest. How our values are laid out is of no use to a reader.
@@ -249,10 +251,14 @@ impl Manifest {
     pub fn broken_files(&self, folder: &Path) -> Vec<String> {
         let broken = |file: &File| {
             let path = folder.join(&file.name);
-            let left = match fs::metadata(&path) {
+            let is_other = |now: &[u8]| file.crc32.is_some_and(|crc32| crc32 != crc32fast::hash(now));
+            let left = match fs::read(&path) {
                 Err(_) => "is missing".to_owned(),
-                Ok(now) if now.len() == file.bytes => return None,
-                Ok(now) => format!("has {} bytes instead of {}", now.len(), file.bytes),
+                Ok(now) if now.len() as u64 != file.bytes => {
+                    format!("has {} bytes instead of {}", now.len(), file.bytes)
+                }
+                Ok(now) if is_other(&now) => "was changed".to_owned(),
+                Ok(_) => return None,
             };
             Some(format!("{} {left}, against its manifest: compile that version again", path.display()))
         };

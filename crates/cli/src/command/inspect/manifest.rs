@@ -95,14 +95,17 @@ pub struct FileRecord {
     name: String,
     role: &'static str,
     bytes: u64,
+    /// So that a changed file is known.
+    crc32: u32,
 }
 
 impl FileRecord {
     /// The files of a folder, of which each name and role is known.
     pub fn all(roles: &[(&'static str, &'static str)], folder: &Path) -> Result<Vec<Self>> {
         let record = |&(name, role): &(&str, _)| {
-            let bytes = folder.join(name).metadata()?.len();
-            Ok(Self { name: name.to_owned(), role, bytes })
+            let content = std::fs::read(folder.join(name))?;
+            let (bytes, crc32) = (content.len() as u64, crc32fast::hash(&content));
+            Ok(Self { name: name.to_owned(), role, bytes, crc32 })
         };
         roles.iter().map(record).collect()
     }
