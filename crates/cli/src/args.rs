@@ -85,7 +85,7 @@ pub enum Command {
     /// Run a StableHLO module on a device, through its PJRT plugin
     #[command(after_help = run_module::RUN_MODULE_HELP)]
     RunModule(RunModuleArgs),
-    /// Run a Mosaic kernel without a TPU, and find its races and deadlocks
+    /// Run a Mosaic kernel without a TPU, or a GPU kernel's PTX without a GPU, and find races and deadlocks
     #[command(after_help = simulate::SIMULATE_HELP)]
     Simulate(SimulateArgs),
     /// The vendors' compilers: where they are, and fetching them
@@ -128,7 +128,8 @@ pub struct WorkArgs {
     #[arg(long, value_name = "MODE")]
     pub mode: Option<BlockMode>,
     /// Products of the tensor cores, on a GPU or a simulated one, between additions to the f32 sums: 32, 64, 128, 256 or 512. Fewer are
-    /// more exact and slower; more than 128 leave small tiles only, which undoes what they save [default: 128]
+    /// more exact and slower; more than 128 leave small tiles only, which undoes what they save. `auto` takes 128 only; a simulated GPU
+    /// adds up more exactly, and does not show the difference [default: 128]
     #[arg(long, value_name = "K", value_parser = promotion)]
     pub promote: Option<usize>,
     /// Kernels for a GPU, or a simulated one, that `compute-sanitizer --tool racecheck` can follow: every thread says for itself that it

@@ -52,7 +52,8 @@ fn broken_kernels_fail_with_the_line() {
         assert!(said.contains("STOPPED at line ") && said.contains("\n  > "), "{said}");
         said
     };
-    assert!(without(STRIP, "wgmma.wait_group").contains("with no order between the two"));
+    assert!(without(STRIP, "wgmma.wait_group").contains("may not have written yet"));
+    assert!(without(STRIP, "bar.warp.sync").contains("with no order between the two"));
     assert!(without(STRIP, "mbarrier.arrive.shared::cta").contains("it waits for ever"));
     assert!(
         without("gpu/v1_auto_double_buffer/kernel.ptx", "fence.proxy.async")
@@ -81,8 +82,10 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     );
     refusal(&["simulate", STRIP, "--chip", "v4"], "--chip has no effect here");
     refusal(&["simulate", "gpu/none.ptx"], "cannot read gpu/none.ptx");
-    refusal(&["simulate", "gpu/v4_whole_k_strip/quantize/kernel.ptx"], "it says how the kernel is launched");
-    refusal(&["simulate", "gpu/v4_whole_k_strip/manifest.json"], "--tensors FILE is needed");
+    refusal(&["simulate", "gpu/v4_whole_k_strip/quantize/kernel.ptx"], "simulate that one, and both run");
+    refusal(&["simulate", "gpu/v4_whole_k_strip/manifest.json"], "manifest.json:1:1: expected 'func.func'");
+    fs::write(place.path().join("kernel.mlir"), "func.func @kernel() { return }").unwrap();
+    refusal(&["simulate", "kernel.mlir"], "--tensors FILE is needed");
 
     let manifest = place.path().join("gpu/v4_whole_k_strip/manifest.json");
     let written = fs::read_to_string(&manifest).unwrap();

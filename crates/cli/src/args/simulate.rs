@@ -16,7 +16,9 @@ bounds.
 
 Operands are the tensors of FILE in the order in which they are stored, without
 the expected one, one called `out`, and those whose name begins with
-`reference`; or those that --operands names.
+`reference`; or those that --operands names. Of what `octile inspect` writes,
+stablehlo.mlir takes x, w_q, w_scale and x_scale as they are, whatever the
+version; mosaic.mlir takes them as its version lays them out.
 
 A result passes if every element is as expected up to 2 units in the last place
 and what sums in another order can differ by. A tensor of f64 may be expected of

@@ -51,14 +51,14 @@ pub struct Job {
 impl Job {
     /// The job that the arguments describe.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
+        let name = args.kernel.display().to_string();
+        let text = fs::read_to_string(&args.kernel).with_context(|| format!("cannot read {name}"))?;
+        let module = parse(&text).map_err(|error| anyhow!("{name}:{error}"))?;
         let Some(tensors) = &args.tensors else {
             bail!(
                 "--tensors FILE is needed: a Mosaic kernel's operands are the tensors of a safetensors file"
             );
         };
-        let name = args.kernel.display().to_string();
-        let text = fs::read_to_string(&args.kernel).with_context(|| format!("cannot read {name}"))?;
-        let module = parse(&text).map_err(|error| anyhow!("{name}:{error}"))?;
         let Tensors { names, operands, expected } =
             tensors::read(tensors, &args.operands, args.expect.as_deref())?;
         let text = embedded_kernel(&module).unwrap_or(text);

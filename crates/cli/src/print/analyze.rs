@@ -170,7 +170,8 @@ fn facts(version: &Version) -> String {
         (None, Some(error)) => say("cycles", format!("not counted: {error}")),
         (None, None) => {}
     }
-    if let Some(estimate) = facts.estimated_cycles {
+    // Of some kernels the compiler has none.
+    if let Some(estimate) = facts.estimated_cycles.filter(|&estimate| estimate > 0) {
         say("estimate", format!("{estimate} cycles, by the compiler"));
     }
     if let Some(roofline) = &version.roofline {

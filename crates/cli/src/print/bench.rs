@@ -81,7 +81,8 @@ fn case_table(report: &Report, case: &CaseReport) -> String {
         );
     }
     let runs = case.timings.first().map_or(0, |t| t.stats.samples_ms.len());
-    let _ = writeln!(text, "  {runs} runs of each, in turns; * least median\n");
+    let each = if runs == 1 { "run" } else { "runs" };
+    let _ = writeln!(text, "  {runs} {each} of each, in turns; * least median\n");
     text
 }
 

@@ -183,7 +183,8 @@ fn structure(difference: &Difference) -> String {
         if structure.differences.is_empty() {
             text.push_str("\nNo part of the structure differs\n");
         }
-        let _ = writeln!(text, "\n{} parts are the same in both", structure.alike);
+        let parts = if structure.alike == 1 { "part is" } else { "parts are" };
+        let _ = writeln!(text, "\n{} {parts} the same in both", structure.alike);
     }
     for sentence in &structure.not_compared {
         let _ = writeln!(text, "not compared: {sentence}");

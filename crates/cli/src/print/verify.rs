@@ -35,6 +35,7 @@ fn tally(report: &Report) -> String {
     match (report.versions.iter().filter(|judged| !judged.passed).count(), all) {
         (0, 1) => "1 version".to_owned(),
         (0, _) => format!("all {all} versions"),
+        (1, 1) => "1 version fails".to_owned(),
         (1, _) => format!("1 of {all} versions fails"),
         (failed, _) => format!("{failed} of {all} versions fail"),
     }

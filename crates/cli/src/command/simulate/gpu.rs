@@ -55,6 +55,12 @@ impl Job {
         args.require_ptx_options()?;
         let kernel = args.kernel.clone();
         let text = read(&kernel)?;
+        if kernel.parent().is_some_and(|folder| folder.ends_with(QUANTIZE)) {
+            bail!(
+                "{} runs before the kernel in the folder around it: simulate that one, and both run",
+                kernel.display()
+            );
+        }
         let (plan, gpu) = plan(&kernel.with_file_name(manifest::FILE_NAME))?;
         let quantize = match hopper::quantize_for(&plan.problem) {
             Some((_, launch)) => Some((read(&kernel.with_file_name(QUANTIZE).join(PTX))?, launch)),
