@@ -55,6 +55,8 @@ pub struct Outcome {
     pub instructions: u64,
     /// Lines of the program that were executed, in order and from 1.
     pub lines: Vec<usize>,
+    /// Lines with instructions that no one executed.
+    pub unreached: Vec<usize>,
 }
 
 /// What clusters share.
@@ -123,9 +125,14 @@ impl Launch<'_> {
             let free = self.resident_clusters.max(1).saturating_sub(running.len());
             running.extend(waiting.by_ref().take(free).map(|index| Cluster::new(self, index)));
             if running.is_empty() {
-                let code = self.program.code.iter().zip(&world.executed);
-                let lines = code.filter(|(_, executed)| **executed).map(|(instruction, _)| instruction.line);
-                return Ok(Outcome { instructions: world.instructions, lines: lines.collect() });
+                let code = self.program.code.iter().map(|instruction| instruction.line).zip(world.executed);
+                let (lines, unreached): (Vec<_>, Vec<_>) = code.partition(|&(_, executed)| executed);
+                let lines_of = |these: Vec<(usize, bool)>| these.into_iter().map(|(line, _)| line).collect();
+                return Ok(Outcome {
+                    instructions: world.instructions,
+                    lines: lines_of(lines),
+                    unreached: lines_of(unreached),
+                });
             }
             let (events, instructions) = (world.events, world.instructions);
             for cluster in &mut running {

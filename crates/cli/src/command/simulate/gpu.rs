@@ -149,6 +149,8 @@ pub struct Report {
     pub repeatable: bool,
     /// Instructions of all warps in the first order.
     pub instructions: u64,
+    /// Lines with instructions that no one executed in any order: nothing is said of them.
+    pub unreached: Vec<usize>,
     /// Seconds that it took on this machine.
     pub seconds: f64,
     /// The lines of the kernel.
@@ -197,6 +199,7 @@ pub fn run(job: &Job) -> Report {
         comparison: None,
         repeatable: true,
         instructions: 0,
+        unreached: Vec::new(),
         seconds: 0.0,
         lines: job.text.lines().map(str::to_owned).collect(),
     };
@@ -207,9 +210,13 @@ pub fn run(job: &Job) -> Report {
         match job.product.run(&operands, Arguments::fastest(&problem), machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, outcome)) => match &first {
-                Some(first) => report.repeatable &= *first == bytes,
+                Some(first) => {
+                    report.repeatable &= *first == bytes;
+                    report.unreached.retain(|line| outcome.unreached.contains(line));
+                }
                 None => {
                     report.instructions = outcome.instructions;
+                    report.unreached = outcome.unreached;
                     report.comparison = Some(compare(&job.plan, &operands, &bytes));
                     first = Some(bytes);
                 }

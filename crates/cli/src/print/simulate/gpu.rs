@@ -53,10 +53,25 @@ fn text(report: &Report) -> String {
     if report.instructions > 0 {
         let _ = writeln!(text, "executed  {} instructions of all warps", report.instructions);
     }
+    if !report.unreached.is_empty() {
+        let _ = writeln!(text, "unreached {}: nothing is said of them", ranges(&report.unreached));
+    }
     let _ = writeln!(text, "time      {:.3} s on this machine", report.seconds);
     let verdict = if report.verdict() == Verdict::Passed { "PASS" } else { "FAIL" };
     let _ = writeln!(text, "verdict   {verdict}");
     text
+}
+
+/// Lines, those that follow each other together; labels may stand between them.
+fn ranges(lines: &[usize]) -> String {
+    const SHOWN: usize = 6;
+    let ranges: Vec<&[usize]> = lines.chunk_by(|line, next| next - line <= 2).collect();
+    let shown = ranges.iter().take(SHOWN).map(|range| match range {
+        [line] => line.to_string(),
+        _ => format!("{}-{}", range[0], range[range.len() - 1]),
+    });
+    let more = if ranges.len() > SHOWN { ", and others" } else { "" };
+    format!("lines {}{more}", shown.collect::<Vec<_>>().join(", "))
 }
 
 /// What stopped the kernel, with the lines around it.
@@ -69,4 +84,17 @@ fn stopped(found: &Found, lines: &[String]) -> String {
         let _ = writeln!(text, "  {mark} {number:>5} | {}", lines[number - 1].trim_end().replace('\t', "  "));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_follow_each_other_are_told_together() {
+        assert_eq!(ranges(&[3]), "lines 3");
+        assert_eq!(ranges(&[3, 4, 6, 9, 20, 21]), "lines 3-6, 9, 20-21");
+        let many: Vec<usize> = (0..9).map(|at| 10 * at).collect();
+        assert_eq!(ranges(&many), "lines 0, 10, 20, 30, 40, 50, and others");
+    }
 }
