@@ -67,6 +67,20 @@ fn every_version_is_a_folder_and_an_hlo_file() {
         assert_eq!(manifest["files"].as_array().unwrap().len(), FILES.len() - 1);
     }
     assert_eq!(names(place.path()), ["compilation_output"], "temporary folders are gone");
+    // The manifest tells the operands.
+    let module = output.join("v3_smem_scales/stablehlo.mlir");
+    let simulate = |options: &[&str]| {
+        let result =
+            Command::new(env!("CARGO_BIN_EXE_octile")).arg("simulate").arg(&module).args(options).output();
+        result.expect("octile runs")
+    };
+    let result = simulate(&[]);
+    let said = String::from_utf8_lossy(&result.stdout).into_owned();
+    assert!(result.status.success() && said.contains("the operands are random"), "{said}");
+    let refused = simulate(&["--expect", "out"]);
+    assert!(String::from_utf8_lossy(&refused.stderr).contains("--expect has no effect here"), "{refused:?}");
+    fs::remove_file(output.join("v3_smem_scales/manifest.json")).unwrap();
+    assert!(String::from_utf8_lossy(&simulate(&[]).stderr).contains("--tensors FILE is needed"));
 }
 
 #[test]

@@ -18,7 +18,8 @@ Operands are the tensors of FILE in the order in which they are stored, without
 the expected one, one called `out`, and those whose name begins with
 `reference`; or those that --operands names. Of what `octile inspect` writes,
 stablehlo.mlir takes x, w_q, w_scale and x_scale as they are, whatever the
-version; mosaic.mlir takes them as its version lays them out.
+version, and runs on random ones without a FILE; mosaic.mlir takes them as its
+version lays them out.
 
 A result passes if every element is as expected up to 2 units in the last place
 and what sums in another order can differ by. A tensor of f64 may be expected of
@@ -37,6 +38,7 @@ the kernel before is over. No time is modelled.
 
 Examples:
   octile simulate kernel.mlir --tensors t.safetensors --expect out
+  octile simulate compilation_output/v3_smem_scales/stablehlo.mlir
   octile simulate gpu/v4_whole_k_strip/kernel.ptx
   octile simulate kernel.mlir --tensors t.safetensors --trace trace.json
   octile simulate kernel.mlir --tensors t.safetensors --svg timeline.svg";
@@ -88,9 +90,20 @@ impl SimulateArgs {
             ("--trace", self.trace.is_some()),
             ("--svg", self.svg.is_some()),
         ];
-        match options.into_iter().find(|(_, given)| *given) {
-            Some((option, _)) => Err(IdleOption { option, needs: "a Mosaic kernel" }),
-            None => Ok(()),
-        }
+        require_none(&options, "a Mosaic kernel")
+    }
+
+    /// Refuses options that mean nothing where there are no tensors.
+    pub fn require_no_tensor_options(&self) -> Result<(), IdleOption> {
+        let options = [("--operands", !self.operands.is_empty()), ("--expect", self.expect.is_some())];
+        require_none(&options, "--tensors")
+    }
+}
+
+/// Refuses the first option that is given.
+fn require_none(options: &[(&'static str, bool)], needs: &'static str) -> Result<(), IdleOption> {
+    match options.iter().find(|(_, given)| *given) {
+        Some(&(option, _)) => Err(IdleOption { option, needs }),
+        None => Ok(()),
     }
 }

@@ -2,13 +2,14 @@
 
 mod compare;
 pub mod gpu;
+mod planned;
 mod tensors;
 mod trace;
 
 use std::{fs, time::Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use octile_core::device::tpu::TpuChip;
+use octile_core::{device::tpu::TpuChip, sample::Operands};
 use octile_mosaic::{
     Module,
     interpret::{Figures, Finding, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
@@ -17,7 +18,7 @@ use octile_mosaic::{
 };
 use serde::Serialize;
 
-use crate::{Verdict, args::SimulateArgs};
+use crate::{Verdict, args::SimulateArgs, backend::tpu_sim};
 
 pub use compare::{Comparison, Expected};
 use tensors::Tensors;
@@ -25,6 +26,8 @@ pub use trace::chrome_trace;
 
 /// The chip that is modelled where none is named.
 const DEFAULT_CHIP: &str = "tpu7x";
+/// Seed of operands that are made up.
+const OPERANDS: u64 = 42;
 
 /// What to run.
 pub struct Job {
@@ -38,6 +41,8 @@ pub struct Job {
     pub names: Vec<String>,
     /// Operands, in order.
     pub operands: Vec<Tensor>,
+    /// Whether they are made up, for the problem that a manifest tells of.
+    pub are_random: bool,
     /// The result that is expected.
     pub expected: Option<Expected>,
     /// Whether to look for races.
@@ -54,18 +59,34 @@ impl Job {
         let name = args.kernel.display().to_string();
         let text = fs::read_to_string(&args.kernel).with_context(|| format!("cannot read {name}"))?;
         let module = parse(&text).map_err(|error| anyhow!("{name}:{error}"))?;
-        let Some(tensors) = &args.tensors else {
-            bail!(
-                "--tensors FILE is needed: a Mosaic kernel's operands are the tensors of a safetensors file"
-            );
+        let (Tensors { names, operands, expected }, chip) = match &args.tensors {
+            Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None),
+            None => {
+                let (tensors, chip) = random_operands(args)?;
+                (tensors, Some(chip))
+            }
         };
-        let Tensors { names, operands, expected } =
-            tensors::read(tensors, &args.operands, args.expect.as_deref())?;
         let text = embedded_kernel(&module).unwrap_or(text);
         let events = args.trace.is_some() || args.svg.is_some();
-        let chip = TpuChip::named(args.chip.as_deref().unwrap_or(DEFAULT_CHIP))?;
-        Ok(Self { name, module, text, names, operands, expected, races: !args.no_races, events, chip })
+        let are_random = args.tensors.is_none();
+        let chip = TpuChip::named(args.chip.as_deref().or(chip.as_deref()).unwrap_or(DEFAULT_CHIP))?;
+        let races = !args.no_races;
+        Ok(Self { name, module, text, names, operands, are_random, expected, races, events, chip })
     }
+}
+
+/// Operands and chip of a module that `octile inspect` wrote.
+fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String)> {
+    let Some((problem, chip)) = planned::of_module(&args.kernel)? else {
+        bail!(
+            "--tensors FILE is needed: a Mosaic kernel's operands are the tensors of a safetensors file; the stablehlo.mlir that \
+             `octile inspect` writes runs without, on random ones"
+        );
+    };
+    args.require_no_tensor_options()?;
+    let operands = tpu_sim::tensors(&Operands::random(problem, OPERANDS));
+    let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
+    Ok((Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None }, chip))
 }
 
 /// What a run brought.
@@ -73,6 +94,8 @@ impl Job {
 pub struct Report {
     /// The kernel's file.
     pub kernel: String,
+    /// Whether the operands were made up.
+    pub random_operands: bool,
     /// The modelled chip.
     pub chip: &'static str,
     /// Whether races were looked for.
@@ -153,6 +176,7 @@ pub fn run(job: &Job) -> Result<Report> {
     };
     Ok(Report {
         kernel: job.name.clone(),
+        random_operands: job.are_random,
         chip: job.chip.name,
         races: job.races,
         completed,

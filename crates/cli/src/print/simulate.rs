@@ -54,6 +54,10 @@ fn text(report: &Report) -> String {
     let end = if report.completed { "ran to its end" } else { "did not reach its end" };
     let _ = writeln!(text, "findings  {found}; {races}; the kernel {end}");
     let _ = match &report.comparison {
+        None if report.random_operands => writeln!(
+            text,
+            "result    not compared: the operands are random (`octile test --backend tpu-sim` compares)"
+        ),
         None => writeln!(text, "result    not compared: name the expected tensor with --expect"),
         Some(comparison) => writeln!(
             text,

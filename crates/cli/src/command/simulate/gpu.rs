@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use octile_core::{
-    ActivationKind, FloatKind, Problem, QuantBlock, Strategy,
+    Problem, Strategy,
     bound::Accumulator,
     device::hopper::{HOPPER_GPUS, HopperGpu},
     oracle::{self, Comparison},
@@ -19,6 +19,7 @@ use octile_kernels::hopper;
 use octile_ptx::{Fault, Machine, Product};
 use serde::{Deserialize, Serialize};
 
+use super::{OPERANDS, planned::WrittenProblem};
 use crate::{
     Verdict,
     args::SimulateArgs,
@@ -31,8 +32,6 @@ use crate::{
 
 /// Orders of events that are tried.
 const ORDERS: u64 = 4;
-/// Seed of the operands.
-const OPERANDS: u64 = 42;
 
 /// What to run.
 #[derive(Debug)]
@@ -91,20 +90,10 @@ struct Gpu {
 
 #[derive(Deserialize)]
 struct Plan {
-    problem: Shape,
+    problem: WrittenProblem,
     strategy: Strategy,
     promote_every: usize,
     release: Release,
-}
-
-#[derive(Deserialize)]
-struct Shape {
-    m: usize,
-    n: usize,
-    k: usize,
-    quant_block: usize,
-    x: ActivationKind,
-    out: FloatKind,
 }
 
 /// The plan that a manifest tells of: made anew, and the same.
@@ -119,8 +108,7 @@ fn plan(manifest: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
     let of_gpu = || format!("{name} is not that of a GPU kernel of this version: run `octile inspect` again");
     let written: serde_json::Value = serde_json::from_str(&text).with_context(of_gpu)?;
     let Manifest { gpu, plan } = serde_json::from_value(written.clone()).with_context(of_gpu)?;
-    let Shape { m, n, k, quant_block, x, out } = plan.problem;
-    let problem = Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?.with_x(x).with_out(out);
+    let problem = plan.problem.problem()?;
     let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;
     let options = KernelOptions::new(Some(plan.promote_every), plan.release == Release::Thread);
     let made = options.plan(&problem, gpu, plan.strategy)?;
