@@ -94,8 +94,12 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String)> {
 pub struct Report {
     /// The kernel's file.
     pub kernel: String,
-    /// Whether the operands were made up.
+    /// What the kernel's first arguments were.
+    pub operands: Vec<String>,
+    /// Whether these were made up.
     pub random_operands: bool,
+    /// Arguments after them, which are taken for results.
+    pub results: usize,
     /// The modelled chip.
     pub chip: &'static str,
     /// Whether races were looked for.
@@ -176,7 +180,9 @@ pub fn run(job: &Job) -> Result<Report> {
     };
     Ok(Report {
         kernel: job.name.clone(),
+        operands: job.names.clone(),
         random_operands: job.are_random,
+        results: outputs.len(),
         chip: job.chip.name,
         races: job.races,
         completed,

@@ -45,6 +45,8 @@ fn text(report: &Report) -> String {
     for (number, finding) in report.findings.iter().enumerate() {
         let _ = writeln!(text, "{}. {}", number + 1, findings::finding(finding, &report.lines));
     }
+    let results = if report.results == 1 { "result" } else { "results" };
+    let _ = writeln!(text, "operands  {}; {} {results}", report.operands.join(", "), report.results);
     let races = if report.races { "races looked for" } else { "races not looked for" };
     let found = match report.findings.len() {
         0 => "nothing found".to_owned(),
