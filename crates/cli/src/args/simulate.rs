@@ -64,7 +64,7 @@ pub struct SimulateArgs {
     /// Do not look for races
     #[arg(long)]
     pub no_races: bool,
-    /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4 [default: tpu7x]
+    /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4 [default: that of a dump, or tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<String>,
     /// Write a Chrome trace of every copy, wait and product

@@ -2,11 +2,10 @@
 
 mod compare;
 pub mod gpu;
-mod planned;
 mod tensors;
 mod trace;
 
-use std::{fs, time::Instant};
+use std::{fs, path::Path, time::Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{device::tpu::TpuChip, sample::Operands};
@@ -18,7 +17,12 @@ use octile_mosaic::{
 };
 use serde::Serialize;
 
-use crate::{Verdict, args::SimulateArgs, backend::tpu_sim};
+use crate::{
+    Verdict,
+    args::SimulateArgs,
+    backend::tpu_sim,
+    command::analyze::manifest::{Manifest, Plan, TpuPlan},
+};
 
 pub use compare::{Comparison, Expected};
 use tensors::Tensors;
@@ -28,6 +32,8 @@ pub use trace::chrome_trace;
 const DEFAULT_CHIP: &str = "tpu7x";
 /// Seed of operands that are made up.
 const OPERANDS: u64 = 42;
+/// The file of a TPU version's folder that can be run on them.
+const MODULE: &str = "stablehlo.mlir";
 
 /// What to run.
 pub struct Job {
@@ -75,18 +81,30 @@ impl Job {
     }
 }
 
-/// Operands and chip of a module that `octile inspect` wrote.
+/// The plan of a module that `octile inspect` wrote along with a manifest: its operands are those of the problem, as they are.
+fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
+    let folder = module.parent().filter(|_| module.file_name().is_some_and(|name| name == MODULE));
+    Ok(match folder.map(Manifest::of).transpose()?.flatten().map(|manifest| manifest.plan) {
+        Some(Plan::Tpu(plan)) => Some(plan),
+        Some(Plan::Gpu(_)) | None => None,
+    })
+}
+
+/// Operands and chip of such a module.
 fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String)> {
-    let Some((problem, chip)) = planned::of_module(&args.kernel)? else {
+    let Some(TpuPlan { problem, chip, .. }) = written_plan(&args.kernel)? else {
         bail!(
             "--tensors FILE is needed: a Mosaic kernel's operands are the tensors of a safetensors file; the stablehlo.mlir that \
              `octile inspect` writes runs without, on random ones"
         );
     };
     args.require_no_tensor_options()?;
-    let operands = tpu_sim::tensors(&Operands::random(problem, OPERANDS));
+    let operands = tpu_sim::tensors(&Operands::random(problem.checked()?, OPERANDS));
     let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
-    Ok((Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None }, chip))
+    Ok((
+        Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None },
+        chip.name,
+    ))
 }
 
 /// What a run brought.

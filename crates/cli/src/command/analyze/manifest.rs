@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs, path::Path};
 
 use anyhow::{Context, Result, anyhow};
+use octile_core::{ActivationKind, FloatKind, QuantBlock};
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
@@ -121,19 +122,19 @@ pub struct Problem {
     /// Side of a quantization block.
     pub quant_block: usize,
     /// Activations.
-    pub x: Activations,
+    pub x: ActivationKind,
+    /// Results; what is judged does not depend on them.
+    pub out: Option<FloatKind>,
 }
 
-/// How activations come, with the names of their type and of what shares a scale.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Activations {
-    /// As codes.
-    Fp8(String),
-    /// To be quantized.
-    Quantized(String, String),
-    /// To be multiplied as they are.
-    Plain(String),
+impl Problem {
+    /// The problem, if it is one and whole.
+    pub fn checked(&self) -> Result<octile_core::Problem> {
+        let Self { m, n, k, quant_block, x, out } = *self;
+        let out =
+            out.context("the manifest does not tell the type of the results: run `octile inspect` again")?;
+        Ok(octile_core::Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?.with_x(x).with_out(out))
+    }
 }
 
 /// What the matrix units multiply.

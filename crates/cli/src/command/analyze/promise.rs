@@ -1,7 +1,7 @@
 //! Which checks a version must pass, and why others are waived.
 
 use octile_core::{
-    Strategy,
+    ActivationKind, FloatKind, Strategy,
     device::tpu::{Fp8Support, TpuChip},
 };
 use octile_dump::{
@@ -10,7 +10,7 @@ use octile_dump::{
 };
 use serde::Serialize;
 
-use super::manifest::{Activations, Arithmetic, Manifest, Plan, Region, TpuPlan};
+use super::manifest::{Arithmetic, Manifest, Plan, Region, TpuPlan};
 use crate::args::ChipChoice;
 
 /// How a version is known.
@@ -224,7 +224,7 @@ fn waived_by_problem(plan: &TpuPlan, chip: Option<&TpuChip>) -> Vec<Waiver> {
     }
     let because = "the activations are multiplied as they are, without quantization";
     let mut waived = vec![Waiver { check: CheckId::NativeFp8, because }];
-    if matches!(&plan.problem.x, Activations::Plain(kind) if kind != "bf16") {
+    if matches!(&plan.problem.x, ActivationKind::Plain(kind) if *kind != FloatKind::Bf16) {
         let because = "the activations come in a type that the kernel multiplies as f32";
         waived.push(Waiver { check: CheckId::NoF32Matmul, because });
     }

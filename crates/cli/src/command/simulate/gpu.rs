@@ -19,7 +19,7 @@ use octile_kernels::hopper;
 use octile_ptx::{Fault, Machine, Product};
 use serde::{Deserialize, Serialize};
 
-use super::{OPERANDS, planned::WrittenProblem};
+use super::OPERANDS;
 use crate::{
     Verdict,
     args::SimulateArgs,
@@ -54,13 +54,14 @@ impl Job {
         args.require_ptx_options()?;
         let kernel = args.kernel.clone();
         let text = read(&kernel)?;
-        if kernel.parent().is_some_and(|folder| folder.ends_with(QUANTIZE)) {
+        let manifest = kernel.with_file_name(manifest::FILE_NAME);
+        if kernel.parent().is_some_and(|folder| folder.ends_with(QUANTIZE)) && !manifest.is_file() {
             bail!(
                 "{} runs before the kernel in the folder around it: simulate that one, and both run",
                 kernel.display()
             );
         }
-        let (plan, gpu) = plan(&kernel.with_file_name(manifest::FILE_NAME))?;
+        let (plan, gpu) = plan(&manifest)?;
         let quantize = match hopper::quantize_for(&plan.problem) {
             Some((_, launch)) => Some((read(&kernel.with_file_name(QUANTIZE).join(PTX))?, launch)),
             None => None,
@@ -90,7 +91,7 @@ struct Gpu {
 
 #[derive(Deserialize)]
 struct Plan {
-    problem: WrittenProblem,
+    problem: manifest::Problem,
     strategy: Strategy,
     promote_every: usize,
     release: Release,
@@ -108,7 +109,7 @@ fn plan(manifest: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
     let of_gpu = || format!("{name} is not that of a GPU kernel of this version: run `octile inspect` again");
     let written: serde_json::Value = serde_json::from_str(&text).with_context(of_gpu)?;
     let Manifest { gpu, plan } = serde_json::from_value(written.clone()).with_context(of_gpu)?;
-    let problem = plan.problem.problem()?;
+    let problem = plan.problem.checked()?;
     let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;
     let options = KernelOptions::new(Some(plan.promote_every), plan.release == Release::Thread);
     let made = options.plan(&problem, gpu, plan.strategy)?;
