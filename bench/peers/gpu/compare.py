@@ -49,8 +49,8 @@ class Octile:
         return json.loads(self.process.stdout.readline())
 
 
-def time_call(run, flush, calls, rest=0.0):
-    """Microseconds: flushed single calls, and per call of a graph."""
+def time_call(run, flush, calls, replays, rest=0.0):
+    """Microseconds: flushed single calls, and per call of a graph of so many."""
     run()
     torch.cuda.synchronize()
     time.sleep(rest)
@@ -63,7 +63,6 @@ def time_call(run, flush, calls, rest=0.0):
         end.record()
         end.synchronize()
         flushed.append(start.elapsed_time(end) * 1e3)
-    replays = 10
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
         for _ in range(replays):
@@ -91,9 +90,11 @@ def compare(shape, octile, flush, others):
     for name, block_scaled in others.items():
         peers[name] = block_scaled(inputs)
     calls = 7 if m * n * k > 1 << 36 else 11
+    # Starting a graph takes as long as a small multiplication: so many that this does not count, but no more than a millisecond or so.
+    replays = min(max(10, 10**12 // (2 * m * n * k)), 100)
     rest = REST_S if m * n * k > LONG_WORK else 0.0
     times = {}
-    runs = {name: lambda run=run: time_call(run, flush, calls, rest) for name, run in peers.items() if run is not None}
+    runs = {name: lambda run=run: time_call(run, flush, calls, replays, rest) for name, run in peers.items() if run is not None}
     runs["octile"] = lambda: octile.time(m, n, k)
     names = list(runs)
     for at in range(ROUNDS):

@@ -185,7 +185,8 @@ fn measure(
         flush.fill(0)?;
         flushed.push(gpu.time(|| prepared.launch())?);
     }
-    let repeats = 10;
+    // Starting a graph takes as long as a small multiplication: so many that this does not count, but no more than a millisecond or so.
+    let repeats = (1e12 / plan.problem.flops()).clamp(10.0, 100.0) as usize;
     let graph = Graph::record(gpu, || (0..repeats).try_for_each(|_| prepared.launch()))?;
     gpu.wait()?;
     rest();
