@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::hopper::HOPPER_GPUS,
-    plan::hopper::{GpuTile, HopperPlan, PROMOTIONS, ResultPath, Shape, Together, candidates},
+    plan::hopper::{GpuTile, HopperPlan, PROMOTIONS, Shape, Together, candidates},
 };
 use octile_dump::gpu::{AssemblerReport, Code};
 use octile_kernels::hopper::{self, Kernel};
@@ -47,15 +47,15 @@ fn check(plan: &HopperPlan) {
     let entry = &kernel.entry;
     let ring = plan.strategy != Strategy::Auto;
     let staged = matches!(plan.strategy, Strategy::Smem | Strategy::Strip);
-    // Four steps along K in every wave, in every copy of the loop's body: those of a turn in every loop, and one for the first stage
-    // where its products become the sums.
+    // Four steps along K in every wave, in every copy of the loop's body: those of a turn in every loop, and one more. That is for the
+    // first stage, where its products become the sums, or for the last, where results of other waves leave meanwhile.
     let loops = if plan.has_loop_per_boundary() { plan.boundaries().len() } else { 1 };
-    let first = usize::from(staged && plan.stages_per_chain() == 1);
-    let copies = if ring { first + loops * plan.stages_per_turn() } else { 1 };
+    let one_more = usize::from(staged && plan.stages_per_chain() == 1);
+    let copies = if ring { one_more + loops * plan.stages_per_turn() } else { 1 };
     assert_eq!(count("QGMMA"), 4 * plan.waves() * copies, "{entry}");
     assert_eq!(count("UTMALDG") > 0, ring, "{entry}");
     assert_eq!(count("SYNCS") > 0, ring, "{entry}");
-    assert_eq!(count("UTMASTG") > 0, plan.result_path == ResultPath::CopyEngine, "{entry}");
+    assert_eq!(count("UTMASTG") > 0, plan.result_path.uses_copy_engine(), "{entry}");
     assert_eq!(count("LDGSTS") > 0, staged, "{entry}: scales travel in the ring");
     assert_eq!(count("LDL") + count("STL"), 0, "{entry}");
     let hands_over = ring && plan.consumers > 1;

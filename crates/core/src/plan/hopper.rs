@@ -13,8 +13,8 @@ pub use arguments::{Arguments, NUMBERS, ScaleLayout};
 pub use choose::candidates;
 pub use quantization::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, quantize_numbers};
 use rules::{
-    chunks_per_part, operand_rows, pieces, release, result_path, shares_sm, units, w_scales_per_stage, waves,
-    weight_stays,
+    chunks_per_part, operand_rows, overlaps_stages, pieces, release, result_path, shares_sm, units,
+    w_scales_per_stage, waves, weight_stays,
 };
 use shared_memory::shared_memory;
 
@@ -42,6 +42,15 @@ pub enum ResultPath {
     Lines,
     /// The tile through shared memory, from where the copy engine fetches it while the next tile is computed.
     CopyEngine,
+    /// The same for a block's only tile, piece by piece: the copy engine has all waves but the last by the time that is multiplied.
+    CopyEngineByPiece,
+}
+
+impl ResultPath {
+    /// Whether the copy engine stores results.
+    pub const fn uses_copy_engine(self) -> bool {
+        matches!(self, Self::CopyEngine | Self::CopyEngineByPiece)
+    }
 }
 
 /// What the blocks of a cluster do together.
@@ -120,6 +129,8 @@ pub struct HopperPlan {
     pub consumers: usize,
     /// Products that the tensor cores add up before they are added, scaled, to f32 sums.
     pub promote_every: usize,
+    /// Whether the products of a stage are on their way while those of the one before are added to the sums.
+    pub overlaps_stages: bool,
     /// How stages are handed back.
     pub release: Release,
     /// How results get to memory.
@@ -185,7 +196,9 @@ impl HopperPlan {
         let pieces = pieces(units, shape);
         let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers, pieces > gpu.sms);
         let blocks_per_sm = if shares_sm { 2 } else { 1 };
-        let result_path = result_path(problem, strategy, shape, pieces <= gpu.sms * blocks_per_sm);
+        let has_sm_to_itself = blocks_per_sm == 1 || pieces <= gpu.sms;
+        let one_tile_each = pieces <= gpu.sms * blocks_per_sm;
+        let result_path = result_path(problem, strategy, shape, one_tile_each);
         let with = |stages: usize| {
             let mut plan = Self {
                 problem: *problem,
@@ -195,6 +208,8 @@ impl HopperPlan {
                 stages,
                 consumers,
                 promote_every: STAGE_K,
+                overlaps_stages: strategy == Strategy::Strip
+                    && overlaps_stages(problem, shape, consumers, has_sm_to_itself),
                 release: release(strategy, shape, consumers),
                 result_path,
                 blocks_per_sm,
@@ -255,7 +270,7 @@ impl HopperPlan {
         if every > STAGE_K && plan.waves() > 1 {
             plan = Self::new(problem, gpu, strategy, Shape::PLAIN, None)?;
         }
-        Ok(Self { promote_every: every, ..plan })
+        Ok(Self { promote_every: every, overlaps_stages: false, ..plan })
     }
 
     /// The same plan with every thread handing stages back: what racecheck can follow.
@@ -384,14 +399,15 @@ impl HopperPlan {
         boundaries
     }
 
-    /// Whether the kernel has a loop for each place where a second weight scale begins, instead of one that chooses.
+    /// Whether the kernel has a loop for each place where a second weight scale begins, instead of one that chooses: stages that overlap
+    /// hide the choice.
     pub fn has_loop_per_boundary(&self) -> bool {
-        self.boundaries().len() > 2
+        !self.overlaps_stages && self.boundaries().len() > 2
     }
 
     /// Stages that a turn of a loop multiplies: two, but one where there are so many loops that compiling them takes long.
     pub fn stages_per_turn(&self) -> usize {
-        if self.boundaries().len() > 3 { 1 } else { 2 }
+        if self.has_loop_per_boundary() && self.boundaries().len() > 3 { 1 } else { 2 }
     }
 
     /// Chunks of 8 columns whose results are stored together.

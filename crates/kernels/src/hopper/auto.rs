@@ -4,12 +4,12 @@
 use octile_core::plan::hopper::{HopperPlan, STAGE_K};
 
 use super::{
-    consumer::{Chain, Promotion, Sums},
     epilogue,
     frame::{Frame, Operands, Place},
     ptx::{B32, B64, Global, Pred, Ptx, Shared},
     scales::{Boundary, Reader},
     schedule::{Stages, for_each_unit},
+    sums::{Chain, Products, Promotion, Sums},
 };
 
 /// Bytes of one load, and how many cover the depth of a stage.
@@ -46,9 +46,10 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
             |ptx| {
                 let scales = reader.read(ptx, &frame, place, buffer, k_block);
                 for wave in 0..plan.waves() {
-                    sums.start(ptx, &frame, &operands, buffer, wave, Chain::STAGE);
+                    let products = Products::of_wave(wave);
+                    sums.start(ptx, &frame, &operands, buffer, products, Chain::STAGE);
                     ptx.wgmma_wait(0);
-                    sums.promote(ptx, &scales, &boundary, None, wave, Promotion::Add);
+                    sums.promote(ptx, &scales, &boundary, None, products, Promotion::Add);
                 }
                 ptx.increase(k_block, 1);
                 ptx.flip(buffer, 1);

@@ -1,201 +1,52 @@
 //! The warpgroups that multiply.
 
-use std::ops::Range;
-
 use octile_core::plan::hopper::{Release, ResultPath, Together};
 
 use super::{
     epilogue,
-    frame::{Frame, K_STEPS, Operands, Place, WARPGROUP},
-    ptx::{B32, F32, Pred, Ptx, Shared},
+    frame::{Frame, Operands, Place, WARPGROUP},
+    ptx::{B32, Pred, Ptx},
     ring::{Cursor, carries_scales},
-    scales::{Boundary, Reader, StageScales},
+    scales::{Boundary, Reader},
     schedule::{Stages, Tile, Unit, for_each_unit},
     split, staged,
+    sums::{Chain, Products, Promotion, Sums},
 };
-
-/// What becomes of a stage's products.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Promotion {
-    /// They are the first and become the sums.
-    Set,
-    /// They are added to the sums.
-    Add,
-}
-
-impl Promotion {
-    fn apply(self, ptx: &mut Ptx, sum: F32, product: F32, scale: F32) {
-        match self {
-            Self::Set => ptx.mul_into(sum, product, scale),
-            Self::Add => ptx.fma_into(sum, product, scale),
-        }
-    }
-}
-
-/// Products that are added up before they are promoted.
-#[derive(Clone)]
-pub(super) struct Chain {
-    /// Steps along K of the stage.
-    steps: Range<u32>,
-    /// Where the chain began in a stage before: whether it did so for this stage.
-    goes_on: Option<Pred>,
-}
-
-impl Chain {
-    /// A whole stage.
-    pub(super) const STAGE: Self = Self { steps: 0..K_STEPS, goes_on: None };
-
-    /// The chains of a stage.
-    fn of_stage(ptx: &mut Ptx, frame: &Frame<'_>, k_block: B32, stages: Stages) -> Vec<Self> {
-        let per_chain = frame.plan.stages_per_chain() as u32;
-        if per_chain > 1 {
-            let begins = ptx.and(k_block, per_chain - 1);
-            let (later, after_first) = (ptx.ne(begins, 0), ptx.ne(k_block, stages.first));
-            return vec![Self { goes_on: Some(ptx.both(later, after_first)), ..Self::STAGE }];
-        }
-        let steps = K_STEPS / frame.plan.chains_per_stage() as u32;
-        (0..K_STEPS).step_by(steps as usize).map(|at| Self { steps: at..at + steps, goes_on: None }).collect()
-    }
-
-    /// Whether the chain ends with this stage; `None` where all do.
-    fn ends(ptx: &mut Ptx, frame: &Frame<'_>, k_block: B32, stages: Stages) -> Option<Pred> {
-        let per_chain = frame.plan.stages_per_chain() as u32;
-        (per_chain > 1).then(|| {
-            let next = ptx.add(k_block, 1);
-            let into = ptx.and(next, per_chain - 1);
-            let left = ptx.sub(stages.end, next);
-            // Zero when either is: both stay far below 2^16.
-            let product = ptx.mul(into, left);
-            ptx.eq(product, 0)
-        })
-    }
-}
-
-/// The f32 sums of a thread, and the registers that the tensor cores add up one stage in.
-pub(super) struct Sums {
-    /// One block of sums per wave.
-    pub(super) waves: Vec<Vec<F32>>,
-    partial: Vec<F32>,
-}
-
-impl Sums {
-    pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
-        let count = frame.plan.shape.tile.b / 2;
-        let waves = (0..frame.plan.waves()).map(|_| ptx.f32s(count)).collect();
-        Self { waves, partial: ptx.f32s(count) }
-    }
-
-    pub(super) fn clear(&self, ptx: &mut Ptx) {
-        for &sum in self.waves.iter().flatten() {
-            ptx.set_float(sum, 0.0);
-        }
-    }
-
-    /// Starts the products of one wave of a stage, or of the part of it that is a chain: the tensor cores keep about 13 bits
-    /// inside a chain, so its products are added to the sums in f32. With `goes_on` they join those of the stage before.
-    pub(super) fn start(
-        &self,
-        ptx: &mut Ptx,
-        frame: &Frame<'_>,
-        operands: &Operands,
-        stage: B32,
-        wave: usize,
-        chain: Chain,
-    ) {
-        let columns = frame.plan.shape.tile.b;
-        ptx.wgmma_fence();
-        for step in chain.steps.clone() {
-            let is_first = step == chain.steps.start;
-            let add = chain.goes_on.filter(|_| is_first).unwrap_or_else(|| ptx.ne(u32::from(!is_first), 0));
-            let a = operands.a(ptx, frame, stage, wave, step);
-            let b = operands.b(ptx, frame, stage, step);
-            ptx.wgmma(&self.partial, columns, a, b, add);
-        }
-        ptx.wgmma_commit();
-    }
-
-    /// Adds the finished products of one wave to the sums, scaled. `begins` says where the second weight scale does if this code is for
-    /// one such column.
-    pub(super) fn promote(
-        &self,
-        ptx: &mut Ptx,
-        scales: &StageScales,
-        boundary: &Boundary,
-        begins: Option<usize>,
-        wave: usize,
-        promotion: Promotion,
-    ) {
-        let chunks = self.waves[wave].chunks(4).zip(self.partial.chunks(4)).enumerate();
-        if let Some(columns) = scales.x_columns {
-            for (chunk, (sums, partial)) in chunks {
-                let x: [F32; 2] = ptx.load_shared_floats(Shared(columns, 32 * chunk as u32));
-                let scale = x.map(|x| ptx.mul_f32(x, scales.w[wave]));
-                for (at, (&sum, &partial)) in sums.iter().zip(partial).enumerate() {
-                    promotion.apply(ptx, sum, partial, scale[at % 2]);
-                }
-            }
-            return;
-        }
-        let of_columns = boundary.scales_of_columns(ptx, 2 * self.partial.len(), begins, |ptx, w| {
-            scales.x[wave].map(|x| ptx.mul_f32(x, scales.w[w]))
-        });
-        for (chunk, (sums, partial)) in chunks {
-            for (at, (&sum, &partial)) in sums.iter().zip(partial).enumerate() {
-                promotion.apply(ptx, sum, partial, of_columns[chunk][at / 2]);
-            }
-        }
-    }
-}
 
 pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let plan = frame.plan;
     let consumer = Consumer::new(ptx, frame);
-    let stages = consumer.stages;
     for_each_unit(ptx, frame, |ptx, unit| {
-        let k_block = ptx.variable(stages.first);
-        let tile = if carries_scales(plan) && plan.stages_per_chain() == 1 {
-            // Where a unit is takes a while to work out. Where only its results need to know, the first products hide that.
-            let mut tile = consumer.boundary.differs().then(|| consumer.go_to(ptx, unit));
-            consumer.stage(ptx, &Reader::Ring, None, k_block, Promotion::Set, |ptx| {
-                tile.get_or_insert_with(|| consumer.go_to(ptx, unit));
-            });
-            consumer.remaining_stages(ptx, &Reader::Ring, k_block);
-            tile.expect("the stage worked it out")
-        } else {
-            let tile = consumer.go_to(ptx, unit);
-            let reader = if carries_scales(plan) {
-                Reader::Ring
-            } else {
-                Reader::of_memory(ptx, frame, consumer.place, tile)
-            };
-            consumer.sums.clear(ptx);
-            consumer.remaining_stages(ptx, &reader, k_block);
-            tile
-        };
+        let k_block = ptx.variable(consumer.stages.first);
+        let tile = consumer.multiply(ptx, unit, k_block);
         let (place, sums) = (consumer.place, &consumer.sums);
         match plan.shape.together {
             Together::SplitK(parts) => split::add_up(ptx, frame, place, tile, sums, parts),
             _ => match plan.result_path {
                 ResultPath::Direct => epilogue::store(ptx, frame, place, tile, sums, |_, _, _| None),
                 ResultPath::Lines => staged::store_lines(ptx, frame, place, tile, sums),
-                ResultPath::CopyEngine => staged::hand_over(ptx, frame, place, tile, sums),
+                ResultPath::CopyEngine => staged::hand_over(ptx, frame, place, tile, sums, 0..plan.waves()),
+                // The others were handed over while the last was multiplied.
+                ResultPath::CopyEngineByPiece => {
+                    staged::hand_over(ptx, frame, place, tile, sums, plan.waves() - 1..plan.waves());
+                }
             },
         }
     });
-    if plan.result_path == ResultPath::CopyEngine {
+    if plan.result_path.uses_copy_engine() {
         staged::wait_until_read(ptx, frame);
     }
 }
 
 /// What a multiplying thread keeps from stage to stage.
-struct Consumer<'a> {
-    frame: &'a Frame<'a>,
-    place: Place,
-    operands: Operands,
-    sums: Sums,
-    stages: Stages,
-    boundary: Boundary,
-    cursor: Cursor,
+pub(super) struct Consumer<'a> {
+    pub(super) frame: &'a Frame<'a>,
+    pub(super) place: Place,
+    pub(super) operands: Operands,
+    pub(super) sums: Sums,
+    pub(super) stages: Stages,
+    pub(super) boundary: Boundary,
+    pub(super) cursor: Cursor,
     /// Whether the stage at the cursor was already seen to be full.
     ready: Pred,
 }
@@ -214,14 +65,53 @@ impl<'a> Consumer<'a> {
         }
     }
 
+    /// Multiplies all stages of a unit.
+    fn multiply(&self, ptx: &mut Ptx, unit: Unit, k_block: B32) -> Tile {
+        let (frame, plan) = (self.frame, self.frame.plan);
+        if plan.overlaps_stages {
+            return self.overlapped_stages(ptx, unit, k_block);
+        }
+        if !carries_scales(plan) || plan.stages_per_chain() > 1 {
+            let tile = self.go_to(ptx, unit);
+            let reader = if carries_scales(plan) {
+                Reader::Ring
+            } else {
+                Reader::of_memory(ptx, frame, self.place, tile)
+            };
+            self.sums.clear(ptx);
+            self.remaining_stages(ptx, &reader, k_block, self.stages.end);
+            return tile;
+        }
+        if plan.result_path == ResultPath::CopyEngineByPiece && plan.waves() > 1 {
+            // A block's only tile: there is time for this before the first stage is there.
+            let tile = self.go_to(ptx, unit);
+            self.sums.clear(ptx);
+            let last = ptx.sub(self.stages.end, 1);
+            self.remaining_stages(ptx, &Reader::Ring, k_block, last);
+            self.stage(ptx, &Reader::Ring, None, k_block, Promotion::Add, |ptx, wave| {
+                if let Some(done) = wave.checked_sub(1) {
+                    staged::hand_over(ptx, frame, self.place, tile, &self.sums, done..wave);
+                }
+            });
+            return tile;
+        }
+        // Where a unit is takes a while to work out. Where only its results need to know, the first products hide that.
+        let mut tile = self.boundary.differs().then(|| self.go_to(ptx, unit));
+        self.stage(ptx, &Reader::Ring, None, k_block, Promotion::Set, |ptx, _| {
+            tile.get_or_insert_with(|| self.go_to(ptx, unit));
+        });
+        self.remaining_stages(ptx, &Reader::Ring, k_block, self.stages.end);
+        tile.expect("the stage worked it out")
+    }
+
     /// Works out where a unit is, and where its second weight scale begins.
-    fn go_to(&self, ptx: &mut Ptx, unit: Unit) -> Tile {
+    pub(super) fn go_to(&self, ptx: &mut Ptx, unit: Unit) -> Tile {
         let tile = unit.tile(ptx, self.frame);
         self.boundary.set(ptx, tile);
         tile
     }
 
-    /// Multiplies the stage at the cursor and goes to the next. `meanwhile` is done while the first products are on their way.
+    /// Multiplies the stage at the cursor and goes to the next. `meanwhile` is done while the first products of a wave are on their way.
     fn stage(
         &self,
         ptx: &mut Ptx,
@@ -229,7 +119,7 @@ impl<'a> Consumer<'a> {
         begins: Option<usize>,
         k_block: B32,
         promotion: Promotion,
-        meanwhile: impl FnOnce(&mut Ptx),
+        mut meanwhile: impl FnMut(&mut Ptx, usize),
     ) {
         let Self { frame, operands, sums, cursor, .. } = self;
         let plan = frame.plan;
@@ -238,13 +128,13 @@ impl<'a> Consumer<'a> {
         let scales = reader.read(ptx, frame, self.place, cursor.stage, k_block);
         let chains = Chain::of_stage(ptx, frame, k_block, self.stages);
         let ends = Chain::ends(ptx, frame, k_block, self.stages);
-        let mut meanwhile = Some(meanwhile);
         for wave in 0..plan.waves() {
             for (at, chain) in chains.iter().enumerate() {
                 let (is_first, is_last) = (at == 0, at + 1 == chains.len());
-                sums.start(ptx, frame, operands, cursor.stage, wave, chain.clone());
-                if let Some(meanwhile) = meanwhile.take() {
-                    meanwhile(ptx);
+                let products = Products::of_wave(wave);
+                sums.start(ptx, frame, operands, cursor.stage, products, chain.clone());
+                if is_first {
+                    meanwhile(ptx, wave);
                 }
                 ptx.wgmma_wait(0);
                 // Swapped products still read their scales from the ring.
@@ -254,7 +144,7 @@ impl<'a> Consumer<'a> {
                 }
                 let promotion = if is_first { promotion } else { Promotion::Add };
                 let promote =
-                    |ptx: &mut Ptx| sums.promote(ptx, &scales, &self.boundary, begins, wave, promotion);
+                    |ptx: &mut Ptx| sums.promote(ptx, &scales, &self.boundary, begins, products, promotion);
                 match ends {
                     Some(ends) => ptx.when(ends, promote),
                     None => promote(ptx),
@@ -267,22 +157,24 @@ impl<'a> Consumer<'a> {
         ptx.increase(k_block, 1);
     }
 
-    /// Multiplies the stages from `k_block` on. Where the second weight scale begins in one of many columns, to choose in every stage costs
+    /// Multiplies the stages from `k_block` to `end`. Where the second weight scale begins in one of many columns, to choose in every stage costs
     /// too much: then each has a loop of its own.
-    fn remaining_stages(&self, ptx: &mut Ptx, reader: &Reader, k_block: B32) {
+    fn remaining_stages(&self, ptx: &mut Ptx, reader: &Reader, k_block: B32, end: B32) {
+        self.for_each_boundary(ptx, |ptx, begins| self.stages_until(ptx, reader, begins, k_block, end));
+    }
+
+    /// Emits `body` once, or for each column where the second weight scale begins.
+    pub(super) fn for_each_boundary(&self, ptx: &mut Ptx, mut body: impl FnMut(&mut Ptx, Option<usize>)) {
         if self.frame.plan.has_loop_per_boundary() {
-            self.boundary.for_each_column(ptx, |ptx, column| {
-                self.stages_until_end(ptx, reader, Some(column), k_block)
-            });
+            self.boundary.for_each_column(ptx, |ptx, column| body(ptx, Some(column)));
         } else {
-            self.stages_until_end(ptx, reader, None, k_block);
+            body(ptx, None);
         }
     }
 
-    /// A loop over the stages from `k_block` on.
-    fn stages_until_end(&self, ptx: &mut Ptx, reader: &Reader, begins: Option<usize>, k_block: B32) {
-        let end = self.stages.end;
-        let next = |ptx: &mut Ptx| self.stage(ptx, reader, begins, k_block, Promotion::Add, |_| {});
+    /// A loop over the stages from `k_block` to `end`.
+    fn stages_until(&self, ptx: &mut Ptx, reader: &Reader, begins: Option<usize>, k_block: B32, end: B32) {
+        let next = |ptx: &mut Ptx| self.stage(ptx, reader, begins, k_block, Promotion::Add, |_, _| {});
         let over = ptx.label();
         ptx.while_(
             |ptx| ptx.lt(k_block, end),
@@ -298,7 +190,8 @@ impl<'a> Consumer<'a> {
         ptx.place(over);
     }
 
-    fn wait_for_stage(&self, ptx: &mut Ptx) {
+    /// Waits until the stage at the cursor is full.
+    pub(super) fn wait_for_stage(&self, ptx: &mut Ptx) {
         let is_full = ptx.label();
         ptx.jump_if(self.ready, is_full);
         let full = self.frame.buffer(ptx, "full", self.cursor.stage);
@@ -306,9 +199,14 @@ impl<'a> Consumer<'a> {
         ptx.place(is_full);
     }
 
-    /// Hands the stage back, goes to the next and looks whether that is full, so that the answer is there when it is needed.
+    /// Hands the stage at the cursor back and goes to the next.
     fn leave_stage(&self, ptx: &mut Ptx) {
-        release(ptx, self.frame, &self.cursor);
+        release(ptx, self.frame, self.cursor.stage);
+        self.next_stage(ptx);
+    }
+
+    /// Goes to the next stage and looks whether that is full, so that the answer is there when it is needed.
+    pub(super) fn next_stage(&self, ptx: &mut Ptx) {
         self.cursor.advance(ptx, self.frame);
         let full = self.frame.buffer(ptx, "full", self.cursor.stage);
         ptx.has_completed(self.ready, full, self.cursor.turn);
@@ -316,8 +214,8 @@ impl<'a> Consumer<'a> {
 }
 
 /// Tells whoever fetches into this stage that it was read.
-fn release(ptx: &mut Ptx, frame: &Frame<'_>, cursor: &Cursor) {
-    let empty = frame.buffer(ptx, "empty", cursor.stage);
+pub(super) fn release(ptx: &mut Ptx, frame: &Frame<'_>, stage: B32) {
+    let empty = frame.buffer(ptx, "empty", stage);
     // Whoever speaks for others does so after they have read what they need.
     let speaker = match frame.plan.release {
         Release::Warp => {

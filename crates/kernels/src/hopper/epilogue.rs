@@ -5,10 +5,10 @@ use std::ops::Range;
 use octile_core::{FloatKind, plan::hopper::WAVE_ROWS};
 
 use super::{
-    consumer::Sums,
     frame::{Frame, Place},
     ptx::{B32, B64, F32, Global, Label, Pred, Ptx},
     schedule::Tile,
+    sums::Sums,
 };
 
 /// Stores the tile, part by part. `before(part, registers)` runs ahead of each part with the wave and index of its sums;

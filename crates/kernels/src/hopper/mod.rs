@@ -14,6 +14,7 @@ mod auto;
 mod consumer;
 mod epilogue;
 mod frame;
+mod overlap;
 mod peak;
 mod producer;
 pub mod ptx;
@@ -23,6 +24,7 @@ mod scales;
 mod schedule;
 mod split;
 mod staged;
+mod sums;
 
 pub use peak::{PeakKernel, peak};
 pub use quantize::{

@@ -87,7 +87,6 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
     }
     if plan.fetches_with_one_warp() {
         in_warp(ptx, &frame, first_producer, |ptx| {
-            ptx.wait_for_previous_kernel();
             let operands = FetchedOperands::new(ptx, &frame);
             scales::fetch(ptx, &frame, Some(&operands));
         });
@@ -98,10 +97,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
             ptx.warp_barrier();
         });
         if carries_scales(plan) {
-            in_warp(ptx, &frame, first_producer + 1, |ptx| {
-                ptx.wait_for_previous_kernel();
-                scales::fetch(ptx, &frame, None);
-            });
+            in_warp(ptx, &frame, first_producer + 1, |ptx| scales::fetch(ptx, &frame, None));
         }
     }
     if let Together::SplitK(_) = plan.shape.together {

@@ -70,7 +70,8 @@ fn straddled_rows(ptx: &mut Ptx, tile: Tile) -> [B32; 2] {
 }
 
 /// The warp that copies the scales of every stage into the ring, whatever their layout. Where the scales of four rows lie
-/// side by side and start at a multiple of 16 bytes, they are copied at once. `operands` are those that it asks for as well.
+/// side by side and start at a multiple of 16 bytes, they are copied at once. `operands` are those that it asks for as well. What it
+/// fetches may be what the kernel before writes.
 pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>) {
     if shares_wave(frame.plan) {
         return fetch_by(ptx, frame, operands, Copies::OnePerWave);
@@ -148,6 +149,8 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>
         let four = ptx.variable(4);
         let copies_w = ptx.lt(frame.lane, w_scales);
         let k_block = ptx.variable(stages.first);
+        // Not sooner, so that all the above is known by then. Of later units this costs nothing.
+        ptx.wait_for_previous_kernel();
         ptx.while_(
             |ptx| ptx.lt(k_block, stages.end),
             |ptx| {
@@ -200,6 +203,29 @@ pub(super) struct StageScales {
     pub(super) w: Vec<F32>,
     /// Swapped: where the scales of x are in shared memory, for the thread's first column.
     pub(super) x_columns: Option<B32>,
+}
+
+impl StageScales {
+    /// Registers for what the ring has for a stage.
+    pub(super) fn variables(ptx: &mut Ptx, plan: &HopperPlan) -> Self {
+        let (x, w) = if plan.shape.swapped { (0, plan.waves()) } else { (plan.waves(), 2) };
+        Self {
+            x: (0..x).map(|_| [ptx.f32(), ptx.f32()]).collect(),
+            w: (0..w).map(|_| ptx.f32()).collect(),
+            x_columns: plan.shape.swapped.then(|| ptx.variable(0)),
+        }
+    }
+
+    /// Sets such registers.
+    pub(super) fn set(&self, ptx: &mut Ptx, scales: &Self) {
+        let floats = |of: &Self| of.x.iter().flatten().chain(&of.w).copied().collect::<Vec<F32>>();
+        for (variable, scale) in floats(self).into_iter().zip(floats(scales)) {
+            ptx.copy_float(variable, scale);
+        }
+        if let (Some(variable), Some(columns)) = (self.x_columns, scales.x_columns) {
+            ptx.set(variable, columns);
+        }
+    }
 }
 
 /// How a multiplying thread gets at scales.

@@ -2,11 +2,11 @@
 //! it into its shared memory. It adds them up in a fixed order, so that the result has the same bits every time.
 
 use super::{
-    consumer::Sums,
     epilogue,
     frame::{Frame, Place},
     ptx::{B32, F32, Ptx, Shared},
     schedule::Tile,
+    sums::Sums,
 };
 
 /// Exchanges sums, adds up and stores.

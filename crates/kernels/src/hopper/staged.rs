@@ -1,13 +1,15 @@
 //! From sums to results in memory by way of shared memory, so that whole lines are stored: straight from the registers a
 //! store would touch eight rows with 32 bytes each.
 
-use octile_core::plan::hopper::{RESULT_COLUMNS, RESULT_ROWS, WAVE_ROWS};
+use std::ops::Range;
+
+use octile_core::plan::hopper::{RESULT_COLUMNS, RESULT_ROWS, ResultPath, WAVE_ROWS};
 
 use super::{
-    consumer::Sums,
     frame::{Frame, Place},
     ptx::{B32, B64, F32, Global, Pred, Ptx, Shared},
     schedule::Tile,
+    sums::Sums,
 };
 
 /// Rows of a piece, and of them those that one store covers.
@@ -19,33 +21,45 @@ const UNIT: usize = 8;
 const ROW_BYTES: u32 = 2 * RESULT_COLUMNS as u32;
 const PIECE_BYTES: u32 = ROWS * ROW_BYTES;
 
-/// Puts the warp's part of the tile into shared memory and tells the copy engine to fetch it.
-pub(super) fn hand_over(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: Tile, sums: &Sums) {
+/// Puts the warp's part of some waves, the first ones or the last, into shared memory and tells the copy engine to fetch it.
+pub(super) fn hand_over(
+    ptx: &mut Ptx,
+    frame: &Frame<'_>,
+    place: Place,
+    tile: Tile,
+    sums: &Sums,
+    waves: Range<usize>,
+) {
     let staging = Staging::new(ptx, frame);
-    wait_until_read(ptx, frame);
-    ptx.warp_barrier();
     let per_wave = frame.plan.shape.tile.b / RESULT_COLUMNS;
-    for (wave, sums) in sums.waves.iter().enumerate() {
-        for (piece, sums) in sums.chunks(RESULT_COLUMNS / 2).enumerate() {
-            staging.write(ptx, frame, sums, wave * per_wave + piece);
-        }
+    let (first, end) = (per_wave * waves.start, per_wave * waves.end);
+    let mut at_a_time = 1;
+    if frame.plan.result_path == ResultPath::CopyEngine {
+        at_a_time = end - first;
+        wait_until_read(ptx, frame);
+        ptx.warp_barrier();
     }
-    ptx.fence_shared_stores();
-    ptx.warp_barrier();
     let is_first = ptx.eq(frame.lane, 0);
-    ptx.when(is_first, |ptx| {
-        let map = ptx.tensor_map("map_out");
-        let warp_row = ptx.add(tile.a_row, place.warp_row);
-        for wave in 0..sums.waves.len() {
-            let row = ptx.add(warp_row, (wave * WAVE_ROWS) as u32);
-            for piece in 0..per_wave {
-                let column = ptx.add(tile.b_row, (piece * RESULT_COLUMNS) as u32);
-                let at = PIECE_BYTES * (wave * per_wave + piece) as u32;
-                ptx.tma_store(map, column, row, Shared(staging.base, at));
-            }
+    for pieces in (first..end).step_by(at_a_time).map(|first| first..first + at_a_time) {
+        for piece in pieces.clone() {
+            let columns = &sums.waves[piece / per_wave][piece % per_wave * (RESULT_COLUMNS / 2)..];
+            staging.write(ptx, frame, &columns[..RESULT_COLUMNS / 2], piece);
         }
-        ptx.tma_store_commit();
-    });
+        ptx.fence_shared_stores();
+        ptx.warp_barrier();
+        ptx.when(is_first, |ptx| {
+            let map = ptx.tensor_map("map_out");
+            let warp_row = ptx.add(tile.a_row, place.warp_row);
+            for piece in pieces.clone() {
+                let row = ptx.add(warp_row, (piece / per_wave * WAVE_ROWS) as u32);
+                let column = ptx.add(tile.b_row, (piece % per_wave * RESULT_COLUMNS) as u32);
+                ptx.tma_store(map, column, row, Shared(staging.base, PIECE_BYTES * piece as u32));
+            }
+            if pieces.end == per_wave * sums.waves.len() {
+                ptx.tma_store_commit();
+            }
+        });
+    }
 }
 
 /// Waits until the copy engine has read what was handed over before.

@@ -36,10 +36,13 @@ fn every_strategy_with_every_kind_of_activation() {
 
 #[test]
 fn every_shape_of_tile_and_cluster() {
-    let mut forms = HashSet::new();
+    let (mut forms, mut overlaps) = (HashSet::new(), HashSet::new());
     let mut ran = 0;
-    let few_rows = [(50, 264, 600), (50, 600, 300), (33, 7, 130), (16, 300, 1000), (16, 700, 1100)];
-    for (m, n, k) in [(400, 456, 300), (130, 300, 1000), (128, 200, 1100)].into_iter().chain(few_rows) {
+    let few_rows =
+        [(50, 264, 600), (16, 200, 600), (50, 600, 300), (33, 7, 130), (16, 300, 1000), (16, 700, 1100)];
+    for (m, n, k) in
+        [(400, 456, 300), (300, 200, 300), (130, 300, 1000), (128, 200, 1100)].into_iter().chain(few_rows)
+    {
         for granularity in GRANULARITIES {
             let problem = problem(m, n, k).with_x(ActivationKind::Fp8(granularity));
             let operands = Operands::random(problem, 8);
@@ -49,7 +52,9 @@ fn every_shape_of_tile_and_cluster() {
             for plan in plans {
                 check(&plan, &operands, 2);
                 ran += 1;
-                forms.insert((plan.shape.swapped, plan.consumers, plan.blocks_per_sm, plan.result_path));
+                let HopperPlan { consumers, blocks_per_sm, .. } = plan;
+                forms.insert((plan.shape.swapped, consumers, blocks_per_sm, plan.result_path));
+                overlaps.insert((plan.shape.swapped, consumers, blocks_per_sm, plan.overlaps_stages));
             }
         }
     }
@@ -61,7 +66,14 @@ fn every_shape_of_tile_and_cluster() {
     });
     let swapped =
         [(1, 2), (2, 1), (2, 2)].map(|(consumers, per_sm)| (true, consumers, per_sm, ResultPath::Direct));
-    assert_eq!(forms, unswapped.chain(swapped).collect());
+    // Two blocks share a multiprocessor only where tiles are too narrow for this.
+    let by_piece = [1, 2, 3].map(|consumers| (false, consumers, 1, ResultPath::CopyEngineByPiece));
+    assert_eq!(forms, unswapped.chain(swapped).chain(by_piece).collect());
+    let can_overlap = [(false, 1, 1), (false, 1, 2), (false, 2, 1), (true, 1, 2)];
+    let with = |overlaps| move |(swapped, consumers, per_sm)| (swapped, consumers, per_sm, overlaps);
+    let never = [(false, 2, 2), (false, 3, 1), (true, 2, 1), (true, 2, 2)];
+    let without = can_overlap.into_iter().chain(never).map(with(false));
+    assert_eq!(overlaps, can_overlap.into_iter().map(with(true)).chain(without).collect());
 }
 
 #[test]

@@ -122,7 +122,7 @@ impl Multiplication {
 impl Multiplication {
     /// What the copy engine must know of the result; nothing that is looked at where it has no part in storing it.
     fn result_map(&self, out: &Buffer, arguments: Arguments) -> Result<sys::CUtensorMap, CudaError> {
-        if self.plan.result_path != ResultPath::CopyEngine {
+        if !self.plan.result_path.uses_copy_engine() {
             return Ok(sys::CUtensorMap { opaque: [0; 16] });
         }
         let Problem { m, n, .. } = self.plan.problem;

@@ -77,39 +77,36 @@ fn at_once(plan: &HopperPlan, gpu: &HopperGpu) -> usize {
 /// an H200: the plan chosen is 0.1 % slower than the best of them in the mean, and at most 1.5 %. The times of the
 /// chosen plans are met within 15 %, but for one of 37 % (128x7168x16384).
 fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
-    const LAUNCH: f64 = 1660.0;
+    const LAUNCH: f64 = 1002.0;
     let GpuTile { a, b } = plan.shape.tile;
     let (waves, columns) = ((a / WAVE_ROWS) as f64, b as f64);
     let three = plan.consumers == 3;
     // One stage: what a warpgroup needs from the first product to the last sum, and what all together take of the
     // multiprocessor.
-    let alone = waves / plan.consumers as f64 * 1.85 * columns;
-    let straddles = match &plan.boundaries()[..] {
-        [_] => 1.0,
-        _ if plan.has_loop_per_boundary() => 1.083,
-        _ => 1.145,
-    };
-    let all = waves * (47.0 + 1.005 * columns);
+    let alone = waves / plan.consumers as f64 * if plan.overlaps_stages { 1.818 } else { 2.834 } * columns;
+    let straddles = if plan.boundaries().len() > 1 { 1.075 } else { 1.0 };
+    let all = waves * (28.24 + 1.117 * columns);
     // Where two blocks wait for their weight, one multiplies meanwhile.
-    let shares_swapped = plan.shape.swapped && plan.consumers == 2 && plan.blocks_per_sm == 2;
-    let waits = if shares_swapped { 0.8 } else { 1.0 };
-    let together = straddles * waits * if three { 1.065 * all } else { all + 20.9 };
+    let pieces = pieces(plan.units, plan.shape);
+    let shares_swapped = plan.shape.swapped && plan.blocks_per_sm == 2 && pieces > gpu.sms;
+    let waits = if shares_swapped { 0.798 } else { 1.0 };
+    let together = straddles * waits * if three { 1.071 * all } else { all + 40.5 };
     // Sharing pays for tiles that need many rows for few products.
-    let shared = 1.429 - 39.0 * (a + b) as f64 / (a * b) as f64;
+    let shared = 1.2396 - 22.82 * (a + b) as f64 / (a * b) as f64;
     let (parts, sharing, cluster_cost) = match plan.shape.together {
         Together::Alone => (1, 1.0, 0.0),
-        Together::ShareA | Together::ShareB => (1, shared, 1110.0),
-        Together::SplitK(parts) => (parts, 1.0, 840.0 + 66.6 * (parts - 2) as f64),
+        Together::ShareA | Together::ShareB => (1, shared, 1156.0),
+        Together::SplitK(parts) => (parts, 1.0, 723.5 + 124.3 * (parts - 2) as f64),
     };
-    let rounds = pieces(plan.units, plan.shape).div_ceil(at_once(plan, gpu));
+    let rounds = pieces.div_ceil(at_once(plan, gpu));
     let overlap = plan.blocks_per_sm.min(rounds) as f64;
     let per_stage = sharing * together.max(alone / overlap);
     // Warpgroups that do not all store at the same time hide a part of it.
-    let epilogue = 41.4 * (a * b) as f64 / 1024.0 * if three { 0.79 } else { 1.0 } / overlap;
+    let epilogue = 41.85 * (a * b) as f64 / 1024.0 * if three { 0.836 } else { 1.0 } / overlap;
     let stages = plan.k_blocks().div_ceil(parts) as f64;
     let busy = rounds as f64 * (stages * per_stage + epilogue) + cluster_cost;
     // What fetching the operands once costs beside all that.
     let Problem { m, n, k, .. } = plan.problem;
-    let times_bandwidth = if weight_stays(&plan.problem, gpu) { 4.14 } else { 1.6 };
+    let times_bandwidth = if weight_stays(&plan.problem, gpu) { 4.367 } else { 1.517 };
     LAUNCH + busy + ((m + n) * k) as f64 / (times_bandwidth * gpu.read_bandwidth)
 }

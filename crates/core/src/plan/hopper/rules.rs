@@ -35,7 +35,7 @@ pub(super) fn shares_sm(
         return shape.tile.b <= 96;
     }
     let is_small = consumers == 2 && shape.tile.b <= 64;
-    let is_short = problem.k.div_ceil(STAGE_K) <= SHORT_STAGES;
+    let is_short = is_short(problem);
     if shape.swapped {
         // One multiplies while the other waits for its weight. Short work has no need of that: a whole ring holds the next tile's
         // stages already.
@@ -44,6 +44,28 @@ pub(super) fn shares_sm(
     // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In longer work the half ring
     // that is left would cost more than that.
     is_small && is_short && shape.together == Together::Alone
+}
+
+/// Whether a warpgroup starts a stage before it has added up the one before: where nothing else would keep the tensor cores busy, and
+/// a thread has registers for the products of two stages.
+pub(super) fn overlaps_stages(
+    problem: &Problem,
+    shape: Shape,
+    consumers: usize,
+    has_sm_to_itself: bool,
+) -> bool {
+    let divides_k = matches!(shape.together, Together::SplitK(_));
+    match consumers {
+        1 if shape.swapped => !divides_k && has_sm_to_itself,
+        1 => shape.tile.b <= 128 && (has_sm_to_itself || is_short(problem)),
+        // Of narrower tiles the other warpgroup's products are enough, and where 112 columns begin a second weight scale takes long to choose.
+        2 => waves(shape, consumers) == 1 && !shape.swapped && matches!(shape.tile.b, 96 | 128),
+        _ => false,
+    }
+}
+
+fn is_short(problem: &Problem) -> bool {
+    problem.k.div_ceil(STAGE_K) <= SHORT_STAGES
 }
 
 pub(super) fn operand_rows(problem: &Problem, swapped: bool) -> (usize, usize) {
@@ -81,6 +103,8 @@ pub(super) fn result_path(
     {
         // Nothing is computed while the copy engine stores a block's only tile, and a narrow one is sooner stored without it.
         ResultPath::Lines
+    } else if one_tile_each {
+        ResultPath::CopyEngineByPiece
     } else {
         ResultPath::CopyEngine
     }

@@ -55,7 +55,7 @@ pub(super) fn shared_memory(
     match result_path {
         ResultPath::Direct => {}
         ResultPath::Lines => memory.push("result", MemorySpace::Shared, 4 * consumers, piece),
-        ResultPath::CopyEngine => {
+        ResultPath::CopyEngine | ResultPath::CopyEngineByPiece => {
             let pieces = waves(shape, consumers) * b / RESULT_COLUMNS;
             memory.push("result", MemorySpace::Shared, 4 * consumers, pieces * piece);
         }

@@ -119,8 +119,37 @@ fn many_places_for_a_second_scale_have_a_loop_each() {
     };
     assert_eq!(loops(7168, 128), (1, false, 2));
     assert_eq!(loops(7168, 192), (2, false, 2));
-    assert_eq!(loops(7168, 96), (3, true, 2));
+    assert_eq!(loops(7168, 96), (3, false, 2), "stages overlap");
     assert_eq!(loops(7168, 112), (7, true, 1));
+}
+
+#[test]
+fn stages_overlap_where_nothing_else_keeps_the_tensor_cores_busy() {
+    let overlaps = |(m, n, k), a, b, together| {
+        let shape = Shape { tile: GpuTile { a, b }, swapped: m < 64, together };
+        let plan = HopperPlan::new(&problem(m, n, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
+        plan.unwrap().overlaps_stages
+    };
+    let alone = |size, a, b| overlaps(size, a, b, Together::Alone);
+    // A block on every multiprocessor, and one more: then some share one.
+    assert_eq!([132, 133].map(|tiles| alone((64, tiles * 64, 2048), 64, 64)), [true, false]);
+    assert!(alone((64, 133 * 64, 1024), 64, 64), "short work");
+    assert!(alone((64, 133 * 128, 2048), 64, 128), "wide tiles do not share");
+    assert!(!alone((64, 7168, 2048), 64, 192), "too many registers");
+    assert!(overlaps((64, 64 * 64, 2048), 64, 64, Together::SplitK(2)));
+    assert_eq!([132, 133].map(|tiles| alone((16, tiles * 64, 2048), 64, 16)), [true, false]);
+    assert!(!overlaps((16, 64 * 64, 2048), 64, 16, Together::SplitK(2)));
+    assert_eq!(
+        [64, 96, 112, 128, 192].map(|b| alone((128, 8192, 2048), 128, b)),
+        [false, true, false, true, false]
+    );
+    assert!(!alone((16, 8192, 2048), 128, 16) && !alone((4096, 4096, 2048), 192, 96));
+    let others = Strategy::ALL.into_iter().filter(|&strategy| strategy != Strategy::Strip);
+    for strategy in others {
+        assert!(
+            !HopperPlan::best(&problem(64, 4096, 2048), &HOPPER_GPUS[1], strategy).unwrap().overlaps_stages
+        );
+    }
 }
 
 #[test]
@@ -199,7 +228,8 @@ fn the_copy_engine_stores_where_there_is_something_to_do_meanwhile() {
     assert_eq!(path(64, 265 * 64, 2048, 64, 64), ResultPath::CopyEngine);
     assert_eq!(path(128, 132 * 64, 2048, 128, 64), ResultPath::Lines);
     assert_eq!(path(128, 133 * 64, 2048, 128, 64), ResultPath::CopyEngine);
-    assert_eq!(path(2048, 2048, 2048, 256, 128), ResultPath::CopyEngine);
+    assert_eq!(path(2048, 2048, 2048, 256, 128), ResultPath::CopyEngineByPiece);
+    assert_eq!(path(2048, 4096, 2048, 256, 128), ResultPath::CopyEngine, "two tiles each");
     assert_eq!(path(2048, 2048, 2048, 192, 96), ResultPath::Lines);
     assert_eq!(path(2048, 2047, 2048, 256, 128), ResultPath::Direct);
 }
