@@ -160,15 +160,12 @@ impl<'a> Consumer<'a> {
     /// Multiplies the stages from `k_block` to `end`. Where the second weight scale begins in one of many columns, to choose in every stage costs
     /// too much: then each has a loop of its own.
     fn remaining_stages(&self, ptx: &mut Ptx, reader: &Reader, k_block: B32, end: B32) {
-        self.for_each_boundary(ptx, |ptx, begins| self.stages_until(ptx, reader, begins, k_block, end));
-    }
-
-    /// Emits `body` once, or for each column where the second weight scale begins.
-    pub(super) fn for_each_boundary(&self, ptx: &mut Ptx, mut body: impl FnMut(&mut Ptx, Option<usize>)) {
         if self.frame.plan.has_loop_per_boundary() {
-            self.boundary.for_each_column(ptx, |ptx, column| body(ptx, Some(column)));
+            self.boundary.for_each_column(ptx, |ptx, column| {
+                self.stages_until(ptx, reader, Some(column), k_block, end)
+            });
         } else {
-            body(ptx, None);
+            self.stages_until(ptx, reader, None, k_block, end);
         }
     }
 

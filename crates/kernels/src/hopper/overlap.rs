@@ -29,12 +29,12 @@ impl Consumer<'_> {
         // The first products hide this.
         let tile = self.go_to(ptx, unit);
         self.sums.clear(ptx);
-        self.for_each_boundary(ptx, |ptx, begins| self.until_end(ptx, &flights, begins, k_block));
+        self.until_end(ptx, &flights, k_block);
         tile
     }
 
     /// With the first stage on its way, starts the others and adds up all of them.
-    fn until_end(&self, ptx: &mut Ptx, flights: &[Flight; 2], begins: Option<usize>, k_block: B32) {
+    fn until_end(&self, ptx: &mut Ptx, flights: &[Flight; 2], k_block: B32) {
         let (again, over) = (ptx.label(), ptx.label());
         let last = [ptx.label(), ptx.label()];
         ptx.place(again);
@@ -44,13 +44,13 @@ impl Consumer<'_> {
             ptx.jump_if(is_last, last[at]);
             self.start(ptx, &flights[1 - at], k_block);
             ptx.wgmma_wait(1);
-            self.add_up(ptx, &flights[at], begins);
+            self.add_up(ptx, &flights[at]);
         }
         ptx.jump(again);
         for (flight, last) in flights.iter().zip(last) {
             ptx.place(last);
             ptx.wgmma_wait(0);
-            self.add_up(ptx, flight, begins);
+            self.add_up(ptx, flight);
             ptx.jump(over);
         }
         ptx.place(over);
@@ -68,12 +68,12 @@ impl Consumer<'_> {
     }
 
     /// Adds finished products to the sums and hands their stage back.
-    fn add_up(&self, ptx: &mut Ptx, flight: &Flight, begins: Option<usize>) {
+    fn add_up(&self, ptx: &mut Ptx, flight: &Flight) {
         let swapped = self.frame.plan.shape.swapped;
         if !swapped {
             release(ptx, self.frame, flight.stage);
         }
-        self.sums.promote(ptx, &flight.scales, &self.boundary, begins, flight.products, Promotion::Add);
+        self.sums.promote(ptx, &flight.scales, &self.boundary, None, flight.products, Promotion::Add);
         // Swapped products still read their scales from the ring.
         if swapped {
             release(ptx, self.frame, flight.stage);

@@ -149,7 +149,7 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>
         let four = ptx.variable(4);
         let copies_w = ptx.lt(frame.lane, w_scales);
         let k_block = ptx.variable(stages.first);
-        // Not sooner, so that all the above is known by then. Of later units this costs nothing.
+        // Nothing above reads what that writes. For later units this costs nothing.
         ptx.wait_for_previous_kernel();
         ptx.while_(
             |ptx| ptx.lt(k_block, stages.end),
