@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::hopper::HOPPER_GPUS,
-    plan::hopper::{GpuTile, HopperPlan, PROMOTIONS, Shape, Together, candidates},
+    plan::hopper::{GpuTile, HopperPlan, PROMOTIONS, ResultPath, Shape, Together, candidates},
 };
 use octile_dump::gpu::{AssemblerReport, Code};
 use octile_kernels::hopper::{self, Kernel};
@@ -48,7 +48,8 @@ fn check(plan: &HopperPlan) {
     let ring = plan.strategy != Strategy::Auto;
     let staged = matches!(plan.strategy, Strategy::Smem | Strategy::Strip);
     // Four steps along K in every wave, in every copy of the loop's body: those of a turn in every loop, and one more. That is for the
-    // first stage, where its products become the sums, or for the last, where results of other waves leave meanwhile.
+    // first stage, where its products become the sums or are started before the loop, or for the last, where results of other waves leave
+    // meanwhile.
     let loops = if plan.has_loop_per_boundary() { plan.boundaries().len() } else { 1 };
     let one_more = usize::from(staged && plan.stages_per_chain() == 1);
     let copies = if ring { one_more + loops * plan.stages_per_turn() } else { 1 };
@@ -86,6 +87,14 @@ fn every_shape_of_strip_assembles() {
             );
         }
     }
+}
+
+#[test]
+fn a_tile_of_two_waves_leaves_piece_by_piece() {
+    let plan = HopperPlan::best(&problem(2048, 2048, 2048), &HOPPER_GPUS[1], Strategy::Strip).unwrap();
+    assert_eq!((plan.result_path, plan.waves()), (ResultPath::CopyEngineByPiece, 2));
+    check(&plan);
+    check(&plan.for_racecheck());
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub enum ResultPath {
     Lines,
     /// The tile through shared memory, from where the copy engine fetches it while the next tile is computed.
     CopyEngine,
-    /// The same for a block's only tile, piece by piece: the copy engine has all waves but the last by the time that is multiplied.
+    /// The same for a block's only tile, piece by piece: the copy engine has all waves but the last before the last products are there.
     CopyEngineByPiece,
 }
 
@@ -226,6 +226,7 @@ impl HopperPlan {
         let fits = |plan: &Self| plan.memory.require(MemorySpace::Shared, available, strategy, gpu.name);
         let plan = match (strategy, stages) {
             (Strategy::Auto, _) => with(2),
+            (_, Some(stages @ ..2)) => return Err(PlanError::TooFewStages { stages }),
             (_, Some(stages)) => with(stages),
             // Two stages are the least that overlap; when even they do not fit, the refusal is about them.
             (_, None) => {

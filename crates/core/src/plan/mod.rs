@@ -82,6 +82,12 @@ pub enum PlanError {
         /// Stages that K has.
         blocks: usize,
     },
+    /// The ring cannot turn.
+    #[error("a ring of {stages} stages cannot turn while one is read: give at least 2")]
+    TooFewStages {
+        /// Stages asked for.
+        stages: usize,
+    },
     /// A tile would cut a quantization block in two.
     #[error("a tile of {tile} along {side} is no multiple of the quantization block {quant_block}")]
     PartialBlock {

@@ -25,10 +25,9 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
             _ => match plan.result_path {
                 ResultPath::Direct => epilogue::store(ptx, frame, place, tile, sums, |_, _, _| None),
                 ResultPath::Lines => staged::store_lines(ptx, frame, place, tile, sums),
-                ResultPath::CopyEngine => staged::hand_over(ptx, frame, place, tile, sums, 0..plan.waves()),
-                // The others were handed over while the last was multiplied.
-                ResultPath::CopyEngineByPiece => {
-                    staged::hand_over(ptx, frame, place, tile, sums, plan.waves() - 1..plan.waves());
+                ResultPath::CopyEngine | ResultPath::CopyEngineByPiece => {
+                    let first = consumer.waves_handed_over();
+                    staged::hand_over(ptx, frame, place, tile, sums, first..plan.waves());
                 }
             },
         }
@@ -65,6 +64,12 @@ impl<'a> Consumer<'a> {
         }
     }
 
+    /// Waves whose results are handed over while the last one is multiplied.
+    fn waves_handed_over(&self) -> usize {
+        let plan = self.frame.plan;
+        if plan.result_path == ResultPath::CopyEngineByPiece { plan.waves() - 1 } else { 0 }
+    }
+
     /// Multiplies all stages of a unit.
     fn multiply(&self, ptx: &mut Ptx, unit: Unit, k_block: B32) -> Tile {
         let (frame, plan) = (self.frame, self.frame.plan);
@@ -82,7 +87,7 @@ impl<'a> Consumer<'a> {
             self.remaining_stages(ptx, &reader, k_block, self.stages.end);
             return tile;
         }
-        if plan.result_path == ResultPath::CopyEngineByPiece && plan.waves() > 1 {
+        if self.waves_handed_over() > 0 {
             // A block's only tile: there is time for this before the first stage is there.
             let tile = self.go_to(ptx, unit);
             self.sums.clear(ptx);
@@ -157,8 +162,8 @@ impl<'a> Consumer<'a> {
         ptx.increase(k_block, 1);
     }
 
-    /// Multiplies the stages from `k_block` to `end`. Where the second weight scale begins in one of many columns, to choose in every stage costs
-    /// too much: then each has a loop of its own.
+    /// Multiplies the stages from `k_block` to `end`. Where the second weight scale begins in one of many columns, to choose in every stage
+    /// costs too much: then each has a loop of its own.
     fn remaining_stages(&self, ptx: &mut Ptx, reader: &Reader, k_block: B32, end: B32) {
         if self.frame.plan.has_loop_per_boundary() {
             self.boundary.for_each_column(ptx, |ptx, column| {

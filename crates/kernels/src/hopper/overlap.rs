@@ -1,5 +1,7 @@
-//! Stages that overlap: the products of one are on their way while those of the one before are added to the sums. A warpgroup that has its
-//! multiprocessor to itself keeps the tensor cores busy that way.
+//! Stages that overlap: the products of one are on their way while those of the one before are added to the sums. That keeps the tensor cores
+//! busy where too little else would.
+
+use octile_core::plan::hopper::STAGE_K;
 
 use super::{
     consumer::{Consumer, release},
@@ -20,9 +22,11 @@ struct Flight {
 impl Consumer<'_> {
     /// Multiplies all stages of a unit.
     pub(super) fn overlapped_stages(&self, ptx: &mut Ptx, unit: Unit, k_block: B32) -> Tile {
+        let plan = self.frame.plan;
+        assert!(plan.waves() == 1 && plan.promote_every == STAGE_K && plan.stages > 1, "{plan:?}");
         let flights = [0, 1].map(|at| Flight {
             products: Products::of_stage(at),
-            scales: StageScales::variables(ptx, self.frame.plan),
+            scales: StageScales::variables(ptx, plan),
             stage: ptx.variable(0),
         });
         self.start(ptx, &flights[0], k_block);

@@ -149,7 +149,7 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>
         let four = ptx.variable(4);
         let copies_w = ptx.lt(frame.lane, w_scales);
         let k_block = ptx.variable(stages.first);
-        // Nothing above reads what that writes. For later units this costs nothing.
+        // Nothing above reads what the kernel before writes. For later units this costs nothing.
         ptx.wait_for_previous_kernel();
         ptx.while_(
             |ptx| ptx.lt(k_block, stages.end),
@@ -219,6 +219,7 @@ impl StageScales {
     /// Sets such registers.
     pub(super) fn set(&self, ptx: &mut Ptx, scales: &Self) {
         let floats = |of: &Self| of.x.iter().flatten().chain(&of.w).copied().collect::<Vec<F32>>();
+        assert_eq!(floats(self).len(), floats(scales).len(), "these are registers for other scales");
         for (variable, scale) in floats(self).into_iter().zip(floats(scales)) {
             ptx.copy_float(variable, scale);
         }

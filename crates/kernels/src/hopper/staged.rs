@@ -21,7 +21,8 @@ const UNIT: usize = 8;
 const ROW_BYTES: u32 = 2 * RESULT_COLUMNS as u32;
 const PIECE_BYTES: u32 = ROWS * ROW_BYTES;
 
-/// Puts the warp's part of some waves, the first ones or the last, into shared memory and tells the copy engine to fetch it.
+/// Puts the warp's part of some waves into shared memory and tells the copy engine to fetch it. Calls go through the waves of a tile in order;
+/// the last one closes the group of copies.
 pub(super) fn hand_over(
     ptx: &mut Ptx,
     frame: &Frame<'_>,
@@ -33,12 +34,13 @@ pub(super) fn hand_over(
     let staging = Staging::new(ptx, frame);
     let per_wave = frame.plan.shape.tile.b / RESULT_COLUMNS;
     let (first, end) = (per_wave * waves.start, per_wave * waves.end);
-    let mut at_a_time = 1;
-    if frame.plan.result_path == ResultPath::CopyEngine {
-        at_a_time = end - first;
+    let at_once = frame.plan.result_path == ResultPath::CopyEngine;
+    if at_once {
+        // There may be a tile before this one.
         wait_until_read(ptx, frame);
         ptx.warp_barrier();
     }
+    let at_a_time = if at_once { end - first } else { 1 };
     let is_first = ptx.eq(frame.lane, 0);
     for pieces in (first..end).step_by(at_a_time).map(|first| first..first + at_a_time) {
         for piece in pieces.clone() {

@@ -10,7 +10,7 @@ use super::{
 };
 
 /// What becomes of a stage's products.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(super) enum Promotion {
     /// They are the first and become the sums.
     Set,
@@ -78,18 +78,18 @@ pub(super) struct Sums {
 #[derive(Clone, Copy)]
 pub(super) struct Products {
     wave: usize,
-    partial: usize,
+    block: usize,
 }
 
 impl Products {
     /// Those of a wave, one stage at a time.
     pub(super) fn of_wave(wave: usize) -> Self {
-        Self { wave, partial: 0 }
+        Self { wave, block: 0 }
     }
 
     /// Those of the only wave in one of two stages.
     pub(super) fn of_stage(stage: usize) -> Self {
-        Self { wave: 0, partial: stage }
+        Self { wave: 0, block: stage }
     }
 }
 
@@ -125,7 +125,7 @@ impl Sums {
             let add = chain.goes_on.filter(|_| is_first).unwrap_or_else(|| ptx.ne(u32::from(!is_first), 0));
             let a = operands.a(ptx, frame, stage, products.wave, step);
             let b = operands.b(ptx, frame, stage, step);
-            ptx.wgmma(&self.partial[products.partial], columns, a, b, add);
+            ptx.wgmma(&self.partial[products.block], columns, a, b, add);
         }
         ptx.wgmma_commit();
     }
@@ -138,10 +138,10 @@ impl Sums {
         scales: &StageScales,
         boundary: &Boundary,
         begins: Option<usize>,
-        Products { wave, partial }: Products,
+        Products { wave, block }: Products,
         promotion: Promotion,
     ) {
-        let (sums, partial) = (&self.waves[wave], &self.partial[partial]);
+        let (sums, partial) = (&self.waves[wave], &self.partial[block]);
         let width = 2 * sums.len();
         let chunks = sums.chunks(4).zip(partial.chunks(4)).enumerate();
         if let Some(columns) = scales.x_columns {

@@ -29,8 +29,8 @@ const SYNCHRONIZATION: [&str; 15] = [
     "barrier.",
 ];
 
-/// After the one lane that asks for tiles, the others of its warp are waited for: no data depends on that.
-const REUNION: &str = "bar.warp.sync";
+/// Where the lanes of a warp meet.
+const WARP_BARRIER: &str = "bar.warp.sync";
 
 /// Orders of events to try.
 const SEEDS: [u64; 3] = [1, 2, 3];
@@ -54,8 +54,8 @@ fn is_wrong(plan: &HopperPlan, product: &Product, operands: &Operands) -> bool {
     })
 }
 
-/// Removes every line of synchronization that is executed, at least so many, one at a time; gives the names of those that no one misses. The problem
-/// must be so deep that the ring of stages comes around.
+/// Removes every line of synchronization that is executed, at least so many, one at a time; gives the names of those that no one misses.
+/// The problem must be so deep that the ring of stages comes around.
 fn not_missed(plan: &HopperPlan, at_least: usize) -> Vec<String> {
     let kernel = hopper::multiply(plan);
     let operands = Operands::random(plan.problem, 13);
@@ -76,14 +76,20 @@ fn each_strategy() {
         let plan = HopperPlan::best(&problem, &GPU, strategy).expect("it has a plan");
         let spared = match strategy {
             // Here no thread reads shared memory itself: the barriers before a stage is handed back are for the assembler.
-            Strategy::Dma => vec![REUNION; 3],
+            Strategy::Dma => vec![WARP_BARRIER; 3],
             Strategy::Auto => vec![],
-            Strategy::Smem => vec![REUNION],
+            Strategy::Smem => vec![WARP_BARRIER],
             // The same where stages overlap, which were read long before: two barriers in the loop, and where the last stage is handed
             // back, which has no one to fetch into it. Then lines of results: the barrier after the last piece, because others follow
             // before the next tile's.
             Strategy::Strip => {
-                vec![REUNION, REUNION, "mbarrier.arrive.shared::cta.b64", REUNION, REUNION]
+                vec![
+                    WARP_BARRIER,
+                    WARP_BARRIER,
+                    "mbarrier.arrive.shared::cta.b64",
+                    WARP_BARRIER,
+                    WARP_BARRIER,
+                ]
             }
         };
         assert_eq!(not_missed(&plan, 4), spared, "{strategy}");
@@ -93,14 +99,14 @@ fn each_strategy() {
 #[test]
 fn clusters_that_share_operands() {
     // Results wave by wave leave a block's only tile, whose last stage is handed back to no one.
-    let last_stage = ["barrier.cta.sync.aligned", "mbarrier.arrive.shared::cluster.b64", REUNION];
+    let last_stage = ["barrier.cta.sync.aligned", "mbarrier.arrive.shared::cluster.b64", WARP_BARRIER];
     for (n, tile, together, spared) in [
-        (264, GpuTile { a: 256, b: 128 }, Together::ShareA, &[REUNION][..]),
+        (264, GpuTile { a: 256, b: 128 }, Together::ShareA, &[WARP_BARRIER][..]),
         (136, GpuTile { a: 256, b: 128 }, Together::ShareA, &last_stage),
         // Lines of results, as above.
-        (264, GpuTile { a: 192, b: 96 }, Together::ShareA, &[REUNION; 2]),
+        (264, GpuTile { a: 192, b: 96 }, Together::ShareA, &[WARP_BARRIER; 2]),
         // Stages that overlap, as above.
-        (264, GpuTile { a: 128, b: 128 }, Together::ShareB, &[REUNION; 3]),
+        (264, GpuTile { a: 128, b: 128 }, Together::ShareB, &[WARP_BARRIER; 3]),
     ] {
         let problem = problem(260, n, 900);
         let shape = Shape { tile, swapped: false, together };
@@ -110,12 +116,23 @@ fn clusters_that_share_operands() {
 }
 
 #[test]
+fn weights_as_the_first_operand() {
+    // Stages that overlap, an odd number of them.
+    let shape = Shape { tile: GpuTile { a: 64, b: 16 }, swapped: true, together: Together::Alone };
+    let plan = HopperPlan::new(&problem(16, 130, 1100), &GPU, Strategy::Strip, shape, Some(3))
+        .expect("it has a plan");
+    assert!(plan.overlaps_stages && plan.k_blocks() == 9);
+    // The last stage is handed back to no one, and no data depends on where the lane that asks for tiles meets the others.
+    assert_eq!(not_missed(&plan, 10), [WARP_BARRIER, "mbarrier.arrive.shared::cta.b64", WARP_BARRIER]);
+}
+
+#[test]
 fn clusters_that_divide_k() {
     let problem = problem(20, 130, 1800);
     let shape = Shape { tile: GpuTile { a: 64, b: 32 }, swapped: true, together: Together::SplitK(2) };
     let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(3)).expect("it has a plan");
     // Threads that leave count as arrived, and the fetching ones leave after this.
-    assert_eq!(not_missed(&plan, 15), [REUNION, "barrier.cluster.arrive.release"]);
+    assert_eq!(not_missed(&plan, 15), [WARP_BARRIER, "barrier.cluster.arrive.release"]);
 }
 
 #[test]

@@ -75,7 +75,7 @@ fn at_once(plan: &HopperPlan, gpu: &HopperGpu) -> usize {
 
 /// Nanoseconds that the plan is expected to take. The constants are fitted to 42 shapes with up to 18 plans each, timed on
 /// an H200: the plan chosen is 0.06 % slower than the best of them in the mean, and at most 0.7 %. The times of the
-/// chosen plans are met within 18 %, but for one of 37 % (128x7168x16384).
+/// chosen plans are met within 19 %, but for one of 38 % (128x7168x16384).
 fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     const LAUNCH: f64 = 1002.0;
     let GpuTile { a, b } = plan.shape.tile;
@@ -99,10 +99,10 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
         Together::SplitK(parts) => (parts, 1.0, 723.5 + 124.3 * (parts - 2) as f64),
     };
     let rounds = pieces.div_ceil(at_once(plan, gpu));
-    let overlap = plan.blocks_per_sm.min(rounds) as f64;
-    let per_stage = sharing * together.max(alone / overlap);
+    let resident = plan.blocks_per_sm.min(rounds) as f64;
+    let per_stage = sharing * together.max(alone / resident);
     // Warpgroups that do not all store at the same time hide a part of it.
-    let epilogue = 41.85 * (a * b) as f64 / 1024.0 * if three { 0.836 } else { 1.0 } / overlap;
+    let epilogue = 41.85 * (a * b) as f64 / 1024.0 * if three { 0.836 } else { 1.0 } / resident;
     let stages = plan.k_blocks().div_ceil(parts) as f64;
     let busy = rounds as f64 * (stages * per_stage + epilogue) + cluster_cost;
     // What fetching the operands once costs beside all that.

@@ -58,7 +58,8 @@ pub(super) fn overlaps_stages(
     match consumers {
         1 if shape.swapped => !divides_k && has_sm_to_itself,
         1 => shape.tile.b <= 128 && (has_sm_to_itself || is_short(problem)),
-        // Of narrower tiles the other warpgroup's products are enough, and where 112 columns begin a second weight scale takes long to choose.
+        // For narrower tiles the other warpgroup's products are enough, and with 112 columns it takes long to choose where the second weight
+        // scale begins.
         2 => waves(shape, consumers) == 1 && !shape.swapped && matches!(shape.tile.b, 96 | 128),
         _ => false,
     }
@@ -101,7 +102,8 @@ pub(super) fn result_path(
     } else if !shape.tile.b.is_multiple_of(RESULT_COLUMNS)
         || (one_tile_each && shape.tile.b == RESULT_COLUMNS)
     {
-        // Nothing is computed while the copy engine stores a block's only tile, and a narrow one is sooner stored without it.
+        // Nothing but its own last wave is computed while the copy engine stores a block's only tile, and a narrow one is sooner stored without
+        // it.
         ResultPath::Lines
     } else if one_tile_each {
         ResultPath::CopyEngineByPiece

@@ -153,6 +153,15 @@ fn stages_overlap_where_nothing_else_keeps_the_tensor_cores_busy() {
 }
 
 #[test]
+fn a_ring_has_two_stages_at_least() {
+    let plan = |stages| {
+        HopperPlan::new(&problem(64, 64, 300), &HOPPER_GPUS[1], Strategy::Strip, Shape::PLAIN, Some(stages))
+    };
+    assert!(matches!(plan(1), Err(PlanError::TooFewStages { stages: 1 })));
+    assert_eq!(plan(2).unwrap().stages, 2);
+}
+
+#[test]
 fn what_kernels_cannot_count_is_refused() {
     let gpu = &HOPPER_GPUS[1];
     let best = |m, n, k, strategy| HopperPlan::best(&problem(m, n, k), gpu, strategy);
