@@ -90,7 +90,7 @@ def compare(shape, octile, flush, others):
     for name, block_scaled in others.items():
         peers[name] = block_scaled(inputs)
     calls = 7 if m * n * k > 1 << 36 else 11
-    # Starting a graph takes as long as a small multiplication: so many that this does not count, but no more than a millisecond or so.
+    # Starting a graph takes as long as a small multiplication: about 10^12 operations, so that this does not count.
     replays = min(max(10, 10**12 // (2 * m * n * k)), 100)
     rest = REST_S if m * n * k > LONG_WORK else 0.0
     times = {}

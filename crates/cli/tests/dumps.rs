@@ -233,7 +233,7 @@ fn nothing_to_verify_is_not_a_verdict() {
         (&["analyze", "no-such-file"], "there is no no-such-file"),
         (&["compare", "."], "there is no dump in ."),
         (&["report"], "there is no compilation_output"),
-        (&["verify", "empty", "--chip", "v9"], "there is no TPU or GPU of this name"),
+        (&["verify", "empty", "--chip", "v9"], "no TPU or GPU of this name is known here"),
     ] {
         let (code, said) = outcome(arguments, place.path());
         assert!(code == 2 && said.contains(sentence), "{arguments:?}: {code} {said}");

@@ -299,7 +299,7 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
         assert!(code == 2 && said.contains(expected), "{arguments:?}: {code} {said}");
         assert!(!place.path().join("compilation_output").exists(), "{arguments:?}");
     };
-    refused(&["--target", "sm_80"], "there is no TPU or GPU of this name");
+    refused(&["--target", "sm_80"], "no TPU or GPU of this name is known here");
     refused(&["--target", "sm_90a", "--mode", "large"], "--mode is for TPU kernels only");
     refused(&["--target", "sm_90a", "--x", "bf16-plain"], "multiplies 8-bit activations only");
     refused(&["--target", "sm_90a", "--promote", "64"], "`auto` does so with every stage of 128");

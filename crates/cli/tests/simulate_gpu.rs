@@ -82,6 +82,11 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     );
     refusal(&["simulate", STRIP, "--chip", "v4"], "--chip has no effect here");
     refusal(&["simulate", "gpu/none.ptx"], "cannot read gpu/none.ptx");
+    refusal(&["simulate", "gpu/v4_whole_k_strip"], "is a folder: name the kernel.ptx");
+    let large = ["--shape", "9000000x9000000x9000000:128", "--strategy", "strip", "-o", "large"];
+    let (code, said) = octile(&[&["inspect", "--target", "sm_90a"], &large[..]].concat(), place.path());
+    assert_eq!(code, 0, "{said}");
+    refusal(&["simulate", "large/v4_whole_k_strip/kernel.ptx"], "GiB of memory here, and this machine has");
     refusal(&["simulate", "gpu/v4_whole_k_strip/quantize/kernel.ptx"], "simulate that one, and both run");
     refusal(&["simulate", "gpu/v4_whole_k_strip/manifest.json"], "manifest.json:1:1: expected 'func.func'");
     fs::write(place.path().join("kernel.mlir"), "func.func @kernel() { return }").unwrap();

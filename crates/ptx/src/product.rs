@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use octile_core::{
+    bound::Accumulator,
     device::hopper::HopperGpu,
     plan::hopper::{
         Arguments, HopperPlan, NUMBERS, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch,
@@ -40,6 +41,9 @@ const QUANTIZE_POINTERS: usize = 3;
 const POISON: u8 = 0xff;
 
 impl Product {
+    /// How the simulated tensor cores add products up: more exactly than real ones, which keep about 13 bits.
+    pub const ACCUMULATOR: Accumulator = Accumulator::F32;
+
     /// Reads the kernels of a plan: the one that multiplies, and the one that quantizes where x comes in floats.
     pub fn new(
         plan: &HopperPlan,

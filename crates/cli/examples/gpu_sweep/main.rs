@@ -185,7 +185,7 @@ fn measure(
         flush.fill(0)?;
         flushed.push(gpu.time(|| prepared.launch())?);
     }
-    // Starting a graph takes as long as a small multiplication: so many that this does not count, but no more than a millisecond or so.
+    // Starting a graph takes as long as a small multiplication: about 10^12 operations, so that this does not count.
     let repeats = (1e12 / plan.problem.flops()).clamp(10.0, 100.0) as usize;
     let graph = Graph::record(gpu, || (0..repeats).try_for_each(|_| prepared.launch()))?;
     gpu.wait()?;

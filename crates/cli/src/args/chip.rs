@@ -21,7 +21,7 @@ pub enum ChipChoice {
 
 /// A name that is neither.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("there is no TPU or GPU of this name: give one of {}", names().join(", "))]
+#[error("no TPU or GPU of this name is known here: give one of {}", names().join(", "))]
 pub struct UnknownChip;
 
 impl FromStr for ChipChoice {

@@ -39,7 +39,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             args.work.require_sense()?;
             let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
             let job = test::Job::new(&args.work);
-            require_memory(&job.cases)?;
+            require_memory(job.cases.iter().map(|case| &case.problem))?;
             let mut reports = Vec::new();
             for backend in backend::open(&args.work)? {
                 let report = test::run(backend.as_ref(), &job)?;
@@ -57,7 +57,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
             let backend = backend::open(&args.work)?.remove(0);
             let job = bench::Job::new(&args);
-            require_memory(&job.cases)?;
+            require_memory(job.cases.iter().map(|case| &case.problem))?;
             let report = bench::run(backend.as_ref(), &job)?;
             print::bench::report(&report);
             if let Some(json) = json {
@@ -197,12 +197,12 @@ fn cases(work: &WorkArgs, standard: Vec<Case>) -> Vec<Case> {
 }
 
 /// Refuses problems whose operands, result and reference do not fit into this machine's memory.
-fn require_memory(cases: &[Case]) -> Result<()> {
+fn require_memory<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Result<()> {
     let memory = sysinfo::System::new_with_specifics(
         sysinfo::RefreshKind::nothing().with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram()),
     )
     .total_memory();
-    for Case { problem, .. } in cases {
+    for problem in problems {
         let Problem { m, n, k, .. } = *problem;
         // Samples are made as f32 beside their codes; the reference and its bounds are f64.
         let needed = 24.0 * m as f64 * n as f64 + 9.0 * (m as f64 + n as f64) * k as f64;

@@ -21,7 +21,10 @@ use crate::{
     Verdict,
     args::SimulateArgs,
     backend::tpu_sim,
-    command::analyze::manifest::{Manifest, Plan, TpuPlan},
+    command::{
+        analyze::manifest::{Manifest, Plan, TpuPlan},
+        require_memory,
+    },
 };
 
 pub use compare::{Comparison, Expected};
@@ -63,6 +66,11 @@ impl Job {
     /// The job that the arguments describe.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
         let name = args.kernel.display().to_string();
+        if args.kernel.is_dir() {
+            bail!(
+                "{name} is a folder: name the kernel.ptx or the stablehlo.mlir in it, or a file with Mosaic text"
+            );
+        }
         let text = fs::read_to_string(&args.kernel).with_context(|| format!("cannot read {name}"))?;
         let module = parse(&text).map_err(|error| anyhow!("{name}:{error}"))?;
         let (Tensors { names, operands, expected }, chip) = match &args.tensors {
@@ -99,7 +107,9 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String)> {
         );
     };
     args.require_no_tensor_options()?;
-    let operands = tpu_sim::tensors(&Operands::random(problem.checked()?, OPERANDS));
+    let problem = problem.checked()?;
+    require_memory([&problem])?;
+    let operands = tpu_sim::tensors(&Operands::random(problem, OPERANDS));
     let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
     Ok((
         Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None },

@@ -10,7 +10,6 @@ mod warpgroups;
 use half::{bf16, f16};
 use octile_core::{
     FloatKind, Problem, QuantBlock,
-    bound::Accumulator,
     device::hopper::{HOPPER_GPUS, HopperGpu},
     oracle,
     plan::hopper::{Arguments, HopperPlan},
@@ -41,8 +40,8 @@ fn product(plan: &HopperPlan) -> Product {
 /// Whether the bytes of a result are within the bound around the f64 reference.
 fn is_right(plan: &HopperPlan, operands: &Operands, bytes: &[u8]) -> bool {
     let Problem { m, out, .. } = plan.problem;
-    let accumulator = Accumulator::HopperTensorCore { promote_every: plan.promote_every };
-    let reference = oracle::multiply(&operands.oracle_input(), m, &operands.weight, accumulator, out);
+    let reference =
+        oracle::multiply(&operands.oracle_input(), m, &operands.weight, Product::ACCUMULATOR, out);
     match out {
         FloatKind::F32 => reference.compare(&elements(bytes, f32::from_le_bytes)),
         FloatKind::Bf16 => reference.compare(&elements(bytes, bf16::from_le_bytes)),

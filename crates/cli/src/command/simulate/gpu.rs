@@ -9,7 +9,6 @@ use std::{
 use anyhow::{Context, Result, bail};
 use octile_core::{
     Problem, Strategy,
-    bound::Accumulator,
     device::hopper::{HOPPER_GPUS, HopperGpu},
     oracle::{self, Comparison},
     plan::hopper::{Arguments, HopperPlan, Release},
@@ -27,6 +26,7 @@ use crate::{
     command::{
         analyze::manifest,
         inspect::gpu::{PTX, QUANTIZE},
+        require_memory,
     },
 };
 
@@ -62,6 +62,7 @@ impl Job {
             );
         }
         let (plan, gpu) = plan(&manifest)?;
+        require_memory([&plan.problem])?;
         let quantize = match hopper::quantize_for(&plan.problem) {
             Some((_, launch)) => Some((read(&kernel.with_file_name(QUANTIZE).join(PTX))?, launch)),
             None => None,
@@ -218,8 +219,8 @@ pub fn run(job: &Job) -> Report {
 
 fn compare(plan: &HopperPlan, operands: &Operands, bytes: &[u8]) -> Comparison {
     let Problem { m, n, out, .. } = plan.problem;
-    let accumulator = Accumulator::HopperTensorCore { promote_every: plan.promote_every };
-    let reference = oracle::multiply(&operands.oracle_input(), m, &operands.weight, accumulator, out);
+    let reference =
+        oracle::multiply(&operands.oracle_input(), m, &operands.weight, Product::ACCUMULATOR, out);
     let mut result = Output::poisoned(out, m * n);
     result.copy_from_bytes(bytes);
     result.compare(&reference)

@@ -70,7 +70,7 @@ fn ranges(lines: &[usize]) -> String {
         [line] => line.to_string(),
         _ => format!("{}-{}", range[0], range[range.len() - 1]),
     });
-    let more = if ranges.len() > SHOWN { ", and others" } else { "" };
+    let more = if ranges.len() > SHOWN { ", and others (--json has all)" } else { "" };
     format!("lines {}{more}", shown.collect::<Vec<_>>().join(", "))
 }
 
@@ -95,6 +95,6 @@ mod tests {
         assert_eq!(ranges(&[3]), "lines 3");
         assert_eq!(ranges(&[3, 4, 6, 9, 20, 21]), "lines 3-6, 9, 20-21");
         let many: Vec<usize> = (0..9).map(|at| 10 * at).collect();
-        assert_eq!(ranges(&many), "lines 0, 10, 20, 30, 40, 50, and others");
+        assert_eq!(ranges(&many), "lines 0, 10, 20, 30, 40, 50, and others (--json has all)");
     }
 }
