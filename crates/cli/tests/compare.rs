@@ -155,7 +155,10 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
     let (proven, warned) = required(&[]);
     assert!(proven > 6 && !warned);
     assert_eq!(required(&["--chip", "sm_90a"]), (proven, true));
-    assert!(title(&["v2"], &place).ends_with(", from the manifest; sm_90a (H100)"));
+    assert!(
+        title(&["v2"], &place)
+            .ends_with(", from the manifest; sm_90a (H100); 1x128x128:128, x fp8 (block scales)")
+    );
 }
 
 #[test]

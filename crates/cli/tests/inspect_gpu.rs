@@ -268,9 +268,9 @@ fn promotion_and_racecheck_are_in_the_manifest_and_pass() {
     let shape =
         ["--strategy", "strip", "--strategy", "dma", "--shape", "256x512x512:256", "-o", "gpu", "--strict"];
     for (options, promoted, release, title) in [
-        (&["--promote", "64"][..], 64, "warp", "sm_90a (H200), added up in f32 every 64 products\n"),
+        (&["--promote", "64"][..], 64, "warp", "out f32, added up in f32 every 64 products\n"),
         (&["--promote", "256"], 256, "warp", ", added up in f32 every 256 products\n"),
-        (&["--for-racecheck"], 128, "thread", "sm_90a (H200), for racecheck\n"),
+        (&["--for-racecheck"], 128, "thread", "out f32, for racecheck\n"),
         (&["--promote", "32", "--for-racecheck"], 32, "thread", " every 32 products, for racecheck\n"),
     ] {
         let (code, said) =

@@ -27,6 +27,8 @@ pub struct Column {
     /// What the dumps say.
     #[serde(flatten)]
     pub row: Row,
+    /// The shape of what is multiplied, where a manifest says.
+    pub shape: Option<String>,
     /// How far the cycles are from the limit: 1 is the limit itself.
     pub distance: Option<f64>,
     /// Bytes of machine code, where a manifest says.
@@ -60,6 +62,7 @@ impl Column {
     pub fn of(version: &Version) -> Self {
         Self {
             row: Row::of(&version.name, &version.facts, &version.findings),
+            shape: version.manifest.as_ref().map(|manifest| manifest.plan.problem().shape()),
             distance: version.roofline.map(|roofline| roofline.distance),
             code_bytes: version.manifest.as_ref().map(|manifest| manifest.figures.code_bytes),
             shared_bytes: version.manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes),

@@ -97,7 +97,16 @@ pub fn title(version: &Version) -> String {
         (None, None, true) => "an NVIDIA GPU".to_owned(),
         (None, None, false) => "chip not known".to_owned(),
     };
-    format!("{}\n{of}; {chip}{}", version.name, variant(version))
+    format!("{}\n{of}; {chip}{}{}", version.name, problem(version), variant(version))
+}
+
+/// What a version multiplies, to follow in a sentence.
+fn problem(version: &Version) -> String {
+    let Some(problem) = version.manifest.as_ref().map(|manifest| manifest.plan.problem()) else {
+        return String::new();
+    };
+    let out = problem.out.map(|out| format!(", out {out}")).unwrap_or_default();
+    format!("; {}, x {}{out}", problem.shape(), problem.x)
 }
 
 /// What was asked of a GPU kernel beyond its version, to follow in a sentence.

@@ -21,8 +21,12 @@ const LABEL: usize = 20;
 /// A row of the version table: its label, and its cell for one version.
 pub type TableRow = (&'static str, fn(&Column) -> String);
 
+/// The row that is left out where no manifest has it.
+const SHAPE: &str = "shape";
+
 /// The rows that every kernel or a TPU kernel has.
-const TABLE: [TableRow; 14] = [
+const TABLE: [TableRow; 15] = [
+    (SHAPE, |c| or_unknown(c.shape.as_ref())),
     ("native fp8", |c| {
         or_unknown(c.row.matmul.as_ref().map(|kind| if kind.starts_with("f8") { "yes" } else { "no" }))
     }),
@@ -61,7 +65,9 @@ const TPU_ROWS: [&str; 7] = [
 /// The rows of the version table.
 pub fn rows(columns: &[Column]) -> Vec<TableRow> {
     let only_gpu = columns.iter().all(|column| column.gpu);
-    let shown = TABLE.into_iter().filter(|(label, _)| !(only_gpu && TPU_ROWS.contains(label)));
+    let any_shape = columns.iter().any(|column| column.shape.is_some());
+    let is_shown = |label: &str| !(only_gpu && TPU_ROWS.contains(&label)) && (any_shape || label != SHAPE);
+    let shown = TABLE.into_iter().filter(|(label, _)| is_shown(label));
     let any_gpu = columns.iter().any(|column| column.gpu);
     shown.chain(GPU_TABLE.into_iter().filter(|_| any_gpu)).collect()
 }

@@ -45,6 +45,14 @@ impl Plan {
         }
     }
 
+    /// What is multiplied.
+    pub fn problem(&self) -> &Problem {
+        match self {
+            Self::Tpu(plan) => &plan.problem,
+            Self::Gpu(plan) => &plan.problem,
+        }
+    }
+
     /// Buffers.
     pub fn memory(&self) -> &Memory {
         match self {
@@ -128,6 +136,11 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// Its shape, as `--shape` takes it.
+    pub fn shape(&self) -> String {
+        format!("{}x{}x{}:{}", self.m, self.n, self.k, self.quant_block)
+    }
+
     /// The problem, if it is one and whole.
     pub fn checked(&self) -> Result<octile_core::Problem> {
         let Self { m, n, k, quant_block, x, out } = *self;
