@@ -87,8 +87,11 @@ fn table(report: &Report) -> Markup {
             }
         } }
         p.note {
-            "Cycles are counted by executing the control flow of the kernel's listing, one bundle per cycle. Waits are \
-             modelled from the chip's bandwidth. Nothing here was measured on a chip. A question mark: the dumps do not tell."
+            @if report.columns.iter().any(|column| column.row.cycles.is_some()) {
+                "Cycles are counted by executing the control flow of the kernel's listing, one bundle per cycle. Waits are \
+                 modelled from the chip's bandwidth. "
+            }
+            "Nothing here was measured on a chip. A question mark: the dumps do not tell."
         }
     }
 }

@@ -24,7 +24,7 @@ fn entry(step: &Step) -> Markup {
                 @if is_incomparable(structure) {
                     "nothing is comparable"
                 } @else {
-                    (structure.differences.len()) " parts differ, " (structure.alike) " are the same"
+                    "parts that differ: " (structure.differences.len()) ", that are the same: " (structure.alike)
                 }
             }
             ul.findings { @for part in &structure.differences { (difference(part)) } }
