@@ -86,7 +86,7 @@ fn run_on_product(check: CheckId, facts: &Facts, level: Level) -> Outcome {
         CheckId::DoubleBuffered => double_buffered(&fetches(Role::Data)),
         CheckId::ScalesInSmem => scales_in_shared_memory(&fetches(Role::Scale)),
         _ => Outcome::unknown(
-            "copies and waits match only along an execution, and the code of a GPU kernel is not executed here",
+            "copies and waits match only along an execution: `octile simulate` has one of a GPU kernel, its listing has not",
         ),
     }
 }
