@@ -40,11 +40,6 @@ impl KernelOptions {
         Self { promote_every: promote_every.unwrap_or(STAGE_K), for_racecheck }
     }
 
-    /// How products are added up.
-    pub fn accumulator(self) -> Accumulator {
-        Accumulator::HopperTensorCore { promote_every: self.promote_every }
-    }
-
     /// The plan of kernels like that.
     pub fn plan(
         self,
@@ -110,7 +105,7 @@ impl Backend for GpuBackend {
     }
 
     fn accumulator(&self) -> Accumulator {
-        self.kernels.accumulator()
+        Accumulator::HopperTensorCore { promote_every: self.kernels.promote_every }
     }
 
     fn best(&self, _: &Problem) -> Strategy {

@@ -32,7 +32,8 @@ struct Point<'a> {
 pub fn roofline(versions: &[Judged]) -> Markup {
     let points: Vec<_> = versions.iter().zip(COLOURS.iter().cycle()).filter_map(point).collect();
     let Some(rate) = points.first().map(|p| p.roofline.hbm_bytes as f64 / p.roofline.hbm_cycles) else {
-        return html! { p.note { "There is nothing to draw: it takes the listing of a TPU kernel, in which cycles can be counted, and a known chip." } };
+        let why = "There is nothing to draw: it takes the listing of a TPU kernel, in which cycles can be counted, and a known chip.";
+        return html! { p.note { (why) } };
     };
     let ridge = 1.0 / rate;
     let low = points.iter().map(|point| point.intensity).fold(ridge, f64::min) / 4.0;
