@@ -157,11 +157,11 @@ fn wrong(
     tuning: QuantizeTuning,
 ) -> Result<usize> {
     let arguments = Arguments::fastest(problem);
-    let (codes, scales) = quantized(gpu, problem, kind, floats, tuning, expected.scales().len())?;
-    let rows = codes.chunks(arguments.x_stride).zip(expected.codes().chunks(problem.k));
-    let other = rows.flat_map(|(got, want)| got.iter().zip(want)).filter(|(got, want)| got != want).count();
     let (_, cols) = problem.x_scale_shape().unwrap_or((1, 1));
     let arranged = arguments.x_scales.arrange(expected.scales(), cols);
+    let (codes, scales) = quantized(gpu, problem, kind, floats, tuning)?;
+    let rows = codes.chunks(arguments.x_stride).zip(expected.codes().chunks(problem.k));
+    let other = rows.flat_map(|(got, want)| got.iter().zip(want)).filter(|(got, want)| got != want).count();
     let scales = scales.iter().zip(&arranged).filter(|(got, want)| got.to_bits() != want.to_bits());
     Ok(other + scales.count())
 }
@@ -172,11 +172,11 @@ fn quantized(
     kind: FloatKind,
     floats: &Buffer,
     tuning: QuantizeTuning,
-    scale_count: usize,
 ) -> Result<(Vec<u8>, Vec<f32>)> {
     let Problem { m, k, quant_block, .. } = *problem;
     let granularity = problem.x.granularity().unwrap_or(ScaleGranularity::Token);
     let arguments = Arguments::fastest(problem);
+    let scale_count = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
     let (codes, scales) = (Buffer::zeros(gpu, m * arguments.x_stride)?, Buffer::zeros(gpu, 4 * scale_count)?);
     let aligned = hopper::quantizes_vectors(k);
     let kernel = hopper::quantize_tuned(kind, granularity, quant_block.size(), aligned, tuning);
@@ -204,7 +204,7 @@ fn check_infinite(gpu: &Gpu) -> Result<usize> {
     let floats = Buffer::from_slice(gpu, &values)?;
     let kind = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token);
     let problem = Problem::new(2, 1, 256, QuantBlock::B128)?.with_x(kind);
-    let (codes, scales) = quantized(gpu, &problem, FloatKind::Bf16, &floats, QuantizeTuning::BEST, 4)?;
+    let (codes, scales) = quantized(gpu, &problem, FloatKind::Bf16, &floats, QuantizeTuning::BEST)?;
     let is_nan = |code: u8| code & 0x7f == 0x7f;
     let shown = !scales[0].is_finite() && is_nan(codes[5]) && is_nan(codes[300]) && !is_nan(codes[130]);
     println!("infinity and NaN stay visible: {}", if shown { "yes" } else { "NO" });

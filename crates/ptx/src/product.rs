@@ -144,7 +144,7 @@ impl Product {
             self.quantize.as_ref().expect("a plan for floats comes with a kernel for them");
         let x = global.allocate(values);
         let codes = global.allocate(vec![POISON; problem.m * arguments.x_stride]);
-        let scales = global.allocate(vec![POISON; 4 * rows * k_blocks]);
+        let scales = global.allocate(vec![POISON; 4 * arguments.x_scales.extent((rows, k_blocks))]);
         let numbers = quantize_numbers(problem, problem.k, arguments.x_stride, arguments.x_scales);
         let numbers = numbers.expect("a simulated problem is small").map(Parameter::Number);
         let grid = quantize.grid(problem, machine.gpu.sms).expect("a simulated problem is small");

@@ -212,6 +212,8 @@ pub(crate) enum Op {
         threads: Option<u32>,
     },
     WarpBarrier,
+    /// Holds in the first lane alone.
+    Elect(Predicate),
     ClusterArrive,
     ClusterWait,
     MapToBlock(Word, Value, Value),

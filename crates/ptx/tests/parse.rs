@@ -58,6 +58,8 @@ fn refusals_name_the_line() {
         ("ld.param.u32 %r1, [m]", "bar.sync 0, 40", "40 threads are not 1 to 32 whole warps"),
         ("ld.param.u32 %r1, [m]", "bar.warp.sync 15", "not all lanes take part"),
         ("ld.param.u32 %r1, [m]", "shfl.sync.bfly.b32 %r1, %r2, 1, 15, -1", "not those of a whole warp"),
+        ("ld.param.u32 %r1, [m]", "elect.sync %r1|%p1, -1", "the index of the elected lane is not known"),
+        ("ld.param.u32 %r1, [m]", "elect.sync _|%p1, 15", "not all lanes take part"),
         ("ld.param.u32 %r1, [m]", "ld.shared.v2.b32 {%r1}, [%r2]", "it takes 2 registers, not 1"),
         ("ld.param.u32 %r1, [m]", "ld.global.acquire.b32 %r1, [%rd1]", "`.acquire` is not known"),
         ("ld.param.u32 %r1, [m]", "mbarrier.init.shared::cta.b64 [%r1], 0", "does not count 0 arrivals"),

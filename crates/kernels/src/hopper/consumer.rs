@@ -33,7 +33,7 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
         }
     });
     if plan.result_path.uses_copy_engine() {
-        staged::wait_until_read(ptx, frame);
+        staged::wait_until_read(ptx);
     }
 }
 

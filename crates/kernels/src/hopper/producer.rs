@@ -1,4 +1,4 @@
-//! The thread that tells the copy engine what to fetch.
+//! The warp that tells the copy engine what to fetch.
 
 use octile_core::plan::hopper::{STAGE_K, Together};
 
@@ -26,7 +26,7 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
                 // Before the first turn every stage is empty: waiting for the turn before it passes at once.
                 let turn_before = ptx.xor(cursor.turn, 1);
                 ptx.wait(empty, turn_before);
-                operands.fetch(ptx, frame, tile, k_block, cursor.stage);
+                ptx.in_one_lane(|ptx| operands.fetch(ptx, frame, tile, k_block, cursor.stage));
                 cursor.advance(ptx, frame);
                 ptx.increase(k_block, 1);
             },
@@ -55,7 +55,7 @@ fn start_ring(
             |ptx| ptx.lt(stage, count),
             |ptx| {
                 let k_block = ptx.add(stages.first, stage);
-                fetch(ptx, stage, k_block);
+                ptx.in_one_lane(|ptx| fetch(ptx, stage, k_block));
                 ptx.increase(stage, 1);
             },
         );

@@ -92,9 +92,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
         });
     } else {
         in_warp(ptx, &frame, first_producer, |ptx| {
-            let is_first_lane = ptx.eq(frame.lane, 0);
-            ptx.when(is_first_lane, |ptx| producer::emit(ptx, &frame));
-            ptx.warp_barrier();
+            producer::emit(ptx, &frame);
         });
         if carries_scales(plan) {
             in_warp(ptx, &frame, first_producer + 1, |ptx| scales::fetch(ptx, &frame, None));

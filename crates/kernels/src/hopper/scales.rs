@@ -120,6 +120,7 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>
     let first_row = ptx.mul(first_scale, apart);
     let cursor = Cursor::new(ptx);
     let stages = Stages::new(ptx, frame);
+    let waited = ptx.variable(0);
     for_each_unit(ptx, frame, |ptx, unit| {
         let tile = unit.tile(ptx, frame);
         let x_row = if plan.shape.swapped { tile.b_row } else { tile.a_row };
@@ -149,8 +150,12 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>
         let four = ptx.variable(4);
         let copies_w = ptx.lt(frame.lane, w_scales);
         let k_block = ptx.variable(stages.first);
-        // Nothing above reads what the kernel before writes. For later units this costs nothing.
-        ptx.wait_for_previous_kernel();
+        // A branch, because the assembler would do what is above only after it.
+        let is_first = ptx.eq(waited, 0);
+        ptx.when(is_first, |ptx| {
+            ptx.wait_for_previous_kernel();
+            ptx.set(waited, 1);
+        });
         ptx.while_(
             |ptx| ptx.lt(k_block, stages.end),
             |ptx| {
@@ -159,9 +164,7 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>
                 let turn_before = ptx.xor(cursor.turn, 1);
                 ptx.wait(empty, turn_before);
                 if let Some(operands) = operands {
-                    let is_first_lane = ptx.eq(frame.lane, 0);
-                    ptx.when(is_first_lane, |ptx| operands.fetch(ptx, frame, tile, k_block, cursor.stage));
-                    ptx.warp_barrier();
+                    ptx.in_one_lane(|ptx| operands.fetch(ptx, frame, tile, k_block, cursor.stage));
                 }
                 let quant_k = quant_k(ptx, k_block);
                 let x_ring = frame.buffer(ptx, "x_scale", cursor.stage);

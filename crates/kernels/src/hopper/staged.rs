@@ -37,11 +37,10 @@ pub(super) fn hand_over(
     let at_once = frame.plan.result_path == ResultPath::CopyEngine;
     if at_once {
         // There may be a tile before this one.
-        wait_until_read(ptx, frame);
+        wait_until_read(ptx);
         ptx.warp_barrier();
     }
     let at_a_time = if at_once { end - first } else { 1 };
-    let is_first = ptx.eq(frame.lane, 0);
     for pieces in (first..end).step_by(at_a_time).map(|first| first..first + at_a_time) {
         for piece in pieces.clone() {
             let columns = &sums.waves[piece / per_wave][piece % per_wave * (RESULT_COLUMNS / 2)..];
@@ -49,7 +48,7 @@ pub(super) fn hand_over(
         }
         ptx.fence_shared_stores();
         ptx.warp_barrier();
-        ptx.when(is_first, |ptx| {
+        ptx.in_one_lane(|ptx| {
             let map = ptx.tensor_map("map_out");
             let warp_row = ptx.add(tile.a_row, place.warp_row);
             for piece in pieces.clone() {
@@ -65,9 +64,8 @@ pub(super) fn hand_over(
 }
 
 /// Waits until the copy engine has read what was handed over before.
-pub(super) fn wait_until_read(ptx: &mut Ptx, frame: &Frame<'_>) {
-    let is_first = ptx.eq(frame.lane, 0);
-    ptx.when(is_first, Ptx::tma_store_wait_until_read);
+pub(super) fn wait_until_read(ptx: &mut Ptx) {
+    ptx.in_one_lane(Ptx::tma_store_wait_until_read);
 }
 
 /// Stores the tile piece by piece.

@@ -23,6 +23,7 @@ pub(super) fn execute(warp: &mut Warp, active: u32, op: &Op) {
             let mask = holds.fold(0, |mask, lane| mask | 1 << lane);
             return warp.set_predicate(to, active, mask);
         }
+        Op::Elect(to) => return warp.set_predicate(to, active, active & active.wrapping_neg()),
         Op::Both(to, a, b) => return warp.set_predicate(to, active, warp.holds(a) & warp.holds(b)),
         _ => {}
     }

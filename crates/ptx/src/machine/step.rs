@@ -243,6 +243,7 @@ fn needs_whole_warp(op: &Op) -> bool {
     matches!(
         op,
         Op::WarpBarrier
+            | Op::Elect(_)
             | Op::BlockBarrier { .. }
             | Op::Shuffle(..)
             | Op::SetRegisters(_)

@@ -72,6 +72,13 @@ fn operation(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
             whole_warp(of)?;
             Op::WarpBarrier
         }
+        "elect.sync" => {
+            let text = of.text()?;
+            let predicate = text.strip_prefix("_|").ok_or("the index of the elected lane is not known")?;
+            let op = Op::Elect(of.names.predicate(predicate)?);
+            whole_warp(of)?;
+            op
+        }
         "barrier.cluster.arrive.release" => Op::ClusterArrive,
         "barrier.cluster.wait.acquire" => Op::ClusterWait,
         "mapa.shared::cluster.u32" => Op::MapToBlock(of.word()?, of.value()?, of.value()?),

@@ -157,3 +157,19 @@ fn the_outcome_tells_what_was_executed() {
     assert_eq!(outcome.instructions, 6 * 11);
     assert_eq!(outcome.lines.len(), 10);
 }
+
+#[test]
+fn one_lane_is_elected_once_all_are_there() {
+    // Each elected lane of two warps adds its thread's number plus one: of the first warp 1, of the second 33.
+    let body = |before: &str| {
+        format!(
+            "{before}\nelect.sync _|%p2, -1;\nadd.u32 %r5, %r2, 1;\nmov.b32 %r6, 0;\n@%p2 mov.b32 %r6, %r5;\n\
+             st.shared.b32 [%r3], %r6;\nbar.sync 0;\n@!%p1 bra END;\nld.shared.b32 %r7, [%r1];\nld.shared.b32 %r8, [%r1+128];\n\
+             ld.shared.b32 %r9, [%r1+4];\nadd.u32 %r7, %r7, %r8;\nadd.u32 %r7, %r7, %r9;\nst.global.b32 [%rd1], %r7;\nEND:"
+        )
+    };
+    assert_eq!(run(&body("")), Ok(34));
+    // Lanes that come later are waited for.
+    let late = "setp.lt.u32 %p3, %r2, 40;\n@%p3 bra L1;\nmov.b32 %r10, 5;\nL1:";
+    assert_eq!(run(&body(late)), Ok(34));
+}

@@ -90,14 +90,11 @@ impl Multiplication {
         w.require("the weight", problem.n * arguments.w_stride, VECTOR)?;
         let out_bytes = extent(problem.m, problem.n, arguments.out_stride) * problem.out.bytes();
         out.require("the result", out_bytes, VECTOR)?;
-        let scales = |(rows, cols): (usize, usize), layout: octile_core::plan::hopper::ScaleLayout| {
-            4 * ((rows - 1) * layout.row + (cols - 1) * layout.k + 1)
-        };
         let x_scale_shape = problem.x_scale_shape().expect("plans are made for 8-bit activations");
-        x_scales.require("the scales of x", scales(x_scale_shape, arguments.x_scales), VECTOR)?;
+        x_scales.require("the scales of x", 4 * arguments.x_scales.extent(x_scale_shape), VECTOR)?;
         w_scales.require(
             "the scales of the weight",
-            scales(problem.w_scale_shape(), arguments.w_scales),
+            4 * arguments.w_scales.extent(problem.w_scale_shape()),
             SCALE,
         )?;
 

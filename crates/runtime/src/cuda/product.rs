@@ -78,11 +78,11 @@ impl Product {
         let quantizing = match (problem.x, kernels.quantize) {
             (ActivationKind::Quantized(kind, _), Some(kernel)) => {
                 let arguments = Arguments::fastest(problem);
-                let (rows, cols) = problem.x_scale_shape().unwrap_or((1, 1));
+                let scales = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
                 Some(Quantizing {
                     quantization: Quantization::new(gpu, problem, kind, kernel)?,
                     codes: Buffer::zeros(gpu, problem.m * arguments.x_stride)?,
-                    scales: Buffer::zeros(gpu, 4 * rows * cols)?,
+                    scales: Buffer::zeros(gpu, 4 * scales)?,
                     arguments,
                 })
             }

@@ -79,8 +79,8 @@ impl Quantization {
         }
         x.require("x", ((m - 1) * x_stride + k) * self.kind.bytes(), VECTOR)?;
         codes.require("the codes", m * codes_stride, VECTOR)?;
-        let (rows, cols) = self.problem.x_scale_shape().expect("plans are made for 8-bit activations");
-        scales.require("the scales", 4 * ((rows - 1) * layout.row + (cols - 1) * layout.k + 1), VECTOR)?;
+        let shape = self.problem.x_scale_shape().expect("plans are made for 8-bit activations");
+        scales.require("the scales", 4 * layout.extent(shape), VECTOR)?;
         let numbers =
             quantize_numbers(&self.problem, x_stride, codes_stride, layout).ok_or(CudaError::TooLarge)?;
         Ok(PreparedQuantize {

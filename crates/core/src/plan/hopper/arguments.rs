@@ -24,9 +24,19 @@ impl ScaleLayout {
         Self { row: 1, k: rows }
     }
 
+    /// As [`ScaleLayout::mn_major`], and those of every k-block start at a multiple of 16 bytes, so that four are copied at once.
+    pub fn aligned((rows, _): (usize, usize)) -> Self {
+        Self { row: 1, k: rows.next_multiple_of(4) }
+    }
+
+    /// Elements from the first scale to behind the last.
+    pub fn extent(self, (rows, k_blocks): (usize, usize)) -> usize {
+        (rows - 1) * self.row + (k_blocks - 1) * self.k + 1
+    }
+
     /// Brings K-major scales of `k_blocks` per row into this layout.
     pub fn arrange(self, k_major: &[f32], k_blocks: usize) -> Vec<f32> {
-        let mut arranged = vec![0.0; k_major.len()];
+        let mut arranged = vec![0.0; self.extent((k_major.len() / k_blocks, k_blocks))];
         for (row, scales) in k_major.chunks(k_blocks).enumerate() {
             for (k, &scale) in scales.iter().enumerate() {
                 arranged[row * self.row + k * self.k] = scale;
@@ -89,10 +99,10 @@ impl Arguments {
         }
     }
 
-    /// As [`Arguments::packed`], with the activation scales MN-major: the layout that kernels read fastest, because the
-    /// scales that a stage needs lie side by side.
+    /// As [`Arguments::packed`], with the activation scales MN-major and aligned: the layout that kernels read fastest, because
+    /// the scales that a stage needs lie side by side.
     pub fn fastest(problem: &Problem) -> Self {
-        let x_scales = ScaleLayout::mn_major(problem.x_scale_shape().unwrap_or((1, 1)));
+        let x_scales = ScaleLayout::aligned(problem.x_scale_shape().unwrap_or((1, 1)));
         Self { x_scales, ..Self::packed(problem) }
     }
 

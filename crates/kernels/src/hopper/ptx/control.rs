@@ -41,6 +41,14 @@ impl Ptx {
         self.line(format_args!("@!{predicate} bra {label}"));
     }
 
+    /// Runs `then` in one lane of the warp, always the same, once all are here. The assembler knows that it is one, and needs no loop over
+    /// lanes around what only one can do.
+    pub fn in_one_lane(&mut self, then: impl FnOnce(&mut Self)) {
+        let one = self.pred();
+        self.line(format_args!("elect.sync _|{one}, -1"));
+        self.when(one, then);
+    }
+
     /// Runs `then` where the predicate holds.
     pub fn when(&mut self, predicate: Pred, then: impl FnOnce(&mut Self)) {
         let end = self.label();
