@@ -6,7 +6,7 @@ use octile_core::{
     device::hopper::HopperGpu,
     plan::hopper::{
         Arguments, HopperPlan, NUMBERS, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch,
-        RESULT_COLUMNS, RESULT_ROWS, STAGE_K, quantize_numbers,
+        RESULT_COLUMNS, STAGE_K, quantize_numbers,
     },
     sample::{Activations, Operands},
 };
@@ -98,7 +98,7 @@ impl Product {
             element: 2,
             size: (problem.n, problem.m),
             stride: 2 * arguments.out_stride,
-            boxes: (RESULT_COLUMNS, RESULT_ROWS),
+            boxes: (RESULT_COLUMNS, self.plan.stored_rows()),
         };
         let swapped = self.plan.shape.swapped;
         let maps: [_; MAPS] = [map(!swapped, a_box), map(swapped, b_box), result_map].map(Parameter::Map);

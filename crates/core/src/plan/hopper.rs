@@ -13,8 +13,8 @@ pub use arguments::{Arguments, NUMBERS, ScaleLayout};
 pub use choose::candidates;
 pub use quantization::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, quantize_numbers};
 use rules::{
-    chunks_per_part, operand_rows, overlaps_stages, pieces, release, result_path, shares_sm, units,
-    w_scales_per_stage, waves, weight_stays,
+    chunks_per_part, operand_rows, operand_stays, overlaps_stages, pieces, release, result_path, shares_sm,
+    units, w_scales_per_stage, waves, weight_stays,
 };
 use shared_memory::shared_memory;
 
@@ -44,12 +44,14 @@ pub enum ResultPath {
     CopyEngine,
     /// The same for a block's only tile, piece by piece: the copy engine has all waves but the last before the last products are there.
     CopyEngineByPiece,
+    /// The tile through shared memory, of which the fetching warp has the copy engine take a piece with every stage of the next tile that it asks for.
+    CopyEngineByStage,
 }
 
 impl ResultPath {
     /// Whether the copy engine stores results.
     pub const fn uses_copy_engine(self) -> bool {
-        matches!(self, Self::CopyEngine | Self::CopyEngineByPiece)
+        matches!(self, Self::CopyEngine | Self::CopyEngineByPiece | Self::CopyEngineByStage)
     }
 }
 
@@ -198,7 +200,7 @@ impl HopperPlan {
         let blocks_per_sm = if shares_sm { 2 } else { 1 };
         let has_sm_to_itself = blocks_per_sm == 1 || pieces <= gpu.sms;
         let one_tile_each = pieces <= gpu.sms * blocks_per_sm;
-        let result_path = result_path(problem, strategy, shape, one_tile_each);
+        let result_path = result_path(problem, strategy, shape, consumers, one_tile_each);
         let with = |stages: usize| {
             let mut plan = Self {
                 problem: *problem,
@@ -320,10 +322,15 @@ impl HopperPlan {
         self.blocks = cluster * if persistent { (a * b).min(slots) } else { a * b };
         let x_units = if self.shape.swapped { b } else { a };
         self.streams_weight = x_units == 1 && !weight_stays(&self.problem, gpu);
-        // The rows that the running units read are fewest when they form a square.
-        let (unit_a, unit_b) = self.unit_rows();
-        let fetched = |raster: usize| raster * unit_a + slots.div_ceil(raster) * unit_b;
-        self.raster = (1..=a.min(slots)).min_by_key(|&raster| fetched(raster)).unwrap_or(1);
+        self.raster = if a <= slots && operand_stays(self.operand_rows().0, self.problem.k, gpu) {
+            // Then B is read from memory once.
+            a
+        } else {
+            // The rows that the running units read are fewest when they form a square.
+            let (unit_a, unit_b) = self.unit_rows();
+            let fetched = |raster: usize| raster * unit_a + slots.div_ceil(raster) * unit_b;
+            (1..=a.min(slots)).min_by_key(|&raster| fetched(raster)).unwrap_or(1)
+        };
     }
 
     fn unit_rows(&self) -> (usize, usize) {
@@ -348,6 +355,11 @@ impl HopperPlan {
             Together::ShareB => (a, b / 2),
             Together::Alone | Together::SplitK(_) => (a, b),
         }
+    }
+
+    /// Rows of results that the copy engine stores at a time.
+    pub fn stored_rows(&self) -> usize {
+        if self.result_path == ResultPath::CopyEngineByStage { WAVE_ROWS } else { RESULT_ROWS }
     }
 
     /// Groups of 64 rows of A that each multiplying warpgroup has: it multiplies one after the other.

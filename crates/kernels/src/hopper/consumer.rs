@@ -5,6 +5,7 @@ use octile_core::plan::hopper::{Release, ResultPath, Together};
 use super::{
     epilogue,
     frame::{Frame, Operands, Place, WARPGROUP},
+    outbox::Sender,
     ptx::{B32, Pred, Ptx},
     ring::{Cursor, carries_scales},
     scales::{Boundary, Reader},
@@ -16,6 +17,7 @@ use super::{
 pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let plan = frame.plan;
     let consumer = Consumer::new(ptx, frame);
+    let sender = (plan.result_path == ResultPath::CopyEngineByStage).then(|| Sender::new(ptx));
     for_each_unit(ptx, frame, |ptx, unit| {
         let k_block = ptx.variable(consumer.stages.first);
         let tile = consumer.multiply(ptx, unit, k_block);
@@ -25,6 +27,10 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
             _ => match plan.result_path {
                 ResultPath::Direct => epilogue::store(ptx, frame, place, tile, sums, |_, _, _| None),
                 ResultPath::Lines => staged::store_lines(ptx, frame, place, tile, sums),
+                ResultPath::CopyEngineByStage => {
+                    let sender = sender.as_ref().expect("it was made for this path");
+                    sender.put(ptx, frame, tile, sums);
+                }
                 ResultPath::CopyEngine | ResultPath::CopyEngineByPiece => {
                     let first = consumer.waves_handed_over();
                     staged::hand_over(ptx, frame, place, tile, sums, first..plan.waves());
@@ -32,7 +38,7 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
             },
         }
     });
-    if plan.result_path.uses_copy_engine() {
+    if matches!(plan.result_path, ResultPath::CopyEngine | ResultPath::CopyEngineByPiece) {
         staged::wait_until_read(ptx);
     }
 }

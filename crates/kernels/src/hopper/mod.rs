@@ -14,6 +14,7 @@ mod auto;
 mod consumer;
 mod epilogue;
 mod frame;
+mod outbox;
 mod overlap;
 mod peak;
 mod producer;

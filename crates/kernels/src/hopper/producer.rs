@@ -1,9 +1,10 @@
-//! The warp that tells the copy engine what to fetch.
+//! The warp that tells the copy engine what to fetch, and in some plans what to store.
 
-use octile_core::plan::hopper::{STAGE_K, Together};
+use octile_core::plan::hopper::{ResultPath, STAGE_K, Together};
 
 use super::{
     frame::Frame,
+    outbox::Outbox,
     ptx::{B32, B64, Keep, Policy, Ptx, TmaLoad},
     ring::Cursor,
     schedule::{Stages, Tile, Unit, for_each_unit},
@@ -14,8 +15,13 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let operands = FetchedOperands::new(ptx, frame);
     let cursor = Cursor::new(ptx);
     let done = start_ring(ptx, frame, &cursor, stages, &operands);
+    let by_stage = frame.plan.result_path == ResultPath::CopyEngineByStage;
+    let outbox = by_stage.then(|| Outbox::new(ptx, frame, stages.end, done));
     for_each_unit(ptx, frame, |ptx, unit| {
         let tile = unit.tile(ptx, frame);
+        if let Some(outbox) = &outbox {
+            outbox.expect_tile(ptx);
+        }
         let k_block = ptx.variable(stages.first);
         ptx.increase(k_block, done);
         ptx.set(done, 0);
@@ -27,11 +33,17 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
                 let turn_before = ptx.xor(cursor.turn, 1);
                 ptx.wait(empty, turn_before);
                 ptx.in_one_lane(|ptx| operands.fetch(ptx, frame, tile, k_block, cursor.stage));
+                if let Some(outbox) = &outbox {
+                    outbox.take_some(ptx, frame);
+                }
                 cursor.advance(ptx, frame);
                 ptx.increase(k_block, 1);
             },
         );
     });
+    if let Some(outbox) = &outbox {
+        outbox.take_rest(ptx, frame);
+    }
 }
 
 /// Fills the ring for the first time, as far as the first unit reaches, and returns how many stages that were. Where the

@@ -2,12 +2,13 @@
 
 use octile_core::{
     Strategy,
-    plan::hopper::{HopperPlan, Together},
+    plan::hopper::{HopperPlan, ResultPath, Together},
 };
 
 use super::{
     consumer,
     frame::Frame,
+    outbox,
     producer::{self, FetchedOperands},
     ptx::{B32, Ptx, Shared},
     scales,
@@ -131,6 +132,9 @@ fn prepare(ptx: &mut Ptx, frame: &Frame<'_>) {
         for stage in 0..plan.stages as u32 {
             ptx.barrier_init(Shared(frame.base, plan.offset("full") as u32 + 8 * stage), full);
             ptx.barrier_init(Shared(frame.base, plan.offset("empty") as u32 + 8 * stage), empty);
+        }
+        if plan.result_path == ResultPath::CopyEngineByStage {
+            outbox::make_barriers(ptx, frame);
         }
         ptx.fence_barrier_init();
     });

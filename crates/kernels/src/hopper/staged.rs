@@ -31,7 +31,7 @@ pub(super) fn hand_over(
     sums: &Sums,
     waves: Range<usize>,
 ) {
-    let staging = Staging::new(ptx, frame);
+    let staging = Staging::of_warp(ptx, frame);
     let per_wave = frame.plan.shape.tile.b / RESULT_COLUMNS;
     let (first, end) = (per_wave * waves.start, per_wave * waves.end);
     let at_once = frame.plan.result_path == ResultPath::CopyEngine;
@@ -42,10 +42,7 @@ pub(super) fn hand_over(
     }
     let at_a_time = if at_once { end - first } else { 1 };
     for pieces in (first..end).step_by(at_a_time).map(|first| first..first + at_a_time) {
-        for piece in pieces.clone() {
-            let columns = &sums.waves[piece / per_wave][piece % per_wave * (RESULT_COLUMNS / 2)..];
-            staging.write(ptx, frame, &columns[..RESULT_COLUMNS / 2], piece);
-        }
+        staging.write_pieces(ptx, frame, sums, pieces.clone());
         ptx.fence_shared_stores();
         ptx.warp_barrier();
         ptx.in_one_lane(|ptx| {
@@ -54,7 +51,7 @@ pub(super) fn hand_over(
             for piece in pieces.clone() {
                 let row = ptx.add(warp_row, (piece / per_wave * WAVE_ROWS) as u32);
                 let column = ptx.add(tile.b_row, (piece % per_wave * RESULT_COLUMNS) as u32);
-                ptx.tma_store(map, column, row, Shared(staging.base, PIECE_BYTES * piece as u32));
+                ptx.tma_store(map, column, row, Shared(staging.base, staging.apart * piece as u32));
             }
             if pieces.end == per_wave * sums.waves.len() {
                 ptx.tma_store_commit();
@@ -70,7 +67,7 @@ pub(super) fn wait_until_read(ptx: &mut Ptx) {
 
 /// Stores the tile piece by piece.
 pub(super) fn store_lines(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: Tile, sums: &Sums) {
-    let staging = Staging::new(ptx, frame);
+    let staging = Staging::of_warp(ptx, frame);
     let out = Out::new(ptx, frame, place, tile);
     for (wave, sums) in sums.waves.iter().enumerate() {
         let rows = out.rows(ptx, wave);
@@ -85,8 +82,10 @@ pub(super) fn store_lines(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: 
 
 /// A warp's pieces in shared memory: 16 rows of eight units each. The unit of a row is exchanged with that whose index differs
 /// by the row's last three bits, the 128-byte swizzle: neither writing nor reading meets a bank twice.
-struct Staging {
+pub(super) struct Staging {
     base: B32,
+    /// Bytes from piece to piece.
+    apart: u32,
     /// Where this lane writes the first two units, and the last bits of its row.
     write_row: B32,
     write_unit: B32,
@@ -96,8 +95,23 @@ struct Staging {
 }
 
 impl Staging {
-    fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
+    /// All pieces of a warp one behind the other.
+    fn of_warp(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
         let base = frame.buffer(ptx, "result", frame.warp);
+        Self::new(ptx, frame, base, PIECE_BYTES)
+    }
+
+    /// The pieces of a wave's four warps one below the other.
+    pub(super) fn of_waves(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
+        let (group, warp) = (ptx.shr(frame.warp, 2), ptx.and(frame.warp, 3));
+        let pieces = frame.plan.waves() * frame.plan.shape.tile.b / RESULT_COLUMNS;
+        let first_piece = ptx.mul(group, pieces as u32);
+        let base = frame.buffer(ptx, "result", first_piece);
+        let base = ptx.mad(warp, PIECE_BYTES, base);
+        Self::new(ptx, frame, base, 4 * PIECE_BYTES)
+    }
+
+    fn new(ptx: &mut Ptx, frame: &Frame<'_>, base: B32, apart: u32) -> Self {
         // Four matrices of 8 rows x 16 bytes are written at once: lanes 0 to 15 name rows of a unit, the others of the next.
         let row = ptx.and(frame.lane, ROWS - 1);
         let write_row = ptx.mad(row, ROW_BYTES, base);
@@ -111,7 +125,16 @@ impl Staging {
             let unit = ptx.xor(unit, row);
             ptx.mad(unit, 16, at)
         });
-        Self { base, write_row, write_unit, write_flip, read }
+        Self { base, apart, write_row, write_unit, write_flip, read }
+    }
+
+    /// Writes some of the warp's pieces, counted through all waves of its tile.
+    pub(super) fn write_pieces(&self, ptx: &mut Ptx, frame: &Frame<'_>, sums: &Sums, pieces: Range<usize>) {
+        let per_wave = frame.plan.shape.tile.b / RESULT_COLUMNS;
+        for piece in pieces {
+            let columns = &sums.waves[piece / per_wave][piece % per_wave * (RESULT_COLUMNS / 2)..];
+            self.write(ptx, frame, &columns[..RESULT_COLUMNS / 2], piece);
+        }
     }
 
     fn write(&self, ptx: &mut Ptx, frame: &Frame<'_>, sums: &[F32], piece: usize) {
@@ -120,7 +143,7 @@ impl Staging {
             let unit = ptx.xor(unit, self.write_flip);
             let at = ptx.mad(unit, 16, self.write_row);
             let packed = [0, 2, 4, 6].map(|at| ptx.pack(frame.plan.out(), sums[at], sums[at + 1]));
-            ptx.store_matrices(Shared(at, PIECE_BYTES * piece as u32), packed);
+            ptx.store_matrices(Shared(at, self.apart * piece as u32), packed);
         }
     }
 

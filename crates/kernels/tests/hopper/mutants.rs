@@ -2,7 +2,7 @@
 
 use octile_core::{
     ActivationKind, FloatKind, ScaleGranularity, Strategy,
-    plan::hopper::{Arguments, GpuTile, HopperPlan, Shape, Together},
+    plan::hopper::{Arguments, GpuTile, HopperPlan, ResultPath, Shape, Together},
     sample::Operands,
 };
 use octile_kernels::hopper;
@@ -93,8 +93,11 @@ fn each_strategy() {
 fn clusters_that_share_operands() {
     // Results wave by wave leave a block's only tile, whose last stage is handed back to no one.
     let last_stage = ["barrier.cta.sync.aligned", "mbarrier.arrive.shared::cluster.b64"];
+    // Where results leave stage by stage the fetching warp has them stored, which has waited for the kernel before itself; the place of
+    // the last tile is given back to no one.
+    let last_tile = ["griddepcontrol.wait", "mbarrier.arrive.shared::cta.b64"];
     for (n, tile, together, spared) in [
-        (264, GpuTile { a: 256, b: 128 }, Together::ShareA, &[][..]),
+        (264, GpuTile { a: 256, b: 128 }, Together::ShareA, &last_tile[..]),
         (136, GpuTile { a: 256, b: 128 }, Together::ShareA, &last_stage),
         // Lines of results, as above.
         (264, GpuTile { a: 192, b: 96 }, Together::ShareA, &[WARP_BARRIER]),
@@ -105,6 +108,19 @@ fn clusters_that_share_operands() {
         let shape = Shape { tile, swapped: false, together };
         let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(3)).expect("it has a plan");
         assert_eq!(not_missed(&plan, 20), spared, "{n} {tile:?}");
+    }
+}
+
+#[test]
+fn results_that_leave_stage_by_stage() {
+    // Four or five tiles for each block, and so few stages in each that the places of several are given back at the end.
+    let shape = Shape { tile: GpuTile { a: 256, b: 128 }, swapped: false, together: Together::Alone };
+    for k in [130, 300, 600] {
+        let plan = HopperPlan::new(&problem(600, 704, k), &GPU, Strategy::Strip, shape, Some(3))
+            .expect("it has a plan");
+        assert_eq!(plan.result_path, ResultPath::CopyEngineByStage);
+        // As above.
+        assert_eq!(not_missed(&plan, 20), ["griddepcontrol.wait"], "{k}");
     }
 }
 

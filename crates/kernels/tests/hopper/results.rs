@@ -4,7 +4,9 @@ use std::collections::HashSet;
 
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
-    plan::hopper::{Arguments, HopperPlan, PROMOTIONS, ResultPath, ScaleLayout, candidates},
+    plan::hopper::{
+        Arguments, GpuTile, HopperPlan, PROMOTIONS, ResultPath, ScaleLayout, Shape, Together, candidates,
+    },
     sample::Operands,
 };
 use octile_ptx::Machine;
@@ -68,12 +70,29 @@ fn every_shape_of_tile_and_cluster() {
         [(1, 2), (2, 1), (2, 2)].map(|(consumers, per_sm)| (true, consumers, per_sm, ResultPath::Direct));
     // Two blocks share a multiprocessor only where tiles are too narrow for this.
     let by_piece = [1, 2, 3].map(|consumers| (false, consumers, 1, ResultPath::CopyEngineByPiece));
-    assert_eq!(forms, unswapped.chain(swapped).chain(by_piece).collect());
+    // And only two warpgroups have two waves each.
+    let by_stage = [(false, 2, 1, ResultPath::CopyEngineByStage)];
+    assert_eq!(forms, unswapped.chain(swapped).chain(by_piece).chain(by_stage).collect());
     let can_overlap = [(false, 1, 1), (false, 1, 2), (false, 2, 1), (true, 1, 2)];
     let with = |overlaps| move |(swapped, consumers, per_sm)| (swapped, consumers, per_sm, overlaps);
     let never = [(false, 2, 2), (false, 3, 1), (true, 2, 1), (true, 2, 2)];
     let without = can_overlap.into_iter().chain(never).map(with(false));
     assert_eq!(overlaps, can_overlap.into_iter().map(with(true)).chain(without).collect());
+}
+
+#[test]
+fn results_leave_stage_by_stage_whatever_the_depth() {
+    for together in [Together::Alone, Together::ShareA, Together::ShareB] {
+        let shape = Shape { tile: GpuTile { a: 256, b: 128 }, swapped: false, together };
+        // One stage of K to more than there are pieces of a tile.
+        for k in [100, 200, 300, 400, 500, 700, 1200, 1500] {
+            let problem = problem(1000, 840, k);
+            let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).expect("it has a plan");
+            assert_eq!(plan.result_path, ResultPath::CopyEngineByStage);
+            assert!(plan.units.0 * plan.units.1 >= 3 * plan.blocks / together.blocks());
+            check(&plan, &Operands::random(problem, 12), 6);
+        }
+    }
 }
 
 #[test]

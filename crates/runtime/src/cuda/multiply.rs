@@ -123,7 +123,7 @@ impl Multiplication {
             return Ok(sys::CUtensorMap { opaque: [0; 16] });
         }
         let Problem { m, n, .. } = self.plan.problem;
-        tensor_map::encode_result(out, m, n, arguments.out_stride)
+        tensor_map::encode_result(out, m, n, arguments.out_stride, self.plan.stored_rows())
     }
 }
 

@@ -3,7 +3,7 @@
 use std::mem::MaybeUninit;
 
 use cudarc::driver::sys;
-use octile_core::plan::hopper::{RESULT_COLUMNS, RESULT_ROWS, STAGE_K};
+use octile_core::plan::hopper::{RESULT_COLUMNS, STAGE_K};
 
 use super::{Buffer, CudaError, error::While};
 
@@ -20,15 +20,16 @@ pub(super) fn encode(
     encode_matrix(buffer, codes, (rows, k), stride, (box_rows, STAGE_K))
 }
 
-/// The descriptor of a row-major matrix of 16-bit results, stored in pieces. What lies beyond the matrix is not stored.
+/// The descriptor of a row-major matrix of 16-bit results, stored `box_rows` rows at a time. What lies beyond the matrix is not stored.
 pub(super) fn encode_result(
     buffer: &Buffer,
     rows: usize,
     columns: usize,
     stride: usize,
+    box_rows: usize,
 ) -> Result<sys::CUtensorMap, CudaError> {
     let halves = sys::CUtensorMapDataType::CU_TENSOR_MAP_DATA_TYPE_UINT16;
-    encode_matrix(buffer, halves, (rows, columns), 2 * stride, (RESULT_ROWS, RESULT_COLUMNS))
+    encode_matrix(buffer, halves, (rows, columns), 2 * stride, (box_rows, RESULT_COLUMNS))
 }
 
 /// The descriptor of a row-major matrix with rows `stride` bytes apart, of which boxes go to or come from the 128-byte

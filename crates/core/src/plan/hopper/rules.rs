@@ -24,6 +24,11 @@ pub(super) fn weight_stays(problem: &Problem, gpu: &HopperGpu) -> bool {
     problem.n * problem.k < gpu.l2 * 5 / 6
 }
 
+/// Whether the second-level cache has room for all of an operand beside what passes through it.
+pub(super) fn operand_stays(rows: usize, k: usize, gpu: &HopperGpu) -> bool {
+    rows * k <= gpu.l2 * 2 / 5
+}
+
 /// Whether two blocks share a multiprocessor, where the sums of a thread leave registers for that.
 pub(super) fn shares_sm(
     problem: &Problem,
@@ -93,6 +98,7 @@ pub(super) fn result_path(
     problem: &Problem,
     strategy: Strategy,
     shape: Shape,
+    consumers: usize,
     one_tile_each: bool,
 ) -> ResultPath {
     let has_lines = problem.out != FloatKind::F32 && problem.n.is_multiple_of(8);
@@ -107,6 +113,9 @@ pub(super) fn result_path(
         ResultPath::Lines
     } else if one_tile_each {
         ResultPath::CopyEngineByPiece
+    } else if waves(shape, consumers) > 1 {
+        // Warpgroups of one wave drift further apart, and the first to finish should not have to wait for the last.
+        ResultPath::CopyEngineByStage
     } else {
         ResultPath::CopyEngine
     }

@@ -59,6 +59,11 @@ pub(super) fn shared_memory(
             let pieces = waves(shape, consumers) * b / RESULT_COLUMNS;
             memory.push("result", MemorySpace::Shared, 4 * consumers, pieces * piece);
         }
+        ResultPath::CopyEngineByStage => {
+            // Those of a wave's four warps are stored together.
+            let pieces = waves(shape, consumers) * consumers * b / RESULT_COLUMNS;
+            memory.push("result", MemorySpace::Shared, pieces, 4 * piece);
+        }
     }
     if let Together::SplitK(parts) = shape.together {
         let share = exchanged_sums(shape, consumers, parts);
@@ -74,6 +79,12 @@ pub(super) fn shared_memory(
     if strategy != Strategy::Auto {
         memory.push("full", MemorySpace::Shared, stages, BARRIER_BYTES);
         memory.push("empty", MemorySpace::Shared, stages, BARRIER_BYTES);
+        if result_path == ResultPath::CopyEngineByStage {
+            memory.push("result_ready", MemorySpace::Shared, 1, BARRIER_BYTES);
+            memory.push("result_taken", MemorySpace::Shared, 1, BARRIER_BYTES);
+            // Its first row and column.
+            memory.push("result_tile", MemorySpace::Shared, 1, 8);
+        }
     }
     memory
 }

@@ -238,9 +238,22 @@ fn the_copy_engine_stores_where_there_is_something_to_do_meanwhile() {
     assert_eq!(path(128, 132 * 64, 2048, 128, 64), ResultPath::Lines);
     assert_eq!(path(128, 133 * 64, 2048, 128, 64), ResultPath::CopyEngine);
     assert_eq!(path(2048, 2048, 2048, 256, 128), ResultPath::CopyEngineByPiece);
-    assert_eq!(path(2048, 4096, 2048, 256, 128), ResultPath::CopyEngine, "two tiles each");
+    assert_eq!(path(2048, 4096, 2048, 256, 128), ResultPath::CopyEngineByStage, "two tiles each");
+    assert_eq!(path(2048, 4096, 2048, 192, 128), ResultPath::CopyEngine, "one wave");
     assert_eq!(path(2048, 2048, 2048, 192, 96), ResultPath::Lines);
     assert_eq!(path(2048, 2047, 2048, 256, 128), ResultPath::Direct);
+}
+
+#[test]
+fn a_weight_is_read_once_where_the_cache_has_room_for_x() {
+    let raster = |m, n, k| {
+        let shape = Shape { tile: GpuTile { a: 256, b: 128 }, swapped: false, together: Together::ShareA };
+        let plan = HopperPlan::new(&problem(m, n, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
+        plan.unwrap().raster
+    };
+    assert_eq!(raster(4096, 24_576, 1536), 16);
+    assert_eq!(raster(4096, 7168, 16_384), 6, "x does not fit");
+    assert_eq!(raster(67 * 256, 24_576, 256), 6, "not all of x is worked on at once");
 }
 
 #[test]

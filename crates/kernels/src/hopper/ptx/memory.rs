@@ -107,6 +107,18 @@ impl Ptx {
         self.line(format_args!("@{predicate} st.global.v2.f32 {at}, {{{}, {}}}", values[0], values[1]));
     }
 
+    /// Loads 8 bytes.
+    pub fn load_shared_8(&mut self, at: Shared) -> [B32; 2] {
+        let out = [self.b32(), self.b32()];
+        self.line(format_args!("ld.shared.v2.b32 {{{}, {}}}, {at}", out[0], out[1]));
+        out
+    }
+
+    /// Stores 8 bytes.
+    pub fn store_shared_8(&mut self, at: Shared, values: [B32; 2]) {
+        self.line(format_args!("st.shared.v2.b32 {at}, {{{}, {}}}", values[0], values[1]));
+    }
+
     /// Loads a float.
     pub fn load_shared_f32(&mut self, at: Shared) -> F32 {
         let out = self.f32();
