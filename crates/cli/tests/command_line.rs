@@ -115,6 +115,8 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["test", "--backend", "gpu", "--promote", "abc"], "give 32, 64, 128, 256 or 512"),
         (&["simulate", "k", "--tensors", "t", "--races", "--no-races"], "cannot be used with"),
         (&["run-module", "m", "--plugin", "p", "--tensors", "t", "--seed", "2"], "cannot be used with"),
+        (&["run-module", "m", "--plugin", "p"], "<--shape <MxNxK:QB>|--tensors <FILE>>"),
+        (&["run-module", "--plugin", "p", "--tensors", "t"], "<MODULE>"),
         (&["run-module", "--plugin", "p", "--shape", "1x1x1:128", "--tolerance", "1"], "--expect"),
         (&["verify", ".", "--junit", "no/such/folder/x.xml"], "there is no folder no/such/folder"),
         (&["inspect", "--promote", "64"], "--promote is for GPU kernels only: leave it out, or name a GPU"),

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Args as ClapArgs;
+use clap::{ArgGroup, Args as ClapArgs};
 use octile_core::Problem;
 
 use super::{OutChoice, ScalesChoice, XChoice};
@@ -27,9 +27,10 @@ Examples:
 
 /// Arguments of `octile run-module`.
 #[derive(Debug, Clone, ClapArgs)]
+#[command(group = ArgGroup::new("source").args(["shape", "tensors"]).required(true))]
 pub struct RunModuleArgs {
     /// StableHLO text with a function @main [default: the operation of --shape]
-    #[arg(value_name = "MODULE", required_unless_present = "shape")]
+    #[arg(value_name = "MODULE")]
     pub module: Option<PathBuf>,
     /// The PJRT plugin of the device
     #[arg(long, value_name = "PATH")]
@@ -41,7 +42,7 @@ pub struct RunModuleArgs {
     #[arg(long = "option", value_name = "NAME=VALUE")]
     pub options: Vec<String>,
     /// Random operands x, w_q, w_scale (and x_scale) of this problem
-    #[arg(long, value_name = "MxNxK:QB", conflicts_with = "tensors", required_unless_present = "tensors")]
+    #[arg(long, value_name = "MxNxK:QB")]
     pub shape: Option<Problem>,
     /// With --shape: how the activations come, as in `octile test`
     #[arg(long, value_enum, default_value_t = XChoice::Fp8, conflicts_with = "tensors")]
@@ -55,8 +56,8 @@ pub struct RunModuleArgs {
     /// With --shape: seed of the operands
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "tensors")]
     pub seed: u64,
-    /// Operands from a safetensors file
-    #[arg(long, value_name = "FILE")]
+    /// Operands of MODULE from a safetensors file
+    #[arg(long, value_name = "FILE", requires = "module")]
     pub tensors: Option<PathBuf>,
     /// With --tensors: names of the operands, in the order of the arguments of @main
     #[arg(
