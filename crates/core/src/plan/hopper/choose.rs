@@ -1,6 +1,6 @@
 //! Which shape is fastest: a model of the time, and the shapes that it is asked about.
 
-use super::{GpuTile, HopperPlan, STAGE_K, Shape, Together, WAVE_ROWS, pieces, weight_stays};
+use super::{GpuTile, HopperPlan, ResultPath, STAGE_K, Shape, Together, WAVE_ROWS, pieces, weight_stays};
 use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::PlanError};
 
 /// The plan with the least expected time. Ties go to the first candidate.
@@ -77,36 +77,41 @@ fn at_once(plan: &HopperPlan, gpu: &HopperGpu) -> usize {
 /// an H200: the plan chosen is 0.10 % slower than the best of them in the mean, and at most 1.6 %. The times of the
 /// chosen plans are met within 25 %, but for one of 35 % (128x7168x16384).
 fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
-    const LAUNCH: f64 = 728.3;
+    const LAUNCH: f64 = 718.4;
     let GpuTile { a, b } = plan.shape.tile;
     let (waves, columns) = ((a / WAVE_ROWS) as f64, b as f64);
     let three = plan.consumers == 3;
     // One stage: what a warpgroup needs from the first product to the last sum, and what all together take of the
     // multiprocessor.
-    let alone = waves / plan.consumers as f64 * if plan.overlaps_stages { 2.124 } else { 2.733 } * columns;
+    let alone = waves / plan.consumers as f64 * if plan.overlaps_stages { 2.138 } else { 2.768 } * columns;
     let straddles = if plan.boundaries().len() > 1 { 1.1 } else { 1.0 };
-    let all = waves * (29.57 + 1.021 * columns);
+    let all = waves * (29.85 + 1.026 * columns);
     // Where two blocks wait for their weight, one multiplies meanwhile.
     let pieces = pieces(plan.units, plan.shape);
     let shares_swapped = plan.shape.swapped && plan.blocks_per_sm == 2 && pieces > gpu.sms;
-    let waits = if shares_swapped { 0.7633 } else { 1.0 };
-    let together = straddles * waits * if three { 1.134 * all } else { all + 54.13 };
+    let waits = if shares_swapped { 0.765 } else { 1.0 };
+    let together = straddles * waits * if three { 1.135 * all } else { all + 54.53 };
     // Sharing pays for tiles that need many rows for few products.
-    let shared = 1.2549 - 24.3 * (a + b) as f64 / (a * b) as f64;
+    let shared = 1.2529 - 24.09 * (a + b) as f64 / (a * b) as f64;
     let (parts, sharing, cluster_cost) = match plan.shape.together {
         Together::Alone => (1, 1.0, 0.0),
-        Together::ShareA | Together::ShareB => (1, shared, 1125.0),
-        Together::SplitK(parts) => (parts, 1.0, 720.7 + 167.0 * (parts - 2) as f64),
+        Together::ShareA | Together::ShareB => (1, shared, 1129.0),
+        Together::SplitK(parts) => (parts, 1.0, 715.7 + 166.9 * (parts - 2) as f64),
     };
     let rounds = pieces.div_ceil(at_once(plan, gpu));
     let resident = plan.blocks_per_sm.min(rounds) as f64;
     let per_stage = sharing * together.max(alone / resident);
-    // Warpgroups that do not all store at the same time hide a part of it.
-    let epilogue = 49.99 * (a * b) as f64 / 1024.0 * if three { 0.6449 } else { 1.0 } / resident;
+    // Warpgroups that do not all store at the same time hide a part of it, and so do stages with which results leave.
+    let visible = match plan.result_path {
+        _ if three => 0.6166,
+        ResultPath::CopyEngineByStage => 0.8,
+        _ => 1.0,
+    };
+    let epilogue = 51.28 * visible * (a * b) as f64 / 1024.0 / resident;
     let stages = plan.k_blocks().div_ceil(parts) as f64;
     let busy = rounds as f64 * (stages * per_stage + epilogue) + cluster_cost;
     // What fetching the operands once costs beside all that.
     let Problem { m, n, k, .. } = plan.problem;
-    let times_bandwidth = if weight_stays(&plan.problem, gpu) { 5.0 } else { 1.598 };
+    let times_bandwidth = if weight_stays(&plan.problem, gpu) { 5.071 } else { 1.603 };
     LAUNCH + busy + ((m + n) * k) as f64 / (times_bandwidth * gpu.read_bandwidth)
 }
