@@ -108,6 +108,17 @@ fn staged_scales_and_buffers_in_turn() {
         .map(|line| format!("{line}\n"))
         .collect();
     assert_eq!(verdicts(&one_place)[0], Fail);
+    // Barriers for other things than places: each is the only one with its arrival count.
+    let barrier = one_place.lines().find(|line| line.contains("SYNCS.EXCH")).unwrap();
+    let (start, _) = barrier.rsplit_once(',').unwrap();
+    let others = format!("{barrier}\n{start}, UR58 ;\n{start}, UR60 ;\n{start}, UR62 ;\n");
+    assert_eq!(verdicts(&one_place.replace(&format!("{barrier}\n"), &others))[0], Fail);
+    let depth = |text: &str| {
+        let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);
+        facts.copies.iter().find_map(|copy| copy.depth)
+    };
+    assert!(depth(&sass).is_some_and(|places| places > 2));
+    assert_eq!(depth(&sass.replace(&format!("{barrier}\n"), &others)), depth(&sass));
     let bare = sass.replace("SYNCS.EXCH", "NOP").replace("LDGSTS", "LDG");
     assert_eq!(verdicts(&bare)[..2], [NotObservable, Fail]);
     let through_registers = sass.replace("UTMALDG", "LDG").replace("LDGSTS", "LDG");
@@ -161,6 +172,7 @@ fn no_spills_are_proven_by_the_line_that_says_so() {
     // What is cut off may have spilled.
     let cut = &sass[..sass.rfind("QGMMA").unwrap()];
     assert_eq!(no_spills(&[("k.sass", cut)]).verdict, Verdict::NotObservable);
+    assert_eq!(no_spills(&[("k.sass", cut), ("ptxas.txt", &clean)]).says, "the assembler states no spills");
     let stated = no_spills(&[("k.sass", &sass), ("ptxas.txt", &spilling)]);
     assert_eq!((stated.verdict, line(&stated)), (Verdict::Fail, vec!["ptxas.txt:3:26".to_owned()]));
     let stored = sass.replacen("FFMA", "STL [R1], ", 1);

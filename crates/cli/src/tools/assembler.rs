@@ -47,14 +47,18 @@ impl Assembler {
         let output = run(&self.ptxas, flags, folder)?;
         let report = text(&output.stdout) + &text(&output.stderr);
         if !output.status.success() {
-            bail!("ptxas does not take {ptx}: {}", reason(&report, &output));
+            bail!("ptxas does not take {ptx}: {}", reason(&report, &output, &self.ptxas, "OCTILE_PTXAS"));
         }
         if !folder.join(cubin).exists() {
             bail!("ptxas took {ptx} and wrote nothing: name another one in OCTILE_PTXAS");
         }
         let output = run(&self.nvdisasm, Self::NVDISASM_FLAGS.into_iter().chain([cubin]), folder)?;
         if !output.status.success() {
-            bail!("nvdisasm does not take {cubin}: {}", reason(&text(&output.stderr), &output));
+            let said = text(&output.stderr);
+            bail!(
+                "nvdisasm does not take {cubin}: {}",
+                reason(&said, &output, &self.nvdisasm, "OCTILE_NVDISASM")
+            );
         }
         let sass = text(&output.stdout);
         if sass.trim().is_empty() {
@@ -72,10 +76,14 @@ fn run<'a>(tool: &Found, arguments: impl Iterator<Item = &'a str>, folder: &Path
     output.with_context(|| format!("{} does not run", program.display()))
 }
 
-/// What a tool said when it failed, or how it ended where it said nothing.
-fn reason(said: &str, output: &Output) -> String {
+/// What a tool said when it failed, or how it ended where it said nothing, as a damaged one does.
+fn reason(said: &str, output: &Output, tool: &Found, variable: &str) -> String {
     match said.trim() {
-        "" => output.status.to_string(),
+        "" => format!(
+            "{}, and it said nothing: name another one in {variable}, or remove {} and run `octile tools install gpu`",
+            output.status,
+            tool.path.display()
+        ),
         said => said.to_owned(),
     }
 }

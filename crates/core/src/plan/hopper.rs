@@ -44,7 +44,8 @@ pub enum ResultPath {
     CopyEngine,
     /// The same for a block's only tile, piece by piece: the copy engine has all waves but the last before the last products are there.
     CopyEngineByPiece,
-    /// The tile through shared memory, of which the fetching warp has the copy engine take a piece with every stage of the next tile that it asks for.
+    /// The tile through shared memory, of which the fetching warp has the copy engine take some pieces with every stage of the next tile
+    /// that it asks for.
     CopyEngineByStage,
 }
 

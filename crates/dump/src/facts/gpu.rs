@@ -1,5 +1,7 @@
 //! Facts from PTX and SASS.
 
+use std::collections::BTreeMap;
+
 use super::{
     Assembled, Copy, Evidence, Facts, FileKind, Launch, Level, Matmul, Role, Space, Spills, Witness,
 };
@@ -24,7 +26,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
             add_copy(facts, level, way, evidence);
         }
     }
-    settle_copies(facts, level, barriers(&code));
+    settle_copies(facts, level, places_in_turn(&code));
     if language == Language::Ptx {
         facts.launch = facts.launch.take().or_else(|| launch(&code, &witness));
     }
@@ -152,21 +154,34 @@ fn add_copy(facts: &mut Facts, level: Level, way: Way, evidence: impl Fn() -> Ev
     }
 }
 
-/// Barriers that the kernel makes in shared memory.
-fn barriers(code: &Code<'_>) -> usize {
+/// Places that take turns, where the kernel makes barriers in shared memory. Every place has one that says it is full and one that says it is
+/// empty, each kind with an arrival count of its own, which is the last operand. Barriers for other things come singly.
+fn places_in_turn(code: &Code<'_>) -> Option<usize> {
     let makes = |op: &str| op.starts_with("SYNCS.EXCH") || op.starts_with("mbarrier.init");
-    code.instructions().filter(|instruction| makes(code.str(instruction.op))).count()
+    let mut of_kind: BTreeMap<&str, usize> = BTreeMap::new();
+    for instruction in code.instructions().filter(|instruction| makes(code.str(instruction.op))) {
+        let count = code.str(instruction.operands).rsplit(',').next().unwrap_or_default().trim();
+        *of_kind.entry(count).or_default() += 1;
+    }
+    let mut kinds: Vec<usize> = of_kind.into_values().collect();
+    kinds.sort_unstable_by(|a, b| b.cmp(a));
+    match kinds[..] {
+        [] => None,
+        // Both kinds have the same count.
+        [both] | [both, 1, ..] if both > 1 => Some(both.div_ceil(2)),
+        [places] | [_, places, ..] => Some(places),
+    }
 }
 
 /// Says of each fetch what it moves, and into how many places in turn. Where the copy engine fetches the tiles, what is
-/// fetched beside them is their scales; every place has one barrier that says it is full and one that says it is empty.
-fn settle_copies(facts: &mut Facts, level: Level, barriers: usize) {
+/// fetched beside them is their scales.
+fn settle_copies(facts: &mut Facts, level: Level, places: Option<usize>) {
     let mut copies: Vec<_> =
         facts.copies.iter_mut().filter(|copy| copy.level == level && copy.inbound).collect();
     let tiles = copies.iter().any(|copy| copy.role == Some(Role::Data));
     for copy in &mut copies {
         copy.role.get_or_insert(if tiles { Role::Scale } else { Role::Data });
-        copy.depth = (barriers > 0).then_some(barriers.div_ceil(2));
+        copy.depth = places;
     }
 }
 

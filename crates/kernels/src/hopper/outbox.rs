@@ -62,7 +62,8 @@ impl Sender {
 pub(super) struct Outbox {
     /// Stages of a tile.
     stages: B32,
-    /// Stages to ask for until the first tile is ready.
+    /// Stages to ask for until the first tile is ready. One more would be too late: those who multiply may wait for the place of
+    /// its results before they free another stage.
     until_ready: B32,
     /// Tiles that were begun to be fetched, and of them those whose results were taken.
     tiles: B32,

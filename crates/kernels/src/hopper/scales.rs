@@ -150,7 +150,7 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>
         let four = ptx.variable(4);
         let copies_w = ptx.lt(frame.lane, w_scales);
         let k_block = ptx.variable(stages.first);
-        // A branch, because the assembler would do what is above only after it.
+        // In a branch of its own: otherwise the assembler moves what is above behind the wait.
         let is_first = ptx.eq(waited, 0);
         ptx.when(is_first, |ptx| {
             ptx.wait_for_previous_kernel();

@@ -92,6 +92,13 @@ fn results_leave_stage_by_stage_whatever_the_depth() {
             assert!(plan.units.0 * plan.units.1 >= 3 * plan.blocks / together.blocks());
             check(&plan, &Operands::random(problem, 12), 6);
         }
+        // The least ring, and several chains of products in a stage.
+        let problem = problem(700, 840, 700);
+        let operands = Operands::random(problem, 12);
+        let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(2)).expect("it has a plan");
+        for promote_every in [32, 64, 128] {
+            check(&HopperPlan { promote_every, ..plan.clone() }, &operands, 6);
+        }
     }
 }
 
@@ -99,7 +106,17 @@ fn results_leave_stage_by_stage_whatever_the_depth() {
 fn every_number_of_rows_up_to_256() {
     for m in 1..=256 {
         let problem = problem(m, 72, 200);
-        check(&best(&problem, Strategy::Strip), &Operands::random(problem, m as u64), 3);
+        let (plan, operands) = (best(&problem, Strategy::Strip), Operands::random(problem, m as u64));
+        check(&plan, &operands, 3);
+        // Scales as a caller may have them, which are copied one by one.
+        if m % 2 == 1 {
+            let arguments = Arguments::packed(&problem);
+            let machine = Machine { gpu: &GPU, resident_blocks: 8, seed: 3 };
+            let (bytes, _) = product(&plan)
+                .run(&operands, arguments, machine)
+                .unwrap_or_else(|fault| panic!("{m}: {fault}"));
+            assert!(is_right(&plan, &operands, &bytes), "{m}");
+        }
     }
 }
 

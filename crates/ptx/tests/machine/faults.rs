@@ -165,11 +165,11 @@ fn one_lane_is_elected_once_all_are_there() {
         format!(
             "{before}\nelect.sync _|%p2, -1;\nadd.u32 %r5, %r2, 1;\nmov.b32 %r6, 0;\n@%p2 mov.b32 %r6, %r5;\n\
              st.shared.b32 [%r3], %r6;\nbar.sync 0;\n@!%p1 bra END;\nld.shared.b32 %r7, [%r1];\nld.shared.b32 %r8, [%r1+128];\n\
-             ld.shared.b32 %r9, [%r1+4];\nadd.u32 %r7, %r7, %r8;\nadd.u32 %r7, %r7, %r9;\nst.global.b32 [%rd1], %r7;\nEND:"
+             ld.shared.b32 %r9, [%r1+160];\nadd.u32 %r7, %r7, %r8;\nadd.u32 %r7, %r7, %r9;\nst.global.b32 [%rd1], %r7;\nEND:"
         )
     };
     assert_eq!(run(&body("")), Ok(34));
-    // Lanes that come later are waited for.
-    let late = "setp.lt.u32 %p3, %r2, 40;\n@%p3 bra L1;\nmov.b32 %r10, 5;\nL1:";
-    assert_eq!(run(&body(late)), Ok(34));
+    // Lanes that take a detour, thread 40 the first of them, are waited for.
+    let detour = body("setp.lt.u32 %p3, %r2, 40;\n@!%p3 bra L1;\nL2:") + "\nbra L3;\nL1:\nbra L2;\nL3:";
+    assert_eq!(run(&detour), Ok(34));
 }

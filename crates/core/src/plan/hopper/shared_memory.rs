@@ -50,7 +50,7 @@ pub(super) fn shared_memory(
     let GpuTile { a, b } = shape.tile;
     memory.push("a", MemorySpace::Shared, stages, a * STAGE_K);
     memory.push("b", MemorySpace::Shared, stages, b * STAGE_K);
-    // Every warp has a part for itself.
+    // Every warp writes parts of its own.
     let piece = RESULT_ROWS * RESULT_COLUMNS * problem.out.bytes();
     match result_path {
         ResultPath::Direct => {}
