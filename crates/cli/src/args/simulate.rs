@@ -34,7 +34,8 @@ inspect --target sm_90a` wrote it; it may have been changed since. It is run
 thread by thread on random operands, in several orders of events, and its
 result compared with an f64 reference. What is looked for: races in shared
 memory, deadlocks, accesses out of bounds, missing fences, memory touched before
-the kernel before is over. No time is modelled.
+the kernel before is over. No time is modelled. It takes some seconds for every
+10^9 of M x N x K, so ask `octile inspect` for a shape of few tiles.
 
 Examples:
   octile simulate kernel.mlir --tensors t.safetensors --expect out

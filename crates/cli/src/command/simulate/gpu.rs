@@ -28,6 +28,7 @@ use crate::{
         inspect::gpu::{PTX, QUANTIZE},
         require_memory,
     },
+    progress::Progress,
 };
 
 /// Orders of events that are tried.
@@ -194,6 +195,8 @@ pub fn run(job: &Job) -> Report {
         lines: job.text.lines().map(str::to_owned).collect(),
     };
     let mut first = None;
+    let progress = Progress::new(ORDERS);
+    progress.doing("orders of events");
     while report.fault.is_none() && report.orders < ORDERS {
         report.orders += 1;
         let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_BLOCKS, seed: report.orders };
@@ -212,6 +215,7 @@ pub fn run(job: &Job) -> Report {
                 }
             },
         }
+        progress.step();
     }
     report.seconds = start.elapsed().as_secs_f64();
     report
