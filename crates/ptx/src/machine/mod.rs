@@ -55,7 +55,7 @@ pub struct Outcome {
     pub instructions: u64,
     /// Lines of the program that were executed, in order and from 1.
     pub lines: Vec<usize>,
-    /// Lines with instructions that no one executed.
+    /// Lines with instructions that no one executed: not reached, or with a predicate that never held.
     pub unreached: Vec<usize>,
 }
 

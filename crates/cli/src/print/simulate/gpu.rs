@@ -54,7 +54,11 @@ fn text(report: &Report) -> String {
         let _ = writeln!(text, "executed  {} instructions of all warps", report.instructions);
     }
     if !report.unreached.is_empty() {
-        let _ = writeln!(text, "unreached {}: nothing is said of them", ranges(&report.unreached));
+        let _ = writeln!(
+            text,
+            "unreached {}, or their predicate never held: nothing is said of them",
+            ranges(&report.unreached)
+        );
     }
     let _ = writeln!(text, "time      {:.3} s on this machine", report.seconds);
     let verdict = if report.verdict() == Verdict::Passed { "PASS" } else { "FAIL" };
