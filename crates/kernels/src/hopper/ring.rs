@@ -92,9 +92,7 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
             scales::fetch(ptx, &frame, Some(&operands));
         });
     } else {
-        in_warp(ptx, &frame, first_producer, |ptx| {
-            producer::emit(ptx, &frame);
-        });
+        in_warp(ptx, &frame, first_producer, |ptx| producer::emit(ptx, &frame));
         if carries_scales(plan) {
             in_warp(ptx, &frame, first_producer + 1, |ptx| scales::fetch(ptx, &frame, None));
         }
