@@ -163,9 +163,6 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>
                 let full = frame.buffer(ptx, "full", cursor.stage);
                 let turn_before = ptx.xor(cursor.turn, 1);
                 ptx.wait(empty, turn_before);
-                if let Some(operands) = operands {
-                    ptx.in_one_lane(|ptx| operands.fetch(ptx, frame, tile, k_block, cursor.stage));
-                }
                 let quant_k = quant_k(ptx, k_block);
                 let x_ring = frame.buffer(ptx, "x_scale", cursor.stage);
                 let x_ring = ptx.mad(first_scale, 4, x_ring);
@@ -190,6 +187,10 @@ fn fetch_by(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedOperands>
                     let source = w.at(ptx, w_source, quant_k);
                     ptx.copy_4(Shared(w_ring, 0), source, four);
                 });
+                // Behind the scales: the other way round 192 x 128 tiles take 0.5 % longer where K is long.
+                if let Some(operands) = operands {
+                    ptx.in_one_lane(|ptx| operands.fetch(ptx, frame, tile, k_block, cursor.stage));
+                }
                 ptx.arrive_after_copies(full);
                 cursor.advance(ptx, frame);
                 ptx.increase(k_block, 1);
