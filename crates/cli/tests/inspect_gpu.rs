@@ -241,11 +241,13 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
     let (code, said) = octile(&arguments, place.path());
     assert_eq!(code, 0, "{said}");
     let folder = place.path().join("gpu/v2_manual_async_dma");
+    let written = fs::read_to_string(folder.join("manifest.json")).unwrap();
     let whole = manifest(&folder);
     assert_eq!(whole["helpers"]["quantize"]["entry"], "octile_quantize_f16_block_128");
     let verify = |damage: &dyn Fn(&mut serde_json::Value), arguments: &[&str]| {
         let mut damaged = whole.clone();
         damage(&mut damaged);
+        damaged.as_object_mut().unwrap().remove("crc32");
         fs::write(folder.join("manifest.json"), damaged.to_string()).unwrap();
         octile(&[&["verify", "gpu"], arguments].concat(), place.path())
     };
@@ -254,6 +256,14 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
         let sentence = "FAIL fits-vmem        232449 bytes of shared memory, where a block may have 232448";
         assert!(code == 1 && said.contains(sentence) && said.contains("FAIL (1 refuted)"), "{said}");
     }
+    // Whoever changes a manifest is found out, unless the mark goes as well.
+    let changed = written.replace("\"stages\": ", "\"stages\": 1");
+    fs::write(folder.join("manifest.json"), changed).unwrap();
+    let (code, said) = octile(&["verify", "gpu"], place.path());
+    assert!(
+        code == 1 && said.contains("compile that version again with `octile inspect`: it was changed"),
+        "{said}"
+    );
     // Earlier manifests tell only the files of such a kernel.
     let earlier =
         |manifest: &mut serde_json::Value| drop(manifest.as_object_mut().unwrap().remove("helpers"));

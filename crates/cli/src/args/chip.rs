@@ -28,10 +28,11 @@ impl FromStr for ChipChoice {
     type Err = UnknownChip;
 
     fn from_str(name: &str) -> Result<Self, UnknownChip> {
+        let name = name.to_ascii_lowercase();
         // The instruction set alone stands for the newest GPU that has it.
-        let gpu = if name == HOPPER_TARGET { "h200" } else { name };
+        let gpu = if name == HOPPER_TARGET { "h200" } else { &name };
         let gpu = HOPPER_GPUS.into_iter().find(|known| known.name == gpu).map(Self::Gpu);
-        gpu.or_else(|| TpuChip::named(name).ok().map(Self::Tpu)).ok_or(UnknownChip)
+        gpu.or_else(|| TpuChip::named(&name).ok().map(Self::Tpu)).ok_or(UnknownChip)
     }
 }
 

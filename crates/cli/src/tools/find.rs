@@ -201,13 +201,29 @@ impl Tool {
         wheels.into_iter().rev().map(|(_, path)| path).collect()
     }
 
+    /// Whether the file is as large as the wheel's record says, or there is none that does.
+    pub(super) fn is_whole(&self, path: &Path) -> bool {
+        let recorded = || -> Option<u64> {
+            let record = fs::read_to_string(self.record_beside(path)?.join("RECORD")).ok()?;
+            let line = record.lines().find(|line| line.split(',').next() == Some(self.file))?;
+            line.rsplit(',').next()?.trim().parse().ok()
+        };
+        recorded().is_none_or(|bytes| path.metadata().is_ok_and(|file| file.len() == bytes))
+    }
+
     /// The version in the name of the wheel's record, which lies in the folder that the file's path starts from.
     fn version_beside(&self, path: &Path) -> Option<Version> {
+        self.record_version(&self.record_beside(path)?)
+    }
+
+    fn record_beside(&self, path: &Path) -> Option<PathBuf> {
         let site = path.ancestors().nth(Path::new(self.file).components().count())?;
+        entries(site).into_iter().find(|entry| self.record_version(entry).is_some())
+    }
+
+    fn record_version(&self, record: &Path) -> Option<Version> {
         let prefix = format!("{}-", self.distribution.replace('-', "_"));
-        entries(site).iter().find_map(|entry| {
-            entry.file_name()?.to_str()?.strip_prefix(&prefix)?.strip_suffix(".dist-info")?.parse().ok()
-        })
+        record.file_name()?.to_str()?.strip_prefix(&prefix)?.strip_suffix(".dist-info")?.parse().ok()
     }
 }
 

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Command,
+    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -32,11 +33,20 @@ pub fn install(tool: &'static Tool, folder: &Path) -> Result<Installed> {
 
 fn install_with(python: &Python, tool: &'static Tool, folder: &Path) -> Result<Installed> {
     if let Some(installed) = already_there(tool, folder) {
-        return Ok(installed);
+        if tool.is_whole(&installed.path) {
+            return Ok(installed);
+        }
+        let place = tool.installed_in(folder).into_iter().find(|place| installed.path.starts_with(place));
+        let place = place.context("an installed tool is in the folder of its wheel")?;
+        fs::remove_dir_all(&place)
+            .with_context(|| format!("cannot remove the damaged {}", place.display()))?;
     }
+    remove_abandoned(folder);
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
-    let work =
-        tempfile::tempdir_in(folder).with_context(|| format!("cannot write to {}", folder.display()))?;
+    let work = tempfile::Builder::new()
+        .prefix(WORK)
+        .tempdir_in(folder)
+        .with_context(|| format!("cannot write to {}", folder.display()))?;
     let wheel = download(python, tool, work.path())?;
     let unpacked = work.path().join("unpacked");
     python.run(
@@ -58,6 +68,24 @@ fn install_with(python: &Python, tool: &'static Tool, folder: &Path) -> Result<I
         return other.with_context(|| format!("cannot move the wheel to {}: {error}", place.display()));
     }
     Ok(Installed { tool, version, path: place.join(tool.file), fetched: true })
+}
+
+/// How the names of folders begin in which a wheel is unpacked.
+const WORK: &str = ".unpacking-";
+/// An installation that has not touched its folder for so long was interrupted.
+const ABANDONED: Duration = Duration::from_secs(60 * 60);
+
+/// Removes what interrupted installations left behind, as far as that can be done.
+fn remove_abandoned(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let is_work = entry.file_name().to_string_lossy().starts_with(WORK);
+        let age =
+            entry.metadata().and_then(|metadata| metadata.modified()).ok().and_then(|at| at.elapsed().ok());
+        if is_work && age.is_some_and(|age| age > ABANDONED) {
+            // It is in nobody's way if it stays.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
 }
 
 fn already_there(tool: &'static Tool, folder: &Path) -> Option<Installed> {
@@ -158,6 +186,29 @@ mod tests {
         let second = install_with(&Python("/no/python".into()), &LIBTPU, &folder).unwrap();
         assert_eq!(second, Installed { fetched: false, ..first });
         assert_eq!(names(&folder), ["libtpu-0.0.42.1"]);
+    }
+
+    #[test]
+    fn a_damaged_tool_is_fetched_again_and_what_was_abandoned_removed() {
+        let place = TempDir::new().unwrap();
+        let folder = place.path().join("tools");
+        let unpack = "mkdir libtpu libtpu-0.0.42.1.dist-info; echo whole > libtpu/libtpu.so; \
+                      echo libtpu/libtpu.so,sha256=abc,6 > libtpu-0.0.42.1.dist-info/RECORD";
+        let python = python(&place, DOWNLOAD_LIBTPU, unpack);
+        let first = install_with(&python, &LIBTPU, &folder).unwrap();
+        assert!(!install_with(&Python("/no/python".into()), &LIBTPU, &folder).unwrap().fetched);
+        fs::write(&first.path, "cut").unwrap();
+        for (name, hours) in [("abandoned", 2), ("at-work", 0)] {
+            let work = folder.join(format!("{WORK}{name}"));
+            fs::create_dir(&work).unwrap();
+            let then = std::time::SystemTime::now() - Duration::from_secs(60 * 60 * hours);
+            fs::File::open(&work).unwrap().set_modified(then).unwrap();
+        }
+        assert_eq!(install_with(&python, &LIBTPU, &folder).unwrap(), first);
+        assert_eq!(fs::read_to_string(&first.path).unwrap(), "whole\n");
+        let mut left = names(&folder);
+        left.sort();
+        assert_eq!(left, [&format!("{WORK}at-work"), "libtpu-0.0.42.1"]);
     }
 
     #[test]

@@ -7,6 +7,8 @@ use octile_core::{ActivationKind, FloatKind, QuantBlock};
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
 
+use crate::command::seal;
+
 /// Its name.
 pub const FILE_NAME: &str = "manifest.json";
 
@@ -254,7 +256,9 @@ impl Manifest {
             return Ok(None);
         }
         let read = || -> Result<Self> {
-            serde_json::from_slice(&fs::read(&path)?).map_err(|error| anyhow!(damage(error.classify())))
+            let text = fs::read_to_string(&path)?;
+            let manifest = serde_json::from_str(&text).map_err(|error| anyhow!(damage(error.classify())))?;
+            if seal::is_intact(&text) { Ok(manifest) } else { Err(anyhow!("it was changed")) }
         };
         let what =
             || format!("cannot read {}: compile that version again with `octile inspect`", path.display());

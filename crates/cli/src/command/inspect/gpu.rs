@@ -19,6 +19,7 @@ use serde::Serialize;
 
 use super::{HOPPER_TARGET, manifest::FileRecord, replace::Place, version_name};
 use crate::{
+    command::seal,
     progress::Progress,
     record::Provenance,
     tools::{Assembler, Found},
@@ -182,7 +183,7 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
         helpers: kernels.get(1).map(|kernel| (QUANTIZE, kernel)).into_iter().collect(),
         files,
     };
-    fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;
+    fs::write(folder.join("manifest.json"), seal::sealed(&manifest)?)?;
     Ok(kernels)
 }
 

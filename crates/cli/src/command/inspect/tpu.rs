@@ -22,6 +22,7 @@ use super::{
     version_name,
 };
 use crate::{
+    command::seal,
     progress::Progress,
     tools::{Found, LIBTPU, Places},
 };
@@ -115,7 +116,7 @@ impl<'a> Session<'a> {
         let profile = static_profile(&self.compiler, &self.target, &Module::new(&name, module.stablehlo))?;
         let figures = Figures::new(&compiled, profile, count(&folder, plan.chip)?);
         let manifest = Manifest::new(plan, self.libtpu, &self.target, &compiled, &figures, &folder)?;
-        fs::write(folder.join("manifest.json"), serde_json::to_string_pretty(&manifest)? + "\n")?;
+        fs::write(folder.join("manifest.json"), seal::sealed(&manifest)?)?;
         fs::copy(folder.join(collect::OPTIMIZED_HLO), self.place.draft_hlo(&name))?;
         Ok(figures)
     }
