@@ -100,7 +100,8 @@ impl Version {
         }
         facts.shared_bytes = manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes);
         promise.settle(&facts);
-        let findings = check(&facts, promise.chip);
+        // Of files that are no dumps there is nothing more to say than that.
+        let findings = if facts.files.iter().any(is_dump) { check(&facts, promise.chip) } else { Vec::new() };
         // One manifest that cannot be read is a finding about its version, and no reason to leave the others unread.
         let mut troubles: Vec<_> = unreadable.into_iter().collect();
         troubles.extend(manifest.iter().flat_map(|manifest| manifest.broken_files(&group.path)));
@@ -152,6 +153,11 @@ fn contents(group: &Group) -> Result<Vec<(String, Vec<u8>)>> {
         files.push((file_name(path).to_owned(), bytes));
     }
     Ok(files)
+}
+
+/// Whether a file is something that a compiler writes about a kernel.
+fn is_dump(file: &FileReport) -> bool {
+    !matches!(file.kind, FileKind::Empty | FileKind::Binary | FileKind::Unknown)
 }
 
 /// Why a file cannot be relied on.
