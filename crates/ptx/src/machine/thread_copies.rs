@@ -105,8 +105,9 @@ pub(super) fn start(
         let source = global_address(warp, from, lane);
         let taken = (warp.value(bytes.1, lane) as usize).min(bytes.0);
         aligned(place as u64, bytes.0)?;
-        // Also where nothing is copied.
+        // Also where nothing is copied, or less: a GPU reads no more than that, but its checking tools take every copy for a whole one.
         aligned(source, bytes.0)?;
+        global.require_inside(source, bytes.0)?;
         if taken > 0 {
             warp.require_settled(active, source, global)?;
         }

@@ -72,6 +72,12 @@ impl Global {
         self.allocations.iter_mut().for_each(|allocation| allocation.writers.clear());
     }
 
+    /// Refuses bytes that are not all in one allocation.
+    pub(crate) fn require_inside(&self, address: u64, count: usize) -> Result<(), FaultKind> {
+        let is_inside = self.allocations.iter().any(|all| all.offset(address, count).is_some());
+        if is_inside { Ok(()) } else { Err(FaultKind::OutsideGlobal { address, bytes: count }) }
+    }
+
     /// Reads in a cluster.
     pub(crate) fn bytes(&self, address: u64, count: usize, cluster: usize) -> Result<&[u8], FaultKind> {
         let found = self.allocations.iter().find_map(|all| Some((all, all.offset(address, count)?)));

@@ -3,6 +3,9 @@
 use super::HopperPlan;
 use crate::{Problem, ScaleGranularity};
 
+/// Scales that are copied at once where they lie side by side: 16 bytes.
+const COPIED_AT_ONCE: usize = 4;
+
 /// Elements from one scale to the next: along the rows of its matrix, and along K. Both layouts that are in use are
 /// taken as they come: K-major has `k: 1`, MN-major has `row: 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,13 +27,15 @@ impl ScaleLayout {
         Self { row: 1, k: rows }
     }
 
-    /// As [`ScaleLayout::mn_major`], and those of every k-block start at a multiple of 16 bytes, so that four are copied at once.
+    /// As [`ScaleLayout::mn_major`], and those of every k-block start at a multiple of 16 bytes, so that [`COPIED_AT_ONCE`] are.
     pub fn aligned((rows, _): (usize, usize)) -> Self {
-        Self { row: 1, k: rows.next_multiple_of(4) }
+        Self { row: 1, k: rows.next_multiple_of(COPIED_AT_ONCE) }
     }
 
-    /// Elements from the first scale to behind the last.
+    /// Elements from the first scale to behind the last; where several are copied at once, to behind the last that are.
     pub fn extent(self, (rows, k_blocks): (usize, usize)) -> usize {
+        let are_aligned = self.row == 1 && self.k.is_multiple_of(COPIED_AT_ONCE);
+        let rows = if are_aligned { rows.next_multiple_of(COPIED_AT_ONCE) } else { rows };
         (rows - 1) * self.row + (k_blocks - 1) * self.k + 1
     }
 

@@ -328,3 +328,15 @@ fn the_choice_is_hardly_slower_than_the_best_that_was_timed() {
         assert!(choice.microseconds <= 1.02 * least, "{problem}: {} of {least}", choice.microseconds);
     }
 }
+
+#[test]
+fn scales_that_are_copied_at_once_are_all_there() {
+    let shape = (5, 3);
+    assert_eq!(ScaleLayout::k_major(shape).extent(shape), 15);
+    assert_eq!(ScaleLayout::mn_major(shape).extent(shape), 15);
+    let aligned = ScaleLayout::aligned(shape);
+    assert_eq!((aligned.k, aligned.extent(shape)), (8, 24));
+    let k_major: Vec<f32> = (0..15).map(|at| at as f32).collect();
+    let arranged = aligned.arrange(&k_major, 3);
+    assert_eq!(arranged[8..16], [1.0, 4.0, 7.0, 10.0, 13.0, 0.0, 0.0, 0.0]);
+}
