@@ -13,7 +13,7 @@ use octile_core::{
     plan::hopper::{Arguments, HopperPlan, STAGE_K},
     sample::{self, Activations, Operands, Rng},
 };
-use octile_kernels::hopper::{self, Kernel, QuantizeTuning, ptx::Keep};
+use octile_kernels::hopper::{self, Keep, Kernel, QuantizeTuning};
 use octile_runtime::cuda::{
     Buffer, Gpu, Graph, HostActivations, KernelText, Product, ProductKernels, Quantization, QuantizeOperands,
     QuantizeText, Uploaded, multiply_host,

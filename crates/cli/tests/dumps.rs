@@ -204,6 +204,9 @@ fn files_that_are_no_dumps_never_pass() {
             fs::write(folder.join(file), content).unwrap();
         });
         assert!(code == 1 && said.contains("FAIL files"), "{file} alone: {said}");
+        // Of what is no dump nothing else is said.
+        let is_dump = trouble == "damaged at";
+        assert_eq!(said.contains("native-fp8"), is_dump, "{file} alone: {said}");
     };
     let whole = TempDir::new().unwrap();
     let whole = unpack(SMEM, whole.path());

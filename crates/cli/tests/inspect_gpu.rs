@@ -261,7 +261,10 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
     fs::write(folder.join("manifest.json"), changed).unwrap();
     let (code, said) = octile(&["verify", "gpu"], place.path());
     assert!(
-        code == 1 && said.contains("compile that version again with `octile inspect`: it was changed"),
+        code == 1
+            && said.contains(
+                "manifest.json was changed since `octile inspect` wrote it: compile that version again"
+            ),
         "{said}"
     );
     // Earlier manifests tell only the files of such a kernel.

@@ -95,6 +95,9 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     let manifest = place.path().join("gpu/v4_whole_k_strip/manifest.json");
     let written = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, written.replace("\"stages\":", "\"other\":")).unwrap();
+    refusal(&["simulate", STRIP], "manifest.json was changed since `octile inspect` wrote it");
+    let (unsealed, _) = written.rsplit_once(",\n  \"crc32\"").unwrap();
+    fs::write(&manifest, unsealed.replace("\"stages\":", "\"other\":") + "\n}\n").unwrap();
     refusal(&["simulate", STRIP], "has a plan that this version of octile would not make");
     fs::write(&manifest, &written[..written.len() / 2]).unwrap();
     refusal(&["simulate", STRIP], "is not that of a GPU kernel of this version");

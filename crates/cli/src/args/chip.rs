@@ -28,15 +28,30 @@ impl FromStr for ChipChoice {
     type Err = UnknownChip;
 
     fn from_str(name: &str) -> Result<Self, UnknownChip> {
-        let name = name.to_ascii_lowercase();
         // The instruction set alone stands for the newest GPU that has it.
-        let gpu = if name == HOPPER_TARGET { "h200" } else { &name };
-        let gpu = HOPPER_GPUS.into_iter().find(|known| known.name == gpu).map(Self::Gpu);
-        gpu.or_else(|| TpuChip::named(&name).ok().map(Self::Tpu)).ok_or(UnknownChip)
+        let gpu = if name.eq_ignore_ascii_case(HOPPER_TARGET) { "h200" } else { name };
+        let gpu = HOPPER_GPUS.into_iter().find(|known| known.name.eq_ignore_ascii_case(gpu)).map(Self::Gpu);
+        gpu.or_else(|| TpuChip::named(name).ok().map(Self::Tpu)).ok_or(UnknownChip)
     }
 }
 
 fn names() -> Vec<&'static str> {
     let tpus = TPU_CHIPS.iter().map(|chip| chip.name);
     tpus.chain([HOPPER_TARGET]).chain(HOPPER_GPUS.map(|gpu| gpu.name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_may_be_in_capitals() {
+        for name in ["sm_90a", "SM_90A", "h100", "H200"] {
+            assert!(matches!(name.parse(), Ok(ChipChoice::Gpu(_))), "{name}");
+        }
+        for name in ["tpu7x", "TPU7x", "V6E"] {
+            assert!(matches!(name.parse(), Ok(ChipChoice::Tpu(_))), "{name}");
+        }
+        assert_eq!("H300".parse::<ChipChoice>().unwrap_err(), UnknownChip);
+    }
 }

@@ -100,8 +100,7 @@ impl Version {
         }
         facts.shared_bytes = manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes);
         promise.settle(&facts);
-        // Of files that are no dumps there is nothing more to say than that.
-        let findings = if facts.files.iter().any(is_dump) { check(&facts, promise.chip) } else { Vec::new() };
+        let findings = judge(&facts, promise.chip);
         // One manifest that cannot be read is a finding about its version, and no reason to leave the others unread.
         let mut troubles: Vec<_> = unreadable.into_iter().collect();
         troubles.extend(manifest.iter().flat_map(|manifest| manifest.broken_files(&group.path)));
@@ -153,6 +152,11 @@ fn contents(group: &Group) -> Result<Vec<(String, Vec<u8>)>> {
         files.push((file_name(path).to_owned(), bytes));
     }
     Ok(files)
+}
+
+/// The verdicts on files; of such as are no dumps there is nothing more to say than that.
+fn judge(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
+    if facts.files.iter().any(is_dump) { check(facts, chip) } else { Vec::new() }
 }
 
 /// Whether a file is something that a compiler writes about a kernel.

@@ -81,6 +81,7 @@ pub fn helper_title(helper: &Helper) -> String {
 pub fn title(version: &Version) -> String {
     let promise = &version.promise;
     let of = match (promise.strategy, promise.known) {
+        (None, _) if version.findings.is_empty() => "version not known".to_owned(),
         (None, _) => "version not known: judged by what all versions promise".to_owned(),
         (Some(strategy), known) => {
             let source = match known {

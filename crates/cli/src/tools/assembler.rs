@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{FindError, Found, NVDISASM, PTXAS, Places};
+use super::{FindError, Found, NVDISASM, Origin, PTXAS, Places};
 
 /// The assembler and disassembler of NVIDIA GPUs.
 #[derive(Debug, Clone)]
@@ -79,11 +79,14 @@ fn run<'a>(tool: &Found, arguments: impl Iterator<Item = &'a str>, folder: &Path
 /// What a tool said when it failed, or how it ended where it said nothing, as a damaged one does.
 fn reason(said: &str, output: &Output, tool: &Found, variable: &str) -> String {
     match said.trim() {
-        "" => format!(
-            "{}, and it said nothing: name another one in {variable}, or remove {} and run `octile tools install gpu`",
-            output.status,
-            tool.path.display()
-        ),
+        "" => {
+            let path = tool.path.display();
+            let instead = match tool.origin {
+                Origin::Installed => format!("remove {path} and run `octile tools install gpu`"),
+                _ => format!("name another one than {path} in {variable}"),
+            };
+            format!("{}, and it said nothing: {instead}", output.status)
+        }
         said => said.to_owned(),
     }
 }

@@ -202,7 +202,7 @@ impl Tool {
     }
 
     /// Whether the file is as large as the wheel's record says, or there is none that does.
-    pub(super) fn is_whole(&self, path: &Path) -> bool {
+    pub(super) fn has_recorded_size(&self, path: &Path) -> bool {
         let recorded = || -> Option<u64> {
             let record = fs::read_to_string(self.record_beside(path)?.join("RECORD")).ok()?;
             let line = record.lines().find(|line| line.split(',').next() == Some(self.file))?;

@@ -25,23 +25,17 @@ pub struct Installed {
     pub fetched: bool,
 }
 
-/// Puts a tool into `folder`, unless a version that fits is there. Nothing half-written remains on failure: all work
+/// Puts a tool into `folder`, unless a version that fits is there and whole. Nothing half-written remains on failure: all work
 /// is done in a temporary folder beside the final one.
 pub fn install(tool: &'static Tool, folder: &Path) -> Result<Installed> {
     install_with(&Python("python3".into()), tool, folder)
 }
 
 fn install_with(python: &Python, tool: &'static Tool, folder: &Path) -> Result<Installed> {
-    if let Some(installed) = already_there(tool, folder) {
-        if tool.is_whole(&installed.path) {
-            return Ok(installed);
-        }
-        let place = tool.installed_in(folder).into_iter().find(|place| installed.path.starts_with(place));
-        let place = place.context("an installed tool is in the folder of its wheel")?;
-        fs::remove_dir_all(&place)
-            .with_context(|| format!("cannot remove the damaged {}", place.display()))?;
-    }
     remove_abandoned(folder);
+    if let Some(installed) = already_there(tool, folder) {
+        return Ok(installed);
+    }
     fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let work = tempfile::Builder::new()
         .prefix(WORK)
@@ -62,18 +56,23 @@ fn install_with(python: &Python, tool: &'static Tool, folder: &Path) -> Result<I
         make_executable(&file)?;
     }
     let place = folder.join(format!("{}-{version}", tool.distribution));
-    if let Err(error) = fs::rename(&unpacked, &place) {
+    if fs::rename(&unpacked, &place).is_err() {
         // Somebody else may have been faster.
-        let other = already_there(tool, folder);
-        return other.with_context(|| format!("cannot move the wheel to {}: {error}", place.display()));
+        if let Some(other) = already_there(tool, folder) {
+            return Ok(other);
+        }
+        // What is there is damaged, and goes with the temporary folder.
+        let _ = fs::rename(&place, work.path().join("damaged"));
+        fs::rename(&unpacked, &place)
+            .with_context(|| format!("cannot move the wheel to {}", place.display()))?;
     }
     Ok(Installed { tool, version, path: place.join(tool.file), fetched: true })
 }
 
 /// How the names of folders begin in which a wheel is unpacked.
 const WORK: &str = ".unpacking-";
-/// An installation that has not touched its folder for so long was interrupted.
-const ABANDONED: Duration = Duration::from_secs(60 * 60);
+/// An installation whose folder is so old was interrupted: downloading does not touch it.
+const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Removes what interrupted installations left behind, as far as that can be done.
 fn remove_abandoned(folder: &Path) {
@@ -90,7 +89,7 @@ fn remove_abandoned(folder: &Path) {
 
 fn already_there(tool: &'static Tool, folder: &Path) -> Option<Installed> {
     let places = super::Places { installed: Some(folder.to_owned()), ..Default::default() };
-    let found = tool.find(&places).ok()?;
+    let found = tool.find(&places).ok().filter(|found| tool.has_recorded_size(&found.path))?;
     let version = found.version.filter(|version| *version < tool.below)?;
     Some(Installed { tool, version, path: found.path, fetched: false })
 }
@@ -197,8 +196,11 @@ mod tests {
         let python = python(&place, DOWNLOAD_LIBTPU, unpack);
         let first = install_with(&python, &LIBTPU, &folder).unwrap();
         assert!(!install_with(&Python("/no/python".into()), &LIBTPU, &folder).unwrap().fetched);
+        let nobody = Python("/no/python".into());
         fs::write(&first.path, "cut").unwrap();
-        for (name, hours) in [("abandoned", 2), ("at-work", 0)] {
+        install_with(&nobody, &LIBTPU, &folder).unwrap_err();
+        assert_eq!(fs::read_to_string(&first.path).unwrap(), "cut", "what cannot be replaced stays");
+        for (name, hours) in [("abandoned", 25), ("at-work", 0)] {
             let work = folder.join(format!("{WORK}{name}"));
             fs::create_dir(&work).unwrap();
             let then = std::time::SystemTime::now() - Duration::from_secs(60 * 60 * hours);
@@ -209,6 +211,17 @@ mod tests {
         let mut left = names(&folder);
         left.sort();
         assert_eq!(left, [&format!("{WORK}at-work"), "libtpu-0.0.42.1"]);
+        let place = folder.join("libtpu-0.0.42.1");
+        let damages: [&dyn Fn(); 3] = [
+            &|| fs::remove_file(&first.path).unwrap(),
+            &|| fs::remove_dir_all(place.join("libtpu-0.0.42.1.dist-info")).unwrap(),
+            &|| fs::remove_dir_all(place.join("libtpu")).unwrap(),
+        ];
+        for damage in damages {
+            damage();
+            assert_eq!(install_with(&python, &LIBTPU, &folder).unwrap(), first);
+            assert!(!install_with(&nobody, &LIBTPU, &folder).unwrap().fetched);
+        }
     }
 
     #[test]

@@ -146,8 +146,11 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
 pub struct UnknownChip(String);
 
 impl TpuChip {
-    /// The chip of this name.
+    /// The chip of this name, in capitals or not.
     pub fn named(name: &str) -> Result<&'static Self, UnknownChip> {
-        TPU_CHIPS.iter().find(|chip| chip.name == name).ok_or_else(|| UnknownChip(name.to_owned()))
+        TPU_CHIPS
+            .iter()
+            .find(|chip| chip.name.eq_ignore_ascii_case(name))
+            .ok_or_else(|| UnknownChip(name.to_owned()))
     }
 }

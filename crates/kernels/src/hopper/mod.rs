@@ -7,8 +7,10 @@
 //! | `smem` | as `dma` | travel through the ring, ahead of the product |
 //! | `strip` | as `smem`; clusters share fetches or divide K; the copy engine stores results | as `smem` |
 //!
-//! The last three are one skeleton, because their differences are the lesson: [`ring`] with [`consumer`] and
-//! [`producer`].
+//! The last three are one skeleton, because their differences are the lesson: [`ring`]. Of the warps that fetch, [`producer`] asks
+//! for operands and [`scales`] for scales; [`consumer`] multiplies, with [`sums`] in its registers and stages that [`overlap`] where that pays.
+//! Results leave straight ([`epilogue`]), line by line or by the copy engine ([`staged`]), or through the fetching warp ([`outbox`]);
+//! [`split`] adds up what blocks that divide K have. [`schedule`] says who computes what, [`frame`] where everything is.
 
 mod auto;
 mod consumer;
@@ -18,7 +20,7 @@ mod outbox;
 mod overlap;
 mod peak;
 mod producer;
-pub mod ptx;
+mod ptx;
 mod quantize;
 mod ring;
 mod scales;
@@ -28,6 +30,7 @@ mod staged;
 mod sums;
 
 pub use peak::{PeakKernel, peak};
+pub use ptx::Keep;
 pub use quantize::{
     QUANTIZE_ALIGNMENT, QuantizeTuning, quantize, quantize_for, quantize_tuned, quantizes_vectors,
 };

@@ -11,7 +11,7 @@ const GROUPS: u32 = 2;
 const COLUMNS: usize = 256;
 const CHAIN: u32 = 8;
 const ROUNDS: u32 = 4000;
-/// Operands: 64 rows of A for each warpgroup, and the rows of B, 32 deep in the layout of 128.
+/// Operands: 64 rows of A for each warpgroup, and the rows of B, 128 deep: four instructions.
 const A_BYTES: u32 = 64 * 128;
 const B_BYTES: u32 = COLUMNS as u32 * 128;
 
@@ -92,7 +92,7 @@ fn fill(ptx: &mut Ptx, base: super::ptx::B32, thread: super::ptx::B32) {
                 let folded = ptx.shr(hash, 15);
                 let hash = ptx.xor(hash, folded);
                 let hash = ptx.mul(hash, 2_246_822_519);
-                // Codes below 0x78 in magnitude: finite, and sums of them stay so.
+                // Codes of at most 0x37, magnitudes below 1: sums of them stay finite.
                 ptx.and(hash, 0xb7b7_b7b7)
             });
             ptx.store_shared_16(Shared(address, 0), words);

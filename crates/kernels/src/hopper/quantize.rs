@@ -183,7 +183,7 @@ impl GroupWalk {
         }
     }
 
-    /// The row of a group, and its index along K.
+    /// The row of a group, and its index along K. How the number of groups of a row divides: see `QUANTIZE_NUMBERS`.
     fn place(&self, ptx: &mut Ptx, group: B32) -> (B32, B32) {
         let twice = ptx.add(group, group);
         let high = ptx.mul_high(twice, self.reciprocal);

@@ -59,7 +59,7 @@ impl Chain {
             let next = ptx.add(k_block, 1);
             let into = ptx.and(next, per_chain - 1);
             let left = ptx.sub(stages.end, next);
-            // Zero when either is: both stay far below 2^16.
+            // Zero when either is: the first is below 4, so that nothing is lost.
             let product = ptx.mul(into, left);
             ptx.eq(product, 0)
         })

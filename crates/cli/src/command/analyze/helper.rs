@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 use octile_dump::{
-    checks::{CheckId, Finding, check},
+    checks::{CheckId, Finding},
     facts::{Facts, Source},
 };
 use serde::Serialize;
@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{
     Text,
     find::{self, file_name},
+    judge,
     manifest::Figures,
     texts, troubles_of,
 };
@@ -50,7 +51,7 @@ impl Helper {
         let sources: Vec<_> = contents.iter().map(|(name, bytes)| Source { name, bytes }).collect();
         let mut facts = Facts::gather(&sources);
         facts.shared_bytes = figures.and_then(|figures| figures.shared_bytes);
-        let mut findings = check(&facts, None);
+        let mut findings = judge(&facts, None);
         findings.retain(|finding| CheckId::REQUIRED_OF_GPU_HELPER.contains(&finding.check));
         let texts = texts(contents, &facts);
         Ok(Some(Self { name: name.to_owned(), facts, findings, files, texts }))

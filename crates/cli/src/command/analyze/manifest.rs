@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{ActivationKind, FloatKind, QuantBlock};
 use serde::{Deserialize, Serialize};
 use serde_json::error::Category;
@@ -248,6 +248,14 @@ fn damage(category: Category) -> &'static str {
     }
 }
 
+/// Refuses a manifest that is not as it was written.
+pub fn require_intact(path: &Path, text: &str) -> Result<()> {
+    if seal::is_intact(text) {
+        return Ok(());
+    }
+    bail!("{} was changed since `octile inspect` wrote it: compile that version again", path.display())
+}
+
 impl Manifest {
     /// The manifest of a folder, if it has one.
     pub fn of(folder: &Path) -> Result<Option<Self>> {
@@ -255,14 +263,16 @@ impl Manifest {
         if !path.is_file() {
             return Ok(None);
         }
-        let read = || -> Result<Self> {
-            let text = fs::read_to_string(&path)?;
+        let read = || -> Result<(Self, String)> {
+            let text = String::from_utf8(fs::read(&path)?).map_err(|_| anyhow!(damage(Category::Syntax)))?;
             let manifest = serde_json::from_str(&text).map_err(|error| anyhow!(damage(error.classify())))?;
-            if seal::is_intact(&text) { Ok(manifest) } else { Err(anyhow!("it was changed")) }
+            Ok((manifest, text))
         };
         let what =
             || format!("cannot read {}: compile that version again with `octile inspect`", path.display());
-        read().map(Some).with_context(what)
+        let (manifest, text) = read().with_context(what)?;
+        require_intact(&path, &text)?;
+        Ok(Some(manifest))
     }
 
     /// Files that are not there any more as they were written, one sentence each.

@@ -100,9 +100,9 @@ struct Plan {
 }
 
 /// The plan that a manifest tells of: made anew, and the same.
-fn plan(manifest: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
-    let name = manifest.display();
-    let text = fs::read_to_string(manifest).with_context(|| {
+fn plan(path: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
+    let name = path.display();
+    let text = fs::read_to_string(path).with_context(|| {
         format!(
             "cannot read {name}: it says how the kernel is launched, so simulate a kernel.ptx in the folder where \
              `octile inspect --target sm_90a` wrote it"
@@ -110,6 +110,7 @@ fn plan(manifest: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
     })?;
     let of_gpu = || format!("{name} is not that of a GPU kernel of this version: run `octile inspect` again");
     let written: serde_json::Value = serde_json::from_str(&text).with_context(of_gpu)?;
+    manifest::require_intact(path, &text)?;
     let Manifest { gpu, plan } = serde_json::from_value(written.clone()).with_context(of_gpu)?;
     let problem = plan.problem.checked()?;
     let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;

@@ -21,8 +21,6 @@ impl Ptx {
         mul_f32 = "mul.rn.f32";
         /// `a + b`
         add_f32 = "add.rn.f32";
-        /// `a / b`, correctly rounded
-        div_f32 = "div.rn.f32";
         /// The larger of two floats.
         max_f32 = "max.f32";
     }
@@ -73,17 +71,6 @@ impl Ptx {
         let out = self.f32();
         self.line(format_args!("selp.f32 {out}, {yes}, {no}, {predicate}"));
         out
-    }
-
-    /// The largest value of the whole warp, in every lane. For floats that are not negative.
-    pub fn warp_max(&mut self, value: F32) -> F32 {
-        let mut max = value;
-        for mask in [16, 8, 4, 2, 1] {
-            let other = self.f32();
-            self.line(format_args!("shfl.sync.bfly.b32 {other}, {max}, {mask}, 31, -1"));
-            max = self.max_f32(max, other);
-        }
-        max
     }
 
     /// Rounds two floats to 16 bits each, `low` in the low half.

@@ -146,13 +146,6 @@ impl Ptx {
         out
     }
 
-    /// `a + b` with 64 bits.
-    pub fn add_wide(&mut self, a: B64, b: u64) -> B64 {
-        let out = self.b64();
-        self.line(format_args!("add.u64 {out}, {a}, {b}"));
-        out
-    }
-
     /// Exchanges a value with the lane whose index differs in `mask`.
     pub fn shuffle_xor(&mut self, value: B32, mask: u32) -> B32 {
         let out = self.b32();

@@ -61,21 +61,6 @@ impl Ptx {
         out
     }
 
-    /// Loads 8 bytes where the predicate holds, else 0.
-    pub fn load_global_8_if(&mut self, at: Global, predicate: Pred) -> [B32; 2] {
-        let out = [self.variable(0), self.variable(0)];
-        self.line(format_args!("@{predicate} ld.global.nc.v2.b32 {{{}, {}}}, {at}", out[0], out[1]));
-        out
-    }
-
-    /// Loads four floats where the predicate holds, else 0.
-    pub fn load_global_f32x4_if(&mut self, at: Global, predicate: Pred) -> [F32; 4] {
-        let out = [(); 4].map(|()| self.float(0.0));
-        let [a, b, c, d] = out;
-        self.line(format_args!("@{predicate} ld.global.nc.v4.f32 {{{a}, {b}, {c}, {d}}}, {at}"));
-        out
-    }
-
     /// Stores 16 bits where the predicate holds.
     pub fn store_global_b16_if(&mut self, at: Global, value: B16, predicate: Pred) {
         self.line(format_args!("@{predicate} st.global.b16 {at}, {value}"));

@@ -12,7 +12,6 @@ mod stream;
 
 pub use asynchronous::TmaLoad;
 pub use control::Label;
-pub use matrix::MatrixDescriptor;
 pub use stream::{Keep, Policy};
 
 use std::fmt::{self, Display, Write};
@@ -151,11 +150,6 @@ impl Ptx {
             self.preds + 1,
             self.body,
         )
-    }
-
-    /// A remark in the text.
-    pub fn comment(&mut self, text: &str) {
-        writeln!(self.body, "\t// {text}").expect("strings take all text");
     }
 
     fn line(&mut self, instruction: impl Display) {

@@ -100,7 +100,7 @@ pub fn emit(ptx: &mut Ptx, rows: &Rows, quant_block: u32, warps: u32) {
         Some(chunks) => raise(ptx, chunks),
         None => walk.each(ptx, rows, &raise),
     }
-    let warp_max = ptx.warp_max(max);
+    let warp_max = ptx.max_of_lanes(max, 32);
     let is_lane_zero = ptx.eq(rows.lane, 0);
     ptx.when(is_lane_zero, |ptx| ptx.max_shared(Shared(shared, 0), warp_max));
     ptx.block_barrier();
