@@ -86,6 +86,9 @@ pub enum FaultKind {
         /// Where the product was started.
         line: usize,
     },
+    /// A register without a value.
+    #[error("it uses a register that this thread has not written: what that holds is not known")]
+    Unwritten,
     /// A thread leaves before its products are over.
     #[error(
         "it leaves although no one has waited for the product of line {line} (`wgmma.commit_group`, `wgmma.wait_group`)"

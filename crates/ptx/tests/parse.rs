@@ -92,6 +92,25 @@ fn refusals_name_the_line() {
     assert_eq!(refusal(""), "line 1 of the PTX: there is no entry point");
 }
 
+#[test]
+fn what_the_assembler_would_refuse_around_the_code() {
+    for (from, to, sentence) in [
+        ("\tret;\n}\n", "", "the text ends inside of the kernel: it is cut off"),
+        ("8.3", "8.3\n.target sm_80", "the target is sm_80, not sm_90a"),
+        ("[128],", "[128]", "a comma is missing before this parameter"),
+        (".u32 m", ".u32 m,", "a parameter is missing behind the last comma"),
+        (".u32 m", ".u3 m", "this parameter is not known to the simulator"),
+        (".align 64", ".aign 64", "this parameter is not known to the simulator"),
+        ("128, 1, 1", "128, 0, 1", "not 1 to 1024 along one dimension"),
+        (".b64 %rd<4>", ".b7 %rd<4>", "this declaration of registers cannot be read"),
+        ("{\n\t.reg .b32", "\tret;\n{\n\t.reg .b32", "`ret;` is outside of the kernel"),
+        ("k(", "k", "this is no entry point"),
+    ] {
+        let said = refusal(&KERNEL.replacen(from, to, 1));
+        assert!(said.starts_with("line ") && said.contains(sentence), "{said}");
+    }
+}
+
 proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "\\PC*") {

@@ -70,6 +70,31 @@ fn not_missed(plan: &HopperPlan, at_least: usize) -> Vec<String> {
 }
 
 #[test]
+fn first_values_of_registers() {
+    let problem = problem(300, 264, 900);
+    // `auto` has zeros for rows beyond the last as well, of which some tiles have none.
+    for strategy in [Strategy::Dma, Strategy::Smem, Strategy::Strip] {
+        let plan = HopperPlan::best(&problem, &GPU, strategy).expect("it has a plan");
+        let kernel = hopper::multiply(&plan);
+        let operands = Operands::random(problem, 13);
+        let text = Text::new(&kernel.ptx);
+        let executed = executed_lines(&plan, &kernel.ptx, &operands);
+        // `mov.b32 %r1, 0;`, before anything else is done with the register.
+        let is_first_value = |&line: &usize| {
+            let zero = text.0[line - 1].strip_prefix("mov.b32 ").and_then(|rest| rest.strip_suffix(" 0;"));
+            let is_new = |register: &str| !text.0[..line - 1].iter().any(|before| before.contains(register));
+            zero.is_some_and(is_new)
+        };
+        let zeros: Vec<usize> = executed.into_iter().filter(is_first_value).collect();
+        assert!(zeros.len() > 4, "{}: only {zeros:?}", kernel.entry);
+        let is_missed = |line: &&usize| is_found_out(&plan, &text.with(*line - 1, ""), &operands);
+        let spared: Vec<&usize> = zeros.iter().filter(|line| !is_missed(line)).collect();
+        // The fetching warp's place in the ring: it is set anew when the ring was filled for the first time.
+        assert_eq!(spared.len(), 2, "{}: {spared:?} of {zeros:?}", kernel.entry);
+    }
+}
+
+#[test]
 fn each_strategy() {
     let problem = problem(140, 136, 1200);
     for strategy in Strategy::ALL {

@@ -24,7 +24,9 @@ pub(super) fn execute(warp: &mut Warp, active: u32, op: &Op) {
             return warp.set_predicate(to, active, mask);
         }
         Op::Elect(to) => return warp.set_predicate(to, active, active & active.wrapping_neg()),
-        Op::Both(to, a, b) => return warp.set_predicate(to, active, warp.holds(a) & warp.holds(b)),
+        Op::Both(to, a, b) => {
+            return warp.set_predicate(to, active, warp.holds(a, active) & warp.holds(b, active));
+        }
         _ => {}
     }
     for lane in lanes(active) {
@@ -34,7 +36,7 @@ pub(super) fn execute(warp: &mut Warp, active: u32, op: &Op) {
             Op::Integer(op, to, a, b) => (to, integer(op, value(a), value(b))),
             Op::MultiplyAdd(to, [a, b, c]) => (to, value(a).wrapping_mul(value(b)).wrapping_add(value(c))),
             Op::Select(to, [yes, no], predicate) => {
-                (to, value(if warp.holds(predicate) >> lane & 1 == 1 { yes } else { no }))
+                (to, value(if warp.holds(predicate, 1 << lane) != 0 { yes } else { no }))
             }
             Op::Move(to, from) => (to, value(from)),
             Op::Join(to, [low, high]) => (to, value(low) & 0xffff | value(high) << 16),

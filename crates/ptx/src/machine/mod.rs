@@ -10,6 +10,7 @@ mod thread_copies;
 mod tiles;
 mod warp;
 mod warpgroups;
+mod written;
 
 use octile_core::sample::Rng;
 

@@ -54,7 +54,7 @@ impl Cluster {
         if !warp.has_fenced_products {
             return Err(FaultKind::ProductNotFenced);
         }
-        let adds = warp.holds(product.adds) & warp.live();
+        let adds = warp.holds(product.adds, warp.live());
         let (a, b) = (warp.same_wide(product.a)?, warp.same_wide(product.b)?);
         if adds != 0 && adds != warp.live() {
             return Err(FaultKind::OperandsDiffer);
@@ -71,6 +71,9 @@ impl Cluster {
         let sums = if goes_on {
             None
         } else {
+            if adds != 0 {
+                product.sums.iter().for_each(|&word| warp.written.use_word_of(word, warp.live()));
+            }
             Some(product.sums.iter().map(|&word| warp.exchange(word, POISON)).collect())
         };
         let (clock, time) = warp.start_product();

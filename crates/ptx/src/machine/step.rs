@@ -63,23 +63,22 @@ impl Cluster {
         let instruction = &launch.program.code[at];
         let active = match instruction.guard {
             Some((predicate, wanted)) => {
-                let holds = warp.holds(predicate);
-                here & if wanted { holds } else { !holds }
+                let holds = warp.holds(predicate, here);
+                if wanted { holds } else { here & !holds }
             }
             None => here,
         };
         let flow = if active == 0 {
-            Flow::Next
+            Ok(Flow::Next)
         } else {
-            let flow = self.execute(warp, split, active, &instruction.op, world).and_then(|flow| {
-                let used = warp.take_used_awaited();
-                used.map_or(Ok(flow), |word| Err(not_waited_for(warp, word, world)))
-            });
-            flow.map_err(|kind| {
-                let thread = warp.index * LANES + active.trailing_zeros() as usize;
-                self.fault(launch, at, (warp.block, thread), kind)
-            })?
+            self.execute(warp, split, active, &instruction.op, world)
         };
+        // What comes of a register without a value is not the kernel's first mistake.
+        let flow = require_values(warp, world).and(flow).map_err(|kind| {
+            let who = if active == 0 { here } else { active };
+            let thread = warp.index * LANES + who.trailing_zeros() as usize;
+            self.fault(launch, at, (warp.block, thread), kind)
+        })?;
         let (goes, goes_to) = match flow {
             Flow::Held => return Ok(Step::Held),
             Flow::Next => (here, at + 1),
@@ -229,6 +228,15 @@ impl Cluster {
             Special::SharedMemory => SHARED_START,
         }
     }
+}
+
+/// Refuses registers that were used before they had a value.
+fn require_values(warp: &Warp, world: &World<'_>) -> Result<(), FaultKind> {
+    let used_awaited = warp.take_used_awaited();
+    if warp.written.take_used_unwritten() {
+        return Err(FaultKind::Unwritten);
+    }
+    used_awaited.map_or(Ok(()), |word| Err(not_waited_for(warp, word, world)))
 }
 
 /// The product that a word is waited for from.

@@ -2,7 +2,9 @@
 
 use std::{borrow::Cow, cell::Cell, collections::VecDeque};
 
-use super::{Launch, products::StartedProduct, thread_copies::ThreadCopy, tiles::TensorStore};
+use super::{
+    Launch, products::StartedProduct, thread_copies::ThreadCopy, tiles::TensorStore, written::Written,
+};
 use crate::{
     FaultKind, Global,
     memory::{Access, Agent, Clock, Lane},
@@ -40,6 +42,7 @@ pub(super) struct Warp {
     used_awaited: Cell<Option<Word>>,
     wides: Vec<[u64; LANES]>,
     predicates: Vec<u32>,
+    pub(super) written: Written,
     pub(super) splits: Vec<Split>,
     pub(super) exited: u32,
     /// What all lanes know to have happened, also of what other lanes did.
@@ -90,6 +93,7 @@ impl Warp {
             awaited: vec![0; launch.program.words],
             wides: vec![[0; LANES]; launch.program.wides],
             predicates: vec![0; launch.program.predicates],
+            written: Written::new(launch.program),
             splits: vec![Split { at: 0, lanes: u32::MAX, arrived: None }],
             clock,
             time: BEGUN + 1,
@@ -127,6 +131,7 @@ impl Warp {
 
     pub(super) fn word(&self, word: Word, lane: usize) -> u32 {
         self.note_use(word);
+        self.written.use_word(word, lane);
         self.words[word][lane]
     }
 
@@ -142,27 +147,32 @@ impl Warp {
     }
 
     pub(super) fn wide(&self, wide: Wide, lane: usize) -> u64 {
+        self.written.use_wide(wide, lane);
         self.wides[wide][lane]
     }
 
     /// The value of a register that all lanes have in common.
     pub(super) fn same_wide(&self, wide: Wide) -> Result<u64, FaultKind> {
-        let mut values = lanes(self.live()).map(|lane| self.wides[wide][lane]);
+        let mut values = lanes(self.live()).map(|lane| self.wide(wide, lane));
         let first = values.next().unwrap_or(0);
         if values.all(|value| value == first) { Ok(first) } else { Err(FaultKind::OperandsDiffer) }
     }
 
     /// Sets a register in all lanes; gives what it was.
     pub(super) fn exchange(&mut self, word: Word, values: [u32; LANES]) -> [u32; LANES] {
+        self.written.set_word_of_all(word);
         std::mem::replace(&mut self.words[word], values)
     }
 
-    pub(super) fn holds(&self, predicate: Predicate) -> u32 {
-        self.predicates[predicate]
+    /// Of these lanes, those in which a predicate holds.
+    pub(super) fn holds(&self, predicate: Predicate, among: u32) -> u32 {
+        self.written.use_predicate(predicate, among);
+        self.predicates[predicate] & among
     }
 
     pub(super) fn set(&mut self, word: Word, lane: usize, value: u32) {
         self.note_use(word);
+        self.written.set_word(word, lane);
         self.words[word][lane] = value;
     }
 
@@ -188,11 +198,13 @@ impl Warp {
     }
 
     pub(super) fn set_wide(&mut self, wide: Wide, lane: usize, value: u64) {
+        self.written.set_wide(wide, lane);
         self.wides[wide][lane] = value;
     }
 
     /// Sets a predicate in the active lanes.
     pub(super) fn set_predicate(&mut self, predicate: Predicate, active: u32, value: u32) {
+        self.written.set_predicate(predicate, active);
         let old = self.predicates[predicate];
         self.predicates[predicate] = old & !active | value & active;
     }

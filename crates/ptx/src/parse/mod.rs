@@ -1,6 +1,7 @@
 //! From text to a [`Program`]: one instruction per line, the subset of PTX that the kernels of this project are written in.
 
 mod decode;
+mod header;
 mod operands;
 
 use std::collections::HashMap;
@@ -10,6 +11,7 @@ use thiserror::Error;
 
 use crate::program::{Instruction, Op, Program, Registers, WARPGROUP_THREADS};
 use decode::decode;
+use header::ParameterList;
 use operands::Operands;
 
 /// What cannot be read.
@@ -21,13 +23,6 @@ pub struct ParseError {
     /// What is wrong there.
     pub problem: String,
 }
-
-/// How many registers of a kind there may be: more is damage, and every warp has all of them.
-const MOST_REGISTERS: usize = 1 << 16;
-
-/// Directives that say nothing to a simulator.
-const PASSED_OVER: [&str; 6] =
-    [".version", ".target", ".address_size", ".extern", ".explicitcluster", ".reqnctapercluster"];
 
 /// The names that instructions refer to.
 #[derive(Debug, Default)]
@@ -48,55 +43,76 @@ impl Names {
     }
 }
 
+/// Where in the text a line is.
+#[derive(Debug, PartialEq, Eq)]
+enum Part {
+    /// Before the kernel's braces, within, or behind them.
+    Before,
+    Within,
+    Behind,
+}
+
 impl Program {
     /// Reads a module.
     pub fn parse(text: &str) -> Result<Self, ParseError> {
         let mut entry = None;
         let (mut most_threads, mut blocks_per_sm) = (None, None);
+        let (mut part, mut parameters) = (Part::Before, ParameterList::default());
         let mut names = Names::default();
         let mut lines = Vec::new();
         for (index, line) in text.lines().enumerate() {
             let number = index + 1;
-            let fail = |problem: &str| ParseError { line: number, problem: problem.to_owned() };
+            let fail = |problem: String| ParseError { line: number, problem };
             let line = line.split("//").next().unwrap_or_default().trim();
-            if let Some(rest) = line.strip_prefix(".visible .entry ") {
-                if entry.is_some() {
-                    return Err(fail("there is a second entry point"));
+            let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match first {
+                "" | ".version" | ".address_size" | ".extern" | ".explicitcluster" | ".reqnctapercluster" => {
                 }
-                entry = Some(rest.trim_end_matches('(').trim().to_owned());
-            } else if line.starts_with(".param ") {
-                let name = line.rsplit(' ').next().unwrap_or_default().trim_end_matches(',');
-                names.parameters.push(name.split('[').next().unwrap_or_default().to_owned());
-            } else if let Some(rest) = line.strip_prefix(".maxntid ") {
-                let first = rest.split(',').next().unwrap_or_default().trim();
-                most_threads = Some(first.parse().map_err(|_| fail("the number of threads cannot be read"))?);
-            } else if let Some(rest) = line.strip_prefix(".minnctapersm ") {
-                let blocks = rest.trim().parse().ok().filter(|&blocks| blocks > 0);
-                blocks_per_sm = Some(blocks.ok_or_else(|| fail("the number of blocks cannot be read"))?);
-            } else if let Some(rest) = line.strip_prefix(".reg ") {
-                let (count, registers) = register_count(rest, &mut names)
-                    .ok_or_else(|| fail("this declaration of registers cannot be read"))?;
-                *registers = count;
-            } else if let Some(label) = line.strip_suffix(':') {
-                if names.labels.insert(label.to_owned(), lines.len()).is_some() {
-                    return Err(fail(&format!("there is a second label `{label}`")));
+                ".target" => header::target(rest).map_err(fail)?,
+                ".visible" => {
+                    if entry.is_some() {
+                        return Err(fail("there is a second entry point".to_owned()));
+                    }
+                    let name = rest.strip_prefix(".entry ").and_then(|rest| rest.strip_suffix('('));
+                    entry = Some(
+                        name.ok_or_else(|| fail("this is no entry point".to_owned()))?.trim().to_owned(),
+                    );
                 }
-            } else if line.ends_with(';') && !line.starts_with('.') {
-                lines.push((number, line));
-            } else if !(["", "{", "}", ")"].contains(&line)
-                || line.split(' ').next().is_some_and(|first| PASSED_OVER.contains(&first)))
-            {
-                return Err(fail(&format!("`{line}` is neither an instruction nor a declaration")));
+                ".param" => names.parameters.push(parameters.take(rest).map_err(fail)?),
+                ")" => parameters.end().map_err(fail)?,
+                ".maxntid" => most_threads = Some(header::threads(rest).map_err(fail)?),
+                ".minnctapersm" => blocks_per_sm = Some(header::blocks(rest).map_err(fail)?),
+                "{" if part == Part::Before && entry.is_some() => part = Part::Within,
+                "}" if part == Part::Within => part = Part::Behind,
+                ".reg" if part == Part::Within => header::registers(rest, &mut names).map_err(fail)?,
+                _ if line.starts_with('.') || !line.ends_with([';', ':']) => {
+                    return Err(fail(format!("`{line}` is neither an instruction nor a declaration")));
+                }
+                _ if part != Part::Within => {
+                    return Err(fail(format!("`{line}` is outside of the kernel")));
+                }
+                _ => match line.strip_suffix(':') {
+                    None => lines.push((number, line)),
+                    Some(label) => {
+                        if names.labels.insert(label.to_owned(), lines.len()).is_some() {
+                            return Err(fail(format!("there is a second label `{label}`")));
+                        }
+                    }
+                },
             }
+        }
+        let end = text.lines().count();
+        let entry =
+            entry.ok_or_else(|| ParseError { line: 1, problem: "there is no entry point".to_owned() })?;
+        if part != Part::Behind {
+            let problem = "the text ends inside of the kernel: it is cut off".to_owned();
+            return Err(ParseError { line: end, problem });
         }
         let code = lines.iter().map(|&(number, line)| instruction(&names, number, line));
         let mut code = code.collect::<Result<Vec<_>, _>>()?;
         let allotted_registers = allotted_registers(&code, most_threads, blocks_per_sm)?;
         // The end of the text ends the kernel.
-        let (line, end) = (text.lines().count(), "}".to_owned());
-        code.push(Instruction { guard: None, op: Op::Return, line, text: end });
-        let entry =
-            entry.ok_or_else(|| ParseError { line: 1, problem: "there is no entry point".to_owned() })?;
+        code.push(Instruction { guard: None, op: Op::Return, line: end, text: "}".to_owned() });
         let (words, wides, predicates) = (names.words(), names.wides, names.predicates);
         Ok(Self {
             entry,
@@ -130,22 +146,6 @@ fn allotted_registers(
     let threads = warpgroups.saturating_mul(WARPGROUP_THREADS).saturating_mul(blocks).max(1);
     let each = HopperGpu::REGISTERS_PER_SM / threads / HopperGpu::REGISTER_UNIT * HopperGpu::REGISTER_UNIT;
     Ok(each.min(Registers::MOST))
-}
-
-/// `.b32 %r<17>;`: 17, and where that belongs.
-fn register_count<'a>(declaration: &str, names: &'a mut Names) -> Option<(usize, &'a mut usize)> {
-    let (_, registers) = declaration.split_once(' ')?;
-    let (name, count) = registers.trim().trim_end_matches(';').strip_suffix('>')?.split_once('<')?;
-    let count: usize = count.parse().ok().filter(|&count| count <= MOST_REGISTERS)?;
-    let registers = match name {
-        "%h" => &mut names.halves,
-        "%r" => &mut names.integers,
-        "%rd" => &mut names.wides,
-        "%f" => &mut names.floats,
-        "%p" => &mut names.predicates,
-        _ => return None,
-    };
-    Some((count, registers))
 }
 
 fn instruction(names: &Names, line: usize, text: &str) -> Result<Instruction, ParseError> {

@@ -171,7 +171,10 @@ fn products_are_there_when_they_were_waited_for() {
     // The second one adds to what the first one gave.
     let and_add = "setp.eq.u32 %p5, 0, 0;";
     assert_eq!(right(&product(&[FENCE, MULTIPLY, and_add, MULTIPLY, COMMIT, FINISH, RESULT])).0, 0);
-    let adds = "mov.f32 %f1, 0f40000000;\nsetp.eq.u32 %p5, 0, 0;";
+    let adds = "setp.eq.u32 %p5, 0, 0;";
+    wrong(&product(&[adds, FENCE, MULTIPLY, COMMIT, FINISH, RESULT]), |kind| *kind == FaultKind::Unwritten);
+    let sums = ["%f1", "%f2", "%f3", "%f4"].map(|sum| format!("mov.f32 {sum}, 0f40000000;\n")).concat();
+    let adds = &(sums + adds);
     let two = 2f32.to_bits();
     assert_eq!(right(&product(&[adds, FENCE, MULTIPLY, COMMIT, FINISH, RESULT])).0, two);
 }

@@ -33,6 +33,28 @@ fn lanes_race_until_they_meet() {
 }
 
 #[test]
+fn registers_have_a_value_before_they_are_used() {
+    let kinds = [
+        ("mov.b32 %r8, 7;", "add.u32 %r9, %r8, 0;\n@%p1 st.global.b32 [%rd1+0], %r9;"),
+        ("mov.b64 %rd5, %rd1;", "mov.b32 %r9, 7;\n@%p1 st.global.b32 [%rd5+0], %r9;"),
+        (
+            "setp.eq.u32 %p5, 0, 0;",
+            "mov.b32 %r9, 0;\n@%p5 mov.b32 %r9, 7;\n@%p1 st.global.b32 [%rd1+0], %r9;",
+        ),
+    ];
+    for (writes, uses) in kinds {
+        assert_eq!(run(&format!("{writes}\n{uses}")), Ok(7), "{writes}");
+        assert_eq!(fault(uses), FaultKind::Unwritten, "{writes}");
+        // One lane is not enough for the others.
+        assert_eq!(
+            fault(&format!("setp.eq.u32 %p6, %r2, 5;\n@%p6 {writes}\n{uses}")),
+            FaultKind::Unwritten,
+            "{writes}"
+        );
+    }
+}
+
+#[test]
 fn a_barrier_in_memory_orders_too() {
     let body = |arrives: &str| {
         format!(

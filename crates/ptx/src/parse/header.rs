@@ -1,0 +1,99 @@
+//! What a kernel declares before its instructions: target, parameters, threads, registers.
+
+use super::{Names, operands::Problem};
+
+/// The only target whose instructions are known here.
+const TARGET: &str = "sm_90a";
+/// How many registers of a kind there may be: more is damage, and every warp has all of them.
+const MOST_REGISTERS: usize = 1 << 16;
+/// Most threads of a block.
+const MOST_THREADS: usize = 1024;
+
+/// `sm_90a`
+pub(super) fn target(name: &str) -> Result<(), Problem> {
+    if name.trim() == TARGET { Ok(()) } else { Err(format!("the target is {}, not {TARGET}", name.trim())) }
+}
+
+/// Where a kernel's list of parameters is.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) enum ParameterList {
+    /// At its begin.
+    #[default]
+    Begin,
+    /// Behind a parameter, or behind the comma that follows it.
+    Parameter,
+    Comma,
+}
+
+impl ParameterList {
+    /// `.u32 m,`, `.u64 x` or `.align 64 .b8 map_a[128]`: the name.
+    pub(super) fn take(&mut self, declaration: &str) -> Result<String, Problem> {
+        if *self == Self::Parameter {
+            return Err("a comma is missing before this parameter".to_owned());
+        }
+        let (declaration, has_comma) =
+            declaration.strip_suffix(',').map_or((declaration, false), |declared| (declared, true));
+        *self = if has_comma { Self::Comma } else { Self::Parameter };
+        let words: Vec<&str> = declaration.split_whitespace().collect();
+        let name = match words[..] {
+            [".u32" | ".u64", name] => Some(name),
+            [".align", "64", ".b8", name] => name.strip_suffix("[128]"),
+            _ => None,
+        };
+        let is_name = |name: &&str| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let name = name.filter(is_name).ok_or("this parameter is not known to the simulator")?;
+        Ok(name.to_owned())
+    }
+
+    /// `)`
+    pub(super) fn end(&self) -> Result<(), Problem> {
+        if *self == Self::Comma {
+            Err("a parameter is missing behind the last comma".to_owned())
+        } else {
+            Ok(())
+        }
+    }
+}
+
+/// `384, 1, 1`: the threads of a block.
+pub(super) fn threads(declaration: &str) -> Result<usize, Problem> {
+    let counts: Option<Vec<usize>> = declaration.split(',').map(|count| count.trim().parse().ok()).collect();
+    match counts.as_deref() {
+        Some(
+            [threads @ 1..=MOST_THREADS]
+            | [threads @ 1..=MOST_THREADS, 1]
+            | [threads @ 1..=MOST_THREADS, 1, 1],
+        ) => Ok(*threads),
+        _ => Err(format!("the threads of a block are not 1 to {MOST_THREADS} along one dimension")),
+    }
+}
+
+/// `2`: the blocks that share a multiprocessor.
+pub(super) fn blocks(declaration: &str) -> Result<usize, Problem> {
+    let blocks = declaration.trim().parse().ok().filter(|&blocks| blocks > 0);
+    blocks.ok_or_else(|| "the number of blocks cannot be read".to_owned())
+}
+
+/// `.b32 %r<17>;`
+pub(super) fn registers(declaration: &str, names: &mut Names) -> Result<(), Problem> {
+    let (count, registers) =
+        register_count(declaration, names).ok_or("this declaration of registers cannot be read")?;
+    *registers = count;
+    Ok(())
+}
+
+/// 17, and where that belongs.
+fn register_count<'a>(declaration: &str, names: &'a mut Names) -> Option<(usize, &'a mut usize)> {
+    let (kind, registers) = declaration.split_once(' ')?;
+    let (name, count) = registers.trim().strip_suffix(';')?.strip_suffix('>')?.split_once('<')?;
+    let count: usize = count.parse().ok().filter(|&count| count <= MOST_REGISTERS)?;
+    let registers = match (kind, name) {
+        (".b16", "%h") => &mut names.halves,
+        (".b32", "%r") => &mut names.integers,
+        (".b64", "%rd") => &mut names.wides,
+        (".f32", "%f") => &mut names.floats,
+        (".pred", "%p") => &mut names.predicates,
+        _ => return None,
+    };
+    Some((count, registers))
+}
