@@ -3,6 +3,7 @@
 
 #![forbid(unsafe_code)]
 
+mod abandoned;
 pub mod args;
 pub mod backend;
 pub mod case;

@@ -6,7 +6,7 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use octile_core::Problem;
 use serde::Serialize;
 use tempfile::NamedTempFile;
@@ -73,17 +73,33 @@ impl OutputFile {
         if !folder.is_dir() {
             bail!("cannot write {}: there is no folder {}", path.display(), folder.display());
         }
-        let draft = draft_in(folder).with_context(|| format!("cannot write {}", path.display()))?;
+        let draft = draft_in(folder).map_err(|error| {
+            // The error names a file that the user never heard of; what kind it is says enough.
+            let reason = std::io::Error::from(error.kind());
+            anyhow!("cannot write {} ({reason}): name a file in another folder", path.display())
+        })?;
         Ok(Self { path: target, draft })
     }
 
     /// Refuses to replace a file that the same command uses.
-    pub fn require_apart<'p>(&self, used: impl IntoIterator<Item = &'p PathBuf>) -> Result<()> {
+    pub fn require_apart(&self, used: impl IntoIterator<Item = PathBuf>) -> Result<()> {
         match used.into_iter().find(|other| resolved(other) == self.path) {
             None => Ok(()),
             Some(other) => bail!(
                 "cannot write {}: the same command uses that file for something else, so name another",
                 other.display()
+            ),
+        }
+    }
+
+    /// Refuses a place in a folder that the same command replaces.
+    pub fn require_outside(&self, replaced: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+        match replaced.into_iter().find(|folder| self.path.starts_with(resolved(folder))) {
+            None => Ok(()),
+            Some(folder) => bail!(
+                "cannot write {}: the same command replaces all of {}, so name a file elsewhere",
+                self.path.display(),
+                folder.display()
             ),
         }
     }
@@ -117,6 +133,7 @@ fn resolved(path: &Path) -> PathBuf {
 /// Drafts are private by default; a record is for everyone whom the user's umask admits.
 fn draft_in(folder: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
+    builder.prefix(".octile-");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -141,11 +158,14 @@ mod tests {
         let path = |name: &str| place.path().join(name);
         std::fs::write(path("input"), "kept").unwrap();
         for (output, used) in [("input", "./input"), ("new", "./new")] {
-            let error = OutputFile::open(&path(output)).unwrap().require_apart([&path(used)]).unwrap_err();
+            let error = OutputFile::open(&path(output)).unwrap().require_apart([path(used)]).unwrap_err();
             assert!(error.to_string().contains("for something else"), "{error}");
         }
         let output = OutputFile::open(&path("new")).unwrap();
-        output.require_apart([&path("input")]).unwrap();
+        output.require_apart([path("input")]).unwrap();
+        output.require_outside([path("input")]).unwrap();
+        let error = output.require_outside([place.path().to_owned()]).unwrap_err();
+        assert!(error.to_string().contains("replaces all of"), "{error}");
         output.finish_with("text").unwrap();
         assert_eq!(std::fs::read_to_string(path("new")).unwrap(), "text");
     }

@@ -113,7 +113,7 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
     refused(&["--mode", "huge"], "unknown block mode 'huge': expected aligned or large");
     refused(
         &["--libtpu", "/no/libtpu.so"],
-        "libtpu was named on the command line as /no/libtpu.so, but there is no such file",
+        "libtpu was named by the command line as /no/libtpu.so, but that is no file: name another one, or none",
     );
     let other_library = env!("CARGO_BIN_EXE_octile");
     refused(&["--libtpu", other_library], other_library);

@@ -228,9 +228,18 @@ fn quantizing_kernels_are_judged_beside_the_product() {
     }
     let (code, said) = octile(&["verify", "gpu/v4_whole_k_strip/quantize"], place.path());
     assert!(code == 1 && said.contains("name the folder of the version that it is part of"), "{said}");
-    let kernel = "gpu/v4_whole_k_strip/quantize/kernel.sass";
-    let (code, said) = octile(&["report", "gpu", "-o", kernel], place.path());
-    assert!(code == 2 && said.contains("uses that file for something else"), "{said}");
+    for used in ["quantize/kernel.sass", "manifest.json", "kernel.cubin", "quantize/kernel.cubin"] {
+        let used = &format!("gpu/v4_whole_k_strip/{used}");
+        for command in [&["report", "gpu", "-o", used][..], &["verify", "gpu", "--junit", used]] {
+            let (code, said) = octile(command, place.path());
+            assert!(code == 2 && said.contains("uses that file for something else"), "{said}");
+        }
+    }
+    let check = ["check", "--target", "sm_90a", "--strategy", "strip", "-o", "gpu"];
+    let (code, said) =
+        octile(&[&check[..], &["--junit", "gpu/v4_whole_k_strip/x.xml"]].concat(), place.path());
+    assert!(code == 2 && said.contains("the same command replaces all of gpu/v4_whole_k_strip"), "{said}");
+    assert!(!said.contains("PASS"), "refused before the work: {said}");
 }
 
 #[test]

@@ -107,6 +107,14 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     let text = fs::read_to_string(&kernel).unwrap();
     fs::write(&kernel, text.replacen("fma.rn.f32", "fma.rz.f32", 1)).unwrap();
     refusal(&["simulate", STRIP], "not known to the simulator");
+    fs::write(&kernel, text.replacen(".entry octile_", ".entry other_", 1)).unwrap();
+    refusal(&["simulate", STRIP], "of which the manifest tells");
+    fs::write(&kernel, &text[..text.len() - 8]).unwrap();
+    refusal(&["simulate", STRIP], "it is cut off");
+    fs::write(&kernel, " \n").unwrap();
+    refusal(&["simulate", STRIP], "kernel.ptx is empty");
+    fs::write(&kernel, b"\xff\xfe").unwrap();
+    refusal(&["simulate", STRIP], "kernel.ptx is not text");
     fs::write(&kernel, text.replacen(".maxntid ", ".maxntid 1, 1, 1 //", 1)).unwrap();
     refusal(&["simulate", STRIP], "the kernel takes 1 threads at most and is launched with");
     fs::write(&kernel, text.replacen("\t.param .u64 w", "\t//", 1)).unwrap();

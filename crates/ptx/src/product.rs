@@ -58,6 +58,11 @@ impl Product {
         Ok(Self { plan: plan.clone(), multiply, quantize: quantize.transpose()? })
     }
 
+    /// The name of the kernel that multiplies.
+    pub fn entry(&self) -> &str {
+        &self.multiply.entry
+    }
+
     /// Multiplies; gives the bytes of the result, and what it took.
     ///
     /// # Panics

@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use octile_core::{
     Problem, Strategy,
     bound::Accumulator,
@@ -15,7 +15,8 @@ use octile_core::{
 };
 use octile_kernels::hopper::{self, Kernel};
 use octile_runtime::cuda::{
-    Buffer, Gpu, HostActivations, KernelText, PeakKernel, Product, ProductKernels, QuantizeText, Uploaded,
+    Buffer, CudaError, Gpu, HostActivations, KernelText, PeakKernel, Product, ProductKernels, QuantizeText,
+    Uploaded,
 };
 
 use serde::Serialize;
@@ -76,7 +77,12 @@ pub struct GpuBackend {
 impl GpuBackend {
     /// Opens the first GPU, for kernels like that.
     pub fn open(kernels: KernelOptions) -> Result<Self> {
-        let gpu = Gpu::open(0)?;
+        let gpu = Gpu::open(0).map_err(|error| match error {
+            CudaError::NoDriver | CudaError::NoGpu => {
+                anyhow!("{error}; `octile test --backend gpu-sim` runs the kernels without")
+            }
+            error => error.into(),
+        })?;
         let flush = Buffer::zeros(&gpu, 4 * gpu.facts().l2)?;
         Ok(Self { gpu, flush, kernels })
     }

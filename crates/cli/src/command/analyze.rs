@@ -119,6 +119,13 @@ impl Version {
         Ok(Self { name, path, promise, manifest, troubles, facts, findings, helpers, roofline, files, texts })
     }
 
+    /// Every file of it, those that are not read as well.
+    pub fn all_files(&self) -> impl Iterator<Item = PathBuf> {
+        let named =
+            self.manifest.iter().flat_map(|manifest| &manifest.files).map(|file| self.path.join(&file.name));
+        self.files.iter().cloned().chain([self.path.join(manifest::FILE_NAME)]).chain(named)
+    }
+
     /// Whether the version must pass a check.
     pub fn is_required(&self, finding: &Finding) -> bool {
         self.promise.required.contains(&finding.check)

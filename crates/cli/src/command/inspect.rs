@@ -140,6 +140,13 @@ pub fn version_name(strategy: Strategy) -> String {
     format!("{}_{}", strategy.version(), strategy.title().to_lowercase().replace([' ', '-'], "_"))
 }
 
+impl Job {
+    /// The folders that it replaces.
+    pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
+        self.versions().into_iter().map(|version| self.output.join(version))
+    }
+}
+
 /// Compiles everything that the job asks for, then puts it in place.
 pub fn run(job: &Job) -> Result<Report> {
     let place = Place::open(&job.output, &job.versions())?;

@@ -97,8 +97,12 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
         }
         Some(Command::Check(args)) => {
+            let job = inspect::Job::new(&args.inspect)?;
             let junit = open_junit(&args.judge)?;
-            let report = check::run(&inspect::Job::new(&args.inspect)?, args.judge.strict)?;
+            if let Some(junit) = &junit {
+                junit.require_outside(job.folders())?;
+            }
+            let report = check::run(&job, args.judge.strict)?;
             print::inspect::report(&report.compiled);
             print::compare::facts(&report.facts);
             judge(&report.verdicts, junit)
@@ -106,7 +110,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         Some(Command::Report(args)) => {
             let output = OutputFile::open(&args.output)?;
             let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
-            output.require_apart(versions.iter().flat_map(|version| &version.files))?;
+            output.require_apart(versions.iter().flat_map(analyze::Version::all_files))?;
             let report = report::Report::new(verify::Report::new(versions, false));
             let page = print::report::page(&report);
             output.finish_with(&page)?;
@@ -164,7 +168,7 @@ fn open_junit(args: &JudgeArgs) -> Result<Option<OutputFile>> {
 /// Prints verdicts, and writes them where they were asked for.
 fn judge(report: &verify::Report, junit: Option<OutputFile>) -> Result<Verdict> {
     if let Some(junit) = &junit {
-        junit.require_apart(report.versions.iter().flat_map(|judged| &judged.version.files))?;
+        junit.require_apart(report.versions.iter().flat_map(|judged| judged.version.all_files()))?;
     }
     print::verify::report(report);
     if let Some(junit) = junit {
@@ -179,10 +183,10 @@ fn open_timelines(args: &SimulateArgs) -> Result<(Option<OutputFile>, Option<Out
     let open = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::open).transpose();
     let (trace, svg) = (open(&args.trace)?, open(&args.svg)?);
     for output in [&trace, &svg].into_iter().flatten() {
-        output.require_apart(read.into_iter().flatten())?;
+        output.require_apart(read.into_iter().flatten().cloned())?;
     }
     if let (Some(trace), Some(svg)) = (&trace, &args.svg) {
-        trace.require_apart([svg])?;
+        trace.require_apart([svg.clone()])?;
     }
     Ok((trace, svg))
 }

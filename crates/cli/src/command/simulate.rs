@@ -71,8 +71,10 @@ impl Job {
                 "{name} is a folder: name the kernel.ptx or the stablehlo.mlir in it, or a file with Mosaic text"
             );
         }
-        let text = fs::read_to_string(&args.kernel).with_context(|| format!("cannot read {name}"))?;
-        let module = parse(&text).map_err(|error| anyhow!("{name}:{error}"))?;
+        let text = read_text(&args.kernel)?;
+        let module = parse(&text).map_err(|error| {
+            anyhow!("{name}:{error}: give Mosaic text, or the stablehlo.mlir or kernel.ptx that `octile inspect` wrote")
+        })?;
         let (Tensors { names, operands, expected }, chip) = match &args.tensors {
             Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None),
             None => {
@@ -87,6 +89,17 @@ impl Job {
         let races = !args.no_races;
         Ok(Self { name, module, text, names, operands, are_random, expected, races, events, chip })
     }
+}
+
+/// The text of a kernel.
+fn read_text(path: &Path) -> Result<String> {
+    let name = path.display();
+    let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
+    let text = String::from_utf8(bytes).ok().with_context(|| format!("{name} is not text"))?;
+    if text.trim().is_empty() {
+        bail!("{name} is empty: write it again with `octile inspect`");
+    }
+    Ok(text)
 }
 
 /// The plan of a module that `octile inspect` wrote along with a manifest: its operands are those of the problem, as they are.

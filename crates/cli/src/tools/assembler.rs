@@ -5,7 +5,7 @@ use std::{
     process::{Command, Output},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 
 use super::{FindError, Found, NVDISASM, Origin, PTXAS, Places};
 
@@ -44,20 +44,21 @@ impl Assembler {
     /// Assembles the file `ptx` of a folder into its file `cubin`.
     pub fn assemble(&self, folder: &Path, ptx: &str, cubin: &str) -> Result<Assembled> {
         let flags = Self::PTXAS_FLAGS.into_iter().chain([ptx, "-o", cubin]);
-        let output = run(&self.ptxas, flags, folder)?;
+        let output = run(&self.ptxas, PTXAS.variable, flags, folder)?;
         let report = text(&output.stdout) + &text(&output.stderr);
         if !output.status.success() {
-            bail!("ptxas does not take {ptx}: {}", reason(&report, &output, &self.ptxas, "OCTILE_PTXAS"));
+            bail!("ptxas does not take {ptx}: {}", reason(&report, &output, &self.ptxas, PTXAS.variable));
         }
         if !folder.join(cubin).exists() {
             bail!("ptxas took {ptx} and wrote nothing: name another one in OCTILE_PTXAS");
         }
-        let output = run(&self.nvdisasm, Self::NVDISASM_FLAGS.into_iter().chain([cubin]), folder)?;
+        let output =
+            run(&self.nvdisasm, NVDISASM.variable, Self::NVDISASM_FLAGS.into_iter().chain([cubin]), folder)?;
         if !output.status.success() {
             let said = text(&output.stderr);
             bail!(
                 "nvdisasm does not take {cubin}: {}",
-                reason(&said, &output, &self.nvdisasm, "OCTILE_NVDISASM")
+                reason(&said, &output, &self.nvdisasm, NVDISASM.variable)
             );
         }
         let sass = text(&output.stdout);
@@ -69,11 +70,18 @@ impl Assembler {
 }
 
 /// Runs in the folder of the files, so that no message names a temporary one.
-fn run<'a>(tool: &Found, arguments: impl Iterator<Item = &'a str>, folder: &Path) -> Result<Output> {
+fn run<'a>(
+    tool: &Found,
+    variable: &str,
+    arguments: impl Iterator<Item = &'a str>,
+    folder: &Path,
+) -> Result<Output> {
     // A path from the search path or a flag may be relative to where we are.
     let program = std::path::absolute(&tool.path)?;
     let output = Command::new(&program).args(arguments).current_dir(folder).output();
-    output.with_context(|| format!("{} does not run", program.display()))
+    output.map_err(|error| {
+        anyhow!("{} does not run ({error}): name another one in {variable}", program.display())
+    })
 }
 
 /// What a tool said when it failed, or how it ended where it said nothing, as a damaged one does.

@@ -98,12 +98,12 @@ pub struct Found {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// A name that leads nowhere is an error, not a reason to look elsewhere.
-    #[error("{tool} was {origin} as {path}, but there is no such file", path = .path.display())]
+    #[error("{tool} was named by {by} as {path}, but that is no file: name another one, or none", path = .path.display())]
     NotAFile {
         /// Which tool.
         tool: &'static str,
-        /// Who named it.
-        origin: Origin,
+        /// The command line, or a variable.
+        by: &'static str,
         /// What was named.
         path: PathBuf,
     },
@@ -119,6 +119,16 @@ pub enum FindError {
         group: &'static str,
         /// What names it.
         variable: &'static str,
+    },
+    /// A part of it is missing.
+    #[error("{tool} ({path}) is damaged: run `octile tools install {group}`", path = .path.display())]
+    Damaged {
+        /// Which tool.
+        tool: &'static str,
+        /// Where it is.
+        path: PathBuf,
+        /// What installs it anew.
+        group: &'static str,
     },
     /// It would not understand us.
     #[error(
@@ -152,16 +162,22 @@ impl Tool {
                 oldest: self.oldest,
                 group: self.group,
             }),
+            _ if found.origin == Origin::Installed && !self.has_recorded_size(&found.path) => {
+                Err(FindError::Damaged { tool: self.name, path: found.path, group: self.group })
+            }
             _ => Ok(found),
         }
     }
 
     fn locate(&self, places: &Places) -> Result<Found, FindError> {
-        let named = [(Origin::Flag, &places.flag), (Origin::Variable, &places.variable)];
-        for (origin, path) in named {
+        let named = [
+            (Origin::Flag, "the command line", &places.flag),
+            (Origin::Variable, self.variable, &places.variable),
+        ];
+        for (origin, by, path) in named {
             let Some(path) = path else { continue };
             if !path.is_file() {
-                return Err(FindError::NotAFile { tool: self.name, origin, path: path.clone() });
+                return Err(FindError::NotAFile { tool: self.name, by, path: path.clone() });
             }
             return Ok(Found { path: path.clone(), version: self.version_beside(path), origin });
         }
@@ -202,7 +218,7 @@ impl Tool {
     }
 
     /// Whether the file is as large as the wheel's record says, or there is none that does.
-    pub(super) fn has_recorded_size(&self, path: &Path) -> bool {
+    fn has_recorded_size(&self, path: &Path) -> bool {
         let recorded = || -> Option<u64> {
             let record = fs::read_to_string(self.record_beside(path)?.join("RECORD")).ok()?;
             let line = record.lines().find(|line| line.split(',').next() == Some(self.file))?;
@@ -322,7 +338,7 @@ mod tests {
         let places = Places { variable: Some("/no/libtpu.so".into()), ..machine.places() };
         assert_eq!(
             LIBTPU.find(&places).unwrap_err().to_string(),
-            "libtpu was named by its variable as /no/libtpu.so, but there is no such file"
+            "libtpu was named by OCTILE_LIBTPU as /no/libtpu.so, but that is no file: name another one, or none"
         );
     }
 

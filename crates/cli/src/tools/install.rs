@@ -2,15 +2,15 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
 
 use super::{Tool, Version};
+use crate::abandoned;
 
 /// A tool that can be used now.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -32,7 +32,7 @@ pub fn install(tool: &'static Tool, folder: &Path) -> Result<Installed> {
 }
 
 fn install_with(python: &Python, tool: &'static Tool, folder: &Path) -> Result<Installed> {
-    remove_abandoned(folder);
+    abandoned::remove(folder, WORK);
     if let Some(installed) = already_there(tool, folder) {
         return Ok(installed);
     }
@@ -71,25 +71,10 @@ fn install_with(python: &Python, tool: &'static Tool, folder: &Path) -> Result<I
 
 /// How the names of folders begin in which a wheel is unpacked.
 const WORK: &str = ".unpacking-";
-/// An installation whose folder is so old was interrupted: downloading does not touch it.
-const ABANDONED: Duration = Duration::from_secs(24 * 60 * 60);
-
-/// Removes what interrupted installations left behind, as far as that can be done.
-fn remove_abandoned(folder: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let is_work = entry.file_name().to_string_lossy().starts_with(WORK);
-        let age =
-            entry.metadata().and_then(|metadata| metadata.modified()).ok().and_then(|at| at.elapsed().ok());
-        if is_work && age.is_some_and(|age| age > ABANDONED) {
-            // It is in nobody's way if it stays.
-            let _ = fs::remove_dir_all(entry.path());
-        }
-    }
-}
 
 fn already_there(tool: &'static Tool, folder: &Path) -> Option<Installed> {
     let places = super::Places { installed: Some(folder.to_owned()), ..Default::default() };
-    let found = tool.find(&places).ok().filter(|found| tool.has_recorded_size(&found.path))?;
+    let found = tool.find(&places).ok()?;
     let version = found.version.filter(|version| *version < tool.below)?;
     Some(Installed { tool, version, path: found.path, fetched: false })
 }
@@ -99,8 +84,14 @@ fn download(python: &Python, tool: &Tool, folder: &Path) -> Result<PathBuf> {
     let what = format!("download {requirement}");
     let arguments = ["-m", "pip", "download", "--no-deps", "--only-binary=:all:", "--quiet", "--dest"];
     let arguments = arguments.into_iter().map(OsStr::new).chain([folder.as_os_str(), requirement.as_ref()]);
-    let hint = "pip needs a network and a package index that has the wheel";
-    python.run(&what, arguments).map_err(|error| anyhow!("{error:#}; {hint}"))?;
+    python.run(&what, arguments).map_err(|error| {
+        let hint = if error.is::<io::Error>() {
+            "Python 3 with pip is needed"
+        } else {
+            "pip needs a network and a package index that has the wheel"
+        };
+        anyhow!("{error:#}; {hint}")
+    })?;
     let wheels = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let wheel = wheels.filter(|path| path.extension().is_some_and(|extension| extension == "whl")).last();
     wheel.with_context(|| format!("pip said that it did {what}, but left no wheel"))
@@ -200,10 +191,11 @@ mod tests {
         fs::write(&first.path, "cut").unwrap();
         install_with(&nobody, &LIBTPU, &folder).unwrap_err();
         assert_eq!(fs::read_to_string(&first.path).unwrap(), "cut", "what cannot be replaced stays");
-        for (name, hours) in [("abandoned", 25), ("at-work", 0)] {
+        let longer = abandoned::AGE + std::time::Duration::from_secs(60);
+        for (name, age) in [("abandoned", longer), ("at-work", std::time::Duration::ZERO)] {
             let work = folder.join(format!("{WORK}{name}"));
             fs::create_dir(&work).unwrap();
-            let then = std::time::SystemTime::now() - Duration::from_secs(60 * 60 * hours);
+            let then = std::time::SystemTime::now() - age;
             fs::File::open(&work).unwrap().set_modified(then).unwrap();
         }
         assert_eq!(install_with(&python, &LIBTPU, &folder).unwrap(), first);
@@ -262,7 +254,7 @@ mod tests {
         fails(
             Python("/no/python".into()),
             "cannot download libtpu>=0.0.42,<0.0.43: /no/python does not run: No such file or directory (os error 2); \
-             pip needs a network and a package index that has the wheel",
+             Python 3 with pip is needed",
         );
     }
 }

@@ -8,7 +8,11 @@ use std::{
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
+use crate::abandoned;
 use crate::command::analyze::manifest::FILE_NAME as MANIFEST;
+
+/// How the names of folders begin in which versions are until they are whole.
+const DRAFTS: &str = ".octile-inspect-";
 
 /// Where versions go, and where they are until they are whole.
 #[derive(Debug)]
@@ -29,15 +33,12 @@ impl Place {
             refuse_foreign(&output.join(version), &output.join(hlo_name(version)))?;
         }
         let parent = parent(output)?;
-        let drafts =
-            tempfile::Builder::new().prefix(".octile-inspect-").tempdir_in(&parent).map_err(|error| {
-                // The error names a folder that the user never heard of; what kind it is says enough.
-                let reason = io::Error::from(error.kind());
-                anyhow::anyhow!(
-                    "cannot write to {} ({reason}): name another folder with -o",
-                    parent.display()
-                )
-            })?;
+        abandoned::remove(&parent, DRAFTS);
+        let drafts = tempfile::Builder::new().prefix(DRAFTS).tempdir_in(&parent).map_err(|error| {
+            // The error names a folder that the user never heard of; what kind it is says enough.
+            let reason = io::Error::from(error.kind());
+            anyhow::anyhow!("cannot write to {} ({reason}): name another folder with -o", parent.display())
+        })?;
         Ok(Self { output: output.to_owned(), drafts })
     }
 

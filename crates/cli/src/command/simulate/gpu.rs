@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{
     Problem, Strategy,
     device::hopper::{HOPPER_GPUS, HopperGpu},
@@ -18,7 +18,7 @@ use octile_kernels::hopper;
 use octile_ptx::{Fault, Machine, Product};
 use serde::{Deserialize, Serialize};
 
-use super::OPERANDS;
+use super::{OPERANDS, read_text};
 use crate::{
     Verdict,
     args::SimulateArgs,
@@ -46,7 +46,7 @@ pub struct Job {
 
 /// Whether this names a GPU kernel.
 pub fn is_ptx(kernel: &Path) -> bool {
-    kernel.extension().is_some_and(|extension| extension == "ptx")
+    kernel.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ptx"))
 }
 
 impl Job {
@@ -54,7 +54,7 @@ impl Job {
     pub fn new(args: &SimulateArgs) -> Result<Self> {
         args.require_ptx_options()?;
         let kernel = args.kernel.clone();
-        let text = read(&kernel)?;
+        let text = read_text(&kernel)?;
         let manifest = kernel.with_file_name(manifest::FILE_NAME);
         if kernel.parent().is_some_and(|folder| folder.ends_with(QUANTIZE)) && !manifest.is_file() {
             bail!(
@@ -65,18 +65,22 @@ impl Job {
         let (plan, gpu) = plan(&manifest)?;
         require_memory([&plan.problem])?;
         let quantize = match hopper::quantize_for(&plan.problem) {
-            Some((_, launch)) => Some((read(&kernel.with_file_name(QUANTIZE).join(PTX))?, launch)),
+            Some((_, launch)) => Some((read_text(&kernel.with_file_name(QUANTIZE).join(PTX))?, launch)),
             None => None,
         };
         let quantize = quantize.as_ref().map(|(text, launch)| (&text[..], *launch));
+        let entry = hopper::multiply(&plan).entry;
         let product = Product::new(&plan, &text, quantize)
             .with_context(|| format!("cannot read {} as PTX of this kind", kernel.display()))?;
+        if product.entry() != entry {
+            bail!(
+                "{} is of {}, not of {entry}, of which the manifest tells",
+                kernel.display(),
+                product.entry()
+            );
+        }
         Ok(Self { kernel, text, plan, gpu, product })
     }
-}
-
-fn read(path: &Path) -> Result<String> {
-    fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))
 }
 
 /// The parts of a manifest that a plan follows from.
@@ -109,9 +113,9 @@ fn plan(path: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
         )
     })?;
     let of_gpu = || format!("{name} is not that of a GPU kernel of this version: run `octile inspect` again");
-    let written: serde_json::Value = serde_json::from_str(&text).with_context(of_gpu)?;
+    let written: serde_json::Value = serde_json::from_str(&text).map_err(|_| anyhow!(of_gpu()))?;
     manifest::require_intact(path, &text)?;
-    let Manifest { gpu, plan } = serde_json::from_value(written.clone()).with_context(of_gpu)?;
+    let Manifest { gpu, plan } = serde_json::from_value(written.clone()).map_err(|_| anyhow!(of_gpu()))?;
     let problem = plan.problem.checked()?;
     let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;
     let options = KernelOptions::new(Some(plan.promote_every), plan.release == Release::Thread);
