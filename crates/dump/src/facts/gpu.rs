@@ -21,7 +21,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
         let op = code.str(instruction.op);
         let evidence = || witness.at(instruction.op.start);
         if let Some((lhs, rhs)) = matmul_types(op) {
-            add_matmul(facts, level, lhs, rhs, evidence);
+            add_matmul(facts, level, (lhs, rhs), matmul_shapes(op), evidence);
         } else if let Some(way) = Way::of(op) {
             add_copy(facts, level, way, evidence);
         }
@@ -43,15 +43,23 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
     (kind, code.damage().to_vec())
 }
 
-fn add_matmul(facts: &mut Facts, level: Level, lhs: &str, rhs: &str, evidence: impl Fn() -> Evidence) {
-    let same = |matmul: &&mut Matmul| matmul.level == level && matmul.lhs == lhs && matmul.rhs == rhs;
+fn add_matmul(
+    facts: &mut Facts,
+    level: Level,
+    (lhs, rhs): (&str, &str),
+    shapes: Option<[Vec<u64>; 2]>,
+    evidence: impl Fn() -> Evidence,
+) {
+    let same = |matmul: &&mut Matmul| {
+        matmul.level == level && matmul.lhs == lhs && matmul.rhs == rhs && matmul.shapes == shapes
+    };
     match facts.matmuls.iter_mut().find(same) {
         Some(matmul) => matmul.count += 1,
         None => facts.matmuls.push(Matmul {
             level,
             lhs: lhs.to_owned(),
             rhs: rhs.to_owned(),
-            shapes: None,
+            shapes,
             emulated: false,
             count: 1,
             evidence: evidence(),
@@ -205,6 +213,18 @@ fn matmul_types(op: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
+/// Shapes of its operands: `m64n128k32` and `64x128x32` multiply 64x32 by 32x128.
+fn matmul_shapes(op: &str) -> Option<[Vec<u64>; 2]> {
+    let shape = |part: &str| -> Option<[Vec<u64>; 2]> {
+        let ptx = part.strip_prefix('m').map(|part| part.replace(['n', 'k'], "x"));
+        let sizes: Option<Vec<u64>> =
+            ptx.as_deref().unwrap_or(part).split('x').map(|size| size.parse().ok()).collect();
+        let &[m, n, k] = sizes?.as_slice() else { return None };
+        Some([vec![m, k], vec![k, n]])
+    };
+    op.split('.').find_map(shape)
+}
+
 fn element(part: &str) -> Option<&'static str> {
     Some(match part {
         "e4m3" | "E4M3" => "f8e4m3fn",
@@ -218,4 +238,19 @@ fn element(part: &str) -> Option<&'static str> {
         "u8" | "U8" => "u8",
         _ => return None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_of_matrix_instructions() {
+        for op in ["wgmma.mma_async.sync.aligned.m64n128k32.f32.e4m3.e4m3", "QGMMA.64x128x32.F32.E4M3.E4M3"] {
+            assert_eq!(matmul_shapes(op), Some([vec![64, 32], vec![32, 128]]), "{op}");
+        }
+        for op in ["HMMA", "mma.sync.m16n8", "QGMMA.64x128.F32", "wgmma.mma_async.m9n9n9k9"] {
+            assert_eq!(matmul_shapes(op), None, "{op}");
+        }
+    }
 }
