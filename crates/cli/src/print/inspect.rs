@@ -54,7 +54,8 @@ fn tool(name: &str, found: &Found) -> String {
 }
 
 fn title(strategy: Strategy, problem: &Problem, details: &str) -> String {
-    format!("{} {} ({problem}, {details}x {})\n", strategy.version(), strategy.title(), problem.x)
+    let (version, title, x, out) = (strategy.version(), strategy.title(), problem.x, problem.out);
+    format!("{version} {title} ({problem}, {details}x {x}, out {out})\n")
 }
 
 fn tpu_version(report: &tpu::VersionReport) -> String {

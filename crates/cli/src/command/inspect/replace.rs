@@ -26,13 +26,19 @@ impl Place {
     /// Prepares to write these versions to `output`. What lies there under their names and was not written by us is
     /// the user's: it is left alone, and the request refused.
     pub fn open(output: &Path, versions: &[String]) -> Result<Self> {
-        if output.exists() && !output.is_dir() {
-            bail!("cannot write to {}: it is not a folder; name another one with -o", output.display());
-        }
         for version in versions {
             refuse_foreign(&output.join(version), &output.join(hlo_name(version)))?;
         }
         let parent = parent(output)?;
+        // A file among the folders of the path, or a link that leads nowhere.
+        let in_the_way = |path: &&Path| is_there(path) && !path.is_dir();
+        if let Some(file) = output.ancestors().find(in_the_way) {
+            bail!(
+                "cannot write to {}: {} is not a folder; name another one with -o",
+                output.display(),
+                file.display()
+            );
+        }
         abandoned::remove(&parent, DRAFTS);
         let drafts = tempfile::Builder::new().prefix(DRAFTS).tempdir_in(&parent).map_err(|error| {
             // The error names a folder that the user never heard of; what kind it is says enough.
@@ -191,7 +197,7 @@ mod tests {
         let root = TempDir::new().unwrap();
         fs::write(root.path().join("file"), "").unwrap();
         let error = open(&root.path().join("file")).unwrap_err().to_string();
-        assert!(error.ends_with("file: it is not a folder; name another one with -o"), "{error}");
+        assert!(error.ends_with("/file is not a folder; name another one with -o"), "{error}");
         if Path::new("/proc/self").is_dir() {
             let error = open(Path::new("/proc/x")).unwrap_err().to_string();
             assert!(error.starts_with("cannot write to /proc (") && !error.contains("octile"), "{error}");
