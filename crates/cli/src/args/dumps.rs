@@ -61,7 +61,7 @@ versions in one table; `octile analyze` then tells the evidence.
 Examples:
   octile check
   octile check --strategy v3 --shape 2048x2048x2048:512 --strict
-  octile check --target sm_90a --shape 4096x4096x7168:128 --x-scales token --out bf16";
+  octile check --target sm_90a --shape 4096x4096x7168:128 --x-scales token";
 
 /// For the help text of `report`.
 pub const REPORT_HELP: &str = "\
