@@ -1,8 +1,8 @@
-//! Temporary folders that an interrupted command left behind.
+//! Temporary files and folders that an interrupted command left behind.
 
 use std::{fs, path::Path, time::Duration};
 
-/// A command whose folder is so old was interrupted. Its work may not touch the folder for long, as downloading does not.
+/// A command whose temporary file or folder is so old was interrupted. Work may not touch it for long, as downloading does not.
 pub const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Removes those in `folder` whose names begin like this, as far as that can be done.
@@ -13,7 +13,8 @@ pub fn remove(folder: &Path, prefix: &str) {
         let age = modified.and_then(|at| at.elapsed().ok());
         if is_ours && age.is_some_and(|age| age > AGE) {
             // It is in nobody's way if it stays.
-            let _ = fs::remove_dir_all(entry.path());
+            let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let _ = if is_folder { fs::remove_dir_all(entry.path()) } else { fs::remove_file(entry.path()) };
         }
     }
 }

@@ -11,6 +11,8 @@ use octile_core::Problem;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
+use crate::abandoned;
+
 /// When and with what a record was made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Provenance {
@@ -47,6 +49,9 @@ impl From<&Problem> for ProblemFields {
     }
 }
 
+/// How the names of files begin that are not whole yet.
+const DRAFT: &str = ".octile-draft-";
+
 /// A file to be: opened before the work, so that a bad path is known at once, and there only when whole.
 #[derive(Debug)]
 pub struct OutputFile {
@@ -73,6 +78,7 @@ impl OutputFile {
         if !folder.is_dir() {
             bail!("cannot write {}: there is no folder {}", path.display(), folder.display());
         }
+        abandoned::remove(folder, DRAFT);
         let draft = draft_in(folder).map_err(|error| {
             // The error names a file that the user never heard of; what kind it is says enough.
             let reason = std::io::Error::from(error.kind());
@@ -133,7 +139,7 @@ fn resolved(path: &Path) -> PathBuf {
 /// Drafts are private by default; a record is for everyone whom the user's umask admits.
 fn draft_in(folder: &Path) -> std::io::Result<NamedTempFile> {
     let mut builder = tempfile::Builder::new();
-    builder.prefix(".octile-");
+    builder.prefix(DRAFT);
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
@@ -144,12 +150,27 @@ fn draft_in(folder: &Path) -> std::io::Result<NamedTempFile> {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
     fn a_dash_is_not_taken_for_a_file() {
         let error = OutputFile::open(Path::new("-")).map(|_| ()).unwrap_err();
         assert!(error.to_string().contains("name a file"), "{error}");
+    }
+
+    #[test]
+    fn what_was_interrupted_long_ago_is_removed() {
+        let place = tempfile::tempdir().unwrap();
+        for (name, age) in [("old", 2 * abandoned::AGE), ("new", Duration::ZERO)] {
+            let file = std::fs::File::create(place.path().join(format!("{DRAFT}{name}"))).unwrap();
+            file.set_modified(SystemTime::now() - age).unwrap();
+        }
+        OutputFile::open(&place.path().join("output")).unwrap();
+        let left: Vec<_> =
+            std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, [format!("{DRAFT}new").as_str()]);
     }
 
     #[test]

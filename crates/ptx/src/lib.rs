@@ -3,7 +3,7 @@
 //! A [`Program`] is read from text and run by a [`Launch`] on a [`Global`] memory: every thread of every block, with the barriers,
 //! asynchronous copies, clusters and warpgroup matrix products of Hopper. The order in which warps run and copies land is drawn from a seed.
 //! What cannot happen in a right program stops the run with a [`Fault`] that names the line: shared memory that is read while it is
-//! written, a wait that never ends, an access beyond an allocation, a warp that does not take part in what its warpgroup does. Registers
+//! written, a wait that never ends, an access beyond an allocation, a warp that does not take part in what its warpgroup does, a register that its thread has not written. Registers
 //! that warpgroups hand to each other are counted, beginning with what the assembler allots: who asks for more than there are waits
 //! for ever. Memory that nobody has written is NaN, and so are the registers of products that were not waited for.
 //!

@@ -8,8 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use tempfile::TempDir;
 
-use crate::abandoned;
-use crate::command::analyze::manifest::FILE_NAME as MANIFEST;
+use crate::{abandoned, command::analyze::manifest::FILE_NAME as MANIFEST};
 
 /// How the names of folders begin in which versions are until they are whole.
 const DRAFTS: &str = ".octile-inspect-";
