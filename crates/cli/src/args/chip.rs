@@ -7,8 +7,8 @@ use octile_core::device::{
     tpu::{TPU_CHIPS, TpuChip},
 };
 
-/// The instruction set of Hopper GPUs, as their assembler calls it.
-pub const HOPPER_TARGET: &str = "sm_90a";
+/// What stands for any Hopper GPU on the command line.
+pub const HOPPER_TARGET: &str = HopperGpu::TARGET;
 
 /// A TPU or a GPU.
 #[derive(Debug, Clone, Copy)]

@@ -23,9 +23,6 @@ use serde::Serialize;
 
 use super::{Backend, Contender, Output, Peak, Setup};
 
-/// What kernels are assembled for.
-pub const ISA: &str = "sm_90a";
-
 /// What was asked of the kernels, real GPU or not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct KernelOptions {
@@ -103,7 +100,7 @@ impl Backend for GpuBackend {
         let (major, minor) = (self.gpu.driver() / 1000, self.gpu.driver() % 1000 / 10);
         Setup::Gpu {
             gpu_model: self.gpu.name().to_owned(),
-            isa: ISA,
+            isa: HopperGpu::TARGET,
             multiprocessors: self.gpu.facts().sms,
             cuda_driver: format!("{major}.{minor}"),
             kernels: self.kernels,

@@ -31,7 +31,7 @@ impl GpuSimBackend {
 
 impl Backend for GpuSimBackend {
     fn setup(&self) -> Setup {
-        let (isa, cpu_model) = (super::gpu::ISA, super::cpu::cpu_model());
+        let (isa, cpu_model) = (HopperGpu::TARGET, super::cpu::cpu_model());
         Setup::GpuSim { gpu: self.gpu.name, isa, cpu_model, kernels: self.kernels }
     }
 

@@ -21,6 +21,10 @@ pub struct HopperGpu {
 }
 
 impl HopperGpu {
+    /// Their instruction set, as the assembler calls it.
+    pub const TARGET: &str = "sm_90a";
+    /// Most threads of a block (CUDA programming guide, compute capability 9.0).
+    pub const THREADS_PER_BLOCK: usize = 1024;
     /// Shared memory that the system keeps for itself in every block.
     pub const SHARED_RESERVE: usize = 1 << 10;
     /// Registers of a multiprocessor (CUDA programming guide, compute capability 9.0).

@@ -9,7 +9,7 @@ mod quantization;
 mod rules;
 mod shared_memory;
 
-pub use arguments::{Arguments, NUMBERS, ScaleLayout};
+pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
 pub use choose::candidates;
 pub use quantization::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, quantize_numbers};
 use rules::{

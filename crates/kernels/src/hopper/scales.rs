@@ -2,7 +2,7 @@
 
 use octile_core::{
     ScaleGranularity,
-    plan::hopper::{HopperPlan, STAGE_K, WAVE_ROWS},
+    plan::hopper::{COPIED_AT_ONCE, HopperPlan, STAGE_K, WAVE_ROWS},
 };
 
 use super::{
@@ -77,14 +77,14 @@ pub(super) fn fetch(ptx: &mut Ptx, frame: &Frame<'_>, operands: Option<&FetchedO
         return fetch_by(ptx, frame, operands, Copies::OnePerWave);
     }
     let (row, k, shift) = (ptx.number("x_scale_row"), ptx.number("x_scale_k"), ptx.number("x_scale_shift"));
-    let misaligned = ptx.and(k, 3);
+    let misaligned = ptx.and(k, COPIED_AT_ONCE as u32 - 1);
     let other = ptx.sub(row, 1);
     let other = ptx.or(other, shift);
     let other = ptx.or(other, misaligned);
     let single = ptx.ne(other, 0);
     let (singly, end) = (ptx.label(), ptx.label());
     ptx.jump_if(single, singly);
-    fetch_by(ptx, frame, operands, Copies::Rows(4));
+    fetch_by(ptx, frame, operands, Copies::Rows(COPIED_AT_ONCE as u32));
     ptx.jump(end);
     ptx.place(singly);
     fetch_by(ptx, frame, operands, Copies::Rows(1));

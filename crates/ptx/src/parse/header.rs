@@ -1,17 +1,18 @@
 //! What a kernel declares before its instructions: target, parameters, threads, registers.
 
+use octile_core::device::hopper::HopperGpu;
+
 use super::{Names, operands::Problem};
 
-/// The only target whose instructions are known here.
-const TARGET: &str = "sm_90a";
 /// How many registers of a kind there may be: more is damage, and every warp has all of them.
 const MOST_REGISTERS: usize = 1 << 16;
 /// Most threads of a block.
-const MOST_THREADS: usize = 1024;
+const MOST_THREADS: usize = HopperGpu::THREADS_PER_BLOCK;
 
-/// `sm_90a`
+/// `sm_90a`, the only target whose instructions are known here.
 pub(super) fn target(name: &str) -> Result<(), Problem> {
-    if name.trim() == TARGET { Ok(()) } else { Err(format!("the target is {}, not {TARGET}", name.trim())) }
+    let (given, known) = (name.trim(), HopperGpu::TARGET);
+    if given == known { Ok(()) } else { Err(format!("the target is {given}, not {known}")) }
 }
 
 /// Where a kernel's list of parameters is.

@@ -117,7 +117,7 @@ impl Program {
         Ok(Self {
             entry,
             parameters: names.parameters,
-            most_threads: most_threads.unwrap_or(1024),
+            most_threads: most_threads.unwrap_or(HopperGpu::THREADS_PER_BLOCK),
             code,
             allotted_registers,
             words,

@@ -4,7 +4,7 @@ use super::HopperPlan;
 use crate::{Problem, ScaleGranularity};
 
 /// Scales that are copied at once where they lie side by side: 16 bytes.
-const COPIED_AT_ONCE: usize = 4;
+pub const COPIED_AT_ONCE: usize = 4;
 
 /// Elements from one scale to the next: along the rows of its matrix, and along K. Both layouts that are in use are
 /// taken as they come: K-major has `k: 1`, MN-major has `row: 1`.
