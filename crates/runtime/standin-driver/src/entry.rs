@@ -1,0 +1,312 @@
+//! Entry points about devices, contexts, streams, events and memory. Their contracts are those of the CUDA driver API.
+
+use std::{
+    cell::Cell,
+    ffi::{CStr, c_char, c_int, c_uint, c_void},
+};
+
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdevice_attribute as Attribute, CUdeviceptr, CUevent, CUresult, CUstream,
+};
+
+use crate::{
+    state::driver,
+    stream::{Stream, Work},
+};
+
+pub const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
+
+thread_local! {
+    /// The device that this thread's calls are about.
+    static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
+}
+
+/// Writes a result where the caller wants it.
+pub unsafe fn give<T>(to: *mut T, value: T) -> CUresult {
+    // SAFETY: the driver API wants a pointer to a place for one result, which the caller promises.
+    unsafe { to.write(value) };
+    SUCCESS
+}
+
+/// A handle as a pointer of any kind.
+pub fn pointer<T>(handle: u64) -> *mut T {
+    std::ptr::without_provenance_mut(handle as usize)
+}
+
+/// The handle in a pointer.
+pub fn handle<T>(pointer: *mut T) -> u64 {
+    pointer.addr() as u64
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuInit(_: c_uint) -> CUresult {
+    if driver().models.is_empty() { CUresult::CUDA_ERROR_NO_DEVICE } else { SUCCESS }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> CUresult {
+    // SAFETY: as the caller promises.
+    unsafe { give(version, driver().version) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> CUresult {
+    // SAFETY: as the caller promises.
+    unsafe { give(count, driver().models.len() as c_int) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> CUresult {
+    if ordinal as usize >= driver().models.len() {
+        return CUresult::CUDA_ERROR_INVALID_DEVICE;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { give(device, ordinal) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceGetName(to: *mut c_char, len: c_int, device: CUdevice) -> CUresult {
+    let name = driver().models[device as usize].name.clone();
+    let kept = name.len().min(len as usize - 1);
+    // SAFETY: the caller has room for so many characters.
+    unsafe {
+        to.copy_from_nonoverlapping(name.as_ptr().cast(), kept);
+        to.add(kept).write(0);
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _: CUdevice) -> CUresult {
+    // SAFETY: as the caller promises.
+    unsafe { give(bytes, 141 << 30) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDeviceGetAttribute(to: *mut c_int, which: Attribute, device: CUdevice) -> CUresult {
+    let model = driver().models[device as usize].clone();
+    let value = match which {
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => model.capability.0,
+        Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => model.capability.1,
+        Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => model.sms,
+        Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN => 227 << 10,
+        Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR => 228 << 10,
+        Attribute::CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE => 60 << 20,
+        Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED => 1,
+        _ => return INVALID,
+    };
+    // SAFETY: as the caller promises.
+    unsafe { give(to, value) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> CUresult {
+    // SAFETY: as the caller promises.
+    unsafe { give(context, pointer(device as u64 + 1)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(_: CUdevice) -> CUresult {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxGetCurrent(context: *mut CUcontext) -> CUresult {
+    let current = CURRENT.get().map_or(0, |device| device as u64 + 1);
+    // SAFETY: as the caller promises.
+    unsafe { give(context, pointer(current)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxSetCurrent(context: CUcontext) -> CUresult {
+    CURRENT.set((handle(context) as usize).checked_sub(1));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuCtxSynchronize() -> CUresult {
+    driver().wait_for_all()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorString(error: CUresult, text: *mut *const c_char) -> CUresult {
+    let words: &CStr = match error {
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS => c"an illegal memory access was encountered",
+        CUresult::CUDA_ERROR_OUT_OF_MEMORY => c"out of memory",
+        CUresult::CUDA_ERROR_INVALID_VALUE => c"invalid argument",
+        CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED => {
+            c"operation not permitted when stream is capturing"
+        }
+        _ => c"an error of the stand-in driver",
+    };
+    // SAFETY: as the caller promises.
+    unsafe { give(text, words.as_ptr()) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetErrorName(error: CUresult, text: *mut *const c_char) -> CUresult {
+    // SAFETY: the caller's promise is the same.
+    unsafe { cuGetErrorString(error, text) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamCreate(stream: *mut CUstream, _: c_uint) -> CUresult {
+    let Some(device) = CURRENT.get() else { return CUresult::CUDA_ERROR_INVALID_CONTEXT };
+    let mut driver = driver();
+    let new = driver.handle();
+    driver.streams.all.insert(new, Stream::new(device));
+    // SAFETY: as the caller promises.
+    unsafe { give(stream, pointer(new)) }
+}
+
+/// What is still on the stream runs later, as with the real driver.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamDestroy_v2(_: CUstream) -> CUresult {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamSynchronize(stream: CUstream) -> CUresult {
+    driver().wait(handle(stream))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventCreate(event: *mut CUevent, _: c_uint) -> CUresult {
+    let new = driver().handle();
+    // SAFETY: as the caller promises.
+    unsafe { give(event, pointer(new)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventDestroy_v2(event: CUevent) -> CUresult {
+    driver().events.remove(&handle(event));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventRecord(event: CUevent, stream: CUstream) -> CUresult {
+    let (mut driver, stream) = (driver(), handle(stream));
+    let put = driver.put(stream, Work::Record);
+    let position = driver.streams.all.get(&stream).map_or(0, |stream| stream.put);
+    driver.events.insert(handle(event), (stream, position));
+    put
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamWaitEvent(stream: CUstream, event: CUevent, _: c_uint) -> CUresult {
+    let mut driver = driver();
+    match driver.events.get(&handle(event)).copied() {
+        Some((of, position)) => driver.put(handle(stream), Work::Wait { stream: of, position }),
+        None => SUCCESS,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventSynchronize(event: CUevent) -> CUresult {
+    let mut driver = driver();
+    match driver.events.get(&handle(event)).copied() {
+        Some((stream, _)) => driver.wait(stream),
+        None => SUCCESS,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, _: CUevent, _: CUevent) -> CUresult {
+    // SAFETY: as the caller promises.
+    unsafe { give(milliseconds, 0.01) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemAllocAsync(to: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
+    let mut driver = driver();
+    let Some(device) = driver.streams.all.get(&handle(stream)).map(|stream| stream.device) else {
+        return driver.fault("allocates on a stream that does not exist".to_owned());
+    };
+    if driver.streams.all[&handle(stream)].recording.is_some() {
+        return driver.fault("allocates while a graph is recorded".to_owned());
+    }
+    match driver.memory.allocate(device, bytes) {
+        // SAFETY: as the caller promises.
+        Some(address) => unsafe { give(to, address) },
+        None => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> CUresult {
+    driver().put(handle(stream), Work::Free(address))
+}
+
+/// Copies the bytes at once, as the real driver does with memory that is not pinned.
+unsafe fn staged(from: *const c_void, bytes: usize) -> Vec<u8> {
+    // SAFETY: as the caller promises. A memory checker watches this read.
+    unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec()
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
+    to: CUdeviceptr,
+    from: *const c_void,
+    bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    // SAFETY: as the caller promises.
+    let bytes = unsafe { staged(from, bytes) };
+    driver().put(handle(stream), Work::Write { to, bytes: bytes.into() })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpy2DAsync_v2(
+    copy: *const cudarc::driver::sys::CUDA_MEMCPY2D,
+    stream: CUstream,
+) -> CUresult {
+    // SAFETY: as the caller promises.
+    let copy = unsafe { &*copy };
+    let mut driver = driver();
+    for row in 0..copy.Height {
+        // SAFETY: as the caller promises.
+        let bytes = unsafe { staged(copy.srcHost.byte_add(row * copy.srcPitch), copy.WidthInBytes) };
+        let to = copy.dstDevice + (row * copy.dstPitch) as u64;
+        driver.put(handle(stream), Work::Write { to, bytes: bytes.into() });
+    }
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
+    to: *mut c_void,
+    from: CUdeviceptr,
+    bytes: usize,
+    stream: CUstream,
+) -> CUresult {
+    let (mut driver, stream) = (driver(), handle(stream));
+    let waited = driver.wait(stream);
+    if waited != SUCCESS {
+        return waited;
+    }
+    let device = driver.streams.all[&stream].device;
+    match driver.memory.read(device, from, bytes).map(<[u8]>::to_vec) {
+        Ok(read) => {
+            // SAFETY: the caller has room for so many bytes. A memory checker watches this write.
+            unsafe { to.cast::<u8>().copy_from_nonoverlapping(read.as_ptr(), bytes) };
+            SUCCESS
+        }
+        Err(fault) => driver.fault(fault),
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemcpyDtoDAsync_v2(
+    to: CUdeviceptr,
+    from: CUdeviceptr,
+    len: usize,
+    stream: CUstream,
+) -> CUresult {
+    driver().put(handle(stream), Work::Copy { to, from, len })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuMemsetD8Async(at: CUdeviceptr, byte: u8, len: usize, stream: CUstream) -> CUresult {
+    driver().put(handle(stream), Work::Fill { at, byte, len })
+}

@@ -1,0 +1,333 @@
+//! Entry points about modules, launches and graphs; and those by which tests talk to the stand-in.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void},
+    sync::Arc,
+};
+
+use cudarc::driver::sys::{
+    CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUjit_option as Jit,
+    CUlaunchAttributeID as Id, CUlaunchConfig, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
+    CUstreamCaptureStatus as Status, CUtensorMap, CUtensorMapDataType as Data, CUtensorMapFloatOOBfill,
+    CUtensorMapInterleave, CUtensorMapL2promotion, CUtensorMapSwizzle,
+};
+use octile_ptx::TensorMap;
+
+use crate::{
+    entry::{SUCCESS, give, handle, pointer},
+    kernel::{Argument, Kernel, Kind, Launched},
+    state::driver,
+    stream::Work,
+};
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleLoadDataEx(
+    module: *mut CUmodule,
+    image: *const c_void,
+    options: c_uint,
+    names: *mut Jit,
+    values: *mut *mut c_void,
+) -> CUresult {
+    // SAFETY: the caller gives text that ends with a zero byte.
+    let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy().into_owned();
+    match Kernel::compile(&text) {
+        Ok(kernel) => {
+            let mut driver = driver();
+            let new = driver.handle();
+            driver.modules.insert(new, Arc::new(kernel));
+            driver.streams.modules.insert(new);
+            // SAFETY: as the caller promises.
+            unsafe { give(module, pointer(new)) }
+        }
+        Err(error) => {
+            // SAFETY: the caller gives so many options and values.
+            let (names, values) = unsafe {
+                let count = options as usize;
+                (std::slice::from_raw_parts(names, count), std::slice::from_raw_parts(values, count))
+            };
+            let value = |wanted: Jit| names.iter().position(|&name| name == wanted).map(|at| values[at]);
+            let room = value(Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES).map_or(0, |value| value.addr());
+            if let Some(log) = value(Jit::CU_JIT_ERROR_LOG_BUFFER) {
+                let kept = error.len().min(room.saturating_sub(1));
+                // SAFETY: the log has so much room.
+                unsafe { log.cast::<u8>().copy_from_nonoverlapping(error.as_ptr(), kept) };
+            }
+            CUresult::CUDA_ERROR_INVALID_PTX
+        }
+    }
+}
+
+/// Functions have the handle of their module.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleGetFunction(
+    function: *mut CUfunction,
+    module: CUmodule,
+    name: *const c_char,
+) -> CUresult {
+    // SAFETY: the caller gives text that ends with a zero byte.
+    let name = unsafe { CStr::from_ptr(name) };
+    let found = driver().modules.get(&handle(module)).map(|kernel| kernel.program.entry.clone());
+    if found.as_deref() != name.to_str().ok() {
+        return CUresult::CUDA_ERROR_NOT_FOUND;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { give(function, pointer(handle(module))) }
+}
+
+/// Does not wait for kernels that run: the API does not say that it does.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> CUresult {
+    let mut driver = driver();
+    if driver.streams.modules.remove(&handle(module)) {
+        SUCCESS
+    } else {
+        driver.fault("unloads a module twice".to_owned())
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuFuncSetAttribute(_: CUfunction, _: CUfunction_attribute, bytes: c_int) -> CUresult {
+    if (0..=227 << 10).contains(&bytes) { SUCCESS } else { CUresult::CUDA_ERROR_INVALID_VALUE }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuFuncGetAttribute(
+    to: *mut c_int,
+    _: CUfunction_attribute,
+    _: CUfunction,
+) -> CUresult {
+    // SAFETY: as the caller promises.
+    unsafe { give(to, 0) }
+}
+
+/// What the stand-in keeps in the 128 bytes of a tensor map, behind a number that tells it from others.
+const MAP: u64 = 0x6f63_7469_6c65_6d61;
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuTensorMapEncodeTiled(
+    map: *mut CUtensorMap,
+    data: Data,
+    rank: c_uint,
+    address: *mut c_void,
+    sizes: *const u64,
+    strides: *const u64,
+    boxes: *const u32,
+    _: *const u32,
+    _: CUtensorMapInterleave,
+    _: CUtensorMapSwizzle,
+    _: CUtensorMapL2promotion,
+    _: CUtensorMapFloatOOBfill,
+) -> CUresult {
+    // SAFETY: as the API asks for with rank 2, which is checked before anything is used.
+    let (size, stride, boxed) = unsafe { (*sizes.cast::<[u64; 2]>(), *strides, *boxes.cast::<[u32; 2]>()) };
+    let element = if data == Data::CU_TENSOR_MAP_DATA_TYPE_UINT16 { 2 } else { 1 };
+    let is_valid = rank == 2
+        && handle(address).is_multiple_of(16)
+        && stride.is_multiple_of(16)
+        && stride < 1 << 40
+        && size.iter().all(|size| (1..=1 << 32).contains(size))
+        && boxed.iter().all(|side| (1..=256).contains(side))
+        && u64::from(boxed[0]) * element <= 128;
+    if !is_valid {
+        return CUresult::CUDA_ERROR_INVALID_VALUE;
+    }
+    let mut opaque = [0; 16];
+    let boxed = boxed.map(u64::from);
+    opaque[..8].copy_from_slice(&[
+        MAP,
+        handle(address),
+        element,
+        size[0],
+        size[1],
+        stride,
+        boxed[0],
+        boxed[1],
+    ]);
+    // SAFETY: as the caller promises.
+    unsafe { give(map, CUtensorMap { opaque }) }
+}
+
+/// A map that was encoded here.
+fn decoded(words: [u64; 16]) -> Option<TensorMap> {
+    let [MAP, address, element, columns, rows, stride, box_columns, box_rows, ..] = words else { return None };
+    Some(TensorMap {
+        address,
+        element: element as usize,
+        size: (columns as usize, rows as usize),
+        stride: stride as usize,
+        boxes: (box_columns as usize, box_rows as usize),
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuLaunchKernelEx(
+    config: *const CUlaunchConfig,
+    function: CUfunction,
+    parameters: *mut *mut c_void,
+    _: *mut *mut c_void,
+) -> CUresult {
+    // SAFETY: as the caller promises.
+    let config = unsafe { &*config };
+    let mut driver = driver();
+    let Some(kernel) = driver.modules.get(&handle(function)).cloned() else {
+        return driver.fault("launches a kernel that was never loaded".to_owned());
+    };
+    if !driver.streams.modules.contains(&handle(function)) {
+        return driver.fault(format!("launches {}, whose module was unloaded", kernel.program.entry));
+    }
+    let argument = |(index, kind): (usize, &Kind)| {
+        // SAFETY: the caller gives as many pointers as the kernel declares parameters, each to a value of its type.
+        unsafe {
+            let at = *parameters.add(index);
+            match kind {
+                Kind::Map => Argument::Map(decoded(at.cast::<[u64; 16]>().read())),
+                Kind::Pointer => Argument::Pointer(at.cast::<u64>().read()),
+                Kind::Number => Argument::Number(at.cast::<u32>().read()),
+            }
+        }
+    };
+    let arguments = kernel.kinds.iter().enumerate().map(argument).collect();
+    let (mut cluster, mut overlaps) = (1, false);
+    // SAFETY: the caller gives so many attributes, with the value that each one's name says.
+    unsafe {
+        for attribute in std::slice::from_raw_parts(config.attrs, config.numAttrs as usize) {
+            match attribute.id {
+                Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => cluster = attribute.value.clusterDim.x as usize,
+                Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION => {
+                    overlaps = attribute.value.programmaticStreamSerializationAllowed != 0;
+                }
+                _ => {}
+            }
+        }
+    }
+    let launched = Launched {
+        module: handle(function),
+        grid: (config.gridDimX as usize, config.gridDimY as usize),
+        threads: config.blockDimX as usize,
+        shared_bytes: config.sharedMemBytes as usize,
+        cluster,
+        overlaps,
+        arguments,
+        kernel,
+    };
+    let is_valid = launched.threads > 0
+        && launched.threads <= launched.kernel.program.most_threads
+        && launched.grid.0 > 0
+        && (1..=65_535).contains(&launched.grid.1)
+        && launched.grid.0.is_multiple_of(cluster);
+    if !is_valid {
+        return CUresult::CUDA_ERROR_INVALID_VALUE;
+    }
+    driver.put(handle(config.hStream), Work::Kernel(launched))
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamBeginCapture_v2(stream: CUstream, _: CUstreamCaptureMode) -> CUresult {
+    match driver().streams.all.get_mut(&handle(stream)) {
+        Some(stream) => {
+            stream.recording = Some(Ok(Vec::new()));
+            SUCCESS
+        }
+        None => CUresult::CUDA_ERROR_INVALID_VALUE,
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamIsCapturing(stream: CUstream, status: *mut Status) -> CUresult {
+    let driver = driver();
+    let recording = driver.streams.all.get(&handle(stream)).and_then(|stream| stream.recording.as_ref());
+    let value = match recording {
+        None => Status::CU_STREAM_CAPTURE_STATUS_NONE,
+        Some(Ok(_)) => Status::CU_STREAM_CAPTURE_STATUS_ACTIVE,
+        Some(Err(())) => Status::CU_STREAM_CAPTURE_STATUS_INVALIDATED,
+    };
+    // SAFETY: as the caller promises.
+    unsafe { give(status, value) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> CUresult {
+    let mut driver = driver();
+    let recording = driver.streams.all.get_mut(&handle(stream)).and_then(|stream| stream.recording.take());
+    let Some(Ok(recorded)) = recording else {
+        return CUresult::CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    };
+    let new = driver.handle();
+    driver.graphs.insert(new, recorded);
+    // SAFETY: as the caller promises.
+    unsafe { give(graph, pointer(new)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphInstantiateWithFlags(
+    executable: *mut CUgraphExec,
+    graph: CUgraph,
+    _: c_ulonglong,
+) -> CUresult {
+    let mut driver = driver();
+    let Some(recorded) = driver.graphs.get(&handle(graph)).cloned() else {
+        return driver.fault("instantiates a graph that does not exist".to_owned());
+    };
+    let new = driver.handle();
+    driver.graphs.insert(new, recorded);
+    // SAFETY: as the caller promises.
+    unsafe { give(executable, pointer(new)) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphUpload(_: CUgraphExec, _: CUstream) -> CUresult {
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphLaunch(executable: CUgraphExec, stream: CUstream) -> CUresult {
+    let mut driver = driver();
+    let Some(recorded) = driver.graphs.get(&handle(executable)).cloned() else {
+        return driver.fault("launches a graph that does not exist".to_owned());
+    };
+    recorded
+        .into_iter()
+        .map(|work| driver.put(handle(stream), work))
+        .find(|&result| result != SUCCESS)
+        .unwrap_or(SUCCESS)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphExecDestroy(executable: CUgraphExec) -> CUresult {
+    driver().graphs.remove(&handle(executable));
+    SUCCESS
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGraphDestroy(graph: CUgraph) -> CUresult {
+    driver().graphs.remove(&handle(graph));
+    SUCCESS
+}
+
+/// Takes over other GPUs: see [`crate::StandIn::pretend`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn octile_standin_pretend(gpus: *const c_char, version: c_int) {
+    // SAFETY: the caller gives text that ends with a zero byte.
+    let gpus = unsafe { CStr::from_ptr(gpus) };
+    let mut driver = driver();
+    driver.pretend(&gpus.to_string_lossy());
+    driver.version = version;
+}
+
+/// Whether kernels are interpreted.
+#[unsafe(no_mangle)]
+extern "C" fn octile_standin_interpret(is_interpreted: bool) {
+    driver().streams.is_interpreted = is_interpreted;
+}
+
+/// Runs what is left on all streams and writes faults since the last call into `text`, a line each; gives their bytes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn octile_standin_faults(text: *mut u8, room: usize) -> usize {
+    let mut driver = driver();
+    driver.wait_for_all();
+    let lines = std::mem::take(&mut driver.faults).join("\n");
+    let kept = lines.len().min(room);
+    // SAFETY: the caller has so much room.
+    unsafe { text.copy_from_nonoverlapping(lines.as_ptr(), kept) };
+    kept
+}

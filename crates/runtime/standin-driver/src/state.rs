@@ -1,0 +1,134 @@
+//! The driver's state: one for the process.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError},
+};
+
+use cudarc::driver::sys::CUresult;
+
+use crate::{
+    kernel::Kernel,
+    memory::Memory,
+    stream::{Stream, Streams, Work},
+};
+
+/// One GPU that the driver pretends to have.
+#[derive(Clone)]
+pub struct Model {
+    pub name: String,
+    pub capability: (i32, i32),
+    pub sms: i32,
+}
+
+pub struct Driver {
+    pub models: Vec<Model>,
+    pub version: i32,
+    pub memory: Memory,
+    pub streams: Streams,
+    /// Where each event was recorded last.
+    pub events: HashMap<u64, (u64, u64)>,
+    pub modules: HashMap<u64, Arc<Kernel>>,
+    pub graphs: HashMap<u64, Vec<Work>>,
+    pub faults: Vec<String>,
+    next: u64,
+}
+
+static DRIVER: LazyLock<Mutex<Driver>> = LazyLock::new(|| Mutex::new(Driver::from_environment()));
+
+/// The driver, for one call.
+pub fn driver() -> MutexGuard<'static, Driver> {
+    DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Driver {
+    fn from_environment() -> Self {
+        let gpus = std::env::var("OCTILE_STANDIN_GPUS").unwrap_or_else(|_| "NVIDIA H200,9.0,132".to_owned());
+        let version = std::env::var("OCTILE_STANDIN_CUDA").ok().and_then(|version| version.parse().ok());
+        let mut streams = Streams { is_interpreted: true, ..Streams::default() };
+        streams.all.insert(0, Stream::new(0));
+        let mut driver = Self {
+            models: Vec::new(),
+            version: version.unwrap_or(13_000),
+            memory: Memory::default(),
+            streams,
+            events: HashMap::new(),
+            modules: HashMap::new(),
+            graphs: HashMap::new(),
+            faults: Vec::new(),
+            next: 0,
+        };
+        driver.pretend(&gpus);
+        driver
+    }
+
+    /// Takes over `name,major.minor,multiprocessors` for each GPU, with semicolons between them.
+    pub fn pretend(&mut self, gpus: &str) {
+        let model = |text: &str| {
+            let mut parts = text.split(',');
+            let name = parts.next()?.to_owned();
+            let (major, minor) = parts.next()?.split_once('.')?;
+            let capability = (major.parse().ok()?, minor.parse().ok()?);
+            Some(Model { name, capability, sms: parts.next()?.parse().ok()? })
+        };
+        self.models = gpus.split(';').filter_map(model).collect();
+    }
+
+    /// A handle that no one has.
+    pub fn handle(&mut self) -> u64 {
+        // Handles of any kind look like pointers, and none is null.
+        self.next += 16;
+        self.next
+    }
+
+    /// Keeps a fault, and says so.
+    pub fn fault(&mut self, fault: String) -> CUresult {
+        eprintln!("stand-in driver: {fault}");
+        self.faults.push(fault);
+        CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+    }
+
+    /// The result of a call.
+    pub fn result(&mut self, done: Result<(), String>) -> CUresult {
+        match done {
+            Ok(()) => CUresult::CUDA_SUCCESS,
+            Err(fault) => self.fault(fault),
+        }
+    }
+
+    /// Puts work on a stream.
+    pub fn put(&mut self, stream: u64, work: Work) -> CUresult {
+        match self.streams.all.get_mut(&stream) {
+            Some(stream) => {
+                stream.put(work);
+                CUresult::CUDA_SUCCESS
+            }
+            None => self.fault(format!("work for stream {stream}, which does not exist")),
+        }
+    }
+
+    /// Runs all work of a stream. Waiting breaks a recording, as the real driver does.
+    pub fn wait(&mut self, handle: u64) -> CUresult {
+        if let Some(recording) = self.streams.all.get_mut(&handle).and_then(|s| s.recording.as_mut()) {
+            *recording = Err(());
+            return CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+        }
+        let Self { streams, memory, .. } = self;
+        let done = streams.finish(handle, memory);
+        self.result(done)
+    }
+
+    /// Runs all work of all streams.
+    pub fn wait_for_all(&mut self) -> CUresult {
+        let mut handles: Vec<u64> = self.streams.all.keys().copied().collect();
+        handles.sort_unstable();
+        let results: Vec<CUresult> = handles
+            .into_iter()
+            .filter(|handle| self.streams.all[handle].recording.is_none())
+            .collect::<Vec<_>>()
+            .into_iter()
+            .map(|handle| self.wait(handle))
+            .collect();
+        results.into_iter().find(|&r| r != CUresult::CUDA_SUCCESS).unwrap_or(CUresult::CUDA_SUCCESS)
+    }
+}

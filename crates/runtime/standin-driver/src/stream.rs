@@ -1,0 +1,103 @@
+//! Streams: queues of work that run when someone waits for them.
+
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
+
+use crate::{kernel::Launched, memory::Memory};
+
+/// Work on a stream.
+#[derive(Clone)]
+pub enum Work {
+    Write { to: u64, bytes: Arc<Vec<u8>> },
+    Fill { at: u64, byte: u8, len: usize },
+    Copy { to: u64, from: u64, len: usize },
+    Free(u64),
+    Kernel(Launched),
+    Record,
+    Wait { stream: u64, position: u64 },
+}
+
+pub struct Stream {
+    pub device: usize,
+    queue: VecDeque<Work>,
+    /// Pieces of work that were put on it, and that have run.
+    pub put: u64,
+    done: u64,
+    /// What the kernel could touch that ran last, unless something else ran since.
+    before: HashSet<u64>,
+    /// What is recorded instead of run; `Err` once the recording was broken.
+    pub recording: Option<Result<Vec<Work>, ()>>,
+}
+
+impl Stream {
+    pub fn new(device: usize) -> Self {
+        Self { device, queue: VecDeque::new(), put: 0, done: 0, before: HashSet::new(), recording: None }
+    }
+
+    /// Puts work on the stream, or into the recording.
+    pub fn put(&mut self, work: Work) {
+        match &mut self.recording {
+            Some(Ok(recorded)) => recorded.push(work),
+            Some(Err(())) => {}
+            None => {
+                self.queue.push_back(work);
+                self.put += 1;
+            }
+        }
+    }
+}
+
+/// All streams, with what their work needs.
+#[derive(Default)]
+pub struct Streams {
+    pub all: HashMap<u64, Stream>,
+    /// Modules that are loaded.
+    pub modules: HashSet<u64>,
+    /// Whether kernels are interpreted, or only their arguments looked at.
+    pub is_interpreted: bool,
+}
+
+impl Streams {
+    /// Runs a stream until so many pieces of work are done.
+    pub fn run(&mut self, handle: u64, until: u64, memory: &mut Memory) -> Result<(), String> {
+        loop {
+            let Some(stream) = self.all.get_mut(&handle) else {
+                return Err(format!("stream {handle} does not exist"));
+            };
+            if stream.done >= until {
+                return Ok(());
+            }
+            let Some(work) = stream.queue.pop_front() else { return Ok(()) };
+            stream.done += 1;
+            let (device, before) = (stream.device, std::mem::take(&mut stream.before));
+            match work {
+                Work::Write { to, bytes } => memory.write(device, to, &bytes)?,
+                Work::Fill { at, byte, len } => memory.write(device, at, &vec![byte; len])?,
+                Work::Copy { to, from, len } => {
+                    let bytes = memory.read(device, from, len)?.to_vec();
+                    memory.write(device, to, &bytes)?;
+                }
+                Work::Free(address) => memory.free(address)?,
+                Work::Record => {}
+                Work::Wait { stream, position } => self.run(stream, position, memory)?,
+                Work::Kernel(launched) => {
+                    if !self.modules.contains(&launched.module) {
+                        return Err(format!("{} runs after its module was unloaded", launched.entry()));
+                    }
+                    let touched = launched.run(device, memory, &before, self.is_interpreted)?;
+                    if let Some(stream) = self.all.get_mut(&handle) {
+                        stream.before = touched;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Runs everything that was put on a stream.
+    pub fn finish(&mut self, handle: u64, memory: &mut Memory) -> Result<(), String> {
+        let until = self.all.get(&handle).map_or(0, |stream| stream.put);
+        self.run(handle, until, memory)
+    }
+}
