@@ -14,7 +14,7 @@ const ROOMS: [(&str, &[&str]); 7] = [
     ("ptx", &["octile-core"]),
     ("kernels", &["octile-core", "octile-mosaic"]),
     ("dump", &["octile-core", "octile-mosaic"]),
-    ("runtime", &["octile-core"]),
+    ("runtime", &["octile-core", "octile-kernels"]),
     (
         "cli",
         &["octile-core", "octile-mosaic", "octile-ptx", "octile-kernels", "octile-dump", "octile-runtime"],

@@ -13,10 +13,9 @@ use octile_core::{
     plan::hopper::{Arguments, HopperPlan, STAGE_K},
     sample::{self, Activations, Operands, Rng},
 };
-use octile_kernels::hopper::{self, Keep, Kernel, QuantizeTuning};
+use octile_kernels::hopper::{Keep, QuantizeTuning};
 use octile_runtime::cuda::{
-    Buffer, Gpu, Graph, HostActivations, KernelText, Product, ProductKernels, Quantization, QuantizeOperands,
-    QuantizeText, Uploaded, multiply_host,
+    Buffer, Gpu, Graph, HostActivations, Product, Quantization, QuantizeOperands, Uploaded, multiply_host,
 };
 
 fn main() -> Result<()> {
@@ -54,18 +53,6 @@ fn tunings() -> Vec<QuantizeTuning> {
         }
     }
     distinct
-}
-
-fn text(kernel: &Kernel) -> KernelText<'_> {
-    KernelText { entry: &kernel.entry, ptx: &kernel.ptx }
-}
-
-fn launch<'a>(kernel: &'a Kernel, tuning: QuantizeTuning, quant_block: usize, k: usize) -> QuantizeText<'a> {
-    QuantizeText {
-        text: text(kernel),
-        launch: tuning.launch(quant_block),
-        row_alignment: if hopper::quantizes_vectors(k) { hopper::QUANTIZE_ALIGNMENT } else { 1 },
-    }
 }
 
 /// Activations of any kind in device memory.
@@ -128,7 +115,7 @@ fn check(gpu: &Gpu) -> Result<()> {
                         vec![QuantizeTuning::BEST]
                     };
                     for tuning in ways {
-                        let wrong = wrong(gpu, &problem, kind, &floats, &expected, tuning)?;
+                        let wrong = wrong(gpu, &problem, &floats, &expected, tuning)?;
                         checked += 1;
                         failed += usize::from(wrong > 0);
                         if wrong > 0 {
@@ -151,7 +138,6 @@ fn check(gpu: &Gpu) -> Result<()> {
 fn wrong(
     gpu: &Gpu,
     problem: &Problem,
-    kind: FloatKind,
     floats: &Buffer,
     expected: &QuantizedActivation,
     tuning: QuantizeTuning,
@@ -159,7 +145,7 @@ fn wrong(
     let arguments = Arguments::fastest(problem);
     let (_, cols) = problem.x_scale_shape().unwrap_or((1, 1));
     let arranged = arguments.x_scales.arrange(expected.scales(), cols);
-    let (codes, scales) = quantized(gpu, problem, kind, floats, tuning)?;
+    let (codes, scales) = quantized(gpu, problem, floats, tuning)?;
     let rows = codes.chunks(arguments.x_stride).zip(expected.codes().chunks(problem.k));
     let other = rows.flat_map(|(got, want)| got.iter().zip(want)).filter(|(got, want)| got != want).count();
     let scales = scales.iter().zip(&arranged).filter(|(got, want)| got.to_bits() != want.to_bits());
@@ -169,18 +155,14 @@ fn wrong(
 fn quantized(
     gpu: &Gpu,
     problem: &Problem,
-    kind: FloatKind,
     floats: &Buffer,
     tuning: QuantizeTuning,
 ) -> Result<(Vec<u8>, Vec<f32>)> {
-    let Problem { m, k, quant_block, .. } = *problem;
-    let granularity = problem.x.granularity().unwrap_or(ScaleGranularity::Token);
+    let Problem { m, k, .. } = *problem;
     let arguments = Arguments::fastest(problem);
     let scale_count = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
     let (codes, scales) = (Buffer::zeros(gpu, m * arguments.x_stride)?, Buffer::zeros(gpu, 4 * scale_count)?);
-    let aligned = hopper::quantizes_vectors(k);
-    let kernel = hopper::quantize_tuned(kind, granularity, quant_block.size(), aligned, tuning);
-    let quantization = Quantization::new(gpu, problem, kind, launch(&kernel, tuning, quant_block.size(), k))?;
+    let quantization = Quantization::tuned(gpu, problem, tuning)?;
     let operands = QuantizeOperands {
         x: floats,
         x_stride: k,
@@ -204,7 +186,7 @@ fn check_infinite(gpu: &Gpu) -> Result<usize> {
     let floats = Buffer::from_slice(gpu, &values)?;
     let kind = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token);
     let problem = Problem::new(2, 1, 256, QuantBlock::B128)?.with_x(kind);
-    let (codes, scales) = quantized(gpu, &problem, FloatKind::Bf16, &floats, QuantizeTuning::BEST)?;
+    let (codes, scales) = quantized(gpu, &problem, &floats, QuantizeTuning::BEST)?;
     let is_nan = |code: u8| code & 0x7f == 0x7f;
     let shown = !scales[0].is_finite() && is_nan(codes[5]) && is_nan(codes[300]) && !is_nan(codes[130]);
     println!("infinity and NaN stay visible: {}", if shown { "yes" } else { "NO" });
@@ -229,34 +211,12 @@ fn check_host(gpu: &Gpu) -> Result<usize> {
             oracle::multiply(&operands.oracle_input(), problem.m, &operands.weight, accumulator, problem.out);
         let mut out = vec![f32::NAN; 130 * 300];
         let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
-        with_kernels(&plan, QuantizeTuning::BEST, |kernels| {
-            let x = HostActivations::from(&operands.x);
-            Ok(multiply_host(gpu, &plan, kernels, x, &operands.weight, &mut out)?)
-        })?;
+        multiply_host(gpu, &plan, HostActivations::from(&operands.x), &operands.weight, &mut out)?;
         let comparison = reference.compare(&out);
         println!("host call, x {kind}: {comparison:?}");
         failed += usize::from(!comparison.passed());
     }
     Ok(failed)
-}
-
-/// Hands the kernels of a plan to `work`.
-fn with_kernels<T>(
-    plan: &HopperPlan,
-    tuning: QuantizeTuning,
-    work: impl FnOnce(ProductKernels<'_>) -> Result<T>,
-) -> Result<T> {
-    let (problem, multiply) = (&plan.problem, hopper::multiply(plan));
-    let quant_block = problem.quant_block.size();
-    let aligned = hopper::quantizes_vectors(problem.k);
-    let quantize = match problem.x {
-        ActivationKind::Quantized(kind, granularity) => {
-            Some(hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning))
-        }
-        _ => None,
-    };
-    let quantize = quantize.as_ref().map(|kernel| launch(kernel, tuning, quant_block, problem.k));
-    work(ProductKernels { multiply: text(&multiply), quantize })
 }
 
 fn median(mut times: Vec<f32>) -> f32 {
@@ -285,12 +245,11 @@ fn time_alone(gpu: &Gpu) -> Result<()> {
         };
         let mut ways = Vec::new();
         for tuning in tunings() {
-            let kernel = hopper::quantize_tuned(FloatKind::Bf16, ScaleGranularity::Token, 128, true, tuning);
-            let text = launch(&kernel, tuning, 128, k);
-            let prepared = Quantization::new(gpu, &problem, FloatKind::Bf16, text)?.prepare(operands)?;
-            let graph = Graph::record(gpu, || (0..10).try_for_each(|_| prepared.launch()))?;
+            let quantization = Quantization::tuned(gpu, &problem, tuning)?;
+            let prepared = quantization.prepare(operands)?;
+            let graph = Graph::record(gpu, std::iter::repeat_n(&prepared, 10))?;
             graph.launch()?;
-            ways.push((kernel.entry, prepared, graph, Vec::new(), Vec::new()));
+            ways.push((quantization.entry().to_owned(), prepared, graph, Vec::new(), Vec::new()));
         }
         for _ in 0..15 {
             for (_, prepared, graph, flushed, replayed) in &mut ways {
@@ -335,15 +294,15 @@ fn time_together(gpu: &Gpu) -> Result<()> {
         let x = QuantizedActivation::quantize(Mat::new(&wide, 4096, k)?, QuantBlock::B128, token)?;
         let with_codes = Uploaded::new(gpu, &codes, HostActivations::Fp8(&x), &weight)?;
         let plan = |problem: &Problem| HopperPlan::best(problem, gpu.facts(), Strategy::Strip);
-        let mut products = vec![("multiply".to_owned(), product(gpu, &plan(&codes)?, QuantizeTuning::BEST)?)];
+        let mut products = vec![("multiply".to_owned(), Product::new(gpu, &plan(&codes)?)?)];
         for tuning in tunings() {
-            products.push((format!("{tuning:?}"), product(gpu, &plan(&quantized)?, tuning)?));
+            products.push((format!("{tuning:?}"), Product::tuned(gpu, &plan(&quantized)?, tuning)?));
         }
         let mut ways = Vec::new();
         for (name, product) in &products {
             let uploaded = if ways.is_empty() { &with_codes } else { &with_floats };
             let prepared = product.prepare(uploaded.operands())?;
-            let graph = Graph::record(gpu, || (0..10).try_for_each(|_| prepared.launch()))?;
+            let graph = Graph::record(gpu, std::iter::repeat_n(&prepared, 10))?;
             graph.launch()?;
             ways.push((name, graph, Vec::new()));
         }
@@ -361,10 +320,6 @@ fn time_together(gpu: &Gpu) -> Result<()> {
         require_equal(&with_floats, &with_codes, 4096 * n)?;
     }
     Ok(())
-}
-
-fn product(gpu: &Gpu, plan: &HopperPlan, tuning: QuantizeTuning) -> Result<Product> {
-    with_kernels(plan, tuning, |kernels| Ok(Product::new(gpu, plan, kernels)?))
 }
 
 /// Both ways must have come to the same result.

@@ -6,10 +6,9 @@ use octile_core::{
     plan::hopper::{HopperPlan, PROMOTIONS},
     sample::Operands,
 };
-use octile_kernels::hopper;
 use octile_runtime::cuda::{Gpu, Multiplication};
 
-use crate::{compile_all, device::*, plans, text};
+use crate::{compile_all, device::*, plans};
 
 /// A thousand runs of some shapes must give the same bits.
 pub fn repeat(gpu: &Gpu) -> Result<()> {
@@ -20,8 +19,8 @@ pub fn repeat(gpu: &Gpu) -> Result<()> {
             .with_out(FloatKind::Bf16);
         let device = Device::new(gpu, &pieces(problem))?;
         let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
-        let kernel = hopper::multiply(&plan);
-        let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
+        let multiplication = Multiplication::new(gpu, &plan)?;
+        let prepared = multiplication.prepare(device.operands())?;
         let run = || -> Result<Vec<u8>> {
             device.guarded.fill(0xff)?;
             prepared.launch()?;
@@ -34,7 +33,7 @@ pub fn repeat(gpu: &Gpu) -> Result<()> {
         for _ in 1..1000 {
             other += usize::from(run()? != first);
         }
-        println!("{problem} {}: {other} of 999 runs gave other bits than the first", kernel.entry);
+        println!("{problem} {}: {other} of 999 runs gave other bits than the first", multiplication.entry());
     }
     Ok(())
 }
@@ -51,8 +50,8 @@ pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
             let reference = reference_promoting(&operands, &rows, every);
             for strategy in [Strategy::Dma, Strategy::Smem, Strategy::Strip] {
                 let plan = HopperPlan::promoting(&problem, gpu.facts(), strategy, every)?;
-                let kernel = hopper::multiply(&plan);
-                let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
+                let multiplication = Multiplication::new(gpu, &plan)?;
+                let prepared = multiplication.prepare(device.operands())?;
                 device.guarded.fill(0xff)?;
                 prepared.launch()?;
                 let (values, guarded) = result(&device, &problem, &rows)?;
@@ -60,7 +59,7 @@ pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
                 checked += 1;
                 if worst > 1.0 || !guarded {
                     failed += 1;
-                    println!("FAIL {problem} {}: worst {worst:.3}, guard {guarded}", kernel.entry);
+                    println!("FAIL {problem} {}: worst {worst:.3}, guard {guarded}", multiplication.entry());
                 }
             }
         }
@@ -110,8 +109,8 @@ pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
         let rows: Vec<usize> = (0..problem.m).collect();
         let reference = reference(&operands, &rows);
         for plan in all(problem) {
-            let kernel = hopper::multiply(&plan);
-            let prepared = Multiplication::new(gpu, &plan, text(&kernel))?.prepare(device.operands())?;
+            let multiplication = Multiplication::new(gpu, &plan)?;
+            let prepared = multiplication.prepare(device.operands())?;
             device.guarded.fill(0xff)?;
             prepared.launch()?;
             let (values, guarded) = result(&device, problem, &rows)?;
@@ -122,7 +121,9 @@ pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
                 failed += 1;
                 println!(
                     "FAIL {problem} {} {} {}: worst {worst:.3}, guard {guarded}",
-                    problem.x, problem.out, kernel.entry
+                    problem.x,
+                    problem.out,
+                    multiplication.entry()
                 );
             }
         }

@@ -82,6 +82,8 @@ impl Device {
         } else {
             Arguments::fastest(&problem)
         };
+        // Written here alone, and waited for.
+        let arguments = arguments.with_constant_weight();
         let (_, k_blocks) = problem.x_scale_shape().expect("quantized");
         let Activations::Fp8(x) = &operands.x else { unreachable!("the sweep uses quantized activations") };
         let out_bytes = problem.m * problem.n * problem.out.bytes();

@@ -23,8 +23,8 @@ use octile_core::{
     oracle::Reference,
     plan::hopper::{HopperPlan, PROMOTIONS, Shape, candidates},
 };
-use octile_kernels::hopper::{self, Kernel};
-use octile_runtime::cuda::{Buffer, Gpu, Graph, KernelText, Multiplication};
+use octile_kernels::hopper;
+use octile_runtime::cuda::{Buffer, Gpu, Graph, Multiplication};
 
 /// The six shapes of the benchmark suite, a large one, and the layers of DeepSeek-V3: what the peers are timed on.
 const SHAPES: &str = include_str!("../../../../bench/peers/gpu/shapes.txt");
@@ -60,10 +60,6 @@ fn main() -> Result<()> {
     }
 }
 
-fn text(kernel: &Kernel) -> KernelText<'_> {
-    KernelText { entry: &kernel.entry, ptx: &kernel.ptx }
-}
-
 fn served() -> Result<Vec<Problem>> {
     SHAPES.lines().map(|shape| Ok(format!("{shape}:128").parse()?)).collect()
 }
@@ -76,16 +72,15 @@ fn as_served(problem: Problem) -> Problem {
 /// Compiles what is not in the cache yet, on all cores.
 fn compile_all(gpu: &Gpu, plans: &[HopperPlan]) {
     let mut seen = HashSet::new();
-    let kernels: Vec<_> = plans.iter().map(|plan| (plan, hopper::multiply(plan))).collect();
-    let queue: Vec<_> = kernels.iter().filter(|(_, kernel)| seen.insert(kernel.ptx.clone())).collect();
+    let queue: Vec<_> = plans.iter().filter(|plan| seen.insert(hopper::multiply(plan).ptx)).collect();
     let queue = Mutex::new(queue);
     std::thread::scope(|scope| {
         for _ in 0..14 {
             scope.spawn(|| {
                 loop {
-                    let Some((plan, kernel)) = queue.lock().expect("no panics").pop() else { break };
-                    if let Err(error) = Multiplication::new(gpu, plan, text(kernel)) {
-                        println!("{}: {error}", kernel.entry);
+                    let Some(plan) = queue.lock().expect("no panics").pop() else { break };
+                    if let Err(error) = Multiplication::new(gpu, plan) {
+                        println!("{}: {error}", hopper::multiply(plan).entry);
                     }
                 }
             });
@@ -161,8 +156,7 @@ fn measure(
     reference: &Reference,
     rows: &[usize],
 ) -> Result<Times> {
-    let kernel = hopper::multiply(plan);
-    let multiplication = Multiplication::new(gpu, plan, text(&kernel))?;
+    let multiplication = Multiplication::new(gpu, plan)?;
     let prepared = multiplication.prepare(device.operands())?;
     device.guarded.fill(0xff)?;
     prepared.launch()?;
@@ -187,7 +181,7 @@ fn measure(
     }
     // Starting a graph takes as long as a small multiplication: about 10^12 operations, so that this does not count.
     let repeats = (1e12 / plan.problem.flops()).clamp(10.0, 100.0) as usize;
-    let graph = Graph::record(gpu, || (0..repeats).try_for_each(|_| prepared.launch()))?;
+    let graph = Graph::record(gpu, std::iter::repeat_n(&prepared, repeats))?;
     gpu.wait()?;
     rest();
     graph.launch()?;
@@ -195,7 +189,12 @@ fn measure(
     for _ in 0..5 {
         replayed.push(gpu.time(|| graph.launch())? / repeats as f32);
     }
-    Ok(Times { kernel: kernel.entry, flushed: median(flushed), replayed: median(replayed), worst })
+    Ok(Times {
+        kernel: multiplication.entry().to_owned(),
+        flushed: median(flushed),
+        replayed: median(replayed),
+        worst,
+    })
 }
 
 fn sampled_rows(m: usize) -> Vec<usize> {
@@ -243,12 +242,11 @@ fn first(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
         let call = || -> Result<(String, Duration, Duration)> {
             let start = Instant::now();
             let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
-            let kernel = hopper::multiply(&plan);
-            let multiplication = Multiplication::new(gpu, &plan, text(&kernel))?;
+            let multiplication = Multiplication::new(gpu, &plan)?;
             let compiled = start.elapsed();
             multiplication.prepare(device.operands())?.launch()?;
             gpu.wait()?;
-            Ok((kernel.entry, compiled, start.elapsed()))
+            Ok((multiplication.entry().to_owned(), compiled, start.elapsed()))
         };
         let ((kernel, compiled, first), (_, _, second)) = (call()?, call()?);
         let [compiled, first, second] = [compiled, first, second].map(|time| time.as_secs_f64() * 1e3);

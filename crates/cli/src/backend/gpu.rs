@@ -13,12 +13,7 @@ use octile_core::{
     },
     sample::Operands,
 };
-use octile_kernels::hopper::{self, Kernel};
-use octile_runtime::cuda::{
-    Buffer, CudaError, Gpu, HostActivations, KernelText, PeakKernel, Product, ProductKernels, QuantizeText,
-    Uploaded,
-};
-
+use octile_runtime::cuda::{self, Buffer, CudaError, Gpu, HostActivations, PeakKernel, Product, Uploaded};
 use serde::Serialize;
 
 use super::{Backend, Contender, Output, Peak, Setup};
@@ -90,19 +85,13 @@ impl GpuBackend {
     }
 }
 
-/// The kernel as the runtime takes it.
-pub fn text(kernel: &Kernel) -> KernelText<'_> {
-    KernelText { entry: &kernel.entry, ptx: &kernel.ptx }
-}
-
 impl Backend for GpuBackend {
     fn setup(&self) -> Setup {
-        let (major, minor) = (self.gpu.driver() / 1000, self.gpu.driver() % 1000 / 10);
         Setup::Gpu {
             gpu_model: self.gpu.name().to_owned(),
             isa: HopperGpu::TARGET,
             multiprocessors: self.gpu.facts().sms,
-            cuda_driver: format!("{major}.{minor}"),
+            cuda_driver: cuda::version(self.gpu.driver()),
             kernels: self.kernels,
         }
     }
@@ -143,7 +132,7 @@ impl<'a> GpuContender<'a> {
         let (gpu, problem) = (&backend.gpu, operands.problem);
         Ok(Self {
             backend,
-            product: product(gpu, plan)?,
+            product: Product::new(gpu, plan)?,
             memory: Uploaded::new(gpu, &problem, HostActivations::from(&operands.x), &operands.weight)?,
             output: Output::poisoned(problem.out, problem.m * problem.n),
             handed_out: true,
@@ -193,20 +182,6 @@ impl Contender for GpuContender<'_> {
     }
 }
 
-/// The kernels of a plan, compiled.
-fn product(gpu: &Gpu, plan: &HopperPlan) -> Result<Product> {
-    let problem = &plan.problem;
-    let multiply = hopper::multiply(plan);
-    let quantize = hopper::quantize_for(problem);
-    let aligned = hopper::quantizes_vectors(problem.k);
-    let quantize = quantize.as_ref().map(|(kernel, launch)| QuantizeText {
-        text: text(kernel),
-        launch: *launch,
-        row_alignment: if aligned { hopper::QUANTIZE_ALIGNMENT } else { 1 },
-    });
-    Ok(Product::new(gpu, plan, ProductKernels { multiply: text(&multiply), quantize })?)
-}
-
 /// Bytes read plus bytes written per nanosecond by a large copy.
 fn copy_gbytes(gpu: &Gpu) -> Result<f64> {
     const BYTES: usize = 2 << 30;
@@ -220,12 +195,10 @@ fn copy_gbytes(gpu: &Gpu) -> Result<f64> {
 
 /// Matrix products of operands that stay in shared memory, without scales.
 fn peak_tflops(gpu: &Gpu) -> Result<f64> {
-    type Peak = hopper::PeakKernel;
-    let (kernel, blocks) = (hopper::peak().kernel, gpu.facts().sms);
-    let peak = PeakKernel::new(gpu, text(&kernel), blocks as u32, Peak::THREADS, Peak::SHARED_BYTES)?;
+    let peak = PeakKernel::new(gpu)?;
     let run = || gpu.time(|| peak.launch());
     run()?;
     let times = (0..5).map(|_| run()).collect::<Result<Vec<f32>, _>>()?;
     let best = times.into_iter().fold(f32::INFINITY, f32::min);
-    Ok(Peak::flops(blocks) / f64::from(best) / 1e9)
+    Ok(peak.flops() / f64::from(best) / 1e9)
 }

@@ -85,7 +85,7 @@ impl Contender for Simulated<'_> {
         self.runs += 1;
         // Another order of events every time.
         let machine = Machine { gpu: self.gpu, resident_blocks: RESIDENT_BLOCKS, seed: self.runs };
-        let arguments = Arguments::fastest(&self.operands.problem);
+        let arguments = Arguments::fastest(&self.operands.problem).with_constant_weight();
         match self.product.run(self.operands, arguments, machine) {
             Ok((bytes, _)) => self.output.copy_from_bytes(&bytes),
             Err(fault) => self.stopped = self.stopped.take().or_else(|| Some(fault.to_string())),

@@ -8,6 +8,7 @@ mod choose;
 mod quantization;
 mod rules;
 mod shared_memory;
+mod soundness;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
 pub use choose::candidates;
@@ -196,6 +197,8 @@ impl HopperPlan {
             _ => 2,
         };
         let units = units(problem, shape);
+        // A block of a persistent kernel counts its way through all of them.
+        require_countable("tiles", units.0.saturating_mul(units.1))?;
         let pieces = pieces(units, shape);
         let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers, pieces > gpu.sms);
         let blocks_per_sm = if shares_sm { 2 } else { 1 };
@@ -443,7 +446,13 @@ impl HopperPlan {
 /// Kernels count in 32 bits, and leave one of them free.
 fn require_countable(what: &'static str, count: usize) -> Result<(), PlanError> {
     const MOST: usize = i32::MAX as usize;
-    if count > MOST { Err(PlanError::TooLarge { what, count, most: MOST }) } else { Ok(()) }
+    if count == 0 {
+        Err(PlanError::Empty { what })
+    } else if count > MOST {
+        Err(PlanError::TooLarge { what, count, most: MOST })
+    } else {
+        Ok(())
+    }
 }
 
 #[cfg(test)]

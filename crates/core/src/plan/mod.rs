@@ -62,6 +62,12 @@ pub enum PlanError {
         /// The most there can be.
         most: usize,
     },
+    /// Nothing to multiply.
+    #[error("the problem has no {what}: give it at least one")]
+    Empty {
+        /// Of what there is none.
+        what: &'static str,
+    },
     /// More than kernels can count.
     #[error("the problem has {count} {what}, and a GPU kernel can have {most}: divide the problem")]
     TooLarge {

@@ -44,6 +44,19 @@ impl QuantizeTuning {
     pub const BEST: Self =
         Self { threads: 256, steps: 1, floats: Keep::Normal, codes: Keep::EvictLast, staying: None };
 
+    /// Whether kernels were checked with such a tuning: whole warps that a multiprocessor holds, and for blocks the usual ones.
+    pub fn is_for(self, granularity: ScaleGranularity) -> bool {
+        let Self { threads, steps, staying, .. } = self;
+        match granularity {
+            ScaleGranularity::Token => {
+                matches!(threads, 128 | 256 | 512 | 1024)
+                    && (1..=4).contains(&steps)
+                    && staying.is_none_or(|blocks| (1..=16).contains(&blocks))
+            }
+            ScaleGranularity::Block => threads == Self::BEST.threads && staying.is_none(),
+        }
+    }
+
     /// Token groups of `quant_block` values that a block of threads quantizes.
     pub fn groups_per_block(self, quant_block: usize) -> u32 {
         self.threads / 32 * self.steps * groups_per_step(quant_block as u32)

@@ -56,7 +56,7 @@ fn elements<T, const N: usize>(bytes: &[u8], element: fn([u8; N]) -> T) -> Vec<T
 
 /// The result, with operands as they are read fastest.
 fn run(product: &Product, operands: &Operands, seed: u64) -> Result<Vec<u8>, Fault> {
-    let arguments = Arguments::fastest(&operands.problem);
+    let arguments = Arguments::fastest(&operands.problem).with_constant_weight();
     product.run(operands, arguments, Machine { gpu: &GPU, resident_blocks: 8, seed }).map(|(bytes, _)| bytes)
 }
 

@@ -38,7 +38,11 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 /// The lines of a right kernel that are executed.
 pub fn executed_lines(plan: &HopperPlan, multiply: &str, operands: &Operands) -> Vec<usize> {
     let machine = Machine { gpu: &GPU, resident_blocks: 4, seed: 1 };
-    let sound = product_of(plan, multiply).run(operands, Arguments::fastest(&plan.problem), machine);
+    let sound = product_of(plan, multiply).run(
+        operands,
+        Arguments::fastest(&plan.problem).with_constant_weight(),
+        machine,
+    );
     sound.unwrap_or_else(|fault| panic!("{fault}")).1.lines
 }
 

@@ -110,7 +110,7 @@ fn every_number_of_rows_up_to_256() {
         check(&plan, &operands, 3);
         // Scales as a caller may have them, which are copied one by one.
         if m % 2 == 1 {
-            let arguments = Arguments::packed(&problem);
+            let arguments = Arguments::packed(&problem).with_constant_weight();
             let machine = Machine { gpu: &GPU, resident_blocks: 8, seed: 3 };
             let (bytes, _) = product(&plan)
                 .run(&operands, arguments, machine)

@@ -1,6 +1,6 @@
 //! Memory on the GPU.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use cudarc::driver::{
     CudaSlice, DevicePtr,
@@ -47,6 +47,9 @@ impl Float for f16 {
 }
 
 /// Bytes in device memory: its own, which are freed with it, or someone else's.
+///
+/// A buffer belongs to the stream of the [`Gpu`] that it was made with: everything that is done with it is put on that stream, its
+/// end too. So dropping one while kernels that use it are under way is sound: the memory is freed behind them.
 #[derive(Debug)]
 pub struct Buffer {
     memory: Memory,
@@ -57,6 +60,7 @@ pub struct Buffer {
 enum Memory {
     Own(CudaSlice<u8>),
     Part { of: Arc<Buffer>, start: usize, bytes: usize },
+    Lent(Arc<Buffer>),
     Foreign { pointer: CUdeviceptr, bytes: usize },
 }
 
@@ -72,7 +76,8 @@ impl Buffer {
     /// not freed. It starts where a [`Buffer::part`] may.
     ///
     /// # Safety
-    /// The memory has so many bytes and lives as long as the buffer. What others do with it is ordered with the stream of `gpu`.
+    /// The memory has so many bytes and lives until the work is done that was put on the stream of `gpu` with the buffer, also after the
+    /// buffer's own end. What others do with it is ordered with that stream.
     pub unsafe fn foreign(gpu: &Gpu, pointer: CUdeviceptr, bytes: usize) -> Self {
         Self { memory: Memory::Foreign { pointer, bytes }, gpu: gpu.clone() }
     }
@@ -87,23 +92,47 @@ impl Buffer {
         Self { memory: Memory::Part { of: Arc::clone(of), start, bytes }, gpu: of.gpu.clone() }
     }
 
-    /// A copy of `values`.
-    pub fn from_slice<T: Element>(gpu: &Gpu, values: &[T]) -> Result<Self, CudaError> {
-        Self::from_rows(gpu, values, values.len().max(1), values.len().max(1))
+    /// The same memory for work on another stream of the same GPU. That stream first waits for what is on the buffer's stream now; and
+    /// what is on the buffer's stream later than the end of the result waits for the other stream. In between, whoever writes the memory on
+    /// one of them and uses it on the other orders that with [`Gpu::wait`], or gets wrong numbers.
+    pub fn on(of: &Arc<Self>, gpu: &Gpu) -> Result<Self, CudaError> {
+        if !gpu.is_same_gpu(&of.gpu) {
+            return Err(CudaError::OtherGpu);
+        }
+        gpu.wait_for(&of.gpu)?;
+        Ok(Self { memory: Memory::Lent(Arc::clone(of)), gpu: gpu.clone() })
     }
 
-    /// A copy of rows of `cols` values that start `stride` values apart on the GPU, zeros between them.
+    /// A copy of `values`.
+    pub fn from_slice<T: Element>(gpu: &Gpu, values: &[T]) -> Result<Self, CudaError> {
+        let buffer = Self::zeros(gpu, size_of_val(values))?;
+        buffer.write(values)?;
+        Ok(buffer)
+    }
+
+    /// A copy of rows of `cols` values that start `stride` values apart on the GPU, zeros between them. Refuses values that are no
+    /// whole rows, and strides shorter than a row.
     pub fn from_rows<T: Element>(
         gpu: &Gpu,
         values: &[T],
         cols: usize,
         stride: usize,
     ) -> Result<Self, CudaError> {
-        let size = size_of::<T>();
-        let rows = values.len().div_ceil(cols);
-        let buffer = Self::zeros(gpu, rows * stride * size)?;
+        let refused = CudaError::Rows { values: values.len(), cols, stride };
+        if cols == 0 || stride < cols || !values.len().is_multiple_of(cols) {
+            return Err(refused);
+        }
+        let (rows, size) = (values.len() / cols, size_of::<T>());
+        let (Some(bytes), Some(pitch)) =
+            (rows.checked_mul(stride).and_then(|all| all.checked_mul(size)), stride.checked_mul(size))
+        else {
+            return Err(refused);
+        };
         if stride == cols {
-            buffer.write(values)?;
+            return Self::from_slice(gpu, values);
+        }
+        let buffer = Self::zeros(gpu, bytes)?;
+        if rows == 0 {
             return Ok(buffer);
         }
         let stream = buffer.stream()?;
@@ -121,11 +150,12 @@ impl Buffer {
             srcPitch: cols * size,
             dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
             dstDevice: buffer.pointer(),
-            dstPitch: stride * size,
+            dstPitch: pitch,
             WidthInBytes: cols * size,
             Height: rows,
         };
-        // SAFETY: `rows` rows of `cols` values are within both the slice and the buffer just made.
+        // SAFETY: `rows` rows of `cols` values are all of the slice, and with `stride >= cols` within the `rows * stride` values of the
+        // buffer just made; none of the products wraps.
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream) }.result().doing("copy to the GPU")?;
         // The slice is only borrowed until here.
         gpu.wait()?;
@@ -180,14 +210,16 @@ impl Buffer {
             .doing("fill device memory")
     }
 
-    /// Copies the bytes of another buffer, in the order of the stream. What both buffers have in common has any bytes after.
+    /// Copies the bytes of another buffer of the same stream, in the order of the stream. What both buffers have in common has any bytes
+    /// after.
     ///
     /// # Panics
     /// When the other is shorter.
     pub fn copy_from(&self, other: &Self) -> Result<(), CudaError> {
         assert!(other.len() >= self.len());
+        other.require_stream("the copied buffer", &self.gpu)?;
         let stream = self.stream()?;
-        // SAFETY: both buffers hold that many bytes.
+        // SAFETY: both buffers hold that many bytes, and are freed on this stream.
         unsafe { sys::cuMemcpyDtoDAsync_v2(self.pointer(), other.pointer(), self.len(), stream) }
             .result()
             .doing("copy on the GPU")
@@ -197,6 +229,7 @@ impl Buffer {
     pub fn len(&self) -> usize {
         match &self.memory {
             Memory::Own(memory) => memory.len(),
+            Memory::Lent(of) => of.len(),
             Memory::Part { bytes, .. } | Memory::Foreign { bytes, .. } => *bytes,
         }
     }
@@ -209,13 +242,22 @@ impl Buffer {
     pub(super) fn pointer(&self) -> CUdeviceptr {
         match &self.memory {
             Memory::Own(memory) => memory.device_ptr(&self.gpu.stream).0,
+            Memory::Lent(of) => of.pointer(),
             Memory::Part { of, start, .. } => of.pointer() + *start as u64,
             Memory::Foreign { pointer, .. } => *pointer,
         }
     }
 
-    /// Refuses a buffer that is too small for what it should hold, or that does not start at a multiple of `alignment` bytes.
-    pub(super) fn require(&self, what: &'static str, needed: usize, alignment: u64) -> Result<(), CudaError> {
+    /// The part that is needed of a buffer that work on the stream of `gpu` uses. Refuses one of another stream, one that is too small, and
+    /// one that does not start at a multiple of `alignment` bytes.
+    pub(super) fn require(
+        &self,
+        gpu: &Gpu,
+        what: &'static str,
+        needed: usize,
+        alignment: u64,
+    ) -> Result<Used, CudaError> {
+        self.require_stream(what, gpu)?;
         let (held, start) = (self.len(), self.pointer());
         if held < needed {
             return Err(CudaError::BufferTooSmall { what, needed, held });
@@ -223,12 +265,49 @@ impl Buffer {
         if !start.is_multiple_of(alignment) {
             return Err(CudaError::Misaligned { what, start, alignment });
         }
-        Ok(())
+        Ok(Used { what, bytes: start..start + needed as u64 })
+    }
+
+    fn require_stream(&self, what: &'static str, gpu: &Gpu) -> Result<(), CudaError> {
+        if self.gpu.shares_stream(gpu) { Ok(()) } else { Err(CudaError::OtherStream { what }) }
     }
 
     /// The stream, for use in this thread.
     fn stream(&self) -> Result<sys::CUstream, CudaError> {
         self.gpu.bind()?;
         Ok(self.gpu.stream.cu_stream())
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        let Memory::Lent(of) = &self.memory else { return };
+        let is_ordered = of.gpu.wait_for(&self.gpu).is_ok() || self.gpu.wait().is_ok();
+        if !is_ordered {
+            // Work may still be using the memory: better never to free it.
+            std::mem::forget(Arc::clone(of));
+        }
+    }
+}
+
+/// Memory that a kernel uses.
+#[derive(Debug, Clone)]
+pub(super) struct Used {
+    what: &'static str,
+    bytes: Range<u64>,
+}
+
+impl Used {
+    /// Refuses memory of which some is in another part too.
+    pub(super) fn require_apart<'a>(
+        &self,
+        others: impl IntoIterator<Item = &'a Self>,
+    ) -> Result<(), CudaError> {
+        let overlaps =
+            |other: &&Self| self.bytes.start < other.bytes.end && other.bytes.start < self.bytes.end;
+        match others.into_iter().find(overlaps) {
+            Some(other) => Err(CudaError::Overlap { what: self.what, other: other.what }),
+            None => Ok(()),
+        }
     }
 }

@@ -10,6 +10,22 @@ pub enum CudaError {
         "no NVIDIA driver was found on this machine: the gpu backend needs libcuda and a Hopper GPU (H100, H200)"
     )]
     NoDriver,
+    /// The driver is older than the kernels.
+    #[error("the NVIDIA driver speaks CUDA {cuda}, but the kernels need {oldest}: install a newer driver")]
+    OldDriver {
+        /// What it speaks.
+        cuda: String,
+        /// The oldest version that will do.
+        oldest: String,
+    },
+    /// There is no GPU with this index.
+    #[error("there is no GPU {index}: the driver sees {count}, counted from 0")]
+    NoSuchGpu {
+        /// The index asked for.
+        index: usize,
+        /// GPUs there are.
+        count: usize,
+    },
     /// There is a driver and no GPU.
     #[error("the NVIDIA driver sees no GPU: the gpu backend needs a Hopper GPU (H100, H200)")]
     NoGpu,
@@ -40,6 +56,43 @@ pub enum CudaError {
         entry: String,
         /// The driver's log.
         log: String,
+    },
+    /// A list of values does not consist of rows.
+    #[error(
+        "{values} values are no rows of {cols} values, {stride} apart: give whole rows, and a stride that is no shorter"
+    )]
+    Rows {
+        /// Values that were given.
+        values: usize,
+        /// Values of a row.
+        cols: usize,
+        /// Values from row to row.
+        stride: usize,
+    },
+    /// Work on two streams has no order.
+    #[error("{what} was made on another stream or GPU: hand it over with Buffer::on, or make it on this one")]
+    OtherStream {
+        /// Which operand.
+        what: &'static str,
+    },
+    /// Memory of one GPU cannot be handed to another.
+    #[error("the buffer is memory of another GPU: copy it through the host")]
+    OtherGpu,
+    /// The result would be written over what is read.
+    #[error("{what} and {other} have memory in common: give each its own")]
+    Overlap {
+        /// What is written.
+        what: &'static str,
+        /// What is written or read beside it.
+        other: &'static str,
+    },
+    /// A plan that the planner does not make.
+    #[error(
+        "this is no plan for {gpu}: a field was changed, or it was made for another GPU; make it for Gpu::facts and leave it as it is"
+    )]
+    NoPlan {
+        /// The GPU.
+        gpu: String,
     },
     /// A buffer is too small for what it should hold.
     #[error("{what} needs {needed} bytes of device memory, but the buffer has {held}")]
@@ -73,9 +126,9 @@ pub enum CudaError {
         /// Bytes from row to row.
         stride: usize,
     },
-    /// Several results are stored at once.
+    /// Several results are stored at once, and rows do not overlap.
     #[error(
-        "rows of the result are {stride} elements apart, but must be a multiple of {vector}: store them to such rows"
+        "rows of the result are {stride} elements apart, but must be a multiple of {vector} and at least N: store them to such rows"
     )]
     ResultStride {
         /// Elements from row to row.
@@ -101,8 +154,10 @@ pub enum CudaError {
         /// What was given.
         given: String,
     },
-    /// A dimension does not fit in 32 bits.
-    #[error("the shape has a dimension or stride beyond 4294967295, more than a kernel can address")]
+    /// A dimension, or a stride in bytes, does not fit in 32 bits.
+    #[error(
+        "the shape has a dimension, or a stride in bytes, beyond 4294967295, more than a kernel can address: divide the problem"
+    )]
     TooLarge,
 }
 

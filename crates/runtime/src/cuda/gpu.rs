@@ -8,7 +8,7 @@ use cudarc::driver::{
 };
 use octile_core::device::hopper::{HOPPER_GPUS, HopperGpu};
 
-use super::{CudaError, error::While};
+use super::{CudaError, FoundDriver, error::While};
 
 /// A Hopper GPU. Copies of this handle share one stream.
 #[derive(Debug, Clone)]
@@ -23,29 +23,17 @@ pub struct Gpu {
 impl Gpu {
     /// Opens the GPU with this index.
     pub fn open(index: usize) -> Result<Self, CudaError> {
-        // SAFETY: looks for the library and closes it again.
-        if !unsafe { sys::is_culib_present() } {
-            return Err(CudaError::NoDriver);
-        }
-        let count = CudaContext::device_count().map_err(|_| CudaError::NoGpu)?;
-        if index >= usize::try_from(count).unwrap_or(0) {
-            return Err(CudaError::NoGpu);
-        }
+        let found = FoundDriver::look()?;
+        let count = found.gpus.len();
+        let model = found.gpus.get(index).ok_or(CudaError::NoSuchGpu { index, count })?;
+        model.require_hopper()?;
         let context = CudaContext::new(index).doing("open the GPU")?;
-        // SAFETY: buffers are used on one stream at a time: a Gpu has one, forks wait for one another explicitly, and whoever
-        // brings a stream orders it.
+        // SAFETY: work on a buffer is put on the buffer's own stream, which frees it too; `require` and `copy_from` refuse buffers of
+        // other streams, `Buffer::on` orders both streams, and whoever brings a stream or memory orders it.
         unsafe { context.disable_event_tracking() };
-        let name = context.name().doing("name the GPU")?;
-        let (major, minor) = context.compute_capability().doing("read the compute capability")?;
-        if (major, minor) != (9, 0) {
-            return Err(CudaError::NotHopper { name, major, minor });
-        }
-        let facts = facts(&context, &name)?;
+        let facts = facts(&context, &model.name)?;
         let stream = context.new_stream().doing("make a stream")?;
-        let mut driver = 0;
-        // SAFETY: writes one integer.
-        unsafe { sys::cuDriverGetVersion(&mut driver) }.result().doing("read the driver's version")?;
-        Ok(Self { context, stream, name, driver, facts })
+        Ok(Self { context, stream, name: model.name.clone(), driver: found.cuda, facts })
     }
 
     /// What the driver calls the GPU.
@@ -63,7 +51,8 @@ impl Gpu {
         &self.facts
     }
 
-    /// The same GPU with a stream of its own.
+    /// The same GPU with a stream of its own, which starts when the work that is on this one's now is done. Buffers belong to the
+    /// stream that they were made on: [`Buffer::on`] hands one to another.
     pub fn fork(&self) -> Result<Self, CudaError> {
         let stream = self.stream.fork().doing("make a stream")?;
         Ok(Self { stream, ..self.clone() })
@@ -74,12 +63,26 @@ impl Gpu {
     ///
     /// # Safety
     /// The stream belongs to the primary context of this GPU and lives as long as everything that is made with the result. What
-    /// was made with other handles of this GPU is finished before it is used there (see [`Gpu::wait`]), and is kept until the work
-    /// that uses it is done. While its owner records a graph, nothing is made, read or written: that waits.
+    /// is put on it while its owner records a graph is kept, with all its operands, as long as that graph is launched. Do not allocate, read,
+    /// write or drop a buffer meanwhile: those calls synchronize, or would be recorded too.
     pub unsafe fn on_stream(&self, stream: *mut std::ffi::c_void) -> Self {
         // SAFETY: the caller's promise.
         let stream = unsafe { self.context.wrap_borrowed_stream(stream.cast()) };
         Self { stream, ..self.clone() }
+    }
+
+    /// Whether work on one handle is ordered with work on the other.
+    pub(super) fn shares_stream(&self, other: &Self) -> bool {
+        self.is_same_gpu(other) && self.stream.cu_stream() == other.stream.cu_stream()
+    }
+
+    pub(super) fn is_same_gpu(&self, other: &Self) -> bool {
+        self.context.ordinal() == other.context.ordinal()
+    }
+
+    /// Makes the stream wait for what is on the other one's now.
+    pub(super) fn wait_for(&self, other: &Self) -> Result<(), CudaError> {
+        self.stream.join(&other.stream).doing("order two streams")
     }
 
     /// Makes the GPU the one that this thread's calls of the driver are about.

@@ -7,9 +7,7 @@ use octile_core::{
     sample::Activations,
 };
 
-use super::{
-    Buffer, CudaError, DeviceActivations, Gpu, Product, ProductKernels, ProductOperands, buffer::Float,
-};
+use super::{Buffer, CudaError, DeviceActivations, Gpu, Product, ProductOperands, buffer::Float};
 
 /// Activations in host memory, row after row.
 #[derive(Debug, Clone, Copy)]
@@ -59,7 +57,8 @@ impl HostActivations<'_> {
             (Self::F16(_), ActivationKind::Quantized(kind, _)) => kind == FloatKind::F16,
             _ => false,
         };
-        if fits && self.len() == problem.m * problem.k {
+        let planned = problem.m.checked_mul(problem.k).ok_or(CudaError::TooLarge)?;
+        if fits && self.len() == planned {
             return Ok(());
         }
         let kind = match self {
@@ -69,7 +68,7 @@ impl HostActivations<'_> {
             Self::F16(_) => "f16".to_owned(),
         };
         Err(CudaError::OtherThanPlanned {
-            planned: format!("{} activations, {}", problem.m * problem.k, problem.x),
+            planned: format!("{planned} activations, {}", problem.x),
             given: format!("{} activations, {kind}", self.len()),
         })
     }
@@ -107,7 +106,10 @@ impl Uploaded {
                 given: named(rows, cols, weight.quant_block().size()),
             });
         }
-        let arguments = Arguments::fastest(problem);
+        let out_elements = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
+        let out_bytes = out_elements.checked_mul(problem.out.bytes()).ok_or(CudaError::TooLarge)?;
+        // No one but `new` writes the weight, and it waits for that.
+        let arguments = Arguments::fastest(problem).with_constant_weight();
         let (x, x_scales) = match x {
             HostActivations::Fp8(x) => {
                 let (_, scale_cols) = problem.x_scale_shape().unwrap_or((1, 1));
@@ -124,7 +126,7 @@ impl Uploaded {
             x_scales,
             w: Buffer::from_rows(gpu, weight.codes(), problem.k, arguments.w_stride)?,
             w_scales: Buffer::from_slice(gpu, weight.scales())?,
-            out: Buffer::zeros(gpu, problem.m * problem.n * problem.out.bytes())?,
+            out: Buffer::zeros(gpu, out_bytes)?,
             problem: *problem,
             arguments,
         })
@@ -151,8 +153,7 @@ impl Uploaded {
 ///     ActivationKind, FloatKind, Mat, Problem, QuantBlock, QuantizedWeight, ScaleGranularity, Strategy,
 ///     plan::hopper::HopperPlan,
 /// };
-/// use octile_kernels::hopper::{self, QuantizeTuning};
-/// use octile_runtime::cuda::{Gpu, HostActivations, KernelText, ProductKernels, QuantizeText, multiply_host};
+/// use octile_runtime::cuda::{Gpu, HostActivations, multiply_host};
 ///
 /// let (m, n, k) = (3, 256, 512);
 /// let weight = vec![0.5f32; n * k];
@@ -165,37 +166,27 @@ impl Uploaded {
 ///     .with_out(FloatKind::F32);
 /// let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
 ///
-/// let multiply = hopper::multiply(&plan);
-/// let quantize = hopper::quantize(FloatKind::Bf16, ScaleGranularity::Token, 128, true);
-/// let kernels = ProductKernels {
-///     multiply: KernelText { entry: &multiply.entry, ptx: &multiply.ptx },
-///     quantize: Some(QuantizeText {
-///         text: KernelText { entry: &quantize.entry, ptx: &quantize.ptx },
-///         launch: QuantizeTuning::BEST.launch(128),
-///         row_alignment: hopper::QUANTIZE_ALIGNMENT,
-///     }),
-/// };
 /// let mut out = vec![0.0f32; m * n];
-/// multiply_host(&gpu, &plan, kernels, HostActivations::Bf16(&x), &weight, &mut out)?;
+/// multiply_host(&gpu, &plan, HostActivations::Bf16(&x), &weight, &mut out)?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn multiply_host<T: Float>(
     gpu: &Gpu,
     plan: &HopperPlan,
-    kernels: ProductKernels<'_>,
     x: HostActivations<'_>,
     weight: &QuantizedWeight,
     out: &mut [T],
 ) -> Result<(), CudaError> {
     let problem = &plan.problem;
-    if (out.len(), T::KIND) != (problem.m * problem.n, problem.out) {
+    let results = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
+    if (out.len(), T::KIND) != (results, problem.out) {
         return Err(CudaError::OtherThanPlanned {
-            planned: format!("{} results in {}", problem.m * problem.n, problem.out),
+            planned: format!("{results} results in {}", problem.out),
             given: format!("room for {} in {}", out.len(), T::KIND),
         });
     }
     let uploaded = Uploaded::new(gpu, problem, x, weight)?;
-    Product::new(gpu, plan, kernels)?.prepare(uploaded.operands())?.launch()?;
+    Product::new(gpu, plan)?.prepare(uploaded.operands())?.launch()?;
     uploaded.out.read(out)
 }
 

@@ -2,13 +2,16 @@
 
 use std::{ffi::c_void, sync::Arc};
 
-use cudarc::driver::sys::{self, CUfunction_attribute, CUlaunchAttributeID as Id};
+use cudarc::driver::{
+    CudaStream,
+    sys::{self, CUfunction_attribute, CUlaunchAttributeID as Id},
+};
 
-use super::{CudaError, Gpu, error::While, module::Module};
+use super::{CudaError, error::While, module::Module};
 
 /// A kernel with the shape of its launches.
 #[derive(Debug, Clone)]
-pub(super) struct Kernel {
+pub struct Kernel {
     module: Arc<Module>,
     function: sys::CUfunction,
     pub(super) grid: (u32, u32),
@@ -55,14 +58,23 @@ impl Kernel {
         ))
     }
 
-    /// Puts the kernel on the stream. It may start its preparations while the kernel before it still runs: every kernel
-    /// of ours waits for that one before it touches memory.
+    /// Whether both are the same function of the same module.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.module, &other.module)
+    }
+
+    /// Puts the kernel on a stream. With programmatic dependent launch it may start its preparations while the kernel before it still
+    /// runs: every kernel of ours waits for that one before it touches memory.
     ///
     /// # Safety
     /// `parameters` must point to values of the types that the kernel declares, in order, and device pointers among them
-    /// to memory as large as the kernel reads or writes.
-    pub(super) unsafe fn launch(&self, gpu: &Gpu, parameters: &mut [*mut c_void]) -> Result<(), CudaError> {
-        gpu.bind()?;
+    /// to memory as large as the kernel reads or writes. That memory lives until the kernel has run, and so does the module.
+    pub(super) unsafe fn launch(
+        &self,
+        stream: &CudaStream,
+        parameters: &mut [*mut c_void],
+    ) -> Result<(), CudaError> {
+        stream.context().bind_to_thread().doing("use the GPU in this thread")?;
         let attribute = |id, set: fn(&mut sys::CUlaunchAttributeValue, u32), value| {
             // SAFETY: a union of plain numbers, for which zeros are valid.
             let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
@@ -91,7 +103,7 @@ impl Kernel {
             blockDimY: 1,
             blockDimZ: 1,
             sharedMemBytes: self.shared_bytes,
-            hStream: gpu.stream.cu_stream(),
+            hStream: stream.cu_stream(),
             attrs: attributes.as_mut_ptr(),
             numAttrs: if self.cluster > 1 { 2 } else { 1 },
         };

@@ -1,4 +1,5 @@
-//! Compiling PTX with the driver.
+//! Compiling PTX with the driver. The text is always one that `octile-kernels` wrote, because a launch trusts it: what it declares, and
+//! what it does with the memory that it is given.
 //!
 //! The driver keeps what it compiled on disk, keyed by the text, the GPU and its own version: `~/.nv/ComputeCache`, or
 //! where `CUDA_CACHE_PATH` says. Octile keeps no files of its own, because there is no documented way to get the machine
@@ -13,21 +14,12 @@ use std::{
 };
 
 use cudarc::driver::{
-    CudaContext,
     result::module,
     sys::{self, CUjit_option as Jit},
 };
+use octile_kernels::hopper::Kernel as KernelText;
 
 use super::{CudaError, Gpu, error::While};
-
-/// A kernel as text.
-#[derive(Debug, Clone, Copy)]
-pub struct KernelText<'a> {
-    /// Name of the entry point.
-    pub entry: &'a str,
-    /// The PTX module.
-    pub ptx: &'a str,
-}
 
 /// A loaded module with one kernel.
 #[derive(Debug)]
@@ -35,7 +27,8 @@ pub(super) struct Module {
     module: sys::CUmodule,
     function: sys::CUfunction,
     entry: String,
-    context: Arc<CudaContext>,
+    /// Its kernels run on this one's stream alone.
+    gpu: Gpu,
 }
 
 // SAFETY: the driver lets every thread use a module's handles.
@@ -44,10 +37,10 @@ unsafe impl Send for Module {}
 unsafe impl Sync for Module {}
 
 impl Module {
-    pub(super) fn load(gpu: &Gpu, text: KernelText<'_>) -> Result<Arc<Self>, CudaError> {
+    pub(super) fn load(gpu: &Gpu, text: &KernelText) -> Result<Arc<Self>, CudaError> {
         gpu.bind()?;
         let module = compile(text)?;
-        let name = CString::new(text.entry).expect("entry names hold no zero byte");
+        let name = CString::new(&*text.entry).expect("entry names hold no zero byte");
         // SAFETY: the module was loaded just now.
         let function = unsafe { module::get_function(module, name) };
         let function = match function.doing("find a kernel") {
@@ -58,7 +51,7 @@ impl Module {
                 return Err(error);
             }
         };
-        Ok(Arc::new(Self { module, function, entry: text.entry.to_owned(), context: gpu.context.clone() }))
+        Ok(Arc::new(Self { module, function, entry: text.entry.clone(), gpu: gpu.clone() }))
     }
 
     pub(super) fn function(&self) -> sys::CUfunction {
@@ -72,20 +65,22 @@ impl Module {
 
 impl Drop for Module {
     fn drop(&mut self) {
-        if self.context.bind_to_thread().is_ok() {
-            // SAFETY: kernels hold the module, so none is left; the driver waits for running ones.
+        // Kernels on their way need the module, and the driver does not promise to wait for them. Where that cannot be waited for, the
+        // module stays loaded.
+        if self.gpu.wait().is_ok() {
+            // SAFETY: whoever could launch its kernels holds the module, so none is left; those that were launched have run.
             let _ = unsafe { module::unload(self.module) };
         }
     }
 }
 
 /// Compiles and loads.
-fn compile(text: KernelText<'_>) -> Result<sys::CUmodule, CudaError> {
+fn compile(text: &KernelText) -> Result<sys::CUmodule, CudaError> {
     const LOG_BYTES: usize = 8 << 10;
     let mut log = vec![0u8; LOG_BYTES];
     let mut options = [Jit::CU_JIT_ERROR_LOG_BUFFER, Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
-    let ptx = CString::new(text.ptx).expect("PTX holds no zero byte");
+    let ptx = CString::new(&*text.ptx).expect("PTX holds no zero byte");
     let mut module = ptr::null_mut();
     // SAFETY: the text ends with a zero byte; options and values have the two elements announced, and the log is as
     // large as it says.
@@ -102,7 +97,7 @@ fn compile(text: KernelText<'_>) -> Result<sys::CUmodule, CudaError> {
         let end = log.iter().position(|&byte| byte == 0).unwrap_or(LOG_BYTES);
         let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
         let log = if log.is_empty() { format!("error {}", error.0 as u32) } else { log };
-        CudaError::Compile { entry: text.entry.to_owned(), log }
+        CudaError::Compile { entry: text.entry.clone(), log }
     })?;
     Ok(module)
 }

@@ -2,17 +2,19 @@
 
 use std::ffi::c_void;
 
-use cudarc::driver::sys;
+use cudarc::driver::{CudaStream, sys};
 use octile_core::{
     Problem,
-    plan::hopper::{Arguments, HopperPlan, NUMBERS, ResultPath},
+    plan::hopper::{Arguments, HopperPlan, NUMBERS, ResultPath, ScaleLayout},
 };
+use octile_kernels::hopper;
 
 use super::{
     Buffer, CudaError, Gpu,
     buffer::{SCALE, VECTOR},
+    graph::{Recordable, sealed::Work},
     launch::Kernel,
-    module::{KernelText, Module},
+    module::Module,
     tensor_map,
 };
 
@@ -42,11 +44,14 @@ pub struct MultiplyOperands<'a> {
 }
 
 impl Multiplication {
-    /// Compiles `text`, which must be the kernel of `plan`, or takes it from the cache.
-    pub fn new(gpu: &Gpu, plan: &HopperPlan, text: KernelText<'_>) -> Result<Self, CudaError> {
+    /// Compiles the kernel of a plan, or takes it from the driver's cache. The plan must be made for this GPU, see [`Gpu::facts`].
+    pub fn new(gpu: &Gpu, plan: &HopperPlan) -> Result<Self, CudaError> {
+        if !plan.is_made_for(gpu.facts()) {
+            return Err(CudaError::NoPlan { gpu: gpu.name().to_owned() });
+        }
         let number = |value: usize| u32::try_from(value).map_err(|_| CudaError::TooLarge);
         let kernel = Kernel::new(
-            Module::load(gpu, text)?,
+            Module::load(gpu, &hopper::multiply(plan))?,
             (number(plan.blocks)?, 1),
             number(plan.threads())?,
             number(plan.shared_bytes())?,
@@ -81,22 +86,27 @@ impl Multiplication {
             }
         }
         let vector = if self.plan.result_path == ResultPath::Direct { 4 } else { 8 };
-        if self.plan.stores_vectors() && !arguments.out_stride.is_multiple_of(vector) {
+        let vector = if self.plan.stores_vectors() { vector } else { 1 };
+        if !arguments.out_stride.is_multiple_of(vector) || arguments.out_stride < problem.n {
             return Err(CudaError::ResultStride { stride: arguments.out_stride, vector });
         }
-        let extent = |rows: usize, cols: usize, stride: usize| (rows - 1) * stride + cols;
-        // Whole vectors are read, so a last row ends with its stride.
-        x.require("x", problem.m * arguments.x_stride, VECTOR)?;
-        w.require("the weight", problem.n * arguments.w_stride, VECTOR)?;
-        let out_bytes = extent(problem.m, problem.n, arguments.out_stride) * problem.out.bytes();
-        out.require("the result", out_bytes, VECTOR)?;
+        let product = |a: usize, b: usize| a.checked_mul(b).ok_or(CudaError::TooLarge);
+        let bytes_of_scales = |layout: ScaleLayout, shape| product(layout.extent(shape), size_of::<f32>());
         let x_scale_shape = problem.x_scale_shape().expect("plans are made for 8-bit activations");
-        x_scales.require("the scales of x", 4 * arguments.x_scales.extent(x_scale_shape), VECTOR)?;
-        w_scales.require(
-            "the scales of the weight",
-            4 * arguments.w_scales.extent(problem.w_scale_shape()),
-            SCALE,
-        )?;
+        let x_scale_bytes = bytes_of_scales(arguments.x_scales, x_scale_shape)?;
+        let w_scale_bytes = bytes_of_scales(arguments.w_scales, problem.w_scale_shape())?;
+        // Whole vectors are read, so a last row ends with its stride.
+        let (x_bytes, w_bytes) =
+            (product(problem.m, arguments.x_stride)?, product(problem.n, arguments.w_stride)?);
+        let out_elements = product(problem.m - 1, arguments.out_stride)?.checked_add(problem.n);
+        let out_bytes = product(out_elements.ok_or(CudaError::TooLarge)?, problem.out.bytes())?;
+        let read = [
+            x.require(&self.gpu, "x", x_bytes, VECTOR)?,
+            w.require(&self.gpu, "the weight", w_bytes, VECTOR)?,
+            x_scales.require(&self.gpu, "the scales of x", x_scale_bytes, VECTOR)?,
+            w_scales.require(&self.gpu, "the scales of the weight", w_scale_bytes, SCALE)?,
+        ];
+        out.require(&self.gpu, "the result", out_bytes, VECTOR)?.require_apart(&read)?;
 
         let (a_box, b_box) = self.plan.fetched_rows();
         let map = |of_x: bool, box_rows: usize| {
@@ -140,14 +150,32 @@ pub struct PreparedMultiply<'a> {
 }
 
 impl PreparedMultiply<'_> {
-    /// Puts the multiplication on the stream.
+    /// Puts the multiplication on the stream, and returns at once.
     pub fn launch(&self) -> Result<(), CudaError> {
+        // SAFETY: `prepare` took operands of this stream alone, on which they are freed later.
+        unsafe { self.put(&self.gpu.stream) }
+    }
+}
+
+impl<'a> Recordable<'a> for PreparedMultiply<'a> {}
+
+impl Work for PreparedMultiply<'_> {
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn kernels(&self) -> Vec<Kernel> {
+        vec![self.kernel.clone()]
+    }
+
+    unsafe fn put(&self, stream: &CudaStream) -> Result<(), CudaError> {
         let pointer = |value: *const c_void| value.cast_mut();
         let maps = self.maps.iter().map(|map| pointer(std::ptr::from_ref(map).cast()));
         let pointers = self.pointers.iter().map(|address| pointer(std::ptr::from_ref(address).cast()));
         let numbers = self.numbers.iter().map(|number| pointer(std::ptr::from_ref(number).cast()));
         let mut parameters: Vec<*mut c_void> = maps.chain(pointers).chain(numbers).collect();
-        // SAFETY: the kernel declares three maps, five pointers and these numbers; `prepare` checked every buffer's size.
-        unsafe { self.kernel.launch(&self.gpu, &mut parameters) }
+        // SAFETY: `hopper::multiply` declares three maps, five pointers and these numbers; `prepare` checked every buffer's size and the
+        // plan, and the caller promises the rest.
+        unsafe { self.kernel.launch(stream, &mut parameters) }
     }
 }

@@ -1,12 +1,9 @@
 //! The kernel that measures what the tensor cores can do.
 
 use cudarc::driver::sys;
+use octile_kernels::hopper;
 
-use super::{
-    Buffer, CudaError, Gpu,
-    launch::Kernel,
-    module::{KernelText, Module},
-};
+use super::{Buffer, CudaError, Gpu, launch::Kernel, module::Module};
 
 /// The measuring kernel, ready to launch.
 #[derive(Debug)]
@@ -18,23 +15,25 @@ pub struct PeakKernel {
 }
 
 impl PeakKernel {
-    /// Compiles `text`, which must take one pointer to 4 bytes.
-    pub fn new(
-        gpu: &Gpu,
-        text: KernelText<'_>,
-        blocks: u32,
-        threads: u32,
-        shared_bytes: u32,
-    ) -> Result<Self, CudaError> {
-        let kernel = Kernel::new(Module::load(gpu, text)?, (blocks, 1), threads, shared_bytes, 1)?;
+    /// Compiles it, for one block on every multiprocessor.
+    pub fn new(gpu: &Gpu) -> Result<Self, CudaError> {
+        type Peak = hopper::PeakKernel;
+        let blocks = u32::try_from(gpu.facts().sms).map_err(|_| CudaError::TooLarge)?;
+        let module = Module::load(gpu, &hopper::peak().kernel)?;
+        let kernel = Kernel::new(module, (blocks, 1), Peak::THREADS, Peak::SHARED_BYTES, 1)?;
         Ok(Self { gpu: gpu.clone(), kernel, out: Buffer::zeros(gpu, 4)? })
     }
 
-    /// Puts the kernel on the stream.
+    /// Floating-point operations of one launch.
+    pub fn flops(&self) -> f64 {
+        hopper::PeakKernel::flops(self.gpu.facts().sms)
+    }
+
+    /// Puts the kernel on the stream, and returns at once.
     pub fn launch(&self) -> Result<(), CudaError> {
         let mut pointer: sys::CUdeviceptr = self.out.pointer();
         let mut parameters = [std::ptr::from_mut(&mut pointer).cast()];
-        // SAFETY: the kernel declares one pointer, to memory as large as a float.
-        unsafe { self.kernel.launch(&self.gpu, &mut parameters) }
+        // SAFETY: the kernel declares one pointer, to memory as large as a float, which is freed on this stream.
+        unsafe { self.kernel.launch(&self.gpu.stream, &mut parameters) }
     }
 }

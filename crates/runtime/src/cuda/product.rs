@@ -5,19 +5,15 @@ use octile_core::{
     plan::hopper::{Arguments, HopperPlan},
 };
 
-use super::{
-    Buffer, CudaError, Gpu, KernelText, Multiplication, MultiplyOperands, PreparedMultiply, PreparedQuantize,
-    Quantization, QuantizeOperands, QuantizeText,
-};
+use cudarc::driver::CudaStream;
+use octile_kernels::hopper::QuantizeTuning;
 
-/// The kernels of a plan.
-#[derive(Debug, Clone, Copy)]
-pub struct ProductKernels<'a> {
-    /// Multiplies.
-    pub multiply: KernelText<'a>,
-    /// Quantizes, where the plan's activations come as floats.
-    pub quantize: Option<QuantizeText<'a>>,
-}
+use super::{
+    Buffer, CudaError, Gpu, Multiplication, MultiplyOperands, PreparedMultiply, PreparedQuantize,
+    Quantization, QuantizeOperands,
+    graph::{Recordable, sealed::Work},
+    launch::Kernel,
+};
 
 /// The compiled kernels of one plan, and memory for the codes that they hand to each other. Calls on one stream may
 /// follow each other at once; for calls on several streams make one of these each.
@@ -72,29 +68,30 @@ pub struct ProductOperands<'a> {
 }
 
 impl Product {
-    /// Compiles the kernels, which must be those of the plan, and reserves memory for codes.
-    pub fn new(gpu: &Gpu, plan: &HopperPlan, kernels: ProductKernels<'_>) -> Result<Self, CudaError> {
+    /// Compiles the kernels of a plan, and reserves memory for codes where x comes in floats. The plan must be made for this GPU,
+    /// see [`Gpu::facts`].
+    pub fn new(gpu: &Gpu, plan: &HopperPlan) -> Result<Self, CudaError> {
+        Self::tuned(gpu, plan, QuantizeTuning::BEST)
+    }
+
+    /// The same with another way to quantize, for measurements.
+    pub fn tuned(gpu: &Gpu, plan: &HopperPlan, tuning: QuantizeTuning) -> Result<Self, CudaError> {
         let problem = &plan.problem;
-        let quantizing = match (problem.x, kernels.quantize) {
-            (ActivationKind::Quantized(kind, _), Some(kernel)) => {
+        let multiplication = Multiplication::new(gpu, plan)?;
+        let quantizing = match problem.x {
+            ActivationKind::Quantized(..) => {
                 let arguments = Arguments::fastest(problem);
                 let scales = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
                 Some(Quantizing {
-                    quantization: Quantization::new(gpu, problem, kind, kernel)?,
+                    quantization: Quantization::tuned(gpu, problem, tuning)?,
                     codes: Buffer::zeros(gpu, problem.m * arguments.x_stride)?,
-                    scales: Buffer::zeros(gpu, 4 * scales)?,
+                    scales: Buffer::zeros(gpu, size_of::<f32>() * scales)?,
                     arguments,
                 })
             }
-            (ActivationKind::Quantized(..), None) => {
-                return Err(CudaError::OtherThanPlanned {
-                    planned: format!("x {}", problem.x),
-                    given: "no kernel that quantizes".to_owned(),
-                });
-            }
-            (ActivationKind::Fp8(_) | ActivationKind::Plain(_), _) => None,
+            ActivationKind::Fp8(_) | ActivationKind::Plain(_) => None,
         };
-        Ok(Self { multiplication: Multiplication::new(gpu, plan, kernels.multiply)?, quantizing })
+        Ok(Self { multiplication, quantizing })
     }
 
     /// The plan.
@@ -150,11 +147,34 @@ pub struct PreparedProduct<'a> {
 }
 
 impl PreparedProduct<'_> {
-    /// Puts all of it on the stream, and returns at once. Can be recorded into a graph.
+    /// Puts all of it on the stream, and returns at once.
     pub fn launch(&self) -> Result<(), CudaError> {
         if let Some(quantize) = &self.quantize {
             quantize.launch()?;
         }
         self.multiply.launch()
+    }
+}
+
+impl<'a> Recordable<'a> for PreparedProduct<'a> {}
+
+impl Work for PreparedProduct<'_> {
+    fn gpu(&self) -> &Gpu {
+        self.multiply.gpu()
+    }
+
+    fn kernels(&self) -> Vec<Kernel> {
+        let quantize = self.quantize.iter().flat_map(Work::kernels);
+        quantize.chain(self.multiply.kernels()).collect()
+    }
+
+    unsafe fn put(&self, stream: &CudaStream) -> Result<(), CudaError> {
+        // SAFETY: the caller's promise is for both.
+        unsafe {
+            if let Some(quantize) = &self.quantize {
+                quantize.put(stream)?;
+            }
+            self.multiply.put(stream)
+        }
     }
 }

@@ -2,17 +2,19 @@
 
 use std::ffi::c_void;
 
-use cudarc::driver::sys;
+use cudarc::driver::{CudaStream, sys};
 use octile_core::{
-    FloatKind, Problem,
-    plan::hopper::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, ScaleLayout, quantize_numbers},
+    ActivationKind, FloatKind, Problem,
+    plan::hopper::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, ScaleLayout, quantize_numbers},
 };
+use octile_kernels::hopper::{self, QuantizeTuning};
 
 use super::{
     Buffer, CudaError, Gpu,
     buffer::VECTOR,
+    graph::{Recordable, sealed::Work},
     launch::Kernel,
-    module::{KernelText, Module},
+    module::Module,
 };
 
 /// A compiled kernel that quantizes the activations of one problem.
@@ -42,29 +44,40 @@ pub struct QuantizeOperands<'a> {
     pub layout: ScaleLayout,
 }
 
-/// A quantizing kernel, and how it wants to be launched.
-#[derive(Debug, Clone, Copy)]
-pub struct QuantizeText<'a> {
-    /// The kernel.
-    pub text: KernelText<'a>,
-    /// How it divides its work.
-    pub launch: QuantizeLaunch,
-    /// Rows must start at multiples of so many elements, because the kernel loads them at once.
-    pub row_alignment: usize,
-}
-
 impl Quantization {
-    /// Compiles a kernel, which must quantize this kind of floats to the problem's scales.
-    pub fn new(
-        gpu: &Gpu,
-        problem: &Problem,
-        kind: FloatKind,
-        kernel: QuantizeText<'_>,
-    ) -> Result<Self, CudaError> {
-        let QuantizeText { text, launch, row_alignment } = kernel;
+    /// Compiles the kernel that quantizes the activations of a problem, which must come as floats.
+    pub fn new(gpu: &Gpu, problem: &Problem) -> Result<Self, CudaError> {
+        Self::tuned(gpu, problem, QuantizeTuning::BEST)
+    }
+
+    /// The same with another tuning, for measurements.
+    pub fn tuned(gpu: &Gpu, problem: &Problem, tuning: QuantizeTuning) -> Result<Self, CudaError> {
+        let ActivationKind::Quantized(kind, granularity) = problem.x else {
+            let planned = "activations that are quantized on the GPU".to_owned();
+            return Err(CudaError::OtherThanPlanned { planned, given: format!("x {}", problem.x) });
+        };
+        let Problem { m, n, k, quant_block, .. } = *problem;
+        // Fields of a problem can have been changed since it was made.
+        let is_valid = Problem::new(m, n, k, quant_block).is_ok();
+        if !is_valid || [m, k].into_iter().any(|side| i32::try_from(side).is_err()) {
+            return Err(CudaError::TooLarge);
+        }
+        if !tuning.is_for(granularity) {
+            let planned = "a tuning that quantizing kernels were checked with".to_owned();
+            return Err(CudaError::OtherThanPlanned { planned, given: format!("{tuning:?}") });
+        }
+        let (quant_block, aligned) = (quant_block.size(), hopper::quantizes_vectors(k));
+        let text = hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning);
+        let launch = tuning.launch(quant_block);
         let grid = launch.grid(problem, gpu.facts().sms).ok_or(CudaError::TooLarge)?;
-        let kernel = Kernel::new(Module::load(gpu, text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
+        let kernel = Kernel::new(Module::load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
+        let row_alignment = if aligned { hopper::QUANTIZE_ALIGNMENT } else { 1 };
         Ok(Self { gpu: gpu.clone(), problem: *problem, kind, kernel, row_alignment })
+    }
+
+    /// Name of the kernel.
+    pub fn entry(&self) -> &str {
+        self.kernel.entry()
     }
 
     /// Checks the operands and makes everything ready to launch again and again.
@@ -77,12 +90,17 @@ impl Quantization {
         if !x_stride.is_multiple_of(self.row_alignment) || x_stride < k {
             return Err(CudaError::RowsApart { stride: x_stride, alignment: self.row_alignment });
         }
-        x.require("x", ((m - 1) * x_stride + k) * self.kind.bytes(), VECTOR)?;
-        codes.require("the codes", m * codes_stride, VECTOR)?;
-        let shape = self.problem.x_scale_shape().expect("plans are made for 8-bit activations");
-        scales.require("the scales", 4 * layout.extent(shape), VECTOR)?;
         let numbers =
             quantize_numbers(&self.problem, x_stride, codes_stride, layout).ok_or(CudaError::TooLarge)?;
+        let product = |a: usize, b: usize| a.checked_mul(b).ok_or(CudaError::TooLarge);
+        let x_elements = product(m - 1, x_stride)?.checked_add(k).ok_or(CudaError::TooLarge)?;
+        let shape = self.problem.x_scale_shape().expect("the activations have scales");
+        let scale_bytes = product(layout.extent(shape), size_of::<f32>())?;
+        let x_used = x.require(&self.gpu, "x", product(x_elements, self.kind.bytes())?, VECTOR)?;
+        let codes_used = codes.require(&self.gpu, "the codes", product(m, codes_stride)?, VECTOR)?;
+        let scales_used = scales.require(&self.gpu, "the scales", scale_bytes, VECTOR)?;
+        codes_used.require_apart([&x_used, &scales_used])?;
+        scales_used.require_apart([&x_used])?;
         Ok(PreparedQuantize {
             gpu: self.gpu.clone(),
             kernel: self.kernel.clone(),
@@ -105,14 +123,32 @@ pub struct PreparedQuantize<'a> {
 }
 
 impl PreparedQuantize<'_> {
-    /// Puts the quantization on the stream.
+    /// Puts the quantization on the stream, and returns at once.
     pub fn launch(&self) -> Result<(), CudaError> {
+        // SAFETY: `prepare` took operands of this stream alone, on which they are freed later.
+        unsafe { self.put(&self.gpu.stream) }
+    }
+}
+
+impl<'a> Recordable<'a> for PreparedQuantize<'a> {}
+
+impl Work for PreparedQuantize<'_> {
+    fn gpu(&self) -> &Gpu {
+        &self.gpu
+    }
+
+    fn kernels(&self) -> Vec<Kernel> {
+        vec![self.kernel.clone()]
+    }
+
+    unsafe fn put(&self, stream: &CudaStream) -> Result<(), CudaError> {
         let pointers =
             self.pointers.iter().map(|address| std::ptr::from_ref(address).cast::<c_void>().cast_mut());
         let numbers =
             self.numbers.iter().map(|number| std::ptr::from_ref(number).cast::<c_void>().cast_mut());
         let mut parameters: Vec<*mut c_void> = pointers.chain(numbers).collect();
-        // SAFETY: the kernel declares three pointers and these numbers; `prepare` checked every buffer's size.
-        unsafe { self.kernel.launch(&self.gpu, &mut parameters) }
+        // SAFETY: `hopper::quantize_tuned` declares three pointers and these numbers; `prepare` checked every buffer's size, and the
+        // caller promises the rest.
+        unsafe { self.kernel.launch(stream, &mut parameters) }
     }
 }

@@ -6,10 +6,10 @@ use std::{
 };
 
 use cudarc::driver::sys::{
-    CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUjit_option as Jit,
-    CUlaunchAttributeID as Id, CUlaunchConfig, CUmodule, CUresult, CUstream, CUstreamCaptureMode,
-    CUstreamCaptureStatus as Status, CUtensorMap, CUtensorMapDataType as Data, CUtensorMapFloatOOBfill,
-    CUtensorMapInterleave, CUtensorMapL2promotion, CUtensorMapSwizzle,
+    CUfunction, CUfunction_attribute, CUgraph, CUgraphExec, CUjit_option as Jit, CUlaunchAttributeID as Id,
+    CUlaunchConfig, CUmodule, CUresult, CUstream, CUstreamCaptureMode, CUstreamCaptureStatus as Status,
+    CUtensorMap, CUtensorMapDataType as Data, CUtensorMapFloatOOBfill, CUtensorMapInterleave,
+    CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
 use octile_ptx::TensorMap;
 
@@ -91,11 +91,7 @@ unsafe extern "C" fn cuFuncSetAttribute(_: CUfunction, _: CUfunction_attribute, 
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuFuncGetAttribute(
-    to: *mut c_int,
-    _: CUfunction_attribute,
-    _: CUfunction,
-) -> CUresult {
+unsafe extern "C" fn cuFuncGetAttribute(to: *mut c_int, _: CUfunction_attribute, _: CUfunction) -> CUresult {
     // SAFETY: as the caller promises.
     unsafe { give(to, 0) }
 }
@@ -149,7 +145,9 @@ unsafe extern "C" fn cuTensorMapEncodeTiled(
 
 /// A map that was encoded here.
 fn decoded(words: [u64; 16]) -> Option<TensorMap> {
-    let [MAP, address, element, columns, rows, stride, box_columns, box_rows, ..] = words else { return None };
+    let [MAP, address, element, columns, rows, stride, box_columns, box_rows, ..] = words else {
+        return None;
+    };
     Some(TensorMap {
         address,
         element: element as usize,

@@ -32,7 +32,11 @@ impl Kernel {
             })
             .collect();
         if kinds.len() != program.parameters.len() {
-            return Err(format!("{} parameters are declared, {} read", kinds.len(), program.parameters.len()));
+            return Err(format!(
+                "{} parameters are declared, {} read",
+                kinds.len(),
+                program.parameters.len()
+            ));
         }
         Ok(Self { program, kinds })
     }
@@ -83,8 +87,8 @@ impl Launched {
         &self.kernel.program.entry
     }
 
-    /// Runs to its end. `before` is what the kernel directly before on the stream could touch: it may still be running until
-    /// this one waits. Returns what this one could touch.
+    /// Runs to its end. `before` are the allocations that the kernel directly before on the stream has changed: it may still be running
+    /// until this one waits. Returns those that this one has changed.
     pub fn run(
         &self,
         device: usize,
@@ -93,6 +97,7 @@ impl Launched {
         is_interpreted: bool,
     ) -> Result<HashSet<u64>, String> {
         let starts = self.allocations(device, memory)?;
+        let mut changed = HashSet::new();
         if is_interpreted {
             let mut global = Global::default();
             let mut places = Vec::new();
@@ -103,16 +108,17 @@ impl Launched {
                 places.push((start, place));
             }
             let moved = |address: u64| {
-                let (start, place) = places.iter().rfind(|(start, _)| *start <= address && {
-                    memory.holding(device, address).is_ok_and(|(held, _)| held == *start)
+                let (start, place) = places.iter().rfind(|(start, _)| {
+                    *start <= address && {
+                        memory.holding(device, address).is_ok_and(|(held, _)| held == *start)
+                    }
                 })?;
                 Some(place + (address - start))
             };
             let parameters = self.arguments.iter().map(|argument| match *argument {
-                Argument::Map(map) => Parameter::Map(map.map_or(NO_MAP, |map| TensorMap {
-                    address: moved(map.address).unwrap_or(0),
-                    ..map
-                })),
+                Argument::Map(map) => Parameter::Map(
+                    map.map_or(NO_MAP, |map| TensorMap { address: moved(map.address).unwrap_or(0), ..map }),
+                ),
                 Argument::Pointer(address) => Parameter::Pointer(moved(address).unwrap_or(0)),
                 Argument::Number(number) => Parameter::Number(number),
             });
@@ -128,11 +134,14 @@ impl Launched {
             };
             launch.run(&mut global).map_err(|fault| format!("{}: {fault}", self.entry()))?;
             for (start, place) in places {
-                let bytes = global.read(place).unwrap_or_default().to_vec();
-                memory.write(device, start, &bytes)?;
+                let bytes = global.read(place).unwrap_or_default();
+                if memory.holding(device, start)?.1 != bytes {
+                    changed.insert(start);
+                    memory.write(device, start, bytes)?;
+                }
             }
         }
-        Ok(starts.into_iter().collect())
+        Ok(changed)
     }
 }
 

@@ -36,7 +36,10 @@ impl StandIn {
         let test = std::env::current_exe().expect("a test has a path");
         let folder = test.ancestors().skip(1).map(|folder| folder.join("liboctile_standin_driver.so"));
         let deps = test.ancestors().skip(1).map(|folder| folder.join("deps/liboctile_standin_driver.so"));
-        folder.chain(deps).find(|path| path.exists()).expect("cargo built the stand-in driver beside this test")
+        folder
+            .chain(deps)
+            .find(|path| path.exists())
+            .expect("cargo built the stand-in driver beside this test")
     }
 
     /// Has GPUs like these, `name,major.minor,multiprocessors` each with semicolons between them, and a driver of this version.
@@ -44,7 +47,8 @@ impl StandIn {
         let gpus = CString::new(gpus).expect("names hold no zero byte");
         // SAFETY: the library exports it with this type; the text lives until it returns.
         unsafe {
-            let call = self.library.get::<unsafe extern "C" fn(*const c_char, c_int)>(b"octile_standin_pretend");
+            let call =
+                self.library.get::<unsafe extern "C" fn(*const c_char, c_int)>(b"octile_standin_pretend");
             call.expect("the stand-in exports it")(gpus.as_ptr(), version);
         }
     }
@@ -63,7 +67,8 @@ impl StandIn {
         let mut text = vec![0; 1 << 16];
         // SAFETY: the library exports it with this type; the text has the room that is named.
         let written = unsafe {
-            let call = self.library.get::<unsafe extern "C" fn(*mut u8, usize) -> usize>(b"octile_standin_faults");
+            let call =
+                self.library.get::<unsafe extern "C" fn(*mut u8, usize) -> usize>(b"octile_standin_faults");
             call.expect("the stand-in exports it")(text.as_mut_ptr(), text.len())
         };
         String::from_utf8_lossy(&text[..written]).lines().map(str::to_owned).collect()

@@ -33,8 +33,10 @@ impl Memory {
 
     /// Frees what starts at an address.
     pub fn free(&mut self, address: u64) -> Result<(), String> {
-        let allocation =
-            self.allocations.get_mut(&address).ok_or(format!("frees {address:#x}, which is no allocation"))?;
+        let allocation = self
+            .allocations
+            .get_mut(&address)
+            .ok_or(format!("frees {address:#x}, which is no allocation"))?;
         allocation.bytes.take().map(drop).ok_or(format!("frees {address:#x} twice"))
     }
 

@@ -25,7 +25,7 @@ pub struct Stream {
     /// Pieces of work that were put on it, and that have run.
     pub put: u64,
     done: u64,
-    /// What the kernel could touch that ran last, unless something else ran since.
+    /// What the kernel has changed that ran last, unless something else ran since.
     before: HashSet<u64>,
     /// What is recorded instead of run; `Err` once the recording was broken.
     pub recording: Option<Result<Vec<Work>, ()>>,
@@ -86,9 +86,9 @@ impl Streams {
                     if !self.modules.contains(&launched.module) {
                         return Err(format!("{} runs after its module was unloaded", launched.entry()));
                     }
-                    let touched = launched.run(device, memory, &before, self.is_interpreted)?;
+                    let changed = launched.run(device, memory, &before, self.is_interpreted)?;
                     if let Some(stream) = self.all.get_mut(&handle) {
-                        stream.before = touched;
+                        stream.before = changed;
                     }
                 }
             }

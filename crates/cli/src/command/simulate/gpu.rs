@@ -205,7 +205,7 @@ pub fn run(job: &Job) -> Report {
     while report.fault.is_none() && report.orders < ORDERS {
         report.orders += 1;
         let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_BLOCKS, seed: report.orders };
-        match job.product.run(&operands, Arguments::fastest(&problem), machine) {
+        match job.product.run(&operands, Arguments::fastest(&problem).with_constant_weight(), machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, outcome)) => match &first {
                 Some(first) => {

@@ -33,10 +33,20 @@ impl ScaleLayout {
     }
 
     /// Elements from the first scale to behind the last; where several are copied at once, to behind the last that are.
+    ///
+    /// Saturates: a layout that cannot be addressed has an extent that no memory has.
     pub fn extent(self, (rows, k_blocks): (usize, usize)) -> usize {
         let are_aligned = self.row == 1 && self.k.is_multiple_of(COPIED_AT_ONCE);
-        let rows = if are_aligned { rows.next_multiple_of(COPIED_AT_ONCE) } else { rows };
-        (rows - 1) * self.row + (k_blocks - 1) * self.k + 1
+        let padded = rows.checked_next_multiple_of(COPIED_AT_ONCE).unwrap_or(rows);
+        let rows = if are_aligned { padded } else { rows };
+        let along_rows = rows.saturating_sub(1).saturating_mul(self.row);
+        let along_k = k_blocks.saturating_sub(1).saturating_mul(self.k);
+        along_rows.saturating_add(along_k).saturating_add(1)
+    }
+
+    /// The strides as kernels take them; `None` when one in bytes does not fit in 32 bits, in which kernels compute it.
+    pub(super) fn numbers(self) -> Option<[u32; 2]> {
+        Some([countable_stride(self.row, size_of::<f32>())?, countable_stride(self.k, size_of::<f32>())?])
     }
 
     /// Brings K-major scales of `k_blocks` per row into this layout.
@@ -86,7 +96,8 @@ pub struct Arguments {
     /// From one row of the result to the next.
     pub out_stride: usize,
     /// Whether the weight was complete before the kernel that precedes the multiplication in its stream was launched, as in
-    /// inference. Then it is fetched while that kernel still runs, but in kernels with three multiplying warpgroups.
+    /// inference. Then programmatic dependent launch (PDL) lets the kernel fetch it while that one still runs, but in kernels with
+    /// three consumer warpgroups. A promise that does not hold gives wrong results, so nothing makes it by default.
     pub constant_weight: bool,
 }
 
@@ -100,8 +111,13 @@ impl Arguments {
             x_stride: stride,
             w_stride: stride,
             out_stride: problem.n,
-            constant_weight: true,
+            constant_weight: false,
         }
+    }
+
+    /// The same, with the promise that the weight is constant: see [`Arguments::constant_weight`].
+    pub fn with_constant_weight(self) -> Self {
+        Self { constant_weight: true, ..self }
     }
 
     /// As [`Arguments::packed`], with the activation scales MN-major and aligned: the layout that kernels read fastest, because
@@ -116,7 +132,7 @@ impl Arguments {
         k.next_multiple_of(16)
     }
 
-    /// The numbers, in the order of [`NUMBERS`]; `None` when one does not fit in 32 bits.
+    /// The numbers, in the order of [`NUMBERS`]; `None` when one, or a stride in bytes, does not fit in 32 bits.
     pub fn numbers(&self, plan: &HopperPlan) -> Option<[u32; NUMBERS.len()]> {
         let problem = &plan.problem;
         let quant_shift = problem.quant_block.size().ilog2() as usize;
@@ -124,6 +140,9 @@ impl Arguments {
             Some(ScaleGranularity::Block) => quant_shift,
             Some(ScaleGranularity::Token) | None => 0,
         };
+        let [x_scale_row, x_scale_k] = self.x_scales.numbers()?;
+        let [w_scale_row, w_scale_k] = self.w_scales.numbers()?;
+        let out_stride = countable_stride(self.out_stride, problem.out.bytes())?;
         let numbers = [
             problem.m,
             problem.n,
@@ -134,11 +153,11 @@ impl Arguments {
             plan.raster,
             quant_shift,
             x_scale_shift,
-            self.x_scales.row,
-            self.x_scales.k,
-            self.w_scales.row,
-            self.w_scales.k,
-            self.out_stride,
+            x_scale_row as usize,
+            x_scale_k as usize,
+            w_scale_row as usize,
+            w_scale_k as usize,
+            out_stride as usize,
             self.x_stride,
             self.w_stride,
             usize::from(self.constant_weight),
@@ -149,4 +168,10 @@ impl Arguments {
         }
         Some(narrow)
     }
+}
+
+/// A stride in elements of so many bytes; `None` when it does not fit in 32 bits in bytes, as kernels compute it.
+pub(super) fn countable_stride(stride: usize, bytes: usize) -> Option<u32> {
+    let in_bytes = stride.checked_mul(bytes)?;
+    u32::try_from(in_bytes).ok().and(u32::try_from(stride).ok())
 }

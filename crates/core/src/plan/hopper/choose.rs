@@ -6,8 +6,16 @@ use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::PlanError};
 /// The plan with the least expected time. Ties go to the first candidate.
 pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, PlanError> {
     let mut best: Option<(f64, HopperPlan)> = None;
+    let mut refusal = None;
     for shape in candidates(problem) {
-        let plan = HopperPlan::new(problem, gpu, Strategy::Strip, shape, None)?;
+        // A kernel may be able to count large tiles where it cannot count small ones.
+        let plan = match HopperPlan::new(problem, gpu, Strategy::Strip, shape, None) {
+            Ok(plan) => plan,
+            Err(error) => {
+                refusal = Some(error);
+                continue;
+            }
+        };
         // Dividing K pays only where all parts run at once.
         let divides = matches!(shape.together, Together::SplitK(_));
         if divides && plan.blocks > at_once(&plan, gpu) {
@@ -18,7 +26,7 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
             best = Some((time, plan));
         }
     }
-    Ok(best.expect("there are candidates for every problem").1)
+    best.map(|(_, plan)| plan).ok_or_else(|| refusal.expect("there are candidates for every problem"))
 }
 
 /// The shapes that are worth a thought for a problem. Others were timed too and never won.

@@ -1,7 +1,7 @@
 //! How a quantizing kernel is launched, and with what it is called.
 
-use super::ScaleLayout;
-use crate::{Problem, ScaleGranularity};
+use super::{ScaleLayout, arguments::countable_stride};
+use crate::{ActivationKind, Problem, ScaleGranularity};
 
 /// Names of the numbers that a quantizing kernel takes after pointers to x, its codes and its scales. The last three
 /// are the number of k-blocks of a row, and what divides by it: `high(2 * n * reciprocal) >> shift`.
@@ -39,10 +39,12 @@ impl QuantizeLaunch {
         let (blocks, rows) = match problem.x.granularity()? {
             ScaleGranularity::Token => {
                 let per_block = self.groups_per_block as usize;
-                let pieces = (rows * k_blocks).div_ceil(per_block);
+                let pieces = rows.checked_mul(k_blocks)?.checked_next_multiple_of(per_block)? / per_block;
                 // The kernel divides the indices of groups, which must leave a bit free for that.
-                i32::try_from(pieces * per_block).ok()?;
-                let most = self.staying.map_or(pieces, |blocks| multiprocessors * blocks as usize);
+                i32::try_from(pieces.checked_mul(per_block)?).ok()?;
+                let most = self
+                    .staying
+                    .map_or(Some(pieces), |blocks| multiprocessors.checked_mul(blocks as usize))?;
                 (pieces.min(most), 1)
             }
             ScaleGranularity::Block => (k_blocks, rows),
@@ -51,24 +53,28 @@ impl QuantizeLaunch {
     }
 }
 
-/// The numbers, in the order of [`QUANTIZE_NUMBERS`]; `None` when one does not fit in 32 bits.
+/// The numbers, in the order of [`QUANTIZE_NUMBERS`]; `None` when one, or a stride in bytes, does not fit in 32 bits, or when the
+/// activations do not come as floats.
 pub fn quantize_numbers(
     problem: &Problem,
     x_stride: usize,
     codes_stride: usize,
     scales: ScaleLayout,
 ) -> Option<[u32; QUANTIZE_NUMBERS.len()]> {
+    let ActivationKind::Quantized(kind, _) = problem.x else { return None };
     let (_, cols) = problem.x_scale_shape()?;
+    let x_stride = countable_stride(x_stride, kind.bytes())?;
+    let [scale_row, scale_k] = scales.numbers()?;
     let shift = problem.quant_block.size().ilog2() as usize;
     let (reciprocal, reciprocal_shift) = reciprocal(cols);
     let numbers = [
         problem.m,
         problem.k,
         shift,
-        x_stride,
+        x_stride as usize,
         codes_stride,
-        scales.row,
-        scales.k,
+        scale_row as usize,
+        scale_k as usize,
         cols,
         reciprocal,
         reciprocal_shift,

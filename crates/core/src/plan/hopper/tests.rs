@@ -172,10 +172,17 @@ fn what_kernels_cannot_count_is_refused() {
             assert!(matches!(plan, Err(PlanError::TooLarge { .. })), "{m}x{n}x{k} {strategy}");
         }
     }
-    // A block for every tile; blocks of `strip` take one after another.
+    // A product of 2^32 tiles would wrap to none; the blocks of `strip` count them as well, and can have larger ones.
     let side = 1 << 24;
-    assert!(matches!(best(side, side, 1, Strategy::Dma), Err(PlanError::TooLarge { what: "blocks", .. })));
-    assert!(best(side, side, 1, Strategy::Strip).unwrap().blocks <= 2 * gpu.sms);
+    for strategy in [Strategy::Dma, Strategy::Strip] {
+        let refusal = best(side, side, 1, strategy);
+        assert!(matches!(refusal, Err(PlanError::TooLarge { what: "tiles", .. })), "{refusal:?}");
+    }
+    let plan = best(1 << 22, 1 << 22, 1, Strategy::Strip).unwrap();
+    assert!(plan.blocks <= 2 * gpu.sms && plan.units.0 * plan.units.1 < 1 << 31);
+    let empty = Problem { m: 0, ..problem(1, 1, 1) };
+    let refusal = HopperPlan::best(&empty, gpu, Strategy::Strip).unwrap_err();
+    assert_eq!(refusal.to_string(), "the problem has no rows of x: give it at least one");
     let shape = Shape { tile: GpuTile { a: 128, b: 112 }, ..Shape::PLAIN };
     let plan = HopperPlan::new(&problem(1, i32::MAX as usize, 1), gpu, Strategy::Strip, shape, None);
     assert_eq!(plan.unwrap().boundaries().len(), 7);
@@ -339,4 +346,45 @@ fn scales_that_are_copied_at_once_are_all_there() {
     let k_major: Vec<f32> = (0..15).map(|at| at as f32).collect();
     let arranged = aligned.arrange(&k_major, 3);
     assert_eq!(arranged[8..16], [1.0, 4.0, 7.0, 10.0, 13.0, 0.0, 0.0, 0.0]);
+}
+
+#[test]
+fn strides_that_wrap_in_bytes_are_refused() {
+    let of = |out: FloatKind| {
+        let problem = problem(2, 64, 300).with_out(out);
+        let plan = HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Strip).unwrap();
+        (plan, Arguments::packed(&problem))
+    };
+    let (plan, packed) = of(FloatKind::F32);
+    assert!(packed.numbers(&plan).is_some());
+    let with_stride = |out_stride| Arguments { out_stride, ..packed };
+    assert!(with_stride((1 << 30) - 1).numbers(&plan).is_some());
+    assert!(with_stride(1 << 30).numbers(&plan).is_none());
+    assert!(with_stride(usize::MAX).numbers(&plan).is_none());
+    let (narrow, packed) = of(FloatKind::Bf16);
+    assert!(Arguments { out_stride: 1 << 30, ..packed }.numbers(&narrow).is_some());
+    assert!(Arguments { out_stride: 1 << 31, ..packed }.numbers(&narrow).is_none());
+    for layout in [ScaleLayout { row: 1 << 30, k: 1 }, ScaleLayout { row: 1, k: 1 << 30 }] {
+        assert!(Arguments { x_scales: layout, ..packed }.numbers(&narrow).is_none());
+        assert!(Arguments { w_scales: layout, ..packed }.numbers(&narrow).is_none());
+    }
+    let floats = ActivationKind::Quantized(FloatKind::F32, crate::ScaleGranularity::Token);
+    let problem = problem(2, 64, 300).with_x(floats);
+    let layout = packed.x_scales;
+    assert!(quantize_numbers(&problem, (1 << 30) - 1, 304, layout).is_some());
+    assert!(quantize_numbers(&problem, 1 << 30, 304, layout).is_none());
+    assert!(quantize_numbers(&problem, 300, 304, ScaleLayout { row: 1 << 30, k: 1 }).is_none());
+}
+
+#[test]
+fn a_layout_that_cannot_be_addressed_has_no_small_extent() {
+    let layout = ScaleLayout { row: usize::MAX / 2, k: usize::MAX / 2 };
+    assert_eq!(layout.extent((1 << 20, 1 << 20)), usize::MAX);
+}
+
+#[test]
+fn nobody_promises_a_constant_weight_unasked() {
+    let problem = problem(2, 64, 300);
+    assert!(!Arguments::packed(&problem).constant_weight && !Arguments::fastest(&problem).constant_weight);
+    assert!(Arguments::fastest(&problem).with_constant_weight().constant_weight);
 }

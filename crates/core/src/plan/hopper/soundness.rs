@@ -1,0 +1,101 @@
+//! Which plans a runtime may launch.
+
+use super::{HopperPlan, MOST_STAGES, Release, STAGE_K, Shape, candidates};
+use crate::{Problem, Strategy, device::hopper::HopperGpu};
+
+impl HopperPlan {
+    /// Whether the constructors make this very plan for this GPU, with [`Shape::PLAIN`] or one of the [`candidates`].
+    ///
+    /// The fields of a plan are open to readers, and so to writers. A kernel trusts all of them: its memory accesses are in
+    /// bounds because units, stages and shared memory belong together. So whoever launches a plan asks for this first.
+    pub fn is_made_for(&self, gpu: &HopperGpu) -> bool {
+        let Problem { m, n, k, quant_block, .. } = self.problem;
+        if Problem::new(m, n, k, quant_block).is_err() {
+            return false;
+        }
+        let made = if self.promote_every == STAGE_K {
+            let is_known = match self.strategy {
+                Strategy::Strip => candidates(&self.problem).contains(&self.shape),
+                Strategy::Auto | Strategy::Dma | Strategy::Smem => self.shape == Shape::PLAIN,
+            };
+            if !is_known || self.stages > MOST_STAGES {
+                return false;
+            }
+            Self::new(&self.problem, gpu, self.strategy, self.shape, Some(self.stages))
+        } else {
+            Self::promoting(&self.problem, gpu, self.strategy, self.promote_every)
+        };
+        let for_racecheck = self.release == Release::Thread;
+        made.is_ok_and(|made| *self == if for_racecheck { made.for_racecheck() } else { made })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        ActivationKind, FloatKind, QuantBlock, ScaleGranularity,
+        device::hopper::HOPPER_GPUS,
+        plan::hopper::{GpuTile, PROMOTIONS, Together},
+    };
+
+    const GPU: HopperGpu = HOPPER_GPUS[1];
+
+    fn problem(m: usize, n: usize, k: usize) -> Problem {
+        Problem::new(m, n, k, QuantBlock::B512)
+            .unwrap()
+            .with_x(ActivationKind::Fp8(ScaleGranularity::Token))
+            .with_out(FloatKind::Bf16)
+    }
+
+    #[test]
+    fn what_the_constructors_make_may_be_launched() {
+        for m in [1, 17, 64, 100, 200, 1000, 4096] {
+            let problem = problem(m, 520, 1100);
+            for strategy in Strategy::ALL {
+                let best = HopperPlan::best(&problem, &GPU, strategy).unwrap();
+                assert!(best.is_made_for(&GPU), "{best:?}");
+                assert!(best.for_racecheck().is_made_for(&GPU));
+                for every in PROMOTIONS {
+                    let promoting = HopperPlan::promoting(&problem, &GPU, strategy, every);
+                    assert!(promoting.is_ok_and(|plan| plan.is_made_for(&GPU)) || strategy == Strategy::Auto);
+                }
+            }
+            for shape in candidates(&problem) {
+                let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).unwrap();
+                assert!(plan.is_made_for(&GPU), "{plan:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_plan_with_any_other_number_may_not() {
+        let plan = HopperPlan::best(&problem(300, 520, 1100), &GPU, Strategy::Strip).unwrap();
+        let changes: [fn(&mut HopperPlan); 16] = [
+            |plan| plan.problem.m += 500,
+            |plan| plan.problem.n = 0,
+            |plan| plan.problem.k = 1 << 62,
+            |plan| plan.problem.out = FloatKind::F32,
+            |plan| plan.strategy = Strategy::Auto,
+            |plan| plan.shape.tile = GpuTile { a: 7, b: 13 },
+            |plan| plan.shape.tile.a = 0,
+            |plan| plan.shape.swapped = true,
+            |plan| plan.shape.together = Together::SplitK(100),
+            |plan| plan.units.0 += 1,
+            |plan| plan.stages = 1000,
+            |plan| plan.consumers = 3,
+            |plan| plan.blocks = 0,
+            |plan| plan.raster = 0,
+            |plan| plan.promote_every = 3,
+            |plan| plan.memory = crate::plan::MemoryMap::default(),
+        ];
+        for (index, change) in changes.into_iter().enumerate() {
+            let mut changed = plan.clone();
+            change(&mut changed);
+            assert!(!changed.is_made_for(&GPU), "change {index}");
+        }
+        let smaller = HopperGpu { sms: 78, ..GPU };
+        let large = HopperPlan::best(&problem(4096, 4096, 1100), &GPU, Strategy::Strip).unwrap();
+        assert!(!large.is_made_for(&smaller));
+    }
+}
