@@ -25,8 +25,8 @@ pub use tools::{ToolGroup, ToolsAction, ToolsArgs};
 
 /// FP8 matrix multiplication with one scale per 2-D block: check it, time it, see what it compiled to.
 ///
-/// Without a command, `octile` says what this machine is, checks every strategy on the CPU, times them in quick
-/// mode on six shapes, and recommends one.
+/// Without a command, `octile` says what this machine is, checks every strategy on the CPU and on the GPU where there is a
+/// usable one, times them in quick mode on six shapes, and recommends one.
 #[derive(Debug, Parser)]
 #[command(version, arg_required_else_help = false, after_help = EXIT_CODES)]
 pub struct Args {
@@ -100,7 +100,7 @@ pub enum Command {
 #[derive(Debug, Clone, ClapArgs)]
 pub struct WorkArgs {
     /// Where to run
-    #[arg(long, value_enum, default_value_t = BackendName::Cpu)]
+    #[arg(long, value_enum, default_value_t = BackendName::Best)]
     pub backend: BackendName,
     /// auto, dma, smem, strip (or v1 to v4), best, all; may be given more than once
     #[arg(long = "strategy", value_name = "S", default_value = "all")]
@@ -182,6 +182,8 @@ pub struct BenchArgs {
 /// Where to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BackendName {
+    /// The GPU where there is a usable one, else the processor
+    Best,
     /// This machine's processor
     Cpu,
     /// An NVIDIA Hopper GPU: H100 or H200

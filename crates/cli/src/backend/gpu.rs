@@ -13,7 +13,9 @@ use octile_core::{
     },
     sample::Operands,
 };
-use octile_runtime::cuda::{self, Buffer, CudaError, Gpu, HostActivations, PeakKernel, Product, Uploaded};
+use octile_runtime::cuda::{
+    self, Buffer, CudaError, FoundDriver, Gpu, HostActivations, PeakKernel, Product, Uploaded,
+};
 use serde::Serialize;
 
 use super::{Backend, Contender, Output, Peak, Setup};
@@ -58,6 +60,11 @@ impl fmt::Display for KernelOptions {
     }
 }
 
+/// Whether this machine has a GPU that can run the kernels.
+pub fn is_usable() -> bool {
+    FoundDriver::look().is_ok_and(|driver| driver.gpus.iter().any(|gpu| gpu.require_hopper().is_ok()))
+}
+
 /// The GPU backend.
 pub struct GpuBackend {
     gpu: Gpu,
@@ -67,9 +74,9 @@ pub struct GpuBackend {
 }
 
 impl GpuBackend {
-    /// Opens the first GPU, for kernels like that.
+    /// Opens the first GPU that can run the kernels, for kernels like that.
     pub fn open(kernels: KernelOptions) -> Result<Self> {
-        let gpu = Gpu::open(0).map_err(|error| match error {
+        let gpu = Gpu::open_first().map_err(|error| match error {
             CudaError::NoDriver | CudaError::NoGpu => {
                 anyhow!("{error}; `octile test --backend gpu-sim` runs the kernels without")
             }

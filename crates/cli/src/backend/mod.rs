@@ -10,7 +10,7 @@ use std::{fmt, time::Duration};
 use anyhow::Result;
 use half::{bf16, f16};
 use octile_core::{
-    FloatKind, Problem, Strategy, bound::Accumulator, oracle::Comparison, oracle::Reference,
+    ActivationKind, FloatKind, Problem, Strategy, bound::Accumulator, oracle::Comparison, oracle::Reference,
     plan::tpu::BlockMode, sample::Operands,
 };
 use serde::Serialize;
@@ -226,11 +226,26 @@ impl Output {
     }
 }
 
-/// The backend that the user asked for; a simulated TPU once per block mode.
+/// Where to run: what the user asked for, or the best there is for it. Options of the processor ask for that one, and so do
+/// unquantized activations, which GPU kernels do not take.
+pub fn choose(work: &WorkArgs) -> BackendName {
+    match work.backend {
+        BackendName::Best => {
+            let is_plain = matches!(work.activation(), ActivationKind::Plain(_));
+            let for_cpu = work.isa.is_some() || work.threads.is_some() || is_plain;
+            if !for_cpu && gpu::is_usable() { BackendName::Gpu } else { BackendName::Cpu }
+        }
+        named => named,
+    }
+}
+
+/// The backend that was chosen; a simulated TPU once per block mode.
 pub fn open(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
     let kernels = gpu::KernelOptions::new(work.promote, work.for_racecheck);
-    Ok(match work.backend {
-        BackendName::Cpu => vec![Box::new(cpu::CpuBackend::open(work.isa, work.threads.map(usize::from))?)],
+    Ok(match choose(work) {
+        BackendName::Cpu | BackendName::Best => {
+            vec![Box::new(cpu::CpuBackend::open(work.isa, work.threads.map(usize::from))?)]
+        }
         BackendName::Gpu => vec![Box::new(gpu::GpuBackend::open(kernels)?)],
         BackendName::GpuSim => vec![Box::new(gpu_sim::GpuSimBackend::open(kernels))],
         BackendName::TpuSim => {

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use octile_core::device::{cpu::Isa, hopper::HOPPER_GPUS, tpu::TPU_CHIPS};
+use octile_runtime::cuda::{self, CudaError, FoundDriver, FoundGpu, Gpu};
 
 use crate::backend::cpu::cpu_model;
 
@@ -29,7 +30,7 @@ pub fn run() -> Vec<Device> {
     let mut devices = vec![processor()];
     devices.extend(Isa::ALL.into_iter().map(instruction_set));
     devices.push(tpu());
-    devices.push(gpu());
+    devices.extend(gpus());
     devices.extend(super::tools::list().into_iter().map(compiler));
     devices
 }
@@ -84,12 +85,91 @@ fn tpu() -> Device {
     Device { name: "tpu".to_owned(), state }
 }
 
-fn gpu() -> Device {
-    let models = HOPPER_GPUS.map(|gpu| gpu.name).join(", ");
-    let state = if Path::new("/dev/nvidia0").exists() {
-        State::Missing("an NVIDIA GPU is attached, but this version has no GPU backend".to_owned())
-    } else {
-        State::Missing(format!("needs a machine with an NVIDIA Hopper GPU ({models}) and its driver"))
-    };
-    Device { name: "gpu".to_owned(), state }
+/// A line for every GPU that the driver sees; one line where there is none, or no driver.
+fn gpus() -> Vec<Device> {
+    let missing = |need: String| vec![Device { name: "gpu".to_owned(), state: State::Missing(need) }];
+    match FoundDriver::look() {
+        Ok(driver) => {
+            let is_only = driver.gpus.len() == 1;
+            let usable = driver.gpus.iter().position(|gpu| gpu.require_hopper().is_ok());
+            let name = |index: usize| if is_only { "gpu".to_owned() } else { format!("gpu {index}") };
+            let state = |(index, found)| gpu(index, found, driver.cuda, usable == Some(index));
+            let states = driver.gpus.iter().enumerate().map(state);
+            states.enumerate().map(|(index, state)| Device { name: name(index), state }).collect()
+        }
+        Err(CudaError::NoDriver) if Path::new("/dev/nvidia0").exists() => missing(
+            "an NVIDIA GPU is attached, but the driver's library (libcuda.so) was not found: install the NVIDIA driver"
+                .to_owned(),
+        ),
+        Err(CudaError::NoDriver | CudaError::NoGpu) => {
+            let models = HOPPER_GPUS.map(|gpu| gpu.name.to_uppercase()).join(", ");
+            missing(format!("needs a machine with an NVIDIA Hopper GPU ({models}) and its driver"))
+        }
+        Err(error) => missing(error.to_string()),
+    }
+}
+
+/// What a GPU is, and whether it can be used: that is known once it was opened.
+fn gpu(index: usize, found: &FoundGpu, cuda: i32, is_first: bool) -> State {
+    let FoundGpu { name, capability: (major, minor), sms, memory } = found;
+    let gib = memory.div_ceil(1 << 30);
+    let facts = format!(
+        "{name}, {sms} SMs, {gib} GiB, compute capability {major}.{minor}, driver for CUDA {}",
+        cuda::version(cuda)
+    );
+    if found.require_hopper().is_err() {
+        let models = HOPPER_GPUS.map(|gpu| gpu.name.to_uppercase()).join(", ");
+        return State::Missing(format!("{facts}; the kernels need compute capability 9.0 ({models})"));
+    }
+    match Gpu::open(index) {
+        Ok(_) if is_first => State::Ready(format!("{facts}; used unless --backend names another")),
+        Ok(_) => {
+            State::Ready(format!("{facts}; hide the ones before it with CUDA_VISIBLE_DEVICES to use it"))
+        }
+        Err(error) => State::Missing(format!("{facts}; {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown() -> String {
+        let line = |Device { name, state }: Device| match state {
+            State::Ready(detail) => format!("{name} ready {detail}"),
+            State::Missing(need) => format!("{name} missing {need}"),
+        };
+        gpus().into_iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn every_gpu_says_what_it_is() {
+        let standin = octile_standin_driver::StandIn::load();
+        assert_eq!(
+            shown(),
+            "gpu ready NVIDIA H200, 132 SMs, 141 GiB, compute capability 9.0, driver for CUDA 13.0; used unless \
+             --backend names another"
+        );
+        standin.pretend("NVIDIA A100,8.0,108;NVIDIA H100,9.0,114;NVIDIA H200,9.0,132", 12_080);
+        assert_eq!(
+            shown(),
+            "gpu 0 missing NVIDIA A100, 108 SMs, 141 GiB, compute capability 8.0, driver for CUDA 12.8; the kernels need \
+             compute capability 9.0 (H100, H200)\n\
+             gpu 1 ready NVIDIA H100, 114 SMs, 141 GiB, compute capability 9.0, driver for CUDA 12.8; used unless \
+             --backend names another\n\
+             gpu 2 ready NVIDIA H200, 132 SMs, 141 GiB, compute capability 9.0, driver for CUDA 12.8; hide the ones \
+             before it with CUDA_VISIBLE_DEVICES to use it"
+        );
+        standin.pretend("NVIDIA H200,9.0,132", 11_080);
+        assert_eq!(
+            shown(),
+            "gpu missing the NVIDIA driver speaks CUDA 11.8, but the kernels need 12.3: install a newer driver"
+        );
+        standin.pretend("", 13_000);
+        assert_eq!(
+            shown(),
+            "gpu missing needs a machine with an NVIDIA Hopper GPU (H100, H200) and its driver"
+        );
+        assert_eq!(standin.faults(), [""; 0]);
+    }
 }

@@ -32,11 +32,9 @@ use crate::{
 /// Runs a command and prints its report.
 pub fn dispatch(args: Args) -> Result<Verdict> {
     match args.command {
-        None => {
-            let backend = backend::cpu::CpuBackend::open(None, None)?;
-            overview::run(&backend)
-        }
-        Some(Command::Test(args)) => {
+        None => overview::run(),
+        Some(Command::Test(mut args)) => {
+            args.work.backend = backend::choose(&args.work);
             args.work.require_sense()?;
             let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
             let job = test::Job::new(&args.work);
@@ -53,7 +51,8 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             }
             Ok(Verdict::of(reports.iter().all(test::Report::passed)))
         }
-        Some(Command::Bench(args)) => {
+        Some(Command::Bench(mut args)) => {
+            args.work.backend = backend::choose(&args.work);
             args.work.require_sense()?;
             let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
             let backend = backend::open(&args.work)?.remove(0);

@@ -31,7 +31,7 @@ impl Job {
         // Kernels that are simulated are also put to shapes that no block divides.
         let standard = match work.backend {
             BackendName::GpuSim | BackendName::TpuSim => test_cases_with_ragged(),
-            BackendName::Cpu | BackendName::Gpu => test_cases(),
+            BackendName::Best | BackendName::Cpu | BackendName::Gpu => test_cases(),
         };
         Self { cases: cases(work, standard), strategies: work.strategies.clone(), seed: work.seed }
     }

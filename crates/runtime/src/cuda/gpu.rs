@@ -21,6 +21,14 @@ pub struct Gpu {
 }
 
 impl Gpu {
+    /// Opens the first GPU that can run the kernels.
+    pub fn open_first() -> Result<Self, CudaError> {
+        let gpus = FoundDriver::look()?.gpus;
+        let usable = gpus.iter().position(|gpu| gpu.require_hopper().is_ok());
+        // Where there is none, the first one says why.
+        Self::open(usable.unwrap_or(0))
+    }
+
     /// Opens the GPU with this index.
     pub fn open(index: usize) -> Result<Self, CudaError> {
         let found = FoundDriver::look()?;
