@@ -103,7 +103,7 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["run-module", "--plugin", "p", "--shape", "1x99999999999999x1:128"], "ask for a smaller one"),
         (
             &["run-module", "--plugin", "p", "--shape", "1x1x18446744073709551615:128"],
-            "ask for a smaller one",
+            "is too large to address",
         ),
         (&["bench", "--shape", "100000x100000x100000:128"], "ask for a smaller one"),
         (&["simulate", "k.ptx", "--max-operations", "0"], "0 is not in 1.."),
