@@ -25,7 +25,7 @@ use crate::{
     args::{Args, Command, JudgeArgs, SimulateArgs, StrategyChoice, ToolsAction, WorkArgs},
     backend::{self, Backend},
     case::Case,
-    print,
+    interrupt, print,
     record::OutputFile,
 };
 
@@ -59,7 +59,10 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             let backend = backend::open(&args.work)?.remove(0);
             let job = bench::Job::new(&args);
             require_memory(job.cases.iter().map(|case| &case.problem))?;
-            let report = bench::run(backend.as_ref(), &job)?;
+            let shapes = job.cases.len();
+            let keep = |report: &_| interrupt::keep(Some(print::bench::so_far(report, shapes)));
+            let report = bench::run(backend.as_ref(), &job, keep)?;
+            interrupt::keep(None);
             print::bench::report(&report);
             if let Some(json) = json {
                 json.finish(&report.records())?;

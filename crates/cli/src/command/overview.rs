@@ -10,6 +10,7 @@ use crate::{
     args::StrategyChoice,
     backend::Backend,
     case::{bench_cases, test_cases},
+    interrupt,
     measure::Effort,
     print,
 };
@@ -30,7 +31,10 @@ pub fn run(backend: &dyn Backend) -> Result<Verdict> {
     }
     let effort = Effort { warmup: 1, budget: Some(BUDGET_PER_SHAPE), ..Effort::QUICK };
     let job = bench::Job { cases: bench_cases(), strategies, seed: 1, effort };
-    let report = bench::run(backend, &job)?;
+    let shapes = job.cases.len();
+    let keep = |report: &_| interrupt::keep(Some(print::bench::so_far(report, shapes)));
+    let report = bench::run(backend, &job, keep)?;
+    interrupt::keep(None);
     print::bench::summary(&report);
     Ok(Verdict::of(report.refused().is_empty()))
 }

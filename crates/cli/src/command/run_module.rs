@@ -81,7 +81,9 @@ impl Job {
         };
         let options = args.options.iter().map(|option| client_option(option)).collect::<Result<_>>()?;
         let patience = Duration::from_secs(args.timeout);
-        Ok(Self { plugin: args.plugin.clone(), options, patience, module, operands, truth })
+        // A bare name is a file here, not one that the system looks for.
+        let plugin = std::path::absolute(&args.plugin)?;
+        Ok(Self { plugin, options, patience, module, operands, truth })
     }
 }
 
