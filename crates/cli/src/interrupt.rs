@@ -79,6 +79,6 @@ fn end(signal: i32) -> ! {
         crate::print::emit(&report);
     }
     let name = signal_hook::low_level::signal_name(signal).unwrap_or("a signal");
-    let _ = writeln!(stderr, "octile: interrupted by {name}");
+    crate::print::say(&format!("octile: interrupted by {name}"));
     signal_hook::low_level::exit(128 + signal)
 }

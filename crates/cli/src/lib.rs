@@ -18,7 +18,7 @@ pub mod stats;
 pub mod tensor_file;
 pub mod tools;
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
 
@@ -59,8 +59,7 @@ pub fn run() -> ExitCode {
         Ok(Verdict::Passed) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::from(1),
         Err(error) => {
-            // Standard error may be as full as standard output.
-            let _ = writeln!(std::io::stderr(), "octile: {}", print::printable(&format!("{error:#}")));
+            print::say(&format!("octile: {error:#}"));
             ExitCode::from(2)
         }
     }
@@ -69,7 +68,11 @@ pub fn run() -> ExitCode {
 /// Help is printed as it is; a refusal may repeat the name of a file, which may be anyone's.
 fn refuse(error: &clap::Error) -> ExitCode {
     let plain = error.render().to_string();
-    let shown = print::printable(&plain);
-    let _ = if shown == plain { error.print() } else { std::io::stderr().write_all(shown.as_bytes()) };
+    if print::printable(&plain) == plain {
+        // With colours where there is a terminal. A closed pipe is no error.
+        let _ = error.print();
+    } else {
+        print::say(plain.trim_end());
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

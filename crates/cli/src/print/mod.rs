@@ -46,6 +46,11 @@ pub(crate) fn emit(text: &Text) {
     }
 }
 
+/// Writes a line to standard error. That it is full or closed is nothing that could still be said.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable(line));
+}
+
 /// Why standard output does not hold all that was printed; `None` when it does.
 pub fn failure() -> Option<&'static io::Error> {
     FAILURE.get()
