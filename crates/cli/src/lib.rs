@@ -9,6 +9,7 @@ pub mod backend;
 pub mod case;
 pub mod check;
 pub mod command;
+pub mod interrupt;
 pub mod measure;
 pub mod print;
 pub mod progress;
@@ -17,7 +18,7 @@ pub mod stats;
 pub mod tensor_file;
 pub mod tools;
 
-use std::{io::Write, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::Parser;
 
@@ -40,19 +41,38 @@ impl Verdict {
 /// Runs the command line of this process. Exit code 0: all in order; 1: a check failed; 2: the request could not
 /// be carried out.
 pub fn run() -> ExitCode {
-    // Clap prints help and usage errors itself, with the same exit code 2 for the latter.
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refuse(&error),
+    };
+    // The compiler's process ends with its parent.
+    if !matches!(args.command, Some(args::Command::CompileChild)) {
+        interrupt::watch();
+    }
     let printed = |verdict| match print::failure() {
         None => Ok(verdict),
         Some(error) => Err(anyhow::anyhow!("cannot write to standard output: {error}")),
     };
-    match command::dispatch(args).and_then(printed) {
+    let outcome = command::dispatch(args).and_then(printed);
+    interrupt::yield_to_exit();
+    match outcome {
         Ok(Verdict::Passed) => ExitCode::SUCCESS,
         Ok(Verdict::Failed) => ExitCode::from(1),
         Err(error) => {
-            // Standard error may be as full as standard output.
-            let _ = writeln!(std::io::stderr(), "octile: {error:#}");
+            print::say(&format!("octile: {error:#}"));
             ExitCode::from(2)
         }
     }
+}
+
+/// Help is printed as it is; a refusal may repeat the name of a file, which may be anyone's.
+fn refuse(error: &clap::Error) -> ExitCode {
+    let plain = error.render().to_string();
+    if print::printable(&plain) == plain {
+        // With colours where there is a terminal. A closed pipe is no error.
+        let _ = error.print();
+    } else {
+        print::say(plain.trim_end());
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }

@@ -8,10 +8,11 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use octile_core::Problem;
+use octile_runtime::cleanup::Temporary;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use crate::abandoned;
+use crate::{abandoned, print::printable};
 
 /// When and with what a record was made.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -56,7 +57,7 @@ const DRAFT: &str = ".octile-draft-";
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
-    draft: NamedTempFile,
+    draft: Temporary<NamedTempFile>,
 }
 
 impl OutputFile {
@@ -68,6 +69,15 @@ impl OutputFile {
             );
         }
         let target = resolved(path);
+        if target.is_symlink() {
+            bail!(
+                "cannot write {}: it is a link that leads nowhere, so remove it or name another file",
+                path.display()
+            );
+        }
+        if target.exists() && is_standard_stream(&target) {
+            bail!("cannot write {}: the report goes there, so name another file", path.display());
+        }
         if target.exists() && !target.is_file() {
             bail!("cannot write {}: it exists, and is not a regular file", path.display());
         }
@@ -79,7 +89,7 @@ impl OutputFile {
             bail!("cannot write {}: there is no folder {}", path.display(), folder.display());
         }
         abandoned::remove(folder, DRAFT);
-        let draft = draft_in(folder).map_err(|error| {
+        let draft = Temporary::new(|| draft_of(&target, folder)).map_err(|error| {
             // The error names a file that the user never heard of; what kind it is says enough.
             let reason = std::io::Error::from(error.kind());
             anyhow!("cannot write {} ({reason}): name a file in another folder", path.display())
@@ -120,8 +130,9 @@ impl OutputFile {
     /// Writes `text`; only now does the file appear.
     pub fn finish_with(mut self, text: &str) -> Result<()> {
         let context = format!("cannot write {}", self.path.display());
-        self.draft.write_all(text.as_bytes()).with_context(|| context.clone())?;
-        self.draft.persist(&self.path).map_err(|failure| failure.error).context(context)?;
+        self.draft.write_all(printable(text).as_bytes()).with_context(|| context.clone())?;
+        let path = self.path;
+        self.draft.finish(|draft| draft.persist(path)).map_err(|failure| failure.error).context(context)?;
         Ok(())
     }
 }
@@ -136,16 +147,51 @@ fn resolved(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
-/// Drafts are private by default; a record is for everyone whom the user's umask admits.
-fn draft_in(folder: &Path) -> std::io::Result<NamedTempFile> {
+/// What becomes the file `target`. A new one is for everyone whom the user's umask admits; one that takes the place of another is for
+/// those whom that one admits, and has its owner where the system lets us.
+#[cfg(unix)]
+fn draft_of(target: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
+    use std::{
+        fs::Permissions,
+        os::unix::fs::{MetadataExt, PermissionsExt, fchown},
+    };
     let mut builder = tempfile::Builder::new();
     builder.prefix(DRAFT);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt;
-        builder.permissions(std::fs::Permissions::from_mode(0o666));
-    }
-    builder.tempfile_in(folder)
+    let Ok(replaced) = target.metadata() else {
+        return builder.permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
+    };
+    // Private until it is as it should be: who opens it earlier could read on.
+    let draft = builder.permissions(Permissions::from_mode(0o600)).tempfile_in(folder)?;
+    let file = draft.as_file();
+    let has_group = fchown(file, None, Some(replaced.gid())).is_ok();
+    let _ = fchown(file, Some(replaced.uid()), None);
+    // What was granted to another group is not for ours; and nothing that we write runs as somebody else.
+    let granted = if has_group { 0o777 } else { 0o707 };
+    file.set_permissions(Permissions::from_mode(replaced.mode() & granted))?;
+    Ok(draft)
+}
+
+#[cfg(not(unix))]
+fn draft_of(_: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
+    tempfile::Builder::new().prefix(DRAFT).tempfile_in(folder)
+}
+
+/// Whether a file is what standard output or standard error leads to, as `/dev/stdout` is.
+#[cfg(unix)]
+fn is_standard_stream(target: &Path) -> bool {
+    use std::os::{fd::AsFd, unix::fs::MetadataExt};
+    let file = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+    let stream = |fd: std::os::fd::BorrowedFd<'_>| {
+        Some(file(std::fs::File::from(fd.try_clone_to_owned().ok()?).metadata().ok()?))
+    };
+    let target = target.metadata().ok().map(file);
+    let streams = [stream(std::io::stdout().as_fd()), stream(std::io::stderr().as_fd())];
+    target.is_some() && streams.contains(&target)
+}
+
+#[cfg(not(unix))]
+fn is_standard_stream(_: &Path) -> bool {
+    false
 }
 
 #[cfg(test)]
@@ -171,6 +217,33 @@ mod tests {
         let left: Vec<_> =
             std::fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, [format!("{DRAFT}new").as_str()]);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_is_replaced_by_one_for_the_same_people() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let place = tempfile::tempdir().unwrap();
+        let path = |name: &str| place.path().join(name);
+        let mode = |name: &str| path(name).metadata().unwrap().permissions().mode() & 0o7777;
+        for (name, before) in [("private", 0o600), ("shared", 0o664), ("readable", 0o444)] {
+            std::fs::write(path(name), "old").unwrap();
+            std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(before)).unwrap();
+            let output = OutputFile::open(&path(name)).unwrap();
+            output.finish_with("new").unwrap();
+            assert_eq!(
+                (mode(name), std::fs::read_to_string(path(name)).unwrap()),
+                (before, "new".to_owned())
+            );
+        }
+        symlink("private", path("link")).unwrap();
+        OutputFile::open(&path("link")).unwrap().finish_with("through the link").unwrap();
+        assert!(path("link").is_symlink());
+        assert_eq!(std::fs::read_to_string(path("private")).unwrap(), "through the link");
+        assert_eq!(mode("private"), 0o600);
+        symlink("nowhere", path("dangling")).unwrap();
+        let error = OutputFile::open(&path("dangling")).map(drop).unwrap_err();
+        assert!(error.to_string().contains("a link that leads nowhere"), "{error}");
     }
 
     #[test]

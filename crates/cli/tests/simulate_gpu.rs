@@ -68,6 +68,29 @@ fn broken_kernels_fail_with_the_line() {
     assert!(said.contains("result    FAIL") && said.contains("findings  none"), "{said}");
 }
 
+/// Threads that meet again and again look alive: only the number of instructions tells.
+#[test]
+fn an_endless_loop_is_stopped() {
+    let place = inspected();
+    let kernel = place.path().join(STRIP);
+    let sound = fs::read_to_string(&kernel).unwrap();
+    let start = sound.rfind("\t.reg").and_then(|at| Some(at + sound[at..].find('\n')? + 1)).unwrap();
+    let (before, after) = sound.split_at(start);
+    fs::write(&kernel, format!("{before}AGAIN:\n\tbar.sync 0;\n\tbra AGAIN;\n{after}")).unwrap();
+    for (more, sentence) in [
+        (&[][..], "the run was stopped after "),
+        (&["--max-operations", "100000"], "the run was stopped after 100000 instructions"),
+    ] {
+        let (code, said) = octile(&[&["simulate", STRIP], more].concat(), place.path());
+        assert_eq!(code, 1, "{said}");
+        assert!(said.contains(sentence) && said.contains("verdict   FAIL"), "{said}");
+    }
+    fs::write(&kernel, &sound).unwrap();
+    let (code, said) = octile(&["simulate", STRIP, "--max-operations", "1000"], place.path());
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("the run was stopped after 1000 instructions"), "{said}");
+}
+
 #[test]
 fn what_cannot_be_simulated_gets_a_sentence() {
     let place = inspected();
@@ -107,6 +130,8 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     let text = fs::read_to_string(&kernel).unwrap();
     fs::write(&kernel, text.replacen("fma.rn.f32", "fma.rz.f32", 1)).unwrap();
     refusal(&["simulate", STRIP], "not known to the simulator");
+    fs::write(&kernel, text.replacen("%r<", "%r<4000000000> //", 1).replacen("> //", ">; //", 1)).unwrap();
+    refusal(&["simulate", STRIP], "4000000000 registers of a kind are too many");
     fs::write(&kernel, text.replacen(".entry octile_", ".entry other_", 1)).unwrap();
     refusal(&["simulate", STRIP], "of which the manifest tells");
     fs::write(&kernel, &text[..text.len() - 8]).unwrap();

@@ -103,6 +103,22 @@ pub enum FaultKind {
         /// What the warps wait at.
         waiting: String,
     },
+    /// The run is longer than it may be.
+    #[error(
+        "the run was stopped after {most} instructions, where it is in an endless loop unless the kernel takes more than that"
+    )]
+    OutOfInstructions {
+        /// How many it may execute.
+        most: u64,
+    },
+    /// Work that is started without end.
+    #[error("there are more than {most} {what}: wait for some before more are started")]
+    TooMuchPending {
+        /// How many there may be.
+        most: usize,
+        /// Of what.
+        what: &'static str,
+    },
     /// A block that is gone.
     #[error("it reaches into block {rank} of the cluster, which has left")]
     BlockLeft {

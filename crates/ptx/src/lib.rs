@@ -11,7 +11,7 @@
 //! matrix products are added up in f32 without the truncation of the tensor cores; the warps of a warpgroup multiply their rows each at
 //! a time of its own; kernels do not overlap, though one that touches memory before it has waited for the kernel before it is found out; what
 //! only steers caches does nothing; whether the assembler gets by with the registers that a warpgroup has is not looked at; a thread that
-//! for ever does what others may wait for is not stopped.
+//! for ever does what others may wait for is stopped by the number of instructions alone.
 
 #![forbid(unsafe_code)]
 

@@ -2,6 +2,7 @@
 
 use half::{bf16, f16};
 use octile_core::{
+    Problem,
     bound::Accumulator,
     device::hopper::HopperGpu,
     plan::hopper::{
@@ -19,6 +20,8 @@ pub struct Product {
     plan: HopperPlan,
     multiply: Program,
     quantize: Option<(Program, QuantizeLaunch)>,
+    /// Instructions after which a kernel is stopped.
+    most_instructions: u64,
 }
 
 /// The machine that runs them.
@@ -55,7 +58,13 @@ impl Product {
             Ok((read(ptx, launch.threads as usize, parameters)?, launch))
         });
         let multiply = read(multiply, plan.threads(), MAPS + POINTERS + NUMBERS.len())?;
-        Ok(Self { plan: plan.clone(), multiply, quantize: quantize.transpose()? })
+        let most_instructions = most_instructions(&plan.problem);
+        Ok(Self { plan: plan.clone(), multiply, quantize: quantize.transpose()?, most_instructions })
+    }
+
+    /// Stops each kernel after so many instructions, in place of the default for its problem.
+    pub fn with_most_instructions(self, most_instructions: u64) -> Self {
+        Self { most_instructions, ..self }
     }
 
     /// The name of the kernel that multiplies.
@@ -120,6 +129,7 @@ impl Product {
             resident_clusters: machine.resident_blocks / cluster,
             parameters: maps.into_iter().chain(pointers).chain(numbers).collect(),
             seed: machine.seed,
+            most_instructions: self.most_instructions,
         };
         let outcome = launch.run(&mut global)?;
         Ok((global.read(out).expect("it was allocated").to_vec(), outcome))
@@ -162,10 +172,20 @@ impl Product {
             resident_clusters: machine.resident_blocks,
             parameters: [x, codes, scales].map(Parameter::Pointer).into_iter().chain(numbers).collect(),
             seed: machine.seed,
+            most_instructions: self.most_instructions,
         };
         launch.run(global)?;
         Ok((codes, scales))
     }
+}
+
+/// Instructions after which a kernel is taken to be in an endless loop: 2^22, and 2^15 for every 128^3 of the problem, of
+/// which kernels take up to 2^12 there.
+fn most_instructions(problem: &Problem) -> u64 {
+    const ANY: u64 = 1 << 22;
+    const PER_STAGE: u64 = 1 << 15;
+    let stages = [problem.m, problem.n, problem.k].map(|size| size.div_ceil(STAGE_K) as u64);
+    stages.into_iter().fold(PER_STAGE, u64::saturating_mul).saturating_add(ANY)
 }
 
 /// Reads a kernel that is launched with so many threads and parameters.

@@ -52,7 +52,13 @@ fn refusals_name_the_line() {
         ("@!%p1", "@!%p7", "`%p7` is not a declared predicate"),
         ("m64n8k32", "m64n16k32", "16 columns need 8 registers, not 4"),
         ("%p1, 1, 1", "%p1, -1, 1", "the sign of operand 0 is not 1"),
-        ("%r<5>", "%r<99999999>", "this declaration of registers cannot be read"),
+        (
+            "%r<5>",
+            "%r<4000000000>",
+            "4000000000 registers of a kind are too many: the simulator takes up to 4096",
+        ),
+        ("%r<5>", "%r<99999999999999999999999>", "registers of a kind are too many"),
+        ("%r<5>", "%r<-5>", "this declaration of registers cannot be read"),
         ("ld.param.u32 %r1, [m]", "ld.param.u32 %r1, [m], %r2", "`%r2` is one operand too many"),
         ("ld.param.u32 %r1, [m]", "bar.sync 0, %r1", "`%r1` is not a 32-bit number"),
         ("ld.param.u32 %r1, [m]", "bar.sync 0, 40", "40 threads are not 1 to 32 whole warps"),
@@ -109,6 +115,17 @@ fn what_the_assembler_would_refuse_around_the_code() {
         let said = refusal(&KERNEL.replacen(from, to, 1));
         assert!(said.starts_with("line ") && said.contains(sentence), "{said}");
     }
+}
+
+#[test]
+fn what_would_fill_the_memory_is_refused() {
+    let with = |from: &str, to: String| refusal(&KERNEL.replacen(from, &to, 1));
+    let said = with("\tret;\n", "\tret;\n".repeat((1 << 18) + 1));
+    assert!(said.contains("the kernel has more than 262144 instructions"), "{said}");
+    let said = with("L1:", format!("{}:", "L".repeat(5000)));
+    assert!(said.contains("it has 5001 bytes, and the simulator takes up to 4096"), "{said}");
+    let said = with("\t.param .u32 m", "\t.param .u32 m,\n".repeat(2000));
+    assert!(said.contains("a kernel has at most 1024 parameters"), "{said}");
 }
 
 proptest! {

@@ -74,6 +74,9 @@ pub struct SimulateArgs {
     /// Draw the timeline
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
+    /// Stop a kernel after so many operations [default: many times what such kernels take]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub max_operations: Option<u64>,
     /// Print the report as JSON
     #[arg(long)]
     pub json: bool,

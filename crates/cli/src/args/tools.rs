@@ -9,10 +9,13 @@ Each tool is taken from the first of these places:
   2. the file that its variable names: OCTILE_LIBTPU, OCTILE_PTXAS,
      OCTILE_NVDISASM
   3. the active virtual environment (VIRTUAL_ENV)
-  4. the virtual environment .venv of the current folder
-  5. what `octile tools install` fetched: into the folder OCTILE_TOOLS or,
+  4. what `octile tools install` fetched: into the folder OCTILE_TOOLS or,
      without it, octile/tools in the user's cache folder
-  6. for programs, the search path (PATH)
+  5. for programs, the search path (PATH)
+
+The current folder is not searched: relative folders in VIRTUAL_ENV,
+OCTILE_TOOLS and PATH are passed over. Wheels that are installed have to have
+one of the checksums that this version of octile knows.
 
 Examples:
   octile tools                  what is found where

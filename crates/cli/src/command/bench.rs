@@ -205,25 +205,26 @@ pub struct Record<'a> {
     provenance: &'a Provenance,
 }
 
-/// Times everything that the job asks for.
-pub fn run(backend: &dyn Backend, job: &Job) -> Result<Report> {
+/// Times everything that the job asks for, and hands the report so far to `after_case` whenever a shape is done.
+pub fn run(backend: &dyn Backend, job: &Job, after_case: impl Fn(&Report)) -> Result<Report> {
     let progress = Progress::new(job.cases.len() as u64 * u64::from(job.effort.iterations));
     progress.doing("measuring the machine's peak");
-    let mut peak = backend.peak()?;
-    let mut reports = Vec::new();
-    for case in &job.cases {
-        reports.push(time_case(backend, job, case, &progress)?);
-        // Whatever disturbs the machine can only lower a peak, so the highest of several is the truest.
-        peak = peak.max(backend.peak()?);
-    }
-    Ok(Report {
+    let mut report = Report {
         provenance: Provenance::now(),
         setup: backend.setup(),
-        peak,
+        peak: backend.peak()?,
         seed: job.seed,
         warmup: job.effort.warmup,
-        cases: reports,
-    })
+        cases: Vec::new(),
+    };
+    for case in &job.cases {
+        report.cases.push(time_case(backend, job, case, &progress)?);
+        // Whatever disturbs the machine can only lower a peak, so the highest of several is the truest.
+        report.peak = report.peak.max(backend.peak()?);
+        after_case(&report);
+    }
+    report.provenance = Provenance::now();
+    Ok(report)
 }
 
 fn time_case(backend: &dyn Backend, job: &Job, case: &Case, progress: &Progress) -> Result<CaseReport> {

@@ -25,7 +25,7 @@ use crate::{
     args::{Args, Command, JudgeArgs, SimulateArgs, StrategyChoice, ToolsAction, WorkArgs},
     backend::{self, Backend},
     case::Case,
-    print,
+    interrupt, print,
     record::OutputFile,
 };
 
@@ -58,7 +58,10 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             let backend = backend::open(&args.work)?.remove(0);
             let job = bench::Job::new(&args);
             require_memory(job.cases.iter().map(|case| &case.problem))?;
-            let report = bench::run(backend.as_ref(), &job)?;
+            let shapes = job.cases.len();
+            let keep = |report: &_| interrupt::keep(Some(print::bench::so_far(report, shapes)));
+            let report = bench::run(backend.as_ref(), &job, keep)?;
+            interrupt::keep(None);
             print::bench::report(&report);
             if let Some(json) = json {
                 json.finish(&report.records())?;
@@ -202,13 +205,16 @@ fn cases(work: &WorkArgs, standard: Vec<Case>) -> Vec<Case> {
 
 /// Refuses problems whose operands, result and reference do not fit into this machine's memory.
 fn require_memory<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Result<()> {
-    let memory = sysinfo::System::new_with_specifics(
+    let system = sysinfo::System::new_with_specifics(
         sysinfo::RefreshKind::nothing().with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram()),
-    )
-    .total_memory();
+    );
+    // A container may have less than the machine around it.
+    let container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
+    let memory = system.total_memory().min(container);
     for problem in problems {
         let Problem { m, n, k, .. } = *problem;
-        // Samples are made as f32 beside their codes; the reference and its bounds are f64.
+        // Samples are made as f32 beside their codes; the reference and its bounds are f64. In floats, because no size overflows
+        // there.
         let needed = 24.0 * m as f64 * n as f64 + 9.0 * (m as f64 + n as f64) * k as f64;
         if needed > memory as f64 {
             let gib = |bytes: f64| bytes / f64::from(1 << 30);

@@ -14,6 +14,7 @@ use crate::{
         gpu::{self, GpuBackend, KernelOptions},
     },
     case::{bench_cases, test_cases},
+    interrupt,
     measure::Effort,
     print,
 };
@@ -52,7 +53,10 @@ fn check_and_time(backend: &dyn Backend) -> Result<bool> {
     }
     let effort = Effort { warmup: 1, budget: Some(BUDGET_PER_SHAPE), ..Effort::QUICK };
     let job = bench::Job { cases: bench_cases(), strategies, seed: 1, effort };
-    let report = bench::run(backend, &job)?;
+    let shapes = job.cases.len();
+    let keep = |report: &_| interrupt::keep(Some(print::bench::so_far(report, shapes)));
+    let report = bench::run(backend, &job, keep)?;
+    interrupt::keep(None);
     print::bench::summary(&report);
     Ok(report.refused().is_empty())
 }

@@ -21,6 +21,7 @@ use crate::{
     args::RunModuleArgs,
     backend::{Contender, Output},
     check::{Check, Expectation},
+    command::require_memory,
 };
 
 pub use tensors::Difference;
@@ -57,6 +58,9 @@ impl Job {
     /// The job that the arguments describe.
     pub fn new(args: &RunModuleArgs) -> Result<Self> {
         args.x.require_scales(args.x_scales)?;
+        if let Some(problem) = args.problem() {
+            require_memory([&problem])?;
+        }
         let module = match (&args.module, args.problem()) {
             (Some(path), _) => {
                 fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
@@ -77,7 +81,9 @@ impl Job {
         };
         let options = args.options.iter().map(|option| client_option(option)).collect::<Result<_>>()?;
         let patience = Duration::from_secs(args.timeout);
-        Ok(Self { plugin: args.plugin.clone(), options, patience, module, operands, truth })
+        // A bare name is a file here, not one that the system looks for.
+        let plugin = std::path::absolute(&args.plugin)?;
+        Ok(Self { plugin, options, patience, module, operands, truth })
     }
 }
 

@@ -21,6 +21,12 @@ fn text(report: &Report) -> String {
     text
 }
 
+/// The timings so far, for a benchmark that is interrupted before it is over.
+pub fn so_far(report: &Report, shapes: usize) -> String {
+    let done = report.cases.len();
+    text(report) + &format!("Interrupted: {done} of {shapes} shapes were timed, and no file was written.\n")
+}
+
 /// Prints the ranking per shape and the recommendation.
 pub fn summary(report: &Report) {
     emit(&(title(report) + &ranking(report) + &conclusion(report)));

@@ -5,6 +5,7 @@ pub mod bench;
 pub mod compare;
 pub mod devices;
 pub mod inspect;
+mod printable;
 pub mod report;
 pub mod run_module;
 pub mod simulate;
@@ -17,6 +18,8 @@ use std::{
     io::{self, Write},
     sync::OnceLock,
 };
+
+pub use printable::printable;
 
 /// Text that is built up and then printed at once, so that tests can read what users see.
 type Text = String;
@@ -36,11 +39,16 @@ fn rule() -> String {
 /// The first failure of standard output, which ends the program with an error once its work is done.
 static FAILURE: OnceLock<io::Error> = OnceLock::new();
 
-/// Writes to standard output.
-fn emit(text: &Text) {
-    if let Err(error) = write(&mut io::stdout().lock(), text) {
+/// Writes to standard output. All that users see of files comes through here, and nothing in it may steer their terminal.
+pub(crate) fn emit(text: &Text) {
+    if let Err(error) = write(&mut io::stdout().lock(), &printable(text)) {
         let _ = FAILURE.set(error);
     }
+}
+
+/// Writes a line to standard error. That it is full or closed is nothing that could still be said.
+pub(crate) fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{}", printable(line));
 }
 
 /// Why standard output does not hold all that was printed; `None` when it does.

@@ -6,7 +6,7 @@ mod plot;
 mod steps;
 mod utilization;
 
-use std::{collections::BTreeSet, io::Write, path::Path};
+use std::{collections::BTreeSet, path::Path};
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use octile_dump::checks::{Finding, Verdict};
@@ -14,7 +14,7 @@ use octile_dump::checks::{Finding, Verdict};
 use super::{
     analyze::{helper_title, resources, roof, title},
     compare::rows,
-    emit,
+    emit, say,
 };
 use crate::command::{analyze::Helper, report::Report, verify::Judged};
 use dumps::Marks;
@@ -30,8 +30,7 @@ pub fn written(path: &Path, bytes: usize) {
 pub fn troubles(report: &Report) {
     for Judged { version, .. } in &report.versions {
         for trouble in &version.troubles {
-            // Standard error may be as full as standard output.
-            let _ = writeln!(std::io::stderr(), "WARNING {}: {trouble}", version.name);
+            say(&format!("WARNING {}: {trouble}", version.name));
         }
     }
 }

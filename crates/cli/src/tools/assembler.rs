@@ -7,6 +7,8 @@ use std::{
 
 use anyhow::{Result, anyhow, bail};
 
+use octile_runtime::cleanup::GuardedChild;
+
 use super::{FindError, Found, NVDISASM, Origin, PTXAS, Places};
 
 /// The assembler and disassembler of NVIDIA GPUs.
@@ -76,11 +78,9 @@ fn run<'a>(
     arguments: impl Iterator<Item = &'a str>,
     folder: &Path,
 ) -> Result<Output> {
-    // A path from the search path or a flag may be relative to where we are.
-    let program = std::path::absolute(&tool.path)?;
-    let output = Command::new(&program).args(arguments).current_dir(folder).output();
+    let output = GuardedChild::output(Command::new(&tool.path).args(arguments).current_dir(folder));
     output.map_err(|error| {
-        anyhow!("{} does not run ({error}): name another one in {variable}", program.display())
+        anyhow!("{} does not run ({error}): name another one in {variable}", tool.path.display())
     })
 }
 

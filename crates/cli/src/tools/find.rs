@@ -2,10 +2,13 @@
 
 use std::{
     env, fmt, fs,
+    io::{self, Read},
     path::{Path, PathBuf},
 };
 
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
 use super::{Tool, Version};
 
@@ -18,8 +21,6 @@ pub struct Places {
     pub variable: Option<PathBuf>,
     /// The folder of the active virtual environment.
     pub active_environment: Option<PathBuf>,
-    /// The folder of the project's own virtual environment.
-    pub project_environment: PathBuf,
     /// Where `octile tools install` puts wheels.
     pub installed: Option<PathBuf>,
     /// The folders of the search path.
@@ -27,29 +28,39 @@ pub struct Places {
 }
 
 impl Places {
-    /// The places of this process.
+    /// The places of this process. The current folder may be anyone's: it is looked into only where a flag or the tool's variable
+    /// names a file there.
     pub fn of_process(tool: &Tool, flag: Option<PathBuf>) -> Self {
-        let search_path = env::var_os("PATH").map(|path| env::split_paths(&path).collect());
         Self {
             flag,
             variable: path_variable(tool.variable),
-            active_environment: path_variable("VIRTUAL_ENV"),
-            project_environment: PathBuf::from(".venv"),
+            active_environment: folder_variable("VIRTUAL_ENV"),
             installed: Self::install_folder(),
-            search_path: search_path.unwrap_or_default(),
+            search_path: Self::search_path(),
         }
+    }
+
+    /// The folders of the search path, without those that are relative to the current one.
+    pub fn search_path() -> Vec<PathBuf> {
+        let path = env::var_os("PATH").unwrap_or_default();
+        env::split_paths(&path).filter(|folder| folder.is_absolute()).collect()
     }
 
     /// Where `octile tools install` puts wheels: `OCTILE_TOOLS`, else the user's cache folder.
     pub fn install_folder() -> Option<PathBuf> {
-        let home_cache = || path_variable("HOME").map(|home| home.join(".cache"));
-        let cache = || path_variable("XDG_CACHE_HOME").or_else(home_cache);
-        path_variable("OCTILE_TOOLS").or_else(|| cache().map(|cache| cache.join("octile/tools")))
+        let home_cache = || folder_variable("HOME").map(|home| home.join(".cache"));
+        let cache = || folder_variable("XDG_CACHE_HOME").or_else(home_cache);
+        folder_variable("OCTILE_TOOLS").or_else(|| cache().map(|cache| cache.join("octile/tools")))
     }
 }
 
 fn path_variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// A folder that means the same wherever the program is run.
+fn folder_variable(name: &str) -> Option<PathBuf> {
+    path_variable(name).filter(|folder| folder.is_absolute())
 }
 
 /// How a tool was found.
@@ -62,8 +73,6 @@ pub enum Origin {
     Variable,
     /// It is in the active virtual environment.
     ActiveEnvironment,
-    /// It is in the project's virtual environment.
-    ProjectEnvironment,
     /// `octile tools install` put it there.
     Installed,
     /// It is on the search path.
@@ -76,7 +85,6 @@ impl fmt::Display for Origin {
             Self::Flag => "named on the command line",
             Self::Variable => "named by its variable",
             Self::ActiveEnvironment => "in the active virtual environment",
-            Self::ProjectEnvironment => "in .venv",
             Self::Installed => "installed by octile tools",
             Self::SearchPath => "on the search path",
         })
@@ -109,7 +117,7 @@ pub enum FindError {
     },
     /// It is nowhere.
     #[error(
-        "{tool} was not found: run `octile tools install {group}`, or name the file in {variable} (a virtual \
+        "{tool} was not found: run `octile tools install {group}`, or name the file in {variable} (an active virtual \
          environment that holds it is found by itself)"
     )]
     Missing {
@@ -120,7 +128,7 @@ pub enum FindError {
         /// What names it.
         variable: &'static str,
     },
-    /// A part of it is missing.
+    /// It is not what its wheel held.
     #[error("{tool} ({path}) is damaged: run `octile tools install {group}`", path = .path.display())]
     Damaged {
         /// Which tool.
@@ -150,7 +158,7 @@ pub enum FindError {
 }
 
 impl Tool {
-    /// The file to use: the one that is named, else the first of the active virtual environment, the project's, the
+    /// The file to use: the one that is named, else the first of the active virtual environment, the
     /// installed wheels and, for programs, the search path.
     pub fn find(&self, places: &Places) -> Result<Found, FindError> {
         let found = self.locate(places)?;
@@ -162,7 +170,7 @@ impl Tool {
                 oldest: self.oldest,
                 group: self.group,
             }),
-            _ if found.origin == Origin::Installed && !self.has_recorded_size(&found.path) => {
+            _ if found.origin == Origin::Installed && !self.is_as_recorded(&found.path) => {
                 Err(FindError::Damaged { tool: self.name, path: found.path, group: self.group })
             }
             _ => Ok(found),
@@ -179,17 +187,14 @@ impl Tool {
             if !path.is_file() {
                 return Err(FindError::NotAFile { tool: self.name, by, path: path.clone() });
             }
-            return Ok(Found { path: path.clone(), version: self.version_beside(path), origin });
+            // The system would look for a bare name elsewhere.
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
+            return Ok(Found { version: self.version_beside(&path), path, origin });
         }
-        let environments = [
-            (Origin::ActiveEnvironment, places.active_environment.as_deref()),
-            (Origin::ProjectEnvironment, Some(places.project_environment.as_path())),
-        ];
-        let in_environments = environments.into_iter().flat_map(|(origin, folder)| {
-            folder.into_iter().flat_map(site_packages).map(move |site| (origin, site))
-        });
+        let active = places.active_environment.iter().flat_map(|folder| site_packages(folder));
         let installed = places.installed.iter().flat_map(|folder| self.installed_in(folder));
-        let sites = in_environments.chain(installed.map(|site| (Origin::Installed, site)));
+        let sites = active.map(|site| (Origin::ActiveEnvironment, site));
+        let sites = sites.chain(installed.map(|site| (Origin::Installed, site)));
         let mut candidates = sites.map(|(origin, site)| (origin, site.join(self.file)));
         let in_sites = candidates.find(|(_, path)| path.is_file());
         let on_path = || {
@@ -217,14 +222,17 @@ impl Tool {
         wheels.into_iter().rev().map(|(_, path)| path).collect()
     }
 
-    /// Whether the file is as large as the wheel's record says, or there is none that does.
-    fn has_recorded_size(&self, path: &Path) -> bool {
-        let recorded = || -> Option<u64> {
+    /// Whether the file is the one that the wheel's record tells of, by size and SHA-256.
+    fn is_as_recorded(&self, path: &Path) -> bool {
+        let is_recorded = || -> Option<bool> {
             let record = fs::read_to_string(self.record_beside(path)?.join("RECORD")).ok()?;
             let line = record.lines().find(|line| line.split(',').next() == Some(self.file))?;
-            line.rsplit(',').next()?.trim().parse().ok()
+            let [_, hash, bytes] = line.split(',').collect::<Vec<_>>()[..] else { return None };
+            let hash = hash.strip_prefix("sha256=")?;
+            let has_size = path.metadata().ok()?.len() == bytes.trim().parse::<u64>().ok()?;
+            Some(has_size && URL_SAFE_NO_PAD.encode(sha256(path).ok()?) == hash)
         };
-        recorded().is_none_or(|bytes| path.metadata().is_ok_and(|file| file.len() == bytes))
+        is_recorded().unwrap_or(false)
     }
 
     /// The version in the name of the wheel's record, which lies in the folder that the file's path starts from.
@@ -240,6 +248,18 @@ impl Tool {
     fn record_version(&self, record: &Path) -> Option<Version> {
         let prefix = format!("{}-", self.distribution.replace('-', "_"));
         record.file_name()?.to_str()?.strip_prefix(&prefix)?.strip_suffix(".dist-info")?.parse().ok()
+    }
+}
+
+/// The SHA-256 of a file.
+pub(super) fn sha256(path: &Path) -> io::Result<[u8; 32]> {
+    let (mut file, mut hash) = (fs::File::open(path)?, Sha256::new());
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hash.finalize().into()),
+            count => hash.update(&buffer[..count]),
+        }
     }
 }
 
@@ -274,17 +294,18 @@ mod tests {
         fn wheel(&self, site: &str, tool: &Tool, version: &str) -> PathBuf {
             let site = self.0.path().join(site);
             let record = format!("{}-{version}.dist-info", tool.distribution.replace('-', "_"));
-            fs::create_dir_all(site.join(record)).unwrap();
+            fs::create_dir_all(site.join(&record)).unwrap();
             let file = site.join(tool.file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(&file, "").unwrap();
+            let hash = URL_SAFE_NO_PAD.encode(sha256(&file).unwrap());
+            fs::write(site.join(&record).join("RECORD"), format!("{},sha256={hash},0\n", tool.file)).unwrap();
             file
         }
 
         fn places(&self) -> Places {
             Places {
                 active_environment: Some(self.0.path().join("active")),
-                project_environment: self.0.path().join(".venv"),
                 installed: Some(self.0.path().join("tools")),
                 search_path: vec![self.0.path().join("bin")],
                 ..Places::default()
@@ -304,12 +325,10 @@ mod tests {
         expect(&places, &installed, Origin::Installed);
         let newer = machine.wheel("tools/libtpu-0.0.42.1", &LIBTPU, "0.0.42.1");
         expect(&places, &newer, Origin::Installed);
-        let project = machine.wheel(".venv/lib/python3.12/site-packages", &LIBTPU, "0.0.43");
-        expect(&places, &project, Origin::ProjectEnvironment);
         let active = machine.wheel("active/lib/python3.11/site-packages", &LIBTPU, "0.0.44");
         expect(&places, &active, Origin::ActiveEnvironment);
-        places.variable = Some(project.clone());
-        expect(&places, &project, Origin::Variable);
+        places.variable = Some(newer.clone());
+        expect(&places, &newer, Origin::Variable);
         places.flag = Some(installed.clone());
         expect(&places, &installed, Origin::Flag);
         assert_eq!(LIBTPU.find(&places).unwrap().version, Some(Version([0, 0, 42, 0])));
@@ -326,7 +345,7 @@ mod tests {
         assert_eq!((found.origin, found.version), (Origin::SearchPath, None));
         assert_eq!(
             LIBTPU.find(&machine.places()).unwrap_err().to_string(),
-            "libtpu was not found: run `octile tools install tpu`, or name the file in OCTILE_LIBTPU (a virtual \
+            "libtpu was not found: run `octile tools install tpu`, or name the file in OCTILE_LIBTPU (an active virtual \
              environment that holds it is found by itself)"
         );
     }
@@ -340,6 +359,27 @@ mod tests {
             LIBTPU.find(&places).unwrap_err().to_string(),
             "libtpu was named by OCTILE_LIBTPU as /no/libtpu.so, but that is no file: name another one, or none"
         );
+    }
+
+    #[test]
+    fn an_installed_file_is_what_its_wheel_held() {
+        let machine = Machine::new();
+        let file = machine.wheel("tools/nvidia-cuda-nvcc-13.4.92", &PTXAS, "13.4.92");
+        assert!(PTXAS.find(&machine.places()).is_ok());
+        let record =
+            machine.0.path().join("tools/nvidia-cuda-nvcc-13.4.92/nvidia_cuda_nvcc-13.4.92.dist-info/RECORD");
+        let whole = fs::read_to_string(&record).unwrap();
+        let refused = || matches!(PTXAS.find(&machine.places()), Err(FindError::Damaged { .. }));
+        // As long as it was, with other content; a record without the file; none.
+        fs::write(&record, whole.replace("sha256=", "sha256=x")).unwrap();
+        assert!(refused());
+        fs::write(&record, "").unwrap();
+        assert!(refused());
+        fs::remove_file(&record).unwrap();
+        assert!(refused());
+        fs::write(&record, whole).unwrap();
+        fs::write(&file, "longer").unwrap();
+        assert!(refused());
     }
 
     #[test]

@@ -28,8 +28,10 @@ pub struct Tool {
     pub variable: &'static str,
     /// The oldest version that is known to work.
     pub oldest: Version,
-    /// The first version that is not installed: figures are compared between compilers of one release.
-    pub below: Version,
+    /// The version that is installed: figures are compared between compilers of one release.
+    pub installed: Version,
+    /// SHA-256 of every wheel of that version. Nothing else is unpacked, whatever index it comes from.
+    pub wheels: &'static [&'static str],
     /// Whether the file is a program, and so may also be on the search path.
     pub program: bool,
 }
@@ -43,7 +45,16 @@ pub const LIBTPU: Tool = Tool {
     file: "libtpu/libtpu.so",
     variable: "OCTILE_LIBTPU",
     oldest: Version([0, 0, 42, 0]),
-    below: Version([0, 0, 43, 0]),
+    installed: Version([0, 0, 42, 1]),
+    // One for each Python that it is built for: cp311, cp312, cp313, cp313t, cp314, cp314t. All are for x86-64 Linux.
+    wheels: &[
+        "4d9975c446f594b0b517510b3db2fc9df65acd9a08f253c638fff5eb6bce163e",
+        "4026b215b42bca07331aac91d31659394b128b19df848aa6449b30fe16b335a6",
+        "32f216b88cf04d3b82693378e5612bd23e3b8b88afc72546561830284a2b0091",
+        "38c984c89aab1e6e49588ad9f8fd902d67a775c7ce08948909fdaa7686d16efc",
+        "bffd6bf3944473e394cbed1d7f0875e7b338e3f8d278bfd8687c7450724b1e47",
+        "1149f6852e08f97c76572ed8e5064131e384a5e5f72fbe2dabb9c807134a3e3f",
+    ],
     program: false,
 };
 
@@ -56,7 +67,12 @@ pub const PTXAS: Tool = Tool {
     file: "nvidia/cu13/bin/ptxas",
     variable: "OCTILE_PTXAS",
     oldest: Version([13, 0, 0, 0]),
-    below: Version([14, 0, 0, 0]),
+    installed: Version([13, 4, 92, 0]),
+    // Linux on x86-64 and on aarch64.
+    wheels: &[
+        "a1f3bfb27299e060b444d5df1f4bcd762501326cf0fd3141ed61756816ab9a0e",
+        "d6fc9f720c3b73b9e526f4c759dbc6581e1a300ba2c8191e3f0ed91c848a92c8",
+    ],
     program: true,
 };
 
@@ -69,7 +85,12 @@ pub const NVDISASM: Tool = Tool {
     file: "nvidia/cu13/bin/nvdisasm",
     variable: "OCTILE_NVDISASM",
     oldest: Version([13, 0, 0, 0]),
-    below: Version([14, 0, 0, 0]),
+    installed: Version([13, 4, 92, 0]),
+    // Linux on x86-64 and on aarch64.
+    wheels: &[
+        "f35a5b6ddb64b6758c22c0b078c5b6ff6d54f7c240cd74bf131ab5bf13b6c3fe",
+        "b007c08c8248b29281ed9a174b478d557b58ea8a921ab78369a2843f0718f77d",
+    ],
     program: true,
 };
 

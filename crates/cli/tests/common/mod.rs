@@ -9,7 +9,7 @@ use octile_cli::tools::{LIBTPU, Places, install};
 pub fn libtpu() -> PathBuf {
     let mut places = Places::of_process(&LIBTPU, None);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    places.project_environment = root.join(".venv");
+    places.active_environment.get_or_insert(root.join(".venv"));
     if let Ok(found) = LIBTPU.find(&places) {
         return found.path;
     }

@@ -68,6 +68,9 @@ pub(super) struct Cluster {
 const BLOCK_BARRIERS: usize = 16;
 /// Instructions that a warp executes at most before another one does.
 const TURN: usize = 200;
+/// Copies, products and stores of a warp, tiles and barriers of a cluster, that the machine keeps account of at most: many times
+/// what shared memory has room for.
+const MOST_PENDING: usize = 1 << 10;
 /// Rounds for which a warp is held back at most.
 const HELD_BACK: usize = 64;
 
@@ -142,8 +145,23 @@ impl Cluster {
         Ok(())
     }
 
+    /// Refuses a warp that starts more than it waits for: all of that is kept until it ends.
+    fn require_few_pending(&self, warp: &Warp, world: &World<'_>) -> Result<(), Fault> {
+        let tiles = (self.in_flight.len(), "tiles in flight");
+        let pending = warp.pending().into_iter().chain([tiles, (self.made_barriers, "barriers made")]);
+        match pending.into_iter().find(|(count, _)| *count > MOST_PENDING) {
+            Some((_, what)) => {
+                let at = warp.splits.first().map_or(0, |split| split.at);
+                let kind = FaultKind::TooMuchPending { most: MOST_PENDING, what };
+                Err(self.fault(world.launch, at, (warp.block, warp.index * LANES), kind))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// Executes up to `turn` instructions of a warp.
     fn turn(&mut self, warp: &mut Warp, turn: usize, world: &mut World<'_>) -> Result<(), Fault> {
+        self.require_few_pending(warp, world)?;
         for _ in 0..turn {
             let mut goes_on = false;
             for index in 0..warp.splits.len() {

@@ -36,6 +36,8 @@ pub struct Launch<'a> {
     pub parameters: Vec<Parameter>,
     /// Decides who goes first.
     pub seed: u64,
+    /// Instructions of all warps after which the run is stopped: only then is an endless loop told from a long one.
+    pub most_instructions: u64,
 }
 
 /// What a kernel is called with.

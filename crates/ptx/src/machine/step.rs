@@ -99,6 +99,11 @@ impl Cluster {
         }
         world.instructions += 1;
         world.executed[at] |= active != 0;
+        let most = launch.most_instructions;
+        if world.instructions > most {
+            let thread = warp.index * LANES + here.trailing_zeros() as usize;
+            return Err(self.fault(launch, at, (warp.block, thread), FaultKind::OutOfInstructions { most }));
+        }
         Ok(Step::Done)
     }
 

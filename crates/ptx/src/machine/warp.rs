@@ -186,6 +186,16 @@ impl Warp {
         words.iter().for_each(|&word| self.awaited[word] -= 1);
     }
 
+    /// What it has started and not waited for, or keeps for some of its lanes alone.
+    pub(super) fn pending(&self) -> [(usize, &'static str); 4] {
+        [
+            (self.products.len(), "products in flight"),
+            (self.copies.len(), "copies in flight"),
+            (self.stores.len(), "stores of tiles in flight"),
+            (self.learnt.len(), "sets of lanes that waited by themselves"),
+        ]
+    }
+
     fn note_use(&self, word: Word) {
         if self.awaited[word] > 0 {
             self.used_awaited.set(Some(word));

@@ -28,6 +28,15 @@ struct Mark {
     fenced: Stamp,
 }
 
+impl Mark {
+    fn is_by(&self, thread: Thread) -> bool {
+        usize::from(self.warp) == thread.warp && usize::from(self.lane) == thread.lane
+    }
+}
+
+/// Stores that are kept account of, whatever the size of the memory.
+const FEW: usize = 1 << 10;
+
 impl Fences {
     pub(super) fn new(words: usize) -> Self {
         Self { marks: vec![None; words], unfenced: Vec::new(), is_used: false }
@@ -45,6 +54,26 @@ impl Fences {
         self.marks[words.clone()].fill(Some(mark));
         self.unfenced.push((thread, words));
         self.is_used = true;
+        if self.unfenced.len() > 2 * self.marks.len() + FEW {
+            self.forget_overwritten();
+        }
+    }
+
+    /// Forgets stores that others have overwritten since, and repeated ones: without it, a kernel that never fences fills the memory.
+    fn forget_overwritten(&mut self) {
+        let marks = &self.marks;
+        let holds = |thread: Thread, word: usize| {
+            marks[word].is_some_and(|mark| mark.is_by(thread) && mark.fenced == Stamp::NEVER)
+        };
+        let mut kept = vec![false; marks.len()];
+        // The words of a store that are still its own; each word has one owner, so that no word is kept twice.
+        let unfenced = std::mem::take(&mut self.unfenced).into_iter().rev();
+        self.unfenced = unfenced
+            .flat_map(|(thread, words)| words.map(move |word| (thread, word..word + 1)))
+            .filter(|(thread, word)| {
+                holds(*thread, word.start) && !std::mem::replace(&mut kept[word.start], true)
+            })
+            .collect();
     }
 
     /// Lets engines see what these lanes of `warp` stored, once they hear of it.
@@ -54,7 +83,7 @@ impl Fences {
             let fences = thread.warp == warp && active >> thread.lane & 1 == 1;
             if fences {
                 for mark in marks[words.clone()].iter_mut().flatten() {
-                    if usize::from(mark.warp) == warp && usize::from(mark.lane) == thread.lane {
+                    if mark.is_by(*thread) {
                         mark.fenced = Stamp::new(time, Lane::new(thread.lane));
                     }
                 }

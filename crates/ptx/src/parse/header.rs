@@ -4,8 +4,8 @@ use octile_core::device::hopper::HopperGpu;
 
 use super::{Names, operands::Problem};
 
-/// How many registers of a kind there may be: more is damage, and every warp has all of them.
-const MOST_REGISTERS: usize = 1 << 16;
+/// How many registers of a kind there may be: every warp of the simulated machine has memory for all of them.
+const MOST_REGISTERS: usize = 1 << 12;
 /// Most threads of a block.
 const MOST_THREADS: usize = HopperGpu::THREADS_PER_BLOCK;
 
@@ -79,15 +79,19 @@ pub(super) fn blocks(declaration: &str) -> Result<usize, Problem> {
 pub(super) fn registers(declaration: &str, names: &mut Names) -> Result<(), Problem> {
     let (count, registers) =
         register_count(declaration, names).ok_or("this declaration of registers cannot be read")?;
-    *registers = count;
+    *registers = count.parse().ok().filter(|&count| count <= MOST_REGISTERS).ok_or_else(|| {
+        format!("{count} registers of a kind are too many: the simulator takes up to {MOST_REGISTERS}")
+    })?;
     Ok(())
 }
 
-/// 17, and where that belongs.
-fn register_count<'a>(declaration: &str, names: &'a mut Names) -> Option<(usize, &'a mut usize)> {
+/// `17`, and where that belongs.
+fn register_count<'a, 't>(declaration: &'t str, names: &'a mut Names) -> Option<(&'t str, &'a mut usize)> {
     let (kind, registers) = declaration.split_once(' ')?;
     let (name, count) = registers.trim().strip_suffix(';')?.strip_suffix('>')?.split_once('<')?;
-    let count: usize = count.parse().ok().filter(|&count| count <= MOST_REGISTERS)?;
+    if count.is_empty() || !count.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
     let registers = match (kind, name) {
         (".b16", "%h") => &mut names.halves,
         (".b32", "%r") => &mut names.integers,

@@ -24,6 +24,13 @@ pub struct ParseError {
     pub problem: String,
 }
 
+/// Instructions of a kernel: a hundred times what the longest of this project has.
+const MOST_LINES: usize = 1 << 18;
+/// Bytes of a line, which messages repeat.
+const MOST_BYTES_OF_LINE: usize = 1 << 12;
+/// Parameters of a kernel: the driver takes 4 KiB of them.
+const MOST_PARAMETERS: usize = 1 << 10;
+
 /// The names that instructions refer to.
 #[derive(Debug, Default)]
 struct Names {
@@ -63,6 +70,12 @@ impl Program {
         for (index, line) in text.lines().enumerate() {
             let number = index + 1;
             let fail = |problem: String| ParseError { line: number, problem };
+            if line.len() > MOST_BYTES_OF_LINE {
+                let bytes = line.len();
+                return Err(fail(format!(
+                    "it has {bytes} bytes, and the simulator takes up to {MOST_BYTES_OF_LINE}"
+                )));
+            }
             let line = line.split("//").next().unwrap_or_default().trim();
             let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
             match first {
@@ -78,6 +91,9 @@ impl Program {
                         name.ok_or_else(|| fail("this is no entry point".to_owned()))?.trim().to_owned(),
                     );
                 }
+                ".param" if names.parameters.len() == MOST_PARAMETERS => {
+                    return Err(fail(format!("a kernel has at most {MOST_PARAMETERS} parameters")));
+                }
                 ".param" => names.parameters.push(parameters.take(rest).map_err(fail)?),
                 ")" => parameters.end().map_err(fail)?,
                 ".maxntid" => most_threads = Some(header::threads(rest).map_err(fail)?),
@@ -90,6 +106,9 @@ impl Program {
                 }
                 _ if part != Part::Within => {
                     return Err(fail(format!("`{line}` is outside of the kernel")));
+                }
+                _ if lines.len() == MOST_LINES => {
+                    return Err(fail(format!("the kernel has more than {MOST_LINES} instructions")));
                 }
                 _ => match line.strip_suffix(':') {
                     None => lines.push((number, line)),

@@ -30,6 +30,7 @@ fn run(seed: u64, kernel: &str) -> Result<(u32, u32), Fault> {
         cluster: 1,
         resident_clusters: 1,
         parameters: vec![Parameter::Pointer(out), Parameter::Map(map)],
+        most_instructions: 1 << 20,
         seed,
     };
     launch.run(&mut global)?;

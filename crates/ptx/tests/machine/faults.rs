@@ -195,3 +195,25 @@ fn one_lane_is_elected_once_all_are_there() {
     let detour = body("setp.lt.u32 %p3, %r2, 40;\n@!%p3 bra L1;\nL2:") + "\nbra L3;\nL1:\nbra L2;\nL3:";
     assert_eq!(run(&detour), Ok(34));
 }
+
+/// A loop that others may wait for looks alive for ever.
+#[test]
+fn endless_loops_are_stopped() {
+    let most = 1 << 20;
+    let stopped = FaultKind::OutOfInstructions { most };
+    assert_eq!(fault("AGAIN:\n\tbar.sync 0;\n\tbra AGAIN;"), stopped);
+    let polls = "\t@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;\n\tbar.sync 0;\nAGAIN:\n\
+                 \t@%p1 mbarrier.arrive.shared::cta.b64 _, [%r1];\n\tbar.sync 0;\n\tbra AGAIN;";
+    assert_eq!(fault(polls), stopped);
+    assert!(stopped.to_string().starts_with("the run was stopped after 1048576 instructions"));
+}
+
+/// Work that nobody waits for is kept, and must not fill the memory.
+#[test]
+fn work_without_end_is_refused() {
+    let makes = "AGAIN:\n\t@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;\n\tbar.sync 0;\n\tbra AGAIN;";
+    assert_eq!(fault(makes), FaultKind::TooMuchPending { most: 1024, what: "barriers made" });
+    // One that never fences what it stores.
+    let stores = "AGAIN:\n\tst.shared.b32 [%r3], %r2;\n\tbar.sync 0;\n\tbra AGAIN;";
+    assert_eq!(fault(stores), FaultKind::OutOfInstructions { most: 1 << 20 });
+}

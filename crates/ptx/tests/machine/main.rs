@@ -53,6 +53,7 @@ fn launch(
         resident_clusters: 2,
         parameters: vec![Parameter::Pointer(out)],
         seed,
+        most_instructions: 1 << 20,
     };
     let outcome = launch.run(&mut global)?;
     let bytes = global.read(out).expect("it was allocated");

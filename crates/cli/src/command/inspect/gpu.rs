@@ -144,11 +144,12 @@ pub fn run(work: &Work, place: &Place) -> Result<Report> {
         built.push(build(plan, work, &tools, &place.draft(&version_name(plan.strategy))?)?);
         progress.step();
     }
-    let mut versions = Vec::new();
-    for (plan, kernels) in work.plans.iter().zip(built) {
-        let folder = place.put(&version_name(plan.strategy))?;
-        versions.push(VersionReport { plan: plan.clone(), folder, kernels });
-    }
+    let names: Vec<_> = work.plans.iter().map(|plan| version_name(plan.strategy)).collect();
+    let folders = place.put_all(&names)?;
+    let versions = work.plans.iter().zip(folders).zip(built);
+    let version =
+        |((plan, folder), kernels): ((&_, _), _)| VersionReport { plan: Clone::clone(plan), folder, kernels };
+    let versions = versions.map(version).collect();
     Ok(Report { gpu: work.gpu, tools, versions })
 }
 

@@ -6,6 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use octile_runtime::cleanup::{self, Temporary};
 use tempfile::TempDir;
 
 use crate::{abandoned, command::analyze::manifest::FILE_NAME as MANIFEST};
@@ -18,7 +19,7 @@ const DRAFTS: &str = ".octile-inspect-";
 pub struct Place {
     output: PathBuf,
     /// On the same file system as the output, so that results can be moved there in one step.
-    drafts: TempDir,
+    drafts: Temporary<TempDir>,
 }
 
 impl Place {
@@ -39,7 +40,8 @@ impl Place {
             );
         }
         abandoned::remove(&parent, DRAFTS);
-        let drafts = tempfile::Builder::new().prefix(DRAFTS).tempdir_in(&parent).map_err(|error| {
+        let drafts = Temporary::new(|| tempfile::Builder::new().prefix(DRAFTS).tempdir_in(&parent));
+        let drafts = drafts.map_err(|error| {
             // The error names a folder that the user never heard of; what kind it is says enough.
             let reason = io::Error::from(error.kind());
             anyhow::anyhow!("cannot write to {} ({reason}): name another folder with -o", parent.display())
@@ -59,25 +61,63 @@ impl Place {
         self.drafts.path().join(hlo_name(version))
     }
 
-    /// Moves the folder of a version, and its HLO file where it has one, in place of those that were there.
-    pub fn put(&self, version: &str) -> Result<PathBuf> {
-        let put = || -> io::Result<PathBuf> {
+    /// Moves the folders of these versions, and their HLO files where they have one, in place of those that were there: all of them,
+    /// or none where one cannot be moved. An interruption waits meanwhile.
+    pub fn put_all(&self, versions: &[String]) -> Result<Vec<PathBuf>> {
+        let put = || -> io::Result<Vec<PathBuf>> {
             fs::create_dir_all(&self.output)?;
-            let (folder, hlo) = (self.output.join(version), self.output.join(hlo_name(version)));
-            // Into the temporary folder, which is deleted when all is done.
-            for old in [&folder, &hlo] {
-                if old.exists() {
-                    let name = old.file_name().unwrap_or_default().to_string_lossy();
-                    fs::rename(old, self.drafts.path().join(format!("{name}.old")))?;
-                }
-            }
-            fs::rename(self.drafts.path().join(version), &folder)?;
-            if self.draft_hlo(version).exists() {
-                fs::rename(self.draft_hlo(version), &hlo)?;
-            }
-            Ok(folder)
+            cleanup::uninterrupted(|| {
+                let mut moves = Moves::default();
+                versions.iter().try_for_each(|version| self.put(version, &mut moves))?;
+                moves.keep();
+                Ok(versions.iter().map(|version| self.output.join(version)).collect())
+            })
         };
-        put().with_context(|| format!("cannot write {version} to {}", self.output.display()))
+        put().with_context(|| {
+            let output = self.output.display();
+            format!("cannot write {} to {output}, which is as it was", versions.join(", "))
+        })
+    }
+
+    fn put(&self, version: &str, moves: &mut Moves) -> io::Result<()> {
+        let (folder, hlo) = (self.output.join(version), self.output.join(hlo_name(version)));
+        // Into the temporary folder, which is deleted when all is done.
+        for old in [&folder, &hlo] {
+            if old.exists() {
+                let name = old.file_name().unwrap_or_default().to_string_lossy();
+                moves.rename(old, &self.drafts.path().join(format!("{name}.old")))?;
+            }
+        }
+        moves.rename(&self.drafts.path().join(version), &folder)?;
+        if self.draft_hlo(version).exists() {
+            moves.rename(&self.draft_hlo(version), &hlo)?;
+        }
+        Ok(())
+    }
+}
+
+/// Renamed files and folders, which are named back unless they are kept.
+#[derive(Debug, Default)]
+struct Moves(Vec<(PathBuf, PathBuf)>);
+
+impl Moves {
+    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)?;
+        self.0.push((from.to_owned(), to.to_owned()));
+        Ok(())
+    }
+
+    fn keep(&mut self) {
+        self.0.clear();
+    }
+}
+
+impl Drop for Moves {
+    fn drop(&mut self) {
+        for (from, to) in self.0.drain(..).rev() {
+            // Nothing better is left to do where this fails.
+            let _ = fs::rename(to, from);
+        }
     }
 }
 
@@ -107,8 +147,8 @@ fn is_there(path: &Path) -> bool {
 }
 
 /// A temporary folder for the compiler, whose flags cannot hold a path with a space.
-pub fn dump_folder() -> Result<TempDir> {
-    let folder = tempfile::Builder::new().prefix("octile-dump-").tempdir();
+pub fn dump_folder() -> Result<Temporary<TempDir>> {
+    let folder = Temporary::new(|| tempfile::Builder::new().prefix("octile-dump-").tempdir());
     let folder = folder.context("cannot create a temporary folder")?;
     if folder.path().display().to_string().contains(char::is_whitespace) {
         let path = folder.path().display();
@@ -153,7 +193,7 @@ mod tests {
             if hlo {
                 fs::write(place.draft_hlo("v1"), round).unwrap();
             }
-            assert_eq!(place.put("v1").unwrap(), output.join("v1"));
+            assert_eq!(place.put_all(&["v1".to_owned()]).unwrap(), [output.join("v1")]);
             drop(place);
             assert_eq!(
                 names(&output).len(),
@@ -164,6 +204,38 @@ mod tests {
             assert!(inside.len() == 2 && inside.contains(&round.to_owned()), "{inside:?}");
         }
         assert_eq!(names(root.path()), ["a"]);
+    }
+
+    #[test]
+    fn all_versions_are_replaced_or_none() {
+        let root = TempDir::new().unwrap();
+        let versions = ["v1", "v2", "v3"].map(str::to_owned);
+        let output = root.path().join("out");
+        let write = |round: &str, built: &[String]| {
+            let place = Place::open(&output, &versions).unwrap();
+            for version in built {
+                fs::write(place.draft(version).unwrap().join(MANIFEST), round).unwrap();
+                fs::write(place.draft_hlo(version), round).unwrap();
+            }
+            place.put_all(&versions)
+        };
+        let content = || {
+            let manifests = versions.each_ref().map(|version| output.join(version).join(MANIFEST));
+            let files = versions.each_ref().map(|version| output.join(hlo_name(version)));
+            [manifests, files]
+                .concat()
+                .iter()
+                .map(|file| fs::read_to_string(file).unwrap())
+                .collect::<Vec<_>>()
+        };
+        write("first", &versions).unwrap();
+        // One that is not there cannot be moved.
+        let error = write("second", &versions[..2]).unwrap_err().to_string();
+        assert!(error.contains("v1, v2, v3") && error.ends_with("which is as it was"), "{error}");
+        assert_eq!(content(), ["first"; 6]);
+        write("third", &versions).unwrap();
+        assert_eq!(content(), ["third"; 6]);
+        assert_eq!((names(root.path()).len(), names(&output).len()), (1, 6));
     }
 
     #[test]

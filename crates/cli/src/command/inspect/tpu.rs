@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use octile_core::{device::tpu::TpuChip, plan::tpu::TpuPlan};
 use octile_dump::llo::{Listing, SimOptions, simulate};
 use octile_kernels::tpu::{Emitted, emit};
+use octile_runtime::cleanup::Temporary;
 use octile_runtime::pjrt::{
     OptionValue,
     compile::{CompileError, Compiled, Compiler, DumpFlags, Module, Target, static_profile},
@@ -73,11 +74,12 @@ pub fn run(work: &Work, place: &Place) -> Result<Report> {
         built.push(session.build(plan)?);
         progress.step();
     }
-    let mut versions = Vec::new();
-    for (plan, figures) in work.plans.iter().zip(built) {
-        let folder = place.put(&version_name(plan.strategy))?;
-        versions.push(VersionReport { plan: plan.clone(), folder, figures });
-    }
+    let names: Vec<_> = work.plans.iter().map(|plan| version_name(plan.strategy)).collect();
+    let folders = place.put_all(&names)?;
+    let versions = work.plans.iter().zip(folders).zip(built);
+    let version =
+        |((plan, folder), figures): ((&_, _), _)| VersionReport { plan: Clone::clone(plan), folder, figures };
+    let versions = versions.map(version).collect();
     Ok(Report { chip: work.chip, libtpu, versions })
 }
 
@@ -122,12 +124,12 @@ impl<'a> Session<'a> {
     }
 
     /// Compiles, and gives the dump folder back. After a crash it is left where it is, for the user to look into.
-    fn compile(&self, module: &Module, dump: TempDir) -> Result<(Compiled, TempDir)> {
+    fn compile(&self, module: &Module, dump: Temporary<TempDir>) -> Result<(Compiled, Temporary<TempDir>)> {
         let flags = DumpFlags::Listings(dump.path().to_owned());
         match self.compiler.compile(&self.target, module, &flags) {
             Ok(compiled) => Ok((compiled, dump)),
             Err(error @ CompileError::Crashed { .. }) => {
-                bail!("{error}\nWhat it wrote before is kept in {}", dump.keep().display())
+                bail!("{error}\nWhat it wrote before is kept in {}", dump.finish(TempDir::keep).display())
             }
             Err(error) => Err(error.into()),
         }

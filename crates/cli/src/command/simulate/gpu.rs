@@ -72,6 +72,10 @@ impl Job {
         let entry = hopper::multiply(&plan).entry;
         let product = Product::new(&plan, &text, quantize)
             .with_context(|| format!("cannot read {} as PTX of this kind", kernel.display()))?;
+        let product = match args.max_operations {
+            Some(most) => product.with_most_instructions(most),
+            None => product,
+        };
         if product.entry() != entry {
             bail!(
                 "{} is of {}, not of {entry}, of which the manifest tells",

@@ -4,12 +4,13 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, BufRead, Read, Seek, SeekFrom, Write};
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
 use super::{Compiled, DumpFlags, Job, Module, Rejection, Reply, Target};
+use crate::cleanup::GuardedChild;
 
 /// How long a child may be silent: many times what the largest kernels take.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
@@ -163,7 +164,7 @@ impl Compiler {
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
         command.stderr(log.try_clone().map_err(process_error)?);
         dump.apply(&mut command);
-        let child = command.spawn().map_err(process_error)?;
+        let child = GuardedChild::spawn(&mut command).map_err(process_error)?;
         let (output, end) = converse(child, &job, patience).map_err(process_error)?;
         let last_words = tail(&mut log).map_err(process_error)?;
         let mut replies = Vec::new();
@@ -180,7 +181,7 @@ impl Compiler {
 }
 
 /// Sends the job and reads all lines that the child has to say.
-fn converse(mut child: Child, job: &[u8], patience: Duration) -> io::Result<(Vec<String>, End)> {
+fn converse(mut child: GuardedChild, job: &[u8], patience: Duration) -> io::Result<(Vec<String>, End)> {
     let mut stdin = child.stdin.take().expect("stdin is piped");
     // A child that died early closes the pipe: its status tells more than the broken pipe.
     let _ = stdin.write_all(job);
@@ -199,7 +200,6 @@ fn converse(mut child: Child, job: &[u8], patience: Duration) -> io::Result<(Vec
             Err(RecvTimeoutError::Disconnected) => return Ok((lines, End::Exited(child.wait()?))),
             Err(RecvTimeoutError::Timeout) => {
                 child.kill()?;
-                child.wait()?;
                 return Ok((lines, End::Hung(patience)));
             }
         }

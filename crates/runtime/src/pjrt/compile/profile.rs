@@ -7,6 +7,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::{CompileError, Compiler, DumpFlags, Module, Target};
+use crate::cleanup::Temporary;
 
 /// What the compiler appends to the name of a profiled operation.
 const FILE_SUFFIX: &str = "_static_llo_profile.textproto";
@@ -29,7 +30,7 @@ pub fn static_profile(
     target: &Target,
     module: &Module,
 ) -> Result<StaticProfile, CompileError> {
-    let folder = tempfile::tempdir().map_err(|error| compiler.process_error(error))?;
+    let folder = Temporary::new(tempfile::tempdir).map_err(|error| compiler.process_error(error))?;
     let dump = DumpFlags::StaticProfile(folder.path().to_owned());
     let died_of = match compiler.compile(target, module, &dump) {
         Ok(_) => None,
