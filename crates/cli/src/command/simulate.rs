@@ -11,7 +11,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{device::tpu::TpuChip, sample::Operands};
 use octile_mosaic::{
     Module,
-    interpret::{Figures, Finding, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
+    interpret::{Figures, Finding, Note, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
+    limits::DEFAULT_OPERATIONS,
     parse,
     verify::{Violation, verify},
 };
@@ -60,6 +61,8 @@ pub struct Job {
     pub events: bool,
     /// The chip.
     pub chip: &'static TpuChip,
+    /// Operations after which the kernel is stopped.
+    pub max_operations: u64,
 }
 
 impl Job {
@@ -87,7 +90,20 @@ impl Job {
         let are_random = args.tensors.is_none();
         let chip = TpuChip::named(args.chip.as_deref().or(chip.as_deref()).unwrap_or(DEFAULT_CHIP))?;
         let races = !args.no_races;
-        Ok(Self { name, module, text, names, operands, are_random, expected, races, events, chip })
+        let max_operations = args.max_operations.unwrap_or(DEFAULT_OPERATIONS);
+        Ok(Self {
+            name,
+            module,
+            text,
+            names,
+            operands,
+            are_random,
+            expected,
+            races,
+            events,
+            chip,
+            max_operations,
+        })
     }
 }
 
@@ -151,6 +167,10 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// Where the chip computes something else than the text may suggest.
+    pub notes: Vec<Note>,
+    /// Operations executed.
+    pub operations: u64,
     /// How the first result compares with the expected one.
     pub comparison: Option<Comparison>,
     /// The modelled clock's sums.
@@ -201,12 +221,13 @@ pub fn run(job: &Job) -> Result<Report> {
         races: job.races,
         events: job.events,
         output_shapes: shapes,
+        max_operations: job.max_operations,
         ..Options::new(job.chip.rates)
     };
     let start = Instant::now();
     let outcome = simulate(&job.module, &job.operands, &options).with_context(|| not_run(job))?;
     let seconds = start.elapsed().as_secs_f64();
-    let Outcome { outputs, findings, completed, timeline } = outcome;
+    let Outcome { outputs, findings, completed, timeline, operations, notes } = outcome;
     let products = timeline.figures.products;
     let comparison = match (&job.expected, outputs.first()) {
         (Some(expected), Some(result)) => Some(Comparison::between(result, expected, products)?),
@@ -229,6 +250,8 @@ pub fn run(job: &Job) -> Result<Report> {
         completed,
         violations,
         findings,
+        notes,
+        operations,
         comparison,
         figures,
         shares,

@@ -53,6 +53,9 @@ const PATTERNS: &[(&str, &str)] = &[
     ("vector.extract", "% [static_position] {} : R from T"),
     ("vector.load", "% [ %* ] {} : T , R"),
     ("vector.store", "% , % [ %* ] {} : T , T"),
+    ("vector.maskedload", "% [ %* ] , % , % {} : T , T , T into R"),
+    ("vector.maskedstore", "% [ %* ] , % , % {} : T , T , T"),
+    ("memref.copy", "% , % {} : T to T"),
     ("memref.load", "% [ %* ] {} : E"),
     ("memref.store", "% , % [ %* ] {} : T"),
     ("memref.alloca", "( ) {} : R"),
@@ -189,7 +192,7 @@ impl Parser<'_> {
             attributes = attributes.with(flag, value);
         }
         let braces = self.optional_dict()?;
-        Ok(braces.iter().fold(attributes, |all, (name, value)| all.with(name, value.clone())))
+        self.joined(attributes, braces)
     }
 
     fn constant(&mut self, mut op: Unnamed) -> Result<Unnamed> {
