@@ -28,8 +28,8 @@ bf16 unless `tpu.matmul` asks for more precision; so does the simulator, and
 says at which lines.
 
 A kernel that executes more than --max-operations is stopped and fails. A scalar
-operation counts one, a vector operation one per 128 elements, a product one per
-4096 multiply-adds. Operations and attributes that are not simulated are refused
+operation counts one, a vector operation one per 32 elements, a product one per
+1024 multiply-adds. Operations and attributes that are not simulated are refused
 before anything runs.
 
 Times are modelled, not measured: matrix, vector and scalar units at the rates
@@ -75,7 +75,7 @@ pub struct SimulateArgs {
     /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4 [default: that of a dump, or tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<String>,
-    /// Stop a Mosaic kernel after so many operations [default: 134217728]
+    /// Stop a Mosaic kernel after so many operations [default: 67108864]
     #[arg(long, value_name = "N")]
     pub max_operations: Option<u64>,
     /// Write a Chrome trace of every copy, wait and product

@@ -12,7 +12,7 @@ use octile_core::{device::tpu::TpuChip, sample::Operands};
 use octile_mosaic::{
     Module,
     interpret::{Figures, Finding, Note, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
-    limits::DEFAULT_OPERATIONS,
+    limits::{DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     parse,
     verify::{Violation, verify},
 };
@@ -78,11 +78,11 @@ impl Job {
         let module = parse(&text).map_err(|error| {
             anyhow!("{name}:{error}: give Mosaic text, or the stablehlo.mlir or kernel.ptx that `octile inspect` wrote")
         })?;
-        let (Tensors { names, operands, expected }, chip) = match &args.tensors {
-            Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None),
+        let (Tensors { names, operands, expected }, chip, products) = match &args.tensors {
+            Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None, 0),
             None => {
-                let (tensors, chip) = random_operands(args)?;
-                (tensors, Some(chip))
+                let (tensors, chip, products) = random_operands(args)?;
+                (tensors, Some(chip), products)
             }
         };
         let text = embedded_kernel(&module).unwrap_or(text);
@@ -90,7 +90,9 @@ impl Job {
         let are_random = args.tensors.is_none();
         let chip = TpuChip::named(args.chip.as_deref().or(chip.as_deref()).unwrap_or(DEFAULT_CHIP))?;
         let races = !args.no_races;
-        let max_operations = args.max_operations.unwrap_or(DEFAULT_OPERATIONS);
+        // A problem that is known to be large may take longer.
+        let default = DEFAULT_OPERATIONS.saturating_add(products / PRODUCTS_PER_OPERATION * 8);
+        let max_operations = args.max_operations.unwrap_or(default);
         Ok(Self {
             name,
             module,
@@ -127,8 +129,8 @@ fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
     })
 }
 
-/// Operands and chip of such a module.
-fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String)> {
+/// Operands and chip of such a module, and the multiply-add pairs of its problem.
+fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, u64)> {
     let Some(TpuPlan { problem, chip, .. }) = written_plan(&args.kernel)? else {
         bail!(
             "--tensors FILE is needed: a Mosaic kernel's operands are the tensors of a safetensors file; the stablehlo.mlir that \
@@ -138,11 +140,14 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String)> {
     args.require_no_tensor_options()?;
     let problem = problem.checked()?;
     require_memory([&problem])?;
+    let products =
+        [problem.m, problem.n, problem.k].iter().fold(1, |all: u64, &size| all.saturating_mul(size as u64));
     let operands = tpu_sim::tensors(&Operands::random(problem, OPERANDS));
     let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
     Ok((
         Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None },
         chip.name,
+        products,
     ))
 }
 

@@ -344,7 +344,9 @@ fn check_attributes(function: &Function) -> Result<(), Unrunnable> {
     match function.attributes.get("tpu.core_type") {
         None | Some(Attr::CoreType(CoreType::TensorCore)) => {}
         Some(other) => {
-            return Err(refuse(format!("kernels for {other} are not supported: one TensorCore is simulated")));
+            return Err(refuse(format!(
+                "kernels for {other} are not supported: one TensorCore is simulated"
+            )));
         }
     }
     // In whatever order the steps may run, the one that runs here is allowed.

@@ -345,9 +345,10 @@ impl Parser<'_> {
 
     /// A region whose empty yield may be left out.
     fn yielding_region(&mut self, before: impl FnOnce(&mut Self) -> Vec<Value>) -> Result<Region> {
+        let start = self.cursor.place();
         let mut region = self.region(before)?;
         if region.ops.last().is_none_or(|op| op.name != "scf.yield") {
-            let place = region.ops.last().and_then(|op| op.place);
+            let place = region.ops.last().map_or(Some(start), |op| op.place);
             region.ops.push(Op {
                 name: "scf.yield".into(),
                 operands: Vec::new(),
