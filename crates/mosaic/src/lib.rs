@@ -12,6 +12,7 @@ pub mod attribute;
 pub mod build;
 pub mod interpret;
 pub mod ir;
+pub mod limits;
 pub mod parse;
 mod print;
 pub mod types;

@@ -23,7 +23,14 @@ version lays them out.
 
 A result passes if every element is as expected up to 2 units in the last place
 and what sums in another order can differ by. A tensor of f64 may be expected of
-a kernel that returns any kind of float.
+a kernel that returns any kind of float. The matrix units round f32 operands to
+bf16 unless `tpu.matmul` asks for more precision; so does the simulator, and
+says at which lines.
+
+A kernel that executes more than --max-operations is stopped and fails. A scalar
+operation counts one, a vector operation one per 32 elements, a product one per
+1024 multiply-adds. Operations and attributes that are not simulated are refused
+before anything runs.
 
 Times are modelled, not measured: matrix, vector and scalar units at the rates
 of the chip, one copy engine at the bandwidth of device memory with a fixed
@@ -68,6 +75,9 @@ pub struct SimulateArgs {
     /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4 [default: that of a dump, or tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<String>,
+    /// Stop a Mosaic kernel after so many operations [default: 67108864]
+    #[arg(long, value_name = "N")]
+    pub max_operations: Option<u64>,
     /// Write a Chrome trace of every copy, wait and product
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -91,6 +101,7 @@ impl SimulateArgs {
             ("--expect", self.expect.is_some()),
             ("--no-races", self.no_races),
             ("--chip", self.chip.is_some()),
+            ("--max-operations", self.max_operations.is_some()),
             ("--trace", self.trace.is_some()),
             ("--svg", self.svg.is_some()),
         ];

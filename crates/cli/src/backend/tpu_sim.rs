@@ -74,7 +74,8 @@ impl Backend for TpuSimBackend {
         let module =
             parse(&text).map_err(|error| anyhow!("the emitted module cannot be read back: {error}"))?;
         Ok(Box::new(Simulated {
-            options: Options::new(self.chip.rates),
+            // The text is our own: it ends.
+            options: Options { max_operations: u64::MAX, ..Options::new(self.chip.rates) },
             module,
             operands: tensors(operands),
             output: Output::poisoned(problem.out, problem.m * problem.n),

@@ -11,7 +11,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{device::tpu::TpuChip, sample::Operands};
 use octile_mosaic::{
     Module,
-    interpret::{Figures, Finding, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
+    interpret::{Figures, Finding, Note, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
+    limits::{DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     parse,
     verify::{Violation, verify},
 };
@@ -60,6 +61,8 @@ pub struct Job {
     pub events: bool,
     /// The chip.
     pub chip: &'static TpuChip,
+    /// Operations after which the kernel is stopped.
+    pub max_operations: u64,
 }
 
 impl Job {
@@ -75,11 +78,11 @@ impl Job {
         let module = parse(&text).map_err(|error| {
             anyhow!("{name}:{error}: give Mosaic text, or the stablehlo.mlir or kernel.ptx that `octile inspect` wrote")
         })?;
-        let (Tensors { names, operands, expected }, chip) = match &args.tensors {
-            Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None),
+        let (Tensors { names, operands, expected }, chip, products) = match &args.tensors {
+            Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None, 0),
             None => {
-                let (tensors, chip) = random_operands(args)?;
-                (tensors, Some(chip))
+                let (tensors, chip, products) = random_operands(args)?;
+                (tensors, Some(chip), products)
             }
         };
         let text = embedded_kernel(&module).unwrap_or(text);
@@ -87,7 +90,22 @@ impl Job {
         let are_random = args.tensors.is_none();
         let chip = TpuChip::named(args.chip.as_deref().or(chip.as_deref()).unwrap_or(DEFAULT_CHIP))?;
         let races = !args.no_races;
-        Ok(Self { name, module, text, names, operands, are_random, expected, races, events, chip })
+        // A problem that is known to be large may take longer.
+        let default = DEFAULT_OPERATIONS.saturating_add(products / PRODUCTS_PER_OPERATION * 8);
+        let max_operations = args.max_operations.unwrap_or(default);
+        Ok(Self {
+            name,
+            module,
+            text,
+            names,
+            operands,
+            are_random,
+            expected,
+            races,
+            events,
+            chip,
+            max_operations,
+        })
     }
 }
 
@@ -111,8 +129,8 @@ fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
     })
 }
 
-/// Operands and chip of such a module.
-fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String)> {
+/// Operands and chip of such a module, and the multiply-add pairs of its problem.
+fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, u64)> {
     let Some(TpuPlan { problem, chip, .. }) = written_plan(&args.kernel)? else {
         bail!(
             "--tensors FILE is needed: a Mosaic kernel's operands are the tensors of a safetensors file; the stablehlo.mlir that \
@@ -122,11 +140,14 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String)> {
     args.require_no_tensor_options()?;
     let problem = problem.checked()?;
     require_memory([&problem])?;
+    let products =
+        [problem.m, problem.n, problem.k].iter().fold(1, |all: u64, &size| all.saturating_mul(size as u64));
     let operands = tpu_sim::tensors(&Operands::random(problem, OPERANDS));
     let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
     Ok((
         Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None },
         chip.name,
+        products,
     ))
 }
 
@@ -151,6 +172,10 @@ pub struct Report {
     pub violations: Vec<Violation>,
     /// What is wrong.
     pub findings: Vec<Finding>,
+    /// Where the chip computes something else than the text may suggest.
+    pub notes: Vec<Note>,
+    /// Operations executed.
+    pub operations: u64,
     /// How the first result compares with the expected one.
     pub comparison: Option<Comparison>,
     /// The modelled clock's sums.
@@ -201,12 +226,13 @@ pub fn run(job: &Job) -> Result<Report> {
         races: job.races,
         events: job.events,
         output_shapes: shapes,
+        max_operations: job.max_operations,
         ..Options::new(job.chip.rates)
     };
     let start = Instant::now();
     let outcome = simulate(&job.module, &job.operands, &options).with_context(|| not_run(job))?;
     let seconds = start.elapsed().as_secs_f64();
-    let Outcome { outputs, findings, completed, timeline } = outcome;
+    let Outcome { outputs, findings, completed, timeline, operations, notes } = outcome;
     let products = timeline.figures.products;
     let comparison = match (&job.expected, outputs.first()) {
         (Some(expected), Some(result)) => Some(Comparison::between(result, expected, products)?),
@@ -229,6 +255,8 @@ pub fn run(job: &Job) -> Result<Report> {
         completed,
         violations,
         findings,
+        notes,
+        operations,
         comparison,
         figures,
         shares,

@@ -70,6 +70,10 @@ fn text(report: &Report) -> String {
             comparison.of_allowed
         ),
     };
+    for note in &report.notes {
+        let line = note.line.map(|line| format!("line {line}, ")).unwrap_or_default();
+        let _ = writeln!(text, "note      {line}{}: {}", note.op, note.message);
+    }
     let (figures, shares) = (&report.figures, &report.shares);
     let _ = writeln!(
         text,

@@ -39,12 +39,17 @@ pub(crate) struct Copy {
 
 impl Copy {
     pub(crate) fn site(&self) -> Site {
-        let op = match self.agent {
-            Agent::Window(_) => "window copy",
-            _ => "tpu.enqueue_dma",
-        };
-        Site::new(self.agent.clone(), self.place, op, &self.step)
+        copy_site(&self.agent, self.place, &self.step)
     }
+}
+
+/// Where a copy was started.
+pub(crate) fn copy_site(agent: &Agent, place: Option<Place>, step: &[i64]) -> Site {
+    let op = match agent {
+        Agent::Window(_) => "window copy",
+        _ => "tpu.enqueue_dma",
+    };
+    Site::new(agent.clone(), place, op, step)
 }
 
 /// The state of one semaphore.
@@ -104,7 +109,7 @@ impl Copies {
     /// Adds to a semaphore.
     pub(crate) fn signal(&mut self, id: SemaphoreId, amount: i64, site: Site) {
         let semaphore = self.semaphores.entry(id).or_default();
-        semaphore.count += amount;
+        semaphore.count = semaphore.count.saturating_add(amount);
         semaphore.remember(site);
     }
 
@@ -119,7 +124,7 @@ impl Copies {
         copy.moved = true;
         let semaphore = self.semaphores.entry(copy.semaphore).or_default();
         semaphore.pending.retain(|&other| other != number);
-        semaphore.count += copy.bytes;
+        semaphore.count = semaphore.count.saturating_add(copy.bytes);
     }
 
     pub(crate) fn count(&self, id: SemaphoreId) -> i64 {
@@ -130,7 +135,7 @@ impl Copies {
     /// left: otherwise the bytes that it waited for may have come from any of them.
     pub(crate) fn consume(&mut self, id: SemaphoreId, amount: i64) {
         let semaphore = self.semaphores.entry(id).or_default();
-        semaphore.count -= amount;
+        semaphore.count = semaphore.count.saturating_sub(amount);
         if semaphore.count == 0 && semaphore.pending.is_empty() {
             for number in std::mem::take(&mut semaphore.unordered) {
                 self.in_flight.remove(&number);

@@ -12,7 +12,7 @@ use crate::types::{Float, Type};
 pub enum Element {
     /// A float.
     Float(Float),
-    /// An integer of so many bytes: 1, 2, 4 or 8. Truth values take one byte.
+    /// An integer of so many bytes: 1, 2 or 4, or 8 of a scalar. Truth values take one byte.
     Integer(usize),
 }
 
@@ -27,12 +27,14 @@ impl fmt::Display for Element {
 }
 
 impl Element {
-    /// The element of a vector, tensor, memref or scalar; semaphores and foreign types are none.
+    /// The element of a vector, tensor, memref or scalar; semaphores and foreign types are none. No memory of a
+    /// kernel holds 64-bit integers: they are scalars only.
     pub fn of(ty: &Type) -> Option<Self> {
         match ty.element() {
             Type::Float(float) => Some(Self::Float(*float)),
             Type::Index => Some(Self::Integer(4)),
-            Type::Integer(bits @ (1 | 8 | 16 | 32 | 64)) => Some(Self::Integer((*bits as usize).div_ceil(8))),
+            Type::Integer(bits @ (1 | 8 | 16 | 32)) => Some(Self::Integer((*bits as usize).div_ceil(8))),
+            Type::Integer(64) if *ty == Type::I64 => Some(Self::Integer(8)),
             _ => None,
         }
     }
@@ -58,6 +60,29 @@ pub(crate) fn round_to(float: Float, value: f32) -> f32 {
         Float::F16 => f16::from_f32(value).to_f32(),
         Float::F8E4M3FN => E4m3::from_f32(value).to_f32(),
         Float::F8E5M2 => E5m2::from_f32(value).to_f32(),
+    }
+}
+
+/// Rounds towards zero; what is too large becomes the largest number.
+pub(crate) fn truncate_to(float: Float, value: f32) -> f32 {
+    let nearest = round_to(float, value);
+    if !value.is_finite() || nearest.abs() <= value.abs() {
+        return nearest;
+    }
+    // The magnitude before, or the largest one before infinity and before what is no number.
+    let before = |bits: u16, infinity: u16| (bits & 1 << 15) | (bits & !(1 << 15)).min(infinity) - 1;
+    match float {
+        Float::F32 => value,
+        Float::Bf16 => bf16::from_bits(before(bf16::from_f32(value).to_bits(), 0x7f80)).to_f32(),
+        Float::F16 => f16::from_bits(before(f16::from_f32(value).to_bits(), 0x7c00)).to_f32(),
+        Float::F8E4M3FN => {
+            let bits = E4m3::from_f32(value).to_bits();
+            E4m3::from_bits(bits & 0x80 | (bits & 0x7f).min(0x7f) - 1).to_f32()
+        }
+        Float::F8E5M2 => {
+            let bits = E5m2::from_f32(value).to_bits();
+            E5m2::from_bits(bits & 0x80 | (bits & 0x7f).min(0x7c) - 1).to_f32()
+        }
     }
 }
 

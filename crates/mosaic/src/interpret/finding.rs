@@ -47,6 +47,17 @@ pub struct Site {
     pub step: Vec<i64>,
 }
 
+/// Something that a reader of the result has to know about the chip; it is no finding.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Note {
+    /// Where in the text.
+    pub line: Option<u32>,
+    /// The operation.
+    pub op: String,
+    /// What the chip does.
+    pub message: String,
+}
+
 /// One kind of trouble.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -137,6 +148,13 @@ pub enum Trouble {
         /// Of how many.
         of: usize,
     },
+    /// The kernel was stopped: it has executed as many operations as it may.
+    OutOfOperations {
+        /// How many.
+        operations: u64,
+        /// What it was about to do.
+        site: Site,
+    },
     /// An assertion of the kernel's own does not hold.
     AssertionFailed {
         /// What it says.
@@ -178,7 +196,7 @@ impl Trouble {
             Self::ReadOfUnwritten { read, .. } => vec![read.line],
             Self::OutOfBounds { access, .. } => vec![access.line],
             Self::OutputNotWritten { .. } => Vec::new(),
-            Self::AssertionFailed { site, .. } => vec![site.line],
+            Self::AssertionFailed { site, .. } | Self::OutOfOperations { site, .. } => vec![site.line],
         }
     }
 
@@ -193,6 +211,7 @@ impl Trouble {
             Self::Deadlock { semaphore, .. } | Self::SemaphoreLeftOver { semaphore, .. } => semaphore,
             Self::OutOfBounds { buffer, .. } => buffer,
             Self::AssertionFailed { message, .. } => message,
+            Self::OutOfOperations { site, .. } => &site.op,
         }
     }
 

@@ -3,8 +3,8 @@
 use super::{
     Options, Outcome, SimulateError, Tensor,
     element::Element,
-    kernel::fault,
-    machine::Machine,
+    finding::Finding,
+    machine::{Machine, Stop},
     program::{Program, Unrunnable},
     value::Value,
 };
@@ -35,22 +35,31 @@ pub(super) fn run(
     check(entry, &code.argument_types, inputs)?;
     let mut machine = Machine::new(&program, options);
     let arguments = inputs.iter().map(|tensor| Value::Vector(tensor.to_data()));
-    let results = machine.call(&code, arguments).map_err(fault)?;
+    let results = match machine.call(&code, arguments) {
+        Ok(results) => results,
+        Err(Stop::Halted) => return Ok(summary(machine, Vec::new(), false)),
+        Err(stop) => return Err(stop.into()),
+    };
     let output = |(value, ty): (&Value, &Type)| match (value, Element::of(ty)) {
         (Value::Vector(data), Some(element)) => Ok(Tensor::from_data(element, ty.shape(), data)),
         _ => Err(Unrunnable::Kernel(format!("@{} returns {ty}, which is no tensor of numbers", entry.name))),
     };
     let outputs = results.iter().zip(&code.results).map(output).collect::<Result<Vec<_>, _>>()?;
-    Ok(summary(machine, outputs))
+    Ok(summary(machine, outputs, true))
 }
 
 /// The findings and the timeline of the kernels that ran; of several, the timeline of the last.
-fn summary(machine: Machine<'_>, outputs: Vec<Tensor>) -> Outcome {
-    let Machine { kernels, clock, .. } = machine;
-    let completed = kernels.iter().all(|kernel| kernel.completed);
-    let findings = kernels.iter().flat_map(|kernel| kernel.findings.iter().cloned()).collect();
+fn summary(machine: Machine<'_>, outputs: Vec<Tensor>, returned: bool) -> Outcome {
+    let operations = machine.operations();
+    let Machine { kernels, clock, program, findings: own, .. } = machine;
+    let completed = returned && kernels.iter().all(|kernel| kernel.completed);
+    let mut notes = program.notes.clone();
+    notes.extend(kernels.iter().flat_map(|kernel| kernel.notes.iter().cloned()));
+    let mut findings: Vec<Finding> =
+        kernels.iter().flat_map(|kernel| kernel.findings.iter().cloned()).collect();
+    findings.extend(own.0);
     let timeline = kernels.into_iter().last().map_or_else(|| clock.finish(0), |kernel| kernel.timeline);
-    Outcome { outputs, findings, completed, timeline }
+    Outcome { outputs, findings, completed, timeline, operations, notes }
 }
 
 fn check(entry: &Function, types: &[Type], inputs: &[Tensor]) -> Result<(), SimulateError> {

@@ -7,14 +7,13 @@ use super::{
     element::Element,
     finding::Trouble,
     machine::{Machine, Stop},
-    memory::Buffer,
     program::{Code, Program, Unrunnable},
     value::Value,
     view::View,
     window::{Direction, Window, WindowSpec},
 };
 use crate::{
-    attribute::Attr,
+    attribute::{Attr, CoreType},
     ir::{Function, Module},
     types::{DYNAMIC, MemRef, MemorySpace, Type},
 };
@@ -36,6 +35,7 @@ fn refuse(message: impl Into<String>) -> Unrunnable {
 impl Kernel {
     pub(crate) fn new(module: &Module) -> Result<Self, Unrunnable> {
         let function = kernel_function(module)?;
+        check_attributes(function)?;
         let program = Program::new(module)?;
         let code = program.function(&function.name)?.clone();
         let count = |name: &str| match function.attributes.get(name) {
@@ -46,14 +46,15 @@ impl Kernel {
         let (prefetched, scratch) = (count("scalar_prefetch")?, count("scratch_operands")?);
         let grid = grid(function)?;
         let arguments = code.argument_types.len();
-        let Some(operands) = arguments.checked_sub(grid.len() + prefetched + scratch) else {
+        let others = grid.len().saturating_add(prefetched).saturating_add(scratch);
+        let Some(operands) = arguments.checked_sub(others) else {
             return Err(refuse(format!(
                 "the kernel has {arguments} arguments, fewer than its grid, prefetched and scratch operands"
             )));
         };
         let first = grid.len() + prefetched;
         let windows =
-            WindowSpec::of(function, &program, &code.argument_types[first..first + operands], grid.len())?;
+            WindowSpec::of(function, &program, &code.argument_types[first..first + operands], first)?;
         let kernel = Self { program, code, grid, prefetched, windows };
         kernel.check_arguments()?;
         Ok(kernel)
@@ -82,15 +83,18 @@ impl Kernel {
 
     pub(crate) fn run(&self, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
         let mut machine = Machine::new(&self.program, options);
-        let mut bound = self.bind(&mut machine, inputs, options)?;
-        let ran = self.steps(&mut machine, &mut bound);
+        let mut bound = Bound::default();
+        let ran = match self.bind(&mut machine, inputs, options, &mut bound) {
+            Ok(()) => self.steps(&mut machine, &mut bound),
+            Err(stop) => Err(stop),
+        };
         let completed = match ran {
             Ok(()) => {
                 machine.settle();
                 true
             }
             Err(Stop::Halted) => false,
-            Err(Stop::Fault(place, message)) => return Err(SimulateError::Fault { place, message }),
+            Err(stop) => return Err(stop.into()),
         };
         Ok(finish(machine, &bound, completed))
     }
@@ -101,25 +105,34 @@ impl Kernel {
         machine: &mut Machine<'_>,
         inputs: &[Tensor],
         options: &Options<'_>,
-    ) -> Result<Bound, SimulateError> {
+        bound: &mut Bound,
+    ) -> Result<(), Stop> {
         let operands = self.prefetched + self.windows.len();
         if inputs.len() < self.prefetched || inputs.len() > operands {
-            return Err(SimulateError::Operands(format!(
+            return Err(Stop::Operands(format!(
                 "the kernel takes at most {operands} operands, {} of them prefetched, but {} were given",
                 self.prefetched,
                 inputs.len()
             )));
         }
+        machine.take_values(&self.code)?;
         let (prefetched, inputs) = inputs.split_at(self.prefetched);
-        let mut bound = Bound::default();
         for (number, tensor) in prefetched.iter().enumerate() {
             let (name, memref) = self.argument(self.grid.len() + number);
             check_operand(name, memref, tensor)?;
             let space = memref.space.unwrap_or(MemorySpace::Smem);
-            let buffer =
-                Buffer::filled(name.to_owned(), space, &tensor.shape, tensor.element, tensor.bytes.clone());
-            bound.prefetched.push(machine.allocate(buffer));
+            bound.prefetched.push(machine.allocate_filled(name, space, tensor)?);
             bound.bytes += tensor.bytes.len();
+        }
+        let first_scratch = self.grid.len() + operands;
+        for number in first_scratch..self.code.argument_types.len() {
+            let (name, memref) = self.argument(number);
+            let element = Element::of(&self.code.argument_types[number]);
+            if memref.shape.contains(&DYNAMIC) {
+                return Err(Stop::Operands(format!("scratch %{name} has an extent that is not known")));
+            }
+            let space = memref.space.unwrap_or(MemorySpace::Vmem);
+            bound.scratch.push(machine.allocate(name, space, &memref.shape, element, None)?);
         }
         for (number, spec) in self.windows.iter().enumerate() {
             let (name, memref) = self.operand(number);
@@ -131,31 +144,16 @@ impl Kernel {
                     (self.far_output(machine, number, known, &bound.prefetched)?, Direction::Out)
                 }
             };
-            bound.bytes += far.elements() * far.unit();
+            bound.bytes += far.bytes();
             if direction == Direction::Out {
                 bound.outputs.push(far.buffer);
             }
             bound.windows.push(match spec {
                 WindowSpec::Direct => Bind::Direct(far),
-                spec => Bind::Window(Window::new(machine, spec, number, name, memref, far, direction)),
+                spec => Bind::Window(Window::new(machine, spec, number, name, memref, far, direction)?),
             });
         }
-        let first_scratch = self.grid.len() + operands;
-        for number in first_scratch..self.code.argument_types.len() {
-            let (name, memref) = self.argument(number);
-            let element = Element::of(&self.code.argument_types[number]);
-            if memref.shape.contains(&DYNAMIC) {
-                return Err(refuse(format!("scratch %{name} has an extent that is not known")).into());
-            }
-            let space = memref.space.unwrap_or(MemorySpace::Vmem);
-            bound.scratch.push(machine.allocate(Buffer::poisoned(
-                name.to_owned(),
-                space,
-                &memref.shape,
-                element,
-            )));
-        }
-        Ok(bound)
+        Ok(())
     }
 
     fn argument(&self, number: usize) -> (&str, &MemRef) {
@@ -166,20 +164,14 @@ impl Kernel {
     }
 
     /// The whole of an operand, in device memory.
-    fn far_input(
-        &self,
-        machine: &mut Machine<'_>,
-        number: usize,
-        tensor: &Tensor,
-    ) -> Result<View, SimulateError> {
+    fn far_input(&self, machine: &mut Machine<'_>, number: usize, tensor: &Tensor) -> Result<View, Stop> {
         let (name, memref) = self.operand(number);
         match &self.windows[number] {
             WindowSpec::Blocks { .. } => check_element(name, memref, tensor)?,
             _ => check_operand(name, memref, tensor)?,
         }
         let (far_name, space) = self.far_name(number);
-        let buffer = Buffer::filled(far_name, space, &tensor.shape, tensor.element, tensor.bytes.clone());
-        Ok(machine.allocate(buffer))
+        machine.allocate_filled(&far_name, space, tensor)
     }
 
     /// The whole of a result, in device memory, not written yet.
@@ -189,7 +181,7 @@ impl Kernel {
         number: usize,
         known: Option<&Vec<usize>>,
         prefetched: &[View],
-    ) -> Result<View, SimulateError> {
+    ) -> Result<View, Stop> {
         let (name, memref) = self.operand(number);
         let spec = &self.windows[number];
         let shape = match (known, spec) {
@@ -199,10 +191,10 @@ impl Kernel {
         };
         let element = Element::of(&Type::MemRef(memref.clone()));
         if shape.len() != memref.shape.len() || shape.contains(&DYNAMIC) || element.is_none() {
-            return Err(SimulateError::Operands(format!("a result of shape {shape:?} does not fit %{name}")));
+            return Err(Stop::Operands(format!("a result of shape {shape:?} does not fit %{name}")));
         }
         let (far_name, space) = self.far_name(number);
-        Ok(machine.allocate(Buffer::poisoned(far_name, space, &shape, element)))
+        machine.allocate(&far_name, space, &shape, element, None)
     }
 
     /// What the memory behind an operand is called, and where it is.
@@ -224,20 +216,20 @@ impl Kernel {
         machine: &mut Machine<'_>,
         spec: &WindowSpec,
         prefetched: &[View],
-    ) -> Result<Vec<usize>, SimulateError> {
+    ) -> Result<Vec<usize>, Stop> {
         let WindowSpec::Blocks { block, .. } = spec else { unreachable!("only blocks cover") };
         let mut shape = vec![0; block.len()];
         for step in 0..self.step_count() {
-            let index = spec.index(machine, &self.coordinates(step), prefetched).map_err(fault)?;
+            let index = spec.index(machine, &self.coordinates(step), prefetched)?;
             for ((extent, index), size) in shape.iter_mut().zip(index).zip(block) {
-                *extent = (*extent).max((index.max(0) as usize + 1) * size);
+                *extent = (*extent).max((index.max(0) as usize).saturating_add(1).saturating_mul(*size));
             }
         }
         Ok(shape)
     }
 
     fn step_count(&self) -> usize {
-        self.grid.iter().product()
+        self.grid.iter().fold(1, |all: usize, &extent| all.saturating_mul(extent))
     }
 
     /// The grid's indices at a step; the last one runs fastest.
@@ -301,13 +293,6 @@ impl Kernel {
     }
 }
 
-pub(super) fn fault(stop: Stop) -> SimulateError {
-    match stop {
-        Stop::Fault(place, message) => SimulateError::Fault { place, message },
-        Stop::Halted => SimulateError::Operands("a window's position cannot be computed".to_owned()),
-    }
-}
-
 /// Where the arguments are.
 #[derive(Default)]
 struct Bound {
@@ -337,6 +322,44 @@ fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
     function.ok_or_else(|| refuse("the module holds no function"))
 }
 
+/// Attributes of a kernel that the interpreter honours, or that change nothing of what a kernel computes.
+const ATTRIBUTES: [&str; 9] = [
+    "iteration_bounds",
+    "dimension_semantics",
+    "window_params",
+    "scalar_prefetch",
+    "scratch_operands",
+    "tpu.core_type",
+    "sym_name",
+    "sym_visibility",
+    "function_type",
+];
+
+/// Refuses what the kernel is told and the interpreter does not do.
+fn check_attributes(function: &Function) -> Result<(), Unrunnable> {
+    let unknown = function.attributes.iter().find(|(name, _)| !ATTRIBUTES.contains(name));
+    if let Some((name, value)) = unknown {
+        return Err(refuse(format!("the kernel's attribute '{name}' is not supported: {value:.80}")));
+    }
+    match function.attributes.get("tpu.core_type") {
+        None | Some(Attr::CoreType(CoreType::TensorCore)) => {}
+        Some(other) => {
+            return Err(refuse(format!(
+                "kernels for {other} are not supported: one TensorCore is simulated"
+            )));
+        }
+    }
+    // In whatever order the steps may run, the one that runs here is allowed.
+    let ordered = |item: &Attr| matches!(item, Attr::DimensionSemantics(_));
+    match function.attributes.get("dimension_semantics") {
+        None => Ok(()),
+        Some(Attr::Array(items)) if items.iter().all(ordered) => Ok(()),
+        Some(other) => Err(refuse(format!(
+            "dimension_semantics = {other} is not supported: steps are parallel or arbitrary, on one core"
+        ))),
+    }
+}
+
 fn grid(function: &Function) -> Result<Vec<usize>, Unrunnable> {
     match function.attributes.get("iteration_bounds") {
         None => Ok(Vec::new()),
@@ -350,10 +373,10 @@ fn grid(function: &Function) -> Result<Vec<usize>, Unrunnable> {
 }
 
 /// The tensor holds what the memref does, in as many dimensions.
-fn check_element(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), SimulateError> {
+fn check_element(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), Stop> {
     let element = Element::of(&Type::MemRef(memref.clone()));
     if element != Some(tensor.element) || tensor.shape.len() != memref.shape.len() || !tensor.is_sound() {
-        return Err(SimulateError::Operands(format!(
+        return Err(Stop::Operands(format!(
             "operand %{name} is {}, but the tensor given for it is {} of shape {:?}",
             Type::MemRef(memref.clone()),
             tensor.element,
@@ -364,12 +387,12 @@ fn check_element(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), Sim
 }
 
 /// The tensor has the memref's shape, too.
-fn check_operand(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), SimulateError> {
+fn check_operand(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), Stop> {
     let fits = memref.shape.iter().zip(&tensor.shape).all(|(&want, &have)| want == have || want == DYNAMIC);
     check_element(name, memref, tensor)?;
     match fits {
         true => Ok(()),
-        false => Err(SimulateError::Operands(format!(
+        false => Err(Stop::Operands(format!(
             "operand %{name} has shape {:?}, but the tensor given for it has {:?}",
             memref.shape, tensor.shape
         ))),
@@ -392,6 +415,7 @@ fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
             bytes: std::mem::take(&mut buffer.bytes),
         });
     }
+    let (operations, notes) = (machine.operations(), machine.program.notes.clone());
     let timeline = machine.clock.finish(bound.bytes as u64);
-    Outcome { outputs, findings: machine.findings.0, completed, timeline }
+    Outcome { outputs, findings: machine.findings.0, completed, timeline, operations, notes }
 }

@@ -1,17 +1,22 @@
 //! The state of a run, and the checked accesses to memory that operations are made of.
 
 use super::{
-    Options, Outcome,
-    copies::{Copies, Copy, SemaphoreId},
+    Options, Outcome, SimulateError, Tensor,
+    budget::Budget,
+    copies::Copies,
     element::{Element, read_floats, read_integers, write_floats, write_integers},
     finding::{Agent, Findings, Site, Trouble},
     memory::Buffer,
     program::{Block, Code, Program, Step},
     timeline::Clock,
     value::{Data, Value},
-    view::View,
+    view::{Region, View},
 };
-use crate::ir::Place;
+use crate::{
+    ir::Place,
+    limits::{ELEMENTS_PER_OPERATION, MAX_EVENTS, MAX_RUNNING_DEPTH},
+    types::MemorySpace,
+};
 
 /// Why a run ends before the kernel does.
 #[derive(Debug)]
@@ -20,10 +25,22 @@ pub(crate) enum Stop {
     Halted,
     /// Something that the kernel must not do and that is no finding about memory or semaphores.
     Fault(Option<Place>, String),
+    /// Operands and results that do not fit the kernel.
+    Operands(String),
 }
 
-/// How deeply functions may call one another.
-const MAX_CALLS: usize = 64;
+impl From<Stop> for SimulateError {
+    fn from(stop: Stop) -> Self {
+        match stop {
+            Stop::Halted => Self::Fault { place: None, message: "the run was halted".to_owned() },
+            Stop::Fault(place, message) => Self::Fault { place, message },
+            Stop::Operands(message) => Self::Operands(message),
+        }
+    }
+}
+
+/// Copies in flight that an access is held against in the time of one operation.
+pub(super) const COPIES_PER_OPERATION: usize = 16;
 
 /// A running kernel.
 pub(crate) struct Machine<'a> {
@@ -40,8 +57,11 @@ pub(crate) struct Machine<'a> {
     pub(crate) step: Vec<i64>,
     /// What came of the kernels that a module around them has called.
     pub(crate) kernels: Vec<Outcome>,
-    scratch: Vec<u8>,
-    calls: usize,
+    pub(super) scratch: Vec<u8>,
+    /// Blocks that run inside one another.
+    depth: usize,
+    /// What this run may still take.
+    pub(super) budget: Budget,
 }
 
 impl<'a> Machine<'a> {
@@ -58,22 +78,87 @@ impl<'a> Machine<'a> {
             step: Vec::new(),
             kernels: Vec::new(),
             scratch: Vec::new(),
-            calls: 0,
+            depth: 0,
+            budget: Budget::default(),
         }
     }
 
-    /// Adds a buffer; gives the view of all of it.
-    pub(crate) fn allocate(&mut self, buffer: Buffer) -> View {
+    /// Adds a buffer that nothing has written, if there is room for it; gives the view of all of it.
+    pub(crate) fn allocate(
+        &mut self,
+        name: &str,
+        space: MemorySpace,
+        shape: &[usize],
+        element: Option<Element>,
+        place: Option<Place>,
+    ) -> Result<View, Stop> {
+        let taken = self.budget.take_buffer(space, Buffer::footprint(shape, element));
+        taken.map_err(|message| {
+            Stop::Fault(place, format!("no room for {name} of shape {shape:?}: {message}"))
+        })?;
+        Ok(self.add(Buffer::poisoned(name.to_owned(), space, shape, element)))
+    }
+
+    /// Adds a buffer with the contents of an operand.
+    pub(crate) fn allocate_filled(
+        &mut self,
+        name: &str,
+        space: MemorySpace,
+        tensor: &Tensor,
+    ) -> Result<View, Stop> {
+        let (shape, element) = (&tensor.shape, tensor.element);
+        let taken = self.budget.take_buffer(space, Buffer::footprint(shape, Some(element)));
+        taken.map_err(|message| {
+            Stop::Fault(None, format!("no room for {name} of shape {shape:?}: {message}"))
+        })?;
+        Ok(self.add(Buffer::filled(name.to_owned(), space, shape, element, tensor.bytes.clone())))
+    }
+
+    fn add(&mut self, buffer: Buffer) -> View {
         let view = buffer.view(self.buffers.len());
         self.buffers.push(buffer);
         view
     }
 
+    /// Operations executed so far.
+    pub(crate) fn operations(&self) -> u64 {
+        self.budget.spent() + self.clock.operations()
+    }
+
+    /// Counts operations of kernels that this run has called.
+    pub(crate) fn count_operations(&mut self, operations: u64) {
+        self.budget.spend(operations);
+    }
+
     pub(crate) fn run(&mut self, block: &Block) -> Result<(), Stop> {
-        for step in &block.steps {
-            (step.exec)(self, step)?;
+        if self.depth == MAX_RUNNING_DEPTH {
+            let message = format!("calls and blocks nest more than {MAX_RUNNING_DEPTH} levels deep");
+            return Err(Stop::Fault(block.steps.first().and_then(|step| step.place), message));
         }
-        Ok(())
+        self.depth += 1;
+        let ran = block.steps.iter().try_for_each(|step| {
+            self.budget.spend(1);
+            if self.operations() > self.options.max_operations {
+                let operations = self.options.max_operations;
+                let trouble = Trouble::OutOfOperations { operations, site: self.core_site(step) };
+                self.findings.add(trouble);
+                return Err(Stop::Halted);
+            }
+            if self.clock.is_full() {
+                let message =
+                    format!("the timeline has more than {MAX_EVENTS} events: run without keeping them");
+                return Err(Stop::Fault(step.place, message));
+            }
+            (step.exec)(self, step)
+        });
+        self.depth -= 1;
+        ran
+    }
+
+    /// Takes the memory of a function's values.
+    pub(crate) fn take_values(&mut self, code: &Code) -> Result<(), Stop> {
+        let taken = self.budget.take(code.bytes);
+        taken.map_err(|message| Stop::Fault(None, format!("no room for the values of a function: {message}")))
     }
 
     /// Calls a function; gives what it returns.
@@ -82,17 +167,16 @@ impl<'a> Machine<'a> {
         code: &Code,
         arguments: impl Iterator<Item = Value>,
     ) -> Result<Vec<Value>, Stop> {
-        if self.calls == MAX_CALLS {
-            return Err(Stop::Fault(None, format!("calls nest more than {MAX_CALLS} levels deep")));
-        }
-        self.calls += 1;
+        self.take_values(code)?;
+        // A new frame is written slot by slot.
+        self.budget.spend((code.slots / ELEMENTS_PER_OPERATION) as u64);
         let outer = std::mem::replace(&mut self.frame, vec![Value::Unset; code.slots]);
         for (&slot, value) in code.body.arguments.iter().zip(arguments) {
             self.frame[slot as usize] = value;
         }
         let ran = self.run(&code.body);
         self.frame = outer;
-        self.calls -= 1;
+        self.budget.give_back(code.bytes);
         ran.map(|()| std::mem::take(&mut self.yielded))
     }
 
@@ -228,8 +312,11 @@ impl<'a> Machine<'a> {
         if !self.options.races || self.copies.in_flight.is_empty() {
             return Vec::new();
         }
-        let region = self.buffers[view.buffer].region(view);
-        let meets = |other: &View, other_region| other.buffer == view.buffer && region.overlaps(other_region);
+        let regions = self.buffers[view.buffer].regions(view);
+        self.budget.spend((regions.len() * self.copies.in_flight.len() / COPIES_PER_OPERATION) as u64);
+        let meets = |other: &View, other_region: &Region| {
+            other.buffer == view.buffer && regions.iter().any(|region| region.overlaps(other_region))
+        };
         let mut racing = Vec::new();
         let mut troubles = Vec::new();
         for (&number, copy) in &self.copies.in_flight {
@@ -266,204 +353,4 @@ impl<'a> Machine<'a> {
         troubles.into_iter().for_each(|trouble| self.findings.add(trouble));
         racing
     }
-
-    /// Copies that lost a race move their bytes now, after the access that they met.
-    fn let_land(&mut self, racing: &[usize]) {
-        for &number in racing {
-            self.move_bytes(number);
-            self.copies.forgive(number);
-        }
-    }
-
-    /// Starts a copy.
-    pub(crate) fn start_copy(
-        &mut self,
-        source: View,
-        target: View,
-        semaphore: SemaphoreId,
-        agent: Agent,
-        place: Option<Place>,
-    ) -> Result<(), Stop> {
-        let (reads, writes) =
-            (self.buffers[source.buffer].region(&source), self.buffers[target.buffer].region(&target));
-        let bytes = (target.elements() * target.unit()) as u64;
-        let label = self.buffers[if is_far(&self.buffers[source.buffer]) { &source } else { &target }.buffer]
-            .name
-            .clone();
-        let ends = self.clock.copy(bytes, place.map(|place| place.line), &label);
-        let step = self.step.clone();
-        let bytes = bytes as i64;
-        let copy =
-            Copy { agent, source, target, reads, writes, semaphore, bytes, place, step, moved: false, ends };
-        let site = |_: &Self| copy.site();
-        self.inside(&copy.source, site)?;
-        self.inside(&copy.target, site)?;
-        if self.options.races {
-            self.race_with_copies(&copy);
-        }
-        self.copies.start(copy);
-        Ok(())
-    }
-
-    /// A new copy against those in flight.
-    fn race_with_copies(&mut self, copy: &Copy) {
-        let mut racing = Vec::new();
-        let mut troubles = Vec::new();
-        let meet = |a: &View, a_region: &super::view::Region, b: &View, b_region| {
-            a.buffer == b.buffer && a_region.overlaps(b_region)
-        };
-        for (&number, other) in &self.copies.in_flight {
-            let semaphore = self.semaphore_name(other.semaphore);
-            let target_area = self.buffers[copy.target.buffer].area(&copy.target);
-            let (earlier, later) = (other.site(), copy.site());
-            if meet(&copy.target, &copy.writes, &other.target, &other.writes) {
-                let (area, copy, write) = (target_area, earlier, later);
-                troubles.push(Trouble::WriteDuringCopyIn { area, copy, write, semaphore });
-            } else if meet(&copy.target, &copy.writes, &other.source, &other.reads) {
-                let (area, copy, write) = (target_area, earlier, later);
-                troubles.push(Trouble::OverwrittenDuringCopyOut { area, copy, write, semaphore });
-            } else if meet(&copy.source, &copy.reads, &other.target, &other.writes) {
-                let area = self.buffers[copy.source.buffer].area(&copy.source);
-                troubles.push(Trouble::ReadDuringCopyIn { area, copy: earlier, read: later, semaphore });
-            } else {
-                continue;
-            }
-            racing.push(number);
-        }
-        troubles.into_iter().for_each(|trouble| self.findings.add(trouble));
-        self.let_land(&racing);
-    }
-
-    /// Moves the bytes of a copy that has not moved them yet.
-    fn move_bytes(&mut self, number: usize) {
-        let Some(copy) = self.copies.in_flight.get(&number).filter(|copy| !copy.moved) else { return };
-        let (source, target) = (copy.source.clone(), copy.target.clone());
-        self.scratch.clear();
-        self.buffers[source.buffer].gather(&source, &mut self.scratch);
-        let written = self.buffers[source.buffer].is_written(&source);
-        self.buffers[target.buffer].scatter(&target, &self.scratch);
-        if !written {
-            self.spread_unwritten(&source, &target);
-        }
-        self.copies.arrive(number);
-    }
-
-    /// A copy of what was never written is still unwritten, element by element.
-    fn spread_unwritten(&mut self, source: &View, target: &View) {
-        let shape = source.shape();
-        let Some((&last, outer)) = shape.split_last() else {
-            return self.buffers[target.buffer].mark(target, false);
-        };
-        let rows: usize = outer.iter().product();
-        let sizes: Vec<usize> = outer.iter().map(|_| 1).chain([last]).collect();
-        for row in 0..rows {
-            let mut rest = row;
-            let mut start: Vec<i64> = vec![0; shape.len()];
-            for dimension in (0..outer.len()).rev() {
-                start[dimension] = (rest % outer[dimension]) as i64;
-                rest /= outer[dimension];
-            }
-            let source = source.slice(start.iter().copied(), &sizes);
-            if !self.buffers[source.buffer].is_written(&source) {
-                let target = target.slice(start.into_iter(), &sizes);
-                self.buffers[target.buffer].mark(&target, false);
-            }
-        }
-    }
-
-    /// Takes `amount` from a semaphore, letting copies that signal it end until it holds so much.
-    pub(crate) fn wait(&mut self, id: SemaphoreId, amount: i64, site: Site) -> Result<(), Stop> {
-        while self.copies.count(id) < amount {
-            match self.copies.oldest_pending(id) {
-                Some(number) => self.move_bytes(number),
-                None => {
-                    let semaphore = self.copies.semaphores.get(&id);
-                    let trouble = Trouble::Deadlock {
-                        semaphore: self.semaphore_name(id),
-                        wait: site,
-                        needed: amount,
-                        available: self.copies.count(id),
-                        signalled_by: semaphore
-                            .map(|s| s.recent.iter().cloned().collect())
-                            .unwrap_or_default(),
-                    };
-                    self.findings.add(trouble);
-                    return Err(Stop::Halted);
-                }
-            }
-        }
-        let on_it = self
-            .copies
-            .semaphores
-            .get(&id)
-            .map(|semaphore| semaphore.unordered.as_slice())
-            .unwrap_or_default();
-        let moved =
-            on_it.iter().filter_map(|number| self.copies.in_flight.get(number)).filter(|copy| copy.moved);
-        let ends = moved.map(|copy| copy.ends).fold(0.0, f64::max);
-        self.clock.wait_until(ends, site.line, "tpu.wait_dma2");
-        self.copies.consume(id, amount);
-        Ok(())
-    }
-
-    /// Lets every copy that was started end, and reports semaphores that are not zero.
-    pub(crate) fn settle(&mut self) {
-        let pending: Vec<usize> = self.copies.in_flight.keys().copied().collect();
-        pending.into_iter().for_each(|number| self.move_bytes(number));
-        let semaphores = std::mem::take(&mut self.copies.semaphores);
-        for (id, semaphore) in semaphores {
-            self.report_left_over(id, &semaphore);
-        }
-    }
-
-    /// Ends the life of the buffers from number `first` on, and of their semaphores.
-    pub(crate) fn release(&mut self, first: usize) {
-        let ids: Vec<SemaphoreId> = self.copies.semaphores.range((first, 0)..).map(|(id, _)| *id).collect();
-        for id in ids {
-            while let Some(number) = self.copies.oldest_pending(id) {
-                self.move_bytes(number);
-            }
-            if let Some(semaphore) = self.copies.semaphores.remove(&id) {
-                self.report_left_over(id, &semaphore);
-                semaphore.unordered.iter().for_each(|number| drop(self.copies.in_flight.remove(number)));
-            }
-        }
-        let gone = |copy: &Copy| copy.source.buffer >= first || copy.target.buffer >= first;
-        let numbers: Vec<usize> =
-            self.copies.in_flight.iter().filter(|(_, copy)| gone(copy)).map(|(number, _)| *number).collect();
-        for number in numbers {
-            self.move_bytes(number);
-            self.copies.forgive(number);
-        }
-        self.buffers.truncate(first);
-    }
-
-    fn report_left_over(&mut self, id: SemaphoreId, semaphore: &super::copies::Semaphore) {
-        if semaphore.count != 0 {
-            let signalled_by = semaphore.recent.iter().cloned().collect();
-            let semaphore_name = self.semaphore_name(id);
-            let count = semaphore.count;
-            self.findings.add(Trouble::SemaphoreLeftOver { semaphore: semaphore_name, count, signalled_by });
-        }
-    }
-
-    /// `arg14[0, 2]`.
-    pub(crate) fn semaphore_name(&self, (buffer, index): SemaphoreId) -> String {
-        let buffer = &self.buffers[buffer];
-        if buffer.shape.is_empty() {
-            return buffer.name.clone();
-        }
-        let mut rest = index;
-        let indices = super::view::row_major(&buffer.shape, 1).into_iter().map(|dim| {
-            let index = rest / dim.stride;
-            rest %= dim.stride;
-            index
-        });
-        format!("{}[{}]", buffer.name, crate::types::join(indices, ", "))
-    }
-}
-
-fn is_far(buffer: &Buffer) -> bool {
-    use crate::types::MemorySpace;
-    matches!(buffer.space, MemorySpace::Hbm | MemorySpace::Any)
 }

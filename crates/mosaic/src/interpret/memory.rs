@@ -131,6 +131,18 @@ impl Buffer {
     pub(crate) fn region(&self, view: &View) -> super::view::Region {
         view.region(&self.shape, self.unit())
     }
+
+    pub(crate) fn regions(&self, view: &View) -> Vec<super::view::Region> {
+        view.regions(&self.shape, self.unit())
+    }
+
+    /// Bytes that a buffer takes up here, with its books; none where that is no number.
+    pub(crate) fn footprint(shape: &[usize], element: Option<Element>) -> Option<usize> {
+        const BOOKS: usize = 256;
+        let elements = shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent.max(1)))?;
+        let bytes = elements.checked_mul(element.map_or(0, Element::bytes))?;
+        bytes.checked_add(elements.div_ceil(8))?.checked_add(BOOKS)
+    }
 }
 
 /// Visits the words of a bit set that hold the bits `from..to`, each with the mask of those bits.

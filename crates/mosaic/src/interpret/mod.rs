@@ -4,15 +4,21 @@
 //! agents beside the core, its semaphores with their counts. What the result depends on is checked whatever order
 //! things happened to run in: see [`Trouble`] for what is found.
 
+mod admit;
+mod ask;
+mod budget;
 mod copies;
 mod element;
 mod engine;
 mod finding;
+mod flight;
 mod host;
 mod kernel;
+mod live;
 mod machine;
 mod memory;
 mod ops;
+mod places;
 mod program;
 mod tensor;
 mod timeline;
@@ -22,7 +28,7 @@ mod window;
 
 pub use element::Element;
 pub use engine::{Engine, Portable, Strided};
-pub use finding::{Agent, Area, Finding, Range, Site, Trouble};
+pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble};
 pub use ops::supported as supported_operations;
 pub use program::{Unrunnable, check_ops};
 pub use tensor::Tensor;
@@ -30,7 +36,10 @@ pub use timeline::{Event, Figures, Timeline, Work};
 
 use octile_core::device::tpu::TpuRates;
 
-use crate::ir::{Module, Place};
+use crate::{
+    ir::{Module, Place},
+    limits::DEFAULT_OPERATIONS,
+};
 
 /// How to run a kernel.
 #[derive(Clone)]
@@ -45,12 +54,21 @@ pub struct Options<'a> {
     pub engine: &'a dyn Engine,
     /// Shapes of the results, where the text does not tell: those of windows that do not fill the last block.
     pub output_shapes: Option<Vec<Vec<usize>>>,
+    /// After so many operations a kernel is stopped: see [`DEFAULT_OPERATIONS`] for what counts.
+    pub max_operations: u64,
 }
 
 impl Options<'_> {
     /// Everything is checked, the timeline is summed up only.
     pub fn new(rates: TpuRates) -> Self {
-        Self { races: true, events: false, rates, engine: &Portable, output_shapes: None }
+        Self {
+            races: true,
+            events: false,
+            rates,
+            engine: &Portable,
+            output_shapes: None,
+            max_operations: DEFAULT_OPERATIONS,
+        }
     }
 }
 
@@ -65,6 +83,10 @@ pub struct Outcome {
     pub completed: bool,
     /// When things happened on the modelled clock.
     pub timeline: Timeline,
+    /// Operations executed, as [`Options::max_operations`] counts them.
+    pub operations: u64,
+    /// Where the chip computes something else than the text may suggest.
+    pub notes: Vec<Note>,
 }
 
 /// A kernel and operands that cannot be run.

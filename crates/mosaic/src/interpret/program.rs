@@ -6,17 +6,17 @@ use std::{
 };
 
 use super::{
-    element::Element,
+    admit::admit,
+    finding::Note,
     machine::{Machine, Stop},
     ops,
 };
 use crate::{
-    attribute::Attr,
     ir::{Function, Module, Op, Place, Region, Value},
-    types::{Float, Type},
+    types::Type,
 };
 
-/// What an operation does.
+/// What a step does.
 pub(crate) type Exec = Box<dyn Fn(&mut Machine<'_>, &Step) -> Result<(), Stop>>;
 
 /// A module that cannot be run, and why.
@@ -42,6 +42,16 @@ pub enum Unrunnable {
         /// What is wrong.
         message: String,
     },
+    /// An operation with an attribute that the interpreter does not model.
+    #[error("{}{name}: {message}", at(.place))]
+    NotModelled {
+        /// Its name.
+        name: String,
+        /// Where it is.
+        place: Option<Place>,
+        /// The attribute, and its value.
+        message: String,
+    },
     /// The kernel as a whole.
     #[error("{0}")]
     Kernel(String),
@@ -50,12 +60,18 @@ pub enum Unrunnable {
 impl Unrunnable {
     fn is_about(&self, op: &Op) -> bool {
         match self {
-            Self::UnknownOp { name, place, .. } | Self::BadOp { name, place, .. } => {
-                *name == op.name && *place == op.place
-            }
+            Self::UnknownOp { name, place, .. }
+            | Self::BadOp { name, place, .. }
+            | Self::NotModelled { name, place, .. } => *name == op.name && *place == op.place,
             Self::Kernel(_) => false,
         }
     }
+}
+
+/// The operations that nobody has written here, in one sentence.
+pub(super) fn unknown(op: &Op) -> Unrunnable {
+    let (name, place, supported) = (op.name.to_string(), op.place, ops::supported());
+    Unrunnable::UnknownOp { name, place, supported }
 }
 
 fn at(place: &Option<Place>) -> String {
@@ -89,6 +105,8 @@ pub(crate) struct Block {
 /// A function, ready to run.
 pub(crate) struct Code {
     pub(crate) body: Block,
+    /// Bytes of the values that are alive at one time.
+    pub(crate) bytes: usize,
     pub(crate) slots: usize,
     pub(crate) argument_types: Vec<Type>,
     pub(crate) argument_names: Vec<String>,
@@ -98,13 +116,21 @@ pub(crate) struct Code {
 /// All functions of a module.
 pub(crate) struct Program {
     pub(crate) functions: HashMap<String, Rc<Code>>,
+    /// Where the chip is known to compute something else than the text may suggest.
+    pub(crate) notes: Vec<Note>,
 }
 
 impl Program {
     pub(crate) fn new(module: &Module) -> Result<Self, Unrunnable> {
-        let compile =
-            |function: &Function| Ok((function.name.clone(), Rc::new(Compiler::new(function).code()?)));
-        Ok(Self { functions: module.functions.iter().map(compile).collect::<Result<_, _>>()? })
+        admit(module)?;
+        let (mut functions, mut notes) = (HashMap::new(), Vec::new());
+        for function in &module.functions {
+            let mut compiler = Compiler::new(function);
+            let code = compiler.code()?;
+            notes.append(&mut compiler.notes);
+            functions.insert(function.name.clone(), Rc::new(code));
+        }
+        Ok(Self { functions, notes })
     }
 
     pub(crate) fn function(&self, name: &str) -> Result<&Rc<Code>, Unrunnable> {
@@ -118,16 +144,18 @@ pub(crate) struct Compiler<'a> {
     function: &'a Function,
     /// Operations that do something, or whose results somebody needs.
     uses: Vec<u32>,
+    /// What handlers have to say about the chip.
+    pub(crate) notes: Vec<Note>,
 }
 
 impl<'a> Compiler<'a> {
     fn new(function: &'a Function) -> Self {
         let mut uses = vec![0; function.values.len()];
         count_uses(&function.body, &mut uses);
-        Self { function, uses }
+        Self { function, uses, notes: Vec::new() }
     }
 
-    fn code(mut self) -> Result<Code, Unrunnable> {
+    fn code(&mut self) -> Result<Code, Unrunnable> {
         let arguments = &self.function.body.arguments;
         let name = |(number, &value): (usize, &Value)| {
             let name = self.function.values[value.index()].name.as_deref();
@@ -138,6 +166,7 @@ impl<'a> Compiler<'a> {
             argument_names: arguments.iter().enumerate().map(name).collect(),
             slots: self.function.values.len(),
             results: self.function.results.clone(),
+            bytes: self.peak_bytes(&self.function.body),
             body: self.block(&self.function.body)?,
         })
     }
@@ -149,12 +178,13 @@ impl<'a> Compiler<'a> {
         let mut steps = Vec::with_capacity(live.len());
         for (number, op) in live.iter().enumerate() {
             let exec = self.exec(op)?;
-            let is_last = |operand: &&Value| op.regions.is_empty() && last_uses.get(operand) == Some(&number);
-            let twice = |operand: &Value| op.operands.iter().filter(|other| *other == operand).count() > 1;
-            let last =
-                op.operands.iter().take(64).enumerate().fold(0, |bits, (i, operand)| {
-                    bits | u64::from(is_last(&operand) && !twice(operand)) << i
-                });
+            let taken = |operand: &Value| is_taken(op, operand) && last_uses.get(operand) == Some(&number);
+            let last = op
+                .operands
+                .iter()
+                .take(64)
+                .enumerate()
+                .fold(0, |bits, (i, operand)| bits | u64::from(taken(operand)) << i);
             steps.push(Step {
                 exec,
                 operands: op.operands.iter().map(|value| value.index() as u32).collect(),
@@ -168,24 +198,23 @@ impl<'a> Compiler<'a> {
     }
 
     fn exec(&mut self, op: &Op) -> Result<Exec, Unrunnable> {
-        let Some(maker) = ops::maker(&op.name) else {
-            let (name, place, supported) = (op.name.to_string(), op.place, ops::supported());
-            return Err(Unrunnable::UnknownOp { name, place, supported });
-        };
-        maker(self, op).map_err(|error| match error {
-            Refusal::Message(message) => {
-                Unrunnable::BadOp { name: op.name.to_string(), place: op.place, message }
-            }
+        let definition = ops::definition(&op.name).ok_or_else(|| unknown(op))?;
+        let (name, place) = (|| op.name.to_string(), op.place);
+        let made =
+            self.known_attributes(op, definition.attributes).and_then(|()| (definition.make)(self, op));
+        made.map_err(|error| match error {
+            Refusal::Message(message) => Unrunnable::BadOp { name: name(), place, message },
+            Refusal::NotModelled(message) => Unrunnable::NotModelled { name: name(), place, message },
             Refusal::Inner(inner) => inner,
         })
     }
 
-    fn is_live(&self, op: &Op) -> bool {
+    pub(super) fn is_live(&self, op: &Op) -> bool {
         ops::has_effect(&op.name) || op.results.iter().any(|value| self.uses[value.index()] > 0)
     }
 
     /// For values that this region defines: the number of the operation that uses each last.
-    fn last_uses(&self, region: &Region, live: &[&Op]) -> HashMap<Value, usize> {
+    pub(super) fn last_uses(&self, region: &Region, live: &[&Op]) -> HashMap<Value, usize> {
         let mut last = HashMap::new();
         for (number, op) in live.iter().enumerate() {
             visit_operands(op, &mut |value| {
@@ -218,6 +247,12 @@ pub fn check_ops(module: &Module) -> Vec<Unrunnable> {
     wrong
 }
 
+/// Whether an operation can take over the memory of an operand that it is the last to use.
+pub(super) fn is_taken(op: &Op, operand: &Value) -> bool {
+    let uses = op.operands.iter().filter(|other| *other == operand).count();
+    op.regions.is_empty() && uses == 1 && op.operands.iter().take(64).any(|other| other == operand)
+}
+
 fn visit_operands(op: &Op, visit: &mut impl FnMut(Value)) {
     op.operands.iter().for_each(|&value| visit(value));
     for region in &op.regions {
@@ -240,7 +275,10 @@ fn count_uses(region: &Region, uses: &mut [u32]) {
 
 /// Why an operation cannot be made ready.
 pub(crate) enum Refusal {
+    /// It is not as it must be.
     Message(String),
+    /// The chip may run it, but not the interpreter.
+    NotModelled(String),
     Inner(Unrunnable),
 }
 
@@ -263,124 +301,3 @@ impl From<&str> for Refusal {
 }
 
 pub(crate) type Made<T = Exec> = Result<T, Refusal>;
-
-/// What operations ask about themselves while they are made ready.
-impl Compiler<'_> {
-    /// The operation has this many operands and results.
-    pub(crate) fn arity(&self, op: &Op, operands: usize, results: usize) -> Made<()> {
-        match (op.operands.len(), op.results.len()) {
-            (o, r) if o == operands && r == results => Ok(()),
-            (o, r) => {
-                Err(format!("expected {operands} operands and {results} results, found {o} and {r}").into())
-            }
-        }
-    }
-
-    pub(crate) fn operand<'b>(&'b self, op: &Op, number: usize) -> Made<&'b Type> {
-        match op.operands.get(number) {
-            Some(&value) => Ok(self.ty(value)),
-            None => Err(format!("operand {number} is missing").into()),
-        }
-    }
-
-    pub(crate) fn result<'b>(&'b self, op: &Op, number: usize) -> Made<&'b Type> {
-        match op.results.get(number) {
-            Some(&value) => Ok(self.ty(value)),
-            None => Err(format!("result {number} is missing").into()),
-        }
-    }
-
-    /// The element of a scalar or vector, or what is wrong with its type.
-    pub(crate) fn element(&self, ty: &Type) -> Made<Element> {
-        Element::of(ty).ok_or_else(|| format!("values of type {ty} are not supported").into())
-    }
-
-    pub(crate) fn float(&self, ty: &Type) -> Made<Float> {
-        match self.element(ty)? {
-            Element::Float(float) if !matches!(ty, Type::MemRef(_)) => Ok(float),
-            _ => Err(format!("expected floats, found {ty}").into()),
-        }
-    }
-
-    pub(crate) fn integer(&self, ty: &Type) -> Made<()> {
-        match self.element(ty)? {
-            Element::Integer(_) if !matches!(ty, Type::MemRef(_)) => Ok(()),
-            _ => Err(format!("expected integers, found {ty}").into()),
-        }
-    }
-
-    /// One integer, not a vector of them.
-    pub(crate) fn scalar_integer(&self, ty: &Type) -> Made<()> {
-        match ty {
-            Type::Index | Type::Integer(_) => self.integer(ty),
-            _ => Err(format!("expected one integer, found {ty}").into()),
-        }
-    }
-
-    /// The shape of a vector or tensor; a scalar has no extents.
-    pub(crate) fn shape(&self, ty: &Type) -> Made<Vec<usize>> {
-        match ty {
-            Type::MemRef(_) => Err(format!("{ty} is memory, not a value").into()),
-            _ => self.extents(ty),
-        }
-    }
-
-    /// The shape of a vector or tensor, and of nothing else.
-    pub(crate) fn vector_shape(&self, ty: &Type) -> Made<Vec<usize>> {
-        match ty {
-            Type::Vector(..) | Type::Tensor(..) => self.extents(ty),
-            _ => Err(format!("expected a vector, found {ty}").into()),
-        }
-    }
-
-    /// Extents that are known and of a sane size.
-    pub(crate) fn extents(&self, ty: &Type) -> Made<Vec<usize>> {
-        let shape = ty.shape().to_vec();
-        let elements = shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
-        match elements {
-            Some(elements) if elements <= MAX_ELEMENTS => Ok(shape),
-            _ => Err(format!("{ty} has extents that are unknown or too large to run").into()),
-        }
-    }
-
-    /// The attribute of this name.
-    pub(crate) fn attribute<'b>(&self, op: &'b Op, name: &str) -> Made<&'b Attr> {
-        op.attributes.get(name).ok_or_else(|| format!("the attribute '{name}' is missing").into())
-    }
-
-    pub(crate) fn integer_attribute(&self, op: &Op, name: &str) -> Made<i64> {
-        match self.attribute(op, name)? {
-            Attr::Integer(value, _) => Ok(*value),
-            other => Err(format!("the attribute '{name}' is no integer: {other}").into()),
-        }
-    }
-
-    /// A list of integers, in whichever of the three forms it is spelled.
-    pub(crate) fn integers_attribute(&self, op: &Op, name: &str) -> Made<Vec<i64>> {
-        let bad =
-            |other: &Attr| -> Refusal { format!("the attribute '{name}' holds no integers: {other}").into() };
-        match self.attribute(op, name)? {
-            Attr::I64s(items) => Ok(items.clone()),
-            Attr::I32s(items) => Ok(items.iter().map(|&item| item.into()).collect()),
-            list @ Attr::Array(items) => {
-                let item = |item: &Attr| match item {
-                    Attr::Integer(value, _) => Ok(*value),
-                    _ => Err(bad(list)),
-                };
-                items.iter().map(item).collect()
-            }
-            other => Err(bad(other)),
-        }
-    }
-
-    /// Indices into the dimensions of something of rank `rank`.
-    pub(crate) fn dimensions_attribute(&self, op: &Op, name: &str, rank: usize) -> Made<Vec<usize>> {
-        let inside = |&item: &i64| usize::try_from(item).ok().filter(|&dimension| dimension < rank);
-        let items = self.integers_attribute(op, name)?;
-        let dimensions: Option<Vec<usize>> = items.iter().map(inside).collect();
-        dimensions.ok_or_else(|| format!("the attribute '{name}' names a dimension beyond {rank}").into())
-    }
-}
-
-/// No chip has a memory that holds more.
-const MAX_ELEMENTS: usize = 1 << 34;

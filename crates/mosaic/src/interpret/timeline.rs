@@ -8,6 +8,8 @@
 use octile_core::device::tpu::TpuRates;
 use serde::Serialize;
 
+use crate::limits::{ELEMENTS_PER_OPERATION, MAX_EVENTS, PRODUCTS_PER_OPERATION};
+
 /// What an agent is busy with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -104,6 +106,8 @@ pub(crate) struct Clock {
     copies_end: f64,
     figures: Figures,
     events: Option<Vec<Event>>,
+    /// Work that counts as operations beside the steps of the program.
+    operations: u64,
 }
 
 impl Clock {
@@ -115,7 +119,19 @@ impl Clock {
             copies_end: 0.0,
             figures: Figures::default(),
             events: keep_events.then(Vec::new),
+            operations: 0,
         }
+    }
+
+    /// How many operations the work of vectors, products and copies counts for.
+    #[inline]
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    /// Whether more events happened than are kept.
+    pub(crate) fn is_full(&self) -> bool {
+        self.events.as_ref().is_some_and(|events| events.len() >= MAX_EVENTS)
     }
 
     fn event(&mut self, work: Work, start: f64, end: f64, line: Option<u32>, label: &str, bytes: u64) {
@@ -145,6 +161,7 @@ impl Clock {
 
     /// One vector operation over `elements` of `bytes` each.
     pub(crate) fn vector(&mut self, elements: usize, line: Option<u32>, label: &str) {
+        self.operations += (elements / ELEMENTS_PER_OPERATION) as u64;
         let cycles = (elements as f64 / self.rates.vector_elements).max(1.0);
         self.figures.vector_cycles += cycles;
         self.spend(Work::Vector, cycles, line, label);
@@ -157,6 +174,7 @@ impl Clock {
             // A product of binary32 is made of three passes of bfloat16.
             _ => self.rates.bf16_products / 3.0,
         };
+        self.operations += products / PRODUCTS_PER_OPERATION;
         let cycles = (products as f64 / rate).max(1.0);
         self.figures.matmul_cycles += cycles;
         self.figures.products += products;
@@ -165,6 +183,7 @@ impl Clock {
 
     /// Starts a copy; gives the cycle in which it ends.
     pub(crate) fn copy(&mut self, bytes: u64, line: Option<u32>, label: &str) -> f64 {
+        self.operations += bytes / ELEMENTS_PER_OPERATION as u64;
         let start = self.now.max(self.engine_free);
         let cycles = bytes as f64 / self.rates.hbm_bytes_per_cycle();
         self.engine_free = start + cycles;

@@ -51,8 +51,13 @@ impl View {
         self.element.map_or(1, Element::bytes)
     }
 
+    /// Saturates: a view that leaves its buffer may have any extent.
     pub(crate) fn elements(&self) -> usize {
-        self.dims.iter().map(|dim| dim.extent).product()
+        self.dims.iter().fold(1, |all: usize, dim| all.saturating_mul(dim.extent))
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.elements().saturating_mul(self.unit())
     }
 
     /// The part that begins at `start` and has extents `sizes`, one per dimension.
@@ -60,7 +65,8 @@ impl View {
         let mut view = self.clone();
         for (dimension, (index, &size)) in start.zip(sizes).enumerate() {
             let dim = &mut view.dims[dimension];
-            let inside = usize::try_from(index).ok().filter(|index| index + size <= dim.extent);
+            let fits = |index: &usize| index.checked_add(size).is_some_and(|end| end <= dim.extent);
+            let inside = usize::try_from(index).ok().filter(fits);
             match inside {
                 Some(index) => view.offset += index * dim.stride,
                 None => {
@@ -71,20 +77,6 @@ impl View {
             dim.extent = size;
         }
         view
-    }
-
-    /// Without the dimensions of extent 1 that `shape` does not have.
-    pub(crate) fn squeeze(&self, shape: &[usize]) -> Self {
-        let mut wanted = shape.iter().rev().peekable();
-        let mut kept: Vec<Dim> = Vec::new();
-        for dim in self.dims.iter().rev() {
-            if wanted.peek() == Some(&&dim.extent) {
-                wanted.next();
-                kept.push(*dim);
-            }
-        }
-        kept.reverse();
-        Self { dims: kept, ..self.clone() }
     }
 
     /// Whether neighbours in row-major order are neighbours in memory.
@@ -149,6 +141,33 @@ impl View {
             }
         }
         Region { span, ranges: fits.then_some(ranges) }
+    }
+}
+
+/// Above this many boxes an access is taken for all that it spans.
+const MAX_BOXES: usize = 1 << 10;
+
+impl View {
+    /// The regions that this view touches: one, or one for every index of its strided dimensions.
+    pub(crate) fn regions(&self, shape: &[usize], unit: usize) -> Vec<Region> {
+        let whole = self.region(shape, unit);
+        let dense = row_major(shape, unit);
+        let strided = |dim: &Dim| dim.extent > 1 && !dense.iter().any(|base| base.stride == dim.stride);
+        let pieces = self
+            .dims
+            .iter()
+            .filter(|dim| strided(dim))
+            .fold(1, |all: usize, dim| all.saturating_mul(dim.extent));
+        let Some(dimension) = self.dims.iter().position(strided).filter(|_| pieces <= MAX_BOXES) else {
+            return vec![whole];
+        };
+        let piece = |index: usize| {
+            let mut view = self.clone();
+            view.offset += index * view.dims[dimension].stride;
+            view.dims[dimension].extent = 1;
+            view.regions(shape, unit)
+        };
+        (0..self.dims[dimension].extent).flat_map(piece).collect()
     }
 }
 

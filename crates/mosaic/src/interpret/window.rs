@@ -7,7 +7,6 @@ use super::{
     element::Element,
     finding::{Agent, Site},
     machine::{Machine, Stop},
-    memory::Buffer,
     program::{Code, Program, Unrunnable},
     value::Value,
     view::View,
@@ -15,7 +14,7 @@ use super::{
 use crate::{
     attribute::{Attr, Attributes},
     ir::Function,
-    types::{MemRef, MemorySpace, Type},
+    types::{DYNAMIC, MemRef, MemorySpace, Type},
 };
 
 /// How the kernel gets at an operand.
@@ -40,12 +39,15 @@ impl WindowSpec {
         function: &Function,
         program: &Program,
         operands: &[Type],
-        grid: usize,
+        before: usize,
     ) -> Result<Vec<Self>, Unrunnable> {
+        // Its position is computed from the grid's indices and the prefetched operands.
+        let arguments = &function.body.arguments[..before];
+        let arguments: Vec<&Type> = arguments.iter().map(|&value| function.ty(value)).collect();
         let none = Attributes::new();
         let params: Vec<&Attributes> = match function.attributes.get("window_params") {
             Some(Attr::Array(params)) if params.len() == operands.len() => {
-                params.iter().map(|param| if let Attr::Dict(dict) = param { dict } else { &none }).collect()
+                params.iter().map(window_attributes).collect::<Result<_, _>>()?
             }
             None => vec![&none; operands.len()],
             Some(_) => {
@@ -55,10 +57,15 @@ impl WindowSpec {
                 )));
             }
         };
-        operands.iter().zip(params).map(|(ty, params)| Self::one(program, ty, params, grid)).collect()
+        operands.iter().zip(params).map(|(ty, params)| Self::one(program, ty, params, &arguments)).collect()
     }
 
-    fn one(program: &Program, ty: &Type, params: &Attributes, grid: usize) -> Result<Self, Unrunnable> {
+    fn one(
+        program: &Program,
+        ty: &Type,
+        params: &Attributes,
+        arguments: &[&Type],
+    ) -> Result<Self, Unrunnable> {
         let space = if let Type::MemRef(memref) = ty { memref.space } else { None };
         let Some(transform) = params.get("transform_indices") else {
             let far = matches!(space, Some(MemorySpace::Hbm | MemorySpace::Any | MemorySpace::Semaphore));
@@ -67,26 +74,35 @@ impl WindowSpec {
         let Attr::Symbol(transform) = transform else {
             return Err(Unrunnable::Kernel(format!("transform_indices is no symbol: {transform}")));
         };
-        if let Some(kind) = params.get("window_kind") {
-            return Err(Unrunnable::Kernel(format!("windows of kind {kind} are not supported")));
-        }
         let transform = program.function(transform)?.clone();
         let block: Vec<usize> = match params.get("window_bounds") {
             Some(Attr::I64s(bounds)) => bounds.iter().map(|&bound| bound.max(0) as usize).collect(),
-            _ => ty.shape().to_vec(),
+            Some(other) => {
+                return Err(Unrunnable::Kernel(format!("window_bounds is no list of integers: {other}")));
+            }
+            None => ty.shape().to_vec(),
         };
+        let takes = &transform.argument_types;
         let fits = block == ty.shape()
+            && !block.contains(&DYNAMIC)
             && transform.results == vec![Type::I32; block.len()]
-            && transform.argument_types.len() >= grid
-            && transform.argument_types[..grid].iter().all(|ty| *ty == Type::I32);
+            && takes.len() <= arguments.len()
+            && takes.iter().eq(arguments[..takes.len()].iter().copied());
         if !fits {
             return Err(Unrunnable::Kernel(format!(
                 "a window's block and index do not fit its operand of type {ty}"
             )));
         }
-        let synchronous =
-            params.get("pipeline_mode").is_some_and(|mode| mode.to_string().contains("synchronous"));
-        Ok(Self::Blocks { transform, block, buffers: if synchronous { 1 } else { 2 } })
+        let buffers = match params.get("pipeline_mode").map(ToString::to_string).as_deref() {
+            Some("#tpu.pipeline_mode<synchronous>") => 1,
+            Some("#tpu.pipeline_mode<double_buffered>") | None => 2,
+            Some(other) => {
+                return Err(Unrunnable::Kernel(format!(
+                    "windows with pipeline_mode = {other} are not supported"
+                )));
+            }
+        };
+        Ok(Self::Blocks { transform, block, buffers })
     }
 
     /// The index of the block at a step.
@@ -102,6 +118,21 @@ impl WindowSpec {
         let results = machine.call(&transform.clone(), arguments)?;
         let integer = |value: &Value| if let Value::Integer(value) = value { *value } else { -1 };
         Ok(results.iter().map(integer).collect())
+    }
+}
+
+/// What a window is told; anything that is not known here is refused, such as blocks that count in elements, or that
+/// may be visited again later.
+fn window_attributes(param: &Attr) -> Result<&Attributes, Unrunnable> {
+    const KNOWN: [&str; 3] = ["transform_indices", "window_bounds", "pipeline_mode"];
+    let Attr::Dict(params) = param else {
+        return Err(Unrunnable::Kernel(format!("window_params holds {param}, which describes no window")));
+    };
+    match params.iter().find(|(name, _)| !KNOWN.contains(name)) {
+        Some((name, value)) => {
+            Err(Unrunnable::Kernel(format!("windows with {name} = {value} are not supported")))
+        }
+        None => Ok(params),
     }
 }
 
@@ -139,7 +170,7 @@ impl Window {
         memref: &MemRef,
         far: View,
         direction: Direction,
-    ) -> Self {
+    ) -> Result<Self, Stop> {
         let (block, buffers) = match spec {
             WindowSpec::Blocks { block, buffers, .. } => (block.clone(), *buffers),
             _ => (far.shape(), 1),
@@ -147,11 +178,10 @@ impl Window {
         let element: Option<Element> = far.element;
         let shape: Vec<usize> = [buffers].into_iter().chain(block.iter().copied()).collect();
         let space = memref.space.unwrap_or(MemorySpace::Vmem);
-        let near = machine.allocate(Buffer::poisoned(name.to_owned(), space, &shape, element));
+        let near = machine.allocate(name, space, &shape, element, None)?;
         let semaphores = format!("window semaphore of {name}");
-        let semaphores =
-            machine.allocate(Buffer::poisoned(semaphores, MemorySpace::Semaphore, &[buffers], None));
-        Self {
+        let semaphores = machine.allocate(&semaphores, MemorySpace::Semaphore, &[buffers], None, None)?;
+        Ok(Self {
             number,
             direction,
             far,
@@ -162,7 +192,7 @@ impl Window {
             index: None,
             next: None,
             in_flight: vec![None; buffers],
-        }
+        })
     }
 
     fn site(&self, machine: &Machine<'_>) -> Site {
@@ -175,10 +205,10 @@ impl Window {
             return (self.buffer(slot), self.far.clone());
         }
         let starts: Vec<i64> =
-            index.iter().zip(&self.block).map(|(index, &size)| index * size as i64).collect();
+            index.iter().zip(&self.block).map(|(index, &size)| index.saturating_mul(size as i64)).collect();
         let sizes: Vec<usize> = (0..self.block.len())
             .map(|i| {
-                let left = self.far.dims[i].extent as i64 - starts[i];
+                let left = (self.far.dims[i].extent as i64).saturating_sub(starts[i]);
                 // A block that begins beyond the edge stays whole, and is found to be out of bounds.
                 if left > 0 { self.block[i].min(left as usize) } else { self.block[i] }
             })
@@ -204,7 +234,7 @@ impl Window {
             machine.buffers[whole.buffer].poison(&whole);
             machine.buffers[whole.buffer].mark(&whole, true);
         }
-        let bytes = (near.elements() * near.unit()) as i64;
+        let bytes = near.bytes() as i64;
         machine.start_copy(far, near, (self.semaphores, slot), Agent::Window(self.number), None)?;
         self.in_flight[slot] = Some(bytes);
         Ok(())
@@ -273,7 +303,7 @@ impl Window {
             return Ok(());
         };
         let (near, far) = self.sides(&index, self.slot);
-        let bytes = (near.elements() * near.unit()) as i64;
+        let bytes = near.bytes() as i64;
         machine.start_copy(near, far, (self.semaphores, self.slot), Agent::Window(self.number), None)?;
         self.in_flight[self.slot] = Some(bytes);
         Ok(())

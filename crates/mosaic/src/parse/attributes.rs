@@ -1,5 +1,7 @@
 //! Attributes.
 
+use std::collections::HashSet;
+
 use half::{bf16, f16};
 use octile_core::fp8::{E4m3, E5m2};
 
@@ -35,8 +37,22 @@ impl Parser<'_> {
             let value = if p.cursor.eat("=") { p.attribute()? } else { Attr::Unit };
             Ok((name, value))
         };
+        let mut start = self.cursor.clone();
         let entries = self.list(open, close, entry)?;
+        let mut names = HashSet::new();
+        if let Some((name, _)) = entries.iter().find(|(name, _)| !names.insert(name.as_str())) {
+            return Err(start.error(format!("the attribute '{name}' is given twice here")));
+        }
         Ok(entries.into_iter().fold(Attributes::new(), |all, (name, value)| all.with(name, value)))
+    }
+
+    /// Attributes that are spelled in two places of one operation.
+    pub(super) fn joined(&mut self, attributes: Attributes, more: Attributes) -> Result<Attributes> {
+        let known: HashSet<&str> = attributes.iter().map(|(name, _)| name).collect();
+        if let Some((name, _)) = more.iter().find(|(name, _)| known.contains(name)) {
+            return Err(self.cursor.error(format!("the attribute '{name}' is given twice here")));
+        }
+        Ok(more.iter().fold(attributes, |all, (name, value)| all.with(name, value.clone())))
     }
 
     /// Any attribute. One that has no variant here is kept as it is spelled.

@@ -53,6 +53,9 @@ const PATTERNS: &[(&str, &str)] = &[
     ("vector.extract", "% [static_position] {} : R from T"),
     ("vector.load", "% [ %* ] {} : T , R"),
     ("vector.store", "% , % [ %* ] {} : T , T"),
+    ("vector.maskedload", "% [ %* ] , % , % {} : T , T , T into R"),
+    ("vector.maskedstore", "% [ %* ] , % , % {} : T , T , T"),
+    ("memref.copy", "% , % {} : T to T"),
     ("memref.load", "% [ %* ] {} : E"),
     ("memref.store", "% , % [ %* ] {} : T"),
     ("memref.alloca", "( ) {} : R"),
@@ -189,7 +192,7 @@ impl Parser<'_> {
             attributes = attributes.with(flag, value);
         }
         let braces = self.optional_dict()?;
-        Ok(braces.iter().fold(attributes, |all, (name, value)| all.with(name, value.clone())))
+        self.joined(attributes, braces)
     }
 
     fn constant(&mut self, mut op: Unnamed) -> Result<Unnamed> {
@@ -342,9 +345,10 @@ impl Parser<'_> {
 
     /// A region whose empty yield may be left out.
     fn yielding_region(&mut self, before: impl FnOnce(&mut Self) -> Vec<Value>) -> Result<Region> {
+        let start = self.cursor.place();
         let mut region = self.region(before)?;
         if region.ops.last().is_none_or(|op| op.name != "scf.yield") {
-            let place = region.ops.last().and_then(|op| op.place);
+            let place = region.ops.last().map_or(Some(start), |op| op.place);
             region.ops.push(Op {
                 name: "scf.yield".into(),
                 operands: Vec::new(),

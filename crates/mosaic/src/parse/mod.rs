@@ -11,7 +11,10 @@ use std::collections::HashMap;
 
 use cursor::{Cursor, Result};
 
-use crate::ir::{Function, Module, Place};
+use crate::{
+    ir::{Function, Module, Place},
+    limits::{ALIAS_BYTES_PER_BYTE, MAX_ALIAS_BYTES, MAX_NESTING},
+};
 
 /// A text that is no module.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,9 +31,6 @@ pub fn parse(text: &str) -> std::result::Result<Module, ParseError> {
     Parser::new(text).module()
 }
 
-/// How deeply types, attributes and regions may nest, so that hostile text cannot exhaust the stack.
-const MAX_DEPTH: usize = 96;
-
 /// What an alias stands for, and where it is defined.
 #[derive(Clone)]
 struct Alias<'a> {
@@ -44,11 +44,19 @@ struct Parser<'a> {
     /// The function being read.
     function: ops::Scope,
     depth: usize,
+    /// Bytes that aliases may still expand to: aliases of aliases grow exponentially.
+    alias_bytes: usize,
 }
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Self {
-        Self { cursor: Cursor::new(text), aliases: aliases(text), function: ops::Scope::default(), depth: 0 }
+        Self {
+            cursor: Cursor::new(text),
+            aliases: aliases(text),
+            function: ops::Scope::default(),
+            depth: 0,
+            alias_bytes: text.len().saturating_mul(ALIAS_BYTES_PER_BYTE).saturating_add(MAX_ALIAS_BYTES),
+        }
     }
 
     fn module(mut self) -> Result<Module> {
@@ -121,8 +129,8 @@ impl<'a> Parser<'a> {
 
     /// Reads something that may contain itself.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
-        if self.depth == MAX_DEPTH {
-            return Err(self.cursor.error(format!("this nests more than {MAX_DEPTH} levels deep")));
+        if self.depth == MAX_NESTING {
+            return Err(self.cursor.error(format!("this nests more than {MAX_NESTING} levels deep")));
         }
         self.depth += 1;
         let value = read(self);
@@ -130,8 +138,22 @@ impl<'a> Parser<'a> {
         value
     }
 
+    /// Counts one use of an alias.
+    fn expand(&mut self, alias: &Alias<'a>) -> Result<()> {
+        match self.alias_bytes.checked_sub(alias.text.len()) {
+            Some(left) => {
+                self.alias_bytes = left;
+                Ok(())
+            }
+            None => Err(self.cursor.error(
+                "the aliases of this text expand to far more than the text itself: spell out what they stand for",
+            )),
+        }
+    }
+
     /// Reads what an alias stands for.
     fn elsewhere<T>(&mut self, alias: Alias<'a>, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.expand(&alias)?;
         let here = std::mem::replace(&mut self.cursor, Cursor::within(alias.text, alias.place));
         let value = self.nested(read);
         self.cursor = here;

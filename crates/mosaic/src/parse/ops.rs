@@ -205,7 +205,7 @@ impl Parser<'_> {
             _ => self.short()?,
         };
         let location = self.location()?;
-        let expected: usize = names.iter().map(|(_, count)| count).sum();
+        let expected = names.iter().fold(0usize, |all, (_, count)| all.saturating_add(*count));
         if !names.is_empty() && expected != op.results.len() {
             let made = op.results.len();
             return Err(start.error(format!("{} has {made} results, but {expected} are named", op.name)));
@@ -261,7 +261,7 @@ impl Parser<'_> {
             op.regions = self.list("(", ")", |p| p.region(|_| Vec::new()))?;
         }
         let more = self.optional_dict()?;
-        op.attributes = more.iter().fold(op.attributes, |all, (name, value)| all.with(name, value.clone()));
+        op.attributes = self.joined(op.attributes, more)?;
         self.cursor.require(":")?;
         let mut start = self.cursor.clone();
         let operand_types = self.list("(", ")", Self::ty)?;
@@ -282,8 +282,11 @@ impl Parser<'_> {
         self.cursor.word();
         let text = self.cursor.balanced()?;
         let inside = &text[1..text.len() - 1];
-        let resolved = match self.aliases.get(inside.trim()) {
-            Some(alias) => alias.text.trim().trim_start_matches("loc(").trim_end_matches(')'),
+        let resolved = match self.aliases.get(inside.trim()).cloned() {
+            Some(alias) => {
+                self.expand(&alias)?;
+                alias.text.trim().trim_start_matches("loc(").trim_end_matches(')')
+            }
             None => inside,
         };
         Ok(readable_location(resolved))

@@ -82,7 +82,13 @@ impl Parser<'_> {
                     self.cursor.require("?")?;
                     extents.push(DYNAMIC);
                 }
-                Some(c) if c.is_ascii_digit() => extents.push(self.cursor.unsigned()?),
+                Some(c) if c.is_ascii_digit() => {
+                    let extent = self.cursor.unsigned()?;
+                    if i64::try_from(extent).is_err() {
+                        return Err(self.cursor.error(format!("an extent of {extent} does not fit 64 bits")));
+                    }
+                    extents.push(extent);
+                }
                 Some('[') => return Err(self.cursor.error("scalable vectors are not supported")),
                 _ => return Ok(extents),
             }

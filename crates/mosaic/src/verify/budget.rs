@@ -9,6 +9,11 @@ use crate::{
 
 const LANES: usize = 128;
 
+/// The next multiple, or the extent itself where there is none.
+fn multiple(extent: usize, of: usize) -> usize {
+    extent.checked_next_multiple_of(of).unwrap_or(extent)
+}
+
 /// Bytes of a memref in a memory, padded as the memory lays it out.
 fn bytes(memref: &MemRef) -> usize {
     let Some(element) = Element::of(&Type::MemRef(memref.clone())) else { return 0 };
@@ -18,14 +23,14 @@ fn bytes(memref: &MemRef) -> usize {
     let (rows, columns) = tile(element);
     let smem = memref.space == Some(MemorySpace::Smem);
     let padded = |(dimension, &extent): (usize, &usize)| match memref.shape.len() - dimension {
-        1 if smem => extent.next_multiple_of(LANES),
-        1 => extent.next_multiple_of(columns),
+        1 if smem => multiple(extent, LANES),
+        1 => multiple(extent, columns),
         // Few rows take a smaller tile.
-        2 if !smem => extent.next_multiple_of(rows.min(extent.next_power_of_two())),
+        2 if !smem => multiple(extent, rows.min(extent.checked_next_power_of_two().unwrap_or(rows))),
         _ => extent,
     };
-    let elements: usize = memref.shape.iter().enumerate().map(padded).product();
-    elements * if smem { 4 } else { element.bytes() }
+    let elements = memref.shape.iter().enumerate().map(padded).fold(1, usize::saturating_mul);
+    elements.saturating_mul(if smem { 4 } else { element.bytes() })
 }
 
 pub(super) fn check(kernel: &Kernel<'_>) -> Vec<Violation> {
@@ -39,7 +44,7 @@ pub(super) fn check(kernel: &Kernel<'_>) -> Vec<Violation> {
         Some(Attr::I64s(items)) => items.len(),
         _ => 0,
     };
-    let first_window = count("iteration_bounds") + count("scalar_prefetch");
+    let first_window = count("iteration_bounds").saturating_add(count("scalar_prefetch"));
     let buffers = |argument: usize| {
         let window = argument.checked_sub(first_window).and_then(|number| windows.get(number));
         let moves = matches!(window, Some(Attr::Dict(window)) if window.get("transform_indices").is_some());
@@ -49,10 +54,12 @@ pub(super) fn check(kernel: &Kernel<'_>) -> Vec<Violation> {
         let sizes = function.body.arguments.iter().enumerate().filter_map(|(number, &value)| match function
             .ty(value)
         {
-            Type::MemRef(memref) if memref.space == Some(space) => Some(buffers(number) * bytes(memref)),
+            Type::MemRef(memref) if memref.space == Some(space) => {
+                Some(bytes(memref).saturating_mul(buffers(number)))
+            }
             _ => None,
         });
-        sizes.sum()
+        sizes.fold(0, usize::saturating_add)
     };
     let limits = [
         (MemorySpace::Vmem, kernel.chip.vmem_physical, "vector memory"),

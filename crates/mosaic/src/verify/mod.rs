@@ -79,7 +79,8 @@ fn of_types(error: Unrunnable) -> Option<Violation> {
         Unrunnable::BadOp { name, place, message } => {
             Some(Violation { rule: Rule::Types, place, message: format!("{name}: {message}") })
         }
-        Unrunnable::UnknownOp { .. } | Unrunnable::Kernel(_) => None,
+        // What the interpreter does not do, the compiler may.
+        Unrunnable::UnknownOp { .. } | Unrunnable::NotModelled { .. } | Unrunnable::Kernel(_) => None,
     }
 }
 

@@ -6,7 +6,8 @@ use std::{fs, io::Read, path::PathBuf};
 
 use octile_mosaic::{
     Float,
-    interpret::{Element, Tensor},
+    interpret::{Element, Options, Outcome, Tensor, simulate},
+    parse,
 };
 use safetensors::{Dtype, SafeTensors};
 
@@ -59,4 +60,39 @@ pub fn operands_and_result(folder_name: &str, set: &str) -> (Vec<Tensor>, Tensor
         }
     }
     (operands, result.expect("the set has a result"))
+}
+
+/// A vector, and a memref in vector memory, of 8 x 128.
+pub const VECTOR: &str = "vector<8x128xf32>";
+pub const NEAR: &str = "memref<8x128xf32, #tpu.memory_space<vmem>>";
+
+/// A kernel on an operand `%x`, a result `%out` and a scratch buffer `%a`, all of 8 x 128 in vector memory. `VECTOR` and
+/// `NEAR` in the body stand for their types; line 6 is its first.
+pub fn small_kernel(body: &str) -> String {
+    format!(
+        "module {{
+  func.func @k(%x: {NEAR}, %out: {NEAR}, %a: {NEAR}) attributes {{scratch_operands = 1 : i64, window_params = [{{}}, {{}}]}} {{
+    %c0 = arith.constant 0 : index
+    %i0 = arith.constant 0 : i32
+    %v = vector.load %x[%c0, %c0] : {NEAR}, {VECTOR}
+{}
+    return
+  }}
+}}",
+        body.replace("VECTOR", VECTOR).replace("NEAR", NEAR)
+    )
+}
+
+/// A tensor of binary32.
+pub fn floats(shape: &[usize], value: impl Fn(usize) -> f32) -> Tensor {
+    let elements: usize = shape.iter().product();
+    let bytes = (0..elements).flat_map(|i| value(i).to_le_bytes()).collect();
+    Tensor { element: Element::Float(Float::F32), shape: shape.to_vec(), bytes }
+}
+
+/// Runs such a kernel on the numbers from 1 on.
+pub fn run_small(body: &str) -> Result<Outcome, String> {
+    let module = parse(&small_kernel(body)).map_err(|error| error.to_string())?;
+    let x = floats(&[8, 128], |i| i as f32 + 1.0);
+    simulate(&module, &[x], &Options::new(rates())).map_err(|error| error.to_string())
 }

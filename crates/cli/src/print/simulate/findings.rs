@@ -116,6 +116,12 @@ fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
             ),
             Vec::new(),
         ),
+        Trouble::OutOfOperations { operations, site } => (
+            format!(
+                "ENDLESS: the kernel was stopped after {operations} operations; if it ends, let it run on with --max-operations N"
+            ),
+            vec![("next", site)],
+        ),
         Trouble::AssertionFailed { message, site } => {
             (format!("ASSERTION: {message}"), vec![("assert", site)])
         }

@@ -1,9 +1,11 @@
 //! Branches, loops, calls and scopes.
 
-use super::Maker;
+use super::{Definition, effect, pure};
 use crate::{
     attribute::Attr,
     interpret::{
+        admit::is_terminator,
+        ask::not_modelled,
         finding::Trouble,
         machine::{Machine, Stop},
         program::{Block, Compiler, Made, Step},
@@ -13,22 +15,22 @@ use crate::{
     types::Type,
 };
 
-pub(super) const OPS: &[(&str, Maker)] = &[
-    ("scf.if", if_),
-    ("scf.for", for_),
-    ("scf.while", while_),
-    ("scf.yield", yield_),
-    ("scf.condition", yield_),
-    ("tpu.yield", yield_),
-    ("func.return", yield_),
-    ("stablehlo.return", yield_),
-    ("func.call", call),
-    ("tpu.region", region),
-    ("cf.assert", assert),
-    ("tpu.trace_start", nothing),
-    ("tpu.trace_stop", nothing),
-    ("tpu.delay", nothing),
-    ("tpu.device_id", device),
+pub(super) const OPS: &[Definition] = &[
+    effect("scf.if", &[], if_),
+    effect("scf.for", &[], for_),
+    effect("scf.while", &[], while_),
+    effect("scf.yield", &[], yield_),
+    effect("scf.condition", &[], yield_),
+    effect("tpu.yield", &[], yield_),
+    effect("func.return", &[], yield_),
+    effect("stablehlo.return", &[], yield_),
+    effect("func.call", &["callee"], call),
+    effect("tpu.region", &[], region),
+    effect("cf.assert", &["msg"], assert),
+    effect("tpu.trace_start", &["message", "level"], nothing),
+    effect("tpu.trace_stop", &[], nothing),
+    effect("tpu.delay", &[], nothing),
+    pure("tpu.device_id", &[], device),
 ];
 
 fn nothing(_: &mut Compiler<'_>, _: &Op) -> Made {
@@ -62,9 +64,10 @@ fn hand_out(m: &mut Machine<'_>, step: &Step) {
 
 /// The types that the block's last operation hands back, without the first `skip`.
 fn yields(c: &Compiler<'_>, op: &Op, region: usize, skip: usize, wanted: &[Type]) -> Made<()> {
-    let last = op.regions[region].ops.last();
-    let types: Vec<&Type> =
-        last.iter().flat_map(|op| op.operands.iter().skip(skip)).map(|&v| c.ty(v)).collect();
+    let Some(last) = op.regions[region].ops.last().filter(|op| is_terminator(op)) else {
+        return Err("a block does not end with what it yields".into());
+    };
+    let types: Vec<&Type> = last.operands.iter().skip(skip).map(|&value| c.ty(value)).collect();
     match types.iter().copied().eq(wanted) {
         true => Ok(()),
         false => Err("a block does not yield the types that are expected of it".into()),
@@ -86,8 +89,17 @@ fn regions(op: &Op, count: usize) -> Made<()> {
     }
 }
 
+/// Blocks to which nothing is handed.
+fn plain_regions(op: &Op, count: usize) -> Made<()> {
+    regions(op, count)?;
+    match op.regions.iter().all(|region| region.arguments.is_empty()) {
+        true => Ok(()),
+        false => Err("its blocks take no arguments".into()),
+    }
+}
+
 fn if_(c: &mut Compiler<'_>, op: &Op) -> Made {
-    regions(op, 2)?;
+    plain_regions(op, 2)?;
     if op.operands.len() != 1 || *c.operand(op, 0)? != Type::I1 {
         return Err("the condition is one i1".into());
     }
@@ -136,15 +148,13 @@ fn for_(c: &mut Compiler<'_>, op: &Op) -> Made {
                 m.frame[slot as usize] = value;
             }
             m.run(&body)?;
-            counter += by;
+            let Some(next) = counter.checked_add(by) else { break };
+            counter = next;
         }
         hand_out(m, step);
         Ok(())
     }))
 }
-
-/// A loop that has run so often does not end.
-const MAX_ITERATIONS: usize = 1 << 32;
 
 fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
     regions(op, 2)?;
@@ -162,7 +172,7 @@ fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (before, after) = (c.block(&op.regions[0])?, c.block(&op.regions[1])?);
     Ok(Box::new(move |m, step| {
         m.yielded = (0..step.operands.len()).map(|i| m.take(step, i)).collect();
-        for _ in 0..MAX_ITERATIONS {
+        loop {
             m.clock.scalar();
             enter(m, &before);
             m.run(&before)?;
@@ -175,7 +185,6 @@ fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
             enter(m, &after);
             m.run(&after)?;
         }
-        Err(Stop::Fault(step.place, format!("this loop has run {MAX_ITERATIONS} times and does not end")))
     }))
 }
 
@@ -191,14 +200,10 @@ fn call(c: &mut Compiler<'_>, op: &Op) -> Made {
     let Attr::Symbol(callee) = c.attribute(op, "callee")?.clone() else {
         return Err("the attribute 'callee' is no symbol".into());
     };
-    let arguments: Vec<Type> = op.operands.iter().map(|&value| c.ty(value).clone()).collect();
-    let results = result_types(c, op);
     Ok(Box::new(move |m, step| {
-        let code = m.program.functions.get(&callee).cloned();
-        let Some(code) = code.filter(|code| code.argument_types == arguments && code.results == results)
-        else {
-            let message = format!("the module has no function @{callee} of these types");
-            return Err(Stop::Fault(step.place, message));
+        // That it is there, and takes what it is given, was checked for the module as a whole.
+        let Some(code) = m.program.functions.get(&callee).cloned() else {
+            return Err(Stop::Fault(step.place, format!("the module has no function @{callee}")));
         };
         let values: Vec<Value> = (0..step.operands.len()).map(|i| m.take(step, i)).collect();
         m.yielded = m.call(&code, values.into_iter())?;
@@ -209,8 +214,11 @@ fn call(c: &mut Compiler<'_>, op: &Op) -> Made {
 
 /// A scope: what is allocated inside ends with it.
 fn region(c: &mut Compiler<'_>, op: &Op) -> Made {
-    regions(op, 1)?;
+    plain_regions(op, 1)?;
     let wanted = result_types(c, op);
+    if wanted.iter().any(|ty| matches!(ty, Type::MemRef(_))) {
+        return Err("memory that is allocated in a scope ends with it".into());
+    }
     if !wanted.is_empty() {
         yields(c, op, 0, 0, &wanted)?;
     }
@@ -229,7 +237,8 @@ fn assert(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.scalar_integer(c.operand(op, 0)?)?;
     let message = match op.attributes.get("msg") {
         Some(Attr::String(message)) => message.clone(),
-        _ => String::new(),
+        Some(other) => return Err(not_modelled("msg", other)),
+        None => String::new(),
     };
     Ok(Box::new(move |m, step| {
         if m.integer(step, 0) != 0 {

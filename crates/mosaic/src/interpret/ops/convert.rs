@@ -1,13 +1,15 @@
 //! Constants, and conversions between types.
 
 use super::{
-    Maker,
-    integer::{bits, is_scalar, wrap},
+    Definition,
+    integer::{OVERFLOW, bits, is_scalar, wrap},
+    pure,
 };
 use crate::{
     attribute::Attr,
     interpret::{
-        element::{Element, read_floats, read_integers, round_to, write_floats, write_integers},
+        ask::not_modelled,
+        element::{Element, read_floats, read_integers, round_to, truncate_to, write_floats, write_integers},
         program::{Compiler, Made},
         value::{Data, Value, map_floats, zip_integers},
     },
@@ -15,28 +17,28 @@ use crate::{
     types::Type,
 };
 
-pub(super) const OPS: &[(&str, Maker)] = &[
-    ("arith.constant", constant),
-    ("arith.extf", to_float),
-    ("arith.truncf", to_float),
-    ("tpu.extf", to_float),
-    ("tpu.truncf", to_float),
-    ("arith.extui", |c, op| to_integer(c, op, false)),
-    ("arith.extsi", |c, op| to_integer(c, op, true)),
-    ("arith.trunci", |c, op| to_integer(c, op, true)),
-    ("arith.index_cast", |c, op| to_integer(c, op, true)),
-    ("arith.index_castui", |c, op| to_integer(c, op, false)),
-    ("arith.sitofp", |c, op| integer_to_float(c, op, true)),
-    ("arith.uitofp", |c, op| integer_to_float(c, op, false)),
-    ("tpu.sitofp", |c, op| integer_to_float(c, op, true)),
-    ("tpu.uitofp", |c, op| integer_to_float(c, op, false)),
-    ("arith.fptosi", |c, op| float_to_integer(c, op, true)),
-    ("arith.fptoui", |c, op| float_to_integer(c, op, false)),
-    ("tpu.fptosi", |c, op| float_to_integer(c, op, true)),
-    ("tpu.fptoui", |c, op| float_to_integer(c, op, false)),
-    ("arith.bitcast", bitcast),
-    ("vector.bitcast", bitcast),
-    ("tpu.bitcast", bitcast),
+pub(super) const OPS: &[Definition] = &[
+    pure("arith.constant", &["value"], constant),
+    pure("arith.extf", &["fastmath"], to_float),
+    pure("arith.truncf", &["roundingmode", "fastmath"], to_float),
+    pure("tpu.extf", &[], to_float),
+    pure("tpu.truncf", &["rounding_mode"], to_float),
+    pure("arith.extui", &["nneg", "nonNeg"], |c, op| to_integer(c, op, false)),
+    pure("arith.extsi", &[], |c, op| to_integer(c, op, true)),
+    pure("arith.trunci", OVERFLOW, |c, op| to_integer(c, op, true)),
+    pure("arith.index_cast", &[], |c, op| to_integer(c, op, true)),
+    pure("arith.index_castui", &["nneg", "nonNeg"], |c, op| to_integer(c, op, false)),
+    pure("arith.sitofp", &[], |c, op| integer_to_float(c, op, true)),
+    pure("arith.uitofp", &["nneg", "nonNeg"], |c, op| integer_to_float(c, op, false)),
+    pure("tpu.sitofp", &["rounding_mode"], |c, op| integer_to_float(c, op, true)),
+    pure("tpu.uitofp", &["rounding_mode"], |c, op| integer_to_float(c, op, false)),
+    pure("arith.fptosi", &[], |c, op| float_to_integer(c, op, true)),
+    pure("arith.fptoui", &[], |c, op| float_to_integer(c, op, false)),
+    pure("tpu.fptosi", &["rounding_mode"], |c, op| float_to_integer(c, op, true)),
+    pure("tpu.fptoui", &["rounding_mode"], |c, op| float_to_integer(c, op, false)),
+    pure("arith.bitcast", &[], bitcast),
+    pure("vector.bitcast", &[], bitcast),
+    pure("tpu.bitcast", &[], bitcast),
 ];
 
 /// The value of a constant of type `ty`.
@@ -95,17 +97,52 @@ fn converted<'a>(c: &Compiler<'a>, op: &Op) -> Made<(&'a Type, &'a Type)> {
     }
 }
 
+/// How a conversion rounds.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rounding {
+    ToZero,
+    ToNearestEven,
+}
+
+/// The rounding mode of an operation of the tpu dialect, which always has one.
+fn rounding(c: &Compiler<'_>, op: &Op) -> Made<Rounding> {
+    match c.word(op, "rounding_mode", &["towards_zero", "to_nearest_even"])? {
+        Some(0) => Ok(Rounding::ToZero),
+        Some(_) => Ok(Rounding::ToNearestEven),
+        None => Err("the attribute 'rounding_mode' is missing".into()),
+    }
+}
+
 fn to_float(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (from, to) = converted(c, op)?;
     let (narrow, float) = (c.float(from)?, c.float(to)?);
+    let rounding = match op.name.as_ref() {
+        "tpu.truncf" => rounding(c, op)?,
+        // MLIR's names for the same.
+        "arith.truncf" => {
+            match c.word(op, "roundingmode", &["to_nearest_even", "downward", "upward", "toward_zero"])? {
+                None | Some(0) => Rounding::ToNearestEven,
+                Some(3) => Rounding::ToZero,
+                Some(_) => return Err(not_modelled("roundingmode", c.attribute(op, "roundingmode")?)),
+            }
+        }
+        _ => Rounding::ToNearestEven,
+    };
     let elements: usize = from.shape().iter().product();
     let widens = narrow.bits() < float.bits();
+    let round = match rounding {
+        Rounding::ToNearestEven => round_to,
+        Rounding::ToZero => truncate_to,
+    };
     Ok(Box::new(move |m, step| {
         let value = match m.take(step, 0) {
-            Value::Float(value) => Value::Float(round_to(float, value)),
+            Value::Float(value) => Value::Float(round(float, value)),
             // Every narrow float is a wide one.
             Value::Vector(data) if widens => Value::Vector(data),
-            Value::Vector(data) => Value::Vector(map_floats(data, |value| round_to(float, value))),
+            Value::Vector(data) if rounding == Rounding::ToNearestEven => {
+                Value::Vector(map_floats(data, |value| round_to(float, value)))
+            }
+            Value::Vector(data) => Value::Vector(map_floats(data, |value| round(float, value))),
             other => unreachable!("floats, not {other:?}"),
         };
         m.clock.vector(elements, step.line(), &step.name);
@@ -147,6 +184,9 @@ fn to_integer(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
 fn integer_to_float(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
     let (from, to) = converted(c, op)?;
     let (from_bits, float) = (bits(c, from)?, c.float(to)?);
+    if op.name.starts_with("tpu.") && rounding(c, op)? == Rounding::ToZero {
+        return Err(not_modelled("rounding_mode", c.attribute(op, "rounding_mode")?));
+    }
     let elements: usize = from.shape().iter().product();
     let convert = move |value: i64| {
         let value = match (signed, from_bits) {
@@ -178,8 +218,11 @@ fn float_to_integer(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
     c.float(from)?;
     let to_bits = bits(c, to)?;
     let elements: usize = from.shape().iter().product();
-    let mode = op.attributes.get("rounding_mode").map(ToString::to_string).unwrap_or_default();
-    let round: fn(f64) -> f64 = if mode.contains("nearest") { f64::round_ties_even } else { f64::trunc };
+    let round: fn(f64) -> f64 =
+        match op.name.starts_with("tpu.") && rounding(c, op)? == Rounding::ToNearestEven {
+            true => f64::round_ties_even,
+            false => f64::trunc,
+        };
     let convert = move |value: f32| {
         let (low, high) = match signed {
             true => (-(2f64.powi(to_bits as i32 - 1)), 2f64.powi(to_bits as i32 - 1) - 1.0),
@@ -218,8 +261,21 @@ fn bitcast(c: &mut Compiler<'_>, op: &Op) -> Made {
         return Err(format!("{from} and {to} do not have the same bits").into());
     }
     let rows_change = packing > 1 && op.name == "tpu.bitcast";
-    if rows_change && (from_shape.len() < 2 || from_shape.last() != to_shape.last()) {
-        return Err(format!("{from} cannot be cast to {to}: the last dimension must stay").into());
+    // Elements that are cast into one are neighbours along this dimension; all others stay.
+    let changes = if op.name == "tpu.bitcast" { 2 } else { 1 };
+    let others = |shape: &[usize]| {
+        let mut shape = shape.to_vec();
+        shape.len().checked_sub(changes).filter(|_| packing > 1).map(|dimension| shape.remove(dimension));
+        shape
+    };
+    let whole = [from, to].iter().all(|ty| !matches!(ty.element(), Type::Integer(1 | 64)));
+    let shaped =
+        from_shape.len() == to_shape.len() && from_shape.len() >= if packing > 1 { changes } else { 0 };
+    if !whole || !shaped || others(&from_shape) != others(&to_shape) || is_scalar(from) != is_scalar(to) {
+        return Err(format!("{from} cannot be cast to {to}").into());
+    }
+    if op.name == "arith.bitcast" && packing > 1 {
+        return Err(format!("{from} cannot be cast to {to}: the elements differ in size").into());
     }
     let columns = *from_shape.last().unwrap_or(&1);
     let elements: usize = from_shape.iter().product();

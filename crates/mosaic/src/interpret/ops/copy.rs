@@ -1,13 +1,11 @@
 //! Asynchronous copies and semaphores.
 
-use super::{Maker, memory::memref};
+use super::{Definition, effect, pure, view::memref};
 use crate::{
-    attribute::Attr,
     interpret::{
         copies::SemaphoreId,
         finding::Agent,
         machine::{Machine, Stop},
-        memory::Buffer,
         program::{Compiler, Made, Step},
         value::Value,
     },
@@ -15,14 +13,14 @@ use crate::{
     types::{MemorySpace, Type},
 };
 
-pub(super) const OPS: &[(&str, Maker)] = &[
-    ("tpu.enqueue_dma", enqueue),
-    ("tpu.wait_dma2", |c, op| wait_copy(c, op, 0, 2)),
-    ("tpu.wait_dma", |c, op| wait_copy(c, op, 0, 1)),
-    ("tpu.sem_alloc", allocate),
-    ("tpu.sem_signal", signal),
-    ("tpu.sem_wait", wait),
-    ("tpu.sem_read", read),
+pub(super) const OPS: &[Definition] = &[
+    effect("tpu.enqueue_dma", &["priority", "strict_ordering"], enqueue),
+    effect("tpu.wait_dma2", &["strict_ordering"], |c, op| wait_copy(c, op, 0, 2)),
+    effect("tpu.wait_dma", &[], |c, op| wait_copy(c, op, 0, 1)),
+    pure("tpu.sem_alloc", &[], allocate),
+    effect("tpu.sem_signal", &[], signal),
+    effect("tpu.sem_wait", &[], wait),
+    effect("tpu.sem_read", &[], read),
 ];
 
 /// A semaphore of the wanted kind.
@@ -42,12 +40,13 @@ fn id(m: &mut Machine<'_>, step: &Step, operand: usize) -> Result<SemaphoreId, S
 }
 
 fn enqueue(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let local = match op.attributes.get("operandSegmentSizes") {
-        Some(sizes) => *sizes == Attr::I32s(vec![1, 0, 1, 1, 0, 0]),
-        None => op.operands.len() == 3,
-    };
-    if !local {
-        return Err("a copy to another device or core is not supported: one core is simulated".into());
+    c.arity(op, 3, 0)
+        .and_then(|()| c.segments(op, &[&[1, 0, 1, 1, 0, 0], &[1, 0, 1, 1, 0, 0, 0]]))
+        .map_err(|_| "a copy to another device or core is not supported: one core is simulated")?;
+    // Neither orders copies in a way that a kernel may rely on without a wait.
+    c.flag(op, "strict_ordering")?;
+    if op.attributes.get("priority").is_some() {
+        c.integer_attribute(op, "priority")?;
     }
     let (source, target) = (memref(c, op, 0)?, memref(c, op, 1)?);
     if source.element != target.element || source.shape != target.shape {
@@ -74,14 +73,16 @@ fn wait_copy(c: &mut Compiler<'_>, op: &Op, semaphore_operand: usize, target: us
     semaphore(c, op, semaphore_operand, &Type::DmaSemaphore)?;
     memref(c, op, target)?;
     c.element(c.operand(op, target)?)?;
-    if op.operands.len() > 3 {
-        return Err("a wait for another device or core is not supported: one core is simulated".into());
-    }
+    c.arity(op, target + 1, 0)
+        .and_then(|()| c.segments(op, &[&[1, 1, 1, 0, 0]]))
+        .map_err(|_| "a wait for another device or core is not supported: one core is simulated")?;
+    c.flag(op, "strict_ordering")?;
     Ok(Box::new(move |m, step| {
         m.clock.scalar();
         let semaphore = id(m, step, semaphore_operand)?;
-        let view = m.view(step, target);
-        let bytes = (view.elements() * view.unit()) as i64;
+        let view = m.view(step, target).clone();
+        m.inside(&view, |m| m.core_site(step))?;
+        let bytes = view.bytes() as i64;
         let site = m.core_site(step);
         m.wait(semaphore, bytes, site)
     }))
@@ -89,14 +90,15 @@ fn wait_copy(c: &mut Compiler<'_>, op: &Op, semaphore_operand: usize, target: us
 
 fn allocate(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 0, 1)?;
-    if !matches!(c.result(op, 0)?, Type::MemRef(_)) {
-        return Err("the result is no memref".into());
+    match c.result(op, 0)? {
+        Type::MemRef(memref) if matches!(*memref.element, Type::DmaSemaphore | Type::Semaphore) => {}
+        other => return Err(format!("{other} is no memref of semaphores").into()),
     }
     let shape = c.extents(c.result(op, 0)?)?;
     let name =
         op.place.map_or_else(|| "semaphore".to_owned(), |place| format!("semaphore of line {}", place.line));
     Ok(Box::new(move |m, step| {
-        let view = m.allocate(Buffer::poisoned(name.clone(), MemorySpace::Semaphore, &shape, None));
+        let view = m.allocate(&name, MemorySpace::Semaphore, &shape, None, step.place)?;
         m.set(step, Value::View(view));
         Ok(())
     }))
@@ -104,6 +106,7 @@ fn allocate(c: &mut Compiler<'_>, op: &Op) -> Made {
 
 fn counted(c: &Compiler<'_>, op: &Op) -> Made<()> {
     c.arity(op, 2, 0)
+        .and_then(|()| c.segments(op, &[&[1, 1, 0, 0], &[1, 1, 0, 0, 0]]))
         .map_err(|_| "a semaphore of another device or core is not supported: one core is simulated")?;
     semaphore(c, op, 0, &Type::Semaphore)?;
     c.scalar_integer(c.operand(op, 1)?)
@@ -130,7 +133,7 @@ fn wait(c: &mut Compiler<'_>, op: &Op) -> Made {
 
 fn read(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
-    memref(c, op, 0)?;
+    semaphore(c, op, 0, &Type::Semaphore).or_else(|_| semaphore(c, op, 0, &Type::DmaSemaphore))?;
     c.scalar_integer(c.result(op, 0)?)?;
     Ok(Box::new(|m, step| {
         m.clock.scalar();

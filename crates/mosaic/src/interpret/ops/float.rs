@@ -4,8 +4,9 @@
 use std::cmp::Ordering;
 
 use super::{
-    Maker,
+    Definition,
     integer::{compared_type, is_scalar, one_type, predicate},
+    pure,
 };
 use crate::{
     interpret::{
@@ -17,43 +18,46 @@ use crate::{
     types::Float,
 };
 
-pub(super) const OPS: &[(&str, Maker)] = &[
-    ("arith.addf", |c, op| binary(c, op, |a, b| a + b)),
-    ("arith.subf", |c, op| binary(c, op, |a, b| a - b)),
-    ("arith.mulf", |c, op| binary(c, op, |a, b| a * b)),
-    ("arith.divf", |c, op| binary(c, op, |a, b| a / b)),
-    ("arith.remf", |c, op| binary(c, op, |a, b| a % b)),
-    ("arith.maximumf", |c, op| binary(c, op, maximum)),
-    ("arith.minimumf", |c, op| binary(c, op, minimum)),
-    ("arith.maxnumf", |c, op| binary(c, op, f32::max)),
-    ("arith.minnumf", |c, op| binary(c, op, f32::min)),
-    ("math.powf", |c, op| binary(c, op, f32::powf)),
-    ("math.atan2", |c, op| binary(c, op, f32::atan2)),
-    ("math.copysign", |c, op| binary(c, op, f32::copysign)),
-    ("arith.negf", |c, op| unary(c, op, |a| -a)),
-    ("math.absf", |c, op| unary(c, op, f32::abs)),
-    ("math.exp", |c, op| unary(c, op, f32::exp)),
-    ("math.exp2", |c, op| unary(c, op, f32::exp2)),
-    ("math.expm1", |c, op| unary(c, op, f32::exp_m1)),
-    ("math.log", |c, op| unary(c, op, f32::ln)),
-    ("math.log2", |c, op| unary(c, op, f32::log2)),
-    ("math.log1p", |c, op| unary(c, op, f32::ln_1p)),
-    ("math.sqrt", |c, op| unary(c, op, f32::sqrt)),
-    ("math.rsqrt", |c, op| unary(c, op, |a| 1.0 / a.sqrt())),
-    ("math.tanh", |c, op| unary(c, op, f32::tanh)),
-    ("math.sin", |c, op| unary(c, op, f32::sin)),
-    ("math.cos", |c, op| unary(c, op, f32::cos)),
-    ("math.tan", |c, op| unary(c, op, f32::tan)),
-    ("math.floor", |c, op| unary(c, op, f32::floor)),
-    ("math.ceil", |c, op| unary(c, op, f32::ceil)),
-    ("math.round", |c, op| unary(c, op, f32::round)),
-    ("math.roundeven", |c, op| unary(c, op, f32::round_ties_even)),
-    ("tpu.reciprocal", |c, op| unary(c, op, |a| 1.0 / a)),
-    ("math.fma", fma),
-    ("tpu.weird", weird),
-    ("arith.cmpf", compare),
-    ("arith.select", select),
+pub(super) const OPS: &[Definition] = &[
+    pure("arith.addf", FASTMATH, |c, op| binary(c, op, |a, b| a + b)),
+    pure("arith.subf", FASTMATH, |c, op| binary(c, op, |a, b| a - b)),
+    pure("arith.mulf", FASTMATH, |c, op| binary(c, op, |a, b| a * b)),
+    pure("arith.divf", FASTMATH, |c, op| binary(c, op, |a, b| a / b)),
+    pure("arith.remf", FASTMATH, |c, op| binary(c, op, |a, b| a % b)),
+    pure("arith.maximumf", FASTMATH, |c, op| binary(c, op, maximum)),
+    pure("arith.minimumf", FASTMATH, |c, op| binary(c, op, minimum)),
+    pure("arith.maxnumf", FASTMATH, |c, op| binary(c, op, f32::max)),
+    pure("arith.minnumf", FASTMATH, |c, op| binary(c, op, f32::min)),
+    pure("math.powf", FASTMATH, |c, op| binary(c, op, f32::powf)),
+    pure("math.atan2", FASTMATH, |c, op| binary(c, op, f32::atan2)),
+    pure("math.copysign", FASTMATH, |c, op| binary(c, op, f32::copysign)),
+    pure("arith.negf", FASTMATH, |c, op| unary(c, op, |a| -a)),
+    pure("math.absf", FASTMATH, |c, op| unary(c, op, f32::abs)),
+    pure("math.exp", FASTMATH, |c, op| unary(c, op, f32::exp)),
+    pure("math.exp2", FASTMATH, |c, op| unary(c, op, f32::exp2)),
+    pure("math.expm1", FASTMATH, |c, op| unary(c, op, f32::exp_m1)),
+    pure("math.log", FASTMATH, |c, op| unary(c, op, f32::ln)),
+    pure("math.log2", FASTMATH, |c, op| unary(c, op, f32::log2)),
+    pure("math.log1p", FASTMATH, |c, op| unary(c, op, f32::ln_1p)),
+    pure("math.sqrt", FASTMATH, |c, op| unary(c, op, f32::sqrt)),
+    pure("math.rsqrt", FASTMATH, |c, op| unary(c, op, |a| 1.0 / a.sqrt())),
+    pure("math.tanh", FASTMATH, |c, op| unary(c, op, f32::tanh)),
+    pure("math.sin", FASTMATH, |c, op| unary(c, op, f32::sin)),
+    pure("math.cos", FASTMATH, |c, op| unary(c, op, f32::cos)),
+    pure("math.tan", FASTMATH, |c, op| unary(c, op, f32::tan)),
+    pure("math.floor", FASTMATH, |c, op| unary(c, op, f32::floor)),
+    pure("math.ceil", FASTMATH, |c, op| unary(c, op, f32::ceil)),
+    pure("math.round", FASTMATH, |c, op| unary(c, op, f32::round)),
+    pure("math.roundeven", FASTMATH, |c, op| unary(c, op, f32::round_ties_even)),
+    pure("tpu.reciprocal", &["approx", "full_range"], reciprocal),
+    pure("math.fma", FASTMATH, fma),
+    pure("tpu.weird", &[], weird),
+    pure("arith.cmpf", &["predicate", "fastmath"], compare),
+    pure("arith.select", &[], select),
 ];
+
+/// Which inexact results the compiler may give; an exact one is always among them.
+const FASTMATH: &[&str] = &["fastmath"];
 
 /// The larger of two; no number, if one is none.
 pub(super) fn maximum(a: f32, b: f32) -> f32 {
@@ -113,6 +117,15 @@ fn unary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32) -> f32 + Copy + 'static)
         m.set(step, Value::Vector(map_floats(a, |a| round_to(float, f(a)))));
         Ok(())
     }))
+}
+
+/// What `approx` gives is up to the chip: here it is exact, which a reader of the result is told.
+fn reciprocal(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.flag(op, "full_range")?;
+    if c.flag(op, "approx")? {
+        c.note(op, "the chip approximates this reciprocal; the result here is exact");
+    }
+    unary(c, op, |a| 1.0 / a)
 }
 
 /// Whether each float is infinite or no number.

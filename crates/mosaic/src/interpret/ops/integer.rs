@@ -2,10 +2,11 @@
 
 use std::cell::Cell;
 
-use super::Maker;
+use super::{Definition, pure};
 use crate::{
     attribute::Attr,
     interpret::{
+        finding::Trouble,
         machine::Stop,
         program::{Compiler, Made},
         value::{Data, Value, zip_integers},
@@ -14,47 +15,61 @@ use crate::{
     types::Type,
 };
 
+/// What the compiler may assume about overflow; what it then makes of one that happens is as good as wrapping around.
+pub(super) const OVERFLOW: &[&str] = &["overflowFlags", "overflow"];
+
 /// An operation on two integers of so many bits; none where it divides by zero.
 type Binary = fn(u32, i64, i64) -> Option<i64>;
 
-pub(super) const OPS: &[(&str, Maker)] = &[
-    ("arith.addi", |c, op| binary(c, op, |_, a, b| Some(a.wrapping_add(b)))),
-    ("arith.subi", |c, op| binary(c, op, |_, a, b| Some(a.wrapping_sub(b)))),
-    ("arith.muli", |c, op| binary(c, op, |_, a, b| Some(a.wrapping_mul(b)))),
-    ("arith.divsi", |c, op| binary(c, op, |_, a, b| (b != 0).then(|| a.wrapping_div(b)))),
-    ("arith.remsi", |c, op| binary(c, op, |_, a, b| (b != 0).then(|| a.wrapping_rem(b)))),
-    ("arith.floordivsi", |c, op| binary(c, op, |_, a, b| (b != 0).then(|| floor_div(a, b)))),
-    ("arith.ceildivsi", |c, op| binary(c, op, |_, a, b| (b != 0).then(|| -floor_div(-a, b)))),
-    ("arith.divui", |c, op| {
+pub(super) const OPS: &[Definition] = &[
+    pure("arith.addi", OVERFLOW, |c, op| binary(c, op, |_, a, b| Some(a.wrapping_add(b)))),
+    pure("arith.subi", OVERFLOW, |c, op| binary(c, op, |_, a, b| Some(a.wrapping_sub(b)))),
+    pure("arith.muli", OVERFLOW, |c, op| binary(c, op, |_, a, b| Some(a.wrapping_mul(b)))),
+    pure("arith.divsi", &[], |c, op| binary(c, op, |_, a, b| (b != 0).then(|| a.wrapping_div(b)))),
+    pure("arith.remsi", &[], |c, op| binary(c, op, |_, a, b| (b != 0).then(|| a.wrapping_rem(b)))),
+    pure("arith.floordivsi", &[], |c, op| binary(c, op, |_, a, b| (b != 0).then(|| floor_div(a, b)))),
+    pure("arith.ceildivsi", &[], |c, op| binary(c, op, |_, a, b| (b != 0).then(|| ceil_div(a, b)))),
+    pure("arith.divui", &[], |c, op| {
         binary(c, op, |n, a, b| (b != 0).then(|| (unsigned(n, a) / unsigned(n, b)) as i64))
     }),
-    ("arith.remui", |c, op| {
+    pure("arith.remui", &[], |c, op| {
         binary(c, op, |n, a, b| (b != 0).then(|| (unsigned(n, a) % unsigned(n, b)) as i64))
     }),
-    ("arith.andi", |c, op| binary(c, op, |_, a, b| Some(a & b))),
-    ("arith.ori", |c, op| binary(c, op, |_, a, b| Some(a | b))),
-    ("arith.xori", |c, op| binary(c, op, |_, a, b| Some(a ^ b))),
-    ("arith.shli", |c, op| binary(c, op, |n, a, b| Some(shift(n, b, |by| a << by)))),
-    ("arith.shrsi", |c, op| binary(c, op, |n, a, b| Some(a >> b.clamp(0, i64::from(n) - 1)))),
-    ("arith.shrui", |c, op| binary(c, op, |n, a, b| Some(shift(n, b, |by| (unsigned(n, a) >> by) as i64)))),
-    ("arith.maxsi", |c, op| binary(c, op, |_, a, b| Some(a.max(b)))),
-    ("arith.minsi", |c, op| binary(c, op, |_, a, b| Some(a.min(b)))),
-    ("arith.maxui", |c, op| {
+    pure("arith.andi", &[], |c, op| binary(c, op, |_, a, b| Some(a & b))),
+    pure("arith.ori", &[], |c, op| binary(c, op, |_, a, b| Some(a | b))),
+    pure("arith.xori", &[], |c, op| binary(c, op, |_, a, b| Some(a ^ b))),
+    pure("arith.shli", OVERFLOW, |c, op| binary(c, op, |n, a, b| Some(shift(n, b, |by| a << by)))),
+    pure("arith.shrsi", &[], |c, op| {
+        binary(c, op, |n, a, b| Some(a >> unsigned(n, b).min(u64::from(n) - 1)))
+    }),
+    pure("arith.shrui", &[], |c, op| {
+        binary(c, op, |n, a, b| Some(shift(n, b, |by| (unsigned(n, a) >> by) as i64)))
+    }),
+    pure("arith.maxsi", &[], |c, op| binary(c, op, |_, a, b| Some(a.max(b)))),
+    pure("arith.minsi", &[], |c, op| binary(c, op, |_, a, b| Some(a.min(b)))),
+    pure("arith.maxui", &[], |c, op| {
         binary(c, op, |n, a, b| Some(if unsigned(n, a) > unsigned(n, b) { a } else { b }))
     }),
-    ("arith.minui", |c, op| {
+    pure("arith.minui", &[], |c, op| {
         binary(c, op, |n, a, b| Some(if unsigned(n, a) < unsigned(n, b) { a } else { b }))
     }),
-    ("math.absi", |c, op| unary(c, op, |_, a| a.wrapping_abs())),
-    ("math.ctpop", |c, op| unary(c, op, |n, a| unsigned(n, a).count_ones().into())),
-    ("math.ctlz", |c, op| unary(c, op, |n, a| i64::from(unsigned(n, a).leading_zeros()) - 64 + i64::from(n))),
-    ("tpu.assume_multiple", |c, op| unary(c, op, |_, a| a)),
-    ("arith.cmpi", compare),
+    pure("math.absi", &[], |c, op| unary(c, op, |_, a| a.wrapping_abs())),
+    pure("math.ctpop", &[], |c, op| unary(c, op, |n, a| unsigned(n, a).count_ones().into())),
+    pure("math.ctlz", &[], |c, op| {
+        unary(c, op, |n, a| i64::from(unsigned(n, a).leading_zeros()) - 64 + i64::from(n))
+    }),
+    pure("tpu.assume_multiple", &["multiple"], assume_multiple),
+    pure("arith.cmpi", &["predicate"], compare),
 ];
 
 fn floor_div(a: i64, b: i64) -> i64 {
     let quotient = a.wrapping_div(b);
     if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
+}
+
+fn ceil_div(a: i64, b: i64) -> i64 {
+    let quotient = a.wrapping_div(b);
+    if a.wrapping_rem(b) != 0 && (a < 0) == (b < 0) { quotient + 1 } else { quotient }
 }
 
 /// The bits of an integer as a number without sign.
@@ -64,7 +79,7 @@ fn unsigned(bits: u32, value: i64) -> u64 {
 
 /// A shift by more than there are bits leaves none.
 fn shift(bits: u32, by: i64, shift: impl Fn(u32) -> i64) -> i64 {
-    u32::try_from(by).ok().filter(|by| *by < bits).map_or(0, shift)
+    u32::try_from(unsigned(bits, by)).ok().filter(|by| *by < bits).map_or(0, shift)
 }
 
 /// Keeps the lowest bits of an integer. True is 1.
@@ -104,9 +119,23 @@ pub(super) fn one_type<'a>(c: &Compiler<'a>, op: &Op, operands: usize) -> Made<&
     }
 }
 
+/// Operations that see the sign of their operands; of a truth value that would be its only bit.
+const SIGNED: [&str; 7] = [
+    "arith.divsi",
+    "arith.remsi",
+    "arith.floordivsi",
+    "arith.ceildivsi",
+    "arith.shrsi",
+    "arith.maxsi",
+    "arith.minsi",
+];
+
 fn binary(c: &mut Compiler<'_>, op: &Op, f: Binary) -> Made {
     let ty = one_type(c, op, 2)?;
     let bits = bits(c, ty)?;
+    if bits == 1 && SIGNED.contains(&op.name.as_ref()) {
+        return Err(format!("{ty} holds truth values, which have no sign").into());
+    }
     if is_scalar(ty) {
         return Ok(Box::new(move |m, step| {
             m.clock.scalar();
@@ -161,14 +190,41 @@ fn unary(c: &mut Compiler<'_>, op: &Op, f: fn(u32, i64) -> i64) -> Made {
     }))
 }
 
+/// The same number; that it is a multiple is the kernel's word, and the compiler relies on it.
+fn assume_multiple(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let ty = one_type(c, op, 1)?;
+    c.scalar_integer(ty)?;
+    let multiple = c.integer_attribute(op, "multiple")?;
+    if multiple <= 0 {
+        return Err(format!("{multiple} has no multiples").into());
+    }
+    Ok(Box::new(move |m, step| {
+        m.clock.scalar();
+        let value = m.integer(step, 0);
+        if value % multiple != 0 {
+            let message = format!("{value} is not a multiple of {multiple}, as the kernel promises");
+            let trouble = Trouble::AssertionFailed { message, site: m.core_site(step) };
+            m.findings.add(trouble);
+            return Err(Stop::Halted);
+        }
+        m.set(step, Value::Integer(value));
+        Ok(())
+    }))
+}
+
+/// A truth value that is compared with its sign is -1 or 0.
+fn sign(bits: u32, value: i64) -> i64 {
+    if bits == 1 { -value } else { value }
+}
+
 /// The comparisons, in MLIR's order.
 const PREDICATES: [fn(u32, i64, i64) -> bool; 10] = [
     |_, a, b| a == b,
     |_, a, b| a != b,
-    |_, a, b| a < b,
-    |_, a, b| a <= b,
-    |_, a, b| a > b,
-    |_, a, b| a >= b,
+    |n, a, b| sign(n, a) < sign(n, b),
+    |n, a, b| sign(n, a) <= sign(n, b),
+    |n, a, b| sign(n, a) > sign(n, b),
+    |n, a, b| sign(n, a) >= sign(n, b),
     |n, a, b| unsigned(n, a) < unsigned(n, b),
     |n, a, b| unsigned(n, a) <= unsigned(n, b),
     |n, a, b| unsigned(n, a) > unsigned(n, b),

@@ -1,20 +1,82 @@
 //! Matrix products, summed in binary32 (or in 32-bit integers).
 
-use super::{
-    Maker,
-    reshape::{strided, strides},
-};
+use super::{Definition, pure, reshape::strides};
 use crate::{
     attribute::{Attr, DotDimensions},
     interpret::{
+        element::round_to,
         engine::Strided,
+        places::Places,
         program::{Compiler, Made},
-        value::{Data, Value},
+        value::{Data, Value, map_floats, zip_floats},
     },
     ir::Op,
+    types::{Float, Type},
 };
 
-pub(super) const OPS: &[(&str, Maker)] = &[("tpu.matmul", matmul)];
+pub(super) const OPS: &[Definition] = &[pure(
+    "tpu.matmul",
+    // The hint is about the compiler's choice of instructions only.
+    &["dimension_numbers", "precision", "transpose_lhs", "transpose_rhs", "transpose_lhs_hint"],
+    matmul,
+)];
+
+/// How the matrix units see operands of binary32. They multiply bfloat16 and add in binary32.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Precision {
+    /// Rounded to bfloat16, in one pass: what is meant where nothing is said.
+    Bf16,
+    /// As sums of two bfloat16, in three passes: all products but that of the two small parts.
+    Bf16x3,
+    /// As they are, in as many passes as that takes.
+    F32,
+}
+
+impl Precision {
+    /// Adds the product of floats to `out`.
+    pub(super) fn add_product(
+        self,
+        product: &Product,
+        engine: &dyn crate::interpret::Engine,
+        [lhs, rhs]: [Data; 2],
+        out: &mut [f32],
+    ) {
+        let high = |data: &Data| map_floats(data.clone(), |value| round_to(Float::Bf16, value));
+        let mut add = |lhs: &Data, rhs: &Data| product.add_floats(engine, lhs, rhs, out);
+        match self {
+            Self::F32 => add(&lhs, &rhs),
+            Self::Bf16 => add(&high(&lhs), &high(&rhs)),
+            Self::Bf16x3 => {
+                let low =
+                    |data: Data, high: &Data| zip_floats(data, high.clone(), |value, high| value - high);
+                let (lhs_high, rhs_high) = (high(&lhs), high(&rhs));
+                let (lhs_low, rhs_low) = (high(&low(lhs, &lhs_high)), high(&low(rhs, &rhs_high)));
+                add(&lhs_low, &rhs_high);
+                add(&lhs_high, &rhs_low);
+                add(&lhs_high, &rhs_high);
+            }
+        }
+    }
+
+    /// What it is for operands of these types: narrow ones are multiplied as they are.
+    pub(super) fn of_operands(self, operands: [&Type; 2]) -> Self {
+        match operands.iter().any(|ty| ty.element() == &Type::F32) {
+            true => self,
+            false => Self::F32,
+        }
+    }
+
+    /// What a reader of the result is told.
+    pub(super) fn note(self) -> Option<&'static str> {
+        match self {
+            Self::Bf16 => Some(
+                "f32 operands are rounded to bf16, as the matrix units do at this precision; \
+                 `precision = #tpu.contract_precision<fp32>` (jax.lax.Precision.HIGHEST) keeps them",
+            ),
+            Self::Bf16x3 | Self::F32 => None,
+        }
+    }
+}
 
 /// Sizes of a product, and where its operands' elements are.
 pub(super) struct Product {
@@ -32,7 +94,7 @@ struct Side {
     kept: usize,
     summed: usize,
     /// Set where the operand must be gathered into (batch, kept, summed) order first.
-    gather: Option<Vec<usize>>,
+    gather: Option<Places>,
     elements: usize,
 }
 
@@ -44,7 +106,7 @@ impl Side {
         };
         let elements = shape.iter().product();
         let (batch_shape, batch_strides) = pick(batch);
-        let starts = strided(&batch_shape, &batch_strides, 0);
+        let starts = Places::new(&batch_shape, &batch_strides, 0).list();
         if let ([kept], [summed]) = (kept, summed) {
             return Self { starts, kept: full[*kept], summed: full[*summed], gather: None, elements };
         }
@@ -54,12 +116,12 @@ impl Side {
         let k: usize = summed_shape.iter().product();
         let matrix = k * kept_shape.iter().product::<usize>();
         let starts = (0..starts.len()).map(|i| i * matrix).collect();
-        Self { starts, kept: k, summed: 1, gather: Some(strided(&all_shape, &all_strides, 0)), elements }
+        Self { starts, kept: k, summed: 1, gather: Some(Places::new(&all_shape, &all_strides, 0)), elements }
     }
 
     fn arranged(&self, data: &Data) -> Data {
         match &self.gather {
-            Some(places) => data.gather(places.iter().copied()),
+            Some(places) => places.gather(data),
             None => data.clone(),
         }
     }
@@ -95,7 +157,7 @@ impl Product {
     }
 
     pub(super) fn products(&self) -> u64 {
-        (self.batch * self.m * self.n * self.k) as u64
+        [self.batch, self.m, self.n, self.k].iter().fold(1u64, |all, &size| all.saturating_mul(size as u64))
     }
 
     /// Adds the product of floats to `out`.
@@ -153,9 +215,8 @@ fn dimensions(c: &Compiler<'_>, op: &Op) -> Made<DotDimensions> {
         Some(Attr::Dot(dot)) => Ok(dot.clone()),
         Some(other) => Err(format!("a product with {other} is not supported").into()),
         None => {
-            let flag = |name: &str| op.attributes.get(name) == Some(&Attr::Bool(true));
-            let (lhs, rhs) = (usize::from(flag("transpose_lhs")), usize::from(flag("transpose_rhs")));
-            c.arity(op, 3, 1)?;
+            let lhs = usize::from(c.flag(op, "transpose_lhs")?);
+            let rhs = usize::from(c.flag(op, "transpose_rhs")?);
             Ok(DotDimensions {
                 lhs_contracting: vec![1 - lhs],
                 rhs_contracting: vec![rhs],
@@ -171,14 +232,23 @@ fn dimensions(c: &Compiler<'_>, op: &Op) -> Made<DotDimensions> {
 fn matmul(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 3, 1)?;
     let [lhs, rhs, acc] = [0, 1, 2].map(|i| c.ty(op.operands[i]));
-    let result = c.result(op, 0)?;
+    let result = c.ty(op.results[0]);
     let product = Product::new(&c.vector_shape(lhs)?, &c.vector_shape(rhs)?, &dimensions(c, op)?)?;
     let results = product.batch * product.m * product.n;
     if acc != result || c.vector_shape(result)?.iter().product::<usize>() != results {
         return Err(format!("the product of {lhs} and {rhs} does not add to {acc}").into());
     }
     let bits = c.element(lhs)?.bytes().max(c.element(rhs)?.bytes()) * 8;
-    if let (Ok(_), Ok(_), Ok(_)) = (c.float(lhs), c.float(rhs), c.float(acc)) {
+    let precision = match c.word(op, "precision", &["bf16", "fp32", "bf16x3"])? {
+        None | Some(0) => Precision::Bf16,
+        Some(1) => Precision::F32,
+        Some(_) => Precision::Bf16x3,
+    };
+    if let (Ok(_), Ok(_), Ok(float)) = (c.float(lhs), c.float(rhs), c.float(acc)) {
+        let precision = precision.of_operands([lhs, rhs]);
+        if let Some(note) = precision.note() {
+            c.note(op, note);
+        }
         return Ok(Box::new(move |m, step| {
             m.clock.matmul(product.products(), bits, step.line());
             let (lhs, rhs) = (m.vector(step, 0), m.vector(step, 1));
@@ -186,17 +256,19 @@ fn matmul(c: &mut Compiler<'_>, op: &Op) -> Made {
                 Data::Float(value) => vec![value; results],
                 acc => acc.to_floats(results).to_vec(),
             };
-            product.add_floats(m.options.engine, &lhs, &rhs, &mut out);
-            m.set(step, Value::Vector(Data::floats(out)));
+            precision.add_product(&product, m.options.engine, [lhs, rhs], &mut out);
+            m.set(step, Value::Vector(map_floats(Data::floats(out), |value| round_to(float, value))));
             Ok(())
         }));
     }
-    [lhs, rhs, acc].into_iter().try_for_each(|ty| c.integer(ty))?;
+    [lhs, rhs].into_iter().try_for_each(|ty| c.integer(ty))?;
+    let width = super::integer::bits(c, acc)?;
     Ok(Box::new(move |m, step| {
         m.clock.matmul(product.products(), bits, step.line());
         let (lhs, rhs) = (m.vector(step, 0), m.vector(step, 1));
         let mut out = m.vector(step, 2).to_integers(results).to_vec();
         product.add_integers(&lhs, &rhs, &mut out);
+        out.iter_mut().for_each(|sum| *sum = super::integer::wrap(width, (*sum).into()) as i32);
         m.set(step, Value::Vector(Data::integers(out)));
         Ok(())
     }))

@@ -1,68 +1,85 @@
-//! Loads, stores, and the making of views.
+//! Loads and stores.
 
-use super::{Maker, integer::is_scalar};
+use super::{
+    Definition, effect,
+    integer::is_scalar,
+    pure,
+    view::{indices, memref},
+};
 use crate::{
-    attribute::Attr,
     interpret::{
         element::Element,
-        machine::Machine,
-        memory::Buffer,
+        machine::{Machine, Stop},
         program::{Compiler, Made, Step},
-        value::{Data, Value},
-        view::{Dim, View, row_major},
+        value::{Data, Value, zip_floats, zip_integers},
+        view::{Dim, View},
     },
     ir::Op,
-    types::{DYNAMIC, MemRef, MemorySpace, Type},
+    types::{MemRef, Type},
 };
 
-pub(super) const OPS: &[(&str, Maker)] = &[
-    ("vector.load", load),
-    ("tpu.vector_load", load),
-    ("tpu.load", load),
-    ("tpu.strided_load", strided_load),
-    ("memref.load", load_scalar),
-    ("vector.store", store),
-    ("tpu.vector_store", store),
-    ("tpu.strided_store", strided_store),
-    ("memref.store", store_scalar),
-    ("tpu.memref_slice", slice),
-    ("tpu.memref_squeeze", squeeze),
-    ("tpu.memref_reshape", reshape),
-    ("memref.cast", same_view),
-    ("tpu.reinterpret_cast", same_view),
-    ("tpu.erase_memref_layout", same_view),
-    ("tpu.assume_layout", same_view),
-    ("memref.alloca", alloca),
-    ("memref.alloc", alloca),
-    ("memref.dim", dim),
+/// What says that a value will not be used again soon is no part of the value.
+const HINTS: &[&str] = &["nontemporal"];
+
+pub(super) const OPS: &[Definition] = &[
+    pure("vector.load", HINTS, load),
+    pure("tpu.vector_load", &["strides"], load),
+    pure("tpu.strided_load", &["strides"], load),
+    pure("vector.maskedload", HINTS, masked_load),
+    pure("tpu.load", &["sublane_mask", "sublane_stride"], load_sublanes),
+    pure("memref.load", HINTS, load_scalar),
+    effect("vector.store", HINTS, store),
+    effect("tpu.vector_store", &["strides", "add"], store),
+    effect("tpu.strided_store", &["strides"], store),
+    effect("vector.maskedstore", HINTS, masked_store),
+    effect("tpu.store", &["sublane_mask", "sublane_stride", "add"], store_sublanes),
+    effect("memref.store", HINTS, store_scalar),
+    effect("memref.copy", &[], copy),
 ];
 
-/// The memref of an operand.
-pub(super) fn memref<'a>(c: &Compiler<'a>, op: &Op, number: usize) -> Made<&'a MemRef> {
-    match op.operands.get(number).map(|&value| c.ty(value)) {
-        Some(Type::MemRef(memref)) => Ok(memref),
-        Some(other) => Err(format!("operand {number} is {other} and no memref").into()),
-        None => Err(format!("operand {number} is missing").into()),
+/// The part of a memref that an operation touches.
+struct Access {
+    /// The number of the memref among the operands; its indices follow it.
+    base: usize,
+    /// Extents of the part: those of the vector, with ones in front where it has fewer dimensions.
+    sizes: Vec<usize>,
+    /// Indices from one element of the part to the next.
+    steps: Vec<usize>,
+    /// What the part spans.
+    spans: Vec<usize>,
+}
+
+impl Access {
+    /// `after` operands follow the indices.
+    fn new(c: &Compiler<'_>, op: &Op, base: usize, vector: &Type, after: usize) -> Made<Self> {
+        let memref = memref(c, op, base)?;
+        let rank = indices(c, op, base + 1, memref, after)?;
+        let sizes = access_shape(c, memref, vector)?;
+        let steps = steps(c, op, rank)?;
+        let span = |(&size, &step): (&usize, &usize)| {
+            size.saturating_sub(1).checked_mul(step).and_then(|last| last.checked_add(1))
+        };
+        let spans: Option<Vec<usize>> = sizes.iter().zip(&steps).map(span).collect();
+        let spans = spans.ok_or_else(|| format!("the strides {steps:?} are too large"))?;
+        Ok(Self { base, sizes, steps, spans })
+    }
+
+    fn elements(&self) -> usize {
+        self.sizes.iter().product()
+    }
+
+    fn view(&self, m: &Machine<'_>, step: &Step) -> View {
+        let first = self.base + 1;
+        let indices = (first..first + self.sizes.len()).map(|i| m.integer(step, i));
+        let mut view = m.view(step, self.base).slice(indices, &self.spans);
+        for (dim, (&extent, &by)) in view.dims.iter_mut().zip(self.sizes.iter().zip(&self.steps)) {
+            *dim = Dim { extent, stride: dim.stride * by };
+        }
+        view
     }
 }
 
-/// One integer per dimension of `memref`, from operand `first` on, and `after` operands behind them.
-fn indices(c: &Compiler<'_>, op: &Op, first: usize, memref: &MemRef, after: usize) -> Made<usize> {
-    let rank = memref.shape.len();
-    if op.operands.len() != first + rank + after {
-        return Err(format!("a memref of {rank} dimensions takes {rank} indices").into());
-    }
-    (first..first + rank).try_for_each(|i| c.scalar_integer(c.operand(op, i)?))?;
-    Ok(rank)
-}
-
-/// A part of memref number `base`, whose indices are the operands from `first` on.
-fn part(m: &Machine<'_>, step: &Step, base: usize, first: usize, sizes: &[usize]) -> View {
-    let view = m.view(step, base);
-    view.slice((first..first + sizes.len()).map(|i| m.integer(step, i)), sizes)
-}
-
-/// The extents of an access: those of the vector, with ones in front where it has fewer dimensions.
+/// The extents of an access.
 fn access_shape(c: &Compiler<'_>, memref: &MemRef, vector: &Type) -> Made<Vec<usize>> {
     let shape = c.shape(vector)?;
     if *memref.element != *vector.element() || Element::of(vector).is_none() || is_scalar(vector) {
@@ -74,87 +91,37 @@ fn access_shape(c: &Compiler<'_>, memref: &MemRef, vector: &Type) -> Made<Vec<us
     }
 }
 
-fn load(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let memref = memref(c, op, 0)?;
-    if op.operands.len() > 1 + memref.shape.len() {
-        return Err("a load with a mask is not supported".into());
-    }
-    indices(c, op, 1, memref, 0)?;
-    let sizes = access_shape(c, memref, c.result(op, 0)?)?;
-    plain_strides(op)?;
-    let elements = sizes.iter().product();
-    Ok(Box::new(move |m, step| {
-        let view = part(m, step, 0, 1, &sizes);
-        m.clock.vector(elements, step.line(), &step.name);
-        let data = m.load(step, &view)?;
-        m.set(step, Value::Vector(data));
-        Ok(())
-    }))
-}
-
-/// An access with steps other than 1 has an operation of its own here.
-fn plain_strides(op: &Op) -> Made<()> {
-    let plain = match op.attributes.get("strides") {
-        Some(Attr::I32s(strides)) => strides.iter().all(|&stride| stride == 1),
-        Some(_) | None => true,
+/// One step per dimension; those of most accesses are 1.
+fn steps(c: &Compiler<'_>, op: &Op, rank: usize) -> Made<Vec<usize>> {
+    let strides = match op.attributes.get("strides") {
+        Some(_) => c.integers_attribute(op, "strides")?,
+        None => Vec::new(),
     };
-    if plain { Ok(()) } else { Err("a stride other than 1 is not supported".into()) }
-}
-
-/// A view that takes only every so many-th index of each dimension.
-fn every(c: &Compiler<'_>, op: &Op, memref: &MemRef, shape: &[usize]) -> Made<Vec<usize>> {
-    let strides = c.integers_attribute(op, "strides")?;
-    let strides: Option<Vec<usize>> =
+    if strides.is_empty() && !op.name.starts_with("tpu.strided") {
+        return Ok(vec![1; rank]);
+    }
+    let steps: Option<Vec<usize>> =
         strides.iter().map(|&stride| usize::try_from(stride).ok().filter(|&stride| stride > 0)).collect();
-    match strides {
-        Some(strides) if strides.len() == memref.shape.len() && shape.len() == strides.len() => Ok(strides),
-        _ => Err("the strides are one positive number per dimension".into()),
+    match steps {
+        Some(steps) if steps.len() == rank => Ok(steps),
+        _ => Err(format!("the strides {strides:?} are not one positive number per dimension").into()),
     }
 }
 
-fn stepped(
-    m: &Machine<'_>,
-    step: &Step,
-    base: usize,
-    first: usize,
-    sizes: &[usize],
-    strides: &[usize],
-) -> View {
-    let spans: Vec<usize> =
-        sizes.iter().zip(strides).map(|(size, stride)| size.saturating_sub(1) * stride + 1).collect();
-    let mut view = part(m, step, base, first, &spans);
-    for (dim, (&size, stride)) in view.dims.iter_mut().zip(sizes.iter().zip(strides)) {
-        *dim = Dim { extent: size, stride: dim.stride * stride };
+fn load(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let rank = memref(c, op, 0)?.shape.len();
+    if op.operands.len() > 1 + rank {
+        return Err("a load with a mask is not supported: what is masked out is not defined".into());
     }
-    view
-}
-
-fn strided_load(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let memref = memref(c, op, 0)?;
-    indices(c, op, 1, memref, 0)?;
-    let sizes = access_shape(c, memref, c.result(op, 0)?)?;
-    let strides = every(c, op, memref, &sizes)?;
-    let elements = sizes.iter().product();
+    c.arity(op, 1 + rank, 1)?;
+    c.segments(op, &[&[1, rank as i64, 0]])?;
+    let access = Access::new(c, op, 0, c.result(op, 0)?, 0)?;
     Ok(Box::new(move |m, step| {
-        let view = stepped(m, step, 0, 1, &sizes, &strides);
-        m.clock.vector(elements, step.line(), &step.name);
+        let view = access.view(m, step);
+        m.clock.vector(access.elements(), step.line(), &step.name);
         let data = m.load(step, &view)?;
         m.set(step, Value::Vector(data));
         Ok(())
-    }))
-}
-
-fn strided_store(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let memref = memref(c, op, 1)?;
-    indices(c, op, 2, memref, 0)?;
-    let sizes = access_shape(c, memref, c.operand(op, 0)?)?;
-    let strides = every(c, op, memref, &sizes)?;
-    let elements = sizes.iter().product();
-    Ok(Box::new(move |m, step| {
-        let view = stepped(m, step, 1, 2, &sizes, &strides);
-        m.clock.vector(elements, step.line(), &step.name);
-        let data = m.vector(step, 0);
-        m.store(step, &view, &data)
     }))
 }
 
@@ -168,7 +135,7 @@ fn load_scalar(c: &mut Compiler<'_>, op: &Op) -> Made {
     }
     let sizes = vec![1; rank];
     Ok(Box::new(move |m, step| {
-        let view = part(m, step, 0, 1, &sizes);
+        let view = m.view(step, 0).slice((1..=rank).map(|i| m.integer(step, i)), &sizes);
         m.clock.scalar();
         let value = match m.load(step, &view)? {
             Data::Floats(values) => Value::Float(values[0]),
@@ -180,49 +147,267 @@ fn load_scalar(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
+/// Elements of a row that follow one another and are all accessed.
+struct Piece {
+    start: Vec<i64>,
+    sizes: Vec<usize>,
+    /// Where in the vector they begin.
+    at: usize,
+    len: usize,
+}
+
+impl Piece {
+    fn view(&self, whole: &View) -> View {
+        whole.slice(self.start.iter().copied(), &self.sizes)
+    }
+
+    fn of(&self, data: &Data) -> Data {
+        match data {
+            Data::Floats(values) => Data::floats(values[self.at..][..self.len].to_vec()),
+            Data::Integers(values) => Data::integers(values[self.at..][..self.len].to_vec()),
+            splat => splat.clone(),
+        }
+    }
+}
+
+/// The pieces of an access in which a mask holds: nothing else is touched.
+fn pieces(shape: &[usize], holds: impl Fn(usize) -> bool) -> Vec<Piece> {
+    let (&row, outer) = shape.split_last().unwrap_or((&1, &[]));
+    let mut pieces = Vec::new();
+    for number in 0..outer.iter().product() {
+        let mut start = vec![0; shape.len()];
+        let mut rest: usize = number;
+        for dimension in (0..outer.len()).rev() {
+            start[dimension] = (rest % outer[dimension]) as i64;
+            rest /= outer[dimension];
+        }
+        let mut column = 0;
+        while column < row {
+            let first = column;
+            while column < row && holds(number * row + column) {
+                column += 1;
+            }
+            if column > first {
+                let (mut start, mut sizes) = (start.clone(), vec![1; shape.len()]);
+                if let (Some(start), Some(size)) = (start.last_mut(), sizes.last_mut()) {
+                    (*start, *size) = (first as i64, column - first);
+                }
+                pieces.push(Piece { start, sizes, at: number * row + first, len: column - first });
+            } else {
+                column += 1;
+            }
+        }
+    }
+    pieces
+}
+
+/// Writes `data` to `view`, or adds it to what is there.
+fn put(m: &mut Machine<'_>, step: &Step, view: &View, data: Data, adds: bool) -> Result<(), Stop> {
+    if !adds {
+        return m.store(step, view, &data);
+    }
+    let sum = match m.load(step, view)? {
+        old @ (Data::Floats(_) | Data::Float(_)) => zip_floats(old, data, |old, new| old + new),
+        old => zip_integers(old, data, i32::wrapping_add),
+    };
+    m.store(step, view, &sum)
+}
+
+/// Writes the pieces of `data` to theirs of `view`.
+fn put_pieces(
+    m: &mut Machine<'_>,
+    step: &Step,
+    view: &View,
+    data: &Data,
+    adds: bool,
+    pieces: &[Piece],
+) -> Result<(), Stop> {
+    m.inside(view, |m| m.core_site(step))?;
+    pieces.iter().try_for_each(|piece| put(m, step, &piece.view(view), piece.of(data), adds))
+}
+
+/// Replaces the pieces of `data` by what theirs of `view` hold.
+fn get_pieces(
+    m: &mut Machine<'_>,
+    step: &Step,
+    view: &View,
+    data: Data,
+    pieces: &[Piece],
+) -> Result<Data, Stop> {
+    m.inside(view, |m| m.core_site(step))?;
+    let is_float = matches!(data, Data::Floats(_) | Data::Float(_));
+    let (mut floats, mut integers) = match is_float {
+        true => (data.to_floats(view.elements()).to_vec(), Vec::new()),
+        false => (Vec::new(), data.to_integers(view.elements()).to_vec()),
+    };
+    for piece in pieces {
+        match m.load(step, &piece.view(view))? {
+            Data::Floats(loaded) => floats[piece.at..][..piece.len].copy_from_slice(&loaded),
+            Data::Integers(loaded) => integers[piece.at..][..piece.len].copy_from_slice(&loaded),
+            other => unreachable!("loaded elements, not {other:?}"),
+        }
+    }
+    Ok(if is_float { Data::floats(floats) } else { Data::integers(integers) })
+}
+
 /// Stores a vector; with a mask, only where it holds.
 fn store(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let memref = memref(c, op, 1)?;
-    let masked = op.operands.len() > 2 + memref.shape.len();
-    let rank = indices(c, op, 2, memref, usize::from(masked))?;
+    let rank = memref(c, op, 1)?.shape.len();
+    let masked = op.operands.len() > 2 + rank && op.name == "tpu.vector_store";
+    c.arity(op, 2 + rank + usize::from(masked), 0)?;
+    c.segments(op, &[&[1, 1, rank as i64, masked.into()]])?;
     let vector = c.operand(op, 0)?;
-    let sizes = access_shape(c, memref, vector)?;
-    let is_float = c.float(vector).is_ok();
-    plain_strides(op)?;
-    let adds = op.attributes.get("add") == Some(&Attr::Bool(true));
-    if adds {
-        return Err("a store that adds is not supported".into());
-    }
+    let access = Access::new(c, op, 1, vector, usize::from(masked))?;
+    let adds = c.flag(op, "add")?;
     let mask = masked.then_some(2 + rank);
-    if let Some(mask) = mask
-        && *c.operand(op, mask)? != vector.with_element(Type::I1)
-    {
-        return Err("the mask holds a truth value for every element of the vector".into());
+    if let Some(mask) = mask {
+        check_mask(c, op, mask, vector)?;
     }
-    let elements = sizes.iter().product();
     Ok(Box::new(move |m, step| {
-        let view = part(m, step, 1, 2, &sizes);
+        let view = access.view(m, step);
+        let elements = access.elements();
         m.clock.vector(elements, step.line(), &step.name);
-        let mut data = m.vector(step, 0);
-        if let Some(mask) = mask {
-            m.inside(&view, |m| m.core_site(step))?;
-            let mask = m.vector(step, mask).to_integers(elements);
-            let kept = m.peek(&view);
-            data = merge(&data, &kept, &mask, is_float);
-        }
-        m.store(step, &view, &data)
+        let data = m.vector(step, 0);
+        let Some(mask) = mask else { return put(m, step, &view, data, adds) };
+        let mask = m.vector(step, mask).to_integers(elements);
+        put_pieces(m, step, &view, &data, adds, &pieces(&access.sizes, |i| mask[i] != 0))
     }))
 }
 
-/// The new elements where the mask holds, the old ones elsewhere.
-fn merge(new: &Data, old: &Data, mask: &[i32], is_float: bool) -> Data {
-    let len = mask.len();
-    if is_float {
-        let (new, old) = (new.to_floats(len), old.to_floats(len));
-        return Data::floats((0..len).map(|i| if mask[i] != 0 { new[i] } else { old[i] }).collect());
+fn check_mask(c: &Compiler<'_>, op: &Op, mask: usize, vector: &Type) -> Made<()> {
+    match *c.operand(op, mask)? == vector.with_element(Type::I1) {
+        true => Ok(()),
+        false => Err("the mask holds a truth value for every element of the vector".into()),
     }
-    let (new, old) = (new.to_integers(len), old.to_integers(len));
-    Data::integers((0..len).map(|i| if mask[i] != 0 { new[i] } else { old[i] }).collect())
+}
+
+/// `(base, indices, mask, value)`.
+fn masked_store(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let rank = memref(c, op, 0)?.shape.len();
+    c.arity(op, 3 + rank, 0)?;
+    let vector = c.operand(op, 2 + rank)?;
+    check_mask(c, op, 1 + rank, vector)?;
+    c.flag(op, "nontemporal")?;
+    let access = Access::new(c, op, 0, vector, 2)?;
+    Ok(Box::new(move |m, step| {
+        let view = access.view(m, step);
+        let elements = access.elements();
+        m.clock.vector(elements, step.line(), &step.name);
+        let (mask, data) = (m.vector(step, 1 + rank).to_integers(elements), m.vector(step, 2 + rank));
+        put_pieces(m, step, &view, &data, false, &pieces(&access.sizes, |i| mask[i] != 0))
+    }))
+}
+
+/// `(base, indices, mask, what to take where the mask does not hold)`.
+fn masked_load(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let rank = memref(c, op, 0)?.shape.len();
+    c.arity(op, 3 + rank, 1)?;
+    let vector = c.result(op, 0)?;
+    check_mask(c, op, 1 + rank, vector)?;
+    if c.operand(op, 2 + rank)? != vector {
+        return Err(format!("what is taken where the mask does not hold is no {vector}").into());
+    }
+    let access = Access::new(c, op, 0, vector, 2)?;
+    Ok(Box::new(move |m, step| {
+        let view = access.view(m, step);
+        let elements = access.elements();
+        m.clock.vector(elements, step.line(), &step.name);
+        let (mask, other) = (m.vector(step, 1 + rank).to_integers(elements), m.vector(step, 2 + rank));
+        let data = get_pieces(m, step, &view, other, &pieces(&access.sizes, |i| mask[i] != 0))?;
+        m.set(step, Value::Vector(data));
+        Ok(())
+    }))
+}
+
+/// Sublanes and lanes of a register of 32-bit elements.
+const REGISTER: [usize; 2] = [8, 128];
+
+/// An access to the sublanes of one register.
+struct Sublanes {
+    access: Access,
+    mask: Vec<bool>,
+}
+
+impl Sublanes {
+    fn new(c: &Compiler<'_>, op: &Op, base: usize, vector: &Type) -> Made<Self> {
+        let mut access = Access::new(c, op, base, vector, 0)?;
+        let mask = c.flags_attribute(op, "sublane_mask")?;
+        let rank = access.sizes.len();
+        if c.element(vector)?.bytes() != 4 || vector.shape() != REGISTER || mask.len() != REGISTER[0] {
+            return Err(format!("only 32-bit elements in {REGISTER:?} with a mask of 8 are supported").into());
+        }
+        let stride = match op.attributes.get("sublane_stride") {
+            Some(_) => c.integer_attribute(op, "sublane_stride")?,
+            None => 1,
+        };
+        let width = memref(c, op, base)?.shape[rank - 1];
+        // Tiles of wider memrefs lie side by side: the sublane after the last of a tile is not the next row.
+        let plain = stride == 1 || width == REGISTER[1];
+        let Some(stride) =
+            usize::try_from(stride).ok().filter(|&stride| (1..1 << 20).contains(&stride) && plain)
+        else {
+            return Err(format!("a sublane_stride of {stride} is not supported for {width} lanes").into());
+        };
+        access.steps[rank - 2] = stride;
+        // What is masked out may lie beyond the end.
+        let touched = mask.iter().rposition(|&holds| holds).map_or(0, |last| last + 1);
+        access.sizes[rank - 2] = touched;
+        access.spans[rank - 2] = touched.saturating_sub(1) * stride + usize::from(touched > 0);
+        Ok(Self { access, mask })
+    }
+
+    fn pieces(&self) -> Vec<Piece> {
+        pieces(&self.access.sizes, |i| self.mask[i / REGISTER[1]])
+    }
+
+    /// The rows, if they lie in one column of tiles.
+    fn view(&self, m: &Machine<'_>, step: &Step) -> Result<View, Stop> {
+        let rank = self.access.sizes.len();
+        let base = m.view(step, self.access.base);
+        let row = m.integer(step, self.access.base + rank - 1);
+        if base.dims[rank - 1].extent != REGISTER[1] && row % REGISTER[0] as i64 != 0 {
+            let message =
+                "sublanes that cross the tiles of a memref of more than 128 lanes are not supported";
+            return Err(Stop::Fault(step.place, message.to_owned()));
+        }
+        Ok(self.access.view(m, step))
+    }
+}
+
+/// Sublanes that are masked out hold no number: the chip leaves them as they happen to be.
+fn load_sublanes(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let rank = memref(c, op, 0)?.shape.len();
+    c.arity(op, 1 + rank, 1)?;
+    let vector = c.result(op, 0)?;
+    let sublanes = Sublanes::new(c, op, 0, vector)?;
+    let is_float = c.float(vector).is_ok();
+    Ok(Box::new(move |m, step| {
+        let view = sublanes.view(m, step)?;
+        let elements = REGISTER[0] * REGISTER[1];
+        m.clock.vector(elements, step.line(), &step.name);
+        let missing = if is_float { Data::Float(f32::NAN) } else { Data::Integer(-1) };
+        let whole = match is_float {
+            true => Data::Floats(missing.to_floats(elements)),
+            false => Data::Integers(missing.to_integers(elements)),
+        };
+        let data = get_pieces(m, step, &view, whole, &sublanes.pieces())?;
+        m.set(step, Value::Vector(data));
+        Ok(())
+    }))
+}
+
+fn store_sublanes(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let rank = memref(c, op, 1)?.shape.len();
+    c.arity(op, 2 + rank, 0).map_err(|_| "a store of sublanes with a mask of elements is not supported")?;
+    c.segments(op, &[&[1, 1, rank as i64, 0]])?;
+    let sublanes = Sublanes::new(c, op, 1, c.operand(op, 0)?)?;
+    let adds = c.flag(op, "add")?;
+    Ok(Box::new(move |m, step| {
+        let view = sublanes.view(m, step)?;
+        m.clock.vector(REGISTER[0] * REGISTER[1], step.line(), &step.name);
+        let data = m.vector(step, 0);
+        put_pieces(m, step, &view, &data, adds, &sublanes.pieces())
+    }))
 }
 
 fn store_scalar(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -235,123 +420,32 @@ fn store_scalar(c: &mut Compiler<'_>, op: &Op) -> Made {
     }
     let sizes = vec![1; rank];
     Ok(Box::new(move |m, step| {
-        let view = part(m, step, 1, 2, &sizes);
+        let view = m.view(step, 1).slice((2..2 + rank).map(|i| m.integer(step, i)), &sizes);
         m.clock.scalar();
         let data = m.vector(step, 0);
         m.store(step, &view, &data)
     }))
 }
 
-/// The memref of the result.
-fn result_memref<'a>(c: &Compiler<'a>, op: &Op) -> Made<&'a MemRef> {
-    match op.results.first().map(|&value| c.ty(value)) {
-        Some(Type::MemRef(memref)) => Ok(memref),
-        _ => Err("the result is no memref".into()),
+/// The core copies, element by element, and goes on when it has done so.
+fn copy(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 2, 0)?;
+    let (source, target) = (memref(c, op, 0)?, memref(c, op, 1)?);
+    c.element(c.operand(op, 0)?)?;
+    if source.element != target.element || source.shape != target.shape {
+        let (from, to) = (c.operand(op, 0)?, c.operand(op, 1)?);
+        return Err(format!("the source {from} and the target {to} do not have one shape and element").into());
     }
-}
-
-fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
-    let dynamic = op.operands.len().saturating_sub(1 + from.shape.len());
-    let rank = indices(c, op, 1, from, dynamic)?;
-    (1 + rank..op.operands.len()).try_for_each(|i| c.scalar_integer(c.operand(op, i)?))?;
-    let unknown = to.shape.iter().filter(|&&extent| extent == DYNAMIC).count();
-    if to.shape.len() != rank || unknown != dynamic || from.element != to.element {
-        return Err("the slice and its memref have the same dimensions and elements".into());
-    }
-    let shape = to.shape.clone();
-    Ok(Box::new(move |m, step| {
-        m.clock.scalar();
-        let mut known = (1 + rank..).map(|i| m.integer(step, i).max(0) as usize);
-        let sizes: Vec<usize> =
-            shape.iter().map(|&e| if e == DYNAMIC { known.next().unwrap_or(0) } else { e }).collect();
-        let view = part(m, step, 0, 1, &sizes);
-        m.set(step, Value::View(view));
-        Ok(())
-    }))
-}
-
-fn squeeze(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
-    let ones = |shape: &[usize]| shape.iter().copied().filter(|&extent| extent != 1).collect::<Vec<_>>();
-    if ones(&from.shape) != ones(&to.shape) || from.element != to.element || to.shape.len() > from.shape.len()
-    {
-        return Err("only dimensions of extent 1 can be left out".into());
-    }
-    let keep_ones = to.shape.clone();
-    Ok(Box::new(move |m, step| {
-        let view = m.view(step, 0);
-        let real: Vec<usize> = {
-            // An extent that is known only now takes the place of the unknown one.
-            let mut unknown = view.dims.iter().map(|dim| dim.extent).filter(|&extent| extent != 1);
-            keep_ones.iter().map(|&e| if e == DYNAMIC { unknown.next().unwrap_or(1) } else { e }).collect()
-        };
-        let view = view.squeeze(&real);
-        m.set(step, Value::View(view));
-        Ok(())
-    }))
-}
-
-fn reshape(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
-    let count = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
-    if from.element != to.element || count(&from.shape).is_none() || count(&from.shape) != count(&to.shape) {
-        return Err("the two memrefs do not hold the same elements".into());
-    }
-    let shape = to.shape.clone();
-    Ok(Box::new(move |m, step| {
-        let view = m.view(step, 0);
-        if !view.is_contiguous() {
-            let message = "this reshapes a memref that is not contiguous".to_owned();
-            return Err(crate::interpret::machine::Stop::Fault(step.place, message));
+    Ok(Box::new(|m, step| {
+        let (source, target) = (m.view(step, 0).clone(), m.view(step, 1).clone());
+        if source.shape() != target.shape() {
+            let message = format!("this copies {:?} elements to {:?}", source.shape(), target.shape());
+            return Err(Stop::Fault(step.place, message));
         }
-        let view = View { dims: row_major(&shape, view.unit()), ..view.clone() };
-        m.set(step, Value::View(view));
-        Ok(())
-    }))
-}
-
-/// The result is the same memory with the same shape, only typed otherwise.
-fn same_view(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
-    if from.shape != to.shape || from.element != to.element {
-        return Err("only a cast that keeps shape and elements is supported".into());
-    }
-    Ok(Box::new(|m, step| {
-        let view = m.view(step, 0).clone();
-        m.set(step, Value::View(view));
-        Ok(())
-    }))
-}
-
-fn alloca(c: &mut Compiler<'_>, op: &Op) -> Made {
-    c.arity(op, 0, 1)?;
-    let to = result_memref(c, op)?;
-    let ty = c.result(op, 0)?;
-    let shape = c.extents(ty)?;
-    let element = c.element(ty)?;
-    let space = to.space.unwrap_or(MemorySpace::Vmem);
-    let name = op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line));
-    Ok(Box::new(move |m, step| {
-        let view = m.allocate(Buffer::poisoned(name.clone(), space, &shape, Some(element)));
-        m.set(step, Value::View(view));
-        Ok(())
-    }))
-}
-
-fn dim(c: &mut Compiler<'_>, op: &Op) -> Made {
-    c.arity(op, 2, 1)?;
-    memref(c, op, 0)?;
-    c.scalar_integer(c.operand(op, 1)?)?;
-    Ok(Box::new(|m, step| {
-        let number = m.integer(step, 1);
-        let extent = usize::try_from(number).ok().and_then(|number| m.view(step, 0).dims.get(number));
-        let Some(dim) = extent else {
-            let message = format!("the memref has no dimension {number}");
-            return Err(crate::interpret::machine::Stop::Fault(step.place, message));
-        };
-        let extent = dim.extent as i64;
-        m.set(step, Value::Integer(extent));
-        Ok(())
+        m.inside(&source, |m| m.core_site(step))?;
+        m.inside(&target, |m| m.core_site(step))?;
+        m.clock.vector(source.elements(), step.line(), &step.name);
+        let data = m.load(step, &source)?;
+        m.store(step, &target, &data)
     }))
 }

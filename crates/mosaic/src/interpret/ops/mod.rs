@@ -1,5 +1,5 @@
-//! The operations, one table per kind. A table's entry makes an operation ready: it checks types and attributes once,
-//! and gives the closure that runs.
+//! The operations, one table per kind. A table's entry says whether the operation has effects and which attributes it
+//! honours, and makes it ready: it checks types and attributes once, and gives the closure that runs.
 
 mod control;
 mod convert;
@@ -11,6 +11,7 @@ mod memory;
 mod reduce;
 mod reshape;
 mod stablehlo;
+mod view;
 
 pub(super) use stablehlo::embedded_text;
 
@@ -20,9 +21,36 @@ use crate::ir::Op;
 /// Makes an operation ready.
 pub(super) type Maker = fn(&mut Compiler<'_>, &Op) -> Made;
 
-type Table = &'static [(&'static str, Maker)];
+/// Whether an operation does more than compute its results.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It does not. It is left out if nobody needs its results, as a compiler would leave it out: a load that precedes
+    /// every store in lowered kernels is not a read.
+    None,
+    /// It writes, waits, signals or branches.
+    Some,
+}
 
-const TABLES: [Table; 10] = [
+/// All that is known of an operation: there is no other list of names.
+pub(super) struct Definition {
+    name: &'static str,
+    effect: Effect,
+    /// The attributes that its maker looks at; others are refused.
+    pub(super) attributes: &'static [&'static str],
+    pub(super) make: Maker,
+}
+
+/// An operation that only computes its results.
+const fn pure(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
+    Definition { name, effect: Effect::None, attributes, make }
+}
+
+/// An operation that does something whether its results are needed or not.
+const fn effect(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
+    Definition { name, effect: Effect::Some, attributes, make }
+}
+
+const TABLES: [&[Definition]; 11] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
@@ -30,46 +58,24 @@ const TABLES: [Table; 10] = [
     reduce::OPS,
     matmul::OPS,
     memory::OPS,
+    view::OPS,
     copy::OPS,
     control::OPS,
     stablehlo::OPS,
 ];
 
-pub(super) fn maker(name: &str) -> Option<Maker> {
-    TABLES.iter().copied().flatten().find(|(listed, _)| *listed == name).map(|(_, maker)| *maker)
+pub(super) fn definition(name: &str) -> Option<&'static Definition> {
+    TABLES.into_iter().flatten().find(|definition| definition.name == name)
 }
 
 /// Every operation that can be run, in alphabetical order.
 pub fn supported() -> Vec<&'static str> {
-    let mut names: Vec<_> = TABLES.iter().copied().flatten().map(|(name, _)| *name).collect();
+    let mut names: Vec<_> = TABLES.into_iter().flatten().map(|definition| definition.name).collect();
     names.sort_unstable();
     names
 }
 
-/// Whether an operation does more than compute its results. One that does not is left out if nobody needs them, as
-/// a compiler would leave it out: a load that precedes every store in lowered kernels is not a read.
+/// Whether an operation must run although nobody needs its results. One that is not known may do anything.
 pub(super) fn has_effect(name: &str) -> bool {
-    let reads_or_computes = match name.split_once('.') {
-        Some(("arith" | "math", _)) => true,
-        Some(("vector", name)) => name != "store",
-        Some(("memref", name)) => name != "store",
-        Some(("tpu", name)) => !matches!(
-            name,
-            "vector_store"
-                | "enqueue_dma"
-                | "wait_dma2"
-                | "wait_dma"
-                | "sem_signal"
-                | "sem_wait"
-                | "sem_read"
-                | "region"
-                | "yield"
-                | "trace_start"
-                | "trace_stop"
-                | "delay"
-        ),
-        Some(("stablehlo", name)) => !matches!(name, "return" | "custom_call"),
-        _ => false,
-    };
-    !reads_or_computes
+    definition(name).is_none_or(|definition| definition.effect == Effect::Some)
 }

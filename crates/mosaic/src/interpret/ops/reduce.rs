@@ -1,26 +1,29 @@
 //! Sums, maxima and the like along dimensions.
 
 use super::{
-    Maker,
+    Definition,
     float::{maximum, minimum},
-    integer::is_scalar,
-    reshape::{around, strided, strides},
+    integer::{bits, is_scalar, wrap},
+    pure,
+    reshape::{around, axis, strides},
 };
 use crate::{
     attribute::Attr,
     interpret::{
+        ask::inner_word,
         element::round_to,
+        places::Places,
         program::{Compiler, Made, Refusal},
         value::{Data, Value},
     },
     ir::Op,
 };
 
-pub(super) const OPS: &[(&str, Maker)] = &[
-    ("vector.multi_reduction", multi_reduction),
-    ("vector.reduction", reduction),
-    ("tpu.all_reduce", all_reduce),
-    ("tpu.reduce_index", reduce_index),
+pub(super) const OPS: &[Definition] = &[
+    pure("vector.multi_reduction", &["kind", "reduction_dims"], multi_reduction),
+    pure("vector.reduction", &["kind", "fastmath"], reduction),
+    pure("tpu.all_reduce", &["dim", "kind"], all_reduce),
+    pure("tpu.reduce_index", &["axis", "kind"], reduce_index),
 ];
 
 type FloatFold = fn(f32, f32) -> f32;
@@ -28,20 +31,20 @@ type IntegerFold = fn(i32, i32) -> i32;
 
 /// The word inside `#vector.kind<add>`.
 fn kind(c: &Compiler<'_>, op: &Op) -> Made<String> {
-    let text = match c.attribute(op, "kind")? {
-        Attr::Other(text) | Attr::String(text) => text.clone(),
+    Ok(match c.attribute(op, "kind")? {
+        Attr::Other(text) | Attr::String(text) => inner_word(text).to_owned(),
         other => other.to_string(),
-    };
-    let word = text.split_once('<').map_or(text.as_str(), |(_, rest)| rest.trim_end_matches('>'));
-    Ok(word.to_owned())
+    })
 }
 
 fn float_fold(kind: &str) -> Made<FloatFold> {
     Ok(match kind {
         "add" | "sum" => |a, b| a + b,
         "mul" => |a, b| a * b,
-        "maximumf" | "max" | "maxnumf" => maximum,
-        "minimumf" | "min" | "minnumf" => minimum,
+        "maximumf" | "max" => maximum,
+        "minimumf" | "min" => minimum,
+        "maxnumf" => f32::max,
+        "minnumf" => f32::min,
         other => return Err(unknown(other)),
     })
 }
@@ -63,17 +66,18 @@ fn unknown(kind: &str) -> Refusal {
     format!("the reduction '{kind}' is not supported").into()
 }
 
-/// Folds `source` along `dimensions` into `out`, which holds the initial values.
+/// Folds `source` along the dimensions of `plan` into `out`, which holds the initial values.
 fn fold<T: Copy>(source: &[T], plan: &Plan, out: &mut [T], f: impl Fn(T, T) -> T) {
-    for (out, &start) in out.iter_mut().zip(&plan.starts) {
-        *out = plan.places.iter().fold(*out, |all, &place| f(all, source[start + place]));
+    let (starts, places) = (plan.starts.list(), plan.places.list());
+    for (out, &start) in out.iter_mut().zip(&starts) {
+        *out = places.iter().fold(*out, |all, &place| f(all, source[start + place]));
     }
 }
 
 /// Where the elements of each result are.
 struct Plan {
-    starts: Vec<usize>,
-    places: Vec<usize>,
+    starts: Places,
+    places: Places,
 }
 
 impl Plan {
@@ -84,7 +88,7 @@ impl Plan {
             wanted.map(|i| (shape[i], full[i])).unzip()
         };
         let ((kept, kept_strides), (gone, gone_strides)) = (pick(false), pick(true));
-        Self { starts: strided(&kept, &kept_strides, 0), places: strided(&gone, &gone_strides, 0) }
+        Self { starts: Places::new(&kept, &kept_strides, 0), places: Places::new(&gone, &gone_strides, 0) }
     }
 }
 
@@ -97,6 +101,7 @@ fn multi_reduction(c: &mut Compiler<'_>, op: &Op) -> Made {
 
 /// All elements of a vector of one dimension.
 fn reduction(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, op.operands.len().clamp(1, 2), 1)?;
     let shape = c.vector_shape(c.operand(op, 0)?)?;
     reduce_to(c, op, &shape, &(0..shape.len()).collect::<Vec<_>>())
 }
@@ -113,7 +118,7 @@ fn reduce_to(c: &Compiler<'_>, op: &Op, shape: &[usize], dimensions: &[usize]) -
         return Err(format!("the initial value is not of type {to}").into());
     }
     let (kind, scalar) = (kind(c, op)?, is_scalar(to));
-    let wrap = move |data: Data| match (&data, scalar) {
+    let value = move |data: Data| match (&data, scalar) {
         (Data::Floats(values), true) => Value::Float(values[0]),
         (Data::Integers(values), true) => Value::Integer(values[0].into()),
         _ => Value::Vector(data),
@@ -127,12 +132,15 @@ fn reduce_to(c: &Compiler<'_>, op: &Op, shape: &[usize], dimensions: &[usize]) -
             let initial = if has_initial { m.vector(step, 1) } else { Data::Float(neutral) };
             let mut out = initial.to_floats(results).to_vec();
             fold(&source, &plan, &mut out, |a, b| round_to(float, f(a, b)));
-            m.set(step, wrap(Data::floats(out)));
+            m.set(step, value(Data::floats(out)));
             Ok(())
         }));
     }
-    c.integer(from)?;
+    let bits = bits(c, from)?;
     let f = integer_fold(&kind)?;
+    if bits == 1 && !matches!(kind.as_str(), "and" | "or" | "xor" | "add" | "mul") {
+        return Err(format!("{from} holds truth values, which have no {kind}").into());
+    }
     if !has_initial {
         return Err("a reduction of integers without an initial value is not supported".into());
     }
@@ -140,8 +148,8 @@ fn reduce_to(c: &Compiler<'_>, op: &Op, shape: &[usize], dimensions: &[usize]) -
         m.clock.vector(elements, step.line(), &step.name);
         let source = m.vector(step, 0).to_integers(elements);
         let mut out = m.vector(step, 1).to_integers(results).to_vec();
-        fold(&source, &plan, &mut out, f);
-        m.set(step, wrap(Data::integers(out)));
+        fold(&source, &plan, &mut out, |a, b| wrap(bits, f(a, b).into()) as i32);
+        m.set(step, value(Data::integers(out)));
         Ok(())
     }))
 }
@@ -181,12 +189,6 @@ fn all_reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
         m.set(step, Value::Vector(Data::floats(out)));
         Ok(())
     }))
-}
-
-fn axis(c: &Compiler<'_>, op: &Op, name: &str, rank: usize) -> Made<usize> {
-    let axis = c.integer_attribute(op, name)?;
-    let inside = usize::try_from(axis).ok().filter(|&axis| axis < rank);
-    inside.ok_or_else(|| format!("dimension {axis} is not one of {rank}").into())
 }
 
 /// The place of the largest or smallest element, the first of equals.

@@ -1,8 +1,13 @@
 //! Moving elements about: shapes, slices, broadcasts, transposes, rotations.
 
-use super::{Maker, integer::is_scalar};
+use super::{
+    Definition,
+    integer::{bits, is_scalar, wrap},
+    pure,
+};
 use crate::{
     interpret::{
+        places::Places,
         program::{Compiler, Made},
         value::{Data, Value},
         view::row_major,
@@ -10,44 +15,33 @@ use crate::{
     ir::Op,
 };
 
-pub(super) const OPS: &[(&str, Maker)] = &[
-    ("vector.shape_cast", shape_cast),
-    ("tpu.reshape", shape_cast),
-    ("tpu.relayout", shape_cast),
-    ("tpu.mask_cast", shape_cast),
-    ("vector.broadcast", broadcast),
-    ("vector.extract", extract),
-    ("vector.extract_strided_slice", slice),
-    ("vector.transpose", transpose),
-    ("tpu.transpose", transpose),
-    ("tpu.concatenate", concatenate),
-    ("tpu.repeat", repeat),
-    ("tpu.rotate", |c, op| rotate(c, op, false)),
-    ("tpu.dynamic_rotate", |c, op| rotate(c, op, true)),
-    ("tpu.dynamic_gather", gather),
-    ("tpu.iota", iota),
+pub(super) const OPS: &[Definition] = &[
+    pure("vector.shape_cast", &[], shape_cast),
+    pure("tpu.reshape", &[], shape_cast),
+    pure("tpu.relayout", &[], shape_cast),
+    pure("tpu.mask_cast", &[], shape_cast),
+    pure("vector.broadcast", &[], broadcast),
+    pure("vector.extract", &["static_position"], extract),
+    pure("vector.extract_strided_slice", &["offsets", "sizes", "strides"], slice),
+    pure("vector.transpose", &["permutation"], transpose),
+    pure("tpu.transpose", &["permutation"], transpose),
+    pure("tpu.concatenate", &["dimension"], concatenate),
+    pure("tpu.repeat", &["dimension", "times"], repeat),
+    pure("tpu.rotate", &["amount", "dimension", "stride", "stride_dimension"], |c, op| rotate(c, op, false)),
+    pure("tpu.dynamic_rotate", &["dimension", "stride", "stride_dimension"], |c, op| rotate(c, op, true)),
+    pure("tpu.dynamic_gather", &["dimensions"], gather),
+    pure("tpu.iota", &["dimensions", "dimension"], iota),
 ];
-
-/// For every element of a result of shape `shape`, in order, the place in the source that the strides say, from
-/// `start` on.
-pub(super) fn strided(shape: &[usize], strides: &[usize], start: usize) -> Vec<usize> {
-    let mut places = vec![start];
-    for (&extent, &stride) in shape.iter().zip(strides) {
-        places =
-            places.iter().flat_map(|&place| (0..extent).map(move |index| place + index * stride)).collect();
-    }
-    places
-}
 
 pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
     row_major(shape, 1).iter().map(|dim| dim.stride).collect()
 }
 
 /// An operation whose result only takes elements from its first operand, from places known beforehand.
-fn picks(elements: usize, places: Vec<usize>, scalar: bool) -> Made {
+fn picks(elements: usize, places: Places, scalar: bool) -> Made {
     Ok(Box::new(move |m, step| {
         m.clock.vector(elements, step.line(), &step.name);
-        let data = m.vector(step, 0).gather(places.iter().copied());
+        let data = places.gather(&m.vector(step, 0));
         m.set(step, if scalar { first(&data) } else { Value::Vector(data) });
         Ok(())
     }))
@@ -66,8 +60,8 @@ fn shape_cast(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
     let count = |shape: Vec<usize>| shape.iter().product::<usize>();
-    if count(c.vector_shape(from)?) != count(c.vector_shape(to)?) || is_scalar(from) || is_scalar(to) {
-        return Err(format!("{from} and {to} do not have the same number of elements").into());
+    if count(c.vector_shape(from)?) != count(c.vector_shape(to)?) || from.element() != to.element() {
+        return Err(format!("{from} and {to} do not have the same elements").into());
     }
     Ok(Box::new(|m, step| {
         let value = m.take(step, 0);
@@ -103,7 +97,7 @@ fn broadcast(c: &mut Compiler<'_>, op: &Op) -> Made {
     let repeated =
         strides(&source).into_iter().zip(&source).map(|(stride, &from)| if from == 1 { 0 } else { stride });
     let steps: Vec<usize> = std::iter::repeat_n(0, missing).chain(repeated).collect();
-    picks(elements, strided(&shape, &steps, 0), false)
+    picks(elements, Places::new(&shape, &steps, 0), false)
 }
 
 fn extract(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -113,13 +107,13 @@ fn extract(c: &mut Compiler<'_>, op: &Op) -> Made {
     let position = c.integers_attribute(op, "static_position")?;
     let inside = position.len() <= source.len()
         && position.iter().zip(&source).all(|(&index, &extent)| index >= 0 && (index as usize) < extent);
-    if !inside || source[position.len()..] != shape[..] {
+    if !inside || source[position.len()..] != shape[..] || from.element() != to.element() {
         return Err(format!("{from} has no {to} at {position:?}").into());
     }
     let strides = strides(&source);
     let start = position.iter().zip(&strides).map(|(&index, stride)| index as usize * stride).sum();
     let elements = shape.iter().product();
-    picks(elements, strided(&shape, &strides[position.len()..], start), is_scalar(to))
+    picks(elements, Places::new(&shape, &strides[position.len()..], start), is_scalar(to))
 }
 
 fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -127,19 +121,27 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
     let (source, shape) = (c.vector_shape(from)?, c.vector_shape(to)?);
     let (offsets, steps) = (c.integers_attribute(op, "offsets")?, c.integers_attribute(op, "strides")?);
+    let sizes = match op.attributes.get("sizes") {
+        Some(_) => c.integers_attribute(op, "sizes")?,
+        None => Vec::new(),
+    };
     let fits = |dimension: usize| {
         let (offset, step) = (*offsets.get(dimension).unwrap_or(&0), *steps.get(dimension).unwrap_or(&1));
-        let last = offset + (shape[dimension] as i64 - 1) * step;
-        offset >= 0 && step >= 1 && last < source[dimension] as i64
+        let size = shape[dimension] as i64;
+        let span = (size - 1).checked_mul(step).and_then(|span| span.checked_add(offset));
+        let sized = sizes.get(dimension).is_none_or(|&told| told == size);
+        offset >= 0 && step >= 1 && sized && span.is_some_and(|last| last < source[dimension] as i64)
     };
-    if source.len() != shape.len() || !(0..shape.len()).all(fits) {
+    let listed = [&offsets, &steps, &sizes].iter().all(|list| list.len() <= source.len());
+    if source.len() != shape.len() || !listed || !(0..shape.len()).all(fits) || from.element() != to.element()
+    {
         return Err(format!("{from} has no {to} at {offsets:?}").into());
     }
     let full = strides(&source);
     let start = full.iter().zip(&offsets).map(|(stride, &offset)| stride * offset as usize).sum();
     let steps: Vec<usize> =
         full.iter().enumerate().map(|(i, stride)| stride * *steps.get(i).unwrap_or(&1) as usize).collect();
-    picks(shape.iter().product(), strided(&shape, &steps, start), false)
+    picks(shape.iter().product(), Places::new(&shape, &steps, start), false)
 }
 
 fn transpose(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -147,12 +149,19 @@ fn transpose(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
     let (source, shape) = (c.vector_shape(from)?, c.vector_shape(to)?);
     let permutation = c.dimensions_attribute(op, "permutation", source.len())?;
-    if permutation.iter().map(|&dimension| source[dimension]).ne(shape.iter().copied()) {
+    let permuted = permutation.iter().map(|&dimension| source[dimension]).eq(shape.iter().copied());
+    if !permuted || !all_different(&permutation) || from.element() != to.element() {
         return Err(format!("{from} transposed by {permutation:?} is not {to}").into());
     }
     let full = strides(&source);
     let steps: Vec<usize> = permutation.iter().map(|&dimension| full[dimension]).collect();
-    picks(shape.iter().product(), strided(&shape, &steps, 0), false)
+    picks(shape.iter().product(), Places::new(&shape, &steps, 0), false)
+}
+
+pub(super) fn all_different(dimensions: &[usize]) -> bool {
+    let mut sorted = dimensions.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 /// The extents before, at and after a dimension, as three numbers.
@@ -208,25 +217,34 @@ fn joined<T: Copy>(parts: &[&[T]], chunks: &[usize], outer: usize) -> Vec<T> {
 }
 
 fn dimension(c: &Compiler<'_>, op: &Op, rank: usize) -> Made<usize> {
-    let dimension = c.integer_attribute(op, "dimension")?;
-    let inside = usize::try_from(dimension).ok().filter(|&dimension| dimension < rank);
-    inside.ok_or_else(|| format!("dimension {dimension} is not one of {rank}").into())
+    axis(c, op, "dimension", rank)
+}
+
+/// The dimension that an attribute names.
+pub(super) fn axis(c: &Compiler<'_>, op: &Op, name: &str, rank: usize) -> Made<usize> {
+    let axis = c.integer_attribute(op, name)?;
+    let inside = usize::try_from(axis).ok().filter(|&axis| axis < rank);
+    inside.ok_or_else(|| format!("dimension {axis} is not one of {rank}").into())
 }
 
 fn repeat(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
-    let (source, shape) = (c.vector_shape(c.operand(op, 0)?)?, c.vector_shape(c.result(op, 0)?)?);
+    let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
+    let (source, shape) = (c.vector_shape(from)?, c.vector_shape(to)?);
     let dimension = dimension(c, op, source.len())?;
-    let (outer, extent, inner) = around(&source, dimension);
-    let times = shape.get(dimension).map_or(0, |to| to / extent.max(1));
-    if source.len() != shape.len() || outer * extent * inner * times != shape.iter().product::<usize>() {
-        return Err("the result is no repetition of the operand".into());
+    let times = usize::try_from(c.integer_attribute(op, "times")?).unwrap_or(0);
+    let repeated = |(i, &extent): (usize, &usize)| extent.checked_mul(if i == dimension { times } else { 1 });
+    let fits = source.iter().enumerate().map(repeated).eq(shape.iter().map(|&extent| Some(extent)));
+    if !fits || from.element() != to.element() {
+        return Err(format!("{to} is not {from} repeated {times} times").into());
     }
-    let row = |o: usize| (0..times).flat_map(move |_| o * extent * inner..(o + 1) * extent * inner);
-    picks(shape.iter().product(), (0..outer).flat_map(row).collect(), false)
+    let (outer, extent, inner) = around(&source, dimension);
+    let places = Places::new(&[outer, times, extent * inner], &[extent * inner, 0, 1], 0);
+    picks(shape.iter().product(), places, false)
 }
 
-/// Element i goes to place i + amount, around the end.
+/// Element i goes to place i + amount, around the end. With a stride, every index of another dimension has an amount
+/// of its own, so much more than the one before it.
 fn rotate(c: &mut Compiler<'_>, op: &Op, dynamic: bool) -> Made {
     c.arity(op, if dynamic { 2 } else { 1 }, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
@@ -234,26 +252,33 @@ fn rotate(c: &mut Compiler<'_>, op: &Op, dynamic: bool) -> Made {
         return Err(format!("a rotation of {from} is not {to}").into());
     }
     let shape = c.vector_shape(from)?;
-    let dimension = dimension(c, op, shape.len())?;
+    let along = dimension(c, op, shape.len())?;
     let fixed = if dynamic {
         c.scalar_integer(c.operand(op, 1)?)?;
         0
     } else {
         c.integer_attribute(op, "amount")?
     };
-    if op.attributes.get("stride").is_some() {
-        return Err("a rotation with a stride is not supported".into());
-    }
-    let (outer, extent, inner) = around(&shape, dimension);
-    let elements = outer * extent * inner;
+    let stride = match op.attributes.get("stride") {
+        Some(_) => c.integer_attribute(op, "stride")?,
+        None => 0,
+    };
+    let stride_dimension = match op.attributes.get("stride_dimension") {
+        Some(_) => axis(c, op, "stride_dimension", shape.len())?,
+        None if stride == 0 => along,
+        None => return Err("a rotation with a stride names the dimension of the stride".into()),
+    };
+    let full = strides(&shape);
+    let elements: usize = shape.iter().product();
     Ok(Box::new(move |m, step| {
         m.clock.vector(elements, step.line(), &step.name);
         let amount = if dynamic { m.integer(step, 1) } else { fixed };
-        let back = extent - amount.rem_euclid(extent.max(1) as i64) as usize;
+        let extent = shape[along] as i64;
         let from = |place: usize| {
-            let (o, rest) = (place / (extent * inner), place % (extent * inner));
-            let (index, i) = (rest / inner, rest % inner);
-            (o * extent + (index + back) % extent) * inner + i
+            let index = |dimension: usize| (place / full[dimension] % shape[dimension]) as i64;
+            let by = amount.wrapping_add(stride.wrapping_mul(index(stride_dimension))).rem_euclid(extent);
+            let source = (index(along) - by).rem_euclid(extent);
+            place - index(along) as usize * full[along] + source as usize * full[along]
         };
         let data = m.vector(step, 0).gather((0..elements).map(from));
         m.set(step, Value::Vector(data));
@@ -264,21 +289,26 @@ fn rotate(c: &mut Compiler<'_>, op: &Op, dynamic: bool) -> Made {
 fn iota(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 0, 1)?;
     let ty = c.result(op, 0)?;
-    c.integer(ty)?;
+    let bits = bits(c, ty)?;
     let shape = c.vector_shape(ty)?;
     let dimensions = match op.attributes.get("dimensions") {
         Some(_) => c.dimensions_attribute(op, "dimensions", shape.len())?,
         None => vec![dimension(c, op, shape.len())?],
     };
-    let full = strides(&shape);
-    let elements: usize = shape.iter().product();
-    let value = |place: usize| {
-        dimensions.iter().fold(0, |all, &d| all * shape[d] + place / full[d] % shape[d]) as i32
-    };
-    let data = Data::integers((0..elements).map(value).collect());
+    if !all_different(&dimensions) {
+        return Err(format!("{dimensions:?} names a dimension twice").into());
+    }
+    // Counting goes up by one along the last of the dimensions.
+    let counts = strides(&dimensions.iter().map(|&dimension| shape[dimension]).collect::<Vec<_>>());
+    let mut steps = vec![0; shape.len()];
+    dimensions.iter().zip(counts).for_each(|(&dimension, count)| steps[dimension] = count);
+    let places = Places::new(&shape, &steps, 0);
+    let elements = places.len();
     Ok(Box::new(move |m, step| {
         m.clock.vector(elements, step.line(), &step.name);
-        m.set(step, Value::Vector(data.clone()));
+        let mut values = Vec::with_capacity(elements);
+        places.for_each(|place| values.push(wrap(bits, place as i64) as i32));
+        m.set(step, Value::Vector(Data::integers(values)));
         Ok(())
     }))
 }

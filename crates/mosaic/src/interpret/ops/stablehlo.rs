@@ -3,45 +3,63 @@
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
 use super::{
-    Maker,
+    Definition, effect,
     float::{maximum, minimum},
     integer::is_scalar,
-    matmul::Product,
-    reshape::{strided, strides},
+    matmul::{Precision, Product},
+    pure,
+    reshape::{all_different, strides},
 };
 use crate::{
     attribute::{Attr, DotDimensions},
     interpret::{
+        ask::not_modelled,
         element::{Element, round_to},
         kernel::Kernel,
         machine::Stop,
+        places::Places,
         program::{Compiler, Made},
         tensor::Tensor,
         value::{Data, Value, map_floats, zip_floats},
     },
     ir::Op,
+    limits::PRODUCTS_PER_OPERATION,
     parse::parse,
     types::Type,
 };
 
-pub(super) const OPS: &[(&str, Maker)] = &[
-    ("stablehlo.constant", constant),
-    ("stablehlo.convert", convert),
-    ("stablehlo.reshape", reshape),
-    ("stablehlo.transpose", transpose),
-    ("stablehlo.broadcast_in_dim", broadcast),
-    ("stablehlo.slice", slice),
-    ("stablehlo.pad", pad),
-    ("stablehlo.add", |c, op| binary(c, op, |a, b| a + b)),
-    ("stablehlo.subtract", |c, op| binary(c, op, |a, b| a - b)),
-    ("stablehlo.multiply", |c, op| binary(c, op, |a, b| a * b)),
-    ("stablehlo.divide", |c, op| binary(c, op, |a, b| a / b)),
-    ("stablehlo.maximum", |c, op| binary(c, op, maximum)),
-    ("stablehlo.minimum", |c, op| binary(c, op, minimum)),
-    ("stablehlo.abs", abs),
-    ("stablehlo.reduce", reduce),
-    ("stablehlo.dot_general", dot),
-    ("stablehlo.custom_call", custom_call),
+pub(super) const OPS: &[Definition] = &[
+    pure("stablehlo.constant", &["value"], constant),
+    pure("stablehlo.convert", &[], convert),
+    pure("stablehlo.reshape", &[], reshape),
+    pure("stablehlo.transpose", &["permutation"], transpose),
+    pure("stablehlo.broadcast_in_dim", &["broadcast_dimensions"], broadcast),
+    pure("stablehlo.slice", &["start_indices", "limit_indices", "strides"], slice),
+    pure("stablehlo.pad", &["edge_padding_low", "edge_padding_high", "interior_padding"], pad),
+    pure("stablehlo.add", &[], |c, op| binary(c, op, |a, b| a + b)),
+    pure("stablehlo.subtract", &[], |c, op| binary(c, op, |a, b| a - b)),
+    pure("stablehlo.multiply", &[], |c, op| binary(c, op, |a, b| a * b)),
+    pure("stablehlo.divide", &[], |c, op| binary(c, op, |a, b| a / b)),
+    pure("stablehlo.maximum", &[], |c, op| binary(c, op, maximum)),
+    pure("stablehlo.minimum", &[], |c, op| binary(c, op, minimum)),
+    pure("stablehlo.abs", &[], abs),
+    pure("stablehlo.reduce", &["dimensions"], reduce),
+    pure("stablehlo.dot_general", &["dot_dimension_numbers", "precision_config"], dot),
+    effect("stablehlo.custom_call", CALL_ATTRIBUTES, custom_call),
+];
+
+/// What a call is told. Layouts say where elements lie, not what they are.
+const CALL_ATTRIBUTES: &[&str] = &[
+    "call_target_name",
+    "backend_config",
+    "kernel_name",
+    "operand_layouts",
+    "result_layouts",
+    "api_version",
+    "mhlo.frontend_attributes",
+    "called_computations",
+    "output_operand_aliases",
+    "has_side_effect",
 ];
 
 /// Shapes of the first operand and of the result, which hold the same.
@@ -72,6 +90,8 @@ fn convert(c: &mut Compiler<'_>, op: &Op) -> Made {
         return Err(format!("{from} is not converted to {to}").into());
     }
     let exact = narrow.bits() < float.bits();
+    c.vector_shape(from)?;
+    c.vector_shape(to)?;
     Ok(Box::new(move |m, step| {
         let data = m.vector(step, 0);
         let data = if exact { data } else { map_floats(data, |value| round_to(float, value)) };
@@ -94,9 +114,9 @@ fn reshape(c: &mut Compiler<'_>, op: &Op) -> Made {
 }
 
 /// The result takes its elements from these places of the operand.
-fn picks(places: Vec<usize>) -> Made {
+fn picks(places: Places) -> Made {
     Ok(Box::new(move |m, step| {
-        let data = m.vector(step, 0).gather(places.iter().copied());
+        let data = places.gather(&m.vector(step, 0));
         m.set(step, Value::Vector(data));
         Ok(())
     }))
@@ -106,11 +126,11 @@ fn transpose(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = shapes(c, op)?;
     let order = c.dimensions_attribute(op, "permutation", from.len())?;
-    if order.iter().map(|&dimension| from[dimension]).ne(to.iter().copied()) {
+    if order.iter().map(|&dimension| from[dimension]).ne(to.iter().copied()) || !all_different(&order) {
         return Err(format!("{from:?} in the order {order:?} is not {to:?}").into());
     }
     let full = strides(&from);
-    picks(strided(&to, &order.iter().map(|&dimension| full[dimension]).collect::<Vec<_>>(), 0))
+    picks(Places::new(&to, &order.iter().map(|&dimension| full[dimension]).collect::<Vec<_>>(), 0))
 }
 
 fn broadcast(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -118,6 +138,7 @@ fn broadcast(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (from, to) = shapes(c, op)?;
     let dimensions = c.dimensions_attribute(op, "broadcast_dimensions", to.len())?;
     let fits = dimensions.len() == from.len()
+        && all_different(&dimensions)
         && dimensions.iter().zip(&from).all(|(&dimension, &extent)| extent == to[dimension] || extent == 1);
     if !fits {
         return Err(format!("{from:?} cannot be broadcast to {to:?} by {dimensions:?}").into());
@@ -138,7 +159,7 @@ fn broadcast(c: &mut Compiler<'_>, op: &Op) -> Made {
     for (i, &dimension) in dimensions.iter().enumerate() {
         steps[dimension] = if from[i] == 1 { 0 } else { full[i] };
     }
-    picks(strided(&to, &steps, 0))
+    picks(Places::new(&to, &steps, 0))
 }
 
 fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -150,7 +171,10 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
         && to.len() == from.len()
         && (0..from.len()).all(|i| {
             let inside = 0 <= starts[i] && starts[i] <= limits[i] && limits[i] <= from[i] as i64 && by[i] > 0;
-            inside && (limits[i] - starts[i] + by[i] - 1) / by[i] == to[i] as i64
+            // The sum cannot overflow where the bounds lie inside, but for a stride beyond all of them.
+            inside
+                && by[i] <= i64::from(u32::MAX)
+                && (limits[i] - starts[i] + by[i] - 1) / by[i] == to[i] as i64
         });
     if !fits {
         return Err(format!("{from:?} has no part {to:?} from {starts:?} to {limits:?}").into());
@@ -158,13 +182,23 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
     let full = strides(&from);
     let start = full.iter().zip(&starts).map(|(stride, &start)| stride * start as usize).sum();
     let steps: Vec<usize> = full.iter().zip(&by).map(|(stride, &by)| stride * by as usize).collect();
-    picks(strided(&to, &steps, start))
+    picks(Places::new(&to, &steps, start))
+}
+
+/// The one value that fills what a result has no elements for.
+fn one_value(c: &Compiler<'_>, op: &Op) -> Made<()> {
+    let (value, result) = (c.operand(op, 1)?, c.result(op, 0)?);
+    match value.element() == result.element() && c.vector_shape(value)?.is_empty() {
+        true => Ok(()),
+        false => Err(format!("{value} is not one value of {result}").into()),
+    }
 }
 
 fn pad(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 1)?;
     let (from, to) = shapes(c, op)?;
     c.float(c.result(op, 0)?)?;
+    one_value(c, op)?;
     let list = |name| c.integers_attribute(op, name);
     let (low, high, interior) =
         (list("edge_padding_low")?, list("edge_padding_high")?, list("interior_padding")?);
@@ -172,7 +206,8 @@ fn pad(c: &mut Compiler<'_>, op: &Op) -> Made {
         && to.len() == from.len()
         && (0..from.len()).all(|i| {
             let inside = low[i] >= 0 && high[i] >= 0 && interior[i] == 0;
-            inside && low[i] as usize + from[i] + high[i] as usize == to[i]
+            let padded = (low[i] as usize).saturating_add(from[i]).saturating_add(high[i] as usize);
+            inside && padded == to[i]
         });
     if !fits {
         return Err(
@@ -181,12 +216,13 @@ fn pad(c: &mut Compiler<'_>, op: &Op) -> Made {
     }
     let full = strides(&to);
     let start = full.iter().zip(&low).map(|(stride, &low)| stride * low as usize).sum();
-    let places = strided(&from, &full, start);
+    let places = Places::new(&from, &full, start);
     let (count, elements) = (to.iter().product(), from.iter().product());
     Ok(Box::new(move |m, step| {
         let (data, fill) = (m.vector(step, 0).to_floats(elements), m.vector(step, 1).to_floats(1));
         let mut padded = vec![fill[0]; count];
-        places.iter().zip(data.iter()).for_each(|(&place, &value)| padded[place] = value);
+        let mut values = data.iter();
+        places.for_each(|place| padded[place] = values.next().copied().unwrap_or(fill[0]));
         m.set(step, Value::Vector(Data::floats(padded)));
         Ok(())
     }))
@@ -194,6 +230,7 @@ fn pad(c: &mut Compiler<'_>, op: &Op) -> Made {
 
 fn binary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32, f32) -> f32 + Copy + 'static) -> Made {
     let ty = super::integer::one_type(c, op, 2)?;
+    c.vector_shape(ty)?;
     let float = c.float(ty)?;
     Ok(Box::new(move |m, step| {
         let (a, b) = (m.vector(step, 0), m.vector(step, 1));
@@ -203,7 +240,9 @@ fn binary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32, f32) -> f32 + Copy + 's
 }
 
 fn abs(c: &mut Compiler<'_>, op: &Op) -> Made {
-    c.float(super::integer::one_type(c, op, 1)?)?;
+    let ty = super::integer::one_type(c, op, 1)?;
+    c.vector_shape(ty)?;
+    c.float(ty)?;
     Ok(Box::new(|m, step| {
         let data = m.vector(step, 0);
         m.set(step, Value::Vector(map_floats(data, f32::abs)));
@@ -216,6 +255,7 @@ fn reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 1)?;
     let (from, to) = shapes(c, op)?;
     let float = c.float(c.result(op, 0)?)?;
+    one_value(c, op)?;
     let dimensions = c.dimensions_attribute(op, "dimensions", from.len())?;
     let folds = op.regions.first().and_then(|region| region.ops.first()).map(|op| op.name.as_ref());
     let fold: fn(f32, f32) -> f32 = match (folds, op.regions.first().map_or(0, |region| region.ops.len())) {
@@ -233,11 +273,12 @@ fn reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     if kept != to {
         return Err(format!("{from:?} along {dimensions:?} does not give {to:?}").into());
     }
-    let starts = strided(&kept, &kept_strides, 0);
-    let places = strided(&gone, &gone_strides, 0);
+    let starts = Places::new(&kept, &kept_strides, 0);
+    let places = Places::new(&gone, &gone_strides, 0);
     let elements = from.iter().product();
     Ok(Box::new(move |m, step| {
         let (data, initial) = (m.vector(step, 0).to_floats(elements), m.vector(step, 1).to_floats(1)[0]);
+        let (starts, places) = (starts.list(), places.list());
         let folded = starts.iter().map(|start| {
             places.iter().fold(initial, |all, place| round_to(float, fold(all, data[start + place])))
         });
@@ -254,12 +295,33 @@ fn dimensions_in(text: &str, name: &str) -> Vec<usize> {
     numbers.filter_map(|number| number.trim().parse().ok()).collect()
 }
 
+/// The precision that both operands of a product are asked for.
+fn precision(op: &Op) -> Made<Precision> {
+    let Some(config) = op.attributes.get("precision_config") else { return Ok(Precision::Bf16) };
+    let Attr::Array(items) = config else { return Err(not_modelled("precision_config", config)) };
+    let word = |item: &Attr| match item.to_string().trim_end_matches('>').rsplit([' ', '<']).next() {
+        Some("DEFAULT") => Ok(Precision::Bf16),
+        Some("HIGH") => Ok(Precision::Bf16x3),
+        Some("HIGHEST") => Ok(Precision::F32),
+        _ => Err(not_modelled("precision_config", config)),
+    };
+    match items.iter().map(word).collect::<Made<Vec<_>>>()?[..] {
+        [] => Ok(Precision::Bf16),
+        [lhs, rhs] if lhs == rhs => Ok(lhs),
+        _ => Err(not_modelled("precision_config", config)),
+    }
+}
+
 fn dot(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 1)?;
-    let (lhs, rhs, result) = (c.operand(op, 0)?, c.operand(op, 1)?, c.result(op, 0)?);
+    let (lhs, rhs, result) = (c.ty(op.operands[0]), c.ty(op.operands[1]), c.ty(op.results[0]));
     let float = c.float(result)?;
     c.float(lhs)?;
     c.float(rhs)?;
+    let precision = precision(op)?.of_operands([lhs, rhs]);
+    if let Some(note) = precision.note() {
+        c.note(op, note);
+    }
     let text = c.attribute(op, "dot_dimension_numbers")?.to_string();
     let list = |name: &str| dimensions_in(&text, name);
     let (lhs_contracting, lhs_batch) = (list("lhs_contracting_dimensions"), list("lhs_batching_dimensions"));
@@ -283,7 +345,8 @@ fn dot(c: &mut Compiler<'_>, op: &Op) -> Made {
     Ok(Box::new(move |m, step| {
         let (lhs, rhs) = (m.vector(step, 0), m.vector(step, 1));
         let mut out = vec![0.0; results];
-        product.add_floats(m.options.engine, &lhs, &rhs, &mut out);
+        m.count_operations(product.products() / PRODUCTS_PER_OPERATION);
+        precision.add_product(&product, m.options.engine, [lhs, rhs], &mut out);
         m.set(step, Value::Vector(map_floats(Data::floats(out), |value| round_to(float, value))));
         Ok(())
     }))
@@ -294,6 +357,12 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
     match c.attribute(op, "call_target_name")? {
         Attr::String(target) if target == "tpu_custom_call" => {}
         other => return Err(format!("the call target is {other}; only tpu_custom_call is supported").into()),
+    }
+    let empty = |attr: &Attr| matches!(attr, Attr::Array(items) if items.is_empty());
+    for name in ["called_computations", "output_operand_aliases"] {
+        if let Some(attr) = op.attributes.get(name).filter(|attr| !empty(attr)) {
+            return Err(not_modelled(name, attr));
+        }
     }
     let Attr::String(configuration) = c.attribute(op, "backend_config")? else {
         return Err("the attribute 'backend_config' is no text".into());
@@ -312,8 +381,15 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         };
         let inputs: Vec<Tensor> = operands.iter().enumerate().map(tensor).collect();
         let shapes = results.iter().map(|(_, shape)| shape.clone()).collect();
-        let options = crate::interpret::Options { output_shapes: Some(shapes), ..m.options.clone() };
+        let max_operations = m.options.max_operations.saturating_sub(m.operations());
+        let options =
+            crate::interpret::Options { output_shapes: Some(shapes), max_operations, ..m.options.clone() };
         let outcome = kernel.run(&inputs, &options).map_err(|error| Stop::Fault(None, error.to_string()))?;
+        m.count_operations(outcome.operations);
+        if !outcome.completed {
+            m.kernels.push(outcome);
+            return Err(Stop::Halted);
+        }
         let typed = outcome.outputs.iter().map(|output| (output.element, output.shape.clone()));
         if typed.ne(results.iter().cloned()) {
             return Err(Stop::Fault(step.place, "the kernel's results are not those of the call".to_owned()));

@@ -1,0 +1,133 @@
+//! What is asked of a module as a whole before any of it runs: that every operation is known, in dead code as well,
+//! that every value can be held, that blocks end as they must, and that functions that are called are there.
+
+use std::collections::HashMap;
+
+use super::{
+    element::Element,
+    ops,
+    program::{Unrunnable, unknown},
+};
+use crate::{
+    attribute::Attr,
+    ir::{Function, Module, Op, Region},
+    limits::{MAX_TENSOR_ELEMENTS, MAX_VECTOR_ELEMENTS},
+    types::{DYNAMIC, Type},
+};
+
+/// Operations that end a block.
+const TERMINATORS: [&str; 5] = ["func.return", "stablehlo.return", "scf.yield", "scf.condition", "tpu.yield"];
+
+pub(super) fn is_terminator(op: &Op) -> bool {
+    TERMINATORS.contains(&op.name.as_ref())
+}
+
+/// A memref of more bytes than this is no memory of any machine; below it no offset overflows.
+const MAX_MEMREF_BYTES: usize = 1 << 48;
+
+pub(super) fn admit(module: &Module) -> Result<(), Unrunnable> {
+    let mut functions: HashMap<&str, &Function> = HashMap::new();
+    for function in &module.functions {
+        if functions.insert(&function.name, function).is_some() {
+            return Err(Unrunnable::Kernel(format!("the module has two functions @{}", function.name)));
+        }
+    }
+    for function in &module.functions {
+        for &argument in &function.body.arguments {
+            check_type(function.ty(argument)).map_err(|message| {
+                Unrunnable::Kernel(format!("an argument of @{}: {message}", function.name))
+            })?;
+        }
+        Admission { function, functions: &functions }.region(&function.body)?;
+        check_return(function)?;
+    }
+    Ok(())
+}
+
+/// One function on its way in.
+struct Admission<'a> {
+    function: &'a Function,
+    functions: &'a HashMap<&'a str, &'a Function>,
+}
+
+impl Admission<'_> {
+    fn region(&self, region: &Region) -> Result<(), Unrunnable> {
+        for (number, op) in region.ops.iter().enumerate() {
+            if ops::definition(&op.name).is_none() {
+                return Err(unknown(op));
+            }
+            if is_terminator(op) && number + 1 != region.ops.len() {
+                return Err(bad(op, "only the last operation of a block can end it".to_owned()));
+            }
+            for &value in op.results.iter().chain(op.regions.iter().flat_map(|region| &region.arguments)) {
+                check_type(self.function.ty(value)).map_err(|message| bad(op, message))?;
+            }
+            if op.name == "func.call" {
+                self.call(op)?;
+            }
+            op.regions.iter().try_for_each(|region| self.region(region))?;
+        }
+        Ok(())
+    }
+
+    fn call(&self, op: &Op) -> Result<(), Unrunnable> {
+        let Some(Attr::Symbol(callee)) = op.attributes.get("callee") else {
+            return Err(bad(op, "the attribute 'callee' is no symbol".to_owned()));
+        };
+        let fits = self.functions.get(callee.as_str()).is_some_and(|target| {
+            let arguments = target.body.arguments.iter().map(|&value| target.ty(value));
+            let given = op.operands.iter().map(|&value| self.function.ty(value));
+            let results = op.results.iter().map(|&value| self.function.ty(value));
+            arguments.eq(given) && target.results.iter().eq(results)
+        });
+        match fits {
+            true => Ok(()),
+            false => Err(bad(op, format!("the module has no function @{callee} of these types"))),
+        }
+    }
+}
+
+fn bad(op: &Op, message: String) -> Unrunnable {
+    Unrunnable::BadOp { name: op.name.to_string(), place: op.place, message }
+}
+
+/// A function returns what its type says.
+fn check_return(function: &Function) -> Result<(), Unrunnable> {
+    let returned = function.body.ops.last().filter(|op| is_terminator(op));
+    let types = returned.iter().flat_map(|op| &op.operands).map(|&value| function.ty(value));
+    match types.eq(&function.results) {
+        true => Ok(()),
+        false => Err(Unrunnable::Kernel(format!("@{} does not return what its type says", function.name))),
+    }
+}
+
+/// Every value can be held, and nothing overflows where its elements are counted.
+fn check_type(ty: &Type) -> Result<(), String> {
+    let count =
+        |shape: &[usize]| shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent.max(1)));
+    let too_large =
+        |limit: usize| Err(format!("{ty} has more than the {limit} elements that can be run here"));
+    match ty {
+        Type::Vector(shape, _) | Type::Tensor(shape, _) if shape.contains(&DYNAMIC) => {
+            Err(format!("{ty} has an extent that is not known"))
+        }
+        Type::Vector(shape, _) => match count(shape) {
+            Some(elements) if elements <= MAX_VECTOR_ELEMENTS => Ok(()),
+            _ => too_large(MAX_VECTOR_ELEMENTS),
+        },
+        Type::Tensor(shape, _) => match count(shape) {
+            Some(elements) if elements <= MAX_TENSOR_ELEMENTS => Ok(()),
+            _ => too_large(MAX_TENSOR_ELEMENTS),
+        },
+        Type::MemRef(memref) => {
+            let known: Vec<usize> =
+                memref.shape.iter().copied().filter(|&extent| extent != DYNAMIC).collect();
+            let unit = Element::of(ty).map_or(1, Element::bytes);
+            match count(&known).and_then(|elements| elements.checked_mul(unit)) {
+                Some(bytes) if bytes <= MAX_MEMREF_BYTES => Ok(()),
+                _ => Err(format!("{ty} has more than {MAX_MEMREF_BYTES} bytes, which no machine has")),
+            }
+        }
+        _ => Ok(()),
+    }
+}

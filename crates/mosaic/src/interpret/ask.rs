@@ -1,0 +1,220 @@
+//! What operations ask about their operands, types and attributes while they are made ready.
+
+use super::{
+    element::Element,
+    finding::Note,
+    program::{Compiler, Made, Refusal},
+};
+use crate::{
+    attribute::Attr,
+    ir::Op,
+    limits::{MAX_TENSOR_ELEMENTS, MAX_VECTOR_ELEMENTS},
+    types::{Float, Type},
+};
+
+impl Compiler<'_> {
+    /// The operation has this many operands and results.
+    pub(crate) fn arity(&self, op: &Op, operands: usize, results: usize) -> Made<()> {
+        match (op.operands.len(), op.results.len()) {
+            (o, r) if o == operands && r == results => Ok(()),
+            (o, r) => {
+                Err(format!("expected {operands} operands and {results} results, found {o} and {r}").into())
+            }
+        }
+    }
+
+    pub(crate) fn operand<'b>(&'b self, op: &Op, number: usize) -> Made<&'b Type> {
+        match op.operands.get(number) {
+            Some(&value) => Ok(self.ty(value)),
+            None => Err(format!("operand {number} is missing").into()),
+        }
+    }
+
+    pub(crate) fn result<'b>(&'b self, op: &Op, number: usize) -> Made<&'b Type> {
+        match op.results.get(number) {
+            Some(&value) => Ok(self.ty(value)),
+            None => Err(format!("result {number} is missing").into()),
+        }
+    }
+
+    /// The element of a scalar or vector, or what is wrong with its type.
+    pub(crate) fn element(&self, ty: &Type) -> Made<Element> {
+        Element::of(ty).ok_or_else(|| format!("values of type {ty} are not supported").into())
+    }
+
+    pub(crate) fn float(&self, ty: &Type) -> Made<Float> {
+        match self.element(ty)? {
+            Element::Float(float) if !matches!(ty, Type::MemRef(_)) => Ok(float),
+            _ => Err(format!("expected floats, found {ty}").into()),
+        }
+    }
+
+    pub(crate) fn integer(&self, ty: &Type) -> Made<()> {
+        match self.element(ty)? {
+            Element::Integer(_) if !matches!(ty, Type::MemRef(_)) => Ok(()),
+            _ => Err(format!("expected integers, found {ty}").into()),
+        }
+    }
+
+    /// One integer, not a vector of them.
+    pub(crate) fn scalar_integer(&self, ty: &Type) -> Made<()> {
+        match ty {
+            Type::Index | Type::Integer(_) => self.integer(ty),
+            _ => Err(format!("expected one integer, found {ty}").into()),
+        }
+    }
+
+    /// The shape of a vector or tensor; a scalar has no extents.
+    pub(crate) fn shape(&self, ty: &Type) -> Made<Vec<usize>> {
+        match ty {
+            Type::MemRef(_) => Err(format!("{ty} is memory, not a value").into()),
+            _ => self.extents(ty),
+        }
+    }
+
+    /// The shape of a vector or tensor, and of nothing else.
+    pub(crate) fn vector_shape(&self, ty: &Type) -> Made<Vec<usize>> {
+        match ty {
+            Type::Vector(..) | Type::Tensor(..) => self.extents(ty),
+            _ => Err(format!("expected a vector, found {ty}").into()),
+        }
+    }
+
+    /// Extents that are known, of no more elements than fit.
+    pub(crate) fn extents(&self, ty: &Type) -> Made<Vec<usize>> {
+        let limit = if matches!(ty, Type::Vector(..)) { MAX_VECTOR_ELEMENTS } else { MAX_TENSOR_ELEMENTS };
+        let shape = ty.shape().to_vec();
+        let elements = shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent.max(1)));
+        match elements {
+            Some(elements) if elements <= limit => Ok(shape),
+            _ => Err(format!("{ty} has an extent that is not known, or more than {limit} elements").into()),
+        }
+    }
+
+    /// Says something about the chip that the result does not show.
+    pub(crate) fn note(&mut self, op: &Op, message: &str) {
+        let line = op.place.map(|place| place.line);
+        self.notes.push(Note { line, op: op.name.to_string(), message: message.to_owned() });
+    }
+
+    /// Refuses attributes that the operation's handler does not look at: each is honoured, or there is none.
+    pub(super) fn known_attributes(&self, op: &Op, understood: &[&str]) -> Made<()> {
+        for (name, value) in op.attributes.iter() {
+            match name {
+                // Where the compiler has put values in registers changes no value.
+                "in_layout" | "out_layout" => {}
+                "operandSegmentSizes" => {
+                    let sizes = self.integers_attribute(op, name)?;
+                    let total = sizes.iter().try_fold(0i64, |all, &size| all.checked_add(size));
+                    if sizes.iter().any(|&size| size < 0) || total != Some(op.operands.len() as i64) {
+                        return Err(format!(
+                            "operandSegmentSizes does not divide {} operands",
+                            op.operands.len()
+                        )
+                        .into());
+                    }
+                }
+                name if understood.contains(&name) => {}
+                name => return Err(not_modelled(name, value)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Operands of one operation come in groups, of one of these sizes.
+    pub(crate) fn segments(&self, op: &Op, allowed: &[&[i64]]) -> Made<()> {
+        if op.attributes.get("operandSegmentSizes").is_none() {
+            return Ok(());
+        }
+        let sizes = self.integers_attribute(op, "operandSegmentSizes")?;
+        match allowed.contains(&sizes.as_slice()) {
+            true => Ok(()),
+            false => Err(format!("operands in groups of {sizes:?} are not supported").into()),
+        }
+    }
+
+    /// A truth value that is false where it is absent.
+    pub(crate) fn flag(&self, op: &Op, name: &str) -> Made<bool> {
+        match op.attributes.get(name) {
+            None | Some(Attr::Bool(false)) => Ok(false),
+            Some(Attr::Bool(true) | Attr::Unit) => Ok(true),
+            Some(other) => Err(not_modelled(name, other)),
+        }
+    }
+
+    /// Which of `words` an attribute such as `#tpu.rounding_mode<to_nearest_even>` names, or none where it is absent.
+    /// A number stands for the word in its place.
+    pub(crate) fn word(&self, op: &Op, name: &str, words: &[&str]) -> Made<Option<usize>> {
+        let Some(attr) = op.attributes.get(name) else { return Ok(None) };
+        let found = match attr {
+            Attr::Integer(number, _) => usize::try_from(*number).ok().filter(|&number| number < words.len()),
+            Attr::Other(text) | Attr::String(text) => words.iter().position(|word| *word == inner_word(text)),
+            _ => None,
+        };
+        found.map(Some).ok_or_else(|| not_modelled(name, attr))
+    }
+
+    /// A list of truth values.
+    pub(crate) fn flags_attribute(&self, op: &Op, name: &str) -> Made<Vec<bool>> {
+        let attr = self.attribute(op, name)?;
+        let bad = || -> Refusal { format!("the attribute '{name}' holds no truth values: {attr}").into() };
+        let text = attr.to_string();
+        let list = text.strip_prefix("array<i1").and_then(|rest| rest.strip_suffix('>')).ok_or_else(bad)?;
+        let items =
+            list.trim().trim_start_matches(':').split(',').map(str::trim).filter(|item| !item.is_empty());
+        items.map(|item| item.parse().map_err(|_| bad())).collect()
+    }
+
+    /// The attribute of this name.
+    pub(crate) fn attribute<'b>(&self, op: &'b Op, name: &str) -> Made<&'b Attr> {
+        op.attributes.get(name).ok_or_else(|| format!("the attribute '{name}' is missing").into())
+    }
+
+    pub(crate) fn integer_attribute(&self, op: &Op, name: &str) -> Made<i64> {
+        match self.attribute(op, name)? {
+            Attr::Integer(value, _) => Ok(*value),
+            other => Err(format!("the attribute '{name}' is no integer: {other}").into()),
+        }
+    }
+
+    /// A list of integers, in whichever of the three forms it is spelled.
+    pub(crate) fn integers_attribute(&self, op: &Op, name: &str) -> Made<Vec<i64>> {
+        let bad =
+            |other: &Attr| -> Refusal { format!("the attribute '{name}' holds no integers: {other}").into() };
+        match self.attribute(op, name)? {
+            Attr::I64s(items) => Ok(items.clone()),
+            Attr::I32s(items) => Ok(items.iter().map(|&item| item.into()).collect()),
+            list @ Attr::Array(items) => {
+                let item = |item: &Attr| match item {
+                    Attr::Integer(value, _) => Ok(*value),
+                    _ => Err(bad(list)),
+                };
+                items.iter().map(item).collect()
+            }
+            other => Err(bad(other)),
+        }
+    }
+
+    /// Indices into the dimensions of something of rank `rank`.
+    pub(crate) fn dimensions_attribute(&self, op: &Op, name: &str, rank: usize) -> Made<Vec<usize>> {
+        let inside = |&item: &i64| usize::try_from(item).ok().filter(|&dimension| dimension < rank);
+        let items = self.integers_attribute(op, name)?;
+        let dimensions: Option<Vec<usize>> = items.iter().map(inside).collect();
+        dimensions.ok_or_else(|| format!("the attribute '{name}' names a dimension beyond {rank}").into())
+    }
+}
+
+/// An attribute that the chip honours and the interpreter does not.
+pub(super) fn not_modelled(name: &str, value: &Attr) -> Refusal {
+    let mut value = value.to_string();
+    if let Some((end, _)) = value.char_indices().nth(80) {
+        value.truncate(end);
+        value.push_str("...");
+    }
+    Refusal::NotModelled(format!("the attribute '{name}' with the value {value} is not supported"))
+}
+
+/// The word in the innermost angle brackets, or all of the text where there are none.
+pub(super) fn inner_word(text: &str) -> &str {
+    text.split_once('<').map_or(text, |(_, rest)| rest.strip_suffix('>').unwrap_or(rest)).trim()
+}

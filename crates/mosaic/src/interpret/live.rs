@@ -1,0 +1,47 @@
+//! How much memory the values of a function take up at one time, known before it runs.
+
+use super::program::{Compiler, is_taken};
+use crate::{
+    ir::{Op, Region},
+    types::Type,
+};
+
+/// Bytes of a value in the interpreter: four for every element of a vector, whatever its type.
+fn bytes(ty: &Type) -> usize {
+    match ty {
+        Type::Vector(shape, _) | Type::Tensor(shape, _) => {
+            shape.iter().fold(4usize, |all, &extent| all.saturating_mul(extent))
+        }
+        _ => 0,
+    }
+}
+
+/// One number stands for all elements of these.
+fn is_splat(op: &Op) -> bool {
+    use crate::attribute::Attr;
+    matches!(op.attributes.get("value"), Some(Attr::Splat(..)))
+}
+
+impl Compiler<'_> {
+    /// The most bytes that the values of a region, and of the regions in it, hold at one time.
+    pub(super) fn peak_bytes(&self, region: &Region) -> usize {
+        let live: Vec<&Op> = region.ops.iter().filter(|op| self.is_live(op)).collect();
+        let last_uses = self.last_uses(region, &live);
+        let sized = |value| bytes(self.ty(value));
+        let mut now = region.arguments.iter().map(|&value| sized(value)).fold(0usize, usize::saturating_add);
+        let mut peak = now;
+        for (number, op) in live.into_iter().enumerate() {
+            let inside = op.regions.iter().map(|region| self.peak_bytes(region)).max().unwrap_or(0);
+            if !is_splat(op) {
+                now = op.results.iter().fold(now, |all, &value| all.saturating_add(sized(value)));
+            }
+            peak = peak.max(now.saturating_add(inside));
+            for &operand in &op.operands {
+                if is_taken(op, &operand) && last_uses.get(&operand) == Some(&number) {
+                    now = now.saturating_sub(sized(operand));
+                }
+            }
+        }
+        peak
+    }
+}

@@ -1,0 +1,174 @@
+//! The making of views: slices, casts, allocations.
+
+use super::{Definition, pure};
+use crate::{
+    interpret::{
+        machine::Stop,
+        program::{Compiler, Made},
+        value::Value,
+        view::{View, row_major},
+    },
+    ir::Op,
+    types::{DYNAMIC, MemRef, MemorySpace, Type},
+};
+
+pub(super) const OPS: &[Definition] = &[
+    pure("tpu.memref_slice", &[], slice),
+    pure("tpu.memref_squeeze", &[], squeeze),
+    pure("tpu.memref_reshape", &[], reshape),
+    pure("memref.cast", &[], same_view),
+    pure("tpu.reinterpret_cast", &[], same_view),
+    pure("tpu.erase_memref_layout", &[], same_view),
+    pure("tpu.assume_layout", &[], same_view),
+    // Where in its memory a buffer lies is not modelled.
+    pure("memref.alloca", &["alignment"], alloca),
+    pure("memref.alloc", &["alignment"], alloca),
+    pure("memref.dim", &[], dim),
+];
+
+/// The memref of an operand.
+pub(super) fn memref<'a>(c: &Compiler<'a>, op: &Op, number: usize) -> Made<&'a MemRef> {
+    match op.operands.get(number).map(|&value| c.ty(value)) {
+        Some(Type::MemRef(memref)) => Ok(memref),
+        Some(other) => Err(format!("operand {number} is {other} and no memref").into()),
+        None => Err(format!("operand {number} is missing").into()),
+    }
+}
+
+/// One integer per dimension of `memref`, from operand `first` on, and `after` operands behind them.
+pub(super) fn indices(c: &Compiler<'_>, op: &Op, first: usize, memref: &MemRef, after: usize) -> Made<usize> {
+    let rank = memref.shape.len();
+    if op.operands.len() != first + rank + after {
+        return Err(format!("a memref of {rank} dimensions takes {rank} indices").into());
+    }
+    (first..first + rank).try_for_each(|i| c.scalar_integer(c.operand(op, i)?))?;
+    Ok(rank)
+}
+
+/// The memref of the result.
+fn result_memref<'a>(c: &Compiler<'a>, op: &Op) -> Made<&'a MemRef> {
+    match op.results.first().map(|&value| c.ty(value)) {
+        Some(Type::MemRef(memref)) => Ok(memref),
+        _ => Err("the result is no memref".into()),
+    }
+}
+
+fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
+    let dynamic = op.operands.len().saturating_sub(1 + from.shape.len());
+    let rank = indices(c, op, 1, from, dynamic)?;
+    c.segments(op, &[&[1, rank as i64, dynamic as i64]])?;
+    (1 + rank..op.operands.len()).try_for_each(|i| c.scalar_integer(c.operand(op, i)?))?;
+    let unknown = to.shape.iter().filter(|&&extent| extent == DYNAMIC).count();
+    if to.shape.len() != rank || unknown != dynamic || from.element != to.element {
+        return Err("the slice and its memref have the same dimensions and elements".into());
+    }
+    let shape = to.shape.clone();
+    Ok(Box::new(move |m, step| {
+        m.clock.scalar();
+        let mut known = (1 + rank..).map(|i| m.integer(step, i).max(0) as usize);
+        let sizes: Vec<usize> =
+            shape.iter().map(|&e| if e == DYNAMIC { known.next().unwrap_or(0) } else { e }).collect();
+        let view = m.view(step, 0).slice((1..=rank).map(|i| m.integer(step, i)), &sizes);
+        m.set(step, Value::View(view));
+        Ok(())
+    }))
+}
+
+/// Leaves out dimensions of extent 1.
+fn squeeze(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 1, 1)?;
+    let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
+    let mut wanted = to.shape.iter().rev().peekable();
+    let mut kept: Vec<usize> = Vec::new();
+    for (dimension, extent) in from.shape.iter().enumerate().rev() {
+        if wanted.next_if_eq(&extent).is_some() {
+            kept.push(dimension);
+        } else if *extent != 1 {
+            return Err("only dimensions of extent 1 can be left out".into());
+        }
+    }
+    if wanted.next().is_some() || from.element != to.element {
+        return Err(format!("{} is not squeezed to {}", c.operand(op, 0)?, c.result(op, 0)?).into());
+    }
+    kept.reverse();
+    Ok(Box::new(move |m, step| {
+        let view = m.view(step, 0);
+        let dims = kept.iter().map(|&dimension| view.dims[dimension]).collect();
+        let view = View { dims, ..view.clone() };
+        m.set(step, Value::View(view));
+        Ok(())
+    }))
+}
+
+fn reshape(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 1, 1)?;
+    let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
+    // Extents that are not known do not multiply.
+    let count = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
+    let known = !from.shape.contains(&DYNAMIC) && !to.shape.contains(&DYNAMIC);
+    if from.element != to.element || !known || count(&from.shape) != count(&to.shape) {
+        return Err("the two memrefs do not hold the same elements".into());
+    }
+    let shape = to.shape.clone();
+    Ok(Box::new(move |m, step| {
+        let view = m.view(step, 0);
+        if !view.is_contiguous() {
+            let message = "this reshapes a memref that is not contiguous".to_owned();
+            return Err(Stop::Fault(step.place, message));
+        }
+        let view = View { dims: row_major(&shape, view.unit()), ..view.clone() };
+        m.set(step, Value::View(view));
+        Ok(())
+    }))
+}
+
+/// The result is the same memory with the same shape, only typed otherwise.
+fn same_view(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 1, 1)?;
+    let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
+    let tiled_alike = from.layout == to.layout || from.layout.is_none() || to.layout.is_none();
+    if from.shape != to.shape
+        || from.element != to.element
+        || !tiled_alike && op.name == "tpu.reinterpret_cast"
+    {
+        return Err("only a cast that keeps shape, elements and tiles is supported".into());
+    }
+    Ok(Box::new(|m, step| {
+        let view = m.view(step, 0).clone();
+        m.set(step, Value::View(view));
+        Ok(())
+    }))
+}
+
+fn alloca(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 0, 1)?;
+    let to = result_memref(c, op)?;
+    let ty = c.result(op, 0)?;
+    let shape = c.extents(ty)?;
+    let element = c.element(ty)?;
+    let space = to.space.unwrap_or(MemorySpace::Vmem);
+    let name = op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line));
+    Ok(Box::new(move |m, step| {
+        let view = m.allocate(&name, space, &shape, Some(element), step.place)?;
+        m.set(step, Value::View(view));
+        Ok(())
+    }))
+}
+
+fn dim(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 2, 1)?;
+    memref(c, op, 0)?;
+    c.scalar_integer(c.operand(op, 1)?)?;
+    Ok(Box::new(|m, step| {
+        let number = m.integer(step, 1);
+        let extent = usize::try_from(number).ok().and_then(|number| m.view(step, 0).dims.get(number));
+        let Some(dim) = extent else {
+            let message = format!("the memref has no dimension {number}");
+            return Err(Stop::Fault(step.place, message));
+        };
+        let extent = dim.extent as i64;
+        m.set(step, Value::Integer(extent));
+        Ok(())
+    }))
+}
