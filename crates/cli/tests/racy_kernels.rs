@@ -151,7 +151,7 @@ fn listing(folder: &Path, kernel: &str) -> Option<PathBuf> {
     let (folders, files): (Vec<_>, Vec<_>) = entries.partition(|path| path.is_dir());
     let is_packed = |path: &PathBuf| {
         let name = path.file_name().unwrap().to_string_lossy();
-        name.contains(kernel) && name.ends_with("packed-bundles-post-ra.txt")
+        name.contains(kernel) && name.ends_with("-packed-bundles-post-ra.txt")
     };
     let below = || folders.iter().find_map(|folder| listing(folder, kernel));
     files.into_iter().find(is_packed).or_else(below)

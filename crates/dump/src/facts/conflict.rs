@@ -68,7 +68,11 @@ fn first_of(facts: &Facts, is_kind: fn(FileKind) -> bool) -> Option<&str> {
 fn is_tpu(kind: FileKind) -> bool {
     matches!(
         kind,
-        FileKind::LloPacked | FileKind::LloFinal | FileKind::LloUnscheduled | FileKind::Mosaic | FileKind::Hlo
+        FileKind::LloPacked
+            | FileKind::LloFinal
+            | FileKind::LloUnscheduled
+            | FileKind::Mosaic
+            | FileKind::Hlo
     )
 }
 

@@ -203,7 +203,7 @@ impl Ledger {
     pub fn wait(&mut self, now: f64, at: usize, semaphore: Option<i64>, needed: Option<i64>) -> f64 {
         self.waits += 1;
         let Some((address, needed)) = semaphore.zip(needed) else {
-            self.unresolved += 1;
+            self.lose_track();
             return now;
         };
         self.land(address, needed);
@@ -246,6 +246,12 @@ impl Ledger {
             // What is left over waits for nothing that was started.
             semaphore.landed = if waiting { landed } else { 0 };
         }
+    }
+
+    /// A wait that could not be followed may be for any DMA, so that none is known to be in flight.
+    pub fn lose_track(&mut self) {
+        self.unresolved += 1;
+        self.in_flight.clear();
     }
 
     pub fn is_idle(&self) -> bool {

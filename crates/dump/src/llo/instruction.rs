@@ -105,7 +105,7 @@ pub enum Action {
     Branch {
         target: Option<usize>,
     },
-    DmaStart(DmaStart),
+    DmaStart(Box<DmaStart>),
     DmaWait {
         semaphore: Expr,
         granules: Expr,

@@ -162,9 +162,8 @@ impl<'p> Machine<'p> {
                 return target.map(Some).ok_or(SimError::NoTarget { bundle: at });
             }
             // Whether this happens is not known, so nothing that the semaphores hold proves anything.
-            Action::DmaStart(_) | Action::DmaWait { .. } | Action::Signal { .. } if holds.is_none() => {
-                self.dma.unresolved += 1;
-            }
+            Action::DmaWait { .. } if holds.is_none() => self.dma.lose_track(),
+            Action::DmaStart(_) | Action::Signal { .. } if holds.is_none() => self.dma.unresolved += 1,
             Action::DmaStart(start) => {
                 let start = self.dma_start(at, start);
                 self.dma.start(self.time, &start);

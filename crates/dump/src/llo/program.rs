@@ -150,7 +150,7 @@ impl<'a> Compiler<'_, 'a> {
             }
             "dma" => {
                 let comment = slot.args.of(self.listing.text());
-                Action::DmaStart(self.dma_start(op, args, comment)?)
+                Action::DmaStart(Box::new(self.dma_start(op, args, comment)?))
             }
             "vsyncadd" => {
                 Action::Signal { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
