@@ -127,3 +127,60 @@ fn hand_written_instructions_are_read() {
     assert_eq!(module.operand_name(start.operands.as_ref().unwrap()[0]), "x_hbm");
     assert_eq!(squeeze(&module.print()), squeeze(text));
 }
+
+/// A sound kernel in a program that multiplies outside of it.
+#[test]
+fn products_outside_the_kernel_count() {
+    use octile_dump::{
+        checks::{CheckId, Verdict, check},
+        facts::{Facts, Source},
+    };
+    let case = "512-qb128-aligned-v3-tpu7x";
+    let (hlo, listing) = (load(case, "optimized.hlo.txt"), load(case, common::PACKED));
+    let verdicts = |hlo: &str| {
+        let sources = [("optimized.hlo.txt", hlo), (common::PACKED, listing.as_str())];
+        let sources = sources.map(|(name, text)| Source { name, bytes: text.as_bytes() });
+        let findings = check(&Facts::gather(&sources), None);
+        [CheckId::NativeFp8, CheckId::NoF32Matmul]
+            .map(|id| findings.iter().find(|f| f.check == id).unwrap().verdict)
+    };
+    assert_eq!(verdicts(&hlo), [Verdict::Pass, Verdict::Pass]);
+    let entry = hlo.find("ENTRY ").unwrap();
+    let body = entry + hlo[entry..].find("{\n").unwrap() + 2;
+    let in_entry = |lines: &str| format!("{}{lines}{}", &hlo[..body], &hlo[body..]);
+    let called = |lines: &str| {
+        format!("{}%fused (param_0: f32[8,8]) -> f32[8,8] {{\n{lines}}}\n\n{}", &hlo[..entry], &hlo[entry..])
+    };
+    let dot = |element: &str| {
+        format!(
+            "  %param_0 = {element}[8,8]{{1,0}} parameter(0)\n  ROOT %d = f32[8,8]{{1,0}} dot(%param_0, %param_0), \
+             lhs_contracting_dims={{1}}, rhs_contracting_dims={{0}}\n"
+        )
+    };
+    let (fail, pass) = (Verdict::Fail, Verdict::Pass);
+    assert_eq!(verdicts(&in_entry(&dot("f32").replace("ROOT ", ""))), [fail, fail]);
+    assert_eq!(verdicts(&called(&dot("f32"))), [fail, fail]);
+    assert_eq!(verdicts(&called(&dot("bf16"))), [fail, pass]);
+    assert_eq!(verdicts(&called(&dot("f8e4m3fn"))), [pass, pass]);
+    let convolution = dot("f32").replace(" dot(", " convolution(");
+    assert_eq!(verdicts(&called(&convolution)), [fail, fail]);
+    let library = dot("f32")
+        .replace(" dot(", " custom-call(")
+        .replace("lhs_", "custom_call_target=\"__cublas$gemm\", lhs_");
+    assert_eq!(verdicts(&called(&library)), [fail, fail]);
+    // The operand is the one of its own computation, whatever else has its name.
+    let shadowed = called(&dot("f32")).replacen(
+        "%fused",
+        &format!(
+            "%other (param_0: f8e4m3fn[8,8]) -> f32[8,8] {{\n{}}}\n\n%fused",
+            dot("f8e4m3fn").replace(" %d", " %e")
+        ),
+        1,
+    );
+    assert_eq!(verdicts(&shadowed), [fail, fail]);
+    // An operand that is nowhere may be of any type.
+    assert_ne!(
+        verdicts(&called(&dot("f32").replace("dot(%param_0, %param_0)", "dot(%gone, %gone)"))),
+        [pass, pass]
+    );
+}

@@ -2,7 +2,9 @@
 
 mod common;
 
-use common::{FINAL, PACKED, cases, load};
+use std::{fs, path::Path};
+
+use common::{FINAL, PACKED, cases, load, try_load};
 use octile_dump::llo::{DmaModel, Label, Listing, SimError, SimOptions, simulate, static_use};
 
 #[test]
@@ -214,4 +216,25 @@ fn a_remainder_picks_the_semaphore() {
     let starved = text.replace("dma.done.wait %s9_s2, 4 ", "dma.done.wait %s9_s2, 8 ");
     let cycles = simulate(&Listing::parse(&starved), &SimOptions::default()).unwrap();
     assert_eq!(cycles.semaphores[0].starved_at, Some(5));
+}
+
+#[test]
+fn no_recorded_listing_has_a_race() {
+    let folders =
+        ["corpus", "fresh"].map(|folder| Path::new(env!("CARGO_MANIFEST_DIR")).join("tests").join(folder));
+    let mut checked = 0;
+    for entry in folders.iter().flat_map(|folder| fs::read_dir(folder).unwrap()) {
+        let case = entry.unwrap().path();
+        let Some(text) = try_load(case.to_str().unwrap(), PACKED) else { continue };
+        let listing = Listing::parse(&text);
+        for core in 0..1 + u32::from(listing.asks_for_core()) {
+            let cycles = simulate(&listing, &SimOptions { core, ..SimOptions::default() }).unwrap();
+            for route in &cycles.routes {
+                assert_eq!(route.race, None, "{}: {route:?}", case.display());
+            }
+            assert_eq!(cycles.unresolved_accesses, 0, "{}", case.display());
+            checked += cycles.routes.len();
+        }
+    }
+    assert!(checked > 60, "{checked} routes");
 }

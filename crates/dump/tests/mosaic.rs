@@ -153,7 +153,9 @@ fn what_cannot_be_executed_says_why() {
     %zero = arith.constant 0 : i32
     %p = arith.cmpi eq, %v, %zero : i32
     scf.if %p {
-      %x = memref.load %m[%c0] : memref<4xi32, #tpu.memory_space<smem>>
+      %s0 = tpu.memref_slice %s[%zero] : memref<2x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      %s1 = tpu.memref_squeeze %s0 : memref<1x!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>> -> memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>
+      tpu.wait_dma2 semaphore(%s1 : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) src(%m : memref<4xi32, #tpu.memory_space<smem>>) dst(%m : memref<4xi32, #tpu.memory_space<smem>>)
     }
 ";
     let error = kernel(&grid("1"), decides).unwrap_err();

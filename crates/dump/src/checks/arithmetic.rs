@@ -5,9 +5,9 @@ use crate::facts::{Facts, Level, Matmul};
 
 const NO_MATMUL: &str = "no multiplication is in these files: give the LLO listing or the Mosaic text of the kernel, or its PTX or SASS";
 
-/// The multiplications of the latest stage that has any.
-fn matmuls(facts: &Facts) -> Vec<&Matmul> {
-    Facts::latest(&facts.matmuls, |matmul| matmul.level)
+/// The multiplications of one level.
+fn matmuls(facts: &Facts, level: Level) -> Vec<&Matmul> {
+    facts.matmuls.iter().filter(|matmul| matmul.level == level).collect()
 }
 
 fn is_fp8(element: &str) -> bool {
@@ -23,8 +23,8 @@ fn describe(matmul: &Matmul) -> String {
     }
 }
 
-pub fn native_fp8(facts: &Facts) -> Outcome {
-    let matmuls = matmuls(facts);
+pub fn native_fp8(facts: &Facts, level: Level) -> Outcome {
+    let matmuls = matmuls(facts, level);
     let Some(first) = matmuls.first() else { return Outcome::unknown(NO_MATMUL) };
     let foreign = |matmul: &&&Matmul| !is_fp8(&matmul.lhs) || !is_fp8(&matmul.rhs) || matmul.emulated;
     if let Some(matmul) = matmuls.iter().find(foreign) {
@@ -42,8 +42,8 @@ pub fn native_fp8(facts: &Facts) -> Outcome {
     )
 }
 
-pub fn no_f32_matmul(facts: &Facts) -> Outcome {
-    let matmuls = matmuls(facts);
+pub fn no_f32_matmul(facts: &Facts, level: Level) -> Outcome {
+    let matmuls = matmuls(facts, level);
     let Some(first) = matmuls.first() else { return Outcome::unknown(NO_MATMUL) };
     if let Some(matmul) = matmuls.iter().find(|matmul| matmul.lhs == "f32" || matmul.rhs == "f32") {
         return Outcome::fail(describe(matmul), vec![matmul.evidence.clone()]);
@@ -52,13 +52,13 @@ pub fn no_f32_matmul(facts: &Facts) -> Outcome {
     if let Some(matmul) = matmuls.iter().find(|matmul| matmul.lhs.is_empty()) {
         let says =
             format!("the operand type of the multiplication at {} is not known", matmul.evidence.place);
-        return Outcome::unknown(says);
+        return Outcome::obscured(says);
     }
     Outcome::pass("no multiplication takes f32 operands", vec![first.evidence.clone()])
 }
 
-pub fn no_spills(facts: &Facts) -> Outcome {
-    let Some(spills) = &facts.spills else {
+pub fn no_spills(facts: &Facts, level: Level) -> Outcome {
+    let Some(spills) = facts.spills.as_ref().filter(|_| level == Level::Llo) else {
         return Outcome::unknown("no listing of instructions (LLO or SASS) is among these files");
     };
     if spills.instructions == 0 {

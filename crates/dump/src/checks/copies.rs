@@ -1,44 +1,41 @@
 //! How data moves.
 
 use super::{Outcome, counted};
-use crate::facts::{Buffer, Copy, Facts, Level, Role, Space};
+use crate::facts::{Copy, Facts, Level, Role, Space};
 
-/// Copies of the kernel itself; what XLA copies around it is not the kernel's.
-fn kernel_copies(facts: &Facts) -> Vec<Copy> {
-    facts.copies.iter().filter(|copy| copy.level != Level::Hlo).cloned().collect()
+/// Copies of the kernel itself, as one level has them; what XLA copies around it is not the kernel's.
+fn kernel_copies(facts: &Facts, level: Level) -> Vec<&Copy> {
+    facts.copies.iter().filter(|copy| copy.level == level && level != Level::Hlo).collect()
 }
 
 /// Whether the listing was executed, so that the absence of a copy means something.
-fn executed(facts: &Facts) -> bool {
-    facts.cycles.is_some()
+fn executed(facts: &Facts, level: Level) -> bool {
+    level == Level::Llo && facts.cycles.is_some()
 }
 
-pub fn async_dma(facts: &Facts) -> Outcome {
-    let copies = kernel_copies(facts);
-    let latest = Facts::latest(&copies, |copy| copy.level);
-    let latest: Vec<_> =
-        latest.into_iter().filter(|copy| !executed(facts) || copy.level == Level::Llo).collect();
+pub fn async_dma(facts: &Facts, level: Level) -> Outcome {
+    let copies = kernel_copies(facts, level);
     // The kernel's input has to come from outside; the guides may leave the source open.
-    let fetch = latest.iter().find(|copy| {
+    let fetch = copies.iter().find(|copy| {
         copy.inbound && copy.role != Some(Role::Scale) && matches!(copy.from, Space::Hbm | Space::Unstated)
     });
-    match (fetch, executed(facts)) {
-        (Some(copy), _) => {
-            let starts: u64 = latest.iter().map(|copy| copy.starts).sum();
+    match fetch {
+        Some(copy) => {
+            let starts: u64 = copies.iter().map(|copy| copy.starts).sum();
             let how = if copy.overlaps_multiply.is_some() { "executed" } else { "in the text" };
             Outcome::pass(format!("{} {how}", counted(starts as usize, "copy")), vec![copy.evidence.clone()])
         }
-        (None, true) => {
-            let evidence = latest.first().map(|copy| copy.evidence.clone());
+        None if executed(facts, level) => {
+            let evidence = copies.first().map(|copy| copy.evidence.clone());
             Outcome::fail(
                 "the kernel starts no copy of its data from device memory",
                 evidence.into_iter().collect(),
             )
         }
-        (None, false) if guide_without_copies(facts) => {
+        None if level == Level::Guide && guide_without_copies(facts) => {
             Outcome::fail("there is no async-copy-start in this file", Vec::new())
         }
-        (None, false) => Outcome::unknown(
+        None => Outcome::unknown(
             "no copy is in these files, and copies that the compiler adds show only in the LLO listing: give the \
              packed-bundles-post-ra one",
         ),
@@ -53,40 +50,43 @@ fn guide_without_copies(facts: &Facts) -> bool {
     says_anything && !facts.copies.iter().any(|copy| guide(copy.level))
 }
 
-pub fn dma_balanced(facts: &Facts) -> Outcome {
-    let balances = Facts::latest(&facts.balances, |balance| balance.level);
-    let faulty = facts.balances.iter().find(|balance| !balance.faults.is_empty());
-    // A fault that the kernel's own text shows is one, whatever the later stages leave unsaid.
-    if let Some(balance) = balances.iter().copied().find(|b| !b.faults.is_empty()).or(faulty) {
+pub fn dma_balanced(facts: &Facts, level: Level) -> Outcome {
+    if let Some(race) = facts.races.iter().find(|race| race.level == level) {
+        return Outcome::fail(race.says.clone(), vec![race.evidence.clone()]);
+    }
+    let balances = || facts.balances.iter().filter(|balance| balance.level == level);
+    if let Some(balance) = balances().find(|balance| !balance.faults.is_empty()) {
         return Outcome::fail(balance.faults.join("; "), vec![balance.evidence.clone()]);
     }
-    match balances.iter().find(|balance| balance.conclusive) {
-        Some(balance) if balance.checked > 0 => {
-            let says = format!("{}, all at zero at the end", counted(balance.checked, "semaphore"));
-            let says = if balance.level == Level::Guide {
-                format!("{}, each awaited once", counted(balance.checked, "copy"))
-            } else {
-                says
+    if level == Level::Llo
+        && let Some(error) = &facts.cycles_error
+    {
+        return Outcome::obscured(format!("copies and waits match only along an execution: {error}"));
+    }
+    if level == Level::Llo && balances().any(|balance| !balance.conclusive) {
+        return Outcome::obscured(
+            "the listing does not determine every address and predicate of its copies, waits and accesses",
+        );
+    }
+    match balances().find(|balance| balance.conclusive && balance.checked > 0) {
+        Some(balance) => {
+            let says = match level {
+                Level::Guide => format!("{}, each awaited once", counted(balance.checked, "copy")),
+                _ => format!("{}, all at zero at the end", counted(balance.checked, "semaphore")),
             };
             Outcome::pass(says, vec![balance.evidence.clone()])
         }
-        Some(_) | None if facts.cycles.as_ref().is_some_and(|cycles| cycles.unresolved_dma > 0) => {
-            Outcome::unknown("some copies or waits use addresses that the listing does not determine")
-        }
-        _ => Outcome::unknown(match &facts.cycles_error {
-            Some(error) => format!("copies and waits match only along an execution: {error}"),
-            None => "copies and waits match only along an execution: give the packed-bundles-post-ra listing"
-                .to_owned(),
-        }),
+        None => Outcome::unknown(
+            "copies and waits match only along an execution: give the packed-bundles-post-ra listing",
+        ),
     }
 }
 
-pub fn double_buffered(facts: &Facts) -> Outcome {
-    if executed(facts) {
+pub fn double_buffered(facts: &Facts, level: Level) -> Outcome {
+    if executed(facts, level) {
         return double_buffered_execution(facts);
     }
-    let copies = kernel_copies(facts);
-    let copies: Vec<_> = Facts::latest(&copies, |copy| copy.level)
+    let copies: Vec<_> = kernel_copies(facts, level)
         .into_iter()
         .filter(|copy| copy.inbound && copy.role != Some(Role::Scale))
         .collect();
@@ -100,16 +100,13 @@ pub fn double_buffered(facts: &Facts) -> Outcome {
         });
         return copied_ahead(routes);
     }
-    double_buffered_declaration(facts, &copies)
+    double_buffered_declaration(facts, level, &copies)
 }
 
 /// From what the text declares.
-fn double_buffered_declaration(facts: &Facts, copies: &[&Copy]) -> Outcome {
-    let declared: Vec<Buffer> =
-        facts.buffers.iter().filter(|buffer| buffer.level != Level::Llo).cloned().collect();
-    let buffers = Facts::latest(&declared, |buffer| buffer.level);
+fn double_buffered_declaration(facts: &Facts, level: Level, copies: &[&Copy]) -> Outcome {
+    let buffers = facts.buffers.iter().filter(|buffer| buffer.level == level && level != Level::Llo);
     let data: Vec<_> = buffers
-        .into_iter()
         .filter(|buffer| buffer.role == Role::Data && buffer.copied_to && buffer.space == Space::Vmem)
         .collect();
     if data.is_empty() || copies.is_empty() {

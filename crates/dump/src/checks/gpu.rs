@@ -6,7 +6,7 @@ use super::{CheckId, Outcome, counted};
 use crate::facts::{Copy, Facts, FileKind, Level, Role};
 
 /// Whether the files are of a GPU kernel: by its products, or where it multiplies nothing, by what kind they are.
-fn is_gpu(facts: &Facts) -> bool {
+pub fn is_gpu(facts: &Facts) -> bool {
     let kinds = [FileKind::Ptx, FileKind::Sass, FileKind::Assembler];
     match latest_product(facts) {
         Some(level) => matches!(level, Level::Ptx | Level::Sass),
@@ -56,20 +56,18 @@ pub fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static s
     }
 }
 
-/// What became of a claim about a GPU kernel; `None` where the files are of something else, or where the claim is the
-/// same on every machine.
-pub fn run(check: CheckId, facts: &Facts) -> Option<Outcome> {
-    if !is_gpu(facts) {
-        return None;
-    }
+/// What one level of a GPU kernel says about a claim; `None` where the claim is the same on every machine.
+pub fn run(check: CheckId, facts: &Facts, level: Level) -> Option<Outcome> {
     match check {
         CheckId::NativeFp8 | CheckId::NoF32Matmul => None,
+        // What the assembler reports and the machine code are of one stage.
+        CheckId::NoSpills | CheckId::FitsVmem if level != Level::Sass => Some(Outcome::unknown("")),
         CheckId::NoSpills => Some(resources::no_spills(facts)),
         CheckId::FitsVmem => Some(resources::fits_multiprocessor(facts)),
-        _ => Some(match latest_product(facts) {
-            Some(level) => run_on_product(check, facts, level),
-            None => Outcome::unknown("no multiplication is in these files: give the PTX or SASS of one"),
-        }),
+        _ if facts.matmuls.iter().any(|matmul| matmul.level == level) => {
+            Some(run_on_product(check, facts, level))
+        }
+        _ => Some(Outcome::unknown("no multiplication is in these files: give the PTX or SASS of one")),
     }
 }
 

@@ -3,13 +3,16 @@
 use octile_core::device::tpu::TpuChip;
 
 use super::{Outcome, counted};
-use crate::facts::{Buffer, Copy, Evidence, Facts, Level, Operand, Origin, Role, Space};
+use crate::facts::{Copy, Evidence, Facts, Level, MemoryUse, Operand, Origin, Role, Space};
 
-/// The input operands of one role, from the latest stage that names operands.
-fn inputs(facts: &Facts, role: Role) -> Vec<&Operand> {
-    let operands = Facts::latest(&facts.operands, |operand| operand.level);
+const NO_SCALES: &str = "no scale buffer is in these files";
+const NO_DATA: &str = "no data buffer is in these files";
+
+/// The input operands of one role, as one level names them.
+fn inputs(facts: &Facts, level: Level, role: Role) -> Vec<&Operand> {
+    let operands = facts.operands.iter().filter(|operand| operand.level == level);
     // A scalar is neither data nor scales.
-    let arrays = operands.into_iter().filter(|operand| !operand.output && !operand.dims.is_empty());
+    let arrays = operands.filter(|operand| !operand.output && !operand.dims.is_empty());
     arrays.filter(|operand| operand.role == role).collect()
 }
 
@@ -29,8 +32,8 @@ fn list<'a>(names: impl Iterator<Item = &'a Operand>) -> String {
     names.join(", ")
 }
 
-pub fn operands_in_hbm(facts: &Facts) -> Outcome {
-    let data = inputs(facts, Role::Data);
+pub fn operands_in_hbm(facts: &Facts, level: Level) -> Outcome {
+    let data = inputs(facts, level, Role::Data);
     if data.is_empty() {
         return Outcome::unknown(
             "the files do not say where the operands live: give the LLO listing or the optimized HLO",
@@ -52,11 +55,13 @@ fn routes<'f>(facts: &'f Facts, operand: &Operand) -> Vec<&'f Copy> {
     copies.filter(|copy| copy.operand == Some(operand.index)).collect()
 }
 
-pub fn scales_in_smem(facts: &Facts) -> Outcome {
-    let scales: Vec<_> =
-        inputs(facts, Role::Scale).into_iter().filter(|scale| scale.level == Level::Llo).collect();
+pub fn scales_in_smem(facts: &Facts, level: Level) -> Outcome {
+    if level != Level::Llo {
+        return buffers_in(facts, level, Role::Scale, &Space::Smem, "scale");
+    }
+    let scales = inputs(facts, level, Role::Scale);
     if scales.is_empty() || facts.cycles.is_none() {
-        return buffers_in(facts, Role::Scale, &Space::Smem, "scale");
+        return Outcome::unknown(NO_SCALES);
     }
     let mut proof = Vec::new();
     for scale in &scales {
@@ -78,11 +83,13 @@ pub fn scales_in_smem(facts: &Facts) -> Outcome {
     Outcome::pass(format!("{} copied to SMEM", counted(scales.len(), "scale operand")), proof)
 }
 
-pub fn data_in_vmem(facts: &Facts) -> Outcome {
-    let data: Vec<_> =
-        inputs(facts, Role::Data).into_iter().filter(|data| data.level == Level::Llo).collect();
+pub fn data_in_vmem(facts: &Facts, level: Level) -> Outcome {
+    if level != Level::Llo {
+        return buffers_in(facts, level, Role::Data, &Space::Vmem, "data");
+    }
+    let data = inputs(facts, level, Role::Data);
     if data.is_empty() || facts.cycles.is_none() {
-        return buffers_in(facts, Role::Data, &Space::Vmem, "data");
+        return Outcome::unknown(NO_DATA);
     }
     let mut proof = Vec::new();
     for operand in &data {
@@ -99,16 +106,13 @@ pub fn data_in_vmem(facts: &Facts) -> Outcome {
     Outcome::pass(format!("{} in VMEM", counted(data.len(), "data operand")), proof)
 }
 
-/// Whether all buffers of a role that receive copies are in one memory, where only their declarations are known.
-fn buffers_in(facts: &Facts, role: Role, space: &Space, what: &str) -> Outcome {
-    // The allocation table of a listing does not tell which buffers are copied to.
-    let declared: Vec<Buffer> =
-        facts.buffers.iter().filter(|buffer| buffer.level != Level::Llo).cloned().collect();
-    let buffers = Facts::latest(&declared, |buffer| buffer.level);
-    let buffers: Vec<_> =
-        buffers.into_iter().filter(|buffer| buffer.role == role && buffer.copied_to).collect();
+/// Whether all buffers of a role that receive copies are in one memory, as a level declares them. The allocation table of
+/// a listing does not tell which buffers are copied to.
+fn buffers_in(facts: &Facts, level: Level, role: Role, space: &Space, what: &str) -> Outcome {
+    let buffers = facts.buffers.iter().filter(|buffer| buffer.level == level);
+    let buffers: Vec<_> = buffers.filter(|buffer| buffer.role == role && buffer.copied_to).collect();
     let Some(first) = buffers.first() else {
-        return Outcome::unknown(format!("no {what} buffer is in these files"));
+        return Outcome::unknown(if role == Role::Scale { NO_SCALES } else { NO_DATA });
     };
     match buffers.iter().find(|buffer| buffer.space != *space) {
         Some(buffer) => {
@@ -122,8 +126,14 @@ fn buffers_in(facts: &Facts, role: Role, space: &Space, what: &str) -> Outcome {
     }
 }
 
-pub fn fits_vmem(facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
-    let Some(vmem) = &facts.vmem else {
+pub fn fits_vmem(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> Outcome {
+    // One figure counts: what the compiler states, else a sum over buffers, some of which may share memory.
+    let of_level = |vmem: &&MemoryUse| match vmem.origin {
+        Origin::Stated => level == Level::Hlo,
+        Origin::Listed => level == Level::Llo,
+        Origin::Declared => level == Level::Mosaic,
+    };
+    let Some(vmem) = facts.vmem.as_ref().filter(of_level) else {
         return Outcome::unknown(
             "the files do not say how much VMEM the kernel uses: give the HLO from after code generation, or the \
              Mosaic text",

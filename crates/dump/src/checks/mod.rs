@@ -4,13 +4,15 @@ mod arithmetic;
 mod copies;
 mod gpu;
 mod memory;
+mod outcome;
 
 use std::fmt;
 
 use octile_core::{Strategy, device::tpu::TpuChip};
 use serde::{Serialize, Serializer};
 
-use crate::facts::{Evidence, Facts};
+use self::outcome::Outcome;
+use crate::facts::{Evidence, Facts, Level};
 
 /// A claim, with a name that does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -189,21 +191,29 @@ impl CheckId {
     /// The checks that a GPU kernel must pass which multiplies nothing, but prepares the operands of one that does.
     pub const REQUIRED_OF_GPU_HELPER: [Self; 2] = [Self::NoSpills, Self::FitsVmem];
 
+    /// What every level of the compiler says about the claim, as one outcome.
     fn run(self, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
-        if let Some(outcome) = gpu::run(self, facts) {
+        Outcome::over_levels(Level::LATEST_FIRST.map(|level| self.run_at(level, facts, chip)))
+    }
+
+    /// What one level says.
+    fn run_at(self, level: Level, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
+        if gpu::is_gpu(facts)
+            && let Some(outcome) = gpu::run(self, facts, level)
+        {
             return outcome;
         }
         match self {
-            Self::NativeFp8 => arithmetic::native_fp8(facts),
-            Self::NoF32Matmul => arithmetic::no_f32_matmul(facts),
-            Self::NoSpills => arithmetic::no_spills(facts),
-            Self::OperandsInHbm => memory::operands_in_hbm(facts),
-            Self::ScalesInSmem => memory::scales_in_smem(facts),
-            Self::DataInVmem => memory::data_in_vmem(facts),
-            Self::FitsVmem => memory::fits_vmem(facts, chip),
-            Self::AsyncDma => copies::async_dma(facts),
-            Self::DmaBalanced => copies::dma_balanced(facts),
-            Self::DoubleBuffered => copies::double_buffered(facts),
+            Self::NativeFp8 => arithmetic::native_fp8(facts, level),
+            Self::NoF32Matmul => arithmetic::no_f32_matmul(facts, level),
+            Self::NoSpills => arithmetic::no_spills(facts, level),
+            Self::OperandsInHbm => memory::operands_in_hbm(facts, level),
+            Self::ScalesInSmem => memory::scales_in_smem(facts, level),
+            Self::DataInVmem => memory::data_in_vmem(facts, level),
+            Self::FitsVmem => memory::fits_vmem(facts, level, chip),
+            Self::AsyncDma => copies::async_dma(facts, level),
+            Self::DmaBalanced => copies::dma_balanced(facts, level),
+            Self::DoubleBuffered => copies::double_buffered(facts, level),
         }
     }
 }
@@ -242,27 +252,6 @@ pub enum Verdict {
     Fail,
 }
 
-/// What a check found.
-struct Outcome {
-    verdict: Verdict,
-    says: String,
-    evidence: Vec<Evidence>,
-}
-
-impl Outcome {
-    fn pass(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
-        Self { verdict: Verdict::Pass, says: says.into(), evidence }
-    }
-
-    fn fail(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
-        Self { verdict: Verdict::Fail, says: says.into(), evidence }
-    }
-
-    fn unknown(says: impl Into<String>) -> Self {
-        Self { verdict: Verdict::NotObservable, says: says.into(), evidence: Vec::new() }
-    }
-}
-
 /// `1 copy`, `2 copies`.
 fn counted(count: usize, what: &str) -> String {
     match what.strip_suffix('y') {
@@ -299,6 +288,10 @@ pub fn check(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
         // What is not there may have been in what was cut off: its absence neither proves nor refutes.
         if is_damaged && outcome.verdict != Verdict::NotObservable && outcome.evidence.is_empty() {
             outcome = Outcome::unknown(format!("{}, but a file is damaged", outcome.says));
+        }
+        // Of several kernels it is not known which one the proof is about; what refutes one of them still does.
+        if let (Verdict::Pass, Some(conflict)) = (outcome.verdict, facts.conflicts.first()) {
+            outcome = Outcome::unknown(format!("{}, but {conflict}", outcome.says));
         }
         let (why, remedy) = gpu::advice(check, facts).unwrap_or((check.why(), check.remedy()));
         Finding {

@@ -19,7 +19,19 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
     let witness = Witness::new(name, text);
     for instruction in module.instructions() {
         match module.str(instruction.opcode) {
-            "dot" | "convolution" => facts.matmuls.extend(matmul(&module, instruction, Level::Hlo, &witness)),
+            opcode if multiplies(&module, instruction, opcode) => {
+                let found = matmul(&module, instruction, Level::Hlo, &witness);
+                // One whose operands cannot be read may be on any type.
+                facts.matmuls.push(found.unwrap_or_else(|| Matmul {
+                    level: Level::Hlo,
+                    lhs: String::new(),
+                    rhs: String::new(),
+                    shapes: None,
+                    emulated: false,
+                    count: 1,
+                    evidence: witness.at(instruction.span.start),
+                }));
+            }
             "copy-start" => facts.copies.extend(copy(&module, instruction, &witness)),
             _ => {}
         }
@@ -28,6 +40,21 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
         kernel(facts, &call, name, &witness);
     }
     (FileKind::Hlo, module.damage().to_vec())
+}
+
+/// Whether an instruction multiplies matrices outside of the kernel, wherever in the program it is: in the entry, a fusion,
+/// a loop or any other called computation.
+fn multiplies(module: &Module<'_>, instruction: &Instruction, opcode: &str) -> bool {
+    const LIBRARY_CALLS: [&str; 4] = ["gemm", "matmul", "dot", "conv"];
+    match opcode {
+        "dot" | "convolution" | "ragged-dot" | "scaled-dot" => true,
+        "custom-call" => {
+            let target = module.attribute(instruction, "custom_call_target").unwrap_or_default();
+            let target = target.to_ascii_lowercase();
+            LIBRARY_CALLS.iter().any(|call| target.contains(call))
+        }
+        _ => false,
+    }
 }
 
 /// A multiplication outside of kernels; operand types come from where the operands are made.
@@ -43,7 +70,7 @@ pub fn matmul(
         // Older text writes the shape before the name.
         let written = module.str(operand).rsplit_once(' ').and_then(|(shape, _)| Shape::parse(shape));
         let made = || {
-            let producer = module.named(module.operand_name(operand))?;
+            let producer = module.in_scope(instruction, module.operand_name(operand))?;
             module.shape(producer)
         };
         written.or_else(made)

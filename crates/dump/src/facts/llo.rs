@@ -1,12 +1,17 @@
 //! Facts from a listing: what will run.
 
 use super::{
-    Balance, Buffer, Copy, Evidence, Facts, FileKind, Level, Matmul, Operand, Role, Space, Spills, Witness,
+    Balance, Buffer, Copy, Evidence, Facts, FileKind, Level, Matmul, Operand, Race, Role, Space, Spills,
+    Witness,
+    conflict::Fingerprint,
     role::{Array, Roles},
 };
 use crate::{
     hlo::Shape,
-    llo::{Cycles, DmaRoute, Listing, SemaphoreLedger, SimError, SimOptions, Slot, simulate, touches_spill},
+    llo::{
+        Cycles, DmaRoute, Listing, RaceKind, SemaphoreLedger, SimError, SimOptions, Slot, simulate,
+        touches_spill,
+    },
     source::Damage,
 };
 
@@ -25,29 +30,83 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
     if listing.damage().is_empty() {
         facts.listing_lengths.push(listing.bundles().len());
     }
-    // Of several listings the first one counts; the others only say what they are.
-    if kind == FileKind::LloUnscheduled || facts.spills.is_some() {
+    let multiplies = listing.all_slots().any(|(_, slot)| listing.op(slot).starts_with("vmatmul"));
+    // Listings that multiply are read first; beside them, one that does not is of something else.
+    if kind == FileKind::LloUnscheduled || (facts.spills.is_some() && !multiplies) {
         return (kind, listing.damage().to_vec());
     }
-    facts.spills = Some(spills(&listing, &witness));
+    let operations = listing.all_slots().map(|(_, slot)| listing.op(slot));
+    let fingerprint = Fingerprint::of_listing(name, kind, operations);
+    let is_stage = facts.code.iter().any(|known| fingerprint.is_stage_of(known));
+    if multiplies {
+        facts.code.push(fingerprint);
+    }
+    // The same instructions again, after another pass.
+    if is_stage {
+        return (kind, listing.damage().to_vec());
+    }
+    let found = spills(&listing, &witness);
+    if facts.spills.as_ref().is_none_or(|known| known.instructions < found.instructions) {
+        facts.spills = Some(found);
+    }
     matmuls(facts, &listing, &witness);
     operands(facts, &listing, &witness);
     if kind == FileKind::LloPacked {
-        match on_every_core(&listing, options) {
-            Ok(cores) => {
-                facts.balances.push(balance(&listing, &cores, &witness));
-                facts.cores = Some(cores.len());
-                // The kernel takes as long as its slowest core.
-                if let Some(cycles) = cores.into_iter().rev().max_by(|a, b| a.total().total_cmp(&b.total())) {
-                    executed(facts, &listing, &cycles, &witness);
-                    facts.cycles = Some(cycles);
-                }
-                facts.cycles_error = None;
-            }
-            Err(error) => facts.cycles_error = Some(error.to_string()),
-        }
+        execute(facts, &listing, options, &witness);
     }
     (kind, listing.damage().to_vec())
+}
+
+/// Executes a listing. Of several, the first one has its cycles and copies in the facts, but every one must be sound.
+fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witness: &Witness<'_>) {
+    let cores = match on_every_core(listing, options) {
+        Ok(cores) => cores,
+        Err(error) => {
+            if let SimError::UndefinedPredicate { bundle, .. } = &error {
+                let start = listing.bundles().get(*bundle).map_or(0, |bundle| bundle.span.start);
+                facts.balances.push(Balance {
+                    level: Level::Llo,
+                    checked: 0,
+                    faults: vec![error.to_string()],
+                    conclusive: false,
+                    evidence: witness.at(start),
+                });
+            }
+            facts.cycles_error.get_or_insert_with(|| error.to_string());
+            return;
+        }
+    };
+    facts.balances.push(balance(listing, &cores, witness));
+    let routes = || cores.iter().flat_map(|core| &core.routes);
+    facts.races.extend(routes().filter_map(|route| race(route, witness)).take(1));
+    if facts.cycles.is_some() {
+        return;
+    }
+    facts.cores = Some(cores.len());
+    // The kernel takes as long as its slowest core.
+    if let Some(cycles) = cores.into_iter().rev().max_by(|a, b| a.total().total_cmp(&b.total())) {
+        executed(facts, listing, &cycles, witness);
+        facts.cycles = Some(cycles);
+    }
+}
+
+/// What is wrong with an access to a buffer that a DMA is using.
+fn race(route: &DmaRoute, witness: &Witness<'_>) -> Option<Race> {
+    let race = route.race?;
+    let DmaRoute { kind, first, source, destination, .. } = route;
+    let bundle = race.bundle;
+    let says = match race.kind {
+        RaceKind::ReadsDestination => format!(
+            "bundle {bundle:#x} reads {destination} while a {kind} of bundle {first:#x} is still writing it"
+        ),
+        RaceKind::WritesDestination => format!(
+            "bundle {bundle:#x} writes {destination} while a {kind} of bundle {first:#x} is writing it"
+        ),
+        RaceKind::WritesSource => format!(
+            "bundle {bundle:#x} overwrites {source} while a {kind} of bundle {first:#x} is still reading it"
+        ),
+    };
+    Some(Race { level: Level::Llo, says, evidence: witness.at(race.offset) })
 }
 
 /// One execution for each core that shares the kernel: v5p has two, and both execute the same code.
@@ -149,8 +208,7 @@ fn executed(facts: &mut Facts, listing: &Listing<'_>, cycles: &Cycles, witness: 
             spills.evidence = witness.at(slot.op.start);
         }
     }
-    let copies: Vec<_> =
-        cycles.routes.iter().map(|route| copy(facts, route, dma_evidence(listing, route, witness))).collect();
+    let copies: Vec<_> = cycles.routes.iter().map(|route| copy(facts, route, listing, witness)).collect();
     facts.copies.extend(copies);
 }
 
@@ -164,8 +222,9 @@ fn balance(listing: &Listing<'_>, cores: &[Cycles], witness: &Witness<'_>) -> Ba
     let wait = || listing.all_slots().find(|(_, slot)| listing.op(slot).starts_with("dma.done"));
     let span = blamed.or_else(|| wait().map(|(_, slot)| slot.op)).unwrap_or_default();
     // A copy or a wait that could not be followed may be what a semaphore seems to lack.
-    let conclusive = cores.iter().all(|core| core.unresolved_dma == 0);
-    let faults = if conclusive { unbalanced.into_iter().map(fault).collect() } else { Vec::new() };
+    let followed = cores.iter().all(|core| core.unresolved_dma == 0);
+    let conclusive = followed && cores.iter().all(|core| core.unresolved_accesses == 0);
+    let faults = if followed { unbalanced.into_iter().map(fault).collect() } else { Vec::new() };
     let checked = cores.iter().map(|core| core.semaphores.len()).max().unwrap_or_default();
     Balance { level: Level::Llo, checked, faults, conclusive, evidence: witness.at(span.start) }
 }
@@ -192,7 +251,8 @@ fn dma_evidence(listing: &Listing<'_>, route: &DmaRoute, witness: &Witness<'_>) 
     witness.at(slot.map_or(0, |slot| slot.op.start))
 }
 
-fn copy(facts: &Facts, route: &DmaRoute, evidence: Evidence) -> Copy {
+fn copy(facts: &Facts, route: &DmaRoute, listing: &Listing<'_>, witness: &Witness<'_>) -> Copy {
+    let early = route.race.filter(|race| race.kind == RaceKind::ReadsDestination);
     let at = |name: &str| {
         facts.operands.iter().find(|operand| operand.level == Level::Llo && operand.name == name)
     };
@@ -209,8 +269,8 @@ fn copy(facts: &Facts, route: &DmaRoute, evidence: Evidence) -> Copy {
         bytes: Some(route.bytes),
         depth: Some(route.depth),
         overlaps_multiply: Some(route.overlaps_multiply),
-        read_too_early: None,
-        evidence,
+        read_too_early: early.map(|race| witness.at(race.offset)),
+        evidence: dma_evidence(listing, route, witness),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Facts: what the dumps of one kernel say, each with the line that says it.
 
+mod conflict;
 mod file;
 mod gpu;
 mod guide;
@@ -38,6 +39,12 @@ pub enum Level {
     Ptx,
     /// The instructions of a GPU.
     Sass,
+}
+
+impl Level {
+    /// Every level, from what will run to what was asked for.
+    pub const LATEST_FIRST: [Self; 6] =
+        [Self::Sass, Self::Ptx, Self::Llo, Self::Hlo, Self::Mosaic, Self::Guide];
 }
 
 /// The line that proves a fact.
@@ -224,6 +231,17 @@ pub struct Balance {
     pub evidence: Evidence,
 }
 
+/// An access to memory that has no order with a copy in flight there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Race {
+    /// From where.
+    pub level: Level,
+    /// What races with what, as a sentence without a full stop.
+    pub says: String,
+    /// The access.
+    pub evidence: Evidence,
+}
+
 /// Vector registers that did not fit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spills {
@@ -302,6 +320,10 @@ pub struct Facts {
     pub copies: Vec<Copy>,
     /// Starts against waits.
     pub balances: Vec<Balance>,
+    /// Accesses that race with copies.
+    pub races: Vec<Race>,
+    /// Why these files cannot all be of one kernel, as sentences without a full stop.
+    pub conflicts: Vec<String>,
     /// Registers that did not fit; absent where no listing was read.
     pub spills: Option<Spills>,
     /// Vector memory.
@@ -326,6 +348,9 @@ pub struct Facts {
     pub shared_bytes: Option<u64>,
     /// The compiler's account of its schedule.
     pub schedule: Option<ScheduleAnalysis>,
+    /// Code that multiplies, of which there must be one kernel.
+    #[serde(skip)]
+    code: Vec<conflict::Fingerprint>,
     /// Kernels that were read: a call carries the same text as the file beside it.
     #[serde(skip)]
     kernels: Vec<u64>,
@@ -335,8 +360,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads every file and gathers what they say. They should be of one kernel; where several listings are among
-    /// them, the one that multiplies and has every cycle counts.
+    /// Reads every file and gathers what they say. They should be of one kernel; where they are not, [`Facts::conflicts`]
+    /// says so. Of several listings, the first one that multiplies has its cycles counted.
     pub fn gather(sources: &[Source<'_>]) -> Self {
         Self::gather_with(sources, &SimOptions::default())
     }
@@ -352,6 +377,7 @@ impl Facts {
             .collect();
         reports.sort_by_key(|(index, _)| *index);
         facts.files = reports.into_iter().map(|(_, report)| report).collect();
+        facts.conflicts = conflict::conflicts(&facts);
         memory::settle(&mut facts);
         facts
     }

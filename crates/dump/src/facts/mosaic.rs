@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Balance, Buffer, Copy, Evidence, Facts, FileKind, Level, Matmul, Role, Space, Witness, memory,
+    Balance, Buffer, Copy, Evidence, Facts, FileKind, Level, Matmul, Race, Role, Space, Witness, memory,
     role::{Array, Roles},
 };
 use crate::{
@@ -141,6 +141,11 @@ fn executed(facts: &mut Facts, scan: &MosaicScan, execution: &Execution, witness
             ..copy
         });
     }
+    facts.races.extend(execution.races.first().map(|(place, says)| Race {
+        level: Level::Mosaic,
+        says: says.clone(),
+        evidence: witness.at_place(*place),
+    }));
     // A copy or a wait that could not be followed may be what a semaphore seems to lack.
     if execution.unresolved > 0 {
         balance(facts, scan, witness);
@@ -152,7 +157,7 @@ fn executed(facts: &mut Facts, scan: &MosaicScan, execution: &Execution, witness
         level: Level::Mosaic,
         checked: execution.semaphores,
         faults: execution.faults.iter().map(|(_, fault)| fault.clone()).collect(),
-        conclusive: true,
+        conclusive: execution.unresolved_accesses == 0,
         evidence: witness.at_place(place),
     });
 }

@@ -72,7 +72,7 @@ impl Module<'_> {
         let kernel = &config["custom_call_config"];
         let operands = call.operands.iter().flatten().map(|operand| {
             let name = self.operand_name(*operand);
-            let producer = self.named(name);
+            let producer = self.in_scope(call, name);
             CallOperand { name: name.to_owned(), shape: producer.and_then(|producer| self.shape(producer)) }
         });
         let pinned = kernel["input_memory_space_colors"].as_array().into_iter().flatten();

@@ -88,6 +88,8 @@ pub struct Module<'a> {
     damage: Vec<Damage>,
     /// Where the instruction of a name is, made when first asked for: item, and position in a computation.
     names: OnceLock<HashMap<&'a str, (usize, usize)>>,
+    /// The same within each item.
+    scoped: OnceLock<HashMap<(usize, &'a str), usize>>,
 }
 
 impl<'a> Module<'a> {
@@ -137,6 +139,33 @@ impl<'a> Module<'a> {
         });
         let &(at, inner) = names.get(name)?;
         match members(self.items.get(at)?).get(inner)? {
+            Item::Instruction(instruction) => Some(instruction),
+            _ => None,
+        }
+    }
+
+    /// The instruction of a name in the computation of `user`: names such as `param_0` occur in many.
+    pub fn in_scope(&self, user: &Instruction, name: &str) -> Option<&Instruction> {
+        let start = |item: &Item| match item {
+            Item::Computation(computation) => computation.name.start,
+            Item::Instruction(instruction) => instruction.span.start,
+            Item::Verbatim(span) => span.start,
+        };
+        let at = self.items.partition_point(|item| start(item) <= user.span.start).checked_sub(1)?;
+        // Hand-written text has instructions outside of computations.
+        let Item::Computation(computation) = self.items.get(at)? else { return self.named(name) };
+        let scoped = self.scoped.get_or_init(|| {
+            let mut names = HashMap::new();
+            for (at, item) in self.items.iter().enumerate() {
+                for (inner, item) in members(item).iter().enumerate() {
+                    if let Item::Instruction(instruction) = item {
+                        names.entry((at, self.name(instruction))).or_insert(inner);
+                    }
+                }
+            }
+            names
+        });
+        match computation.items.get(*scoped.get(&(at, name))?)? {
             Item::Instruction(instruction) => Some(instruction),
             _ => None,
         }

@@ -16,6 +16,7 @@ pub fn parse(text: &str) -> Module<'_> {
         items: Vec::new(),
         damage: Vec::new(),
         names: OnceLock::new(),
+        scoped: OnceLock::new(),
     };
     let (spans, attributes) = (Vec::new(), Vec::new());
     let mut parser =

@@ -4,11 +4,11 @@ use octile_core::device::tpu::TpuChip;
 use serde::Serialize;
 
 use super::{
-    Label, Listing,
-    dma::{Route, RouteKey},
+    Label, Listing, Slot,
+    dma::{Race, RaceKind, Route, RouteKey},
     instruction::{Action, Instruction},
     machine::Machine,
-    program::Program,
+    program::{Program, dma_spaces},
     units::UnitUse,
 };
 
@@ -63,6 +63,14 @@ pub enum SimError {
     /// Part of the listing is missing.
     #[error("the listing is damaged at {0}: cycles cannot be counted")]
     Damaged(String),
+    /// A predicate that nothing defines.
+    #[error("bundle {bundle:#x} is predicated on {register}, which no instruction of the listing writes")]
+    UndefinedPredicate {
+        /// The bundle.
+        bundle: usize,
+        /// The predicate register.
+        register: String,
+    },
     /// Control flow depends on data.
     #[error("the branch in bundle {bundle:#x} depends on a value that is not in the listing")]
     UnknownBranch {
@@ -125,6 +133,31 @@ pub struct DmaRoute {
     pub overlaps_multiply: bool,
     /// Number of the bundle that first starts one.
     pub first: u32,
+    /// The first access that has no order with one of them in flight.
+    pub race: Option<DmaRace>,
+}
+
+/// An access to what a DMA in flight reads or writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct DmaRace {
+    /// What the access does to the DMA.
+    pub kind: RaceKind,
+    /// Number of the bundle.
+    pub bundle: u32,
+    /// Where the access is in the text.
+    #[serde(skip)]
+    pub offset: u32,
+}
+
+impl DmaRace {
+    fn of(listing: &Listing<'_>, race: &Race) -> Option<Self> {
+        let bundle = listing.bundles().get(race.at)?;
+        let starts_dma =
+            |slot: &&Slot| listing.op(slot).starts_with("dma.") && !listing.op(slot).contains("done");
+        let dma = || listing.slots(bundle).iter().find(starts_dma).map(|slot| slot.op.start);
+        let offset = race.offset.or_else(dma).unwrap_or(bundle.span.start);
+        Some(Self { kind: race.kind, bundle: bundle.address, offset })
+    }
 }
 
 /// What became of one semaphore along the execution, in granules.
@@ -187,8 +220,10 @@ pub struct Cycles {
     pub routes: Vec<DmaRoute>,
     /// Waits executed.
     pub waits: u64,
-    /// DMA operations whose size or semaphore could not be followed.
+    /// DMA operations whose size, semaphore or predicate could not be followed.
     pub unresolved_dma: u64,
+    /// Loads and stores, while a DMA was in flight, whose address or predicate could not be followed.
+    pub unresolved_accesses: u64,
     /// Every semaphore.
     pub semaphores: Vec<SemaphoreLedger>,
     /// Every loop.
@@ -229,6 +264,9 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         return Err(SimError::Untimed);
     }
     let program = Program::compile(listing);
+    if let Some((bundle, register)) = program.undefined.clone() {
+        return Err(SimError::UndefinedPredicate { bundle, register });
+    }
     let branch_delay = options.branch_delay.unwrap_or_else(|| branch_delay(listing, &program)).max(1);
     let mut machine = Machine::new(&program, options);
     machine.run(branch_delay, options.max_cycles)?;
@@ -259,6 +297,7 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         routes,
         waits: machine.dma.waits,
         unresolved_dma: machine.dma.unresolved,
+        unresolved_accesses: machine.unresolved_accesses,
         semaphores: semaphores.collect(),
         loops: loops(listing, &program, &machine.executions),
         executions: machine.executions,
@@ -272,10 +311,7 @@ fn dma_route(listing: &Listing<'_>, program: &Program, key: &RouteKey, route: &R
     let slots = bundle.map(|bundle| listing.slots(bundle)).unwrap_or_default();
     let slot = slots.iter().find(|slot| listing.op(slot) == kind);
     let args = slot.map_or("", |slot| slot.args.of(listing.text()));
-    // `dma.hbm_to_vmem` says it; `dma.general` says it in a comment, `vmem-to-hbm`.
-    let spaces = kind.strip_prefix("dma.").and_then(|spaces| spaces.split_once("_to_"));
-    let spaces = spaces.or_else(|| args.split_whitespace().find_map(|word| word.split_once("-to-")));
-    let (from, to) = spaces.unwrap_or_default();
+    let (from, to) = dma_spaces(&kind, args);
     let describe = |buffer: Option<i64>| buffer.map_or_else(String::new, |buffer| program.describe(buffer));
     DmaRoute {
         from: from.to_owned(),
@@ -287,6 +323,7 @@ fn dma_route(listing: &Listing<'_>, program: &Program, key: &RouteKey, route: &R
         depth: route.destinations.len(),
         overlaps_multiply: route.overlaps_multiply,
         first: bundle.map_or(0, |bundle| bundle.address),
+        race: route.race.and_then(|race| DmaRace::of(listing, &race)),
         kind,
     }
 }

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{cycles::DmaModel, program::buffer_of};
+use serde::Serialize;
+
+use super::{cycles::DmaModel, extent::Extent, program::buffer_of};
 
 /// More of anything than a kernel has: a hostile listing must not fill the memory of this machine.
 const MOST: usize = 4096;
@@ -17,6 +19,8 @@ pub struct Semaphore {
     pub waits: u64,
     /// Granules that were waited for and are not taken off yet.
     awaited: i64,
+    /// Granules that were waited for and are less than the next DMA brings.
+    landed: i64,
     /// What it holds at the end.
     pub left: i64,
     /// The first bundle that waits for more than was ever on its way.
@@ -44,6 +48,40 @@ pub struct Route {
     pub overlaps_multiply: bool,
     /// The bundle of the first start.
     pub first_at: usize,
+    /// The first access that conflicts with one of them in flight.
+    pub race: Option<Race>,
+}
+
+/// What an access does to a DMA in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RaceKind {
+    /// Reads what the DMA is still writing.
+    ReadsDestination,
+    /// Writes what the DMA is writing too.
+    WritesDestination,
+    /// Overwrites what the DMA is still reading.
+    WritesSource,
+}
+
+/// An access that has no order with a DMA in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Race {
+    pub kind: RaceKind,
+    /// The bundle of the access.
+    pub at: usize,
+    /// Where the access is in the text; the bundle says it for a DMA.
+    pub offset: Option<u32>,
+}
+
+/// A DMA that nobody has waited for yet.
+#[derive(Clone, Debug)]
+struct InFlight {
+    semaphore: i64,
+    granules: i64,
+    route: RouteKey,
+    source: Option<Extent>,
+    destination: Option<Extent>,
 }
 
 /// One DMA start with everything about it that is known.
@@ -55,6 +93,16 @@ pub struct Start {
     pub semaphore: Option<i64>,
     pub source: Option<i64>,
     pub destination: Option<i64>,
+    /// What it reads and writes on the chip, as far as that is known.
+    pub extents: [Option<Extent>; 2],
+}
+
+/// A load, a store, or one end of a DMA.
+#[derive(Clone, Copy)]
+pub struct Access {
+    pub at: usize,
+    pub offset: Option<u32>,
+    pub writes: bool,
 }
 
 /// The books of all DMA traffic.
@@ -66,7 +114,7 @@ pub struct Ledger {
     channel_free: f64,
     pub semaphores: BTreeMap<i64, Semaphore>,
     pub routes: BTreeMap<RouteKey, Route>,
-    in_flight: Vec<(i64, RouteKey)>,
+    in_flight: Vec<InFlight>,
     pub waits: u64,
     /// DMA operations whose size or semaphore could not be followed.
     pub unresolved: u64,
@@ -96,8 +144,16 @@ impl Ledger {
             self.unresolved += 1;
             return;
         };
+        let [source, destination] = start.extents;
+        let at = start.at;
+        if let Some(source) = &source {
+            self.access(Access { at, offset: None, writes: false }, source);
+        }
+        if let Some(destination) = &destination {
+            self.access(Access { at, offset: None, writes: true }, destination);
+        }
         if self.in_flight.len() < MOST {
-            self.in_flight.push((semaphore, key));
+            self.in_flight.push(InFlight { semaphore, granules, route: key, source, destination });
         }
         let mut done = now;
         if let Some(model) = self.model {
@@ -147,12 +203,10 @@ impl Ledger {
     pub fn wait(&mut self, now: f64, at: usize, semaphore: Option<i64>, needed: Option<i64>) -> f64 {
         self.waits += 1;
         let Some((address, needed)) = semaphore.zip(needed) else {
-            self.unresolved += 1;
+            self.lose_track();
             return now;
         };
-        if let Some(landed) = self.in_flight.iter().position(|(semaphore, _)| *semaphore == address) {
-            self.in_flight.remove(landed);
-        }
+        self.land(address, needed);
         let Some(semaphore) = self.semaphore(address) else { return now };
         semaphore.waits += 1;
         semaphore.awaited = semaphore.awaited.saturating_add(needed);
@@ -175,10 +229,55 @@ impl Ledger {
         now
     }
 
+    /// Takes the DMAs out of flight that a wait for so many granules waited for, in the order of their starts.
+    fn land(&mut self, address: i64, granules: i64) {
+        let landed = self.semaphores.get(&address).map_or(0, |semaphore| semaphore.landed);
+        let mut landed = landed.saturating_add(granules);
+        let mut waiting = false;
+        self.in_flight.retain(|copy| {
+            waiting |= copy.semaphore == address && copy.granules > landed;
+            let lands = copy.semaphore == address && !waiting;
+            if lands {
+                landed -= copy.granules;
+            }
+            !lands
+        });
+        if let Some(semaphore) = self.semaphore(address) {
+            // What is left over waits for nothing that was started.
+            semaphore.landed = if waiting { landed } else { 0 };
+        }
+    }
+
+    /// A wait that could not be followed may be for any DMA, so that none is known to be in flight.
+    pub fn lose_track(&mut self) {
+        self.unresolved += 1;
+        self.in_flight.clear();
+    }
+
+    pub fn is_idle(&self) -> bool {
+        self.in_flight.is_empty()
+    }
+
+    /// Memory is read or written: what is in flight there has no order with it.
+    pub fn access(&mut self, access: Access, extent: &Extent) {
+        let meets = |end: &Option<Extent>| end.as_ref().is_some_and(|end| end.overlaps(extent));
+        for copy in &self.in_flight {
+            let kind = match access.writes {
+                true if meets(&copy.destination) => RaceKind::WritesDestination,
+                false if meets(&copy.destination) => RaceKind::ReadsDestination,
+                true if meets(&copy.source) => RaceKind::WritesSource,
+                _ => continue,
+            };
+            if let Some(route) = self.routes.get_mut(&copy.route) {
+                route.race.get_or_insert(Race { kind, at: access.at, offset: access.offset });
+            }
+        }
+    }
+
     /// The matrix units were started: what is in flight overlaps with them.
     pub fn multiply(&mut self) {
-        for (_, key) in &self.in_flight {
-            if let Some(route) = self.routes.get_mut(key) {
+        for copy in &self.in_flight {
+            if let Some(route) = self.routes.get_mut(&copy.route) {
                 route.overlaps_multiply = true;
             }
         }

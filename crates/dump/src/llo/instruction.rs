@@ -1,5 +1,7 @@
 //! The scalar instructions that steer control flow and DMA, as values.
 
+use super::extent::OnChip;
+
 /// A scalar register, a predicate register, or a physical register behind one.
 pub type Register = u32;
 
@@ -103,13 +105,7 @@ pub enum Action {
     Branch {
         target: Option<usize>,
     },
-    DmaStart {
-        kind: u32,
-        granules: Expr,
-        semaphore: Expr,
-        source: Expr,
-        destination: Expr,
-    },
+    DmaStart(Box<DmaStart>),
     DmaWait {
         semaphore: Expr,
         granules: Expr,
@@ -128,4 +124,48 @@ pub struct Instruction {
     /// What the result is where the condition does not hold.
     pub otherwise: Option<Expr>,
     pub action: Action,
+}
+
+/// A DMA that is started.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DmaStart {
+    pub kind: u32,
+    pub granules: Expr,
+    pub semaphore: Expr,
+    pub source: DmaEnd,
+    pub destination: DmaEnd,
+    /// Rows per chunk, at both ends; `None` where both are contiguous.
+    pub rows: Option<Expr>,
+}
+
+/// One end of a DMA.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DmaEnd {
+    pub address: Expr,
+    /// The memory, where it is on the chip.
+    pub space: Option<OnChip>,
+    /// Granules from one chunk to the next.
+    pub stride: Expr,
+}
+
+/// A load or store of on-chip memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Where the instruction is in the text.
+    pub offset: u32,
+    pub condition: Option<Condition>,
+    pub writes: bool,
+    pub address: Expr,
+    pub reach: Reach,
+}
+
+/// How far an access reaches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// A row for each sublane of the mask.
+    Rows {
+        mask: u32,
+        sublane_stride: i64,
+    },
+    Word,
 }

@@ -4,9 +4,11 @@ use std::collections::HashMap;
 
 use super::{
     cycles::{SimError, SimOptions},
-    dma::{Ledger, Start},
+    dma::{self, Ledger, Start},
+    extent::{DmaEnd, Extent, Strides},
     instruction::{
-        Action, Arithmetic, Comparison, Compute, Condition, Expr, Instruction, Logic, Register, Truth,
+        self, Access, Action, Arithmetic, Comparison, Compute, Condition, DmaStart, Expr, Instruction, Logic,
+        Reach, Register, Truth,
     },
     program::{Program, buffer_of},
 };
@@ -25,6 +27,7 @@ pub struct Machine<'p> {
     pub issued: u64,
     pub executions: Vec<u64>,
     pub dma: Ledger,
+    pub unresolved_accesses: u64,
     pending: Vec<(Register, Register, Option<i64>)>,
 }
 
@@ -40,6 +43,7 @@ impl<'p> Machine<'p> {
             issued: 0,
             executions: vec![0; program.bundles.len()],
             dma: Ledger::new(options.dma, options.granule_bytes),
+            unresolved_accesses: 0,
             pending: Vec::new(),
         }
     }
@@ -53,7 +57,9 @@ impl<'p> Machine<'p> {
             if self.issued >= max_cycles {
                 return Err(SimError::TooLong { cycles: self.issued, bundle: at });
             }
-            let taken = if instructions.is_empty() { None } else { self.bundle(at, instructions)? };
+            let accesses = program.accesses.get(at).map(Vec::as_slice).unwrap_or_default();
+            let idle = instructions.is_empty() && (accesses.is_empty() || self.dma.is_idle());
+            let taken = if idle { None } else { self.bundle(at, instructions, accesses)? };
             if program.multiplies.get(at) == Some(&true) {
                 self.dma.multiply();
             }
@@ -76,8 +82,14 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// Executes one bundle: every read comes before every write. Gives the target of a taken branch.
-    fn bundle(&mut self, at: usize, instructions: &[Instruction]) -> Result<Option<usize>, SimError> {
+    /// Executes one bundle: every read comes before every write, waits hold up its accesses, and DMAs start behind
+    /// them. Gives the target of a taken branch.
+    fn bundle(
+        &mut self,
+        at: usize,
+        instructions: &[Instruction],
+        accesses: &[Access],
+    ) -> Result<Option<usize>, SimError> {
         let mut taken = None;
         for instruction in instructions {
             if let (Action::Phi { physical }, Some((result, _))) = (&instruction.action, instruction.result) {
@@ -85,7 +97,14 @@ impl<'p> Machine<'p> {
                 self.set(result, value);
             }
         }
-        for instruction in instructions {
+        let waits = |instruction: &&Instruction| matches!(instruction.action, Action::DmaWait { .. });
+        for instruction in instructions.iter().filter(waits) {
+            self.instruction(at, instruction)?;
+        }
+        for access in accesses.iter().filter(|_| !self.dma.is_idle()).collect::<Vec<_>>() {
+            self.access(at, access);
+        }
+        for instruction in instructions.iter().filter(|instruction| !waits(instruction)) {
             if let Some(target) = self.instruction(at, instruction)? {
                 taken = Some(target);
             }
@@ -142,17 +161,11 @@ impl<'p> Machine<'p> {
                 }
                 return target.map(Some).ok_or(SimError::NoTarget { bundle: at });
             }
-            Action::DmaStart { kind, granules, semaphore, source, destination } => {
-                let name = self.program.dma_kinds.get(*kind as usize).map_or("", String::as_str);
-                let start = Start {
-                    at,
-                    kind: *kind,
-                    uses_channel: name.contains("hbm") || name.contains("general"),
-                    granules: self.eval(granules),
-                    semaphore: self.eval(semaphore),
-                    source: self.eval(source),
-                    destination: self.eval(destination),
-                };
+            // Whether this happens is not known, so nothing that the semaphores hold proves anything.
+            Action::DmaWait { .. } if holds.is_none() => self.dma.lose_track(),
+            Action::DmaStart(_) | Action::Signal { .. } if holds.is_none() => self.dma.unresolved += 1,
+            Action::DmaStart(start) => {
+                let start = self.dma_start(at, start);
                 self.dma.start(self.time, &start);
             }
             Action::DmaWait { semaphore, granules } => {
@@ -169,6 +182,53 @@ impl<'p> Machine<'p> {
             }
         }
         Ok(None)
+    }
+
+    fn dma_start(&self, at: usize, start: &DmaStart) -> Start {
+        let name = self.program.dma_kinds.get(start.kind as usize).map_or("", String::as_str);
+        let granules = self.eval(&start.granules);
+        let extent = |end: &instruction::DmaEnd| {
+            let strides = match &start.rows {
+                None => Strides::Contiguous,
+                Some(rows) => match self.eval(&end.stride).zip(self.eval(rows)) {
+                    Some((stride, rows)) => Strides::Every(stride, rows),
+                    None => Strides::Unknown,
+                },
+            };
+            let (address, granules) = self.eval(&end.address).zip(granules)?;
+            let granule_bytes = self.program.granule_bytes;
+            Some(Extent::of_dma(&DmaEnd { space: end.space?, address, granules, granule_bytes, strides }))
+        };
+        Start {
+            at,
+            kind: start.kind,
+            uses_channel: name.contains("hbm") || name.contains("general"),
+            granules,
+            semaphore: self.eval(&start.semaphore),
+            source: self.eval(&start.source.address),
+            destination: self.eval(&start.destination.address),
+            extents: [extent(&start.source), extent(&start.destination)],
+        }
+    }
+
+    /// A load or store while DMAs are in flight.
+    fn access(&mut self, at: usize, access: &Access) {
+        let holds = access.condition.map_or(Some(true), |condition| self.condition(condition));
+        let address = self.eval(&access.address);
+        let (Some(holds), Some(address)) = (holds, address) else {
+            self.unresolved_accesses += u64::from(holds != Some(false));
+            return;
+        };
+        if !holds {
+            return;
+        }
+        let by = dma::Access { at, offset: Some(access.offset), writes: access.writes };
+        match access.reach {
+            Reach::Word => self.dma.access(by, &Extent::word(address)),
+            Reach::Rows { mask, sublane_stride } => {
+                Extent::rows(address, mask, sublane_stride).for_each(|row| self.dma.access(by, &row));
+            }
+        }
     }
 
     fn register(&self, register: Register) -> Option<i64> {

@@ -7,6 +7,7 @@
 mod args;
 mod cycles;
 mod dma;
+mod extent;
 mod instruction;
 mod machine;
 mod program;
@@ -15,9 +16,10 @@ mod units;
 
 pub use args::{Args, Operand, Predicate};
 pub use cycles::{
-    Cycles, DmaModel, DmaRoute, DmaTraffic, LoopCount, SemaphoreLedger, SimError, SimOptions, simulate,
-    static_use,
+    Cycles, DmaModel, DmaRace, DmaRoute, DmaTraffic, LoopCount, SemaphoreLedger, SimError, SimOptions,
+    simulate, static_use,
 };
+pub use dma::RaceKind;
 pub use units::{UnitUse, touches_spill};
 
 use serde::Serialize;

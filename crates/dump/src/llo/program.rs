@@ -1,11 +1,13 @@
 //! The scalar part of a listing, compiled so that it can be executed: what steers control flow and DMA.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{
-    Args, Listing, Predicate, Slot,
+    Args, Listing, Operand, Predicate, Slot,
+    extent::OnChip,
     instruction::{
-        Action, Arithmetic, Comparison, Compute, Condition, Expr, Instruction, Logic, Register, Truth,
+        Access, Action, Arithmetic, Comparison, Compute, Condition, DmaEnd, DmaStart, Expr, Instruction,
+        Logic, Reach, Register, Truth,
     },
 };
 
@@ -25,8 +27,14 @@ pub fn buffer_of(address: i64) -> (i64, i64) {
 #[derive(Clone, Debug, Default)]
 pub struct Program {
     pub bundles: Vec<Vec<Instruction>>,
+    /// Loads and stores of on-chip memory, bundle by bundle.
+    pub accesses: Vec<Vec<Access>>,
     /// Whether a bundle starts the matrix units.
     pub multiplies: Vec<bool>,
+    /// Bytes of a granule, in which DMAs count.
+    pub granule_bytes: i64,
+    /// The first predicate that no instruction writes, with the bundle that reads it.
+    pub undefined: Option<(usize, String)>,
     pub registers: usize,
     /// Names of DMA operations, by kind.
     pub dma_kinds: Vec<String>,
@@ -56,10 +64,16 @@ impl Program {
                 compiler.regions.entry(mark.region).or_insert(at);
             }
         }
+        // Where a row of VMEM is several granules, pointers are converted for the DMA engine.
+        let converts = memchr::memmem::find(listing.text().as_bytes(), b"int_to_ptr.vmem").is_some();
+        compiler.program.granule_bytes = if converts { 32 } else { 512 };
+        compiler.program.undefined = undefined_predicate(listing);
         for bundle in listing.bundles() {
             let slots = listing.slots(bundle).iter();
-            let instructions = slots.filter_map(|slot| compiler.instruction(slot)).collect();
+            let instructions = slots.clone().filter_map(|slot| compiler.instruction(slot)).collect();
             compiler.program.bundles.push(instructions);
+            let accesses = slots.filter_map(|slot| compiler.access(slot)).collect();
+            compiler.program.accesses.push(accesses);
             let multiplies = listing.slots(bundle).iter().any(|slot| listing.op(slot).starts_with("vmatmul"));
             compiler.program.multiplies.push(multiplies);
         }
@@ -135,16 +149,8 @@ impl<'a> Compiler<'_, 'a> {
                 Action::DmaWait { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
             }
             "dma" => {
-                // `/*hbm=*/%s1, /*size_in_granules=*/512, /*vmem=*/%s2`: the ends stand around the size.
-                let size = args.operands.iter().position(|operand| operand.name == "size_in_granules")?;
-                let source = size.checked_sub(1).map_or("", |before| args.get(before));
-                Action::DmaStart {
-                    kind: self.kind(op),
-                    granules: self.expr(args.get(size)),
-                    semaphore: self.expr(args.named("dst_syncflagno").unwrap_or_default()),
-                    source: self.expr(source),
-                    destination: self.expr(args.get(size + 1)),
-                }
+                let comment = slot.args.of(self.listing.text());
+                Action::DmaStart(Box::new(self.dma_start(op, args, comment)?))
             }
             "vsyncadd" => {
                 Action::Signal { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
@@ -156,6 +162,65 @@ impl<'a> Compiler<'_, 'a> {
             "sld" if slot.args.of(self.listing.text()).contains(CORE_ID) => Action::Compute(Compute::CoreId),
             _ if !(result.starts_with("%s") || result.starts_with("%p")) => return None,
             _ => Action::Compute(self.compute(head, op, result, args)),
+        })
+    }
+
+    /// `/*hbm=*/%s1, /*size_in_granules=*/512, /*vmem=*/%s2`: the ends stand around the size.
+    fn dma_start(&mut self, op: &'a str, args: &Args<'a>, comment: &str) -> Option<DmaStart> {
+        let size = args.operands.iter().position(|operand| operand.name == "size_in_granules")?;
+        let (from, to) = dma_spaces(op, comment);
+        let mut end = |at: Option<usize>, space: &str, stride: &str| DmaEnd {
+            address: self.expr(at.map_or("", |at| args.get(at))),
+            space: OnChip::named(space),
+            stride: args.named(stride).map_or(Expr::UNKNOWN, |stride| self.expr(stride)),
+        };
+        let source = end(size.checked_sub(1), from, "src_stride");
+        let destination = end(Some(size + 1), to, "dst_stride");
+        // A descriptor has more levels than one; then only the first row is known.
+        let strided = |operand: &Operand<'_>| operand.name.contains("stride");
+        let rows = args
+            .operands
+            .iter()
+            .any(strided)
+            .then(|| args.named("steps_per_stride").map_or(Expr::UNKNOWN, |rows| self.expr(rows)));
+        Some(DmaStart {
+            kind: self.kind(op),
+            granules: self.expr(args.get(size)),
+            semaphore: self.expr(args.named("dst_syncflagno").unwrap_or_default()),
+            source,
+            destination,
+            rows,
+        })
+    }
+
+    /// `%v1_v0 = vld [vmem:[%s4_s0 + $0x8] sm:$0xff ss:$2]` and the like.
+    fn access(&mut self, slot: &Slot) -> Option<Access> {
+        let op = self.listing.op(slot);
+        let text = slot.args.of(self.listing.text());
+        let scalar = matches!(op, "sld" | "sst");
+        if !(scalar || op.starts_with('v') && text.contains("[vmem:")) || text.contains(CORE_ID) {
+            return None;
+        }
+        let args = self.listing.args(slot);
+        let operand = args.get(0);
+        let (address, reach) = match operand.strip_prefix("[vmem:") {
+            Some(inner) => {
+                let (address, modifiers) = inner.split_once(']').unwrap_or((inner, ""));
+                let modifier = |name: &str| {
+                    modifiers.split([' ', ']']).find_map(|word| integer_hex(word.strip_prefix(name)?))
+                };
+                let mask = modifier("sm:$").and_then(|mask| u32::try_from(mask).ok()).unwrap_or(1);
+                let sublane_stride = modifier("ss:$").unwrap_or(1);
+                (self.sum(address.trim_start_matches('[')), Reach::Rows { mask, sublane_stride })
+            }
+            None => (self.address(split_address(operand)?.0), Reach::Word),
+        };
+        Some(Access {
+            offset: slot.op.start,
+            condition: args.predicate.map(|predicate| self.condition_of(&predicate)),
+            writes: op.starts_with("vst") || op == "sst",
+            address,
+            reach,
         })
     }
 
@@ -343,6 +408,27 @@ impl<'a> Compiler<'_, 'a> {
         }
         if total.constant.is_none() { Expr::UNKNOWN } else { total }
     }
+}
+
+/// The memories at both ends of a DMA: `dma.hbm_to_vmem` says it; `dma.general` says it in a comment, `vmem-to-hbm`.
+pub fn dma_spaces<'t>(op: &'t str, comment: &'t str) -> (&'t str, &'t str) {
+    let spaces = op.strip_prefix("dma.").and_then(|spaces| spaces.split_once("_to_"));
+    let spaces = spaces.or_else(|| comment.split_whitespace().find_map(|word| word.split_once("-to-")));
+    spaces.unwrap_or_default()
+}
+
+/// The first predicate that an instruction is under and that no instruction writes. Every register that the compiler
+/// names is the result of something, so a listing with such a predicate is not the compiler's.
+fn undefined_predicate(listing: &Listing<'_>) -> Option<(usize, String)> {
+    let defined: HashSet<_> = listing.all_slots().map(|(_, slot)| listing.result(slot)).collect();
+    for (at, bundle) in listing.bundles().iter().enumerate() {
+        let predicates = listing.slots(bundle).iter().filter_map(|slot| listing.args(slot).predicate);
+        let undefined = predicates.map(|predicate| predicate.register).find(|name| !defined.contains(name));
+        if let Some(name) = undefined {
+            return Some((at, name.to_owned()));
+        }
+    }
+    None
 }
 
 /// `s1` of `%s5_s1`.

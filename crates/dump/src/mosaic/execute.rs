@@ -1,9 +1,12 @@
 //! The copies of a kernel along an execution of its control flow: numbers are computed, data is not.
 
+mod flight;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octile_mosaic::{Function, Module, Op, Type, Value};
 
+use self::flight::InFlight;
 use super::{
     kernel::{Ends, bounds, kernel_function, written_name},
     program::{Block, Kind, Step},
@@ -60,6 +63,10 @@ pub struct Execution {
     pub semaphores: usize,
     /// Copies and waits whose semaphore could not be followed.
     pub unresolved: u64,
+    /// Loads and stores, while a copy was in flight, whose place could not be followed.
+    pub unresolved_accesses: u64,
+    /// Accesses that have no order with a copy in flight, as sentences, each with its place.
+    pub races: Vec<(Place, String)>,
     /// Copies that nobody waits for and waits without a copy, as sentences, each with its place.
     pub faults: Vec<(Place, String)>,
 }
@@ -100,6 +107,8 @@ type SemaphoreKey = (Value, Vec<i64>);
 #[derive(Default)]
 struct Semaphore {
     held: i64,
+    /// Bytes that were waited for and are less than the next copy brings.
+    landed: i64,
     starved: Option<Place>,
     last_start: Option<Place>,
 }
@@ -114,12 +123,6 @@ struct Route {
     first: Option<Place>,
 }
 
-struct InFlight {
-    semaphore: SemaphoreKey,
-    route: (Value, Value),
-    target: Region,
-}
-
 struct Machine<'m> {
     function: &'m Function,
     numbers: Vec<Option<i64>>,
@@ -128,6 +131,8 @@ struct Machine<'m> {
     routes: BTreeMap<(Value, Value), Route>,
     in_flight: Vec<InFlight>,
     unresolved: u64,
+    unresolved_accesses: u64,
+    races: Vec<(Place, String)>,
     steps: u64,
 }
 
@@ -149,6 +154,8 @@ impl<'m> Machine<'m> {
             routes: BTreeMap::new(),
             in_flight: Vec::new(),
             unresolved: 0,
+            unresolved_accesses: 0,
+            races: Vec::new(),
             steps: 0,
         }
     }
@@ -193,7 +200,10 @@ impl<'m> Machine<'m> {
             }
             Kind::Slice => self.view(op, |region, index, shape| Some(region.slice(index, shape))),
             Kind::Squeeze => self.view(op, |region, _, shape| region.squeeze(shape)),
-            Kind::Start => self.start(op),
+            Kind::Start => {
+                self.spend(self.in_flight.len())?;
+                self.start(op);
+            }
             Kind::Wait => {
                 self.spend(self.in_flight.len())?;
                 self.wait(op);
@@ -206,9 +216,11 @@ impl<'m> Machine<'m> {
                     }
                 }
             }
-            Kind::Read => {
+            Kind::Access(access) => {
                 self.spend(self.in_flight.len())?;
-                self.read(op);
+                self.access(op, *access);
+                // What is loaded is data.
+                self.set_all(&op.results, &[]);
             }
             Kind::If => return self.branch(step),
             Kind::For => return self.count(step),
@@ -249,11 +261,13 @@ impl<'m> Machine<'m> {
     fn start(&mut self, op: &Op) {
         let ends = Ends::of(op);
         let at = place(op);
-        let (Some(source), Some(target)) = (self.region(ends.source), self.region(ends.target).cloned())
-        else {
+        let ends_at = self.region(ends.source).cloned().zip(self.region(ends.target).cloned());
+        let Some((source, target)) = ends_at else {
             self.unresolved += 1;
             return;
         };
+        self.touch(at, &source, false);
+        self.touch(at, &target, true);
         let key = (source.root, target.root);
         let bytes = self.bytes(ends.target);
         let exists = target.is_within(self.function.ty(target.root).shape());
@@ -269,7 +283,8 @@ impl<'m> Machine<'m> {
             return;
         };
         if self.in_flight.len() < MOST {
-            self.in_flight.push(InFlight { semaphore: semaphore.clone(), route: key, target });
+            let semaphore = semaphore.clone();
+            self.in_flight.push(InFlight { semaphore, route: key, bytes, source, target, started: at });
         }
         let Some(ledger) = self.ledger(semaphore) else { return };
         ledger.held = ledger.held.saturating_add(bytes);
@@ -285,12 +300,12 @@ impl<'m> Machine<'m> {
     fn wait(&mut self, op: &Op) {
         let ends = Ends::of(op);
         let Some((key, bytes)) = self.key(ends.semaphore).zip(self.bytes(ends.target)) else {
+            // It may be for any copy, so that none is known to be in flight.
             self.unresolved += 1;
+            self.in_flight.clear();
             return;
         };
-        if let Some(landed) = self.in_flight.iter().position(|copy| copy.semaphore == key) {
-            self.in_flight.remove(landed);
-        }
+        self.land(&key, bytes);
         let Some(ledger) = self.ledger(key) else { return };
         if ledger.held < bytes {
             ledger.starved.get_or_insert(place(op));
@@ -298,27 +313,12 @@ impl<'m> Machine<'m> {
         ledger.held = ledger.held.saturating_sub(bytes);
     }
 
-    /// A load from memory: nothing may be on its way there.
-    fn read(&mut self, op: &Op) {
-        let ([base, index @ ..], [result]) = (&op.operands[..], &op.results[..]) else { return };
-        if self.in_flight.is_empty() {
-            return;
-        }
-        let index = self.all(index);
-        let shape = self.function.ty(*result).shape();
-        let Some(region) = self.regions.get(base).map(|region| region.slice(&index, shape)) else { return };
-        for copy in self.in_flight.iter().filter(|copy| copy.target.overlaps(&region)) {
-            if let Some(route) = self.routes.get_mut(&copy.route) {
-                route.read_too_early.get_or_insert(place(op));
-            }
-        }
-    }
-
     /// What is decided by data must not act; then only what it gives is not known.
     fn give_up(&mut self, step: &Step<'m>) -> Result<(), ExecuteError> {
         if step.acts {
             return Err(ExecuteError::Unknown(place(step.op)));
         }
+        self.unresolved_accesses += u64::from(step.touches && !self.in_flight.is_empty());
         self.set_all(&step.op.results, &[]);
         Ok(())
     }
@@ -406,6 +406,8 @@ impl<'m> Machine<'m> {
             routes: self.routes.iter().map(route).collect(),
             semaphores: self.semaphores.len(),
             unresolved: self.unresolved,
+            unresolved_accesses: self.unresolved_accesses,
+            races: self.races,
             faults: self.semaphores.iter().filter_map(fault).collect(),
         }
     }

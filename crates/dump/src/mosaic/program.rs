@@ -9,8 +9,10 @@ pub struct Step<'m> {
     pub op: &'m Op,
     pub kind: Kind,
     pub blocks: Vec<Block<'m>>,
-    /// Whether it does more than give a number.
+    /// Whether it starts copies, waits for them or multiplies.
     pub acts: bool,
+    /// Whether it loads or stores.
+    pub touches: bool,
 }
 
 /// The operations of a region that matter.
@@ -29,10 +31,18 @@ pub enum Kind {
     Start,
     Wait,
     Multiply,
-    Read,
+    Access(Access),
     If,
     For,
     While,
+}
+
+/// How an operation touches memory.
+#[derive(Clone, Copy)]
+pub struct Access {
+    pub writes: bool,
+    /// Whether it touches every element of its vector, as opposed to some that a stride or a mask picks.
+    pub dense: bool,
 }
 
 /// How a number comes from others.
@@ -71,17 +81,13 @@ impl<'m> Step<'m> {
     fn of(op: &'m Op, function: &'m Function) -> Option<Self> {
         let kind = Kind::of(op)?;
         let blocks: Vec<_> = op.regions.iter().map(|region| Block::of(region, function)).collect();
-        let acts = match kind {
-            Kind::Number(_) | Kind::Slice | Kind::Squeeze => false,
-            Kind::Start | Kind::Wait | Kind::Multiply | Kind::Read => true,
-            Kind::If | Kind::For | Kind::While => {
-                blocks.iter().flat_map(|block| &block.steps).any(|step| step.acts)
-            }
-        };
+        let any = |does: fn(&Self) -> bool| blocks.iter().flat_map(|block| &block.steps).any(does);
+        let acts = matches!(kind, Kind::Start | Kind::Wait | Kind::Multiply) || any(|step| step.acts);
+        let touches = matches!(kind, Kind::Access(_)) || any(|step| step.touches);
         // What gives only vectors, or nothing, and does not act is left out.
         let scalar = |&result: &Value| function.ty(result).shape().is_empty();
         let gives = op.results.iter().any(scalar) || matches!(kind, Kind::Slice | Kind::Squeeze);
-        (acts || gives).then_some(Self { op, kind, blocks, acts })
+        (acts || touches || gives).then_some(Self { op, kind, blocks, acts, touches })
     }
 }
 
@@ -89,17 +95,40 @@ impl Kind {
     fn of(op: &Op) -> Option<Self> {
         Some(match &*op.name {
             "tpu.memref_slice" => Self::Slice,
-            "tpu.memref_squeeze" => Self::Squeeze,
+            "tpu.memref_squeeze" | "memref.cast" | "tpu.erase_memref_layout" | "tpu.assume_layout" => {
+                Self::Squeeze
+            }
             "tpu.enqueue_dma" => Self::Start,
             "tpu.wait_dma2" | "tpu.wait_dma" => Self::Wait,
             "tpu.matmul" => Self::Multiply,
-            "vector.load" | "memref.load" | "tpu.vector_load" => Self::Read,
+            "vector.load" | "memref.load" | "tpu.vector_load" => {
+                Self::Access(Access { writes: false, dense: op.name != "tpu.vector_load" || !is_masked(op) })
+            }
+            "tpu.load" | "tpu.strided_load" | "vector.maskedload" => {
+                Self::Access(Access { writes: false, dense: false })
+            }
+            "vector.store" | "memref.store" | "tpu.vector_store" => {
+                Self::Access(Access { writes: true, dense: op.name != "tpu.vector_store" || !is_masked(op) })
+            }
+            "tpu.store" | "tpu.strided_store" | "vector.maskedstore" => {
+                Self::Access(Access { writes: true, dense: false })
+            }
             "scf.if" => Self::If,
             "scf.for" => Self::For,
             "scf.while" => Self::While,
             name => Self::Number(compute(name, op)?),
         })
     }
+}
+
+/// Whether some lanes or rows are left out: `strides`, or operands behind the indices.
+fn is_masked(op: &Op) -> bool {
+    let strided = matches!(op.attributes.get("strides"), Some(Attr::I32s(strides)) if !strides.is_empty());
+    let segments = match op.attributes.get("operandSegmentSizes") {
+        Some(Attr::I32s(segments)) => segments.last().is_some_and(|mask| *mask > 0),
+        _ => false,
+    };
+    strided || segments
 }
 
 fn compute(name: &str, op: &Op) -> Option<Compute> {

@@ -70,16 +70,30 @@ impl Region {
         })
     }
 
-    /// Whether two boxes are known to have an element in common.
-    pub fn overlaps(&self, other: &Self) -> bool {
+    /// Whether two boxes have an element in common; `None` where an offset decides that is not known.
+    pub fn overlaps(&self, other: &Self) -> Option<bool> {
+        if self.root != other.root {
+            return Some(false);
+        }
         let meets = |dimension: usize| {
             let range = |region: &Self| {
                 let start = region.offsets.get(dimension).copied().flatten()?;
                 Some((start, start.saturating_add(*region.sizes.get(dimension)?)))
             };
-            range(self).zip(range(other)).is_some_and(|((a, b), (c, d))| a < d && c < b)
+            let ((a, b), (c, d)) = range(self).zip(range(other))?;
+            Some(a < d && c < b)
         };
-        self.root == other.root && self.sizes.len() == other.sizes.len() && (0..self.sizes.len()).all(meets)
+        let meetings: Vec<_> = (0..self.sizes.len()).map(meets).collect();
+        match () {
+            () if meetings.contains(&Some(false)) => Some(false),
+            () if meetings.contains(&None) => None,
+            () => Some(true),
+        }
+    }
+
+    /// Its first element.
+    pub fn first_element(&self) -> Self {
+        Self { sizes: vec![1; self.sizes.len()], ..self.clone() }
     }
 
     /// How many elements it has.
