@@ -9,11 +9,14 @@ pub mod backend;
 pub mod case;
 pub mod check;
 pub mod command;
+pub mod input;
 pub mod measure;
+mod plain_path;
 pub mod print;
 pub mod progress;
 pub mod record;
 pub mod stats;
+mod strict_json;
 pub mod tensor_file;
 pub mod tools;
 

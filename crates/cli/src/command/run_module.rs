@@ -3,7 +3,6 @@
 mod tensors;
 
 use std::{
-    fs,
     path::PathBuf,
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -21,6 +20,7 @@ use crate::{
     args::RunModuleArgs,
     backend::{Contender, Output},
     check::{Check, Expectation},
+    input,
 };
 
 pub use tensors::Difference;
@@ -58,9 +58,7 @@ impl Job {
     pub fn new(args: &RunModuleArgs) -> Result<Self> {
         args.x.require_scales(args.x_scales)?;
         let module = match (&args.module, args.problem()) {
-            (Some(path), _) => {
-                fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
-            }
+            (Some(path), _) => input::read_text(path)?,
             (None, Some(problem)) => octile_kernels::reference::stablehlo(&problem).to_string(),
             (None, None) => bail!("name a module, or a shape to run the operation itself"),
         };
