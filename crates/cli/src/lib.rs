@@ -10,11 +10,14 @@ pub mod case;
 pub mod check;
 pub mod command;
 pub mod interrupt;
+pub mod input;
 pub mod measure;
+mod plain_path;
 pub mod print;
 pub mod progress;
 pub mod record;
 pub mod stats;
+mod strict_json;
 pub mod tensor_file;
 pub mod tools;
 

@@ -1,13 +1,15 @@
 //! Safetensors files.
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 use safetensors::{SafeTensorError, SafeTensors};
 
+use crate::input;
+
 /// The bytes of a file.
 pub fn bytes(path: &Path) -> Result<Vec<u8>> {
-    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+    Ok(input::read(path, input::TENSOR_BYTES)?)
 }
 
 /// The tensors in the bytes of a file.

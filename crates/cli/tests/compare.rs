@@ -2,6 +2,8 @@
 
 #[path = "common/corpus.rs"]
 mod corpus;
+#[path = "common/manifests.rs"]
+mod manifests;
 
 use std::fs;
 
@@ -17,7 +19,7 @@ const PTX: &str = "\
 .target sm_90a
 .address_size 64
 
-.visible .entry kernel()
+.visible .entry octile_dma_64x8_f32()
 {
     wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1;
     ret;
@@ -136,15 +138,16 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
     assert!(title(&["v2"], &place).ends_with(", from the name; an NVIDIA GPU"));
     assert!(title(&["v2", "--chip", "sm_90a"], &place).ends_with("; sm_90a (H200)"));
     let manifest = serde_json::json!({
+        "date": "2026-01-01T00:00:00Z", "version": "0.1.0", "strategy": "dma", "title": "", "compiler": {},
         "gpu": { "name": "h100" },
         "plan": {
             "problem": { "m": 1, "n": 128, "k": 128, "quant_block": 128, "x": { "fp8": "block" } },
             "strategy": "dma", "stages": 2, "memory": { "regions": [] }
         },
         "figures": { "code_bytes": 16 },
-        "files": []
+        "files": manifests::files(&folder)
     });
-    fs::write(folder.join("manifest.json"), manifest.to_string()).unwrap();
+    manifests::seal(&folder, &manifest);
     // A GPU kernel has less to prove; calling a TPU kernel one excuses nothing.
     unpack(DMA, place.path());
     let required = |arguments: &[&str]| {
@@ -165,16 +168,27 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
 fn a_damaged_manifest_is_described_in_plain_words() {
     let place = TempDir::new().unwrap();
     unpack(DMA, place.path());
-    let parts = "parts of it are missing, or not as `octile inspect` writes them";
+    let no_seal = "has no seal (key `sha256`): it was changed, or written by an earlier version of octile";
     for (content, says) in [
-        ("{\"plan\": {", "it is cut off"),
-        ("what I did on Monday", "it is not JSON"),
-        ("[1, 2, 3]", parts),
-        ("{\"plan\": {}, \"figures\": {\"code_bytes\": 1}, \"files\": []}", parts),
+        (
+            "{\"plan\": {",
+            "cannot read 512-qb128-aligned-v2-tpu7x/manifest.json: compile that version again with",
+        ),
+        ("{\"plan\": {", "`octile inspect`: it is cut off\n"),
+        ("what I did on Monday", "`octile inspect`: it is not JSON\n"),
+        (
+            "{\"plan\": {}, \"plan\": {}}",
+            "`octile inspect`: key `plan` stands there twice at line 1 column 24\n",
+        ),
+        ("[1, 2, 3]", no_seal),
+        ("{\"plan\": {}, \"figures\": {\"code_bytes\": 1}, \"files\": []}", no_seal),
+        (
+            "{\"plan\": {}, \"crc32\": 1}",
+            "was written by an earlier version of octile: run `octile inspect` again\n",
+        ),
     ] {
         fs::write(place.path().join(DMA).join("manifest.json"), content).unwrap();
         let (code, said) = outcome(&["compare", DMA], place.path());
-        let sentence = format!("compile that version again with `octile inspect`: {says}\n");
-        assert!(code == 1 && said.contains(&sentence), "{said}");
+        assert!(code == 1 && said.contains(says), "{said}");
     }
 }

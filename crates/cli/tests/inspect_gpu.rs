@@ -6,6 +6,7 @@ mod gpu_tools;
 use std::{fs, path::Path, process::Command};
 
 use gpu_tools::octile;
+use octile_cli::command::seal::sealed;
 use tempfile::TempDir;
 
 const VERSIONS: [&str; 4] =
@@ -256,8 +257,8 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
     let verify = |damage: &dyn Fn(&mut serde_json::Value), arguments: &[&str]| {
         let mut damaged = whole.clone();
         damage(&mut damaged);
-        damaged.as_object_mut().unwrap().remove("crc32");
-        fs::write(folder.join("manifest.json"), damaged.to_string()).unwrap();
+        damaged.as_object_mut().unwrap().remove("sha256");
+        fs::write(folder.join("manifest.json"), sealed(&damaged).unwrap()).unwrap();
         octile(&[&["verify", "gpu"], arguments].concat(), place.path())
     };
     for pointer in ["/figures/shared_bytes", "/helpers/quantize/figures/shared_bytes"] {
@@ -265,7 +266,7 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
         let sentence = "FAIL fits-vmem        232449 bytes of shared memory, where a block may have 232448";
         assert!(code == 1 && said.contains(sentence) && said.contains("FAIL (1 refuted)"), "{said}");
     }
-    // Whoever changes a manifest is found out, unless the mark goes as well.
+    // Whoever changes a manifest is found out, unless the seal is made anew.
     let changed = written.replace("\"stages\": ", "\"stages\": 1");
     fs::write(folder.join("manifest.json"), changed).unwrap();
     let (code, said) = octile(&["verify", "gpu"], place.path());
@@ -276,12 +277,26 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
             ),
         "{said}"
     );
-    // Earlier manifests tell only the files of such a kernel.
-    let earlier =
-        |manifest: &mut serde_json::Value| drop(manifest.as_object_mut().unwrap().remove("helpers"));
-    let (code, said) = verify(&earlier, &[]);
+    // What a manifest does not tell is not proven.
+    let silent = |manifest: &mut serde_json::Value| drop(manifest.as_object_mut().unwrap().remove("helpers"));
+    let (code, said) = verify(&silent, &[]);
     assert!(code == 0 && said.contains("PASS (1 not observable in these files)"), "{said}");
-    assert_eq!(verify(&earlier, &["--strict"]).0, 1);
+    assert_eq!(verify(&silent, &["--strict"]).0, 1);
+    // The folder of a kernel before is part of the version, and so is what lies there.
+    fs::write(folder.join("manifest.json"), &written).unwrap();
+    fs::copy(folder.join("kernel.ptx"), folder.join("quantize/other.ptx")).unwrap();
+    let (code, said) = octile(&["verify", "gpu"], place.path());
+    assert!(code == 2 && said.contains("quantize/other.ptx is a compiler dump that"), "{said}");
+    fs::remove_file(folder.join("quantize/other.ptx")).unwrap();
+    // A kernel says by its name what it is.
+    let lowered = |manifest: &mut serde_json::Value| {
+        manifest["strategy"] = "auto".into();
+        manifest["plan"]["strategy"] = "auto".into();
+    };
+    let (code, said) = verify(&lowered, &[]);
+    for file in ["kernel.ptx", "kernel.sass", "ptxas.txt"] {
+        assert!(code == 1 && said.contains(&format!("{file} is of kernel octile_dma_")), "{said}");
+    }
 }
 
 #[test]

@@ -21,12 +21,17 @@ fn page(place: &Path) -> String {
     for case in CASES {
         unpack(case, &place.join("dumps"));
     }
-    let hostile = place.join("dumps").join(CASES[0]).join("extra.mlir");
-    fs::write(hostile, "module { func.func @x() { \"<script>alert(1)</script>\" } }\n").unwrap();
+    let hostile = place.join("dumps").join(CASES[0]);
+    let mosaic = fs::read_to_string(hostile.join("mosaic.mlir")).unwrap();
+    let damaged = mosaic.replacen('\n', "\n\"<script>alert(1)</script>\"\n", 1);
+    fs::write(hostile.join("mosaic.mlir"), damaged).unwrap();
+    fs::write(hostile.join("<script>alert(2)<b>.txt"), "").unwrap();
     let (code, said) = outcome(&["report", "dumps", "-o", "report.html"], place);
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("extra.mlir is damaged"), "{said}");
-    fs::read_to_string(place.join("report.html")).unwrap()
+    assert!(said.contains("mosaic.mlir is damaged") && said.contains("<b>.txt is empty"), "{said}");
+    let page = fs::read_to_string(place.join("report.html")).unwrap();
+    assert!(page.contains("&lt;script&gt;alert(1)") && page.contains("&lt;script&gt;alert(2)"));
+    page
 }
 
 /// The values of an attribute.

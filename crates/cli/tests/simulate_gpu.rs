@@ -6,6 +6,7 @@ mod gpu_tools;
 use std::fs;
 
 use gpu_tools::octile;
+use octile_cli::command::seal::sealed;
 use tempfile::TempDir;
 
 /// A folder with kernels for activations that are quantized on the GPU.
@@ -119,11 +120,23 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     let written = fs::read_to_string(&manifest).unwrap();
     fs::write(&manifest, written.replace("\"stages\":", "\"other\":")).unwrap();
     refusal(&["simulate", STRIP], "manifest.json was changed since `octile inspect` wrote it");
-    let (unsealed, _) = written.rsplit_once(",\n  \"crc32\"").unwrap();
-    fs::write(&manifest, unsealed.replace("\"stages\":", "\"other\":") + "\n}\n").unwrap();
+    let mut other: serde_json::Value = serde_json::from_str(&written).unwrap();
+    other["plan"]["stages"] = 1.into();
+    other.as_object_mut().unwrap().remove("sha256");
+    fs::write(&manifest, serde_json::to_string_pretty(&other).unwrap()).unwrap();
+    refusal(&["simulate", STRIP], "manifest.json has no seal (key `sha256`)");
+    fs::write(&manifest, sealed(&other).unwrap()).unwrap();
     refusal(&["simulate", STRIP], "has a plan that this version of octile would not make");
-    fs::write(&manifest, &written[..written.len() / 2]).unwrap();
+    other["plan"] = serde_json::json!({});
+    fs::write(&manifest, sealed(&other).unwrap()).unwrap();
     refusal(&["simulate", STRIP], "is not that of a GPU kernel of this version");
+    fs::write(&manifest, &written[..written.len() / 2]).unwrap();
+    refusal(
+        &["simulate", STRIP],
+        "manifest.json: compile that version again with `octile inspect`: it is cut off",
+    );
+    fs::remove_file(&manifest).unwrap();
+    refusal(&["simulate", STRIP], "manifest.json: it says how the kernel is launched");
 
     fs::write(&manifest, &written).unwrap();
     let kernel = place.path().join(STRIP);

@@ -1,24 +1,27 @@
 //! `octile analyze`: what the dumps of each version say, and which claims they prove.
 
+mod contents;
 mod find;
+mod gate;
 mod helper;
 pub mod manifest;
 mod promise;
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::Result;
 use octile_core::device::tpu::TpuChip;
 use octile_dump::{
     checks::{Finding, check},
-    facts::{Facts, FileKind, FileReport, Launch, Level, Source},
+    facts::{Facts, FileKind, FileReport, Launch, Level},
     llo::{DmaModel, SimOptions},
     roofline::Roofline,
 };
 use serde::Serialize;
 
-use crate::args::KnownArgs;
-use find::{Group, file_name};
+use crate::{args::KnownArgs, input::Allowance};
+use contents::{Content, Contents, sources};
+use find::Group;
 pub use helper::Helper;
 pub use manifest::Manifest;
 pub use promise::{Known, Promise, Told, Waiver};
@@ -82,47 +85,51 @@ pub struct Text {
 
 /// Reads every version.
 pub fn run(job: &Job) -> Result<Vec<Version>> {
-    find::groups(&job.inputs)?.iter().map(|group| Version::read(group, job.told)).collect()
+    let mut allowance = Allowance::default();
+    let groups = find::groups(&job.inputs, &mut allowance)?;
+    groups.into_iter().map(|group| Version::read(group, job.told, &mut allowance)).collect()
 }
 
 impl Version {
-    fn read(group: &Group, told: Told) -> Result<Self> {
+    fn read(group: Group, told: Told, allowance: &mut Allowance) -> Result<Self> {
         let (manifest, unreadable) = match Manifest::of(&group.path) {
             Ok(manifest) => (manifest, None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
         let mut promise = Promise::new(told, manifest.as_ref(), &group.name);
-        let files = contents(group)?;
-        let sources: Vec<_> = files.iter().map(|(name, bytes)| Source { name, bytes }).collect();
-        let mut facts = Facts::gather_with(&sources, &sim_options(promise.chip));
+        let Contents { own, helpers, troubles: changed } =
+            Contents::read(&group, manifest.as_ref(), allowance)?;
+        let mut facts = Facts::gather_with(&sources(&own), &sim_options(promise.chip));
+        gate::require_one_kernel(&group.path, &own, &facts.files, manifest.as_ref())?;
         if let Some(estimate) = manifest.as_ref().and_then(Manifest::estimated_cycles) {
             facts.estimated_cycles = Some(estimate);
         }
         facts.shared_bytes = manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes);
         promise.settle(&facts);
         let findings = judge(&facts, promise.chip);
+        let mut files: Vec<_> = own.iter().map(|content| content.path.clone()).collect();
+        let texts = texts(own, &facts);
         // One manifest that cannot be read is a finding about its version, and no reason to leave the others unread.
-        let mut troubles: Vec<_> = unreadable.into_iter().collect();
-        troubles.extend(manifest.iter().flat_map(|manifest| manifest.broken_files(&group.path)));
+        let mut troubles: Vec<_> = unreadable.into_iter().chain(changed).collect();
         troubles.extend(facts.files.iter().flat_map(troubles_of));
-        let helpers = helpers(group, manifest.as_ref())?;
+        troubles.extend(gate::contradictions(&texts, manifest.as_ref()));
+        let helpers = read_helpers(helpers, manifest.as_ref())?;
         troubles.extend(helpers.iter().flat_map(Helper::troubles));
         if troubles.is_empty() && !has_kernel(&facts) {
-            troubles.push(no_kernel(group, &facts));
+            troubles.push(no_kernel(&group, &facts));
         }
         let bandwidth = promise.chip.map(|chip| chip.rates.hbm_bytes_per_cycle());
         let roofline =
             facts.cycles.as_ref().zip(bandwidth).and_then(|(cycles, rate)| Roofline::of(cycles, rate));
-        let texts = texts(files, &facts);
-        let Group { name, path, mut files } = group.clone();
         files.extend(helpers.iter().flat_map(|helper| helper.files.clone()));
+        let Group { name, path, .. } = group;
         Ok(Self { name, path, promise, manifest, troubles, facts, findings, helpers, roofline, files, texts })
     }
 
     /// Every file of it, those that are not read as well.
     pub fn all_files(&self) -> impl Iterator<Item = PathBuf> {
-        let named =
-            self.manifest.iter().flat_map(|manifest| &manifest.files).map(|file| self.path.join(&file.name));
+        let named = self.manifest.iter().flat_map(|manifest| &manifest.files);
+        let named = named.map(|file| self.path.join(file.name.as_path()));
         self.files.iter().cloned().chain([self.path.join(manifest::FILE_NAME)]).chain(named)
     }
 
@@ -147,20 +154,6 @@ fn sim_options(chip: Option<&TpuChip>) -> SimOptions {
     SimOptions { dma: Some(dma), ..SimOptions::of(chip) }
 }
 
-/// The files of a version by name. The copy of its HLO that lies beside its folder is left out where it is one.
-fn contents(group: &Group) -> Result<Vec<(String, Vec<u8>)>> {
-    let mut files: Vec<(String, Vec<u8>)> = Vec::new();
-    for path in &group.files {
-        let bytes = find::read(path)?;
-        let beside = path.parent() != Some(&group.path) && *path != group.path;
-        if beside && files.iter().any(|(_, seen)| *seen == bytes) {
-            continue;
-        }
-        files.push((file_name(path).to_owned(), bytes));
-    }
-    Ok(files)
-}
-
 /// The verdicts on files; of such as are no dumps there is nothing more to say than that.
 fn judge(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
     if facts.files.iter().any(is_dump) { check(facts, chip) } else { Vec::new() }
@@ -168,7 +161,7 @@ fn judge(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
 
 /// Whether a file is something that a compiler writes about a kernel.
 fn is_dump(file: &FileReport) -> bool {
-    !matches!(file.kind, FileKind::Empty | FileKind::Binary | FileKind::Unknown)
+    file.kind.target().is_some()
 }
 
 /// Why a file cannot be relied on.
@@ -193,15 +186,14 @@ fn troubles_of(file: &FileReport) -> Vec<String> {
     }
 }
 
-/// The kernels that prepare operands, as the manifest names their files.
-fn helpers(group: &Group, manifest: Option<&Manifest>) -> Result<Vec<Helper>> {
-    let named = manifest.into_iter().flat_map(|manifest| {
-        let figures = |name| manifest.helpers.get(name).map(|helper| &helper.figures);
-        manifest.helper_files().into_iter().map(move |(name, files)| (name, files, figures(name)))
-    });
-    named
-        .filter_map(|(name, files, figures)| Helper::read(&group.path, name, &files, figures).transpose())
-        .collect()
+/// The kernels that prepare operands, by folder.
+fn read_helpers(helpers: BTreeMap<String, Vec<Content>>, manifest: Option<&Manifest>) -> Result<Vec<Helper>> {
+    let figures = |name: &str| manifest.and_then(|manifest| Some(&manifest.helpers.get(name)?.figures));
+    let read = |(name, contents): (String, _)| {
+        let figures = figures(&name);
+        Helper::read(name, contents, figures)
+    };
+    helpers.into_iter().map(read).collect()
 }
 
 /// That there is nothing to judge, and what to do.
@@ -223,8 +215,9 @@ fn has_kernel(facts: &Facts) -> bool {
         || !facts.operands.is_empty()
 }
 
-fn texts(files: Vec<(String, Vec<u8>)>, facts: &Facts) -> Vec<Text> {
+fn texts(files: Vec<Content>, facts: &Facts) -> Vec<Text> {
     let kinds = facts.files.iter().map(|file| file.kind);
-    let text = |((name, bytes), kind)| Some(Text { name, kind, text: String::from_utf8(bytes).ok()? });
+    let text =
+        |(Content { name, bytes, .. }, kind)| Some(Text { name, kind, text: String::from_utf8(bytes).ok()? });
     files.into_iter().zip(kinds).filter_map(text).collect()
 }

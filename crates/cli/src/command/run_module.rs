@@ -3,7 +3,6 @@
 mod tensors;
 
 use std::{
-    fs,
     path::PathBuf,
     sync::mpsc::{self, RecvTimeoutError},
     thread,
@@ -22,6 +21,7 @@ use crate::{
     backend::{Contender, Output},
     check::{Check, Expectation},
     command::require_memory,
+    input,
 };
 
 pub use tensors::Difference;
@@ -62,9 +62,7 @@ impl Job {
             require_memory([&problem])?;
         }
         let module = match (&args.module, args.problem()) {
-            (Some(path), _) => {
-                fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?
-            }
+            (Some(path), _) => input::read_text(path)?,
             (None, Some(problem)) => octile_kernels::reference::stablehlo(&problem).to_string(),
             (None, None) => bail!("name a module, or a shape to run the operation itself"),
         };

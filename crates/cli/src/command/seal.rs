@@ -1,34 +1,54 @@
-//! A seal at the end of a manifest, by which it is known to be as it was written.
+//! A seal at the end of a manifest: the SHA-256 of everything before it.
+//!
+//! It shows that something was changed by mistake or in passing. Whoever computes the seal anew can write what they
+//! like; where that matters, keep the seal elsewhere and compare: it covers every byte of the manifest, and through the
+//! checksums in it every byte of the files.
 
 use anyhow::Result;
 use serde::Serialize;
+use sha2::{Digest, Sha256};
 
-/// What the seal is called in the manifest, up to its number.
-const SEAL: &str = ",\n  \"crc32\": ";
-/// How a manifest ends, without and with the seal.
+/// The key of the seal.
+pub const KEY: &str = "sha256";
+/// How a manifest ends without its seal.
 const END: &str = "\n}";
 
-/// The text of a manifest, with the seal.
-pub fn sealed(manifest: &impl Serialize) -> Result<String> {
-    let text = serde_json::to_string_pretty(manifest)?;
-    let crc32 = crc32fast::hash(text.as_bytes());
-    let open = text.strip_suffix(END).expect("a manifest has fields");
-    Ok(format!("{open}{SEAL}{crc32}{END}\n"))
+/// What became of a seal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seal {
+    /// The manifest is as it was written.
+    Intact,
+    /// It is not.
+    Broken,
+    /// There is none at its end.
+    Missing,
 }
 
-/// Whether a manifest is as it was written, but for how its lines end. Those without a seal, as earlier versions wrote them, are taken for that.
-pub fn is_intact(text: &str) -> bool {
-    let text = &text.replace("\r\n", "\n");
-    let seal = text.trim_end().strip_suffix(END).and_then(|text| text.rsplit_once(SEAL));
-    match seal.and_then(|(open, crc32)| Some((open, crc32.parse::<u32>().ok()?))) {
-        Some((open, written)) => crc32fast::hash(format!("{open}{END}").as_bytes()) == written,
-        None => !has_seal(text),
+/// Computes the checksum of a file.
+pub fn checksum(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Writes a manifest, with its seal.
+pub fn sealed(manifest: &impl Serialize) -> Result<String> {
+    let text = serde_json::to_string_pretty(manifest)?;
+    let open = text.strip_suffix(END).expect("a manifest has fields");
+    Ok(format!("{open}{}{}\"{END}\n", opening(), checksum(text.as_bytes())))
+}
+
+/// Looks at the seal of a manifest.
+pub fn examine(text: &str) -> Seal {
+    let sealed = || text.trim_end().strip_suffix(END)?.strip_suffix('"')?.rsplit_once(&opening());
+    match sealed() {
+        Some((open, seal)) if checksum(format!("{open}{END}").as_bytes()) == seal => Seal::Intact,
+        Some(_) => Seal::Broken,
+        None => Seal::Missing,
     }
 }
 
-/// Whether there is a seal among the values of the manifest itself, however they are laid out.
-fn has_seal(text: &str) -> bool {
-    serde_json::from_str::<serde_json::Value>(text).is_ok_and(|manifest| manifest.get("crc32").is_some())
+/// What stands before the digits.
+fn opening() -> String {
+    format!(",\n  \"{KEY}\": \"")
 }
 
 #[cfg(test)]
@@ -39,18 +59,27 @@ mod tests {
 
     #[test]
     fn what_was_changed_is_known() {
-        let manifest = json!({ "files": [{ "crc32": 7, "name": "a" }], "stages": 3 });
+        let manifest = json!({ "files": [{ "sha256": "7", "name": "a" }], "stages": 3 });
         let text = sealed(&manifest).unwrap();
-        assert!(is_intact(&text) && text.ends_with("\n}\n"), "{text}");
+        assert!(text.ends_with("\"\n}\n"), "{text}");
         let read: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(read["stages"], 3);
-        assert!(is_intact(&text.replace('\n', "\r\n")) && is_intact(text.trim_end()));
-        assert!(!is_intact(&text.replace("\"stages\": 3", "\"stages\": 2")));
+        assert_eq!([examine(&text), examine(text.trim_end())], [Seal::Intact; 2]);
+        assert_eq!(examine(&text.replace("\"stages\": 3", "\"stages\": 2")), Seal::Broken);
+        for byte in 0..text.trim_end().len() {
+            let mut changed = text.clone().into_bytes();
+            changed[byte] ^= 1;
+            assert_ne!(examine(&String::from_utf8(changed).unwrap()), Seal::Intact, "byte {byte}");
+        }
         // Laid out by another program, the numbers may have been changed as well.
-        assert!(!is_intact(&read.to_string()));
-        // Without a seal, as earlier versions wrote them.
-        assert!(is_intact(&manifest.to_string()));
-        assert!(is_intact(&serde_json::to_string_pretty(&manifest).unwrap()));
-        assert!(is_intact("") && is_intact("{") && is_intact("no JSON"));
+        assert_eq!(examine(&read.to_string()), Seal::Missing);
+        assert_eq!(examine(&serde_json::to_string_pretty(&manifest).unwrap()), Seal::Missing);
+        assert_eq!([examine(""), examine("{"), examine("no JSON")], [Seal::Missing; 3]);
+    }
+
+    #[test]
+    fn the_checksum_is_the_one_of_sha256sum() {
+        let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+        assert_eq!(checksum(b""), empty);
     }
 }

@@ -5,7 +5,7 @@ pub mod gpu;
 mod tensors;
 mod trace;
 
-use std::{fs, path::Path, time::Instant};
+use std::{path::Path, time::Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{device::tpu::TpuChip, sample::Operands};
@@ -26,6 +26,7 @@ use crate::{
         analyze::manifest::{Manifest, Plan, TpuPlan},
         require_memory,
     },
+    input,
 };
 
 pub use compare::{Comparison, Expected};
@@ -111,11 +112,9 @@ impl Job {
 
 /// The text of a kernel.
 fn read_text(path: &Path) -> Result<String> {
-    let name = path.display();
-    let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
-    let text = String::from_utf8(bytes).ok().with_context(|| format!("{name} is not text"))?;
+    let text = input::read_text(path)?;
     if text.trim().is_empty() {
-        bail!("{name} is empty: write it again with `octile inspect`");
+        bail!("{} is empty: write it again with `octile inspect`", path.display());
     }
     Ok(text)
 }

@@ -58,6 +58,42 @@ pub enum FileKind {
     Unknown,
 }
 
+/// The kind of device that a dump is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DumpTarget {
+    /// A TPU, or the program around its kernel.
+    Tpu,
+    /// An NVIDIA GPU.
+    Gpu,
+}
+
+impl FileKind {
+    /// The device that such a file is for; `None` for what no compiler writes.
+    pub fn target(self) -> Option<DumpTarget> {
+        match self {
+            Self::Ptx | Self::Sass | Self::Assembler => Some(DumpTarget::Gpu),
+            Self::LloPacked | Self::LloFinal | Self::LloUnscheduled | Self::Utilization => {
+                Some(DumpTarget::Tpu)
+            }
+            Self::Schedule | Self::Profile | Self::Hlo | Self::Mosaic | Self::Guide => Some(DumpTarget::Tpu),
+            Self::Empty | Self::Binary | Self::Unknown => None,
+        }
+    }
+
+    /// Whether a file of this kind describes the kernel that multiplies. The dumps of one kernel hold one such file of
+    /// each kind: of two, facts would be from either.
+    pub fn describes_kernel(self, text: &str) -> bool {
+        match self {
+            Self::Mosaic | Self::Guide | Self::Ptx | Self::Sass | Self::Assembler => true,
+            // Listings of copies and of the program's first and last steps come with that of the kernel.
+            Self::LloPacked | Self::LloFinal => multiplies(text),
+            Self::Hlo => text.contains("tpu_custom_call"),
+            Self::LloUnscheduled | Self::Utilization | Self::Schedule | Self::Profile => false,
+            Self::Empty | Self::Binary | Self::Unknown => false,
+        }
+    }
+}
+
 /// What was made of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileReport {
@@ -75,9 +111,13 @@ pub fn rank(source: &Source<'_>) -> u8 {
     if !is_listing(text.trim_start()) {
         return 0;
     }
-    let multiplies = memchr::memmem::find(source.bytes, b"= vmatmul").is_some();
     let timed = memchr::memmem::find(source.bytes, b"/* entry bundle:").is_none();
-    1 + 2 * u8::from(multiplies) + u8::from(timed)
+    1 + 2 * u8::from(multiplies(text)) + u8::from(timed)
+}
+
+/// Whether a listing uses the matrix units.
+fn multiplies(listing: &str) -> bool {
+    memchr::memmem::find(listing.as_bytes(), b"vmatmul").is_some()
 }
 
 /// Reads a file into the facts.
@@ -94,6 +134,7 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
     let head = text.trim_start();
     match () {
         () if head.is_empty() => (FileKind::Empty, Vec::new()),
+        () if is_report(head) => (FileKind::Unknown, Vec::new()),
         () if head.starts_with("== CAPAC") => (FileKind::Utilization, table_damage(facts, text)),
         () if head.starts_with("Schedule analysis:") => {
             let analysis = ScheduleAnalysis::parse(text);
@@ -125,6 +166,11 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
             }
         }
     }
+}
+
+/// Whether a text is markup or JSON. Reports quote dumps, and are none.
+fn is_report(head: &str) -> bool {
+    head.starts_with(['<', '{', '['])
 }
 
 /// What is wrong with a utilization table. It has a row for every bundle of its listing, and listings are read first.

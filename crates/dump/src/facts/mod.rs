@@ -10,7 +10,7 @@ mod memory;
 mod mosaic;
 pub(crate) mod role;
 
-pub use file::{FileKind, FileReport, Source};
+pub use file::{DumpTarget, FileKind, FileReport, Source};
 
 use std::fmt;
 

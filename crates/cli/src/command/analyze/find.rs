@@ -1,19 +1,16 @@
 //! From what the user names to versions: which files belong together.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
+
+use super::{contents::is_dump_text, manifest};
+use crate::input::{Allowance, Listing};
 
 /// Files of a version's folder that are no dump.
-const OTHER_FILES: [&str; 4] =
-    [super::manifest::FILE_NAME, "executable.bin", "stablehlo.mlir", "kernel.cubin"];
+const OTHER_FILES: [&str; 4] = [manifest::FILE_NAME, "executable.bin", "stablehlo.mlir", "kernel.cubin"];
 /// How the optimized HLO of a version is called where it lies beside the version's folder.
 const HLO_SUFFIX: &str = "_hlo.txt";
-/// More cannot be a dump of one kernel, and would not fit in memory several times.
-const LARGEST: u64 = 2 << 30;
 
 /// Files that are about one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,15 +19,17 @@ pub struct Group {
     pub name: String,
     /// Its folder, or its only file.
     pub path: PathBuf,
-    /// What to read.
+    /// What lies in the folder, or the only file.
     pub files: Vec<PathBuf>,
+    /// Its HLO, where that lies beside the folder.
+    pub beside: Option<PathBuf>,
 }
 
 /// The versions in everything that was named.
-pub fn groups(inputs: &[PathBuf]) -> Result<Vec<Group>> {
+pub fn groups(inputs: &[PathBuf], allowance: &mut Allowance) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
     for input in inputs {
-        let found = if input.is_dir() { in_folder(input)? } else { vec![single(input)?] };
+        let found = if input.is_dir() { in_folder(input, allowance)? } else { vec![single(input)?] };
         if found.is_empty() {
             bail!("there is no dump in {}: write some with `octile inspect -o DIR`", input.display());
         }
@@ -44,70 +43,67 @@ fn single(file: &Path) -> Result<Group> {
         let path = file.display();
         bail!("there is no {path}: name a dump or a folder of dumps, or write some with `octile inspect`");
     }
-    Ok(Group { name: version_of(file), path: file.to_owned(), files: vec![file.to_owned()] })
+    let path = file.to_owned();
+    Ok(Group { name: version_of(file), files: vec![path.clone()], path, beside: None })
 }
 
 /// One version where the folder itself holds the files of one; else each sub-folder, and each named file by itself.
-fn in_folder(folder: &Path) -> Result<Vec<Group>> {
-    let entries = entries(folder)?;
-    let (folders, mut files): (Vec<_>, Vec<_>) = entries.into_iter().partition(|path| path.is_dir());
-    if folder.join(super::manifest::FILE_NAME).exists() {
-        return Ok(one(folder, files).into_iter().collect());
+fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
+    let Listing { files, folders } = allowance.list(folder)?;
+    if has_manifest(folder) {
+        return Ok(one(folder, files, None).into_iter().collect());
     }
+    let (named, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| named_version(file).is_some());
     let mut groups = Vec::new();
-    for version in folders {
-        let mut inside = self::entries(&version)?;
-        inside.retain(|path| path.is_file());
-        inside.extend(files.iter().filter(|file| named_version(file) == Some(file_name(&version))).cloned());
-        groups.extend(one(&version, inside));
+    for version in &folders {
+        let inside = allowance.list(version)?;
+        if inside.files.is_empty() && !inside.folders.is_empty() {
+            bail!(
+                "{} holds folders and no files: name it by itself, or move it out of {}",
+                version.display(),
+                folder.display()
+            );
+        }
+        let beside = named.iter().find(|file| named_version(file) == Some(file_name(version))).cloned();
+        groups.extend(one(version, inside.files, beside));
     }
-    let has_folder = |name: &str| folder.join(name).is_dir();
-    if groups.is_empty() && files.iter().any(|file| named_version(file).is_none()) {
-        return Ok(one(folder, files).into_iter().collect());
+    if groups.is_empty() && !others.is_empty() {
+        return Ok(one(folder, [named, others].concat(), None).into_iter().collect());
     }
     // Beside versions, a file that is not named like one is something else: a report, a record.
-    files.retain(|file| named_version(file).is_some_and(|name| !has_folder(name)));
-    for file in files {
-        groups.push(single(&file)?);
+    for file in others.iter().filter(|file| may_be_dump(file)) {
+        if is_dump_text(&allowance.read(file)?) {
+            bail!(
+                "{} is a compiler dump beside folders of dumps: move it into the folder of its version, or name it by itself",
+                file.display()
+            );
+        }
+    }
+    let has_folder = |file: &&PathBuf| named_version(file).is_some_and(|name| folder.join(name).is_dir());
+    for file in named.iter().filter(|file| !has_folder(file)) {
+        groups.push(single(file)?);
     }
     groups.sort_by(|a, b| a.name.cmp(&b.name));
     Ok(groups)
 }
 
 /// The version of a folder, unless there is nothing to read in it.
-fn one(folder: &Path, mut files: Vec<PathBuf>) -> Option<Group> {
-    let has_manifest = folder.join(super::manifest::FILE_NAME).exists();
-    files.retain(|file| !OTHER_FILES.contains(&file_name(file)));
+fn one(folder: &Path, mut files: Vec<PathBuf>, beside: Option<PathBuf>) -> Option<Group> {
+    files.retain(|file| may_be_dump(file));
     let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let name = file_name(&path).to_owned();
-    (has_manifest || !files.is_empty()).then(|| Group { name, path: folder.to_owned(), files })
+    let has_files = has_manifest(folder) || !files.is_empty() || beside.is_some();
+    has_files.then(|| Group { name, path: folder.to_owned(), files, beside })
 }
 
-/// The dumps of a kernel that prepares operands for that of a folder; what is missing, its manifest misses.
-pub fn helper(folder: &Path, names: &[&str]) -> Vec<PathBuf> {
-    let dumps = names.iter().filter(|name| !OTHER_FILES.contains(name));
-    dumps.map(|name| folder.join(name)).filter(|path| path.is_file()).collect()
+/// Whether there is anything of this name: what is wrong with it is said when it is read.
+fn has_manifest(folder: &Path) -> bool {
+    folder.join(manifest::FILE_NAME).symlink_metadata().is_ok()
 }
 
-fn entries(folder: &Path) -> Result<Vec<PathBuf>> {
-    let list = || -> std::io::Result<Vec<PathBuf>> {
-        fs::read_dir(folder)?.map(|entry| entry.map(|entry| entry.path())).collect()
-    };
-    let mut entries = list().with_context(|| format!("cannot list {}", folder.display()))?;
-    entries.retain(|path| !file_name(path).starts_with('.'));
-    entries.sort();
-    Ok(entries)
-}
-
-/// Reads a file whole.
-pub fn read(file: &Path) -> Result<Vec<u8>> {
-    let read = || -> Result<Vec<u8>> {
-        if fs::metadata(file)?.len() > LARGEST {
-            bail!("it is larger than {LARGEST} bytes");
-        }
-        Ok(fs::read(file)?)
-    };
-    read().with_context(|| format!("cannot read {}", file.display()))
+/// Whether a file of a version's folder is looked at, going by its name.
+pub fn may_be_dump(file: &Path) -> bool {
+    !OTHER_FILES.contains(&file_name(file))
 }
 
 /// `v2_manual_async_dma_hlo.txt` is of version `v2_manual_async_dma`.
@@ -127,6 +123,8 @@ pub fn file_name(path: &Path) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
@@ -140,11 +138,19 @@ mod tests {
         for file in files.into_iter().chain(["v1_auto_hlo.txt", "v3_smem_hlo.txt", "report.html"]) {
             fs::write(root.join(file), file).unwrap();
         }
-        let found = groups(&[root.to_owned()]).unwrap();
-        let names: Vec<_> = found.iter().map(|group| (group.name.as_str(), group.files.len())).collect();
+        let groups = |path: &Path| groups(&[path.to_owned()], &mut Allowance::default());
+        let found = groups(root).unwrap();
+        let count = |group: &Group| group.files.len() + usize::from(group.beside.is_some());
+        let names: Vec<_> = found.iter().map(|group| (group.name.as_str(), count(group))).collect();
         assert_eq!(names, [("v1_auto", 2), ("v2_dma", 0), ("v3_smem", 1)]);
-        assert_eq!(groups(&[root.join("v1_auto")]).unwrap()[0].files.len(), 1);
-        assert!(groups(&[root.join("empty")]).unwrap_err().to_string().starts_with("there is no dump in"));
-        assert!(groups(&[root.join("v9")]).unwrap_err().to_string().starts_with("there is no"));
+        assert_eq!(groups(&root.join("v1_auto")).unwrap()[0].files.len(), 1);
+        let refusal = |path: &Path| groups(path).unwrap_err().to_string();
+        assert!(refusal(&root.join("empty")).starts_with("there is no dump in"));
+        assert!(refusal(&root.join("v9")).starts_with("there is no"));
+        fs::create_dir_all(root.join("nested/deep/deeper")).unwrap();
+        assert!(refusal(root).contains("nested holds folders and no files: name it by itself"));
+        fs::remove_dir_all(root.join("nested")).unwrap();
+        fs::write(root.join("stray"), ".version 8.0\n").unwrap();
+        assert!(refusal(root).contains("stray is a compiler dump beside folders of dumps"));
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use octile_dump::{
     checks::{CheckId, Finding},
-    facts::{Facts, Source},
+    facts::Facts,
 };
 use serde::Serialize;
 
 use super::{
     Text,
-    find::{self, file_name},
-    judge,
+    contents::{Content, sources},
+    gate, judge,
     manifest::Figures,
     texts, troubles_of,
 };
@@ -35,26 +35,16 @@ pub struct Helper {
 }
 
 impl Helper {
-    /// Reads those of the named files that are dumps and still there; `None` where none is.
-    pub fn read(
-        version: &Path,
-        name: &str,
-        names: &[&str],
-        figures: Option<&Figures>,
-    ) -> Result<Option<Self>> {
-        let files = find::helper(&version.join(name), names);
-        if files.is_empty() {
-            return Ok(None);
-        }
-        let content = |path: &PathBuf| Ok((format!("{name}/{}", file_name(path)), find::read(path)?));
-        let contents = files.iter().map(content).collect::<Result<Vec<_>>>()?;
-        let sources: Vec<_> = contents.iter().map(|(name, bytes)| Source { name, bytes }).collect();
-        let mut facts = Facts::gather(&sources);
+    /// Reads the dumps of a folder.
+    pub fn read(name: String, contents: Vec<Content>, figures: Option<&Figures>) -> Result<Self> {
+        let mut facts = Facts::gather(&sources(&contents));
+        gate::require_one_kernel(Path::new(&name), &contents, &facts.files, None)?;
         facts.shared_bytes = figures.and_then(|figures| figures.shared_bytes);
         let mut findings = judge(&facts, None);
         findings.retain(|finding| CheckId::REQUIRED_OF_GPU_HELPER.contains(&finding.check));
+        let files = contents.iter().map(|content| content.path.clone()).collect();
         let texts = texts(contents, &facts);
-        Ok(Some(Self { name: name.to_owned(), facts, findings, files, texts }))
+        Ok(Self { name, facts, findings, files, texts })
     }
 
     /// Its files that cannot be relied on, one sentence each.

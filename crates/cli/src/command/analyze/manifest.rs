@@ -1,19 +1,33 @@
 //! What of a version's `manifest.json` decides how its dumps are judged.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::Path,
+};
 
 use anyhow::{Context, Result, anyhow, bail};
-use octile_core::{ActivationKind, FloatKind, QuantBlock};
-use serde::{Deserialize, Serialize};
-use serde_json::error::Category;
+use octile_core::{ActivationKind, FloatKind, QuantBlock, Strategy};
+use octile_dump::facts::DumpTarget;
+use serde::{
+    Deserialize, Serialize,
+    de::{Error, IgnoredAny},
+};
+use serde_json::{Value, error::Category};
 
-use crate::command::seal;
+use crate::{
+    command::seal::{self, Seal},
+    input,
+    plain_path::PlainPath,
+    strict_json,
+};
 
 /// Its name.
 pub const FILE_NAME: &str = "manifest.json";
 
 /// The parts of a manifest that are read back.
 #[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "some keys are only required to be there")]
 pub struct Manifest {
     /// The plan that was compiled.
     pub plan: Plan,
@@ -26,10 +40,27 @@ pub struct Manifest {
     pub helpers: BTreeMap<String, HelperKernel>,
     /// The files beside it.
     pub files: Vec<File>,
+    /// The strategy of the plan, once more.
+    #[serde(skip_serializing)]
+    strategy: Strategy,
+    /// The name of a GPU kernel.
+    #[serde(skip_serializing)]
+    entry: Option<String>,
+    // What no verdict depends on is named here so that unknown keys are noticed.
+    #[serde(skip_serializing)]
+    date: IgnoredAny,
+    #[serde(skip_serializing)]
+    version: IgnoredAny,
+    #[serde(skip_serializing)]
+    title: IgnoredAny,
+    #[serde(skip_serializing)]
+    compiler: IgnoredAny,
+    #[serde(skip_serializing)]
+    sha256: IgnoredAny,
 }
 
 /// A plan.
-#[derive(Debug, Clone, Deserialize, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Plan {
     /// For a TPU kernel.
@@ -38,12 +69,32 @@ pub enum Plan {
     Gpu(GpuPlan),
 }
 
+impl<'de> Deserialize<'de> for Plan {
+    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let plan = Value::deserialize(from)?;
+        // Only a TPU's plan has its chip in it; what is wrong with a plan is then said about one of its kind.
+        match plan.get("chip") {
+            Some(_) => TpuPlan::deserialize(plan).map(Self::Tpu),
+            None => GpuPlan::deserialize(plan).map(Self::Gpu),
+        }
+        .map_err(D::Error::custom)
+    }
+}
+
 impl Plan {
-    /// The name of its strategy.
-    pub fn strategy(&self) -> &str {
+    /// Its strategy.
+    pub fn strategy(&self) -> Strategy {
         match self {
-            Self::Tpu(plan) => &plan.strategy,
-            Self::Gpu(plan) => &plan.strategy,
+            Self::Tpu(plan) => plan.strategy,
+            Self::Gpu(plan) => plan.strategy,
+        }
+    }
+
+    /// The kind of device that it is for.
+    pub fn target(&self) -> DumpTarget {
+        match self {
+            Self::Tpu(_) => DumpTarget::Tpu,
+            Self::Gpu(_) => DumpTarget::Gpu,
         }
     }
 
@@ -69,8 +120,8 @@ impl Plan {
 pub struct GpuPlan {
     /// What is multiplied.
     pub problem: Problem,
-    /// By its name.
-    pub strategy: String,
+    /// Its strategy.
+    pub strategy: Strategy,
     /// Places in shared memory that take turns.
     pub stages: usize,
     /// Products that the tensor cores add up by themselves.
@@ -99,8 +150,8 @@ pub struct TpuPlan {
     pub problem: Problem,
     /// On what.
     pub chip: Chip,
-    /// By its name.
-    pub strategy: String,
+    /// Its strategy.
+    pub strategy: Strategy,
     /// By its name.
     pub mode: String,
     /// What the matrix units multiply.
@@ -230,76 +281,102 @@ pub struct HelperKernel {
 
 /// A file that was written along with the manifest.
 #[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+#[expect(dead_code, reason = "some keys are only required to be there")]
 pub struct File {
     /// Its name.
-    pub name: String,
+    pub name: PlainPath,
     /// How long it was.
     pub bytes: u64,
-    /// What was in it; manifests of earlier versions do not say.
-    pub crc32: Option<u32>,
+    /// What was in it.
+    pub sha256: String,
+    /// What it is, for readers.
+    #[serde(skip_serializing)]
+    role: String,
 }
 
-/// What is wrong with a manifest. How our values are laid out is of no use to a reader.
-fn damage(category: Category) -> &'static str {
-    match category {
-        Category::Eof => "it is cut off",
-        Category::Syntax | Category::Io => "it is not JSON",
-        Category::Data => "parts of it are missing, or not as `octile inspect` writes them",
+impl File {
+    /// How the content differs from what was written, as the rest of a sentence about the file.
+    pub fn change(&self, content: &[u8]) -> Option<String> {
+        match () {
+            () if content.len() as u64 != self.bytes => {
+                Some(format!("has {} bytes instead of {}", content.len(), self.bytes))
+            }
+            () if seal::checksum(content) != self.sha256 => Some("was changed".to_owned()),
+            () => None,
+        }
+    }
+}
+
+/// What is wrong with a text that is no JSON.
+fn damage(error: &serde_json::Error) -> String {
+    match error.classify() {
+        Category::Eof => "it is cut off".to_owned(),
+        Category::Syntax | Category::Io => "it is not JSON".to_owned(),
+        Category::Data => error.to_string(),
     }
 }
 
 /// Refuses a manifest that is not as it was written.
-pub fn require_intact(path: &Path, text: &str) -> Result<()> {
-    if seal::is_intact(text) {
-        return Ok(());
+fn require_intact(path: &Path, text: &str, value: &Value) -> Result<()> {
+    let path = path.display();
+    match seal::examine(text) {
+        Seal::Intact => Ok(()),
+        Seal::Missing if value.get("crc32").is_some() => {
+            bail!("{path} was written by an earlier version of octile: run `octile inspect` again")
+        }
+        Seal::Missing if value.get(seal::KEY).is_none() => bail!(
+            "{path} has no seal (key `{}`): it was changed, or written by an earlier version of octile; run \
+             `octile inspect` again",
+            seal::KEY
+        ),
+        Seal::Missing | Seal::Broken => {
+            bail!("{path} was changed since `octile inspect` wrote it: compile that version again")
+        }
     }
-    bail!("{} was changed since `octile inspect` wrote it: compile that version again", path.display())
+}
+
+/// Reads the manifest of a folder, whole and as it was written; `None` where it has none.
+pub fn sealed_value(folder: &Path) -> Result<Option<Value>> {
+    let path = folder.join(FILE_NAME);
+    if path.symlink_metadata().is_err() {
+        return Ok(None);
+    }
+    let name = PlainPath::new(FILE_NAME).expect("a plain name");
+    let bytes = input::read(&input::within(folder, &name)?, input::MANIFEST_BYTES)?;
+    let read = || -> Result<(Value, String)> {
+        let text = String::from_utf8(bytes).map_err(|_| anyhow!("it is not JSON"))?;
+        let value = strict_json::parse(&text).map_err(|error| anyhow!(damage(&error)))?;
+        Ok((value, text))
+    };
+    let (value, text) = read().with_context(|| unreadable(&path))?;
+    require_intact(&path, &text, &value)?;
+    Ok(Some(value))
+}
+
+fn unreadable(path: &Path) -> String {
+    format!("cannot read {}: compile that version again with `octile inspect`", path.display())
 }
 
 impl Manifest {
     /// The manifest of a folder, if it has one.
     pub fn of(folder: &Path) -> Result<Option<Self>> {
-        let path = folder.join(FILE_NAME);
-        if !path.is_file() {
-            return Ok(None);
-        }
-        let read = || -> Result<(Self, String)> {
-            let text = String::from_utf8(fs::read(&path)?).map_err(|_| anyhow!(damage(Category::Syntax)))?;
-            let manifest = serde_json::from_str(&text).map_err(|error| anyhow!(damage(error.classify())))?;
-            Ok((manifest, text))
-        };
-        let what =
-            || format!("cannot read {}: compile that version again with `octile inspect`", path.display());
-        let (manifest, text) = read().with_context(what)?;
-        require_intact(&path, &text)?;
-        Ok(Some(manifest))
+        let Some(value) = sealed_value(folder)? else { return Ok(None) };
+        let manifest = Self::deserialize(value).map_err(anyhow::Error::from).and_then(Self::checked);
+        manifest.map(Some).with_context(|| unreadable(&folder.join(FILE_NAME)))
     }
 
-    /// Files that are not there any more as they were written, one sentence each.
-    pub fn broken_files(&self, folder: &Path) -> Vec<String> {
-        let broken = |file: &File| {
-            let path = folder.join(&file.name);
-            let is_other = |now: &[u8]| file.crc32.is_some_and(|crc32| crc32 != crc32fast::hash(now));
-            let left = match fs::read(&path) {
-                Err(_) => "is missing".to_owned(),
-                Ok(now) if now.len() as u64 != file.bytes => {
-                    format!("has {} bytes instead of {}", now.len(), file.bytes)
-                }
-                Ok(now) if is_other(&now) => "was changed".to_owned(),
-                Ok(_) => return None,
-            };
-            Some(format!("{} {left}, against its manifest: compile that version again", path.display()))
-        };
-        self.files.iter().filter_map(broken).collect()
-    }
-
-    /// The files of the kernels that prepare operands for this one, by their folders.
-    pub fn helper_files(&self) -> BTreeMap<&str, Vec<&str>> {
-        let mut helpers: BTreeMap<_, Vec<_>> = BTreeMap::new();
-        for (folder, name) in self.files.iter().filter_map(|file| file.name.split_once('/')) {
-            helpers.entry(folder).or_default().push(name);
+    /// Refuses what contradicts itself.
+    fn checked(self) -> Result<Self> {
+        let (strategy, planned) = (self.strategy, self.plan.strategy());
+        if planned != strategy {
+            bail!("it is about `{strategy}`, and its plan about `{planned}`");
         }
-        helpers
+        let mut names = BTreeSet::new();
+        match self.files.iter().find(|file| !names.insert(&file.name)) {
+            Some(file) => bail!("it lists {} twice", file.name),
+            None => Ok(self),
+        }
     }
 
     /// What the compiler estimates for the kernel, as opposed to the operations around it.

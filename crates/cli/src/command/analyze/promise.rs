@@ -81,7 +81,7 @@ impl Promise {
     /// Of a version with this name and manifest. Its checks are not settled before its files are read.
     pub fn new(told: Told, manifest: Option<&Manifest>, name: &str) -> Self {
         let plan = manifest.map(|manifest| &manifest.plan);
-        let planned = plan.and_then(|plan| plan.strategy().parse().ok());
+        let planned = plan.map(Plan::strategy);
         let named: Vec<Strategy> = words(name).filter_map(|word| word.parse().ok()).collect();
         let (known, strategy) = match (told.strategy, planned, named.first().copied()) {
             (Some(strategy), ..) => (Known::Told, Some(strategy)),

@@ -11,7 +11,7 @@ use octile_runtime::pjrt::{
 use serde::Serialize;
 
 use super::collect::ROLES;
-use crate::{record::Provenance, tools::Found};
+use crate::{command::seal, record::Provenance, tools::Found};
 
 /// Stands for the compiler's dump folder, which is temporary.
 pub const PLACEHOLDER: &str = "DUMP";
@@ -96,7 +96,7 @@ pub struct FileRecord {
     role: &'static str,
     bytes: u64,
     /// So that a changed file is known.
-    crc32: u32,
+    sha256: String,
 }
 
 impl FileRecord {
@@ -104,8 +104,8 @@ impl FileRecord {
     pub fn all(roles: &[(&'static str, &'static str)], folder: &Path) -> Result<Vec<Self>> {
         let record = |&(name, role): &(&str, _)| {
             let content = std::fs::read(folder.join(name))?;
-            let (bytes, crc32) = (content.len() as u64, crc32fast::hash(&content));
-            Ok(Self { name: name.to_owned(), role, bytes, crc32 })
+            let (bytes, sha256) = (content.len() as u64, seal::checksum(&content));
+            Ok(Self { name: name.to_owned(), role, bytes, sha256 })
         };
         roles.iter().map(record).collect()
     }

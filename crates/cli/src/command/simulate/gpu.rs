@@ -1,7 +1,6 @@
 //! A GPU kernel without a GPU: the PTX of a folder that `octile inspect --target sm_90a` wrote, changed by hand or not.
 
 use std::{
-    fs,
     path::{Path, PathBuf},
     time::Instant,
 };
@@ -28,6 +27,8 @@ use crate::{
         inspect::gpu::{PTX, QUANTIZE},
         require_memory,
     },
+    input,
+    plain_path::PlainPath,
     progress::Progress,
 };
 
@@ -55,17 +56,18 @@ impl Job {
         args.require_ptx_options()?;
         let kernel = args.kernel.clone();
         let text = read_text(&kernel)?;
-        let manifest = kernel.with_file_name(manifest::FILE_NAME);
-        if kernel.parent().is_some_and(|folder| folder.ends_with(QUANTIZE)) && !manifest.is_file() {
+        let folder = kernel.parent().unwrap_or(Path::new(""));
+        let manifest = folder.join(manifest::FILE_NAME);
+        if folder.ends_with(QUANTIZE) && !manifest.is_file() {
             bail!(
                 "{} runs before the kernel in the folder around it: simulate that one, and both run",
                 kernel.display()
             );
         }
-        let (plan, gpu) = plan(&manifest)?;
+        let (plan, gpu) = plan(folder)?;
         require_memory([&plan.problem])?;
         let quantize = match hopper::quantize_for(&plan.problem) {
-            Some((_, launch)) => Some((read_text(&kernel.with_file_name(QUANTIZE).join(PTX))?, launch)),
+            Some((_, launch)) => Some((read_text(&input::within(folder, &quantize_ptx())?)?, launch)),
             None => None,
         };
         let quantize = quantize.as_ref().map(|(text, launch)| (&text[..], *launch));
@@ -85,6 +87,11 @@ impl Job {
         }
         Ok(Self { kernel, text, plan, gpu, product })
     }
+}
+
+/// The kernel that quantizes activations, seen from the folder of the one that multiplies.
+fn quantize_ptx() -> PlainPath {
+    PlainPath::new(&format!("{QUANTIZE}/{PTX}")).expect("a plain path")
 }
 
 /// The parts of a manifest that a plan follows from.
@@ -108,17 +115,16 @@ struct Plan {
 }
 
 /// The plan that a manifest tells of: made anew, and the same.
-fn plan(path: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
+fn plan(folder: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
+    let path = folder.join(manifest::FILE_NAME);
     let name = path.display();
-    let text = fs::read_to_string(path).with_context(|| {
+    let written = manifest::sealed_value(folder)?.with_context(|| {
         format!(
-            "cannot read {name}: it says how the kernel is launched, so simulate a kernel.ptx in the folder where \
+            "there is no {name}: it says how the kernel is launched, so simulate a kernel.ptx in the folder where \
              `octile inspect --target sm_90a` wrote it"
         )
     })?;
     let of_gpu = || format!("{name} is not that of a GPU kernel of this version: run `octile inspect` again");
-    let written: serde_json::Value = serde_json::from_str(&text).map_err(|_| anyhow!(of_gpu()))?;
-    manifest::require_intact(path, &text)?;
     let Manifest { gpu, plan } = serde_json::from_value(written.clone()).map_err(|_| anyhow!(of_gpu()))?;
     let problem = plan.problem.checked()?;
     let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;

@@ -1,0 +1,151 @@
+//! The files of one version, each read once: those that its manifest lists, or all of them where it has none.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Result, bail};
+use octile_dump::facts::{Facts, Source};
+
+use super::{
+    find::{Group, may_be_dump},
+    is_dump,
+    manifest::{self, File, Manifest},
+};
+use crate::input::{self, Allowance, InputError};
+
+/// A file of a version.
+#[derive(Debug)]
+pub struct Content {
+    /// What to call it in evidence.
+    pub name: String,
+    /// Where it is.
+    pub path: PathBuf,
+    /// What is in it.
+    pub bytes: Vec<u8>,
+}
+
+/// What is to be read of a version.
+#[derive(Debug, Default)]
+pub struct Contents {
+    /// The dumps of its kernel, by name.
+    pub own: Vec<Content>,
+    /// Those of the kernels that prepare operands, by folder.
+    pub helpers: BTreeMap<String, Vec<Content>>,
+    /// Listed files that are not as they were written, one sentence each.
+    pub troubles: Vec<String>,
+}
+
+impl Contents {
+    /// Reads the files of a version.
+    pub fn read(group: &Group, manifest: Option<&Manifest>, allowance: &mut Allowance) -> Result<Self> {
+        let mut contents = match manifest {
+            Some(manifest) => Self::listed(group, manifest, allowance)?,
+            None => Self::unlisted(group, allowance)?,
+        };
+        contents.own.sort_by(|a, b| a.name.cmp(&b.name));
+        if let Some(path) = &group.beside {
+            let beside = content(path, allowance)?;
+            let is_copy = contents.own.iter().any(|own| own.bytes == beside.bytes);
+            match manifest {
+                _ if is_copy => {}
+                None => contents.own.push(beside),
+                Some(_) => bail!(
+                    "{} is not the HLO that {} lists: remove it, or run `octile inspect` again",
+                    path.display(),
+                    group.path.join(manifest::FILE_NAME).display()
+                ),
+            }
+        }
+        Ok(contents)
+    }
+
+    /// Everything that lies in a folder without a manifest.
+    fn unlisted(group: &Group, allowance: &mut Allowance) -> Result<Self> {
+        let own = group.files.iter().map(|path| content(path, allowance)).collect::<Result<_, _>>()?;
+        Ok(Self { own, ..Self::default() })
+    }
+
+    /// What a manifest lists, and nothing else.
+    fn listed(group: &Group, manifest: &Manifest, allowance: &mut Allowance) -> Result<Self> {
+        refuse_unlisted(&group.path, &group.files, manifest, allowance)?;
+        let mut contents = Self::default();
+        for file in &manifest.files {
+            let path = group.path.join(file.name.as_path());
+            let bytes = match input::within(&group.path, &file.name).and_then(|path| allowance.read(&path)) {
+                Ok(bytes) => bytes,
+                Err(error) if error.is_missing() => {
+                    contents.report(&path, "is missing");
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            if let Some(change) = file.change(&bytes) {
+                contents.report(&path, &change);
+            }
+            if may_be_dump(&path) {
+                contents.place(file).push(Content { name: file.name.to_string(), path, bytes });
+            }
+        }
+        for helper in contents.helpers.keys() {
+            let folder = group.path.join(helper);
+            let files = allowance.list(&folder)?.files;
+            refuse_unlisted(&group.path, &files, manifest, allowance)?;
+        }
+        Ok(contents)
+    }
+
+    /// Where a listed file belongs.
+    fn place(&mut self, file: &File) -> &mut Vec<Content> {
+        match file.name.folder() {
+            "" => &mut self.own,
+            helper => self.helpers.entry(helper.to_owned()).or_default(),
+        }
+    }
+
+    fn report(&mut self, path: &Path, change: &str) {
+        let path = path.display();
+        self.troubles.push(format!("{path} {change}, against its manifest: compile that version again"));
+    }
+}
+
+fn content(path: &Path, allowance: &mut Allowance) -> Result<Content, InputError> {
+    let bytes = allowance.read(path)?;
+    Ok(Content {
+        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        path: path.to_owned(),
+        bytes,
+    })
+}
+
+/// Refuses dumps that a manifest does not list: it is not known of which kernel they are. Other files, such as a page
+/// or a record that was written there, are never read any further.
+fn refuse_unlisted(
+    folder: &Path,
+    files: &[PathBuf],
+    manifest: &Manifest,
+    allowance: &mut Allowance,
+) -> Result<()> {
+    let listed: BTreeSet<_> = manifest.files.iter().map(|file| folder.join(file.name.as_path())).collect();
+    for path in files.iter().filter(|path| may_be_dump(path) && !listed.contains(*path)) {
+        if is_dump_text(&allowance.read(path)?) {
+            bail!(
+                "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile inspect` again",
+                path.display(),
+                folder.join(manifest::FILE_NAME).display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// The files as facts are gathered from.
+pub fn sources(contents: &[Content]) -> Vec<Source<'_>> {
+    contents.iter().map(|Content { name, bytes, .. }| Source { name, bytes }).collect()
+}
+
+/// Whether something is what a compiler writes about a kernel.
+pub fn is_dump_text(bytes: &[u8]) -> bool {
+    Facts::gather(&[Source { name: "", bytes }]).files.iter().any(is_dump)
+}

@@ -1,0 +1,129 @@
+//! What must hold of the dumps of one version before anything is concluded from them: they are of one kernel.
+
+use std::{collections::BTreeMap, path::Path};
+
+use anyhow::{Result, bail};
+use octile_dump::facts::{DumpTarget, FileKind, FileReport};
+
+use super::{Text, contents::Content, manifest::Manifest};
+
+/// Refuses dumps of two devices, and two files that describe a kernel in the same way: facts would come from either,
+/// and one kernel would answer for another.
+pub fn require_one_kernel(
+    folder: &Path,
+    contents: &[Content],
+    files: &[FileReport],
+    manifest: Option<&Manifest>,
+) -> Result<()> {
+    let mut first: Option<(DumpTarget, &str)> = None;
+    for file in files {
+        let Some(target) = file.kind.target() else { continue };
+        if let Some(planned) = manifest.map(|manifest| manifest.plan.target()).filter(|plan| *plan != target)
+        {
+            bail!(
+                "{} is a dump of {}, and the manifest of {} has a plan for {}: run `octile inspect` again",
+                file.name,
+                device(target),
+                folder.display(),
+                device(planned)
+            );
+        }
+        match first {
+            Some((other, name)) if other != target => bail!(
+                "{} mixes targets: {name} is a dump of {}, and {} of {}; keep them in folders of their own, or name \
+                 one file",
+                folder.display(),
+                device(other),
+                file.name,
+                device(target)
+            ),
+            _ => first = Some((target, &file.name)),
+        }
+    }
+    let mut kernels: Vec<(FileKind, &Content)> = Vec::new();
+    for (content, file) in contents.iter().zip(files) {
+        let Ok(text) = std::str::from_utf8(&content.bytes) else { continue };
+        if !file.kind.describes_kernel(text) {
+            continue;
+        }
+        let same = |(kind, other): &&(FileKind, &Content)| *kind == file.kind && other.bytes != content.bytes;
+        if let Some((_, other)) = kernels.iter().find(same) {
+            bail!(
+                "{} holds two files that describe a kernel: {} and {}; keep each kernel in a folder of its own, or name \
+                 one file",
+                folder.display(),
+                other.name,
+                content.name
+            );
+        }
+        kernels.push((file.kind, content));
+    }
+    Ok(())
+}
+
+fn device(target: DumpTarget) -> &'static str {
+    match target {
+        DumpTarget::Tpu => "a TPU kernel",
+        DumpTarget::Gpu => "a GPU kernel",
+    }
+}
+
+/// Where files contradict one another or the manifest, one sentence each.
+pub fn contradictions(texts: &[Text], manifest: Option<&Manifest>) -> Vec<String> {
+    let mut found: Vec<_> = listings_apart(texts).into_iter().collect();
+    let Some(strategy) = manifest.map(|manifest| manifest.plan.strategy()) else { return found };
+    let planned = format!("octile_{strategy}_");
+    for text in texts {
+        let Some(kernel) = kernel_name(text).filter(|kernel| !kernel.starts_with(&planned)) else { continue };
+        found.push(format!(
+            "{} is of kernel {kernel}, and the manifest has a plan for `{strategy}`: compile that version again",
+            text.name
+        ));
+    }
+    found
+}
+
+/// What a file calls its kernel.
+fn kernel_name(text: &Text) -> Option<&str> {
+    let before = match text.kind {
+        FileKind::Mosaic => "func.func @",
+        FileKind::Hlo => "HloModule ",
+        FileKind::Ptx => ".entry ",
+        FileKind::Sass => ".text.",
+        FileKind::Assembler => "Function properties for ",
+        _ => return None,
+    };
+    let (_, name) = text.text.split_once(before)?;
+    name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
+}
+
+/// The last passes of the compiler drop empty bundles: two listings of a kernel multiply and copy alike.
+fn listings_apart(texts: &[Text]) -> Option<String> {
+    let listing = |kind: FileKind| {
+        texts.iter().find(|text| text.kind == kind && text.kind.describes_kernel(&text.text))
+    };
+    let (packed, last) = (listing(FileKind::LloPacked)?, listing(FileKind::LloFinal)?);
+    let (before, after) = (operations(&packed.text), operations(&last.text));
+    let names = before.keys().chain(after.keys());
+    let count = |counts: &BTreeMap<&str, usize>, name: &str| counts.get(name).copied().unwrap_or(0);
+    let name = names.into_iter().find(|name| count(&before, name) != count(&after, name))?;
+    Some(format!(
+        "{} and {} are not of the same kernel: one has {name} {} times, the other {} times; compile that version again",
+        packed.name,
+        last.name,
+        count(&before, name),
+        count(&after, name)
+    ))
+}
+
+/// How often each matrix product and each copy is in a listing.
+fn operations(listing: &str) -> BTreeMap<&str, usize> {
+    let mut counts = BTreeMap::new();
+    for (at, _) in listing.match_indices("= ") {
+        let operation = listing[at + 2..].split([' ', '[', '\n']).next().unwrap_or_default();
+        if operation.starts_with("vmatmul") || operation.starts_with("dma.") {
+            *counts.entry(operation).or_default() += 1;
+        }
+    }
+    counts
+}

@@ -1,0 +1,62 @@
+//! Recorded dumps as `octile inspect` would have written them, with a manifest.
+
+#![allow(dead_code, reason = "each test binary uses a part of it")]
+
+use std::{fs, path::Path};
+
+use octile_cli::command::seal::{checksum, sealed};
+use serde_json::{Value, json};
+
+/// Writes the manifest of a folder whose dumps are of this strategy; they are renamed to the kernel of that name.
+pub fn write_manifest(folder: &Path, strategy: &str) -> Value {
+    let kernel = format!("octile_{strategy}_aligned");
+    rename(&folder.join("mosaic.mlir"), "func.func @", &kernel);
+    rename(&folder.join("optimized.hlo.txt"), "HloModule ", &kernel);
+    let manifest = json!({
+        "date": "2026-01-01T00:00:00Z",
+        "version": "0.1.0",
+        "strategy": strategy,
+        "title": "A recorded version",
+        "compiler": {},
+        "plan": {
+            "problem": { "m": 512, "n": 512, "k": 512, "quant_block": 128, "x": { "fp8": "block" }, "out": "f32" },
+            "chip": { "name": "tpu7x" },
+            "strategy": strategy,
+            "mode": "aligned",
+            "arithmetic": "fp8",
+            "grid": { "m": 4, "n": 4, "k": 4 },
+            "ring": null,
+            "memory": { "regions": [] }
+        },
+        "figures": { "code_bytes": 1000 },
+        "files": files(folder)
+    });
+    seal(folder, &manifest);
+    manifest
+}
+
+/// Writes a manifest, with a seal that holds.
+pub fn seal(folder: &Path, manifest: &Value) {
+    fs::write(folder.join("manifest.json"), sealed(manifest).unwrap()).unwrap();
+}
+
+/// The files of a folder, as a manifest lists them.
+pub fn files(folder: &Path) -> Value {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let dumps = entries.filter(|path| path.is_file() && path.file_name().unwrap() != "manifest.json");
+    dumps.map(|path| file(&path, path.file_name().unwrap().to_str().unwrap())).collect()
+}
+
+/// A file under a name, as a manifest lists it.
+pub fn file(path: &Path, name: &str) -> Value {
+    let content = fs::read(path).unwrap();
+    json!({ "name": name, "role": "a dump", "bytes": content.len(), "sha256": checksum(&content) })
+}
+
+/// Gives the kernel in a file another name.
+fn rename(path: &Path, before: &str, kernel: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    let (head, tail) = text.split_once(before).unwrap();
+    let end = tail.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap();
+    fs::write(path, format!("{head}{before}{kernel}{}", &tail[end..])).unwrap();
+}

@@ -1,0 +1,272 @@
+//! Folders that hold more, less or something else than the dumps of one kernel: nobody gets a verdict from them.
+
+#[path = "common/corpus.rs"]
+mod corpus;
+#[path = "common/manifests.rs"]
+mod manifests;
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use corpus::{outcome, transformer, unpack};
+use manifests::{file, seal, write_manifest};
+use serde_json::Value;
+use tempfile::TempDir;
+
+const DMA: &str = "512-qb128-aligned-v2-tpu7x";
+const SMEM: &str = "512-qb128-aligned-v3-tpu7x";
+const PACKED: &str = "packed-bundles-post-ra.txt";
+
+/// A GPU kernel that does everything that is asked of one.
+const PTX: &str = "\
+.version 8.0
+.target sm_90a
+.address_size 64
+
+.visible .entry octile_smem_128x128_f32()
+.maxntid 384, 1, 1
+{
+    .reg .f32 %f<4>;
+    .reg .b64 %rd<4>;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%rd1], [%rd2, {0, 0}], [%rd3];
+    wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f0, %f1, %f2, %f3}, %rd1, %rd2, 1, 1, 1;
+    ret;
+}
+";
+
+/// Every command that reads folders of dumps.
+const COMMANDS: [&str; 4] = ["verify", "analyze", "compare", "report"];
+
+/// No command draws conclusions: each says one sentence, and none leaves a page.
+fn refused(place: &Path, input: &str, sentence: &str) {
+    for command in COMMANDS {
+        let (code, said) = outcome(&[command, input], place);
+        assert!(code == 2 && said.contains(sentence), "{command} {input}: {code} {said}");
+        assert_eq!(said.trim().lines().count(), 1, "{command} {input}: {said}");
+        assert!(!place.join("report.html").exists());
+    }
+}
+
+/// The verdict on a version.
+fn verify(place: &Path, input: &str) -> (i32, String) {
+    outcome(&["verify", input], place)
+}
+
+/// A recorded version with a manifest, in `smem`.
+fn inspected() -> (TempDir, PathBuf, Value) {
+    let place = TempDir::new().unwrap();
+    let folder = place.path().join("smem");
+    fs::rename(unpack(SMEM, place.path()), &folder).unwrap();
+    let manifest = write_manifest(&folder, "smem");
+    let (code, said) = verify(place.path(), "smem");
+    assert!(code == 0 && said.contains(", from the manifest;"), "the version passes as it is: {said}");
+    (place, folder, manifest)
+}
+
+#[test]
+fn a_stray_dump_of_another_target_is_refused() {
+    // Without a manifest.
+    let place = TempDir::new().unwrap();
+    let folder = unpack(DMA, place.path());
+    for (name, text) in [("extra.ptx", PTX), ("a.txt", PTX)] {
+        fs::write(folder.join(name), text).unwrap();
+        refused(place.path(), DMA, &format!("{DMA} mixes targets: "));
+        refused(place.path(), ".", name);
+        fs::remove_file(folder.join(name)).unwrap();
+    }
+    let (code, said) = outcome(&["verify", DMA, "--strategy", "smem"], place.path());
+    assert!(code == 1 && said.contains("FAIL scales-in-smem"), "{said}");
+
+    // With one, whatever the strategy that is told.
+    let (place, folder, _) = inspected();
+    fs::write(folder.join("extra.ptx"), PTX).unwrap();
+    let sentence =
+        "smem/extra.ptx is a compiler dump that smem/manifest.json does not list: move it out of that folder";
+    refused(place.path(), "smem", sentence);
+    let (code, said) = outcome(&["verify", "smem", "--strategy", "smem"], place.path());
+    assert!(code == 2 && said.contains(sentence), "{said}");
+}
+
+#[test]
+fn a_good_listing_does_not_hide_a_bad_one() {
+    let place = TempDir::new().unwrap();
+    let folder = unpack(SMEM, place.path());
+    let good = fs::read_to_string(folder.join(PACKED)).unwrap();
+    let bad = good.replace("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.f32");
+    fs::write(folder.join(PACKED), &bad).unwrap();
+    let (code, said) = verify(place.path(), SMEM);
+    assert!(code == 1 && said.contains("FAIL no-f32-matmul"), "{said}");
+    for name in ["aaa.txt", "zzz.txt"] {
+        fs::write(folder.join(name), &good).unwrap();
+        refused(place.path(), SMEM, "holds two files that describe a kernel: ");
+        fs::remove_file(folder.join(name)).unwrap();
+    }
+    // A listing of another stage is of another kernel where it multiplies otherwise.
+    fs::write(folder.join(PACKED), &good).unwrap();
+    let last = fs::read_to_string(folder.join("final_bundles.txt")).unwrap();
+    fs::write(folder.join("final_bundles.txt"), last.replace("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.f32"))
+        .unwrap();
+    let (code, said) = verify(place.path(), SMEM);
+    assert!(code == 1 && said.contains("final_bundles.txt are not of the same kernel: one has "), "{said}");
+}
+
+/// The same for every kind of file that describes a kernel.
+#[test]
+fn two_descriptions_of_a_kernel_are_refused() {
+    let place = TempDir::new().unwrap();
+    let (folder, other) = (unpack(SMEM, place.path()), unpack(DMA, place.path()));
+    for file in [PACKED, "final_bundles.txt", "mosaic.mlir", "optimized.hlo.txt"] {
+        fs::copy(other.join(file), folder.join("extra")).unwrap();
+        refused(place.path(), SMEM, "holds two files that describe a kernel: extra and ");
+    }
+    // A copy tells nothing new, and a program without a kernel is not one.
+    for content in [fs::read(folder.join(PACKED)).unwrap(), transformer().into_bytes()] {
+        fs::write(folder.join("extra"), content).unwrap();
+        let (code, said) = verify(place.path(), SMEM);
+        assert!(code != 2 && !said.contains("describe a kernel"), "{said}");
+    }
+    let gpu = place.path().join("gpu");
+    fs::create_dir(&gpu).unwrap();
+    fs::write(gpu.join("a.ptx"), PTX).unwrap();
+    fs::write(gpu.join("b.ptx"), PTX.replace("e4m3", "bf16")).unwrap();
+    refused(
+        place.path(),
+        "gpu",
+        "gpu holds two files that describe a kernel: a.ptx and b.ptx; keep each kernel in",
+    );
+    // Named by itself, each is judged.
+    let (code, said) = verify(place.path(), "gpu/b.ptx");
+    assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
+}
+
+#[test]
+fn unlisted_dumps_are_refused_and_other_files_are_not_read() {
+    let (place, folder, _) = inspected();
+    let other = unpack(DMA, place.path());
+    for dump in [PACKED, "mosaic.mlir", "optimized.hlo.txt", "schedule-analysis.txt"] {
+        fs::copy(other.join(dump), folder.join("notes.html")).unwrap();
+        refused(
+            place.path(),
+            "smem",
+            "smem/notes.html is a compiler dump that smem/manifest.json does not list",
+        );
+    }
+    fs::remove_file(folder.join("notes.html")).unwrap();
+    // What users write there.
+    for (arguments, name) in [
+        (&["report", "smem", "-o", "smem/report.html"][..], "report.html"),
+        (&["verify", "smem", "--junit", "smem/verdicts.xml"], "verdicts.xml"),
+    ] {
+        let (code, said) = outcome(arguments, place.path());
+        assert!(code == 0 && folder.join(name).is_file(), "{said}");
+    }
+    let (_, facts) = outcome(&["analyze", "smem", "--json"], place.path());
+    fs::write(folder.join("facts.json"), facts).unwrap();
+    let (_, said) = outcome(&["analyze", "smem"], place.path());
+    fs::write(folder.join("analysis.txt"), said).unwrap();
+    fs::write(folder.join("notes.md"), "# Monday\n\nx = f(y), then `%a = f32[2] add(...)`.\n").unwrap();
+    fs::write(folder.join("plot.py"), "import sys\nx = max(1, 2)\nprint(x)\n").unwrap();
+    fs::write(folder.join("packed.txt.gz"), b"\x1f\x8b\x08\0\0\0\0\0").unwrap();
+    fs::write(folder.join("empty"), "").unwrap();
+    fs::write(folder.join(".hidden.ptx"), PTX).unwrap();
+    fs::create_dir(folder.join("raw")).unwrap();
+    fs::copy(other.join(PACKED), folder.join("raw").join(PACKED)).unwrap();
+    let (code, said) = verify(place.path(), "smem");
+    assert_eq!(code, 0, "{said}");
+}
+
+/// The copy of the HLO that `inspect` puts beside a version's folder is a copy.
+#[test]
+fn hlo_beside_a_folder_is_that_of_the_folder() {
+    let (place, folder, _) = inspected();
+    let output = place.path().join("output");
+    fs::create_dir(&output).unwrap();
+    fs::rename(folder, output.join("smem")).unwrap();
+    fs::copy(output.join("smem/optimized.hlo.txt"), output.join("smem_hlo.txt")).unwrap();
+    let (code, said) = verify(place.path(), "output");
+    assert_eq!(code, 0, "{said}");
+    fs::write(output.join("smem_hlo.txt"), transformer()).unwrap();
+    refused(
+        place.path(),
+        "output",
+        "output/smem_hlo.txt is not the HLO that output/smem/manifest.json lists",
+    );
+}
+
+/// Dumps that nobody looks at must not lie where a verdict seems to be about them.
+#[test]
+fn dumps_beside_folders_of_dumps_are_refused() {
+    let place = TempDir::new().unwrap();
+    let folder = unpack(SMEM, place.path());
+    let inner = unpack(SMEM, &folder);
+    let bad = fs::read_to_string(folder.join(PACKED)).unwrap().replace("f8e4m3fn.", "f32.");
+    fs::write(folder.join(PACKED), bad).unwrap();
+    refused(
+        place.path(),
+        SMEM,
+        "is a compiler dump beside folders of dumps: move it into the folder of its version",
+    );
+    fs::create_dir_all(place.path().join("nested/deep")).unwrap();
+    fs::rename(inner, place.path().join("nested/deep/v3")).unwrap();
+    refused(place.path(), ".", "nested holds folders and no files: name it by itself, or move it out of .");
+}
+
+#[test]
+fn a_manifest_of_another_version_is_noticed() {
+    let (place, folder, manifest) = inspected();
+    let other = place.path().join("dma");
+    fs::rename(unpack(DMA, place.path()), &other).unwrap();
+    for file in ["post-ra.txt", "pre-delay_hlo-static-per-bundle-utilization.txt"] {
+        fs::remove_file(other.join(file)).unwrap();
+    }
+    write_manifest(&other, "dma");
+    assert_eq!(verify(place.path(), "dma").0, 0);
+    // Copied, its checksums are of other files.
+    fs::copy(folder.join("manifest.json"), other.join("manifest.json")).unwrap();
+    let (code, said) = verify(place.path(), "dma");
+    assert!(code == 1 && said.contains("against its manifest: compile that version again"), "{said}");
+    // With checksums and a seal that hold, the kernel still says what it is.
+    let mut lowered = manifest.clone();
+    for pointer in ["/strategy", "/plan/strategy"] {
+        *lowered.pointer_mut(pointer).unwrap() = "auto".into();
+    }
+    seal(&folder, &lowered);
+    let (code, said) = verify(place.path(), "smem");
+    for file in ["mosaic.mlir", "optimized.hlo.txt"] {
+        let sentence =
+            format!("{file} is of kernel octile_smem_aligned, and the manifest has a plan for `auto`");
+        assert!(code == 1 && said.contains(&sentence), "{said}");
+    }
+    // A plan for a GPU asks for less, and excuses no TPU kernel.
+    let mut gpu = manifest.clone();
+    gpu["plan"].as_object_mut().unwrap().remove("chip");
+    gpu["plan"]["stages"] = 2.into();
+    gpu["gpu"] = serde_json::json!({ "name": "h200" });
+    seal(&folder, &gpu);
+    refused(
+        place.path(),
+        "smem",
+        "is a dump of a TPU kernel, and the manifest of smem has a plan for a GPU kernel",
+    );
+}
+
+#[test]
+fn listed_files_are_there_once_and_whole() {
+    let (place, folder, manifest) = inspected();
+    let listed = fs::read(folder.join(PACKED)).unwrap();
+    fs::remove_file(folder.join(PACKED)).unwrap();
+    let (code, said) = verify(place.path(), "smem");
+    assert!(
+        code == 1 && said.contains("smem/packed-bundles-post-ra.txt is missing, against its manifest"),
+        "{said}"
+    );
+    fs::write(folder.join(PACKED), &listed).unwrap();
+    let mut twice = manifest.clone();
+    let files = twice["files"].as_array_mut().unwrap();
+    files.push(file(&folder.join(PACKED), PACKED));
+    seal(&folder, &twice);
+    let (code, said) = verify(place.path(), "smem");
+    assert!(code == 1 && said.contains("it lists packed-bundles-post-ra.txt twice"), "{said}");
+}

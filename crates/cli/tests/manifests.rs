@@ -1,0 +1,221 @@
+//! Manifests that were changed, and manifests that name files which are not theirs.
+
+#[path = "common/corpus.rs"]
+mod corpus;
+#[path = "common/manifests.rs"]
+mod manifests;
+
+use std::{fs, path::PathBuf};
+
+use corpus::{outcome, unpack};
+use manifests::{file, seal, write_manifest};
+use octile_cli::command::seal::{checksum, sealed};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A version that keeps its promises as `smem` breaks none of `auto` either.
+const SMEM: &str = "512-qb128-aligned-v3-tpu7x";
+
+struct Inspected {
+    place: TempDir,
+    folder: PathBuf,
+    manifest: Value,
+}
+
+impl Inspected {
+    fn new() -> Self {
+        let place = TempDir::new().unwrap();
+        let folder = place.path().join("out/v3");
+        fs::create_dir(place.path().join("out")).unwrap();
+        fs::rename(unpack(SMEM, place.path()), &folder).unwrap();
+        let manifest = write_manifest(&folder, "smem");
+        Self { place, folder, manifest }
+    }
+
+    fn outcome(&self, arguments: &[&str]) -> (i32, String) {
+        outcome(arguments, self.place.path())
+    }
+
+    /// Every command that reads it says this, and none passes.
+    fn refused(&self, sentence: &str) {
+        for command in ["verify", "analyze", "compare", "report"] {
+            let (code, said) = self.outcome(&[command, "out"]);
+            assert!(code != 0 && said.contains(sentence), "{command}: {sentence} is not in {code} {said}");
+        }
+    }
+
+    /// The same after a change to the manifest, sealed anew.
+    fn resealed(&self, change: impl FnOnce(&mut Value), sentence: &str) {
+        let mut changed = self.manifest.clone();
+        change(&mut changed);
+        assert_ne!(changed, self.manifest);
+        seal(&self.folder, &changed);
+        self.refused(sentence);
+    }
+}
+
+#[test]
+fn a_manifest_without_checksums_is_refused() {
+    let version = Inspected::new();
+    let path = version.folder.join("manifest.json");
+    let lowered = |change: fn(&mut Value)| {
+        let mut manifest: Value = serde_json::from_str(&sealed(&version.manifest).unwrap()).unwrap();
+        for pointer in ["/strategy", "/plan/strategy"] {
+            *manifest.pointer_mut(pointer).unwrap() = "auto".into();
+        }
+        change(&mut manifest);
+        fs::write(&path, serde_json::to_string_pretty(&manifest).unwrap() + "\n").unwrap();
+    };
+    let remove_from_files = |manifest: &mut Value| {
+        for file in manifest["files"].as_array_mut().unwrap() {
+            file.as_object_mut().unwrap().remove("sha256");
+        }
+    };
+    lowered(|_| ());
+    version.refused("out/v3/manifest.json was changed since `octile inspect` wrote it");
+    lowered(remove_from_files);
+    version.refused("out/v3/manifest.json was changed since `octile inspect` wrote it");
+    let without =
+        "out/v3/manifest.json has no seal (key `sha256`): it was changed, or written by an earlier version";
+    lowered(|manifest| drop(manifest.as_object_mut().unwrap().remove("sha256")));
+    version.refused(without);
+    lowered(|manifest| {
+        manifest.as_object_mut().unwrap().remove("sha256");
+        for file in manifest["files"].as_array_mut().unwrap() {
+            file.as_object_mut().unwrap().remove("sha256");
+        }
+    });
+    version.refused(without);
+    // With the seal of an earlier version.
+    lowered(|manifest| {
+        manifest.as_object_mut().unwrap().remove("sha256");
+        manifest["crc32"] = 7.into();
+    });
+    version.refused(
+        "out/v3/manifest.json was written by an earlier version of octile: run `octile inspect` again",
+    );
+    // Nor does the tool that runs a version's module take it.
+    fs::write(version.folder.join("stablehlo.mlir"), "module {\n  func.func @main() { return }\n}\n")
+        .unwrap();
+    let (code, said) = version.outcome(&["simulate", "out/v3/stablehlo.mlir"]);
+    assert!(code == 2 && said.contains("was written by an earlier version of octile"), "{said}");
+}
+
+/// A seal that holds is no excuse for a manifest that does not say everything, or says it twice.
+#[test]
+fn every_key_of_a_manifest_is_needed() {
+    let version = Inspected::new();
+    let in_first_file = |manifest: &mut Value, value: Option<Value>| {
+        let file = manifest["files"][0].as_object_mut().unwrap();
+        match value {
+            Some(value) => drop(file.insert("sha256".to_owned(), value)),
+            None => drop(file.remove("sha256")),
+        }
+    };
+    version.resealed(|manifest| in_first_file(manifest, None), "missing field `sha256`");
+    version.resealed(
+        |manifest| in_first_file(manifest, Some(Value::Null)),
+        "invalid type: null, expected a string",
+    );
+    version.resealed(
+        |manifest| in_first_file(manifest, Some(7.into())),
+        "invalid type: integer `7`, expected a string",
+    );
+    version
+        .resealed(|manifest| in_first_file(manifest, Some("".into())), "was changed, against its manifest");
+    version.resealed(|manifest| manifest["files"][0]["size"] = 1.into(), "unknown field `size`");
+    version.resealed(|manifest| manifest["waived"] = json!(["scales-in-smem"]), "unknown field `waived`");
+    version.resealed(
+        |manifest| manifest["strategy"] = "auto".into(),
+        "it is about `auto`, and its plan about `smem`",
+    );
+    version.resealed(|manifest| manifest["plan"]["strategy"] = "none".into(), "unknown variant `none`");
+    for key in ["strategy", "plan", "figures", "files"] {
+        let sentence = format!("missing field `{key}`");
+        version.resealed(|manifest| drop(manifest.as_object_mut().unwrap().remove(key)), &sentence);
+    }
+    for key in ["problem", "strategy", "arithmetic", "grid", "memory"] {
+        let sentence = format!("missing field `{key}`");
+        version.resealed(|manifest| drop(manifest["plan"].as_object_mut().unwrap().remove(key)), &sentence);
+    }
+    // The same key twice: readers differ in which one they take.
+    let text = serde_json::to_string_pretty(&version.manifest).unwrap();
+    let twice = text.replacen("\"strategy\": \"smem\"", "\"strategy\": \"auto\", \"strategy\": \"smem\"", 1);
+    assert_ne!(twice, text);
+    let seal = format!(
+        "{},\n  \"sha256\": \"{}\"\n}}\n",
+        twice.strip_suffix("\n}").unwrap(),
+        checksum(twice.as_bytes())
+    );
+    fs::write(version.folder.join("manifest.json"), seal).unwrap();
+    version.refused("key `strategy` stands there twice");
+}
+
+#[test]
+fn a_manifest_names_files_of_its_own_folder_only() {
+    let version = Inspected::new();
+    let secret = version.place.path().join("secret.ptx");
+    fs::write(&secret, ".version 8.0\n.target sm_90a\n// TOP-SECRET\n").unwrap();
+    let absolute = secret.to_str().unwrap();
+    let other = unpack(SMEM, &version.place.path().join("out"));
+    fs::rename(&other, version.place.path().join("out/v2")).unwrap();
+    let names = [
+        "../../secret.ptx",
+        absolute,
+        "../v2/mosaic.mlir",
+        "./mosaic.mlir",
+        "raw/../mosaic.mlir",
+        "raw//mosaic.mlir",
+        "..",
+        "",
+        "..\\..\\secret.ptx",
+        "C:secret.ptx",
+        "/dev/zero",
+        "mosaic.mlir\u{0}",
+        "\u{1b}[2Jmosaic.mlir",
+    ];
+    for name in names {
+        version.resealed(
+            |manifest| manifest["files"].as_array_mut().unwrap().push(file(&secret, name)),
+            "is not the path of a file in this folder: only names joined by / are allowed",
+        );
+        let page = fs::read_to_string(version.place.path().join("report.html")).unwrap();
+        assert!(!page.contains("TOP-SECRET") && !page.contains('\u{1b}'), "{name}");
+    }
+}
+
+/// A link is as good as a path that leads upwards.
+#[cfg(unix)]
+#[test]
+fn a_manifest_names_no_links_out_of_its_folder() {
+    use std::os::unix::fs::symlink;
+    let version = Inspected::new();
+    let secret = version.place.path().join("secret.ptx");
+    fs::write(&secret, ".version 8.0\n.target sm_90a\n// TOP-SECRET\n").unwrap();
+    fs::create_dir(version.place.path().join("elsewhere")).unwrap();
+    fs::copy(&secret, version.place.path().join("elsewhere/kernel.ptx")).unwrap();
+    symlink("../../elsewhere", version.folder.join("quantize")).unwrap();
+    let listed = |name: &str| {
+        let mut manifest = version.manifest.clone();
+        manifest["files"].as_array_mut().unwrap().push(file(&secret, name));
+        seal(&version.folder, &manifest);
+    };
+    listed("quantize/kernel.ptx");
+    version.refused("is a symbolic link that leaves out/v3");
+    fs::remove_file(version.folder.join("quantize")).unwrap();
+    for target in ["../../secret.ptx", secret.to_str().unwrap(), "/dev/zero", "link.ptx", "."] {
+        symlink(target, version.folder.join("link.ptx")).unwrap();
+        listed("link.ptx");
+        version.refused("out/v3/link.ptx: ");
+        fs::remove_file(version.folder.join("link.ptx")).unwrap();
+    }
+    assert!(!version.place.path().join("report.html").exists());
+    // The manifest itself may not come from elsewhere.
+    let manifest = version.folder.join("manifest.json");
+    fs::rename(&manifest, version.place.path().join("manifest.json")).unwrap();
+    symlink("../../manifest.json", &manifest).unwrap();
+    version.refused("manifest.json: it is a symbolic link that leaves out/v3");
+    fs::remove_file(&manifest).unwrap();
+    fs::create_dir(&manifest).unwrap();
+    version.refused("manifest.json: it is a folder, not a regular file");
+}
