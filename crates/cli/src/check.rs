@@ -3,6 +3,7 @@
 use anyhow::Result;
 use octile_core::{
     bound::Accumulator,
+    exact::{ExactOperands, WrongElement},
     oracle::{self, Comparison, OracleInput, Reference},
     sample::Operands,
 };
@@ -60,8 +61,21 @@ impl Expectation {
         contender.run()?;
         let repeatable = first.bits() == contender.output().bits();
         let comparison = first.select_rows(&self.rows, self.cols).compare(&self.reference);
-        Ok(Check { comparison, repeatable, findings: contender.findings(), stopped: contender.stopped() })
+        let (findings, stopped) = (contender.findings(), contender.stopped());
+        Ok(Check { comparison, exact: None, repeatable, findings, stopped })
     }
+}
+
+/// What results on exact operands were.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
+pub struct ExactCheck {
+    /// Draws of operands that were multiplied; none where K is too long for exact sums.
+    pub draws: usize,
+    /// Elements of all draws that are not the correct value to the bit.
+    pub wrong: usize,
+    /// The first of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first: Option<WrongElement>,
 }
 
 /// What a check found.
@@ -70,6 +84,9 @@ pub struct Check {
     /// Against the reference.
     #[serde(flatten)]
     pub comparison: Comparison,
+    /// On operands with an exact product, where those were multiplied, too.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exact: Option<ExactCheck>,
     /// Whether a second run gave the same bits.
     pub repeatable: bool,
     /// What a simulator found to be wrong beside the result: races, deadlocks, stray accesses.
@@ -80,9 +97,25 @@ pub struct Check {
 }
 
 impl Check {
-    /// Whether every element is within its bound and the tolerance, and the result repeats to the bit.
+    /// Runs the contender, which has the operands of `exact`, on a poisoned result and adds what it computed.
+    pub fn add_exact(&mut self, exact: &ExactOperands, contender: &mut dyn Contender) -> Result<()> {
+        contender.output().poison();
+        contender.run()?;
+        let comparison = contender.output().compare_exactly(exact);
+        let check = self.exact.get_or_insert_default();
+        check.draws += 1;
+        check.wrong += comparison.wrong;
+        check.first = check.first.or(comparison.first);
+        self.findings += contender.findings();
+        self.stopped = self.stopped.take().or(contender.stopped());
+        Ok(())
+    }
+
+    /// Whether every element is within its bound and the tolerance, exact where it must be, and the result repeats to
+    /// the bit.
     pub fn passed(&self) -> bool {
-        let right = self.comparison.passed() && self.comparison.max_relative <= RELATIVE_TOLERANCE;
+        let close = self.comparison.passed() && self.comparison.max_relative <= RELATIVE_TOLERANCE;
+        let right = close && self.exact.is_none_or(|exact| exact.wrong == 0);
         right && self.repeatable && self.findings == 0 && self.stopped.is_none()
     }
 
@@ -94,6 +127,12 @@ impl Check {
         } else if !self.comparison.passed() || self.comparison.max_relative > RELATIVE_TOLERANCE {
             let times = self.comparison.worst_of_bound;
             Some(format!("row {row}, column {col} is off by {times:.3e} times what rounding can explain"))
+        } else if let Some(ExactCheck { wrong, first: Some(first), .. }) = self.exact {
+            let WrongElement { row, col, result, expected } = first;
+            let s = if wrong == 1 { "" } else { "s" };
+            Some(format!(
+                "{wrong} element{s} of an exact product wrong: row {row}, column {col} is {result:e}, not {expected:e}"
+            ))
         } else if self.findings > 0 {
             let found = self.findings;
             Some(format!(

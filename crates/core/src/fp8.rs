@@ -84,7 +84,7 @@ impl Format {
 
 /// 2 to the power of `exponent`, for normal f32 exponents.
 #[inline]
-const fn exp2(exponent: i32) -> f32 {
+pub(crate) const fn exp2(exponent: i32) -> f32 {
     f32::from_bits(((exponent + 127) as u32) << 23)
 }
 

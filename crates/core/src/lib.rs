@@ -10,6 +10,7 @@
 
 pub mod bound;
 pub mod device;
+pub mod exact;
 pub mod fp8;
 pub mod matrix;
 pub mod oracle;

@@ -77,6 +77,15 @@ impl FloatKind {
             Self::F16 => 1.0 / 2048.0,
         }
     }
+
+    /// `value` rounded to this type, to nearest with ties to even.
+    pub fn round(self, value: f32) -> f64 {
+        match self {
+            Self::F32 => value.into(),
+            Self::Bf16 => half::bf16::from_f32(value).into(),
+            Self::F16 => half::f16::from_f32(value).into(),
+        }
+    }
 }
 
 impl fmt::Display for FloatKind {

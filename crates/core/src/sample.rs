@@ -75,6 +75,17 @@ pub enum Activations {
     F16(Vec<f16>),
 }
 
+impl Activations {
+    /// Floats of a kind, rounded to nearest.
+    pub fn narrowed(float: FloatKind, values: impl Iterator<Item = f32>) -> Self {
+        match float {
+            FloatKind::F32 => Self::F32(values.collect()),
+            FloatKind::Bf16 => Self::Bf16(values.map(bf16::from_f32).collect()),
+            FloatKind::F16 => Self::F16(values.map(f16::from_f32).collect()),
+        }
+    }
+}
+
 impl Operands {
     /// The operands that `seed` stands for.
     pub fn random(problem: Problem, seed: u64) -> Self {
@@ -88,11 +99,9 @@ impl Operands {
                 QuantizedActivation::quantize(matrix(&x, m, k), quant_block, granularity)
                     .expect("sample activations are finite"),
             ),
-            ActivationKind::Quantized(float, _) | ActivationKind::Plain(float) => match float {
-                FloatKind::F32 => Activations::F32(x),
-                FloatKind::Bf16 => Activations::Bf16(x.into_iter().map(bf16::from_f32).collect()),
-                FloatKind::F16 => Activations::F16(x.into_iter().map(f16::from_f32).collect()),
-            },
+            ActivationKind::Quantized(float, _) | ActivationKind::Plain(float) => {
+                Activations::narrowed(float, x.into_iter())
+            }
         };
         Self { problem, weight, x }
     }

@@ -10,8 +10,12 @@ use std::{fmt, time::Duration};
 use anyhow::Result;
 use half::{bf16, f16};
 use octile_core::{
-    ActivationKind, FloatKind, Problem, Strategy, bound::Accumulator, oracle::Comparison, oracle::Reference,
-    plan::tpu::BlockMode, sample::Operands,
+    ActivationKind, FloatKind, Problem, Strategy,
+    bound::Accumulator,
+    exact::{ExactComparison, ExactOperands},
+    oracle::{Comparison, Reference},
+    plan::tpu::BlockMode,
+    sample::Operands,
 };
 use serde::Serialize;
 
@@ -213,6 +217,15 @@ impl Output {
             Self::F32(values) => reference.compare(values),
             Self::Bf16(values) => reference.compare(values),
             Self::F16(values) => reference.compare(values),
+        }
+    }
+
+    /// How it compares with the one correct result.
+    pub fn compare_exactly(&self, exact: &ExactOperands) -> ExactComparison {
+        match self {
+            Self::F32(values) => exact.compare(values),
+            Self::Bf16(values) => exact.compare(values),
+            Self::F16(values) => exact.compare(values),
         }
     }
 

@@ -1,7 +1,7 @@
 //! `octile test`: every strategy against the f64 reference.
 
 use anyhow::Result;
-use octile_core::{Strategy, bound::Accumulator, sample::Operands};
+use octile_core::{Problem, Strategy, bound::Accumulator, exact::ExactOperands, sample::Operands};
 use serde::Serialize;
 
 use super::{cases, strategies};
@@ -9,7 +9,7 @@ use crate::{
     args::{BackendName, StrategyChoice, WorkArgs},
     backend::{Backend, Setup},
     case::{Case, test_cases, test_cases_with_ragged},
-    check::{Check, Expectation, RELATIVE_TOLERANCE},
+    check::{Check, ExactCheck, Expectation, RELATIVE_TOLERANCE},
     progress::Progress,
     record::{ProblemFields, Provenance},
 };
@@ -120,19 +120,14 @@ pub fn run(backend: &dyn Backend, job: &Job) -> Result<Report> {
     let (mut reports, mut accumulators) = (Vec::new(), Vec::new());
     for case in &job.cases {
         progress.doing(format!("checking {} ({})", case.problem, case.label));
-        let operands = Operands::random(case.problem, job.seed);
-        let mut expectation = (backend.accumulator(), Expectation::whole(&operands, backend.accumulator()));
-        let mut checks = Vec::new();
-        for strategy in strategies(&job.strategies, backend, &case.problem) {
-            let accumulator = backend.accumulator_of(strategy, &case.problem);
+        let mut checks = check_random(backend, job, &case.problem)?;
+        progress.doing(format!("checking {} ({}), exactly", case.problem, case.label));
+        check_exact(backend, job, &case.problem, &mut checks)?;
+        for (strategy, _) in &checks {
+            let accumulator = backend.accumulator_of(*strategy, &case.problem);
             if !accumulators.contains(&accumulator) {
                 accumulators.push(accumulator);
             }
-            if accumulator != expectation.0 {
-                expectation = (accumulator, Expectation::whole(&operands, accumulator));
-            }
-            let mut contender = backend.prepare(strategy, &operands)?;
-            checks.push((strategy, expectation.1.check(contender.as_mut())?));
         }
         reports.push(CaseReport { case: case.clone(), checks });
         progress.step();
@@ -144,4 +139,41 @@ pub fn run(backend: &dyn Backend, job: &Job) -> Result<Report> {
         accumulators,
         cases: reports,
     })
+}
+
+/// Checks every strategy on random operands, against the error bound of its arithmetic.
+fn check_random(backend: &dyn Backend, job: &Job, problem: &Problem) -> Result<Vec<(Strategy, Check)>> {
+    let operands = Operands::random(*problem, job.seed);
+    let mut expectation = (backend.accumulator(), Expectation::whole(&operands, backend.accumulator()));
+    let mut checks = Vec::new();
+    for strategy in strategies(&job.strategies, backend, problem) {
+        let accumulator = backend.accumulator_of(strategy, problem);
+        if accumulator != expectation.0 {
+            expectation = (accumulator, Expectation::whole(&operands, accumulator));
+        }
+        let mut contender = backend.prepare(strategy, &operands)?;
+        checks.push((strategy, expectation.1.check(contender.as_mut())?));
+    }
+    Ok(checks)
+}
+
+/// Checks every strategy on operands with an exact product, where no error is allowed.
+fn check_exact(
+    backend: &dyn Backend,
+    job: &Job,
+    problem: &Problem,
+    checks: &mut [(Strategy, Check)],
+) -> Result<()> {
+    let draws = ExactOperands::draws(problem);
+    for (_, check) in checks.iter_mut() {
+        check.exact = Some(ExactCheck::default());
+    }
+    for draw in 0..draws {
+        let exact = ExactOperands::new(*problem, draw, job.seed);
+        for (strategy, check) in checks.iter_mut() {
+            let mut contender = backend.prepare(*strategy, &exact.operands)?;
+            check.add_exact(&exact, contender.as_mut())?;
+        }
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ use octile_core::bound::Accumulator;
 
 use super::{emit, heading};
 use crate::{
-    check::{Check, RELATIVE_TOLERANCE},
+    check::{Check, ExactCheck, RELATIVE_TOLERANCE},
     command::test::{CaseReport, Report},
 };
 
@@ -48,19 +48,20 @@ fn text(report: &Report) -> String {
             writeln!(text, "\nTest: {problem} ({}), x {}, out {}", case.case.label, problem.x, problem.out);
         let _ = writeln!(
             text,
-            "  {:<4} {:<20} {:>12} {:>12} {:>12}",
-            "", "strategy", "max rel err", "mean rel err", "of bound"
+            "  {:<4} {:<20} {:>12} {:>12} {:>12} {:>8}",
+            "", "strategy", "max rel err", "mean rel err", "of bound", "exact"
         );
         for (strategy, check) in &case.checks {
             let Check { comparison, .. } = check;
             let _ = writeln!(
                 text,
-                "  {:<4} {:<20} {:>12.3e} {:>12.3e} {:>12.3e}  {}",
+                "  {:<4} {:<20} {:>12.3e} {:>12.3e} {:>12.3e} {:>8}  {}",
                 strategy.version(),
                 strategy.title(),
                 comparison.max_relative,
                 comparison.mean_relative,
                 comparison.worst_of_bound,
+                exactness(check),
                 verdict(check.passed())
             );
         }
@@ -73,8 +74,11 @@ fn text(report: &Report) -> String {
     let explained: Vec<_> = report.accumulators.iter().map(rounding).collect();
     let _ = writeln!(
         text,
-        "against what rounding can explain ({}), accepted up to 1.\nResults must repeat to the bit.\n",
-        explained.join("; ")
+        "against what rounding can explain ({}), accepted up to 1.\n\
+         exact: small integers with a power of two as the scale of every block, where no element may be off.{}\n\
+         Results must repeat to the bit.\n",
+        explained.join("; "),
+        if has_inexact(report) { "\nn/a: K is too long for a sum in f32 to be exact." } else { "" }
     );
     text += &heading("TEST SUMMARY");
     for (strategy, passed, all) in report.tally() {
@@ -89,6 +93,18 @@ fn text(report: &Report) -> String {
     text.push('\n');
     text += &conclusion(report);
     text
+}
+
+/// Whether results on exact operands were exact.
+fn exactness(check: &Check) -> &'static str {
+    match check.exact {
+        None | Some(ExactCheck { draws: 0, .. }) => "n/a",
+        Some(exact) => verdict(exact.wrong == 0),
+    }
+}
+
+fn has_inexact(report: &Report) -> bool {
+    report.cases.iter().flat_map(|case| &case.checks).any(|(_, check)| exactness(check) == "n/a")
 }
 
 /// What is rounded where products are added up in this way.
@@ -116,7 +132,7 @@ fn conclusion(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use octile_core::{Problem, QuantBlock, Strategy, oracle::Comparison};
+    use octile_core::{Problem, QuantBlock, Strategy, exact::WrongElement, oracle::Comparison};
 
     use super::*;
     use crate::{backend::Setup, case::named_cases, record::Provenance};
@@ -130,11 +146,18 @@ mod tests {
                 worst_of_bound,
                 worst_at: (3, 4),
             },
+            exact: Some(ExactCheck { draws: 1, ..ExactCheck::default() }),
             repeatable,
             findings: 0,
             stopped: None,
         };
+        let wrong = WrongElement { row: 5, col: 6, result: 2.5, expected: 1.5 };
+        let inexact = ExactCheck { draws: 1, wrong: 16, first: Some(wrong) };
         let problem = Problem::new(512, 512, 512, QuantBlock::B128).unwrap();
+        let drops_a_block = CaseReport {
+            case: named_cases(&[problem]).remove(0),
+            checks: vec![(Strategy::Auto, Check { exact: Some(inexact), ..check(0.9, true) })],
+        };
         let case = CaseReport {
             case: named_cases(&[problem]).remove(0),
             checks: vec![
@@ -154,7 +177,7 @@ mod tests {
             setup,
             seed: 1,
             accumulators: vec![Accumulator::F32],
-            cases: vec![case]
+            cases: vec![case, drops_a_block]
         }));
     }
 }
