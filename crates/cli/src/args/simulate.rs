@@ -75,9 +75,6 @@ pub struct SimulateArgs {
     /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4 [default: that of a dump, or tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<String>,
-    /// Stop a Mosaic kernel after so many operations [default: 67108864]
-    #[arg(long, value_name = "N")]
-    pub max_operations: Option<u64>,
     /// Write a Chrome trace of every copy, wait and product
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
@@ -101,7 +98,6 @@ impl SimulateArgs {
             ("--expect", self.expect.is_some()),
             ("--no-races", self.no_races),
             ("--chip", self.chip.is_some()),
-            ("--max-operations", self.max_operations.is_some()),
             ("--trace", self.trace.is_some()),
             ("--svg", self.svg.is_some()),
         ];
