@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod memcheck;
 mod tidy;
 
 use std::{
@@ -18,13 +19,13 @@ use clap::Parser;
 enum Args {
     /// Everything: formatting, lints, tidy rules, all tests
     Test {
-        /// Also run the CPU kernels under valgrind's memcheck (valgrind must be installed)
+        /// Also run the memory checkers (valgrind must be installed)
         #[arg(long)]
         memcheck: bool,
     },
     /// Only the tidy rules: dependencies between rooms, file length, where unsafe and unwrap may stand
     Tidy,
-    /// Only valgrind's memcheck on the portable and AVX2 kernels
+    /// Only the memory checkers, valgrind and AddressSanitizer: CPU kernels of every ISA, and the CUDA layer on the stand-in driver
     Memcheck,
 }
 
@@ -32,7 +33,7 @@ fn main() -> ExitCode {
     let result = match Args::parse() {
         Args::Test { memcheck } => test(memcheck),
         Args::Tidy => tidy::run(&root()),
-        Args::Memcheck => memcheck(),
+        Args::Memcheck => memcheck::run(),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -57,7 +58,7 @@ fn test(with_memcheck: bool) -> Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     cargo(&["test", "--workspace"])?;
     if with_memcheck {
-        memcheck()?;
+        memcheck::run()?;
     } else {
         println!("== memcheck did not run: it takes minutes; cargo xtask test --memcheck includes it");
     }
@@ -77,30 +78,4 @@ fn run(command: &mut Command) -> Result<()> {
         bail!("{name} failed ({status})");
     }
     Ok(())
-}
-
-/// Runs the kernels that valgrind can decode under its memory checker.
-fn memcheck() -> Result<()> {
-    println!("== valgrind memcheck");
-    cargo(&["test", "--package", "octile-runtime", "--test", "memcheck", "--no-run"])?;
-    let binary = newest_test_binary("memcheck-")?;
-    run(Command::new("valgrind")
-        .args(["--error-exitcode=9", "--quiet", "--leak-check=no"])
-        .arg(binary)
-        .arg("--test-threads=1"))
-}
-
-/// The test binary that cargo built last under this name.
-fn newest_test_binary(prefix: &str) -> Result<PathBuf> {
-    let folder = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
-    let folder = folder.join("debug/deps");
-    let mut newest = None;
-    for entry in std::fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
-        let entry = entry?;
-        let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with(prefix) && !name.contains('.') {
-            newest = newest.max(Some((entry.metadata()?.modified()?, entry.path())));
-        }
-    }
-    newest.map(|(_, path)| path).with_context(|| format!("cargo built no {prefix}* in {}", folder.display()))
 }

@@ -10,7 +10,7 @@ use octile_core::{
     bound::Accumulator,
     oracle,
     plan::hopper::{Arguments, HopperPlan, ScaleLayout},
-    sample::Operands,
+    sample::{Operands, Rng},
 };
 use octile_runtime::cuda::{
     Buffer, CudaError, DeviceActivations, Gpu, Graph, HostActivations, Multiplication, MultiplyOperands,
@@ -444,4 +444,56 @@ fn machines_without_a_usable_gpu_say_what_is_missing() {
         refused("NVIDIA H200,9.0,132", 13_000, 1),
         "there is no GPU 1: the driver sees 1, counted from 0"
     );
+}
+
+#[test]
+fn no_order_of_safe_calls_leads_to_a_fault() {
+    let standin = StandIn::load();
+    // What kernels compute is checked elsewhere; here their operands are.
+    standin.interpret(false);
+    standin.pretend("NVIDIA H200,9.0,132;NVIDIA H100,9.0,132", 13_000);
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed, 11);
+        let mut below = |bound: usize| (rng.next_u64() % bound as u64) as usize;
+        let first = Gpu::open(0).unwrap();
+        let gpus = [first.clone(), first.fork().unwrap(), Gpu::open(1).unwrap()];
+        let small = Small::new(&gpus[0]);
+        let mut buffers = vec![Arc::new(Buffer::zeros(&gpus[0], 4096).unwrap())];
+        let mut uploads: Vec<Uploaded> = Vec::new();
+        for _ in 0..60 {
+            let (one, other) = (below(buffers.len()), below(buffers.len()));
+            let (one, other, gpu) =
+                (Arc::clone(&buffers[one]), Arc::clone(&buffers[other]), &gpus[below(gpus.len())]);
+            match below(11) {
+                0 => buffers.push(Arc::new(Buffer::zeros(gpu, below(5000)).unwrap())),
+                1 => buffers.push(Arc::new(Buffer::part(&one, one.len() / 3, one.len() / 2))),
+                2 => buffers.extend(Buffer::on(&one, gpu).ok().map(Arc::new)),
+                3 if other.len() >= one.len() => {
+                    let _ = one.copy_from(&other);
+                }
+                4 => one.fill(7).unwrap(),
+                5 => {
+                    let rows = Buffer::from_rows(gpu, &[1.5f32; 96][..below(96)], below(20), below(40));
+                    buffers.extend(rows.ok().map(Arc::new));
+                }
+                6 => gpu.wait().unwrap(),
+                7 => uploads.push(small.upload(gpu)),
+                // Work on whatever is there, all of which may end while it is under way.
+                8 | 9 => {
+                    let Some(memory) = uploads.pop() else { continue };
+                    let product = Product::new(gpu, &small.plan).unwrap();
+                    let mut operands = memory.operands();
+                    operands.w = if below(2) == 0 { &one } else { operands.w };
+                    let Ok(prepared) = product.prepare(operands) else { continue };
+                    let graph = Graph::record(gpu, [&prepared]).unwrap();
+                    prepared.launch().unwrap();
+                    graph.launch().unwrap();
+                }
+                _ if buffers.len() > 1 => drop(buffers.swap_remove(below(buffers.len()))),
+                _ => {}
+            }
+        }
+        drop((buffers, uploads));
+    }
+    require_sound(&standin);
 }

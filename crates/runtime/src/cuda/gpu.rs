@@ -60,7 +60,7 @@ impl Gpu {
     }
 
     /// The same GPU with a stream of its own, which starts when the work that is on this one's now is done. Buffers belong to the
-    /// stream that they were made on: [`Buffer::on`] hands one to another.
+    /// stream that they were made on: [`Buffer::on`](super::Buffer::on) hands one to another.
     pub fn fork(&self) -> Result<Self, CudaError> {
         let stream = self.stream.fork().doing("make a stream")?;
         Ok(Self { stream, ..self.clone() })
