@@ -14,10 +14,11 @@ def ensure(folder: pathlib.Path, requirements: pathlib.Path) -> pathlib.Path:
     if installed.exists() and installed.read_text() == requirements.read_text():
         return python
     print(f"making {folder} from {requirements.name}: PyTorch and its like are large downloads", file=sys.stderr)
+    # Isolated (-I), so that no module of the current folder is imported.
     # Not the venv module's API: a half-made environment must not be this process's problem.
     for command in (
-        [sys.executable, "-m", "venv", "--clear", str(folder)],
-        [str(python), "-m", "pip", "install", "--quiet", "--requirement", str(requirements)],
+        [sys.executable, "-I", "-m", "venv", "--clear", str(folder)],
+        [str(python), "-I", "-m", "pip", "install", "--quiet", "--requirement", str(requirements)],
     ):
         if subprocess.run(command).returncode != 0:
             raise PeerError(

@@ -35,8 +35,7 @@ pub struct Args {
     pub command: Option<Command>,
 }
 
-const EXIT_CODES: &str =
-    "Exit codes: 0 all in order, 1 a check failed, 2 the request could not be carried out.";
+const EXIT_CODES: &str = "Exit codes: 0 all in order, 1 a check failed, 2 the request could not be carried out, 128+N signal N ended it.";
 
 const TEST_EXAMPLES: &str = "\
 Examples:

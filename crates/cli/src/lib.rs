@@ -42,7 +42,7 @@ impl Verdict {
 }
 
 /// Runs the command line of this process. Exit code 0: all in order; 1: a check failed; 2: the request could not
-/// be carried out.
+/// be carried out; 128 + N: signal N ended it.
 pub fn run() -> ExitCode {
     let args = match args::Args::try_parse() {
         Ok(args) => args,

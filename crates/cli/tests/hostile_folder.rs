@@ -96,6 +96,8 @@ fn no_program_of_the_current_folder_runs() {
         octile(&["tools"], place.path(), &variables);
         require_nothing_ran(place.path());
     }
+    let said = refusal(&octile(&["tools", "install", "gpu"], place.path(), &[("OCTILE_TOOLS", "tools")]));
+    assert!(said.contains("set OCTILE_TOOLS to the absolute path of one"), "{said}");
     // A file that is named is one that is meant.
     let named = [("OCTILE_PTXAS", "./ptxas"), ("OCTILE_NVDISASM", "nvdisasm")];
     octile(&["inspect", "--target", "sm_90a", "--shape", "64x64x128:128"], place.path(), &named);

@@ -179,10 +179,10 @@ impl Product {
     }
 }
 
-/// Instructions after which a kernel is taken to be in an endless loop: 2^22, and 2^15 for every 128^3 of the problem, of
+/// Instructions after which a kernel is taken to be in an endless loop: 2^20, and 2^15 for every 128^3 of the problem, of
 /// which kernels take up to 2^12 there.
 fn most_instructions(problem: &Problem) -> u64 {
-    const ANY: u64 = 1 << 22;
+    const ANY: u64 = 1 << 20;
     const PER_STAGE: u64 = 1 << 15;
     let stages = [problem.m, problem.n, problem.k].map(|size| size.div_ceil(STAGE_K) as u64);
     stages.into_iter().fold(PER_STAGE, u64::saturating_mul).saturating_add(ANY)

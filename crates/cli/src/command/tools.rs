@@ -24,8 +24,8 @@ pub fn list() -> Vec<ToolReport> {
 
 /// Fetches the tools of a group that are not there yet.
 pub fn install(group: ToolGroup) -> Result<Vec<Installed>> {
-    let folder =
-        Places::install_folder().context("there is no folder to install into: set OCTILE_TOOLS to one")?;
+    let folder = Places::install_folder()
+        .context("there is no folder to install into: set OCTILE_TOOLS to the absolute path of one")?;
     let group = match group {
         ToolGroup::Tpu => tools::LIBTPU.group,
         ToolGroup::Gpu => tools::PTXAS.group,

@@ -46,11 +46,15 @@ impl Places {
         env::split_paths(&path).filter(|folder| folder.is_absolute()).collect()
     }
 
-    /// Where `octile tools install` puts wheels: `OCTILE_TOOLS`, else the user's cache folder.
+    /// Where `octile tools install` puts wheels: `OCTILE_TOOLS`, else the user's cache folder. None where `OCTILE_TOOLS` is relative:
+    /// that would be another folder wherever the program is run.
     pub fn install_folder() -> Option<PathBuf> {
         let home_cache = || folder_variable("HOME").map(|home| home.join(".cache"));
         let cache = || folder_variable("XDG_CACHE_HOME").or_else(home_cache);
-        folder_variable("OCTILE_TOOLS").or_else(|| cache().map(|cache| cache.join("octile/tools")))
+        match path_variable("OCTILE_TOOLS") {
+            Some(folder) => Some(folder).filter(|folder| folder.is_absolute()),
+            None => cache().map(|cache| cache.join("octile/tools")),
+        }
     }
 }
 

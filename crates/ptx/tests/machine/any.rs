@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use crate::{kernel, launch};
+use crate::{kernel, launch_within};
 
 /// Instructions with places for registers and numbers.
-const INSTRUCTIONS: [&str; 27] = [
+const INSTRUCTIONS: [&str; 30] = [
     "add.u32 %rA, %rB, N",
     "mad.lo.u32 %rA, %rB, N, %r1",
     "mul.hi.u32 %rA, %rB, N",
@@ -33,6 +33,9 @@ const INSTRUCTIONS: [&str; 27] = [
     "@%p3 setmaxnreg.inc.sync.aligned.u32 80",
     "wgmma.mma_async.sync.aligned.m64n8k32.f32.e4m3.e4m3 {%f1, %f2, %f3, %f4}, %rd3, %rd3, %p2, 1, 1",
     "@%p2 bra END",
+    "@!%p2 bra BEGIN",
+    "bar.sync 0",
+    "cp.async.bulk.commit_group",
 ];
 
 fn instruction() -> impl Strategy<Value = String> {
@@ -49,9 +52,9 @@ proptest! {
     #[test]
     fn any_program_ends(lines in prop::collection::vec(instruction(), 1..30)) {
         let body: String = lines.iter().map(|line| format!("{line};\n")).collect();
-        let kernel = kernel(&format!("{body}END:")).replace(".maxntid", ".minnctapersm 3\n.maxntid");
+        let kernel = kernel(&format!("\tsetp.lt.u32 %p2, %r2, 16;\nBEGIN:\n{body}END:")).replace(".maxntid", ".minnctapersm 3\n.maxntid");
         for threads in [64, 128] {
-            let _ = launch(5, (1, 2, threads), &kernel);
+            let _ = launch_within(1 << 14, 5, (1, 2, threads), &kernel);
         }
     }
 }

@@ -36,7 +36,13 @@ fn run_seeded(seed: u64, clusters: usize, cluster: usize, kernel: &str) -> Resul
     launch(seed, (clusters, cluster, 64), kernel)
 }
 
-fn launch(
+fn launch(seed: u64, blocks: (usize, usize, usize), kernel: &str) -> Result<(u32, Outcome), Fault> {
+    launch_within(1 << 20, seed, blocks, kernel)
+}
+
+/// As [`run_seeded`], with so many instructions and threads.
+fn launch_within(
+    most_instructions: u64,
     seed: u64,
     (clusters, cluster, threads): (usize, usize, usize),
     kernel: &str,
@@ -53,7 +59,7 @@ fn launch(
         resident_clusters: 2,
         parameters: vec![Parameter::Pointer(out)],
         seed,
-        most_instructions: 1 << 20,
+        most_instructions,
     };
     let outcome = launch.run(&mut global)?;
     let bytes = global.read(out).expect("it was allocated");
