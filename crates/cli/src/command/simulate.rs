@@ -109,9 +109,26 @@ impl Job {
     }
 }
 
+/// Bytes of a text that is read as a whole.
+const MAX_TEXT_BYTES: u64 = 256 << 20;
+
+/// Refuses what is no file, such as a pipe that never ends, and files of more than `most` bytes.
+fn require_file(path: &Path, most: u64) -> Result<()> {
+    let name = path.display();
+    let metadata = fs::metadata(path).with_context(|| format!("cannot read {name}"))?;
+    if !metadata.is_file() {
+        bail!("{name} is no regular file: write what it gives into one");
+    }
+    if metadata.len() > most {
+        bail!("{name} has {} bytes, and at most {most} are read", metadata.len());
+    }
+    Ok(())
+}
+
 /// The text of a kernel.
 fn read_text(path: &Path) -> Result<String> {
     let name = path.display();
+    require_file(path, MAX_TEXT_BYTES)?;
     let bytes = fs::read(path).with_context(|| format!("cannot read {name}"))?;
     let text = String::from_utf8(bytes).ok().with_context(|| format!("{name} is not text"))?;
     if text.trim().is_empty() {
