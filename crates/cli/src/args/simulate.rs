@@ -75,7 +75,7 @@ pub struct SimulateArgs {
     /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4 [default: that of a dump, or tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<String>,
-    /// Stop a Mosaic kernel after so many operations [default: 67108864]
+    /// Stop a Mosaic kernel after so many operations [default: 134217728]
     #[arg(long, value_name = "N")]
     pub max_operations: Option<u64>,
     /// Write a Chrome trace of every copy, wait and product
