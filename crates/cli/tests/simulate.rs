@@ -130,3 +130,68 @@ fn unusable_input_is_an_error_in_one_sentence() {
             .contains("7:5: 'tpu.sparkle' is not supported; supported operations: arith.addf")
     );
 }
+
+/// The kernel with other lines in the place of its wait.
+fn changed(lines: &str) -> String {
+    kernel(&format!("{WAIT}\n{lines}"))
+}
+
+#[test]
+fn a_kernel_that_does_not_end_is_stopped_and_fails() {
+    let endless = changed(
+        "%i0 = arith.constant 0 : i32
+    %i1 = arith.constant 1 : i32
+    %n = arith.constant 2147483647 : i32
+    scf.for %i = %i0 to %n step %i1 : i32 {
+    }",
+    );
+    let report = report(&endless, &["--max-operations", "1000"]).unwrap();
+    assert_eq!(report.verdict(), Verdict::Failed);
+    assert!(!report.completed);
+    let found = format!("{:?}", report.findings);
+    assert!(found.contains("OutOfOperations { operations: 1000"), "{found}");
+}
+
+#[test]
+fn a_long_kernel_runs_on_where_it_is_allowed_to() {
+    let long = changed(
+        "%i0 = arith.constant 0 : i32
+    %i1 = arith.constant 1 : i32
+    %n = arith.constant 5000 : i32
+    scf.for %i = %i0 to %n step %i1 : i32 {
+    }",
+    );
+    assert_eq!(report(&long, &["--max-operations", "1000"]).unwrap().verdict(), Verdict::Failed);
+    assert_eq!(report(&long, &["--max-operations", "100000"]).unwrap().verdict(), Verdict::Passed);
+    assert_eq!(report(&long, &[]).unwrap().verdict(), Verdict::Passed);
+}
+
+#[test]
+fn products_of_f32_are_noted() {
+    let multiplies = changed(
+        "%big = arith.constant dense<1.001> : vector<16x128xf32>
+    %wide = arith.constant dense<1.001> : vector<128x128xf32>
+    %p = tpu.matmul %big, %wide, %big : vector<16x128xf32>, vector<128x128xf32>, vector<16x128xf32> -> vector<16x128xf32>
+    tpu.vector_store %buffer[%c0, %c0], %p {strides = array<i32>} : memref<16x128xf32, #tpu.memory_space<vmem>>, vector<16x128xf32>,",
+    );
+    let report = report(&multiplies, &[]).unwrap();
+    assert_eq!(report.notes.len(), 1);
+    assert!(report.notes[0].line.is_some() && report.notes[0].message.contains("rounded to bf16"));
+}
+
+#[test]
+fn what_would_exhaust_this_machine_is_refused_in_a_sentence() {
+    let refused = |lines: &str| format!("{:#}", report(&changed(lines), &[]).unwrap_err());
+    let said = refused("%d = tpu.iota {dimensions = array<i32: 0>} : vector<131072x131072xi32>");
+    assert!(
+        said.contains("tpu.iota: vector<131072x131072xi32> has more than the 16777216 elements"),
+        "{said}"
+    );
+    let said = refused("%d = \"tpu.sparkle\"() : () -> i32");
+    assert!(said.contains("'tpu.sparkle' is not supported"), "{said}");
+    let folder = tempfile::tempdir().unwrap();
+    let mut args = arguments(&folder, &changed(""), &[]);
+    args.kernel = PathBuf::from("/dev/zero");
+    let said = format!("{:#}", Job::new(&args).err().unwrap());
+    assert!(said.contains("/dev/zero is no regular file"), "{said}");
+}

@@ -31,10 +31,11 @@ pub const MAX_COPIES: usize = 1 << 12;
 /// Events that a timeline keeps.
 pub const MAX_EVENTS: usize = 1 << 21;
 
-/// Operations that a kernel executes before it is stopped, where nothing else is asked for. A scalar operation counts
-/// one, a vector operation one for every [`ELEMENTS_PER_OPERATION`] elements, a product one for every
+/// Operations that a kernel executes before it is stopped, where nothing else is asked for: about three times what
+/// attention over 8 heads of 2048 x 128 takes, scaled up from a smaller one. A scalar operation counts one, as does a
+/// turn of a loop, a vector operation one for every [`ELEMENTS_PER_OPERATION`] elements, a product one for every
 /// [`PRODUCTS_PER_OPERATION`] multiply-add pairs.
-pub const DEFAULT_OPERATIONS: u64 = 1 << 26;
+pub const DEFAULT_OPERATIONS: u64 = 1 << 27;
 
 /// Elements of a vector, or bytes of a copy, that count as one operation.
 pub const ELEMENTS_PER_OPERATION: usize = 32;

@@ -175,7 +175,7 @@ fn sublanes_are_masked_and_strided() {
 #[test]
 fn strided_accesses_meet_only_what_they_touch() {
     // Even rows are stored while odd ones may still be on their way out.
-    let far = "memref<1x128xf32, #tpu.memory_space<hbm>>";
+    let far = "memref<1x128xf32, #tpu.memory_space<smem>>";
     let row = "memref<1x128xf32, #tpu.memory_space<vmem>>";
     let races = |first: &str| {
         let body = format!(

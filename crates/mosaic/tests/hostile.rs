@@ -135,6 +135,96 @@ fn miswired_kernels_run_or_are_refused() {
     assert!(ran > 50 && refused > 50, "{ran} ran, {refused} refused");
 }
 
+/// Words and numbers that have a meaning, but another one than what they are put in the place of.
+const WORDS: [&str; 24] = [
+    "f32",
+    "bf16",
+    "i1",
+    "i8",
+    "i32",
+    "i64",
+    "index",
+    "f8E4M3FN",
+    "vector",
+    "memref",
+    "tensor",
+    "true",
+    "false",
+    "add",
+    "maximumf",
+    "to_nearest_even",
+    "vmem",
+    "hbm",
+    "smem",
+    "semaphore_mem",
+    "tpu.yield",
+    "scf.yield",
+    "arith.addf",
+    "tpu.vector_store",
+];
+const NUMBERS: [&str; 10] =
+    ["0", "1", "2", "3", "7", "128", "65536", "2147483647", "4294967296", "9223372036854775807"];
+
+/// The text with one word or number in the place of another of its kind.
+fn misspelled(text: &str, rng: &mut Rng) -> String {
+    let is_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+    let mut words: Vec<(usize, usize)> = Vec::new();
+    let mut start = None;
+    for (at, c) in text.char_indices().chain([(text.len(), ' ')]) {
+        // Extents run into one another: `8x128xf32`.
+        let inside = is_word(c) && c != 'x';
+        match (inside, start) {
+            (true, None) => start = Some(at),
+            (false, Some(from)) => {
+                words.push((from, at));
+                start = None;
+            }
+            _ => {}
+        }
+    }
+    let (from, to) = words[below(rng, words.len())];
+    let number = text[from..to].bytes().all(|b| b.is_ascii_digit());
+    let new = if number { NUMBERS[below(rng, NUMBERS.len())] } else { WORDS[below(rng, WORDS.len())] };
+    format!("{}{new}{}", &text[..from], &text[to..])
+}
+
+#[test]
+fn misspelled_kernels_run_or_are_refused() {
+    let mut rng = Rng::new(13, 0);
+    let chip = TpuChip::named("tpu7x").unwrap();
+    let (mut ran, mut refused) = (0, 0);
+    for (name, text) in texts("pallas") {
+        let operands: Vec<Tensor> = tensors("pallas", &name)
+            .into_iter()
+            .filter(|(name, _)| name.starts_with("in"))
+            .map(|(_, t)| t)
+            .collect();
+        for _ in 0..rounds() {
+            let mut changed = text.clone();
+            (0..=below(&mut rng, 2)).for_each(|_| changed = misspelled(&changed, &mut rng));
+            let Ok(module) = parse(&changed) else {
+                refused += 1;
+                continue;
+            };
+            verify(&module, chip);
+            let options = Options { max_operations: 1 << 18, ..Options::new(rates()) };
+            match simulate(&module, &operands, &options) {
+                Ok(_) => ran += 1,
+                Err(error) => {
+                    refused += 1;
+                    assert!(!error.to_string().is_empty());
+                }
+            }
+        }
+    }
+    assert!(ran > 50 && refused > 50, "{ran} ran, {refused} refused");
+}
+
+/// How often each kernel is damaged; more for a longer search.
+fn rounds() -> usize {
+    std::env::var("OCTILE_FUZZ_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(40)
+}
+
 #[test]
 fn an_unknown_operation_is_named_with_its_line_and_what_is_supported() {
     let text = "module {\n  func.func @k(%x: memref<8x128xf32, #tpu.memory_space<vmem>>) {\n    \

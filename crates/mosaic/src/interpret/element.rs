@@ -70,18 +70,18 @@ pub(crate) fn truncate_to(float: Float, value: f32) -> f32 {
         return nearest;
     }
     // The magnitude before, or the largest one before infinity and before what is no number.
-    let before = |bits: u16, infinity: u16| (bits & 1 << 15) | (bits & !(1 << 15)).min(infinity) - 1;
+    let before = |bits: u16, infinity: u16| (bits & 1 << 15) | ((bits & !(1 << 15)).min(infinity) - 1);
     match float {
         Float::F32 => value,
         Float::Bf16 => bf16::from_bits(before(bf16::from_f32(value).to_bits(), 0x7f80)).to_f32(),
         Float::F16 => f16::from_bits(before(f16::from_f32(value).to_bits(), 0x7c00)).to_f32(),
         Float::F8E4M3FN => {
             let bits = E4m3::from_f32(value).to_bits();
-            E4m3::from_bits(bits & 0x80 | (bits & 0x7f).min(0x7f) - 1).to_f32()
+            E4m3::from_bits(bits & 0x80 | ((bits & 0x7f) - 1)).to_f32()
         }
         Float::F8E5M2 => {
             let bits = E5m2::from_f32(value).to_bits();
-            E5m2::from_bits(bits & 0x80 | (bits & 0x7f).min(0x7c) - 1).to_f32()
+            E5m2::from_bits(bits & 0x80 | ((bits & 0x7f).min(0x7c) - 1)).to_f32()
         }
     }
 }

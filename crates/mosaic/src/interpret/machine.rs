@@ -125,7 +125,7 @@ impl<'a> Machine<'a> {
         self.budget.spent() + self.clock.operations()
     }
 
-    /// Counts operations of kernels that this run has called.
+    /// Counts operations that are no steps: of kernels that this run has called, of turns of a loop.
     pub(crate) fn count_operations(&mut self, operations: u64) {
         self.budget.spend(operations);
     }

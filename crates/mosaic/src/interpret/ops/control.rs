@@ -142,6 +142,7 @@ fn for_(c: &mut Compiler<'_>, op: &Op) -> Made {
         let mut counter = from;
         while counter < to {
             m.clock.scalar();
+            m.count_operations(1);
             m.frame[body.arguments[0] as usize] = Value::Integer(counter);
             let values = std::mem::take(&mut m.yielded);
             for (&slot, value) in body.arguments[1..].iter().zip(values) {
@@ -174,6 +175,7 @@ fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
         m.yielded = (0..step.operands.len()).map(|i| m.take(step, i)).collect();
         loop {
             m.clock.scalar();
+            m.count_operations(1);
             enter(m, &before);
             m.run(&before)?;
             let goes_on = matches!(m.yielded.first(), Some(Value::Integer(condition)) if *condition != 0);

@@ -148,6 +148,9 @@ fn alloca(c: &mut Compiler<'_>, op: &Op) -> Made {
     let shape = c.extents(ty)?;
     let element = c.element(ty)?;
     let space = to.space.unwrap_or(MemorySpace::Vmem);
+    if matches!(space, MemorySpace::Hbm | MemorySpace::Any) {
+        return Err("a kernel allocates on-chip memory only".into());
+    }
     let name = op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line));
     Ok(Box::new(move |m, step| {
         let view = m.allocate(&name, space, &shape, Some(element), step.place)?;
