@@ -155,7 +155,13 @@ fn operands(facts: &mut Facts, listing: &Listing<'_>, witness: &Witness<'_>) {
         if !operand.output {
             operand.role = roles.role(Array { name: "", element: &operand.element, dims: &operand.dims });
         }
-        facts.operands.push(operand);
+        let same = |known: &Operand| {
+            Operand { evidence: operand.evidence.clone(), name: operand.name.clone(), ..known.clone() }
+                == operand
+        };
+        if !facts.operands.iter().any(same) {
+            facts.operands.push(operand);
+        }
     }
 }
 
