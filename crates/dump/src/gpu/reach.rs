@@ -327,7 +327,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         else {
             return Some((name.to_owned(), false));
         };
-        if kind.starts_with('f') || ![a, b].into_iter().all(|operand| once(&operand)) {
+        if kind.starts_with('f') || ![a, b].into_iter().all(once) {
             return Some((name.to_owned(), false));
         }
         Some(match *comparison {

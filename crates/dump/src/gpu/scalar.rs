@@ -40,7 +40,7 @@ impl<'a> Origins<'a> {
         self.tensor_cores.len() + self.memory.len() + self.products.len()
     }
 
-    fn from_memory(&self, operand: Option<&&str>) -> bool {
+    fn is_from_memory(&self, operand: Option<&&str>) -> bool {
         operand.is_some_and(|name| self.memory.contains(name) && !self.tensor_cores.contains(name))
     }
 
@@ -58,7 +58,7 @@ impl<'a> Origins<'a> {
                 }
                 let multiplies = head == "mul" && is_float(step.op());
                 let factors = [step.operands.get(1), step.operands.get(2)];
-                let is_product = multiplies && factors.into_iter().all(|factor| self.from_memory(factor));
+                let is_product = multiplies && factors.into_iter().all(|factor| self.is_from_memory(factor));
                 let moves = matches!(head, "mov" | "neg" | "cvt" | "selp");
                 if is_product || moves && step.read().any(|name| self.products.contains(name)) {
                     self.products.extend(step.written());
@@ -71,13 +71,13 @@ impl<'a> Origins<'a> {
         let factors = [step.operands.get(1), step.operands.get(2)];
         match step.head() {
             "fma" | "mad" if is_float(step.op()) => {
-                factors.into_iter().all(|factor| self.from_memory(factor))
+                factors.into_iter().all(|factor| self.is_from_memory(factor))
             }
-            "dp4a" | "dp2a" => factors.into_iter().all(|factor| self.from_memory(factor)),
+            "dp4a" | "dp2a" => factors.into_iter().all(|factor| self.is_from_memory(factor)),
             "add" | "sub" if is_float(step.op()) => {
                 let is_product =
-                    |name: &&&str| self.products.contains(**name) && self.from_memory(Some(*name));
-                factors.iter().flatten().any(|name| is_product(&name))
+                    |name: &&str| self.products.contains(*name) && self.is_from_memory(Some(name));
+                factors.iter().flatten().any(|name| is_product(name))
             }
             _ => false,
         }
