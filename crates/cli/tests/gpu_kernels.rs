@@ -11,7 +11,11 @@ use octile_core::{
     device::hopper::HOPPER_GPUS,
     plan::hopper::{GpuTile, HopperPlan, PROMOTIONS, ResultPath, Shape, Together, candidates},
 };
-use octile_dump::gpu::{AssemblerReport, Code};
+use octile_dump::{
+    checks::{CheckId, Verdict},
+    facts::{Facts, Source},
+    gpu::{AssemblerReport, Code},
+};
 use octile_kernels::hopper::{self, Kernel};
 
 /// What the assembler says of a kernel, and how often each mnemonic occurs in its machine code.
@@ -30,6 +34,17 @@ fn assemble(kernel: &Kernel) -> Assembled {
     assert_eq!((report.stack, report.spill_stores, report.spill_loads), (0, 0, 0), "{entry}");
     let code = Code::parse_sass(&assembled.sass);
     assert_eq!(code.damage(), [], "{entry}");
+    let files = [("kernel.ptx", &kernel.ptx), ("kernel.sass", &assembled.sass)];
+    let facts = Facts::gather(&files.map(|(name, text)| Source { name, bytes: text.as_bytes() }));
+    assert_eq!(
+        (&facts.invalid[..], &facts.unexecuted[..], &facts.conflicts[..]),
+        (&[][..], &[][..], &[][..]),
+        "{entry}"
+    );
+    for finding in octile_dump::checks::check(&facts, None) {
+        let is_product = matches!(finding.check, CheckId::NativeFp8 | CheckId::NoF32Matmul);
+        assert!(!is_product || finding.verdict != Verdict::Fail, "{entry}: {finding:?}");
+    }
     let mnemonics = code.mnemonics().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
     Assembled { registers: report.registers, mnemonics }
 }

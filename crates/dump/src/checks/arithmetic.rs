@@ -1,13 +1,17 @@
 //! What the arithmetic units are given.
 
 use super::{Outcome, counted};
-use crate::facts::{Facts, Level, Matmul};
+use crate::facts::{Evidence, Facts, Fault, FileKind, Level, Matmul};
 
 const NO_MATMUL: &str = "no multiplication is in these files: give the LLO listing or the Mosaic text of the kernel, or its PTX or SASS";
 
 /// The multiplications of one level.
 fn matmuls(facts: &Facts, level: Level) -> Vec<&Matmul> {
     facts.matmuls.iter().filter(|matmul| matmul.level == level).collect()
+}
+
+fn first_line(matmuls: &[&Matmul]) -> Vec<Evidence> {
+    matmuls.first().map(|first| first.evidence.clone()).into_iter().collect()
 }
 
 fn is_fp8(element: &str) -> bool {
@@ -23,9 +27,33 @@ fn describe(matmul: &Matmul) -> String {
     }
 }
 
+/// What a level says where it has no multiplication, or more of them than those of the matrix units.
+fn besides(facts: &Facts, level: Level, matmuls: &[&Matmul]) -> Option<Outcome> {
+    let at_level = |fault: &&Fault| fault.level == level;
+    let fault = match matmuls {
+        [] => facts.unexecuted.iter().find(at_level),
+        _ => facts.scalar_products.iter().find(at_level),
+    };
+    if let Some(fault) = fault {
+        return Some(Outcome::fail(fault.says.clone(), vec![fault.evidence.clone()]));
+    }
+    // The assembler takes nothing away that is executed.
+    let assembled = facts.files.iter().any(|file| file.kind == FileKind::Sass && file.damage.is_empty());
+    let kept = |matmul: &&Matmul| matmuls.iter().any(|kept| kept.lhs == matmul.lhs && kept.rhs == matmul.rhs);
+    let written = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Ptx);
+    let lost = written.filter(|_| level == Level::Sass && assembled).find(|matmul| !kept(matmul));
+    if let Some(matmul) = lost {
+        let says = format!("{} is in the PTX and not in the machine code", describe(matmul));
+        return Some(Outcome::fail(says, vec![matmul.evidence.clone()]));
+    }
+    matmuls.is_empty().then(|| Outcome::unknown(NO_MATMUL))
+}
+
 pub fn native_fp8(facts: &Facts, level: Level) -> Outcome {
     let matmuls = matmuls(facts, level);
-    let Some(first) = matmuls.first() else { return Outcome::unknown(NO_MATMUL) };
+    if let Some(outcome) = besides(facts, level, &matmuls) {
+        return outcome;
+    }
     let foreign = |matmul: &&&Matmul| !is_fp8(&matmul.lhs) || !is_fp8(&matmul.rhs) || matmul.emulated;
     if let Some(matmul) = matmuls.iter().find(foreign) {
         let emulated = if matmul.emulated {
@@ -36,15 +64,16 @@ pub fn native_fp8(facts: &Facts, level: Level) -> Outcome {
         return Outcome::fail(format!("{}{emulated}", describe(matmul)), vec![matmul.evidence.clone()]);
     }
     let count: usize = matmuls.iter().map(|matmul| matmul.count).sum();
-    Outcome::pass(
-        format!("{}, all on {}", counted(count, "multiplication"), first.lhs),
-        vec![first.evidence.clone()],
-    )
+    let element = matmuls.first().map_or("", |first| &first.lhs);
+    let says = format!("{}, all on {element}", counted(count, "multiplication"));
+    Outcome::pass(says, first_line(&matmuls))
 }
 
 pub fn no_f32_matmul(facts: &Facts, level: Level) -> Outcome {
     let matmuls = matmuls(facts, level);
-    let Some(first) = matmuls.first() else { return Outcome::unknown(NO_MATMUL) };
+    if let Some(outcome) = besides(facts, level, &matmuls) {
+        return outcome;
+    }
     if let Some(matmul) = matmuls.iter().find(|matmul| matmul.lhs == "f32" || matmul.rhs == "f32") {
         return Outcome::fail(describe(matmul), vec![matmul.evidence.clone()]);
     }
@@ -54,7 +83,7 @@ pub fn no_f32_matmul(facts: &Facts, level: Level) -> Outcome {
             format!("the operand type of the multiplication at {} is not known", matmul.evidence.place);
         return Outcome::obscured(says);
     }
-    Outcome::pass("no multiplication takes f32 operands", vec![first.evidence.clone()])
+    Outcome::pass("no multiplication takes f32 operands", first_line(&matmuls))
 }
 
 pub fn no_spills(facts: &Facts, level: Level) -> Outcome {

@@ -193,7 +193,17 @@ impl CheckId {
 
     /// What every level of the compiler says about the claim, as one outcome.
     fn run(self, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
-        Outcome::over_levels(Level::LATEST_FIRST.map(|level| self.run_at(level, facts, chip)))
+        let at = |level: Level| {
+            let outcome = self.run_at(level, facts, chip);
+            match facts.invalid.iter().find(|fault| fault.level == level) {
+                // What a level shows that cannot run as it is proves nothing.
+                Some(fault) if outcome.verdict == Verdict::Pass => {
+                    Outcome::fail(fault.says.clone(), vec![fault.evidence.clone()])
+                }
+                _ => outcome,
+            }
+        };
+        Outcome::over_levels(Level::LATEST_FIRST.map(at))
     }
 
     /// What one level says.

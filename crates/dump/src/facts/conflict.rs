@@ -18,7 +18,7 @@ pub struct Fingerprint {
 impl Fingerprint {
     /// Of a TPU listing, by its operations. The final pass keeps all of those that count.
     pub fn of_listing<'t>(file: &str, kind: FileKind, operations: impl Iterator<Item = &'t str>) -> Self {
-        const KEPT: [&str; 7] = ["vmatmul", "dma.", "vld", "vst", "sld", "sst", "inlined_call_operand"];
+        const KEPT: [&str; 4] = ["vmatmul", "dma.", "vsync", "inlined_call_operand"];
         let mut counts = BTreeMap::new();
         for operation in operations.filter(|operation| KEPT.iter().any(|kept| operation.starts_with(kept))) {
             *counts.entry(operation.to_owned()).or_default() += 1;

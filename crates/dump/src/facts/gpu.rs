@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use super::{
-    Assembled, Copy, Evidence, Facts, FileKind, Launch, Level, Matmul, Role, Space, Spills, Witness,
+    Assembled, Copy, Evidence, Facts, Fault, FileKind, Launch, Level, Matmul, Role, Space, Spills, Witness,
+    conflict::Fingerprint,
 };
 use crate::{
-    gpu::{AssemblerReport, Code, Instruction, Language},
+    gpu::{AssemblerReport, Code, Dead, Instruction, Language, first_product},
     source::{Damage, Place},
 };
 
@@ -17,16 +18,50 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
         Language::Sass => (Code::parse_sass(text), Level::Sass, FileKind::Sass),
     };
     let witness = Witness::new(name, text);
-    for instruction in code.instructions() {
-        let op = code.str(instruction.op);
-        let evidence = || witness.at(instruction.op.start);
-        if let Some((lhs, rhs)) = matmul_types(op) {
-            add_matmul(facts, level, (lhs, rhs), matmul_shapes(op), evidence);
-        } else if let Some(way) = Way::of(op) {
-            add_copy(facts, level, way, evidence);
+    let mut executed = Vec::new();
+    let mut multiplies = false;
+    for (function, reach) in code.functions().iter().zip(code.reach()) {
+        for (number, instruction) in function.instructions.iter().enumerate() {
+            let op = code.str(instruction.op);
+            let evidence = || witness.at(instruction.op.start);
+            let product = matmul_types(op);
+            multiplies |= product.is_some();
+            let dead = reach.as_ref().map_or(Some(Dead::Path), |reach| reach.dead(number));
+            if let Some(dead) = dead {
+                let line = evidence();
+                let why = match dead {
+                    Dead::Predicate => format!("its predicate {} is never true", code.str(instruction.guard)),
+                    Dead::Path => "no path leads to it".to_owned(),
+                };
+                let says = format!("the {op} of line {} is never executed: {why}", line.place.line);
+                facts.unexecuted.extend(product.map(|_| Fault { level, says, evidence: line }));
+                continue;
+            }
+            executed.push(instruction);
+            if let Some((lhs, rhs)) = product {
+                add_matmul(facts, level, (lhs, rhs), matmul_shapes(op), evidence);
+            } else if let Some(way) = Way::of(op) {
+                add_copy(facts, level, way, evidence);
+            }
         }
+        let Some(reach) = reach else { continue };
+        let fault = |number: usize, what: String| {
+            let evidence = witness.at(function.instructions.get(number).map_or(0, |found| found.op.start));
+            Fault { level, says: format!("line {} {what}", evidence.place.line), evidence }
+        };
+        facts.invalid.extend(reach.undefined.map(|(number, predicate)| {
+            fault(number, format!("is predicated on {predicate}, which is not written on every path to it"))
+        }));
+        let scalar = (language == Language::Ptx).then(|| first_product(&code, function, &reach)).flatten();
+        facts.scalar_products.extend(scalar.map(|number| {
+            fault(number, "adds a product of two values from memory, without the tensor cores".to_owned())
+        }));
     }
-    settle_copies(facts, level, places_in_turn(&code));
+    if multiplies {
+        let names = code.functions().iter().map(|function| code.str(function.name).to_owned());
+        facts.code.push(Fingerprint::of_code(name, kind, names.collect()));
+    }
+    settle_copies(facts, level, places_in_turn(&code, &executed));
     if language == Language::Ptx {
         facts.launch = facts.launch.take().or_else(|| launch(&code, &witness));
     }
@@ -164,10 +199,10 @@ fn add_copy(facts: &mut Facts, level: Level, way: Way, evidence: impl Fn() -> Ev
 
 /// Places that take turns, where the kernel makes barriers in shared memory. Every place has one that says it is full and one that says it is
 /// empty, each kind with an arrival count of its own, which is the last operand. Barriers for other things come singly.
-fn places_in_turn(code: &Code<'_>) -> Option<usize> {
+fn places_in_turn(code: &Code<'_>, executed: &[&Instruction]) -> Option<usize> {
     let makes = |op: &str| op.starts_with("SYNCS.EXCH") || op.starts_with("mbarrier.init");
     let mut of_kind: BTreeMap<&str, usize> = BTreeMap::new();
-    for instruction in code.instructions().filter(|instruction| makes(code.str(instruction.op))) {
+    for instruction in executed.iter().filter(|instruction| makes(code.str(instruction.op))) {
         let count = code.str(instruction.operands).rsplit(',').next().unwrap_or_default().trim();
         *of_kind.entry(count).or_default() += 1;
     }

@@ -1,7 +1,7 @@
 //! Facts from a listing: what will run.
 
 use super::{
-    Balance, Buffer, Copy, Evidence, Facts, FileKind, Level, Matmul, Operand, Race, Role, Space, Spills,
+    Balance, Buffer, Copy, Evidence, Facts, Fault, FileKind, Level, Matmul, Operand, Role, Space, Spills,
     Witness,
     conflict::Fingerprint,
     role::{Array, Roles},
@@ -91,7 +91,7 @@ fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witne
 }
 
 /// What is wrong with an access to a buffer that a DMA is using.
-fn race(route: &DmaRoute, witness: &Witness<'_>) -> Option<Race> {
+fn race(route: &DmaRoute, witness: &Witness<'_>) -> Option<Fault> {
     let race = route.race?;
     let DmaRoute { kind, first, source, destination, .. } = route;
     let bundle = race.bundle;
@@ -106,7 +106,7 @@ fn race(route: &DmaRoute, witness: &Witness<'_>) -> Option<Race> {
             "bundle {bundle:#x} overwrites {source} while a {kind} of bundle {first:#x} is still reading it"
         ),
     };
-    Some(Race { level: Level::Llo, says, evidence: witness.at(race.offset) })
+    Some(Fault { level: Level::Llo, says, evidence: witness.at(race.offset) })
 }
 
 /// One execution for each core that shares the kernel: v5p has two, and both execute the same code.
@@ -155,7 +155,13 @@ fn operands(facts: &mut Facts, listing: &Listing<'_>, witness: &Witness<'_>) {
         if !operand.output {
             operand.role = roles.role(Array { name: "", element: &operand.element, dims: &operand.dims });
         }
-        facts.operands.push(operand);
+        let same = |known: &Operand| {
+            Operand { evidence: operand.evidence.clone(), name: operand.name.clone(), ..known.clone() }
+                == operand
+        };
+        if !facts.operands.iter().any(same) {
+            facts.operands.push(operand);
+        }
     }
 }
 

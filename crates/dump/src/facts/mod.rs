@@ -231,14 +231,14 @@ pub struct Balance {
     pub evidence: Evidence,
 }
 
-/// An access to memory that has no order with a copy in flight there.
+/// Something that is wrong with the code of one level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Race {
+pub struct Fault {
     /// From where.
     pub level: Level,
-    /// What races with what, as a sentence without a full stop.
+    /// What is wrong, as a sentence without a full stop.
     pub says: String,
-    /// The access.
+    /// The line.
     pub evidence: Evidence,
 }
 
@@ -320,8 +320,14 @@ pub struct Facts {
     pub copies: Vec<Copy>,
     /// Starts against waits.
     pub balances: Vec<Balance>,
-    /// Accesses that race with copies.
-    pub races: Vec<Race>,
+    /// Accesses that have no order with a copy in flight there.
+    pub races: Vec<Fault>,
+    /// What makes the code of a level invalid: it proves nothing.
+    pub invalid: Vec<Fault>,
+    /// Multiplications in the text that are never executed.
+    pub unexecuted: Vec<Fault>,
+    /// Products that GPU code makes without tensor cores.
+    pub scalar_products: Vec<Fault>,
     /// Why these files cannot all be of one kernel, as sentences without a full stop.
     pub conflicts: Vec<String>,
     /// Registers that did not fit; absent where no listing was read.

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Balance, Buffer, Copy, Evidence, Facts, FileKind, Level, Matmul, Race, Role, Space, Witness, memory,
+    Balance, Buffer, Copy, Evidence, Facts, Fault, FileKind, Level, Matmul, Role, Space, Witness, memory,
     role::{Array, Roles},
 };
 use crate::{
@@ -141,7 +141,7 @@ fn executed(facts: &mut Facts, scan: &MosaicScan, execution: &Execution, witness
             ..copy
         });
     }
-    facts.races.extend(execution.races.first().map(|(place, says)| Race {
+    facts.races.extend(execution.races.first().map(|(place, says)| Fault {
         level: Level::Mosaic,
         says: says.clone(),
         evidence: witness.at_place(*place),

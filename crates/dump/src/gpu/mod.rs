@@ -1,10 +1,15 @@
 //! NVIDIA code as text: PTX, what a kernel is written in, and SASS, what the assembler made of it.
 
+mod interval;
 mod ptx;
+mod reach;
 mod report;
 mod sass;
+mod scalar;
 
+pub use reach::{Dead, Reach};
 pub use report::AssemblerReport;
+pub use scalar::first_product;
 
 use std::collections::BTreeMap;
 
@@ -40,8 +45,12 @@ pub struct Function {
     pub name: Span,
     /// Parameters and how it is launched: what stands between its name and its body. Empty in SASS, which does not say.
     pub header: Span,
+    /// Whether it is a kernel, as opposed to a function that kernels call.
+    pub is_entry: bool,
     /// Its instructions in order.
     pub instructions: Vec<Instruction>,
+    /// Labels, each with the number of the instruction behind it.
+    pub labels: Vec<(Span, usize)>,
 }
 
 /// A parsed file. It borrows the text and holds spans into it.
@@ -92,6 +101,13 @@ impl<'a> Code<'a> {
         }
     }
 
+    /// Names a place in the last function.
+    fn label(&mut self, name: Span) {
+        if let Some(function) = self.functions.last_mut() {
+            function.labels.push((name, function.instructions.len()));
+        }
+    }
+
     /// PTX or SASS.
     pub fn language(&self) -> Language {
         self.language
@@ -105,6 +121,31 @@ impl<'a> Code<'a> {
     /// The functions in order.
     pub fn functions(&self) -> &[Function] {
         &self.functions
+    }
+
+    /// Whether each function can be executed: kernels, and what they call along code that can be executed.
+    pub fn reach(&self) -> Vec<Option<Reach<'a>>> {
+        let roots = |function: &Function| function.is_entry;
+        let any_entry = self.functions.iter().any(roots);
+        let mut found: Vec<Option<Reach<'a>>> = vec![None; self.functions.len()];
+        let mut open: Vec<_> =
+            (0..found.len()).filter(|at| !any_entry || self.functions.get(*at).is_some_and(roots)).collect();
+        while let Some(at) = open.pop() {
+            let (Some(function), Some(reach @ None)) = (self.functions.get(at), found.get_mut(at)) else {
+                continue;
+            };
+            let calls = Reach::of(self, function);
+            let called = function.instructions.iter().enumerate().filter(|(number, instruction)| {
+                self.str(instruction.op).starts_with("call") && calls.dead(*number).is_none()
+            });
+            let called: Vec<_> = called.map(|(_, instruction)| self.str(instruction.operands)).collect();
+            *reach = Some(calls);
+            let names = self.functions.iter().map(|function| self.str(function.name)).enumerate();
+            open.extend(
+                names.filter(|(_, name)| called.iter().any(|call| call.contains(name))).map(|(at, _)| at),
+            );
+        }
+        found
     }
 
     /// Every instruction of every function.

@@ -85,6 +85,7 @@ impl<'a> Parser<'a> {
         // `a::b` is no label.
         let is_label = name > 0 && after.starts_with(':') && !after.starts_with("::");
         if is_label {
+            self.code.label(Span::new(self.at, self.at + name));
             self.at += name + 1;
         }
         is_label
@@ -128,7 +129,9 @@ impl<'a> Parser<'a> {
             let name_len = rest.trim_start().bytes().take_while(is_name).count();
             let name = Span::new(name_start, name_start + name_len);
             let header = Span::new(name_start + name_len, end);
-            self.code.functions.push(Function { name, header, instructions: Vec::new() });
+            let is_entry = text.contains(".entry");
+            let (instructions, labels) = (Vec::new(), Vec::new());
+            self.code.functions.push(Function { name, header, is_entry, instructions, labels });
         }
         let closes = matches!(self.bytes.get(end), Some(b'{' | b'}'));
         self.at = if closes { end } else { end + 1 };

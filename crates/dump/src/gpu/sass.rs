@@ -57,7 +57,9 @@ fn line(code: &mut Code<'_>, line: &str, offset: usize) -> bool {
     if let Some(name) = trimmed.strip_prefix(".text.").and_then(|name| name.strip_suffix(':')) {
         let name_start = start + ".text.".len();
         let name = Span::new(name_start, name_start + name.len());
-        code.functions.push(Function { name, header: Span::default(), instructions: Vec::new() });
+        let (instructions, labels) = (Vec::new(), Vec::new());
+        let header = Span::default();
+        code.functions.push(Function { name, header, is_entry: true, instructions, labels });
         return true;
     }
     if let Some(target) = trimmed.strip_prefix(".target") {
@@ -69,6 +71,9 @@ fn line(code: &mut Code<'_>, line: &str, offset: usize) -> bool {
     let Some((address, after)) = trimmed.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) else {
         // Directives, labels, comments and dual-issue braces.
         let label = trimmed.strip_suffix(':').is_some_and(|name| !name.contains(char::is_whitespace));
+        if label {
+            code.label(Span::new(start, start + trimmed.len() - 1));
+        }
         return trimmed.is_empty()
             || label
             || trimmed.starts_with(['.', '{', '}'])

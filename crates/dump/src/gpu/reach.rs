@@ -1,0 +1,447 @@
+//! Which instructions of a GPU kernel can be executed: along its branches, under predicates that can be true.
+//!
+//! Every register has one range of values for the whole function, joined over all instructions that write it and can be
+//! executed. That is coarse, but it never takes an instruction for dead that is not.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use super::{Code, Function, Instruction, Language, interval::Interval};
+
+/// Why an instruction is never executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dead {
+    /// Its predicate is always false.
+    Predicate,
+    /// No path leads to it.
+    Path,
+}
+
+/// What of a function can be executed.
+#[derive(Clone, Debug, Default)]
+pub struct Reach<'a> {
+    reached: Vec<bool>,
+    under_false: HashSet<usize>,
+    /// The first instruction, by number, whose predicate is not written on every path to it.
+    pub undefined: Option<(usize, &'a str)>,
+}
+
+impl<'a> Reach<'a> {
+    /// Follows a function from its first instruction.
+    pub fn of(code: &Code<'a>, function: &Function) -> Self {
+        let steps: Vec<_> = function.instructions.iter().map(|i| Step::of(code, i)).collect();
+        Walk::new(code, function, &steps).run()
+    }
+
+    /// Why the instruction of this number is never executed; `None` where it can be.
+    pub fn dead(&self, number: usize) -> Option<Dead> {
+        match self.reached.get(number) {
+            Some(true) if self.under_false.contains(&number) => Some(Dead::Predicate),
+            Some(true) => None,
+            _ => Some(Dead::Path),
+        }
+    }
+}
+
+/// An instruction, taken apart.
+pub struct Step<'a> {
+    guard: Option<(&'a str, bool)>,
+    op: &'a str,
+    /// Operands in order, split at the outermost commas.
+    pub operands: Vec<&'a str>,
+}
+
+impl<'a> Step<'a> {
+    pub fn of(code: &Code<'a>, instruction: &Instruction) -> Self {
+        let guard = code.str(instruction.guard).strip_prefix('@');
+        let guard = guard.map(|guard| (guard.trim_start_matches('!'), guard.starts_with('!')));
+        Self { guard, op: code.str(instruction.op), operands: split(code.str(instruction.operands)) }
+    }
+
+    /// The registers that it writes: its first operand, or those in the braces there.
+    pub fn written(&self) -> impl Iterator<Item = &'a str> + use<'a> {
+        let head = self.op.split('.').next().unwrap_or_default();
+        let writes =
+            !matches!(head, "st" | "red" | "bra" | "brx" | "ret" | "exit" | "bar" | "BRA" | "STG" | "STS");
+        let first = self.operands.first().copied().filter(|first| writes && !first.starts_with('['));
+        let first = first.unwrap_or_default().split(['{', '}', '|', ',', '(', ')', ' ', '\t', '\n']);
+        first.filter(|name| is_register(name))
+    }
+
+    /// The registers that it reads.
+    pub fn read(&self) -> impl Iterator<Item = &'a str> + '_ {
+        let skipped = usize::from(self.written().next().is_some());
+        let rest = self.operands.iter().skip(skipped);
+        rest.flat_map(|operand| operand.split(|c: char| !is_name(c))).filter(|name| is_register(name))
+    }
+
+    pub fn head(&self) -> &'a str {
+        self.op.split('.').next().unwrap_or_default()
+    }
+
+    pub fn op(&self) -> &'a str {
+        self.op
+    }
+}
+
+fn is_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.')
+}
+
+fn is_register(name: &str) -> bool {
+    name.starts_with(|c: char| c == '%' || c == '_' || c.is_ascii_alphabetic()) && name != "_"
+}
+
+/// Splits at commas that are in no bracket.
+fn split(text: &str) -> Vec<&str> {
+    let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'[' | b'{' | b'(' => depth += 1,
+            b']' | b'}' | b')' => depth = depth.saturating_sub(1),
+            b',' if depth == 0 => {
+                parts.extend(text.get(start..at).map(str::trim));
+                start = at + 1;
+            }
+            _ => {}
+        }
+    }
+    parts.extend(text.get(start..).map(str::trim).filter(|last| !last.is_empty()));
+    parts
+}
+
+/// Joins after which a register may hold anything, so that loops come to an end.
+const MOST_JOINS: u8 = 4;
+
+struct Walk<'w, 'a> {
+    steps: &'w [Step<'a>],
+    language: Language,
+    labels: HashMap<&'a str, Vec<usize>>,
+    /// The most threads of a block, where the function says.
+    threads: u64,
+    values: HashMap<&'a str, (Interval, u8)>,
+    written: HashMap<&'a str, Vec<usize>>,
+    readers: HashMap<&'a str, Vec<usize>>,
+    reached: Vec<bool>,
+    queue: VecDeque<usize>,
+}
+
+impl<'w, 'a> Walk<'w, 'a> {
+    fn new(code: &Code<'a>, function: &Function, steps: &'w [Step<'a>]) -> Self {
+        let mut labels: HashMap<_, Vec<_>> = HashMap::new();
+        for (label, at) in &function.labels {
+            labels.entry(code.str(*label)).or_default().push(*at);
+        }
+        let (mut written, mut readers): (HashMap<_, Vec<_>>, HashMap<_, Vec<_>>) = Default::default();
+        for (at, step) in steps.iter().enumerate() {
+            step.written().for_each(|name| written.entry(name).or_default().push(at));
+            let guard = step.guard.map(|(name, _)| name);
+            step.read().chain(guard).for_each(|name| readers.entry(name).or_default().push(at));
+        }
+        Self {
+            steps,
+            language: code.language(),
+            labels,
+            threads: threads(code.str(function.header)),
+            values: HashMap::new(),
+            written,
+            readers,
+            reached: vec![false; steps.len()],
+            queue: VecDeque::new(),
+        }
+    }
+
+    fn run(mut self) -> Reach<'a> {
+        self.reach(0);
+        while let Some(at) = self.queue.pop_front() {
+            self.visit(at);
+        }
+        let reached = |at: &usize| self.reached.get(*at) == Some(&true);
+        let all: Vec<_> = (0..self.steps.len()).filter(reached).collect();
+        let guard = |at: usize| self.steps.get(at).and_then(|step| step.guard);
+        let under_false =
+            all.iter().copied().filter(|&at| guard(at).is_some_and(|guard| self.holds(guard) == Some(false)));
+        let under_false = under_false.collect();
+        Reach { under_false, undefined: self.undefined(&all), reached: self.reached }
+    }
+
+    fn reach(&mut self, at: usize) {
+        if let Some(reached @ false) = self.reached.get_mut(at) {
+            *reached = true;
+            self.queue.push_back(at);
+        }
+    }
+
+    /// Whether a predicate holds; `None` where it may or may not.
+    fn holds(&self, (name, negated): (&str, bool)) -> Option<bool> {
+        let truth = match (self.language, name) {
+            (Language::Sass, "PT" | "UPT") => Some(true),
+            (Language::Sass, _) => None,
+            (Language::Ptx, name) => self.read(name, 1).truth(),
+        };
+        truth.map(|truth| truth != negated)
+    }
+
+    fn visit(&mut self, at: usize) {
+        let Some(step) = self.steps.get(at) else { return };
+        let holds = step.guard.map_or(Some(true), |guard| self.holds(guard));
+        if holds != Some(false) {
+            if self.language == Language::Ptx {
+                self.write(step);
+            }
+            match step.head() {
+                // The target of an indirect branch is in a table.
+                "brx" | "BRX" | "JMX" | "BRXU" => {
+                    let all: Vec<_> = self.labels.values().flatten().copied().collect();
+                    all.into_iter().for_each(|target| self.reach(target));
+                }
+                _ => {
+                    let words =
+                        step.operands.iter().flat_map(|operand| operand.split(['`', '(', ')', ' ', ',']));
+                    let targets: Vec<_> =
+                        words.filter_map(|word| self.labels.get(word)).flatten().copied().collect();
+                    targets.into_iter().for_each(|target| self.reach(target));
+                }
+            }
+        }
+        let leaves =
+            matches!(step.head(), "bra" | "brx" | "ret" | "exit" | "trap" | "BRA" | "EXIT" | "BRX" | "RET");
+        if !(leaves && holds == Some(true)) {
+            self.reach(at + 1);
+        }
+    }
+
+    fn write(&mut self, step: &Step<'a>) {
+        let mut written = step.written().peekable();
+        if written.peek().is_none() {
+            return;
+        }
+        // Parts of one value are not followed.
+        let value = if step.written().count() > 1 { Interval::bits(64) } else { self.compute(step) };
+        for name in written {
+            let (known, joins) = self.values.get(name).copied().unwrap_or((value, 0));
+            let joined = match joins {
+                MOST_JOINS.. => Interval::bits(64),
+                _ => known.join(value),
+            };
+            let is_new = !self.values.contains_key(name);
+            if is_new || joined != known {
+                self.values.insert(name, (joined, joins + u8::from(!is_new)));
+                let readers = self.readers.get(name).into_iter().flatten();
+                let reached = |at: &&usize| self.reached.get(**at) == Some(&true);
+                self.queue.extend(readers.filter(reached));
+            }
+        }
+    }
+
+    fn compute(&self, step: &Step<'a>) -> Interval {
+        let parts: Vec<_> = step.op.split('.').collect();
+        let kind = parts.last().copied().unwrap_or_default();
+        let bits = width(kind);
+        let inputs: Vec<_> = step.operands.iter().skip(1).map(|operand| self.read(operand, bits)).collect();
+        let truth = |at: usize| inputs.get(at).copied().and_then(Interval::truth);
+        let head = step.head();
+        let decided = match (head, kind) {
+            ("setp", _) => return Interval::of_truth(self.compare(&parts, step, &inputs)),
+            ("not", "pred") => truth(0).map(|truth| !truth),
+            ("mov", "pred") => truth(0),
+            ("and", "pred") if self.are_opposite(step) => Some(false),
+            ("and", "pred") if truth(0) == Some(false) || truth(1) == Some(false) => Some(false),
+            ("and", "pred") => truth(0).zip(truth(1)).map(|(a, b)| a && b),
+            ("or", "pred") if self.are_opposite(step) => Some(true),
+            ("or", "pred") if truth(0) == Some(true) || truth(1) == Some(true) => Some(true),
+            ("or", "pred") => truth(0).zip(truth(1)).map(|(a, b)| a || b),
+            ("xor", "pred") => truth(0).zip(truth(1)).map(|(a, b)| a != b),
+            ("selp", _) => {
+                let [a, b, ..] = inputs[..] else { return Interval::bits(bits) };
+                return a.join(b);
+            }
+            // These give bits of another place, or of memory.
+            (_, "pred") => None,
+            ("mul" | "mad", _) if parts.contains(&"hi") => return Interval::bits(bits),
+            _ if kind.starts_with('s') || kind.starts_with('f') || parts.contains(&"cc") => {
+                return Interval::bits(64);
+            }
+            ("shfl", _) => {
+                let source = step.operands.get(1).map(|source| self.read(source, bits));
+                return source.unwrap_or(Interval::bits(bits)).join(Interval::bits(0));
+            }
+            _ => {
+                let wide = if parts.contains(&"wide") { bits * 2 } else { bits };
+                return Interval::compute(head, wide, &inputs);
+            }
+        };
+        Interval::of_truth(decided)
+    }
+
+    /// `setp.lt.and.u32 %p1, %r1, %r2, %p2`
+    fn compare(&self, parts: &[&str], step: &Step<'_>, inputs: &[Interval]) -> Option<bool> {
+        let comparison = *parts.get(1)?;
+        let kind = *parts.last()?;
+        let [a, b, rest @ ..] = inputs else { return None };
+        let same = step.operands.get(1) == step.operands.get(2);
+        let compared = match kind.as_bytes().first() {
+            Some(b'f') => None,
+            Some(_) if same && step.written().count() == 1 => match comparison {
+                "eq" | "le" | "ge" | "ls" | "hs" => Some(true),
+                "ne" | "lt" | "gt" | "lo" | "hi" => Some(false),
+                _ => None,
+            },
+            Some(b's') => Interval::compare(comparison, Some(width(kind)), *a, *b),
+            _ => Interval::compare(comparison, None, *a, *b),
+        };
+        let [combined, ..] = rest else { return compared.filter(|_| step.written().count() == 1) };
+        let other = combined.truth();
+        match parts.get(2).copied()? {
+            _ if step.written().count() != 1 => None,
+            "and" if compared == Some(false) || other == Some(false) => Some(false),
+            "or" if compared == Some(true) || other == Some(true) => Some(true),
+            "and" => compared.zip(other).map(|(a, b)| a && b),
+            "or" => compared.zip(other).map(|(a, b)| a || b),
+            "xor" => compared.zip(other).map(|(a, b)| a != b),
+            _ => None,
+        }
+    }
+
+    /// Whether one operand is always the negation of the other: both are written once, one as `not` of the other or by
+    /// the opposite comparison of the same registers.
+    fn are_opposite(&self, step: &Step<'a>) -> bool {
+        let [_, a, b] = step.operands[..] else { return false };
+        let (a, b) = (self.literal(a, 0), self.literal(b, 0));
+        a.zip(b).is_some_and(|((a, not_a), (b, not_b))| a == b && not_a != not_b)
+    }
+
+    /// What a predicate says that is written once: a comparison, or its negation.
+    fn literal(&self, name: &'a str, depth: usize) -> Option<(String, bool)> {
+        const MOST_NEGATIONS: usize = 16;
+        let &[only] = self.written.get(name)?.as_slice() else { return None };
+        let step = self.steps.get(only).filter(|step| step.guard.is_none() && depth < MOST_NEGATIONS)?;
+        if step.op == "not.pred" {
+            let (key, negated) = self.literal(step.operands.get(1)?, depth + 1)?;
+            return Some((key, !negated));
+        }
+        let once = |operand: &&str| {
+            !is_register(operand) || self.written.get(*operand).is_some_and(|w| w.len() == 1)
+        };
+        let ([_, a, b], ["setp", comparison, kind]) =
+            (&step.operands[..], &step.op.split('.').collect::<Vec<_>>()[..])
+        else {
+            return Some((name.to_owned(), false));
+        };
+        if kind.starts_with('f') || ![a, b].into_iter().all(once) {
+            return Some((name.to_owned(), false));
+        }
+        Some(match *comparison {
+            "lt" | "lo" => (format!("{kind} {a} < {b}"), false),
+            "ge" | "hs" => (format!("{kind} {a} < {b}"), true),
+            "gt" | "hi" => (format!("{kind} {b} < {a}"), false),
+            "le" | "ls" => (format!("{kind} {b} < {a}"), true),
+            "eq" => (format!("{a} = {b}"), false),
+            "ne" => (format!("{a} = {b}"), true),
+            _ => (name.to_owned(), false),
+        })
+    }
+
+    /// What an operand of so many bits may be.
+    fn read(&self, operand: &str, bits: u32) -> Interval {
+        let any = Interval::bits(if bits == 0 { 64 } else { bits });
+        if let Some((value, _)) = self.values.get(operand) {
+            return *value;
+        }
+        let below = |count: u64| Interval { low: 0, high: count.saturating_sub(1) };
+        match operand {
+            "%tid.x" | "%tid.y" | "%tid.z" => below(self.threads),
+            "%laneid" => below(32),
+            _ => number(operand, bits).map_or(any, Interval::constant),
+        }
+    }
+
+    /// The first guard that some path reaches before its predicate is written.
+    fn undefined(&self, reached: &[usize]) -> Option<(usize, &'a str)> {
+        if self.language == Language::Sass {
+            return None;
+        }
+        let never = |at: usize| {
+            let (name, _) = self.steps.get(at)?.guard?;
+            (!self.values.contains_key(name)).then_some((at, name))
+        };
+        reached.iter().find_map(|&at| never(at)).or_else(|| self.sometimes_undefined(reached))
+    }
+
+    fn sometimes_undefined(&self, reached: &[usize]) -> Option<(usize, &'a str)> {
+        /// Instructions, summed over predicates, that are looked at.
+        const BUDGET: usize = 20_000_000;
+        let mut spent = 0;
+        let guards: Vec<_> =
+            reached.iter().filter_map(|&at| Some((at, self.steps.get(at)?.guard?.0))).collect();
+        let names: HashSet<_> = guards.iter().map(|(_, name)| *name).collect();
+        let mut first: Option<(usize, &str)> = None;
+        for name in names {
+            // Everything that is reached without a write to this predicate.
+            let writes: HashSet<_> = self.written.get(name).into_iter().flatten().copied().collect();
+            let mut without = vec![false; self.steps.len()];
+            let mut open = vec![0];
+            while let Some(at) = open.pop() {
+                let Some(seen @ false) = without.get_mut(at) else { continue };
+                *seen = true;
+                spent += 1;
+                if spent > BUDGET {
+                    return first;
+                }
+                if !writes.contains(&at) {
+                    open.extend(self.next(at));
+                }
+            }
+            let early = guards.iter().find(|(at, guard)| *guard == name && without.get(*at) == Some(&true));
+            first = match (first, early) {
+                (Some(first), Some(early)) => Some(first.min(*early)),
+                (first, early) => first.or(early.copied()),
+            };
+        }
+        first
+    }
+
+    /// Where control goes from an instruction.
+    fn next(&self, at: usize) -> Vec<usize> {
+        let Some(step) = self.steps.get(at) else { return Vec::new() };
+        let holds = step.guard.map_or(Some(true), |guard| self.holds(guard));
+        let jumps = step.head() == "bra" && holds != Some(false);
+        let words = step.operands.iter().filter(|_| jumps);
+        let mut next: Vec<_> = words.filter_map(|label| self.labels.get(label)).flatten().copied().collect();
+        let leaves = matches!(step.head(), "bra" | "brx" | "ret" | "exit" | "trap");
+        if !(leaves && holds == Some(true)) {
+            next.push(at + 1);
+        }
+        next
+    }
+}
+
+/// Bits of a type: `u32`, `b64`, `pred`.
+fn width(kind: &str) -> u32 {
+    match kind {
+        "pred" => 1,
+        _ => kind
+            .trim_start_matches(|c: char| c.is_ascii_alphabetic())
+            .parse()
+            .ok()
+            .filter(|bits| (1..=64).contains(bits))
+            .unwrap_or(64),
+    }
+}
+
+fn number(text: &str, bits: u32) -> Option<u64> {
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex.trim_end_matches('U'), 16).ok()?,
+        None => digits.trim_end_matches('U').parse().ok()?,
+    };
+    let value = if negative { value.wrapping_neg() } else { value };
+    Some(value & Interval::bits(bits).high)
+}
+
+/// The most threads of a block: `.maxntid 384, 1, 1`, else what the hardware takes.
+fn threads(header: &str) -> u64 {
+    const MOST: u64 = 1024;
+    let declared = [".maxntid", ".reqntid"].into_iter().find_map(|name| header.split_once(name));
+    let numbers = declared.and_then(|(_, rest)| rest.split('.').next()).unwrap_or_default();
+    numbers.split(',').filter_map(|number| number.trim().parse().ok()).max().unwrap_or(MOST).min(MOST)
+}

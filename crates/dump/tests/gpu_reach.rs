@@ -1,0 +1,174 @@
+//! Only what a GPU kernel executes counts, and products without tensor cores are found.
+
+mod common;
+
+use common::try_load;
+use octile_dump::{
+    checks::{CheckId, Finding, Verdict, check},
+    facts::{Facts, Source},
+    gpu::Code,
+};
+
+fn ptx() -> String {
+    try_load("../gpu", "dma.ptx").unwrap()
+}
+
+fn find(files: &[(&str, &str)], id: CheckId) -> Finding {
+    let sources: Vec<_> = files.iter().map(|(name, text)| Source { name, bytes: text.as_bytes() }).collect();
+    check(&Facts::gather(&sources), None).into_iter().find(|finding| finding.check == id).unwrap()
+}
+
+fn native(text: &str) -> Finding {
+    find(&[("kernel.ptx", text)], CheckId::NativeFp8)
+}
+
+/// The kernel with lines at its beginning, and every wgmma under a guard.
+fn guarded(guard: &str, setup: &str) -> String {
+    let text =
+        ptx().replace("\tmov.u32 %r1, shared_memory;\n", &format!("{setup}\tmov.u32 %r1, shared_memory;\n"));
+    text.replace("\twgmma.mma_async", &format!("\t{guard} wgmma.mma_async"))
+}
+
+#[test]
+fn recorded_kernels_are_executed_and_free_of_scalar_products() {
+    for text in [ptx(), try_load("../gpu", "strip128.ptx").unwrap()] {
+        let facts = Facts::gather(&[Source { name: "kernel.ptx", bytes: text.as_bytes() }]);
+        assert_eq!((&facts.invalid[..], &facts.unexecuted[..]), (&[][..], &[][..]));
+        assert_eq!(facts.scalar_products, []);
+        assert_eq!(native(&text).verdict, Verdict::Pass);
+    }
+}
+
+#[test]
+fn products_under_a_predicate_that_is_never_true_do_not_count() {
+    let cases = [
+        ("@%pz", "\tsetp.ne.u32 %pz, 1, 1;\n"),
+        ("@%pz", "\tsetp.eq.u32 %pz, 0, 1;\n"),
+        ("@!%pz", "\tsetp.eq.s32 %pz, 7, 7;\n"),
+        ("@%pz", "\tmov.pred %pz, 0;\n"),
+        ("@%pz", "\tmov.b32 %rz, 5;\n\tmov.b32 %ry, %rz;\n\tsetp.gt.u32 %pz, %rz, %ry;\n"),
+        ("@%pz", "\tmov.u32 %rz, %tid.x;\n\tsetp.ge.u32 %pz, %rz, 384;\n"),
+        ("@%pz", "\tmov.u32 %rz, %tid.x;\n\tshr.u32 %ry, %rz, 5;\n\tsetp.gt.u32 %pz, %ry, 31;\n"),
+        ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pz, %rz, 0;\n"),
+        ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.ne.u32 %pz, %rz, %rz;\n"),
+        (
+            "@%pz",
+            "\tld.param.u32 %rz, [m];\n\tsetp.eq.u32 %pa, %rz, 3;\n\tnot.pred %pb, %pa;\n\tand.pred %pz, %pa, %pb;\n",
+        ),
+        (
+            "@%pz",
+            "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pa, %rz, 9;\n\tsetp.ge.u32 %pb, %rz, 9;\n\tand.pred %pz, %pa, %pb;\n",
+        ),
+        ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.eq.u32 %pa, 1, 2;\n\tsetp.lt.and.u32 %pz, %rz, 9, %pa;\n"),
+    ];
+    for (guard, setup) in cases {
+        let found = native(&guarded(guard, setup));
+        assert_eq!(found.verdict, Verdict::Fail, "{setup}: {}", found.says);
+        assert!(found.says.contains("is never executed: its predicate"), "{}", found.says);
+        assert!(found.evidence[0].excerpt.contains("wgmma"), "{:?}", found.evidence);
+    }
+    let sometimes = [
+        ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pz, %rz, 9;\n"),
+        ("@%pz", "\tmov.u32 %rz, %tid.x;\n\tsetp.ge.u32 %pz, %rz, 128;\n"),
+        ("@!%pz", "\tsetp.ne.u32 %pz, 1, 1;\n"),
+    ];
+    for (guard, setup) in sometimes {
+        assert_eq!(native(&guarded(guard, setup)).verdict, Verdict::Pass, "{setup}");
+    }
+}
+
+#[test]
+fn products_that_no_path_leads_to_do_not_count() {
+    let text = ptx();
+    let before = "\twgmma.fence.sync.aligned;\n";
+    assert!(text.contains(before));
+    let returned = text.replace(before, &format!("\tret;\n{before}"));
+    let jumped =
+        text.replace(before, &format!("\tbra Lend;\n{before}")).replace("\tret;\n", "Lend:\n\tret;\n");
+    let always = "\tsetp.eq.u32 %pz, 1, 1;\n\t@%pz bra Lend;\n";
+    let decided = text.replace(before, &format!("{always}{before}")).replace("\tret;\n", "Lend:\n\tret;\n");
+    for edited in [returned, jumped, decided] {
+        let found = native(&edited);
+        assert_eq!(found.verdict, Verdict::Fail, "{}", found.says);
+        assert!(found.says.contains("is never executed: no path leads to it"), "{}", found.says);
+    }
+    // In a function that nobody calls.
+    let uncalled = text.replace(".visible .entry octile_dma_128x128_bf16(", ".func helper(");
+    let uncalled = format!("{uncalled}\n.visible .entry real()\n{{\n\tret;\n}}\n");
+    assert_eq!(native(&uncalled).verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_predicate_that_is_not_written_makes_the_code_invalid() {
+    for id in [CheckId::NativeFp8, CheckId::AsyncDma, CheckId::DoubleBuffered] {
+        let waits = ptx().replace("@!%p1 bra", "@!%p9999 bra");
+        let found = find(&[("kernel.ptx", &waits)], id);
+        assert_eq!(found.verdict, Verdict::Fail, "{id}: {}", found.says);
+        assert!(found.says.contains("predicated on %p9999, which is not written"), "{}", found.says);
+    }
+    let one_path =
+        "\tsetp.eq.u32 %pa, %tid.x, 0;\n\t@%pa bra Lskip;\n\tsetp.eq.u32 %pz, %tid.x, 1;\nLskip:\n";
+    let found = native(&guarded("@%pz", one_path));
+    assert_eq!(found.verdict, Verdict::Fail, "{}", found.says);
+    let both = one_path.replace("\t@%pa", "\tsetp.eq.u32 %pz, %tid.x, 2;\n\t@%pa");
+    assert_eq!(native(&guarded("@%pz", &both)).verdict, Verdict::Pass);
+}
+
+#[test]
+fn products_without_tensor_cores_are_found() {
+    let text = ptx();
+    let loads = "\tld.shared.f32 %fa, [%r1];\n\tld.shared.f32 %fb, [%r1+4];\n";
+    let store = "\tst.shared.f32 [%r1], %fd;\n";
+    let with = |lines: &str| {
+        text.replace(
+            "\twgmma.fence.sync.aligned;\n",
+            &format!("{loads}{lines}{store}\twgmma.fence.sync.aligned;\n"),
+        )
+    };
+    let products = [
+        "\tfma.rn.f32 %fd, %fa, %fb, %fd;\n",
+        "\tmul.rn.f32 %ft, %fa, %fb;\n\tadd.f32 %fd, %fd, %ft;\n",
+        "\tcvt.rn.f16.f32 %ha, %fa;\n\tcvt.rn.f16.f32 %hb, %fb;\n\tfma.rn.f16 %hd, %ha, %hb, %hd;\n",
+    ];
+    for lines in products {
+        for id in [CheckId::NativeFp8, CheckId::NoF32Matmul] {
+            let found = find(&[("kernel.ptx", &with(lines))], id);
+            assert_eq!(found.verdict, Verdict::Fail, "{lines}: {}", found.says);
+            assert!(found.says.contains("without the tensor cores"), "{}", found.says);
+        }
+    }
+    // Two scales are multiplied, and what the tensor cores give is scaled.
+    assert_eq!(
+        native(&with("\tmul.rn.f32 %ft, %fa, %fb;\n\tfma.rn.f32 %f1, %f65, %ft, %f1;\n")).verdict,
+        Verdict::Pass
+    );
+}
+
+#[test]
+fn machine_code_must_have_the_products_of_its_source() {
+    let (ptx, sass) = (ptx(), try_load("../gpu", "dma.sass").unwrap());
+    let verdict = |sass: &str| find(&[("k.ptx", &ptx), ("k.sass", sass)], CheckId::NativeFp8).verdict;
+    assert_eq!(verdict(&sass), Verdict::Pass);
+    assert_eq!(verdict(&sass.replace("QGMMA.64x128x32.F32.E4M3.E4M3", "FFMA")), Verdict::Fail);
+    assert_eq!(
+        verdict(&sass.replace("QGMMA.64x128x32.F32.E4M3.E4M3", "HGMMA.64x128x16.F32.BF16")),
+        Verdict::Fail
+    );
+    let never: String = sass.lines().map(|line| line.replace(" QGMMA", " @!PT QGMMA") + "\n").collect();
+    assert_ne!(never, sass);
+    assert_eq!(verdict(&never), Verdict::Fail);
+    assert_eq!(Code::parse_sass(&sass).reach().len(), 1);
+}
+
+#[test]
+fn two_kernels_that_multiply_are_a_conflict() {
+    let (dma, strip) = (ptx(), try_load("../gpu", "strip128.ptx").unwrap());
+    let listing = common::load("512-qb128-aligned-v3-tpu7x", common::PACKED);
+    for other in [("b.ptx", strip.as_str()), ("b.txt", &listing)] {
+        let sources =
+            [("a.ptx", dma.as_str()), other].map(|(name, text)| Source { name, bytes: text.as_bytes() });
+        let facts = Facts::gather(&sources);
+        assert_eq!(facts.conflicts.len(), 1, "{:?}", facts.conflicts);
+        assert!(check(&facts, None).iter().all(|finding| finding.verdict != Verdict::Pass), "{}", other.0);
+    }
+}
