@@ -147,6 +147,12 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
         "figures": { "code_bytes": 16 },
         "files": manifests::files(&folder)
     });
+    let mut absurd = manifest.clone();
+    absurd["figures"]["shared_bytes"] = u64::MAX.into();
+    manifests::seal(&folder, &absurd);
+    for command in ["verify", "analyze", "compare", "report"] {
+        assert_ne!(outcome(&[command, "v2"], place.path()).0, 2, "{command}");
+    }
     manifests::seal(&folder, &manifest);
     // A GPU kernel has less to prove; calling a TPU kernel one excuses nothing.
     unpack(DMA, place.path());

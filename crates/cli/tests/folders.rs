@@ -136,6 +136,12 @@ fn two_descriptions_of_a_kernel_are_refused() {
         "gpu",
         "gpu holds two files that describe a kernel: a.ptx and b.ptx; keep each kernel in",
     );
+    // In one file they are two all the same.
+    let (_, second) = PTX.split_once(".address_size 64\n").unwrap();
+    fs::write(place.path().join("both.ptx"), format!("{PTX}{}", second.replace("octile_", "other_")))
+        .unwrap();
+    let (code, said) = verify(place.path(), "both.ptx");
+    assert!(code == 1 && said.contains("both.ptx holds 2 kernels: give each in a file of its own"), "{said}");
     // Named by itself, each is judged.
     let (code, said) = verify(place.path(), "gpu/b.ptx");
     assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
@@ -238,6 +244,15 @@ fn a_manifest_of_another_version_is_noticed() {
         let sentence =
             format!("{file} is of kernel octile_smem_aligned, and the manifest has a plan for `auto`");
         assert!(code == 1 && said.contains(&sentence), "{said}");
+    }
+    // A plan that excuses the kernel from 8-bit floats is not the one of a kernel that multiplies them.
+    for arithmetic in ["dequantized", "widened"] {
+        let mut excused = manifest.clone();
+        excused["plan"]["arithmetic"] = arithmetic.into();
+        seal(&folder, &excused);
+        let (code, said) = verify(place.path(), "smem");
+        let sentence = "mosaic.mlir multiplies f8e4m3fn and f8e4m3fn, and the manifest has a plan to widen";
+        assert!(code == 1 && said.contains(sentence), "{said}");
     }
     // A plan for a GPU asks for less, and excuses no TPU kernel.
     let mut gpu = manifest.clone();
