@@ -127,7 +127,7 @@ fn every_key_of_a_manifest_is_needed() {
     version.resealed(|manifest| manifest["waived"] = json!(["scales-in-smem"]), "unknown field `waived`");
     version.resealed(
         |manifest| manifest["strategy"] = "auto".into(),
-        "it is about `auto`, and its plan about `smem`",
+        "`strategy` is auto, but `plan.strategy` is smem",
     );
     version.resealed(|manifest| manifest["plan"]["strategy"] = "none".into(), "unknown variant `none`");
     for key in ["strategy", "plan", "figures", "files"] {
@@ -148,7 +148,7 @@ fn every_key_of_a_manifest_is_needed() {
         checksum(twice.as_bytes())
     );
     fs::write(version.folder.join("manifest.json"), seal).unwrap();
-    version.refused("key `strategy` stands there twice");
+    version.refused("duplicate key `strategy`");
 }
 
 /// Numbers as large as JSON has them are shown or refused; sums and products of them do not overflow.

@@ -52,7 +52,7 @@ impl Contents {
                 _ if is_copy => {}
                 None => contents.own.push(beside),
                 Some(_) => bail!(
-                    "{} is not the HLO that {} lists: remove it, or run `octile inspect` again",
+                    "{} differs from the HLO that {} lists: remove it, or run `octile inspect` again",
                     path.display(),
                     group.path.join(manifest::FILE_NAME).display()
                 ),

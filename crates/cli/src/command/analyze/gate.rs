@@ -25,7 +25,7 @@ pub fn require_one_kernel(
         if let Some(planned) = manifest.map(|manifest| manifest.plan.target()).filter(|plan| *plan != target)
         {
             bail!(
-                "{} is a dump of {}, and the manifest of {} has a plan for {}: run `octile inspect` again",
+                "{} is a dump of {}, but the manifest of {} plans {}: run `octile inspect` again",
                 file.name,
                 device(target),
                 folder.display(),
@@ -34,7 +34,7 @@ pub fn require_one_kernel(
         }
         match first {
             Some((other, name)) if other != target => bail!(
-                "{} mixes targets: {name} is a dump of {}, and {} of {}; keep them in folders of their own, or name \
+                "{} mixes targets: {name} is a dump of {}, and {} of {}; use one folder per target, or name \
                  one file",
                 folder.display(),
                 device(other),
@@ -53,7 +53,7 @@ pub fn require_one_kernel(
         let same = |(kind, other): &&(FileKind, &Content)| *kind == file.kind && other.bytes != content.bytes;
         if let Some((_, other)) = kernels.iter().find(same) {
             bail!(
-                "{} holds two files that describe a kernel: {} and {}; keep each kernel in a folder of its own, or name \
+                "{} contains two files that each define a kernel: {} and {}; use one folder per kernel, or name \
                  one file",
                 folder.display(),
                 other.name,
@@ -81,7 +81,7 @@ pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>
     for text in texts {
         let Some(kernel) = kernel_name(text).filter(|kernel| !kernel.starts_with(&planned)) else { continue };
         found.push(format!(
-            "{} is of kernel {kernel}, and the manifest has a plan for `{strategy}`: compile that version again",
+            "{} defines {kernel}, but the manifest plans `{strategy}`: compile that version again",
             text.name
         ));
     }
@@ -101,7 +101,7 @@ fn several_kernels(text: &Text) -> Option<String> {
         FileKind::Sass => text.text.matches("STO_CUDA_ENTRY").count(),
         _ => 1,
     };
-    (kernels > 1).then(|| format!("{} holds {kernels} kernels: give each in a file of its own", text.name))
+    (kernels > 1).then(|| format!("{} defines {kernels} kernels: put each into its own file", text.name))
 }
 
 /// A plan to widen or dequantize excuses a kernel from multiplying 8-bit floats; its own text shows whether that is so.
@@ -109,14 +109,10 @@ fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     let mut own = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Mosaic);
     let is_fp8 = |matmul: &Matmul| matmul.lhs.starts_with("f8") && matmul.rhs.starts_with("f8");
     let other = own.find(|matmul| is_fp8(matmul) != (planned == Arithmetic::Fp8))?;
-    let what = match planned {
-        Arithmetic::Fp8 => "multiply 8-bit floats",
-        Arithmetic::Widened | Arithmetic::Dequantized => "widen 8-bit floats before multiplying",
-    };
     let Matmul { lhs, rhs, evidence, .. } = other;
     let file = &evidence.file;
     Some(format!(
-        "{file} multiplies {lhs} and {rhs}, and the manifest has a plan to {what}: compile that version again"
+        "{file} multiplies {lhs} by {rhs}, but the manifest plans {planned:?} arithmetic: compile that version again"
     ))
 }
 
@@ -145,7 +141,8 @@ fn listings_apart(texts: &[Text]) -> Option<String> {
     let count = |counts: &BTreeMap<&str, usize>, name: &str| counts.get(name).copied().unwrap_or(0);
     let name = names.into_iter().find(|name| count(&before, name) != count(&after, name))?;
     Some(format!(
-        "{} and {} are not of the same kernel: one has {name} {} times, the other {} times; compile that version again",
+        "{} and {} are listings of different kernels: {name} occurs {} times in one and {} times in the other; compile \
+         that version again",
         packed.name,
         last.name,
         count(&before, name),
