@@ -204,6 +204,24 @@ fn hlo_beside_a_folder_is_that_of_the_folder() {
     );
 }
 
+/// Programs that are named after their versions are one version each, whatever report lies beside them.
+#[test]
+fn programs_by_version_are_judged_one_by_one() {
+    let place = TempDir::new().unwrap();
+    let output = place.path().join("output");
+    fs::create_dir(&output).unwrap();
+    for (case, version) in [(DMA, "v2_dma"), (SMEM, "v3_smem")] {
+        let folder = unpack(case, place.path());
+        fs::copy(folder.join("optimized.hlo.txt"), output.join(format!("{version}_hlo.txt"))).unwrap();
+    }
+    for _ in 0..2 {
+        let (code, said) = outcome(&["report", "output", "-o", "output/report.html"], place.path());
+        assert_eq!(code, 0, "{said}");
+        let (code, said) = verify(place.path(), "output");
+        assert!(code == 0 && said.contains("PASS: all 2 versions"), "{said}");
+    }
+}
+
 /// Dumps that nobody looks at must not lie where a verdict seems to be about them.
 #[test]
 fn dumps_beside_folders_of_dumps_are_refused() {
