@@ -63,7 +63,7 @@ impl<'de> Visitor<'de> for StrictVisitor {
         let mut map = Map::new();
         while let Some((key, Strict(value))) = entries.next_entry::<String, Strict>()? {
             if map.contains_key(&key) {
-                return Err(A::Error::custom(format_args!("key `{key}` stands there twice")));
+                return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
             }
             map.insert(key, value);
         }
@@ -80,7 +80,7 @@ mod tests {
         let text = r#"{"a": [1, -2, 0.5, null, true, "x", {"a": {}}], "b": 18446744073709551615}"#;
         assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
         for text in [r#"{"a": 1, "a": 1}"#, r#"[{"b": {"a": 1, "c": 2, "\u0061": 2}}]"#] {
-            assert!(parse(text).unwrap_err().to_string().starts_with("key `a` stands there twice at line 1"));
+            assert!(parse(text).unwrap_err().to_string().starts_with("duplicate key `a` at line 1"));
         }
         assert!(parse(&"[".repeat(100_000)).is_err(), "deep nesting is refused");
     }

@@ -147,6 +147,12 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
         "figures": { "code_bytes": 16 },
         "files": manifests::files(&folder)
     });
+    let mut absurd = manifest.clone();
+    absurd["figures"]["shared_bytes"] = u64::MAX.into();
+    manifests::seal(&folder, &absurd);
+    for command in ["verify", "analyze", "compare", "report"] {
+        assert_ne!(outcome(&[command, "v2"], place.path()).0, 2, "{command}");
+    }
     manifests::seal(&folder, &manifest);
     // A GPU kernel has less to prove; calling a TPU kernel one excuses nothing.
     unpack(DMA, place.path());
@@ -176,10 +182,7 @@ fn a_damaged_manifest_is_described_in_plain_words() {
         ),
         ("{\"plan\": {", "`octile inspect`: it is cut off\n"),
         ("what I did on Monday", "`octile inspect`: it is not JSON\n"),
-        (
-            "{\"plan\": {}, \"plan\": {}}",
-            "`octile inspect`: key `plan` stands there twice at line 1 column 24\n",
-        ),
+        ("{\"plan\": {}, \"plan\": {}}", "`octile inspect`: duplicate key `plan` at line 1 column 24\n"),
         ("[1, 2, 3]", no_seal),
         ("{\"plan\": {}, \"figures\": {\"code_bytes\": 1}, \"files\": []}", no_seal),
         (

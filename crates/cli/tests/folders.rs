@@ -100,7 +100,7 @@ fn a_good_listing_does_not_hide_a_bad_one() {
     assert!(code == 1 && said.contains("FAIL no-f32-matmul"), "{said}");
     for name in ["aaa.txt", "zzz.txt"] {
         fs::write(folder.join(name), &good).unwrap();
-        refused(place.path(), SMEM, "holds two files that describe a kernel: ");
+        refused(place.path(), SMEM, "contains two files that each define a kernel: ");
         fs::remove_file(folder.join(name)).unwrap();
     }
     // A listing of another stage is of another kernel where it multiplies otherwise.
@@ -109,7 +109,10 @@ fn a_good_listing_does_not_hide_a_bad_one() {
     fs::write(folder.join("final_bundles.txt"), last.replace("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.f32"))
         .unwrap();
     let (code, said) = verify(place.path(), SMEM);
-    assert!(code == 1 && said.contains("final_bundles.txt are not of the same kernel: one has "), "{said}");
+    assert!(
+        code == 1 && said.contains("final_bundles.txt are listings of different kernels: vmatmul"),
+        "{said}"
+    );
 }
 
 /// The same for every kind of file that describes a kernel.
@@ -119,13 +122,13 @@ fn two_descriptions_of_a_kernel_are_refused() {
     let (folder, other) = (unpack(SMEM, place.path()), unpack(DMA, place.path()));
     for file in [PACKED, "final_bundles.txt", "mosaic.mlir", "optimized.hlo.txt"] {
         fs::copy(other.join(file), folder.join("extra")).unwrap();
-        refused(place.path(), SMEM, "holds two files that describe a kernel: extra and ");
+        refused(place.path(), SMEM, "contains two files that each define a kernel: extra and ");
     }
     // A copy tells nothing new, and a program without a kernel is not one.
     for content in [fs::read(folder.join(PACKED)).unwrap(), transformer().into_bytes()] {
         fs::write(folder.join("extra"), content).unwrap();
         let (code, said) = verify(place.path(), SMEM);
-        assert!(code != 2 && !said.contains("describe a kernel"), "{said}");
+        assert!(code != 2 && !said.contains("define a kernel"), "{said}");
     }
     let gpu = place.path().join("gpu");
     fs::create_dir(&gpu).unwrap();
@@ -134,8 +137,14 @@ fn two_descriptions_of_a_kernel_are_refused() {
     refused(
         place.path(),
         "gpu",
-        "gpu holds two files that describe a kernel: a.ptx and b.ptx; keep each kernel in",
+        "gpu contains two files that each define a kernel: a.ptx and b.ptx; use one folder per kernel",
     );
+    // In one file they are two all the same.
+    let (_, second) = PTX.split_once(".address_size 64\n").unwrap();
+    fs::write(place.path().join("both.ptx"), format!("{PTX}{}", second.replace("octile_", "other_")))
+        .unwrap();
+    let (code, said) = verify(place.path(), "both.ptx");
+    assert!(code == 1 && said.contains("both.ptx defines 2 kernels: put each into its own file"), "{said}");
     // Named by itself, each is judged.
     let (code, said) = verify(place.path(), "gpu/b.ptx");
     assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
@@ -191,8 +200,26 @@ fn hlo_beside_a_folder_is_that_of_the_folder() {
     refused(
         place.path(),
         "output",
-        "output/smem_hlo.txt is not the HLO that output/smem/manifest.json lists",
+        "output/smem_hlo.txt differs from the HLO that output/smem/manifest.json lists",
     );
+}
+
+/// Programs that are named after their versions are one version each, whatever report lies beside them.
+#[test]
+fn programs_by_version_are_judged_one_by_one() {
+    let place = TempDir::new().unwrap();
+    let output = place.path().join("output");
+    fs::create_dir(&output).unwrap();
+    for (case, version) in [(DMA, "v2_dma"), (SMEM, "v3_smem")] {
+        let folder = unpack(case, place.path());
+        fs::copy(folder.join("optimized.hlo.txt"), output.join(format!("{version}_hlo.txt"))).unwrap();
+    }
+    for _ in 0..2 {
+        let (code, said) = outcome(&["report", "output", "-o", "output/report.html"], place.path());
+        assert_eq!(code, 0, "{said}");
+        let (code, said) = verify(place.path(), "output");
+        assert!(code == 0 && said.contains("PASS: all 2 versions"), "{said}");
+    }
 }
 
 /// Dumps that nobody looks at must not lie where a verdict seems to be about them.
@@ -235,9 +262,17 @@ fn a_manifest_of_another_version_is_noticed() {
     seal(&folder, &lowered);
     let (code, said) = verify(place.path(), "smem");
     for file in ["mosaic.mlir", "optimized.hlo.txt"] {
-        let sentence =
-            format!("{file} is of kernel octile_smem_aligned, and the manifest has a plan for `auto`");
+        let sentence = format!("{file} defines octile_smem_aligned, but the manifest plans `auto`");
         assert!(code == 1 && said.contains(&sentence), "{said}");
+    }
+    // A plan that excuses the kernel from 8-bit floats is not the one of a kernel that multiplies them.
+    for arithmetic in ["dequantized", "widened"] {
+        let mut excused = manifest.clone();
+        excused["plan"]["arithmetic"] = arithmetic.into();
+        seal(&folder, &excused);
+        let (code, said) = verify(place.path(), "smem");
+        let sentence = "mosaic.mlir multiplies f8e4m3fn by f8e4m3fn, but the manifest plans ";
+        assert!(code == 1 && said.contains(sentence), "{said}");
     }
     // A plan for a GPU asks for less, and excuses no TPU kernel.
     let mut gpu = manifest.clone();
@@ -245,11 +280,7 @@ fn a_manifest_of_another_version_is_noticed() {
     gpu["plan"]["stages"] = 2.into();
     gpu["gpu"] = serde_json::json!({ "name": "h200" });
     seal(&folder, &gpu);
-    refused(
-        place.path(),
-        "smem",
-        "is a dump of a TPU kernel, and the manifest of smem has a plan for a GPU kernel",
-    );
+    refused(place.path(), "smem", "is a dump of a TPU kernel, but the manifest of smem plans a GPU kernel");
 }
 
 #[test]

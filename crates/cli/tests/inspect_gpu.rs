@@ -295,7 +295,7 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
     };
     let (code, said) = verify(&lowered, &[]);
     for file in ["kernel.ptx", "kernel.sass", "ptxas.txt"] {
-        assert!(code == 1 && said.contains(&format!("{file} is of kernel octile_dma_")), "{said}");
+        assert!(code == 1 && said.contains(&format!("{file} defines octile_dma_")), "{said}");
     }
 }
 

@@ -127,7 +127,7 @@ fn every_key_of_a_manifest_is_needed() {
     version.resealed(|manifest| manifest["waived"] = json!(["scales-in-smem"]), "unknown field `waived`");
     version.resealed(
         |manifest| manifest["strategy"] = "auto".into(),
-        "it is about `auto`, and its plan about `smem`",
+        "`strategy` is auto, but `plan.strategy` is smem",
     );
     version.resealed(|manifest| manifest["plan"]["strategy"] = "none".into(), "unknown variant `none`");
     for key in ["strategy", "plan", "figures", "files"] {
@@ -148,7 +148,41 @@ fn every_key_of_a_manifest_is_needed() {
         checksum(twice.as_bytes())
     );
     fs::write(version.folder.join("manifest.json"), seal).unwrap();
-    version.refused("key `strategy` stands there twice");
+    version.refused("duplicate key `strategy`");
+}
+
+/// Numbers as large as JSON has them are shown or refused; sums and products of them do not overflow.
+#[test]
+fn absurd_numbers_end_no_command() {
+    let version = Inspected::new();
+    let most = u64::MAX;
+    let region = json!({ "name": "x", "space": "vmem", "buffers": most, "bytes": most });
+    for (pointer, value) in [
+        ("/plan/memory/regions", json!([region, region])),
+        ("/plan/grid", json!({ "m": most, "n": most, "k": most })),
+        ("/plan/ring", json!({ "columns": 0 })),
+        ("/plan/problem/m", most.into()),
+        ("/plan/problem/quant_block", most.into()),
+        ("/figures", json!({ "code_bytes": most, "shared_bytes": most })),
+        ("/files/0/bytes", most.into()),
+    ] {
+        let mut manifest = version.manifest.clone();
+        *manifest.pointer_mut(pointer).unwrap() = value;
+        seal(&version.folder, &manifest);
+        for command in ["verify", "analyze", "compare", "report"] {
+            let (code, said) = version.outcome(&[command, "out"]);
+            assert!(code == 0 || code == 1, "{command} with {pointer}: {said}");
+        }
+    }
+    fs::write(version.folder.join("stablehlo.mlir"), "module {\n  func.func @main() { return }\n}\n")
+        .unwrap();
+    for dimension in ["m", "n", "k", "quant_block"] {
+        let mut manifest = version.manifest.clone();
+        manifest["plan"]["problem"][dimension] = most.into();
+        seal(&version.folder, &manifest);
+        let (code, said) = version.outcome(&["simulate", "out/v3/stablehlo.mlir"]);
+        assert!(code == 2 && said.trim().lines().count() == 1, "{dimension}: {said}");
+    }
 }
 
 #[test]

@@ -17,6 +17,10 @@ folder with dumps is one version, and so is a file named by itself. What each
 file is shows in its content: optimized HLO, Mosaic, LLO listings, utilization
 tables, schedule analyses, PTX, SASS, and the notation of the guides.
 
+Of a folder with a manifest.json only the files that it lists are read; dumps
+that it does not list are refused, and so are folders with dumps of two kernels
+or for both TPU and GPU. Other files, such as a page or a record, may lie there.
+
 Examples:
   octile analyze compilation_output
   octile analyze v3_smem_scales_hlo.txt
@@ -34,7 +38,7 @@ shared memory for the blocks that it should hold. A kernel that quantizes the
 activations first (quantize/) must have no spills and fit.
 
 Exit codes: 0 every version passes, 1 one does not, 2 there is nothing to
-verify.
+verify, or a folder does not hold the dumps of one kernel.
 
 Examples:
   octile verify

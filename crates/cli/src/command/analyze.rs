@@ -112,7 +112,7 @@ impl Version {
         // One manifest that cannot be read is a finding about its version, and no reason to leave the others unread.
         let mut troubles: Vec<_> = unreadable.into_iter().chain(changed).collect();
         troubles.extend(facts.files.iter().flat_map(troubles_of));
-        troubles.extend(gate::contradictions(&texts, manifest.as_ref()));
+        troubles.extend(gate::contradictions(&texts, &facts, manifest.as_ref()));
         let helpers = read_helpers(helpers, manifest.as_ref())?;
         troubles.extend(helpers.iter().flat_map(Helper::troubles));
         if troubles.is_empty() && !has_kernel(&facts) {

@@ -52,7 +52,7 @@ impl Contents {
                 _ if is_copy => {}
                 None => contents.own.push(beside),
                 Some(_) => bail!(
-                    "{} is not the HLO that {} lists: remove it, or run `octile inspect` again",
+                    "{} differs from the HLO that {} lists: remove it, or run `octile inspect` again",
                     path.display(),
                     group.path.join(manifest::FILE_NAME).display()
                 ),
@@ -128,24 +128,32 @@ fn refuse_unlisted(
     allowance: &mut Allowance,
 ) -> Result<()> {
     let listed: BTreeSet<_> = manifest.files.iter().map(|file| folder.join(file.name.as_path())).collect();
-    for path in files.iter().filter(|path| may_be_dump(path) && !listed.contains(*path)) {
-        if is_dump_text(&allowance.read(path)?) {
-            bail!(
-                "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile inspect` again",
-                path.display(),
-                folder.join(manifest::FILE_NAME).display()
-            );
+    let unlisted = files.iter().filter(|path| !listed.contains(*path));
+    match first_dump(unlisted, allowance)? {
+        None => Ok(()),
+        Some(path) => bail!(
+            "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile inspect` again",
+            path.display(),
+            folder.join(manifest::FILE_NAME).display()
+        ),
+    }
+}
+
+/// The first file that a compiler wrote about a kernel.
+pub fn first_dump<'f>(
+    files: impl IntoIterator<Item = &'f PathBuf>,
+    allowance: &mut Allowance,
+) -> Result<Option<&'f Path>, InputError> {
+    for file in files.into_iter().filter(|file| may_be_dump(file)) {
+        let bytes = &allowance.read(file)?;
+        if Facts::gather(&[Source { name: "", bytes }]).files.iter().any(is_dump) {
+            return Ok(Some(file));
         }
     }
-    Ok(())
+    Ok(None)
 }
 
 /// The files as facts are gathered from.
 pub fn sources(contents: &[Content]) -> Vec<Source<'_>> {
     contents.iter().map(|Content { name, bytes, .. }| Source { name, bytes }).collect()
-}
-
-/// Whether something is what a compiler writes about a kernel.
-pub fn is_dump_text(bytes: &[u8]) -> bool {
-    Facts::gather(&[Source { name: "", bytes }]).files.iter().any(is_dump)
 }

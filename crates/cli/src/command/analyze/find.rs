@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::{contents::is_dump_text, manifest};
+use super::{contents::first_dump, manifest};
 use crate::input::{Allowance, Listing};
 
 /// Files of a version's folder that are no dump.
@@ -67,17 +67,18 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
         let beside = named.iter().find(|file| named_version(file) == Some(file_name(version))).cloned();
         groups.extend(one(version, inside.files, beside));
     }
-    if groups.is_empty() && !others.is_empty() {
-        return Ok(one(folder, [named, others].concat(), None).into_iter().collect());
+    if groups.is_empty() && named.is_empty() {
+        return Ok(one(folder, others, None).into_iter().collect());
     }
     // Beside versions, a file that is not named like one is something else: a report, a record.
-    for file in others.iter().filter(|file| may_be_dump(file)) {
-        if is_dump_text(&allowance.read(file)?) {
-            bail!(
-                "{} is a compiler dump beside folders of dumps: move it into the folder of its version, or name it by itself",
-                file.display()
-            );
+    if let Some(dump) = first_dump(&others, allowance)? {
+        if groups.is_empty() {
+            return Ok(one(folder, [named, others].concat(), None).into_iter().collect());
         }
+        bail!(
+            "{} is a compiler dump beside folders of dumps: move it into the folder of its version, or name it by itself",
+            dump.display()
+        );
     }
     let has_folder = |file: &&PathBuf| named_version(file).is_some_and(|name| folder.join(name).is_dir());
     for file in named.iter().filter(|file| !has_folder(file)) {

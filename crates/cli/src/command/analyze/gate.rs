@@ -3,9 +3,13 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Result, bail};
-use octile_dump::facts::{DumpTarget, FileKind, FileReport};
+use octile_dump::facts::{DumpTarget, Facts, FileKind, FileReport, Level, Matmul};
 
-use super::{Text, contents::Content, manifest::Manifest};
+use super::{
+    Text,
+    contents::Content,
+    manifest::{Arithmetic, Manifest, Plan},
+};
 
 /// Refuses dumps of two devices, and two files that describe a kernel in the same way: facts would come from either,
 /// and one kernel would answer for another.
@@ -21,7 +25,7 @@ pub fn require_one_kernel(
         if let Some(planned) = manifest.map(|manifest| manifest.plan.target()).filter(|plan| *plan != target)
         {
             bail!(
-                "{} is a dump of {}, and the manifest of {} has a plan for {}: run `octile inspect` again",
+                "{} is a dump of {}, but the manifest of {} plans {}: run `octile inspect` again",
                 file.name,
                 device(target),
                 folder.display(),
@@ -30,7 +34,7 @@ pub fn require_one_kernel(
         }
         match first {
             Some((other, name)) if other != target => bail!(
-                "{} mixes targets: {name} is a dump of {}, and {} of {}; keep them in folders of their own, or name \
+                "{} mixes targets: {name} is a dump of {}, and {} of {}; use one folder per target, or name \
                  one file",
                 folder.display(),
                 device(other),
@@ -49,7 +53,7 @@ pub fn require_one_kernel(
         let same = |(kind, other): &&(FileKind, &Content)| *kind == file.kind && other.bytes != content.bytes;
         if let Some((_, other)) = kernels.iter().find(same) {
             bail!(
-                "{} holds two files that describe a kernel: {} and {}; keep each kernel in a folder of its own, or name \
+                "{} contains two files that each define a kernel: {} and {}; use one folder per kernel, or name \
                  one file",
                 folder.display(),
                 other.name,
@@ -68,19 +72,48 @@ fn device(target: DumpTarget) -> &'static str {
     }
 }
 
-/// Where files contradict one another or the manifest, one sentence each.
-pub fn contradictions(texts: &[Text], manifest: Option<&Manifest>) -> Vec<String> {
-    let mut found: Vec<_> = listings_apart(texts).into_iter().collect();
-    let Some(strategy) = manifest.map(|manifest| manifest.plan.strategy()) else { return found };
+/// Where files are of more than one kernel, or contradict the manifest, one sentence each.
+pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
+    let mut found: Vec<_> = texts.iter().filter_map(several_kernels).chain(listings_apart(texts)).collect();
+    let Some(plan) = manifest.map(|manifest| &manifest.plan) else { return found };
+    let strategy = plan.strategy();
     let planned = format!("octile_{strategy}_");
     for text in texts {
         let Some(kernel) = kernel_name(text).filter(|kernel| !kernel.starts_with(&planned)) else { continue };
         found.push(format!(
-            "{} is of kernel {kernel}, and the manifest has a plan for `{strategy}`: compile that version again",
+            "{} defines {kernel}, but the manifest plans `{strategy}`: compile that version again",
             text.name
         ));
     }
+    if let Plan::Tpu(plan) = plan {
+        found.extend(other_arithmetic(plan.arithmetic, facts));
+    }
     found
+}
+
+/// Two kernels in one file of GPU code: what one does would prove claims about the other.
+fn several_kernels(text: &Text) -> Option<String> {
+    let kernels = match text.kind {
+        FileKind::Ptx => {
+            let code = text.text.lines().map(|line| line.split("//").next().unwrap_or_default());
+            code.map(|line| line.matches(".entry").count()).sum()
+        }
+        FileKind::Sass => text.text.matches("STO_CUDA_ENTRY").count(),
+        _ => 1,
+    };
+    (kernels > 1).then(|| format!("{} defines {kernels} kernels: put each into its own file", text.name))
+}
+
+/// A plan to widen or dequantize excuses a kernel from multiplying 8-bit floats; its own text shows whether that is so.
+fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
+    let mut own = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Mosaic);
+    let is_fp8 = |matmul: &Matmul| matmul.lhs.starts_with("f8") && matmul.rhs.starts_with("f8");
+    let other = own.find(|matmul| is_fp8(matmul) != (planned == Arithmetic::Fp8))?;
+    let Matmul { lhs, rhs, evidence, .. } = other;
+    let file = &evidence.file;
+    Some(format!(
+        "{file} multiplies {lhs} by {rhs}, but the manifest plans {planned:?} arithmetic: compile that version again"
+    ))
 }
 
 /// What a file calls its kernel.
@@ -88,13 +121,13 @@ fn kernel_name(text: &Text) -> Option<&str> {
     let before = match text.kind {
         FileKind::Mosaic => "func.func @",
         FileKind::Hlo => "HloModule ",
-        FileKind::Ptx => ".entry ",
+        FileKind::Ptx => ".entry",
         FileKind::Sass => ".text.",
         FileKind::Assembler => "Function properties for ",
         _ => return None,
     };
     let (_, name) = text.text.split_once(before)?;
-    name.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
+    name.trim_start().split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
 }
 
 /// The last passes of the compiler drop empty bundles: two listings of a kernel multiply and copy alike.
@@ -108,7 +141,8 @@ fn listings_apart(texts: &[Text]) -> Option<String> {
     let count = |counts: &BTreeMap<&str, usize>, name: &str| counts.get(name).copied().unwrap_or(0);
     let name = names.into_iter().find(|name| count(&before, name) != count(&after, name))?;
     Some(format!(
-        "{} and {} are not of the same kernel: one has {name} {} times, the other {} times; compile that version again",
+        "{} and {} are listings of different kernels: {name} occurs {} times in one and {} times in the other; compile \
+         that version again",
         packed.name,
         last.name,
         count(&before, name),

@@ -370,7 +370,7 @@ impl Manifest {
     fn checked(self) -> Result<Self> {
         let (strategy, planned) = (self.strategy, self.plan.strategy());
         if planned != strategy {
-            bail!("it is about `{strategy}`, and its plan about `{planned}`");
+            bail!("`strategy` is {strategy}, but `plan.strategy` is {planned}");
         }
         let mut names = BTreeSet::new();
         match self.files.iter().find(|file| !names.insert(&file.name)) {

@@ -47,7 +47,7 @@ fn blocks(version: &Version, space: &Space) -> Vec<Block> {
                 1 => region.name.clone(),
                 many => format!("{} x {many}", region.name),
             },
-            bytes: region.buffers as u64 * region.bytes,
+            bytes: (region.buffers as u64).saturating_mul(region.bytes),
         };
         return regions.map(block).collect();
     }
@@ -70,7 +70,7 @@ fn space_of(region: &Region) -> Space {
 }
 
 fn memory(name: &str, blocks: &[Block], limit: Option<u64>) -> Markup {
-    let used: u64 = blocks.iter().map(|block| block.bytes).sum();
+    let used = blocks.iter().fold(0u64, |used, block| used.saturating_add(block.bytes));
     let share = |bytes: u64, whole: u64| format!("width:{:.3}%", 1e2 * bytes as f64 / whole.max(1) as f64);
     html! {
         @if let Some(limit) = limit {
