@@ -29,16 +29,16 @@ fn check<T: Element>(exact: &ExactOperands) {
 fn integers_with_powers_of_two_as_scales() {
     for quant_block in QuantBlock::ALL {
         for x in X_KINDS {
-            for (m, n, k) in [(1, 300, 1000), (7, 65, 131), (130, 140, 700)] {
-                for out in [FloatKind::F32, FloatKind::Bf16, FloatKind::F16] {
-                    let problem = Problem::new(m, n, k, quant_block).unwrap().with_x(x).with_out(out);
-                    for draw in 0..ExactOperands::draws(&problem) {
-                        let exact = ExactOperands::new(problem, draw, 1);
-                        match out {
-                            FloatKind::F32 => check::<f32>(&exact),
-                            FloatKind::Bf16 => check::<bf16>(&exact),
-                            FloatKind::F16 => check::<f16>(&exact),
-                        }
+            let shapes = [(1, 300, 1000), (7, 65, 131), (130, 140, 700)];
+            for ((m, n, k), out) in shapes.into_iter().zip([FloatKind::F32, FloatKind::Bf16, FloatKind::F16])
+            {
+                let problem = Problem::new(m, n, k, quant_block).unwrap().with_x(x).with_out(out);
+                for draw in 0..ExactOperands::draws(&problem) {
+                    let exact = ExactOperands::new(problem, draw, 1);
+                    match out {
+                        FloatKind::F32 => check::<f32>(&exact),
+                        FloatKind::Bf16 => check::<bf16>(&exact),
+                        FloatKind::F16 => check::<f16>(&exact),
                     }
                 }
             }
