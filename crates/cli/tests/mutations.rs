@@ -34,6 +34,10 @@ enum Mistake {
     MissingRow,
     /// Gives other bits on every run.
     Unrepeatable,
+    /// Forgets one k-block in one tile.
+    OneTileDropsABlock,
+    /// Takes the next block's weight scale for one k-block of one tile.
+    OneTileTakesTheNextScale,
 }
 
 const MISTAKES: [Mistake; 7] = [
@@ -46,7 +50,13 @@ const MISTAKES: [Mistake; 7] = [
     Mistake::Unrepeatable,
 ];
 
-struct Mutant(Mistake);
+/// Mistakes that a loose bound hides: they must be noticed whatever the arithmetic allows.
+const IN_ONE_TILE: [Mistake; 2] = [Mistake::OneTileDropsABlock, Mistake::OneTileTakesTheNextScale];
+
+const ACCUMULATORS: [Accumulator; 3] =
+    [Accumulator::F32, Accumulator::HopperTensorCore { promote_every: 128 }, Accumulator::Bf16Operands];
+
+struct Mutant(Mistake, Accumulator);
 
 impl Backend for Mutant {
     fn setup(&self) -> Setup {
@@ -54,7 +64,7 @@ impl Backend for Mutant {
     }
 
     fn accumulator(&self) -> Accumulator {
-        Accumulator::F32
+        self.1
     }
 
     fn best(&self, _: &Problem) -> Strategy {
@@ -92,9 +102,10 @@ impl Naive<'_> {
         (x.codes().to_vec(), (0..m).flat_map(|row| x.scales_of_row(row)).copied().collect())
     }
 
-    fn weight_scale(&self, weight: &QuantizedWeight, nb: usize, kb: usize) -> f32 {
+    fn weight_scale(&self, weight: &QuantizedWeight, nb: usize, kb: usize, in_tile: bool) -> f32 {
         let (rows, cols) = self.operands.problem.w_scale_shape();
         let flat = match self.mistake {
+            Mistake::OneTileTakesTheNextScale if in_tile => nb * cols + (kb + 1) % cols,
             Mistake::WrongScaleIndex => nb * cols + (kb + 1) % cols,
             Mistake::LastBlockScalesOnly => nb * cols + cols - 1,
             Mistake::TransposedScales => kb % cols * rows + nb % rows,
@@ -135,11 +146,15 @@ impl Contender for Naive<'_> {
                 if self.mistake == Mistake::DroppedRaggedEdge && block.len() < qb {
                     continue;
                 }
+                let in_tile = (64..128).contains(&row) && (128..192).contains(&col) && kb == 1;
+                if self.mistake == Mistake::OneTileDropsABlock && in_tile {
+                    continue;
+                }
                 let x = &codes[row * k..][block.clone()];
                 let w = &weight.codes()[col * k..][block];
                 let products = x.iter().zip(w).map(|(&x, &w)| value(x) * value(w));
                 sum += products.sum::<f32>()
-                    * (x_scales[row * k_blocks + kb] * self.weight_scale(weight, col / qb, kb));
+                    * (x_scales[row * k_blocks + kb] * self.weight_scale(weight, col / qb, kb, in_tile));
             }
             if self.mistake == Mistake::Unrepeatable && self.runs % 2 == 1 {
                 sum = sum.next_up();
@@ -157,22 +172,35 @@ impl Contender for Naive<'_> {
 }
 
 /// Ragged in every dimension, several blocks each way.
-fn report(mistake: Mistake) -> Report {
+fn report(mistake: Mistake, accumulator: Accumulator) -> Report {
     let problem = Problem::new(131, 300, 400, QuantBlock::B128).unwrap();
     let x = ActivationKind::Quantized(FloatKind::F32, ScaleGranularity::Token);
     let cases = named_cases(&[problem.with_x(x)]);
     let job = Job { cases, strategies: vec![StrategyChoice::One(Strategy::Auto)], seed: 1 };
-    run(&Mutant(mistake), &job).unwrap()
+    run(&Mutant(mistake, accumulator), &job).unwrap()
 }
 
 #[test]
 fn the_suite_passes_a_plain_kernel() {
-    assert!(report(Mistake::None).passed());
+    for accumulator in ACCUMULATORS {
+        assert!(report(Mistake::None, accumulator).passed(), "{accumulator:?}");
+    }
 }
 
 #[test]
 fn the_suite_fails_every_mistake() {
     for mistake in MISTAKES {
-        assert!(!report(mistake).passed(), "{mistake:?} was not noticed");
+        assert!(!report(mistake, Accumulator::F32).passed(), "{mistake:?} was not noticed");
+    }
+}
+
+#[test]
+fn the_suite_fails_a_mistake_in_one_tile_with_any_arithmetic() {
+    for (mistake, accumulator) in IN_ONE_TILE.into_iter().flat_map(|m| ACCUMULATORS.map(|a| (m, a))) {
+        let report = report(mistake, accumulator);
+        let (_, check) = &report.cases[0].checks[0];
+        assert!(!report.passed(), "{mistake:?} was not noticed with {accumulator:?}");
+        // Not a question of how loose the bound is.
+        assert!(check.exact.is_some_and(|exact| exact.wrong >= 64 * 64), "{mistake:?}: {check:?}");
     }
 }

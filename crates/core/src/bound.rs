@@ -1,11 +1,14 @@
 //! How far a correct kernel may be from the exact result: derived from the operands before it runs.
 //!
-//! A k-block of length L is summed with at most L roundings, scaled with at most 3 (two scales multiplied, their
-//! product applied, and for unfused arithmetic the product itself), and added to at most B - 1 other blocks. So a
-//! term x*w of the sum carries at most t = L + B + 3 roundings, and the error is at most
-//! `t u / (1 - t u) * sum |x w|` (Higham, Accuracy and Stability of Numerical Algorithms, 3.1). The sum of
-//! magnitudes is bounded block by block with the norms of the two vectors (Cauchy-Schwarz), which costs M*N*B
-//! instead of M*N*K.
+//! A k-block of length L is summed in any order with an error of at most `L u` times the sum of magnitudes, whatever
+//! L is (Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic, 2013: without the
+//! denominator `1 - L u` of older bounds, which turns negative for long sums). It is scaled with at most 3 roundings (two
+//! scales multiplied, their product applied, and for unfused arithmetic the product itself), and added to B - 1 other
+//! blocks. The sum of magnitudes is bounded block by block with the norms of the two vectors (Cauchy-Schwarz), which
+//! costs M*N*B instead of M*N*K.
+//!
+//! What falls below the smallest normal f32 may be flushed to zero: products of unquantized activations, the product of
+//! two scales, and what they give.
 
 use crate::FloatKind;
 
@@ -32,22 +35,39 @@ impl Accumulator {
     /// The relative error of a sum of `len` products followed by scaling and the sum over `blocks` blocks, as a
     /// part of the sum of magnitudes.
     pub fn relative_error(self, len: usize, blocks: usize) -> f64 {
-        let roundings = (len + blocks + 3) as f64 * F32_ROUNDOFF;
-        let f32_part = roundings / (1.0 - roundings);
+        let (len, blocks) = (len as f64, blocks as f64);
         match self {
-            Self::F32 => f32_part,
+            Self::F32 => f32_error(len, blocks),
             // Every product of a chain is aligned to the largest and truncated once; chains have up to
             // `promote_every / 32` instructions, each of which truncates the running sum again.
             Self::HopperTensorCore { promote_every } => {
-                f32_part + HOPPER_ROUNDOFF * (1.0 + promote_every.min(len).div_ceil(32) as f64)
+                let instructions = (len.min(promote_every as f64) / 32.0).ceil();
+                f32_error(len, blocks) + HOPPER_ROUNDOFF * (1.0 + instructions)
             }
             Self::Bf16Operands => {
-                let roundings = (len * blocks + 3) as f64 * F32_ROUNDOFF;
                 let operands = (1.0 + FloatKind::Bf16.unit_roundoff()).powi(2) - 1.0;
-                operands + (1.0 + operands) * roundings / (1.0 - roundings)
+                operands + (1.0 + operands) * f32_error(len * blocks, 0.0)
             }
         }
     }
+}
+
+/// The relative error of sums of `len` products, scaled, and summed over `blocks`: finite and positive for any length.
+fn f32_error(len: f64, blocks: f64) -> f64 {
+    let u = F32_ROUNDOFF;
+    // Not (1 + len u)(1 + blocks u)(1 + u)^3 - 1, which would round.
+    let sums = len * u + blocks * u + len * blocks * u * u;
+    let scaling = 3.0 * u + 3.0 * u * u + u * u * u;
+    sums + scaling + sums * scaling
+}
+
+/// A row of an operand within one k-block.
+#[derive(Debug, Clone, Copy)]
+pub struct BlockRow {
+    /// The norm of its values before scaling.
+    pub norm: f64,
+    /// Their scale.
+    pub scale: f64,
 }
 
 /// Collects the bound of every element, one k-block at a time.
@@ -66,13 +86,19 @@ impl ErrorBound {
         Self { accumulator, cols, longest: 0, blocks: 0, magnitudes: vec![0.0; rows * cols] }
     }
 
-    /// Adds a k-block of `len` products, given the scaled norms of its activation and weight rows.
-    pub fn add_block(&mut self, len: usize, x_norms: &[f64], w_norms: &[f64]) {
+    /// Adds a k-block of `len` products of these activation and weight rows.
+    pub fn add_block(&mut self, len: usize, x: &[BlockRow], w: &[BlockRow]) {
         self.longest = self.longest.max(len);
         self.blocks += 1;
-        for (row, x_norm) in self.magnitudes.chunks_mut(self.cols).zip(x_norms) {
-            for (magnitude, w_norm) in row.iter_mut().zip(w_norms) {
-                *magnitude += x_norm * w_norm;
+        let smallest = f64::from(f32::MIN_POSITIVE);
+        // What underflow takes away is absolute. It joins the magnitudes, which a factor of at least
+        // F32_ROUNDOFF will be applied to.
+        let flushed = smallest / F32_ROUNDOFF;
+        for (row, x) in self.magnitudes.chunks_mut(self.cols).zip(x) {
+            for (magnitude, w) in row.iter_mut().zip(w) {
+                let (norms, scale) = (x.norm * w.norm, x.scale * w.scale);
+                let of_scale = if scale < smallest { norms * flushed } else { 0.0 };
+                *magnitude += norms * scale + len as f64 * scale * flushed + of_scale;
             }
         }
     }
@@ -106,5 +132,21 @@ mod tests {
         assert!(Accumulator::F32.relative_error(512, 4) > 3.0 * f32_error);
         let hopper = Accumulator::HopperTensorCore { promote_every: 128 }.relative_error(128, 4);
         assert!(hopper > 10.0 * f32_error);
+    }
+
+    #[test]
+    fn the_bound_of_a_sum_of_any_length_is_positive_and_grows() {
+        let hopper = |promote_every| Accumulator::HopperTensorCore { promote_every };
+        let all = [Accumulator::F32, Accumulator::Bf16Operands, hopper(128), hopper(usize::MAX)];
+        for accumulator in all {
+            for (len, blocks) in [(512, 1), (1 << 24, 1), (512, 1 << 15), (512, 1 << 40)] {
+                let shorter = accumulator.relative_error(len, blocks);
+                let longer = accumulator.relative_error(len, 2 * blocks);
+                assert!(shorter > 0.0 && longer.is_finite(), "{accumulator:?} {len} {blocks}: {shorter}");
+                assert!(longer > shorter, "{accumulator:?} {len} {blocks}: {longer} after {shorter}");
+            }
+            let longest = accumulator.relative_error(usize::MAX, usize::MAX);
+            assert!(longest > 1.0 && longest.is_finite(), "{accumulator:?}: {longest}");
+        }
     }
 }

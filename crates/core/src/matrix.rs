@@ -35,6 +35,21 @@ pub enum ShapeError {
         /// Elements the slice has.
         held: usize,
     },
+    /// The slice goes on after the last row: its rows may be longer than the caller believes.
+    #[error(
+        "a {rows} x {cols} matrix without gaps has {needed} elements, but the slice holds {held}: cut the slice to \
+         its rows, or give their stride to `with_stride`"
+    )]
+    TooLong {
+        /// Rows asked for.
+        rows: usize,
+        /// Columns asked for.
+        cols: usize,
+        /// Elements the matrix covers.
+        needed: usize,
+        /// Elements the slice has.
+        held: usize,
+    },
     /// The element count does not fit in memory.
     #[error("a {rows} x {cols} matrix with row stride {stride} is larger than this machine can address")]
     TooLarge {
@@ -61,6 +76,15 @@ fn span(rows: usize, cols: usize, stride: usize) -> Result<usize, ShapeError> {
         .ok_or(ShapeError::TooLarge { rows, cols, stride })
 }
 
+/// Refuses a slice that is longer than the rows it is meant to hold without gaps.
+fn require_no_rest(rows: usize, cols: usize, held: usize) -> Result<(), ShapeError> {
+    let needed = span(rows, cols, cols)?;
+    if held > needed {
+        return Err(ShapeError::TooLong { rows, cols, needed, held });
+    }
+    Ok(())
+}
+
 /// A read-only row-major matrix.
 #[derive(Debug)]
 pub struct Mat<'a, T> {
@@ -79,12 +103,13 @@ impl<T> Clone for Mat<'_, T> {
 impl<T> Copy for Mat<'_, T> {}
 
 impl<'a, T> Mat<'a, T> {
-    /// A matrix whose rows follow one another without a gap.
+    /// A matrix whose rows follow one another without a gap, and fill the slice.
     pub fn new(data: &'a [T], rows: usize, cols: usize) -> Result<Self, ShapeError> {
+        require_no_rest(rows, cols, data.len())?;
         Self::with_stride(data, rows, cols, cols)
     }
 
-    /// A matrix whose rows start `stride` elements apart.
+    /// A matrix whose rows start `stride` elements apart. The slice may go on after the last row.
     pub fn with_stride(data: &'a [T], rows: usize, cols: usize, stride: usize) -> Result<Self, ShapeError> {
         let needed = span(rows, cols, stride)?;
         let held = data.len();
@@ -128,12 +153,13 @@ pub struct MatMut<'a, T> {
 }
 
 impl<'a, T> MatMut<'a, T> {
-    /// A matrix whose rows follow one another without a gap.
+    /// A matrix whose rows follow one another without a gap, and fill the slice.
     pub fn new(data: &'a mut [T], rows: usize, cols: usize) -> Result<Self, ShapeError> {
+        require_no_rest(rows, cols, data.len())?;
         Self::with_stride(data, rows, cols, cols)
     }
 
-    /// A matrix whose rows start `stride` elements apart.
+    /// A matrix whose rows start `stride` elements apart. The slice may go on after the last row.
     pub fn with_stride(
         data: &'a mut [T],
         rows: usize,
@@ -192,5 +218,22 @@ mod tests {
         assert_eq!(error(2, 3, 2), ShapeError::StrideTooSmall { stride: 2, cols: 3 });
         assert!(matches!(error(3, 3, 3), ShapeError::TooShort { needed: 9, held: 8, .. }));
         assert!(matches!(error(usize::MAX, 3, usize::MAX), ShapeError::TooLarge { .. }));
+    }
+
+    #[test]
+    fn a_slice_that_is_longer_than_the_matrix_needs_a_stride() {
+        let mut data: Vec<u8> = (0..8).collect();
+        let too_long = ShapeError::TooLong { rows: 2, cols: 3, needed: 6, held: 8 };
+        assert_eq!(Mat::new(&data, 2, 3).unwrap_err(), too_long);
+        assert_eq!(MatMut::new(&mut data, 2, 3).unwrap_err(), too_long);
+        assert_eq!(
+            too_long.to_string(),
+            "a 2 x 3 matrix without gaps has 6 elements, but the slice holds 8: cut the slice to its rows, or give \
+             their stride to `with_stride`"
+        );
+        assert!(matches!(Mat::new(&data, usize::MAX, 3).unwrap_err(), ShapeError::TooLarge { .. }));
+        assert!(matches!(Mat::new(&data, 0, 3).unwrap_err(), ShapeError::Empty { .. }));
+        assert_eq!(Mat::new(&data, 2, 4).unwrap().row(1), [4, 5, 6, 7]);
+        assert_eq!(Mat::with_stride(&data, 2, 3, 3).unwrap().row(1), [3, 4, 5]);
     }
 }

@@ -8,7 +8,8 @@ use rayon::prelude::*;
 
 use crate::{
     E4m3, FloatKind, QuantizedActivation, QuantizedWeight,
-    bound::{Accumulator, ErrorBound},
+    bound::{Accumulator, BlockRow, ErrorBound},
+    quantize::flush_subnormal,
 };
 
 /// Activations as the multiplication sees them.
@@ -16,7 +17,7 @@ use crate::{
 pub enum OracleInput {
     /// 8-bit codes with scales.
     Fp8(QuantizedActivation),
-    /// Unquantized values, row by row; narrower floats widened, which is exact.
+    /// Unquantized values, row by row; narrower floats widened, which is exact. Subnormal ones count as zero.
     Plain(Vec<f32>),
 }
 
@@ -64,19 +65,20 @@ pub fn multiply(
         let len = qb.min(k - start);
         let w_norms = pack_weight_block(weight, start, len, &mut w_panel);
         let w_scales: Vec<f64> = (0..cols).map(|n| f64::from(weight.scale_row(n / qb)[kb])).collect();
-        let task = |(task, values): (usize, &mut [f64])| -> Vec<f64> {
+        let task = |(task, values): (usize, &mut [f64])| -> Vec<BlockRow> {
             let first = task * TASK_ROWS;
             let task_rows = values.len() / cols;
             let (x_panel, x_scales) = activation_block(x, first, task_rows, k, kb, start, len);
             multiply_block(&x_panel, &w_panel, len, cols, |row, col, sum| {
                 values[row * cols + col] += x_scales[row] * w_scales[col] * sum;
             });
-            (0..task_rows).map(|row| norm(&x_panel[row * len..][..len]) * x_scales[row]).collect()
+            let row = |row| BlockRow { norm: norm(&x_panel[row * len..][..len]), scale: x_scales[row] };
+            (0..task_rows).map(row).collect()
         };
-        let x_norms: Vec<f64> =
+        let x_rows: Vec<BlockRow> =
             values.par_chunks_mut(TASK_ROWS * cols).enumerate().flat_map_iter(task).collect();
-        let w_norms: Vec<f64> = w_norms.iter().zip(&w_scales).map(|(norm, scale)| norm * scale).collect();
-        bound.add_block(len, &x_norms, &w_norms);
+        let w_rows = w_norms.iter().zip(&w_scales).map(|(&norm, &scale)| BlockRow { norm, scale });
+        bound.add_block(len, &x_rows, &w_rows.collect::<Vec<_>>());
     }
     let bounds = bound.finish(&values, out);
     Reference { rows, cols, values, bounds }
@@ -122,7 +124,7 @@ fn activation_block(
                 scales.push(f64::from(x.scales_of_row(row)[kb]));
             }
             OracleInput::Plain(x) => {
-                panel.extend(x[columns].iter().map(|&v| f64::from(v)));
+                panel.extend(x[columns].iter().map(|&v| f64::from(flush_subnormal(v))));
                 scales.push(1.0);
             }
         }

@@ -29,6 +29,23 @@ pub enum QuantizeError {
         /// The scale.
         value: f32,
     },
+    /// Two scales that are multiplied with each other overflow.
+    #[error(
+        "the activation scale {x:e} of block ({x_row}, {col}) times the weight scale {w:e} of block ({w_row}, {col}) \
+         overflows f32: make one of them smaller"
+    )]
+    ScaleProduct {
+        /// Block row of the activation scale.
+        x_row: usize,
+        /// Block row of the weight scale.
+        w_row: usize,
+        /// Block column of both: the k-block.
+        col: usize,
+        /// The activation scale.
+        x: f32,
+        /// The weight scale.
+        w: f32,
+    },
     /// The scales do not cover the matrix.
     #[error(
         "{what} of {rows} x {cols} in blocks of {block_rows} x {block_cols} needs {needed} scales, \
@@ -65,6 +82,36 @@ pub fn scale_of(abs_max: f32) -> (f32, f32) {
     }
     let scale = (abs_max / E4m3::MAX).max(f32::MIN_POSITIVE);
     (scale, 1.0 / scale)
+}
+
+/// Refuses scales whose product is infinite: times a sum of zero it would be NaN.
+///
+/// `x` and `w` hold `k_blocks` scales per block row, all finite and not negative.
+pub fn check_scale_products(x: &[f32], w: &[f32], k_blocks: usize) -> Result<(), QuantizeError> {
+    // Bits of such floats are in the order of their values, and integers are compared faster.
+    let largest = |scales: &[f32]| f32::from_bits(scales.iter().fold(0, |max, s| max.max(s.to_bits())));
+    if (largest(x) * largest(w)).is_finite() {
+        return Ok(());
+    }
+    // The two largest may belong to different k-blocks.
+    for col in 0..k_blocks {
+        let largest = |scales: &[f32]| {
+            let column = scales.iter().skip(col).step_by(k_blocks).copied().enumerate();
+            column.max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or_default()
+        };
+        let ((x_row, x), (w_row, w)) = (largest(x), largest(w));
+        if !(x * w).is_finite() {
+            return Err(QuantizeError::ScaleProduct { x_row, w_row, col, x, w });
+        }
+    }
+    Ok(())
+}
+
+/// An unquantized activation as it is multiplied: below the smallest normal f32 it counts as zero, because bf16 dot
+/// products of CPUs and matrix units of TPUs read it so.
+#[inline]
+pub fn flush_subnormal(value: f32) -> f32 {
+    if value.abs() < f32::MIN_POSITIVE { 0.0 } else { value }
 }
 
 /// A matrix of 8-bit codes with one scale per block of `block_rows x qb`.
@@ -327,6 +374,19 @@ mod tests {
         .unwrap();
         assert_eq!(x.scales(), [1.0, 1.0, 2.0, 2.0, 3.0, 3.0].map(|v| v / 448.0));
         assert_eq!(x.dequantize(), values);
+    }
+
+    #[test]
+    fn scales_that_overflow_together_are_named() {
+        let check = |x: &[f32], w: &[f32]| check_scale_products(x, w, 2);
+        assert_eq!(check(&[1.0, 1e20, 1.0, 1.0], &[1e20, 1.0]), Ok(()), "not in one k-block");
+        assert_eq!(check(&[0.0, 1e20], &[1.0, 3e18]), Ok(()));
+        let error = check(&[1.0, 1.0, 1e20, 1.0], &[1.0, 1.0, 2e20, 1.0]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "the activation scale 1e20 of block (1, 0) times the weight scale 2e20 of block (1, 0) overflows f32: make \
+             one of them smaller"
+        );
     }
 
     #[test]

@@ -3,8 +3,8 @@
 mod support;
 
 use octile_core::{
-    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy, plan::tpu::BlockMode,
-    sample::Operands,
+    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy, exact::ExactOperands,
+    plan::tpu::BlockMode, sample::Operands,
 };
 use octile_kernels::tpu::emit;
 use octile_mosaic::verify::verify;
@@ -22,6 +22,8 @@ const KINDS: [ActivationKind; 6] = [
 /// Runs every kernel that has a plan for the problem; gives how many there were.
 fn check(problem: Problem) -> usize {
     let operands = Operands::random(problem, 7);
+    let draws = 0..ExactOperands::draws(&problem);
+    let exact: Vec<_> = draws.map(|draw| ExactOperands::new(problem, draw, 7)).collect();
     let mut ran = 0;
     for (strategy, mode) in
         Strategy::ALL.into_iter().flat_map(|strategy| BlockMode::ALL.map(|mode| (strategy, mode)))
@@ -33,6 +35,11 @@ fn check(problem: Problem) -> usize {
         assert_eq!(verify(&emit(&plan).mosaic, plan.chip), [], "{name}");
         let comparison = compare(&plan, &outcome, &operands);
         assert!(comparison.passed(), "{name}: {comparison:?}");
+        for exact in &exact {
+            let outcome = run(&module(&plan), &exact.operands);
+            let comparison = exact.compare(&outcome.outputs[0].to_f32());
+            assert_eq!(comparison.wrong, 0, "{name}: {comparison:?}");
+        }
         ran += 1;
     }
     ran

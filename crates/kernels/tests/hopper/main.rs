@@ -11,6 +11,7 @@ use half::{bf16, f16};
 use octile_core::{
     FloatKind, Problem, QuantBlock,
     device::hopper::{HOPPER_GPUS, HopperGpu},
+    exact::ExactOperands,
     oracle,
     plan::hopper::{Arguments, HopperPlan},
     sample::Operands,
@@ -65,4 +66,16 @@ fn check(plan: &HopperPlan, operands: &Operands, seed: u64) {
     let name = format!("{} {} {}", plan.problem, plan.problem.x, hopper::multiply(plan).entry);
     let bytes = run(&product(plan), operands, seed).unwrap_or_else(|fault| panic!("{name}: {fault}"));
     assert!(is_right(plan, operands, &bytes), "{name}: the result is wrong");
+}
+
+/// Runs a plan's kernels on operands with an exact product and asks for that, to the bit.
+fn check_exact(plan: &HopperPlan, exact: &ExactOperands, seed: u64) {
+    let name = format!("{} {} {}", plan.problem, plan.problem.x, hopper::multiply(plan).entry);
+    let bytes = run(&product(plan), &exact.operands, seed).unwrap_or_else(|fault| panic!("{name}: {fault}"));
+    let comparison = match plan.problem.out {
+        FloatKind::F32 => exact.compare(&elements(&bytes, f32::from_le_bytes)),
+        FloatKind::Bf16 => exact.compare(&elements(&bytes, bf16::from_le_bytes)),
+        FloatKind::F16 => exact.compare(&elements(&bytes, f16::from_le_bytes)),
+    };
+    assert_eq!(comparison.wrong, 0, "{name}: {comparison:?}");
 }

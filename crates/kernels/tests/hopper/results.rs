@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
+    exact::ExactOperands,
     plan::hopper::{
         Arguments, GpuTile, HopperPlan, PROMOTIONS, ResultPath, ScaleLayout, Shape, Together, candidates,
     },
@@ -11,7 +12,7 @@ use octile_core::{
 };
 use octile_ptx::Machine;
 
-use crate::{GPU, check, is_right, problem, product, run};
+use crate::{GPU, check, check_exact, is_right, problem, product, run};
 
 const GRANULARITIES: [ScaleGranularity; 2] = [ScaleGranularity::Token, ScaleGranularity::Block];
 
@@ -28,8 +29,10 @@ fn every_strategy_with_every_kind_of_activation() {
             for ((m, n, k), out) in [(130, 300, 400), (20, 136, 520), (7, 5, 131)].into_iter().zip(floats) {
                 let problem = problem(m, n, k).with_x(kind).with_out(out);
                 let operands = Operands::random(problem, 7);
+                let exact = ExactOperands::new(problem, 0, 7);
                 for strategy in Strategy::ALL {
                     check(&best(&problem, strategy), &operands, 1);
+                    check_exact(&best(&problem, strategy), &exact, 1);
                 }
             }
         }

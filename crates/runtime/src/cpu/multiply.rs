@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
-use octile_core::{MatMut, Problem, QuantizeError, Strategy, plan::cpu::Share, problem::ProblemError};
+use octile_core::{
+    MatMut, Problem, QuantizeError, Strategy, plan::cpu::Share, problem::ProblemError,
+    quantize::check_scale_products,
+};
 use rayon::prelude::*;
 
 use super::{
@@ -60,7 +63,7 @@ pub enum MultiplyError {
     /// The shape is impossible.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// The activations cannot be quantized.
+    /// The activations cannot be quantized, or the scales not be multiplied.
     #[error(transparent)]
     Quantize(#[from] QuantizeError),
 }
@@ -68,7 +71,11 @@ pub enum MultiplyError {
 impl Cpu {
     /// Computes `out = x * transpose(weight)`.
     ///
-    /// When it fails because x cannot be quantized, rows of `out` may already have been written.
+    /// Plain activations below the smallest normal f32 count as zero. Two scales of a k-block whose product overflows
+    /// f32 are refused.
+    ///
+    /// When it fails because x cannot be quantized, or its scales are too large for the weight's, rows of `out` may
+    /// already have been written.
     pub fn multiply<'a, T: Output>(
         &self,
         strategy: Strategy,
@@ -87,8 +94,10 @@ impl Cpu {
         let kernels = isa::kernels(self.isa(), plan.operand);
         let call = Call { plan, kernels, weight };
         let out = Out::new(out);
+        let blocks = problem.quant_block.count(problem.k);
         match x {
             Activation::Fp8(x) => {
+                check_scale_products(x.scales(), weight.scales(), blocks)?;
                 let x = X {
                     first_row: 0,
                     values: Values::Codes(x.codes()),
@@ -113,7 +122,8 @@ impl Cpu {
                         rows_per_scale,
                         quant_block: problem.quant_block.size(),
                     };
-                    quantize.run(self.pool(), codes, scales)?;
+                    let scales = quantize.run(self.pool(), codes, scales)?;
+                    check_scale_products(scales, weight.scales(), blocks)?;
                     let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
                     self.run(&Job { call, x }, rows, memory, &out);
                 }

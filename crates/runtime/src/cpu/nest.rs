@@ -5,6 +5,7 @@ use std::{marker::PhantomData, ops::Range, ptr};
 use octile_core::{
     FloatKind, MatMut, QuantBlock,
     plan::cpu::{CpuPlan, PANEL, SLAB, Share, Step, WeightPath, x_row_bytes},
+    quantize::flush_subnormal,
 };
 
 use super::{
@@ -185,10 +186,20 @@ impl Job<'_> {
                 let (head, out, _) = unsafe { out.align_to_mut::<f32>() };
                 assert!(head.is_empty(), "rows are aligned");
                 out[len] = 0.0;
-                if let Floats::F32(mat) = floats {
-                    out[..len].copy_from_slice(&mat.row(row)[columns]);
-                } else {
-                    floats.widened(row, columns, out);
+                match floats {
+                    Floats::F32(mat) => {
+                        for (out, value) in out.iter_mut().zip(&mat.row(row)[columns]) {
+                            *out = flush_subnormal(*value);
+                        }
+                    }
+                    // Dot products of bf16 read subnormal ones as zero: so must other instruction sets.
+                    Floats::Bf16(_) => {
+                        floats.widened(row, columns, out);
+                        out[..len].iter_mut().for_each(|value| *value = flush_subnormal(*value));
+                    }
+                    Floats::F16(_) => {
+                        floats.widened(row, columns, out);
+                    }
                 }
             }
         }

@@ -23,13 +23,13 @@ pub(super) struct Quantize<'a> {
 const INFINITY: u32 = f32::INFINITY.to_bits();
 
 impl Quantize<'_> {
-    /// The same codes and scales as [`octile_core::QuantizedActivation::quantize`].
-    pub(super) fn run(
+    /// The same codes and scales as [`octile_core::QuantizedActivation::quantize`]. Returns the scales of the strip.
+    pub(super) fn run<'a>(
         &self,
         pool: Option<&ThreadPool>,
         codes: &mut [u8],
-        scales: &mut [f32],
-    ) -> Result<(), QuantizeError> {
+        scales: &'a mut [f32],
+    ) -> Result<&'a [f32], QuantizeError> {
         let k = self.floats.cols();
         let blocks = k.div_ceil(self.quant_block);
         let codes = &mut codes[..self.rows.len() * k];
@@ -53,7 +53,7 @@ impl Quantize<'_> {
             }),
         }
         if all_finite.into_inner() {
-            return Ok(());
+            return Ok(scales);
         }
         Err(self.first_offender())
     }
