@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::{Facts, FileKind};
+use super::{DumpTarget, Facts, FileKind};
 
 /// What tells one kernel's code from another's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +40,12 @@ impl Fingerprint {
 /// Why the files cannot all be of one kernel.
 pub fn conflicts(facts: &Facts) -> Vec<String> {
     let mut conflicts = Vec::new();
-    let (tpu, gpu) = (first_of(facts, is_tpu), first_of(facts, is_gpu));
+    let (tpu, gpu) = (first_of(facts, DumpTarget::Tpu), first_of(facts, DumpTarget::Gpu));
     if let (Some(tpu), Some(gpu)) = (tpu, gpu) {
         conflicts.push(format!("{tpu} is of a TPU kernel and {gpu} of a GPU kernel"));
     }
     for (at, one) in facts.code.iter().enumerate() {
-        let others = facts.code.iter().skip(at + 1).filter(|other| is_gpu(other.kind) == is_gpu(one.kind));
+        let others = facts.code.iter().skip(at + 1).filter(|other| other.kind.target() == one.kind.target());
         for other in others.filter(|other| !other.is_stage_of(one)) {
             let mut says = format!("{} and {} both multiply", one.file, other.file);
             if let ([first, ..], [second, ..]) = (&one.functions[..], &other.functions[..])
@@ -61,21 +61,6 @@ pub fn conflicts(facts: &Facts) -> Vec<String> {
     conflicts
 }
 
-fn first_of(facts: &Facts, is_kind: fn(FileKind) -> bool) -> Option<&str> {
-    facts.files.iter().find(|file| is_kind(file.kind)).map(|file| file.name.as_str())
-}
-
-fn is_tpu(kind: FileKind) -> bool {
-    matches!(
-        kind,
-        FileKind::LloPacked
-            | FileKind::LloFinal
-            | FileKind::LloUnscheduled
-            | FileKind::Mosaic
-            | FileKind::Hlo
-    )
-}
-
-fn is_gpu(kind: FileKind) -> bool {
-    matches!(kind, FileKind::Ptx | FileKind::Sass | FileKind::Assembler)
+fn first_of(facts: &Facts, target: DumpTarget) -> Option<&str> {
+    facts.files.iter().find(|file| file.kind.target() == Some(target)).map(|file| file.name.as_str())
 }

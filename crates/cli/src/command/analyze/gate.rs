@@ -1,6 +1,6 @@
 //! What must hold of the dumps of one version before anything is concluded from them: they are of one kernel.
 
-use std::{collections::BTreeMap, path::Path};
+use std::path::Path;
 
 use anyhow::{Result, bail};
 use octile_dump::facts::{DumpTarget, Facts, FileKind, FileReport, Level, Matmul};
@@ -74,7 +74,8 @@ fn device(target: DumpTarget) -> &'static str {
 
 /// Where files are of more than one kernel, or contradict the manifest, one sentence each.
 pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
-    let mut found: Vec<_> = texts.iter().filter_map(several_kernels).chain(listings_apart(texts)).collect();
+    let mut found: Vec<_> =
+        texts.iter().filter_map(several_kernels).chain(facts.conflicts.iter().cloned()).collect();
     let Some(plan) = manifest.map(|manifest| &manifest.plan) else { return found };
     let strategy = plan.strategy();
     let planned = format!("octile_{strategy}_");
@@ -128,36 +129,4 @@ fn kernel_name(text: &Text) -> Option<&str> {
     };
     let (_, name) = text.text.split_once(before)?;
     name.trim_start().split(|c: char| !c.is_ascii_alphanumeric() && c != '_').next()
-}
-
-/// The last passes of the compiler drop empty bundles: two listings of a kernel multiply and copy alike.
-fn listings_apart(texts: &[Text]) -> Option<String> {
-    let listing = |kind: FileKind| {
-        texts.iter().find(|text| text.kind == kind && text.kind.describes_kernel(&text.text))
-    };
-    let (packed, last) = (listing(FileKind::LloPacked)?, listing(FileKind::LloFinal)?);
-    let (before, after) = (operations(&packed.text), operations(&last.text));
-    let names = before.keys().chain(after.keys());
-    let count = |counts: &BTreeMap<&str, usize>, name: &str| counts.get(name).copied().unwrap_or(0);
-    let name = names.into_iter().find(|name| count(&before, name) != count(&after, name))?;
-    Some(format!(
-        "{} and {} are listings of different kernels: {name} occurs {} times in one and {} times in the other; compile \
-         that version again",
-        packed.name,
-        last.name,
-        count(&before, name),
-        count(&after, name)
-    ))
-}
-
-/// How often each matrix product and each copy is in a listing.
-fn operations(listing: &str) -> BTreeMap<&str, usize> {
-    let mut counts = BTreeMap::new();
-    for (at, _) in listing.match_indices("= ") {
-        let operation = listing[at + 2..].split([' ', '[', '\n']).next().unwrap_or_default();
-        if operation.starts_with("vmatmul") || operation.starts_with("dma.") {
-            *counts.entry(operation).or_default() += 1;
-        }
-    }
-    counts
 }
