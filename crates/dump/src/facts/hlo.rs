@@ -112,7 +112,9 @@ fn kernel(facts: &mut Facts, call: &KernelCall, name: &str, witness: &Witness<'_
     let evidence = witness.at_place(call.place);
     operands(facts, call, &evidence);
     facts.vmem_limit = call.vmem_limit.or(facts.vmem_limit);
-    if let Some(used) = call.vmem_used {
+    // Of several calls the one that needs most decides.
+    let most = facts.vmem.as_ref().map_or(0, |vmem| vmem.used);
+    if let Some(used) = call.vmem_used.filter(|used| *used >= most) {
         facts.vmem = Some(MemoryUse { used, limit: call.vmem_limit, origin: Origin::Stated, evidence });
     }
     if let Some(KernelBody::Text(text)) = &call.body {

@@ -118,6 +118,8 @@ pub struct Ledger {
     pub waits: u64,
     /// DMA operations whose size or semaphore could not be followed.
     pub unresolved: u64,
+    /// Accesses held against DMAs so far.
+    compared: u64,
 }
 
 impl Ledger {
@@ -260,6 +262,13 @@ impl Ledger {
 
     /// Memory is read or written: what is in flight there has no order with it.
     pub fn access(&mut self, access: Access, extent: &Extent) {
+        /// Comparisons after which none are made: some seconds, and several times what the largest kernels take.
+        const BUDGET: u64 = 1 << 31;
+        self.compared += self.in_flight.len() as u64;
+        if self.compared > BUDGET {
+            self.unresolved += 1;
+            return;
+        }
         let meets = |end: &Option<Extent>| end.as_ref().is_some_and(|end| end.overlaps(extent));
         for copy in &self.in_flight {
             let kind = match access.writes {

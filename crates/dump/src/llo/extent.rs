@@ -98,7 +98,7 @@ impl Extent {
     /// Whether two extents have a byte in common.
     pub fn overlaps(&self, other: &Self) -> bool {
         /// Chunks that are looked at one by one: more than a tile of a kernel has.
-        const MOST: i64 = 1 << 16;
+        const MOST: i64 = 1 << 10;
         let (few, many) = if self.count <= other.count { (self, other) } else { (other, self) };
         let chunks =
             (0..few.count.min(MOST)).map(|chunk| few.start.saturating_add(chunk.saturating_mul(few.stride)));
