@@ -28,6 +28,9 @@ pub(crate) struct Kernel {
     windows: Vec<WindowSpec>,
 }
 
+/// What a step of the grid counts for, and each window that is moved for it.
+const OPERATIONS_PER_WINDOW: u64 = 16;
+
 fn refuse(message: impl Into<String>) -> Unrunnable {
     Unrunnable::Kernel(message.into())
 }
@@ -220,6 +223,7 @@ impl Kernel {
         let WindowSpec::Blocks { block, .. } = spec else { unreachable!("only blocks cover") };
         let mut shape = vec![0; block.len()];
         for step in 0..self.step_count() {
+            machine.count_operations(OPERATIONS_PER_WINDOW);
             let index = spec.index(machine, &self.coordinates(step), prefetched)?;
             for ((extent, index), size) in shape.iter_mut().zip(index).zip(block) {
                 *extent = (*extent).max((index.max(0) as usize).saturating_add(1).saturating_mul(*size));
@@ -260,6 +264,7 @@ impl Kernel {
             machine.frame[slots[place] as usize] = Value::View(view);
         }
         for step in 0..steps {
+            machine.count_operations(OPERATIONS_PER_WINDOW * (1 + self.windows.len() as u64));
             let coordinates = self.coordinates(step);
             let next = (step + 1 < steps).then(|| self.coordinates(step + 1));
             machine.step = coordinates.clone();
