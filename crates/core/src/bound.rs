@@ -1,11 +1,11 @@
 //! How far a correct kernel may be from the exact result: derived from the operands before it runs.
 //!
-//! A k-block of length L is summed in any order with an error of at most `L u` times the sum of magnitudes, whatever
-//! L is (Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic, 2013: without the
-//! denominator `1 - L u` of older bounds, which turns negative for long sums). It is scaled with at most 3 roundings (two
-//! scales multiplied, their product applied, and for unfused arithmetic the product itself), and added to B - 1 other
-//! blocks. The sum of magnitudes is bounded block by block with the norms of the two vectors (Cauchy-Schwarz), which
-//! costs M*N*B instead of M*N*K.
+//! A k-block of length L is summed in any order with an error of at most `L u` times the sum of magnitudes,
+//! whatever L is (Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic,
+//! 2013: without the denominator `1 - L u` of older bounds, which turns negative for long sums). It is scaled
+//! with at most 3 roundings (two scales multiplied, their product applied, and for unfused arithmetic the product
+//! itself), and added to B - 1 other blocks. The sum of magnitudes is bounded block by block with the norms of
+//! the two vectors (Cauchy-Schwarz), which costs M*N*B instead of M*N*K.
 //!
 //! What falls below the smallest normal f32 may be flushed to zero: products of unquantized activations, the product of
 //! two scales, and what they give.

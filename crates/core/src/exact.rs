@@ -131,7 +131,8 @@ fn largest_sum(problem: &Problem, digits: usize) -> u64 {
     (0..MAX_DRAWS).map(sum).max().unwrap_or(0)
 }
 
-/// The largest f8e4m3fn value: where activations are quantized in the call, it makes the scale of its block a power of two.
+/// The largest f8e4m3fn value. Where activations are quantized in the call, it makes the scale of its block a power
+/// of two.
 const PEAK: i16 = 448;
 
 /// One draw of operands with the result that they must have.
