@@ -205,7 +205,7 @@ impl Parser<'_> {
             _ => self.short()?,
         };
         let location = self.location()?;
-        let expected: usize = names.iter().map(|(_, count)| count).sum();
+        let expected = names.iter().fold(0usize, |all, (_, count)| all.saturating_add(*count));
         if !names.is_empty() && expected != op.results.len() {
             let made = op.results.len();
             return Err(start.error(format!("{} has {made} results, but {expected} are named", op.name)));

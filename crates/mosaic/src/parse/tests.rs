@@ -50,6 +50,22 @@ fn names_end_with_their_region() {
 }
 
 #[test]
+fn a_location_is_in_brackets() {
+    let text = |location: &str| format!("func.func @f() {{\n  return loc {location}\n}}");
+    for unbracketed in ["x", "\"k.py\":3:7", "", "\u{e9}"] {
+        assert!(message(&text(unbracketed)).contains("expected a bracket"), "{unbracketed}");
+    }
+    assert!(parse(&text("(\"k.py\":3:7)")).is_ok());
+}
+
+#[test]
+fn more_results_are_named_than_there_can_be() {
+    let text =
+        format!("func.func @f() {{\n  %a:{}, %b:2 = \"my.op\"() : () -> i32\n  return\n}}", usize::MAX);
+    assert!(message(&text).starts_with("2:"), "{}", message(&text));
+}
+
+#[test]
 fn numbers_of_all_types() {
     let text = "func.func @f() {\n  %0 = arith.constant dense<0xFF800000> : vector<2xf32>\n  \
         %1 = arith.constant dense<[[1, 2], [3, -4]]> : vector<2x2xi32>\n  %2 = arith.constant true\n  \
