@@ -25,7 +25,7 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0, counted: 0, place: origin }
     }
 
-    fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
