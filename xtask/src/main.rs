@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod fuzz;
 mod tidy;
 
 use std::{
@@ -26,6 +27,8 @@ enum Args {
     Tidy,
     /// Only valgrind's memcheck on the portable and AVX2 kernels
     Memcheck,
+    /// Look for inputs that break the readers of foreign files: see fuzz/README.md
+    Fuzz(fuzz::FuzzArgs),
 }
 
 fn main() -> ExitCode {
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Args::Test { memcheck } => test(memcheck),
         Args::Tidy => tidy::run(&root()),
         Args::Memcheck => memcheck(),
+        Args::Fuzz(args) => fuzz::fuzz(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

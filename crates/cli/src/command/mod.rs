@@ -9,7 +9,7 @@ pub mod inspect;
 pub mod overview;
 pub mod report;
 pub mod run_module;
-mod seal;
+pub mod seal;
 pub mod simulate;
 pub mod test;
 pub mod tools;
