@@ -251,7 +251,11 @@ impl Parser<'_> {
 
     /// `"name"(operands) <{properties}> ({regions}) {attributes} : (types) -> types`.
     fn generic(&mut self) -> Result<Unnamed> {
+        let mut start = self.cursor.clone();
         let mut op = Unnamed::new(self.cursor.string()?);
+        if !op.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '-')) {
+            return Err(start.error("the name of an operation is letters, digits, '_', '$', '.' and '-'"));
+        }
         op.operands = self.list("(", ")", Self::operand)?;
         if self.cursor.looking_at("[") {
             return Err(self.cursor.error("branches to blocks are not supported: use scf operations"));

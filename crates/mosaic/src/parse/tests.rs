@@ -107,6 +107,15 @@ fn types_that_short_forms_repeat_are_those_of_the_operands() {
 }
 
 #[test]
+fn names_of_operations_are_words() {
+    let text = |name: &str| format!("func.func @f() {{\n  \"{name}\"() : () -> ()\n  return\n}}");
+    assert!(parse(&text("my.op")).is_ok());
+    for name in ["a\\22b", "a b", "a\\0Ab", "\u{e9}"] {
+        assert!(message(&text(name)).starts_with("2:3: the name of an operation"), "{name}");
+    }
+}
+
+#[test]
 fn more_results_are_named_than_there_can_be() {
     let text =
         format!("func.func @f() {{\n  %a:{}, %b:2 = \"my.op\"() : () -> i32\n  return\n}}", usize::MAX);
