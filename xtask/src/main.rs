@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod fuzz;
 mod memcheck;
 mod tidy;
 
@@ -27,6 +28,8 @@ enum Args {
     Tidy,
     /// Only the memory checkers, valgrind and AddressSanitizer: CPU kernels of every ISA, and the CUDA layer on the stand-in driver
     Memcheck,
+    /// Look for inputs that break the readers of foreign files: see fuzz/README.md
+    Fuzz(fuzz::FuzzArgs),
 }
 
 fn main() -> ExitCode {
@@ -34,6 +37,7 @@ fn main() -> ExitCode {
         Args::Test { memcheck } => test(memcheck),
         Args::Tidy => tidy::run(&root()),
         Args::Memcheck => memcheck::run(),
+        Args::Fuzz(args) => fuzz::fuzz(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

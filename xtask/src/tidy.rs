@@ -102,7 +102,8 @@ fn production_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
 /// Every Rust file of the workspace.
 fn sources(root: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let mut folders: Vec<PathBuf> = ["crates", "examples", "xtask"].iter().map(|f| root.join(f)).collect();
+    let mut folders: Vec<PathBuf> =
+        ["crates", "examples", "fuzz", "xtask"].iter().map(|f| root.join(f)).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
             let path = entry?.path();

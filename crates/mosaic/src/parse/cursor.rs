@@ -25,7 +25,7 @@ impl<'a> Cursor<'a> {
         Self { text, at: 0, counted: 0, place: origin }
     }
 
-    fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
@@ -214,7 +214,9 @@ impl<'a> Cursor<'a> {
 
     /// The text up to the bracket that closes the one that comes next, both included; as it is spelled.
     pub(super) fn balanced(&mut self) -> Result<&'a str> {
-        self.skip();
+        if !matches!(self.peek(), Some('<' | '(' | '[' | '{')) {
+            return Err(self.expected("a bracket"));
+        }
         let start = self.clone();
         let mut open = Vec::new();
         loop {

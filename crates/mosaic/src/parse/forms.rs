@@ -7,6 +7,7 @@
 //! | `{}`     | attributes in braces, and flags such as `fastmath<fast>`, if any        |
 //! | `T` `T*` | a type, or types, that the operands have already                       |
 //! | `R`      | the type of the result                                                 |
+//! | `S`      | the type of the result and of every operand                            |
 //! | `E`      | the type of a memref whose element is the result                       |
 //! | `#name`  | a bare integer that becomes the attribute `name`                        |
 //! | `=name`  | an attribute                                                           |
@@ -28,7 +29,7 @@ const ARROWS: &str = "%* {} : T* -> R";
 const NO_RESULT: &str = "%* {} : T*";
 
 /// Operations whose operands and result have one type print alike in these dialects.
-const SAME_TYPE: &str = "%* {} : R";
+const SAME_TYPE: &str = "%* {} : S";
 
 const PATTERNS: &[(&str, &str)] = &[
     ("arith.index_cast", CAST),
@@ -84,11 +85,11 @@ const PATTERNS: &[(&str, &str)] = &[
     ("tpu.assume_layout", ARROW),
     ("tpu.dynamic_gather", "% [ % ] in =dimensions {} : T , T -> R"),
     ("tpu.strided_load", "% [ %* ] {} : T , R"),
-    ("tpu.assume_multiple", "% , #multiple {} : R"),
+    ("tpu.assume_multiple", "% , #multiple {} : S"),
     ("tpu.transpose", "% , [permutation] {} : T -> R"),
     ("tpu.repeat", "% , #dimension x #times {} : T -> R"),
     ("tpu.concatenate", "%* in #dimension {} : T* -> R"),
-    ("tpu.rotate", "% by #amount dim #dimension {} : R"),
+    ("tpu.rotate", "% by #amount dim #dimension {} : S"),
     ("tpu.dynamic_rotate", "% by % dim #dimension {} : T , T -> R"),
     ("tpu.iota", "{} : R"),
     ("tpu.matmul", ARROWS),
@@ -146,10 +147,11 @@ impl Parser<'_> {
                 "%" => op.operands.push(self.operand()?),
                 "%*" => op.operands.extend(self.operands()?),
                 "{}" => op.attributes = self.flags_and_braces(op.attributes)?,
-                "T" => drop(self.ty()?),
-                "T*" => drop(self.types()?),
+                "T" => drop(self.operand_type(&op)?),
+                "T*" => self.operand_types(&op)?,
                 "R" => op.results.push(self.ty()?),
-                "E" => op.results.push(self.ty()?.element().clone()),
+                "S" => op.results.push(self.common_type(&op, &op.operands)?),
+                "E" => op.results.push(self.operand_type(&op)?.element().clone()),
                 symbol => match symbol.split_at(1) {
                     ("#", name) if !name.is_empty() => {
                         let value = self.cursor.signed()?;
@@ -219,7 +221,7 @@ impl Parser<'_> {
         op.operands = self.operands()?;
         op.attributes = self.flags_and_braces(op.attributes)?;
         self.cursor.require(":")?;
-        op.results = vec![self.ty()?.with_element(Type::I1)];
+        op.results = vec![self.common_type(&op, &op.operands)?.with_element(Type::I1)];
         Ok(op)
     }
 
@@ -228,7 +230,9 @@ impl Parser<'_> {
         op.operands = self.operands()?;
         op.attributes = self.flags_and_braces(op.attributes)?;
         self.cursor.require(":")?;
-        op.results = self.types()?.pop().into_iter().collect();
+        let ty = self.operand_type(&op)?;
+        let (choices, more) = (op.operands.get(1..).unwrap_or_default(), self.cursor.eat(","));
+        op.results.push(if more { self.common_type(&op, choices)? } else { ty });
         Ok(op)
     }
 
@@ -246,11 +250,11 @@ impl Parser<'_> {
         }
         op.attributes = self.flags_and_braces(op.attributes)?;
         self.cursor.require(":")?;
-        self.ty()?;
+        self.operand_type(&op)?;
         self.cursor.require(",")?;
-        self.ty()?;
+        self.operand_type(&op)?;
         if self.cursor.eat(",") && self.cursor.peek_word() == Some("vector") {
-            self.ty()?;
+            self.operand_type(&op)?;
         }
         Ok(op)
     }
@@ -267,11 +271,11 @@ impl Parser<'_> {
         }
         op.attributes = self.flags_and_braces(op.attributes)?;
         self.cursor.require(":")?;
-        self.ty()?;
+        self.operand_type(&op)?;
         self.cursor.require(",")?;
         op.results.push(self.ty()?);
         if self.cursor.eat(",") && self.cursor.peek_word() == Some("vector") {
-            self.ty()?;
+            self.operand_type(&op)?;
         }
         Ok(op)
     }
@@ -289,7 +293,7 @@ impl Parser<'_> {
         }
         op.attributes = self.flags_and_braces(op.attributes)?;
         self.cursor.require(":")?;
-        self.ty()?;
+        self.operand_type(&op)?;
         self.cursor.require("->")?;
         op.results.push(self.ty()?);
         Ok(op)
@@ -311,9 +315,10 @@ impl Parser<'_> {
             let found = self.cursor.eat_word(role);
             if found {
                 self.cursor.require("(")?;
-                op.operands.push(self.operand()?);
+                let operand = self.operand()?;
+                op.operands.push(operand);
                 self.cursor.require(":")?;
-                self.ty()?;
+                self.common_type(op, &[operand])?;
                 self.cursor.require(")")?;
             }
             present.push(i32::from(found));
@@ -373,7 +378,12 @@ impl Parser<'_> {
         if self.cursor.eat_word("iter_args") {
             carried = self.initial_values(&mut op)?;
             self.cursor.require("->")?;
+            let mut start = self.cursor.clone();
             op.results = self.result_types()?;
+            if op.results.len() != carried.len() {
+                let (names, types) = (carried.len(), op.results.len());
+                return Err(start.error(format!("{names} values are carried, but {types} types are given")));
+            }
         }
         let counter_type = match self.cursor.eat(":") {
             true => self.ty()?,
@@ -407,7 +417,7 @@ impl Parser<'_> {
             false => Vec::new(),
         };
         self.cursor.require(":")?;
-        self.list("(", ")", Self::ty)?;
+        self.bracketed_operand_types(&op)?;
         self.cursor.require("->")?;
         op.results = self.result_types()?;
         let types: Vec<Type> = op.operands.iter().map(|&v| self.type_of(v).clone()).collect();
@@ -429,9 +439,12 @@ impl Parser<'_> {
     }
 
     fn terminator(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        let first = op.operands.len();
         op.operands.extend(self.operands()?);
         if self.cursor.eat(":") {
-            self.types()?;
+            let mut start = self.cursor.clone();
+            let types = self.types()?;
+            self.require_types(&mut start, &op, &op.operands[first..], &types)?;
         }
         Ok(op)
     }
@@ -441,7 +454,7 @@ impl Parser<'_> {
         op.attributes = op.attributes.with("callee", callee);
         op.operands = self.list("(", ")", Self::operand)?;
         self.cursor.require(":")?;
-        self.list("(", ")", Self::ty)?;
+        self.bracketed_operand_types(&op)?;
         self.cursor.require("->")?;
         op.results = self.result_types()?;
         Ok(op)

@@ -2,7 +2,10 @@
 
 use std::{borrow::Cow, collections::HashMap};
 
-use super::{Parser, cursor::Result};
+use super::{
+    Parser,
+    cursor::{Cursor, Result},
+};
 use crate::{
     attribute::Attributes,
     ir::{Function, Op, Region, Value, ValueInfo, Visibility},
@@ -248,7 +251,11 @@ impl Parser<'_> {
 
     /// `"name"(operands) <{properties}> ({regions}) {attributes} : (types) -> types`.
     fn generic(&mut self) -> Result<Unnamed> {
+        let mut start = self.cursor.clone();
         let mut op = Unnamed::new(self.cursor.string()?);
+        if !op.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '-')) {
+            return Err(start.error("the name of an operation is letters, digits, '_', '$', '.' and '-'"));
+        }
         op.operands = self.list("(", ")", Self::operand)?;
         if self.cursor.looking_at("[") {
             return Err(self.cursor.error("branches to blocks are not supported: use scf operations"));
@@ -263,15 +270,62 @@ impl Parser<'_> {
         let more = self.optional_dict()?;
         op.attributes = self.joined(op.attributes, more)?;
         self.cursor.require(":")?;
-        let mut start = self.cursor.clone();
-        let operand_types = self.list("(", ")", Self::ty)?;
-        let matches = op.operands.iter().map(|&v| self.type_of(v)).eq(&operand_types);
-        if !matches {
-            return Err(start.error(format!("the types of the operands of {} are not these", op.name)));
-        }
+        self.bracketed_operand_types(&op)?;
         self.cursor.require("->")?;
         op.results = self.result_types()?;
         Ok(op)
+    }
+
+    /// `(type, ...)`: the types of all operands, in order.
+    pub(super) fn bracketed_operand_types(&mut self, op: &Unnamed) -> Result<()> {
+        let mut start = self.cursor.clone();
+        let types = self.list("(", ")", Self::ty)?;
+        self.require_types(&mut start, op, &op.operands, &types)
+    }
+
+    /// Refuses types, spelled at `start`, that are not those of the operands.
+    pub(super) fn require_types(
+        &self,
+        start: &mut Cursor<'_>,
+        op: &Unnamed,
+        operands: &[Value],
+        types: &[Type],
+    ) -> Result<()> {
+        match operands.iter().map(|&operand| self.type_of(operand)).eq(types) {
+            true => Ok(()),
+            false => Err(start.error(format!("the types of the operands of {} are not these", op.name))),
+        }
+    }
+
+    /// A type that an operand has already.
+    pub(super) fn operand_type(&mut self, op: &Unnamed) -> Result<Type> {
+        let mut start = self.cursor.clone();
+        let ty = self.ty()?;
+        match op.operands.iter().any(|&operand| *self.type_of(operand) == ty) {
+            true => Ok(ty),
+            false => Err(start.error(format!("no operand of {} has the type {ty}", op.name))),
+        }
+    }
+
+    /// Types separated by commas, each of which an operand has; some forms leave out those of numbers.
+    pub(super) fn operand_types(&mut self, op: &Unnamed) -> Result<()> {
+        self.operand_type(op)?;
+        while self.cursor.eat(",") {
+            self.operand_type(op)?;
+        }
+        Ok(())
+    }
+
+    /// One type that all these operands have.
+    pub(super) fn common_type(&mut self, op: &Unnamed, operands: &[Value]) -> Result<Type> {
+        let mut start = self.cursor.clone();
+        let ty = self.ty()?;
+        match operands.iter().map(|&operand| self.type_of(operand)).find(|other| **other != ty) {
+            None => Ok(ty),
+            Some(other) => {
+                Err(start.error(format!("an operand of {} has the type {other}, not {ty}", op.name)))
+            }
+        }
     }
 
     /// `loc(...)`, where it comes next, as readable text.
@@ -295,7 +349,8 @@ impl Parser<'_> {
 
 /// The name of a location, or its file, line and column.
 fn readable_location(text: &str) -> Option<String> {
-    let (name, rest) = text.split_once('"')?.1.split_once('"')?;
+    let mut quoted = Cursor::new(&text[text.find('"')?..]);
+    let (name, rest) = (quoted.string().ok()?, quoted.rest());
     let number = |c: char| c.is_ascii_digit() || c == ':';
     let position = match rest.starts_with(':') {
         true => &rest[..rest.find(|c| !number(c)).unwrap_or(rest.len())],

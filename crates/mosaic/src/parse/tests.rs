@@ -50,6 +50,79 @@ fn names_end_with_their_region() {
 }
 
 #[test]
+fn a_location_is_in_brackets() {
+    let text = |location: &str| format!("func.func @f() {{\n  return loc {location}\n}}");
+    for unbracketed in ["x", "\"k.py\":3:7", "", "\u{e9}"] {
+        assert!(message(&text(unbracketed)).contains("expected a bracket"), "{unbracketed}");
+    }
+    assert!(parse(&text("(\"k.py\":3:7)")).is_ok());
+}
+
+#[test]
+fn locations_print_as_they_were_read() {
+    let text = "func.func @f() {\n  return loc(\"a\\22b\\0Ac\\\\d\":3:7)\n}";
+    let module = parse(text).unwrap();
+    assert_eq!(module.functions[0].body.ops[0].location.as_deref(), Some("a\"b\nc\\d:3:7"));
+    let printed = module.to_string();
+    assert_eq!(parse(&printed).unwrap().to_string(), printed);
+}
+
+#[test]
+fn types_that_short_forms_repeat_are_those_of_the_operands() {
+    let function = |body: &str| {
+        format!(
+            "func.func @f(%a: f32, %v: vector<8xf32>, %m: memref<8xf32>, %i: index, %c: i1) {{\n  {body}\n  return\n}}"
+        )
+    };
+    for (sound, wrong) in [
+        ("%0 = arith.addf %v, %v : vector<8xf32>", "%0 = arith.addf %v, %v : vector<9xf32>"),
+        ("%0 = arith.addf %a, %a : f32", "%0 = arith.addf %a, %v : f32"),
+        ("%0 = arith.cmpf olt, %a, %a : f32", "%0 = arith.cmpf olt, %a, %a : vector<8xf32>"),
+        ("%0 = arith.select %c, %v, %v : vector<8xf32>", "%0 = arith.select %c, %v, %v : vector<9xf32>"),
+        ("%0 = arith.select %c, %a, %a : i1, f32", "%0 = arith.select %c, %a, %v : i1, f32"),
+        ("%0 = arith.truncf %a : f32 to bf16", "%0 = arith.truncf %a : bf16 to bf16"),
+        ("%0 = memref.load %m[%i] : memref<8xf32>", "%0 = memref.load %m[%i] : memref<8xi32>"),
+        (
+            "%0 = vector.load %m[%i] : memref<8xf32>, vector<8xf32>",
+            "%0 = vector.load %m[%i] : memref<9xf32>, vector<8xf32>",
+        ),
+        (
+            "tpu.vector_store %m[%i], %v {strides = array<i32>} : memref<8xf32>, vector<8xf32>,",
+            "tpu.vector_store %m[%i], %v {strides = array<i32>} : memref<8xf32>, vector<4xf32>,",
+        ),
+        ("%0 = call @g(%a) : (f32) -> f32", "%0 = call @g(%a) : (f32, f32) -> f32"),
+        (
+            "%0 = scf.for %k = %i to %i step %i iter_args(%s = %a) -> (f32) {\n scf.yield %s : f32\n}",
+            "%0 = scf.for %k = %i to %i step %i iter_args(%s = %a, %t = %a) -> (f32) {\n scf.yield %s : f32\n}",
+        ),
+        (
+            "%0 = scf.if %c -> (f32) {\n scf.yield %a : f32\n} else {\n scf.yield %a : f32\n}",
+            "%0 = scf.if %c -> (f32) {\n scf.yield %a : i32\n} else {\n scf.yield %a : f32\n}",
+        ),
+    ] {
+        let printed = parse(&function(sound)).unwrap_or_else(|error| panic!("{sound}: {error}")).to_string();
+        assert_eq!(parse(&printed).unwrap().to_string(), printed, "{sound}");
+        assert!(parse(&function(wrong)).is_err(), "{wrong}");
+    }
+}
+
+#[test]
+fn names_of_operations_are_words() {
+    let text = |name: &str| format!("func.func @f() {{\n  \"{name}\"() : () -> ()\n  return\n}}");
+    assert!(parse(&text("my.op")).is_ok());
+    for name in ["a\\22b", "a b", "a\\0Ab", "\u{e9}"] {
+        assert!(message(&text(name)).starts_with("2:3: the name of an operation"), "{name}");
+    }
+}
+
+#[test]
+fn more_results_are_named_than_there_can_be() {
+    let text =
+        format!("func.func @f() {{\n  %a:{}, %b:2 = \"my.op\"() : () -> i32\n  return\n}}", usize::MAX);
+    assert!(message(&text).starts_with("2:"), "{}", message(&text));
+}
+
+#[test]
 fn numbers_of_all_types() {
     let text = "func.func @f() {\n  %0 = arith.constant dense<0xFF800000> : vector<2xf32>\n  \
         %1 = arith.constant dense<[[1, 2], [3, -4]]> : vector<2x2xi32>\n  %2 = arith.constant true\n  \

@@ -1,0 +1,76 @@
+//! What octile-dump reads: the output of compilers.
+
+use octile_dump::{
+    checks::check,
+    compare::{Dump, File, Structure, operations},
+    facts::{Facts, FileKind, Source},
+    gpu::Code,
+    hlo::{KernelBody, Module, Shape},
+    llo::{Args, Listing, SimOptions, simulate},
+    profile,
+    schedule::ScheduleAnalysis,
+    utilization::Utilization,
+};
+
+use super::text;
+
+/// Cycles that a listing may run for: enough for every branch of a small one.
+const MAX_CYCLES: u64 = 20_000;
+
+fn options() -> SimOptions {
+    SimOptions { max_cycles: MAX_CYCLES, ..SimOptions::default() }
+}
+
+/// Any file of a dump folder, as `octile verify` and `octile compare` take it.
+pub fn facts(bytes: &[u8]) {
+    judge(bytes);
+}
+
+/// Gathers facts, checks them, and compares the dump with itself.
+fn judge(bytes: &[u8]) -> Option<FileKind> {
+    let facts = Facts::gather_with(&[Source { name: "file", bytes }], &options());
+    let _ = check(&facts, None);
+    let text = text(bytes)?;
+    let files = facts.files.iter().map(|file| File { name: "file", kind: file.kind, text }).collect();
+    let dump = Dump { facts: &facts, files };
+    assert_eq!(Structure::between(&dump, &dump).differences, [], "a dump does not differ from itself");
+    facts.files.first().map(|file| file.kind)
+}
+
+/// HLO text. It prints as it was, but for white space.
+pub fn hlo(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let module = Module::parse(text);
+    let squeeze = |text: &str| text.split_whitespace().collect::<String>();
+    assert_eq!(squeeze(&module.print()), squeeze(text));
+    let _ = (module.kernel_calls(), Shape::parse(text));
+    judge(bytes);
+}
+
+/// LLO listings, read and run.
+pub fn llo(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let listing = Listing::parse(text);
+    let _ = (simulate(&listing, &options()), operations(&listing, &listing), Args::parse(text));
+    judge(bytes);
+}
+
+/// Disassembled GPU code.
+pub fn sass(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let _ = Code::parse_sass(text);
+    judge(bytes);
+}
+
+/// The compiler's tables: schedules, use of the units, estimates.
+pub fn tables(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let _ = (ScheduleAnalysis::parse(text), Utilization::parse(text), profile::estimates(text));
+    judge(bytes);
+}
+
+/// The serialized kernel inside a custom call.
+pub fn kernel_body(bytes: &[u8]) {
+    let Some(text) = text(bytes) else { return };
+    let _ = KernelBody::decode(text);
+}

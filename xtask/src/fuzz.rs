@@ -1,0 +1,177 @@
+//! `cargo xtask fuzz`: puts arbitrary bytes to the readers of foreign files, with libFuzzer and the stable compiler.
+
+mod archive;
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use crate::{root, run};
+
+/// What to do with which targets.
+#[derive(Debug, Args)]
+pub struct FuzzArgs {
+    /// Targets, by the names of the files in fuzz/src/bin [default: all]
+    targets: Vec<String>,
+    /// Minutes per target
+    #[arg(long, default_value_t = 1)]
+    minutes: u32,
+    /// Processes per target
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: u32,
+    /// Only build the targets, into target/fuzz/bin
+    #[arg(long, conflicts_with_all = ["minutes", "jobs", "merge"])]
+    build: bool,
+    /// Fold the inputs in target/fuzz/corpus that reach new code into fuzz/corpus.tar.gz
+    #[arg(long, conflicts_with_all = ["minutes", "jobs"])]
+    merge: bool,
+}
+
+/// The only host that libFuzzer is built for here; naming it keeps instrumentation out of build scripts.
+const HOST: &str = "x86_64-unknown-linux-gnu";
+/// What an input may take: seconds, megabytes in all and at once.
+const LIMITS: [&str; 3] = ["-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=512"];
+/// Longest input that is tried: enough for a whole small kernel.
+const MAX_LEN: &str = "-max_len=16384";
+
+/// Folders and files of a campaign.
+struct Places {
+    /// Binaries, one per target.
+    bin: PathBuf,
+    /// Inputs, one folder per target.
+    corpus: PathBuf,
+    /// Inputs that fail.
+    findings: PathBuf,
+    /// What is kept of the inputs.
+    archive: PathBuf,
+    /// Tokens of the grammars.
+    dictionaries: PathBuf,
+}
+
+impl Places {
+    fn new() -> Self {
+        let (root, out) = (root(), root().join("target/fuzz"));
+        Self {
+            bin: out.join("bin"),
+            corpus: out.join("corpus"),
+            findings: out.join("findings"),
+            archive: root.join("fuzz/corpus.tar.gz"),
+            dictionaries: root.join("fuzz/dictionaries"),
+        }
+    }
+}
+
+/// Builds, then runs or merges.
+pub fn fuzz(args: &FuzzArgs) -> Result<()> {
+    let targets = chosen(&args.targets)?;
+    let places = Places::new();
+    build(&targets, &places)?;
+    if args.build {
+        println!("== built {} targets in {}", targets.len(), places.bin.display());
+        return Ok(());
+    }
+    archive::unpack(&places.archive, &places.corpus)?;
+    if args.merge {
+        return merge(&targets, &places);
+    }
+    let mut failed = Vec::new();
+    for target in &targets {
+        println!("== {target}, {} minutes", args.minutes);
+        if !campaign(target, args, &places)? {
+            failed.push(target.as_str());
+        }
+    }
+    if failed.is_empty() {
+        return Ok(());
+    }
+    bail!(
+        "{} failed: see the inputs in {} and `cargo run -p octile-fuzz --bin TARGET INPUT`",
+        failed.join(", "),
+        places.findings.display()
+    )
+}
+
+/// The targets asked for, which must exist.
+fn chosen(wanted: &[String]) -> Result<Vec<String>> {
+    let mut known = Vec::new();
+    for entry in fs::read_dir(root().join("fuzz/src/bin"))? {
+        known.extend(entry?.path().file_stem().map(|name| name.to_string_lossy().into_owned()));
+    }
+    known.sort();
+    if let Some(unknown) = wanted.iter().find(|name| !known.contains(name)) {
+        bail!("there is no fuzz target '{unknown}': name one of {}", known.join(", "));
+    }
+    Ok(if wanted.is_empty() { known } else { wanted.to_vec() })
+}
+
+/// Compiles with the coverage counters that libFuzzer steers by. Those passes and flags need no nightly compiler.
+fn build(targets: &[String], places: &Places) -> Result<()> {
+    let coverage = ["level=4", "inline-8bit-counters", "pc-table", "trace-compares"]
+        .map(|option| format!("-Cllvm-args=-sanitizer-coverage-{option}"));
+    let flags = format!("--cfg fuzzing -Cpasses=sancov-module {}", coverage.join(" "));
+    let out = root().join("target/fuzz");
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["build", "--package", "octile-fuzz", "--profile", "fuzz", "--target", HOST, "--target-dir"]);
+    cargo.arg(&out).args(targets.iter().flat_map(|target| ["--bin", target])).env("RUSTFLAGS", flags);
+    run(&mut cargo)?;
+    fs::create_dir_all(&places.bin)?;
+    for target in targets {
+        let built = out.join(HOST).join("fuzz").join(target);
+        fs::copy(&built, places.bin.join(target))
+            .with_context(|| format!("cannot copy {}", built.display()))?;
+    }
+    Ok(())
+}
+
+/// Runs one target; whether nothing was found.
+fn campaign(target: &str, args: &FuzzArgs, places: &Places) -> Result<bool> {
+    fs::create_dir_all(&places.findings)?;
+    let (corpus, log) = (places.corpus.join(target), places.findings.join(format!("{target}.log")));
+    fs::create_dir_all(&corpus)?;
+    let mut command = Command::new(places.bin.join(target));
+    command.args(LIMITS).args([MAX_LEN, "-print_final_stats=1"]);
+    command.arg(format!("-max_total_time={}", args.minutes * 60));
+    command.arg(format!("-dict={}", places.dictionaries.join(format!("{target}.dict")).display()));
+    command.arg(format!("-artifact_prefix={}/{target}-", places.findings.display()));
+    if args.jobs > 1 {
+        // Finds nothing of its own, and stops when one of its children does.
+        command.arg(format!("-fork={}", args.jobs));
+    }
+    let log_file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
+    let status = command.arg(corpus).stdout(log_file.try_clone()?).stderr(log_file).status();
+    let status = status.with_context(|| format!("cannot start {target}"))?;
+    println!("   {}", last_figures(&log)?);
+    if !status.success() {
+        println!("   FAILED ({status}): see {}", log.display());
+    }
+    Ok(status.success())
+}
+
+/// The last line of the log that says how much was covered.
+fn last_figures(log: &Path) -> Result<String> {
+    let lines = BufReader::new(File::open(log)?).split(b'\n').map_while(std::result::Result::ok);
+    let figures =
+        lines.map(|line| String::from_utf8_lossy(&line).into_owned()).filter(|l| l.contains("cov: "));
+    Ok(figures.last().unwrap_or_else(|| "nothing was run".to_owned()))
+}
+
+/// Keeps the inputs that together reach all that is reached, the smaller ones first.
+fn merge(targets: &[String], places: &Places) -> Result<()> {
+    for target in targets {
+        let (all, kept) = (places.corpus.join(target), places.corpus.join(format!("{target}.kept")));
+        fs::create_dir_all(&kept)?;
+        let mut command = Command::new(places.bin.join(target));
+        // How often code is reached would keep five times as many inputs.
+        command.args(LIMITS).args([MAX_LEN, "-set_cover_merge=1", "-use_counters=0"]);
+        run(command.args([&kept, &all]))?;
+        fs::remove_dir_all(&all)?;
+        fs::rename(kept, all)?;
+    }
+    archive::pack(&places.corpus, &places.archive)
+}
