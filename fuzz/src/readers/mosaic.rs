@@ -1,10 +1,23 @@
 //! Mosaic kernels and the StableHLO around them.
 
-use octile_core::device::tpu::TpuChip;
+use octile_core::{
+    device::tpu::{TpuChip, TpuRates},
+    sample::Rng,
+};
 use octile_dump::mosaic::MosaicScan;
-use octile_mosaic::{Module, interpret::embedded_kernel, parse, verify::verify};
+use octile_mosaic::{
+    Attr, Function, Module, Type,
+    interpret::{Element, Options, Tensor, embedded_kernel, simulate},
+    parse,
+    verify::verify,
+};
 
 use super::{facts, text};
+
+/// Operations that a kernel may execute: enough for every branch of a small one.
+const MAX_OPERATIONS: u64 = 1 << 14;
+/// Elements of the largest value of a module that is run: what the budgets allow takes too long to try often.
+const MAX_ELEMENTS: usize = 1 << 15;
 
 /// A Mosaic kernel: read, printed, verified, run.
 pub fn mosaic(bytes: &[u8]) {
@@ -13,13 +26,15 @@ pub fn mosaic(bytes: &[u8]) {
     if let Some(module) = read(text) {
         let chip = TpuChip::named("tpu7x").expect("the chip is known");
         let _ = verify(&module, chip);
+        run(&module, chip.rates);
     }
     facts(bytes);
 }
 
-/// A StableHLO module, and the kernel inside it.
+/// A StableHLO module: read, printed, run, and the kernel inside it likewise.
 pub fn stablehlo(bytes: &[u8]) {
     let Some(module) = text(bytes).and_then(read) else { return };
+    run(&module, TpuChip::named("tpu7x").expect("the chip is known").rates);
     if let Some(kernel) = embedded_kernel(&module) {
         mosaic(kernel.as_bytes());
     }
@@ -34,4 +49,45 @@ fn read(text: &str) -> Option<Module> {
         Err(error) => panic!("a printed module cannot be read: {error}\n{printed}"),
     }
     Some(module)
+}
+
+/// Runs a small module on operands of the shapes that it asks for, with and without the last one, which may be a result.
+fn run(module: &Module, rates: TpuRates) {
+    let values = module.functions.iter().flat_map(|function| &function.values);
+    if !values.into_iter().all(|value| elements(&value.ty).is_some_and(|elements| elements <= MAX_ELEMENTS)) {
+        return;
+    }
+    let Some(entry) = module.function("main").or(module.functions.first()) else { return };
+    let operands = operands(entry);
+    let options = Options { max_operations: MAX_OPERATIONS, ..Options::new(rates) };
+    for given in [operands.len(), operands.len().saturating_sub(1)] {
+        let _ = simulate(module, &operands[..given], &options);
+    }
+}
+
+fn elements(ty: &Type) -> Option<usize> {
+    ty.shape().iter().try_fold(1usize, |all, &extent| all.checked_mul(extent))
+}
+
+/// Operands for the arguments that are neither indices of the grid nor scratch memory.
+fn operands(entry: &Function) -> Vec<Tensor> {
+    let arguments = entry.body.arguments.iter().map(|&argument| entry.ty(argument));
+    let shaped = arguments.filter(|ty| matches!(ty, Type::MemRef(_) | Type::Tensor(..)));
+    let mut rng = Rng::new(1, 0);
+    let tensors = shaped.map_while(|ty| {
+        let element = Element::of(ty)?;
+        let bytes = elements(ty)?.checked_mul(element.bytes())?;
+        Some(Tensor {
+            element,
+            shape: ty.shape().to_vec(),
+            bytes: (0..bytes).map(|_| rng.next_u64() as u8).collect(),
+        })
+    });
+    let mut tensors: Vec<_> = tensors.collect();
+    if let Some(Attr::Integer(scratch, _)) = entry.attributes.get("scratch_operands") {
+        let scratch = usize::try_from(*scratch).unwrap_or_default();
+        let arguments = entry.body.arguments.len().saturating_sub(scratch);
+        tensors.truncate(arguments);
+    }
+    tensors
 }

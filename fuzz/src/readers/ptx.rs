@@ -1,14 +1,49 @@
 //! PTX, as the simulator and the checks read it.
 
 use octile_dump::gpu::Code;
-use octile_ptx::Program;
+use octile_ptx::{Global, Launch, Parameter, Program, TensorMap};
 
 use super::{facts, text};
+
+/// Instructions that a kernel may execute: enough for every branch of a small one.
+const MOST_INSTRUCTIONS: u64 = 20_000;
+/// Bytes of device memory behind every pointer, and of a block's shared memory.
+const BYTES: usize = 1 << 12;
 
 /// PTX: read and run by the simulator, read by the checks.
 pub fn ptx(bytes: &[u8]) {
     let Some(text) = text(bytes) else { return };
     let _ = Code::parse_ptx(text);
-    let _ = Program::parse(text);
+    if let Ok(program) = Program::parse(text) {
+        run(text, &program);
+    }
     facts(bytes);
+}
+
+/// Launches two clusters, of as many threads as one warpgroup.
+fn run(text: &str, program: &Program) {
+    let mut global = Global::default();
+    let parameters = program.parameters.iter().map(|name| {
+        let address = global.allocate(vec![0x38; BYTES]);
+        let map = TensorMap { address, element: 1, size: (64, 64), stride: 64, boxes: (64, 8) };
+        match text {
+            _ if text.contains(&format!(".u32 {name}")) => Parameter::Number(3),
+            _ if text.contains(&format!(".u64 {name}")) => Parameter::Pointer(address),
+            _ => Parameter::Map(map),
+        }
+    });
+    let launch = Launch {
+        program,
+        parameters: parameters.collect(),
+        grid: (4, 1),
+        threads: (program.most_threads / 32 * 32).clamp(32, 128),
+        shared_bytes: BYTES,
+        cluster: 2,
+        resident_clusters: 2,
+        seed: 1,
+        most_instructions: MOST_INSTRUCTIONS,
+    };
+    if launch.threads <= program.most_threads {
+        let _ = launch.run(&mut global);
+    }
 }
