@@ -227,7 +227,7 @@ fn devices_names_every_target() {
 fn command_lines_in_the_documents_parse() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut seen = 0;
-    for document in ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md"] {
+    for document in ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md"] {
         let text = std::fs::read_to_string(root.join(document)).unwrap();
         for line in text.lines().map(str::trim) {
             let line = line.strip_prefix("$ ").unwrap_or(line);
