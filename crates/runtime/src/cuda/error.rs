@@ -1,6 +1,7 @@
 //! What can go wrong on a GPU, in plain words.
 
 use cudarc::driver::result::DriverError;
+use octile_core::QuantizeError;
 
 /// A request that a GPU could not carry out.
 #[derive(Debug, thiserror::Error)]
@@ -159,6 +160,9 @@ pub enum CudaError {
         "the shape has a dimension, or a stride in bytes, beyond 4294967295, more than a kernel can address: divide the problem"
     )]
     TooLarge,
+    /// Scales that no product can use.
+    #[error(transparent)]
+    Scales(#[from] QuantizeError),
 }
 
 /// Says what was being done when the driver refused.
