@@ -110,7 +110,8 @@ fn a_good_listing_does_not_hide_a_bad_one() {
         .unwrap();
     let (code, said) = verify(place.path(), SMEM);
     assert!(
-        code == 1 && said.contains("final_bundles.txt are listings of different kernels: vmatmul"),
+        code == 1
+            && said.contains("final_bundles.txt both multiply, and their instructions are not the same"),
         "{said}"
     );
 }

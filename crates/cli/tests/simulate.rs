@@ -193,5 +193,5 @@ fn what_would_exhaust_this_machine_is_refused_in_a_sentence() {
     let mut args = arguments(&folder, &changed(""), &[]);
     args.kernel = PathBuf::from("/dev/zero");
     let said = format!("{:#}", Job::new(&args).err().unwrap());
-    assert!(said.contains("/dev/zero is no regular file"), "{said}");
+    assert!(said.contains("/dev/zero: it is a device, not a regular file"), "{said}");
 }

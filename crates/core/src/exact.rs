@@ -1,10 +1,11 @@
 //! Operands whose product every kernel must get exactly right, whatever its accumulator.
 //!
-//! An error bound has to allow for the rounding of long sums, and a k-block of small magnitude can hide in it. These
-//! operands leave nothing to hide in: the result has one correct value, to the bit.
+//! An error bound has to allow for the rounding of long sums, and a k-block of small magnitude can hide in it. With these
+//! operands the result has one correct value, to the bit.
 //!
 //! - Values are ±2 in x and ±1 in the weight, and ±1 in both in the last column of every k-block. So the dot product
-//!   of a block is odd, never zero: dropping a block, or its last column, changes every element of a tile.
+//!   of a block is odd, never zero: dropping a block, or its last column, changes every element of
+//!   a tile with f32 results. Results in bf16 or f16 round at the end, so there single elements may hide a change.
 //! - Scales are powers of two. The exponent of a block is the sum of a *level*, which depends on the row of blocks (or
 //!   the token), and a *digit*, which depends on the k-block. Levels are multiples of the number of digits, so that no
 //!   two blocks of a matrix share a scale. A level scales a whole row of the result and costs no precision.
@@ -37,7 +38,7 @@ const X_EXPONENTS_F16: usize = 22;
 const SMALLEST_F16: i32 = -14;
 /// Levels of either operand where the result must stay within the range of f16.
 const LEVELS_F16: usize = 3;
-/// More are not drawn: then blocks far apart, by more than the digits can tell, may share a scale.
+/// Most draws for one problem; beyond it, distant blocks may share a scale.
 const MAX_DRAWS: usize = 4;
 
 /// How the exponents of a problem are laid out.

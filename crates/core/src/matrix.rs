@@ -35,7 +35,7 @@ pub enum ShapeError {
         /// Elements the slice has.
         held: usize,
     },
-    /// The slice goes on after the last row: its rows may be longer than the caller believes.
+    /// The slice is longer than rows x cols: its row stride is probably larger than `cols`.
     #[error(
         "a {rows} x {cols} matrix without gaps has {needed} elements, but the slice holds {held}: cut the slice to \
          its rows, or give their stride to `with_stride`"

@@ -1,14 +1,14 @@
 //! What must not outlive this process: temporary files and folders, and child processes.
 //!
-//! All of them are on one list, under one lock. Whoever makes or finishes one holds the lock meanwhile, and [`end_all`] never gives it
-//! back: so an interruption finds each of them either not begun, or on the list, or done.
+//! All of them are on one list, under one lock. Creating and removing one holds the lock, and [`end_all`] never releases it: an
+//! interruption finds each of them either not begun, or on the list, or done. Do not nest these calls: the lock is not reentrant.
 
 use std::{
     fs, io,
     mem::ManuallyDrop,
     ops::{Deref, DerefMut},
     path::{Path, PathBuf},
-    process::{Child, Command, ExitStatus, Output, Stdio},
+    process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio},
     sync::{Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
@@ -27,8 +27,8 @@ fn kept() -> MutexGuard<'static, Kept> {
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills every child with its process group, removes every temporary file and folder, and lets nobody make another: who tries
-/// waits until the process exits, which must follow.
+/// Kills every child with its process group, removes every temporary file and folder, and blocks new ones until the process
+/// exits, which must follow.
 pub fn end_all() {
     let kept = ManuallyDrop::new(kept());
     kept.children.iter().for_each(|&child| kill_group(child));
@@ -130,8 +130,8 @@ impl GuardedChild {
         Ok(Output { status: guarded.wait()?, stdout, stderr })
     }
 
-    /// Waits for its end. In steps, because the number of a process that was waited for may be another's at once: nobody may
-    /// kill it then.
+    /// Waits for its end. Polls, so that reaping it and taking it off the list happen under one lock: afterwards its pid may be
+    /// another process's.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         loop {
             let mut kept = kept();
@@ -147,8 +147,24 @@ impl GuardedChild {
 
     /// Kills it and all that it started.
     pub fn kill(&mut self) -> io::Result<()> {
+        if self.is_over {
+            return Ok(());
+        }
+        #[cfg(unix)]
         kill_group(self.child.id());
+        #[cfg(not(unix))]
+        self.child.kill()?;
         self.wait().map(drop)
+    }
+
+    /// Its standard input, where it is a pipe that was not taken before.
+    pub fn take_stdin(&mut self) -> Option<ChildStdin> {
+        self.child.stdin.take()
+    }
+
+    /// Its standard output, where it is a pipe that was not taken before.
+    pub fn take_stdout(&mut self) -> Option<ChildStdout> {
+        self.child.stdout.take()
     }
 }
 
@@ -156,20 +172,6 @@ fn read_all(pipe: Option<impl io::Read>) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     pipe.map_or(Ok(0), |mut pipe| pipe.read_to_end(&mut bytes))?;
     Ok(bytes)
-}
-
-impl Deref for GuardedChild {
-    type Target = Child;
-
-    fn deref(&self) -> &Child {
-        &self.child
-    }
-}
-
-impl DerefMut for GuardedChild {
-    fn deref_mut(&mut self) -> &mut Child {
-        &mut self.child
-    }
 }
 
 impl Drop for GuardedChild {
@@ -249,9 +251,9 @@ mod tests {
             GuardedChild::spawn(shell.args(["-c", "sleep 600 & echo $!; wait"]).stdout(Stdio::piped()))
                 .unwrap();
         let mut line = String::new();
-        let stdout = child.stdout.take().unwrap();
+        let stdout = child.take_stdout().unwrap();
         io::BufRead::read_line(&mut io::BufReader::new(stdout), &mut line).unwrap();
-        let leader = child.id();
+        let leader = child.child.id();
         assert!(kept().children.contains(&leader));
         drop(child);
         assert!(!kept().children.contains(&leader));

@@ -437,7 +437,7 @@ fn machines_without_a_usable_gpu_say_what_is_missing() {
     assert!(refused("NVIDIA B200,10.0,148", 13_000, 0).contains("NVIDIA B200 has compute capability 10.0"));
     assert_eq!(
         refused("NVIDIA H200,9.0,132", 12_020, 0),
-        "the NVIDIA driver speaks CUDA 12.2, but the kernels need 12.3: install a newer driver"
+        "the NVIDIA driver supports CUDA 12.2, but the kernels need 12.3: install a newer driver"
     );
     assert!(refused("", 13_000, 0).contains("sees no GPU"));
     assert_eq!(

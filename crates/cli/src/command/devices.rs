@@ -163,7 +163,7 @@ mod tests {
         standin.pretend("NVIDIA H200,9.0,132", 11_080);
         assert_eq!(
             shown(),
-            "gpu missing the NVIDIA driver speaks CUDA 11.8, but the kernels need 12.3: install a newer driver"
+            "gpu missing the NVIDIA driver supports CUDA 11.8, but the kernels need 12.3: install a newer driver"
         );
         standin.pretend("", 13_000);
         assert_eq!(

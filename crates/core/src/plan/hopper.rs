@@ -197,7 +197,7 @@ impl HopperPlan {
             _ => 2,
         };
         let units = units(problem, shape);
-        // A block of a persistent kernel counts its way through all of them.
+        // A persistent CTA iterates over all tiles with a 32-bit index.
         require_countable("tiles", units.0.saturating_mul(units.1))?;
         let pieces = pieces(units, shape);
         let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers, pieces > gpu.sms);

@@ -63,7 +63,7 @@ pub enum PlanError {
         most: usize,
     },
     /// Nothing to multiply.
-    #[error("the problem has no {what}: give it at least one")]
+    #[error("the problem has 0 {what}: it needs at least 1")]
     Empty {
         /// Of what there is none.
         what: &'static str,

@@ -44,7 +44,7 @@ impl QuantizeTuning {
     pub const BEST: Self =
         Self { threads: 256, steps: 1, floats: Keep::Normal, codes: Keep::EvictLast, staying: None };
 
-    /// Whether kernels were checked with such a tuning: whole warps that a multiprocessor holds, and for blocks the usual ones.
+    /// Whether this tuning is supported: whole warps that fit on an SM; block scales take the default only.
     pub fn is_for(self, granularity: ScaleGranularity) -> bool {
         let Self { threads, steps, staying, .. } = self;
         match granularity {

@@ -48,8 +48,8 @@ impl Float for f16 {
 
 /// Bytes in device memory: its own, which are freed with it, or someone else's.
 ///
-/// A buffer belongs to the stream of the [`Gpu`] that it was made with: everything that is done with it is put on that stream, its
-/// end too. So dropping one while kernels that use it are under way is sound: the memory is freed behind them.
+/// A buffer is owned by the stream of the [`Gpu`] that it was allocated with: copies, kernels and the release of the memory are
+/// queued there. So dropping one while kernels still use it is sound: it is freed in stream order, behind them.
 #[derive(Debug)]
 pub struct Buffer {
     memory: Memory,
@@ -76,8 +76,9 @@ impl Buffer {
     /// not freed. It starts where a [`Buffer::part`] may.
     ///
     /// # Safety
-    /// The memory has so many bytes and lives until the work is done that was put on the stream of `gpu` with the buffer, also after the
-    /// buffer's own end. What others do with it is ordered with that stream.
+    /// `pointer` is valid for `bytes` bytes until all work queued with this buffer has completed, on the stream of `gpu` and on every
+    /// stream that it was shared with ([`Buffer::on`]), also after the buffer is dropped. Accesses by others are ordered with those
+    /// streams.
     pub unsafe fn foreign(gpu: &Gpu, pointer: CUdeviceptr, bytes: usize) -> Self {
         Self { memory: Memory::Foreign { pointer, bytes }, gpu: gpu.clone() }
     }
@@ -92,9 +93,9 @@ impl Buffer {
         Self { memory: Memory::Part { of: Arc::clone(of), start, bytes }, gpu: of.gpu.clone() }
     }
 
-    /// The same memory for work on another stream of the same GPU. That stream first waits for what is on the buffer's stream now; and
-    /// what is on the buffer's stream later than the end of the result waits for the other stream. In between, whoever writes the memory on
-    /// one of them and uses it on the other orders that with [`Gpu::wait`], or gets wrong numbers.
+    /// Shares the buffer with another stream of the same GPU. That stream waits for the work queued so far; dropping the result makes
+    /// the owning stream wait for it. In between, order writes on one stream with uses on the other by [`Gpu::wait`], or get wrong
+    /// numbers.
     pub fn on(of: &Arc<Self>, gpu: &Gpu) -> Result<Self, CudaError> {
         if !gpu.is_same_gpu(&of.gpu) {
             return Err(CudaError::OtherGpu);
@@ -281,7 +282,11 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        let Memory::Lent(of) = &self.memory else { return };
+        let Memory::Lent(of) = &self.memory else {
+            // The last owner may be dropped in a thread that never used the GPU.
+            let _ = self.gpu.bind();
+            return;
+        };
         let is_ordered = of.gpu.wait_for(&self.gpu).is_ok() || self.gpu.wait().is_ok();
         if !is_ordered {
             // Work may still be using the memory: better never to free it.

@@ -12,9 +12,9 @@ pub enum CudaError {
     )]
     NoDriver,
     /// The driver is older than the kernels.
-    #[error("the NVIDIA driver speaks CUDA {cuda}, but the kernels need {oldest}: install a newer driver")]
+    #[error("the NVIDIA driver supports CUDA {cuda}, but the kernels need {oldest}: install a newer driver")]
     OldDriver {
-        /// What it speaks.
+        /// The newest version that it supports.
         cuda: String,
         /// The oldest version that will do.
         oldest: String,
@@ -60,7 +60,8 @@ pub enum CudaError {
     },
     /// A list of values does not consist of rows.
     #[error(
-        "{values} values are no rows of {cols} values, {stride} apart: give whole rows, and a stride that is no shorter"
+        "{values} values are not whole rows of {cols}, or the row stride {stride} is shorter than a row: pass complete rows and a \
+         stride of at least {cols}"
     )]
     Rows {
         /// Values that were given.
@@ -71,7 +72,9 @@ pub enum CudaError {
         stride: usize,
     },
     /// Work on two streams has no order.
-    #[error("{what} was made on another stream or GPU: hand it over with Buffer::on, or make it on this one")]
+    #[error(
+        "{what} belongs to another stream or GPU: share it with Buffer::on, or allocate it on this stream"
+    )]
     OtherStream {
         /// Which operand.
         what: &'static str,
@@ -80,7 +83,7 @@ pub enum CudaError {
     #[error("the buffer is memory of another GPU: copy it through the host")]
     OtherGpu,
     /// The result would be written over what is read.
-    #[error("{what} and {other} have memory in common: give each its own")]
+    #[error("{what} overlaps {other}: use separate buffers")]
     Overlap {
         /// What is written.
         what: &'static str,
@@ -89,7 +92,7 @@ pub enum CudaError {
     },
     /// A plan that the planner does not make.
     #[error(
-        "this is no plan for {gpu}: a field was changed, or it was made for another GPU; make it for Gpu::facts and leave it as it is"
+        "not a valid plan for {gpu}: build it with HopperPlan::best or HopperPlan::new for Gpu::facts, and do not modify it"
     )]
     NoPlan {
         /// The GPU.
@@ -129,7 +132,7 @@ pub enum CudaError {
     },
     /// Several results are stored at once, and rows do not overlap.
     #[error(
-        "rows of the result are {stride} elements apart, but must be a multiple of {vector} and at least N: store them to such rows"
+        "the row stride of the output is {stride} elements: it must be a multiple of {vector} and at least N"
     )]
     ResultStride {
         /// Elements from row to row.
@@ -162,7 +165,7 @@ pub enum CudaError {
     TooLarge,
     /// Scales that no product can use.
     #[error(transparent)]
-    Scales(#[from] QuantizeError),
+    Scales(QuantizeError),
 }
 
 /// Says what was being done when the driver refused.

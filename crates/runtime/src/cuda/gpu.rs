@@ -70,7 +70,8 @@ impl Gpu {
     /// it is ordered with that library's work, and recorded where that library records a graph.
     ///
     /// # Safety
-    /// The stream belongs to the primary context of this GPU and lives as long as everything that is made with the result. What
+    /// The stream belongs to the primary context of this GPU, is not the per-thread default stream (that handle names another stream in
+    /// every thread), and lives as long as everything that is made with the result. What
     /// is put on it while its owner records a graph is kept, with all its operands, as long as that graph is launched. Do not allocate, read,
     /// write or drop a buffer meanwhile: those calls synchronize, or would be recorded too.
     pub unsafe fn on_stream(&self, stream: *mut std::ffi::c_void) -> Self {
@@ -88,7 +89,7 @@ impl Gpu {
         self.context.ordinal() == other.context.ordinal()
     }
 
-    /// Makes the stream wait for what is on the other one's now.
+    /// Makes this stream wait for all work queued on the other so far.
     pub(super) fn wait_for(&self, other: &Self) -> Result<(), CudaError> {
         self.stream.join(&other.stream).doing("order two streams")
     }

@@ -114,7 +114,7 @@ impl Uploaded {
         let (x, x_scales) = match x {
             HostActivations::Fp8(x) => {
                 let (_, scale_cols) = problem.x_scale_shape().unwrap_or((1, 1));
-                check_scale_products(x.scales(), weight.scales(), scale_cols)?;
+                check_scale_products(x.scales(), weight.scales(), scale_cols).map_err(CudaError::Scales)?;
                 let scales = arguments.x_scales.arrange(x.scales(), scale_cols);
                 let codes = Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?;
                 (codes, Some(Buffer::from_slice(gpu, &scales)?))

@@ -63,8 +63,8 @@ impl Kernel {
         Arc::ptr_eq(&self.module, &other.module)
     }
 
-    /// Puts the kernel on a stream. With programmatic dependent launch it may start its preparations while the kernel before it still
-    /// runs: every kernel of ours waits for that one before it touches memory.
+    /// Puts the kernel on a stream. With programmatic dependent launch (PDL) its prologue may overlap the preceding kernel: our kernels
+    /// wait for that one before they touch memory, except for a weight that was promised to be constant.
     ///
     /// # Safety
     /// `parameters` must point to values of the types that the kernel declares, in order, and device pointers among them

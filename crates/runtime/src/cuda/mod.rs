@@ -8,7 +8,7 @@
 //! - kernels are written by `octile-kernels` for a plan that is checked again; no text of a kernel crosses the border;
 //! - sizes, strides and alignments of operands are checked with arithmetic that does not wrap, and results share no memory with
 //!   operands;
-//! - buffers belong to one stream and are freed in its order; other streams' buffers are refused, and [`Buffer::on`] hands one over;
+//! - each buffer is owned by one stream and freed in stream order; other streams' buffers are refused, [`Buffer::on`] shares one;
 //! - a [`Graph`] borrows its operands and keeps its kernels, and a kernel's module stays loaded until its work is done.
 //!
 //! What cannot be checked is `unsafe`: memory and streams of other libraries ([`Buffer::foreign`], [`Gpu::on_stream`]). A promise that only

@@ -15,7 +15,7 @@ pub struct PeakKernel {
 }
 
 impl PeakKernel {
-    /// Compiles it, for one block on every multiprocessor.
+    /// Compiles it for one CTA per SM.
     pub fn new(gpu: &Gpu) -> Result<Self, CudaError> {
         type Peak = hopper::PeakKernel;
         let blocks = u32::try_from(gpu.facts().sms).map_err(|_| CudaError::TooLarge)?;

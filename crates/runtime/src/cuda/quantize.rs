@@ -63,7 +63,7 @@ impl Quantization {
             return Err(CudaError::TooLarge);
         }
         if !tuning.is_for(granularity) {
-            let planned = "a tuning that quantizing kernels were checked with".to_owned();
+            let planned = "a supported tuning of the quantization kernel".to_owned();
             return Err(CudaError::OtherThanPlanned { planned, given: format!("{tuning:?}") });
         }
         let (quant_block, aligned) = (quant_block.size(), hopper::quantizes_vectors(k));

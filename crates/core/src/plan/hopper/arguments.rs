@@ -34,7 +34,7 @@ impl ScaleLayout {
 
     /// Elements from the first scale to behind the last; where several are copied at once, to behind the last that are.
     ///
-    /// Saturates: a layout that cannot be addressed has an extent that no memory has.
+    /// Saturates at `usize::MAX`, so that no buffer is large enough for a layout that cannot be addressed.
     pub fn extent(self, (rows, k_blocks): (usize, usize)) -> usize {
         let are_aligned = self.row == 1 && self.k.is_multiple_of(COPIED_AT_ONCE);
         let padded = rows.checked_next_multiple_of(COPIED_AT_ONCE).unwrap_or(rows);
@@ -96,8 +96,8 @@ pub struct Arguments {
     /// From one row of the result to the next.
     pub out_stride: usize,
     /// Whether the weight was complete before the kernel that precedes the multiplication in its stream was launched, as in
-    /// inference. Then programmatic dependent launch (PDL) lets the kernel fetch it while that one still runs, but in kernels with
-    /// three consumer warpgroups. A promise that does not hold gives wrong results, so nothing makes it by default.
+    /// inference. Then the producer warp prefetches it under programmatic dependent launch (PDL), before the preceding kernel is done,
+    /// except in kernels with three consumer warpgroups. Off by default, because a broken promise gives wrong results.
     pub constant_weight: bool,
 }
 

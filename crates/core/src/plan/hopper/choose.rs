@@ -8,7 +8,7 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
     let mut best: Option<(f64, HopperPlan)> = None;
     let mut refusal = None;
     for shape in candidates(problem) {
-        // A kernel may be able to count large tiles where it cannot count small ones.
+        // Small tiles may exceed the 31-bit tile count where large ones fit.
         let plan = match HopperPlan::new(problem, gpu, Strategy::Strip, shape, None) {
             Ok(plan) => plan,
             Err(error) => {

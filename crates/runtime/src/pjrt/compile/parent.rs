@@ -182,11 +182,11 @@ impl Compiler {
 
 /// Sends the job and reads all lines that the child has to say.
 fn converse(mut child: GuardedChild, job: &[u8], patience: Duration) -> io::Result<(Vec<String>, End)> {
-    let mut stdin = child.stdin.take().expect("stdin is piped");
+    let mut stdin = child.take_stdin().expect("stdin is piped");
     // A child that died early closes the pipe: its status tells more than the broken pipe.
     let _ = stdin.write_all(job);
     drop(stdin);
-    let stdout = child.stdout.take().expect("stdout is piped");
+    let stdout = child.take_stdout().expect("stdout is piped");
     let (sender, receiver) = mpsc::channel();
     // A thread of its own, because reading a pipe cannot be given up. It ends with the pipe.
     thread::spawn(move || {
