@@ -182,7 +182,7 @@ fn what_kernels_cannot_count_is_refused() {
     assert!(plan.blocks <= 2 * gpu.sms && plan.units.0 * plan.units.1 < 1 << 31);
     let empty = Problem { m: 0, ..problem(1, 1, 1) };
     let refusal = HopperPlan::best(&empty, gpu, Strategy::Strip).unwrap_err();
-    assert_eq!(refusal.to_string(), "the problem has no rows of x: give it at least one");
+    assert_eq!(refusal.to_string(), "the problem has 0 rows of x: it needs at least 1");
     let shape = Shape { tile: GpuTile { a: 128, b: 112 }, ..Shape::PLAIN };
     let plan = HopperPlan::new(&problem(1, i32::MAX as usize, 1), gpu, Strategy::Strip, shape, None);
     assert_eq!(plan.unwrap().boundaries().len(), 7);
