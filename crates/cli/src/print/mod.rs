@@ -5,6 +5,7 @@ pub mod bench;
 pub mod compare;
 pub mod devices;
 pub mod inspect;
+pub mod quantize;
 pub mod report;
 pub mod run_module;
 pub mod simulate;
