@@ -104,7 +104,7 @@ impl Parser {
         for (name, entry) in entries.tensors {
             tensors.push(self.tensor(name, entry)?);
         }
-        tensors.sort_by(|a, b| (a.offset, a.bytes).cmp(&(b.offset, b.bytes)));
+        tensors.sort_by_key(|tensor: &Tensor| (tensor.offset, tensor.bytes));
         self.require_cover(&tensors)?;
         Ok(Header { tensors, metadata: entries.metadata, data_start: self.data_start })
     }

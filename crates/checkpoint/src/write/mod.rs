@@ -100,7 +100,7 @@ pub fn write(
         }
         files::write(checkpoint, plan, &others, &work.content())
     };
-    match fill().and_then(|()| work.publish(&place)) {
+    match fill().and_then(|()| work.publish(&place, &plan.shards)) {
         Ok(()) => Ok(Outcome { resumed: finished.len(), copied: others }),
         Err(error) => {
             work.discard();

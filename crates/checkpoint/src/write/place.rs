@@ -179,12 +179,12 @@ impl Work {
     }
 
     /// Moves the output into place and removes the work folder.
-    pub(super) fn publish(&self, place: &Place) -> Result<()> {
+    pub(super) fn publish(&self, place: &Place, shards: &[OutputShard]) -> Result<()> {
         place.require_free()?;
         let target = place.target();
         let publish = || -> io::Result<()> {
-            if !place.is_folder {
-                return fs::rename(self.content().join(&place.name), &target);
+            if let (false, [shard]) = (place.is_folder, shards) {
+                return fs::rename(self.content().join(&shard.name), &target);
             }
             let replaced = self.folder.join(REPLACED);
             if is_empty(&target) {

@@ -6,14 +6,14 @@ use crate::ScaleKind;
 
 /// What is stored for a block, and what its elements are multiplied by before they are rounded.
 ///
-/// transformers divides 448 by the largest magnitude and stores the reciprocal of that, which is not always the same as
-/// the magnitude divided by 448. A block of zeros has scale 1. Magnitudes below 1.4e-36, for which transformers gets an
-/// infinite factor and codes of NaN, take the largest finite factor here.
+/// transformers writes `448 / largest`, which torch computes as `(1 / largest) * 448`, and stores the reciprocal of that:
+/// not always the same as the magnitude divided by 448. A block of zeros has scale 1. Magnitudes below 1.4e-36, for which
+/// transformers gets an infinite factor and codes of NaN, take the largest finite factor here.
 pub(super) fn of_block(abs_max: f32, kind: ScaleKind) -> (f32, f32) {
     if abs_max == 0.0 {
         return (1.0, 1.0);
     }
-    let factor = (E4m3::MAX / abs_max).min(f32::MAX);
+    let factor = (1.0 / abs_max * E4m3::MAX).min(f32::MAX);
     let scale = 1.0 / factor;
     match kind {
         ScaleKind::F32 => (scale, factor),
@@ -41,9 +41,8 @@ mod tests {
     fn scales_are_those_of_transformers() {
         assert_eq!(of_block(0.0, ScaleKind::F32), (1.0, 1.0));
         assert_eq!(of_block(448.0, ScaleKind::F32), (1.0, 1.0));
-        // 1 / (448 / 3) is not 3 / 448.
         let (scale, factor) = of_block(3.0, ScaleKind::F32);
-        assert_eq!((scale, factor), (1.0 / (448.0 / 3.0f32), 448.0 / 3.0));
+        assert_eq!((scale, factor), (1.0 / (1.0 / 3.0f32 * 448.0), 1.0 / 3.0 * 448.0));
         assert_eq!(of_block(449.0, ScaleKind::Ue8m0), (2.0, 0.5));
         assert_eq!(of_block(448.0, ScaleKind::Ue8m0), (1.0, 1.0));
     }

@@ -1,7 +1,7 @@
 //! One shard of the output, written by all threads at once.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     fs::{self, File},
     path::{Path, PathBuf},
 };
@@ -76,8 +76,8 @@ fn inputs(checkpoint: &Checkpoint, shard: &OutputShard) -> Result<BTreeMap<usize
             Job::Requantize { from, from_scales, .. } => [Some(from.shard), Some(from_scales.shard)],
         };
         for at in used.into_iter().flatten() {
-            if !files.contains_key(&at) {
-                files.insert(at, checkpoint.shards()[at].open()?);
+            if let Entry::Vacant(place) = files.entry(at) {
+                place.insert(checkpoint.shards()[at].open()?);
             }
         }
     }
