@@ -26,6 +26,12 @@ enum Args {
     Tidy,
     /// Only valgrind's memcheck on the portable and AVX2 kernels
     Memcheck,
+    /// Only the checkpoints against transformers and compressed-tensors, which are installed under target/peers (5 GB)
+    TestTransformers {
+        /// A Python that has the libraries already
+        #[arg(long, value_name = "PATH")]
+        python: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -33,6 +39,7 @@ fn main() -> ExitCode {
         Args::Test { memcheck } => test(memcheck),
         Args::Tidy => tidy::run(&root()),
         Args::Memcheck => memcheck(),
+        Args::TestTransformers { python } => test_transformers(python),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -61,6 +68,9 @@ fn test(with_memcheck: bool) -> Result<()> {
     } else {
         println!("== memcheck did not run: it takes minutes; cargo xtask test --memcheck includes it");
     }
+    println!(
+        "== test-transformers did not run: it installs 5 GB; cargo xtask test-transformers is that alone"
+    );
     println!("== all passed in {} s", start.elapsed().as_secs());
     Ok(())
 }
@@ -88,6 +98,27 @@ fn memcheck() -> Result<()> {
         .args(["--error-exitcode=9", "--quiet", "--leak-check=no"])
         .arg(binary)
         .arg("--test-threads=1"))
+}
+
+/// Compares checkpoints with those of the real libraries.
+fn test_transformers(python: Option<PathBuf>) -> Result<()> {
+    let tests = root().join("crates/checkpoint/tests/transformers");
+    let python = match python {
+        Some(python) => python,
+        None => {
+            let folder = root().join("target/peers/transformers-venv");
+            let python = folder.join("bin/python");
+            println!("== virtual environment {}", folder.display());
+            run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+            let install = ["-m", "pip", "install", "--quiet", "--requirement"];
+            run(Command::new(&python).args(install).arg(tests.join("requirements.txt")))?;
+            python
+        }
+    };
+    cargo(&["build", "--package", "octile"])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let octile = target.join("debug/octile");
+    run(Command::new(python).arg(tests.join("check.py")).arg("--octile").arg(octile))
 }
 
 /// The test binary that cargo built last under this name.
