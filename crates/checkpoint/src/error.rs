@@ -89,7 +89,7 @@ pub enum CheckpointError {
     )]
     NonFinite { tensor: String, value: f32, row: usize, col: usize },
     #[error(
-        "{scales} holds {value} at ({row}, {col}), which is no power of two: give --requantize to round the scales and the codes with them, which loses precision"
+        "{scales} holds {value} at ({row}, {col}), which is no power of two: `octile convert --scales ue8m0 --requantize` rounds scales and codes, which loses precision"
     )]
     NotPowerOfTwo { scales: String, value: f32, row: usize, col: usize },
 

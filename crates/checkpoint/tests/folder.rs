@@ -172,7 +172,7 @@ fn scales_become_powers_of_two_only_when_that_is_allowed() {
     let at = |name: &str| place.0.path().join(name);
     place.run(&quantize()).unwrap();
     let error = run(&at("out"), &at("x"), &convert(Format::Fp8, ScaleKind::Ue8m0, false)).unwrap_err();
-    assert!(error.to_string().contains("is no power of two: give --requantize"), "{error}");
+    assert!(error.to_string().contains("is no power of two: `octile convert"), "{error}");
     assert_eq!(place.entries(), ["in", "out"]);
     run(&at("out"), &at("rounded"), &convert(Format::Fp8, ScaleKind::Ue8m0, true)).unwrap();
     let (before, after) = (read_folder(&at("out")), read_folder(&at("rounded")));
@@ -282,6 +282,36 @@ fn fused_experts_are_split_in_both_layouts() {
             assert!((value - back).abs() <= value.abs() / 15.0 + 1e-5, "{value} {back}");
         }
     }
+}
+
+#[test]
+fn a_folder_without_index_gets_one() {
+    let place = Place::new(&decoder()[..1]);
+    fs::remove_file(place.input().join("model.safetensors.index.json")).unwrap();
+    fs::rename(
+        place.input().join("model-00001-of-00001.safetensors"),
+        place.input().join("model.safetensors"),
+    )
+    .unwrap();
+    place.run(&quantize()).unwrap();
+    let written = read_folder(&place.output());
+    assert_eq!(written["model.layers.0.self_attn.q_proj.weight"].dtype, Dtype::F8_E4M3);
+    assert!(place.output().join("model.safetensors").is_file());
+}
+
+#[test]
+fn weights_outside_of_the_index_are_copied() {
+    let place = Place::new(&decoder());
+    fs::copy(
+        place.input().join("model-00001-of-00002.safetensors"),
+        place.input().join("consolidated.safetensors"),
+    )
+    .unwrap();
+    let outcome = place.run(&quantize()).unwrap();
+    let copied = outcome.copied.iter().find(|file| file.is_weights()).unwrap();
+    assert_eq!(copied.path.to_str(), Some("consolidated.safetensors"));
+    let same = |folder: &std::path::Path| fs::read(folder.join("consolidated.safetensors")).unwrap();
+    assert_eq!(same(&place.input()), same(&place.output()));
 }
 
 #[test]

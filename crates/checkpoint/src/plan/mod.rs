@@ -6,6 +6,8 @@ mod quantization_config;
 mod rules;
 mod tensor_parallel;
 
+use std::collections::{HashMap, HashSet};
+
 use octile_core::FloatKind;
 use safetensors::Dtype;
 
@@ -187,7 +189,7 @@ impl Plan {
 
 /// Splitting experts must not give names that are taken.
 fn require_unique(shards: &[OutputShard]) -> Result<()> {
-    let mut seen = std::collections::HashMap::new();
+    let mut seen = HashMap::new();
     for shard in shards {
         for tensor in &shard.tensors {
             if let Some(first) = seen.insert(tensor.name.as_str(), &shard.name) {
@@ -222,7 +224,8 @@ fn kept_modules(checkpoint: &Checkpoint, kept: &[Kept]) -> Vec<String> {
     if checkpoint.config().is_some() && !modules.iter().any(|module| module.ends_with("lm_head")) {
         modules.push("lm_head".to_owned());
     }
-    modules.dedup();
+    let mut seen = HashSet::new();
+    modules.retain(|module| seen.insert(module.clone()));
     modules
 }
 

@@ -29,8 +29,7 @@ pub struct Index {
 #[derive(Deserialize)]
 struct Text {
     weight_map: WeightMap,
-    #[serde(default)]
-    metadata: BTreeMap<String, Box<RawValue>>,
+    metadata: Option<BTreeMap<String, Box<RawValue>>>,
 }
 
 impl Index {
@@ -65,7 +64,11 @@ impl Index {
         if let Some((_, shard)) = weight_map.iter().find(|(_, shard)| !is_plain_name(shard)) {
             return Err(CheckpointError::ShardOutside { path: path.to_owned(), shard: shard.clone() });
         }
-        Ok(Self { path: path.to_owned(), weight_map, metadata: text.metadata.into_iter().collect() })
+        Ok(Self {
+            path: path.to_owned(),
+            weight_map,
+            metadata: text.metadata.unwrap_or_default().into_iter().collect(),
+        })
     }
 
     /// Every shard once, sorted by name.

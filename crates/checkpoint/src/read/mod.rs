@@ -23,11 +23,12 @@ const JSON_LIMIT: u64 = 64 << 20;
 
 /// The text of a small JSON file.
 fn json_text(path: &Path) -> Result<String> {
-    let file = File::open(path).reading(path)?;
-    let metadata = file.metadata().reading(path)?;
+    let metadata = std::fs::metadata(path).reading(path)?;
     if !metadata.is_file() {
-        return Err(CheckpointError::NotACheckpoint { path: path.to_owned() });
+        let why = "it is no regular file".to_owned();
+        return Err(CheckpointError::DamagedJson { path: path.to_owned(), why });
     }
+    let file = File::open(path).reading(path)?;
     let too_long = |bytes| CheckpointError::JsonTooLong { path: path.to_owned(), bytes, limit: JSON_LIMIT };
     if metadata.len() > JSON_LIMIT {
         return Err(too_long(metadata.len()));

@@ -8,7 +8,10 @@ mod scale;
 mod shard;
 mod unit;
 
-use std::{fs, path::PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
 
 use rayon::ThreadPoolBuilder;
 
@@ -113,21 +116,32 @@ pub fn write(
 fn require_space(place: &Place, plan: &Plan, others: &[OtherFile], finished: &[String]) -> Result<()> {
     let shards = plan.shards.iter().filter(|shard| !finished.contains(&shard.name)).map(|shard| shard.bytes);
     let needed = shards.sum::<u64>() + others.iter().map(|file| file.bytes).sum::<u64>();
-    // Where the file system does not tell, writing will.
-    let Ok(state) = rustix::fs::statvfs(&place.parent) else { return Ok(()) };
-    let available = state.f_bavail.saturating_mul(state.f_frsize);
-    if needed > available {
-        return Err(CheckpointError::NoSpace { path: place.path.clone(), needed, available });
+    match available_bytes(&place.parent) {
+        Some(available) if needed > available => {
+            Err(CheckpointError::NoSpace { path: place.path.clone(), needed, available })
+        }
+        // Where the file system does not tell, writing will.
+        _ => Ok(()),
     }
-    Ok(())
+}
+
+#[cfg(unix)]
+fn available_bytes(folder: &Path) -> Option<u64> {
+    let state = rustix::fs::statvfs(folder).ok()?;
+    Some(state.f_bavail.saturating_mul(state.f_frsize))
+}
+
+#[cfg(not(unix))]
+fn available_bytes(_: &Path) -> Option<u64> {
+    None
 }
 
 /// Removes a file or folder, whichever it is.
-fn remove(path: &std::path::Path) -> std::io::Result<()> {
+fn remove(path: &Path) -> io::Result<()> {
     match path.symlink_metadata() {
         Ok(kind) if kind.is_dir() => fs::remove_dir_all(path),
         Ok(_) => fs::remove_file(path),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         Err(error) => Err(error),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use octile_checkpoint::{KeptBecause, Request};
+use octile_checkpoint::{BLOCK, KeptBecause, Request};
 
 use super::{Text, emit};
 use crate::command::quantize::Report;
@@ -115,6 +115,17 @@ fn notes(report: &Report, text: &mut Text) {
             text,
             "Warning: tensor parallelism of {} is ruled out: {} = {} of {}{others} does not divide into blocks of 128.",
             found.degree, found.axis, found.side, found.example
+        );
+    }
+    let is_quantized = plan.quantization.is_some();
+    if let Some(ragged) =
+        plan.changed.iter().find(|weight| is_quantized && !weight.rows.is_multiple_of(BLOCK))
+    {
+        let _ = writeln!(
+            text,
+            "Warning: N = {} of {} is not a multiple of 128; transformers cannot dequantize such weights (other \
+             engines can): --skip them for it.",
+            ragged.rows, ragged.name
         );
     }
     for file in report.others.iter().filter(|file| file.is_weights()) {
