@@ -59,8 +59,8 @@ impl Default for Quantize {
 /// Changes the layout or the scales of an fp8 checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Convert {
-    /// Layout of the output.
-    pub format: Format,
+    /// Layout of the output; `None` keeps that of the input.
+    pub format: Option<Format>,
     /// Scales of the output.
     pub scales: ScaleKind,
     /// Rounds scales to powers of two, and the codes with them, where they are none. Loses precision.

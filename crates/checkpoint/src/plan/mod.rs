@@ -121,6 +121,7 @@ impl Plan {
             kept: Vec::new(),
             split: Vec::new(),
             holds_fp8: false,
+            found_format: None,
         };
         let mut shards = Vec::new();
         for (at, shard) in checkpoint.shards().iter().enumerate() {
@@ -132,7 +133,7 @@ impl Plan {
                 shards.push(builder.finish(shard.name.clone(), &shard.header.metadata));
             }
         }
-        let Planner { changed, kept, split, holds_fp8, .. } = planner;
+        let Planner { changed, kept, split, holds_fp8, found_format, .. } = planner;
         require_unique(&shards)?;
         if changed.is_empty() && !holds_fp8 {
             let path = checkpoint.path().to_owned();
@@ -142,7 +143,9 @@ impl Plan {
             |format, scales| QuantizationConfig::new(format, scales, kept_modules(checkpoint, &kept));
         let quantization = match request {
             Request::Quantize(Quantize { format, scales, .. }) => Some(output(*format, *scales)),
-            Request::Convert(Convert { format, scales, .. }) => Some(output(*format, *scales)),
+            Request::Convert(Convert { format, scales, .. }) => {
+                Some(output(format.or(found_format).unwrap_or(Format::Fp8), *scales))
+            }
             Request::Dequantize(_) => None,
         };
         let fp8 =
@@ -236,6 +239,8 @@ struct Planner<'a> {
     kept: Vec<Kept>,
     split: Vec<String>,
     holds_fp8: bool,
+    /// Layout of the first fp8 weight.
+    found_format: Option<Format>,
 }
 
 impl Planner<'_> {
@@ -312,9 +317,14 @@ impl Planner<'_> {
             });
         };
         self.holds_fp8 = true;
-        let Layer { rows, cols, format: LayerFormat::Fp8(Scales { tensor: scales, .. }), .. } = layer else {
+        let Layer { rows, cols, format: LayerFormat::Fp8(Scales { tensor: scales, naming, .. }), .. } = layer
+        else {
             return Ok(());
         };
+        let found = *self.found_format.get_or_insert(match naming {
+            ScaleNaming::ScaleInv => Format::Fp8,
+            ScaleNaming::Scale => Format::CompressedTensors,
+        });
         let matrix = whole(id, tensor, rows, cols);
         let (format, kind) = match self.request {
             Request::Dequantize(kind) => {
@@ -324,14 +334,15 @@ impl Planner<'_> {
                 return Ok(());
             }
             Request::Convert(Convert { format, scales: kind, requantize }) => {
+                let format = format.unwrap_or(found);
                 self.changed.push(Changed { name: name.clone(), rows, cols, from: tensor.dtype });
                 if *requantize && *kind == ScaleKind::Ue8m0 {
                     let codes = shard.tensor(name.clone(), Dtype::F8_E4M3, tensor.shape.clone());
-                    let to = scales_tensor(shard, &name, *format, rows, cols);
+                    let to = scales_tensor(shard, &name, format, rows, cols);
                     shard.job(Job::Requantize { from: matrix, from_scales: scales, name, codes, scales: to });
                     return Ok(());
                 }
-                (*format, *kind)
+                (format, *kind)
             }
             Request::Quantize(Quantize { format, scales, .. }) => {
                 let because = KeptBecause::AlreadyFp8;

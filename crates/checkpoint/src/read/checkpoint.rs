@@ -6,11 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{Config, Index, Shard, Tensor};
+use super::{Config, HEADER_LIMIT, Index, Shard, Tensor};
 use crate::error::{CheckpointError, Result, WithPath};
 
 /// Longer headers in total are refused, so that memory stays bounded.
-const HEADERS_LIMIT: u64 = 200_000_000;
+const HEADERS_LIMIT: u64 = HEADER_LIMIT;
 
 /// A tensor of a checkpoint: its shard, and its place there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -1,7 +1,8 @@
 //! The header of a safetensors file: eight bytes of length, then JSON.
 
 use std::{
-    collections::{BTreeMap, HashSet},
+    borrow::Cow,
+    collections::BTreeMap,
     fmt,
     fs::File,
     path::{Path, PathBuf},
@@ -97,25 +98,26 @@ struct Parser {
 
 impl Parser {
     fn parse(&self, text: &[u8]) -> Result<Header> {
-        let entries: Entries = serde_json::from_slice(text).map_err(|error| {
+        let entries: Entries<'_> = serde_json::from_slice(text).map_err(|error| {
             CheckpointError::DamagedHeader { path: self.path.clone(), why: error.to_string() }
         })?;
         let mut tensors = Vec::with_capacity(entries.tensors.len());
         for (name, entry) in entries.tensors {
             tensors.push(self.tensor(name, entry)?);
         }
+        self.require_unique(&mut tensors)?;
         tensors.sort_by_key(|tensor: &Tensor| (tensor.offset, tensor.bytes));
         self.require_cover(&tensors)?;
         Ok(Header { tensors, metadata: entries.metadata, data_start: self.data_start })
     }
 
-    fn tensor(&self, name: String, entry: Entry) -> Result<Tensor> {
+    fn tensor(&self, name: String, entry: Entry<'_>) -> Result<Tensor> {
         let known = <&str as IntoDeserializer<de::value::Error>>::into_deserializer(&entry.dtype);
         let Ok(dtype) = Dtype::deserialize(known) else {
             return Err(CheckpointError::UnknownDtype {
                 path: self.path.clone(),
                 tensor: name,
-                dtype: entry.dtype,
+                dtype: entry.dtype.into_owned(),
             });
         };
         let bad = |tensor: &str, why: String| CheckpointError::BadTensor {
@@ -139,6 +141,19 @@ impl Parser {
             return Err(bad(&name, why));
         }
         Ok(Tensor { name, dtype, shape: entry.shape, offset: self.data_start + begin, bytes: end - begin })
+    }
+
+    /// Sorts tensors by name, of which there must be no two. A set of names would take as much memory again.
+    fn require_unique(&self, tensors: &mut [Tensor]) -> Result<()> {
+        tensors.sort_by(|a, b| a.name.cmp(&b.name));
+        let double = tensors.windows(2).find(|pair| matches!(pair, [a, b] if a.name == b.name));
+        match double.and_then(|pair| pair.first()) {
+            None => Ok(()),
+            Some(Tensor { name, .. }) => {
+                let why = format!("the name {name} occurs twice");
+                Err(CheckpointError::DamagedHeader { path: self.path.clone(), why })
+            }
+        }
     }
 
     /// Tensors, sorted by offset, must follow each other from the header to the end of the file.
@@ -170,36 +185,33 @@ impl Parser {
 /// A tensor as the JSON has it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Entry {
-    dtype: String,
+struct Entry<'a> {
+    #[serde(borrow)]
+    dtype: Cow<'a, str>,
     shape: Vec<usize>,
     data_offsets: [u64; 2],
 }
 
-/// The whole JSON, every name once.
+/// The whole JSON.
 #[derive(Default)]
-struct Entries {
-    tensors: Vec<(String, Entry)>,
+struct Entries<'a> {
+    tensors: Vec<(String, Entry<'a>)>,
     metadata: Vec<(String, String)>,
 }
 
-impl<'de> Deserialize<'de> for Entries {
+impl<'de> Deserialize<'de> for Entries<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct Each;
         impl<'de> Visitor<'de> for Each {
-            type Value = Entries;
+            type Value = Entries<'de>;
 
             fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
                 out.write_str("an object of tensors")
             }
 
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries, M::Error> {
+            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Entries<'de>, M::Error> {
                 let mut entries = Entries::default();
-                let mut seen = HashSet::new();
                 while let Some(name) = map.next_key::<String>()? {
-                    if !seen.insert(name.clone()) {
-                        return Err(de::Error::custom(format!("the name {name} occurs twice")));
-                    }
                     if name == "__metadata__" {
                         let metadata: BTreeMap<String, String> = map.next_value()?;
                         entries.metadata = metadata.into_iter().collect();

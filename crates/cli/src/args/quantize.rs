@@ -37,7 +37,7 @@ scales that are powers of two stay as they are; others are refused unless
 
 Examples:
   octile convert Qwen3-8B-FP8 -o out --format compressed-tensors
-  octile convert DeepSeek-V3 -o out --format fp8 --scales ue8m0 --requantize";
+  octile convert DeepSeek-V3 -o out --scales ue8m0 --requantize";
 
 /// For the help text.
 pub const DEQUANTIZE_HELP: &str = "\
@@ -96,9 +96,9 @@ pub struct ConvertArgs {
     /// Where to read and write.
     #[command(flatten)]
     pub place: OutputArgs,
-    /// Layout of the output
+    /// Layout of the output [default: that of the input]
     #[arg(long, value_enum)]
-    pub format: FormatChoice,
+    pub format: Option<FormatChoice>,
     /// Kind of scales: any f32, or powers of two (stored as F32)
     #[arg(long, value_enum, default_value_t = ScaleKindChoice::F32)]
     pub scales: ScaleKindChoice,
