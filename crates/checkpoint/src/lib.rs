@@ -19,7 +19,7 @@ pub use error::{CheckpointError, Result};
 pub use plan::{Changed, Kept, KeptBecause, OutputShard, OutputTensor, Plan, QuantizationConfig, RuledOut};
 pub use read::{
     Checkpoint, Config, HEADER_LIMIT, Header, Index, Layer, LayerFormat, ScaleNaming, Scales, Shard,
-    ShardFile, Survey, Tensor, TensorId,
+    ShardFile, Survey, Tensor, TensorId, TensorReader,
 };
 pub use request::{Convert, ExpertLayout, Format, Quantize, Request, ScaleKind};
 pub use safetensors::Dtype;

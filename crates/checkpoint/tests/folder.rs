@@ -350,4 +350,14 @@ fn layers_are_found_with_their_formats() {
     assert!(matches!(layer("model.layers.0.self_attn.k_proj").format, LayerFormat::Fp8(_)));
     assert_eq!(layer("lm_head").format, LayerFormat::Plain(Dtype::BF16));
     assert_eq!((layer("lm_head").rows, layer("lm_head").cols), (512, 256));
+    // Codes and scales can be read without the rest.
+    let checkpoint = Checkpoint::open(&place.output()).unwrap();
+    let (layer, written) = (layer("model.layers.0.self_attn.k_proj"), read_folder(&place.output()));
+    let LayerFormat::Fp8(scales) = &layer.format else { panic!("{layer:?}") };
+    let name = "model.layers.0.self_attn.k_proj.weight";
+    let values = checkpoint.read_scales(scales).unwrap();
+    assert_eq!(f32s(&values, &[2, 2]), written[&format!("{name}_scale_inv")]);
+    let (reader, mut rows) = (checkpoint.reader(layer.weight).unwrap(), Vec::new());
+    reader.read_rows(128..200, &mut rows).unwrap();
+    assert_eq!(rows, written[name].data[128 * 256..]);
 }

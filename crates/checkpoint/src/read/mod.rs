@@ -5,6 +5,7 @@ mod config;
 mod header;
 mod index;
 mod layer;
+mod rows;
 mod shard;
 
 pub use checkpoint::{Checkpoint, Survey, TensorId};
@@ -12,6 +13,8 @@ pub use config::Config;
 pub use header::{HEADER_LIMIT, Header, Tensor};
 pub use index::Index;
 pub use layer::{Layer, LayerFormat, ScaleNaming, Scales};
+pub use rows::TensorReader;
+pub(crate) use rows::append_scales;
 pub use shard::{Shard, ShardFile};
 
 use std::{fs::File, io::Read, path::Path};

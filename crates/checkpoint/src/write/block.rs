@@ -15,6 +15,7 @@ use crate::{
     BLOCK, Dtype, ScaleKind, TensorId,
     error::{CheckpointError, Result},
     plan::{Job, Matrix},
+    read::append_scales,
 };
 
 /// Memory that a thread keeps from one unit to the next.
@@ -184,14 +185,7 @@ impl Writer<'_> {
         let mut bytes = vec![0; range.len() * size];
         self.input(tensor.shard).read_at(&mut bytes, found.offset + (range.start * size) as u64)?;
         let before = scales.len();
-        match found.dtype {
-            Dtype::BF16 => {
-                scales.extend(bytes.as_chunks().0.iter().map(|b| bf16::from_le_bytes(*b).to_f32()))
-            }
-            Dtype::F16 => scales.extend(bytes.as_chunks().0.iter().map(|b| f16::from_le_bytes(*b).to_f32())),
-            Dtype::F8_E8M0 => scales.extend(bytes.iter().map(|b| exponent(*b))),
-            _ => scales.extend(bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b))),
-        }
+        append_scales(found.dtype, &bytes, scales);
         if let Some(at) = scales[before..].iter().position(|scale| !(scale.is_finite() && *scale >= 0.0)) {
             let (value, width) = (scales[before + at], found.shape.last().map_or(1, |width| (*width).max(1)));
             let (row, col) = ((range.start + at) / width, (range.start + at) % width);
@@ -326,15 +320,6 @@ fn decode<T: StoredFloat + Pod>(
         codes.chunks(block_row).zip(values.chunks_mut(block_row)).zip(scales.chunks(width))
     {
         converter.decode_rows(codes, cols.len(), BLOCK, scales, values);
-    }
-}
-
-/// The value of an 8-bit exponent: powers of two, and NaN.
-fn exponent(code: u8) -> f32 {
-    match code {
-        0 => f32::from_bits(1 << 22),
-        0xff => f32::NAN,
-        _ => f32::from_bits(u32::from(code) << 23),
     }
 }
 
