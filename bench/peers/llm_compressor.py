@@ -3,8 +3,8 @@
 
 Makes a checkpoint of random bf16 weights in the shapes of Qwen3-8B, and has both quantize it to fp8 in 128 x 128 blocks.
 Octile's clock runs from the start of its process to the end, llm-compressor's while `model_free_ptq` runs, imports left
-out. Peak memory is the largest resident size of each process. Files are in the page cache: the checkpoint is read once
-before the clock starts.
+out. Peak memory is the largest resident size of each process. The checkpoint was written right
+before, so that it is in the page cache.
 """
 
 import argparse
@@ -34,8 +34,8 @@ FASTER, SMALLER = 3.0, 4.0
 
 EXAMPLES = """\
 examples:
-  python3 bench/peers/llmcompressor.py
-  python3 bench/peers/llmcompressor.py --python ~/llmcompressor/bin/python --shards 2 --rounds 1
+  python3 bench/peers/llm_compressor.py
+  python3 bench/peers/llm_compressor.py --python ~/llmcompressor/bin/python --shards 2 --rounds 1
 
 exit codes: 0 all targets met, 1 some target not met, 2 the comparison could not be made"""
 
@@ -58,8 +58,8 @@ def make_checkpoint(folder: pathlib.Path, shards: int) -> int:
     folder.mkdir()
     chance = random.Random(1)
     # bf16 between 2^-12 and 2^-4 of both signs; repeated, since the values make no difference to either side.
-    values = array.array("H", (chance.getrandbits(1) << 15 | chance.randint(115, 123) << 7 | chance.getrandbits(7) for _ in range(1 << 20)))
-    chunk = values.tobytes()
+    value = lambda: chance.getrandbits(1) << 15 | chance.randint(115, 123) << 7 | chance.getrandbits(7)
+    chunk = array.array("H", (value() for _ in range(1 << 20))).tobytes()
     weight_map, total = {}, 0
     for shard in range(shards):
         header, end = {"__metadata__": {"format": "pt"}}, 0
@@ -117,8 +117,8 @@ class Sides:
         return self._done(name, elapsed, memory)
 
     def llmcompressor(self, name: str, workers: int) -> List[float]:
-        command = [str(self.python), str(HERE / "llmcompressor_worker.py"), str(self.place / "in"), str(self.place / "out")]
-        _, memory, text = measured([*command, str(workers)])
+        command = [str(self.python), str(HERE / "llm_compressor_worker.py")]
+        _, memory, text = measured([*command, str(self.place / "in"), str(self.place / "out"), str(workers)])
         self.peer = json.loads(text.strip().splitlines()[-1])
         return self._done(name, 1e3 * self.peer["seconds"], memory)
 
@@ -140,7 +140,7 @@ def compare(args: argparse.Namespace) -> List[Verdict]:
     if (record["machine"]["load_before"] or 0) > BUSY:
         print("warning: the machine is busy with something else, which the times will show", file=sys.stderr)
     binary = args.octile or octile.build(ROOT)
-    python = args.python or venv.ensure(args.venv, HERE / "requirements-llmcompressor.txt")
+    python = args.python or venv.ensure(args.venv, HERE / "requirements-llm-compressor.txt")
     cores = os.cpu_count() or 1
     with tempfile.TemporaryDirectory(dir=args.place) as place:
         place = pathlib.Path(place)
@@ -177,7 +177,7 @@ def compare(args: argparse.Namespace) -> List[Verdict]:
         "llmcompressor": {name: value for name, value in sides.peer.items() if name != "seconds"},
     })
     report.print_verdicts(verdicts)
-    path = args.record or ROOT / "bench" / "record" / f"llmcompressor-{record['date'].replace(':', '')}.json"
+    path = args.record or ROOT / "bench" / "record" / f"llm-compressor-{record['date'].replace(':', '')}.json"
     report.write(path, record)
     print(f"record: {path}")
     return verdicts
@@ -189,18 +189,20 @@ def parse_args() -> argparse.Namespace:
     )
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="rounds (default: 3)")
     parser.add_argument("--shards", type=int, default=3, metavar="N", help="shards of 1.5 GB (default: 3)")
-    parser.add_argument("--place", type=pathlib.Path, metavar="DIR", help="where to put the checkpoint (default: a temporary folder)")
+    parser.add_argument(
+        "--place", type=pathlib.Path, metavar="DIR", help="where to put the checkpoint (default: the temporary folder)"
+    )
     parser.add_argument("--octile", type=pathlib.Path, metavar="FILE", help="this binary instead of a new build")
     parser.add_argument("--python", type=pathlib.Path, metavar="FILE", help="a Python that has llmcompressor")
     parser.add_argument(
         "--venv",
         type=pathlib.Path,
-        default=ROOT / "target" / "peers" / "llmcompressor-venv",
+        default=ROOT / "target" / "peers" / "llm-compressor-venv",
         metavar="DIR",
-        help="where to make the virtual environment (default: target/peers/llmcompressor-venv)",
+        help="where to make the virtual environment (default: target/peers/llm-compressor-venv)",
     )
     parser.add_argument(
-        "--record", type=pathlib.Path, metavar="FILE", help="the record (default: bench/record/llmcompressor-DATE.json)"
+        "--record", type=pathlib.Path, metavar="FILE", help="the record (default: bench/record/llm-compressor-DATE.json)"
     )
     return parser.parse_args()
 
