@@ -92,6 +92,8 @@ pub enum CheckpointError {
         "{scales} holds {value} at ({row}, {col}), which is no power of two: `octile convert --scales ue8m0 --requantize` rounds scales and codes, which loses precision"
     )]
     NotPowerOfTwo { scales: String, value: f32, row: usize, col: usize },
+    #[error("{tensor} holds a value at row {row}, column {col} that {dtype:?} cannot: give another --dtype")]
+    Overflow { tensor: String, row: usize, col: usize, dtype: octile_core::FloatKind },
 
     #[error("'{glob}' is not a glob: {why}")]
     BadGlob { glob: String, why: String },

@@ -61,8 +61,8 @@ impl Default for Quantize {
 pub struct Convert {
     /// Layout of the output; `None` keeps that of the input.
     pub format: Option<Format>,
-    /// Scales of the output.
-    pub scales: ScaleKind,
+    /// Scales of the output; `None` keeps the kind of the input.
+    pub scales: Option<ScaleKind>,
     /// Rounds scales to powers of two, and the codes with them, where they are none. Loses precision.
     pub requantize: bool,
 }

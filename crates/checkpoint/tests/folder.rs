@@ -12,7 +12,7 @@ use octile_core::{E4m3, FloatKind};
 use safetensors::Dtype;
 
 fn convert(format: Format, scales: ScaleKind, requantize: bool) -> Request {
-    Request::Convert(Convert { format: Some(format), scales, requantize })
+    Request::Convert(Convert { format: Some(format), scales: Some(scales), requantize })
 }
 
 /// Values of a quantized weight.
@@ -190,13 +190,17 @@ fn scales_become_powers_of_two_only_when_that_is_allowed() {
     run(&at("rounded"), &at("same2"), &convert(Format::Fp8, ScaleKind::Ue8m0, true)).unwrap();
     assert_eq!(read_folder(&at("same")), after);
     assert_eq!(read_folder(&at("same2")), after);
-    // Without a format, that of the input stays.
+    // Without a format or a kind of scales, those of the input stay.
+    let keep = Convert { format: None, scales: None, requantize: false };
+    run(&at("rounded"), &at("kept"), &Request::Convert(keep)).unwrap();
+    assert_eq!(fs::read_to_string(at("kept").join("config.json")).unwrap(), config);
     for (from, to) in [(Format::Fp8, "_scale_inv"), (Format::CompressedTensors, "_scale")] {
         let folders = [format!("a{to}"), format!("b{to}")];
         run(&at("rounded"), &at(&folders[0]), &convert(from, ScaleKind::F32, false)).unwrap();
-        let keep = Convert { format: None, scales: ScaleKind::Ue8m0, requantize: false };
+        let keep = Convert { format: None, scales: None, requantize: false };
         run(&at(&folders[0]), &at(&folders[1]), &Request::Convert(keep)).unwrap();
         assert!(read_folder(&at(&folders[1])).contains_key(&format!("{name}{to}")));
+        assert!(!fs::read_to_string(at(&folders[1]).join("config.json")).unwrap().contains("ue8m0"));
     }
 }
 

@@ -225,6 +225,55 @@ fn links_to_files_are_followed_and_links_to_folders_are_not() {
 }
 
 #[test]
+fn values_beyond_the_type_are_refused_and_nan_stays() {
+    let mut codes = fp8(256, 256);
+    (codes.data[5], codes.data[200 * 256 + 130]) = (0x7f, 0x7e);
+    let scales = f32s(&[1.0, 1.0, 1.0, 200.0], &[2, 2]);
+    let tensors = [("a.weight".to_owned(), codes), ("a.weight_scale_inv".to_owned(), scales)];
+    let place = Place::new(&[Tensors::from(tensors)]);
+    let error = place.run(&Request::Dequantize(FloatKind::F16)).unwrap_err().to_string();
+    assert!(error.contains("a value at row 200, column 130 that F16 cannot"), "{error}");
+    assert_eq!(place.entries(), ["in"]);
+    place.run(&Request::Dequantize(FloatKind::Bf16)).unwrap();
+    let written = common::read_folder(&place.output());
+    let bits = u16::from_le_bytes(written["a.weight"].data[10..12].try_into().unwrap());
+    assert!(half::bf16::from_bits(bits).is_nan());
+}
+
+#[test]
+fn damaged_bytes_never_end_the_program() {
+    let place = tempfile::tempdir().unwrap();
+    let [path, output] = ["f.safetensors", "o.safetensors"].map(|name| place.path().join(name));
+    let tensors = [
+        ("a.weight".to_owned(), bf16(1, &[4, 128])),
+        ("b.weight".to_owned(), fp8(4, 128)),
+        ("b.weight_scale".to_owned(), f32s(&[1.0], &[1, 1])),
+    ];
+    write_file(&path, &Tensors::from(tensors));
+    let whole = fs::read(&path).unwrap();
+    let (mut refused, mut done) = (0, 0);
+    for round in 0..600 {
+        let mut bytes = whole.clone();
+        for change in 0..1 + round % 3 {
+            let h = common::hash32(round, change) as usize;
+            // Mostly in the header, and there mostly characters that JSON knows.
+            let at = h % if round % 4 == 0 { bytes.len() } else { 400 };
+            bytes[at] = if round % 2 == 0 { b"0123456789[]{},:\"-eF"[h >> 16 & 15] } else { (h >> 16) as u8 };
+        }
+        fs::write(&path, bytes).unwrap();
+        match common::run(&path, &output, &quantize()) {
+            Ok(_) => {
+                done += 1;
+                fs::remove_file(&output).unwrap();
+            }
+            Err(_) => refused += 1,
+        }
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 1);
+    }
+    assert!(refused > 300 && done > 0, "{refused} refused, {done} done");
+}
+
+#[test]
 fn a_file_that_claims_much_costs_little() {
     // A sparse terabyte whose header lists one tensor of that size.
     let place = tempfile::tempdir().unwrap();

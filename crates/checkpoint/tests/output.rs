@@ -106,6 +106,15 @@ fn what_exists_is_replaced_only_on_request() {
     write(&place.input(), &place.output(), true, &()).unwrap();
     assert!(!place.output().join("mine.txt").exists());
     assert_eq!(place.entries(), ["in", "out"]);
+    // Killed between the two renames, the old output is not lost.
+    let work = place.0.path().join(".out.octile-work");
+    fs::create_dir(&work).unwrap();
+    fs::write(place.output().join("old.txt"), "").unwrap();
+    fs::rename(place.output(), work.join("replaced")).unwrap();
+    let error = write(&place.input(), &place.output(), false, &()).unwrap_err().to_string();
+    assert!(error.contains("--force") && place.output().join("old.txt").exists(), "{error}");
+    assert_eq!(place.entries(), ["in", "out"]);
+    write(&place.input(), &place.output(), true, &()).unwrap();
     // An empty folder is in nobody's way; one with something else is not ours to remove.
     let (empty, foreign) = (place.0.path().join("empty"), place.0.path().join("foreign"));
     fs::create_dir(&empty).unwrap();

@@ -144,7 +144,8 @@ impl Plan {
         let quantization = match request {
             Request::Quantize(Quantize { format, scales, .. }) => Some(output(*format, *scales)),
             Request::Convert(Convert { format, scales, .. }) => {
-                Some(output(format.or(found_format).unwrap_or(Format::Fp8), *scales))
+                let scales = scales.unwrap_or_else(|| found_kind(checkpoint));
+                Some(output(format.or(found_format).unwrap_or(Format::Fp8), scales))
             }
             Request::Dequantize(_) => None,
         };
@@ -187,6 +188,14 @@ impl Plan {
             }
         }
         Ok(config)
+    }
+}
+
+/// The kind of scales that an fp8 checkpoint has.
+fn found_kind(checkpoint: &Checkpoint) -> ScaleKind {
+    match quantization_config::says_ue8m0(checkpoint.config()) {
+        true => ScaleKind::Ue8m0,
+        false => ScaleKind::F32,
     }
 }
 
@@ -335,14 +344,15 @@ impl Planner<'_> {
             }
             Request::Convert(Convert { format, scales: kind, requantize }) => {
                 let format = format.unwrap_or(found);
+                let kind = kind.unwrap_or_else(|| found_kind(self.checkpoint));
                 self.changed.push(Changed { name: name.clone(), rows, cols, from: tensor.dtype });
-                if *requantize && *kind == ScaleKind::Ue8m0 {
+                if *requantize && kind == ScaleKind::Ue8m0 {
                     let codes = shard.tensor(name.clone(), Dtype::F8_E4M3, tensor.shape.clone());
                     let to = scales_tensor(shard, &name, format, rows, cols);
                     shard.job(Job::Requantize { from: matrix, from_scales: scales, name, codes, scales: to });
                     return Ok(());
                 }
-                (format, *kind)
+                (format, kind)
             }
             Request::Quantize(Quantize { format, scales, .. }) => {
                 let because = KeptBecause::AlreadyFp8;

@@ -31,6 +31,12 @@ pub(super) fn require_known(config: Option<&Config>) -> Result<()> {
     }
 }
 
+/// Whether the config says that all scales are powers of two.
+pub(super) fn says_ue8m0(config: Option<&Config>) -> bool {
+    let quantization = config.and_then(|config| config.get("quantization_config"));
+    quantization.is_some_and(|found| found.get("scale_fmt").and_then(Value::as_str) == Some("ue8m0"))
+}
+
 /// What loaders read to find out how the weights are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]

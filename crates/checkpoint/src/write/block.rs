@@ -74,10 +74,18 @@ impl Writer<'_> {
             Job::Dequantize { from, scales, kind, to } => {
                 self.read(from, &rows, &cols, scratch)?;
                 let width = self.read_scales(*scales, from.cols, &rows, &cols, scratch)?;
-                match kind {
+                let infinite = match kind {
                     FloatKind::F32 => decode::<f32>(&rows, &cols, width, scratch),
                     FloatKind::Bf16 => decode::<bf16>(&rows, &cols, width, scratch),
                     FloatKind::F16 => decode::<f16>(&rows, &cols, width, scratch),
+                };
+                if let Some(at) = infinite {
+                    return Err(CheckpointError::Overflow {
+                        tensor: self.shard.tensors[*to].name.clone(),
+                        row: rows.start + at / cols.len(),
+                        col: cols.start + at % cols.len(),
+                        dtype: *kind,
+                    });
                 }
                 let size = kind.bytes();
                 let bytes = &bytemuck::cast_slice(&scratch.output)[..count * size];
@@ -304,23 +312,30 @@ impl Quantizing<'_> {
     }
 }
 
-/// Decodes `scratch.input` with `scratch.scales`, `width` of them per row of blocks, into `scratch.output`.
+/// Decodes `scratch.input` with `scratch.scales`, `width` of them per row of blocks, into `scratch.output`. Returns the
+/// place of the first value that is too large for its type.
 fn decode<T: StoredFloat + Pod>(
     rows: &Range<usize>,
     cols: &Range<usize>,
     width: usize,
     scratch: &mut Scratch,
-) {
+) -> Option<usize> {
     let count = rows.len() * cols.len();
-    let Scratch { input, output, scales, converter, .. } = scratch;
+    let Scratch { input, output, scales, maxima, converter, .. } = scratch;
     let codes = elements::<u8>(input, count);
     let values: &mut [T] = bytemuck::cast_slice_mut(bytes_of(output, count * size_of::<T>()));
     let block_row = BLOCK * cols.len();
+    maxima.clear();
+    maxima.resize(width, 0);
     for ((codes, values), scales) in
         codes.chunks(block_row).zip(values.chunks_mut(block_row)).zip(scales.chunks(width))
     {
         converter.decode_rows(codes, cols.len(), BLOCK, scales, values);
+        converter.raise_maxima(values, cols.len(), BLOCK, maxima);
     }
+    let is_finite = maxima.iter().all(|bits| *bits < f32::INFINITY.to_bits());
+    // A code may be NaN: that is what it stands for.
+    if is_finite { None } else { values.iter().position(|value| value.widen().is_infinite()) }
 }
 
 /// Rows of `width` become columns.

@@ -141,6 +141,11 @@ impl Work {
             Err(TryLockError::Error(error)) => return Err(named(error)),
         }
         let work = Self { folder, _lock: lock };
+        let (replaced, target) = (work.folder.join(REPLACED), place.target());
+        if replaced.exists() && !target.exists() {
+            // The last run was killed between the two renames of `publish`.
+            fs::rename(replaced, target).map_err(named)?;
+        }
         let finished = work.resume(fingerprint, shards).map_err(|error| {
             work.discard();
             named(error)

@@ -99,9 +99,9 @@ pub struct ConvertArgs {
     /// Layout of the output [default: that of the input]
     #[arg(long, value_enum)]
     pub format: Option<FormatChoice>,
-    /// Kind of scales: any f32, or powers of two (stored as F32)
-    #[arg(long, value_enum, default_value_t = ScaleKindChoice::F32)]
-    pub scales: ScaleKindChoice,
+    /// Kind of scales: any f32, or powers of two (stored as F32) [default: that of the input]
+    #[arg(long, value_enum)]
+    pub scales: Option<ScaleKindChoice>,
     /// Round scales that are no powers of two, and their codes: loses precision
     #[arg(long)]
     pub requantize: bool,

@@ -56,7 +56,7 @@ impl Job {
 
     /// The job of `octile convert`.
     pub fn convert(args: &ConvertArgs) -> Self {
-        let (format, scales) = (args.format.map(format), scales(args.scales));
+        let (format, scales) = (args.format.map(format), args.scales.map(scales));
         let request = Request::Convert(Convert { format, scales, requantize: args.requantize });
         Self { request, place: args.place.clone() }
     }
