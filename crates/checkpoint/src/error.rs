@@ -115,8 +115,6 @@ pub enum CheckpointError {
         path.display()
     )]
     NoSpace { path: PathBuf, needed: u64, available: u64 },
-    #[error("cannot start {threads} threads: {source}")]
-    Threads { threads: usize, source: rayon::ThreadPoolBuildError },
 }
 
 /// What most functions here return.

@@ -5,6 +5,7 @@ mod files;
 mod journal;
 mod place;
 mod scale;
+mod schedule;
 mod shard;
 mod unit;
 
@@ -13,12 +14,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rayon::ThreadPoolBuilder;
-
 pub use files::OtherFile;
 
 use crate::{
-    Checkpoint, Plan,
+    Checkpoint, OutputShard, Plan,
     error::{CheckpointError, Result},
 };
 use place::{Place, Work};
@@ -83,24 +82,13 @@ pub fn write(
     let others = files::others(checkpoint)?;
     let wanted = output.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
     let threads = wanted.unwrap_or(1).clamp(1, MOST_THREADS);
-    let pool = ThreadPoolBuilder::new()
-        .num_threads(threads)
-        .thread_name(|index| format!("octile-{index}"))
-        .build()
-        .map_err(|source| CheckpointError::Threads { threads, source })?;
-
     let (work, finished) = Work::open(&place, &journal::fingerprint(checkpoint, plan), &plan.shards)?;
     let fill = || -> Result<()> {
         require_space(&place, plan, &others, &finished)?;
-        for shard in &plan.shards {
-            progress.begin(&shard.name);
-            if finished.contains(&shard.name) {
-                progress.advance(shard::input_bytes(checkpoint, shard));
-                continue;
-            }
-            let record = pool.install(|| shard::write(checkpoint, shard, &work.content(), progress))?;
-            work.finished(&record)?;
-        }
+        let is_finished = |shard: &&OutputShard| finished.contains(&shard.name);
+        let (done, shards): (Vec<_>, Vec<_>) = plan.shards.iter().partition(is_finished);
+        done.into_iter().for_each(|shard| progress.advance(shard::input_bytes(checkpoint, shard)));
+        schedule::write(checkpoint, &shards, threads, &work, progress)?;
         files::write(checkpoint, plan, &others, &work.content())
     };
     match fill().and_then(|()| work.publish(&place, &plan.shards)) {

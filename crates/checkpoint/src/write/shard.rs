@@ -6,13 +6,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use rayon::prelude::*;
-
 use super::{
-    Progress,
     block::{Scratch, bytes_of},
     journal::Finished,
-    unit::{Unit, units},
+    unit::Unit,
 };
 use crate::{
     Checkpoint, OutputShard, ShardFile,
@@ -40,31 +37,6 @@ pub(super) fn input_bytes(checkpoint: &Checkpoint, shard: &OutputShard) -> u64 {
     shard.jobs.iter().map(of).sum()
 }
 
-/// Writes a shard into `folder`, where it appears under its name once it is whole.
-pub(super) fn write(
-    checkpoint: &Checkpoint,
-    shard: &OutputShard,
-    folder: &Path,
-    progress: &dyn Progress,
-) -> Result<Finished> {
-    let path = folder.join(format!("{}.part", shard.name));
-    // What the user knows it by.
-    let name = PathBuf::from(&shard.name);
-    let file = File::create(&path).writing(&name)?;
-    file.set_len(shard.bytes).writing(&name)?;
-    let writer =
-        Writer { checkpoint, shard, inputs: inputs(checkpoint, shard)?, file, name: name.clone(), progress };
-    let mut pieces = writer.put(0, &shard.header).map(|piece| vec![piece])?;
-    let written: Result<Vec<Vec<Piece>>> = units(checkpoint, &shard.jobs)
-        .into_par_iter()
-        .map_init(Scratch::default, |scratch, unit| writer.unit(&unit, scratch))
-        .collect();
-    pieces.extend(written?.into_iter().flatten());
-    let crc32 = checksum(pieces, shard.bytes);
-    fs::rename(&path, folder.join(&shard.name)).writing(&name)?;
-    Ok(Finished { shard: shard.name.clone(), bytes: shard.bytes, crc32 })
-}
-
 /// The input shards that the jobs read from.
 fn inputs(checkpoint: &Checkpoint, shard: &OutputShard) -> Result<BTreeMap<usize, ShardFile>> {
     let mut files = BTreeMap::new();
@@ -84,6 +56,11 @@ fn inputs(checkpoint: &Checkpoint, shard: &OutputShard) -> Result<BTreeMap<usize
     Ok(files)
 }
 
+/// The name of a shard until it is whole.
+fn partial(shard: &OutputShard) -> String {
+    format!("{}.part", shard.name)
+}
+
 /// The checksum of a file from those of its pieces, which must be all of it.
 fn checksum(mut pieces: Vec<Piece>, bytes: u64) -> u32 {
     pieces.sort_by_key(|piece| piece.offset);
@@ -98,19 +75,44 @@ fn checksum(mut pieces: Vec<Piece>, bytes: u64) -> u32 {
     whole.finalize()
 }
 
-/// What all threads share.
+/// A shard that is being written, by any number of threads.
 pub(super) struct Writer<'a> {
     pub checkpoint: &'a Checkpoint,
     pub shard: &'a OutputShard,
     inputs: BTreeMap<usize, ShardFile>,
     file: File,
+    folder: PathBuf,
+    /// What the user knows it by.
     name: PathBuf,
-    progress: &'a dyn Progress,
 }
 
-impl Writer<'_> {
-    fn unit(&self, unit: &Unit, scratch: &mut Scratch) -> Result<Vec<Piece>> {
-        let (pieces, read) = match unit {
+impl<'a> Writer<'a> {
+    /// Creates the file in `folder` and writes its header.
+    pub(super) fn new(
+        checkpoint: &'a Checkpoint,
+        shard: &'a OutputShard,
+        folder: &Path,
+    ) -> Result<(Self, Piece)> {
+        let name = PathBuf::from(&shard.name);
+        let file = File::create(folder.join(partial(shard))).writing(&name)?;
+        file.set_len(shard.bytes).writing(&name)?;
+        let inputs = inputs(checkpoint, shard)?;
+        let writer = Self { checkpoint, shard, inputs, file, folder: folder.to_owned(), name };
+        let header = writer.put(0, &shard.header)?;
+        Ok((writer, header))
+    }
+
+    /// Gives the file its name, now that it is whole.
+    pub(super) fn finish(&self, pieces: Vec<Piece>) -> Result<Finished> {
+        let crc32 = checksum(pieces, self.shard.bytes);
+        fs::rename(self.folder.join(partial(self.shard)), self.folder.join(&self.name))
+            .writing(&self.name)?;
+        Ok(Finished { shard: self.shard.name.clone(), bytes: self.shard.bytes, crc32 })
+    }
+
+    /// Does a unit. Returns what was written, and how many bytes of input were read.
+    pub(super) fn unit(&self, unit: &Unit, scratch: &mut Scratch) -> Result<(Vec<Piece>, usize)> {
+        match unit {
             Unit::Bytes { job, range } => {
                 let Job::Copy { from, to } = &self.shard.jobs[*job] else {
                     unreachable!("only copies have bytes")
@@ -118,17 +120,13 @@ impl Writer<'_> {
                 let length = (range.end - range.start) as usize;
                 let bytes = bytes_of(&mut scratch.input, length);
                 self.input(from.shard).read_at(bytes, self.checkpoint.tensor(*from).offset + range.start)?;
-                (vec![self.put_in(*to, range.start, bytes)?], length)
+                Ok((vec![self.put_in(*to, range.start, bytes)?], length))
             }
-            Unit::Scales { job, range } => {
-                self.copy_scales(&self.shard.jobs[*job], range.clone(), scratch)?
-            }
+            Unit::Scales { job, range } => self.copy_scales(&self.shard.jobs[*job], range.clone(), scratch),
             Unit::Blocks { job, rows, cols } => {
-                self.blocks(&self.shard.jobs[*job], rows.clone(), cols.clone(), scratch)?
+                self.blocks(&self.shard.jobs[*job], rows.clone(), cols.clone(), scratch)
             }
-        };
-        self.progress.advance(read as u64);
-        Ok(pieces)
+        }
     }
 
     pub(super) fn input(&self, shard: usize) -> &ShardFile {
