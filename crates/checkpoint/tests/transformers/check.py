@@ -85,10 +85,14 @@ def check_bits(octile, place: pathlib.Path) -> None:
             check(f"bits of {name} with {scales} scales", is_same)
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
             kind = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}[dtype]
-            back = place / f"back-{scales}-{kind}.safetensors"
-            octile("dequantize", out, "-o", back, "--dtype", kind)
+            source, back = place / f"{scales}-{kind}.safetensors", place / f"back-{scales}-{kind}.safetensors"
+            # Values beyond the type are refused.
+            limit = torch.finfo(dtype).max / 1.1
+            names = [name for name, weight in weights.items() if weight.abs().max().item() < limit]
+            save_file({key: value for key, value in written.items() if key.removesuffix("_scale_inv") in names}, source)
+            octile("dequantize", source, "-o", back, "--dtype", kind)
             found = load_file(back)
-            for name in weights:
+            for name in names:
                 dequantize = Fp8Dequantize(types.SimpleNamespace())
                 expected = dequantize._dequantize_one(written[name], written[name + "_scale_inv"], output_dtype=dtype)
                 check(f"{name} back to {kind}", same_bits(found[name], expected))
