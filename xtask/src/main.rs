@@ -30,6 +30,12 @@ enum Args {
     Memcheck,
     /// Look for inputs that break the readers of foreign files: see fuzz/README.md
     Fuzz(fuzz::FuzzArgs),
+    /// Only the checkpoints against transformers and compressed-tensors, which are installed under target/peers (5 GB)
+    TestTransformers {
+        /// A Python that has the libraries already
+        #[arg(long, value_name = "PATH")]
+        python: Option<PathBuf>,
+    },
 }
 
 fn main() -> ExitCode {
@@ -38,6 +44,7 @@ fn main() -> ExitCode {
         Args::Tidy => tidy::run(&root()),
         Args::Memcheck => memcheck::run(),
         Args::Fuzz(args) => fuzz::fuzz(&args),
+        Args::TestTransformers { python } => test_transformers(python),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
@@ -66,6 +73,9 @@ fn test(with_memcheck: bool) -> Result<()> {
     } else {
         println!("== memcheck did not run: it takes minutes; cargo xtask test --memcheck includes it");
     }
+    println!(
+        "== test-transformers did not run: it installs 5 GB; cargo xtask test-transformers is that alone"
+    );
     println!("== all passed in {} s", start.elapsed().as_secs());
     Ok(())
 }
@@ -82,4 +92,25 @@ fn run(command: &mut Command) -> Result<()> {
         bail!("{name} failed ({status})");
     }
     Ok(())
+}
+
+/// Compares checkpoints with those of the real libraries.
+fn test_transformers(python: Option<PathBuf>) -> Result<()> {
+    let tests = root().join("crates/checkpoint/tests/transformers");
+    let python = match python {
+        Some(python) => python,
+        None => {
+            let folder = root().join("target/peers/transformers-venv");
+            let python = folder.join("bin/python");
+            println!("== virtual environment {}", folder.display());
+            run(Command::new("python3").args(["-I", "-m", "venv"]).arg(&folder))?;
+            let install = ["-I", "-m", "pip", "install", "--quiet", "--requirement"];
+            run(Command::new(&python).args(install).arg(tests.join("requirements.txt")))?;
+            python
+        }
+    };
+    cargo(&["build", "--package", "octile"])?;
+    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
+    let octile = target.join("debug/octile");
+    run(Command::new(python).arg(tests.join("check.py")).arg("--octile").arg(octile))
 }

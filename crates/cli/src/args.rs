@@ -3,6 +3,7 @@
 mod chip;
 mod dumps;
 mod inspect;
+mod quantize;
 mod run_module;
 mod simulate;
 mod tools;
@@ -19,6 +20,10 @@ use octile_core::{
 pub use chip::{ChipChoice, HOPPER_TARGET};
 pub use dumps::{AnalyzeArgs, CheckArgs, CompareArgs, JudgeArgs, KnownArgs, ReportArgs, VerifyArgs};
 pub use inspect::InspectArgs;
+pub use quantize::{
+    ConvertArgs, DequantizeArgs, FloatChoice, FormatChoice, LayoutChoice, OutputArgs, QuantizeArgs,
+    ScaleKindChoice,
+};
 pub use run_module::RunModuleArgs;
 pub use simulate::SimulateArgs;
 pub use tools::{ToolGroup, ToolsAction, ToolsArgs};
@@ -87,6 +92,15 @@ pub enum Command {
     /// Run a Mosaic kernel without a TPU, or a GPU kernel's PTX without a GPU, and find races and deadlocks
     #[command(after_help = simulate::SIMULATE_HELP)]
     Simulate(SimulateArgs),
+    /// Quantize a checkpoint to fp8 with one scale per 128 x 128 block
+    #[command(after_help = quantize::QUANTIZE_HELP)]
+    Quantize(QuantizeArgs),
+    /// Convert an fp8 checkpoint between formats and kinds of scales
+    #[command(after_help = quantize::CONVERT_HELP)]
+    Convert(ConvertArgs),
+    /// Turn an fp8 checkpoint back into bf16, f16 or f32
+    #[command(after_help = quantize::DEQUANTIZE_HELP)]
+    Dequantize(DequantizeArgs),
     /// The vendors' compilers: where they are, and fetching them
     #[command(after_help = tools::TOOLS_HELP)]
     Tools(ToolsArgs),

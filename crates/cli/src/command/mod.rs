@@ -7,6 +7,7 @@ pub mod compare;
 pub mod devices;
 pub mod inspect;
 pub mod overview;
+pub mod quantize;
 pub mod report;
 pub mod run_module;
 pub mod seal;
@@ -149,6 +150,13 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             }
             Ok(report.verdict())
         }
+        Some(Command::Quantize(args)) => {
+            quantize::run(&quantize::Job::quantize(&args)).map(report_checkpoint)
+        }
+        Some(Command::Convert(args)) => quantize::run(&quantize::Job::convert(&args)).map(report_checkpoint),
+        Some(Command::Dequantize(args)) => {
+            quantize::run(&quantize::Job::dequantize(&args)).map(report_checkpoint)
+        }
         Some(Command::Tools(args)) => {
             match args.action {
                 None => print::tools::report(&tools::list()),
@@ -161,6 +169,11 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
     }
+}
+
+fn report_checkpoint(report: quantize::Report) -> Verdict {
+    print::quantize::report(&report);
+    Verdict::Passed
 }
 
 fn open_junit(args: &JudgeArgs) -> Result<Option<OutputFile>> {

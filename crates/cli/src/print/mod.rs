@@ -6,6 +6,7 @@ pub mod compare;
 pub mod devices;
 pub mod inspect;
 mod printable;
+pub mod quantize;
 pub mod report;
 pub mod run_module;
 pub mod simulate;

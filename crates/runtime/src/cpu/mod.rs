@@ -23,6 +23,7 @@
 //! ```
 
 mod auto;
+mod convert;
 mod dma;
 mod isa;
 mod kernel;
@@ -38,6 +39,7 @@ mod smem;
 mod strip;
 mod workspace;
 
+pub use convert::{RowConverter, StoredFloat};
 pub use machine::{Cpu, CpuBuilder, CpuError, available};
 pub use multiply::MultiplyError;
 pub use octile_core::{

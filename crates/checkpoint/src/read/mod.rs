@@ -1,0 +1,45 @@
+//! Reading files that others wrote. Nothing here trusts what a file claims.
+
+mod checkpoint;
+mod config;
+mod header;
+mod index;
+mod layer;
+mod rows;
+mod shard;
+
+pub use checkpoint::{Checkpoint, Survey, TensorId};
+pub use config::Config;
+pub use header::{HEADER_LIMIT, Header, Tensor};
+pub use index::Index;
+pub use layer::{Layer, LayerFormat, ScaleNaming, Scales};
+pub use rows::TensorReader;
+pub(crate) use rows::append_scales;
+pub use shard::{Shard, ShardFile};
+
+use std::{fs::File, io::Read, path::Path};
+
+use crate::error::{CheckpointError, Result, WithPath};
+
+/// JSON files (index, config) larger than this are refused.
+const JSON_LIMIT: u64 = 64 << 20;
+
+/// The text of a small JSON file.
+fn json_text(path: &Path) -> Result<String> {
+    let metadata = std::fs::metadata(path).reading(path)?;
+    if !metadata.is_file() {
+        let why = "it is no regular file".to_owned();
+        return Err(CheckpointError::DamagedJson { path: path.to_owned(), why });
+    }
+    let file = File::open(path).reading(path)?;
+    let too_long = |bytes| CheckpointError::JsonTooLong { path: path.to_owned(), bytes, limit: JSON_LIMIT };
+    if metadata.len() > JSON_LIMIT {
+        return Err(too_long(metadata.len()));
+    }
+    let mut text = String::new();
+    file.take(JSON_LIMIT + 1).read_to_string(&mut text).reading(path)?;
+    if text.len() as u64 > JSON_LIMIT {
+        return Err(too_long(text.len() as u64));
+    }
+    Ok(text)
+}

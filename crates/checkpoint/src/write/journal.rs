@@ -1,0 +1,55 @@
+//! What an interrupted run had done, so that the next one need not do it again.
+
+use std::{fs::File, io::Read, path::Path, time::UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Checkpoint, Plan};
+
+/// A shard that is whole.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Finished {
+    pub shard: String,
+    pub bytes: u64,
+    pub crc32: u32,
+}
+
+impl Finished {
+    /// Whether the shard in `folder` still is what was written.
+    pub(super) fn holds(&self, folder: &Path) -> bool {
+        let check = || -> std::io::Result<bool> {
+            let mut file = File::open(folder.join(&self.shard))?;
+            if file.metadata()?.len() != self.bytes {
+                return Ok(false);
+            }
+            let (mut hasher, mut buffer) = (crc32fast::Hasher::new(), vec![0; 1 << 20]);
+            loop {
+                match file.read(&mut buffer)? {
+                    0 => return Ok(hasher.finalize() == self.crc32),
+                    read => hasher.update(&buffer[..read]),
+                }
+            }
+        };
+        check().unwrap_or(false)
+    }
+}
+
+/// The shards of a journal. The last line may be cut off.
+pub(super) fn parse(journal: &str) -> Vec<Finished> {
+    journal.lines().map_while(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Identifies the input, the request, and what is made of them: work of another run can be used only if it is the same.
+pub(super) fn fingerprint(checkpoint: &Checkpoint, plan: &Plan) -> String {
+    let mut text = format!("octile {} {:?}\n", env!("CARGO_PKG_VERSION"), plan.request);
+    for shard in checkpoint.shards() {
+        let modified = shard.modified().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+        let modified = modified.map_or(0, |age| age.as_nanos());
+        let path = std::fs::canonicalize(&shard.path).unwrap_or_else(|_| shard.path.clone());
+        text += &format!("in {} {} {modified}\n", path.display(), shard.bytes);
+    }
+    for shard in &plan.shards {
+        text += &format!("out {} {} {:08x}\n", shard.name, shard.bytes, crc32fast::hash(&shard.header));
+    }
+    text
+}

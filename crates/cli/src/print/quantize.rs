@@ -1,0 +1,153 @@
+//! Plans and results of `octile quantize`, `octile convert` and `octile dequantize`.
+
+use std::{collections::BTreeMap, fmt::Write};
+
+use octile_checkpoint::{BLOCK, KeptBecause, Request};
+
+use super::{Text, emit};
+use crate::command::quantize::Report;
+
+/// Prints a report.
+pub fn report(report: &Report) {
+    emit(&text(report));
+}
+
+/// Names of one group that are printed; the rest is counted.
+const SHOWN: usize = 8;
+
+fn text(report: &Report) -> Text {
+    let mut text = Text::new();
+    match &report.done {
+        None => plan(report, &mut text),
+        Some(_) => kept_notably(report, &mut text),
+    }
+    notes(report, &mut text);
+    let (done, would) = match report.plan.request {
+        Request::Quantize(_) => ("Quantized", "quantize"),
+        Request::Convert(_) => ("Converted", "convert"),
+        Request::Dequantize(_) => ("Dequantized", "dequantize"),
+    };
+    let plan = &report.plan;
+    let (changed, from, to) = (plan.changed.len(), bytes(plan.input_bytes), bytes(plan.output_bytes));
+    match &report.done {
+        None => {
+            let output = report.output.display();
+            let _ = writeln!(
+                text,
+                "Would {would} {changed} weights: {from} -> {to}, into {output}; nothing was written."
+            );
+        }
+        Some((outcome, time)) => {
+            let seconds = time.as_secs_f64();
+            let rate = bytes((plan.input_bytes as f64 / seconds.max(1e-9)) as u64);
+            let _ = write!(text, "{done} {changed} weights: {from} -> {to} in {seconds:.1} s ({rate}/s)");
+            if outcome.resumed > 0 {
+                let _ = write!(text, ", {} shards from the interrupted run", outcome.resumed);
+            }
+            let _ = writeln!(text, "\n{}", report.output.display());
+        }
+    }
+    text
+}
+
+fn plan(report: &Report, text: &mut Text) {
+    let plan = &report.plan;
+    let mut groups: BTreeMap<(String, usize, usize), usize> = BTreeMap::new();
+    for weight in &plan.changed {
+        *groups.entry((without_numbers(&weight.name), weight.rows, weight.cols)).or_default() += 1;
+    }
+    let _ = writeln!(text, "Weights to change:");
+    for ((name, rows, cols), count) in groups {
+        let _ = writeln!(text, "  {count:>6} x {name} [{rows}, {cols}]");
+    }
+    if !plan.kept.is_empty() {
+        let _ = writeln!(text, "Tensors that stay as they are:");
+    }
+    let mut reasons: BTreeMap<(String, String), usize> = BTreeMap::new();
+    for kept in &plan.kept {
+        let name = if kept.because.is_notable() { kept.name.clone() } else { without_numbers(&kept.name) };
+        *reasons.entry((kept.because.to_string(), name)).or_default() += 1;
+    }
+    for ((because, name), count) in reasons {
+        let _ = writeln!(text, "  {count:>6} x {name}: {because}");
+    }
+    let _ = writeln!(text, "Files:");
+    for shard in &plan.shards {
+        let _ = writeln!(text, "  {:>10}  {}", bytes(shard.bytes), shard.name);
+    }
+    for file in &report.others {
+        let _ = writeln!(text, "  {:>10}  {} (copied)", bytes(file.bytes), file.path.display());
+    }
+}
+
+/// What a user would expect to be quantized, and is not.
+fn kept_notably(report: &Report, text: &mut Text) {
+    let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for kept in report.plan.kept.iter().filter(|kept| kept.because.is_notable()) {
+        groups.entry(kept.because.to_string()).or_default().push(&kept.name);
+    }
+    for (because, names) in groups {
+        let _ = writeln!(text, "Not quantized, {because}:");
+        names.iter().take(SHOWN).for_each(|name| {
+            let _ = writeln!(text, "  {name}");
+        });
+        if names.len() > SHOWN {
+            let _ = writeln!(text, "  and {} more", names.len() - SHOWN);
+        }
+    }
+}
+
+fn notes(report: &Report, text: &mut Text) {
+    let plan = &report.plan;
+    if !plan.split.is_empty() {
+        let _ = writeln!(text, "Note: {} fused expert tensors are split per expert.", plan.split.len());
+    }
+    let already = plan.kept.iter().filter(|kept| kept.because == KeptBecause::AlreadyFp8).count();
+    if already > 0 {
+        let _ = writeln!(text, "Note: {already} weights are fp8 already and keep their codes.");
+    }
+    for found in &plan.ruled_out {
+        let others = match found.weights {
+            1 => String::new(),
+            weights => format!(" and {} more", weights - 1),
+        };
+        let _ = writeln!(
+            text,
+            "Warning: tensor parallelism of {} is ruled out: {} = {} of {}{others} does not divide into blocks of 128.",
+            found.degree, found.axis, found.side, found.example
+        );
+    }
+    let is_quantized = plan.quantization.is_some();
+    if let Some(ragged) =
+        plan.changed.iter().find(|weight| is_quantized && !weight.rows.is_multiple_of(BLOCK))
+    {
+        let _ = writeln!(
+            text,
+            "Warning: N = {} of {} is not a multiple of 128; transformers cannot dequantize such weights (other \
+             engines can): --skip them for it.",
+            ragged.rows, ragged.name
+        );
+    }
+    for file in report.others.iter().filter(|file| file.is_weights()) {
+        let _ = writeln!(
+            text,
+            "Warning: {} looks like weights, is not in the index, and is copied as it is.",
+            file.path.display()
+        );
+    }
+    if let (true, Some(quantization)) = (report.is_one_file, &plan.quantization) {
+        let json = serde_json::to_string_pretty(quantization).unwrap_or_default();
+        let _ = writeln!(text, "Note: add to the config.json of the model:\n\"quantization_config\": {json}");
+    }
+}
+
+/// Layers and experts of a kind fall together.
+fn without_numbers(name: &str) -> String {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<_> = name.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();
+    parts.join(".")
+}
+
+fn bytes(count: u64) -> String {
+    indicatif::DecimalBytes(count).to_string()
+}
