@@ -31,9 +31,13 @@ fn every_target_takes_its_inputs() {
             let inputs = &corpus[name];
             scope.spawn(move || {
                 assert!(inputs.len() >= 10, "the corpus of {name} is incomplete");
-                for (input, bytes) in inputs {
-                    assert!(catch_unwind(|| target(bytes)).is_ok(), "{name} panics on {input}");
-                }
+                let is_read = |(input, bytes): &&(String, Vec<u8>)| {
+                    catch_unwind(|| target(bytes)).unwrap_or_else(|_| panic!("{name} panics on {input}"))
+                };
+                let read = inputs.iter().filter(is_read).count();
+                println!("{name}: {read} of {} inputs are read to their end", inputs.len());
+                // Inputs of a format that has changed since would all be refused at its door.
+                assert!(read >= 3, "{name} refuses all but {read} of its inputs");
             });
         }
     });

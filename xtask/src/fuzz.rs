@@ -35,10 +35,13 @@ pub struct FuzzArgs {
 
 /// The only host that libFuzzer is built for here; naming it keeps instrumentation out of build scripts.
 const HOST: &str = "x86_64-unknown-linux-gnu";
-/// What an input may take: seconds, megabytes in all and at once.
-const LIMITS: [&str; 3] = ["-timeout=10", "-rss_limit_mb=1024", "-malloc_limit_mb=512"];
-/// Longest input that is tried: enough for a whole small kernel.
-const MAX_LEN: &str = "-max_len=16384";
+/// What an input may take: seconds, megabytes of memory.
+const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=1024"];
+/// Kilobytes of address space, beyond which allocations fail, and the program with them; libFuzzer's own limit on
+/// single allocations needs the address sanitizer.
+const ADDRESS_SPACE: u32 = 1536 << 10;
+/// Longest input that is tried: enough for a whole small kernel and the module around it.
+const MAX_LEN: &str = "-max_len=32768";
 
 /// Folders and files of a campaign.
 struct Places {
@@ -134,8 +137,8 @@ fn campaign(target: &str, args: &FuzzArgs, places: &Places) -> Result<bool> {
     fs::create_dir_all(&places.findings)?;
     let (corpus, log) = (places.corpus.join(target), places.findings.join(format!("{target}.log")));
     fs::create_dir_all(&corpus)?;
-    let mut command = Command::new(places.bin.join(target));
-    command.args(LIMITS).args([MAX_LEN, "-print_final_stats=1"]);
+    let mut command = limited(&places.bin.join(target));
+    command.arg("-print_final_stats=1");
     command.arg(format!("-max_total_time={}", args.minutes * 60));
     command.arg(format!("-dict={}", places.dictionaries.join(format!("{target}.dict")).display()));
     command.arg(format!("-artifact_prefix={}/{target}-", places.findings.display()));
@@ -153,6 +156,14 @@ fn campaign(target: &str, args: &FuzzArgs, places: &Places) -> Result<bool> {
     Ok(status.success())
 }
 
+/// A target with its limits. Threads would take address space each.
+fn limited(target: &Path) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("ulimit -v {ADDRESS_SPACE} && exec \"$0\" \"$@\"")]).arg(target);
+    command.env("MALLOC_ARENA_MAX", "2").env("RAYON_NUM_THREADS", "2").args(LIMITS).arg(MAX_LEN);
+    command
+}
+
 /// The last line of the log that says how much was covered.
 fn last_figures(log: &Path) -> Result<String> {
     let lines = BufReader::new(File::open(log)?).split(b'\n').map_while(std::result::Result::ok);
@@ -166,10 +177,9 @@ fn merge(targets: &[String], places: &Places) -> Result<()> {
     for target in targets {
         let (all, kept) = (places.corpus.join(target), places.corpus.join(format!("{target}.kept")));
         fs::create_dir_all(&kept)?;
-        let mut command = Command::new(places.bin.join(target));
         // How often code is reached would keep five times as many inputs.
-        command.args(LIMITS).args([MAX_LEN, "-set_cover_merge=1", "-use_counters=0"]);
-        run(command.args([&kept, &all]))?;
+        let mut command = limited(&places.bin.join(target));
+        run(command.args(["-set_cover_merge=1", "-use_counters=0"]).args([&kept, &all]))?;
         fs::remove_dir_all(&all)?;
         fs::rename(kept, all)?;
     }

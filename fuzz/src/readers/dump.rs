@@ -22,8 +22,8 @@ fn options() -> SimOptions {
 }
 
 /// Any file of a dump folder, as `octile verify` and `octile compare` take it.
-pub fn facts(bytes: &[u8]) {
-    judge(bytes);
+pub fn facts(bytes: &[u8]) -> bool {
+    judge(bytes).is_some_and(|kind| kind.target().is_some())
 }
 
 /// Gathers facts, checks them, and compares the dump with itself.
@@ -38,39 +38,39 @@ fn judge(bytes: &[u8]) -> Option<FileKind> {
 }
 
 /// HLO text. It prints as it was, but for white space.
-pub fn hlo(bytes: &[u8]) {
-    let Some(text) = text(bytes) else { return };
+pub fn hlo(bytes: &[u8]) -> bool {
+    let Some(text) = text(bytes) else { return false };
     let module = Module::parse(text);
     let squeeze = |text: &str| text.split_whitespace().collect::<String>();
     assert_eq!(squeeze(&module.print()), squeeze(text));
     let _ = (module.kernel_calls(), Shape::parse(text));
-    judge(bytes);
+    judge(bytes) == Some(FileKind::Hlo)
 }
 
 /// LLO listings, read and run.
-pub fn llo(bytes: &[u8]) {
-    let Some(text) = text(bytes) else { return };
+pub fn llo(bytes: &[u8]) -> bool {
+    let Some(text) = text(bytes) else { return false };
     let listing = Listing::parse(text);
-    let _ = (simulate(&listing, &options()), operations(&listing, &listing), Args::parse(text));
-    judge(bytes);
+    let _ = (operations(&listing, &listing), Args::parse(text), judge(bytes));
+    simulate(&listing, &options()).is_ok()
 }
 
 /// Disassembled GPU code.
-pub fn sass(bytes: &[u8]) {
-    let Some(text) = text(bytes) else { return };
+pub fn sass(bytes: &[u8]) -> bool {
+    let Some(text) = text(bytes) else { return false };
     let _ = Code::parse_sass(text);
-    judge(bytes);
+    judge(bytes) == Some(FileKind::Sass)
 }
 
 /// The compiler's tables: schedules, use of the units, estimates.
-pub fn tables(bytes: &[u8]) {
-    let Some(text) = text(bytes) else { return };
+pub fn tables(bytes: &[u8]) -> bool {
+    let Some(text) = text(bytes) else { return false };
     let _ = (ScheduleAnalysis::parse(text), Utilization::parse(text), profile::estimates(text));
-    judge(bytes);
+    matches!(judge(bytes), Some(FileKind::Schedule | FileKind::Utilization | FileKind::Profile))
 }
 
 /// The serialized kernel inside a custom call.
-pub fn kernel_body(bytes: &[u8]) {
-    let Some(text) = text(bytes) else { return };
-    let _ = KernelBody::decode(text);
+pub fn kernel_body(bytes: &[u8]) -> bool {
+    let Some(text) = text(bytes) else { return false };
+    KernelBody::decode(text) != KernelBody::decode("")
 }

@@ -6,47 +6,70 @@ use clap::Parser;
 use octile_cli::{
     args::{Args, Command, RunModuleArgs, SimulateArgs},
     command::{
-        analyze::{self, Told},
-        run_module, seal, simulate,
+        analyze::{self, Told, Version},
+        report, run_module, seal, simulate, verify,
     },
+    print,
 };
+use serde_json::{Map, Value};
 use tempfile::TempDir;
 
 use super::text;
 
 /// A kernel that the operands of a file are given to.
-const KERNEL: &str = include_str!("copy.mlir");
+const KERNEL: &str = include_str!("folder/copy.mlir");
+/// The dumps that a manifest may list.
+const DUMPS: [(&str, &str); 3] = [
+    ("kernel.ptx", include_str!("folder/kernel.ptx")),
+    ("mosaic.mlir", include_str!("folder/mosaic.mlir")),
+    ("ptxas.txt", include_str!("folder/ptxas.txt")),
+];
 
-/// A manifest, as `octile verify` and `octile simulate` read it: as it is, and with a seal that fits, since no
-/// mutation would hit upon that.
-pub fn manifest(bytes: &[u8]) {
-    read_folder(bytes);
-    let value = text(bytes).and_then(|text| serde_json::from_str::<serde_json::Value>(text).ok());
-    if let Some(serde_json::Value::Object(mut fields)) = value {
-        for seal in ["crc32", "sha256"] {
-            fields.remove(seal);
-        }
-        if !fields.is_empty()
-            && let Ok(sealed) = seal::sealed(&fields)
-        {
-            read_folder(sealed.as_bytes());
-        }
-    }
+/// A manifest, as `octile verify`, `octile report` and `octile simulate` read it: as it is, and with checksums and a
+/// seal that fit, since no mutation would hit upon those.
+pub fn manifest(bytes: &[u8]) -> bool {
+    judge_folder(bytes, &DUMPS[..1]);
+    let sealed = text(bytes).and_then(sealed);
+    sealed.is_some_and(|(sealed, dumps)| judge_folder(sealed.as_bytes(), &dumps))
 }
 
-fn read_folder(manifest: &[u8]) {
-    let ptx = b".version 8.3\n";
-    let folder = folder(&[("manifest.json", manifest), ("kernel.ptx", ptx), ("stablehlo.mlir", b"")]);
-    let _ = analyze::run(&analyze::Job { inputs: vec![folder.path().to_owned()], told: Told::default() });
+/// The manifest with a seal, and the dumps that it lists, with their checksums.
+fn sealed(manifest: &str) -> Option<(String, Vec<(&'static str, &'static str)>)> {
+    let mut fields = serde_json::from_str::<Map<String, Value>>(manifest).ok()?;
+    fields.remove(seal::KEY);
+    let mut listed = Vec::new();
+    for file in fields.get_mut("files").and_then(Value::as_array_mut).into_iter().flatten() {
+        let Some(dump) = DUMPS.into_iter().find(|(name, _)| file["name"] == *name) else { continue };
+        file["bytes"] = dump.1.len().into();
+        file[seal::KEY] = seal::checksum(dump.1.as_bytes()).into();
+        listed.push(dump);
+    }
+    let sealed = (!fields.is_empty()).then(|| seal::sealed(&fields).expect("JSON can be written"))?;
+    Some((sealed, listed))
+}
+
+/// Whether the manifest is accepted, and so are the dumps that it lists.
+fn judge_folder(manifest: &[u8], dumps: &[(&str, &str)]) -> bool {
+    let dumps = dumps.iter().map(|(name, content)| (*name, content.as_bytes()));
+    let folder = folder(dumps.chain([("manifest.json", manifest)]));
+    let job = analyze::Job { inputs: vec![folder.path().to_owned()], told: Told::default() };
     let args = SimulateArgs { kernel: folder.path().join("kernel.ptx"), ..SIMULATE.clone() };
     let _ = simulate::gpu::Job::new(&args);
+    analyze::run(&job).is_ok_and(|versions| {
+        let accepted = |version: &Version| version.manifest.is_some() && !version.findings.is_empty();
+        let is_accepted = versions.iter().any(accepted);
+        let verdicts = verify::Report::new(versions, true);
+        let _ = (serde_json::to_string(&verdicts), verdicts.junit());
+        print::report::page(&report::Report::new(verdicts));
+        is_accepted
+    })
 }
 
 /// Operands in a safetensors file, as `octile simulate` and `octile run-module` take them.
-pub fn safetensors(bytes: &[u8]) {
-    let folder = folder(&[("copy.mlir", KERNEL.as_bytes()), ("operands.safetensors", bytes)]);
+pub fn safetensors(bytes: &[u8]) -> bool {
+    let folder = folder([("copy.mlir", KERNEL.as_bytes()), ("operands.safetensors", bytes)]);
     let (kernel, tensors) = (folder.path().join("copy.mlir"), folder.path().join("operands.safetensors"));
-    for expect in [None, Some("out".to_owned())] {
+    let ends = |expect: Option<String>| {
         let (tensors, module) = (Some(tensors.clone()), Some(kernel.clone()));
         let args = SimulateArgs {
             kernel: kernel.clone(),
@@ -54,15 +77,14 @@ pub fn safetensors(bytes: &[u8]) {
             expect: expect.clone(),
             ..SIMULATE.clone()
         };
-        if let Ok(job) = simulate::Job::new(&args) {
-            let _ = simulate::run(&job);
-        }
         let _ = run_module::Job::new(&RunModuleArgs { module, tensors, expect, ..RUN_MODULE.clone() });
-    }
+        simulate::Job::new(&args).and_then(|job| simulate::run(&job)).is_ok()
+    };
+    [None, Some("out".to_owned())].map(ends).contains(&true)
 }
 
 /// A folder with these files, which goes when it is dropped.
-fn folder(files: &[(&str, &[u8])]) -> TempDir {
+fn folder<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> TempDir {
     let folder = TempDir::new().expect("a temporary folder can be made");
     for (name, content) in files {
         fs::write(folder.path().join(name), content).expect("a temporary file can be written");

@@ -20,24 +20,23 @@ const MAX_OPERATIONS: u64 = 1 << 14;
 const MAX_ELEMENTS: usize = 1 << 15;
 
 /// A Mosaic kernel: read, printed, verified, run.
-pub fn mosaic(bytes: &[u8]) {
-    let Some(text) = text(bytes) else { return };
-    let _ = MosaicScan::read(text);
-    if let Some(module) = read(text) {
+pub fn mosaic(bytes: &[u8]) -> bool {
+    let Some(text) = text(bytes) else { return false };
+    let _ = (MosaicScan::read(text), facts(bytes));
+    read(text).is_some_and(|module| {
         let chip = TpuChip::named("tpu7x").expect("the chip is known");
         let _ = verify(&module, chip);
-        run(&module, chip.rates);
-    }
-    facts(bytes);
+        run(&module, chip.rates)
+    })
 }
 
 /// A StableHLO module: read, printed, run, and the kernel inside it likewise.
-pub fn stablehlo(bytes: &[u8]) {
-    let Some(module) = text(bytes).and_then(read) else { return };
-    run(&module, TpuChip::named("tpu7x").expect("the chip is known").rates);
+pub fn stablehlo(bytes: &[u8]) -> bool {
+    let Some(module) = text(bytes).and_then(read) else { return false };
     if let Some(kernel) = embedded_kernel(&module) {
         mosaic(kernel.as_bytes());
     }
+    run(&module, TpuChip::named("tpu7x").expect("the chip is known").rates)
 }
 
 /// The module, which must print as text that reads back as the same module.
@@ -51,18 +50,18 @@ fn read(text: &str) -> Option<Module> {
     Some(module)
 }
 
-/// Runs a small module on operands of the shapes that it asks for, with and without the last one, which may be a result.
-fn run(module: &Module, rates: TpuRates) {
+/// Runs a small module on operands of the shapes that it asks for, with and without the last one, which may be a result;
+/// whether it comes to its end.
+fn run(module: &Module, rates: TpuRates) -> bool {
     let values = module.functions.iter().flat_map(|function| &function.values);
     if !values.into_iter().all(|value| elements(&value.ty).is_some_and(|elements| elements <= MAX_ELEMENTS)) {
-        return;
+        return false;
     }
-    let Some(entry) = module.function("main").or(module.functions.first()) else { return };
+    let Some(entry) = module.function("main").or(module.functions.first()) else { return false };
     let operands = operands(entry);
     let options = Options { max_operations: MAX_OPERATIONS, ..Options::new(rates) };
-    for given in [operands.len(), operands.len().saturating_sub(1)] {
-        let _ = simulate(module, &operands[..given], &options);
-    }
+    let ends = |given: usize| simulate(module, &operands[..given], &options).is_ok();
+    [operands.len(), operands.len().saturating_sub(1)].map(ends).contains(&true)
 }
 
 fn elements(ty: &Type) -> Option<usize> {
