@@ -3,7 +3,7 @@
 use anyhow::Result;
 use octile_core::{
     bound::Accumulator,
-    exact::{ExactOperands, WrongElement},
+    exact::{ExactComparison, ExactOperands, WrongElement},
     oracle::{self, Comparison, OracleInput, Reference},
     sample::Operands,
 };
@@ -78,6 +78,15 @@ pub struct ExactCheck {
     pub first: Option<WrongElement>,
 }
 
+impl ExactCheck {
+    /// Adds what one draw gave.
+    pub fn add(&mut self, comparison: ExactComparison) {
+        self.draws += 1;
+        self.wrong += comparison.wrong;
+        self.first = self.first.or(comparison.first);
+    }
+}
+
 /// What a check found.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
@@ -101,11 +110,7 @@ impl Check {
     pub fn add_exact(&mut self, exact: &ExactOperands, contender: &mut dyn Contender) -> Result<()> {
         contender.output().poison();
         contender.run()?;
-        let comparison = contender.output().compare_exactly(exact);
-        let check = self.exact.get_or_insert_default();
-        check.draws += 1;
-        check.wrong += comparison.wrong;
-        check.first = check.first.or(comparison.first);
+        self.exact.get_or_insert_default().add(contender.output().compare_exactly(exact));
         self.findings += contender.findings();
         self.stopped = self.stopped.take().or(contender.stopped());
         Ok(())

@@ -69,6 +69,32 @@ fn broken_kernels_fail_with_the_line() {
     assert!(said.contains("result    FAIL") && said.contains("findings  none"), "{said}");
 }
 
+/// Over a long K, rounding can explain scales that are slightly wrong; operands with an exact product cannot be off at all.
+#[test]
+fn slightly_wrong_scales_fail() {
+    let place = TempDir::new().unwrap();
+    let arguments = ["inspect", "--target", "sm_90a", "--strategy", "smem", "-o", "gpu"];
+    let shape = ["--shape", "128x128x8192:512", "--x", "fp8", "--x-scales", "token", "--out", "f32"];
+    let (code, said) = octile(&[&arguments[..], &shape].concat(), place.path());
+    assert_eq!(code, 0, "{said}");
+    let name = "gpu/v3_smem_scales/kernel.ptx";
+    let (code, said) = octile(&["simulate", name], place.path());
+    assert!(code == 0 && said.contains("exact     PASS"), "{said}");
+    let kernel = place.path().join(name);
+    let changed: Vec<String> = fs::read_to_string(&kernel)
+        .unwrap()
+        .lines()
+        .map(|line| match line.trim().strip_prefix("ld.shared.f32 ").and_then(|rest| rest.split_once(',')) {
+            // 1 + 2^-12
+            Some((register, _)) => format!("{line}\n\tmul.rn.f32 {register}, {register}, 0f3F800800;"),
+            None => line.to_owned(),
+        })
+        .collect();
+    fs::write(&kernel, changed.join("\n")).unwrap();
+    let (code, said) = octile(&["simulate", name], place.path());
+    assert!(code == 1 && said.contains("result    PASS") && said.contains("exact     FAIL"), "{said}");
+}
+
 /// Threads that meet again and again look alive: only the number of instructions tells.
 #[test]
 fn an_endless_loop_is_stopped() {

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{
     Problem, Strategy,
     device::hopper::{HOPPER_GPUS, HopperGpu},
+    exact::ExactOperands,
     oracle::{self, Comparison},
     plan::hopper::{Arguments, HopperPlan, Release},
     sample::Operands,
@@ -22,6 +23,7 @@ use crate::{
     Verdict,
     args::SimulateArgs,
     backend::{Output, gpu::KernelOptions, gpu_sim::RESIDENT_BLOCKS},
+    check::ExactCheck,
     command::{
         analyze::manifest,
         inspect::gpu::{PTX, QUANTIZE},
@@ -151,6 +153,8 @@ pub struct Report {
     pub fault: Option<Found>,
     /// The result of the first order against the f64 reference.
     pub comparison: Option<Comparison>,
+    /// Results on operands with an exact product, where no error is allowed.
+    pub exact: ExactCheck,
     /// Whether all orders gave the same bits.
     pub repeatable: bool,
     /// Instructions of all warps in the first order.
@@ -186,7 +190,8 @@ impl From<Fault> for Found {
 impl Report {
     /// Failed if anything stopped the kernel, or its results are wrong or differ.
     pub fn verdict(&self) -> Verdict {
-        let is_right = self.comparison.as_ref().is_some_and(Comparison::passed);
+        let is_close = self.comparison.as_ref().is_some_and(Comparison::passed);
+        let is_right = is_close && self.exact.wrong == 0;
         Verdict::of(self.fault.is_none() && is_right && self.repeatable)
     }
 }
@@ -203,6 +208,7 @@ pub fn run(job: &Job) -> Report {
         orders: 0,
         fault: None,
         comparison: None,
+        exact: ExactCheck::default(),
         repeatable: true,
         instructions: 0,
         unreached: Vec::new(),
@@ -210,12 +216,14 @@ pub fn run(job: &Job) -> Report {
         lines: job.text.lines().map(str::to_owned).collect(),
     };
     let mut first = None;
-    let progress = Progress::new(ORDERS);
+    let draws = ExactOperands::draws(&problem);
+    let progress = Progress::new(ORDERS + draws as u64);
     progress.doing("orders of events");
+    let arguments = Arguments::fastest(&problem).with_constant_weight();
     while report.fault.is_none() && report.orders < ORDERS {
         report.orders += 1;
         let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_BLOCKS, seed: report.orders };
-        match job.product.run(&operands, Arguments::fastest(&problem).with_constant_weight(), machine) {
+        match job.product.run(&operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, outcome)) => match &first {
                 Some(first) => {
@@ -225,10 +233,23 @@ pub fn run(job: &Job) -> Report {
                 None => {
                     report.instructions = outcome.instructions;
                     report.unreached = outcome.unreached;
-                    report.comparison = Some(compare(&job.plan, &operands, &bytes));
+                    report.comparison = Some(compare(&problem, &operands, &bytes));
                     first = Some(bytes);
                 }
             },
+        }
+        progress.step();
+    }
+    progress.doing("exact operands");
+    for draw in 0..draws {
+        if report.fault.is_some() {
+            break;
+        }
+        let exact = ExactOperands::new(problem, draw, OPERANDS);
+        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_BLOCKS, seed: ORDERS + 1 };
+        match job.product.run(&exact.operands, arguments, machine) {
+            Err(fault) => report.fault = Some(fault.into()),
+            Ok((bytes, _)) => report.exact.add(result(&problem, &bytes).compare_exactly(&exact)),
         }
         progress.step();
     }
@@ -236,11 +257,14 @@ pub fn run(job: &Job) -> Report {
     report
 }
 
-fn compare(plan: &HopperPlan, operands: &Operands, bytes: &[u8]) -> Comparison {
-    let Problem { m, n, out, .. } = plan.problem;
-    let reference =
-        oracle::multiply(&operands.oracle_input(), m, &operands.weight, Product::ACCUMULATOR, out);
-    let mut result = Output::poisoned(out, m * n);
+fn compare(problem: &Problem, operands: &Operands, bytes: &[u8]) -> Comparison {
+    let (input, accumulator) = (operands.oracle_input(), Product::ACCUMULATOR);
+    let reference = oracle::multiply(&input, problem.m, &operands.weight, accumulator, problem.out);
+    result(problem, bytes).compare(&reference)
+}
+
+fn result(problem: &Problem, bytes: &[u8]) -> Output {
+    let mut result = Output::poisoned(problem.out, problem.m * problem.n);
     result.copy_from_bytes(bytes);
-    result.compare(&reference)
+    result
 }

@@ -2,9 +2,12 @@
 
 use std::fmt::Write;
 
+use octile_core::exact::WrongElement;
+
 use super::super::{emit, heading};
 use crate::{
     Verdict,
+    check::ExactCheck,
     command::simulate::gpu::{Found, Report},
 };
 
@@ -49,6 +52,14 @@ fn text(report: &Report) -> String {
             comparison.worst_of_bound,
             if report.repeatable { "" } else { "; another order of events gave other bits" }
         ),
+    };
+    let _ = match report.exact {
+        ExactCheck { draws: 0, .. } => Ok(()),
+        ExactCheck { first: Some(WrongElement { row, col, result, expected }), wrong, .. } => writeln!(
+            text,
+            "exact     FAIL: {wrong} wrong elements; row {row}, column {col} is {result:e}, not {expected:e}"
+        ),
+        _ => writeln!(text, "exact     PASS: small integers with power-of-two scales, right to the bit"),
     };
     if report.instructions > 0 {
         let _ = writeln!(text, "executed  {} instructions of all warps", report.instructions);
