@@ -146,14 +146,16 @@ impl<'p> Machine<'p> {
                     self.pending.push((result, physical, value));
                 }
             }
-            Action::Store { address, value } => {
-                if let Some(address) = self.eval(address) {
+            Action::Store { address, value } => match self.eval(address) {
+                Some(address) => {
                     let value = holds.and_then(|_| self.eval(value));
                     if self.memory.len() < SMEM_WORDS || self.memory.contains_key(&address) {
                         self.memory.insert(address, value);
                     }
                 }
-            }
+                // It may be any word.
+                None => self.memory.clear(),
+            },
             Action::Branch { target } => {
                 if holds.is_none() {
                     return Err(SimError::UnknownBranch { bundle: at });

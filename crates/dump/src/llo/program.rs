@@ -155,6 +155,10 @@ impl<'a> Compiler<'_, 'a> {
             "vsyncadd" => {
                 Action::Signal { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
             }
+            // One looks at a semaphore, one prepares it. What else is done to it is not followed.
+            head if head.starts_with("vsync") && !matches!(head, "vsyncmov" | "vsyncpa") => {
+                Action::Signal { semaphore: Expr::UNKNOWN, granules: Expr::UNKNOWN }
+            }
             "int_to_ptr" => Action::Late(self.expr(args.get(0))),
             "sdivrem" => Action::Compute(self.divide(op, slot, result, args)),
             "spop" if self.divisions.contains_key(args.get(0)) => Action::Compute(self.pop(args.get(0))),
