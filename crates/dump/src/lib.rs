@@ -8,6 +8,7 @@
 pub mod checks;
 pub mod compare;
 pub mod facts;
+mod flight;
 pub mod gpu;
 pub mod hlo;
 pub mod llo;

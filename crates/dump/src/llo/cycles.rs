@@ -5,12 +5,13 @@ use serde::Serialize;
 
 use super::{
     Label, Listing, Slot,
-    dma::{Race, RaceKind, Route, RouteKey},
+    dma::{Race, Route, RouteKey},
     instruction::{Action, Instruction},
     machine::Machine,
     program::{Program, dma_spaces},
     units::UnitUse,
 };
+use crate::flight::RaceKind;
 
 /// How long a DMA takes. One channel to device memory, used in order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -297,7 +298,7 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         routes,
         waits: machine.dma.waits,
         unresolved_dma: machine.dma.unresolved,
-        unresolved_accesses: machine.unresolved_accesses,
+        unresolved_accesses: machine.dma.unresolved_accesses(),
         semaphores: semaphores.collect(),
         loops: loops(listing, &program, &machine.executions),
         executions: machine.executions,

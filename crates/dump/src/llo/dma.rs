@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::Serialize;
-
 use super::{cycles::DmaModel, extent::Extent, program::buffer_of};
+use crate::flight::{Copy, Flight, RaceKind, Touch};
 
 /// More of anything than a kernel has: a hostile listing must not fill the memory of this machine.
 const MOST: usize = 4096;
@@ -19,8 +18,6 @@ pub struct Semaphore {
     pub waits: u64,
     /// Granules that were waited for and are not taken off yet.
     awaited: i64,
-    /// Granules that were waited for and are less than the next DMA brings.
-    landed: i64,
     /// What it holds at the end.
     pub left: i64,
     /// The first bundle that waits for more than was ever on its way.
@@ -52,18 +49,6 @@ pub struct Route {
     pub race: Option<Race>,
 }
 
-/// What an access does to a DMA in flight.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum RaceKind {
-    /// Reads what the DMA is still writing.
-    ReadsDestination,
-    /// Writes what the DMA is writing too.
-    WritesDestination,
-    /// Overwrites what the DMA is still reading.
-    WritesSource,
-}
-
 /// An access that has no order with a DMA in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Race {
@@ -72,16 +57,6 @@ pub struct Race {
     pub at: usize,
     /// Where the access is in the text; the bundle says it for a DMA.
     pub offset: Option<u32>,
-}
-
-/// A DMA that nobody has waited for yet.
-#[derive(Clone, Debug)]
-struct InFlight {
-    semaphore: i64,
-    granules: i64,
-    route: RouteKey,
-    source: Option<Extent>,
-    destination: Option<Extent>,
 }
 
 /// One DMA start with everything about it that is known.
@@ -93,8 +68,8 @@ pub struct Start {
     pub semaphore: Option<i64>,
     pub source: Option<i64>,
     pub destination: Option<i64>,
-    /// What it reads and writes on the chip, as far as that is known.
-    pub extents: [Option<Extent>; 2],
+    /// What it reads and writes.
+    pub extents: [Extent; 2],
 }
 
 /// A load, a store, or one end of a DMA.
@@ -102,7 +77,7 @@ pub struct Start {
 pub struct Access {
     pub at: usize,
     pub offset: Option<u32>,
-    pub writes: bool,
+    pub touch: Touch,
 }
 
 /// The books of all DMA traffic.
@@ -114,12 +89,10 @@ pub struct Ledger {
     channel_free: f64,
     pub semaphores: BTreeMap<i64, Semaphore>,
     pub routes: BTreeMap<RouteKey, Route>,
-    in_flight: Vec<InFlight>,
+    in_flight: Flight<i64, Extent, RouteKey>,
     pub waits: u64,
     /// DMA operations whose size or semaphore could not be followed.
     pub unresolved: u64,
-    /// Accesses held against DMAs so far.
-    compared: u64,
 }
 
 impl Ledger {
@@ -148,15 +121,9 @@ impl Ledger {
         };
         let [source, destination] = start.extents;
         let at = start.at;
-        if let Some(source) = &source {
-            self.access(Access { at, offset: None, writes: false }, source);
-        }
-        if let Some(destination) = &destination {
-            self.access(Access { at, offset: None, writes: true }, destination);
-        }
-        if self.in_flight.len() < MOST {
-            self.in_flight.push(InFlight { semaphore, granules, route: key, source, destination });
-        }
+        self.access(Access { at, offset: None, touch: Touch::READS }, &source);
+        self.access(Access { at, offset: None, touch: Touch::WRITES }, &destination);
+        self.in_flight.start(Copy { semaphore, amount: granules, source, destination, tag: key });
         let mut done = now;
         if let Some(model) = self.model {
             done = now.max(self.channel_free) + bytes as f64 / model.bytes_per_cycle;
@@ -180,6 +147,7 @@ impl Ledger {
 
     /// Adds to a semaphore at once. A copy that was waited for is taken off by adding a negative amount.
     pub fn signal(&mut self, now: f64, at: usize, semaphore: i64, amount: i64) {
+        self.in_flight.signal(&semaphore, amount);
         self.add(now, semaphore, amount);
         let Some(semaphore) = self.semaphore(semaphore) else { return };
         if amount < 0 {
@@ -208,7 +176,7 @@ impl Ledger {
             self.lose_track();
             return now;
         };
-        self.land(address, needed);
+        self.in_flight.wait(&address, needed);
         let Some(semaphore) = self.semaphore(address) else { return now };
         semaphore.waits += 1;
         semaphore.awaited = semaphore.awaited.saturating_add(needed);
@@ -231,62 +199,41 @@ impl Ledger {
         now
     }
 
-    /// Takes the DMAs out of flight that a wait for so many granules waited for, in the order of their starts.
-    fn land(&mut self, address: i64, granules: i64) {
-        let landed = self.semaphores.get(&address).map_or(0, |semaphore| semaphore.landed);
-        let mut landed = landed.saturating_add(granules);
-        let mut waiting = false;
-        self.in_flight.retain(|copy| {
-            waiting |= copy.semaphore == address && copy.granules > landed;
-            let lands = copy.semaphore == address && !waiting;
-            if lands {
-                landed -= copy.granules;
-            }
-            !lands
-        });
-        if let Some(semaphore) = self.semaphore(address) {
-            // What is left over waits for nothing that was started.
-            semaphore.landed = if waiting { landed } else { 0 };
-        }
-    }
-
-    /// A wait that could not be followed may be for any DMA, so that none is known to be in flight.
+    /// A wait that could not be followed.
     pub fn lose_track(&mut self) {
         self.unresolved += 1;
-        self.in_flight.clear();
+        self.in_flight.lose_wait();
+    }
+
+    /// A signal that could not be followed.
+    pub fn lose_signal(&mut self) {
+        self.unresolved += 1;
+        self.in_flight.lose_signal();
     }
 
     pub fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
     }
 
+    /// Accesses of which nobody knows whether they meet a DMA in flight.
+    pub fn unresolved_accesses(&self) -> u64 {
+        self.in_flight.unresolved
+    }
+
     /// Memory is read or written: what is in flight there has no order with it.
     pub fn access(&mut self, access: Access, extent: &Extent) {
-        /// Comparisons after which none are made: some seconds, and several times what the largest kernels take.
-        const BUDGET: u64 = 1 << 31;
-        self.compared += self.in_flight.len() as u64;
-        if self.compared > BUDGET {
-            self.unresolved += 1;
-            return;
-        }
-        let meets = |end: &Option<Extent>| end.as_ref().is_some_and(|end| end.overlaps(extent));
-        for copy in &self.in_flight {
-            let kind = match access.writes {
-                true if meets(&copy.destination) => RaceKind::WritesDestination,
-                false if meets(&copy.destination) => RaceKind::ReadsDestination,
-                true if meets(&copy.source) => RaceKind::WritesSource,
-                _ => continue,
-            };
-            if let Some(route) = self.routes.get_mut(&copy.route) {
-                route.race.get_or_insert(Race { kind, at: access.at, offset: access.offset });
+        let Access { at, offset, touch } = access;
+        self.in_flight.touch(extent, touch, |route, kind| {
+            if let Some(route) = self.routes.get_mut(route) {
+                route.race.get_or_insert(Race { kind, at, offset });
             }
-        }
+        });
     }
 
     /// The matrix units were started: what is in flight overlaps with them.
     pub fn multiply(&mut self) {
-        for copy in &self.in_flight {
-            if let Some(route) = self.routes.get_mut(&copy.route) {
+        for route in self.in_flight.tags() {
+            if let Some(route) = self.routes.get_mut(route) {
                 route.overlaps_multiply = true;
             }
         }

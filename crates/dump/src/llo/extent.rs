@@ -1,32 +1,49 @@
 //! Parts of on-chip memory, in bytes from the beginning of a buffer.
 
 use super::program::buffer_of;
+use crate::flight::Part;
 
 /// Bytes of a VMEM address: one sublane of 128 lanes.
-const ROW: i64 = 512;
+pub const ROW: i64 = 512;
 /// Bytes of an SMEM address.
 const WORD: i64 = 4;
 
-/// A memory on the chip.
+/// A memory, as far as instructions touch it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnChip {
+pub enum Memory {
     Vmem,
     Smem,
+    /// Only DMAs go there.
+    OffChip,
+    Unknown,
 }
 
-impl OnChip {
-    pub fn named(name: &str) -> Option<Self> {
+impl Memory {
+    pub fn named(name: &str) -> Self {
         match name {
-            "vmem" => Some(Self::Vmem),
-            "smem" => Some(Self::Smem),
-            _ => None,
+            "vmem" => Self::Vmem,
+            "smem" => Self::Smem,
+            "hbm" => Self::OffChip,
+            _ => Self::Unknown,
         }
     }
 }
 
+/// What an instruction or a DMA touches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// Exactly these chunks.
+    Exactly(Chunks),
+    /// These chunks, and what is behind them in a way that is not followed.
+    AtLeast(Chunks),
+    /// Some of this memory.
+    Somewhere(Memory),
+}
+
 /// Chunks of equal size at equal distances.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Extent {
+pub struct Chunks {
+    memory: Memory,
     buffer: i64,
     start: i64,
     chunk: i64,
@@ -34,14 +51,13 @@ pub struct Extent {
     count: i64,
 }
 
-/// The end of a DMA that is on the chip.
+/// One end of a DMA.
 #[derive(Clone, Copy, Debug)]
 pub struct DmaEnd {
-    pub space: OnChip,
-    pub address: i64,
+    pub memory: Memory,
+    pub address: Option<i64>,
     pub granules: i64,
     pub granule_bytes: i64,
-    /// Distance between chunks in granules, and rows of a chunk. `None` where all is contiguous.
     pub strides: Strides,
 }
 
@@ -62,48 +78,95 @@ impl Extent {
         let rows = (0..u32::BITS).filter(move |bit| mask >> bit & 1 == 1);
         rows.map(move |row| {
             let start = offset.saturating_add(i64::from(row).saturating_mul(sublane_stride));
-            Self::contiguous(buffer, start.saturating_mul(ROW), ROW)
+            Self::Exactly(Chunks::contiguous(Memory::Vmem, buffer, start.saturating_mul(ROW), ROW))
         })
     }
 
     /// What a scalar load or store touches.
     pub fn word(address: i64) -> Self {
         let (buffer, offset) = buffer_of(address);
-        Self::contiguous(buffer, offset.saturating_mul(WORD), WORD)
+        Self::Exactly(Chunks::contiguous(Memory::Smem, buffer, offset.saturating_mul(WORD), WORD))
     }
 
-    /// What a DMA touches for certain.
+    /// What a DMA touches.
     pub fn of_dma(end: &DmaEnd) -> Self {
-        let (buffer, offset) = buffer_of(end.address);
-        let unit = match end.space {
-            OnChip::Vmem => end.granule_bytes,
-            OnChip::Smem => WORD,
+        let unit = match end.memory {
+            Memory::Vmem => end.granule_bytes,
+            Memory::Smem => WORD,
+            Memory::OffChip | Memory::Unknown => return Self::Somewhere(end.memory),
         };
+        let Some(address) = end.address else { return Self::Somewhere(end.memory) };
+        let (buffer, offset) = buffer_of(address);
         let (start, bytes) = (offset.saturating_mul(unit), end.granules.saturating_mul(end.granule_bytes));
+        let contiguous = |bytes| Chunks::contiguous(end.memory, buffer, start, bytes);
         match end.strides {
-            Strides::Contiguous => Self::contiguous(buffer, start, bytes),
+            Strides::Contiguous => Self::Exactly(contiguous(bytes)),
             Strides::Every(stride, rows) if stride > 0 && rows > 0 => {
-                let chunk = rows.saturating_mul(ROW).min(bytes);
+                let chunk = rows.saturating_mul(ROW).min(bytes).max(1);
                 let stride = stride.saturating_mul(end.granule_bytes);
-                Self { buffer, start, chunk, stride, count: bytes / chunk.max(1) }
+                let chunks = Chunks { chunk, stride, count: bytes / chunk, ..contiguous(chunk) };
+                if bytes % chunk == 0 { Self::Exactly(chunks) } else { Self::AtLeast(chunks) }
             }
-            Strides::Every(..) | Strides::Unknown => Self::contiguous(buffer, start, bytes.min(ROW)),
+            // Backwards, or all in one place.
+            Strides::Every(..) => Self::Somewhere(end.memory),
+            Strides::Unknown => Self::AtLeast(contiguous(bytes.min(ROW))),
         }
     }
 
-    fn contiguous(buffer: i64, start: i64, bytes: i64) -> Self {
-        Self { buffer, start, chunk: bytes, stride: bytes.max(1), count: 1 }
+    fn memory(&self) -> Memory {
+        match self {
+            Self::Exactly(chunks) | Self::AtLeast(chunks) => chunks.memory,
+            Self::Somewhere(memory) => *memory,
+        }
+    }
+}
+
+impl Part for Extent {
+    fn overlaps(&self, other: &Self) -> Option<bool> {
+        let memories = [self.memory(), other.memory()];
+        if memories.contains(&Memory::OffChip) {
+            return Some(false);
+        }
+        let (Self::Exactly(ours) | Self::AtLeast(ours), Self::Exactly(theirs) | Self::AtLeast(theirs)) =
+            (self, other)
+        else {
+            let apart = memories[0] != memories[1] && !memories.contains(&Memory::Unknown);
+            return apart.then_some(false);
+        };
+        let goes_on = |extent: &Self, from: &Chunks, to: &Chunks| {
+            matches!(extent, Self::AtLeast(_)) && from.buffer == to.buffer && to.end() > from.start
+        };
+        match ours.overlaps(theirs) {
+            Some(false) if goes_on(self, ours, theirs) || goes_on(other, theirs, ours) => None,
+            overlaps => overlaps,
+        }
+    }
+}
+
+impl Chunks {
+    fn contiguous(memory: Memory, buffer: i64, start: i64, bytes: i64) -> Self {
+        Self { memory, buffer, start, chunk: bytes, stride: bytes.max(1), count: 1 }
     }
 
-    /// Whether two extents have a byte in common.
-    pub fn overlaps(&self, other: &Self) -> bool {
+    fn chunk(&self, number: i64) -> i64 {
+        self.start.saturating_add(number.saturating_mul(self.stride))
+    }
+
+    fn end(&self) -> i64 {
+        self.chunk(self.count.saturating_sub(1)).saturating_add(self.chunk)
+    }
+
+    /// Whether they have a byte in common; `None` where they are too many to be looked at.
+    fn overlaps(&self, other: &Self) -> Option<bool> {
         /// Chunks that are looked at one by one: more than a tile of a kernel has.
         const MOST: i64 = 1 << 10;
+        if self.buffer != other.buffer || self.end() <= other.start || other.end() <= self.start {
+            return Some(false);
+        }
         let (few, many) = if self.count <= other.count { (self, other) } else { (other, self) };
-        let chunks =
-            (0..few.count.min(MOST)).map(|chunk| few.start.saturating_add(chunk.saturating_mul(few.stride)));
-        self.buffer == other.buffer
-            && chunks.into_iter().any(|start| many.meets(start, start.saturating_add(few.chunk)))
+        let mut chunks = (0..few.count.min(MOST)).map(|number| few.chunk(number));
+        let meets = chunks.any(|start| many.meets(start, start.saturating_add(few.chunk)));
+        (meets || few.count <= MOST).then_some(meets)
     }
 
     /// Whether one of the chunks meets an interval.
@@ -111,8 +174,7 @@ impl Extent {
         // The first chunk that ends behind `start`.
         let before = start.saturating_sub(self.start).saturating_sub(self.chunk);
         let first = if before < 0 { 0 } else { before / self.stride + 1 };
-        let begins = self.start.saturating_add(first.saturating_mul(self.stride));
-        first < self.count && begins < end && start < end && self.chunk > 0
+        first < self.count && self.chunk(first) < end && start < end && self.chunk > 0
     }
 }
 
@@ -121,10 +183,16 @@ mod tests {
     use super::*;
 
     const BUFFER: i64 = 1 << 40;
+    const NO_YES_YES_NO: [Option<bool>; 4] = [Some(false), Some(true), Some(true), Some(false)];
 
     fn dma(offset: i64, granules: i64, strides: Strides) -> Extent {
-        let end =
-            DmaEnd { space: OnChip::Vmem, address: BUFFER + offset, granules, granule_bytes: 32, strides };
+        let end = DmaEnd {
+            memory: Memory::Vmem,
+            address: Some(BUFFER + offset),
+            granules,
+            granule_bytes: 32,
+            strides,
+        };
         Extent::of_dma(&end)
     }
 
@@ -135,39 +203,41 @@ mod tests {
     #[test]
     fn a_dma_covers_its_rows_and_no_others() {
         let tile = dma(512, 512, Strides::Contiguous);
-        assert_eq!([31, 32, 63, 64].map(|at| tile.overlaps(&row(at))), [false, true, true, false]);
+        assert_eq!([31, 32, 63, 64].map(|at| tile.overlaps(&row(at))), NO_YES_YES_NO);
         // Eight rows, then eight that are skipped.
         let strided = dma(0, 256, Strides::Every(256, 8));
         assert_eq!(
             [0, 7, 8, 15, 16, 23, 24].map(|at| strided.overlaps(&row(at))),
-            [true, true, false, false, true, true, false]
+            [true, true, false, false, true, true, false].map(Some)
         );
         let unknown = dma(16, 512, Strides::Unknown);
-        assert_eq!([0, 1, 2].map(|at| unknown.overlaps(&row(at))), [false, true, false]);
+        assert_eq!(
+            [0, 1, 2].map(|at| unknown.overlaps(&row(at))),
+            [Some(false), Some(true), None],
+            "goes on, and nobody knows where"
+        );
         assert!(tile.overlaps(&strided) == strided.overlaps(&tile));
     }
 
     #[test]
     fn words_of_scalar_memory() {
         let end = DmaEnd {
-            space: OnChip::Smem,
-            address: BUFFER + 128,
+            memory: Memory::Smem,
+            address: Some(BUFFER + 128),
             granules: 16,
             granule_bytes: 32,
             strides: Strides::Contiguous,
         };
         let scales = Extent::of_dma(&end);
-        assert_eq!(
-            [127, 128, 255, 256].map(|at| scales.overlaps(&Extent::word(BUFFER + at))),
-            [false, true, true, false]
-        );
-        assert!(!scales.overlaps(&Extent::word(2 * BUFFER + 128)));
+        assert_eq!([127, 128, 255, 256].map(|at| scales.overlaps(&Extent::word(BUFFER + at))), NO_YES_YES_NO);
+        assert_eq!(scales.overlaps(&Extent::word(2 * BUFFER + 128)), Some(false));
     }
 
     #[test]
     fn sublane_masks_and_strides() {
         let tile = dma(16, 16, Strides::Contiguous);
-        let touched = |mask, stride| Extent::rows(BUFFER, mask, stride).any(|row| row.overlaps(&tile));
+        let touched =
+            |mask, stride| Extent::rows(BUFFER, mask, stride).any(|row| row.overlaps(&tile) == Some(true));
         assert!(
             touched(0xff, 1)
                 && touched(0b10, 1)
@@ -176,5 +246,34 @@ mod tests {
                 && touched(0b11, 1)
         );
         assert!(!touched(0xff, 2));
+    }
+
+    #[test]
+    fn what_is_not_known_is_not_denied() {
+        let nowhere = |memory| {
+            let end = DmaEnd {
+                memory,
+                address: None,
+                granules: 1,
+                granule_bytes: 32,
+                strides: Strides::Contiguous,
+            };
+            Extent::of_dma(&end)
+        };
+        let word = Extent::word(BUFFER);
+        let memories = [Memory::Vmem, Memory::Smem, Memory::OffChip, Memory::Unknown];
+        assert_eq!(
+            memories.map(|memory| nowhere(memory).overlaps(&row(0))),
+            [None, Some(false), Some(false), None]
+        );
+        assert_eq!(
+            memories.map(|memory| word.overlaps(&nowhere(memory))),
+            [Some(false), None, Some(false), None]
+        );
+        // Every other row, of two that interleave: too many to be compared.
+        let [even, odd] = [0, 16].map(|at| dma(at, 16 * 2000, Strides::Every(32, 1)));
+        assert_eq!((even.overlaps(&odd), even.overlaps(&even)), (None, Some(true)));
+        assert_eq!(dma(0, 24, Strides::Every(32, 1)).overlaps(&row(2)), None, "half a row is left");
+        assert_eq!(dma(0, 64, Strides::Every(-16, 1)).overlaps(&row(9)), None);
     }
 }

@@ -1,6 +1,6 @@
 //! The scalar instructions that steer control flow and DMA, as values.
 
-use super::extent::OnChip;
+use super::extent::Memory;
 
 /// A scalar register, a predicate register, or a physical register behind one.
 pub type Register = u32;
@@ -134,6 +134,8 @@ pub struct DmaStart {
     pub semaphore: Expr,
     pub source: DmaEnd,
     pub destination: DmaEnd,
+    /// Where a descriptor of its strides is in scalar memory.
+    pub descriptor: Option<Expr>,
     /// Rows per chunk, at both ends; `None` where both are contiguous.
     pub rows: Option<Expr>,
 }
@@ -142,8 +144,7 @@ pub struct DmaStart {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DmaEnd {
     pub address: Expr,
-    /// The memory, where it is on the chip.
-    pub space: Option<OnChip>,
+    pub memory: Memory,
     /// Granules from one chunk to the next.
     pub stride: Expr,
 }

@@ -5,13 +5,14 @@ use std::collections::HashMap;
 use super::{
     cycles::{SimError, SimOptions},
     dma::{self, Ledger, Start},
-    extent::{DmaEnd, Extent, Strides},
+    extent::{DmaEnd, Extent, Memory, ROW, Strides},
     instruction::{
         self, Access, Action, Arithmetic, Comparison, Compute, Condition, DmaStart, Expr, Instruction, Logic,
         Reach, Register, Truth,
     },
     program::{Program, buffer_of},
 };
+use crate::flight::Touch;
 
 /// Words of scalar memory, 1 MiB: what is stored beyond them is not kept.
 const SMEM_WORDS: usize = 1 << 18;
@@ -27,7 +28,6 @@ pub struct Machine<'p> {
     pub issued: u64,
     pub executions: Vec<u64>,
     pub dma: Ledger,
-    pub unresolved_accesses: u64,
     pending: Vec<(Register, Register, Option<i64>)>,
 }
 
@@ -43,7 +43,6 @@ impl<'p> Machine<'p> {
             issued: 0,
             executions: vec![0; program.bundles.len()],
             dma: Ledger::new(options.dma, options.granule_bytes),
-            unresolved_accesses: 0,
             pending: Vec::new(),
         }
     }
@@ -147,14 +146,16 @@ impl<'p> Machine<'p> {
                     self.pending.push((result, physical, value));
                 }
             }
-            Action::Store { address, value } => {
-                if let Some(address) = self.eval(address) {
+            Action::Store { address, value } => match self.eval(address) {
+                Some(address) => {
                     let value = holds.and_then(|_| self.eval(value));
                     if self.memory.len() < SMEM_WORDS || self.memory.contains_key(&address) {
                         self.memory.insert(address, value);
                     }
                 }
-            }
+                // It may be any word.
+                None => self.memory.clear(),
+            },
             Action::Branch { target } => {
                 if holds.is_none() {
                     return Err(SimError::UnknownBranch { bundle: at });
@@ -163,7 +164,8 @@ impl<'p> Machine<'p> {
             }
             // Whether this happens is not known, so nothing that the semaphores hold proves anything.
             Action::DmaWait { .. } if holds.is_none() => self.dma.lose_track(),
-            Action::DmaStart(_) | Action::Signal { .. } if holds.is_none() => self.dma.unresolved += 1,
+            Action::Signal { .. } if holds.is_none() => self.dma.lose_signal(),
+            Action::DmaStart(_) if holds.is_none() => self.dma.unresolved += 1,
             Action::DmaStart(start) => {
                 let start = self.dma_start(at, start);
                 self.dma.start(self.time, &start);
@@ -176,8 +178,9 @@ impl<'p> Machine<'p> {
             }
             Action::Signal { semaphore, granules } => {
                 let amount = self.eval(granules).map(wrap);
-                if let Some((semaphore, amount)) = self.eval(semaphore).zip(amount) {
-                    self.dma.signal(self.time, at, semaphore, amount);
+                match self.eval(semaphore).zip(amount) {
+                    Some((semaphore, amount)) => self.dma.signal(self.time, at, semaphore, amount),
+                    None => self.dma.lose_signal(),
                 }
             }
         }
@@ -187,17 +190,25 @@ impl<'p> Machine<'p> {
     fn dma_start(&self, at: usize, start: &DmaStart) -> Start {
         let name = self.program.dma_kinds.get(start.kind as usize).map_or("", String::as_str);
         let granules = self.eval(&start.granules);
-        let extent = |end: &instruction::DmaEnd| {
-            let strides = match &start.rows {
-                None => Strides::Contiguous,
-                Some(rows) => match self.eval(&end.stride).zip(self.eval(rows)) {
+        let extent = |end: &instruction::DmaEnd, column: i64| {
+            let strides = match (&start.descriptor, &start.rows) {
+                (Some(descriptor), _) if self.is_dense(descriptor, column) == Some(true) => {
+                    Strides::Contiguous
+                }
+                (Some(_), _) => Strides::Unknown,
+                (None, None) => Strides::Contiguous,
+                (None, Some(rows)) => match self.eval(&end.stride).zip(self.eval(rows)) {
                     Some((stride, rows)) => Strides::Every(stride, rows),
                     None => Strides::Unknown,
                 },
             };
-            let (address, granules) = self.eval(&end.address).zip(granules)?;
-            let granule_bytes = self.program.granule_bytes;
-            Some(Extent::of_dma(&DmaEnd { space: end.space?, address, granules, granule_bytes, strides }))
+            Extent::of_dma(&DmaEnd {
+                memory: end.memory,
+                address: self.eval(&end.address).filter(|_| granules.is_some()),
+                granules: granules.unwrap_or_default(),
+                granule_bytes: self.program.granule_bytes,
+                strides,
+            })
         };
         Start {
             at,
@@ -207,27 +218,42 @@ impl<'p> Machine<'p> {
             semaphore: self.eval(&start.semaphore),
             source: self.eval(&start.source.address),
             destination: self.eval(&start.destination.address),
-            extents: [extent(&start.source), extent(&start.destination)],
+            extents: [extent(&start.source, 0), extent(&start.destination, 1)],
         }
+    }
+
+    /// Whether a descriptor walks over one end of a DMA without gaps, in whichever order. It has three levels, each
+    /// with the stride at the source, the one at the destination, and the steps of the level below; the last steps
+    /// are rows.
+    fn is_dense(&self, descriptor: &Expr, column: i64) -> Option<bool> {
+        let address = self.eval(descriptor)?;
+        let word = |at: i64| self.memory.get(&address.checked_add(at)?).copied().flatten();
+        let mut below = ROW / self.program.granule_bytes;
+        for level in [6, 3, 0] {
+            let (stride, steps) = (word(level + column)?, word(level + 2)?);
+            if steps.checked_mul(below) != Some(stride) {
+                return Some(false);
+            }
+            below = stride;
+        }
+        Some(true)
     }
 
     /// A load or store while DMAs are in flight.
     fn access(&mut self, at: usize, access: &Access) {
         let holds = access.condition.map_or(Some(true), |condition| self.condition(condition));
-        let address = self.eval(&access.address);
-        let (Some(holds), Some(address)) = (holds, address) else {
-            self.unresolved_accesses += u64::from(holds != Some(false));
-            return;
-        };
-        if !holds {
+        if holds == Some(false) {
             return;
         }
-        let by = dma::Access { at, offset: Some(access.offset), writes: access.writes };
-        match access.reach {
-            Reach::Word => self.dma.access(by, &Extent::word(address)),
-            Reach::Rows { mask, sublane_stride } => {
+        let touch = Touch { writes: access.writes, certain: holds.is_some() };
+        let by = dma::Access { at, offset: Some(access.offset), touch };
+        match (access.reach, self.eval(&access.address)) {
+            (Reach::Word, Some(address)) => self.dma.access(by, &Extent::word(address)),
+            (Reach::Rows { mask, sublane_stride }, Some(address)) => {
                 Extent::rows(address, mask, sublane_stride).for_each(|row| self.dma.access(by, &row));
             }
+            (Reach::Word, None) => self.dma.access(by, &Extent::Somewhere(Memory::Smem)),
+            (Reach::Rows { .. }, None) => self.dma.access(by, &Extent::Somewhere(Memory::Vmem)),
         }
     }
 

@@ -14,12 +14,12 @@ mod program;
 mod scan;
 mod units;
 
+pub use crate::flight::RaceKind;
 pub use args::{Args, Operand, Predicate};
 pub use cycles::{
     Cycles, DmaModel, DmaRace, DmaRoute, DmaTraffic, LoopCount, SemaphoreLedger, SimError, SimOptions,
     simulate, static_use,
 };
-pub use dma::RaceKind;
 pub use units::{UnitUse, touches_spill};
 
 use serde::Serialize;

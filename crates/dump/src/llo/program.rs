@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::{
     Args, Listing, Operand, Predicate, Slot,
-    extent::OnChip,
+    extent::Memory,
     instruction::{
         Access, Action, Arithmetic, Comparison, Compute, Condition, DmaEnd, DmaStart, Expr, Instruction,
         Logic, Reach, Register, Truth,
@@ -150,10 +150,14 @@ impl<'a> Compiler<'_, 'a> {
             }
             "dma" => {
                 let comment = slot.args.of(self.listing.text());
-                Action::DmaStart(Box::new(self.dma_start(op, args, comment)?))
+                Action::DmaStart(Box::new(self.dma_start(op, args, comment)))
             }
             "vsyncadd" => {
                 Action::Signal { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
+            }
+            // One looks at a semaphore, one prepares it. What else is done to it is not followed.
+            head if head.starts_with("vsync") && !matches!(head, "vsyncmov" | "vsyncpa") => {
+                Action::Signal { semaphore: Expr::UNKNOWN, granules: Expr::UNKNOWN }
             }
             "int_to_ptr" => Action::Late(self.expr(args.get(0))),
             "sdivrem" => Action::Compute(self.divide(op, slot, result, args)),
@@ -166,31 +170,31 @@ impl<'a> Compiler<'_, 'a> {
     }
 
     /// `/*hbm=*/%s1, /*size_in_granules=*/512, /*vmem=*/%s2`: the ends stand around the size.
-    fn dma_start(&mut self, op: &'a str, args: &Args<'a>, comment: &str) -> Option<DmaStart> {
-        let size = args.operands.iter().position(|operand| operand.name == "size_in_granules")?;
+    fn dma_start(&mut self, op: &'a str, args: &Args<'a>, comment: &str) -> DmaStart {
+        let size = args.operands.iter().position(|operand| operand.name == "size_in_granules");
         let (from, to) = dma_spaces(op, comment);
         let mut end = |at: Option<usize>, space: &str, stride: &str| DmaEnd {
             address: self.expr(at.map_or("", |at| args.get(at))),
-            space: OnChip::named(space),
+            memory: Memory::named(space),
             stride: args.named(stride).map_or(Expr::UNKNOWN, |stride| self.expr(stride)),
         };
-        let source = end(size.checked_sub(1), from, "src_stride");
-        let destination = end(Some(size + 1), to, "dst_stride");
-        // A descriptor has more levels than one; then only the first row is known.
+        let source = end(size.and_then(|size| size.checked_sub(1)), from, "src_stride");
+        let destination = end(size.map(|size| size + 1), to, "dst_stride");
         let strided = |operand: &Operand<'_>| operand.name.contains("stride");
         let rows = args
             .operands
             .iter()
             .any(strided)
             .then(|| args.named("steps_per_stride").map_or(Expr::UNKNOWN, |rows| self.expr(rows)));
-        Some(DmaStart {
+        DmaStart {
             kind: self.kind(op),
-            granules: self.expr(args.get(size)),
+            granules: size.map_or(Expr::UNKNOWN, |size| self.expr(args.get(size))),
             semaphore: self.expr(args.named("dst_syncflagno").unwrap_or_default()),
             source,
             destination,
+            descriptor: args.named("stridedescaddr").map(|address| self.expr(address)),
             rows,
-        })
+        }
     }
 
     /// `%v1_v0 = vld [vmem:[%s4_s0 + $0x8] sm:$0xff ss:$2]` and the like.
@@ -206,14 +210,25 @@ impl<'a> Compiler<'_, 'a> {
         let (address, reach) = match operand.strip_prefix("[vmem:") {
             Some(inner) => {
                 let (address, modifiers) = inner.split_once(']').unwrap_or((inner, ""));
-                let modifier = |name: &str| {
-                    modifiers.split([' ', ']']).find_map(|word| integer_hex(word.strip_prefix(name)?))
-                };
-                let mask = modifier("sm:$").and_then(|mask| u32::try_from(mask).ok()).unwrap_or(1);
-                let sublane_stride = modifier("ss:$").unwrap_or(1);
-                (self.sum(address.trim_start_matches('[')), Reach::Rows { mask, sublane_stride })
+                let modifier =
+                    |name: &str| modifiers.split([' ', ']']).find_map(|word| word.strip_prefix(name));
+                let number = |text: &str| text.strip_prefix('$').and_then(integer_hex);
+                let mask = modifier("sm:").and_then(number).and_then(|mask| u32::try_from(mask).ok());
+                // Without a stride one row follows another; one that is not readable may be any.
+                match mask.zip(modifier("ss:").map_or(Some(1), number)) {
+                    Some((mask, sublane_stride)) => {
+                        let address = self.sum(address.trim_start_matches('['));
+                        (address, Reach::Rows { mask, sublane_stride })
+                    }
+                    None => (Expr::UNKNOWN, Reach::Rows { mask: 1, sublane_stride: 1 }),
+                }
             }
-            None => (self.address(split_address(operand)?.0), Reach::Word),
+            None if !scalar => (Expr::UNKNOWN, Reach::Rows { mask: 1, sublane_stride: 1 }),
+            None => {
+                let address =
+                    split_address(operand).map_or(Expr::UNKNOWN, |(address, _)| self.address(address));
+                (address, Reach::Word)
+            }
         };
         Some(Access {
             offset: slot.op.start,

@@ -4,15 +4,17 @@ mod flight;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use octile_mosaic::{Function, Module, Op, Type, Value};
+use octile_mosaic::{Function, Module, Op, Type, Value, types::DYNAMIC};
 
-use self::flight::InFlight;
 use super::{
     kernel::{Ends, bounds, kernel_function, written_name},
     program::{Block, Kind, Step},
     region::Region,
 };
-use crate::source::Place;
+use crate::{
+    flight::{Copy, Flight, Touch},
+    source::Place,
+};
 
 /// Why a kernel could not be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -30,7 +32,7 @@ pub enum ExecuteError {
 
 /// Steps after which an execution is given up: some seconds.
 const MOST_STEPS: u64 = 50_000_000;
-/// Semaphores, places and copies in flight beyond which nothing is noted any more.
+/// Semaphores, places and races beyond which nothing is noted any more.
 const MOST: usize = 4096;
 
 /// All copies between two buffers.
@@ -107,8 +109,6 @@ type SemaphoreKey = (Value, Vec<i64>);
 #[derive(Default)]
 struct Semaphore {
     held: i64,
-    /// Bytes that were waited for and are less than the next copy brings.
-    landed: i64,
     starved: Option<Place>,
     last_start: Option<Place>,
 }
@@ -123,15 +123,21 @@ struct Route {
     first: Option<Place>,
 }
 
+/// What there is to say about a copy in flight.
+#[derive(Clone, Copy)]
+struct Started {
+    route: (Value, Value),
+    at: Place,
+}
+
 struct Machine<'m> {
     function: &'m Function,
     numbers: Vec<Option<i64>>,
     regions: HashMap<Value, Region>,
     semaphores: BTreeMap<SemaphoreKey, Semaphore>,
     routes: BTreeMap<(Value, Value), Route>,
-    in_flight: Vec<InFlight>,
+    in_flight: Flight<SemaphoreKey, Region, Started>,
     unresolved: u64,
-    unresolved_accesses: u64,
     races: Vec<(Place, String)>,
     steps: u64,
 }
@@ -152,9 +158,8 @@ impl<'m> Machine<'m> {
             regions: memory.collect(),
             semaphores: BTreeMap::new(),
             routes: BTreeMap::new(),
-            in_flight: Vec::new(),
+            in_flight: Flight::default(),
             unresolved: 0,
-            unresolved_accesses: 0,
             races: Vec::new(),
             steps: 0,
         }
@@ -210,7 +215,7 @@ impl<'m> Machine<'m> {
             }
             Kind::Multiply => {
                 self.spend(self.in_flight.len())?;
-                for copy in &self.in_flight {
+                for copy in self.in_flight.tags() {
                     if let Some(route) = self.routes.get_mut(&copy.route) {
                         route.overlaps_multiply = true;
                     }
@@ -218,9 +223,26 @@ impl<'m> Machine<'m> {
             }
             Kind::Access(access) => {
                 self.spend(self.in_flight.len())?;
-                self.access(op, *access);
+                self.access(op, access);
                 // What is loaded is data.
                 self.set_all(&op.results, &[]);
+            }
+            Kind::Allocate => {
+                for &result in &op.results {
+                    let region = Region::whole(result, self.function.ty(result).shape());
+                    self.regions.insert(result, region);
+                }
+            }
+            Kind::Copy => {
+                self.spend(self.in_flight.len())?;
+                self.copy(op);
+            }
+            Kind::Opaque => return self.opaque(step),
+            Kind::Inline => {
+                let Some(block) = step.blocks.first() else { return Ok(()) };
+                self.block(block)?;
+                let yielded = self.all(block.yields);
+                self.set_all(&op.results, &yielded);
             }
             Kind::If => return self.branch(step),
             Kind::For => return self.count(step),
@@ -233,7 +255,9 @@ impl<'m> Machine<'m> {
         let ([base, index @ ..], [result]) = (&op.operands[..], &op.results[..]) else { return };
         let shape = self.function.ty(*result).shape();
         let index = self.all(index);
-        match self.regions.get(base).and_then(|region| part(region, &index, shape)) {
+        // What is known at run time only has no size here.
+        let base = self.regions.get(base).filter(|_| !shape.contains(&DYNAMIC));
+        match base.and_then(|region| part(region, &index, shape)) {
             Some(region) => self.regions.insert(*result, region),
             None => self.regions.remove(result),
         };
@@ -266,8 +290,8 @@ impl<'m> Machine<'m> {
             self.unresolved += 1;
             return;
         };
-        self.touch(at, &source, false);
-        self.touch(at, &target, true);
+        self.touch(at, &source, Touch::READS);
+        self.touch(at, &target, Touch::WRITES);
         let key = (source.root, target.root);
         let bytes = self.bytes(ends.target);
         let exists = target.is_within(self.function.ty(target.root).shape());
@@ -282,10 +306,13 @@ impl<'m> Machine<'m> {
             self.unresolved += 1;
             return;
         };
-        if self.in_flight.len() < MOST {
-            let semaphore = semaphore.clone();
-            self.in_flight.push(InFlight { semaphore, route: key, bytes, source, target, started: at });
-        }
+        self.in_flight.start(Copy {
+            semaphore: semaphore.clone(),
+            amount: bytes,
+            source,
+            destination: target,
+            tag: Started { route: key, at },
+        });
         let Some(ledger) = self.ledger(semaphore) else { return };
         ledger.held = ledger.held.saturating_add(bytes);
         ledger.last_start = Some(at);
@@ -300,12 +327,11 @@ impl<'m> Machine<'m> {
     fn wait(&mut self, op: &Op) {
         let ends = Ends::of(op);
         let Some((key, bytes)) = self.key(ends.semaphore).zip(self.bytes(ends.target)) else {
-            // It may be for any copy, so that none is known to be in flight.
-            self.unresolved += 1;
-            self.in_flight.clear();
+            self.lose_track();
             return;
         };
-        self.land(&key, bytes);
+        self.in_flight.wait(&key, bytes);
+        self.in_flight.signal(&key, bytes.saturating_neg());
         let Some(ledger) = self.ledger(key) else { return };
         if ledger.held < bytes {
             ledger.starved.get_or_insert(place(op));
@@ -313,12 +339,17 @@ impl<'m> Machine<'m> {
         ledger.held = ledger.held.saturating_sub(bytes);
     }
 
+    fn lose_track(&mut self) {
+        self.unresolved += 1;
+        self.in_flight.lose_wait();
+    }
+
     /// What is decided by data must not act; then only what it gives is not known.
     fn give_up(&mut self, step: &Step<'m>) -> Result<(), ExecuteError> {
         if step.acts {
             return Err(ExecuteError::Unknown(place(step.op)));
         }
-        self.unresolved_accesses += u64::from(step.touches && !self.in_flight.is_empty());
+        self.in_flight.unresolved += u64::from(step.touches && !self.in_flight.is_empty());
         self.set_all(&step.op.results, &[]);
         Ok(())
     }
@@ -406,7 +437,7 @@ impl<'m> Machine<'m> {
             routes: self.routes.iter().map(route).collect(),
             semaphores: self.semaphores.len(),
             unresolved: self.unresolved,
-            unresolved_accesses: self.unresolved_accesses,
+            unresolved_accesses: self.in_flight.unresolved,
             races: self.races,
             faults: self.semaphores.iter().filter_map(fault).collect(),
         }

@@ -1,6 +1,6 @@
 //! What of a kernel decides about its copies, picked out once: a grid has many steps.
 
-use octile_mosaic::{Attr, Function, Op, Region, Value};
+use octile_mosaic::{Attr, Function, MemorySpace, Op, Region, Type, Value};
 
 use super::kernel::constant;
 
@@ -32,17 +32,35 @@ pub enum Kind {
     Wait,
     Multiply,
     Access(Access),
+    /// Memory of its own.
+    Allocate,
+    /// `memref.copy`: done when it is over.
+    Copy,
+    /// A region that runs once.
+    Inline,
+    /// Something else that is given memory, or has regions.
+    Opaque,
     If,
     For,
     While,
 }
 
 /// How an operation touches memory.
-#[derive(Clone, Copy)]
 pub struct Access {
     pub writes: bool,
-    /// Whether it touches every element of its vector, as opposed to some that a stride or a mask picks.
-    pub dense: bool,
+    pub reach: Reach,
+}
+
+/// Which elements of its vector an access touches.
+pub enum Reach {
+    /// Every one.
+    Dense,
+    /// Those that a mask picks.
+    Masked,
+    /// Every one, so far apart along the last dimensions.
+    Strided(Vec<i64>),
+    /// Those that attributes pick in a way that is not followed.
+    Anywhere,
 }
 
 /// How a number comes from others.
@@ -79,56 +97,109 @@ impl<'m> Block<'m> {
 
 impl<'m> Step<'m> {
     fn of(op: &'m Op, function: &'m Function) -> Option<Self> {
-        let kind = Kind::of(op)?;
+        let kind = Kind::of(op, function)?;
         let blocks: Vec<_> = op.regions.iter().map(|region| Block::of(region, function)).collect();
         let any = |does: fn(&Self) -> bool| blocks.iter().flat_map(|block| &block.steps).any(does);
-        let acts = matches!(kind, Kind::Start | Kind::Wait | Kind::Multiply) || any(|step| step.acts);
-        let touches = matches!(kind, Kind::Access(_)) || any(|step| step.touches);
+        let opaque = matches!(kind, Kind::Opaque);
+        let given = |memory: fn(&Type) -> bool| opaque && op.operands.iter().any(|&o| memory(function.ty(o)));
+        // A function that is called does what it likes with all that it is given.
+        let signals = given(is_semaphore) || (op.name == "func.call" && given(is_memory));
+        let acts =
+            matches!(kind, Kind::Start | Kind::Wait | Kind::Multiply) || any(|step| step.acts) || signals;
+        let touches =
+            matches!(kind, Kind::Access(_) | Kind::Copy) || any(|step| step.touches) || given(is_memory);
         // What gives only vectors, or nothing, and does not act is left out.
         let scalar = |&result: &Value| function.ty(result).shape().is_empty();
-        let gives = op.results.iter().any(scalar) || matches!(kind, Kind::Slice | Kind::Squeeze);
+        let gives =
+            op.results.iter().any(scalar) || matches!(kind, Kind::Slice | Kind::Squeeze | Kind::Allocate);
         (acts || touches || gives).then_some(Self { op, kind, blocks, acts, touches })
     }
 }
 
 impl Kind {
-    fn of(op: &Op) -> Option<Self> {
+    /// Nothing for what only computes.
+    fn of(op: &Op, function: &Function) -> Option<Self> {
+        let access = |writes| Self::Access(Access { writes, reach: Reach::of(op) });
         Some(match &*op.name {
             "tpu.memref_slice" => Self::Slice,
             "tpu.memref_squeeze" | "memref.cast" | "tpu.erase_memref_layout" | "tpu.assume_layout" => {
                 Self::Squeeze
             }
+            // A view that is not followed: what is done to it is not either.
+            "memref.subview"
+            | "memref.reinterpret_cast"
+            | "tpu.memref_reshape"
+            | "tpu.memref_bitcast"
+            | "tpu.reinterpret_cast"
+            | "memref.dim" => return None,
+            "memref.alloc" | "memref.alloca" | "tpu.sem_alloc" => Self::Allocate,
             "tpu.enqueue_dma" => Self::Start,
             "tpu.wait_dma2" | "tpu.wait_dma" => Self::Wait,
             "tpu.matmul" => Self::Multiply,
-            "vector.load" | "memref.load" | "tpu.vector_load" => {
-                Self::Access(Access { writes: false, dense: op.name != "tpu.vector_load" || !is_masked(op) })
-            }
-            "tpu.load" | "tpu.strided_load" | "vector.maskedload" => {
-                Self::Access(Access { writes: false, dense: false })
-            }
-            "vector.store" | "memref.store" | "tpu.vector_store" => {
-                Self::Access(Access { writes: true, dense: op.name != "tpu.vector_store" || !is_masked(op) })
-            }
-            "tpu.store" | "tpu.strided_store" | "vector.maskedstore" => {
-                Self::Access(Access { writes: true, dense: false })
-            }
+            "memref.copy" => Self::Copy,
+            "vector.load" | "memref.load" | "tpu.vector_load" | "tpu.load" | "tpu.strided_load"
+            | "vector.maskedload" => access(false),
+            "vector.store" | "memref.store" | "tpu.vector_store" | "tpu.store" | "tpu.strided_store"
+            | "vector.maskedstore" => access(true),
+            "tpu.region" => Self::Inline,
             "scf.if" => Self::If,
             "scf.for" => Self::For,
             "scf.while" => Self::While,
-            name => Self::Number(compute(name, op)?),
+            name => match compute(name, op) {
+                Some(compute) => Self::Number(compute),
+                None if !op.regions.is_empty() => Self::Opaque,
+                None if op.operands.iter().any(|&operand| is_memory(function.ty(operand))) => Self::Opaque,
+                None => return None,
+            },
         })
     }
 }
 
-/// Whether some lanes or rows are left out: `strides`, or operands behind the indices.
-fn is_masked(op: &Op) -> bool {
-    let strided = matches!(op.attributes.get("strides"), Some(Attr::I32s(strides)) if !strides.is_empty());
-    let segments = match op.attributes.get("operandSegmentSizes") {
-        Some(Attr::I32s(segments)) => segments.last().is_some_and(|mask| *mask > 0),
-        _ => false,
-    };
-    strided || segments
+impl Reach {
+    fn of(op: &Op) -> Self {
+        // Operands behind the indices are masks.
+        let masked = match op.attributes.get("operandSegmentSizes") {
+            Some(Attr::I32s(segments)) => segments.last().is_some_and(|mask| *mask > 0),
+            _ => false,
+        };
+        let masked = masked || matches!(&*op.name, "vector.maskedload" | "vector.maskedstore");
+        let strides = match op.attributes.get("strides") {
+            None => &[],
+            Some(Attr::I32s(strides)) => &strides[..],
+            Some(_) => return Self::Anywhere,
+        };
+        match () {
+            // Which sublanes these touch, and how far apart, is in attributes of their own.
+            () if matches!(&*op.name, "tpu.load" | "tpu.store") => Self::sublanes(op),
+            () if strides.iter().all(|&stride| stride == 1) && masked => Self::Masked,
+            () if strides.iter().all(|&stride| stride == 1) => Self::Dense,
+            () if strides.iter().all(|&stride| stride > 0) && !masked => {
+                Self::Strided(strides.iter().copied().map(i64::from).collect())
+            }
+            () => Self::Anywhere,
+        }
+    }
+
+    fn sublanes(op: &Op) -> Self {
+        let together = match op.attributes.get("sublane_stride") {
+            None => true,
+            Some(stride) => matches!(stride, Attr::Integer(1, _)),
+        };
+        // `array<i1: true, false>`
+        match op.attributes.get("sublane_mask").map(Attr::to_string) {
+            Some(mask) if together && mask.contains("true") && !mask.contains("false") => Self::Dense,
+            Some(_) if together => Self::Masked,
+            _ => Self::Anywhere,
+        }
+    }
+}
+
+fn is_memory(ty: &Type) -> bool {
+    matches!(ty, Type::MemRef(_))
+}
+
+fn is_semaphore(ty: &Type) -> bool {
+    matches!(ty, Type::MemRef(memref) if memref.space == Some(MemorySpace::Semaphore))
 }
 
 fn compute(name: &str, op: &Op) -> Option<Compute> {

@@ -2,6 +2,8 @@
 
 use octile_mosaic::Value;
 
+use crate::flight::Part;
+
 /// A box within an argument of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
@@ -70,8 +72,36 @@ impl Region {
         })
     }
 
-    /// Whether two boxes have an element in common; `None` where an offset decides that is not known.
-    pub fn overlaps(&self, other: &Self) -> Option<bool> {
+    /// Its first element.
+    pub fn first_element(&self) -> Self {
+        Self { sizes: vec![1; self.sizes.len()], ..self.clone() }
+    }
+
+    /// How many elements it has.
+    pub fn elements(&self) -> i64 {
+        self.sizes.iter().fold(1, |product, &size| product.saturating_mul(size))
+    }
+
+    /// The box around its elements where they lie apart: so far along each of its last dimensions.
+    pub fn stretched(&self, strides: &[i64]) -> Self {
+        let mut box_around = self.clone();
+        for (&dimension, &stride) in self.kept.iter().rev().zip(strides.iter().rev()) {
+            if let Some(size) = box_around.sizes.get_mut(dimension) {
+                *size = (*size - 1).saturating_mul(stride).saturating_add(1);
+            }
+        }
+        box_around
+    }
+
+    /// Any part of an argument.
+    pub fn somewhere(&self) -> Self {
+        Self { offsets: vec![None; self.offsets.len()], ..self.clone() }
+    }
+}
+
+impl Part for Region {
+    /// `None` where an offset decides that is not known.
+    fn overlaps(&self, other: &Self) -> Option<bool> {
         if self.root != other.root {
             return Some(false);
         }
@@ -89,15 +119,5 @@ impl Region {
             () if meetings.contains(&None) => None,
             () => Some(true),
         }
-    }
-
-    /// Its first element.
-    pub fn first_element(&self) -> Self {
-        Self { sizes: vec![1; self.sizes.len()], ..self.clone() }
-    }
-
-    /// How many elements it has.
-    pub fn elements(&self) -> i64 {
-        self.sizes.iter().fold(1, |product, &size| product.saturating_mul(size))
     }
 }

@@ -1,0 +1,261 @@
+//! Copies in flight, at any level: which of them are known to have landed, and which accesses have no order with them.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+/// More copies and semaphores than a kernel has: hostile text must not fill the memory of this machine.
+const MOST: usize = 4096;
+/// Comparisons after which none are made: some seconds, and several times what the largest kernels take.
+const MOST_COMPARISONS: u64 = 1 << 31;
+
+/// What an access does to a copy in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RaceKind {
+    /// Reads what the copy is still writing.
+    ReadsDestination,
+    /// Writes what the copy is writing too.
+    WritesDestination,
+    /// Overwrites what the copy is still reading.
+    WritesSource,
+}
+
+/// A part of some memory.
+pub trait Part {
+    /// Whether two parts have anything in common; `None` where that is not known.
+    fn overlaps(&self, other: &Self) -> Option<bool>;
+}
+
+/// A copy that is not known to have landed.
+#[derive(Clone, Debug)]
+pub struct Copy<K, P, T> {
+    pub semaphore: K,
+    /// What it adds to its semaphore.
+    pub amount: i64,
+    pub source: P,
+    pub destination: P,
+    /// What a report says about it.
+    pub tag: T,
+}
+
+/// A load, a store, or one end of a copy.
+#[derive(Clone, Copy, Debug)]
+pub struct Touch {
+    pub writes: bool,
+    /// Whether all of its part is touched for certain, as opposed to some of it, or none.
+    pub certain: bool,
+}
+
+impl Touch {
+    pub const READS: Self = Self { writes: false, certain: true };
+    pub const WRITES: Self = Self { writes: true, certain: true };
+}
+
+/// What one semaphore was given and what was asked of it, since the beginning.
+#[derive(Clone, Copy, Debug, Default)]
+struct Sums {
+    /// What the copies add that were started.
+    started: i64,
+    /// What was added directly; what is taken off counts against it.
+    signalled: i64,
+    /// What copies are known to have added.
+    arrived: i64,
+}
+
+/// All copies that nobody has waited for yet. `K` names a semaphore.
+#[derive(Clone, Debug)]
+pub struct Flight<K, P, T> {
+    copies: Vec<Copy<K, P, T>>,
+    semaphores: BTreeMap<K, Sums>,
+    /// Whether a semaphore may hold less than is known here, so that a wait may have waited for more.
+    lost: bool,
+    compared: u64,
+    /// Accesses of which nobody knows whether they meet a copy in flight.
+    pub unresolved: u64,
+}
+
+impl<K, P, T> Default for Flight<K, P, T> {
+    fn default() -> Self {
+        Self { copies: Vec::new(), semaphores: BTreeMap::new(), lost: false, compared: 0, unresolved: 0 }
+    }
+}
+
+impl<K: Ord + Clone, P: Part, T> Flight<K, P, T> {
+    pub fn start(&mut self, copy: Copy<K, P, T>) {
+        if self.copies.len() >= MOST {
+            self.unresolved += 1;
+            return;
+        }
+        let amount = copy.amount;
+        if let Some(sums) = self.sums(&copy.semaphore) {
+            sums.started = sums.started.saturating_add(amount);
+            self.copies.push(copy);
+        }
+    }
+
+    fn sums(&mut self, semaphore: &K) -> Option<&mut Sums> {
+        let room = self.semaphores.len() < MOST || self.semaphores.contains_key(semaphore);
+        self.unresolved += u64::from(!room);
+        room.then(|| self.semaphores.entry(semaphore.clone()).or_default())
+    }
+
+    /// Something adds to a semaphore, or takes off, that is no copy.
+    pub fn signal(&mut self, semaphore: &K, amount: i64) {
+        if let Some(sums) = self.sums(semaphore) {
+            sums.signalled = sums.signalled.saturating_add(amount);
+        }
+    }
+
+    /// A semaphore was seen to hold so much. Copies end in any order: one has landed only where all others together
+    /// do not add up to what has arrived.
+    pub fn wait(&mut self, semaphore: &K, held: i64) {
+        let Some(sums) = self.semaphores.get_mut(semaphore) else { return };
+        // What is waited for beyond all that was started is a fault of its own.
+        let arrived = held.saturating_sub(sums.signalled).min(sums.started);
+        sums.arrived = sums.arrived.max(arrived);
+        let missing = if self.lost { 0 } else { sums.started.saturating_sub(sums.arrived) };
+        self.copies.retain(|copy| copy.semaphore != *semaphore || (missing > 0 && copy.amount <= missing));
+    }
+
+    /// A wait that could not be followed may be for any copy, so that none is known to be in flight.
+    pub fn lose_wait(&mut self) {
+        self.lost = true;
+        self.copies.clear();
+    }
+
+    /// A signal that could not be followed may be to any semaphore, so that none is known to hold what it seems to.
+    pub fn lose_signal(&mut self) {
+        self.lost = true;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.copies.is_empty()
+    }
+
+    pub fn len(&self) -> usize {
+        self.copies.len()
+    }
+
+    /// What was said about each copy in flight.
+    pub fn tags(&self) -> impl Iterator<Item = &T> {
+        self.copies.iter().map(|copy| &copy.tag)
+    }
+
+    /// Memory is read or written: what is in flight there has no order with it.
+    pub fn touch(&mut self, part: &P, touch: Touch, mut race: impl FnMut(&T, RaceKind)) {
+        self.compared += self.copies.len() as u64;
+        if self.compared > MOST_COMPARISONS {
+            self.unresolved += 1;
+            return;
+        }
+        for copy in &self.copies {
+            let destination = copy.destination.overlaps(part);
+            let source = if touch.writes { copy.source.overlaps(part) } else { Some(false) };
+            let kind = match (destination, source) {
+                (Some(false), Some(false)) => continue,
+                (Some(true), _) if touch.writes => RaceKind::WritesDestination,
+                (Some(true), _) => RaceKind::ReadsDestination,
+                (_, Some(true)) => RaceKind::WritesSource,
+                _ => {
+                    self.unresolved += 1;
+                    continue;
+                }
+            };
+            match touch.certain {
+                true => race(&copy.tag, kind),
+                false => self.unresolved += 1,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Cell(u32);
+
+    impl Part for Cell {
+        fn overlaps(&self, other: &Self) -> Option<bool> {
+            Some(self.0 == other.0)
+        }
+    }
+
+    fn flight(amounts: &[i64]) -> Flight<&'static str, Cell, usize> {
+        let mut flight = Flight::default();
+        for (at, &amount) in amounts.iter().enumerate() {
+            let (source, destination) = (Cell(100), Cell(at as u32));
+            flight.start(Copy { semaphore: "s", amount, source, destination, tag: at });
+        }
+        flight
+    }
+
+    fn wait(flight: &mut Flight<&'static str, Cell, usize>, amount: i64) -> Vec<usize> {
+        flight.wait(&"s", amount);
+        flight.signal(&"s", -amount);
+        flight.tags().copied().collect()
+    }
+
+    #[test]
+    fn copies_of_one_semaphore_land_together() {
+        let mut equal = flight(&[64, 64]);
+        assert_eq!(wait(&mut equal, 64), [0, 1], "either may be the one that landed");
+        assert_eq!(wait(&mut equal, 64), [0usize; 0]);
+        // Looking twice at what was not taken off shows the same copy.
+        let mut looked = flight(&[64, 64]);
+        looked.wait(&"s", 64);
+        looked.wait(&"s", 64);
+        assert_eq!(looked.len(), 2);
+        looked.wait(&"s", 128);
+        assert!(looked.is_empty());
+    }
+
+    #[test]
+    fn a_copy_without_which_the_sum_is_not_reached_has_landed() {
+        let mut unequal = flight(&[100, 20, 20]);
+        assert_eq!(wait(&mut unequal, 30), [0, 1, 2], "the large one alone suffices, and is not needed");
+        let mut unequal = flight(&[100, 20, 20]);
+        assert_eq!(wait(&mut unequal, 100), [1, 2]);
+        assert_eq!(wait(&mut unequal, 40), [0usize; 0]);
+    }
+
+    #[test]
+    fn a_signal_is_no_copy() {
+        let mut signalled = flight(&[64]);
+        signalled.signal(&"s", 64);
+        assert_eq!(wait(&mut signalled, 64), [0], "the signal may be what was seen");
+        assert_eq!(wait(&mut signalled, 64), [0usize; 0]);
+    }
+
+    #[test]
+    fn what_was_lost_makes_no_race() {
+        let mut lost = flight(&[64, 64]);
+        lost.lose_signal();
+        assert_eq!(lost.len(), 2);
+        assert_eq!(wait(&mut lost, 64), [0usize; 0]);
+    }
+
+    #[test]
+    fn uncertain_accesses_are_counted() {
+        let mut one = flight(&[64]);
+        let mut races = Vec::new();
+        one.touch(&Cell(0), Touch { writes: true, certain: false }, |_, kind| races.push(kind));
+        assert_eq!((races.len(), one.unresolved), (0, 1));
+        for (cell, touch) in
+            [(0, Touch::READS), (0, Touch::WRITES), (100, Touch::WRITES), (100, Touch::READS)]
+        {
+            one.touch(&Cell(cell), touch, |_, kind| races.push(kind));
+        }
+        assert_eq!(races, [RaceKind::ReadsDestination, RaceKind::WritesDestination, RaceKind::WritesSource]);
+        assert_eq!(one.unresolved, 1);
+    }
+
+    #[test]
+    fn more_copies_than_are_followed_prove_nothing() {
+        let mut many = flight(&[1; MOST]);
+        assert_eq!(many.unresolved, 0);
+        many.start(Copy { semaphore: "s", amount: 1, source: Cell(0), destination: Cell(0), tag: 0 });
+        assert_eq!((many.len(), many.unresolved), (MOST, 1));
+    }
+}
