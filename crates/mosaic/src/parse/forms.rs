@@ -19,7 +19,7 @@ use super::{Parser, cursor::Result, ops::Unnamed};
 use crate::{
     attribute::{Attr, Attributes},
     ir::{Op, Region, Value},
-    print::{FLOAT_PREDICATES, INT_PREDICATES},
+    print::{FLOAT_PREDICATES, INT_PREDICATES, constant_type},
     types::Type,
 };
 
@@ -200,10 +200,8 @@ impl Parser<'_> {
     fn constant(&mut self, mut op: Unnamed) -> Result<Unnamed> {
         let mut start = self.cursor.clone();
         let value = self.attribute()?;
-        let ty = match &value {
-            Attr::Integer(_, ty) | Attr::Float(_, ty) | Attr::Splat(_, ty) | Attr::Dense(_, ty) => ty.clone(),
-            Attr::Bool(_) => Type::I1,
-            _ => return Err(start.expected("a number, true, false or dense<...>")),
+        let Some(ty) = constant_type(&value) else {
+            return Err(start.expected("a number, true, false or dense<...>"));
         };
         op.attributes = op.attributes.with("value", value);
         op.results.push(ty);
