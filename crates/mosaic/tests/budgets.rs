@@ -234,3 +234,23 @@ fn numbers_at_the_edge_are_numbers() {
         }
     }
 }
+
+/// Nothing runs in a grid of empty bodies, and still it does not run forever.
+#[test]
+fn a_kernel_without_a_body_is_refused() {
+    for bounds in ["1000000000000", "1000000, 1000000"] {
+        let arguments: Vec<String> =
+            (0..bounds.split(',').count()).map(|number| format!("%i{number}: i32")).collect();
+        let text = |body: &str| {
+            format!(
+                "module {{ func.func @k({}) attributes {{iteration_bounds = array<i64: {bounds}>}} {{ {body} }} }}",
+                arguments.join(", ")
+            )
+        };
+        let options = Options::new(rates());
+        let error = simulate(&parse(&text("")).unwrap(), &[], &options).unwrap_err().to_string();
+        assert_eq!(error, "@k does not end with a return");
+        let outcome = simulate(&parse(&text("return")).unwrap(), &[], &options).unwrap();
+        assert!(matches!(outcome.findings[0].trouble, Trouble::OutOfOperations { .. }));
+    }
+}

@@ -135,15 +135,15 @@ impl<'a> Machine<'a> {
             let message = format!("calls and blocks nest more than {MAX_RUNNING_DEPTH} levels deep");
             return Err(Stop::Fault(block.steps.first().and_then(|step| step.place), message));
         }
+        // A block in which nothing is left to do is entered all the same, perhaps without end.
+        self.within_budget(|m| match block.steps.first() {
+            Some(step) => m.core_site(step),
+            None => Site::new(Agent::Core, None, "block", &m.step),
+        })?;
         self.depth += 1;
         let ran = block.steps.iter().try_for_each(|step| {
             self.budget.spend(1);
-            if self.operations() > self.options.max_operations {
-                let operations = self.options.max_operations;
-                let trouble = Trouble::OutOfOperations { operations, site: self.core_site(step) };
-                self.findings.add(trouble);
-                return Err(Stop::Halted);
-            }
+            self.within_budget(|m| m.core_site(step))?;
             if self.clock.is_full() {
                 let message =
                     format!("the timeline has more than {MAX_EVENTS} events: run without keeping them");
@@ -153,6 +153,18 @@ impl<'a> Machine<'a> {
         });
         self.depth -= 1;
         ran
+    }
+
+    /// Ends the run once it has taken all the operations that it was given.
+    #[inline]
+    fn within_budget(&mut self, site: impl FnOnce(&Self) -> Site) -> Result<(), Stop> {
+        let operations = self.options.max_operations;
+        if self.operations() <= operations {
+            return Ok(());
+        }
+        let trouble = Trouble::OutOfOperations { operations, site: site(self) };
+        self.findings.add(trouble);
+        Err(Stop::Halted)
     }
 
     /// Takes the memory of a function's values.
