@@ -435,8 +435,12 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         let inputs: Vec<Tensor> = operands.iter().enumerate().map(tensor).collect();
         let shapes = results.iter().map(|(_, shape)| shape.clone()).collect();
         let max_operations = m.options.max_operations.saturating_sub(m.operations());
-        let options =
-            crate::interpret::Options { output_shapes: Some(shapes), max_operations, ..m.options.clone() };
+        let options = crate::interpret::Options {
+            output_shapes: Some(shapes),
+            max_operations,
+            max_bytes: Some(m.budget.bytes_left()),
+            ..m.options.clone()
+        };
         let outcome = kernel.run(&inputs, &options).map_err(|error| Stop::Fault(None, error.to_string()))?;
         m.count_operations(outcome.operations);
         if !outcome.completed {
