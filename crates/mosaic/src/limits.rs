@@ -16,8 +16,13 @@ pub const MAX_VECTOR_ELEMENTS: usize = 1 << 24;
 /// Elements of one tensor of the module around a kernel.
 pub const MAX_TENSOR_ELEMENTS: usize = 1 << 28;
 
-/// Bytes of all operands, results, scratch memory and values that are alive at one time.
-pub const MAX_BYTES: usize = 8 << 30;
+/// Bytes of all operands, results, scratch memory and values that are alive at one time, beside
+/// [`BYTES_PER_OPERAND_BYTE`], where nothing else is asked for: a short text does not take a machine's memory.
+pub const DEFAULT_BYTES: usize = 384 << 20;
+
+/// Bytes that a run may take for each byte of its operands, and of results whose shape is told: operands of one byte
+/// are values of four in the module around a kernel, and some of them are alive twice.
+pub const BYTES_PER_OPERAND_BYTE: usize = 16;
 
 /// Bytes of the on-chip memory of one kernel; no chip has more than 128 MiB.
 pub const MAX_ON_CHIP_BYTES: usize = 1 << 30;

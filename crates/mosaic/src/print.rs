@@ -3,10 +3,10 @@
 
 mod forms;
 
-pub(crate) use forms::{FLOAT_PREDICATES, INT_PREDICATES};
+pub(crate) use forms::{FLOAT_PREDICATES, INT_PREDICATES, constant_type};
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fmt::{self, Display, Write},
 };
 
@@ -41,14 +41,22 @@ struct Printer<'a> {
 
 impl<'a> Printer<'a> {
     fn new(function: &'a Function) -> Self {
-        let mut taken: HashMap<&str, usize> = HashMap::new();
+        let named = function.values.iter().filter_map(|value| value.name.as_deref());
+        let given: HashSet<&str> = named.collect();
+        let mut uses: HashMap<&str, usize> = HashMap::new();
         let mut numbered = 0;
         let mut spell = |name: Option<&'a str>| match name {
             Some(name) => {
-                let uses = taken.entry(name).or_default();
+                let uses = uses.entry(name).or_default();
                 *uses += 1;
-                // A name with a number at its end could be taken by another value, so the suffix is a word.
-                if *uses == 1 { format!("%{name}") } else { format!("%{name}_v{}", *uses - 1) }
+                if *uses == 1 {
+                    return format!("%{name}");
+                }
+                // The name with a suffix may itself be the name of another value.
+                while given.contains(format!("{name}_v{}", *uses - 1).as_str()) {
+                    *uses += 1;
+                }
+                format!("%{name}_v{}", *uses - 1)
             }
             None => {
                 numbered += 1;

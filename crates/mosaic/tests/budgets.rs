@@ -234,3 +234,45 @@ fn numbers_at_the_edge_are_numbers() {
         }
     }
 }
+
+/// Nothing runs in a grid of empty bodies, and still it does not run forever.
+#[test]
+fn a_kernel_without_a_body_is_refused() {
+    for bounds in ["1000000000000", "1000000, 1000000"] {
+        let arguments: Vec<String> =
+            (0..bounds.split(',').count()).map(|number| format!("%i{number}: i32")).collect();
+        let text = |body: &str| {
+            format!(
+                "module {{ func.func @k({}) attributes {{iteration_bounds = array<i64: {bounds}>}} {{ {body} }} }}",
+                arguments.join(", ")
+            )
+        };
+        let options = Options::new(rates());
+        let error = simulate(&parse(&text("")).unwrap(), &[], &options).unwrap_err().to_string();
+        assert_eq!(error, "@k does not end with a return");
+        let outcome = simulate(&parse(&text("return")).unwrap(), &[], &options).unwrap();
+        assert!(matches!(outcome.findings[0].trouble, Trouble::OutOfOperations { .. }));
+    }
+}
+
+/// A short text does not take the memory of the machine, for a result or for all the blocks that a grid writes.
+#[test]
+fn memory_is_given_by_what_is_known_of_the_operands() {
+    let result = |elements: usize| {
+        format!("module {{ func.func @k(%o: memref<{elements}xi8, #tpu.memory_space<hbm>>) {{ return }} }}")
+    };
+    let grid = format!(
+        "module {{ func.func @k(%i: i32, %o: {NEAR}) attributes {{iteration_bounds = array<i64: 1000000>, window_params = \
+         [{{transform_indices = @t, window_bounds = array<i64: 8, 128>}}]}} {{ return }} \
+         func.func @t(%i: i32) -> (i32, i32) {{ %z = arith.constant 0 : i32 return %i, %z : i32, i32 }} }}"
+    );
+    for text in [result(3_500_000_000), result(500 << 20), grid] {
+        let error = simulate(&parse(&text).unwrap(), &[], &Options::new(rates())).unwrap_err().to_string();
+        assert!(error.contains("no room for") && error.contains("402653184 are given"), "{error}");
+    }
+    let text = result(500 << 20);
+    let told = Options { output_shapes: Some(vec![vec![500 << 20]]), ..Options::new(rates()) };
+    assert!(simulate(&parse(&text).unwrap(), &[], &told).is_ok());
+    let least = Options { max_bytes: Some(1 << 20), ..Options::new(rates()) };
+    assert!(simulate(&parse(&result(2 << 20)).unwrap(), &[], &least).is_err());
+}

@@ -120,7 +120,6 @@ fn integers_of_few_bits_wrap_around() {
 /// What the interpreter does not model is refused before the kernel runs, at its line, by the attribute's name.
 #[test]
 fn attributes_that_are_not_honoured_are_refused() {
-    let uses = "vector.store %w, %out[%c0, %c0] : NEAR, VECTOR";
     let cases = [
         ("%w = arith.addf %v, %v {sparkle = 1 : i32} : VECTOR", "sparkle"),
         (
@@ -172,7 +171,7 @@ fn attributes_that_are_not_honoured_are_refused() {
         ),
     ];
     for (body, attribute) in cases {
-        let error = run_small(&format!("{body}\n{uses}")).expect_err(body);
+        let error = run_small(body).expect_err(body);
         assert!(error.starts_with("6:1: ") && error.contains(attribute), "{body}: {error}");
     }
     let kernel = small_kernel("vector.store %v, %out[%c0, %c0] : NEAR, VECTOR");

@@ -75,7 +75,11 @@ impl Backend for TpuSimBackend {
             parse(&text).map_err(|error| anyhow!("the emitted module cannot be read back: {error}"))?;
         Ok(Box::new(Simulated {
             // The text is our own: it ends.
-            options: Options { max_operations: u64::MAX, ..Options::new(self.chip.rates) },
+            options: Options {
+                max_operations: u64::MAX,
+                max_bytes: Some(usize::MAX),
+                ..Options::new(self.chip.rates)
+            },
             module,
             operands: tensors(operands),
             output: Output::poisoned(problem.out, problem.m * problem.n),

@@ -8,11 +8,11 @@ mod trace;
 use std::{path::Path, time::Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use octile_core::{device::tpu::TpuChip, sample::Operands};
+use octile_core::{Problem, device::tpu::TpuChip, sample::Operands};
 use octile_mosaic::{
     Module,
     interpret::{Figures, Finding, Note, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
-    limits::{DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
+    limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     parse,
     verify::{Violation, verify},
 };
@@ -64,6 +64,8 @@ pub struct Job {
     pub chip: &'static TpuChip,
     /// Operations after which the kernel is stopped.
     pub max_operations: u64,
+    /// Bytes that the run may take, where more is known than its operands.
+    pub max_bytes: Option<usize>,
 }
 
 impl Job {
@@ -79,13 +81,19 @@ impl Job {
         let module = parse(&text).map_err(|error| {
             anyhow!("{name}:{error}: give Mosaic text, or the stablehlo.mlir or kernel.ptx that `octile inspect` wrote")
         })?;
-        let (Tensors { names, operands, expected }, chip, products) = match &args.tensors {
-            Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None, 0),
+        let (Tensors { names, operands, expected }, chip, problem) = match &args.tensors {
+            Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None, None),
             None => {
-                let (tensors, chip, products) = random_operands(args)?;
-                (tensors, Some(chip), products)
+                let (tensors, chip, problem) = random_operands(args)?;
+                (tensors, Some(chip), Some(problem))
             }
         };
+        let result = problem.map(|problem| problem.m.saturating_mul(problem.n));
+        let products = problem.map_or(0, |problem| {
+            [problem.m, problem.n, problem.k]
+                .iter()
+                .fold(1, |all: u64, &size| all.saturating_mul(size as u64))
+        });
         let text = embedded_kernel(&module).unwrap_or(text);
         let events = args.trace.is_some() || args.svg.is_some();
         let are_random = args.tensors.is_none();
@@ -94,6 +102,12 @@ impl Job {
         // A problem that is known to be large may take longer.
         let default = DEFAULT_OPERATIONS.saturating_add(products / PRODUCTS_PER_OPERATION * 8);
         let max_operations = args.max_operations.unwrap_or(default);
+        // So may its result, whose operands can be small: the memory for it has been checked.
+        let max_bytes = result.map(|result| {
+            let operands = operands.iter().fold(0usize, |all, tensor| all.saturating_add(tensor.bytes.len()));
+            let known = operands.saturating_add(result.saturating_mul(size_of::<f32>()));
+            DEFAULT_BYTES.saturating_add(known.saturating_mul(BYTES_PER_OPERAND_BYTE))
+        });
         Ok(Self {
             name,
             module,
@@ -106,6 +120,7 @@ impl Job {
             events,
             chip,
             max_operations,
+            max_bytes,
         })
     }
 }
@@ -128,8 +143,8 @@ fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
     })
 }
 
-/// Operands and chip of such a module, and the multiply-add pairs of its problem.
-fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, u64)> {
+/// Operands, chip and problem of such a module.
+fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, Problem)> {
     let Some(TpuPlan { problem, chip, .. }) = written_plan(&args.kernel)? else {
         bail!(
             "--tensors FILE is needed: a Mosaic kernel's operands are the tensors of a safetensors file; the stablehlo.mlir that \
@@ -139,14 +154,12 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, u64)> {
     args.require_no_tensor_options()?;
     let problem = problem.checked()?;
     require_memory([&problem])?;
-    let products =
-        [problem.m, problem.n, problem.k].iter().fold(1, |all: u64, &size| all.saturating_mul(size as u64));
     let operands = tpu_sim::tensors(&Operands::random(problem, OPERANDS));
     let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
     Ok((
         Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None },
         chip.name,
-        products,
+        problem,
     ))
 }
 
@@ -226,6 +239,7 @@ pub fn run(job: &Job) -> Result<Report> {
         events: job.events,
         output_shapes: shapes,
         max_operations: job.max_operations,
+        max_bytes: job.max_bytes,
         ..Options::new(job.chip.rates)
     };
     let start = Instant::now();

@@ -93,8 +93,10 @@ fn bad(op: &Op, message: String) -> Unrunnable {
 
 /// A function returns what its type says.
 fn check_return(function: &Function) -> Result<(), Unrunnable> {
-    let returned = function.body.ops.last().filter(|op| is_terminator(op));
-    let types = returned.iter().flat_map(|op| &op.operands).map(|&value| function.ty(value));
+    let Some(returned) = function.body.ops.last().filter(|op| is_terminator(op)) else {
+        return Err(Unrunnable::Kernel(format!("@{} does not end with a return", function.name)));
+    };
+    let types = returned.operands.iter().map(|&value| function.ty(value));
     match types.eq(&function.results) {
         true => Ok(()),
         false => Err(Unrunnable::Kernel(format!("@{} does not return what its type says", function.name))),

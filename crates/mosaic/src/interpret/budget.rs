@@ -1,19 +1,26 @@
 //! What a run may still take of this machine.
 
-use crate::{
-    limits::{MAX_BYTES, MAX_ON_CHIP_BYTES},
-    types::MemorySpace,
-};
+use crate::{limits::MAX_ON_CHIP_BYTES, types::MemorySpace};
 
 /// Operations and bytes.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Budget {
+    max_bytes: usize,
     operations: u64,
     bytes: usize,
     on_chip: usize,
 }
 
 impl Budget {
+    pub(crate) fn new(max_bytes: usize) -> Self {
+        Self { max_bytes, operations: 0, bytes: 0, on_chip: 0 }
+    }
+
+    /// Bytes that are not taken yet.
+    pub(crate) fn bytes_left(&self) -> usize {
+        self.max_bytes.saturating_sub(self.bytes)
+    }
+
     /// Counts operations; whether they are too many is asked where the next one begins.
     #[inline]
     pub(crate) fn spend(&mut self, operations: u64) {
@@ -28,9 +35,10 @@ impl Budget {
     /// Takes memory for values.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), String> {
         let total = self.bytes.saturating_add(bytes);
-        if total > MAX_BYTES {
+        if total > self.max_bytes {
             return Err(format!(
-                "with it the run takes {total} bytes, and at most {MAX_BYTES} are given to one"
+                "with it the run takes {total} bytes, and at most {} are given to one on these operands",
+                self.max_bytes
             ));
         }
         self.bytes = total;

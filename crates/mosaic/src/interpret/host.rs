@@ -33,7 +33,7 @@ pub(super) fn run(
     let program = Program::new(module)?;
     let code = program.function(&entry.name)?.clone();
     check(entry, &code.argument_types, inputs)?;
-    let mut machine = Machine::new(&program, options);
+    let mut machine = Machine::new(&program, options, inputs);
     let arguments = inputs.iter().map(|tensor| Value::Vector(tensor.to_data()));
     let results = match machine.call(&code, arguments) {
         Ok(results) => results,

@@ -85,7 +85,7 @@ impl Kernel {
     }
 
     pub(crate) fn run(&self, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
-        let mut machine = Machine::new(&self.program, options);
+        let mut machine = Machine::new(&self.program, options, inputs);
         let mut bound = Bound::default();
         let ran = match self.bind(&mut machine, inputs, options, &mut bound) {
             Ok(()) => self.steps(&mut machine, &mut bound),

@@ -61,11 +61,11 @@ pub(crate) struct Machine<'a> {
     /// Blocks that run inside one another.
     depth: usize,
     /// What this run may still take.
-    pub(super) budget: Budget,
+    pub(crate) budget: Budget,
 }
 
 impl<'a> Machine<'a> {
-    pub(crate) fn new(program: &'a Program, options: &'a Options<'a>) -> Self {
+    pub(crate) fn new(program: &'a Program, options: &'a Options<'a>, inputs: &[Tensor]) -> Self {
         Self {
             program,
             options,
@@ -79,7 +79,7 @@ impl<'a> Machine<'a> {
             kernels: Vec::new(),
             scratch: Vec::new(),
             depth: 0,
-            budget: Budget::default(),
+            budget: Budget::new(options.bytes_for(inputs)),
         }
     }
 
@@ -92,11 +92,11 @@ impl<'a> Machine<'a> {
         element: Option<Element>,
         place: Option<Place>,
     ) -> Result<View, Stop> {
-        let taken = self.budget.take_buffer(space, Buffer::footprint(shape, element));
-        taken.map_err(|message| {
-            Stop::Fault(place, format!("no room for {name} of shape {shape:?}: {message}"))
-        })?;
-        Ok(self.add(Buffer::poisoned(name.to_owned(), space, shape, element)))
+        let no_room =
+            |message| Stop::Fault(place, format!("no room for {name} of shape {shape:?}: {message}"));
+        self.budget.take_buffer(space, Buffer::footprint(shape, element)).map_err(no_room)?;
+        let buffer = Buffer::poisoned(name.to_owned(), space, shape, element);
+        Ok(self.add(buffer.map_err(|error| no_room(error.to_string()))?))
     }
 
     /// Adds a buffer with the contents of an operand.
@@ -107,11 +107,13 @@ impl<'a> Machine<'a> {
         tensor: &Tensor,
     ) -> Result<View, Stop> {
         let (shape, element) = (&tensor.shape, tensor.element);
-        let taken = self.budget.take_buffer(space, Buffer::footprint(shape, Some(element)));
-        taken.map_err(|message| {
-            Stop::Fault(None, format!("no room for {name} of shape {shape:?}: {message}"))
-        })?;
-        Ok(self.add(Buffer::filled(name.to_owned(), space, shape, element, tensor.bytes.clone())))
+        let no_room =
+            |message| Stop::Fault(None, format!("no room for {name} of shape {shape:?}: {message}"));
+        self.budget.take_buffer(space, Buffer::footprint(shape, Some(element))).map_err(no_room)?;
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(tensor.bytes.len()).map_err(|error| no_room(error.to_string()))?;
+        bytes.extend_from_slice(&tensor.bytes);
+        Ok(self.add(Buffer::filled(name.to_owned(), space, shape, element, bytes)))
     }
 
     fn add(&mut self, buffer: Buffer) -> View {
@@ -135,15 +137,15 @@ impl<'a> Machine<'a> {
             let message = format!("calls and blocks nest more than {MAX_RUNNING_DEPTH} levels deep");
             return Err(Stop::Fault(block.steps.first().and_then(|step| step.place), message));
         }
+        // A block in which nothing is left to do is entered all the same, perhaps without end.
+        self.within_budget(|m| match block.steps.first() {
+            Some(step) => m.core_site(step),
+            None => Site::new(Agent::Core, None, "block", &m.step),
+        })?;
         self.depth += 1;
         let ran = block.steps.iter().try_for_each(|step| {
             self.budget.spend(1);
-            if self.operations() > self.options.max_operations {
-                let operations = self.options.max_operations;
-                let trouble = Trouble::OutOfOperations { operations, site: self.core_site(step) };
-                self.findings.add(trouble);
-                return Err(Stop::Halted);
-            }
+            self.within_budget(|m| m.core_site(step))?;
             if self.clock.is_full() {
                 let message =
                     format!("the timeline has more than {MAX_EVENTS} events: run without keeping them");
@@ -153,6 +155,18 @@ impl<'a> Machine<'a> {
         });
         self.depth -= 1;
         ran
+    }
+
+    /// Ends the run once it has taken all the operations that it was given.
+    #[inline]
+    fn within_budget(&mut self, site: impl FnOnce(&Self) -> Site) -> Result<(), Stop> {
+        let operations = self.options.max_operations;
+        if self.operations() <= operations {
+            return Ok(());
+        }
+        let trouble = Trouble::OutOfOperations { operations, site: site(self) };
+        self.findings.add(trouble);
+        Err(Stop::Halted)
     }
 
     /// Takes the memory of a function's values.

@@ -1,5 +1,7 @@
 //! Buffers, with a bit per element that says whether it was ever written.
 
+use std::collections::TryReserveError;
+
 use super::{
     element::Element,
     finding::{Area, Range},
@@ -29,17 +31,17 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Memory that holds no number anywhere, and that nothing has written.
+    /// Memory that holds no number anywhere, and that nothing has written; an error where this machine has none left.
     pub(crate) fn poisoned(
         name: String,
         space: MemorySpace,
         shape: &[usize],
         element: Option<Element>,
-    ) -> Self {
+    ) -> Result<Self, TryReserveError> {
         let elements: usize = shape.iter().product();
-        let bytes = vec![Element::POISON; element.map_or(0, |element| elements * element.bytes())];
-        let written = Written::Some(vec![0; elements.div_ceil(64)]);
-        Self { name, space, shape: shape.to_vec(), element, bytes, written }
+        let bytes = filled_with(Element::POISON, element.map_or(0, |element| elements * element.bytes()))?;
+        let written = Written::Some(filled_with(0, elements.div_ceil(64))?);
+        Ok(Self { name, space, shape: shape.to_vec(), element, bytes, written })
     }
 
     /// Memory with contents.
@@ -145,6 +147,13 @@ impl Buffer {
     }
 }
 
+fn filled_with<T: Clone>(value: T, count: usize) -> Result<Vec<T>, TryReserveError> {
+    let mut items = Vec::new();
+    items.try_reserve_exact(count)?;
+    items.resize(count, value);
+    Ok(items)
+}
+
 /// Visits the words of a bit set that hold the bits `from..to`, each with the mask of those bits.
 fn for_words(from: usize, to: usize, mut visit: impl FnMut(usize, u64)) {
     let mut at = from;
@@ -164,7 +173,7 @@ mod tests {
     #[test]
     fn what_was_written_is_known_to_the_element() {
         let element = Some(Element::Float(Float::F32));
-        let mut buffer = Buffer::poisoned("b".into(), MemorySpace::Vmem, &[3, 100], element);
+        let mut buffer = Buffer::poisoned("b".into(), MemorySpace::Vmem, &[3, 100], element).unwrap();
         let part = buffer.view(0).slice([1, 30].into_iter(), &[2, 60]);
         assert!(!buffer.is_written(&part));
         buffer.scatter(&part, &vec![0; 2 * 60 * 4]);

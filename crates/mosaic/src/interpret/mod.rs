@@ -38,7 +38,7 @@ use octile_core::device::tpu::TpuRates;
 
 use crate::{
     ir::{Module, Place},
-    limits::DEFAULT_OPERATIONS,
+    limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS},
 };
 
 /// How to run a kernel.
@@ -56,6 +56,9 @@ pub struct Options<'a> {
     pub output_shapes: Option<Vec<Vec<usize>>>,
     /// After so many operations a kernel is stopped: see [`DEFAULT_OPERATIONS`] for what counts.
     pub max_operations: u64,
+    /// Bytes that a run may take of this machine; where there is none, [`DEFAULT_BYTES`] and
+    /// [`BYTES_PER_OPERAND_BYTE`] for each byte of what it is given.
+    pub max_bytes: Option<usize>,
 }
 
 impl Options<'_> {
@@ -68,7 +71,19 @@ impl Options<'_> {
             engine: &Portable,
             output_shapes: None,
             max_operations: DEFAULT_OPERATIONS,
+            max_bytes: None,
         }
+    }
+
+    /// Bytes that a run on these operands may take.
+    fn bytes_for(&self, inputs: &[Tensor]) -> usize {
+        let given = inputs.iter().map(|tensor| tensor.bytes.len());
+        let told = self.output_shapes.iter().flatten().map(|shape| {
+            let elements = shape.iter().fold(1usize, |all, &extent| all.saturating_mul(extent));
+            elements.saturating_mul(size_of::<f32>())
+        });
+        let known = given.chain(told).fold(0, usize::saturating_add);
+        self.max_bytes.unwrap_or(DEFAULT_BYTES.saturating_add(known.saturating_mul(BYTES_PER_OPERAND_BYTE)))
     }
 }
 

@@ -173,7 +173,11 @@ impl<'a> Compiler<'a> {
 
     /// A region, ready to run.
     pub(crate) fn block(&mut self, region: &Region) -> Result<Block, Unrunnable> {
-        let live: Vec<&Op> = region.ops.iter().filter(|op| self.is_live(op)).collect();
+        let (live, dead): (Vec<&Op>, Vec<&Op>) = region.ops.iter().partition(|op| self.is_live(op));
+        // What does not run must be right as well, but has nothing to say about the chip.
+        let notes = self.notes.len();
+        dead.into_iter().try_for_each(|op| self.exec(op).map(drop))?;
+        self.notes.truncate(notes);
         let last_uses = self.last_uses(region, &live);
         let mut steps = Vec::with_capacity(live.len());
         for (number, op) in live.iter().enumerate() {
@@ -200,8 +204,10 @@ impl<'a> Compiler<'a> {
     fn exec(&mut self, op: &Op) -> Result<Exec, Unrunnable> {
         let definition = ops::definition(&op.name).ok_or_else(|| unknown(op))?;
         let (name, place) = (|| op.name.to_string(), op.place);
-        let made =
-            self.known_attributes(op, definition.attributes).and_then(|()| (definition.make)(self, op));
+        let made = definition
+            .check_counts(op)
+            .and_then(|()| self.known_attributes(op, definition.attributes))
+            .and_then(|()| (definition.make)(self, op));
         made.map_err(|error| match error {
             Refusal::Message(message) => Unrunnable::BadOp { name: name(), place, message },
             Refusal::NotModelled(message) => Unrunnable::NotModelled { name: name(), place, message },

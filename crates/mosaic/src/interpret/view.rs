@@ -68,7 +68,9 @@ impl View {
             let fits = |index: &usize| index.checked_add(size).is_some_and(|end| end <= dim.extent);
             let inside = usize::try_from(index).ok().filter(fits);
             match inside {
-                Some(index) => view.offset += index * dim.stride,
+                // Once outside, the offset means nothing any more.
+                Some(index) if view.outside.is_none() => view.offset += index * dim.stride,
+                Some(_) => {}
                 None => {
                     let outside = Outside { dimension, index, size, extent: dim.extent };
                     view.outside.get_or_insert_with(|| Rc::new(outside));
@@ -121,8 +123,10 @@ impl View {
 
     /// The part of its buffer that this view touches, in the buffer's own indices where they fit.
     pub(crate) fn region(&self, shape: &[usize], unit: usize) -> Region {
-        let last: usize = self.dims.iter().map(|dim| dim.extent.saturating_sub(1) * dim.stride).sum();
-        let span = (self.offset, self.offset + last + self.unit());
+        // A dimension of one element may have any stride.
+        let reach = |dim: &Dim| dim.extent.saturating_sub(1).saturating_mul(dim.stride);
+        let last = self.dims.iter().fold(self.unit(), |all, dim| all.saturating_add(reach(dim)));
+        let span = (self.offset, self.offset.saturating_add(last));
         let dense = row_major(shape, unit);
         let mut ranges: Vec<Range> = Vec::with_capacity(shape.len());
         let mut rest = self.offset;
@@ -202,7 +206,7 @@ pub(crate) fn row_major(shape: &[usize], unit: usize) -> Vec<Dim> {
     let mut dims: Vec<Dim> = Vec::with_capacity(shape.len());
     for &extent in shape.iter().rev() {
         dims.push(Dim { extent, stride });
-        stride *= extent;
+        stride = stride.saturating_mul(extent);
     }
     dims.reverse();
     dims

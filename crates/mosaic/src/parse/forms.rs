@@ -15,11 +15,15 @@
 //! | `[name]` | integers in square brackets that become the attribute `name`            |
 //! | else     | itself                                                                 |
 
-use super::{Parser, cursor::Result, ops::Unnamed};
+use super::{
+    Parser,
+    cursor::{Cursor, Result},
+    ops::Unnamed,
+};
 use crate::{
     attribute::{Attr, Attributes},
     ir::{Op, Region, Value},
-    print::{FLOAT_PREDICATES, INT_PREDICATES},
+    print::{FLOAT_PREDICATES, INT_PREDICATES, constant_type},
     types::Type,
 };
 
@@ -200,10 +204,8 @@ impl Parser<'_> {
     fn constant(&mut self, mut op: Unnamed) -> Result<Unnamed> {
         let mut start = self.cursor.clone();
         let value = self.attribute()?;
-        let ty = match &value {
-            Attr::Integer(_, ty) | Attr::Float(_, ty) | Attr::Splat(_, ty) | Attr::Dense(_, ty) => ty.clone(),
-            Attr::Bool(_) => Type::I1,
-            _ => return Err(start.expected("a number, true, false or dense<...>")),
+        let Some(ty) = constant_type(&value) else {
+            return Err(start.expected("a number, true, false or dense<...>"));
         };
         op.attributes = op.attributes.with("value", value);
         op.results.push(ty);
@@ -339,9 +341,9 @@ impl Parser<'_> {
         if self.cursor.eat("->") {
             op.results = self.result_types()?;
         }
-        op.regions.push(self.yielding_region(|_| Vec::new())?);
+        op.regions.push(self.yielding_region(|_| Ok(Vec::new()))?);
         op.regions.push(match self.cursor.eat_word("else") {
-            true => self.yielding_region(|_| Vec::new())?,
+            true => self.yielding_region(|_| Ok(Vec::new()))?,
             false => Region::default(),
         });
         op.attributes = self.optional_dict()?;
@@ -349,7 +351,7 @@ impl Parser<'_> {
     }
 
     /// A region whose empty yield may be left out.
-    fn yielding_region(&mut self, before: impl FnOnce(&mut Self) -> Vec<Value>) -> Result<Region> {
+    fn yielding_region(&mut self, before: impl FnOnce(&mut Self) -> Result<Vec<Value>>) -> Result<Region> {
         let start = self.cursor.place();
         let mut region = self.region(before)?;
         if region.ops.last().is_none_or(|op| op.name != "scf.yield") {
@@ -368,6 +370,7 @@ impl Parser<'_> {
     }
 
     fn for_(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        let mut start = self.cursor.clone();
         self.cursor.require("%")?;
         let counter = self.cursor.suffix()?.to_owned();
         for keyword in ["=", "to", "step"] {
@@ -378,11 +381,13 @@ impl Parser<'_> {
         if self.cursor.eat_word("iter_args") {
             carried = self.initial_values(&mut op)?;
             self.cursor.require("->")?;
-            let mut start = self.cursor.clone();
+            let mut types_start = self.cursor.clone();
             op.results = self.result_types()?;
             if op.results.len() != carried.len() {
                 let (names, types) = (carried.len(), op.results.len());
-                return Err(start.error(format!("{names} values are carried, but {types} types are given")));
+                return Err(
+                    types_start.error(format!("{names} values are carried, but {types} types are given"))
+                );
             }
         }
         let counter_type = match self.cursor.eat(":") {
@@ -391,9 +396,9 @@ impl Parser<'_> {
         };
         let results = op.results.clone();
         let body = self.yielding_region(|p| {
-            let mut arguments = vec![p.define(&counter, counter_type)];
-            arguments.extend(carried.iter().zip(results).map(|(name, ty)| p.define(name, ty)));
-            arguments
+            let mut arguments = p.define(&mut start, &counter, &[counter_type])?;
+            arguments.extend(p.define_each(&mut start, &carried, &results)?);
+            Ok(arguments)
         })?;
         op.regions.push(body);
         op.attributes = self.optional_dict()?;
@@ -411,7 +416,22 @@ impl Parser<'_> {
         })
     }
 
+    /// Defines one value of each name, all named near `start`.
+    fn define_each(
+        &mut self,
+        start: &mut Cursor<'_>,
+        names: &[String],
+        types: &[Type],
+    ) -> Result<Vec<Value>> {
+        let mut values = Vec::new();
+        for (name, ty) in names.iter().zip(types) {
+            values.extend(self.define(start, name, std::slice::from_ref(ty))?);
+        }
+        Ok(values)
+    }
+
     fn while_(&mut self, mut op: Unnamed) -> Result<Unnamed> {
+        let mut start = self.cursor.clone();
         let names = match self.cursor.looking_at("(") {
             true => self.initial_values(&mut op)?,
             false => Vec::new(),
@@ -421,12 +441,11 @@ impl Parser<'_> {
         self.cursor.require("->")?;
         op.results = self.result_types()?;
         let types: Vec<Type> = op.operands.iter().map(|&v| self.type_of(v).clone()).collect();
-        op.regions
-            .push(self.region(|p| names.iter().zip(types).map(|(name, ty)| p.define(name, ty)).collect())?);
+        op.regions.push(self.region(|p| p.define_each(&mut start, &names, &types))?);
         if !self.cursor.eat_word("do") {
             return Err(self.cursor.expected("'do'"));
         }
-        op.regions.push(self.yielding_region(|_| Vec::new())?);
+        op.regions.push(self.yielding_region(|_| Ok(Vec::new()))?);
         op.attributes = self.optional_dict()?;
         Ok(op)
     }

@@ -18,12 +18,16 @@ pub(super) struct Scope {
     values: Vec<ValueInfo>,
     /// The values behind a name: `%2:2` names two.
     names: HashMap<String, Vec<Value>>,
-    /// Per open region, the names that it has defined and what they meant before.
-    regions: Vec<Vec<(String, Option<Vec<Value>>)>>,
+    /// Per open region, the names that it has defined.
+    regions: Vec<Vec<String>>,
 }
 
 impl Scope {
-    fn define(&mut self, name: &str, types: &[Type]) -> Vec<Value> {
+    /// Gives `name` to new values of these types; none where it is the name of others that are in sight.
+    fn define(&mut self, name: &str, types: &[Type]) -> Option<Vec<Value>> {
+        if self.names.contains_key(name) {
+            return None;
+        }
         let numbered = name.bytes().all(|b| b.is_ascii_digit());
         let values: Vec<Value> = types
             .iter()
@@ -33,11 +37,11 @@ impl Scope {
                 Value(self.values.len() as u32 - 1)
             })
             .collect();
-        let before = self.names.insert(name.to_owned(), values.clone());
+        self.names.insert(name.to_owned(), values.clone());
         if let Some(region) = self.regions.last_mut() {
-            region.push((name.to_owned(), before));
+            region.push(name.to_owned());
         }
-        values
+        Some(values)
     }
 
     fn open(&mut self) {
@@ -46,11 +50,8 @@ impl Scope {
 
     /// Forgets the names of the innermost region.
     fn close(&mut self) {
-        for (name, before) in self.regions.pop().unwrap_or_default().into_iter().rev() {
-            match before {
-                Some(values) => self.names.insert(name, values),
-                None => self.names.remove(&name),
-            };
+        for name in self.regions.pop().unwrap_or_default() {
+            self.names.remove(&name);
         }
     }
 }
@@ -111,18 +112,25 @@ impl Parser<'_> {
 
     /// `%name: type {attributes} loc(...)`.
     pub(super) fn argument(&mut self) -> Result<Vec<Value>> {
+        let mut start = self.cursor.clone();
         self.cursor.require("%")?;
         let name = self.cursor.suffix()?.to_owned();
         self.cursor.require(":")?;
         let ty = self.ty()?;
         self.optional_dict()?;
         self.location()?;
-        Ok(self.function.define(&name, &[ty]))
+        self.define(&mut start, &name, &[ty])
     }
 
-    /// Defines a value that a short form names without a type.
-    pub(super) fn define(&mut self, name: &str, ty: Type) -> Value {
-        self.function.define(name, &[ty])[0]
+    /// Defines values whose name stands at `start`.
+    pub(super) fn define(
+        &mut self,
+        start: &mut Cursor<'_>,
+        name: &str,
+        types: &[Type],
+    ) -> Result<Vec<Value>> {
+        let defined = self.function.define(name, types);
+        defined.ok_or_else(|| start.error(format!("%{name} is defined twice")))
     }
 
     pub(super) fn type_of(&self, value: Value) -> &Type {
@@ -181,10 +189,10 @@ impl Parser<'_> {
     }
 
     /// A region; `before` defines the arguments that a short form names outside the braces.
-    pub(super) fn region(&mut self, before: impl FnOnce(&mut Self) -> Vec<Value>) -> Result<Region> {
+    pub(super) fn region(&mut self, before: impl FnOnce(&mut Self) -> Result<Vec<Value>>) -> Result<Region> {
         self.nested(|p| {
             p.function.open();
-            let mut arguments = before(p);
+            let mut arguments = before(p)?;
             p.cursor.require("{")?;
             if p.cursor.eat("^") {
                 p.cursor.suffix()?;
@@ -201,6 +209,7 @@ impl Parser<'_> {
 
     fn op(&mut self) -> Result<Op> {
         let place = self.cursor.place();
+        let mut first = self.cursor.clone();
         let names = self.result_names()?;
         let mut start = self.cursor.clone();
         let op = match self.cursor.peek() {
@@ -217,7 +226,7 @@ impl Parser<'_> {
         let mut results = Vec::new();
         for (name, count) in names {
             let (these, rest) = types.split_at(count);
-            results.extend(self.function.define(&name, these));
+            results.extend(self.define(&mut first, &name, these)?);
             types = rest;
         }
         // Results that nobody names are still results.
@@ -265,7 +274,7 @@ impl Parser<'_> {
             self.cursor.require(">")?;
         }
         if self.cursor.looking_at("(") {
-            op.regions = self.list("(", ")", |p| p.region(|_| Vec::new()))?;
+            op.regions = self.list("(", ")", |p| p.region(|_| Ok(Vec::new())))?;
         }
         let more = self.optional_dict()?;
         op.attributes = self.joined(op.attributes, more)?;

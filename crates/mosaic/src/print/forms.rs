@@ -4,8 +4,9 @@ use std::fmt::{self, Write};
 
 use super::Printer;
 use crate::{
-    attribute::Attr,
+    attribute::{Attr, Attributes},
     ir::{Op, Region},
+    types::Type,
 };
 
 /// Comparisons of integers, in MLIR's order.
@@ -18,8 +19,12 @@ pub(crate) const FLOAT_PREDICATES: [&str; 16] = [
 ];
 
 impl Printer<'_> {
-    /// Prints the operation's short form; says no, and prints nothing, where it has none.
+    /// Prints the operation's short form; says no, and prints nothing, where it has none, or where that form cannot
+    /// spell all that this operation holds: text in the generic form may give an operation anything.
     pub(super) fn short_form(&self, op: &Op, depth: usize, out: &mut impl Write) -> Result<bool, fmt::Error> {
+        if !self.is_regular(op) {
+            return Ok(false);
+        }
         match op.name.as_ref() {
             "arith.constant" => self.constant(op, out)?,
             "arith.addi" | "arith.subi" | "arith.muli" | "arith.divsi" | "arith.remsi" | "arith.andi"
@@ -41,43 +46,107 @@ impl Printer<'_> {
             "tpu.memref_squeeze" => self.cast(op, "->", out)?,
             "vector.load" => self.load(op, &op.results, out)?,
             "memref.load" => self.load(op, &[], out)?,
-            "tpu.memref_slice" if op.attributes.get("operandSegmentSizes").is_none() => {
+            "tpu.memref_slice" => {
                 self.access(op, 0, out)?;
                 write!(out, " : {} -> {}", self.ty(op.operands[0]), self.types(&op.results))?;
             }
-            "tpu.vector_store" if op.attributes.get("operandSegmentSizes").is_none() => {
-                self.vector_store(op, out)?
-            }
+            "tpu.vector_store" => self.vector_store(op, out)?,
             "tpu.assume_multiple" => self.assume_multiple(op, out)?,
             "tpu.matmul" => {
                 write!(out, "{} {}", op.name, self.list(&op.operands))?;
                 self.braces(&op.attributes, &[], out)?;
                 write!(out, " : {} -> {}", self.types(&op.operands), self.types(&op.results))?;
             }
-            "tpu.enqueue_dma" if is_local_copy(op) => {
-                self.roles(op, &["source", "target", "target_semaphore"], out)?;
-            }
-            "tpu.wait_dma2" if op.operands.len() == 3 => self.roles(op, &["semaphore", "src", "dst"], out)?,
-            "scf.if" if op.results.is_empty() => self.if_(op, depth, out)?,
-            "scf.for" if op.results.is_empty() => self.for_(op, depth, out)?,
+            "tpu.enqueue_dma" => self.roles(op, &["source", "target", "target_semaphore"], out)?,
+            "tpu.wait_dma2" => self.roles(op, &["semaphore", "src", "dst"], out)?,
+            "scf.if" => self.if_(op, depth, out)?,
+            "scf.for" => self.for_(op, depth, out)?,
             "scf.yield" | "func.return" => self.terminator(op, out)?,
             _ => return Ok(false),
         }
         Ok(true)
     }
 
+    /// Whether the operation has exactly what its short form spells: so many operands, results and regions, of the
+    /// types that the reader of that form gives them, and no attributes for which it has no place.
+    fn is_regular(&self, op: &Op) -> bool {
+        let ty = |&value| self.ty(value);
+        let (operands, results) = (op.operands.len(), op.results.len());
+        let first = op.operands.first().map(ty);
+        let result = op.results.first().map(ty);
+        let alike = first.is_some() && op.operands.iter().map(ty).all(|ty| Some(ty) == first);
+        let only = |spelled: &[&str]| op.attributes.without(spelled).is_empty();
+        let is_nested = matches!(op.name.as_ref(), "scf.if" | "scf.for");
+        if !is_nested && !op.regions.is_empty() {
+            return false;
+        }
+        let compares = |predicates: &[&str]| {
+            let result_is_known = first.map(|ty| ty.with_element(Type::I1)).as_ref() == result;
+            predicate(op, predicates).is_some() && alike && results == 1 && result_is_known
+        };
+        match op.name.as_ref() {
+            "arith.constant" => {
+                let value = op.attributes.get("value").and_then(constant_type);
+                operands == 0 && results == 1 && value.as_ref() == result && only(&["value"])
+            }
+            "arith.cmpi" => compares(&INT_PREDICATES),
+            "arith.cmpf" => compares(&FLOAT_PREDICATES),
+            "arith.select" => {
+                let choices = op.operands.iter().skip(1).map(ty).all(|ty| Some(ty) == result);
+                operands == 3 && results == 1 && choices && only(&[])
+            }
+            "arith.index_cast"
+            | "arith.extf"
+            | "arith.truncf"
+            | "arith.extui"
+            | "vector.broadcast"
+            | "vector.shape_cast"
+            | "vector.extract_strided_slice"
+            | "tpu.memref_squeeze" => operands == 1 && results == 1,
+            "vector.load" | "tpu.matmul" => operands > 0 && results == 1,
+            "memref.load" => first.map(Type::element) == result && result.is_some() && results == 1,
+            "tpu.memref_slice" => operands > 0 && results == 1 && only(&[]),
+            "tpu.vector_store" => {
+                operands > 1 && results == 0 && op.attributes.get("operandSegmentSizes").is_none()
+            }
+            "tpu.assume_multiple" => {
+                let multiple =
+                    matches!(op.attributes.get("multiple"), Some(Attr::Integer(_, ty)) if *ty == Type::I32);
+                operands == 1 && results == 1 && first == result && multiple && only(&["multiple"])
+            }
+            "tpu.enqueue_dma" => {
+                let local = Attr::I32s(LOCAL_COPY.to_vec());
+                operands == 3 && results == 0 && op.attributes.get("operandSegmentSizes") == Some(&local)
+            }
+            "tpu.wait_dma2" => {
+                operands == 3 && results == 0 && op.attributes.get("operandSegmentSizes").is_none()
+            }
+            "scf.if" => {
+                let plain = op.regions.iter().all(|region| region.arguments.is_empty());
+                let ends = matches!(&op.regions[..], [then, otherwise]
+                    if ends_with_yield(then) && (otherwise.ops.is_empty() || ends_with_yield(otherwise)));
+                operands == 1 && results == 0 && plain && ends && only(&[])
+            }
+            "scf.for" => {
+                let counts =
+                    matches!(&op.regions[..], [body] if body.arguments.len() == 1 && ends_with_yield(body));
+                operands == 3 && results == 0 && counts && only(&[])
+            }
+            "scf.yield" | "func.return" => results == 0 && only(&[]),
+            // Those whose operands and result have one type; for names without a short form it does not matter.
+            _ => alike && results == 1 && first == result,
+        }
+    }
+
     fn constant(&self, op: &Op, out: &mut impl Write) -> fmt::Result {
-        let value = op.attributes.get("value").expect("a constant has a value");
-        write!(out, "arith.constant {value}")
+        out.write_str("arith.constant ")?;
+        op.attributes.get("value").map_or(Ok(()), |value| write!(out, "{value}"))
     }
 
     fn compare(&self, op: &Op, predicates: &[&str], out: &mut impl Write) -> fmt::Result {
-        let predicate = match op.attributes.get("predicate") {
-            Some(&Attr::Integer(predicate, _)) => predicates[predicate as usize],
-            other => panic!("{} without a predicate: {other:?}", op.name),
-        };
-        write!(out, "{} {predicate}, {}", op.name, self.list(&op.operands))?;
-        self.braces(&op.attributes, &["predicate", "fastmath"], out)?;
+        let word = predicate(op, predicates).unwrap_or_default();
+        write!(out, "{} {word}, {}", op.name, self.list(&op.operands))?;
+        self.braces(&op.attributes, &["predicate"], out)?;
         write!(out, " : {}", self.ty(op.operands[0]))
     }
 
@@ -113,12 +182,12 @@ impl Printer<'_> {
     }
 
     fn assume_multiple(&self, op: &Op, out: &mut impl Write) -> fmt::Result {
-        let multiple = match op.attributes.get("multiple") {
-            Some(Attr::Integer(multiple, _)) => multiple,
-            other => panic!("{} without a multiple: {other:?}", op.name),
-        };
         let value = op.operands[0];
-        write!(out, "{} {}, {multiple} : {}", op.name, self.name(value), self.ty(value))
+        write!(out, "{} {}, ", op.name, self.name(value))?;
+        if let Some(Attr::Integer(multiple, _)) = op.attributes.get("multiple") {
+            write!(out, "{multiple}")?;
+        }
+        write!(out, " : {}", self.ty(value))
     }
 
     fn vector_store(&self, op: &Op, out: &mut impl Write) -> fmt::Result {
@@ -160,10 +229,9 @@ impl Printer<'_> {
 
     /// A region in braces, without the empty yield that the short form implies.
     fn braced(&self, region: &Region, depth: usize, out: &mut impl Write) -> fmt::Result {
-        let implied = |op: &&Op| op.name == "scf.yield" && op.operands.is_empty();
-        let ops = match region.ops.last().filter(implied) {
-            Some(_) => &region.ops[..region.ops.len() - 1],
-            None => &region.ops,
+        let ops = match region.ops.split_last() {
+            Some((last, before)) if is_plain_yield(last) => before,
+            _ => &region.ops,
         };
         out.write_str("{\n")?;
         self.ops(ops, depth + 1, out)?;
@@ -179,7 +247,36 @@ impl Printer<'_> {
     }
 }
 
-/// Whether a copy stays on its device: it has a source, a target and a semaphore, and nothing else.
-fn is_local_copy(op: &Op) -> bool {
-    op.attributes.get("operandSegmentSizes") == Some(&Attr::I32s(vec![1, 0, 1, 1, 0, 0]))
+/// Operands of a copy that stays on its device: a source, a target and its semaphore, and nothing else.
+const LOCAL_COPY: [i32; 6] = [1, 0, 1, 1, 0, 0];
+
+/// The word for the predicate of a comparison.
+fn predicate<'a>(op: &Op, predicates: &[&'a str]) -> Option<&'a str> {
+    match op.attributes.get("predicate") {
+        Some(Attr::Integer(number, ty)) if *ty == Type::I64 => {
+            predicates.get(usize::try_from(*number).ok()?).copied()
+        }
+        _ => None,
+    }
+}
+
+/// The type that a constant's value tells.
+pub(crate) fn constant_type(value: &Attr) -> Option<Type> {
+    match value {
+        Attr::Integer(_, ty) | Attr::Float(_, ty) | Attr::Splat(_, ty) | Attr::Dense(_, ty) => {
+            Some(ty.clone())
+        }
+        Attr::Bool(_) => Some(Type::I1),
+        _ => None,
+    }
+}
+
+fn ends_with_yield(region: &Region) -> bool {
+    region.ops.last().is_some_and(|op| op.name == "scf.yield")
+}
+
+/// A yield of nothing, of which nothing else is known.
+fn is_plain_yield(op: &Op) -> bool {
+    let bare = op.operands.is_empty() && op.results.is_empty() && op.regions.is_empty();
+    op.name == "scf.yield" && bare && op.attributes == Attributes::new() && op.location.is_none()
 }

@@ -16,24 +16,32 @@ use crate::{
 };
 
 pub(super) const OPS: &[Definition] = &[
-    effect("scf.if", &[], if_),
-    effect("scf.for", &[], for_),
-    effect("scf.while", &[], while_),
+    effect("scf.if", &[], if_).any_results().regions(2),
+    effect("scf.for", &[], for_).any_results().regions(1),
+    effect("scf.while", &[], while_).any_results().regions(2),
     effect("scf.yield", &[], yield_),
     effect("scf.condition", &[], yield_),
     effect("tpu.yield", &[], yield_),
     effect("func.return", &[], yield_),
     effect("stablehlo.return", &[], yield_),
-    effect("func.call", &["callee"], call),
-    effect("tpu.region", &[], region),
+    effect("func.call", &["callee"], call).any_results(),
+    effect("tpu.region", &[], region).any_results().regions(1),
     effect("cf.assert", &["msg"], assert),
     effect("tpu.trace_start", &["message", "level"], nothing),
     effect("tpu.trace_stop", &[], nothing),
-    effect("tpu.delay", &[], nothing),
+    effect("tpu.delay", &[], delay),
     pure("tpu.device_id", &[], device),
 ];
 
-fn nothing(_: &mut Compiler<'_>, _: &Op) -> Made {
+fn nothing(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 0, 0)?;
+    Ok(Box::new(|_, _| Ok(())))
+}
+
+/// Time passes, and nothing else happens.
+fn delay(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 1, 0)?;
+    c.scalar_integer(c.operand(op, 0)?)?;
     Ok(Box::new(|_, _| Ok(())))
 }
 
@@ -82,16 +90,8 @@ fn argument_types(c: &Compiler<'_>, op: &Op, region: usize) -> Vec<Type> {
     op.regions[region].arguments.iter().map(|&value| c.ty(value).clone()).collect()
 }
 
-fn regions(op: &Op, count: usize) -> Made<()> {
-    match op.regions.len() == count {
-        true => Ok(()),
-        false => Err(format!("expected {count} regions, found {}", op.regions.len()).into()),
-    }
-}
-
 /// Blocks to which nothing is handed.
-fn plain_regions(op: &Op, count: usize) -> Made<()> {
-    regions(op, count)?;
+fn plain_regions(op: &Op) -> Made<()> {
     match op.regions.iter().all(|region| region.arguments.is_empty()) {
         true => Ok(()),
         false => Err("its blocks take no arguments".into()),
@@ -99,7 +99,7 @@ fn plain_regions(op: &Op, count: usize) -> Made<()> {
 }
 
 fn if_(c: &mut Compiler<'_>, op: &Op) -> Made {
-    plain_regions(op, 2)?;
+    plain_regions(op)?;
     if op.operands.len() != 1 || *c.operand(op, 0)? != Type::I1 {
         return Err("the condition is one i1".into());
     }
@@ -119,7 +119,6 @@ fn if_(c: &mut Compiler<'_>, op: &Op) -> Made {
 }
 
 fn for_(c: &mut Compiler<'_>, op: &Op) -> Made {
-    regions(op, 1)?;
     let carried = result_types(c, op);
     let initial: Vec<Type> = op.operands.iter().skip(3).map(|&value| c.ty(value).clone()).collect();
     let arguments = argument_types(c, op, 0);
@@ -158,7 +157,6 @@ fn for_(c: &mut Compiler<'_>, op: &Op) -> Made {
 }
 
 fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
-    regions(op, 2)?;
     let initial: Vec<Type> = op.operands.iter().map(|&value| c.ty(value).clone()).collect();
     let results = result_types(c, op);
     let condition = op.regions[0].ops.last();
@@ -216,7 +214,7 @@ fn call(c: &mut Compiler<'_>, op: &Op) -> Made {
 
 /// A scope: what is allocated inside ends with it.
 fn region(c: &mut Compiler<'_>, op: &Op) -> Made {
-    plain_regions(op, 1)?;
+    plain_regions(op)?;
     let wanted = result_types(c, op);
     if wanted.iter().any(|ty| matches!(ty, Type::MemRef(_))) {
         return Err("memory that is allocated in a scope ends with it".into());

@@ -20,7 +20,7 @@ pub(super) const OPS: &[Definition] = &[
     pure("tpu.sem_alloc", &[], allocate),
     effect("tpu.sem_signal", &[], signal),
     effect("tpu.sem_wait", &[], wait),
-    effect("tpu.sem_read", &[], read),
+    effect("tpu.sem_read", &[], read).results(1),
 ];
 
 /// A semaphore of the wanted kind.
@@ -112,11 +112,19 @@ fn counted(c: &Compiler<'_>, op: &Op) -> Made<()> {
     c.scalar_integer(c.operand(op, 1)?)
 }
 
+/// By how much a semaphore is raised, or waited to rise.
+fn amount(m: &Machine<'_>, step: &Step) -> Result<i64, Stop> {
+    match m.integer(step, 1) {
+        amount @ 0.. => Ok(amount),
+        amount => Err(Stop::Fault(step.place, format!("the amount of a semaphore is {amount}, below zero"))),
+    }
+}
+
 fn signal(c: &mut Compiler<'_>, op: &Op) -> Made {
     counted(c, op)?;
     Ok(Box::new(|m, step| {
         m.clock.scalar();
-        let (id, amount, site) = (id(m, step, 0)?, m.integer(step, 1), m.core_site(step));
+        let (id, amount, site) = (id(m, step, 0)?, amount(m, step)?, m.core_site(step));
         m.copies.signal(id, amount, site);
         Ok(())
     }))
@@ -126,7 +134,7 @@ fn wait(c: &mut Compiler<'_>, op: &Op) -> Made {
     counted(c, op)?;
     Ok(Box::new(|m, step| {
         m.clock.scalar();
-        let (id, amount, site) = (id(m, step, 0)?, m.integer(step, 1), m.core_site(step));
+        let (id, amount, site) = (id(m, step, 0)?, amount(m, step)?, m.core_site(step));
         m.wait(id, amount, site)
     }))
 }

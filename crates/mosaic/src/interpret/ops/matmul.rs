@@ -84,6 +84,8 @@ pub(super) struct Product {
     pub(super) m: usize,
     pub(super) n: usize,
     pub(super) k: usize,
+    /// The extents of the result: those of the batch, then those kept of either operand.
+    pub(super) shape: Vec<usize>,
     lhs: Side,
     rhs: Side,
 }
@@ -145,12 +147,15 @@ impl Product {
         if summed != extents(&dot.rhs_contracting, rhs) || batch != extents(&dot.rhs_batch, rhs) {
             return Err(format!("the operands' shapes {lhs:?} and {rhs:?} do not match").into());
         }
+        let kept = [extents(&dot.lhs_kept, lhs), extents(&dot.rhs_kept, rhs)];
+        let shape = [&batch[..], &kept[0], &kept[1]].concat();
         let size = |extents: Vec<usize>| extents.iter().product::<usize>();
         Ok(Self {
             batch: size(batch),
             m: size(extents(&dot.lhs_kept, lhs)),
             n: size(extents(&dot.rhs_kept, rhs)),
             k: size(summed),
+            shape,
             lhs: Side::new(lhs, &dot.lhs_batch, &dot.lhs_kept, &dot.lhs_contracting),
             rhs: Side::new(rhs, &dot.rhs_batch, &dot.rhs_kept, &dot.rhs_contracting),
         })
@@ -212,7 +217,16 @@ impl Product {
 
 fn dimensions(c: &Compiler<'_>, op: &Op) -> Made<DotDimensions> {
     match op.attributes.get("dimension_numbers") {
-        Some(Attr::Dot(dot)) => Ok(dot.clone()),
+        Some(Attr::Dot(dot)) => {
+            for name in ["transpose_lhs", "transpose_rhs"] {
+                if c.flag(op, name)? {
+                    return Err(
+                        format!("{name} = true contradicts the dimension_numbers: give one of them").into()
+                    );
+                }
+            }
+            Ok(dot.clone())
+        }
         Some(other) => Err(format!("a product with {other} is not supported").into()),
         None => {
             let lhs = usize::from(c.flag(op, "transpose_lhs")?);
@@ -240,7 +254,7 @@ fn matmul(c: &mut Compiler<'_>, op: &Op) -> Made {
     let result = c.ty(op.results[0]);
     let product = Product::new(&c.vector_shape(lhs)?, &c.vector_shape(rhs)?, &dimensions(c, op)?)?;
     let results = product.batch * product.m * product.n;
-    if acc != result || c.vector_shape(result)?.iter().product::<usize>() != results {
+    if acc != result || c.vector_shape(result)? != product.shape {
         return Err(format!("the product of {lhs} and {rhs} does not add to {acc}").into());
     }
     // The modelled clock counts passes: binary32 that is rounded takes one of bfloat16.

@@ -73,7 +73,7 @@ impl Access {
         let indices = (first..first + self.sizes.len()).map(|i| m.integer(step, i));
         let mut view = m.view(step, self.base).slice(indices, &self.spans);
         for (dim, (&extent, &by)) in view.dims.iter_mut().zip(self.sizes.iter().zip(&self.steps)) {
-            *dim = Dim { extent, stride: dim.stride * by };
+            *dim = Dim { extent, stride: dim.stride.saturating_mul(by) };
         }
         view
     }

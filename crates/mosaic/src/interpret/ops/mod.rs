@@ -32,9 +32,14 @@ enum Effect {
 }
 
 /// All that is known of an operation: there is no other list of names.
+#[derive(Clone, Copy)]
 pub(super) struct Definition {
     name: &'static str,
     effect: Effect,
+    /// How many results it has; none where that depends on its types.
+    results: Option<usize>,
+    /// How many regions it has.
+    regions: usize,
     /// The attributes that its maker looks at; others are refused.
     pub(super) attributes: &'static [&'static str],
     pub(super) make: Maker,
@@ -42,12 +47,43 @@ pub(super) struct Definition {
 
 /// An operation that only computes its results.
 const fn pure(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
-    Definition { name, effect: Effect::None, attributes, make }
+    Definition { name, effect: Effect::None, results: Some(1), regions: 0, attributes, make }
 }
 
 /// An operation that does something whether its results are needed or not.
 const fn effect(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
-    Definition { name, effect: Effect::Some, attributes, make }
+    Definition { name, effect: Effect::Some, results: Some(0), regions: 0, attributes, make }
+}
+
+impl Definition {
+    /// The same operation with so many results.
+    const fn results(self, results: usize) -> Self {
+        Self { results: Some(results), ..self }
+    }
+
+    /// The same operation with results that its maker checks.
+    const fn any_results(self) -> Self {
+        Self { results: None, ..self }
+    }
+
+    /// The same operation with so many regions.
+    const fn regions(self, regions: usize) -> Self {
+        Self { regions, ..self }
+    }
+
+    /// Refuses an operation with more or fewer results and regions than it is defined to have: what they hold would be
+    /// dropped without a word.
+    pub(super) fn check_counts(&self, op: &Op) -> Made<()> {
+        if op.regions.len() != self.regions {
+            return Err(format!("expected {} regions, found {}", self.regions, op.regions.len()).into());
+        }
+        match self.results {
+            Some(results) if results != op.results.len() => {
+                Err(format!("expected {results} results, found {}", op.results.len()).into())
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 const TABLES: [&[Definition]; 11] = [

@@ -130,7 +130,8 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
         let size = shape[dimension] as i64;
         let span = (size - 1).checked_mul(step).and_then(|span| span.checked_add(offset));
         let sized = sizes.get(dimension).is_none_or(|&told| told == size);
-        offset >= 0 && step >= 1 && sized && span.is_some_and(|last| last < source[dimension] as i64)
+        let begins = offset >= 0 && offset <= source[dimension] as i64;
+        begins && step >= 1 && sized && span.is_some_and(|last| last < source[dimension] as i64)
     };
     let listed = [&offsets, &steps, &sizes].iter().all(|list| list.len() <= source.len());
     if source.len() != shape.len() || !listed || !(0..shape.len()).all(fits) || from.element() != to.element()
@@ -139,8 +140,9 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
     }
     let full = strides(&source);
     let start = full.iter().zip(&offsets).map(|(stride, &offset)| stride * offset as usize).sum();
-    let steps: Vec<usize> =
-        full.iter().enumerate().map(|(i, stride)| stride * *steps.get(i).unwrap_or(&1) as usize).collect();
+    // No step is taken along a dimension of one element, however long it is said to be.
+    let step = |i: usize| if shape[i] > 1 { *steps.get(i).unwrap_or(&1) as usize } else { 1 };
+    let steps: Vec<usize> = full.iter().enumerate().map(|(i, stride)| stride * step(i)).collect();
     picks(shape.iter().product(), Places::new(&shape, &steps, start), false)
 }
 

@@ -18,11 +18,11 @@ use crate::{
         kernel::Kernel,
         machine::Stop,
         places::Places,
-        program::{Compiler, Made},
+        program::{Compiler, Made, Refusal},
         tensor::Tensor,
         value::{Data, Value, map_floats, zip_floats},
     },
-    ir::Op,
+    ir::{Op, Region},
     limits::PRODUCTS_PER_OPERATION,
     parse::parse,
     types::Type,
@@ -43,9 +43,9 @@ pub(super) const OPS: &[Definition] = &[
     pure("stablehlo.maximum", &[], |c, op| binary(c, op, maximum)),
     pure("stablehlo.minimum", &[], |c, op| binary(c, op, minimum)),
     pure("stablehlo.abs", &[], abs),
-    pure("stablehlo.reduce", &["dimensions"], reduce),
+    pure("stablehlo.reduce", &["dimensions"], reduce).regions(1),
     pure("stablehlo.dot_general", &["dot_dimension_numbers", "precision_config"], dot),
-    effect("stablehlo.custom_call", CALL_ATTRIBUTES, custom_call),
+    effect("stablehlo.custom_call", CALL_ATTRIBUTES, custom_call).any_results(),
 ];
 
 /// What a call is told. Layouts say where elements lie, not what they are.
@@ -60,6 +60,21 @@ const CALL_ATTRIBUTES: &[&str] = &[
     "called_computations",
     "output_operand_aliases",
     "has_side_effect",
+];
+
+/// What the configuration of a call tells the compiler: the kernel, and what changes nothing of what it computes.
+const CONFIG_KEYS: [&str; 11] = [
+    "body",
+    "needs_layout_passes",
+    "needs_hlo_passes",
+    "input_memory_space_colors",
+    "output_memory_space_colors",
+    "cost_estimate",
+    "disable_bounds_checks",
+    "disable_semaphore_checks",
+    "allow_input_fusion",
+    "has_communication",
+    "collective_id",
 ];
 
 /// Shapes of the first operand and of the result, which hold the same.
@@ -257,13 +272,18 @@ fn reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     let float = c.float(c.result(op, 0)?)?;
     one_value(c, op)?;
     let dimensions = c.dimensions_attribute(op, "dimensions", from.len())?;
-    let folds = op.regions.first().and_then(|region| region.ops.first()).map(|op| op.name.as_ref());
-    let fold: fn(f32, f32) -> f32 = match (folds, op.regions.first().map_or(0, |region| region.ops.len())) {
-        (Some("stablehlo.maximum"), 2) => maximum,
-        (Some("stablehlo.minimum"), 2) => minimum,
-        (Some("stablehlo.add"), 2) => |a, b| a + b,
-        (Some("stablehlo.multiply"), 2) => |a, b| a * b,
-        _ => return Err("only a reduction by one add, multiply, maximum or minimum is supported".into()),
+    let fold: fn(f32, f32) -> f32 = match folding(&op.regions[0]) {
+        Some("stablehlo.maximum") => maximum,
+        Some("stablehlo.minimum") => minimum,
+        Some("stablehlo.add") => |a, b| a + b,
+        Some("stablehlo.multiply") => |a, b| a * b,
+        _ => {
+            return Err(
+                "only a reduction by one add, multiply, maximum or minimum of the block's two arguments is \
+                        supported"
+                    .into(),
+            );
+        }
     };
     let full = strides(&from);
     let pick = |gone: bool| -> (Vec<usize>, Vec<usize>) {
@@ -288,11 +308,38 @@ fn reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// The numbers of `name = [1, 2]` in an attribute that is kept as text.
-fn dimensions_in(text: &str, name: &str) -> Vec<usize> {
-    let list = text.split_once(&format!("{name} = [")).and_then(|(_, rest)| rest.split_once(']'));
-    let numbers = list.map_or("", |(list, _)| list).split(',');
-    numbers.filter_map(|number| number.trim().parse().ok()).collect()
+/// The operation that a region applies to its two arguments and returns; none if it does anything else.
+fn folding(region: &Region) -> Option<&str> {
+    let [fold, last] = &region.ops[..] else { return None };
+    let bare = |op: &Op| op.attributes.is_empty() && op.regions.is_empty();
+    let (arguments, operands) = (&region.arguments[..], &fold.operands[..]);
+    let of_arguments = arguments.len() == 2
+        && operands.len() == 2
+        && arguments.iter().all(|argument| operands.contains(argument));
+    let returned = last.name == "stablehlo.return"
+        && fold.results.len() == 1
+        && last.operands == fold.results
+        && last.results.is_empty();
+    (of_arguments && returned && bare(fold) && bare(last)).then_some(fold.name.as_ref())
+}
+
+/// The lists of `#stablehlo.dot<name = [1, 2], ...>`, in the order of `names`; none if it holds anything else.
+fn dimension_lists<const N: usize>(text: &str, names: [&str; N]) -> Option<[Vec<usize>; N]> {
+    let mut lists = [const { None }; N];
+    let mut rest = text.strip_prefix("#stablehlo.dot<")?.strip_suffix('>')?.trim();
+    while !rest.is_empty() {
+        let (name, tail) = rest.split_once('=')?;
+        let (list, tail) = tail.trim_start().strip_prefix('[')?.split_once(']')?;
+        let numbers = list.split(',').map(str::trim).filter(|number| !number.is_empty());
+        let numbers: Option<Vec<usize>> = numbers.map(|number| number.parse().ok()).collect();
+        let place = names.iter().position(|known| *known == name.trim())?;
+        if lists[place].replace(numbers?).is_some() {
+            return None;
+        }
+        let tail = tail.trim_start();
+        rest = if tail.is_empty() { tail } else { tail.strip_prefix(',')?.trim_start() };
+    }
+    Some(lists.map(Option::unwrap_or_default))
 }
 
 /// The precision that both operands of a product are asked for.
@@ -322,10 +369,16 @@ fn dot(c: &mut Compiler<'_>, op: &Op) -> Made {
     if let Some(note) = precision.note() {
         c.note(op, note);
     }
-    let text = c.attribute(op, "dot_dimension_numbers")?.to_string();
-    let list = |name: &str| dimensions_in(&text, name);
-    let (lhs_contracting, lhs_batch) = (list("lhs_contracting_dimensions"), list("lhs_batching_dimensions"));
-    let (rhs_contracting, rhs_batch) = (list("rhs_contracting_dimensions"), list("rhs_batching_dimensions"));
+    let numbers = c.attribute(op, "dot_dimension_numbers")?;
+    let names = [
+        "lhs_batching_dimensions",
+        "rhs_batching_dimensions",
+        "lhs_contracting_dimensions",
+        "rhs_contracting_dimensions",
+    ];
+    let [lhs_batch, rhs_batch, lhs_contracting, rhs_contracting] =
+        dimension_lists(&numbers.to_string(), names)
+            .ok_or_else(|| not_modelled("dot_dimension_numbers", numbers))?;
     let kept = |ty: &Type, used: [&[usize]; 2]| -> Vec<usize> {
         (0..ty.shape().len()).filter(|d| !used.iter().any(|used| used.contains(d))).collect()
     };
@@ -339,7 +392,7 @@ fn dot(c: &mut Compiler<'_>, op: &Op) -> Made {
     };
     let product = Product::new(&c.vector_shape(lhs)?, &c.vector_shape(rhs)?, &dot)?;
     let results = product.batch * product.m * product.n;
-    if results != c.vector_shape(result)?.iter().product::<usize>() {
+    if c.vector_shape(result)? != product.shape {
         return Err(format!("the product of {lhs} and {rhs} is not {result}").into());
     }
     Ok(Box::new(move |m, step| {
@@ -382,8 +435,12 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         let inputs: Vec<Tensor> = operands.iter().enumerate().map(tensor).collect();
         let shapes = results.iter().map(|(_, shape)| shape.clone()).collect();
         let max_operations = m.options.max_operations.saturating_sub(m.operations());
-        let options =
-            crate::interpret::Options { output_shapes: Some(shapes), max_operations, ..m.options.clone() };
+        let options = crate::interpret::Options {
+            output_shapes: Some(shapes),
+            max_operations,
+            max_bytes: Some(m.budget.bytes_left()),
+            ..m.options.clone()
+        };
         let outcome = kernel.run(&inputs, &options).map_err(|error| Stop::Fault(None, error.to_string()))?;
         m.count_operations(outcome.operations);
         if !outcome.completed {
@@ -415,6 +472,12 @@ fn kernel_text(configuration: &str) -> Made<String> {
     let json: serde_json::Value =
         serde_json::from_str(configuration).map_err(|error| format!("backend_config is no JSON: {error}"))?;
     let config = &json["custom_call_config"];
+    if let Some((key, value)) = config
+        .as_object()
+        .and_then(|config| config.iter().find(|(key, _)| !CONFIG_KEYS.contains(&key.as_str())))
+    {
+        return Err(Refusal::NotModelled(format!("custom_call_config.{key} = {value:.80} is not supported")));
+    }
     let Some(body) = config["body"].as_str() else {
         return Err("backend_config has no custom_call_config.body".into());
     };

@@ -9,7 +9,7 @@ use crate::{
         view::{View, row_major},
     },
     ir::Op,
-    types::{DYNAMIC, MemRef, MemorySpace, Type},
+    types::{DYNAMIC, Layout, MemRef, MemorySpace, Type},
 };
 
 pub(super) const OPS: &[Definition] = &[
@@ -127,12 +127,13 @@ fn reshape(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn same_view(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
-    let tiled_alike = from.layout == to.layout || from.layout.is_none() || to.layout.is_none();
-    if from.shape != to.shape
-        || from.element != to.element
-        || !tiled_alike && op.name == "tpu.reinterpret_cast"
-    {
-        return Err("only a cast that keeps shape, elements and tiles is supported".into());
+    // Tiles are where the compiler has put elements; strides, offsets and maps say which elements are meant.
+    let is_plain = |memref: &MemRef| matches!(memref.layout, None | Some(Layout::Tiled { .. }));
+    let tiled_alike = from.layout.is_none() || to.layout.is_none() || op.name != "tpu.reinterpret_cast";
+    let alike =
+        from.layout == to.layout || op.name != "memref.cast" && is_plain(from) && is_plain(to) && tiled_alike;
+    if from.shape != to.shape || from.element != to.element || !alike {
+        return Err("only a cast that keeps shape, elements and layout is supported".into());
     }
     Ok(Box::new(|m, step| {
         let view = m.view(step, 0).clone();
