@@ -62,6 +62,11 @@ fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witne
     let cores = match on_every_core(listing, options) {
         Ok(cores) => cores,
         Err(error) => {
+            facts.unfollowed.push(Fault {
+                level: Level::Llo,
+                says: format!("the listing could not be executed: {error}"),
+                evidence: witness.at(0),
+            });
             if let SimError::UndefinedPredicate { bundle, .. } = &error {
                 let start = listing.bundles().get(*bundle).map_or(0, |bundle| bundle.span.start);
                 facts.balances.push(Balance {
