@@ -58,7 +58,10 @@ impl Report {
 }
 
 impl Judged {
-    fn new(version: Version, strict: bool) -> Self {
+    fn new(mut version: Version, strict: bool) -> Self {
+        // A verdict on something else than what was compiled is none on the files.
+        let told_otherwise = version.promise.told_otherwise;
+        version.troubles.extend(version.promise.contradiction.take_if(|_| told_otherwise));
         let own = || version.findings.iter().filter(|found| version.is_required(found));
         let of_helpers = || version.helpers.iter().flat_map(|helper| &helper.findings);
         let promised = |verdict: Verdict| -> Vec<CheckId> {
