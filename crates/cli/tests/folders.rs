@@ -110,7 +110,8 @@ fn a_good_listing_does_not_hide_a_bad_one() {
         .unwrap();
     let (code, said) = verify(place.path(), SMEM);
     assert!(
-        code == 1 && said.contains("final_bundles.txt are listings of different kernels: vmatmul"),
+        code == 1
+            && said.contains("final_bundles.txt both multiply, and their instructions are not the same"),
         "{said}"
     );
 }
@@ -180,10 +181,15 @@ fn unlisted_dumps_are_refused_and_other_files_are_not_read() {
     fs::write(folder.join("packed.txt.gz"), b"\x1f\x8b\x08\0\0\0\0\0").unwrap();
     fs::write(folder.join("empty"), "").unwrap();
     fs::write(folder.join(".hidden.ptx"), PTX).unwrap();
-    fs::create_dir(folder.join("raw")).unwrap();
-    fs::copy(other.join(PACKED), folder.join("raw").join(PACKED)).unwrap();
     let (code, said) = verify(place.path(), "smem");
     assert_eq!(code, 0, "{said}");
+    fs::create_dir(folder.join("raw")).unwrap();
+    fs::copy(other.join(PACKED), folder.join("raw").join(PACKED)).unwrap();
+    refused(
+        place.path(),
+        "smem",
+        "raw/packed-bundles-post-ra.txt is a compiler dump that smem/manifest.json",
+    );
 }
 
 /// The copy of the HLO that `inspect` puts beside a version's folder is a copy.
