@@ -56,7 +56,7 @@ impl Contents {
                 None => contents.own.push(beside),
                 Some(_) => bail!(
                     "{} differs from the HLO that {} lists: remove it, or run `octile inspect` again",
-                    shown(&path),
+                    shown(path),
                     shown(&group.path.join(manifest::FILE_NAME))
                 ),
             }
@@ -103,7 +103,7 @@ impl Contents {
     }
 
     fn report(&mut self, path: &Path, change: &str) {
-        let path = shown(&path);
+        let path = shown(path);
         self.troubles.push(format!("{path} {change}, against its manifest: compile that version again"));
     }
 }
@@ -133,7 +133,7 @@ fn refuse_unlisted(version: &Path, manifest: &Manifest, allowance: &mut Allowanc
         if let Some(path) = first_dump(unlisted, allowance)? {
             bail!(
                 "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile inspect` again",
-                shown(&path),
+                shown(path),
                 shown(&version.join(manifest::FILE_NAME))
             );
         }

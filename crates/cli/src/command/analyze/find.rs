@@ -63,8 +63,8 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
         if inside.files.is_empty() && !inside.folders.is_empty() {
             bail!(
                 "{} holds folders and no files: name it by itself, or move it out of {}",
-                shown(&version),
-                shown(&folder)
+                shown(version),
+                shown(folder)
             );
         }
         let beside = named.iter().find(|file| named_version(file) == Some(file_name(version))).cloned();

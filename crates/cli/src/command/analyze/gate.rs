@@ -29,7 +29,7 @@ pub fn require_one_kernel(
                 "{} is a dump of {}, but the manifest of {} plans {}: run `octile inspect` again",
                 file.name,
                 device(target),
-                shown(&folder),
+                shown(folder),
                 device(planned)
             );
         }
@@ -37,7 +37,7 @@ pub fn require_one_kernel(
             Some((other, name)) if other != target => bail!(
                 "{} mixes targets: {name} is a dump of {}, and {} of {}; use one folder per target, or name \
                  one file",
-                shown(&folder),
+                shown(folder),
                 device(other),
                 file.name,
                 device(target)
@@ -56,7 +56,7 @@ pub fn require_one_kernel(
             bail!(
                 "{} contains two files that each define a kernel: {} and {}; use one folder per kernel, or name \
                  one file",
-                shown(&folder),
+                shown(folder),
                 other.name,
                 content.name
             );
