@@ -11,7 +11,7 @@ use std::{
 
 use thiserror::Error;
 
-use crate::plain_path::PlainPath;
+use crate::{plain_path::PlainPath, print::shown};
 
 /// Most bytes of a manifest.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
@@ -28,7 +28,7 @@ const TOTAL_ENTRIES: usize = 10_000;
 #[derive(Debug, Error)]
 pub enum InputError {
     /// The operating system does not give it.
-    #[error("cannot read {}: {error}", path.display())]
+    #[error("cannot read {}: {error}", shown(path))]
     Io {
         /// Which one.
         path: PathBuf,
@@ -36,7 +36,10 @@ pub enum InputError {
         error: io::Error,
     },
     /// Reading it could block, never end, or have side effects.
-    #[error("cannot read {}: it is {kind}, not a regular file; save its content to a file and use that", path.display())]
+    #[error(
+        "cannot read {}: it is {kind}, not a regular file; save its content to a file and use that",
+        shown(path)
+    )]
     NotRegular {
         /// Which one.
         path: PathBuf,
@@ -44,13 +47,17 @@ pub enum InputError {
         kind: &'static str,
     },
     /// It is no text.
-    #[error("{} is not text: give the text that the compiler wrote or reads", path.display())]
+    #[error("{} is not text: give the text that the compiler wrote or reads", shown(path))]
     NotText {
         /// Which one.
         path: PathBuf,
     },
     /// It belongs to something else than the folder that was named.
-    #[error("cannot read {}: it is a symbolic link that leaves {}; put the file itself there", path.display(), folder.display())]
+    #[error(
+        "cannot read {}: it is a symbolic link that leaves {}; put the file itself there",
+        shown(path),
+        shown(folder)
+    )]
     Outside {
         /// The link.
         path: PathBuf,
@@ -58,7 +65,7 @@ pub enum InputError {
         folder: PathBuf,
     },
     /// It cannot be what it is read as.
-    #[error("cannot read {}: it is larger than {} MiB, the most that is read of such a file", path.display(), limit >> 20)]
+    #[error("cannot read {}: it is larger than {} MiB, the most that is read of such a file", shown(path), limit >> 20)]
     TooLarge {
         /// Which one.
         path: PathBuf,
@@ -66,13 +73,16 @@ pub enum InputError {
         limit: u64,
     },
     /// Together the files are too large.
-    #[error("cannot read {}: one command reads {} MiB of dumps at most; name fewer files or folders", path.display(), TOTAL_BYTES >> 20)]
+    #[error("cannot read {}: one command reads {} MiB of dumps at most; name fewer files or folders", shown(path), TOTAL_BYTES >> 20)]
     TooMuch {
         /// The file that did not fit any more.
         path: PathBuf,
     },
     /// There are too many files.
-    #[error("cannot list {}: one command looks at {TOTAL_ENTRIES} files at most; name the folder of one version", path.display())]
+    #[error(
+        "cannot list {}: one command looks at {TOTAL_ENTRIES} files at most; name the folder of one version",
+        shown(path)
+    )]
     TooMany {
         /// The folder that did not fit any more.
         path: PathBuf,

@@ -181,10 +181,15 @@ fn unlisted_dumps_are_refused_and_other_files_are_not_read() {
     fs::write(folder.join("packed.txt.gz"), b"\x1f\x8b\x08\0\0\0\0\0").unwrap();
     fs::write(folder.join("empty"), "").unwrap();
     fs::write(folder.join(".hidden.ptx"), PTX).unwrap();
-    fs::create_dir(folder.join("raw")).unwrap();
-    fs::copy(other.join(PACKED), folder.join("raw").join(PACKED)).unwrap();
     let (code, said) = verify(place.path(), "smem");
     assert_eq!(code, 0, "{said}");
+    fs::create_dir(folder.join("raw")).unwrap();
+    fs::copy(other.join(PACKED), folder.join("raw").join(PACKED)).unwrap();
+    refused(
+        place.path(),
+        "smem",
+        "raw/packed-bundles-post-ra.txt is a compiler dump that smem/manifest.json",
+    );
 }
 
 /// The copy of the HLO that `inspect` puts beside a version's folder is a copy.
@@ -301,4 +306,73 @@ fn listed_files_are_there_once_and_whole() {
     seal(&folder, &twice);
     let (code, said) = verify(place.path(), "smem");
     assert!(code == 1 && said.contains("it lists packed-bundles-post-ra.txt twice"), "{said}");
+}
+
+#[test]
+fn a_dump_anywhere_below_a_manifest_is_listed_or_refused() {
+    let (place, folder, mut manifest) = inspected();
+    let racy = fs::read_to_string(folder.join("mosaic.mlir")).unwrap();
+    for below in ["raw", "quantize", "sub/deeper"] {
+        fs::create_dir_all(folder.join(below)).unwrap();
+        fs::write(folder.join(below).join("notes.md"), "Nothing that a compiler wrote.\n").unwrap();
+        assert_eq!(verify(place.path(), "smem").0, 0, "{below}");
+        for (name, text) in [("kernel.ptx", PTX), ("kernel.mlir", racy.as_str())] {
+            fs::write(folder.join(below).join(name), text).unwrap();
+            refused(
+                place.path(),
+                "smem",
+                &format!("{below}/{name} is a compiler dump that smem/manifest.json"),
+            );
+            fs::remove_file(folder.join(below).join(name)).unwrap();
+        }
+    }
+    // What the compiler wrote besides is listed as such: it may not change, and proves nothing.
+    fs::write(folder.join("raw/0001-other.mlir"), &racy).unwrap();
+    let listed = file(&folder.join("raw/0001-other.mlir"), "raw/0001-other.mlir");
+    manifest["files"].as_array_mut().unwrap().push(listed);
+    seal(&folder, &manifest);
+    let (code, said) = verify(place.path(), "smem");
+    assert!(code == 0 && !said.contains("raw"), "{said}");
+    fs::write(folder.join("raw/0001-other.mlir"), racy + "\n").unwrap();
+    let (code, said) = verify(place.path(), "smem");
+    assert!(code == 1 && said.contains("raw/0001-other.mlir"), "{said}");
+}
+
+#[test]
+fn a_version_does_not_pass_as_what_its_manifest_denies() {
+    let (place, ..) = inspected();
+    let told = |arguments: &[&str]| outcome(&[&["verify", "smem"], arguments].concat(), place.path());
+    for same in [&["--strategy", "smem"][..], &["--chip", "tpu7x"], &["--strategy", "v3", "--chip", "tpu7x"]]
+    {
+        assert_eq!(told(same).0, 0, "{same:?}");
+    }
+    let denied = [
+        (["--strategy", "auto"], "the manifest says that this is v3; it is judged as v1, as told"),
+        (["--strategy", "dma"], "the manifest says that this is v3; it is judged as v2, as told"),
+        (["--chip", "v5e"], "the manifest says that this is for tpu7x, and not for v5e, as told"),
+        (["--chip", "h100"], "the manifest says that this is for tpu7x, and not for h100, as told"),
+    ];
+    for (arguments, sentence) in denied {
+        let (code, said) = told(&arguments);
+        assert!(code == 1 && said.contains(&format!("FAIL files            {sentence}")), "{said}");
+    }
+}
+
+#[test]
+#[cfg(unix)]
+fn a_name_cannot_forge_lines() {
+    let place = TempDir::new().unwrap();
+    let forged = "v3_smem\nPASS  everything\nPASS: all 9 versions";
+    let folder = unpack(SMEM, place.path());
+    fs::rename(folder.join("mosaic.mlir"), folder.join("mosaic\nPASS.mlir")).unwrap();
+    fs::rename(&folder, place.path().join(forged)).unwrap();
+    fs::write(place.path().join(forged).join("empty\nPASS"), "").unwrap();
+    for command in ["verify", "analyze", "compare"] {
+        let (_, said) = outcome(&[command, "."], place.path());
+        assert!(!said.lines().any(|line| line.starts_with("PASS")), "{command}: {said}");
+        assert!(command == "compare" || said.contains("\\u000aPASS"), "{command}: {said}");
+    }
+    fs::write(place.path().join(forged).join("kernel.ptx"), PTX).unwrap();
+    let (code, said) = outcome(&["verify", "."], place.path());
+    assert!(code == 2 && said.trim().lines().count() == 1, "{said}");
 }

@@ -19,7 +19,7 @@ use octile_dump::{
 };
 use serde::Serialize;
 
-use crate::{args::KnownArgs, input::Allowance};
+use crate::{args::KnownArgs, input::Allowance, print::shown};
 use contents::{Content, Contents, sources};
 use find::Group;
 pub use helper::Helper;
@@ -198,7 +198,7 @@ fn read_helpers(helpers: BTreeMap<String, Vec<Content>>, manifest: Option<&Manif
 
 /// That there is nothing to judge, and what to do.
 fn no_kernel(group: &Group, facts: &Facts) -> String {
-    let path = group.path.display();
+    let path = shown(&group.path);
     match &facts.launch {
         Some(Launch { entry, .. }) => {
             format!("{entry} in {path} multiplies nothing: name the folder of the version that it is part of")

@@ -11,6 +11,7 @@ use octile_dump::{
 use serde::Serialize;
 
 use super::analyze::{Text, Version};
+use crate::print::shown;
 
 /// Versions side by side.
 #[derive(Debug, Serialize)]
@@ -86,7 +87,7 @@ pub fn distinct_names(versions: &[Version]) -> Vec<String> {
     let alone = |version: &Version| versions.iter().filter(|other| other.name == version.name).count() == 1;
     let name = |version: &Version| match alone(version) {
         true => version.name.clone(),
-        false => version.path.display().to_string(),
+        false => shown(&version.path),
     };
     versions.iter().map(name).collect()
 }

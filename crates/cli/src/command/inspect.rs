@@ -1,6 +1,6 @@
 //! `octile inspect`: what the compilers make of the kernels.
 
-mod collect;
+pub(super) mod collect;
 pub mod gpu;
 mod manifest;
 mod replace;

@@ -25,6 +25,8 @@ pub struct Judged {
     pub version: Version,
     /// Its required checks that are refuted, and those of the kernels before its own.
     pub refuted: Vec<CheckId>,
+    /// Those that the files should tell about, but could not be followed.
+    pub obscured: Vec<CheckId>,
     /// Those that the files do not tell about.
     pub unproven: Vec<CheckId>,
     /// Refuted checks that no version promises to pass: they cost time, and no verdict.
@@ -56,23 +58,27 @@ impl Report {
 }
 
 impl Judged {
-    fn new(version: Version, strict: bool) -> Self {
+    fn new(mut version: Version, strict: bool) -> Self {
+        // A verdict on something else than what was compiled is none on the files.
+        let told_otherwise = version.promise.told_otherwise;
+        version.troubles.extend(version.promise.contradiction.take_if(|_| told_otherwise));
         let own = || version.findings.iter().filter(|found| version.is_required(found));
         let of_helpers = || version.helpers.iter().flat_map(|helper| &helper.findings);
         let promised = |verdict: Verdict| -> Vec<CheckId> {
             let all = own().chain(of_helpers()).filter(|found| found.verdict == verdict);
             all.map(|found| found.check).collect()
         };
-        let (refuted, unproven) = (promised(Verdict::Fail), promised(Verdict::NotObservable));
+        let (refuted, obscured) = (promised(Verdict::Fail), promised(Verdict::Obscured));
+        let unproven = promised(Verdict::NotObservable);
         // Without a single proof there is nothing to pass on.
         let proven = own().any(|found| found.verdict == Verdict::Pass);
-        let sound = version.troubles.is_empty() && refuted.is_empty();
+        let sound = version.troubles.is_empty() && refuted.is_empty() && obscured.is_empty();
         let passed = sound && proven && (unproven.is_empty() || !strict);
         let of_others = |check: CheckId| Strategy::ALL.iter().any(|s| CheckId::required(*s).contains(&check));
         let warns = |found: &&Finding| {
             found.verdict == Verdict::Fail && !version.is_required(found) && !of_others(found.check)
         };
         let warnings = version.findings.iter().filter(warns).map(|found| found.check).collect();
-        Self { version, refuted, unproven, warnings, passed }
+        Self { version, refuted, obscured, unproven, warnings, passed }
     }
 }

@@ -131,7 +131,7 @@ pub fn line(finding: &Finding, required: bool) -> String {
 pub fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "PASS",
-        Verdict::Fail => "FAIL",
+        Verdict::Fail | Verdict::Obscured => "FAIL",
         Verdict::NotObservable => "?",
     }
 }

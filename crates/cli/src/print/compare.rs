@@ -76,7 +76,7 @@ fn yes_no(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Pass => "yes",
         Verdict::Fail => "no",
-        Verdict::NotObservable => "?",
+        Verdict::NotObservable | Verdict::Obscured => "?",
     }
 }
 

@@ -20,7 +20,7 @@ use std::{
     sync::OnceLock,
 };
 
-pub use printable::printable;
+pub use printable::{one_line, printable, shown};
 
 /// Text that is built up and then printed at once, so that tests can read what users see.
 type Text = String;

@@ -1,6 +1,16 @@
 //! Text from files of others, made harmless for a terminal.
 
-use std::{borrow::Cow, fmt::Write};
+use std::{borrow::Cow, fmt::Write, path::Path};
+
+/// A path in a sentence: its name may be anyone's, and forges no lines.
+pub fn shown(path: &Path) -> String {
+    one_line(&path.to_string_lossy())
+}
+
+/// A name as part of a line: as [`printable`], and what ends a line is written out too.
+pub fn one_line(name: &str) -> String {
+    printable(name).replace('\n', "\\u000a").replace('\t', "\\u0009")
+}
 
 /// Writes characters that steer a terminal, or change how the text around them is shown, as `\\u001b`. That is also how JSON
 /// writes them, so that text which is JSON stays what it was.
@@ -41,6 +51,12 @@ mod tests {
         assert_eq!(printable("\u{1b}[2Jx\u{7}\r\u{7f}"), "\\u001b[2Jx\\u0007\\u000d\\u007f");
         assert_eq!(printable("\u{9b}31m \u{202e}ssap\u{2066}"), "\\u009b31m \\u202essap\\u2066");
         assert_eq!(printable("\u{e0041}"), "\\udb40\\udc41");
+    }
+
+    #[test]
+    fn a_name_is_one_line() {
+        assert_eq!(one_line("plain name"), "plain name");
+        assert_eq!(shown(Path::new("a\nPASS\t\u{1b}")), "a\\u000aPASS\\u0009\\u001b");
     }
 
     #[test]

@@ -150,7 +150,7 @@ fn helper(marks: &Marks, helper: &Helper) -> Markup {
 fn finding(marks: &Marks, required: bool, finding: &Finding) -> Markup {
     let class = match finding.verdict {
         Verdict::Pass => "pass",
-        Verdict::Fail => "fail",
+        Verdict::Fail | Verdict::Obscured => "fail",
         Verdict::NotObservable => "unknown",
     };
     let places: BTreeSet<_> =

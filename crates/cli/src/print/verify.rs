@@ -64,13 +64,14 @@ fn version(judged: &Judged) -> String {
         let _ = writeln!(text, "  {}", helper_title(helper));
         text.extend(helper.findings.iter().map(promise));
     }
-    let unproven = judged.unproven.len();
-    let note = match (judged.refuted.len(), unproven) {
-        (0, 0) => String::new(),
-        (0, unproven) => format!(" ({unproven} not observable in these files)"),
-        (refuted, 0) => format!(" ({refuted} refuted)"),
-        (refuted, unproven) => format!(" ({refuted} refuted, {unproven} not observable in these files)"),
-    };
+    let counts = [
+        (judged.refuted.len(), "refuted"),
+        (judged.obscured.len(), "in code that could not be followed"),
+        (judged.unproven.len(), "not observable in these files"),
+    ];
+    let counts = counts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}"));
+    let note = counts.collect::<Vec<_>>().join(", ");
+    let note = if note.is_empty() { note } else { format!(" ({note})") };
     let _ = writeln!(text, "  {}{note}", word(judged.passed));
     text
 }

@@ -46,7 +46,32 @@ fn besides(facts: &Facts, level: Level, matmuls: &[&Matmul]) -> Option<Outcome> 
         let says = format!("{} is in the PTX and not in the machine code", describe(matmul));
         return Some(Outcome::fail(says, vec![matmul.evidence.clone()]));
     }
-    matmuls.is_empty().then(|| Outcome::unknown(NO_MATMUL))
+    matmuls.is_empty().then(|| match kernel_file(facts, level) {
+        Some(file) => {
+            Outcome::fail(format!("{file} multiplies nothing: it is no kernel of a product"), Vec::new())
+        }
+        None => Outcome::unknown(NO_MATMUL),
+    })
+}
+
+/// The file that has the whole code of a TPU kernel at a level: what is not in it is not done.
+fn kernel_file(facts: &Facts, level: Level) -> Option<&str> {
+    let kinds: &[FileKind] = match level {
+        Level::Mosaic => &[FileKind::Mosaic],
+        Level::Llo => &[FileKind::LloPacked, FileKind::LloFinal],
+        _ => &[],
+    };
+    let file = facts.files.iter().find(|file| kinds.contains(&file.kind))?;
+    Some(&file.name)
+}
+
+/// That the operands of a multiplication are not told: they could be of any type.
+fn unreadable_operands(matmuls: &[&Matmul]) -> Option<Outcome> {
+    let matmul = matmuls.iter().find(|matmul| matmul.lhs.is_empty() || matmul.rhs.is_empty())?;
+    let Evidence { file, place, .. } = &matmul.evidence;
+    Some(Outcome::obscured(format!(
+        "the operand types of the multiplication at {file}:{place} could not be read"
+    )))
 }
 
 pub fn native_fp8(facts: &Facts, level: Level) -> Outcome {
@@ -54,7 +79,8 @@ pub fn native_fp8(facts: &Facts, level: Level) -> Outcome {
     if let Some(outcome) = besides(facts, level, &matmuls) {
         return outcome;
     }
-    let foreign = |matmul: &&&Matmul| !is_fp8(&matmul.lhs) || !is_fp8(&matmul.rhs) || matmul.emulated;
+    let other = |element: &str| !element.is_empty() && !is_fp8(element);
+    let foreign = |matmul: &&&Matmul| other(&matmul.lhs) || other(&matmul.rhs) || matmul.emulated;
     if let Some(matmul) = matmuls.iter().find(foreign) {
         let emulated = if matmul.emulated {
             ": the chip has no fp8 units and the compiler widens the operands"
@@ -62,6 +88,9 @@ pub fn native_fp8(facts: &Facts, level: Level) -> Outcome {
             ""
         };
         return Outcome::fail(format!("{}{emulated}", describe(matmul)), vec![matmul.evidence.clone()]);
+    }
+    if let Some(outcome) = unreadable_operands(&matmuls) {
+        return outcome;
     }
     let count: usize = matmuls.iter().map(|matmul| matmul.count).sum();
     let element = matmuls.first().map_or("", |first| &first.lhs);
@@ -77,11 +106,8 @@ pub fn no_f32_matmul(facts: &Facts, level: Level) -> Outcome {
     if let Some(matmul) = matmuls.iter().find(|matmul| matmul.lhs == "f32" || matmul.rhs == "f32") {
         return Outcome::fail(describe(matmul), vec![matmul.evidence.clone()]);
     }
-    // A listing whose operand type is not named could hide one.
-    if let Some(matmul) = matmuls.iter().find(|matmul| matmul.lhs.is_empty()) {
-        let says =
-            format!("the operand type of the multiplication at {} is not known", matmul.evidence.place);
-        return Outcome::obscured(says);
+    if let Some(outcome) = unreadable_operands(&matmuls) {
+        return outcome;
     }
     Outcome::pass("no multiplication takes f32 operands", first_line(&matmuls))
 }

@@ -58,15 +58,11 @@ pub fn dma_balanced(facts: &Facts, level: Level) -> Outcome {
     if let Some(balance) = balances().find(|balance| !balance.faults.is_empty()) {
         return Outcome::fail(balance.faults.join("; "), vec![balance.evidence.clone()]);
     }
-    if level == Level::Llo
-        && let Some(error) = &facts.cycles_error
-    {
-        return Outcome::obscured(format!("copies and waits match only along an execution: {error}"));
-    }
-    if level == Level::Llo && balances().any(|balance| !balance.conclusive) {
-        return Outcome::obscured(
-            "the listing does not determine every address and predicate of its copies, waits and accesses",
-        );
+    if balances().any(|balance| !balance.conclusive) {
+        let what = if level == Level::Llo { "the listing" } else { "the kernel's text" };
+        return Outcome::obscured(format!(
+            "{what} does not determine every address and predicate of its copies, waits and accesses"
+        ));
     }
     match balances().find(|balance| balance.conclusive && balance.checked > 0) {
         Some(balance) => {

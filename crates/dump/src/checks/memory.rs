@@ -134,6 +134,11 @@ pub fn fits_vmem(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> Outcome
         Origin::Declared => level == Level::Mosaic,
     };
     let Some(vmem) = facts.vmem.as_ref().filter(of_level) else {
+        let unsized_buffer = facts.buffers.iter().find(|buffer| buffer.level == level && buffer.is_unsized());
+        if let Some(buffer) = unsized_buffer.filter(|_| facts.vmem.is_none()) {
+            let (name, element) = (&buffer.name, &buffer.element);
+            return Outcome::obscured(format!("the size of {name} is not known: its elements are {element}"));
+        }
         return Outcome::unknown(
             "the files do not say how much VMEM the kernel uses: give the HLO from after code generation, or the \
              Mosaic text",
@@ -151,7 +156,11 @@ pub fn fits_vmem(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> Outcome
     let uses: Vec<_> = uses.into_iter().flatten().collect();
     let evidence: Vec<_> = uses.iter().map(|(_, memory, _)| memory.evidence.clone()).collect();
     if let Some((name, memory, limit)) = uses.iter().find(|(_, memory, limit)| memory.used > *limit) {
-        let (used, how) = (memory.used, origin(memory.origin));
+        let how = origin(memory.origin);
+        let used = match memory.used {
+            u64::MAX => "more than 2^64".to_owned(),
+            used => used.to_string(),
+        };
         let says = format!("{used} bytes of {name}{how}, where {limit} are allowed");
         return Outcome::fail(says, vec![memory.evidence.clone()]);
     }

@@ -12,7 +12,7 @@ use octile_core::{Strategy, device::tpu::TpuChip};
 use serde::{Serialize, Serializer};
 
 use self::outcome::Outcome;
-use crate::facts::{Evidence, Facts, Level};
+use crate::facts::{Evidence, Facts, Fault, Level};
 
 /// A claim, with a name that does not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -195,15 +195,28 @@ impl CheckId {
     fn run(self, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
         let at = |level: Level| {
             let outcome = self.run_at(level, facts, chip);
-            match facts.invalid.iter().find(|fault| fault.level == level) {
+            let of_level = |faults: &'_ [Fault]| faults.iter().find(|fault| fault.level == level).cloned();
+            match (outcome.verdict, of_level(&facts.invalid), of_level(&facts.unfollowed)) {
                 // What a level shows that cannot run as it is proves nothing.
-                Some(fault) if outcome.verdict == Verdict::Pass => {
-                    Outcome::fail(fault.says.clone(), vec![fault.evidence.clone()])
+                (Verdict::Pass, Some(invalid), _) => Outcome::fail(invalid.says, vec![invalid.evidence]),
+                // Nor does code that could not be executed, where the claim is about its execution.
+                (Verdict::Pass | Verdict::NotObservable, _, Some(fault)) if self.is_about_execution() => {
+                    Outcome::obscured(fault.says)
                 }
                 _ => outcome,
             }
         };
         Outcome::over_levels(Level::LATEST_FIRST.map(at))
+    }
+
+    /// Whether only an execution proves the claim: the text alone does not tell which copies are made, and when.
+    const fn is_about_execution(self) -> bool {
+        match self {
+            Self::AsyncDma | Self::DmaBalanced | Self::DoubleBuffered => true,
+            Self::ScalesInSmem | Self::DataInVmem => true,
+            Self::NativeFp8 | Self::NoF32Matmul | Self::NoSpills | Self::FitsVmem => false,
+            Self::OperandsInHbm => false,
+        }
     }
 
     /// What one level says.
@@ -258,6 +271,8 @@ pub enum Verdict {
     Pass,
     /// The files do not tell.
     NotObservable,
+    /// The files should tell, but what is in them could not be followed: that is no proof, whatever others promise.
+    Obscured,
     /// Refuted.
     Fail,
 }
@@ -296,7 +311,7 @@ pub fn check(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
     let finding = |check: CheckId| {
         let mut outcome = check.run(facts, chip);
         // What is not there may have been in what was cut off: its absence neither proves nor refutes.
-        if is_damaged && outcome.verdict != Verdict::NotObservable && outcome.evidence.is_empty() {
+        if is_damaged && outcome.is_conclusive() && outcome.evidence.is_empty() {
             outcome = Outcome::unknown(format!("{}, but a file is damaged", outcome.says));
         }
         // Of several kernels it is not known which one the proof is about; what refutes one of them still does.

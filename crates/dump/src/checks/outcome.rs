@@ -8,28 +8,31 @@ pub struct Outcome {
     pub verdict: Verdict,
     pub says: String,
     pub evidence: Vec<Evidence>,
-    /// Whether the level should tell and could not be followed, as opposed to one that has nothing to say.
-    obscured: bool,
 }
 
 impl Outcome {
     pub fn pass(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
-        Self { verdict: Verdict::Pass, says: says.into(), evidence, obscured: false }
+        Self { verdict: Verdict::Pass, says: says.into(), evidence }
     }
 
     pub fn fail(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
-        Self { verdict: Verdict::Fail, says: says.into(), evidence, obscured: false }
+        Self { verdict: Verdict::Fail, says: says.into(), evidence }
     }
 
     /// The level has nothing to say about the claim.
     pub fn unknown(says: impl Into<String>) -> Self {
-        Self { verdict: Verdict::NotObservable, says: says.into(), evidence: Vec::new(), obscured: false }
+        Self { verdict: Verdict::NotObservable, says: says.into(), evidence: Vec::new() }
     }
 
     /// The level is there and should tell, but it could not be followed: what an earlier level promises is then no proof of
     /// what the compiler made of it.
     pub fn obscured(says: impl Into<String>) -> Self {
-        Self { obscured: true, ..Self::unknown(says) }
+        Self { verdict: Verdict::Obscured, ..Self::unknown(says) }
+    }
+
+    /// Whether the claim is proven or refuted.
+    pub fn is_conclusive(&self) -> bool {
+        matches!(self.verdict, Verdict::Pass | Verdict::Fail)
     }
 
     /// One outcome from those of every level, latest first: a level that refutes a claim refutes it, whatever the
@@ -37,7 +40,7 @@ impl Outcome {
     pub fn over_levels(levels: impl IntoIterator<Item = Self>) -> Self {
         let weight = |outcome: &Self| match outcome.verdict {
             Verdict::Fail => 3,
-            Verdict::NotObservable if outcome.obscured => 2,
+            Verdict::Obscured => 2,
             Verdict::Pass => 1,
             Verdict::NotObservable => 0,
         };
@@ -61,7 +64,7 @@ mod tests {
         assert_eq!(verdict([pass(), fail(), silent()]).0, Verdict::Fail);
         assert_eq!(verdict([obscured(), pass(), fail()]).0, Verdict::Fail);
         assert_eq!(verdict([silent(), pass(), silent()]).0, Verdict::Pass);
-        assert_eq!(verdict([pass(), obscured(), silent()]), (Verdict::NotObservable, "?".to_owned()));
+        assert_eq!(verdict([pass(), obscured(), silent()]), (Verdict::Obscured, "?".to_owned()));
         assert_eq!(verdict([silent(), silent(), silent()]).0, Verdict::NotObservable);
     }
 }

@@ -39,7 +39,7 @@ impl Fingerprint {
 
 /// Why the files cannot all be of one kernel.
 pub fn conflicts(facts: &Facts) -> Vec<String> {
-    let mut conflicts = Vec::new();
+    let mut conflicts = facts.call_conflicts.clone();
     let (tpu, gpu) = (first_of(facts, DumpTarget::Tpu), first_of(facts, DumpTarget::Gpu));
     if let (Some(tpu), Some(gpu)) = (tpu, gpu) {
         conflicts.push(format!("{tpu} is of a TPU kernel and {gpu} of a GPU kernel"));

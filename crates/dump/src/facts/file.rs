@@ -6,7 +6,7 @@ use super::{Facts, gpu, guide, hlo, llo, mosaic};
 use crate::{
     gpu::{AssemblerReport, Language},
     hlo::Module,
-    llo::SimOptions,
+    llo::{Listing, SimOptions},
     profile,
     schedule::ScheduleAnalysis,
     source::{Damage, Place},
@@ -80,6 +80,14 @@ impl FileKind {
         }
     }
 
+    /// What a file is, going by how it is written: nothing in it is executed, and no more of it read than that takes.
+    pub fn of(bytes: &[u8]) -> Self {
+        match std::str::from_utf8(bytes) {
+            Ok(text) if !text.contains('\0') => Format::of(text).kind(text),
+            _ => Self::Binary,
+        }
+    }
+
     /// Whether a file of this kind describes the kernel that multiplies. The dumps of one kernel hold one such file of
     /// each kind: of two, facts would be from either.
     pub fn describes_kernel(self, text: &str) -> bool {
@@ -130,13 +138,61 @@ pub fn read(facts: &mut Facts, source: &Source<'_>, options: &SimOptions) -> Fil
     FileReport { name: source.name.to_owned(), kind, damage }
 }
 
+/// How a text is written, going by its beginning.
+#[derive(Clone, Copy)]
+enum Format {
+    /// All of one kind.
+    Plain(FileKind),
+    /// A program, or one in the notation of the guides.
+    Program,
+    /// A listing of any pass.
+    Listing,
+    /// Perhaps a part of a program.
+    Other,
+}
+
+impl Format {
+    fn of(text: &str) -> Self {
+        let head = text.trim_start();
+        match () {
+            () if head.is_empty() => Self::Plain(FileKind::Empty),
+            () if is_report(head) => Self::Plain(FileKind::Unknown),
+            () if head.starts_with("== CAPAC") => Self::Plain(FileKind::Utilization),
+            () if head.starts_with("Schedule analysis:") => Self::Plain(FileKind::Schedule),
+            () if head.starts_with("hlo_op_estimate") => Self::Plain(FileKind::Profile),
+            () if head.starts_with("HloModule") => Self::Program,
+            () if is_ptx(head) => Self::Plain(FileKind::Ptx),
+            () if is_sass(text) => Self::Plain(FileKind::Sass),
+            () if head.starts_with(AssemblerReport::HEAD) => Self::Plain(FileKind::Assembler),
+            () if is_listing(head) => Self::Listing,
+            () if head.starts_with("module") && text.contains("func.func") => Self::Plain(FileKind::Mosaic),
+            () => Self::Other,
+        }
+    }
+
+    /// The kind of a text that is written like this.
+    fn kind(self, text: &str) -> FileKind {
+        match self {
+            Self::Plain(kind) => kind,
+            Self::Program if guide::is_guide(&Module::parse(text)) => FileKind::Guide,
+            Self::Program => FileKind::Hlo,
+            Self::Listing => llo::kind(&Listing::parse(text)),
+            Self::Other if Module::parse(text).instructions().next().is_some() => FileKind::Guide,
+            Self::Other => FileKind::Unknown,
+        }
+    }
+}
+
 fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> (FileKind, Vec<Damage>) {
-    let head = text.trim_start();
-    match () {
-        () if head.is_empty() => (FileKind::Empty, Vec::new()),
-        () if is_report(head) => (FileKind::Unknown, Vec::new()),
-        () if head.starts_with("== CAPAC") => (FileKind::Utilization, table_damage(facts, text)),
-        () if head.starts_with("Schedule analysis:") => {
+    match Format::of(text) {
+        Format::Program => hlo::read(facts, name, text),
+        Format::Listing => llo::read(facts, name, text, options),
+        Format::Plain(FileKind::Mosaic) => mosaic::read(facts, name, text),
+        Format::Plain(FileKind::Ptx) => gpu::read(facts, name, text, Language::Ptx),
+        Format::Plain(FileKind::Sass) => gpu::read(facts, name, text, Language::Sass),
+        Format::Plain(FileKind::Assembler) => gpu::read_report(facts, name, text),
+        Format::Plain(FileKind::Utilization) => (FileKind::Utilization, table_damage(facts, text)),
+        Format::Plain(FileKind::Schedule) => {
             let analysis = ScheduleAnalysis::parse(text);
             let damage = analysis.damage.clone();
             // The one of the kernel is as long as its listing.
@@ -147,18 +203,13 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
             }
             (FileKind::Schedule, damage)
         }
-        () if head.starts_with("hlo_op_estimate") => {
+        Format::Plain(FileKind::Profile) => {
             let estimates = profile::estimates(text).into_iter().map(|estimate| estimate.cycles);
             facts.estimated_cycles = facts.estimated_cycles.max(estimates.max());
             (FileKind::Profile, Vec::new())
         }
-        () if head.starts_with("HloModule") => hlo::read(facts, name, text),
-        () if is_ptx(head) => gpu::read(facts, name, text, Language::Ptx),
-        () if is_sass(text) => gpu::read(facts, name, text, Language::Sass),
-        () if head.starts_with(AssemblerReport::HEAD) => gpu::read_report(facts, name, text),
-        () if is_listing(head) => llo::read(facts, name, text, options),
-        () if head.starts_with("module") && text.contains("func.func") => mosaic::read(facts, name, text),
-        () => {
+        Format::Plain(kind) => (kind, Vec::new()),
+        Format::Other => {
             let module = Module::parse(text);
             match module.instructions().next() {
                 Some(_) => guide::read(facts, name, &module),

@@ -36,7 +36,9 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
             _ => {}
         }
     }
-    for call in module.kernel_calls() {
+    let calls = module.kernel_calls();
+    facts.call_conflicts.extend(call_conflict(name, &calls));
+    for call in calls {
         kernel(facts, &call, name, &witness);
     }
     (FileKind::Hlo, module.damage().to_vec())
@@ -108,6 +110,22 @@ fn copy(module: &Module<'_>, instruction: &Instruction, witness: &Witness<'_>) -
     })
 }
 
+/// Why the calls of a program cannot be of the one kernel that the other files describe.
+fn call_conflict(name: &str, calls: &[KernelCall]) -> Option<String> {
+    if let [first, second, ..] = calls {
+        let count = calls.len();
+        let (first, second) = (&first.name, &second.name);
+        return Some(format!(
+            "{name} calls {count} TPU kernels, {first} and {second} among them: give the program of one kernel"
+        ));
+    }
+    let unreadable = |call: &KernelCall| match &call.body {
+        Some(KernelBody::Unreadable { what }) => Some(format!("{name} calls {}, and {what}", call.name)),
+        _ => None,
+    };
+    calls.iter().find_map(unreadable)
+}
+
 fn kernel(facts: &mut Facts, call: &KernelCall, name: &str, witness: &Witness<'_>) {
     let evidence = witness.at_place(call.place);
     operands(facts, call, &evidence);
@@ -119,7 +137,9 @@ fn kernel(facts: &mut Facts, call: &KernelCall, name: &str, witness: &Witness<'_
     }
     if let Some(KernelBody::Text(text)) = &call.body {
         let inside = format!("{name} (body of {})", call.name);
-        mosaic::read(facts, &inside, text);
+        let (_, damage) = mosaic::read(facts, &inside, text);
+        let says = damage.first().map(|damage| format!("{inside} is damaged at {damage}"));
+        facts.call_conflicts.extend(says);
     }
 }
 

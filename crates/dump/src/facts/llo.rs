@@ -19,13 +19,10 @@ use crate::{
 pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> (FileKind, Vec<Damage>) {
     let listing = Listing::parse(text);
     let witness = Witness::new(name, text);
-    let kind = match listing.bundles() {
-        // Before scheduling there is always a table of buffers; without one this is what is left of another listing.
-        [] if listing.allocations().is_empty() => return (FileKind::LloPacked, listing.damage().to_vec()),
-        [] => FileKind::LloUnscheduled,
-        _ if listing.is_timed() => FileKind::LloPacked,
-        _ => FileKind::LloFinal,
-    };
+    let kind = kind(&listing);
+    if kind == FileKind::LloPacked && listing.bundles().is_empty() {
+        return (kind, listing.damage().to_vec());
+    }
     buffers(facts, &listing, &witness);
     if listing.damage().is_empty() {
         facts.listing_lengths.push(listing.bundles().len());
@@ -57,11 +54,27 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
     (kind, listing.damage().to_vec())
 }
 
+/// Which pass a listing is of.
+pub fn kind(listing: &Listing<'_>) -> FileKind {
+    match listing.bundles() {
+        // Before scheduling there is always a table of buffers; without one this is what is left of another listing.
+        [] if listing.allocations().is_empty() => FileKind::LloPacked,
+        [] => FileKind::LloUnscheduled,
+        _ if listing.is_timed() => FileKind::LloPacked,
+        _ => FileKind::LloFinal,
+    }
+}
+
 /// Executes a listing. Of several, the first one has its cycles and copies in the facts, but every one must be sound.
 fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witness: &Witness<'_>) {
     let cores = match on_every_core(listing, options) {
         Ok(cores) => cores,
         Err(error) => {
+            facts.unfollowed.push(Fault {
+                level: Level::Llo,
+                says: format!("the listing could not be executed: {error}"),
+                evidence: witness.at(0),
+            });
             if let SimError::UndefinedPredicate { bundle, .. } = &error {
                 let start = listing.bundles().get(*bundle).map_or(0, |bundle| bundle.span.start);
                 facts.balances.push(Balance {

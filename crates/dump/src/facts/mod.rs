@@ -187,6 +187,13 @@ pub struct Buffer {
     pub evidence: Evidence,
 }
 
+impl Buffer {
+    /// Whether it takes on-chip memory, and the text does not tell how much.
+    pub(crate) fn is_unsized(&self) -> bool {
+        self.bytes.is_none() && matches!(self.space, Space::Vmem | Space::Smem)
+    }
+}
+
 /// Copies between two places.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Copy {
@@ -326,6 +333,8 @@ pub struct Facts {
     pub invalid: Vec<Fault>,
     /// Multiplications in the text that are never executed.
     pub unexecuted: Vec<Fault>,
+    /// Code of a level that is there and could not be executed.
+    pub unfollowed: Vec<Fault>,
     /// Products that GPU code makes without tensor cores.
     pub scalar_products: Vec<Fault>,
     /// Why these files cannot all be of one kernel, as sentences without a full stop.
@@ -357,6 +366,9 @@ pub struct Facts {
     /// Code that multiplies, of which there must be one kernel.
     #[serde(skip)]
     code: Vec<conflict::Fingerprint>,
+    /// What is wrong with the kernel calls of a program, as conflicts.
+    #[serde(skip)]
+    call_conflicts: Vec<String>,
     /// Kernels that were read: a call carries the same text as the file beside it.
     #[serde(skip)]
     kernels: Vec<u64>,

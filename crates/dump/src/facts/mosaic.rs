@@ -35,9 +35,15 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
     buffers(facts, &scan, &witness);
     // Damaged text is not what will run.
     let module = module.filter(|_| scan.damage.is_empty());
-    match module.and_then(|module| Execution::of(&module).ok()) {
-        Some(execution) => executed(facts, &scan, &execution, &witness),
-        None => {
+    let execution = module.map(|module| Execution::of(&module));
+    match execution {
+        Some(Ok(execution)) => executed(facts, &scan, &execution, &witness),
+        not_executed => {
+            facts.unfollowed.extend(not_executed.and_then(Result::err).map(|error| Fault {
+                level: Level::Mosaic,
+                says: format!("the kernel's text could not be executed: {error}"),
+                evidence: witness.at(0),
+            }));
             copies(facts, &scan, &witness);
             balance(facts, &scan, &witness);
         }

@@ -108,8 +108,8 @@ impl KernelBody {
             return Self::Bytecode { producer, bytes: bytes.len() };
         }
         match String::from_utf8(bytes) {
-            Ok(text) => Self::Text(text),
-            Err(_) => Self::Unreadable { what: "the body is neither text nor MLIR bytecode".to_owned() },
+            Ok(text) if !text.contains('\0') => Self::Text(text),
+            _ => Self::Unreadable { what: "the body is neither text nor MLIR bytecode".to_owned() },
         }
     }
 }

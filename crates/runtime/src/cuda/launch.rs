@@ -50,7 +50,7 @@ impl Kernel {
             unsafe { sys::cuFuncGetAttribute(&mut value, attribute, self.function) }
                 .result()
                 .doing("read an attribute of a kernel")?;
-            Ok(usize::try_from(value).unwrap_or(0))
+            Ok::<usize, CudaError>(usize::try_from(value).unwrap_or(0))
         };
         Ok((
             read(CUfunction_attribute::CU_FUNC_ATTRIBUTE_NUM_REGS)?,

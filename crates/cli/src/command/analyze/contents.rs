@@ -6,14 +6,17 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use octile_dump::facts::{Facts, Source};
+use octile_dump::facts::{FileKind, Source};
 
 use super::{
     find::{Group, may_be_dump},
-    is_dump,
     manifest::{self, File, Manifest},
 };
-use crate::input::{self, Allowance, InputError};
+use crate::{
+    command::inspect::collect,
+    input::{self, Allowance, InputError},
+    print::{one_line, shown},
+};
 
 /// A file of a version.
 #[derive(Debug)]
@@ -53,8 +56,8 @@ impl Contents {
                 None => contents.own.push(beside),
                 Some(_) => bail!(
                     "{} differs from the HLO that {} lists: remove it, or run `octile inspect` again",
-                    path.display(),
-                    group.path.join(manifest::FILE_NAME).display()
+                    shown(path),
+                    shown(&group.path.join(manifest::FILE_NAME))
                 ),
             }
         }
@@ -69,7 +72,7 @@ impl Contents {
 
     /// What a manifest lists, and nothing else.
     fn listed(group: &Group, manifest: &Manifest, allowance: &mut Allowance) -> Result<Self> {
-        refuse_unlisted(&group.path, &group.files, manifest, allowance)?;
+        refuse_unlisted(&group.path, manifest, allowance)?;
         let mut contents = Self::default();
         for file in &manifest.files {
             let path = group.path.join(file.name.as_path());
@@ -84,14 +87,9 @@ impl Contents {
             if let Some(change) = file.change(&bytes) {
                 contents.report(&path, &change);
             }
-            if may_be_dump(&path) {
+            if may_be_dump(&path) && !is_raw(file) {
                 contents.place(file).push(Content { name: file.name.to_string(), path, bytes });
             }
-        }
-        for helper in contents.helpers.keys() {
-            let folder = group.path.join(helper);
-            let files = allowance.list(&folder)?.files;
-            refuse_unlisted(&group.path, &files, manifest, allowance)?;
         }
         Ok(contents)
     }
@@ -105,7 +103,7 @@ impl Contents {
     }
 
     fn report(&mut self, path: &Path, change: &str) {
-        let path = path.display();
+        let path = shown(path);
         self.troubles.push(format!("{path} {change}, against its manifest: compile that version again"));
     }
 }
@@ -113,30 +111,35 @@ impl Contents {
 fn content(path: &Path, allowance: &mut Allowance) -> Result<Content, InputError> {
     let bytes = allowance.read(path)?;
     Ok(Content {
-        name: path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        name: one_line(&path.file_name().unwrap_or_default().to_string_lossy()),
         path: path.to_owned(),
         bytes,
     })
 }
 
-/// Refuses dumps that a manifest does not list: it is not known of which kernel they are. Other files, such as a page
-/// or a record that was written there, are never read any further.
-fn refuse_unlisted(
-    folder: &Path,
-    files: &[PathBuf],
-    manifest: &Manifest,
-    allowance: &mut Allowance,
-) -> Result<()> {
-    let listed: BTreeSet<_> = manifest.files.iter().map(|file| folder.join(file.name.as_path())).collect();
-    let unlisted = files.iter().filter(|path| !listed.contains(*path));
-    match first_dump(unlisted, allowance)? {
-        None => Ok(()),
-        Some(path) => bail!(
-            "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile inspect` again",
-            path.display(),
-            folder.join(manifest::FILE_NAME).display()
-        ),
+/// Whether a listed file is one of those that the compiler wrote beside the dumps that are read.
+fn is_raw(file: &File) -> bool {
+    file.name.as_path().starts_with(collect::RAW)
+}
+
+/// Refuses dumps, in the folder of a version or anywhere below, that its manifest does not list: it is not known of which
+/// kernel they are. Other files, such as a page or a record that was written there, are never read any further.
+fn refuse_unlisted(version: &Path, manifest: &Manifest, allowance: &mut Allowance) -> Result<()> {
+    let listed: BTreeSet<_> = manifest.files.iter().map(|file| version.join(file.name.as_path())).collect();
+    let mut folders = vec![version.to_owned()];
+    while let Some(folder) = folders.pop() {
+        let found = allowance.list(&folder)?;
+        let unlisted = found.files.iter().filter(|path| !listed.contains(*path));
+        if let Some(path) = first_dump(unlisted, allowance)? {
+            bail!(
+                "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile inspect` again",
+                shown(path),
+                shown(&version.join(manifest::FILE_NAME))
+            );
+        }
+        folders.extend(found.folders);
     }
+    Ok(())
 }
 
 /// The first file that a compiler wrote about a kernel.
@@ -146,7 +149,7 @@ pub fn first_dump<'f>(
 ) -> Result<Option<&'f Path>, InputError> {
     for file in files.into_iter().filter(|file| may_be_dump(file)) {
         let bytes = &allowance.read(file)?;
-        if Facts::gather(&[Source { name: "", bytes }]).files.iter().any(is_dump) {
+        if FileKind::of(bytes).target().is_some() {
             return Ok(Some(file));
         }
     }

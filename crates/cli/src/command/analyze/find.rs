@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, bail};
 
 use super::{contents::first_dump, manifest};
-use crate::input::{Allowance, Listing};
+use crate::{
+    input::{Allowance, Listing},
+    print::{one_line, shown},
+};
 
 /// Files of a version's folder that are no dump.
 const OTHER_FILES: [&str; 4] = [manifest::FILE_NAME, "executable.bin", "stablehlo.mlir", "kernel.cubin"];
@@ -31,7 +34,7 @@ pub fn groups(inputs: &[PathBuf], allowance: &mut Allowance) -> Result<Vec<Group
     for input in inputs {
         let found = if input.is_dir() { in_folder(input, allowance)? } else { vec![single(input)?] };
         if found.is_empty() {
-            bail!("there is no dump in {}: write some with `octile inspect -o DIR`", input.display());
+            bail!("there is no dump in {}: write some with `octile inspect -o DIR`", shown(input));
         }
         groups.extend(found);
     }
@@ -40,7 +43,7 @@ pub fn groups(inputs: &[PathBuf], allowance: &mut Allowance) -> Result<Vec<Group
 
 fn single(file: &Path) -> Result<Group> {
     if !file.exists() {
-        let path = file.display();
+        let path = shown(file);
         bail!("there is no {path}: name a dump or a folder of dumps, or write some with `octile inspect`");
     }
     let path = file.to_owned();
@@ -60,8 +63,8 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
         if inside.files.is_empty() && !inside.folders.is_empty() {
             bail!(
                 "{} holds folders and no files: name it by itself, or move it out of {}",
-                version.display(),
-                folder.display()
+                shown(version),
+                shown(folder)
             );
         }
         let beside = named.iter().find(|file| named_version(file) == Some(file_name(version))).cloned();
@@ -77,7 +80,7 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
         }
         bail!(
             "{} is a compiler dump beside folders of dumps: move it into the folder of its version, or name it by itself",
-            dump.display()
+            shown(dump)
         );
     }
     let has_folder = |file: &&PathBuf| named_version(file).is_some_and(|name| folder.join(name).is_dir());
@@ -92,7 +95,7 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
 fn one(folder: &Path, mut files: Vec<PathBuf>, beside: Option<PathBuf>) -> Option<Group> {
     files.retain(|file| may_be_dump(file));
     let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
-    let name = file_name(&path).to_owned();
+    let name = one_line(file_name(&path));
     let has_files = has_manifest(folder) || !files.is_empty() || beside.is_some();
     has_files.then(|| Group { name, path: folder.to_owned(), files, beside })
 }
@@ -114,7 +117,7 @@ fn named_version(file: &Path) -> Option<&str> {
 
 fn version_of(file: &Path) -> String {
     let stem = || file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    named_version(file).unwrap_or_else(stem).to_owned()
+    one_line(named_version(file).unwrap_or_else(stem))
 }
 
 /// The last part of a path.

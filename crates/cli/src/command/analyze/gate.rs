@@ -10,6 +10,7 @@ use super::{
     contents::Content,
     manifest::{Arithmetic, Manifest, Plan},
 };
+use crate::print::shown;
 
 /// Refuses dumps of two devices, and two files that describe a kernel in the same way: facts would come from either,
 /// and one kernel would answer for another.
@@ -28,7 +29,7 @@ pub fn require_one_kernel(
                 "{} is a dump of {}, but the manifest of {} plans {}: run `octile inspect` again",
                 file.name,
                 device(target),
-                folder.display(),
+                shown(folder),
                 device(planned)
             );
         }
@@ -36,7 +37,7 @@ pub fn require_one_kernel(
             Some((other, name)) if other != target => bail!(
                 "{} mixes targets: {name} is a dump of {}, and {} of {}; use one folder per target, or name \
                  one file",
-                folder.display(),
+                shown(folder),
                 device(other),
                 file.name,
                 device(target)
@@ -55,7 +56,7 @@ pub fn require_one_kernel(
             bail!(
                 "{} contains two files that each define a kernel: {} and {}; use one folder per kernel, or name \
                  one file",
-                folder.display(),
+                shown(folder),
                 other.name,
                 content.name
             );

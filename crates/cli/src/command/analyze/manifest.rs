@@ -18,6 +18,7 @@ use crate::{
     command::seal::{self, Seal},
     input,
     plain_path::PlainPath,
+    print::shown,
     strict_json,
 };
 
@@ -319,7 +320,7 @@ fn damage(error: &serde_json::Error) -> String {
 
 /// Refuses a manifest that is not as it was written.
 fn require_intact(path: &Path, text: &str, value: &Value) -> Result<()> {
-    let path = path.display();
+    let path = shown(path);
     match seal::examine(text) {
         Seal::Intact => Ok(()),
         Seal::Missing if value.get("crc32").is_some() => {
@@ -355,7 +356,7 @@ pub fn sealed_value(folder: &Path) -> Result<Option<Value>> {
 }
 
 fn unreadable(path: &Path) -> String {
-    format!("cannot read {}: compile that version again with `octile inspect`", path.display())
+    format!("cannot read {}: compile that version again with `octile inspect`", shown(path))
 }
 
 impl Manifest {

@@ -62,6 +62,8 @@ pub struct Promise {
     pub waived: Vec<Waiver>,
     /// Where what is said about the version disagrees, as a sentence without a full stop.
     pub contradiction: Option<String>,
+    /// Whether what was told is not what the manifest says.
+    pub told_otherwise: bool,
 }
 
 fn chip_name<S: serde::Serializer>(chip: &Option<&'static TpuChip>, to: S) -> Result<S::Ok, S::Error> {
@@ -117,9 +119,25 @@ impl Promise {
             Some(Plan::Tpu(plan)) if is_own => Some(blocks(plan)),
             _ => None,
         };
+        let other_chip = plan.and_then(|plan| other_chip(told.chip, plan));
+        let told_otherwise =
+            told.strategy.is_some_and(|_| planned.is_some() && !is_own) || other_chip.is_some();
         let contradiction = planned.and_then(|planned| contradiction(told.strategy, planned, &named));
+        let contradiction = contradiction.or(other_chip);
         let (planned, required) = (plan.is_some(), Vec::new());
-        Self { known, strategy, chip, gpu, gpu_name, planned, blocks, required, waived, contradiction }
+        Self {
+            known,
+            strategy,
+            chip,
+            gpu,
+            gpu_name,
+            planned,
+            blocks,
+            required,
+            waived,
+            contradiction,
+            told_otherwise,
+        }
     }
 
     /// Settles the checks: those of the strategy, or of a GPU kernel, less those that are waived.
@@ -199,6 +217,25 @@ fn dequantizes(strategy: Option<Strategy>, facts: &Facts) -> bool {
     let mut own = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Mosaic).peekable();
     let is_bf16 = |matmul: &Matmul| matmul.lhs == "bf16" && matmul.rhs == "bf16";
     strategy == Some(Strategy::Strip) && own.peek().is_some() && own.all(is_bf16)
+}
+
+/// That another chip is told than the one that a manifest names.
+fn other_chip(told: Option<ChipChoice>, plan: &Plan) -> Option<String> {
+    let told_name = match told? {
+        ChipChoice::Tpu(chip) => chip.name,
+        ChipChoice::Gpu(gpu) => gpu.name,
+    };
+    match (told?, plan) {
+        (ChipChoice::Gpu(_), Plan::Gpu(_)) => None,
+        (ChipChoice::Tpu(chip), Plan::Tpu(plan)) if chip.name == plan.chip.name => None,
+        (_, Plan::Tpu(plan)) => {
+            let planned = &plan.chip.name;
+            Some(format!("the manifest says that this is for {planned}, and not for {told_name}, as told"))
+        }
+        (_, Plan::Gpu(_)) => {
+            Some(format!("the manifest says that this is for a GPU, and not for {told_name}, as told"))
+        }
+    }
 }
 
 /// What is said against the version that a manifest names.

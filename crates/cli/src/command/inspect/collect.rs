@@ -48,6 +48,9 @@ pub fn listings(dump: &Path, kernel: &str, folder: &Path) -> Result<()> {
     copy(optimized, "optimized HLO", OPTIMIZED_HLO)
 }
 
+/// The folder of a version that has everything the compiler wrote, where that is kept.
+pub const RAW: &str = "raw";
+
 /// Copies a folder with everything in it.
 pub fn copy_all(from: &Path, to: &Path) -> Result<()> {
     for file in files_below(from)? {
@@ -74,7 +77,7 @@ fn file_name(path: &Path) -> &str {
 }
 
 /// Every file in a folder and the folders below it, by name.
-fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -1,6 +1,9 @@
 //! What a version's folder says about itself.
 
-use std::{collections::BTreeMap, path::Path};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
 use anyhow::Result;
 use octile_core::{Strategy, plan::tpu::TpuPlan};
@@ -10,7 +13,7 @@ use octile_runtime::pjrt::{
 };
 use serde::Serialize;
 
-use super::collect::ROLES;
+use super::collect::{RAW, ROLES, files_below};
 use crate::{command::seal, record::Provenance, tools::Found};
 
 /// Stands for the compiler's dump folder, which is temporary.
@@ -90,7 +93,7 @@ struct CompilerRecord<'a> {
 }
 
 /// A file of a version's folder.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Clone, Serialize)]
 pub struct FileRecord {
     name: String,
     role: &'static str,
@@ -103,11 +106,24 @@ impl FileRecord {
     /// The files of a folder, of which each name and role is known.
     pub fn all(roles: &[(&'static str, &'static str)], folder: &Path) -> Result<Vec<Self>> {
         let record = |&(name, role): &(&str, _)| {
-            let content = std::fs::read(folder.join(name))?;
-            let (bytes, sha256) = (content.len() as u64, seal::checksum(&content));
-            Ok(Self { name: name.to_owned(), role, bytes, sha256 })
+            Ok(Self::new(name.to_owned(), role, &std::fs::read(folder.join(name))?))
         };
         roles.iter().map(record).collect()
+    }
+
+    /// What the compiler wrote besides, where that is kept.
+    fn raw(version: &Path) -> Result<Vec<Self>> {
+        let folder = version.join(RAW);
+        let files = if folder.is_dir() { files_below(&folder)? } else { Vec::new() };
+        let record = |path: &PathBuf| {
+            let name = path.strip_prefix(version)?.to_string_lossy().replace('\\', "/");
+            Ok(Self::new(name, "raw dump", &std::fs::read(path)?))
+        };
+        files.iter().map(record).collect()
+    }
+
+    fn new(name: String, role: &'static str, content: &[u8]) -> Self {
+        Self { name, role, bytes: content.len() as u64, sha256: seal::checksum(content) }
     }
 
     /// The same file, seen from the folder around its own.
@@ -141,7 +157,7 @@ impl<'a> Manifest<'a> {
             },
             plan,
             figures,
-            files: FileRecord::all(&ROLES, folder)?,
+            files: [FileRecord::all(&ROLES, folder)?, FileRecord::raw(folder)?].concat(),
         })
     }
 }

@@ -113,7 +113,7 @@ impl<'a> Session<'a> {
         let (compiled, dump) = self.compile(&module, dump)?;
         collect::listings(dump.path(), &emitted.kernel_name, &folder)?;
         if self.work.keep_dumps {
-            collect::copy_all(dump.path(), &folder.join("raw"))?;
+            collect::copy_all(dump.path(), &folder.join(collect::RAW))?;
         }
         let profile = static_profile(&self.compiler, &self.target, &Module::new(&name, module.stablehlo))?;
         let figures = Figures::new(&compiled, profile, count(&folder, plan.chip)?);

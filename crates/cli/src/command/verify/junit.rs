@@ -43,7 +43,7 @@ fn case(judged: &Judged, name: &str, finding: &Finding, strict: bool) -> TestCas
     let details = details.collect::<Vec<_>>().join("\n");
     let status = match finding.verdict {
         Verdict::Pass => TestCaseStatus::success(),
-        Verdict::Fail => failure(&finding.says, &details),
+        Verdict::Fail | Verdict::Obscured => failure(&finding.says, &details),
         Verdict::NotObservable if strict => failure(&finding.says, &details),
         Verdict::NotObservable => {
             let mut status = TestCaseStatus::skipped();
