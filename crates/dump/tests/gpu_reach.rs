@@ -67,14 +67,27 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
         assert!(found.says.contains("is never executed: its predicate"), "{}", found.says);
         assert!(found.evidence[0].excerpt.contains("wgmma"), "{:?}", found.evidence);
     }
+    // A guard that cannot be decided leaves the product without proof.
     let sometimes = [
         ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pz, %rz, 9;\n"),
         ("@%pz", "\tmov.u32 %rz, %tid.x;\n\tsetp.ge.u32 %pz, %rz, 128;\n"),
-        ("@!%pz", "\tsetp.ne.u32 %pz, 1, 1;\n"),
     ];
     for (guard, setup) in sometimes {
-        assert_eq!(native(&guarded(guard, setup)).verdict, Verdict::Pass, "{setup}");
+        let found = native(&guarded(guard, setup));
+        assert_eq!(found.verdict, Verdict::NotObservable, "{setup}");
+        assert!(
+            found.says.contains("is executed only if %pz holds, which cannot be decided"),
+            "{}",
+            found.says
+        );
     }
+    assert_eq!(native(&guarded("@!%pz", "\tsetp.ne.u32 %pz, 1, 1;\n")).verdict, Verdict::Pass);
+    let waits = ptx().replace(
+        "\tmov.u32 %r1, shared_memory;\n",
+        "\tsetp.eq.u32 %pz, %tid.x, 0;\n\tmov.u32 %r1, shared_memory;\n",
+    );
+    let waits = waits.replace("\twgmma.wait_group", "\t@%pz wgmma.wait_group");
+    assert_eq!(native(&waits).verdict, Verdict::NotObservable);
 }
 
 #[test]
@@ -111,7 +124,7 @@ fn a_predicate_that_is_not_written_makes_the_code_invalid() {
     let found = native(&guarded("@%pz", one_path));
     assert_eq!(found.verdict, Verdict::Fail, "{}", found.says);
     let both = one_path.replace("\t@%pa", "\tsetp.eq.u32 %pz, %tid.x, 2;\n\t@%pa");
-    assert_eq!(native(&guarded("@%pz", &both)).verdict, Verdict::Pass);
+    assert_eq!(native(&guarded("@%pz", &both)).verdict, Verdict::NotObservable);
 }
 
 #[test]
@@ -128,6 +141,12 @@ fn products_without_tensor_cores_are_found() {
     let products = [
         "\tfma.rn.f32 %fd, %fa, %fb, %fd;\n",
         "\tmul.rn.f32 %ft, %fa, %fb;\n\tadd.f32 %fd, %fd, %ft;\n",
+        "\tmul.rn.f32 %ft, %fa, %fb;\n\tfma.rn.f32 %fd, %ft, 0f3F800000, %fd;\n",
+        "\tmul.rn.f32 %ft, %fa, %fb;\n\tred.global.add.f32 [%rd1], %ft;\n",
+        "\tadd.f32 %ft, %fa, %f65;\n\tfma.rn.f32 %fd, %ft, %fb, %fd;\n",
+        "\tsetp.eq.u32 %pz, %tid.x, 0;\n\t@%pz mov.f32 %fa, %f65;\n\tfma.rn.f32 %fd, %fa, %fb, %fd;\n",
+        "\tld.shared.u32 %ra, [%r1];\n\tld.shared.u32 %rb, [%r1+4];\n\tmad.lo.s32 %rd, %ra, %rb, %rd;\n",
+        "\tld.shared.u32 %ra, [%r1];\n\tmul.lo.u32 %rb, %ra, %ra;\n\tadd.u32 %rd, %rd, %rb;\n",
         "\tcvt.rn.f16.f32 %ha, %fa;\n\tcvt.rn.f16.f32 %hb, %fb;\n\tfma.rn.f16 %hd, %ha, %hb, %hd;\n",
     ];
     for lines in products {
@@ -138,10 +157,29 @@ fn products_without_tensor_cores_are_found() {
         }
     }
     // Two scales are multiplied, and what the tensor cores give is scaled.
-    assert_eq!(
-        native(&with("\tmul.rn.f32 %ft, %fa, %fb;\n\tfma.rn.f32 %f1, %f65, %ft, %f1;\n")).verdict,
-        Verdict::Pass
-    );
+    let scaled = native(&with("\tmul.rn.f32 %ft, %fa, %fb;\n\tfma.rn.f32 %f1, %f65, %ft, %f1;\n"));
+    assert_eq!(scaled.verdict, Verdict::Pass, "{} {:?}", scaled.says, scaled.evidence);
+}
+
+#[test]
+fn every_instruction_of_the_tensor_cores_is_a_product() {
+    let with = |line: &str| {
+        ptx().replace("\twgmma.fence.sync.aligned;\n", &format!("{line}\twgmma.fence.sync.aligned;\n"))
+    };
+    let foreign = [
+        ("wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32", "tf32"),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "tf32"),
+        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "bf16"),
+        ("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "bf16"),
+    ];
+    for (op, element) in foreign {
+        let text = with(&format!("\t{op} {{%f1, %f2}}, {{%r1}}, {{%r1}}, {{%f1, %f2}};\n"));
+        let found = native(&text);
+        assert_eq!(found.verdict, Verdict::Fail, "{op}: {}", found.says);
+        assert_eq!(found.says, format!("a product of {element} and {element}"));
+        let expected = if element == "tf32" { Verdict::Fail } else { Verdict::Pass };
+        assert_eq!(find(&[("kernel.ptx", &text)], CheckId::NoF32Matmul).verdict, expected, "{op}");
+    }
 }
 
 #[test]
@@ -154,6 +192,7 @@ fn machine_code_must_have_the_products_of_its_source() {
         verdict(&sass.replace("QGMMA.64x128x32.F32.E4M3.E4M3", "HGMMA.64x128x16.F32.BF16")),
         Verdict::Fail
     );
+    assert_eq!(verdict(&sass.replacen("QGMMA.64x128x32.F32.E4M3.E4M3", "FFMA", 1)), Verdict::Fail);
     let never: String = sass.lines().map(|line| line.replace(" QGMMA", " @!PT QGMMA") + "\n").collect();
     assert_ne!(never, sass);
     assert_eq!(verdict(&never), Verdict::Fail);

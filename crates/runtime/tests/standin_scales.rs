@@ -15,8 +15,7 @@ fn scales_that_overflow_together_are_refused() {
     let zeros = [0; 128];
     let zeros = Mat::new(&zeros, 1, 128).unwrap();
     let granularity = ScaleGranularity::Token;
-    let problem =
-        Problem::new(1, 1, 128, QuantBlock::B128).unwrap().with_x(ActivationKind::Fp8(granularity));
+    let problem = Problem::new(1, 1, 128, QuantBlock::B128).unwrap().with_x(ActivationKind::Fp8(granularity));
     let upload = |x_scale: f32, w_scale: f32| {
         let x = QuantizedActivation::from_parts(zeros, &[x_scale], QuantBlock::B128, granularity).unwrap();
         let weight = QuantizedWeight::from_parts(zeros, &[w_scale], QuantBlock::B128).unwrap();

@@ -38,6 +38,17 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
                 continue;
             }
             executed.push(instruction);
+            if !instruction.guard.is_empty()
+                && reach.as_ref().is_some_and(|reach| reach.is_conditional(number))
+            {
+                let line = evidence();
+                let guard = code.str(instruction.guard).trim_start_matches('@');
+                let says = format!(
+                    "the {op} of line {} is executed only if {guard} holds, which cannot be decided",
+                    line.place.line
+                );
+                facts.conditional.extend(is_of_product(op).then_some(Fault { level, says, evidence: line }));
+            }
             if let Some((lhs, rhs)) = product {
                 add_matmul(facts, level, (lhs, rhs), matmul_shapes(op), evidence);
             } else if let Some(way) = Way::of(op) {
@@ -233,19 +244,25 @@ fn settle_copies(facts: &mut Facts, level: Level, places: Option<usize>) {
 /// type for both, and none for f16.
 fn matmul_types(op: &str) -> Option<(&'static str, &'static str)> {
     let mnemonic = op.split('.').next()?;
-    let ptx = matches!(mnemonic, "wgmma" | "mma") && (op.contains("mma_async") || op.starts_with("mma.sync"));
+    let ptx = matches!(mnemonic, "wgmma" | "mma" | "wmma" | "tcgen05")
+        && op.split('.').any(|part| matches!(part, "mma" | "mma_async"));
     let sass = ["QGMMA", "HGMMA", "IGMMA", "BGMMA", "HMMA", "QMMA", "IMMA", "DMMA"].contains(&mnemonic);
     if !(ptx || sass) {
         return None;
     }
     let types: Vec<_> = op.split('.').filter_map(element).collect();
     match (types.as_slice(), ptx) {
-        // PTX for mma.sync names the result, both operands and the addend.
+        // `mma` and `wmma` name the result, both operands and the addend.
         ([_, lhs, rhs, _], true) | ([_, lhs, rhs], _) => Some((lhs, rhs)),
         ([_, both], _) => Some((both, both)),
         _ if matches!(mnemonic, "HGMMA" | "HMMA") => Some(("f16", "f16")),
         _ => Some(("", "")),
     }
+}
+
+/// Whether an instruction makes a product, or starts products or waits for them.
+fn is_of_product(op: &str) -> bool {
+    matmul_types(op).is_some() || op.starts_with("wgmma.") || op.starts_with("tcgen05.")
 }
 
 /// Shapes of its operands: `m64n128k32` and `64x128x32` multiply 64x32 by 32x128.

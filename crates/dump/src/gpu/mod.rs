@@ -6,6 +6,7 @@ mod reach;
 mod report;
 mod sass;
 mod scalar;
+mod step;
 
 pub use reach::{Dead, Reach};
 pub use report::AssemblerReport;

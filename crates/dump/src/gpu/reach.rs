@@ -5,7 +5,11 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::{Code, Function, Instruction, Language, interval::Interval};
+use super::{
+    Code, Function, Language,
+    interval::Interval,
+    step::{Step, is_register},
+};
 
 /// Why an instruction is never executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +25,7 @@ pub enum Dead {
 pub struct Reach<'a> {
     reached: Vec<bool>,
     under_false: HashSet<usize>,
+    conditional: HashSet<usize>,
     /// The first instruction, by number, whose predicate is not written on every path to it.
     pub undefined: Option<(usize, &'a str)>,
 }
@@ -32,6 +37,11 @@ impl<'a> Reach<'a> {
         Walk::new(code, function, &steps).run()
     }
 
+    /// Whether the guard of this instruction may hold or not.
+    pub fn is_conditional(&self, number: usize) -> bool {
+        self.conditional.contains(&number)
+    }
+
     /// Why the instruction of this number is never executed; `None` where it can be.
     pub fn dead(&self, number: usize) -> Option<Dead> {
         match self.reached.get(number) {
@@ -40,73 +50,6 @@ impl<'a> Reach<'a> {
             _ => Some(Dead::Path),
         }
     }
-}
-
-/// An instruction, taken apart.
-pub struct Step<'a> {
-    guard: Option<(&'a str, bool)>,
-    op: &'a str,
-    /// Operands in order, split at the outermost commas.
-    pub operands: Vec<&'a str>,
-}
-
-impl<'a> Step<'a> {
-    pub fn of(code: &Code<'a>, instruction: &Instruction) -> Self {
-        let guard = code.str(instruction.guard).strip_prefix('@');
-        let guard = guard.map(|guard| (guard.trim_start_matches('!'), guard.starts_with('!')));
-        Self { guard, op: code.str(instruction.op), operands: split(code.str(instruction.operands)) }
-    }
-
-    /// The registers that it writes: its first operand, or those in the braces there.
-    pub fn written(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let head = self.op.split('.').next().unwrap_or_default();
-        let writes =
-            !matches!(head, "st" | "red" | "bra" | "brx" | "ret" | "exit" | "bar" | "BRA" | "STG" | "STS");
-        let first = self.operands.first().copied().filter(|first| writes && !first.starts_with('['));
-        let first = first.unwrap_or_default().split(['{', '}', '|', ',', '(', ')', ' ', '\t', '\n']);
-        first.filter(|name| is_register(name))
-    }
-
-    /// The registers that it reads.
-    pub fn read(&self) -> impl Iterator<Item = &'a str> + '_ {
-        let skipped = usize::from(self.written().next().is_some());
-        let rest = self.operands.iter().skip(skipped);
-        rest.flat_map(|operand| operand.split(|c: char| !is_name(c))).filter(|name| is_register(name))
-    }
-
-    pub fn head(&self) -> &'a str {
-        self.op.split('.').next().unwrap_or_default()
-    }
-
-    pub fn op(&self) -> &'a str {
-        self.op
-    }
-}
-
-fn is_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.')
-}
-
-fn is_register(name: &str) -> bool {
-    name.starts_with(|c: char| c == '%' || c == '_' || c.is_ascii_alphabetic()) && name != "_"
-}
-
-/// Splits at commas that are in no bracket.
-fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'[' | b'{' | b'(' => depth += 1,
-            b']' | b'}' | b')' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => {
-                parts.extend(text.get(start..at).map(str::trim));
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.extend(text.get(start..).map(str::trim).filter(|last| !last.is_empty()));
-    parts
 }
 
 /// Joins after which a register may hold anything, so that loops come to an end.
@@ -158,10 +101,12 @@ impl<'w, 'a> Walk<'w, 'a> {
         let reached = |at: &usize| self.reached.get(*at) == Some(&true);
         let all: Vec<_> = (0..self.steps.len()).filter(reached).collect();
         let guard = |at: usize| self.steps.get(at).and_then(|step| step.guard);
-        let under_false =
-            all.iter().copied().filter(|&at| guard(at).is_some_and(|guard| self.holds(guard) == Some(false)));
-        let under_false = under_false.collect();
-        Reach { under_false, undefined: self.undefined(&all), reached: self.reached }
+        let under = |truth: Option<bool>| -> HashSet<usize> {
+            let is = |at: &usize| guard(*at).is_some_and(|guard| self.holds(guard) == truth);
+            all.iter().copied().filter(is).collect()
+        };
+        let (under_false, conditional) = (under(Some(false)), under(None));
+        Reach { under_false, conditional, undefined: self.undefined(&all), reached: self.reached }
     }
 
     fn reach(&mut self, at: usize) {
@@ -234,7 +179,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn compute(&self, step: &Step<'a>) -> Interval {
-        let parts: Vec<_> = step.op.split('.').collect();
+        let parts: Vec<_> = step.op().split('.').collect();
         let kind = parts.last().copied().unwrap_or_default();
         let bits = width(kind);
         let inputs: Vec<_> = step.operands.iter().skip(1).map(|operand| self.read(operand, bits)).collect();
@@ -315,7 +260,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         const MOST_NEGATIONS: usize = 16;
         let &[only] = self.written.get(name)?.as_slice() else { return None };
         let step = self.steps.get(only).filter(|step| step.guard.is_none() && depth < MOST_NEGATIONS)?;
-        if step.op == "not.pred" {
+        if step.op() == "not.pred" {
             let (key, negated) = self.literal(step.operands.get(1)?, depth + 1)?;
             return Some((key, !negated));
         }
@@ -323,7 +268,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             !is_register(operand) || self.written.get(*operand).is_some_and(|w| w.len() == 1)
         };
         let ([_, a, b], ["setp", comparison, kind]) =
-            (&step.operands[..], &step.op.split('.').collect::<Vec<_>>()[..])
+            (&step.operands[..], &step.op().split('.').collect::<Vec<_>>()[..])
         else {
             return Some((name.to_owned(), false));
         };
