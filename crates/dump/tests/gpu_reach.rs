@@ -128,6 +128,74 @@ fn a_predicate_that_is_not_written_makes_the_code_invalid() {
 }
 
 #[test]
+fn a_value_that_decides_a_predicate_must_be_written() {
+    let tid = "\tsetp.eq.u32 %pa, %tid.x, 0;\n";
+    let undefined = [
+        ("%pu", "\tand.pred %pz, %pu, %pv;\n"),
+        ("%pu", "\tnot.pred %pz, %pu;\n"),
+        ("%pu", "\tmov.pred %pz, %pu;\n"),
+        ("%pu", "\tselp.u32 %ru, 1, 0, %pu;\n\tsetp.ne.u32 %pz, %ru, 0;\n"),
+        ("%pu", "\tsetp.eq.and.u32 %pz, %tid.x, 0, %pu;\n"),
+        ("%ru", "\tsetp.ne.u32 %pz, %ru, 0;\n"),
+        ("%ru", "\tshl.b32 %rv, %ru, 3;\n\tpopc.b32 %rw, %rv;\n\tsetp.ne.u32 %pz, %rw, 0;\n"),
+        ("named", "\t.reg .b32 named;\n\tsetp.ne.u32 %pz, named, 0;\n"),
+        ("%pz", "\tsetp.eq.u32 %pa, %tid.x, 0;\n\t@%pa setp.eq.u32 %pz, %tid.x, 0;\n"),
+        (
+            "%pz",
+            "\tsetp.eq.u32 %pa, %tid.x, 0;\n\t@%pa setp.eq.u32 %pz, %tid.x, 0;\n\tsetp.eq.u32 %pa, %tid.x, 1;\n\t@!%pa setp.eq.u32 %pz, %tid.x, 0;\n",
+        ),
+    ];
+    for (register, setup) in undefined {
+        // Whether the product itself is under the predicate or a branch around it is.
+        let branch = guarded("", setup).replacen("\t wgmma.mma", "\t@!%pz bra Lend;\n\twgmma.mma", 1);
+        let branch = branch.replace("\tret;\n", "Lend:\n\tret;\n");
+        for text in [guarded("@%pz", setup), branch] {
+            let found = native(&text);
+            assert_eq!(found.verdict, Verdict::Fail, "{setup}: {}", found.says);
+            assert!(
+                found.says.contains(&format!("{register}, which is not written on every")),
+                "{}",
+                found.says
+            );
+        }
+    }
+    let defined = [
+        format!("{tid}\t@%pa setp.eq.u32 %pz, %tid.x, 0;\n\t@!%pa setp.eq.u32 %pz, %tid.x, 1;\n"),
+        format!("{tid}\t@%pa mov.u32 %ru, 1;\n\t@%pa setp.eq.u32 %pb, %ru, %tid.x;\n\tmov.pred %pz, %pa;\n"),
+    ];
+    for setup in defined {
+        assert_eq!(native(&guarded("@%pz", &setup)).verdict, Verdict::NotObservable, "{setup}");
+    }
+    // A table of branches leads to each of its labels.
+    let table =
+        "\tmov.u32 %ru, %ctaid.x;\n\tbrx.idx %ru, targets;\nLa:\n\tsetp.eq.u32 %pz, %tid.x, 0;\nLb:\n";
+    assert_eq!(native(&guarded("@%pz", table)).verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_function_that_is_too_large_to_follow_proves_nothing() {
+    let mut setup = String::new();
+    for number in 0..40_000 {
+        setup += &format!("\tsetp.eq.u32 %q{number}, %tid.x, {number};\n\t@%q{number} bra Lend;\n");
+    }
+    let text = guarded("", &setup).replace("\tret;\n", "Lend:\n\tret;\n");
+    let found = native(&text);
+    assert_eq!(found.verdict, Verdict::NotObservable, "{}", found.says);
+    assert!(found.says.contains("too large to tell"), "{}", found.says);
+}
+
+#[test]
+fn a_statement_whose_brackets_do_not_match_is_damage() {
+    for operands in ["{{{{{{", "{%r1, %r2], %rd1", "%r1)", &"{".repeat(1_000_000)] {
+        let text = guarded("", &format!("\tmov.b32 {operands};\n"));
+        let damage = Code::parse_ptx(&text).damage().to_vec();
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!(damage[0].what, "the brackets of this statement do not match");
+    }
+    assert_eq!(Code::parse_ptx(&ptx()).damage(), []);
+}
+
+#[test]
 fn products_without_tensor_cores_are_found() {
     let text = ptx();
     let loads = "\tld.shared.f32 %fa, [%r1];\n\tld.shared.f32 %fb, [%r1+4];\n";

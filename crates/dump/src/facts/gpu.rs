@@ -7,7 +7,7 @@ use super::{
     conflict::Fingerprint,
 };
 use crate::{
-    gpu::{AssemblerReport, Code, Dead, Instruction, Language, first_product},
+    gpu::{AssemblerReport, Code, Dead, Instruction, Language, Undefined, first_product},
     source::{Damage, Place},
 };
 
@@ -60,9 +60,23 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
             let evidence = witness.at(function.instructions.get(number).map_or(0, |found| found.op.start));
             Fault { level, says: format!("line {} {what}", evidence.place.line), evidence }
         };
-        facts.invalid.extend(reach.undefined.map(|(number, predicate)| {
-            fault(number, format!("is predicated on {predicate}, which is not written on every path to it"))
-        }));
+        match reach.undefined {
+            Some(Undefined::Read(number, register)) => {
+                let guard = function.instructions.get(number).map_or("", |found| code.str(found.guard));
+                let reads = if guard.trim_start_matches(['@', '!']) == register {
+                    format!("is predicated on {register}")
+                } else {
+                    format!("computes what a predicate depends on from {register}")
+                };
+                let says = format!("{reads}, which is not written on every path to it");
+                facts.invalid.push(fault(number, says));
+            }
+            Some(Undefined::TooLarge) => {
+                let says = "begins a function that is too large to tell whether its predicates are written";
+                facts.unaccounted.push(fault(0, says.to_owned()));
+            }
+            None => {}
+        }
         let scalar = (language == Language::Ptx).then(|| first_product(&code, function, &reach)).flatten();
         facts.scalar_products.extend(scalar.map(|number| {
             fault(number, "adds a product of two values from memory, without the tensor cores".to_owned())

@@ -7,8 +7,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{
     Code, Function, Language,
+    defined::{Definitions, Undefined},
     interval::Interval,
-    step::{Step, is_register},
+    step::{Registers, Step, is_register},
 };
 
 /// Why an instruction is never executed.
@@ -26,8 +27,8 @@ pub struct Reach<'a> {
     reached: Vec<bool>,
     under_false: HashSet<usize>,
     conditional: HashSet<usize>,
-    /// The first instruction, by number, whose predicate is not written on every path to it.
-    pub undefined: Option<(usize, &'a str)>,
+    /// What a guard depends on and is not written on every path to where it is read.
+    pub undefined: Option<Undefined<'a>>,
 }
 
 impl<'a> Reach<'a> {
@@ -58,6 +59,7 @@ const MOST_JOINS: u8 = 4;
 struct Walk<'w, 'a> {
     steps: &'w [Step<'a>],
     language: Language,
+    registers: Registers<'a>,
     labels: HashMap<&'a str, Vec<usize>>,
     /// The most threads of a block, where the function says.
     threads: u64,
@@ -83,6 +85,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         Self {
             steps,
             language: code.language(),
+            registers: Registers::of(code, function),
             labels,
             threads: threads(code.str(function.header)),
             values: HashMap::new(),
@@ -128,31 +131,10 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     fn visit(&mut self, at: usize) {
         let Some(step) = self.steps.get(at) else { return };
-        let holds = step.guard.map_or(Some(true), |guard| self.holds(guard));
-        if holds != Some(false) {
-            if self.language == Language::Ptx {
-                self.write(step);
-            }
-            match step.head() {
-                // The target of an indirect branch is in a table.
-                "brx" | "BRX" | "JMX" | "BRXU" => {
-                    let all: Vec<_> = self.labels.values().flatten().copied().collect();
-                    all.into_iter().for_each(|target| self.reach(target));
-                }
-                _ => {
-                    let words =
-                        step.operands.iter().flat_map(|operand| operand.split(['`', '(', ')', ' ', ',']));
-                    let targets: Vec<_> =
-                        words.filter_map(|word| self.labels.get(word)).flatten().copied().collect();
-                    targets.into_iter().for_each(|target| self.reach(target));
-                }
-            }
+        if self.executes(at) != Some(false) && self.language == Language::Ptx {
+            self.write(step);
         }
-        let leaves =
-            matches!(step.head(), "bra" | "brx" | "ret" | "exit" | "trap" | "BRA" | "EXIT" | "BRX" | "RET");
-        if !(leaves && holds == Some(true)) {
-            self.reach(at + 1);
-        }
+        self.next(at).into_iter().for_each(|next| self.reach(next));
     }
 
     fn write(&mut self, step: &Step<'a>) {
@@ -300,60 +282,45 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    /// The first guard that some path reaches before its predicate is written.
-    fn undefined(&self, reached: &[usize]) -> Option<(usize, &'a str)> {
+    /// The first read, behind a guard, of what some path does not write.
+    fn undefined(&self, reached: &[usize]) -> Option<Undefined<'a>> {
         if self.language == Language::Sass {
             return None;
         }
-        let never = |at: usize| {
-            let (name, _) = self.steps.get(at)?.guard?;
-            (!self.values.contains_key(name)).then_some((at, name))
+        let definitions = Definitions {
+            steps: self.steps,
+            given: &|name| !self.registers.is_one(name),
+            holds: &|at| self.executes(at),
+            next: &|at| self.next(at),
         };
-        reached.iter().find_map(|&at| never(at)).or_else(|| self.sometimes_undefined(reached))
+        definitions.first_undefined(reached)
     }
 
-    fn sometimes_undefined(&self, reached: &[usize]) -> Option<(usize, &'a str)> {
-        /// Instructions, summed over predicates, that are looked at.
-        const BUDGET: usize = 20_000_000;
-        let mut spent = 0;
-        let guards: Vec<_> =
-            reached.iter().filter_map(|&at| Some((at, self.steps.get(at)?.guard?.0))).collect();
-        let names: HashSet<_> = guards.iter().map(|(_, name)| *name).collect();
-        let mut first: Option<(usize, &str)> = None;
-        for name in names {
-            // Everything that is reached without a write to this predicate.
-            let writes: HashSet<_> = self.written.get(name).into_iter().flatten().copied().collect();
-            let mut without = vec![false; self.steps.len()];
-            let mut open = vec![0];
-            while let Some(at) = open.pop() {
-                let Some(seen @ false) = without.get_mut(at) else { continue };
-                *seen = true;
-                spent += 1;
-                if spent > BUDGET {
-                    return first;
-                }
-                if !writes.contains(&at) {
-                    open.extend(self.next(at));
-                }
-            }
-            let early = guards.iter().find(|(at, guard)| *guard == name && without.get(*at) == Some(&true));
-            first = match (first, early) {
-                (Some(first), Some(early)) => Some(first.min(*early)),
-                (first, early) => first.or(early.copied()),
-            };
-        }
-        first
+    /// Whether the guard of an instruction holds.
+    fn executes(&self, at: usize) -> Option<bool> {
+        let guard = self.steps.get(at).and_then(|step| step.guard);
+        guard.map_or(Some(true), |guard| self.holds(guard))
     }
 
     /// Where control goes from an instruction.
     fn next(&self, at: usize) -> Vec<usize> {
         let Some(step) = self.steps.get(at) else { return Vec::new() };
-        let holds = step.guard.map_or(Some(true), |guard| self.holds(guard));
-        let jumps = step.head() == "bra" && holds != Some(false);
-        let words = step.operands.iter().filter(|_| jumps);
-        let mut next: Vec<_> = words.filter_map(|label| self.labels.get(label)).flatten().copied().collect();
-        let leaves = matches!(step.head(), "bra" | "brx" | "ret" | "exit" | "trap");
-        if !(leaves && holds == Some(true)) {
+        let executes = self.executes(at);
+        let mut next = Vec::new();
+        if executes != Some(false) {
+            match step.head() {
+                // The target of an indirect branch is in a table.
+                "brx" | "BRX" | "JMX" | "BRXU" => next.extend(self.labels.values().flatten()),
+                _ => {
+                    let words =
+                        step.operands.iter().flat_map(|operand| operand.split(['`', '(', ')', ' ', ',']));
+                    next.extend(words.filter_map(|word| self.labels.get(word)).flatten());
+                }
+            }
+        }
+        let leaves =
+            matches!(step.head(), "bra" | "brx" | "ret" | "exit" | "trap" | "BRA" | "EXIT" | "BRX" | "RET");
+        if !(leaves && executes == Some(true)) {
             next.push(at + 1);
         }
         next
