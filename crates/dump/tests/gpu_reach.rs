@@ -59,6 +59,30 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
             "@%pz",
             "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pa, %rz, 9;\n\tsetp.ge.u32 %pb, %rz, 9;\n\tand.pred %pz, %pa, %pb;\n",
         ),
+        ("@%pz", "\tmov.s32 %rz, 0;\n\tsetp.ne.s32 %pz, %rz, 0;\n"),
+        ("@%pz", "\tmov.s32 %rz, -3;\n\tsetp.gt.s32 %pz, %rz, -2;\n"),
+        ("@%pz", "\tmov.u32 %rz, %ctaid.x;\n\txor.b32 %ry, %rz, %rz;\n\tsetp.ne.u32 %pz, %ry, 0;\n"),
+        ("@%pz", "\tmov.u32 %rz, %ctaid.x;\n\tsub.s32 %ry, %rz, %rz;\n\tsetp.ne.u32 %pz, %ry, 0;\n"),
+        ("@%pz", "\tmov.u32 %rz, %ctaid.x;\n\tmov.u32 %ry, %rz;\n\tsetp.ne.u32 %pz, %rz, %ry;\n"),
+        ("@%pz", "\tsetp.eq.u32 %pa, 1, 2;\n\tselp.u32 %rz, 1, 0, %pa;\n\tsetp.ne.u32 %pz, %rz, 0;\n"),
+        ("@%pz", "\tsetp.eq.u32 %pa|%pz, %tid.x, %tid.x;\n"),
+        ("@%pz", "\tsetp.eq.u32 _|%pz, %tid.x, %tid.x;\n"),
+        ("@%pz", "\tsetp.lt.f32 %pz, 0f3F800000, 0f00000000;\n"),
+        ("@%pz", "\tmov.f32 %fz, 0f3F800000;\n\tsetp.lt.f32 %pz, %fz, 0f00000000;\n"),
+        ("@%pz", "\tsetp.ne.f64 %pz, 0d0000000000000000, 0d8000000000000000;\n"),
+        ("@%pz", "\tsetp.ne.u32 %pz, %tid.z, 0;\n"),
+        ("@%pz", "\tsetp.gt.u32 %pz, %tid.y, 0;\n"),
+        ("@%pz", "\tsetp.gt.u32 %pz, %ntid.x, 384;\n"),
+        ("@%pz", "\tsetp.eq.u32 %pz, %ntid.x, 0;\n"),
+        ("@%pz", "\tsetp.gt.u32 %pz, %warpid, 4096;\n"),
+        ("@%pz", "\tpopc.b32 %rz, %ctaid.x;\n\tsetp.gt.u32 %pz, %rz, 32;\n"),
+        ("@%pz", "\tbfe.u32 %rz, %ctaid.x, 4, 0;\n\tsetp.ne.u32 %pz, %rz, 0;\n"),
+        ("@%pz", "\tshl.b32 %rz, %ctaid.x, 1;\n\tand.b32 %ry, %rz, 1;\n\tsetp.eq.u32 %pz, %ry, 1;\n"),
+        ("@%pz", "\tmul.lo.u32 %rz, %ctaid.x, 6;\n\tsetp.eq.u32 %pz, %rz, 7;\n"),
+        (
+            "@%pz",
+            "\tmov.u32 %rz, %ctaid.x;\n\tsetp.eq.u32 %pa, %rz, 1;\n\tsetp.eq.u32 %pb, %rz, 2;\n\tand.pred %pz, %pa, %pb;\n",
+        ),
         ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.eq.u32 %pa, 1, 2;\n\tsetp.lt.and.u32 %pz, %rz, 9, %pa;\n"),
     ];
     for (guard, setup) in cases {
@@ -66,6 +90,26 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
         assert_eq!(found.verdict, Verdict::Fail, "{setup}: {}", found.says);
         assert!(found.says.contains("is never executed: its predicate"), "{}", found.says);
         assert!(found.evidence[0].excerpt.contains("wgmma"), "{:?}", found.evidence);
+        // A branch around the products is decided alike.
+        let negated = if guard == "@%pz" { "@!%pz" } else { "@%pz" };
+        let branch = guarded("", &format!("{setup}\t{negated} bra Lend;\n"));
+        let found = native(&branch.replace("\tret;\n", "Lend:\n\tret;\n"));
+        assert_eq!(found.verdict, Verdict::Fail, "{setup}: {}", found.says);
+    }
+    // A branch that may go either way leaves the products in reach.
+    let undecided = [
+        "\tmov.u32 %rz, %ctaid.x;\n\tsub.s32 %ry, %rz, 1;\n\tsetp.lt.s32 %pz, %ry, 0;\n",
+        "\tld.param.u32 %rz, [m];\n\tsub.u32 %ry, %rz, 1;\n\tsetp.gt.u32 %pz, %ry, %rz;\n",
+        "\tld.param.u32 %rz, [m];\n\tneg.s32 %ry, %rz;\n\tsetp.lt.s32 %pz, %ry, -5;\n",
+        "\tmul.lo.u32 %rz, %ctaid.x, 6;\n\tsetp.eq.u32 %pz, %rz, 12;\n",
+        "\tld.param.u32 %rz, [m];\n\tcvt.s64.s32 %ry, %rz;\n\tsetp.lt.s64 %pz, %ry, 0;\n",
+        "\tld.param.f32 %fz, [m];\n\tsetp.ne.f32 %pz, %fz, %fz;\n",
+        "\tld.param.u32 %rz, [m];\n\tadd.u32 %ry, %rz, 16;\n\tsetp.eq.u32 %pz, %ry, 3;\n",
+    ];
+    for setup in undecided {
+        let branch = guarded("", &format!("{setup}\t@!%pz bra Lend;\n"));
+        let found = native(&branch.replace("\tret;\n", "Lend:\n\tret;\n"));
+        assert_eq!(found.verdict, Verdict::Pass, "{setup}: {}", found.says);
     }
     // A guard that cannot be decided leaves the product without proof.
     let sometimes = [

@@ -1,5 +1,6 @@
 //! NVIDIA code as text: PTX, what a kernel is written in, and SASS, what the assembler made of it.
 
+mod block;
 mod defined;
 mod interval;
 mod ptx;

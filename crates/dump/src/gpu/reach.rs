@@ -7,6 +7,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use super::{
     Code, Function, Language,
+    block::{Block, number, width},
     defined::{Definitions, Undefined},
     interval::Interval,
     step::{Registers, Step, is_register},
@@ -61,8 +62,8 @@ struct Walk<'w, 'a> {
     language: Language,
     registers: Registers<'a>,
     labels: HashMap<&'a str, Vec<usize>>,
-    /// The most threads of a block, where the function says.
-    threads: u64,
+    /// The threads of a block.
+    block: Block,
     values: HashMap<&'a str, (Interval, u8)>,
     written: HashMap<&'a str, Vec<usize>>,
     readers: HashMap<&'a str, Vec<usize>>,
@@ -87,7 +88,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             language: code.language(),
             registers: Registers::of(code, function),
             labels,
-            threads: threads(code.str(function.header)),
+            block: Block::of(code.str(function.header)),
             values: HashMap::new(),
             written,
             readers,
@@ -142,9 +143,16 @@ impl<'w, 'a> Walk<'w, 'a> {
         if written.peek().is_none() {
             return;
         }
-        // Parts of one value are not followed.
-        let value = if step.written().count() > 1 { Interval::bits(64) } else { self.compute(step) };
+        let destinations: Vec<_> = step.operands.first().into_iter().flat_map(|d| d.split('|')).collect();
         for name in written {
+            let value = match (step.head(), &destinations[..]) {
+                // The second predicate is of the opposite comparison.
+                ("setp", [_, second]) => self.setp(step, second.trim() == name),
+                ("setp", _) => self.setp(step, false),
+                // Parts of one value are not followed.
+                _ if step.written().count() > 1 || destinations.len() > 1 => Interval::bits(64),
+                _ => self.compute(step),
+            };
             let (known, joins) = self.values.get(name).copied().unwrap_or((value, 0));
             let joined = match joins {
                 MOST_JOINS.. => Interval::bits(64),
@@ -168,10 +176,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         let truth = |at: usize| inputs.get(at).copied().and_then(Interval::truth);
         let head = step.head();
         let decided = match (head, kind) {
-            ("setp", _) => return Interval::of_truth(self.compare(&parts, step, &inputs)),
             ("not", "pred") => truth(0).map(|truth| !truth),
             ("mov", "pred") => truth(0),
-            ("and", "pred") if self.are_opposite(step) => Some(false),
+            ("and", "pred") if self.are_opposite(step) || self.exclude_each_other(step) => Some(false),
             ("and", "pred") if truth(0) == Some(false) || truth(1) == Some(false) => Some(false),
             ("and", "pred") => truth(0).zip(truth(1)).map(|(a, b)| a && b),
             ("or", "pred") if self.are_opposite(step) => Some(true),
@@ -180,11 +187,35 @@ impl<'w, 'a> Walk<'w, 'a> {
             ("xor", "pred") => truth(0).zip(truth(1)).map(|(a, b)| a != b),
             ("selp", _) => {
                 let [a, b, ..] = inputs[..] else { return Interval::bits(bits) };
-                return a.join(b);
+                return match step.operands.get(3).and_then(|chosen| self.read(chosen, 1).truth()) {
+                    Some(first) => {
+                        if first {
+                            a
+                        } else {
+                            b
+                        }
+                    }
+                    None => a.join(b),
+                };
             }
+            ("xor" | "sub", _) if !kind.starts_with(['f', 'b']) && self.are_same(step) => {
+                return Interval::constant(0);
+            }
+            ("xor", _) if self.are_same(step) => return Interval::constant(0),
+            ("mov", _) if !parts.contains(&"v2") => return Interval::compute(head, bits, &inputs),
             // These give bits of another place, or of memory.
             (_, "pred") => None,
             ("mul" | "mad", _) if parts.contains(&"hi") => return Interval::bits(bits),
+            ("add" | "sub" | "mul" | "mad" | "min" | "max" | "div" | "rem" | "shr", _)
+                if kind.starts_with('s') && !parts.contains(&"cc") =>
+            {
+                let wide = if parts.contains(&"wide") { bits * 2 } else { bits };
+                let positive = Interval::bits(wide - 1);
+                let all_positive = inputs.iter().all(|input| input.high <= Interval::bits(bits - 1).high);
+                let result = Interval::compute(head, wide - 1, &inputs);
+                // What may be negative may be anything.
+                return if all_positive && result != positive { result } else { Interval::bits(wide) };
+            }
             _ if kind.starts_with('s') || kind.starts_with('f') || parts.contains(&"cc") => {
                 return Interval::bits(64);
             }
@@ -200,31 +231,66 @@ impl<'w, 'a> Walk<'w, 'a> {
         Interval::of_truth(decided)
     }
 
-    /// `setp.lt.and.u32 %p1, %r1, %r2, %p2`
-    fn compare(&self, parts: &[&str], step: &Step<'_>, inputs: &[Interval]) -> Option<bool> {
-        let comparison = *parts.get(1)?;
-        let kind = *parts.last()?;
-        let [a, b, rest @ ..] = inputs else { return None };
-        let same = step.operands.get(1) == step.operands.get(2);
+    /// `setp.lt.and.u32 %p1|%p2, %r1, %r2, %p3`: the first predicate, or the second.
+    fn setp(&self, step: &Step<'a>, second: bool) -> Interval {
+        let parts: Vec<_> = step.op().split('.').collect();
+        let (Some(kind), Some(comparison)) = (parts.last().copied(), parts.get(1).copied()) else {
+            return Interval::PREDICATE;
+        };
+        let bits = width(kind);
+        let operand =
+            |at: usize| step.operands.get(at).map_or(Interval::bits(64), |name| self.read(name, bits));
+        let (a, b) = (operand(1), operand(2));
         let compared = match kind.as_bytes().first() {
+            Some(b'f') if bits >= 32 => Interval::compare_floats(comparison, bits, a, b),
             Some(b'f') => None,
-            Some(_) if same && step.written().count() == 1 => match comparison {
+            Some(_) if self.are_same(step) => match comparison {
                 "eq" | "le" | "ge" | "ls" | "hs" => Some(true),
                 "ne" | "lt" | "gt" | "lo" | "hi" => Some(false),
                 _ => None,
             },
-            Some(b's') => Interval::compare(comparison, Some(width(kind)), *a, *b),
-            _ => Interval::compare(comparison, None, *a, *b),
+            Some(b's') => Interval::compare(comparison, Some(bits), a, b),
+            _ => Interval::compare(comparison, None, a, b),
         };
-        let [combined, ..] = rest else { return compared.filter(|_| step.written().count() == 1) };
-        let other = combined.truth();
-        match parts.get(2).copied()? {
-            _ if step.written().count() != 1 => None,
-            "and" if compared == Some(false) || other == Some(false) => Some(false),
-            "or" if compared == Some(true) || other == Some(true) => Some(true),
-            "and" => compared.zip(other).map(|(a, b)| a && b),
-            "or" => compared.zip(other).map(|(a, b)| a || b),
-            "xor" => compared.zip(other).map(|(a, b)| a != b),
+        let compared = compared.map(|truth| truth != second);
+        let Some(combined) = step.operands.get(3) else { return Interval::of_truth(compared) };
+        let other = self.read(combined.trim_start_matches('!'), 1).truth();
+        let other = other.map(|truth| truth != combined.starts_with('!'));
+        Interval::of_truth(match parts.get(2).copied() {
+            Some("and") if compared == Some(false) || other == Some(false) => Some(false),
+            Some("or") if compared == Some(true) || other == Some(true) => Some(true),
+            Some("and") => compared.zip(other).map(|(a, b)| a && b),
+            Some("or") => compared.zip(other).map(|(a, b)| a || b),
+            Some("xor") => compared.zip(other).map(|(a, b)| a != b),
+            _ => None,
+        })
+    }
+
+    /// Whether both inputs are the same value: one register, or registers that are computed alike from what does not change.
+    fn are_same(&self, step: &Step<'a>) -> bool {
+        let (Some(a), Some(b)) = (step.operands.get(1), step.operands.get(2)) else { return false };
+        a == b || self.unchanging(a, 0).is_some_and(|a| self.unchanging(b, 0) == Some(a))
+    }
+
+    /// How a value is computed that is the same whenever a thread reads it.
+    fn unchanging(&self, operand: &'a str, depth: usize) -> Option<String> {
+        const DEEPEST: usize = 6;
+        let fixed = ["%tid.", "%ntid.", "%ctaid.", "%nctaid.", "%laneid"];
+        if number(operand, 64).is_some() || fixed.iter().any(|name| operand.starts_with(name)) {
+            return Some(operand.to_owned());
+        }
+        let &[only] = self.written.get(operand)?.as_slice() else { return None };
+        let step = self.steps.get(only).filter(|step| step.guard.is_none() && depth < DEEPEST)?;
+        match step.head() {
+            "ld" if step.op().starts_with("ld.param") => {
+                Some(format!("{} {}", step.op(), step.operands.get(1)?))
+            }
+            "mov" if step.operands.len() == 2 => self.unchanging(step.operands.get(1)?, depth + 1),
+            "add" | "sub" | "mul" | "mad" | "and" | "or" | "xor" | "shl" | "shr" | "min" | "max" | "div"
+            | "rem" => {
+                let inputs = step.operands.get(1..)?.iter().map(|input| self.unchanging(input, depth + 1));
+                Some(format!("{}({})", step.op(), inputs.collect::<Option<Vec<_>>>()?.join(",")))
+            }
             _ => None,
         }
     }
@@ -235,6 +301,37 @@ impl<'w, 'a> Walk<'w, 'a> {
         let [_, a, b] = step.operands[..] else { return false };
         let (a, b) = (self.literal(a, 0), self.literal(b, 0));
         a.zip(b).is_some_and(|((a, not_a), (b, not_b))| a == b && not_a != not_b)
+    }
+
+    /// Whether two predicates compare one unchanging value with numbers, and no number satisfies both.
+    fn exclude_each_other(&self, step: &Step<'a>) -> bool {
+        let [_, a, b] = step.operands[..] else { return false };
+        let (a, b) = (self.satisfying(a), self.satisfying(b));
+        a.zip(b).is_some_and(|((a, low, high), (b, least, most))| a == b && (high < least || most < low))
+    }
+
+    /// The values that satisfy a comparison with a number: what is compared, the least and the greatest.
+    fn satisfying(&self, name: &'a str) -> Option<(String, u64, u64)> {
+        let &[only] = self.written.get(name)?.as_slice() else { return None };
+        let step = self.steps.get(only).filter(|step| step.guard.is_none())?;
+        let (["setp", comparison, kind], [_, value, bound]) =
+            (&step.op().split('.').collect::<Vec<_>>()[..], &step.operands[..])
+        else {
+            return None;
+        };
+        let (bits, is_float) = (width(kind), kind.starts_with('f'));
+        let bound = self.read(bound, bits).value().filter(|_| !is_float)?;
+        let value = self.unchanging(value, 0)?;
+        let (low, high) = match *comparison {
+            "eq" => (bound, bound),
+            _ if kind.starts_with('s') => return None,
+            "lt" | "lo" => (0, bound.checked_sub(1)?),
+            "le" | "ls" => (0, bound),
+            "gt" | "hi" => (bound.checked_add(1)?, u64::MAX),
+            "ge" | "hs" => (bound, u64::MAX),
+            _ => return None,
+        };
+        Some((value, low, high))
     }
 
     /// What a predicate says that is written once: a comparison, or its negation.
@@ -274,12 +371,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         if let Some((value, _)) = self.values.get(operand) {
             return *value;
         }
-        let below = |count: u64| Interval { low: 0, high: count.saturating_sub(1) };
-        match operand {
-            "%tid.x" | "%tid.y" | "%tid.z" => below(self.threads),
-            "%laneid" => below(32),
-            _ => number(operand, bits).map_or(any, Interval::constant),
-        }
+        let special = self.block.special(operand);
+        special.or_else(|| number(operand, bits).map(Interval::constant)).unwrap_or(any)
     }
 
     /// The first read, behind a guard, of what some path does not write.
@@ -325,35 +418,4 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         next
     }
-}
-
-/// Bits of a type: `u32`, `b64`, `pred`.
-fn width(kind: &str) -> u32 {
-    match kind {
-        "pred" => 1,
-        _ => kind
-            .trim_start_matches(|c: char| c.is_ascii_alphabetic())
-            .parse()
-            .ok()
-            .filter(|bits| (1..=64).contains(bits))
-            .unwrap_or(64),
-    }
-}
-
-fn number(text: &str, bits: u32) -> Option<u64> {
-    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
-    let value = match digits.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex.trim_end_matches('U'), 16).ok()?,
-        None => digits.trim_end_matches('U').parse().ok()?,
-    };
-    let value = if negative { value.wrapping_neg() } else { value };
-    Some(value & Interval::bits(bits).high)
-}
-
-/// The most threads of a block: `.maxntid 384, 1, 1`, else what the hardware takes.
-fn threads(header: &str) -> u64 {
-    const MOST: u64 = 1024;
-    let declared = [".maxntid", ".reqntid"].into_iter().find_map(|name| header.split_once(name));
-    let numbers = declared.and_then(|(_, rest)| rest.split('.').next()).unwrap_or_default();
-    numbers.split(',').filter_map(|number| number.trim().parse().ok()).max().unwrap_or(MOST).min(MOST)
 }
