@@ -305,6 +305,14 @@ fn machine_code_must_have_the_products_of_its_source() {
         Verdict::Fail
     );
     assert_eq!(verdict(&sass.replacen("QGMMA.64x128x32.F32.E4M3.E4M3", "FFMA", 1)), Verdict::Fail);
+    // Alone, the machine code tells by its scalar work.
+    let alone = |sass: &str| find(&[("k.sass", sass)], CheckId::NativeFp8);
+    assert_eq!(alone(&sass).verdict, Verdict::Pass);
+    let (first, rest) = sass.split_at(sass.find("QGMMA").unwrap() + "QGMMA".len());
+    let one_left = first.to_owned() + &rest.replace("QGMMA.64x128x32.F32.E4M3.E4M3", "FFMA");
+    let found = alone(&one_left);
+    assert_eq!(found.verdict, Verdict::NotObservable, "{}", found.says);
+    assert!(found.says.contains("scalar multiplications with sums"), "{}", found.says);
     let never: String = sass.lines().map(|line| line.replace(" QGMMA", " @!PT QGMMA") + "\n").collect();
     assert_ne!(never, sass);
     assert_eq!(verdict(&never), Verdict::Fail);

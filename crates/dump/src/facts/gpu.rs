@@ -82,6 +82,9 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
             fault(number, "adds a product of two values from memory, without the tensor cores".to_owned())
         }));
     }
+    if language == Language::Sass {
+        facts.unaccounted.extend(scalar_flood(&code, &executed, &witness));
+    }
     if multiplies {
         let names = code.functions().iter().map(|function| code.str(function.name).to_owned());
         facts.code.push(Fingerprint::of_code(name, kind, names.collect()));
@@ -101,6 +104,32 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
         });
     }
     (kind, code.damage().to_vec())
+}
+
+/// Machine code that multiplies and adds more often than its tensor core instructions explain: each thread of the 128 of
+/// a warpgroup holds its part of a 64xN result, and adds it to the sum at most once per instruction that makes it.
+fn scalar_flood(code: &Code<'_>, executed: &[&Instruction], witness: &Witness<'_>) -> Option<Fault> {
+    /// 128 threads share 64 rows.
+    const THREADS_PER_ROW: u64 = 2;
+    let columns = |instruction: &&Instruction| {
+        matmul_shapes(code.str(instruction.op))?.into_iter().last()?.into_iter().last()
+    };
+    let results: Vec<u64> = executed.iter().filter_map(columns).map(|n| n / THREADS_PER_ROW).collect();
+    let explained: u64 = results.iter().sum();
+    let is_sum = |instruction: &&&Instruction| {
+        match code.str(instruction.op).split('.').next() {
+            Some("FFMA" | "FFMA2" | "DFMA" | "IDP" | "IDP4A") => true,
+            // Times zero it only loads a constant.
+            Some("HFMA2") => !code.str(instruction.operands).contains("RZ"),
+            _ => false,
+        }
+    };
+    let sums = executed.iter().filter(is_sum).count() as u64;
+    let first = executed.iter().find(is_sum).filter(|_| sums > explained && !results.is_empty())?;
+    let says = format!(
+        "{sums} scalar multiplications with sums are in the machine code, and its tensor core instructions explain {explained}"
+    );
+    Some(Fault { level: Level::Sass, says, evidence: witness.at(first.op.start) })
 }
 
 fn add_matmul(
