@@ -41,6 +41,7 @@ fn assemble(kernel: &Kernel) -> Assembled {
         (&[][..], &[][..], &[][..]),
         "{entry}"
     );
+    assert_eq!((&facts.conditional[..], &facts.unaccounted[..]), (&[][..], &[][..]), "{entry}");
     for finding in octile_dump::checks::check(&facts, None) {
         let is_product = matches!(finding.check, CheckId::NativeFp8 | CheckId::NoF32Matmul);
         assert!(!is_product || finding.verdict != Verdict::Fail, "{entry}: {finding:?}");

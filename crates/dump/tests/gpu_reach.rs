@@ -59,6 +59,30 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
             "@%pz",
             "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pa, %rz, 9;\n\tsetp.ge.u32 %pb, %rz, 9;\n\tand.pred %pz, %pa, %pb;\n",
         ),
+        ("@%pz", "\tmov.s32 %rz, 0;\n\tsetp.ne.s32 %pz, %rz, 0;\n"),
+        ("@%pz", "\tmov.s32 %rz, -3;\n\tsetp.gt.s32 %pz, %rz, -2;\n"),
+        ("@%pz", "\tmov.u32 %rz, %ctaid.x;\n\txor.b32 %ry, %rz, %rz;\n\tsetp.ne.u32 %pz, %ry, 0;\n"),
+        ("@%pz", "\tmov.u32 %rz, %ctaid.x;\n\tsub.s32 %ry, %rz, %rz;\n\tsetp.ne.u32 %pz, %ry, 0;\n"),
+        ("@%pz", "\tmov.u32 %rz, %ctaid.x;\n\tmov.u32 %ry, %rz;\n\tsetp.ne.u32 %pz, %rz, %ry;\n"),
+        ("@%pz", "\tsetp.eq.u32 %pa, 1, 2;\n\tselp.u32 %rz, 1, 0, %pa;\n\tsetp.ne.u32 %pz, %rz, 0;\n"),
+        ("@%pz", "\tsetp.eq.u32 %pa|%pz, %tid.x, %tid.x;\n"),
+        ("@%pz", "\tsetp.eq.u32 _|%pz, %tid.x, %tid.x;\n"),
+        ("@%pz", "\tsetp.lt.f32 %pz, 0f3F800000, 0f00000000;\n"),
+        ("@%pz", "\tmov.f32 %fz, 0f3F800000;\n\tsetp.lt.f32 %pz, %fz, 0f00000000;\n"),
+        ("@%pz", "\tsetp.ne.f64 %pz, 0d0000000000000000, 0d8000000000000000;\n"),
+        ("@%pz", "\tsetp.ne.u32 %pz, %tid.z, 0;\n"),
+        ("@%pz", "\tsetp.gt.u32 %pz, %tid.y, 0;\n"),
+        ("@%pz", "\tsetp.gt.u32 %pz, %ntid.x, 384;\n"),
+        ("@%pz", "\tsetp.eq.u32 %pz, %ntid.x, 0;\n"),
+        ("@%pz", "\tsetp.gt.u32 %pz, %warpid, 4096;\n"),
+        ("@%pz", "\tpopc.b32 %rz, %ctaid.x;\n\tsetp.gt.u32 %pz, %rz, 32;\n"),
+        ("@%pz", "\tbfe.u32 %rz, %ctaid.x, 4, 0;\n\tsetp.ne.u32 %pz, %rz, 0;\n"),
+        ("@%pz", "\tshl.b32 %rz, %ctaid.x, 1;\n\tand.b32 %ry, %rz, 1;\n\tsetp.eq.u32 %pz, %ry, 1;\n"),
+        ("@%pz", "\tmul.lo.u32 %rz, %ctaid.x, 6;\n\tsetp.eq.u32 %pz, %rz, 7;\n"),
+        (
+            "@%pz",
+            "\tmov.u32 %rz, %ctaid.x;\n\tsetp.eq.u32 %pa, %rz, 1;\n\tsetp.eq.u32 %pb, %rz, 2;\n\tand.pred %pz, %pa, %pb;\n",
+        ),
         ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.eq.u32 %pa, 1, 2;\n\tsetp.lt.and.u32 %pz, %rz, 9, %pa;\n"),
     ];
     for (guard, setup) in cases {
@@ -66,15 +90,48 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
         assert_eq!(found.verdict, Verdict::Fail, "{setup}: {}", found.says);
         assert!(found.says.contains("is never executed: its predicate"), "{}", found.says);
         assert!(found.evidence[0].excerpt.contains("wgmma"), "{:?}", found.evidence);
+        // A branch around the products is decided alike.
+        let negated = if guard == "@%pz" { "@!%pz" } else { "@%pz" };
+        let branch = guarded("", &format!("{setup}\t{negated} bra Lend;\n"));
+        let found = native(&branch.replace("\tret;\n", "Lend:\n\tret;\n"));
+        assert_eq!(found.verdict, Verdict::Fail, "{setup}: {}", found.says);
     }
+    // A branch that may go either way leaves the products in reach.
+    let undecided = [
+        "\tmov.u32 %rz, %ctaid.x;\n\tsub.s32 %ry, %rz, 1;\n\tsetp.lt.s32 %pz, %ry, 0;\n",
+        "\tld.param.u32 %rz, [m];\n\tsub.u32 %ry, %rz, 1;\n\tsetp.gt.u32 %pz, %ry, %rz;\n",
+        "\tld.param.u32 %rz, [m];\n\tneg.s32 %ry, %rz;\n\tsetp.lt.s32 %pz, %ry, -5;\n",
+        "\tmul.lo.u32 %rz, %ctaid.x, 6;\n\tsetp.eq.u32 %pz, %rz, 12;\n",
+        "\tld.param.u32 %rz, [m];\n\tcvt.s64.s32 %ry, %rz;\n\tsetp.lt.s64 %pz, %ry, 0;\n",
+        "\tld.param.f32 %fz, [m];\n\tsetp.ne.f32 %pz, %fz, %fz;\n",
+        "\tld.param.u32 %rz, [m];\n\tadd.u32 %ry, %rz, 16;\n\tsetp.eq.u32 %pz, %ry, 3;\n",
+    ];
+    for setup in undecided {
+        let branch = guarded("", &format!("{setup}\t@!%pz bra Lend;\n"));
+        let found = native(&branch.replace("\tret;\n", "Lend:\n\tret;\n"));
+        assert_eq!(found.verdict, Verdict::Pass, "{setup}: {}", found.says);
+    }
+    // A guard that cannot be decided leaves the product without proof.
     let sometimes = [
         ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pz, %rz, 9;\n"),
         ("@%pz", "\tmov.u32 %rz, %tid.x;\n\tsetp.ge.u32 %pz, %rz, 128;\n"),
-        ("@!%pz", "\tsetp.ne.u32 %pz, 1, 1;\n"),
     ];
     for (guard, setup) in sometimes {
-        assert_eq!(native(&guarded(guard, setup)).verdict, Verdict::Pass, "{setup}");
+        let found = native(&guarded(guard, setup));
+        assert_eq!(found.verdict, Verdict::NotObservable, "{setup}");
+        assert!(
+            found.says.contains("is executed only if %pz holds, which cannot be decided"),
+            "{}",
+            found.says
+        );
     }
+    assert_eq!(native(&guarded("@!%pz", "\tsetp.ne.u32 %pz, 1, 1;\n")).verdict, Verdict::Pass);
+    let waits = ptx().replace(
+        "\tmov.u32 %r1, shared_memory;\n",
+        "\tsetp.eq.u32 %pz, %tid.x, 0;\n\tmov.u32 %r1, shared_memory;\n",
+    );
+    let waits = waits.replace("\twgmma.wait_group", "\t@%pz wgmma.wait_group");
+    assert_eq!(native(&waits).verdict, Verdict::NotObservable);
 }
 
 #[test]
@@ -111,7 +168,75 @@ fn a_predicate_that_is_not_written_makes_the_code_invalid() {
     let found = native(&guarded("@%pz", one_path));
     assert_eq!(found.verdict, Verdict::Fail, "{}", found.says);
     let both = one_path.replace("\t@%pa", "\tsetp.eq.u32 %pz, %tid.x, 2;\n\t@%pa");
-    assert_eq!(native(&guarded("@%pz", &both)).verdict, Verdict::Pass);
+    assert_eq!(native(&guarded("@%pz", &both)).verdict, Verdict::NotObservable);
+}
+
+#[test]
+fn a_value_that_decides_a_predicate_must_be_written() {
+    let tid = "\tsetp.eq.u32 %pa, %tid.x, 0;\n";
+    let undefined = [
+        ("%pu", "\tand.pred %pz, %pu, %pv;\n"),
+        ("%pu", "\tnot.pred %pz, %pu;\n"),
+        ("%pu", "\tmov.pred %pz, %pu;\n"),
+        ("%pu", "\tselp.u32 %ru, 1, 0, %pu;\n\tsetp.ne.u32 %pz, %ru, 0;\n"),
+        ("%pu", "\tsetp.eq.and.u32 %pz, %tid.x, 0, %pu;\n"),
+        ("%ru", "\tsetp.ne.u32 %pz, %ru, 0;\n"),
+        ("%ru", "\tshl.b32 %rv, %ru, 3;\n\tpopc.b32 %rw, %rv;\n\tsetp.ne.u32 %pz, %rw, 0;\n"),
+        ("named", "\t.reg .b32 named;\n\tsetp.ne.u32 %pz, named, 0;\n"),
+        ("%pz", "\tsetp.eq.u32 %pa, %tid.x, 0;\n\t@%pa setp.eq.u32 %pz, %tid.x, 0;\n"),
+        (
+            "%pz",
+            "\tsetp.eq.u32 %pa, %tid.x, 0;\n\t@%pa setp.eq.u32 %pz, %tid.x, 0;\n\tsetp.eq.u32 %pa, %tid.x, 1;\n\t@!%pa setp.eq.u32 %pz, %tid.x, 0;\n",
+        ),
+    ];
+    for (register, setup) in undefined {
+        // Whether the product itself is under the predicate or a branch around it is.
+        let branch = guarded("", setup).replacen("\t wgmma.mma", "\t@!%pz bra Lend;\n\twgmma.mma", 1);
+        let branch = branch.replace("\tret;\n", "Lend:\n\tret;\n");
+        for text in [guarded("@%pz", setup), branch] {
+            let found = native(&text);
+            assert_eq!(found.verdict, Verdict::Fail, "{setup}: {}", found.says);
+            assert!(
+                found.says.contains(&format!("{register}, which is not written on every")),
+                "{}",
+                found.says
+            );
+        }
+    }
+    let defined = [
+        format!("{tid}\t@%pa setp.eq.u32 %pz, %tid.x, 0;\n\t@!%pa setp.eq.u32 %pz, %tid.x, 1;\n"),
+        format!("{tid}\t@%pa mov.u32 %ru, 1;\n\t@%pa setp.eq.u32 %pb, %ru, %tid.x;\n\tmov.pred %pz, %pa;\n"),
+    ];
+    for setup in defined {
+        assert_eq!(native(&guarded("@%pz", &setup)).verdict, Verdict::NotObservable, "{setup}");
+    }
+    // A table of branches leads to each of its labels.
+    let table =
+        "\tmov.u32 %ru, %ctaid.x;\n\tbrx.idx %ru, targets;\nLa:\n\tsetp.eq.u32 %pz, %tid.x, 0;\nLb:\n";
+    assert_eq!(native(&guarded("@%pz", table)).verdict, Verdict::Fail);
+}
+
+#[test]
+fn a_function_that_is_too_large_to_follow_proves_nothing() {
+    let mut setup = String::new();
+    for number in 0..40_000 {
+        setup += &format!("\tsetp.eq.u32 %q{number}, %tid.x, {number};\n\t@%q{number} bra Lend;\n");
+    }
+    let text = guarded("", &setup).replace("\tret;\n", "Lend:\n\tret;\n");
+    let found = native(&text);
+    assert_eq!(found.verdict, Verdict::NotObservable, "{}", found.says);
+    assert!(found.says.contains("too large to tell"), "{}", found.says);
+}
+
+#[test]
+fn a_statement_whose_brackets_do_not_match_is_damage() {
+    for operands in ["{{{{{{", "{%r1, %r2], %rd1", "%r1)", &"{".repeat(1_000_000)] {
+        let text = guarded("", &format!("\tmov.b32 {operands};\n"));
+        let damage = Code::parse_ptx(&text).damage().to_vec();
+        assert_eq!(damage.len(), 1, "{damage:?}");
+        assert_eq!(damage[0].what, "the brackets of this statement do not match");
+    }
+    assert_eq!(Code::parse_ptx(&ptx()).damage(), []);
 }
 
 #[test]
@@ -128,6 +253,12 @@ fn products_without_tensor_cores_are_found() {
     let products = [
         "\tfma.rn.f32 %fd, %fa, %fb, %fd;\n",
         "\tmul.rn.f32 %ft, %fa, %fb;\n\tadd.f32 %fd, %fd, %ft;\n",
+        "\tmul.rn.f32 %ft, %fa, %fb;\n\tfma.rn.f32 %fd, %ft, 0f3F800000, %fd;\n",
+        "\tmul.rn.f32 %ft, %fa, %fb;\n\tred.global.add.f32 [%rd1], %ft;\n",
+        "\tadd.f32 %ft, %fa, %f65;\n\tfma.rn.f32 %fd, %ft, %fb, %fd;\n",
+        "\tsetp.eq.u32 %pz, %tid.x, 0;\n\t@%pz mov.f32 %fa, %f65;\n\tfma.rn.f32 %fd, %fa, %fb, %fd;\n",
+        "\tld.shared.u32 %ra, [%r1];\n\tld.shared.u32 %rb, [%r1+4];\n\tmad.lo.s32 %rd, %ra, %rb, %rd;\n",
+        "\tld.shared.u32 %ra, [%r1];\n\tmul.lo.u32 %rb, %ra, %ra;\n\tadd.u32 %rd, %rd, %rb;\n",
         "\tcvt.rn.f16.f32 %ha, %fa;\n\tcvt.rn.f16.f32 %hb, %fb;\n\tfma.rn.f16 %hd, %ha, %hb, %hd;\n",
     ];
     for lines in products {
@@ -138,10 +269,29 @@ fn products_without_tensor_cores_are_found() {
         }
     }
     // Two scales are multiplied, and what the tensor cores give is scaled.
-    assert_eq!(
-        native(&with("\tmul.rn.f32 %ft, %fa, %fb;\n\tfma.rn.f32 %f1, %f65, %ft, %f1;\n")).verdict,
-        Verdict::Pass
-    );
+    let scaled = native(&with("\tmul.rn.f32 %ft, %fa, %fb;\n\tfma.rn.f32 %f1, %f65, %ft, %f1;\n"));
+    assert_eq!(scaled.verdict, Verdict::Pass, "{} {:?}", scaled.says, scaled.evidence);
+}
+
+#[test]
+fn every_instruction_of_the_tensor_cores_is_a_product() {
+    let with = |line: &str| {
+        ptx().replace("\twgmma.fence.sync.aligned;\n", &format!("{line}\twgmma.fence.sync.aligned;\n"))
+    };
+    let foreign = [
+        ("wmma.mma.sync.aligned.row.col.m16n16k8.f32.tf32.tf32.f32", "tf32"),
+        ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "tf32"),
+        ("mma.sp.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "bf16"),
+        ("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.bf16.bf16.f32", "bf16"),
+    ];
+    for (op, element) in foreign {
+        let text = with(&format!("\t{op} {{%f1, %f2}}, {{%r1}}, {{%r1}}, {{%f1, %f2}};\n"));
+        let found = native(&text);
+        assert_eq!(found.verdict, Verdict::Fail, "{op}: {}", found.says);
+        assert_eq!(found.says, format!("a product of {element} and {element}"));
+        let expected = if element == "tf32" { Verdict::Fail } else { Verdict::Pass };
+        assert_eq!(find(&[("kernel.ptx", &text)], CheckId::NoF32Matmul).verdict, expected, "{op}");
+    }
 }
 
 #[test]
@@ -154,6 +304,15 @@ fn machine_code_must_have_the_products_of_its_source() {
         verdict(&sass.replace("QGMMA.64x128x32.F32.E4M3.E4M3", "HGMMA.64x128x16.F32.BF16")),
         Verdict::Fail
     );
+    assert_eq!(verdict(&sass.replacen("QGMMA.64x128x32.F32.E4M3.E4M3", "FFMA", 1)), Verdict::Fail);
+    // Alone, the machine code tells by its scalar work.
+    let alone = |sass: &str| find(&[("k.sass", sass)], CheckId::NativeFp8);
+    assert_eq!(alone(&sass).verdict, Verdict::Pass);
+    let (first, rest) = sass.split_at(sass.find("QGMMA").unwrap() + "QGMMA".len());
+    let one_left = first.to_owned() + &rest.replace("QGMMA.64x128x32.F32.E4M3.E4M3", "FFMA");
+    let found = alone(&one_left);
+    assert_eq!(found.verdict, Verdict::NotObservable, "{}", found.says);
+    assert!(found.says.contains("scalar multiplications with sums"), "{}", found.says);
     let never: String = sass.lines().map(|line| line.replace(" QGMMA", " @!PT QGMMA") + "\n").collect();
     assert_ne!(never, sass);
     assert_eq!(verdict(&never), Verdict::Fail);

@@ -37,14 +37,27 @@ fn besides(facts: &Facts, level: Level, matmuls: &[&Matmul]) -> Option<Outcome> 
     if let Some(fault) = fault {
         return Some(Outcome::fail(fault.says.clone(), vec![fault.evidence.clone()]));
     }
+    let unproven = facts.conditional.iter().chain(&facts.unaccounted).find(at_level);
     // The assembler takes nothing away that is executed.
     let assembled = facts.files.iter().any(|file| file.kind == FileKind::Sass && file.damage.is_empty());
-    let kept = |matmul: &&Matmul| matmuls.iter().any(|kept| kept.lhs == matmul.lhs && kept.rhs == matmul.rhs);
+    let count = |level: Level, like: &Matmul| -> usize {
+        let same = |other: &&Matmul| other.level == level && other.lhs == like.lhs && other.rhs == like.rhs;
+        facts.matmuls.iter().filter(same).map(|matmul| matmul.count).sum()
+    };
     let written = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Ptx);
-    let lost = written.filter(|_| level == Level::Sass && assembled).find(|matmul| !kept(matmul));
-    if let Some(matmul) = lost {
-        let says = format!("{} is in the PTX and not in the machine code", describe(matmul));
-        return Some(Outcome::fail(says, vec![matmul.evidence.clone()]));
+    for matmul in written.filter(|_| level == Level::Sass && assembled) {
+        let (asked, made) = (count(Level::Ptx, matmul), count(Level::Sass, matmul));
+        if made < asked {
+            let what = describe(matmul);
+            let says = format!("{what} is in the PTX {asked} times, and {made} times in the machine code");
+            return Some(Outcome::fail(says, vec![matmul.evidence.clone()]));
+        }
+    }
+    if let Some(fault) = unproven {
+        if let Some(fault) = facts.invalid.iter().find(at_level) {
+            return Some(Outcome::fail(fault.says.clone(), vec![fault.evidence.clone()]));
+        }
+        return Some(Outcome::obscured(fault.says.clone()));
     }
     matmuls.is_empty().then(|| match kernel_file(facts, level) {
         Some(file) => {
@@ -103,7 +116,9 @@ pub fn no_f32_matmul(facts: &Facts, level: Level) -> Outcome {
     if let Some(outcome) = besides(facts, level, &matmuls) {
         return outcome;
     }
-    if let Some(matmul) = matmuls.iter().find(|matmul| matmul.lhs == "f32" || matmul.rhs == "f32") {
+    // The tensor cores read tf32 from f32 in memory.
+    let is_f32 = |element: &str| matches!(element, "f32" | "tf32");
+    if let Some(matmul) = matmuls.iter().find(|matmul| is_f32(&matmul.lhs) || is_f32(&matmul.rhs)) {
         return Outcome::fail(describe(matmul), vec![matmul.evidence.clone()]);
     }
     if let Some(outcome) = unreadable_operands(&matmuls) {

@@ -7,7 +7,7 @@ use super::{
     conflict::Fingerprint,
 };
 use crate::{
-    gpu::{AssemblerReport, Code, Dead, Instruction, Language, first_product},
+    gpu::{AssemblerReport, Code, Dead, Instruction, Language, Undefined, first_product},
     source::{Damage, Place},
 };
 
@@ -38,6 +38,17 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
                 continue;
             }
             executed.push(instruction);
+            if !instruction.guard.is_empty()
+                && reach.as_ref().is_some_and(|reach| reach.is_conditional(number))
+            {
+                let line = evidence();
+                let guard = code.str(instruction.guard).trim_start_matches('@');
+                let says = format!(
+                    "the {op} of line {} is executed only if {guard} holds, which cannot be decided",
+                    line.place.line
+                );
+                facts.conditional.extend(is_of_product(op).then_some(Fault { level, says, evidence: line }));
+            }
             if let Some((lhs, rhs)) = product {
                 add_matmul(facts, level, (lhs, rhs), matmul_shapes(op), evidence);
             } else if let Some(way) = Way::of(op) {
@@ -49,13 +60,30 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
             let evidence = witness.at(function.instructions.get(number).map_or(0, |found| found.op.start));
             Fault { level, says: format!("line {} {what}", evidence.place.line), evidence }
         };
-        facts.invalid.extend(reach.undefined.map(|(number, predicate)| {
-            fault(number, format!("is predicated on {predicate}, which is not written on every path to it"))
-        }));
+        match reach.undefined {
+            Some(Undefined::Read(number, register)) => {
+                let guard = function.instructions.get(number).map_or("", |found| code.str(found.guard));
+                let reads = if guard.trim_start_matches(['@', '!']) == register {
+                    format!("is predicated on {register}")
+                } else {
+                    format!("computes what a predicate depends on from {register}")
+                };
+                let says = format!("{reads}, which is not written on every path to it");
+                facts.invalid.push(fault(number, says));
+            }
+            Some(Undefined::TooLarge) => {
+                let says = "begins a function that is too large to tell whether its predicates are written";
+                facts.unaccounted.push(fault(0, says.to_owned()));
+            }
+            None => {}
+        }
         let scalar = (language == Language::Ptx).then(|| first_product(&code, function, &reach)).flatten();
         facts.scalar_products.extend(scalar.map(|number| {
             fault(number, "adds a product of two values from memory, without the tensor cores".to_owned())
         }));
+    }
+    if language == Language::Sass {
+        facts.unaccounted.extend(scalar_flood(&code, &executed, &witness));
     }
     if multiplies {
         let names = code.functions().iter().map(|function| code.str(function.name).to_owned());
@@ -76,6 +104,32 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
         });
     }
     (kind, code.damage().to_vec())
+}
+
+/// Machine code that multiplies and adds more often than its tensor core instructions explain: each thread of the 128 of
+/// a warpgroup holds its part of a 64xN result, and adds it to the sum at most once per instruction that makes it.
+fn scalar_flood(code: &Code<'_>, executed: &[&Instruction], witness: &Witness<'_>) -> Option<Fault> {
+    /// 128 threads share 64 rows.
+    const THREADS_PER_ROW: u64 = 2;
+    let columns = |instruction: &&Instruction| {
+        matmul_shapes(code.str(instruction.op))?.into_iter().last()?.into_iter().last()
+    };
+    let results: Vec<u64> = executed.iter().filter_map(columns).map(|n| n / THREADS_PER_ROW).collect();
+    let explained: u64 = results.iter().sum();
+    let is_sum = |instruction: &&&Instruction| {
+        match code.str(instruction.op).split('.').next() {
+            Some("FFMA" | "FFMA2" | "DFMA" | "IDP" | "IDP4A") => true,
+            // Times zero it only loads a constant.
+            Some("HFMA2") => !code.str(instruction.operands).contains("RZ"),
+            _ => false,
+        }
+    };
+    let sums = executed.iter().filter(is_sum).count() as u64;
+    let first = executed.iter().find(is_sum).filter(|_| sums > explained && !results.is_empty())?;
+    let says = format!(
+        "{sums} scalar multiplications with sums are in the machine code, and its tensor core instructions explain {explained}"
+    );
+    Some(Fault { level: Level::Sass, says, evidence: witness.at(first.op.start) })
 }
 
 fn add_matmul(
@@ -233,19 +287,25 @@ fn settle_copies(facts: &mut Facts, level: Level, places: Option<usize>) {
 /// type for both, and none for f16.
 fn matmul_types(op: &str) -> Option<(&'static str, &'static str)> {
     let mnemonic = op.split('.').next()?;
-    let ptx = matches!(mnemonic, "wgmma" | "mma") && (op.contains("mma_async") || op.starts_with("mma.sync"));
+    let ptx = matches!(mnemonic, "wgmma" | "mma" | "wmma" | "tcgen05")
+        && op.split('.').any(|part| matches!(part, "mma" | "mma_async"));
     let sass = ["QGMMA", "HGMMA", "IGMMA", "BGMMA", "HMMA", "QMMA", "IMMA", "DMMA"].contains(&mnemonic);
     if !(ptx || sass) {
         return None;
     }
     let types: Vec<_> = op.split('.').filter_map(element).collect();
     match (types.as_slice(), ptx) {
-        // PTX for mma.sync names the result, both operands and the addend.
+        // `mma` and `wmma` name the result, both operands and the addend.
         ([_, lhs, rhs, _], true) | ([_, lhs, rhs], _) => Some((lhs, rhs)),
         ([_, both], _) => Some((both, both)),
         _ if matches!(mnemonic, "HGMMA" | "HMMA") => Some(("f16", "f16")),
         _ => Some(("", "")),
     }
+}
+
+/// Whether an instruction makes a product, or starts products or waits for them.
+fn is_of_product(op: &str) -> bool {
+    matmul_types(op).is_some() || op.starts_with("wgmma.") || op.starts_with("tcgen05.")
 }
 
 /// Shapes of its operands: `m64n128k32` and `64x128x32` multiply 64x32 by 32x128.

@@ -335,6 +335,10 @@ pub struct Facts {
     pub unexecuted: Vec<Fault>,
     /// Code of a level that is there and could not be executed.
     pub unfollowed: Vec<Fault>,
+    /// Multiplications whose own predicate cannot be decided: they prove nothing.
+    pub conditional: Vec<Fault>,
+    /// Why the products of a level cannot be told from work of another kind.
+    pub unaccounted: Vec<Fault>,
     /// Products that GPU code makes without tensor cores.
     pub scalar_products: Vec<Fault>,
     /// Why these files cannot all be of one kernel, as sentences without a full stop.

@@ -1,22 +1,27 @@
 //! What an integer register or a predicate of PTX may hold.
 
-/// A range of unsigned values, both ends included. Predicates are 0 or 1.
+/// A range of unsigned values, both ends included, and the bits that may be set in them. Predicates are 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     pub low: u64,
     pub high: u64,
+    may: u64,
 }
 
 impl Interval {
-    pub const PREDICATE: Self = Self { low: 0, high: 1 };
+    pub const PREDICATE: Self = Self::range(0, 1);
 
     pub const fn constant(value: u64) -> Self {
-        Self { low: value, high: value }
+        Self { low: value, high: value, may: value }
+    }
+
+    pub const fn range(low: u64, high: u64) -> Self {
+        Self { low, high, may: u64::MAX.unbounded_shr(high.leading_zeros()) }
     }
 
     /// Anything that so many bits hold.
     pub const fn bits(bits: u32) -> Self {
-        Self { low: 0, high: if bits >= 64 { u64::MAX } else { (1 << bits) - 1 } }
+        Self::range(0, if bits >= 64 { u64::MAX } else { (1 << bits) - 1 })
     }
 
     pub fn value(self) -> Option<u64> {
@@ -32,14 +37,40 @@ impl Interval {
     }
 
     pub fn join(self, other: Self) -> Self {
-        Self { low: self.low.min(other.low), high: self.high.max(other.high) }
+        let may = self.may | other.may;
+        Self { low: self.low.min(other.low), high: self.high.max(other.high), may }
+    }
+
+    /// Without values that have other bits.
+    fn with_bits(self, may: u64) -> Self {
+        let may = self.may & may;
+        Self { low: self.low.min(may), high: self.high.min(may), may }
+    }
+
+    /// The bits that an operation may set.
+    fn bits_of(op: &str, inputs: &[Self]) -> u64 {
+        match (op, inputs) {
+            ("mov", [a]) => a.may,
+            ("and", [a, b]) => a.may & b.may,
+            ("or" | "xor", [a, b]) => a.may | b.may,
+            ("shl", [a, by]) => by.value().map_or(u64::MAX, |by| a.may.unbounded_shl(by.min(64) as u32)),
+            ("shr", [a, by]) => by.value().map_or(u64::MAX, |by| a.may.unbounded_shr(by.min(64) as u32)),
+            // A multiple of a power of two.
+            ("mul", [a, b]) => {
+                u64::MAX.unbounded_shl(a.may.trailing_zeros().saturating_add(b.may.trailing_zeros()))
+            }
+            ("add" | "sub", [a, b]) => {
+                u64::MAX.unbounded_shl(a.may.trailing_zeros().min(b.may.trailing_zeros()))
+            }
+            _ => u64::MAX,
+        }
     }
 
     /// What an unsigned operation of so many bits gives; anything where it is not known here.
     pub fn compute(op: &str, bits: u32, inputs: &[Self]) -> Self {
         let any = Self::bits(bits);
         let exact = |ends: [Option<u64>; 2]| match ends {
-            [Some(low), Some(high)] if high <= any.high && low <= high => Some(Self { low, high }),
+            [Some(low), Some(high)] if high <= any.high && low <= high => Some(Self::range(low, high)),
             _ => None,
         };
         let result = match (op, inputs) {
@@ -70,26 +101,76 @@ impl Interval {
             }
             ("div", [a, b]) => exact([a.low.checked_div(b.high), a.high.checked_div(b.low)]),
             ("rem", [a, b]) => exact([Some(0), b.high.checked_sub(1).map(|most| most.min(a.high))]),
+            ("popc" | "clz", [a]) => match (op, a.value()) {
+                ("popc", Some(a)) => exact([Some(u64::from(a.count_ones())); 2]),
+                _ => exact([Some(0), Some(u64::from(bits))]),
+            },
+            ("not", [a]) => exact([a.value().map(|a| !a & any.high); 2]),
+            ("bfe", [a, from, length]) => from.value().zip(length.value()).and_then(|(from, length)| {
+                let mask = Self::bits(length.min(64) as u32).high;
+                let part = |value: u64| value.unbounded_shr(from.min(64) as u32) & mask;
+                exact(a.value().map_or([Some(0), Some(mask.min(any.high))], |a| [Some(part(a)); 2]))
+            }),
             _ => None,
         };
-        result.unwrap_or(any)
+        result.unwrap_or(any).with_bits(Self::bits_of(op, inputs))
+    }
+
+    /// The values as signed numbers of so many bits.
+    fn signed(self, bits: u32) -> (i64, i64) {
+        let unused = 64 - bits.clamp(1, 64);
+        let extend = |value: u64| ((value << unused) as i64) >> unused;
+        let (low, high) = (extend(self.low), extend(self.high));
+        if low <= high && self.high <= Self::bits(bits).high {
+            (low, high)
+        } else {
+            (i64::MIN >> unused, i64::MAX >> unused)
+        }
+    }
+
+    /// What a comparison of numbers gives that are floats of 32 or 64 bits; `None` where they are not known.
+    pub fn compare_floats(comparison: &str, bits: u32, a: Self, b: Self) -> Option<bool> {
+        let float = |range: Self| {
+            let value = range.value()?;
+            Some(if bits == 32 { f64::from(f32::from_bits(value as u32)) } else { f64::from_bits(value) })
+        };
+        let order = float(a)?.partial_cmp(&float(b)?);
+        // `ltu` is true of what has no order, too.
+        let (comparison, unordered) = match comparison.strip_suffix('u').filter(|rest| rest.len() == 2) {
+            Some(comparison) => (comparison, true),
+            None => (comparison, false),
+        };
+        let Some(order) = order else { return Some(unordered || comparison == "nan") };
+        match comparison {
+            "lt" => Some(order.is_lt()),
+            "le" => Some(order.is_le()),
+            "gt" => Some(order.is_gt()),
+            "ge" => Some(order.is_ge()),
+            "eq" => Some(order.is_eq()),
+            "ne" => Some(order.is_ne()),
+            "num" => Some(true),
+            "nan" => Some(false),
+            _ => None,
+        }
     }
 
     /// What a comparison gives, where every value of the ranges gives the same.
     /// `signed` is the width of signed operands.
     pub fn compare(comparison: &str, signed: Option<u32>, a: Self, b: Self) -> Option<bool> {
-        // A negative number is a large one here; ranges that hold none compare alike either way.
-        let is_negative = |range: Self| signed.is_some_and(|bits| range.high > Self::bits(bits - 1).high);
-        if !matches!(comparison, "eq" | "ne") && (is_negative(a) || is_negative(b)) {
-            return None;
-        }
-        let less = |a: Self, b: Self| match () {
-            () if a.high < b.low => Some(true),
-            () if a.low >= b.high => Some(false),
-            () => None,
+        let less = |a: Self, b: Self| {
+            // Below for sure, or not below for sure.
+            let (below, not_below) = match signed {
+                Some(bits) => {
+                    let ((a_low, a_high), (b_low, b_high)) = (a.signed(bits), b.signed(bits));
+                    (a_high < b_low, a_low >= b_high)
+                }
+                None => (a.high < b.low, a.low >= b.high),
+            };
+            (below || not_below).then_some(below)
         };
+        let lacks_bits = |a: Self, b: Self| b.value().is_some_and(|b| b & !a.may != 0);
         let equal = || match () {
-            () if a.high < b.low || b.high < a.low => Some(false),
+            () if a.high < b.low || b.high < a.low || lacks_bits(a, b) || lacks_bits(b, a) => Some(false),
             () => a.value().zip(b.value()).map(|(a, b)| a == b),
         };
         match comparison {
@@ -109,7 +190,7 @@ mod tests {
     use super::*;
 
     fn range(low: u64, high: u64) -> Interval {
-        Interval { low, high }
+        Interval::range(low, high)
     }
 
     #[test]

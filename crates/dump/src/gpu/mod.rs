@@ -1,12 +1,16 @@
 //! NVIDIA code as text: PTX, what a kernel is written in, and SASS, what the assembler made of it.
 
+mod block;
+mod defined;
 mod interval;
 mod ptx;
 mod reach;
 mod report;
 mod sass;
 mod scalar;
+mod step;
 
+pub use defined::Undefined;
 pub use reach::{Dead, Reach};
 pub use report::AssemblerReport;
 pub use scalar::first_product;
@@ -45,6 +49,8 @@ pub struct Function {
     pub name: Span,
     /// Parameters and how it is launched: what stands between its name and its body. Empty in SASS, which does not say.
     pub header: Span,
+    /// What it declares as registers: each `.reg` statement. Empty in SASS, which does not say.
+    pub registers: Vec<Span>,
     /// Whether it is a kernel, as opposed to a function that kernels call.
     pub is_entry: bool,
     /// Its instructions in order.

@@ -113,6 +113,9 @@ impl<'a> Parser<'a> {
             self.at = after.map_or(self.bytes.len(), |semicolon| end + semicolon + 1);
             return;
         }
+        if let Some(function) = self.code.functions.last_mut().filter(|_| text.starts_with(".reg")) {
+            function.registers.push(Span::new(start, end));
+        }
         let opens = self.bytes.get(end) == Some(&b'{');
         // A declaration without a body names a function too, but has no code.
         let named = text.find(".entry").map(|at| at + 6).or_else(|| text.find(".func").map(|at| at + 5));
@@ -130,8 +133,14 @@ impl<'a> Parser<'a> {
             let name = Span::new(name_start, name_start + name_len);
             let header = Span::new(name_start + name_len, end);
             let is_entry = text.contains(".entry");
-            let (instructions, labels) = (Vec::new(), Vec::new());
-            self.code.functions.push(Function { name, header, is_entry, instructions, labels });
+            self.code.functions.push(Function {
+                name,
+                header,
+                registers: Vec::new(),
+                is_entry,
+                instructions: Vec::new(),
+                labels: Vec::new(),
+            });
         }
         let closes = matches!(self.bytes.get(end), Some(b'{' | b'}'));
         self.at = if closes { end } else { end + 1 };
@@ -148,12 +157,32 @@ impl<'a> Parser<'a> {
         let end = start + end;
         self.at = end + 1;
         let instruction = split_guard(self.text, start, end);
+        if !brackets_match(instruction.operands.of(self.text)) {
+            self.code.complain(start, "the brackets of this statement do not match");
+            return;
+        }
         if instruction.op.is_empty() || self.depth == 0 {
             self.code.complain(start, "this is no PTX statement");
             return;
         }
         self.code.push(instruction);
     }
+}
+
+/// Whether every bracket is closed by one of its kind. Operands nest three deep at most: `(%r1, {%r2, [%rd1]})`.
+fn brackets_match(operands: &str) -> bool {
+    const DEEPEST: usize = 8;
+    let mut open = Vec::new();
+    operands.bytes().all(|byte| match byte {
+        b'(' | b'[' | b'{' => {
+            open.push(byte);
+            open.len() <= DEEPEST
+        }
+        b')' => open.pop() == Some(b'('),
+        b']' => open.pop() == Some(b'['),
+        b'}' => open.pop() == Some(b'{'),
+        _ => true,
+    }) && open.is_empty()
 }
 
 /// Separates guard, operation and operands of the text between two offsets.

@@ -5,7 +5,13 @@
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
-use super::{Code, Function, Instruction, Language, interval::Interval};
+use super::{
+    Code, Function, Language,
+    block::{Block, number, width},
+    defined::{Definitions, Undefined},
+    interval::Interval,
+    step::{Registers, Step, is_register},
+};
 
 /// Why an instruction is never executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,8 +27,9 @@ pub enum Dead {
 pub struct Reach<'a> {
     reached: Vec<bool>,
     under_false: HashSet<usize>,
-    /// The first instruction, by number, whose predicate is not written on every path to it.
-    pub undefined: Option<(usize, &'a str)>,
+    conditional: HashSet<usize>,
+    /// What a guard depends on and is not written on every path to where it is read.
+    pub undefined: Option<Undefined<'a>>,
 }
 
 impl<'a> Reach<'a> {
@@ -30,6 +37,11 @@ impl<'a> Reach<'a> {
     pub fn of(code: &Code<'a>, function: &Function) -> Self {
         let steps: Vec<_> = function.instructions.iter().map(|i| Step::of(code, i)).collect();
         Walk::new(code, function, &steps).run()
+    }
+
+    /// Whether the guard of this instruction may hold or not.
+    pub fn is_conditional(&self, number: usize) -> bool {
+        self.conditional.contains(&number)
     }
 
     /// Why the instruction of this number is never executed; `None` where it can be.
@@ -42,82 +54,16 @@ impl<'a> Reach<'a> {
     }
 }
 
-/// An instruction, taken apart.
-pub struct Step<'a> {
-    guard: Option<(&'a str, bool)>,
-    op: &'a str,
-    /// Operands in order, split at the outermost commas.
-    pub operands: Vec<&'a str>,
-}
-
-impl<'a> Step<'a> {
-    pub fn of(code: &Code<'a>, instruction: &Instruction) -> Self {
-        let guard = code.str(instruction.guard).strip_prefix('@');
-        let guard = guard.map(|guard| (guard.trim_start_matches('!'), guard.starts_with('!')));
-        Self { guard, op: code.str(instruction.op), operands: split(code.str(instruction.operands)) }
-    }
-
-    /// The registers that it writes: its first operand, or those in the braces there.
-    pub fn written(&self) -> impl Iterator<Item = &'a str> + use<'a> {
-        let head = self.op.split('.').next().unwrap_or_default();
-        let writes =
-            !matches!(head, "st" | "red" | "bra" | "brx" | "ret" | "exit" | "bar" | "BRA" | "STG" | "STS");
-        let first = self.operands.first().copied().filter(|first| writes && !first.starts_with('['));
-        let first = first.unwrap_or_default().split(['{', '}', '|', ',', '(', ')', ' ', '\t', '\n']);
-        first.filter(|name| is_register(name))
-    }
-
-    /// The registers that it reads.
-    pub fn read(&self) -> impl Iterator<Item = &'a str> + '_ {
-        let skipped = usize::from(self.written().next().is_some());
-        let rest = self.operands.iter().skip(skipped);
-        rest.flat_map(|operand| operand.split(|c: char| !is_name(c))).filter(|name| is_register(name))
-    }
-
-    pub fn head(&self) -> &'a str {
-        self.op.split('.').next().unwrap_or_default()
-    }
-
-    pub fn op(&self) -> &'a str {
-        self.op
-    }
-}
-
-fn is_name(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%' | '.')
-}
-
-fn is_register(name: &str) -> bool {
-    name.starts_with(|c: char| c == '%' || c == '_' || c.is_ascii_alphabetic()) && name != "_"
-}
-
-/// Splits at commas that are in no bracket.
-fn split(text: &str) -> Vec<&str> {
-    let (mut parts, mut depth, mut start) = (Vec::new(), 0usize, 0);
-    for (at, byte) in text.bytes().enumerate() {
-        match byte {
-            b'[' | b'{' | b'(' => depth += 1,
-            b']' | b'}' | b')' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => {
-                parts.extend(text.get(start..at).map(str::trim));
-                start = at + 1;
-            }
-            _ => {}
-        }
-    }
-    parts.extend(text.get(start..).map(str::trim).filter(|last| !last.is_empty()));
-    parts
-}
-
 /// Joins after which a register may hold anything, so that loops come to an end.
 const MOST_JOINS: u8 = 4;
 
 struct Walk<'w, 'a> {
     steps: &'w [Step<'a>],
     language: Language,
+    registers: Registers<'a>,
     labels: HashMap<&'a str, Vec<usize>>,
-    /// The most threads of a block, where the function says.
-    threads: u64,
+    /// The threads of a block.
+    block: Block,
     values: HashMap<&'a str, (Interval, u8)>,
     written: HashMap<&'a str, Vec<usize>>,
     readers: HashMap<&'a str, Vec<usize>>,
@@ -140,8 +86,9 @@ impl<'w, 'a> Walk<'w, 'a> {
         Self {
             steps,
             language: code.language(),
+            registers: Registers::of(code, function),
             labels,
-            threads: threads(code.str(function.header)),
+            block: Block::of(code.str(function.header)),
             values: HashMap::new(),
             written,
             readers,
@@ -158,10 +105,12 @@ impl<'w, 'a> Walk<'w, 'a> {
         let reached = |at: &usize| self.reached.get(*at) == Some(&true);
         let all: Vec<_> = (0..self.steps.len()).filter(reached).collect();
         let guard = |at: usize| self.steps.get(at).and_then(|step| step.guard);
-        let under_false =
-            all.iter().copied().filter(|&at| guard(at).is_some_and(|guard| self.holds(guard) == Some(false)));
-        let under_false = under_false.collect();
-        Reach { under_false, undefined: self.undefined(&all), reached: self.reached }
+        let under = |truth: Option<bool>| -> HashSet<usize> {
+            let is = |at: &usize| guard(*at).is_some_and(|guard| self.holds(guard) == truth);
+            all.iter().copied().filter(is).collect()
+        };
+        let (under_false, conditional) = (under(Some(false)), under(None));
+        Reach { under_false, conditional, undefined: self.undefined(&all), reached: self.reached }
     }
 
     fn reach(&mut self, at: usize) {
@@ -183,31 +132,10 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     fn visit(&mut self, at: usize) {
         let Some(step) = self.steps.get(at) else { return };
-        let holds = step.guard.map_or(Some(true), |guard| self.holds(guard));
-        if holds != Some(false) {
-            if self.language == Language::Ptx {
-                self.write(step);
-            }
-            match step.head() {
-                // The target of an indirect branch is in a table.
-                "brx" | "BRX" | "JMX" | "BRXU" => {
-                    let all: Vec<_> = self.labels.values().flatten().copied().collect();
-                    all.into_iter().for_each(|target| self.reach(target));
-                }
-                _ => {
-                    let words =
-                        step.operands.iter().flat_map(|operand| operand.split(['`', '(', ')', ' ', ',']));
-                    let targets: Vec<_> =
-                        words.filter_map(|word| self.labels.get(word)).flatten().copied().collect();
-                    targets.into_iter().for_each(|target| self.reach(target));
-                }
-            }
+        if self.executes(at) != Some(false) && self.language == Language::Ptx {
+            self.write(step);
         }
-        let leaves =
-            matches!(step.head(), "bra" | "brx" | "ret" | "exit" | "trap" | "BRA" | "EXIT" | "BRX" | "RET");
-        if !(leaves && holds == Some(true)) {
-            self.reach(at + 1);
-        }
+        self.next(at).into_iter().for_each(|next| self.reach(next));
     }
 
     fn write(&mut self, step: &Step<'a>) {
@@ -215,9 +143,16 @@ impl<'w, 'a> Walk<'w, 'a> {
         if written.peek().is_none() {
             return;
         }
-        // Parts of one value are not followed.
-        let value = if step.written().count() > 1 { Interval::bits(64) } else { self.compute(step) };
+        let destinations: Vec<_> = step.operands.first().into_iter().flat_map(|d| d.split('|')).collect();
         for name in written {
+            let value = match (step.head(), &destinations[..]) {
+                // The second predicate is of the opposite comparison.
+                ("setp", [_, second]) => self.setp(step, second.trim() == name),
+                ("setp", _) => self.setp(step, false),
+                // Parts of one value are not followed.
+                _ if step.written().count() > 1 || destinations.len() > 1 => Interval::bits(64),
+                _ => self.compute(step),
+            };
             let (known, joins) = self.values.get(name).copied().unwrap_or((value, 0));
             let joined = match joins {
                 MOST_JOINS.. => Interval::bits(64),
@@ -234,17 +169,16 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     fn compute(&self, step: &Step<'a>) -> Interval {
-        let parts: Vec<_> = step.op.split('.').collect();
+        let parts: Vec<_> = step.op().split('.').collect();
         let kind = parts.last().copied().unwrap_or_default();
         let bits = width(kind);
         let inputs: Vec<_> = step.operands.iter().skip(1).map(|operand| self.read(operand, bits)).collect();
         let truth = |at: usize| inputs.get(at).copied().and_then(Interval::truth);
         let head = step.head();
         let decided = match (head, kind) {
-            ("setp", _) => return Interval::of_truth(self.compare(&parts, step, &inputs)),
             ("not", "pred") => truth(0).map(|truth| !truth),
             ("mov", "pred") => truth(0),
-            ("and", "pred") if self.are_opposite(step) => Some(false),
+            ("and", "pred") if self.are_opposite(step) || self.exclude_each_other(step) => Some(false),
             ("and", "pred") if truth(0) == Some(false) || truth(1) == Some(false) => Some(false),
             ("and", "pred") => truth(0).zip(truth(1)).map(|(a, b)| a && b),
             ("or", "pred") if self.are_opposite(step) => Some(true),
@@ -253,11 +187,35 @@ impl<'w, 'a> Walk<'w, 'a> {
             ("xor", "pred") => truth(0).zip(truth(1)).map(|(a, b)| a != b),
             ("selp", _) => {
                 let [a, b, ..] = inputs[..] else { return Interval::bits(bits) };
-                return a.join(b);
+                return match step.operands.get(3).and_then(|chosen| self.read(chosen, 1).truth()) {
+                    Some(first) => {
+                        if first {
+                            a
+                        } else {
+                            b
+                        }
+                    }
+                    None => a.join(b),
+                };
             }
+            ("xor" | "sub", _) if !kind.starts_with(['f', 'b']) && self.are_same(step) => {
+                return Interval::constant(0);
+            }
+            ("xor", _) if self.are_same(step) => return Interval::constant(0),
+            ("mov", _) if !parts.contains(&"v2") => return Interval::compute(head, bits, &inputs),
             // These give bits of another place, or of memory.
             (_, "pred") => None,
             ("mul" | "mad", _) if parts.contains(&"hi") => return Interval::bits(bits),
+            ("add" | "sub" | "mul" | "mad" | "min" | "max" | "div" | "rem" | "shr", _)
+                if kind.starts_with('s') && !parts.contains(&"cc") =>
+            {
+                let wide = if parts.contains(&"wide") { bits * 2 } else { bits };
+                let positive = Interval::bits(wide - 1);
+                let all_positive = inputs.iter().all(|input| input.high <= Interval::bits(bits - 1).high);
+                let result = Interval::compute(head, wide - 1, &inputs);
+                // What may be negative may be anything.
+                return if all_positive && result != positive { result } else { Interval::bits(wide) };
+            }
             _ if kind.starts_with('s') || kind.starts_with('f') || parts.contains(&"cc") => {
                 return Interval::bits(64);
             }
@@ -273,31 +231,66 @@ impl<'w, 'a> Walk<'w, 'a> {
         Interval::of_truth(decided)
     }
 
-    /// `setp.lt.and.u32 %p1, %r1, %r2, %p2`
-    fn compare(&self, parts: &[&str], step: &Step<'_>, inputs: &[Interval]) -> Option<bool> {
-        let comparison = *parts.get(1)?;
-        let kind = *parts.last()?;
-        let [a, b, rest @ ..] = inputs else { return None };
-        let same = step.operands.get(1) == step.operands.get(2);
+    /// `setp.lt.and.u32 %p1|%p2, %r1, %r2, %p3`: the first predicate, or the second.
+    fn setp(&self, step: &Step<'a>, second: bool) -> Interval {
+        let parts: Vec<_> = step.op().split('.').collect();
+        let (Some(kind), Some(comparison)) = (parts.last().copied(), parts.get(1).copied()) else {
+            return Interval::PREDICATE;
+        };
+        let bits = width(kind);
+        let operand =
+            |at: usize| step.operands.get(at).map_or(Interval::bits(64), |name| self.read(name, bits));
+        let (a, b) = (operand(1), operand(2));
         let compared = match kind.as_bytes().first() {
+            Some(b'f') if bits >= 32 => Interval::compare_floats(comparison, bits, a, b),
             Some(b'f') => None,
-            Some(_) if same && step.written().count() == 1 => match comparison {
+            Some(_) if self.are_same(step) => match comparison {
                 "eq" | "le" | "ge" | "ls" | "hs" => Some(true),
                 "ne" | "lt" | "gt" | "lo" | "hi" => Some(false),
                 _ => None,
             },
-            Some(b's') => Interval::compare(comparison, Some(width(kind)), *a, *b),
-            _ => Interval::compare(comparison, None, *a, *b),
+            Some(b's') => Interval::compare(comparison, Some(bits), a, b),
+            _ => Interval::compare(comparison, None, a, b),
         };
-        let [combined, ..] = rest else { return compared.filter(|_| step.written().count() == 1) };
-        let other = combined.truth();
-        match parts.get(2).copied()? {
-            _ if step.written().count() != 1 => None,
-            "and" if compared == Some(false) || other == Some(false) => Some(false),
-            "or" if compared == Some(true) || other == Some(true) => Some(true),
-            "and" => compared.zip(other).map(|(a, b)| a && b),
-            "or" => compared.zip(other).map(|(a, b)| a || b),
-            "xor" => compared.zip(other).map(|(a, b)| a != b),
+        let compared = compared.map(|truth| truth != second);
+        let Some(combined) = step.operands.get(3) else { return Interval::of_truth(compared) };
+        let other = self.read(combined.trim_start_matches('!'), 1).truth();
+        let other = other.map(|truth| truth != combined.starts_with('!'));
+        Interval::of_truth(match parts.get(2).copied() {
+            Some("and") if compared == Some(false) || other == Some(false) => Some(false),
+            Some("or") if compared == Some(true) || other == Some(true) => Some(true),
+            Some("and") => compared.zip(other).map(|(a, b)| a && b),
+            Some("or") => compared.zip(other).map(|(a, b)| a || b),
+            Some("xor") => compared.zip(other).map(|(a, b)| a != b),
+            _ => None,
+        })
+    }
+
+    /// Whether both inputs are the same value: one register, or registers that are computed alike from what does not change.
+    fn are_same(&self, step: &Step<'a>) -> bool {
+        let (Some(a), Some(b)) = (step.operands.get(1), step.operands.get(2)) else { return false };
+        a == b || self.unchanging(a, 0).is_some_and(|a| self.unchanging(b, 0) == Some(a))
+    }
+
+    /// How a value is computed that is the same whenever a thread reads it.
+    fn unchanging(&self, operand: &'a str, depth: usize) -> Option<String> {
+        const DEEPEST: usize = 6;
+        let fixed = ["%tid.", "%ntid.", "%ctaid.", "%nctaid.", "%laneid"];
+        if number(operand, 64).is_some() || fixed.iter().any(|name| operand.starts_with(name)) {
+            return Some(operand.to_owned());
+        }
+        let &[only] = self.written.get(operand)?.as_slice() else { return None };
+        let step = self.steps.get(only).filter(|step| step.guard.is_none() && depth < DEEPEST)?;
+        match step.head() {
+            "ld" if step.op().starts_with("ld.param") => {
+                Some(format!("{} {}", step.op(), step.operands.get(1)?))
+            }
+            "mov" if step.operands.len() == 2 => self.unchanging(step.operands.get(1)?, depth + 1),
+            "add" | "sub" | "mul" | "mad" | "and" | "or" | "xor" | "shl" | "shr" | "min" | "max" | "div"
+            | "rem" => {
+                let inputs = step.operands.get(1..)?.iter().map(|input| self.unchanging(input, depth + 1));
+                Some(format!("{}({})", step.op(), inputs.collect::<Option<Vec<_>>>()?.join(",")))
+            }
             _ => None,
         }
     }
@@ -310,12 +303,43 @@ impl<'w, 'a> Walk<'w, 'a> {
         a.zip(b).is_some_and(|((a, not_a), (b, not_b))| a == b && not_a != not_b)
     }
 
+    /// Whether two predicates compare one unchanging value with numbers, and no number satisfies both.
+    fn exclude_each_other(&self, step: &Step<'a>) -> bool {
+        let [_, a, b] = step.operands[..] else { return false };
+        let (a, b) = (self.satisfying(a), self.satisfying(b));
+        a.zip(b).is_some_and(|((a, low, high), (b, least, most))| a == b && (high < least || most < low))
+    }
+
+    /// The values that satisfy a comparison with a number: what is compared, the least and the greatest.
+    fn satisfying(&self, name: &'a str) -> Option<(String, u64, u64)> {
+        let &[only] = self.written.get(name)?.as_slice() else { return None };
+        let step = self.steps.get(only).filter(|step| step.guard.is_none())?;
+        let (["setp", comparison, kind], [_, value, bound]) =
+            (&step.op().split('.').collect::<Vec<_>>()[..], &step.operands[..])
+        else {
+            return None;
+        };
+        let (bits, is_float) = (width(kind), kind.starts_with('f'));
+        let bound = self.read(bound, bits).value().filter(|_| !is_float)?;
+        let value = self.unchanging(value, 0)?;
+        let (low, high) = match *comparison {
+            "eq" => (bound, bound),
+            _ if kind.starts_with('s') => return None,
+            "lt" | "lo" => (0, bound.checked_sub(1)?),
+            "le" | "ls" => (0, bound),
+            "gt" | "hi" => (bound.checked_add(1)?, u64::MAX),
+            "ge" | "hs" => (bound, u64::MAX),
+            _ => return None,
+        };
+        Some((value, low, high))
+    }
+
     /// What a predicate says that is written once: a comparison, or its negation.
     fn literal(&self, name: &'a str, depth: usize) -> Option<(String, bool)> {
         const MOST_NEGATIONS: usize = 16;
         let &[only] = self.written.get(name)?.as_slice() else { return None };
         let step = self.steps.get(only).filter(|step| step.guard.is_none() && depth < MOST_NEGATIONS)?;
-        if step.op == "not.pred" {
+        if step.op() == "not.pred" {
             let (key, negated) = self.literal(step.operands.get(1)?, depth + 1)?;
             return Some((key, !negated));
         }
@@ -323,7 +347,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             !is_register(operand) || self.written.get(*operand).is_some_and(|w| w.len() == 1)
         };
         let ([_, a, b], ["setp", comparison, kind]) =
-            (&step.operands[..], &step.op.split('.').collect::<Vec<_>>()[..])
+            (&step.operands[..], &step.op().split('.').collect::<Vec<_>>()[..])
         else {
             return Some((name.to_owned(), false));
         };
@@ -347,101 +371,51 @@ impl<'w, 'a> Walk<'w, 'a> {
         if let Some((value, _)) = self.values.get(operand) {
             return *value;
         }
-        let below = |count: u64| Interval { low: 0, high: count.saturating_sub(1) };
-        match operand {
-            "%tid.x" | "%tid.y" | "%tid.z" => below(self.threads),
-            "%laneid" => below(32),
-            _ => number(operand, bits).map_or(any, Interval::constant),
-        }
+        let special = self.block.special(operand);
+        special.or_else(|| number(operand, bits).map(Interval::constant)).unwrap_or(any)
     }
 
-    /// The first guard that some path reaches before its predicate is written.
-    fn undefined(&self, reached: &[usize]) -> Option<(usize, &'a str)> {
+    /// The first read, behind a guard, of what some path does not write.
+    fn undefined(&self, reached: &[usize]) -> Option<Undefined<'a>> {
         if self.language == Language::Sass {
             return None;
         }
-        let never = |at: usize| {
-            let (name, _) = self.steps.get(at)?.guard?;
-            (!self.values.contains_key(name)).then_some((at, name))
+        let definitions = Definitions {
+            steps: self.steps,
+            given: &|name| !self.registers.is_one(name),
+            holds: &|at| self.executes(at),
+            next: &|at| self.next(at),
         };
-        reached.iter().find_map(|&at| never(at)).or_else(|| self.sometimes_undefined(reached))
+        definitions.first_undefined(reached)
     }
 
-    fn sometimes_undefined(&self, reached: &[usize]) -> Option<(usize, &'a str)> {
-        /// Instructions, summed over predicates, that are looked at.
-        const BUDGET: usize = 20_000_000;
-        let mut spent = 0;
-        let guards: Vec<_> =
-            reached.iter().filter_map(|&at| Some((at, self.steps.get(at)?.guard?.0))).collect();
-        let names: HashSet<_> = guards.iter().map(|(_, name)| *name).collect();
-        let mut first: Option<(usize, &str)> = None;
-        for name in names {
-            // Everything that is reached without a write to this predicate.
-            let writes: HashSet<_> = self.written.get(name).into_iter().flatten().copied().collect();
-            let mut without = vec![false; self.steps.len()];
-            let mut open = vec![0];
-            while let Some(at) = open.pop() {
-                let Some(seen @ false) = without.get_mut(at) else { continue };
-                *seen = true;
-                spent += 1;
-                if spent > BUDGET {
-                    return first;
-                }
-                if !writes.contains(&at) {
-                    open.extend(self.next(at));
-                }
-            }
-            let early = guards.iter().find(|(at, guard)| *guard == name && without.get(*at) == Some(&true));
-            first = match (first, early) {
-                (Some(first), Some(early)) => Some(first.min(*early)),
-                (first, early) => first.or(early.copied()),
-            };
-        }
-        first
+    /// Whether the guard of an instruction holds.
+    fn executes(&self, at: usize) -> Option<bool> {
+        let guard = self.steps.get(at).and_then(|step| step.guard);
+        guard.map_or(Some(true), |guard| self.holds(guard))
     }
 
     /// Where control goes from an instruction.
     fn next(&self, at: usize) -> Vec<usize> {
         let Some(step) = self.steps.get(at) else { return Vec::new() };
-        let holds = step.guard.map_or(Some(true), |guard| self.holds(guard));
-        let jumps = step.head() == "bra" && holds != Some(false);
-        let words = step.operands.iter().filter(|_| jumps);
-        let mut next: Vec<_> = words.filter_map(|label| self.labels.get(label)).flatten().copied().collect();
-        let leaves = matches!(step.head(), "bra" | "brx" | "ret" | "exit" | "trap");
-        if !(leaves && holds == Some(true)) {
+        let executes = self.executes(at);
+        let mut next = Vec::new();
+        if executes != Some(false) {
+            match step.head() {
+                // The target of an indirect branch is in a table.
+                "brx" | "BRX" | "JMX" | "BRXU" => next.extend(self.labels.values().flatten()),
+                _ => {
+                    let words =
+                        step.operands.iter().flat_map(|operand| operand.split(['`', '(', ')', ' ', ',']));
+                    next.extend(words.filter_map(|word| self.labels.get(word)).flatten());
+                }
+            }
+        }
+        let leaves =
+            matches!(step.head(), "bra" | "brx" | "ret" | "exit" | "trap" | "BRA" | "EXIT" | "BRX" | "RET");
+        if !(leaves && executes == Some(true)) {
             next.push(at + 1);
         }
         next
     }
-}
-
-/// Bits of a type: `u32`, `b64`, `pred`.
-fn width(kind: &str) -> u32 {
-    match kind {
-        "pred" => 1,
-        _ => kind
-            .trim_start_matches(|c: char| c.is_ascii_alphabetic())
-            .parse()
-            .ok()
-            .filter(|bits| (1..=64).contains(bits))
-            .unwrap_or(64),
-    }
-}
-
-fn number(text: &str, bits: u32) -> Option<u64> {
-    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
-    let value = match digits.strip_prefix("0x") {
-        Some(hex) => u64::from_str_radix(hex.trim_end_matches('U'), 16).ok()?,
-        None => digits.trim_end_matches('U').parse().ok()?,
-    };
-    let value = if negative { value.wrapping_neg() } else { value };
-    Some(value & Interval::bits(bits).high)
-}
-
-/// The most threads of a block: `.maxntid 384, 1, 1`, else what the hardware takes.
-fn threads(header: &str) -> u64 {
-    const MOST: u64 = 1024;
-    let declared = [".maxntid", ".reqntid"].into_iter().find_map(|name| header.split_once(name));
-    let numbers = declared.and_then(|(_, rest)| rest.split('.').next()).unwrap_or_default();
-    numbers.split(',').filter_map(|number| number.trim().parse().ok()).max().unwrap_or(MOST).min(MOST)
 }

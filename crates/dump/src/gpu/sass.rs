@@ -59,7 +59,14 @@ fn line(code: &mut Code<'_>, line: &str, offset: usize) -> bool {
         let name = Span::new(name_start, name_start + name.len());
         let (instructions, labels) = (Vec::new(), Vec::new());
         let header = Span::default();
-        code.functions.push(Function { name, header, is_entry: true, instructions, labels });
+        code.functions.push(Function {
+            name,
+            header,
+            registers: Vec::new(),
+            is_entry: true,
+            instructions,
+            labels,
+        });
         return true;
     }
     if let Some(target) = trimmed.strip_prefix(".target") {

@@ -1,0 +1,78 @@
+//! What a thread is told at its start, and how numbers are written.
+
+use super::interval::Interval;
+
+/// The threads of a block in each dimension.
+pub struct Block {
+    most: [u64; 3],
+    /// Whether there are exactly so many.
+    exact: bool,
+}
+
+impl Block {
+    /// `.maxntid 384, 1, 1` or `.reqntid 128`, else what the hardware takes.
+    pub fn of(header: &str) -> Self {
+        const MOST: [u64; 3] = [1024, 1024, 64];
+        let declared = |name| header.split_once(name).and_then(|(_, rest): (_, &str)| rest.split('.').next());
+        let (required, allowed) = (declared(".reqntid"), declared(".maxntid"));
+        let Some(numbers) = required.or(allowed) else { return Self { most: MOST, exact: false } };
+        let mut numbers = numbers.split(',').map(|number| number.trim().parse::<u64>().ok());
+        let most =
+            MOST.map(|most| numbers.next().map_or(1, |declared| declared.map_or(most, |n| n.min(most))));
+        Self { most, exact: required.is_some() }
+    }
+
+    /// What a special register may hold; `None` for what is not known here.
+    pub fn special(&self, name: &str) -> Option<Interval> {
+        /// Warps of a multiprocessor.
+        const WARPS: u64 = 64;
+        const MOST_BLOCKS: [u64; 3] = [(1 << 31) - 1, 65535, 65535];
+        let below = |count: u64| Interval::range(0, count.saturating_sub(1));
+        let (base, axis) = name.split_once('.').unwrap_or((name, "x"));
+        let axis = ["x", "y", "z"].iter().position(|known| *known == axis)?;
+        let (threads, blocks) = (*self.most.get(axis)?, *MOST_BLOCKS.get(axis)?);
+        Some(match base {
+            "%tid" => below(threads),
+            "%ntid" if self.exact => Interval::constant(threads),
+            "%ntid" => Interval::range(1, threads.max(1)),
+            "%ctaid" => below(blocks),
+            "%nctaid" => Interval::range(1, blocks),
+            "%laneid" => below(32),
+            "%warpid" => below(WARPS),
+            "%nwarpid" => Interval::range(1, WARPS),
+            _ => return None,
+        })
+    }
+}
+
+/// Bits of a type: `u32`, `b64`, `pred`.
+pub fn width(kind: &str) -> u32 {
+    match kind {
+        "pred" => 1,
+        _ => kind
+            .trim_start_matches(|c: char| c.is_ascii_alphabetic())
+            .parse()
+            .ok()
+            .filter(|bits| (1..=64).contains(bits))
+            .unwrap_or(64),
+    }
+}
+
+/// An integer, or the bits of a float: `42`, `0x2aU`, `-1`, `0f3F800000`.
+pub fn number(text: &str, bits: u32) -> Option<u64> {
+    let bits_of = |prefix: &str, digits: usize| {
+        let hex = text.strip_prefix(prefix).filter(|hex| hex.len() == digits)?;
+        u64::from_str_radix(hex, 16).ok()
+    };
+    let float = [("0f", 8), ("0F", 8), ("0d", 16), ("0D", 16)];
+    if let Some(value) = float.into_iter().find_map(|(prefix, digits)| bits_of(prefix, digits)) {
+        return Some(value);
+    }
+    let (negative, digits) = text.strip_prefix('-').map_or((false, text), |digits| (true, digits));
+    let value = match digits.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex.trim_end_matches('U'), 16).ok()?,
+        None => digits.trim_end_matches('U').parse().ok()?,
+    };
+    let value = if negative { value.wrapping_neg() } else { value };
+    Some(value & Interval::bits(bits).high)
+}
