@@ -379,8 +379,8 @@ fn gpu_code_is_no_tpu_kernel() {
     assert_eq!(code, 0, "{said}");
     assert!(said.contains("octile_strip_"), "the kernel's name: {said}");
     let (code, said) = octile(&["verify", "gpu", "--chip", "v6e"], place.path());
-    assert_eq!(code, 0, "{said}");
-    assert!(said.contains("these are dumps of a GPU kernel; v6e is left out of account"), "{said}");
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("FAIL files") && said.contains("for a GPU, and not for v6e"), "{said}");
     // Of one file alone it is not known which version it is.
     let (code, said) = octile(&["verify", "gpu/v1_auto_double_buffer/kernel.sass"], place.path());
     assert_eq!(code, 0, "{said}");

@@ -118,7 +118,7 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
     ];
     for (guard, setup) in sometimes {
         let found = native(&guarded(guard, setup));
-        assert_eq!(found.verdict, Verdict::NotObservable, "{setup}");
+        assert_eq!(found.verdict, Verdict::Obscured, "{setup}");
         assert!(
             found.says.contains("is executed only if %pz holds, which cannot be decided"),
             "{}",
@@ -131,7 +131,7 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
         "\tsetp.eq.u32 %pz, %tid.x, 0;\n\tmov.u32 %r1, shared_memory;\n",
     );
     let waits = waits.replace("\twgmma.wait_group", "\t@%pz wgmma.wait_group");
-    assert_eq!(native(&waits).verdict, Verdict::NotObservable);
+    assert_eq!(native(&waits).verdict, Verdict::Obscured);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_predicate_that_is_not_written_makes_the_code_invalid() {
     let found = native(&guarded("@%pz", one_path));
     assert_eq!(found.verdict, Verdict::Fail, "{}", found.says);
     let both = one_path.replace("\t@%pa", "\tsetp.eq.u32 %pz, %tid.x, 2;\n\t@%pa");
-    assert_eq!(native(&guarded("@%pz", &both)).verdict, Verdict::NotObservable);
+    assert_eq!(native(&guarded("@%pz", &both)).verdict, Verdict::Obscured);
 }
 
 #[test]
@@ -208,7 +208,7 @@ fn a_value_that_decides_a_predicate_must_be_written() {
         format!("{tid}\t@%pa mov.u32 %ru, 1;\n\t@%pa setp.eq.u32 %pb, %ru, %tid.x;\n\tmov.pred %pz, %pa;\n"),
     ];
     for setup in defined {
-        assert_eq!(native(&guarded("@%pz", &setup)).verdict, Verdict::NotObservable, "{setup}");
+        assert_eq!(native(&guarded("@%pz", &setup)).verdict, Verdict::Obscured, "{setup}");
     }
     // A table of branches leads to each of its labels.
     let table =
@@ -224,7 +224,7 @@ fn a_function_that_is_too_large_to_follow_proves_nothing() {
     }
     let text = guarded("", &setup).replace("\tret;\n", "Lend:\n\tret;\n");
     let found = native(&text);
-    assert_eq!(found.verdict, Verdict::NotObservable, "{}", found.says);
+    assert_eq!(found.verdict, Verdict::Obscured, "{}", found.says);
     assert!(found.says.contains("too large to tell"), "{}", found.says);
 }
 
@@ -311,7 +311,7 @@ fn machine_code_must_have_the_products_of_its_source() {
     let (first, rest) = sass.split_at(sass.find("QGMMA").unwrap() + "QGMMA".len());
     let one_left = first.to_owned() + &rest.replace("QGMMA.64x128x32.F32.E4M3.E4M3", "FFMA");
     let found = alone(&one_left);
-    assert_eq!(found.verdict, Verdict::NotObservable, "{}", found.says);
+    assert_eq!(found.verdict, Verdict::Obscured, "{}", found.says);
     assert!(found.says.contains("scalar multiplications with sums"), "{}", found.says);
     let never: String = sass.lines().map(|line| line.replace(" QGMMA", " @!PT QGMMA") + "\n").collect();
     assert_ne!(never, sass);

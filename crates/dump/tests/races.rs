@@ -147,14 +147,14 @@ fn whatever_touches_memory_is_held_against_the_copies_in_flight() {
         ("memref.copy %v, %o : NEAR to NEAR".into(), Verdict::Fail),
         ("memref.copy %o, %o : NEAR to NEAR".into(), Verdict::Pass),
         // The first row is free, and which of the others are touched is not looked at.
-        (strided("%c0", 2), Verdict::NotObservable),
+        (strided("%c0", 2), Verdict::Obscured),
         (strided("%c0", 1), Verdict::Pass),
         (strided("%c4", 1), Verdict::Fail),
         (sublanes("true, true, true, true"), Verdict::Fail),
-        (sublanes("true, false, true, true"), Verdict::NotObservable),
-        ("func.call @helper(%v) : (NEAR) -> ()".into(), Verdict::NotObservable),
-        ("\"tpu.enqueue_indirect_dma\"(%v, %o) : (NEAR, NEAR) -> ()".into(), Verdict::NotObservable),
-        ("tpu.sem_signal %s, %four : SEMAPHORE".into(), Verdict::NotObservable),
+        (sublanes("true, false, true, true"), Verdict::Obscured),
+        ("func.call @helper(%v) : (NEAR) -> ()".into(), Verdict::Obscured),
+        ("\"tpu.enqueue_indirect_dma\"(%v, %o) : (NEAR, NEAR) -> ()".into(), Verdict::Obscured),
+        ("tpu.sem_signal %s, %four : SEMAPHORE".into(), Verdict::Obscured),
     ];
     for (body, expected) in cases {
         let found = while_copying(&body);
@@ -190,6 +190,6 @@ fn what_a_listing_hides_is_not_taken_for_harmless() {
     for edited in edits {
         let findings = findings_of(&[(PACKED, &edited)]);
         let found = findings.iter().find(|finding| finding.check == CheckId::DmaBalanced).unwrap();
-        assert_eq!(found.verdict, Verdict::NotObservable, "{}", found.says);
+        assert_eq!(found.verdict, Verdict::Obscured, "{}", found.says);
     }
 }

@@ -186,6 +186,24 @@ impl Display for Name<'_> {
     }
 }
 
+/// A reference to a symbol, whose parts are joined by `::@`. Parts that are no plain names are quoted.
+pub(crate) struct Symbol<'a>(pub &'a str);
+
+impl Display for Symbol<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let is_plain = |part: &str| {
+            // Text that follows may begin with `>`, and would make an arrow of a last `-`.
+            let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '-');
+            !part.is_empty() && !part.ends_with('-') && part.chars().all(is_name)
+        };
+        for (at, part) in self.0.split("::@").enumerate() {
+            f.write_str(if at == 0 { "@" } else { "::@" })?;
+            if is_plain(part) { f.write_str(part)? } else { quote(part, f)? }
+        }
+        Ok(())
+    }
+}
+
 /// Text in MLIR's quotes.
 pub(crate) fn quote(text: &str, f: &mut impl fmt::Write) -> fmt::Result {
     f.write_char('"')?;
@@ -268,7 +286,7 @@ impl Display for Attr {
             Self::Float(value, ty) => write!(f, "{} : {ty}", Number(*value, ty)),
             Self::String(text) => quote(text, f),
             Self::Type(ty) => ty.fmt(f),
-            Self::Symbol(name) => write!(f, "@{name}"),
+            Self::Symbol(name) => Symbol(name).fmt(f),
             Self::Array(items) => write!(f, "[{}]", join(items, ", ")),
             Self::I64s(items) if items.is_empty() => f.write_str("array<i64>"),
             Self::I64s(items) => write!(f, "array<i64: {}>", join(items, ", ")),

@@ -11,7 +11,7 @@ use std::{
 };
 
 use crate::{
-    attribute::{Attributes, quote},
+    attribute::{Attributes, Symbol, quote},
     ir::{Function, Module, Op, Region, Value, Visibility},
     types::{Type, join},
 };
@@ -20,7 +20,7 @@ impl Display for Module {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("module ")?;
         if let Some(name) = &self.name {
-            write!(f, "@{name} ")?;
+            write!(f, "{} ", Symbol(name))?;
         }
         if !self.attributes.is_empty() {
             write!(f, "attributes {} ", self.attributes)?;
@@ -94,7 +94,7 @@ impl<'a> Printer<'a> {
             Visibility::Private => "private ",
         };
         let arguments = self.typed(&function.body.arguments);
-        write!(out, "  func.func {visibility}@{}({arguments})", function.name)?;
+        write!(out, "  func.func {visibility}{}({arguments})", Symbol(&function.name))?;
         if !function.results.is_empty() {
             write!(out, " -> ({})", join(&function.results, ", "))?;
         }

@@ -140,3 +140,15 @@ fn numbers_of_all_types() {
     }
     assert_eq!(parse(&printed).unwrap().to_string(), printed);
 }
+
+#[test]
+fn symbols_of_any_characters_print_as_they_were() {
+    let text = "module @\"a {b}\" {\n  func.func @\"f-\"() {\n    \
+        \"stablehlo.custom_call\"() {config = @\"{\\22body\\22}\", other = @a::@\"b c\"} : () -> ()\n    return\n  }\n}";
+    let module = parse(text).unwrap();
+    let printed = module.to_string();
+    for piece in ["module @\"a {b}\"", "@\"f-\"()", "@a::@\"b c\""] {
+        assert!(printed.contains(piece), "{piece} in {printed}");
+    }
+    assert_eq!(parse(&printed).unwrap().to_string(), printed);
+}
