@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct HopperGpu {
     /// The name that command lines take.
     pub name: &'static str,
-    /// Streaming multiprocessors.
+    /// SMs.
     pub sms: usize,
     /// Shared memory that one thread block may use, in bytes (CUDA programming guide, compute capability 9.0).
     pub shared_memory_per_block: usize,

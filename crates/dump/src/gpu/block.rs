@@ -24,7 +24,7 @@ impl Block {
 
     /// What a special register may hold; `None` for what is not known here.
     pub fn special(&self, name: &str) -> Option<Interval> {
-        /// Warps of a multiprocessor.
+        /// Warps of an SM.
         const WARPS: u64 = 64;
         const MOST_BLOCKS: [u64; 3] = [(1 << 31) - 1, 65535, 65535];
         let below = |count: u64| Interval::range(0, count.saturating_sub(1));

@@ -26,7 +26,7 @@ pub struct FoundGpu {
     pub name: String,
     /// Compute capability, before and behind the point.
     pub capability: (i32, i32),
-    /// Streaming multiprocessors.
+    /// SMs.
     pub sms: usize,
     /// Bytes of device memory.
     pub memory: usize,
