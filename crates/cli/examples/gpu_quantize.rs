@@ -13,7 +13,7 @@ use octile_core::{
     plan::hopper::{Arguments, HopperPlan, STAGE_K},
     sample::{self, Activations, Operands, Rng},
 };
-use octile_kernels::hopper::{Keep, QuantizeTuning};
+use octile_kernels::hopper::{CachePriority, QuantizeTuning};
 use octile_runtime::cuda::{
     Buffer, Gpu, Graph, HostActivations, Product, Quantization, QuantizeOperands, Uploaded, multiply_host,
 };
@@ -32,12 +32,15 @@ fn tunings() -> Vec<QuantizeTuning> {
     let best = QuantizeTuning { staying: None, ..QuantizeTuning::BEST };
     let mut all = vec![QuantizeTuning::BEST];
     let shapes = [(256, 1), (256, 2), (256, 4), (128, 2), (512, 1), (512, 2), (1024, 1)];
-    let stays = [(Keep::Normal, Keep::EvictLast), (Keep::EvictFirst, Keep::Normal)];
+    let stays = [
+        (CachePriority::Normal, CachePriority::EvictLast),
+        (CachePriority::EvictFirst, CachePriority::Normal),
+    ];
     for (floats, codes) in stays {
         all.extend(shapes.map(|(threads, steps)| QuantizeTuning { threads, steps, floats, codes, ..best }));
     }
-    all.push(QuantizeTuning { codes: Keep::Normal, ..best });
-    all.push(QuantizeTuning { floats: Keep::EvictFirst, ..best });
+    all.push(QuantizeTuning { codes: CachePriority::Normal, ..best });
+    all.push(QuantizeTuning { floats: CachePriority::EvictFirst, ..best });
     let staying =
         [(256, 1, 4), (256, 1, 8), (256, 2, 4), (256, 2, 6), (256, 4, 4), (512, 2, 2), (1024, 1, 2)];
     all.extend(staying.map(|(threads, steps, blocks)| QuantizeTuning {

@@ -72,7 +72,7 @@ pub enum InputError {
         /// The most that is read.
         limit: u64,
     },
-    /// Together the files are too large.
+    /// ClusterMode the files are too large.
     #[error("cannot read {}: one command reads {} MiB of dumps at most; name fewer files or folders", shown(path), TOTAL_BYTES >> 20)]
     TooMuch {
         /// The file that did not fit any more.

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::hopper::HOPPER_GPUS,
-    plan::hopper::{GpuTile, HopperPlan, PROMOTIONS, ResultPath, Shape, Together, candidates},
+    plan::hopper::{ClusterMode, GpuTile, HopperPlan, PROMOTIONS, ResultPath, TileConfig, candidates},
 };
 use octile_dump::{
     checks::{CheckId, Verdict},
@@ -72,14 +72,14 @@ fn check(plan: &HopperPlan) {
     assert_eq!(count("QGMMA"), 4 * plan.waves() * copies, "{entry}");
     assert_eq!(count("UTMALDG") > 0, ring, "{entry}");
     assert_eq!(count("SYNCS") > 0, ring, "{entry}");
-    assert_eq!(count("UTMASTG") > 0, plan.result_path.uses_copy_engine(), "{entry}");
+    assert_eq!(count("UTMASTG") > 0, plan.result_path.uses_tma_store(), "{entry}");
     assert_eq!(count("LDGSTS") > 0, staged, "{entry}: scales travel in the ring");
     assert_eq!(count("LDL") + count("STL"), 0, "{entry}");
     let hands_over = ring && plan.consumers > 1;
     assert_eq!(count("USETMAXREG"), if hands_over { 2 } else { 0 }, "{entry}");
     // All resident blocks start with registers for every thread.
     assert!(registers as usize * plan.threads() * plan.blocks_per_sm <= 65_536, "{entry}: {registers}");
-    let splits = matches!(plan.shape.together, Together::SplitK(_));
+    let splits = matches!(plan.shape.cluster, ClusterMode::SplitK(_));
     assert!(!splits || count("UCGABAR_ARV") + count("UCGABAR_WAIT") > 0, "{entry}");
 }
 
@@ -108,7 +108,7 @@ fn every_shape_of_strip_assembles() {
 #[test]
 fn a_tile_of_two_waves_leaves_piece_by_piece() {
     let plan = HopperPlan::best(&problem(2048, 2048, 2048), &HOPPER_GPUS[1], Strategy::Strip).unwrap();
-    assert_eq!((plan.result_path, plan.waves()), (ResultPath::CopyEngineByPiece, 2));
+    assert_eq!((plan.result_path, plan.waves()), (ResultPath::TmaStoreByWave, 2));
     check(&plan);
     check(&plan.for_racecheck());
 }
@@ -139,7 +139,7 @@ fn short_work_and_scales_of_blocks_assemble() {
 fn weights_of_many_tiles_assemble() {
     for m in [1, 32] {
         let tile = GpuTile { a: 128, b: usize::next_multiple_of(m, 8) };
-        let shape = Shape { tile, swapped: true, together: Together::Alone };
+        let shape = TileConfig { tile, swapped: true, cluster: ClusterMode::Single };
         let problem = problem(m, 24_576, 1536);
         let plan = HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
         assert_eq!((plan.consumers, plan.blocks_per_sm), (2, 2));
@@ -168,7 +168,7 @@ fn every_length_of_chains_assembles() {
     for (m, strategy) in [(16, Strategy::Strip), (1024, Strategy::Strip), (512, Strategy::Dma)] {
         for every in PROMOTIONS {
             let problem = Problem::new(m, 1024, 2048, QuantBlock::B512).unwrap();
-            check(&HopperPlan::promoting(&problem, &HOPPER_GPUS[1], strategy, every).unwrap());
+            check(&HopperPlan::with_promotion(&problem, &HOPPER_GPUS[1], strategy, every).unwrap());
         }
     }
 }

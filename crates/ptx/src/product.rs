@@ -119,7 +119,7 @@ impl Product {
         let pointers: [_; POINTERS] = [scales, w_scales, out, codes, w].map(Parameter::Pointer);
         let numbers =
             arguments.numbers(&self.plan).expect("a simulated problem is small").map(Parameter::Number);
-        let cluster = self.plan.shape.together.blocks();
+        let cluster = self.plan.shape.cluster.ctas();
         let launch = Launch {
             program: &self.multiply,
             grid: (self.plan.blocks, 1),

@@ -49,7 +49,7 @@ pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
         for every in PROMOTIONS.into_iter().filter(|&every| every <= quant_block) {
             let reference = reference_promoting(&operands, &rows, every);
             for strategy in [Strategy::Dma, Strategy::Smem, Strategy::Strip] {
-                let plan = HopperPlan::promoting(&problem, gpu.facts(), strategy, every)?;
+                let plan = HopperPlan::with_promotion(&problem, gpu.facts(), strategy, every)?;
                 let multiplication = Multiplication::new(gpu, &plan)?;
                 let prepared = multiplication.prepare(device.operands())?;
                 device.guarded.fill(0xff)?;

@@ -21,7 +21,7 @@ use device::*;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     oracle::Reference,
-    plan::hopper::{HopperPlan, PROMOTIONS, Shape, candidates},
+    plan::hopper::{HopperPlan, PROMOTIONS, TileConfig, candidates},
 };
 use octile_kernels::hopper;
 use octile_runtime::cuda::{Buffer, Gpu, Graph, Multiplication};
@@ -104,7 +104,7 @@ fn time(gpu: &Gpu, problems: &[Problem], columns: Option<usize>) -> Result<()> {
     };
     let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
     compile_all(gpu, &problems.iter().flat_map(wanted).collect::<Vec<_>>());
-    println!("m,n,k,a,b,swapped,together,stages,blocks,flushed_us,graph_us,tflops,worst_of_bound,model");
+    println!("m,n,k,a,b,swapped,cluster,stages,blocks,flushed_us,graph_us,tflops,worst_of_bound,model");
     for problem in &problems {
         let operands = pieces(*problem);
         let device = Device::new(gpu, &operands)?;
@@ -124,9 +124,9 @@ fn print_row(plan: &HopperPlan, times: &Times, is_best: bool) {
     let problem = &plan.problem;
     let Times { flushed, replayed, worst, .. } = times;
     let tflops = problem.flops() / flushed.min(*replayed) / 1e6;
-    let Shape { tile, swapped, together } = plan.shape;
+    let TileConfig { tile, swapped, cluster } = plan.shape;
     println!(
-        "{},{},{},{},{},{},{together:?},{},{},{flushed:.2},{replayed:.2},{tflops:.1},{worst:.3},{}",
+        "{},{},{},{},{},{},{cluster:?},{},{},{flushed:.2},{replayed:.2},{tflops:.1},{worst:.3},{}",
         problem.m,
         problem.n,
         problem.k,
@@ -287,7 +287,7 @@ fn promotions(gpu: &Gpu) -> Result<()> {
     let rows = sampled_rows(problem.m);
     println!("shape,promote_every,kernel,tflops,largest_error,root_mean_square_error");
     for every in PROMOTIONS {
-        let plan = HopperPlan::promoting(&problem, gpu.facts(), Strategy::Strip, every)?;
+        let plan = HopperPlan::with_promotion(&problem, gpu.facts(), Strategy::Strip, every)?;
         let reference = reference_promoting(&operands, &rows, every);
         let Times { kernel, flushed, replayed, .. } =
             measure(gpu, &plan, &device, &flush, &reference, &rows)?;

@@ -42,7 +42,7 @@ impl KernelOptions {
         gpu: &HopperGpu,
         strategy: Strategy,
     ) -> Result<HopperPlan, PlanError> {
-        let plan = HopperPlan::promoting(problem, gpu, strategy, self.promote_every)?;
+        let plan = HopperPlan::with_promotion(problem, gpu, strategy, self.promote_every)?;
         Ok(if self.for_racecheck { plan.for_racecheck() } else { plan })
     }
 }

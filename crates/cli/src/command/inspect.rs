@@ -73,7 +73,7 @@ impl Job {
                 refuse_tpu_options(args)?;
                 let every = args.promote.unwrap_or(STAGE_K);
                 let plan = |strategy| {
-                    let plan = HopperPlan::promoting(&problem, &gpu, strategy, every)?;
+                    let plan = HopperPlan::with_promotion(&problem, &gpu, strategy, every)?;
                     Ok::<_, PlanError>(if args.for_racecheck { plan.for_racecheck() } else { plan })
                 };
                 Work::Gpu(gpu::Work { gpu, plans: strategies.map(plan).collect::<Result<_, _>>()? })

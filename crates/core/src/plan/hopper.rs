@@ -42,46 +42,46 @@ pub enum ResultPath {
     /// Through a piece of shared memory, so that stores cover whole lines.
     Lines,
     /// The tile through shared memory, from where the copy engine fetches it while the next tile is computed.
-    CopyEngine,
+    TmaStore,
     /// The same for a block's only tile, piece by piece: the copy engine has all waves but the last before the last products are there.
-    CopyEngineByPiece,
+    TmaStoreByWave,
     /// The tile through shared memory, of which the fetching warp has the copy engine take some pieces with every stage of the next tile
     /// that it asks for.
-    CopyEngineByStage,
+    TmaStoreByProducer,
 }
 
 impl ResultPath {
     /// Whether the copy engine stores results.
-    pub const fn uses_copy_engine(self) -> bool {
-        matches!(self, Self::CopyEngine | Self::CopyEngineByPiece | Self::CopyEngineByStage)
+    pub const fn uses_tma_store(self) -> bool {
+        matches!(self, Self::TmaStore | Self::TmaStoreByWave | Self::TmaStoreByProducer)
     }
 }
 
 /// What the blocks of a cluster do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Together {
+pub enum ClusterMode {
     /// Nothing: every block works alone.
-    Alone,
+    Single,
     /// Two blocks have the same rows of A: each fetches half of them for both.
-    ShareA,
+    MulticastA,
     /// Two blocks have the same rows of B: each fetches half of them for both.
-    ShareB,
+    MulticastB,
     /// The blocks have the same tile and divide K among them.
     SplitK(usize),
 }
 
-impl Together {
+impl ClusterMode {
     /// Whether the blocks of a cluster fetch for one another.
-    pub const fn shares(self) -> bool {
-        matches!(self, Self::ShareA | Self::ShareB)
+    pub const fn is_multicast(self) -> bool {
+        matches!(self, Self::MulticastA | Self::MulticastB)
     }
 
     /// Blocks of a cluster.
-    pub const fn blocks(self) -> usize {
+    pub const fn ctas(self) -> usize {
         match self {
-            Self::Alone => 1,
-            Self::ShareA | Self::ShareB => 2,
+            Self::Single => 1,
+            Self::MulticastA | Self::MulticastB => 2,
             Self::SplitK(blocks) => blocks,
         }
     }
@@ -101,19 +101,19 @@ pub enum Release {
 
 /// The choices that a plan is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct Shape {
+pub struct TileConfig {
     /// The tile of a block.
     pub tile: GpuTile,
     /// Whether the weight is operand A.
     pub swapped: bool,
     /// What a cluster is for.
-    pub together: Together,
+    pub cluster: ClusterMode,
 }
 
-impl Shape {
+impl TileConfig {
     /// The shape that every strategy but `strip` has: its differences from its neighbours are elsewhere.
     pub const PLAIN: Self =
-        Self { tile: GpuTile { a: 128, b: 128 }, swapped: false, together: Together::Alone };
+        Self { tile: GpuTile { a: 128, b: 128 }, swapped: false, cluster: ClusterMode::Single };
 }
 
 /// Everything that a Hopper kernel needs to know about its shape.
@@ -124,7 +124,7 @@ pub struct HopperPlan {
     /// How the data moves.
     pub strategy: Strategy,
     /// Tile, operand order, cluster.
-    pub shape: Shape,
+    pub shape: TileConfig,
     /// Units of work along A and B: tiles, or pairs of tiles that a cluster computes.
     pub units: (usize, usize),
     /// Stages of the shared-memory ring.
@@ -171,7 +171,7 @@ impl HopperPlan {
     pub fn best(problem: &Problem, gpu: &HopperGpu, strategy: Strategy) -> Result<Self, PlanError> {
         match strategy {
             Strategy::Strip => choose::best(problem, gpu),
-            _ => Self::new(problem, gpu, strategy, Shape::PLAIN, None),
+            _ => Self::new(problem, gpu, strategy, TileConfig::PLAIN, None),
         }
     }
 
@@ -180,7 +180,7 @@ impl HopperPlan {
         problem: &Problem,
         gpu: &HopperGpu,
         strategy: Strategy,
-        shape: Shape,
+        shape: TileConfig,
         stages: Option<usize>,
     ) -> Result<Self, PlanError> {
         if let ActivationKind::Plain(_) = problem.x {
@@ -241,7 +241,7 @@ impl HopperPlan {
         };
         fits(&plan)?;
         require_countable("blocks", plan.blocks)?;
-        if let Together::SplitK(parts) = shape.together
+        if let ClusterMode::SplitK(parts) = shape.cluster
             && parts > plan.k_blocks()
         {
             return Err(PlanError::TooManyParts { parts, blocks: plan.k_blocks() });
@@ -253,7 +253,7 @@ impl HopperPlan {
     }
 
     /// The fastest plan that adds products to the f32 sums every `every` of K: the fewer at a time, the more exact.
-    pub fn promoting(
+    pub fn with_promotion(
         problem: &Problem,
         gpu: &HopperGpu,
         strategy: Strategy,
@@ -275,7 +275,7 @@ impl HopperPlan {
         }
         // Waves take turns in the registers of unfinished chains, so a chain that outlives a stage needs one wave.
         if every > STAGE_K && plan.waves() > 1 {
-            plan = Self::new(problem, gpu, strategy, Shape::PLAIN, None)?;
+            plan = Self::new(problem, gpu, strategy, TileConfig::PLAIN, None)?;
         }
         Ok(Self { promote_every: every, overlaps_stages: false, ..plan })
     }
@@ -288,7 +288,7 @@ impl HopperPlan {
     /// Arrivals that hand a stage back to one block: those of the blocks that it fetches for, and of all its own threads where
     /// each arrives for itself.
     pub fn releases_per_stage(&self) -> usize {
-        let shares = self.shape.together.shares();
+        let shares = self.shape.cluster.is_multicast();
         let blocks = if shares { 2 } else { 1 };
         let per_warpgroup = match self.release {
             Release::Warp => 4 * blocks,
@@ -319,10 +319,10 @@ impl HopperPlan {
     /// Decides how many blocks run and in which order they take their work.
     fn schedule(&mut self, gpu: &HopperGpu) {
         let (a, b) = self.units;
-        let cluster = self.shape.together.blocks();
+        let cluster = self.shape.cluster.ctas();
         let slots = gpu.sms * self.blocks_per_sm / cluster;
         let persistent =
-            self.strategy == Strategy::Strip && !matches!(self.shape.together, Together::SplitK(_));
+            self.strategy == Strategy::Strip && !matches!(self.shape.cluster, ClusterMode::SplitK(_));
         self.blocks = cluster * if persistent { (a * b).min(slots) } else { a * b };
         let x_units = if self.shape.swapped { b } else { a };
         self.streams_weight = x_units == 1 && !weight_stays(&self.problem, gpu);
@@ -339,10 +339,10 @@ impl HopperPlan {
 
     fn unit_rows(&self) -> (usize, usize) {
         let GpuTile { a, b } = self.shape.tile;
-        match self.shape.together {
-            Together::ShareA => (a, 2 * b),
-            Together::ShareB => (2 * a, b),
-            Together::Alone | Together::SplitK(_) => (a, b),
+        match self.shape.cluster {
+            ClusterMode::MulticastA => (a, 2 * b),
+            ClusterMode::MulticastB => (2 * a, b),
+            ClusterMode::Single | ClusterMode::SplitK(_) => (a, b),
         }
     }
 
@@ -354,16 +354,16 @@ impl HopperPlan {
     /// Rows of A and B that a block asks the copy engine for: in a sharing cluster, half of what is shared.
     pub fn fetched_rows(&self) -> (usize, usize) {
         let GpuTile { a, b } = self.shape.tile;
-        match self.shape.together {
-            Together::ShareA => (a / 2, b),
-            Together::ShareB => (a, b / 2),
-            Together::Alone | Together::SplitK(_) => (a, b),
+        match self.shape.cluster {
+            ClusterMode::MulticastA => (a / 2, b),
+            ClusterMode::MulticastB => (a, b / 2),
+            ClusterMode::Single | ClusterMode::SplitK(_) => (a, b),
         }
     }
 
     /// Rows of results that the copy engine stores at a time.
     pub fn stored_rows(&self) -> usize {
-        if self.result_path == ResultPath::CopyEngineByStage { WAVE_ROWS } else { RESULT_ROWS }
+        if self.result_path == ResultPath::TmaStoreByProducer { WAVE_ROWS } else { RESULT_ROWS }
     }
 
     /// Groups of 64 rows of A that each multiplying warpgroup has: it multiplies one after the other.

@@ -1,6 +1,6 @@
 //! The warpgroups that multiply.
 
-use octile_core::plan::hopper::{Release, ResultPath, Together};
+use octile_core::plan::hopper::{ClusterMode, Release, ResultPath};
 
 use super::{
     epilogue,
@@ -17,28 +17,28 @@ use super::{
 pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let plan = frame.plan;
     let consumer = Consumer::new(ptx, frame);
-    let sender = (plan.result_path == ResultPath::CopyEngineByStage).then(|| Sender::new(ptx));
+    let sender = (plan.result_path == ResultPath::TmaStoreByProducer).then(|| Sender::new(ptx));
     for_each_unit(ptx, frame, |ptx, unit| {
         let k_block = ptx.variable(consumer.stages.first);
         let tile = consumer.multiply(ptx, unit, k_block);
         let (place, sums) = (consumer.place, &consumer.sums);
-        match plan.shape.together {
-            Together::SplitK(parts) => split::add_up(ptx, frame, place, tile, sums, parts),
+        match plan.shape.cluster {
+            ClusterMode::SplitK(parts) => split::add_up(ptx, frame, place, tile, sums, parts),
             _ => match plan.result_path {
                 ResultPath::Direct => epilogue::store(ptx, frame, place, tile, sums, |_, _, _| None),
                 ResultPath::Lines => staged::store_lines(ptx, frame, place, tile, sums),
-                ResultPath::CopyEngineByStage => {
+                ResultPath::TmaStoreByProducer => {
                     let sender = sender.as_ref().expect("it was made for this path");
                     sender.put(ptx, frame, tile, sums);
                 }
-                ResultPath::CopyEngine | ResultPath::CopyEngineByPiece => {
+                ResultPath::TmaStore | ResultPath::TmaStoreByWave => {
                     let first = consumer.waves_handed_over();
                     staged::hand_over(ptx, frame, place, tile, sums, first..plan.waves());
                 }
             },
         }
     });
-    if matches!(plan.result_path, ResultPath::CopyEngine | ResultPath::CopyEngineByPiece) {
+    if matches!(plan.result_path, ResultPath::TmaStore | ResultPath::TmaStoreByWave) {
         staged::wait_until_read(ptx);
     }
 }
@@ -73,7 +73,7 @@ impl<'a> Consumer<'a> {
     /// Waves whose results are handed over while the last one is multiplied.
     fn waves_handed_over(&self) -> usize {
         let plan = self.frame.plan;
-        if plan.result_path == ResultPath::CopyEngineByPiece { plan.waves() - 1 } else { 0 }
+        if plan.result_path == ResultPath::TmaStoreByWave { plan.waves() - 1 } else { 0 }
     }
 
     /// Multiplies all stages of a unit.
@@ -241,7 +241,7 @@ pub(super) fn release(ptx: &mut Ptx, frame: &Frame<'_>, stage: B32) {
         }
     };
     // One for each block that hears of it from this one.
-    if frame.plan.shape.together.shares() {
+    if frame.plan.shape.cluster.is_multicast() {
         let arrives = ptx.lt(speaker, 2);
         ptx.when(arrives, |ptx| {
             let empty = ptx.of_block(empty, speaker);

@@ -30,14 +30,14 @@ mod staged;
 mod sums;
 
 pub use peak::{PeakKernel, peak};
-pub use ptx::Keep;
+pub use ptx::CachePriority;
 pub use quantize::{
     QUANTIZE_ALIGNMENT, QuantizeTuning, quantize, quantize_for, quantize_tuned, quantizes_vectors,
 };
 
 use octile_core::{
     Strategy,
-    plan::hopper::{GpuTile, HopperPlan, NUMBERS, Release, STAGE_K, Shape, Together},
+    plan::hopper::{ClusterMode, GpuTile, HopperPlan, NUMBERS, Release, STAGE_K, TileConfig},
 };
 
 use ptx::{LaunchBounds, Parameter, Ptx};
@@ -66,7 +66,7 @@ pub fn multiply(plan: &HopperPlan) -> Kernel {
     let bounds = LaunchBounds {
         threads: plan.threads() as u32,
         blocks_per_sm: plan.blocks_per_sm as u32,
-        cluster: plan.shape.together.blocks() as u32,
+        cluster: plan.shape.cluster.ctas() as u32,
     };
     let entry = entry_name(plan);
     Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
@@ -75,11 +75,11 @@ pub fn multiply(plan: &HopperPlan) -> Kernel {
 /// A name that says what the kernel is.
 fn entry_name(plan: &HopperPlan) -> String {
     let shape = plan.shape;
-    let together = match shape.together {
-        Together::Alone => String::new(),
-        Together::ShareA => "_share_a".to_owned(),
-        Together::ShareB => "_share_b".to_owned(),
-        Together::SplitK(parts) => format!("_split{parts}"),
+    let cluster = match shape.cluster {
+        ClusterMode::Single => String::new(),
+        ClusterMode::MulticastA => "_share_a".to_owned(),
+        ClusterMode::MulticastB => "_share_b".to_owned(),
+        ClusterMode::SplitK(parts) => format!("_split{parts}"),
     };
     let swapped = if shape.swapped { "_swapped" } else { "" };
     let promotion = match plan.promote_every {
@@ -87,6 +87,6 @@ fn entry_name(plan: &HopperPlan) -> String {
         every => format!("_promote{every}"),
     };
     let release = if plan.release == Release::Thread { "_for_racecheck" } else { "" };
-    let Shape { tile: GpuTile { a, b }, .. } = shape;
-    format!("octile_{}_{a}x{b}{swapped}{together}{promotion}{release}_{}", plan.strategy, plan.out())
+    let TileConfig { tile: GpuTile { a, b }, .. } = shape;
+    format!("octile_{}_{a}x{b}{swapped}{cluster}{promotion}{release}_{}", plan.strategy, plan.out())
 }

@@ -1,11 +1,11 @@
 //! The warp that tells the copy engine what to fetch, and in some plans what to store.
 
-use octile_core::plan::hopper::{ResultPath, STAGE_K, Together};
+use octile_core::plan::hopper::{ClusterMode, ResultPath, STAGE_K};
 
 use super::{
     frame::Frame,
     outbox::Outbox,
-    ptx::{B32, B64, Keep, Policy, Ptx, TmaLoad},
+    ptx::{B32, B64, CachePriority, Policy, Ptx, TmaLoad},
     ring::Cursor,
     schedule::{Stages, Tile, Unit, for_each_unit},
 };
@@ -15,7 +15,7 @@ pub(super) fn emit(ptx: &mut Ptx, frame: &Frame<'_>) {
     let operands = FetchedOperands::new(ptx, frame);
     let cursor = Cursor::new(ptx);
     let done = start_ring(ptx, frame, &cursor, stages, &operands);
-    let by_stage = frame.plan.result_path == ResultPath::CopyEngineByStage;
+    let by_stage = frame.plan.result_path == ResultPath::TmaStoreByProducer;
     let outbox = by_stage.then(|| Outbox::new(ptx, frame, stages.end, done));
     for_each_unit(ptx, frame, |ptx, unit| {
         let tile = unit.tile(ptx, frame);
@@ -121,15 +121,18 @@ struct Operand {
 impl Operand {
     fn new(ptx: &mut Ptx, frame: &Frame<'_>, is_a: bool) -> Self {
         let tile = frame.plan.shape.tile;
-        let (map, rows, sharing) =
-            if is_a { ("map_a", tile.a, Together::ShareA) } else { ("map_b", tile.b, Together::ShareB) };
-        let part = (frame.plan.shape.together == sharing).then(|| {
+        let (map, rows, sharing) = if is_a {
+            ("map_a", tile.a, ClusterMode::MulticastA)
+        } else {
+            ("map_b", tile.b, ClusterMode::MulticastB)
+        };
+        let part = (frame.plan.shape.cluster == sharing).then(|| {
             let rank = ptx.cluster_rank();
             ptx.mul(rank, (rows / 2) as u32)
         });
         let is_weight = is_a == frame.plan.shape.swapped;
         let passes = is_weight && frame.plan.streams_weight;
-        let policy = ptx.policy(if passes { Keep::EvictFirst } else { Keep::Normal });
+        let policy = ptx.policy(if passes { CachePriority::EvictFirst } else { CachePriority::Normal });
         Self { is_a, map: ptx.tensor_map(map), part, policy }
     }
 

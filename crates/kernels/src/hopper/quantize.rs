@@ -14,7 +14,7 @@ use octile_core::{
 
 use super::{
     Kernel,
-    ptx::{B32, Keep, LaunchBounds, Parameter, Ptx},
+    ptx::{B32, CachePriority, LaunchBounds, Parameter, Ptx},
 };
 use rows::Rows;
 
@@ -31,9 +31,9 @@ pub struct QuantizeTuning {
     /// Times that a warp takes 512 values, all of them in flight at once.
     pub steps: u32,
     /// How long the floats stay in the second-level cache.
-    pub floats: Keep,
+    pub floats: CachePriority,
     /// How long the codes do.
-    pub codes: Keep,
+    pub codes: CachePriority,
     /// Blocks per multiprocessor that stay and take one piece of work after another; `None` for one block per piece.
     pub staying: Option<u32>,
 }
@@ -41,8 +41,13 @@ pub struct QuantizeTuning {
 impl QuantizeTuning {
     /// What [`quantize`] takes: one step, because a small x then still has work for every multiprocessor, and codes that stay, because the
     /// very next kernel reads them.
-    pub const BEST: Self =
-        Self { threads: 256, steps: 1, floats: Keep::Normal, codes: Keep::EvictLast, staying: None };
+    pub const BEST: Self = Self {
+        threads: 256,
+        steps: 1,
+        floats: CachePriority::Normal,
+        codes: CachePriority::EvictLast,
+        staying: None,
+    };
 
     /// Whether this tuning is supported: whole warps that fit on an SM; block scales take the default only.
     pub fn is_for(self, granularity: ScaleGranularity) -> bool {
@@ -69,10 +74,10 @@ impl QuantizeTuning {
     }
 
     fn name(self) -> String {
-        let word = |keep: Keep| match keep {
-            Keep::Normal => "normal",
-            Keep::EvictFirst => "first",
-            Keep::EvictLast => "last",
+        let word = |keep: CachePriority| match keep {
+            CachePriority::Normal => "normal",
+            CachePriority::EvictFirst => "first",
+            CachePriority::EvictLast => "last",
         };
         match self {
             Self::BEST => String::new(),

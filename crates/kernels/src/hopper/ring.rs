@@ -2,7 +2,7 @@
 
 use octile_core::{
     Strategy,
-    plan::hopper::{HopperPlan, ResultPath, Together},
+    plan::hopper::{ClusterMode, HopperPlan, ResultPath},
 };
 
 use super::{
@@ -52,7 +52,7 @@ pub(super) fn carries_scales(plan: &HopperPlan) -> bool {
 }
 
 /// Registers of a fetching and of a multiplying thread, once the fetching warpgroup has handed over what it does not need:
-/// together no more than the 64 Ki of a multiprocessor. With one multiplying warpgroup there is enough for all.
+/// cluster no more than the 64 Ki of a multiprocessor. With one multiplying warpgroup there is enough for all.
 fn registers(plan: &HopperPlan) -> Option<(u32, u32)> {
     match plan.consumers {
         3 => Some((32, 160)),
@@ -97,13 +97,13 @@ pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
             in_warp(ptx, &frame, first_producer + 1, |ptx| scales::fetch(ptx, &frame, None));
         }
     }
-    if let Together::SplitK(_) = plan.shape.together {
+    if let ClusterMode::SplitK(_) = plan.shape.cluster {
         // The multiplying threads meet their like in other blocks once all have begun, and once the sums are exchanged.
         ptx.cluster_wait();
         ptx.cluster_arrive();
     }
     ptx.place(end);
-    if plan.shape.together.shares() {
+    if plan.shape.cluster.is_multicast() {
         // No block may leave while another fetches into it or counts on its barriers.
         ptx.cluster_barrier();
     }
@@ -131,17 +131,17 @@ fn prepare(ptx: &mut Ptx, frame: &Frame<'_>) {
             ptx.barrier_init(Shared(frame.base, plan.offset("full") as u32 + 8 * stage), full);
             ptx.barrier_init(Shared(frame.base, plan.offset("empty") as u32 + 8 * stage), empty);
         }
-        if plan.result_path == ResultPath::CopyEngineByStage {
+        if plan.result_path == ResultPath::TmaStoreByProducer {
             outbox::make_barriers(ptx, frame);
         }
         ptx.fence_barrier_init();
     });
-    if plan.shape.together.shares() {
+    if plan.shape.cluster.is_multicast() {
         ptx.cluster_barrier()
     } else {
         ptx.block_barrier()
     }
-    if let Together::SplitK(_) = plan.shape.together {
+    if let ClusterMode::SplitK(_) = plan.shape.cluster {
         // Waited for where the sums are exchanged.
         ptx.cluster_arrive();
     }

@@ -1,6 +1,6 @@
 //! Which tiles a block computes, in which order.
 
-use octile_core::plan::hopper::Together;
+use octile_core::plan::hopper::ClusterMode;
 
 use super::{
     frame::Frame,
@@ -28,7 +28,7 @@ impl Stages {
     /// All of K, or this block's part of it.
     pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
         let k_blocks = ptx.number("k_blocks");
-        let Together::SplitK(parts) = frame.plan.shape.together else {
+        let ClusterMode::SplitK(parts) = frame.plan.shape.cluster else {
             return Self { first: ptx.variable(0), end: k_blocks };
         };
         let rank = ptx.cluster_rank();
@@ -42,7 +42,7 @@ impl Stages {
     }
 }
 
-/// A piece of work: a tile, or one of the tiles that a cluster computes together.
+/// A piece of work: a tile, or one of the tiles that a cluster computes cluster.
 #[derive(Clone, Copy)]
 pub(super) struct Unit {
     index: B32,
@@ -70,13 +70,13 @@ impl Unit {
         let a_in_group = ptx.rem(in_group, width);
         let mut a = ptx.add(group_start, a_in_group);
         let mut b = ptx.div(in_group, width);
-        match frame.plan.shape.together {
-            Together::Alone | Together::SplitK(_) => {}
-            Together::ShareA => {
+        match frame.plan.shape.cluster {
+            ClusterMode::Single | ClusterMode::SplitK(_) => {}
+            ClusterMode::MulticastA => {
                 let rank = ptx.cluster_rank();
                 b = ptx.mad(b, 2, rank);
             }
-            Together::ShareB => {
+            ClusterMode::MulticastB => {
                 let rank = ptx.cluster_rank();
                 a = ptx.mad(a, 2, rank);
             }
@@ -101,5 +101,5 @@ pub(super) fn for_each_unit(ptx: &mut Ptx, frame: &Frame<'_>, body: impl FnOnce(
 }
 
 fn is_clustered(frame: &Frame<'_>) -> bool {
-    frame.plan.shape.together.blocks() > 1
+    frame.plan.shape.cluster.ctas() > 1
 }

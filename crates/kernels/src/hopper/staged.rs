@@ -34,7 +34,7 @@ pub(super) fn hand_over(
     let staging = Staging::of_warp(ptx, frame);
     let per_wave = frame.plan.shape.tile.b / RESULT_COLUMNS;
     let (first, end) = (per_wave * waves.start, per_wave * waves.end);
-    let at_once = frame.plan.result_path == ResultPath::CopyEngine;
+    let at_once = frame.plan.result_path == ResultPath::TmaStore;
     if at_once {
         // There may be a tile before this one.
         wait_until_read(ptx);

@@ -2,7 +2,7 @@
 
 use octile_core::{
     Strategy,
-    plan::hopper::{GpuTile, HopperPlan, Shape, Together},
+    plan::hopper::{ClusterMode, GpuTile, HopperPlan, TileConfig},
     sample::Operands,
 };
 use octile_kernels::hopper;
@@ -113,12 +113,12 @@ fn loads_through_registers() {
 
 #[test]
 fn a_ring_of_stages() {
-    for (problem, tile, swapped, together) in [
-        (problem(140, 136, 900), GpuTile { a: 128, b: 128 }, false, Together::ShareB),
-        (problem(20, 130, 1800), GpuTile { a: 64, b: 32 }, true, Together::SplitK(2)),
+    for (problem, tile, swapped, cluster) in [
+        (problem(140, 136, 900), GpuTile { a: 128, b: 128 }, false, ClusterMode::MulticastB),
+        (problem(20, 130, 1800), GpuTile { a: 64, b: 32 }, true, ClusterMode::SplitK(2)),
     ] {
-        let shape = Shape { tile, swapped, together };
+        let shape = TileConfig { tile, swapped, cluster };
         let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(3)).expect("it has a plan");
-        assert_eq!(not_found_out(&plan, 60), [], "{together:?}");
+        assert_eq!(not_found_out(&plan, 60), [], "{cluster:?}");
     }
 }

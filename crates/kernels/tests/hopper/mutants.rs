@@ -2,7 +2,7 @@
 
 use octile_core::{
     ActivationKind, FloatKind, ScaleGranularity, Strategy,
-    plan::hopper::{Arguments, GpuTile, HopperPlan, ResultPath, Shape, Together},
+    plan::hopper::{Arguments, ClusterMode, GpuTile, HopperPlan, ResultPath, TileConfig},
     sample::Operands,
 };
 use octile_kernels::hopper;
@@ -125,16 +125,16 @@ fn clusters_that_share_operands() {
     // Where results leave stage by stage the fetching warp has them stored, which has waited for the kernel before itself; the place of
     // the last tile is given back to no one.
     let last_tile = ["griddepcontrol.wait", "mbarrier.arrive.shared::cta.b64"];
-    for (n, tile, together, spared) in [
-        (264, GpuTile { a: 256, b: 128 }, Together::ShareA, &last_tile[..]),
-        (136, GpuTile { a: 256, b: 128 }, Together::ShareA, &last_stage),
+    for (n, tile, cluster, spared) in [
+        (264, GpuTile { a: 256, b: 128 }, ClusterMode::MulticastA, &last_tile[..]),
+        (136, GpuTile { a: 256, b: 128 }, ClusterMode::MulticastA, &last_stage),
         // Lines of results, as above.
-        (264, GpuTile { a: 192, b: 96 }, Together::ShareA, &[WARP_BARRIER]),
+        (264, GpuTile { a: 192, b: 96 }, ClusterMode::MulticastA, &[WARP_BARRIER]),
         // Stages that overlap, as above.
-        (264, GpuTile { a: 128, b: 128 }, Together::ShareB, &[WARP_BARRIER; 2]),
+        (264, GpuTile { a: 128, b: 128 }, ClusterMode::MulticastB, &[WARP_BARRIER; 2]),
     ] {
         let problem = problem(260, n, 900);
-        let shape = Shape { tile, swapped: false, together };
+        let shape = TileConfig { tile, swapped: false, cluster };
         let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(3)).expect("it has a plan");
         assert_eq!(not_missed(&plan, 20), spared, "{n} {tile:?}");
     }
@@ -143,11 +143,11 @@ fn clusters_that_share_operands() {
 #[test]
 fn results_that_leave_stage_by_stage() {
     // Four or five tiles for each block, and so few stages in each that the places of several are given back at the end.
-    let shape = Shape { tile: GpuTile { a: 256, b: 128 }, swapped: false, together: Together::Alone };
+    let shape = TileConfig { tile: GpuTile { a: 256, b: 128 }, swapped: false, cluster: ClusterMode::Single };
     for k in [130, 600] {
         let plan = HopperPlan::new(&problem(600, 704, k), &GPU, Strategy::Strip, shape, Some(3))
             .expect("it has a plan");
-        assert_eq!(plan.result_path, ResultPath::CopyEngineByStage);
+        assert_eq!(plan.result_path, ResultPath::TmaStoreByProducer);
         // As above.
         assert_eq!(not_missed(&plan, 20), ["griddepcontrol.wait"], "{k}");
     }
@@ -156,7 +156,7 @@ fn results_that_leave_stage_by_stage() {
 #[test]
 fn weights_as_the_first_operand() {
     // Stages that overlap, an odd number of them.
-    let shape = Shape { tile: GpuTile { a: 64, b: 16 }, swapped: true, together: Together::Alone };
+    let shape = TileConfig { tile: GpuTile { a: 64, b: 16 }, swapped: true, cluster: ClusterMode::Single };
     let plan = HopperPlan::new(&problem(16, 130, 1100), &GPU, Strategy::Strip, shape, Some(3))
         .expect("it has a plan");
     assert!(plan.overlaps_stages && plan.k_blocks() == 9);
@@ -167,7 +167,7 @@ fn weights_as_the_first_operand() {
 #[test]
 fn clusters_that_divide_k() {
     let problem = problem(20, 130, 1800);
-    let shape = Shape { tile: GpuTile { a: 64, b: 32 }, swapped: true, together: Together::SplitK(2) };
+    let shape = TileConfig { tile: GpuTile { a: 64, b: 32 }, swapped: true, cluster: ClusterMode::SplitK(2) };
     let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, Some(3)).expect("it has a plan");
     // Threads that leave count as arrived, and the fetching ones leave after this.
     assert_eq!(not_missed(&plan, 15), ["barrier.cluster.arrive.release"]);

@@ -6,7 +6,8 @@ use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     exact::ExactOperands,
     plan::hopper::{
-        Arguments, GpuTile, HopperPlan, PROMOTIONS, ResultPath, ScaleLayout, Shape, Together, candidates,
+        Arguments, ClusterMode, GpuTile, HopperPlan, PROMOTIONS, ResultPath, ScaleLayout, TileConfig,
+        candidates,
     },
     sample::Operands,
 };
@@ -66,15 +67,15 @@ fn every_shape_of_tile_and_cluster() {
     assert!(ran > 100, "only {ran} kernels have a plan");
     // One to three warpgroups, one block or two on a multiprocessor, and every way for results, as far as there are plans with both.
     let unswapped = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)].into_iter().flat_map(|(consumers, per_sm)| {
-        let paths = [ResultPath::Direct, ResultPath::Lines, ResultPath::CopyEngine];
+        let paths = [ResultPath::Direct, ResultPath::Lines, ResultPath::TmaStore];
         paths.map(|path| (false, consumers, per_sm, path))
     });
     let swapped =
         [(1, 2), (2, 1), (2, 2)].map(|(consumers, per_sm)| (true, consumers, per_sm, ResultPath::Direct));
     // Two blocks share a multiprocessor only where tiles are too narrow for this.
-    let by_piece = [1, 2, 3].map(|consumers| (false, consumers, 1, ResultPath::CopyEngineByPiece));
+    let by_piece = [1, 2, 3].map(|consumers| (false, consumers, 1, ResultPath::TmaStoreByWave));
     // And only two warpgroups have two waves each.
-    let by_stage = [(false, 2, 1, ResultPath::CopyEngineByStage)];
+    let by_stage = [(false, 2, 1, ResultPath::TmaStoreByProducer)];
     assert_eq!(forms, unswapped.chain(swapped).chain(by_piece).chain(by_stage).collect());
     let can_overlap = [(false, 1, 1), (false, 1, 2), (false, 2, 1), (true, 1, 2)];
     let with = |overlaps| move |(swapped, consumers, per_sm)| (swapped, consumers, per_sm, overlaps);
@@ -85,14 +86,14 @@ fn every_shape_of_tile_and_cluster() {
 
 #[test]
 fn results_leave_stage_by_stage_whatever_the_depth() {
-    for together in [Together::Alone, Together::ShareA, Together::ShareB] {
-        let shape = Shape { tile: GpuTile { a: 256, b: 128 }, swapped: false, together };
+    for cluster in [ClusterMode::Single, ClusterMode::MulticastA, ClusterMode::MulticastB] {
+        let shape = TileConfig { tile: GpuTile { a: 256, b: 128 }, swapped: false, cluster };
         // One stage of K to more than there are pieces of a tile.
         for k in [100, 200, 300, 500, 1300] {
             let problem = problem(900, 712, k);
             let plan = HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).expect("it has a plan");
-            assert_eq!(plan.result_path, ResultPath::CopyEngineByStage);
-            assert!(plan.units.0 * plan.units.1 >= 3 * plan.blocks / together.blocks());
+            assert_eq!(plan.result_path, ResultPath::TmaStoreByProducer);
+            assert!(plan.units.0 * plan.units.1 >= 3 * plan.blocks / cluster.ctas());
             check(&plan, &Operands::random(problem, 12), 6);
         }
         // The least ring, and several chains of products in a stage.
@@ -129,8 +130,8 @@ fn every_quantization_block_and_promotion() {
         let problem = Problem { quant_block, ..problem(200, 600, 1100) };
         let operands = Operands::random(problem, 9);
         for promotion in PROMOTIONS.into_iter().filter(|&promotion| promotion <= quant_block.size()) {
-            let plan =
-                HopperPlan::promoting(&problem, &GPU, Strategy::Strip, promotion).expect("it is possible");
+            let plan = HopperPlan::with_promotion(&problem, &GPU, Strategy::Strip, promotion)
+                .expect("it is possible");
             check(&plan, &operands, 4);
         }
     }

@@ -2,7 +2,7 @@
 
 use octile_core::{
     Problem, Strategy,
-    plan::hopper::{GpuTile, HopperPlan, Shape, Together},
+    plan::hopper::{ClusterMode, GpuTile, HopperPlan, TileConfig},
     sample::Operands,
 };
 use octile_kernels::hopper;
@@ -13,7 +13,7 @@ use crate::{GPU, mutants::executed_lines, problem, product_of, run, text::Text};
 /// Plans with two and three multiplying warpgroups, and with two blocks on a multiprocessor, where either operand is A.
 fn plans() -> [HopperPlan; 4] {
     let plan = |problem: Problem, tile: GpuTile, swapped: bool| {
-        let shape = Shape { tile, swapped, together: Together::Alone };
+        let shape = TileConfig { tile, swapped, cluster: ClusterMode::Single };
         HopperPlan::new(&problem, &GPU, Strategy::Strip, shape, None).expect("it has a plan")
     };
     let plans = [

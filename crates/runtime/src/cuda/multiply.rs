@@ -55,7 +55,7 @@ impl Multiplication {
             (number(plan.blocks)?, 1),
             number(plan.threads())?,
             number(plan.shared_bytes())?,
-            number(plan.shape.together.blocks())?,
+            number(plan.shape.cluster.ctas())?,
         )?;
         Ok(Self { gpu: gpu.clone(), plan: plan.clone(), kernel })
     }
@@ -129,7 +129,7 @@ impl Multiplication {
 impl Multiplication {
     /// What the copy engine must know of the result; nothing that is looked at where it has no part in storing it.
     fn result_map(&self, out: &Buffer, arguments: Arguments) -> Result<sys::CUtensorMap, CudaError> {
-        if !self.plan.result_path.uses_copy_engine() {
+        if !self.plan.result_path.uses_tma_store() {
             return Ok(sys::CUtensorMap { opaque: [0; 16] });
         }
         let Problem { m, n, .. } = self.plan.problem;

@@ -1,6 +1,8 @@
 //! Which shape is fastest: a model of the time, and the shapes that it is asked about.
 
-use super::{GpuTile, HopperPlan, ResultPath, STAGE_K, Shape, Together, WAVE_ROWS, pieces, weight_stays};
+use super::{
+    ClusterMode, GpuTile, HopperPlan, ResultPath, STAGE_K, TileConfig, WAVE_ROWS, pieces, weight_stays,
+};
 use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::PlanError};
 
 /// The plan with the least expected time. Ties go to the first candidate.
@@ -17,7 +19,7 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
             }
         };
         // Dividing K pays only where all parts run at once.
-        let divides = matches!(shape.together, Together::SplitK(_));
+        let divides = matches!(shape.cluster, ClusterMode::SplitK(_));
         if divides && plan.blocks > at_once(&plan, gpu) {
             continue;
         }
@@ -30,55 +32,56 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
 }
 
 /// The shapes that are worth a thought for a problem. Others were timed too and never won.
-pub fn candidates(problem: &Problem) -> Vec<Shape> {
+pub fn candidates(problem: &Problem) -> Vec<TileConfig> {
     let mut shapes = Vec::new();
-    let mut push = |a, b, swapped, together| shapes.push(Shape { tile: GpuTile { a, b }, swapped, together });
+    let mut push =
+        |a, b, swapped, cluster| shapes.push(TileConfig { tile: GpuTile { a, b }, swapped, cluster });
     let m = problem.m;
     if m <= 32 {
         // The weight fills the 64 rows, and x is as wide as it is.
         for a in [64, 128] {
-            for together in [1, 2, 3, 4, 6, 8].map(split) {
-                push(a, m.next_multiple_of(8), true, together);
+            for cluster in [1, 2, 3, 4, 6, 8].map(split) {
+                push(a, m.next_multiple_of(8), true, cluster);
             }
         }
     } else if m <= 128 {
-        for together in [1, 2, 4].map(split) {
+        for cluster in [1, 2, 4].map(split) {
             // Tiles as small as this pay where K is divided as well.
-            if together != Together::Alone {
-                push(64, if m <= 64 { 32 } else { 64 }, false, together);
+            if cluster != ClusterMode::Single {
+                push(64, if m <= 64 { 32 } else { 64 }, false, cluster);
             }
             for b in [64, 96, 112, 128, 192] {
-                push(if m <= 64 { 64 } else { 128 }, b, false, together);
+                push(if m <= 64 { 64 } else { 128 }, b, false, cluster);
             }
         }
         push(128, 32, false, split(2));
     } else {
         for b in [32, 64, 96, 128, 144, 192] {
-            push(128, b, false, Together::Alone);
+            push(128, b, false, ClusterMode::Single);
         }
         if m <= 512 {
             push(128, 64, false, split(2));
             push(128, 128, false, split(2));
         }
-        push(128, 192, false, Together::ShareB);
+        push(128, 192, false, ClusterMode::MulticastB);
         for (a, b) in [(192, 96), (192, 128), (256, 128)] {
-            push(a, b, false, Together::Alone);
-            push(a, b, false, Together::ShareA);
+            push(a, b, false, ClusterMode::Single);
+            push(a, b, false, ClusterMode::MulticastA);
         }
     }
     let blocks = problem.k.div_ceil(STAGE_K);
-    shapes.retain(|shape| !matches!(shape.together, Together::SplitK(parts) if parts > blocks));
+    shapes.retain(|shape| !matches!(shape.cluster, ClusterMode::SplitK(parts) if parts > blocks));
     shapes
 }
 
-fn split(parts: usize) -> Together {
-    if parts == 1 { Together::Alone } else { Together::SplitK(parts) }
+fn split(parts: usize) -> ClusterMode {
+    if parts == 1 { ClusterMode::Single } else { ClusterMode::SplitK(parts) }
 }
 
 /// Blocks that run at the same time, one on each multiprocessor. Clusters of more than two do not fill the groups of up to
 /// 18 multiprocessors that a GPU is made of.
 fn at_once(plan: &HopperPlan, gpu: &HopperGpu) -> usize {
-    if plan.shape.together.blocks() > 2 { gpu.sms * 7 / 8 } else { gpu.sms }
+    if plan.shape.cluster.ctas() > 2 { gpu.sms * 7 / 8 } else { gpu.sms }
 }
 
 /// Nanoseconds that the plan is expected to take. The constants are fitted to 42 shapes with up to 18 plans each, timed on
@@ -101,10 +104,10 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     let together = straddles * waits * if three { 1.135 * all } else { all + 54.53 };
     // Sharing pays for tiles that need many rows for few products.
     let shared = 1.2529 - 24.09 * (a + b) as f64 / (a * b) as f64;
-    let (parts, sharing, cluster_cost) = match plan.shape.together {
-        Together::Alone => (1, 1.0, 0.0),
-        Together::ShareA | Together::ShareB => (1, shared, 1129.0),
-        Together::SplitK(parts) => (parts, 1.0, 715.7 + 166.9 * (parts - 2) as f64),
+    let (parts, sharing, cluster_cost) = match plan.shape.cluster {
+        ClusterMode::Single => (1, 1.0, 0.0),
+        ClusterMode::MulticastA | ClusterMode::MulticastB => (1, shared, 1129.0),
+        ClusterMode::SplitK(parts) => (parts, 1.0, 715.7 + 166.9 * (parts - 2) as f64),
     };
     let rounds = pieces.div_ceil(at_once(plan, gpu));
     let resident = plan.blocks_per_sm.min(rounds) as f64;
@@ -112,7 +115,7 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     // Warpgroups that do not all store at the same time hide a part of it, and so do stages with which results leave.
     let visible = match plan.result_path {
         _ if three => 0.6166,
-        ResultPath::CopyEngineByStage => 0.8,
+        ResultPath::TmaStoreByProducer => 0.8,
         _ => 1.0,
     };
     let epilogue = 51.28 * visible * (a * b) as f64 / 1024.0 / resident;

@@ -1,13 +1,13 @@
 //! What follows from a problem and a shape.
 
-use super::{RESULT_COLUMNS, Release, ResultPath, STAGE_K, Shape, Together, WAVE_ROWS};
+use super::{ClusterMode, RESULT_COLUMNS, Release, ResultPath, STAGE_K, TileConfig, WAVE_ROWS};
 use crate::{FloatKind, Problem, Strategy, device::hopper::HopperGpu};
 
 /// Stages of K that are short work: most of the ring.
 const SHORT_STAGES: usize = 8;
 
 /// Where a warpgroup multiplies several waves in a stage, there is time for its warps to meet.
-pub(super) fn release(strategy: Strategy, shape: Shape, consumers: usize) -> Release {
+pub(super) fn release(strategy: Strategy, shape: TileConfig, consumers: usize) -> Release {
     if strategy == Strategy::Strip && waves(shape, consumers) > 1 {
         Release::Warpgroup
     } else {
@@ -15,7 +15,7 @@ pub(super) fn release(strategy: Strategy, shape: Shape, consumers: usize) -> Rel
     }
 }
 
-pub(super) fn waves(shape: Shape, consumers: usize) -> usize {
+pub(super) fn waves(shape: TileConfig, consumers: usize) -> usize {
     shape.tile.a / WAVE_ROWS / consumers
 }
 
@@ -32,7 +32,7 @@ pub(super) fn operand_stays(rows: usize, k: usize, gpu: &HopperGpu) -> bool {
 /// Whether two blocks share a multiprocessor, where the sums of a thread leave registers for that.
 pub(super) fn shares_sm(
     problem: &Problem,
-    shape: Shape,
+    shape: TileConfig,
     consumers: usize,
     more_pieces_than_sms: bool,
 ) -> bool {
@@ -48,18 +48,18 @@ pub(super) fn shares_sm(
     }
     // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In longer work the half ring
     // that is left would cost more than that.
-    is_small && is_short && shape.together == Together::Alone
+    is_small && is_short && shape.cluster == ClusterMode::Single
 }
 
 /// Whether a warpgroup starts a stage before it has added up the one before: where nothing else would keep the tensor cores busy, and
 /// a thread has registers for the products of two stages.
 pub(super) fn overlaps_stages(
     problem: &Problem,
-    shape: Shape,
+    shape: TileConfig,
     consumers: usize,
     has_sm_to_itself: bool,
 ) -> bool {
-    let divides_k = matches!(shape.together, Together::SplitK(_));
+    let divides_k = matches!(shape.cluster, ClusterMode::SplitK(_));
     match consumers {
         1 if shape.swapped => !divides_k && has_sm_to_itself,
         1 => shape.tile.b <= 128 && (has_sm_to_itself || is_short(problem)),
@@ -78,31 +78,31 @@ pub(super) fn operand_rows(problem: &Problem, swapped: bool) -> (usize, usize) {
     if swapped { (problem.n, problem.m) } else { (problem.m, problem.n) }
 }
 
-pub(super) fn units(problem: &Problem, shape: Shape) -> (usize, usize) {
+pub(super) fn units(problem: &Problem, shape: TileConfig) -> (usize, usize) {
     let (rows_a, rows_b) = operand_rows(problem, shape.swapped);
     let (a, b) = (rows_a.div_ceil(shape.tile.a), rows_b.div_ceil(shape.tile.b));
-    match shape.together {
-        Together::ShareA => (a, b.div_ceil(2)),
-        Together::ShareB => (a.div_ceil(2), b),
-        Together::Alone | Together::SplitK(_) => (a, b),
+    match shape.cluster {
+        ClusterMode::MulticastA => (a, b.div_ceil(2)),
+        ClusterMode::MulticastB => (a.div_ceil(2), b),
+        ClusterMode::Single | ClusterMode::SplitK(_) => (a, b),
     }
 }
 
 /// Blocks that the problem would take if each had one tile, or one part of a tile's K.
-pub(super) fn pieces(units: (usize, usize), shape: Shape) -> usize {
-    units.0 * units.1 * shape.together.blocks()
+pub(super) fn pieces(units: (usize, usize), shape: TileConfig) -> usize {
+    units.0 * units.1 * shape.cluster.ctas()
 }
 
 /// How results get to memory.
 pub(super) fn result_path(
     problem: &Problem,
     strategy: Strategy,
-    shape: Shape,
+    shape: TileConfig,
     consumers: usize,
     one_tile_each: bool,
 ) -> ResultPath {
     let has_lines = problem.out != FloatKind::F32 && problem.n.is_multiple_of(8);
-    let divides_k = matches!(shape.together, Together::SplitK(_));
+    let divides_k = matches!(shape.cluster, ClusterMode::SplitK(_));
     if strategy != Strategy::Strip || shape.swapped || divides_k || !has_lines {
         ResultPath::Direct
     } else if !shape.tile.b.is_multiple_of(RESULT_COLUMNS)
@@ -112,20 +112,20 @@ pub(super) fn result_path(
         // it.
         ResultPath::Lines
     } else if one_tile_each {
-        ResultPath::CopyEngineByPiece
+        ResultPath::TmaStoreByWave
     } else if waves(shape, consumers) > 1 {
         // Warpgroups of one wave drift further apart, and the first to finish should not have to wait for the last.
-        ResultPath::CopyEngineByStage
+        ResultPath::TmaStoreByProducer
     } else {
-        ResultPath::CopyEngine
+        ResultPath::TmaStore
     }
 }
 
-/// Chunks of 8 columns whose results are stored together: unswapped, two make a full memory sector; swapped, the 16 rows of one do.
-pub(super) fn chunks_per_part(shape: Shape) -> usize {
+/// Chunks of 8 columns whose results are stored cluster: unswapped, two make a full memory sector; swapped, the 16 rows of one do.
+pub(super) fn chunks_per_part(shape: TileConfig) -> usize {
     if shape.swapped { 1 } else { 2 }
 }
 
-pub(super) fn w_scales_per_stage(shape: Shape) -> usize {
+pub(super) fn w_scales_per_stage(shape: TileConfig) -> usize {
     if shape.swapped { shape.tile.a / WAVE_ROWS } else { 2 }
 }

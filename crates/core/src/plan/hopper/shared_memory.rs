@@ -1,8 +1,8 @@
 //! What a block keeps in shared memory, and where.
 
 use super::{
-    GpuTile, HopperPlan, RESULT_COLUMNS, RESULT_ROWS, ResultPath, STAGE_K, Shape, Together, chunks_per_part,
-    w_scales_per_stage, waves,
+    ClusterMode, GpuTile, HopperPlan, RESULT_COLUMNS, RESULT_ROWS, ResultPath, STAGE_K, TileConfig,
+    chunks_per_part, w_scales_per_stage, waves,
 };
 use crate::{
     Problem, Strategy,
@@ -41,7 +41,7 @@ impl HopperPlan {
 pub(super) fn shared_memory(
     problem: &Problem,
     strategy: Strategy,
-    shape: Shape,
+    shape: TileConfig,
     result_path: ResultPath,
     consumers: usize,
     stages: usize,
@@ -55,17 +55,17 @@ pub(super) fn shared_memory(
     match result_path {
         ResultPath::Direct => {}
         ResultPath::Lines => memory.push("result", MemorySpace::Shared, 4 * consumers, piece),
-        ResultPath::CopyEngine | ResultPath::CopyEngineByPiece => {
+        ResultPath::TmaStore | ResultPath::TmaStoreByWave => {
             let pieces = waves(shape, consumers) * b / RESULT_COLUMNS;
             memory.push("result", MemorySpace::Shared, 4 * consumers, pieces * piece);
         }
-        ResultPath::CopyEngineByStage => {
-            // Those of a wave's four warps are stored together.
+        ResultPath::TmaStoreByProducer => {
+            // Those of a wave's four warps are stored cluster.
             let pieces = waves(shape, consumers) * consumers * b / RESULT_COLUMNS;
             memory.push("result", MemorySpace::Shared, pieces, 4 * piece);
         }
     }
-    if let Together::SplitK(parts) = shape.together {
+    if let ClusterMode::SplitK(parts) = shape.cluster {
         let share = exchanged_sums(shape, consumers, parts);
         memory.push("exchange", MemorySpace::Shared, parts - 1, share * 128 * consumers * 4);
     }
@@ -79,7 +79,7 @@ pub(super) fn shared_memory(
     if strategy != Strategy::Auto {
         memory.push("full", MemorySpace::Shared, stages, BARRIER_BYTES);
         memory.push("empty", MemorySpace::Shared, stages, BARRIER_BYTES);
-        if result_path == ResultPath::CopyEngineByStage {
+        if result_path == ResultPath::TmaStoreByProducer {
             memory.push("result_ready", MemorySpace::Shared, 1, BARRIER_BYTES);
             memory.push("result_taken", MemorySpace::Shared, 1, BARRIER_BYTES);
             // Its first row and column.
@@ -90,7 +90,7 @@ pub(super) fn shared_memory(
 }
 
 /// Sums that a thread of a block that divides K gets from each of the others: those of its share of the tile's parts.
-fn exchanged_sums(shape: Shape, consumers: usize, parts: usize) -> usize {
+fn exchanged_sums(shape: TileConfig, consumers: usize, parts: usize) -> usize {
     let per_part = chunks_per_part(shape);
     let all = waves(shape, consumers) * (shape.tile.b / 8).div_ceil(per_part);
     all.div_ceil(parts) * 4 * per_part

@@ -1,13 +1,13 @@
 //! Which plans a runtime may launch.
 
-use super::{HopperPlan, MOST_STAGES, Release, STAGE_K, Shape, candidates};
+use super::{HopperPlan, MOST_STAGES, Release, STAGE_K, TileConfig, candidates};
 use crate::{Problem, Strategy, device::hopper::HopperGpu};
 
 impl HopperPlan {
-    /// Whether the constructors make this very plan for this GPU, with [`Shape::PLAIN`] or one of the [`candidates`].
+    /// Whether the constructors make this very plan for this GPU, with [`TileConfig::PLAIN`] or one of the [`candidates`].
     ///
     /// The fields of a plan are open to readers, and so to writers. A kernel trusts all of them: its memory accesses are in
-    /// bounds because units, stages and shared memory belong together. So whoever launches a plan asks for this first.
+    /// bounds because units, stages and shared memory belong cluster. So whoever launches a plan asks for this first.
     pub fn is_made_for(&self, gpu: &HopperGpu) -> bool {
         let Problem { m, n, k, quant_block, .. } = self.problem;
         if Problem::new(m, n, k, quant_block).is_err() {
@@ -16,14 +16,14 @@ impl HopperPlan {
         let made = if self.promote_every == STAGE_K {
             let is_known = match self.strategy {
                 Strategy::Strip => candidates(&self.problem).contains(&self.shape),
-                Strategy::Auto | Strategy::Dma | Strategy::Smem => self.shape == Shape::PLAIN,
+                Strategy::Auto | Strategy::Dma | Strategy::Smem => self.shape == TileConfig::PLAIN,
             };
             if !is_known || self.stages > MOST_STAGES {
                 return false;
             }
             Self::new(&self.problem, gpu, self.strategy, self.shape, Some(self.stages))
         } else {
-            Self::promoting(&self.problem, gpu, self.strategy, self.promote_every)
+            Self::with_promotion(&self.problem, gpu, self.strategy, self.promote_every)
         };
         let for_racecheck = self.release == Release::Thread;
         made.is_ok_and(|made| *self == if for_racecheck { made.for_racecheck() } else { made })
@@ -36,7 +36,7 @@ mod tests {
     use crate::{
         ActivationKind, FloatKind, QuantBlock, ScaleGranularity,
         device::hopper::HOPPER_GPUS,
-        plan::hopper::{GpuTile, PROMOTIONS, Together},
+        plan::hopper::{ClusterMode, GpuTile, PROMOTIONS},
     };
 
     const GPU: HopperGpu = HOPPER_GPUS[1];
@@ -57,7 +57,7 @@ mod tests {
                 assert!(best.is_made_for(&GPU), "{best:?}");
                 assert!(best.for_racecheck().is_made_for(&GPU));
                 for every in PROMOTIONS {
-                    let promoting = HopperPlan::promoting(&problem, &GPU, strategy, every);
+                    let promoting = HopperPlan::with_promotion(&problem, &GPU, strategy, every);
                     assert!(promoting.is_ok_and(|plan| plan.is_made_for(&GPU)) || strategy == Strategy::Auto);
                 }
             }
@@ -80,7 +80,7 @@ mod tests {
             |plan| plan.shape.tile = GpuTile { a: 7, b: 13 },
             |plan| plan.shape.tile.a = 0,
             |plan| plan.shape.swapped = true,
-            |plan| plan.shape.together = Together::SplitK(100),
+            |plan| plan.shape.cluster = ClusterMode::SplitK(100),
             |plan| plan.units.0 += 1,
             |plan| plan.stages = 1000,
             |plan| plan.consumers = 3,

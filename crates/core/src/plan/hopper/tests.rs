@@ -8,10 +8,11 @@ fn problem(m: usize, n: usize, k: usize) -> Problem {
 #[test]
 fn the_ring_takes_what_the_tile_leaves() {
     let gpu = &HOPPER_GPUS[1];
-    let plan = HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, Shape::PLAIN, None).unwrap();
+    let plan =
+        HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, TileConfig::PLAIN, None).unwrap();
     assert_eq!((plan.units, plan.blocks, plan.stages), ((32, 32), 1024, 6));
     assert_eq!(plan.offset("full") % 8, 0);
-    let deeper = HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, Shape::PLAIN, Some(8));
+    let deeper = HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, TileConfig::PLAIN, Some(8));
     assert!(
         matches!(deeper, Err(PlanError::DoesNotFit { needed, available: 232_448, .. }) if needed > 232_448)
     );
@@ -19,7 +20,7 @@ fn the_ring_takes_what_the_tile_leaves() {
 
 #[test]
 fn a_tile_that_cannot_fit_is_refused_with_its_bytes() {
-    let shape = Shape { tile: GpuTile { a: 512, b: 512 }, ..Shape::PLAIN };
+    let shape = TileConfig { tile: GpuTile { a: 512, b: 512 }, ..TileConfig::PLAIN };
     let error =
         HopperPlan::new(&problem(4096, 4096, 4096), &HOPPER_GPUS[0], Strategy::Dma, shape, None).unwrap_err();
     assert_eq!(
@@ -31,7 +32,7 @@ fn a_tile_that_cannot_fit_is_refused_with_its_bytes() {
 
 #[test]
 fn blocks_without_a_part_of_k_are_refused() {
-    let shape = Shape { together: Together::SplitK(3), ..Shape::PLAIN };
+    let shape = TileConfig { cluster: ClusterMode::SplitK(3), ..TileConfig::PLAIN };
     let plan = |k| HopperPlan::new(&problem(64, 64, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
     assert!(plan(257).is_ok());
     assert!(matches!(plan(256), Err(PlanError::TooManyParts { parts: 3, blocks: 2 })));
@@ -86,7 +87,7 @@ fn few_rows_swap_the_operands_and_many_do_not() {
 #[test]
 fn chains_that_outlast_their_scales_are_refused() {
     let problem: Problem = "512x512x1024:256".parse().unwrap();
-    let promoting = |strategy, every| HopperPlan::promoting(&problem, &HOPPER_GPUS[1], strategy, every);
+    let promoting = |strategy, every| HopperPlan::with_promotion(&problem, &HOPPER_GPUS[1], strategy, every);
     assert_eq!(promoting(Strategy::Strip, 256).unwrap().waves(), 1);
     assert_eq!(promoting(Strategy::Strip, 128), HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Strip));
     for (strategy, every) in [(Strategy::Strip, 512), (Strategy::Strip, 100), (Strategy::Auto, 64)] {
@@ -96,23 +97,23 @@ fn chains_that_outlast_their_scales_are_refused() {
 
 #[test]
 fn warpgroups_with_several_waves_speak_for_their_warps() {
-    let plan = |a, together| {
-        let shape = Shape { tile: GpuTile { a, b: 128 }, swapped: false, together };
+    let plan = |a, cluster| {
+        let shape = TileConfig { tile: GpuTile { a, b: 128 }, swapped: false, cluster };
         HopperPlan::new(&problem(4096, 4096, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap()
     };
     let counts = |plan: HopperPlan| (plan.release, plan.releases_per_stage());
-    assert_eq!(counts(plan(128, Together::Alone)), (Release::Warp, 8));
-    assert_eq!(counts(plan(192, Together::ShareA)), (Release::Warp, 24));
-    assert_eq!(counts(plan(256, Together::ShareA)), (Release::Warpgroup, 4));
-    assert_eq!(counts(plan(256, Together::ShareA).for_racecheck()), (Release::Thread, 272));
-    assert!(plan(192, Together::Alone).fetches_with_one_warp());
-    assert!(!plan(256, Together::Alone).fetches_with_one_warp());
+    assert_eq!(counts(plan(128, ClusterMode::Single)), (Release::Warp, 8));
+    assert_eq!(counts(plan(192, ClusterMode::MulticastA)), (Release::Warp, 24));
+    assert_eq!(counts(plan(256, ClusterMode::MulticastA)), (Release::Warpgroup, 4));
+    assert_eq!(counts(plan(256, ClusterMode::MulticastA).for_racecheck()), (Release::Thread, 272));
+    assert!(plan(192, ClusterMode::Single).fetches_with_one_warp());
+    assert!(!plan(256, ClusterMode::Single).fetches_with_one_warp());
 }
 
 #[test]
 fn many_places_for_a_second_scale_have_a_loop_each() {
     let loops = |n: usize, b: usize| {
-        let shape = Shape { tile: GpuTile { a: 128, b }, ..Shape::PLAIN };
+        let shape = TileConfig { tile: GpuTile { a: 128, b }, ..TileConfig::PLAIN };
         let plan =
             HopperPlan::new(&problem(128, n, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
         (plan.boundaries().len(), plan.has_loop_per_boundary(), plan.stages_per_turn())
@@ -125,20 +126,20 @@ fn many_places_for_a_second_scale_have_a_loop_each() {
 
 #[test]
 fn stages_overlap_where_nothing_else_keeps_the_tensor_cores_busy() {
-    let overlaps = |(m, n, k), a, b, together| {
-        let shape = Shape { tile: GpuTile { a, b }, swapped: m < 64, together };
+    let overlaps = |(m, n, k), a, b, cluster| {
+        let shape = TileConfig { tile: GpuTile { a, b }, swapped: m < 64, cluster };
         let plan = HopperPlan::new(&problem(m, n, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
         plan.unwrap().overlaps_stages
     };
-    let alone = |size, a, b| overlaps(size, a, b, Together::Alone);
+    let alone = |size, a, b| overlaps(size, a, b, ClusterMode::Single);
     // A block on every multiprocessor, and one more: then some share one.
     assert_eq!([132, 133].map(|tiles| alone((64, tiles * 64, 2048), 64, 64)), [true, false]);
     assert!(alone((64, 133 * 64, 1024), 64, 64), "short work");
     assert!(alone((64, 133 * 128, 2048), 64, 128), "wide tiles do not share");
     assert!(!alone((64, 7168, 2048), 64, 192), "too many registers");
-    assert!(overlaps((64, 64 * 64, 2048), 64, 64, Together::SplitK(2)));
+    assert!(overlaps((64, 64 * 64, 2048), 64, 64, ClusterMode::SplitK(2)));
     assert_eq!([132, 133].map(|tiles| alone((16, tiles * 64, 2048), 64, 16)), [true, false]);
-    assert!(!overlaps((16, 64 * 64, 2048), 64, 16, Together::SplitK(2)));
+    assert!(!overlaps((16, 64 * 64, 2048), 64, 16, ClusterMode::SplitK(2)));
     assert_eq!(
         [64, 96, 112, 128, 192].map(|b| alone((128, 8192, 2048), 128, b)),
         [false, true, false, true, false]
@@ -155,7 +156,13 @@ fn stages_overlap_where_nothing_else_keeps_the_tensor_cores_busy() {
 #[test]
 fn a_ring_has_two_stages_at_least() {
     let plan = |stages| {
-        HopperPlan::new(&problem(64, 64, 300), &HOPPER_GPUS[1], Strategy::Strip, Shape::PLAIN, Some(stages))
+        HopperPlan::new(
+            &problem(64, 64, 300),
+            &HOPPER_GPUS[1],
+            Strategy::Strip,
+            TileConfig::PLAIN,
+            Some(stages),
+        )
     };
     assert!(matches!(plan(1), Err(PlanError::TooFewStages { stages: 1 })));
     assert_eq!(plan(2).unwrap().stages, 2);
@@ -183,7 +190,7 @@ fn what_kernels_cannot_count_is_refused() {
     let empty = Problem { m: 0, ..problem(1, 1, 1) };
     let refusal = HopperPlan::best(&empty, gpu, Strategy::Strip).unwrap_err();
     assert_eq!(refusal.to_string(), "the problem has 0 rows of x: it needs at least 1");
-    let shape = Shape { tile: GpuTile { a: 128, b: 112 }, ..Shape::PLAIN };
+    let shape = TileConfig { tile: GpuTile { a: 128, b: 112 }, ..TileConfig::PLAIN };
     let plan = HopperPlan::new(&problem(1, i32::MAX as usize, 1), gpu, Strategy::Strip, shape, None);
     assert_eq!(plan.unwrap().boundaries().len(), 7);
 }
@@ -192,7 +199,7 @@ fn what_kernels_cannot_count_is_refused() {
 fn second_scales_begin_where_blocks_do() {
     let boundaries = |n: usize, b: usize, quant_block: QuantBlock| {
         let problem = Problem::new(4096, n, 1024, quant_block).unwrap();
-        let shape = Shape { tile: GpuTile { a: 128, b }, ..Shape::PLAIN };
+        let shape = TileConfig { tile: GpuTile { a: 128, b }, ..TileConfig::PLAIN };
         HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap().boundaries()
     };
     assert_eq!(boundaries(4096, 128, QuantBlock::B128), [None]);
@@ -204,24 +211,24 @@ fn second_scales_begin_where_blocks_do() {
 #[test]
 fn short_work_shares_multiprocessors() {
     let gpu = &HOPPER_GPUS[1];
-    let per_sm = |k, a, b, swapped, together| {
-        let shape = Shape { tile: GpuTile { a, b }, swapped, together };
+    let per_sm = |k, a, b, swapped, cluster| {
+        let shape = TileConfig { tile: GpuTile { a, b }, swapped, cluster };
         let plan = HopperPlan::new(&problem(1024, 1024, k), gpu, Strategy::Strip, shape, None).unwrap();
         let taken = plan.blocks_per_sm * (plan.shared_bytes() + HopperGpu::SHARED_RESERVE);
         assert!(taken <= gpu.shared_memory_per_sm, "{plan:?}");
         plan.blocks_per_sm
     };
-    assert_eq!(per_sm(1024, 128, 64, false, Together::Alone), 2);
-    assert_eq!(per_sm(1025, 128, 64, false, Together::Alone), 1);
-    assert_eq!(per_sm(1024, 128, 96, false, Together::Alone), 1);
-    assert_eq!(per_sm(1024, 128, 64, false, Together::SplitK(2)), 1);
-    assert_eq!(per_sm(4096, 64, 96, false, Together::Alone), 2);
+    assert_eq!(per_sm(1024, 128, 64, false, ClusterMode::Single), 2);
+    assert_eq!(per_sm(1025, 128, 64, false, ClusterMode::Single), 1);
+    assert_eq!(per_sm(1024, 128, 96, false, ClusterMode::Single), 1);
+    assert_eq!(per_sm(1024, 128, 64, false, ClusterMode::SplitK(2)), 1);
+    assert_eq!(per_sm(4096, 64, 96, false, ClusterMode::Single), 2);
 }
 
 #[test]
 fn a_weight_of_many_tiles_shares_multiprocessors() {
     let per_sm = |n, k, a, b| {
-        let shape = Shape { tile: GpuTile { a, b }, swapped: true, together: Together::Alone };
+        let shape = TileConfig { tile: GpuTile { a, b }, swapped: true, cluster: ClusterMode::Single };
         let plan = HopperPlan::new(&problem(16, n, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
         plan.unwrap().blocks_per_sm
     };
@@ -235,18 +242,18 @@ fn a_weight_of_many_tiles_shares_multiprocessors() {
 #[test]
 fn the_copy_engine_stores_where_there_is_something_to_do_meanwhile() {
     let path = |m, n, k, a, b| {
-        let shape = Shape { tile: GpuTile { a, b }, swapped: false, together: Together::Alone };
+        let shape = TileConfig { tile: GpuTile { a, b }, swapped: false, cluster: ClusterMode::Single };
         let problem = problem(m, n, k).with_out(FloatKind::Bf16);
         HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap().result_path
     };
     // As many tiles as blocks run at once, two to a multiprocessor, and one more.
     assert_eq!(path(64, 264 * 64, 2048, 64, 64), ResultPath::Lines);
-    assert_eq!(path(64, 265 * 64, 2048, 64, 64), ResultPath::CopyEngine);
+    assert_eq!(path(64, 265 * 64, 2048, 64, 64), ResultPath::TmaStore);
     assert_eq!(path(128, 132 * 64, 2048, 128, 64), ResultPath::Lines);
-    assert_eq!(path(128, 133 * 64, 2048, 128, 64), ResultPath::CopyEngine);
-    assert_eq!(path(2048, 2048, 2048, 256, 128), ResultPath::CopyEngineByPiece);
-    assert_eq!(path(2048, 4096, 2048, 256, 128), ResultPath::CopyEngineByStage, "two tiles each");
-    assert_eq!(path(2048, 4096, 2048, 192, 128), ResultPath::CopyEngine, "one wave");
+    assert_eq!(path(128, 133 * 64, 2048, 128, 64), ResultPath::TmaStore);
+    assert_eq!(path(2048, 2048, 2048, 256, 128), ResultPath::TmaStoreByWave);
+    assert_eq!(path(2048, 4096, 2048, 256, 128), ResultPath::TmaStoreByProducer, "two tiles each");
+    assert_eq!(path(2048, 4096, 2048, 192, 128), ResultPath::TmaStore, "one wave");
     assert_eq!(path(2048, 2048, 2048, 192, 96), ResultPath::Lines);
     assert_eq!(path(2048, 2047, 2048, 256, 128), ResultPath::Direct);
 }
@@ -254,7 +261,8 @@ fn the_copy_engine_stores_where_there_is_something_to_do_meanwhile() {
 #[test]
 fn a_weight_is_read_once_where_the_cache_has_room_for_x() {
     let raster = |m, n, k| {
-        let shape = Shape { tile: GpuTile { a: 256, b: 128 }, swapped: false, together: Together::ShareA };
+        let shape =
+            TileConfig { tile: GpuTile { a: 256, b: 128 }, swapped: false, cluster: ClusterMode::MulticastA };
         let plan = HopperPlan::new(&problem(m, n, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
         plan.unwrap().raster
     };
@@ -276,7 +284,7 @@ fn weights_pass_through_the_cache_where_they_are_read_once_and_do_not_fit() {
 #[test]
 fn blocks_that_divide_k_have_room_for_the_sums_of_the_others() {
     let bytes = |a, b, swapped, parts| {
-        let shape = Shape { tile: GpuTile { a, b }, swapped, together: Together::SplitK(parts) };
+        let shape = TileConfig { tile: GpuTile { a, b }, swapped, cluster: ClusterMode::SplitK(parts) };
         let plan = HopperPlan::new(&problem(64, 7168, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
         plan.unwrap().buffer_bytes("exchange")
     };
@@ -290,7 +298,7 @@ fn blocks_that_divide_k_have_room_for_the_sums_of_the_others() {
 /// A plan in the record that the model is fitted to.
 struct Timed {
     size: (usize, usize, usize),
-    shape: Shape,
+    shape: TileConfig,
     /// Whether the record says that the model chooses it.
     chosen: bool,
     microseconds: f64,
@@ -301,17 +309,17 @@ fn timed() -> Vec<Timed> {
     let row = |line: &str| {
         let field: Vec<&str> = line.split(',').collect();
         let number = |at: usize| field[at].parse::<usize>().unwrap();
-        let together = match field[6] {
-            "Alone" => Together::Alone,
-            "ShareA" => Together::ShareA,
-            "ShareB" => Together::ShareB,
+        let cluster = match field[6] {
+            "Single" => ClusterMode::Single,
+            "MulticastA" => ClusterMode::MulticastA,
+            "MulticastB" => ClusterMode::MulticastB,
             split => {
                 let parts = split.trim_start_matches("SplitK(").trim_end_matches(')');
-                Together::SplitK(parts.parse().unwrap())
+                ClusterMode::SplitK(parts.parse().unwrap())
             }
         };
         let tile = GpuTile { a: number(3), b: number(4) };
-        let shape = Shape { tile, swapped: field[5] == "1", together };
+        let shape = TileConfig { tile, swapped: field[5] == "1", cluster };
         let time = |at: usize| field[at].parse::<f64>().unwrap();
         let size = (number(0), number(1), number(2));
         Timed { size, shape, chosen: field[13] == "1", microseconds: time(9).min(time(10)) }

@@ -12,7 +12,7 @@ mod stream;
 
 pub use asynchronous::TmaLoad;
 pub use control::Label;
-pub use stream::{Keep, Policy};
+pub use stream::{CachePriority, Policy};
 
 use std::fmt::{self, Display, Write};
 

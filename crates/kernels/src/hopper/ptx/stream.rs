@@ -7,7 +7,7 @@ use super::{B32, B64, F32, Global, Pred, Ptx};
 
 /// How long a line is worth keeping in the second-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Keep {
+pub enum CachePriority {
     /// As long as other lines.
     Normal,
     /// It is not needed again: the first to go.
@@ -16,7 +16,7 @@ pub enum Keep {
     EvictLast,
 }
 
-/// [`Keep`] as instructions take it.
+/// [`CachePriority`] as instructions take it.
 #[derive(Clone, Copy, Debug)]
 pub struct Policy(Option<B64>);
 
@@ -32,11 +32,11 @@ impl Policy {
 
 impl Ptx {
     /// A policy for loads or stores.
-    pub fn policy(&mut self, keep: Keep) -> Policy {
+    pub fn policy(&mut self, keep: CachePriority) -> Policy {
         let name = match keep {
-            Keep::Normal => return Policy(None),
-            Keep::EvictFirst => "evict_first",
-            Keep::EvictLast => "evict_last",
+            CachePriority::Normal => return Policy(None),
+            CachePriority::EvictFirst => "evict_first",
+            CachePriority::EvictLast => "evict_last",
         };
         let out = self.b64();
         self.line(format_args!("createpolicy.fractional.L2::{name}.b64 {out}, 1.0"));
