@@ -9,7 +9,7 @@ use cudarc::driver::{
 use half::{bf16, f16};
 use octile_core::FloatKind;
 
-use super::{CudaError, Gpu, error::While};
+use super::{CudaError, Gpu, error::DoingExt};
 
 /// Where vectors start.
 pub(super) const VECTOR: u64 = 16;
@@ -61,7 +61,7 @@ enum Memory {
     Own(CudaSlice<u8>),
     Part { of: Arc<Buffer>, start: usize, bytes: usize },
     Lent(Arc<Buffer>),
-    Foreign { pointer: CUdeviceptr, bytes: usize },
+    Raw { pointer: CUdeviceptr, bytes: usize },
 }
 
 impl Buffer {
@@ -79,8 +79,8 @@ impl Buffer {
     /// `pointer` is valid for `bytes` bytes until all work queued with this buffer has completed, on the stream of `gpu` and on every
     /// stream that it was shared with ([`Buffer::on`]), also after the buffer is dropped. Accesses by others are ordered with those
     /// streams.
-    pub unsafe fn foreign(gpu: &Gpu, pointer: CUdeviceptr, bytes: usize) -> Self {
-        Self { memory: Memory::Foreign { pointer, bytes }, gpu: gpu.clone() }
+    pub unsafe fn from_raw_parts(gpu: &Gpu, pointer: CUdeviceptr, bytes: usize) -> Self {
+        Self { memory: Memory::Raw { pointer, bytes }, gpu: gpu.clone() }
     }
 
     /// `bytes` bytes of another buffer, from byte `start` on. Operands and results start at multiples of 16 bytes, scales of the
@@ -231,7 +231,7 @@ impl Buffer {
         match &self.memory {
             Memory::Own(memory) => memory.len(),
             Memory::Lent(of) => of.len(),
-            Memory::Part { bytes, .. } | Memory::Foreign { bytes, .. } => *bytes,
+            Memory::Part { bytes, .. } | Memory::Raw { bytes, .. } => *bytes,
         }
     }
 
@@ -245,7 +245,7 @@ impl Buffer {
             Memory::Own(memory) => memory.device_ptr(&self.gpu.stream).0,
             Memory::Lent(of) => of.pointer(),
             Memory::Part { of, start, .. } => of.pointer() + *start as u64,
-            Memory::Foreign { pointer, .. } => *pointer,
+            Memory::Raw { pointer, .. } => *pointer,
         }
     }
 

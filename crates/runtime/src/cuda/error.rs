@@ -92,9 +92,9 @@ pub enum CudaError {
     },
     /// A plan that the planner does not make.
     #[error(
-        "not a valid plan for {gpu}: build it with HopperPlan::best or HopperPlan::new for Gpu::facts, and do not modify it"
+        "not a valid plan for {gpu}: build it with HopperPlan::best or HopperPlan::new for Gpu::properties, and do not modify it"
     )]
-    NoPlan {
+    InvalidPlan {
         /// The GPU.
         gpu: String,
     },
@@ -124,7 +124,7 @@ pub enum CudaError {
     #[error(
         "rows of {what} are {stride} bytes apart, but must be a multiple of 16 and at least K: copy them to such rows"
     )]
-    Stride {
+    OperandStride {
         /// Which operand.
         what: &'static str,
         /// Bytes from row to row.
@@ -134,7 +134,7 @@ pub enum CudaError {
     #[error(
         "the row stride of the output is {stride} elements: it must be a multiple of {vector} and at least N"
     )]
-    ResultStride {
+    OutputStride {
         /// Elements from row to row.
         stride: usize,
         /// Elements that are stored at once.
@@ -144,7 +144,7 @@ pub enum CudaError {
     #[error(
         "rows of x are {stride} elements apart, but must be a multiple of {alignment} and at least K: copy them to such rows"
     )]
-    RowsApart {
+    InputStride {
         /// Elements from row to row.
         stride: usize,
         /// What it must be a multiple of.
@@ -152,7 +152,7 @@ pub enum CudaError {
     },
     /// What is given is not what the plan was made for.
     #[error("the plan is for {planned}, but {given} was given: make a plan for that")]
-    OtherThanPlanned {
+    PlanMismatch {
         /// What the plan is for.
         planned: String,
         /// What was given.
@@ -169,11 +169,11 @@ pub enum CudaError {
 }
 
 /// Says what was being done when the driver refused.
-pub(super) trait While<T> {
+pub(super) trait DoingExt<T> {
     fn doing(self, what: &'static str) -> Result<T, CudaError>;
 }
 
-impl<T> While<T> for Result<T, DriverError> {
+impl<T> DoingExt<T> for Result<T, DriverError> {
     fn doing(self, doing: &'static str) -> Result<T, CudaError> {
         self.map_err(|error| {
             let text = error.error_string().map(|text| text.to_string_lossy().into_owned());

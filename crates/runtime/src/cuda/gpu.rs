@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use cudarc::driver::{
-    CudaContext, CudaStream,
+    CudaContext, CudaStream, DriverError,
     sys::{self, CUdevice_attribute as Attribute},
 };
 use octile_core::device::hopper::{HOPPER_GPUS, HopperGpu};
 
-use super::{CudaError, FoundDriver, error::While};
+use super::{CudaError, DriverInfo, error::DoingExt};
 
 /// A Hopper GPU. Copies of this handle share one stream.
 #[derive(Debug, Clone)]
@@ -17,13 +17,13 @@ pub struct Gpu {
     pub(super) stream: Arc<CudaStream>,
     name: String,
     driver: i32,
-    facts: HopperGpu,
+    properties: HopperGpu,
 }
 
 impl Gpu {
     /// Opens the first GPU that can run the kernels.
     pub fn open_first() -> Result<Self, CudaError> {
-        let gpus = FoundDriver::look()?.gpus;
+        let gpus = DriverInfo::query()?.gpus;
         let usable = gpus.iter().position(|gpu| gpu.require_hopper().is_ok());
         // Where there is none, the first one says why.
         Self::open(usable.unwrap_or(0))
@@ -31,7 +31,7 @@ impl Gpu {
 
     /// Opens the GPU with this index.
     pub fn open(index: usize) -> Result<Self, CudaError> {
-        let found = FoundDriver::look()?;
+        let found = DriverInfo::query()?;
         let count = found.gpus.len();
         let model = found.gpus.get(index).ok_or(CudaError::NoSuchGpu { index, count })?;
         model.require_hopper()?;
@@ -39,9 +39,9 @@ impl Gpu {
         // SAFETY: work on a buffer is put on the buffer's own stream, which frees it too; `require` and `copy_from` refuse buffers of
         // other streams, `Buffer::on` orders both streams, and whoever brings a stream or memory orders it.
         unsafe { context.disable_event_tracking() };
-        let facts = facts(&context, &model.name)?;
+        let properties = properties(&context, &model.name)?;
         let stream = context.new_stream().doing("make a stream")?;
-        Ok(Self { context, stream, name: model.name.clone(), driver: found.cuda, facts })
+        Ok(Self { context, stream, name: model.name.clone(), driver: found.cuda, properties })
     }
 
     /// What the driver calls the GPU.
@@ -55,8 +55,8 @@ impl Gpu {
     }
 
     /// Sizes of the GPU.
-    pub fn facts(&self) -> &HopperGpu {
-        &self.facts
+    pub fn properties(&self) -> &HopperGpu {
+        &self.properties
     }
 
     /// The same GPU with a stream of its own, which starts when the work that is on this one's now is done. Buffers belong to the
@@ -110,12 +110,36 @@ impl Gpu {
         let start = self.stream.record_event(flags).doing("record an event")?;
         work()?;
         let end = self.stream.record_event(flags).doing("record an event")?;
-        start.elapsed_ms(&end).doing("measure a time")
+        end.synchronize().doing("wait for an event")?;
+        // SAFETY: both events were recorded on this stream, and have happened.
+        unsafe { elapsed(start.cu_event(), end.cu_event()) }.doing("measure a time")
     }
 }
 
+/// Milliseconds between two events.
+///
+/// Bindings for CUDA 13 name a variant of the function that drivers before 12.8 lack. Every driver has the original.
+///
+/// # Safety
+/// Both events were recorded on one stream, and have happened.
+unsafe fn elapsed(start: sys::CUevent, end: sys::CUevent) -> Result<f32, DriverError> {
+    type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+    let (mut function, mut milliseconds) = (std::ptr::null_mut(), 0.0);
+    let name = c"cuEventElapsedTime".as_ptr();
+    // SAFETY: asks for a function of CUDA 12.0 by name, and calls it with the type that it had there.
+    unsafe {
+        sys::cuGetProcAddress_v2(name, &mut function, 12_000, 0, std::ptr::null_mut()).result()?;
+        if function.is_null() {
+            return Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND));
+        }
+        let function: ElapsedTime = std::mem::transmute(function);
+        function(&mut milliseconds, start, end).result()?;
+    }
+    Ok(milliseconds)
+}
+
 /// Sizes as the driver reports them; the bandwidth of the model that is nearest by name.
-fn facts(context: &CudaContext, name: &str) -> Result<HopperGpu, CudaError> {
+fn properties(context: &CudaContext, name: &str) -> Result<HopperGpu, CudaError> {
     let lower = name.to_lowercase();
     let model = HOPPER_GPUS.into_iter().find(|gpu| lower.contains(gpu.name)).unwrap_or(HOPPER_GPUS[0]);
     let read = |attribute: Attribute| -> Result<usize, CudaError> {

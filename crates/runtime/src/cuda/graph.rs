@@ -4,15 +4,15 @@ use std::marker::PhantomData;
 
 use cudarc::driver::{CudaGraph, CudaStream, result, sys};
 
-use super::{Buffer, CudaError, Gpu, error::While, launch::Kernel};
+use super::{Buffer, CudaError, Gpu, error::DoingExt, launch::LoadedKernel};
 
 /// Recorded work. It borrows its operands and keeps its kernels loaded, so it cannot outlive either:
 ///
 /// ```compile_fail,E0505
-/// use octile_runtime::cuda::{CudaError, Gpu, Graph, Product, Uploaded};
+/// use octile_runtime::cuda::{CudaError, Gpu, Graph, PlannedMatmul, DeviceOperands};
 ///
-/// fn replay(gpu: &Gpu, product: &Product, memory: Uploaded) -> Result<(), CudaError> {
-///     let graph = Graph::record(gpu, [&product.prepare(memory.operands())?])?;
+/// fn replay(gpu: &Gpu, product: &PlannedMatmul, memory: DeviceOperands) -> Result<(), CudaError> {
+///     let graph = Graph::capture(gpu, [&product.prepare(memory.operands())?])?;
 ///     drop(memory);
 ///     graph.launch()
 /// }
@@ -21,22 +21,22 @@ pub struct Graph<'a> {
     graph: CudaGraph,
     gpu: Gpu,
     // Dropped behind the graph.
-    _kernels: Vec<Kernel>,
+    _kernels: Vec<LoadedKernel>,
     _operands: PhantomData<&'a Buffer>,
 }
 
 /// What can be recorded: work that is prepared, with operands that live for `'a`.
-pub trait Recordable<'a>: sealed::Work {}
+pub trait Capturable<'a>: sealed::Work {}
 
 pub(super) mod sealed {
-    use super::{CudaError, CudaStream, Gpu, Kernel};
+    use super::{CudaError, CudaStream, Gpu, LoadedKernel};
 
     pub trait Work {
         /// The GPU with the stream that the operands belong to.
         fn gpu(&self) -> &Gpu;
 
         /// The kernels that it launches.
-        fn kernels(&self) -> Vec<Kernel>;
+        fn kernels(&self) -> Vec<LoadedKernel>;
 
         /// Puts it on a stream.
         ///
@@ -49,7 +49,7 @@ pub(super) mod sealed {
 
 impl<'a> Graph<'a> {
     /// Records work, in order, and runs none of it. All of it must be for the stream of `gpu`, where the graph will run.
-    pub fn record<'b, R: Recordable<'a> + ?Sized + 'b>(
+    pub fn capture<'b, R: Capturable<'a> + ?Sized + 'b>(
         gpu: &Gpu,
         work: impl IntoIterator<Item = &'b R>,
     ) -> Result<Self, CudaError> {
@@ -57,7 +57,7 @@ impl<'a> Graph<'a> {
         if work.iter().any(|work| !work.gpu().shares_stream(gpu)) {
             return Err(CudaError::OtherStream { what: "recorded work" });
         }
-        let mut kernels: Vec<Kernel> = Vec::new();
+        let mut kernels: Vec<LoadedKernel> = Vec::new();
         for kernel in work.iter().flat_map(|work| work.kernels()) {
             if !kernels.iter().any(|kept| kept.is_same(&kernel)) {
                 kernels.push(kernel);

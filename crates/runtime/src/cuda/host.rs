@@ -8,7 +8,7 @@ use octile_core::{
     sample::Activations,
 };
 
-use super::{Buffer, CudaError, DeviceActivations, Gpu, Product, ProductOperands, buffer::Float};
+use super::{Buffer, CudaError, DeviceActivations, Gpu, MatmulOperands, PlannedMatmul, buffer::Float};
 
 /// Activations in host memory, row after row.
 #[derive(Debug, Clone, Copy)]
@@ -68,7 +68,7 @@ impl HostActivations<'_> {
             Self::Bf16(_) => "bf16".to_owned(),
             Self::F16(_) => "f16".to_owned(),
         };
-        Err(CudaError::OtherThanPlanned {
+        Err(CudaError::PlanMismatch {
             planned: format!("{planned} activations, {}", problem.x),
             given: format!("{} activations, {kind}", self.len()),
         })
@@ -77,7 +77,7 @@ impl HostActivations<'_> {
 
 /// Operands that were copied to the GPU, and room for the result.
 #[derive(Debug)]
-pub struct Uploaded {
+pub struct DeviceOperands {
     x: Buffer,
     /// Scales of x, where it came in codes.
     x_scales: Option<Buffer>,
@@ -89,7 +89,7 @@ pub struct Uploaded {
     arguments: Arguments,
 }
 
-impl Uploaded {
+impl DeviceOperands {
     /// Copies operands to the GPU, and waits for that.
     pub fn new(
         gpu: &Gpu,
@@ -102,7 +102,7 @@ impl Uploaded {
         if (rows, cols, weight.quant_block()) != (problem.n, problem.k, problem.quant_block) {
             let named =
                 |n: usize, k: usize, block: usize| format!("a weight of {n} x {k} in blocks of {block}");
-            return Err(CudaError::OtherThanPlanned {
+            return Err(CudaError::PlanMismatch {
                 planned: named(problem.n, problem.k, problem.quant_block.size()),
                 given: named(rows, cols, weight.quant_block().size()),
             });
@@ -134,20 +134,20 @@ impl Uploaded {
         })
     }
 
-    /// As a [`Product`] takes them.
-    pub fn operands(&self) -> ProductOperands<'_> {
+    /// As a [`PlannedMatmul`] takes them.
+    pub fn operands(&self) -> MatmulOperands<'_> {
         let x = match &self.x_scales {
             Some(scales) => DeviceActivations::Codes { codes: &self.x, scales },
             None => DeviceActivations::Floats { values: &self.x, stride: self.problem.k },
         };
         let Self { w, w_scales, out, arguments, .. } = self;
-        ProductOperands { x, w, w_scales, out, arguments: *arguments }
+        MatmulOperands { x, w, w_scales, out, arguments: *arguments }
     }
 }
 
 /// Multiplies host memory into host memory: copies the operands to the GPU, quantizes the activations there if the plan
 /// says so, multiplies, and copies the result back. Meant for tests and for trying things out: who multiplies with one
-/// weight more than once keeps it on the GPU, with a [`Product`].
+/// weight more than once keeps it on the GPU, with a [`PlannedMatmul`].
 ///
 /// ```no_run
 /// use half::bf16;
@@ -166,7 +166,7 @@ impl Uploaded {
 /// let problem = Problem::new(m, n, k, QuantBlock::B128)?
 ///     .with_x(ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token))
 ///     .with_out(FloatKind::F32);
-/// let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+/// let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip)?;
 ///
 /// let mut out = vec![0.0f32; m * n];
 /// multiply_host(&gpu, &plan, HostActivations::Bf16(&x), &weight, &mut out)?;
@@ -182,13 +182,13 @@ pub fn multiply_host<T: Float>(
     let problem = &plan.problem;
     let results = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
     if (out.len(), T::KIND) != (results, problem.out) {
-        return Err(CudaError::OtherThanPlanned {
+        return Err(CudaError::PlanMismatch {
             planned: format!("{results} results in {}", problem.out),
             given: format!("room for {} in {}", out.len(), T::KIND),
         });
     }
-    let uploaded = Uploaded::new(gpu, problem, x, weight)?;
-    Product::new(gpu, plan)?.prepare(uploaded.operands())?.launch()?;
+    let uploaded = DeviceOperands::new(gpu, problem, x, weight)?;
+    PlannedMatmul::new(gpu, plan)?.prepare(uploaded.operands())?.launch()?;
     uploaded.out.read(out)
 }
 

@@ -7,11 +7,11 @@ use cudarc::driver::{
     sys::{self, CUfunction_attribute, CUlaunchAttributeID as Id},
 };
 
-use super::{CudaError, error::While, module::Module};
+use super::{CudaError, error::DoingExt, module::Module};
 
 /// A kernel with the shape of its launches.
 #[derive(Debug, Clone)]
-pub struct Kernel {
+pub struct LoadedKernel {
     module: Arc<Module>,
     function: sys::CUfunction,
     pub(super) grid: (u32, u32),
@@ -21,11 +21,11 @@ pub struct Kernel {
 }
 
 // SAFETY: a function handle belongs to its module, which the driver lets every thread use.
-unsafe impl Send for Kernel {}
+unsafe impl Send for LoadedKernel {}
 // SAFETY: as above; launching does not change the handle.
-unsafe impl Sync for Kernel {}
+unsafe impl Sync for LoadedKernel {}
 
-impl Kernel {
+impl LoadedKernel {
     pub(super) fn new(
         module: Arc<Module>,
         grid: (u32, u32),

@@ -11,31 +11,31 @@
 //! - each buffer is owned by one stream and freed in stream order; other streams' buffers are refused, [`Buffer::on`] shares one;
 //! - a [`Graph`] borrows its operands and keeps its kernels, and a kernel's module stays loaded until its work is done.
 //!
-//! What cannot be checked is `unsafe`: memory and streams of other libraries ([`Buffer::foreign`], [`Gpu::on_stream`]). A promise that only
+//! What cannot be checked is `unsafe`: memory and streams of other libraries ([`Buffer::from_raw_parts`], [`Gpu::on_stream`]). A promise that only
 //! numbers depend on, such as a constant weight, is safe to break: the result is wrong, memory is not.
 
 mod buffer;
 mod error;
-mod found;
 mod gpu;
 mod graph;
 mod host;
+mod info;
 mod launch;
 mod module;
 mod multiply;
 mod peak;
-mod product;
+mod planned;
 mod quantize;
 mod tensor_map;
 
 pub use buffer::{Buffer, Element, Float};
 pub use error::CudaError;
-pub use found::{FoundDriver, FoundGpu, version};
 pub use gpu::Gpu;
-pub use graph::{Graph, Recordable};
-pub use host::{HostActivations, Uploaded, multiply_host};
-pub use multiply::{Multiplication, MultiplyOperands, PreparedMultiply};
+pub use graph::{Capturable, Graph};
+pub use host::{DeviceOperands, HostActivations, multiply_host};
+pub use info::{DriverInfo, GpuInfo, format_version};
+pub use multiply::{MultiplyKernel, MultiplyOperands, PreparedMultiply};
 pub use octile_kernels::hopper::QuantizeTuning;
-pub use peak::PeakKernel;
-pub use product::{DeviceActivations, PreparedProduct, Product, ProductOperands};
-pub use quantize::{PreparedQuantize, Quantization, QuantizeOperands};
+pub use peak::TensorCorePeak;
+pub use planned::{DeviceActivations, MatmulOperands, PlannedMatmul, PreparedMatmul};
+pub use quantize::{PreparedQuantize, QuantizeKernel, QuantizeOperands};

@@ -19,7 +19,7 @@ use cudarc::driver::{
 };
 use octile_kernels::hopper::Kernel as KernelText;
 
-use super::{CudaError, Gpu, error::While};
+use super::{CudaError, Gpu, error::DoingExt};
 
 /// A loaded module with one kernel.
 #[derive(Debug)]

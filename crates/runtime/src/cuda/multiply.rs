@@ -12,18 +12,18 @@ use octile_kernels::hopper;
 use super::{
     Buffer, CudaError, Gpu,
     buffer::{SCALE, VECTOR},
-    graph::{Recordable, sealed::Work},
-    launch::Kernel,
+    graph::{Capturable, sealed::Work},
+    launch::LoadedKernel,
     module::Module,
     tensor_map,
 };
 
 /// A compiled kernel for one plan.
 #[derive(Debug, Clone)]
-pub struct Multiplication {
+pub struct MultiplyKernel {
     gpu: Gpu,
     plan: HopperPlan,
-    kernel: Kernel,
+    kernel: LoadedKernel,
 }
 
 /// Operands and result in device memory.
@@ -43,14 +43,14 @@ pub struct MultiplyOperands<'a> {
     pub arguments: Arguments,
 }
 
-impl Multiplication {
-    /// Compiles the kernel of a plan, or takes it from the driver's cache. The plan must be made for this GPU, see [`Gpu::facts`].
+impl MultiplyKernel {
+    /// Compiles the kernel of a plan, or takes it from the driver's cache. The plan must be made for this GPU, see [`Gpu::properties`].
     pub fn new(gpu: &Gpu, plan: &HopperPlan) -> Result<Self, CudaError> {
-        if !plan.is_made_for(gpu.facts()) {
-            return Err(CudaError::NoPlan { gpu: gpu.name().to_owned() });
+        if !plan.is_made_for(gpu.properties()) {
+            return Err(CudaError::InvalidPlan { gpu: gpu.name().to_owned() });
         }
         let number = |value: usize| u32::try_from(value).map_err(|_| CudaError::TooLarge);
-        let kernel = Kernel::new(
+        let kernel = LoadedKernel::new(
             Module::load(gpu, &hopper::multiply(plan))?,
             (number(plan.blocks)?, 1),
             number(plan.threads())?,
@@ -82,13 +82,13 @@ impl Multiplication {
         let numbers = arguments.numbers(&self.plan).ok_or(CudaError::TooLarge)?;
         for (what, stride) in [("x", arguments.x_stride), ("the weight", arguments.w_stride)] {
             if !stride.is_multiple_of(16) || stride < problem.k {
-                return Err(CudaError::Stride { what, stride });
+                return Err(CudaError::OperandStride { what, stride });
             }
         }
         let vector = if self.plan.result_path == ResultPath::Direct { 4 } else { 8 };
         let vector = if self.plan.stores_vectors() { vector } else { 1 };
         if !arguments.out_stride.is_multiple_of(vector) || arguments.out_stride < problem.n {
-            return Err(CudaError::ResultStride { stride: arguments.out_stride, vector });
+            return Err(CudaError::OutputStride { stride: arguments.out_stride, vector });
         }
         let product = |a: usize, b: usize| a.checked_mul(b).ok_or(CudaError::TooLarge);
         let bytes_of_scales = |layout: ScaleLayout, shape| product(layout.extent(shape), size_of::<f32>());
@@ -126,7 +126,7 @@ impl Multiplication {
     }
 }
 
-impl Multiplication {
+impl MultiplyKernel {
     /// What the copy engine must know of the result; nothing that is looked at where it has no part in storing it.
     fn result_map(&self, out: &Buffer, arguments: Arguments) -> Result<sys::CUtensorMap, CudaError> {
         if !self.plan.result_path.uses_tma_store() {
@@ -141,7 +141,7 @@ impl Multiplication {
 #[derive(Debug, Clone)]
 pub struct PreparedMultiply<'a> {
     gpu: Gpu,
-    kernel: Kernel,
+    kernel: LoadedKernel,
     maps: [sys::CUtensorMap; 3],
     pointers: [sys::CUdeviceptr; 5],
     numbers: [u32; NUMBERS.len()],
@@ -157,14 +157,14 @@ impl PreparedMultiply<'_> {
     }
 }
 
-impl<'a> Recordable<'a> for PreparedMultiply<'a> {}
+impl<'a> Capturable<'a> for PreparedMultiply<'a> {}
 
 impl Work for PreparedMultiply<'_> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    fn kernels(&self) -> Vec<Kernel> {
+    fn kernels(&self) -> Vec<LoadedKernel> {
         vec![self.kernel.clone()]
     }
 

@@ -3,30 +3,30 @@
 use cudarc::driver::sys;
 use octile_kernels::hopper;
 
-use super::{Buffer, CudaError, Gpu, launch::Kernel, module::Module};
+use super::{Buffer, CudaError, Gpu, launch::LoadedKernel, module::Module};
 
 /// The measuring kernel, ready to launch.
 #[derive(Debug)]
-pub struct PeakKernel {
+pub struct TensorCorePeak {
     gpu: Gpu,
-    kernel: Kernel,
+    kernel: LoadedKernel,
     // Never written; the kernel only seems to.
     out: Buffer,
 }
 
-impl PeakKernel {
+impl TensorCorePeak {
     /// Compiles it for one CTA per SM.
     pub fn new(gpu: &Gpu) -> Result<Self, CudaError> {
         type Peak = hopper::PeakKernel;
-        let blocks = u32::try_from(gpu.facts().sms).map_err(|_| CudaError::TooLarge)?;
+        let blocks = u32::try_from(gpu.properties().sms).map_err(|_| CudaError::TooLarge)?;
         let module = Module::load(gpu, &hopper::peak().kernel)?;
-        let kernel = Kernel::new(module, (blocks, 1), Peak::THREADS, Peak::SHARED_BYTES, 1)?;
+        let kernel = LoadedKernel::new(module, (blocks, 1), Peak::THREADS, Peak::SHARED_BYTES, 1)?;
         Ok(Self { gpu: gpu.clone(), kernel, out: Buffer::zeros(gpu, 4)? })
     }
 
     /// Floating-point operations of one launch.
     pub fn flops(&self) -> f64 {
-        hopper::PeakKernel::flops(self.gpu.facts().sms)
+        hopper::PeakKernel::flops(self.gpu.properties().sms)
     }
 
     /// Puts the kernel on the stream, and returns at once.

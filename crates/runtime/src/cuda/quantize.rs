@@ -1,4 +1,4 @@
-//! Quantization on device memory.
+//! QuantizeKernel on device memory.
 
 use std::ffi::c_void;
 
@@ -12,18 +12,18 @@ use octile_kernels::hopper::{self, QuantizeTuning};
 use super::{
     Buffer, CudaError, Gpu,
     buffer::VECTOR,
-    graph::{Recordable, sealed::Work},
-    launch::Kernel,
+    graph::{Capturable, sealed::Work},
+    launch::LoadedKernel,
     module::Module,
 };
 
 /// A compiled kernel that quantizes the activations of one problem.
 #[derive(Debug, Clone)]
-pub struct Quantization {
+pub struct QuantizeKernel {
     gpu: Gpu,
     problem: Problem,
     kind: FloatKind,
-    kernel: Kernel,
+    kernel: LoadedKernel,
     row_alignment: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct QuantizeOperands<'a> {
     pub layout: ScaleLayout,
 }
 
-impl Quantization {
+impl QuantizeKernel {
     /// Compiles the kernel that quantizes the activations of a problem, which must come as floats.
     pub fn new(gpu: &Gpu, problem: &Problem) -> Result<Self, CudaError> {
         Self::tuned(gpu, problem, QuantizeTuning::BEST)
@@ -54,7 +54,7 @@ impl Quantization {
     pub fn tuned(gpu: &Gpu, problem: &Problem, tuning: QuantizeTuning) -> Result<Self, CudaError> {
         let ActivationKind::Quantized(kind, granularity) = problem.x else {
             let planned = "activations that are quantized on the GPU".to_owned();
-            return Err(CudaError::OtherThanPlanned { planned, given: format!("x {}", problem.x) });
+            return Err(CudaError::PlanMismatch { planned, given: format!("x {}", problem.x) });
         };
         let Problem { m, n, k, quant_block, .. } = *problem;
         // Fields of a problem can have been changed since it was made.
@@ -64,13 +64,14 @@ impl Quantization {
         }
         if !tuning.is_for(granularity) {
             let planned = "a supported tuning of the quantization kernel".to_owned();
-            return Err(CudaError::OtherThanPlanned { planned, given: format!("{tuning:?}") });
+            return Err(CudaError::PlanMismatch { planned, given: format!("{tuning:?}") });
         }
         let (quant_block, aligned) = (quant_block.size(), hopper::quantizes_vectors(k));
         let text = hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning);
         let launch = tuning.launch(quant_block);
-        let grid = launch.grid(problem, gpu.facts().sms).ok_or(CudaError::TooLarge)?;
-        let kernel = Kernel::new(Module::load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
+        let grid = launch.grid(problem, gpu.properties().sms).ok_or(CudaError::TooLarge)?;
+        let kernel =
+            LoadedKernel::new(Module::load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
         let row_alignment = if aligned { hopper::QUANTIZE_ALIGNMENT } else { 1 };
         Ok(Self { gpu: gpu.clone(), problem: *problem, kind, kernel, row_alignment })
     }
@@ -85,10 +86,10 @@ impl Quantization {
         let QuantizeOperands { x, x_stride, codes, codes_stride, scales, layout } = operands;
         let Problem { m, k, .. } = self.problem;
         if !codes_stride.is_multiple_of(16) || codes_stride < k {
-            return Err(CudaError::Stride { what: "the codes", stride: codes_stride });
+            return Err(CudaError::OperandStride { what: "the codes", stride: codes_stride });
         }
         if !x_stride.is_multiple_of(self.row_alignment) || x_stride < k {
-            return Err(CudaError::RowsApart { stride: x_stride, alignment: self.row_alignment });
+            return Err(CudaError::InputStride { stride: x_stride, alignment: self.row_alignment });
         }
         let numbers =
             quantize_numbers(&self.problem, x_stride, codes_stride, layout).ok_or(CudaError::TooLarge)?;
@@ -115,7 +116,7 @@ impl Quantization {
 #[derive(Debug, Clone)]
 pub struct PreparedQuantize<'a> {
     gpu: Gpu,
-    kernel: Kernel,
+    kernel: LoadedKernel,
     pointers: [sys::CUdeviceptr; 3],
     numbers: [u32; QUANTIZE_NUMBERS.len()],
     // Keeps the buffers alive.
@@ -130,14 +131,14 @@ impl PreparedQuantize<'_> {
     }
 }
 
-impl<'a> Recordable<'a> for PreparedQuantize<'a> {}
+impl<'a> Capturable<'a> for PreparedQuantize<'a> {}
 
 impl Work for PreparedQuantize<'_> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    fn kernels(&self) -> Vec<Kernel> {
+    fn kernels(&self) -> Vec<LoadedKernel> {
         vec![self.kernel.clone()]
     }
 

@@ -5,7 +5,7 @@ use std::mem::MaybeUninit;
 use cudarc::driver::sys;
 use octile_core::plan::hopper::{RESULT_COLUMNS, STAGE_K};
 
-use super::{Buffer, CudaError, error::While};
+use super::{Buffer, CudaError, error::DoingExt};
 
 /// The descriptor of a row-major matrix of 8-bit codes, fetched `box_rows` rows and one stage of K at a time. What lies
 /// beyond the matrix arrives as zeros.

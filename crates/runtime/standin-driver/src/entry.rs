@@ -218,6 +218,22 @@ unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, _: CUevent, _: C
 }
 
 #[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetProcAddress_v2(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    _: c_int,
+    _: u64,
+    _: *mut c_void,
+) -> CUresult {
+    // SAFETY: the caller gives a name that ends with a zero byte.
+    if unsafe { CStr::from_ptr(name) } != c"cuEventElapsedTime" {
+        return CUresult::CUDA_ERROR_NOT_FOUND;
+    }
+    // SAFETY: as the caller promises.
+    unsafe { give(function, cuEventElapsedTime as *mut c_void) }
+}
+
+#[unsafe(no_mangle)]
 unsafe extern "C" fn cuMemAllocAsync(to: *mut CUdeviceptr, bytes: usize, stream: CUstream) -> CUresult {
     let mut driver = driver();
     let Some(device) = driver.streams.all.get(&handle(stream)).map(|stream| stream.device) else {

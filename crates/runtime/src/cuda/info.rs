@@ -5,23 +5,23 @@ use cudarc::driver::{
     sys::{self, CUdevice_attribute as Attribute, CUresult},
 };
 
-use super::{CudaError, error::While};
+use super::{CudaError, error::DoingExt};
 
 /// The oldest CUDA version whose drivers compile the kernels: the first with PTX ISA 8.3.
 const OLDEST_CUDA: i32 = 12_030;
 
 /// The CUDA driver of this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundDriver {
+pub struct DriverInfo {
     /// The CUDA version that it speaks: 13000 for 13.0.
     pub cuda: i32,
     /// The GPUs that it sees, by index.
-    pub gpus: Vec<FoundGpu>,
+    pub gpus: Vec<GpuInfo>,
 }
 
 /// One GPU, Hopper or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FoundGpu {
+pub struct GpuInfo {
     /// What the driver calls it.
     pub name: String,
     /// Compute capability, before and behind the point.
@@ -32,11 +32,10 @@ pub struct FoundGpu {
     pub memory: usize,
 }
 
-impl FoundDriver {
+impl DriverInfo {
     /// Asks the driver, without opening a GPU.
-    pub fn look() -> Result<Self, CudaError> {
-        // SAFETY: looks for the library and closes it again.
-        if !unsafe { sys::is_culib_present() } {
+    pub fn query() -> Result<Self, CudaError> {
+        if !is_driver_installed() {
             return Err(CudaError::NoDriver);
         }
         let mut cuda = 0;
@@ -44,7 +43,10 @@ impl FoundDriver {
         unsafe { sys::cuDriverGetVersion(&mut cuda) }.result().doing("tell its version")?;
         // Before anything else: an old driver may lack calls.
         if cuda < OLDEST_CUDA {
-            return Err(CudaError::OldDriver { cuda: version(cuda), oldest: version(OLDEST_CUDA) });
+            return Err(CudaError::OldDriver {
+                cuda: format_version(cuda),
+                oldest: format_version(OLDEST_CUDA),
+            });
         }
         result::init().or_else(|error| match error.0 {
             CUresult::CUDA_ERROR_NO_DEVICE => Err(CudaError::NoGpu),
@@ -52,13 +54,13 @@ impl FoundDriver {
             _ => Err(error).doing("start"),
         })?;
         let count = result::device::get_count().doing("count the GPUs")?;
-        let gpus = (0..count).map(FoundGpu::look).collect::<Result<Vec<_>, _>>()?;
+        let gpus = (0..count).map(GpuInfo::query).collect::<Result<Vec<_>, _>>()?;
         if gpus.is_empty() { Err(CudaError::NoGpu) } else { Ok(Self { cuda, gpus }) }
     }
 }
 
-impl FoundGpu {
-    fn look(index: i32) -> Result<Self, CudaError> {
+impl GpuInfo {
+    fn query(index: i32) -> Result<Self, CudaError> {
         let device = result::device::get(index).doing("find a GPU")?;
         let read = |attribute| {
             // SAFETY: the device was found just now.
@@ -86,7 +88,15 @@ impl FoundGpu {
     }
 }
 
+/// Whether the driver can be opened: `cudarc` panics where it cannot, and has no such question when it is linked dynamically.
+fn is_driver_installed() -> bool {
+    // Names that `cudarc` tries too.
+    let names = ["libcuda.so", "libcuda.so.1", "nvcuda.dll"];
+    // SAFETY: the driver may be opened and closed at any time.
+    names.into_iter().any(|name| unsafe { libloading::Library::new(name) }.is_ok())
+}
+
 /// A CUDA version in words.
-pub fn version(cuda: i32) -> String {
+pub fn format_version(cuda: i32) -> String {
     format!("{}.{}", cuda / 1000, cuda % 1000 / 10)
 }

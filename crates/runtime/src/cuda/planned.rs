@@ -9,24 +9,24 @@ use cudarc::driver::CudaStream;
 use octile_kernels::hopper::QuantizeTuning;
 
 use super::{
-    Buffer, CudaError, Gpu, Multiplication, MultiplyOperands, PreparedMultiply, PreparedQuantize,
-    Quantization, QuantizeOperands,
-    graph::{Recordable, sealed::Work},
-    launch::Kernel,
+    Buffer, CudaError, Gpu, MultiplyKernel, MultiplyOperands, PreparedMultiply, PreparedQuantize,
+    QuantizeKernel, QuantizeOperands,
+    graph::{Capturable, sealed::Work},
+    launch::LoadedKernel,
 };
 
 /// The compiled kernels of one plan, and memory for the codes that they hand to each other. Calls on one stream may
 /// follow each other at once; for calls on several streams make one of these each.
 #[derive(Debug)]
-pub struct Product {
-    multiplication: Multiplication,
+pub struct PlannedMatmul {
+    multiplication: MultiplyKernel,
     quantizing: Option<Quantizing>,
 }
 
 /// What is needed where activations come as floats.
 #[derive(Debug)]
 struct Quantizing {
-    quantization: Quantization,
+    quantization: QuantizeKernel,
     codes: Buffer,
     scales: Buffer,
     /// How codes and scales lie there.
@@ -54,7 +54,7 @@ pub enum DeviceActivations<'a> {
 
 /// Operands and result in device memory.
 #[derive(Debug, Clone, Copy)]
-pub struct ProductOperands<'a> {
+pub struct MatmulOperands<'a> {
     /// The activations.
     pub x: DeviceActivations<'a>,
     /// Codes of the weight.
@@ -67,9 +67,9 @@ pub struct ProductOperands<'a> {
     pub arguments: Arguments,
 }
 
-impl Product {
+impl PlannedMatmul {
     /// Compiles the kernels of a plan, and reserves memory for codes where x comes in floats. The plan must be made for this GPU,
-    /// see [`Gpu::facts`].
+    /// see [`Gpu::properties`].
     pub fn new(gpu: &Gpu, plan: &HopperPlan) -> Result<Self, CudaError> {
         Self::tuned(gpu, plan, QuantizeTuning::BEST)
     }
@@ -77,13 +77,13 @@ impl Product {
     /// The same with another way to quantize, for measurements.
     pub fn tuned(gpu: &Gpu, plan: &HopperPlan, tuning: QuantizeTuning) -> Result<Self, CudaError> {
         let problem = &plan.problem;
-        let multiplication = Multiplication::new(gpu, plan)?;
+        let multiplication = MultiplyKernel::new(gpu, plan)?;
         let quantizing = match problem.x {
             ActivationKind::Quantized(..) => {
                 let arguments = Arguments::fastest(problem);
                 let scales = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
                 Some(Quantizing {
-                    quantization: Quantization::tuned(gpu, problem, tuning)?,
+                    quantization: QuantizeKernel::tuned(gpu, problem, tuning)?,
                     codes: Buffer::zeros(gpu, problem.m * arguments.x_stride)?,
                     scales: Buffer::zeros(gpu, size_of::<f32>() * scales)?,
                     arguments,
@@ -100,8 +100,8 @@ impl Product {
     }
 
     /// Checks the operands and makes everything ready to launch again and again.
-    pub fn prepare<'a>(&'a self, operands: ProductOperands<'a>) -> Result<PreparedProduct<'a>, CudaError> {
-        let ProductOperands { x, w, w_scales, out, arguments } = operands;
+    pub fn prepare<'a>(&'a self, operands: MatmulOperands<'a>) -> Result<PreparedMatmul<'a>, CudaError> {
+        let MatmulOperands { x, w, w_scales, out, arguments } = operands;
         let (codes, scales, arguments, quantize) = match (x, &self.quantizing) {
             (DeviceActivations::Codes { codes, scales }, None) => (codes, scales, arguments, None),
             (DeviceActivations::Floats { values, stride }, Some(quantizing)) => {
@@ -124,7 +124,7 @@ impl Product {
                     DeviceActivations::Floats { .. } => "x in floats",
                 };
                 let planned = format!("x {}", self.plan().problem.x);
-                return Err(CudaError::OtherThanPlanned { planned, given: given.to_owned() });
+                return Err(CudaError::PlanMismatch { planned, given: given.to_owned() });
             }
         };
         let multiply = self.multiplication.prepare(MultiplyOperands {
@@ -135,18 +135,18 @@ impl Product {
             out,
             arguments,
         })?;
-        Ok(PreparedProduct { quantize, multiply })
+        Ok(PreparedMatmul { quantize, multiply })
     }
 }
 
 /// A multiplication, with the quantization before it where there is one, that is ready to be put on the stream.
 #[derive(Debug, Clone)]
-pub struct PreparedProduct<'a> {
+pub struct PreparedMatmul<'a> {
     quantize: Option<PreparedQuantize<'a>>,
     multiply: PreparedMultiply<'a>,
 }
 
-impl PreparedProduct<'_> {
+impl PreparedMatmul<'_> {
     /// Puts all of it on the stream, and returns at once.
     pub fn launch(&self) -> Result<(), CudaError> {
         if let Some(quantize) = &self.quantize {
@@ -156,14 +156,14 @@ impl PreparedProduct<'_> {
     }
 }
 
-impl<'a> Recordable<'a> for PreparedProduct<'a> {}
+impl<'a> Capturable<'a> for PreparedMatmul<'a> {}
 
-impl Work for PreparedProduct<'_> {
+impl Work for PreparedMatmul<'_> {
     fn gpu(&self) -> &Gpu {
         self.multiply.gpu()
     }
 
-    fn kernels(&self) -> Vec<Kernel> {
+    fn kernels(&self) -> Vec<LoadedKernel> {
         let quantize = self.quantize.iter().flat_map(Work::kernels);
         quantize.chain(self.multiply.kernels()).collect()
     }
