@@ -6,7 +6,7 @@ use common::cpu;
 use octile_core::QuantizedActivation;
 use octile_runtime::cpu::{
     Activation, Cpu, Floats, Isa, Mat, MatMut, MultiplyError, PackedWeight, QuantBlock, QuantizedWeight,
-    ScaleGranularity, Strategy, Weight, Workspace, available,
+    ScaleGranularity, Strategy, WeightRef, Workspace, available,
 };
 
 fn weight(n: usize, k: usize) -> QuantizedWeight {
@@ -48,7 +48,7 @@ fn a_packed_weight_is_for_strip_only() {
     let result = cpu(Isa::Portable, 1).multiply(
         Strategy::Smem,
         x,
-        Weight::Packed(&packed),
+        WeightRef::Packed(&packed),
         out,
         &mut Workspace::new(),
     );

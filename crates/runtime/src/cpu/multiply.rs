@@ -9,7 +9,7 @@ use octile_core::{
 use rayon::prelude::*;
 
 use super::{
-    Activation, Cpu, Output, Weight, Workspace,
+    Activation, Cpu, Output, WeightRef, Workspace,
     auto::Auto,
     dma::Dma,
     isa,
@@ -80,7 +80,7 @@ impl Cpu {
         &self,
         strategy: Strategy,
         x: impl Into<Activation<'a>>,
-        weight: impl Into<Weight<'a>>,
+        weight: impl Into<WeightRef<'a>>,
         out: MatMut<'_, T>,
         workspace: &mut Workspace,
     ) -> Result<(), MultiplyError> {
@@ -155,19 +155,19 @@ fn run_share<T: Output>(job: &Job<'_>, share: Share, memory: &mut [Line], out: &
     let (buffer, codes) = (carver.bytes("w"), carver.bytes("w_q"));
     let table = ScaleTable { scales: carver.floats("scales") };
     match (job.call.plan.strategy, job.call.weight) {
-        (Strategy::Auto, Weight::Rows(weight)) => {
+        (Strategy::Auto, WeightRef::Rows(weight)) => {
             let fetch = Auto { job, weight, codes, buffer, scales: TileScales::default() };
             nest::run(job, fetch, share, x, sums, out);
         }
-        (Strategy::Dma, Weight::Rows(weight)) => {
+        (Strategy::Dma, WeightRef::Rows(weight)) => {
             let fetch = Dma::new(job, weight, codes, buffer);
             nest::run(job, fetch, share, x, sums, out);
         }
-        (Strategy::Smem, Weight::Rows(weight)) => {
+        (Strategy::Smem, WeightRef::Rows(weight)) => {
             let dma = Dma::new(job, weight, codes, buffer);
             nest::run(job, Smem { dma, table }, share, x, sums, out);
         }
-        (Strategy::Strip, Weight::Packed(weight)) => {
+        (Strategy::Strip, WeightRef::Packed(weight)) => {
             let fetch = Strip { job, weight, buffer, table };
             nest::run(job, fetch, share, x, sums, out);
         }
@@ -177,7 +177,7 @@ fn run_share<T: Output>(job: &Job<'_>, share: Share, memory: &mut [Line], out: &
 
 fn problem_of<T: Output>(
     x: &Activation<'_>,
-    weight: &Weight<'_>,
+    weight: &WeightRef<'_>,
     out: &MatMut<'_, T>,
 ) -> Result<Problem, MultiplyError> {
     let (m, n, k) = (x.rows(), weight.rows(), weight.cols());
@@ -197,10 +197,10 @@ fn problem_of<T: Output>(
     Ok(Problem::new(m, n, k, quant_block)?.with_x(x.kind()).with_out(T::KIND))
 }
 
-fn check_form(strategy: Strategy, weight: &Weight<'_>) -> Result<(), MultiplyError> {
+fn check_form(strategy: Strategy, weight: &WeightRef<'_>) -> Result<(), MultiplyError> {
     let needed = match (strategy, weight) {
-        (Strategy::Strip, Weight::Rows(_)) => "a packed weight: give it a PackedWeight",
-        (Strategy::Auto | Strategy::Dma | Strategy::Smem, Weight::Packed(_)) => {
+        (Strategy::Strip, WeightRef::Rows(_)) => "a packed weight: give it a PackedWeight",
+        (Strategy::Auto | Strategy::Dma | Strategy::Smem, WeightRef::Packed(_)) => {
             "the weight row by row: give it the QuantizedWeight"
         }
         _ => return Ok(()),

@@ -10,7 +10,7 @@ use octile_core::{
 
 use super::{
     kernel::{Kernels, TileArgs},
-    operands::{Floats, Output, Weight},
+    operands::{Floats, Output, WeightRef},
     packed::GROUP,
 };
 
@@ -81,7 +81,7 @@ pub(super) struct X<'a> {
 pub(super) struct Call<'a> {
     pub plan: &'a CpuPlan,
     pub kernels: &'static Kernels,
-    pub weight: Weight<'a>,
+    pub weight: WeightRef<'a>,
 }
 
 /// What all threads read.

@@ -11,14 +11,14 @@ use super::PackedWeight;
 
 /// A weight in one of its two forms.
 #[derive(Debug, Clone, Copy)]
-pub enum Weight<'a> {
+pub enum WeightRef<'a> {
     /// Row by row, as checkpoints hold it. For the strategies `auto`, `dma` and `smem`.
     Rows(&'a QuantizedWeight),
     /// Prepared once for the strategy `strip`.
     Packed(&'a PackedWeight),
 }
 
-impl Weight<'_> {
+impl WeightRef<'_> {
     /// The N of the multiplication.
     pub fn rows(&self) -> usize {
         match self {
@@ -52,13 +52,13 @@ impl Weight<'_> {
     }
 }
 
-impl<'a> From<&'a QuantizedWeight> for Weight<'a> {
+impl<'a> From<&'a QuantizedWeight> for WeightRef<'a> {
     fn from(weight: &'a QuantizedWeight) -> Self {
         Self::Rows(weight)
     }
 }
 
-impl<'a> From<&'a PackedWeight> for Weight<'a> {
+impl<'a> From<&'a PackedWeight> for WeightRef<'a> {
     fn from(weight: &'a PackedWeight) -> Self {
         Self::Packed(weight)
     }

@@ -1,10 +1,11 @@
 //! What can go wrong on a GPU, in plain words.
 
 use cudarc::driver::result::DriverError;
-use octile_core::QuantizeError;
+use octile_core::{QuantizeError, plan::PlanError};
 
 /// A request that a GPU could not carry out.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CudaError {
     /// There is no driver.
     #[error(
@@ -163,6 +164,15 @@ pub enum CudaError {
         "the shape has a dimension, or a stride in bytes, beyond 4294967295, more than a kernel can address: divide the problem"
     )]
     TooLarge,
+    /// A stream is being captured, and what the launch needs would have to be allocated.
+    #[error("nothing is prepared for M = {m} on this stream: call prepare_stream before the capture begins")]
+    NotPrepared {
+        /// Rows of the activations.
+        m: usize,
+    },
+    /// No kernel can be planned.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
     /// Scales that no product can use.
     #[error(transparent)]
     Scales(QuantizeError),

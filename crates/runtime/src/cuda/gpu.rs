@@ -44,6 +44,11 @@ impl Gpu {
         Ok(Self { context, stream, name: model.name.clone(), driver: found.cuda, properties })
     }
 
+    /// The index that the driver counts the GPU by.
+    pub fn index(&self) -> usize {
+        self.context.ordinal()
+    }
+
     /// What the driver calls the GPU.
     pub fn name(&self) -> &str {
         &self.name
@@ -92,6 +97,17 @@ impl Gpu {
     /// Makes this stream wait for all work queued on the other so far.
     pub(super) fn wait_for(&self, other: &Self) -> Result<(), CudaError> {
         self.stream.join(&other.stream).doing("order two streams")
+    }
+
+    /// Waits for all work on all streams of the GPU's primary context.
+    pub(super) fn wait_for_all_streams(&self) -> Result<(), CudaError> {
+        self.context.synchronize().doing("finish the work on all streams")
+    }
+
+    /// Whether the stream is being captured into a graph.
+    pub(super) fn is_capturing(&self) -> Result<bool, CudaError> {
+        let status = self.stream.capture_status().doing("tell whether the stream is captured")?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
     /// Makes the GPU the one that this thread's calls of the driver are about.

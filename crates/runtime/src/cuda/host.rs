@@ -75,6 +75,32 @@ impl HostActivations<'_> {
     }
 }
 
+impl HostActivations<'_> {
+    /// Copies activations of the problem's shape and kind to the GPU, with their scales where they have any, in the layout of
+    /// [`Arguments::fastest`]. Waits for the copy.
+    pub(super) fn upload(
+        &self,
+        gpu: &Gpu,
+        problem: &Problem,
+        w_scales: &[f32],
+    ) -> Result<(Buffer, Option<Buffer>), CudaError> {
+        self.require(problem)?;
+        match self {
+            HostActivations::Fp8(x) => {
+                let arguments = Arguments::fastest(problem);
+                let (_, scale_cols) = problem.x_scale_shape().unwrap_or((1, 1));
+                check_scale_products(x.scales(), w_scales, scale_cols).map_err(CudaError::Scales)?;
+                let scales = arguments.x_scales.arrange(x.scales(), scale_cols);
+                let codes = Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?;
+                Ok((codes, Some(Buffer::from_slice(gpu, &scales)?)))
+            }
+            HostActivations::F32(x) => Ok((Buffer::from_slice(gpu, x)?, None)),
+            HostActivations::Bf16(x) => Ok((Buffer::from_slice(gpu, x)?, None)),
+            HostActivations::F16(x) => Ok((Buffer::from_slice(gpu, x)?, None)),
+        }
+    }
+}
+
 /// Operands that were copied to the GPU, and room for the result.
 #[derive(Debug)]
 pub struct DeviceOperands {
@@ -97,7 +123,6 @@ impl DeviceOperands {
         x: HostActivations<'_>,
         weight: &QuantizedWeight,
     ) -> Result<Self, CudaError> {
-        x.require(problem)?;
         let (rows, cols) = (weight.rows(), weight.cols());
         if (rows, cols, weight.quant_block()) != (problem.n, problem.k, problem.quant_block) {
             let named =
@@ -109,20 +134,9 @@ impl DeviceOperands {
         }
         let out_elements = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
         let out_bytes = out_elements.checked_mul(problem.out.bytes()).ok_or(CudaError::TooLarge)?;
-        // No one but `new` writes the weight, and it waits for that.
+        // Nothing writes the weight after `new`, which waits for its upload.
         let arguments = Arguments::fastest(problem).with_constant_weight();
-        let (x, x_scales) = match x {
-            HostActivations::Fp8(x) => {
-                let (_, scale_cols) = problem.x_scale_shape().unwrap_or((1, 1));
-                check_scale_products(x.scales(), weight.scales(), scale_cols).map_err(CudaError::Scales)?;
-                let scales = arguments.x_scales.arrange(x.scales(), scale_cols);
-                let codes = Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?;
-                (codes, Some(Buffer::from_slice(gpu, &scales)?))
-            }
-            HostActivations::F32(x) => (Buffer::from_slice(gpu, x)?, None),
-            HostActivations::Bf16(x) => (Buffer::from_slice(gpu, x)?, None),
-            HostActivations::F16(x) => (Buffer::from_slice(gpu, x)?, None),
-        };
+        let (x, x_scales) = x.upload(gpu, problem, weight.scales())?;
         Ok(Self {
             x,
             x_scales,
@@ -180,16 +194,22 @@ pub fn multiply_host<T: Float>(
     out: &mut [T],
 ) -> Result<(), CudaError> {
     let problem = &plan.problem;
-    let results = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
-    if (out.len(), T::KIND) != (results, problem.out) {
-        return Err(CudaError::PlanMismatch {
-            planned: format!("{results} results in {}", problem.out),
-            given: format!("room for {} in {}", out.len(), T::KIND),
-        });
-    }
+    require_results::<T>(problem, out)?;
     let uploaded = DeviceOperands::new(gpu, problem, x, weight)?;
     PlannedMatmul::new(gpu, plan)?.prepare(uploaded.operands())?.launch()?;
     uploaded.out.read(out)
+}
+
+/// Refuses a slice that is not the problem's result.
+pub(super) fn require_results<T: Float>(problem: &Problem, out: &[T]) -> Result<(), CudaError> {
+    let results = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
+    if (out.len(), T::KIND) == (results, problem.out) {
+        return Ok(());
+    }
+    Err(CudaError::PlanMismatch {
+        planned: format!("{results} results in {}", problem.out),
+        given: format!("room for {} in {}", out.len(), T::KIND),
+    })
 }
 
 #[cfg(test)]

@@ -34,11 +34,7 @@ impl LoadedKernel {
         cluster: u32,
     ) -> Result<Self, CudaError> {
         let function = module.function();
-        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the function belongs to the module, which is loaded.
-        unsafe { sys::cuFuncSetAttribute(function, attribute, shared_bytes as i32) }
-            .result()
-            .doing("reserve shared memory")?;
+        module.reserve_shared(shared_bytes)?;
         Ok(Self { module, function, grid, threads, shared_bytes, cluster })
     }
 

@@ -10,12 +10,12 @@
 use std::{
     ffi::{CString, c_void},
     ptr,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use cudarc::driver::{
     result::module,
-    sys::{self, CUjit_option as Jit},
+    sys::{self, CUfunction_attribute, CUjit_option as Jit},
 };
 use octile_kernels::hopper::Kernel as KernelText;
 
@@ -26,8 +26,10 @@ use super::{CudaError, Gpu, error::DoingExt};
 pub(super) struct Module {
     module: sys::CUmodule,
     function: sys::CUfunction,
-    entry: String,
-    /// Its kernels run on this one's stream alone.
+    text: KernelText,
+    /// Dynamic shared memory that launches may ask for, in bytes.
+    reserved: Mutex<u32>,
+    /// Unloading waits for the stream of this one.
     gpu: Gpu,
 }
 
@@ -51,7 +53,8 @@ impl Module {
                 return Err(error);
             }
         };
-        Ok(Arc::new(Self { module, function, entry: text.entry.clone(), gpu: gpu.clone() }))
+        let (text, gpu) = (text.clone(), gpu.clone());
+        Ok(Arc::new(Self { module, function, text, reserved: Mutex::new(0), gpu }))
     }
 
     pub(super) fn function(&self) -> sys::CUfunction {
@@ -59,7 +62,41 @@ impl Module {
     }
 
     pub(super) fn entry(&self) -> &str {
-        &self.entry
+        &self.text.entry
+    }
+
+    /// Lets launches ask for so much dynamic shared memory.
+    pub(super) fn reserve_shared(&self, bytes: u32) -> Result<(), CudaError> {
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes > *reserved {
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function belongs to the module, which is loaded.
+            unsafe { sys::cuFuncSetAttribute(self.function, attribute, bytes as i32) }
+                .result()
+                .doing("reserve shared memory")?;
+            *reserved = bytes;
+        }
+        Ok(())
+    }
+}
+
+/// Modules that the plans of one weight share: most plans differ in numbers that are no part of the text.
+#[derive(Debug, Default)]
+pub(super) struct ModuleCache {
+    loaded: Mutex<Vec<Weak<Module>>>,
+}
+
+impl ModuleCache {
+    /// Loads a kernel, unless one with the same text is still loaded.
+    pub(super) fn load(&self, gpu: &Gpu, text: &KernelText) -> Result<Arc<Module>, CudaError> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.retain(|module| module.strong_count() > 0);
+        if let Some(module) = loaded.iter().filter_map(Weak::upgrade).find(|module| module.text == *text) {
+            return Ok(module);
+        }
+        let module = Module::load(gpu, text)?;
+        loaded.push(Arc::downgrade(&module));
+        Ok(module)
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     buffer::{SCALE, VECTOR},
     graph::{Capturable, sealed::Work},
     launch::LoadedKernel,
-    module::Module,
+    module::ModuleCache,
     tensor_map,
 };
 
@@ -44,20 +44,31 @@ pub struct MultiplyOperands<'a> {
 }
 
 impl MultiplyKernel {
-    /// Compiles the kernel of a plan, or takes it from the driver's cache. The plan must be made for this GPU, see [`Gpu::properties`].
+    /// Compiles the kernel of a plan, or takes it from the driver's cache. The plan must be made for this GPU, see
+    /// [`Gpu::properties`].
     pub fn new(gpu: &Gpu, plan: &HopperPlan) -> Result<Self, CudaError> {
+        Self::cached(gpu, plan, &ModuleCache::default())
+    }
+
+    /// The same, with a module that may be loaded already.
+    pub(super) fn cached(gpu: &Gpu, plan: &HopperPlan, modules: &ModuleCache) -> Result<Self, CudaError> {
         if !plan.is_made_for(gpu.properties()) {
             return Err(CudaError::InvalidPlan { gpu: gpu.name().to_owned() });
         }
         let number = |value: usize| u32::try_from(value).map_err(|_| CudaError::TooLarge);
         let kernel = LoadedKernel::new(
-            Module::load(gpu, &hopper::multiply(plan))?,
+            modules.load(gpu, &hopper::multiply(plan))?,
             (number(plan.blocks)?, 1),
             number(plan.threads())?,
             number(plan.shared_bytes())?,
             number(plan.shape.cluster.ctas())?,
         )?;
         Ok(Self { gpu: gpu.clone(), plan: plan.clone(), kernel })
+    }
+
+    /// The kernel for another stream of the same GPU.
+    pub(super) fn on(&self, gpu: &Gpu) -> Self {
+        Self { gpu: gpu.clone(), ..self.clone() }
     }
 
     /// Registers per thread, and bytes of local memory that spilled registers take.

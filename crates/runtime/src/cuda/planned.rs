@@ -1,7 +1,7 @@
 //! A multiplication with whatever quantization its activations need, behind one call.
 
 use octile_core::{
-    ActivationKind,
+    ActivationKind, Problem,
     plan::hopper::{Arguments, HopperPlan},
 };
 
@@ -13,24 +13,50 @@ use super::{
     QuantizeKernel, QuantizeOperands,
     graph::{Capturable, sealed::Work},
     launch::LoadedKernel,
+    module::ModuleCache,
 };
 
-/// The compiled kernels of one plan, and memory for the codes that they hand to each other. Calls on one stream may
-/// follow each other at once; for calls on several streams make one of these each.
+/// The compiled kernels of one plan, with a workspace for quantized activations.
+///
+/// Launches on one stream may follow each other at once. For concurrent launches on several streams make one of these
+/// for each stream.
 #[derive(Debug)]
 pub struct PlannedMatmul {
-    multiplication: MultiplyKernel,
-    quantizing: Option<Quantizing>,
+    multiply: MultiplyKernel,
+    quantize: Option<(QuantizeKernel, Workspace)>,
 }
 
-/// What is needed where activations come as floats.
+/// Codes and scales that the quantization kernel hands to the multiplication kernel.
 #[derive(Debug)]
-struct Quantizing {
-    quantization: QuantizeKernel,
+pub(super) struct Workspace {
     codes: Buffer,
     scales: Buffer,
-    /// How codes and scales lie there.
+    /// Layout of codes and scales.
     arguments: Arguments,
+}
+
+impl Workspace {
+    /// Allocates a workspace, where activations are quantized on the GPU.
+    pub(super) fn allocate(gpu: &Gpu, problem: &Problem) -> Result<Option<Self>, CudaError> {
+        let ActivationKind::Quantized(..) = problem.x else { return Ok(None) };
+        let arguments = Arguments::fastest(problem);
+        let scales = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
+        Ok(Some(Self {
+            codes: Buffer::zeros(gpu, problem.m * arguments.x_stride)?,
+            scales: Buffer::zeros(gpu, size_of::<f32>() * scales)?,
+            arguments,
+        }))
+    }
+
+    /// The same memory for use on another stream of the same GPU.
+    ///
+    /// # Safety
+    /// As for [`Buffer::from_raw_parts`]: this workspace outlives the work on that stream.
+    pub(super) unsafe fn on(&self, gpu: &Gpu) -> Self {
+        // SAFETY: the caller's promise.
+        let raw = |buffer: &Buffer| unsafe { Buffer::from_raw_parts(gpu, buffer.pointer(), buffer.len()) };
+        Self { codes: raw(&self.codes), scales: raw(&self.scales), arguments: self.arguments }
+    }
 }
 
 /// Activations in device memory.
@@ -68,46 +94,33 @@ pub struct MatmulOperands<'a> {
 }
 
 impl PlannedMatmul {
-    /// Compiles the kernels of a plan, and reserves memory for codes where x comes in floats. The plan must be made for this GPU,
-    /// see [`Gpu::properties`].
+    /// Compiles the kernels of a plan and allocates their workspace. The plan must be made for this GPU, see
+    /// [`Gpu::properties`].
     pub fn new(gpu: &Gpu, plan: &HopperPlan) -> Result<Self, CudaError> {
         Self::tuned(gpu, plan, QuantizeTuning::BEST)
     }
 
-    /// The same with another way to quantize, for measurements.
+    /// The same with another tuning of the quantization kernel, for measurements.
     pub fn tuned(gpu: &Gpu, plan: &HopperPlan, tuning: QuantizeTuning) -> Result<Self, CudaError> {
-        let problem = &plan.problem;
-        let multiplication = MultiplyKernel::new(gpu, plan)?;
-        let quantizing = match problem.x {
-            ActivationKind::Quantized(..) => {
-                let arguments = Arguments::fastest(problem);
-                let scales = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
-                Some(Quantizing {
-                    quantization: QuantizeKernel::tuned(gpu, problem, tuning)?,
-                    codes: Buffer::zeros(gpu, problem.m * arguments.x_stride)?,
-                    scales: Buffer::zeros(gpu, size_of::<f32>() * scales)?,
-                    arguments,
-                })
-            }
-            ActivationKind::Fp8(_) | ActivationKind::Plain(_) => None,
-        };
-        Ok(Self { multiplication, quantizing })
+        let workspace = Workspace::allocate(gpu, &plan.problem)?;
+        let kernels = PlannedKernels::tuned(gpu, plan, tuning, &ModuleCache::default())?;
+        Ok(kernels.with_workspace(gpu, workspace))
     }
 
     /// The plan.
     pub fn plan(&self) -> &HopperPlan {
-        self.multiplication.plan()
+        self.multiply.plan()
     }
 
     /// Checks the operands and makes everything ready to launch again and again.
     pub fn prepare<'a>(&'a self, operands: MatmulOperands<'a>) -> Result<PreparedMatmul<'a>, CudaError> {
         let MatmulOperands { x, w, w_scales, out, arguments } = operands;
-        let (codes, scales, arguments, quantize) = match (x, &self.quantizing) {
+        let (codes, scales, arguments, quantize) = match (x, &self.quantize) {
             (DeviceActivations::Codes { codes, scales }, None) => (codes, scales, arguments, None),
-            (DeviceActivations::Floats { values, stride }, Some(quantizing)) => {
-                let Quantizing { quantization, codes, scales, arguments: own } = quantizing;
+            (DeviceActivations::Floats { values, stride }, Some((kernel, workspace))) => {
+                let Workspace { codes, scales, arguments: own } = workspace;
                 let (codes_stride, layout) = (own.x_stride, own.x_scales);
-                let quantize = quantization.prepare(QuantizeOperands {
+                let quantize = kernel.prepare(QuantizeOperands {
                     x: values,
                     x_stride: stride,
                     codes,
@@ -127,7 +140,7 @@ impl PlannedMatmul {
                 return Err(CudaError::PlanMismatch { planned, given: given.to_owned() });
             }
         };
-        let multiply = self.multiplication.prepare(MultiplyOperands {
+        let multiply = self.multiply.prepare(MultiplyOperands {
             x: codes,
             x_scales: scales,
             w,
@@ -136,6 +149,46 @@ impl PlannedMatmul {
             arguments,
         })?;
         Ok(PreparedMatmul { quantize, multiply })
+    }
+}
+
+/// The compiled kernels of one plan, without a workspace.
+#[derive(Debug)]
+pub(super) struct PlannedKernels {
+    multiply: MultiplyKernel,
+    quantize: Option<QuantizeKernel>,
+}
+
+impl PlannedKernels {
+    /// Compiles the kernels that are not loaded already.
+    pub(super) fn tuned(
+        gpu: &Gpu,
+        plan: &HopperPlan,
+        tuning: QuantizeTuning,
+        modules: &ModuleCache,
+    ) -> Result<Self, CudaError> {
+        let multiply = MultiplyKernel::cached(gpu, plan, modules)?;
+        let quantize = match plan.problem.x {
+            ActivationKind::Quantized(..) => {
+                Some(QuantizeKernel::cached(gpu, &plan.problem, tuning, modules)?)
+            }
+            ActivationKind::Fp8(_) | ActivationKind::Plain(_) => None,
+        };
+        Ok(Self { multiply, quantize })
+    }
+
+    /// The kernels for a stream of the same GPU, with a workspace for that stream.
+    ///
+    /// The modules wait for the stream that they were loaded on alone before they are unloaded: the caller keeps `self`
+    /// until work on any other stream is done.
+    pub(super) fn with_workspace(&self, gpu: &Gpu, workspace: Option<Workspace>) -> PlannedMatmul {
+        let quantize = self.quantize.as_ref().map(|kernel| kernel.on(gpu)).zip(workspace);
+        PlannedMatmul { multiply: self.multiply.on(gpu), quantize }
+    }
+
+    /// The plan.
+    pub(super) fn plan(&self) -> &HopperPlan {
+        self.multiply.plan()
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     buffer::VECTOR,
     graph::{Capturable, sealed::Work},
     launch::LoadedKernel,
-    module::Module,
+    module::ModuleCache,
 };
 
 /// A compiled kernel that quantizes the activations of one problem.
@@ -52,6 +52,16 @@ impl QuantizeKernel {
 
     /// The same with another tuning, for measurements.
     pub fn tuned(gpu: &Gpu, problem: &Problem, tuning: QuantizeTuning) -> Result<Self, CudaError> {
+        Self::cached(gpu, problem, tuning, &ModuleCache::default())
+    }
+
+    /// The same, with a module that may be loaded already.
+    pub(super) fn cached(
+        gpu: &Gpu,
+        problem: &Problem,
+        tuning: QuantizeTuning,
+        modules: &ModuleCache,
+    ) -> Result<Self, CudaError> {
         let ActivationKind::Quantized(kind, granularity) = problem.x else {
             let planned = "activations that are quantized on the GPU".to_owned();
             return Err(CudaError::PlanMismatch { planned, given: format!("x {}", problem.x) });
@@ -71,9 +81,14 @@ impl QuantizeKernel {
         let launch = tuning.launch(quant_block);
         let grid = launch.grid(problem, gpu.properties().sms).ok_or(CudaError::TooLarge)?;
         let kernel =
-            LoadedKernel::new(Module::load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
+            LoadedKernel::new(modules.load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
         let row_alignment = if aligned { hopper::QUANTIZE_ALIGNMENT } else { 1 };
         Ok(Self { gpu: gpu.clone(), problem: *problem, kind, kernel, row_alignment })
+    }
+
+    /// The kernel for another stream of the same GPU.
+    pub(super) fn on(&self, gpu: &Gpu) -> Self {
+        Self { gpu: gpu.clone(), ..self.clone() }
     }
 
     /// Name of the kernel.
