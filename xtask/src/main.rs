@@ -71,6 +71,7 @@ fn test(with_memcheck: bool) -> Result<()> {
     tidy::run(&root())?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     cargo(&["test", "--workspace"])?;
+    test_candle()?;
     if with_memcheck {
         memcheck::run()?;
     } else {

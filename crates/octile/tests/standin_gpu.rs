@@ -182,7 +182,7 @@ fn codes_and_scales_of_another_library_are_multiplied() {
     require_same_bits(&other.read(&out), &expected(Strategy::Strip, &operands), "codes");
     // SAFETY: refused.
     let refused = unsafe { matmul.enqueue(other.raw(), x, out_pointer, 5) }.unwrap_err();
-    assert!(refused.to_string().contains("but x in floats was given"), "{refused}");
+    assert!(refused.to_string().contains("but got x in floats"), "{refused}");
     // SAFETY: refused.
     let refused = unsafe { matmul.enqueue_fp8(other.raw(), out_pointer, scales, out_pointer, 5) };
     assert!(refused.unwrap_err().to_string().contains("overlaps"));
@@ -219,7 +219,7 @@ fn arguments_that_do_not_fit_are_refused() {
     assert!(matmul.run(&[1.0f32; 200], &mut [0.0f32; 41]).is_err());
     matmul.run::<f32, f32>(&[], &mut []).expect("nothing to do for no rows");
     let missing = Device::gpu(7).unwrap_err().to_string();
-    assert_eq!(missing, "there is no GPU 7: the driver sees 1, counted from 0");
+    assert_eq!(missing, "no GPU 7: the driver finds 1, counted from 0");
     assert_eq!(standin.faults(), [""; 0]);
 }
 

@@ -433,18 +433,15 @@ fn machines_without_a_usable_gpu_say_what_is_missing() {
     };
     assert_eq!(
         refused("NVIDIA A100-SXM4-80GB,8.0,108", 13_000, 0),
-        "NVIDIA A100-SXM4-80GB has compute capability 8.0, but the kernels need 9.0 (H100, H200): use --backend cpu"
+        "NVIDIA A100-SXM4-80GB has compute capability 8.0, but the kernels need 9.0 (H100, H200): use a Hopper GPU or the CPU"
     );
     assert!(refused("NVIDIA B200,10.0,148", 13_000, 0).contains("NVIDIA B200 has compute capability 10.0"));
     assert_eq!(
         refused("NVIDIA H200,9.0,132", 12_020, 0),
         "the NVIDIA driver supports CUDA 12.2, but the kernels need 12.3: install a newer driver"
     );
-    assert!(refused("", 13_000, 0).contains("sees no GPU"));
-    assert_eq!(
-        refused("NVIDIA H200,9.0,132", 13_000, 1),
-        "there is no GPU 1: the driver sees 1, counted from 0"
-    );
+    assert!(refused("", 13_000, 0).contains("finds no GPU"));
+    assert_eq!(refused("NVIDIA H200,9.0,132", 13_000, 1), "no GPU 1: the driver finds 1, counted from 0");
 }
 
 #[test]

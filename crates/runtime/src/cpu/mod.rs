@@ -1,4 +1,4 @@
-//! Multiplication on the CPU.
+//! CPU kernels.
 //!
 //! ```
 //! use octile_runtime::cpu::{Activation, Cpu, Mat, MatMut, PackedWeight, QuantBlock, QuantizedWeight, Strategy, Workspace};

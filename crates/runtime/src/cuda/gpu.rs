@@ -1,4 +1,4 @@
-//! One GPU with a stream.
+//! A GPU with a stream.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use octile_core::device::hopper::{HOPPER_GPUS, HopperGpu};
 
 use super::{CudaError, DriverInfo, error::DoingExt};
 
-/// A Hopper GPU. Copies of this handle share one stream.
+/// A Hopper GPU. Clones of this handle share one stream.
 #[derive(Debug, Clone)]
 pub struct Gpu {
     pub(super) context: Arc<CudaContext>,
@@ -25,7 +25,7 @@ impl Gpu {
     pub fn open_first() -> Result<Self, CudaError> {
         let gpus = DriverInfo::query()?.gpus;
         let usable = gpus.iter().position(|gpu| gpu.require_hopper().is_ok());
-        // Where there is none, the first one says why.
+        // If there is none, opening the first one tells why.
         Self::open(usable.unwrap_or(0))
     }
 
@@ -36,20 +36,21 @@ impl Gpu {
         let model = found.gpus.get(index).ok_or(CudaError::NoSuchGpu { index, count })?;
         model.require_hopper()?;
         let context = CudaContext::new(index).doing("open the GPU")?;
-        // SAFETY: work on a buffer is put on the buffer's own stream, which frees it too; `require` and `copy_from` refuse buffers of
-        // other streams, `Buffer::on` orders both streams, and whoever brings a stream or memory orders it.
+        // SAFETY: work on a buffer is queued on its own stream, which also frees it; `require` and
+        // `copy_from` reject buffers of other streams, `Buffer::on` orders both streams, and callers order
+        // the streams and memory that they bring.
         unsafe { context.disable_event_tracking() };
         let properties = properties(&context, &model.name)?;
         let stream = context.new_stream().doing("make a stream")?;
         Ok(Self { context, stream, name: model.name.clone(), driver: found.cuda, properties })
     }
 
-    /// The index that the driver counts the GPU by.
+    /// The driver's index of the GPU.
     pub fn index(&self) -> usize {
         self.context.ordinal()
     }
 
-    /// What the driver calls the GPU.
+    /// The name that the driver reports.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -59,26 +60,26 @@ impl Gpu {
         self.driver
     }
 
-    /// Sizes of the GPU.
+    /// The properties that plans depend on.
     pub fn properties(&self) -> &HopperGpu {
         &self.properties
     }
 
-    /// The same GPU with a stream of its own, which starts when the work that is on this one's now is done. Buffers belong to the
-    /// stream that they were made on: [`Buffer::on`](super::Buffer::on) hands one to another.
+    /// Returns the same GPU with a new stream, ordered after the work queued on this one so far. Buffers
+    /// belong to the stream that they were allocated on: [`Buffer::on`](super::Buffer::on) shares one.
     pub fn fork(&self) -> Result<Self, CudaError> {
         let stream = self.stream.fork().doing("make a stream")?;
         Ok(Self { stream, ..self.clone() })
     }
 
-    /// The same GPU with a stream that belongs to another library, such as the one an inference engine works on: what is put on
-    /// it is ordered with that library's work, and recorded where that library records a graph.
+    /// Returns the same GPU with a stream owned by another library, such as an inference engine: launches are
+    /// ordered with that library's work, and captured if it captures a graph.
     ///
     /// # Safety
-    /// The stream belongs to the primary context of this GPU, is not the per-thread default stream (that handle names another stream in
-    /// every thread), and lives as long as everything that is made with the result. What
-    /// is put on it while its owner records a graph is kept, with all its operands, as long as that graph is launched. Do not allocate, read,
-    /// write or drop a buffer meanwhile: those calls synchronize, or would be recorded too.
+    /// The stream belongs to the primary context of this GPU, is not the per-thread default stream (that
+    /// handle means another stream in every thread), and outlives everything made with the result. Kernels
+    /// and operands of captured launches outlive the graph. Do not allocate, read, write or drop a buffer
+    /// during capture: those calls synchronize, or are captured too.
     pub unsafe fn on_stream(&self, stream: *mut std::ffi::c_void) -> Self {
         // SAFETY: the caller's promise.
         let stream = unsafe { self.context.wrap_borrowed_stream(stream.cast()) };
@@ -110,17 +111,17 @@ impl Gpu {
         Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
     }
 
-    /// Makes the GPU the one that this thread's calls of the driver are about.
+    /// Makes the GPU's context current in this thread.
     pub(super) fn bind(&self) -> Result<(), CudaError> {
         self.context.bind_to_thread().doing("use the GPU in this thread")
     }
 
-    /// Waits until everything on the stream is done.
+    /// Waits for all work on the stream.
     pub fn wait(&self) -> Result<(), CudaError> {
         self.stream.synchronize().doing("finish the work on the stream")
     }
 
-    /// Milliseconds that the GPU spends on what `work` puts on the stream. Waits for it.
+    /// Returns the milliseconds that the GPU spends on the work queued by `work`. Waits for it.
     pub fn time(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<f32, CudaError> {
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
         let start = self.stream.record_event(flags).doing("record an event")?;
@@ -134,7 +135,8 @@ impl Gpu {
 
 /// Milliseconds between two events.
 ///
-/// Bindings for CUDA 13 name a variant of the function that drivers before 12.8 lack. Every driver has the original.
+/// Bindings for CUDA 13 name a variant of the function that drivers before 12.8 lack. Every driver has the
+/// original.
 ///
 /// # Safety
 /// Both events were recorded on one stream, and have happened.
@@ -154,7 +156,7 @@ unsafe fn elapsed(start: sys::CUevent, end: sys::CUevent) -> Result<f32, DriverE
     Ok(milliseconds)
 }
 
-/// Sizes as the driver reports them; the bandwidth of the model that is nearest by name.
+/// Reads the properties from the driver; the bandwidth is that of the model matched by name.
 fn properties(context: &CudaContext, name: &str) -> Result<HopperGpu, CudaError> {
     let lower = name.to_lowercase();
     let model = HOPPER_GPUS.into_iter().find(|gpu| lower.contains(gpu.name)).unwrap_or(HOPPER_GPUS[0]);

@@ -1,4 +1,4 @@
-//! From host memory to host memory.
+//! Operands in host memory.
 
 use half::{bf16, f16};
 use octile_core::{
@@ -35,7 +35,7 @@ impl<'a> From<&'a Activations> for HostActivations<'a> {
 }
 
 impl HostActivations<'_> {
-    /// Elements.
+    /// Number of elements.
     fn len(&self) -> usize {
         match self {
             Self::Fp8(x) => x.codes().len(),
@@ -45,7 +45,7 @@ impl HostActivations<'_> {
         }
     }
 
-    /// Refuses what is not of the problem's shape and kind.
+    /// Checks that shape and kind are the problem's.
     fn require(&self, problem: &Problem) -> Result<(), CudaError> {
         let fits = match (self, problem.x) {
             (Self::Fp8(x), ActivationKind::Fp8(granularity)) => {
@@ -76,8 +76,8 @@ impl HostActivations<'_> {
 }
 
 impl HostActivations<'_> {
-    /// Copies activations of the problem's shape and kind to the GPU, with their scales where they have any, in the layout of
-    /// [`Arguments::fastest`]. Waits for the copy.
+    /// Copies activations of the problem's shape and kind to the GPU, with their scales where they have any,
+    /// in the layout of [`Arguments::fastest`]. Waits for the copy.
     pub(super) fn upload(
         &self,
         gpu: &Gpu,
@@ -101,11 +101,11 @@ impl HostActivations<'_> {
     }
 }
 
-/// Operands that were copied to the GPU, and room for the result.
+/// Operands copied to the GPU, and a buffer for the result.
 #[derive(Debug)]
 pub struct DeviceOperands {
     x: Buffer,
-    /// Scales of x, where it came in codes.
+    /// Scales of x, if x is fp8.
     x_scales: Option<Buffer>,
     w: Buffer,
     w_scales: Buffer,
@@ -116,7 +116,7 @@ pub struct DeviceOperands {
 }
 
 impl DeviceOperands {
-    /// Copies operands to the GPU, and waits for that.
+    /// Copies operands to the GPU. Waits for the copies.
     pub fn new(
         gpu: &Gpu,
         problem: &Problem,
@@ -148,7 +148,7 @@ impl DeviceOperands {
         })
     }
 
-    /// As a [`PlannedMatmul`] takes them.
+    /// The operands of a [`PlannedMatmul`].
     pub fn operands(&self) -> MatmulOperands<'_> {
         let x = match &self.x_scales {
             Some(scales) => DeviceActivations::Codes { codes: &self.x, scales },
@@ -159,9 +159,9 @@ impl DeviceOperands {
     }
 }
 
-/// Multiplies host memory into host memory: copies the operands to the GPU, quantizes the activations there if the plan
-/// says so, multiplies, and copies the result back. Meant for tests and for trying things out: who multiplies with one
-/// weight more than once keeps it on the GPU, with a [`PlannedMatmul`].
+/// Multiplies operands in host memory: copies them to the GPU, quantizes the activations there if the plan
+/// says so, multiplies, and copies the result back. Meant for tests; to keep the weight on the GPU use
+/// [`GpuMatmul`](super::GpuMatmul).
 ///
 /// ```no_run
 /// use half::bf16;
@@ -200,7 +200,7 @@ pub fn multiply_host<T: Float>(
     uploaded.out.read(out)
 }
 
-/// Refuses a slice that is not the problem's result.
+/// Checks that a slice has the length and type of the problem's result.
 pub(super) fn require_results<T: Float>(problem: &Problem, out: &[T]) -> Result<(), CudaError> {
     let results = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
     if (out.len(), T::KIND) == (results, problem.out) {
@@ -231,16 +231,12 @@ mod tests {
         };
         assert_eq!(
             refused(HostActivations::Fp8(&codes), block),
-            "the plan is for 8 activations, fp8 (block scales), but 8 activations, fp8 (token scales) was given: \
+            "the plan is for 8 activations, fp8 (block scales), but got 8 activations, fp8 (token scales): \
              make a plan for that"
         );
-        assert!(
-            refused(HostActivations::F32(&values), quantized).contains("but 8 activations, f32 was given")
-        );
+        assert!(refused(HostActivations::F32(&values), quantized).contains("but got 8 activations, f32"));
         let short = [bf16::ONE; 7];
-        assert!(
-            refused(HostActivations::Bf16(&short), quantized).contains("but 7 activations, bf16 was given")
-        );
+        assert!(refused(HostActivations::Bf16(&short), quantized).contains("but got 7 activations, bf16"));
         let plain = ActivationKind::Plain(FloatKind::Bf16);
         assert!(
             refused(HostActivations::Bf16(&[bf16::ONE; 8]), plain)

@@ -1,4 +1,4 @@
-//! Starting a kernel.
+//! Kernel launches.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -9,7 +9,7 @@ use cudarc::driver::{
 
 use super::{CudaError, error::DoingExt, module::Module};
 
-/// A kernel with the shape of its launches.
+/// A kernel with its launch configuration.
 #[derive(Debug, Clone)]
 pub struct LoadedKernel {
     module: Arc<Module>,
@@ -38,7 +38,7 @@ impl LoadedKernel {
         Ok(Self { module, function, grid, threads, shared_bytes, cluster })
     }
 
-    /// Registers per thread, and bytes of local memory that spilled registers take.
+    /// Registers per thread, and bytes of local memory for spills.
     pub(super) fn resources(&self) -> Result<(usize, usize), CudaError> {
         let read = |attribute| {
             let mut value = 0;
@@ -59,12 +59,14 @@ impl LoadedKernel {
         Arc::ptr_eq(&self.module, &other.module)
     }
 
-    /// Puts the kernel on a stream. With programmatic dependent launch (PDL) its prologue may overlap the preceding kernel: our kernels
-    /// wait for that one before they touch memory, except for a weight that was promised to be constant.
+    /// Launches the kernel on a stream, with programmatic dependent launch (PDL): its prologue may overlap
+    /// the preceding kernel. Our kernels wait for that kernel before they touch memory, except for a weight
+    /// promised to be constant.
     ///
     /// # Safety
-    /// `parameters` must point to values of the types that the kernel declares, in order, and device pointers among them
-    /// to memory as large as the kernel reads or writes. That memory lives until the kernel has run, and so does the module.
+    /// `parameters` must point to values of the types that the kernel declares, in order, and device pointers
+    /// among them to memory as large as the kernel reads or writes. That memory lives until the kernel has
+    /// run, and so does the module.
     pub(super) unsafe fn launch(
         &self,
         stream: &CudaStream,
@@ -103,8 +105,8 @@ impl LoadedKernel {
             attrs: attributes.as_mut_ptr(),
             numAttrs: if self.cluster > 1 { 2 } else { 1 },
         };
-        // SAFETY: the configuration lives until the call returns, the module as long as `self`; the parameters are as
-        // the caller promises.
+        // SAFETY: the configuration lives until the call returns, the module as long as `self`; the
+        // parameters are as the caller promises.
         unsafe {
             sys::cuLaunchKernelEx(&config, self.function, parameters.as_mut_ptr(), std::ptr::null_mut())
         }

@@ -59,7 +59,7 @@ struct Kept {
 struct OnStream {
     stream: usize,
     m: usize,
-    /// A graph may refer to the workspace: it stays.
+    /// Pinned: a graph may refer to the workspace.
     is_prepared: bool,
     matmul: PlannedMatmul,
     // The stream that frees them is our own, because the caller's may be gone by then.
@@ -89,7 +89,8 @@ pub enum RawActivations {
 }
 
 impl GpuMatmul {
-    /// Copies a weight to the GPU. Activations and result are those of `problem`; its M is of no account.
+    /// Copies a weight to the GPU. The kinds of activations and results are those of `problem`; its M is
+    /// ignored.
     pub fn new(
         gpu: &Gpu,
         problem: &Problem,
@@ -156,15 +157,15 @@ impl GpuMatmul {
         if done.is_ok() || host.gpu.wait().is_ok() {
             lock(&self.kept.idle).push(host);
         } else {
-            // Work may still use the memory: better never to free it.
+            // Work may still use the memory: leak it.
             self.has_loose_work.store(true, Ordering::Release);
             std::mem::forget(host);
         }
         done
     }
 
-    /// Compiles the kernels for `m` rows and allocates their workspace for a stream of another library, for as long as this
-    /// lives. [`GpuMatmul::enqueue`] can then be captured there.
+    /// Compiles the kernels for `m` rows and allocates their workspace for a stream of another library, for
+    /// as long as this lives. [`GpuMatmul::enqueue`] can then be captured there.
     ///
     /// # Safety
     /// As for [`GpuMatmul::enqueue`]; the stream is not being captured.
@@ -173,15 +174,17 @@ impl GpuMatmul {
         unsafe { self.with_stream(stream, m, true, |_, _| Ok(())) }
     }
 
-    /// Puts a multiplication on a stream of another library, and returns at once. Rows of operands and result have no gaps.
+    /// Launches a multiplication on a stream of another library without waiting for it. Rows of operands and
+    /// result have no gaps.
     ///
     /// The first call for a stream and a number of rows compiles and allocates, and so synchronizes, unless
     /// [`GpuMatmul::prepare_stream`] came before. Scales of activations that come as codes are not looked at.
     ///
     /// # Safety
-    /// - `stream` is a stream of the primary context of this GPU, not the per-thread default stream. It is not destroyed while
-    ///   work from here is on it.
-    /// - The pointers are valid for `m` rows until that work is done, and accesses by others are ordered with the stream.
+    /// - `stream` is a stream of the primary context of this GPU, not the per-thread default stream. It is
+    ///   not destroyed while work from here is on it.
+    /// - The pointers are valid for `m` rows until that work is done, and accesses by others are ordered with
+    ///   the stream.
     /// - A graph that captured the call is not launched after `self` is dropped.
     pub unsafe fn enqueue(
         &self,
@@ -192,7 +195,8 @@ impl GpuMatmul {
     ) -> Result<(), CudaError> {
         let launch = |gpu: &Gpu, matmul: &PlannedMatmul| {
             let problem = &matmul.plan().problem;
-            // SAFETY: the caller's promise; the weight lives as long as `self`, which waits for all streams when it is dropped.
+            // SAFETY: the caller's promise; the weight lives as long as `self`, which waits for all streams
+            // when it is dropped.
             let raw =
                 |pointer: CUdeviceptr, bytes: usize| unsafe { Buffer::from_raw_parts(gpu, pointer, bytes) };
             let [w, w_scales] =
@@ -218,7 +222,8 @@ impl GpuMatmul {
         unsafe { self.with_stream(stream, m, false, launch) }
     }
 
-    /// Runs `work` with the kernels and workspace for a stream and a number of rows, which are made if need be.
+    /// Runs `work` with the kernels and workspace for a stream and a number of rows, which are made if need
+    /// be.
     ///
     /// # Safety
     /// As for [`GpuMatmul::enqueue`].
@@ -309,7 +314,7 @@ impl HostStream {
 impl Drop for GpuMatmul {
     fn drop(&mut self) {
         let is_done = !self.has_loose_work.load(Ordering::Acquire) || self.gpu.wait_for_all_streams().is_ok();
-        // Work may still use what is kept: better never to free it.
+        // If work may still use the resources, leak them.
         if is_done {
             // SAFETY: nothing uses it after this.
             unsafe { ManuallyDrop::drop(&mut self.kept) };

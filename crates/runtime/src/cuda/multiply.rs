@@ -1,4 +1,4 @@
-//! The multiplication on device memory.
+//! The multiplication kernel.
 
 use std::ffi::c_void;
 
@@ -18,7 +18,7 @@ use super::{
     tensor_map,
 };
 
-/// A compiled kernel for one plan.
+/// The compiled multiplication kernel of one plan.
 #[derive(Debug, Clone)]
 pub struct MultiplyKernel {
     gpu: Gpu,
@@ -39,18 +39,18 @@ pub struct MultiplyOperands<'a> {
     pub w_scales: &'a Buffer,
     /// The result.
     pub out: &'a Buffer,
-    /// How they lie in memory.
+    /// Their layout.
     pub arguments: Arguments,
 }
 
 impl MultiplyKernel {
-    /// Compiles the kernel of a plan, or takes it from the driver's cache. The plan must be made for this GPU, see
-    /// [`Gpu::properties`].
+    /// Compiles the kernel of a plan, or takes it from the driver's cache. The plan must be made for this
+    /// GPU, see [`Gpu::properties`].
     pub fn new(gpu: &Gpu, plan: &HopperPlan) -> Result<Self, CudaError> {
         Self::cached(gpu, plan, &ModuleCache::default())
     }
 
-    /// The same, with a module that may be loaded already.
+    /// The same, sharing modules with other plans.
     pub(super) fn cached(gpu: &Gpu, plan: &HopperPlan, modules: &ModuleCache) -> Result<Self, CudaError> {
         if !plan.is_made_for(gpu.properties()) {
             return Err(CudaError::InvalidPlan { gpu: gpu.name().to_owned() });
@@ -66,12 +66,12 @@ impl MultiplyKernel {
         Ok(Self { gpu: gpu.clone(), plan: plan.clone(), kernel })
     }
 
-    /// The kernel for another stream of the same GPU.
+    /// Returns the kernel for another stream of the same GPU.
     pub(super) fn on(&self, gpu: &Gpu) -> Self {
         Self { gpu: gpu.clone(), ..self.clone() }
     }
 
-    /// Registers per thread, and bytes of local memory that spilled registers take.
+    /// Registers per thread, and bytes of local memory for spills.
     pub fn resources(&self) -> Result<(usize, usize), CudaError> {
         self.kernel.resources()
     }
@@ -86,7 +86,7 @@ impl MultiplyKernel {
         self.kernel.entry()
     }
 
-    /// Checks the operands and makes everything ready to launch again and again.
+    /// Checks the operands and prepares launches.
     pub fn prepare<'a>(&self, operands: MultiplyOperands<'a>) -> Result<PreparedMultiply<'a>, CudaError> {
         let MultiplyOperands { x, x_scales, w, w_scales, out, arguments } = operands;
         let problem = &self.plan.problem;
@@ -106,7 +106,7 @@ impl MultiplyKernel {
         let x_scale_shape = problem.x_scale_shape().expect("plans are made for 8-bit activations");
         let x_scale_bytes = bytes_of_scales(arguments.x_scales, x_scale_shape)?;
         let w_scale_bytes = bytes_of_scales(arguments.w_scales, problem.w_scale_shape())?;
-        // Whole vectors are read, so a last row ends with its stride.
+        // Vector loads read the padding of the last row too.
         let (x_bytes, w_bytes) =
             (product(problem.m, arguments.x_stride)?, product(problem.n, arguments.w_stride)?);
         let out_elements = product(problem.m - 1, arguments.out_stride)?.checked_add(problem.n);
@@ -138,7 +138,7 @@ impl MultiplyKernel {
 }
 
 impl MultiplyKernel {
-    /// What the copy engine must know of the result; nothing that is looked at where it has no part in storing it.
+    /// The tensor map of the result; zeros, never read, unless the kernel uses TMA stores.
     fn result_map(&self, out: &Buffer, arguments: Arguments) -> Result<sys::CUtensorMap, CudaError> {
         if !self.plan.result_path.uses_tma_store() {
             return Ok(sys::CUtensorMap { opaque: [0; 16] });
@@ -148,7 +148,7 @@ impl MultiplyKernel {
     }
 }
 
-/// A multiplication that is ready to be put on the stream.
+/// A multiplication that is ready to launch.
 #[derive(Debug, Clone)]
 pub struct PreparedMultiply<'a> {
     gpu: Gpu,
@@ -161,9 +161,9 @@ pub struct PreparedMultiply<'a> {
 }
 
 impl PreparedMultiply<'_> {
-    /// Puts the multiplication on the stream, and returns at once.
+    /// Launches the multiplication without waiting for it.
     pub fn launch(&self) -> Result<(), CudaError> {
-        // SAFETY: `prepare` took operands of this stream alone, on which they are freed later.
+        // SAFETY: `prepare` accepted operands of this stream only, and they are freed in its order.
         unsafe { self.put(&self.gpu.stream) }
     }
 }
@@ -185,8 +185,8 @@ impl Work for PreparedMultiply<'_> {
         let pointers = self.pointers.iter().map(|address| pointer(std::ptr::from_ref(address).cast()));
         let numbers = self.numbers.iter().map(|number| pointer(std::ptr::from_ref(number).cast()));
         let mut parameters: Vec<*mut c_void> = maps.chain(pointers).chain(numbers).collect();
-        // SAFETY: `hopper::multiply` declares three maps, five pointers and these numbers; `prepare` checked every buffer's size and the
-        // plan, and the caller promises the rest.
+        // SAFETY: `hopper::multiply` declares three tensor maps, five pointers and these numbers; `prepare`
+        // checked the plan and every buffer's size, and the caller promises the rest.
         unsafe { self.kernel.launch(stream, &mut parameters) }
     }
 }

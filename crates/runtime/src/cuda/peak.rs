@@ -1,16 +1,16 @@
-//! The kernel that measures what the tensor cores can do.
+//! Measuring the peak throughput of the tensor cores.
 
 use cudarc::driver::sys;
 use octile_kernels::hopper;
 
 use super::{Buffer, CudaError, Gpu, launch::LoadedKernel, module::Module};
 
-/// The measuring kernel, ready to launch.
+/// The kernel that measures the peak throughput of the tensor cores.
 #[derive(Debug)]
 pub struct TensorCorePeak {
     gpu: Gpu,
     kernel: LoadedKernel,
-    // Never written; the kernel only seems to.
+    // Never written: the store keeps the compiler from removing the arithmetic.
     out: Buffer,
 }
 
@@ -29,11 +29,11 @@ impl TensorCorePeak {
         hopper::PeakKernel::flops(self.gpu.properties().sms)
     }
 
-    /// Puts the kernel on the stream, and returns at once.
+    /// Launches the kernel without waiting for it.
     pub fn launch(&self) -> Result<(), CudaError> {
         let mut pointer: sys::CUdeviceptr = self.out.pointer();
         let mut parameters = [std::ptr::from_mut(&mut pointer).cast()];
-        // SAFETY: the kernel declares one pointer, to memory as large as a float, which is freed on this stream.
+        // SAFETY: the kernel declares one pointer, to one float, which is freed on this stream.
         unsafe { self.kernel.launch(&self.gpu.stream, &mut parameters) }
     }
 }

@@ -1,4 +1,4 @@
-//! A multiplication with whatever quantization its activations need, behind one call.
+//! The kernels of one plan: multiplication, and quantization of the activations before it.
 
 use octile_core::{
     ActivationKind, Problem,
@@ -18,15 +18,15 @@ use super::{
 
 /// The compiled kernels of one plan, with a workspace for quantized activations.
 ///
-/// Launches on one stream may follow each other at once. For concurrent launches on several streams make one of these
-/// for each stream.
+/// Back-to-back launches on one stream are fine. For concurrent launches on several streams, make one for
+/// each.
 #[derive(Debug)]
 pub struct PlannedMatmul {
     multiply: MultiplyKernel,
     quantize: Option<(QuantizeKernel, Workspace)>,
 }
 
-/// Codes and scales that the quantization kernel hands to the multiplication kernel.
+/// Codes and scales between the quantization kernel and the multiplication kernel.
 #[derive(Debug)]
 pub(super) struct Workspace {
     codes: Buffer,
@@ -36,7 +36,7 @@ pub(super) struct Workspace {
 }
 
 impl Workspace {
-    /// Allocates a workspace, where activations are quantized on the GPU.
+    /// Allocates a workspace if activations are quantized on the GPU.
     pub(super) fn allocate(gpu: &Gpu, problem: &Problem) -> Result<Option<Self>, CudaError> {
         let ActivationKind::Quantized(..) = problem.x else { return Ok(None) };
         let arguments = Arguments::fastest(problem);
@@ -48,7 +48,7 @@ impl Workspace {
         }))
     }
 
-    /// The same memory for use on another stream of the same GPU.
+    /// Returns the same memory for use on another stream of the same GPU.
     ///
     /// # Safety
     /// As for [`Buffer::from_raw_parts`]: this workspace outlives the work on that stream.
@@ -62,14 +62,14 @@ impl Workspace {
 /// Activations in device memory.
 #[derive(Debug, Clone, Copy)]
 pub enum DeviceActivations<'a> {
-    /// Codes with their scales, as the arguments say.
+    /// Codes with their scales, laid out as in the arguments.
     Codes {
         /// The codes.
         codes: &'a Buffer,
         /// Their scales.
         scales: &'a Buffer,
     },
-    /// Floats of the kind that the problem names.
+    /// Floats of the problem's kind.
     Floats {
         /// The floats.
         values: &'a Buffer,
@@ -89,7 +89,7 @@ pub struct MatmulOperands<'a> {
     pub w_scales: &'a Buffer,
     /// The result.
     pub out: &'a Buffer,
-    /// How they lie in memory; what it says of x is about codes.
+    /// Their layout; the part about x applies to codes.
     pub arguments: Arguments,
 }
 
@@ -112,7 +112,7 @@ impl PlannedMatmul {
         self.multiply.plan()
     }
 
-    /// Checks the operands and makes everything ready to launch again and again.
+    /// Checks the operands and prepares launches.
     pub fn prepare<'a>(&'a self, operands: MatmulOperands<'a>) -> Result<PreparedMatmul<'a>, CudaError> {
         let MatmulOperands { x, w, w_scales, out, arguments } = operands;
         let (codes, scales, arguments, quantize) = match (x, &self.quantize) {
@@ -160,7 +160,7 @@ pub(super) struct PlannedKernels {
 }
 
 impl PlannedKernels {
-    /// Compiles the kernels that are not loaded already.
+    /// Compiles the kernels that are not loaded yet.
     pub(super) fn tuned(
         gpu: &Gpu,
         plan: &HopperPlan,
@@ -177,10 +177,10 @@ impl PlannedKernels {
         Ok(Self { multiply, quantize })
     }
 
-    /// The kernels for a stream of the same GPU, with a workspace for that stream.
+    /// Returns the kernels for a stream of the same GPU, with a workspace for that stream.
     ///
-    /// The modules wait for the stream that they were loaded on alone before they are unloaded: the caller keeps `self`
-    /// until work on any other stream is done.
+    /// Unloading a module waits only for the stream that it was loaded on: the caller keeps `self` until work
+    /// on any other stream is done.
     pub(super) fn with_workspace(&self, gpu: &Gpu, workspace: Option<Workspace>) -> PlannedMatmul {
         let quantize = self.quantize.as_ref().map(|kernel| kernel.on(gpu)).zip(workspace);
         PlannedMatmul { multiply: self.multiply.on(gpu), quantize }
@@ -192,7 +192,7 @@ impl PlannedKernels {
     }
 }
 
-/// A multiplication, with the quantization before it where there is one, that is ready to be put on the stream.
+/// A multiplication, and the quantization before it if there is one, ready to launch.
 #[derive(Debug, Clone)]
 pub struct PreparedMatmul<'a> {
     quantize: Option<PreparedQuantize<'a>>,
@@ -200,7 +200,7 @@ pub struct PreparedMatmul<'a> {
 }
 
 impl PreparedMatmul<'_> {
-    /// Puts all of it on the stream, and returns at once.
+    /// Launches the kernels without waiting for them.
     pub fn launch(&self) -> Result<(), CudaError> {
         if let Some(quantize) = &self.quantize {
             quantize.launch()?;

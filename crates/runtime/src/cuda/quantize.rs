@@ -1,4 +1,4 @@
-//! QuantizeKernel on device memory.
+//! The quantization kernel.
 
 use std::ffi::c_void;
 
@@ -17,7 +17,7 @@ use super::{
     module::ModuleCache,
 };
 
-/// A compiled kernel that quantizes the activations of one problem.
+/// The compiled quantization kernel of one problem.
 #[derive(Debug, Clone)]
 pub struct QuantizeKernel {
     gpu: Gpu,
@@ -40,12 +40,12 @@ pub struct QuantizeOperands<'a> {
     pub codes_stride: usize,
     /// The scales.
     pub scales: &'a Buffer,
-    /// How the scales lie in memory.
+    /// Layout of the scales.
     pub layout: ScaleLayout,
 }
 
 impl QuantizeKernel {
-    /// Compiles the kernel that quantizes the activations of a problem, which must come as floats.
+    /// Compiles the kernel that quantizes the activations of a problem, which must be floats.
     pub fn new(gpu: &Gpu, problem: &Problem) -> Result<Self, CudaError> {
         Self::tuned(gpu, problem, QuantizeTuning::BEST)
     }
@@ -55,7 +55,7 @@ impl QuantizeKernel {
         Self::cached(gpu, problem, tuning, &ModuleCache::default())
     }
 
-    /// The same, with a module that may be loaded already.
+    /// The same, sharing modules with other plans.
     pub(super) fn cached(
         gpu: &Gpu,
         problem: &Problem,
@@ -63,11 +63,11 @@ impl QuantizeKernel {
         modules: &ModuleCache,
     ) -> Result<Self, CudaError> {
         let ActivationKind::Quantized(kind, granularity) = problem.x else {
-            let planned = "activations that are quantized on the GPU".to_owned();
+            let planned = "activations quantized on the GPU".to_owned();
             return Err(CudaError::PlanMismatch { planned, given: format!("x {}", problem.x) });
         };
         let Problem { m, n, k, quant_block, .. } = *problem;
-        // Fields of a problem can have been changed since it was made.
+        // The fields of a problem are public: check again.
         let is_valid = Problem::new(m, n, k, quant_block).is_ok();
         if !is_valid || [m, k].into_iter().any(|side| i32::try_from(side).is_err()) {
             return Err(CudaError::TooLarge);
@@ -86,7 +86,7 @@ impl QuantizeKernel {
         Ok(Self { gpu: gpu.clone(), problem: *problem, kind, kernel, row_alignment })
     }
 
-    /// The kernel for another stream of the same GPU.
+    /// Returns the kernel for another stream of the same GPU.
     pub(super) fn on(&self, gpu: &Gpu) -> Self {
         Self { gpu: gpu.clone(), ..self.clone() }
     }
@@ -96,7 +96,7 @@ impl QuantizeKernel {
         self.kernel.entry()
     }
 
-    /// Checks the operands and makes everything ready to launch again and again.
+    /// Checks the operands and prepares launches.
     pub fn prepare<'a>(&self, operands: QuantizeOperands<'a>) -> Result<PreparedQuantize<'a>, CudaError> {
         let QuantizeOperands { x, x_stride, codes, codes_stride, scales, layout } = operands;
         let Problem { m, k, .. } = self.problem;
@@ -127,7 +127,7 @@ impl QuantizeKernel {
     }
 }
 
-/// A quantization that is ready to be put on the stream.
+/// A quantization that is ready to launch.
 #[derive(Debug, Clone)]
 pub struct PreparedQuantize<'a> {
     gpu: Gpu,
@@ -139,9 +139,9 @@ pub struct PreparedQuantize<'a> {
 }
 
 impl PreparedQuantize<'_> {
-    /// Puts the quantization on the stream, and returns at once.
+    /// Launches the quantization without waiting for it.
     pub fn launch(&self) -> Result<(), CudaError> {
-        // SAFETY: `prepare` took operands of this stream alone, on which they are freed later.
+        // SAFETY: `prepare` accepted operands of this stream only, and they are freed in its order.
         unsafe { self.put(&self.gpu.stream) }
     }
 }
@@ -163,8 +163,8 @@ impl Work for PreparedQuantize<'_> {
         let numbers =
             self.numbers.iter().map(|number| std::ptr::from_ref(number).cast::<c_void>().cast_mut());
         let mut parameters: Vec<*mut c_void> = pointers.chain(numbers).collect();
-        // SAFETY: `hopper::quantize_tuned` declares three pointers and these numbers; `prepare` checked every buffer's size, and the
-        // caller promises the rest.
+        // SAFETY: `hopper::quantize_tuned` declares three pointers and these numbers; `prepare` checked every
+        // buffer's size, and the caller promises the rest.
         unsafe { self.kernel.launch(stream, &mut parameters) }
     }
 }
