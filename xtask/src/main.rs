@@ -98,7 +98,8 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds octile beside candle and multiplies with both, and checks that octile builds with candle's way to link CUDA.
+/// Builds octile beside candle, multiplies with both,
+/// and checks octile with the cudarc features of candle's CUDA backend.
 fn test_candle() -> Result<()> {
     let package = ["--manifest-path", "tests/beside-candle/Cargo.toml"];
     let target = ["--target-dir", "target/beside-candle"];

@@ -135,7 +135,8 @@ fn work_on_a_stream_of_another_library_can_be_captured() {
         matmul(&Device::gpu(0).unwrap(), Strategy::Strip, &operands, (DType::BF16, Scales::PerToken));
     let (_x, x) = other.upload(&bytes_of(&operands.x));
     let (out, out_pointer) = other.upload(&[0xff; 3 * 40 * 2]);
-    // SAFETY: memory and stream live until the end of the test, and the graph is launched while `matmul` lives.
+    // SAFETY: memory and stream live until the end of the test, and the graph is launched while `matmul`
+    // lives.
     unsafe {
         matmul.enqueue(other.raw(), x, out_pointer, 3).unwrap();
         matmul.enqueue(other.raw(), x, out_pointer, 0).expect("nothing to do for no rows");

@@ -1,4 +1,4 @@
-//! Memory and streams of another library: here the driver's API itself stands for one.
+//! Memory and streams of another library, here cudarc itself.
 
 use std::io::Write;
 
@@ -14,7 +14,7 @@ use octile_runtime::cuda::{
 };
 use octile_standin_driver::StandIn;
 
-/// A copy of a buffer that belongs to the other library.
+/// Copies a buffer to memory owned by the other library.
 fn copied(
     gpu: &Gpu,
     stream: &std::sync::Arc<cudarc::driver::CudaStream>,
@@ -25,7 +25,7 @@ fn copied(
     let memory = stream.clone_htod(&bytes).unwrap();
     stream.synchronize().unwrap();
     let pointer = memory.device_ptr(stream).0;
-    // SAFETY: the memory has these bytes, the caller keeps it, and all work on it is on one stream.
+    // SAFETY: the memory has this length, the caller keeps it, and all work on it is on one stream.
     let foreign = unsafe { Buffer::from_raw_parts(gpu, pointer, bytes.len()) };
     (memory, foreign)
 }
@@ -36,7 +36,7 @@ fn foreign_memory_on_a_foreign_stream_gives_the_same_bits() {
     let (gpu, shapes, standin) = match Gpu::open(0) {
         Ok(gpu) => (gpu, on_gpu, None),
         Err(error @ CudaError::NoDriver) => {
-            // Past the test harness, which keeps what passing tests print to itself.
+            // To stderr, because the test harness hides the stdout of passing tests.
             let _ =
                 writeln!(std::io::stderr(), "foreign memory and streams: on the stand-in driver: {error}");
             let standin = StandIn::load();
@@ -65,7 +65,8 @@ fn foreign_memory_on_a_foreign_stream_gives_the_same_bits() {
 
         let other = CudaContext::new(0).unwrap();
         let stream = other.new_stream().unwrap();
-        // SAFETY: the stream is of the primary context and outlives all that is made with it; its owner records nothing.
+        // SAFETY: the stream is of the primary context and outlives everything made with it; its owner
+        // captures nothing.
         let there = unsafe { gpu.on_stream(stream.cu_stream().cast()) };
         let MatmulOperands { x: DeviceActivations::Codes { codes, scales }, w, w_scales, out, arguments } =
             own.operands()
