@@ -85,7 +85,7 @@ impl MatmulBuilder {
 ///     .build()?;
 /// let mut out = [0.0f32; 2 * 64];
 /// matmul.run(&[2.0f32; 2 * 128], &mut out)?;
-/// assert_eq!(out, [128.0; 2 * 64]);
+/// assert!(out.iter().all(|value| (value - 128.0).abs() < 0.01));
 /// # Ok::<(), octile::Error>(())
 /// ```
 #[derive(Debug)]

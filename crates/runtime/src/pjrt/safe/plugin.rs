@@ -27,8 +27,7 @@ pub enum PluginError {
     /// Its API version is incompatible.
     #[error(
         "{path} implements PJRT API {major}.{minor}, but {expected_major}.{expected_minor} or newer is \
-         needed: \
-         install a newer version of it",
+         needed: install a newer version of it",
         expected_major = sys::API_MAJOR,
         expected_minor = sys::API_MINOR_MIN
     )]
