@@ -59,7 +59,7 @@ impl MatmulBuilder {
         let engine = match &device.0 {
             device::Kind::Cpu(cpu) => Engine::Cpu(CpuMatmul::new(cpu, strategy, weight)),
             device::Kind::Gpu(gpu) => {
-                Engine::Gpu(GpuMatmul::new(gpu, &problem, strategy, weight.quantized())?)
+                Engine::Gpu(Box::new(GpuMatmul::new(gpu, &problem, strategy, weight.quantized())?))
             }
             device::Kind::SimulatedGpu(gpu) => Engine::SimulatedGpu(GpuSimulator { gpu, strategy, weight }),
             device::Kind::SimulatedTpu(chip) => Engine::SimulatedTpu(TpuSimulator { chip, strategy, weight }),
@@ -99,7 +99,7 @@ pub struct Matmul {
 #[derive(Debug)]
 enum Engine {
     Cpu(CpuMatmul),
-    Gpu(GpuMatmul),
+    Gpu(Box<GpuMatmul>),
     SimulatedGpu(GpuSimulator),
     SimulatedTpu(TpuSimulator),
 }
@@ -247,7 +247,7 @@ impl Matmul {
     #[allow(unsafe_code, reason = "raw pointers cross the border here; the caller's promise is passed on")]
     pub unsafe fn prepare_stream(&self, stream: *mut c_void, m: usize) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        Ok(unsafe { self.gpu()?.prepare_stream(stream, m)? })
+        unsafe { self.gpu()?.prepare_stream(stream, m) }.map_err(Error::from)
     }
 
     #[allow(unsafe_code, reason = "the caller's promise is passed on")]
@@ -263,7 +263,7 @@ impl Matmul {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        Ok(unsafe { gpu.enqueue(stream, x, out, m)? })
+        unsafe { gpu.enqueue(stream, x, out, m) }.map_err(Error::from)
     }
 
     fn gpu(&self) -> Result<&GpuMatmul, Error> {
