@@ -14,6 +14,15 @@ use octile_runtime::{
 use crate::Error;
 
 /// A device that multiplies. Clones share its threads or its context.
+///
+/// ```
+/// use octile::Device;
+///
+/// let device = Device::cpu_with_threads(2)?;
+/// println!("{device}"); // for example: CPU (avx512bf16, 2 threads)
+/// assert_eq!(Device::simulated_gpu().to_string(), "simulated h200");
+/// # Ok::<(), octile::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Device(pub(crate) Kind);
 

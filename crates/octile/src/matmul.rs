@@ -209,6 +209,19 @@ impl Matmul {
     /// call for a stream and M compiles and allocates, which synchronizes; [`Matmul::prepare_stream`] does
     /// that ahead. After that nothing here waits or allocates, and the call can be captured into a graph.
     ///
+    /// ```no_run
+    /// # fn example(
+    /// #     matmul: &octile::Matmul, stream: *mut std::ffi::c_void, x: u64, out: u64,
+    /// # ) -> Result<(), octile::Error> {
+    /// // SAFETY: the stream and both allocations belong to this program and outlive the work.
+    /// unsafe {
+    ///     matmul.prepare_stream(stream, 16)?;
+    ///     matmul.enqueue(stream, x, out, 16)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Safety
     /// - `stream` is a `CUstream` of the device's primary context, not the per-thread default stream. It is
     ///   not destroyed while work from here is on it.

@@ -8,6 +8,7 @@ use crate::pjrt::{Error, ErrorCode};
 
 /// Why the compiler rejects a target or a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
 pub enum Rejection {
     /// The compiler does not know the topology.
     #[error("unknown topology '{0}': check the name, or install a newer libtpu")]
