@@ -68,7 +68,7 @@ fn check(plan: &HopperPlan) {
     // meanwhile.
     let loops = if plan.has_loop_per_boundary() { plan.boundaries().len() } else { 1 };
     let one_more = usize::from(staged && plan.stages_per_chain() == 1);
-    let copies = if ring { one_more + loops * plan.stages_per_turn() } else { 1 };
+    let copies = if ring { one_more + loops * plan.loop_unroll() } else { 1 };
     assert_eq!(count("QGMMA"), 4 * plan.waves() * copies, "{entry}");
     assert_eq!(count("UTMALDG") > 0, ring, "{entry}");
     assert_eq!(count("SYNCS") > 0, ring, "{entry}");

@@ -9,10 +9,11 @@ pub struct HopperGpu {
     pub name: &'static str,
     /// SMs.
     pub sms: usize,
-    /// Shared memory that one thread block may use, in bytes (CUDA programming guide, compute capability 9.0).
+    /// Shared memory that one thread block may use, in bytes (CUDA programming guide, compute capability
+    /// 9.0).
     pub shared_memory_per_block: usize,
-    /// Shared memory of a multiprocessor, of which every resident block takes [`HopperGpu::SHARED_RESERVE`] more
-    /// than it asks for.
+    /// Shared memory of a multiprocessor, of which every resident block takes [`HopperGpu::SHARED_RESERVE`]
+    /// more than it asks for.
     pub shared_memory_per_sm: usize,
     /// Level-2 cache in bytes.
     pub l2: usize,
@@ -33,8 +34,8 @@ impl HopperGpu {
     pub const REGISTER_UNIT: usize = 8;
 }
 
-/// The GPUs that plans are made for. Sizes as the CUDA driver reports them on the device; bandwidths from the vendor's
-/// data sheets, less what refreshes take.
+/// The GPUs that plans are made for. Sizes as the CUDA driver reports them on the device; bandwidths from the
+/// vendor's data sheets, less what refreshes take.
 pub const HOPPER_GPUS: [HopperGpu; 2] = [
     HopperGpu {
         name: "h100",

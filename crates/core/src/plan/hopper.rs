@@ -1,7 +1,7 @@
 //! Plans for NVIDIA Hopper GPUs.
 //!
-//! The matrix instruction multiplies 64 rows of one operand, A, with up to 256 rows of the other, B. Usually x is A
-//! and the weight is B; with few rows of x the plan swaps them, so that the weight fills the 64 rows.
+//! The matrix instruction multiplies 64 rows of one operand, A, with up to 256 rows of the other, B. Usually
+//! x is A and the weight is B; with few rows of x the plan swaps them, so that the weight fills the 64 rows.
 
 mod arguments;
 mod choose;
@@ -43,10 +43,11 @@ pub enum ResultPath {
     Lines,
     /// The tile through shared memory, from where the copy engine fetches it while the next tile is computed.
     TmaStore,
-    /// The same for a block's only tile, piece by piece: the copy engine has all waves but the last before the last products are there.
+    /// The same for a block's only tile, piece by piece: the copy engine has all waves but the last before
+    /// the last products are there.
     TmaStoreByWave,
-    /// The tile through shared memory, of which the fetching warp has the copy engine take some pieces with every stage of the next tile
-    /// that it asks for.
+    /// The tile through shared memory, of which the fetching warp has the copy engine take some pieces with
+    /// every stage of the next tile that it asks for.
     TmaStoreByProducer,
 }
 
@@ -99,6 +100,15 @@ pub enum Release {
     Thread,
 }
 
+/// Registers per thread of the two roles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegisterSplit {
+    /// Of a producer thread.
+    pub producer: usize,
+    /// Of a consumer thread.
+    pub consumer: usize,
+}
+
 /// The choices that a plan is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct TileConfig {
@@ -143,7 +153,8 @@ pub struct HopperPlan {
     pub blocks_per_sm: usize,
     /// Blocks that are launched.
     pub blocks: usize,
-    /// Whether the weight passes through the second-level cache once and is too large to stay: then its lines are the first to go.
+    /// Whether the weight passes through the second-level cache once and is too large to stay: then its lines
+    /// are the first to go.
     pub streams_weight: bool,
     /// Units along A that are worked on side by side, so that their rows of B are read from memory once.
     pub raster: usize,
@@ -252,7 +263,8 @@ impl HopperPlan {
         Ok(plan)
     }
 
-    /// The fastest plan that adds products to the f32 sums every `every` of K: the fewer at a time, the more exact.
+    /// The fastest plan that adds products to the f32 sums every `every` of K: the fewer at a time, the more
+    /// exact.
     pub fn with_promotion(
         problem: &Problem,
         gpu: &HopperGpu,
@@ -273,7 +285,8 @@ impl HopperPlan {
         if strategy == Strategy::Auto {
             return refuse("`auto` does so with every stage of 128: choose `dma`, `smem` or `strip`");
         }
-        // Waves take turns in the registers of unfinished chains, so a chain that outlives a stage needs one wave.
+        // Waves take turns in the registers of unfinished chains, so a chain that outlives a stage needs one
+        // wave.
         if every > STAGE_K && plan.waves() > 1 {
             plan = Self::new(problem, gpu, strategy, TileConfig::PLAIN, None)?;
         }
@@ -285,24 +298,54 @@ impl HopperPlan {
         Self { release: Release::Thread, ..self }
     }
 
-    /// Arrivals that hand a stage back to one block: those of the blocks that it fetches for, and of all its own threads where
-    /// each arrives for itself.
-    pub fn releases_per_stage(&self) -> usize {
-        let shares = self.shape.cluster.is_multicast();
-        let blocks = if shares { 2 } else { 1 };
+    /// Registers per thread after `setmaxnreg` has moved some from the producer to the consumer warpgroups.
+    /// `None` with one consumer warpgroup, for which the launch's even share suffices.
+    pub fn register_split(&self) -> Option<RegisterSplit> {
+        let (producer, consumer) = match (self.strategy, self.consumers) {
+            (Strategy::Auto, _) | (_, ..2) => return None,
+            (_, 2) if self.blocks_per_sm == 2 => (32, 104),
+            (_, 2) => (40, 232),
+            _ => (32, 160),
+        };
+        Some(RegisterSplit { producer, consumer })
+    }
+
+    /// Whether scales are staged in shared memory beside the operands.
+    pub fn stages_scales(&self) -> bool {
+        matches!(self.strategy, Strategy::Smem | Strategy::Strip)
+    }
+
+    /// Arrivals that complete a stage's full barrier, beside its bytes: the thread that issues the TMA loads,
+    /// and every lane of the warp that copies scales.
+    pub fn full_arrivals(&self) -> usize {
+        if self.stages_scales() { 1 + 32 } else { 1 }
+    }
+
+    /// Arrivals that complete a stage's empty barrier: from the consumers of every CTA that this one's loads
+    /// go to.
+    pub fn empty_arrivals(&self) -> usize {
+        let multicast = self.shape.cluster.is_multicast();
+        let ctas = if multicast { 2 } else { 1 };
         let per_warpgroup = match self.release {
-            Release::Warp => 4 * blocks,
-            Release::Warpgroup => blocks,
-            Release::Thread if shares => 128 + 4 * blocks,
+            Release::Warp => 4 * ctas,
+            Release::Warpgroup => ctas,
+            Release::Thread if multicast => 128 + 4 * ctas,
             Release::Thread => 128,
         };
         self.consumers * per_warpgroup
     }
 
-    /// Whether one warp fetches operands and scales. Every warp that waits takes something from those that multiply: beside three
-    /// warpgroups that is worth more than stages that are fetched a little sooner, and a weight that is fetched while the kernel before
-    /// still runs.
-    pub fn fetches_with_one_warp(&self) -> bool {
+    /// Arrivals that tell the producer warp of [`ResultPath::TmaStoreByProducer`] that a tile is in shared
+    /// memory.
+    pub fn result_ready_arrivals(&self) -> usize {
+        let per_warp = if self.release == Release::Thread { 32 } else { 1 };
+        4 * self.consumers * per_warp
+    }
+
+    /// Whether one warp loads operands and scales. Each polling warp costs the consumers issue slots: beside
+    /// three consumer warpgroups that outweighs loads that start a little sooner and a weight prefetched
+    /// under PDL.
+    pub fn has_single_producer_warp(&self) -> bool {
         self.strategy == Strategy::Strip && self.consumers == 3
     }
 
@@ -398,8 +441,8 @@ impl HopperPlan {
         w_scales_per_stage(self.shape)
     }
 
-    /// Where in the tiles of this problem a second weight scale begins, counted in columns from a tile's first: `None` for
-    /// tiles that have one scale.
+    /// Where in the tiles of this problem a second weight scale begins, counted in columns from a tile's
+    /// first: `None` for tiles that have one scale.
     pub fn boundaries(&self) -> Vec<Option<usize>> {
         let columns = self.shape.tile.b;
         let quant = self.problem.quant_block.size();
@@ -416,14 +459,15 @@ impl HopperPlan {
         boundaries
     }
 
-    /// Whether the kernel has a loop for each place where a second weight scale begins, instead of one that chooses: stages that overlap
-    /// hide the choice.
+    /// Whether the kernel has a loop for each place where a second weight scale begins, instead of one that
+    /// chooses: stages that overlap hide the choice.
     pub fn has_loop_per_boundary(&self) -> bool {
         !self.overlaps_stages && self.boundaries().len() > 2
     }
 
-    /// Stages that a turn of a loop multiplies: two, but one where there are so many loops that compiling them takes long.
-    pub fn stages_per_turn(&self) -> usize {
+    /// Stages that a turn of a loop multiplies: two, but one where there are so many loops that compiling
+    /// them takes long.
+    pub fn loop_unroll(&self) -> usize {
         if self.has_loop_per_boundary() && self.boundaries().len() > 3 { 1 } else { 2 }
     }
 

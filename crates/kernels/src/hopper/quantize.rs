@@ -1,7 +1,7 @@
 //! Floats to f8e4m3fn with one scale per block or token group: the same bits as the CPU's quantization.
 //!
-//! The work is reading once and writing once, so little may be done per value: 16 bytes are loaded at a time, the largest
-//! magnitude is sought among pairs, and sixteen values share the arithmetic of their scale.
+//! The work is reading once and writing once, so little may be done per value: 16 bytes are loaded at a time,
+//! the largest magnitude is sought among pairs, and sixteen values share the arithmetic of their scale.
 
 mod blocks;
 mod rows;
@@ -34,13 +34,14 @@ pub struct QuantizeTuning {
     pub floats: CachePriority,
     /// How long the codes do.
     pub codes: CachePriority,
-    /// Blocks per multiprocessor that stay and take one piece of work after another; `None` for one block per piece.
+    /// Blocks per multiprocessor that stay and take one piece of work after another; `None` for one block per
+    /// piece.
     pub staying: Option<u32>,
 }
 
 impl QuantizeTuning {
-    /// What [`quantize`] takes: one step, because a small x then still has work for every multiprocessor, and codes that stay, because the
-    /// very next kernel reads them.
+    /// What [`quantize`] takes: one step, because a small x then still has work for every multiprocessor, and
+    /// codes that stay, because the very next kernel reads them.
     pub const BEST: Self = Self {
         threads: 256,
         steps: 1,
@@ -101,17 +102,17 @@ fn groups_per_step(quant_block: u32) -> u32 {
 /// Rows of an aligned kernel start at multiples of so many values, and have a multiple of so many.
 pub const QUANTIZE_ALIGNMENT: usize = 8;
 
-/// Whether rows of `k` values can be loaded 16 bytes at a time: each then starts at a multiple of that, where the first
-/// does and rows have no gaps.
+/// Whether rows of `k` values can be loaded 16 bytes at a time: each then starts at a multiple of that, where
+/// the first does and rows have no gaps.
 pub fn quantizes_vectors(k: usize) -> bool {
     k.is_multiple_of(QUANTIZE_ALIGNMENT)
 }
 
-/// The kernel that quantizes floats of one kind. `quant_block` is the number of columns that share a scale; `aligned`
-/// says that rows start at multiples of 16 bytes and K is a multiple of 8.
+/// The kernel that quantizes floats of one kind. `quant_block` is the number of columns that share a scale;
+/// `aligned` says that rows start at multiples of 16 bytes and K is a multiple of 8.
 ///
-/// A launch has one block per [`QuantizeTuning::groups_per_block`] token groups, or one block per quantization block, those along K
-/// first.
+/// A launch has one block per [`QuantizeTuning::groups_per_block`] token groups, or one block per
+/// quantization block, those along K first.
 pub fn quantize(kind: FloatKind, granularity: ScaleGranularity, quant_block: usize, aligned: bool) -> Kernel {
     quantize_tuned(kind, granularity, quant_block, aligned, QuantizeTuning::BEST)
 }
@@ -142,7 +143,8 @@ pub fn quantize_tuned(
     Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
 }
 
-/// The kernel that quantizes a problem's activations, where they come as floats without gaps between rows, and how it is launched.
+/// The kernel that quantizes a problem's activations, where they come as floats without gaps between rows,
+/// and how it is launched.
 pub fn quantize_for(problem: &Problem) -> Option<(Kernel, QuantizeLaunch)> {
     let ActivationKind::Quantized(kind, granularity) = problem.x else { return None };
     let quant_block = problem.quant_block.size();
@@ -201,7 +203,8 @@ impl GroupWalk {
         }
     }
 
-    /// The row of a group, and its index along K. How the number of groups of a row divides: see `QUANTIZE_NUMBERS`.
+    /// The row of a group, and its index along K. How the number of groups of a row divides: see
+    /// `QUANTIZE_NUMBERS`.
     fn place(&self, ptx: &mut Ptx, group: B32) -> (B32, B32) {
         let twice = ptx.add(group, group);
         let high = ptx.mul_high(twice, self.reciprocal);

@@ -6,8 +6,8 @@ use crate::{Problem, ScaleGranularity};
 /// Scales that are copied at once where they lie side by side: 16 bytes.
 pub const COPIED_AT_ONCE: usize = 4;
 
-/// Elements from one scale to the next: along the rows of its matrix, and along K. Both layouts that are in use are
-/// taken as they come: K-major has `k: 1`, MN-major has `row: 1`.
+/// Elements from one scale to the next: along the rows of its matrix, and along K. Both layouts that are in
+/// use are taken as they come: K-major has `k: 1`, MN-major has `row: 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleLayout {
     /// From the scale of one row (or block of rows) to the next.
@@ -27,12 +27,14 @@ impl ScaleLayout {
         Self { row: 1, k: rows }
     }
 
-    /// As [`ScaleLayout::mn_major`], and those of every k-block start at a multiple of 16 bytes, so that [`COPIED_AT_ONCE`] are.
+    /// As [`ScaleLayout::mn_major`], and those of every k-block start at a multiple of 16 bytes, so that
+    /// [`COPIED_AT_ONCE`] are.
     pub fn aligned((rows, _): (usize, usize)) -> Self {
         Self { row: 1, k: rows.next_multiple_of(COPIED_AT_ONCE) }
     }
 
-    /// Elements from the first scale to behind the last; where several are copied at once, to behind the last that are.
+    /// Elements from the first scale to behind the last; where several are copied at once, to behind the last
+    /// that are.
     ///
     /// Saturates at `usize::MAX`, so that no buffer is large enough for a layout that cannot be addressed.
     pub fn extent(self, (rows, k_blocks): (usize, usize)) -> usize {
@@ -44,7 +46,8 @@ impl ScaleLayout {
         along_rows.saturating_add(along_k).saturating_add(1)
     }
 
-    /// The strides as kernels take them; `None` when one in bytes does not fit in 32 bits, in which kernels compute it.
+    /// The strides as kernels take them; `None` when one in bytes does not fit in 32 bits, in which kernels
+    /// compute it.
     pub(super) fn numbers(self) -> Option<[u32; 2]> {
         Some([countable_stride(self.row, size_of::<f32>())?, countable_stride(self.k, size_of::<f32>())?])
     }
@@ -95,9 +98,10 @@ pub struct Arguments {
     pub w_stride: usize,
     /// From one row of the result to the next.
     pub out_stride: usize,
-    /// Whether the weight was complete before the kernel that precedes the multiplication in its stream was launched, as in
-    /// inference. Then the producer warp prefetches it under programmatic dependent launch (PDL), before the preceding kernel is done,
-    /// except in kernels with three consumer warpgroups. Off by default, because a broken promise gives wrong results.
+    /// Whether the weight was complete before the kernel that precedes the multiplication in its stream was
+    /// launched, as in inference. Then the producer warp prefetches it under programmatic dependent launch
+    /// (PDL), before the preceding kernel is done, except in kernels with three consumer warpgroups. Off by
+    /// default, because a broken promise gives wrong results.
     pub constant_weight: bool,
 }
 
@@ -120,8 +124,8 @@ impl Arguments {
         Self { constant_weight: true, ..self }
     }
 
-    /// As [`Arguments::packed`], with the activation scales MN-major and aligned: the layout that kernels read fastest, because
-    /// the scales that a stage needs lie side by side.
+    /// As [`Arguments::packed`], with the activation scales MN-major and aligned: the layout that kernels
+    /// read fastest, because the scales that a stage needs lie side by side.
     pub fn fastest(problem: &Problem) -> Self {
         let x_scales = ScaleLayout::aligned(problem.x_scale_shape().unwrap_or((1, 1)));
         Self { x_scales, ..Self::packed(problem) }
@@ -132,7 +136,8 @@ impl Arguments {
         k.next_multiple_of(16)
     }
 
-    /// The numbers, in the order of [`NUMBERS`]; `None` when one, or a stride in bytes, does not fit in 32 bits.
+    /// The numbers, in the order of [`NUMBERS`]; `None` when one, or a stride in bytes, does not fit in 32
+    /// bits.
     pub fn numbers(&self, plan: &HopperPlan) -> Option<[u32; NUMBERS.len()]> {
         let problem = &plan.problem;
         let quant_shift = problem.quant_block.size().ilog2() as usize;
@@ -170,7 +175,8 @@ impl Arguments {
     }
 }
 
-/// A stride in elements of so many bytes; `None` when it does not fit in 32 bits in bytes, as kernels compute it.
+/// A stride in elements of so many bytes; `None` when it does not fit in 32 bits in bytes, as kernels compute
+/// it.
 pub(super) fn countable_stride(stride: usize, bytes: usize) -> Option<u32> {
     let in_bytes = stride.checked_mul(bytes)?;
     u32::try_from(in_bytes).ok().and(u32::try_from(stride).ok())

@@ -78,22 +78,22 @@ fn split(parts: usize) -> ClusterMode {
     if parts == 1 { ClusterMode::Single } else { ClusterMode::SplitK(parts) }
 }
 
-/// Blocks that run at the same time, one on each multiprocessor. Clusters of more than two do not fill the groups of up to
-/// 18 multiprocessors that a GPU is made of.
+/// Blocks that run at the same time, one on each multiprocessor. Clusters of more than two do not fill the
+/// groups of up to 18 multiprocessors that a GPU is made of.
 fn at_once(plan: &HopperPlan, gpu: &HopperGpu) -> usize {
     if plan.shape.cluster.ctas() > 2 { gpu.sms * 7 / 8 } else { gpu.sms }
 }
 
-/// Nanoseconds that the plan is expected to take. The constants are fitted to 42 shapes with up to 18 plans each, timed on
-/// an H200: the plan chosen is 0.10 % slower than the best of them in the mean, and at most 1.6 %. The times of the
-/// chosen plans are met within 25 %, but for one of 35 % (128x7168x16384).
+/// Nanoseconds that the plan is expected to take. The constants are fitted to 42 shapes with up to 18 plans
+/// each, timed on an H200: the plan chosen is 0.10 % slower than the best of them in the mean, and at most
+/// 1.6 %. The times of the chosen plans are met within 25 %, but for one of 35 % (128x7168x16384).
 fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     const LAUNCH: f64 = 718.4;
     let GpuTile { a, b } = plan.shape.tile;
     let (waves, columns) = ((a / WAVE_ROWS) as f64, b as f64);
     let three = plan.consumers == 3;
-    // One stage: what a warpgroup needs from the first product to the last sum, and what all together take of the
-    // multiprocessor.
+    // One stage: what a warpgroup needs from the first product to the last sum, and what all together take of
+    // the multiprocessor.
     let alone = waves / plan.consumers as f64 * if plan.overlaps_stages { 2.138 } else { 2.768 } * columns;
     let straddles = if plan.boundaries().len() > 1 { 1.1 } else { 1.0 };
     let all = waves * (29.85 + 1.026 * columns);
@@ -112,7 +112,8 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     let rounds = pieces.div_ceil(at_once(plan, gpu));
     let resident = plan.blocks_per_sm.min(rounds) as f64;
     let per_stage = sharing * together.max(alone / resident);
-    // Warpgroups that do not all store at the same time hide a part of it, and so do stages with which results leave.
+    // Warpgroups that do not all store at the same time hide a part of it, and so do stages with which
+    // results leave.
     let visible = match plan.result_path {
         _ if three => 0.6166,
         ResultPath::TmaStoreByProducer => 0.8,

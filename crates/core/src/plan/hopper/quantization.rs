@@ -3,8 +3,9 @@
 use super::{ScaleLayout, arguments::countable_stride};
 use crate::{ActivationKind, Problem, ScaleGranularity};
 
-/// Names of the numbers that a quantizing kernel takes after pointers to x, its codes and its scales. The last three
-/// are the number of k-blocks of a row, and what divides by it: `high(2 * n * reciprocal) >> shift`.
+/// Names of the numbers that a quantizing kernel takes after pointers to x, its codes and its scales. The
+/// last three are the number of k-blocks of a row, and what divides by it:
+/// `high(2 * n * reciprocal) >> shift`.
 pub const QUANTIZE_NUMBERS: [&str; 10] = [
     "m",
     "k",
@@ -53,8 +54,8 @@ impl QuantizeLaunch {
     }
 }
 
-/// The numbers, in the order of [`QUANTIZE_NUMBERS`]; `None` when one, or a stride in bytes, does not fit in 32 bits, or when the
-/// activations do not come as floats.
+/// The numbers, in the order of [`QUANTIZE_NUMBERS`]; `None` when one, or a stride in bytes, does not fit in
+/// 32 bits, or when the activations do not come as floats.
 pub fn quantize_numbers(
     problem: &Problem,
     x_stride: usize,
@@ -86,8 +87,8 @@ pub fn quantize_numbers(
     Some(narrow)
 }
 
-/// What a kernel divides a number below 2^31 by `divisor` with, because it has no quick division of its own: a factor,
-/// and how far to shift the high half of its product with twice the number.
+/// What a kernel divides a number below 2^31 by `divisor` with, because it has no quick division of its own:
+/// a factor, and how far to shift the high half of its product with twice the number.
 fn reciprocal(divisor: usize) -> (usize, usize) {
     let shift = divisor.next_power_of_two().ilog2() as usize;
     ((1usize << (31 + shift)) / divisor + 1, shift)

@@ -42,17 +42,17 @@ pub(super) fn shares_sm(
     let is_small = consumers == 2 && shape.tile.b <= 64;
     let is_short = is_short(problem);
     if shape.swapped {
-        // One multiplies while the other waits for its weight. Short work has no need of that: a whole ring holds the next tile's
-        // stages already.
+        // One multiplies while the other waits for its weight. Short work has no need of that: a whole ring
+        // holds the next tile's stages already.
         return is_small && more_pieces_than_sms && !is_short;
     }
-    // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In longer work the half ring
-    // that is left would cost more than that.
+    // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In
+    // longer work the half ring that is left would cost more than that.
     is_small && is_short && shape.cluster == ClusterMode::Single
 }
 
-/// Whether a warpgroup starts a stage before it has added up the one before: where nothing else would keep the tensor cores busy, and
-/// a thread has registers for the products of two stages.
+/// Whether a warpgroup starts a stage before it has added up the one before: where nothing else would keep
+/// the tensor cores busy, and a thread has registers for the products of two stages.
 pub(super) fn overlaps_stages(
     problem: &Problem,
     shape: TileConfig,
@@ -63,8 +63,8 @@ pub(super) fn overlaps_stages(
     match consumers {
         1 if shape.swapped => !divides_k && has_sm_to_itself,
         1 => shape.tile.b <= 128 && (has_sm_to_itself || is_short(problem)),
-        // For narrower tiles the other warpgroup's products are enough, and with 112 columns it takes long to choose where the second weight
-        // scale begins.
+        // For narrower tiles the other warpgroup's products are enough, and with 112 columns it takes long to
+        // choose where the second weight scale begins.
         2 => waves(shape, consumers) == 1 && !shape.swapped && matches!(shape.tile.b, 96 | 128),
         _ => false,
     }
@@ -108,20 +108,22 @@ pub(super) fn result_path(
     } else if !shape.tile.b.is_multiple_of(RESULT_COLUMNS)
         || (one_tile_each && shape.tile.b == RESULT_COLUMNS)
     {
-        // Nothing but its own last wave is computed while the copy engine stores a block's only tile, and a narrow one is sooner stored without
-        // it.
+        // Nothing but its own last wave is computed while the copy engine stores a block's only tile, and a
+        // narrow one is sooner stored without it.
         ResultPath::Lines
     } else if one_tile_each {
         ResultPath::TmaStoreByWave
     } else if waves(shape, consumers) > 1 {
-        // Warpgroups of one wave drift further apart, and the first to finish should not have to wait for the last.
+        // Warpgroups of one wave drift further apart, and the first to finish should not have to wait for the
+        // last.
         ResultPath::TmaStoreByProducer
     } else {
         ResultPath::TmaStore
     }
 }
 
-/// Chunks of 8 columns whose results are stored cluster: unswapped, two make a full memory sector; swapped, the 16 rows of one do.
+/// Chunks of 8 columns whose results are stored cluster: unswapped, two make a full memory sector; swapped,
+/// the 16 rows of one do.
 pub(super) fn chunks_per_part(shape: TileConfig) -> usize {
     if shape.swapped { 1 } else { 2 }
 }

@@ -4,10 +4,12 @@ use super::{HopperPlan, MOST_STAGES, Release, STAGE_K, TileConfig, candidates};
 use crate::{Problem, Strategy, device::hopper::HopperGpu};
 
 impl HopperPlan {
-    /// Whether the constructors make this very plan for this GPU, with [`TileConfig::PLAIN`] or one of the [`candidates`].
+    /// Whether the constructors make this very plan for this GPU, with [`TileConfig::PLAIN`] or one of the
+    /// [`candidates`].
     ///
-    /// The fields of a plan are open to readers, and so to writers. A kernel trusts all of them: its memory accesses are in
-    /// bounds because units, stages and shared memory belong cluster. So whoever launches a plan asks for this first.
+    /// The fields of a plan are open to readers, and so to writers. A kernel trusts all of them: its memory
+    /// accesses are in bounds because units, stages and shared memory belong cluster. So whoever launches a
+    /// plan asks for this first.
     pub fn is_made_for(&self, gpu: &HopperGpu) -> bool {
         let Problem { m, n, k, quant_block, .. } = self.problem;
         if Problem::new(m, n, k, quant_block).is_err() {

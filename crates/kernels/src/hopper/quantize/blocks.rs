@@ -77,8 +77,8 @@ impl BlockWalk {
     }
 }
 
-/// A thread block quantizes one quantization block: once through it for the largest, once more for the codes, unless the
-/// threads can hold it all.
+/// A thread block quantizes one quantization block: once through it for the largest, once more for the codes,
+/// unless the threads can hold it all.
 pub fn emit(ptx: &mut Ptx, rows: &Rows, quant_block: u32, warps: u32) {
     let walk = BlockWalk::new(ptx, rows, quant_block, warps);
     let shared = ptx.shared_memory();
