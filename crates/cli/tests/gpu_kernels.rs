@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::hopper::HOPPER_GPUS,
-    plan::hopper::{ClusterMode, GpuTile, HopperPlan, PROMOTIONS, ResultPath, TileConfig, candidates},
+    plan::hopper::{
+        ClusterMode, GpuTile, HopperPlan, PROMOTIONS, QuantizePlan, QuantizeTuning, ResultPath, TileConfig,
+        candidates,
+    },
 };
 use octile_dump::{
     checks::{CheckId, Verdict},
@@ -178,8 +181,10 @@ fn every_quantizing_kernel_assembles() {
     for kind in [FloatKind::F32, FloatKind::Bf16, FloatKind::F16] {
         for granularity in [ScaleGranularity::Token, ScaleGranularity::Block] {
             for quant_block in QuantBlock::ALL {
-                for aligned in [true, false] {
-                    let kernel = hopper::quantize(kind, granularity, quant_block.size(), aligned);
+                for vectors in [true, false] {
+                    let tuning = QuantizeTuning::BEST;
+                    let plan = QuantizePlan { kind, granularity, quant_block, vectors, tuning };
+                    let kernel = hopper::quantize(&plan);
                     let assembled = assemble(&kernel);
                     assert!(assembled.mnemonics.contains_key("F2FP"), "{}", kernel.entry);
                     assert!(assembled.registers <= 64, "{}", kernel.entry);

@@ -12,7 +12,10 @@ mod soundness;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
 pub use choose::candidates;
-pub use quantization::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, quantize_numbers};
+pub use quantization::{
+    CachePriority, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, QuantizePlan, QuantizeTuning,
+    quantize_numbers,
+};
 use rules::{
     chunks_per_part, operand_rows, operand_stays, overlaps_stages, pieces, release, result_path, shares_sm,
     units, w_scales_per_stage, waves, weight_stays,

@@ -20,10 +20,7 @@ mod smem;
 mod strip;
 
 pub use peak::{PeakKernel, peak};
-pub use ptx::CachePriority;
-pub use quantize::{
-    QUANTIZE_ALIGNMENT, QuantizeTuning, quantize, quantize_for, quantize_tuned, quantizes_vectors,
-};
+pub use quantize::{quantize, quantize_for};
 
 use octile_core::{
     Strategy,
