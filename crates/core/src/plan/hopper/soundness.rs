@@ -51,7 +51,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_constructors_make_may_be_launched() {
+    fn plans_of_the_constructors_may_be_launched() {
         for m in [1, 17, 64, 100, 200, 1000, 4096] {
             let problem = problem(m, 520, 1100);
             for strategy in Strategy::ALL {
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_with_any_other_number_may_not() {
+    fn changed_plans_may_not_be_launched() {
         let plan = HopperPlan::best(&problem(300, 520, 1100), &GPU, Strategy::Strip).unwrap();
         let changes: [fn(&mut HopperPlan); 16] = [
             |plan| plan.problem.m += 500,
