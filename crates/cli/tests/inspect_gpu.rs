@@ -338,7 +338,7 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
     };
     refused(&["--target", "sm_80"], "no TPU or GPU of this name is known here");
     refused(&["--target", "sm_90a", "--mode", "large"], "--mode is for TPU kernels only");
-    refused(&["--target", "sm_90a", "--x", "bf16-plain"], "multiplies 8-bit activations only");
+    refused(&["--target", "sm_90a", "--x", "bf16-plain"], "multiplies fp8 activations only");
     refused(&["--target", "sm_90a", "--promote", "64"], "`auto` does so with every stage of 128");
     let every_256 = ["--target", "sm_90a", "--strategy", "dma", "--promote", "256"];
     refused(&every_256, "it is more than the quantization block");
