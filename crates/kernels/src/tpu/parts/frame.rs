@@ -1,54 +1,65 @@
-//! The frame of every kernel: its arguments in the order that Mosaic wants, how blocks of them are brought in,
-//! and the attributes that say so.
+//! The frame of a kernel: its arguments, declared from the plan's memory map in Mosaic's order, and its attributes.
 
-use octile_core::plan::tpu::TpuPlan;
+use octile_core::plan::{self, BufferId, PlannedBuffer, tpu::DOUBLE_BUFFERED, tpu::TpuPlan};
 use octile_mosaic::{
-    Attr, Attributes, CoreType, DimensionSemantics, Float, Function, FunctionBuilder, MemorySpace, Module,
-    Type, Value, Visibility, build::IntPredicate,
+    Attr, Attributes, CoreType, DimensionSemantics, Function, FunctionBuilder, MemorySpace, Module, Type,
+    Value, Visibility, build::IntPredicate,
 };
 
-use super::{Kernel, kernel_name};
+use crate::{
+    stablehlo::element,
+    tpu::{KernelModule, kernel_name},
+};
 
 /// What the module around a kernel passes to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Operand {
+pub(crate) enum Operand {
     /// Activations, padded to whole tiles.
     X,
     /// Weight codes, padded to whole tiles.
     W,
-    /// Scales of w, one row per block of rows.
+    /// Weight scales, one row per block of rows.
     WScale,
-    /// Scales (or largest magnitudes) of x, one row per block of rows.
+    /// Activation scales (or largest magnitudes), one row per block of rows.
     XScale,
-    /// Scales of w, cut into one small matrix per tile.
+    /// Weight scales, regrouped into one small matrix per tile.
     WScaleTiles,
-    /// Scales (or largest magnitudes) of x, cut into one small matrix per tile.
+    /// Activation scales (or largest magnitudes), regrouped into one small matrix per tile.
     XScaleTiles,
 }
 
 /// Which block of an operand a grid step sees, along one dimension.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Along {
-    /// The block of the step's row of tiles.
+pub(crate) enum Along {
+    /// The grid index along M.
     M,
-    /// The block of the step's column of tiles.
+    /// The grid index along N.
     N,
-    /// The block of the step's piece of K.
+    /// The grid index along K.
     K,
-    /// As `K` in the first column of tiles; then nothing new, because what was made of it is kept.
+    /// As `K` in the first column of tiles; later columns reuse what was quantized there and load nothing.
     KOnce,
-    /// Always the first.
+    /// Always block 0.
     First,
 }
 
+/// In which order grid steps may run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GridOrder {
+    /// Tiles are independent; only the K steps of one tile are ordered.
+    AnyTile,
+    /// Every step relies on the one before it: it has started this step's DMAs.
+    Sequential,
+}
+
 /// A kernel under construction. Arguments must be declared in the order prefetched, operands, scratch.
-pub(super) struct Frame<'p> {
-    pub(super) plan: &'p TpuPlan,
-    pub(super) b: FunctionBuilder,
+pub(crate) struct Frame<'p> {
+    pub(crate) plan: &'p TpuPlan,
+    pub(crate) b: FunctionBuilder,
     /// Grid indices along M, N and K.
-    pub(super) m: Value,
-    pub(super) n: Value,
-    pub(super) k: Value,
+    pub(crate) m: Value,
+    pub(crate) n: Value,
+    pub(crate) k: Value,
     grid: Vec<(usize, DimensionSemantics)>,
     prefetched: Vec<Type>,
     windows: Vec<Attr>,
@@ -58,16 +69,14 @@ pub(super) struct Frame<'p> {
 }
 
 impl<'p> Frame<'p> {
-    /// A kernel on the grid (m, n, k). In an `ordered` one a step relies on the step before it, whichever tile
-    /// that belonged to; else only the steps of one tile must follow each other.
-    pub(super) fn new(plan: &'p TpuPlan, ordered: bool) -> Self {
+    /// Starts a kernel on the grid (m, n, k).
+    pub(crate) fn new(plan: &'p TpuPlan, order: GridOrder) -> Self {
         let mut b = FunctionBuilder::new(kernel_name(plan), Visibility::Public);
         let mut index = |name| b.argument(name, Type::I32);
         let (m, n, k) = (index("m"), index("n"), index("k"));
-        // What one step leaves for the next forbids any other order.
-        let free = match ordered {
-            true => DimensionSemantics::Arbitrary,
-            false => DimensionSemantics::Parallel,
+        let free = match order {
+            GridOrder::Sequential => DimensionSemantics::Arbitrary,
+            GridOrder::AnyTile => DimensionSemantics::Parallel,
         };
         let along_n = match plan.keeps_quantized_x {
             true => DimensionSemantics::Arbitrary,
@@ -90,47 +99,50 @@ impl<'p> Frame<'p> {
         }
     }
 
-    /// An array of f32 that is in scalar memory before the first step.
-    pub(super) fn prefetched(&mut self, name: &'static str, operand: Operand, shape: [usize; 2]) -> Value {
-        let ty = Type::memref(shape, Float::F32, MemorySpace::Smem);
+    /// The planned buffer with this id.
+    fn planned(&self, id: BufferId) -> &'p PlannedBuffer {
+        let Some(buffer) = self.plan.memory.get(id) else { panic!("the plan has no buffer {id}") };
+        buffer
+    }
+
+    /// An array that is copied to SMEM before the first step.
+    pub(crate) fn prefetched(&mut self, operand: Operand, id: BufferId) -> Value {
+        let ty = single(self.planned(id));
         self.prefetched.push(ty.clone());
         self.operands.push(operand);
-        self.b.argument(name, ty)
+        self.b.argument(id.name(), ty)
     }
 
-    /// An operand of which every step finds one block in vector memory: the compiler moves it.
-    pub(super) fn window(
-        &mut self,
-        name: &'static str,
-        operand: Operand,
-        element: Float,
-        block: &[usize],
-        along: &[Along],
-    ) -> Value {
+    /// An operand that the compiler pipelines: every step finds its block in VMEM.
+    pub(crate) fn window(&mut self, operand: Operand, id: BufferId, along: &[Along]) -> Value {
         self.operands.push(operand);
-        self.pipelined(name, element, block, along)
+        self.pipelined(id, along)
     }
 
-    /// The result, of which every step finds one block in vector memory.
-    pub(super) fn out_window(&mut self, element: Float) -> Value {
-        let tile = self.plan.tile;
-        self.pipelined("out", element, &[tile.m, tile.n], &[Along::M, Along::N])
+    /// The result, which the compiler stores from the block that every step finds in VMEM.
+    pub(crate) fn out_window(&mut self) -> Value {
+        self.pipelined(BufferId::Out, &[Along::M, Along::N])
     }
 
-    fn pipelined(&mut self, name: &'static str, element: Float, block: &[usize], along: &[Along]) -> Value {
-        let transform = format!("{name}_block");
+    fn pipelined(&mut self, id: BufferId, along: &[Along]) -> Value {
+        let buffer = self.planned(id);
+        assert_eq!(buffer.copies, DOUBLE_BUFFERED, "the compiler double-buffers {id}");
+        // Regrouped scales have a block of one tile in their leading dimensions.
+        let leading = vec![1; along.len() - buffer.shape.len()];
+        let block = [leading, buffer.shape.clone()].concat();
+        let transform = format!("{id}_block");
         self.windows.push(
             Attributes::new()
                 .with("transform_indices", Attr::Symbol(transform.clone()))
-                .with("window_bounds", Attr::extents(block))
+                .with("window_bounds", Attr::extents(&block))
                 .into(),
         );
         let function = self.transform(transform, along);
         self.transforms.push(function);
-        self.b.argument(name, Type::memref(block, element, MemorySpace::Vmem))
+        self.b.argument(id.name(), memref(&block, buffer))
     }
 
-    /// The function that names a step's block.
+    /// The function that maps grid indices to a block.
     fn transform(&self, name: String, along: &[Along]) -> Function {
         let mut b = FunctionBuilder::new(name, Visibility::Public);
         let [m, n, k] = ["m", "n", "k"].map(|name| b.argument(name, Type::I32));
@@ -152,48 +164,50 @@ impl<'p> Frame<'p> {
         b.finish(&blocks, Attributes::new())
     }
 
-    /// An operand that stays in device memory: the kernel moves what it needs.
-    pub(super) fn in_hbm(
-        &mut self,
-        name: &'static str,
-        operand: Operand,
-        element: Float,
-        shape: &[usize],
-    ) -> Value {
+    /// An operand that stays in HBM: the kernel copies what it needs.
+    pub(crate) fn in_hbm(&mut self, operand: Operand, id: BufferId, shape: &[usize]) -> Value {
         self.operands.push(operand);
-        self.unmoved(name, element, shape)
+        self.unmoved(id, shape)
     }
 
-    /// The result in device memory: the kernel moves what it has made.
-    pub(super) fn out_in_hbm(&mut self, element: Float) -> Value {
+    /// The result in HBM: the kernel stores its tiles.
+    pub(crate) fn out_in_hbm(&mut self) -> Value {
         let padded = self.plan.padded;
-        self.unmoved("out", element, &[padded.m, padded.n])
+        self.unmoved(BufferId::Out, &[padded.m, padded.n])
     }
 
-    fn unmoved(&mut self, name: &'static str, element: Float, shape: &[usize]) -> Value {
+    fn unmoved(&mut self, id: BufferId, shape: &[usize]) -> Value {
         self.windows.push(Attributes::new().into());
-        self.b.argument(name, Type::memref(shape, element, MemorySpace::Hbm))
+        let element = element(self.planned(id).element);
+        self.b.argument(id.name(), Type::memref(shape, element, MemorySpace::Hbm))
     }
 
-    /// A buffer of the kernel's own.
-    pub(super) fn scratch(
-        &mut self,
-        name: &'static str,
-        shape: &[usize],
-        element: impl Into<Type>,
-        space: MemorySpace,
-    ) -> Value {
+    /// The only copy of a planned buffer.
+    pub(crate) fn scratch(&mut self, name: &'static str, id: BufferId) -> Value {
+        let ty = single(self.planned(id));
+        self.declare_scratch(name, ty)
+    }
+
+    /// All copies of a planned buffer, as the leading dimension of one array.
+    pub(crate) fn scratch_copies(&mut self, name: &'static str, id: BufferId) -> Value {
+        let buffer = self.planned(id);
+        let shape = [&[buffer.copies], &buffer.shape[..]].concat();
+        self.declare_scratch(name, memref(&shape, buffer))
+    }
+
+    fn declare_scratch(&mut self, name: &'static str, ty: Type) -> Value {
         self.scratch += 1;
-        self.b.argument(name, Type::memref(shape, element, space))
+        self.b.argument(name, ty)
     }
 
-    /// Semaphores that copies signal.
-    pub(super) fn semaphores(&mut self, shape: &[usize]) -> Value {
-        self.scratch("semaphores", shape, Type::DmaSemaphore, MemorySpace::Semaphore)
+    /// The plan's DMA semaphores, in an array of this shape.
+    pub(crate) fn semaphores(&mut self, shape: &[usize]) -> Value {
+        assert_eq!(shape.iter().product::<usize>(), self.plan.semaphores, "all planned semaphores");
+        self.declare_scratch("semaphores", Type::memref(shape, Type::DmaSemaphore, MemorySpace::Semaphore))
     }
 
-    /// The finished kernel.
-    pub(super) fn finish(self) -> Kernel {
+    /// Finishes the kernel.
+    pub(crate) fn finish(self) -> KernelModule {
         let bounds: Vec<usize> = self.grid.iter().map(|&(steps, _)| steps).collect();
         let semantics = self.grid.iter().map(|&(_, s)| Attr::DimensionSemantics(s));
         let attributes = Attributes::new()
@@ -210,6 +224,22 @@ impl<'p> Frame<'p> {
             attributes: Attributes::new().with("stable_mosaic.version", Attr::i64(15)),
             functions,
         };
-        Kernel { module, operands: self.operands }
+        KernelModule { module, operands: self.operands }
     }
+}
+
+/// The type of a buffer that has one copy.
+fn single(buffer: &PlannedBuffer) -> Type {
+    assert_eq!(buffer.copies, 1, "{} has one copy", buffer.id);
+    memref(&buffer.shape, buffer)
+}
+
+/// The type of an array with a planned buffer's elements, in its memory.
+fn memref(shape: &[usize], buffer: &PlannedBuffer) -> Type {
+    let space = match buffer.space {
+        plan::MemorySpace::Vmem => MemorySpace::Vmem,
+        plan::MemorySpace::Smem => MemorySpace::Smem,
+        other => panic!("a TPU has no {other}"),
+    };
+    Type::memref(shape, element(buffer.element), space)
 }
