@@ -109,9 +109,9 @@ fn unusable_input_is_an_error_in_one_sentence() {
     let error = |text: &str, more: &[&str]| format!("{:#}", report(text, more).unwrap_err());
     assert!(
         error("nonsense", &[])
-            .contains("kernel.mlir:1:1: expected 'func.func', found 'nonsense': give Mosaic text")
+            .contains("kernel.mlir:1:1: expected 'func.func', found 'nonsense': pass Mosaic text")
     );
-    assert!(error(&kernel(WAIT), &["--operands", "y"]).contains("holds no tensor 'y'; it holds "));
+    assert!(error(&kernel(WAIT), &["--operands", "y"]).contains("has no tensor 'y', only "));
     let too_many = error(&kernel(WAIT), &["--operands", "x,x,x"]);
     assert!(too_many.contains("on the operands x, x, x (--operands names others)"), "{too_many}");
     assert!(too_many.contains("takes at most 2 operands"), "{too_many}");

@@ -1,4 +1,4 @@
-//! `octile inspect`: what the compilers make of the kernels.
+//! `octile inspect`: compiles kernels and keeps the compiler output.
 
 pub(super) mod collect;
 pub mod gpu;
@@ -25,15 +25,15 @@ pub use crate::args::HOPPER_TARGET;
 pub use manifest::{Counted, Figures};
 use replace::Place;
 
-/// The hidden command that compiles in a process of its own.
+/// The hidden command that compiles in a child process.
 pub const CHILD_COMMAND: &str = "compile-child";
 
-/// What to compile, and where to write.
+/// What to compile, and the output folder.
 #[derive(Debug)]
 pub struct Job {
     /// What to compile.
     pub work: Work,
-    /// Where to write.
+    /// Output folder.
     pub output: PathBuf,
 }
 
@@ -56,8 +56,7 @@ pub enum Report {
 }
 
 impl Job {
-    /// The job that the arguments describe. What does not fit the chip is refused here, before anything is compiled
-    /// or written.
+    /// Plans the kernels. Rejects problems that do not fit the chip before anything is compiled or written.
     pub fn new(args: &InspectArgs) -> Result<Self> {
         let wanted = |strategy: &Strategy| {
             args.strategies.iter().any(|choice| match choice {
@@ -101,7 +100,7 @@ impl Job {
     }
 }
 
-/// What only the TPU compiler understands would be without effect.
+/// Rejects options that have no effect on GPU kernels.
 fn refuse_tpu_options(args: &InspectArgs) -> Result<()> {
     let given = [
         (args.mode.is_some(), "--mode"),
@@ -111,7 +110,7 @@ fn refuse_tpu_options(args: &InspectArgs) -> Result<()> {
     refuse(&given, "TPU")
 }
 
-/// What only kernels of a GPU know.
+/// Rejects options that have no effect on TPU kernels.
 fn refuse_gpu_options(args: &InspectArgs) -> Result<()> {
     refuse(&[(args.promote.is_some(), "--promote"), (args.for_racecheck, "--for-racecheck")], "GPU")
 }
@@ -126,7 +125,7 @@ fn refuse(options: &[(bool, &str)], target: &str) -> Result<()> {
 }
 
 impl Report {
-    /// The folder of each version.
+    /// Lists the folder of each version.
     pub fn folders(&self) -> Vec<PathBuf> {
         match self {
             Self::Tpu(report) => report.versions.iter().map(|version| version.folder.clone()).collect(),
@@ -135,19 +134,19 @@ impl Report {
     }
 }
 
-/// The name of a version's folder: `v2_manual_async_dma`.
+/// Returns the folder name of a version: `v2_manual_async_dma`.
 pub fn version_name(strategy: Strategy) -> String {
     format!("{}_{}", strategy.version(), strategy.title().to_lowercase().replace([' ', '-'], "_"))
 }
 
 impl Job {
-    /// The folders that it replaces.
+    /// Lists the folders that it replaces.
     pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.versions().into_iter().map(|version| self.output.join(version))
     }
 }
 
-/// Compiles everything that the job asks for, then puts it in place.
+/// Compiles every version, then moves all of them into the output folder.
 pub fn run(job: &Job) -> Result<Report> {
     let place = Place::open(&job.output, &job.versions())?;
     Ok(match &job.work {
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_have_the_names_of_the_original_files() {
+    fn folders_are_named_like_the_original_files() {
         assert_eq!(
             Strategy::ALL.map(version_name),
             ["v1_auto_double_buffer", "v2_manual_async_dma", "v3_smem_scales", "v4_whole_k_strip"]

@@ -1,19 +1,19 @@
-//! `octile inspect` as text.
+//! Prints `octile inspect`.
 
 use std::fmt::Write;
 
 use octile_core::{Problem, Strategy};
 
-use super::{analyze::size, emit, heading};
+use super::{analyze::size, emit, heading, shown};
 use crate::{
     command::inspect::{Counted, HOPPER_TARGET, Report, gpu, tpu},
-    tools::Found,
+    tools::FoundTool,
 };
 
-/// Instructions whose number tells what kind of kernel it is: products, copies, barriers.
+/// Instructions to count: MMA, TMA and other copies, mbarriers.
 const TELLING: [&str; 6] = ["QGMMA", "UTMALDG", "LDGSTS", "UBLKCP", "SYNCS", "UTMASTG"];
 
-/// Prints what was compiled and where it is.
+/// Prints figures and folder of every version.
 pub fn report(report: &Report) {
     emit(&match report {
         Report::Tpu(report) => tpu_text(report),
@@ -30,7 +30,7 @@ fn tpu_text(report: &tpu::Report) -> String {
     for version in &report.versions {
         text += &tpu_version(version);
     }
-    text += "Cycles are counted on the listing, one bundle per cycle, with every wait for a copy free; no TPU was used.\n";
+    text += "Cycles: the LLO listing at one bundle per cycle, without waits for DMAs. No TPU was used.\n";
     text
 }
 
@@ -43,13 +43,12 @@ fn gpu_text(report: &gpu::Report) -> String {
     for version in &report.versions {
         text += &gpu_version(version);
     }
-    text += "What the assembler says, and what is in the machine code; no GPU was used.\n";
+    text += "Figures from ptxas and the machine code. No GPU was used.\n";
     text
 }
 
-fn tool(name: &str, found: &Found) -> String {
-    let version =
-        found.version.map_or_else(|| "of unknown version".to_owned(), |version| version.to_string());
+fn tool(name: &str, found: &FoundTool) -> String {
+    let version = found.version.map_or_else(|| "(unknown version)".to_owned(), |version| version.to_string());
     format!("{name} {version}, {}", found.origin)
 }
 
@@ -64,11 +63,7 @@ fn tpu_version(report: &tpu::VersionReport) -> String {
     let _ = writeln!(text, "  tile {}, grid {}", plan.tile, plan.grid);
     let _ = match &figures.counted {
         Counted::Cycles { cycles, mxu_share } => {
-            writeln!(
-                text,
-                "  {cycles} cycles without waits, matrix units busy {:.1} % of them",
-                100.0 * mxu_share
-            )
+            writeln!(text, "  {cycles} cycles without waits, MXU busy {:.1} %", 100.0 * mxu_share)
         }
         Counted::NotCounted { reason } => writeln!(text, "  cycles not counted: {reason}"),
     };
@@ -77,7 +72,7 @@ fn tpu_version(report: &tpu::VersionReport) -> String {
         "  {} bytes of code, {} bytes of temporaries, compiled in {:.1} s",
         figures.code_bytes, figures.memory.temp, figures.compile_seconds
     );
-    let _ = writeln!(text, "  {}\n", folder.display());
+    let _ = writeln!(text, "  {}\n", shown(folder));
     text
 }
 
@@ -86,7 +81,7 @@ fn gpu_version(report: &gpu::VersionReport) -> String {
     let mut text = title(plan.strategy, &plan.problem, "");
     let _ = writeln!(
         text,
-        "  tile {}x{}, {} stages, {} block{} of {} threads",
+        "  tile {}x{}, {} stages, {} CTA{} of {} threads",
         plan.shape.tile.a,
         plan.shape.tile.b,
         plan.stages,
@@ -115,6 +110,6 @@ fn gpu_version(report: &gpu::VersionReport) -> String {
             figures.assemble_seconds
         );
     }
-    let _ = writeln!(text, "  {}\n", folder.display());
+    let _ = writeln!(text, "  {}\n", shown(folder));
     text
 }

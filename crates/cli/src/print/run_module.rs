@@ -1,4 +1,4 @@
-//! `octile run-module` as text.
+//! Prints `octile run-module`.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::{
     command::run_module::{Outcome, Report},
 };
 
-/// Prints where a module ran and whether its result is right.
+/// Prints device, times and the check of the result.
 pub fn report(report: &Report) {
     emit(&text(report));
 }
@@ -20,7 +20,7 @@ fn text(report: &Report) -> String {
     let _ = writeln!(text, "results  {}", report.results.join(", "));
     let _ = writeln!(
         text,
-        "times    {:.1} ms to compile, {:.3} ms to start and wait for one run",
+        "times    {:.1} ms to compile, {:.3} ms per run",
         1e3 * report.compile.as_secs_f64(),
         1e3 * report.run.as_secs_f64()
     );
@@ -38,7 +38,7 @@ fn text(report: &Report) -> String {
         ),
         Outcome::Compared(difference, tolerance) => writeln!(
             text,
-            "check    {verdict}: largest error {:.3e}, {:.3e} of the largest magnitude, accepted up to {tolerance:e}",
+            "check    {verdict}: largest error {:.3e}, {:.3e} of the largest magnitude, tolerance {tolerance:e}",
             difference.max_abs,
             difference.relative()
         ),

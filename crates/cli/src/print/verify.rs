@@ -10,7 +10,7 @@ use super::{
 };
 use crate::command::verify::{Judged, Report};
 
-/// Prints the checklist of every version and the verdict over all of them.
+/// Prints the checklist and verdict of every version, and the overall verdict.
 pub fn report(report: &Report) {
     emit(&text(report));
 }
@@ -29,7 +29,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// How many versions pass, or else how many do not.
+/// Counts the versions that pass or fail.
 fn tally(report: &Report) -> String {
     let all = report.versions.len();
     match (report.versions.iter().filter(|judged| !judged.passed).count(), all) {
@@ -48,11 +48,11 @@ fn version(judged: &Judged) -> String {
         let _ = writeln!(text, "  FAIL {:<16} {trouble}", "files");
     }
     if let Some(contradiction) = &version.promise.contradiction {
-        let _ = writeln!(text, "  warn {:<16} {contradiction}", "version");
+        let _ = writeln!(text, "  note {:<16} {contradiction}", "version");
     }
     text.extend(version.findings.iter().filter(|finding| version.is_required(finding)).map(promise));
-    for finding in version.findings.iter().filter(|finding| judged.warnings.contains(&finding.check)) {
-        let _ = writeln!(text, "  warn {:<16} {}", finding.check, finding.says);
+    for finding in version.findings.iter().filter(|finding| judged.notes.contains(&finding.check)) {
+        let _ = writeln!(text, "  note {:<16} {}", finding.check, finding.says);
         for evidence in finding.evidence.iter().take(1) {
             let _ = writeln!(text, "       at  {}", place(evidence));
         }
@@ -65,7 +65,7 @@ fn version(judged: &Judged) -> String {
         text.extend(helper.findings.iter().map(promise));
     }
     let counts = [
-        (judged.refuted.len(), "refuted"),
+        (judged.refuted.len(), "failed"),
         (judged.obscured.len(), "in code that could not be followed"),
         (judged.unproven.len(), "not observable in these files"),
     ];
@@ -76,7 +76,7 @@ fn version(judged: &Judged) -> String {
     text
 }
 
-/// What became of a promise; where it is broken, with the line that shows it.
+/// A required check; if it fails, with the line that proves it.
 fn promise(finding: &Finding) -> String {
     let mut text = line(finding, true);
     if finding.verdict == Verdict::Fail {

@@ -1,4 +1,4 @@
-//! GPU kernels through ptxas and nvdisasm.
+//! Assembles GPU kernels with ptxas and disassembles them with nvdisasm.
 
 use std::{
     collections::BTreeMap,
@@ -22,24 +22,24 @@ use crate::{
     command::seal,
     progress::Progress,
     record::Provenance,
-    tools::{Assembler, Found},
+    tools::{Assembler, FoundTool},
 };
 
-/// The kernel's text.
+/// PTX of a kernel.
 pub const PTX: &str = "kernel.ptx";
 const CUBIN: &str = "kernel.cubin";
 const SASS: &str = "kernel.sass";
 const REPORT: &str = "ptxas.txt";
 
-/// What each file of a version's folder is.
+/// The files of a version's folder, for the manifest.
 const ROLES: [(&str, &str); 4] = [
-    (PTX, "the kernel as it is given to the driver"),
-    (CUBIN, "its machine code"),
-    (SASS, "its machine code as text"),
-    (REPORT, "the assembler's account of registers, shared memory and spills"),
+    (PTX, "PTX, as passed to the driver"),
+    (CUBIN, "machine code"),
+    (SASS, "machine code as text"),
+    (REPORT, "registers, shared memory and spills, from ptxas -v"),
 ];
 
-/// The folder of the kernel that quantizes activations, where there is one.
+/// Folder of the quantization kernel.
 pub const QUANTIZE: &str = "quantize";
 /// Bytes of one instruction.
 const INSTRUCTION_BYTES: usize = 16;
@@ -47,7 +47,7 @@ const INSTRUCTION_BYTES: usize = 16;
 /// What to assemble.
 #[derive(Debug)]
 pub struct Work {
-    /// For which GPU.
+    /// Target GPU.
     pub gpu: HopperGpu,
     /// One per version.
     pub plans: Vec<HopperPlan>,
@@ -56,9 +56,9 @@ pub struct Work {
 /// What was assembled.
 #[derive(Debug)]
 pub struct Report {
-    /// For which GPU.
+    /// Target GPU.
     pub gpu: HopperGpu,
-    /// With which tools.
+    /// The tools.
     pub tools: Assembler,
     /// One per version.
     pub versions: Vec<VersionReport>,
@@ -67,11 +67,11 @@ pub struct Report {
 /// One version.
 #[derive(Debug)]
 pub struct VersionReport {
-    /// The plan that was assembled.
+    /// Its plan.
     pub plan: HopperPlan,
-    /// The folder with everything about it.
+    /// Its folder.
     pub folder: PathBuf,
-    /// The kernels, the one that multiplies first.
+    /// The matmul kernel, then the quantization kernel.
     pub kernels: Vec<KernelReport>,
 }
 
@@ -80,34 +80,34 @@ pub struct VersionReport {
 pub struct KernelReport {
     /// Its name.
     pub entry: String,
-    /// The assembler's figures.
+    /// Its figures.
     pub figures: Figures,
 }
 
 /// The figures of one kernel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Figures {
-    /// Seconds that the assembler and the disassembler took.
+    /// Seconds in ptxas and nvdisasm.
     pub assemble_seconds: f64,
     /// Bytes of machine code.
     pub code_bytes: usize,
-    /// Bytes of shared memory that a launch asks for.
+    /// Bytes of shared memory of a launch.
     pub shared_bytes: usize,
     /// Registers, stack and spills.
     #[serde(flatten)]
     pub assembler: AssemblerReport,
-    /// How often each instruction is in the code.
+    /// Number of each instruction in the code.
     pub instructions: BTreeMap<String, usize>,
 }
 
 impl Figures {
-    /// How often an instruction is in the code.
+    /// Returns the number of an instruction in the code.
     pub fn count(&self, mnemonic: &str) -> usize {
         self.instructions.get(mnemonic).copied().unwrap_or(0)
     }
 }
 
-/// The content of `manifest.json`.
+/// Content of `manifest.json`.
 #[derive(Debug, Serialize)]
 struct Manifest<'a> {
     #[serde(flatten)]
@@ -119,7 +119,7 @@ struct Manifest<'a> {
     entry: &'a str,
     plan: &'a HopperPlan,
     figures: &'a Figures,
-    /// The kernels that prepare operands, by the names of their folders.
+    /// Kernels that prepare operands, by folder.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     helpers: BTreeMap<&'static str, &'a KernelReport>,
     files: Vec<FileRecord>,
@@ -128,13 +128,13 @@ struct Manifest<'a> {
 #[derive(Debug, Serialize)]
 struct CompilerRecord<'a> {
     target: &'static str,
-    ptxas: &'a Found,
+    ptxas: &'a FoundTool,
     ptxas_flags: [&'static str; 2],
-    nvdisasm: &'a Found,
+    nvdisasm: &'a FoundTool,
     nvdisasm_flags: [&'static str; 1],
 }
 
-/// Assembles everything, then puts it in place.
+/// Assembles every version, then moves all of them into the output folder.
 pub fn run(work: &Work, place: &Place) -> Result<Report> {
     let tools = Assembler::find()?;
     let progress = Progress::new(work.plans.len() as u64);
@@ -188,7 +188,7 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
     Ok(kernels)
 }
 
-/// Writes a kernel's text, and everything that the tools make of it.
+/// Writes a kernel's PTX, machine code and figures.
 fn assemble(kernel: &Kernel, shared_bytes: usize, tools: &Assembler, folder: &Path) -> Result<Figures> {
     fs::write(folder.join(PTX), &kernel.ptx)?;
     let start = Instant::now();
@@ -197,7 +197,7 @@ fn assemble(kernel: &Kernel, shared_bytes: usize, tools: &Assembler, folder: &Pa
     fs::write(folder.join(SASS), &assembled.sass)?;
     fs::write(folder.join(REPORT), &assembled.report)?;
     let assembler = AssemblerReport::parse(&assembled.report)
-        .with_context(|| format!("ptxas says nothing about the registers of {}", kernel.entry))?;
+        .with_context(|| format!("ptxas reports no register count for {}", kernel.entry))?;
     let code = Code::parse_sass(&assembled.sass);
     let instructions = code.mnemonics().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
     let code_bytes = INSTRUCTION_BYTES * code.instructions().count();

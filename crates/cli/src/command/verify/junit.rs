@@ -1,4 +1,4 @@
-//! Verdicts for continuous integration: one suite per version, one case per required check.
+//! JUnit XML: one suite per version, one case per required check.
 
 use anyhow::Result;
 use octile_dump::checks::{Finding, Verdict};
@@ -6,7 +6,7 @@ use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, 
 
 use super::{Judged, Report};
 
-/// The file's content.
+/// Returns the document.
 pub fn document(report: &Report) -> Result<String> {
     let mut document = Document::new("octile verify");
     for judged in &report.versions {
@@ -26,7 +26,7 @@ pub fn document(report: &Report) -> Result<String> {
     Ok(document.to_string()?)
 }
 
-/// Whether the files can be relied on.
+/// The case that fails for damaged and contradictory files.
 fn files(judged: &Judged) -> TestCase {
     let troubles = &judged.version.troubles;
     let status = match troubles.first() {
