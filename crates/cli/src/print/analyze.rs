@@ -14,7 +14,7 @@ use super::{emit, heading};
 use crate::{
     args::HOPPER_TARGET,
     command::analyze::{
-        Helper, Known, Version,
+        Helper, Known, Promise, Version,
         manifest::{Plan, Release},
     },
 };
@@ -92,13 +92,17 @@ pub fn title(version: &Version) -> String {
             format!("{} {}, {source}", strategy.version(), strategy.title())
         }
     };
-    let chip = match (promise.chip, &promise.gpu_name, promise.gpu) {
+    format!("{}\n{of}; {}{}{}", version.name, chip(promise), problem(version), variant(version))
+}
+
+/// The chip of a version.
+pub fn chip(promise: &Promise) -> String {
+    match (promise.chip, &promise.gpu_name, promise.gpu) {
         (Some(chip), ..) => chip.name.to_owned(),
         (None, Some(gpu), _) => format!("{HOPPER_TARGET} ({})", gpu.to_uppercase()),
         (None, None, true) => "an NVIDIA GPU".to_owned(),
         (None, None, false) => "unknown chip".to_owned(),
-    };
-    format!("{}\n{of}; {chip}{}{}", version.name, problem(version), variant(version))
+    }
 }
 
 /// The problem of a version, to follow in a sentence.

@@ -7,14 +7,17 @@ use crate::{
         report::{Ranking, Report},
         verify::Judged,
     },
-    print::analyze::grouped,
+    print::analyze::{chip, grouped},
 };
 
 /// The conclusion in one or two sentences.
 pub fn lead(report: &Report) -> Markup {
     html! {
         p.lead {
-            @if let Some(ranking) = &report.ranking { (best(ranking, &report.versions)) " " }
+            @match &report.ranking {
+                Some(ranking) => { (best(ranking, &report.versions)) " " }
+                None => @if let Some(subject) = subject(report) { (subject) ": " }
+            }
             (verdicts(&report.versions))
         }
     }
@@ -41,6 +44,15 @@ fn best(ranking: &Ranking, versions: &[Judged]) -> Markup {
         strong { (versions[best].version.name) } " is the fastest on " (ranking.chip) " at " (ranking.shape) ": "
         strong { (rounded(least)) " cycles" } ", modelled waits included, against " (listed(&others)) "."
     }
+}
+
+/// Chip and shape, where all versions have the same.
+fn subject(report: &Report) -> Option<String> {
+    let mut chips = report.versions.iter().map(|judged| chip(&judged.version.promise));
+    let mut shapes = report.columns.iter().map(|column| column.shape.as_ref());
+    let (first_chip, shape) = (chips.next()?, shapes.next()??);
+    let is_common = chips.all(|chip| chip == first_chip) && shapes.all(|other| other == Some(shape));
+    is_common.then(|| format!("{first_chip} at {shape}"))
 }
 
 fn verdicts(versions: &[Judged]) -> String {
