@@ -15,6 +15,8 @@ use crate::{plain_path::PlainPath, print::shown};
 
 /// Most bytes of a manifest.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
+/// Most bytes of a benchmark record.
+pub const RECORD_BYTES: u64 = 64 << 20;
 /// Most bytes of a dump, a kernel or a module.
 pub const DUMP_BYTES: u64 = 128 << 20;
 /// Most bytes of a file with tensors.

@@ -1,11 +1,12 @@
 //! `octile report`: everything about the versions on one page.
 
+use octile_harness::record::Provenance;
+
 use super::{
     analyze::Version,
     compare::{Column, Difference},
     verify::{self, Judged},
 };
-use crate::record::Provenance;
 
 /// What the page shows.
 #[derive(Debug)]
