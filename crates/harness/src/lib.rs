@@ -15,6 +15,7 @@ pub mod correctness;
 mod error;
 pub mod measure;
 pub mod record;
+pub mod requirement;
 pub mod roofline;
 pub mod stats;
 
