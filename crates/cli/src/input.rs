@@ -18,6 +18,8 @@ use crate::{
 
 /// Size limit of a manifest.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
+/// Size limit of a benchmark record.
+pub const RECORD_BYTES: u64 = 64 << 20;
 /// Size limit of a dump, a kernel or a module.
 pub const DUMP_BYTES: u64 = 128 << 20;
 /// Size limit of a tensor file.

@@ -1,5 +1,7 @@
 //! `octile report`: everything about the versions on one page.
 
+use octile_harness::record::Provenance;
+
 use super::{
     analyze::{
         Version,
@@ -9,7 +11,7 @@ use super::{
     simulate,
     verify::{self, Judged},
 };
-use crate::{args::SimulateArgs, record::Provenance};
+use crate::args::SimulateArgs;
 
 /// Most elements of operands and result that are simulated for a timeline.
 const SIMULATED_ELEMENTS: usize = 1 << 25;

@@ -11,19 +11,16 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use octile_core::{Problem, bound::Accumulator, sample::Operands};
+use octile_harness::{
+    HarnessError,
+    backend::{Contender, OutputBuffer},
+    check::{Check, Expectation},
+};
 use octile_runtime::pjrt::{
     Buffer, Client, CompileOptions, HostTensor, LoadedExecutable, NamedValue, Plugin, Value,
 };
 
-use crate::{
-    Verdict,
-    args::RunModuleArgs,
-    backend::{Contender, Output},
-    check::{Check, Expectation},
-    command::require_memory,
-    input,
-    print::shown,
-};
+use crate::{Verdict, args::RunModuleArgs, command::work::require_memory, input, print::shown};
 
 pub use tensors::Difference;
 
@@ -199,16 +196,28 @@ struct Program {
     executable: LoadedExecutable,
     arguments: Vec<Buffer>,
     results: Vec<HostTensor>,
-    output: Output,
+    output: OutputBuffer,
 }
 
 impl Program {
     /// Runs the program once.
     fn new(executable: LoadedExecutable, arguments: Vec<Buffer>) -> Result<Self> {
-        let output = Output::F32(Vec::new());
+        let output = OutputBuffer::F32(Vec::new());
         let mut program = Self { executable, arguments, results: Vec::new(), output };
-        program.run()?;
+        program.execute()?;
         Ok(program)
+    }
+
+    fn execute(&mut self) -> Result<Duration> {
+        let arguments: Vec<&Buffer> = self.arguments.iter().collect();
+        let start = Instant::now();
+        let results = self.executable.execute(&arguments).context("the run failed")?;
+        let elapsed = start.elapsed();
+        self.results = results.iter().map(|buffer| Ok(buffer.to_host()?)).collect::<Result<_>>()?;
+        if let Some(output) = self.results.first().and_then(tensors::output) {
+            self.output = output;
+        }
+        Ok(elapsed)
     }
 
     /// Rejects a module whose result does not fit the problem.
@@ -228,19 +237,11 @@ impl Program {
 }
 
 impl Contender for Program {
-    fn run(&mut self) -> Result<Duration> {
-        let arguments: Vec<&Buffer> = self.arguments.iter().collect();
-        let start = Instant::now();
-        let results = self.executable.execute(&arguments).context("the run failed")?;
-        let elapsed = start.elapsed();
-        self.results = results.iter().map(|buffer| Ok(buffer.to_host()?)).collect::<Result<_>>()?;
-        if let Some(output) = self.results.first().and_then(tensors::output) {
-            self.output = output;
-        }
-        Ok(elapsed)
+    fn run(&mut self) -> Result<Duration, HarnessError> {
+        self.execute().map_err(|error| HarnessError::Contender(error.into()))
     }
 
-    fn output(&mut self) -> &mut Output {
+    fn output(&mut self) -> &mut OutputBuffer {
         &mut self.output
     }
 }

@@ -9,6 +9,7 @@ use std::{path::Path, time::Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{Problem, device::tpu::TpuChip, sample::Operands};
+use octile_harness::backend::tensor_arguments;
 use octile_mosaic::{
     Module,
     interpret::{Figures, Finding, Note, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
@@ -21,10 +22,9 @@ use serde::Serialize;
 use crate::{
     Verdict,
     args::SimulateArgs,
-    backend::tpu_sim,
     command::{
         analyze::manifest::{Manifest, Plan, TpuPlan},
-        require_memory,
+        work::require_memory,
     },
     input,
     print::shown,
@@ -153,7 +153,7 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, Problem)> {
     args.require_no_tensor_options()?;
     let problem = problem.checked()?;
     require_memory([&problem])?;
-    let operands = tpu_sim::tensors(&Operands::random(problem, OPERANDS));
+    let operands = tensor_arguments(&Operands::random(problem, OPERANDS));
     let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
     Ok((
         Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None },

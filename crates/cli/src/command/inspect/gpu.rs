@@ -14,6 +14,7 @@ use octile_core::{
     plan::hopper::{HopperPlan, QUANTIZE_SHARED_BYTES},
 };
 use octile_dump::gpu::{AssemblerReport, Code};
+use octile_harness::record::Provenance;
 use octile_kernels::hopper::{self, Kernel};
 use serde::Serialize;
 
@@ -21,7 +22,6 @@ use super::{HOPPER_TARGET, manifest::FileRecord, replace::Place, version_name};
 use crate::{
     command::seal,
     progress::Progress,
-    record::Provenance,
     tools::{Assembler, FoundTool},
 };
 

@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::Result;
 use octile_core::{Strategy, plan::tpu::TpuPlan};
+use octile_harness::record::Provenance;
 use octile_runtime::pjrt::{
     MemoryStats, Value,
     compile::{Compiled, StaticProfile, Target},
@@ -14,7 +15,7 @@ use octile_runtime::pjrt::{
 use serde::Serialize;
 
 use super::collect::{RAW, ROLES, files_below};
-use crate::{command::seal, record::Provenance, tools::FoundTool};
+use crate::{command::seal, tools::FoundTool};
 
 /// Stands for the compiler's dump folder, which is temporary.
 pub const PLACEHOLDER: &str = "DUMP";

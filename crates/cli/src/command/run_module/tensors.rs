@@ -11,7 +11,9 @@ use octile_core::{
 use octile_runtime::pjrt::{ElementType, HostTensor};
 use safetensors::{Dtype, tensor::TensorView};
 
-use crate::{backend::Output, print::shown, tensor_file};
+use octile_harness::backend::OutputBuffer;
+
+use crate::{print::shown, tensor_file};
 
 /// Converts a float type.
 pub fn element(kind: FloatKind) -> ElementType {
@@ -92,12 +94,12 @@ fn from_file(name: &str, view: &TensorView<'_>) -> Result<HostTensor> {
 }
 
 /// Converts a result for the checks; `None` if it is not f32, bf16 or f16.
-pub fn output(tensor: &HostTensor) -> Option<Output> {
+pub fn output(tensor: &HostTensor) -> Option<OutputBuffer> {
     let bytes = tensor.bytes();
     Some(match tensor.element() {
-        ElementType::F32 => Output::F32(elements(bytes, f32::from_le_bytes)),
-        ElementType::Bf16 => Output::Bf16(elements(bytes, bf16::from_le_bytes)),
-        ElementType::F16 => Output::F16(elements(bytes, f16::from_le_bytes)),
+        ElementType::F32 => OutputBuffer::F32(elements(bytes, f32::from_le_bytes)),
+        ElementType::Bf16 => OutputBuffer::Bf16(elements(bytes, bf16::from_le_bytes)),
+        ElementType::F16 => OutputBuffer::F16(elements(bytes, f16::from_le_bytes)),
         _ => return None,
     })
 }

@@ -14,6 +14,10 @@ use octile_core::{
     plan::hopper::{Arguments, HopperPlan, Release},
     sample::Operands,
 };
+use octile_harness::{
+    backend::{KernelOptions, OutputBuffer, RESIDENT_CTAS},
+    check::ExactCheck,
+};
 use octile_kernels::hopper;
 use octile_ptx::{Fault, Machine, Product};
 use serde::{Deserialize, Serialize};
@@ -22,12 +26,10 @@ use super::{OPERANDS, read_text};
 use crate::{
     Verdict,
     args::SimulateArgs,
-    backend::{Output, gpu::KernelOptions, gpu_sim::RESIDENT_BLOCKS},
-    check::ExactCheck,
     command::{
         analyze::manifest,
         inspect::gpu::{PTX, QUANTIZE},
-        require_memory,
+        work::require_memory,
     },
     input,
     plain_path::PlainPath,
@@ -225,7 +227,7 @@ pub fn run(job: &Job) -> Report {
     let arguments = Arguments::fastest(&problem).with_constant_weight();
     while report.fault.is_none() && report.orders < ORDERS {
         report.orders += 1;
-        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_BLOCKS, seed: report.orders };
+        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_CTAS, seed: report.orders };
         match job.product.run(&operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, outcome)) => match &first {
@@ -249,7 +251,7 @@ pub fn run(job: &Job) -> Report {
             break;
         }
         let exact = ExactOperands::new(problem, draw, OPERANDS);
-        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_BLOCKS, seed: ORDERS + 1 };
+        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_CTAS, seed: ORDERS + 1 };
         match job.product.run(&exact.operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, _)) => report.exact.add(result(&problem, &bytes).compare_exactly(&exact)),
@@ -266,8 +268,8 @@ fn compare(problem: &Problem, operands: &Operands, bytes: &[u8]) -> Comparison {
     result(problem, bytes).compare(&reference)
 }
 
-fn result(problem: &Problem, bytes: &[u8]) -> Output {
-    let mut result = Output::poisoned(problem.out, problem.m * problem.n);
+fn result(problem: &Problem, bytes: &[u8]) -> OutputBuffer {
+    let mut result = OutputBuffer::poisoned(problem.out, problem.m * problem.n);
     result.copy_from_bytes(bytes);
     result
 }

@@ -3,11 +3,11 @@
 use std::fmt::Write;
 
 use octile_core::exact::WrongElement;
+use octile_harness::check::ExactCheck;
 
 use super::super::{emit, heading};
 use crate::{
     Verdict,
-    check::ExactCheck,
     command::simulate::gpu::{Found, Report},
 };
 
