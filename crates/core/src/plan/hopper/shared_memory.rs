@@ -90,7 +90,8 @@ pub(super) fn shared_memory(
     memory
 }
 
-/// Sums that a thread of a block that divides K gets from each of the others: those of its share of the tile's parts.
+/// Sums that a thread of a block that divides K gets from each of the others: those of its share of the
+/// tile's parts.
 fn exchanged_sums(shape: TileConfig, consumers: usize, parts: usize) -> usize {
     let per_part = chunks_per_part(shape);
     let all = waves(shape, consumers) * (shape.tile.b / 8).div_ceil(per_part);
