@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// A crate, and the crates of this workspace that it may depend on.
-const ROOMS: [(&str, &[&str]); 8] = [
+const ROOMS: [(&str, &[&str]); 9] = [
     ("core", &[]),
     ("mosaic", &["octile-core"]),
     ("ptx", &["octile-core"]),
@@ -16,6 +16,7 @@ const ROOMS: [(&str, &[&str]); 8] = [
     ("dump", &["octile-core", "octile-mosaic"]),
     ("runtime", &["octile-core", "octile-kernels"]),
     ("checkpoint", &["octile-core", "octile-runtime"]),
+    ("harness", &["octile-core", "octile-mosaic", "octile-ptx", "octile-kernels", "octile-runtime"]),
     (
         "cli",
         &[
@@ -26,6 +27,7 @@ const ROOMS: [(&str, &[&str]); 8] = [
             "octile-dump",
             "octile-runtime",
             "octile-checkpoint",
+            "octile-harness",
         ],
     ),
 ];

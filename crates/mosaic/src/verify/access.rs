@@ -1,14 +1,14 @@
-//! Which memory can be accessed how.
+//! How each memory may be accessed, and what the MXU can multiply.
 
 use octile_core::device::tpu::Fp8Support;
 
-use super::{Kernel, Rule, Violation};
+use super::{Rule, VerifiedKernel, Violation};
 use crate::{
     ir::Op,
     types::{Float, MemorySpace, Type},
 };
 
-pub(super) fn check(kernel: &Kernel<'_>, op: &Op) -> Vec<Violation> {
+pub(super) fn check(kernel: &VerifiedKernel<'_>, op: &Op) -> Vec<Violation> {
     let space = |operand: usize| match op.operands.get(operand).map(|&value| kernel.function.ty(value)) {
         Some(Type::MemRef(memref)) => memref.space,
         _ => None,
@@ -19,25 +19,25 @@ pub(super) fn check(kernel: &Kernel<'_>, op: &Op) -> Vec<Violation> {
     match op.name.as_ref() {
         "vector.load" | "tpu.vector_load" | "tpu.strided_load" => match space(0) {
             Some(MemorySpace::Smem) => {
-                refuse(Rule::Space, "scalar memory is loaded one scalar at a time".into())
+                refuse(Rule::Space, "SMEM holds scalars: load with memref.load".into())
             }
             space if far(space) => {
-                refuse(Rule::Space, "device memory must be copied before it is loaded".into())
+                refuse(Rule::Space, "HBM cannot be loaded directly: DMA it to VMEM first".into())
             }
             _ => {}
         },
         "vector.store" | "tpu.vector_store" | "tpu.strided_store" => match space(1) {
             Some(MemorySpace::Smem) => {
-                refuse(Rule::Space, "scalar memory is stored one scalar at a time".into())
+                refuse(Rule::Space, "SMEM holds scalars: store with memref.store".into())
             }
-            space if far(space) => refuse(Rule::Space, "device memory is only written by copies".into()),
+            space if far(space) => refuse(Rule::Space, "HBM cannot be stored to directly: use a DMA".into()),
             _ => {}
         },
         "memref.load" if space(0) != Some(MemorySpace::Smem) && space(0).is_some() => {
-            refuse(Rule::Space, "a scalar can only be loaded from scalar memory".into());
+            refuse(Rule::Space, "scalars can only be loaded from SMEM".into());
         }
         "memref.store" if space(1) != Some(MemorySpace::Smem) && space(1).is_some() => {
-            refuse(Rule::Space, "a scalar can only be stored to scalar memory".into());
+            refuse(Rule::Space, "scalars can only be stored to SMEM".into());
         }
         "tpu.matmul" => matmul(kernel, op, &mut refuse),
         _ => {}
@@ -45,7 +45,7 @@ pub(super) fn check(kernel: &Kernel<'_>, op: &Op) -> Vec<Violation> {
     violations
 }
 
-fn matmul(kernel: &Kernel<'_>, op: &Op, refuse: &mut impl FnMut(Rule, String)) {
+fn matmul(kernel: &VerifiedKernel<'_>, op: &Op, refuse: &mut impl FnMut(Rule, String)) {
     let element = |operand: usize| op.operands.get(operand).map(|&value| kernel.function.ty(value).element());
     let wide = matches!(element(2), Some(Type::Float(Float::F32) | Type::Integer(32)) | None);
     if !wide {
@@ -53,6 +53,6 @@ fn matmul(kernel: &Kernel<'_>, op: &Op, refuse: &mut impl FnMut(Rule, String)) {
     }
     let is_fp8 = |ty: Option<&Type>| matches!(ty, Some(Type::Float(Float::F8E4M3FN | Float::F8E5M2)));
     if kernel.chip.fp8 == Fp8Support::Unsupported && (is_fp8(element(0)) || is_fp8(element(1))) {
-        refuse(Rule::Chip, format!("{} does not multiply 8-bit floats", kernel.chip.name));
+        refuse(Rule::Chip, format!("{} cannot multiply 8-bit floats", kernel.chip.name));
     }
 }

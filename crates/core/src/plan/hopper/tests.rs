@@ -44,7 +44,7 @@ fn unquantized_activations_are_rejected() {
     let error = HopperPlan::best(&plain, &HOPPER_GPUS[0], Strategy::Strip).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "h100 multiplies 8-bit activations only: give fp8, or let bf16, f16 or f32 be quantized"
+        "h100 multiplies fp8 activations only: pass fp8, or have bf16, f16 or f32 quantized"
     );
 }
 

@@ -1,13 +1,15 @@
-//! A TPU, simulated: the emitted module is printed, read back and interpreted, with every check switched on.
+//! A simulated TPU: prints, parses and simulates the emitted module with every check enabled.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Result, anyhow, bail};
 use octile_core::{
     Problem, Strategy,
     bound::Accumulator,
     device::tpu::TpuChip,
-    plan::tpu::{Arithmetic, BlockMode, TpuPlan},
+    plan::{
+        DeviceKind,
+        tpu::{Arithmetic, BlockMode, TpuPlan},
+    },
     sample::{Activations, Operands},
 };
 use octile_kernels::tpu::emit;
@@ -17,19 +19,20 @@ use octile_mosaic::{
     parse,
 };
 
-use super::{Backend, Contender, Output, Peak, Setup};
+use super::{Backend, Contender, OutputBuffer, Peak, Setup};
+use crate::{HarnessError, Result};
 
-/// The chip that is simulated.
+/// The simulated chip.
 const CHIP: &str = "tpu7x";
 
-/// The simulator, for kernels of one block mode.
+/// The simulated TPU backend, for kernels of one block mode.
 pub struct TpuSimBackend {
     chip: &'static TpuChip,
     mode: BlockMode,
 }
 
 impl TpuSimBackend {
-    /// One per block mode.
+    /// Simulates kernels of this block mode.
     pub fn open(mode: BlockMode) -> Result<Self> {
         Ok(Self { chip: TpuChip::named(CHIP)?, mode })
     }
@@ -42,9 +45,9 @@ impl TpuSimBackend {
 impl Backend for TpuSimBackend {
     fn setup(&self) -> Setup {
         Setup::TpuSim {
-            chip: self.chip.name,
-            mode: self.mode,
-            cpu_model: super::cpu::cpu_model(),
+            chip: self.chip.name.to_owned(),
+            mode: self.mode.to_string(),
+            cpu_model: super::cpu_model(),
             threads: std::thread::available_parallelism().map_or(1, usize::from),
         }
     }
@@ -60,29 +63,29 @@ impl Backend for TpuSimBackend {
         }
     }
 
-    fn best(&self, _: &Problem) -> Strategy {
-        Strategy::Strip
+    fn best(&self, problem: &Problem) -> Strategy {
+        Strategy::best_for(problem, DeviceKind::Tpu)
     }
 
     fn peak(&self) -> Result<Peak> {
-        bail!("a simulated TPU has no speed to measure: `octile inspect` counts the cycles of its kernels")
+        Err(HarnessError::NotTimed { device: self.chip.name })
     }
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
         let problem = operands.problem;
         let text = emit(&self.plan(&problem, strategy)?).stablehlo.to_string();
-        let module =
-            parse(&text).map_err(|error| anyhow!("the emitted module cannot be read back: {error}"))?;
+        let unreadable = |error| HarnessError::Unreadable { kernel: strategy.to_string(), error };
+        let module = parse(&text).map_err(|error| unreadable(error.to_string()))?;
         Ok(Box::new(Simulated {
-            // The text is our own: it ends.
+            // Our own kernels terminate.
             options: Options {
                 max_operations: u64::MAX,
                 max_bytes: Some(usize::MAX),
                 ..Options::new(self.chip.rates)
             },
             module,
-            operands: tensors(operands),
-            output: Output::poisoned(problem.out, problem.m * problem.n),
+            operands: tensor_arguments(operands),
+            output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
             findings: Vec::new(),
         }))
     }
@@ -92,7 +95,7 @@ struct Simulated {
     options: Options<'static>,
     module: Module,
     operands: Vec<Tensor>,
-    output: Output,
+    output: OutputBuffer,
     findings: Vec<Finding>,
 }
 
@@ -106,7 +109,7 @@ impl Contender for Simulated {
         Ok(start.elapsed())
     }
 
-    fn output(&mut self) -> &mut Output {
+    fn output(&mut self) -> &mut OutputBuffer {
         &mut self.output
     }
 
@@ -115,8 +118,8 @@ impl Contender for Simulated {
     }
 }
 
-/// `x, w_q, w_scale[, x_scale]`, as the emitted modules take them.
-pub fn tensors(operands: &Operands) -> Vec<Tensor> {
+/// Arguments of the emitted modules: `x, w_q, w_scale[, x_scale]`.
+pub fn tensor_arguments(operands: &Operands) -> Vec<Tensor> {
     let Problem { m, n, k, .. } = operands.problem;
     let matrix =
         |float, rows, cols, bytes| Tensor { element: Element::Float(float), shape: vec![rows, cols], bytes };

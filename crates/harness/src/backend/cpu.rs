@@ -1,8 +1,7 @@
-//! This machine's processor.
+//! This machine's CPU.
 
 use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use octile_core::{
     ActivationKind, Mat, MatMut, Problem, Strategy,
     bound::Accumulator,
@@ -11,15 +10,16 @@ use octile_core::{
 };
 use octile_runtime::cpu::{Activation, Cpu, Floats, PackedWeight, Weight, Workspace, peak};
 
-use super::{Backend, Contender, Output, Peak, Setup};
+use super::{Backend, Contender, OutputBuffer, Peak, Setup};
+use crate::Result;
 
-/// The CPU backend with its threads.
+/// The CPU backend with its thread pool.
 pub struct CpuBackend {
     cpu: Cpu,
 }
 
 impl CpuBackend {
-    /// Starts the threads. Without `isa` the best one there is, without `threads` one per core.
+    /// Starts the thread pool: with the best instruction set and one thread per core, unless named.
     pub fn open(isa: Option<Isa>, threads: Option<usize>) -> Result<Self> {
         let mut builder = Cpu::builder();
         if let Some(isa) = isa {
@@ -32,13 +32,13 @@ impl CpuBackend {
     }
 }
 
-/// The processor's name as the operating system reports it.
+/// CPU model as the operating system reports it.
 pub fn cpu_model() -> String {
     let system = sysinfo::System::new_with_specifics(
         sysinfo::RefreshKind::nothing().with_cpu(sysinfo::CpuRefreshKind::nothing()),
     );
     let brand = system.cpus().first().map(|cpu| cpu.brand().trim().to_owned());
-    brand.filter(|brand| !brand.is_empty()).unwrap_or_else(|| "unknown processor".to_owned())
+    brand.filter(|brand| !brand.is_empty()).unwrap_or_else(|| "unknown CPU".to_owned())
 }
 
 impl Backend for CpuBackend {
@@ -67,7 +67,7 @@ impl Backend for CpuBackend {
             operands,
             packed: (strategy == Strategy::Strip).then(|| PackedWeight::new(&operands.weight)),
             workspace: self.cpu.workspace(&problem, strategy),
-            output: Output::poisoned(problem.out, problem.m * problem.n),
+            output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
         }))
     }
 }
@@ -78,7 +78,7 @@ struct CpuContender<'a> {
     operands: &'a Operands,
     packed: Option<PackedWeight>,
     workspace: Workspace,
-    output: Output,
+    output: OutputBuffer,
 }
 
 impl Contender for CpuContender<'_> {
@@ -91,25 +91,25 @@ impl Contender for CpuContender<'_> {
         };
         let start = Instant::now();
         match &mut self.output {
-            Output::F32(out) => {
+            OutputBuffer::F32(out) => {
                 self.cpu.multiply(self.strategy, x, weight, MatMut::new(out, m, n)?, &mut self.workspace)?;
             }
-            Output::Bf16(out) => {
+            OutputBuffer::Bf16(out) => {
                 self.cpu.multiply(self.strategy, x, weight, MatMut::new(out, m, n)?, &mut self.workspace)?;
             }
-            Output::F16(out) => {
+            OutputBuffer::F16(out) => {
                 self.cpu.multiply(self.strategy, x, weight, MatMut::new(out, m, n)?, &mut self.workspace)?;
             }
         }
         Ok(start.elapsed())
     }
 
-    fn output(&mut self) -> &mut Output {
+    fn output(&mut self) -> &mut OutputBuffer {
         &mut self.output
     }
 }
 
-/// The sample's activations as the runtime takes them.
+/// The activations as a kernel argument.
 fn activation(operands: &Operands) -> Result<Activation<'_>> {
     let Problem { m, k, .. } = operands.problem;
     let floats = match &operands.x {

@@ -1,6 +1,5 @@
-//! Whether a contender computes what it should.
+//! Comparison of a contender's results with the reference.
 
-use anyhow::Result;
 use octile_core::{
     bound::Accumulator,
     exact::{ExactComparison, ExactOperands, WrongElement},
@@ -9,13 +8,13 @@ use octile_core::{
 };
 use serde::Serialize;
 
-use crate::backend::Contender;
+use crate::{Result, backend::Contender};
 
-/// The relative error that the original test suite allowed. Our bound on every element is far tighter; this one
-/// is kept so that results can be compared.
+/// Largest relative error of the original test suite, kept so that results can be compared. The bound on every element
+/// is far tighter.
 pub const RELATIVE_TOLERANCE: f64 = 5e-2;
 
-/// The reference result for some or all rows of a problem.
+/// Reference results for some or all rows of a problem.
 pub struct Expectation {
     rows: Vec<usize>,
     cols: usize,
@@ -23,13 +22,12 @@ pub struct Expectation {
 }
 
 impl Expectation {
-    /// All rows: a full check.
+    /// Checks all rows.
     pub fn whole(operands: &Operands, accumulator: Accumulator) -> Self {
         Self::of_rows(operands, (0..operands.problem.m).collect(), accumulator)
     }
 
-    /// At most `count` rows, spread evenly, with the first and the last among them: a check that costs little
-    /// beside a benchmark. Every column of those rows is looked at.
+    /// Checks all columns of at most `count` rows, spread evenly from the first to the last: cheap beside a benchmark.
     pub fn sampled(operands: &Operands, count: usize, accumulator: Accumulator) -> Self {
         let m = operands.problem.m;
         if m <= count {
@@ -51,7 +49,7 @@ impl Expectation {
         Self { rows, cols: problem.n, reference }
     }
 
-    /// Runs the contender twice on a poisoned result, and compares the first result with the reference and the
+    /// Runs the contender twice on a NaN-poisoned output, and compares the first result with the reference and the
     /// second with the first.
     pub fn check(&self, contender: &mut dyn Contender) -> Result<Check> {
         contender.output().poison();
@@ -66,20 +64,20 @@ impl Expectation {
     }
 }
 
-/// What results on exact operands were.
+/// Result of a check on exact operands.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize)]
 pub struct ExactCheck {
-    /// Draws of operands that were multiplied; none where K is too long for exact sums.
+    /// Sets of operands that were multiplied; 0 where K is too long for exact sums.
     pub draws: usize,
-    /// Elements of all draws that are not the correct value to the bit.
+    /// Elements of all sets that are not bit-exact.
     pub wrong: usize,
-    /// The first of them.
+    /// The first wrong element.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub first: Option<WrongElement>,
 }
 
 impl ExactCheck {
-    /// Adds what one draw gave.
+    /// Adds the result of one set.
     pub fn add(&mut self, comparison: ExactComparison) {
         self.draws += 1;
         self.wrong += comparison.wrong;
@@ -87,26 +85,26 @@ impl ExactCheck {
     }
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
-    /// Against the reference.
+    /// Comparison with the reference.
     #[serde(flatten)]
     pub comparison: Comparison,
-    /// On operands with an exact product, where those were multiplied, too.
+    /// Check on exact operands, where one was made.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exact: Option<ExactCheck>,
-    /// Whether a second run gave the same bits.
+    /// Whether a second run gave bitwise equal results.
     pub repeatable: bool,
-    /// What a simulator found to be wrong beside the result: races, deadlocks, stray accesses.
+    /// Number of a simulator's findings: data races, deadlocks, out-of-bounds accesses.
     pub findings: usize,
-    /// What stopped a simulated kernel.
+    /// Fault that stopped a simulated kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stopped: Option<String>,
 }
 
 impl Check {
-    /// Runs the contender, which has the operands of `exact`, on a poisoned result and adds what it computed.
+    /// Runs the contender, prepared with the operands of `exact`, on a poisoned output and adds the result.
     pub fn add_exact(&mut self, exact: &ExactOperands, contender: &mut dyn Contender) -> Result<()> {
         contender.output().poison();
         contender.run()?;
@@ -116,35 +114,35 @@ impl Check {
         Ok(())
     }
 
-    /// Whether every element is within its bound and the tolerance, exact where it must be, and the result repeats to
-    /// the bit.
+    /// Whether every element is within its bound and the tolerance, exact operands gave exact results, and the result
+    /// is bitwise repeatable.
     pub fn passed(&self) -> bool {
         let close = self.comparison.passed() && self.comparison.max_relative <= RELATIVE_TOLERANCE;
         let right = close && self.exact.is_none_or(|exact| exact.wrong == 0);
         right && self.repeatable && self.findings == 0 && self.stopped.is_none()
     }
 
-    /// What is wrong, in a few words; `None` when nothing is.
+    /// Describes the failure in one sentence; `None` when the check passed.
     pub fn complaint(&self) -> Option<String> {
         let (row, col) = self.comparison.worst_at;
         if let Some(stopped) = &self.stopped {
             Some(format!("the simulator stopped the kernel: {stopped}"))
         } else if !self.comparison.passed() || self.comparison.max_relative > RELATIVE_TOLERANCE {
             let times = self.comparison.worst_of_bound;
-            Some(format!("row {row}, column {col} is off by {times:.3e} times what rounding can explain"))
+            Some(format!("row {row}, column {col}: error is {times:.3e} times the bound"))
         } else if let Some(ExactCheck { wrong, first: Some(first), .. }) = self.exact {
             let WrongElement { row, col, result, expected } = first;
             let s = if wrong == 1 { "" } else { "s" };
             Some(format!(
-                "{wrong} element{s} of an exact product wrong: row {row}, column {col} is {result:e}, not {expected:e}"
+                "exact operands gave {wrong} wrong element{s}: row {row}, column {col} is {result:e}, not {expected:e}"
             ))
         } else if self.findings > 0 {
             let found = self.findings;
             Some(format!(
-                "the simulator has {found} findings: write the kernel out and run `octile simulate` on it"
+                "the simulator has {found} findings: write the kernel with `octile inspect` and run `octile simulate`"
             ))
         } else if !self.repeatable {
-            Some("a second run gave other bits".to_owned())
+            Some("results differ between two runs".to_owned())
         } else {
             None
         }

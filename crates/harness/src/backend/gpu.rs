@@ -2,40 +2,38 @@
 
 use std::{fmt, time::Duration};
 
-use anyhow::{Result, anyhow};
 use octile_core::{
     Problem, Strategy,
     bound::Accumulator,
     device::hopper::HopperGpu,
     plan::{
-        PlanError,
+        DeviceKind, PlanError,
         hopper::{HopperPlan, STAGE_K},
     },
     sample::Operands,
 };
-use octile_runtime::cuda::{
-    self, Buffer, CudaError, FoundDriver, Gpu, HostActivations, PeakKernel, Product, Uploaded,
-};
-use serde::Serialize;
+use octile_runtime::cuda::{self, Buffer, FoundDriver, Gpu, HostActivations, PeakKernel, Product, Uploaded};
+use serde::{Deserialize, Serialize};
 
-use super::{Backend, Contender, Output, Peak, Setup};
+use super::{Backend, Contender, OutputBuffer, Peak, Setup};
+use crate::Result;
 
-/// What was asked of the kernels, real GPU or not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+/// Options of Hopper kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelOptions {
-    /// Products that the tensor cores add up before they are added to the f32 sums.
+    /// K elements between promotions of the accumulators.
     pub promote_every: usize,
-    /// Whether racecheck can follow them.
+    /// Whether `compute-sanitizer --tool racecheck` can follow the kernels.
     pub for_racecheck: bool,
 }
 
 impl KernelOptions {
-    /// Those that the user gave.
+    /// Options with the default promotion unless one is given.
     pub fn new(promote_every: Option<usize>, for_racecheck: bool) -> Self {
         Self { promote_every: promote_every.unwrap_or(STAGE_K), for_racecheck }
     }
 
-    /// The plan of kernels like that.
+    /// Plans a kernel with these options.
     pub fn plan(
         self,
         problem: &Problem,
@@ -47,11 +45,11 @@ impl KernelOptions {
     }
 }
 
-/// What is not as usual, at the end of a line.
+/// Options that differ from the default, at the end of a line.
 impl fmt::Display for KernelOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.promote_every != STAGE_K {
-            write!(f, ", added up in f32 every {} products", self.promote_every)?;
+            write!(f, ", promotion every {}", self.promote_every)?;
         }
         if self.for_racecheck {
             write!(f, ", for racecheck")?;
@@ -61,34 +59,24 @@ impl fmt::Display for KernelOptions {
 }
 
 /// Whether this machine has a GPU that can run the kernels.
-pub fn is_usable() -> bool {
+pub fn has_usable_gpu() -> bool {
     FoundDriver::look().is_ok_and(|driver| driver.gpus.iter().any(|gpu| gpu.require_hopper().is_ok()))
 }
 
 /// The GPU backend.
 pub struct GpuBackend {
     gpu: Gpu,
-    /// More than the cache holds: filling it leaves nothing of the operands there.
+    /// Larger than L2: filling it evicts the operands.
     flush: Buffer,
     kernels: KernelOptions,
 }
 
 impl GpuBackend {
-    /// Opens the first GPU that can run the kernels, for kernels like that.
+    /// Opens the first GPU that can run the kernels.
     pub fn open(kernels: KernelOptions) -> Result<Self> {
-        let gpu = Gpu::open_first().map_err(|error| match error {
-            CudaError::NoDriver | CudaError::NoGpu => {
-                anyhow!("{error}; `octile test --backend gpu-sim` runs the kernels without")
-            }
-            error => error.into(),
-        })?;
+        let gpu = Gpu::open_first()?;
         let flush = Buffer::zeros(&gpu, 4 * gpu.facts().l2)?;
         Ok(Self { gpu, flush, kernels })
-    }
-
-    /// The GPU.
-    pub fn gpu(&self) -> &Gpu {
-        &self.gpu
     }
 }
 
@@ -96,8 +84,8 @@ impl Backend for GpuBackend {
     fn setup(&self) -> Setup {
         Setup::Gpu {
             gpu_model: self.gpu.name().to_owned(),
-            isa: HopperGpu::TARGET,
-            multiprocessors: self.gpu.facts().sms,
+            isa: HopperGpu::TARGET.to_owned(),
+            sms: self.gpu.facts().sms,
             cuda_driver: cuda::version(self.gpu.driver()),
             kernels: self.kernels,
         }
@@ -107,8 +95,8 @@ impl Backend for GpuBackend {
         Accumulator::HopperTensorCore { promote_every: self.kernels.promote_every }
     }
 
-    fn best(&self, _: &Problem) -> Strategy {
-        Strategy::Strip
+    fn best(&self, problem: &Problem) -> Strategy {
+        Strategy::best_for(problem, DeviceKind::Gpu)
     }
 
     fn peak(&self) -> Result<Peak> {
@@ -121,39 +109,39 @@ impl Backend for GpuBackend {
     }
 }
 
-/// A plan on operands that lie in device memory.
-pub struct GpuContender<'a> {
+/// A kernel on operands in device memory.
+struct GpuContender<'a> {
     backend: &'a GpuBackend,
     product: Product,
     memory: Uploaded,
-    output: Output,
-    /// Whether the caller may have changed `output` since it was last copied to the GPU.
+    output: OutputBuffer,
+    /// Whether the caller may have changed `output` since it was last uploaded.
     handed_out: bool,
     /// Whether the GPU has a newer result than `output`.
     newer_on_gpu: bool,
 }
 
 impl<'a> GpuContender<'a> {
-    /// Compiles the plan's kernels and copies the operands to the GPU.
-    pub fn new(backend: &'a GpuBackend, plan: &HopperPlan, operands: &Operands) -> Result<Self> {
+    /// Compiles the kernels and uploads the operands.
+    fn new(backend: &'a GpuBackend, plan: &HopperPlan, operands: &Operands) -> Result<Self> {
         let (gpu, problem) = (&backend.gpu, operands.problem);
         Ok(Self {
             backend,
             product: Product::new(gpu, plan)?,
             memory: Uploaded::new(gpu, &problem, HostActivations::from(&operands.x), &operands.weight)?,
-            output: Output::poisoned(problem.out, problem.m * problem.n),
+            output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
             handed_out: true,
             newer_on_gpu: false,
         })
     }
 
-    /// Copies what the caller wrote into the result to the GPU, so that poison is found where nothing is written.
+    /// Uploads the poisoned output, so that elements the kernel does not write are detected.
     fn upload(&mut self) -> Result<()> {
         if self.handed_out {
             match &self.output {
-                Output::F32(values) => self.memory.out.write(values)?,
-                Output::Bf16(values) => self.memory.out.write(values)?,
-                Output::F16(values) => self.memory.out.write(values)?,
+                OutputBuffer::F32(values) => self.memory.out.write(values)?,
+                OutputBuffer::Bf16(values) => self.memory.out.write(values)?,
+                OutputBuffer::F16(values) => self.memory.out.write(values)?,
             }
             self.handed_out = false;
         }
@@ -171,14 +159,14 @@ impl Contender for GpuContender<'_> {
         Ok(Duration::from_secs_f64(f64::from(milliseconds) / 1e3))
     }
 
-    fn output(&mut self) -> &mut Output {
+    fn output(&mut self) -> &mut OutputBuffer {
         if self.newer_on_gpu {
             let copied = match &mut self.output {
-                Output::F32(values) => self.memory.out.read(values),
-                Output::Bf16(values) => self.memory.out.read(values),
-                Output::F16(values) => self.memory.out.read(values),
+                OutputBuffer::F32(values) => self.memory.out.read(values),
+                OutputBuffer::Bf16(values) => self.memory.out.read(values),
+                OutputBuffer::F16(values) => self.memory.out.read(values),
             };
-            // A result that cannot be read is no result: leave it poisoned.
+            // A result that cannot be read must not pass: leave it poisoned.
             if copied.is_err() {
                 self.output.poison();
             }
@@ -189,7 +177,7 @@ impl Contender for GpuContender<'_> {
     }
 }
 
-/// Bytes read plus bytes written per nanosecond by a large copy.
+/// Bytes read and written per nanosecond by a large device-to-device copy.
 fn copy_gbytes(gpu: &Gpu) -> Result<f64> {
     const BYTES: usize = 2 << 30;
     let (from, to) = (Buffer::zeros(gpu, BYTES)?, Buffer::zeros(gpu, BYTES)?);
@@ -200,7 +188,7 @@ fn copy_gbytes(gpu: &Gpu) -> Result<f64> {
     Ok(2.0 * BYTES as f64 / f64::from(best) / 1e6)
 }
 
-/// Matrix products of operands that stay in shared memory, without scales.
+/// Throughput of wgmma on operands that stay in shared memory, without scaling.
 fn peak_tflops(gpu: &Gpu) -> Result<f64> {
     let peak = PeakKernel::new(gpu)?;
     let run = || gpu.time(|| peak.launch());

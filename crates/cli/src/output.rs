@@ -1,59 +1,90 @@
-//! Results as files.
+//! Output files and streams: what a command writes beside, or instead of, its report.
 
 use std::{
     io::Write,
     path::{Path, PathBuf},
-    time::SystemTime,
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use octile_core::Problem;
+use octile_harness::record::{Document, Schema};
 use octile_runtime::cleanup::Temporary;
 use serde::Serialize;
 use tempfile::NamedTempFile;
 
-use crate::{abandoned, print::printable};
+use crate::{
+    abandoned,
+    args::JsonArgs,
+    print::{self, printable},
+};
 
-/// When and with what a record was made.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Provenance {
-    /// Date and time, UTC.
-    pub date: String,
-    /// Version of Octile.
-    pub version: &'static str,
+/// Where a document goes: `-` is standard output, in place of the report.
+#[derive(Debug)]
+pub enum Destination {
+    /// Standard output.
+    Stdout,
+    /// A file.
+    File(OutputFile),
 }
 
-impl Provenance {
-    /// Now, by this program.
-    pub fn now() -> Self {
-        let date = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
-        Self { date, version: env!("CARGO_PKG_VERSION") }
+impl Destination {
+    /// Opens the destination before the work starts, so that a bad path fails early.
+    pub fn open(path: &Path) -> Result<Self> {
+        match path.as_os_str() == "-" {
+            true => Ok(Self::Stdout),
+            false => OutputFile::open(path).map(Self::File),
+        }
+    }
+
+    /// Opens the destination of `--json`, where it was given.
+    pub fn open_json(args: &JsonArgs) -> Result<Option<Self>> {
+        args.json.as_deref().map(Self::open).transpose()
+    }
+
+    /// Whether the document takes the place of the report on standard output.
+    pub fn is_stdout(&self) -> bool {
+        matches!(self, Self::Stdout)
+    }
+
+    /// Rejects a file that the same command also uses for something else.
+    pub fn require_apart(&self, used: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+        match self {
+            Self::Stdout => Ok(()),
+            Self::File(file) => file.require_apart(used),
+        }
+    }
+
+    /// Rejects a file in a folder that the same command replaces.
+    pub fn require_outside(&self, replaced: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+        match self {
+            Self::Stdout => Ok(()),
+            Self::File(file) => file.require_outside(replaced),
+        }
+    }
+
+    /// Writes a JSON document: the schema, then the fields of `body`, which must serialize as an object.
+    pub fn finish_json(self, schema: Schema, body: &impl Serialize) -> Result<()> {
+        self.finish_plain_json(&Document { schema, body })
+    }
+
+    /// Writes JSON of a format that others define.
+    pub fn finish_plain_json(self, value: &impl Serialize) -> Result<()> {
+        self.finish(&(serde_json::to_string_pretty(value)? + "\n"))
+    }
+
+    /// Writes `text`; a file appears only now.
+    pub fn finish(self, text: &str) -> Result<()> {
+        match self {
+            Self::Stdout => print::emit_document(text),
+            Self::File(file) => file.finish(text)?,
+        }
+        Ok(())
     }
 }
 
-/// A problem, as records have it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ProblemFields {
-    m: usize,
-    n: usize,
-    k: usize,
-    quant_block: usize,
-    x: String,
-    out: String,
-}
-
-impl From<&Problem> for ProblemFields {
-    fn from(problem: &Problem) -> Self {
-        let Problem { m, n, k, quant_block, x, out } = problem;
-        let (x, out) = (x.to_string(), out.to_string());
-        Self { m: *m, n: *n, k: *k, quant_block: quant_block.size(), x, out }
-    }
-}
-
-/// How the names of files begin that are not whole yet.
+/// Name prefix of incomplete files.
 const DRAFT: &str = ".octile-draft-";
 
-/// A file to be: opened before the work, so that a bad path is known at once, and there only when whole.
+/// A file that appears complete or not at all.
 #[derive(Debug)]
 pub struct OutputFile {
     path: PathBuf,
@@ -61,74 +92,59 @@ pub struct OutputFile {
 }
 
 impl OutputFile {
-    /// Prepares to write `path`. A link is followed; what is no regular file is left alone.
-    pub fn open(path: &Path) -> Result<Self> {
-        if path.as_os_str() == "-" {
-            bail!(
-                "cannot write to the standard output, which has the report: name a file (./- if it is to be called that)"
-            );
-        }
+    /// Prepares to write `path`. Follows a link; rejects anything but a regular file.
+    fn open(path: &Path) -> Result<Self> {
         let target = resolved(path);
         if target.is_symlink() {
+            bail!("cannot write {}: it is a dangling link; remove it or name another file", path.display());
+        }
+        if target.exists() && is_standard_stream(&target) {
             bail!(
-                "cannot write {}: it is a link that leads nowhere, so remove it or name another file",
+                "cannot write {}: the report goes there; use - for standard output, or name another file",
                 path.display()
             );
         }
-        if target.exists() && is_standard_stream(&target) {
-            bail!("cannot write {}: the report goes there, so name another file", path.display());
-        }
         if target.exists() && !target.is_file() {
-            bail!("cannot write {}: it exists, and is not a regular file", path.display());
+            bail!("cannot write {}: it is not a regular file", path.display());
         }
         let folder = match target.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent,
             _ => Path::new("."),
         };
         if !folder.is_dir() {
-            bail!("cannot write {}: there is no folder {}", path.display(), folder.display());
+            bail!("cannot write {}: folder {} does not exist", path.display(), folder.display());
         }
         abandoned::remove(folder, DRAFT);
         let draft = Temporary::new(|| draft_of(&target, folder)).map_err(|error| {
-            // The error names a file that the user never heard of; what kind it is says enough.
+            // The full error names the temporary file, which the user does not know.
             let reason = std::io::Error::from(error.kind());
             anyhow!("cannot write {} ({reason}): name a file in another folder", path.display())
         })?;
         Ok(Self { path: target, draft })
     }
 
-    /// Refuses to replace a file that the same command uses.
-    pub fn require_apart(&self, used: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+    fn require_apart(&self, used: impl IntoIterator<Item = PathBuf>) -> Result<()> {
         match used.into_iter().find(|other| resolved(other) == self.path) {
             None => Ok(()),
             Some(other) => bail!(
-                "cannot write {}: the same command uses that file for something else, so name another",
+                "cannot write {}: the same command uses that file for something else; name another",
                 other.display()
             ),
         }
     }
 
-    /// Refuses a place in a folder that the same command replaces.
-    pub fn require_outside(&self, replaced: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+    fn require_outside(&self, replaced: impl IntoIterator<Item = PathBuf>) -> Result<()> {
         match replaced.into_iter().find(|folder| self.path.starts_with(resolved(folder))) {
             None => Ok(()),
             Some(folder) => bail!(
-                "cannot write {}: the same command replaces all of {}, so name a file elsewhere",
+                "cannot write {}: the same command replaces all of {}; name a file elsewhere",
                 self.path.display(),
                 folder.display()
             ),
         }
     }
 
-    /// Writes `value` as JSON.
-    pub fn finish(self, value: &impl Serialize) -> Result<()> {
-        let mut text = serde_json::to_string_pretty(value)?;
-        text.push('\n');
-        self.finish_with(&text)
-    }
-
-    /// Writes `text`; only now does the file appear.
-    pub fn finish_with(mut self, text: &str) -> Result<()> {
+    fn finish(mut self, text: &str) -> Result<()> {
         let context = format!("cannot write {}", self.path.display());
         self.draft.write_all(printable(text).as_bytes()).with_context(|| context.clone())?;
         let path = self.path;
@@ -137,7 +153,7 @@ impl OutputFile {
     }
 }
 
-/// The file behind a path, by a name that is the same for all paths to it. It need not be there yet.
+/// Canonical path of a file that may not exist yet.
 fn resolved(path: &Path) -> PathBuf {
     let folder = |path: &Path| match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
@@ -147,8 +163,8 @@ fn resolved(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
-/// What becomes the file `target`. A new one is for everyone whom the user's umask admits; one that takes the place of another is for
-/// those whom that one admits, and has its owner where the system lets us.
+/// Temporary file that becomes `target`. A new file gets the permissions of the umask; one that replaces another gets its
+/// mode, group and, where permitted, owner.
 #[cfg(unix)]
 fn draft_of(target: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
     use std::{
@@ -160,12 +176,12 @@ fn draft_of(target: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
     let Ok(replaced) = target.metadata() else {
         return builder.permissions(Permissions::from_mode(0o666)).tempfile_in(folder);
     };
-    // Private until it is as it should be: who opens it earlier could read on.
+    // Private until the mode is final: a descriptor opened earlier would keep its access.
     let draft = builder.permissions(Permissions::from_mode(0o600)).tempfile_in(folder)?;
     let file = draft.as_file();
     let has_group = fchown(file, None, Some(replaced.gid())).is_ok();
     let _ = fchown(file, Some(replaced.uid()), None);
-    // What was granted to another group is not for ours; and nothing that we write runs as somebody else.
+    // Drop group permissions meant for another group, and setuid and setgid.
     let granted = if has_group { 0o777 } else { 0o707 };
     file.set_permissions(Permissions::from_mode(replaced.mode() & granted))?;
     Ok(draft)
@@ -176,7 +192,7 @@ fn draft_of(_: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
     tempfile::Builder::new().prefix(DRAFT).tempfile_in(folder)
 }
 
-/// Whether a file is what standard output or standard error leads to, as `/dev/stdout` is.
+/// Whether a file is standard output or standard error, such as `/dev/stdout`.
 #[cfg(unix)]
 fn is_standard_stream(target: &Path) -> bool {
     use std::os::{fd::AsFd, unix::fs::MetadataExt};
@@ -196,18 +212,17 @@ fn is_standard_stream(_: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::time::{Duration, SystemTime};
 
     use super::*;
 
     #[test]
-    fn a_dash_is_not_taken_for_a_file() {
-        let error = OutputFile::open(Path::new("-")).map(|_| ()).unwrap_err();
-        assert!(error.to_string().contains("name a file"), "{error}");
+    fn a_dash_is_standard_output() {
+        assert!(Destination::open(Path::new("-")).unwrap().is_stdout());
     }
 
     #[test]
-    fn what_was_interrupted_long_ago_is_removed() {
+    fn abandoned_temporary_files_are_removed() {
         let place = tempfile::tempdir().unwrap();
         for (name, age) in [("old", 2 * abandoned::AGE), ("new", Duration::ZERO)] {
             let file = std::fs::File::create(place.path().join(format!("{DRAFT}{name}"))).unwrap();
@@ -221,7 +236,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn a_file_is_replaced_by_one_for_the_same_people() {
+    fn a_replaced_file_keeps_its_permissions() {
         use std::os::unix::fs::{PermissionsExt, symlink};
         let place = tempfile::tempdir().unwrap();
         let path = |name: &str| place.path().join(name);
@@ -230,20 +245,20 @@ mod tests {
             std::fs::write(path(name), "old").unwrap();
             std::fs::set_permissions(path(name), std::fs::Permissions::from_mode(before)).unwrap();
             let output = OutputFile::open(&path(name)).unwrap();
-            output.finish_with("new").unwrap();
+            output.finish("new").unwrap();
             assert_eq!(
                 (mode(name), std::fs::read_to_string(path(name)).unwrap()),
                 (before, "new".to_owned())
             );
         }
         symlink("private", path("link")).unwrap();
-        OutputFile::open(&path("link")).unwrap().finish_with("through the link").unwrap();
+        OutputFile::open(&path("link")).unwrap().finish("through the link").unwrap();
         assert!(path("link").is_symlink());
         assert_eq!(std::fs::read_to_string(path("private")).unwrap(), "through the link");
         assert_eq!(mode("private"), 0o600);
         symlink("nowhere", path("dangling")).unwrap();
         let error = OutputFile::open(&path("dangling")).map(drop).unwrap_err();
-        assert!(error.to_string().contains("a link that leads nowhere"), "{error}");
+        assert!(error.to_string().contains("a dangling link"), "{error}");
     }
 
     #[test]
@@ -260,7 +275,7 @@ mod tests {
         output.require_outside([path("input")]).unwrap();
         let error = output.require_outside([place.path().to_owned()]).unwrap_err();
         assert!(error.to_string().contains("replaces all of"), "{error}");
-        output.finish_with("text").unwrap();
+        output.finish("text").unwrap();
         assert_eq!(std::fs::read_to_string(path("new")).unwrap(), "text");
     }
 }

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use octile_cli::{
-    args::StrategyChoice,
-    backend::{Backend, Contender, Output, Peak, Setup},
-    case::named_cases,
-    command::test::{Job, Report, run},
-};
 use octile_core::{
     ActivationKind, E4m3, FloatKind, Problem, QuantBlock, QuantizedWeight, ScaleGranularity, Strategy,
     bound::Accumulator,
     oracle::OracleInput,
     quantize::scale_of,
     sample::{Activations, Operands},
+};
+
+use octile_harness::{
+    Result,
+    backend::{Backend, Contender, OutputBuffer, Peak, Setup},
+    case::{StrategyChoice, named_cases},
+    correctness::{TestReport, TestRequest, run},
 };
 
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -77,7 +77,7 @@ impl Backend for Mutant {
 
     fn prepare<'a>(&'a self, _: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
         let problem = operands.problem;
-        let output = Output::poisoned(problem.out, problem.m * problem.n);
+        let output = OutputBuffer::poisoned(problem.out, problem.m * problem.n);
         Ok(Box::new(Naive { mistake: self.0, operands, output, runs: 0 }))
     }
 }
@@ -85,7 +85,7 @@ impl Backend for Mutant {
 struct Naive<'a> {
     mistake: Mistake,
     operands: &'a Operands,
-    output: Output,
+    output: OutputBuffer,
     runs: u32,
 }
 
@@ -159,25 +159,25 @@ impl Contender for Naive<'_> {
             if self.mistake == Mistake::Unrepeatable && self.runs % 2 == 1 {
                 sum = sum.next_up();
             }
-            let Output::F32(out) = &mut self.output else { panic!("the cases below all want f32") };
+            let OutputBuffer::F32(out) = &mut self.output else { panic!("the cases below all want f32") };
             out[row * n + col] = sum;
         }
         self.runs += 1;
         Ok(Duration::ZERO)
     }
 
-    fn output(&mut self) -> &mut Output {
+    fn output(&mut self) -> &mut OutputBuffer {
         &mut self.output
     }
 }
 
 /// Ragged in every dimension, several blocks each way.
-fn report(mistake: Mistake, accumulator: Accumulator) -> Report {
+fn report(mistake: Mistake, accumulator: Accumulator) -> TestReport {
     let problem = Problem::new(131, 300, 400, QuantBlock::B128).unwrap();
     let x = ActivationKind::Quantized(FloatKind::F32, ScaleGranularity::Token);
     let cases = named_cases(&[problem.with_x(x)]);
-    let job = Job { cases, strategies: vec![StrategyChoice::One(Strategy::Auto)], seed: 1 };
-    run(&Mutant(mistake, accumulator), &job).unwrap()
+    let request = TestRequest { cases, strategies: vec![StrategyChoice::One(Strategy::Auto)], seed: 1 };
+    run(&Mutant(mistake, accumulator), &request, &()).unwrap()
 }
 
 #[test]

@@ -4,11 +4,11 @@
 //! Only the elements that a mistake touches are computed, and only until one of them is not what it must be.
 
 use half::bf16;
-use octile_cli::case::test_cases_with_ragged;
 use octile_core::{
     ActivationKind, E4m3, FloatKind, Problem, QuantBlock, ScaleGranularity, exact::ExactOperands,
     oracle::OracleInput,
 };
+use octile_harness::case::test_cases_with_ragged;
 
 /// The arithmetic of a target.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -1,28 +1,29 @@
-//! A GPU, simulated: the PTX of the kernels is read and run thread by thread, with races, deadlocks and stray accesses looked for.
+//! A simulated GPU: runs the PTX of the kernels thread by thread, and detects data races, deadlocks and out-of-bounds
+//! accesses.
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
 use octile_core::{
     Problem, Strategy,
     bound::Accumulator,
     device::hopper::{HOPPER_GPUS, HopperGpu},
-    plan::hopper::Arguments,
+    plan::{DeviceKind, hopper::Arguments},
     sample::Operands,
 };
 use octile_kernels::hopper;
 use octile_ptx::{Machine, Product};
 
-use super::{Backend, Contender, Output, Peak, Setup, gpu::KernelOptions};
+use super::{Backend, Contender, KernelOptions, OutputBuffer, Peak, Setup};
+use crate::{HarnessError, Result};
 
-/// The simulator.
+/// The simulated GPU backend.
 pub struct GpuSimBackend {
     gpu: &'static HopperGpu,
     kernels: KernelOptions,
 }
 
 impl GpuSimBackend {
-    /// An H200, for kernels like that.
+    /// Simulates an H200.
     pub fn open(kernels: KernelOptions) -> Self {
         let [.., gpu] = &HOPPER_GPUS;
         Self { gpu, kernels }
@@ -31,20 +32,20 @@ impl GpuSimBackend {
 
 impl Backend for GpuSimBackend {
     fn setup(&self) -> Setup {
-        let (isa, cpu_model) = (HopperGpu::TARGET, super::cpu::cpu_model());
-        Setup::GpuSim { gpu: self.gpu.name, isa, cpu_model, kernels: self.kernels }
+        let (isa, cpu_model) = (HopperGpu::TARGET.to_owned(), super::cpu_model());
+        Setup::GpuSim { gpu: self.gpu.name.to_owned(), isa, cpu_model, kernels: self.kernels }
     }
 
     fn accumulator(&self) -> Accumulator {
         Product::ACCUMULATOR
     }
 
-    fn best(&self, _: &Problem) -> Strategy {
-        Strategy::Strip
+    fn best(&self, problem: &Problem) -> Strategy {
+        Strategy::best_for(problem, DeviceKind::Gpu)
     }
 
     fn peak(&self) -> Result<Peak> {
-        bail!("a simulated GPU has no speed to measure: time its kernels on a real one, with `--backend gpu`")
+        Err(HarnessError::NotTimed { device: self.gpu.name })
     }
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
@@ -53,13 +54,14 @@ impl Backend for GpuSimBackend {
         let multiply = hopper::multiply(&plan);
         let quantize = hopper::quantize_for(&problem);
         let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));
-        let product = Product::new(&plan, &multiply.ptx, quantize)
-            .with_context(|| format!("the emitted kernel {} cannot be read back", multiply.entry))?;
+        let product = Product::new(&plan, &multiply.ptx, quantize).map_err(|error| {
+            HarnessError::Unreadable { kernel: multiply.entry.clone(), error: error.to_string() }
+        })?;
         Ok(Box::new(Simulated {
             gpu: self.gpu,
             product,
             operands,
-            output: Output::poisoned(problem.out, problem.m * problem.n),
+            output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
             runs: 0,
             stopped: None,
         }))
@@ -70,21 +72,21 @@ struct Simulated<'a> {
     gpu: &'static HopperGpu,
     product: Product,
     operands: &'a Operands,
-    output: Output,
+    output: OutputBuffer,
     runs: u64,
-    /// What stopped the first run that was stopped.
+    /// The first fault.
     stopped: Option<String>,
 }
 
-/// Blocks that run side by side: more would change nothing, because blocks of different clusters do not meet.
-pub const RESIDENT_BLOCKS: usize = 8;
+/// CTAs simulated at once. More would change nothing, because CTAs of different clusters do not synchronize.
+pub const RESIDENT_CTAS: usize = 8;
 
 impl Contender for Simulated<'_> {
     fn run(&mut self) -> Result<Duration> {
         let start = Instant::now();
         self.runs += 1;
-        // Another order of events every time.
-        let machine = Machine { gpu: self.gpu, resident_blocks: RESIDENT_BLOCKS, seed: self.runs };
+        // Each run has another interleaving.
+        let machine = Machine { gpu: self.gpu, resident_blocks: RESIDENT_CTAS, seed: self.runs };
         let arguments = Arguments::fastest(&self.operands.problem).with_constant_weight();
         match self.product.run(self.operands, arguments, machine) {
             Ok((bytes, _)) => self.output.copy_from_bytes(&bytes),
@@ -97,7 +99,7 @@ impl Contender for Simulated<'_> {
         self.stopped.clone()
     }
 
-    fn output(&mut self) -> &mut Output {
+    fn output(&mut self) -> &mut OutputBuffer {
         &mut self.output
     }
 }
@@ -120,7 +122,7 @@ mod tests {
                 gpu: backend.gpu,
                 product: Product::new(&plan, text, None).unwrap(),
                 operands: &operands,
-                output: Output::poisoned(problem.out, problem.m * problem.n),
+                output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
                 runs: 0,
                 stopped: None,
             };
