@@ -1,5 +1,5 @@
 use super::*;
-use crate::{QuantBlock, device::hopper::HOPPER_GPUS};
+use crate::{QuantBlock, device::hopper::HOPPER_GPUS, plan::BufferId};
 
 fn problem(m: usize, n: usize, k: usize) -> Problem {
     Problem::new(m, n, k, QuantBlock::B128).unwrap().with_out(FloatKind::Bf16)
@@ -11,7 +11,7 @@ fn stages_fill_the_shared_memory_that_is_left() {
     let plan =
         HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, TileConfig::PLAIN, None).unwrap();
     assert_eq!((plan.units, plan.blocks, plan.stages), ((32, 32), 1024, 6));
-    assert_eq!(plan.offset("full") % 8, 0);
+    assert_eq!(plan.offset(BufferId::Full) % 8, 0);
     let deeper = HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, TileConfig::PLAIN, Some(8));
     assert!(
         matches!(deeper, Err(PlanError::DoesNotFit { needed, available: 232_448, .. }) if needed > 232_448)
@@ -286,7 +286,7 @@ fn split_k_has_exchange_buffers_for_the_other_ctas() {
     let bytes = |a, b, swapped, parts| {
         let shape = TileConfig { tile: GpuTile { a, b }, swapped, cluster: ClusterMode::SplitK(parts) };
         let plan = HopperPlan::new(&problem(64, 7168, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
-        plan.unwrap().buffer_bytes("exchange")
+        plan.unwrap().buffer_bytes(BufferId::Exchange)
     };
     // Of seven parts of 16 columns a CTA owns up to four, each with 8 accumulators of 128 threads.
     assert_eq!(bytes(64, 112, false, 2), 4 * 8 * 128 * 4);
