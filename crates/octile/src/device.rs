@@ -2,9 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use octile_core::device::{
-    hopper::{HOPPER_GPUS, HopperGpu},
-    tpu::{TPU_CHIPS, TpuChip},
+use octile_core::{
+    device::{
+        hopper::{HOPPER_GPUS, HopperGpu},
+        tpu::{TPU_CHIPS, TpuChip},
+    },
+    plan::DeviceKind,
 };
 use octile_runtime::{
     cpu::Cpu,
@@ -82,6 +85,17 @@ impl Device {
     pub fn simulated_tpu() -> Self {
         let [tpu7x, ..] = &TPU_CHIPS;
         Self(Kind::SimulatedTpu(tpu7x))
+    }
+}
+
+impl Kind {
+    /// What the choice of a strategy depends on; weights are packed.
+    pub(crate) fn planned(&self) -> DeviceKind {
+        match self {
+            Self::Cpu(cpu) => DeviceKind::Cpu { isa: cpu.isa(), threads: cpu.threads(), packed: true },
+            Self::Gpu(_) | Self::SimulatedGpu(_) => DeviceKind::Gpu,
+            Self::SimulatedTpu(_) => DeviceKind::Tpu,
+        }
     }
 }
 

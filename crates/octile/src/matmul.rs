@@ -23,7 +23,7 @@ pub struct MatmulBuilder {
     weight: Weight,
     x: (DType, Scales),
     out: DType,
-    strategy: Strategy,
+    strategy: Option<Strategy>,
 }
 
 impl MatmulBuilder {
@@ -42,7 +42,7 @@ impl MatmulBuilder {
 
     /// Uses this strategy, for comparison. Without it the fastest is used.
     pub fn with_strategy(self, strategy: Strategy) -> Self {
-        Self { strategy, ..self }
+        Self { strategy: Some(strategy), ..self }
     }
 
     /// Brings the weight to the device, in the form that the strategy reads.
@@ -56,6 +56,7 @@ impl MatmulBuilder {
             .ok_or(Error::UnsupportedType("the output cannot be f8e4m3: choose f32, bf16 or f16"))?;
         let [n, k] = weight.shape();
         let problem = Problem::new(1, n, k, weight.block())?.with_x(x).with_out(out);
+        let strategy = strategy.unwrap_or_else(|| Strategy::best_for(&problem, device.0.planned()));
         let engine = match &device.0 {
             device::Kind::Cpu(cpu) => Engine::Cpu(CpuMatmul::new(cpu, strategy, weight)),
             device::Kind::Gpu(gpu) => {
@@ -112,7 +113,7 @@ impl Matmul {
             weight,
             x: (DType::BF16, Scales::PerToken),
             out: DType::BF16,
-            strategy: Strategy::Strip,
+            strategy: None,
         }
     }
 
