@@ -1,6 +1,6 @@
 //! Text that is not a kernel gets a sentence, and nothing makes the reader panic.
 
-use octile_ptx::Program;
+use octile_ptx::simulate::{ParameterKind, Program};
 use proptest::prelude::*;
 
 const KERNEL: &str = "\
@@ -33,8 +33,8 @@ fn refusal(text: &str) -> String {
 #[test]
 fn a_kernel_is_read() {
     let program = Program::parse(KERNEL).expect("it can be read");
-    assert_eq!((program.entry.as_str(), program.most_threads), ("k", 128));
-    assert_eq!(program.parameters, ["map_a", "m"]);
+    assert_eq!((program.entry.as_str(), program.max_threads), ("k", 128));
+    assert_eq!(program.parameters, [("map_a".into(), ParameterKind::TensorMap), ("m".into(), ParameterKind::Number)]);
 }
 
 #[test]

@@ -11,7 +11,7 @@ use octile_core::{
     sample::Operands,
 };
 use octile_kernels::hopper;
-use octile_ptx::{Machine, Product};
+use octile_ptx::simulate::{SimulatedMatmul, Simulator};
 
 use super::{Backend, Contender, Output, Peak, Setup, gpu::KernelOptions};
 
@@ -36,7 +36,7 @@ impl Backend for GpuSimBackend {
     }
 
     fn accumulator(&self) -> Accumulator {
-        Product::ACCUMULATOR
+        SimulatedMatmul::ACCUMULATOR
     }
 
     fn best(&self, _: &Problem) -> Strategy {
@@ -53,7 +53,7 @@ impl Backend for GpuSimBackend {
         let multiply = hopper::multiply(&plan);
         let quantize = hopper::quantize_for(&problem);
         let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));
-        let product = Product::new(&plan, &multiply.ptx, quantize)
+        let product = SimulatedMatmul::new(&plan, &multiply.ptx, quantize)
             .with_context(|| format!("the emitted kernel {} cannot be read back", multiply.entry))?;
         Ok(Box::new(Simulated {
             gpu: self.gpu,
@@ -68,7 +68,7 @@ impl Backend for GpuSimBackend {
 
 struct Simulated<'a> {
     gpu: &'static HopperGpu,
-    product: Product,
+    product: SimulatedMatmul,
     operands: &'a Operands,
     output: Output,
     runs: u64,
@@ -84,7 +84,7 @@ impl Contender for Simulated<'_> {
         let start = Instant::now();
         self.runs += 1;
         // Another order of events every time.
-        let machine = Machine { gpu: self.gpu, resident_blocks: RESIDENT_BLOCKS, seed: self.runs };
+        let machine = Simulator { gpu: self.gpu, resident_ctas: RESIDENT_BLOCKS, seed: self.runs };
         let arguments = Arguments::fastest(&self.operands.problem).with_constant_weight();
         match self.product.run(self.operands, arguments, machine) {
             Ok((bytes, _)) => self.output.copy_from_bytes(&bytes),
@@ -118,7 +118,7 @@ mod tests {
         let check = |text: &str| {
             let mut contender = Simulated {
                 gpu: backend.gpu,
-                product: Product::new(&plan, text, None).unwrap(),
+                product: SimulatedMatmul::new(&plan, text, None).unwrap(),
                 operands: &operands,
                 output: Output::poisoned(problem.out, problem.m * problem.n),
                 runs: 0,

@@ -5,6 +5,7 @@
 
 mod arguments;
 mod choose;
+mod launch;
 mod quantization;
 mod rules;
 mod shared_memory;
@@ -12,6 +13,7 @@ mod soundness;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
 pub use choose::candidates;
+pub use launch::LaunchConfig;
 pub use quantization::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, quantize_numbers};
 use rules::{
     chunks_per_part, operand_rows, operand_stays, overlaps_stages, pieces, release, result_path, shares_sm,

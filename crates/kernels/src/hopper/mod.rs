@@ -20,7 +20,6 @@ mod outbox;
 mod overlap;
 mod peak;
 mod producer;
-mod ptx;
 mod quantize;
 mod ring;
 mod scales;
@@ -39,6 +38,8 @@ use octile_core::{
     Strategy,
     plan::hopper::{ClusterMode, GpuTile, HopperPlan, NUMBERS, Release, STAGE_K, TileConfig},
 };
+
+use octile_ptx::build as ptx;
 
 use ptx::{LaunchBounds, Parameter, Ptx};
 
@@ -69,7 +70,7 @@ pub fn multiply(plan: &HopperPlan) -> Kernel {
         cluster: plan.shape.cluster.ctas() as u32,
     };
     let entry = entry_name(plan);
-    Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
+    Kernel { ptx: ptx.module(&entry, &parameters, bounds).to_string(), entry }
 }
 
 /// A name that says what the kernel is.

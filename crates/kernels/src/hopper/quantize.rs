@@ -139,7 +139,7 @@ pub fn quantize_tuned(
     let entry = format!("octile_quantize_{kind}_{granularity}_{quant_block}{alignment}{}", tuning.name());
     let blocks_per_sm = RESIDENT_THREADS / tuning.threads;
     let bounds = LaunchBounds { threads: tuning.threads, blocks_per_sm, cluster: 1 };
-    Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
+    Kernel { ptx: ptx.module(&entry, &parameters, bounds).to_string(), entry }
 }
 
 /// The kernel that quantizes a problem's activations, where they come as floats without gaps between rows, and how it is launched.

@@ -1,6 +1,6 @@
 //! The copy engine and the tensor cores: what may happen while they work, and what may not.
 
-use octile_ptx::{Fault, FaultKind, Global, Launch, Parameter, Program, TensorMap};
+use octile_ptx::simulate::{DeviceMemory, Fault, FaultKind, KernelArgument, Launch, LaunchConfig, Program, TensorMap};
 
 /// Orders of events to try.
 const SEEDS: std::ops::Range<u64> = 0..20;
@@ -17,20 +17,17 @@ fn kernel(body: &str) -> String {
 /// The first words of `out` and of the matrix after the run.
 fn run(seed: u64, kernel: &str) -> Result<(u32, u32), Fault> {
     let program = Program::parse(kernel).unwrap_or_else(|error| panic!("{error}"));
-    let mut global = Global::default();
+    let mut global = DeviceMemory::default();
     let mut matrix = vec![0; 1024];
     matrix[0] = 7;
     let (out, address) = (global.allocate(vec![0; 256]), global.allocate(matrix));
     let map = TensorMap { address, element: 1, size: (128, 8), stride: 128, boxes: (128, 8) };
     let launch = Launch {
         program: &program,
-        grid: (1, 1),
-        threads: 128,
-        shared_bytes: 16 << 10,
-        cluster: 1,
+        config: LaunchConfig { grid: (1, 1), threads: 128, shared_bytes: 16 << 10, cluster: 1 },
         resident_clusters: 1,
-        parameters: vec![Parameter::Pointer(out), Parameter::Map(map)],
-        most_instructions: 1 << 20,
+        arguments: vec![KernelArgument::Pointer(out), KernelArgument::TensorMap(map)],
+        max_instructions: 1 << 20,
         seed,
     };
     launch.run(&mut global)?;
@@ -100,7 +97,7 @@ fn tiles_into_the_same_place_race() {
 fn no_block_leaves_before_its_tiles_have_landed() {
     let body = format!("{}\n{}", EXPECT[0], LOAD[0]);
     let faults = SEEDS.filter_map(|seed| run(seed, &kernel(&body)).err());
-    assert!(faults.map(|fault| fault.kind).any(|kind| kind == FaultKind::LeavesCopies));
+    assert!(faults.map(|fault| fault.kind).any(|kind| kind == FaultKind::ExitsWithCopiesInFlight));
 }
 
 #[test]
@@ -128,11 +125,11 @@ fn stores_go_out_after_a_fence_and_in_groups() {
     wrong(&body(&[MEET, FENCE, STORE, COMMIT, READ]), not_fenced);
     wrong(&body(&[MEET, STORE, FENCE, COMMIT, READ]), not_fenced);
     wrong(&body(&["@%p1 fence.proxy.async.shared::cta;", MEET, STORE, COMMIT, READ]), not_fenced);
-    let leaves = |kind: &FaultKind| *kind == FaultKind::LeavesCopies;
+    let leaves = |kind: &FaultKind| *kind == FaultKind::ExitsWithCopiesInFlight;
     wrong(&body(&[FENCE, MEET, STORE, READ]), leaves);
     wrong(&body(&[FENCE, MEET, COMMIT, STORE, READ]), leaves);
     let no_end = kernel(&body(&[FENCE, MEET, STORE, COMMIT])).replace("\tret;\n", "");
-    assert_eq!(run(1, &no_end).expect_err("it does not wait").kind, FaultKind::LeavesCopies);
+    assert_eq!(run(1, &no_end).expect_err("it does not wait").kind, FaultKind::ExitsWithCopiesInFlight);
     // Another thread's wait is none.
     wrong(&body(&[FENCE, MEET, STORE, COMMIT, &READ.replace("@%p1", "@!%p1")]), leaves);
     let again = "@%p1 st.shared.b32 [%r1+0], 5;";
@@ -161,19 +158,19 @@ fn product(lines: &[&str]) -> String {
 #[test]
 fn products_are_there_when_they_were_waited_for() {
     assert_eq!(right(&product(&[FENCE, MULTIPLY, COMMIT, FINISH, RESULT])).0, 0);
-    let is_too_soon = |kind: &FaultKind| matches!(kind, FaultKind::NotWaitedFor { .. });
+    let is_too_soon = |kind: &FaultKind| matches!(kind, FaultKind::AccumulatorInFlight { .. });
     wrong(&product(&[FENCE, MULTIPLY, COMMIT, RESULT, FINISH]), is_too_soon);
-    let leaves = |kind: &FaultKind| matches!(kind, FaultKind::LeavesProducts { .. });
+    let leaves = |kind: &FaultKind| matches!(kind, FaultKind::ExitsWithWgmmaInFlight { .. });
     // Warps that have no result leave.
     wrong(&product(&[FENCE, MULTIPLY, FINISH, RESULT]), |kind| is_too_soon(kind) || leaves(kind));
     wrong(&product(&[FENCE, MULTIPLY, "mov.f32 %f1, 0f40000000;", COMMIT, FINISH]), is_too_soon);
-    wrong(&product(&[MULTIPLY, COMMIT, FINISH, RESULT]), |kind| *kind == FaultKind::ProductNotFenced);
+    wrong(&product(&[MULTIPLY, COMMIT, FINISH, RESULT]), |kind| *kind == FaultKind::WgmmaNotFenced);
     wrong(&product(&[FENCE, MULTIPLY, COMMIT]), leaves);
     // The second one adds to what the first one gave.
     let and_add = "setp.eq.u32 %p5, 0, 0;";
     assert_eq!(right(&product(&[FENCE, MULTIPLY, and_add, MULTIPLY, COMMIT, FINISH, RESULT])).0, 0);
     let adds = "setp.eq.u32 %p5, 0, 0;";
-    wrong(&product(&[adds, FENCE, MULTIPLY, COMMIT, FINISH, RESULT]), |kind| *kind == FaultKind::Unwritten);
+    wrong(&product(&[adds, FENCE, MULTIPLY, COMMIT, FINISH, RESULT]), |kind| *kind == FaultKind::UninitializedRegister);
     let sums = ["%f1", "%f2", "%f3", "%f4"].map(|sum| format!("mov.f32 {sum}, 0f40000000;\n")).concat();
     let adds = &(sums + adds);
     let two = 2f32.to_bits();
@@ -194,11 +191,11 @@ fn operands_stay_until_products_were_waited_for() {
 #[test]
 fn operands_are_what_the_tensor_cores_understand() {
     let differ = format!("{OPERANDS}\nadd.u32 %r14, %r14, %r2;\nmov.b64 %rd3, {{%r14, 1073741888}};");
-    wrong(&format!("{differ}\n{FENCE}\n{MULTIPLY}"), |kind| *kind == FaultKind::OperandsDiffer);
+    wrong(&format!("{differ}\n{FENCE}\n{MULTIPLY}"), |kind| *kind == FaultKind::LaneOperandsDiffer);
     // One warp takes the first rows of A for B.
     let differ = format!("{OPERANDS}\nsetp.eq.u32 %p6, %r4, 1;\n@%p6 mov.b64 %rd4, %rd3;");
     let waited_for = [&differ[..], FENCE, MULTIPLY, COMMIT, FINISH].join("\n");
-    wrong(&waited_for, |kind| *kind == FaultKind::WarpsDiffer);
+    wrong(&waited_for, |kind| *kind == FaultKind::WarpOperandsDiffer);
     let shifted = OPERANDS.replace("1073741888", "1073872960");
-    wrong(&format!("{shifted}\n{FENCE}\n{MULTIPLY}"), |kind| matches!(kind, FaultKind::Descriptor { .. }));
+    wrong(&format!("{shifted}\n{FENCE}\n{MULTIPLY}"), |kind| matches!(kind, FaultKind::UnsupportedDescriptor { .. }));
 }

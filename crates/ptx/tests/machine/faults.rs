@@ -1,6 +1,6 @@
 //! Small programs with one mistake each.
 
-use octile_ptx::FaultKind;
+use octile_ptx::simulate::FaultKind;
 
 use crate::{fault, kernel, run, run_in};
 
@@ -44,11 +44,11 @@ fn registers_have_a_value_before_they_are_used() {
     ];
     for (writes, uses) in kinds {
         assert_eq!(run(&format!("{writes}\n{uses}")), Ok(7), "{writes}");
-        assert_eq!(fault(uses), FaultKind::Unwritten, "{writes}");
+        assert_eq!(fault(uses), FaultKind::UninitializedRegister, "{writes}");
         // One lane is not enough for the others.
         assert_eq!(
             fault(&format!("setp.eq.u32 %p6, %r2, 5;\n@%p6 {writes}\n{uses}")),
-            FaultKind::Unwritten,
+            FaultKind::UninitializedRegister,
             "{writes}"
         );
     }
@@ -84,13 +84,13 @@ fn stray_accesses() {
         fault("st.shared.b32 [%r1+1024], %r2;"),
         FaultKind::OutsideShared { offset: 1024, bytes: 4, size: 1024 }
     );
-    assert!(matches!(fault("st.global.b32 [%rd1+256], %r2;"), FaultKind::OutsideGlobal { bytes: 4, .. }));
+    assert!(matches!(fault("st.global.b32 [%rd1+256], %r2;"), FaultKind::OutsideDevice { bytes: 4, .. }));
     assert!(matches!(
         fault("st.global.v2.b32 [%rd1+4], {%r1, %r2};"),
         FaultKind::Misaligned { alignment: 8, .. }
     ));
     assert_eq!(fault("mbarrier.arrive.shared::cta.b64 _, [%r1+8];"), FaultKind::NoBarrier { offset: 8 });
-    assert_eq!(fault("bar.sync 16;"), FaultKind::NoBlockBarrier { id: 16 });
+    assert_eq!(fault("bar.sync 16;"), FaultKind::NoNamedBarrier { id: 16 });
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn the_kernel_before_is_waited_for() {
     let text = kernel("st.global.b32 [%rd1+0], %r2;");
     assert!(run_in(1, 1, &text).is_ok());
     let hasty = run_in(1, 1, &text.replace("griddepcontrol.wait;", "")).expect_err("it does not wait").kind;
-    assert!(matches!(hasty, FaultKind::BeforePrevious { .. }), "{hasty}");
+    assert!(matches!(hasty, FaultKind::BeforePreviousKernel { .. }), "{hasty}");
 }
 
 #[test]
@@ -118,10 +118,10 @@ fn blocks_have_no_order_among_themselves() {
         kernel("mov.u32 %r5, %ctaid.x;\nmad.wide.u32 %rd2, %r5, 4, %rd1;\n@%p1 st.global.b32 [%rd2+0], %r5;");
     assert!(run_in(3, 1, &store).is_ok());
     let same = run_in(3, 1, &store.replace("[%rd2+0]", "[%rd1+0]")).expect_err("all write one word").kind;
-    assert!(matches!(same, FaultKind::GlobalRace { does: "writes", .. }), "{same}");
+    assert!(matches!(same, FaultKind::DeviceRace { does: "writes", .. }), "{same}");
     let load = store.replace("[%rd2+0], %r5;", "[%rd2+0], %r5;\nld.global.b32 %r6, [%rd1+4];");
     let other = run_in(3, 1, &load).expect_err("all read what one writes");
-    assert!(matches!(other.kind, FaultKind::GlobalRace { does: "reads", .. }), "{other}");
+    assert!(matches!(other.kind, FaultKind::DeviceRace { does: "reads", .. }), "{other}");
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn blocks_of_a_cluster() {
         run_in(1, 2, &kernel("mapa.shared::cluster.u32 %r6, %r1, 2;\nst.shared::cluster.b32 [%r6+0], %r2;"));
     assert_eq!(
         stranger.expect_err("there is no such block").kind,
-        FaultKind::NoSuchBlock { rank: 2, blocks: 2 }
+        FaultKind::NoSuchCta { rank: 2, ctas: 2 }
     );
 }
 
@@ -159,12 +159,12 @@ fn blocks_of_a_cluster() {
 fn a_fault_names_the_line_and_the_thread() {
     let fault =
         run("setp.eq.u32 %p2, %r2, 40;\n@%p2 st.shared.b32 [%r1+2000], %r2;").expect_err("it is outside");
-    assert_eq!((fault.block, fault.thread), (0, 40));
+    assert_eq!((fault.cta, fault.thread), (0, 40));
     assert_eq!(
         fault.to_string(),
         format!(
-            "line {}: `@%p2 st.shared.b32 [%r1+2000], %r2` in thread 40 of block 0: 4 bytes at offset 2000 are outside of \
-             the block's 1024 bytes of shared memory",
+            "line {}: `@%p2 st.shared.b32 [%r1+2000], %r2` in thread 40 of CTA 0: 4 bytes at offset 2000 are outside \
+             the CTA's 1024 bytes of shared memory",
             fault.line
         )
     );
@@ -199,21 +199,21 @@ fn one_lane_is_elected_once_all_are_there() {
 /// A loop that others may wait for looks alive for ever.
 #[test]
 fn endless_loops_are_stopped() {
-    let most = 1 << 20;
-    let stopped = FaultKind::OutOfInstructions { most };
+    let max = 1 << 20;
+    let stopped = FaultKind::InstructionLimit { max };
     assert_eq!(fault("AGAIN:\n\tbar.sync 0;\n\tbra AGAIN;"), stopped);
     let polls = "\t@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;\n\tbar.sync 0;\nAGAIN:\n\
                  \t@%p1 mbarrier.arrive.shared::cta.b64 _, [%r1];\n\tbar.sync 0;\n\tbra AGAIN;";
     assert_eq!(fault(polls), stopped);
-    assert!(stopped.to_string().starts_with("the run was stopped after 1048576 instructions"));
+    assert!(stopped.to_string().starts_with("stopped after 1048576 instructions"));
 }
 
 /// Work that nobody waits for is kept, and must not fill the memory.
 #[test]
 fn work_without_end_is_refused() {
     let makes = "AGAIN:\n\t@%p1 mbarrier.init.shared::cta.b64 [%r1], 1;\n\tbar.sync 0;\n\tbra AGAIN;";
-    assert_eq!(fault(makes), FaultKind::TooMuchPending { most: 1024, what: "barriers made" });
+    assert_eq!(fault(makes), FaultKind::TooMuchPending { max: 1024, what: "mbarriers initialized" });
     // One that never fences what it stores.
     let stores = "AGAIN:\n\tst.shared.b32 [%r3], %r2;\n\tbar.sync 0;\n\tbra AGAIN;";
-    assert_eq!(fault(stores), FaultKind::OutOfInstructions { most: 1 << 20 });
+    assert_eq!(fault(stores), FaultKind::InstructionLimit { max: 1 << 20 });
 }

@@ -6,7 +6,7 @@ mod faults;
 mod races;
 mod warpgroups;
 
-use octile_ptx::{Fault, FaultKind, Global, Launch, Outcome, Parameter, Program};
+use octile_ptx::simulate::{Coverage, DeviceMemory, Fault, FaultKind, KernelArgument, Launch, LaunchConfig, Program};
 
 /// A kernel with a pointer `out` and this body.
 fn kernel(body: &str) -> String {
@@ -22,44 +22,46 @@ fn kernel(body: &str) -> String {
 }
 
 /// Runs it in blocks of two warps with 1 KiB of shared memory, and gives the first word of the result.
-fn run_in(clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
+fn run_in(clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Coverage), Fault> {
     run_seeded(5, clusters, cluster, kernel)
 }
 
 /// As [`run_in`], in one block of so many threads.
-fn run_block(threads: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
+fn run_block(threads: usize, kernel: &str) -> Result<(u32, Coverage), Fault> {
     launch(5, (1, 1, threads), kernel)
 }
 
 /// As [`run_in`], in the order of events that a seed stands for.
-fn run_seeded(seed: u64, clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Outcome), Fault> {
+fn run_seeded(seed: u64, clusters: usize, cluster: usize, kernel: &str) -> Result<(u32, Coverage), Fault> {
     launch(seed, (clusters, cluster, 64), kernel)
 }
 
-fn launch(seed: u64, blocks: (usize, usize, usize), kernel: &str) -> Result<(u32, Outcome), Fault> {
+fn launch(seed: u64, blocks: (usize, usize, usize), kernel: &str) -> Result<(u32, Coverage), Fault> {
     launch_within(1 << 20, seed, blocks, kernel)
 }
 
 /// As [`run_seeded`], with so many instructions and threads.
 fn launch_within(
-    most_instructions: u64,
+    max_instructions: u64,
     seed: u64,
     (clusters, cluster, threads): (usize, usize, usize),
     kernel: &str,
-) -> Result<(u32, Outcome), Fault> {
+) -> Result<(u32, Coverage), Fault> {
     let program = Program::parse(kernel).unwrap_or_else(|error| panic!("{error}"));
-    let mut global = Global::default();
+    let mut global = DeviceMemory::default();
     let out = global.allocate(vec![0; 256]);
     let launch = Launch {
         program: &program,
-        grid: (clusters * cluster, 1),
-        threads,
-        shared_bytes: 1024,
-        cluster,
+        config: LaunchConfig {
+            grid: ((clusters * cluster) as u32, 1),
+            threads: threads as u32,
+            shared_bytes: 1024,
+            cluster: cluster as u32,
+        },
         resident_clusters: 2,
-        parameters: vec![Parameter::Pointer(out)],
+        arguments: vec![KernelArgument::Pointer(out)],
         seed,
-        most_instructions,
+        max_instructions,
     };
     let outcome = launch.run(&mut global)?;
     let bytes = global.read(out).expect("it was allocated");

@@ -1,6 +1,6 @@
 //! What looks ordered and is not, and the other way round.
 
-use octile_ptx::FaultKind;
+use octile_ptx::simulate::FaultKind;
 
 use crate::{fault, kernel, run, run_in, run_seeded};
 
@@ -64,7 +64,7 @@ fn barriers_are_used_by_those_who_know_them() {
     assert_eq!(run(&format!("{made}\nbar.sync 0;\n{arrive}")), Ok(0));
     is_race(fault("mbarrier.init.shared::cta.b64 [%r1+512], 64;"));
     let over = format!("{made}\nbar.sync 0;\n@%p1 st.shared.b32 [%r1+516], %r2;");
-    assert_eq!(fault(&over), FaultKind::OverBarrier { offset: 512 });
+    assert_eq!(fault(&over), FaultKind::OverwritesBarrier { offset: 512 });
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn those_who_left_are_not_waited_for() {
     // With a number there is one to wait for.
     assert!(matches!(fault(&body.replace("bar.sync 0", "bar.sync 0, 64")), FaultKind::Deadlock { .. }));
     let other = format!("{WHO}\n@%p3 bra L1;\nbar.sync 1, 64;\nL1:\n@%p3 bar.sync 1, 96;");
-    assert_eq!(fault(&other), FaultKind::OtherCount { id: 1 });
+    assert_eq!(fault(&other), FaultKind::BarrierCountMismatch { id: 1 });
 }
 
 #[test]
@@ -126,5 +126,5 @@ fn the_barrier_of_a_cluster_is_arrived_at_first() {
     assert_eq!(kind, FaultKind::WaitsWithoutArrival);
     let far = "mov.b32 %r8, -1;\nmapa.shared::cluster.u32 %r6, %r1, %r8;";
     let kind = run_in(1, 2, &kernel(far)).expect_err("there is no such block").kind;
-    assert_eq!(kind, FaultKind::NoSuchBlock { rank: u32::MAX as usize, blocks: 2 });
+    assert_eq!(kind, FaultKind::NoSuchCta { rank: u32::MAX as usize, ctas: 2 });
 }

@@ -1,6 +1,6 @@
 //! What the warps of a warpgroup do together: products, and the handing over of registers.
 
-use octile_ptx::{Fault, FaultKind};
+use octile_ptx::simulate::{Fault, FaultKind};
 
 use crate::{kernel, run_block};
 
@@ -39,8 +39,8 @@ fn registers_are_taken_from_those_who_give_some_back() {
 
 #[test]
 fn registers_go_the_way_that_the_instruction_says() {
-    assert_eq!(fault("setmaxnreg.dec.sync.aligned.u32 176;"), FaultKind::OtherWay { has: 168 });
-    assert_eq!(fault("setmaxnreg.inc.sync.aligned.u32 160;"), FaultKind::OtherWay { has: 168 });
+    assert_eq!(fault("setmaxnreg.dec.sync.aligned.u32 176;"), FaultKind::WrongDirection { has: 168 });
+    assert_eq!(fault("setmaxnreg.inc.sync.aligned.u32 160;"), FaultKind::WrongDirection { has: 168 });
     // What was given back can be taken again.
     assert_eq!(run("setmaxnreg.dec.sync.aligned.u32 24;\nsetmaxnreg.inc.sync.aligned.u32 168;"), Ok(()));
 }
@@ -51,7 +51,7 @@ fn fewer_registers_for_more_threads() {
         let text = kernel("setmaxnreg.inc.sync.aligned.u32 24;")
             .replace(".maxntid 256", &format!(".minnctapersm {blocks}\n.maxntid {threads}"));
         match run_block(128, &text).expect_err("24 are less").kind {
-            FaultKind::OtherWay { has } => has,
+            FaultKind::WrongDirection { has } => has,
             other => panic!("{other}"),
         }
     };
@@ -73,9 +73,9 @@ const WAIT: &str = "wgmma.wait_group.sync.aligned 0;";
 fn all_warps_of_a_warpgroup_do_the_same() {
     assert_eq!(run(&format!("{COMMIT}\n{WAIT}\n@%p6 {COMMIT}")), Ok(()));
     let missing = |kind: FaultKind, text: &str| match kind {
-        FaultKind::NotTogether { text: missed, .. } => assert_eq!(format!("{missed};"), text),
+        FaultKind::WarpgroupDiverged { text: missed, .. } => assert_eq!(format!("{missed};"), text),
         // Where the others have left before.
-        other => assert_eq!(other, FaultKind::WarpgroupLeft),
+        other => assert_eq!(other, FaultKind::WarpgroupExited),
     };
     for line in ["wgmma.fence.sync.aligned;", COMMIT, WAIT, "setmaxnreg.dec.sync.aligned.u32 40;"] {
         let skipped = format!("@%p7 bra L1;\n{line}\nL1:");
@@ -96,8 +96,8 @@ fn all_warps_of_a_warpgroup_do_the_same() {
 fn a_fault_names_what_the_others_do() {
     let fault = run(&format!("@%p7 bra L1;\n{COMMIT}\nL1:\n{WAIT}")).expect_err("a warp does not");
     let said = fault.to_string();
-    assert!(said.contains("another warp of its warpgroup has executed line "), "{said}");
-    assert!(said.ends_with("which all four must execute together"), "{said}");
+    assert!(said.contains("warpgroup diverged: another warp executes line "), "{said}");
+    assert!(said.ends_with("which all four warps must execute"), "{said}");
 }
 
 #[test]
@@ -107,11 +107,11 @@ fn a_warpgroup_has_four_warps() {
     let kind = |threads: usize| run(threads).expect_err("there are too few").kind;
     assert_eq!(
         (kind(64), kind(96)),
-        (FaultKind::NoWarpgroup { warps: 2 }, FaultKind::NoWarpgroup { warps: 3 })
+        (FaultKind::IncompleteWarpgroup { warps: 2 }, FaultKind::IncompleteWarpgroup { warps: 3 })
     );
     // The second of two.
-    assert_eq!(kind(160), FaultKind::NoWarpgroup { warps: 1 });
+    assert_eq!(kind(160), FaultKind::IncompleteWarpgroup { warps: 1 });
     let without_some = "setp.eq.u32 %p2, %r2, 40;\n@%p2 ret;\nwgmma.commit_group.sync.aligned;";
     let kind = run_block(128, &kernel(without_some)).expect_err("a thread is missing").kind;
-    assert!(matches!(kind, FaultKind::WarpgroupLeft | FaultKind::NotTogether { .. }), "{kind}");
+    assert!(matches!(kind, FaultKind::WarpgroupExited | FaultKind::WarpgroupDiverged { .. }), "{kind}");
 }

@@ -15,7 +15,7 @@ use octile_core::{
     sample::Operands,
 };
 use octile_kernels::hopper;
-use octile_ptx::{Fault, Machine, Product};
+use octile_ptx::simulate::{Fault, SimulatedMatmul, Simulator};
 use serde::{Deserialize, Serialize};
 
 use super::{OPERANDS, read_text};
@@ -44,7 +44,7 @@ pub struct Job {
     text: String,
     plan: HopperPlan,
     gpu: &'static HopperGpu,
-    product: Product,
+    product: SimulatedMatmul,
 }
 
 /// Whether this names a GPU kernel.
@@ -74,10 +74,10 @@ impl Job {
         };
         let quantize = quantize.as_ref().map(|(text, launch)| (&text[..], *launch));
         let entry = hopper::multiply(&plan).entry;
-        let product = Product::new(&plan, &text, quantize)
+        let product = SimulatedMatmul::new(&plan, &text, quantize)
             .with_context(|| format!("cannot read {} as PTX of this kind", kernel.display()))?;
         let product = match args.max_operations {
-            Some(most) => product.with_most_instructions(most),
+            Some(most) => product.with_max_instructions(most),
             None => product,
         };
         if product.entry() != entry {
@@ -182,7 +182,7 @@ pub struct Found {
 }
 
 impl From<Fault> for Found {
-    fn from(Fault { line, block, thread, kind, .. }: Fault) -> Self {
+    fn from(Fault { line, cta: block, thread, kind, .. }: Fault) -> Self {
         Self { line, block, thread, problem: kind.to_string() }
     }
 }
@@ -222,7 +222,7 @@ pub fn run(job: &Job) -> Report {
     let arguments = Arguments::fastest(&problem).with_constant_weight();
     while report.fault.is_none() && report.orders < ORDERS {
         report.orders += 1;
-        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_BLOCKS, seed: report.orders };
+        let machine = Simulator { gpu: job.gpu, resident_ctas: RESIDENT_BLOCKS, seed: report.orders };
         match job.product.run(&operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, outcome)) => match &first {
@@ -246,7 +246,7 @@ pub fn run(job: &Job) -> Report {
             break;
         }
         let exact = ExactOperands::new(problem, draw, OPERANDS);
-        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_BLOCKS, seed: ORDERS + 1 };
+        let machine = Simulator { gpu: job.gpu, resident_ctas: RESIDENT_BLOCKS, seed: ORDERS + 1 };
         match job.product.run(&exact.operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, _)) => report.exact.add(result(&problem, &bytes).compare_exactly(&exact)),
@@ -258,7 +258,7 @@ pub fn run(job: &Job) -> Report {
 }
 
 fn compare(problem: &Problem, operands: &Operands, bytes: &[u8]) -> Comparison {
-    let (input, accumulator) = (operands.oracle_input(), Product::ACCUMULATOR);
+    let (input, accumulator) = (operands.oracle_input(), SimulatedMatmul::ACCUMULATOR);
     let reference = oracle::multiply(&input, problem.m, &operands.weight, accumulator, problem.out);
     result(problem, bytes).compare(&reference)
 }
