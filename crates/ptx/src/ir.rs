@@ -159,6 +159,13 @@ pub enum Operand<'a> {
     List(Vec<Operand<'a>>),
 }
 
+impl Guard<'_> {
+    /// The predicate register, and whether it is negated.
+    pub fn parts(&self) -> (&str, bool) {
+        (&self.predicate, self.negated)
+    }
+}
+
 impl<'a> Operand<'a> {
     /// A register, number or symbol.
     pub fn word(text: impl Into<Name<'a>>) -> Self {
@@ -205,6 +212,11 @@ impl<'a> Instruction<'a> {
     /// Whether the opcode has this modifier.
     pub fn has_modifier(&self, modifier: &str) -> bool {
         self.opcode.split('.').skip(1).any(|part| part == modifier)
+    }
+
+    /// Operand `index` as a single word; empty where there is none, or one of another form.
+    pub fn word(&self, index: usize) -> &str {
+        self.operands.get(index).and_then(Operand::as_word).unwrap_or_default()
     }
 
     /// Registers that it writes: its first operand, where that is a destination.

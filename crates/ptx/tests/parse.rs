@@ -34,7 +34,10 @@ fn refusal(text: &str) -> String {
 fn a_kernel_is_read() {
     let program = Program::parse(KERNEL).expect("it can be read");
     assert_eq!((program.entry.as_str(), program.max_threads), ("k", 128));
-    assert_eq!(program.parameters, [("map_a".into(), ParameterKind::TensorMap), ("m".into(), ParameterKind::Number)]);
+    assert_eq!(
+        program.parameters,
+        [("map_a".into(), ParameterKind::TensorMap), ("m".into(), ParameterKind::Number)]
+    );
 }
 
 #[test]

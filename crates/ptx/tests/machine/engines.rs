@@ -1,6 +1,8 @@
 //! The copy engine and the tensor cores: what may happen while they work, and what may not.
 
-use octile_ptx::simulate::{DeviceMemory, Fault, FaultKind, KernelArgument, Launch, LaunchConfig, Program, TensorMap};
+use octile_ptx::simulate::{
+    DeviceMemory, Fault, FaultKind, KernelArgument, Launch, LaunchConfig, Program, TensorMap,
+};
 
 /// Orders of events to try.
 const SEEDS: std::ops::Range<u64> = 0..20;
@@ -170,7 +172,9 @@ fn products_are_there_when_they_were_waited_for() {
     let and_add = "setp.eq.u32 %p5, 0, 0;";
     assert_eq!(right(&product(&[FENCE, MULTIPLY, and_add, MULTIPLY, COMMIT, FINISH, RESULT])).0, 0);
     let adds = "setp.eq.u32 %p5, 0, 0;";
-    wrong(&product(&[adds, FENCE, MULTIPLY, COMMIT, FINISH, RESULT]), |kind| *kind == FaultKind::UninitializedRegister);
+    wrong(&product(&[adds, FENCE, MULTIPLY, COMMIT, FINISH, RESULT]), |kind| {
+        *kind == FaultKind::UninitializedRegister
+    });
     let sums = ["%f1", "%f2", "%f3", "%f4"].map(|sum| format!("mov.f32 {sum}, 0f40000000;\n")).concat();
     let adds = &(sums + adds);
     let two = 2f32.to_bits();
@@ -197,5 +201,7 @@ fn operands_are_what_the_tensor_cores_understand() {
     let waited_for = [&differ[..], FENCE, MULTIPLY, COMMIT, FINISH].join("\n");
     wrong(&waited_for, |kind| *kind == FaultKind::WarpOperandsDiffer);
     let shifted = OPERANDS.replace("1073741888", "1073872960");
-    wrong(&format!("{shifted}\n{FENCE}\n{MULTIPLY}"), |kind| matches!(kind, FaultKind::UnsupportedDescriptor { .. }));
+    wrong(&format!("{shifted}\n{FENCE}\n{MULTIPLY}"), |kind| {
+        matches!(kind, FaultKind::UnsupportedDescriptor { .. })
+    });
 }

@@ -149,10 +149,7 @@ fn blocks_of_a_cluster() {
     assert_eq!(twice.expect_err("it does not wait").kind, FaultKind::ArrivesTwice);
     let stranger =
         run_in(1, 2, &kernel("mapa.shared::cluster.u32 %r6, %r1, 2;\nst.shared::cluster.b32 [%r6+0], %r2;"));
-    assert_eq!(
-        stranger.expect_err("there is no such block").kind,
-        FaultKind::NoSuchCta { rank: 2, ctas: 2 }
-    );
+    assert_eq!(stranger.expect_err("there is no such block").kind, FaultKind::NoSuchCta { rank: 2, ctas: 2 });
 }
 
 #[test]

@@ -6,7 +6,9 @@ mod faults;
 mod races;
 mod warpgroups;
 
-use octile_ptx::simulate::{Coverage, DeviceMemory, Fault, FaultKind, KernelArgument, Launch, LaunchConfig, Program};
+use octile_ptx::simulate::{
+    Coverage, DeviceMemory, Fault, FaultKind, KernelArgument, Launch, LaunchConfig, Program,
+};
 
 /// A kernel with a pointer `out` and this body.
 fn kernel(body: &str) -> String {
