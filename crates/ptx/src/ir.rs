@@ -5,6 +5,7 @@
 //! modules borrow from their source; built modules own their names. Nested scopes of a function are
 //! flattened.
 
+mod owned;
 pub(crate) mod registers;
 
 use std::borrow::Cow;

@@ -60,7 +60,7 @@ impl<'v, 'f> Verifier<'v, 'f> {
         let mut seen = HashSet::new();
         for (name, position) in names {
             if !seen.insert(name) {
-                self.error(position, format!("{what} `{name}` is declared twice"));
+                self.error(position, format!("{what} `{}` is declared twice", clipped(name)));
             }
         }
     }
@@ -73,14 +73,20 @@ impl<'v, 'f> Verifier<'v, 'f> {
             // `%v.x` is a component of a vector.
             let base = name.split('.').next().unwrap_or_default();
             if is_register && !self.registers.is_declared(name) && !self.registers.is_declared(base) {
-                self.error(instruction.position, format!("register `{name}` is not declared"));
+                self.error(instruction.position, format!("register `{}` is not declared", clipped(name)));
             }
         }
         let target = instruction.operands.first().and_then(|operand| operand.as_word());
         if let ("bra", Some(target)) = (instruction.mnemonic(), target)
             && !self.labels.contains(target)
         {
-            self.error(instruction.position, format!("label `{target}` is not defined"));
+            self.error(instruction.position, format!("label `{}` is not defined", clipped(target)));
         }
     }
+}
+
+/// The start of a name, so that messages stay short.
+fn clipped(name: &str) -> &str {
+    const SHOWN: usize = 64;
+    name.char_indices().nth(SHOWN).map_or(name, |(end, _)| name.get(..end).unwrap_or(name))
 }

@@ -41,8 +41,7 @@ impl<'a> Parser<'a> {
     }
 
     fn line_directive(&mut self, name: &str, line: &'a str) {
-        let value = line.get(name.len()..).unwrap_or_default().split("//").next().unwrap_or_default();
-        let value = value.trim().trim_end_matches(';');
+        let value = line.get(name.len()..).unwrap_or_default().trim().trim_end_matches(';');
         match name {
             ".version" => self.module.version = value.into(),
             ".address_size" => self.module.address_size = value.into(),

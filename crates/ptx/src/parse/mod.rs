@@ -6,6 +6,8 @@
 mod header;
 mod operand;
 
+use std::borrow::Cow;
+
 use memchr::memchr;
 use thiserror::Error;
 
@@ -30,17 +32,36 @@ impl<'a> Module<'a> {
 
     /// Reads what can be read of a module, with every error.
     pub fn parse_lossy(text: &'a str) -> (Self, Vec<ParseError>) {
-        let mut parser = Parser::new(text);
-        if u32::try_from(text.len()).is_err() {
-            parser.error(0, "the file is larger than 4 GiB");
-            return (parser.module, parser.errors);
+        match blank_comments(text) {
+            Cow::Borrowed(text) => Parser::new(text).run(),
+            Cow::Owned(text) => {
+                let (module, errors) = Parser::new(&text).run();
+                (module.into_owned(), errors)
+            }
         }
-        while parser.statement() {}
-        if parser.depth > 0 {
-            parser.error(text.len(), "the file ends inside a function: it is truncated");
-        }
-        (parser.module, parser.errors)
     }
+}
+
+/// Replaces comments by spaces, so that offsets stay; borrows a text without comments.
+fn blank_comments(text: &str) -> Cow<'_, str> {
+    let (mut clean, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(slash) = memchr(b'/', text.as_bytes().get(at..).unwrap_or_default()) {
+        let start = at + slash;
+        let rest = text.get(start..).unwrap_or_default();
+        let length = match rest.as_bytes().get(1) {
+            Some(b'/') => rest.find('\n').unwrap_or(rest.len()),
+            Some(b'*') => rest.get(2..).and_then(|body| body.find("*/")).map_or(rest.len(), |end| end + 4),
+            _ => {
+                at = start + 1;
+                continue;
+            }
+        };
+        at = start + length;
+        clean += text.get(copied..start).unwrap_or_default();
+        clean.extend(rest.bytes().take(length).map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
+        copied = at;
+    }
+    if copied == 0 { Cow::Borrowed(text) } else { Cow::Owned(clean + text.get(copied..).unwrap_or_default()) }
 }
 
 struct Parser<'a> {
@@ -66,6 +87,18 @@ impl<'a> Parser<'a> {
             module: Module::default(),
             errors: Vec::new(),
         }
+    }
+
+    fn run(mut self) -> (Module<'a>, Vec<ParseError>) {
+        if u32::try_from(self.bytes.len()).is_err() {
+            self.error(0, "the file is larger than 4 GiB");
+            return (self.module, self.errors);
+        }
+        while self.statement() {}
+        if self.depth > 0 {
+            self.error(self.bytes.len(), "the file ends inside a function: it is truncated");
+        }
+        (self.module, self.errors)
     }
 
     fn error(&mut self, at: usize, message: &str) {
@@ -95,24 +128,11 @@ impl<'a> Parser<'a> {
         self.text.get(start..end).unwrap_or_default()
     }
 
-    /// Skips white space and comments.
-    fn skip_trivia(&mut self) {
-        loop {
-            while self.peek().is_ascii_whitespace() {
-                self.at += 1;
-            }
-            let length = match self.rest() {
-                rest if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-                rest if rest.starts_with("/*") => rest.find("*/").map_or(rest.len(), |end| end + 2),
-                _ => return,
-            };
-            self.at += length;
-        }
-    }
-
     /// Reads one statement; `false` at the end of the text.
     fn statement(&mut self) -> bool {
-        self.skip_trivia();
+        while self.peek().is_ascii_whitespace() {
+            self.at += 1;
+        }
         match self.peek() {
             _ if self.at >= self.bytes.len() => return false,
             b'{' => {

@@ -109,7 +109,7 @@ pub enum FaultKind {
         waiting: String,
     },
     /// The run exceeds the instruction limit.
-    #[error("stopped after {max} instructions: the kernel loops forever, or raise the limit")]
+    #[error("stopped after {max} instructions: an endless loop, unless the limit is too low")]
     InstructionLimit {
         /// The limit.
         max: u64,
