@@ -184,8 +184,8 @@ fn quantizing() {
     let is_needed = |line: &&str| SYNCHRONIZATION.iter().any(|start| line.starts_with(start));
     assert_eq!(text.0.iter().copied().filter(is_needed).count(), 3);
     for at in (0..text.0.len()).filter(|&at| is_needed(&text.0[at])) {
-        let product =
-            SimulatedMatmul::new(&plan, &multiply, Some((&text.with(at, ""), launch))).expect("it can be read");
+        let product = SimulatedMatmul::new(&plan, &multiply, Some((&text.with(at, ""), launch)))
+            .expect("it can be read");
         assert!(is_wrong(&plan, &product, &operands), "no one misses {}", text.0[at]);
     }
 }
