@@ -5,7 +5,7 @@ use std::ffi::c_void;
 use cudarc::driver::{CudaStream, sys};
 use octile_core::{
     ActivationKind, FloatKind, Problem,
-    plan::hopper::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, ScaleLayout, quantize_numbers},
+    plan::hopper::{QUANTIZE_NUMBERS, ScaleLayout, quantize_numbers},
 };
 use octile_kernels::hopper::{self, QuantizeTuning};
 
@@ -79,9 +79,8 @@ impl QuantizeKernel {
         let (quant_block, aligned) = (quant_block.size(), hopper::quantizes_vectors(k));
         let text = hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning);
         let launch = tuning.launch(quant_block);
-        let grid = launch.grid(problem, gpu.properties().sms).ok_or(CudaError::TooLarge)?;
-        let kernel =
-            LoadedKernel::new(modules.load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
+        let config = launch.launch_config(problem, gpu.properties().sms).ok_or(CudaError::TooLarge)?;
+        let kernel = LoadedKernel::new(modules.load(gpu, &text)?, config)?;
         let row_alignment = if aligned { hopper::QUANTIZE_ALIGNMENT } else { 1 };
         Ok(Self { gpu: gpu.clone(), problem: *problem, kind, kernel, row_alignment })
     }

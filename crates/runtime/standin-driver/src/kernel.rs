@@ -77,7 +77,8 @@ impl Launched {
             for &start in &starts {
                 let bytes = memory.holding(device, start)?.1.to_vec();
                 let is_constant = !(self.overlaps && before.contains(&start));
-                let place = if is_constant { global.allocate_constant(bytes) } else { global.allocate(bytes) };
+                let place =
+                    if is_constant { global.allocate_constant(bytes) } else { global.allocate(bytes) };
                 places.push((start, place));
             }
             let moved = |address: u64| {
