@@ -4,10 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// More copies and semaphores than a kernel has: hostile text must not fill the memory of this machine.
-const MOST: usize = 4096;
-/// Comparisons after which none are made: some seconds, and several times what the largest kernels take.
-const MOST_COMPARISONS: u64 = 1 << 31;
+use crate::limits::{MAX_COMPARISONS, MAX_TRACKED};
 
 /// What an access does to a copy in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -22,14 +19,14 @@ pub enum RaceKind {
 }
 
 /// A part of some memory.
-pub trait Part {
+pub trait MemoryRange {
     /// Whether two parts have anything in common; `None` where that is not known.
     fn overlaps(&self, other: &Self) -> Option<bool>;
 }
 
 /// A copy that is not known to have landed.
 #[derive(Clone, Debug)]
-pub struct Copy<K, P, T> {
+pub struct PendingDma<K, P, T> {
     pub semaphore: K,
     /// What it adds to its semaphore.
     pub amount: i64,
@@ -66,7 +63,7 @@ struct Sums {
 /// All copies that nobody has waited for yet. `K` names a semaphore.
 #[derive(Clone, Debug)]
 pub struct Flight<K, P, T> {
-    copies: Vec<Copy<K, P, T>>,
+    copies: Vec<PendingDma<K, P, T>>,
     semaphores: BTreeMap<K, Sums>,
     /// Whether a semaphore may hold less than is known here, so that a wait may have waited for more.
     lost: bool,
@@ -81,9 +78,9 @@ impl<K, P, T> Default for Flight<K, P, T> {
     }
 }
 
-impl<K: Ord + Clone, P: Part, T> Flight<K, P, T> {
-    pub fn start(&mut self, copy: Copy<K, P, T>) {
-        if self.copies.len() >= MOST {
+impl<K: Ord + Clone, P: MemoryRange, T> Flight<K, P, T> {
+    pub fn start(&mut self, copy: PendingDma<K, P, T>) {
+        if self.copies.len() >= MAX_TRACKED {
             self.unresolved += 1;
             return;
         }
@@ -95,7 +92,7 @@ impl<K: Ord + Clone, P: Part, T> Flight<K, P, T> {
     }
 
     fn sums(&mut self, semaphore: &K) -> Option<&mut Sums> {
-        let room = self.semaphores.len() < MOST || self.semaphores.contains_key(semaphore);
+        let room = self.semaphores.len() < MAX_TRACKED || self.semaphores.contains_key(semaphore);
         self.unresolved += u64::from(!room);
         room.then(|| self.semaphores.entry(semaphore.clone()).or_default())
     }
@@ -145,7 +142,7 @@ impl<K: Ord + Clone, P: Part, T> Flight<K, P, T> {
     /// Memory is read or written: what is in flight there has no order with it.
     pub fn touch(&mut self, part: &P, touch: Touch, mut race: impl FnMut(&T, RaceKind)) {
         self.compared += self.copies.len() as u64;
-        if self.compared > MOST_COMPARISONS {
+        if self.compared > MAX_COMPARISONS {
             self.unresolved += 1;
             return;
         }
@@ -176,7 +173,7 @@ mod tests {
 
     struct Cell(u32);
 
-    impl Part for Cell {
+    impl MemoryRange for Cell {
         fn overlaps(&self, other: &Self) -> Option<bool> {
             Some(self.0 == other.0)
         }
@@ -186,7 +183,7 @@ mod tests {
         let mut flight = Flight::default();
         for (at, &amount) in amounts.iter().enumerate() {
             let (source, destination) = (Cell(100), Cell(at as u32));
-            flight.start(Copy { semaphore: "s", amount, source, destination, tag: at });
+            flight.start(PendingDma { semaphore: "s", amount, source, destination, tag: at });
         }
         flight
     }
@@ -253,9 +250,9 @@ mod tests {
 
     #[test]
     fn more_copies_than_are_followed_prove_nothing() {
-        let mut many = flight(&[1; MOST]);
+        let mut many = flight(&[1; MAX_TRACKED]);
         assert_eq!(many.unresolved, 0);
-        many.start(Copy { semaphore: "s", amount: 1, source: Cell(0), destination: Cell(0), tag: 0 });
-        assert_eq!((many.len(), many.unresolved), (MOST, 1));
+        many.start(PendingDma { semaphore: "s", amount: 1, source: Cell(0), destination: Cell(0), tag: 0 });
+        assert_eq!((many.len(), many.unresolved), (MAX_TRACKED, 1));
     }
 }

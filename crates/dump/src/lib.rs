@@ -11,6 +11,7 @@ pub mod facts;
 mod flight;
 pub mod gpu;
 pub mod hlo;
+pub mod limits;
 pub mod llo;
 pub mod mosaic;
 pub mod profile;

@@ -46,6 +46,12 @@ pub struct Place {
     pub column: u32,
 }
 
+impl From<octile_mosaic::Place> for Place {
+    fn from(place: octile_mosaic::Place) -> Self {
+        Self { line: place.line, column: place.column }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)

@@ -57,6 +57,29 @@ fn a_kernel_that_cannot_be_executed_proves_nothing_about_its_copies() {
     }
 }
 
+/// Neither text of another dialect nor a truncated file proves or refutes anything, alone or beside a sound listing.
+#[test]
+fn text_that_cannot_be_parsed_proves_nothing() {
+    let mosaic = read(CASE, "mosaic.mlir");
+    let constant = "    %cst = arith.constant";
+    let foreign = mosaic.replacen(constant, &format!("    %u = other.operation %arg0 : i32\n{constant}"), 1);
+    assert_ne!(foreign, mosaic);
+    let listing = read(CASE, "packed-bundles-post-ra.txt");
+    for unreadable in [foreign.as_str(), &mosaic[..mosaic.len() / 2]] {
+        for files in
+            [&[("mosaic.mlir", unreadable)][..], &[("mosaic.mlir", unreadable), ("packed.txt", &listing)]]
+        {
+            for id in
+                [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::DmaBalanced, CheckId::DoubleBuffered]
+            {
+                let found = finding(files, id);
+                assert_eq!(found.verdict, Verdict::Obscured, "{found:?}");
+                assert!(found.says.starts_with("mosaic.mlir could not be read: "), "{found:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn more_bytes_than_can_be_counted_do_not_fit() {
     let mosaic = read(CASE, "mosaic.mlir");

@@ -36,7 +36,7 @@ fn racy_kernels_are_refuted_at_every_level() {
         };
         let from_text = balanced(&[("mosaic.mlir", &mosaic)]);
         assert_eq!(from_text.verdict, Verdict::Fail, "{name}: {}", from_text.says);
-        assert!(from_text.says.starts_with("line ") && from_text.says.contains("while the copy of line"));
+        assert!(from_text.says.starts_with("line ") && from_text.says.contains("while the DMA of line"));
         for files in [&[(PACKED, listing.as_str())][..], &[("mosaic.mlir", &sound), (PACKED, &listing)]] {
             let found = balanced(files);
             assert_eq!(found.verdict, Verdict::Fail, "{name}: {}", found.says);

@@ -196,6 +196,9 @@ impl CheckId {
         let at = |level: Level| {
             let outcome = self.run_at(level, facts, chip);
             let of_level = |faults: &'_ [Fault]| faults.iter().find(|fault| fault.level == level).cloned();
+            if let Some(fault) = of_level(&facts.unreadable).filter(|_| self.is_about_code()) {
+                return Outcome::obscured(fault.says);
+            }
             match (outcome.verdict, of_level(&facts.invalid), of_level(&facts.unfollowed)) {
                 // What a level shows that cannot run as it is proves nothing.
                 (Verdict::Pass, Some(invalid), _) => Outcome::fail(invalid.says, vec![invalid.evidence]),
@@ -217,6 +220,11 @@ impl CheckId {
             Self::NativeFp8 | Self::NoF32Matmul | Self::NoSpills | Self::FitsVmem => false,
             Self::OperandsInHbm => false,
         }
+    }
+
+    /// Whether the instructions of a kernel decide the claim, as opposed to what the compiler reports beside them.
+    const fn is_about_code(self) -> bool {
+        self.is_about_execution() || matches!(self, Self::NativeFp8 | Self::NoF32Matmul)
     }
 
     /// What one level says.

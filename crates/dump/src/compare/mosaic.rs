@@ -1,36 +1,36 @@
-//! The parts of a kernel as it was given to the compiler.
+//! The parts of a kernel from its Mosaic text.
 
 use super::part::{Aspect, Part, Subject, dims, operand_names};
 use crate::{
     facts::{Buffer, Facts, Level, Space, Witness, role::Array},
-    mosaic::{Argument, ArgumentRole, DmaOp, MosaicScan, TensorType, View},
+    mosaic::{Argument, ArgumentRole, DmaOp, MosaicKernel, TensorType, View},
     source::Place,
 };
 
 const ENGINE: &str = "tpu.enqueue_dma";
 
-/// Every part that the text tells of.
-pub fn parts(facts: &Facts, scan: &MosaicScan, witness: &Witness<'_>) -> Vec<Part> {
-    let kernel = Kernel::new(facts, scan, witness);
-    let mut parts = kernel.products();
-    parts.extend(scan.arguments.iter().filter_map(|argument| kernel.buffer(argument)));
-    parts.extend(kernel.copies());
-    parts.extend(kernel.grid());
+/// Every part of the kernel.
+pub fn parts(facts: &Facts, kernel: &MosaicKernel, witness: &Witness<'_>) -> Vec<Part> {
+    let text = KernelParts::new(facts, kernel, witness);
+    let mut parts = text.products();
+    parts.extend(kernel.arguments.iter().filter_map(|argument| text.buffer(argument)));
+    parts.extend(text.copies());
+    parts.extend(text.grid());
     parts
 }
 
-struct Kernel<'a> {
+struct KernelParts<'a> {
     facts: &'a Facts,
-    scan: &'a MosaicScan,
+    kernel: &'a MosaicKernel,
     witness: &'a Witness<'a>,
     /// Names of the operands by argument.
     names: Vec<(&'a str, String)>,
 }
 
-impl<'a> Kernel<'a> {
-    fn new(facts: &'a Facts, scan: &'a MosaicScan, witness: &'a Witness<'a>) -> Self {
+impl<'a> KernelParts<'a> {
+    fn new(facts: &'a Facts, kernel: &'a MosaicKernel, witness: &'a Witness<'a>) -> Self {
         let operands: Vec<_> =
-            scan.arguments.iter().filter(|argument| argument.role != ArgumentRole::Scratch).collect();
+            kernel.arguments.iter().filter(|argument| argument.role != ArgumentRole::Scratch).collect();
         let last = operands.len().saturating_sub(1);
         // Results come last, and a kernel here has one.
         let arrays = operands.iter().enumerate().map(|(index, argument)| {
@@ -39,7 +39,7 @@ impl<'a> Kernel<'a> {
         });
         let names = operand_names(arrays);
         let names = operands.iter().map(|argument| argument.name.as_str()).zip(names).collect();
-        Self { facts, scan, witness, names }
+        Self { facts, kernel, witness, names }
     }
 
     fn name(&self, argument: &str) -> Option<&str> {
@@ -53,7 +53,7 @@ impl<'a> Kernel<'a> {
     /// One part per types and shapes.
     fn products(&self) -> Vec<Part> {
         let mut groups: Vec<(String, String, Place, usize)> = Vec::new();
-        for matmul in &self.scan.matmuls {
+        for matmul in &self.kernel.matmuls {
             let by =
                 |word: fn(&TensorType) -> String| format!("{} by {}", word(&matmul.lhs), word(&matmul.rhs));
             let (types, shapes) =
@@ -71,7 +71,7 @@ impl<'a> Kernel<'a> {
     }
 
     fn starts(&self) -> impl Iterator<Item = &'a DmaOp> {
-        self.scan.dmas.iter().filter(|dma| !dma.waits)
+        self.kernel.dmas.iter().filter(|dma| !dma.waits)
     }
 
     /// The operand that a copy moves to or from a buffer.
@@ -84,7 +84,7 @@ impl<'a> Kernel<'a> {
         let memory = &argument.memory;
         let touches = |view: &Option<View>| view.as_ref().is_some_and(|view| view.root == argument.name);
         // Waits name both ends as well.
-        let dmas = || self.scan.dmas.iter();
+        let dmas = || self.kernel.dmas.iter();
         let inbound = dmas().find(|dma| touches(&dma.target));
         let copied = inbound.or_else(|| dmas().find(|dma| touches(&dma.source)));
         let of = match argument.role {
@@ -153,10 +153,11 @@ impl<'a> Kernel<'a> {
     }
 
     fn grid(&self) -> Option<Part> {
-        let place = self.scan.arguments.first()?.place;
-        let bounds = &self.scan.iteration_bounds;
+        let place = self.kernel.arguments.first()?.place;
+        let bounds = &self.kernel.grid;
+        let extents: Vec<_> = bounds.iter().filter_map(|&bound| bound.try_into().ok()).collect();
         (!bounds.is_empty())
-            .then(|| self.part(Subject::Loop, "the grid", place).with(Aspect::Trips, dims(bounds)))
+            .then(|| self.part(Subject::Loop, "the grid", place).with(Aspect::Trips, dims(&extents)))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     facts::{Evidence, Facts, FileKind, Level, Witness},
     hlo::{KernelBody, Module},
     llo::Listing,
-    mosaic::MosaicScan,
+    mosaic::MosaicKernel,
 };
 
 /// A file of a dump.
@@ -130,9 +130,11 @@ impl Side {
         let of = |kinds: &[FileKind]| dump.files.iter().find(|file| kinds.contains(&file.kind));
         let mut stages = Vec::new();
         let mut parts = schedule::parts(dump.facts);
-        if let Some((name, text)) = kernel_text(dump) {
+        if let Some((name, text)) = kernel_text(dump)
+            && let Ok(kernel) = MosaicKernel::parse(&text)
+        {
             stages.push(Level::Mosaic);
-            parts.extend(mosaic::parts(dump.facts, &MosaicScan::read(&text), &Witness::new(&name, &text)));
+            parts.extend(mosaic::parts(dump.facts, &kernel, &Witness::new(&name, &text)));
         }
         let listing = of(&[FileKind::LloPacked]).or_else(|| of(&[FileKind::LloFinal]));
         if let Some(file) = listing {

@@ -333,7 +333,9 @@ pub struct Facts {
     pub invalid: Vec<Fault>,
     /// Multiplications in the text that are never executed.
     pub unexecuted: Vec<Fault>,
-    /// Code of a level that is there and could not be executed.
+    /// Code of a level that could not be parsed: it proves nothing.
+    pub unreadable: Vec<Fault>,
+    /// Code of a level that was parsed but could not be executed.
     pub unfollowed: Vec<Fault>,
     /// Multiplications whose own predicate cannot be decided: they prove nothing.
     pub conditional: Vec<Fault>,

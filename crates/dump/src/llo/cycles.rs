@@ -11,7 +11,7 @@ use super::{
     program::{Program, dma_spaces},
     units::UnitUse,
 };
-use crate::flight::RaceKind;
+use crate::{flight::RaceKind, limits::MAX_LLO_CYCLES};
 
 /// How long a DMA takes. One channel to device memory, used in order.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -48,7 +48,14 @@ impl SimOptions {
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { branch_delay: None, dma: None, max_cycles: 200_000_000, mxus: 2, granule_bytes: 32, core: 0 }
+        Self {
+            branch_delay: None,
+            dma: None,
+            max_cycles: MAX_LLO_CYCLES,
+            mxus: 2,
+            granule_bytes: 32,
+            core: 0,
+        }
     }
 }
 

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{cycles::DmaModel, extent::Extent, program::buffer_of};
-use crate::flight::{Copy, Flight, RaceKind, Touch};
-
-/// More of anything than a kernel has: a hostile listing must not fill the memory of this machine.
-const MOST: usize = 4096;
+use crate::{
+    flight::{Flight, PendingDma, RaceKind, Touch},
+    limits::MAX_TRACKED,
+};
 
 /// What became of one semaphore.
 #[derive(Clone, Debug, Default)]
@@ -123,7 +123,7 @@ impl Ledger {
         let at = start.at;
         self.access(Access { at, offset: None, touch: Touch::READS }, &source);
         self.access(Access { at, offset: None, touch: Touch::WRITES }, &destination);
-        self.in_flight.start(Copy { semaphore, amount: granules, source, destination, tag: key });
+        self.in_flight.start(PendingDma { semaphore, amount: granules, source, destination, tag: key });
         let mut done = now;
         if let Some(model) = self.model {
             done = now.max(self.channel_free) + bytes as f64 / model.bytes_per_cycle;
@@ -140,7 +140,7 @@ impl Ledger {
     }
 
     fn semaphore(&mut self, address: i64) -> Option<&mut Semaphore> {
-        let room = self.semaphores.len() < MOST || self.semaphores.contains_key(&address);
+        let room = self.semaphores.len() < MAX_TRACKED || self.semaphores.contains_key(&address);
         self.unresolved += u64::from(!room);
         room.then(|| self.semaphores.entry(address).or_default())
     }
@@ -162,7 +162,7 @@ impl Ledger {
     fn add(&mut self, time: f64, semaphore: i64, amount: i64) {
         let Some(semaphore) = self.semaphore(semaphore) else { return };
         semaphore.left = semaphore.left.saturating_add(amount);
-        if semaphore.arrivals.len() >= MOST {
+        if semaphore.arrivals.len() >= MAX_TRACKED {
             let held = semaphore.arrivals.iter().fold(0i64, |sum, arrival| sum.saturating_add(arrival.1));
             semaphore.arrivals = vec![(time, held)];
         }

@@ -1,7 +1,7 @@
 //! Parts of on-chip memory, in bytes from the beginning of a buffer.
 
 use super::program::buffer_of;
-use crate::flight::Part;
+use crate::{flight::MemoryRange, limits::MAX_CHUNKS};
 
 /// Bytes of a VMEM address: one sublane of 128 lanes.
 pub const ROW: i64 = 512;
@@ -121,7 +121,7 @@ impl Extent {
     }
 }
 
-impl Part for Extent {
+impl MemoryRange for Extent {
     fn overlaps(&self, other: &Self) -> Option<bool> {
         let memories = [self.memory(), other.memory()];
         if memories.contains(&Memory::OffChip) {
@@ -158,15 +158,13 @@ impl Chunks {
 
     /// Whether they have a byte in common; `None` where they are too many to be looked at.
     fn overlaps(&self, other: &Self) -> Option<bool> {
-        /// Chunks that are looked at one by one: more than a tile of a kernel has.
-        const MOST: i64 = 1 << 10;
         if self.buffer != other.buffer || self.end() <= other.start || other.end() <= self.start {
             return Some(false);
         }
         let (few, many) = if self.count <= other.count { (self, other) } else { (other, self) };
-        let mut chunks = (0..few.count.min(MOST)).map(|number| few.chunk(number));
+        let mut chunks = (0..few.count.min(MAX_CHUNKS)).map(|number| few.chunk(number));
         let meets = chunks.any(|start| many.meets(start, start.saturating_add(few.chunk)));
-        (meets || few.count <= MOST).then_some(meets)
+        (meets || few.count <= MAX_CHUNKS).then_some(meets)
     }
 
     /// Whether one of the chunks meets an interval.

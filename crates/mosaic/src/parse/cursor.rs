@@ -1,6 +1,6 @@
 //! A place in the text, and the small readers that everything else is made of.
 
-use super::ParseError;
+use super::{ParseError, ParseErrorKind};
 use crate::ir::Place;
 
 pub(super) type Result<T> = std::result::Result<T, ParseError>;
@@ -53,7 +53,12 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn error(&mut self, message: impl Into<String>) -> ParseError {
-        ParseError { place: self.place(), message: message.into() }
+        ParseError { place: self.place(), kind: ParseErrorKind::Malformed, message: message.into() }
+    }
+
+    /// An error about a form that MLIR has and this parser has not.
+    pub(super) fn unsupported(&mut self, message: impl Into<String>) -> ParseError {
+        ParseError { kind: ParseErrorKind::Unsupported, ..self.error(message) }
     }
 
     /// "expected X, found Y".

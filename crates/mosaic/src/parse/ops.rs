@@ -181,7 +181,7 @@ impl Parser<'_> {
             if self.cursor.looking_at("^") {
                 return Err(self
                     .cursor
-                    .error("a region with more than one block is not supported: use scf operations"));
+                    .unsupported("a region with more than one block is not supported: use scf operations"));
             }
             ops.push(self.op()?);
         }
@@ -267,7 +267,7 @@ impl Parser<'_> {
         }
         op.operands = self.list("(", ")", Self::operand)?;
         if self.cursor.looking_at("[") {
-            return Err(self.cursor.error("branches to blocks are not supported: use scf operations"));
+            return Err(self.cursor.unsupported("branches to blocks are not supported: use scf operations"));
         }
         if self.cursor.eat("<") {
             op.attributes = self.dict("{", "}")?;
@@ -289,6 +289,16 @@ impl Parser<'_> {
     pub(super) fn bracketed_operand_types(&mut self, op: &Unnamed) -> Result<()> {
         let mut start = self.cursor.clone();
         let types = self.list("(", ")", Self::ty)?;
+        self.require_types(&mut start, op, &op.operands, &types)
+    }
+
+    /// `type, ...`: the types of all operands, in order.
+    pub(super) fn ordered_operand_types(&mut self, op: &Unnamed) -> Result<()> {
+        let mut start = self.cursor.clone();
+        let mut types = vec![self.ty()?];
+        while self.cursor.eat(",") {
+            types.push(self.ty()?);
+        }
         self.require_types(&mut start, op, &op.operands, &types)
     }
 

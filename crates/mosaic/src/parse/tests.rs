@@ -13,8 +13,11 @@ fn errors_say_where_and_what() {
     assert_eq!(message("module {\n  func.func @f(%a: i33x) {"), "2:20: expected a type, found 'i33x'");
     assert_eq!(
         message("module {\n  func.func @f() {\n    tpu.sparkle %a\n  }\n}"),
-        "3:5: the short form of 'tpu.sparkle' is not known here: print the module in the generic form"
+        "3:5: the short form of 'tpu.sparkle' is not supported: print the module in the generic form"
     );
+    let kind = |text: &str| parse(text).expect_err("this text is not a module").kind;
+    assert_eq!(kind("module {\n  func.func @f() {\n    tpu.sparkle %a\n  }\n}"), ParseErrorKind::Unsupported);
+    assert_eq!(kind("module {} extra"), ParseErrorKind::Malformed);
     assert_eq!(
         message("module {\n  func.func @f() {\n    return"),
         "3:11: expected an operation, but the text ends here"
