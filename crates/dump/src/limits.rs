@@ -6,6 +6,9 @@ pub const MAX_MOSAIC_BYTES: usize = 16 << 20;
 /// Steps of a Mosaic kernel before its execution is abandoned: a few seconds.
 pub const MAX_KERNEL_STEPS: u64 = 50_000_000;
 
+/// Grid steps over which the windows of an operand are evaluated.
+pub const MAX_WINDOW_STEPS: u64 = 1 << 16;
+
 /// DMAs in flight, semaphores, buffer slots and races that are tracked; a real kernel has far fewer.
 pub const MAX_TRACKED: usize = 4096;
 

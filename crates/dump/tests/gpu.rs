@@ -56,7 +56,7 @@ fn verdicts_on_gpu_code() {
         let facts = Facts::gather(&[Source { name, bytes: text.as_bytes() }]);
         let findings = check(&facts, None);
         let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
-        let ids = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncDma, CheckId::NoSpills];
+        let ids = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncCopies, CheckId::NoSpills];
         (facts.files[0].kind, ids.map(of))
     };
     use Verdict::{Fail, NotObservable, Pass};
@@ -93,7 +93,7 @@ fn staged_scales_and_buffers_in_turn() {
         let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);
         let findings = check(&facts, None);
         let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
-        [CheckId::DoubleBuffered, CheckId::ScalesInSmem, CheckId::DataInVmem, CheckId::FitsVmem].map(of)
+        [CheckId::DoubleBuffered, CheckId::ScalesStaged, CheckId::DataOnChip, CheckId::FitsOnChip].map(of)
     };
     use Verdict::{Fail, NotObservable, Pass};
     for language in ["ptx", "sass"] {
@@ -187,7 +187,7 @@ fn blocks_fit_a_multiprocessor_or_not() {
     let ptx = load("dma.ptx");
     assert!(ptx.contains(".maxntid 384, 1, 1") && ptx.contains(".minnctapersm 1"), "the recorded kernel");
     let fits = |ptx: &str, report: &str, shared| {
-        of(findings(&[("k.ptx", ptx), ("ptxas.txt", report)], shared), CheckId::FitsVmem)
+        of(findings(&[("k.ptx", ptx), ("ptxas.txt", report)], shared), CheckId::FitsOnChip)
     };
     let found = fits(&ptx, &report(168, 0), Some(200_000));
     assert_eq!(

@@ -32,8 +32,8 @@ Which checks a version must pass follows from the plan in its manifest.json, or
 else from the version and the chip that its name tells (v2_manual_async_dma,
 512-v3-tpu7x). A file that is empty, cut off or not a dump at all fails.
 
-Of GPU kernels the same names say: scales-in-smem and data-in-vmem, that shared
-memory holds them; fits-vmem, that a multiprocessor has the registers and the
+Of GPU kernels the same names say: scales-staged and data-on-chip, that shared
+memory holds them; fits-on-chip, that a multiprocessor has the registers and the
 shared memory for the blocks that it should hold. A kernel that quantizes the
 activations first (quantize/) must have no spills and fit.
 

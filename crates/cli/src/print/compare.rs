@@ -34,7 +34,7 @@ const TABLE: [TableRow; 15] = [
     ("DMA copies", |c| or_unknown(c.row.copies)),
     ("HBM traffic", |c| or_unknown(c.row.hbm_bytes.map(size))),
     ("buffers in turn", |c| or_unknown(c.row.buffers)),
-    ("scales in SMEM", |c| yes_no(c.row.scales_in_smem).to_owned()),
+    ("scales in SMEM", |c| yes_no(c.row.scales_staged).to_owned()),
     ("cycles", |c| or_unknown(c.row.cycles)),
     ("modelled waits", |c| or_unknown(c.row.stalled.map(|cycles| format!("{cycles:.0}")))),
     ("compiler's estimate", |c| or_unknown(c.row.estimated_cycles)),

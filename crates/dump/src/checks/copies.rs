@@ -13,7 +13,7 @@ fn executed(facts: &Facts, level: Level) -> bool {
     level == Level::Llo && facts.cycles.is_some()
 }
 
-pub fn async_dma(facts: &Facts, level: Level) -> Outcome {
+pub fn async_copies(facts: &Facts, level: Level) -> Outcome {
     let copies = kernel_copies(facts, level);
     // The kernel's input has to come from outside; the guides may leave the source open.
     let fetch = copies.iter().find(|copy| {
@@ -50,7 +50,7 @@ fn guide_without_copies(facts: &Facts) -> bool {
     says_anything && !facts.copies.iter().any(|copy| guide(copy.level))
 }
 
-pub fn dma_balanced(facts: &Facts, level: Level) -> Outcome {
+pub fn copies_balanced(facts: &Facts, level: Level) -> Outcome {
     if let Some(race) = facts.races.iter().find(|race| race.level == level) {
         return Outcome::fail(race.says.clone(), vec![race.evidence.clone()]);
     }

@@ -29,22 +29,22 @@ pub fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static s
             "the copy engine fetches from device memory while the tensor cores work",
             "fetch the operands in the kernel, stage by stage",
         )),
-        CheckId::DataInVmem => {
+        CheckId::DataOnChip => {
             Some(("the tensor cores are fed from shared memory", "copy the operands into shared memory"))
         }
-        CheckId::AsyncDma => Some((
+        CheckId::AsyncCopies => Some((
             "without copies in the background the tensor cores wait for memory",
             "fetch with cp.async.bulk.tensor, ahead of the product, and wait for its barrier as late as possible",
         )),
-        CheckId::DmaBalanced => Some((
+        CheckId::CopiesBalanced => Some((
             "a stage that is read before its barrier opens is a race",
             "run the kernel under compute-sanitizer on a GPU",
         )),
-        CheckId::ScalesInSmem => Some((
+        CheckId::ScalesStaged => Some((
             "a scale that is loaded beside the product holds it up for the latency of device memory",
             "copy the scales into shared memory with the stage that they belong to",
         )),
-        CheckId::FitsVmem => Some((
+        CheckId::FitsOnChip => Some((
             "blocks that need more registers or shared memory than a multiprocessor has are not launched, or wait",
             "make the tile smaller, or take fewer stages, threads or blocks per multiprocessor",
         )),
@@ -61,9 +61,9 @@ pub fn run(check: CheckId, facts: &Facts, level: Level) -> Option<Outcome> {
     match check {
         CheckId::NativeFp8 | CheckId::NoF32Matmul => None,
         // What the assembler reports and the machine code are of one stage.
-        CheckId::NoSpills | CheckId::FitsVmem if level != Level::Sass => Some(Outcome::unknown("")),
+        CheckId::NoSpills | CheckId::FitsOnChip if level != Level::Sass => Some(Outcome::unknown("")),
         CheckId::NoSpills => Some(resources::no_spills(facts)),
-        CheckId::FitsVmem => Some(resources::fits_multiprocessor(facts)),
+        CheckId::FitsOnChip => Some(resources::fits_multiprocessor(facts)),
         _ if facts.matmuls.iter().any(|matmul| matmul.level == level) => {
             Some(run_on_product(check, facts, level))
         }
@@ -79,17 +79,17 @@ fn run_on_product(check: CheckId, facts: &Facts, level: Level) -> Outcome {
     };
     match check {
         CheckId::OperandsInHbm => data(&fetches(Role::Data), "fetched from device memory by the kernel"),
-        CheckId::DataInVmem => data(&fetches(Role::Data), "into shared memory, which feeds the tensor cores"),
-        CheckId::AsyncDma => async_dma(&fetches(Role::Data)),
+        CheckId::DataOnChip => data(&fetches(Role::Data), "into shared memory, which feeds the tensor cores"),
+        CheckId::AsyncCopies => async_copies(&fetches(Role::Data)),
         CheckId::DoubleBuffered => double_buffered(&fetches(Role::Data)),
-        CheckId::ScalesInSmem => scales_in_shared_memory(&fetches(Role::Scale)),
+        CheckId::ScalesStaged => scales_in_shared_memory(&fetches(Role::Scale)),
         _ => Outcome::unknown(
             "copies and waits match only along an execution: `octile simulate` has one of a GPU kernel, its listing has not",
         ),
     }
 }
 
-fn async_dma(fetches: &[&Copy]) -> Outcome {
+fn async_copies(fetches: &[&Copy]) -> Outcome {
     match fetches {
         [] => Outcome::fail("no data is copied asynchronously in the code of this kernel", Vec::new()),
         _ => data(fetches, "of data in the code, beside the products"),

@@ -55,7 +55,7 @@ fn routes<'f>(facts: &'f Facts, operand: &Operand) -> Vec<&'f Copy> {
     copies.filter(|copy| copy.operand == Some(operand.index)).collect()
 }
 
-pub fn scales_in_smem(facts: &Facts, level: Level) -> Outcome {
+pub fn scales_staged(facts: &Facts, level: Level) -> Outcome {
     if level != Level::Llo {
         return buffers_in(facts, level, Role::Scale, &Space::Smem, "scale");
     }
@@ -83,7 +83,7 @@ pub fn scales_in_smem(facts: &Facts, level: Level) -> Outcome {
     Outcome::pass(format!("{} copied to SMEM", counted(scales.len(), "scale operand")), proof)
 }
 
-pub fn data_in_vmem(facts: &Facts, level: Level) -> Outcome {
+pub fn data_on_chip(facts: &Facts, level: Level) -> Outcome {
     if level != Level::Llo {
         return buffers_in(facts, level, Role::Data, &Space::Vmem, "data");
     }
@@ -126,7 +126,7 @@ fn buffers_in(facts: &Facts, level: Level, role: Role, space: &Space, what: &str
     }
 }
 
-pub fn fits_vmem(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> Outcome {
+pub fn fits_on_chip(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> Outcome {
     // One figure counts: what the compiler states, else a sum over buffers, some of which may share memory.
     let of_level = |vmem: &&MemoryUse| match vmem.origin {
         Origin::Stated => level == Level::Hlo,

@@ -24,19 +24,19 @@ pub enum CheckId {
     /// The kernel finds its data in device memory and copies it itself.
     OperandsInHbm,
     /// Data is copied while other work goes on.
-    AsyncDma,
+    AsyncCopies,
     /// Every copy is awaited, and every wait has a copy.
-    DmaBalanced,
+    CopiesBalanced,
     /// The next block is copied while the current one is multiplied.
     DoubleBuffered,
     /// Scales are read from scalar memory.
-    ScalesInSmem,
+    ScalesStaged,
     /// Data blocks are in vector memory.
-    DataInVmem,
+    DataOnChip,
     /// No vector register is spilled.
     NoSpills,
     /// The buffers fit.
-    FitsVmem,
+    FitsOnChip,
 }
 
 impl CheckId {
@@ -45,13 +45,13 @@ impl CheckId {
         Self::NativeFp8,
         Self::NoF32Matmul,
         Self::OperandsInHbm,
-        Self::AsyncDma,
-        Self::DmaBalanced,
+        Self::AsyncCopies,
+        Self::CopiesBalanced,
         Self::DoubleBuffered,
-        Self::ScalesInSmem,
-        Self::DataInVmem,
+        Self::ScalesStaged,
+        Self::DataOnChip,
         Self::NoSpills,
-        Self::FitsVmem,
+        Self::FitsOnChip,
     ];
 
     /// The name that commands, reports and records use.
@@ -60,22 +60,24 @@ impl CheckId {
             Self::NativeFp8 => "native-fp8",
             Self::NoF32Matmul => "no-f32-matmul",
             Self::OperandsInHbm => "operands-in-hbm",
-            Self::AsyncDma => "async-dma",
-            Self::DmaBalanced => "dma-balanced",
+            Self::AsyncCopies => "async-copies",
+            Self::CopiesBalanced => "copies-balanced",
             Self::DoubleBuffered => "double-buffered",
-            Self::ScalesInSmem => "scales-in-smem",
-            Self::DataInVmem => "data-in-vmem",
+            Self::ScalesStaged => "scales-staged",
+            Self::DataOnChip => "data-on-chip",
             Self::NoSpills => "no-spills",
-            Self::FitsVmem => "fits-vmem",
+            Self::FitsOnChip => "fits-on-chip",
         }
     }
 
     /// How bad it is when the claim is false.
     pub const fn severity(self) -> Severity {
         match self {
-            Self::NativeFp8 | Self::NoF32Matmul | Self::DmaBalanced | Self::FitsVmem => Severity::Error,
-            Self::OperandsInHbm | Self::AsyncDma | Self::DoubleBuffered | Self::DataInVmem => Severity::Error,
-            Self::ScalesInSmem | Self::NoSpills => Severity::Warning,
+            Self::NativeFp8 | Self::NoF32Matmul | Self::CopiesBalanced | Self::FitsOnChip => Severity::Error,
+            Self::OperandsInHbm | Self::AsyncCopies | Self::DoubleBuffered | Self::DataOnChip => {
+                Severity::Error
+            }
+            Self::ScalesStaged | Self::NoSpills => Severity::Warning,
         }
     }
 
@@ -90,17 +92,17 @@ impl CheckId {
                 "the compiler may copy whole operands into VMEM before the kernel; its own copies then turn into \
                  loads and stores that overlap with nothing"
             }
-            Self::AsyncDma => "without copies in the background the matrix units wait for memory",
-            Self::DmaBalanced => {
+            Self::AsyncCopies => "without copies in the background the matrix units wait for memory",
+            Self::CopiesBalanced => {
                 "a copy that is not awaited is a race, and the chip halts on a semaphore that is not zero"
             }
             Self::DoubleBuffered => {
                 "with one buffer the copy of the next block cannot start before the current one is used up"
             }
-            Self::ScalesInSmem => "a scale in VMEM goes through the vector unit to become a scalar",
-            Self::DataInVmem => "the matrix units are fed from vector memory only",
+            Self::ScalesStaged => "a scale in VMEM goes through the vector unit to become a scalar",
+            Self::DataOnChip => "the matrix units are fed from vector memory only",
             Self::NoSpills => "a spilled register costs a store and a load slot each time",
-            Self::FitsVmem => {
+            Self::FitsOnChip => {
                 "a kernel that needs more vector memory than it may use does not compile or does not load"
             }
         }
@@ -116,17 +118,17 @@ impl CheckId {
             Self::OperandsInHbm => {
                 "pin the operands with input_memory_space_colors, or raise the VMEM limit of the kernel"
             }
-            Self::AsyncDma => "start copies with tpu.enqueue_dma and wait for them as late as possible",
-            Self::DmaBalanced => {
+            Self::AsyncCopies => "start copies with tpu.enqueue_dma and wait for them as late as possible",
+            Self::CopiesBalanced => {
                 "wait once for every copy that is started, on the same semaphore and for the same bytes"
             }
             Self::DoubleBuffered => {
                 "give each data operand two buffers and start the next copy before the product"
             }
-            Self::ScalesInSmem => "declare the scale buffers in SMEM and copy the scales there",
-            Self::DataInVmem => "declare the data buffers in VMEM",
+            Self::ScalesStaged => "declare the scale buffers in SMEM and copy the scales there",
+            Self::DataOnChip => "declare the data buffers in VMEM",
             Self::NoSpills => "make the block of one product smaller, or split its loop",
-            Self::FitsVmem => "make the blocks smaller, or ask for a higher VMEM limit",
+            Self::FitsOnChip => "make the blocks smaller, or ask for a higher VMEM limit",
         }
     }
 
@@ -135,32 +137,32 @@ impl CheckId {
         const AUTO: [CheckId; 7] = [
             CheckId::NativeFp8,
             CheckId::NoF32Matmul,
-            CheckId::AsyncDma,
-            CheckId::DmaBalanced,
+            CheckId::AsyncCopies,
+            CheckId::CopiesBalanced,
             CheckId::DoubleBuffered,
-            CheckId::DataInVmem,
-            CheckId::FitsVmem,
+            CheckId::DataOnChip,
+            CheckId::FitsOnChip,
         ];
         const DMA: [CheckId; 8] = [
             CheckId::NativeFp8,
             CheckId::NoF32Matmul,
             CheckId::OperandsInHbm,
-            CheckId::AsyncDma,
-            CheckId::DmaBalanced,
+            CheckId::AsyncCopies,
+            CheckId::CopiesBalanced,
             CheckId::DoubleBuffered,
-            CheckId::DataInVmem,
-            CheckId::FitsVmem,
+            CheckId::DataOnChip,
+            CheckId::FitsOnChip,
         ];
         const SMEM: [CheckId; 9] = [
             CheckId::NativeFp8,
             CheckId::NoF32Matmul,
             CheckId::OperandsInHbm,
-            CheckId::AsyncDma,
-            CheckId::DmaBalanced,
+            CheckId::AsyncCopies,
+            CheckId::CopiesBalanced,
             CheckId::DoubleBuffered,
-            CheckId::ScalesInSmem,
-            CheckId::DataInVmem,
-            CheckId::FitsVmem,
+            CheckId::ScalesStaged,
+            CheckId::DataOnChip,
+            CheckId::FitsOnChip,
         ];
         match strategy {
             Strategy::Auto => &AUTO,
@@ -175,10 +177,10 @@ impl CheckId {
             CheckId::NativeFp8,
             CheckId::NoF32Matmul,
             CheckId::NoSpills,
-            CheckId::FitsVmem,
-            CheckId::AsyncDma,
+            CheckId::FitsOnChip,
+            CheckId::AsyncCopies,
             CheckId::DoubleBuffered,
-            CheckId::ScalesInSmem,
+            CheckId::ScalesStaged,
         ];
         // Each strategy promises what the one before it does, and more.
         match strategy {
@@ -189,7 +191,7 @@ impl CheckId {
     }
 
     /// The checks that a GPU kernel must pass which multiplies nothing, but prepares the operands of one that does.
-    pub const REQUIRED_OF_GPU_HELPER: [Self; 2] = [Self::NoSpills, Self::FitsVmem];
+    pub const REQUIRED_OF_GPU_HELPER: [Self; 2] = [Self::NoSpills, Self::FitsOnChip];
 
     /// What every level of the compiler says about the claim, as one outcome.
     fn run(self, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
@@ -215,9 +217,9 @@ impl CheckId {
     /// Whether only an execution proves the claim: the text alone does not tell which copies are made, and when.
     const fn is_about_execution(self) -> bool {
         match self {
-            Self::AsyncDma | Self::DmaBalanced | Self::DoubleBuffered => true,
-            Self::ScalesInSmem | Self::DataInVmem => true,
-            Self::NativeFp8 | Self::NoF32Matmul | Self::NoSpills | Self::FitsVmem => false,
+            Self::AsyncCopies | Self::CopiesBalanced | Self::DoubleBuffered => true,
+            Self::ScalesStaged | Self::DataOnChip => true,
+            Self::NativeFp8 | Self::NoF32Matmul | Self::NoSpills | Self::FitsOnChip => false,
             Self::OperandsInHbm => false,
         }
     }
@@ -239,11 +241,11 @@ impl CheckId {
             Self::NoF32Matmul => arithmetic::no_f32_matmul(facts, level),
             Self::NoSpills => arithmetic::no_spills(facts, level),
             Self::OperandsInHbm => memory::operands_in_hbm(facts, level),
-            Self::ScalesInSmem => memory::scales_in_smem(facts, level),
-            Self::DataInVmem => memory::data_in_vmem(facts, level),
-            Self::FitsVmem => memory::fits_vmem(facts, level, chip),
-            Self::AsyncDma => copies::async_dma(facts, level),
-            Self::DmaBalanced => copies::dma_balanced(facts, level),
+            Self::ScalesStaged => memory::scales_staged(facts, level),
+            Self::DataOnChip => memory::data_on_chip(facts, level),
+            Self::FitsOnChip => memory::fits_on_chip(facts, level, chip),
+            Self::AsyncCopies => copies::async_copies(facts, level),
+            Self::CopiesBalanced => copies::copies_balanced(facts, level),
             Self::DoubleBuffered => copies::double_buffered(facts, level),
         }
     }

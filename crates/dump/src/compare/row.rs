@@ -21,7 +21,7 @@ pub struct Row {
     /// The fewest places that take turns for a data operand.
     pub buffers: Option<usize>,
     /// Whether scales are in scalar memory.
-    pub scales_in_smem: Verdict,
+    pub scales_staged: Verdict,
     /// Cycles with waits free.
     pub cycles: Option<u64>,
     /// Cycles in waits, where they were modelled.
@@ -47,7 +47,7 @@ impl Row {
             facts.copies.iter().filter(|copy| copy.level != Level::Hlo).cloned().collect();
         let copies = Facts::latest(&copies, |copy| copy.level);
         let matmul = Facts::latest(&facts.matmuls, |matmul| matmul.level).first().copied();
-        let smem = findings.iter().find(|finding| finding.check == CheckId::ScalesInSmem);
+        let smem = findings.iter().find(|finding| finding.check == CheckId::ScalesStaged);
         let hbm = copies.iter().filter(|copy| copy.from == Space::Hbm || copy.to == Space::Hbm);
         let data = copies.iter().filter(|copy| copy.inbound && copy.role == Some(Role::Data));
         let cycles = facts.cycles.as_ref();
@@ -62,7 +62,7 @@ impl Row {
                 .try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
                 .filter(|bytes| *bytes > 0 || cycles.is_some()),
             buffers: data.filter_map(|copy| copy.depth).min(),
-            scales_in_smem: smem.map_or(Verdict::NotObservable, |finding| finding.verdict),
+            scales_staged: smem.map_or(Verdict::NotObservable, |finding| finding.verdict),
             cycles: cycles.map(|cycles| cycles.issued),
             stalled: cycles.map(|cycles| cycles.stalled),
             estimated_cycles: facts.estimated_cycles,

@@ -1,8 +1,10 @@
 //! What kind of dump a file is, by what is in it.
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use serde::Serialize;
 
-use super::{Facts, gpu, guide, hlo, llo, mosaic};
+use super::{Facts, conflict::kernels_defined, gpu, guide, hlo, llo, mosaic};
 use crate::{
     gpu::{AssemblerReport, Language},
     hlo::Module,
@@ -88,9 +90,9 @@ impl FileKind {
         }
     }
 
-    /// Whether a file of this kind describes the kernel that multiplies. The dumps of one kernel hold one such file of
-    /// each kind: of two, facts would be from either.
-    pub fn describes_kernel(self, text: &str) -> bool {
+    /// Whether a file of this kind defines the kernel that multiplies. The dumps of one kernel hold one such file of
+    /// each kind.
+    fn describes_kernel(self, text: &str) -> bool {
         match self {
             Self::Mosaic | Self::Guide | Self::Ptx | Self::Sass | Self::Assembler => true,
             // Listings of copies and of the program's first and last steps come with that of the kernel.
@@ -111,6 +113,12 @@ pub struct FileReport {
     pub kind: FileKind,
     /// What could not be read.
     pub damage: Vec<Damage>,
+    /// Hash of the text, where it defines a kernel.
+    #[serde(skip)]
+    pub(super) definition: Option<u64>,
+    /// Number of kernels that it defines.
+    #[serde(skip)]
+    pub(super) kernels: usize,
 }
 
 /// Which files to read first: of several listings the first one counts, and that is the one that says most.
@@ -130,12 +138,21 @@ fn multiplies(listing: &str) -> bool {
 
 /// Reads a file into the facts.
 pub fn read(facts: &mut Facts, source: &Source<'_>, options: &SimOptions) -> FileReport {
-    let (kind, damage) = match std::str::from_utf8(source.bytes) {
-        Ok(text) if text.contains('\0') => (FileKind::Binary, Vec::new()),
-        Ok(text) => read_text(facts, source.name, text, options),
-        Err(_) => (FileKind::Binary, Vec::new()),
+    let name = source.name.to_owned();
+    let text = std::str::from_utf8(source.bytes).ok().filter(|text| !text.contains('\0'));
+    let Some(text) = text else {
+        return FileReport { name, kind: FileKind::Binary, damage: Vec::new(), definition: None, kernels: 0 };
     };
-    FileReport { name: source.name.to_owned(), kind, damage }
+    let (kind, damage) = read_text(facts, source.name, text, options);
+    let definition = kind.describes_kernel(text).then(|| text_hash(text));
+    FileReport { name, kind, damage, definition, kernels: kernels_defined(kind, text) }
+}
+
+/// Hash of a text, without white space at its ends.
+pub fn text_hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.trim().hash(&mut hasher);
+    hasher.finish()
 }
 
 /// How a text is written, going by its beginning.

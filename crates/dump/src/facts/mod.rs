@@ -10,6 +10,8 @@ mod memory;
 mod mosaic;
 pub(crate) mod role;
 
+pub use conflict::Conflict;
+pub(crate) use conflict::squeezed;
 pub use file::{DumpTarget, FileKind, FileReport, Source};
 
 use std::fmt;
@@ -343,8 +345,8 @@ pub struct Facts {
     pub unaccounted: Vec<Fault>,
     /// Products that GPU code makes without tensor cores.
     pub scalar_products: Vec<Fault>,
-    /// Why these files cannot all be of one kernel, as sentences without a full stop.
-    pub conflicts: Vec<String>,
+    /// Why these files cannot all be of one kernel.
+    pub conflicts: Vec<Conflict>,
     /// Registers that did not fit; absent where no listing was read.
     pub spills: Option<Spills>,
     /// Vector memory.
@@ -372,7 +374,10 @@ pub struct Facts {
     /// Code that multiplies, of which there must be one kernel.
     #[serde(skip)]
     code: Vec<conflict::Fingerprint>,
-    /// What is wrong with the kernel calls of a program, as conflicts.
+    /// The operands that Mosaic kernels declare.
+    #[serde(skip)]
+    declarations: Vec<conflict::Declaration>,
+    /// What is wrong with the kernel calls of a program.
     #[serde(skip)]
     call_conflicts: Vec<String>,
     /// Kernels that were read: a call carries the same text as the file beside it.

@@ -1,16 +1,16 @@
 //! Facts from Mosaic text: what the kernel asks for, which does not prove that the compiler did it.
 
-use std::{
-    collections::BTreeMap,
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::collections::BTreeMap;
 
 use super::{
-    Balance, Buffer, Copy, Evidence, Facts, Fault, FileKind, Level, Matmul, Role, Space, Witness, memory,
+    Balance, Buffer, Copy, Evidence, Facts, Fault, FileKind, Level, Matmul, Role, Space, Witness,
+    conflict::Declaration,
+    file::text_hash,
+    memory,
     role::{Array, Roles},
 };
 use crate::{
-    mosaic::{Argument, ArgumentRole, Execution, MosaicKernel, TensorType, View},
+    mosaic::{Argument, ArgumentRole, Execution, MosaicKernel, TensorType, View, operands},
     source::{Damage, Place},
 };
 
@@ -42,6 +42,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
         });
     }
     buffers(facts, &kernel, &witness);
+    facts.declarations.push(Declaration { file: name.to_owned(), operands: operands(&kernel) });
     // Damaged text is not what will run.
     let execution = kernel.damage.is_empty().then(|| Execution::of(&kernel));
     match execution {
@@ -61,10 +62,9 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
 
 /// Whether this kernel was read before, from a file or from the custom call that embeds it.
 fn is_known(facts: &mut Facts, text: &str) -> bool {
-    let mut hasher = DefaultHasher::new();
-    text.trim().hash(&mut hasher);
-    let known = facts.kernels.contains(&hasher.finish());
-    facts.kernels.push(hasher.finish());
+    let hash = text_hash(text);
+    let known = facts.kernels.contains(&hash);
+    facts.kernels.push(hash);
     known
 }
 

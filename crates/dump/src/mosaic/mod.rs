@@ -5,9 +5,11 @@
 mod execute;
 mod kernel;
 mod memory_box;
+mod operand;
 mod program;
 
 pub use execute::{ExecuteError, ExecutedRoute, Execution};
+pub(crate) use operand::{OperandShape, operands};
 
 use octile_mosaic::{Module, ParseErrorKind};
 use serde::Serialize;

@@ -1,29 +1,22 @@
-//! What must hold of the dumps of one version before anything is concluded from them: they are of one kernel.
+//! What must hold of the dumps of one version before they are checked: they are of one kernel.
 
 use std::path::Path;
 
 use anyhow::{Result, bail};
-use octile_dump::facts::{DumpTarget, Facts, FileKind, FileReport, Level, Matmul};
+use octile_dump::facts::{DumpTarget, Facts, FileKind, Level, Matmul};
 
 use super::{
     Text,
-    contents::Content,
     manifest::{Arithmetic, Manifest, Plan},
 };
 use crate::print::shown;
 
-/// Refuses dumps of two devices, and two files that describe a kernel in the same way: facts would come from either,
-/// and one kernel would answer for another.
-pub fn require_one_kernel(
-    folder: &Path,
-    contents: &[Content],
-    files: &[FileReport],
-    manifest: Option<&Manifest>,
-) -> Result<()> {
-    let mut first: Option<(DumpTarget, &str)> = None;
-    for file in files {
-        let Some(target) = file.kind.target() else { continue };
-        if let Some(planned) = manifest.map(|manifest| manifest.plan.target()).filter(|plan| *plan != target)
+/// Refuses dumps of several kernels, and those of another device than the manifest plans.
+pub fn require_one_kernel(folder: &Path, facts: &Facts, manifest: Option<&Manifest>) -> Result<()> {
+    let planned = manifest.map(|manifest| manifest.plan.target());
+    for file in &facts.files {
+        if let (Some(target), Some(planned)) = (file.kind.target(), planned)
+            && target != planned
         {
             bail!(
                 "{} is a dump of {}, but the manifest of {} plans {}: run `octile inspect` again",
@@ -33,37 +26,13 @@ pub fn require_one_kernel(
                 device(planned)
             );
         }
-        match first {
-            Some((other, name)) if other != target => bail!(
-                "{} mixes targets: {name} is a dump of {}, and {} of {}; use one folder per target, or name \
-                 one file",
-                shown(folder),
-                device(other),
-                file.name,
-                device(target)
-            ),
-            _ => first = Some((target, &file.name)),
-        }
     }
-    let mut kernels: Vec<(FileKind, &Content)> = Vec::new();
-    for (content, file) in contents.iter().zip(files) {
-        let Ok(text) = std::str::from_utf8(&content.bytes) else { continue };
-        if !file.kind.describes_kernel(text) {
-            continue;
+    match facts.conflicts.iter().find(|conflict| conflict.is_mixed_folder()) {
+        Some(conflict) => {
+            bail!("{} mixes kernels: {conflict}; use one folder per kernel, or name one file", shown(folder))
         }
-        let same = |(kind, other): &&(FileKind, &Content)| *kind == file.kind && other.bytes != content.bytes;
-        if let Some((_, other)) = kernels.iter().find(same) {
-            bail!(
-                "{} contains two files that each define a kernel: {} and {}; use one folder per kernel, or name \
-                 one file",
-                shown(folder),
-                other.name,
-                content.name
-            );
-        }
-        kernels.push((file.kind, content));
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn device(target: DumpTarget) -> &'static str {
@@ -73,10 +42,9 @@ fn device(target: DumpTarget) -> &'static str {
     }
 }
 
-/// Where files are of more than one kernel, or contradict the manifest, one sentence each.
+/// Conflicts between the files, and with the manifest, one sentence each.
 pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
-    let mut found: Vec<_> =
-        texts.iter().filter_map(several_kernels).chain(facts.conflicts.iter().cloned()).collect();
+    let mut found: Vec<_> = facts.conflicts.iter().map(ToString::to_string).collect();
     let Some(plan) = manifest.map(|manifest| &manifest.plan) else { return found };
     let strategy = plan.strategy();
     let planned = format!("octile_{strategy}_");
@@ -91,19 +59,6 @@ pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>
         found.extend(other_arithmetic(plan.arithmetic, facts));
     }
     found
-}
-
-/// Two kernels in one file of GPU code: what one does would prove claims about the other.
-fn several_kernels(text: &Text) -> Option<String> {
-    let kernels = match text.kind {
-        FileKind::Ptx => {
-            let code = text.text.lines().map(|line| line.split("//").next().unwrap_or_default());
-            code.map(|line| line.matches(".entry").count()).sum()
-        }
-        FileKind::Sass => text.text.matches("STO_CUDA_ENTRY").count(),
-        _ => 1,
-    };
-    (kernels > 1).then(|| format!("{} defines {kernels} kernels: put each into its own file", text.name))
 }
 
 /// A plan to widen or dequantize excuses a kernel from multiplying 8-bit floats; its own text shows whether that is so.
