@@ -1,11 +1,12 @@
-//! Integers: arithmetic and comparisons, on scalars and on vectors.
+//! Integer arithmetic and comparisons on scalars and vectors.
 
 use std::cell::Cell;
 
 use super::{
     Definition, pure,
     scalar::{
-        Binary, PREDICATES, Rule, Unary, ceil_div, floor_div, has_no_meaning, rule, shift, unsigned, wrap,
+        Binary, PREDICATES, Rule, Unary, ceil_div, floor_div, is_signed_on_booleans, rule, shift, unsigned,
+        wrap,
     },
 };
 use crate::{
@@ -20,7 +21,7 @@ use crate::{
     types::Type,
 };
 
-/// What the compiler may assume about overflow; what it then makes of one that happens is as good as wrapping around.
+/// Overflow flags: undefined results are modelled as wrapping.
 pub(super) const OVERFLOW: &[&str] = &["overflowFlags", "overflow"];
 
 const fn binary(name: &'static str, attributes: &'static [&'static str], f: Binary) -> Definition {
@@ -58,7 +59,7 @@ pub(super) const OPS: &[Definition] = &[
     pure("arith.cmpi", &["predicate"], compare).rule(Rule::Compare),
 ];
 
-/// Bits of a scalar integer or of the integers of a vector.
+/// Bit width of a scalar or vector element.
 pub(super) fn bits(c: &Compiler<'_>, ty: &Type) -> Made<u32> {
     c.integer(ty)?;
     Ok(match ty.element() {
@@ -71,13 +72,13 @@ pub(super) fn is_scalar(ty: &Type) -> bool {
     !matches!(ty, Type::Vector(..) | Type::Tensor(..))
 }
 
-/// All operands and the result have one type.
+/// Checks that all operands and the result share one type.
 pub(super) fn one_type<'a>(c: &Compiler<'a>, op: &Op, operands: usize) -> Made<&'a Type> {
     c.arity(op, operands, 1)?;
     let ty = c.ty(op.results[0]);
     match op.operands.iter().find(|&&operand| c.ty(operand) != ty) {
         Some(&other) => {
-            Err(format!("the operands and the result have one type, not {} and {ty}", c.ty(other)).into())
+            Err(format!("operands and result must have one type, got {} and {ty}", c.ty(other)).into())
         }
         None => {
             c.shape(ty)?;
@@ -90,8 +91,8 @@ fn make_binary(c: &mut Compiler<'_>, op: &Op) -> Made {
     let Some(Rule::Binary(f)) = rule(op) else { return Err("this takes two integers".into()) };
     let ty = one_type(c, op, 2)?;
     let bits = bits(c, ty)?;
-    if has_no_meaning(op, bits) {
-        return Err(format!("{ty} holds truth values, which have no sign").into());
+    if is_signed_on_booleans(op, bits) {
+        return Err(format!("signed operation on booleans ({ty})").into());
     }
     if is_scalar(ty) {
         return Ok(Box::new(move |m, step| {
@@ -123,7 +124,7 @@ fn make_binary(c: &mut Compiler<'_>, op: &Op) -> Made {
 }
 
 fn divides_by_zero(place: Option<crate::ir::Place>) -> Stop {
-    Stop::Fault(place, "this divides an integer by zero".to_owned())
+    Stop::Fault(place, "integer division by zero".to_owned())
 }
 
 fn make_unary(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -148,19 +149,19 @@ fn make_unary(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// The same number; that it is a multiple is the kernel's word, and the compiler relies on it.
+/// Identity; the kernel promises the multiple, and the compiler relies on it.
 fn assume_multiple(c: &mut Compiler<'_>, op: &Op) -> Made {
     let ty = one_type(c, op, 1)?;
     c.scalar_integer(ty)?;
     let multiple = c.integer_attribute(op, "multiple")?;
     if multiple <= 0 {
-        return Err(format!("{multiple} has no multiples").into());
+        return Err(format!("invalid multiple {multiple}").into());
     }
     Ok(Box::new(move |m, step| {
         m.clock.scalar();
         let value = m.integer(step, 0);
         if value % multiple != 0 {
-            let message = format!("{value} is not a multiple of {multiple}, as the kernel promises");
+            let message = format!("{value} is not a multiple of {multiple}, as tpu.assume_multiple claims");
             let trouble = Trouble::AssertionFailed { message, site: m.core_site(step) };
             m.findings.add(trouble);
             return Err(Stop::Halted);
@@ -191,14 +192,14 @@ fn compare(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Two operands of one type, a result of truth values in the same shape.
+/// Checks for two operands of one type and a boolean result of the same shape.
 pub(super) fn compared_type<'a>(c: &Compiler<'a>, op: &Op) -> Made<&'a Type> {
     c.arity(op, 2, 1)?;
     let (ty, other, result) = (c.ty(op.operands[0]), c.ty(op.operands[1]), c.ty(op.results[0]));
     c.shape(ty)?;
     match ty == other && *result == ty.with_element(Type::I1) {
         true => Ok(ty),
-        false => Err(format!("{ty} and {other} cannot be compared into {result}").into()),
+        false => Err(format!("cannot compare {ty} with {other} into {result}").into()),
     }
 }
 
@@ -208,5 +209,5 @@ pub(super) fn predicate<T: Copy>(c: &Compiler<'_>, op: &Op, predicates: &[T]) ->
         _ => None,
     };
     let predicate = number.and_then(|number| predicates.get(number));
-    predicate.copied().ok_or_else(|| "the attribute 'predicate' is no number of a comparison".into())
+    predicate.copied().ok_or_else(|| "attribute 'predicate' is not a comparison predicate".into())
 }

@@ -1,5 +1,5 @@
-//! The operations, one table per kind. A table's entry says whether the operation has effects and which attributes it
-//! honours, and makes it ready: it checks types and attributes once, and gives the closure that runs.
+//! The operation tables, one per kind. An entry states whether the operation has effects and which attributes
+//! it honours; its compile function checks types and attributes once and returns the closure to run.
 
 mod control;
 mod convert;
@@ -21,7 +21,7 @@ use self::scalar::Rule;
 use super::program::{Compiler, Made};
 use crate::ir::Op;
 
-/// Makes an operation ready.
+/// Compiles an operation.
 pub(super) type Maker = fn(&mut Compiler<'_>, &Op) -> Made;
 
 /// What an operation does to memory, DMAs and control flow: all that can be said of it without data.
@@ -67,8 +67,8 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Whether the operation must run although nobody needs its results. The others are left out then, as a compiler
-    /// leaves them out: in lowered kernels, a dead load precedes every store.
+    /// Returns whether the operation has side effects. One without is removed if its results are unused, as a compiler
+    /// would: the load that precedes every store in lowered kernels is not a read.
     const fn has_effect(self) -> bool {
         match self {
             Self::Compute | Self::Matmul | Self::Load | Self::Allocate => false,
@@ -79,60 +79,59 @@ impl OpKind {
     }
 }
 
-/// All that is known of an operation: there is no other list of names.
+/// Definition of an operation; the only list of names.
 #[derive(Clone, Copy)]
 pub(super) struct Definition {
     name: &'static str,
     kind: OpKind,
     /// How it computes a scalar integer, where it does.
     rule: Option<Rule>,
-    /// How many results it has; none where that depends on its types.
+    /// Result count; `None` if it depends on the types.
     results: Option<usize>,
-    /// How many regions it has.
+    /// Region count.
     regions: usize,
-    /// The attributes that its maker looks at; others are refused.
+    /// Attributes that it honours; others are rejected.
     pub(super) attributes: &'static [&'static str],
     pub(super) make: Maker,
 }
 
-/// An operation that only computes its results.
+/// Defines a pure operation.
 const fn pure(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
     Definition { name, kind: OpKind::Compute, rule: None, results: Some(1), regions: 0, attributes, make }
 }
 
-/// An operation that does something whether its results are needed or not.
+/// Defines an operation with side effects.
 const fn effect(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
     Definition { name, kind: OpKind::Effect, rule: None, results: Some(0), regions: 0, attributes, make }
 }
 
 impl Definition {
-    /// The same operation, of another kind.
+    /// Sets the kind.
     const fn kind(self, kind: OpKind) -> Self {
         Self { kind, ..self }
     }
 
-    /// The same operation, which computes scalar integers by `rule`.
+    /// Sets how scalar integers are computed.
     const fn rule(self, rule: Rule) -> Self {
         Self { rule: Some(rule), ..self }
     }
 
-    /// The same operation with so many results.
+    /// Sets the result count.
     const fn results(self, results: usize) -> Self {
         Self { results: Some(results), ..self }
     }
 
-    /// The same operation with results that its maker checks.
+    /// Leaves the result count to the compile function.
     const fn any_results(self) -> Self {
         Self { results: None, ..self }
     }
 
-    /// The same operation with so many regions.
+    /// Sets the region count.
     const fn regions(self, regions: usize) -> Self {
         Self { regions, ..self }
     }
 
-    /// Refuses an operation with more or fewer results and regions than it is defined to have: what they hold would be
-    /// dropped without a word.
+    /// Rejects an operation with unexpected results or regions, which would be dropped silently.
     pub(super) fn check_counts(&self, op: &Op) -> Made<()> {
         if op.regions.len() != self.regions {
             return Err(format!("expected {} regions, found {}", self.regions, op.regions.len()).into());
@@ -164,19 +163,19 @@ pub(super) fn definition(name: &str) -> Option<&'static Definition> {
     TABLES.into_iter().flatten().find(|definition| definition.name == name)
 }
 
-/// Every operation that can be run, in alphabetical order.
+/// All implemented operations, in alphabetical order.
 pub fn supported() -> Vec<&'static str> {
     let mut names: Vec<_> = TABLES.into_iter().flatten().map(|definition| definition.name).collect();
     names.sort_unstable();
     names
 }
 
-/// The kind of an operation; `None` where the table does not have it, so that it may do anything.
+/// Kind of an operation; `None` if it is unknown, so that it may do anything.
 pub fn op_kind(name: &str) -> Option<OpKind> {
     definition(name).map(|definition| definition.kind)
 }
 
-/// Whether an operation must run although nobody needs its results. An unknown one may do anything.
+/// Returns whether an operation has side effects; unknown ones are assumed to.
 pub(super) fn has_effect(name: &str) -> bool {
     op_kind(name).is_none_or(OpKind::has_effect)
 }

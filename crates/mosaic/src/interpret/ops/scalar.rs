@@ -1,4 +1,4 @@
-//! Integer arithmetic on scalars, the same for the interpreter and for analyses that follow a kernel without its data.
+//! Scalar integer arithmetic, shared by the interpreter and by analyses that run a kernel without data.
 
 use super::definition;
 use crate::{
@@ -8,11 +8,11 @@ use crate::{
     types::Type,
 };
 
-/// An operation on one integer of so many bits.
+/// A unary operation at a bit width.
 pub(super) type Unary = fn(u32, i64) -> i64;
-/// An operation on two integers of so many bits; none where it divides by zero.
+/// A binary operation at a bit width; `None` on division by zero.
 pub(super) type Binary = fn(u32, i64, i64) -> Option<i64>;
-/// A comparison of two integers of so many bits.
+/// A comparison at a bit width.
 pub(super) type Predicate = fn(u32, i64, i64) -> bool;
 
 /// How an operation computes a scalar integer from others.
@@ -48,7 +48,7 @@ enum Bound {
 }
 
 impl ScalarOp {
-    /// Binds an operation of `function` to its types. `None` where it does not compute one integer from integers.
+    /// Binds an operation of `function` to its types; `None` if it does not compute one integer from integers.
     pub fn new(function: &Function, op: &Op) -> Option<Self> {
         let [result] = op.results[..] else { return None };
         let to = scalar_bits(function.ty(result))?;
@@ -60,7 +60,7 @@ impl ScalarOp {
                 _ => return None,
             },
             Rule::Unary(f) => Bound::Unary(f, to),
-            Rule::Binary(_) if has_no_meaning(op, to) => return None,
+            Rule::Binary(_) if is_signed_on_booleans(op, to) => return None,
             Rule::Binary(f) => Bound::Binary(f, to),
             Rule::Compare => match op.attributes.get("predicate")? {
                 Attr::Integer(number, _) => {
@@ -74,7 +74,7 @@ impl ScalarOp {
         }))
     }
 
-    /// The result. `None` where it depends on an operand that is not known, and for a division by zero.
+    /// Evaluates the operation. `None` if it depends on an unknown operand, or divides by zero.
     pub fn evaluate(&self, operands: &[Option<i64>]) -> Option<i64> {
         let operand = |index: usize| operands.get(index).copied().flatten();
         match self.0 {
@@ -89,7 +89,7 @@ impl ScalarOp {
     }
 }
 
-/// Bits of a scalar integer; none for any other type.
+/// Bit width of a scalar integer; `None` for any other type.
 fn scalar_bits(ty: &Type) -> Option<u32> {
     match ty {
         Type::Index => Some(32),
@@ -98,7 +98,7 @@ fn scalar_bits(ty: &Type) -> Option<u32> {
     }
 }
 
-/// Operations that see the sign of their operands; of a truth value that would be its only bit.
+/// Sign-sensitive operations; for `i1` the sign is its only bit.
 const SIGNED: [&str; 7] = [
     "arith.divsi",
     "arith.remsi",
@@ -109,8 +109,8 @@ const SIGNED: [&str; 7] = [
     "arith.minsi",
 ];
 
-/// Whether an operation needs the sign of truth values, which have none.
-pub(super) fn has_no_meaning(op: &Op, bits: u32) -> bool {
+/// Returns whether this is a signed operation on booleans.
+pub(super) fn is_signed_on_booleans(op: &Op, bits: u32) -> bool {
     bits == 1 && SIGNED.contains(&op.name.as_ref())
 }
 
@@ -124,17 +124,17 @@ pub(super) fn ceil_div(a: i64, b: i64) -> i64 {
     if a.wrapping_rem(b) != 0 && (a < 0) == (b < 0) { quotient + 1 } else { quotient }
 }
 
-/// The bits of an integer as an unsigned number.
+/// Zero-extends.
 pub(super) fn unsigned(bits: u32, value: i64) -> u64 {
     value as u64 & (u64::MAX >> (64 - bits))
 }
 
-/// A shift by more bits than there are leaves none.
+/// A shift by at least the bit width gives zero.
 pub(super) fn shift(bits: u32, by: i64, shift: impl Fn(u32) -> i64) -> i64 {
     u32::try_from(unsigned(bits, by)).ok().filter(|by| *by < bits).map_or(0, shift)
 }
 
-/// Keeps the lowest bits of an integer. True is 1.
+/// Truncates to the lowest bits. True is 1.
 pub(super) fn wrap(bits: u32, value: i64) -> i64 {
     match bits {
         1 => value & 1,
@@ -143,7 +143,7 @@ pub(super) fn wrap(bits: u32, value: i64) -> i64 {
     }
 }
 
-/// The value of an integer of so many bits, read with or without its sign. True is stored as 1, and is -1 with its sign.
+/// Sign- or zero-extends. True is stored as 1 and sign-extends to -1.
 pub(super) fn extend(signed: bool, bits: u32, value: i64) -> i64 {
     match (signed, bits) {
         (true, 1) => -value,
@@ -152,7 +152,7 @@ pub(super) fn extend(signed: bool, bits: u32, value: i64) -> i64 {
     }
 }
 
-/// The comparisons, in MLIR's order.
+/// Comparison predicates, in MLIR's order.
 pub(super) const PREDICATES: [Predicate; 10] = [
     |_, a, b| a == b,
     |_, a, b| a != b,
