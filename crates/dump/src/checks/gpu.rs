@@ -2,7 +2,7 @@
 
 mod resources;
 
-use super::{CheckId, Outcome, counted};
+use super::{CheckId, CheckOutcome, counted};
 use crate::facts::{Copy, Facts, FileKind, Level, Role};
 
 /// Whether the files are of a GPU kernel: by its products, or where it multiplies nothing, by what kind they are.
@@ -57,22 +57,22 @@ pub fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static s
 }
 
 /// What one level of a GPU kernel says about a claim; `None` where the claim is the same on every machine.
-pub fn run(check: CheckId, facts: &Facts, level: Level) -> Option<Outcome> {
+pub fn run(check: CheckId, facts: &Facts, level: Level) -> Option<CheckOutcome> {
     match check {
         CheckId::NativeFp8 | CheckId::NoF32Matmul => None,
         // What the assembler reports and the machine code are of one stage.
-        CheckId::NoSpills | CheckId::FitsOnChip if level != Level::Sass => Some(Outcome::unknown("")),
+        CheckId::NoSpills | CheckId::FitsOnChip if level != Level::Sass => Some(CheckOutcome::unknown("")),
         CheckId::NoSpills => Some(resources::no_spills(facts)),
         CheckId::FitsOnChip => Some(resources::fits_multiprocessor(facts)),
         _ if facts.matmuls.iter().any(|matmul| matmul.level == level) => {
             Some(run_on_product(check, facts, level))
         }
-        _ => Some(Outcome::unknown("no multiplication is in these files: give the PTX or SASS of one")),
+        _ => Some(CheckOutcome::unknown("no multiplication is in these files: give the PTX or SASS of one")),
     }
 }
 
 /// What became of a claim about how operands reach the products.
-fn run_on_product(check: CheckId, facts: &Facts, level: Level) -> Outcome {
+fn run_on_product(check: CheckId, facts: &Facts, level: Level) -> CheckOutcome {
     let fetches = |role: Role| -> Vec<&Copy> {
         let copies = facts.copies.iter().filter(|copy| copy.level == level && copy.inbound);
         copies.filter(|copy| copy.role == Some(role)).collect()
@@ -83,45 +83,49 @@ fn run_on_product(check: CheckId, facts: &Facts, level: Level) -> Outcome {
         CheckId::AsyncCopies => async_copies(&fetches(Role::Data)),
         CheckId::DoubleBuffered => double_buffered(&fetches(Role::Data)),
         CheckId::ScalesStaged => scales_in_shared_memory(&fetches(Role::Scale)),
-        _ => Outcome::unknown(
+        _ => CheckOutcome::unknown(
             "copies and waits match only along an execution: `octile simulate` has one of a GPU kernel, its listing has not",
         ),
     }
 }
 
-fn async_copies(fetches: &[&Copy]) -> Outcome {
+fn async_copies(fetches: &[&Copy]) -> CheckOutcome {
     match fetches {
-        [] => Outcome::fail("no data is copied asynchronously in the code of this kernel", Vec::new()),
+        [] => CheckOutcome::fail("no data is copied asynchronously in the code of this kernel", Vec::new()),
         _ => data(fetches, "of data in the code, beside the products"),
     }
 }
 
-fn data(fetches: &[&Copy], where_to: &str) -> Outcome {
+fn data(fetches: &[&Copy], where_to: &str) -> CheckOutcome {
     let Some(first) = fetches.first() else {
-        return Outcome::unknown("the data goes through registers, whose loads do not tell what they load");
+        return CheckOutcome::unknown(
+            "the data goes through registers, whose loads do not tell what they load",
+        );
     };
     let starts: u64 = fetches.iter().map(|copy| copy.starts).sum();
     let says = format!("{} {where_to}", counted(starts as usize, "copy"));
-    Outcome::pass(says, vec![first.evidence.clone()])
+    CheckOutcome::pass(says, vec![first.evidence.clone()])
 }
 
-fn double_buffered(fetches: &[&Copy]) -> Outcome {
+fn double_buffered(fetches: &[&Copy]) -> CheckOutcome {
     let Some(first) = fetches.first() else {
-        return Outcome::unknown(
+        return CheckOutcome::unknown(
             "no data is copied in the background, so the code does not show its buffers",
         );
     };
     let evidence = vec![first.evidence.clone()];
     match first.depth {
-        None => {
-            Outcome::unknown("the kernel makes no barriers, which would tell how many copies are in flight")
+        None => CheckOutcome::unknown(
+            "the kernel makes no barriers, which would tell how many copies are in flight",
+        ),
+        Some(depth) if depth < 2 => {
+            CheckOutcome::fail("the barriers are enough for one place only", evidence)
         }
-        Some(depth) if depth < 2 => Outcome::fail("the barriers are enough for one place only", evidence),
-        Some(depth) => Outcome::pass(format!("barriers for {depth} places that take turns"), evidence),
+        Some(depth) => CheckOutcome::pass(format!("barriers for {depth} places that take turns"), evidence),
     }
 }
 
-fn scales_in_shared_memory(fetches: &[&Copy]) -> Outcome {
+fn scales_in_shared_memory(fetches: &[&Copy]) -> CheckOutcome {
     match fetches.first() {
         Some(first) => {
             let starts: u64 = fetches.iter().map(|copy| copy.starts).sum();
@@ -129,8 +133,8 @@ fn scales_in_shared_memory(fetches: &[&Copy]) -> Outcome {
                 "{} of scales into shared memory, beside the tiles",
                 counted(starts as usize, "copy")
             );
-            Outcome::pass(says, vec![first.evidence.clone()])
+            CheckOutcome::pass(says, vec![first.evidence.clone()])
         }
-        None => Outcome::fail("no scale is copied to shared memory ahead of the products", Vec::new()),
+        None => CheckOutcome::fail("no scale is copied to shared memory ahead of the products", Vec::new()),
     }
 }

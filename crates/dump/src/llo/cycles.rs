@@ -7,7 +7,7 @@ use super::{
     Label, Listing, Slot,
     dma::{Race, Route, RouteKey},
     instruction::{Action, Instruction},
-    machine::Machine,
+    machine::LloMachine,
     program::{Program, dma_spaces},
     units::UnitUse,
 };
@@ -276,7 +276,7 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         return Err(SimError::UndefinedPredicate { bundle, register });
     }
     let branch_delay = options.branch_delay.unwrap_or_else(|| branch_delay(listing, &program)).max(1);
-    let mut machine = Machine::new(&program, options);
+    let mut machine = LloMachine::new(&program, options);
     machine.run(branch_delay, options.max_cycles)?;
 
     let mut units = UnitUse::default();

@@ -74,7 +74,7 @@ pub struct Start {
 
 /// A load, a store, or one end of a DMA.
 #[derive(Clone, Copy)]
-pub struct Access {
+pub struct BundleAccess {
     pub at: usize,
     pub offset: Option<u32>,
     pub touch: Touch,
@@ -121,8 +121,8 @@ impl Ledger {
         };
         let [source, destination] = start.extents;
         let at = start.at;
-        self.access(Access { at, offset: None, touch: Touch::READS }, &source);
-        self.access(Access { at, offset: None, touch: Touch::WRITES }, &destination);
+        self.access(BundleAccess { at, offset: None, touch: Touch::READS }, &source);
+        self.access(BundleAccess { at, offset: None, touch: Touch::WRITES }, &destination);
         self.in_flight.start(PendingDma { semaphore, amount: granules, source, destination, tag: key });
         let mut done = now;
         if let Some(model) = self.model {
@@ -221,8 +221,8 @@ impl Ledger {
     }
 
     /// Memory is read or written: what is in flight there has no order with it.
-    pub fn access(&mut self, access: Access, extent: &Extent) {
-        let Access { at, offset, touch } = access;
+    pub fn access(&mut self, access: BundleAccess, extent: &Extent) {
+        let BundleAccess { at, offset, touch } = access;
         self.in_flight.touch(extent, touch, |route, kind| {
             if let Some(route) = self.routes.get_mut(route) {
                 route.race.get_or_insert(Race { kind, at, offset });

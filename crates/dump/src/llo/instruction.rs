@@ -132,8 +132,8 @@ pub struct DmaStart {
     pub kind: u32,
     pub granules: Expr,
     pub semaphore: Expr,
-    pub source: DmaEnd,
-    pub destination: DmaEnd,
+    pub source: DmaOperand,
+    pub destination: DmaOperand,
     /// Where a descriptor of its strides is in scalar memory.
     pub descriptor: Option<Expr>,
     /// Rows per chunk, at both ends; `None` where both are contiguous.
@@ -142,7 +142,7 @@ pub struct DmaStart {
 
 /// One end of a DMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DmaEnd {
+pub struct DmaOperand {
     pub address: Expr,
     pub memory: Memory,
     /// Granules from one chunk to the next.
@@ -151,18 +151,18 @@ pub struct DmaEnd {
 
 /// A load or store of on-chip memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
+pub struct LoadStore {
     /// Where the instruction is in the text.
     pub offset: u32,
     pub condition: Option<Condition>,
     pub writes: bool,
     pub address: Expr,
-    pub reach: Reach,
+    pub footprint: Footprint,
 }
 
 /// How far an access reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
+pub enum Footprint {
     /// A row for each sublane of the mask.
     Rows {
         mask: u32,

@@ -7,8 +7,8 @@ use super::{
     dma::{self, Ledger, Start},
     extent::{DmaEnd, Extent, Memory, ROW, Strides},
     instruction::{
-        self, Access, Action, Arithmetic, Comparison, Compute, Condition, DmaStart, Expr, Instruction, Logic,
-        Reach, Register, Truth,
+        self, Action, Arithmetic, Comparison, Compute, Condition, DmaStart, Expr, Footprint, Instruction,
+        LoadStore, Logic, Register, Truth,
     },
     program::{Program, buffer_of},
 };
@@ -18,7 +18,7 @@ use crate::flight::Touch;
 const SMEM_WORDS: usize = 1 << 18;
 
 /// The state of the scalar core.
-pub struct Machine<'p> {
+pub struct LloMachine<'p> {
     program: &'p Program,
     core: i64,
     registers: Vec<Option<i64>>,
@@ -31,7 +31,7 @@ pub struct Machine<'p> {
     pending: Vec<(Register, Register, Option<i64>)>,
 }
 
-impl<'p> Machine<'p> {
+impl<'p> LloMachine<'p> {
     pub fn new(program: &'p Program, options: &SimOptions) -> Self {
         Self {
             program,
@@ -87,7 +87,7 @@ impl<'p> Machine<'p> {
         &mut self,
         at: usize,
         instructions: &[Instruction],
-        accesses: &[Access],
+        accesses: &[LoadStore],
     ) -> Result<Option<usize>, SimError> {
         let mut taken = None;
         for instruction in instructions {
@@ -190,7 +190,7 @@ impl<'p> Machine<'p> {
     fn dma_start(&self, at: usize, start: &DmaStart) -> Start {
         let name = self.program.dma_kinds.get(start.kind as usize).map_or("", String::as_str);
         let granules = self.eval(&start.granules);
-        let extent = |end: &instruction::DmaEnd, column: i64| {
+        let extent = |end: &instruction::DmaOperand, column: i64| {
             let strides = match (&start.descriptor, &start.rows) {
                 (Some(descriptor), _) if self.is_dense(descriptor, column) == Some(true) => {
                     Strides::Contiguous
@@ -240,20 +240,20 @@ impl<'p> Machine<'p> {
     }
 
     /// A load or store while DMAs are in flight.
-    fn access(&mut self, at: usize, access: &Access) {
+    fn access(&mut self, at: usize, access: &LoadStore) {
         let holds = access.condition.map_or(Some(true), |condition| self.condition(condition));
         if holds == Some(false) {
             return;
         }
         let touch = Touch { writes: access.writes, certain: holds.is_some() };
-        let by = dma::Access { at, offset: Some(access.offset), touch };
-        match (access.reach, self.eval(&access.address)) {
-            (Reach::Word, Some(address)) => self.dma.access(by, &Extent::word(address)),
-            (Reach::Rows { mask, sublane_stride }, Some(address)) => {
+        let by = dma::BundleAccess { at, offset: Some(access.offset), touch };
+        match (access.footprint, self.eval(&access.address)) {
+            (Footprint::Word, Some(address)) => self.dma.access(by, &Extent::word(address)),
+            (Footprint::Rows { mask, sublane_stride }, Some(address)) => {
                 Extent::rows(address, mask, sublane_stride).for_each(|row| self.dma.access(by, &row));
             }
-            (Reach::Word, None) => self.dma.access(by, &Extent::Somewhere(Memory::Smem)),
-            (Reach::Rows { .. }, None) => self.dma.access(by, &Extent::Somewhere(Memory::Vmem)),
+            (Footprint::Word, None) => self.dma.access(by, &Extent::Somewhere(Memory::Smem)),
+            (Footprint::Rows { .. }, None) => self.dma.access(by, &Extent::Somewhere(Memory::Vmem)),
         }
     }
 

@@ -6,8 +6,8 @@ use super::{
     Args, Listing, Operand, Predicate, Slot,
     extent::Memory,
     instruction::{
-        Access, Action, Arithmetic, Comparison, Compute, Condition, DmaEnd, DmaStart, Expr, Instruction,
-        Logic, Reach, Register, Truth,
+        Action, Arithmetic, Comparison, Compute, Condition, DmaOperand, DmaStart, Expr, Footprint,
+        Instruction, LoadStore, Logic, Register, Truth,
     },
 };
 
@@ -28,7 +28,7 @@ pub fn buffer_of(address: i64) -> (i64, i64) {
 pub struct Program {
     pub bundles: Vec<Vec<Instruction>>,
     /// Loads and stores of on-chip memory, bundle by bundle.
-    pub accesses: Vec<Vec<Access>>,
+    pub accesses: Vec<Vec<LoadStore>>,
     /// Whether a bundle starts the matrix units.
     pub multiplies: Vec<bool>,
     /// Bytes of a granule, in which DMAs count.
@@ -173,7 +173,7 @@ impl<'a> Compiler<'_, 'a> {
     fn dma_start(&mut self, op: &'a str, args: &Args<'a>, comment: &str) -> DmaStart {
         let size = args.operands.iter().position(|operand| operand.name == "size_in_granules");
         let (from, to) = dma_spaces(op, comment);
-        let mut end = |at: Option<usize>, space: &str, stride: &str| DmaEnd {
+        let mut end = |at: Option<usize>, space: &str, stride: &str| DmaOperand {
             address: self.expr(at.map_or("", |at| args.get(at))),
             memory: Memory::named(space),
             stride: args.named(stride).map_or(Expr::UNKNOWN, |stride| self.expr(stride)),
@@ -198,7 +198,7 @@ impl<'a> Compiler<'_, 'a> {
     }
 
     /// `%v1_v0 = vld [vmem:[%s4_s0 + $0x8] sm:$0xff ss:$2]` and the like.
-    fn access(&mut self, slot: &Slot) -> Option<Access> {
+    fn access(&mut self, slot: &Slot) -> Option<LoadStore> {
         let op = self.listing.op(slot);
         let text = slot.args.of(self.listing.text());
         let scalar = matches!(op, "sld" | "sst");
@@ -207,7 +207,7 @@ impl<'a> Compiler<'_, 'a> {
         }
         let args = self.listing.args(slot);
         let operand = args.get(0);
-        let (address, reach) = match operand.strip_prefix("[vmem:") {
+        let (address, footprint) = match operand.strip_prefix("[vmem:") {
             Some(inner) => {
                 let (address, modifiers) = inner.split_once(']').unwrap_or((inner, ""));
                 let modifier =
@@ -218,24 +218,24 @@ impl<'a> Compiler<'_, 'a> {
                 match mask.zip(modifier("ss:").map_or(Some(1), number)) {
                     Some((mask, sublane_stride)) => {
                         let address = self.sum(address.trim_start_matches('['));
-                        (address, Reach::Rows { mask, sublane_stride })
+                        (address, Footprint::Rows { mask, sublane_stride })
                     }
-                    None => (Expr::UNKNOWN, Reach::Rows { mask: 1, sublane_stride: 1 }),
+                    None => (Expr::UNKNOWN, Footprint::Rows { mask: 1, sublane_stride: 1 }),
                 }
             }
-            None if !scalar => (Expr::UNKNOWN, Reach::Rows { mask: 1, sublane_stride: 1 }),
+            None if !scalar => (Expr::UNKNOWN, Footprint::Rows { mask: 1, sublane_stride: 1 }),
             None => {
                 let address =
                     split_address(operand).map_or(Expr::UNKNOWN, |(address, _)| self.address(address));
-                (address, Reach::Word)
+                (address, Footprint::Word)
             }
         };
-        Some(Access {
+        Some(LoadStore {
             offset: slot.op.start,
             condition: args.predicate.map(|predicate| self.condition_of(&predicate)),
             writes: op.starts_with("vst") || op == "sst",
             address,
-            reach,
+            footprint,
         })
     }
 

@@ -4,55 +4,55 @@ use std::fmt;
 
 use octile_core::device::hopper::{HOPPER_GPUS, HopperGpu};
 
-use super::{Outcome, counted};
+use super::{CheckOutcome, counted};
 use crate::facts::{Assembled, Evidence, Facts, FileKind, Launch};
 
 /// From the machine code, of which every instruction counts, and from what the assembler states.
-pub fn no_spills(facts: &Facts) -> Outcome {
+pub fn no_spills(facts: &Facts) -> CheckOutcome {
     const NONE: &str = "no STL or LDL is in the whole listing";
     let assembled = facts.assembler.as_ref();
     if let Some(spills) = facts.spills.as_ref().filter(|spills| spills.instructions > 0) {
         let says = format!("{} stores and reloads of spilled registers (STL, LDL)", spills.instructions);
-        return Outcome::fail(says, vec![spills.evidence.clone()]);
+        return CheckOutcome::fail(says, vec![spills.evidence.clone()]);
     }
     if let Some(assembled) = assembled.filter(|a| a.report.spill_stores > 0 || a.report.spill_loads > 0) {
         let (stores, loads) = (assembled.report.spill_stores, assembled.report.spill_loads);
         let says = format!("the assembler states {stores} bytes of spill stores and {loads} of spill loads");
-        return Outcome::fail(says, vec![assembled.spills_line.clone()]);
+        return CheckOutcome::fail(says, vec![assembled.spills_line.clone()]);
     }
     // A listing that is cut off does not tell what is in the rest.
     let is_cut = facts.files.iter().any(|file| file.kind == FileKind::Sass && !file.damage.is_empty());
     match (&facts.spills, assembled) {
         (Some(_), Some(assembled)) if !is_cut => {
             let says = format!("the assembler states no spills, and {NONE}");
-            Outcome::pass(says, vec![assembled.spills_line.clone()])
+            CheckOutcome::pass(says, vec![assembled.spills_line.clone()])
         }
         // No single line proves what is in none of them.
-        (Some(_), None) => Outcome::pass(NONE, Vec::new()),
+        (Some(_), None) => CheckOutcome::pass(NONE, Vec::new()),
         (_, Some(assembled)) => {
-            Outcome::pass("the assembler states no spills", vec![assembled.spills_line.clone()])
+            CheckOutcome::pass("the assembler states no spills", vec![assembled.spills_line.clone()])
         }
-        (None, None) => Outcome::unknown(
+        (None, None) => CheckOutcome::unknown(
             "registers are assigned by the assembler: give its machine code (SASS) or its report (ptxas -v)",
         ),
     }
 }
 
 /// Whether the blocks that a multiprocessor should hold at a time find registers and shared memory there.
-pub fn fits_multiprocessor(facts: &Facts) -> Outcome {
+pub fn fits_multiprocessor(facts: &Facts) -> CheckOutcome {
     // In this all GPUs of the instruction set are alike.
     let [gpu, ..] = HOPPER_GPUS;
     let blocks = match Blocks::of(facts) {
         Ok(blocks) => blocks,
-        Err(missing) => return Outcome::unknown(missing),
+        Err(missing) => return CheckOutcome::unknown(missing),
     };
     let (registers, all) = (blocks.registers(), HopperGpu::REGISTERS_PER_SM as u64);
     if registers > all {
         let says = format!("{blocks} {registers} registers, where a multiprocessor has {all}");
-        return Outcome::fail(says, blocks.evidence());
+        return CheckOutcome::fail(says, blocks.evidence());
     }
     let Some(asked) = facts.shared_bytes else {
-        return Outcome::unknown(format!(
+        return CheckOutcome::unknown(format!(
             "{blocks} {registers} of {all} registers, but how much shared memory a launch asks for is only in the manifest \
              that `octile inspect` writes"
         ));
@@ -60,16 +60,16 @@ pub fn fits_multiprocessor(facts: &Facts) -> Outcome {
     let (shared, most) = (blocks.shared_of_each(asked), gpu.shared_memory_per_block as u64);
     if shared > most {
         let says = format!("{shared} bytes of shared memory, where a block may have {most}");
-        return Outcome::fail(says, blocks.evidence());
+        return CheckOutcome::fail(says, blocks.evidence());
     }
     let (shared, most) = (blocks.shared(asked), gpu.shared_memory_per_sm as u64);
     if shared > most {
         let says = format!("{blocks} {shared} bytes of shared memory, where a multiprocessor has {most}");
-        return Outcome::fail(says, blocks.evidence());
+        return CheckOutcome::fail(says, blocks.evidence());
     }
     let says =
         format!("{blocks} {registers} of {all} registers and {shared} of {most} bytes of shared memory");
-    Outcome::pass(says, blocks.evidence())
+    CheckOutcome::pass(says, blocks.evidence())
 }
 
 /// Blocks that a multiprocessor should hold at a time. Written out, they begin a sentence about what they take.
