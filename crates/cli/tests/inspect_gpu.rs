@@ -263,7 +263,7 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
     };
     for pointer in ["/figures/shared_bytes", "/helpers/quantize/figures/shared_bytes"] {
         let (code, said) = verify(&|manifest| *manifest.pointer_mut(pointer).unwrap() = 232_449.into(), &[]);
-        let sentence = "FAIL fits-on-chip     232449 bytes of shared memory, where a block may have 232448";
+        let sentence = "FAIL fits-on-chip     232449 bytes of shared memory, but a CTA may have 232448";
         assert!(code == 1 && said.contains(sentence) && said.contains("FAIL (1 refuted)"), "{said}");
     }
     // Whoever changes a manifest is found out, unless the seal is made anew.

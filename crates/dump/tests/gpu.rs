@@ -168,11 +168,11 @@ fn no_spills_are_proven_by_the_line_that_says_so() {
     assert!(both.evidence[0].excerpt.contains("0 bytes spill stores"), "{both:?}");
     let code = no_spills(&[("k.sass", &sass)]);
     assert_eq!((code.verdict, line(&code)), (Verdict::Pass, vec![]), "no line of many is the proof");
-    assert!(code.says.contains("in the whole listing"), "{code:?}");
+    assert!(code.says.contains("no STL or LDL in the SASS"), "{code:?}");
     // What is cut off may have spilled.
     let cut = &sass[..sass.rfind("QGMMA").unwrap()];
     assert_eq!(no_spills(&[("k.sass", cut)]).verdict, Verdict::NotObservable);
-    assert_eq!(no_spills(&[("k.sass", cut), ("ptxas.txt", &clean)]).says, "the assembler states no spills");
+    assert_eq!(no_spills(&[("k.sass", cut), ("ptxas.txt", &clean)]).says, "ptxas reports no spills");
     let stated = no_spills(&[("k.sass", &sass), ("ptxas.txt", &spilling)]);
     assert_eq!((stated.verdict, line(&stated)), (Verdict::Fail, vec!["ptxas.txt:3:26".to_owned()]));
     let stored = sass.replacen("FFMA", "STL [R1], ", 1);
@@ -194,7 +194,7 @@ fn blocks_fit_a_multiprocessor_or_not() {
         (found.verdict, found.says.as_str()),
         (
             Pass,
-            "1 block of 384 threads with 168 registers each takes 64512 of 65536 registers and 201024 of 233472 bytes of \
+            "1 CTA of 384 threads with 168 registers each takes 64512 of 65536 registers and 201024 of 233472 bytes of \
              shared memory"
         )
     );

@@ -112,15 +112,12 @@ fn a_buffer_that_became_single() {
         text.lines().map(|text| line(text) + "\n").collect()
     });
     let structure = between(&before, &after);
-    let single = "the buffer of the first data operand became single: 2 places in turn -> 1";
+    let single = "the buffer of the first data operand became single: 2 slots -> 1";
     let single = find(&structure, single);
     assert!(line(&before, &single.before).contains("%arg8: memref<2x"));
     assert!(line(&after, &single.after).contains("%arg8: memref<1x"));
     assert_eq!(structure.differences.len(), 2, "the buffer, and the memory it takes");
-    find(
-        &between(&after, &before),
-        "the buffer of the first data operand became double: 1 -> 2 places in turn",
-    );
+    find(&between(&after, &before), "the buffer of the first data operand became double: 1 -> 2 slots");
 }
 
 #[test]
@@ -146,7 +143,7 @@ fn products_loops_and_semaphores() {
         between(&before, &edited(&before, MOSAIC, |text| text.replace(from, to)))
     };
     let wide = change("f8E4M3FN", "f32");
-    find(&wide, "the kernel's products: type f8e4m3fn by f8e4m3fn -> f32 by f32");
+    find(&wide, "the kernel's matmuls: type f8e4m3fn by f8e4m3fn -> f32 by f32");
     let grid = change("iteration_bounds = array<i64: 4, 4, 4>", "iteration_bounds = array<i64: 4, 4, 1>");
     find(&grid, "the grid: iterations 4x4x4 -> 4x4x1");
     let semaphore = change("%arg14[%4, %c0_i32_56]", "%arg14[%4, %c2_i32]");
@@ -199,7 +196,7 @@ fn gpu_kernels_are_compared_too() {
     let [before, after] =
         ["dma.sass.gz", "strip128.sass.gz"].map(|name| vec![("kernel.sass", load(name))] as Files);
     let structure = between(&before, &after);
-    find(&structure, "copies of data: places in turn 7 -> 6");
+    find(&structure, "copies of data: slots 7 -> 6");
     assert!(says(&structure).iter().any(|says| says.starts_with("copies of scales appeared (LDGSTS")));
     assert!(between(&before, &before).differences.is_empty());
 }

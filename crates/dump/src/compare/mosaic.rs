@@ -32,7 +32,7 @@ impl<'a> KernelParts<'a> {
         let operands: Vec<_> =
             kernel.arguments.iter().filter(|argument| argument.role != ArgumentRole::Scratch).collect();
         let last = operands.len().saturating_sub(1);
-        // Results come last, and a kernel here has one.
+        // The output comes last; these kernels have one.
         let arrays = operands.iter().enumerate().map(|(index, argument)| {
             let TensorType { element, dims, .. } = &argument.memory;
             (Array { name: &argument.name, element, dims }, index == last)
@@ -50,7 +50,7 @@ impl<'a> KernelParts<'a> {
         Part::new(Level::Mosaic, subject, role, self.witness.at_place(place))
     }
 
-    /// One part per types and shapes.
+    /// One part per combination of types and shapes.
     fn products(&self) -> Vec<Part> {
         let mut groups: Vec<(String, String, Place, usize)> = Vec::new();
         for matmul in &self.kernel.matmuls {
@@ -64,7 +64,7 @@ impl<'a> KernelParts<'a> {
             }
         }
         let part = |(types, shapes, place, count): (String, String, Place, usize)| {
-            let part = self.part(Subject::Products, "the kernel's products", place);
+            let part = self.part(Subject::Products, "the kernel's matmuls", place);
             part.with(Aspect::Element, types).with(Aspect::Shape, shapes).with(Aspect::Count, count)
         };
         groups.into_iter().map(part).collect()
@@ -83,7 +83,7 @@ impl<'a> KernelParts<'a> {
     fn buffer(&self, argument: &Argument) -> Option<Part> {
         let memory = &argument.memory;
         let touches = |view: &Option<View>| view.as_ref().is_some_and(|view| view.root == argument.name);
-        // Waits name both ends as well.
+        // Waits have both ends as operands too.
         let dmas = || self.kernel.dmas.iter();
         let inbound = dmas().find(|dma| touches(&dma.target));
         let copied = inbound.or_else(|| dmas().find(|dma| touches(&dma.source)));
@@ -127,7 +127,7 @@ impl<'a> KernelParts<'a> {
     fn copies(&self) -> Vec<Part> {
         let mut groups: Vec<(String, Vec<&DmaOp>)> = Vec::new();
         for dma in self.starts() {
-            let role = format!("copies of {}", self.operand_of(dma).unwrap_or("what is no operand"));
+            let role = format!("copies of {}", self.operand_of(dma).unwrap_or("a non-operand"));
             match groups.iter_mut().find(|group| group.0 == role) {
                 Some(group) => group.1.push(dma),
                 None => groups.push((role, vec![dma])),
@@ -141,7 +141,7 @@ impl<'a> KernelParts<'a> {
         let space = |view: &Option<View>| {
             view.as_ref().map_or(Space::Unstated, |view| Space::named(&view.memory.space))
         };
-        // The last index tells what is copied, the ones before it which buffer; a name tells neither.
+        // The last index identifies the operand, earlier ones the buffer slot; a computed index neither.
         let index = first.semaphore.as_ref().and_then(|semaphore| semaphore.index.last());
         let index = index.filter(|index| !index.starts_with('%')).map(|index| format!("[.., {index}]"));
         let part = self.part(Subject::Copies, role, first.place);
@@ -165,7 +165,7 @@ fn elements(dims: &[u64]) -> u64 {
     dims.iter().fold(1, |product, &dim| product.saturating_mul(dim))
 }
 
-/// How many of the copied pieces the buffer has room for.
+/// Number of buffer slots: buffer size over copy size.
 fn places(buffer: &Argument, dma: &DmaOp) -> Option<u64> {
     let is_target = dma.target.as_ref().is_some_and(|view| view.root == buffer.name);
     let view = if is_target { &dma.target } else { &dma.source };

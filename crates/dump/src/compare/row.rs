@@ -7,30 +7,30 @@ use crate::{
     facts::{Copy, Facts, Level, Role, Space},
 };
 
-/// What a version table shows of one kernel.
+/// The row of one kernel in a version table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What to call it.
+    /// Its name.
     pub name: String,
-    /// Operand types of its multiplications, for example `f8e4m3fn`.
+    /// Matmul operand types, for example `f8e4m3fn`.
     pub matmul: Option<String>,
-    /// Copies it executes, or has in its text.
+    /// Copies executed, or in the text.
     pub copies: Option<u64>,
-    /// Bytes to and from device memory.
+    /// HBM traffic in bytes.
     pub hbm_bytes: Option<u64>,
-    /// The fewest places that take turns for a data operand.
+    /// The fewest buffer slots of a data operand.
     pub buffers: Option<usize>,
-    /// Whether scales are in scalar memory.
+    /// Whether scales are staged in SMEM or shared memory.
     pub scales_staged: Verdict,
-    /// Cycles with waits free.
+    /// Cycles with free waits.
     pub cycles: Option<u64>,
-    /// Cycles in waits, where they were modelled.
+    /// Stall cycles, if modelled.
     pub stalled: Option<f64>,
-    /// The compiler's own estimate.
+    /// The compiler's estimate.
     pub estimated_cycles: Option<u64>,
-    /// Part of the time that the matrix units multiply.
+    /// Utilization of the matrix units.
     pub mxu_share: Option<f64>,
-    /// Bytes of vector memory.
+    /// VMEM use in bytes.
     pub vmem: Option<u64>,
     /// Bundles of code.
     pub code_bundles: Option<usize>,
@@ -56,7 +56,7 @@ impl Row {
             matmul: matmul.map(|matmul| matmul.lhs.clone()),
             copies: (!copies.is_empty() || cycles.is_some())
                 .then(|| copies.iter().map(|copy| copy.starts).sum()),
-            // No copies in what was not executed are no news about traffic.
+            // Without an execution, the absence of copies says nothing about traffic.
             hbm_bytes: hbm
                 .map(|copy| copy.bytes)
                 .try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))

@@ -1,11 +1,11 @@
-//! The scalar instructions that steer control flow and DMA, as values.
+//! The scalar instructions that decide control flow and DMAs.
 
 use super::extent::Memory;
 
 /// A scalar register, a predicate register, or a physical register behind one.
 pub type Register = u32;
 
-/// A sum of a constant and registers; nothing where the text was not understood.
+/// A sum of a constant and registers; `None` if the text was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr {
     pub constant: Option<i64>,
@@ -50,7 +50,7 @@ pub enum Comparison {
     Ne,
 }
 
-/// What combines predicates; the flag says whether the result is inverted.
+/// Predicate logic; the flag inverts the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logic {
     And(bool),
@@ -65,7 +65,7 @@ pub enum Truth {
     Constant(bool),
 }
 
-/// What a compiled instruction computes.
+/// Computation of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compute {
     Value(Expr),
@@ -83,7 +83,7 @@ pub enum Compute {
     },
     Logic(Logic, Vec<Truth>),
     Load(Expr),
-    /// The number of the core that executes this, of those that share a kernel.
+    /// Index of the executing core.
     CoreId,
     /// Not understood: the result is unknown.
     Unknown,
@@ -110,7 +110,7 @@ pub enum Action {
         semaphore: Expr,
         granules: Expr,
     },
-    /// Adds to a semaphore at once.
+    /// Adds to a semaphore immediately.
     Signal {
         semaphore: Expr,
         granules: Expr,
@@ -121,12 +121,12 @@ pub enum Action {
 pub struct Instruction {
     pub result: Option<(Register, Register)>,
     pub condition: Option<Condition>,
-    /// What the result is where the condition does not hold.
+    /// The result if the predicate is false.
     pub otherwise: Option<Expr>,
     pub action: Action,
 }
 
-/// A DMA that is started.
+/// A DMA start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DmaStart {
     pub kind: u32,
@@ -134,9 +134,9 @@ pub struct DmaStart {
     pub semaphore: Expr,
     pub source: DmaOperand,
     pub destination: DmaOperand,
-    /// Where a descriptor of its strides is in scalar memory.
+    /// SMEM address of its stride descriptor.
     pub descriptor: Option<Expr>,
-    /// Rows per chunk, at both ends; `None` where both are contiguous.
+    /// Rows per chunk at both ends; `None` if both are contiguous.
     pub rows: Option<Expr>,
 }
 
@@ -152,7 +152,7 @@ pub struct DmaOperand {
 /// A load or store of on-chip memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoadStore {
-    /// Where the instruction is in the text.
+    /// Offset in the text.
     pub offset: u32,
     pub condition: Option<Condition>,
     pub writes: bool,
@@ -160,10 +160,10 @@ pub struct LoadStore {
     pub footprint: Footprint,
 }
 
-/// How far an access reaches.
+/// Size and shape of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Footprint {
-    /// A row for each sublane of the mask.
+    /// One row per sublane of the mask.
     Rows {
         mask: u32,
         sublane_stride: i64,

@@ -1,4 +1,4 @@
-//! Executes the compiled scalar program of a listing, one bundle per cycle.
+//! Executes the scalar program of a listing, one bundle per cycle.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ use super::{
 };
 use crate::flight::Touch;
 
-/// Words of scalar memory, 1 MiB: what is stored beyond them is not kept.
+/// Words of SMEM, 1 MiB; stores beyond are dropped.
 const SMEM_WORDS: usize = 1 << 18;
 
 /// The state of the scalar core.
@@ -81,8 +81,8 @@ impl<'p> LloMachine<'p> {
         Ok(())
     }
 
-    /// Executes one bundle: every read comes before every write, waits hold up its accesses, and DMAs start behind
-    /// them. Gives the target of a taken branch.
+    /// Executes one bundle: reads before writes, waits before accesses, DMA starts last. Returns the target of a taken
+    /// branch.
     fn bundle(
         &mut self,
         at: usize,
@@ -153,7 +153,7 @@ impl<'p> LloMachine<'p> {
                         self.memory.insert(address, value);
                     }
                 }
-                // It may be any word.
+                // The address is unknown, so any word may have changed.
                 None => self.memory.clear(),
             },
             Action::Branch { target } => {
@@ -162,7 +162,7 @@ impl<'p> LloMachine<'p> {
                 }
                 return target.map(Some).ok_or(SimError::NoTarget { bundle: at });
             }
-            // Whether this happens is not known, so nothing that the semaphores hold proves anything.
+            // The predicate is unknown, so semaphore values prove nothing from here on.
             Action::DmaWait { .. } if holds.is_none() => self.dma.lose_track(),
             Action::Signal { .. } if holds.is_none() => self.dma.lose_signal(),
             Action::DmaStart(_) if holds.is_none() => self.dma.unresolved += 1,
@@ -222,9 +222,8 @@ impl<'p> LloMachine<'p> {
         }
     }
 
-    /// Whether a descriptor walks over one end of a DMA without gaps, in whichever order. It has three levels, each
-    /// with the stride at the source, the one at the destination, and the steps of the level below; the last steps
-    /// are rows.
+    /// Whether a descriptor covers one end of a DMA without gaps, in any order. It has three levels, each with a source
+    /// stride, a destination stride and the step count of the level below; the last count is rows.
     fn is_dense(&self, descriptor: &Expr, column: i64) -> Option<bool> {
         let address = self.eval(descriptor)?;
         let word = |at: i64| self.memory.get(&address.checked_add(at)?).copied().flatten();
@@ -298,7 +297,7 @@ impl<'p> LloMachine<'p> {
         }
     }
 
-    /// Three-valued: an unknown input matters only where the others do not decide.
+    /// Three-valued logic: an unknown input matters only if the others do not decide.
     fn logic(&self, logic: Logic, inputs: &[Truth]) -> Option<bool> {
         let mut values = inputs.iter().map(|input| match input {
             Truth::Register(condition) => self.condition(*condition),
@@ -323,7 +322,7 @@ impl<'p> LloMachine<'p> {
     }
 }
 
-/// Anything this large is a pointer and keeps its bits.
+/// Values this large are pointers and keep their bits.
 fn is_pointer(value: i64) -> bool {
     value.unsigned_abs() >= 1 << 33
 }
@@ -345,7 +344,7 @@ fn arithmetic(op: Arithmetic, left: i64, right: i64) -> i64 {
     if is_pointer(left)
         && matches!(op, Arithmetic::ShiftLeft | Arithmetic::ShiftRightUnsigned | Arithmetic::ShiftRightSigned)
     {
-        // A change of units: the offset is scaled, and the buffer stays the buffer.
+        // A unit conversion scales the offset within the buffer.
         let (buffer, offset) = buffer_of(left);
         let left = matches!(op, Arithmetic::ShiftLeft);
         return buffer.wrapping_add(if left { offset.wrapping_shl(shift) } else { offset >> shift });
@@ -360,7 +359,7 @@ fn arithmetic(op: Arithmetic, left: i64, right: i64) -> i64 {
         Arithmetic::And => left & right,
         Arithmetic::Or => left | right,
         Arithmetic::Xor => left ^ right,
-        // A division by zero has no meaning here; any value will do.
+        // Division by zero is undefined; any value will do.
         Arithmetic::Divide { signed: true } => wrap(left).checked_div(wrap(right)).unwrap_or(-1),
         Arithmetic::Divide { signed: false } => unsigned(left).checked_div(unsigned(right)).unwrap_or(-1),
         Arithmetic::Remainder { signed: true } => wrap(left).checked_rem(wrap(right)).unwrap_or(left),
