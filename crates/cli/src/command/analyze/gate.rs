@@ -1,4 +1,4 @@
-//! What must hold of the dumps of one version before they are checked: they are of one kernel.
+//! Requires that the dumps of a version are of one kernel, before anything is concluded from them.
 
 use std::path::Path;
 
@@ -6,12 +6,12 @@ use anyhow::{Result, bail};
 use octile_dump::facts::{DumpTarget, Facts, FileKind, Level, Matmul};
 
 use super::{
-    Text,
+    TextFile,
     manifest::{Arithmetic, Manifest, Plan},
 };
 use crate::print::shown;
 
-/// Refuses dumps of several kernels, and those of another device than the manifest plans.
+/// Rejects dumps of several kernels, and dumps of another target than the manifest plans.
 pub fn require_one_kernel(folder: &Path, facts: &Facts, manifest: Option<&Manifest>) -> Result<()> {
     let planned = manifest.map(|manifest| manifest.plan.target());
     for file in &facts.files {
@@ -42,8 +42,8 @@ fn device(target: DumpTarget) -> &'static str {
     }
 }
 
-/// Conflicts between the files, and with the manifest, one sentence each.
-pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
+/// Lists contradictions between files, and with the manifest, one sentence each.
+pub fn contradictions(texts: &[TextFile], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
     let mut found: Vec<_> = facts.conflicts.iter().map(ToString::to_string).collect();
     let Some(plan) = manifest.map(|manifest| &manifest.plan) else { return found };
     let strategy = plan.strategy();
@@ -61,7 +61,7 @@ pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>
     found
 }
 
-/// A plan to widen or dequantize excuses a kernel from multiplying 8-bit floats; its own text shows whether that is so.
+/// Reports a kernel whose arithmetic is not the planned one. A plan to dequantize waives native fp8, so it must be true.
 fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     let mut own = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Mosaic);
     let is_fp8 = |matmul: &Matmul| matmul.lhs.starts_with("f8") && matmul.rhs.starts_with("f8");
@@ -73,8 +73,8 @@ fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     ))
 }
 
-/// What a file calls its kernel.
-fn kernel_name(text: &Text) -> Option<&str> {
+/// Returns the kernel name in a file.
+fn kernel_name(text: &TextFile) -> Option<&str> {
     let before = match text.kind {
         FileKind::Mosaic => "func.func @",
         FileKind::Hlo => "HloModule ",

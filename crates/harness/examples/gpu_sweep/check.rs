@@ -1,0 +1,133 @@
+//! Whether every kernel computes what it should, every time.
+
+use anyhow::{Result, bail};
+use octile_core::{
+    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
+    plan::hopper::{HopperPlan, PROMOTIONS},
+    sample::Operands,
+};
+use octile_runtime::cuda::{Gpu, MultiplyKernel};
+
+use crate::{compile_all, device::*, plans};
+
+/// A thousand runs of some shapes must give the same bits.
+pub fn repeat(gpu: &Gpu) -> Result<()> {
+    let small = [(1, 4096, 7168), (16, 2112, 7168), (64, 4096, 7168), (128, 7168, 2048)];
+    for (m, n, k) in small.into_iter().chain([(1000, 1000, 2000), (2048, 2048, 2048), (2048, 4096, 600)]) {
+        let problem = Problem::new(m, n, k, QuantBlock::B128)?
+            .with_x(ActivationKind::Fp8(ScaleGranularity::Token))
+            .with_out(FloatKind::Bf16);
+        let device = Device::new(gpu, &pieces(problem))?;
+        let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip)?;
+        let multiplication = MultiplyKernel::new(gpu, &plan)?;
+        let prepared = multiplication.prepare(device.operands())?;
+        let run = || -> Result<Vec<u8>> {
+            device.guarded.fill(0xff)?;
+            prepared.launch()?;
+            let mut bytes = vec![0; m * n * problem.out.bytes()];
+            device.out.read(&mut bytes)?;
+            Ok(bytes)
+        };
+        let first = run()?;
+        let mut other = 0;
+        for _ in 1..1000 {
+            other += usize::from(run()? != first);
+        }
+        println!("{problem} {}: {other} of 999 runs gave other bits than the first", multiplication.entry());
+    }
+    Ok(())
+}
+
+/// Chains of every length that a quantization block allows.
+pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
+    let (mut checked, mut failed) = (0, 0);
+    for (m, n, k, quant_block) in [(3, 200, 1999, 512), (64, 264, 1024, 256), (200, 576, 2048, 512)] {
+        let problem = Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?;
+        let operands = Operands::random(problem, seed);
+        let device = Device::new(gpu, &operands)?;
+        let rows: Vec<usize> = (0..m).collect();
+        for every in PROMOTIONS.into_iter().filter(|&every| every <= quant_block) {
+            let reference = reference_promoting(&operands, &rows, every);
+            for strategy in [Strategy::Dma, Strategy::Smem, Strategy::Strip] {
+                let plan = HopperPlan::with_promotion(&problem, gpu.properties(), strategy, every)?;
+                let multiplication = MultiplyKernel::new(gpu, &plan)?;
+                let prepared = multiplication.prepare(device.operands())?;
+                device.guarded.fill(0xff)?;
+                prepared.launch()?;
+                let (values, guarded) = result(&device, &problem, &rows)?;
+                let worst = worst(&reference, &values);
+                checked += 1;
+                if worst > 1.0 || !guarded {
+                    failed += 1;
+                    println!("FAIL {problem} {}: worst {worst:.3}, guard {guarded}", multiplication.entry());
+                }
+            }
+        }
+    }
+    println!("promotion: {checked} checked, {failed} failed");
+    if failed > 0 { bail!("some kernels are wrong") } else { Ok(()) }
+}
+
+/// Random small problems on every strategy, and on every shape of `strip`: all rows against the reference.
+pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
+    let mut rng = octile_core::sample::Rng::new(seed, 3);
+    let mut pick = |from: &[usize]| from[(rng.next_u64() % from.len() as u64) as usize];
+    let mut problems = Vec::new();
+    for m in (1..=256).chain([300, 513, 1000]) {
+        let n = pick(&[1, 8, 60, 100, 129, 264, 576, 1001]);
+        let k = pick(&[1, 16, 100, 128, 130, 513, 1024, 1999]);
+        let quant_block = QuantBlock::try_from(pick(&[128, 128, 256, 512])).expect("valid");
+        let granularity = [ScaleGranularity::Token, ScaleGranularity::Block][pick(&[0, 1])];
+        let out = [FloatKind::Bf16, FloatKind::F16, FloatKind::F32][pick(&[0, 0, 1, 2])];
+        let problem = Problem::new(m, n, k, quant_block).expect("valid");
+        problems.push(problem.with_x(ActivationKind::Fp8(granularity)).with_out(out));
+    }
+    // More tiles than there are multiprocessors, of few rows and of 256.
+    let few_rows = [(1, 24_576, 1536), (16, 17_408, 1999), (32, 20_000, 1200), (64, 17_408, 640)];
+    for (m, n, k) in few_rows.into_iter().chain([(2000, 4008, 300), (2003, 4104, 1500)]) {
+        let problem = Problem::new(m, n, k, QuantBlock::B128).expect("valid");
+        problems.push(problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16));
+    }
+    let all = |problem: &Problem| {
+        let mut all = plans(gpu, problem);
+        // The plan that would be picked, and a sixth of the other shapes of strip, another sixth each time.
+        let mut turn = problem.m;
+        all.retain(|_| {
+            turn += 1;
+            turn.is_multiple_of(6)
+        });
+        for strategy in Strategy::ALL {
+            all.push(HopperPlan::best(problem, gpu.properties(), strategy).expect("fits"));
+        }
+        all
+    };
+    compile_all(gpu, &problems.iter().flat_map(&all).collect::<Vec<_>>());
+    let (mut checked, mut failed, mut largest) = (0, 0, 0.0f64);
+    for problem in &problems {
+        let operands = Operands::random(*problem, seed);
+        let device = Device::new(gpu, &operands)?;
+        let rows: Vec<usize> = (0..problem.m).collect();
+        let reference = reference(&operands, &rows);
+        for plan in all(problem) {
+            let multiplication = MultiplyKernel::new(gpu, &plan)?;
+            let prepared = multiplication.prepare(device.operands())?;
+            device.guarded.fill(0xff)?;
+            prepared.launch()?;
+            let (values, guarded) = result(&device, problem, &rows)?;
+            let worst = worst(&reference, &values);
+            checked += 1;
+            largest = largest.max(worst);
+            if worst > 1.0 || !guarded {
+                failed += 1;
+                println!(
+                    "FAIL {problem} {} {} {}: worst {worst:.3}, guard {guarded}",
+                    problem.x,
+                    problem.out,
+                    multiplication.entry()
+                );
+            }
+        }
+    }
+    println!("{checked} checked, {failed} failed, worst {largest:.3} of the bound");
+    if failed > 0 { bail!("some kernels are wrong") } else { Ok(()) }
+}
