@@ -56,7 +56,7 @@ fn verdicts_on_gpu_code() {
         let facts = Facts::gather(&[Source { name, bytes: text.as_bytes() }]);
         let findings = check(&facts, None);
         let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
-        let ids = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncDma, CheckId::NoSpills];
+        let ids = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncCopies, CheckId::NoSpills];
         (facts.files[0].kind, ids.map(of))
     };
     use Verdict::{Fail, NotObservable, Pass};
@@ -93,7 +93,7 @@ fn staged_scales_and_buffers_in_turn() {
         let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);
         let findings = check(&facts, None);
         let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
-        [CheckId::DoubleBuffered, CheckId::ScalesInSmem, CheckId::DataInVmem, CheckId::FitsVmem].map(of)
+        [CheckId::DoubleBuffered, CheckId::ScalesStaged, CheckId::DataOnChip, CheckId::FitsOnChip].map(of)
     };
     use Verdict::{Fail, NotObservable, Pass};
     for language in ["ptx", "sass"] {
@@ -168,11 +168,11 @@ fn no_spills_are_proven_by_the_line_that_says_so() {
     assert!(both.evidence[0].excerpt.contains("0 bytes spill stores"), "{both:?}");
     let code = no_spills(&[("k.sass", &sass)]);
     assert_eq!((code.verdict, line(&code)), (Verdict::Pass, vec![]), "no line of many is the proof");
-    assert!(code.says.contains("in the whole listing"), "{code:?}");
+    assert!(code.says.contains("no STL or LDL in the SASS"), "{code:?}");
     // What is cut off may have spilled.
     let cut = &sass[..sass.rfind("QGMMA").unwrap()];
     assert_eq!(no_spills(&[("k.sass", cut)]).verdict, Verdict::NotObservable);
-    assert_eq!(no_spills(&[("k.sass", cut), ("ptxas.txt", &clean)]).says, "the assembler states no spills");
+    assert_eq!(no_spills(&[("k.sass", cut), ("ptxas.txt", &clean)]).says, "ptxas reports no spills");
     let stated = no_spills(&[("k.sass", &sass), ("ptxas.txt", &spilling)]);
     assert_eq!((stated.verdict, line(&stated)), (Verdict::Fail, vec!["ptxas.txt:3:26".to_owned()]));
     let stored = sass.replacen("FFMA", "STL [R1], ", 1);
@@ -187,14 +187,14 @@ fn blocks_fit_a_multiprocessor_or_not() {
     let ptx = load("dma.ptx");
     assert!(ptx.contains(".maxntid 384, 1, 1") && ptx.contains(".minnctapersm 1"), "the recorded kernel");
     let fits = |ptx: &str, report: &str, shared| {
-        of(findings(&[("k.ptx", ptx), ("ptxas.txt", report)], shared), CheckId::FitsVmem)
+        of(findings(&[("k.ptx", ptx), ("ptxas.txt", report)], shared), CheckId::FitsOnChip)
     };
     let found = fits(&ptx, &report(168, 0), Some(200_000));
     assert_eq!(
         (found.verdict, found.says.as_str()),
         (
             Pass,
-            "1 block of 384 threads with 168 registers each takes 64512 of 65536 registers and 201024 of 233472 bytes of \
+            "1 CTA of 384 threads with 168 registers each takes 64512 of 65536 registers and 201024 of 233472 bytes of \
              shared memory"
         )
     );

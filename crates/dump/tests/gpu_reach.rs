@@ -157,7 +157,7 @@ fn products_that_no_path_leads_to_do_not_count() {
 
 #[test]
 fn a_predicate_that_is_not_written_makes_the_code_invalid() {
-    for id in [CheckId::NativeFp8, CheckId::AsyncDma, CheckId::DoubleBuffered] {
+    for id in [CheckId::NativeFp8, CheckId::AsyncCopies, CheckId::DoubleBuffered] {
         let waits = ptx().replace("@!%p1 bra", "@!%p9999 bra");
         let found = find(&[("kernel.ptx", &waits)], id);
         assert_eq!(found.verdict, Verdict::Fail, "{id}: {}", found.says);

@@ -1,21 +1,22 @@
-//! Accesses that have no order with the copies in flight.
+//! Accesses that race with DMAs in flight.
 
 use octile_mosaic::{Op, Type, Value};
 
-use super::{ExecuteError, MOST, Machine, Started, place};
+use super::{ExecuteError, KernelRun, Started};
 use crate::{
     flight::{RaceKind, Touch},
+    limits::MAX_TRACKED,
     mosaic::{
-        kernel::written_name,
-        program::{Access, Reach, Step},
-        region::Region,
+        kernel::{place, written_name},
+        memory_box::MemoryBox,
+        program::{Coverage, KernelStep, MemoryAccess},
     },
     source::Place,
 };
 
-impl Machine<'_> {
+impl KernelRun<'_> {
     /// A load from memory or a store to it: `load base[index]`, `store value, base[index]`.
-    pub(super) fn access(&mut self, op: &Op, access: &Access) {
+    pub(super) fn access(&mut self, op: &Op, access: &MemoryAccess) {
         if self.in_flight.is_empty() {
             return;
         }
@@ -35,19 +36,19 @@ impl Machine<'_> {
         let certain = Touch { writes: access.writes, certain: true };
         let possible = Touch { writes: access.writes, certain: false };
         let at = place(op);
-        match &access.reach {
-            Reach::Dense => self.touch(at, &region, certain),
-            Reach::Masked => self.touch(at, &region, possible),
-            Reach::Strided(strides) => {
-                // The first element is touched; of those behind it nobody looks which.
+        match &access.coverage {
+            Coverage::Dense => self.touch(at, &region, certain),
+            Coverage::Masked => self.touch(at, &region, possible),
+            Coverage::Strided(strides) => {
+                // The first element is accessed for certain; the others lie somewhere in the bounding box.
                 self.touch(at, &region.first_element(), certain);
                 self.touch(at, &region.stretched(strides), possible);
             }
-            Reach::Anywhere => self.touch(at, &region.somewhere(), possible),
+            Coverage::Unknown => self.touch(at, &region.somewhere(), possible),
         }
     }
 
-    /// All of one memory is copied to another at once.
+    /// A synchronous copy of one buffer to another.
     pub(super) fn copy(&mut self, op: &Op) {
         let end = |index: usize| self.region(op.operands.get(index).copied()).cloned();
         let Some((source, target)) = end(0).zip(end(1)) else {
@@ -58,10 +59,10 @@ impl Machine<'_> {
         self.touch(place(op), &target, Touch::WRITES);
     }
 
-    /// What an operation does that is not followed: anything to the memory that it is given.
-    pub(super) fn opaque(&mut self, step: &Step<'_>) -> Result<(), ExecuteError> {
+    /// An operation that is not modelled: it may do anything to the memory that it is given.
+    pub(super) fn opaque(&mut self, step: &KernelStep<'_>) -> Result<(), ExecuteError> {
         if step.blocks.iter().flat_map(|block| &block.steps).any(|step| step.acts) {
-            return Err(ExecuteError::Unknown(place(step.op)));
+            return Err(ExecuteError::DataDependent(place(step.op)));
         }
         if step.acts {
             self.lose_track();
@@ -71,8 +72,8 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Memory is read or written: what is in flight there has no order with it.
-    pub(super) fn touch(&mut self, at: Place, region: &Region, touch: Touch) {
+    /// Records the races of an access with the DMAs in flight.
+    pub(super) fn touch(&mut self, at: Place, region: &MemoryBox, touch: Touch) {
         let Self { in_flight, routes, races, function, .. } = self;
         in_flight.touch(region, touch, |copy: &Started, kind| {
             if let Some(route) = routes.get_mut(&copy.route)
@@ -85,16 +86,16 @@ impl Machine<'_> {
             let (source, target) = (name(copy.route.0), name(copy.route.1));
             let says = match kind {
                 RaceKind::ReadsDestination => {
-                    format!("line {line} reads {target} while the copy of line {started} is still writing it")
+                    format!("line {line} reads {target} while the DMA of line {started} is still writing it")
                 }
                 RaceKind::WritesDestination => {
-                    format!("line {line} writes {target} while the copy of line {started} is writing it")
+                    format!("line {line} writes {target} while the DMA of line {started} is writing it")
                 }
                 RaceKind::WritesSource => format!(
-                    "line {line} overwrites {source} while the copy of line {started} is still reading it"
+                    "line {line} overwrites {source} while the DMA of line {started} is still reading it"
                 ),
             };
-            if races.len() < MOST && !races.iter().any(|(_, known)| *known == says) {
+            if races.len() < MAX_TRACKED && !races.iter().any(|(_, known)| *known == says) {
                 races.push((at, says));
             }
         });

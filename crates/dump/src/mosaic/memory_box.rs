@@ -1,30 +1,29 @@
-//! Parts of a kernel's memories.
+//! Boxes inside the buffers of a kernel.
 
 use octile_mosaic::Value;
 
-use crate::flight::Part;
+use crate::flight::MemoryRange;
 
-/// A box within an argument of the kernel.
+/// A box inside a buffer: an argument of the kernel, or memory that it allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Region {
-    /// The argument.
+pub struct MemoryBox {
     pub root: Value,
-    /// Where it begins along each dimension of the argument, where that is known.
+    /// Offset along each dimension of the buffer, where it is known.
     offsets: Vec<Option<i64>>,
-    /// How far it extends along each of them.
+    /// Extent along each dimension of the buffer.
     sizes: Vec<i64>,
-    /// The dimensions of the argument that are still dimensions of the box.
+    /// The dimensions of the buffer that the view still has.
     kept: Vec<usize>,
 }
 
-impl Region {
-    /// All of an argument.
+impl MemoryBox {
+    /// A whole buffer.
     pub fn whole(root: Value, shape: &[usize]) -> Self {
         let sizes: Vec<_> = shape.iter().map(|&extent| i64::try_from(extent).unwrap_or(i64::MAX)).collect();
         Self { root, offsets: vec![Some(0); sizes.len()], kept: (0..sizes.len()).collect(), sizes }
     }
 
-    /// A part of the box: where it begins, and its shape. Fewer extents than dimensions are the last ones.
+    /// The box of shape `shape` at `index`. A shape of fewer dimensions means the last ones.
     pub fn slice(&self, index: &[Option<i64>], shape: &[usize]) -> Self {
         let mut slice = self.clone();
         let leading = self.kept.len().saturating_sub(shape.len());
@@ -42,7 +41,7 @@ impl Region {
         slice
     }
 
-    /// The same box without some of its dimensions of one element, so that `shape` is left.
+    /// Drops dimensions of extent 1 so that `shape` remains.
     pub fn squeeze(&self, shape: &[usize]) -> Option<Self> {
         let mut left = shape.iter().peekable();
         let mut kept = Vec::new();
@@ -58,12 +57,12 @@ impl Region {
         left.peek().is_none().then(|| Self { kept, ..self.clone() })
     }
 
-    /// Where it begins, if that is known.
+    /// The offsets, if all are known.
     pub fn place(&self) -> Option<Vec<i64>> {
         self.offsets.iter().copied().collect()
     }
 
-    /// Whether it lies within an argument of this shape, as far as is known.
+    /// Whether it lies within a buffer of this shape, as far as the offsets are known.
     pub fn is_within(&self, shape: &[usize]) -> bool {
         let ends = self.offsets.iter().zip(&self.sizes).zip(shape);
         ends.into_iter().all(|((offset, size), &extent)| {
@@ -77,12 +76,12 @@ impl Region {
         Self { sizes: vec![1; self.sizes.len()], ..self.clone() }
     }
 
-    /// How many elements it has.
+    /// Number of elements.
     pub fn elements(&self) -> i64 {
         self.sizes.iter().fold(1, |product, &size| product.saturating_mul(size))
     }
 
-    /// The box around its elements where they lie apart: so far along each of its last dimensions.
+    /// The bounding box of a strided access; `strides` are those of the last dimensions.
     pub fn stretched(&self, strides: &[i64]) -> Self {
         let mut box_around = self.clone();
         for (&dimension, &stride) in self.kept.iter().rev().zip(strides.iter().rev()) {
@@ -93,14 +92,14 @@ impl Region {
         box_around
     }
 
-    /// Any part of an argument.
+    /// A box of the same shape anywhere in the buffer.
     pub fn somewhere(&self) -> Self {
         Self { offsets: vec![None; self.offsets.len()], ..self.clone() }
     }
 }
 
-impl Part for Region {
-    /// `None` where an offset decides that is not known.
+impl MemoryRange for MemoryBox {
+    /// `None` where that depends on an unknown offset.
     fn overlaps(&self, other: &Self) -> Option<bool> {
         if self.root != other.root {
             return Some(false);
