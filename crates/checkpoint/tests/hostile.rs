@@ -1,4 +1,4 @@
-//! Inputs that are damaged, inconsistent or made to harm: one sentence, and nothing is written.
+//! Damaged, inconsistent and malicious inputs: each gives an error, and nothing is written.
 
 mod common;
 
@@ -13,7 +13,7 @@ use octile_checkpoint::{Checkpoint, Request};
 use octile_core::FloatKind;
 use safetensors::Dtype;
 
-/// The error of quantizing what `damage` made of the decoder; nothing may be left beside the input.
+/// Returns the error of quantizing a damaged decoder; nothing may be left beside the input.
 fn refusal(damage: impl FnOnce(&Path)) -> String {
     let place = Place::new(&decoder());
     damage(&place.input());
@@ -25,7 +25,7 @@ fn refusal(damage: impl FnOnce(&Path)) -> String {
 
 const FIRST: &str = "model-00001-of-00002.safetensors";
 
-/// A file with this header and so many bytes of data.
+/// A file with this header and this many bytes of data.
 fn file(header: &str, data: usize) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
@@ -210,7 +210,7 @@ fn what_is_no_checkpoint_is_refused() {
 #[test]
 fn links_to_files_are_followed_and_links_to_folders_are_not() {
     use std::os::unix::fs::symlink;
-    // As the cache of the Hugging Face hub lays it out.
+    // The layout of the Hugging Face hub cache.
     let place = Place::new(&decoder());
     let blobs = place.0.path().join("blobs");
     fs::create_dir(&blobs).unwrap();
@@ -219,7 +219,7 @@ fn links_to_files_are_followed_and_links_to_folders_are_not() {
     place.run(&quantize()).unwrap();
     assert!(!place.output().join(FIRST).symlink_metadata().unwrap().is_symlink());
     let error = refusal(|folder| symlink("/", folder.join("root")).unwrap());
-    assert!(error.contains("is a link to a folder"), "{error}");
+    assert!(error.contains("is a symbolic link to a folder"), "{error}");
     let error = refusal(|folder| symlink("nowhere", folder.join("dangling")).unwrap());
     assert!(error.contains("dangling"), "{error}");
 }
@@ -232,7 +232,7 @@ fn values_beyond_the_type_are_refused_and_nan_stays() {
     let tensors = [("a.weight".to_owned(), codes), ("a.weight_scale_inv".to_owned(), scales)];
     let place = Place::new(&[Tensors::from(tensors)]);
     let error = place.run(&Request::Dequantize(FloatKind::F16)).unwrap_err().to_string();
-    assert!(error.contains("a value at row 200, column 130 that F16 cannot"), "{error}");
+    assert!(error.contains("a.weight overflows F16 at row 200, column 130"), "{error}");
     assert_eq!(place.entries(), ["in"]);
     place.run(&Request::Dequantize(FloatKind::Bf16)).unwrap();
     let written = common::read_folder(&place.output());
@@ -256,7 +256,7 @@ fn damaged_bytes_never_end_the_program() {
         let mut bytes = whole.clone();
         for change in 0..1 + round % 3 {
             let h = common::hash32(round, change) as usize;
-            // Mostly in the header, and there mostly characters that JSON knows.
+            // Mostly in the header, and there mostly JSON characters.
             let at = h % if round % 4 == 0 { bytes.len() } else { 400 };
             bytes[at] = if round % 2 == 0 { b"0123456789[]{},:\"-eF"[h >> 16 & 15] } else { (h >> 16) as u8 };
         }
@@ -288,7 +288,7 @@ fn a_file_that_claims_much_costs_little() {
     }
     let checkpoint = Checkpoint::open(&path).unwrap();
     assert_eq!(checkpoint.tensors().count(), 1);
-    // Nothing to quantize, and a disk that could not hold it.
+    // Nothing to quantize, and more than the disk could hold.
     let error = common::run(&path, &place.path().join("o.safetensors"), &quantize()).unwrap_err();
     assert!(error.to_string().starts_with("nothing to do"), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Small checkpoints to try things on.
+//! Small checkpoints for tests.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -8,7 +8,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use octile_checkpoint::{Checkpoint, Outcome, Output, Plan, Quantize, Request, Result};
+use octile_checkpoint::{Checkpoint, CheckpointPlan, Outcome, Output, Quantize, Request, Result};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use tempfile::TempDir;
 
@@ -23,7 +23,7 @@ pub struct Blob {
 /// Tensors by name.
 pub type Tensors = BTreeMap<String, Blob>;
 
-/// Well mixed bits of seed and index, as in `golden/make.py`.
+/// Hashes seed and index, as in `golden/make.py`.
 pub fn hash32(seed: u64, index: u64) -> u32 {
     let mut x = index.wrapping_add(seed << 32);
     for multiplier in [0xbf58_476d_1ce4_e5b9u64, 0x94d0_49bb_1331_11eb] {
@@ -58,7 +58,7 @@ pub fn write_file(path: &Path, tensors: &Tensors) {
     fs::write(path, safetensors::serialize(views, Some(metadata)).unwrap()).unwrap();
 }
 
-/// Everything in a file, read by the reference implementation.
+/// Reads a whole file with the reference implementation.
 pub fn read_file(path: &Path) -> Tensors {
     let bytes = fs::read(path).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
@@ -70,7 +70,7 @@ pub fn read_file(path: &Path) -> Tensors {
     tensors.iter().map(|(name, view)| (name.to_owned(), blob(&view))).collect()
 }
 
-/// Every tensor of a folder; the index must agree.
+/// Reads every tensor of a folder; the index must agree.
 pub fn read_folder(folder: &Path) -> Tensors {
     let index: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.join("model.safetensors.index.json")).unwrap())
@@ -140,7 +140,7 @@ pub fn write_folder(folder: &Path, shards: &[Tensors]) {
     fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
 }
 
-/// A place with the decoder in `in`.
+/// A temporary folder with a checkpoint in `in`.
 pub struct Place(pub TempDir);
 
 impl Place {
@@ -162,7 +162,7 @@ impl Place {
         run(&self.input(), &self.output(), request)
     }
 
-    /// What lies beside the input.
+    /// Entries of the temporary folder.
     pub fn entries(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
@@ -173,7 +173,7 @@ impl Place {
 
 pub fn run(input: &Path, output: &Path, request: &Request) -> Result<Outcome> {
     let checkpoint = Checkpoint::open(input)?;
-    let plan = Plan::new(&checkpoint, request)?;
+    let plan = CheckpointPlan::new(&checkpoint, request)?;
     let output = Output { path: output.to_owned(), force: false, threads: Some(2) };
     octile_checkpoint::write(&checkpoint, &plan, &output, &())
 }

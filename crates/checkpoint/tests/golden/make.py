@@ -36,7 +36,7 @@ CASES = [
 
 
 def hash32(seed: int, count: int) -> numpy.ndarray:
-    """Well mixed bits of seed and index."""
+    """Hashes seed and index."""
     x = numpy.arange(count, dtype=numpy.uint64) + numpy.uint64(seed << 32)
     for multiplier in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
         x ^= x >> numpy.uint64(30)
