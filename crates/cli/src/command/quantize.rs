@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use octile_checkpoint::{
-    Checkpoint, Convert, ExpertLayout, Format, OtherFile, Outcome, Output, Plan, Quantize, Request, ScaleKind,
+    Checkpoint, CheckpointPlan, Convert, ExpertLayout, Format, OtherFile, Outcome, Output, Quantize, Request,
+    ScaleKind,
 };
 use octile_core::FloatKind;
 
@@ -31,7 +32,7 @@ pub struct Report {
     /// Whether the input is one file, whose `config.json` lies elsewhere or nowhere.
     pub is_one_file: bool,
     /// What was decided.
-    pub plan: Plan,
+    pub plan: CheckpointPlan,
     /// Files that are copied.
     pub others: Vec<OtherFile>,
     /// What was done, and how long it took; `None` for a dry run.
@@ -104,10 +105,10 @@ pub fn run(job: &Job) -> Result<Report> {
     let start = Instant::now();
     let OutputArgs { input, output: path, dry_run, force, threads } = job.place.clone();
     let checkpoint = Checkpoint::open(&input)?;
-    let plan = Plan::new(&checkpoint, &job.request)?;
+    let plan = CheckpointPlan::new(&checkpoint, &job.request)?;
     let output = Output { path: path.clone(), force, threads: threads.map(usize::from) };
-    Plan::check_output(&checkpoint, &output)?;
-    let others = Plan::other_files(&checkpoint)?;
+    CheckpointPlan::check_output(&checkpoint, &output)?;
+    let others = CheckpointPlan::other_files(&checkpoint)?;
     let done = if dry_run {
         None
     } else {
