@@ -24,7 +24,7 @@ pub enum CheckpointError {
     #[error("{} is not a safetensors file: {why}", path.display())]
     NotSafetensors { path: PathBuf, why: &'static str },
     #[error(
-        "{} has {size} bytes, but its header describes {expected}: it is truncated or damaged, so fetch it again",
+        "{} has {size} bytes, but its header describes {expected}: truncated or damaged, so fetch it again",
         path.display()
     )]
     WrongSize { path: PathBuf, size: u64, expected: u64 },
