@@ -1,24 +1,24 @@
-//! PTX, as the simulator and the checks read it.
+//! PTX, as read by the simulator and by the checks.
 
 use octile_dump::gpu::Code;
 use octile_ptx::{Global, Launch, Parameter, Program, TensorMap};
 
 use super::{facts, text};
 
-/// Instructions that a kernel may execute: enough for every branch of a small one.
+/// Instruction limit: enough to reach every branch of a small kernel.
 const MOST_INSTRUCTIONS: u64 = 20_000;
-/// Bytes of device memory behind every pointer, and of a block's shared memory.
+/// Bytes of device memory behind every pointer, and of a CTA's shared memory.
 const BYTES: usize = 1 << 12;
 
-/// PTX: read and run by the simulator, read by the checks.
+/// PTX: parsed and executed by the simulator, parsed by the checks.
 pub fn ptx(bytes: &[u8]) -> bool {
     let Some(text) = text(bytes) else { return false };
     let _ = (Code::parse_ptx(text), facts(bytes));
-    // Blocks that write the same place race, so that a kernel may come to its end only where it is alone.
+    // CTAs that write the same address race, so some kernels finish only with a single CTA.
     Program::parse(text).is_ok_and(|program| run(text, &program, 2) || run(text, &program, 1))
 }
 
-/// Launches so many clusters of as many blocks, of up to one warpgroup; whether they come to their end.
+/// Launches `clusters` clusters of `clusters` CTAs of up to one warpgroup. Returns whether they finish.
 fn run(text: &str, program: &Program, clusters: usize) -> bool {
     let mut global = Global::default();
     let parameters = program.parameters.iter().map(|name| {
