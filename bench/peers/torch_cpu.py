@@ -7,8 +7,8 @@ target is met, and writes all samples to a file under bench/record.
 
 What PyTorch does: `f32` and `bf16` multiply by a weight that was dequantized before the clock started;
 `fp8 to f32` and `fp8 to bf16` dequantize the fp8 weight with its block scales and multiply, eagerly and with
-torch.compile. PyTorch gets its activations unquantized and in the right type at no cost. Its own scaled_mm has
-no block scales on the CPU.
+torch.compile. PyTorch gets its activations unquantized and in the right type at no cost. Its own scaled_mm
+has no block scales on the CPU.
 """
 
 import argparse

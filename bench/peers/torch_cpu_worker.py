@@ -3,8 +3,8 @@
     {"prepare": {"m": 512, "n": 512, "k": 512, "quant_block": 128}}          -> {}
     {"time": "f32", "threads": 1, "samples": 5, "warmup": 1, "limit_s": 1}   -> {"samples_ms": [...]}
 
-The operands: x of m x k, and a weight of n x k in f8e4m3fn with one f32 scale per block. Only the steps that a
-path names are timed: x is converted beforehand, and for `f32` and `bf16` so is the dequantized weight.
+The operands: x of m x k, and a weight of n x k in f8e4m3fn with one f32 scale per block. Only the steps that
+a path names are timed: x is converted beforehand, and for `f32` and `bf16` the weight is dequantized.
 """
 
 import sys

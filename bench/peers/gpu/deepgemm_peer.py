@@ -5,7 +5,7 @@ import torch
 
 
 def block_scaled(inputs):
-    """A call of fp8_gemm_nt. The scales of x are converted beforehand, as for every library: MN-major, aligned."""
+    """A call of fp8_gemm_nt. The scales of x are MN-major and aligned beforehand, as for every library."""
     m, n, _ = inputs.shape
     blocks, aligned = inputs.x_scales.shape[1], -(-m // 4) * 4
     x_scales = torch.zeros(blocks * aligned, device="cuda").as_strided((m, blocks), (1, aligned))
