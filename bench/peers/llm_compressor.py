@@ -8,83 +8,29 @@ page cache.
 """
 
 import argparse
-import array
 import json
 import os
 import pathlib
-import random
 import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
 from typing import Dict, List, Tuple
 
-from harness import PeerError, command, comparison, octile, report, venv
+from harness import PeerError, checkpoint, command, comparison, octile, report, venv
 from harness.comparison import Target, Verdict
 
 HERE = pathlib.Path(__file__).resolve().parent
 NAME = "llm-compressor"
 FASTER, SMALLER = 3.0, 4.0
 """Required ratios of time and of peak memory."""
+HIDDEN, LAYERS_PER_SHARD = 4096, 4
 EXAMPLES = """\
   python3 bench/peers/llm_compressor.py
   python3 bench/peers/llm_compressor.py --python ~/llmcompressor/bin/python --shards 2 --rounds 1
 """
-
-LAYER = [
-    ("self_attn.q_proj", [4096, 4096]),
-    ("self_attn.k_proj", [1024, 4096]),
-    ("self_attn.v_proj", [1024, 4096]),
-    ("self_attn.o_proj", [4096, 4096]),
-    ("mlp.gate_proj", [12288, 4096]),
-    ("mlp.up_proj", [12288, 4096]),
-    ("mlp.down_proj", [4096, 12288]),
-    ("input_layernorm", [4096]),
-    ("post_attention_layernorm", [4096]),
-]
-LAYERS_PER_SHARD = 4
-
-
-def make_checkpoint(folder: pathlib.Path, shards: int) -> int:
-    """Writes a checkpoint and returns the size of its tensors in bytes."""
-    folder.mkdir()
-    generator = random.Random(1)
-    bits, exponent = generator.getrandbits, lambda: generator.randint(115, 123)
-    # bf16 between 2^-12 and 2^-4 of both signs, repeated: the values do not affect the time.
-    value = lambda: bits(1) << 15 | exponent() << 7 | bits(7)
-    chunk = array.array("H", (value() for _ in range(1 << 20))).tobytes()
-    weight_map, total = {}, 0
-    for shard in range(shards):
-        header, end = {"__metadata__": {"format": "pt"}}, 0
-        for layer in range(LAYERS_PER_SHARD * shard, LAYERS_PER_SHARD * (shard + 1)):
-            for name, shape in LAYER:
-                size = 2
-                for side in shape:
-                    size *= side
-                header[f"model.layers.{layer}.{name}.weight"] = {
-                    "dtype": "BF16",
-                    "shape": shape,
-                    "data_offsets": [end, end + size],
-                }
-                end += size
-        text = json.dumps(header).encode()
-        text += b" " * (-len(text) % 8)
-        name = f"model-{shard + 1:05}-of-{shards:05}.safetensors"
-        with open(folder / name, "wb") as file:
-            file.write(struct.pack("<Q", len(text)) + text)
-            left = end
-            while left > 0:
-                left -= file.write(chunk[:left])
-        weight_map.update({tensor: name for tensor in header if tensor != "__metadata__"})
-        total += end
-    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    config = {"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}
-    (folder / "config.json").write_text(json.dumps(config))
-    return total
 
 
 def measured(arguments: List[str]) -> Tuple[float, int, str]:
@@ -138,7 +84,7 @@ def compare(args: argparse.Namespace) -> List[Verdict]:
     cores = os.cpu_count() or 1
     with tempfile.TemporaryDirectory(dir=args.place) as place:
         place = pathlib.Path(place)
-        total = make_checkpoint(place / "in", args.shards)
+        total = checkpoint.write(place / "in", args.shards, LAYERS_PER_SHARD, HIDDEN)
         sides = Sides(binary, python, place)
         ours, alone = f"octile, {cores} threads", "octile, 1 thread"
         theirs = {f"llm-compressor, max_workers={workers}": workers for workers in sorted({1, cores})}

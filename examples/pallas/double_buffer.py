@@ -1,6 +1,6 @@
 """A double-buffered Pallas kernel, right and with a data race, as Mosaic text for `octile simulate`.
 
-Needs `pip install jax`, no TPU. Writes double_buffer.mlir, racy.mlir and tensors.safetensors beside this file.
+Needs `pip install jax`, no TPU. Writes correct.mlir, racy.mlir and tensors.safetensors beside this file.
 """
 
 import contextlib
@@ -87,6 +87,6 @@ def write_tensors(path, tensors):
 if __name__ == "__main__":
     here = pathlib.Path(__file__).parent
     x = np.arange(TILES * ROWS * COLS, dtype=np.float32).reshape(-1, COLS)
-    (here / "double_buffer.mlir").write_text(mosaic_text(jnp.asarray(x), False))
+    (here / "correct.mlir").write_text(mosaic_text(jnp.asarray(x), False))
     (here / "racy.mlir").write_text(mosaic_text(jnp.asarray(x), True))
     write_tensors(here / "tensors.safetensors", {"x": x, "out": 3 * x + 1})
