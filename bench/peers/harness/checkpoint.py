@@ -62,7 +62,8 @@ def write(folder: pathlib.Path, shards: int, layers_per_shard: int, hidden: int)
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("folder", type=pathlib.Path, help="new folder")
     parser.add_argument("--hidden", type=int, default=4096, help="hidden size (default: 4096)")
     parser.add_argument("--layers", type=int, default=4, help="decoder layers (default: 4)")

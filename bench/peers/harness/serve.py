@@ -6,7 +6,7 @@ import sys
 
 
 def serve(greeting, answer, state=None):
-    """Sends `greeting`, then answers every line: `answer(request, state)` returns a new state and the answer."""
+    """Sends `greeting`, then answers every line. `answer(request, state)` returns state and answer."""
     # Libraries and compilers print to descriptor 1, so answers go to a duplicate of it.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
