@@ -18,12 +18,18 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Every document of the repository.
-fn documents() -> Vec<PathBuf> {
-    let entries =
-        |folder: &str| fs::read_dir(root().join(folder)).unwrap().map(|entry| entry.unwrap().path());
-    let all = entries(".").chain(entries("docs")).chain(entries("fuzz"));
-    all.filter(|path| path.extension().is_some_and(|extension| extension == "md")).collect()
+/// Every document of the repository, with its text.
+fn documents() -> Vec<(String, String)> {
+    let mut documents = Vec::new();
+    for folder in ["", "docs/", "fuzz/"] {
+        for entry in fs::read_dir(root().join(folder)).unwrap() {
+            let name = format!("{folder}{}", entry.unwrap().file_name().to_str().unwrap());
+            if name.ends_with(".md") {
+                documents.push((name.clone(), fs::read_to_string(root().join(name)).unwrap()));
+            }
+        }
+    }
+    documents
 }
 
 /// Contents of the `console` blocks of a document.
