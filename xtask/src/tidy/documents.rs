@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::{WIDEST_LINE, files, read, relative};
+use super::{check_width, files, read, relative};
 
 /// Documents in the root of the repository.
 const ROOT: [&str; 5] = ["README.md", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"];
@@ -18,7 +18,10 @@ pub(super) fn check(root: &Path, violations: &mut Vec<String>) -> Result<()> {
     for document in &documents {
         let text = read(document)?;
         let name = relative(root, document);
-        check_lines(&name, &text, violations);
+        // Tables cannot be wrapped, and links cannot be broken.
+        let can_wrap = |line: &str| !line.starts_with('|') && !line.contains("](");
+        let lines = text.lines().enumerate().filter(|(_, line)| can_wrap(line));
+        check_width(&name, lines, violations);
         for link in links(&text) {
             if let Err(why) = check_link(document, link) {
                 violations.push(format!("{}: {why}", name.display()));
@@ -34,17 +37,6 @@ pub(super) fn check(root: &Path, violations: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
-}
-
-/// Tables cannot be wrapped, and a link cannot be broken.
-fn check_lines(name: &Path, text: &str, violations: &mut Vec<String>) {
-    for (at, line) in text.lines().enumerate() {
-        let width = line.chars().count();
-        if width > WIDEST_LINE && !line.starts_with('|') && !line.contains("](") {
-            let place = format!("{}:{}", name.display(), at + 1);
-            violations.push(format!("{place}: {width} columns, more than {WIDEST_LINE}"));
-        }
-    }
 }
 
 /// Targets of Markdown links outside of code blocks.
