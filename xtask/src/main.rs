@@ -14,7 +14,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 /// Tasks of the workspace
 #[derive(Debug, Parser)]
@@ -63,6 +63,11 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whether `cargo xtask` has this task.
+fn is_task(name: &str) -> bool {
+    Args::command().find_subcommand(name).is_some()
 }
 
 /// Root of the workspace, wherever the command runs.

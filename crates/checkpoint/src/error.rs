@@ -7,6 +7,7 @@ use std::{
 
 /// Why a checkpoint cannot be read, or a request carried out.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum CheckpointError {
     #[error("cannot read {}: {source}", path.display())]

@@ -22,6 +22,9 @@ pub(super) fn check(root: &Path, violations: &mut Vec<String>) -> Result<()> {
         let can_wrap = |line: &str| !line.starts_with('|') && !line.contains("](");
         let lines = text.lines().enumerate().filter(|(_, line)| can_wrap(line));
         check_width(&name, lines, violations);
+        for task in tasks(&text).filter(|task| !crate::is_task(task)) {
+            violations.push(format!("{}: there is no `cargo xtask {task}`", name.display()));
+        }
         for link in links(&text) {
             if let Err(why) = check_link(document, link) {
                 violations.push(format!("{}: {why}", name.display()));
@@ -37,6 +40,12 @@ pub(super) fn check(root: &Path, violations: &mut Vec<String>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Names after `cargo xtask`.
+fn tasks(text: &str) -> impl Iterator<Item = &str> {
+    let names = text.split("cargo xtask ").skip(1);
+    names.filter_map(|rest| rest.split(|c: char| !c.is_ascii_lowercase() && c != '-').next())
 }
 
 /// Targets of Markdown links outside of code blocks.
@@ -81,6 +90,11 @@ mod tests {
         let text = "See [a](b.md#c) and [d](https://e).\n```text\n[f](g)\n```\n[h](i.md)";
         assert_eq!(links(text).collect::<Vec<_>>(), ["b.md#c", "https://e", "i.md"]);
         assert_eq!(slug("## What `a` is, in B"), "what-a-is-in-b");
+        assert_eq!(
+            tasks("run `cargo xtask test`\n    cargo xtask no-such --x").collect::<Vec<_>>(),
+            ["test", "no-such"]
+        );
+        assert!(crate::is_task("test") && !crate::is_task("no-such"));
         let readme = crate::root().join("README.md");
         assert!(check_link(&readme, "ARCHITECTURE.md#no-such-heading").is_err());
         assert!(check_link(&readme, "no-such-file.md").is_err());
