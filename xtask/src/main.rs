@@ -37,6 +37,8 @@ enum Args {
     Book,
     /// Draw the README's chart from the benchmark records
     Chart,
+    /// Link octile and candle into one program (tests/beside-candle; fetches candle)
+    TestCandle,
     /// Compare checkpoints with transformers and compressed-tensors (installs 5 GB under target/peers)
     TestTransformers {
         /// Use this Python, which has the libraries
@@ -54,6 +56,7 @@ fn main() -> ExitCode {
         Args::Portability => portability(),
         Args::Book => book(),
         Args::Chart => chart::write(&root()),
+        Args::TestCandle => test_candle(),
         Args::TestTransformers { python } => test_transformers(python),
     };
     match result {
@@ -87,6 +90,7 @@ fn test(with_memcheck: bool) -> Result<()> {
         .args(["doc", "--workspace", "--no-deps", "--quiet"])
         .env("RUSTDOCFLAGS", "-D warnings"))?;
     cargo(&["test", "--workspace"])?;
+    test_candle()?;
     if with_memcheck {
         memcheck::run()?;
     } else {
@@ -132,6 +136,17 @@ fn portability() -> Result<()> {
 fn book() -> Result<()> {
     run(Command::new("mdbook").args(["build", "docs", "--dest-dir", "../target/book"]))
         .context("mdBook is needed: cargo install mdbook")
+}
+
+/// Multiplies with octile and candle in one program, and checks that octile builds with candle's CUDA linking.
+fn test_candle() -> Result<()> {
+    let package = ["--manifest-path", "tests/beside-candle/Cargo.toml"];
+    let target = ["--target-dir", "target/beside-candle"];
+    // Offline, what was fetched before is used.
+    let is_online = cargo(&[&["fetch"], &package[..]].concat()).is_ok();
+    let offline: &[&str] = if is_online { &[] } else { &["--offline"] };
+    cargo(&[&["test"], &package[..], &target, offline].concat())?;
+    cargo(&[&["check", "--features", "candle-cuda-linking"], &package[..], &target, offline].concat())
 }
 
 /// Compares checkpoints with those of the reference libraries.

@@ -13,8 +13,9 @@ use octile_core::{
     sample::{Operands, Rng},
 };
 use octile_runtime::cuda::{
-    Buffer, CudaError, DeviceActivations, Gpu, Graph, HostActivations, Multiplication, MultiplyOperands,
-    PeakKernel, Product, Quantization, QuantizeOperands, QuantizeTuning, Uploaded, multiply_host,
+    Buffer, CudaError, DeviceActivations, DeviceOperands, Gpu, Graph, HostActivations, MultiplyKernel,
+    MultiplyOperands, PlannedMatmul, QuantizeKernel, QuantizeOperands, QuantizeTuning, TensorCorePeak,
+    multiply_host,
 };
 use octile_standin_driver::StandIn;
 
@@ -33,17 +34,17 @@ struct Small {
 impl Small {
     fn new(gpu: &Gpu) -> Self {
         let problem = problem(3, 40, 200);
-        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip).unwrap();
+        let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip).unwrap();
         Self { operands: Operands::random(problem, 5), plan }
     }
 
-    fn upload(&self, gpu: &Gpu) -> Uploaded {
+    fn upload(&self, gpu: &Gpu) -> DeviceOperands {
         let x = HostActivations::from(&self.operands.x);
-        Uploaded::new(gpu, &self.plan.problem, x, &self.operands.weight).unwrap()
+        DeviceOperands::new(gpu, &self.plan.problem, x, &self.operands.weight).unwrap()
     }
 
     #[track_caller]
-    fn check(&self, memory: &Uploaded) {
+    fn check(&self, memory: &DeviceOperands) {
         let mut out = vec![f32::NAN; 3 * 40];
         memory.out.read(&mut out).unwrap();
         require_right(&self.operands, &out);
@@ -78,7 +79,7 @@ fn every_strategy_and_kind_of_activations_is_right() {
         for (m, n, k) in [(3, 40, 200), (70, 36, 300)] {
             let operands = Operands::random(problem(m, n, k).with_x(x), 5);
             for strategy in Strategy::ALL {
-                let plan = HopperPlan::best(&operands.problem, gpu.facts(), strategy).unwrap();
+                let plan = HopperPlan::best(&operands.problem, gpu.properties(), strategy).unwrap();
                 let mut out = vec![f32::NAN; m * n];
                 let x = HostActivations::from(&operands.x);
                 multiply_host(&gpu, &plan, x, &operands.weight, &mut out).unwrap();
@@ -131,7 +132,7 @@ fn operands_and_kernels_may_end_while_work_is_under_way() {
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
     {
-        let product = Product::new(&gpu, &small.plan).unwrap();
+        let product = PlannedMatmul::new(&gpu, &small.plan).unwrap();
         let memory = small.upload(&gpu);
         product.prepare(memory.operands()).unwrap().launch().unwrap();
     }
@@ -145,7 +146,7 @@ fn buffers_of_another_stream_are_refused() {
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
     let fork = gpu.fork().unwrap();
-    let product = Product::new(&fork, &small.plan).unwrap();
+    let product = PlannedMatmul::new(&fork, &small.plan).unwrap();
     let memory = small.upload(&gpu);
     let refused = product.prepare(memory.operands()).unwrap_err();
     assert!(matches!(refused, CudaError::OtherStream { what: "x" }), "{refused}");
@@ -188,7 +189,7 @@ fn memory_of_another_gpu_is_refused() {
     let (first, second) = (Gpu::open(0).unwrap(), Gpu::open(1).unwrap());
     assert_eq!((first.name(), second.name()), ("NVIDIA H100", "NVIDIA H200"));
     let small = Small::new(&second);
-    let product = Product::new(&second, &small.plan).unwrap();
+    let product = PlannedMatmul::new(&second, &small.plan).unwrap();
     let memory = small.upload(&first);
     assert!(matches!(product.prepare(memory.operands()).unwrap_err(), CudaError::OtherStream { .. }));
     let (here, there) = (Buffer::zeros(&first, 64).unwrap(), Arc::new(Buffer::zeros(&second, 64).unwrap()));
@@ -208,7 +209,7 @@ fn a_graph_keeps_what_it_runs() {
         DeviceActivations::Floats { .. } => panic!("x comes in codes"),
     };
     let graph = {
-        let multiplication = Multiplication::new(&gpu, &small.plan).unwrap();
+        let multiplication = MultiplyKernel::new(&gpu, &small.plan).unwrap();
         let operands = memory.operands();
         let prepared = multiplication
             .prepare(MultiplyOperands {
@@ -220,7 +221,7 @@ fn a_graph_keeps_what_it_runs() {
                 arguments: operands.arguments,
             })
             .unwrap();
-        Graph::record(&gpu, [&prepared, &prepared]).unwrap()
+        Graph::capture(&gpu, [&prepared, &prepared]).unwrap()
     };
     // Recording ran nothing.
     memory.out.fill(0).unwrap();
@@ -240,9 +241,9 @@ fn a_graph_takes_work_of_its_own_stream_alone() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
-    let (memory, product) = (small.upload(&gpu), Product::new(&gpu, &small.plan).unwrap());
+    let (memory, product) = (small.upload(&gpu), PlannedMatmul::new(&gpu, &small.plan).unwrap());
     let prepared = product.prepare(memory.operands()).unwrap();
-    let refused = Graph::record(&gpu.fork().unwrap(), [&prepared]).err().unwrap();
+    let refused = Graph::capture(&gpu.fork().unwrap(), [&prepared]).err().unwrap();
     assert!(matches!(refused, CudaError::OtherStream { .. }), "{refused}");
     require_sound(&standin);
 }
@@ -263,9 +264,9 @@ fn a_plan_that_was_changed_is_refused() {
     for change in changes {
         let mut changed = plan.clone();
         change(&mut changed);
-        let refused = Product::new(&gpu, &changed).unwrap_err();
-        assert!(matches!(refused, CudaError::NoPlan { .. }), "{refused}");
-        assert!(matches!(Multiplication::new(&gpu, &changed).unwrap_err(), CudaError::NoPlan { .. }));
+        let refused = PlannedMatmul::new(&gpu, &changed).unwrap_err();
+        assert!(matches!(refused, CudaError::InvalidPlan { .. }), "{refused}");
+        assert!(matches!(MultiplyKernel::new(&gpu, &changed).unwrap_err(), CudaError::InvalidPlan { .. }));
     }
     require_sound(&standin);
 }
@@ -283,9 +284,9 @@ fn weight_that_was_just_written(arguments: fn(&Problem) -> Arguments) -> (StandI
     let x = Buffer::from_slice(&gpu, &vec![1.0f32; side * k]).unwrap();
     let [codes, scales, out] =
         [side * k, 64, 4 * side * side].map(|bytes| Buffer::zeros(&gpu, bytes).unwrap());
-    let quantization = Quantization::new(&gpu, &quantized).unwrap();
-    let plan = HopperPlan::best(&codes_given, gpu.facts(), Strategy::Strip).unwrap();
-    let multiplication = Multiplication::new(&gpu, &plan).unwrap();
+    let quantization = QuantizeKernel::new(&gpu, &quantized).unwrap();
+    let plan = HopperPlan::best(&codes_given, gpu.properties(), Strategy::Strip).unwrap();
+    let multiplication = MultiplyKernel::new(&gpu, &plan).unwrap();
     let quantize = quantization
         .prepare(QuantizeOperands {
             x: &x,
@@ -338,7 +339,7 @@ fn strides_and_sizes_that_wrap_are_refused() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
-    let (memory, product) = (small.upload(&gpu), Product::new(&gpu, &small.plan).unwrap());
+    let (memory, product) = (small.upload(&gpu), PlannedMatmul::new(&gpu, &small.plan).unwrap());
     let far = usize::MAX / 2 + 1;
     let changes: [fn(&mut Arguments, usize); 6] = [
         |arguments, stride| arguments.out_stride = stride,
@@ -359,7 +360,7 @@ fn strides_and_sizes_that_wrap_are_refused() {
     }
     let mut operands = memory.operands();
     operands.arguments.out_stride = 36;
-    assert!(matches!(product.prepare(operands).unwrap_err(), CudaError::ResultStride { .. }));
+    assert!(matches!(product.prepare(operands).unwrap_err(), CudaError::OutputStride { .. }));
     require_sound(&standin);
 }
 
@@ -368,7 +369,7 @@ fn results_share_no_memory_with_operands() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
-    let (memory, product) = (small.upload(&gpu), Product::new(&gpu, &small.plan).unwrap());
+    let (memory, product) = (small.upload(&gpu), PlannedMatmul::new(&gpu, &small.plan).unwrap());
     let mut operands = memory.operands();
     operands.out = operands.w;
     let refused = product.prepare(operands).unwrap_err();
@@ -380,7 +381,7 @@ fn results_share_no_memory_with_operands() {
         Buffer::part(&all, 32_768, 4096),
     );
     let floats = ActivationKind::Quantized(FloatKind::F32, ScaleGranularity::Token);
-    let quantization = Quantization::new(&gpu, &problem(16, 1, 256).with_x(floats)).unwrap();
+    let quantization = QuantizeKernel::new(&gpu, &problem(16, 1, 256).with_x(floats)).unwrap();
     let operands = QuantizeOperands {
         x: &x,
         x_stride: 256,
@@ -402,12 +403,12 @@ fn tunings_and_problems_that_no_kernel_is_for_are_refused() {
     let problem = problem(3, 1, 200).with_x(floats);
     for (threads, steps) in [(0, 1), (33, 1), (2048, 1), (256, 0), (256, 1000)] {
         let tuning = QuantizeTuning { threads, steps, ..QuantizeTuning::BEST };
-        assert!(Quantization::tuned(&gpu, &problem, tuning).is_err(), "{tuning:?}");
+        assert!(QuantizeKernel::tuned(&gpu, &problem, tuning).is_err(), "{tuning:?}");
     }
     for (m, k) in [(0, 1), (1, 0), (1 << 40, 1), (1 << 30, 1 << 30)] {
-        assert!(Quantization::new(&gpu, &Problem { m, k, ..problem }).is_err());
+        assert!(QuantizeKernel::new(&gpu, &Problem { m, k, ..problem }).is_err());
     }
-    assert!(Quantization::new(&gpu, &problem.with_x(TOKEN)).is_err());
+    assert!(QuantizeKernel::new(&gpu, &problem.with_x(TOKEN)).is_err());
     require_sound(&standin);
 }
 
@@ -417,7 +418,7 @@ fn the_measuring_kernel_gets_what_it_declares() {
     // Its loops are for a GPU.
     standin.interpret(false);
     let gpu = Gpu::open(0).unwrap();
-    let peak = PeakKernel::new(&gpu).unwrap();
+    let peak = TensorCorePeak::new(&gpu).unwrap();
     assert!(gpu.time(|| peak.launch()).unwrap() > 0.0);
     drop(peak);
     require_sound(&standin);
@@ -432,18 +433,15 @@ fn machines_without_a_usable_gpu_say_what_is_missing() {
     };
     assert_eq!(
         refused("NVIDIA A100-SXM4-80GB,8.0,108", 13_000, 0),
-        "NVIDIA A100-SXM4-80GB has compute capability 8.0, but the kernels need 9.0 (H100, H200): use --backend cpu"
+        "NVIDIA A100-SXM4-80GB has compute capability 8.0, but the kernels need 9.0 (H100, H200): use a Hopper GPU or the CPU"
     );
     assert!(refused("NVIDIA B200,10.0,148", 13_000, 0).contains("NVIDIA B200 has compute capability 10.0"));
     assert_eq!(
         refused("NVIDIA H200,9.0,132", 12_020, 0),
         "the NVIDIA driver supports CUDA 12.2, but the kernels need 12.3: install a newer driver"
     );
-    assert!(refused("", 13_000, 0).contains("sees no GPU"));
-    assert_eq!(
-        refused("NVIDIA H200,9.0,132", 13_000, 1),
-        "there is no GPU 1: the driver sees 1, counted from 0"
-    );
+    assert!(refused("", 13_000, 0).contains("finds no GPU"));
+    assert_eq!(refused("NVIDIA H200,9.0,132", 13_000, 1), "no GPU 1: the driver finds 1, counted from 0");
 }
 
 #[test]
@@ -459,7 +457,7 @@ fn no_order_of_safe_calls_leads_to_a_fault() {
         let gpus = [first.clone(), first.fork().unwrap(), Gpu::open(1).unwrap()];
         let small = Small::new(&gpus[0]);
         let mut buffers = vec![Arc::new(Buffer::zeros(&gpus[0], 4096).unwrap())];
-        let mut uploads: Vec<Uploaded> = Vec::new();
+        let mut uploads: Vec<DeviceOperands> = Vec::new();
         for _ in 0..60 {
             let (one, other) = (below(buffers.len()), below(buffers.len()));
             let (one, other, gpu) =
@@ -481,11 +479,11 @@ fn no_order_of_safe_calls_leads_to_a_fault() {
                 // Work on whatever is there, all of which may end while it is under way.
                 8 | 9 => {
                     let Some(memory) = uploads.pop() else { continue };
-                    let product = Product::new(gpu, &small.plan).unwrap();
+                    let product = PlannedMatmul::new(gpu, &small.plan).unwrap();
                     let mut operands = memory.operands();
                     operands.w = if below(2) == 0 { &one } else { operands.w };
                     let Ok(prepared) = product.prepare(operands) else { continue };
-                    let graph = Graph::record(gpu, [&prepared]).unwrap();
+                    let graph = Graph::capture(gpu, [&prepared]).unwrap();
                     prepared.launch().unwrap();
                     graph.launch().unwrap();
                 }

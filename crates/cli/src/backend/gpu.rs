@@ -14,7 +14,7 @@ use octile_core::{
     sample::Operands,
 };
 use octile_runtime::cuda::{
-    self, Buffer, CudaError, FoundDriver, Gpu, HostActivations, PeakKernel, Product, Uploaded,
+    self, Buffer, CudaError, DeviceOperands, DriverInfo, Gpu, HostActivations, PlannedMatmul, TensorCorePeak,
 };
 use serde::Serialize;
 
@@ -62,7 +62,7 @@ impl fmt::Display for KernelOptions {
 
 /// Whether this machine has a GPU that can run the kernels.
 pub fn is_usable() -> bool {
-    FoundDriver::look().is_ok_and(|driver| driver.gpus.iter().any(|gpu| gpu.require_hopper().is_ok()))
+    DriverInfo::query().is_ok_and(|driver| driver.gpus.iter().any(|gpu| gpu.require_hopper().is_ok()))
 }
 
 /// The GPU backend.
@@ -82,7 +82,7 @@ impl GpuBackend {
             }
             error => error.into(),
         })?;
-        let flush = Buffer::zeros(&gpu, 4 * gpu.facts().l2)?;
+        let flush = Buffer::zeros(&gpu, 4 * gpu.properties().l2)?;
         Ok(Self { gpu, flush, kernels })
     }
 
@@ -97,8 +97,8 @@ impl Backend for GpuBackend {
         Setup::Gpu {
             gpu_model: self.gpu.name().to_owned(),
             isa: HopperGpu::TARGET,
-            multiprocessors: self.gpu.facts().sms,
-            cuda_driver: cuda::version(self.gpu.driver()),
+            multiprocessors: self.gpu.properties().sms,
+            cuda_driver: cuda::format_version(self.gpu.driver()),
             kernels: self.kernels,
         }
     }
@@ -116,7 +116,7 @@ impl Backend for GpuBackend {
     }
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
-        let plan = self.kernels.plan(&operands.problem, self.gpu.facts(), strategy)?;
+        let plan = self.kernels.plan(&operands.problem, self.gpu.properties(), strategy)?;
         Ok(Box::new(GpuContender::new(self, &plan, operands)?))
     }
 }
@@ -124,8 +124,8 @@ impl Backend for GpuBackend {
 /// A plan on operands that lie in device memory.
 pub struct GpuContender<'a> {
     backend: &'a GpuBackend,
-    product: Product,
-    memory: Uploaded,
+    product: PlannedMatmul,
+    memory: DeviceOperands,
     output: Output,
     /// Whether the caller may have changed `output` since it was last copied to the GPU.
     handed_out: bool,
@@ -139,8 +139,8 @@ impl<'a> GpuContender<'a> {
         let (gpu, problem) = (&backend.gpu, operands.problem);
         Ok(Self {
             backend,
-            product: Product::new(gpu, plan)?,
-            memory: Uploaded::new(gpu, &problem, HostActivations::from(&operands.x), &operands.weight)?,
+            product: PlannedMatmul::new(gpu, plan)?,
+            memory: DeviceOperands::new(gpu, &problem, HostActivations::from(&operands.x), &operands.weight)?,
             output: Output::poisoned(problem.out, problem.m * problem.n),
             handed_out: true,
             newer_on_gpu: false,
@@ -202,7 +202,7 @@ fn copy_gbytes(gpu: &Gpu) -> Result<f64> {
 
 /// Matrix products of operands that stay in shared memory, without scales.
 fn peak_tflops(gpu: &Gpu) -> Result<f64> {
-    let peak = PeakKernel::new(gpu)?;
+    let peak = TensorCorePeak::new(gpu)?;
     let run = || gpu.time(|| peak.launch());
     run()?;
     let times = (0..5).map(|_| run()).collect::<Result<Vec<f32>, _>>()?;

@@ -1,4 +1,4 @@
-//! Multiplication on the CPU.
+//! CPU kernels.
 //!
 //! ```
 //! use octile_runtime::cpu::{Activation, Cpu, Mat, MatMut, PackedWeight, QuantBlock, QuantizedWeight, Strategy, Workspace};
@@ -46,6 +46,6 @@ pub use octile_core::{
     ActivationKind, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError, QuantizedActivation,
     QuantizedWeight, ScaleGranularity, Strategy, device::cpu::Isa, plan::cpu::CpuPlan,
 };
-pub use operands::{Activation, Floats, Output, Weight};
+pub use operands::{Activation, Floats, Output, WeightRef};
 pub use packed::PackedWeight;
 pub use workspace::Workspace;

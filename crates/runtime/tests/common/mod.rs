@@ -10,7 +10,7 @@ use octile_core::{
 };
 use octile_runtime::cpu::{
     Activation, ActivationKind, Cpu, FloatKind, Floats, Isa, Mat, MatMut, Output, PackedWeight, Problem,
-    QuantizedWeight, ScaleGranularity, Strategy, Weight, Workspace, available,
+    QuantizedWeight, ScaleGranularity, Strategy, WeightRef, Workspace, available,
 };
 
 /// Every way in which activations can arrive.
@@ -101,10 +101,10 @@ impl Case {
         oracle::multiply(&input, problem.m, weight, Accumulator::F32, problem.out)
     }
 
-    pub fn weight(&self, strategy: Strategy) -> Weight<'_> {
+    pub fn weight(&self, strategy: Strategy) -> WeightRef<'_> {
         match strategy {
-            Strategy::Strip => Weight::Packed(&self.packed),
-            Strategy::Auto | Strategy::Dma | Strategy::Smem => Weight::Rows(&self.operands.weight),
+            Strategy::Strip => WeightRef::Packed(&self.packed),
+            Strategy::Auto | Strategy::Dma | Strategy::Smem => WeightRef::Rows(&self.operands.weight),
         }
     }
 
