@@ -8,7 +8,7 @@ use serde_json::Value;
 /// The record that is drawn.
 const RECORD: &str = "bench/record/h200/peers.json";
 /// The drawing.
-pub const CHART: &str = "docs/h200.svg";
+pub(crate) const CHART: &str = "docs/h200.svg";
 
 /// The N and K of DeepSeek-V3's linear layers.
 const LAYERS: [(u64, u64); 7] =
@@ -48,7 +48,7 @@ const STYLE: &str = "
 ";
 
 /// Draws the chart.
-pub fn write(root: &Path) -> Result<()> {
+pub(crate) fn write(root: &Path) -> Result<()> {
     let path = root.join(CHART);
     fs::write(&path, render(root)?).with_context(|| format!("cannot write {}", path.display()))?;
     println!("== wrote {}", path.display());
@@ -56,7 +56,7 @@ pub fn write(root: &Path) -> Result<()> {
 }
 
 /// Renders the SVG text.
-pub fn render(root: &Path) -> Result<String> {
+pub(crate) fn render(root: &Path) -> Result<String> {
     let text = fs::read_to_string(root.join(RECORD)).with_context(|| format!("cannot read {RECORD}"))?;
     let record: Value = serde_json::from_str(&text)?;
     let groups: Vec<_> = BATCHES.iter().map(|&m| ratios(&record, m)).collect::<Result<_>>()?;

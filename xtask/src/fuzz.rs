@@ -16,7 +16,7 @@ use crate::{root, run};
 
 /// Targets, and what to do with them.
 #[derive(Debug, Args)]
-pub struct FuzzArgs {
+pub(crate) struct FuzzArgs {
     /// Targets: file names in fuzz/src/bin [default: all]
     targets: Vec<String>,
     /// Minutes per target
@@ -71,7 +71,7 @@ impl Places {
 }
 
 /// Builds the targets, then fuzzes or merges.
-pub fn fuzz(args: &FuzzArgs) -> Result<()> {
+pub(crate) fn fuzz(args: &FuzzArgs) -> Result<()> {
     let targets = chosen(&args.targets)?;
     let places = Places::new();
     build(&targets, &places)?;

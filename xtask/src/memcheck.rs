@@ -14,7 +14,7 @@ const TESTS: [&str; 3] = ["memcheck", "standin_gpu", "foreign_gpu"];
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
 /// Runs the tests under valgrind, then under AddressSanitizer.
-pub fn run() -> Result<()> {
+pub(crate) fn run() -> Result<()> {
     println!("== valgrind: CPU kernels without AVX-512, which it cannot decode");
     for binary in build(&mut cargo())? {
         let mut valgrind = Command::new("valgrind");

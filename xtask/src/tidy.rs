@@ -51,7 +51,7 @@ const UNTRUSTED_TEXT: [&str; 5] = [
 ];
 
 /// Checks every rule and reports every violation.
-pub fn run(root: &Path) -> Result<()> {
+pub(crate) fn run(root: &Path) -> Result<()> {
     let mut violations = Vec::new();
     for folder in fs::read_dir(root.join("crates"))? {
         check_dependencies(&folder?.path(), &mut violations)?;

@@ -6,11 +6,11 @@ use std::{fs::File, io};
 mod sys {
     use std::{fs::File, io, os::unix::fs::FileExt};
 
-    pub fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    pub(super) fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
         file.read_exact_at(bytes, at)
     }
 
-    pub fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    pub(super) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         file.write_all_at(bytes, at)
     }
 }
@@ -47,11 +47,11 @@ mod sys {
 }
 
 /// Fills `bytes` from offset `at`.
-pub fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     sys::read_exact_at(file, bytes, at)
 }
 
 /// Writes all of `bytes` at offset `at`.
-pub fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+pub(crate) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     sys::write_all_at(file, bytes, at)
 }

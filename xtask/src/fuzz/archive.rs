@@ -13,7 +13,7 @@ use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 const MAX_BYTES: usize = 1_500_000;
 
 /// Unpacks the archive into `folder`.
-pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+pub(super) fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     let file = File::open(archive).with_context(|| format!("cannot read {}", archive.display()))?;
     fs::create_dir_all(folder)?;
     let mut inputs = tar::Archive::new(GzDecoder::new(file));
@@ -21,7 +21,7 @@ pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
 }
 
 /// Packs the inputs, deterministically.
-pub fn pack(folder: &Path, archive: &Path) -> Result<()> {
+pub(super) fn pack(folder: &Path, archive: &Path) -> Result<()> {
     let compressed = GzEncoder::new(Vec::new(), Compression::best());
     let mut tar = tar::Builder::new(compressed);
     let inputs = inputs(folder)?;
