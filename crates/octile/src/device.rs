@@ -61,15 +61,15 @@ impl Device {
         Ok(Self(Kind::Gpu(Gpu::open(index)?)))
     }
 
-    /// An H200 that the CPU simulates: the PTX of the kernels is interpreted, and races, deadlocks and stray accesses are
-    /// errors. For tests on small shapes.
+    /// An H200 that the CPU simulates: the PTX of the kernels is interpreted, and races, deadlocks and stray
+    /// accesses are errors. For tests on small shapes.
     pub fn simulated_gpu() -> Self {
         let [.., gpu] = &HOPPER_GPUS;
         Self(Kind::SimulatedGpu(gpu))
     }
 
-    /// A TPU v7x that the CPU simulates: the Mosaic module is interpreted, and races and deadlocks are errors. For tests on
-    /// small shapes.
+    /// A TPU v7x that the CPU simulates: the Mosaic module is interpreted, and races and deadlocks are
+    /// errors. For tests on small shapes.
     pub fn simulated_tpu() -> Self {
         let [tpu7x, ..] = &TPU_CHIPS;
         Self(Kind::SimulatedTpu(tpu7x))

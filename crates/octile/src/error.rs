@@ -18,7 +18,7 @@ pub enum Error {
         k: usize,
     },
     /// A result of another size.
-    #[error("the output has {len} elements, but the result is {m} x {n}: pass {needed}", needed = m.saturating_mul(*n))]
+    #[error("the output has {len} elements, but the result is {m} x {n}: pass {}", m.saturating_mul(*n))]
     OutputLength {
         /// Elements given.
         len: usize,

@@ -23,11 +23,13 @@
 //! What is computed, with `x_q` and `w_q` in f8e4m3fn and f32 accumulation:
 //!
 //! ```text
-//! out[m, n] = sum over k-blocks kb of  x_scale[m, kb] * w_scale[nb, kb] * sum over k in kb of x_q[m, k] * w_q[n, k]
+//! out[m, n] = sum over k-blocks kb of  x_scale[m, kb] * w_scale[nb, kb]
+//!                                      * sum over k in kb of  x_q[m, k] * w_q[n, k]
 //! ```
 //!
-//! A [`Matmul`] holds one weight on one [`Device`]. It may be used from several threads at once; plans, compiled kernels and
-//! workspaces are cached inside. Memory of other libraries on a GPU is multiplied by [`Matmul::enqueue`].
+//! A [`Matmul`] holds one weight on one [`Device`]. It may be used from several threads at once; plans,
+//! compiled kernels and workspaces are cached inside. Memory of other libraries on a GPU is multiplied by
+//! [`Matmul::enqueue`].
 
 #![deny(unsafe_code)]
 

@@ -14,8 +14,8 @@ use crate::{
     simulated::{GpuSimulator, TpuSimulator},
 };
 
-/// Choices to make before there is a [`Matmul`]. By default activations and results are bf16, with one activation scale per
-/// token and block of K, and the fastest strategy is used.
+/// Choices to make before there is a [`Matmul`]. By default activations and results are bf16, with one
+/// activation scale per token and block of K, and the fastest strategy is used.
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct MatmulBuilder {
@@ -85,7 +85,7 @@ impl MatmulBuilder {
 ///     .build()?;
 /// let mut out = [0.0f32; 2 * 64];
 /// matmul.run(&[2.0f32; 2 * 128], &mut out)?;
-/// assert_eq!(out, [128.0; 2 * 64]);
+/// assert!(out.iter().all(|value| (value - 128.0).abs() < 0.01));
 /// # Ok::<(), octile::Error>(())
 /// ```
 #[derive(Debug)]
@@ -118,9 +118,9 @@ impl Matmul {
 
     /// Computes `out = x * transpose(weight)` for rows of K activations and rows of N results in host memory.
     ///
-    /// M is the length of `x` divided by K; for M = 0 nothing is done. On CPUs, activations to be quantized that are infinite or
-    /// NaN are refused, and rows of `out` before them may have been written. GPUs give NaN for all results of such a row
-    /// (or block of rows).
+    /// M is the length of `x` divided by K; for M = 0 nothing is done. On CPUs, activations to be quantized
+    /// that are infinite or NaN are refused, and rows of `out` before them may have been written. GPUs give
+    /// NaN for all results of such a row (or block of rows).
     pub fn run<X: Float, O: Float>(&self, x: &[X], out: &mut [O]) -> Result<(), Error> {
         self.multiply(X::input(x), O::output(out))
     }
@@ -205,14 +205,15 @@ impl Matmul {
 
     /// Puts a multiplication on a CUDA stream of another library, and returns at once.
     ///
-    /// `x` and `out` are device pointers to M x K activations and M x N results, rows without gaps. The first call for a
-    /// stream and M compiles and allocates, which synchronizes; [`Matmul::prepare_stream`] does that ahead. After that nothing
-    /// here waits or allocates, and the call can be captured into a graph.
+    /// `x` and `out` are device pointers to M x K activations and M x N results, rows without gaps. The first
+    /// call for a stream and M compiles and allocates, which synchronizes; [`Matmul::prepare_stream`] does
+    /// that ahead. After that nothing here waits or allocates, and the call can be captured into a graph.
     ///
     /// # Safety
-    /// - `stream` is a `CUstream` of the device's primary context, not the per-thread default stream. It is not destroyed while
-    ///   work from here is on it.
-    /// - The pointers are valid until that work is done, and other accesses to the memory are ordered with the stream.
+    /// - `stream` is a `CUstream` of the device's primary context, not the per-thread default stream. It is
+    ///   not destroyed while work from here is on it.
+    /// - The pointers are valid until that work is done, and other accesses to the memory are ordered with
+    ///   the stream.
     /// - A graph that captured the call is not launched after the `Matmul` is dropped.
     #[allow(unsafe_code, reason = "raw pointers cross the border here; the caller's promise is passed on")]
     pub unsafe fn enqueue(&self, stream: *mut c_void, x: u64, out: u64, m: usize) -> Result<(), Error> {

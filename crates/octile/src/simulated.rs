@@ -23,7 +23,8 @@ use crate::{
     dtype::{Input, Output},
 };
 
-/// CTAs that are interpreted concurrently. CTAs of different clusters do not communicate, so more would change nothing.
+/// CTAs that are interpreted concurrently. CTAs of different clusters do not communicate, so more would
+/// change nothing.
 const RESIDENT_CTAS: usize = 8;
 
 #[derive(Debug)]

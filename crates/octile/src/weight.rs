@@ -47,8 +47,9 @@ impl Weight {
 
     /// Reads the weight of a layer from the bytes of a safetensors file, mapped into memory or read.
     ///
-    /// The layer `name` has the tensors `name.weight` in F8_E4M3 and `name.weight_scale_inv` (DeepSeek, Qwen) or
-    /// `name.weight_scale` (compressed-tensors) in F32, BF16, F16 or F8_E8M0. The block size follows from their shapes.
+    /// The layer `name` has the tensors `name.weight` in F8_E4M3 and `name.weight_scale_inv` (DeepSeek, Qwen)
+    /// or `name.weight_scale` (compressed-tensors) in F32, BF16, F16 or F8_E8M0. The block size follows from
+    /// their shapes.
     ///
     /// ```no_run
     /// use octile::Weight;

@@ -1,4 +1,4 @@
-//! What callers get wrong is answered with one sentence, never with a panic.
+//! Wrong arguments give an error of one sentence, never a panic.
 
 mod common;
 
@@ -82,7 +82,7 @@ fn activations_that_cannot_be_quantized_are_named() {
             {
                 for granularity in [ScaleGranularity::Block, ScaleGranularity::Token] {
                     let mut x = vec![1.0f32; m * k];
-                    // A later one must not be the one that is named.
+                    // The error must name the first value.
                     x[m * k - 1] = f32::NAN;
                     x[row * k + col] = value;
                     let mut out = vec![0.0f32; m * 4];

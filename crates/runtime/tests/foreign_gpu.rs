@@ -1,6 +1,4 @@
-//! Memory and streams of another library: here the driver's API itself stands for one.
-
-use std::io::Write;
+//! Memory and streams of another library, here cudarc itself.
 
 use cudarc::driver::{CudaContext, CudaSlice, DevicePtr};
 use half::bf16;
@@ -8,13 +6,14 @@ use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy, plan::hopper::HopperPlan,
     sample::Operands,
 };
+use octile_harness::requirement::Requirement;
 use octile_runtime::cuda::{
     Buffer, CudaError, DeviceActivations, DeviceOperands, Gpu, Graph, HostActivations, MatmulOperands,
     PlannedMatmul,
 };
 use octile_standin_driver::StandIn;
 
-/// A copy of a buffer that belongs to the other library.
+/// Copies a buffer to memory owned by the other library.
 fn copied(
     gpu: &Gpu,
     stream: &std::sync::Arc<cudarc::driver::CudaStream>,
@@ -25,7 +24,7 @@ fn copied(
     let memory = stream.clone_htod(&bytes).unwrap();
     stream.synchronize().unwrap();
     let pointer = memory.device_ptr(stream).0;
-    // SAFETY: the memory has these bytes, the caller keeps it, and all work on it is on one stream.
+    // SAFETY: the memory has this length, the caller keeps it, and all work on it is on one stream.
     let foreign = unsafe { Buffer::from_raw_parts(gpu, pointer, bytes.len()) };
     (memory, foreign)
 }
@@ -36,14 +35,12 @@ fn foreign_memory_on_a_foreign_stream_gives_the_same_bits() {
     let (gpu, shapes, standin) = match Gpu::open(0) {
         Ok(gpu) => (gpu, on_gpu, None),
         Err(error @ CudaError::NoDriver) => {
-            // Past the test harness, which keeps what passing tests print to itself.
-            let _ =
-                writeln!(std::io::stderr(), "foreign memory and streams: on the stand-in driver: {error}");
+            Requirement::Gpu.report_absent("foreign memory and streams beyond the stand-in driver", error);
             let standin = StandIn::load();
             (Gpu::open(0).unwrap(), vec![(130, 40, 300)], Some(standin))
         }
         Err(error @ (CudaError::NoGpu | CudaError::NotHopper { .. } | CudaError::OldDriver { .. })) => {
-            let _ = writeln!(std::io::stderr(), "DID NOT RUN: foreign memory and streams: {error}");
+            Requirement::Gpu.report_absent("foreign memory and streams", error);
             return;
         }
         Err(error) => panic!("{error}"),
@@ -65,7 +62,8 @@ fn foreign_memory_on_a_foreign_stream_gives_the_same_bits() {
 
         let other = CudaContext::new(0).unwrap();
         let stream = other.new_stream().unwrap();
-        // SAFETY: the stream is of the primary context and outlives all that is made with it; its owner records nothing.
+        // SAFETY: the stream is of the primary context and outlives everything made with it; its owner
+        // captures nothing.
         let there = unsafe { gpu.on_stream(stream.cu_stream().cast()) };
         let MatmulOperands { x: DeviceActivations::Codes { codes, scales }, w, w_scales, out, arguments } =
             own.operands()

@@ -1,5 +1,5 @@
-//! The CUDA layer on the stand-in driver, which checks every access, runs streams as late as it may, and interprets the kernels. What is
-//! tried here needs no unsafe code, so nothing of it may lead to a fault.
+//! The CUDA layer on the stand-in driver, which checks every access, runs streams as late as possible, and
+//! interprets the kernels. These tests have no unsafe code, so nothing here may cause a fault.
 
 #![forbid(unsafe_code)]
 
@@ -25,7 +25,7 @@ fn problem(m: usize, n: usize, k: usize) -> Problem {
     Problem::new(m, n, k, QuantBlock::B128).unwrap().with_x(TOKEN)
 }
 
-/// A small product: its operands, on the host and on the GPU, and its kernels.
+/// A small matmul: operands and plan.
 struct Small {
     operands: Operands,
     plan: HopperPlan,
@@ -91,7 +91,7 @@ fn every_strategy_and_kind_of_activations_is_right() {
 }
 
 #[test]
-fn rows_that_are_not_there_are_refused() {
+fn incomplete_rows_are_refused() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let values = vec![1u8; 100];
@@ -111,7 +111,7 @@ fn rows_that_are_not_there_are_refused() {
         let refused = Buffer::from_rows(&gpu, &values, cols, stride).unwrap_err();
         assert!(matches!(refused, CudaError::Rows { .. }), "{cols}, {stride}: {refused}");
     }
-    // As many bytes as there may be, and more values than that.
+    // The largest possible allocation, and a size that overflows.
     let refused = Buffer::from_rows(&gpu, &[1.0f32; 4], 2, usize::MAX / 8).unwrap_err();
     assert!(matches!(refused, CudaError::Driver { .. }), "{refused}");
     let refused = Buffer::from_rows(&gpu, &[1.0f32; 4], 2, usize::MAX / 4).unwrap_err();
@@ -127,7 +127,7 @@ fn rows_that_are_not_there_are_refused() {
 }
 
 #[test]
-fn operands_and_kernels_may_end_while_work_is_under_way() {
+fn operands_and_kernels_may_be_dropped_during_work() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
@@ -153,7 +153,7 @@ fn buffers_of_another_stream_are_refused() {
     let there = Buffer::zeros(&fork, 64).unwrap();
     let refused = there.copy_from(&Buffer::zeros(&gpu, 64).unwrap()).unwrap_err();
     assert!(matches!(refused, CudaError::OtherStream { .. }), "{refused}");
-    // Each on its own is fine.
+    // Each alone is fine.
     let memory = small.upload(&fork);
     product.prepare(memory.operands()).unwrap().launch().unwrap();
     small.check(&memory);
@@ -161,7 +161,7 @@ fn buffers_of_another_stream_are_refused() {
 }
 
 #[test]
-fn a_buffer_that_is_handed_to_another_stream_outlives_its_work() {
+fn a_buffer_shared_with_another_stream_outlives_its_work() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let fork = gpu.fork().unwrap();
@@ -171,7 +171,7 @@ fn a_buffer_that_is_handed_to_another_stream_outlives_its_work() {
         let lent = Arc::new(Buffer::on(&owned, &fork).unwrap());
         let copy = Buffer::zeros(&fork, 32).unwrap();
         copy.copy_from(&Buffer::part(&lent, 32, 32)).unwrap();
-        // All handles end here, before the stream has done anything; the owner's stream goes first.
+        // All handles are dropped here, before the stream has run; the owner's stream first.
         drop((owned, lent));
         gpu.wait().unwrap();
         copy
@@ -223,7 +223,7 @@ fn a_graph_keeps_what_it_runs() {
             .unwrap();
         Graph::capture(&gpu, [&prepared, &prepared]).unwrap()
     };
-    // Recording ran nothing.
+    // Capture ran nothing.
     memory.out.fill(0).unwrap();
     let mut out = [1.0f32; 4];
     memory.out.read(&mut out).unwrap();
@@ -237,7 +237,7 @@ fn a_graph_keeps_what_it_runs() {
 }
 
 #[test]
-fn a_graph_takes_work_of_its_own_stream_alone() {
+fn a_graph_captures_work_of_its_own_stream_only() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
@@ -249,7 +249,7 @@ fn a_graph_takes_work_of_its_own_stream_alone() {
 }
 
 #[test]
-fn a_plan_that_was_changed_is_refused() {
+fn a_modified_plan_is_refused() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let plan = Small::new(&gpu).plan;
@@ -271,7 +271,7 @@ fn a_plan_that_was_changed_is_refused() {
     require_sound(&standin);
 }
 
-/// x quantized on the GPU, right before a product that has it as its weight too.
+/// Quantizes x on the GPU right before a matmul that uses the codes as its weight too.
 fn weight_that_was_just_written(arguments: fn(&Problem) -> Arguments) -> (StandIn, Result<(), CudaError>) {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
@@ -327,7 +327,7 @@ fn a_weight_is_not_read_early_by_default() {
 }
 
 #[test]
-fn the_stand_in_notices_a_weight_that_is_read_early() {
+fn the_stand_in_detects_an_early_weight_read() {
     let (standin, read) =
         weight_that_was_just_written(|problem| Arguments::packed(problem).with_constant_weight());
     assert!(read.is_err());
@@ -335,7 +335,7 @@ fn the_stand_in_notices_a_weight_that_is_read_early() {
 }
 
 #[test]
-fn strides_and_sizes_that_wrap_are_refused() {
+fn strides_and_sizes_that_overflow_are_refused() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
@@ -365,7 +365,7 @@ fn strides_and_sizes_that_wrap_are_refused() {
 }
 
 #[test]
-fn results_share_no_memory_with_operands() {
+fn results_must_not_overlap_operands() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
@@ -396,13 +396,13 @@ fn results_share_no_memory_with_operands() {
 }
 
 #[test]
-fn tunings_and_problems_that_no_kernel_is_for_are_refused() {
+fn unsupported_tunings_and_problems_are_refused() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let floats = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token);
     let problem = problem(3, 1, 200).with_x(floats);
-    for (threads, steps) in [(0, 1), (33, 1), (2048, 1), (256, 0), (256, 1000)] {
-        let tuning = QuantizeTuning { threads, steps, ..QuantizeTuning::BEST };
+    for (threads, unroll) in [(0, 1), (33, 1), (2048, 1), (256, 0), (256, 1000)] {
+        let tuning = QuantizeTuning { threads, unroll, ..QuantizeTuning::BEST };
         assert!(QuantizeKernel::tuned(&gpu, &problem, tuning).is_err(), "{tuning:?}");
     }
     for (m, k) in [(0, 1), (1, 0), (1 << 40, 1), (1 << 30, 1 << 30)] {
@@ -413,9 +413,9 @@ fn tunings_and_problems_that_no_kernel_is_for_are_refused() {
 }
 
 #[test]
-fn the_measuring_kernel_gets_what_it_declares() {
+fn the_peak_kernel_gets_its_parameters() {
     let standin = StandIn::load();
-    // Its loops are for a GPU.
+    // Too many iterations to interpret.
     standin.interpret(false);
     let gpu = Gpu::open(0).unwrap();
     let peak = TensorCorePeak::new(&gpu).unwrap();
@@ -425,7 +425,7 @@ fn the_measuring_kernel_gets_what_it_declares() {
 }
 
 #[test]
-fn machines_without_a_usable_gpu_say_what_is_missing() {
+fn errors_tell_what_a_machine_lacks() {
     let standin = StandIn::load();
     let refused = |gpus: &str, cuda: i32, index: usize| {
         standin.pretend(gpus, cuda);
@@ -433,7 +433,8 @@ fn machines_without_a_usable_gpu_say_what_is_missing() {
     };
     assert_eq!(
         refused("NVIDIA A100-SXM4-80GB,8.0,108", 13_000, 0),
-        "NVIDIA A100-SXM4-80GB has compute capability 8.0, but the kernels need 9.0 (H100, H200): use a Hopper GPU or the CPU"
+        "NVIDIA A100-SXM4-80GB has compute capability 8.0, but the kernels need 9.0 (H100, H200): use a \
+         Hopper GPU or the CPU"
     );
     assert!(refused("NVIDIA B200,10.0,148", 13_000, 0).contains("NVIDIA B200 has compute capability 10.0"));
     assert_eq!(
@@ -445,9 +446,9 @@ fn machines_without_a_usable_gpu_say_what_is_missing() {
 }
 
 #[test]
-fn no_order_of_safe_calls_leads_to_a_fault() {
+fn no_sequence_of_safe_calls_faults() {
     let standin = StandIn::load();
-    // What kernels compute is checked elsewhere; here their operands are.
+    // Results are checked elsewhere; here only operands are.
     standin.interpret(false);
     standin.pretend("NVIDIA H200,9.0,132;NVIDIA H100,9.0,132", 13_000);
     for seed in 0..40 {
@@ -476,7 +477,7 @@ fn no_order_of_safe_calls_leads_to_a_fault() {
                 }
                 6 => gpu.wait().unwrap(),
                 7 => uploads.push(small.upload(gpu)),
-                // Work on whatever is there, all of which may end while it is under way.
+                // Launch with any of the buffers, all of which may be dropped while it runs.
                 8 | 9 => {
                     let Some(memory) = uploads.pop() else { continue };
                     let product = PlannedMatmul::new(gpu, &small.plan).unwrap();

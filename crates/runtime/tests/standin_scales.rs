@@ -1,4 +1,4 @@
-//! Scales that overflow together are refused before anything is copied to the GPU.
+//! Scales whose product overflows are refused before anything is copied to the GPU.
 
 #![forbid(unsafe_code)]
 

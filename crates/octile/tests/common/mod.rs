@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+pub mod gpu;
+
 use octile::{Block, DType, Device, Error, Float, Matmul, Scales, Weight, bf16, f16};
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity,

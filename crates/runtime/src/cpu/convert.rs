@@ -140,7 +140,9 @@ macro_rules! compiled {
             use super::StoredFloat;
 
             $(#[target_feature(enable = $features)])?
-            pub(super) fn raise_maxima<T: StoredFloat>(values: &[T], cols: usize, block: usize, maxima: &mut [u32]) {
+            pub(super) fn raise_maxima<T: StoredFloat>(
+                values: &[T], cols: usize, block: usize, maxima: &mut [u32],
+            ) {
                 super::raise_maxima(values, cols, block, maxima);
             }
 

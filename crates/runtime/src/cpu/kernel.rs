@@ -210,8 +210,8 @@ unsafe fn add_staged<V, const GROUP: usize, const ROWS: usize, const VECTORS: us
     while left > 0 {
         let pairs = left.min(STAGE);
         left -= pairs;
-        // SAFETY: as the caller guarantees; the stage has room for the pairs, which are written before they are
-        // read.
+        // SAFETY: as the caller guarantees; the stage has room for the pairs, which are written before they
+        // are read.
         unsafe {
             for pair in 0..pairs {
                 stage.add(pair).write(decode_all::<V, GROUP, VECTORS>(at.w));
@@ -363,14 +363,17 @@ where
 macro_rules! kernels {
     (
         $features:tt $vector:ty, group $group:literal, tile $vectors:literal,
-        rows [$($rows:literal)*], $source:ident rows [$($decoding:literal)*], keeping_rows [$($keeping:literal)*],
+        rows [$($rows:literal)*], $source:ident rows [$($decoding:literal)*],
+        keeping_rows [$($keeping:literal)*],
         peak $chains:literal
     ) => {
         pub(super) const KERNELS: $crate::cpu::kernel::Kernels = {
             use $crate::cpu::kernel::{self, Kernels, TileArgs, TileFn, compiled_for};
 
             compiled_for!($features
-            unsafe fn decode_panel(codes: *const u8, pairs: usize, out: *mut u8, range: std::ops::Range<usize>) {
+            unsafe fn decode_panel(
+                codes: *const u8, pairs: usize, out: *mut u8, range: std::ops::Range<usize>,
+            ) {
                 // SAFETY: the caller upholds the contract of the microkernel.
                 unsafe { kernel::decode_panel::<$vector, $group, $vectors>(codes, pairs, out, range) }
             });

@@ -1,7 +1,9 @@
 //! CPU kernels.
 //!
 //! ```
-//! use octile_runtime::cpu::{Activation, Cpu, Mat, MatMut, PackedWeight, QuantBlock, QuantizedWeight, Strategy, Workspace};
+//! use octile_runtime::cpu::{
+//!     Activation, Cpu, Mat, MatMut, PackedWeight, QuantBlock, QuantizedWeight, Strategy, Workspace,
+//! };
 //!
 //! let (m, n, k) = (3, 256, 200);
 //! let weight: Vec<f32> = (0..n * k).map(|i| (i % 7) as f32 - 3.0).collect();

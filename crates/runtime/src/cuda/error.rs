@@ -31,7 +31,8 @@ pub enum CudaError {
     NoGpu,
     /// The GPU cannot run the kernels.
     #[error(
-        "{name} has compute capability {major}.{minor}, but the kernels need 9.0 (H100, H200): use a Hopper GPU or the CPU"
+        "{name} has compute capability {major}.{minor}, but the kernels need 9.0 (H100, H200): use a \
+         Hopper GPU or the CPU"
     )]
     NotHopper {
         /// Its name.
@@ -91,7 +92,8 @@ pub enum CudaError {
     },
     /// A plan that the planner did not make for this GPU.
     #[error(
-        "the plan is not valid for {gpu}: make it with HopperPlan::best for Gpu::properties, and do not modify it"
+        "the plan is not valid for {gpu}: make it with HopperPlan::best for Gpu::properties, and do not \
+         modify it"
     )]
     InvalidPlan {
         /// The GPU.
@@ -119,7 +121,8 @@ pub enum CudaError {
     },
     /// TMA needs row strides that are multiples of 16 bytes.
     #[error(
-        "the row stride of {what} is {stride} bytes, but must be a multiple of 16 and at least K: pad the rows"
+        "the row stride of {what} is {stride} bytes, but must be a multiple of 16 and at least K: \
+         pad the rows"
     )]
     OperandStride {
         /// Which operand.
@@ -129,7 +132,8 @@ pub enum CudaError {
     },
     /// Results are stored as vectors, and rows must not overlap.
     #[error(
-        "the row stride of the output is {stride} elements, but must be a multiple of {vector} and at least N: pad the rows"
+        "the row stride of the output is {stride} elements, but must be a multiple of {vector} and at \
+         least N: pad the rows"
     )]
     OutputStride {
         /// Row stride in elements.
@@ -139,7 +143,8 @@ pub enum CudaError {
     },
     /// The quantization kernel loads vectors.
     #[error(
-        "the row stride of x is {stride} elements, but must be a multiple of {alignment} and at least K: pad the rows"
+        "the row stride of x is {stride} elements, but must be a multiple of {alignment} and at \
+         least K: pad the rows"
     )]
     InputStride {
         /// Row stride in elements.

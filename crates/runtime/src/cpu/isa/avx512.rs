@@ -119,6 +119,7 @@ mod wide {
 
     kernels!(
         [target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-        Avx512, group 4, tile 4, rows [1 2 3 4 5 6], DECODED rows [1 2 3 4], keeping_rows [1 2 3 4 5 6], peak 12
+        Avx512, group 4, tile 4, rows [1 2 3 4 5 6], DECODED rows [1 2 3 4],
+        keeping_rows [1 2 3 4 5 6], peak 12
     );
 }

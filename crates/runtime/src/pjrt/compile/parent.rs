@@ -287,7 +287,8 @@ mod tests {
     fn a_crash_is_told_with_its_last_words() {
         assert_eq!(
             compile("echo 'Check failed: x > 0' >&2; kill -ABRT $$").to_string(),
-            "the compiler died of signal 6 (abort) while compiling dma; stderr ends with:\nCheck failed: x > 0"
+            "the compiler died of signal 6 (abort) while compiling dma; stderr ends with:\n\
+             Check failed: x > 0"
         );
         assert_eq!(
             compile("exit 3").to_string(),

@@ -126,8 +126,8 @@ mod tests {
 
     #[test]
     fn text_that_cannot_be_read() {
-        let stablehlo = "-:3:10: error: custom op 'stablehlo.custm_call' is unknown\n<unknown>:0: error: Failed to \
-                         parse using StableHLO v1.17.0, >12w old unsupported plugin\n";
+        let stablehlo = "-:3:10: error: custom op 'stablehlo.custm_call' is unknown\n<unknown>:0: error: \
+                         Failed to parse using StableHLO v1.17.0, >12w old unsupported plugin\n";
         assert_eq!(
             explain(ErrorCode::Unknown, stablehlo),
             "the module is not valid StableHLO: -:3:10: error: custom op 'stablehlo.custm_call' is unknown"
@@ -142,11 +142,12 @@ mod tests {
     #[test]
     fn kernels_that_cannot_be_translated() {
         let unsupported = "Mosaic failed to compile TPU kernel: E2001: CompileTimeMosaicUnsupportedRhsType: \
-                           Unsupported matmul RHS type on target: vector<128x128xf8E4M3FN>\nSee the web page\n";
+                           Unsupported matmul RHS type on target: vector<128x128xf8E4M3FN>\nSee the \
+                           web page\n";
         assert_eq!(
             explain(ErrorCode::Internal, unsupported),
-            "the chip does not support a feature of the kernel: CompileTimeMosaicUnsupportedRhsType: Unsupported \
-             matmul RHS type on target: vector<128x128xf8E4M3FN>"
+            "the chip does not support a feature of the kernel: CompileTimeMosaicUnsupportedRhsType: \
+             Unsupported matmul RHS type on target: vector<128x128xf8E4M3FN>"
         );
         let lowering =
             "Mosaic failed to compile TPU kernel: failed to legalize operation 'tpu.matmul'\n\nat ...";
@@ -158,9 +159,10 @@ mod tests {
 
     #[test]
     fn memory_that_runs_out() {
-        let scoped = "E1001: CompileTimeScopedVmemOom:\nRan out of memory in memory space vmem while allocating on \
-                      stack for %kern.2 = f32[256,256]. Scoped allocation with size 49.02M and limit 32.00M \
-                      exceeded scoped vmem limit by 17.02M. It should not be possible to run out of scoped vmem - ";
+        let scoped = "E1001: CompileTimeScopedVmemOom:\nRan out of memory in memory space vmem while allocating \
+                      on stack for %kern.2 = f32[256,256]. Scoped allocation with size 49.02M and limit 32.00M \
+                      exceeded scoped vmem limit by 17.02M. It should not be possible to run out of scoped \
+                      vmem - ";
         assert_eq!(
             explain(ErrorCode::ResourceExhausted, scoped),
             "the kernel exceeds the chip's memory: Scoped allocation with size 49.02M and limit 32.00M \

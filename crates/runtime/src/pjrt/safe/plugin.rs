@@ -26,8 +26,8 @@ pub enum PluginError {
     NotAPlugin(PathBuf),
     /// Its API version is incompatible.
     #[error(
-        "{path} implements PJRT API {major}.{minor}, but {expected_major}.{expected_minor} or newer is needed: \
-         install a newer version of it",
+        "{path} implements PJRT API {major}.{minor}, but {expected_major}.{expected_minor} or newer is \
+         needed: install a newer version of it",
         expected_major = sys::API_MAJOR,
         expected_minor = sys::API_MINOR_MIN
     )]
