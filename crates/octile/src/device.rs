@@ -59,7 +59,7 @@ impl Device {
         Ok(Self(Kind::Cpu(Arc::new(Cpu::new()?))))
     }
 
-    /// This machine's CPU with so many threads.
+    /// This machine's CPU with a number of threads.
     ///
     /// ```
     /// assert!(octile::Device::cpu_with_threads(0).is_err());

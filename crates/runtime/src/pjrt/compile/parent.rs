@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_told_with_its_last_words() {
+    fn a_crash_quotes_stderr() {
         assert_eq!(
             compile("echo 'Check failed: x > 0' >&2; kill -ABRT $$").to_string(),
             "the compiler died of signal 6 (abort) while compiling dma; stderr ends with:\n\

@@ -90,7 +90,7 @@ fn essence(message: &str) -> String {
     line.unwrap_or("no reason given").to_owned()
 }
 
-/// The sentence that tells by how much memory is exceeded.
+/// The sentence about the exceeded memory.
 fn excess(message: &str) -> Option<String> {
     let sentence = message.lines().flat_map(|line| line.split(". "));
     let mut telling = sentence.filter(|sentence| sentence.contains("exceed"));
