@@ -140,8 +140,8 @@ fn book() -> Result<()> {
         .context("mdBook is needed: cargo install mdbook")
 }
 
-/// Builds octile beside candle, multiplies with both, and checks octile with the cudarc features of candle's CUDA
-/// backend. Returns false if candle can be neither fetched nor found in cargo's cache.
+/// Builds octile beside candle, multiplies with both, and checks octile with the cudarc features of candle's
+/// CUDA backend. Returns false if candle can be neither fetched nor found in cargo's cache.
 fn test_candle() -> Result<bool> {
     let package = ["--manifest-path", "tests/beside-candle/Cargo.toml"];
     let target = ["--target-dir", "target/beside-candle"];
