@@ -283,7 +283,11 @@ fn a_manifest_of_another_version_is_noticed() {
         let mut excused = manifest.clone();
         excused["plan"]["arithmetic"] = arithmetic.into();
         seal(&folder, &excused);
-        refused(place.path(), "smem", "the plan is not one that this version of octile makes");
+        let (code, said) = verify(place.path(), "smem");
+        assert!(
+            code == 1 && said.contains("the plan is not one that this version of octile makes"),
+            "{said}"
+        );
     }
     // A plan for a GPU asks for less, and excuses no TPU kernel.
     let mut gpu = manifest.clone();

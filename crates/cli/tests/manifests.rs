@@ -145,9 +145,15 @@ fn every_key_of_a_manifest_is_needed() {
         let sentence = format!("missing field `{key}`");
         version.resealed(|manifest| drop(manifest.as_object_mut().unwrap().remove(key)), &sentence);
     }
-    for key in ["problem", "strategy", "arithmetic", "grid", "memory"] {
+    for key in ["problem", "strategy", "mode", "tile"] {
         let sentence = format!("missing field `{key}`");
         version.resealed(|manifest| drop(manifest["plan"].as_object_mut().unwrap().remove(key)), &sentence);
+    }
+    for key in ["arithmetic", "grid", "memory"] {
+        version.resealed(
+            |manifest| drop(manifest["plan"].as_object_mut().unwrap().remove(key)),
+            "the plan is not one that this version of octile makes",
+        );
     }
     // The same key twice: readers differ in which one they take.
     let text = serde_json::to_string_pretty(&version.manifest).unwrap();

@@ -12,10 +12,10 @@ pub use steps::{Share, Step, Steps, TileRun, TileRuns};
 
 use std::ops::Range;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use self::steps::part;
-use super::{BufferId, ElementType, MemoryMap, MemorySpace, OtherPlan, PlannedBuffer};
+use super::{BufferId, ElementType, MemoryMap, MemorySpace, PlannedBuffer, rebuilt};
 use crate::{
     ActivationKind, FloatKind, Problem, Strategy,
     device::cpu::{Isa, RegisterTile},
@@ -56,8 +56,7 @@ pub enum WeightPath {
 /// Everything that a CPU kernel needs to know.
 ///
 /// Deserializing a plan rebuilds it and rejects any field that differs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CpuPlan {
     /// What is multiplied.
@@ -93,18 +92,20 @@ pub struct CpuPlan {
 /// More threads than any machine has. A plan in a file must not ask for a longer search.
 const MOST_THREADS: usize = 1 << 16;
 
-impl Serialize for CpuPlan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
-    }
+/// The fields that all others of a plan follow from.
+#[derive(Deserialize)]
+struct CpuChoices {
+    problem: Problem,
+    strategy: Strategy,
+    isa: Isa,
+    threads: usize,
 }
 
 impl<'de> Deserialize<'de> for CpuPlan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let plan = Self::deserialize(deserializer)?;
-        let is_rebuilt = plan.threads <= MOST_THREADS
-            && Self::new(plan.problem, plan.strategy, plan.isa, plan.threads) == plan;
-        if is_rebuilt { Ok(plan) } else { Err(D::Error::custom(OtherPlan)) }
+        rebuilt(deserializer, |CpuChoices { problem, strategy, isa, threads }| {
+            (threads <= MOST_THREADS).then(|| Self::new(problem, strategy, isa, threads))
+        })
     }
 }
 

@@ -24,6 +24,9 @@ pub mod tpu;
 pub use expectations::{Exemption, Expectations};
 pub use memory::{BufferId, ElementType, MemoryMap, MemorySpace, PlannedBuffer};
 
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned, de::Error};
+use serde_json::Value;
+
 use crate::{
     Problem, Strategy,
     device::cpu::Isa,
@@ -70,6 +73,18 @@ impl Strategy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the plan is not one that this version of octile makes")]
 pub struct OtherPlan;
+
+/// Deserializes the choices that a plan follows from, rebuilds the plan, and rejects a document that differs from it.
+fn rebuilt<'de, D: Deserializer<'de>, Choices: DeserializeOwned, Plan: Serialize>(
+    deserializer: D,
+    rebuild: impl FnOnce(Choices) -> Option<Plan>,
+) -> Result<Plan, D::Error> {
+    let written = Value::deserialize(deserializer)?;
+    let choices = Choices::deserialize(&written).map_err(D::Error::custom)?;
+    let plan = rebuild(choices);
+    let same = plan.filter(|plan| serde_json::to_value(plan).is_ok_and(|made| made == written));
+    same.ok_or_else(|| D::Error::custom(OtherPlan))
+}
 
 /// Why a plan cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

@@ -85,6 +85,7 @@ fn plans_read_back_are_those_that_were_written() {
         let plan = plan("1000x1111x1500:128", strategy, BlockMode::Auto);
         let text = serde_json::to_string(&plan).unwrap();
         assert_eq!(serde_json::from_str::<TpuPlan>(&text).unwrap(), plan);
+        assert_eq!(TpuPlan::deserialize(serde_json::to_value(&plan).unwrap()).unwrap(), plan);
     }
 }
 
@@ -119,11 +120,11 @@ fn a_plan_with_any_other_number_is_rejected() {
     for (pointer, value) in changes {
         let mut changed = written.clone();
         *changed.pointer_mut(pointer).unwrap() = value;
-        assert!(serde_json::from_value::<TpuPlan>(changed).is_err(), "{pointer}");
+        assert!(TpuPlan::deserialize(changed).is_err(), "{pointer}");
     }
     let mut longer = written.clone();
     longer["color"] = json!("red");
-    assert!(serde_json::from_value::<TpuPlan>(longer).is_err());
+    assert!(TpuPlan::deserialize(longer).is_err());
 }
 
 #[test]
