@@ -93,7 +93,6 @@ impl<'de> Deserialize<'de> for Plan {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let plan = Value::deserialize(from)?;
         // Only TPU plans name their chip. An error is then about a plan of the right kind.
-        // `from_value`, because the plans' inherent `deserialize` functions do not rebuild and compare.
         match plan.get("chip") {
             Some(_) => serde_json::from_value(plan).map(Self::Tpu),
             None => serde_json::from_value(plan).map(Self::Gpu),
