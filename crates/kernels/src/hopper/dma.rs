@@ -1,5 +1,6 @@
-//! `dma`: a producer warp has TMA fill a pipeline of shared-memory stages, and two consumer warpgroups multiply
-//! them. Full and empty barriers order the two. Consumers load scales from global memory, beside the data.
+//! `dma`: a producer warp has TMA fill a pipeline of shared-memory stages, and two consumer warpgroups
+//! multiply them. Full and empty barriers order the two. Consumers load scales from global memory, beside the
+//! data.
 
 use octile_core::plan::hopper::HopperPlan;
 

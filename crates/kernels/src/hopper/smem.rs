@@ -1,5 +1,5 @@
-//! `smem`: as `dma`, with the scales staged in shared memory beside the operands. A second producer warp copies
-//! them with `cp.async`, so that no consumer waits for global memory.
+//! `smem`: as `dma`, with the scales staged in shared memory beside the operands. A second producer warp
+//! copies them with `cp.async`, so that no consumer waits for global memory.
 
 use octile_core::plan::hopper::HopperPlan;
 
