@@ -98,7 +98,7 @@ fn scales_that_overflow_together_are_refused() {
                 cpu.multiply(Strategy::Auto, x, &weight(0.0, scales), out_mat, &mut Workspace::new());
             result.map(|()| out).map_err(|error| error.to_string())
         };
-        let message = "the activation scale 1e20 of block (0, 0) times the weight scale 1e20 of block (0, 0) \
+        let message = "activation scale 1e20 of block (0, 0) times weight scale 1e20 of block (0, 0) \
                        overflows f32: make one of them smaller";
         assert_eq!(multiply((&x).into(), [1e20, 1.0]), Err(message.to_owned()));
         // Both largest scales, in different k-blocks.
