@@ -12,8 +12,8 @@ const ROOMS: [(&str, &[&str]); 10] = [
     ("core", &[]),
     ("mosaic", &["octile-core"]),
     ("ptx", &["octile-core"]),
-    ("kernels", &["octile-core", "octile-mosaic"]),
-    ("dump", &["octile-core", "octile-mosaic"]),
+    ("kernels", &["octile-core", "octile-mosaic", "octile-ptx"]),
+    ("dump", &["octile-core", "octile-mosaic", "octile-ptx"]),
     ("runtime", &["octile-core", "octile-kernels"]),
     ("checkpoint", &["octile-core", "octile-runtime"]),
     ("octile", &["octile-core", "octile-mosaic", "octile-ptx", "octile-kernels", "octile-runtime"]),
@@ -37,8 +37,13 @@ const ROOMS: [(&str, &[&str]); 10] = [
 const LONGEST_FILE: usize = 500;
 
 /// Folders whose code reads text that others wrote, where bad input must never end the program.
-const FOREIGN_TEXT: [&str; 4] =
-    ["crates/dump/src", "crates/mosaic/src/parse", "crates/ptx/src/parse", "crates/checkpoint/src/read"];
+const FOREIGN_TEXT: [&str; 5] = [
+    "crates/dump/src",
+    "crates/mosaic/src/parse",
+    "crates/ptx/src/parse",
+    "crates/ptx/src/simulate/decode",
+    "crates/checkpoint/src/read",
+];
 
 /// Checks every rule and reports every breach.
 pub fn run(root: &Path) -> Result<()> {

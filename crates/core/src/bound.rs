@@ -3,11 +3,12 @@
 //! A k-block of length L is summed in any order with an error of at most `L u` times the sum of magnitudes,
 //! whatever L is (Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic,
 //! 2013: without the denominator `1 - L u` of older bounds, which turns negative for long sums). It is scaled
-//! with at most 3 roundings (two scales multiplied, their product applied, and for unfused arithmetic the product
-//! itself), and added to B - 1 other blocks. The sum of magnitudes is bounded block by block with the norms of
-//! the two vectors (Cauchy-Schwarz), which costs M*N*B instead of M*N*K.
+//! with at most 3 roundings (two scales multiplied, their product applied, and for unfused arithmetic the
+//! product itself), and added to B - 1 other blocks. The sum of magnitudes is bounded block by block with the
+//! norms of the two vectors (Cauchy-Schwarz), which costs M*N*B instead of M*N*K.
 //!
-//! Subnormal f32 may be flushed to zero: products of unquantized activations, products of two scales, and scaled sums.
+//! Subnormal f32 may be flushed to zero: products of unquantized activations, products of two scales, and
+//! scaled sums.
 
 use crate::FloatKind;
 
@@ -16,8 +17,8 @@ use crate::FloatKind;
 pub enum Accumulator {
     /// f32, in any order, fused or not: CPUs and TPUs.
     F32,
-    /// Hopper tensor cores: about 13 mantissa bits, truncated, between promotions to f32 every `promote_every` K
-    /// elements.
+    /// Hopper tensor cores: about 13 mantissa bits, truncated, between promotions to f32 every
+    /// `promote_every` K elements.
     HopperTensorCore {
         /// Promotion interval.
         promote_every: usize,
@@ -31,14 +32,14 @@ const F32_ROUNDOFF: f64 = FloatKind::F32.unit_roundoff();
 const HOPPER_ROUNDOFF: f64 = 1.0 / (1u64 << 13) as f64;
 
 impl Accumulator {
-    /// Relative error of sums of `len` products, scaled and summed over `blocks` blocks, as a fraction of the sum of
-    /// magnitudes.
+    /// Relative error of sums of `len` products, scaled and summed over `blocks` blocks, as a fraction of the
+    /// sum of magnitudes.
     pub fn relative_error(self, len: usize, blocks: usize) -> f64 {
         let (len, blocks) = (len as f64, blocks as f64);
         match self {
             Self::F32 => f32_error(len, blocks),
-            // Every product is aligned to the largest and truncated once; each of the `promote_every / 32` MMA
-            // instructions between promotions truncates the accumulator again.
+            // Every product is aligned to the largest and truncated once; each of the `promote_every / 32`
+            // MMA instructions between promotions truncates the accumulator again.
             Self::HopperTensorCore { promote_every } => {
                 let instructions = (len.min(promote_every as f64) / 32.0).ceil();
                 f32_error(len, blocks) + HOPPER_ROUNDOFF * (1.0 + instructions)
@@ -90,8 +91,8 @@ impl ErrorBound {
         self.longest = self.longest.max(len);
         self.blocks += 1;
         let smallest = f64::from(f32::MIN_POSITIVE);
-        // Underflow errors are absolute. They are added to the magnitudes, which are later multiplied by at least
-        // F32_ROUNDOFF.
+        // Underflow errors are absolute. They are added to the magnitudes, which are later multiplied by at
+        // least F32_ROUNDOFF.
         let flushed = smallest / F32_ROUNDOFF;
         for (row, x) in self.magnitudes.chunks_mut(self.cols).zip(x) {
             for (magnitude, w) in row.iter_mut().zip(w) {

@@ -1,19 +1,21 @@
 //! Operands whose product is exact under every accumulator, so that every kernel must match it bit for bit.
 //!
-//! An error bound must allow for the rounding of long sums, and a k-block of small magnitude can hide in it. With these
-//! operands the result has one correct value.
+//! An error bound must allow for the rounding of long sums, and a k-block of small magnitude can hide in it.
+//! With these operands the result has one correct value.
 //!
-//! - Values are ±2 in x and ±1 in the weight, and ±1 in both in the last column of every k-block. So the dot product
-//!   of a block is odd, never zero: dropping a block, or its last column, changes every element of
-//!   a tile with f32 results. Results in bf16 or f16 round at the end, so there single elements may hide a change.
-//! - Scales are powers of two. The exponent of a block is the sum of a *level*, which depends on the row of blocks (or
-//!   the token), and a *digit*, which depends on the k-block. Levels are multiples of the number of digits, so that no
-//!   two blocks of a matrix share a scale. A level scales a whole row of the result and costs no precision.
-//! - Partial sums in any order stay below [`EXACT_SUM`] units, which f32 holds; within a block they stay below
-//!   2^11, which the tensor cores of a Hopper GPU hold; and each scaled value is exact in bf16.
+//! - Values are ±2 in x and ±1 in the weight, and ±1 in both in the last column of every k-block. So the dot
+//!   product of a block is odd, never zero: dropping a block, or its last column, changes every element of a
+//!   tile with f32 results. Results in bf16 or f16 round at the end, so there single elements may hide a
+//!   change.
+//! - Scales are powers of two. The exponent of a block is the sum of a *level*, which depends on the row of
+//!   blocks (or the token), and a *digit*, which depends on the k-block. Levels are multiples of the number
+//!   of digits, so that no two blocks of a matrix share a scale. A level scales a whole row of the result and
+//!   costs no precision.
+//! - Partial sums in any order stay below [`EXACT_SUM`] units, which f32 holds; within a block they stay
+//!   below 2^11, which the tensor cores of a Hopper GPU hold; and each scaled value is exact in bf16.
 //!
-//! Where there are too few exponents to give every block its own scale, several *draws* do: draw `r` takes its digits
-//! and levels from the `r`-th digit of the index.
+//! Where there are too few exponents to give every block its own scale, several *draws* do: draw `r` takes
+//! its digits and levels from the `r`-th digit of the index.
 
 use rayon::prelude::*;
 
@@ -132,8 +134,8 @@ fn largest_sum(problem: &Problem, digits: usize) -> u64 {
     (0..MAX_DRAWS).map(sum).max().unwrap_or(0)
 }
 
-/// The largest f8e4m3fn value. Where activations are quantized in the call, it makes the scale of its block a power
-/// of two.
+/// The largest f8e4m3fn value. Where activations are quantized in the call, it makes the scale of its block a
+/// power of two.
 const PEAK: i16 = 448;
 
 /// One draw of operands with the result that they must have.
@@ -146,8 +148,8 @@ pub struct ExactOperands {
 }
 
 impl ExactOperands {
-    /// Number of draws that give every block a scale of its own; 0 when K is so long (about two million) that no f32
-    /// sum over it is exact.
+    /// Number of draws that give every block a scale of its own; 0 when K is so long (about two million) that
+    /// no f32 sum over it is exact.
     pub fn draws(problem: &Problem) -> usize {
         Layout::new(problem).map_or(0, |layout| layout.draws)
     }

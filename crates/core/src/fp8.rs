@@ -1,8 +1,8 @@
 //! The two 8-bit floats of the OCP standard: `f8e4m3fn` (weights and activations) and `f8e5m2`.
 //!
-//! Both codecs give the same bits as ml_dtypes for every f16, bf16 and f32: see `tests/fp8_against_ml_dtypes.rs`. The
-//! `float8` crate (0.7.0) fails that test: it encodes infinities and overflows as the largest finite value, and
-//! decodes a negative NaN without its sign.
+//! Both codecs give the same bits as ml_dtypes for every f16, bf16 and f32: see
+//! `tests/fp8_against_ml_dtypes.rs`. The `float8` crate (0.7.0) fails that test: it encodes infinities and
+//! overflows as the largest finite value, and decodes a negative NaN without its sign.
 
 use half::{bf16, f16};
 
@@ -22,8 +22,8 @@ const E5M2: Format =
     Format { mantissa_bits: 2, exponent_bias: 15, max_code: 0x7b, overflow: 0x7c, nan: 0x7e };
 
 impl Format {
-    /// Rounds to nearest, ties to even, as ml_dtypes does. Branch-free, and always inlined with a constant format, so
-    /// that loops over it vectorize.
+    /// Rounds to nearest, ties to even, as ml_dtypes does. Branch-free, and always inlined with a constant
+    /// format, so that loops over it vectorize.
     #[inline(always)]
     const fn encode(&self, value: f32) -> u8 {
         let bits = value.to_bits();

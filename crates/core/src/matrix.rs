@@ -21,7 +21,8 @@ pub enum ShapeError {
     },
     /// The slice is too short.
     #[error(
-        "a {rows} x {cols} matrix with row stride {stride} needs {needed} elements, but the slice holds {held}"
+        "a {rows} x {cols} matrix with row stride {stride} needs {needed} elements, but the slice has \
+         {held}"
     )]
     TooShort {
         /// Rows.
@@ -37,8 +38,8 @@ pub enum ShapeError {
     },
     /// The slice is longer than rows x cols: its row stride is probably larger than `cols`.
     #[error(
-        "a {rows} x {cols} matrix without gaps has {needed} elements, but the slice holds {held}: cut the slice to \
-         its rows, or give their stride to `with_stride`"
+        "a contiguous {rows} x {cols} matrix has {needed} elements, but the slice has {held}: shorten the \
+         slice, or pass the row stride to `with_stride`"
     )]
     TooLong {
         /// Rows.
@@ -228,8 +229,8 @@ mod tests {
         assert_eq!(MatMut::new(&mut data, 2, 3).unwrap_err(), too_long);
         assert_eq!(
             too_long.to_string(),
-            "a 2 x 3 matrix without gaps has 6 elements, but the slice holds 8: cut the slice to its rows, or give \
-             their stride to `with_stride`"
+            "a contiguous 2 x 3 matrix has 6 elements, but the slice has 8: shorten the slice, or pass the row \
+             stride to `with_stride`"
         );
         assert!(matches!(Mat::new(&data, usize::MAX, 3).unwrap_err(), ShapeError::TooLarge { .. }));
         assert!(matches!(Mat::new(&data, 0, 3).unwrap_err(), ShapeError::Empty { .. }));

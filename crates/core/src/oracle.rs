@@ -1,7 +1,8 @@
 //! The f64 reference: the product of the operands after quantization.
 //!
-//! Products of two f8e4m3fn values are multiples of 2^-18 below 2^18, so a whole block of them adds up exactly in
-//! f64; only the scaling and the sum over blocks round, far below anything an f32 kernel could show.
+//! Products of two f8e4m3fn values are multiples of 2^-18 below 2^18, so a whole block of them adds up
+//! exactly in f64; only the scaling and the sum over blocks round, far below anything an f32 kernel could
+//! show.
 
 use half::bf16;
 use rayon::prelude::*;
@@ -84,8 +85,8 @@ pub fn multiply(
     Reference { rows, cols, values, bounds }
 }
 
-/// Widens columns `start..start + len` of the weight into `[tile of columns][k][column]`, and returns the norm
-/// of every row.
+/// Widens columns `start..start + len` of the weight into `[tile of columns][k][column]`, and returns the
+/// norm of every row.
 fn pack_weight_block(weight: &QuantizedWeight, start: usize, len: usize, panel: &mut Vec<f64>) -> Vec<f64> {
     let (n, k) = (weight.rows(), weight.cols());
     panel.clear();
@@ -175,8 +176,8 @@ fn norm(values: &[f64]) -> f64 {
 /// Comparison of a result with the reference.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Comparison {
-    /// Largest error relative to the element, or to the mean magnitude if that is larger: a sum that cancels has no
-    /// relative precision.
+    /// Largest error relative to the element, or to the mean magnitude if that is larger: a sum that cancels
+    /// has no relative precision.
     pub max_relative: f64,
     /// Mean relative error.
     pub mean_relative: f64,
@@ -194,7 +195,8 @@ impl Comparison {
 }
 
 impl Reference {
-    /// Compares a row-major `result` with the reference. NaN has infinite error where the reference is finite.
+    /// Compares a row-major `result` with the reference. NaN has infinite error where the reference is
+    /// finite.
     ///
     /// # Panics
     /// When `result` has another number of elements.

@@ -31,7 +31,7 @@ pub enum QuantizeError {
     },
     /// The product of two scales overflows.
     #[error(
-        "the activation scale {x:e} of block ({x_row}, {col}) times the weight scale {w:e} of block ({w_row}, {col}) \
+        "activation scale {x:e} of block ({x_row}, {col}) times weight scale {w:e} of block ({w_row}, {col}) \
          overflows f32: make one of them smaller"
     )]
     ScaleProduct {
@@ -383,7 +383,7 @@ mod tests {
         let error = check(&[1.0, 1.0, 1e20, 1.0], &[1.0, 1.0, 2e20, 1.0]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the activation scale 1e20 of block (1, 0) times the weight scale 2e20 of block (1, 0) overflows f32: make \
+            "activation scale 1e20 of block (1, 0) times weight scale 2e20 of block (1, 0) overflows f32: make \
              one of them smaller"
         );
     }

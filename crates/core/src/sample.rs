@@ -35,8 +35,8 @@ impl Rng {
     }
 }
 
-/// Random values whose magnitude differs by up to 64 times between `qb x qb` blocks, so that a kernel with a wrong scale
-/// index is far off.
+/// Random values whose magnitude differs by up to 64 times between `qb x qb` blocks, so that a kernel with a
+/// wrong scale index is far off.
 pub fn values(rows: usize, cols: usize, quant_block: QuantBlock, rng: &mut Rng) -> Vec<f32> {
     let qb = quant_block.size();
     let mut values = Vec::with_capacity(rows * cols);

@@ -114,8 +114,8 @@ pub struct CostEstimate {
 
 /// Everything that a TPU kernel needs to know.
 ///
-/// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one that the
-/// constructors make.
+/// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one
+/// that the constructors make.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TpuPlan {
@@ -276,7 +276,8 @@ impl TpuPlan {
         matches!(self.problem.x, ActivationKind::Quantized(..))
     }
 
-    /// The buffer of activation scales, or of the largest magnitudes that become scales; `None` without scales.
+    /// The buffer of activation scales, or of the largest magnitudes that become scales; `None` without
+    /// scales.
     pub fn x_scale(&self) -> Option<&PlannedBuffer> {
         self.memory.get(BufferId::XScale).or_else(|| self.memory.get(BufferId::XAbsMax))
     }
@@ -354,8 +355,9 @@ fn require_whole_blocks(problem: &Problem, tile: Dims) -> Result<(), PlanError> 
     Ok(())
 }
 
-/// A matmul over 128 columns fills half an MXU, so fp8 gains nothing over bf16 there, and one matmul over all of K
-/// saves scaling every k-block. With few rows the weights are the work, and codes load faster than they are widened.
+/// A matmul over 128 columns fills half an MXU, so fp8 gains nothing over bf16 there, and one matmul over all
+/// of K saves scaling every k-block. With few rows the weights are the work, and codes load faster than they
+/// are widened.
 fn arithmetic(problem: &Problem, strategy: Strategy, few_rows: bool) -> Arithmetic {
     let dequantize = strategy == Strategy::Strip && problem.quant_block.size() < 256 && !few_rows;
     match problem.x {

@@ -53,7 +53,8 @@ fn buffers_are_padded_as_the_compiler_pads_them() {
     assert_eq!(bytes(Strategy::Strip, BufferId::WScale), 4 * 128 * 4);
 }
 
-/// libtpu 0.0.42, given this kernel and 4 KiB of VMEM: "Scoped allocation with size 89.0K and limit 4.0K exceeded".
+/// libtpu 0.0.42, given this kernel and 4 KiB of VMEM: "Scoped allocation with size 89.0K and limit 4.0K
+/// exceeded".
 #[test]
 fn the_memory_map_adds_up_to_the_compilers_figure() {
     let problem: Problem = "16x512x512:128".parse().unwrap();
