@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use octile_core::plan::tpu::Arithmetic;
 use octile_dump::facts::{DumpTarget, Facts, FileKind, Level, Matmul};
 
 use super::{
     TextFile,
-    manifest::{Arithmetic, Manifest, Plan},
+    manifest::{Manifest, Plan},
 };
 use crate::print::shown;
 
