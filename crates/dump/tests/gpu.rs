@@ -23,15 +23,15 @@ fn ptx_is_read() {
         let code = Code::parse_ptx(&text);
         assert_eq!(code.damage(), [], "{kernel}");
         assert_eq!(code.target(), "sm_90a");
-        let names: Vec<_> = code.functions().iter().map(|function| code.str(function.name)).collect();
+        let names: Vec<_> = code.functions().iter().map(|function| &*function.name).collect();
         assert_eq!(names, [name]);
-        let wgmma = code.instructions().filter(|i| code.str(i.op).starts_with("wgmma.mma_async"));
+        let wgmma = code.instructions().filter(|i| i.opcode.starts_with("wgmma.mma_async"));
         assert_eq!(wgmma.count(), 4, "{kernel}");
         // Every statement that is no directive and no label is an instruction.
         let statements =
             text.lines().map(str::trim).filter(|l| l.ends_with(';') && !l.starts_with('.')).count();
         assert_eq!(code.instructions().count(), statements, "{kernel}");
-        assert!(code.instructions().any(|i| code.str(i.guard).starts_with('@')));
+        assert!(code.instructions().any(|i| i.guard.is_some()));
     }
 }
 
@@ -45,7 +45,7 @@ fn sass_is_read() {
         let numbered =
             text.lines().filter(|line| line.trim_start().starts_with("/*") && line.contains(';')).count();
         assert_eq!(code.instructions().count(), numbered, "{kernel}");
-        let qgmma = code.instructions().filter(|i| code.str(i.op) == "QGMMA.64x128x32.F32.E4M3.E4M3");
+        let qgmma = code.instructions().filter(|i| i.opcode == "QGMMA.64x128x32.F32.E4M3.E4M3");
         assert_eq!(qgmma.count(), 4, "{kernel}");
     }
 }
@@ -248,11 +248,17 @@ fn damage_is_reported_with_its_place() {
     let cut =
         Code::parse_ptx(".version 8.3\n.target sm_90a\n.visible .entry f()\n{\n\tmov.u32 %r1, %r2;\n\tadd");
     let said: Vec<_> = cut.damage().iter().map(|damage| damage.to_string()).collect();
-    assert_eq!(said, ["6:2: this instruction has no end", "6:5: the file ends inside a function"]);
+    assert_eq!(
+        said,
+        [
+            "6:2: this instruction has no `;` at its end",
+            "6:5: the file ends inside a function: it is truncated"
+        ]
+    );
     assert_eq!(Code::parse_ptx("").damage()[0].what, "there is no function in this file");
     let foreign = Code::parse_sass(".text.f:\n /*0000*/ NOP ;\nwhat is this\nand this\n");
     assert_eq!(foreign.damage().len(), 1);
-    assert_eq!(foreign.damage()[0].to_string(), "3:1: this is no line of a SASS listing");
+    assert_eq!(foreign.damage()[0].to_string(), "3:1: this is not a line of a SASS listing");
     let table = Code::parse_ptx(".version 8.3\n.global .b8 t[2] = {1, 2};\n.entry f()\n{\nret;\n}\n");
     assert_eq!(table.damage(), []);
 }

@@ -28,7 +28,7 @@ pub fn operations(before: &Listing<'_>, after: &Listing<'_>) -> Vec<OperationCha
 /// Compares the code of two GPU kernels by operation, with its kind: `UTMALDG.2D`.
 pub fn gpu_operations(before: &Code<'_>, after: &Code<'_>) -> Vec<OperationChange> {
     let ops = |code: &Code<'_>| {
-        code.instructions().map(|instruction| code.str(instruction.op).to_owned()).collect::<Vec<_>>()
+        code.instructions().map(|instruction| instruction.opcode.to_string()).collect::<Vec<_>>()
     };
     count_changes([ops(before), ops(after)])
 }
