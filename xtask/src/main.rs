@@ -138,7 +138,8 @@ fn book() -> Result<()> {
         .context("mdBook is needed: cargo install mdbook")
 }
 
-/// Multiplies with octile and candle in one program, and checks that octile builds with candle's CUDA linking.
+/// Multiplies with octile and candle in one program, and checks that octile builds with candle's CUDA
+/// linking.
 fn test_candle() -> Result<()> {
     let package = ["--manifest-path", "tests/beside-candle/Cargo.toml"];
     let target = ["--target-dir", "target/beside-candle"];

@@ -1,5 +1,5 @@
-//! Slices of tiled memories: the last two dimensions are stored in tiles of 8 x 128 words, and a slice must consist of
-//! whole tiles.
+//! Slices of tiled memories: the last two dimensions are stored in tiles of 8 x 128 words, and a slice must
+//! consist of whole tiles.
 
 use octile_core::device::tpu::{LANES, SUBLANES};
 
