@@ -4,7 +4,7 @@ use octile_core::{
     device::tpu::{TpuChip, TpuRates},
     sample::Rng,
 };
-use octile_dump::mosaic::MosaicScan;
+use octile_dump::mosaic::MosaicKernel;
 use octile_mosaic::{
     Attr, Function, Module, Type,
     interpret::{Element, Options, Tensor, embedded_kernel, simulate},
@@ -22,7 +22,7 @@ const MAX_ELEMENTS: usize = 1 << 15;
 /// A Mosaic kernel: parsed, printed, verified, simulated.
 pub fn mosaic(bytes: &[u8]) -> bool {
     let Some(text) = text(bytes) else { return false };
-    let _ = (MosaicScan::read(text), facts(bytes));
+    let _ = (MosaicKernel::parse(text), facts(bytes));
     read(text).is_some_and(|module| {
         let chip = TpuChip::named("tpu7x").expect("the chip is known");
         let _ = verify(&module, chip);

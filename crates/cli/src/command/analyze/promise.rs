@@ -277,7 +277,7 @@ fn waived_by_plan(plan: &TpuPlan, chip: Option<&TpuChip>) -> Vec<Waiver> {
     let is_scale = |region: &Region| ["x_scale", "x_abs_max"].contains(&region.name.as_str());
     if plan.memory.regions.iter().any(|region| is_scale(region) && region.space != "smem") {
         let because = "the plan keeps scales in VMEM: one per row of a block is a vector, not a scalar";
-        waived.push(Waiver { check: CheckId::ScalesInSmem, because });
+        waived.push(Waiver { check: CheckId::ScalesStaged, because });
     }
     waived
 }
