@@ -118,8 +118,14 @@ fn run_examples(document: &str) {
 }
 
 /// Documents with examples, each with a test below.
-const RUN: [&str; 5] =
-    ["README.md", "docs/checkpoints.md", "docs/commands.md", "docs/inspect.md", "docs/simulate.md"];
+const RUN: [&str; 6] = [
+    "README.md",
+    "docs/checkpoints.md",
+    "docs/commands.md",
+    "docs/inspect.md",
+    "docs/records.md",
+    "docs/simulate.md",
+];
 
 #[cfg(unix)]
 #[test]
@@ -147,8 +153,14 @@ fn inspect() {
 
 #[cfg(unix)]
 #[test]
-fn simulate() {
+fn records() {
     run_examples(RUN[4]);
+}
+
+#[cfg(unix)]
+#[test]
+fn simulate() {
+    run_examples(RUN[5]);
 }
 
 #[test]
