@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// A crate, and the crates of this workspace that it may depend on.
-const ROOMS: [(&str, &[&str]); 9] = [
+const ROOMS: [(&str, &[&str]); 10] = [
     ("core", &[]),
     ("mosaic", &["octile-core"]),
     ("ptx", &["octile-core"]),
@@ -17,6 +17,7 @@ const ROOMS: [(&str, &[&str]); 9] = [
     ("runtime", &["octile-core", "octile-kernels"]),
     ("checkpoint", &["octile-core", "octile-runtime"]),
     ("octile", &["octile-core", "octile-mosaic", "octile-ptx", "octile-kernels", "octile-runtime"]),
+    ("harness", &["octile-core", "octile-mosaic", "octile-ptx", "octile-kernels", "octile-runtime"]),
     (
         "cli",
         &[
@@ -27,6 +28,7 @@ const ROOMS: [(&str, &[&str]); 9] = [
             "octile-dump",
             "octile-runtime",
             "octile-checkpoint",
+            "octile-harness",
         ],
     ),
 ];

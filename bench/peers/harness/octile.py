@@ -57,23 +57,26 @@ def take_samples(binary: pathlib.Path, shape: Shape, settings: Settings, samples
     """One run of `octile bench`: its record, with the times under `samples_ms`."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "record.json"
-        command = [str(binary), "bench", "--backend", "cpu", "--shape", str(shape), "--json", str(path)]
+        command = [str(binary), "bench", "--backend", "cpu", "--shape", str(shape), f"--json={path}"]
         command += ["--strategy", settings.strategy, "--x", settings.x, "--threads", str(settings.threads)]
         command += ["--iterations", str(samples), "--warmup", str(warmup)]
+        if not settings.x.endswith("-plain"):
+            command += ["--x-scales", "block"]
         if settings.isa is not None:
             command += ["--isa", settings.isa]
         _run(command)
-        records = json.loads(path.read_text())
-    return _only_record(records, shape, settings, command)
+        document = json.loads(path.read_text())
+    return _only_timing(document, shape, settings, command)
 
 
-def _only_record(records: List[dict], shape: Shape, settings: Settings, command: List[str]) -> dict:
-    """The record, after a look at whether it is about what was asked for."""
+def _only_timing(document: dict, shape: Shape, settings: Settings, command: List[str]) -> dict:
+    """The timing with the machine's fields, after checking that it is the requested one."""
+    records = [{**document["machine"], **timing} for timing in document["timings"]]
     asked = {**dataclasses.asdict(shape), "threads": settings.threads}
     if settings.isa is not None:
         asked["isa"] = settings.isa
     if len(records) != 1:
-        raise PeerError(f"expected one record from `{' '.join(command)}`, but got {len(records)}")
+        raise PeerError(f"expected one timing from `{' '.join(command)}`, but got {len(records)}")
     different = [name for name, value in asked.items() if records[0][name] != value]
     if different:
         got = ", ".join(f"{name} {records[0][name]}" for name in different)

@@ -8,14 +8,16 @@ mod run_module;
 mod simulate;
 mod tools;
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use octile_core::{
-    ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy,
+    ActivationKind, FloatKind, Problem, ScaleGranularity,
     device::cpu::Isa,
     plan::{hopper::PROMOTIONS, tpu::BlockMode},
 };
+
+pub use octile_harness::case::StrategyChoice;
 
 pub use chip::{ChipChoice, HOPPER_TARGET};
 pub use dumps::{AnalyzeArgs, CheckArgs, CompareArgs, JudgeArgs, KnownArgs, ReportArgs, VerifyArgs};
@@ -28,149 +30,191 @@ pub use run_module::RunModuleArgs;
 pub use simulate::SimulateArgs;
 pub use tools::{ToolGroup, ToolsAction, ToolsArgs};
 
-/// FP8 matrix multiplication with one scale per 2-D block: check it, time it, see what it compiled to.
+/// FP8 block-scaled matmul: check it, time it, see what it compiled to.
 ///
-/// Without a command, `octile` says what this machine is, checks every strategy on the CPU and on the GPU where there is a
-/// usable one, times them in quick mode on six shapes, and recommends one.
+/// Without a command, `octile` lists the devices, checks every strategy on the CPU and on a usable GPU, times them on six
+/// shapes, and recommends one.
 #[derive(Debug, Parser)]
-#[command(version, arg_required_else_help = false, after_help = EXIT_CODES)]
+#[command(name = "octile", version, arg_required_else_help = false, after_help = EXIT_CODES)]
 pub struct Args {
     /// What to do.
     #[command(subcommand)]
     pub command: Option<Command>,
+    /// Print no report and no progress: exit code, errors and JSON only
+    #[arg(short, long, global = true)]
+    pub quiet: bool,
+    /// Color the output; NO_COLOR turns `auto` off
+    #[arg(long, global = true, value_name = "WHEN", value_enum, default_value_t = ColorChoice::Auto)]
+    pub color: ColorChoice,
 }
 
-const EXIT_CODES: &str = "Exit codes: 0 all in order, 1 a check failed, 2 the request could not be carried out, 128+N signal N ended it.";
+const EXIT_CODES: &str = "Exit codes: 0 passed, 1 a check failed, 2 error, 128+N ended by signal N.";
+
+/// When to color the output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal
+    Auto,
+    /// Also in files and pipes
+    Always,
+    /// Never
+    Never,
+}
 
 const TEST_EXAMPLES: &str = "\
 Examples:
-  octile test                                      the five standard shapes, every strategy
+  octile test                               five standard shapes, every strategy
   octile test --strategy v2 --shape 512x512x512:128
-  octile test --x bf16 --x-scales token --out bf16 --shape 1x4096x4096:128
-  octile test --isa portable --threads 1 --json checks.json
-  octile test --backend gpu-sim                    no GPU needed; ragged shapes too, minutes
-  octile test --backend gpu-sim --strategy strip --promote 64 --shape 130x300x1000:128";
+  octile test --x bf16 --x-scales block --out bf16 --shape 1x4096x4096:128
+  octile test --isa portable --threads 1 --json=checks.json
+  octile test --backend gpu-sim             no GPU needed; ragged shapes, minutes
+  octile test --backend gpu-sim --promote 64 --shape 130x300x1000:128";
 
 const BENCH_EXAMPLES: &str = "\
 Examples:
-  octile bench --quick                             six standard shapes, 10 iterations each
+  octile bench --quick                      six standard shapes, 10 runs each
   octile bench --strategy strip --shape 1x4096x4096:128 --x bf16 --threads 1
-  octile bench --iterations 50 --warmup 5 --json timings.json";
+  octile bench --iterations 50 --warmup 5 --json=timings.json
+  octile bench --baseline timings.json --fail-if-slower 5%";
+
+const COMPLETIONS_HELP: &str = "\
+Examples:
+  octile completions bash > ~/.local/share/bash-completion/completions/octile
+  octile completions fish > ~/.config/fish/completions/octile.fish";
 
 /// The commands.
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Check every strategy against an f64 reference, with a bound on every element
+    /// Check every strategy against an f64 reference
     #[command(after_help = TEST_EXAMPLES)]
     Test(TestArgs),
-    /// Time the strategies side by side, and recommend one
+    /// Time the strategies side by side and recommend one
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
-    /// What this machine can run, and what each missing thing needs
+    /// List devices and compilers, and what is missing
     Devices,
-    /// Compile the kernels for a TPU or a GPU, and keep what the compiler made of them
+    /// Compile the kernels and keep the compiler output
     #[command(after_help = inspect::INSPECT_HELP)]
     Inspect(InspectArgs),
-    /// What the dumps of each version say, and which claims they prove
+    /// Show what compiler dumps contain and prove
     #[command(after_help = dumps::ANALYZE_HELP)]
     Analyze(AnalyzeArgs),
-    /// Whether every version is what it promises to be
+    /// Verify that each version compiled as intended
     #[command(after_help = dumps::VERIFY_HELP)]
     Verify(VerifyArgs),
-    /// Versions side by side, and what is different between two
+    /// Compare dumps of versions, or two benchmark records
     #[command(after_help = dumps::COMPARE_HELP)]
     Compare(CompareArgs),
-    /// Compile the kernels for a TPU or a GPU and verify the result: inspect, analyze and verify in one go
+    /// Compile and verify: inspect, analyze and verify in one
     #[command(after_help = dumps::CHECK_HELP)]
     Check(CheckArgs),
-    /// Everything about the versions on one HTML page
+    /// Write an HTML report about the versions
     #[command(after_help = dumps::REPORT_HELP)]
     Report(ReportArgs),
-    /// Run a StableHLO module on a device, through its PJRT plugin
+    /// Run a StableHLO module through a PJRT plugin
     #[command(after_help = run_module::RUN_MODULE_HELP)]
     RunModule(RunModuleArgs),
-    /// Run a Mosaic kernel without a TPU, or a GPU kernel's PTX without a GPU, and find races and deadlocks
+    /// Simulate a Mosaic or PTX kernel; find races and deadlocks
     #[command(after_help = simulate::SIMULATE_HELP)]
     Simulate(SimulateArgs),
-    /// Quantize a checkpoint to fp8 with one scale per 128 x 128 block
+    /// Quantize a checkpoint to fp8 with block scales
     #[command(after_help = quantize::QUANTIZE_HELP)]
     Quantize(QuantizeArgs),
-    /// Convert an fp8 checkpoint between formats and kinds of scales
+    /// Convert an fp8 checkpoint between formats
     #[command(after_help = quantize::CONVERT_HELP)]
     Convert(ConvertArgs),
-    /// Turn an fp8 checkpoint back into bf16, f16 or f32
+    /// Convert an fp8 checkpoint to bf16, f16 or f32
     #[command(after_help = quantize::DEQUANTIZE_HELP)]
     Dequantize(DequantizeArgs),
-    /// The vendors' compilers: where they are, and fetching them
+    /// Locate or install the vendors' compilers
     #[command(after_help = tools::TOOLS_HELP)]
     Tools(ToolsArgs),
-    /// Compile what standard input asks for: the process that `inspect` starts
+    /// Print shell completions
+    #[command(after_help = COMPLETIONS_HELP)]
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Print the man page
+    #[command(hide = true)]
+    Man,
+    /// Compile a request from standard input: the child process of `inspect`
     #[command(hide = true)]
     CompileChild,
 }
 
-/// Where and on what to multiply: shared by `test` and `bench`.
+/// `--json`, the same for every command that has it.
+#[derive(Debug, Clone, Default, ClapArgs)]
+pub struct JsonArgs {
+    /// Print JSON instead of the report, or write it to FILE
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "-")]
+    pub json: Option<PathBuf>,
+}
+
+/// Backend and problems of `test` and `bench`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct WorkArgs {
     /// Where to run
     #[arg(long, value_enum, default_value_t = BackendName::Best)]
     pub backend: BackendName,
-    /// auto, dma, smem, strip (or v1 to v4), best, all; may be given more than once
+    /// auto, dma, smem, strip (or v1 to v4), best, all; repeatable
     #[arg(long = "strategy", value_name = "S", default_value = "all")]
     pub strategies: Vec<StrategyChoice>,
-    /// M rows of x, N outputs, K inputs, block side 128, 256 or 512; may be given more than once
+    /// Rows of x, outputs, inputs, and quantization block; repeatable
     #[arg(long = "shape", value_name = "MxNxK:QB")]
     pub shapes: Vec<Problem>,
-    /// How the activations come: fp8 with scales; bf16, f16 or f32 to be quantized on the fly; or, with -plain,
-    /// to be multiplied unquantized
+    /// Activations: fp8, floats to quantize, or unquantized (-plain)
     #[arg(long, value_enum, default_value_t = XChoice::Fp8)]
     pub x: XChoice,
-    /// Which activations share a scale: QB x QB blocks, or 1 x QB token groups [default: block]
+    /// Scales per 1 x QB token group or QB x QB block [default: token]
     #[arg(long, value_enum)]
     pub x_scales: Option<ScalesChoice>,
     /// Element type of the result
     #[arg(long, value_enum, default_value_t = OutChoice::F32)]
     pub out: OutChoice,
-    /// Threads of the CPU backend [default: all cores]
+    /// Threads of the CPU backend [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// Instruction set of the CPU backend: portable, avx2, avx512 or avx512bf16 [default: the best there is]
+    /// CPU instruction set: portable, avx2, avx512, avx512bf16 [default: best]
     #[arg(long, value_name = "ISA")]
     pub isa: Option<Isa>,
-    /// Blocks of the simulated TPU's kernels: aligned or large [default: both]
+    /// Block mode of TPU kernels: aligned or large [default: both]
     #[arg(long, value_name = "MODE")]
     pub mode: Option<BlockMode>,
-    /// Products of the tensor cores, on a GPU or a simulated one, between additions to the f32 sums: 32, 64, 128, 256 or 512. Fewer are
-    /// more exact and slower; more than 128 leave small tiles only, which undoes what they save. `auto` takes 128 only; a simulated GPU
-    /// adds up more exactly, and does not show the difference [default: 128]
+    /// K elements between promotions on a GPU [default: 128]
+    ///
+    /// One of 32, 64, 128, 256 and 512. Smaller intervals are more accurate and slower; above 128 only small tiles
+    /// fit, which costs more than it saves. `auto` supports 128 only. A simulated GPU accumulates more accurately than
+    /// a real one, and does not show the difference.
     #[arg(long, value_name = "K", value_parser = promotion)]
     pub promote: Option<usize>,
-    /// Kernels for a GPU, or a simulated one, that `compute-sanitizer --tool racecheck` can follow: every thread says for itself that it
-    /// has read a stage. Slower
+    /// Generate GPU kernels that racecheck can follow
+    ///
+    /// Every consumer thread arrives on the empty barriers, as `compute-sanitizer --tool racecheck` needs it. Slower.
     #[arg(long)]
     pub for_racecheck: bool,
     /// Seed of the random operands
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Also write the results to this file
-    #[arg(long, value_name = "FILE")]
-    pub json: Option<PathBuf>,
+    /// Destination of the records.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
-/// A number of products that the tensor cores can add up by themselves.
+/// A promotion interval that the kernels support.
 fn promotion(text: &str) -> Result<usize, String> {
     let known = |every: &usize| PROMOTIONS.contains(every);
     text.parse().ok().filter(known).ok_or_else(|| {
         let (last, others) = PROMOTIONS.split_last().expect("there are promotions");
         let others: Vec<_> = others.iter().map(usize::to_string).collect();
-        format!("give {} or {last}", others.join(", "))
+        format!("expected {} or {last}", others.join(", "))
     })
 }
 
 /// Arguments of `octile test`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct TestArgs {
-    /// Where and on what.
+    /// Backend and problems.
     #[command(flatten)]
     pub work: WorkArgs,
 }
@@ -178,62 +222,62 @@ pub struct TestArgs {
 /// Arguments of `octile bench`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct BenchArgs {
-    /// Where and on what.
+    /// Backend and problems.
     #[command(flatten)]
     pub work: WorkArgs,
-    /// 10 iterations after 2 warm-up runs
+    /// Run 10 iterations after 2 warm-up runs
     #[arg(long, conflicts_with_all = ["iterations", "warmup"])]
     pub quick: bool,
-    /// Timed runs of each contender
-    #[arg(long, value_name = "N", default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..))]
-    pub iterations: u32,
-    /// Untimed runs before them
-    #[arg(long, value_name = "N", default_value_t = 3)]
-    pub warmup: u32,
+    /// Timed runs of each strategy [default: 100, within the budget]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub iterations: Option<u32>,
+    /// Untimed runs before them [default: 3]
+    #[arg(long, value_name = "N")]
+    pub warmup: Option<u32>,
+    /// Time per shape in seconds; 0 is unlimited [default: 10]
+    ///
+    /// Divided between the strategies; each has at least three timed runs. --iterations without --budget is unlimited.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub budget: Option<Duration>,
+    /// Compare with a record of `octile bench --json=FILE`
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+    /// Exit with 1 when significantly slower than the baseline
+    ///
+    /// Fails when the 95 % confidence interval of a ratio of medians lies above this limit, such as 5%.
+    #[arg(long, value_name = "PERCENT", requires = "baseline", value_parser = percent)]
+    pub fail_if_slower: Option<f64>,
+}
+
+/// A time in seconds.
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse::<f64>().ok().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.ok_or_else(|| "expected a number of seconds, such as 10 or 0.5".to_owned())
+}
+
+/// A percentage, with or without the sign, as a fraction.
+fn percent(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').unwrap_or(text).trim().parse::<f64>().ok();
+    let fraction = percent.filter(|percent| (0.0..=1e6).contains(percent)).map(|percent| percent / 100.0);
+    fraction.ok_or_else(|| "expected a percentage of 0 or more, such as 5%".to_owned())
 }
 
 /// Where to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum BackendName {
-    /// The GPU where there is a usable one, else the processor
+    /// A usable GPU, else the CPU
     Best,
-    /// This machine's processor
+    /// This machine's CPU
     Cpu,
     /// An NVIDIA Hopper GPU: H100 or H200
     Gpu,
-    /// A simulated H200: the PTX of the kernels, run thread by thread, with races, deadlocks and stray accesses looked for
+    /// A simulated H200; detects races, deadlocks and out-of-bounds accesses
     GpuSim,
-    /// A simulated TPU: the emitted kernels, interpreted, with races and deadlocks looked for
+    /// A simulated TPU; detects races and deadlocks
     TpuSim,
 }
 
-/// A strategy, all of them, or the one the plan prefers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum StrategyChoice {
-    /// This one.
-    One(Strategy),
-    /// Every one.
-    All,
-    /// Whichever the plan picks for the shape.
-    Best,
-}
-
-impl std::str::FromStr for StrategyChoice {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "all" => Ok(Self::All),
-            "best" => Ok(Self::Best),
-            _ => text
-                .parse()
-                .map(Self::One)
-                .map_err(|_| "expected auto, dma, smem or strip (or v1 to v4), best, or all".to_owned()),
-        }
-    }
-}
-
-/// How the activations come.
+/// Element type of the activations, and whether they are quantized.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the names say it; doc comments would become help text")]
 pub enum XChoice {
@@ -246,7 +290,7 @@ pub enum XChoice {
     F32Plain,
 }
 
-/// Which activations share a scale.
+/// Granularity of the activation scales.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 #[allow(missing_docs, reason = "the names say it; doc comments would become help text")]
 pub enum ScalesChoice {
@@ -264,12 +308,12 @@ pub enum OutChoice {
 }
 
 impl WorkArgs {
-    /// The activations asked for.
+    /// The requested activations.
     pub fn activation(&self) -> ActivationKind {
-        self.x.activation(self.x_scales.unwrap_or(ScalesChoice::Block))
+        self.x.activation(self.x_scales.unwrap_or(ScalesChoice::Token))
     }
 
-    /// Refuses options that have no meaning beside the others.
+    /// Rejects options that have no effect on the chosen backend.
     pub fn require_sense(&self) -> Result<(), IdleOption> {
         self.x.require_scales(self.x_scales)?;
         let (cpu, simulated) = (self.backend == BackendName::Cpu, self.backend == BackendName::TpuSim);
@@ -287,7 +331,7 @@ impl WorkArgs {
         }
     }
 
-    /// The result type asked for.
+    /// The requested result type.
     pub fn out_kind(&self) -> FloatKind {
         self.out.kind()
     }
@@ -295,24 +339,22 @@ impl WorkArgs {
 
 /// An option that would be ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("{option} has no effect here and only goes with {needs}: leave it out")]
+#[error("{option} has no effect here and only applies to {needs}: remove it")]
 pub struct IdleOption {
     option: &'static str,
     needs: &'static str,
 }
 
 impl XChoice {
-    /// Refuses scales for activations that have none.
+    /// Rejects scales for activations that have none.
     pub fn require_scales(self, scales: Option<ScalesChoice>) -> Result<(), IdleOption> {
         let plain = matches!(self, Self::Bf16Plain | Self::F16Plain | Self::F32Plain);
-        let idle = IdleOption {
-            option: "--x-scales",
-            needs: "activations that have scales (--x fp8, bf16, f16, f32)",
-        };
+        let idle =
+            IdleOption { option: "--x-scales", needs: "quantized activations (--x fp8, bf16, f16, f32)" };
         if plain && scales.is_some() { Err(idle) } else { Ok(()) }
     }
 
-    /// Activations of this kind, with these scales where there are any.
+    /// Activations of this kind with these scales.
     pub fn activation(self, scales: ScalesChoice) -> ActivationKind {
         let scales = match scales {
             ScalesChoice::Block => ScaleGranularity::Block,

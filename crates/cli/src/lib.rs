@@ -1,22 +1,17 @@
-//! Everything behind the `octile` command: arguments become a job, a command turns the job into report values, a
-//! printer turns those into text. Commands never print; printers never compute.
+//! The `octile` command: arguments become a request, a command turns it into report values, a printer turns those into
+//! text. Commands never print; printers never compute.
 
 #![forbid(unsafe_code)]
 
 mod abandoned;
 pub mod args;
-pub mod backend;
-pub mod case;
-pub mod check;
 pub mod command;
 pub mod input;
 pub mod interrupt;
-pub mod measure;
+pub mod output;
 mod plain_path;
 pub mod print;
 pub mod progress;
-pub mod record;
-pub mod stats;
 mod strict_json;
 pub mod tensor_file;
 pub mod tools;
@@ -25,12 +20,12 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// What a command that ran to its end found. Errors are a third thing and exit with 2.
+/// Verdict of a command that completed. Errors are separate and exit with 2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Everything asked about is in order.
+    /// Every check passed.
     Passed,
-    /// Something asked about is not.
+    /// A check failed.
     Failed,
 }
 
@@ -41,13 +36,13 @@ impl Verdict {
     }
 }
 
-/// Runs the command line of this process. Exit code 0: all in order; 1: a check failed; 2: the request could not
-/// be carried out; 128 + N: signal N ended it.
+/// Runs the command line of this process. Exit codes: 0 passed, 1 a check failed, 2 error, 128 + N ended by signal N.
 pub fn run() -> ExitCode {
     let args = match args::Args::try_parse() {
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };
+    print::configure(args.quiet, args.color);
     // The compiler's process ends with its parent.
     if !matches!(args.command, Some(args::Command::CompileChild)) {
         interrupt::watch();
@@ -68,11 +63,11 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// Help is printed as it is; a refusal may repeat the name of a file, which may be anyone's.
+/// Prints help as it is; an error may repeat an argument, which may contain control characters.
 fn refuse(error: &clap::Error) -> ExitCode {
     let plain = error.render().to_string();
     if print::printable(&plain) == plain {
-        // With colours where there is a terminal. A closed pipe is no error.
+        // Colored on a terminal. A closed pipe is not an error.
         let _ = error.print();
     } else {
         print::say(plain.trim_end());

@@ -3,45 +3,58 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
+use octile_harness::Observer;
 
-/// What a command reports while it works. Hidden when standard error is not a terminal.
+/// Progress of a command. Hidden with `--quiet`, and when standard error is not a terminal.
 #[derive(Debug, Clone)]
 pub struct Progress(ProgressBar);
 
 impl Progress {
     /// A bar of `steps` steps.
     pub fn new(steps: u64) -> Self {
-        let bar = ProgressBar::new(steps);
-        let style = ProgressStyle::with_template("{bar:30} {pos}/{len} {elapsed} {msg}");
-        bar.set_style(style.expect("the template is a constant"));
-        bar.enable_steady_tick(Duration::from_millis(200));
-        Self(bar)
+        Self::with_template(steps, "{bar:30} {pos}/{len} {elapsed} {msg}")
     }
 
-    /// A bar of `bytes` bytes, with the rate and the time that is left.
+    /// A bar of `bytes` bytes, with the rate and the remaining time.
     pub fn of_bytes(bytes: u64) -> Self {
-        let bar = ProgressBar::new(bytes);
-        let style = ProgressStyle::with_template(
-            "{bar:30} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} ETA {eta} {msg}",
-        );
-        bar.set_style(style.expect("the template is a constant"));
+        let template =
+            "{bar:30} {decimal_bytes}/{decimal_total_bytes} {decimal_bytes_per_sec} ETA {eta} {msg}";
+        Self::with_template(bytes, template)
+    }
+
+    fn with_template(len: u64, template: &str) -> Self {
+        if crate::print::is_quiet() {
+            return Self(ProgressBar::hidden());
+        }
+        let bar = ProgressBar::new(len);
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is a constant"));
         bar.enable_steady_tick(Duration::from_millis(200));
         Self(bar)
     }
 
-    /// Says what is being done.
+    /// Shows the current activity.
     pub fn doing(&self, what: impl Into<String>) {
         self.0.set_message(what.into());
     }
 
-    /// One step is done.
+    /// Advances by one step.
     pub fn step(&self) {
         self.0.inc(1);
     }
 
-    /// So many bytes are done.
+    /// Advances by `bytes`.
     pub fn advance(&self, bytes: u64) {
         self.0.inc(bytes);
+    }
+}
+
+impl Observer for Progress {
+    fn doing(&self, what: String) {
+        self.0.set_message(what);
+    }
+
+    fn step(&self) {
+        self.0.inc(1);
     }
 }
 

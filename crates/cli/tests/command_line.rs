@@ -25,66 +25,154 @@ fn refusal(arguments: &[&str]) -> String {
 fn test_checks_every_strategy_and_writes_a_record() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("checks.json");
-    let output =
-        octile(&["test", "--shape", "70x130x300:128", "--seed", "5", "--json", json.to_str().unwrap()]);
+    let json_option = format!("--json={}", json.display());
+    let output = octile(&["test", "--shape", "70x130x300:128", "--seed", "5", &json_option]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let text = stdout(&output);
     for version in ["v1", "v2", "v3", "v4"] {
         assert!(text.contains(&format!("{version}: PASS\n  Passed: 1/1")), "{text}");
     }
-    let records: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
-    assert_eq!(records.as_array().unwrap().len(), 4);
-    assert_eq!(records[3]["strategy"], "strip");
-    assert_eq!((&records[0]["m"], &records[0]["seed"]), (&70.into(), &5.into()));
-    assert!(records[0]["worst_of_bound"].as_f64().unwrap() <= 1.0);
+    let record: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    assert_eq!(record["schema"], "octile-test/1");
+    let suite = &record["suites"][0];
+    assert_eq!((&suite["seed"], &suite["machine"]["backend"]), (&5.into(), &"cpu".into()));
+    let checks = &suite["checks"];
+    assert_eq!(checks.as_array().unwrap().len(), 4);
+    assert_eq!(checks[3]["strategy"], "strip");
+    assert_eq!((&checks[0]["m"], &checks[0]["x"]), (&70.into(), &"fp8 (token scales)".into()));
+    assert!(checks[0]["worst_of_bound"].as_f64().unwrap() <= 1.0);
+}
+
+/// `--json` alone replaces the report, `--quiet` suppresses it, and colors appear only where asked for.
+#[test]
+fn json_quiet_and_color_apply_to_standard_output() {
+    let shape = ["test", "--shape", "5x5x5:128"];
+    let run = |more: &[&str]| octile(&[&shape[..], more].concat());
+    for more in [&["--json"][..], &["--json=-"], &["--json", "--quiet"]] {
+        let document: serde_json::Value = serde_json::from_str(&stdout(&run(more))).unwrap();
+        assert_eq!(document["schema"], "octile-test/1");
+    }
+    let quiet = run(&["--quiet"]);
+    assert_eq!((quiet.status.code(), quiet.stdout.len(), quiet.stderr.len()), (Some(0), 0, 0));
+    let plain = stdout(&run(&[]));
+    assert!(!plain.contains('\u{1b}') && plain == stdout(&run(&["--color", "never"])), "{plain}");
+    let colored = stdout(&run(&["--color=always"]));
+    assert!(colored.contains("\u{1b}[32m") && colored.contains("PASS"), "{colored:?}");
+}
+
+#[test]
+fn completions_and_man_page_name_the_commands() {
+    for arguments in [&["completions", "bash"][..], &["completions", "zsh"], &["man"]] {
+        let text = stdout(&octile(arguments));
+        assert!(text.contains("octile") && text.contains("simulate"), "{arguments:?}: {text}");
+    }
+    assert!(refusal(&["completions", "dos"]).contains("invalid value 'dos'"));
 }
 
 #[test]
 fn bench_times_what_passed_and_writes_every_field() {
     let folder = tempfile::tempdir().unwrap();
     let json = folder.path().join("timings.json");
-    let path = json.to_str().unwrap();
+    let path = format!("--json={}", json.display());
     let shape = ["--shape", "64x128x256:128", "--iterations", "4", "--warmup", "1", "--threads", "1"];
-    let output =
-        octile(&[&["bench", "--strategy", "v4", "--strategy", "auto", "--json", path], &shape[..]].concat());
+    let output = octile(&[&["bench", "--strategy", "v4", "--strategy", "auto", &path], &shape[..]].concat());
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(stdout(&output).contains("RECOMMENDATION"));
     assert!(!stdout(&output).contains(" 0.000 ms"), "{}", stdout(&output));
-    let records: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
-    for key in [
-        "backend",
-        "strategy",
-        "m",
-        "n",
-        "k",
-        "quant_block",
-        "threads",
-        "samples_ms",
-        "mean_ms",
-        "min_ms",
-        "max_ms",
-        "std_ms",
-        "median_ms",
-        "tflops_mean",
-        "tflops_best",
-        "isa",
-        "cpu_model",
-        "date",
-        "version",
+    let record: serde_json::Value = serde_json::from_slice(&std::fs::read(json).unwrap()).unwrap();
+    assert_eq!(record["schema"], "octile-bench/1");
+    let document = ["date", "version", "machine", "peak_tflops", "peak_read_gbytes_per_s", "seed", "warmup"];
+    let machine = ["backend", "cpu_model", "isa", "threads"];
+    let problem = ["strategy", "m", "n", "k", "quant_block", "x", "out"];
+    let times = ["samples_ms", "mean_ms", "min_ms", "max_ms", "std_ms", "median_ms"];
+    let rates = ["tflops_mean", "tflops_best", "tflops_median", "gbytes_per_s"];
+    let roof = ["roof_tflops", "limiter", "percent_of_roof"];
+    let timing = &record["timings"][0];
+    for (object, keys) in [
+        (&record, &document[..]),
+        (&record["machine"], &machine),
+        (timing, &problem),
+        (timing, &times),
+        (timing, &rates),
+        (timing, &roof),
     ] {
-        assert!(!records[0][key].is_null(), "{key} is missing");
+        for key in keys {
+            assert!(!object[key].is_null(), "{key} is missing");
+        }
     }
-    assert_eq!(records[0]["samples_ms"].as_array().unwrap().len(), 4);
+    assert_eq!(timing["samples_ms"].as_array().unwrap().len(), 4);
 }
 
-/// Two runs tell nothing about how far runs are apart.
+/// A record with these times of one strategy on the shape that `bench_against` times.
+fn write_record(path: &Path, samples_ms: &[f64]) {
+    let record = serde_json::json!({
+        "schema": "octile-bench/1", "date": "2026-01-01T00:00:00Z", "version": "0.1.0",
+        "machine": { "backend": "cpu", "cpu_model": "p", "isa": "avx2", "threads": 1 },
+        "timings": [{
+            "strategy": "auto", "m": 16, "n": 128, "k": 128, "quant_block": 128,
+            "x": "fp8 (token scales)", "out": "f32", "samples_ms": samples_ms
+        }]
+    });
+    std::fs::write(path, record.to_string()).unwrap();
+}
+
+#[test]
+fn a_slower_run_than_the_baseline_fails() {
+    let folder = tempfile::tempdir().unwrap();
+    let baseline = folder.path().join("baseline.json");
+    let run = |more: &[&str]| {
+        let path = baseline.to_str().unwrap();
+        let shape = ["bench", "--shape", "16x128x128:128", "--strategy", "auto", "--threads", "1"];
+        octile(&[&shape[..], &["--baseline", path], more].concat())
+    };
+    let gate = ["--iterations", "9", "--fail-if-slower", "5%"];
+    for (ms, code, verdict) in [(1e-9, 1, "FAIL: auto on 16x128x128:128"), (1e9, 0, "PASS: no strategy")] {
+        write_record(&baseline, &[ms; 8]);
+        let output = run(&gate);
+        let text = stdout(&output);
+        assert!(output.status.code() == Some(code) && text.contains(verdict), "{text}");
+        assert_eq!(run(&["--quick"]).status.code(), Some(0), "without a limit nothing fails");
+    }
+    let output = run(&["--iterations", "3", "--fail-if-slower", "5"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("8 and 3 runs"), "{said}");
+    std::fs::write(&baseline, "{}").unwrap();
+    let said = String::from_utf8(run(&gate).stderr).unwrap();
+    assert!(said.contains("baseline.json: not a benchmark record: its schema is missing"), "{said}");
+    assert!(refusal(&["bench", "--fail-if-slower", "5"]).contains("--baseline"));
+    assert!(refusal(&["bench", "--baseline", "b", "--fail-if-slower=-1%"]).contains("such as 5%"));
+}
+
+#[test]
+fn two_records_are_compared() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let (before, after, dump) = (path("before.json"), path("after.json"), path("kernel.ptx"));
+    write_record(Path::new(&before), &[1.0; 10]);
+    write_record(Path::new(&after), &[1.5; 10]);
+    std::fs::write(&dump, ".version 8.0\n").unwrap();
+    let text = stdout(&octile(&["compare", &before, &after]));
+    assert!(text.contains("1.500 .. 1.500  slower"), "{text}");
+    let json = stdout(&octile(&["compare", &before, &after, "--json"]));
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        (&json["schema"], &json["pairs"][0]["change"]),
+        (&"octile-bench-comparison/1".into(), &"slower".into())
+    );
+    let mixed = "give two benchmark records, or dumps only";
+    assert!(refusal(&["compare", &before, &dump]).contains(mixed));
+    assert!(refusal(&["compare", &before, &after, &after]).contains(mixed));
+    write_record(Path::new(&after), &[-1.0]);
+    assert!(refusal(&["compare", &before, &after]).contains("has a time of -1 ms"));
+}
+
+/// Two runs say nothing about the variance.
 #[test]
 fn bench_recommends_nothing_by_two_runs() {
     let shape = ["--shape", "16x128x128:128", "--iterations", "2", "--warmup", "0", "--threads", "1"];
     let text = stdout(&octile(&[&["bench"], &shape[..]].concat()));
     let (_, advice) = text.split_once("RECOMMENDATION").expect("two strategies were timed");
-    let careful =
-        advice.contains("so few runs do not show a difference") || advice.contains("is the simplest");
+    let careful = advice.contains("too few runs to show a difference") || advice.contains("is the simplest");
     assert!(careful && !advice.contains("significant"), "{advice}");
 }
 
@@ -98,40 +186,43 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["test", "--isa", "sse9"], "unknown instruction set 'sse9'"),
         (&["test", "--threads", "0", "--shape", "1x1x1:128"], "thread"),
         (&["test", "--threads", "100000", "--shape", "1x1x1:128"], "--threads"),
-        (&["test", "--shape", "1000000x1000000x128:128"], "ask for a smaller one"),
-        (&["run-module", "--plugin", "p", "--shape", "100000x100000x100000:128"], "ask for a smaller one"),
-        (&["run-module", "--plugin", "p", "--shape", "1x99999999999999x1:128"], "ask for a smaller one"),
+        (&["test", "--shape", "1000000x1000000x128:128"], "use a smaller shape"),
+        (&["run-module", "--plugin", "p", "--shape", "100000x100000x100000:128"], "use a smaller shape"),
+        (&["run-module", "--plugin", "p", "--shape", "1x99999999999999x1:128"], "use a smaller shape"),
         (
             &["run-module", "--plugin", "p", "--shape", "1x1x18446744073709551615:128"],
             "is too large to address",
         ),
-        (&["bench", "--shape", "100000x100000x100000:128"], "ask for a smaller one"),
+        (&["bench", "--shape", "100000x100000x100000:128"], "use a smaller shape"),
         (&["simulate", "k.ptx", "--max-operations", "0"], "0 is not in 1.."),
-        (&["test", "--shape", "1x1x1:128", "--json", "/dev/null"], "is not a regular file"),
+        (&["test", "--shape", "1x1x1:128", "--json=/dev/null"], "is not a regular file"),
         (&["bench", "--iterations", "0"], "0 is not in 1.."),
-        (&["test", "--shape", "1x1x1:128", "--json", "no/such/folder/x.json"], "no/such/folder"),
+        (&["test", "--shape", "1x1x1:128", "--json=no/such/folder/x.json"], "no/such/folder"),
         (&["test", "--shape", "1x99999999999999999999x1:128"], "is too large a number"),
-        (&["test", "--mode", "large"], "--mode has no effect here and only goes with --backend tpu-sim"),
+        (&["test", "--mode", "large"], "--mode has no effect here and only applies to --backend tpu-sim"),
         (&["bench", "--backend", "tpu-sim", "--isa", "avx2"], "--isa has no effect here"),
-        (&["test", "--backend", "tpu-sim", "--threads", "2"], "only goes with --backend cpu"),
+        (&["test", "--backend", "tpu-sim", "--threads", "2"], "only applies to --backend cpu"),
         (&["test", "--x", "bf16-plain", "--x-scales", "token"], "--x-scales has no effect here"),
         (&["inspect", "--x", "bf16-plain", "--x-scales", "token"], "--x-scales has no effect here"),
-        (&["test", "--promote", "64"], "--promote has no effect here and only goes with --backend gpu"),
-        (&["test", "--for-racecheck"], "--for-racecheck has no effect here and only goes with --backend gpu"),
-        (&["bench", "--backend", "gpu", "--promote", "100"], "'--promote <K>': give 32, 64, 128"),
-        (&["test", "--backend", "gpu", "--promote", "0"], "give 32, 64, 128, 256 or 512"),
-        (&["test", "--backend", "gpu", "--promote", "abc"], "give 32, 64, 128, 256 or 512"),
+        (&["test", "--promote", "64"], "--promote has no effect here and only applies to --backend gpu"),
+        (
+            &["test", "--for-racecheck"],
+            "--for-racecheck has no effect here and only applies to --backend gpu",
+        ),
+        (&["bench", "--backend", "gpu", "--promote", "100"], "'--promote <K>': expected 32, 64, 128"),
+        (&["test", "--backend", "gpu", "--promote", "0"], "expected 32, 64, 128, 256 or 512"),
+        (&["test", "--backend", "gpu", "--promote", "abc"], "expected 32, 64, 128, 256 or 512"),
         (&["simulate", "k", "--tensors", "t", "--races", "--no-races"], "cannot be used with"),
         (&["run-module", "m", "--plugin", "p", "--tensors", "t", "--seed", "2"], "cannot be used with"),
         (&["run-module", "m", "--plugin", "p"], "<--shape <MxNxK:QB>|--tensors <FILE>>"),
         (&["run-module", "--plugin", "p", "--tensors", "t"], "<MODULE>"),
         (&["run-module", "--plugin", "p", "--shape", "1x1x1:128", "--tolerance", "1"], "--expect"),
-        (&["verify", ".", "--junit", "no/such/folder/x.xml"], "there is no folder no/such/folder"),
+        (&["verify", ".", "--junit", "no/such/folder/x.xml"], "folder no/such/folder does not exist"),
         (&["inspect", "--promote", "64"], "--promote is for GPU kernels only: leave it out, or name a GPU"),
         (&["check", "--chip", "v6e", "--for-racecheck"], "--for-racecheck is for GPU kernels only: leave it"),
-        (&["inspect", "--target", "sm_90a", "--promote", "100"], "'--promote <K>': give 32, 64, 128"),
+        (&["inspect", "--target", "sm_90a", "--promote", "100"], "'--promote <K>': expected 32, 64, 128"),
         (&["inspect", "--target", "sm_80"], "give one of tpu7x, v6e, v5e, v5p, v4, sm_90a, h100, h200"),
-        (&["verify", "--chip", "a100"], "no TPU or GPU of this name is known here: give one of tpu7x, v6e, "),
+        (&["verify", "--chip", "a100"], "unknown chip: use one of tpu7x, v6e, "),
         (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
     ] {
         let said = refusal(arguments);

@@ -157,7 +157,7 @@ fn a_signal_that_comes_twice_is_one_request() {
 fn finished_timings_are_printed() {
     let place = TempDir::new().unwrap();
     let shapes = ["--shape", "16x128x128:128", "--shape", "2048x2048x2048:128"];
-    let effort = ["--iterations", "2000", "--warmup", "0", "--threads", "1", "--json", "timings.json"];
+    let effort = ["--iterations", "2000", "--warmup", "0", "--threads", "1", "--json=timings.json"];
     let arguments = [&["bench", "--strategy", "auto"], &effort[..], &shapes].concat();
     for (signal, code) in SIGNALS {
         // The first shape takes a moment, the second one many minutes. How long the moment is depends on the machine.
@@ -181,7 +181,7 @@ fn finished_timings_are_printed() {
 #[test]
 fn ignored_signals_stay_ignored() {
     let place = TempDir::new().unwrap();
-    let script = "trap '' HUP; exec \"$0\" bench --quick --threads 1 --shape 512x512x2048:128 --strategy auto --json t.json";
+    let script = "trap '' HUP; exec \"$0\" bench --quick --threads 1 --shape 512x512x2048:128 --strategy auto --json=t.json";
     let mut shell = Command::new("sh");
     shell.args(["-c", script, env!("CARGO_BIN_EXE_octile")]).current_dir(place.path());
     let child = shell.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();

@@ -6,12 +6,12 @@ mod corpus;
 use std::{
     collections::BTreeSet,
     fs,
-    io::{self, Write},
     path::{Path, PathBuf},
     process::Command,
 };
 
 use corpus::{octile, outcome, unpack};
+use octile_harness::requirement::Requirement;
 use tempfile::TempDir;
 
 const CASES: [&str; 2] = ["512-qb128-aligned-v2-operands-prefetched-tpu7x", "512-qb128-aligned-v3-tpu7x"];
@@ -160,11 +160,7 @@ fn look(browser: &Path, place: &Path, width: u32, anchor: &str) -> String {
 #[test]
 fn a_browser_lays_the_page_out() {
     let Some(browser) = browser() else {
-        // Past the test harness, which keeps what passing tests print to itself.
-        let _ = writeln!(
-            io::stderr(),
-            "DID NOT RUN: a_browser_lays_the_page_out needs chromium, and PATH has none"
-        );
+        Requirement::Browser.report_absent("a_browser_lays_the_page_out", "no chromium on PATH");
         return;
     };
     let place = TempDir::new().unwrap();

@@ -1,10 +1,10 @@
-//! The whole command on a machine with a GPU: the stand-in driver, which interprets the kernels, is preloaded in its place.
+//! The command on a machine with a GPU: the stand-in driver, which simulates the kernels, is preloaded.
 
 use std::process::{Command, Output};
 
 use octile_standin_driver::StandIn;
 
-/// Runs the command on a machine with such GPUs.
+/// Runs the command on a machine with these GPUs.
 fn octile(gpus: &str, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
     command.env("LD_PRELOAD", StandIn::path()).env("OCTILE_STANDIN_GPUS", gpus);
@@ -36,10 +36,10 @@ fn the_gpu_is_used_where_there_is_one() {
         said
     };
     let on_gpu = test(H200, &[]);
-    assert!(on_gpu.contains("gpu: NVIDIA H200, 132 multiprocessors, sm_90a, driver CUDA 13.0"), "{on_gpu}");
+    assert!(on_gpu.contains("gpu: NVIDIA H200, 132 SMs, sm_90a, driver CUDA 13.0"), "{on_gpu}");
     assert_eq!(test(H200, &["--backend", "best"]), on_gpu);
     test(H200, &["--x", "bf16", "--x-scales", "token", "--out", "bf16", "--backend", "gpu"]);
-    // What only the processor does is done there.
+    // Work that only the CPU backend supports.
     for more in
         [&["--backend", "cpu"][..], &["--threads", "1"], &["--isa", "portable"], &["--x", "bf16-plain"]]
     {

@@ -1,13 +1,12 @@
 //! Memory and streams of another library, here cudarc itself.
 
-use std::io::Write;
-
 use cudarc::driver::{CudaContext, CudaSlice, DevicePtr};
 use half::bf16;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy, plan::hopper::HopperPlan,
     sample::Operands,
 };
+use octile_harness::requirement::Requirement;
 use octile_runtime::cuda::{
     Buffer, CudaError, DeviceActivations, DeviceOperands, Gpu, Graph, HostActivations, MatmulOperands,
     PlannedMatmul,
@@ -36,14 +35,12 @@ fn foreign_memory_on_a_foreign_stream_gives_the_same_bits() {
     let (gpu, shapes, standin) = match Gpu::open(0) {
         Ok(gpu) => (gpu, on_gpu, None),
         Err(error @ CudaError::NoDriver) => {
-            // To stderr, because the test harness hides the stdout of passing tests.
-            let _ =
-                writeln!(std::io::stderr(), "foreign memory and streams: on the stand-in driver: {error}");
+            Requirement::Gpu.report_absent("foreign memory and streams beyond the stand-in driver", error);
             let standin = StandIn::load();
             (Gpu::open(0).unwrap(), vec![(130, 40, 300)], Some(standin))
         }
         Err(error @ (CudaError::NoGpu | CudaError::NotHopper { .. } | CudaError::OldDriver { .. })) => {
-            let _ = writeln!(std::io::stderr(), "DID NOT RUN: foreign memory and streams: {error}");
+            Requirement::Gpu.report_absent("foreign memory and streams", error);
             return;
         }
         Err(error) => panic!("{error}"),

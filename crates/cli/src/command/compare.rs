@@ -1,17 +1,49 @@
-//! `octile compare`: versions side by side.
+//! `octile compare`: benchmark records, or versions side by side.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use anyhow::{Result, bail};
 use octile_dump::{
     compare::{Change, Dump, File, OperationChange, Row, Structure, changes, gpu_operations, operations},
     facts::FileKind,
     gpu::Code,
     llo::Listing,
 };
+use octile_harness::{
+    compare::BenchComparison,
+    record::{Schema, has_schema},
+};
 use serde::Serialize;
 
-use super::analyze::{Text, Version};
-use crate::print::shown;
+use super::{
+    analyze::{TextFile, Version},
+    bench::parse_baseline,
+};
+use crate::{input, print::shown};
+
+/// Compares two benchmark records; `None` where the inputs are dumps.
+pub fn records(inputs: &[PathBuf]) -> Result<Option<BenchComparison>> {
+    let texts = inputs.iter().map(|path| record_text(path)).collect::<Result<Vec<_>>>()?;
+    if texts.iter().all(Option::is_none) {
+        return Ok(None);
+    }
+    match (inputs, &texts[..]) {
+        ([before, after], [Some(old), Some(new)]) => {
+            let (old, new) = (parse_baseline(before, old)?, parse_baseline(after, new)?);
+            Ok(Some(BenchComparison::new(&old, &new)?))
+        }
+        _ => bail!("cannot compare these inputs: give two benchmark records, or dumps only"),
+    }
+}
+
+/// The text of a benchmark record; `None` where the input is something else. Standard input must be a record.
+fn record_text(path: &Path) -> Result<Option<Vec<u8>>> {
+    if path.as_os_str() == "-" {
+        return Ok(Some(input::read(path, input::RECORD_BYTES)?));
+    }
+    let text = path.is_file().then(|| input::read(path, input::RECORD_BYTES).ok()).flatten();
+    Ok(text.filter(|text| has_schema(text, Schema::BENCH)))
+}
 
 /// Versions side by side.
 #[derive(Debug, Serialize)]
@@ -115,7 +147,7 @@ impl Difference {
 }
 
 fn dump<'v>(version: &'v Version) -> Dump<'v> {
-    let file = |text: &'v Text| File { name: &text.name, kind: text.kind, text: &text.text };
+    let file = |text: &'v TextFile| File { name: &text.name, kind: text.kind, text: &text.text };
     Dump { facts: &version.facts, files: version.texts.iter().map(file).collect() }
 }
 

@@ -3,9 +3,8 @@
 use std::path::Path;
 
 use octile_core::device::{cpu::Isa, hopper::HOPPER_GPUS, tpu::TPU_CHIPS};
+use octile_harness::backend::cpu_model;
 use octile_runtime::cuda::{self, CudaError, DriverInfo, Gpu, GpuInfo};
-
-use crate::backend::cpu::cpu_model;
 
 /// One thing that could run or compile a kernel.
 #[derive(Debug, Clone, PartialEq)]

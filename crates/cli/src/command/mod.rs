@@ -15,70 +15,43 @@ pub mod simulate;
 pub mod test;
 pub mod tools;
 pub mod verify;
+mod work;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
-use octile_core::{Problem, Strategy};
+use anyhow::Result;
+use clap::CommandFactory;
+use octile_harness::{
+    bench::BenchReport,
+    compare::BenchComparison,
+    correctness::{self, TestRecord, TestReport},
+    record::{BenchBaseline, BenchRecord, Schema},
+};
 
 use crate::{
     Verdict,
-    args::{Args, Command, JudgeArgs, SimulateArgs, StrategyChoice, ToolsAction, WorkArgs},
-    backend::{self, Backend},
-    case::Case,
-    interrupt, print,
-    record::OutputFile,
+    args::{Args, BenchArgs, Command, CompareArgs, JudgeArgs, SimulateArgs, TestArgs, ToolsAction},
+    output::Destination,
+    print,
+    progress::Progress,
 };
 
 /// Runs a command and prints its report.
 pub fn dispatch(args: Args) -> Result<Verdict> {
     match args.command {
         None => overview::run(),
-        Some(Command::Test(mut args)) => {
-            args.work.backend = backend::choose(&args.work);
-            args.work.require_sense()?;
-            let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
-            let job = test::Job::new(&args.work);
-            require_memory(job.cases.iter().map(|case| &case.problem))?;
-            let mut reports = Vec::new();
-            for backend in backend::open(&args.work)? {
-                let report = test::run(backend.as_ref(), &job)?;
-                print::test::report(&report);
-                reports.push(report);
-            }
-            if let Some(json) = json {
-                let records: Vec<_> = reports.iter().flat_map(test::Report::records).collect();
-                json.finish(&records)?;
-            }
-            Ok(Verdict::of(reports.iter().all(test::Report::passed)))
-        }
-        Some(Command::Bench(mut args)) => {
-            args.work.backend = backend::choose(&args.work);
-            args.work.require_sense()?;
-            let json = args.work.json.as_deref().map(OutputFile::open).transpose()?;
-            let backend = backend::open(&args.work)?.remove(0);
-            let job = bench::Job::new(&args);
-            require_memory(job.cases.iter().map(|case| &case.problem))?;
-            let shapes = job.cases.len();
-            let keep = |report: &_| interrupt::keep(Some(print::bench::so_far(report, shapes)));
-            let report = bench::run(backend.as_ref(), &job, keep)?;
-            interrupt::keep(None);
-            print::bench::report(&report);
-            if let Some(json) = json {
-                json.finish(&report.records())?;
-            }
-            Ok(Verdict::of(report.refused().is_empty()))
-        }
+        Some(Command::Test(args)) => test_strategies(args),
+        Some(Command::Bench(args)) => bench_strategies(args),
         Some(Command::Devices) => {
             print::devices::report(&devices::run());
             Ok(Verdict::Passed)
         }
         Some(Command::Inspect(args)) => {
-            print::inspect::report(&inspect::run(&inspect::Job::new(&args)?)?);
+            print::inspect::report(&inspect::run(&inspect::InspectRequest::new(&args)?)?);
             Ok(Verdict::Passed)
         }
         Some(Command::Analyze(args)) => {
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
+            let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
             match args.json {
                 true => print::analyze::json(&versions),
                 false => print::analyze::report(&versions),
@@ -87,47 +60,42 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Verify(args)) => {
             let junit = open_junit(&args.judge)?;
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
-            judge(&verify::Report::new(versions, args.judge.strict), junit)
+            let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
+            judge(&verify::VerifyReport::new(versions, args.judge.strict), junit)
         }
-        Some(Command::Compare(args)) => {
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
-            let report = compare::run(&versions);
-            match args.json {
-                true => print::analyze::json(&report),
-                false => print::compare::report(&report),
-            }
-            Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
-        }
+        Some(Command::Compare(args)) => compare_inputs(&args),
         Some(Command::Check(args)) => {
-            let job = inspect::Job::new(&args.inspect)?;
+            let request = inspect::InspectRequest::new(&args.inspect)?;
             let junit = open_junit(&args.judge)?;
             if let Some(junit) = &junit {
-                junit.require_outside(job.folders())?;
+                junit.require_outside(request.folders())?;
             }
-            let report = check::run(&job, args.judge.strict)?;
+            let report = check::run(&request, args.judge.strict)?;
             print::inspect::report(&report.compiled);
             print::compare::facts(&report.facts);
             judge(&report.verdicts, junit)
         }
         Some(Command::Report(args)) => {
-            let output = OutputFile::open(&args.output)?;
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
+            let output = Destination::open(&args.output)?;
+            let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
             output.require_apart(versions.iter().flat_map(analyze::Version::all_files))?;
-            let report = report::Report::new(verify::Report::new(versions, false));
+            let report = report::ReportPage::new(verify::VerifyReport::new(versions, false));
             let page = print::report::page(&report);
-            output.finish_with(&page)?;
-            print::report::written(&args.output, page.len());
-            print::report::troubles(&report);
+            let is_stdout = output.is_stdout();
+            output.finish(&page)?;
+            if !is_stdout {
+                print::report::written(&args.output, page.len());
+                print::report::troubles(&report);
+            }
             Ok(Verdict::of(!report.has_troubles()))
         }
         Some(Command::RunModule(args)) => {
-            let report = run_module::run(run_module::Job::new(&args)?)?;
+            let report = run_module::run(run_module::RunModuleRequest::new(&args)?)?;
             print::run_module::report(&report);
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) if simulate::gpu::is_ptx(&args.kernel) => {
-            let report = simulate::gpu::run(&simulate::gpu::Job::new(&args)?);
+            let report = simulate::gpu::run(&simulate::gpu::GpuSimulateRequest::new(&args)?);
             match args.json {
                 true => print::simulate::gpu::json(&report),
                 false => print::simulate::gpu::report(&report),
@@ -135,14 +103,14 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) => {
-            let job = simulate::Job::new(&args)?;
+            let request = simulate::SimulateRequest::new(&args)?;
             let (trace, svg) = open_timelines(&args)?;
-            let report = simulate::run(&job)?;
+            let report = simulate::run(&request)?;
             if let Some(trace) = trace {
-                trace.finish(&simulate::chrome_trace(&report.timeline))?;
+                trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
             }
             if let Some(svg) = svg {
-                svg.finish_with(&print::simulate::drawing(&report.timeline, &report.kernel))?;
+                svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
             }
             match args.json {
                 true => print::simulate::json(&report),
@@ -151,17 +119,31 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Quantize(args)) => {
-            quantize::run(&quantize::Job::quantize(&args)).map(report_checkpoint)
+            quantize::run(&quantize::CheckpointRequest::quantize(&args)).map(report_checkpoint)
         }
-        Some(Command::Convert(args)) => quantize::run(&quantize::Job::convert(&args)).map(report_checkpoint),
+        Some(Command::Convert(args)) => {
+            quantize::run(&quantize::CheckpointRequest::convert(&args)).map(report_checkpoint)
+        }
         Some(Command::Dequantize(args)) => {
-            quantize::run(&quantize::Job::dequantize(&args)).map(report_checkpoint)
+            quantize::run(&quantize::CheckpointRequest::dequantize(&args)).map(report_checkpoint)
         }
         Some(Command::Tools(args)) => {
             match args.action {
                 None => print::tools::report(&tools::list()),
                 Some(ToolsAction::Install { group }) => print::tools::installed(&tools::install(group)?),
             }
+            Ok(Verdict::Passed)
+        }
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Args::command(), "octile", &mut script);
+            print::emit_document(&String::from_utf8_lossy(&script));
+            Ok(Verdict::Passed)
+        }
+        Some(Command::Man) => {
+            let mut page = Vec::new();
+            clap_mangen::Man::new(Args::command()).render(&mut page)?;
+            print::emit_document(&String::from_utf8_lossy(&page));
             Ok(Verdict::Passed)
         }
         Some(Command::CompileChild) => {
@@ -171,31 +153,116 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
     }
 }
 
-fn report_checkpoint(report: quantize::Report) -> Verdict {
+/// Checks the strategies on every requested backend.
+fn test_strategies(mut args: TestArgs) -> Result<Verdict> {
+    args.work.backend = work::choose_backend(&args.work);
+    args.work.require_sense()?;
+    let json = Destination::open_json(&args.work.json)?;
+    let request = test::request(&args.work);
+    work::require_memory(request.cases.iter().map(|case| &case.problem))?;
+    let mut reports = Vec::new();
+    for backend in work::open_backends(&args.work)? {
+        let progress = Progress::new(request.cases.len() as u64);
+        let report = correctness::run(backend.as_ref(), &request, &progress)?;
+        drop(progress);
+        if !json.as_ref().is_some_and(Destination::is_stdout) {
+            print::test::report(&report);
+        }
+        reports.push(report);
+    }
+    if let Some(json) = json {
+        json.finish_json(Schema::TEST, &TestRecord::new(&reports))?;
+    }
+    Ok(Verdict::of(reports.iter().all(TestReport::passed)))
+}
+
+/// Times the strategies, and compares them with the baseline where there is one.
+fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
+    args.work.backend = work::choose_backend(&args.work);
+    args.work.require_sense()?;
+    let json = Destination::open_json(&args.work.json)?;
+    if let (Some(json), Some(baseline)) = (&json, &args.baseline) {
+        json.require_apart([baseline.clone()])?;
+    }
+    let baseline = args.baseline.as_deref().map(bench::read_baseline).transpose()?;
+    let request = bench::request(&args);
+    work::require_memory(request.cases.iter().map(|case| &case.problem))?;
+    let backend = work::open_backends(&args.work)?.remove(0);
+    let report = bench::run(backend.as_ref(), &request)?;
+    let comparison = baseline.map(|baseline| BenchComparison::new(&baseline, &BenchBaseline::from(&report)));
+    let comparison = comparison.transpose()?;
+    if !json.as_ref().is_some_and(Destination::is_stdout) {
+        print::bench::report(&report);
+        if let Some(comparison) = &comparison {
+            print::bench::comparison(comparison);
+        }
+    }
+    if let Some(json) = json {
+        json.finish_json(Schema::BENCH, &BenchRecord::from(&report))?;
+    }
+    judge_timings(&report, comparison.as_ref(), args.fail_if_slower)
+}
+
+/// Fails where a result is wrong, or a strategy is slower than the limit.
+fn judge_timings(
+    report: &BenchReport,
+    comparison: Option<&BenchComparison>,
+    limit: Option<f64>,
+) -> Result<Verdict> {
+    let mut passed = report.refused().is_empty();
+    if let (Some(comparison), Some(limit)) = (comparison, limit) {
+        let slower = comparison.slower_than(limit)?;
+        print::bench::gate(&slower, limit);
+        passed &= slower.is_empty();
+    }
+    Ok(Verdict::of(passed))
+}
+
+/// Compares two benchmark records, or the dumps of several versions.
+fn compare_inputs(args: &CompareArgs) -> Result<Verdict> {
+    if let Some(comparison) = compare::records(&args.inputs)? {
+        match args.json {
+            true => Destination::Stdout.finish_json(Schema::BENCH_COMPARISON, &comparison)?,
+            false => print::bench::comparison(&comparison),
+        }
+        return Ok(Verdict::Passed);
+    }
+    let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
+    let report = compare::run(&versions);
+    match args.json {
+        true => print::analyze::json(&report),
+        false => print::compare::report(&report),
+    }
+    Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
+}
+
+fn report_checkpoint(report: quantize::CheckpointReport) -> Verdict {
     print::quantize::report(&report);
     Verdict::Passed
 }
 
-fn open_junit(args: &JudgeArgs) -> Result<Option<OutputFile>> {
-    args.junit.as_deref().map(OutputFile::open).transpose()
+fn open_junit(args: &JudgeArgs) -> Result<Option<Destination>> {
+    args.junit.as_deref().map(Destination::open).transpose()
 }
 
-/// Prints verdicts, and writes them where they were asked for.
-fn judge(report: &verify::Report, junit: Option<OutputFile>) -> Result<Verdict> {
+/// Prints the verdicts, and writes JUnit where requested.
+fn judge(report: &verify::VerifyReport, junit: Option<Destination>) -> Result<Verdict> {
     if let Some(junit) = &junit {
         junit.require_apart(report.versions.iter().flat_map(|judged| judged.version.all_files()))?;
     }
-    print::verify::report(report);
+    if !junit.as_ref().is_some_and(Destination::is_stdout) {
+        print::verify::report(report);
+    }
     if let Some(junit) = junit {
-        junit.finish_with(&report.junit()?)?;
+        junit.finish(&report.junit()?)?;
     }
     Ok(Verdict::of(report.passed()))
 }
 
-/// The files for the trace and the drawing, which are neither one another nor what is read.
-fn open_timelines(args: &SimulateArgs) -> Result<(Option<OutputFile>, Option<OutputFile>)> {
+/// Opens the files of the trace and the drawing, which must differ from each other and from the inputs.
+fn open_timelines(args: &SimulateArgs) -> Result<(Option<Destination>, Option<Destination>)> {
     let read = [Some(&args.kernel), args.tensors.as_ref()];
-    let open = |path: &Option<PathBuf>| path.as_deref().map(OutputFile::open).transpose();
+    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
     let (trace, svg) = (open(&args.trace)?, open(&args.svg)?);
     for output in [&trace, &svg].into_iter().flatten() {
         output.require_apart(read.into_iter().flatten().cloned())?;
@@ -204,51 +271,4 @@ fn open_timelines(args: &SimulateArgs) -> Result<(Option<OutputFile>, Option<Out
         trace.require_apart([svg.clone()])?;
     }
     Ok((trace, svg))
-}
-
-/// The user's shapes, or the standard ones, with the activations and result type that were asked for.
-fn cases(work: &WorkArgs, standard: Vec<Case>) -> Vec<Case> {
-    let cases = if work.shapes.is_empty() { standard } else { crate::case::named_cases(&work.shapes) };
-    let with_types = |case: Case| Case {
-        problem: case.problem.with_x(work.activation()).with_out(work.out_kind()),
-        ..case
-    };
-    cases.into_iter().map(with_types).collect()
-}
-
-/// Refuses problems whose operands, result and reference do not fit into this machine's memory.
-fn require_memory<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Result<()> {
-    let system = sysinfo::System::new_with_specifics(
-        sysinfo::RefreshKind::nothing().with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram()),
-    );
-    // A container may have less than the machine around it.
-    let container = system.cgroup_limits().map_or(u64::MAX, |limits| limits.total_memory);
-    let memory = system.total_memory().min(container);
-    for problem in problems {
-        let Problem { m, n, k, .. } = *problem;
-        // Samples are made as f32 beside their codes; the reference and its bounds are f64. In floats, because no size overflows
-        // there.
-        let needed = 24.0 * m as f64 * n as f64 + 9.0 * (m as f64 + n as f64) * k as f64;
-        if needed > memory as f64 {
-            let gib = |bytes: f64| bytes / f64::from(1 << 30);
-            bail!(
-                "shape {problem} needs about {:.0} GiB of memory here, and this machine has {:.0}: ask for a smaller one",
-                gib(needed),
-                gib(memory as f64)
-            );
-        }
-    }
-    Ok(())
-}
-
-/// The strategies to run on one problem, each once, in version order.
-fn strategies(choices: &[StrategyChoice], backend: &dyn Backend, problem: &Problem) -> Vec<Strategy> {
-    let wanted = |strategy: &Strategy| {
-        choices.iter().any(|choice| match choice {
-            StrategyChoice::One(one) => one == strategy,
-            StrategyChoice::All => true,
-            StrategyChoice::Best => backend.best(problem) == *strategy,
-        })
-    };
-    Strategy::ALL.into_iter().filter(wanted).collect()
 }

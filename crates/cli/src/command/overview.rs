@@ -1,29 +1,25 @@
-//! `octile` without a command: the whole story in a minute or two.
+//! `octile` without a command: devices, checks, timings and a recommendation in a minute or two.
 
 use std::time::Duration;
 
 use anyhow::Result;
 
-use super::{bench, devices, test};
-use crate::{
-    Verdict,
-    args::StrategyChoice,
-    backend::{
-        Backend,
-        cpu::CpuBackend,
-        gpu::{self, GpuBackend, KernelOptions},
-    },
-    case::{bench_cases, test_cases},
-    interrupt,
+use octile_core::{ActivationKind, ScaleGranularity};
+use octile_harness::{
+    backend::{Backend, CpuBackend, GpuBackend, KernelOptions, has_usable_gpu},
+    bench::BenchRequest,
+    case::{Case, StrategyChoice, bench_cases, test_cases},
+    correctness::{self, TestRequest},
     measure::Effort,
-    print,
 };
 
-/// Time for each shape of the benchmark, so that all six fit into a minute on a slow machine.
+use super::{bench, devices};
+use crate::{Verdict, print, progress::Progress};
+
+/// Time per shape, so that all six take less than a minute on a slow machine.
 const BUDGET_PER_SHAPE: Duration = Duration::from_secs(3);
 
-/// Says what the machine is; then, for everything on it that multiplies, checks every strategy, times them, and recommends one. Each
-/// part is printed as soon as it is there.
+/// Lists the devices; then checks and times every strategy on each usable one. Each part is printed when it is done.
 pub fn run() -> Result<Verdict> {
     print::devices::report(&devices::run());
     let mut passed = true;
@@ -33,38 +29,45 @@ pub fn run() -> Result<Verdict> {
     Ok(Verdict::of(passed))
 }
 
-/// The processor, and the GPU where there is a usable one.
+/// The CPU, and a usable GPU.
 fn backends() -> Result<Vec<Box<dyn Backend>>> {
     let mut backends: Vec<Box<dyn Backend>> = vec![Box::new(CpuBackend::open(None, None)?)];
-    if gpu::is_usable() {
+    if has_usable_gpu() {
         backends.push(Box::new(GpuBackend::open(KernelOptions::new(None, false))?));
     }
     Ok(backends)
 }
 
-/// Whether all is as it should be. What is wrong is not timed.
+/// Token scales, as served models have them.
+fn with_token_scales(cases: Vec<Case>) -> Vec<Case> {
+    let x = ActivationKind::Fp8(ScaleGranularity::Token);
+    cases.into_iter().map(|case| Case { problem: case.problem.with_x(x), ..case }).collect()
+}
+
+/// Whether every strategy is correct. Only then are they timed.
 fn check_and_time(backend: &dyn Backend) -> Result<bool> {
     let strategies = vec![StrategyChoice::All];
-    let job = test::Job { cases: test_cases(), strategies: strategies.clone(), seed: 1 };
-    let checks = test::run(backend, &job)?;
+    let cases = with_token_scales(test_cases());
+    let progress = Progress::new(cases.len() as u64);
+    let request = TestRequest { cases, strategies: strategies.clone(), seed: 1 };
+    let checks = correctness::run(backend, &request, &progress)?;
+    drop(progress);
     print::test::summary(&checks);
     if !checks.passed() {
         return Ok(false);
     }
     let effort = Effort { warmup: 1, budget: Some(BUDGET_PER_SHAPE), ..Effort::QUICK };
-    let job = bench::Job { cases: bench_cases(), strategies, seed: 1, effort };
-    let shapes = job.cases.len();
-    let keep = |report: &_| interrupt::keep(Some(print::bench::so_far(report, shapes)));
-    let report = bench::run(backend, &job, keep)?;
-    interrupt::keep(None);
+    let cases = with_token_scales(bench_cases());
+    let report = bench::run(backend, &BenchRequest { cases, strategies, seed: 1, effort })?;
     print::bench::summary(&report);
     Ok(report.refused().is_empty())
 }
 
 #[cfg(test)]
 mod tests {
+    use octile_harness::backend::Setup;
+
     use super::*;
-    use crate::backend::Setup;
 
     #[test]
     fn a_usable_gpu_takes_part() {

@@ -2,37 +2,41 @@
 
 use std::fmt::Write;
 
+use octile_harness::{
+    bench::{BenchReport, CaseTimings, Recommendation},
+    compare::{BenchComparison, ComparedTiming, TimingChange},
+    stats::Estimate,
+};
+
 use super::{emit, heading, rule};
-use crate::command::bench::{CaseReport, Recommendation, Report};
 
 /// Prints every timing, the summary and the recommendation.
-pub fn report(report: &Report) {
+pub fn report(report: &BenchReport) {
     emit(&text(report));
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &BenchReport) -> String {
     let mut text = title(report);
     for case in &report.cases {
         text += &case_table(report, case);
     }
     text += &heading("BENCHMARK SUMMARY");
-    text += &ranking(report);
     text += &conclusion(report);
     text
 }
 
-/// The timings so far, for a benchmark that is interrupted before it is over.
-pub fn so_far(report: &Report, shapes: usize) -> String {
+/// The timings so far, for a benchmark that is interrupted.
+pub fn so_far(report: &BenchReport, shapes: usize) -> String {
     let done = report.cases.len();
     text(report) + &format!("Interrupted: {done} of {shapes} shapes were timed, and no file was written.\n")
 }
 
 /// Prints the ranking per shape and the recommendation.
-pub fn summary(report: &Report) {
+pub fn summary(report: &BenchReport) {
     emit(&(title(report) + &ranking(report) + &conclusion(report)));
 }
 
-fn title(report: &Report) -> String {
+fn title(report: &BenchReport) -> String {
     let peak = &report.peak;
     heading(format!(
         "FP8 2-D block-scaled matmul: performance\n{}; measured peak {:.3} TFLOP/s, read {:.1} GB/s",
@@ -40,41 +44,37 @@ fn title(report: &Report) -> String {
     ))
 }
 
-fn case_table(report: &Report, case: &CaseReport) -> String {
+fn case_table(report: &BenchReport, case: &CaseTimings) -> String {
     let problem = &case.case.problem;
+    let roof = report.roof(problem);
     let mut text = heading(format!(
-        "Configuration: {} ({problem})\n  M: {}, N: {}, K: {}, block: {}, x: {}, out: {}",
-        case.case.label,
-        problem.m,
-        problem.n,
-        problem.k,
-        problem.quant_block.size(),
-        problem.x,
-        problem.out
+        "Configuration: {} ({problem}), x: {}, out: {}\nRoof: {:.3} TFLOP/s, limited by {}",
+        case.case.label, problem.x, problem.out, roof.tflops, roof.limiter
     ));
     for (strategy, check) in &case.refused {
-        let complaint = check.complaint().unwrap_or_default();
-        let _ = writeln!(text, "  {strategy} is not timed because it is wrong: {complaint}");
+        let failure = check.complaint().unwrap_or_default();
+        let _ = writeln!(text, "  {strategy} is not timed because it is wrong: {failure}");
     }
-    if case.timings.is_empty() {
-        return text;
-    }
+    let Some(winner) = case.winner() else { return text };
     let unit = Unit::of(case);
     let [mean, min, max, std, median] =
         ["mean", "min", "max", "std", "median"].map(|figure| format!("{figure} {}", unit.name));
     let _ = writeln!(
         text,
-        "  {:<22} {mean:>9} {min:>9} {max:>9} {std:>8} {median:>9} {:>9} {:>9} {:>8} {:>7}",
-        "version", "TF/s mean", "TF/s best", "GB/s", "% peak"
+        "  {:<22} {:>4} {mean:>9} {min:>9} {max:>9} {std:>8} {median:>9} {:>9} {:>9} {:>8} {:>6} {:>6}",
+        "version", "runs", "TF/s mean", "TF/s best", "GB/s", "% roof", "% best"
     );
-    let winner = case.winner().map(|w| w.strategy);
+    let mut exceeds_roof = false;
     for timing in &case.timings {
         let stats = &timing.stats;
+        let of_roof = roof.percent(timing.tflops_median);
+        exceeds_roof |= of_roof > 100.0;
         let _ = writeln!(
             text,
-            "{} {:<22} {:>9.3} {:>9.3} {:>9.3} {:>8.3} {:>9.3} {:>9.3} {:>9.3} {:>8.2} {:>7.1}",
-            if winner == Some(timing.strategy) { '*' } else { ' ' },
+            "{} {:<22} {:>4} {:>9.3} {:>9.3} {:>9.3} {:>8.3} {:>9.3} {:>9.3} {:>9.3} {:>8.2} {:>6.1} {:>6.1}",
+            if winner.strategy == timing.strategy { '*' } else { ' ' },
             format!("{} {}", timing.strategy.version(), timing.strategy.title()),
+            stats.samples_ms.len(),
             unit.per_ms * stats.mean_ms,
             unit.per_ms * stats.min_ms,
             unit.per_ms * stats.max_ms,
@@ -83,16 +83,18 @@ fn case_table(report: &Report, case: &CaseReport) -> String {
             timing.tflops_mean,
             timing.tflops_best,
             timing.gbytes_per_s,
-            report.percent_of_peak(timing)
+            of_roof,
+            100.0 * winner.stats.median_ms / stats.median_ms
         );
     }
-    let runs = case.timings.first().map_or(0, |t| t.stats.samples_ms.len());
-    let each = if runs == 1 { "run" } else { "runs" };
-    let _ = writeln!(text, "  {runs} {each} of each, in turns; * least median\n");
+    if exceeds_roof {
+        text += "  above 100 % of the roof: the operands stay in cache between runs\n";
+    }
+    text += "  runs are interleaved; * smallest median\n\n";
     text
 }
 
-/// What the times of a shape are told in.
+/// The unit of a shape's times.
 #[derive(Clone, Copy)]
 struct Unit {
     name: &'static str,
@@ -101,7 +103,7 @@ struct Unit {
 
 impl Unit {
     /// Small enough for three decimals to show three digits of the shortest time.
-    fn of(case: &CaseReport) -> Self {
+    fn of(case: &CaseTimings) -> Self {
         Self::for_ms(case.winner().map_or(0.0, |winner| winner.stats.median_ms))
     }
 
@@ -114,22 +116,23 @@ impl Unit {
     }
 }
 
-fn ranking(report: &Report) -> String {
+fn ranking(report: &BenchReport) -> String {
     let mut text = String::new();
     for case in &report.cases {
         let Some(winner) = case.winner() else { continue };
-        let _ = writeln!(text, "{} ({}):", case.case.label, case.case.problem);
+        let roof = report.roof(&case.case.problem);
+        let _ = writeln!(text, "{} ({}), limited by {}:", case.case.label, case.case.problem, roof.limiter);
         for timing in &case.timings {
             let (unit, median) = (Unit::of(case), timing.stats.median_ms);
             let _ = writeln!(
                 text,
-                "{} {:<22} {:>10.3} {} {:>8.3} TFLOP/s {:>6.1} % of peak {:>6.1} % of best",
+                "{} {:<22} {:>10.3} {} {:>8.3} TFLOP/s {:>6.1} % of roof {:>6.1} % of best",
                 if timing.strategy == winner.strategy { '*' } else { ' ' },
                 format!("{} {}", timing.strategy.version(), timing.strategy.title()),
                 unit.per_ms * median,
                 unit.name,
                 timing.tflops_median,
-                report.percent_of_peak(timing),
+                roof.percent(timing.tflops_median),
                 100.0 * winner.stats.median_ms / median
             );
         }
@@ -138,12 +141,11 @@ fn ranking(report: &Report) -> String {
     text
 }
 
-fn conclusion(report: &Report) -> String {
+fn conclusion(report: &BenchReport) -> String {
     let mut text = String::new();
     for (case, strategy, check) in report.refused() {
-        let complaint = check.complaint().unwrap_or_default();
-        let _ =
-            writeln!(text, "{strategy} was not timed on {} because it is wrong: {complaint}", case.problem);
+        let failure = check.complaint().unwrap_or_default();
+        let _ = writeln!(text, "{strategy} was not timed on {} because it is wrong: {failure}", case.problem);
     }
     let Some(recommendation) = report.recommendation() else { return text };
     text += "Wins by version:\n";
@@ -157,8 +159,6 @@ fn conclusion(report: &Report) -> String {
     text
 }
 
-const MORE_RUNS: &str = "Use the simplest, or time again with more --iterations on a quiet machine.\n";
-
 /// The thresholds of the original guide: below 5 % take the simpler version, above 10 % the faster one.
 fn advice(recommendation: Recommendation) -> String {
     let Recommendation { winner, gain, simplest, spread } = recommendation;
@@ -168,13 +168,15 @@ fn advice(recommendation: Recommendation) -> String {
         winner.version(),
         simplest.version()
     );
+    let unsure =
+        format!("Use {simplest}, the simplest, or time again with more --iterations on a quiet machine.\n");
     if winner == simplest {
         format!("{winner} ({}) is the simplest, and no other wins more shapes: use it.\n", winner.version())
-    } else if let (false, Some(spread)) = (recommendation.is_sure(), spread) {
+    } else if let (false, Some(spread)) = (recommendation.is_significant(), spread) {
         let spread = 100.0 * spread;
-        format!("{faster}, but that may be off by {spread:.1} %: no difference is shown.\n{MORE_RUNS}")
-    } else if !recommendation.is_sure() {
-        format!("{faster}, but so few runs do not show a difference.\n{MORE_RUNS}")
+        format!("{faster}, +- {spread:.1} %: not significant.\n{unsure}")
+    } else if !recommendation.is_significant() {
+        format!("{faster}, but there are too few runs to show a difference.\n{unsure}")
     } else if percent < 5.0 {
         format!("{faster}: negligible, use the simpler {simplest}.\n")
     } else if percent <= 10.0 {
@@ -184,50 +186,138 @@ fn advice(recommendation: Recommendation) -> String {
     }
 }
 
+/// Prints two benchmark records side by side.
+pub fn comparison(comparison: &BenchComparison) {
+    emit(&comparison_text(comparison));
+}
+
+fn comparison_text(comparison: &BenchComparison) -> String {
+    let BenchComparison { before, after, pairs, mean_ratio, only_before, only_after } = comparison;
+    let mut text = heading("BENCHMARK COMPARISON");
+    for (name, origin) in [("before", before), ("after", after)] {
+        let _ = writeln!(text, "{name:<7} {}, version {}", origin.provenance.date, origin.provenance.version);
+        let _ = writeln!(text, "        {}", origin.machine);
+    }
+    if !comparison.is_same_machine() {
+        text += "The machines differ: ratios include their difference.\n";
+    }
+    let _ = writeln!(
+        text,
+        "\n{:<7} {:>11} {:>11} {:>7} {:>17}",
+        "version", "before ms", "after ms", "ratio", "95 % interval"
+    );
+    let mut problem = None;
+    for pair in pairs {
+        if problem != Some(&pair.problem) {
+            let _ = writeln!(text, "{}", pair.problem);
+            problem = Some(&pair.problem);
+        }
+        text += &pair_line(pair);
+    }
+    if let (Some(mean), true) = (mean_ratio, pairs.len() > 1) {
+        let _ = writeln!(text, "geometric mean {:>23.3} {}", mean.value, interval(mean));
+    }
+    for (names, side) in [(only_before, "before"), (only_after, "after")] {
+        for name in names {
+            let _ = writeln!(text, "only {side}: {name}");
+        }
+    }
+    text
+}
+
+fn pair_line(pair: &ComparedTiming) -> String {
+    let change = match pair.change {
+        TimingChange::Faster => "faster".to_owned(),
+        TimingChange::Slower => "slower".to_owned(),
+        TimingChange::NotSignificant => "not significant".to_owned(),
+        TimingChange::TooFewRuns => format!("too few runs ({} and {})", pair.runs.0, pair.runs.1),
+    };
+    let interval = pair.ratio.as_ref().map(interval).unwrap_or_default();
+    format!(
+        "  {:<5} {:>11.4} {:>11.4} {:>7.3} {interval:>17}  {change}\n",
+        pair.strategy,
+        pair.before_ms,
+        pair.after_ms,
+        pair.after_ms / pair.before_ms
+    )
+}
+
+fn interval(estimate: &Estimate) -> String {
+    format!("{:.3} .. {:.3}", estimate.low, estimate.high)
+}
+
+/// Prints the verdict of `--fail-if-slower`.
+pub fn gate(slower: &[&ComparedTiming], limit: f64) {
+    emit(&gate_text(slower, limit));
+}
+
+fn gate_text(slower: &[&ComparedTiming], limit: f64) -> String {
+    let limit = 100.0 * limit;
+    if slower.is_empty() {
+        return format!("PASS: no strategy is significantly more than {limit} % slower than the baseline.\n");
+    }
+    let line = |pair: &&ComparedTiming| {
+        let ratio = pair.after_ms / pair.before_ms;
+        format!(
+            "FAIL: {} on {} takes {ratio:.3} times as long, limit {limit} %\n",
+            pair.strategy, pair.problem
+        )
+    };
+    slower.iter().map(line).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use octile_core::{Problem, QuantBlock, Strategy};
-
-    use super::*;
-    use crate::{
+    use octile_harness::{
         backend::{Peak, Setup},
+        bench::Timing,
         case::named_cases,
-        command::bench::Timing,
-        record::Provenance,
+        record::{BenchBaseline, Provenance},
         stats::Statistics,
     };
 
-    #[test]
-    fn two_versions_on_one_shape() {
+    use super::*;
+
+    fn report_of(timings: &[(Strategy, &[f64])]) -> BenchReport {
         let problem = Problem::new(2048, 2048, 2048, QuantBlock::B512).unwrap();
-        let timing = |strategy, samples: [f64; 3]| {
-            let stats = Statistics::of(samples.to_vec());
-            let tflops = |ms: f64| problem.flops() / ms / 1e9;
-            Timing {
-                strategy,
-                tflops_mean: tflops(stats.mean_ms),
-                tflops_best: tflops(stats.min_ms),
-                tflops_median: tflops(stats.median_ms),
-                gbytes_per_s: 1.5,
-                stats,
-            }
+        let timing = |&(strategy, samples): &(Strategy, &[f64])| {
+            Timing::new(strategy, &problem, Statistics::of(samples.to_vec()))
         };
-        let case = CaseReport {
+        let case = CaseTimings {
             case: named_cases(&[problem]).remove(0),
-            timings: vec![
-                timing(Strategy::Auto, [56.0, 54.0, 55.0]),
-                timing(Strategy::Strip, [44.0, 45.0, 43.0]),
-            ],
+            timings: timings.iter().map(timing).collect(),
             refused: Vec::new(),
         };
-        insta::assert_snapshot!(text(&Report {
-            provenance: Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0" },
+        BenchReport {
+            provenance: Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0".into() },
             setup: Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 },
             peak: Peak { tflops: 0.5, read_gbytes: 20.0 },
             seed: 1,
             warmup: 2,
             cases: vec![case],
-        }));
+        }
+    }
+
+    #[test]
+    fn two_versions_on_one_shape() {
+        let report =
+            report_of(&[(Strategy::Auto, &[56.0, 54.0, 55.0]), (Strategy::Strip, &[44.0, 45.0, 43.0])]);
+        insta::assert_snapshot!(text(&report));
+    }
+
+    #[test]
+    fn two_records_side_by_side() {
+        let around = |ms: f64| [0.97, 0.98, 0.99, 1.0, 1.0, 1.01, 1.02, 1.03].map(|factor| ms * factor);
+        let record = |auto: f64, strip: &[f64]| {
+            BenchBaseline::from(&report_of(&[(Strategy::Auto, &around(auto)), (Strategy::Strip, strip)]))
+        };
+        let (before, after) = (record(50.0, &around(40.0)), record(60.0, &[40.0]));
+        let comparison = BenchComparison::new(&before, &after).unwrap();
+        let slower: Vec<_> = comparison.pairs.iter().take(1).collect();
+        insta::assert_snapshot!(
+            comparison_text(&comparison) + &gate_text(&slower, 0.05) + &gate_text(&[], 0.05)
+        );
     }
 
     #[test]
@@ -243,10 +333,10 @@ mod tests {
         };
         assert!(advice(0.04, Some(0.01)).contains("negligible"));
         assert!(advice(0.07, Some(0.01)).contains("noticeable"));
-        assert!(advice(0.11, Some(0.01)).contains("significant"));
+        assert!(advice(0.11, Some(0.01)).contains("significant, use strip"));
         let unsure = advice(0.11, Some(0.2));
-        assert!(unsure.contains("may be off by 20.0 %") && !unsure.contains("significant"), "{unsure}");
+        assert!(unsure.contains("+- 20.0 %: not significant.\nUse auto, the simplest,"), "{unsure}");
         let unknown = advice(0.11, None);
-        assert!(unknown.contains("so few runs") && unknown.contains("--iterations"), "{unknown}");
+        assert!(unknown.contains("too few runs") && unknown.contains("--iterations"), "{unknown}");
     }
 }

@@ -1,10 +1,11 @@
-//! Report values as text. Everything that a user reads on standard output is written here.
+//! Report values as text: everything that a user reads on standard output.
 
 pub mod analyze;
 pub mod bench;
 pub mod compare;
 pub mod devices;
 pub mod inspect;
+mod paint;
 mod printable;
 pub mod quantize;
 pub mod report;
@@ -17,12 +18,17 @@ pub mod verify;
 use std::{
     fmt,
     io::{self, Write},
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
 };
+
+use crate::args::ColorChoice;
 
 pub use printable::{one_line, printable, shown};
 
-/// Text that is built up and then printed at once, so that tests can read what users see.
+/// A report, built up and then printed at once, so that tests can read what users see.
 type Text = String;
 
 const WIDTH: usize = 80;
@@ -37,27 +43,57 @@ fn rule() -> String {
     format!("{}\n", "-".repeat(WIDTH))
 }
 
-/// The first failure of standard output, which ends the program with an error once its work is done.
+/// First failure of standard output, reported as an error when the command is done.
 static FAILURE: OnceLock<io::Error> = OnceLock::new();
 
-/// Writes to standard output. All that users see of files comes through here, and nothing in it may steer their terminal.
+/// Whether reports and progress are suppressed.
+static QUIET: AtomicBool = AtomicBool::new(false);
+
+/// Applies the global options, before anything is printed.
+pub(crate) fn configure(quiet: bool, color: ColorChoice) {
+    QUIET.store(quiet, Ordering::Relaxed);
+    match color {
+        ColorChoice::Auto => anstream::ColorChoice::Auto,
+        ColorChoice::Always => anstream::ColorChoice::AlwaysAnsi,
+        ColorChoice::Never => anstream::ColorChoice::Never,
+    }
+    .write_global();
+}
+
+/// Whether reports and progress are suppressed.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
+/// Prints a report on standard output, without control characters from file contents. Suppressed by `--quiet`.
 pub(crate) fn emit(text: &Text) {
-    if let Err(error) = write(&mut io::stdout().lock(), &printable(text)) {
+    if !is_quiet() {
+        keep_failure(write(&mut anstream::stdout().lock(), &paint::verdicts(&printable(text))));
+    }
+}
+
+/// Prints a document on standard output: JSON and other output for programs, which `--quiet` does not suppress.
+pub(crate) fn emit_document(text: &str) {
+    keep_failure(write(&mut io::stdout().lock(), &printable(text)));
+}
+
+fn keep_failure(written: io::Result<()>) {
+    if let Err(error) = written {
         let _ = FAILURE.set(error);
     }
 }
 
-/// Writes a line to standard error. That it is full or closed is nothing that could still be said.
+/// Writes a line to standard error. Its own failure cannot be reported.
 pub(crate) fn say(line: &str) {
     let _ = writeln!(io::stderr(), "{}", printable(line));
 }
 
-/// Why standard output does not hold all that was printed; `None` when it does.
+/// First failure of standard output.
 pub fn failure() -> Option<&'static io::Error> {
     FAILURE.get()
 }
 
-/// A reader that has seen enough (`octile test | head`) is not an error.
+/// A closed pipe (`octile test | head`) is not an error.
 fn write(output: &mut impl Write, text: &str) -> io::Result<()> {
     match output.write_all(text.as_bytes()).and_then(|()| output.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),

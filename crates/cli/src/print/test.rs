@@ -3,20 +3,20 @@
 use std::fmt::Write;
 
 use octile_core::bound::Accumulator;
-
-use super::{emit, heading};
-use crate::{
+use octile_harness::{
     check::{Check, ExactCheck, RELATIVE_TOLERANCE},
-    command::test::{CaseReport, Report},
+    correctness::{CaseChecks, TestReport},
 };
 
+use super::{emit, heading};
+
 /// Prints every check and the summary.
-pub fn report(report: &Report) {
+pub fn report(report: &TestReport) {
     emit(&text(report));
 }
 
 /// Prints one line per shape and the summary.
-pub fn summary(report: &Report) {
+pub fn summary(report: &TestReport) {
     let mut text = title(report);
     for case in &report.cases {
         let _ = write!(text, "{:<12} {:<20}", case.case.label, case.case.problem);
@@ -24,7 +24,7 @@ pub fn summary(report: &Report) {
             let _ = write!(text, " {strategy} {}", verdict(check.passed()));
         }
         text.push('\n');
-        text.extend(complaints(case));
+        text.extend(failures(case));
     }
     text.push('\n');
     text += &conclusion(report);
@@ -36,11 +36,11 @@ fn verdict(passed: bool) -> &'static str {
     if passed { "PASS" } else { "FAIL" }
 }
 
-fn title(report: &Report) -> String {
+fn title(report: &TestReport) -> String {
     heading(format!("FP8 2-D block-scaled matmul: correctness\n{}", report.setup))
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &TestReport) -> String {
     let mut text = title(report);
     for case in &report.cases {
         let problem = &case.case.problem;
@@ -65,20 +65,20 @@ fn text(report: &Report) -> String {
                 verdict(check.passed())
             );
         }
-        text.extend(complaints(case));
+        text.extend(failures(case));
     }
     let _ = writeln!(
         text,
-        "\nmax rel err is accepted up to {RELATIVE_TOLERANCE}; of bound: the worst element's error"
+        "\nmax rel err: at most {RELATIVE_TOLERANCE}. of bound: largest error relative to its a-priori bound, at most 1"
     );
-    let explained: Vec<_> = report.accumulators.iter().map(rounding).collect();
+    let models: Vec<_> = report.accumulators.iter().map(rounding).collect();
     let _ = writeln!(
         text,
-        "against what rounding can explain ({}), accepted up to 1.\n\
-         exact: small integers with a power of two as the scale of every block, where no element may be off.{}\n\
-         Results must repeat to the bit.\n",
-        explained.join("; "),
-        if has_inexact(report) { "\nn/a: K is too long for a sum in f32 to be exact." } else { "" }
+        "({}).\n\
+         exact: small integers and power-of-two scales, for which every element must be exact.{}\n\
+         Results must be bitwise repeatable.\n",
+        models.join("; "),
+        if has_inexact(report) { "\nn/a: K is too long for exact sums in f32." } else { "" }
     );
     text += &heading("TEST SUMMARY");
     for (strategy, passed, all) in report.tally() {
@@ -95,7 +95,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// Whether results on exact operands were exact.
+/// Verdict on exact operands.
 fn exactness(check: &Check) -> &'static str {
     match check.exact {
         None | Some(ExactCheck { draws: 0, .. }) => "n/a",
@@ -103,26 +103,26 @@ fn exactness(check: &Check) -> &'static str {
     }
 }
 
-fn has_inexact(report: &Report) -> bool {
+fn has_inexact(report: &TestReport) -> bool {
     report.cases.iter().flat_map(|case| &case.checks).any(|(_, check)| exactness(check) == "n/a")
 }
 
-/// What is rounded where products are added up in this way.
+/// The accumulator model, in words.
 fn rounding(accumulator: &Accumulator) -> &'static str {
     match accumulator {
-        Accumulator::F32 => "sums in f32",
-        Accumulator::Bf16Operands => "operands scaled and rounded to bf16, sums in f32",
-        Accumulator::HopperTensorCore { .. } => "sums of the tensor cores, added up in f32",
+        Accumulator::F32 => "f32 accumulator",
+        Accumulator::Bf16Operands => "operands scaled and rounded to bf16, f32 accumulator",
+        Accumulator::HopperTensorCore { .. } => "tensor core accumulator, promoted to f32",
     }
 }
 
-fn complaints(case: &CaseReport) -> impl Iterator<Item = String> {
+fn failures(case: &CaseChecks) -> impl Iterator<Item = String> {
     case.checks
         .iter()
         .filter_map(|(strategy, check)| Some(format!("  {}: {}\n", strategy.version(), check.complaint()?)))
 }
 
-fn conclusion(report: &Report) -> String {
+fn conclusion(report: &TestReport) -> String {
     if report.passed() {
         "ALL TESTS PASSED: every strategy is correct.\n".to_owned()
     } else {
@@ -133,9 +133,9 @@ fn conclusion(report: &Report) -> String {
 #[cfg(test)]
 mod tests {
     use octile_core::{Problem, QuantBlock, Strategy, exact::WrongElement, oracle::Comparison};
+    use octile_harness::{backend::Setup, case::named_cases, record::Provenance};
 
     use super::*;
-    use crate::{backend::Setup, case::named_cases, record::Provenance};
 
     #[test]
     fn a_pass_and_a_failure() {
@@ -154,25 +154,22 @@ mod tests {
         let wrong = WrongElement { row: 5, col: 6, result: 2.5, expected: 1.5 };
         let inexact = ExactCheck { draws: 1, wrong: 16, first: Some(wrong) };
         let problem = Problem::new(512, 512, 512, QuantBlock::B128).unwrap();
-        let drops_a_block = CaseReport {
+        let drops_a_block = CaseChecks {
             case: named_cases(&[problem]).remove(0),
             checks: vec![(Strategy::Auto, Check { exact: Some(inexact), ..check(0.9, true) })],
         };
-        let case = CaseReport {
+        let case = CaseChecks {
             case: named_cases(&[problem]).remove(0),
             checks: vec![
                 (Strategy::Auto, check(0.01, true)),
                 (Strategy::Dma, check(17.0, true)),
                 (Strategy::Smem, check(0.01, false)),
-                (
-                    Strategy::Strip,
-                    Check { stopped: Some("line 7: it waits for ever".into()), ..check(17.0, true) },
-                ),
+                (Strategy::Strip, Check { stopped: Some("line 7: deadlock".into()), ..check(17.0, true) }),
             ],
         };
         let setup = Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 };
-        let provenance = Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0" };
-        insta::assert_snapshot!(text(&Report {
+        let provenance = Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0".into() };
+        insta::assert_snapshot!(text(&TestReport {
             provenance,
             setup,
             seed: 1,

@@ -1,20 +1,9 @@
 //! Streaming through registers: vector accesses with an L2 policy, and arithmetic on pairs of 16-bit floats.
 
-use octile_core::FloatKind;
+use octile_core::{FloatKind, plan::hopper::CachePriority};
 
 use super::{B32, B64, F32, Global, Pred, Ptx, vector};
 use crate::ir::Operand;
-
-/// L2 eviction priority of a cache line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CachePriority {
-    /// No hint.
-    Normal,
-    /// Not needed again: evict first.
-    EvictFirst,
-    /// Needed soon: evict last.
-    EvictLast,
-}
 
 /// A [`CachePriority`] in a register, as instructions take it.
 #[derive(Clone, Copy, Debug)]

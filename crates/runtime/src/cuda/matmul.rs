@@ -10,11 +10,11 @@ use std::{
 };
 
 use cudarc::driver::sys::CUdeviceptr;
+use octile_core::plan::hopper::QuantizeTuning;
 use octile_core::{
     Problem, QuantizedWeight, Strategy,
     plan::hopper::{Arguments, HopperPlan},
 };
-use octile_kernels::hopper::QuantizeTuning;
 
 use super::{
     Buffer, CudaError, DeviceActivations, Gpu, HostActivations, MatmulOperands, PlannedMatmul,

@@ -40,7 +40,7 @@ pub use host::{DeviceOperands, HostActivations, multiply_host};
 pub use info::{DriverInfo, GpuInfo, format_version};
 pub use matmul::{GpuMatmul, RawActivations};
 pub use multiply::{MultiplyKernel, MultiplyOperands, PreparedMultiply};
-pub use octile_kernels::hopper::QuantizeTuning;
+pub use octile_core::plan::hopper::QuantizeTuning;
 pub use peak::TensorCorePeak;
 pub use planned::{DeviceActivations, MatmulOperands, PlannedMatmul, PreparedMatmul};
 pub use quantize::{PreparedQuantize, QuantizeKernel, QuantizeOperands};

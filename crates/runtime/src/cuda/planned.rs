@@ -6,7 +6,7 @@ use octile_core::{
 };
 
 use cudarc::driver::CudaStream;
-use octile_kernels::hopper::QuantizeTuning;
+use octile_core::plan::hopper::QuantizeTuning;
 
 use super::{
     Buffer, CudaError, Gpu, MultiplyKernel, MultiplyOperands, PreparedMultiply, PreparedQuantize,

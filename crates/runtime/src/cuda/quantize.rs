@@ -4,10 +4,10 @@ use std::ffi::c_void;
 
 use cudarc::driver::{CudaStream, sys};
 use octile_core::{
-    ActivationKind, FloatKind, Problem,
-    plan::hopper::{QUANTIZE_NUMBERS, ScaleLayout, quantize_numbers},
+    FloatKind, Problem,
+    plan::hopper::{QUANTIZE_NUMBERS, QuantizePlan, QuantizeTuning, ScaleLayout, quantize_numbers},
 };
-use octile_kernels::hopper::{self, QuantizeTuning};
+use octile_kernels::hopper;
 
 use super::{
     Buffer, CudaError, Gpu,
@@ -62,7 +62,7 @@ impl QuantizeKernel {
         tuning: QuantizeTuning,
         modules: &ModuleCache,
     ) -> Result<Self, CudaError> {
-        let ActivationKind::Quantized(kind, granularity) = problem.x else {
+        let Some(plan) = QuantizePlan::new(problem) else {
             let planned = "activations quantized on the GPU".to_owned();
             return Err(CudaError::PlanMismatch { planned, given: format!("x {}", problem.x) });
         };
@@ -72,17 +72,15 @@ impl QuantizeKernel {
         if !is_valid || [m, k].into_iter().any(|side| i32::try_from(side).is_err()) {
             return Err(CudaError::TooLarge);
         }
-        if !tuning.is_for(granularity) {
+        let Some(plan) = plan.with_tuning(tuning) else {
             let planned = "a supported tuning of the quantization kernel".to_owned();
             return Err(CudaError::PlanMismatch { planned, given: format!("{tuning:?}") });
-        }
-        let (quant_block, aligned) = (quant_block.size(), hopper::quantizes_vectors(k));
-        let text = hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning);
-        let launch = tuning.launch(quant_block);
+        };
+        let (text, launch) = (hopper::quantize(&plan), plan.launch());
         let config = launch.launch_config(problem, gpu.properties().sms).ok_or(CudaError::TooLarge)?;
         let kernel = LoadedKernel::new(modules.load(gpu, &text)?, config)?;
-        let row_alignment = if aligned { hopper::QUANTIZE_ALIGNMENT } else { 1 };
-        Ok(Self { gpu: gpu.clone(), problem: *problem, kind, kernel, row_alignment })
+        let row_alignment = plan.row_alignment();
+        Ok(Self { gpu: gpu.clone(), problem: *problem, kind: plan.kind, kernel, row_alignment })
     }
 
     /// Returns the kernel for another stream of the same GPU.
@@ -162,8 +160,8 @@ impl Work for PreparedQuantize<'_> {
         let numbers =
             self.numbers.iter().map(|number| std::ptr::from_ref(number).cast::<c_void>().cast_mut());
         let mut parameters: Vec<*mut c_void> = pointers.chain(numbers).collect();
-        // SAFETY: `hopper::quantize_tuned` declares three pointers and these numbers; `prepare` checked every
-        // buffer's size, and the caller promises the rest.
+        // SAFETY: `hopper::quantize` declares three pointers and these numbers; `prepare` checked every buffer's
+        // size, and the caller promises the rest.
         unsafe { self.kernel.launch(stream, &mut parameters) }
     }
 }

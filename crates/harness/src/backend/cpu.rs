@@ -1,0 +1,125 @@
+//! This machine's CPU.
+
+use std::time::{Duration, Instant};
+
+use octile_core::{
+    ActivationKind, Mat, MatMut, Problem, Strategy,
+    bound::Accumulator,
+    device::cpu::Isa,
+    sample::{Activations, Operands},
+};
+use octile_runtime::cpu::{Activation, Cpu, Floats, PackedWeight, WeightRef, Workspace, peak};
+
+use super::{Backend, Contender, OutputBuffer, Peak, Setup};
+use crate::Result;
+
+/// The CPU backend with its thread pool.
+pub struct CpuBackend {
+    cpu: Cpu,
+}
+
+impl CpuBackend {
+    /// Starts the thread pool: with the best instruction set and one thread per core, unless named.
+    pub fn open(isa: Option<Isa>, threads: Option<usize>) -> Result<Self> {
+        let mut builder = Cpu::builder();
+        if let Some(isa) = isa {
+            builder = builder.isa(isa);
+        }
+        if let Some(threads) = threads {
+            builder = builder.threads(threads);
+        }
+        Ok(Self { cpu: builder.build()? })
+    }
+}
+
+/// CPU model as the operating system reports it.
+pub fn cpu_model() -> String {
+    let system = sysinfo::System::new_with_specifics(
+        sysinfo::RefreshKind::nothing().with_cpu(sysinfo::CpuRefreshKind::nothing()),
+    );
+    let brand = system.cpus().first().map(|cpu| cpu.brand().trim().to_owned());
+    brand.filter(|brand| !brand.is_empty()).unwrap_or_else(|| "unknown CPU".to_owned())
+}
+
+impl Backend for CpuBackend {
+    fn setup(&self) -> Setup {
+        let (isa, threads) = (self.cpu.isa().to_string(), self.cpu.threads());
+        Setup::Cpu { cpu_model: cpu_model(), isa, threads }
+    }
+
+    fn accumulator(&self) -> Accumulator {
+        Accumulator::F32
+    }
+
+    fn best(&self, problem: &Problem) -> Strategy {
+        self.cpu.best(problem, true)
+    }
+
+    fn peak(&self) -> Result<Peak> {
+        Ok(Peak { tflops: peak::gflops(&self.cpu) / 1e3, read_gbytes: peak::read_gbytes(&self.cpu) })
+    }
+
+    fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
+        let problem = operands.problem;
+        Ok(Box::new(CpuContender {
+            cpu: &self.cpu,
+            strategy,
+            operands,
+            packed: (strategy == Strategy::Strip).then(|| PackedWeight::new(&operands.weight)),
+            workspace: self.cpu.workspace(&problem, strategy),
+            output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
+        }))
+    }
+}
+
+struct CpuContender<'a> {
+    cpu: &'a Cpu,
+    strategy: Strategy,
+    operands: &'a Operands,
+    packed: Option<PackedWeight>,
+    workspace: Workspace,
+    output: OutputBuffer,
+}
+
+impl Contender for CpuContender<'_> {
+    fn run(&mut self) -> Result<Duration> {
+        let Problem { m, n, .. } = self.operands.problem;
+        let x = activation(self.operands)?;
+        let weight = match &self.packed {
+            Some(packed) => WeightRef::Packed(packed),
+            None => WeightRef::Rows(&self.operands.weight),
+        };
+        let start = Instant::now();
+        match &mut self.output {
+            OutputBuffer::F32(out) => {
+                self.cpu.multiply(self.strategy, x, weight, MatMut::new(out, m, n)?, &mut self.workspace)?;
+            }
+            OutputBuffer::Bf16(out) => {
+                self.cpu.multiply(self.strategy, x, weight, MatMut::new(out, m, n)?, &mut self.workspace)?;
+            }
+            OutputBuffer::F16(out) => {
+                self.cpu.multiply(self.strategy, x, weight, MatMut::new(out, m, n)?, &mut self.workspace)?;
+            }
+        }
+        Ok(start.elapsed())
+    }
+
+    fn output(&mut self) -> &mut OutputBuffer {
+        &mut self.output
+    }
+}
+
+/// The activations as a kernel argument.
+fn activation(operands: &Operands) -> Result<Activation<'_>> {
+    let Problem { m, k, .. } = operands.problem;
+    let floats = match &operands.x {
+        Activations::Fp8(x) => return Ok(Activation::Fp8(x)),
+        Activations::F32(x) => Floats::F32(Mat::new(x, m, k)?),
+        Activations::Bf16(x) => Floats::Bf16(Mat::new(x, m, k)?),
+        Activations::F16(x) => Floats::F16(Mat::new(x, m, k)?),
+    };
+    Ok(match operands.problem.x {
+        ActivationKind::Quantized(_, granularity) => Activation::Quantize(floats, granularity),
+        ActivationKind::Plain(_) | ActivationKind::Fp8(_) => Activation::Plain(floats),
+    })
+}

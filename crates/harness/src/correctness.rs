@@ -1,0 +1,175 @@
+//! Checks every strategy against the f64 reference.
+
+use octile_core::{Problem, Strategy, bound::Accumulator, exact::ExactOperands, sample::Operands};
+use serde::Serialize;
+
+use crate::{
+    Observer, Result,
+    backend::{Backend, Setup},
+    case::{Case, StrategyChoice},
+    check::{Check, ExactCheck, Expectation, RELATIVE_TOLERANCE},
+    record::{ProblemFields, Provenance},
+};
+
+/// What to check.
+#[derive(Debug, Clone)]
+pub struct TestRequest {
+    /// Shapes.
+    pub cases: Vec<Case>,
+    /// Strategies.
+    pub strategies: Vec<StrategyChoice>,
+    /// Seed of the operands.
+    pub seed: u64,
+}
+
+/// Every check that was made on one backend.
+#[derive(Debug, Clone)]
+pub struct TestReport {
+    /// When and by which version.
+    pub provenance: Provenance,
+    /// The machine.
+    pub setup: Setup,
+    /// Seed of the operands.
+    pub seed: u64,
+    /// Accumulator models of the checked strategies, each once.
+    pub accumulators: Vec<Accumulator>,
+    /// Per shape, in the order of the request.
+    pub cases: Vec<CaseChecks>,
+}
+
+/// Checks of one shape.
+#[derive(Debug, Clone)]
+pub struct CaseChecks {
+    /// The shape.
+    pub case: Case,
+    /// Per strategy.
+    pub checks: Vec<(Strategy, Check)>,
+}
+
+impl TestReport {
+    /// Whether every check passed.
+    pub fn passed(&self) -> bool {
+        self.cases.iter().flat_map(|case| &case.checks).all(|(_, check)| check.passed())
+    }
+
+    /// For each strategy: the number of checks that passed, and of all.
+    pub fn tally(&self) -> Vec<(Strategy, usize, usize)> {
+        let tally = |strategy: Strategy| {
+            let checks = self.cases.iter().flat_map(|case| &case.checks).filter(|(s, _)| *s == strategy);
+            let (passed, all) =
+                checks.fold((0, 0), |(passed, all), (_, c)| (passed + usize::from(c.passed()), all + 1));
+            (strategy, passed, all)
+        };
+        Strategy::ALL.into_iter().map(tally).filter(|(_, _, all)| *all > 0).collect()
+    }
+}
+
+/// Checks of `octile test` on one or several backends, as they are written.
+#[derive(Debug, Serialize)]
+pub struct TestRecord<'a> {
+    relative_tolerance: f64,
+    suites: Vec<SuiteRecord<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct SuiteRecord<'a> {
+    #[serde(flatten)]
+    provenance: &'a Provenance,
+    machine: &'a Setup,
+    seed: u64,
+    passed: bool,
+    checks: Vec<CheckRecord<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct CheckRecord<'a> {
+    strategy: Strategy,
+    #[serde(flatten)]
+    problem: ProblemFields,
+    #[serde(flatten)]
+    check: &'a Check,
+    passed: bool,
+}
+
+impl<'a> TestRecord<'a> {
+    /// The record of these reports.
+    pub fn new(reports: &'a [TestReport]) -> Self {
+        let check = |case: &'a CaseChecks, (strategy, check): &'a (Strategy, Check)| CheckRecord {
+            strategy: *strategy,
+            problem: ProblemFields::from(&case.case.problem),
+            check,
+            passed: check.passed(),
+        };
+        let checks = |case: &'a CaseChecks| case.checks.iter().map(move |entry| check(case, entry));
+        let suite = |report: &'a TestReport| SuiteRecord {
+            provenance: &report.provenance,
+            machine: &report.setup,
+            seed: report.seed,
+            passed: report.passed(),
+            checks: report.cases.iter().flat_map(checks).collect(),
+        };
+        Self { relative_tolerance: RELATIVE_TOLERANCE, suites: reports.iter().map(suite).collect() }
+    }
+}
+
+/// Checks every case.
+pub fn run(backend: &dyn Backend, request: &TestRequest, observer: &dyn Observer) -> Result<TestReport> {
+    let (mut cases, mut accumulators) = (Vec::new(), Vec::new());
+    for case in &request.cases {
+        observer.doing(format!("checking {} ({})", case.problem, case.label));
+        let mut checks = check_random(backend, request, &case.problem)?;
+        observer.doing(format!("checking {} ({}), exact operands", case.problem, case.label));
+        check_exact(backend, request, &case.problem, &mut checks)?;
+        for (strategy, _) in &checks {
+            let accumulator = backend.accumulator_of(*strategy, &case.problem);
+            if !accumulators.contains(&accumulator) {
+                accumulators.push(accumulator);
+            }
+        }
+        cases.push(CaseChecks { case: case.clone(), checks });
+        observer.step();
+    }
+    let (provenance, setup) = (Provenance::now(), backend.setup());
+    Ok(TestReport { provenance, setup, seed: request.seed, accumulators, cases })
+}
+
+/// Checks every strategy on random operands, against the error bound of its accumulator.
+fn check_random(
+    backend: &dyn Backend,
+    request: &TestRequest,
+    problem: &Problem,
+) -> Result<Vec<(Strategy, Check)>> {
+    let operands = Operands::random(*problem, request.seed);
+    let mut expectation = (backend.accumulator(), Expectation::whole(&operands, backend.accumulator()));
+    let mut checks = Vec::new();
+    for strategy in StrategyChoice::resolve(&request.strategies, backend, problem) {
+        let accumulator = backend.accumulator_of(strategy, problem);
+        if accumulator != expectation.0 {
+            expectation = (accumulator, Expectation::whole(&operands, accumulator));
+        }
+        let mut contender = backend.prepare(strategy, &operands)?;
+        checks.push((strategy, expectation.1.check(contender.as_mut())?));
+    }
+    Ok(checks)
+}
+
+/// Checks every strategy on operands whose product is exact, where no error is allowed.
+fn check_exact(
+    backend: &dyn Backend,
+    request: &TestRequest,
+    problem: &Problem,
+    checks: &mut [(Strategy, Check)],
+) -> Result<()> {
+    let draws = ExactOperands::draws(problem);
+    for (_, check) in checks.iter_mut() {
+        check.exact = Some(ExactCheck::default());
+    }
+    for draw in 0..draws {
+        let exact = ExactOperands::new(*problem, draw, request.seed);
+        for (strategy, check) in checks.iter_mut() {
+            let mut contender = backend.prepare(*strategy, &exact.operands)?;
+            check.add_exact(&exact, contender.as_mut())?;
+        }
+    }
+    Ok(())
+}

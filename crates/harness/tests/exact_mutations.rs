@@ -1,0 +1,363 @@
+//! Exact operands leave no room for a mistake: in every tile of every standard shape, each single wrong block, scale or
+//! place is noticed, whatever the arithmetic of the kernel.
+//!
+//! Only the elements that a mistake touches are computed, and only until one of them is not what it must be.
+
+use half::bf16;
+use octile_core::{
+    ActivationKind, E4m3, FloatKind, Problem, QuantBlock, ScaleGranularity, exact::ExactOperands,
+    oracle::OracleInput,
+};
+use octile_harness::case::test_cases_with_ragged;
+
+/// The arithmetic of a target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Arithmetic {
+    /// CPUs, and most TPU kernels.
+    F32,
+    /// Tensor cores: products of one instruction are aligned to the largest addend and truncated to 13 bits below it;
+    /// promoted to f32 after every 128.
+    Hopper,
+    /// The TPU's `strip` at 128: operands are scaled and rounded to bf16, and summed in f32 over all of K.
+    Bf16Operands,
+}
+
+const ARITHMETICS: [Arithmetic; 3] = [Arithmetic::F32, Arithmetic::Hopper, Arithmetic::Bf16Operands];
+
+/// What a kernel reads for one k-block of an element: rows and blocks of the operands, and blocks of the scales.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Reads {
+    x: (usize, usize),
+    w: (usize, usize),
+    x_scale: (usize, usize),
+    w_scale: (usize, usize),
+    /// Columns at either end of the block that are left out.
+    skip: (usize, usize),
+}
+
+/// One mistake in one k-block of a tile, or in the whole tile.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Mistake {
+    DroppedBlock,
+    DroppedFirst32,
+    DroppedLastColumn,
+    WeightScaleOfBlock(isize),
+    WeightScaleOfRow(isize),
+    TransposedWeightScale,
+    XScaleOfBlock(isize),
+    XScaleOfRow(isize),
+    TransposedXScale,
+    BothScalesOfBlock(isize),
+    XOfBlock(isize),
+    XOfTile(isize),
+    WeightOfBlock(isize),
+    WeightOfTile(isize),
+    /// The whole tile is that of another row or column of tiles.
+    StoredFromRow(isize),
+    StoredFromColumn(isize),
+}
+
+const MISTAKES: [Mistake; 25] = {
+    use Mistake::*;
+    [
+        DroppedBlock,
+        DroppedFirst32,
+        DroppedLastColumn,
+        WeightScaleOfBlock(1),
+        WeightScaleOfBlock(-1),
+        WeightScaleOfRow(1),
+        WeightScaleOfRow(-1),
+        TransposedWeightScale,
+        XScaleOfBlock(1),
+        XScaleOfBlock(-1),
+        XScaleOfRow(1),
+        XScaleOfRow(-1),
+        TransposedXScale,
+        BothScalesOfBlock(1),
+        BothScalesOfBlock(-1),
+        XOfBlock(1),
+        XOfBlock(-1),
+        XOfTile(1),
+        XOfTile(-1),
+        WeightOfBlock(1),
+        WeightOfBlock(-1),
+        WeightOfTile(1),
+        StoredFromRow(1),
+        StoredFromColumn(1),
+        StoredFromColumn(-1),
+    ]
+};
+
+/// Sides of a tile: small, because a mistake that spares most of a large tile must be found, too.
+const TILE: usize = 64;
+
+/// Operands with everything decoded.
+struct Decoded {
+    exact: ExactOperands,
+    x: Vec<f32>,
+    w: Vec<f32>,
+    /// Scales of x: rows that share one, and the scales; none for plain activations.
+    x_scales: Option<(usize, Vec<f32>)>,
+}
+
+impl Decoded {
+    fn new(exact: ExactOperands) -> Self {
+        let decode = |codes: &[u8]| codes.iter().map(|&code| E4m3::from_bits(code).to_f32()).collect();
+        let w = decode(exact.operands.weight.codes());
+        let quant_block = exact.operands.problem.quant_block;
+        let (x, x_scales) = match exact.operands.oracle_input() {
+            OracleInput::Fp8(x) => {
+                (decode(x.codes()), Some((x.granularity().rows(quant_block), x.scales().to_vec())))
+            }
+            OracleInput::Plain(x) => (x, None),
+        };
+        Self { exact, x, w, x_scales }
+    }
+
+    fn problem(&self) -> Problem {
+        self.exact.operands.problem
+    }
+
+    fn correct(&self, row: usize, col: usize, kb: usize) -> Reads {
+        let group = self.x_scales.as_ref().map_or(1, |(rows, _)| *rows);
+        Reads {
+            x: (row, kb),
+            w: (col, kb),
+            x_scale: (row / group, kb),
+            w_scale: (col / self.problem().quant_block.size(), kb),
+            skip: (0, 0),
+        }
+    }
+
+    /// The same with a mistake. `None` where the block is dropped.
+    fn mistaken(&self, mistake: Mistake, right: Reads) -> Option<Reads> {
+        let Problem { m, n, k, quant_block, .. } = self.problem();
+        let (w_rows, blocks) = self.problem().w_scale_shape();
+        let x_rows = self.problem().x_scale_shape().map_or(1, |(rows, _)| rows);
+        let len = quant_block.size().min(k - right.x.1 * quant_block.size());
+        let moved =
+            |at: usize, by: isize, count: usize| (at as isize + by).rem_euclid(count as isize) as usize;
+        let transposed = |(row, col): (usize, usize), rows: usize| {
+            let at = (col * rows + row) % (rows * blocks);
+            (at / blocks, at % blocks)
+        };
+        let mut reads = right;
+        match mistake {
+            Mistake::DroppedBlock => return None,
+            Mistake::DroppedFirst32 => reads.skip = (len.min(32), 0),
+            Mistake::DroppedLastColumn => reads.skip = (0, 1),
+            Mistake::WeightScaleOfBlock(by) => reads.w_scale.1 = moved(right.w_scale.1, by, blocks),
+            Mistake::WeightScaleOfRow(by) => reads.w_scale.0 = moved(right.w_scale.0, by, w_rows),
+            Mistake::TransposedWeightScale => reads.w_scale = transposed(right.w_scale, w_rows),
+            Mistake::XScaleOfBlock(by) => reads.x_scale.1 = moved(right.x_scale.1, by, blocks),
+            Mistake::XScaleOfRow(by) => reads.x_scale.0 = moved(right.x_scale.0, by, x_rows),
+            Mistake::TransposedXScale => reads.x_scale = transposed(right.x_scale, x_rows),
+            Mistake::BothScalesOfBlock(by) => {
+                reads.x_scale.1 = moved(right.x_scale.1, by, blocks);
+                reads.w_scale.1 = moved(right.w_scale.1, by, blocks);
+            }
+            Mistake::XOfBlock(by) => reads.x.1 = moved(right.x.1, by, blocks),
+            Mistake::WeightOfBlock(by) => reads.w.1 = moved(right.w.1, by, blocks),
+            Mistake::XOfTile(by) | Mistake::StoredFromRow(by) if m > TILE => {
+                reads.x.0 = moved(right.x.0, by * TILE as isize, m);
+            }
+            Mistake::WeightOfTile(by) | Mistake::StoredFromColumn(by) if n > TILE => {
+                reads.w.0 = moved(right.w.0, by * TILE as isize, n);
+            }
+            Mistake::XOfTile(_) | Mistake::StoredFromRow(_) => {}
+            Mistake::WeightOfTile(_) | Mistake::StoredFromColumn(_) => {}
+        }
+        // A tile of another place comes with the scales of that place.
+        Some(match mistake {
+            Mistake::StoredFromRow(_) | Mistake::StoredFromColumn(_) => {
+                self.correct(reads.x.0, reads.w.0, right.x.1)
+            }
+            _ => reads,
+        })
+    }
+
+    fn x_scale(&self, (row, kb): (usize, usize)) -> f32 {
+        let blocks = self.problem().w_scale_shape().1;
+        self.x_scales.as_ref().map_or(1.0, |(_, scales)| scales[row * blocks + kb])
+    }
+
+    fn w_scale(&self, (row, kb): (usize, usize)) -> f32 {
+        self.exact.operands.weight.scale_row(row)[kb]
+    }
+
+    /// The element that these reads give, as the kernel would store it.
+    fn element(&self, arithmetic: Arithmetic, reads: impl Iterator<Item = Reads>) -> f64 {
+        let Problem { k, quant_block, out, .. } = self.problem();
+        let qb = quant_block.size();
+        let block = |row: usize, kb: usize| row * k + kb * qb..row * k + k.min((kb + 1) * qb);
+        let mut sum = 0.0f32;
+        for reads in reads {
+            let (x, w) = (&self.x[block(reads.x.0, reads.x.1)], &self.w[block(reads.w.0, reads.w.1)]);
+            let len = x.len().min(w.len());
+            let (first, end) = (reads.skip.0, len - reads.skip.1.min(len));
+            let (x, w) = (&x[first.min(end)..end], &w[first.min(end)..end]);
+            let (x_scale, w_scale) = (self.x_scale(reads.x_scale), self.w_scale(reads.w_scale));
+            match arithmetic {
+                Arithmetic::F32 => {
+                    let products = x.iter().zip(w).fold(0.0f32, |sum, (x, w)| sum + x * w);
+                    sum += products * (x_scale * w_scale);
+                }
+                Arithmetic::Hopper => {
+                    for (x, w) in x.chunks(128).zip(w.chunks(128)) {
+                        sum += tensor_core(x, w) * (x_scale * w_scale);
+                    }
+                }
+                Arithmetic::Bf16Operands => {
+                    let round = |value: f32| bf16::from_f32(value).to_f32();
+                    for (x, w) in x.iter().zip(w) {
+                        sum += round(x * x_scale) * round(w * w_scale);
+                    }
+                }
+            }
+        }
+        out.round(sum)
+    }
+
+    /// Whether `mistake` in block `kb` of the tile changes an element. `None` where it is no mistake.
+    fn notices(
+        &self,
+        mistake: Mistake,
+        arithmetic: Arithmetic,
+        tile: (usize, usize),
+        kb: usize,
+    ) -> Option<bool> {
+        let Problem { m, n, .. } = self.problem();
+        let blocks = self.problem().w_scale_shape().1;
+        let whole = matches!(mistake, Mistake::StoredFromRow(_) | Mistake::StoredFromColumn(_));
+        if self.x_scales.is_none()
+            && matches!(
+                mistake,
+                Mistake::XScaleOfBlock(_) | Mistake::XScaleOfRow(_) | Mistake::TransposedXScale
+            )
+        {
+            return None;
+        }
+        let rows = tile.0 * TILE..m.min((tile.0 + 1) * TILE);
+        let cols = tile.1 * TILE..n.min((tile.1 + 1) * TILE);
+        let mut is_mistake = false;
+        for (row, col) in rows.flat_map(|row| cols.clone().map(move |col| (row, col))) {
+            let right = self.correct(row, col, kb);
+            if self.mistaken(mistake, right) == Some(right) {
+                continue;
+            }
+            is_mistake = true;
+            let reads = (0..blocks).filter_map(|block| {
+                let right = self.correct(row, col, block);
+                if block == kb || whole { self.mistaken(mistake, right) } else { Some(right) }
+            });
+            if self.element(arithmetic, reads) != self.exact.expected(row, col) {
+                return Some(true);
+            }
+        }
+        is_mistake.then_some(false)
+    }
+}
+
+/// The sum of a chain of products as tensor cores compute it.
+fn tensor_core(x: &[f32], w: &[f32]) -> f32 {
+    let mut sum = 0.0f32;
+    for (x, w) in x.chunks(32).zip(w.chunks(32)) {
+        let products = || x.iter().zip(w).map(|(x, w)| x * w).chain([sum]);
+        let largest = products().fold(0.0f32, |largest, product| largest.max(product.abs()));
+        // The largest addend's power of two is 1 in its leading bit; 13 bits follow.
+        let unit = f32::from_bits(largest.to_bits() & 0x7f80_0000) / 8192.0;
+        if unit > 0.0 {
+            let per_unit = 1.0 / unit;
+            let units: i32 = products().map(|product| (product * per_unit) as i32).sum();
+            sum = units as f32 * unit;
+        }
+    }
+    sum
+}
+
+/// Counts of mistakes that were made and of those that went unnoticed, over all tiles and k-blocks.
+fn count(problem: Problem) -> (usize, usize) {
+    let draws: Vec<Decoded> = (0..ExactOperands::draws(&problem))
+        .map(|draw| Decoded::new(ExactOperands::new(problem, draw, 1)))
+        .collect();
+    assert!(!draws.is_empty(), "{problem}");
+    let blocks = problem.w_scale_shape().1;
+    let (mut made, mut unnoticed) = (0, 0);
+    for tile in
+        (0..problem.m.div_ceil(TILE)).flat_map(|row| (0..problem.n.div_ceil(TILE)).map(move |col| (row, col)))
+    {
+        for arithmetic in ARITHMETICS {
+            // Without a mistake the result is exact: at the corners of every tile.
+            for draw in &draws {
+                for (row, col) in corners(&problem, tile) {
+                    let reads = (0..blocks).map(|kb| draw.correct(row, col, kb));
+                    let element = draw.element(arithmetic, reads);
+                    assert_eq!(
+                        element,
+                        draw.exact.expected(row, col),
+                        "{problem} {arithmetic:?} {row} {col}"
+                    );
+                }
+            }
+            for mistake in MISTAKES {
+                let whole = matches!(mistake, Mistake::StoredFromRow(_) | Mistake::StoredFromColumn(_));
+                for kb in 0..if whole { 1 } else { blocks } {
+                    let noticed: Vec<bool> =
+                        draws.iter().map_while(|draw| draw.notices(mistake, arithmetic, tile, kb)).collect();
+                    made += usize::from(!noticed.is_empty());
+                    if !noticed.is_empty() && !noticed.contains(&true) {
+                        unnoticed += 1;
+                        println!(
+                            "unnoticed: {problem} {} {arithmetic:?} {mistake:?} tile {tile:?} k-block {kb}",
+                            problem.x
+                        );
+                    }
+                }
+            }
+        }
+    }
+    (made, unnoticed)
+}
+
+fn corners(problem: &Problem, (row, col): (usize, usize)) -> [(usize, usize); 2] {
+    let last = |at: usize, len: usize| ((at + 1) * TILE).min(len) - 1;
+    [(row * TILE, col * TILE), (last(row, problem.m), last(col, problem.n))]
+}
+
+fn all_noticed(problems: impl IntoIterator<Item = Problem>) {
+    let (mut all_made, mut all_unnoticed) = (0, 0);
+    for problem in problems {
+        let (made, unnoticed) = count(problem);
+        println!("{problem} x {} out {}: {} of {made} noticed", problem.x, problem.out, made - unnoticed);
+        (all_made, all_unnoticed) = (all_made + made, all_unnoticed + unnoticed);
+    }
+    println!("{} of {all_made} mistakes noticed", all_made - all_unnoticed);
+    assert!(all_made > 0);
+    assert_eq!(all_unnoticed, 0);
+}
+
+#[test]
+fn every_mistake_in_every_tile_of_the_standard_shapes() {
+    all_noticed(test_cases_with_ragged().into_iter().map(|case| case.problem));
+}
+
+#[test]
+fn every_kind_of_activation_and_result() {
+    use ScaleGranularity::{Block, Token};
+    let floats = [FloatKind::F32, FloatKind::Bf16, FloatKind::F16];
+    let scaled = [Block, Token].into_iter().flat_map(|granularity| {
+        let quantized = floats.map(|float| ActivationKind::Quantized(float, granularity));
+        quantized.into_iter().chain([ActivationKind::Fp8(granularity)])
+    });
+    let kinds: Vec<ActivationKind> = scaled.chain(floats.map(ActivationKind::Plain)).collect();
+    let shapes = [
+        (131, 200, 400, QuantBlock::B128),
+        (1, 520, 700, QuantBlock::B256),
+        (17, 640, 1100, QuantBlock::B512),
+    ];
+    let problems = shapes.into_iter().flat_map(|(m, n, k, quant_block)| {
+        let problem = Problem::new(m, n, k, quant_block).unwrap();
+        kinds.clone().into_iter().flat_map(move |x| floats.map(|out| problem.with_x(x).with_out(out)))
+    });
+    all_noticed(problems);
+}

@@ -1,0 +1,136 @@
+//! The StableHLO module around a kernel: it pads and regroups operands, calls the kernel and slices the result.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use octile_core::{ActivationKind, Strategy, plan::tpu::TpuPlan};
+use octile_mosaic::{Attr, Attributes, FunctionBuilder, Module, Type, Value, Visibility};
+use serde_json::json;
+
+use super::frame::Operand;
+use crate::{
+    reference::{Arguments, Blocks},
+    stablehlo::{Hlo, element, float},
+    tpu::KernelModule,
+};
+
+/// The compiler's numbers for HBM and VMEM.
+const HBM: u32 = 0;
+const VMEM: u32 = 1;
+
+/// `@main(x, w_q, w_scale[, x_scale]) -> out`.
+pub(crate) fn around(plan: &TpuPlan, kernel: &KernelModule, kernel_name: &str) -> Module {
+    let mut b = FunctionBuilder::new("main", Visibility::Public);
+    let arguments = Arguments::declare(&mut b, &plan.problem);
+    let mut hlo = Hlo(&mut b);
+    let operands: Vec<Value> =
+        kernel.operands.iter().map(|&operand| prepared(&mut hlo, plan, &arguments, operand)).collect();
+    let out = call(hlo.0, plan, kernel, kernel_name, &operands);
+    let out = hlo.take(out, &[plan.problem.m, plan.problem.n]);
+    let out = hlo.convert(out, float(plan.problem.out));
+    let main = b.finish(&[out], Attributes::new());
+    Module { name: Some(kernel_name.to_owned()), attributes: Attributes::new(), functions: vec![main] }
+}
+
+/// An operand in the shape and type that the kernel takes.
+fn prepared(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments, operand: Operand) -> Value {
+    let padded = plan.padded;
+    match operand {
+        Operand::X => {
+            let x = hlo.convert(arguments.x, element(plan.x_element()));
+            hlo.pad(x, &[padded.m, padded.k])
+        }
+        Operand::W => hlo.pad(arguments.w_q, &[padded.n, padded.k]),
+        Operand::WScale => w_scale(hlo, plan, arguments),
+        Operand::XScale => x_scale(hlo, plan, arguments),
+        Operand::WScaleTiles => {
+            let scale = w_scale(hlo, plan, arguments);
+            regroup(hlo, scale, plan.w_scale_tile())
+        }
+        Operand::XScaleTiles => {
+            let scale = x_scale(hlo, plan, arguments);
+            regroup(hlo, scale, plan.x_scale_tile())
+        }
+    }
+}
+
+fn w_scale(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments) -> Value {
+    let (rows, cols) = plan.w_scale_tile();
+    hlo.pad(arguments.w_scale, &[plan.grid.n * rows, plan.grid.k * cols])
+}
+
+/// The scales of x, or the largest magnitudes from which the kernel computes them.
+fn x_scale(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments) -> Value {
+    let (rows, cols) = plan.x_scale_tile();
+    let qb = plan.problem.quant_block;
+    let scale = match (plan.problem.x, arguments.x_scale) {
+        (ActivationKind::Quantized(_, granularity), _) => {
+            let blocks = Blocks { rows: granularity.rows(qb), cols: qb.size() };
+            blocks.abs_max(hlo, arguments.x)
+        }
+        (_, Some(scale)) => scale,
+        (_, None) => panic!("a kernel without activation scales takes none"),
+    };
+    hlo.pad(scale, &[plan.grid.m * rows, plan.grid.k * cols])
+}
+
+/// Regroups scales into one small matrix per tile, which a DMA addresses by its leading dimensions.
+fn regroup(hlo: &mut Hlo<'_>, scale: Value, (rows, cols): (usize, usize)) -> Value {
+    let &[all_rows, all_cols] = hlo.0.ty(scale).shape() else {
+        panic!("scales form a matrix");
+    };
+    let grouped = hlo.reshape(scale, &[all_rows / rows, rows, all_cols / cols, cols]);
+    hlo.transpose(grouped, &[0, 2, 1, 3])
+}
+
+fn call(
+    b: &mut FunctionBuilder,
+    plan: &TpuPlan,
+    kernel: &KernelModule,
+    kernel_name: &str,
+    operands: &[Value],
+) -> Value {
+    let row_major = |rank: usize| {
+        let order = (0..rank as i64).rev().map(|d| Attr::Integer(d, Type::Index)).collect();
+        Attr::Dense(order, Type::tensor([rank], Type::Index))
+    };
+    let ranks = operands.iter().map(|&operand| b.ty(operand).shape().len());
+    let operand_layouts: Vec<Attr> = ranks.map(row_major).collect();
+    let attributes = Attributes::new()
+        .with("call_target_name", "tpu_custom_call")
+        .with("backend_config", configuration(b, plan, kernel, operands).as_str())
+        .with("kernel_name", kernel_name)
+        .with("operand_layouts", Attr::Array(operand_layouts))
+        .with("result_layouts", Attr::Array(vec![row_major(2)]));
+    let ty = Type::tensor([plan.padded.m, plan.padded.n], float(plan.kernel_out()));
+    // The compiler names its dumps after the location.
+    b.located(format!("jit({kernel_name})/{kernel_name}"), |b| {
+        b.op1("stablehlo.custom_call", operands, ty, attributes)
+    })
+}
+
+/// The compiler's configuration of the call. Operands are pinned to HBM: the compiler would copy small ones into VMEM
+/// first. It insists on placing arrays of one element itself.
+fn configuration(b: &FunctionBuilder, plan: &TpuPlan, kernel: &KernelModule, operands: &[Value]) -> String {
+    let is_array = |&(_, &operand): &(usize, &Value)| b.ty(operand).shape().iter().any(|&extent| extent > 1);
+    let arrays = operands.iter().enumerate().filter(is_array);
+    let pinned: Vec<_> = arrays.map(|(index, _)| json!({"operand_index": index, "color": HBM})).collect();
+    // `dma` and `smem` are for learning and keep the compiler's check that semaphores end at zero.
+    let unchecked = matches!(plan.strategy, Strategy::Auto | Strategy::Strip);
+    json!({
+        "custom_call_config": {
+            "body": STANDARD.encode(kernel.module.to_string()),
+            "needs_layout_passes": true,
+            "input_memory_space_colors": pinned,
+            "output_memory_space_colors": [{"color": HBM}],
+            "cost_estimate": {
+                "flops": plan.cost.flops,
+                "transcendentals": 0,
+                "bytes_accessed": plan.cost.bytes_accessed,
+            },
+            // Tiles divide the padded operands, so no access is out of bounds.
+            "disable_bounds_checks": true,
+            "disable_semaphore_checks": unchecked,
+        },
+        "scoped_memory_configs": [{"memory_space": VMEM, "offset": 0, "size": plan.vmem_limit}],
+    })
+    .to_string()
+}

@@ -1,0 +1,225 @@
+//! What happens inside one tile, the same for every strategy: quantize, multiply, scale, accumulate.
+
+use octile_core::plan::{
+    BufferId,
+    tpu::{Arithmetic, TpuPlan},
+};
+use octile_mosaic::{Float, FunctionBuilder, Type, Value};
+
+use super::{
+    frame::Frame,
+    scales::{Scales, inverse, scaled, times},
+};
+use crate::stablehlo::float;
+
+/// A matrix inside a memref.
+#[derive(Clone)]
+pub(crate) struct Buffer {
+    memref: Value,
+    /// Indices of the dimensions before the last two.
+    leading: Vec<Value>,
+}
+
+impl Buffer {
+    /// A memref that is a matrix.
+    pub(crate) fn whole(memref: Value) -> Self {
+        Self { memref, leading: Vec::new() }
+    }
+
+    /// One of several matrices, by a 32-bit index.
+    pub(crate) fn one_of(b: &mut FunctionBuilder, memref: Value, index: Value) -> Self {
+        Self { memref, leading: vec![b.to_index(index)] }
+    }
+
+    /// Loads the block of `shape` at a row and column.
+    pub(crate) fn load(&self, b: &mut FunctionBuilder, at: (usize, usize), shape: (usize, usize)) -> Value {
+        let indices = self.indices(b, at);
+        b.load(self.memref, &indices, [shape.0, shape.1])
+    }
+
+    /// Stores a matrix at a row and column.
+    pub(crate) fn store(&self, b: &mut FunctionBuilder, value: Value, at: (usize, usize)) {
+        let indices = self.indices(b, at);
+        b.store(value, self.memref, &indices);
+    }
+
+    fn indices(&self, b: &mut FunctionBuilder, at: (usize, usize)) -> Vec<Value> {
+        let at = [b.index(at.0), b.index(at.1)];
+        self.leading.iter().copied().chain(at).collect()
+    }
+}
+
+/// The operands of one tile.
+pub(crate) struct Tile {
+    /// Activations: codes, or floats that are not quantized.
+    pub(crate) x: Buffer,
+    pub(crate) w: Buffer,
+    /// First column of the tile whose weights `w` holds.
+    pub(crate) w_begins: usize,
+    /// `None` where x is not quantized.
+    pub(crate) x_scale: Option<Scales>,
+    pub(crate) w_scale: Scales,
+}
+
+impl Tile {
+    /// Adds the tile's products to an accumulator, chunk by chunk.
+    pub(crate) fn accumulate(&self, b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
+        for_each_chunk(plan, |row, col| {
+            for Part { at, value } in self.sum(b, plan, row, col) {
+                let so_far = acc.load(b, at, shape_of(b, value));
+                let sum = b.addf(so_far, value);
+                acc.store(b, sum, at);
+            }
+        });
+    }
+
+    /// The scaled products of one chunk, summed over the k-blocks of the tile; one part per weight block.
+    pub(crate) fn sum(&self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, col: usize) -> Vec<Part> {
+        let mut parts = self.products(b, plan, row, col, 0);
+        for k_block in 1..plan.k_blocks() {
+            let products = self.products(b, plan, row, col, k_block);
+            for (part, product) in parts.iter_mut().zip(products) {
+                part.value = b.addf(part.value, product.value);
+            }
+        }
+        parts
+    }
+
+    /// The scaled products of one chunk over one k-block.
+    fn products(
+        &self,
+        b: &mut FunctionBuilder,
+        plan: &TpuPlan,
+        row: usize,
+        col: usize,
+        k_block: usize,
+    ) -> Vec<Part> {
+        let qb = plan.problem.quant_block.size();
+        let (rows, cols) = plan.chunk;
+        let x = self.x.load(b, (row, k_block * qb), (rows, qb));
+        let w = self.w.load(b, (col - self.w_begins, k_block * qb), (cols, qb));
+        let w = match (plan.arithmetic, b.ty(x).element()) {
+            (Arithmetic::Widened, &Type::Float(wide)) => b.to_float(w, wide),
+            _ => w,
+        };
+        let product = b.matmul(x, w);
+        let x_scale = self.x_scale.as_ref().map(|scales| scales.get(b, row, rows, k_block));
+        // Columns of different weight blocks have different scales.
+        let width = cols.min(qb);
+        let part = |offset: usize| {
+            let at = (row, col + offset);
+            let value = b.slice(product, &[0, offset], &[rows, width]);
+            let w_scale = self.w_scale.get(b, at.1, width, k_block);
+            let scale = x_scale.map_or(w_scale, |x_scale| times(b, x_scale, w_scale));
+            let value = scaled(b, value, scale);
+            Part { at, value }
+        };
+        (0..cols).step_by(width).map(part).collect()
+    }
+}
+
+/// A block of a tile's result.
+pub(crate) struct Part {
+    /// Row and column in the tile.
+    pub(crate) at: (usize, usize),
+    /// The matrix.
+    pub(crate) value: Value,
+}
+
+/// Visits the row and column of every chunk of a tile.
+pub(crate) fn for_each_chunk(plan: &TpuPlan, mut visit: impl FnMut(usize, usize)) {
+    let (rows, cols) = plan.chunk;
+    for col in (0..plan.tile.n).step_by(cols) {
+        for row in (0..plan.tile.m).step_by(rows) {
+            visit(row, col);
+        }
+    }
+}
+
+/// Rows and columns of a matrix.
+pub(crate) fn shape_of(b: &FunctionBuilder, matrix: Value) -> (usize, usize) {
+    match b.ty(matrix).shape() {
+        &[rows, cols] => (rows, cols),
+        other => panic!("{other:?} is not the shape of a matrix"),
+    }
+}
+
+/// Zeroes an accumulator.
+pub(crate) fn zero(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
+    let tile = plan.tile;
+    let zeros = b.splat(0.0, [tile.m, tile.n]);
+    acc.store(b, zeros, (0, 0));
+}
+
+/// Converts an accumulator to the type of the result and stores it.
+pub(crate) fn write_out(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer, out: &Buffer) {
+    let tile = plan.tile;
+    let sum = acc.load(b, (0, 0), (tile.m, tile.n));
+    let result = b.to_float(sum, float(plan.kernel_out()));
+    out.store(b, result, (0, 0));
+}
+
+/// Quantizes a tile of activations, block by block.
+fn quantize(b: &mut FunctionBuilder, plan: &TpuPlan, x: &Buffer, x_scale: &Scales, codes: &Buffer) {
+    for_each_block(plan, |at, shape, k_block| {
+        let code = quantized_block(b, x, x_scale, at, shape, k_block);
+        codes.store(b, code, at);
+    });
+}
+
+/// Visits the quantization blocks of a tile of x: position, shape, k-block.
+fn for_each_block(plan: &TpuPlan, mut visit: impl FnMut((usize, usize), (usize, usize), usize)) {
+    let qb = plan.problem.quant_block.size();
+    let rows = qb.min(plan.tile.m);
+    for row in (0..plan.tile.m).step_by(rows) {
+        for k_block in 0..plan.k_blocks() {
+            visit((row, k_block * qb), (rows, qb), k_block);
+        }
+    }
+}
+
+/// Quantizes one block of activations.
+pub(crate) fn quantized_block(
+    b: &mut FunctionBuilder,
+    x: &Buffer,
+    x_scale: &Scales,
+    at: (usize, usize),
+    shape: (usize, usize),
+    k_block: usize,
+) -> Value {
+    let values = x.load(b, at, shape);
+    let wide = b.to_float(values, Float::F32);
+    let scale = x_scale.get(b, at.0, shape.0, k_block);
+    let inverse = inverse(b, scale);
+    let scaled = scaled(b, wide, inverse);
+    b.to_float(scaled, Float::F8E4M3FN)
+}
+
+/// The buffer of x where the kernel quantizes it.
+pub(crate) fn quantized_buffer(f: &mut Frame<'_>) -> Option<Value> {
+    f.plan.quantizes_x().then(|| f.scratch_copies("x_q", BufferId::XQ))
+}
+
+/// The activations to multiply: as loaded, or quantized here by the first step that needs them.
+pub(crate) fn quantized_x(
+    f: &mut Frame<'_>,
+    x: Buffer,
+    x_scale: Option<&Scales>,
+    codes: Option<Value>,
+) -> Buffer {
+    let (Some(codes), Some(x_scale)) = (codes, x_scale) else {
+        return x;
+    };
+    let (plan, n, k) = (f.plan, f.n, f.k);
+    let b = &mut f.b;
+    if plan.keeps_quantized_x {
+        let codes = Buffer::one_of(b, codes, k);
+        b.when_equal(n, 0, |b| quantize(b, plan, &x, x_scale, &codes));
+        codes
+    } else {
+        let first = b.i32(0);
+        let codes = Buffer::one_of(b, codes, first);
+        quantize(b, plan, &x, x_scale, &codes);
+        codes
+    }
+}
