@@ -6,7 +6,7 @@ use clap::Parser;
 use octile_cli::{
     Verdict,
     args::{Args, Command},
-    command::simulate::{Job, Report, chrome_trace, run},
+    command::simulate::{SimulateReport, SimulateRequest, chrome_trace, run},
     print::simulate::drawing,
 };
 use safetensors::{Dtype, tensor::TensorView};
@@ -63,9 +63,9 @@ fn arguments(folder: &tempfile::TempDir, text: &str, more: &[&str]) -> octile_cl
     }
 }
 
-fn report(text: &str, more: &[&str]) -> anyhow::Result<Report> {
+fn report(text: &str, more: &[&str]) -> anyhow::Result<SimulateReport> {
     let folder = tempfile::tempdir().unwrap();
-    run(&Job::new(&arguments(&folder, text, more))?)
+    run(&SimulateRequest::new(&arguments(&folder, text, more))?)
 }
 
 #[test]
@@ -192,6 +192,6 @@ fn what_would_exhaust_this_machine_is_refused_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let mut args = arguments(&folder, &changed(""), &[]);
     args.kernel = PathBuf::from("/dev/zero");
-    let said = format!("{:#}", Job::new(&args).err().unwrap());
+    let said = format!("{:#}", SimulateRequest::new(&args).err().unwrap());
     assert!(said.contains("/dev/zero: it is a device, not a regular file"), "{said}");
 }

@@ -28,14 +28,14 @@ pub use promise::{Known, Promise, Told, Waiver};
 
 /// Which dumps to read.
 #[derive(Debug)]
-pub struct Job {
+pub struct AnalyzeRequest {
     /// Files and folders.
     pub inputs: Vec<PathBuf>,
     /// Overrides from the command line.
     pub told: Told,
 }
 
-impl Job {
+impl AnalyzeRequest {
     /// Converts the arguments.
     pub fn new(inputs: &[PathBuf], known: &KnownArgs) -> Self {
         let told = Told { strategy: known.strategy, chip: known.chip };
@@ -69,12 +69,12 @@ pub struct Version {
     pub files: Vec<PathBuf>,
     /// Its text files.
     #[serde(skip)]
-    pub texts: Vec<Text>,
+    pub texts: Vec<TextFile>,
 }
 
 /// A text file.
 #[derive(Debug)]
-pub struct Text {
+pub struct TextFile {
     /// Its name in evidence.
     pub name: String,
     /// Its kind.
@@ -84,10 +84,10 @@ pub struct Text {
 }
 
 /// Reads every version.
-pub fn run(job: &Job) -> Result<Vec<Version>> {
+pub fn run(request: &AnalyzeRequest) -> Result<Vec<Version>> {
     let mut allowance = Allowance::default();
-    let groups = find::groups(&job.inputs, &mut allowance)?;
-    groups.into_iter().map(|group| Version::read(group, job.told, &mut allowance)).collect()
+    let groups = find::groups(&request.inputs, &mut allowance)?;
+    groups.into_iter().map(|group| Version::read(group, request.told, &mut allowance)).collect()
 }
 
 impl Version {
@@ -139,7 +139,7 @@ impl Version {
     }
 
     /// Returns the first file of a kind.
-    pub fn text(&self, kind: FileKind) -> Option<&Text> {
+    pub fn text(&self, kind: FileKind) -> Option<&TextFile> {
         self.texts.iter().find(|text| text.kind == kind)
     }
 }
@@ -217,9 +217,10 @@ fn has_kernel(facts: &Facts) -> bool {
         || !facts.operands.is_empty()
 }
 
-fn texts(files: Vec<Content>, facts: &Facts) -> Vec<Text> {
+fn texts(files: Vec<Content>, facts: &Facts) -> Vec<TextFile> {
     let kinds = facts.files.iter().map(|file| file.kind);
-    let text =
-        |(Content { name, bytes, .. }, kind)| Some(Text { name, kind, text: String::from_utf8(bytes).ok()? });
+    let text = |(Content { name, bytes, .. }, kind)| {
+        Some(TextFile { name, kind, text: String::from_utf8(bytes).ok()? })
+    };
     files.into_iter().zip(kinds).filter_map(text).collect()
 }

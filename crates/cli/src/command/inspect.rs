@@ -23,39 +23,39 @@ use crate::args::{ChipChoice, InspectArgs, StrategyChoice};
 pub use crate::args::HOPPER_TARGET;
 
 pub use manifest::{Counted, Figures};
-use replace::Place;
+use replace::OutputFolder;
 
 /// The hidden command that compiles in a child process.
 pub const CHILD_COMMAND: &str = "compile-child";
 
 /// What to compile, and the output folder.
 #[derive(Debug)]
-pub struct Job {
+pub struct InspectRequest {
     /// What to compile.
-    pub work: Work,
+    pub work: InspectWork,
     /// Output folder.
     pub output: PathBuf,
 }
 
 /// What to compile.
 #[derive(Debug)]
-pub enum Work {
+pub enum InspectWork {
     /// For a TPU.
-    Tpu(tpu::Work),
+    Tpu(tpu::TpuWork),
     /// For a GPU.
-    Gpu(gpu::Work),
+    Gpu(gpu::GpuWork),
 }
 
 /// What was compiled.
 #[derive(Debug)]
-pub enum Report {
+pub enum InspectReport {
     /// For a TPU.
-    Tpu(tpu::Report),
+    Tpu(tpu::TpuReport),
     /// For a GPU.
-    Gpu(gpu::Report),
+    Gpu(gpu::GpuReport),
 }
 
-impl Job {
+impl InspectRequest {
     /// Plans the kernels. Rejects problems that do not fit the chip before anything is compiled or written.
     pub fn new(args: &InspectArgs) -> Result<Self> {
         let wanted = |strategy: &Strategy| {
@@ -75,13 +75,13 @@ impl Job {
                     let plan = HopperPlan::with_promotion(&problem, &gpu, strategy, every)?;
                     Ok::<_, PlanError>(if args.for_racecheck { plan.for_racecheck() } else { plan })
                 };
-                Work::Gpu(gpu::Work { gpu, plans: strategies.map(plan).collect::<Result<_, _>>()? })
+                InspectWork::Gpu(gpu::GpuWork { gpu, plans: strategies.map(plan).collect::<Result<_, _>>()? })
             }
             ChipChoice::Tpu(chip) => {
                 refuse_gpu_options(args)?;
                 let mode = args.mode.unwrap_or(BlockMode::Aligned);
                 let plan = |strategy| TpuPlan::new(&problem, chip, strategy, mode);
-                Work::Tpu(tpu::Work {
+                InspectWork::Tpu(tpu::TpuWork {
                     chip,
                     plans: strategies.map(plan).collect::<Result<_, _>>()?,
                     libtpu: args.libtpu.clone(),
@@ -94,8 +94,8 @@ impl Job {
 
     fn versions(&self) -> Vec<String> {
         match &self.work {
-            Work::Tpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
-            Work::Gpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
+            InspectWork::Tpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
+            InspectWork::Gpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
         }
     }
 }
@@ -124,7 +124,7 @@ fn refuse(options: &[(bool, &str)], target: &str) -> Result<()> {
     }
 }
 
-impl Report {
+impl InspectReport {
     /// Lists the folder of each version.
     pub fn folders(&self) -> Vec<PathBuf> {
         match self {
@@ -139,7 +139,7 @@ pub fn version_name(strategy: Strategy) -> String {
     format!("{}_{}", strategy.version(), strategy.title().to_lowercase().replace([' ', '-'], "_"))
 }
 
-impl Job {
+impl InspectRequest {
     /// Lists the folders that it replaces.
     pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.versions().into_iter().map(|version| self.output.join(version))
@@ -147,11 +147,11 @@ impl Job {
 }
 
 /// Compiles every version, then moves all of them into the output folder.
-pub fn run(job: &Job) -> Result<Report> {
-    let place = Place::open(&job.output, &job.versions())?;
-    Ok(match &job.work {
-        Work::Tpu(work) => Report::Tpu(tpu::run(work, &place)?),
-        Work::Gpu(work) => Report::Gpu(gpu::run(work, &place)?),
+pub fn run(request: &InspectRequest) -> Result<InspectReport> {
+    let place = OutputFolder::open(&request.output, &request.versions())?;
+    Ok(match &request.work {
+        InspectWork::Tpu(work) => InspectReport::Tpu(tpu::run(work, &place)?),
+        InspectWork::Gpu(work) => InspectReport::Gpu(gpu::run(work, &place)?),
     })
 }
 

@@ -18,14 +18,14 @@ use crate::{
 
 /// What to do with a checkpoint.
 #[derive(Debug)]
-pub struct Job {
+pub struct CheckpointRequest {
     request: Request,
     place: OutputArgs,
 }
 
 /// What was written, or would be in a dry run.
 #[derive(Debug)]
-pub struct Report {
+pub struct CheckpointReport {
     /// Output path, as given by the user.
     pub output: std::path::PathBuf,
     /// Whether the input is one file, without a `config.json`.
@@ -38,7 +38,7 @@ pub struct Report {
     pub done: Option<(Outcome, Duration)>,
 }
 
-impl Job {
+impl CheckpointRequest {
     /// Converts the arguments of `octile quantize`.
     pub fn quantize(args: &QuantizeArgs) -> Self {
         let request = Request::Quantize(Quantize {
@@ -100,11 +100,11 @@ impl octile_checkpoint::Progress for Bar {
 }
 
 /// Plans the conversion, and writes the output unless this is a dry run.
-pub fn run(job: &Job) -> Result<Report> {
+pub fn run(request: &CheckpointRequest) -> Result<CheckpointReport> {
     let start = Instant::now();
-    let OutputArgs { input, output: path, dry_run, force, threads } = job.place.clone();
+    let OutputArgs { input, output: path, dry_run, force, threads } = request.place.clone();
     let checkpoint = Checkpoint::open(&input)?;
-    let plan = Plan::new(&checkpoint, &job.request)?;
+    let plan = Plan::new(&checkpoint, &request.request)?;
     let output = Output { path: path.clone(), force, threads: threads.map(usize::from) };
     Plan::check_output(&checkpoint, &output)?;
     let others = Plan::other_files(&checkpoint)?;
@@ -114,5 +114,5 @@ pub fn run(job: &Job) -> Result<Report> {
         let bar = Bar(Progress::of_bytes(plan.input_bytes));
         Some((octile_checkpoint::write(&checkpoint, &plan, &output, &bar)?, start.elapsed()))
     };
-    Ok(Report { output: path, is_one_file: !checkpoint.is_folder(), plan, others, done })
+    Ok(CheckpointReport { output: path, is_one_file: !checkpoint.is_folder(), plan, others, done })
 }

@@ -20,7 +20,7 @@ const SIMULATED_OPERATIONS: u64 = 50_000_000;
 
 /// What the page shows.
 #[derive(Debug)]
-pub struct Report {
+pub struct ReportPage {
     /// When it was made, and with what.
     pub provenance: Provenance,
     /// The version table.
@@ -30,7 +30,7 @@ pub struct Report {
     /// Every version with its verdict.
     pub versions: Vec<Judged>,
     /// A simulated run of each version that has a module to simulate.
-    pub runs: Vec<Option<simulate::Report>>,
+    pub runs: Vec<Option<simulate::SimulateReport>>,
     /// The passing versions by modelled cycles, where they are comparable.
     pub ranking: Option<Ranking>,
 }
@@ -64,9 +64,9 @@ impl Step {
     }
 }
 
-impl Report {
+impl ReportPage {
     /// The page about versions that were judged.
-    pub fn new(verdicts: verify::Report) -> Self {
+    pub fn new(verdicts: verify::VerifyReport) -> Self {
         let versions = verdicts.versions;
         let columns: Vec<_> = versions.iter().map(|judged| Column::of(&judged.version)).collect();
         let steps = versions.windows(2).filter_map(|pair| match pair {
@@ -104,7 +104,7 @@ impl Ranking {
 }
 
 /// Simulates the module of an intact TPU version, for its timeline. A module that cannot be simulated has none.
-fn run(version: &Version) -> Option<simulate::Report> {
+fn run(version: &Version) -> Option<simulate::SimulateReport> {
     let manifest = version.manifest.as_ref().filter(|manifest| is_small(manifest))?;
     if !version.troubles.is_empty() || !matches!(manifest.plan, Plan::Tpu(_)) {
         return None;
@@ -114,8 +114,8 @@ fn run(version: &Version) -> Option<simulate::Report> {
         max_operations: Some(SIMULATED_OPERATIONS),
         ..SimulateArgs::default()
     };
-    let job = simulate::Job { events: true, ..simulate::Job::new(&args).ok()? };
-    simulate::run(&job).ok()
+    let request = simulate::SimulateRequest { events: true, ..simulate::SimulateRequest::new(&args).ok()? };
+    simulate::run(&request).ok()
 }
 
 /// Whether making up operands takes a moment, not minutes.

@@ -22,11 +22,11 @@ use octile_runtime::pjrt::{
 
 use crate::{Verdict, args::RunModuleArgs, command::work::require_memory, input, print::shown};
 
-pub use tensors::Difference;
+pub use tensors::TensorDifference;
 
 /// Module, operands and device of a run.
 #[derive(Debug)]
-pub struct Job {
+pub struct RunModuleRequest {
     /// The device's plugin.
     pub plugin: PathBuf,
     /// Options of its client.
@@ -52,7 +52,7 @@ pub enum Truth {
     Unknown,
 }
 
-impl Job {
+impl RunModuleRequest {
     /// Reads the module and its operands.
     pub fn new(args: &RunModuleArgs) -> Result<Self> {
         args.x.require_scales(args.x_scales)?;
@@ -85,7 +85,7 @@ impl Job {
 
 /// Result of a run.
 #[derive(Debug)]
-pub struct Report {
+pub struct RunModuleReport {
     /// The plugin's version of the PJRT interface.
     pub pjrt_api: (i32, i32),
     /// For example `cuda`.
@@ -99,36 +99,36 @@ pub struct Report {
     /// Time of one run.
     pub run: Duration,
     /// Check of the first result.
-    pub outcome: Outcome,
+    pub outcome: RunOutcome,
 }
 
 /// Check of a result.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Checked against an f64 reference.
     Checked(Check),
     /// Compared with a tensor, with a tolerance.
-    Compared(Difference, f64),
+    Compared(TensorDifference, f64),
     /// Not compared.
     NotChecked,
 }
 
-impl Report {
+impl RunModuleReport {
     /// Fails if the result was compared and is wrong.
     pub fn verdict(&self) -> Verdict {
         match &self.outcome {
-            Outcome::Checked(check) => Verdict::of(check.passed()),
-            Outcome::Compared(difference, tolerance) => Verdict::of(difference.within(*tolerance)),
-            Outcome::NotChecked => Verdict::Passed,
+            RunOutcome::Checked(check) => Verdict::of(check.passed()),
+            RunOutcome::Compared(difference, tolerance) => Verdict::of(difference.within(*tolerance)),
+            RunOutcome::NotChecked => Verdict::Passed,
         }
     }
 }
 
 /// Compiles, runs, and checks the first result.
-pub fn run(job: Job) -> Result<Report> {
-    let (plugin, patience) = (shown(&job.plugin), job.patience);
+pub fn run(request: RunModuleRequest) -> Result<RunModuleReport> {
+    let (plugin, patience) = (shown(&request.plugin), request.patience);
     let work = move |found: mpsc::Sender<()>| {
-        run_on_device(&job, || {
+        run_on_device(&request, || {
             // The receiver is gone after a timeout.
             let _ = found.send(());
         })
@@ -156,31 +156,31 @@ fn limit_start<T: Send + 'static>(
     Some(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
-fn run_on_device(job: &Job, found: impl FnOnce()) -> Result<Report> {
-    let plugin = Plugin::load(&job.plugin)?;
-    let no_device = || format!("{} found no device", shown(&job.plugin));
-    let client = Client::new(&plugin, &job.options).with_context(no_device)?;
+fn run_on_device(request: &RunModuleRequest, found: impl FnOnce()) -> Result<RunModuleReport> {
+    let plugin = Plugin::load(&request.plugin)?;
+    let no_device = || format!("{} found no device", shown(&request.plugin));
+    let client = Client::new(&plugin, &request.options).with_context(no_device)?;
     let devices = client.devices()?;
     let device = devices.first().with_context(no_device)?;
     found();
 
     let start = Instant::now();
-    let executable = client.compile(&job.module, &CompileOptions::default()).context("cannot compile")?;
+    let executable = client.compile(&request.module, &CompileOptions::default()).context("cannot compile")?;
     let compile = start.elapsed();
-    let arguments = job.operands.iter().map(|tensor| Buffer::from_host(device, tensor));
+    let arguments = request.operands.iter().map(|tensor| Buffer::from_host(device, tensor));
     let mut program = Program::new(executable, arguments.collect::<Result<_, _>>()?)?;
-    let outcome = match &job.truth {
+    let outcome = match &request.truth {
         Truth::Reference(operands) => {
             program.expect_shape(operands.problem)?;
-            Outcome::Checked(Expectation::whole(operands, Accumulator::F32).check(&mut program)?)
+            RunOutcome::Checked(Expectation::whole(operands, Accumulator::F32).check(&mut program)?)
         }
         Truth::Tensor(expected, tolerance) => {
             let result = program.results.first().context("the module returns nothing to compare")?;
-            Outcome::Compared(Difference::between(result, expected)?, *tolerance)
+            RunOutcome::Compared(TensorDifference::between(result, expected)?, *tolerance)
         }
-        Truth::Unknown => Outcome::NotChecked,
+        Truth::Unknown => RunOutcome::NotChecked,
     };
-    Ok(Report {
+    Ok(RunModuleReport {
         pjrt_api: plugin.api_version(),
         platform: client.platform_name()?,
         device: device.kind()?,

@@ -42,7 +42,7 @@ const OPERANDS: u64 = 42;
 pub const MODULE: &str = "stablehlo.mlir";
 
 /// Kernel, operands and options of a run.
-pub struct Job {
+pub struct SimulateRequest {
     /// Name of the kernel in messages.
     pub name: String,
     /// The kernel, or the module around it.
@@ -69,7 +69,7 @@ pub struct Job {
     pub max_bytes: Option<usize>,
 }
 
-impl Job {
+impl SimulateRequest {
     /// Reads the kernel and its operands.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
         let name = shown(&args.kernel);
@@ -164,7 +164,7 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, Problem)> {
 
 /// Result of a simulated run.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct SimulateReport {
     /// The kernel's file.
     pub kernel: String,
     /// Names of the operands.
@@ -216,7 +216,7 @@ pub struct Shares {
     pub traffic: f64,
 }
 
-impl Report {
+impl SimulateReport {
     /// Fails on any finding or violation, or if the result differs from the expected one.
     pub fn verdict(&self) -> Verdict {
         let as_expected = self.comparison.as_ref().is_none_or(Comparison::passed);
@@ -224,46 +224,46 @@ impl Report {
     }
 }
 
-fn not_run(job: &Job) -> String {
-    let names = job.names.join(", ");
-    format!("cannot run {} on operands {names}; choose others with --operands", job.name)
+fn not_run(request: &SimulateRequest) -> String {
+    let names = request.names.join(", ");
+    format!("cannot run {} on operands {names}; choose others with --operands", request.name)
 }
 
 /// Runs the kernel.
-pub fn run(job: &Job) -> Result<Report> {
-    let violations = verify(&parse(&job.text).unwrap_or_else(|_| job.module.clone()), job.chip);
-    let shapes = job.expected.as_ref().map(|expected| vec![expected.shape.clone()]);
+pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
+    let violations = verify(&parse(&request.text).unwrap_or_else(|_| request.module.clone()), request.chip);
+    let shapes = request.expected.as_ref().map(|expected| vec![expected.shape.clone()]);
     let options = Options {
-        races: job.races,
-        events: job.events,
+        races: request.races,
+        events: request.events,
         output_shapes: shapes,
-        max_operations: job.max_operations,
-        max_bytes: job.max_bytes,
-        ..Options::new(job.chip.rates)
+        max_operations: request.max_operations,
+        max_bytes: request.max_bytes,
+        ..Options::new(request.chip.rates)
     };
     let start = Instant::now();
-    let outcome = simulate(&job.module, &job.operands, &options).with_context(|| not_run(job))?;
+    let outcome = simulate(&request.module, &request.operands, &options).with_context(|| not_run(request))?;
     let seconds = start.elapsed().as_secs_f64();
     let Outcome { outputs, findings, completed, timeline, operations, notes } = outcome;
     let products = timeline.figures.products;
-    let comparison = match (&job.expected, outputs.first()) {
+    let comparison = match (&request.expected, outputs.first()) {
         (Some(expected), Some(result)) => Some(Comparison::between(result, expected, products)?),
         _ => None,
     };
     let figures = timeline.figures.clone();
     let shares = Shares {
-        microseconds: 1e6 * figures.cycles / job.chip.rates.hertz,
+        microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,
         matmul_busy: figures.matmul_share(),
         copy_overlap: figures.overlap(),
         traffic: figures.bytes_moved as f64 / (figures.bytes_minimum as f64).max(1.0),
     };
-    Ok(Report {
-        kernel: job.name.clone(),
-        operands: job.names.clone(),
-        random_operands: job.are_random,
+    Ok(SimulateReport {
+        kernel: request.name.clone(),
+        operands: request.names.clone(),
+        random_operands: request.are_random,
         results: outputs.len(),
-        chip: job.chip.name,
-        races: job.races,
+        chip: request.chip.name,
+        races: request.races,
         completed,
         violations,
         findings,
@@ -274,6 +274,6 @@ pub fn run(job: &Job) -> Result<Report> {
         shares,
         seconds,
         timeline,
-        lines: job.text.lines().map(str::to_owned).collect(),
+        lines: request.text.lines().map(str::to_owned).collect(),
     })
 }

@@ -11,7 +11,7 @@ use super::{analyze::Version, compare::distinct_names};
 
 /// Verdicts on several versions.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct VerifyReport {
     /// Whether unproven checks fail.
     pub strict: bool,
     /// One per version.
@@ -35,7 +35,7 @@ pub struct Judged {
     pub passed: bool,
 }
 
-impl Report {
+impl VerifyReport {
     /// Judges versions. Versions of the same name are called by their paths.
     pub fn new(mut versions: Vec<Version>, strict: bool) -> Self {
         let names = distinct_names(&versions);

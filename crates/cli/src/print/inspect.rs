@@ -6,7 +6,7 @@ use octile_core::{Problem, Strategy};
 
 use super::{analyze::size, emit, heading, shown};
 use crate::{
-    command::inspect::{Counted, HOPPER_TARGET, Report, gpu, tpu},
+    command::inspect::{Counted, HOPPER_TARGET, InspectReport, gpu, tpu},
     tools::FoundTool,
 };
 
@@ -14,14 +14,14 @@ use crate::{
 const TELLING: [&str; 6] = ["QGMMA", "UTMALDG", "LDGSTS", "UBLKCP", "SYNCS", "UTMASTG"];
 
 /// Prints figures and folder of every version.
-pub fn report(report: &Report) {
+pub fn report(report: &InspectReport) {
     emit(&match report {
-        Report::Tpu(report) => tpu_text(report),
-        Report::Gpu(report) => gpu_text(report),
+        InspectReport::Tpu(report) => tpu_text(report),
+        InspectReport::Gpu(report) => gpu_text(report),
     });
 }
 
-fn tpu_text(report: &tpu::Report) -> String {
+fn tpu_text(report: &tpu::TpuReport) -> String {
     let mut text = heading(format!(
         "FP8 2-D block-scaled matmul: compiled for {}\n{}",
         report.chip.name,
@@ -34,7 +34,7 @@ fn tpu_text(report: &tpu::Report) -> String {
     text
 }
 
-fn gpu_text(report: &gpu::Report) -> String {
+fn gpu_text(report: &gpu::GpuReport) -> String {
     let mut text = heading(format!(
         "FP8 2-D block-scaled matmul: assembled for {HOPPER_TARGET}, planned for an {}\n{}",
         report.gpu.name.to_uppercase(),
@@ -57,8 +57,8 @@ fn title(strategy: Strategy, problem: &Problem, details: &str) -> String {
     format!("{version} {title} ({problem}, {details}x {x}, out {out})\n")
 }
 
-fn tpu_version(report: &tpu::VersionReport) -> String {
-    let tpu::VersionReport { plan, folder, figures } = report;
+fn tpu_version(report: &tpu::TpuVersion) -> String {
+    let tpu::TpuVersion { plan, folder, figures } = report;
     let mut text = title(plan.strategy, &plan.problem, &format!("{}, ", plan.mode));
     let _ = writeln!(text, "  tile {}, grid {}", plan.tile, plan.grid);
     let _ = match &figures.counted {
@@ -76,8 +76,8 @@ fn tpu_version(report: &tpu::VersionReport) -> String {
     text
 }
 
-fn gpu_version(report: &gpu::VersionReport) -> String {
-    let gpu::VersionReport { plan, folder, kernels } = report;
+fn gpu_version(report: &gpu::GpuVersion) -> String {
+    let gpu::GpuVersion { plan, folder, kernels } = report;
     let mut text = title(plan.strategy, &plan.problem, "");
     let _ = writeln!(
         text,
@@ -89,7 +89,7 @@ fn gpu_version(report: &gpu::VersionReport) -> String {
         if plan.blocks == 1 { "" } else { "s" },
         plan.threads()
     );
-    for gpu::KernelReport { entry, figures } in kernels {
+    for gpu::AssembledKernel { entry, figures } in kernels {
         let assembler = &figures.assembler;
         let spilled = assembler.spill_stores + assembler.spill_loads;
         let spills = if spilled == 0 { "no spills".to_owned() } else { format!("{spilled} bytes of spills") };

@@ -5,17 +5,17 @@ use std::{collections::BTreeMap, fmt::Write};
 use octile_checkpoint::{BLOCK, KeptBecause, Request};
 
 use super::{Text, emit, one_line, shown};
-use crate::command::quantize::Report;
+use crate::command::quantize::CheckpointReport;
 
 /// Prints a report.
-pub fn report(report: &Report) {
+pub fn report(report: &CheckpointReport) {
     emit(&text(report));
 }
 
 /// Most names to print per group.
 const SHOWN: usize = 8;
 
-fn text(report: &Report) -> Text {
+fn text(report: &CheckpointReport) -> Text {
     let mut text = Text::new();
     match &report.done {
         None => plan(report, &mut text),
@@ -50,7 +50,7 @@ fn text(report: &Report) -> Text {
     text
 }
 
-fn plan(report: &Report, text: &mut Text) {
+fn plan(report: &CheckpointReport, text: &mut Text) {
     let plan = &report.plan;
     let mut groups: BTreeMap<(String, usize, usize), usize> = BTreeMap::new();
     for weight in &plan.changed {
@@ -81,7 +81,7 @@ fn plan(report: &Report, text: &mut Text) {
 }
 
 /// Lists tensors that a user would expect to be quantized.
-fn kept_notably(report: &Report, text: &mut Text) {
+fn kept_notably(report: &CheckpointReport, text: &mut Text) {
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for kept in report.plan.kept.iter().filter(|kept| kept.because.is_notable()) {
         groups.entry(kept.because.to_string()).or_default().push(&kept.name);
@@ -97,7 +97,7 @@ fn kept_notably(report: &Report, text: &mut Text) {
     }
 }
 
-fn notes(report: &Report, text: &mut Text) {
+fn notes(report: &CheckpointReport, text: &mut Text) {
     let plan = &report.plan;
     if !plan.split.is_empty() {
         let _ = writeln!(text, "Note: {} fused expert tensors are split per expert.", plan.split.len());

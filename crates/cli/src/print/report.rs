@@ -18,7 +18,7 @@ use super::{
     compare::{SHAPE, TableRow, rows},
     emit, say, shown,
 };
-use crate::command::{analyze::Helper, compare::Column, report::Report, simulate, verify::Judged};
+use crate::command::{analyze::Helper, compare::Column, report::ReportPage, simulate, verify::Judged};
 use dumps::Marks;
 
 const STYLE: &str = include_str!("report/style.css");
@@ -29,7 +29,7 @@ pub fn written(path: &Path, bytes: usize) {
 }
 
 /// Prints damaged files to standard error.
-pub fn troubles(report: &Report) {
+pub fn troubles(report: &ReportPage) {
     for Judged { version, .. } in &report.versions {
         for trouble in &version.troubles {
             say(&format!("WARNING {}: {trouble}", version.name));
@@ -38,7 +38,7 @@ pub fn troubles(report: &Report) {
 }
 
 /// Renders the page.
-pub fn page(report: &Report) -> String {
+pub fn page(report: &ReportPage) -> String {
     let marks: Vec<_> = report.versions.iter().enumerate().map(|(i, judged)| Marks::new(i, judged)).collect();
     let roofline = plot::roofline(&report.versions);
     let provenance = &report.provenance;
@@ -81,7 +81,7 @@ pub fn page(report: &Report) -> String {
     page.into_string()
 }
 
-fn table(report: &Report) -> Markup {
+fn table(report: &ReportPage) -> Markup {
     let ranked: &[(usize, f64)] = report.ranking.as_ref().map_or(&[], |ranking| &ranking.cycles);
     let has_cycles = report.columns.iter().any(|column| column.row.cycles.is_some());
     html! {
@@ -143,7 +143,7 @@ fn badge(passed: bool) -> Markup {
     }
 }
 
-fn version(marks: &Marks, judged: &Judged, run: Option<&simulate::Report>) -> Markup {
+fn version(marks: &Marks, judged: &Judged, run: Option<&simulate::SimulateReport>) -> Markup {
     let version = &judged.version;
     let heading = title(version);
     let (name, about) = heading.split_once('\n').unwrap_or((&heading, ""));

@@ -10,17 +10,17 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::{emit, heading};
-use crate::{Verdict, command::simulate::Report};
+use crate::{Verdict, command::simulate::SimulateReport};
 
 pub use svg::drawing;
 
 /// Prints findings, the comparison of the result, and modelled times.
-pub fn report(report: &Report) {
+pub fn report(report: &SimulateReport) {
     emit(&text(report));
 }
 
 /// Prints the report as JSON.
-pub fn json(report: &Report) {
+pub fn json(report: &SimulateReport) {
     judged_json(report.verdict(), report);
 }
 
@@ -38,7 +38,7 @@ fn judged_json(verdict: Verdict, report: &impl Serialize) {
     emit(&text);
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &SimulateReport) -> String {
     let mut text = heading(format!("{}\nsimulated {}, one core", report.kernel, report.chip));
     for violation in &report.violations {
         let _ = writeln!(text, "REJECTED BY THE COMPILER\n{}", findings::violation(violation, &report.lines));

@@ -8,14 +8,14 @@ use super::{
     analyze::{helper_title, line, place, title},
     emit, heading, rule,
 };
-use crate::command::verify::{Judged, Report};
+use crate::command::verify::{Judged, VerifyReport};
 
 /// Prints the checklist and verdict of every version, and the overall verdict.
-pub fn report(report: &Report) {
+pub fn report(report: &VerifyReport) {
     emit(&text(report));
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &VerifyReport) -> String {
     let mut text = heading(if report.strict { "Verification, strict" } else { "Verification" });
     for judged in &report.versions {
         text.push_str(&version(judged));
@@ -30,7 +30,7 @@ fn text(report: &Report) -> String {
 }
 
 /// Counts the versions that pass or fail.
-fn tally(report: &Report) -> String {
+fn tally(report: &VerifyReport) -> String {
     let all = report.versions.len();
     match (report.versions.iter().filter(|judged| !judged.passed).count(), all) {
         (0, 1) => "1 version".to_owned(),

@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use octile_dump::facts::{DumpTarget, Facts, FileKind, FileReport, Level, Matmul};
 
 use super::{
-    Text,
+    TextFile,
     contents::Content,
     manifest::{Arithmetic, Manifest, Plan},
 };
@@ -74,7 +74,7 @@ fn device(target: DumpTarget) -> &'static str {
 }
 
 /// Lists contradictions between files, and with the manifest, one sentence each.
-pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
+pub fn contradictions(texts: &[TextFile], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
     let mut found: Vec<_> =
         texts.iter().filter_map(several_kernels).chain(facts.conflicts.iter().cloned()).collect();
     let Some(plan) = manifest.map(|manifest| &manifest.plan) else { return found };
@@ -94,7 +94,7 @@ pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>
 }
 
 /// Reports several kernels in one file of GPU code: facts could not be told apart.
-fn several_kernels(text: &Text) -> Option<String> {
+fn several_kernels(text: &TextFile) -> Option<String> {
     let kernels = match text.kind {
         FileKind::Ptx => {
             let code = text.text.lines().map(|line| line.split("//").next().unwrap_or_default());
@@ -119,7 +119,7 @@ fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
 }
 
 /// Returns the kernel name in a file.
-fn kernel_name(text: &Text) -> Option<&str> {
+fn kernel_name(text: &TextFile) -> Option<&str> {
     let before = match text.kind {
         FileKind::Mosaic => "func.func @",
         FileKind::Hlo => "HloModule ",

@@ -10,7 +10,7 @@ use octile_dump::{
 use serde::Serialize;
 
 use super::{
-    Text,
+    TextFile,
     contents::{Content, sources},
     gate, judge,
     manifest::Figures,
@@ -31,7 +31,7 @@ pub struct Helper {
     pub files: Vec<PathBuf>,
     /// Its text files.
     #[serde(skip)]
-    pub texts: Vec<Text>,
+    pub texts: Vec<TextFile>,
 }
 
 impl Helper {

@@ -18,7 +18,7 @@ use octile_harness::record::Provenance;
 use octile_kernels::hopper::{self, Kernel};
 use serde::Serialize;
 
-use super::{HOPPER_TARGET, manifest::FileRecord, replace::Place, version_name};
+use super::{HOPPER_TARGET, manifest::FileRecord, replace::OutputFolder, version_name};
 use crate::{
     command::seal,
     progress::Progress,
@@ -46,7 +46,7 @@ const INSTRUCTION_BYTES: usize = 16;
 
 /// What to assemble.
 #[derive(Debug)]
-pub struct Work {
+pub struct GpuWork {
     /// Target GPU.
     pub gpu: HopperGpu,
     /// One per version.
@@ -55,38 +55,38 @@ pub struct Work {
 
 /// What was assembled.
 #[derive(Debug)]
-pub struct Report {
+pub struct GpuReport {
     /// Target GPU.
     pub gpu: HopperGpu,
     /// The tools.
     pub tools: Assembler,
     /// One per version.
-    pub versions: Vec<VersionReport>,
+    pub versions: Vec<GpuVersion>,
 }
 
 /// One version.
 #[derive(Debug)]
-pub struct VersionReport {
+pub struct GpuVersion {
     /// Its plan.
     pub plan: HopperPlan,
     /// Its folder.
     pub folder: PathBuf,
     /// The matmul kernel, then the quantization kernel.
-    pub kernels: Vec<KernelReport>,
+    pub kernels: Vec<AssembledKernel>,
 }
 
 /// One kernel.
 #[derive(Debug, Serialize)]
-pub struct KernelReport {
+pub struct AssembledKernel {
     /// Its name.
     pub entry: String,
     /// Its figures.
-    pub figures: Figures,
+    pub figures: GpuFigures,
 }
 
 /// The figures of one kernel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Figures {
+pub struct GpuFigures {
     /// Seconds in ptxas and nvdisasm.
     pub assemble_seconds: f64,
     /// Bytes of machine code.
@@ -100,7 +100,7 @@ pub struct Figures {
     pub instructions: BTreeMap<String, usize>,
 }
 
-impl Figures {
+impl GpuFigures {
     /// Returns the number of an instruction in the code.
     pub fn count(&self, mnemonic: &str) -> usize {
         self.instructions.get(mnemonic).copied().unwrap_or(0)
@@ -109,7 +109,7 @@ impl Figures {
 
 /// Content of `manifest.json`.
 #[derive(Debug, Serialize)]
-struct Manifest<'a> {
+struct GpuManifest<'a> {
     #[serde(flatten)]
     provenance: Provenance,
     strategy: Strategy,
@@ -118,10 +118,10 @@ struct Manifest<'a> {
     gpu: &'a HopperGpu,
     entry: &'a str,
     plan: &'a HopperPlan,
-    figures: &'a Figures,
+    figures: &'a GpuFigures,
     /// Kernels that prepare operands, by folder.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    helpers: BTreeMap<&'static str, &'a KernelReport>,
+    helpers: BTreeMap<&'static str, &'a AssembledKernel>,
     files: Vec<FileRecord>,
 }
 
@@ -135,7 +135,7 @@ struct CompilerRecord<'a> {
 }
 
 /// Assembles every version, then moves all of them into the output folder.
-pub fn run(work: &Work, place: &Place) -> Result<Report> {
+pub fn run(work: &GpuWork, place: &OutputFolder) -> Result<GpuReport> {
     let tools = Assembler::find()?;
     let progress = Progress::new(work.plans.len() as u64);
     let mut built = Vec::new();
@@ -148,25 +148,30 @@ pub fn run(work: &Work, place: &Place) -> Result<Report> {
     let folders = place.put_all(&names)?;
     let versions = work.plans.iter().zip(folders).zip(built);
     let version =
-        |((plan, folder), kernels): ((&_, _), _)| VersionReport { plan: Clone::clone(plan), folder, kernels };
+        |((plan, folder), kernels): ((&_, _), _)| GpuVersion { plan: Clone::clone(plan), folder, kernels };
     let versions = versions.map(version).collect();
-    Ok(Report { gpu: work.gpu, tools, versions })
+    Ok(GpuReport { gpu: work.gpu, tools, versions })
 }
 
 /// Assembles the kernels of one version into a folder.
-fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Result<Vec<KernelReport>> {
+fn build(
+    plan: &HopperPlan,
+    work: &GpuWork,
+    tools: &Assembler,
+    folder: &Path,
+) -> Result<Vec<AssembledKernel>> {
     let kernel = hopper::multiply(plan);
     let figures = assemble(&kernel, plan.shared_bytes(), tools, folder)?;
-    let mut kernels = vec![KernelReport { entry: kernel.entry, figures }];
+    let mut kernels = vec![AssembledKernel { entry: kernel.entry, figures }];
     let mut files = FileRecord::all(&ROLES, folder)?;
     if let Some((kernel, _)) = hopper::quantize_for(&plan.problem) {
         let quantize = folder.join(QUANTIZE);
         fs::create_dir(&quantize).context("cannot create a temporary folder")?;
         let figures = assemble(&kernel, QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
-        kernels.push(KernelReport { entry: kernel.entry, figures });
+        kernels.push(AssembledKernel { entry: kernel.entry, figures });
         files.extend(FileRecord::all(&ROLES, &quantize)?.into_iter().map(|file| file.within(QUANTIZE)));
     }
-    let manifest = Manifest {
+    let manifest = GpuManifest {
         provenance: Provenance::now(),
         strategy: plan.strategy,
         title: plan.strategy.title(),
@@ -189,7 +194,7 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
 }
 
 /// Writes a kernel's PTX, machine code and figures.
-fn assemble(kernel: &Kernel, shared_bytes: usize, tools: &Assembler, folder: &Path) -> Result<Figures> {
+fn assemble(kernel: &Kernel, shared_bytes: usize, tools: &Assembler, folder: &Path) -> Result<GpuFigures> {
     fs::write(folder.join(PTX), &kernel.ptx)?;
     let start = Instant::now();
     let assembled = tools.assemble(folder, PTX, CUBIN)?;
@@ -201,5 +206,5 @@ fn assemble(kernel: &Kernel, shared_bytes: usize, tools: &Assembler, folder: &Pa
     let code = Code::parse_sass(&assembled.sass);
     let instructions = code.mnemonics().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
     let code_bytes = INSTRUCTION_BYTES * code.instructions().count();
-    Ok(Figures { assemble_seconds, code_bytes, shared_bytes, assembler, instructions })
+    Ok(GpuFigures { assemble_seconds, code_bytes, shared_bytes, assembler, instructions })
 }

@@ -18,13 +18,13 @@ const DUMPS: &str = octile_runtime::pjrt::compile::TEMPORARY_PREFIX;
 
 /// The output folder, and the drafts of its versions.
 #[derive(Debug)]
-pub struct Place {
+pub struct OutputFolder {
     output: PathBuf,
     /// On the same file system as the output, so that a rename moves them.
     drafts: Temporary<TempDir>,
 }
 
-impl Place {
+impl OutputFolder {
     /// Prepares to write versions to `output`. Rejects existing files and folders of these names that `octile inspect` did
     /// not write.
     pub fn open(output: &Path, versions: &[String]) -> Result<Self> {
@@ -180,8 +180,8 @@ mod tests {
         names
     }
 
-    fn open(output: &Path) -> Result<Place> {
-        Place::open(output, &["v1".to_owned()])
+    fn open(output: &Path) -> Result<OutputFolder> {
+        OutputFolder::open(output, &["v1".to_owned()])
     }
 
     #[test]
@@ -215,7 +215,7 @@ mod tests {
         let versions = ["v1", "v2", "v3"].map(str::to_owned);
         let output = root.path().join("out");
         let write = |round: &str, built: &[String]| {
-            let place = Place::open(&output, &versions).unwrap();
+            let place = OutputFolder::open(&output, &versions).unwrap();
             for version in built {
                 fs::write(place.draft(version).unwrap().join(MANIFEST), round).unwrap();
                 fs::write(place.draft_hlo(version), round).unwrap();

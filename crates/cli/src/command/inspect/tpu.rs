@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use super::{
     CHILD_COMMAND, collect,
     manifest::{Counted, Figures, Manifest, PLACEHOLDER},
-    replace::{self, Place},
+    replace::{self, OutputFolder},
     version_name,
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
 
 /// What to compile.
 #[derive(Debug)]
-pub struct Work {
+pub struct TpuWork {
     /// Target chip.
     pub chip: &'static TpuChip,
     /// One plan per version.
@@ -44,18 +44,18 @@ pub struct Work {
 
 /// What was compiled.
 #[derive(Debug)]
-pub struct Report {
+pub struct TpuReport {
     /// Target chip.
     pub chip: &'static TpuChip,
     /// The compiler.
     pub libtpu: FoundTool,
     /// One per version.
-    pub versions: Vec<VersionReport>,
+    pub versions: Vec<TpuVersion>,
 }
 
 /// One version.
 #[derive(Debug)]
-pub struct VersionReport {
+pub struct TpuVersion {
     /// Its plan.
     pub plan: TpuPlan,
     /// Its folder.
@@ -65,7 +65,7 @@ pub struct VersionReport {
 }
 
 /// Compiles every version, then moves all of them into the output folder.
-pub fn run(work: &Work, place: &Place) -> Result<Report> {
+pub fn run(work: &TpuWork, place: &OutputFolder) -> Result<TpuReport> {
     let libtpu = LIBTPU.find(&ToolPaths::of_process(&LIBTPU, work.libtpu.clone()))?;
     let session = Session::new(work, place, &libtpu)?;
     let progress = Progress::new(work.plans.len() as u64);
@@ -79,22 +79,22 @@ pub fn run(work: &Work, place: &Place) -> Result<Report> {
     let folders = place.put_all(&names)?;
     let versions = work.plans.iter().zip(folders).zip(built);
     let version =
-        |((plan, folder), figures): ((&_, _), _)| VersionReport { plan: Clone::clone(plan), folder, figures };
+        |((plan, folder), figures): ((&_, _), _)| TpuVersion { plan: Clone::clone(plan), folder, figures };
     let versions = versions.map(version).collect();
-    Ok(Report { chip: work.chip, libtpu, versions })
+    Ok(TpuReport { chip: work.chip, libtpu, versions })
 }
 
 /// What all versions share.
 struct Session<'a> {
-    work: &'a Work,
-    place: &'a Place,
+    work: &'a TpuWork,
+    place: &'a OutputFolder,
     libtpu: &'a FoundTool,
     compiler: Compiler,
     target: Target,
 }
 
 impl<'a> Session<'a> {
-    fn new(work: &'a Work, place: &'a Place, libtpu: &'a FoundTool) -> Result<Self> {
+    fn new(work: &'a TpuWork, place: &'a OutputFolder, libtpu: &'a FoundTool) -> Result<Self> {
         let program = std::env::current_exe().context("cannot locate the octile executable")?;
         let compiler =
             Compiler { plugin: libtpu.path.clone(), child: vec![program.into(), CHILD_COMMAND.into()] };

@@ -109,16 +109,16 @@ fn elements<const N: usize, T>(bytes: &[u8], element: impl Fn([u8; N]) -> T) -> 
     chunks.map(|chunk| element(chunk.try_into().expect("chunks have the length asked for"))).collect()
 }
 
-/// Difference of a result from the expected one.
+/// TensorDifference of a result from the expected one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Difference {
+pub struct TensorDifference {
     /// Largest absolute difference.
     pub max_abs: f64,
     /// Largest expected magnitude.
     pub magnitude: f64,
 }
 
-impl Difference {
+impl TensorDifference {
     /// Compares two tensors of floats, element by element.
     pub fn between(result: &HostTensor, expected: &HostTensor) -> Result<Self> {
         if result.dims() != expected.dims() {
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn differences_are_measured_against_the_largest_magnitude() {
-        let difference = Difference::between(&tensor(&[1.0, -4.0]), &tensor(&[1.5, -4.0])).unwrap();
-        assert_eq!(difference, Difference { max_abs: 0.5, magnitude: 4.0 });
+        let difference = TensorDifference::between(&tensor(&[1.0, -4.0]), &tensor(&[1.5, -4.0])).unwrap();
+        assert_eq!(difference, TensorDifference { max_abs: 0.5, magnitude: 4.0 });
         assert!(difference.within(0.125) && !difference.within(0.12));
     }
 
@@ -177,14 +177,16 @@ mod tests {
     fn nan_is_never_close() {
         for values in [[f32::NAN, 1.0], [1.0, f32::NAN]] {
             assert!(
-                !Difference::between(&tensor(&values), &tensor(&[1.0, 1.0])).unwrap().within(f64::INFINITY)
+                !TensorDifference::between(&tensor(&values), &tensor(&[1.0, 1.0]))
+                    .unwrap()
+                    .within(f64::INFINITY)
             );
         }
     }
 
     #[test]
     fn shapes_must_agree() {
-        let error = Difference::between(&tensor(&[1.0]), &tensor(&[1.0, 2.0])).unwrap_err();
+        let error = TensorDifference::between(&tensor(&[1.0]), &tensor(&[1.0, 2.0])).unwrap_err();
         assert_eq!(error.to_string(), "the result has shape [1], but shape [2] is expected");
     }
 }

@@ -42,7 +42,7 @@ const ORDERS: u64 = 4;
 
 /// The kernels of a plan.
 #[derive(Debug)]
-pub struct Job {
+pub struct GpuSimulateRequest {
     kernel: PathBuf,
     text: String,
     plan: HopperPlan,
@@ -55,7 +55,7 @@ pub fn is_ptx(kernel: &Path) -> bool {
     kernel.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ptx"))
 }
 
-impl Job {
+impl GpuSimulateRequest {
     /// Reads the kernels and the manifest beside them.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
         args.require_ptx_options()?;
@@ -101,18 +101,18 @@ fn quantize_ptx() -> PlainPath {
 
 /// The parts of a manifest that determine a plan.
 #[derive(Deserialize)]
-struct Manifest {
-    gpu: Gpu,
-    plan: Plan,
+struct LaunchManifest {
+    gpu: GpuFields,
+    plan: PlanFields,
 }
 
 #[derive(Deserialize)]
-struct Gpu {
+struct GpuFields {
     name: String,
 }
 
 #[derive(Deserialize)]
-struct Plan {
+struct PlanFields {
     problem: manifest::Problem,
     strategy: Strategy,
     promote_every: usize,
@@ -132,7 +132,8 @@ fn plan(folder: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
     let of_gpu = || {
         format!("{name} is not a manifest of a GPU kernel of this octile version: run `octile inspect` again")
     };
-    let Manifest { gpu, plan } = serde_json::from_value(written.clone()).map_err(|_| anyhow!(of_gpu()))?;
+    let LaunchManifest { gpu, plan } =
+        serde_json::from_value(written.clone()).map_err(|_| anyhow!(of_gpu()))?;
     let problem = plan.problem.checked()?;
     let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;
     let options = KernelOptions::new(Some(plan.promote_every), plan.release == Release::Thread);
@@ -145,7 +146,7 @@ fn plan(folder: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
 
 /// Result of the simulated runs.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct GpuSimulateReport {
     /// The kernel's file.
     pub kernel: String,
     /// The planned GPU.
@@ -155,7 +156,7 @@ pub struct Report {
     /// Schedules that were tried.
     pub orders: u64,
     /// What stopped the last one.
-    pub fault: Option<Found>,
+    pub fault: Option<StoppedAt>,
     /// Result of the first schedule against the f64 reference.
     pub comparison: Option<Comparison>,
     /// Results on operands with an exact result, where no error is allowed.
@@ -175,7 +176,7 @@ pub struct Report {
 
 /// Where a run was stopped, and why.
 #[derive(Debug, Serialize)]
-pub struct Found {
+pub struct StoppedAt {
     /// Line of the PTX, from 1.
     pub line: usize,
     /// CTA in the grid.
@@ -186,13 +187,13 @@ pub struct Found {
     pub problem: String,
 }
 
-impl From<Fault> for Found {
+impl From<Fault> for StoppedAt {
     fn from(Fault { line, block, thread, kind, .. }: Fault) -> Self {
         Self { line, block, thread, problem: kind.to_string() }
     }
 }
 
-impl Report {
+impl GpuSimulateReport {
     /// Fails if the kernel was stopped, or its results are wrong or differ.
     pub fn verdict(&self) -> Verdict {
         let is_close = self.comparison.as_ref().is_some_and(Comparison::passed);
@@ -202,13 +203,13 @@ impl Report {
 }
 
 /// Runs the kernel in several schedules.
-pub fn run(job: &Job) -> Report {
+pub fn run(request: &GpuSimulateRequest) -> GpuSimulateReport {
     let start = Instant::now();
-    let problem = job.plan.problem;
+    let problem = request.plan.problem;
     let operands = Operands::random(problem, OPERANDS);
-    let mut report = Report {
-        kernel: shown(&job.kernel),
-        gpu: job.gpu.name,
+    let mut report = GpuSimulateReport {
+        kernel: shown(&request.kernel),
+        gpu: request.gpu.name,
         problem,
         orders: 0,
         fault: None,
@@ -218,7 +219,7 @@ pub fn run(job: &Job) -> Report {
         instructions: 0,
         unreached: Vec::new(),
         seconds: 0.0,
-        lines: job.text.lines().map(str::to_owned).collect(),
+        lines: request.text.lines().map(str::to_owned).collect(),
     };
     let mut first = None;
     let draws = ExactOperands::draws(&problem);
@@ -227,8 +228,8 @@ pub fn run(job: &Job) -> Report {
     let arguments = Arguments::fastest(&problem).with_constant_weight();
     while report.fault.is_none() && report.orders < ORDERS {
         report.orders += 1;
-        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_CTAS, seed: report.orders };
-        match job.product.run(&operands, arguments, machine) {
+        let machine = Machine { gpu: request.gpu, resident_blocks: RESIDENT_CTAS, seed: report.orders };
+        match request.product.run(&operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, outcome)) => match &first {
                 Some(first) => {
@@ -251,8 +252,8 @@ pub fn run(job: &Job) -> Report {
             break;
         }
         let exact = ExactOperands::new(problem, draw, OPERANDS);
-        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_CTAS, seed: ORDERS + 1 };
-        match job.product.run(&exact.operands, arguments, machine) {
+        let machine = Machine { gpu: request.gpu, resident_blocks: RESIDENT_CTAS, seed: ORDERS + 1 };
+        match request.product.run(&exact.operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, _)) => report.exact.add(result(&problem, &bytes).compare_exactly(&exact)),
         }

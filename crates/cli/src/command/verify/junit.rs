@@ -4,10 +4,10 @@ use anyhow::Result;
 use octile_dump::checks::{Finding, Verdict};
 use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Judged, Report};
+use super::{Judged, VerifyReport};
 
 /// Returns the document.
-pub fn document(report: &Report) -> Result<String> {
+pub fn document(report: &VerifyReport) -> Result<String> {
     let mut document = Document::new("octile verify");
     for judged in &report.versions {
         let mut suite = TestSuite::new(&judged.version.name);

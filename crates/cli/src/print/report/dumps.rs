@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 use octile_dump::{Place, facts::FileKind};
 
-use crate::command::{analyze::Text, verify::Judged};
+use crate::command::{analyze::TextFile, verify::Judged};
 
 /// Files up to this many lines are shown whole.
 const WHOLE: usize = 400;
@@ -50,15 +50,15 @@ impl Marks {
 }
 
 /// Two levels side by side, then lines of other files that findings refer to; `None` if there are neither.
-pub fn panes(marks: &Marks, gpu: bool, texts: &[Text]) -> Option<Markup> {
+pub fn panes(marks: &Marks, gpu: bool, texts: &[TextFile]) -> Option<Markup> {
     let first =
         |kinds: &[FileKind]| kinds.iter().find_map(|kind| texts.iter().find(|text| text.kind == *kind));
     let pair = match gpu {
         true => [first(&[FileKind::Ptx]), first(&[FileKind::Sass])],
         false => [first(&[FileKind::Mosaic]), first(&[FileKind::LloPacked, FileKind::LloFinal])],
     };
-    let in_pair = |text: &&Text| pair.iter().flatten().any(|shown| shown.name == text.name);
-    let pointed_to = |text: &&Text| marks.of_file(&text.name).next().is_some();
+    let in_pair = |text: &&TextFile| pair.iter().flatten().any(|shown| shown.name == text.name);
+    let pointed_to = |text: &&TextFile| marks.of_file(&text.name).next().is_some();
     let others: Vec<_> = texts.iter().filter(|text| !in_pair(text) && pointed_to(text)).collect();
     let is_empty = others.is_empty() && pair.iter().flatten().next().is_none();
     (!is_empty).then(|| {
@@ -69,7 +69,7 @@ pub fn panes(marks: &Marks, gpu: bool, texts: &[Text]) -> Option<Markup> {
     })
 }
 
-fn pane(marks: &Marks, text: &Text, whole: usize) -> Markup {
+fn pane(marks: &Marks, text: &TextFile, whole: usize) -> Markup {
     let lines: Vec<&str> = text.text.lines().collect();
     let shown = shown(marks, &text.name, lines.len(), whole);
     let class = if shown.len() < 20 { "code short" } else { "code" };

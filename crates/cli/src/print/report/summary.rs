@@ -4,14 +4,14 @@ use maud::{Markup, html};
 
 use crate::{
     command::{
-        report::{Ranking, Report},
+        report::{Ranking, ReportPage},
         verify::Judged,
     },
     print::analyze::{chip, grouped},
 };
 
 /// The conclusion in one or two sentences.
-pub fn lead(report: &Report) -> Markup {
+pub fn lead(report: &ReportPage) -> Markup {
     html! {
         p.lead {
             @match &report.ranking {
@@ -47,7 +47,7 @@ fn best(ranking: &Ranking, versions: &[Judged]) -> Markup {
 }
 
 /// Chip and shape, where all versions have the same.
-fn subject(report: &Report) -> Option<String> {
+fn subject(report: &ReportPage) -> Option<String> {
     let mut chips = report.versions.iter().map(|judged| chip(&judged.version.promise));
     let mut shapes = report.columns.iter().map(|column| column.shape.as_ref());
     let (first_chip, shape) = (chips.next()?, shapes.next()??);

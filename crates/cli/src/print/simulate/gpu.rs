@@ -8,24 +8,24 @@ use octile_harness::check::ExactCheck;
 use super::super::{emit, heading};
 use crate::{
     Verdict,
-    command::simulate::gpu::{Found, Report},
+    command::simulate::gpu::{GpuSimulateReport, StoppedAt},
 };
 
 /// Lines of context around the line where the kernel was stopped.
 const AROUND: usize = 2;
 
 /// Prints what stopped the kernel, or how accurate its result is.
-pub fn report(report: &Report) {
+pub fn report(report: &GpuSimulateReport) {
     emit(&text(report));
 }
 
 /// Prints the report as JSON.
-pub fn json(report: &Report) {
+pub fn json(report: &GpuSimulateReport) {
     super::judged_json(report.verdict(), report);
 }
 
-fn text(report: &Report) -> String {
-    let Report { kernel, gpu, problem, .. } = report;
+fn text(report: &GpuSimulateReport) -> String {
+    let GpuSimulateReport { kernel, gpu, problem, .. } = report;
     let mut text = heading(format!(
         "{kernel}\n{problem}, x {}, out {}; simulated on a modelled {gpu}, thread by thread",
         problem.x, problem.out
@@ -86,8 +86,8 @@ fn ranges(lines: &[usize]) -> String {
 }
 
 /// What stopped the kernel, with the lines around it.
-fn stopped(found: &Found, lines: &[String]) -> String {
-    let Found { line, block, thread, problem } = found;
+fn stopped(found: &StoppedAt, lines: &[String]) -> String {
+    let StoppedAt { line, block, thread, problem } = found;
     let mut text = format!("STOPPED at line {line}, thread {thread} of CTA {block}: {problem}\n");
     let shown = line.saturating_sub(AROUND).max(1)..=(line + AROUND).min(lines.len());
     for number in shown {
