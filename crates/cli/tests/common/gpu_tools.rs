@@ -1,4 +1,4 @@
-//! What the tests share that need NVIDIA's assembler.
+//! ptxas and nvdisasm for tests.
 
 use std::{path::Path, process::Command, sync::OnceLock};
 

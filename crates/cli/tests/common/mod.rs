@@ -1,4 +1,4 @@
-//! What the tests share that need the real TPU compiler.
+//! libtpu for tests.
 
 use std::path::{Path, PathBuf};
 
