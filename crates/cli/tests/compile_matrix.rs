@@ -22,7 +22,8 @@ type Shape = (usize, usize, usize);
 const SHAPES: [Shape; 5] =
     [(512, 512, 512), (1000, 1111, 1500), (16, 1024, 1024), (1536, 1536, 1536), (1, 1024, 1024)];
 
-/// Every combination of strategy, mode and activations: on all shapes and block sizes, or on one each, round-robin.
+/// Every combination of strategy, mode and activations: on all shapes and block sizes, or on one each,
+/// round-robin.
 fn cases(kinds: &[ActivationKind]) -> Vec<(Problem, Strategy, BlockMode)> {
     let full = std::env::var("OCTILE_COMPILE_MATRIX").is_ok_and(|value| value == "full");
     let shapes: Vec<_> = SHAPES.iter().flat_map(|shape| QuantBlock::ALL.map(|qb| (*shape, qb))).collect();

@@ -1,5 +1,5 @@
-//! Every planned GPU kernel assembles for `sm_90a`: no spills, wgmma on the tensor cores, and TMA and mbarriers exactly
-//! where the strategy uses them.
+//! Every planned GPU kernel assembles for `sm_90a`: no spills, wgmma on the tensor cores, and TMA and
+//! mbarriers exactly where the strategy uses them.
 
 #[path = "common/gpu_tools.rs"]
 mod gpu_tools;
@@ -66,9 +66,9 @@ fn check(plan: &HopperPlan) {
     let entry = &kernel.entry;
     let ring = plan.strategy != Strategy::Auto;
     let staged = matches!(plan.strategy, Strategy::Smem | Strategy::Strip);
-    // Four steps along K in every wave, in every copy of the loop's body: those of a turn in every loop, and one more. That is for the
-    // first stage, where its products become the sums or are started before the loop, or for the last, where results of other waves leave
-    // meanwhile.
+    // Four steps along K in every wave, in every copy of the loop's body: those of a turn in every loop, and
+    // one more. That is for the first stage, where its products become the sums or are started before the
+    // loop, or for the last, where results of other waves leave meanwhile.
     let loops = if plan.has_loop_per_boundary() { plan.boundaries().len() } else { 1 };
     let one_more = usize::from(staged && plan.stages_per_chain() == 1);
     let copies = if ring { one_more + loops * plan.loop_unroll() } else { 1 };

@@ -1,4 +1,5 @@
-//! The current folder is untrusted: nothing in it runs, and its files cannot send control characters to the terminal.
+//! The current folder is untrusted: nothing in it runs, and its files cannot send control characters to the
+//! terminal.
 
 #![cfg(unix)]
 

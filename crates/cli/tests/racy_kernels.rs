@@ -1,5 +1,5 @@
-//! Kernels with misplaced waits, compiled by the real TPU compiler: the Mosaic text and the LLO listing each fail the
-//! check on their own. `BLESS=1` keeps the listings as fixtures of `octile-dump`.
+//! Kernels with misplaced waits, compiled by the real TPU compiler: the Mosaic text and the LLO listing each
+//! fail the check on their own. `BLESS=1` keeps the listings as fixtures of `octile-dump`.
 
 mod common;
 

@@ -160,7 +160,8 @@ fn look(browser: &Path, place: &Path, width: u32, anchor: &str) -> String {
     title.unwrap_or_else(|| panic!("the page said nothing: {output:?}")).to_owned()
 }
 
-/// On a phone, a tablet and a desktop, nothing overflows, text is legible, and a link leads to a marked, visible line.
+/// On a phone, a tablet and a desktop, nothing overflows, text is legible, and a link leads to a marked,
+/// visible line.
 #[test]
 fn a_browser_lays_the_page_out() {
     let Some(browser) = browser() else {

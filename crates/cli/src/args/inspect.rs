@@ -68,7 +68,8 @@ pub struct InspectArgs {
     pub shape: Problem,
     /// Block mode of TPU kernels: auto, aligned or large [default: auto]
     ///
-    /// A tile of an aligned kernel is one quantization block, of a large one many. auto picks by modelled cycles.
+    /// A tile of an aligned kernel is one quantization block, of a large one many. auto picks by modelled
+    /// cycles.
     #[arg(long)]
     pub mode: Option<BlockMode>,
     /// K elements between promotions on a GPU [default: 128]
