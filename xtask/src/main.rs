@@ -109,7 +109,7 @@ fn test_transformers(python: Option<PathBuf>) -> Result<()> {
             python
         }
     };
-    cargo(&["build", "--package", "octile"])?;
+    cargo(&["build", "--package", "octile-cli"])?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
     let octile = target.join("debug/octile");
     run(Command::new(python).arg(tests.join("check.py")).arg("--octile").arg(octile))

@@ -2,7 +2,7 @@
 
     python3 bench/peers/gpu/compare.py --octile PATH/gpu_sweep --record FILE
 
-`gpu_sweep` is built with `cargo build --release -p octile --example gpu_sweep`. Each contender is timed twice: as the median of
+`gpu_sweep` is built with `cargo build --release -p octile-cli --example gpu_sweep`. Each contender is timed twice: as the median of
 event-timed single calls after the cache was flushed, and per call of a replayed graph. The better one counts, for all alike.
 """
 

@@ -38,7 +38,7 @@ def build(root: pathlib.Path) -> pathlib.Path:
     """Builds the release binary and returns its path."""
     if shutil.which("cargo") is None:
         raise PeerError("cargo was not found: install Rust, or give a built binary with --octile")
-    command = ["cargo", "build", "--release", "--package", "octile", "--bin", "octile"]
+    command = ["cargo", "build", "--release", "--package", "octile-cli", "--bin", "octile"]
     command += ["--message-format", "json-render-diagnostics"]
     result = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True)
     if result.returncode != 0:

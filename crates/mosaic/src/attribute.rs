@@ -1,44 +1,44 @@
-//! Attributes: what an operation is told beside its operands.
+//! Attributes: compile-time parameters of operations.
 
 use std::fmt::{self, Display};
 
 use crate::types::{Float, Type, join};
 
-/// Whether the steps of a grid dimension may run in any order.
+/// Whether the steps of a grid dimension may run in parallel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DimensionSemantics {
-    /// In any order, or at once.
+    /// Parallel: steps may run in any order.
     Parallel,
-    /// One after another.
+    /// Arbitrary: steps run in sequence.
     Arbitrary,
 }
 
 /// The kind of core that a function runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CoreType {
-    /// The core with the matrix units.
+    /// The TensorCore, which has the MXU.
     TensorCore,
 }
 
-/// Which dimensions of a product's operands are summed over, and which are kept.
+/// Dimension numbers of a matmul.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct DotDimensions {
-    /// Summed over, of the left operand.
+    /// Contracting dimensions of the left operand.
     pub lhs_contracting: Vec<usize>,
-    /// Summed over, of the right operand.
+    /// Contracting dimensions of the right operand.
     pub rhs_contracting: Vec<usize>,
-    /// Kept, of the left operand.
+    /// Non-contracting dimensions of the left operand.
     pub lhs_kept: Vec<usize>,
-    /// Kept, of the right operand.
+    /// Non-contracting dimensions of the right operand.
     pub rhs_kept: Vec<usize>,
-    /// Walked in step in both operands; of the left operand.
+    /// Batch dimensions of the left operand.
     pub lhs_batch: Vec<usize>,
-    /// The same, of the right operand.
+    /// Batch dimensions of the right operand.
     pub rhs_batch: Vec<usize>,
 }
 
 impl DotDimensions {
-    /// Rows times rows: the left operand times the transpose of the right one.
+    /// `lhs * rhs^T`: contracts the last dimension of both operands.
     pub fn rows_by_rows() -> Self {
         Self {
             lhs_contracting: vec![1],
@@ -50,7 +50,7 @@ impl DotDimensions {
         }
     }
 
-    /// Where each dimension of the result comes from: pairs of (operand, dimension).
+    /// Output dimension order as pairs of (operand, dimension).
     pub fn output(&self) -> Vec<usize> {
         let of = |operand: usize, kept: &[usize]| -> Vec<usize> {
             kept.iter().flat_map(|&dimension| [operand, dimension]).collect()
@@ -62,74 +62,74 @@ impl DotDimensions {
 /// The value of an attribute.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Attr {
-    /// Present or not.
+    /// A unit attribute.
     Unit,
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// An integer of a type.
+    /// An integer with its type.
     Integer(i64, Type),
-    /// A float of a type.
+    /// A float with its type.
     Float(f64, Type),
-    /// Text.
+    /// A string.
     String(String),
     /// A type.
     Type(Type),
-    /// The name of a function.
+    /// A symbol reference.
     Symbol(String),
-    /// A list.
+    /// An array.
     Array(Vec<Attr>),
-    /// A list of 64-bit integers, `array<i64: 1, 2>`.
+    /// A dense `i64` array, `array<i64: 1, 2>`.
     I64s(Vec<i64>),
-    /// A list of 32-bit integers, `array<i32: 1, 2>`.
+    /// A dense `i32` array, `array<i32: 1, 2>`.
     I32s(Vec<i32>),
-    /// Named attributes.
+    /// A dictionary.
     Dict(Attributes),
-    /// One value for every element of a vector or tensor.
+    /// A splat constant of a vector or tensor.
     Splat(Box<Attr>, Type),
-    /// The elements of a vector or tensor, in order.
+    /// A dense constant of a vector or tensor, row-major.
     Dense(Vec<Attr>, Type),
-    /// Order of a grid dimension.
+    /// A dimension semantics.
     DimensionSemantics(DimensionSemantics),
-    /// Kind of core.
+    /// A core type.
     CoreType(CoreType),
-    /// Dimensions of a product.
+    /// Dimension numbers of a matmul.
     Dot(DotDimensions),
-    /// An attribute that is only carried along, as it was spelled.
+    /// An unknown attribute, kept verbatim.
     Other(String),
 }
 
-/// Named attributes, in the order in which they print.
+/// An attribute dictionary in print order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Attributes(Vec<(String, Attr)>);
 
 impl Attributes {
-    /// No attributes.
+    /// Creates an empty dictionary.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one, keeping the order.
+    /// Appends an attribute.
     pub fn with(mut self, name: impl Into<String>, value: impl Into<Attr>) -> Self {
         self.0.push((name.into(), value.into()));
         self
     }
 
-    /// The attribute of this name.
+    /// Looks up an attribute by name.
     pub fn get(&self, name: &str) -> Option<&Attr> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, value)| value)
     }
 
-    /// Whether there are none.
+    /// Returns whether the dictionary is empty.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them, in order.
+    /// Iterates in print order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Attr)> {
         self.0.iter().map(|(name, value)| (name.as_str(), value))
     }
 
-    /// Those whose names are not in `spelled`: what is left for the braces of a pretty form.
+    /// Returns the attributes not in `spelled`: those that a custom form prints in braces.
     pub(crate) fn without(&self, spelled: &[&str]) -> Self {
         let left = |(name, _): &&(String, Attr)| !spelled.contains(&name.as_str());
         Self(self.0.iter().filter(left).cloned().collect())
@@ -155,12 +155,12 @@ impl From<Attributes> for Attr {
 }
 
 impl Attr {
-    /// A list of 64-bit integers from extents.
+    /// Creates a dense `i64` array from extents.
     pub fn extents(extents: &[usize]) -> Self {
         Self::I64s(extents.iter().map(|&extent| extent as i64).collect())
     }
 
-    /// An `i64` integer.
+    /// Creates an `i64` integer.
     pub fn i64(value: usize) -> Self {
         Self::Integer(value as i64, Type::I64)
     }
@@ -176,7 +176,7 @@ impl Display for Attributes {
     }
 }
 
-/// An attribute's name, in quotes where it is no bare identifier.
+/// An attribute name, quoted unless it is a bare identifier.
 struct Name<'a>(&'a str);
 
 impl Display for Name<'_> {
@@ -186,13 +186,13 @@ impl Display for Name<'_> {
     }
 }
 
-/// A reference to a symbol, whose parts are joined by `::@`. Parts that are no plain names are quoted.
+/// A symbol reference; nested parts are joined by `::@`, and quoted unless they are bare identifiers.
 pub(crate) struct Symbol<'a>(pub &'a str);
 
 impl Display for Symbol<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_plain = |part: &str| {
-            // Text that follows may begin with `>`, and would make an arrow of a last `-`.
+            // A trailing `-` would form an arrow with a following `>`.
             let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '-');
             !part.is_empty() && !part.ends_with('-') && part.chars().all(is_name)
         };
@@ -204,7 +204,7 @@ impl Display for Symbol<'_> {
     }
 }
 
-/// Text in MLIR's quotes.
+/// A quoted MLIR string.
 pub(crate) fn quote(text: &str, f: &mut impl fmt::Write) -> fmt::Result {
     f.write_char('"')?;
     for c in text.chars() {
@@ -218,7 +218,7 @@ pub(crate) fn quote(text: &str, f: &mut impl fmt::Write) -> fmt::Result {
     f.write_char('"')
 }
 
-/// A float as MLIR reads it back exactly; what is no number is spelled by its bits.
+/// A float that MLIR reads back exactly; NaN and infinities are printed as bits.
 struct Number<'a>(f64, &'a Type);
 
 impl Display for Number<'_> {
@@ -237,7 +237,7 @@ impl Display for Number<'_> {
     }
 }
 
-/// `4.480000e+02`: six digits as MLIR prints, more where six would not read back to the same number.
+/// Formats like MLIR (`4.480000e+02`), with more digits where six would not round-trip.
 fn fmt_exponent(value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let reads_back = |digits: &usize| format!("{value:.digits$e}").parse() == Ok(value);
     let digits = (6..17).find(reads_back).unwrap_or(17);
@@ -247,7 +247,7 @@ fn fmt_exponent(value: f64, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     write!(f, "{mantissa}e{exponent:+03}")
 }
 
-/// A number inside `dense<...>`, where the type stands behind all of them.
+/// An element inside `dense<...>`, where the type follows the list.
 struct Element<'a>(&'a Attr);
 
 impl Display for Element<'_> {
@@ -261,7 +261,7 @@ impl Display for Element<'_> {
     }
 }
 
-/// Elements in brackets, one pair per dimension.
+/// Elements in nested brackets, one level per dimension.
 struct Nested<'a>(&'a [Attr], &'a [usize]);
 
 impl Display for Nested<'_> {

@@ -9,22 +9,22 @@ use crate::{attribute::Attributes, types::Type};
 pub struct Value(pub(crate) u32);
 
 impl Value {
-    /// Its place in the function's table of values.
+    /// Index in the function's value table.
     pub fn index(self) -> usize {
         self.0 as usize
     }
 }
 
-/// What a function knows of one of its values.
+/// Type and name of one value of a function.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ValueInfo {
     /// Its type.
     pub ty: Type,
-    /// A name to print it by; numbers are used where there is none.
+    /// Name to print; unnamed values are numbered.
     pub name: Option<Cow<'static, str>>,
 }
 
-/// A line and a column of a text, both counted from 1.
+/// A 1-based line and column of a source text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
     /// The line.
@@ -44,21 +44,21 @@ impl std::fmt::Display for Place {
 pub struct Op {
     /// The full name, for example `tpu.matmul`.
     pub name: Cow<'static, str>,
-    /// What it reads.
+    /// Values that it reads.
     pub operands: Vec<Value>,
-    /// What it defines.
+    /// Values that it defines.
     pub results: Vec<Value>,
-    /// What else it is told.
+    /// Attributes.
     pub attributes: Attributes,
-    /// Nested code.
+    /// Nested regions.
     pub regions: Vec<Region>,
-    /// Which part of the kernel it belongs to, for readers of the text and of the compiler's listings.
+    /// Name of the kernel phase it belongs to; appears in the text and in the compiler's dumps.
     pub location: Option<Cow<'static, str>>,
-    /// Where it stood in the text that it was read from; nowhere, if it was built.
+    /// Source position; `None` if the operation was built, not parsed.
     pub place: Option<Place>,
 }
 
-/// Where an operation was read from is not part of what it says.
+/// Equality ignores the source position.
 impl PartialEq for Op {
     fn eq(&self, other: &Self) -> bool {
         let key = |op: &Self| (op.name.clone(), op.operands.clone(), op.results.clone(), op.location.clone());
@@ -66,21 +66,21 @@ impl PartialEq for Op {
     }
 }
 
-/// One block of operations with arguments. Mosaic and StableHLO regions have exactly one block.
+/// A region with one block. Mosaic and StableHLO regions have exactly one.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Region {
-    /// Values that the enclosing operation defines for the block.
+    /// Block arguments, defined by the enclosing operation.
     pub arguments: Vec<Value>,
-    /// In order.
+    /// Operations, in order.
     pub ops: Vec<Op>,
 }
 
-/// Whether a function can be named from outside the module.
+/// Symbol visibility.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Visibility {
-    /// It can.
+    /// Visible outside the module.
     Public,
-    /// It cannot.
+    /// Visible inside the module only.
     Private,
 }
 
@@ -89,25 +89,25 @@ pub enum Visibility {
 pub struct Function {
     /// Its symbol.
     pub name: String,
-    /// Whether it is an entry.
+    /// Symbol visibility.
     pub visibility: Visibility,
-    /// Types of what it returns.
+    /// Result types.
     pub results: Vec<Type>,
-    /// What else it is told.
+    /// Attributes.
     pub attributes: Attributes,
-    /// Its code; the arguments of the body are the function's.
+    /// The body; its block arguments are the function's arguments.
     pub body: Region,
-    /// Every value in it.
+    /// Table of all values.
     pub values: Vec<ValueInfo>,
 }
 
 impl Function {
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: Value) -> &Type {
         &self.values[value.index()].ty
     }
 
-    /// Every operation, outer ones before the ones inside them.
+    /// Iterates over all operations, outer ones before nested ones.
     pub fn walk(&self, visit: &mut impl FnMut(&Op)) {
         walk(&self.body, visit);
     }
@@ -122,19 +122,19 @@ fn walk(region: &Region, visit: &mut impl FnMut(&Op)) {
     }
 }
 
-/// A module: functions that can name one another.
+/// A module: functions that can call one another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Module {
-    /// The module's symbol, where it has one.
+    /// Symbol of the module, if it has one.
     pub name: Option<String>,
-    /// What else it is told.
+    /// Attributes.
     pub attributes: Attributes,
-    /// In order.
+    /// Functions, in order.
     pub functions: Vec<Function>,
 }
 
 impl Module {
-    /// The function of this name.
+    /// Finds a function by name.
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|f| f.name == name)
     }

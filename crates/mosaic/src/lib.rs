@@ -2,9 +2,8 @@
 //! written in. A [`Module`] is built with a [`FunctionBuilder`], printed with `Display`, and knows nothing of
 //! files, compilers or kernels.
 //!
-//! Operations are kept in one generic form ([`Op`]): a name, operands, results, attributes, regions. The typed
-//! part is on the outside, in the builder's methods; so an operation that nobody here has heard of is still a
-//! value that prints.
+//! Operations are kept in one generic form ([`Op`]): a name, operands, results, attributes and regions. The
+//! builder's methods are typed; unknown operations still parse and print.
 
 #![forbid(unsafe_code)]
 

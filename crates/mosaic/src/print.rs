@@ -1,5 +1,5 @@
-//! MLIR text. Operations that kernels use print in the dialect's own short form, all others in the generic one;
-//! both are read by the same parser on the other side.
+//! Prints MLIR text: custom forms for the operations that kernels use, the generic form for all others. Both
+//! parse back.
 
 mod forms;
 
@@ -33,7 +33,7 @@ impl Display for Module {
     }
 }
 
-/// Prints one function; knows the spelling of its values.
+/// Prints one function; tracks value names.
 struct Printer<'a> {
     function: &'a Function,
     names: Vec<String>,
@@ -52,7 +52,7 @@ impl<'a> Printer<'a> {
                 if *uses == 1 {
                     return format!("%{name}");
                 }
-                // The name with a suffix may itself be the name of another value.
+                // A suffixed name may clash with another value's own name.
                 while given.contains(format!("{name}_v{}", *uses - 1).as_str()) {
                     *uses += 1;
                 }
@@ -154,7 +154,7 @@ impl<'a> Printer<'a> {
         write!(out, "{:indent$}}}", "")
     }
 
-    /// The attributes that the short form did not spell already.
+    /// Prints the attributes that the custom form did not spell.
     fn braces(&self, attributes: &Attributes, spelled: &[&str], out: &mut impl Write) -> fmt::Result {
         let left = attributes.without(spelled);
         if left.is_empty() {

@@ -2,21 +2,21 @@
 
 use std::fmt::{self, Display};
 
-/// An extent that is known only at run time prints as `?`.
+/// A dynamic extent; prints as `?`.
 pub const DYNAMIC: usize = usize::MAX;
 
-/// Where a memref lives on a TPU.
+/// Memory space of a memref on a TPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum MemorySpace {
-    /// Wherever the compiler put it.
+    /// Chosen by the compiler.
     Any,
-    /// Device memory.
+    /// HBM.
     Hbm,
-    /// Vector memory.
+    /// VMEM.
     Vmem,
-    /// Scalar memory.
+    /// SMEM.
     Smem,
-    /// The memory of semaphores.
+    /// Semaphore memory.
     Semaphore,
 }
 
@@ -36,20 +36,20 @@ impl Display for MemorySpace {
 /// Floating-point formats.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Float {
-    /// IEEE binary32.
+    /// IEEE f32.
     F32,
     /// bfloat16.
     Bf16,
-    /// IEEE binary16.
+    /// IEEE f16.
     F16,
-    /// The 8-bit format of weights.
+    /// f8E4M3FN, the format of weights.
     F8E4M3FN,
-    /// The 8-bit format with the wider exponent.
+    /// f8E5M2.
     F8E5M2,
 }
 
 impl Float {
-    /// Bits of one element.
+    /// Bits per element.
     pub const fn bits(self) -> usize {
         match self {
             Self::F32 => 32,
@@ -71,17 +71,17 @@ impl Display for Float {
     }
 }
 
-/// How the elements of a memref are laid out, once that has been decided.
+/// Layout of a memref, once assigned.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Layout {
-    /// In tiles, by the compiler.
+    /// Tiled by the compiler.
     Tiled {
         /// Tiles, outermost first, for example `(8,128)`.
         tiles: Vec<Vec<usize>>,
-        /// Distance between neighbouring tiles along each dimension, in tiles.
+        /// Stride between tiles along each dimension, in tiles.
         strides: Vec<usize>,
     },
-    /// A layout that is only carried along, as it was spelled.
+    /// An unknown layout, kept verbatim.
     Other(String),
 }
 
@@ -99,63 +99,63 @@ impl Display for Layout {
     }
 }
 
-/// A region of memory with a shape.
+/// A memref type.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct MemRef {
     /// Extents, outermost first.
     pub shape: Vec<usize>,
-    /// What it holds.
+    /// Element type.
     pub element: Box<Type>,
-    /// Tiling, where it has been decided.
+    /// Layout, if assigned.
     pub layout: Option<Layout>,
-    /// Where it is.
+    /// Memory space.
     pub space: Option<MemorySpace>,
 }
 
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Type {
-    /// An index into a memref.
+    /// `index`.
     Index,
-    /// A signless integer of so many bits.
+    /// A signless integer of the given bit width.
     Integer(u32),
     /// A float.
     Float(Float),
-    /// A semaphore that copies signal.
+    /// A DMA semaphore.
     DmaSemaphore,
-    /// A semaphore that cores signal.
+    /// A regular semaphore.
     Semaphore,
-    /// A vector in registers.
+    /// A vector.
     Vector(Vec<usize>, Box<Type>),
-    /// A tensor of the module around a kernel.
+    /// A tensor of the surrounding StableHLO module.
     Tensor(Vec<usize>, Box<Type>),
-    /// A region of memory.
+    /// A memref.
     MemRef(MemRef),
-    /// A type that is only carried along, as it was spelled.
+    /// An unknown type, kept verbatim.
     Other(String),
 }
 
 impl Type {
-    /// A 1-bit integer.
+    /// Creates `i1`.
     pub const I1: Self = Self::Integer(1);
-    /// A 32-bit integer.
+    /// Creates `i32`.
     pub const I32: Self = Self::Integer(32);
-    /// A 64-bit integer.
+    /// Creates `i64`.
     pub const I64: Self = Self::Integer(64);
-    /// A binary32.
+    /// Creates `f32`.
     pub const F32: Self = Self::Float(Float::F32);
 
-    /// A vector.
+    /// Creates a vector type.
     pub fn vector(shape: impl Into<Vec<usize>>, element: impl Into<Self>) -> Self {
         Self::Vector(shape.into(), Box::new(element.into()))
     }
 
-    /// A tensor.
+    /// Creates a tensor type.
     pub fn tensor(shape: impl Into<Vec<usize>>, element: impl Into<Self>) -> Self {
         Self::Tensor(shape.into(), Box::new(element.into()))
     }
 
-    /// A memref without a layout.
+    /// Creates a memref type without a layout.
     pub fn memref(shape: impl Into<Vec<usize>>, element: impl Into<Self>, space: MemorySpace) -> Self {
         Self::MemRef(MemRef {
             shape: shape.into(),
@@ -165,7 +165,7 @@ impl Type {
         })
     }
 
-    /// The extents of a vector, tensor or memref; none for a scalar.
+    /// Extents of a vector, tensor or memref; empty for scalars.
     pub fn shape(&self) -> &[usize] {
         match self {
             Self::Vector(shape, _) | Self::Tensor(shape, _) => shape,
@@ -174,7 +174,7 @@ impl Type {
         }
     }
 
-    /// What a vector, tensor or memref holds; a scalar holds itself.
+    /// Element type; a scalar is its own element.
     pub fn element(&self) -> &Self {
         match self {
             Self::Vector(_, element) | Self::Tensor(_, element) => element,
@@ -183,7 +183,7 @@ impl Type {
         }
     }
 
-    /// The same container of another element type.
+    /// The same type with another element type.
     pub fn with_element(&self, element: impl Into<Self>) -> Self {
         let element = element.into();
         match self {
@@ -194,7 +194,7 @@ impl Type {
         }
     }
 
-    /// The same container of another shape.
+    /// The same type with another shape.
     pub fn with_shape(&self, shape: impl Into<Vec<usize>>) -> Self {
         let shape = shape.into();
         match self {
@@ -237,7 +237,7 @@ impl Display for Type {
     }
 }
 
-/// `2x128x` before an element type.
+/// Extents before an element type, `2x128x`.
 struct Extents<'a>(&'a [usize]);
 
 impl Display for Extents<'_> {
@@ -252,7 +252,7 @@ impl Display for Extents<'_> {
     }
 }
 
-/// The items, one after another, with `separator` between them.
+/// Joins items with a separator.
 pub(crate) fn join<T: Display>(items: impl IntoIterator<Item = T>, separator: &str) -> String {
     let mut text = String::new();
     for (i, item) in items.into_iter().enumerate() {

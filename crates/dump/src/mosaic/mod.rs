@@ -156,5 +156,5 @@ impl MosaicScan {
 
 /// Whether the parser refuses what other kernels may well say, as opposed to text that is damaged.
 fn is_beyond_the_parser(message: &str) -> bool {
-    message.contains("is not known here") || message.contains("not supported")
+    message.contains("unknown custom form") || message.contains("not supported")
 }

@@ -1,4 +1,4 @@
-//! Constants and arithmetic, on scalars and on vectors alike.
+//! Constants and arithmetic on scalars and vectors.
 
 use super::FunctionBuilder;
 use crate::{
@@ -7,7 +7,7 @@ use crate::{
     types::{Float, Type},
 };
 
-/// Comparisons of signed integers. The number is MLIR's.
+/// Signed integer comparisons, numbered as in MLIR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IntPredicate {
     /// Equal.
@@ -24,7 +24,7 @@ pub enum IntPredicate {
     Sge = 5,
 }
 
-/// Comparisons of floats that are false for what is no number. The number is MLIR's.
+/// Ordered float comparisons (false for NaN), numbered as in MLIR.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FloatPredicate {
     /// Equal.
@@ -34,24 +34,24 @@ pub enum FloatPredicate {
 }
 
 impl FunctionBuilder {
-    /// An index constant.
+    /// Creates an index constant.
     pub fn index(&mut self, value: usize) -> Value {
         let attr = Attr::Integer(value as i64, Type::Index);
         self.constant(attr, Type::Index, format!("c{value}"))
     }
 
-    /// A 32-bit integer constant.
+    /// Creates an `i32` constant.
     pub fn i32(&mut self, value: usize) -> Value {
         let attr = Attr::Integer(value as i64, Type::I32);
         self.constant(attr, Type::I32, format!("c{value}_i32"))
     }
 
-    /// A binary32 constant.
+    /// Creates an `f32` constant.
     pub fn f32(&mut self, value: f32) -> Value {
         self.constant(Attr::Float(f64::from(value), Type::F32), Type::F32, "cst")
     }
 
-    /// A vector with the same binary32 in every element.
+    /// Creates an `f32` splat vector.
     pub fn splat(&mut self, value: f32, shape: impl Into<Vec<usize>>) -> Value {
         let ty = Type::vector(shape, Float::F32);
         let element = Attr::Float(f64::from(value), Type::F32);
@@ -64,27 +64,27 @@ impl FunctionBuilder {
         self.op1(name, &[a, b], ty, Attributes::new())
     }
 
-    /// Integer sum.
+    /// Integer addition.
     pub fn addi(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.addi", a, b)
     }
 
-    /// Integer difference.
+    /// Integer subtraction.
     pub fn subi(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.subi", a, b)
     }
 
-    /// Integer product.
+    /// Integer multiplication.
     pub fn muli(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.muli", a, b)
     }
 
-    /// Signed quotient, rounded towards zero.
+    /// Signed division, rounding towards zero.
     pub fn divsi(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.divsi", a, b)
     }
 
-    /// Remainder of the signed quotient.
+    /// Signed remainder.
     pub fn remsi(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.remsi", a, b)
     }
@@ -94,22 +94,22 @@ impl FunctionBuilder {
         self.binary("arith.andi", a, b)
     }
 
-    /// Float sum.
+    /// Float addition.
     pub fn addf(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.addf", a, b)
     }
 
-    /// Float product.
+    /// Float multiplication.
     pub fn mulf(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.mulf", a, b)
     }
 
-    /// Float quotient.
+    /// Float division.
     pub fn divf(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.divf", a, b)
     }
 
-    /// The larger of two floats.
+    /// Float maximum.
     pub fn maximumf(&mut self, a: Value, b: Value) -> Value {
         self.binary("arith.maximumf", a, b)
     }
@@ -131,19 +131,19 @@ impl FunctionBuilder {
         self.op1(name, &[a, b], result, predicate)
     }
 
-    /// `yes` where `condition` holds, else `no`.
+    /// Selects `yes` where `condition` holds, else `no`.
     pub fn select(&mut self, condition: Value, yes: Value, no: Value) -> Value {
         let ty = self.ty(yes).clone();
         assert_eq!(&ty, self.ty(no), "arith.select chooses between values of one type");
         self.op1("arith.select", &[condition, yes, no], ty, Attributes::new())
     }
 
-    /// A 32-bit integer as an index.
+    /// Casts an `i32` to an index.
     pub fn to_index(&mut self, value: Value) -> Value {
         self.op1("arith.index_cast", &[value], Type::Index, Attributes::new())
     }
 
-    /// Floats of another width; nothing happens where it is the same.
+    /// Converts between float widths; a no-op for equal types.
     pub fn to_float(&mut self, value: Value, float: Float) -> Value {
         let ty = self.ty(value).clone();
         let &Type::Float(from) = ty.element() else {

@@ -4,25 +4,25 @@ use super::{FunctionBuilder, IntPredicate};
 use crate::{attribute::Attributes, ir::Value, types::Type};
 
 impl FunctionBuilder {
-    /// Does what `build` builds where `condition` holds.
+    /// Builds an `scf.if` without an else branch.
     pub fn when(&mut self, condition: Value, build: impl FnOnce(&mut Self)) {
         let then = self.region(&[], |b, _| {
             build(b);
             b.op0("scf.yield", &[], Attributes::new());
         });
-        // An absent else is an empty region, as in the generic form of the operation.
+        // In the generic form, an absent else is an empty region.
         let regions = vec![then, crate::Region::default()];
         self.op("scf.if", &[condition], &[], Attributes::new(), regions);
     }
 
-    /// Does what `build` builds where `value` equals `constant`.
+    /// Builds an `scf.if` on `value == constant`.
     pub fn when_equal(&mut self, value: Value, constant: usize, build: impl FnOnce(&mut Self)) {
         let constant = self.i32(constant);
         let condition = self.cmpi(IntPredicate::Eq, value, constant);
         self.when(condition, build);
     }
 
-    /// Runs `build` for every integer from `from` up to, not including, `to`.
+    /// Builds an `scf.for` over `from..to`.
     pub fn for_each(
         &mut self,
         name: &'static str,

@@ -1,4 +1,4 @@
-//! Loads, stores, slices, copies, and the matrix product.
+//! Loads, stores, slices, DMAs and the matmul.
 
 use super::FunctionBuilder;
 use crate::{
@@ -7,20 +7,20 @@ use crate::{
     types::{Float, Type},
 };
 
-/// The three memrefs of an asynchronous copy.
+/// The memrefs of a DMA.
 #[derive(Clone, Copy, Debug)]
 pub struct Copy {
-    /// Copied from.
+    /// Source.
     pub source: Value,
-    /// Copied to.
+    /// Destination.
     pub target: Value,
-    /// Signalled at the end.
+    /// Semaphore signalled on completion.
     pub semaphore: Value,
 }
 
 impl FunctionBuilder {
-    /// Loads a vector of `shape` from `memref` at `indices`. Leading ones that only select are dropped from the
-    /// result, so that it has as many dimensions as `shape`.
+    /// Loads a vector of `shape` from `memref` at `indices`. Leading unit dimensions that only select are
+    /// dropped, so the result has the rank of `shape`.
     pub fn load(&mut self, memref: Value, indices: &[Value], shape: impl Into<Vec<usize>>) -> Value {
         let shape = shape.into();
         let full = self.leading_ones(memref, indices, &shape);
@@ -42,14 +42,14 @@ impl FunctionBuilder {
         self.op0("tpu.vector_store", &operands, attributes);
     }
 
-    /// Loads one scalar.
+    /// Loads a scalar.
     pub fn load_scalar(&mut self, memref: Value, indices: &[Value]) -> Value {
         let element = self.ty(memref).element().clone();
         let operands: Vec<Value> = [&[memref], indices].concat();
         self.op1("memref.load", &operands, element, Attributes::new())
     }
 
-    /// The shape of an access with as many dimensions as the memref has.
+    /// Shape of an access, extended to the rank of the memref.
     fn leading_ones(&self, memref: Value, indices: &[Value], shape: &[usize]) -> Vec<usize> {
         let rank = self.ty(memref).shape().len();
         assert_eq!(indices.len(), rank, "one index per dimension");
@@ -58,7 +58,7 @@ impl FunctionBuilder {
         full
     }
 
-    /// Tells the compiler that an integer is a multiple of another.
+    /// Asserts to the compiler that an integer is a multiple of a constant.
     pub fn multiple_of(&mut self, value: Value, multiple: usize) -> Value {
         let ty = self.ty(value).clone();
         let multiple = Attr::Integer(multiple as i64, Type::I32);
@@ -66,7 +66,7 @@ impl FunctionBuilder {
         self.op1("tpu.assume_multiple", &[value], ty, attributes)
     }
 
-    /// The same elements in another shape; nothing happens where it is the same.
+    /// Reshapes a vector; a no-op for equal shapes.
     pub fn shape_cast(&mut self, vector: Value, shape: impl Into<Vec<usize>>) -> Value {
         let shape = shape.into();
         if self.ty(vector).shape() == shape {
@@ -76,13 +76,13 @@ impl FunctionBuilder {
         self.op1("vector.shape_cast", &[vector], ty, Attributes::new())
     }
 
-    /// A scalar, row or column repeated into `shape`.
+    /// Broadcasts a scalar, row or column to `shape`.
     pub fn broadcast(&mut self, value: Value, shape: impl Into<Vec<usize>>) -> Value {
         let ty = self.ty(value).with_shape(shape);
         self.op1("vector.broadcast", &[value], ty, Attributes::new())
     }
 
-    /// The part of a vector that starts at `offsets`.
+    /// Extracts the slice of a vector that starts at `offsets`.
     pub fn slice(&mut self, vector: Value, offsets: &[usize], shape: &[usize]) -> Value {
         if self.ty(vector).shape() == shape {
             return vector;
@@ -96,8 +96,8 @@ impl FunctionBuilder {
         self.op1("vector.extract_strided_slice", &[vector], ty, attributes)
     }
 
-    /// The part of a memref that starts at `offsets`; leading dimensions beyond `shape` select one element each
-    /// and are dropped.
+    /// Slices a memref at `offsets`; leading dimensions beyond the rank of `shape` select one element and are
+    /// dropped.
     pub fn slice_memref(&mut self, memref: Value, offsets: &[Value], shape: &[usize]) -> Value {
         let full = self.leading_ones(memref, offsets, shape);
         let ty = self.ty(memref).with_shape(full.clone());
@@ -110,20 +110,20 @@ impl FunctionBuilder {
         self.op1("tpu.memref_squeeze", &[sliced], ty, Attributes::new())
     }
 
-    /// Starts a copy.
+    /// Starts a DMA.
     pub fn start(&mut self, copy: Copy) {
         let attributes = Attributes::new().with("operandSegmentSizes", Attr::I32s(vec![1, 0, 1, 1, 0, 0]));
         let operands = [copy.source, copy.target, copy.semaphore];
         self.op0("tpu.enqueue_dma", &operands, attributes);
     }
 
-    /// Waits until a copy has ended.
+    /// Waits for a DMA to complete.
     pub fn wait(&mut self, copy: Copy) {
         let operands = [copy.semaphore, copy.source, copy.target];
         self.op0("tpu.wait_dma2", &operands, Attributes::new());
     }
 
-    /// `lhs` times the transpose of `rhs`, summed in binary32.
+    /// `lhs * rhs^T`, accumulated in f32.
     pub fn matmul(&mut self, lhs: Value, rhs: Value) -> Value {
         let (&[m, lhs_k], &[n, rhs_k]) = (self.ty(lhs).shape(), self.ty(rhs).shape()) else {
             panic!("a product takes two matrices");
@@ -133,7 +133,7 @@ impl FunctionBuilder {
         let mut attributes = Attributes::new()
             .with("dimension_numbers", Attr::Dot(DotDimensions::rows_by_rows()))
             .with("transpose_lhs_hint", false);
-        // The matrix units round wider operands to bf16 unless they are told to take more passes.
+        // The MXU rounds wider operands to bf16 unless more passes are requested.
         if *self.ty(lhs).element() == Type::F32 {
             attributes = attributes.with("precision", Attr::Other("#tpu.contract_precision<fp32>".into()));
         }

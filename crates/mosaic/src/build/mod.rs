@@ -1,4 +1,4 @@
-//! Building a function, one typed method per operation. A wrong type is our own bug and asserts.
+//! Function builder with one typed method per operation. A type mismatch is our own bug and panics.
 
 mod arith;
 mod control;
@@ -15,11 +15,11 @@ use crate::{
     types::Type,
 };
 
-/// Builds one function. Constants are kept once, at its top.
+/// Builds one function. Constants are deduplicated and placed at its top.
 #[derive(Debug)]
 pub struct FunctionBuilder {
     function: Function,
-    /// The regions being built, the innermost one last.
+    /// Stack of open regions, innermost last.
     open: Vec<Region>,
     constants: Vec<Op>,
     known_constants: HashMap<String, Value>,
@@ -27,7 +27,7 @@ pub struct FunctionBuilder {
 }
 
 impl FunctionBuilder {
-    /// An empty function.
+    /// Starts an empty function.
     pub fn new(name: impl Into<String>, visibility: Visibility) -> Self {
         let function = Function {
             name: name.into(),
@@ -54,18 +54,18 @@ impl FunctionBuilder {
         value
     }
 
-    /// The type of a value.
+    /// Returns the type of a value.
     pub fn ty(&self, value: Value) -> &Type {
         self.function.ty(value)
     }
 
-    /// Gives a value a name to print it by.
+    /// Names a value for printing.
     pub fn name(&mut self, value: Value, name: impl Into<Cow<'static, str>>) -> Value {
         self.function.values[value.index()].name = Some(name.into());
         value
     }
 
-    /// Builds operations that belong to the part of the kernel called `location`.
+    /// Builds operations that belong to the kernel phase `location`.
     pub fn located<T>(
         &mut self,
         location: impl Into<Cow<'static, str>>,
@@ -77,7 +77,7 @@ impl FunctionBuilder {
         built
     }
 
-    /// Adds any operation at all. The methods beside this one are for those whose types are known.
+    /// Appends any operation; the typed methods call this.
     pub fn op(
         &mut self,
         name: impl Into<Cow<'static, str>>,
@@ -100,7 +100,7 @@ impl FunctionBuilder {
         results
     }
 
-    /// Adds an operation with one result.
+    /// Appends an operation with one result.
     pub fn op1(
         &mut self,
         name: &'static str,
@@ -111,12 +111,12 @@ impl FunctionBuilder {
         self.op(name, operands, &[result], attributes, Vec::new())[0]
     }
 
-    /// Adds an operation without a result.
+    /// Appends an operation without results.
     pub fn op0(&mut self, name: &'static str, operands: &[Value], attributes: Attributes) {
         self.op(name, operands, &[], attributes, Vec::new());
     }
 
-    /// A constant; asked for twice, it is the same value.
+    /// Returns a constant; equal constants share one value.
     pub fn constant(&mut self, value: Attr, ty: Type, name: impl Into<Cow<'static, str>>) -> Value {
         let key = value.to_string();
         if let Some(&known) = self.known_constants.get(&key) {
@@ -137,7 +137,7 @@ impl FunctionBuilder {
         result
     }
 
-    /// Builds a region with arguments of the given types.
+    /// Builds a region with block arguments of the given types.
     pub fn region(&mut self, arguments: &[Type], build: impl FnOnce(&mut Self, &[Value])) -> Region {
         let arguments: Vec<Value> = arguments.iter().map(|ty| self.define(ty.clone())).collect();
         self.open.push(Region { arguments: arguments.clone(), ops: Vec::new() });
@@ -145,7 +145,7 @@ impl FunctionBuilder {
         self.open.pop().expect("the region was opened above")
     }
 
-    /// Ends the function: it returns `results`.
+    /// Finishes the function with a return of `results`.
     pub fn finish(mut self, results: &[Value], attributes: Attributes) -> Function {
         self.op("func.return", results, &[], Attributes::new(), Vec::new());
         let mut body = self.open.pop().expect("the body is open until here");

@@ -1,5 +1,5 @@
-//! What is asked of a module as a whole before any of it runs: that every operation is known, in dead code as well,
-//! that every value can be held, that blocks end as they must, and that functions that are called are there.
+//! Whole-module validation before anything runs: every operation is known (in dead code too), every value is
+//! representable, blocks have terminators, and callees exist.
 
 use std::collections::HashMap;
 
@@ -15,21 +15,21 @@ use crate::{
     types::{DYNAMIC, Type},
 };
 
-/// Operations that end a block.
+/// Block terminators.
 const TERMINATORS: [&str; 5] = ["func.return", "stablehlo.return", "scf.yield", "scf.condition", "tpu.yield"];
 
 pub(super) fn is_terminator(op: &Op) -> bool {
     TERMINATORS.contains(&op.name.as_ref())
 }
 
-/// A memref of more bytes than this is no memory of any machine; below it no offset overflows.
+/// Maximum bytes of a memref type: no machine has more, and no offset below it overflows.
 const MAX_MEMREF_BYTES: usize = 1 << 48;
 
 pub(super) fn admit(module: &Module) -> Result<(), Unrunnable> {
     let mut functions: HashMap<&str, &Function> = HashMap::new();
     for function in &module.functions {
         if functions.insert(&function.name, function).is_some() {
-            return Err(Unrunnable::Kernel(format!("the module has two functions @{}", function.name)));
+            return Err(Unrunnable::Kernel(format!("function @{} is defined twice", function.name)));
         }
     }
     for function in &module.functions {
@@ -44,7 +44,7 @@ pub(super) fn admit(module: &Module) -> Result<(), Unrunnable> {
     Ok(())
 }
 
-/// One function on its way in.
+/// Validates one function.
 struct Admission<'a> {
     function: &'a Function,
     functions: &'a HashMap<&'a str, &'a Function>,
@@ -57,7 +57,7 @@ impl Admission<'_> {
                 return Err(unknown(op));
             }
             if is_terminator(op) && number + 1 != region.ops.len() {
-                return Err(bad(op, "only the last operation of a block can end it".to_owned()));
+                return Err(bad(op, "terminator before the end of its block".to_owned()));
             }
             for &value in op.results.iter().chain(op.regions.iter().flat_map(|region| &region.arguments)) {
                 check_type(self.function.ty(value)).map_err(|message| bad(op, message))?;
@@ -72,7 +72,7 @@ impl Admission<'_> {
 
     fn call(&self, op: &Op) -> Result<(), Unrunnable> {
         let Some(Attr::Symbol(callee)) = op.attributes.get("callee") else {
-            return Err(bad(op, "the attribute 'callee' is no symbol".to_owned()));
+            return Err(bad(op, "attribute 'callee' is not a symbol".to_owned()));
         };
         let fits = self.functions.get(callee.as_str()).is_some_and(|target| {
             let arguments = target.body.arguments.iter().map(|&value| target.ty(value));
@@ -82,7 +82,7 @@ impl Admission<'_> {
         });
         match fits {
             true => Ok(()),
-            false => Err(bad(op, format!("the module has no function @{callee} of these types"))),
+            false => Err(bad(op, format!("no function @{callee} with these types"))),
         }
     }
 }
@@ -91,7 +91,7 @@ fn bad(op: &Op, message: String) -> Unrunnable {
     Unrunnable::BadOp { name: op.name.to_string(), place: op.place, message }
 }
 
-/// A function returns what its type says.
+/// Checks the returned types against the signature.
 fn check_return(function: &Function) -> Result<(), Unrunnable> {
     let Some(returned) = function.body.ops.last().filter(|op| is_terminator(op)) else {
         return Err(Unrunnable::Kernel(format!("@{} does not end with a return", function.name)));
@@ -99,19 +99,21 @@ fn check_return(function: &Function) -> Result<(), Unrunnable> {
     let types = returned.operands.iter().map(|&value| function.ty(value));
     match types.eq(&function.results) {
         true => Ok(()),
-        false => Err(Unrunnable::Kernel(format!("@{} does not return what its type says", function.name))),
+        false => Err(Unrunnable::Kernel(format!(
+            "@{} returns types that differ from its signature",
+            function.name
+        ))),
     }
 }
 
-/// Every value can be held, and nothing overflows where its elements are counted.
+/// Checks that a value is representable and that counting its elements cannot overflow.
 fn check_type(ty: &Type) -> Result<(), String> {
     let count =
         |shape: &[usize]| shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent.max(1)));
-    let too_large =
-        |limit: usize| Err(format!("{ty} has more than the {limit} elements that can be run here"));
+    let too_large = |limit: usize| Err(format!("{ty} exceeds the limit of {limit} elements"));
     match ty {
         Type::Vector(shape, _) | Type::Tensor(shape, _) if shape.contains(&DYNAMIC) => {
-            Err(format!("{ty} has an extent that is not known"))
+            Err(format!("{ty} has a dynamic extent"))
         }
         Type::Vector(shape, _) => match count(shape) {
             Some(elements) if elements <= MAX_VECTOR_ELEMENTS => Ok(()),
@@ -127,7 +129,7 @@ fn check_type(ty: &Type) -> Result<(), String> {
             let unit = Element::of(ty).map_or(1, Element::bytes);
             match count(&known).and_then(|elements| elements.checked_mul(unit)) {
                 Some(bytes) if bytes <= MAX_MEMREF_BYTES => Ok(()),
-                _ => Err(format!("{ty} has more than {MAX_MEMREF_BYTES} bytes, which no machine has")),
+                _ => Err(format!("{ty} exceeds the limit of {MAX_MEMREF_BYTES} bytes")),
             }
         }
         _ => Ok(()),

@@ -1,4 +1,4 @@
-//! What operations ask about their operands, types and attributes while they are made ready.
+//! Queries that operation handlers make about operands, types and attributes while a program is compiled.
 
 use super::{
     element::Element,
@@ -13,7 +13,7 @@ use crate::{
 };
 
 impl Compiler<'_> {
-    /// The operation has this many operands and results.
+    /// Checks the numbers of operands and results.
     pub(crate) fn arity(&self, op: &Op, operands: usize, results: usize) -> Made<()> {
         match (op.operands.len(), op.results.len()) {
             (o, r) if o == operands && r == results => Ok(()),
@@ -37,7 +37,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// The element of a scalar or vector, or what is wrong with its type.
+    /// Element type of a scalar or vector.
     pub(crate) fn element(&self, ty: &Type) -> Made<Element> {
         Element::of(ty).ok_or_else(|| format!("values of type {ty} are not supported").into())
     }
@@ -56,7 +56,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// One integer, not a vector of them.
+    /// Checks for a scalar integer.
     pub(crate) fn scalar_integer(&self, ty: &Type) -> Made<()> {
         match ty {
             Type::Index | Type::Integer(_) => self.integer(ty),
@@ -64,15 +64,15 @@ impl Compiler<'_> {
         }
     }
 
-    /// The shape of a vector or tensor; a scalar has no extents.
+    /// Shape of a vector, tensor or scalar (which has no extents).
     pub(crate) fn shape(&self, ty: &Type) -> Made<Vec<usize>> {
         match ty {
-            Type::MemRef(_) => Err(format!("{ty} is memory, not a value").into()),
+            Type::MemRef(_) => Err(format!("{ty} is a memref, not a value").into()),
             _ => self.extents(ty),
         }
     }
 
-    /// The shape of a vector or tensor, and of nothing else.
+    /// Shape of a vector or tensor; rejects everything else.
     pub(crate) fn vector_shape(&self, ty: &Type) -> Made<Vec<usize>> {
         match ty {
             Type::Vector(..) | Type::Tensor(..) => self.extents(ty),
@@ -80,35 +80,35 @@ impl Compiler<'_> {
         }
     }
 
-    /// Extents that are known, of no more elements than fit.
+    /// Static extents within the element limit.
     pub(crate) fn extents(&self, ty: &Type) -> Made<Vec<usize>> {
         let limit = if matches!(ty, Type::Vector(..)) { MAX_VECTOR_ELEMENTS } else { MAX_TENSOR_ELEMENTS };
         let shape = ty.shape().to_vec();
         let elements = shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent.max(1)));
         match elements {
             Some(elements) if elements <= limit => Ok(shape),
-            _ => Err(format!("{ty} has an extent that is not known, or more than {limit} elements").into()),
+            _ => Err(format!("{ty} has a dynamic extent or more than {limit} elements").into()),
         }
     }
 
-    /// Says something about the chip that the result does not show.
+    /// Records a note about chip behaviour that the result does not show.
     pub(crate) fn note(&mut self, op: &Op, message: &str) {
         let line = op.place.map(|place| place.line);
         self.notes.push(Note { line, op: op.name.to_string(), message: message.to_owned() });
     }
 
-    /// Refuses attributes that the operation's handler does not look at: each is honoured, or there is none.
+    /// Rejects attributes that the handler does not honour.
     pub(super) fn known_attributes(&self, op: &Op, understood: &[&str]) -> Made<()> {
         for (name, value) in op.attributes.iter() {
             match name {
-                // Where the compiler has put values in registers changes no value.
+                // Register layouts assigned by the compiler do not change values.
                 "in_layout" | "out_layout" => {}
                 "operandSegmentSizes" => {
                     let sizes = self.integers_attribute(op, name)?;
                     let total = sizes.iter().try_fold(0i64, |all, &size| all.checked_add(size));
                     if sizes.iter().any(|&size| size < 0) || total != Some(op.operands.len() as i64) {
                         return Err(format!(
-                            "operandSegmentSizes does not divide {} operands",
+                            "operandSegmentSizes does not sum to {} operands",
                             op.operands.len()
                         )
                         .into());
@@ -121,7 +121,7 @@ impl Compiler<'_> {
         Ok(())
     }
 
-    /// Operands of one operation come in groups, of one of these sizes.
+    /// Checks that `operandSegmentSizes` is one of these.
     pub(crate) fn segments(&self, op: &Op, allowed: &[&[i64]]) -> Made<()> {
         if op.attributes.get("operandSegmentSizes").is_none() {
             return Ok(());
@@ -129,11 +129,11 @@ impl Compiler<'_> {
         let sizes = self.integers_attribute(op, "operandSegmentSizes")?;
         match allowed.contains(&sizes.as_slice()) {
             true => Ok(()),
-            false => Err(format!("operands in groups of {sizes:?} are not supported").into()),
+            false => Err(format!("operandSegmentSizes {sizes:?} is not supported").into()),
         }
     }
 
-    /// A truth value that is false where it is absent.
+    /// A boolean attribute; false if absent.
     pub(crate) fn flag(&self, op: &Op, name: &str) -> Made<bool> {
         match op.attributes.get(name) {
             None | Some(Attr::Bool(false)) => Ok(false),
@@ -142,8 +142,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Which of `words` an attribute such as `#tpu.rounding_mode<to_nearest_even>` names, or none where it is absent.
-    /// A number stands for the word in its place.
+    /// Index in `words` of an enum attribute such as `#tpu.rounding_mode<to_nearest_even>`, or `None` if
+    /// absent; a number is taken as the index.
     pub(crate) fn word(&self, op: &Op, name: &str, words: &[&str]) -> Made<Option<usize>> {
         let Some(attr) = op.attributes.get(name) else { return Ok(None) };
         let found = match attr {
@@ -154,10 +154,10 @@ impl Compiler<'_> {
         found.map(Some).ok_or_else(|| not_modelled(name, attr))
     }
 
-    /// A list of truth values.
+    /// A list of booleans.
     pub(crate) fn flags_attribute(&self, op: &Op, name: &str) -> Made<Vec<bool>> {
         let attr = self.attribute(op, name)?;
-        let bad = || -> Refusal { format!("the attribute '{name}' holds no truth values: {attr}").into() };
+        let bad = || -> Refusal { format!("attribute '{name}' is not a list of booleans: {attr}").into() };
         let text = attr.to_string();
         let list = text.strip_prefix("array<i1").and_then(|rest| rest.strip_suffix('>')).ok_or_else(bad)?;
         let items =
@@ -165,22 +165,23 @@ impl Compiler<'_> {
         items.map(|item| item.parse().map_err(|_| bad())).collect()
     }
 
-    /// The attribute of this name.
+    /// A required attribute.
     pub(crate) fn attribute<'b>(&self, op: &'b Op, name: &str) -> Made<&'b Attr> {
-        op.attributes.get(name).ok_or_else(|| format!("the attribute '{name}' is missing").into())
+        op.attributes.get(name).ok_or_else(|| format!("attribute '{name}' is missing").into())
     }
 
     pub(crate) fn integer_attribute(&self, op: &Op, name: &str) -> Made<i64> {
         match self.attribute(op, name)? {
             Attr::Integer(value, _) => Ok(*value),
-            other => Err(format!("the attribute '{name}' is no integer: {other}").into()),
+            other => Err(format!("attribute '{name}' is not an integer: {other}").into()),
         }
     }
 
-    /// A list of integers, in whichever of the three forms it is spelled.
+    /// A list of integers in any of its three spellings.
     pub(crate) fn integers_attribute(&self, op: &Op, name: &str) -> Made<Vec<i64>> {
-        let bad =
-            |other: &Attr| -> Refusal { format!("the attribute '{name}' holds no integers: {other}").into() };
+        let bad = |other: &Attr| -> Refusal {
+            format!("attribute '{name}' is not a list of integers: {other}").into()
+        };
         match self.attribute(op, name)? {
             Attr::I64s(items) => Ok(items.clone()),
             Attr::I32s(items) => Ok(items.iter().map(|&item| item.into()).collect()),
@@ -195,26 +196,26 @@ impl Compiler<'_> {
         }
     }
 
-    /// Indices into the dimensions of something of rank `rank`.
+    /// Dimension indices below `rank`.
     pub(crate) fn dimensions_attribute(&self, op: &Op, name: &str, rank: usize) -> Made<Vec<usize>> {
         let inside = |&item: &i64| usize::try_from(item).ok().filter(|&dimension| dimension < rank);
         let items = self.integers_attribute(op, name)?;
         let dimensions: Option<Vec<usize>> = items.iter().map(inside).collect();
-        dimensions.ok_or_else(|| format!("the attribute '{name}' names a dimension beyond {rank}").into())
+        dimensions.ok_or_else(|| format!("attribute '{name}' names a dimension outside rank {rank}").into())
     }
 }
 
-/// An attribute that the chip honours and the interpreter does not.
+/// Refusal for an attribute that the chip honours and the interpreter does not.
 pub(super) fn not_modelled(name: &str, value: &Attr) -> Refusal {
     let mut value = value.to_string();
     if let Some((end, _)) = value.char_indices().nth(80) {
         value.truncate(end);
         value.push_str("...");
     }
-    Refusal::NotModelled(format!("the attribute '{name}' with the value {value} is not supported"))
+    Refusal::NotModelled(format!("attribute '{name}' = {value} is not supported"))
 }
 
-/// The word in the innermost angle brackets, or all of the text where there are none.
+/// The word inside the innermost angle brackets, or the whole text.
 pub(super) fn inner_word(text: &str) -> &str {
     text.split_once('<').map_or(text, |(_, rest)| rest.strip_suffix('>').unwrap_or(rest)).trim()
 }

@@ -1,8 +1,8 @@
-//! What a run may still take of this machine.
+//! Remaining operation and memory budget of a run.
 
 use crate::{limits::MAX_ON_CHIP_BYTES, types::MemorySpace};
 
-/// Operations and bytes.
+/// Operation and byte counters.
 #[derive(Debug)]
 pub(crate) struct Budget {
     max_bytes: usize,
@@ -16,12 +16,12 @@ impl Budget {
         Self { max_bytes, operations: 0, bytes: 0, on_chip: 0 }
     }
 
-    /// Bytes that are not taken yet.
+    /// Bytes left.
     pub(crate) fn bytes_left(&self) -> usize {
         self.max_bytes.saturating_sub(self.bytes)
     }
 
-    /// Counts operations; whether they are too many is asked where the next one begins.
+    /// Counts operations; the limit is checked where the next operation begins.
     #[inline]
     pub(crate) fn spend(&mut self, operations: u64) {
         self.operations = self.operations.saturating_add(operations);
@@ -32,12 +32,12 @@ impl Budget {
         self.operations
     }
 
-    /// Takes memory for values.
+    /// Reserves memory for values.
     pub(crate) fn take(&mut self, bytes: usize) -> Result<(), String> {
         let total = self.bytes.saturating_add(bytes);
         if total > self.max_bytes {
             return Err(format!(
-                "with it the run takes {total} bytes, and at most {} are given to one on these operands",
+                "the run would need {total} bytes; the limit for these operands is {}",
                 self.max_bytes
             ));
         }
@@ -49,7 +49,7 @@ impl Budget {
         self.bytes = self.bytes.saturating_sub(bytes);
     }
 
-    /// Takes memory for a buffer; `bytes` is none where they cannot be counted.
+    /// Reserves memory for a buffer; `bytes` is `None` if its size overflows.
     pub(crate) fn take_buffer(&mut self, space: MemorySpace, bytes: Option<usize>) -> Result<(), String> {
         let bytes = bytes.unwrap_or(usize::MAX);
         if is_on_chip(space) {

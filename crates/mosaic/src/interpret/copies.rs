@@ -1,12 +1,13 @@
-//! Asynchronous copies and the semaphores that they signal.
+//! DMAs in flight and the semaphores that they signal.
 //!
-//! Every copy is an agent of its own. It is ordered after what the core did before it started the copy, and before
-//! what the core does after a wait that cannot return unless the copy has ended. With one core, a vector clock over
-//! these agents says for each copy only whether the core knows its end; [`Copies`] keeps the copies of which it does
-//! not. An access that meets one of those is a race, whichever of the two happened to come first in this run.
+//! Each DMA is an agent. It happens after everything the core did before starting it, and before everything
+//! the core does after a wait that cannot return unless the DMA has completed. With one core, the vector
+//! clock over these agents reduces to one bit per DMA: whether the core has observed its completion.
+//! [`Copies`] holds the DMAs it has not observed. An access that overlaps one of them is a data race, in
+//! whatever order the two happened to run here.
 //!
-//! A copy moves its bytes as late as a correct kernel cannot notice: when a wait needs it. So a kernel that waits too
-//! late or not at all computes with what was there before.
+//! A DMA moves its bytes as late as possible: when a wait needs them. So a kernel that waits too late, or not
+//! at all, computes with stale data.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -16,10 +17,10 @@ use super::{
 };
 use crate::ir::Place;
 
-/// One semaphore: buffer and index.
+/// A semaphore: buffer and index.
 pub(crate) type SemaphoreId = (usize, usize);
 
-/// A copy that was started.
+/// A DMA that was started.
 #[derive(Clone, Debug)]
 pub(crate) struct Copy {
     pub(crate) agent: Agent,
@@ -33,7 +34,7 @@ pub(crate) struct Copy {
     pub(crate) step: Vec<i64>,
     /// Whether the bytes have been moved.
     pub(crate) moved: bool,
-    /// When it ends, on the modelled clock.
+    /// Completion time on the modelled clock.
     pub(crate) ends: f64,
 }
 
@@ -43,7 +44,7 @@ impl Copy {
     }
 }
 
-/// Where a copy was started.
+/// Where a DMA was started.
 pub(crate) fn copy_site(agent: &Agent, place: Option<Place>, step: &[i64]) -> Site {
     let op = match agent {
         Agent::Window(_) => "window copy",
@@ -52,16 +53,16 @@ pub(crate) fn copy_site(agent: &Agent, place: Option<Place>, step: &[i64]) -> Si
     Site::new(agent.clone(), place, op, step)
 }
 
-/// The state of one semaphore.
+/// State of one semaphore.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Semaphore {
-    /// What has arrived and was not waited for.
+    /// Signalled amount not yet consumed by a wait.
     pub(crate) count: i64,
-    /// Copies that will signal it, oldest first.
+    /// DMAs that will signal it, oldest first.
     pub(crate) pending: VecDeque<usize>,
-    /// Copies that signal it and whose end the core does not know.
+    /// DMAs on it whose completion the core has not observed.
     pub(crate) unordered: Vec<usize>,
-    /// The sites that signalled it last.
+    /// Sites that signalled it last.
     pub(crate) recent: VecDeque<Site>,
 }
 
@@ -79,17 +80,17 @@ impl Semaphore {
     }
 }
 
-/// All copies whose end the core does not know, and all semaphores that were ever used.
+/// All DMAs whose completion the core has not observed, and all semaphores used so far.
 #[derive(Debug, Default)]
 pub(crate) struct Copies {
-    /// By number, in the order of their start.
+    /// DMAs by number, in start order.
     pub(crate) in_flight: BTreeMap<usize, Copy>,
     pub(crate) semaphores: BTreeMap<SemaphoreId, Semaphore>,
     started: usize,
 }
 
 impl Copies {
-    /// Takes a new copy into the books.
+    /// Registers a new DMA.
     pub(crate) fn start(&mut self, copy: Copy) -> usize {
         let number = self.started;
         self.started += 1;
@@ -101,24 +102,24 @@ impl Copies {
         number
     }
 
-    /// The number that the next copy gets.
+    /// Number of the next DMA.
     pub(crate) fn next_number(&self) -> usize {
         self.started
     }
 
-    /// Adds to a semaphore.
+    /// Signals a semaphore.
     pub(crate) fn signal(&mut self, id: SemaphoreId, amount: i64, site: Site) {
         let semaphore = self.semaphores.entry(id).or_default();
         semaphore.count = semaphore.count.saturating_add(amount);
         semaphore.remember(site);
     }
 
-    /// The oldest copy that signals this semaphore and has not moved yet.
+    /// Oldest DMA on this semaphore that has not moved its bytes.
     pub(crate) fn oldest_pending(&self, id: SemaphoreId) -> Option<usize> {
         self.semaphores.get(&id)?.pending.front().copied()
     }
 
-    /// A copy has moved its bytes: from now on they count as arrived.
+    /// Marks a DMA as moved; its bytes count as arrived.
     pub(crate) fn arrive(&mut self, number: usize) {
         let Some(copy) = self.in_flight.get_mut(&number).filter(|copy| !copy.moved) else { return };
         copy.moved = true;
@@ -131,8 +132,8 @@ impl Copies {
         self.semaphores.get(&id).map_or(0, |semaphore| semaphore.count)
     }
 
-    /// Takes `amount` from a semaphore that holds it. The core knows the end of the copies on it only if nothing is
-    /// left: otherwise the bytes that it waited for may have come from any of them.
+    /// Consumes `amount` from a semaphore that holds it. The core observes the completion of the DMAs on it
+    /// only if nothing is left: otherwise the bytes may have come from any of them.
     pub(crate) fn consume(&mut self, id: SemaphoreId, amount: i64) {
         let semaphore = self.semaphores.entry(id).or_default();
         semaphore.count = semaphore.count.saturating_sub(amount);
@@ -143,7 +144,7 @@ impl Copies {
         }
     }
 
-    /// Treats a copy as ordered although nothing orders it: its race was reported, once is enough.
+    /// Treats a racing DMA as ordered, so that one race is reported once.
     pub(crate) fn forgive(&mut self, number: usize) {
         let Some(copy) = self.in_flight.get(&number) else { return };
         let semaphore = self.semaphores.entry(copy.semaphore).or_default();

@@ -1,4 +1,4 @@
-//! Elements in memory: how many bytes each has, and their values as binary32 or 32-bit integers.
+//! Element types in memory: their sizes, and conversion to f32 or 32-bit integers.
 
 use std::fmt;
 
@@ -7,16 +7,16 @@ use octile_core::fp8::{E4m3, E5m2};
 
 use crate::types::{Float, Type};
 
-/// What a buffer holds.
+/// Element type of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Element {
     /// A float.
     Float(Float),
-    /// An integer of so many bytes: 1, 2 or 4, or 8 of a scalar. Truth values take one byte.
+    /// An integer of 1, 2, 4 or (scalars only) 8 bytes. Booleans take one byte.
     Integer(usize),
 }
 
-/// As types spell it: `f8E4M3FN`, `i32`.
+/// Prints the MLIR spelling: `f8E4M3FN`, `i32`.
 impl fmt::Display for Element {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -27,8 +27,8 @@ impl fmt::Display for Element {
 }
 
 impl Element {
-    /// The element of a vector, tensor, memref or scalar; semaphores and foreign types are none. No memory of a
-    /// kernel holds 64-bit integers: they are scalars only.
+    /// Element type of a vector, tensor, memref or scalar; `None` for semaphores, unknown types and 64-bit
+    /// integers in memory.
     pub fn of(ty: &Type) -> Option<Self> {
         match ty.element() {
             Type::Float(float) => Some(Self::Float(*float)),
@@ -39,7 +39,7 @@ impl Element {
         }
     }
 
-    /// Bytes of one element.
+    /// Bytes per element.
     pub fn bytes(self) -> usize {
         match self {
             Self::Float(float) => float.bits() / 8,
@@ -47,11 +47,11 @@ impl Element {
         }
     }
 
-    /// A byte that, repeated, is no number of any float, and an unlikely integer.
+    /// Poison byte: repeated, it is NaN in every float type, and an unlikely integer.
     pub const POISON: u8 = 0xff;
 }
 
-/// Rounds to a float type, ties to even, overflow as the type has it.
+/// Rounds to a float type, ties to even, with the type's own overflow.
 #[inline(always)]
 pub(crate) fn round_to(float: Float, value: f32) -> f32 {
     match float {
@@ -63,13 +63,13 @@ pub(crate) fn round_to(float: Float, value: f32) -> f32 {
     }
 }
 
-/// Rounds towards zero; what is too large becomes the largest number.
+/// Rounds towards zero; saturates at the largest finite value.
 pub(crate) fn truncate_to(float: Float, value: f32) -> f32 {
     let nearest = round_to(float, value);
     if !value.is_finite() || nearest.abs() <= value.abs() {
         return nearest;
     }
-    // The magnitude before, or the largest one before infinity and before what is no number.
+    // The previous magnitude, or the largest finite one before infinity and NaN.
     let before = |bits: u16, infinity: u16| (bits & 1 << 15) | ((bits & !(1 << 15)).min(infinity) - 1);
     match float {
         Float::F32 => value,
@@ -86,7 +86,7 @@ pub(crate) fn truncate_to(float: Float, value: f32) -> f32 {
     }
 }
 
-/// Adds the floats in `bytes` to `out`.
+/// Appends the floats in `bytes` to `out`.
 pub(crate) fn read_floats(float: Float, bytes: &[u8], out: &mut Vec<f32>) {
     match float {
         Float::F32 => {
@@ -108,7 +108,7 @@ pub(crate) fn read_floats(float: Float, bytes: &[u8], out: &mut Vec<f32>) {
     }
 }
 
-/// Writes floats over `bytes`, rounding; most come from a conversion to the same type and are exact.
+/// Stores floats, rounding; most come from a conversion to the same type and are exact.
 pub(crate) fn write_floats(float: Float, values: &[f32], bytes: &mut [u8]) {
     match float {
         Float::F32 => {
@@ -139,7 +139,7 @@ pub(crate) fn write_floats(float: Float, values: &[f32], bytes: &mut [u8]) {
     }
 }
 
-/// Adds the integers in `bytes`, of `size` bytes each, to `out`; those of 64 bits lose their upper half.
+/// Appends the integers in `bytes`, of `size` bytes each, to `out`; 64-bit ones lose their upper half.
 pub(crate) fn read_integers(size: usize, bytes: &[u8], out: &mut Vec<i32>) {
     match size {
         1 => out.extend(bytes.iter().map(|&b| i32::from(b as i8))),
@@ -150,7 +150,7 @@ pub(crate) fn read_integers(size: usize, bytes: &[u8], out: &mut Vec<i32>) {
     }
 }
 
-/// Writes integers of `size` bytes over `bytes`.
+/// Stores integers of `size` bytes.
 pub(crate) fn write_integers(size: usize, values: &[i32], bytes: &mut [u8]) {
     for (to, value) in bytes.chunks_exact_mut(size).zip(values) {
         to.copy_from_slice(&i64::from(*value).to_le_bytes()[..size]);

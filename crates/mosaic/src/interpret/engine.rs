@@ -1,30 +1,30 @@
-//! The heavy part: products of matrices of binary32.
+//! f32 matrix multiplication, the hot loop of the interpreter.
 
 use ndarray::{ArrayView2, ArrayViewMut2, ShapeBuilder, linalg::general_mat_mul};
 use rayon::prelude::*;
 
-/// A matrix that is read with any steps between its elements.
+/// A strided matrix view.
 #[derive(Clone, Copy, Debug)]
 pub struct Strided<'a> {
-    /// From the first element on.
+    /// Data, starting at the first element.
     pub data: &'a [f32],
-    /// Elements from one row to the next.
+    /// Row stride in elements.
     pub row: usize,
-    /// Elements from one column to the next.
+    /// Column stride in elements.
     pub column: usize,
 }
 
-/// Multiplies matrices.
+/// A matmul backend.
 pub trait Engine: Sync {
-    /// Adds the product of `a` (`m` x `k`) and `b` (`k` x `n`) to `out` (`m` x `n`, row-major), in binary32.
+    /// Accumulates `a` (`m` x `k`) times `b` (`k` x `n`) into `out` (`m` x `n`, row-major), in f32.
     fn add_product(&self, m: usize, n: usize, k: usize, a: Strided<'_>, b: Strided<'_>, out: &mut [f32]);
 }
 
-/// Products by the `ndarray` crate, on every core.
+/// The `ndarray` crate's matmul, on all cores.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Portable;
 
-/// Below this many products one core is faster than several.
+/// Below this many multiply-adds, one core is faster than several.
 const WORTH_SPLITTING: usize = 1 << 22;
 
 impl Engine for Portable {

@@ -1,176 +1,176 @@
-//! What was found to be wrong with a kernel. Findings are values; the command line makes text of them.
+//! Findings: defects of a kernel, as values. The command line renders them.
 
 use serde::Serialize;
 
 use crate::ir::Place;
 
-/// Some indices of one dimension.
+/// A range of indices along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Range {
-    /// The first.
+    /// First index.
     pub start: usize,
-    /// How many.
+    /// Number of indices.
     pub len: usize,
 }
 
-/// A part of a buffer.
+/// A region of a buffer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Area {
-    /// The name of the kernel's argument, or of the operation that allocated it.
+    /// Name of the kernel argument, or of the operation that allocated it.
     pub buffer: String,
-    /// Per dimension; none where the part is not a box.
+    /// Ranges per dimension; empty if the region is not a box.
     pub ranges: Option<Vec<Range>>,
 }
 
-/// Who acts.
+/// An agent: the core or a DMA.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Agent {
-    /// The core that runs the kernel.
+    /// The core.
     Core,
-    /// A copy that the kernel started; copies are numbered in the order in which they start.
+    /// A DMA started by the kernel, numbered in start order.
     Copy(usize),
-    /// A copy that moves the window of an operand.
+    /// A DMA of an operand's pipelined window.
     Window(usize),
 }
 
-/// A line of the kernel, and when it ran.
+/// An operation at one grid step.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Site {
-    /// Who.
+    /// Agent that executed it.
     pub agent: Agent,
-    /// Where in the text; an operation that was built, and not read, has no place.
+    /// Line in the text; `None` if the operation was built, not parsed.
     pub line: Option<u32>,
-    /// The operation.
+    /// Name of the operation.
     pub op: String,
-    /// The step of the grid.
+    /// Grid step.
     pub step: Vec<i64>,
 }
 
-/// Something that a reader of the result has to know about the chip; it is no finding.
+/// A remark on chip behaviour that matters for reading the result; not a defect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
-    /// Where in the text.
+    /// Line in the text.
     pub line: Option<u32>,
-    /// The operation.
+    /// Name of the operation.
     pub op: String,
-    /// What the chip does.
+    /// Behaviour of the chip.
     pub message: String,
 }
 
-/// One kind of trouble.
+/// Kinds of defects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Trouble {
-    /// Something is read while a copy may still be writing it.
+    /// Read of a region that a DMA may still be writing.
     ReadDuringCopyIn {
-        /// What.
+        /// Region.
         area: Area,
-        /// The copy, where it was started.
+        /// The DMA's start.
         copy: Site,
         /// The read.
         read: Site,
-        /// The semaphore to wait on.
+        /// Semaphore to wait on.
         semaphore: String,
     },
-    /// Something is written while a copy may still be writing it.
+    /// Write to a region that a DMA may still be writing.
     WriteDuringCopyIn {
-        /// What.
+        /// Region.
         area: Area,
-        /// The copy, where it was started.
+        /// The DMA's start.
         copy: Site,
         /// The write.
         write: Site,
-        /// The semaphore to wait on.
+        /// Semaphore to wait on.
         semaphore: String,
     },
-    /// A buffer is overwritten while a copy out of it may still be reading it.
+    /// Overwrite of a region that a DMA may still be reading.
     OverwrittenDuringCopyOut {
-        /// What.
+        /// Region.
         area: Area,
-        /// The copy, where it was started.
+        /// The DMA's start.
         copy: Site,
         /// The write.
         write: Site,
-        /// The semaphore to wait on.
+        /// Semaphore to wait on.
         semaphore: String,
     },
-    /// A wait that can never end.
+    /// Deadlock: a wait that can never return.
     Deadlock {
         /// The semaphore.
         semaphore: String,
         /// The wait.
         wait: Site,
-        /// What it waits for: bytes for copies, else a count.
+        /// Amount awaited: bytes for DMAs, else a count.
         needed: i64,
-        /// What the semaphore holds, with every copy that was started already counted.
+        /// Amount the semaphore holds, counting every DMA already started.
         available: i64,
-        /// The copies that signal this semaphore, most recent last.
+        /// Signals on this semaphore, most recent last.
         signalled_by: Vec<Site>,
     },
-    /// A semaphore is not zero when the kernel ends, which halts the chip.
+    /// A semaphore is nonzero at kernel exit, which halts the chip.
     SemaphoreLeftOver {
         /// The semaphore.
         semaphore: String,
-        /// What it holds.
+        /// Its value.
         count: i64,
-        /// Who signalled it.
+        /// Agents that signalled it.
         signalled_by: Vec<Site>,
     },
-    /// Memory is read that nothing has written.
+    /// Read of uninitialized memory.
     ReadOfUnwritten {
-        /// What.
+        /// Region.
         area: Area,
         /// The read.
         read: Site,
     },
-    /// An access leaves its buffer.
+    /// Out-of-bounds access.
     OutOfBounds {
         /// The buffer.
         buffer: String,
-        /// The dimension.
+        /// Dimension.
         dimension: usize,
-        /// The first index.
+        /// First index.
         index: i64,
-        /// How many.
+        /// Number of indices.
         size: usize,
-        /// How many there are.
+        /// Extent of the dimension.
         extent: usize,
         /// The access.
         access: Site,
     },
-    /// A part of a result was never written.
+    /// Part of a result was never written.
     OutputNotWritten {
-        /// Where the first such element is.
+        /// Position of the first unwritten element.
         area: Area,
-        /// How many elements.
+        /// Number of unwritten elements.
         elements: usize,
-        /// Of how many.
+        /// Number of elements of the result.
         of: usize,
     },
-    /// The kernel was stopped: it has executed as many operations as it may.
+    /// The operation limit was reached.
     OutOfOperations {
-        /// How many.
+        /// The limit.
         operations: u64,
-        /// What it was about to do.
+        /// Next operation.
         site: Site,
     },
-    /// An assertion of the kernel's own does not hold.
+    /// A `cf.assert` of the kernel failed.
     AssertionFailed {
-        /// What it says.
+        /// Its message.
         message: String,
-        /// Where.
+        /// Its site.
         site: Site,
     },
 }
 
-/// Something wrong, and how often.
+/// A defect and how often it occurred.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// What, the first time.
+    /// First occurrence.
     #[serde(flatten)]
     pub trouble: Trouble,
-    /// How many times at the same lines.
+    /// Number of occurrences at the same lines.
     pub times: usize,
 }
 
@@ -181,7 +181,7 @@ impl Site {
 }
 
 impl Trouble {
-    /// The lines that tell one trouble from another of its kind.
+    /// Lines that distinguish two defects of one kind.
     pub fn lines(&self) -> Vec<Option<u32>> {
         match self {
             Self::ReadDuringCopyIn { copy, read, .. } => vec![read.line, copy.line],
@@ -200,7 +200,7 @@ impl Trouble {
         }
     }
 
-    /// The buffer or semaphore that it is about.
+    /// Buffer or semaphore concerned.
     pub fn subject(&self) -> &str {
         match self {
             Self::ReadDuringCopyIn { area, .. }
@@ -222,7 +222,7 @@ impl Trouble {
     }
 }
 
-/// Findings, each cause once.
+/// Deduplicated findings.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(pub(crate) Vec<Finding>);
 

@@ -1,4 +1,4 @@
-//! Copies on their way: their start, the races between them, waits, and the ends of buffers and semaphores.
+//! DMA lifecycle: start, race detection, waits, and the end of life of buffers and semaphores.
 
 use super::{
     copies::{Copy, Semaphore, SemaphoreId, copy_site},
@@ -10,7 +10,7 @@ use super::{
 use crate::{ir::Place, limits::MAX_COPIES, types::MemorySpace};
 
 impl Machine<'_> {
-    /// Copies that lost a race move their bytes now, after the access that they met.
+    /// Lets DMAs that lost a race move their bytes now, after the access they overlapped.
     pub(super) fn let_land(&mut self, racing: &[usize]) {
         for &number in racing {
             self.move_bytes(number);
@@ -18,7 +18,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Starts a copy.
+    /// Starts a DMA.
     pub(crate) fn start_copy(
         &mut self,
         source: View,
@@ -29,7 +29,7 @@ impl Machine<'_> {
     ) -> Result<(), Stop> {
         let in_flight = self.copies.in_flight.len();
         if in_flight >= MAX_COPIES {
-            let message = format!("more than {MAX_COPIES} copies are in flight that nothing has waited for");
+            let message = format!("more than {MAX_COPIES} DMAs in flight without a wait");
             return Err(Stop::Fault(place, message));
         }
         self.budget.spend((in_flight / COPIES_PER_OPERATION) as u64);
@@ -51,7 +51,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// A new copy against those in flight.
+    /// Checks a new DMA for races with those in flight.
     fn race_with_copies(&mut self, copy: &Copy) {
         let mut racing = Vec::new();
         let mut troubles = Vec::new();
@@ -91,7 +91,7 @@ impl Machine<'_> {
         self.let_land(&racing);
     }
 
-    /// Moves the bytes of a copy that has not moved them yet.
+    /// Moves the bytes of a DMA, if it has not moved them yet.
     fn move_bytes(&mut self, number: usize) {
         let Some(copy) = self.copies.in_flight.get(&number).filter(|copy| !copy.moved) else { return };
         let (source, target) = (copy.source.clone(), copy.target.clone());
@@ -105,7 +105,7 @@ impl Machine<'_> {
         self.copies.arrive(number);
     }
 
-    /// A copy of what was never written is still unwritten, element by element.
+    /// Copies the initialized bits too: a copy of uninitialized elements stays uninitialized.
     fn spread_unwritten(&mut self, source: &View, target: &View) {
         let shape = source.shape();
         let Some((&last, outer)) = shape.split_last() else {
@@ -128,7 +128,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Takes `amount` from a semaphore, letting copies that signal it end until it holds so much.
+    /// Consumes `amount` from a semaphore, completing DMAs on it until it holds enough.
     pub(crate) fn wait(&mut self, id: SemaphoreId, amount: i64, site: Site) -> Result<(), Stop> {
         while self.copies.count(id) < amount {
             match self.copies.oldest_pending(id) {
@@ -163,7 +163,7 @@ impl Machine<'_> {
         Ok(())
     }
 
-    /// Lets every copy that was started end, and reports semaphores that are not zero.
+    /// Completes all DMAs and reports nonzero semaphores.
     pub(crate) fn settle(&mut self) {
         let pending: Vec<usize> = self.copies.in_flight.keys().copied().collect();
         pending.into_iter().for_each(|number| self.move_bytes(number));
@@ -173,7 +173,7 @@ impl Machine<'_> {
         }
     }
 
-    /// Ends the life of the buffers from number `first` on, and of their semaphores.
+    /// Ends the lifetime of all buffers from number `first` on, and of their semaphores.
     pub(crate) fn release(&mut self, first: usize) {
         let ids: Vec<SemaphoreId> = self.copies.semaphores.range((first, 0)..).map(|(id, _)| *id).collect();
         for id in ids {
@@ -207,7 +207,7 @@ impl Machine<'_> {
         }
     }
 
-    /// `arg14[0, 2]`.
+    /// Formats a semaphore, `arg14[0, 2]`.
     pub(crate) fn semaphore_name(&self, (buffer, index): SemaphoreId) -> String {
         let buffer = &self.buffers[buffer];
         if buffer.shape.is_empty() {

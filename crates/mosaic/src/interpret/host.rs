@@ -1,4 +1,4 @@
-//! The module around a kernel: runs `@main` on tensors, and the kernels that it calls.
+//! Runs the surrounding module: `@main` on tensors, and the kernels that it calls.
 
 use super::{
     Options, Outcome, SimulateError, Tensor,
@@ -13,7 +13,7 @@ use crate::{
     types::Type,
 };
 
-/// The function that takes tensors, where the module has one.
+/// Finds the function that takes tensors, if the module has one.
 pub(super) fn entry(module: &Module) -> Option<&Function> {
     let takes_tensors = |function: &&Function| {
         let mut types =
@@ -42,13 +42,15 @@ pub(super) fn run(
     };
     let output = |(value, ty): (&Value, &Type)| match (value, Element::of(ty)) {
         (Value::Vector(data), Some(element)) => Ok(Tensor::from_data(element, ty.shape(), data)),
-        _ => Err(Unrunnable::Kernel(format!("@{} returns {ty}, which is no tensor of numbers", entry.name))),
+        _ => {
+            Err(Unrunnable::Kernel(format!("@{} returns {ty}, which is not a tensor of numbers", entry.name)))
+        }
     };
     let outputs = results.iter().zip(&code.results).map(output).collect::<Result<Vec<_>, _>>()?;
     Ok(summary(machine, outputs, true))
 }
 
-/// The findings and the timeline of the kernels that ran; of several, the timeline of the last.
+/// Findings and timeline of the kernels that ran; of several, the last one's timeline.
 fn summary(machine: Machine<'_>, outputs: Vec<Tensor>, returned: bool) -> Outcome {
     let operations = machine.operations();
     let Machine { kernels, clock, program, findings: own, .. } = machine;

@@ -1,4 +1,4 @@
-//! A kernel as a whole: its arguments, its grid, its steps.
+//! A kernel: its arguments, its grid and its steps.
 
 use std::rc::Rc;
 
@@ -18,17 +18,17 @@ use crate::{
     types::{DYNAMIC, MemRef, MemorySpace, Type},
 };
 
-/// A kernel made ready to run.
+/// A compiled kernel.
 pub(crate) struct Kernel {
     program: Program,
     code: Rc<Code>,
     grid: Vec<usize>,
-    /// Operands that are in scalar memory before the kernel starts.
+    /// Scalar-prefetch operands, in SMEM before the kernel starts.
     prefetched: usize,
     windows: Vec<WindowSpec>,
 }
 
-/// What a step of the grid counts for, and each window that is moved for it.
+/// Operations charged for a grid step, and for each window moved.
 const OPERATIONS_PER_WINDOW: u64 = 16;
 
 fn refuse(message: impl Into<String>) -> Unrunnable {
@@ -44,7 +44,7 @@ impl Kernel {
         let count = |name: &str| match function.attributes.get(name) {
             Some(Attr::Integer(value, _)) if *value >= 0 => Ok(*value as usize),
             None => Ok(0),
-            Some(other) => Err(refuse(format!("the kernel's attribute '{name}' is no count: {other}"))),
+            Some(other) => Err(refuse(format!("kernel attribute '{name}' is not a count: {other}"))),
         };
         let (prefetched, scratch) = (count("scalar_prefetch")?, count("scratch_operands")?);
         let grid = grid(function)?;
@@ -63,7 +63,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// The grid comes as integers, all else as memrefs.
+    /// Grid indices are integers, all other arguments memrefs.
     fn check_arguments(&self) -> Result<(), Unrunnable> {
         for (number, ty) in self.code.argument_types.iter().enumerate() {
             let name = &self.code.argument_names[number];
@@ -102,7 +102,7 @@ impl Kernel {
         Ok(finish(machine, &bound, completed))
     }
 
-    /// Gives every argument its memory.
+    /// Allocates memory for every argument.
     fn bind(
         &self,
         machine: &mut Machine<'_>,
@@ -132,7 +132,7 @@ impl Kernel {
             let (name, memref) = self.argument(number);
             let element = Element::of(&self.code.argument_types[number]);
             if memref.shape.contains(&DYNAMIC) {
-                return Err(Stop::Operands(format!("scratch %{name} has an extent that is not known")));
+                return Err(Stop::Operands(format!("scratch operand %{name} has a dynamic extent")));
             }
             let space = memref.space.unwrap_or(MemorySpace::Vmem);
             bound.scratch.push(machine.allocate(name, space, &memref.shape, element, None)?);
@@ -166,7 +166,7 @@ impl Kernel {
         }
     }
 
-    /// The whole of an operand, in device memory.
+    /// A whole operand in HBM.
     fn far_input(&self, machine: &mut Machine<'_>, number: usize, tensor: &Tensor) -> Result<View, Stop> {
         let (name, memref) = self.operand(number);
         match &self.windows[number] {
@@ -177,7 +177,7 @@ impl Kernel {
         machine.allocate_filled(&far_name, space, tensor)
     }
 
-    /// The whole of a result, in device memory, not written yet.
+    /// A whole result in HBM, uninitialized.
     fn far_output(
         &self,
         machine: &mut Machine<'_>,
@@ -200,7 +200,7 @@ impl Kernel {
         machine.allocate(&far_name, space, &shape, element, None)
     }
 
-    /// What the memory behind an operand is called, and where it is.
+    /// Name and memory space of the memory behind an operand.
     fn far_name(&self, number: usize) -> (String, MemorySpace) {
         let (name, memref) = self.operand(number);
         match self.windows[number] {
@@ -213,7 +213,7 @@ impl Kernel {
         self.argument(self.grid.len() + self.prefetched + number)
     }
 
-    /// The shape that the blocks of all steps cover.
+    /// Shape covered by the blocks of all steps.
     fn covered(
         &self,
         machine: &mut Machine<'_>,
@@ -236,7 +236,7 @@ impl Kernel {
         self.grid.iter().fold(1, |all: usize, &extent| all.saturating_mul(extent))
     }
 
-    /// The grid's indices at a step; the last one runs fastest.
+    /// Grid indices of a step; the last one varies fastest.
     fn coordinates(&self, step: usize) -> Vec<i64> {
         let mut rest = step;
         let mut indices: Vec<i64> = self
@@ -298,7 +298,7 @@ impl Kernel {
     }
 }
 
-/// Where the arguments are.
+/// Views of the arguments.
 #[derive(Default)]
 struct Bound {
     prefetched: Vec<View>,
@@ -311,12 +311,12 @@ struct Bound {
 }
 
 enum Bind {
-    /// The kernel sees the whole operand, and copies from it itself.
+    /// The kernel receives the whole operand and copies from it itself.
     Direct(View),
     Window(Window),
 }
 
-/// The function that is the kernel: the one with a grid, or else the first one.
+/// Finds the kernel: the function with a grid, or else the first one.
 fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
     let marked = |function: &&Function| {
         ["iteration_bounds", "window_params", "tpu.core_type"]
@@ -324,10 +324,10 @@ fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
             .any(|name| function.attributes.get(name).is_some())
     };
     let function = module.functions.iter().find(marked).or_else(|| module.functions.first());
-    function.ok_or_else(|| refuse("the module holds no function"))
+    function.ok_or_else(|| refuse("the module has no function"))
 }
 
-/// Attributes of a kernel that the interpreter honours, or that change nothing of what a kernel computes.
+/// Kernel attributes that the interpreter honours, or that do not affect results.
 const ATTRIBUTES: [&str; 9] = [
     "iteration_bounds",
     "dimension_semantics",
@@ -340,11 +340,11 @@ const ATTRIBUTES: [&str; 9] = [
     "function_type",
 ];
 
-/// Refuses what the kernel is told and the interpreter does not do.
+/// Rejects kernel attributes that the interpreter does not implement.
 fn check_attributes(function: &Function) -> Result<(), Unrunnable> {
     let unknown = function.attributes.iter().find(|(name, _)| !ATTRIBUTES.contains(name));
     if let Some((name, value)) = unknown {
-        return Err(refuse(format!("the kernel's attribute '{name}' is not supported: {value:.80}")));
+        return Err(refuse(format!("kernel attribute '{name}' is not supported: {value:.80}")));
     }
     match function.attributes.get("tpu.core_type") {
         None | Some(Attr::CoreType(CoreType::TensorCore)) => {}
@@ -354,7 +354,7 @@ fn check_attributes(function: &Function) -> Result<(), Unrunnable> {
             )));
         }
     }
-    // In whatever order the steps may run, the one that runs here is allowed.
+    // Steps may run in any order; the sequential one is valid.
     let ordered = |item: &Attr| matches!(item, Attr::DimensionSemantics(_));
     match function.attributes.get("dimension_semantics") {
         None => Ok(()),
@@ -371,13 +371,13 @@ fn grid(function: &Function) -> Result<Vec<usize>, Unrunnable> {
         Some(Attr::I64s(bounds)) => {
             let known = |&bound: &i64| usize::try_from(bound).ok().filter(|&bound| bound < 1 << 40);
             let grid: Option<Vec<usize>> = bounds.iter().map(known).collect();
-            grid.ok_or_else(|| refuse("a grid whose extent is known only at run time is not supported"))
+            grid.ok_or_else(|| refuse("dynamic grids are not supported"))
         }
-        Some(other) => Err(refuse(format!("iteration_bounds is no list of integers: {other}"))),
+        Some(other) => Err(refuse(format!("iteration_bounds is not a list of integers: {other}"))),
     }
 }
 
-/// The tensor holds what the memref does, in as many dimensions.
+/// Checks the tensor's element type and rank against the memref.
 fn check_element(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), Stop> {
     let element = Element::of(&Type::MemRef(memref.clone()));
     if element != Some(tensor.element) || tensor.shape.len() != memref.shape.len() || !tensor.is_sound() {
@@ -391,7 +391,7 @@ fn check_element(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), Sto
     Ok(())
 }
 
-/// The tensor has the memref's shape, too.
+/// Checks the tensor's shape too.
 fn check_operand(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), Stop> {
     let fits = memref.shape.iter().zip(&tensor.shape).all(|(&want, &have)| want == have || want == DYNAMIC);
     check_element(name, memref, tensor)?;

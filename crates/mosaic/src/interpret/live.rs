@@ -1,4 +1,4 @@
-//! How much memory the values of a function take up at one time, known before it runs.
+//! Peak memory of a function's live values, computed before it runs.
 
 use super::program::{Compiler, is_taken};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     types::Type,
 };
 
-/// Bytes of a value in the interpreter: four for every element of a vector, whatever its type.
+/// Bytes of a value in the interpreter: four per vector element, whatever its type.
 fn bytes(ty: &Type) -> usize {
     match ty {
         Type::Vector(shape, _) | Type::Tensor(shape, _) => {
@@ -16,14 +16,14 @@ fn bytes(ty: &Type) -> usize {
     }
 }
 
-/// One number stands for all elements of these.
+/// Splats: one number stands for all elements.
 fn is_splat(op: &Op) -> bool {
     use crate::attribute::Attr;
     matches!(op.attributes.get("value"), Some(Attr::Splat(..)))
 }
 
 impl Compiler<'_> {
-    /// The most bytes that the values of a region, and of the regions in it, hold at one time.
+    /// Peak bytes of live values in a region and the regions nested in it.
     pub(super) fn peak_bytes(&self, region: &Region) -> usize {
         let live: Vec<&Op> = region.ops.iter().filter(|op| self.is_live(op)).collect();
         let last_uses = self.last_uses(region, &live);

@@ -1,4 +1,4 @@
-//! The state of a run, and the checked accesses to memory that operations are made of.
+//! State of a run, and the checked memory accesses that operations are built from.
 
 use super::{
     Options, Outcome, SimulateError, Tensor,
@@ -18,14 +18,14 @@ use crate::{
     types::MemorySpace,
 };
 
-/// Why a run ends before the kernel does.
+/// Why a run stops before the kernel ends.
 #[derive(Debug)]
 pub(crate) enum Stop {
-    /// A finding after which the chip would not go on.
+    /// A finding that would halt the chip.
     Halted,
-    /// Something that the kernel must not do and that is no finding about memory or semaphores.
+    /// An illegal operation that is not a memory or semaphore defect.
     Fault(Option<Place>, String),
-    /// Operands and results that do not fit the kernel.
+    /// Operands or results that do not match the kernel.
     Operands(String),
 }
 
@@ -39,7 +39,7 @@ impl From<Stop> for SimulateError {
     }
 }
 
-/// Copies in flight that an access is held against in the time of one operation.
+/// DMAs in flight that one access is compared with, charged as one operation.
 pub(super) const COPIES_PER_OPERATION: usize = 16;
 
 /// A running kernel.
@@ -47,20 +47,20 @@ pub(crate) struct Machine<'a> {
     pub(crate) program: &'a Program,
     pub(crate) options: &'a Options<'a>,
     pub(crate) frame: Vec<Value>,
-    /// What the last block handed back.
+    /// Values yielded by the last block.
     pub(crate) yielded: Vec<Value>,
     pub(crate) buffers: Vec<Buffer>,
     pub(crate) copies: Copies,
     pub(crate) findings: Findings,
     pub(crate) clock: Clock,
-    /// The step of the grid.
+    /// Current grid step.
     pub(crate) step: Vec<i64>,
-    /// What came of the kernels that a module around them has called.
+    /// Outcomes of the kernels that the surrounding module has called.
     pub(crate) kernels: Vec<Outcome>,
     pub(super) scratch: Vec<u8>,
-    /// Blocks that run inside one another.
+    /// Current block nesting depth.
     depth: usize,
-    /// What this run may still take.
+    /// Remaining budget.
     pub(crate) budget: Budget,
 }
 
@@ -83,7 +83,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Adds a buffer that nothing has written, if there is room for it; gives the view of all of it.
+    /// Allocates an uninitialized buffer within the budget; returns a view of all of it.
     pub(crate) fn allocate(
         &mut self,
         name: &str,
@@ -93,13 +93,13 @@ impl<'a> Machine<'a> {
         place: Option<Place>,
     ) -> Result<View, Stop> {
         let no_room =
-            |message| Stop::Fault(place, format!("no room for {name} of shape {shape:?}: {message}"));
+            |message| Stop::Fault(place, format!("cannot allocate {name} of shape {shape:?}: {message}"));
         self.budget.take_buffer(space, Buffer::footprint(shape, element)).map_err(no_room)?;
         let buffer = Buffer::poisoned(name.to_owned(), space, shape, element);
         Ok(self.add(buffer.map_err(|error| no_room(error.to_string()))?))
     }
 
-    /// Adds a buffer with the contents of an operand.
+    /// Allocates a buffer with the contents of an operand.
     pub(crate) fn allocate_filled(
         &mut self,
         name: &str,
@@ -108,7 +108,7 @@ impl<'a> Machine<'a> {
     ) -> Result<View, Stop> {
         let (shape, element) = (&tensor.shape, tensor.element);
         let no_room =
-            |message| Stop::Fault(None, format!("no room for {name} of shape {shape:?}: {message}"));
+            |message| Stop::Fault(None, format!("cannot allocate {name} of shape {shape:?}: {message}"));
         self.budget.take_buffer(space, Buffer::footprint(shape, Some(element))).map_err(no_room)?;
         let mut bytes = Vec::new();
         bytes.try_reserve_exact(tensor.bytes.len()).map_err(|error| no_room(error.to_string()))?;
@@ -127,7 +127,7 @@ impl<'a> Machine<'a> {
         self.budget.spent() + self.clock.operations()
     }
 
-    /// Counts operations that are no steps: of kernels that this run has called, of turns of a loop.
+    /// Charges operations that are not steps: called kernels, loop iterations.
     pub(crate) fn count_operations(&mut self, operations: u64) {
         self.budget.spend(operations);
     }
@@ -137,7 +137,7 @@ impl<'a> Machine<'a> {
             let message = format!("calls and blocks nest more than {MAX_RUNNING_DEPTH} levels deep");
             return Err(Stop::Fault(block.steps.first().and_then(|step| step.place), message));
         }
-        // A block in which nothing is left to do is entered all the same, perhaps without end.
+        // An empty block is still entered, possibly forever.
         self.within_budget(|m| match block.steps.first() {
             Some(step) => m.core_site(step),
             None => Site::new(Agent::Core, None, "block", &m.step),
@@ -147,8 +147,7 @@ impl<'a> Machine<'a> {
             self.budget.spend(1);
             self.within_budget(|m| m.core_site(step))?;
             if self.clock.is_full() {
-                let message =
-                    format!("the timeline has more than {MAX_EVENTS} events: run without keeping them");
+                let message = format!("the timeline exceeds {MAX_EVENTS} events: run without a trace");
                 return Err(Stop::Fault(step.place, message));
             }
             (step.exec)(self, step)
@@ -157,7 +156,7 @@ impl<'a> Machine<'a> {
         ran
     }
 
-    /// Ends the run once it has taken all the operations that it was given.
+    /// Stops the run when the operation budget is spent.
     #[inline]
     fn within_budget(&mut self, site: impl FnOnce(&Self) -> Site) -> Result<(), Stop> {
         let operations = self.options.max_operations;
@@ -169,20 +168,22 @@ impl<'a> Machine<'a> {
         Err(Stop::Halted)
     }
 
-    /// Takes the memory of a function's values.
+    /// Reserves memory for a function's values.
     pub(crate) fn take_values(&mut self, code: &Code) -> Result<(), Stop> {
         let taken = self.budget.take(code.bytes);
-        taken.map_err(|message| Stop::Fault(None, format!("no room for the values of a function: {message}")))
+        taken.map_err(|message| {
+            Stop::Fault(None, format!("cannot allocate the values of a function: {message}"))
+        })
     }
 
-    /// Calls a function; gives what it returns.
+    /// Calls a function and returns its results.
     pub(crate) fn call(
         &mut self,
         code: &Code,
         arguments: impl Iterator<Item = Value>,
     ) -> Result<Vec<Value>, Stop> {
         self.take_values(code)?;
-        // A new frame is written slot by slot.
+        // Fills a new frame slot by slot.
         self.budget.spend((code.slots / ELEMENTS_PER_OPERATION) as u64);
         let outer = std::mem::replace(&mut self.frame, vec![Value::Unset; code.slots]);
         for (&slot, value) in code.body.arguments.iter().zip(arguments) {
@@ -198,7 +199,7 @@ impl<'a> Machine<'a> {
         &self.frame[step.operands[operand] as usize]
     }
 
-    /// The value of an operand, moved out where nobody needs it afterwards.
+    /// Takes the value of an operand; moves it out at its last use.
     pub(crate) fn take(&mut self, step: &Step, operand: usize) -> Value {
         let slot = &mut self.frame[step.operands[operand] as usize];
         match operand < 64 && step.last >> operand & 1 == 1 {
@@ -217,7 +218,7 @@ impl<'a> Machine<'a> {
     pub(crate) fn vector(&mut self, step: &Step, operand: usize) -> Data {
         match self.take(step, operand) {
             Value::Vector(data) => data,
-            // A scalar is a vector of one.
+            // A scalar is a one-element vector.
             Value::Float(value) => Data::Float(value),
             Value::Integer(value) => Data::Integer(value as i32),
             other => unreachable!("{} takes a vector, not {other:?}", step.name),
@@ -239,7 +240,7 @@ impl<'a> Machine<'a> {
         Site::new(Agent::Core, step.place, &step.name, &self.step)
     }
 
-    /// Refuses a view that leaves its buffer.
+    /// Rejects a view that leaves its buffer.
     pub(crate) fn inside(&mut self, view: &View, site: impl FnOnce(&Self) -> Site) -> Result<(), Stop> {
         let Some(outside) = &view.outside else { return Ok(()) };
         let trouble = Trouble::OutOfBounds {
@@ -254,7 +255,7 @@ impl<'a> Machine<'a> {
         Err(Stop::Halted)
     }
 
-    /// The core reads `view`.
+    /// Checks and performs a read by the core.
     pub(crate) fn load(&mut self, step: &Step, view: &View) -> Result<Data, Stop> {
         self.inside(view, |m| m.core_site(step))?;
         let racing = self.races(view, false, step);
@@ -268,7 +269,7 @@ impl<'a> Machine<'a> {
         Ok(data)
     }
 
-    /// The contents of `view`, without any check.
+    /// Reads `view` without checks.
     pub(crate) fn peek(&self, view: &View) -> Data {
         let buffer = &self.buffers[view.buffer];
         match view.element {
@@ -286,7 +287,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// The core writes `view`.
+    /// Checks and performs a write by the core.
     pub(crate) fn store(&mut self, step: &Step, view: &View, data: &Data) -> Result<(), Stop> {
         self.inside(view, |m| m.core_site(step))?;
         let racing = self.races(view, true, step);
@@ -321,7 +322,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// Copies whose end the core does not know and that this access meets. Each is a finding.
+    /// Reports a race with every unobserved DMA that this access overlaps.
     fn races(&mut self, view: &View, writes: bool, step: &Step) -> Vec<usize> {
         if !self.options.races || self.copies.in_flight.is_empty() {
             return Vec::new();

@@ -1,4 +1,4 @@
-//! Buffers, with a bit per element that says whether it was ever written.
+//! Buffers with one initialized bit per element.
 
 use std::collections::TryReserveError;
 
@@ -9,7 +9,7 @@ use super::{
 };
 use crate::types::MemorySpace;
 
-/// Which elements of a buffer were written.
+/// Which elements are initialized.
 #[derive(Clone, Debug)]
 enum Written {
     /// All of them.
@@ -18,20 +18,20 @@ enum Written {
     Some(Vec<u64>),
 }
 
-/// A piece of memory.
+/// A buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct Buffer {
     pub(crate) name: String,
     pub(crate) space: MemorySpace,
     pub(crate) shape: Vec<usize>,
-    /// What it holds; a buffer of semaphores holds none.
+    /// Element type; `None` for semaphores.
     pub(crate) element: Option<Element>,
     pub(crate) bytes: Vec<u8>,
     written: Written,
 }
 
 impl Buffer {
-    /// Memory that holds no number anywhere, and that nothing has written; an error where this machine has none left.
+    /// Allocates poisoned, uninitialized memory; fails if the host is out of memory.
     pub(crate) fn poisoned(
         name: String,
         space: MemorySpace,
@@ -44,7 +44,7 @@ impl Buffer {
         Ok(Self { name, space, shape: shape.to_vec(), element, bytes, written })
     }
 
-    /// Memory with contents.
+    /// Allocates memory with contents.
     pub(crate) fn filled(
         name: String,
         space: MemorySpace,
@@ -63,12 +63,12 @@ impl Buffer {
         View::whole(number, &self.shape, self.element)
     }
 
-    /// Adds the bytes of `view` to `out`.
+    /// Appends the bytes of `view` to `out`.
     pub(crate) fn gather(&self, view: &View, out: &mut Vec<u8>) {
         view.runs(|offset, len| out.extend_from_slice(&self.bytes[offset..][..len]));
     }
 
-    /// Writes `bytes` over `view`, and marks it written.
+    /// Stores `bytes` to `view` and marks it initialized.
     pub(crate) fn scatter(&mut self, view: &View, bytes: &[u8]) {
         let mut at = 0;
         view.runs(|offset, len| {
@@ -78,13 +78,13 @@ impl Buffer {
         self.mark(view, true);
     }
 
-    /// Makes `view` hold no number, and unwritten.
+    /// Poisons `view` and marks it uninitialized.
     pub(crate) fn poison(&mut self, view: &View) {
         view.runs(|offset, len| self.bytes[offset..][..len].fill(Element::POISON));
         self.mark(view, false);
     }
 
-    /// Says that `view` was written, or not.
+    /// Marks `view` initialized or not.
     pub(crate) fn mark(&mut self, view: &View, value: bool) {
         let unit = self.unit();
         let Written::Some(words) = &mut self.written else { return };
@@ -97,7 +97,7 @@ impl Buffer {
         });
     }
 
-    /// Whether all of `view` was written.
+    /// Returns whether all of `view` is initialized.
     pub(crate) fn is_written(&self, view: &View) -> bool {
         let unit = self.unit();
         let Written::Some(words) = &self.written else { return true };
@@ -109,7 +109,7 @@ impl Buffer {
         all
     }
 
-    /// How many elements were never written, and the place of the first of them.
+    /// Counts uninitialized elements, and finds the first.
     pub(crate) fn unwritten(&self) -> Option<(usize, Vec<Range>)> {
         let Written::Some(words) = &self.written else { return None };
         let elements: usize = self.shape.iter().product();
@@ -125,7 +125,7 @@ impl Buffer {
         Some((count, ranges.collect()))
     }
 
-    /// The name and indices of what a view touches.
+    /// Name and index ranges of a view.
     pub(crate) fn area(&self, view: &View) -> Area {
         Area { buffer: self.name.clone(), ranges: view.region(&self.shape, self.unit()).ranges }
     }
@@ -138,7 +138,7 @@ impl Buffer {
         view.regions(&self.shape, self.unit())
     }
 
-    /// Bytes that a buffer takes up here, with its books; none where that is no number.
+    /// Host bytes of a buffer including its bitmap; `None` on overflow.
     pub(crate) fn footprint(shape: &[usize], element: Option<Element>) -> Option<usize> {
         const BOOKS: usize = 256;
         let elements = shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent.max(1)))?;
@@ -154,7 +154,7 @@ fn filled_with<T: Clone>(value: T, count: usize) -> Result<Vec<T>, TryReserveErr
     Ok(items)
 }
 
-/// Visits the words of a bit set that hold the bits `from..to`, each with the mask of those bits.
+/// Visits the words of a bit set that hold bits `from..to`, with their masks.
 fn for_words(from: usize, to: usize, mut visit: impl FnMut(usize, u64)) {
     let mut at = from;
     while at < to {

@@ -1,8 +1,8 @@
-//! Runs Mosaic kernels on this machine, and says what is wrong with them.
+//! Interprets Mosaic kernels on the host and reports their defects.
 //!
-//! The kernel's text is run as it stands: its grid, its windows as explicit double-buffered copies, its own copies as
-//! agents beside the core, its semaphores with their counts. What the result depends on is checked whatever order
-//! things happened to run in: see [`Trouble`] for what is found.
+//! The kernel runs as written: its grid, its windows as explicit double-buffered DMAs, its own DMAs as
+//! concurrent agents, its semaphores with their counts. Data races are detected whatever order things
+//! happened to run in; [`Trouble`] lists what is found.
 
 mod admit;
 mod ask;
@@ -41,28 +41,27 @@ use crate::{
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS},
 };
 
-/// How to run a kernel.
+/// Interpreter options.
 #[derive(Clone)]
 pub struct Options<'a> {
-    /// Whether to look for races. Semaphores, bounds and unwritten memory are checked in any case.
+    /// Detect data races. Semaphores, bounds and uninitialized reads are always checked.
     pub races: bool,
-    /// Whether to keep every event of the timeline, and not only the sums.
+    /// Keep every timeline event, not only the totals.
     pub events: bool,
-    /// How fast the modelled chip is.
+    /// Rates of the modelled chip.
     pub rates: TpuRates,
-    /// What multiplies matrices.
+    /// Matmul backend.
     pub engine: &'a dyn Engine,
-    /// Shapes of the results, where the text does not tell: those of windows that do not fill the last block.
+    /// Result shapes that the text does not state: windows that do not fill the last block.
     pub output_shapes: Option<Vec<Vec<usize>>>,
-    /// After so many operations a kernel is stopped: see [`DEFAULT_OPERATIONS`] for what counts.
+    /// Operation limit; see [`DEFAULT_OPERATIONS`] for what counts.
     pub max_operations: u64,
-    /// Bytes that a run may take of this machine; where there is none, [`DEFAULT_BYTES`] and
-    /// [`BYTES_PER_OPERAND_BYTE`] for each byte of what it is given.
+    /// Memory limit in bytes; by default [`DEFAULT_BYTES`] plus [`BYTES_PER_OPERAND_BYTE`] per operand byte.
     pub max_bytes: Option<usize>,
 }
 
 impl Options<'_> {
-    /// Everything is checked, the timeline is summed up only.
+    /// Enables all checks and keeps timeline totals only.
     pub fn new(rates: TpuRates) -> Self {
         Self {
             races: true,
@@ -75,7 +74,7 @@ impl Options<'_> {
         }
     }
 
-    /// Bytes that a run on these operands may take.
+    /// Memory budget for a run on these operands.
     fn bytes_for(&self, inputs: &[Tensor]) -> usize {
         let given = inputs.iter().map(|tensor| tensor.bytes.len());
         let told = self.output_shapes.iter().flatten().map(|shape| {
@@ -87,43 +86,43 @@ impl Options<'_> {
     }
 }
 
-/// What came of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The results. Where the run ended early, some of it is not written.
+    /// Results; partly uninitialized if the run ended early.
     pub outputs: Vec<Tensor>,
-    /// What is wrong, in the order in which it was found.
+    /// Findings, in detection order.
     pub findings: Vec<Finding>,
     /// Whether the kernel ran to its end.
     pub completed: bool,
-    /// When things happened on the modelled clock.
+    /// The modelled timeline.
     pub timeline: Timeline,
-    /// Operations executed, as [`Options::max_operations`] counts them.
+    /// Operations executed, as counted by [`Options::max_operations`].
     pub operations: u64,
-    /// Where the chip computes something else than the text may suggest.
+    /// Where the chip computes something other than the text suggests.
     pub notes: Vec<Note>,
 }
 
-/// A kernel and operands that cannot be run.
+/// Why a kernel could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SimulateError {
-    /// The module.
+    /// The module is not supported or invalid.
     #[error(transparent)]
     Unrunnable(#[from] Unrunnable),
-    /// The operands.
+    /// The operands do not match.
     #[error("{0}")]
     Operands(String),
-    /// Something that the kernel does while it runs.
+    /// The kernel did something illegal at run time.
     #[error("{}{message}", .place.map(|place| format!("{place}: ")).unwrap_or_default())]
     Fault {
-        /// Where.
+        /// Position.
         place: Option<Place>,
-        /// What.
+        /// Description.
         message: String,
     },
 }
 
-/// The text of the kernel inside a StableHLO module, where there is one.
+/// Extracts the kernel's text from a StableHLO module, if there is one.
 pub fn embedded_kernel(module: &Module) -> Option<String> {
     let mut text = None;
     for function in &module.functions {
@@ -136,7 +135,7 @@ pub fn embedded_kernel(module: &Module) -> Option<String> {
     text
 }
 
-/// Runs `module` on `inputs`, which are in the order of its arguments: a kernel, or the module around one.
+/// Runs `module`, a kernel or the module around one, on `inputs` in argument order.
 pub fn simulate(module: &Module, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
     match host::entry(module) {
         Some(entry) => host::run(module, entry, inputs, options),

@@ -1,9 +1,8 @@
-//! Where the elements of a result are in its operand, as strides: tables of places would take more memory than the
-//! values themselves.
+//! Strided source positions of a result's elements; an index table would take more memory than the values.
 
 use super::value::Data;
 
-/// For every element of a result of some shape, in order, a place in the source.
+/// Source position of every result element, in order.
 #[derive(Clone, Debug)]
 pub(crate) struct Places {
     /// Extents and strides, outermost first.
@@ -16,12 +15,12 @@ impl Places {
         Self { dims: shape.iter().copied().zip(strides.iter().copied()).collect(), start }
     }
 
-    /// How many.
+    /// Number of elements.
     pub(crate) fn len(&self) -> usize {
         self.dims.iter().map(|(extent, _)| extent).product()
     }
 
-    /// All of them, in order.
+    /// Iterates over the positions.
     pub(crate) fn list(&self) -> Vec<usize> {
         let mut places = Vec::with_capacity(self.len());
         self.for_each(|place| places.push(place));
@@ -55,7 +54,7 @@ impl Places {
         }
     }
 
-    /// The elements of `data` at these places.
+    /// Gathers the elements of `data` at these positions.
     pub(crate) fn gather(&self, data: &Data) -> Data {
         match data {
             Data::Floats(values) => Data::floats(self.take(values)),

@@ -1,4 +1,4 @@
-//! Functions made ready to run: operations resolved to closures, values to slots, dead code left out.
+//! Compiled functions: operations resolved to closures, values to slots, dead code removed.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -16,43 +16,43 @@ use crate::{
     types::Type,
 };
 
-/// What a step does.
+/// The closure of one operation.
 pub(crate) type Exec = Box<dyn Fn(&mut Machine<'_>, &Step) -> Result<(), Stop>>;
 
-/// A module that cannot be run, and why.
+/// Why a module cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unrunnable {
-    /// An operation that is not implemented.
+    /// Operation not implemented.
     #[error("{}'{name}' is not supported; supported operations: {}", at(.place), .supported.join(", "))]
     UnknownOp {
         /// Its name.
         name: String,
-        /// Where it is.
+        /// Its position.
         place: Option<Place>,
-        /// All that are.
+        /// All implemented operations.
         supported: Vec<&'static str>,
     },
-    /// An operation whose operands, types or attributes are not as they must be.
+    /// Invalid operands, types or attributes.
     #[error("{}{name}: {message}", at(.place))]
     BadOp {
         /// Its name.
         name: String,
-        /// Where it is.
+        /// Its position.
         place: Option<Place>,
-        /// What is wrong.
+        /// Description.
         message: String,
     },
-    /// An operation with an attribute that the interpreter does not model.
+    /// Attribute not modelled by the interpreter.
     #[error("{}{name}: {message}", at(.place))]
     NotModelled {
         /// Its name.
         name: String,
-        /// Where it is.
+        /// Its position.
         place: Option<Place>,
-        /// The attribute, and its value.
+        /// Attribute and value.
         message: String,
     },
-    /// The kernel as a whole.
+    /// The kernel as a whole is invalid.
     #[error("{0}")]
     Kernel(String),
 }
@@ -68,7 +68,7 @@ impl Unrunnable {
     }
 }
 
-/// The operations that nobody has written here, in one sentence.
+/// Formats the list of implemented operations.
 pub(super) fn unknown(op: &Op) -> Unrunnable {
     let (name, place, supported) = (op.name.to_string(), op.place, ops::supported());
     Unrunnable::UnknownOp { name, place, supported }
@@ -78,11 +78,11 @@ fn at(place: &Option<Place>) -> String {
     place.map(|place| format!("{place}: ")).unwrap_or_default()
 }
 
-/// One operation, ready to run.
+/// A compiled operation.
 pub(crate) struct Step {
     pub(crate) exec: Exec,
     pub(crate) operands: Box<[u32]>,
-    /// Bit i is set where operand i is not used afterwards, so that its memory can be reused.
+    /// Bit i is set at the last use of operand i, so that its memory can be reused.
     pub(crate) last: u64,
     pub(crate) results: Box<[u32]>,
     pub(crate) name: Rc<str>,
@@ -95,17 +95,17 @@ impl Step {
     }
 }
 
-/// A region, ready to run.
+/// A compiled region.
 #[derive(Default)]
 pub(crate) struct Block {
     pub(crate) arguments: Box<[u32]>,
     pub(crate) steps: Vec<Step>,
 }
 
-/// A function, ready to run.
+/// A compiled function.
 pub(crate) struct Code {
     pub(crate) body: Block,
-    /// Bytes of the values that are alive at one time.
+    /// Peak bytes of live values.
     pub(crate) bytes: usize,
     pub(crate) slots: usize,
     pub(crate) argument_types: Vec<Type>,
@@ -116,7 +116,7 @@ pub(crate) struct Code {
 /// All functions of a module.
 pub(crate) struct Program {
     pub(crate) functions: HashMap<String, Rc<Code>>,
-    /// Where the chip is known to compute something else than the text may suggest.
+    /// Where the chip is known to compute something other than the text suggests.
     pub(crate) notes: Vec<Note>,
 }
 
@@ -139,12 +139,12 @@ impl Program {
     }
 }
 
-/// Makes one function ready.
+/// Compiles one function.
 pub(crate) struct Compiler<'a> {
     function: &'a Function,
-    /// Operations that do something, or whose results somebody needs.
+    /// Operations with effects, or with results that are used.
     uses: Vec<u32>,
-    /// What handlers have to say about the chip.
+    /// Notes about the chip.
     pub(crate) notes: Vec<Note>,
 }
 
@@ -171,10 +171,10 @@ impl<'a> Compiler<'a> {
         })
     }
 
-    /// A region, ready to run.
+    /// Compiles a region.
     pub(crate) fn block(&mut self, region: &Region) -> Result<Block, Unrunnable> {
         let (live, dead): (Vec<&Op>, Vec<&Op>) = region.ops.iter().partition(|op| self.is_live(op));
-        // What does not run must be right as well, but has nothing to say about the chip.
+        // Dead code is validated too, but adds no notes.
         let notes = self.notes.len();
         dead.into_iter().try_for_each(|op| self.exec(op).map(drop))?;
         self.notes.truncate(notes);
@@ -219,7 +219,7 @@ impl<'a> Compiler<'a> {
         ops::has_effect(&op.name) || op.results.iter().any(|value| self.uses[value.index()] > 0)
     }
 
-    /// For values that this region defines: the number of the operation that uses each last.
+    /// For values defined in this region: index of the last operation that uses each.
     pub(super) fn last_uses(&self, region: &Region, live: &[&Op]) -> HashMap<Value, usize> {
         let mut last = HashMap::new();
         for (number, op) in live.iter().enumerate() {
@@ -227,7 +227,7 @@ impl<'a> Compiler<'a> {
                 last.insert(value, number);
             });
         }
-        // A value from outside may be used again when the region runs again.
+        // A value from outside may be used again in the next iteration.
         let mut own: HashSet<Value> = region.arguments.iter().copied().collect();
         own.extend(live.iter().flat_map(|op| op.results.iter().copied()));
         last.retain(|value, _| own.contains(value));
@@ -239,13 +239,13 @@ impl<'a> Compiler<'a> {
     }
 }
 
-/// What is wrong with the operands, types and attributes of each operation of a module.
+/// Validates operands, types and attributes of every operation of a module.
 pub fn check_ops(module: &Module) -> Vec<Unrunnable> {
     let mut wrong = Vec::new();
     for function in &module.functions {
         let mut compiler = Compiler::new(function);
         function.walk(&mut |op| match compiler.exec(op) {
-            // What is wrong inside a region is found when the walk gets there.
+            // Errors inside a region are reported when the walk gets there.
             Err(error) if error.is_about(op) => wrong.push(error),
             _ => {}
         });
@@ -253,7 +253,7 @@ pub fn check_ops(module: &Module) -> Vec<Unrunnable> {
     wrong
 }
 
-/// Whether an operation can take over the memory of an operand that it is the last to use.
+/// Returns whether an operation can reuse the memory of an operand at its last use.
 pub(super) fn is_taken(op: &Op, operand: &Value) -> bool {
     let uses = op.operands.iter().filter(|other| *other == operand).count();
     op.regions.is_empty() && uses == 1 && op.operands.iter().take(64).any(|other| other == operand)
@@ -268,7 +268,7 @@ fn visit_operands(op: &Op, visit: &mut impl FnMut(Value)) {
     }
 }
 
-/// Counts how often each value is used by an operation that is needed, from the end backwards.
+/// Counts uses by live operations, from the end backwards.
 fn count_uses(region: &Region, uses: &mut [u32]) {
     for op in region.ops.iter().rev() {
         let needed = ops::has_effect(&op.name) || op.results.iter().any(|value| uses[value.index()] > 0);
@@ -279,11 +279,11 @@ fn count_uses(region: &Region, uses: &mut [u32]) {
     }
 }
 
-/// Why an operation cannot be made ready.
+/// Why an operation cannot be compiled.
 pub(crate) enum Refusal {
-    /// It is not as it must be.
+    /// It is invalid.
     Message(String),
-    /// The chip may run it, but not the interpreter.
+    /// The chip may run it, the interpreter cannot.
     NotModelled(String),
     Inner(Unrunnable),
 }

@@ -5,19 +5,19 @@ use super::{
     value::Data,
 };
 
-/// An operand or a result: row-major elements.
+/// A row-major tensor.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Tensor {
-    /// Type of the elements.
+    /// Element type.
     pub element: Element,
     /// Extents, outermost first.
     pub shape: Vec<usize>,
-    /// Little-endian elements.
+    /// Little-endian bytes.
     pub bytes: Vec<u8>,
 }
 
 impl Tensor {
-    /// The elements as binary32; integers are converted.
+    /// Elements as f32; integers are converted.
     pub fn to_f32(&self) -> Vec<f32> {
         match self.to_data() {
             Data::Floats(floats) => floats.to_vec(),
@@ -50,7 +50,7 @@ impl Tensor {
         Self { element, shape: shape.to_vec(), bytes }
     }
 
-    /// Whether the bytes are as many as the shape says.
+    /// Returns whether the byte count matches the shape.
     pub(crate) fn is_sound(&self) -> bool {
         let elements = self.shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
         elements.and_then(|elements| elements.checked_mul(self.element.bytes())) == Some(self.bytes.len())

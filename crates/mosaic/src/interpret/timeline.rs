@@ -1,80 +1,80 @@
-//! The modelled clock: when each agent does what, in cycles of the core.
+//! The modelled clock: when each agent does what, in core cycles.
 //!
-//! Modelled are: the rate of the matrix units, the width of the vector unit, one cycle per scalar operation, and a
-//! copy engine that moves one copy after another at the bandwidth of device memory, each with a latency that overlaps.
-//! Not modelled are: instruction scheduling, memory banks, refresh, other cores, and the start of the kernel. It shows
-//! whether copies hide behind compute; it does not predict a measured time.
+//! Modelled: the MXU rate, the VPU width, one cycle per scalar operation, and one DMA engine that moves
+//! transfers in order at HBM bandwidth, each with an overlapping latency. Not modelled: instruction
+//! scheduling, memory banks, refresh, other cores, and kernel launch. It shows whether DMAs hide behind
+//! compute; it does not predict a measured time.
 
 use octile_core::device::tpu::TpuRates;
 use serde::Serialize;
 
 use crate::limits::{ELEMENTS_PER_OPERATION, MAX_EVENTS, PRODUCTS_PER_OPERATION};
 
-/// What an agent is busy with.
+/// Resource that an event occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
-    /// The matrix units multiply.
+    /// MXU.
     Matmul,
-    /// The vector unit works.
+    /// VPU.
     Vector,
-    /// The scalar unit works.
+    /// Scalar unit.
     Scalar,
-    /// The core waits for a copy.
+    /// Core stalled on a DMA.
     Wait,
-    /// Bytes move.
+    /// DMA transfer.
     Copy,
 }
 
-/// One piece of work.
+/// One timeline event.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
-    /// What.
+    /// Resource.
     pub work: Work,
     /// First cycle.
     pub start: f64,
-    /// The cycle after the last.
+    /// End cycle (exclusive).
     pub end: f64,
-    /// The line of the kernel, where there is one.
+    /// Line of the kernel, if known.
     pub line: Option<u32>,
-    /// The buffer that is copied, or the operation.
+    /// Buffer copied, or operation.
     pub label: String,
     /// Bytes moved.
     pub bytes: u64,
 }
 
-/// What the run took, and the sums.
+/// Totals of a run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Figures {
     /// Cycles from the first operation to the last.
     pub cycles: f64,
-    /// Cycles in which the matrix units multiply.
+    /// MXU busy cycles.
     pub matmul_cycles: f64,
-    /// Cycles of the vector unit.
+    /// VPU busy cycles.
     pub vector_cycles: f64,
-    /// Cycles of the scalar unit.
+    /// Scalar unit busy cycles.
     pub scalar_cycles: f64,
-    /// Cycles in which the core waits for copies.
+    /// Cycles stalled on DMAs.
     pub wait_cycles: f64,
-    /// Cycles in which at least one copy is under way.
+    /// Cycles with at least one DMA in flight.
     pub copy_cycles: f64,
-    /// Bytes that copies moved between device memory and the core.
+    /// Bytes moved by DMAs between HBM and the core.
     pub bytes_moved: u64,
-    /// Bytes of the operands and results, each moved once.
+    /// Bytes of operands and results, each counted once.
     pub bytes_minimum: u64,
-    /// Multiply-add pairs.
+    /// Multiply-adds.
     pub products: u64,
-    /// Copies.
+    /// DMAs.
     pub copies: u64,
 }
 
 impl Figures {
-    /// The share of the time in which the matrix units multiply.
+    /// MXU utilization.
     pub fn matmul_share(&self) -> f64 {
         share(self.matmul_cycles, self.cycles)
     }
 
-    /// The share of the time with copies under way in which the core does something else than wait for one.
+    /// Overlap: fraction of DMA time in which the core is not stalled.
     pub fn overlap(&self) -> f64 {
         share(self.copy_cycles - self.wait_cycles.min(self.copy_cycles), self.copy_cycles)
     }
@@ -84,14 +84,14 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { part / whole } else { 0.0 }
 }
 
-/// A finished run on the modelled clock.
+/// Timeline of a finished run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Timeline {
-    /// The chip's rates.
+    /// Rates of the chip.
     pub rates: TpuRates,
-    /// The sums.
+    /// Totals.
     pub figures: Figures,
-    /// Every piece of work in order of its start, if that was asked for.
+    /// Events in start order, if requested.
     pub events: Vec<Event>,
 }
 
@@ -100,13 +100,13 @@ pub struct Timeline {
 pub(crate) struct Clock {
     rates: TpuRates,
     now: f64,
-    /// When the copy engine is free again.
+    /// When the DMA engine is free again.
     engine_free: f64,
-    /// When the last copy ends.
+    /// When the last DMA completes.
     copies_end: f64,
     figures: Figures,
     events: Option<Vec<Event>>,
-    /// Work that counts as operations beside the steps of the program.
+    /// Operations charged for work beside the program's steps.
     operations: u64,
 }
 
@@ -123,20 +123,20 @@ impl Clock {
         }
     }
 
-    /// How many operations the work of vectors, products and copies counts for.
+    /// Operations charged for vector work, matmuls and DMAs.
     #[inline]
     pub(crate) fn operations(&self) -> u64 {
         self.operations
     }
 
-    /// Whether more events happened than are kept.
+    /// Returns whether more events happened than are kept.
     pub(crate) fn is_full(&self) -> bool {
         self.events.as_ref().is_some_and(|events| events.len() >= MAX_EVENTS)
     }
 
     fn event(&mut self, work: Work, start: f64, end: f64, line: Option<u32>, label: &str, bytes: u64) {
         if let Some(events) = &mut self.events {
-            // Neighbouring scalar or vector work is one piece.
+            // Merge adjacent scalar or vector events.
             if let Some(last) = events.iter_mut().rev().take(4).find(|last| last.work == work) {
                 let joins = last.end == start && matches!(work, Work::Scalar | Work::Vector);
                 if joins {
@@ -159,7 +159,7 @@ impl Clock {
         self.now += 1.0;
     }
 
-    /// One vector operation over `elements` of `bytes` each.
+    /// Charges a vector operation over `elements` of `bytes` each.
     pub(crate) fn vector(&mut self, elements: usize, line: Option<u32>, label: &str) {
         self.operations += (elements / ELEMENTS_PER_OPERATION) as u64;
         let cycles = (elements as f64 / self.rates.vector_elements).max(1.0);
@@ -171,7 +171,7 @@ impl Clock {
         let rate = match bits {
             0..=8 => self.rates.fp8_products,
             9..=16 => self.rates.bf16_products,
-            // A product of binary32 is made of three passes of bfloat16.
+            // An f32 matmul takes three bf16 passes.
             _ => self.rates.bf16_products / 3.0,
         };
         self.operations += products / PRODUCTS_PER_OPERATION;
@@ -181,14 +181,14 @@ impl Clock {
         self.spend(Work::Matmul, cycles, line, "tpu.matmul");
     }
 
-    /// Starts a copy; gives the cycle in which it ends.
+    /// Starts a DMA and returns its completion cycle.
     pub(crate) fn copy(&mut self, bytes: u64, line: Option<u32>, label: &str) -> f64 {
         self.operations += bytes / ELEMENTS_PER_OPERATION as u64;
         let start = self.now.max(self.engine_free);
         let cycles = bytes as f64 / self.rates.hbm_bytes_per_cycle();
         self.engine_free = start + cycles;
         let end = self.engine_free + self.rates.copy_latency;
-        // Copies start and end in order, so what is new of this one lies behind the end of the one before.
+        // DMAs start and complete in order, so only the part after the previous one's end is new.
         self.figures.copy_cycles += end - start.max(self.copies_end);
         self.copies_end = end;
         self.figures.bytes_moved += bytes;
@@ -197,7 +197,7 @@ impl Clock {
         end
     }
 
-    /// Waits until `cycle`.
+    /// Stalls until `cycle`.
     pub(crate) fn wait_until(&mut self, cycle: f64, line: Option<u32>, label: &str) {
         if cycle > self.now {
             self.figures.wait_cycles += cycle - self.now;

@@ -1,21 +1,21 @@
-//! What the values of a kernel are while it runs.
+//! Runtime values.
 
 use std::rc::Rc;
 
 use super::view::View;
 
-/// The elements of a vector; its shape is known from its type. A vector of equal elements is one number.
+/// Elements of a vector, whose shape comes from its type. A splat is one number.
 #[derive(Clone, Debug)]
 pub(crate) enum Data {
     Floats(Rc<Vec<f32>>),
     Integers(Rc<Vec<i32>>),
-    /// The same float in every element.
+    /// Float splat.
     Float(f32),
-    /// The same integer in every element.
+    /// Integer splat.
     Integer(i32),
 }
 
-/// A value in a slot of the running function.
+/// A value slot of the running function.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Value {
     /// Not computed yet.
@@ -36,7 +36,7 @@ impl Data {
         Self::Integers(Rc::new(values))
     }
 
-    /// The elements as floats.
+    /// Elements as floats.
     pub(crate) fn to_floats(&self, len: usize) -> Rc<Vec<f32>> {
         match self {
             Self::Floats(values) => values.clone(),
@@ -45,7 +45,7 @@ impl Data {
         }
     }
 
-    /// The elements as integers.
+    /// Elements as integers.
     pub(crate) fn to_integers(&self, len: usize) -> Rc<Vec<i32>> {
         match self {
             Self::Integers(values) => values.clone(),
@@ -54,7 +54,7 @@ impl Data {
         }
     }
 
-    /// The elements at these places, in this order.
+    /// Gathers the elements at these positions.
     pub(crate) fn gather(&self, places: impl ExactSizeIterator<Item = usize>) -> Self {
         match self {
             Self::Floats(values) => Self::floats(places.map(|place| values[place]).collect()),
@@ -64,7 +64,7 @@ impl Data {
     }
 }
 
-/// Applies `f` to two vectors, reusing the memory of one that nobody else holds.
+/// Applies `f` elementwise to two vectors, reusing memory that is not shared.
 #[inline]
 pub(crate) fn zip_floats(a: Data, b: Data, f: impl Fn(f32, f32) -> f32) -> Data {
     match (a, b) {
@@ -86,7 +86,7 @@ pub(crate) fn zip_floats(a: Data, b: Data, f: impl Fn(f32, f32) -> f32) -> Data 
     }
 }
 
-/// Applies `f` to every element, in place where nobody else holds the vector.
+/// Applies `f` elementwise, in place if the vector is not shared.
 #[inline]
 pub(crate) fn map_floats(a: Data, f: impl Fn(f32) -> f32) -> Data {
     match a {
@@ -102,7 +102,7 @@ pub(crate) fn map_floats(a: Data, f: impl Fn(f32) -> f32) -> Data {
     }
 }
 
-/// Applies `f` to the integers of two vectors.
+/// Applies `f` elementwise to two integer vectors.
 #[inline]
 pub(crate) fn zip_integers(a: Data, b: Data, f: impl Fn(i32, i32) -> i32) -> Data {
     match (a, b) {

@@ -1,19 +1,18 @@
-//! Views: what a memref is while a kernel runs. A part of a buffer, with a shape and the distance between
-//! neighbours along each dimension.
+//! Views, the runtime form of memrefs: part of a buffer with a shape and strides.
 
 use std::rc::Rc;
 
 use super::{element::Element, finding::Range};
 
-/// One dimension of a view.
+/// Extent and stride of one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Dim {
     pub(crate) extent: usize,
-    /// Bytes, or semaphores, from one index to the next.
+    /// Stride in bytes, or semaphores.
     pub(crate) stride: usize,
 }
 
-/// An access that leaves its buffer.
+/// An out-of-bounds access.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outside {
     pub(crate) dimension: usize,
@@ -22,16 +21,16 @@ pub(crate) struct Outside {
     pub(crate) extent: usize,
 }
 
-/// A part of a buffer.
+/// A strided view of a buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub(crate) buffer: usize,
-    /// Bytes, or semaphores, from the start of the buffer.
+    /// Offset in bytes, or semaphores, from the start of the buffer.
     pub(crate) offset: usize,
     pub(crate) dims: Vec<Dim>,
-    /// What it holds; a semaphore is nothing.
+    /// Element type; `None` for semaphores.
     pub(crate) element: Option<Element>,
-    /// Set where it was cut out beyond the edge of its memref; an error once it is used.
+    /// Set if it was sliced out of bounds; an error once used.
     pub(crate) outside: Option<Rc<Outside>>,
 }
 
@@ -46,12 +45,12 @@ impl View {
         self.dims.iter().map(|dim| dim.extent).collect()
     }
 
-    /// Size of one element in the buffer's unit.
+    /// Element size in the buffer's unit.
     pub(crate) fn unit(&self) -> usize {
         self.element.map_or(1, Element::bytes)
     }
 
-    /// Saturates: a view that leaves its buffer may have any extent.
+    /// Saturates: an out-of-bounds view may have any extent.
     pub(crate) fn elements(&self) -> usize {
         self.dims.iter().fold(1, |all: usize, dim| all.saturating_mul(dim.extent))
     }
@@ -60,7 +59,7 @@ impl View {
         self.elements().saturating_mul(self.unit())
     }
 
-    /// The part that begins at `start` and has extents `sizes`, one per dimension.
+    /// Slices at `start` with extents `sizes`, one per dimension.
     pub(crate) fn slice(&self, start: impl Iterator<Item = i64>, sizes: &[usize]) -> Self {
         let mut view = self.clone();
         for (dimension, (index, &size)) in start.zip(sizes).enumerate() {
@@ -68,7 +67,7 @@ impl View {
             let fits = |index: &usize| index.checked_add(size).is_some_and(|end| end <= dim.extent);
             let inside = usize::try_from(index).ok().filter(fits);
             match inside {
-                // Once outside, the offset means nothing any more.
+                // The offset is meaningless once out of bounds.
                 Some(index) if view.outside.is_none() => view.offset += index * dim.stride,
                 Some(_) => {}
                 None => {
@@ -81,15 +80,15 @@ impl View {
         view
     }
 
-    /// Whether neighbours in row-major order are neighbours in memory.
+    /// Returns whether the view is contiguous in row-major order.
     pub(crate) fn is_contiguous(&self) -> bool {
         let dense = row_major(&self.shape(), self.unit());
         self.dims.iter().zip(&dense).all(|(dim, dense)| dim.extent == 1 || dim.stride == dense.stride)
     }
 
-    /// Calls `visit` with the offset and length of each run of memory, in row-major order.
+    /// Visits each contiguous run as offset and length, in row-major order.
     pub(crate) fn runs(&self, mut visit: impl FnMut(usize, usize)) {
-        // Inner dimensions that follow one another without a gap are one run.
+        // Inner dimensions without gaps form one run.
         let mut run = self.unit();
         let mut outer = self.dims.len();
         while outer > 0 && (self.dims[outer - 1].stride == run || self.dims[outer - 1].extent == 1) {
@@ -121,9 +120,9 @@ impl View {
         }
     }
 
-    /// The part of its buffer that this view touches, in the buffer's own indices where they fit.
+    /// Region of the buffer that this view covers, in the buffer's own indices where possible.
     pub(crate) fn region(&self, shape: &[usize], unit: usize) -> Region {
-        // A dimension of one element may have any stride.
+        // A unit dimension may have any stride.
         let reach = |dim: &Dim| dim.extent.saturating_sub(1).saturating_mul(dim.stride);
         let last = self.dims.iter().fold(self.unit(), |all, dim| all.saturating_add(reach(dim)));
         let span = (self.offset, self.offset.saturating_add(last));
@@ -148,11 +147,11 @@ impl View {
     }
 }
 
-/// Above this many boxes an access is taken for all that it spans.
+/// Above this many boxes, an access is approximated by its span.
 const MAX_BOXES: usize = 1 << 10;
 
 impl View {
-    /// The regions that this view touches: one, or one for every index of its strided dimensions.
+    /// Regions that this view covers: one, or one per index of its strided dimensions.
     pub(crate) fn regions(&self, shape: &[usize], unit: usize) -> Vec<Region> {
         let whole = self.region(shape, unit);
         let dense = row_major(shape, unit);
@@ -175,17 +174,17 @@ impl View {
     }
 }
 
-/// What an access touches.
+/// Memory region of an access.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Region {
-    /// From the first byte to the one after the last.
+    /// Byte range.
     pub(crate) span: (usize, usize),
-    /// Per dimension of the buffer, where the access is a box in it.
+    /// Per-dimension ranges of the buffer, if the access is a box.
     pub(crate) ranges: Option<Vec<Range>>,
 }
 
 impl Region {
-    /// Whether the two have a byte in common; in doubt they have.
+    /// Returns whether two regions overlap; conservatively true.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let meet = |a: (usize, usize), b: (usize, usize)| a.0 < b.1 && b.0 < a.1;
         if !meet(self.span, other.span) {

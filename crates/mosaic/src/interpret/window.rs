@@ -1,5 +1,5 @@
-//! Windows: blocks of operands that are copied in and out around the steps of the grid, two buffers each, as the
-//! compiler's pipeline does it.
+//! Pipelined windows: operand blocks copied in and out around the grid steps, double-buffered like the
+//! compiler's pipeline.
 
 use std::rc::Rc;
 
@@ -17,31 +17,31 @@ use crate::{
     types::{DYNAMIC, MemRef, MemorySpace, Type},
 };
 
-/// How the kernel gets at an operand.
+/// How the kernel accesses an operand.
 pub(super) enum WindowSpec {
-    /// As a whole, where it is.
+    /// In place.
     Direct,
-    /// As a whole, copied in before the first step, or out after the last.
+    /// As a whole, copied in before the first step or out after the last.
     Whole,
     /// Block by block.
     Blocks {
-        /// Gives the block's index from the grid's.
+        /// Index map from grid indices to the block index.
         transform: Rc<Code>,
         block: Vec<usize>,
-        /// Buffers: 2, or 1 where the pipeline is told to be synchronous.
+        /// Buffer count: 2, or 1 for a synchronous pipeline.
         buffers: usize,
     },
 }
 
 impl WindowSpec {
-    /// The windows of all operands.
+    /// Reads the windows of all operands.
     pub(super) fn of(
         function: &Function,
         program: &Program,
         operands: &[Type],
         before: usize,
     ) -> Result<Vec<Self>, Unrunnable> {
-        // Its position is computed from the grid's indices and the prefetched operands.
+        // The index map sees the grid indices and the scalar-prefetch operands.
         let arguments = &function.body.arguments[..before];
         let arguments: Vec<&Type> = arguments.iter().map(|&value| function.ty(value)).collect();
         let none = Attributes::new();
@@ -72,13 +72,13 @@ impl WindowSpec {
             return Ok(if far { Self::Direct } else { Self::Whole });
         };
         let Attr::Symbol(transform) = transform else {
-            return Err(Unrunnable::Kernel(format!("transform_indices is no symbol: {transform}")));
+            return Err(Unrunnable::Kernel(format!("transform_indices is not a symbol: {transform}")));
         };
         let transform = program.function(transform)?.clone();
         let block: Vec<usize> = match params.get("window_bounds") {
             Some(Attr::I64s(bounds)) => bounds.iter().map(|&bound| bound.max(0) as usize).collect(),
             Some(other) => {
-                return Err(Unrunnable::Kernel(format!("window_bounds is no list of integers: {other}")));
+                return Err(Unrunnable::Kernel(format!("window_bounds is not a list of integers: {other}")));
             }
             None => ty.shape().to_vec(),
         };
@@ -90,7 +90,7 @@ impl WindowSpec {
             && takes.iter().eq(arguments[..takes.len()].iter().copied());
         if !fits {
             return Err(Unrunnable::Kernel(format!(
-                "a window's block and index do not fit its operand of type {ty}"
+                "the window's block and index map do not match its operand of type {ty}"
             )));
         }
         let buffers = match params.get("pipeline_mode").map(ToString::to_string).as_deref() {
@@ -105,7 +105,7 @@ impl WindowSpec {
         Ok(Self::Blocks { transform, block, buffers })
     }
 
-    /// The index of the block at a step.
+    /// Block index at a step.
     pub(super) fn index(
         &self,
         machine: &mut Machine<'_>,
@@ -121,12 +121,11 @@ impl WindowSpec {
     }
 }
 
-/// What a window is told; anything that is not known here is refused, such as blocks that count in elements, or that
-/// may be visited again later.
+/// Window attributes; unknown ones are rejected, such as element-indexed blocks or revisited blocks.
 fn window_attributes(param: &Attr) -> Result<&Attributes, Unrunnable> {
     const KNOWN: [&str; 3] = ["transform_indices", "window_bounds", "pipeline_mode"];
     let Attr::Dict(params) = param else {
-        return Err(Unrunnable::Kernel(format!("window_params holds {param}, which describes no window")));
+        return Err(Unrunnable::Kernel(format!("window_params holds {param}, which is not a window")));
     };
     match params.iter().find(|(name, _)| !KNOWN.contains(name)) {
         Some((name, value)) => {
@@ -142,22 +141,22 @@ pub(super) enum Direction {
     Out,
 }
 
-/// One operand's window while the kernel runs.
+/// Runtime state of one operand's window.
 pub(super) struct Window {
     number: usize,
     direction: Direction,
-    /// All of the operand.
+    /// The whole operand.
     far: View,
     block: Vec<usize>,
-    /// Buffers, as the leading dimension.
+    /// The buffers, stacked along the leading dimension.
     near: View,
     semaphores: usize,
     slot: usize,
-    /// The block that the kernel works on.
+    /// Current block.
     index: Option<Vec<i64>>,
-    /// The block of the next step; none after the last.
+    /// Next step's block; `None` after the last.
     next: Option<Vec<i64>>,
-    /// Per buffer, the bytes of the copy that was started from or to it and not waited for.
+    /// Per buffer, bytes of its DMA in flight.
     in_flight: Vec<Option<i64>>,
 }
 
@@ -199,7 +198,7 @@ impl Window {
         Site::new(Agent::Window(self.number), None, "window copy", &machine.step)
     }
 
-    /// The near and far side of a block; at the edge of the operand only what there is of it.
+    /// On-chip and HBM side of a block, clipped at the edge of the operand.
     fn sides(&self, index: &[i64], slot: usize) -> (View, View) {
         if index.is_empty() {
             return (self.buffer(slot), self.far.clone());
@@ -209,7 +208,7 @@ impl Window {
         let sizes: Vec<usize> = (0..self.block.len())
             .map(|i| {
                 let left = (self.far.dims[i].extent as i64).saturating_sub(starts[i]);
-                // A block that begins beyond the edge stays whole, and is found to be out of bounds.
+                // A block that starts out of bounds stays whole and is reported as such.
                 if left > 0 { self.block[i].min(left as usize) } else { self.block[i] }
             })
             .collect();
@@ -229,7 +228,7 @@ impl Window {
     fn start_in(&mut self, machine: &mut Machine<'_>, index: &[i64], slot: usize) -> Result<(), Stop> {
         let (near, far) = self.sides(index, slot);
         if near.elements() < self.buffer(slot).elements() {
-            // What lies beyond the edge holds no number, but reading it is not an error: nobody can avoid it.
+            // The padding beyond the edge is NaN, but reading it is unavoidable and allowed.
             let whole = self.buffer(slot);
             machine.buffers[whole.buffer].poison(&whole);
             machine.buffers[whole.buffer].mark(&whole, true);
@@ -250,7 +249,7 @@ impl Window {
         }
     }
 
-    /// Before a step: makes its block ready, and starts to fetch the next one. Gives the buffer to work on.
+    /// Before a step: waits for its block, prefetches the next one, and returns the current buffer.
     pub(super) fn before(
         &mut self,
         machine: &mut Machine<'_>,
@@ -296,7 +295,7 @@ impl Window {
         self.wait(machine, self.slot)
     }
 
-    /// After a step: starts to copy the block out, if the next step works on another one.
+    /// After a step: starts copying the block out if the next step uses another one.
     pub(super) fn after(&mut self, machine: &mut Machine<'_>) -> Result<(), Stop> {
         let done = self.next.as_ref() != self.index.as_ref();
         let Some(index) = self.index.clone().filter(|_| self.direction == Direction::Out && done) else {
@@ -309,7 +308,7 @@ impl Window {
         Ok(())
     }
 
-    /// After the last step: waits for the copies that are still on their way.
+    /// After the last step: drains the DMAs in flight.
     pub(super) fn drain(&mut self, machine: &mut Machine<'_>) -> Result<(), Stop> {
         (0..self.in_flight.len()).try_for_each(|slot| self.wait(machine, slot))
     }

@@ -1,4 +1,4 @@
-//! Attributes.
+//! Attribute parser.
 
 use std::collections::HashSet;
 
@@ -11,7 +11,7 @@ use crate::{
     types::{Float, Type},
 };
 
-/// A number whose type is not known yet.
+/// A number literal whose type is not known yet.
 enum Number {
     Integer(i64),
     Decimal(f64),
@@ -20,7 +20,7 @@ enum Number {
 }
 
 impl Parser<'_> {
-    /// `{name = value, name}`, where it comes next.
+    /// Parses `{name = value, name}`, if present.
     pub(super) fn optional_dict(&mut self) -> Result<Attributes> {
         match self.cursor.looking_at("{") {
             true => self.dict("{", "}"),
@@ -41,21 +41,21 @@ impl Parser<'_> {
         let entries = self.list(open, close, entry)?;
         let mut names = HashSet::new();
         if let Some((name, _)) = entries.iter().find(|(name, _)| !names.insert(name.as_str())) {
-            return Err(start.error(format!("the attribute '{name}' is given twice here")));
+            return Err(start.error(format!("the attribute '{name}' is given twice")));
         }
         Ok(entries.into_iter().fold(Attributes::new(), |all, (name, value)| all.with(name, value)))
     }
 
-    /// Attributes that are spelled in two places of one operation.
+    /// Merges attributes that one operation spells in two places.
     pub(super) fn joined(&mut self, attributes: Attributes, more: Attributes) -> Result<Attributes> {
         let known: HashSet<&str> = attributes.iter().map(|(name, _)| name).collect();
         if let Some((name, _)) = more.iter().find(|(name, _)| known.contains(name)) {
-            return Err(self.cursor.error(format!("the attribute '{name}' is given twice here")));
+            return Err(self.cursor.error(format!("the attribute '{name}' is given twice")));
         }
         Ok(more.iter().fold(attributes, |all, (name, value)| all.with(name, value.clone())))
     }
 
-    /// Any attribute. One that has no variant here is kept as it is spelled.
+    /// Parses any attribute; unknown ones are kept verbatim.
     pub(super) fn attribute(&mut self) -> Result<Attr> {
         self.nested(|p| match p.cursor.peek() {
             Some('"') => Ok(Attr::String(p.cursor.string()?)),
@@ -77,7 +77,7 @@ impl Parser<'_> {
         Ok(Attr::Symbol(name))
     }
 
-    /// `@name`, or `@"name"`.
+    /// Parses `@name` or `@"name"`.
     pub(super) fn symbol_name(&mut self) -> Result<String> {
         self.cursor.require("@")?;
         match self.cursor.looking_at("\"") {
@@ -120,7 +120,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `array<i64: 1, 2>`.
+    /// Parses `array<i64: 1, 2>`.
     fn integers(&mut self) -> Result<Attr> {
         let start = self.cursor.clone();
         self.cursor.word();
@@ -128,7 +128,7 @@ impl Parser<'_> {
         let inside = text.trim_start_matches('<').trim_end_matches('>');
         let (ty, list) = inside.split_once(':').unwrap_or((inside, ""));
         let items = || list.split(',').map(str::trim).filter(|item| !item.is_empty());
-        let bad = || start.clone().error(format!("'array{text}' does not hold numbers of its type"));
+        let bad = || start.clone().error(format!("'array{text}' holds values that do not fit its type"));
         match ty.trim() {
             "i64" => items()
                 .map(str::parse)
@@ -144,12 +144,12 @@ impl Parser<'_> {
         }
     }
 
-    /// `dense<0.0> : type`, `dense<[1, 2]> : type`.
+    /// Parses `dense<0.0> : type` or `dense<[1, 2]> : type`.
     fn dense(&mut self) -> Result<Attr> {
         let start = self.cursor.clone();
         self.cursor.word();
         if self.cursor.clone().balanced()?.starts_with("<\"") {
-            // Elements spelled as one run of hexadecimal digits.
+            // Elements given as one hexadecimal blob.
             self.cursor.balanced()?;
             self.cursor.require(":")?;
             self.ty()?;
@@ -171,7 +171,7 @@ impl Parser<'_> {
         }
         match values.len() {
             held if len != Some(held) => {
-                Err(start.clone().error(format!("a constant of type {ty} is given {held} elements")))
+                Err(start.clone().error(format!("a constant of type {ty} has {held} elements")))
             }
             _ => Ok(Attr::Dense(values, ty)),
         }
@@ -212,7 +212,7 @@ impl Parser<'_> {
             return match (text.parse::<i64>(), text.parse::<u64>()) {
                 (Ok(value), _) => Ok(Number::Integer(value)),
                 (_, Ok(value)) => Ok(Number::Integer(value as i64)),
-                _ => Err(start.error("this number does not fit 64 bits")),
+                _ => Err(start.error("number does not fit in 64 bits")),
             };
         }
         self.cursor.run(|c| c == '.' || c.is_ascii_digit());
@@ -223,7 +223,7 @@ impl Parser<'_> {
         text.replace(' ', "").parse().map(Number::Decimal).map_err(|_| start.expected("a number"))
     }
 
-    /// `5 : i32`, `1.0 : f32`; without a type an integer has 64 bits.
+    /// Parses `5 : i32` or `1.0 : f32`; an untyped integer is `i64`.
     fn typed_number(&mut self) -> Result<Attr> {
         let number = self.number()?;
         let ty = match self.cursor.eat(":") {
@@ -236,7 +236,7 @@ impl Parser<'_> {
         Ok(number.of(&ty))
     }
 
-    /// `#tpu.core_type<tc>`, another dialect's attribute, or an alias.
+    /// Parses `#tpu.core_type<tc>`, another dialect's attribute, or an alias.
     fn dialect_attribute(&mut self) -> Result<Attr> {
         let start = self.cursor.clone();
         self.cursor.require("#")?;
@@ -261,13 +261,13 @@ impl Parser<'_> {
         })
     }
 
-    /// Dimension numbers whose result is in an unusual order are kept as they are spelled.
+    /// Dimension numbers with an unusual output order are kept verbatim.
     fn dot_dimensions(&mut self, start: &super::cursor::Cursor<'_>) -> Result<Attr> {
         let lists = self.list("<", ">", |p| p.list("[", "]", |p| p.cursor.unsigned()))?;
         let Ok([lhs_contracting, rhs_contracting, lhs_kept, rhs_kept, output, lhs_batch, rhs_batch]) =
             <[Vec<usize>; 7]>::try_from(lists)
         else {
-            return Err(start.clone().error("dimension numbers of a product are seven lists"));
+            return Err(start.clone().error("dimension_numbers needs seven lists"));
         };
         let dot =
             DotDimensions { lhs_contracting, rhs_contracting, lhs_kept, rhs_kept, lhs_batch, rhs_batch };

@@ -1,16 +1,16 @@
-//! A place in the text, and the small readers that everything else is made of.
+//! A position in the text and the token readers built on it.
 
 use super::ParseError;
 use crate::ir::Place;
 
 pub(super) type Result<T> = std::result::Result<T, ParseError>;
 
-/// Reads forward through the text. White space and comments are skipped before everything.
+/// Reads forward through the text, skipping white space and comments before every token.
 #[derive(Clone)]
 pub(super) struct Cursor<'a> {
     text: &'a str,
     at: usize,
-    /// The place of byte number `counted`; the lines before it are not counted again.
+    /// Line and column of byte `counted`, cached so that earlier lines are not counted again.
     counted: usize,
     place: Place,
 }
@@ -20,7 +20,7 @@ impl<'a> Cursor<'a> {
         Self::within(text, Place { line: 1, column: 1 })
     }
 
-    /// A cursor over a piece of text that begins at `origin`.
+    /// Creates a cursor over a piece of text that begins at `origin`.
     pub(super) fn within(text: &'a str, origin: Place) -> Self {
         Self { text, at: 0, counted: 0, place: origin }
     }
@@ -39,7 +39,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The line and column of what comes next.
+    /// Line and column of the next token.
     pub(super) fn place(&mut self) -> Place {
         self.skip();
         for c in self.text[self.counted..self.at].chars() {
@@ -56,7 +56,7 @@ impl<'a> Cursor<'a> {
         ParseError { place: self.place(), message: message.into() }
     }
 
-    /// "expected X, found Y".
+    /// Makes an "expected X, found Y" error.
     pub(super) fn expected(&mut self, what: &str) -> ParseError {
         self.skip();
         let rest = self.rest();
@@ -75,7 +75,7 @@ impl<'a> Cursor<'a> {
         self.rest().is_empty()
     }
 
-    /// The next character, not consumed.
+    /// Returns the next character without consuming it.
     pub(super) fn peek(&mut self) -> Option<char> {
         self.skip();
         self.rest().chars().next()
@@ -86,7 +86,7 @@ impl<'a> Cursor<'a> {
         self.rest().starts_with(text)
     }
 
-    /// Consumes `text` where it comes next.
+    /// Consumes `text` if it comes next.
     pub(super) fn eat(&mut self, text: &str) -> bool {
         let found = self.looking_at(text);
         if found {
@@ -102,7 +102,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A bare identifier: letters, digits, `_`, `$`, `.`; it does not begin with a digit.
+    /// Reads a bare identifier: letters, digits, `_`, `$`, `.`, not starting with a digit.
     pub(super) fn word(&mut self) -> Option<&'a str> {
         self.skip();
         if self.rest().starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -112,12 +112,12 @@ impl<'a> Cursor<'a> {
             .filter(|w| !w.is_empty())
     }
 
-    /// The word that comes next, not consumed.
+    /// Returns the next word without consuming it.
     pub(super) fn peek_word(&mut self) -> Option<&'a str> {
         self.clone().word()
     }
 
-    /// Consumes `word` where it is the whole next identifier.
+    /// Consumes `word` if it is the whole next identifier.
     pub(super) fn eat_word(&mut self, word: &str) -> bool {
         let mut ahead = self.clone();
         let found = ahead.word() == Some(word);
@@ -127,10 +127,10 @@ impl<'a> Cursor<'a> {
         found
     }
 
-    /// What follows `%`, `^`, `@`, `#` or `!`: an identifier that may begin with a digit.
+    /// Reads the name after `%`, `^`, `@`, `#` or `!`, which may start with a digit.
     pub(super) fn suffix(&mut self) -> Result<&'a str> {
         let name = self.run(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '-'));
-        // `-` belongs to a name, but the arrow that may follow it does not.
+        // `-` is part of a name unless it begins an arrow.
         let name_only = match name.strip_suffix('-') {
             Some(shorter) if self.rest().starts_with('>') => {
                 self.at -= 1;
@@ -144,7 +144,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The longest run of characters that `accept` takes, without skipping anything first.
+    /// Reads the longest run of characters that `accept` allows, without skipping white space first.
     pub(super) fn run(&mut self, accept: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let run = &rest[..rest.find(|c| !accept(c)).unwrap_or(rest.len())];
@@ -152,7 +152,7 @@ impl<'a> Cursor<'a> {
         run
     }
 
-    /// An unsigned integer.
+    /// Reads an unsigned integer.
     pub(super) fn unsigned(&mut self) -> Result<usize> {
         self.skip();
         let mut ahead = self.clone();
@@ -166,15 +166,15 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// A signed integer.
+    /// Reads a signed integer.
     pub(super) fn signed(&mut self) -> Result<i64> {
         let negative = self.eat("-");
         let magnitude = self.unsigned()?;
-        let value = i64::try_from(magnitude).map_err(|_| self.error("this number does not fit 64 bits"))?;
+        let value = i64::try_from(magnitude).map_err(|_| self.error("number does not fit in 64 bits"))?;
         Ok(if negative { -value } else { value })
     }
 
-    /// A quoted text, with MLIR's escapes undone.
+    /// Reads a quoted string and resolves its escapes.
     pub(super) fn string(&mut self) -> Result<String> {
         self.require("\"")?;
         let mut bytes = Vec::new();
@@ -197,22 +197,22 @@ impl<'a> Cursor<'a> {
                     }
                 },
                 _ => match self.rest().chars().next() {
-                    // As a whole: the next state of this cursor must not be inside of it.
+                    // Consume the whole character: the cursor must stay on a character boundary.
                     Some(c) => {
                         bytes.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
                         self.at += c.len_utf8();
                         continue;
                     }
-                    None => return Err(self.error("a text in quotes does not end")),
+                    None => return Err(self.error("unterminated string")),
                 },
             };
             bytes.push(byte);
             self.at += taken;
         }
-        String::from_utf8(bytes).map_err(|_| self.error("a text in quotes is not UTF-8"))
+        String::from_utf8(bytes).map_err(|_| self.error("string is not UTF-8"))
     }
 
-    /// The text up to the bracket that closes the one that comes next, both included; as it is spelled.
+    /// Reads the verbatim text up to the bracket matching the next one, inclusive.
     pub(super) fn balanced(&mut self) -> Result<&'a str> {
         if !matches!(self.peek(), Some('<' | '(' | '[' | '{')) {
             return Err(self.expected("a bracket"));
@@ -221,7 +221,7 @@ impl<'a> Cursor<'a> {
         let mut open = Vec::new();
         loop {
             let Some(c) = self.rest().chars().next() else {
-                return Err(start.clone().error("a bracket that opens here is never closed"));
+                return Err(start.clone().error("unclosed bracket"));
             };
             match c {
                 '"' => {
@@ -238,7 +238,7 @@ impl<'a> Cursor<'a> {
                 }
                 '>' if self.text[..self.at].ends_with(['=', '>']) && open.last() != Some(&'>') => {}
                 '>' | ')' | ']' | '}' if open.pop() != Some(c) => {
-                    return Err(self.error(format!("'{c}' closes nothing")));
+                    return Err(self.error(format!("'{c}' has no matching opening bracket")));
                 }
                 _ => {}
             }
@@ -249,7 +249,7 @@ impl<'a> Cursor<'a> {
         }
     }
 
-    /// The text between an earlier state of this cursor and now.
+    /// Returns the text between an earlier cursor state and now.
     pub(super) fn since(&self, earlier: &Self) -> &'a str {
         self.text[earlier.at..self.at].trim()
     }
@@ -268,8 +268,8 @@ mod tests {
         let text = |text: &str| Cursor::new(text).string();
         assert_eq!(text("\"a\u{e9}\u{8c191}\\22\\n\" rest").unwrap(), "a\u{e9}\u{8c191}\"\n");
         assert_eq!(text("\"\\C3\\A9\"").unwrap(), "\u{e9}");
-        assert_eq!(text("\"\u{8c191}").unwrap_err().message, "a text in quotes does not end");
-        assert_eq!(text("\"\\FF\"").unwrap_err().message, "a text in quotes is not UTF-8");
+        assert_eq!(text("\"\u{8c191}").unwrap_err().message, "unterminated string");
+        assert_eq!(text("\"\\FF\"").unwrap_err().message, "string is not UTF-8");
         assert_eq!(text("\"\\\u{e9}\u{e9}\"").unwrap_err().place.column, 2);
     }
 }

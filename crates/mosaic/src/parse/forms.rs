@@ -1,4 +1,4 @@
-//! The short forms of operations. Most are told by a pattern of a few symbols; the rest have a reader of their own.
+//! Custom assembly forms. Most are described by a pattern of a few symbols; the rest have their own parser.
 //!
 //! | symbol   | reads                                                                  |
 //! |----------|------------------------------------------------------------------------|
@@ -32,7 +32,7 @@ const ARROW: &str = "% {} : T -> R";
 const ARROWS: &str = "%* {} : T* -> R";
 const NO_RESULT: &str = "%* {} : T*";
 
-/// Operations whose operands and result have one type print alike in these dialects.
+/// Arithmetic on operands and a result of one type prints alike in these dialects.
 const SAME_TYPE: &str = "%* {} : S";
 
 const PATTERNS: &[(&str, &str)] = &[
@@ -109,7 +109,7 @@ const PATTERNS: &[(&str, &str)] = &[
 ];
 
 impl Parser<'_> {
-    /// An operation that is not spelled in the generic form.
+    /// Parses an operation that is not in the generic form.
     pub(super) fn short(&mut self) -> Result<Unnamed> {
         let mut start = self.cursor.clone();
         let Some(word) = self.cursor.word() else {
@@ -136,12 +136,13 @@ impl Parser<'_> {
             "scf.condition" => self.condition(op),
             "func.return" | "scf.yield" | "tpu.yield" | "stablehlo.return" => self.terminator(op),
             "func.call" => self.call(op),
-            name => match pattern(name) {
-                Some(pattern) => self.by_pattern(op, pattern),
-                None => Err(start.error(format!(
-                    "the short form of '{name}' is not known here: print the module in the generic form"
-                ))),
-            },
+            name => {
+                match pattern(name) {
+                    Some(pattern) => self.by_pattern(op, pattern),
+                    None => Err(start
+                        .error(format!("unknown custom form of '{name}': print the module in generic form"))),
+                }
+            }
         }
     }
 
@@ -187,7 +188,7 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// `fastmath<fast>`, `overflow<nsw>`, then attributes in braces.
+    /// Parses `fastmath<fast>`, `overflow<nsw>`, then attributes in braces.
     fn flags_and_braces(&mut self, mut attributes: Attributes) -> Result<Attributes> {
         while let Some(flag @ ("fastmath" | "overflow" | "nneg")) = self.cursor.peek_word() {
             self.cursor.word();
@@ -227,7 +228,7 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// The condition's type is spelled where it is a vector.
+    /// The type of the condition is spelled only if it is a vector.
     fn select(&mut self, mut op: Unnamed) -> Result<Unnamed> {
         op.operands = self.operands()?;
         op.attributes = self.flags_and_braces(op.attributes)?;
@@ -238,7 +239,7 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// `%memref[%i], %vector masked %mask {strides = array<i32>} : types,`: the vector is the first operand.
+    /// Parses `%memref[%i], %vector masked %mask {strides = array<i32>} : types,`; the vector is operand 0.
     fn vector_store(&mut self, mut op: Unnamed) -> Result<Unnamed> {
         let memref = self.operand()?;
         let indices = self.list("[", "]", Self::operand)?;
@@ -261,7 +262,7 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// `%memref[%i] masked %mask {strides = array<i32>} : types,`.
+    /// Parses `%memref[%i] masked %mask {strides = array<i32>} : types,`.
     fn vector_load(&mut self, mut op: Unnamed) -> Result<Unnamed> {
         op.operands.push(self.operand()?);
         let indices = self.list("[", "]", Self::operand)?;
@@ -282,7 +283,7 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// `%memref[%i]<%size> : type -> type`: sizes where they are not in the type.
+    /// Parses `%memref[%i]<%size> : type -> type`; dynamic sizes are operands.
     fn memref_slice(&mut self, mut op: Unnamed) -> Result<Unnamed> {
         op.operands.push(self.operand()?);
         let indices = self.list("[", "]", Self::operand)?;
@@ -301,7 +302,7 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// `role(%operand : type)`, for roles that come in this order and may be absent.
+    /// Parses `role(%operand : type)` for optional roles in a fixed order.
     fn roles(&mut self, mut op: Unnamed, roles: &[&str]) -> Result<Unnamed> {
         let present = self.present_roles(&mut op, roles)?;
         if let Some(absent) = present.iter().position(|&present| present == 0) {
@@ -350,7 +351,7 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// A region whose empty yield may be left out.
+    /// Parses a region whose empty yield may be omitted.
     fn yielding_region(&mut self, before: impl FnOnce(&mut Self) -> Result<Vec<Value>>) -> Result<Region> {
         let start = self.cursor.place();
         let mut region = self.region(before)?;
@@ -385,9 +386,7 @@ impl Parser<'_> {
             op.results = self.result_types()?;
             if op.results.len() != carried.len() {
                 let (names, types) = (carried.len(), op.results.len());
-                return Err(
-                    types_start.error(format!("{names} values are carried, but {types} types are given"))
-                );
+                return Err(types_start.error(format!("{names} loop-carried values, but {types} types")));
             }
         }
         let counter_type = match self.cursor.eat(":") {
@@ -405,7 +404,7 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// `(%name = %initial, ...)`: gives the names, and adds the initial values to the operands.
+    /// Parses `(%name = %initial, ...)`: returns the names and appends the initial values to the operands.
     fn initial_values(&mut self, op: &mut Unnamed) -> Result<Vec<String>> {
         self.list("(", ")", |p| {
             p.cursor.require("%")?;
@@ -416,7 +415,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Defines one value of each name, all named near `start`.
+    /// Defines one value per name, all positioned at `start`.
     fn define_each(
         &mut self,
         start: &mut Cursor<'_>,

@@ -1,5 +1,5 @@
-//! MLIR text into the values that [`FunctionBuilder`](crate::FunctionBuilder) builds: Mosaic and StableHLO modules,
-//! with operations in the generic form or in the short forms that compilers dump. Every error says where it is.
+//! Parses Mosaic and StableHLO modules in MLIR text, in generic or custom form, into the values that
+//! [`FunctionBuilder`](crate::FunctionBuilder) builds. Every error has a position.
 
 mod attributes;
 mod cursor;
@@ -16,22 +16,22 @@ use crate::{
     limits::{ALIAS_BYTES_PER_BYTE, MAX_ALIAS_BYTES, MAX_NESTING},
 };
 
-/// A text that is no module.
+/// A syntax or type error in MLIR text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct ParseError {
-    /// Where.
+    /// Position of the error.
     pub place: Place,
-    /// What is wrong there.
+    /// Description of the error.
     pub message: String,
 }
 
-/// Reads one module.
+/// Parses one module.
 pub fn parse(text: &str) -> std::result::Result<Module, ParseError> {
     Parser::new(text).module()
 }
 
-/// What an alias stands for, and where it is defined.
+/// An alias: its verbatim text and position.
 #[derive(Clone)]
 struct Alias<'a> {
     text: &'a str,
@@ -41,10 +41,10 @@ struct Alias<'a> {
 struct Parser<'a> {
     cursor: Cursor<'a>,
     aliases: HashMap<String, Alias<'a>>,
-    /// The function being read.
+    /// The function being parsed.
     function: ops::Scope,
     depth: usize,
-    /// Bytes that aliases may still expand to: aliases of aliases grow exponentially.
+    /// Remaining alias expansion budget in bytes: nested aliases grow exponentially.
     alias_bytes: usize,
 }
 
@@ -90,7 +90,7 @@ impl<'a> Parser<'a> {
         self.cursor.at_end()
     }
 
-    /// Steps over `#map = ...` and `!alias = ...`, which were read before everything else.
+    /// Skips `#map = ...` and `!alias = ...`, which were collected in a first pass.
     fn skip_aliases(&mut self) {
         while matches!(self.cursor.peek(), Some('#' | '!')) {
             self.cursor.run(|c| c != '\n');
@@ -104,7 +104,7 @@ impl<'a> Parser<'a> {
         self.function_after_keyword()
     }
 
-    /// Items between `open` and `close`, separated by commas.
+    /// Parses comma-separated items between `open` and `close`.
     fn list<T>(
         &mut self,
         open: &str,
@@ -127,10 +127,10 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads something that may contain itself.
+    /// Parses a recursive construct, bounding its depth.
     fn nested<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == MAX_NESTING {
-            return Err(self.cursor.error(format!("this nests more than {MAX_NESTING} levels deep")));
+            return Err(self.cursor.error(format!("nesting exceeds {MAX_NESTING} levels")));
         }
         self.depth += 1;
         let value = read(self);
@@ -138,20 +138,18 @@ impl<'a> Parser<'a> {
         value
     }
 
-    /// Counts one use of an alias.
+    /// Charges one use of an alias to the budget.
     fn expand(&mut self, alias: &Alias<'a>) -> Result<()> {
         match self.alias_bytes.checked_sub(alias.text.len()) {
             Some(left) => {
                 self.alias_bytes = left;
                 Ok(())
             }
-            None => Err(self.cursor.error(
-                "the aliases of this text expand to far more than the text itself: spell out what they stand for",
-            )),
+            None => Err(self.cursor.error("aliases expand to far more than the text itself: inline them")),
         }
     }
 
-    /// Reads what an alias stands for.
+    /// Parses the text behind an alias.
     fn elsewhere<T>(&mut self, alias: Alias<'a>, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.expand(&alias)?;
         let here = std::mem::replace(&mut self.cursor, Cursor::within(alias.text, alias.place));
@@ -161,7 +159,8 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// Every line of the form `#name = ...` or `!name = ...`. Aliases may be used before they are defined.
+/// Collects every line of the form `#name = ...` or `!name = ...`: aliases may be used before their
+/// definition.
 fn aliases(text: &str) -> HashMap<String, Alias<'_>> {
     let define = |(number, line): (usize, &'_ str)| -> Option<(String, usize, usize)> {
         if !line.starts_with(['#', '!']) {

@@ -1,4 +1,4 @@
-//! Functions, regions, operations and the names of values.
+//! Parses functions, regions, operations and value names.
 
 use std::{borrow::Cow, collections::HashMap};
 
@@ -12,18 +12,18 @@ use crate::{
     types::Type,
 };
 
-/// The values of the function being read.
+/// Values of the function being parsed.
 #[derive(Default)]
 pub(super) struct Scope {
     values: Vec<ValueInfo>,
-    /// The values behind a name: `%2:2` names two.
+    /// Values by name: `%2:2` names two.
     names: HashMap<String, Vec<Value>>,
-    /// Per open region, the names that it has defined.
+    /// Names defined by each open region, innermost last.
     regions: Vec<Vec<String>>,
 }
 
 impl Scope {
-    /// Gives `name` to new values of these types; none where it is the name of others that are in sight.
+    /// Defines `name` as new values of these types; `None` if the name is already in scope.
     fn define(&mut self, name: &str, types: &[Type]) -> Option<Vec<Value>> {
         if self.names.contains_key(name) {
             return None;
@@ -48,7 +48,7 @@ impl Scope {
         self.regions.push(Vec::new());
     }
 
-    /// Forgets the names of the innermost region.
+    /// Drops the names of the innermost region.
     fn close(&mut self) {
         for name in self.regions.pop().unwrap_or_default() {
             self.names.remove(&name);
@@ -56,7 +56,7 @@ impl Scope {
     }
 }
 
-/// An operation before its results are defined.
+/// An operation whose results are not defined yet.
 pub(super) struct Unnamed {
     pub(super) name: String,
     pub(super) operands: Vec<Value>,
@@ -110,7 +110,7 @@ impl Parser<'_> {
         Ok(Function { name, visibility, results, attributes, body, values })
     }
 
-    /// `%name: type {attributes} loc(...)`.
+    /// Parses `%name: type {attributes} loc(...)`.
     pub(super) fn argument(&mut self) -> Result<Vec<Value>> {
         let mut start = self.cursor.clone();
         self.cursor.require("%")?;
@@ -122,7 +122,7 @@ impl Parser<'_> {
         self.define(&mut start, &name, &[ty])
     }
 
-    /// Defines values whose name stands at `start`.
+    /// Defines values named at `start`.
     pub(super) fn define(
         &mut self,
         start: &mut Cursor<'_>,
@@ -137,7 +137,7 @@ impl Parser<'_> {
         &self.function.values[value.index()].ty
     }
 
-    /// `%name` or `%name#1`.
+    /// Parses `%name` or `%name#1`.
     pub(super) fn operand(&mut self) -> Result<Value> {
         let mut start = self.cursor.clone();
         self.cursor.require("%")?;
@@ -149,11 +149,11 @@ impl Parser<'_> {
         match self.function.names.get(name).map(|values| values.get(number)) {
             Some(Some(value)) => Ok(*value),
             Some(None) => Err(start.error(format!("%{name} has no result number {number}"))),
-            None => Err(start.error(format!("%{name} is used here but not defined before"))),
+            None => Err(start.error(format!("%{name} is used before its definition"))),
         }
     }
 
-    /// Operands separated by commas; there may be none.
+    /// Parses zero or more comma-separated operands.
     pub(super) fn operands(&mut self) -> Result<Vec<Value>> {
         let mut operands = Vec::new();
         if !self.cursor.looking_at("%") {
@@ -169,7 +169,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `{ op op ... }`, in a scope of its own.
+    /// Parses `{ op op ... }` in its own scope.
     pub(super) fn braced_ops(&mut self) -> Result<Vec<Op>> {
         self.cursor.require("{")?;
         self.ops_to_brace()
@@ -181,14 +181,14 @@ impl Parser<'_> {
             if self.cursor.looking_at("^") {
                 return Err(self
                     .cursor
-                    .error("a region with more than one block is not supported: use scf operations"));
+                    .error("regions with several blocks are not supported: use scf operations"));
             }
             ops.push(self.op()?);
         }
         Ok(ops)
     }
 
-    /// A region; `before` defines the arguments that a short form names outside the braces.
+    /// Parses a region; `before` defines block arguments that a custom form names outside the braces.
     pub(super) fn region(&mut self, before: impl FnOnce(&mut Self) -> Result<Vec<Value>>) -> Result<Region> {
         self.nested(|p| {
             p.function.open();
@@ -220,7 +220,7 @@ impl Parser<'_> {
         let expected = names.iter().fold(0usize, |all, (_, count)| all.saturating_add(*count));
         if !names.is_empty() && expected != op.results.len() {
             let made = op.results.len();
-            return Err(start.error(format!("{} has {made} results, but {expected} are named", op.name)));
+            return Err(start.error(format!("{} has {made} results, but {expected} names", op.name)));
         }
         let mut types = op.results.as_slice();
         let mut results = Vec::new();
@@ -229,7 +229,7 @@ impl Parser<'_> {
             results.extend(self.define(&mut first, &name, these)?);
             types = rest;
         }
-        // Results that nobody names are still results.
+        // Unnamed results are still results.
         results.extend(types.iter().flat_map(|ty| {
             self.function.values.push(ValueInfo { ty: ty.clone(), name: None });
             Some(Value(self.function.values.len() as u32 - 1))
@@ -240,7 +240,7 @@ impl Parser<'_> {
         Ok(Op { name: name.into(), operands, results, attributes, regions, location, place })
     }
 
-    /// `%a, %b:2 =`, where it comes next.
+    /// Parses `%a, %b:2 =`, if present.
     fn result_names(&mut self) -> Result<Vec<(String, usize)>> {
         let mut names = Vec::new();
         while self.cursor.eat("%") {
@@ -258,16 +258,16 @@ impl Parser<'_> {
         Ok(names)
     }
 
-    /// `"name"(operands) <{properties}> ({regions}) {attributes} : (types) -> types`.
+    /// Parses `"name"(operands) <{properties}> ({regions}) {attributes} : (types) -> types`.
     fn generic(&mut self) -> Result<Unnamed> {
         let mut start = self.cursor.clone();
         let mut op = Unnamed::new(self.cursor.string()?);
         if !op.name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '-')) {
-            return Err(start.error("the name of an operation is letters, digits, '_', '$', '.' and '-'"));
+            return Err(start.error("invalid operation name: use letters, digits, '_', '$', '.' and '-'"));
         }
         op.operands = self.list("(", ")", Self::operand)?;
         if self.cursor.looking_at("[") {
-            return Err(self.cursor.error("branches to blocks are not supported: use scf operations"));
+            return Err(self.cursor.error("branches between blocks are not supported: use scf operations"));
         }
         if self.cursor.eat("<") {
             op.attributes = self.dict("{", "}")?;
@@ -285,14 +285,14 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// `(type, ...)`: the types of all operands, in order.
+    /// Parses `(type, ...)`, the types of all operands in order.
     pub(super) fn bracketed_operand_types(&mut self, op: &Unnamed) -> Result<()> {
         let mut start = self.cursor.clone();
         let types = self.list("(", ")", Self::ty)?;
         self.require_types(&mut start, op, &op.operands, &types)
     }
 
-    /// Refuses types, spelled at `start`, that are not those of the operands.
+    /// Rejects types, spelled at `start`, that differ from those of the operands.
     pub(super) fn require_types(
         &self,
         start: &mut Cursor<'_>,
@@ -302,11 +302,11 @@ impl Parser<'_> {
     ) -> Result<()> {
         match operands.iter().map(|&operand| self.type_of(operand)).eq(types) {
             true => Ok(()),
-            false => Err(start.error(format!("the types of the operands of {} are not these", op.name))),
+            false => Err(start.error(format!("these are not the operand types of {}", op.name))),
         }
     }
 
-    /// A type that an operand has already.
+    /// Parses a type that must be that of an operand.
     pub(super) fn operand_type(&mut self, op: &Unnamed) -> Result<Type> {
         let mut start = self.cursor.clone();
         let ty = self.ty()?;
@@ -316,7 +316,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Types separated by commas, each of which an operand has; some forms leave out those of numbers.
+    /// Parses comma-separated operand types; some forms omit those of indices.
     pub(super) fn operand_types(&mut self, op: &Unnamed) -> Result<()> {
         self.operand_type(op)?;
         while self.cursor.eat(",") {
@@ -325,7 +325,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// One type that all these operands have.
+    /// Parses one type shared by all these operands.
     pub(super) fn common_type(&mut self, op: &Unnamed, operands: &[Value]) -> Result<Type> {
         let mut start = self.cursor.clone();
         let ty = self.ty()?;
@@ -337,7 +337,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `loc(...)`, where it comes next, as readable text.
+    /// Parses `loc(...)`, if present, into readable text.
     pub(super) fn location(&mut self) -> Result<Option<String>> {
         if self.cursor.peek_word() != Some("loc") {
             return Ok(None);
@@ -356,7 +356,7 @@ impl Parser<'_> {
     }
 }
 
-/// The name of a location, or its file, line and column.
+/// Formats a location: its name, or file, line and column.
 fn readable_location(text: &str) -> Option<String> {
     let mut quoted = Cursor::new(&text[text.find('"')?..]);
     let (name, rest) = (quoted.string().ok()?, quoted.rest());

@@ -1,4 +1,4 @@
-//! Types.
+//! Type parser.
 
 use super::{Parser, cursor::Result};
 use crate::types::{DYNAMIC, Float, Layout, MemRef, MemorySpace, Type};
@@ -9,7 +9,7 @@ const SPACES: [MemorySpace; 5] =
     [MemorySpace::Any, MemorySpace::Hbm, MemorySpace::Vmem, MemorySpace::Smem, MemorySpace::Semaphore];
 
 impl Parser<'_> {
-    /// Any type. One that has no variant here is kept as it is spelled.
+    /// Parses any type; unknown ones are kept verbatim.
     pub(super) fn ty(&mut self) -> Result<Type> {
         self.nested(|p| match p.cursor.peek() {
             Some('!') => p.dialect_type(),
@@ -26,7 +26,7 @@ impl Parser<'_> {
         Ok(types)
     }
 
-    /// `type`, or `(type, type)`.
+    /// Parses `type` or `(type, type)`.
     pub(super) fn result_types(&mut self) -> Result<Vec<Type>> {
         match self.cursor.looking_at("(") {
             true => self.list("(", ")", Self::ty),
@@ -67,13 +67,13 @@ impl Parser<'_> {
         let shape = self.extents()?;
         let element = self.ty()?;
         if self.cursor.looking_at(",") {
-            return Err(self.cursor.error("a vector or tensor with a layout is not supported here"));
+            return Err(self.cursor.error("vectors and tensors with a layout are not supported"));
         }
         self.cursor.require(">")?;
         Ok(make(shape, Box::new(element)))
     }
 
-    /// `2x128x` before an element type.
+    /// Parses extents before an element type, `2x128x`.
     fn extents(&mut self) -> Result<Vec<usize>> {
         let mut extents = Vec::new();
         loop {
@@ -111,7 +111,7 @@ impl Parser<'_> {
         Ok(Type::MemRef(MemRef { shape, element, layout, space }))
     }
 
-    /// `#tpu.memory_space<vmem>`.
+    /// Parses `#tpu.memory_space<vmem>`.
     fn memory_space(&mut self) -> Result<Option<MemorySpace>> {
         if !self.cursor.eat("#tpu.memory_space<") {
             return Ok(None);
@@ -122,7 +122,7 @@ impl Parser<'_> {
         let Some(space) = SPACES.into_iter().find(spelled) else {
             return Err(here.clone().expected("any, hbm, vmem, smem or semaphore_mem"));
         };
-        // The kind of core, where it is said, is the one that the kernel runs on.
+        // The core type, if given, is that of the kernel.
         if self.cursor.eat(",") {
             self.cursor.word();
         }
@@ -144,7 +144,7 @@ impl Parser<'_> {
         Ok(Layout::Other(self.attribute()?.to_string()))
     }
 
-    /// `!tpu.semaphore`, another dialect's type, or an alias.
+    /// Parses `!tpu.semaphore`, another dialect's type, or an alias.
     fn dialect_type(&mut self) -> Result<Type> {
         let start = self.cursor.clone();
         self.cursor.require("!")?;
@@ -175,7 +175,7 @@ impl Parser<'_> {
     }
 }
 
-/// `si8`, `ui32`.
+/// Parses `si8`, `ui32`.
 fn is_signed_integer(word: &str) -> bool {
     let digits = word.strip_prefix("si").or_else(|| word.strip_prefix("ui"));
     digits.is_some_and(|digits| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()))

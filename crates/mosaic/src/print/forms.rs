@@ -1,4 +1,4 @@
-//! The short forms, one per operation.
+//! Custom assembly forms, one per operation.
 
 use std::fmt::{self, Write};
 
@@ -9,18 +9,18 @@ use crate::{
     types::Type,
 };
 
-/// Comparisons of integers, in MLIR's order.
+/// Integer comparison predicates, in MLIR's order.
 pub(crate) const INT_PREDICATES: [&str; 10] =
     ["eq", "ne", "slt", "sle", "sgt", "sge", "ult", "ule", "ugt", "uge"];
-/// Comparisons of floats, in MLIR's order.
+/// Float comparison predicates, in MLIR's order.
 pub(crate) const FLOAT_PREDICATES: [&str; 16] = [
     "false", "oeq", "ogt", "oge", "olt", "ole", "one", "ord", "ueq", "ugt", "uge", "ult", "ule", "une",
     "uno", "true",
 ];
 
 impl Printer<'_> {
-    /// Prints the operation's short form; says no, and prints nothing, where it has none, or where that form cannot
-    /// spell all that this operation holds: text in the generic form may give an operation anything.
+    /// Prints the custom form. Returns false and prints nothing if the operation has none, or if that form
+    /// cannot express everything this operation holds: generic text may attach anything to an operation.
     pub(super) fn short_form(&self, op: &Op, depth: usize, out: &mut impl Write) -> Result<bool, fmt::Error> {
         if !self.is_regular(op) {
             return Ok(false);
@@ -67,8 +67,8 @@ impl Printer<'_> {
         Ok(true)
     }
 
-    /// Whether the operation has exactly what its short form spells: so many operands, results and regions, of the
-    /// types that the reader of that form gives them, and no attributes for which it has no place.
+    /// Returns whether the operation has exactly what its custom form can express: the expected numbers of
+    /// operands, results and regions, the types its parser infers, and no other attributes.
     fn is_regular(&self, op: &Op) -> bool {
         let ty = |&value| self.ty(value);
         let (operands, results) = (op.operands.len(), op.results.len());
@@ -133,7 +133,8 @@ impl Printer<'_> {
                 operands == 3 && results == 0 && counts && only(&[])
             }
             "scf.yield" | "func.return" => results == 0 && only(&[]),
-            // Those whose operands and result have one type; for names without a short form it does not matter.
+            // Operations whose operands and result share one type; irrelevant for names without a custom
+            // form.
             _ => alike && results == 1 && first == result,
         }
     }
@@ -165,7 +166,7 @@ impl Printer<'_> {
         write!(out, " : {} {arrow} {}", self.ty(op.operands[0]), self.types(&op.results))
     }
 
-    /// `name %memref[%i, %j]`, where the memref is operand number `base` and the indices follow it.
+    /// Prints `name %memref[%i, %j]`; the memref is operand `base`, the indices follow.
     fn access(&self, op: &Op, base: usize, out: &mut impl Write) -> fmt::Result {
         let indices = self.list(&op.operands[base + 1..]);
         write!(out, "{} {}[{indices}]", op.name, self.name(op.operands[base]))
@@ -195,11 +196,11 @@ impl Printer<'_> {
         write!(out, ", {}", self.name(op.operands[0]))?;
         self.braces(&op.attributes, &[], out)?;
         let (vector, memref) = (self.ty(op.operands[0]), self.ty(op.operands[1]));
-        // The comma stands before the types of the mask, of which there are none.
+        // The trailing comma precedes the mask type, which is absent.
         write!(out, " : {memref}, {vector},")
     }
 
-    /// `name role(%operand : type) ...`.
+    /// Prints `name role(%operand : type) ...`.
     fn roles(&self, op: &Op, roles: &[&str], out: &mut impl Write) -> fmt::Result {
         out.write_str(&op.name)?;
         for (&operand, role) in op.operands.iter().zip(roles) {
@@ -227,7 +228,7 @@ impl Printer<'_> {
         self.braced(&op.regions[0], depth, out)
     }
 
-    /// A region in braces, without the empty yield that the short form implies.
+    /// Prints a region in braces, without the implied empty yield.
     fn braced(&self, region: &Region, depth: usize, out: &mut impl Write) -> fmt::Result {
         let ops = match region.ops.split_last() {
             Some((last, before)) if is_plain_yield(last) => before,
@@ -247,10 +248,10 @@ impl Printer<'_> {
     }
 }
 
-/// Operands of a copy that stays on its device: a source, a target and its semaphore, and nothing else.
+/// Operand count of a local DMA: source, target and semaphore.
 const LOCAL_COPY: [i32; 6] = [1, 0, 1, 1, 0, 0];
 
-/// The word for the predicate of a comparison.
+/// Returns the keyword of a comparison predicate.
 fn predicate<'a>(op: &Op, predicates: &[&'a str]) -> Option<&'a str> {
     match op.attributes.get("predicate") {
         Some(Attr::Integer(number, ty)) if *ty == Type::I64 => {
@@ -260,7 +261,7 @@ fn predicate<'a>(op: &Op, predicates: &[&'a str]) -> Option<&'a str> {
     }
 }
 
-/// The type that a constant's value tells.
+/// Infers the type of a constant from its value.
 pub(crate) fn constant_type(value: &Attr) -> Option<Type> {
     match value {
         Attr::Integer(_, ty) | Attr::Float(_, ty) | Attr::Splat(_, ty) | Attr::Dense(_, ty) => {
@@ -275,7 +276,7 @@ fn ends_with_yield(region: &Region) -> bool {
     region.ops.last().is_some_and(|op| op.name == "scf.yield")
 }
 
-/// A yield of nothing, of which nothing else is known.
+/// Returns whether this is an empty yield without attributes.
 fn is_plain_yield(op: &Op) -> bool {
     let bare = op.operands.is_empty() && op.results.is_empty() && op.regions.is_empty();
     op.name == "scf.yield" && bare && op.attributes == Attributes::new() && op.location.is_none()

@@ -19,25 +19,25 @@ pub(super) fn check(kernel: &Kernel<'_>, op: &Op) -> Vec<Violation> {
     match op.name.as_ref() {
         "vector.load" | "tpu.vector_load" | "tpu.strided_load" => match space(0) {
             Some(MemorySpace::Smem) => {
-                refuse(Rule::Space, "scalar memory is loaded one scalar at a time".into())
+                refuse(Rule::Space, "SMEM holds scalars: load with memref.load".into())
             }
             space if far(space) => {
-                refuse(Rule::Space, "device memory must be copied before it is loaded".into())
+                refuse(Rule::Space, "HBM cannot be loaded directly: DMA it to VMEM first".into())
             }
             _ => {}
         },
         "vector.store" | "tpu.vector_store" | "tpu.strided_store" => match space(1) {
             Some(MemorySpace::Smem) => {
-                refuse(Rule::Space, "scalar memory is stored one scalar at a time".into())
+                refuse(Rule::Space, "SMEM holds scalars: store with memref.store".into())
             }
-            space if far(space) => refuse(Rule::Space, "device memory is only written by copies".into()),
+            space if far(space) => refuse(Rule::Space, "HBM cannot be stored to directly: use a DMA".into()),
             _ => {}
         },
         "memref.load" if space(0) != Some(MemorySpace::Smem) && space(0).is_some() => {
-            refuse(Rule::Space, "a scalar can only be loaded from scalar memory".into());
+            refuse(Rule::Space, "scalars can only be loaded from SMEM".into());
         }
         "memref.store" if space(1) != Some(MemorySpace::Smem) && space(1).is_some() => {
-            refuse(Rule::Space, "a scalar can only be stored to scalar memory".into());
+            refuse(Rule::Space, "scalars can only be stored to SMEM".into());
         }
         "tpu.matmul" => matmul(kernel, op, &mut refuse),
         _ => {}

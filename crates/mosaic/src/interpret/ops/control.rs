@@ -38,14 +38,14 @@ fn nothing(c: &mut Compiler<'_>, op: &Op) -> Made {
     Ok(Box::new(|_, _| Ok(())))
 }
 
-/// Time passes, and nothing else happens.
+/// Advances the clock only.
 fn delay(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 0)?;
     c.scalar_integer(c.operand(op, 0)?)?;
     Ok(Box::new(|_, _| Ok(())))
 }
 
-/// One device is simulated.
+/// A single device is simulated.
 fn device(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 0, 1)?;
     c.scalar_integer(c.result(op, 0)?)?;
@@ -62,7 +62,7 @@ fn yield_(_: &mut Compiler<'_>, _: &Op) -> Made {
     }))
 }
 
-/// The results of `step` are what the last block yielded.
+/// Moves the values yielded by the last block into the results of `step`.
 fn hand_out(m: &mut Machine<'_>, step: &Step) {
     let values = std::mem::take(&mut m.yielded);
     for (&slot, value) in step.results.iter().zip(values) {
@@ -70,15 +70,15 @@ fn hand_out(m: &mut Machine<'_>, step: &Step) {
     }
 }
 
-/// The types that the block's last operation hands back, without the first `skip`.
+/// Types yielded by the block's terminator, without the first `skip`.
 fn yields(c: &Compiler<'_>, op: &Op, region: usize, skip: usize, wanted: &[Type]) -> Made<()> {
     let Some(last) = op.regions[region].ops.last().filter(|op| is_terminator(op)) else {
-        return Err("a block does not end with what it yields".into());
+        return Err("a block does not end with a yield".into());
     };
     let types: Vec<&Type> = last.operands.iter().skip(skip).map(|&value| c.ty(value)).collect();
     match types.iter().copied().eq(wanted) {
         true => Ok(()),
-        false => Err("a block does not yield the types that are expected of it".into()),
+        false => Err("a block yields unexpected types".into()),
     }
 }
 
@@ -90,18 +90,18 @@ fn argument_types(c: &Compiler<'_>, op: &Op, region: usize) -> Vec<Type> {
     op.regions[region].arguments.iter().map(|&value| c.ty(value).clone()).collect()
 }
 
-/// Blocks to which nothing is handed.
+/// Checks for blocks without arguments.
 fn plain_regions(op: &Op) -> Made<()> {
     match op.regions.iter().all(|region| region.arguments.is_empty()) {
         true => Ok(()),
-        false => Err("its blocks take no arguments".into()),
+        false => Err("its blocks must have no arguments".into()),
     }
 }
 
 fn if_(c: &mut Compiler<'_>, op: &Op) -> Made {
     plain_regions(op)?;
     if op.operands.len() != 1 || *c.operand(op, 0)? != Type::I1 {
-        return Err("the condition is one i1".into());
+        return Err("the condition must be a scalar i1".into());
     }
     let wanted = result_types(c, op);
     if !wanted.is_empty() {
@@ -123,11 +123,11 @@ fn for_(c: &mut Compiler<'_>, op: &Op) -> Made {
     let initial: Vec<Type> = op.operands.iter().skip(3).map(|&value| c.ty(value).clone()).collect();
     let arguments = argument_types(c, op, 0);
     if op.operands.len() < 3 || initial != carried || arguments.get(1..) != Some(&carried[..]) {
-        return Err("a loop takes three bounds, and hands on values of fixed types".into());
+        return Err("scf.for needs three bounds, and loop-carried values of matching types".into());
     }
     let counter = &arguments[0];
     if (0..3).any(|i| c.ty(op.operands[i]) != counter) {
-        return Err("the bounds and the counter of a loop have one type".into());
+        return Err("the bounds and the induction variable of a loop must have one type".into());
     }
     c.scalar_integer(counter)?;
     yields(c, op, 0, 0, &carried)?;
@@ -135,7 +135,7 @@ fn for_(c: &mut Compiler<'_>, op: &Op) -> Made {
     Ok(Box::new(move |m, step| {
         let [from, to, by] = [0, 1, 2].map(|i| m.integer(step, i));
         if by <= 0 {
-            return Err(Stop::Fault(step.place, format!("a loop must step forward, not by {by}")));
+            return Err(Stop::Fault(step.place, format!("loop step must be positive, got {by}")));
         }
         m.yielded = (3..step.operands.len()).map(|i| m.take(step, i)).collect();
         let mut counter = from;
@@ -164,7 +164,7 @@ fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
         op.name == "scf.condition" && op.operands.first().is_some_and(|&value| *c.ty(value) == Type::I1)
     });
     if !is_condition || argument_types(c, op, 0) != initial || argument_types(c, op, 1) != results {
-        return Err("a loop's blocks take and hand on values of fixed types".into());
+        return Err("loop-carried values must have matching types".into());
     }
     yields(c, op, 0, 1, &results)?;
     yields(c, op, 1, 0, &initial)?;
@@ -188,7 +188,7 @@ fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// The arguments of `block` are what the last block yielded.
+/// Moves the values yielded by the last block into the arguments of `block`.
 fn enter(m: &mut Machine<'_>, block: &Block) {
     let values = std::mem::take(&mut m.yielded);
     for (&slot, value) in block.arguments.iter().zip(values) {
@@ -198,10 +198,10 @@ fn enter(m: &mut Machine<'_>, block: &Block) {
 
 fn call(c: &mut Compiler<'_>, op: &Op) -> Made {
     let Attr::Symbol(callee) = c.attribute(op, "callee")?.clone() else {
-        return Err("the attribute 'callee' is no symbol".into());
+        return Err("attribute 'callee' is not a symbol".into());
     };
     Ok(Box::new(move |m, step| {
-        // That it is there, and takes what it is given, was checked for the module as a whole.
+        // Existence and signature were checked for the whole module.
         let Some(code) = m.program.functions.get(&callee).cloned() else {
             return Err(Stop::Fault(step.place, format!("the module has no function @{callee}")));
         };
@@ -212,12 +212,12 @@ fn call(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// A scope: what is allocated inside ends with it.
+/// A scope: buffers allocated inside are freed at its end.
 fn region(c: &mut Compiler<'_>, op: &Op) -> Made {
     plain_regions(op)?;
     let wanted = result_types(c, op);
     if wanted.iter().any(|ty| matches!(ty, Type::MemRef(_))) {
-        return Err("memory that is allocated in a scope ends with it".into());
+        return Err("a memref allocated in a scope cannot outlive it".into());
     }
     if !wanted.is_empty() {
         yields(c, op, 0, 0, &wanted)?;

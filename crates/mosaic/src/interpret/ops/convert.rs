@@ -41,21 +41,21 @@ pub(super) const OPS: &[Definition] = &[
     pure("tpu.bitcast", &[], bitcast),
 ];
 
-/// The value of a constant of type `ty`.
+/// Value of a constant of type `ty`.
 pub(super) fn constant_value(c: &Compiler<'_>, attr: &Attr, ty: &Type) -> Made<Value> {
     let element = c.element(ty)?;
     let scalar = |attr: &Attr| match (attr, element) {
         (Attr::Integer(value, _), Element::Integer(_)) => Ok(Value::Integer(wrap(bits(c, ty)?, *value))),
         (Attr::Bool(value), Element::Integer(_)) => Ok(Value::Integer((*value).into())),
         (Attr::Float(value, _), Element::Float(float)) => Ok(Value::Float(round_to(float, *value as f32))),
-        (other, _) => Err(format!("{other} is no constant of type {ty}").into()),
+        (other, _) => Err(format!("{other} is not a constant of type {ty}").into()),
     };
     let elements: usize = c.shape(ty)?.iter().product();
     match attr {
         Attr::Splat(value, of) if of == ty => Ok(Value::Vector(match scalar(value)? {
             Value::Float(value) => Data::Float(value),
             Value::Integer(value) => Data::Integer(value as i32),
-            _ => return Err("this constant is no number".into()),
+            _ => return Err("this constant is not a number".into()),
         })),
         Attr::Dense(values, of) if of == ty && values.len() == elements => {
             let values = values.iter().map(scalar).collect::<Made<Vec<Value>>>()?;
@@ -65,7 +65,7 @@ pub(super) fn constant_value(c: &Compiler<'_>, attr: &Attr, ty: &Type) -> Made<V
             }))
         }
         attr if is_scalar(ty) => scalar(attr),
-        other => Err(format!("{other} is no constant of type {ty}").into()),
+        other => Err(format!("{other} is not a constant of type {ty}").into()),
     }
 }
 
@@ -86,7 +86,7 @@ fn constant(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// One operand and one result of the same shape.
+/// Checks for one operand and one result of the same shape.
 fn converted<'a>(c: &Compiler<'a>, op: &Op) -> Made<(&'a Type, &'a Type)> {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.ty(op.operands[0]), c.ty(op.results[0]));
@@ -97,14 +97,14 @@ fn converted<'a>(c: &Compiler<'a>, op: &Op) -> Made<(&'a Type, &'a Type)> {
     }
 }
 
-/// How a conversion rounds.
+/// Rounding mode of a conversion.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rounding {
     ToZero,
     ToNearestEven,
 }
 
-/// The rounding mode of an operation of the tpu dialect, which always has one.
+/// Rounding mode of a `tpu` dialect operation; mandatory there.
 fn rounding(c: &Compiler<'_>, op: &Op) -> Made<Rounding> {
     match c.word(op, "rounding_mode", &["towards_zero", "to_nearest_even"])? {
         Some(0) => Ok(Rounding::ToZero),
@@ -118,7 +118,7 @@ fn to_float(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (narrow, float) = (c.float(from)?, c.float(to)?);
     let rounding = match op.name.as_ref() {
         "tpu.truncf" => rounding(c, op)?,
-        // MLIR's names for the same.
+        // MLIR's names for the same modes.
         "arith.truncf" => {
             match c.word(op, "roundingmode", &["to_nearest_even", "downward", "upward", "toward_zero"])? {
                 None | Some(0) => Rounding::ToNearestEven,
@@ -137,7 +137,7 @@ fn to_float(c: &mut Compiler<'_>, op: &Op) -> Made {
     Ok(Box::new(move |m, step| {
         let value = match m.take(step, 0) {
             Value::Float(value) => Value::Float(round(float, value)),
-            // Every narrow float is a wide one.
+            // Widening is exact.
             Value::Vector(data) if widens => Value::Vector(data),
             Value::Vector(data) if rounding == Rounding::ToNearestEven => {
                 Value::Vector(map_floats(data, |value| round_to(float, value)))
@@ -156,7 +156,7 @@ fn to_integer(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
     let (from_bits, to_bits) = (bits(c, from)?, bits(c, to)?);
     let elements: usize = from.shape().iter().product();
     let convert = move |value: i64| {
-        // True is stored as 1, and extends with its sign to -1.
+        // True is stored as 1 and sign-extends to -1.
         let value = match (signed, from_bits) {
             (true, 1) => -value,
             (true, _) | (false, 64) => value,
@@ -212,7 +212,7 @@ fn integer_to_float(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
     }))
 }
 
-/// Towards zero, or to the nearest where the operation says so; what does not fit becomes the nearest that does.
+/// Rounds towards zero, or to nearest if requested; saturates.
 fn float_to_integer(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
     let (from, to) = converted(c, op)?;
     c.float(from)?;
@@ -246,8 +246,8 @@ fn float_to_integer(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
     }))
 }
 
-/// The same bits as another type. Where the elements change their size, those that share a word are neighbours along
-/// the second to last dimension, as they are in a register.
+/// Bitcast. If the element size changes, elements sharing a 32-bit word are neighbours along the
+/// second-to-last dimension, as in a register.
 fn bitcast(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.ty(op.operands[0]), c.ty(op.results[0]));
@@ -258,10 +258,10 @@ fn bitcast(c: &mut Compiler<'_>, op: &Op) -> Made {
     let packing = large / small;
     let total = |shape: &[usize], element: Element| shape.iter().product::<usize>() * element.bytes();
     if total(&from_shape, from_element) != total(&to_shape, to_element) {
-        return Err(format!("{from} and {to} do not have the same bits").into());
+        return Err(format!("{from} and {to} differ in size").into());
     }
     let rows_change = packing > 1 && op.name == "tpu.bitcast";
-    // Elements that are cast into one are neighbours along this dimension; all others stay.
+    // Elements packed into one word are neighbours along this dimension.
     let changes = if op.name == "tpu.bitcast" { 2 } else { 1 };
     let others = |shape: &[usize]| {
         let mut shape = shape.to_vec();
@@ -316,7 +316,7 @@ fn bitcast(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Rows in groups of `packing`: element by element, the rows of a group side by side.
+/// Interleaves groups of `packing` rows element by element.
 fn interleave(bytes: &[u8], packing: usize, columns: usize, size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for group in bytes.chunks(packing * columns * size) {
@@ -329,7 +329,7 @@ fn interleave(bytes: &[u8], packing: usize, columns: usize, size: usize) -> Vec<
     out
 }
 
-/// The reverse of [`interleave`].
+/// Reverses [`interleave`].
 fn separate(bytes: &[u8], packing: usize, columns: usize, size: usize) -> Vec<u8> {
     let mut out = Vec::with_capacity(bytes.len());
     for group in bytes.chunks(packing * columns * size) {

@@ -1,4 +1,4 @@
-//! Asynchronous copies and semaphores.
+//! DMAs and semaphores.
 
 use super::{Definition, effect, pure, view::memref};
 use crate::{
@@ -23,7 +23,7 @@ pub(super) const OPS: &[Definition] = &[
     effect("tpu.sem_read", &[], read).results(1),
 ];
 
-/// A semaphore of the wanted kind.
+/// Checks for a semaphore of the given kind.
 fn semaphore(c: &Compiler<'_>, op: &Op, number: usize, kind: &Type) -> Made<()> {
     let memref = memref(c, op, number)?;
     let single = memref.shape.iter().all(|&extent| extent == 1);
@@ -43,7 +43,7 @@ fn enqueue(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 3, 0)
         .and_then(|()| c.segments(op, &[&[1, 0, 1, 1, 0, 0], &[1, 0, 1, 1, 0, 0, 0]]))
         .map_err(|_| "a copy to another device or core is not supported: one core is simulated")?;
-    // Neither orders copies in a way that a kernel may rely on without a wait.
+    // Neither attribute gives an ordering that a kernel may rely on without a wait.
     c.flag(op, "strict_ordering")?;
     if op.attributes.get("priority").is_some() {
         c.integer_attribute(op, "priority")?;
@@ -51,7 +51,7 @@ fn enqueue(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (source, target) = (memref(c, op, 0)?, memref(c, op, 1)?);
     if source.element != target.element || source.shape != target.shape {
         let (from, to) = (c.operand(op, 0)?, c.operand(op, 1)?);
-        return Err(format!("the source {from} and the target {to} do not have one shape and element").into());
+        return Err(format!("source {from} and target {to} differ in shape or element type").into());
     }
     c.element(c.operand(op, 0)?)?;
     semaphore(c, op, 2, &Type::DmaSemaphore)?;
@@ -60,7 +60,7 @@ fn enqueue(c: &mut Compiler<'_>, op: &Op) -> Made {
         let semaphore = id(m, step, 2)?;
         let (source, target) = (m.view(step, 0).clone(), m.view(step, 1).clone());
         if source.shape() != target.shape() {
-            let message = format!("this copies {:?} elements to {:?}", source.shape(), target.shape());
+            let message = format!("copies shape {:?} to shape {:?}", source.shape(), target.shape());
             return Err(Stop::Fault(step.place, message));
         }
         let agent = Agent::Copy(m.copies.next_number());
@@ -68,7 +68,7 @@ fn enqueue(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Waits for as many bytes as the memref that was copied to has.
+/// Waits for as many bytes as the destination memref has.
 fn wait_copy(c: &mut Compiler<'_>, op: &Op, semaphore_operand: usize, target: usize) -> Made {
     semaphore(c, op, semaphore_operand, &Type::DmaSemaphore)?;
     memref(c, op, target)?;
@@ -92,7 +92,7 @@ fn allocate(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 0, 1)?;
     match c.result(op, 0)? {
         Type::MemRef(memref) if matches!(*memref.element, Type::DmaSemaphore | Type::Semaphore) => {}
-        other => return Err(format!("{other} is no memref of semaphores").into()),
+        other => return Err(format!("{other} is not a memref of semaphores").into()),
     }
     let shape = c.extents(c.result(op, 0)?)?;
     let name =
@@ -112,11 +112,11 @@ fn counted(c: &Compiler<'_>, op: &Op) -> Made<()> {
     c.scalar_integer(c.operand(op, 1)?)
 }
 
-/// By how much a semaphore is raised, or waited to rise.
+/// Amount of a signal or wait.
 fn amount(m: &Machine<'_>, step: &Step) -> Result<i64, Stop> {
     match m.integer(step, 1) {
         amount @ 0.. => Ok(amount),
-        amount => Err(Stop::Fault(step.place, format!("the amount of a semaphore is {amount}, below zero"))),
+        amount => Err(Stop::Fault(step.place, format!("semaphore amount is negative: {amount}"))),
     }
 }
 

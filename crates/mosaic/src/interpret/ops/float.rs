@@ -1,5 +1,5 @@
-//! Floats: arithmetic, functions and comparisons, on scalars and on vectors. Results of 16-bit and 8-bit operations are
-//! rounded to their type.
+//! Float arithmetic, functions and comparisons on scalars and vectors. Results of 16-bit and 8-bit operations
+//! are rounded to their type.
 
 use std::cmp::Ordering;
 
@@ -56,15 +56,15 @@ pub(super) const OPS: &[Definition] = &[
     pure("arith.select", &[], select),
 ];
 
-/// Which inexact results the compiler may give; an exact one is always among them.
+/// Fast-math flags permit inexact results; the exact one is always among them.
 const FASTMATH: &[&str] = &["fastmath"];
 
-/// The larger of two; no number, if one is none.
+/// Maximum; NaN if either is NaN.
 pub(super) fn maximum(a: f32, b: f32) -> f32 {
     if a > b || a.is_nan() { a } else { b }
 }
 
-/// The smaller of two; no number, if one is none.
+/// Minimum; NaN if either is NaN.
 pub(super) fn minimum(a: f32, b: f32) -> f32 {
     if a < b || a.is_nan() { a } else { b }
 }
@@ -119,22 +119,22 @@ fn unary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32) -> f32 + Copy + 'static)
     }))
 }
 
-/// What `approx` gives is up to the chip: here it is exact, which a reader of the result is told.
+/// `approx` is chip-specific: computed exactly here, with a note.
 fn reciprocal(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.flag(op, "full_range")?;
     if c.flag(op, "approx")? {
-        c.note(op, "the chip approximates this reciprocal; the result here is exact");
+        c.note(op, "the chip approximates this reciprocal; this result is exact");
     }
     unary(c, op, |a| 1.0 / a)
 }
 
-/// Whether each float is infinite or no number.
+/// Returns whether each float is infinite or NaN.
 fn weird(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
     c.float(from)?;
     if *to != from.with_element(crate::types::Type::I1) || is_scalar(from) {
-        return Err(format!("{from} does not give {to}").into());
+        return Err(format!("cannot compute {to} from {from}").into());
     }
     let elements: usize = c.shape(from)?.iter().product();
     Ok(Box::new(move |m, step| {
@@ -162,7 +162,7 @@ fn fma(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// How two floats can be to one another, one bit each.
+/// Ordering relations of two floats, one bit each.
 fn relation(a: f32, b: f32) -> u8 {
     match a.partial_cmp(&b) {
         Some(Ordering::Equal) => 1,
@@ -172,7 +172,7 @@ fn relation(a: f32, b: f32) -> u8 {
     }
 }
 
-/// The comparisons in MLIR's order, each as the relations in which it holds.
+/// Comparison predicates in MLIR's order, as the sets of relations in which they hold.
 const PREDICATES: [u8; 16] = [0, 1, 2, 3, 4, 5, 6, 7, 9, 10, 11, 12, 13, 14, 8, 15];
 
 fn compare(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -207,14 +207,14 @@ fn compare(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// One condition for all elements, or one for each.
+/// One condition for all elements, or one per element.
 fn select(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 3, 1)?;
     let [condition, yes, no] = [0, 1, 2].map(|i| c.ty(op.operands[i]));
     let result = c.ty(op.results[0]);
     let shaped = is_scalar(condition) || condition.shape() == yes.shape();
     if yes != no || yes != result || !shaped || condition.element() != &crate::types::Type::I1 {
-        return Err(format!("{condition} cannot choose between {yes} and {no}").into());
+        return Err(format!("condition {condition} cannot select between {yes} and {no}").into());
     }
     if is_scalar(condition) {
         return Ok(Box::new(move |m, step| {

@@ -1,4 +1,4 @@
-//! Integers: arithmetic and comparisons, on scalars and on vectors.
+//! Integer arithmetic and comparisons on scalars and vectors.
 
 use std::cell::Cell;
 
@@ -15,10 +15,10 @@ use crate::{
     types::Type,
 };
 
-/// What the compiler may assume about overflow; what it then makes of one that happens is as good as wrapping around.
+/// Overflow flags: undefined results are modelled as wrapping.
 pub(super) const OVERFLOW: &[&str] = &["overflowFlags", "overflow"];
 
-/// An operation on two integers of so many bits; none where it divides by zero.
+/// A binary operation at a bit width; `None` on division by zero.
 type Binary = fn(u32, i64, i64) -> Option<i64>;
 
 pub(super) const OPS: &[Definition] = &[
@@ -72,17 +72,17 @@ fn ceil_div(a: i64, b: i64) -> i64 {
     if a.wrapping_rem(b) != 0 && (a < 0) == (b < 0) { quotient + 1 } else { quotient }
 }
 
-/// The bits of an integer as a number without sign.
+/// Zero-extends.
 fn unsigned(bits: u32, value: i64) -> u64 {
     value as u64 & (u64::MAX >> (64 - bits))
 }
 
-/// A shift by more than there are bits leaves none.
+/// A shift by at least the bit width gives zero.
 fn shift(bits: u32, by: i64, shift: impl Fn(u32) -> i64) -> i64 {
     u32::try_from(unsigned(bits, by)).ok().filter(|by| *by < bits).map_or(0, shift)
 }
 
-/// Keeps the lowest bits of an integer. True is 1.
+/// Truncates to the lowest bits. True is 1.
 pub(super) fn wrap(bits: u32, value: i64) -> i64 {
     match bits {
         1 => value & 1,
@@ -91,7 +91,7 @@ pub(super) fn wrap(bits: u32, value: i64) -> i64 {
     }
 }
 
-/// Bits of a scalar integer or of the integers of a vector.
+/// Bit width of a scalar or vector element.
 pub(super) fn bits(c: &Compiler<'_>, ty: &Type) -> Made<u32> {
     c.integer(ty)?;
     Ok(match ty.element() {
@@ -104,13 +104,13 @@ pub(super) fn is_scalar(ty: &Type) -> bool {
     !matches!(ty, Type::Vector(..) | Type::Tensor(..))
 }
 
-/// All operands and the result have one type.
+/// Checks that all operands and the result share one type.
 pub(super) fn one_type<'a>(c: &Compiler<'a>, op: &Op, operands: usize) -> Made<&'a Type> {
     c.arity(op, operands, 1)?;
     let ty = c.ty(op.results[0]);
     match op.operands.iter().find(|&&operand| c.ty(operand) != ty) {
         Some(&other) => {
-            Err(format!("the operands and the result have one type, not {} and {ty}", c.ty(other)).into())
+            Err(format!("operands and result must have one type, got {} and {ty}", c.ty(other)).into())
         }
         None => {
             c.shape(ty)?;
@@ -119,7 +119,7 @@ pub(super) fn one_type<'a>(c: &Compiler<'a>, op: &Op, operands: usize) -> Made<&
     }
 }
 
-/// Operations that see the sign of their operands; of a truth value that would be its only bit.
+/// Sign-sensitive operations; for `i1` the sign is its only bit.
 const SIGNED: [&str; 7] = [
     "arith.divsi",
     "arith.remsi",
@@ -134,7 +134,7 @@ fn binary(c: &mut Compiler<'_>, op: &Op, f: Binary) -> Made {
     let ty = one_type(c, op, 2)?;
     let bits = bits(c, ty)?;
     if bits == 1 && SIGNED.contains(&op.name.as_ref()) {
-        return Err(format!("{ty} holds truth values, which have no sign").into());
+        return Err(format!("signed operation on booleans ({ty})").into());
     }
     if is_scalar(ty) {
         return Ok(Box::new(move |m, step| {
@@ -166,7 +166,7 @@ fn binary(c: &mut Compiler<'_>, op: &Op, f: Binary) -> Made {
 }
 
 fn divides_by_zero(place: Option<crate::ir::Place>) -> Stop {
-    Stop::Fault(place, "this divides an integer by zero".to_owned())
+    Stop::Fault(place, "integer division by zero".to_owned())
 }
 
 fn unary(c: &mut Compiler<'_>, op: &Op, f: fn(u32, i64) -> i64) -> Made {
@@ -190,19 +190,19 @@ fn unary(c: &mut Compiler<'_>, op: &Op, f: fn(u32, i64) -> i64) -> Made {
     }))
 }
 
-/// The same number; that it is a multiple is the kernel's word, and the compiler relies on it.
+/// Identity; the kernel promises the multiple, and the compiler relies on it.
 fn assume_multiple(c: &mut Compiler<'_>, op: &Op) -> Made {
     let ty = one_type(c, op, 1)?;
     c.scalar_integer(ty)?;
     let multiple = c.integer_attribute(op, "multiple")?;
     if multiple <= 0 {
-        return Err(format!("{multiple} has no multiples").into());
+        return Err(format!("invalid multiple {multiple}").into());
     }
     Ok(Box::new(move |m, step| {
         m.clock.scalar();
         let value = m.integer(step, 0);
         if value % multiple != 0 {
-            let message = format!("{value} is not a multiple of {multiple}, as the kernel promises");
+            let message = format!("{value} is not a multiple of {multiple}, as tpu.assume_multiple claims");
             let trouble = Trouble::AssertionFailed { message, site: m.core_site(step) };
             m.findings.add(trouble);
             return Err(Stop::Halted);
@@ -212,12 +212,12 @@ fn assume_multiple(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// A truth value that is compared with its sign is -1 or 0.
+/// As a signed value, `i1` true is -1.
 fn sign(bits: u32, value: i64) -> i64 {
     if bits == 1 { -value } else { value }
 }
 
-/// The comparisons, in MLIR's order.
+/// Comparison predicates, in MLIR's order.
 const PREDICATES: [fn(u32, i64, i64) -> bool; 10] = [
     |_, a, b| a == b,
     |_, a, b| a != b,
@@ -252,14 +252,14 @@ fn compare(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Two operands of one type, a result of truth values in the same shape.
+/// Checks for two operands of one type and a boolean result of the same shape.
 pub(super) fn compared_type<'a>(c: &Compiler<'a>, op: &Op) -> Made<&'a Type> {
     c.arity(op, 2, 1)?;
     let (ty, other, result) = (c.ty(op.operands[0]), c.ty(op.operands[1]), c.ty(op.results[0]));
     c.shape(ty)?;
     match ty == other && *result == ty.with_element(Type::I1) {
         true => Ok(ty),
-        false => Err(format!("{ty} and {other} cannot be compared into {result}").into()),
+        false => Err(format!("cannot compare {ty} with {other} into {result}").into()),
     }
 }
 
@@ -269,5 +269,5 @@ pub(super) fn predicate<T: Copy>(c: &Compiler<'_>, op: &Op, predicates: &[T]) ->
         _ => None,
     };
     let predicate = number.and_then(|number| predicates.get(number));
-    predicate.copied().ok_or_else(|| "the attribute 'predicate' is no number of a comparison".into())
+    predicate.copied().ok_or_else(|| "attribute 'predicate' is not a comparison predicate".into())
 }

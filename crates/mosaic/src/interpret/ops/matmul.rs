@@ -1,4 +1,4 @@
-//! Matrix products, summed in binary32 (or in 32-bit integers).
+//! Matmuls, accumulated in f32 (or i32).
 
 use super::{Definition, pure, reshape::strides};
 use crate::{
@@ -16,24 +16,24 @@ use crate::{
 
 pub(super) const OPS: &[Definition] = &[pure(
     "tpu.matmul",
-    // The hint is about the compiler's choice of instructions only.
+    // The hint only affects instruction selection.
     &["dimension_numbers", "precision", "transpose_lhs", "transpose_rhs", "transpose_lhs_hint"],
     matmul,
 )];
 
-/// How the matrix units see operands of binary32. They multiply bfloat16 and add in binary32.
+/// Treatment of f32 operands by the MXU, which multiplies bf16 and accumulates in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Precision {
-    /// Rounded to bfloat16, in one pass: what is meant where nothing is said.
+    /// Rounded to bf16, one pass: the default.
     Bf16,
-    /// As sums of two bfloat16, in three passes: all products but that of the two small parts.
+    /// Split into two bf16 parts, three passes: all products but that of the two low parts.
     Bf16x3,
-    /// As they are, in as many passes as that takes.
+    /// Full precision, as many passes as needed.
     F32,
 }
 
 impl Precision {
-    /// Adds the product of floats to `out`.
+    /// Accumulates a float matmul into `out`.
     pub(super) fn add_product(
         self,
         product: &Product,
@@ -58,7 +58,7 @@ impl Precision {
         }
     }
 
-    /// What it is for operands of these types: narrow ones are multiplied as they are.
+    /// Precision for operands of these types: narrow ones are multiplied exactly.
     pub(super) fn of_operands(self, operands: [&Type; 2]) -> Self {
         match operands.iter().any(|ty| ty.element() == &Type::F32) {
             true => self,
@@ -66,7 +66,7 @@ impl Precision {
         }
     }
 
-    /// What a reader of the result is told.
+    /// Note for the reader of the result.
     pub(super) fn note(self) -> Option<&'static str> {
         match self {
             Self::Bf16 => Some(
@@ -78,24 +78,24 @@ impl Precision {
     }
 }
 
-/// Sizes of a product, and where its operands' elements are.
+/// Sizes and operand strides of a matmul.
 pub(super) struct Product {
     pub(super) batch: usize,
     pub(super) m: usize,
     pub(super) n: usize,
     pub(super) k: usize,
-    /// The extents of the result: those of the batch, then those kept of either operand.
+    /// Output extents: batch, then the non-contracting dimensions of both operands.
     pub(super) shape: Vec<usize>,
     lhs: Side,
     rhs: Side,
 }
 
-/// One operand: the start of each matrix of the batch, and the steps to the next kept and summed index.
+/// One operand: start of each batch matrix, and the strides of the non-contracting and contracting index.
 struct Side {
     starts: Vec<usize>,
     kept: usize,
     summed: usize,
-    /// Set where the operand must be gathered into (batch, kept, summed) order first.
+    /// Set if the operand must first be gathered into (batch, non-contracting, contracting) order.
     gather: Option<Places>,
     elements: usize,
 }
@@ -141,7 +141,7 @@ impl Product {
             inside(dims, shape) && sorted.iter().copied().eq(0..shape.len())
         };
         if !whole(&lhs_dims, lhs) || !whole(&rhs_dims, rhs) {
-            return Err("the dimension numbers do not name every dimension once".into());
+            return Err("dimension_numbers must name every dimension once".into());
         }
         let (summed, batch) = (extents(&dot.lhs_contracting, lhs), extents(&dot.lhs_batch, lhs));
         if summed != extents(&dot.rhs_contracting, rhs) || batch != extents(&dot.rhs_batch, rhs) {
@@ -165,7 +165,7 @@ impl Product {
         [self.batch, self.m, self.n, self.k].iter().fold(1u64, |all, &size| all.saturating_mul(size as u64))
     }
 
-    /// Adds the product of floats to `out`.
+    /// Accumulates a float matmul into `out`.
     pub(super) fn add_floats(
         &self,
         engine: &dyn crate::interpret::Engine,
@@ -193,7 +193,7 @@ impl Product {
         }
     }
 
-    /// Adds the product of integers to `out`.
+    /// Accumulates an integer matmul into `out`.
     pub(super) fn add_integers(&self, lhs: &Data, rhs: &Data, out: &mut [i32]) {
         let (lhs, rhs) = (self.lhs.arranged(lhs), self.rhs.arranged(rhs));
         let (lhs, rhs) = (lhs.to_integers(self.lhs.elements), rhs.to_integers(self.rhs.elements));
@@ -227,7 +227,7 @@ fn dimensions(c: &Compiler<'_>, op: &Op) -> Made<DotDimensions> {
             }
             Ok(dot.clone())
         }
-        Some(other) => Err(format!("a product with {other} is not supported").into()),
+        Some(other) => Err(format!("matmul with {other} is not supported").into()),
         None => {
             let lhs = usize::from(c.flag(op, "transpose_lhs")?);
             let rhs = usize::from(c.flag(op, "transpose_rhs")?);
@@ -255,9 +255,9 @@ fn matmul(c: &mut Compiler<'_>, op: &Op) -> Made {
     let product = Product::new(&c.vector_shape(lhs)?, &c.vector_shape(rhs)?, &dimensions(c, op)?)?;
     let results = product.batch * product.m * product.n;
     if acc != result || c.vector_shape(result)? != product.shape {
-        return Err(format!("the product of {lhs} and {rhs} does not add to {acc}").into());
+        return Err(format!("the matmul of {lhs} and {rhs} does not match the accumulator {acc}").into());
     }
-    // The modelled clock counts passes: binary32 that is rounded takes one of bfloat16.
+    // The modelled clock counts passes: f32 rounded to bf16 takes one.
     let widest = c.element(lhs)?.bytes().max(c.element(rhs)?.bytes()) * 8;
     let bits = if precision == Precision::Bf16 { widest.min(16) } else { widest };
     if let (Ok(_), Ok(_), Ok(float)) = (c.float(lhs), c.float(rhs), c.float(acc)) {

@@ -18,7 +18,7 @@ use crate::{
     types::{MemRef, Type},
 };
 
-/// What says that a value will not be used again soon is no part of the value.
+/// Cache hints do not affect values.
 const HINTS: &[&str] = &["nontemporal"];
 
 pub(super) const OPS: &[Definition] = &[
@@ -37,15 +37,15 @@ pub(super) const OPS: &[Definition] = &[
     effect("memref.copy", &[], copy),
 ];
 
-/// The part of a memref that an operation touches.
+/// The part of a memref that an operation accesses.
 struct Access {
-    /// The number of the memref among the operands; its indices follow it.
+    /// Operand number of the memref; its indices follow.
     base: usize,
-    /// Extents of the part: those of the vector, with ones in front where it has fewer dimensions.
+    /// Extents: those of the vector, with leading ones where it has lower rank.
     sizes: Vec<usize>,
-    /// Indices from one element of the part to the next.
+    /// Strides in indices.
     steps: Vec<usize>,
-    /// What the part spans.
+    /// Extents spanned.
     spans: Vec<usize>,
 }
 
@@ -60,7 +60,7 @@ impl Access {
             size.saturating_sub(1).checked_mul(step).and_then(|last| last.checked_add(1))
         };
         let spans: Option<Vec<usize>> = sizes.iter().zip(&steps).map(span).collect();
-        let spans = spans.ok_or_else(|| format!("the strides {steps:?} are too large"))?;
+        let spans = spans.ok_or_else(|| format!("strides {steps:?} are too large"))?;
         Ok(Self { base, sizes, steps, spans })
     }
 
@@ -79,19 +79,19 @@ impl Access {
     }
 }
 
-/// The extents of an access.
+/// Extents of an access.
 fn access_shape(c: &Compiler<'_>, memref: &MemRef, vector: &Type) -> Made<Vec<usize>> {
     let shape = c.shape(vector)?;
     if *memref.element != *vector.element() || Element::of(vector).is_none() || is_scalar(vector) {
-        return Err(format!("a memref of {} and a {vector} do not hold the same", memref.element).into());
+        return Err(format!("element types differ: memref of {} and {vector}", memref.element).into());
     }
     match memref.shape.len().checked_sub(shape.len()) {
         Some(missing) => Ok(std::iter::repeat_n(1, missing).chain(shape).collect()),
-        None => Err(format!("{vector} has more dimensions than the memref").into()),
+        None => Err(format!("{vector} has a higher rank than the memref").into()),
     }
 }
 
-/// One step per dimension; those of most accesses are 1.
+/// Strides per dimension, usually 1.
 fn steps(c: &Compiler<'_>, op: &Op, rank: usize) -> Made<Vec<usize>> {
     let strides = match op.attributes.get("strides") {
         Some(_) => c.integers_attribute(op, "strides")?,
@@ -104,14 +104,14 @@ fn steps(c: &Compiler<'_>, op: &Op, rank: usize) -> Made<Vec<usize>> {
         strides.iter().map(|&stride| usize::try_from(stride).ok().filter(|&stride| stride > 0)).collect();
     match steps {
         Some(steps) if steps.len() == rank => Ok(steps),
-        _ => Err(format!("the strides {strides:?} are not one positive number per dimension").into()),
+        _ => Err(format!("strides {strides:?} must be one positive number per dimension").into()),
     }
 }
 
 fn load(c: &mut Compiler<'_>, op: &Op) -> Made {
     let rank = memref(c, op, 0)?.shape.len();
     if op.operands.len() > 1 + rank {
-        return Err("a load with a mask is not supported: what is masked out is not defined".into());
+        return Err("masked loads are not supported: masked-out elements are undefined".into());
     }
     c.arity(op, 1 + rank, 1)?;
     c.segments(op, &[&[1, rank as i64, 0]])?;
@@ -147,11 +147,11 @@ fn load_scalar(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Elements of a row that follow one another and are all accessed.
+/// A run of consecutive elements of a row that are all accessed.
 struct Piece {
     start: Vec<i64>,
     sizes: Vec<usize>,
-    /// Where in the vector they begin.
+    /// Start in the vector.
     at: usize,
     len: usize,
 }
@@ -170,7 +170,7 @@ impl Piece {
     }
 }
 
-/// The pieces of an access in which a mask holds: nothing else is touched.
+/// Unmasked runs of an access; nothing else is touched.
 fn pieces(shape: &[usize], holds: impl Fn(usize) -> bool) -> Vec<Piece> {
     let (&row, outer) = shape.split_last().unwrap_or((&1, &[]));
     let mut pieces = Vec::new();
@@ -201,7 +201,7 @@ fn pieces(shape: &[usize], holds: impl Fn(usize) -> bool) -> Vec<Piece> {
     pieces
 }
 
-/// Writes `data` to `view`, or adds it to what is there.
+/// Stores `data` to `view`, or accumulates into it.
 fn put(m: &mut Machine<'_>, step: &Step, view: &View, data: Data, adds: bool) -> Result<(), Stop> {
     if !adds {
         return m.store(step, view, &data);
@@ -213,7 +213,7 @@ fn put(m: &mut Machine<'_>, step: &Step, view: &View, data: Data, adds: bool) ->
     m.store(step, view, &sum)
 }
 
-/// Writes the pieces of `data` to theirs of `view`.
+/// Stores the unmasked runs of `data` to `view`.
 fn put_pieces(
     m: &mut Machine<'_>,
     step: &Step,
@@ -226,7 +226,7 @@ fn put_pieces(
     pieces.iter().try_for_each(|piece| put(m, step, &piece.view(view), piece.of(data), adds))
 }
 
-/// Replaces the pieces of `data` by what theirs of `view` hold.
+/// Replaces the unmasked runs of `data` by the contents of `view`.
 fn get_pieces(
     m: &mut Machine<'_>,
     step: &Step,
@@ -250,7 +250,7 @@ fn get_pieces(
     Ok(if is_float { Data::floats(floats) } else { Data::integers(integers) })
 }
 
-/// Stores a vector; with a mask, only where it holds.
+/// Stores a vector, masked if there is a mask.
 fn store(c: &mut Compiler<'_>, op: &Op) -> Made {
     let rank = memref(c, op, 1)?.shape.len();
     let masked = op.operands.len() > 2 + rank && op.name == "tpu.vector_store";
@@ -277,11 +277,11 @@ fn store(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn check_mask(c: &Compiler<'_>, op: &Op, mask: usize, vector: &Type) -> Made<()> {
     match *c.operand(op, mask)? == vector.with_element(Type::I1) {
         true => Ok(()),
-        false => Err("the mask holds a truth value for every element of the vector".into()),
+        false => Err("the mask must have one i1 per element of the vector".into()),
     }
 }
 
-/// `(base, indices, mask, value)`.
+/// Operands: base, indices, mask, value.
 fn masked_store(c: &mut Compiler<'_>, op: &Op) -> Made {
     let rank = memref(c, op, 0)?.shape.len();
     c.arity(op, 3 + rank, 0)?;
@@ -298,14 +298,14 @@ fn masked_store(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// `(base, indices, mask, what to take where the mask does not hold)`.
+/// Operands: base, indices, mask, pass-through value.
 fn masked_load(c: &mut Compiler<'_>, op: &Op) -> Made {
     let rank = memref(c, op, 0)?.shape.len();
     c.arity(op, 3 + rank, 1)?;
     let vector = c.result(op, 0)?;
     check_mask(c, op, 1 + rank, vector)?;
     if c.operand(op, 2 + rank)? != vector {
-        return Err(format!("what is taken where the mask does not hold is no {vector}").into());
+        return Err(format!("the pass-through value is not of type {vector}").into());
     }
     let access = Access::new(c, op, 0, vector, 2)?;
     Ok(Box::new(move |m, step| {
@@ -319,7 +319,7 @@ fn masked_load(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Sublanes and lanes of a register of 32-bit elements.
+/// Sublanes and lanes of a 32-bit register.
 const REGISTER: [usize; 2] = [8, 128];
 
 /// An access to the sublanes of one register.
@@ -341,7 +341,7 @@ impl Sublanes {
             None => 1,
         };
         let width = memref(c, op, base)?.shape[rank - 1];
-        // Tiles of wider memrefs lie side by side: the sublane after the last of a tile is not the next row.
+        // Tiles of wider memrefs lie side by side: the sublane after a tile's last is not the next row.
         let plain = stride == 1 || width == REGISTER[1];
         let Some(stride) =
             usize::try_from(stride).ok().filter(|&stride| (1..1 << 20).contains(&stride) && plain)
@@ -349,7 +349,7 @@ impl Sublanes {
             return Err(format!("a sublane_stride of {stride} is not supported for {width} lanes").into());
         };
         access.steps[rank - 2] = stride;
-        // What is masked out may lie beyond the end.
+        // Masked-out sublanes may be out of bounds.
         let touched = mask.iter().rposition(|&holds| holds).map_or(0, |last| last + 1);
         access.sizes[rank - 2] = touched;
         access.spans[rank - 2] = touched.saturating_sub(1) * stride + usize::from(touched > 0);
@@ -374,7 +374,7 @@ impl Sublanes {
     }
 }
 
-/// Sublanes that are masked out hold no number: the chip leaves them as they happen to be.
+/// Masked-out sublanes are NaN: the chip leaves them undefined.
 fn load_sublanes(c: &mut Compiler<'_>, op: &Op) -> Made {
     let rank = memref(c, op, 0)?.shape.len();
     c.arity(op, 1 + rank, 1)?;
@@ -398,7 +398,7 @@ fn load_sublanes(c: &mut Compiler<'_>, op: &Op) -> Made {
 
 fn store_sublanes(c: &mut Compiler<'_>, op: &Op) -> Made {
     let rank = memref(c, op, 1)?.shape.len();
-    c.arity(op, 2 + rank, 0).map_err(|_| "a store of sublanes with a mask of elements is not supported")?;
+    c.arity(op, 2 + rank, 0).map_err(|_| "a sublane store with an element mask is not supported")?;
     c.segments(op, &[&[1, 1, rank as i64, 0]])?;
     let sublanes = Sublanes::new(c, op, 1, c.operand(op, 0)?)?;
     let adds = c.flag(op, "add")?;
@@ -427,19 +427,19 @@ fn store_scalar(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// The core copies, element by element, and goes on when it has done so.
+/// A synchronous elementwise copy by the core.
 fn copy(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 0)?;
     let (source, target) = (memref(c, op, 0)?, memref(c, op, 1)?);
     c.element(c.operand(op, 0)?)?;
     if source.element != target.element || source.shape != target.shape {
         let (from, to) = (c.operand(op, 0)?, c.operand(op, 1)?);
-        return Err(format!("the source {from} and the target {to} do not have one shape and element").into());
+        return Err(format!("source {from} and target {to} differ in shape or element type").into());
     }
     Ok(Box::new(|m, step| {
         let (source, target) = (m.view(step, 0).clone(), m.view(step, 1).clone());
         if source.shape() != target.shape() {
-            let message = format!("this copies {:?} elements to {:?}", source.shape(), target.shape());
+            let message = format!("copies shape {:?} to shape {:?}", source.shape(), target.shape());
             return Err(Stop::Fault(step.place, message));
         }
         m.inside(&source, |m| m.core_site(step))?;

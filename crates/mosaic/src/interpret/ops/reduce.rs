@@ -1,4 +1,4 @@
-//! Sums, maxima and the like along dimensions.
+//! Reductions and scans along dimensions.
 
 use super::{
     Definition,
@@ -29,7 +29,7 @@ pub(super) const OPS: &[Definition] = &[
 type FloatFold = fn(f32, f32) -> f32;
 type IntegerFold = fn(i32, i32) -> i32;
 
-/// The word inside `#vector.kind<add>`.
+/// The kind inside `#vector.kind<add>`.
 fn kind(c: &Compiler<'_>, op: &Op) -> Made<String> {
     Ok(match c.attribute(op, "kind")? {
         Attr::Other(text) | Attr::String(text) => inner_word(text).to_owned(),
@@ -66,7 +66,7 @@ fn unknown(kind: &str) -> Refusal {
     format!("the reduction '{kind}' is not supported").into()
 }
 
-/// Folds `source` along the dimensions of `plan` into `out`, which holds the initial values.
+/// Reduces `source` along the dimensions of `plan` into `out`, which holds the initial values.
 fn fold<T: Copy>(source: &[T], plan: &Plan, out: &mut [T], f: impl Fn(T, T) -> T) {
     let (starts, places) = (plan.starts.list(), plan.places.list());
     for (out, &start) in out.iter_mut().zip(&starts) {
@@ -74,7 +74,7 @@ fn fold<T: Copy>(source: &[T], plan: &Plan, out: &mut [T], f: impl Fn(T, T) -> T
     }
 }
 
-/// Where the elements of each result are.
+/// Positions of the elements of each result.
 struct Plan {
     starts: Places,
     places: Places,
@@ -99,7 +99,7 @@ fn multi_reduction(c: &mut Compiler<'_>, op: &Op) -> Made {
     reduce_to(c, op, &shape, &dimensions)
 }
 
-/// All elements of a vector of one dimension.
+/// All elements of a 1-D vector.
 fn reduction(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, op.operands.len().clamp(1, 2), 1)?;
     let shape = c.vector_shape(c.operand(op, 0)?)?;
@@ -112,7 +112,7 @@ fn reduce_to(c: &Compiler<'_>, op: &Op, shape: &[usize], dimensions: &[usize]) -
     let plan = Plan::new(shape, dimensions);
     let (elements, results) = (shape.iter().product(), plan.starts.len());
     if results != c.shape(to)?.iter().product::<usize>() || from.element() != to.element() {
-        return Err(format!("{from} along {dimensions:?} does not give {to}").into());
+        return Err(format!("reducing {from} along {dimensions:?} does not give {to}").into());
     }
     if has_initial && c.operand(op, 1)? != to {
         return Err(format!("the initial value is not of type {to}").into());
@@ -139,7 +139,7 @@ fn reduce_to(c: &Compiler<'_>, op: &Op, shape: &[usize], dimensions: &[usize]) -
     let bits = bits(c, from)?;
     let f = integer_fold(&kind)?;
     if bits == 1 && !matches!(kind.as_str(), "and" | "or" | "xor" | "add" | "mul") {
-        return Err(format!("{from} holds truth values, which have no {kind}").into());
+        return Err(format!("reduction '{kind}' is not defined on booleans ({from})").into());
     }
     if !has_initial {
         return Err("a reduction of integers without an initial value is not supported".into());
@@ -163,7 +163,7 @@ fn neutral_float(kind: &str) -> f32 {
     }
 }
 
-/// Every element becomes the sum or extremum of its line along one dimension.
+/// Replaces every element by the reduction of its line along one dimension.
 fn all_reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let ty = c.operand(op, 0)?;
@@ -191,7 +191,7 @@ fn all_reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// The place of the largest or smallest element, the first of equals.
+/// Index of the largest or smallest element; the first of equals.
 fn reduce_index(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);

@@ -1,4 +1,4 @@
-//! Moving elements about: shapes, slices, broadcasts, transposes, rotations.
+//! Data movement: reshapes, slices, broadcasts, transposes, rotations.
 
 use super::{
     Definition,
@@ -37,7 +37,7 @@ pub(super) fn strides(shape: &[usize]) -> Vec<usize> {
     row_major(shape, 1).iter().map(|dim| dim.stride).collect()
 }
 
-/// An operation whose result only takes elements from its first operand, from places known beforehand.
+/// An operation whose result gathers elements of its first operand from static positions.
 fn picks(elements: usize, places: Places, scalar: bool) -> Made {
     Ok(Box::new(move |m, step| {
         m.clock.vector(elements, step.line(), &step.name);
@@ -70,7 +70,7 @@ fn shape_cast(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// A scalar everywhere, or a vector whose missing and unit dimensions are repeated.
+/// Broadcasts a scalar, or repeats missing and unit dimensions of a vector.
 fn broadcast(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
@@ -83,7 +83,7 @@ fn broadcast(c: &mut Compiler<'_>, op: &Op) -> Made {
     }
     if source.iter().product::<usize>() == 1 {
         return Ok(Box::new(move |m, step| {
-            // The cost of one equal vector is that of the operations which use it.
+            // A splat costs nothing until it is used.
             let data = match first(&m.vector(step, 0)) {
                 Value::Float(value) => Data::Float(value),
                 Value::Integer(value) => Data::Integer(value as i32),
@@ -140,7 +140,7 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
     }
     let full = strides(&source);
     let start = full.iter().zip(&offsets).map(|(stride, &offset)| stride * offset as usize).sum();
-    // No step is taken along a dimension of one element, however long it is said to be.
+    // The stride of a unit dimension is irrelevant.
     let step = |i: usize| if shape[i] > 1 { *steps.get(i).unwrap_or(&1) as usize } else { 1 };
     let steps: Vec<usize> = full.iter().enumerate().map(|(i, stride)| stride * step(i)).collect();
     picks(shape.iter().product(), Places::new(&shape, &steps, start), false)
@@ -166,7 +166,7 @@ pub(super) fn all_different(dimensions: &[usize]) -> bool {
     sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
-/// The extents before, at and after a dimension, as three numbers.
+/// Extents before, at and after a dimension, each flattened.
 pub(super) fn around(shape: &[usize], dimension: usize) -> (usize, usize, usize) {
     (shape[..dimension].iter().product(), shape[dimension], shape[dimension + 1..].iter().product())
 }
@@ -191,7 +191,7 @@ fn concatenate(c: &mut Compiler<'_>, op: &Op) -> Made {
         chunks.push(source[dimension..].iter().product::<usize>());
     }
     if extent != shape[dimension] {
-        return Err(format!("the parts have {extent} elements along dimension {dimension} of {to}").into());
+        return Err(format!("the operands sum to {extent} along dimension {dimension} of {to}").into());
     }
     let is_float = c.float(to).is_ok();
     let elements: usize = shape.iter().product();
@@ -222,11 +222,11 @@ fn dimension(c: &Compiler<'_>, op: &Op, rank: usize) -> Made<usize> {
     axis(c, op, "dimension", rank)
 }
 
-/// The dimension that an attribute names.
+/// Dimension named by an attribute.
 pub(super) fn axis(c: &Compiler<'_>, op: &Op, name: &str, rank: usize) -> Made<usize> {
     let axis = c.integer_attribute(op, name)?;
     let inside = usize::try_from(axis).ok().filter(|&axis| axis < rank);
-    inside.ok_or_else(|| format!("dimension {axis} is not one of {rank}").into())
+    inside.ok_or_else(|| format!("dimension {axis} is outside rank {rank}").into())
 }
 
 fn repeat(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -245,13 +245,13 @@ fn repeat(c: &mut Compiler<'_>, op: &Op) -> Made {
     picks(shape.iter().product(), places, false)
 }
 
-/// Element i goes to place i + amount, around the end. With a stride, every index of another dimension has an amount
-/// of its own, so much more than the one before it.
+/// Rotates element i to i + amount, wrapping around. With a stride, the amount grows by it along another
+/// dimension.
 fn rotate(c: &mut Compiler<'_>, op: &Op, dynamic: bool) -> Made {
     c.arity(op, if dynamic { 2 } else { 1 }, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
     if from != to {
-        return Err(format!("a rotation of {from} is not {to}").into());
+        return Err(format!("rotating {from} does not give {to}").into());
     }
     let shape = c.vector_shape(from)?;
     let along = dimension(c, op, shape.len())?;
@@ -268,7 +268,7 @@ fn rotate(c: &mut Compiler<'_>, op: &Op, dynamic: bool) -> Made {
     let stride_dimension = match op.attributes.get("stride_dimension") {
         Some(_) => axis(c, op, "stride_dimension", shape.len())?,
         None if stride == 0 => along,
-        None => return Err("a rotation with a stride names the dimension of the stride".into()),
+        None => return Err("a rotation with 'stride' needs 'stride_dimension'".into()),
     };
     let full = strides(&shape);
     let elements: usize = shape.iter().product();
@@ -300,7 +300,7 @@ fn iota(c: &mut Compiler<'_>, op: &Op) -> Made {
     if !all_different(&dimensions) {
         return Err(format!("{dimensions:?} names a dimension twice").into());
     }
-    // Counting goes up by one along the last of the dimensions.
+    // Counts up by one along the last of the dimensions.
     let counts = strides(&dimensions.iter().map(|&dimension| shape[dimension]).collect::<Vec<_>>());
     let mut steps = vec![0; shape.len()];
     dimensions.iter().zip(counts).for_each(|(&dimension, count)| steps[dimension] = count);
@@ -315,7 +315,7 @@ fn iota(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Each element comes from the place along one dimension that its index says, around the end.
+/// Gathers along one dimension by index, wrapping around.
 fn gather(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 1)?;
     let (from, indices, to) = (c.operand(op, 0)?, c.operand(op, 1)?, c.result(op, 0)?);
@@ -323,10 +323,10 @@ fn gather(c: &mut Compiler<'_>, op: &Op) -> Made {
     let shape = c.vector_shape(from)?;
     let dimension = match c.dimensions_attribute(op, "dimensions", shape.len())?[..] {
         [dimension] => dimension,
-        _ => return Err("only a gather along one dimension is supported".into()),
+        _ => return Err("only gathers along one dimension are supported".into()),
     };
     if from != to || indices.shape() != shape || shape[dimension] == 0 {
-        return Err(format!("{from} is not gathered into {to} by {indices}").into());
+        return Err(format!("gathering {from} by {indices} does not give {to}").into());
     }
     let (outer, extent, inner) = around(&shape, dimension);
     let elements = outer * extent * inner;

@@ -1,4 +1,4 @@
-//! The operations of the module around a kernel: padding, scales, layouts, and the call itself.
+//! StableHLO operations around a kernel: padding, scales, layouts, and the call itself.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -48,7 +48,7 @@ pub(super) const OPS: &[Definition] = &[
     effect("stablehlo.custom_call", CALL_ATTRIBUTES, custom_call).any_results(),
 ];
 
-/// What a call is told. Layouts say where elements lie, not what they are.
+/// Call attributes. Layouts do not affect values.
 const CALL_ATTRIBUTES: &[&str] = &[
     "call_target_name",
     "backend_config",
@@ -62,7 +62,7 @@ const CALL_ATTRIBUTES: &[&str] = &[
     "has_side_effect",
 ];
 
-/// What the configuration of a call tells the compiler: the kernel, and what changes nothing of what it computes.
+/// Keys of the call's configuration: the kernel, and settings that do not affect results.
 const CONFIG_KEYS: [&str; 11] = [
     "body",
     "needs_layout_passes",
@@ -77,13 +77,13 @@ const CONFIG_KEYS: [&str; 11] = [
     "collective_id",
 ];
 
-/// Shapes of the first operand and of the result, which hold the same.
+/// Shapes of the first operand and the result, which must have one element type.
 fn shapes(c: &Compiler<'_>, op: &Op) -> Made<(Vec<usize>, Vec<usize>)> {
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
     c.element(from)?;
     match from.element() == to.element() && !is_scalar(from) && !is_scalar(to) {
         true => Ok((c.vector_shape(from)?, c.vector_shape(to)?)),
-        false => Err(format!("{from} does not become {to}").into()),
+        false => Err(format!("{from} cannot become {to}").into()),
     }
 }
 
@@ -128,7 +128,7 @@ fn reshape(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// The result takes its elements from these places of the operand.
+/// Gathers the result from these positions of the operand.
 fn picks(places: Places) -> Made {
     Ok(Box::new(move |m, step| {
         let data = places.gather(&m.vector(step, 0));
@@ -142,7 +142,7 @@ fn transpose(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (from, to) = shapes(c, op)?;
     let order = c.dimensions_attribute(op, "permutation", from.len())?;
     if order.iter().map(|&dimension| from[dimension]).ne(to.iter().copied()) || !all_different(&order) {
-        return Err(format!("{from:?} in the order {order:?} is not {to:?}").into());
+        return Err(format!("transposing {from:?} by {order:?} does not give {to:?}").into());
     }
     let full = strides(&from);
     picks(Places::new(&to, &order.iter().map(|&dimension| full[dimension]).collect::<Vec<_>>(), 0))
@@ -186,13 +186,13 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
         && to.len() == from.len()
         && (0..from.len()).all(|i| {
             let inside = 0 <= starts[i] && starts[i] <= limits[i] && limits[i] <= from[i] as i64 && by[i] > 0;
-            // The sum cannot overflow where the bounds lie inside, but for a stride beyond all of them.
+            // The sum cannot overflow for bounds inside, except with a stride beyond all of them.
             inside
                 && by[i] <= i64::from(u32::MAX)
                 && (limits[i] - starts[i] + by[i] - 1) / by[i] == to[i] as i64
         });
     if !fits {
-        return Err(format!("{from:?} has no part {to:?} from {starts:?} to {limits:?}").into());
+        return Err(format!("slicing {from:?} from {starts:?} to {limits:?} does not give {to:?}").into());
     }
     let full = strides(&from);
     let start = full.iter().zip(&starts).map(|(stride, &start)| stride * start as usize).sum();
@@ -200,12 +200,12 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
     picks(Places::new(&to, &steps, start))
 }
 
-/// The one value that fills what a result has no elements for.
+/// The scalar that fills padding.
 fn one_value(c: &Compiler<'_>, op: &Op) -> Made<()> {
     let (value, result) = (c.operand(op, 1)?, c.result(op, 0)?);
     match value.element() == result.element() && c.vector_shape(value)?.is_empty() {
         true => Ok(()),
-        false => Err(format!("{value} is not one value of {result}").into()),
+        false => Err(format!("{value} is not a scalar of the element type of {result}").into()),
     }
 }
 
@@ -225,9 +225,10 @@ fn pad(c: &mut Compiler<'_>, op: &Op) -> Made {
             inside && padded == to[i]
         });
     if !fits {
-        return Err(
-            format!("{from:?} padded by {low:?} and {high:?} is not {to:?}, or it is padded inside").into()
-        );
+        return Err(format!(
+            "padding {from:?} by {low:?} and {high:?} does not give {to:?}; interior padding is not supported"
+        )
+        .into());
     }
     let full = strides(&to);
     let start = full.iter().zip(&low).map(|(stride, &low)| stride * low as usize).sum();
@@ -265,7 +266,7 @@ fn abs(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Folds along dimensions by the one operation in its region.
+/// Reduces along dimensions by the operation in its region.
 fn reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 1)?;
     let (from, to) = shapes(c, op)?;
@@ -291,7 +292,7 @@ fn reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     };
     let ((kept, kept_strides), (gone, gone_strides)) = (pick(false), pick(true));
     if kept != to {
-        return Err(format!("{from:?} along {dimensions:?} does not give {to:?}").into());
+        return Err(format!("reducing {from:?} along {dimensions:?} does not give {to:?}").into());
     }
     let starts = Places::new(&kept, &kept_strides, 0);
     let places = Places::new(&gone, &gone_strides, 0);
@@ -308,7 +309,7 @@ fn reduce(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// The operation that a region applies to its two arguments and returns; none if it does anything else.
+/// The binary operation that a region applies to its two arguments and returns, if it does nothing else.
 fn folding(region: &Region) -> Option<&str> {
     let [fold, last] = &region.ops[..] else { return None };
     let bare = |op: &Op| op.attributes.is_empty() && op.regions.is_empty();
@@ -323,7 +324,7 @@ fn folding(region: &Region) -> Option<&str> {
     (of_arguments && returned && bare(fold) && bare(last)).then_some(fold.name.as_ref())
 }
 
-/// The lists of `#stablehlo.dot<name = [1, 2], ...>`, in the order of `names`; none if it holds anything else.
+/// The lists of `#stablehlo.dot<name = [1, 2], ...>` in the order of `names`, if it holds nothing else.
 fn dimension_lists<const N: usize>(text: &str, names: [&str; N]) -> Option<[Vec<usize>; N]> {
     let mut lists = [const { None }; N];
     let mut rest = text.strip_prefix("#stablehlo.dot<")?.strip_suffix('>')?.trim();
@@ -342,7 +343,7 @@ fn dimension_lists<const N: usize>(text: &str, names: [&str; N]) -> Option<[Vec<
     Some(lists.map(Option::unwrap_or_default))
 }
 
-/// The precision that both operands of a product are asked for.
+/// Precision requested for both operands of a matmul.
 fn precision(op: &Op) -> Made<Precision> {
     let Some(config) = op.attributes.get("precision_config") else { return Ok(Precision::Bf16) };
     let Attr::Array(items) = config else { return Err(not_modelled("precision_config", config)) };
@@ -393,7 +394,7 @@ fn dot(c: &mut Compiler<'_>, op: &Op) -> Made {
     let product = Product::new(&c.vector_shape(lhs)?, &c.vector_shape(rhs)?, &dot)?;
     let results = product.batch * product.m * product.n;
     if c.vector_shape(result)? != product.shape {
-        return Err(format!("the product of {lhs} and {rhs} is not {result}").into());
+        return Err(format!("the matmul of {lhs} and {rhs} does not give {result}").into());
     }
     Ok(Box::new(move |m, step| {
         let (lhs, rhs) = (m.vector(step, 0), m.vector(step, 1));
@@ -405,7 +406,7 @@ fn dot(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Runs the kernel whose text is in the call's configuration.
+/// Runs the kernel in the call's configuration.
 fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
     match c.attribute(op, "call_target_name")? {
         Attr::String(target) if target == "tpu_custom_call" => {}
@@ -418,7 +419,7 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         }
     }
     let Attr::String(configuration) = c.attribute(op, "backend_config")? else {
-        return Err("the attribute 'backend_config' is no text".into());
+        return Err("attribute 'backend_config' is not a string".into());
     };
     let text = kernel_text(configuration)?;
     let module = parse(&text).map_err(|error| format!("the kernel in the call's configuration: {error}"))?;
@@ -459,7 +460,7 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// The text of the kernel that a call runs.
+/// Text of the kernel that a call runs.
 pub(in crate::interpret) fn embedded_text(op: &Op) -> Option<String> {
     match op.attributes.get("backend_config") {
         Some(Attr::String(configuration)) => kernel_text(configuration).ok(),
@@ -467,10 +468,10 @@ pub(in crate::interpret) fn embedded_text(op: &Op) -> Option<String> {
     }
 }
 
-/// The text of the kernel in a call's configuration.
+/// Text of the kernel in a call's configuration.
 fn kernel_text(configuration: &str) -> Made<String> {
-    let json: serde_json::Value =
-        serde_json::from_str(configuration).map_err(|error| format!("backend_config is no JSON: {error}"))?;
+    let json: serde_json::Value = serde_json::from_str(configuration)
+        .map_err(|error| format!("backend_config is not JSON: {error}"))?;
     let config = &json["custom_call_config"];
     if let Some((key, value)) = config
         .as_object()
@@ -481,6 +482,6 @@ fn kernel_text(configuration: &str) -> Made<String> {
     let Some(body) = config["body"].as_str() else {
         return Err("backend_config has no custom_call_config.body".into());
     };
-    let bytes = STANDARD.decode(body).map_err(|error| format!("the kernel's body is no base64: {error}"))?;
+    let bytes = STANDARD.decode(body).map_err(|error| format!("the kernel's body is not base64: {error}"))?;
     String::from_utf8(bytes).map_err(|_| "the kernel's body is bytecode; only text is supported".into())
 }

@@ -1,4 +1,4 @@
-//! The making of views: slices, casts, allocations.
+//! View operations: slices, casts, allocations.
 
 use super::{Definition, pure};
 use crate::{
@@ -20,36 +20,36 @@ pub(super) const OPS: &[Definition] = &[
     pure("tpu.reinterpret_cast", &[], same_view),
     pure("tpu.erase_memref_layout", &[], same_view),
     pure("tpu.assume_layout", &[], same_view),
-    // Where in its memory a buffer lies is not modelled.
+    // The address of a buffer in its memory is not modelled.
     pure("memref.alloca", &["alignment"], alloca),
     pure("memref.alloc", &["alignment"], alloca),
     pure("memref.dim", &[], dim),
 ];
 
-/// The memref of an operand.
+/// Memref type of an operand.
 pub(super) fn memref<'a>(c: &Compiler<'a>, op: &Op, number: usize) -> Made<&'a MemRef> {
     match op.operands.get(number).map(|&value| c.ty(value)) {
         Some(Type::MemRef(memref)) => Ok(memref),
-        Some(other) => Err(format!("operand {number} is {other} and no memref").into()),
+        Some(other) => Err(format!("operand {number} is {other}, not a memref").into()),
         None => Err(format!("operand {number} is missing").into()),
     }
 }
 
-/// One integer per dimension of `memref`, from operand `first` on, and `after` operands behind them.
+/// One index per dimension of `memref`, from operand `first` on, with `after` operands behind them.
 pub(super) fn indices(c: &Compiler<'_>, op: &Op, first: usize, memref: &MemRef, after: usize) -> Made<usize> {
     let rank = memref.shape.len();
     if op.operands.len() != first + rank + after {
-        return Err(format!("a memref of {rank} dimensions takes {rank} indices").into());
+        return Err(format!("a memref of rank {rank} needs {rank} indices").into());
     }
     (first..first + rank).try_for_each(|i| c.scalar_integer(c.operand(op, i)?))?;
     Ok(rank)
 }
 
-/// The memref of the result.
+/// Memref type of the result.
 fn result_memref<'a>(c: &Compiler<'a>, op: &Op) -> Made<&'a MemRef> {
     match op.results.first().map(|&value| c.ty(value)) {
         Some(Type::MemRef(memref)) => Ok(memref),
-        _ => Err("the result is no memref".into()),
+        _ => Err("the result is not a memref".into()),
     }
 }
 
@@ -61,7 +61,7 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
     (1 + rank..op.operands.len()).try_for_each(|i| c.scalar_integer(c.operand(op, i)?))?;
     let unknown = to.shape.iter().filter(|&&extent| extent == DYNAMIC).count();
     if to.shape.len() != rank || unknown != dynamic || from.element != to.element {
-        return Err("the slice and its memref have the same dimensions and elements".into());
+        return Err("a slice must keep the rank and element type of its memref".into());
     }
     let shape = to.shape.clone();
     Ok(Box::new(move |m, step| {
@@ -75,7 +75,7 @@ fn slice(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Leaves out dimensions of extent 1.
+/// Drops unit dimensions.
 fn squeeze(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
@@ -85,11 +85,11 @@ fn squeeze(c: &mut Compiler<'_>, op: &Op) -> Made {
         if wanted.next_if_eq(&extent).is_some() {
             kept.push(dimension);
         } else if *extent != 1 {
-            return Err("only dimensions of extent 1 can be left out".into());
+            return Err("only unit dimensions can be dropped".into());
         }
     }
     if wanted.next().is_some() || from.element != to.element {
-        return Err(format!("{} is not squeezed to {}", c.operand(op, 0)?, c.result(op, 0)?).into());
+        return Err(format!("cannot squeeze {} to {}", c.operand(op, 0)?, c.result(op, 0)?).into());
     }
     kept.reverse();
     Ok(Box::new(move |m, step| {
@@ -104,17 +104,17 @@ fn squeeze(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn reshape(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
-    // Extents that are not known do not multiply.
+    // Dynamic extents do not multiply.
     let count = |shape: &[usize]| shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
     let known = !from.shape.contains(&DYNAMIC) && !to.shape.contains(&DYNAMIC);
     if from.element != to.element || !known || count(&from.shape) != count(&to.shape) {
-        return Err("the two memrefs do not hold the same elements".into());
+        return Err("the memrefs differ in size or element type".into());
     }
     let shape = to.shape.clone();
     Ok(Box::new(move |m, step| {
         let view = m.view(step, 0);
         if !view.is_contiguous() {
-            let message = "this reshapes a memref that is not contiguous".to_owned();
+            let message = "reshape of a non-contiguous memref".to_owned();
             return Err(Stop::Fault(step.place, message));
         }
         let view = View { dims: row_major(&shape, view.unit()), ..view.clone() };
@@ -123,17 +123,17 @@ fn reshape(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// The result is the same memory with the same shape, only typed otherwise.
+/// A cast of the same memory and shape to another type.
 fn same_view(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
-    // Tiles are where the compiler has put elements; strides, offsets and maps say which elements are meant.
+    // Tiling assigned by the compiler moves elements; strides, offsets and maps select different ones.
     let is_plain = |memref: &MemRef| matches!(memref.layout, None | Some(Layout::Tiled { .. }));
     let tiled_alike = from.layout.is_none() || to.layout.is_none() || op.name != "tpu.reinterpret_cast";
     let alike =
         from.layout == to.layout || op.name != "memref.cast" && is_plain(from) && is_plain(to) && tiled_alike;
     if from.shape != to.shape || from.element != to.element || !alike {
-        return Err("only a cast that keeps shape, elements and layout is supported".into());
+        return Err("only casts that keep shape, element type and layout are supported".into());
     }
     Ok(Box::new(|m, step| {
         let view = m.view(step, 0).clone();
@@ -150,7 +150,7 @@ fn alloca(c: &mut Compiler<'_>, op: &Op) -> Made {
     let element = c.element(ty)?;
     let space = to.space.unwrap_or(MemorySpace::Vmem);
     if matches!(space, MemorySpace::Hbm | MemorySpace::Any) {
-        return Err("a kernel allocates on-chip memory only".into());
+        return Err("kernels can allocate on-chip memory only".into());
     }
     let name = op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line));
     Ok(Box::new(move |m, step| {
