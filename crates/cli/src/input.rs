@@ -1,7 +1,7 @@
-//! Input files: read whole, or refused with one sentence before they block or exhaust the program.
+//! Input files, read whole or rejected before they can block or exhaust the process.
 //!
-//! Everything that a command reads comes through here: only regular files, never more than a limit, and nothing
-//! that a symbolic link fetches from outside the folder that was named.
+//! Every command reads through this module: regular files and the streams that a shell passes (`-`, `/dev/stdin`,
+//! `<(command)`), never more than a limit, and no symbolic link that leaves the folder named by the user.
 
 use std::{
     fs::{self, File, FileType, Metadata},
@@ -11,30 +11,33 @@ use std::{
 
 use thiserror::Error;
 
-use crate::{plain_path::PlainPath, print::shown};
+use crate::{
+    plain_path::PlainPath,
+    print::{one_line, shown},
+};
 
-/// Most bytes of a manifest.
+/// Size limit of a manifest.
 pub const MANIFEST_BYTES: u64 = 4 << 20;
-/// Most bytes of a benchmark record.
+/// Size limit of a benchmark record.
 pub const RECORD_BYTES: u64 = 64 << 20;
-/// Most bytes of a dump, a kernel or a module.
+/// Size limit of a dump, a kernel or a module.
 pub const DUMP_BYTES: u64 = 128 << 20;
-/// Most bytes of a file with tensors.
+/// Size limit of a tensor file.
 pub const TENSOR_BYTES: u64 = 4 << 30;
-/// Most bytes that one command reads from folders of dumps.
+/// Bytes of dumps that one command may read.
 const TOTAL_BYTES: u64 = 512 << 20;
-/// Most files and folders that one command looks at in folders of dumps.
+/// Files and folders that one command may list.
 const TOTAL_ENTRIES: usize = 10_000;
 
-/// Why a file or a folder is not read.
+/// Why a file or folder cannot be read.
 #[derive(Debug, Error)]
 pub enum InputError {
-    /// The operating system does not give it.
+    /// The operating system reports an error.
     #[error("cannot read {}: {error}", shown(path))]
     Io {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// Its reason.
+        /// The system's error.
         error: io::Error,
     },
     /// Reading it could block, never end, or have side effects.
@@ -43,66 +46,71 @@ pub enum InputError {
         shown(path)
     )]
     NotRegular {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// What it is.
+        /// What it is instead.
         kind: &'static str,
     },
-    /// It is no text.
-    #[error("{} is not text: give the text that the compiler wrote or reads", shown(path))]
+    /// It is not UTF-8.
+    #[error("{} is not text: pass a text dump, not a binary", shown(path))]
     NotText {
-        /// Which one.
+        /// The file.
         path: PathBuf,
     },
-    /// It belongs to something else than the folder that was named.
+    /// A symbolic link leaves the folder named by the user.
     #[error(
-        "cannot read {}: it is a symbolic link that leaves {}; put the file itself there",
+        "cannot read {}: it is a symbolic link that leaves {}; copy the file there instead",
         shown(path),
         shown(folder)
     )]
     Outside {
         /// The link.
         path: PathBuf,
-        /// Where it lies.
+        /// The folder that it leaves.
         folder: PathBuf,
     },
-    /// It cannot be what it is read as.
-    #[error("cannot read {}: it is larger than {} MiB, the most that is read of such a file", shown(path), limit >> 20)]
+    /// It exceeds the size limit.
+    #[error("cannot read {}: it is larger than {} MiB, the limit for this kind of file", shown(path), limit >> 20)]
     TooLarge {
-        /// Which one.
+        /// The file.
         path: PathBuf,
-        /// The most that is read.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// ClusterMode the files are too large.
-    #[error("cannot read {}: one command reads {} MiB of dumps at most; name fewer files or folders", shown(path), TOTAL_BYTES >> 20)]
+    /// All files together exceed the limit of one command.
+    #[error("cannot read {}: one command reads at most {} MiB of dumps; name fewer files or folders", shown(path), TOTAL_BYTES >> 20)]
     TooMuch {
-        /// The file that did not fit any more.
+        /// The file that exceeds it.
         path: PathBuf,
     },
     /// There are too many files.
     #[error(
-        "cannot list {}: one command looks at {TOTAL_ENTRIES} files at most; name the folder of one version",
+        "cannot list {}: one command lists at most {TOTAL_ENTRIES} files; name the folder of one version",
         shown(path)
     )]
     TooMany {
-        /// The folder that did not fit any more.
+        /// The folder that exceeds the limit.
         path: PathBuf,
     },
 }
 
 impl InputError {
-    /// Whether there is nothing of this name.
+    /// Whether the file does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Self::Io { error, .. } if error.kind() == io::ErrorKind::NotFound)
     }
 }
 
-/// Reads a regular file whole, unless it is larger than `limit` bytes.
+/// Reads a regular file, or a stream that a shell passes, of at most `limit` bytes.
 pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
     let refused = |error| InputError::Io { path: path.to_owned(), error };
-    // Before it is opened, because opening alone has effects on some devices; and again on what was opened, because
-    // the name may mean another file by then.
+    match Stream::named(path) {
+        Some(Stream::Stdin) => return read_stream(path, io::stdin().lock(), limit),
+        Some(Stream::Descriptor) => return read_stream(path, open_pipe(path)?, limit),
+        None => {}
+    }
+    // Checked before opening, which alone has side effects on some devices, and again afterwards, because the name may
+    // refer to another file by then.
     require_regular(path, &fs::metadata(path).map_err(refused)?)?;
     let file = open(path).map_err(refused)?;
     let metadata = file.metadata().map_err(refused)?;
@@ -113,9 +121,63 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
     }
     let mut bytes = Vec::new();
     bytes.try_reserve_exact(metadata.len() as usize).map_err(|error| refused(error.into()))?;
-    // The length is a promise only: files may grow, and those of /proc have none.
+    // The length is only a hint: files may grow, and those of /proc have none.
     file.take(limit + 1).read_to_end(&mut bytes).map_err(refused)?;
     if bytes.len() as u64 > limit { Err(too_large()) } else { Ok(bytes) }
+}
+
+/// A file name that stands for a stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stream {
+    /// `-` or `/dev/stdin`.
+    Stdin,
+    /// `/dev/fd/63`, as a shell writes `<(command)`.
+    Descriptor,
+}
+
+impl Stream {
+    fn named(path: &Path) -> Option<Self> {
+        if ["-", "/dev/stdin"].iter().any(|name| path.as_os_str() == *name) {
+            return Some(Self::Stdin);
+        }
+        let is_descriptor =
+            ["/dev/fd", "/proc/self/fd"].iter().any(|folder| path.parent() == Some(Path::new(folder)));
+        is_descriptor.then_some(Self::Descriptor)
+    }
+}
+
+/// Whether a path named on the command line stands for a stream.
+pub fn is_stream(path: &Path) -> bool {
+    Stream::named(path).is_some()
+}
+
+/// What to call a file in messages: its name without folders.
+pub fn file_name(path: &Path) -> String {
+    match Stream::named(path) {
+        Some(Stream::Stdin) => "stdin".to_owned(),
+        Some(Stream::Descriptor) => "pipe".to_owned(),
+        None => one_line(&path.file_name().unwrap_or_default().to_string_lossy()),
+    }
+}
+
+fn open_pipe(path: &Path) -> Result<File, InputError> {
+    let refused = |error| InputError::Io { path: path.to_owned(), error };
+    let file = File::open(path).map_err(refused)?;
+    let metadata = file.metadata().map_err(refused)?;
+    match kind(metadata.file_type()) {
+        FIFO => Ok(file),
+        _ => require_regular(path, &metadata).map(|()| file),
+    }
+}
+
+fn read_stream(path: &Path, stream: impl Read, limit: u64) -> Result<Vec<u8>, InputError> {
+    let mut bytes = Vec::new();
+    let read = stream.take(limit + 1).read_to_end(&mut bytes);
+    read.map_err(|error| InputError::Io { path: path.to_owned(), error })?;
+    match bytes.len() as u64 > limit {
+        true => Err(InputError::TooLarge { path: path.to_owned(), limit }),
+        false => Ok(bytes),
+    }
 }
 
 /// Reads a kernel or a module.
@@ -123,14 +185,14 @@ pub fn read_text(path: &Path) -> Result<String, InputError> {
     String::from_utf8(read(path, DUMP_BYTES)?).map_err(|_| InputError::NotText { path: path.to_owned() })
 }
 
-/// Resolves a name within a folder; whatever links lead through, the file lies in the folder.
+/// Resolves a name in a folder, and rejects links that leave it.
 pub fn within(folder: &Path, name: &PlainPath) -> Result<PathBuf, InputError> {
     let path = folder.join(name.as_path());
     require_inside(folder, &path)?;
     Ok(path)
 }
 
-/// Opens without waiting for a writer, should the file have become a FIFO.
+/// Opens without blocking, should the file have become a FIFO meanwhile.
 fn open(path: &Path) -> io::Result<File> {
     let mut options = File::options();
     options.read(true);
@@ -149,12 +211,14 @@ fn require_regular(path: &Path, metadata: &Metadata) -> Result<(), InputError> {
     }
 }
 
+const FIFO: &str = "a FIFO";
+
 fn kind(file: FileType) -> &'static str {
     #[cfg(unix)]
     {
         use std::os::unix::fs::FileTypeExt;
         match () {
-            () if file.is_fifo() => return "a FIFO",
+            () if file.is_fifo() => return FIFO,
             () if file.is_socket() => return "a socket",
             () if file.is_char_device() || file.is_block_device() => return "a device",
             () => {}
@@ -165,7 +229,7 @@ fn kind(file: FileType) -> &'static str {
 
 fn require_inside(folder: &Path, path: &Path) -> Result<(), InputError> {
     let resolve = |path: &Path| {
-        // The parent of a bare file name is written as nothing.
+        // The parent of a bare file name is empty.
         let named = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         fs::canonicalize(named).map_err(|error| InputError::Io { path: path.to_owned(), error })
     };
@@ -176,16 +240,16 @@ fn require_inside(folder: &Path, path: &Path) -> Result<(), InputError> {
     }
 }
 
-/// What lies in a folder.
+/// The content of a folder.
 #[derive(Debug, Default)]
 pub struct Listing {
-    /// Regular files, by name.
+    /// Regular files, sorted.
     pub files: Vec<PathBuf>,
-    /// Folders, by name.
+    /// Folders, sorted.
     pub folders: Vec<PathBuf>,
 }
 
-/// What one command may still read from folders of dumps.
+/// What one command may still read.
 #[derive(Debug)]
 pub struct Allowance {
     bytes: u64,
@@ -209,8 +273,7 @@ impl Allowance {
         Ok(bytes)
     }
 
-    /// Lists a folder without what is hidden. Anything but regular files and folders in it is refused, and links that
-    /// leave it.
+    /// Lists a folder without hidden files. Rejects devices, pipes, and links that leave the folder.
     pub fn list(&mut self, folder: &Path) -> Result<Listing, InputError> {
         let refused = |error| InputError::Io { path: folder.to_owned(), error };
         let mut listing = Listing::default();
@@ -246,7 +309,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_more_is_read_than_the_limit() {
+    fn reads_at_most_the_limit() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("file");
         fs::write(&path, "12345").unwrap();
@@ -262,10 +325,10 @@ mod tests {
         assert!(matches!(read(place.path(), 1), Err(InputError::NotRegular { kind: "a folder", .. })));
     }
 
-    /// Files of /proc have no length, and more in them.
+    /// Files of /proc report length 0 and have content.
     #[cfg(target_os = "linux")]
     #[test]
-    fn a_length_is_not_relied_on() {
+    fn does_not_trust_the_reported_length() {
         assert!(read(Path::new("/proc/self/status"), 1 << 20).unwrap().len() > 100);
         assert!(matches!(read(Path::new("/proc/self/status"), 100), Err(InputError::TooLarge { .. })));
         assert!(matches!(

@@ -1,6 +1,6 @@
-//! Ctrl-C and its kin: children are ended, temporary files removed, and what was measured so far is printed.
+//! Signals: on Ctrl-C, kill child processes, remove temporary files and print what was measured so far.
 //!
-//! A thread of its own does that and exits, whatever the others are at: a call into a foreign library cannot be given up.
+//! A separate thread does this and exits, because a call into a foreign library cannot be cancelled.
 
 use std::sync::{
     Mutex, PoisonError,
@@ -10,22 +10,22 @@ use std::sync::{
 /// Whether the process is about to exit.
 static ENDING: AtomicBool = AtomicBool::new(false);
 
-/// What to print when it comes to that.
+/// What to print on exit.
 static SO_FAR: Mutex<Option<String>> = Mutex::new(None);
 
-/// Keeps what a command would print if it were interrupted now.
+/// Sets the partial report to print on an interruption.
 pub fn keep(report: Option<String>) {
     *SO_FAR.lock().unwrap_or_else(PoisonError::into_inner) = report;
 }
 
-/// Waits for the exit that is under way, if one is: what this thread could still say comes of the interruption.
+/// Blocks while the process exits, so that errors caused by the interruption are not printed.
 pub fn yield_to_exit() {
     while ENDING.load(Ordering::SeqCst) {
         std::thread::park();
     }
 }
 
-/// Ends the process well on SIGINT, SIGTERM and SIGHUP, unless it was started with them ignored.
+/// Handles SIGINT, SIGTERM and SIGHUP, unless the process was started with them ignored.
 #[cfg(unix)]
 pub fn watch() {
     use signal_hook::{
@@ -35,12 +35,12 @@ pub fn watch() {
     };
     use std::time::{Duration, Instant};
 
-    /// One request may come as two signals, as those of `timeout` do.
+    /// Signals within this time count as one; `timeout` sends two.
     const ONE_REQUEST: Duration = Duration::from_secs(1);
 
     let heeded = [SIGINT, SIGTERM, SIGHUP].into_iter();
     let heeded = heeded.filter(|&signal| !octile_runtime::cleanup::is_ignored(signal));
-    // Without the watch, a signal ends the process as it ends any other.
+    // Without a handler, a signal terminates the process as usual.
     let Ok(mut signals) = Signals::new(heeded) else { return };
     let watch = move || {
         let mut first = None;
@@ -51,20 +51,20 @@ pub fn watch() {
                     ENDING.store(true, Ordering::SeqCst);
                     std::thread::spawn(move || end(signal));
                 }
-                // Who asks again does not want to wait for it.
+                // A second request does not wait for the cleanup.
                 Some(first) if first.elapsed() > ONE_REQUEST => exit(128 + signal),
                 Some(_) => {}
             }
         }
     };
-    // As above, should there be no thread.
+    // Without the thread, too, signals act as usual.
     let _ = std::thread::Builder::new().name("signals".to_owned()).spawn(watch);
 }
 
 #[cfg(not(unix))]
 pub fn watch() {}
 
-/// Cleans up, prints and exits as shells expect of a process that a signal ended.
+/// Cleans up, prints, and exits with 128 plus the signal number.
 #[cfg(unix)]
 fn end(signal: i32) -> ! {
     use std::io::{IsTerminal, Write};
@@ -72,7 +72,7 @@ fn end(signal: i32) -> ! {
     octile_runtime::cleanup::end_all();
     let mut stderr = std::io::stderr();
     if stderr.is_terminal() {
-        // The progress bar and the `^C` of the terminal.
+        // Erase the progress bar and the terminal's `^C`.
         let _ = write!(stderr, "\r\x1b[2K");
     }
     if let Some(report) = SO_FAR.lock().unwrap_or_else(PoisonError::into_inner).take() {

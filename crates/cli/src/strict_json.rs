@@ -1,11 +1,11 @@
-//! JSON in which every key of an object stands once, so that all readers see the same value.
+//! JSON without duplicate keys, which readers resolve differently.
 
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 
-/// Parses a text; a key that stands twice is an error.
+/// Parses JSON and rejects duplicate keys.
 pub fn parse(text: &str) -> serde_json::Result<Value> {
     serde_json::from_str::<Strict>(text).map(|Strict(value)| value)
 }
@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_stands_once() {
+    fn duplicate_keys_are_rejected() {
         let text = r#"{"a": [1, -2, 0.5, null, true, "x", {"a": {}}], "b": 18446744073709551615}"#;
         assert_eq!(parse(text).unwrap(), serde_json::from_str::<Value>(text).unwrap());
         for text in [r#"{"a": 1, "a": 1}"#, r#"[{"b": {"a": 1, "c": 2, "\u0061": 2}}]"#] {

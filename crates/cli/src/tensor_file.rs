@@ -5,17 +5,17 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use safetensors::{SafeTensorError, SafeTensors};
 
-use crate::input;
+use crate::{input, print::shown};
 
-/// The bytes of a file.
+/// Reads a tensor file.
 pub fn bytes(path: &Path) -> Result<Vec<u8>> {
     Ok(input::read(path, input::TENSOR_BYTES)?)
 }
 
-/// The tensors in the bytes of a file.
+/// Parses the tensors of a file.
 pub fn tensors<'b>(path: &Path, bytes: &'b [u8]) -> Result<SafeTensors<'b>> {
-    let name = path.display();
-    // Behind its length, the header is JSON.
+    let name = shown(path);
+    // A JSON header follows the 8 bytes of its length.
     let begins_well = bytes.get(8) == Some(&b'{');
     match SafeTensors::deserialize(bytes) {
         Ok(tensors) => Ok(tensors),
@@ -23,7 +23,7 @@ pub fn tensors<'b>(path: &Path, bytes: &'b [u8]) -> Result<SafeTensors<'b>> {
             if begins_well =>
         {
             bail!(
-                "{name} has {} bytes, which is not what its header announces: it is cut off or damaged",
+                "{name} has {} bytes, but its header declares another size: the file is truncated or damaged",
                 bytes.len()
             )
         }
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_wrong_with_a_file_is_said() {
+    fn errors_say_what_is_wrong_with_a_file() {
         let data = [0u8; 16];
         let view = TensorView::new(Dtype::F32, vec![4], &data).unwrap();
         let whole = safetensors::serialize([("x", view)], None).unwrap();
@@ -49,7 +49,7 @@ mod tests {
         assert_eq!(said(&whole), None);
         for cut in [whole.len() - 1, 40, 12] {
             let sentence = format!(
-                "f has {cut} bytes, which is not what its header announces: it is cut off or damaged"
+                "f has {cut} bytes, but its header declares another size: the file is truncated or damaged"
             );
             assert_eq!(said(&whole[..cut]), Some(sentence));
         }

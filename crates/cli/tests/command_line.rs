@@ -222,7 +222,7 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["check", "--chip", "v6e", "--for-racecheck"], "--for-racecheck is for GPU kernels only: leave it"),
         (&["inspect", "--target", "sm_90a", "--promote", "100"], "'--promote <K>': expected 32, 64, 128"),
         (&["inspect", "--target", "sm_80"], "give one of tpu7x, v6e, v5e, v5p, v4, sm_90a, h100, h200"),
-        (&["verify", "--chip", "a100"], "no TPU or GPU of this name is known here: give one of tpu7x, v6e, "),
+        (&["verify", "--chip", "a100"], "unknown chip: use one of tpu7x, v6e, "),
         (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
     ] {
         let said = refusal(arguments);

@@ -243,7 +243,7 @@ fn dumps_beside_folders_of_dumps_are_refused() {
     );
     fs::create_dir_all(place.path().join("nested/deep")).unwrap();
     fs::rename(inner, place.path().join("nested/deep/v3")).unwrap();
-    refused(place.path(), ".", "nested holds folders and no files: name it by itself, or move it out of .");
+    refused(place.path(), ".", "nested contains folders but no files: name it directly, or move it out of .");
 }
 
 #[test]
@@ -259,7 +259,7 @@ fn a_manifest_of_another_version_is_noticed() {
     // Copied, its checksums are of other files.
     fs::copy(folder.join("manifest.json"), other.join("manifest.json")).unwrap();
     let (code, said) = verify(place.path(), "dma");
-    assert!(code == 1 && said.contains("against its manifest: compile that version again"), "{said}");
+    assert!(code == 1 && said.contains("unlike its manifest: compile that version again"), "{said}");
     // With checksums and a seal that hold, the kernel still says what it is.
     let mut lowered = manifest.clone();
     for pointer in ["/strategy", "/plan/strategy"] {
@@ -296,7 +296,7 @@ fn listed_files_are_there_once_and_whole() {
     fs::remove_file(folder.join(PACKED)).unwrap();
     let (code, said) = verify(place.path(), "smem");
     assert!(
-        code == 1 && said.contains("smem/packed-bundles-post-ra.txt is missing, against its manifest"),
+        code == 1 && said.contains("smem/packed-bundles-post-ra.txt is missing, unlike its manifest"),
         "{said}"
     );
     fs::write(folder.join(PACKED), &listed).unwrap();

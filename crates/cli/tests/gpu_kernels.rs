@@ -9,7 +9,10 @@ use std::collections::BTreeMap;
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
     device::hopper::HOPPER_GPUS,
-    plan::hopper::{ClusterMode, GpuTile, HopperPlan, PROMOTIONS, ResultPath, TileConfig, candidates},
+    plan::hopper::{
+        ClusterMode, GpuTile, HopperPlan, PROMOTIONS, QuantizePlan, QuantizeTuning, ResultPath, TileConfig,
+        candidates,
+    },
 };
 use octile_dump::{
     checks::{CheckId, Verdict},
@@ -68,7 +71,7 @@ fn check(plan: &HopperPlan) {
     // meanwhile.
     let loops = if plan.has_loop_per_boundary() { plan.boundaries().len() } else { 1 };
     let one_more = usize::from(staged && plan.stages_per_chain() == 1);
-    let copies = if ring { one_more + loops * plan.stages_per_turn() } else { 1 };
+    let copies = if ring { one_more + loops * plan.loop_unroll() } else { 1 };
     assert_eq!(count("QGMMA"), 4 * plan.waves() * copies, "{entry}");
     assert_eq!(count("UTMALDG") > 0, ring, "{entry}");
     assert_eq!(count("SYNCS") > 0, ring, "{entry}");
@@ -178,8 +181,10 @@ fn every_quantizing_kernel_assembles() {
     for kind in [FloatKind::F32, FloatKind::Bf16, FloatKind::F16] {
         for granularity in [ScaleGranularity::Token, ScaleGranularity::Block] {
             for quant_block in QuantBlock::ALL {
-                for aligned in [true, false] {
-                    let kernel = hopper::quantize(kind, granularity, quant_block.size(), aligned);
+                for vectors in [true, false] {
+                    let tuning = QuantizeTuning::BEST;
+                    let plan = QuantizePlan { kind, granularity, quant_block, vectors, tuning };
+                    let kernel = hopper::quantize(&plan);
                     let assembled = assemble(&kernel);
                     assert!(assembled.mnemonics.contains_key("F2FP"), "{}", kernel.entry);
                     assert!(assembled.registers <= 64, "{}", kernel.entry);

@@ -154,7 +154,7 @@ fn budgets_are_kept() {
     refused(
         place.path(),
         &["verify", "many"],
-        "cannot read many/4: one command reads 512 MiB of dumps at most",
+        "cannot read many/4: one command reads at most 512 MiB of dumps",
     );
     // Many files.
     let folder = place.path().join("crowd");
@@ -162,29 +162,46 @@ fn budgets_are_kept() {
     for index in 0..10_001 {
         File::create(folder.join(index.to_string())).unwrap();
     }
-    refused(
-        place.path(),
-        &["verify", "crowd"],
-        "cannot list crowd: one command looks at 10000 files at most",
-    );
-    refused(place.path(), &["report", "."], "one command looks at 10000 files at most");
+    refused(place.path(), &["verify", "crowd"], "cannot list crowd: one command lists at most 10000 files");
+    refused(place.path(), &["report", "."], "one command lists at most 10000 files");
     // Folders in folders: nobody goes deeper than versions.
     fs::remove_dir_all(&folder).unwrap();
     let deep = folder.join(["d"; 1000].join("/"));
     fs::create_dir_all(&deep).unwrap();
-    refused(place.path(), &["verify", "crowd"], "crowd/d holds folders and no files");
+    refused(place.path(), &["verify", "crowd"], "crowd/d contains folders but no files");
 }
 
-/// What comes through a pipe has no length: it is to be saved first.
+/// A stream that a shell passes is read like a file, up to the same limit.
 #[test]
-fn pipes_are_refused() {
+fn streams_named_on_the_command_line_are_read() {
     let place = TempDir::new().unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
-    command.args(["verify", "/dev/stdin"]).current_dir(place.path());
-    let child = command.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    let said = String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap();
-    assert!(
-        said.contains("cannot read /dev/stdin: it is a FIFO, not a regular file; save its content"),
-        "{said}"
-    );
+    let folder = unpack(SMEM, place.path());
+    let mosaic = folder.join("mosaic.mlir");
+    let run = |script: &str| {
+        let mut command = Command::new("bash");
+        command.args(["-c", script]).current_dir(place.path());
+        command.env("OCTILE", env!("CARGO_BIN_EXE_octile")).env("FILE", &mosaic);
+        let output = command.stdin(Stdio::null()).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let scripts = [
+        "$OCTILE verify $FILE --strategy smem --chip tpu7x",
+        "$OCTILE verify - --strategy smem --chip tpu7x < $FILE",
+        "cat $FILE | $OCTILE verify - --strategy smem --chip tpu7x",
+        "cat $FILE | $OCTILE verify /dev/stdin --strategy smem --chip tpu7x",
+        "$OCTILE verify <(cat $FILE) --strategy smem --chip tpu7x",
+    ];
+    for script in scripts {
+        let (code, said) = run(script);
+        assert!(code == Some(0) && said.contains("PASS: 1 version"), "{script}: {said}");
+    }
+    for (script, sentence) in [
+        ("$OCTILE verify - < /dev/zero", "cannot read -: it is larger than 128 MiB"),
+        ("$OCTILE verify <(cat /dev/zero)", ": it is larger than 128 MiB"),
+        ("$OCTILE verify /dev/fd/5 5< /dev/zero", "cannot read /dev/fd/5: it is a device"),
+        ("$OCTILE verify -", "stdin is empty"),
+    ] {
+        let (code, said) = run(script);
+        assert!(code != Some(0) && said.contains(sentence), "{script}: {said}");
+    }
 }

@@ -86,9 +86,9 @@ fn no_program_of_the_current_folder_runs() {
         let inspect = ["inspect", "--target", "sm_90a", "--shape", "64x64x128:128"];
         let output = octile(&inspect, place.path(), &variables);
         if output.status.code() != Some(0) {
-            // There may be a ptxas on the search path of this machine.
+            // PATH may contain a ptxas.
             let said = refusal(&output);
-            assert!(said.contains(" was not found: run `octile tools install gpu`"), "{said}");
+            assert!(said.contains(" not found: run `octile tools install gpu`"), "{said}");
         }
         require_nothing_ran(place.path());
         refusal(&octile(&["tools", "install", "gpu"], place.path(), &variables[..1]));
@@ -97,7 +97,7 @@ fn no_program_of_the_current_folder_runs() {
         require_nothing_ran(place.path());
     }
     let said = refusal(&octile(&["tools", "install", "gpu"], place.path(), &[("OCTILE_TOOLS", "tools")]));
-    assert!(said.contains("set OCTILE_TOOLS to the absolute path of one"), "{said}");
+    assert!(said.contains("set OCTILE_TOOLS to an absolute path"), "{said}");
     // A file that is named is one that is meant.
     let named = [("OCTILE_PTXAS", "./ptxas"), ("OCTILE_NVDISASM", "nvdisasm")];
     octile(&["inspect", "--target", "sm_90a", "--shape", "64x64x128:128"], place.path(), &named);

@@ -108,7 +108,7 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
         assert!(names(place.path()).is_empty(), "{arguments:?} wrote {:?}", names(place.path()));
     };
     refused(&["--chip", "v9"], "give one of tpu7x, v6e, v5e, v5p, v4, sm_90a, h100, h200");
-    refused(&["--chip", "v4"], "v4 has no f8e4m3fn matrix product");
+    refused(&["--chip", "v4"], "v4 cannot multiply f8e4m3fn");
     refused(&["--shape", "512x512x512:100"], "quantization block 100 is not supported: use 128, 256 or 512");
     refused(&["--mode", "huge"], "unknown block mode 'huge': expected aligned or large");
     refused(

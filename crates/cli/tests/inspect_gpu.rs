@@ -220,7 +220,7 @@ fn quantizing_kernels_are_judged_beside_the_product() {
         let (code, said) = octile(&["verify", "gpu", "--junit", "verdicts.xml"], place.path());
         let (_, helper) = said.split_once("in quantize/, runs before it").expect("its verdicts");
         let shown = helper.contains(&format!("FAIL {check}")) && helper.contains(&format!("at  {file}:"));
-        assert!(code == 1 && shown && said.contains("FAIL (1 refuted)"), "{file}: {said}");
+        assert!(code == 1 && shown && said.contains("FAIL (1 failed)"), "{file}: {said}");
         let suites = fs::read_to_string(place.path().join("verdicts.xml")).unwrap();
         let (_, case) = suites.split_once(&format!("name=\"quantize/{check}\"")).expect("a case");
         assert!(case.split("</testcase>").next().unwrap().contains("<failure"), "{suites}");
@@ -264,7 +264,7 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
     for pointer in ["/figures/shared_bytes", "/helpers/quantize/figures/shared_bytes"] {
         let (code, said) = verify(&|manifest| *manifest.pointer_mut(pointer).unwrap() = 232_449.into(), &[]);
         let sentence = "FAIL fits-vmem        232449 bytes of shared memory, where a block may have 232448";
-        assert!(code == 1 && said.contains(sentence) && said.contains("FAIL (1 refuted)"), "{said}");
+        assert!(code == 1 && said.contains(sentence) && said.contains("FAIL (1 failed)"), "{said}");
     }
     // Whoever changes a manifest is found out, unless the seal is made anew.
     let changed = written.replace("\"stages\": ", "\"stages\": 1");
@@ -305,8 +305,8 @@ fn promotion_and_racecheck_are_in_the_manifest_and_pass() {
     let shape =
         ["--strategy", "strip", "--strategy", "dma", "--shape", "256x512x512:256", "-o", "gpu", "--strict"];
     for (options, promoted, release, title) in [
-        (&["--promote", "64"][..], 64, "warp", "out f32, added up in f32 every 64 products\n"),
-        (&["--promote", "256"], 256, "warp", ", added up in f32 every 256 products\n"),
+        (&["--promote", "64"][..], 64, "warp", "out f32, promoted every 64 K elements\n"),
+        (&["--promote", "256"], 256, "warp", ", promoted every 256 K elements\n"),
         (&["--for-racecheck"], 128, "thread", "out f32, for racecheck\n"),
         (&["--promote", "32", "--for-racecheck"], 32, "thread", " every 32 products, for racecheck\n"),
     ] {
@@ -336,17 +336,20 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
         assert!(code == 2 && said.contains(expected), "{arguments:?}: {code} {said}");
         assert!(!place.path().join("compilation_output").exists(), "{arguments:?}");
     };
-    refused(&["--target", "sm_80"], "no TPU or GPU of this name is known here");
+    refused(&["--target", "sm_80"], "unknown chip: use one of");
     refused(&["--target", "sm_90a", "--mode", "large"], "--mode is for TPU kernels only");
-    refused(&["--target", "sm_90a", "--x", "bf16-plain"], "multiplies 8-bit activations only");
-    refused(&["--target", "sm_90a", "--promote", "64"], "`auto` does so with every stage of 128");
+    refused(&["--target", "sm_90a", "--x", "bf16-plain"], "multiplies fp8 activations only");
+    refused(&["--target", "sm_90a", "--promote", "64"], "`auto` always promotes every 128");
     let every_256 = ["--target", "sm_90a", "--strategy", "dma", "--promote", "256"];
-    refused(&every_256, "it is more than the quantization block");
+    refused(&every_256, "scales change with every quantization block");
     refused(&["--target", "sm_90a", "-o", "/proc/x"], "cannot write to /proc (");
     fs::create_dir(place.path().join("mine")).unwrap();
     let file = place.path().join("mine/v1_auto_double_buffer");
     fs::write(&file, "mine").unwrap();
-    refused(&["--target", "sm_90a", "-o", "mine"], "v1_auto_double_buffer is in the way");
+    refused(
+        &["--target", "sm_90a", "-o", "mine"],
+        "v1_auto_double_buffer exists, and `octile inspect` did not write it",
+    );
     assert_eq!(fs::read_to_string(&file).unwrap(), "mine");
 }
 

@@ -121,8 +121,7 @@ fn every_key_of_a_manifest_is_needed() {
         |manifest| in_first_file(manifest, Some(7.into())),
         "invalid type: integer `7`, expected a string",
     );
-    version
-        .resealed(|manifest| in_first_file(manifest, Some("".into())), "was changed, against its manifest");
+    version.resealed(|manifest| in_first_file(manifest, Some("".into())), "was changed, unlike its manifest");
     version.resealed(|manifest| manifest["files"][0]["size"] = 1.into(), "unknown field `size`");
     version.resealed(|manifest| manifest["waived"] = json!(["scales-in-smem"]), "unknown field `waived`");
     version.resealed(
@@ -211,7 +210,7 @@ fn a_manifest_names_files_of_its_own_folder_only() {
     for name in names {
         version.resealed(
             |manifest| manifest["files"].as_array_mut().unwrap().push(file(&secret, name)),
-            "is not the path of a file in this folder: only names joined by / are allowed",
+            "is not a path inside this folder: use names joined by /",
         );
         let page = fs::read_to_string(version.place.path().join("report.html")).unwrap();
         assert!(!page.contains("TOP-SECRET") && !page.contains('\u{1b}'), "{name}");

@@ -6,7 +6,7 @@ use clap::Parser;
 use octile_cli::{
     Verdict,
     args::{Args, Command},
-    command::simulate::{Job, Report, chrome_trace, run},
+    command::simulate::{SimulateReport, SimulateRequest, chrome_trace, run},
     print::simulate::drawing,
 };
 use safetensors::{Dtype, tensor::TensorView};
@@ -63,9 +63,9 @@ fn arguments(folder: &tempfile::TempDir, text: &str, more: &[&str]) -> octile_cl
     }
 }
 
-fn report(text: &str, more: &[&str]) -> anyhow::Result<Report> {
+fn report(text: &str, more: &[&str]) -> anyhow::Result<SimulateReport> {
     let folder = tempfile::tempdir().unwrap();
-    run(&Job::new(&arguments(&folder, text, more))?)
+    run(&SimulateRequest::new(&arguments(&folder, text, more))?)
 }
 
 #[test]
@@ -109,11 +109,11 @@ fn unusable_input_is_an_error_in_one_sentence() {
     let error = |text: &str, more: &[&str]| format!("{:#}", report(text, more).unwrap_err());
     assert!(
         error("nonsense", &[])
-            .contains("kernel.mlir:1:1: expected 'func.func', found 'nonsense': give Mosaic text")
+            .contains("kernel.mlir:1:1: expected 'func.func', found 'nonsense': pass Mosaic text")
     );
-    assert!(error(&kernel(WAIT), &["--operands", "y"]).contains("holds no tensor 'y'; it holds "));
+    assert!(error(&kernel(WAIT), &["--operands", "y"]).contains("has no tensor 'y', only "));
     let too_many = error(&kernel(WAIT), &["--operands", "x,x,x"]);
-    assert!(too_many.contains("on the operands x, x, x (--operands names others)"), "{too_many}");
+    assert!(too_many.contains("on operands x, x, x; choose others with --operands"), "{too_many}");
     assert!(too_many.contains("takes at most 2 operands"), "{too_many}");
     let narrow = error(&kernel(WAIT), &["--operands", "reference_f8"]);
     assert!(narrow.contains("the tensor given for it is f8E4M3FN of shape [16, 128]"), "{narrow}");
@@ -192,6 +192,6 @@ fn what_would_exhaust_this_machine_is_refused_in_a_sentence() {
     let folder = tempfile::tempdir().unwrap();
     let mut args = arguments(&folder, &changed(""), &[]);
     args.kernel = PathBuf::from("/dev/zero");
-    let said = format!("{:#}", Job::new(&args).err().unwrap());
+    let said = format!("{:#}", SimulateRequest::new(&args).err().unwrap());
     assert!(said.contains("/dev/zero: it is a device, not a regular file"), "{said}");
 }

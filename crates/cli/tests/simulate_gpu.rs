@@ -152,7 +152,7 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     fs::write(&manifest, serde_json::to_string_pretty(&other).unwrap()).unwrap();
     refusal(&["simulate", STRIP], "manifest.json has no seal (key `sha256`)");
     fs::write(&manifest, sealed(&other).unwrap()).unwrap();
-    refusal(&["simulate", STRIP], "has a plan that this version of octile would not make");
+    refusal(&["simulate", STRIP], "has a plan that this octile version does not generate");
     other["plan"] = serde_json::json!({});
     fs::write(&manifest, sealed(&other).unwrap()).unwrap();
     refusal(&["simulate", STRIP], "is not that of a GPU kernel of this version");
@@ -172,7 +172,7 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     fs::write(&kernel, text.replacen("%r<", "%r<4000000000> //", 1).replacen("> //", ">; //", 1)).unwrap();
     refusal(&["simulate", STRIP], "4000000000 registers of a kind are too many");
     fs::write(&kernel, text.replacen(".entry octile_", ".entry other_", 1)).unwrap();
-    refusal(&["simulate", STRIP], "of which the manifest tells");
+    refusal(&["simulate", STRIP], "but the manifest expects");
     fs::write(&kernel, &text[..text.len() - 8]).unwrap();
     refusal(&["simulate", STRIP], "it is cut off");
     fs::write(&kernel, " \n").unwrap();

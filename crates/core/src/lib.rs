@@ -1,4 +1,4 @@
-//! The pure part of Octile: numbers, shapes, plans. No unsafe code, no files, no printing, no clocks.
+//! Numbers, shapes and plans: the pure part of Octile. No unsafe code, no files, no printing, no clocks.
 //!
 //! The operation, for a weight stored in 8-bit floats with one scale per `qb x qb` block:
 //!

@@ -1,11 +1,12 @@
-//! What is to be multiplied, before anyone decides how.
+//! What is multiplied, independent of how.
 
 use std::{fmt, num::IntErrorKind, str::FromStr};
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-/// Side of the square block that shares one weight scale.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+/// Side of the square block of weights that shares one scale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "usize", into = "usize")]
 pub enum QuantBlock {
     /// 128 x 128, the DeepSeek and Qwen convention.
     B128,
@@ -28,7 +29,7 @@ impl QuantBlock {
         }
     }
 
-    /// How many blocks cover `len` elements.
+    /// Number of blocks that cover `len` elements.
     pub const fn count(self, len: usize) -> usize {
         len.div_ceil(self.size())
     }
@@ -42,13 +43,13 @@ impl TryFrom<usize> for QuantBlock {
     }
 }
 
-impl Serialize for QuantBlock {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(self.size() as u64)
+impl From<QuantBlock> for usize {
+    fn from(block: QuantBlock) -> Self {
+        block.size()
     }
 }
 
-/// A float wider than 8 bits, as activations come in and results go out.
+/// A float type wider than 8 bits, of activations and results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FloatKind {
@@ -69,7 +70,7 @@ impl FloatKind {
         }
     }
 
-    /// The relative error of one rounding to this type.
+    /// Unit roundoff: the relative error of one rounding to this type.
     pub const fn unit_roundoff(self) -> f64 {
         match self {
             Self::F32 => 1.0 / (1u64 << 24) as f64,
@@ -78,7 +79,7 @@ impl FloatKind {
         }
     }
 
-    /// `value` rounded to this type, to nearest with ties to even.
+    /// Rounds `value` to this type, to nearest with ties to even.
     pub fn round(self, value: f32) -> f64 {
         match self {
             Self::F32 => value.into(),
@@ -127,20 +128,20 @@ impl fmt::Display for ScaleGranularity {
     }
 }
 
-/// How the activations arrive and whether they are multiplied in 8 bits.
+/// The type of the activations, and whether they are multiplied in 8 bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum ActivationKind {
-    /// Already f8e4m3fn, with their scales.
+    /// f8e4m3fn with scales.
     Fp8(ScaleGranularity),
-    /// Wider floats, quantized to f8e4m3fn as part of the call.
+    /// Wider floats that the call quantizes to f8e4m3fn.
     Quantized(FloatKind, ScaleGranularity),
-    /// Wider floats, multiplied as they are with the 8-bit weight.
+    /// Wider floats, multiplied with the 8-bit weight without quantization.
     Plain(FloatKind),
 }
 
 impl ActivationKind {
-    /// Bytes of one activation as the caller holds it.
+    /// Bytes of one activation in the caller's memory.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Fp8(_) => 1,
@@ -148,7 +149,7 @@ impl ActivationKind {
         }
     }
 
-    /// The granularity of the activation scales, where there are any.
+    /// Granularity of the activation scales, if there are any.
     pub const fn granularity(self) -> Option<ScaleGranularity> {
         match self {
             Self::Fp8(granularity) | Self::Quantized(_, granularity) => Some(granularity),
@@ -170,7 +171,10 @@ impl fmt::Display for ActivationKind {
 }
 
 /// One multiplication: `x` of `m x k` times the transpose of a weight of `n x k`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+///
+/// Make one with [`Problem::new`] and the `with_*` methods: fields may be added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
 pub struct Problem {
     /// Rows of the activations and of the result.
     pub m: usize,
@@ -178,7 +182,7 @@ pub struct Problem {
     pub n: usize,
     /// Columns of the activations and of the weight.
     pub k: usize,
-    /// Side of a weight block.
+    /// Quantization block of the weight.
     pub quant_block: QuantBlock,
     /// Activations.
     pub x: ActivationKind,
@@ -186,10 +190,25 @@ pub struct Problem {
     pub out: FloatKind,
 }
 
-/// A problem that cannot be stated.
+impl Serialize for Problem {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Problem {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Self { m, n, k, quant_block, x, out } = Self::deserialize(deserializer)?;
+        let problem = Self::new(m, n, k, quant_block).map_err(D::Error::custom)?;
+        Ok(problem.with_x(x).with_out(out))
+    }
+}
+
+/// An invalid problem.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProblemError {
-    /// The block side is not one of ours.
+    /// Unsupported side of a quantization block.
     #[error("quantization block {0} is not supported: use 128, 256 or 512")]
     QuantBlock(usize),
     /// A dimension is zero.
@@ -202,13 +221,13 @@ pub enum ProblemError {
         /// Inputs.
         k: usize,
     },
-    /// A number that no machine can count to.
-    #[error("{0} in shape '{1}' is too large a number")]
+    /// A number that overflows.
+    #[error("{0} in shape '{1}' is too large")]
     Number(String, String),
     /// Not of the form `MxNxK:QB`.
     #[error("shape '{0}' is not of the form MxNxK:QB, for example 512x512x512:128")]
     Syntax(String),
-    /// The operands could not be addressed.
+    /// Operands that exceed the address space.
     #[error("shape {m}x{n}x{k} is too large to address")]
     TooLarge {
         /// Rows of x.
@@ -245,23 +264,23 @@ impl Problem {
         Self { out, ..self }
     }
 
-    /// Blocks along N and K: the shape of the weight scales.
+    /// Shape of the weight scales: blocks along N and K.
     pub fn w_scale_shape(&self) -> (usize, usize) {
         (self.quant_block.count(self.n), self.quant_block.count(self.k))
     }
 
-    /// The shape of the activation scales, where there are any.
+    /// Shape of the activation scales, if there are any.
     pub fn x_scale_shape(&self) -> Option<(usize, usize)> {
         let rows = self.x.granularity()?.rows(self.quant_block);
         Some((self.m.div_ceil(rows), self.quant_block.count(self.k)))
     }
 
-    /// Multiplications and additions, counted separately as is the custom.
+    /// Floating-point operations: a multiply-add counts as two.
     pub fn flops(&self) -> f64 {
         2.0 * self.m as f64 * self.n as f64 * self.k as f64
     }
 
-    /// Bytes that must move at least once: operands with their scales, and the result.
+    /// Compulsory memory traffic in bytes: operands with their scales, and the result.
     pub fn min_bytes(&self) -> usize {
         let scales = |(rows, cols): (usize, usize)| rows * cols * 4;
         let operands = self.m * self.k * self.x.bytes() + self.n * self.k;
@@ -270,7 +289,7 @@ impl Problem {
     }
 }
 
-/// The shape as command lines write it: `MxNxK:QB`.
+/// The shape as on command lines: `MxNxK:QB`.
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(&format!("{}x{}x{}:{}", self.m, self.n, self.k, self.quant_block.size()))
@@ -314,7 +333,7 @@ mod tests {
         assert_eq!(error("5x5"), "shape '5x5' is not of the form MxNxK:QB, for example 512x512x512:128");
         assert_eq!(
             error("1x99999999999999999999x1:128"),
-            "99999999999999999999 in shape '1x99999999999999999999x1:128' is too large a number"
+            "99999999999999999999 in shape '1x99999999999999999999x1:128' is too large"
         );
         assert_eq!(error("5x5x5:100"), "quantization block 100 is not supported: use 128, 256 or 512");
         assert_eq!(error("0x5x5:128"), "shape 0x5x5 has an empty dimension: M, N and K must be at least 1");

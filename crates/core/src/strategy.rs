@@ -4,21 +4,21 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-/// How a kernel brings its operands to the arithmetic. The four are meant to be read side by side.
+/// How a kernel moves its operands. The four kernels of a target are meant to be read side by side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Strategy {
-    /// The compiler or the hardware double-buffers; scales travel beside the data.
+    /// The compiler or the hardware double-buffers; scales beside the data.
     Auto,
-    /// Explicit copies into two buffers; scales travel beside the data.
+    /// Explicit async copies into two buffers; scales beside the data.
     Dma,
-    /// As [`Strategy::Dma`], with the scales in scalar memory or its nearest kin.
+    /// As [`Strategy::Dma`], with the scales in scalar memory or the closest equivalent.
     Smem,
-    /// Whole-K strips, scales fetched ahead, no zero-initialization pass.
+    /// Whole-K strips, prefetched scales, no pass that zeroes the accumulator.
     Strip,
 }
 
-/// A name that is no strategy.
+/// An unknown strategy.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown strategy '{0}': expected auto, dma, smem or strip (or v1, v2, v3, v4)")]
 pub struct UnknownStrategy(String);

@@ -10,10 +10,9 @@ use octile_core::{
     ScaleGranularity, Strategy,
     bound::Accumulator,
     oracle,
-    plan::hopper::{Arguments, HopperPlan, STAGE_K},
+    plan::hopper::{Arguments, CachePriority, HopperPlan, QuantizeTuning, STAGE_K},
     sample::{self, Activations, Operands, Rng},
 };
-use octile_kernels::hopper::{CachePriority, QuantizeTuning};
 use octile_runtime::cuda::{
     Buffer, Gpu, Graph, HostActivations, Product, Quantization, QuantizeOperands, Uploaded, multiply_host,
 };
@@ -29,7 +28,7 @@ fn main() -> Result<()> {
 
 /// The ways to quantize.
 fn tunings() -> Vec<QuantizeTuning> {
-    let best = QuantizeTuning { staying: None, ..QuantizeTuning::BEST };
+    let best = QuantizeTuning { persistent_ctas: None, ..QuantizeTuning::BEST };
     let mut all = vec![QuantizeTuning::BEST];
     let shapes = [(256, 1), (256, 2), (256, 4), (128, 2), (512, 1), (512, 2), (1024, 1)];
     let stays = [
@@ -37,16 +36,16 @@ fn tunings() -> Vec<QuantizeTuning> {
         (CachePriority::EvictFirst, CachePriority::Normal),
     ];
     for (floats, codes) in stays {
-        all.extend(shapes.map(|(threads, steps)| QuantizeTuning { threads, steps, floats, codes, ..best }));
+        all.extend(shapes.map(|(threads, unroll)| QuantizeTuning { threads, unroll, floats, codes, ..best }));
     }
     all.push(QuantizeTuning { codes: CachePriority::Normal, ..best });
     all.push(QuantizeTuning { floats: CachePriority::EvictFirst, ..best });
-    let staying =
+    let persistent =
         [(256, 1, 4), (256, 1, 8), (256, 2, 4), (256, 2, 6), (256, 4, 4), (512, 2, 2), (1024, 1, 2)];
-    all.extend(staying.map(|(threads, steps, blocks)| QuantizeTuning {
+    all.extend(persistent.map(|(threads, unroll, blocks)| QuantizeTuning {
         threads,
-        steps,
-        staying: Some(blocks),
+        unroll,
+        persistent_ctas: Some(blocks),
         ..best
     }));
     let mut distinct = Vec::new();

@@ -1,6 +1,6 @@
 //! Errors of checking and timing.
 
-use octile_core::{ShapeError, device::tpu::UnknownChip, plan::PlanError};
+use octile_core::{ShapeError, device::tpu::UnknownTpuChip, plan::PlanError};
 use octile_mosaic::interpret::SimulateError;
 use octile_runtime::{
     cpu::{CpuError, MultiplyError},
@@ -32,7 +32,7 @@ pub enum HarnessError {
     Plan(#[from] PlanError),
     /// The chip is not in the device table.
     #[error(transparent)]
-    Chip(#[from] UnknownChip),
+    Chip(#[from] UnknownTpuChip),
     /// The simulator rejected a Mosaic module.
     #[error(transparent)]
     Simulate(#[from] SimulateError),

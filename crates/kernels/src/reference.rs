@@ -1,17 +1,17 @@
-//! The operation as plain StableHLO: dequantize, then one product in f32. Slow and plain on purpose; it runs
-//! wherever a PJRT plugin runs.
+//! The operation as plain StableHLO: dequantize, then one f32 dot. Slow and simple on purpose; it runs on every PJRT
+//! plugin.
 
 use octile_core::{ActivationKind, Problem};
 use octile_mosaic::{Attributes, Float, FunctionBuilder, Module, Type, Value, Visibility};
 
 use crate::stablehlo::{Hlo, float};
 
-/// The arguments of every module of a problem: `x, w_q, w_scale[, x_scale]`.
+/// Arguments of every module for a problem: `x, w_q, w_scale[, x_scale]`.
 pub(crate) struct Arguments {
     pub(crate) x: Value,
     pub(crate) w_q: Value,
     pub(crate) w_scale: Value,
-    /// Where the activations come with scales.
+    /// For fp8 activations.
     pub(crate) x_scale: Option<Value>,
 }
 
@@ -32,7 +32,7 @@ impl Arguments {
     }
 }
 
-/// `@main(x, w_q, w_scale[, x_scale]) -> out`, without a kernel.
+/// Emits `@main(x, w_q, w_scale[, x_scale]) -> out` without a kernel.
 pub fn stablehlo(problem: &Problem) -> Module {
     let mut b = FunctionBuilder::new("main", Visibility::Public);
     let arguments = Arguments::declare(&mut b, problem);
@@ -52,7 +52,7 @@ pub fn stablehlo(problem: &Problem) -> Module {
     Module { name: Some("octile_reference".into()), attributes: Attributes::new(), functions: vec![main] }
 }
 
-/// Blocks that share a scale.
+/// The shape of blocks that share a scale.
 #[derive(Clone, Copy)]
 pub(crate) struct Blocks {
     pub(crate) rows: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Blocks {
 }
 
 impl Blocks {
-    /// One scale per element of a matrix of `shape`.
+    /// Broadcasts the scales to a matrix of `shape`.
     fn spread(self, hlo: &mut Hlo<'_>, scale: Value, shape: [usize; 2]) -> Value {
         let blocks = [shape[0].div_ceil(self.rows), shape[1].div_ceil(self.cols)];
         let grouped = [blocks[0], self.rows, blocks[1], self.cols];
@@ -76,7 +76,7 @@ impl Blocks {
         hlo.multiply(wide, scale)
     }
 
-    /// The largest magnitude of every block; what pads the last ones is 0.
+    /// The largest magnitude of every block; edge blocks are padded with 0.
     pub(crate) fn abs_max(self, hlo: &mut Hlo<'_>, values: Value) -> Value {
         let shape = hlo.0.ty(values).shape().to_vec();
         let blocks = [shape[0].div_ceil(self.rows), shape[1].div_ceil(self.cols)];

@@ -1,14 +1,21 @@
-//! StableHLO operations, typed.
+//! Typed builders for StableHLO operations.
 
-use octile_core::FloatKind;
+use octile_core::{FloatKind, plan::ElementType};
 use octile_mosaic::{Attr, Attributes, Float, FunctionBuilder, Type, Value};
 
-/// A float type of a problem as the compiler names it.
+/// The IR type of a float of the problem.
 pub(crate) fn float(kind: FloatKind) -> Float {
-    match kind {
-        FloatKind::F32 => Float::F32,
-        FloatKind::Bf16 => Float::Bf16,
-        FloatKind::F16 => Float::F16,
+    element(kind.into())
+}
+
+/// The IR type of a planned buffer's elements.
+pub(crate) fn element(element: ElementType) -> Float {
+    match element {
+        ElementType::F8E4M3 => Float::F8E4M3FN,
+        ElementType::Bf16 => Float::Bf16,
+        ElementType::F16 => Float::F16,
+        ElementType::F32 => Float::F32,
+        ElementType::B64 => panic!("a TPU kernel has no barriers in memory"),
     }
 }
 
@@ -32,7 +39,7 @@ impl Hlo<'_> {
         self.0.op1("stablehlo.constant", &[], ty, attributes)
     }
 
-    /// Zeros after the last row and column, up to `shape`; nothing where there is nothing to add.
+    /// Pads with zeros after the last row and column, up to `shape`. Emits nothing if the shape is the same.
     pub(crate) fn pad(&mut self, value: Value, shape: &[usize]) -> Value {
         let from = self.shape(value);
         if from == shape {
@@ -52,7 +59,7 @@ impl Hlo<'_> {
         self.0.op1("stablehlo.pad", &[value, zero], ty, attributes)
     }
 
-    /// The first rows and columns, up to `shape`; nothing where that is all.
+    /// Slices the first rows and columns, up to `shape`. Emits nothing if the shape is the same.
     pub(crate) fn take(&mut self, value: Value, shape: &[usize]) -> Value {
         if self.shape(value) == shape {
             return value;
@@ -64,7 +71,7 @@ impl Hlo<'_> {
         self.unary("stablehlo.slice", value, shape, attributes)
     }
 
-    /// The same elements in another shape.
+    /// Reshapes. Emits nothing if the shape is the same.
     pub(crate) fn reshape(&mut self, value: Value, shape: &[usize]) -> Value {
         if self.shape(value) == shape {
             return value;
@@ -72,7 +79,7 @@ impl Hlo<'_> {
         self.unary("stablehlo.reshape", value, shape, Attributes::new())
     }
 
-    /// The same elements with the dimensions in another order.
+    /// Permutes the dimensions.
     pub(crate) fn transpose(&mut self, value: Value, order: &[usize]) -> Value {
         let from = self.shape(value);
         let shape: Vec<usize> = order.iter().map(|&dimension| from[dimension]).collect();
@@ -80,7 +87,7 @@ impl Hlo<'_> {
         self.unary("stablehlo.transpose", value, &shape, attributes)
     }
 
-    /// The same numbers in another type; nothing where it is the same.
+    /// Converts the elements. Emits nothing if the type is the same.
     pub(crate) fn convert(&mut self, value: Value, element: Float) -> Value {
         let ty = self.0.ty(value).with_element(element);
         if *self.0.ty(value) == ty {
@@ -95,44 +102,44 @@ impl Hlo<'_> {
         self.0.op1(name, &[a, b], ty, Attributes::new())
     }
 
-    /// Product, element by element.
+    /// Elementwise product.
     pub(crate) fn multiply(&mut self, a: Value, b: Value) -> Value {
         self.binary("stablehlo.multiply", a, b)
     }
 
-    /// Quotient, element by element.
+    /// Elementwise quotient.
     pub(crate) fn divide(&mut self, a: Value, b: Value) -> Value {
         self.binary("stablehlo.divide", a, b)
     }
 
-    /// The larger, element by element.
+    /// Elementwise maximum.
     pub(crate) fn maximum(&mut self, a: Value, b: Value) -> Value {
         self.binary("stablehlo.maximum", a, b)
     }
 
-    /// Magnitudes.
+    /// Elementwise absolute value.
     pub(crate) fn abs(&mut self, value: Value) -> Value {
         let shape = self.shape(value);
         self.unary("stablehlo.abs", value, &shape, Attributes::new())
     }
 
-    /// A tensor full of one number.
+    /// A tensor of equal elements.
     pub(crate) fn fill(&mut self, value: f32, element: Float, shape: &[usize]) -> Value {
         let scalar = self.scalar(value, element);
         self.broadcast(scalar, &[], shape)
     }
 
-    /// Dimension `i` becomes dimension `dimensions[i]` of `shape`; the others repeat.
+    /// Broadcasts: dimension `i` becomes dimension `dimensions[i]` of `shape`.
     pub(crate) fn broadcast(&mut self, value: Value, dimensions: &[usize], shape: &[usize]) -> Value {
         let attributes = Attributes::new().with("broadcast_dimensions", Attr::extents(dimensions));
         self.unary("stablehlo.broadcast_in_dim", value, shape, attributes)
     }
 
-    /// The largest element along `dimensions`, which vanish. For magnitudes: the smallest result is 0.
+    /// Reduces `dimensions` with a maximum that starts at 0, for magnitudes.
     pub(crate) fn largest(&mut self, value: Value, dimensions: &[usize]) -> Value {
         let from = self.shape(value);
         let &Type::Float(element) = self.0.ty(value).element() else {
-            panic!("only floats are compared");
+            panic!("only floats are reduced");
         };
         let zero = self.scalar(0.0, element);
         let scalar = Type::tensor([], element);

@@ -400,8 +400,8 @@ fn tunings_and_problems_that_no_kernel_is_for_are_refused() {
     let gpu = Gpu::open(0).unwrap();
     let floats = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token);
     let problem = problem(3, 1, 200).with_x(floats);
-    for (threads, steps) in [(0, 1), (33, 1), (2048, 1), (256, 0), (256, 1000)] {
-        let tuning = QuantizeTuning { threads, steps, ..QuantizeTuning::BEST };
+    for (threads, unroll) in [(0, 1), (33, 1), (2048, 1), (256, 0), (256, 1000)] {
+        let tuning = QuantizeTuning { threads, unroll, ..QuantizeTuning::BEST };
         assert!(Quantization::tuned(&gpu, &problem, tuning).is_err(), "{tuning:?}");
     }
     for (m, k) in [(0, 1), (1, 0), (1 << 40, 1), (1 << 30, 1 << 30)] {

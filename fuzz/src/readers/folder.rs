@@ -52,15 +52,15 @@ fn sealed(manifest: &str) -> Option<(String, Vec<(&'static str, &'static str)>)>
 fn judge_folder(manifest: &[u8], dumps: &[(&str, &str)]) -> bool {
     let dumps = dumps.iter().map(|(name, content)| (*name, content.as_bytes()));
     let folder = folder(dumps.chain([("manifest.json", manifest)]));
-    let job = analyze::Job { inputs: vec![folder.path().to_owned()], told: Told::default() };
+    let job = analyze::AnalyzeRequest { inputs: vec![folder.path().to_owned()], told: Told::default() };
     let args = SimulateArgs { kernel: folder.path().join("kernel.ptx"), ..SIMULATE.clone() };
-    let _ = simulate::gpu::Job::new(&args);
+    let _ = simulate::gpu::AnalyzeRequest::new(&args);
     analyze::run(&job).is_ok_and(|versions| {
         let accepted = |version: &Version| version.manifest.is_some() && !version.findings.is_empty();
         let is_accepted = versions.iter().any(accepted);
-        let verdicts = verify::Report::new(versions, true);
+        let verdicts = verify::VerifyReport::new(versions, true);
         let _ = (serde_json::to_string(&verdicts), verdicts.junit());
-        print::report::page(&report::Report::new(verdicts));
+        print::report::page(&report::ReportPage::new(verdicts));
         is_accepted
     })
 }
@@ -77,8 +77,9 @@ pub fn safetensors(bytes: &[u8]) -> bool {
             expect: expect.clone(),
             ..SIMULATE.clone()
         };
-        let _ = run_module::Job::new(&RunModuleArgs { module, tensors, expect, ..RUN_MODULE.clone() });
-        simulate::Job::new(&args).and_then(|job| simulate::run(&job)).is_ok()
+        let _ =
+            run_module::AnalyzeRequest::new(&RunModuleArgs { module, tensors, expect, ..RUN_MODULE.clone() });
+        simulate::AnalyzeRequest::new(&args).and_then(|job| simulate::run(&job)).is_ok()
     };
     [None, Some("out".to_owned())].map(ends).contains(&true)
 }

@@ -1,4 +1,4 @@
-//! The chip that kernels are for.
+//! The target chip.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use octile_core::device::{
     tpu::{TPU_CHIPS, TpuChip},
 };
 
-/// What stands for any Hopper GPU on the command line.
+/// The target that stands for any Hopper GPU.
 pub const HOPPER_TARGET: &str = HopperGpu::TARGET;
 
 /// A TPU or a GPU.
@@ -19,16 +19,16 @@ pub enum ChipChoice {
     Gpu(HopperGpu),
 }
 
-/// A name that is neither.
+/// The name of neither a TPU nor a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("no TPU or GPU of this name is known here: give one of {}", names().join(", "))]
+#[error("unknown chip: use one of {}", names().join(", "))]
 pub struct UnknownChip;
 
 impl FromStr for ChipChoice {
     type Err = UnknownChip;
 
     fn from_str(name: &str) -> Result<Self, UnknownChip> {
-        // The instruction set alone stands for the newest GPU that has it.
+        // The target alone stands for the newest Hopper GPU.
         let gpu = if name.eq_ignore_ascii_case(HOPPER_TARGET) { "h200" } else { name };
         let gpu = HOPPER_GPUS.into_iter().find(|known| known.name.eq_ignore_ascii_case(gpu)).map(Self::Gpu);
         gpu.or_else(|| TpuChip::named(name).ok().map(Self::Tpu)).ok_or(UnknownChip)
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_may_be_in_capitals() {
+    fn names_are_case_insensitive() {
         for name in ["sm_90a", "SM_90A", "h100", "H200"] {
             assert!(matches!(name.parse(), Ok(ChipChoice::Gpu(_))), "{name}");
         }

@@ -1,4 +1,4 @@
-//! Arguments of the commands that read what a compiler wrote.
+//! Arguments of the commands that read compiler dumps.
 
 use std::path::PathBuf;
 
@@ -7,84 +7,84 @@ use octile_core::Strategy;
 
 use super::{ChipChoice, InspectArgs};
 
-/// Where `octile inspect` writes unless told otherwise.
+/// Default output folder of `octile inspect`.
 const OUTPUT: &str = "compilation_output";
 
-/// What the help of these commands says about their input.
+/// Help text of `analyze`.
 pub const ANALYZE_HELP: &str = "\
-A folder that `octile inspect` wrote holds one version per sub-folder. Any other
-folder with dumps is one version, and so is a file named by itself. What each
-file is shows in its content: optimized HLO, Mosaic, LLO listings, utilization
-tables, schedule analyses, PTX, SASS, and the notation of the guides.
+A folder written by `octile inspect` holds one version per sub-folder. Any other
+folder of dumps is one version, and so is a single file. The content decides
+what a file is: optimized HLO, Mosaic, LLO listing, utilization table, schedule
+analysis, PTX, SASS, or the notation of the guides. - is standard input.
 
-Of a folder with a manifest.json only the files that it lists are read; dumps
-that it does not list are refused, and so are folders with dumps of two kernels
-or for both TPU and GPU. Other files, such as a page or a record, may lie there.
+If a folder has a manifest.json, only the files listed there are read. Unlisted
+dumps are rejected, and so are folders that mix kernels or targets. Other files,
+such as a report, are ignored.
 
 Examples:
   octile analyze compilation_output
   octile analyze v3_smem_scales_hlo.txt
-  octile analyze compilation_output/v4_whole_k_strip --json > facts.json";
+  zcat mosaic.mlir.gz | octile analyze -
+  octile analyze compilation_output/v4_whole_k_strip --json=facts.json";
 
-/// For the help text of `verify`.
+/// Help text of `verify`.
 pub const VERIFY_HELP: &str = "\
-Which checks a version must pass follows from the plan in its manifest.json, or
-else from the version and the chip that its name tells (v2_manual_async_dma,
-512-v3-tpu7x). A file that is empty, cut off or not a dump at all fails.
+The plan in manifest.json decides which checks a version must pass. Without a
+manifest, its name does (v2_manual_async_dma, 512-v3-tpu7x). A check that is not
+required is a note and never fails. Empty, truncated and unknown files fail.
 
-Of GPU kernels the same names say: scales-in-smem and data-in-vmem, that shared
-memory holds them; fits-vmem, that a multiprocessor has the registers and the
-shared memory for the blocks that it should hold. A kernel that quantizes the
-activations first (quantize/) must have no spills and fit.
+On GPUs these checks mean: scales-in-smem and data-in-vmem, staged in shared
+memory; fits-vmem, enough registers and shared memory for the planned CTAs per
+SM. The quantization kernel (quantize/) must fit and must not spill.
 
-Exit codes: 0 every version passes, 1 one does not, 2 there is nothing to
-verify, or a folder does not hold the dumps of one kernel.
+Exit codes: 0 every version passes, 1 a version fails, 2 nothing to verify, or
+the dumps of a folder belong to several kernels.
 
 Examples:
   octile verify
   octile verify out --strict --junit verify.xml";
 
-/// For the help text of `compare`.
+/// Help text of `compare`.
 pub const COMPARE_HELP: &str = "\
-One column per version, from the facts in its dumps. With exactly two versions,
-or two folders of versions, also what became of every operand, buffer, copy,
-product and loop of the one in the other, with its line in both; and which
-operations are not as often in the code. Any two dumps will do, also of
-different shapes or chips.
+Prints one column per version. With exactly two versions, or two folders of
+versions, also matches every operand, buffer, copy, MMA and loop of the two, and
+lists what differs with its line in both dumps, then the operations whose counts
+differ. The dumps may be of different shapes or chips.
 
 Examples:
   octile compare compilation_output
   octile compare before after
   octile compare before/v2_manual_async_dma after/v2_manual_async_dma";
 
-/// For the help text of `check`.
+/// Help text of `check`.
 pub const CHECK_HELP: &str = "\
-Does what `octile inspect` and `octile verify` do, and shows the facts of all
-versions in one table; `octile analyze` then tells the evidence.
+Runs `octile inspect` and `octile verify`, and prints one table of all versions.
+Use `octile analyze` for the evidence.
 
 Examples:
   octile check
   octile check --strategy v3 --shape 2048x2048x2048:512 --strict
-  octile check --target sm_90a --shape 4096x4096x7168:128 --x-scales token";
+  octile check --target sm_90a --shape 4096x4096x7168:128";
 
-/// For the help text of `report`.
+/// Help text of `report`.
 pub const REPORT_HELP: &str = "\
-The page needs no network and no script: it can be mailed, and read on a phone.
+The page is one file without scripts or external resources. It shows the fastest
+version, the version table, the roofline, and for every version its findings,
+simulated timeline, unit utilization, memory map and code.
 
-Exit codes: 0 the page is written, 1 it is, but files that it is about are
-damaged or no dumps, 2 there is no page.
+Exit codes: 0 the page is written, 1 it is written but some files are damaged or
+not dumps, 2 error.
 
 Examples:
   octile report compilation_output -o report.html";
 
-/// What no file says, or says wrongly.
+/// Overrides for missing or wrong metadata.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct KnownArgs {
-    /// The version that the dumps are of [default: as the manifest or the name says]
+    /// Strategy of the dumps [default: from manifest or name]
     #[arg(long, value_name = "S")]
     pub strategy: Option<Strategy>,
-    /// The chip that they are for: tpu7x, v6e, v5e, v5p or v4, or a GPU: sm_90a, h100, h200 [default: as the manifest
-    /// or the name says]
+    /// Target chip, as in `inspect` [default: from manifest or name]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<ChipChoice>,
 }
@@ -92,10 +92,10 @@ pub struct KnownArgs {
 /// Arguments of `octile analyze`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct AnalyzeArgs {
-    /// Dumps, or folders of them
+    /// Dumps or folders of dumps
     #[arg(value_name = "FILE|DIR", default_value = OUTPUT)]
     pub inputs: Vec<PathBuf>,
-    /// What no file says.
+    /// Overrides.
     #[command(flatten)]
     pub known: KnownArgs,
     /// Print facts and findings as JSON
@@ -103,13 +103,13 @@ pub struct AnalyzeArgs {
     pub json: bool,
 }
 
-/// How strictly to judge, and where to write it down: shared by `verify` and `check`.
+/// Verdict options of `verify` and `check`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct JudgeArgs {
-    /// Fail where a required check cannot be proven from the files
+    /// Fail required checks that the files cannot prove
     #[arg(long)]
     pub strict: bool,
-    /// Also write the verdicts as a JUnit file
+    /// Also write the verdicts as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
 }
@@ -117,13 +117,13 @@ pub struct JudgeArgs {
 /// Arguments of `octile verify`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct VerifyArgs {
-    /// Dumps, or folders of them
+    /// Dumps or folders of dumps
     #[arg(value_name = "DIR", default_value = OUTPUT)]
     pub inputs: Vec<PathBuf>,
-    /// What no file says.
+    /// Overrides.
     #[command(flatten)]
     pub known: KnownArgs,
-    /// How strictly.
+    /// Verdict options.
     #[command(flatten)]
     pub judge: JudgeArgs,
 }
@@ -131,10 +131,10 @@ pub struct VerifyArgs {
 /// Arguments of `octile compare`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct CompareArgs {
-    /// Dumps, or folders of them
+    /// Dumps or folders of dumps
     #[arg(value_name = "DIR", default_value = OUTPUT)]
     pub inputs: Vec<PathBuf>,
-    /// What no file says.
+    /// Overrides.
     #[command(flatten)]
     pub known: KnownArgs,
     /// Print the table and the differences as JSON
@@ -148,7 +148,7 @@ pub struct CheckArgs {
     /// What to compile.
     #[command(flatten)]
     pub inspect: InspectArgs,
-    /// How strictly to judge it.
+    /// Verdict options.
     #[command(flatten)]
     pub judge: JudgeArgs,
 }
@@ -156,13 +156,13 @@ pub struct CheckArgs {
 /// Arguments of `octile report`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct ReportArgs {
-    /// Dumps, or folders of them
+    /// Dumps or folders of dumps
     #[arg(value_name = "DIR", default_value = OUTPUT)]
     pub inputs: Vec<PathBuf>,
-    /// What no file says.
+    /// Overrides.
     #[command(flatten)]
     pub known: KnownArgs,
-    /// Where to write the page
+    /// Output file; - is standard output
     #[arg(short, long = "output", value_name = "FILE", default_value = "report.html")]
     pub output: PathBuf,
 }

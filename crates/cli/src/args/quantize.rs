@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args as ClapArgs, ValueEnum};
 
-/// What comes out, for the help text.
+/// Help text of `quantize`.
 pub const QUANTIZE_HELP: &str = "\
 IN is a folder in the Hugging Face layout (safetensors shards, index, config.json),
 or one .safetensors file. For every linear layer OUT holds
@@ -12,14 +12,14 @@ or one .safetensors file. For every linear layer OUT holds
   X.weight             F8_E4M3 [N, K]
   X.weight_scale_inv   F32 [ceil(N/128), ceil(K/128)], a multiplier
 
-with the codes and scales of transformers' fine-grained fp8 quantizer, bit by bit.
-Embeddings, lm_head, routers, norms, one-dimensional tensors and weights whose K is
-not a multiple of 128 stay as they are; fused expert tensors are split per expert;
-weights that are fp8 already keep their codes. config.json gets a
-quantization_config, every other file is copied.
+bit-identical to the fine-grained fp8 quantizer of transformers. Embeddings,
+lm_head, routers, norms, one-dimensional tensors and weights whose K is not a
+multiple of 128 are not quantized; fused expert tensors are split per expert; fp8
+weights keep their codes. config.json gets a quantization_config; all other files
+are copied.
 
-OUT appears when it is whole. After a kill, the same command resumes with the shards
-that were finished; after an error nothing is left behind. IN is never changed.
+OUT appears only when complete. After a kill, the same command resumes with the
+finished shards; after an error nothing is left behind. IN is never changed.
 
 Examples:
   octile quantize Qwen3-8B -o Qwen3-8B-FP8
@@ -29,40 +29,40 @@ Examples:
   octile quantize Qwen3-8B -o out --only '*.mlp.*' --scales ue8m0
   octile quantize model.safetensors -o model-fp8.safetensors";
 
-/// For the help text.
+/// Help text of `convert`.
 pub const CONVERT_HELP: &str = "\
-Codes are kept, so converting between formats loses nothing. With --scales ue8m0,
-scales that are powers of two stay as they are; others are refused unless
---requantize allows rounding them and the codes with them.
+Converting between formats keeps the codes and is lossless. With --scales ue8m0,
+all scales must be powers of two; --requantize rounds other scales and adjusts the
+codes.
 
 Examples:
   octile convert Qwen3-8B-FP8 -o out --format compressed-tensors
   octile convert DeepSeek-V3 -o out --scales ue8m0 --requantize";
 
-/// For the help text.
+/// Help text of `dequantize`.
 pub const DEQUANTIZE_HELP: &str = "\
-Each value is its code times its scale, computed in f32 and rounded once.
+Each value is code times scale, computed in f32 and rounded once.
 
 Examples:
   octile dequantize Qwen3-8B-FP8 -o Qwen3-8B-BF16
   octile dequantize Qwen3-8B-FP8 -o out --dtype f32";
 
-/// Where to write: shared by all three.
+/// Input and output of all three commands.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct OutputArgs {
     /// Checkpoint folder, or one .safetensors file
     #[arg(value_name = "IN")]
     pub input: PathBuf,
-    /// New folder, or for one file a new .safetensors file
+    /// New folder, or new .safetensors file for one file
     #[arg(short, long = "output", value_name = "OUT")]
     pub output: PathBuf,
-    /// Print what would be written, and write nothing
+    /// Print the plan and write nothing
     #[arg(long)]
     pub dry_run: bool,
     /// Replace OUT if it is a checkpoint
     #[arg(long, visible_alias = "overwrite")]
     pub force: bool,
-    /// Threads [default: all cores, at most 48]
+    /// Threads [default: one per core, at most 48]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
 }
@@ -70,22 +70,22 @@ pub struct OutputArgs {
 /// Arguments of `octile quantize`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct QuantizeArgs {
-    /// Where to read and write.
+    /// Input and output.
     #[command(flatten)]
     pub place: OutputArgs,
     /// Layout of the output
     #[arg(long, value_enum, default_value_t = FormatChoice::Fp8)]
     pub format: FormatChoice,
-    /// Kind of scales: any f32, or powers of two (stored as F32)
+    /// Scales: any f32, or powers of two stored as F32
     #[arg(long, value_enum, default_value_t = ScaleKindChoice::F32)]
     pub scales: ScaleKindChoice,
-    /// Leave tensors or modules as they are whose names match; may be given more than once
+    /// Do not quantize tensors or modules that match; repeatable
     #[arg(long, value_name = "GLOB")]
     pub skip: Vec<String>,
-    /// Quantize only tensors or modules whose names match; may be given more than once
+    /// Quantize only tensors or modules that match; repeatable
     #[arg(long, value_name = "GLOB")]
     pub only: Vec<String>,
-    /// Layout of fused expert tensors where their shapes leave it open
+    /// Layout of fused expert tensors with ambiguous shapes
     #[arg(long, value_enum)]
     pub expert_layout: Option<LayoutChoice>,
 }
@@ -93,16 +93,16 @@ pub struct QuantizeArgs {
 /// Arguments of `octile convert`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct ConvertArgs {
-    /// Where to read and write.
+    /// Input and output.
     #[command(flatten)]
     pub place: OutputArgs,
-    /// Layout of the output [default: that of the input]
+    /// Layout of the output [default: as input]
     #[arg(long, value_enum)]
     pub format: Option<FormatChoice>,
-    /// Kind of scales: any f32, or powers of two (stored as F32) [default: that of the input]
+    /// Scales: any f32, or powers of two [default: as input]
     #[arg(long, value_enum)]
     pub scales: Option<ScaleKindChoice>,
-    /// Round scales that are no powers of two, and their codes: loses precision
+    /// Round other scales to powers of two; loses precision
     #[arg(long)]
     pub requantize: bool,
 }
@@ -110,7 +110,7 @@ pub struct ConvertArgs {
 /// Arguments of `octile dequantize`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct DequantizeArgs {
-    /// Where to read and write.
+    /// Input and output.
     #[command(flatten)]
     pub place: OutputArgs,
     /// Element type of the output
@@ -127,7 +127,7 @@ pub enum FormatChoice {
     CompressedTensors,
 }
 
-/// Kind of scales.
+/// Values that scales may have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum ScaleKindChoice {
     /// Any f32

@@ -7,16 +7,16 @@ use octile_core::Problem;
 
 use super::{OutChoice, ScalesChoice, XChoice};
 
-/// What it does, for the help text.
+/// Help text of `run-module`.
 pub const RUN_MODULE_HELP: &str = "\
-A PJRT plugin is the library through which XLA reaches a device. For NVIDIA GPUs
-it is xla_cuda_plugin.so of the wheel jax-cuda13-pjrt, with the nvidia wheels
-that jax[cuda13] installs beside it; for TPUs it is libtpu.so. TPUs are reached
-like any other device, but this command has not been run on one.
+A PJRT plugin is the library through which XLA uses a device. For NVIDIA GPUs it
+is xla_cuda_plugin.so of the wheel jax-cuda13-pjrt, which needs the nvidia wheels
+that jax[cuda13] installs; for TPUs it is libtpu.so. This command has not been
+tested on a TPU.
 
-With --shape the operands are random, and the result is checked against an f64
-reference with a bound on every element; without MODULE, the operation in plain
-StableHLO is run. With --tensors the operands come from a file.
+With --shape, the operands are random, and the result is checked against an f64
+reference with a bound on every element; without MODULE, a plain StableHLO
+version of the operation runs. With --tensors, a file provides the operands.
 
 Examples:
   octile run-module --plugin xla_cuda_plugin.so --shape 512x512x512:128
@@ -29,25 +29,25 @@ Examples:
 #[derive(Debug, Clone, ClapArgs)]
 #[command(group = ArgGroup::new("source").args(["shape", "tensors"]).required(true))]
 pub struct RunModuleArgs {
-    /// StableHLO text with a function @main [default: the operation of --shape]
+    /// StableHLO text with a function @main; - is stdin
     #[arg(value_name = "MODULE")]
     pub module: Option<PathBuf>,
-    /// The PJRT plugin of the device
+    /// PJRT plugin of the device
     #[arg(long, value_name = "PATH")]
     pub plugin: PathBuf,
-    /// How long the plugin may look for its device
+    /// Time limit for finding the device
     #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: u64,
-    /// An option of the plugin's client; may be given more than once
+    /// Client option of the plugin; repeatable
     #[arg(long = "option", value_name = "NAME=VALUE")]
     pub options: Vec<String>,
-    /// Random operands x, w_q, w_scale (and x_scale) of this problem
+    /// Use random operands of this problem
     #[arg(long, value_name = "MxNxK:QB")]
     pub shape: Option<Problem>,
-    /// With --shape: how the activations come, as in `octile test`
+    /// With --shape: activations, as in `octile test`
     #[arg(long, value_enum, default_value_t = XChoice::Fp8, conflicts_with = "tensors")]
     pub x: XChoice,
-    /// With --shape: which activations share a scale [default: block]
+    /// With --shape: scales of activations [default: token]
     #[arg(long, value_enum, conflicts_with = "tensors")]
     pub x_scales: Option<ScalesChoice>,
     /// With --shape: element type of the result
@@ -56,10 +56,10 @@ pub struct RunModuleArgs {
     /// With --shape: seed of the operands
     #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "tensors")]
     pub seed: u64,
-    /// Operands of MODULE from a safetensors file
+    /// Read the operands from a safetensors file
     #[arg(long, value_name = "FILE", requires = "module")]
     pub tensors: Option<PathBuf>,
-    /// With --tensors: names of the operands, in the order of the arguments of @main
+    /// With --tensors: operand names in argument order
     #[arg(
         long,
         value_name = "NAMES",
@@ -68,19 +68,19 @@ pub struct RunModuleArgs {
         requires = "tensors"
     )]
     pub operands: Vec<String>,
-    /// With --tensors: the tensor that the first result must equal, within --tolerance
+    /// With --tensors: tensor to compare the first result with
     #[arg(long, value_name = "NAME", requires = "tensors")]
     pub expect: Option<String>,
-    /// With --expect: the largest error, as a part of the largest expected magnitude
+    /// With --expect: largest error, relative to the largest magnitude
     #[arg(long, value_name = "T", default_value_t = 1e-5, requires = "expect")]
     pub tolerance: f64,
 }
 
 impl RunModuleArgs {
-    /// The problem of `--shape`.
+    /// Returns the problem of `--shape`.
     pub fn problem(&self) -> Option<Problem> {
         let shape = self.shape?;
-        let scales = self.x_scales.unwrap_or(ScalesChoice::Block);
+        let scales = self.x_scales.unwrap_or(ScalesChoice::Token);
         Some(shape.with_x(self.x.activation(scales)).with_out(self.out.kind()))
     }
 }

@@ -6,43 +6,39 @@ use clap::Args as ClapArgs;
 
 use super::IdleOption;
 
-/// What it does, for the help text.
+/// Help text of `simulate`.
 pub const SIMULATE_HELP: &str = "\
-KERNEL is Mosaic text as JAX or Octile write it, or a StableHLO module with such
-a kernel inside. It runs on this machine; its copies are agents beside the core,
-and what they may do in any order is checked: races, deadlocks, semaphores that
-are not zero at the end, memory that nothing has written, accesses out of
-bounds.
+KERNEL is Mosaic text from JAX or Octile, or a StableHLO module that contains a
+Mosaic kernel. It runs on this machine, with DMAs concurrent to the core. The
+simulator reports data races, deadlocks, semaphores that are not zero at the
+end, reads of uninitialized memory, and out-of-bounds accesses.
 
-Operands are the tensors of FILE in the order in which they are stored, without
-the expected one, one called `out`, and those whose name begins with
-`reference`; or those that --operands names. Of what `octile inspect` writes,
-stablehlo.mlir takes x, w_q, w_scale and x_scale as they are, whatever the
-version, and runs on random ones without a FILE; mosaic.mlir takes them as its
-version lays them out.
+The operands are the tensors of FILE in stored order, except the expected one,
+`out`, and names that start with `reference`; or those listed in --operands. The
+stablehlo.mlir of `octile inspect` takes x, w_q, w_scale and x_scale, and runs on
+random operands without a FILE; mosaic.mlir takes them in the layout of its
+version.
 
-A result passes if every element is as expected up to 2 units in the last place
-and what sums in another order can differ by. A tensor of f64 may be expected of
-a kernel that returns any kind of float. The matrix units round f32 operands to
-bf16 unless `tpu.matmul` asks for more precision; so does the simulator, and
-says at which lines.
+A result passes if every element is within 2 ulp of the expected one, plus what
+another summation order can change. An f64 tensor may be expected of a kernel
+that returns any float type. The MXU rounds f32 operands to bf16 unless
+`tpu.matmul` asks for more precision; so does the simulator, with a note.
 
 A kernel that executes more than --max-operations is stopped and fails. A scalar
-operation counts one, a vector operation one per 32 elements, a product one per
-1024 multiply-adds. Operations and attributes that are not simulated are refused
-before anything runs.
+operation counts 1, a vector operation 1 per 32 elements, a matmul 1 per 1024
+multiply-adds. Unsupported operations and attributes are rejected before the run.
 
-Times are modelled, not measured: matrix, vector and scalar units at the rates
-of the chip, one copy engine at the bandwidth of device memory with a fixed
-latency. The trace opens in chrome://tracing and in Perfetto.
+Times are modelled, not measured: MXU, VPU and scalar unit at the rates of the
+chip, and one DMA engine with the HBM bandwidth and a fixed latency. The trace
+opens in chrome://tracing and in Perfetto.
 
-A KERNEL whose name ends in .ptx is a GPU kernel in the folder where `octile
-inspect --target sm_90a` wrote it; it may have been changed since. It is run
-thread by thread on random operands, in several orders of events, and its
-result compared with an f64 reference. What is looked for: races in shared
-memory, deadlocks, accesses out of bounds, missing fences, memory touched before
-the kernel before is over. No time is modelled. It takes some seconds for every
-10^9 of M x N x K, so ask `octile inspect` for a shape of few tiles.
+A KERNEL that ends in .ptx is a GPU kernel in its folder of `octile inspect
+--target sm_90a`; the PTX may have been edited. It runs thread by thread on
+random operands, in several schedules, and its result is compared with an f64
+reference. The simulator reports data races in shared memory, deadlocks,
+out-of-bounds accesses, missing fences, and accesses before the previous kernel
+has finished (PDL). No time is modelled. It takes seconds per 10^9 of M x N x K,
+so inspect a shape with few tiles.
 
 Examples:
   octile simulate kernel.mlir --tensors t.safetensors --expect out
@@ -52,36 +48,36 @@ Examples:
   octile simulate kernel.mlir --tensors t.safetensors --svg timeline.svg";
 
 /// Arguments of `octile simulate`.
-#[derive(Debug, Clone, ClapArgs)]
+#[derive(Debug, Clone, Default, ClapArgs)]
 pub struct SimulateArgs {
-    /// Mosaic or StableHLO text, or a kernel.ptx that `octile inspect` wrote
+    /// Mosaic or StableHLO text, or kernel.ptx; - is stdin
     #[arg(value_name = "KERNEL")]
     pub kernel: PathBuf,
-    /// Operands of a Mosaic kernel, a safetensors file
+    /// Safetensors file with the operands; - is stdin
     #[arg(long, value_name = "FILE")]
     pub tensors: Option<PathBuf>,
-    /// Names of the operands, in the order of the kernel's arguments
+    /// Operand names in argument order
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub operands: Vec<String>,
-    /// The tensor of the file that the first result is compared with
+    /// Tensor to compare the first result with
     #[arg(long, value_name = "NAME")]
     pub expect: Option<String>,
-    /// Look for races: the default
+    /// Detect data races (the default)
     #[arg(long, conflicts_with = "no_races")]
     pub races: bool,
-    /// Do not look for races
+    /// Do not detect data races
     #[arg(long)]
     pub no_races: bool,
-    /// The chip that is modelled: tpu7x, v6e, v5e, v5p or v4 [default: that of a dump, or tpu7x]
+    /// Modelled TPU [default: that of the manifest, or tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<String>,
-    /// Write a Chrome trace of every copy, wait and product
+    /// Write a Chrome trace of DMAs, waits and matmuls
     #[arg(long, value_name = "FILE")]
     pub trace: Option<PathBuf>,
-    /// Draw the timeline
+    /// Write the timeline as SVG
     #[arg(long, value_name = "FILE")]
     pub svg: Option<PathBuf>,
-    /// Stop a kernel after so many operations [default: many times what such kernels take]
+    /// Stop after N operations [default: generous]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_operations: Option<u64>,
     /// Print the report as JSON
@@ -90,7 +86,7 @@ pub struct SimulateArgs {
 }
 
 impl SimulateArgs {
-    /// Refuses options that mean nothing for a GPU kernel.
+    /// Rejects options that have no effect on a GPU kernel.
     pub fn require_ptx_options(&self) -> Result<(), IdleOption> {
         let options = [
             ("--tensors", self.tensors.is_some()),
@@ -104,14 +100,14 @@ impl SimulateArgs {
         require_none(&options, "a Mosaic kernel")
     }
 
-    /// Refuses options that mean nothing where there are no tensors.
+    /// Rejects options that have no effect without tensors.
     pub fn require_no_tensor_options(&self) -> Result<(), IdleOption> {
         let options = [("--operands", !self.operands.is_empty()), ("--expect", self.expect.is_some())];
         require_none(&options, "--tensors")
     }
 }
 
-/// Refuses the first option that is given.
+/// Rejects the first option that is given.
 fn require_none(options: &[(&'static str, bool)], needs: &'static str) -> Result<(), IdleOption> {
     match options.iter().find(|(_, given)| *given) {
         Some(&(option, _)) => Err(IdleOption { option, needs }),

@@ -1,4 +1,4 @@
-//! `octile analyze`: what the dumps of each version say, and which claims they prove.
+//! `octile analyze`: facts in the dumps of each version, and the checks that they prove.
 
 mod contents;
 mod find;
@@ -26,68 +26,68 @@ pub use helper::Helper;
 pub use manifest::Manifest;
 pub use promise::{Known, Promise, Told, Waiver};
 
-/// What to read.
+/// Which dumps to read.
 #[derive(Debug)]
-pub struct Job {
+pub struct AnalyzeRequest {
     /// Files and folders.
     pub inputs: Vec<PathBuf>,
-    /// What the user says about them.
+    /// Overrides from the command line.
     pub told: Told,
 }
 
-impl Job {
-    /// The job that the arguments describe.
+impl AnalyzeRequest {
+    /// Converts the arguments.
     pub fn new(inputs: &[PathBuf], known: &KnownArgs) -> Self {
         let told = Told { strategy: known.strategy, chip: known.chip };
         Self { inputs: inputs.to_vec(), told }
     }
 }
 
-/// One version and everything that its dumps say.
+/// One version and the facts in its dumps.
 #[derive(Debug, Serialize)]
 pub struct Version {
-    /// What to call it.
+    /// Its name.
     pub name: String,
     /// Its folder, or its only file.
     pub path: PathBuf,
-    /// What it promises.
+    /// Its strategy and chip, and the checks that it must pass.
     pub promise: Promise,
-    /// Its manifest, where it has one.
+    /// Its manifest.
     pub manifest: Option<Manifest>,
-    /// Files that cannot be relied on, one sentence each.
+    /// Damaged, changed and contradictory files, one sentence each.
     pub troubles: Vec<String>,
-    /// What the files say.
+    /// Facts from its files.
     pub facts: Facts,
-    /// Which claims that proves.
+    /// Verdicts on every check.
     pub findings: Vec<Finding>,
-    /// The kernels that run before its own, to prepare operands.
+    /// Kernels that run before it to prepare operands.
     pub helpers: Vec<Helper>,
-    /// The least that its work could take.
+    /// Lower bound on its cycles.
     pub roofline: Option<Roofline>,
-    /// Its files, and those of the kernels before its own.
+    /// Its files, and those of its helpers.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
-    /// The files that are text, by name.
+    /// Its text files.
     #[serde(skip)]
-    pub texts: Vec<Text>,
+    pub texts: Vec<TextFile>,
 }
 
-/// A file that is text.
+/// A text file.
 #[derive(Debug)]
-pub struct Text {
-    /// Its name, as evidence has it.
+pub struct TextFile {
+    /// Its name in evidence.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Its content.
     pub text: String,
 }
 
 /// Reads every version.
-pub fn run(job: &Job) -> Result<Vec<Version>> {
+pub fn run(request: &AnalyzeRequest) -> Result<Vec<Version>> {
     let mut allowance = Allowance::default();
-    let groups = find::groups(&job.inputs, &mut allowance)?;
-    groups.into_iter().map(|group| Version::read(group, job.told, &mut allowance)).collect()
+    let groups = find::groups(&request.inputs, &mut allowance)?;
+    groups.into_iter().map(|group| Version::read(group, request.told, &mut allowance)).collect()
 }
 
 impl Version {
@@ -109,7 +109,7 @@ impl Version {
         let findings = judge(&facts, promise.chip);
         let mut files: Vec<_> = own.iter().map(|content| content.path.clone()).collect();
         let texts = texts(own, &facts);
-        // One manifest that cannot be read is a finding about its version, and no reason to leave the others unread.
+        // An unreadable manifest fails its version; other versions are still read.
         let mut troubles: Vec<_> = unreadable.into_iter().chain(changed).collect();
         troubles.extend(facts.files.iter().flat_map(troubles_of));
         troubles.extend(gate::contradictions(&texts, &facts, manifest.as_ref()));
@@ -126,25 +126,25 @@ impl Version {
         Ok(Self { name, path, promise, manifest, troubles, facts, findings, helpers, roofline, files, texts })
     }
 
-    /// Every file of it, those that are not read as well.
+    /// Lists every file, including those that are not read.
     pub fn all_files(&self) -> impl Iterator<Item = PathBuf> {
         let named = self.manifest.iter().flat_map(|manifest| &manifest.files);
         let named = named.map(|file| self.path.join(file.name.as_path()));
         self.files.iter().cloned().chain([self.path.join(manifest::FILE_NAME)]).chain(named)
     }
 
-    /// Whether the version must pass a check.
+    /// Whether the version must pass the check of a finding.
     pub fn is_required(&self, finding: &Finding) -> bool {
         self.promise.required.contains(&finding.check)
     }
 
-    /// The text of the first file of a kind.
-    pub fn text(&self, kind: FileKind) -> Option<&Text> {
+    /// Returns the first file of a kind.
+    pub fn text(&self, kind: FileKind) -> Option<&TextFile> {
         self.texts.iter().find(|text| text.kind == kind)
     }
 }
 
-/// Waits are modelled where the chip is known.
+/// Models waits if the chip is known.
 fn sim_options(chip: Option<&TpuChip>) -> SimOptions {
     let Some(chip) = chip else { return SimOptions::default() };
     let dma = DmaModel {
@@ -154,39 +154,39 @@ fn sim_options(chip: Option<&TpuChip>) -> SimOptions {
     SimOptions { dma: Some(dma), ..SimOptions::of(chip) }
 }
 
-/// The verdicts on files; of such as are no dumps there is nothing more to say than that.
+/// Evaluates every check; none if no file is a dump.
 fn judge(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
     if facts.files.iter().any(is_dump) { check(facts, chip) } else { Vec::new() }
 }
 
-/// Whether a file is something that a compiler writes about a kernel.
+/// Whether a file is a compiler dump.
 fn is_dump(file: &FileReport) -> bool {
     file.kind.target().is_some()
 }
 
-/// Why a file cannot be relied on.
+/// Explains why a file cannot be used.
 fn troubles_of(file: &FileReport) -> Vec<String> {
     let name = &file.name;
     let again = "write it again with `octile inspect`";
     match file.kind {
         FileKind::Empty => vec![format!("{name} is empty: {again}")],
-        FileKind::Binary => vec![format!("{name} is not text: give the compiler's text dump instead")],
+        FileKind::Binary => vec![format!("{name} is not text: pass a text dump instead")],
         FileKind::Unknown => {
-            vec![format!("{name} is no dump that Octile knows: give HLO, Mosaic, LLO, PTX or SASS")]
+            vec![format!("{name} is not a known kind of dump: pass HLO, Mosaic, LLO, PTX or SASS")]
         }
-        // Listings before scheduling have more in them than bundles; only their buffers are read.
+        // Only the buffers of unscheduled listings are read, so other lines do not count as damage.
         FileKind::LloUnscheduled => Vec::new(),
         _ => match file.damage.as_slice() {
             [] => Vec::new(),
             [damage] => vec![format!("{name} is damaged at {damage}: {again}")],
             [first, rest @ ..] => {
-                vec![format!("{name} is damaged at {first}, and in {} more places: {again}", rest.len())]
+                vec![format!("{name} is damaged at {first} and {} more places: {again}", rest.len())]
             }
         },
     }
 }
 
-/// The kernels that prepare operands, by folder.
+/// Reads the kernels that prepare operands.
 fn read_helpers(helpers: BTreeMap<String, Vec<Content>>, manifest: Option<&Manifest>) -> Result<Vec<Helper>> {
     let figures = |name: &str| manifest.and_then(|manifest| Some(&manifest.helpers.get(name)?.figures));
     let read = |(name, contents): (String, _)| {
@@ -196,18 +196,20 @@ fn read_helpers(helpers: BTreeMap<String, Vec<Content>>, manifest: Option<&Manif
     helpers.into_iter().map(read).collect()
 }
 
-/// That there is nothing to judge, and what to do.
+/// Explains that the files contain no kernel to check.
 fn no_kernel(group: &Group, facts: &Facts) -> String {
     let path = shown(&group.path);
     match &facts.launch {
         Some(Launch { entry, .. }) => {
-            format!("{entry} in {path} multiplies nothing: name the folder of the version that it is part of")
+            format!(
+                "{entry} in {path} is not a matmul kernel: name the folder of the version that it belongs to"
+            )
         }
-        None => format!("there is no kernel in {path}: give what the compiler wrote about one"),
+        None => format!("no kernel in {path}: pass the dumps of a kernel"),
     }
 }
 
-/// Whether the files are about a kernel at all, as opposed to a program without one.
+/// Whether the files contain a kernel.
 fn has_kernel(facts: &Facts) -> bool {
     let of_kernel = |level: Level| level != Level::Hlo;
     facts.matmuls.iter().any(|matmul| of_kernel(matmul.level))
@@ -215,9 +217,10 @@ fn has_kernel(facts: &Facts) -> bool {
         || !facts.operands.is_empty()
 }
 
-fn texts(files: Vec<Content>, facts: &Facts) -> Vec<Text> {
+fn texts(files: Vec<Content>, facts: &Facts) -> Vec<TextFile> {
     let kinds = facts.files.iter().map(|file| file.kind);
-    let text =
-        |(Content { name, bytes, .. }, kind)| Some(Text { name, kind, text: String::from_utf8(bytes).ok()? });
+    let text = |(Content { name, bytes, .. }, kind)| {
+        Some(TextFile { name, kind, text: String::from_utf8(bytes).ok()? })
+    };
     files.into_iter().zip(kinds).filter_map(text).collect()
 }

@@ -12,18 +12,18 @@ use super::{
 #[derive(Debug)]
 pub struct Report {
     /// What was compiled.
-    pub compiled: inspect::Report,
+    pub compiled: inspect::InspectReport,
     /// The facts, one column per version.
     pub facts: Vec<Column>,
     /// The verdicts.
-    pub verdicts: verify::Report,
+    pub verdicts: verify::VerifyReport,
 }
 
 /// Compiles, analyzes and verifies; only the versions of this run are judged.
-pub fn run(job: &inspect::Job, strict: bool) -> Result<Report> {
+pub fn run(job: &inspect::InspectRequest, strict: bool) -> Result<Report> {
     let compiled = inspect::run(job)?;
     let inputs = compiled.folders();
-    let versions = analyze::run(&analyze::Job { inputs, told: Told::default() })?;
+    let versions = analyze::run(&analyze::AnalyzeRequest { inputs, told: Told::default() })?;
     let facts = versions.iter().map(Column::of).collect();
-    Ok(Report { compiled, facts, verdicts: verify::Report::new(versions, strict) })
+    Ok(Report { compiled, facts, verdicts: verify::VerifyReport::new(versions, strict) })
 }

@@ -16,7 +16,7 @@ use octile_harness::{
 use serde::Serialize;
 
 use super::{
-    analyze::{Text, Version},
+    analyze::{TextFile, Version},
     bench::parse_baseline,
 };
 use crate::{input, print::shown};
@@ -147,7 +147,7 @@ impl Difference {
 }
 
 fn dump<'v>(version: &'v Version) -> Dump<'v> {
-    let file = |text: &'v Text| File { name: &text.name, kind: text.kind, text: &text.text };
+    let file = |text: &'v TextFile| File { name: &text.name, kind: text.kind, text: &text.text };
     Dump { facts: &version.facts, files: version.texts.iter().map(file).collect() }
 }
 

@@ -1,4 +1,4 @@
-//! `octile inspect`: what the compilers make of the kernels.
+//! `octile inspect`: compiles kernels and keeps the compiler output.
 
 pub(super) mod collect;
 pub mod gpu;
@@ -23,41 +23,40 @@ use crate::args::{ChipChoice, InspectArgs, StrategyChoice};
 pub use crate::args::HOPPER_TARGET;
 
 pub use manifest::{Counted, Figures};
-use replace::Place;
+use replace::OutputFolder;
 
-/// The hidden command that compiles in a process of its own.
+/// The hidden command that compiles in a child process.
 pub const CHILD_COMMAND: &str = "compile-child";
 
-/// What to compile, and where to write.
+/// What to compile, and the output folder.
 #[derive(Debug)]
-pub struct Job {
+pub struct InspectRequest {
     /// What to compile.
-    pub work: Work,
-    /// Where to write.
+    pub work: InspectWork,
+    /// Output folder.
     pub output: PathBuf,
 }
 
 /// What to compile.
 #[derive(Debug)]
-pub enum Work {
+pub enum InspectWork {
     /// For a TPU.
-    Tpu(tpu::Work),
+    Tpu(tpu::TpuWork),
     /// For a GPU.
-    Gpu(gpu::Work),
+    Gpu(gpu::GpuWork),
 }
 
 /// What was compiled.
 #[derive(Debug)]
-pub enum Report {
+pub enum InspectReport {
     /// For a TPU.
-    Tpu(tpu::Report),
+    Tpu(tpu::TpuReport),
     /// For a GPU.
-    Gpu(gpu::Report),
+    Gpu(gpu::GpuReport),
 }
 
-impl Job {
-    /// The job that the arguments describe. What does not fit the chip is refused here, before anything is compiled
-    /// or written.
+impl InspectRequest {
+    /// Plans the kernels. Rejects problems that do not fit the chip before anything is compiled or written.
     pub fn new(args: &InspectArgs) -> Result<Self> {
         let wanted = |strategy: &Strategy| {
             args.strategies.iter().any(|choice| match choice {
@@ -76,13 +75,13 @@ impl Job {
                     let plan = HopperPlan::with_promotion(&problem, &gpu, strategy, every)?;
                     Ok::<_, PlanError>(if args.for_racecheck { plan.for_racecheck() } else { plan })
                 };
-                Work::Gpu(gpu::Work { gpu, plans: strategies.map(plan).collect::<Result<_, _>>()? })
+                InspectWork::Gpu(gpu::GpuWork { gpu, plans: strategies.map(plan).collect::<Result<_, _>>()? })
             }
             ChipChoice::Tpu(chip) => {
                 refuse_gpu_options(args)?;
                 let mode = args.mode.unwrap_or(BlockMode::Aligned);
                 let plan = |strategy| TpuPlan::new(&problem, chip, strategy, mode);
-                Work::Tpu(tpu::Work {
+                InspectWork::Tpu(tpu::TpuWork {
                     chip,
                     plans: strategies.map(plan).collect::<Result<_, _>>()?,
                     libtpu: args.libtpu.clone(),
@@ -95,13 +94,13 @@ impl Job {
 
     fn versions(&self) -> Vec<String> {
         match &self.work {
-            Work::Tpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
-            Work::Gpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
+            InspectWork::Tpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
+            InspectWork::Gpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
         }
     }
 }
 
-/// What only the TPU compiler understands would be without effect.
+/// Rejects options that have no effect on GPU kernels.
 fn refuse_tpu_options(args: &InspectArgs) -> Result<()> {
     let given = [
         (args.mode.is_some(), "--mode"),
@@ -111,7 +110,7 @@ fn refuse_tpu_options(args: &InspectArgs) -> Result<()> {
     refuse(&given, "TPU")
 }
 
-/// What only kernels of a GPU know.
+/// Rejects options that have no effect on TPU kernels.
 fn refuse_gpu_options(args: &InspectArgs) -> Result<()> {
     refuse(&[(args.promote.is_some(), "--promote"), (args.for_racecheck, "--for-racecheck")], "GPU")
 }
@@ -125,8 +124,8 @@ fn refuse(options: &[(bool, &str)], target: &str) -> Result<()> {
     }
 }
 
-impl Report {
-    /// The folder of each version.
+impl InspectReport {
+    /// Lists the folder of each version.
     pub fn folders(&self) -> Vec<PathBuf> {
         match self {
             Self::Tpu(report) => report.versions.iter().map(|version| version.folder.clone()).collect(),
@@ -135,24 +134,24 @@ impl Report {
     }
 }
 
-/// The name of a version's folder: `v2_manual_async_dma`.
+/// Returns the folder name of a version: `v2_manual_async_dma`.
 pub fn version_name(strategy: Strategy) -> String {
     format!("{}_{}", strategy.version(), strategy.title().to_lowercase().replace([' ', '-'], "_"))
 }
 
-impl Job {
-    /// The folders that it replaces.
+impl InspectRequest {
+    /// Lists the folders that it replaces.
     pub fn folders(&self) -> impl Iterator<Item = PathBuf> {
         self.versions().into_iter().map(|version| self.output.join(version))
     }
 }
 
-/// Compiles everything that the job asks for, then puts it in place.
-pub fn run(job: &Job) -> Result<Report> {
-    let place = Place::open(&job.output, &job.versions())?;
-    Ok(match &job.work {
-        Work::Tpu(work) => Report::Tpu(tpu::run(work, &place)?),
-        Work::Gpu(work) => Report::Gpu(gpu::run(work, &place)?),
+/// Compiles every version, then moves all of them into the output folder.
+pub fn run(request: &InspectRequest) -> Result<InspectReport> {
+    let place = OutputFolder::open(&request.output, &request.versions())?;
+    Ok(match &request.work {
+        InspectWork::Tpu(work) => InspectReport::Tpu(tpu::run(work, &place)?),
+        InspectWork::Gpu(work) => InspectReport::Gpu(gpu::run(work, &place)?),
     })
 }
 
@@ -161,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_have_the_names_of_the_original_files() {
+    fn folders_are_named_like_the_original_files() {
         assert_eq!(
             Strategy::ALL.map(version_name),
             ["v1_auto_double_buffer", "v2_manual_async_dma", "v3_smem_scales", "v4_whole_k_strip"]

@@ -47,11 +47,11 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
         Some(Command::Inspect(args)) => {
-            print::inspect::report(&inspect::run(&inspect::Job::new(&args)?)?);
+            print::inspect::report(&inspect::run(&inspect::InspectRequest::new(&args)?)?);
             Ok(Verdict::Passed)
         }
         Some(Command::Analyze(args)) => {
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
+            let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
             match args.json {
                 true => print::analyze::json(&versions),
                 false => print::analyze::report(&versions),
@@ -60,26 +60,26 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Verify(args)) => {
             let junit = open_junit(&args.judge)?;
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
-            judge(&verify::Report::new(versions, args.judge.strict), junit)
+            let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
+            judge(&verify::VerifyReport::new(versions, args.judge.strict), junit)
         }
         Some(Command::Compare(args)) => compare_inputs(&args),
         Some(Command::Check(args)) => {
-            let job = inspect::Job::new(&args.inspect)?;
+            let request = inspect::InspectRequest::new(&args.inspect)?;
             let junit = open_junit(&args.judge)?;
             if let Some(junit) = &junit {
-                junit.require_outside(job.folders())?;
+                junit.require_outside(request.folders())?;
             }
-            let report = check::run(&job, args.judge.strict)?;
+            let report = check::run(&request, args.judge.strict)?;
             print::inspect::report(&report.compiled);
             print::compare::facts(&report.facts);
             judge(&report.verdicts, junit)
         }
         Some(Command::Report(args)) => {
             let output = Destination::open(&args.output)?;
-            let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
+            let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
             output.require_apart(versions.iter().flat_map(analyze::Version::all_files))?;
-            let report = report::Report::new(verify::Report::new(versions, false));
+            let report = report::ReportPage::new(verify::VerifyReport::new(versions, false));
             let page = print::report::page(&report);
             let is_stdout = output.is_stdout();
             output.finish(&page)?;
@@ -90,12 +90,12 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::of(!report.has_troubles()))
         }
         Some(Command::RunModule(args)) => {
-            let report = run_module::run(run_module::Job::new(&args)?)?;
+            let report = run_module::run(run_module::RunModuleRequest::new(&args)?)?;
             print::run_module::report(&report);
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) if simulate::gpu::is_ptx(&args.kernel) => {
-            let report = simulate::gpu::run(&simulate::gpu::Job::new(&args)?);
+            let report = simulate::gpu::run(&simulate::gpu::GpuSimulateRequest::new(&args)?);
             match args.json {
                 true => print::simulate::gpu::json(&report),
                 false => print::simulate::gpu::report(&report),
@@ -103,9 +103,9 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) => {
-            let job = simulate::Job::new(&args)?;
+            let request = simulate::SimulateRequest::new(&args)?;
             let (trace, svg) = open_timelines(&args)?;
-            let report = simulate::run(&job)?;
+            let report = simulate::run(&request)?;
             if let Some(trace) = trace {
                 trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
             }
@@ -119,11 +119,13 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Quantize(args)) => {
-            quantize::run(&quantize::Job::quantize(&args)).map(report_checkpoint)
+            quantize::run(&quantize::CheckpointRequest::quantize(&args)).map(report_checkpoint)
         }
-        Some(Command::Convert(args)) => quantize::run(&quantize::Job::convert(&args)).map(report_checkpoint),
+        Some(Command::Convert(args)) => {
+            quantize::run(&quantize::CheckpointRequest::convert(&args)).map(report_checkpoint)
+        }
         Some(Command::Dequantize(args)) => {
-            quantize::run(&quantize::Job::dequantize(&args)).map(report_checkpoint)
+            quantize::run(&quantize::CheckpointRequest::dequantize(&args)).map(report_checkpoint)
         }
         Some(Command::Tools(args)) => {
             match args.action {
@@ -225,7 +227,7 @@ fn compare_inputs(args: &CompareArgs) -> Result<Verdict> {
         }
         return Ok(Verdict::Passed);
     }
-    let versions = analyze::run(&analyze::Job::new(&args.inputs, &args.known))?;
+    let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
     let report = compare::run(&versions);
     match args.json {
         true => print::analyze::json(&report),
@@ -234,7 +236,7 @@ fn compare_inputs(args: &CompareArgs) -> Result<Verdict> {
     Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
 }
 
-fn report_checkpoint(report: quantize::Report) -> Verdict {
+fn report_checkpoint(report: quantize::CheckpointReport) -> Verdict {
     print::quantize::report(&report);
     Verdict::Passed
 }
@@ -244,7 +246,7 @@ fn open_junit(args: &JudgeArgs) -> Result<Option<Destination>> {
 }
 
 /// Prints the verdicts, and writes JUnit where requested.
-fn judge(report: &verify::Report, junit: Option<Destination>) -> Result<Verdict> {
+fn judge(report: &verify::VerifyReport, junit: Option<Destination>) -> Result<Verdict> {
     if let Some(junit) = &junit {
         junit.require_apart(report.versions.iter().flat_map(|judged| judged.version.all_files()))?;
     }

@@ -1,4 +1,4 @@
-//! `octile quantize`, `octile convert` and `octile dequantize`: checkpoints in, checkpoints out.
+//! `octile quantize`, `octile convert` and `octile dequantize`.
 
 use std::time::{Duration, Instant};
 
@@ -16,30 +16,30 @@ use crate::{
     progress::Progress,
 };
 
-/// What to make of which checkpoint.
+/// What to do with a checkpoint.
 #[derive(Debug)]
-pub struct Job {
+pub struct CheckpointRequest {
     request: Request,
     place: OutputArgs,
 }
 
-/// What was written, or would be.
+/// What was written, or would be in a dry run.
 #[derive(Debug)]
-pub struct Report {
-    /// The output as the user named it.
+pub struct CheckpointReport {
+    /// Output path, as given by the user.
     pub output: std::path::PathBuf,
-    /// Whether the input is one file, whose `config.json` lies elsewhere or nowhere.
+    /// Whether the input is one file, without a `config.json`.
     pub is_one_file: bool,
-    /// What was decided.
+    /// The plan.
     pub plan: Plan,
     /// Files that are copied.
     pub others: Vec<OtherFile>,
-    /// What was done, and how long it took; `None` for a dry run.
+    /// Outcome and duration; `None` for a dry run.
     pub done: Option<(Outcome, Duration)>,
 }
 
-impl Job {
-    /// The job of `octile quantize`.
+impl CheckpointRequest {
+    /// Converts the arguments of `octile quantize`.
     pub fn quantize(args: &QuantizeArgs) -> Self {
         let request = Request::Quantize(Quantize {
             format: format(args.format),
@@ -54,14 +54,14 @@ impl Job {
         Self { request, place: args.place.clone() }
     }
 
-    /// The job of `octile convert`.
+    /// Converts the arguments of `octile convert`.
     pub fn convert(args: &ConvertArgs) -> Self {
         let (format, scales) = (args.format.map(format), args.scales.map(scales));
         let request = Request::Convert(Convert { format, scales, requantize: args.requantize });
         Self { request, place: args.place.clone() }
     }
 
-    /// The job of `octile dequantize`.
+    /// Converts the arguments of `octile dequantize`.
     pub fn dequantize(args: &DequantizeArgs) -> Self {
         let kind = match args.dtype {
             FloatChoice::Bf16 => FloatKind::Bf16,
@@ -86,7 +86,7 @@ fn scales(choice: ScaleKindChoice) -> ScaleKind {
     }
 }
 
-/// The progress bar, as the library sees it.
+/// Adapter between the progress bar and the library.
 struct Bar(Progress);
 
 impl octile_checkpoint::Progress for Bar {
@@ -99,12 +99,12 @@ impl octile_checkpoint::Progress for Bar {
     }
 }
 
-/// Plans, and writes unless this is a dry run.
-pub fn run(job: &Job) -> Result<Report> {
+/// Plans the conversion, and writes the output unless this is a dry run.
+pub fn run(request: &CheckpointRequest) -> Result<CheckpointReport> {
     let start = Instant::now();
-    let OutputArgs { input, output: path, dry_run, force, threads } = job.place.clone();
+    let OutputArgs { input, output: path, dry_run, force, threads } = request.place.clone();
     let checkpoint = Checkpoint::open(&input)?;
-    let plan = Plan::new(&checkpoint, &job.request)?;
+    let plan = Plan::new(&checkpoint, &request.request)?;
     let output = Output { path: path.clone(), force, threads: threads.map(usize::from) };
     Plan::check_output(&checkpoint, &output)?;
     let others = Plan::other_files(&checkpoint)?;
@@ -114,5 +114,5 @@ pub fn run(job: &Job) -> Result<Report> {
         let bar = Bar(Progress::of_bytes(plan.input_bytes));
         Some((octile_checkpoint::write(&checkpoint, &plan, &output, &bar)?, start.elapsed()))
     };
-    Ok(Report { output: path, is_one_file: !checkpoint.is_folder(), plan, others, done })
+    Ok(CheckpointReport { output: path, is_one_file: !checkpoint.is_folder(), plan, others, done })
 }

@@ -1,4 +1,4 @@
-//! `octile run-module`: a StableHLO module on a device, through its PJRT plugin.
+//! `octile run-module`: runs a StableHLO module on a device through its PJRT plugin.
 
 mod tensors;
 
@@ -20,40 +20,40 @@ use octile_runtime::pjrt::{
     Buffer, Client, CompileOptions, HostTensor, LoadedExecutable, NamedValue, Plugin, Value,
 };
 
-use crate::{Verdict, args::RunModuleArgs, command::work::require_memory, input};
+use crate::{Verdict, args::RunModuleArgs, command::work::require_memory, input, print::shown};
 
-pub use tensors::Difference;
+pub use tensors::TensorDifference;
 
-/// What to run.
+/// Module, operands and device of a run.
 #[derive(Debug)]
-pub struct Job {
+pub struct RunModuleRequest {
     /// The device's plugin.
     pub plugin: PathBuf,
     /// Options of its client.
     pub options: Vec<NamedValue>,
-    /// How long it may look for its device.
+    /// Time limit for finding the device.
     pub patience: Duration,
     /// StableHLO text.
     pub module: String,
     /// The arguments of its function.
     pub operands: Vec<HostTensor>,
-    /// What is known about the result.
+    /// What to compare the result with.
     pub truth: Truth,
 }
 
-/// What a result can be compared with.
+/// What to compare a result with.
 #[derive(Debug)]
 pub enum Truth {
-    /// An f64 reference, computed from these operands.
+    /// The f64 reference of these operands.
     Reference(Box<Operands>),
-    /// A tensor, up to this tolerance.
+    /// A tensor, with a tolerance.
     Tensor(HostTensor, f64),
     /// Nothing.
     Unknown,
 }
 
-impl Job {
-    /// The job that the arguments describe.
+impl RunModuleRequest {
+    /// Reads the module and its operands.
     pub fn new(args: &RunModuleArgs) -> Result<Self> {
         args.x.require_scales(args.x_scales)?;
         if let Some(problem) = args.problem() {
@@ -62,7 +62,7 @@ impl Job {
         let module = match (&args.module, args.problem()) {
             (Some(path), _) => input::read_text(path)?,
             (None, Some(problem)) => octile_kernels::reference::stablehlo(&problem).to_string(),
-            (None, None) => bail!("name a module, or a shape to run the operation itself"),
+            (None, None) => bail!("name a module, or a --shape to run the operation itself"),
         };
         let (operands, truth) = match (args.problem(), &args.tensors) {
             (Some(problem), _) => {
@@ -73,19 +73,19 @@ impl Job {
                 let (operands, expected) = tensors::read(path, &args.operands, args.expect.as_deref())?;
                 (operands, expected.map_or(Truth::Unknown, |tensor| Truth::Tensor(tensor, args.tolerance)))
             }
-            (None, None) => bail!("name a shape for random operands, or a file with --tensors"),
+            (None, None) => bail!("name a --shape for random operands, or a file with --tensors"),
         };
         let options = args.options.iter().map(|option| client_option(option)).collect::<Result<_>>()?;
         let patience = Duration::from_secs(args.timeout);
-        // A bare name is a file here, not one that the system looks for.
+        // The loader would search for a bare name elsewhere.
         let plugin = std::path::absolute(&args.plugin)?;
         Ok(Self { plugin, options, patience, module, operands, truth })
     }
 }
 
-/// What a run brought.
+/// Result of a run.
 #[derive(Debug)]
-pub struct Report {
+pub struct RunModuleReport {
     /// The plugin's version of the PJRT interface.
     pub pjrt_api: (i32, i32),
     /// For example `cuda`.
@@ -94,56 +94,56 @@ pub struct Report {
     pub device: String,
     /// Element types and shapes of the results.
     pub results: Vec<String>,
-    /// Compiling and loading.
+    /// Time to compile and load.
     pub compile: Duration,
-    /// One run, started and waited for.
+    /// Time of one run.
     pub run: Duration,
-    /// Whether the first result is right.
-    pub outcome: Outcome,
+    /// Check of the first result.
+    pub outcome: RunOutcome,
 }
 
-/// What is known about a result.
+/// Check of a result.
 #[derive(Debug)]
-pub enum Outcome {
+pub enum RunOutcome {
     /// Checked against an f64 reference.
     Checked(Check),
-    /// Compared with a tensor of the file, up to this tolerance.
-    Compared(Difference, f64),
-    /// Nothing to compare it with.
+    /// Compared with a tensor, with a tolerance.
+    Compared(TensorDifference, f64),
+    /// Not compared.
     NotChecked,
 }
 
-impl Report {
-    /// Failed only if something was compared and is off.
+impl RunModuleReport {
+    /// Fails if the result was compared and is wrong.
     pub fn verdict(&self) -> Verdict {
         match &self.outcome {
-            Outcome::Checked(check) => Verdict::of(check.passed()),
-            Outcome::Compared(difference, tolerance) => Verdict::of(difference.within(*tolerance)),
-            Outcome::NotChecked => Verdict::Passed,
+            RunOutcome::Checked(check) => Verdict::of(check.passed()),
+            RunOutcome::Compared(difference, tolerance) => Verdict::of(difference.within(*tolerance)),
+            RunOutcome::NotChecked => Verdict::Passed,
         }
     }
 }
 
-/// Compiles, runs, and looks at the first result.
-pub fn run(job: Job) -> Result<Report> {
-    let (plugin, patience) = (job.plugin.display().to_string(), job.patience);
+/// Compiles, runs, and checks the first result.
+pub fn run(request: RunModuleRequest) -> Result<RunModuleReport> {
+    let (plugin, patience) = (shown(&request.plugin), request.patience);
     let work = move |found: mpsc::Sender<()>| {
-        run_on_device(&job, || {
-            // Nobody listens any more when it took too long.
+        run_on_device(&request, || {
+            // The receiver is gone after a timeout.
             let _ = found.send(());
         })
     };
     match limit_start(patience, work) {
         Some(report) => report,
         None => bail!(
-            "{plugin} has not found a device in {} seconds: is one attached to this machine? --timeout waits longer",
+            "{plugin} found no device in {} seconds: attach one, or wait longer with --timeout",
             patience.as_secs()
         ),
     }
 }
 
-/// Does the work in a thread. `None` where it has not said within `patience` that it started well: then the thread is
-/// left behind, because a call into a foreign library cannot be given up.
+/// Runs `work` in a thread. `None` if it does not report a successful start within `patience`; the thread is then
+/// abandoned, because a call into a foreign library cannot be cancelled.
 fn limit_start<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce(mpsc::Sender<()>) -> T + Send + 'static,
@@ -156,31 +156,31 @@ fn limit_start<T: Send + 'static>(
     Some(worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
 }
 
-fn run_on_device(job: &Job, found: impl FnOnce()) -> Result<Report> {
-    let plugin = Plugin::load(&job.plugin)?;
-    let no_device = || format!("{} finds no device to run on", job.plugin.display());
-    let client = Client::new(&plugin, &job.options).with_context(no_device)?;
+fn run_on_device(request: &RunModuleRequest, found: impl FnOnce()) -> Result<RunModuleReport> {
+    let plugin = Plugin::load(&request.plugin)?;
+    let no_device = || format!("{} found no device", shown(&request.plugin));
+    let client = Client::new(&plugin, &request.options).with_context(no_device)?;
     let devices = client.devices()?;
     let device = devices.first().with_context(no_device)?;
     found();
 
     let start = Instant::now();
-    let executable = client.compile(&job.module, &CompileOptions::default()).context("cannot compile")?;
+    let executable = client.compile(&request.module, &CompileOptions::default()).context("cannot compile")?;
     let compile = start.elapsed();
-    let arguments = job.operands.iter().map(|tensor| Buffer::from_host(device, tensor));
+    let arguments = request.operands.iter().map(|tensor| Buffer::from_host(device, tensor));
     let mut program = Program::new(executable, arguments.collect::<Result<_, _>>()?)?;
-    let outcome = match &job.truth {
+    let outcome = match &request.truth {
         Truth::Reference(operands) => {
             program.expect_shape(operands.problem)?;
-            Outcome::Checked(Expectation::whole(operands, Accumulator::F32).check(&mut program)?)
+            RunOutcome::Checked(Expectation::whole(operands, Accumulator::F32).check(&mut program)?)
         }
         Truth::Tensor(expected, tolerance) => {
             let result = program.results.first().context("the module returns nothing to compare")?;
-            Outcome::Compared(Difference::between(result, expected)?, *tolerance)
+            RunOutcome::Compared(TensorDifference::between(result, expected)?, *tolerance)
         }
-        Truth::Unknown => Outcome::NotChecked,
+        Truth::Unknown => RunOutcome::NotChecked,
     };
-    Ok(Report {
+    Ok(RunModuleReport {
         pjrt_api: plugin.api_version(),
         platform: client.platform_name()?,
         device: device.kind()?,
@@ -191,7 +191,7 @@ fn run_on_device(job: &Job, found: impl FnOnce()) -> Result<Report> {
     })
 }
 
-/// A loaded program with its arguments, and the results of its last run.
+/// A loaded program, its arguments, and the results of its last run.
 struct Program {
     executable: LoadedExecutable,
     arguments: Vec<Buffer>,
@@ -200,7 +200,7 @@ struct Program {
 }
 
 impl Program {
-    /// Runs it once.
+    /// Runs the program once.
     fn new(executable: LoadedExecutable, arguments: Vec<Buffer>) -> Result<Self> {
         let output = OutputBuffer::F32(Vec::new());
         let mut program = Self { executable, arguments, results: Vec::new(), output };
@@ -220,13 +220,13 @@ impl Program {
         Ok(elapsed)
     }
 
-    /// Refuses a module that does not compute this problem.
+    /// Rejects a module whose result does not fit the problem.
     fn expect_shape(&self, problem: Problem) -> Result<()> {
         let dims = [problem.m, problem.n];
         let Some(result) = self.results.first() else { bail!("the module returns nothing to check") };
         if result.dims() != dims || result.element() != tensors::element(problem.out) {
             bail!(
-                "the module returns {}{:?}, but {problem} has the result {}{dims:?}",
+                "the module returns {}{:?}, but the result of {problem} is {}{dims:?}",
                 result.element(),
                 result.dims(),
                 problem.out
@@ -246,10 +246,9 @@ impl Contender for Program {
     }
 }
 
-/// A client option from `NAME=VALUE`, with the type that the value looks like.
+/// Parses a client option `NAME=VALUE`; the value decides its type.
 fn client_option(text: &str) -> Result<NamedValue> {
-    let (name, value) =
-        text.split_once('=').with_context(|| format!("option '{text}' is not of the form NAME=VALUE"))?;
+    let (name, value) = text.split_once('=').with_context(|| format!("option '{text}' is not NAME=VALUE"))?;
     let ints = || value.split(',').map(|part| part.parse().ok()).collect::<Option<Vec<i64>>>();
     let value = match value {
         "true" => Value::Bool(true),
@@ -268,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_that_takes_too_long_is_given_up() {
+    fn a_slow_start_times_out() {
         let patience = Duration::from_millis(200);
         let late = limit_start(patience, |_found| thread::sleep(Duration::from_secs(60)));
         assert_eq!(late, None);
@@ -282,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn options_have_the_type_they_look_like() {
+    fn values_decide_the_type_of_options() {
         let option = |text: &str| client_option(text).unwrap();
         assert_eq!(option("preallocate=false"), NamedValue::new("preallocate", Value::Bool(false)));
         assert_eq!(option("node_id=3"), NamedValue::new("node_id", Value::Int(3)));
@@ -294,7 +293,7 @@ mod tests {
         assert_eq!(option("allocator=bfc"), NamedValue::new("allocator", Value::Text("bfc".into())));
         assert_eq!(
             client_option("allocator").unwrap_err().to_string(),
-            "option 'allocator' is not of the form NAME=VALUE"
+            "option 'allocator' is not NAME=VALUE"
         );
     }
 }

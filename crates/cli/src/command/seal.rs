@@ -1,42 +1,59 @@
-//! A seal at the end of a manifest: the SHA-256 of everything before it.
+//! SHA-256 checksums, and the seal of a manifest: the checksum of everything before it, as its last key.
 //!
-//! It shows that something was changed by mistake or in passing. Whoever computes the seal anew can write what they
-//! like; where that matters, keep the seal elsewhere and compare: it covers every byte of the manifest, and through the
-//! checksums in it every byte of the files.
+//! The seal detects accidental changes, not forgery: anyone can compute a new one. To detect forgery, keep the seal
+//! elsewhere and compare it; it covers every byte of the manifest and, through the checksums in it, of the files.
+
+use std::io::{self, Read};
 
 use anyhow::Result;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// The key of the seal.
+/// Key of the seal.
 pub const KEY: &str = "sha256";
-/// How a manifest ends without its seal.
+/// End of a manifest without a seal.
 const END: &str = "\n}";
 
-/// What became of a seal.
+/// State of a seal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Seal {
-    /// The manifest is as it was written.
+    /// The manifest is unchanged.
     Intact,
-    /// It is not.
+    /// The manifest was changed.
     Broken,
-    /// There is none at its end.
+    /// The manifest has no seal.
     Missing,
 }
 
-/// Computes the checksum of a file.
-pub fn checksum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+/// Computes the SHA-256 of a stream.
+pub fn sha256(mut stream: impl Read) -> io::Result<[u8; 32]> {
+    let (mut hash, mut buffer) = (Sha256::new(), vec![0; 1 << 20]);
+    loop {
+        match stream.read(&mut buffer)? {
+            0 => return Ok(hash.finalize().into()),
+            count => hash.update(&buffer[..count]),
+        }
+    }
 }
 
-/// Writes a manifest, with its seal.
+/// Returns a SHA-256 in hexadecimal.
+pub fn hex(digest: impl AsRef<[u8]>) -> String {
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Computes the SHA-256 of bytes, in hexadecimal.
+pub fn checksum(bytes: &[u8]) -> String {
+    hex(Sha256::digest(bytes))
+}
+
+/// Serializes a manifest and appends its seal.
 pub fn sealed(manifest: &impl Serialize) -> Result<String> {
     let text = serde_json::to_string_pretty(manifest)?;
     let open = text.strip_suffix(END).expect("a manifest has fields");
     Ok(format!("{open}{}{}\"{END}\n", opening(), checksum(text.as_bytes())))
 }
 
-/// Looks at the seal of a manifest.
+/// Checks the seal of a manifest.
 pub fn examine(text: &str) -> Seal {
     let sealed = || text.trim_end().strip_suffix(END)?.strip_suffix('"')?.rsplit_once(&opening());
     match sealed() {
@@ -46,7 +63,7 @@ pub fn examine(text: &str) -> Seal {
     }
 }
 
-/// What stands before the digits.
+/// The text before the digits of a seal.
 fn opening() -> String {
     format!(",\n  \"{KEY}\": \"")
 }
@@ -58,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_changed_is_known() {
+    fn every_change_breaks_the_seal() {
         let manifest = json!({ "files": [{ "sha256": "7", "name": "a" }], "stages": 3 });
         let text = sealed(&manifest).unwrap();
         assert!(text.ends_with("\"\n}\n"), "{text}");
@@ -71,15 +88,16 @@ mod tests {
             changed[byte] ^= 1;
             assert_ne!(examine(&String::from_utf8(changed).unwrap()), Seal::Intact, "byte {byte}");
         }
-        // Laid out by another program, the numbers may have been changed as well.
+        // Reformatted by another program: the values may have changed too.
         assert_eq!(examine(&read.to_string()), Seal::Missing);
         assert_eq!(examine(&serde_json::to_string_pretty(&manifest).unwrap()), Seal::Missing);
         assert_eq!([examine(""), examine("{"), examine("no JSON")], [Seal::Missing; 3]);
     }
 
     #[test]
-    fn the_checksum_is_the_one_of_sha256sum() {
+    fn checksums_match_sha256sum() {
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         assert_eq!(checksum(b""), empty);
+        assert_eq!(hex(sha256(io::empty()).unwrap()), empty);
     }
 }

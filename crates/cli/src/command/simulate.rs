@@ -1,4 +1,4 @@
-//! `octile simulate`: a Mosaic kernel without a TPU, or a GPU kernel without a GPU.
+//! `octile simulate`: runs a Mosaic kernel without a TPU, or a PTX kernel without a GPU.
 
 mod compare;
 pub mod gpu;
@@ -27,59 +27,58 @@ use crate::{
         work::require_memory,
     },
     input,
+    print::shown,
 };
 
 pub use compare::{Comparison, Expected};
 use tensors::Tensors;
 pub use trace::chrome_trace;
 
-/// The chip that is modelled where none is named.
+/// Default chip.
 const DEFAULT_CHIP: &str = "tpu7x";
-/// Seed of operands that are made up.
+/// Seed of random operands.
 const OPERANDS: u64 = 42;
-/// The file of a TPU version's folder that can be run on them.
-const MODULE: &str = "stablehlo.mlir";
+/// The file of a TPU version's folder that runs on random operands.
+pub const MODULE: &str = "stablehlo.mlir";
 
-/// What to run.
-pub struct Job {
-    /// What messages call the kernel.
+/// Kernel, operands and options of a run.
+pub struct SimulateRequest {
+    /// Name of the kernel in messages.
     pub name: String,
     /// The kernel, or the module around it.
     pub module: Module,
-    /// The text that lines of findings refer to.
+    /// The Mosaic text that findings refer to.
     pub text: String,
-    /// Names of the operands, for messages.
+    /// Names of the operands.
     pub names: Vec<String>,
-    /// Operands, in order.
+    /// The operands, in argument order.
     pub operands: Vec<Tensor>,
-    /// Whether they are made up, for the problem that a manifest tells of.
+    /// Whether they are random, for the problem in the manifest.
     pub are_random: bool,
-    /// The result that is expected.
+    /// The expected result.
     pub expected: Option<Expected>,
-    /// Whether to look for races.
+    /// Whether to detect data races.
     pub races: bool,
-    /// Whether to keep every event.
+    /// Whether to record the timeline.
     pub events: bool,
-    /// The chip.
+    /// The modelled chip.
     pub chip: &'static TpuChip,
-    /// Operations after which the kernel is stopped.
+    /// Operation limit.
     pub max_operations: u64,
-    /// Bytes that the run may take, where more is known than its operands.
+    /// Memory limit, if the problem is known.
     pub max_bytes: Option<usize>,
 }
 
-impl Job {
-    /// The job that the arguments describe.
+impl SimulateRequest {
+    /// Reads the kernel and its operands.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
-        let name = args.kernel.display().to_string();
+        let name = shown(&args.kernel);
         if args.kernel.is_dir() {
-            bail!(
-                "{name} is a folder: name the kernel.ptx or the stablehlo.mlir in it, or a file with Mosaic text"
-            );
+            bail!("{name} is a folder: name the kernel.ptx or stablehlo.mlir in it, or a Mosaic file");
         }
         let text = read_text(&args.kernel)?;
         let module = parse(&text).map_err(|error| {
-            anyhow!("{name}:{error}: give Mosaic text, or the stablehlo.mlir or kernel.ptx that `octile inspect` wrote")
+            anyhow!("{name}:{error}: pass Mosaic text, or stablehlo.mlir or kernel.ptx of `octile inspect`")
         })?;
         let (Tensors { names, operands, expected }, chip, problem) = match &args.tensors {
             Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None, None),
@@ -99,10 +98,10 @@ impl Job {
         let are_random = args.tensors.is_none();
         let chip = TpuChip::named(args.chip.as_deref().or(chip.as_deref()).unwrap_or(DEFAULT_CHIP))?;
         let races = !args.no_races;
-        // A problem that is known to be large may take longer.
+        // A large problem may take more operations.
         let default = DEFAULT_OPERATIONS.saturating_add(products / PRODUCTS_PER_OPERATION * 8);
         let max_operations = args.max_operations.unwrap_or(default);
-        // So may its result, whose operands can be small: the memory for it has been checked.
+        // Its result may be large while its operands are small; `require_memory` has checked that it fits.
         let max_bytes = result.map(|result| {
             let operands = operands.iter().fold(0usize, |all, tensor| all.saturating_add(tensor.bytes.len()));
             let known = operands.saturating_add(result.saturating_mul(size_of::<f32>()));
@@ -125,16 +124,16 @@ impl Job {
     }
 }
 
-/// The text of a kernel.
+/// Reads the text of a kernel.
 fn read_text(path: &Path) -> Result<String> {
     let text = input::read_text(path)?;
     if text.trim().is_empty() {
-        bail!("{} is empty: write it again with `octile inspect`", path.display());
+        bail!("{} is empty: write it again with `octile inspect`", shown(path));
     }
     Ok(text)
 }
 
-/// The plan of a module that `octile inspect` wrote along with a manifest: its operands are those of the problem, as they are.
+/// Returns the plan of a `stablehlo.mlir` that has a manifest beside it. Its operands are those of the problem.
 fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
     let folder = module.parent().filter(|_| module.file_name().is_some_and(|name| name == MODULE));
     Ok(match folder.map(Manifest::of).transpose()?.flatten().map(|manifest| manifest.plan) {
@@ -143,12 +142,12 @@ fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
     })
 }
 
-/// Operands, chip and problem of such a module.
+/// Makes random operands for such a module; also returns its chip and problem.
 fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, Problem)> {
     let Some(TpuPlan { problem, chip, .. }) = written_plan(&args.kernel)? else {
         bail!(
-            "--tensors FILE is needed: a Mosaic kernel's operands are the tensors of a safetensors file; the stablehlo.mlir that \
-             `octile inspect` writes runs without, on random ones"
+            "the kernel needs operands: pass a safetensors file with --tensors FILE (only the stablehlo.mlir of `octile \
+             inspect` runs on random operands)"
         );
     };
     args.require_no_tensor_options()?;
@@ -163,40 +162,40 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, Problem)> {
     ))
 }
 
-/// What a run brought.
+/// Result of a simulated run.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct SimulateReport {
     /// The kernel's file.
     pub kernel: String,
-    /// What the kernel's first arguments were.
+    /// Names of the operands.
     pub operands: Vec<String>,
-    /// Whether these were made up.
+    /// Whether they were random.
     pub random_operands: bool,
-    /// Arguments after them, which are taken for results.
+    /// Number of results.
     pub results: usize,
     /// The modelled chip.
     pub chip: &'static str,
-    /// Whether races were looked for.
+    /// Whether data races were detected.
     pub races: bool,
-    /// Whether the kernel ran to its end.
+    /// Whether the kernel finished.
     pub completed: bool,
-    /// What the compiler would refuse.
+    /// What the compiler would reject.
     pub violations: Vec<Violation>,
-    /// What is wrong.
+    /// Races, deadlocks and other errors.
     pub findings: Vec<Finding>,
-    /// Where the chip computes something else than the text may suggest.
+    /// Where the chip's arithmetic differs from what the text suggests.
     pub notes: Vec<Note>,
     /// Operations executed.
     pub operations: u64,
-    /// How the first result compares with the expected one.
+    /// Comparison of the first result with the expected one.
     pub comparison: Option<Comparison>,
-    /// The modelled clock's sums.
+    /// Totals of the modelled clock.
     pub figures: Figures,
-    /// Derived from them.
+    /// Derived figures.
     pub shares: Shares,
-    /// Seconds that the run took on this machine.
+    /// Seconds of the simulation.
     pub seconds: f64,
-    /// Every event.
+    /// The timeline, if recorded.
     #[serde(skip)]
     pub timeline: Timeline,
     /// The lines of the kernel.
@@ -204,67 +203,67 @@ pub struct Report {
     pub lines: Vec<String>,
 }
 
-/// Figures that say how well a kernel uses the chip, on the modelled clock.
+/// How well a kernel uses the chip, on the modelled clock.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Shares {
     /// Microseconds.
     pub microseconds: f64,
-    /// Part of the time in which the matrix units multiply.
+    /// Share of time in which the MXU multiplies.
     pub matmul_busy: f64,
-    /// Part of the time with copies under way in which the core does something else than wait for one.
+    /// Share of DMA time that is hidden behind compute.
     pub copy_overlap: f64,
-    /// Bytes moved, as a multiple of those of the operands and results.
+    /// Bytes moved, relative to the bytes of operands and results.
     pub traffic: f64,
 }
 
-impl Report {
-    /// Failed if anything was found, or the result is not the expected one.
+impl SimulateReport {
+    /// Fails on any finding or violation, or if the result differs from the expected one.
     pub fn verdict(&self) -> Verdict {
         let as_expected = self.comparison.as_ref().is_none_or(Comparison::passed);
         Verdict::of(self.findings.is_empty() && self.violations.is_empty() && as_expected)
     }
 }
 
-fn not_run(job: &Job) -> String {
-    let names = job.names.join(", ");
-    format!("cannot run {} on the operands {names} (--operands names others)", job.name)
+fn not_run(request: &SimulateRequest) -> String {
+    let names = request.names.join(", ");
+    format!("cannot run {} on operands {names}; choose others with --operands", request.name)
 }
 
 /// Runs the kernel.
-pub fn run(job: &Job) -> Result<Report> {
-    let violations = verify(&parse(&job.text).unwrap_or_else(|_| job.module.clone()), job.chip);
-    let shapes = job.expected.as_ref().map(|expected| vec![expected.shape.clone()]);
+pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
+    let violations = verify(&parse(&request.text).unwrap_or_else(|_| request.module.clone()), request.chip);
+    let shapes = request.expected.as_ref().map(|expected| vec![expected.shape.clone()]);
     let options = Options {
-        races: job.races,
-        events: job.events,
+        races: request.races,
+        events: request.events,
         output_shapes: shapes,
-        max_operations: job.max_operations,
-        max_bytes: job.max_bytes,
-        ..Options::new(job.chip.rates)
+        max_operations: request.max_operations,
+        max_bytes: request.max_bytes,
+        ..Options::new(request.chip.rates)
     };
     let start = Instant::now();
-    let outcome = simulate(&job.module, &job.operands, &options).with_context(|| not_run(job))?;
+    let outcome = simulate(&request.module, &request.operands, &options).with_context(|| not_run(request))?;
     let seconds = start.elapsed().as_secs_f64();
     let Outcome { outputs, findings, completed, timeline, operations, notes } = outcome;
     let products = timeline.figures.products;
-    let comparison = match (&job.expected, outputs.first()) {
+    let comparison = match (&request.expected, outputs.first()) {
         (Some(expected), Some(result)) => Some(Comparison::between(result, expected, products)?),
         _ => None,
     };
     let figures = timeline.figures.clone();
     let shares = Shares {
-        microseconds: 1e6 * figures.cycles / job.chip.rates.hertz,
+        microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,
         matmul_busy: figures.matmul_share(),
         copy_overlap: figures.overlap(),
         traffic: figures.bytes_moved as f64 / (figures.bytes_minimum as f64).max(1.0),
     };
-    Ok(Report {
-        kernel: job.name.clone(),
-        operands: job.names.clone(),
-        random_operands: job.are_random,
+    Ok(SimulateReport {
+        kernel: request.name.clone(),
+        operands: request.names.clone(),
+        random_operands: request.are_random,
         results: outputs.len(),
-        chip: job.chip.name,
-        races: job.races,
+        chip: request.chip.name,
+        races: request.races,
         completed,
         violations,
         findings,
@@ -275,6 +274,6 @@ pub fn run(job: &Job) -> Result<Report> {
         shares,
         seconds,
         timeline,
-        lines: job.text.lines().map(str::to_owned).collect(),
+        lines: request.text.lines().map(str::to_owned).collect(),
     })
 }

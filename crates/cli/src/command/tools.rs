@@ -1,31 +1,32 @@
-//! `octile tools`: which compilers and disassemblers are there, and fetching those that are not.
+//! `octile tools`: locates and installs the vendors' compilers.
 
 use anyhow::{Context, Result};
 
 use crate::{
     args::ToolGroup,
-    tools::{self, FindError, Found, Installed, Places, Tool},
+    tools::{self, FindError, FoundTool, InstalledTool, Tool, ToolPaths},
 };
 
-/// A tool, and where it is.
+/// A tool and its location.
 #[derive(Debug)]
 pub struct ToolReport {
-    /// Which tool.
+    /// The tool.
     pub tool: &'static Tool,
-    /// Where it is, or why it cannot be used.
-    pub found: Result<Found, FindError>,
+    /// Its location, or why it cannot be used.
+    pub found: Result<FoundTool, FindError>,
 }
 
-/// Looks for every tool.
+/// Locates every tool.
 pub fn list() -> Vec<ToolReport> {
-    let find = |tool: &'static Tool| ToolReport { tool, found: tool.find(&Places::of_process(tool, None)) };
+    let find =
+        |tool: &'static Tool| ToolReport { tool, found: tool.find(&ToolPaths::of_process(tool, None)) };
     tools::ALL.into_iter().map(find).collect()
 }
 
-/// Fetches the tools of a group that are not there yet.
-pub fn install(group: ToolGroup) -> Result<Vec<Installed>> {
-    let folder = Places::install_folder()
-        .context("there is no folder to install into: set OCTILE_TOOLS to the absolute path of one")?;
+/// Installs the missing tools of a group.
+pub fn install(group: ToolGroup) -> Result<Vec<InstalledTool>> {
+    let folder = ToolPaths::install_folder()
+        .context("no folder to install into: set OCTILE_TOOLS to an absolute path")?;
     let group = match group {
         ToolGroup::Tpu => tools::LIBTPU.group,
         ToolGroup::Gpu => tools::PTXAS.group,

@@ -1,4 +1,4 @@
-//! `octile verify`: whether every version is what it promises to be.
+//! `octile verify`: verifies that every version compiled as intended.
 
 mod junit;
 
@@ -11,8 +11,8 @@ use super::{analyze::Version, compare::distinct_names};
 
 /// Verdicts on several versions.
 #[derive(Debug, Serialize)]
-pub struct Report {
-    /// Whether what cannot be proven fails.
+pub struct VerifyReport {
+    /// Whether unproven checks fail.
     pub strict: bool,
     /// One per version.
     pub versions: Vec<Judged>,
@@ -21,22 +21,22 @@ pub struct Report {
 /// The verdict on one version.
 #[derive(Debug, Serialize)]
 pub struct Judged {
-    /// What is judged.
+    /// The version.
     pub version: Version,
-    /// Its required checks that are refuted, and those of the kernels before its own.
+    /// Required checks that fail, including those of its helpers.
     pub refuted: Vec<CheckId>,
-    /// Those that the files should tell about, but could not be followed.
+    /// Required checks on code that could not be followed.
     pub obscured: Vec<CheckId>,
-    /// Those that the files do not tell about.
+    /// Required checks that the files cannot prove.
     pub unproven: Vec<CheckId>,
-    /// Refuted checks that no version promises to pass: they cost time, and no verdict.
-    pub warnings: Vec<CheckId>,
+    /// Failing checks that no strategy requires, such as spills: they cost time, but do not fail the version.
+    pub notes: Vec<CheckId>,
     /// Whether it passes.
     pub passed: bool,
 }
 
-impl Report {
-    /// Judges versions, and calls those of the same name by their paths.
+impl VerifyReport {
+    /// Judges versions. Versions of the same name are called by their paths.
     pub fn new(mut versions: Vec<Version>, strict: bool) -> Self {
         let names = distinct_names(&versions);
         for (version, name) in versions.iter_mut().zip(names) {
@@ -51,7 +51,7 @@ impl Report {
         !self.versions.is_empty() && self.versions.iter().all(|judged| judged.passed)
     }
 
-    /// The verdicts as a JUnit document.
+    /// Returns the verdicts as JUnit XML.
     pub fn junit(&self) -> Result<String> {
         junit::document(self)
     }
@@ -59,7 +59,7 @@ impl Report {
 
 impl Judged {
     fn new(mut version: Version, strict: bool) -> Self {
-        // A verdict on something else than what was compiled is none on the files.
+        // If the command line contradicts the manifest, the verdict would be about another kernel.
         let told_otherwise = version.promise.told_otherwise;
         version.troubles.extend(version.promise.contradiction.take_if(|_| told_otherwise));
         let own = || version.findings.iter().filter(|found| version.is_required(found));
@@ -70,15 +70,15 @@ impl Judged {
         };
         let (refuted, obscured) = (promised(Verdict::Fail), promised(Verdict::Obscured));
         let unproven = promised(Verdict::NotObservable);
-        // Without a single proof there is nothing to pass on.
+        // A version without any proven check does not pass.
         let proven = own().any(|found| found.verdict == Verdict::Pass);
         let sound = version.troubles.is_empty() && refuted.is_empty() && obscured.is_empty();
         let passed = sound && proven && (unproven.is_empty() || !strict);
         let of_others = |check: CheckId| Strategy::ALL.iter().any(|s| CheckId::required(*s).contains(&check));
-        let warns = |found: &&Finding| {
+        let is_note = |found: &&Finding| {
             found.verdict == Verdict::Fail && !version.is_required(found) && !of_others(found.check)
         };
-        let warnings = version.findings.iter().filter(warns).map(|found| found.check).collect();
-        Self { version, refuted, obscured, unproven, warnings, passed }
+        let notes = version.findings.iter().filter(is_note).map(|found| found.check).collect();
+        Self { version, refuted, obscured, unproven, notes, passed }
     }
 }

@@ -14,14 +14,14 @@ use super::{emit, heading};
 use crate::{
     args::HOPPER_TARGET,
     command::analyze::{
-        Helper, Known, Version,
+        Helper, Known, Promise, Version,
         manifest::{Plan, Release},
     },
 };
 
-/// Lines of evidence to show of one finding.
+/// Lines of evidence per finding.
 const EVIDENCE_LINES: usize = 2;
-/// Columns of a dump's line to show.
+/// Characters of an excerpt.
 const EXCERPT: usize = 96;
 
 /// Prints facts and the checklist of every version.
@@ -60,48 +60,52 @@ fn text(version: &Version) -> String {
     text
 }
 
-/// What became of a claim, with the lines that show it.
+/// A check with its evidence.
 fn claim(finding: &Finding, required: bool) -> String {
     let mut text = line(finding, required);
     for evidence in finding.evidence.iter().take(EVIDENCE_LINES) {
         let _ = writeln!(text, "      {}", place(evidence));
     }
-    if finding.verdict == Verdict::Fail {
+    if finding.verdict == Verdict::Fail && required {
         let _ = writeln!(text, "      why: {}\n      do:  {}", finding.why, finding.remedy);
     }
     text
 }
 
-/// What a kernel that prepares operands is called, and where its files are.
+/// Name and folder of a kernel that prepares operands.
 pub fn helper_title(helper: &Helper) -> String {
     format!("{}, in {}/, runs before it", helper.entry(), helper.name)
 }
 
-/// The name of a version and how it is known.
+/// Two lines: the name of a version; its strategy, chip and problem.
 pub fn title(version: &Version) -> String {
     let promise = &version.promise;
     let of = match (promise.strategy, promise.known) {
-        (None, _) if version.findings.is_empty() => "version not known".to_owned(),
-        (None, _) => "version not known: judged by what all versions promise".to_owned(),
+        (None, _) if version.findings.is_empty() => "unknown version".to_owned(),
+        (None, _) => "unknown version: only common checks are required".to_owned(),
         (Some(strategy), known) => {
             let source = match known {
-                Known::Told => "as told",
+                Known::Told => "from the command line",
                 Known::Manifest => "from the manifest",
                 _ => "from the name",
             };
             format!("{} {}, {source}", strategy.version(), strategy.title())
         }
     };
-    let chip = match (promise.chip, &promise.gpu_name, promise.gpu) {
+    format!("{}\n{of}; {}{}{}", version.name, chip(promise), problem(version), variant(version))
+}
+
+/// The chip of a version.
+pub fn chip(promise: &Promise) -> String {
+    match (promise.chip, &promise.gpu_name, promise.gpu) {
         (Some(chip), ..) => chip.name.to_owned(),
         (None, Some(gpu), _) => format!("{HOPPER_TARGET} ({})", gpu.to_uppercase()),
         (None, None, true) => "an NVIDIA GPU".to_owned(),
-        (None, None, false) => "chip not known".to_owned(),
-    };
-    format!("{}\n{of}; {chip}{}{}", version.name, problem(version), variant(version))
+        (None, None, false) => "unknown chip".to_owned(),
+    }
 }
 
-/// What a version multiplies, to follow in a sentence.
+/// The problem of a version, to follow in a sentence.
 fn problem(version: &Version) -> String {
     let Some(problem) = version.manifest.as_ref().map(|manifest| manifest.plan.problem()) else {
         return String::new();
@@ -110,29 +114,30 @@ fn problem(version: &Version) -> String {
     format!("; {}, x {}{out}", problem.shape(), problem.x)
 }
 
-/// What was asked of a GPU kernel beyond its version, to follow in a sentence.
+/// Options of a GPU kernel, to follow in a sentence.
 fn variant(version: &Version) -> String {
     let Some(Plan::Gpu(plan)) = version.manifest.as_ref().map(|manifest| &manifest.plan) else {
         return String::new();
     };
     let promotion = plan.promote_every.filter(|every| *every != STAGE_K);
-    let promotion = promotion.map(|every| format!(", added up in f32 every {every} products"));
+    let promotion = promotion.map(|every| format!(", promoted every {every} K elements"));
     let racecheck = (plan.release == Some(Release::Thread)).then_some(", for racecheck");
     format!("{}{}", promotion.unwrap_or_default(), racecheck.unwrap_or_default())
 }
 
 /// One line of the checklist.
 pub fn line(finding: &Finding, required: bool) -> String {
-    let required = if required { "" } else { " (not required)" };
-    format!("  {:<4} {:<16} {}{required}\n", word(finding.verdict), finding.check, finding.says)
+    let optional = if required { "" } else { " (not required)" };
+    format!("  {:<4} {:<16} {}{optional}\n", word(finding.verdict, required), finding.check, finding.says)
 }
 
-/// The word for a verdict.
-pub fn word(verdict: Verdict) -> &'static str {
+/// The word for a verdict. Only a required check can fail; any other one is a note.
+pub fn word(verdict: Verdict, required: bool) -> &'static str {
     match verdict {
         Verdict::Pass => "PASS",
-        Verdict::Fail | Verdict::Obscured => "FAIL",
         Verdict::NotObservable => "?",
+        Verdict::Fail | Verdict::Obscured if required => "FAIL",
+        Verdict::Fail | Verdict::Obscured => "note",
     }
 }
 
@@ -151,11 +156,11 @@ fn facts(version: &Version) -> String {
     let mut text = String::new();
     let mut say = |name: &str, what: String| text.push_str(&fact(name, &what));
     if let Some(matmul) = Facts::latest(&facts.matmuls, |matmul| matmul.level).first() {
-        say("products", format!("{} by {}, {} in the code", matmul.lhs, matmul.rhs, matmul.count));
+        say("MMA", format!("{} by {}, {} in the code", matmul.lhs, matmul.rhs, matmul.count));
     }
     if let Some(copies) = row.copies {
         let bytes = row.hbm_bytes.map_or(String::new(), |bytes| format!(", {} to and from HBM", size(bytes)));
-        let depth = row.buffers.map_or(String::new(), |depth| format!(", {depth} places in turn"));
+        let depth = row.buffers.map_or(String::new(), |depth| format!(", {depth} pipeline stages"));
         say("copies", format!("{copies}{bytes}{depth}"));
     }
     if let Some(vmem) = &facts.vmem {
@@ -180,7 +185,7 @@ fn facts(version: &Version) -> String {
         (None, Some(error)) => say("cycles", format!("not counted: {error}")),
         (None, None) => {}
     }
-    // Of some kernels the compiler has none.
+    // The compiler reports 0 for some kernels.
     if let Some(estimate) = facts.estimated_cycles.filter(|&estimate| estimate > 0) {
         say("estimate", format!("{estimate} cycles, by the compiler"));
     }
@@ -190,7 +195,7 @@ fn facts(version: &Version) -> String {
     text
 }
 
-/// What a thread and a block of a GPU kernel take.
+/// Registers, spills and shared memory of a GPU kernel.
 pub fn resources(facts: &Facts) -> impl Iterator<Item = (&'static str, String)> {
     let registers = facts.assembler.as_ref().map(|assembled| {
         let report = &assembled.report;
@@ -199,7 +204,7 @@ pub fn resources(facts: &Facts) -> impl Iterator<Item = (&'static str, String)> 
         ("registers", format!("{} per thread, {spills}", report.registers))
     });
     let shared =
-        facts.shared_bytes.map(|bytes| ("shared", format!("{} of shared memory per block", size(bytes))));
+        facts.shared_bytes.map(|bytes| ("shared", format!("{} of shared memory per CTA", size(bytes))));
     registers.into_iter().chain(shared)
 }
 
@@ -207,19 +212,20 @@ fn fact(name: &str, what: &str) -> String {
     format!("{name:<10}{what}\n")
 }
 
-/// The limits in one line.
+/// The roofline in one line.
 pub fn roof(roofline: &Roofline) -> String {
     let bound = match roofline.bound {
-        Bound::Compute => "the matrix units",
-        Bound::Memory => "device memory",
+        Bound::Compute => "the MXU",
+        Bound::Memory => "HBM",
     };
+    let [mxu, hbm] = [roofline.mxu_cycles, roofline.hbm_cycles].map(|cycles| grouped(cycles.round() as u64));
     format!(
-        "{:.0} cycles for the matrix units, {:.0} for device memory; {:.2} times the limit of {bound}",
-        roofline.mxu_cycles, roofline.hbm_cycles, roofline.distance
+        "{mxu} cycles at the MXU limit, {hbm} at the HBM limit; {:.2} times the limit of {bound}",
+        roofline.distance
     )
 }
 
-/// Bytes, as people say them.
+/// Formats bytes with a binary unit.
 pub fn size(bytes: impl Into<u64>) -> String {
     const UNITS: [&str; 4] = ["B", "KiB", "MiB", "GiB"];
     let mut value = bytes.into() as f64;
@@ -232,7 +238,20 @@ pub fn size(bytes: impl Into<u64>) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// A value, or that it is not known.
+/// A number with a comma before every three digits.
+pub fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.char_indices() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A value, or a question mark.
 pub fn or_unknown(value: Option<impl Display>) -> String {
     value.map_or("?".to_owned(), |value| value.to_string())
 }

@@ -1,4 +1,4 @@
-//! `octile compare` as text.
+//! Prints `octile compare` for dumps.
 
 use std::{fmt::Write, path::Path};
 
@@ -9,67 +9,95 @@ use octile_dump::{
 };
 
 use super::{
-    analyze::{or_unknown, place, size, word},
-    emit, heading,
+    analyze::{grouped, or_unknown, place, size},
+    emit, heading, shown,
 };
 use crate::command::compare::{Column, Difference, Report};
 
-/// Operations to list of a difference.
+/// Most operations to list.
 const OPERATIONS: usize = 24;
 const LABEL: usize = 20;
 
-/// A row of the version table: its label, and its cell for one version.
-pub type TableRow = (&'static str, fn(&Column) -> String);
+/// A row of the version table.
+pub struct TableRow {
+    /// What the cells show.
+    pub label: &'static str,
+    /// The cell of a version.
+    pub cell: fn(&Column) -> String,
+    /// What to rank versions by, least first; `None` where no value is better than another.
+    pub cost: Option<fn(&Column) -> Option<f64>>,
+    /// Which kernels have such a value.
+    target: RowTarget,
+}
+
+/// Which kernels have a value.
+#[derive(Clone, Copy, PartialEq)]
+enum RowTarget {
+    Any,
+    Tpu,
+    Gpu,
+}
+
+const fn row(label: &'static str, target: RowTarget, cell: fn(&Column) -> String) -> TableRow {
+    TableRow { label, cell, cost: None, target }
+}
+
+impl TableRow {
+    const fn ranked(mut self, cost: fn(&Column) -> Option<f64>) -> Self {
+        self.cost = Some(cost);
+        self
+    }
+}
 
 /// The row that is left out where no manifest has it.
-const SHAPE: &str = "shape";
+pub const SHAPE: &str = "shape";
 
-/// The rows that every kernel or a TPU kernel has.
-const TABLE: [TableRow; 15] = [
-    (SHAPE, |c| or_unknown(c.shape.as_ref())),
-    ("native fp8", |c| {
+const TABLE: [TableRow; 17] = [
+    row(SHAPE, RowTarget::Any, |c| or_unknown(c.shape.as_ref())),
+    row("native fp8", RowTarget::Any, |c| {
         or_unknown(c.row.matmul.as_ref().map(|kind| if kind.starts_with("f8") { "yes" } else { "no" }))
     }),
-    ("products of", |c| or_unknown(c.row.matmul.as_ref())),
-    ("DMA copies", |c| or_unknown(c.row.copies)),
-    ("HBM traffic", |c| or_unknown(c.row.hbm_bytes.map(size))),
-    ("buffers in turn", |c| or_unknown(c.row.buffers)),
-    ("scales in SMEM", |c| yes_no(c.row.scales_in_smem).to_owned()),
-    ("cycles", |c| or_unknown(c.row.cycles)),
-    ("modelled waits", |c| or_unknown(c.row.stalled.map(|cycles| format!("{cycles:.0}")))),
-    ("compiler's estimate", |c| or_unknown(c.row.estimated_cycles)),
-    ("MXU busy with waits", |c| or_unknown(c.row.mxu_share.map(|share| format!("{:.1} %", 1e2 * share)))),
-    ("times the limit", |c| or_unknown(c.distance.map(|distance| format!("{distance:.2}")))),
-    ("VMEM", |c| or_unknown(c.row.vmem.map(size))),
-    ("code", code),
-    ("vector spills", |c| or_unknown(c.row.spills)),
-];
-
-/// The rows that a GPU kernel has besides.
-const GPU_TABLE: [TableRow; 2] = [
-    ("registers", |c| or_unknown(c.row.registers)),
-    ("shared memory", |c| or_unknown(c.shared_bytes.map(size))),
-];
-
-/// The rows that no GPU kernel has.
-const TPU_ROWS: [&str; 7] = [
-    "HBM traffic",
-    "cycles",
-    "modelled waits",
-    "compiler's estimate",
-    "MXU busy with waits",
-    "times the limit",
-    "VMEM",
+    row("MMA operands", RowTarget::Any, |c| or_unknown(c.row.matmul.as_ref())),
+    row("async copies", RowTarget::Any, |c| or_unknown(c.row.copies.map(grouped))),
+    row("HBM traffic", RowTarget::Tpu, |c| or_unknown(c.row.hbm_bytes.map(size)))
+        .ranked(|c| c.row.hbm_bytes.map(|bytes| bytes as f64)),
+    row("pipeline stages", RowTarget::Any, |c| or_unknown(c.row.buffers)),
+    row("scales in SMEM", RowTarget::Any, |c| yes_no(c.row.scales_in_smem).to_owned()),
+    row("cycles", RowTarget::Tpu, |c| or_unknown(c.row.cycles.map(grouped)))
+        .ranked(|c| c.row.cycles.map(|cycles| cycles as f64)),
+    row("modelled waits", RowTarget::Tpu, |c| {
+        or_unknown(c.row.stalled.map(|cycles| grouped(cycles.round() as u64)))
+    })
+    .ranked(|c| c.row.stalled),
+    row("compiler's estimate", RowTarget::Tpu, |c| or_unknown(c.row.estimated_cycles.map(grouped)))
+        .ranked(|c| c.row.estimated_cycles.map(|cycles| cycles as f64)),
+    row("MXU busy", RowTarget::Tpu, |c| {
+        or_unknown(c.row.mxu_share.map(|share| format!("{:.1} %", 1e2 * share)))
+    })
+    .ranked(|c| c.row.mxu_share.map(|share| -share)),
+    row("times the roofline", RowTarget::Tpu, |c| {
+        or_unknown(c.distance.map(|distance| format!("{distance:.2}")))
+    })
+    .ranked(|c| c.distance),
+    row("VMEM", RowTarget::Tpu, |c| or_unknown(c.row.vmem.map(size))),
+    row("code", RowTarget::Any, code),
+    row("vector spills", RowTarget::Any, |c| or_unknown(c.row.spills))
+        .ranked(|c| c.row.spills.map(|spills| spills as f64)),
+    row("registers", RowTarget::Gpu, |c| or_unknown(c.row.registers)),
+    row("shared memory", RowTarget::Gpu, |c| or_unknown(c.shared_bytes.map(size))),
 ];
 
 /// The rows of the version table.
 pub fn rows(columns: &[Column]) -> Vec<TableRow> {
-    let only_gpu = columns.iter().all(|column| column.gpu);
-    let any_shape = columns.iter().any(|column| column.shape.is_some());
-    let is_shown = |label: &str| !(only_gpu && TPU_ROWS.contains(&label)) && (any_shape || label != SHAPE);
-    let shown = TABLE.into_iter().filter(|(label, _)| is_shown(label));
     let any_gpu = columns.iter().any(|column| column.gpu);
-    shown.chain(GPU_TABLE.into_iter().filter(|_| any_gpu)).collect()
+    let any_tpu = columns.iter().any(|column| !column.gpu);
+    let any_shape = columns.iter().any(|column| column.shape.is_some());
+    let is_shown = |row: &TableRow| match row.target {
+        RowTarget::Any => any_shape || row.label != SHAPE,
+        RowTarget::Tpu => any_tpu,
+        RowTarget::Gpu => any_gpu,
+    };
+    TABLE.into_iter().filter(is_shown).collect()
 }
 
 fn yes_no(verdict: Verdict) -> &'static str {
@@ -87,12 +115,12 @@ fn code(column: &Column) -> String {
     }
 }
 
-/// Prints the table, and what is different between two.
+/// Prints the table and the differences.
 pub fn report(report: &Report) {
     emit(&text(report));
 }
 
-/// Prints the table alone, for what else is said about the same versions to follow.
+/// Prints the table alone.
 pub fn facts(columns: &[Column]) {
     emit(&format!("{}\n", table(columns)));
 }
@@ -114,8 +142,8 @@ fn table(columns: &[Column]) -> String {
         text.push('\n');
     };
     line("", columns.iter().map(|column| column.row.name.clone()).collect());
-    for (label, cell) in rows {
-        line(label, columns.iter().map(cell).collect());
+    for row in rows {
+        line(row.label, columns.iter().map(row.cell).collect());
     }
     text
 }
@@ -124,7 +152,7 @@ fn text(report: &Report) -> String {
     let mut text = table(&report.columns);
     for difference in &report.differences {
         if report.differences.len() > 1 {
-            let (before, after) = (difference.before.display(), difference.after.display());
+            let (before, after) = (shown(&difference.before), shown(&difference.after));
             text.push_str(&format!("\n{}", heading(format!("{before} -> {after}"))));
         }
         text.push_str(&changes(difference));
@@ -133,23 +161,23 @@ fn text(report: &Report) -> String {
 }
 
 fn width(column: &Column, rows: &[TableRow]) -> usize {
-    let cells = rows.iter().map(|(_, cell)| cell(column).chars().count());
+    let cells = rows.iter().map(|row| (row.cell)(column).chars().count());
     cells.chain([column.row.name.chars().count()]).max().unwrap_or_default()
 }
 
 fn changes(difference: &Difference) -> String {
-    let mut text = "\nVerdicts that differ\n".to_owned();
+    let mut text = "\nChecks that differ\n".to_owned();
     if difference.checks.is_empty() {
         text.push_str("  none\n");
     }
     for change in &difference.checks {
-        let (before, after) = (word(change.before), word(change.after));
+        let (before, after) = (yes_no(change.before), yes_no(change.after));
         let _ = writeln!(text, "  {:<16} {before} -> {after}: {}", change.check, change.says);
     }
     text.push_str(&structure(difference));
     text.push_str("\nOperations in the code that differ\n");
     match difference.operations.as_deref() {
-        None => text.push_str("  not known: the two have no listing of the same kind\n"),
+        None => text.push_str("  unknown: the two versions have no listing of the same kind\n"),
         Some([]) => text.push_str("  none\n"),
         Some(operations) => {
             for change in operations.iter().take(OPERATIONS) {
@@ -164,7 +192,7 @@ fn changes(difference: &Difference) -> String {
     text
 }
 
-/// Every part that is not the same, with its line in both dumps.
+/// Lists every part that differs, with its line in both dumps.
 fn structure(difference: &Difference) -> String {
     let structure = &difference.structure;
     let mut text = String::new();
@@ -184,7 +212,7 @@ fn structure(difference: &Difference) -> String {
         }
     }
     if is_incomparable(structure) {
-        text.push_str("\nNothing is comparable: the two have no part of the structure in common\n");
+        text.push_str("\nNothing is comparable: the two versions have no part of the structure in common\n");
     } else {
         if structure.differences.is_empty() {
             text.push_str("\nNo part of the structure differs\n");
@@ -198,16 +226,16 @@ fn structure(difference: &Difference) -> String {
     text
 }
 
-/// Whether two dumps have nothing that could be the same or differ.
+/// Whether two dumps have no part in common.
 pub fn is_incomparable(structure: &Structure) -> bool {
     structure.differences.is_empty() && structure.alike == 0
 }
 
-/// The line that proves a fact, with the folder of its file; a file that was named by itself stands for its folder.
+/// Path, line and excerpt of evidence; `path` is a folder, or the file itself.
 fn place_below(path: &Path, evidence: &Evidence) -> String {
     let named = path.file_name().is_some_and(|name| *name == *evidence.file.as_str());
     let folder = if named { path.parent().unwrap_or(path) } else { path };
-    format!("{}", folder.join(place(evidence)).display())
+    shown(&folder.join(place(evidence)))
 }
 
 fn subject(subject: Subject) -> &'static str {
@@ -215,7 +243,7 @@ fn subject(subject: Subject) -> &'static str {
         Subject::Operand => "Operands",
         Subject::Buffer => "Buffers",
         Subject::Copies => "Copies",
-        Subject::Products => "Products",
+        Subject::Products => "MMAs",
         Subject::Loop => "Loops",
         Subject::Code => "Figures",
     }

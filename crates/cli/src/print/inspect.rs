@@ -1,27 +1,27 @@
-//! `octile inspect` as text.
+//! Prints `octile inspect`.
 
 use std::fmt::Write;
 
 use octile_core::{Problem, Strategy};
 
-use super::{analyze::size, emit, heading};
+use super::{analyze::size, emit, heading, shown};
 use crate::{
-    command::inspect::{Counted, HOPPER_TARGET, Report, gpu, tpu},
-    tools::Found,
+    command::inspect::{Counted, HOPPER_TARGET, InspectReport, gpu, tpu},
+    tools::FoundTool,
 };
 
-/// Instructions whose number tells what kind of kernel it is: products, copies, barriers.
+/// Instructions to count: MMA, TMA and other copies, mbarriers.
 const TELLING: [&str; 6] = ["QGMMA", "UTMALDG", "LDGSTS", "UBLKCP", "SYNCS", "UTMASTG"];
 
-/// Prints what was compiled and where it is.
-pub fn report(report: &Report) {
+/// Prints figures and folder of every version.
+pub fn report(report: &InspectReport) {
     emit(&match report {
-        Report::Tpu(report) => tpu_text(report),
-        Report::Gpu(report) => gpu_text(report),
+        InspectReport::Tpu(report) => tpu_text(report),
+        InspectReport::Gpu(report) => gpu_text(report),
     });
 }
 
-fn tpu_text(report: &tpu::Report) -> String {
+fn tpu_text(report: &tpu::TpuReport) -> String {
     let mut text = heading(format!(
         "FP8 2-D block-scaled matmul: compiled for {}\n{}",
         report.chip.name,
@@ -30,11 +30,11 @@ fn tpu_text(report: &tpu::Report) -> String {
     for version in &report.versions {
         text += &tpu_version(version);
     }
-    text += "Cycles are counted on the listing, one bundle per cycle, with every wait for a copy free; no TPU was used.\n";
+    text += "Cycles: the LLO listing at one bundle per cycle, without waits for DMAs. No TPU was used.\n";
     text
 }
 
-fn gpu_text(report: &gpu::Report) -> String {
+fn gpu_text(report: &gpu::GpuReport) -> String {
     let mut text = heading(format!(
         "FP8 2-D block-scaled matmul: assembled for {HOPPER_TARGET}, planned for an {}\n{}",
         report.gpu.name.to_uppercase(),
@@ -43,13 +43,12 @@ fn gpu_text(report: &gpu::Report) -> String {
     for version in &report.versions {
         text += &gpu_version(version);
     }
-    text += "What the assembler says, and what is in the machine code; no GPU was used.\n";
+    text += "Figures from ptxas and the machine code. No GPU was used.\n";
     text
 }
 
-fn tool(name: &str, found: &Found) -> String {
-    let version =
-        found.version.map_or_else(|| "of unknown version".to_owned(), |version| version.to_string());
+fn tool(name: &str, found: &FoundTool) -> String {
+    let version = found.version.map_or_else(|| "(unknown version)".to_owned(), |version| version.to_string());
     format!("{name} {version}, {}", found.origin)
 }
 
@@ -58,17 +57,13 @@ fn title(strategy: Strategy, problem: &Problem, details: &str) -> String {
     format!("{version} {title} ({problem}, {details}x {x}, out {out})\n")
 }
 
-fn tpu_version(report: &tpu::VersionReport) -> String {
-    let tpu::VersionReport { plan, folder, figures } = report;
+fn tpu_version(report: &tpu::TpuVersion) -> String {
+    let tpu::TpuVersion { plan, folder, figures } = report;
     let mut text = title(plan.strategy, &plan.problem, &format!("{}, ", plan.mode));
     let _ = writeln!(text, "  tile {}, grid {}", plan.tile, plan.grid);
     let _ = match &figures.counted {
         Counted::Cycles { cycles, mxu_share } => {
-            writeln!(
-                text,
-                "  {cycles} cycles without waits, matrix units busy {:.1} % of them",
-                100.0 * mxu_share
-            )
+            writeln!(text, "  {cycles} cycles without waits, MXU busy {:.1} %", 100.0 * mxu_share)
         }
         Counted::NotCounted { reason } => writeln!(text, "  cycles not counted: {reason}"),
     };
@@ -77,16 +72,16 @@ fn tpu_version(report: &tpu::VersionReport) -> String {
         "  {} bytes of code, {} bytes of temporaries, compiled in {:.1} s",
         figures.code_bytes, figures.memory.temp, figures.compile_seconds
     );
-    let _ = writeln!(text, "  {}\n", folder.display());
+    let _ = writeln!(text, "  {}\n", shown(folder));
     text
 }
 
-fn gpu_version(report: &gpu::VersionReport) -> String {
-    let gpu::VersionReport { plan, folder, kernels } = report;
+fn gpu_version(report: &gpu::GpuVersion) -> String {
+    let gpu::GpuVersion { plan, folder, kernels } = report;
     let mut text = title(plan.strategy, &plan.problem, "");
     let _ = writeln!(
         text,
-        "  tile {}x{}, {} stages, {} block{} of {} threads",
+        "  tile {}x{}, {} stages, {} CTA{} of {} threads",
         plan.shape.tile.a,
         plan.shape.tile.b,
         plan.stages,
@@ -94,7 +89,7 @@ fn gpu_version(report: &gpu::VersionReport) -> String {
         if plan.blocks == 1 { "" } else { "s" },
         plan.threads()
     );
-    for gpu::KernelReport { entry, figures } in kernels {
+    for gpu::AssembledKernel { entry, figures } in kernels {
         let assembler = &figures.assembler;
         let spilled = assembler.spill_stores + assembler.spill_loads;
         let spills = if spilled == 0 { "no spills".to_owned() } else { format!("{spilled} bytes of spills") };
@@ -115,6 +110,6 @@ fn gpu_version(report: &gpu::VersionReport) -> String {
             figures.assemble_seconds
         );
     }
-    let _ = writeln!(text, "  {}\n", folder.display());
+    let _ = writeln!(text, "  {}\n", shown(folder));
     text
 }

@@ -1,19 +1,18 @@
-//! Text from files of others, made harmless for a terminal.
+//! Escapes control characters of untrusted text.
 
 use std::{borrow::Cow, fmt::Write, path::Path};
 
-/// A path in a sentence: its name may be anyone's, and forges no lines.
+/// Escapes a path for one line of output.
 pub fn shown(path: &Path) -> String {
     one_line(&path.to_string_lossy())
 }
 
-/// A name as part of a line: as [`printable`], and what ends a line is written out too.
+/// Escapes a name for one line of output: as [`printable`], and line ends and tabs too.
 pub fn one_line(name: &str) -> String {
     printable(name).replace('\n', "\\u000a").replace('\t', "\\u0009")
 }
 
-/// Writes characters that steer a terminal, or change how the text around them is shown, as `\\u001b`. That is also how JSON
-/// writes them, so that text which is JSON stays what it was.
+/// Writes control and other invisible characters as `\\u001b`, as JSON does, so that JSON keeps its meaning.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if !text.contains(is_hidden) {
         return Cow::Borrowed(text);
@@ -31,7 +30,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(shown)
 }
 
-/// Controls but for the ends of lines and tabs, marks of writing direction, and what takes no space.
+/// Control characters except line ends and tabs, direction marks, and zero-width characters.
 fn is_hidden(character: char) -> bool {
     match character {
         '\n' | '\t' => false,
@@ -46,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_steers_a_terminal_is_shown() {
+    fn control_characters_are_escaped() {
         assert!(matches!(printable("plain, × and\n\ttabs"), Cow::Borrowed(_)));
         assert_eq!(printable("\u{1b}[2Jx\u{7}\r\u{7f}"), "\\u001b[2Jx\\u0007\\u000d\\u007f");
         assert_eq!(printable("\u{9b}31m \u{202e}ssap\u{2066}"), "\\u009b31m \\u202essap\\u2066");
@@ -60,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn json_stays_what_it_was() {
+    fn json_keeps_its_meaning() {
         let hostile = "a\u{9b}b\\\u{202e}\u{e0041}\u{7f}\u{1b}\"";
         let json = serde_json::to_string(hostile).unwrap();
         let shown = printable(&json);

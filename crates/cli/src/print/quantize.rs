@@ -1,21 +1,21 @@
-//! Plans and results of `octile quantize`, `octile convert` and `octile dequantize`.
+//! Prints `octile quantize`, `octile convert` and `octile dequantize`.
 
 use std::{collections::BTreeMap, fmt::Write};
 
 use octile_checkpoint::{BLOCK, KeptBecause, Request};
 
-use super::{Text, emit};
-use crate::command::quantize::Report;
+use super::{Text, emit, one_line, shown};
+use crate::command::quantize::CheckpointReport;
 
 /// Prints a report.
-pub fn report(report: &Report) {
+pub fn report(report: &CheckpointReport) {
     emit(&text(report));
 }
 
-/// Names of one group that are printed; the rest is counted.
+/// Most names to print per group.
 const SHOWN: usize = 8;
 
-fn text(report: &Report) -> Text {
+fn text(report: &CheckpointReport) -> Text {
     let mut text = Text::new();
     match &report.done {
         None => plan(report, &mut text),
@@ -31,7 +31,7 @@ fn text(report: &Report) -> Text {
     let (changed, from, to) = (plan.changed.len(), bytes(plan.input_bytes), bytes(plan.output_bytes));
     match &report.done {
         None => {
-            let output = report.output.display();
+            let output = shown(&report.output);
             let _ = writeln!(
                 text,
                 "Would {would} {changed} weights: {from} -> {to}, into {output}; nothing was written."
@@ -44,13 +44,13 @@ fn text(report: &Report) -> Text {
             if outcome.resumed > 0 {
                 let _ = write!(text, ", {} shards from the interrupted run", outcome.resumed);
             }
-            let _ = writeln!(text, "\n{}", report.output.display());
+            let _ = writeln!(text, "\n{}", shown(&report.output));
         }
     }
     text
 }
 
-fn plan(report: &Report, text: &mut Text) {
+fn plan(report: &CheckpointReport, text: &mut Text) {
     let plan = &report.plan;
     let mut groups: BTreeMap<(String, usize, usize), usize> = BTreeMap::new();
     for weight in &plan.changed {
@@ -58,10 +58,10 @@ fn plan(report: &Report, text: &mut Text) {
     }
     let _ = writeln!(text, "Weights to change:");
     for ((name, rows, cols), count) in groups {
-        let _ = writeln!(text, "  {count:>6} x {name} [{rows}, {cols}]");
+        let _ = writeln!(text, "  {count:>6} x {} [{rows}, {cols}]", one_line(&name));
     }
     if !plan.kept.is_empty() {
-        let _ = writeln!(text, "Tensors that stay as they are:");
+        let _ = writeln!(text, "Unchanged tensors:");
     }
     let mut reasons: BTreeMap<(String, String), usize> = BTreeMap::new();
     for kept in &plan.kept {
@@ -69,27 +69,27 @@ fn plan(report: &Report, text: &mut Text) {
         *reasons.entry((kept.because.to_string(), name)).or_default() += 1;
     }
     for ((because, name), count) in reasons {
-        let _ = writeln!(text, "  {count:>6} x {name}: {because}");
+        let _ = writeln!(text, "  {count:>6} x {}: {}", one_line(&name), one_line(&because));
     }
     let _ = writeln!(text, "Files:");
     for shard in &plan.shards {
-        let _ = writeln!(text, "  {:>10}  {}", bytes(shard.bytes), shard.name);
+        let _ = writeln!(text, "  {:>10}  {}", bytes(shard.bytes), one_line(&shard.name));
     }
     for file in &report.others {
-        let _ = writeln!(text, "  {:>10}  {} (copied)", bytes(file.bytes), file.path.display());
+        let _ = writeln!(text, "  {:>10}  {} (copied)", bytes(file.bytes), shown(&file.path));
     }
 }
 
-/// What a user would expect to be quantized, and is not.
-fn kept_notably(report: &Report, text: &mut Text) {
+/// Lists tensors that a user would expect to be quantized.
+fn kept_notably(report: &CheckpointReport, text: &mut Text) {
     let mut groups: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for kept in report.plan.kept.iter().filter(|kept| kept.because.is_notable()) {
         groups.entry(kept.because.to_string()).or_default().push(&kept.name);
     }
     for (because, names) in groups {
-        let _ = writeln!(text, "Not quantized, {because}:");
+        let _ = writeln!(text, "Not quantized, {}:", one_line(&because));
         names.iter().take(SHOWN).for_each(|name| {
-            let _ = writeln!(text, "  {name}");
+            let _ = writeln!(text, "  {}", one_line(name));
         });
         if names.len() > SHOWN {
             let _ = writeln!(text, "  and {} more", names.len() - SHOWN);
@@ -97,14 +97,14 @@ fn kept_notably(report: &Report, text: &mut Text) {
     }
 }
 
-fn notes(report: &Report, text: &mut Text) {
+fn notes(report: &CheckpointReport, text: &mut Text) {
     let plan = &report.plan;
     if !plan.split.is_empty() {
         let _ = writeln!(text, "Note: {} fused expert tensors are split per expert.", plan.split.len());
     }
     let already = plan.kept.iter().filter(|kept| kept.because == KeptBecause::AlreadyFp8).count();
     if already > 0 {
-        let _ = writeln!(text, "Note: {already} weights are fp8 already and keep their codes.");
+        let _ = writeln!(text, "Note: {already} weights are already fp8 and keep their codes.");
     }
     for found in &plan.ruled_out {
         let others = match found.weights {
@@ -113,8 +113,11 @@ fn notes(report: &Report, text: &mut Text) {
         };
         let _ = writeln!(
             text,
-            "Warning: tensor parallelism of {} is ruled out: {} = {} of {}{others} does not divide into blocks of 128.",
-            found.degree, found.axis, found.side, found.example
+            "Warning: tensor parallelism of {} is impossible: {} = {} of {}{others} does not split at 128 blocks.",
+            found.degree,
+            found.axis,
+            found.side,
+            one_line(&found.example)
         );
     }
     let is_quantized = plan.quantization.is_some();
@@ -124,24 +127,25 @@ fn notes(report: &Report, text: &mut Text) {
         let _ = writeln!(
             text,
             "Warning: N = {} of {} is not a multiple of 128; transformers cannot dequantize such weights (other \
-             engines can): --skip them for it.",
-            ragged.rows, ragged.name
+             engines can): use --skip for transformers.",
+            ragged.rows,
+            one_line(&ragged.name)
         );
     }
     for file in report.others.iter().filter(|file| file.is_weights()) {
         let _ = writeln!(
             text,
-            "Warning: {} looks like weights, is not in the index, and is copied as it is.",
-            file.path.display()
+            "Warning: {} looks like weights but is not in the index; it is copied unchanged.",
+            shown(&file.path)
         );
     }
     if let (true, Some(quantization)) = (report.is_one_file, &plan.quantization) {
         let json = serde_json::to_string_pretty(quantization).unwrap_or_default();
-        let _ = writeln!(text, "Note: add to the config.json of the model:\n\"quantization_config\": {json}");
+        let _ = writeln!(text, "Note: add this to the model's config.json:\n\"quantization_config\": {json}");
     }
 }
 
-/// Layers and experts of a kind fall together.
+/// Replaces layer and expert numbers by `*`.
 fn without_numbers(name: &str) -> String {
     let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
     let parts: Vec<_> = name.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();

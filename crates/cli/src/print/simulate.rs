@@ -1,29 +1,30 @@
-//! `octile simulate` as text.
+//! Prints `octile simulate`.
 
 mod findings;
 pub mod gpu;
 mod svg;
+pub(super) mod timeline;
 
 use std::fmt::Write;
 
 use serde::Serialize;
 
 use super::{emit, heading};
-use crate::{Verdict, command::simulate::Report};
+use crate::{Verdict, command::simulate::SimulateReport};
 
 pub use svg::drawing;
 
-/// Prints what was found, how the result compares, and the modelled times.
-pub fn report(report: &Report) {
+/// Prints findings, the comparison of the result, and modelled times.
+pub fn report(report: &SimulateReport) {
     emit(&text(report));
 }
 
 /// Prints the report as JSON.
-pub fn json(report: &Report) {
+pub fn json(report: &SimulateReport) {
     judged_json(report.verdict(), report);
 }
 
-/// Prints any report with its verdict as JSON. Differences that are not finite have no JSON, so the verdict stands for itself.
+/// Prints a report with its verdict as JSON. The verdict is a field of its own, because JSON has no infinite differences.
 fn judged_json(verdict: Verdict, report: &impl Serialize) {
     #[derive(Serialize)]
     struct Judged<'a, R> {
@@ -37,33 +38,33 @@ fn judged_json(verdict: Verdict, report: &impl Serialize) {
     emit(&text);
 }
 
-fn text(report: &Report) -> String {
-    let mut text = heading(format!("{}\nsimulated on a modelled {}, one core", report.kernel, report.chip));
+fn text(report: &SimulateReport) -> String {
+    let mut text = heading(format!("{}\nsimulated {}, one core", report.kernel, report.chip));
     for violation in &report.violations {
-        let _ = writeln!(text, "REFUSED BY THE COMPILER\n{}", findings::violation(violation, &report.lines));
+        let _ = writeln!(text, "REJECTED BY THE COMPILER\n{}", findings::violation(violation, &report.lines));
     }
     for (number, finding) in report.findings.iter().enumerate() {
         let _ = writeln!(text, "{}. {}", number + 1, findings::finding(finding, &report.lines));
     }
     let results = if report.results == 1 { "result" } else { "results" };
     let _ = writeln!(text, "operands  {}; {} {results}", report.operands.join(", "), report.results);
-    let races = if report.races { "races looked for" } else { "races not looked for" };
+    let races = if report.races { "with race detection" } else { "without race detection" };
     let found = match report.findings.len() {
-        0 => "nothing found".to_owned(),
-        1 => "1 finding".to_owned(),
-        many => format!("{many} findings"),
+        0 => "none".to_owned(),
+        1 => "1".to_owned(),
+        many => many.to_string(),
     };
-    let end = if report.completed { "ran to its end" } else { "did not reach its end" };
-    let _ = writeln!(text, "findings  {found}; {races}; the kernel {end}");
+    let end = if report.completed { "finished" } else { "did not finish" };
+    let _ = writeln!(text, "findings  {found}, {races}; the kernel {end}");
     let _ = match &report.comparison {
         None if report.random_operands => writeln!(
             text,
-            "result    not compared: the operands are random (`octile test --backend tpu-sim` compares)"
+            "result    not compared: the operands are random; `octile test --backend tpu-sim` compares"
         ),
         None => writeln!(text, "result    not compared: name the expected tensor with --expect"),
         Some(comparison) => writeln!(
             text,
-            "result    {}: largest difference {:.3e} of {:.3e}, {:.3} of what is allowed",
+            "result    {}: largest difference {:.3e} of {:.3e}, {:.3} of the tolerance",
             if comparison.passed() { "PASS" } else { "FAIL" },
             comparison.max_difference,
             comparison.max_magnitude,
@@ -77,7 +78,7 @@ fn text(report: &Report) -> String {
     let (figures, shares) = (&report.figures, &report.shares);
     let _ = writeln!(
         text,
-        "modelled  {:.0} cycles, {:.1} us: matrix units busy {:.1} %, waiting {:.1} %",
+        "modelled  {:.0} cycles, {:.1} us: MXU busy {:.1} %, waiting {:.1} %",
         figures.cycles,
         shares.microseconds,
         1e2 * shares.matmul_busy,
@@ -85,7 +86,7 @@ fn text(report: &Report) -> String {
     );
     let _ = writeln!(
         text,
-        "copies    {} of {} bytes, {:.2} times the operands and results; {:.1} % of their time behind other work",
+        "DMAs      {}, {} bytes, {:.2} times the operands and results; {:.1} % of their time hidden",
         figures.copies,
         figures.bytes_moved,
         shares.traffic,
@@ -94,7 +95,7 @@ fn text(report: &Report) -> String {
     let _ = writeln!(text, "time      {:.3} s on this machine", report.seconds);
     let verdict = match (report.verdict(), &report.comparison) {
         (Verdict::Passed, Some(_)) => "PASS",
-        (Verdict::Passed, None) => "PASS, the result not compared",
+        (Verdict::Passed, None) => "PASS, result not compared",
         _ => "FAIL",
     };
     let _ = writeln!(text, "verdict   {verdict}");

@@ -2,23 +2,23 @@
 
 use std::fmt::Write;
 
-use super::{emit, heading};
+use super::{emit, heading, shown};
 use crate::{
     command::tools::ToolReport,
-    tools::{FindError, Installed},
+    tools::{FindError, InstalledTool},
 };
 
-/// Prints where every tool is.
+/// Prints the location of every tool.
 pub fn report(tools: &[ToolReport]) {
     emit(&text(tools));
 }
 
-/// Prints what was fetched.
-pub fn installed(tools: &[Installed]) {
+/// Prints what was installed.
+pub fn installed(tools: &[InstalledTool]) {
     let mut text = String::new();
-    for Installed { tool, version, path, fetched } in tools {
-        let what = if *fetched { "installed" } else { "already there:" };
-        let _ = writeln!(text, "{what} {} {version}, {}", tool.name, path.display());
+    for InstalledTool { tool, version, path, fetched } in tools {
+        let what = if *fetched { "installed" } else { "already installed:" };
+        let _ = writeln!(text, "{what} {} {version}, {}", tool.name, shown(path));
     }
     emit(&text);
 }
@@ -28,15 +28,14 @@ fn text(tools: &[ToolReport]) -> String {
     for ToolReport { tool, found } in tools {
         let _ = match found {
             Ok(found) => {
-                let version =
-                    found.version.map_or_else(|| "of unknown version".to_owned(), |v| v.to_string());
+                let version = found.version.map_or_else(|| "(unknown version)".to_owned(), |v| v.to_string());
                 writeln!(
                     text,
                     "{:<9} {version}, {}: {}\n          {}",
                     tool.name,
                     found.origin,
                     tool.purpose,
-                    found.path.display()
+                    shown(&found.path)
                 )
             }
             Err(error) => {
@@ -51,14 +50,14 @@ fn text(tools: &[ToolReport]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::{Found, LIBTPU, Origin, PTXAS, Version};
+    use crate::tools::{FoundTool, LIBTPU, PTXAS, ToolOrigin, ToolVersion};
 
     #[test]
     fn found_and_missing() {
-        let found = Found {
+        let found = FoundTool {
             path: "/cache/octile/tools/libtpu-0.0.42.1/libtpu/libtpu.so".into(),
-            version: Some(Version([0, 0, 42, 1])),
-            origin: Origin::Installed,
+            version: Some(ToolVersion([0, 0, 42, 1])),
+            origin: ToolOrigin::Installed,
         };
         let missing = FindError::Missing { tool: "ptxas", group: "gpu", variable: "OCTILE_PTXAS" };
         insta::assert_snapshot!(text(&[

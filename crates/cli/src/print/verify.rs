@@ -8,14 +8,14 @@ use super::{
     analyze::{helper_title, line, place, title},
     emit, heading, rule,
 };
-use crate::command::verify::{Judged, Report};
+use crate::command::verify::{Judged, VerifyReport};
 
-/// Prints the checklist of every version and the verdict over all of them.
-pub fn report(report: &Report) {
+/// Prints the checklist and verdict of every version, and the overall verdict.
+pub fn report(report: &VerifyReport) {
     emit(&text(report));
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &VerifyReport) -> String {
     let mut text = heading(if report.strict { "Verification, strict" } else { "Verification" });
     for judged in &report.versions {
         text.push_str(&version(judged));
@@ -29,8 +29,8 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// How many versions pass, or else how many do not.
-fn tally(report: &Report) -> String {
+/// Counts the versions that pass or fail.
+fn tally(report: &VerifyReport) -> String {
     let all = report.versions.len();
     match (report.versions.iter().filter(|judged| !judged.passed).count(), all) {
         (0, 1) => "1 version".to_owned(),
@@ -48,11 +48,11 @@ fn version(judged: &Judged) -> String {
         let _ = writeln!(text, "  FAIL {:<16} {trouble}", "files");
     }
     if let Some(contradiction) = &version.promise.contradiction {
-        let _ = writeln!(text, "  warn {:<16} {contradiction}", "version");
+        let _ = writeln!(text, "  note {:<16} {contradiction}", "version");
     }
     text.extend(version.findings.iter().filter(|finding| version.is_required(finding)).map(promise));
-    for finding in version.findings.iter().filter(|finding| judged.warnings.contains(&finding.check)) {
-        let _ = writeln!(text, "  warn {:<16} {}", finding.check, finding.says);
+    for finding in version.findings.iter().filter(|finding| judged.notes.contains(&finding.check)) {
+        let _ = writeln!(text, "  note {:<16} {}", finding.check, finding.says);
         for evidence in finding.evidence.iter().take(1) {
             let _ = writeln!(text, "       at  {}", place(evidence));
         }
@@ -65,7 +65,7 @@ fn version(judged: &Judged) -> String {
         text.extend(helper.findings.iter().map(promise));
     }
     let counts = [
-        (judged.refuted.len(), "refuted"),
+        (judged.refuted.len(), "failed"),
         (judged.obscured.len(), "in code that could not be followed"),
         (judged.unproven.len(), "not observable in these files"),
     ];
@@ -76,7 +76,7 @@ fn version(judged: &Judged) -> String {
     text
 }
 
-/// What became of a promise; where it is broken, with the line that shows it.
+/// A required check; if it fails, with the line that proves it.
 fn promise(finding: &Finding) -> String {
     let mut text = line(finding, true);
     if finding.verdict == Verdict::Fail {

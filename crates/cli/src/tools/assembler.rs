@@ -1,4 +1,4 @@
-//! From PTX to machine code and back to text, with no GPU.
+//! Assembles PTX and disassembles the result; no GPU needed.
 
 use std::{
     path::Path,
@@ -9,91 +9,89 @@ use anyhow::{Result, anyhow, bail};
 
 use octile_runtime::cleanup::GuardedChild;
 
-use super::{FindError, Found, NVDISASM, Origin, PTXAS, Places};
+use crate::print::shown;
 
-/// The assembler and disassembler of NVIDIA GPUs.
+use super::{FindError, FoundTool, NVDISASM, PTXAS, ToolOrigin, ToolPaths};
+
+/// ptxas and nvdisasm.
 #[derive(Debug, Clone)]
 pub struct Assembler {
-    /// PTX to machine code.
-    pub ptxas: Found,
-    /// Machine code to text.
-    pub nvdisasm: Found,
+    /// PTX assembler.
+    pub ptxas: FoundTool,
+    /// SASS disassembler.
+    pub nvdisasm: FoundTool,
 }
 
-/// What they say about one kernel.
+/// What they report about one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Assembled {
-    /// The assembler's account of registers, memory and spills.
+    /// Registers, memory and spills, as ptxas prints them.
     pub report: String,
-    /// The machine code.
+    /// The machine code as text.
     pub sass: String,
 }
 
 impl Assembler {
-    /// The arguments of the assembler before the names of its files.
+    /// Arguments of ptxas before the file names.
     pub const PTXAS_FLAGS: [&str; 2] = ["-arch=sm_90a", "-v"];
-    /// The arguments of the disassembler before the name of its file.
+    /// Arguments of nvdisasm before the file name.
     pub const NVDISASM_FLAGS: [&str; 1] = ["-c"];
 
-    /// The tools of this machine.
+    /// Locates both tools.
     pub fn find() -> Result<Self, FindError> {
         Ok(Self {
-            ptxas: PTXAS.find(&Places::of_process(&PTXAS, None))?,
-            nvdisasm: NVDISASM.find(&Places::of_process(&NVDISASM, None))?,
+            ptxas: PTXAS.find(&ToolPaths::of_process(&PTXAS, None))?,
+            nvdisasm: NVDISASM.find(&ToolPaths::of_process(&NVDISASM, None))?,
         })
     }
 
-    /// Assembles the file `ptx` of a folder into its file `cubin`.
+    /// Assembles the file `ptx` of a folder into the file `cubin`.
     pub fn assemble(&self, folder: &Path, ptx: &str, cubin: &str) -> Result<Assembled> {
         let flags = Self::PTXAS_FLAGS.into_iter().chain([ptx, "-o", cubin]);
         let output = run(&self.ptxas, PTXAS.variable, flags, folder)?;
         let report = text(&output.stdout) + &text(&output.stderr);
         if !output.status.success() {
-            bail!("ptxas does not take {ptx}: {}", reason(&report, &output, &self.ptxas, PTXAS.variable));
+            bail!("ptxas rejects {ptx}: {}", reason(&report, &output, &self.ptxas, PTXAS.variable));
         }
         if !folder.join(cubin).exists() {
-            bail!("ptxas took {ptx} and wrote nothing: name another one in OCTILE_PTXAS");
+            bail!("ptxas wrote no output for {ptx}: set OCTILE_PTXAS to another ptxas");
         }
         let output =
             run(&self.nvdisasm, NVDISASM.variable, Self::NVDISASM_FLAGS.into_iter().chain([cubin]), folder)?;
         if !output.status.success() {
             let said = text(&output.stderr);
-            bail!(
-                "nvdisasm does not take {cubin}: {}",
-                reason(&said, &output, &self.nvdisasm, NVDISASM.variable)
-            );
+            bail!("nvdisasm rejects {cubin}: {}", reason(&said, &output, &self.nvdisasm, NVDISASM.variable));
         }
         let sass = text(&output.stdout);
         if sass.trim().is_empty() {
-            bail!("nvdisasm took {cubin} and printed nothing: name another one in OCTILE_NVDISASM");
+            bail!("nvdisasm printed nothing for {cubin}: set OCTILE_NVDISASM to another nvdisasm");
         }
         Ok(Assembled { report, sass })
     }
 }
 
-/// Runs in the folder of the files, so that no message names a temporary one.
+/// Runs a tool in the folder of the files, so that its messages do not name a temporary folder.
 fn run<'a>(
-    tool: &Found,
+    tool: &FoundTool,
     variable: &str,
     arguments: impl Iterator<Item = &'a str>,
     folder: &Path,
 ) -> Result<Output> {
     let output = GuardedChild::output(Command::new(&tool.path).args(arguments).current_dir(folder));
-    output.map_err(|error| {
-        anyhow!("{} does not run ({error}): name another one in {variable}", tool.path.display())
-    })
+    output
+        .map_err(|error| anyhow!("cannot run {} ({error}): set {variable} to another one", shown(&tool.path)))
 }
 
-/// What a tool said when it failed, or how it ended where it said nothing, as a damaged one does.
-fn reason(said: &str, output: &Output, tool: &Found, variable: &str) -> String {
+/// The message of a tool that failed, or its exit status if it printed none.
+fn reason(said: &str, output: &Output, tool: &FoundTool, variable: &str) -> String {
     match said.trim() {
         "" => {
-            let path = tool.path.display();
+            let path = shown(&tool.path);
             let instead = match tool.origin {
-                Origin::Installed => format!("remove {path} and run `octile tools install gpu`"),
-                _ => format!("name another one than {path} in {variable}"),
+                ToolOrigin::Installed => format!("remove {path} and run `octile tools install gpu`"),
+                _ => format!("set {variable} to another one than {path}"),
             };
-            format!("{}, and it said nothing: {instead}", output.status)
+            format!("{} without a message: {instead}", output.status)
         }
         said => said.to_owned(),
     }

@@ -1,35 +1,33 @@
-//! Where a tool is.
+//! Locating a tool.
 
 use std::{
     env, fmt, fs,
-    io::{self, Read},
     path::{Path, PathBuf},
 };
 
+use super::{Tool, ToolVersion};
+use crate::{command::seal, print::shown};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
-use super::{Tool, Version};
-
-/// Everywhere a tool may be. Read from the environment once, so that tests need not change it.
+/// Where to look for a tool. Read from the environment once, so that tests need not change it.
 #[derive(Debug, Clone, Default)]
-pub struct Places {
-    /// A file that the command line names.
+pub struct ToolPaths {
+    /// File named on the command line.
     pub flag: Option<PathBuf>,
-    /// A file that the tool's variable names.
+    /// File named by the tool's variable.
     pub variable: Option<PathBuf>,
-    /// The folder of the active virtual environment.
+    /// Active virtual environment.
     pub active_environment: Option<PathBuf>,
-    /// Where `octile tools install` puts wheels.
+    /// Folder of `octile tools install`.
     pub installed: Option<PathBuf>,
-    /// The folders of the search path.
+    /// Folders of PATH.
     pub search_path: Vec<PathBuf>,
 }
 
-impl Places {
-    /// The places of this process. The current folder may be anyone's: it is looked into only where a flag or the tool's variable
-    /// names a file there.
+impl ToolPaths {
+    /// Reads the environment of this process. Relative folders are ignored, because the current folder may hold files of
+    /// someone else.
     pub fn of_process(tool: &Tool, flag: Option<PathBuf>) -> Self {
         Self {
             flag,
@@ -40,14 +38,14 @@ impl Places {
         }
     }
 
-    /// The folders of the search path, without those that are relative to the current one.
+    /// Returns the absolute folders of PATH.
     pub fn search_path() -> Vec<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         env::split_paths(&path).filter(|folder| folder.is_absolute()).collect()
     }
 
-    /// Where `octile tools install` puts wheels: `OCTILE_TOOLS`, else the user's cache folder. None where `OCTILE_TOOLS` is relative:
-    /// that would be another folder wherever the program is run.
+    /// Returns the folder of `octile tools install`: `OCTILE_TOOLS`, else a folder in the user's cache. `None` if
+    /// `OCTILE_TOOLS` is relative.
     pub fn install_folder() -> Option<PathBuf> {
         let home_cache = || folder_variable("HOME").map(|home| home.join(".cache"));
         let cache = || folder_variable("XDG_CACHE_HOME").or_else(home_cache);
@@ -62,109 +60,109 @@ fn path_variable(name: &str) -> Option<PathBuf> {
     env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// A folder that means the same wherever the program is run.
+/// Reads a variable that names an absolute folder.
 fn folder_variable(name: &str) -> Option<PathBuf> {
     path_variable(name).filter(|folder| folder.is_absolute())
 }
 
-/// How a tool was found.
+/// Where a tool was found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Origin {
-    /// The command line names it.
+pub enum ToolOrigin {
+    /// Named on the command line.
     Flag,
-    /// The tool's variable names it.
+    /// Named by the tool's variable.
     Variable,
-    /// It is in the active virtual environment.
+    /// In the active virtual environment.
     ActiveEnvironment,
-    /// `octile tools install` put it there.
+    /// Installed by `octile tools install`.
     Installed,
-    /// It is on the search path.
+    /// In PATH.
     SearchPath,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ToolOrigin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
             Self::Flag => "named on the command line",
-            Self::Variable => "named by its variable",
+            Self::Variable => "named by an environment variable",
             Self::ActiveEnvironment => "in the active virtual environment",
             Self::Installed => "installed by octile tools",
-            Self::SearchPath => "on the search path",
+            Self::SearchPath => "in PATH",
         })
     }
 }
 
-/// A tool that is there.
+/// A tool on this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct FoundTool {
     /// The file.
     pub path: PathBuf,
-    /// Its version, where the wheel's record lies beside it.
-    pub version: Option<Version>,
-    /// How it was found.
-    pub origin: Origin,
+    /// Its version, if the wheel's metadata is there.
+    pub version: Option<ToolVersion>,
+    /// Where it was found.
+    pub origin: ToolOrigin,
 }
 
-/// A tool that is not there, or not fit.
+/// Why a tool cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
-    /// A name that leads nowhere is an error, not a reason to look elsewhere.
-    #[error("{tool} was named by {by} as {path}, but that is no file: name another one, or none", path = .path.display())]
+    /// The named file does not exist.
+    #[error("{by} names {path} as {tool}, which is not a file: name another one, or none", path = shown(.path))]
     NotAFile {
-        /// Which tool.
+        /// The tool.
         tool: &'static str,
-        /// The command line, or a variable.
+        /// The command line or a variable.
         by: &'static str,
-        /// What was named.
+        /// The path.
         path: PathBuf,
     },
-    /// It is nowhere.
+    /// It was not found.
     #[error(
-        "{tool} was not found: run `octile tools install {group}`, or name the file in {variable} (an active virtual \
-         environment that holds it is found by itself)"
+        "{tool} not found: run `octile tools install {group}`, set {variable} to the file, or activate a virtual \
+         environment that contains it"
     )]
     Missing {
-        /// Which tool.
+        /// The tool.
         tool: &'static str,
-        /// What installs it.
+        /// Argument of `octile tools install`.
         group: &'static str,
-        /// What names it.
+        /// The tool's variable.
         variable: &'static str,
     },
-    /// It is not what its wheel held.
-    #[error("{tool} ({path}) is damaged: run `octile tools install {group}`", path = .path.display())]
+    /// Its checksum is not the one in the wheel.
+    #[error("{tool} ({path}) is damaged: run `octile tools install {group}`", path = shown(.path))]
     Damaged {
-        /// Which tool.
+        /// The tool.
         tool: &'static str,
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// What installs it anew.
+        /// Argument of `octile tools install`.
         group: &'static str,
     },
-    /// It would not understand us.
+    /// It is too old.
     #[error(
         "{tool} {version} ({path}) is too old: {oldest} or newer is needed, run `octile tools install {group}`",
-        path = .path.display()
+        path = shown(.path)
     )]
     TooOld {
-        /// Which tool.
+        /// The tool.
         tool: &'static str,
-        /// Where it is.
+        /// Its path.
         path: PathBuf,
-        /// What it is.
-        version: Version,
-        /// What it should be.
-        oldest: Version,
-        /// What installs a newer one.
+        /// Its version.
+        version: ToolVersion,
+        /// The oldest supported version.
+        oldest: ToolVersion,
+        /// Argument of `octile tools install`.
         group: &'static str,
     },
 }
 
 impl Tool {
-    /// The file to use: the one that is named, else the first of the active virtual environment, the
-    /// installed wheels and, for programs, the search path.
-    pub fn find(&self, places: &Places) -> Result<Found, FindError> {
+    /// Locates the tool: the file that is named, else the first of the active virtual environment, the installed wheels
+    /// and, for programs, PATH.
+    pub fn find(&self, places: &ToolPaths) -> Result<FoundTool, FindError> {
         let found = self.locate(places)?;
         match found.version {
             Some(version) if version < self.oldest => Err(FindError::TooOld {
@@ -174,37 +172,37 @@ impl Tool {
                 oldest: self.oldest,
                 group: self.group,
             }),
-            _ if found.origin == Origin::Installed && !self.is_as_recorded(&found.path) => {
+            _ if found.origin == ToolOrigin::Installed && !self.is_as_recorded(&found.path) => {
                 Err(FindError::Damaged { tool: self.name, path: found.path, group: self.group })
             }
             _ => Ok(found),
         }
     }
 
-    fn locate(&self, places: &Places) -> Result<Found, FindError> {
+    fn locate(&self, places: &ToolPaths) -> Result<FoundTool, FindError> {
         let named = [
-            (Origin::Flag, "the command line", &places.flag),
-            (Origin::Variable, self.variable, &places.variable),
+            (ToolOrigin::Flag, "the command line", &places.flag),
+            (ToolOrigin::Variable, self.variable, &places.variable),
         ];
         for (origin, by, path) in named {
             let Some(path) = path else { continue };
             if !path.is_file() {
                 return Err(FindError::NotAFile { tool: self.name, by, path: path.clone() });
             }
-            // The system would look for a bare name elsewhere.
+            // The loader would search for a bare name elsewhere.
             let path = std::path::absolute(path).unwrap_or_else(|_| path.clone());
-            return Ok(Found { version: self.version_beside(&path), path, origin });
+            return Ok(FoundTool { version: self.version_beside(&path), path, origin });
         }
         let active = places.active_environment.iter().flat_map(|folder| site_packages(folder));
         let installed = places.installed.iter().flat_map(|folder| self.installed_in(folder));
-        let sites = active.map(|site| (Origin::ActiveEnvironment, site));
-        let sites = sites.chain(installed.map(|site| (Origin::Installed, site)));
+        let sites = active.map(|site| (ToolOrigin::ActiveEnvironment, site));
+        let sites = sites.chain(installed.map(|site| (ToolOrigin::Installed, site)));
         let mut candidates = sites.map(|(origin, site)| (origin, site.join(self.file)));
         let in_sites = candidates.find(|(_, path)| path.is_file());
         let on_path = || {
             let mut paths = places.search_path.iter().map(|folder| folder.join(self.name));
             let path = paths.find(|path| self.program && path.is_file())?;
-            Some((Origin::SearchPath, path))
+            Some((ToolOrigin::SearchPath, path))
         };
         let (origin, path) = in_sites.or_else(on_path).ok_or(FindError::Missing {
             tool: self.name,
@@ -212,21 +210,21 @@ impl Tool {
             variable: self.variable,
         })?;
         let version = self.version_beside(&path);
-        Ok(Found { path, version, origin })
+        Ok(FoundTool { path, version, origin })
     }
 
-    /// The unpacked wheels of this tool in the folder of `octile tools install`, newest first.
+    /// Lists the unpacked wheels of this tool, newest first.
     pub(super) fn installed_in(&self, folder: &Path) -> Vec<PathBuf> {
         let version = |path: &Path| {
             path.file_name()?.to_str()?.strip_prefix(self.distribution)?.strip_prefix('-')?.parse().ok()
         };
-        let mut wheels: Vec<(Version, PathBuf)> =
+        let mut wheels: Vec<(ToolVersion, PathBuf)> =
             entries(folder).into_iter().filter_map(|path| Some((version(&path)?, path))).collect();
         wheels.sort();
         wheels.into_iter().rev().map(|(_, path)| path).collect()
     }
 
-    /// Whether the file is the one that the wheel's record tells of, by size and SHA-256.
+    /// Whether size and SHA-256 of the file match the wheel's RECORD.
     fn is_as_recorded(&self, path: &Path) -> bool {
         let is_recorded = || -> Option<bool> {
             let record = fs::read_to_string(self.record_beside(path)?.join("RECORD")).ok()?;
@@ -234,13 +232,13 @@ impl Tool {
             let [_, hash, bytes] = line.split(',').collect::<Vec<_>>()[..] else { return None };
             let hash = hash.strip_prefix("sha256=")?;
             let has_size = path.metadata().ok()?.len() == bytes.trim().parse::<u64>().ok()?;
-            Some(has_size && URL_SAFE_NO_PAD.encode(sha256(path).ok()?) == hash)
+            Some(has_size && URL_SAFE_NO_PAD.encode(seal::sha256(fs::File::open(path).ok()?).ok()?) == hash)
         };
         is_recorded().unwrap_or(false)
     }
 
-    /// The version in the name of the wheel's record, which lies in the folder that the file's path starts from.
-    fn version_beside(&self, path: &Path) -> Option<Version> {
+    /// Returns the version in the name of the wheel's `.dist-info` folder.
+    fn version_beside(&self, path: &Path) -> Option<ToolVersion> {
         self.record_version(&self.record_beside(path)?)
     }
 
@@ -249,30 +247,18 @@ impl Tool {
         entries(site).into_iter().find(|entry| self.record_version(entry).is_some())
     }
 
-    fn record_version(&self, record: &Path) -> Option<Version> {
+    fn record_version(&self, record: &Path) -> Option<ToolVersion> {
         let prefix = format!("{}-", self.distribution.replace('-', "_"));
         record.file_name()?.to_str()?.strip_prefix(&prefix)?.strip_suffix(".dist-info")?.parse().ok()
     }
 }
 
-/// The SHA-256 of a file.
-pub(super) fn sha256(path: &Path) -> io::Result<[u8; 32]> {
-    let (mut file, mut hash) = (fs::File::open(path)?, Sha256::new());
-    let mut buffer = vec![0; 1 << 20];
-    loop {
-        match file.read(&mut buffer)? {
-            0 => return Ok(hash.finalize().into()),
-            count => hash.update(&buffer[..count]),
-        }
-    }
-}
-
-/// The folders of a virtual environment that wheels are unpacked into.
+/// Lists the site-packages folders of a virtual environment.
 fn site_packages(environment: &Path) -> Vec<PathBuf> {
     entries(&environment.join("lib")).into_iter().map(|python| python.join("site-packages")).collect()
 }
 
-/// What is in a folder, by name; nothing if it cannot be read.
+/// Lists a folder, sorted; empty if it cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
@@ -287,7 +273,7 @@ mod tests {
     use super::*;
     use crate::tools::{LIBTPU, PTXAS};
 
-    /// A folder with a virtual environment or installed wheel for each of the places named.
+    /// A temporary folder with virtual environments and installed wheels.
     struct Machine(TempDir);
 
     impl Machine {
@@ -302,71 +288,71 @@ mod tests {
             let file = site.join(tool.file);
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(&file, "").unwrap();
-            let hash = URL_SAFE_NO_PAD.encode(sha256(&file).unwrap());
+            let hash = URL_SAFE_NO_PAD.encode(seal::sha256(fs::File::open(&file).unwrap()).unwrap());
             fs::write(site.join(&record).join("RECORD"), format!("{},sha256={hash},0\n", tool.file)).unwrap();
             file
         }
 
-        fn places(&self) -> Places {
-            Places {
+        fn places(&self) -> ToolPaths {
+            ToolPaths {
                 active_environment: Some(self.0.path().join("active")),
                 installed: Some(self.0.path().join("tools")),
                 search_path: vec![self.0.path().join("bin")],
-                ..Places::default()
+                ..ToolPaths::default()
             }
         }
     }
 
     #[test]
-    fn the_nearest_place_wins() {
+    fn the_first_place_wins() {
         let machine = Machine::new();
         let mut places = machine.places();
-        let expect = |places: &Places, path: &Path, origin| {
+        let expect = |places: &ToolPaths, path: &Path, origin| {
             let found = LIBTPU.find(places).unwrap();
             assert_eq!((found.path.as_path(), found.origin), (path, origin));
         };
         let installed = machine.wheel("tools/libtpu-0.0.42", &LIBTPU, "0.0.42");
-        expect(&places, &installed, Origin::Installed);
+        expect(&places, &installed, ToolOrigin::Installed);
         let newer = machine.wheel("tools/libtpu-0.0.42.1", &LIBTPU, "0.0.42.1");
-        expect(&places, &newer, Origin::Installed);
+        expect(&places, &newer, ToolOrigin::Installed);
         let active = machine.wheel("active/lib/python3.11/site-packages", &LIBTPU, "0.0.44");
-        expect(&places, &active, Origin::ActiveEnvironment);
+        expect(&places, &active, ToolOrigin::ActiveEnvironment);
         places.variable = Some(newer.clone());
-        expect(&places, &newer, Origin::Variable);
+        expect(&places, &newer, ToolOrigin::Variable);
         places.flag = Some(installed.clone());
-        expect(&places, &installed, Origin::Flag);
-        assert_eq!(LIBTPU.find(&places).unwrap().version, Some(Version([0, 0, 42, 0])));
+        expect(&places, &installed, ToolOrigin::Flag);
+        assert_eq!(LIBTPU.find(&places).unwrap().version, Some(ToolVersion([0, 0, 42, 0])));
     }
 
     #[test]
-    fn only_programs_are_sought_on_the_search_path() {
+    fn only_programs_are_searched_for_in_path() {
         let machine = Machine::new();
         fs::create_dir(machine.0.path().join("bin")).unwrap();
         for name in ["ptxas", "libtpu"] {
             fs::write(machine.0.path().join("bin").join(name), "").unwrap();
         }
         let found = PTXAS.find(&machine.places()).unwrap();
-        assert_eq!((found.origin, found.version), (Origin::SearchPath, None));
+        assert_eq!((found.origin, found.version), (ToolOrigin::SearchPath, None));
         assert_eq!(
             LIBTPU.find(&machine.places()).unwrap_err().to_string(),
-            "libtpu was not found: run `octile tools install tpu`, or name the file in OCTILE_LIBTPU (an active virtual \
-             environment that holds it is found by itself)"
+            "libtpu not found: run `octile tools install tpu`, set OCTILE_LIBTPU to the file, or activate a virtual \
+             environment that contains it"
         );
     }
 
     #[test]
-    fn a_name_that_leads_nowhere_is_an_error() {
+    fn a_named_file_must_exist() {
         let machine = Machine::new();
         machine.wheel("tools/libtpu-0.0.42", &LIBTPU, "0.0.42");
-        let places = Places { variable: Some("/no/libtpu.so".into()), ..machine.places() };
+        let places = ToolPaths { variable: Some("/no/libtpu.so".into()), ..machine.places() };
         assert_eq!(
             LIBTPU.find(&places).unwrap_err().to_string(),
-            "libtpu was named by OCTILE_LIBTPU as /no/libtpu.so, but that is no file: name another one, or none"
+            "OCTILE_LIBTPU names /no/libtpu.so as libtpu, which is not a file: name another one, or none"
         );
     }
 
     #[test]
-    fn an_installed_file_is_what_its_wheel_held() {
+    fn installed_files_are_checked_against_the_wheel() {
         let machine = Machine::new();
         let file = machine.wheel("tools/nvidia-cuda-nvcc-13.4.92", &PTXAS, "13.4.92");
         assert!(PTXAS.find(&machine.places()).is_ok());
@@ -374,7 +360,7 @@ mod tests {
             machine.0.path().join("tools/nvidia-cuda-nvcc-13.4.92/nvidia_cuda_nvcc-13.4.92.dist-info/RECORD");
         let whole = fs::read_to_string(&record).unwrap();
         let refused = || matches!(PTXAS.find(&machine.places()), Err(FindError::Damaged { .. }));
-        // As long as it was, with other content; a record without the file; none.
+        // Same length but other content; a RECORD without the file; no RECORD.
         fs::write(&record, whole.replace("sha256=", "sha256=x")).unwrap();
         assert!(refused());
         fs::write(&record, "").unwrap();
@@ -387,7 +373,7 @@ mod tests {
     }
 
     #[test]
-    fn old_versions_are_refused() {
+    fn old_versions_are_rejected() {
         let machine = Machine::new();
         let path = machine.wheel("active/lib/python3.11/site-packages", &LIBTPU, "0.0.9");
         assert_eq!(

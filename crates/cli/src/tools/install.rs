@@ -1,4 +1,4 @@
-//! Fetching a tool: `pip` downloads the wheel, `zipfile` unpacks it, a rename puts it in place.
+//! Installing a tool: `pip` downloads the wheel, `zipfile` unpacks it, a rename puts it in place.
 
 use std::{
     ffi::OsStr,
@@ -11,38 +11,38 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use octile_runtime::cleanup::{GuardedChild, Temporary};
 
-use super::{Places, Tool, Version, find::sha256};
-use crate::abandoned;
+use super::{Tool, ToolPaths, ToolVersion};
+use crate::{abandoned, command::seal, print::shown};
 
-/// A tool that can be used now.
+/// A tool that is installed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Installed {
-    /// Which tool.
+pub struct InstalledTool {
+    /// The tool.
     pub tool: &'static Tool,
     /// Its version.
-    pub version: Version,
+    pub version: ToolVersion,
     /// The file.
     pub path: PathBuf,
-    /// Whether it was fetched just now, or was there before.
+    /// Whether it was downloaded just now.
     pub fetched: bool,
 }
 
-/// Puts a tool into `folder`, unless a version that fits is there and whole. Nothing half-written remains on failure: all work
-/// is done in a temporary folder beside the final one.
-pub fn install(tool: &'static Tool, folder: &Path) -> Result<Installed> {
-    // Relative folders of the search path would be those of whoever wrote the current one.
-    let mut paths = Places::search_path().into_iter().map(|folder| folder.join("python3"));
+/// Installs a tool into `folder`, unless an intact copy of the right version is there. Works in a temporary folder, so
+/// that a failure leaves nothing behind.
+pub fn install(tool: &'static Tool, folder: &Path) -> Result<InstalledTool> {
+    // Relative folders of PATH would refer to the current folder, which may hold files of someone else.
+    let mut paths = ToolPaths::search_path().into_iter().map(|folder| folder.join("python3"));
     install_with(&Python(paths.find(|path| path.is_file())), tool, folder)
 }
 
-fn install_with(python: &Python, tool: &'static Tool, folder: &Path) -> Result<Installed> {
+fn install_with(python: &Python, tool: &'static Tool, folder: &Path) -> Result<InstalledTool> {
     abandoned::remove(folder, WORK);
     if let Some(installed) = already_there(tool, folder) {
         return Ok(installed);
     }
-    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    fs::create_dir_all(folder).with_context(|| format!("cannot create {}", shown(folder)))?;
     let work = Temporary::new(|| tempfile::Builder::new().prefix(WORK).tempdir_in(folder))
-        .with_context(|| format!("cannot write to {}", folder.display()))?;
+        .with_context(|| format!("cannot write to {}", shown(folder)))?;
     let wheel = download(python, tool, work.path())?;
     let unpacked = work.path().join("unpacked");
     let unpack: [&OsStr; 5] =
@@ -51,36 +51,36 @@ fn install_with(python: &Python, tool: &'static Tool, folder: &Path) -> Result<I
     let version = tool.installed;
     let file = unpacked.join(tool.file);
     if !file.is_file() {
-        bail!("the wheel of {} {version} does not hold {}", tool.distribution, tool.file);
+        bail!("the wheel of {} {version} does not contain {}", tool.distribution, tool.file);
     }
     if tool.program {
         make_executable(&file)?;
     }
     let place = folder.join(format!("{}-{version}", tool.distribution));
     if fs::rename(&unpacked, &place).is_err() {
-        // Somebody else may have been faster.
+        // Another process may have been faster.
         if let Some(other) = already_there(tool, folder) {
             return Ok(other);
         }
-        // What is there is damaged, and goes with the temporary folder.
+        // The old copy is damaged; it is deleted with the temporary folder.
         let _ = fs::rename(&place, work.path().join("damaged"));
         fs::rename(&unpacked, &place)
-            .with_context(|| format!("cannot move the wheel to {}", place.display()))?;
+            .with_context(|| format!("cannot move the wheel to {}", shown(&place)))?;
     }
-    Ok(Installed { tool, version, path: place.join(tool.file), fetched: true })
+    Ok(InstalledTool { tool, version, path: place.join(tool.file), fetched: true })
 }
 
-/// How the names of folders begin in which a wheel is unpacked.
+/// Name prefix of temporary folders.
 const WORK: &str = ".unpacking-";
 
-fn already_there(tool: &'static Tool, folder: &Path) -> Option<Installed> {
-    let places = Places { installed: Some(folder.to_owned()), ..Default::default() };
+fn already_there(tool: &'static Tool, folder: &Path) -> Option<InstalledTool> {
+    let places = ToolPaths { installed: Some(folder.to_owned()), ..Default::default() };
     let found = tool.find(&places).ok()?;
     let version = found.version.filter(|version| *version == tool.installed)?;
-    Some(Installed { tool, version, path: found.path, fetched: false })
+    Some(InstalledTool { tool, version, path: found.path, fetched: false })
 }
 
-/// Downloads the wheel that is known here, and no other: `pip` looks at its checksum, and so do we.
+/// Downloads the wheel. Both `pip` and this function check its SHA-256.
 fn download(python: &Python, tool: &Tool, folder: &Path) -> Result<PathBuf> {
     let requirement = format!("{}=={}", tool.distribution, tool.installed);
     let what = format!("download {requirement}");
@@ -101,7 +101,7 @@ fn download(python: &Python, tool: &Tool, folder: &Path) -> Result<PathBuf> {
     let arguments: Vec<&OsStr> = arguments.into_iter().map(OsStr::new).chain(files).collect();
     python.run(&what, &arguments, folder).map_err(|error| {
         let hint = if error.is::<io::Error>() {
-            "Python 3 with pip is needed"
+            "install Python 3 with pip"
         } else {
             "pip needs a network and a package index that has the wheel"
         };
@@ -109,27 +109,25 @@ fn download(python: &Python, tool: &Tool, folder: &Path) -> Result<PathBuf> {
     })?;
     let wheels = fs::read_dir(folder)?.flatten().map(|entry| entry.path());
     let wheel = wheels.filter(|path| path.extension().is_some_and(|extension| extension == "whl")).last();
-    let wheel = wheel.with_context(|| format!("pip said that it did {what}, but left no wheel"))?;
-    let hash: String = sha256(&wheel)?.iter().map(|byte| format!("{byte:02x}")).collect();
+    let wheel = wheel.with_context(|| format!("pip reports success, but left no wheel: cannot {what}"))?;
+    let hash = seal::hex(seal::sha256(fs::File::open(&wheel)?)?);
     if !tool.wheels.contains(&hash.as_str()) {
-        bail!(
-            "the wheel of {requirement} has the unknown SHA-256 {hash}: it is not the one that was published"
-        );
+        bail!("the wheel of {requirement} has SHA-256 {hash}, which is not that of a published wheel");
     }
     Ok(wheel)
 }
 
-/// The interpreter whose `pip` and `zipfile` do the work, where there is one.
+/// The Python interpreter, if there is one.
 struct Python(Option<PathBuf>);
 
 impl Python {
-    /// Runs it in `folder`, and repeats its last error when it fails. It is isolated: modules are those of the interpreter, not
-    /// files that happen to lie in the current folder or in one that a variable names. The settings of pip stay in force.
+    /// Runs Python in `folder` and reports its last error. In isolated mode (`-I`), so that no modules are imported from the
+    /// current folder or PYTHONPATH; pip's own configuration applies.
     fn run(&self, what: &str, arguments: &[&OsStr], folder: &Path) -> Result<()> {
         let python = self.0.as_deref().unwrap_or(Path::new("python3"));
         let command = || match &self.0 {
             Some(path) => Ok(Command::new(path)),
-            None => Err(io::Error::new(io::ErrorKind::NotFound, "it is not on the search path")),
+            None => Err(io::Error::new(io::ErrorKind::NotFound, "it is not in PATH")),
         };
         let run = |mut command: Command| {
             command.arg("-I").args(arguments).current_dir(folder);
@@ -137,25 +135,25 @@ impl Python {
         };
         let output = command()
             .and_then(run)
-            .with_context(|| format!("cannot {what}: {} does not run", python.display()))?;
+            .with_context(|| format!("cannot {what}: cannot run {}", shown(python)))?;
         if output.status.success() {
             return Ok(());
         }
         let errors = String::from_utf8_lossy(&output.stderr);
         let lines = || errors.lines().map(str::trim).rev();
-        // What follows an error of pip explains it at length.
+        // pip follows an error with a long explanation.
         let last = lines().find(|line| line.starts_with("ERROR:"));
-        let last = last.or_else(|| lines().find(|line| !line.is_empty())).unwrap_or("python gave no reason");
+        let last = last.or_else(|| lines().find(|line| !line.is_empty())).unwrap_or("no error message");
         bail!("cannot {what}: {last}")
     }
 }
 
-/// Unpacking with `zipfile` loses the permission to run.
+/// `zipfile` does not restore the executable bit.
 #[cfg(unix)]
 fn make_executable(file: &Path) -> Result<()> {
     use std::os::unix::fs::PermissionsExt;
     fs::set_permissions(file, fs::Permissions::from_mode(0o755))
-        .with_context(|| format!("cannot make {} executable", file.display()))
+        .with_context(|| format!("cannot make {} executable", shown(file)))
 }
 
 #[cfg(not(unix))]
@@ -172,12 +170,12 @@ mod tests {
     use super::*;
     use crate::tools::{LIBTPU, PTXAS};
 
-    /// What an empty wheel has for its checksum.
+    /// SHA-256 of an empty wheel.
     const EMPTY: [&str; 1] = ["e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"];
     static EMPTY_LIBTPU: Tool = Tool { wheels: &EMPTY, ..LIBTPU };
     static EMPTY_PTXAS: Tool = Tool { wheels: &EMPTY, ..PTXAS };
 
-    /// An interpreter that runs `download` or `unpack` in the folder that it is asked to fill.
+    /// A fake interpreter that runs `download` or `unpack` in the target folder.
     fn python(place: &TempDir, download: &str, unpack: &str) -> Python {
         let script = format!(
             "#!/bin/sh\n[ \"$1\" = -I ] || exit 1; shift\ncase \"$2\" in\n\
@@ -203,20 +201,20 @@ mod tests {
     }
 
     #[test]
-    fn a_wheel_is_fetched_once() {
+    fn a_wheel_is_downloaded_once() {
         let place = TempDir::new().unwrap();
         let folder = place.path().join("tools");
         let python = python(&place, DOWNLOAD_LIBTPU, UNPACK_LIBTPU);
         let first = install_with(&python, &EMPTY_LIBTPU, &folder).unwrap();
         assert_eq!(first.path, folder.join("libtpu-0.0.42.1/libtpu/libtpu.so"));
-        assert_eq!((first.version, first.fetched), (Version([0, 0, 42, 1]), true));
+        assert_eq!((first.version, first.fetched), (ToolVersion([0, 0, 42, 1]), true));
         let second = install_with(&nobody(), &EMPTY_LIBTPU, &folder).unwrap();
-        assert_eq!(second, Installed { fetched: false, ..first });
+        assert_eq!(second, InstalledTool { fetched: false, ..first });
         assert_eq!(names(&folder), ["libtpu-0.0.42.1"]);
     }
 
     #[test]
-    fn a_damaged_tool_is_fetched_again_and_what_was_abandoned_removed() {
+    fn damaged_tools_are_replaced_and_abandoned_folders_removed() {
         let place = TempDir::new().unwrap();
         let folder = place.path().join("tools");
         let unpack = "mkdir libtpu libtpu-0.0.42.1.dist-info; echo whole > libtpu/libtpu.so; \
@@ -226,7 +224,7 @@ mod tests {
         assert!(!install_with(&nobody(), &EMPTY_LIBTPU, &folder).unwrap().fetched);
         fs::write(&first.path, "cut").unwrap();
         install_with(&nobody(), &EMPTY_LIBTPU, &folder).unwrap_err();
-        assert_eq!(fs::read_to_string(&first.path).unwrap(), "cut", "what cannot be replaced stays");
+        assert_eq!(fs::read_to_string(&first.path).unwrap(), "cut", "a failed download keeps the old file");
         let longer = abandoned::AGE + std::time::Duration::from_secs(60);
         for (name, age) in [("abandoned", longer), ("at-work", std::time::Duration::ZERO)] {
             let work = folder.join(format!("{WORK}{name}"));
@@ -285,22 +283,22 @@ mod tests {
         );
         fails(
             python(&place, "echo other > libtpu-0.0.42.1-py3-none-linux.whl", UNPACK_LIBTPU),
-            "the wheel of libtpu==0.0.42.1 has the unknown SHA-256 \
-             7e4fa2eb8c7ac089739d5defc4489fad68a100d92082ca35c6b40a4524821f87: it is not the one that was published",
+            "the wheel of libtpu==0.0.42.1 has SHA-256 \
+             7e4fa2eb8c7ac089739d5defc4489fad68a100d92082ca35c6b40a4524821f87, which is not that of a published wheel",
         );
         fails(
             Python(None),
-            "cannot download libtpu==0.0.42.1: python3 does not run: it is not on the search path; \
-             Python 3 with pip is needed",
+            "cannot download libtpu==0.0.42.1: cannot run python3: it is not in PATH; \
+             install Python 3 with pip",
         );
         fails(
             python(&place, DOWNLOAD_LIBTPU, "mkdir libtpu"),
-            "the wheel of libtpu 0.0.42.1 does not hold libtpu/libtpu.so",
+            "the wheel of libtpu 0.0.42.1 does not contain libtpu/libtpu.so",
         );
         fails(
             nobody(),
-            "cannot download libtpu==0.0.42.1: /no/python does not run: No such file or directory (os error 2); \
-             Python 3 with pip is needed",
+            "cannot download libtpu==0.0.42.1: cannot run /no/python: No such file or directory (os error 2); \
+             install Python 3 with pip",
         );
     }
 }

@@ -1,5 +1,5 @@
-//! Compilers and disassemblers of the vendors: called, never shipped. They come as Python wheels, so that one rule
-//! finds them in a virtual environment and in the folder of `octile tools install` alike.
+//! The vendors' compilers and disassemblers, which Octile calls but does not ship. They come as Python wheels, so they
+//! are found in the same way in a virtual environment and in the folder of `octile tools install`.
 
 mod assembler;
 mod find;
@@ -7,32 +7,32 @@ mod install;
 mod version;
 
 pub use assembler::{Assembled, Assembler};
-pub use find::{FindError, Found, Origin, Places};
-pub use install::{Installed, install};
-pub use version::Version;
+pub use find::{FindError, FoundTool, ToolOrigin, ToolPaths};
+pub use install::{InstalledTool, install};
+pub use version::ToolVersion;
 
-/// A file that some wheel holds.
+/// A compiler or disassembler in a wheel.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Tool {
-    /// What messages call it.
+    /// Name in messages.
     pub name: &'static str,
-    /// The group that installs it: the argument of `octile tools install`.
+    /// Argument of `octile tools install` that installs it.
     pub group: &'static str,
-    /// What it is for.
+    /// Its purpose.
     pub purpose: &'static str,
-    /// The wheel.
+    /// Name of the wheel.
     pub distribution: &'static str,
-    /// The file, from the folder that wheels are unpacked into.
+    /// Path of the file in the unpacked wheel.
     pub file: &'static str,
-    /// The variable that names the file and overrules every folder.
+    /// Environment variable that overrides the search.
     pub variable: &'static str,
-    /// The oldest version that is known to work.
-    pub oldest: Version,
-    /// The version that is installed: figures are compared between compilers of one release.
-    pub installed: Version,
-    /// SHA-256 of every wheel of that version. Nothing else is unpacked, whatever index it comes from.
+    /// Oldest version that works.
+    pub oldest: ToolVersion,
+    /// Version to install; fixed, so that figures are comparable.
+    pub installed: ToolVersion,
+    /// SHA-256 of every wheel of that version; no other file is unpacked.
     pub wheels: &'static [&'static str],
-    /// Whether the file is a program, and so may also be on the search path.
+    /// Whether it is a program, which may also be in PATH.
     pub program: bool,
 }
 
@@ -40,13 +40,13 @@ pub struct Tool {
 pub const LIBTPU: Tool = Tool {
     name: "libtpu",
     group: "tpu",
-    purpose: "compiles for TPUs, with no TPU needed",
+    purpose: "compiles for TPUs; no TPU needed",
     distribution: "libtpu",
     file: "libtpu/libtpu.so",
     variable: "OCTILE_LIBTPU",
-    oldest: Version([0, 0, 42, 0]),
-    installed: Version([0, 0, 42, 1]),
-    // One for each Python that it is built for: cp311, cp312, cp313, cp313t, cp314, cp314t. All are for x86-64 Linux.
+    oldest: ToolVersion([0, 0, 42, 0]),
+    installed: ToolVersion([0, 0, 42, 1]),
+    // cp311, cp312, cp313, cp313t, cp314, cp314t, all for Linux on x86-64.
     wheels: &[
         "4d9975c446f594b0b517510b3db2fc9df65acd9a08f253c638fff5eb6bce163e",
         "4026b215b42bca07331aac91d31659394b128b19df848aa6449b30fe16b335a6",
@@ -58,16 +58,16 @@ pub const LIBTPU: Tool = Tool {
     program: false,
 };
 
-/// The assembler of NVIDIA GPUs.
+/// The PTX assembler.
 pub const PTXAS: Tool = Tool {
     name: "ptxas",
     group: "gpu",
-    purpose: "assembles for NVIDIA GPUs, with no GPU needed",
+    purpose: "assembles for NVIDIA GPUs; no GPU needed",
     distribution: "nvidia-cuda-nvcc",
     file: "nvidia/cu13/bin/ptxas",
     variable: "OCTILE_PTXAS",
-    oldest: Version([13, 0, 0, 0]),
-    installed: Version([13, 4, 92, 0]),
+    oldest: ToolVersion([13, 0, 0, 0]),
+    installed: ToolVersion([13, 4, 92, 0]),
     // Linux on x86-64 and on aarch64.
     wheels: &[
         "a1f3bfb27299e060b444d5df1f4bcd762501326cf0fd3141ed61756816ab9a0e",
@@ -76,16 +76,16 @@ pub const PTXAS: Tool = Tool {
     program: true,
 };
 
-/// The disassembler of NVIDIA GPUs.
+/// The SASS disassembler.
 pub const NVDISASM: Tool = Tool {
     name: "nvdisasm",
     group: "gpu",
-    purpose: "shows the machine code of NVIDIA GPUs",
+    purpose: "disassembles machine code of NVIDIA GPUs",
     distribution: "nvidia-cuda-nvdisasm",
     file: "nvidia/cu13/bin/nvdisasm",
     variable: "OCTILE_NVDISASM",
-    oldest: Version([13, 0, 0, 0]),
-    installed: Version([13, 4, 92, 0]),
+    oldest: ToolVersion([13, 0, 0, 0]),
+    installed: ToolVersion([13, 4, 92, 0]),
     // Linux on x86-64 and on aarch64.
     wheels: &[
         "f35a5b6ddb64b6758c22c0b078c5b6ff6d54f7c240cd74bf131ab5bf13b6c3fe",

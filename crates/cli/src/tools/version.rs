@@ -1,17 +1,17 @@
-//! Versions as wheels write them, as far as comparing them takes.
+//! Version numbers of wheels.
 
 use std::{fmt, str::FromStr};
 
 use serde::Serialize;
 
-/// Up to four numbers; those left out are zero.
+/// A version of up to four numbers; missing ones are zero.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Version(pub [u32; 4]);
+pub struct ToolVersion(pub [u32; 4]);
 
-impl FromStr for Version {
+impl FromStr for ToolVersion {
     type Err = ();
 
-    /// Reads the leading numbers: `0.0.42.1` and `13.4.92+local` alike.
+    /// Parses the leading numbers, as in `0.0.42.1` and `13.4.92+local`.
     fn from_str(text: &str) -> Result<Self, ()> {
         let release = text.split(|c: char| !c.is_ascii_digit() && c != '.').next().unwrap_or_default();
         let mut numbers = [0; 4];
@@ -22,7 +22,7 @@ impl FromStr for Version {
     }
 }
 
-impl fmt::Display for Version {
+impl fmt::Display for ToolVersion {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d] = self.0;
         let text = if d == 0 { format!("{a}.{b}.{c}") } else { format!("{a}.{b}.{c}.{d}") };
@@ -30,7 +30,7 @@ impl fmt::Display for Version {
     }
 }
 
-impl Serialize for Version {
+impl Serialize for ToolVersion {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -42,13 +42,13 @@ mod tests {
 
     #[test]
     fn numbers_compare_as_numbers() {
-        let version = |text: &str| text.parse::<Version>().unwrap();
+        let version = |text: &str| text.parse::<ToolVersion>().unwrap();
         assert!(version("0.0.9") < version("0.0.42"));
         assert!(version("0.0.42") < version("0.0.42.1"));
-        assert_eq!(version("13.4"), Version([13, 4, 0, 0]));
-        assert_eq!(version("0.0.50rc1+nightly"), Version([0, 0, 50, 0]));
+        assert_eq!(version("13.4"), ToolVersion([13, 4, 0, 0]));
+        assert_eq!(version("0.0.50rc1+nightly"), ToolVersion([0, 0, 50, 0]));
         assert_eq!(version("0.0.42.1").to_string(), "0.0.42.1");
         assert_eq!(version("0.0.42").to_string(), "0.0.42");
-        assert_eq!("nightly".parse::<Version>(), Err(()));
+        assert_eq!("nightly".parse::<ToolVersion>(), Err(()));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{path::Path, process::Command, sync::OnceLock};
 
-use octile_cli::tools::{Assembler, Found, NVDISASM, Origin, PTXAS, Places, Tool, install};
+use octile_cli::tools::{Assembler, FoundTool, NVDISASM, PTXAS, Tool, ToolOrigin, ToolPaths, install};
 
 /// The tools: found as `octile` finds them, else fetched into the target folder. A test that needs them fails without
 /// them, because a pass would claim that kernels assemble.
@@ -11,15 +11,17 @@ pub fn assembler() -> &'static Assembler {
     TOOLS.get_or_init(|| Assembler { ptxas: found(&PTXAS), nvdisasm: found(&NVDISASM) })
 }
 
-fn found(tool: &'static Tool) -> Found {
-    if let Ok(found) = tool.find(&Places::of_process(tool, None)) {
+fn found(tool: &'static Tool) -> FoundTool {
+    if let Ok(found) = tool.find(&ToolPaths::of_process(tool, None)) {
         return found;
     }
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tools");
     match install(tool, &folder) {
-        Ok(installed) => {
-            Found { path: installed.path, version: Some(installed.version), origin: Origin::Installed }
-        }
+        Ok(installed) => FoundTool {
+            path: installed.path,
+            version: Some(installed.version),
+            origin: ToolOrigin::Installed,
+        },
         Err(error) => panic!("this test did not run, because {} could not be fetched: {error:#}", tool.name),
     }
 }

@@ -1,14 +1,13 @@
-//! CPU instruction sets, as far as the kernels distinguish them.
+//! CPU instruction sets that the kernels distinguish.
 
 use std::{fmt, str::FromStr};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::{ActivationKind, FloatKind};
 
-/// An instruction set that the CPU kernels are compiled for. Which of them this machine has, only the
-/// runtime knows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+/// An instruction set that the CPU kernels are compiled for. The runtime detects which of them this machine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isa {
     /// Plain Rust, any processor.
@@ -21,7 +20,7 @@ pub enum Isa {
     Avx512Bf16,
 }
 
-/// A name that is no instruction set.
+/// An unknown instruction set.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown instruction set '{0}': expected portable, avx2, avx512 or avx512bf16")]
 pub struct UnknownIsa(String);
@@ -40,7 +39,7 @@ impl Isa {
         }
     }
 
-    /// The type in which activations and weights meet. Every f8e4m3fn value is exact in both.
+    /// Type of both operands in the multiply-add. Every f8e4m3fn value is exact in it.
     pub const fn operand(self, x: ActivationKind) -> FloatKind {
         match (self, x) {
             (_, ActivationKind::Plain(FloatKind::F32 | FloatKind::F16)) => FloatKind::F32,
@@ -50,28 +49,28 @@ impl Isa {
     }
 
     /// The register tile for operands of this type.
-    pub const fn tile(self, operand: FloatKind) -> Tile {
-        let (rows, cols, decoding_rows, weight_bytes) = match (self, operand) {
-            (Self::Portable, _) => (2, 8, 1, 4),
-            (Self::Avx2, _) => (6, 8, 1, 2),
-            (Self::Avx512Bf16, FloatKind::Bf16) => (8, 32, 8, 2),
-            (Self::Avx512 | Self::Avx512Bf16, _) => (6, 32, 4, 4),
+    pub const fn tile(self, operand: FloatKind) -> RegisterTile {
+        let (rows, cols, decoding_rows, weight) = match (self, operand) {
+            (Self::Portable, _) => (2, 8, 1, FloatKind::F32),
+            (Self::Avx2, _) => (6, 8, 1, FloatKind::F16),
+            (Self::Avx512Bf16, FloatKind::Bf16) => (8, 32, 8, FloatKind::Bf16),
+            (Self::Avx512 | Self::Avx512Bf16, _) => (6, 32, 4, FloatKind::F32),
         };
-        Tile { rows, cols, decoding_rows, weight_bytes }
+        RegisterTile { rows, cols, decoding_rows, weight }
     }
 }
 
-/// The part of the result that one inner loop keeps in registers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct Tile {
+/// The part of the result that a microkernel accumulates in registers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RegisterTile {
     /// Most rows.
     pub rows: usize,
     /// Columns.
     pub cols: usize,
-    /// Most rows of the tile that decodes weights as it multiplies, which needs registers for both.
+    /// Most rows of the microkernel that decodes weights in registers, beside the accumulators.
     pub decoding_rows: usize,
-    /// Bytes of a decoded weight in a buffer.
-    pub weight_bytes: usize,
+    /// Type of a decoded weight in a buffer.
+    pub weight: FloatKind,
 }
 
 impl fmt::Display for Isa {

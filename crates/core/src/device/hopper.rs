@@ -5,36 +5,36 @@ use serde::Serialize;
 /// One Hopper GPU.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct HopperGpu {
-    /// The name that command lines take.
+    /// Name on command lines.
     pub name: &'static str,
-    /// SMs.
+    /// Streaming multiprocessors (SMs).
     pub sms: usize,
-    /// Shared memory that one thread block may use, in bytes (CUDA programming guide, compute capability 9.0).
+    /// Most shared memory of a CTA, in bytes (CUDA programming guide, compute capability 9.0).
     pub shared_memory_per_block: usize,
-    /// Shared memory of a multiprocessor, of which every resident block takes [`HopperGpu::SHARED_RESERVE`] more
-    /// than it asks for.
+    /// Shared memory of an SM, in bytes. Every resident CTA takes [`HopperGpu::SHARED_RESERVE`] more than it
+    /// requests.
     pub shared_memory_per_sm: usize,
-    /// Level-2 cache in bytes.
+    /// L2 cache, in bytes.
     pub l2: usize,
-    /// Bytes per nanosecond that device memory gives when it is only read.
+    /// Read bandwidth of HBM, in bytes per nanosecond.
     pub read_bandwidth: f64,
 }
 
 impl HopperGpu {
-    /// Their instruction set, as the assembler calls it.
+    /// Target name of the assembler.
     pub const TARGET: &str = "sm_90a";
-    /// Most threads of a block (CUDA programming guide, compute capability 9.0).
+    /// Most threads of a CTA (CUDA programming guide, compute capability 9.0).
     pub const THREADS_PER_BLOCK: usize = 1024;
-    /// Shared memory that the system keeps for itself in every block.
+    /// Shared memory that the system reserves in every CTA, in bytes.
     pub const SHARED_RESERVE: usize = 1 << 10;
-    /// Registers of a multiprocessor (CUDA programming guide, compute capability 9.0).
+    /// Registers of an SM (CUDA programming guide, compute capability 9.0).
     pub const REGISTERS_PER_SM: usize = 64 << 10;
-    /// A warp takes registers in multiples of so many for each of its threads (CUDA occupancy calculator).
+    /// Granularity of register allocation per thread (CUDA occupancy calculator).
     pub const REGISTER_UNIT: usize = 8;
 }
 
-/// The GPUs that plans are made for. Sizes as the CUDA driver reports them on the device; bandwidths from the vendor's
-/// data sheets, less what refreshes take.
+/// GPUs that plans can be made for. Sizes as reported by the CUDA driver; bandwidths from the vendor's data
+/// sheets, less DRAM refresh.
 pub const HOPPER_GPUS: [HopperGpu; 2] = [
     HopperGpu {
         name: "h100",

@@ -1,37 +1,36 @@
-//! TPU generations.
+//! TPU generations, and how their memories lay out arrays.
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 /// How a chip multiplies f8e4m3fn.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fp8Support {
-    /// The matrix unit takes the codes as they are.
+    /// The MXU multiplies the codes.
     Native,
-    /// The compiler widens the codes first.
+    /// The compiler widens the codes to bf16 first.
     Emulated,
-    /// The compiler refuses the operation.
+    /// The compiler rejects the operation.
     Unsupported,
 }
 
-/// How fast one core is, for models of time. Nothing here was measured on a chip.
+/// Speed of one core, for models of time. Nothing here was measured on a chip.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct TpuRates {
-    /// Cycles per second: such that the matrix units reach the bf16 peak that JAX 0.10 lists for the chip.
+    /// Clock frequency, derived from the bf16 peak that JAX 0.10 lists for the chip.
     pub hertz: f64,
-    /// Products of bf16 that all matrix units of the core make per cycle.
+    /// bf16 multiply-adds per cycle of all MXUs of the core.
     pub bf16_products: f64,
-    /// Products of f8e4m3fn per cycle. Twice as many on tpu7x, where one instruction of 32 x 256 x 256 takes 8 cycles
-    /// of one unit; where the codes are widened first, as many as of bf16.
+    /// f8e4m3fn multiply-adds per cycle. Twice the bf16 rate on tpu7x, where an MXU instruction of 32 x 256 x 256
+    /// takes 8 cycles; the bf16 rate where the compiler widens the codes first.
     pub fp8_products: f64,
-    /// 32-bit elements that the vector unit handles per cycle: 8 x 128 lanes in each of 4 slots, as the compiler's
-    /// utilization tables count them on tpu7x.
+    /// 32-bit elements per cycle of the VPU: 8 x 128 lanes in each of 4 slots, as the compiler's utilization tables
+    /// count them on tpu7x.
     pub vector_elements: f64,
-    /// Bytes per second between device memory and one core: the chip's bandwidth as JAX 0.10 lists it, by its cores.
+    /// HBM bandwidth of one core: the chip's bandwidth in JAX 0.10 divided by its cores.
     pub hbm_bytes_per_second: f64,
-    /// Cycles from the start of a copy until its first byte arrives. Assumed, the same for all chips.
+    /// Cycles from the start of a DMA until its first byte arrives. Assumed, the same for all chips.
     pub copy_latency: f64,
-    /// Bytes of a granule, the unit in which copies and their semaphores count.
+    /// Bytes of a granule, the unit in which DMAs and their semaphores count.
     pub copy_granule: usize,
 }
 
@@ -49,39 +48,39 @@ impl TpuRates {
         }
     }
 
-    /// Bytes per cycle between device memory and one core.
+    /// HBM bandwidth of one core in bytes per cycle.
     pub fn hbm_bytes_per_cycle(&self) -> f64 {
         self.hbm_bytes_per_second / self.hertz
     }
 }
 
-/// One TPU generation, per core.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+/// One TPU generation; sizes are per core. Serialized as its name.
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TpuChip {
-    /// The name that command lines take.
+    /// Name on command lines and in manifests.
     pub name: &'static str,
-    /// The smallest topology that the compiler accepts for it.
+    /// Smallest topology that the compiler accepts for the chip.
     pub topology: &'static str,
-    /// Vector memory that a kernel gets unless it asks for more, in bytes.
+    /// Bytes of VMEM that a kernel gets by default.
     pub vmem_default: usize,
-    /// Vector memory that there is, in bytes.
+    /// Bytes of VMEM.
     pub vmem_physical: usize,
-    /// Scalar memory in bytes.
+    /// Bytes of SMEM.
     pub smem: usize,
-    /// Side of one matrix unit.
+    /// Side of one MXU.
     pub mxu_side: usize,
-    /// Matrix units of a core.
+    /// Number of MXUs.
     pub mxus: usize,
-    /// f8e4m3fn products.
+    /// f8e4m3fn support of the MXUs.
     pub fp8: Fp8Support,
-    /// How fast it is.
+    /// Speed.
     pub rates: TpuRates,
 }
 
 const MIB: usize = 1 << 20;
 
-/// Every generation that the compiler was asked about. Vector memory and fp8 support are what libtpu 0.0.42
-/// reports when it refuses a kernel; scalar memory is 1 MiB on all of them.
+/// The supported generations. VMEM sizes and fp8 support are what libtpu 0.0.42 reports when it rejects a kernel;
+/// SMEM is 1 MiB on all of them.
 pub const TPU_CHIPS: [TpuChip; 5] = [
     TpuChip {
         name: "tpu7x",
@@ -140,17 +139,107 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
     },
 ];
 
-/// A name that is no chip.
+/// An unknown chip name.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("unknown TPU chip '{0}': expected tpu7x, v6e, v5e, v5p or v4")]
-pub struct UnknownChip(String);
+pub struct UnknownTpuChip(String);
 
 impl TpuChip {
-    /// The chip of this name, in capitals or not.
-    pub fn named(name: &str) -> Result<&'static Self, UnknownChip> {
+    /// Looks up a chip by name, ignoring case.
+    pub fn named(name: &str) -> Result<&'static Self, UnknownTpuChip> {
         TPU_CHIPS
             .iter()
             .find(|chip| chip.name.eq_ignore_ascii_case(name))
-            .ok_or_else(|| UnknownChip(name.to_owned()))
+            .ok_or_else(|| UnknownTpuChip(name.to_owned()))
+    }
+}
+
+impl Serialize for TpuChip {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name)
+    }
+}
+
+impl<'de> Deserialize<'de> for &'static TpuChip {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        TpuChip::named(&String::deserialize(deserializer)?).map_err(D::Error::custom)
+    }
+}
+
+/// Columns of a memory tile: the lanes of a vector register.
+pub const LANES: usize = 128;
+/// Rows of a memory tile of 32-bit elements: the sublanes of a vector register.
+pub const SUBLANES: usize = 8;
+const WORD_BITS: usize = 32;
+
+/// Bytes of an array in VMEM, padded as the compiler lays it out. Saturates.
+///
+/// The last two dimensions are stored in tiles of 8 x 128. Fewer than 8 rows take a smaller tile, of the next power
+/// of two, which has at least the rows that share a 32-bit word. This is what the `infer-memref-layout` pass of
+/// libtpu 0.0.42 chooses, and what its out-of-memory message adds up.
+pub fn vmem_bytes(shape: &[usize], element_bits: usize) -> usize {
+    let rows_per_word = WORD_BITS / element_bits.clamp(1, WORD_BITS);
+    let padded = |(dimension, &extent): (usize, &usize)| match shape.len() - dimension {
+        1 => round_up(extent, LANES),
+        2 => {
+            let power = extent.checked_next_power_of_two().unwrap_or(SUBLANES);
+            round_up(extent, power.min(SUBLANES).max(rows_per_word))
+        }
+        _ => extent,
+    };
+    if shape.contains(&0) {
+        return 0;
+    }
+    let elements = shape.iter().enumerate().map(padded).fold(1, usize::saturating_mul);
+    elements.checked_mul(element_bits).map_or(usize::MAX, |bits| bits.div_ceil(8))
+}
+
+/// Bytes of an array in SMEM, padded as the compiler lays it out: as in VMEM, with one 32-bit word per element.
+pub fn smem_bytes(shape: &[usize]) -> usize {
+    vmem_bytes(shape, WORD_BITS)
+}
+
+fn round_up(extent: usize, unit: usize) -> usize {
+    extent.checked_next_multiple_of(unit).unwrap_or(usize::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Tile rows from the layout dumps of libtpu 0.0.42, the same on tpu7x and v5e: `(8,128)(4,1)` for
+    /// `memref<24x128xf8E4M3FN>` and so on.
+    #[test]
+    fn arrays_are_padded_to_the_tiles_that_the_compiler_chooses() {
+        let tiles = [
+            (1, 8, 4),
+            (3, 8, 4),
+            (16, 8, 8),
+            (24, 8, 8),
+            (33, 8, 8),
+            (64, 8, 32),
+            (1, 16, 2),
+            (3, 16, 4),
+            (33, 16, 8),
+            (40, 16, 8),
+            (1, 32, 1),
+            (3, 32, 4),
+            (7, 32, 8),
+            (12, 32, 8),
+        ];
+        for (rows, bits, tile_rows) in tiles {
+            let bytes = usize::next_multiple_of(rows, tile_rows) * 128 * bits / 8;
+            assert_eq!(vmem_bytes(&[rows, 100], bits), bytes, "{rows} rows of {bits} bits");
+        }
+        assert_eq!(vmem_bytes(&[130], 32), 256 * 4);
+        // The compiler prefetches 19 rows of scales with one DMA of 24 rows of 128 words.
+        assert_eq!(smem_bytes(&[19, 2]), 24 * 512);
+    }
+
+    #[test]
+    fn sizes_saturate() {
+        assert_eq!(vmem_bytes(&[2, usize::MAX], 32), usize::MAX);
+        assert_eq!(vmem_bytes(&[usize::MAX, usize::MAX, 8, 128], 16), usize::MAX);
+        assert_eq!(vmem_bytes(&[0, usize::MAX], 32), 0);
     }
 }

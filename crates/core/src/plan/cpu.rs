@@ -1,9 +1,8 @@
-//! Every number that the CPU kernels need: tiles, blocks, the share of each thread, and its scratch memory.
+//! Plans for CPU kernels: register tile, cache blocks, the share of each thread, and its scratch memory.
 //!
-//! The loops, outermost first: blocks of rows, groups of panels, passes over K, panels of [`PANEL`] columns, slabs
-//! of K, tiles. Activations of one row block and pass stay decoded while a whole group of panels uses
-//! them; the weights of one panel and slab stay decoded while all tiles use them. A tile goes through all
-//! quantization blocks of its slab.
+//! The loops, outermost first: row blocks, groups of panels, passes over K, panels of [`PANEL`] columns, slabs of K,
+//! register tiles. Decoded activations of one row block and pass are reused by a whole group of panels; decoded
+//! weights of one panel and slab are reused by all tiles. A tile goes through all quantization blocks of its slab.
 
 mod steps;
 #[cfg(test)]
@@ -13,78 +12,100 @@ pub use steps::{Share, Step, Steps, TileRun, TileRuns};
 
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
 use self::steps::part;
-use super::{MemoryMap, MemorySpace};
+use super::{BufferId, ElementType, MemoryMap, MemorySpace, OtherPlan, PlannedBuffer};
 use crate::{
     ActivationKind, FloatKind, Problem, Strategy,
-    device::cpu::{Isa, Tile},
+    device::cpu::{Isa, RegisterTile},
 };
 
 /// Columns of the result that are packed, decoded and accumulated together.
 pub const PANEL: usize = 32;
-/// Columns of K that are decoded and multiplied together: the largest quantization block, a multiple of the others.
+/// Length along K that is decoded and multiplied together: the largest quantization block, a multiple of the others.
 pub const SLAB: usize = 512;
-/// Buffers start on cache lines.
+/// Bytes of a cache line; buffers are aligned to it.
 const LINE: usize = 64;
-/// Bytes of the longest column of decoded activations: enough rows to make decoding the weights cheap. Measured on
-/// Zen 4, as are the next two.
+/// Most bytes in a column of decoded activations: enough rows to amortize decoding the weights. Tuned on Zen 4, as
+/// are the next two.
 const COLUMN_BYTES: usize = 1024;
-/// Bytes of decoded activations that may stay for the whole K, times the bytes of one: f32 tiles read twice as many
-/// bytes for the same work, so they must be twice as near.
+/// Cache budget for activations decoded over all of K, times the bytes of one: f32 tiles read twice the bytes for the
+/// same work, so they get half the budget.
 const X_BYTES: usize = 4608 << 10;
-/// Panels that share decoded activations when those do not stay for the whole K.
+/// Panels that share decoded activations when these do not cover all of K.
 const GROUP_PANELS: usize = 32;
-/// Codes of activations that are quantized in the call, before the rows they come from are multiplied.
+/// Bytes of activations quantized at a time, before their rows are multiplied.
 const QUANTIZED_BUDGET: usize = 4 << 20;
 
-/// Bytes from one row of decoded activations to the next: a slab and a line, so that rows spread over cache sets.
+/// Row stride of decoded activations in bytes: a slab and a cache line, so that rows spread over cache sets.
 pub const fn x_row_bytes(operand: FloatKind) -> usize {
     SLAB * operand.bytes() + LINE
 }
 
-/// How the weights get from their codes to the arithmetic.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// Where weights are decoded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WeightPath {
-    /// Decoded into a buffer that all tiles of a row block read.
+    /// Into a buffer that all tiles of a row block read.
     Buffered,
-    /// Decoded in registers by the one tile that needs them: few rows, every weight byte read once.
+    /// In registers, by the only tile that needs them: few rows, every weight byte is read once.
     Streamed,
 }
 
-/// How one multiplication runs on a CPU.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// Everything that a CPU kernel needs to know.
+///
+/// Deserializing a plan rebuilds it and rejects any field that differs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct CpuPlan {
     /// What is multiplied.
     pub problem: Problem,
     /// How the weights are fetched.
     pub strategy: Strategy,
-    /// Instructions used.
+    /// Instruction set.
     pub isa: Isa,
-    /// Threads there are. [`CpuPlan::shares`] of them have something to do.
+    /// Available threads; [`CpuPlan::shares`] of them have work.
     pub threads: usize,
-    /// The type in which activations and weights meet.
+    /// Type of both operands in the multiply-add.
     pub operand: FloatKind,
-    /// How the weights get to the arithmetic.
+    /// Where weights are decoded.
     pub path: WeightPath,
-    /// The register tile.
-    pub tile: Tile,
+    /// Register tile of the microkernel.
+    pub tile: RegisterTile,
     /// Most rows of a row block.
     pub block_rows: usize,
     /// Panels that share decoded activations.
     pub group_panels: usize,
     /// Slabs of K whose activations are decoded together.
     pub pass_slabs: usize,
-    /// Rows that are quantized, then multiplied, before the next ones. All of them unless x is quantized in the call.
+    /// Rows that are quantized, then multiplied, before the next. All rows unless the call quantizes x.
     pub strip_rows: usize,
     /// Threads along the rows and along the columns.
     pub grid: (usize, usize),
     /// Scratch memory of one thread.
     pub memory: MemoryMap,
-    /// Memory that all threads share: activations quantized in the call.
+    /// Memory shared by all threads: activations that the call quantizes.
     pub shared: MemoryMap,
+}
+
+/// More threads than any machine has. A plan in a file must not ask for a longer search.
+const MOST_THREADS: usize = 1 << 16;
+
+impl Serialize for CpuPlan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for CpuPlan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let plan = Self::deserialize(deserializer)?;
+        let is_rebuilt = plan.threads <= MOST_THREADS
+            && Self::new(plan.problem, plan.strategy, plan.isa, plan.threads) == plan;
+        if is_rebuilt { Ok(plan) } else { Err(D::Error::custom(OtherPlan)) }
+    }
 }
 
 impl CpuPlan {
@@ -126,53 +147,57 @@ impl CpuPlan {
     fn map_memory(&mut self) {
         let Problem { k, quant_block, .. } = self.problem;
         let (depth, blocks) = (SLAB.min(k.next_multiple_of(2)), quant_block.count(k));
-        let add = |map: &mut MemoryMap, name, buffers, bytes: usize| {
-            map.push(name, MemorySpace::Cache, buffers, bytes.next_multiple_of(LINE));
+        let add = |map: &mut MemoryMap, id, copies, element, shape: &[usize]| {
+            let buffer = PlannedBuffer::new(id, MemorySpace::Cache, copies, element, shape);
+            let bytes = buffer.bytes.next_multiple_of(LINE);
+            map.push(buffer.with_bytes(bytes));
         };
-        let x = self.pass_slabs * self.block_rows * x_row_bytes(self.operand);
-        add(&mut self.memory, "x", 1, x);
-        add(&mut self.memory, "out", 1, self.group_panels * self.block_rows * PANEL * 4);
+        let operand = self.operand.into();
+        let x_row = x_row_bytes(self.operand) / self.operand.bytes();
+        add(&mut self.memory, BufferId::X, 1, operand, &[self.pass_slabs, self.block_rows, x_row]);
+        let out = [self.group_panels, self.block_rows, PANEL];
+        add(&mut self.memory, BufferId::Out, 1, ElementType::F32, &out);
         if self.path == WeightPath::Buffered {
-            let buffers = match self.strategy {
+            let copies = match self.strategy {
                 Strategy::Auto | Strategy::Strip => 1,
                 Strategy::Dma | Strategy::Smem => 2,
             };
-            add(&mut self.memory, "w", buffers, depth * PANEL * self.tile.weight_bytes);
+            add(&mut self.memory, BufferId::W, copies, self.tile.weight.into(), &[depth, PANEL]);
         }
         if self.strategy != Strategy::Strip {
-            add(&mut self.memory, "w_q", 1, depth * PANEL);
+            add(&mut self.memory, BufferId::WQ, 1, ElementType::F8E4M3, &[depth, PANEL]);
         }
         if matches!(self.strategy, Strategy::Smem | Strategy::Strip) {
-            add(&mut self.memory, "scales", 1, blocks * self.block_rows * 4);
+            add(&mut self.memory, BufferId::Scales, 1, ElementType::F32, &[blocks, self.block_rows]);
         }
         if let ActivationKind::Quantized(_, granularity) = self.problem.x {
             let scale_rows = self.strip_rows.div_ceil(granularity.rows(quant_block));
-            add(&mut self.shared, "x_q", 1, self.strip_rows * k);
-            add(&mut self.shared, "x_scale", 1, scale_rows * blocks * 4);
+            add(&mut self.shared, BufferId::XQ, 1, ElementType::F8E4M3, &[self.strip_rows, k]);
+            add(&mut self.shared, BufferId::XScale, 1, ElementType::F32, &[scale_rows, blocks]);
         }
     }
 
-    /// The row ranges that are quantized and multiplied one after the other.
+    /// Row ranges that are quantized and multiplied one after the other.
     pub fn strips(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let (m, size) = (self.problem.m, self.strip_rows);
         (0..m).step_by(size).map(move |start| start..m.min(start + size))
     }
 
-    /// Whether this is the plan for these arguments of [`CpuPlan::new`].
+    /// Whether [`CpuPlan::new`] makes this plan from these arguments.
     pub fn is_for(&self, problem: &Problem, strategy: Strategy, isa: Isa, threads: usize) -> bool {
         (&self.problem, self.strategy, self.isa, self.threads) == (problem, strategy, isa, threads)
     }
 
-    /// How many threads work at the same time.
+    /// Number of threads that have work.
     pub fn shares(&self) -> usize {
         self.grid.0 * self.grid.1
     }
 
-    /// The part of `rows` that belongs to one of the threads: empty where the last strip is short.
+    /// The share of one thread in `rows`; empty where the last strip is short.
     pub fn share(&self, index: usize, rows: Range<usize>) -> Share {
         let (along_rows, along_cols) = self.grid;
         let (row, col) = (index / along_cols, index % along_cols);
-        // Whole tiles, so that at most one thread has a short one.
+        // Whole tiles, so that at most one thread has a partial one.
         let tiles = part(rows.len().div_ceil(self.tile.rows), along_rows, row);
         let limit = |tile: usize| rows.end.min(rows.start + tile * self.tile.rows);
         Share {
@@ -186,7 +211,7 @@ impl CpuPlan {
         Steps::new(self, share)
     }
 
-    /// The tiles of a row block, in runs of at most `most` tiles with the same number of rows.
+    /// Tiles of a row block, in runs of at most `most` tiles with equal row counts.
     pub fn tiles(&self, rows: Range<usize>, most: usize) -> TileRuns {
         TileRuns::new(rows, self.tile.rows, most)
     }
@@ -197,7 +222,7 @@ impl CpuPlan {
     }
 }
 
-/// Rows of x that are quantized at once: whole quantization blocks, and no more codes than the budget.
+/// Rows of x that are quantized at once: whole quantization blocks within the budget.
 fn strip_rows(problem: &Problem) -> usize {
     let ActivationKind::Quantized(_, granularity) = problem.x else {
         return problem.m;
@@ -206,9 +231,9 @@ fn strip_rows(problem: &Problem) -> usize {
     (QUANTIZED_BUDGET / problem.k / unit * unit).max(unit).min(problem.m)
 }
 
-/// How many threads to use along the rows and along the columns, so that the largest share is small. Columns
-/// come first: threads that share columns all decode the same weights.
-fn grid(rows: usize, cols: usize, tile: Tile, threads: usize) -> (usize, usize) {
+/// Threads along the rows and along the columns that minimize the largest share. Ties go to columns: threads that
+/// share columns all decode the same weights.
+fn grid(rows: usize, cols: usize, tile: RegisterTile, threads: usize) -> (usize, usize) {
     let (tiles, panels) = (rows.div_ceil(tile.rows), cols.div_ceil(PANEL));
     let largest_share = |&along_rows: &usize| {
         let along_cols = threads / along_rows;
@@ -218,7 +243,7 @@ fn grid(rows: usize, cols: usize, tile: Tile, threads: usize) -> (usize, usize) 
     (along_rows, (threads / along_rows).min(panels))
 }
 
-/// The size of the largest part when `len` is cut into as few parts of at most `max` as possible.
+/// The largest part when `len` is split into the fewest parts of at most `max`.
 fn even_size(len: usize, max: usize) -> usize {
     len.div_ceil(len.div_ceil(max))
 }

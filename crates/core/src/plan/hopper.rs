@@ -1,21 +1,29 @@
 //! Plans for NVIDIA Hopper GPUs.
 //!
-//! The matrix instruction multiplies 64 rows of one operand, A, with up to 256 rows of the other, B. Usually x is A
-//! and the weight is B; with few rows of x the plan swaps them, so that the weight fills the 64 rows.
+//! A wgmma multiplies 64 rows of operand A with up to 256 rows of operand B. Usually x is A and the weight is
+//! B; with few rows of x the plan swaps them, so that the weight fills the 64 rows.
+//!
+//! A plan holds every number of a kernel: tile, cluster, pipeline stages, shared memory, barrier arrivals,
+//! the register split between producer and consumers, and how many CTAs go through the tiles in which order.
 
 mod arguments;
 mod choose;
 mod quantization;
+mod roles;
 mod rules;
 mod shared_memory;
 mod soundness;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
 pub use choose::candidates;
-pub use quantization::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, quantize_numbers};
+pub use quantization::{
+    CachePriority, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, QuantizePlan, QuantizeTuning,
+    quantize_numbers,
+};
+pub use roles::RegisterSplit;
 use rules::{
-    chunks_per_part, operand_rows, operand_stays, overlaps_stages, pieces, release, result_path, shares_sm,
-    units, w_scales_per_stage, waves, weight_stays,
+    chunks_per_part, ctas_needed, operand_rows, operand_stays, overlaps_stages, release, result_path,
+    shares_sm, units, w_scales_per_stage, waves, weight_stays,
 };
 use shared_memory::shared_memory;
 
@@ -24,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use super::{MemoryMap, MemorySpace, PlanError};
 use crate::{ActivationKind, FloatKind, Problem, Strategy, device::hopper::HopperGpu};
 
-/// The part of the result that one thread block computes at a time.
+/// The tile of the result that one CTA computes at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct GpuTile {
     /// Rows of operand A.
@@ -33,51 +41,52 @@ pub struct GpuTile {
     pub b: usize,
 }
 
-/// How results get from the registers to memory.
+/// The epilogue: how results get from registers to global memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultPath {
-    /// Straight.
+    /// Straight from registers.
     Direct,
-    /// Through a piece of shared memory, so that stores cover whole lines.
+    /// Warps transpose subtiles through shared memory and store whole 128-byte lines.
     Lines,
-    /// The tile through shared memory, from where the copy engine fetches it while the next tile is computed.
+    /// Consumers write the tile to shared memory; TMA stores it while the next tile is computed.
     TmaStore,
-    /// The same for a block's only tile, piece by piece: the copy engine has all waves but the last before the last products are there.
+    /// As `TmaStore` for a CTA's only tile: each wave but the last is stored while the next one is
+    /// multiplied.
     TmaStoreByWave,
-    /// The tile through shared memory, of which the fetching warp has the copy engine take some pieces with every stage of the next tile
-    /// that it asks for.
+    /// As `TmaStore`, issued by the producer warp, which interleaves the stores with its loads of the next
+    /// tile.
     TmaStoreByProducer,
 }
 
 impl ResultPath {
-    /// Whether the copy engine stores results.
+    /// Whether TMA stores the results.
     pub const fn uses_tma_store(self) -> bool {
         matches!(self, Self::TmaStore | Self::TmaStoreByWave | Self::TmaStoreByProducer)
     }
 }
 
-/// What the blocks of a cluster do together.
+/// What the CTAs of a cluster do together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClusterMode {
-    /// Nothing: every block works alone.
+    /// Nothing: every CTA works alone.
     Single,
-    /// Two blocks have the same rows of A: each fetches half of them for both.
+    /// Two CTAs share their rows of A: each loads half of them and multicasts it to both.
     MulticastA,
-    /// Two blocks have the same rows of B: each fetches half of them for both.
+    /// Two CTAs share their rows of B: each loads half of them and multicasts it to both.
     MulticastB,
-    /// The blocks have the same tile and divide K among them.
+    /// So many CTAs compute the same tile, each over a part of K, and reduce over distributed shared memory.
     SplitK(usize),
 }
 
 impl ClusterMode {
-    /// Whether the blocks of a cluster fetch for one another.
+    /// Whether the CTAs of a cluster load for one another.
     pub const fn is_multicast(self) -> bool {
         matches!(self, Self::MulticastA | Self::MulticastB)
     }
 
-    /// Blocks of a cluster.
+    /// CTAs of a cluster.
     pub const fn ctas(self) -> usize {
         match self {
             Self::Single => 1,
@@ -87,36 +96,36 @@ impl ClusterMode {
     }
 }
 
-/// Which of the multiplying threads tell the fetching warps that a stage was read.
+/// Which consumer threads arrive on a stage's empty barrier to release it to the producers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Release {
-    /// One of every warp, for all its lanes.
+    /// One thread per warp, after a warp barrier.
     Warp,
-    /// One of every warpgroup, once its warps have met.
+    /// One thread per warpgroup, after a warpgroup barrier.
     Warpgroup,
-    /// Every one. Slow; `compute-sanitizer --tool racecheck` does not see that one arrives for others.
+    /// Every thread. Slow, but `compute-sanitizer --tool racecheck` cannot see one thread arrive for others.
     Thread,
 }
 
 /// The choices that a plan is made of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 pub struct TileConfig {
-    /// The tile of a block.
+    /// Tile of a CTA.
     pub tile: GpuTile,
     /// Whether the weight is operand A.
     pub swapped: bool,
-    /// What a cluster is for.
+    /// Cluster.
     pub cluster: ClusterMode,
 }
 
 impl TileConfig {
-    /// The shape that every strategy but `strip` has: its differences from its neighbours are elsewhere.
+    /// The shape of every strategy but `strip`: the lesson of the others lies elsewhere.
     pub const PLAIN: Self =
         Self { tile: GpuTile { a: 128, b: 128 }, swapped: false, cluster: ClusterMode::Single };
 }
 
-/// Everything that a Hopper kernel needs to know about its shape.
+/// Everything that a Hopper kernel is generated from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HopperPlan {
     /// What is multiplied.
@@ -125,49 +134,51 @@ pub struct HopperPlan {
     pub strategy: Strategy,
     /// Tile, operand order, cluster.
     pub shape: TileConfig,
-    /// Units of work along A and B: tiles, or pairs of tiles that a cluster computes.
+    /// Cluster tiles along A and B, the units of scheduling: the tile of a CTA, or the two tiles of a
+    /// multicast cluster.
     pub units: (usize, usize),
-    /// Stages of the shared-memory ring.
+    /// Pipeline stages in shared memory.
     pub stages: usize,
-    /// Warpgroups that multiply.
+    /// Consumer warpgroups.
     pub consumers: usize,
-    /// Products that the tensor cores add up before they are added, scaled, to f32 sums.
+    /// K elements that wgmma accumulate in the tensor cores before the result is promoted, scaled, to f32.
     pub promote_every: usize,
-    /// Whether the products of a stage are on their way while those of the one before are added to the sums.
+    /// Whether the wgmma of a stage are in flight while the previous stage is promoted.
     pub overlaps_stages: bool,
-    /// How stages are handed back.
+    /// Who releases stages.
     pub release: Release,
-    /// How results get to memory.
+    /// How results get to global memory.
     pub result_path: ResultPath,
-    /// Blocks that share a multiprocessor.
+    /// CTAs that are resident on one SM.
     pub blocks_per_sm: usize,
-    /// Blocks that are launched.
+    /// CTAs of the grid.
     pub blocks: usize,
-    /// Whether the weight passes through the second-level cache once and is too large to stay: then its lines are the first to go.
+    /// Whether weight loads have L2 priority evict-first: the weight is read once and does not fit.
     pub streams_weight: bool,
-    /// Units along A that are worked on side by side, so that their rows of B are read from memory once.
+    /// Width of a raster group: cluster tiles along A that are scheduled before the next one along B
+    /// (Triton's `GROUP_SIZE_M`), so that concurrent CTAs share operand rows in L2.
     pub raster: usize,
     /// Buffers in shared memory.
     pub memory: MemoryMap,
 }
 
-/// Depth of a stage: one row of the 128-byte swizzle.
+/// K elements of a stage: one row of the 128-byte swizzle.
 pub const STAGE_K: usize = 128;
-/// How long chains of products can be.
+/// Supported promotion intervals.
 pub const PROMOTIONS: [usize; 5] = [32, 64, STAGE_K, 256, 512];
-/// Rows of A that one matrix instruction takes.
+/// Rows of A of one wgmma. A warpgroup multiplies its rows in waves of so many.
 pub const WAVE_ROWS: usize = 64;
-/// Most rows of B whose sums, twice, fit in a thread's registers.
+/// Most rows of B whose accumulators, wgmma and promoted, fit in a thread's registers.
 const WIDEST_WAVE: usize = 192;
-/// Rows and columns of the pieces in which a warp has results in shared memory: lines of 128 bytes.
+/// Rows of the subtiles in which a warp stages results: see [`RESULT_COLUMNS`].
 pub const RESULT_ROWS: usize = 16;
-/// See [`RESULT_ROWS`].
+/// Columns of those subtiles: a 128-byte line of 16-bit results.
 pub const RESULT_COLUMNS: usize = 64;
-/// More stages than this hide no more latency.
+/// More stages hide no more latency.
 const MOST_STAGES: usize = 12;
 
 impl HopperPlan {
-    /// The plan that is expected to be fastest.
+    /// The plan with the least expected time.
     pub fn best(problem: &Problem, gpu: &HopperGpu, strategy: Strategy) -> Result<Self, PlanError> {
         match strategy {
             Strategy::Strip => choose::best(problem, gpu),
@@ -175,7 +186,7 @@ impl HopperPlan {
         }
     }
 
-    /// A plan with the given shape. `stages: None` takes as many as fit.
+    /// A plan with the given shape; `stages: None` takes as many as fit in shared memory.
     pub fn new(
         problem: &Problem,
         gpu: &HopperGpu,
@@ -190,20 +201,20 @@ impl HopperPlan {
         for (what, count) in [("rows of x", m), ("rows of the weight", n), ("columns", k)] {
             require_countable(what, count)?;
         }
-        // Two warpgroups multiply in turns, three where that makes a tile of 192 rows.
+        // Two consumer warpgroups alternate on the tensor cores; a tile of 192 rows takes three.
         let consumers = match shape.tile.a / WAVE_ROWS {
             1 => 1,
             3 => 3,
             _ => 2,
         };
         let units = units(problem, shape);
-        // A persistent CTA iterates over all tiles with a 32-bit index.
+        // A persistent CTA iterates over all tiles with a 31-bit index.
         require_countable("tiles", units.0.saturating_mul(units.1))?;
-        let pieces = pieces(units, shape);
-        let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers, pieces > gpu.sms);
+        let ctas = ctas_needed(units, shape);
+        let shares_sm = strategy == Strategy::Strip && shares_sm(problem, shape, consumers, ctas > gpu.sms);
         let blocks_per_sm = if shares_sm { 2 } else { 1 };
-        let has_sm_to_itself = blocks_per_sm == 1 || pieces <= gpu.sms;
-        let one_tile_each = pieces <= gpu.sms * blocks_per_sm;
+        let has_sm_to_itself = blocks_per_sm == 1 || ctas <= gpu.sms;
+        let one_tile_each = ctas <= gpu.sms * blocks_per_sm;
         let result_path = result_path(problem, strategy, shape, consumers, one_tile_each);
         let with = |stages: usize| {
             let mut plan = Self {
@@ -234,7 +245,7 @@ impl HopperPlan {
             (Strategy::Auto, _) => with(2),
             (_, Some(stages @ ..2)) => return Err(PlanError::TooFewStages { stages }),
             (_, Some(stages)) => with(stages),
-            // Two stages are the least that overlap; when even they do not fit, the refusal is about them.
+            // If not even two stages fit, the error is about two.
             (_, None) => {
                 (2..=MOST_STAGES).rev().map(with).find(|plan| fits(plan).is_ok()).unwrap_or_else(|| with(2))
             }
@@ -252,7 +263,7 @@ impl HopperPlan {
         Ok(plan)
     }
 
-    /// The fastest plan that adds products to the f32 sums every `every` of K: the fewer at a time, the more exact.
+    /// The best plan that promotes accumulators every `every` K elements: the more often, the more exact.
     pub fn with_promotion(
         problem: &Problem,
         gpu: &HopperGpu,
@@ -261,62 +272,41 @@ impl HopperPlan {
     ) -> Result<Self, PlanError> {
         let refuse = |reason| Err(PlanError::Promotion { every, reason });
         if !PROMOTIONS.contains(&every) {
-            return refuse("give 32, 64, 128, 256 or 512");
+            return refuse("use 32, 64, 128, 256 or 512");
         }
         if every > problem.quant_block.size() {
-            return refuse("it is more than the quantization block, and scales change from block to block");
+            return refuse("scales change with every quantization block, so use at most its size");
         }
         let mut plan = Self::best(problem, gpu, strategy)?;
         if every == STAGE_K {
             return Ok(plan);
         }
         if strategy == Strategy::Auto {
-            return refuse("`auto` does so with every stage of 128: choose `dma`, `smem` or `strip`");
+            return refuse("`auto` always promotes every 128; choose `dma`, `smem` or `strip`");
         }
-        // Waves take turns in the registers of unfinished chains, so a chain that outlives a stage needs one wave.
+        // All waves use the same wgmma accumulators, so only one wave can carry a chain across stages.
         if every > STAGE_K && plan.waves() > 1 {
             plan = Self::new(problem, gpu, strategy, TileConfig::PLAIN, None)?;
         }
         Ok(Self { promote_every: every, overlaps_stages: false, ..plan })
     }
 
-    /// The same plan with every thread handing stages back: what racecheck can follow.
+    /// The same plan with [`Release::Thread`], which racecheck can follow.
     pub fn for_racecheck(self) -> Self {
         Self { release: Release::Thread, ..self }
     }
 
-    /// Arrivals that hand a stage back to one block: those of the blocks that it fetches for, and of all its own threads where
-    /// each arrives for itself.
-    pub fn releases_per_stage(&self) -> usize {
-        let shares = self.shape.cluster.is_multicast();
-        let blocks = if shares { 2 } else { 1 };
-        let per_warpgroup = match self.release {
-            Release::Warp => 4 * blocks,
-            Release::Warpgroup => blocks,
-            Release::Thread if shares => 128 + 4 * blocks,
-            Release::Thread => 128,
-        };
-        self.consumers * per_warpgroup
-    }
-
-    /// Whether one warp fetches operands and scales. Every warp that waits takes something from those that multiply: beside three
-    /// warpgroups that is worth more than stages that are fetched a little sooner, and a weight that is fetched while the kernel before
-    /// still runs.
-    pub fn fetches_with_one_warp(&self) -> bool {
-        self.strategy == Strategy::Strip && self.consumers == 3
-    }
-
-    /// Chains of products that a stage has.
+    /// wgmma chains, each ending in a promotion, of a stage and wave.
     pub fn chains_per_stage(&self) -> usize {
         STAGE_K.div_ceil(self.promote_every)
     }
 
-    /// Stages that a chain of products goes through.
+    /// Stages that a wgmma chain spans.
     pub fn stages_per_chain(&self) -> usize {
         self.promote_every.div_ceil(STAGE_K)
     }
 
-    /// Decides how many blocks run and in which order they take their work.
+    /// Decides the grid, the raster order and the weight's L2 priority.
     fn schedule(&mut self, gpu: &HopperGpu) {
         let (a, b) = self.units;
         let cluster = self.shape.cluster.ctas();
@@ -327,10 +317,10 @@ impl HopperPlan {
         let x_units = if self.shape.swapped { b } else { a };
         self.streams_weight = x_units == 1 && !weight_stays(&self.problem, gpu);
         self.raster = if a <= slots && operand_stays(self.operand_rows().0, self.problem.k, gpu) {
-            // Then B is read from memory once.
+            // All of A stays in L2, and B is read from HBM once.
             a
         } else {
-            // The rows that the running units read are fewest when they form a square.
+            // Concurrent cluster tiles read the fewest rows when they form a square.
             let (unit_a, unit_b) = self.unit_rows();
             let fetched = |raster: usize| raster * unit_a + slots.div_ceil(raster) * unit_b;
             (1..=a.min(slots)).min_by_key(|&raster| fetched(raster)).unwrap_or(1)
@@ -346,12 +336,12 @@ impl HopperPlan {
         }
     }
 
-    /// Rows of operands A and B of the whole problem.
+    /// Rows of operands A and B.
     pub fn operand_rows(&self) -> (usize, usize) {
         operand_rows(&self.problem, self.shape.swapped)
     }
 
-    /// Rows of A and B that a block asks the copy engine for: in a sharing cluster, half of what is shared.
+    /// Rows of the TMA load boxes of A and B: with multicast, half of the shared operand's tile.
     pub fn fetched_rows(&self) -> (usize, usize) {
         let GpuTile { a, b } = self.shape.tile;
         match self.shape.cluster {
@@ -361,12 +351,12 @@ impl HopperPlan {
         }
     }
 
-    /// Rows of results that the copy engine stores at a time.
+    /// Rows of the TMA store box.
     pub fn stored_rows(&self) -> usize {
         if self.result_path == ResultPath::TmaStoreByProducer { WAVE_ROWS } else { RESULT_ROWS }
     }
 
-    /// Groups of 64 rows of A that each multiplying warpgroup has: it multiplies one after the other.
+    /// Waves of a consumer warpgroup: wgmma along A, 64 rows each, that it issues one after the other.
     pub fn waves(&self) -> usize {
         waves(self.shape, self.consumers)
     }
@@ -376,37 +366,25 @@ impl HopperPlan {
         self.problem.k.div_ceil(STAGE_K)
     }
 
-    /// Threads of a block: the multiplying warpgroups, and those that fetch.
-    pub fn threads(&self) -> usize {
-        let fetching = match (self.strategy, self.consumers) {
-            (Strategy::Auto, _) => 0,
-            // A whole warpgroup, because registers are handed over by the warpgroup.
-            (_, 2..) => 128,
-            _ => 64,
-        };
-        128 * self.consumers + fetching
-    }
-
     /// Rows of the tile that belong to x, and to the weight.
     pub fn x_and_w_rows(&self) -> (usize, usize) {
         let GpuTile { a, b } = self.shape.tile;
         if self.shape.swapped { (b, a) } else { (a, b) }
     }
 
-    /// Weight scales that a stage holds: one per 64 rows of A, or the two that a tile of B can touch.
+    /// Weight scales in a stage: one per wave of A, or the two that a tile of B can touch.
     pub fn w_scales_per_stage(&self) -> usize {
         w_scales_per_stage(self.shape)
     }
 
-    /// Where in the tiles of this problem a second weight scale begins, counted in columns from a tile's first: `None` for
-    /// tiles that have one scale.
+    /// Columns of a tile at which its second weight scale can start; `None` stands for tiles with one scale.
     pub fn boundaries(&self) -> Vec<Option<usize>> {
         let columns = self.shape.tile.b;
         let quant = self.problem.quant_block.size();
         if self.shape.swapped || quant.is_multiple_of(columns) {
             return vec![None];
         }
-        // After so many tiles at most, one begins where a quantization block does.
+        // Tile starts repeat modulo the quantization block after so many tiles at most.
         let tiles = self.operand_rows().1.div_ceil(columns).min(quant);
         let starts = (0..tiles).map(|tile| tile * columns);
         let boundary = |start: usize| Some(quant - start % quant).filter(|&boundary| boundary < columns);
@@ -416,18 +394,19 @@ impl HopperPlan {
         boundaries
     }
 
-    /// Whether the kernel has a loop for each place where a second weight scale begins, instead of one that chooses: stages that overlap
-    /// hide the choice.
+    /// Whether the main loop is specialized for each boundary of [`HopperPlan::boundaries`] instead of
+    /// selecting scales at run time. Overlapping stages hide the selection.
     pub fn has_loop_per_boundary(&self) -> bool {
         !self.overlaps_stages && self.boundaries().len() > 2
     }
 
-    /// Stages that a turn of a loop multiplies: two, but one where there are so many loops that compiling them takes long.
-    pub fn stages_per_turn(&self) -> usize {
+    /// Unroll factor of the main loop: two stages, or one where there are so many specialized loops that
+    /// assembling them takes long.
+    pub fn loop_unroll(&self) -> usize {
         if self.has_loop_per_boundary() && self.boundaries().len() > 3 { 1 } else { 2 }
     }
 
-    /// Chunks of 8 columns whose results are stored together.
+    /// Chunks of 8 columns whose results the direct epilogue stores together.
     pub fn chunks_per_part(&self) -> usize {
         chunks_per_part(self.shape)
     }
@@ -443,7 +422,7 @@ impl HopperPlan {
     }
 }
 
-/// Kernels count in 32 bits, and leave one of them free.
+/// Kernels index with 31 bits.
 fn require_countable(what: &'static str, count: usize) -> Result<(), PlanError> {
     const MOST: usize = i32::MAX as usize;
     if count == 0 {

@@ -1,32 +1,31 @@
-//! Where every buffer of a kernel lives and how large it is: computed once, read by everyone.
+//! The memory map of a kernel: which buffers it has, where they live and how large they are.
+//!
+//! It is computed once, in the plan. Emitters declare their buffers from it; checks and reports read it.
 
 use std::fmt;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::PlanError;
-use crate::Strategy;
+use crate::{FloatKind, Strategy};
 
 /// A memory that a kernel places buffers in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemorySpace {
-    /// Device memory outside the chip.
-    Hbm,
     /// TPU vector memory.
     Vmem,
     /// TPU scalar memory.
     Smem,
     /// GPU shared memory.
     Shared,
-    /// Per-thread scratch of a CPU thread, meant to stay in its caches.
+    /// Scratch of one CPU thread, sized to stay in its caches.
     Cache,
 }
 
 impl fmt::Display for MemorySpace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
-            Self::Hbm => "HBM",
             Self::Vmem => "VMEM",
             Self::Smem => "SMEM",
             Self::Shared => "shared memory",
@@ -35,49 +34,197 @@ impl fmt::Display for MemorySpace {
     }
 }
 
-/// One buffer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Region {
-    /// What it holds, for example `w_q`.
-    pub name: &'static str,
+/// Element type of a buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ElementType {
+    /// 8-bit codes, f8e4m3fn.
+    F8E4M3,
+    /// bfloat16.
+    Bf16,
+    /// IEEE binary16.
+    F16,
+    /// IEEE binary32.
+    F32,
+    /// 64 opaque bits, such as an mbarrier.
+    B64,
+}
+
+impl ElementType {
+    /// Bytes of one element.
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::F8E4M3 => 1,
+            Self::Bf16 | Self::F16 => 2,
+            Self::F32 => 4,
+            Self::B64 => 8,
+        }
+    }
+}
+
+impl From<FloatKind> for ElementType {
+    fn from(float: FloatKind) -> Self {
+        match float {
+            FloatKind::F32 => Self::F32,
+            FloatKind::Bf16 => Self::Bf16,
+            FloatKind::F16 => Self::F16,
+        }
+    }
+}
+
+/// What a buffer holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BufferId {
+    /// Activations as they arrive.
+    X,
+    /// Weight codes.
+    WQ,
+    /// Weight scales.
+    WScale,
+    /// Activation scales.
+    XScale,
+    /// Largest magnitudes of activation blocks, from which the kernel computes the scales.
+    XAbsMax,
+    /// Results.
+    Out,
+    /// f32 accumulator that lives across grid steps.
+    Acc,
+    /// Activations quantized by the kernel.
+    XQ,
+    /// Activations dequantized to bf16.
+    XBf16,
+    /// Weights dequantized to bf16.
+    WBf16,
+    /// Decoded weights of a CPU panel.
+    W,
+    /// Products of activation and weight scales.
+    Scales,
+    /// Pipeline stages of MMA operand A.
+    A,
+    /// Pipeline stages of MMA operand B.
+    B,
+    /// Staged results of the epilogue.
+    Result,
+    /// Partial accumulators that split-K CTAs exchange.
+    Exchange,
+    /// Full barriers, one per stage.
+    Full,
+    /// Empty barriers, one per stage.
+    Empty,
+    /// Barrier: a staged tile is complete.
+    ResultReady,
+    /// Barrier: a staged tile has been stored.
+    ResultTaken,
+    /// Row and column of the staged tile.
+    ResultTile,
+}
+
+impl BufferId {
+    /// The name in manifests and messages, for example `w_q`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::X => "x",
+            Self::WQ => "w_q",
+            Self::WScale => "w_scale",
+            Self::XScale => "x_scale",
+            Self::XAbsMax => "x_abs_max",
+            Self::Out => "out",
+            Self::Acc => "acc",
+            Self::XQ => "x_q",
+            Self::XBf16 => "x_bf16",
+            Self::WBf16 => "w_bf16",
+            Self::W => "w",
+            Self::Scales => "scales",
+            Self::A => "a",
+            Self::B => "b",
+            Self::Result => "result",
+            Self::Exchange => "exchange",
+            Self::Full => "full",
+            Self::Empty => "empty",
+            Self::ResultReady => "result_ready",
+            Self::ResultTaken => "result_taken",
+            Self::ResultTile => "result_tile",
+        }
+    }
+}
+
+impl fmt::Display for BufferId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// One buffer of a memory map.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlannedBuffer {
+    /// What it holds.
+    pub id: BufferId,
     /// Where it lives.
     pub space: MemorySpace,
-    /// How many copies of it take turns: 2 for double buffering.
-    pub buffers: usize,
+    /// Number of copies: 2 for double buffering, the number of stages of a pipeline.
+    pub copies: usize,
+    /// Element type.
+    pub element: ElementType,
+    /// Shape of one copy.
+    pub shape: Vec<usize>,
     /// Bytes of one copy, padding included.
     pub bytes: usize,
 }
 
-impl Region {
+impl PlannedBuffer {
+    /// A buffer without padding.
+    pub fn new(
+        id: BufferId,
+        space: MemorySpace,
+        copies: usize,
+        element: ElementType,
+        shape: &[usize],
+    ) -> Self {
+        let bytes = shape.iter().fold(element.bytes(), |bytes, &extent| bytes.saturating_mul(extent));
+        Self { id, space, copies, element, shape: shape.to_vec(), bytes }
+    }
+
+    /// The same buffer with this many bytes per copy.
+    pub fn with_bytes(self, bytes: usize) -> Self {
+        Self { bytes, ..self }
+    }
+
     /// Bytes of all copies.
     pub fn total(&self) -> usize {
-        self.buffers * self.bytes
+        self.copies.saturating_mul(self.bytes)
     }
 }
 
-/// All buffers of a kernel, in the order in which they are laid out.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+/// All buffers of a kernel, in layout order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
 pub struct MemoryMap {
-    regions: Vec<Region>,
+    buffers: Vec<PlannedBuffer>,
 }
 
 impl MemoryMap {
-    /// Adds a buffer after those already there.
-    pub fn push(&mut self, name: &'static str, space: MemorySpace, buffers: usize, bytes: usize) {
-        self.regions.push(Region { name, space, buffers, bytes });
+    /// Appends a buffer.
+    pub fn push(&mut self, buffer: PlannedBuffer) {
+        self.buffers.push(buffer);
     }
 
-    /// The buffers.
-    pub fn regions(&self) -> &[Region] {
-        &self.regions
+    /// The buffers, in layout order.
+    pub fn buffers(&self) -> &[PlannedBuffer] {
+        &self.buffers
+    }
+
+    /// The buffer with this id, if the kernel has one.
+    pub fn get(&self, id: BufferId) -> Option<&PlannedBuffer> {
+        self.buffers.iter().find(|buffer| buffer.id == id)
     }
 
     /// Bytes used in one memory.
     pub fn total(&self, space: MemorySpace) -> usize {
-        self.regions.iter().filter(|r| r.space == space).map(Region::total).sum()
+        self.within(space).map(PlannedBuffer::total).fold(0, usize::saturating_add)
     }
 
-    /// Refuses a map that takes more than `available` bytes of `space`.
+    /// Rejects a map that takes more than `available` bytes of `space`.
     pub fn require(
         &self,
         space: MemorySpace,
@@ -85,12 +232,27 @@ impl MemoryMap {
         strategy: Strategy,
         device: &str,
     ) -> Result<(), PlanError> {
-        let needed = self.total(space);
+        self.require_budget(space, self.total(space), available, strategy, device)
+    }
+
+    /// Rejects a budget of `needed` bytes for the buffers in `space`.
+    pub(super) fn require_budget(
+        &self,
+        space: MemorySpace,
+        needed: usize,
+        available: usize,
+        strategy: Strategy,
+        device: &str,
+    ) -> Result<(), PlanError> {
         if needed <= available {
             return Ok(());
         }
-        let largest = self.regions.iter().filter(|r| r.space == space).max_by_key(|r| r.total());
-        let largest = largest.map_or_else(String::new, |r| format!("{} ({} bytes)", r.name, r.total()));
+        let largest = self.within(space).max_by_key(|buffer| buffer.total());
+        let largest = largest.map_or_else(String::new, |b| format!("{} ({} bytes)", b.id, b.total()));
         Err(PlanError::DoesNotFit { strategy, device: device.to_owned(), space, needed, available, largest })
+    }
+
+    fn within(&self, space: MemorySpace) -> impl Iterator<Item = &PlannedBuffer> {
+        self.buffers.iter().filter(move |buffer| buffer.space == space)
     }
 }

@@ -1,17 +1,79 @@
-//! From a problem, a device and a strategy to every number that a kernel needs. Left of a plan nobody emits
-//! text; right of it nobody chooses a tile.
+//! From a problem, a device and a strategy to every number that a kernel needs.
+//!
+//! The plan is the waist: left of it nobody emits text, right of it nobody chooses a tile. Emitters declare buffers
+//! from its memory map, checks compare compiled kernels with its [`Expectations`], and manifests hold it. A plan read
+//! from a file is rebuilt and compared, so it is always one that the constructors make.
+//!
+//! # Room to grow
+//!
+//! Plans and errors are `#[non_exhaustive]` and problems are built with `Problem::new` and `with_*`, so what comes next adds
+//! fields instead of changing signatures:
+//!
+//! - grouped products (experts): a list of row ranges in `Problem`, a schedule over groups in the plans;
+//! - weights that begin inside a scale block: offsets `n0` and `k0` in `Problem`, which shift the scale indices;
+//! - other scale formats (power-of-two, per channel): a variant beside [`ScaleGranularity`](crate::ScaleGranularity),
+//!   and another element type of the scale buffers;
+//! - fused epilogues (bias, activation function, residual): an epilogue in `Problem`, and its operands in the memory map.
 
 pub mod cpu;
+mod expectations;
 pub mod hopper;
 pub mod memory;
 pub mod tpu;
 
-pub use memory::{MemoryMap, MemorySpace, Region};
+pub use expectations::{Exemption, Expectations};
+pub use memory::{BufferId, ElementType, MemoryMap, MemorySpace, PlannedBuffer};
 
-use crate::Strategy;
+use crate::{
+    Problem, Strategy,
+    device::cpu::Isa,
+    plan::cpu::{CpuPlan, WeightPath},
+};
 
-/// A plan that cannot be made.
+/// A kind of device, as far as the choice of a strategy depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceKind {
+    /// A TPU.
+    Tpu,
+    /// A Hopper GPU.
+    Gpu,
+    /// A CPU.
+    Cpu {
+        /// Instruction set.
+        isa: Isa,
+        /// Threads.
+        threads: usize,
+        /// Whether the weight is packed, which `strip` needs.
+        packed: bool,
+    },
+}
+
+impl Strategy {
+    /// The fastest strategy for a problem.
+    ///
+    /// `strip` wins every measured shape. A CPU needs a packed weight for it; without one, what counts is whether
+    /// decoded weights are reused: if so, decoding the next panel during the current one pays.
+    pub fn best_for(problem: &Problem, device: DeviceKind) -> Self {
+        match device {
+            DeviceKind::Tpu | DeviceKind::Gpu | DeviceKind::Cpu { packed: true, .. } => Self::Strip,
+            DeviceKind::Cpu { isa, threads, packed: false } => {
+                match CpuPlan::new(*problem, Self::Auto, isa, threads).path {
+                    WeightPath::Streamed => Self::Auto,
+                    WeightPath::Buffered => Self::Smem,
+                }
+            }
+        }
+    }
+}
+
+/// A plan in a file that the constructors do not make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the plan is not one that this version of octile makes")]
+pub struct OtherPlan;
+
+/// Why a plan cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// The buffers do not fit.
     #[error(
@@ -19,89 +81,87 @@ pub enum PlanError {
          the largest buffer is {largest}"
     )]
     DoesNotFit {
-        /// What was planned.
+        /// The strategy.
         strategy: Strategy,
-        /// For which machine.
+        /// The device.
         device: String,
-        /// Where the buffers would live.
+        /// The memory that is too small.
         space: MemorySpace,
-        /// Bytes asked for.
+        /// Bytes needed.
         needed: usize,
-        /// Bytes there are.
+        /// Bytes available.
         available: usize,
         /// Name and bytes of the largest buffer.
         largest: String,
     },
     /// The chip cannot multiply 8-bit floats.
     #[error(
-        "{chip} has no f8e4m3fn matrix product: choose tpu7x, v6e, v5e or v5p, or leave the activations unquantized"
+        "{chip} cannot multiply f8e4m3fn: choose tpu7x, v6e, v5e or v5p, or leave the activations unquantized"
     )]
     NoFp8 {
         /// The chip.
         chip: &'static str,
     },
-    /// The kernels multiply 8-bit activations alone.
-    #[error("{device} multiplies 8-bit activations only: give fp8, or let bf16, f16 or f32 be quantized")]
+    /// The kernels take 8-bit activations only.
+    #[error("{device} multiplies fp8 activations only: pass fp8, or have bf16, f16 or f32 quantized")]
     PlainActivations {
-        /// For which machine.
+        /// The device.
         device: &'static str,
     },
-    /// Sums cannot be promoted that often, or that rarely.
-    #[error("products cannot be added to the f32 sums every {every} of K: {reason}")]
+    /// Unsupported promotion interval.
+    #[error("cannot promote accumulators every {every} K elements: {reason}")]
     Promotion {
-        /// Length of a chain that was asked for.
+        /// Requested interval.
         every: usize,
         /// Why not, and what to do.
         reason: &'static str,
     },
-    /// The sums of a tile do not fit in the registers of its threads.
-    #[error("a tile of {columns} columns needs more registers than threads have: give it at most {most}")]
+    /// The accumulators of a tile do not fit in the registers of its threads.
+    #[error("a tile of {columns} columns needs too many registers: use at most {most} columns")]
     TooWide {
-        /// Columns asked for.
+        /// Columns requested.
         columns: usize,
-        /// The most there can be.
+        /// Most columns.
         most: usize,
     },
     /// Nothing to multiply.
     #[error("the problem has 0 {what}: it needs at least 1")]
     Empty {
-        /// Of what there is none.
+        /// What is missing.
         what: &'static str,
     },
-    /// More than kernels can count.
-    #[error("the problem has {count} {what}, and a GPU kernel can have {most}: divide the problem")]
+    /// A count exceeds the kernel's 32-bit indices.
+    #[error("the problem has {count} {what}, but a GPU kernel can index {most}: split the problem")]
     TooLarge {
-        /// Of what there is so much.
+        /// What there is too much of.
         what: &'static str,
         /// How much.
         count: usize,
-        /// The most there can be.
+        /// Most of it.
         most: usize,
     },
-    /// A block would have nothing to multiply.
-    #[error(
-        "{parts} blocks cannot divide K among them, which has {blocks} stages of 128: give at most so many"
-    )]
+    /// A split-K CTA would have no K stage.
+    #[error("split-K of {parts} exceeds the {blocks} K stages: use at most {blocks}")]
     TooManyParts {
-        /// Blocks asked for.
+        /// CTAs requested.
         parts: usize,
-        /// Stages that K has.
+        /// K stages.
         blocks: usize,
     },
-    /// The ring cannot turn.
-    #[error("a ring of {stages} stages cannot turn while one is read: give at least 2")]
+    /// The pipeline is too short.
+    #[error("a pipeline needs at least 2 stages, got {stages}")]
     TooFewStages {
-        /// Stages asked for.
+        /// Stages requested.
         stages: usize,
     },
-    /// A tile would cut a quantization block in two.
-    #[error("a tile of {tile} along {side} is no multiple of the quantization block {quant_block}")]
+    /// A tile would split a quantization block.
+    #[error("tile extent {tile} along {side} is not a multiple of the quantization block {quant_block}")]
     PartialBlock {
-        /// Along m, n or k.
+        /// m, n or k.
         side: &'static str,
-        /// The tile's extent.
+        /// Extent of the tile.
         tile: usize,
-        /// The block's side.
+        /// Side of the quantization block.
         quant_block: usize,
     },
 }

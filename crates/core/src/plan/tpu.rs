@@ -1,33 +1,34 @@
-//! Plans for TPU kernels: tiles, grid, buffers and what the compiler is asked for.
+//! Plans for TPU kernels: tile, grid, memory map, and what the compiler is told.
 
 mod memory;
 mod tile;
 
 use std::{fmt, str::FromStr};
 
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
-use super::{MemoryMap, MemorySpace, PlanError};
+pub use self::memory::DOUBLE_BUFFERED;
+use super::{BufferId, ElementType, MemoryMap, MemorySpace, OtherPlan, PlanError, PlannedBuffer};
 use crate::{
     ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy,
     device::tpu::{Fp8Support, TpuChip},
 };
 
-/// Three extents along M, N and K.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+/// Extents along M, N and K.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Dims {
-    /// Along the rows of x.
+    /// Rows of x.
     pub m: usize,
-    /// Along the rows of w.
+    /// Rows of w.
     pub n: usize,
-    /// Along the columns of both.
+    /// Columns of both.
     pub k: usize,
 }
 
 impl Dims {
-    /// Their product.
+    /// The product of the extents. Saturates.
     pub fn volume(self) -> usize {
-        self.m * self.n * self.k
+        self.m.saturating_mul(self.n).saturating_mul(self.k)
     }
 }
 
@@ -37,109 +38,136 @@ impl fmt::Display for Dims {
     }
 }
 
-/// How large a kernel's block is, measured in quantization blocks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+/// Tile size in quantization blocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlockMode {
-    /// A kernel block is a quantization block.
+    /// Whichever of the others the cycle model prefers. Planning resolves it: no plan has this mode.
+    #[default]
+    Auto,
+    /// A tile is one quantization block (along K, of a strip: all of them).
     Aligned,
-    /// A kernel block is many quantization blocks, taken one after another.
+    /// A tile is many quantization blocks, processed one after another.
     Large,
 }
 
 impl BlockMode {
-    /// Both.
+    /// The modes that a plan can have.
     pub const ALL: [Self; 2] = [Self::Aligned, Self::Large];
 }
 
 impl fmt::Display for BlockMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(match self {
+            Self::Auto => "auto",
             Self::Aligned => "aligned",
             Self::Large => "large",
         })
     }
 }
 
-/// A name that is no block mode.
+/// An unknown block mode.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown block mode '{0}': expected aligned or large")]
-pub struct UnknownMode(String);
+#[error("unknown block mode '{0}': expected auto, aligned or large")]
+pub struct UnknownBlockMode(String);
 
 impl FromStr for BlockMode {
-    type Err = UnknownMode;
+    type Err = UnknownBlockMode;
 
-    fn from_str(text: &str) -> Result<Self, UnknownMode> {
-        Self::ALL
+    fn from_str(text: &str) -> Result<Self, UnknownBlockMode> {
+        [Self::Auto, Self::Aligned, Self::Large]
             .into_iter()
             .find(|mode| mode.to_string().eq_ignore_ascii_case(text))
-            .ok_or_else(|| UnknownMode(text.to_owned()))
+            .ok_or_else(|| UnknownBlockMode(text.to_owned()))
     }
 }
 
-/// What the matrix units multiply, which decides where the scales are applied and what is rounded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+/// What the MXUs multiply; it decides where scales are applied and what is rounded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Arithmetic {
-    /// 8-bit codes; the scales are applied to the f32 product of every k-block.
+    /// 8-bit codes; the f32 product of every k-block is scaled.
     Fp8,
-    /// Wider activations and the codes widened to the same type, which is exact; scales as with `Fp8`.
+    /// Unquantized activations and weight codes widened to their type, which is exact; scales as with `Fp8`.
     Widened,
-    /// Both operands scaled in f32 and rounded to bf16 once, then one product over all of a strip's K.
+    /// Both operands scaled in f32, rounded to bf16 once, and multiplied over all of the tile's K.
     Dequantized,
 }
 
-/// How a kernel for few rows brings in the weights: in pieces of whole-K columns, many of them under way at once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
-pub struct Ring {
-    /// Rows of w in one piece.
+/// The weight pipeline of a strip kernel for few rows: many DMAs of whole-K weight blocks in flight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct WeightPipeline {
+    /// Rows of w in one stage: columns of the result.
     pub columns: usize,
-    /// Pieces that vector memory holds.
-    pub slots: usize,
+    /// Stages in VMEM.
+    pub stages: usize,
 }
 
-/// What the compiler is told about the work of a kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+/// The cost estimate that the compiler is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CostEstimate {
     /// Multiplications and additions.
     pub flops: usize,
-    /// Bytes between device memory and the chip.
+    /// Bytes between HBM and the chip.
     pub bytes_accessed: usize,
 }
 
 /// Everything that a TPU kernel needs to know.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+///
+/// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one that the
+/// constructors make.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TpuPlan {
     /// What is multiplied.
     pub problem: Problem,
-    /// On what.
+    /// The chip.
     pub chip: &'static TpuChip,
     /// How the data moves.
     pub strategy: Strategy,
-    /// Aligned or large blocks.
+    /// Aligned or large tiles, never [`BlockMode::Auto`].
     pub mode: BlockMode,
-    /// What the matrix units multiply.
+    /// What the MXUs multiply.
     pub arithmetic: Arithmetic,
     /// The problem, padded to whole tiles.
     pub padded: Dims,
-    /// One kernel block.
+    /// Tile of one grid step.
     pub tile: Dims,
     /// Tiles along each dimension.
     pub grid: Dims,
-    /// Rows and columns of one product inside a tile.
+    /// Rows and columns of one matmul inside a tile.
     pub chunk: (usize, usize),
-    /// How weights come in where rows are few; none where the compiler moves them.
-    pub ring: Option<Ring>,
-    /// Whether quantized activations stay in vector memory for the whole row of tiles.
+    /// The weight pipeline of a strip kernel for few rows; `None` where the compiler pipelines the weights.
+    pub weight_pipeline: Option<WeightPipeline>,
+    /// Whether activations that the kernel quantizes stay in VMEM for the whole row of tiles.
     pub keeps_quantized_x: bool,
-    /// Buffers.
+    /// Buffers in VMEM and SMEM.
     pub memory: MemoryMap,
-    /// DMA semaphores; the compiler adds its own where it moves the data itself.
+    /// DMA semaphores of the kernel; the compiler adds its own for the operands that it pipelines.
     pub semaphores: usize,
-    /// Vector memory to ask from the compiler, in bytes.
+    /// VMEM to request from the compiler, in bytes.
     pub vmem_limit: usize,
     /// Work.
     pub cost: CostEstimate,
+}
+
+impl Serialize for TpuPlan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for TpuPlan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let plan = Self::deserialize(deserializer)?;
+        // Also what keeps a file from asking for a search over tiles.
+        let rebuilt = match plan.mode {
+            BlockMode::Auto => None,
+            mode => Self::with_tile(&plan.problem, plan.chip, plan.strategy, mode, plan.tile).ok(),
+        };
+        rebuilt.filter(|rebuilt| *rebuilt == plan).ok_or_else(|| D::Error::custom(OtherPlan))
+    }
 }
 
 impl TpuPlan {
@@ -150,12 +178,32 @@ impl TpuPlan {
         strategy: Strategy,
         mode: BlockMode,
     ) -> Result<Self, PlanError> {
-        refuse_unsupported(problem, chip)?;
+        if mode == BlockMode::Auto {
+            return Self::with_best_mode(problem, chip, strategy);
+        }
+        require_fp8(problem, chip)?;
         let tile = tile::choose(problem, chip, strategy, mode);
         Self::with_tile(problem, chip, strategy, mode, tile)
     }
 
-    /// A plan with tiles of a given size.
+    /// The plan with the fewest modelled cycles; aligned tiles where large ones gain nothing.
+    fn with_best_mode(
+        problem: &Problem,
+        chip: &'static TpuChip,
+        strategy: Strategy,
+    ) -> Result<Self, PlanError> {
+        let [aligned, large] = BlockMode::ALL.map(|mode| Self::new(problem, chip, strategy, mode));
+        match (aligned, large) {
+            (Ok(aligned), Ok(large)) => {
+                let gains = tile::modelled_cycles(&large).total < tile::modelled_cycles(&aligned).total;
+                Ok(if gains { large } else { aligned })
+            }
+            (Ok(plan), Err(_)) | (Err(_), Ok(plan)) => Ok(plan),
+            (Err(error), Err(_)) => Err(error),
+        }
+    }
+
+    /// A plan with tiles of a given size. With [`BlockMode::Auto`], the size decides the mode.
     pub fn with_tile(
         problem: &Problem,
         chip: &'static TpuChip,
@@ -163,16 +211,21 @@ impl TpuPlan {
         mode: BlockMode,
         tile: Dims,
     ) -> Result<Self, PlanError> {
-        refuse_unsupported(problem, chip)?;
-        refuse_partial_blocks(problem, tile)?;
+        require_fp8(problem, chip)?;
+        require_whole_blocks(problem, tile)?;
+        let mode = match mode {
+            BlockMode::Auto if tile == tile::aligned(problem) => BlockMode::Aligned,
+            BlockMode::Auto => BlockMode::Large,
+            mode => mode,
+        };
         let plan = Self::lay_out(problem, chip, strategy, mode, tile);
-        let smem = plan.chip.smem;
-        plan.memory.require(MemorySpace::Smem, smem, strategy, chip.name)?;
-        plan.memory.require(MemorySpace::Vmem, memory::usable_vmem(chip), strategy, chip.name)?;
+        let (budget, usable) = (memory::vmem_budget(&plan), memory::usable_vmem(chip));
+        plan.memory.require(MemorySpace::Smem, chip.smem, strategy, chip.name)?;
+        plan.memory.require_budget(MemorySpace::Vmem, budget, usable, strategy, chip.name)?;
         Ok(plan)
     }
 
-    /// All figures of a plan, before anyone asks whether it fits.
+    /// All figures of a plan, whether or not it fits.
     fn lay_out(
         problem: &Problem,
         chip: &'static TpuChip,
@@ -186,9 +239,8 @@ impl TpuPlan {
             k: problem.k.div_ceil(tile.k),
         };
         let padded = Dims { m: grid.m * tile.m, n: grid.n * tile.n, k: grid.k * tile.k };
-        let ring = tile::ring(problem, chip, strategy, tile, padded);
-        let arithmetic = arithmetic(problem, strategy, ring.is_some());
-        let quantizes = matches!(problem.x, ActivationKind::Quantized(..));
+        let weight_pipeline = tile::weight_pipeline(problem, chip, strategy, tile, padded);
+        let arithmetic = arithmetic(problem, strategy, weight_pipeline.is_some());
         let mut plan = Self {
             problem: *problem,
             chip,
@@ -198,26 +250,38 @@ impl TpuPlan {
             padded,
             tile,
             grid,
-            chunk: tile::chunk(problem, strategy, arithmetic, tile, ring),
-            ring,
-            keeps_quantized_x: quantizes && grid.n > 1,
+            chunk: tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline),
+            weight_pipeline,
+            keeps_quantized_x: false,
             memory: MemoryMap::default(),
             semaphores: match strategy {
-                Strategy::Dma | Strategy::Smem => 2 * 5,
-                // One per piece of weights; x, the scales of both operands and the result.
-                Strategy::Strip => ring.map_or(0, |ring| ring.slots + 4),
+                // One per buffer and operand: x, w_q, w_scale, x_scale, out.
+                Strategy::Dma | Strategy::Smem => DOUBLE_BUFFERED * 5,
+                // One per stage; x, the scales of both operands and the result.
+                Strategy::Strip => weight_pipeline.map_or(0, |pipeline| pipeline.stages + 4),
                 Strategy::Auto => 0,
             },
             vmem_limit: 0,
-            cost: CostEstimate { flops: 2 * padded.volume(), bytes_accessed: 0 },
+            cost: CostEstimate { flops: padded.volume().saturating_mul(2), bytes_accessed: 0 },
         };
+        plan.keeps_quantized_x = plan.quantizes_x() && grid.n > 1;
         plan.memory = memory::map(&plan);
         plan.vmem_limit = memory::vmem_limit(&plan);
         plan.cost.bytes_accessed = memory::traffic(&plan);
         plan
     }
 
-    /// Rows of x that share a scale, as far as a tile is concerned: a tile may be shorter than a block.
+    /// Whether the kernel quantizes the activations.
+    pub fn quantizes_x(&self) -> bool {
+        matches!(self.problem.x, ActivationKind::Quantized(..))
+    }
+
+    /// The buffer of activation scales, or of the largest magnitudes that become scales; `None` without scales.
+    pub fn x_scale(&self) -> Option<&PlannedBuffer> {
+        self.memory.get(BufferId::XScale).or_else(|| self.memory.get(BufferId::XAbsMax))
+    }
+
+    /// Rows of a tile that share an activation scale; a tile may be shorter than a quantization block.
     pub fn x_scale_rows(&self) -> usize {
         match self.problem.x.granularity() {
             Some(ScaleGranularity::Token) => 1,
@@ -225,12 +289,12 @@ impl TpuPlan {
         }
     }
 
-    /// Scales of x in one tile: rows and k-blocks.
+    /// Activation scales of one tile: rows and k-blocks.
     pub fn x_scale_tile(&self) -> (usize, usize) {
         (self.tile.m / self.x_scale_rows(), self.k_blocks())
     }
 
-    /// Scales of w in one tile: rows and k-blocks.
+    /// Weight scales of one tile: rows and k-blocks.
     pub fn w_scale_tile(&self) -> (usize, usize) {
         (self.tile.n / self.problem.quant_block.size(), self.k_blocks())
     }
@@ -240,26 +304,26 @@ impl TpuPlan {
         self.tile.k / self.problem.quant_block.size()
     }
 
-    /// Steps of the grid.
+    /// Number of grid steps.
     pub fn steps(&self) -> usize {
         self.grid.volume()
     }
 
-    /// The type in which x reaches the kernel; none for 8-bit codes. The kernel has no binary16.
-    pub fn wide_x(&self) -> Option<FloatKind> {
+    /// Element type of x in the kernel.
+    pub fn x_element(&self) -> ElementType {
         match self.problem.x {
-            ActivationKind::Fp8(_) => None,
-            ActivationKind::Quantized(float, _) | ActivationKind::Plain(float) => Some(kernel_float(float)),
+            ActivationKind::Fp8(_) => ElementType::F8E4M3,
+            ActivationKind::Quantized(float, _) | ActivationKind::Plain(float) => kernel_float(float).into(),
         }
     }
 
-    /// The type in which the result leaves the kernel.
+    /// Element type of the result in the kernel.
     pub fn kernel_out(&self) -> FloatKind {
         kernel_float(self.problem.out)
     }
 }
 
-/// Binary16 is widened on the way into a kernel and narrowed on the way out of it: vector units lack it.
+/// The VPU has no binary16: it is widened before the kernel and rounded after it.
 fn kernel_float(float: FloatKind) -> FloatKind {
     match float {
         FloatKind::F16 => FloatKind::F32,
@@ -267,7 +331,7 @@ fn kernel_float(float: FloatKind) -> FloatKind {
     }
 }
 
-fn refuse_unsupported(problem: &Problem, chip: &'static TpuChip) -> Result<(), PlanError> {
+fn require_fp8(problem: &Problem, chip: &'static TpuChip) -> Result<(), PlanError> {
     let multiplies_fp8 = !matches!(problem.x, ActivationKind::Plain(_));
     if multiplies_fp8 && chip.fp8 == Fp8Support::Unsupported {
         return Err(PlanError::NoFp8 { chip: chip.name });
@@ -275,24 +339,23 @@ fn refuse_unsupported(problem: &Problem, chip: &'static TpuChip) -> Result<(), P
     Ok(())
 }
 
-fn refuse_partial_blocks(problem: &Problem, tile: Dims) -> Result<(), PlanError> {
+fn require_whole_blocks(problem: &Problem, tile: Dims) -> Result<(), PlanError> {
     let qb = problem.quant_block.size();
-    let refused = |side, of| Err(PlanError::PartialBlock { side, tile: of, quant_block: qb });
+    let partial = |side, of| Err(PlanError::PartialBlock { side, tile: of, quant_block: qb });
     let one_block_of_rows = tile.m <= qb && tile.m >= problem.m;
     if tile.m == 0 || !(tile.m.is_multiple_of(qb) || one_block_of_rows) {
-        return refused("m", tile.m);
+        return partial("m", tile.m);
     }
     for (side, of) in [("n", tile.n), ("k", tile.k)] {
         if of == 0 || !of.is_multiple_of(qb) {
-            return refused(side, of);
+            return partial(side, of);
         }
     }
     Ok(())
 }
 
-/// A product over 128 columns fills half a matrix unit, so there 8-bit codes gain nothing over bf16, and one
-/// product over all of K saves scaling every k-block. With few rows the weights are the work, and codes are
-/// loaded faster than they are widened.
+/// A matmul over 128 columns fills half an MXU, so fp8 gains nothing over bf16 there, and one matmul over all of K
+/// saves scaling every k-block. With few rows the weights are the work, and codes load faster than they are widened.
 fn arithmetic(problem: &Problem, strategy: Strategy, few_rows: bool) -> Arithmetic {
     let dequantize = strategy == Strategy::Strip && problem.quant_block.size() < 256 && !few_rows;
     match problem.x {

@@ -7,7 +7,7 @@ use octile_core::{
     bound::Accumulator,
     device::hopper::HopperGpu,
     plan::{
-        PlanError,
+        DeviceKind, PlanError,
         hopper::{HopperPlan, STAGE_K},
     },
     sample::Operands,
@@ -95,8 +95,8 @@ impl Backend for GpuBackend {
         Accumulator::HopperTensorCore { promote_every: self.kernels.promote_every }
     }
 
-    fn best(&self, _: &Problem) -> Strategy {
-        Strategy::Strip
+    fn best(&self, problem: &Problem) -> Strategy {
+        Strategy::best_for(problem, DeviceKind::Gpu)
     }
 
     fn peak(&self) -> Result<Peak> {

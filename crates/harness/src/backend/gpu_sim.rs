@@ -7,7 +7,7 @@ use octile_core::{
     Problem, Strategy,
     bound::Accumulator,
     device::hopper::{HOPPER_GPUS, HopperGpu},
-    plan::hopper::Arguments,
+    plan::{DeviceKind, hopper::Arguments},
     sample::Operands,
 };
 use octile_kernels::hopper;
@@ -40,8 +40,8 @@ impl Backend for GpuSimBackend {
         Product::ACCUMULATOR
     }
 
-    fn best(&self, _: &Problem) -> Strategy {
-        Strategy::Strip
+    fn best(&self, problem: &Problem) -> Strategy {
+        Strategy::best_for(problem, DeviceKind::Gpu)
     }
 
     fn peak(&self) -> Result<Peak> {

@@ -6,7 +6,10 @@ use octile_core::{
     Problem, Strategy,
     bound::Accumulator,
     device::tpu::TpuChip,
-    plan::tpu::{Arithmetic, BlockMode, TpuPlan},
+    plan::{
+        DeviceKind,
+        tpu::{Arithmetic, BlockMode, TpuPlan},
+    },
     sample::{Activations, Operands},
 };
 use octile_kernels::tpu::emit;
@@ -60,8 +63,8 @@ impl Backend for TpuSimBackend {
         }
     }
 
-    fn best(&self, _: &Problem) -> Strategy {
-        Strategy::Strip
+    fn best(&self, problem: &Problem) -> Strategy {
+        Strategy::best_for(problem, DeviceKind::Tpu)
     }
 
     fn peak(&self) -> Result<Peak> {

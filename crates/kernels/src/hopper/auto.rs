@@ -1,79 +1,75 @@
-//! `auto`: plain loads through registers into two buffers. Nothing is scheduled by hand: the assembler moves loads up
-//! as far as the registers let it.
+//! `auto`: all warps load operands through registers into two shared-memory buffers, and multiply. Nothing is
+//! scheduled by hand: the assembler hoists loads as far as registers allow. Scales are loaded from global
+//! memory, beside the data.
 
 use octile_core::plan::hopper::{HopperPlan, STAGE_K};
 
 use super::{
-    epilogue,
-    frame::{Frame, Operands, Place},
+    parts::{
+        accumulators::{Accumulators, Chain, Promotion, WaveProduct},
+        boundary::Boundary,
+        cta::{Cta, Descriptors, Fragment},
+        epilogue,
+        scales::ScaleReader,
+        schedule::{KRange, Tile, for_each_tile},
+    },
     ptx::{B32, B64, Global, Pred, Ptx, Shared},
-    scales::{Boundary, Reader},
-    schedule::{Stages, for_each_unit},
-    sums::{Chain, Products, Promotion, Sums},
 };
 
-/// Bytes of one load, and how many cover the depth of a stage.
+/// Bytes of one load, and loads that cover a row of a stage.
 const VECTOR: u32 = 16;
 const VECTORS_PER_ROW: u32 = STAGE_K as u32 / VECTOR;
 
 pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
-    let frame = Frame::new(ptx, plan);
-    let place = Place::new(ptx, &frame);
-    let operands = Operands::new(ptx, &frame);
-    let sums = Sums::new(ptx, &frame);
+    let cta = Cta::new(ptx, plan);
+    let fragment = Fragment::new(ptx, &cta);
+    let descriptors = Descriptors::new(ptx, &cta);
+    let accumulators = Accumulators::new(ptx, &cta);
     let boundary = Boundary::new(ptx, plan);
     ptx.wait_for_previous_kernel();
     ptx.let_next_kernel_start();
-    let stages = Stages::new(ptx, &frame);
-    for_each_unit(ptx, &frame, |ptx, unit| {
-        let tile = unit.tile(ptx, &frame);
+    let k = KRange::new(ptx, &cta);
+    for_each_tile(ptx, &cta, |ptx, work| {
+        let tile = work.tile(ptx, &cta);
         boundary.set(ptx, tile);
-        let reader = Reader::of_memory(ptx, &frame, place, tile);
-        let sources = [
-            Source::new(ptx, &frame, "a", "x", "x_stride", "m", tile.a_row, plan.shape.tile.a),
-            Source::new(ptx, &frame, "b", "w", "w_stride", "n", tile.b_row, plan.shape.tile.b),
-        ];
-        sums.clear(ptx);
-        let k_block = ptx.variable(stages.first);
+        let scales = ScaleReader::global(ptx, &cta, fragment, tile);
+        let operands = [Operand::x(ptx, &cta, tile), Operand::w(ptx, &cta, tile)];
+        accumulators.clear(ptx);
+        let k_block = ptx.variable(k.first);
         let buffer = ptx.variable(0);
-        for source in &sources {
-            source.load(ptx, plan, k_block);
-            source.store(ptx, &frame, buffer);
-        }
-        publish(ptx);
+        fill(ptx, &cta, &operands, k_block, buffer);
         ptx.while_(
-            |ptx| ptx.lt(k_block, stages.end),
+            |ptx| ptx.lt(k_block, k.end),
             |ptx| {
-                let scales = reader.read(ptx, &frame, place, buffer, k_block);
-                for wave in 0..plan.waves() {
-                    let products = Products::of_wave(wave);
-                    sums.start(ptx, &frame, &operands, buffer, products, Chain::STAGE);
+                let scales = scales.read(ptx, &cta, fragment, buffer, k_block);
+                for product in (0..plan.waves()).map(WaveProduct::of_wave) {
+                    accumulators.multiply(ptx, &cta, &descriptors, buffer, product, Chain::STAGE);
                     ptx.wgmma_wait(0);
-                    sums.promote(ptx, &scales, &boundary, None, products, Promotion::Add);
+                    accumulators.promote(ptx, &scales, &boundary, None, product, Promotion::Add);
                 }
                 ptx.increase(k_block, 1);
                 ptx.flip(buffer, 1);
-                for source in &sources {
-                    source.load(ptx, plan, k_block);
-                    source.store(ptx, &frame, buffer);
-                }
-                publish(ptx);
+                fill(ptx, &cta, &operands, k_block, buffer);
             },
         );
-        epilogue::store(ptx, &frame, place, tile, &sums, |_, _, _| None);
+        epilogue::store(ptx, &cta, fragment, tile, &accumulators);
     });
 }
 
-/// Lets the tensor cores of every warp see what was stored.
-fn publish(ptx: &mut Ptx) {
+/// Fills a buffer with both operands and makes it visible to every warp's wgmma.
+fn fill(ptx: &mut Ptx, cta: &Cta<'_>, operands: &[Operand; 2], k_block: B32, buffer: B32) {
+    for operand in operands {
+        operand.load(ptx, cta.plan, k_block);
+        operand.store(ptx, cta, buffer);
+    }
     ptx.fence_shared_stores();
     ptx.block_barrier();
 }
 
-/// One operand: what a thread loads of it and where it puts that.
-struct Source {
+/// One operand: what a thread loads of it, and where it stores that.
+struct Operand {
     name: &'static str,
-    /// The thread's vectors of a stage: where they start, whether their row exists, their registers.
+    /// The thread's vectors of a stage: address, whether the row lies inside the matrix, and registers.
     vectors: Vec<(B64, Pred, [B32; 4])>,
     /// First byte of the vectors in their row.
     column: B32,
@@ -81,28 +77,36 @@ struct Source {
     destination: B32,
 }
 
-impl Source {
-    #[allow(clippy::too_many_arguments, reason = "names of one operand's parameters, given once each")]
+impl Operand {
+    fn x(ptx: &mut Ptx, cta: &Cta<'_>, tile: Tile) -> Self {
+        let (pointer, stride, rows) = (ptx.pointer("x"), ptx.number("x_stride"), ptx.number("m"));
+        let tile_rows = cta.plan.shape.tile.a;
+        Self::new(ptx, cta, "a", pointer, [stride, rows, tile.a_row], tile_rows)
+    }
+
+    fn w(ptx: &mut Ptx, cta: &Cta<'_>, tile: Tile) -> Self {
+        let (pointer, stride, rows) = (ptx.pointer("w"), ptx.number("w_stride"), ptx.number("n"));
+        let tile_rows = cta.plan.shape.tile.b;
+        Self::new(ptx, cta, "b", pointer, [stride, rows, tile.b_row], tile_rows)
+    }
+
     fn new(
         ptx: &mut Ptx,
-        frame: &Frame<'_>,
+        cta: &Cta<'_>,
         name: &'static str,
-        pointer: &str,
-        stride: &str,
-        rows: &str,
-        first_row: B32,
+        pointer: B64,
+        [stride, rows, first_row]: [B32; 3],
         tile_rows: usize,
     ) -> Self {
-        let (pointer, stride, rows) = (ptx.pointer(pointer), ptx.number(stride), ptx.number(rows));
-        let row = ptx.shr(frame.thread, VECTORS_PER_ROW.ilog2());
-        let vector = ptx.and(frame.thread, VECTORS_PER_ROW - 1);
+        let row = ptx.shr(cta.thread, VECTORS_PER_ROW.ilog2());
+        let vector = ptx.and(cta.thread, VECTORS_PER_ROW - 1);
         let column = ptx.mul(vector, VECTOR);
-        // The 128-byte swizzle: a row's vectors change places by the row's index in its group of 8.
+        // The 128-byte swizzle: vector v of row r goes to v ^ (r & 7).
         let swizzle = ptx.and(row, 7);
         let swizzled = ptx.xor(vector, swizzle);
         let in_row = ptx.mul(swizzled, VECTOR);
         let destination = ptx.mad(row, STAGE_K as u32, in_row);
-        let rows_at_once = frame.consumer_threads() / VECTORS_PER_ROW;
+        let rows_at_once = cta.consumer_threads() / VECTORS_PER_ROW;
         let vectors = (0..tile_rows as u32 / rows_at_once)
             .map(|part| {
                 let row = ptx.add(row, rows_at_once * part);
@@ -115,7 +119,7 @@ impl Source {
         Self { name, vectors, column, destination }
     }
 
-    /// Loads the vectors of a stage; what lies beyond the matrix becomes zeros.
+    /// Loads the vectors of a stage, with zeros beyond the matrix.
     fn load(&self, ptx: &mut Ptx, plan: &HopperPlan, k_block: B32) {
         let k = ptx.number("k");
         let column = ptx.mad(k_block, STAGE_K as u32, self.column);
@@ -133,17 +137,18 @@ impl Source {
         }
     }
 
-    fn store(&self, ptx: &mut Ptx, frame: &Frame<'_>, buffer: B32) {
-        let at = frame.buffer(ptx, self.name, buffer);
+    /// Stores the vectors into a buffer.
+    fn store(&self, ptx: &mut Ptx, cta: &Cta<'_>, buffer: B32) {
+        let at = cta.buffer(ptx, self.name, buffer);
         let at = ptx.add(at, self.destination);
-        let step = frame.consumer_threads() / VECTORS_PER_ROW * STAGE_K as u32;
+        let step = cta.consumer_threads() / VECTORS_PER_ROW * STAGE_K as u32;
         for (part, (_, _, registers)) in (0..).zip(&self.vectors) {
             ptx.store_shared_16(Shared(at, step * part), *registers);
         }
     }
 }
 
-/// Clears the bytes at `k` and beyond in a vector that starts at `column`.
+/// Clears the bytes from `k` on in a vector that starts at `column`.
 fn mask_tail(ptx: &mut Ptx, registers: [B32; 4], column: B32, k: B32) {
     for (word, register) in (0..).zip(registers) {
         let start = ptx.add(column, 4 * word);
@@ -151,7 +156,7 @@ fn mask_tail(ptx: &mut Ptx, registers: [B32; 4], column: B32, k: B32) {
         let bytes = ptx.sub(k, end);
         let bytes = ptx.min(bytes, 4);
         let bits = ptx.shl(bytes, 3);
-        // A shift by 32 gives 0, so four bytes get a mask of ones.
+        // PTX shifts by 32 give 0, so four bytes get a mask of ones.
         let above = ptx.shl(1, bits);
         let mask = ptx.sub(above, 1);
         let kept = ptx.and(register, mask);

@@ -1,39 +1,26 @@
-//! PTX for NVIDIA Hopper GPUs.
+//! PTX for NVIDIA Hopper GPUs: one file per strategy, to be read side by side.
 //!
 //! | strategy | operands | scales |
 //! |---|---|---|
-//! | `auto` | through registers into shared memory, the assembler schedules | loaded beside the product |
-//! | `dma` | the copy engine fills a ring of stages | loaded beside the product |
-//! | `smem` | as `dma` | travel through the ring, ahead of the product |
-//! | `strip` | as `smem`; clusters share fetches or divide K; the copy engine stores results | as `smem` |
+//! | `auto` | loaded through registers into shared memory; the assembler schedules | loaded beside the wgmma |
+//! | `dma` | TMA fills a pipeline of stages, ordered by full and empty barriers | loaded beside the wgmma |
+//! | `smem` | as `dma` | staged in shared memory with the operands |
+//! | `strip` | as `smem`; persistent, with multicast, split-K, overlapping stages and TMA stores | as `smem` |
 //!
-//! The last three are one skeleton, because their differences are the lesson: [`ring`]. Of the warps that fetch, [`producer`] asks
-//! for operands and [`scales`] for scales; [`consumer`] multiplies, with [`sums`] in its registers and stages that [`overlap`] where that pays.
-//! Results leave straight ([`epilogue`]), line by line or by the copy engine ([`staged`]), or through the fetching warp ([`outbox`]);
-//! [`split`] adds up what blocks that divide K have. [`schedule`] says who computes what, [`frame`] where everything is.
+//! `parts` holds what they share. `quantize` runs before the product where activations come as floats; `peak`
+//! measures the tensor cores.
 
 mod auto;
-mod consumer;
-mod epilogue;
-mod frame;
-mod outbox;
-mod overlap;
+mod dma;
+mod parts;
 mod peak;
-mod producer;
 mod ptx;
 mod quantize;
-mod ring;
-mod scales;
-mod schedule;
-mod split;
-mod staged;
-mod sums;
+mod smem;
+mod strip;
 
 pub use peak::{PeakKernel, peak};
-pub use ptx::CachePriority;
-pub use quantize::{
-    QUANTIZE_ALIGNMENT, QuantizeTuning, quantize, quantize_for, quantize_tuned, quantizes_vectors,
-};
+pub use quantize::{quantize, quantize_for};
 
 use octile_core::{
     Strategy,
@@ -42,7 +29,7 @@ use octile_core::{
 
 use ptx::{LaunchBounds, Parameter, Ptx};
 
-/// A kernel as text.
+/// A kernel as PTX text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kernel {
     /// Name of the entry point.
@@ -51,13 +38,15 @@ pub struct Kernel {
     pub ptx: String,
 }
 
-/// The kernel of a plan. Its parameters: the tensor maps of A, of B and of the result, pointers to the scales of x and of the weight and
-/// to the result, pointers to x and to the weight, and [`NUMBERS`].
+/// Emits the matmul kernel of a plan. Its parameters: the tensor maps of A, B and the result; pointers to the
+/// scales of x and of the weight, to the result, to x and to the weight; and [`NUMBERS`].
 pub fn multiply(plan: &HopperPlan) -> Kernel {
     let mut ptx = Ptx::default();
     match plan.strategy {
         Strategy::Auto => auto::emit(&mut ptx, plan),
-        Strategy::Dma | Strategy::Smem | Strategy::Strip => ring::emit(&mut ptx, plan),
+        Strategy::Dma => dma::emit(&mut ptx, plan),
+        Strategy::Smem => smem::emit(&mut ptx, plan),
+        Strategy::Strip => strip::emit(&mut ptx, plan),
     }
     let maps = ["map_a", "map_b", "map_out"].map(Parameter::TensorMap);
     let pointers = ["x_scale", "w_scale", "out", "x", "w"].map(Parameter::Pointer);
@@ -72,7 +61,7 @@ pub fn multiply(plan: &HopperPlan) -> Kernel {
     Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
 }
 
-/// A name that says what the kernel is.
+/// Name of the entry point, which tells the variant.
 fn entry_name(plan: &HopperPlan) -> String {
     let shape = plan.shape;
     let cluster = match shape.cluster {

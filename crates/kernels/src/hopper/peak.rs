@@ -2,7 +2,7 @@
 
 use super::{
     Kernel,
-    frame::WARPGROUP,
+    parts::cta::WARPGROUP,
     ptx::{LaunchBounds, Parameter, Ptx, Shared},
 };
 
@@ -79,7 +79,8 @@ pub fn peak() -> PeakKernel {
     PeakKernel { kernel: Kernel { ptx: ptx.module(&entry, &[Parameter::Pointer("out")], bounds), entry } }
 }
 
-/// Fills shared memory with codes that differ: operands of zeros would take less power and run faster than real ones.
+/// Fills shared memory with codes that differ: operands of zeros would take less power and run faster than
+/// real ones.
 fn fill(ptx: &mut Ptx, base: super::ptx::B32, thread: super::ptx::B32) {
     let at = ptx.variable(thread);
     ptx.while_(

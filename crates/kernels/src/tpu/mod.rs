@@ -1,38 +1,34 @@
-//! Mosaic kernels, one file per strategy, and the module around them.
+//! Mosaic kernels, one file per strategy, and the StableHLO module around them.
 
 mod auto;
 mod dma;
-mod frame;
-mod manual;
-mod module;
-mod scale;
+mod parts;
 mod smem;
 mod strip;
-mod tile;
 
 use octile_core::{Strategy, plan::tpu::TpuPlan};
 use octile_mosaic::Module;
 
-use frame::Operand;
+use parts::{frame::Operand, module};
 
 /// The code of one plan.
 #[derive(Clone, Debug)]
 pub struct Emitted {
     /// The kernel.
     pub mosaic: Module,
-    /// `@main(x, w_q, w_scale[, x_scale]) -> out`, which holds the kernel.
+    /// `@main(x, w_q, w_scale[, x_scale]) -> out`, which calls the kernel.
     pub stablehlo: Module,
-    /// What the compiler calls the kernel; its listings carry the name.
+    /// The kernel's name, which the compiler uses in its dumps.
     pub kernel_name: String,
 }
 
-/// A kernel and what it wants to be called with, in order.
-struct Kernel {
+/// A kernel and the operands that it takes, in order.
+struct KernelModule {
     module: Module,
     operands: Vec<Operand>,
 }
 
-/// Writes the kernel of a plan and the module around it.
+/// Emits the kernel of a plan and the module around it.
 pub fn emit(plan: &TpuPlan) -> Emitted {
     let kernel = match plan.strategy {
         Strategy::Auto => auto::kernel(plan),

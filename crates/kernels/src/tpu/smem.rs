@@ -1,11 +1,61 @@
-//! `smem`, version 3: as `dma`, with the scales in scalar memory. There the scalar unit reads them, and the
-//! vector unit gets them as one operand of a multiplication.
+//! `smem`, version 3: explicit DMAs as in [`dma`](super::dma), scales in SMEM.
+//!
+//! The scalar unit loads a scale from SMEM and passes it to the VPU's multiplication as a scalar. In VMEM, one scale
+//! would be padded to a row of 128 lanes, loaded as a vector and broadcast.
 
-use octile_core::plan::tpu::TpuPlan;
-use octile_mosaic::MemorySpace;
+use octile_core::{
+    ScaleGranularity,
+    plan::{BufferId, tpu::TpuPlan},
+};
 
-use super::{Kernel, manual};
+use super::{
+    KernelModule,
+    parts::{
+        double_buffer::{DoubleBuffered, Step},
+        frame::{Frame, GridOrder},
+        scales::Scales,
+        tile::{self, Buffer, Tile},
+    },
+};
 
-pub(super) fn kernel(plan: &TpuPlan) -> Kernel {
-    manual::kernel(plan, MemorySpace::Smem)
+pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
+    let mut f = Frame::new(plan, GridOrder::Sequential);
+
+    // Operands stay in HBM. Each has two buffers on the chip and a DMA semaphore per buffer.
+    let operands = DoubleBuffered::declare(&mut f);
+    let acc = Buffer::whole(f.scratch("acc", BufferId::Acc));
+    let x_q = tile::quantized_buffer(&mut f);
+    let step = Step::current(&mut f);
+    let (at, slot) = (step.at, step.slot);
+
+    // Prologue: the first step starts its own DMAs.
+    let b = &mut f.b;
+    b.when_equal(step.number, 0, |b| operands.start(b, plan, at, slot));
+
+    // Start the DMAs of the next step into the other buffers, then wait for those of this step.
+    if plan.steps() > 1 {
+        let next = step.next(b, plan);
+        b.when(next.exists, |b| operands.start(b, plan, next.at, next.slot));
+    }
+    operands.wait(b, plan, at, slot);
+
+    // Multiply the tile. Scales are scalars in SMEM, except one per row of x: that is a vector, and stays in VMEM.
+    b.when_equal(at.k, 0, |b| tile::zero(b, plan, &acc));
+    let (x, w) = (operands.x.at(b, slot), operands.w.at(b, slot));
+    let w_scale = operands.w_scale.in_smem(b);
+    let w_scale = Scales::of_w(plan, w_scale).at(vec![b.to_index(slot)]);
+    let x_scale = operands.x_scale.map(|x_scale| {
+        let x_scale = match plan.problem.x.granularity() {
+            Some(ScaleGranularity::Token) => x_scale.in_vmem(b),
+            _ => x_scale.in_smem(b),
+        };
+        Scales::of_x(plan, x_scale).at(vec![b.to_index(slot)])
+    });
+    let x = tile::quantized_x(&mut f, x, x_scale.as_ref(), x_q);
+    let tile = Tile { x, w, w_begins: 0, x_scale, w_scale };
+    tile.accumulate(&mut f.b, plan, &acc);
+
+    // Epilogue: the last step along K stores the tile; the last step of all waits for every store.
+    f.b.when_equal(at.k, plan.grid.k - 1, |b| operands.store(b, plan, &step, &acc));
+    f.finish()
 }

@@ -1,5 +1,5 @@
-//! Hopper kernels, run end to end without a GPU: right results in whatever order warps and copies happen to come, and broken kernels found
-//! out.
+//! Hopper kernels, run end to end without a GPU: right results in whatever order warps and copies happen to
+//! come, and broken kernels found out.
 
 mod changes;
 mod mutants;

@@ -58,8 +58,8 @@ fn is_wrong(plan: &HopperPlan, product: &Product, operands: &Operands) -> bool {
     })
 }
 
-/// Removes every line of synchronization that is executed, at least so many, one at a time; gives the names of those that no one misses.
-/// The problem must be so deep that the ring of stages comes around.
+/// Removes every line of synchronization that is executed, at least so many, one at a time; gives the names
+/// of those that no one misses. The problem must be so deep that the ring of stages comes around.
 fn not_missed(plan: &HopperPlan, at_least: usize) -> Vec<String> {
     let kernel = hopper::multiply(plan);
     let operands = Operands::random(plan.problem, 13);
@@ -104,12 +104,13 @@ fn each_strategy() {
     for strategy in Strategy::ALL {
         let plan = HopperPlan::best(&problem, &GPU, strategy).expect("it has a plan");
         let spared = match strategy {
-            // Here no thread reads shared memory itself: the barriers before a stage is handed back are for the assembler.
+            // Here no thread reads shared memory itself: the barriers before a stage is handed back are for
+            // the assembler.
             Strategy::Dma => vec![WARP_BARRIER; 2],
             Strategy::Auto | Strategy::Smem => vec![],
-            // The same where stages overlap, which were read long before: two barriers in the loop, and where the last stage is handed
-            // back, which has no one to fetch into it. Then lines of results: the barrier after the last piece, because others follow
-            // before the next tile's.
+            // The same where stages overlap, which were read long before: two barriers in the loop, and where
+            // the last stage is handed back, which has no one to fetch into it. Then lines of results: the
+            // barrier after the last piece, because others follow before the next tile's.
             Strategy::Strip => {
                 vec![WARP_BARRIER, WARP_BARRIER, "mbarrier.arrive.shared::cta.b64", WARP_BARRIER]
             }
@@ -122,8 +123,8 @@ fn each_strategy() {
 fn clusters_that_share_operands() {
     // Results wave by wave leave a block's only tile, whose last stage is handed back to no one.
     let last_stage = ["barrier.cta.sync.aligned", "mbarrier.arrive.shared::cluster.b64"];
-    // Where results leave stage by stage the fetching warp has them stored, which has waited for the kernel before itself; the place of
-    // the last tile is given back to no one.
+    // Where results leave stage by stage the fetching warp has them stored, which has waited for the kernel
+    // before itself; the place of the last tile is given back to no one.
     let last_tile = ["griddepcontrol.wait", "mbarrier.arrive.shared::cta.b64"];
     for (n, tile, cluster, spared) in [
         (264, GpuTile { a: 256, b: 128 }, ClusterMode::MulticastA, &last_tile[..]),
@@ -142,7 +143,8 @@ fn clusters_that_share_operands() {
 
 #[test]
 fn results_that_leave_stage_by_stage() {
-    // Four or five tiles for each block, and so few stages in each that the places of several are given back at the end.
+    // Four or five tiles for each block, and so few stages in each that the places of several are given back
+    // at the end.
     let shape = TileConfig { tile: GpuTile { a: 256, b: 128 }, swapped: false, cluster: ClusterMode::Single };
     for k in [130, 600] {
         let plan = HopperPlan::new(&problem(600, 704, k), &GPU, Strategy::Strip, shape, Some(3))

@@ -65,7 +65,8 @@ fn every_shape_of_tile_and_cluster() {
         }
     }
     assert!(ran > 100, "only {ran} kernels have a plan");
-    // One to three warpgroups, one block or two on a multiprocessor, and every way for results, as far as there are plans with both.
+    // One to three warpgroups, one block or two on a multiprocessor, and every way for results, as far as
+    // there are plans with both.
     let unswapped = [(1, 1), (1, 2), (2, 1), (2, 2), (3, 1)].into_iter().flat_map(|(consumers, per_sm)| {
         let paths = [ResultPath::Direct, ResultPath::Lines, ResultPath::TmaStore];
         paths.map(|path| (false, consumers, per_sm, path))

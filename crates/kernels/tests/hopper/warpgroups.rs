@@ -1,4 +1,5 @@
-//! Kernels in which a warpgroup keeps or takes too many registers, or one of its warps goes its own way: each must be stopped.
+//! Kernels in which a warpgroup keeps or takes too many registers, or one of its warps goes its own way: each
+//! must be stopped.
 
 use octile_core::{
     Problem, Strategy,
@@ -10,7 +11,8 @@ use octile_ptx::FaultKind;
 
 use crate::{GPU, mutants::executed_lines, problem, product_of, run, text::Text};
 
-/// Plans with two and three multiplying warpgroups, and with two blocks on a multiprocessor, where either operand is A.
+/// Plans with two and three multiplying warpgroups, and with two blocks on a multiprocessor, where either
+/// operand is A.
 fn plans() -> [HopperPlan; 4] {
     let plan = |problem: Problem, tile: GpuTile, swapped: bool| {
         let shape = TileConfig { tile, swapped, cluster: ClusterMode::Single };

@@ -1,14 +1,14 @@
-//! Which memory can be accessed how.
+//! How each memory may be accessed, and what the MXU can multiply.
 
 use octile_core::device::tpu::Fp8Support;
 
-use super::{Kernel, Rule, Violation};
+use super::{Rule, VerifiedKernel, Violation};
 use crate::{
     ir::Op,
     types::{Float, MemorySpace, Type},
 };
 
-pub(super) fn check(kernel: &Kernel<'_>, op: &Op) -> Vec<Violation> {
+pub(super) fn check(kernel: &VerifiedKernel<'_>, op: &Op) -> Vec<Violation> {
     let space = |operand: usize| match op.operands.get(operand).map(|&value| kernel.function.ty(value)) {
         Some(Type::MemRef(memref)) => memref.space,
         _ => None,
@@ -45,7 +45,7 @@ pub(super) fn check(kernel: &Kernel<'_>, op: &Op) -> Vec<Violation> {
     violations
 }
 
-fn matmul(kernel: &Kernel<'_>, op: &Op, refuse: &mut impl FnMut(Rule, String)) {
+fn matmul(kernel: &VerifiedKernel<'_>, op: &Op, refuse: &mut impl FnMut(Rule, String)) {
     let element = |operand: usize| op.operands.get(operand).map(|&value| kernel.function.ty(value).element());
     let wide = matches!(element(2), Some(Type::Float(Float::F32) | Type::Integer(32)) | None);
     if !wide {
@@ -53,6 +53,6 @@ fn matmul(kernel: &Kernel<'_>, op: &Op, refuse: &mut impl FnMut(Rule, String)) {
     }
     let is_fp8 = |ty: Option<&Type>| matches!(ty, Some(Type::Float(Float::F8E4M3FN | Float::F8E5M2)));
     if kernel.chip.fp8 == Fp8Support::Unsupported && (is_fp8(element(0)) || is_fp8(element(1))) {
-        refuse(Rule::Chip, format!("{} does not multiply 8-bit floats", kernel.chip.name));
+        refuse(Rule::Chip, format!("{} cannot multiply 8-bit floats", kernel.chip.name));
     }
 }

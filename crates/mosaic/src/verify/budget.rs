@@ -1,39 +1,25 @@
-//! What a kernel's memories take up, against what the chip has.
+//! The memory budget: a kernel's buffers against the chip's VMEM and SMEM.
 
-use super::{Kernel, Rule, Violation, tile::tile};
+use octile_core::device::tpu::{smem_bytes, vmem_bytes};
+
+use super::{Rule, VerifiedKernel, Violation};
 use crate::{
     attribute::Attr,
     interpret::Element,
     types::{DYNAMIC, MemRef, MemorySpace, Type},
 };
 
-const LANES: usize = 128;
-
-/// The next multiple, or the extent itself where there is none.
-fn multiple(extent: usize, of: usize) -> usize {
-    extent.checked_next_multiple_of(of).unwrap_or(extent)
-}
-
-/// Bytes of a memref in a memory, padded as the memory lays it out.
+/// Bytes of a memref with the padding of its memory; 0 where the size is not known.
 fn bytes(memref: &MemRef) -> usize {
     let Some(element) = Element::of(&Type::MemRef(memref.clone())) else { return 0 };
-    if memref.shape.contains(&DYNAMIC) {
-        return 0;
+    match memref.space {
+        _ if memref.shape.contains(&DYNAMIC) => 0,
+        Some(MemorySpace::Smem) => smem_bytes(&memref.shape),
+        _ => vmem_bytes(&memref.shape, 8 * element.bytes()),
     }
-    let (rows, columns) = tile(element);
-    let smem = memref.space == Some(MemorySpace::Smem);
-    let padded = |(dimension, &extent): (usize, &usize)| match memref.shape.len() - dimension {
-        1 if smem => multiple(extent, LANES),
-        1 => multiple(extent, columns),
-        // Few rows take a smaller tile.
-        2 if !smem => multiple(extent, rows.min(extent.checked_next_power_of_two().unwrap_or(rows))),
-        _ => extent,
-    };
-    let elements = memref.shape.iter().enumerate().map(padded).fold(1, usize::saturating_mul);
-    elements.saturating_mul(if smem { 4 } else { element.bytes() })
 }
 
-pub(super) fn check(kernel: &Kernel<'_>) -> Vec<Violation> {
+pub(super) fn check(kernel: &VerifiedKernel<'_>) -> Vec<Violation> {
     let function = kernel.function;
     let windows = match function.attributes.get("window_params") {
         Some(Attr::Array(windows)) => windows.as_slice(),
@@ -62,8 +48,8 @@ pub(super) fn check(kernel: &Kernel<'_>) -> Vec<Violation> {
         sizes.fold(0, usize::saturating_add)
     };
     let limits = [
-        (MemorySpace::Vmem, kernel.chip.vmem_physical, "vector memory"),
-        (MemorySpace::Smem, kernel.chip.smem, "scalar memory"),
+        (MemorySpace::Vmem, kernel.chip.vmem_physical, "VMEM"),
+        (MemorySpace::Smem, kernel.chip.smem, "SMEM"),
     ];
     let over = |(space, limit, name): (MemorySpace, usize, &str)| {
         let used = total(space);

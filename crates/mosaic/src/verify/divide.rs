@@ -1,4 +1,4 @@
-//! What the numbers of a kernel are known to be multiples of.
+//! Known divisors of the integers of a kernel.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use crate::{
     ir::{Function, Op, Value},
 };
 
-/// For every value, a number that divides it whatever happens; 0 is divided by everything.
+/// For every value, a number that always divides it. 0 is divisible by everything.
 pub(super) struct Divisors(HashMap<Value, u64>);
 
 impl Divisors {

@@ -1,5 +1,5 @@
-//! What the TPU compiler would refuse about a kernel, all of it at once, each with its place. Operations that nobody
-//! here has heard of are passed over: the compiler may know them.
+//! What the TPU compiler would reject about a kernel: all violations at once, each with its place. Unknown operations
+//! are skipped, since the compiler may know them.
 
 mod access;
 mod budget;
@@ -14,28 +14,28 @@ use crate::{
     ir::{Function, Module, Op, Place},
 };
 
-/// Which kind of rule is broken.
+/// A kind of rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Rule {
-    /// Operands, results and attributes fit the operation; semaphores are of the kind that it takes.
+    /// Operands, results and attributes match the operation; semaphores are of the right kind.
     Types,
-    /// Each memory is accessed in the way that it can be.
+    /// Each memory is accessed in a way that it supports.
     Space,
-    /// Slices that are copied begin and end at tiles.
+    /// Slices consist of whole tiles.
     Tiles,
-    /// The kernel's memories fit the chip.
+    /// The buffers fit in the chip's memories.
     Budget,
-    /// The chip has the operation.
+    /// The chip supports the operation.
     Chip,
 }
 
-/// One broken rule.
+/// A violation of a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Violation {
-    /// Which.
+    /// The rule.
     pub rule: Rule,
-    /// Where; a rule about a kernel as a whole has no place.
+    /// Where; `None` for rules about the whole kernel.
     #[serde(serialize_with = "place_as_text")]
     pub place: Option<Place>,
     /// What is wrong.
@@ -52,11 +52,11 @@ impl Violation {
     }
 }
 
-/// Everything that is wrong with a module, in the order of its text.
+/// Returns all violations of a module, in text order.
 pub fn verify(module: &Module, chip: &TpuChip) -> Vec<Violation> {
     let mut violations: Vec<Violation> = check_ops(module).into_iter().filter_map(of_types).collect();
     for function in &module.functions {
-        let kernel = Kernel { function, chip };
+        let kernel = VerifiedKernel { function, chip };
         let divisors = divide::Divisors::new(function);
         function.walk(&mut |op| {
             violations.extend(access::check(&kernel, op));
@@ -68,8 +68,8 @@ pub fn verify(module: &Module, chip: &TpuChip) -> Vec<Violation> {
     violations
 }
 
-/// A function and the chip that it is for.
-struct Kernel<'a> {
+/// A function and the chip that it runs on.
+struct VerifiedKernel<'a> {
     function: &'a Function,
     chip: &'a TpuChip,
 }
@@ -79,7 +79,7 @@ fn of_types(error: Unrunnable) -> Option<Violation> {
         Unrunnable::BadOp { name, place, message } => {
             Some(Violation { rule: Rule::Types, place, message: format!("{name}: {message}") })
         }
-        // What the interpreter does not do, the compiler may.
+        // The compiler may support what the simulator does not.
         Unrunnable::UnknownOp { .. } | Unrunnable::NotModelled { .. } | Unrunnable::Kernel(_) => None,
     }
 }

@@ -1,19 +1,21 @@
-//! Slices of tiled memories: the last two dimensions are laid out in tiles of 8 x 128 words, and only whole tiles can
-//! be addressed.
+//! Slices of tiled memories: the last two dimensions are stored in tiles of 8 x 128 words, and a slice must consist of
+//! whole tiles.
 
-use super::{Kernel, Rule, Violation, divide::Divisors};
+use octile_core::device::tpu::{LANES, SUBLANES};
+
+use super::{Rule, VerifiedKernel, Violation, divide::Divisors};
 use crate::{
     interpret::Element,
     ir::{Op, Value},
     types::{DYNAMIC, MemRef, MemorySpace, Type},
 };
 
-/// Rows and columns of a tile of such elements: a word holds several rows of narrow ones.
-pub(super) fn tile(element: Element) -> (usize, usize) {
-    (8 * (4 / element.bytes().clamp(1, 4)), 128)
+/// Rows and columns of a tile: a 32-bit word holds several rows of narrow elements.
+fn tile(element: Element) -> (usize, usize) {
+    (SUBLANES * (4 / element.bytes().clamp(1, 4)), LANES)
 }
 
-pub(super) fn check(kernel: &Kernel<'_>, divisors: &Divisors, op: &Op) -> Vec<Violation> {
+pub(super) fn check(kernel: &VerifiedKernel<'_>, divisors: &Divisors, op: &Op) -> Vec<Violation> {
     if op.name != "tpu.memref_slice" {
         return Vec::new();
     }
@@ -34,7 +36,7 @@ pub(super) fn check(kernel: &Kernel<'_>, divisors: &Divisors, op: &Op) -> Vec<Vi
     let mut violations = Vec::new();
     for (dimension, unit) in [(rank.checked_sub(2), rows), (rank.checked_sub(1), columns)] {
         let Some(dimension) = dimension else { continue };
-        // A vector of one dimension is laid out in lanes only.
+        // One dimension is stored in lanes only.
         let unit = if rank == 1 { columns } else { unit };
         let offset = divisors.of(op.operands[1 + dimension]);
         violations.extend(along(op, from, to, dimension, unit, offset));
@@ -42,7 +44,7 @@ pub(super) fn check(kernel: &Kernel<'_>, divisors: &Divisors, op: &Op) -> Vec<Vi
     violations
 }
 
-/// The rule along one dimension.
+/// Checks extent and offset along one dimension.
 fn along(op: &Op, from: &MemRef, to: &MemRef, dimension: usize, unit: usize, offset: u64) -> Vec<Violation> {
     let (whole, part) = (from.shape[dimension], to.shape[dimension]);
     if part == whole || part == DYNAMIC || whole == DYNAMIC {
@@ -53,16 +55,14 @@ fn along(op: &Op, from: &MemRef, to: &MemRef, dimension: usize, unit: usize, off
         violations.push(Violation::at(
             Rule::Tiles,
             op,
-            format!("{part} of the {whole} elements along dimension {dimension} are no multiple of the tile's {unit}"),
+            format!("slice of {part} along dimension {dimension} of {whole} is not a multiple of the tile's {unit}"),
         ));
     }
     if !offset.is_multiple_of(unit as u64) {
         violations.push(Violation::at(
             Rule::Tiles,
             op,
-            format!(
-                "the offset along dimension {dimension} is not known to be a multiple of the tile's {unit}"
-            ),
+            format!("offset along dimension {dimension} is not known to be a multiple of the tile's {unit}"),
         ));
     }
     violations

@@ -3,7 +3,7 @@
 use octile_core::{
     Problem, Strategy,
     device::cpu::Isa,
-    plan::cpu::{CpuPlan, WeightPath},
+    plan::{DeviceKind, cpu::CpuPlan},
 };
 
 use super::{Workspace, isa};
@@ -126,13 +126,8 @@ impl Cpu {
     /// A packed weight wins everywhere. Row by row, what counts is whether decoded weights are used more than once:
     /// if so, decoding the next ones meanwhile pays.
     pub fn best(&self, problem: &Problem, packed: bool) -> Strategy {
-        if packed {
-            return Strategy::Strip;
-        }
-        match self.plan(problem, Strategy::Auto).path {
-            WeightPath::Streamed => Strategy::Auto,
-            WeightPath::Buffered => Strategy::Smem,
-        }
+        let device = DeviceKind::Cpu { isa: self.isa, threads: self.threads, packed };
+        Strategy::best_for(problem, device)
     }
 
     /// How a problem would be run.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use octile_core::{
-    MatMut, Problem, QuantizeError, Strategy, plan::cpu::Share, problem::ProblemError,
+    MatMut, Problem, QuantizeError, Strategy, plan::{BufferId, cpu::Share}, problem::ProblemError,
     quantize::check_scale_products,
 };
 use rayon::prelude::*;
@@ -113,7 +113,7 @@ impl Cpu {
             Activation::Quantize(floats, granularity) => {
                 let rows_per_scale = granularity.rows(problem.quant_block);
                 let mut carver = Carver::new(&plan.shared, shared);
-                let (codes, scales) = (carver.bytes("x_q"), carver.floats("x_scale"));
+                let (codes, scales) = (carver.bytes(BufferId::XQ), carver.floats(BufferId::XScale));
                 for rows in plan.strips() {
                     let quantize = Quantize {
                         kernels,
@@ -151,9 +151,9 @@ impl Cpu {
 /// Runs one thread's share with the strategy's way of fetching.
 fn run_share<T: Output>(job: &Job<'_>, share: Share, memory: &mut [Line], out: &Out<'_, T>) {
     let mut carver = Carver::new(&job.call.plan.memory, memory);
-    let (x, sums) = (carver.bytes("x"), carver.floats("out"));
-    let (buffer, codes) = (carver.bytes("w"), carver.bytes("w_q"));
-    let table = ScaleTable { scales: carver.floats("scales") };
+    let (x, sums) = (carver.bytes(BufferId::X), carver.floats(BufferId::Out));
+    let (buffer, codes) = (carver.bytes(BufferId::W), carver.bytes(BufferId::WQ));
+    let table = ScaleTable { scales: carver.floats(BufferId::Scales) };
     match (job.call.plan.strategy, job.call.weight) {
         (Strategy::Auto, Weight::Rows(weight)) => {
             let fetch = Auto { job, weight, codes, buffer, scales: TileScales::default() };

@@ -1,6 +1,6 @@
 //! Scratch memory that calls reuse.
 
-use octile_core::plan::{MemoryMap, MemorySpace, cpu::CpuPlan};
+use octile_core::plan::{BufferId, MemoryMap, MemorySpace, cpu::CpuPlan};
 
 use super::memory::{Line, Memory, bytes_mut, floats_mut};
 
@@ -83,22 +83,22 @@ impl<'a> Carver<'a> {
         Self { map, rest: memory, next: 0 }
     }
 
-    /// All copies of the next buffer if it is called `name`; otherwise the map has no such buffer: nothing.
-    pub(super) fn bytes(&mut self, name: &str) -> &'a mut [u8] {
-        bytes_mut(self.lines(name))
+    /// All copies of the next buffer if it has this id; nothing where the map has no such buffer.
+    pub(super) fn bytes(&mut self, id: BufferId) -> &'a mut [u8] {
+        bytes_mut(self.lines(id))
     }
 
     /// The same as floats.
-    pub(super) fn floats(&mut self, name: &str) -> &'a mut [f32] {
-        floats_mut(self.lines(name))
+    pub(super) fn floats(&mut self, id: BufferId) -> &'a mut [f32] {
+        floats_mut(self.lines(id))
     }
 
-    fn lines(&mut self, name: &str) -> &'a mut [Line] {
-        let Some(region) = self.map.regions().get(self.next).filter(|r| r.name == name) else {
+    fn lines(&mut self, id: BufferId) -> &'a mut [Line] {
+        let Some(buffer) = self.map.buffers().get(self.next).filter(|b| b.id == id) else {
             return &mut [];
         };
         self.next += 1;
-        let (lines, rest) = std::mem::take(&mut self.rest).split_at_mut(region.total() / size_of::<Line>());
+        let (lines, rest) = std::mem::take(&mut self.rest).split_at_mut(buffer.total() / size_of::<Line>());
         self.rest = rest;
         lines
     }

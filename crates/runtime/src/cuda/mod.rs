@@ -35,7 +35,7 @@ pub use gpu::Gpu;
 pub use graph::{Graph, Recordable};
 pub use host::{HostActivations, Uploaded, multiply_host};
 pub use multiply::{Multiplication, MultiplyOperands, PreparedMultiply};
-pub use octile_kernels::hopper::QuantizeTuning;
+pub use octile_core::plan::hopper::QuantizeTuning;
 pub use peak::PeakKernel;
 pub use product::{DeviceActivations, PreparedProduct, Product, ProductOperands};
 pub use quantize::{PreparedQuantize, Quantization, QuantizeOperands};

@@ -2,11 +2,10 @@
 
 use octile_core::{
     ActivationKind,
-    plan::hopper::{Arguments, HopperPlan},
+    plan::hopper::{Arguments, HopperPlan, QuantizeTuning},
 };
 
 use cudarc::driver::CudaStream;
-use octile_kernels::hopper::QuantizeTuning;
 
 use super::{
     Buffer, CudaError, Gpu, Multiplication, MultiplyOperands, PreparedMultiply, PreparedQuantize,

@@ -4,10 +4,12 @@ use std::ffi::c_void;
 
 use cudarc::driver::{CudaStream, sys};
 use octile_core::{
-    ActivationKind, FloatKind, Problem,
-    plan::hopper::{QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, ScaleLayout, quantize_numbers},
+    FloatKind, Problem,
+    plan::hopper::{
+        QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizePlan, QuantizeTuning, ScaleLayout, quantize_numbers,
+    },
 };
-use octile_kernels::hopper::{self, QuantizeTuning};
+use octile_kernels::hopper;
 
 use super::{
     Buffer, CudaError, Gpu,
@@ -52,7 +54,7 @@ impl Quantization {
 
     /// The same with another tuning, for measurements.
     pub fn tuned(gpu: &Gpu, problem: &Problem, tuning: QuantizeTuning) -> Result<Self, CudaError> {
-        let ActivationKind::Quantized(kind, granularity) = problem.x else {
+        let Some(plan) = QuantizePlan::new(problem) else {
             let planned = "activations that are quantized on the GPU".to_owned();
             return Err(CudaError::OtherThanPlanned { planned, given: format!("x {}", problem.x) });
         };
@@ -62,17 +64,15 @@ impl Quantization {
         if !is_valid || [m, k].into_iter().any(|side| i32::try_from(side).is_err()) {
             return Err(CudaError::TooLarge);
         }
-        if !tuning.is_for(granularity) {
+        let Some(plan) = plan.with_tuning(tuning) else {
             let planned = "a supported tuning of the quantization kernel".to_owned();
             return Err(CudaError::OtherThanPlanned { planned, given: format!("{tuning:?}") });
-        }
-        let (quant_block, aligned) = (quant_block.size(), hopper::quantizes_vectors(k));
-        let text = hopper::quantize_tuned(kind, granularity, quant_block, aligned, tuning);
-        let launch = tuning.launch(quant_block);
+        };
+        let (text, launch) = (hopper::quantize(&plan), plan.launch());
         let grid = launch.grid(problem, gpu.facts().sms).ok_or(CudaError::TooLarge)?;
         let kernel = Kernel::new(Module::load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
-        let row_alignment = if aligned { hopper::QUANTIZE_ALIGNMENT } else { 1 };
-        Ok(Self { gpu: gpu.clone(), problem: *problem, kind, kernel, row_alignment })
+        let row_alignment = plan.row_alignment();
+        Ok(Self { gpu: gpu.clone(), problem: *problem, kind: plan.kind, kernel, row_alignment })
     }
 
     /// Name of the kernel.
@@ -147,7 +147,7 @@ impl Work for PreparedQuantize<'_> {
         let numbers =
             self.numbers.iter().map(|number| std::ptr::from_ref(number).cast::<c_void>().cast_mut());
         let mut parameters: Vec<*mut c_void> = pointers.chain(numbers).collect();
-        // SAFETY: `hopper::quantize_tuned` declares three pointers and these numbers; `prepare` checked every buffer's size, and the
+        // SAFETY: `hopper::quantize` declares three pointers and these numbers; `prepare` checked every buffer's size, and the
         // caller promises the rest.
         unsafe { self.kernel.launch(stream, &mut parameters) }
     }

@@ -1,4 +1,4 @@
-//! The files of one version, each read once: those that its manifest lists, or all of them where it has none.
+//! Reads the files of a version once: those that its manifest lists or, without a manifest, all.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,28 +15,28 @@ use super::{
 use crate::{
     command::inspect::collect,
     input::{self, Allowance, InputError},
-    print::{one_line, shown},
+    print::shown,
 };
 
 /// A file of a version.
 #[derive(Debug)]
 pub struct Content {
-    /// What to call it in evidence.
+    /// Name in evidence.
     pub name: String,
-    /// Where it is.
+    /// Its path.
     pub path: PathBuf,
-    /// What is in it.
+    /// Its content.
     pub bytes: Vec<u8>,
 }
 
-/// What is to be read of a version.
+/// The content of a version.
 #[derive(Debug, Default)]
 pub struct Contents {
-    /// The dumps of its kernel, by name.
+    /// Dumps of its kernel, sorted by name.
     pub own: Vec<Content>,
-    /// Those of the kernels that prepare operands, by folder.
+    /// Dumps of kernels that prepare operands, by folder.
     pub helpers: BTreeMap<String, Vec<Content>>,
-    /// Listed files that are not as they were written, one sentence each.
+    /// Listed files that were changed, one sentence each.
     pub troubles: Vec<String>,
 }
 
@@ -64,13 +64,13 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Everything that lies in a folder without a manifest.
+    /// Reads every file of a folder without a manifest.
     fn unlisted(group: &Group, allowance: &mut Allowance) -> Result<Self> {
         let own = group.files.iter().map(|path| content(path, allowance)).collect::<Result<_, _>>()?;
         Ok(Self { own, ..Self::default() })
     }
 
-    /// What a manifest lists, and nothing else.
+    /// Reads the files that a manifest lists.
     fn listed(group: &Group, manifest: &Manifest, allowance: &mut Allowance) -> Result<Self> {
         refuse_unlisted(&group.path, manifest, allowance)?;
         let mut contents = Self::default();
@@ -94,7 +94,7 @@ impl Contents {
         Ok(contents)
     }
 
-    /// Where a listed file belongs.
+    /// The kernel that a listed file belongs to.
     fn place(&mut self, file: &File) -> &mut Vec<Content> {
         match file.name.folder() {
             "" => &mut self.own,
@@ -104,26 +104,22 @@ impl Contents {
 
     fn report(&mut self, path: &Path, change: &str) {
         let path = shown(path);
-        self.troubles.push(format!("{path} {change}, against its manifest: compile that version again"));
+        self.troubles.push(format!("{path} {change}, unlike its manifest: compile that version again"));
     }
 }
 
 fn content(path: &Path, allowance: &mut Allowance) -> Result<Content, InputError> {
     let bytes = allowance.read(path)?;
-    Ok(Content {
-        name: one_line(&path.file_name().unwrap_or_default().to_string_lossy()),
-        path: path.to_owned(),
-        bytes,
-    })
+    Ok(Content { name: input::file_name(path), path: path.to_owned(), bytes })
 }
 
-/// Whether a listed file is one of those that the compiler wrote beside the dumps that are read.
+/// Whether a listed file is other compiler output, kept with `--keep-dumps`.
 fn is_raw(file: &File) -> bool {
     file.name.as_path().starts_with(collect::RAW)
 }
 
-/// Refuses dumps, in the folder of a version or anywhere below, that its manifest does not list: it is not known of which
-/// kernel they are. Other files, such as a page or a record that was written there, are never read any further.
+/// Rejects dumps in or below the folder of a version that its manifest does not list: they may be of another kernel.
+/// Other files, such as reports, are ignored.
 fn refuse_unlisted(version: &Path, manifest: &Manifest, allowance: &mut Allowance) -> Result<()> {
     let listed: BTreeSet<_> = manifest.files.iter().map(|file| version.join(file.name.as_path())).collect();
     let mut folders = vec![version.to_owned()];
@@ -142,7 +138,7 @@ fn refuse_unlisted(version: &Path, manifest: &Manifest, allowance: &mut Allowanc
     Ok(())
 }
 
-/// The first file that a compiler wrote about a kernel.
+/// Returns the first file that is a compiler dump.
 pub fn first_dump<'f>(
     files: impl IntoIterator<Item = &'f PathBuf>,
     allowance: &mut Allowance,
@@ -156,7 +152,7 @@ pub fn first_dump<'f>(
     Ok(None)
 }
 
-/// The files as facts are gathered from.
+/// Borrows the files as sources of facts.
 pub fn sources(contents: &[Content]) -> Vec<Source<'_>> {
     contents.iter().map(|Content { name, bytes, .. }| Source { name, bytes }).collect()
 }

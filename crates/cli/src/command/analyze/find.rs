@@ -1,4 +1,4 @@
-//! From what the user names to versions: which files belong together.
+//! Groups the files that the user names into versions.
 
 use std::path::{Path, PathBuf};
 
@@ -6,35 +6,35 @@ use anyhow::{Result, bail};
 
 use super::{contents::first_dump, manifest};
 use crate::{
-    input::{Allowance, Listing},
+    input::{self, Allowance, Listing},
     print::{one_line, shown},
 };
 
-/// Files of a version's folder that are no dump.
+/// Files of a version's folder that are not dumps.
 const OTHER_FILES: [&str; 4] = [manifest::FILE_NAME, "executable.bin", "stablehlo.mlir", "kernel.cubin"];
-/// How the optimized HLO of a version is called where it lies beside the version's folder.
+/// Name suffix of optimized HLO beside a version's folder.
 const HLO_SUFFIX: &str = "_hlo.txt";
 
-/// Files that are about one kernel.
+/// The files of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Group {
-    /// What to call the version.
+    /// Name of the version.
     pub name: String,
     /// Its folder, or its only file.
     pub path: PathBuf,
-    /// What lies in the folder, or the only file.
+    /// The files of the folder, or the only file.
     pub files: Vec<PathBuf>,
-    /// Its HLO, where that lies beside the folder.
+    /// HLO beside the folder.
     pub beside: Option<PathBuf>,
 }
 
-/// The versions in everything that was named.
+/// Lists the versions in files and folders.
 pub fn groups(inputs: &[PathBuf], allowance: &mut Allowance) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
     for input in inputs {
         let found = if input.is_dir() { in_folder(input, allowance)? } else { vec![single(input)?] };
         if found.is_empty() {
-            bail!("there is no dump in {}: write some with `octile inspect -o DIR`", shown(input));
+            bail!("no dumps in {}: write some with `octile inspect -o DIR`", shown(input));
         }
         groups.extend(found);
     }
@@ -42,15 +42,15 @@ pub fn groups(inputs: &[PathBuf], allowance: &mut Allowance) -> Result<Vec<Group
 }
 
 fn single(file: &Path) -> Result<Group> {
-    if !file.exists() {
+    if !file.exists() && !input::is_stream(file) {
         let path = shown(file);
-        bail!("there is no {path}: name a dump or a folder of dumps, or write some with `octile inspect`");
+        bail!("{path} does not exist: name a dump or a folder of dumps, or write some with `octile inspect`");
     }
     let path = file.to_owned();
     Ok(Group { name: version_of(file), files: vec![path.clone()], path, beside: None })
 }
 
-/// One version where the folder itself holds the files of one; else each sub-folder, and each named file by itself.
+/// Lists the versions of a folder: the folder itself if it holds files of one, else every sub-folder and HLO file.
 fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
     let Listing { files, folders } = allowance.list(folder)?;
     if has_manifest(folder) {
@@ -62,7 +62,7 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
         let inside = allowance.list(version)?;
         if inside.files.is_empty() && !inside.folders.is_empty() {
             bail!(
-                "{} holds folders and no files: name it by itself, or move it out of {}",
+                "{} contains folders but no files: name it directly, or move it out of {}",
                 shown(version),
                 shown(folder)
             );
@@ -73,13 +73,13 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
     if groups.is_empty() && named.is_empty() {
         return Ok(one(folder, others, None).into_iter().collect());
     }
-    // Beside versions, a file that is not named like one is something else: a report, a record.
+    // Other files beside versions are reports or records, unless they turn out to be dumps.
     if let Some(dump) = first_dump(&others, allowance)? {
         if groups.is_empty() {
             return Ok(one(folder, [named, others].concat(), None).into_iter().collect());
         }
         bail!(
-            "{} is a compiler dump beside folders of dumps: move it into the folder of its version, or name it by itself",
+            "{} is a compiler dump beside folders of dumps: move it into the folder of its version, or name it directly",
             shown(dump)
         );
     }
@@ -91,7 +91,7 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
     Ok(groups)
 }
 
-/// The version of a folder, unless there is nothing to read in it.
+/// The version of a folder; `None` if there is nothing to read in it.
 fn one(folder: &Path, mut files: Vec<PathBuf>, beside: Option<PathBuf>) -> Option<Group> {
     files.retain(|file| may_be_dump(file));
     let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
@@ -100,27 +100,28 @@ fn one(folder: &Path, mut files: Vec<PathBuf>, beside: Option<PathBuf>) -> Optio
     has_files.then(|| Group { name, path: folder.to_owned(), files, beside })
 }
 
-/// Whether there is anything of this name: what is wrong with it is said when it is read.
+/// Whether there is a manifest; reading it reports what is wrong with it.
 fn has_manifest(folder: &Path) -> bool {
     folder.join(manifest::FILE_NAME).symlink_metadata().is_ok()
 }
 
-/// Whether a file of a version's folder is looked at, going by its name.
+/// Whether the name of a file allows it to be a dump.
 pub fn may_be_dump(file: &Path) -> bool {
     !OTHER_FILES.contains(&file_name(file))
 }
 
-/// `v2_manual_async_dma_hlo.txt` is of version `v2_manual_async_dma`.
+/// Returns the version of an HLO file: `v2_manual_async_dma` of `v2_manual_async_dma_hlo.txt`.
 fn named_version(file: &Path) -> Option<&str> {
     file_name(file).strip_suffix(HLO_SUFFIX)
 }
 
 fn version_of(file: &Path) -> String {
-    let stem = || file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-    one_line(named_version(file).unwrap_or_else(stem))
+    let name = input::file_name(file);
+    let stem = || name.rsplit_once('.').map_or(name.as_str(), |(stem, _)| stem);
+    named_version(file).map_or_else(|| stem().to_owned(), one_line)
 }
 
-/// The last part of a path.
+/// Returns the last component of a path.
 pub fn file_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
@@ -149,10 +150,10 @@ mod tests {
         assert_eq!(names, [("v1_auto", 2), ("v2_dma", 0), ("v3_smem", 1)]);
         assert_eq!(groups(&root.join("v1_auto")).unwrap()[0].files.len(), 1);
         let refusal = |path: &Path| groups(path).unwrap_err().to_string();
-        assert!(refusal(&root.join("empty")).starts_with("there is no dump in"));
-        assert!(refusal(&root.join("v9")).starts_with("there is no"));
+        assert!(refusal(&root.join("empty")).starts_with("no dumps in"));
+        assert!(refusal(&root.join("v9")).contains("does not exist"));
         fs::create_dir_all(root.join("nested/deep/deeper")).unwrap();
-        assert!(refusal(root).contains("nested holds folders and no files: name it by itself"));
+        assert!(refusal(root).contains("nested contains folders but no files: name it directly"));
         fs::remove_dir_all(root.join("nested")).unwrap();
         fs::write(root.join("stray"), ".version 8.0\n").unwrap();
         assert!(refusal(root).contains("stray is a compiler dump beside folders of dumps"));

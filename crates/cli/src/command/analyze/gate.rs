@@ -1,4 +1,4 @@
-//! What must hold of the dumps of one version before anything is concluded from them: they are of one kernel.
+//! Requires that the dumps of a version are of one kernel, before anything is concluded from them.
 
 use std::path::Path;
 
@@ -6,14 +6,14 @@ use anyhow::{Result, bail};
 use octile_dump::facts::{DumpTarget, Facts, FileKind, FileReport, Level, Matmul};
 
 use super::{
-    Text,
+    TextFile,
     contents::Content,
     manifest::{Arithmetic, Manifest, Plan},
 };
 use crate::print::shown;
 
-/// Refuses dumps of two devices, and two files that describe a kernel in the same way: facts would come from either,
-/// and one kernel would answer for another.
+/// Rejects dumps of two targets, and two different files of the same kind: facts about one kernel would be taken from
+/// the other.
 pub fn require_one_kernel(
     folder: &Path,
     contents: &[Content],
@@ -73,8 +73,8 @@ fn device(target: DumpTarget) -> &'static str {
     }
 }
 
-/// Where files are of more than one kernel, or contradict the manifest, one sentence each.
-pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
+/// Lists contradictions between files, and with the manifest, one sentence each.
+pub fn contradictions(texts: &[TextFile], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
     let mut found: Vec<_> =
         texts.iter().filter_map(several_kernels).chain(facts.conflicts.iter().cloned()).collect();
     let Some(plan) = manifest.map(|manifest| &manifest.plan) else { return found };
@@ -93,8 +93,8 @@ pub fn contradictions(texts: &[Text], facts: &Facts, manifest: Option<&Manifest>
     found
 }
 
-/// Two kernels in one file of GPU code: what one does would prove claims about the other.
-fn several_kernels(text: &Text) -> Option<String> {
+/// Reports several kernels in one file of GPU code: facts could not be told apart.
+fn several_kernels(text: &TextFile) -> Option<String> {
     let kernels = match text.kind {
         FileKind::Ptx => {
             let code = text.text.lines().map(|line| line.split("//").next().unwrap_or_default());
@@ -106,7 +106,7 @@ fn several_kernels(text: &Text) -> Option<String> {
     (kernels > 1).then(|| format!("{} defines {kernels} kernels: put each into its own file", text.name))
 }
 
-/// A plan to widen or dequantize excuses a kernel from multiplying 8-bit floats; its own text shows whether that is so.
+/// Reports a kernel whose arithmetic is not the planned one. A plan to dequantize waives native fp8, so it must be true.
 fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     let mut own = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Mosaic);
     let is_fp8 = |matmul: &Matmul| matmul.lhs.starts_with("f8") && matmul.rhs.starts_with("f8");
@@ -118,8 +118,8 @@ fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     ))
 }
 
-/// What a file calls its kernel.
-fn kernel_name(text: &Text) -> Option<&str> {
+/// Returns the kernel name in a file.
+fn kernel_name(text: &TextFile) -> Option<&str> {
     let before = match text.kind {
         FileKind::Mosaic => "func.func @",
         FileKind::Hlo => "HloModule ",

@@ -1,4 +1,4 @@
-//! Kernels that prepare operands for that of a version, such as the one that quantizes activations on a GPU.
+//! Kernels that prepare operands, such as the quantization kernel on a GPU.
 
 use std::path::{Path, PathBuf};
 
@@ -10,28 +10,28 @@ use octile_dump::{
 use serde::Serialize;
 
 use super::{
-    Text,
+    TextFile,
     contents::{Content, sources},
     gate, judge,
     manifest::Figures,
     texts, troubles_of,
 };
 
-/// A kernel that runs right before that of a version.
+/// A kernel that runs right before the matmul kernel.
 #[derive(Debug, Serialize)]
 pub struct Helper {
-    /// Its folder within that of the version.
+    /// Its folder in that of the version.
     pub name: String,
-    /// What its files say. They are named with the folder.
+    /// Facts from its files.
     pub facts: Facts,
-    /// What became of its promises: no other claim is about it.
+    /// Verdicts on the checks that it must pass.
     pub findings: Vec<Finding>,
     /// Its files.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
-    /// The files that are text, by name.
+    /// Its text files.
     #[serde(skip)]
-    pub texts: Vec<Text>,
+    pub texts: Vec<TextFile>,
 }
 
 impl Helper {
@@ -47,12 +47,12 @@ impl Helper {
         Ok(Self { name, facts, findings, files, texts })
     }
 
-    /// Its files that cannot be relied on, one sentence each.
+    /// Lists damaged and unknown files, one sentence each.
     pub fn troubles(&self) -> impl Iterator<Item = String> {
         self.facts.files.iter().flat_map(troubles_of)
     }
 
-    /// What the kernel calls itself, else the name of its folder.
+    /// Returns the kernel's name, or that of its folder.
     pub fn entry(&self) -> &str {
         self.facts.launch.as_ref().map_or(&self.name, |launch| &launch.entry)
     }

@@ -1,4 +1,4 @@
-//! GPU kernels through ptxas and nvdisasm.
+//! Assembles GPU kernels with ptxas and disassembles them with nvdisasm.
 
 use std::{
     collections::BTreeMap,
@@ -18,36 +18,36 @@ use octile_harness::record::Provenance;
 use octile_kernels::hopper::{self, Kernel};
 use serde::Serialize;
 
-use super::{HOPPER_TARGET, manifest::FileRecord, replace::Place, version_name};
+use super::{HOPPER_TARGET, manifest::FileRecord, replace::OutputFolder, version_name};
 use crate::{
     command::seal,
     progress::Progress,
-    tools::{Assembler, Found},
+    tools::{Assembler, FoundTool},
 };
 
-/// The kernel's text.
+/// PTX of a kernel.
 pub const PTX: &str = "kernel.ptx";
 const CUBIN: &str = "kernel.cubin";
 const SASS: &str = "kernel.sass";
 const REPORT: &str = "ptxas.txt";
 
-/// What each file of a version's folder is.
+/// The files of a version's folder, for the manifest.
 const ROLES: [(&str, &str); 4] = [
-    (PTX, "the kernel as it is given to the driver"),
-    (CUBIN, "its machine code"),
-    (SASS, "its machine code as text"),
-    (REPORT, "the assembler's account of registers, shared memory and spills"),
+    (PTX, "PTX, as passed to the driver"),
+    (CUBIN, "machine code"),
+    (SASS, "machine code as text"),
+    (REPORT, "registers, shared memory and spills, from ptxas -v"),
 ];
 
-/// The folder of the kernel that quantizes activations, where there is one.
+/// Folder of the quantization kernel.
 pub const QUANTIZE: &str = "quantize";
 /// Bytes of one instruction.
 const INSTRUCTION_BYTES: usize = 16;
 
 /// What to assemble.
 #[derive(Debug)]
-pub struct Work {
-    /// For which GPU.
+pub struct GpuWork {
+    /// Target GPU.
     pub gpu: HopperGpu,
     /// One per version.
     pub plans: Vec<HopperPlan>,
@@ -55,61 +55,61 @@ pub struct Work {
 
 /// What was assembled.
 #[derive(Debug)]
-pub struct Report {
-    /// For which GPU.
+pub struct GpuReport {
+    /// Target GPU.
     pub gpu: HopperGpu,
-    /// With which tools.
+    /// The tools.
     pub tools: Assembler,
     /// One per version.
-    pub versions: Vec<VersionReport>,
+    pub versions: Vec<GpuVersion>,
 }
 
 /// One version.
 #[derive(Debug)]
-pub struct VersionReport {
-    /// The plan that was assembled.
+pub struct GpuVersion {
+    /// Its plan.
     pub plan: HopperPlan,
-    /// The folder with everything about it.
+    /// Its folder.
     pub folder: PathBuf,
-    /// The kernels, the one that multiplies first.
-    pub kernels: Vec<KernelReport>,
+    /// The matmul kernel, then the quantization kernel.
+    pub kernels: Vec<AssembledKernel>,
 }
 
 /// One kernel.
 #[derive(Debug, Serialize)]
-pub struct KernelReport {
+pub struct AssembledKernel {
     /// Its name.
     pub entry: String,
-    /// The assembler's figures.
-    pub figures: Figures,
+    /// Its figures.
+    pub figures: GpuFigures,
 }
 
 /// The figures of one kernel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Figures {
-    /// Seconds that the assembler and the disassembler took.
+pub struct GpuFigures {
+    /// Seconds in ptxas and nvdisasm.
     pub assemble_seconds: f64,
     /// Bytes of machine code.
     pub code_bytes: usize,
-    /// Bytes of shared memory that a launch asks for.
+    /// Bytes of shared memory of a launch.
     pub shared_bytes: usize,
     /// Registers, stack and spills.
     #[serde(flatten)]
     pub assembler: AssemblerReport,
-    /// How often each instruction is in the code.
+    /// Number of each instruction in the code.
     pub instructions: BTreeMap<String, usize>,
 }
 
-impl Figures {
-    /// How often an instruction is in the code.
+impl GpuFigures {
+    /// Returns the number of an instruction in the code.
     pub fn count(&self, mnemonic: &str) -> usize {
         self.instructions.get(mnemonic).copied().unwrap_or(0)
     }
 }
 
-/// The content of `manifest.json`.
+/// Content of `manifest.json`.
 #[derive(Debug, Serialize)]
-struct Manifest<'a> {
+struct GpuManifest<'a> {
     #[serde(flatten)]
     provenance: Provenance,
     strategy: Strategy,
@@ -118,24 +118,24 @@ struct Manifest<'a> {
     gpu: &'a HopperGpu,
     entry: &'a str,
     plan: &'a HopperPlan,
-    figures: &'a Figures,
-    /// The kernels that prepare operands, by the names of their folders.
+    figures: &'a GpuFigures,
+    /// Kernels that prepare operands, by folder.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    helpers: BTreeMap<&'static str, &'a KernelReport>,
+    helpers: BTreeMap<&'static str, &'a AssembledKernel>,
     files: Vec<FileRecord>,
 }
 
 #[derive(Debug, Serialize)]
 struct CompilerRecord<'a> {
     target: &'static str,
-    ptxas: &'a Found,
+    ptxas: &'a FoundTool,
     ptxas_flags: [&'static str; 2],
-    nvdisasm: &'a Found,
+    nvdisasm: &'a FoundTool,
     nvdisasm_flags: [&'static str; 1],
 }
 
-/// Assembles everything, then puts it in place.
-pub fn run(work: &Work, place: &Place) -> Result<Report> {
+/// Assembles every version, then moves all of them into the output folder.
+pub fn run(work: &GpuWork, place: &OutputFolder) -> Result<GpuReport> {
     let tools = Assembler::find()?;
     let progress = Progress::new(work.plans.len() as u64);
     let mut built = Vec::new();
@@ -148,25 +148,30 @@ pub fn run(work: &Work, place: &Place) -> Result<Report> {
     let folders = place.put_all(&names)?;
     let versions = work.plans.iter().zip(folders).zip(built);
     let version =
-        |((plan, folder), kernels): ((&_, _), _)| VersionReport { plan: Clone::clone(plan), folder, kernels };
+        |((plan, folder), kernels): ((&_, _), _)| GpuVersion { plan: Clone::clone(plan), folder, kernels };
     let versions = versions.map(version).collect();
-    Ok(Report { gpu: work.gpu, tools, versions })
+    Ok(GpuReport { gpu: work.gpu, tools, versions })
 }
 
 /// Assembles the kernels of one version into a folder.
-fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Result<Vec<KernelReport>> {
+fn build(
+    plan: &HopperPlan,
+    work: &GpuWork,
+    tools: &Assembler,
+    folder: &Path,
+) -> Result<Vec<AssembledKernel>> {
     let kernel = hopper::multiply(plan);
     let figures = assemble(&kernel, plan.shared_bytes(), tools, folder)?;
-    let mut kernels = vec![KernelReport { entry: kernel.entry, figures }];
+    let mut kernels = vec![AssembledKernel { entry: kernel.entry, figures }];
     let mut files = FileRecord::all(&ROLES, folder)?;
     if let Some((kernel, _)) = hopper::quantize_for(&plan.problem) {
         let quantize = folder.join(QUANTIZE);
         fs::create_dir(&quantize).context("cannot create a temporary folder")?;
         let figures = assemble(&kernel, QUANTIZE_SHARED_BYTES as usize, tools, &quantize)?;
-        kernels.push(KernelReport { entry: kernel.entry, figures });
+        kernels.push(AssembledKernel { entry: kernel.entry, figures });
         files.extend(FileRecord::all(&ROLES, &quantize)?.into_iter().map(|file| file.within(QUANTIZE)));
     }
-    let manifest = Manifest {
+    let manifest = GpuManifest {
         provenance: Provenance::now(),
         strategy: plan.strategy,
         title: plan.strategy.title(),
@@ -188,8 +193,8 @@ fn build(plan: &HopperPlan, work: &Work, tools: &Assembler, folder: &Path) -> Re
     Ok(kernels)
 }
 
-/// Writes a kernel's text, and everything that the tools make of it.
-fn assemble(kernel: &Kernel, shared_bytes: usize, tools: &Assembler, folder: &Path) -> Result<Figures> {
+/// Writes a kernel's PTX, machine code and figures.
+fn assemble(kernel: &Kernel, shared_bytes: usize, tools: &Assembler, folder: &Path) -> Result<GpuFigures> {
     fs::write(folder.join(PTX), &kernel.ptx)?;
     let start = Instant::now();
     let assembled = tools.assemble(folder, PTX, CUBIN)?;
@@ -197,9 +202,9 @@ fn assemble(kernel: &Kernel, shared_bytes: usize, tools: &Assembler, folder: &Pa
     fs::write(folder.join(SASS), &assembled.sass)?;
     fs::write(folder.join(REPORT), &assembled.report)?;
     let assembler = AssemblerReport::parse(&assembled.report)
-        .with_context(|| format!("ptxas says nothing about the registers of {}", kernel.entry))?;
+        .with_context(|| format!("ptxas reports no register count for {}", kernel.entry))?;
     let code = Code::parse_sass(&assembled.sass);
     let instructions = code.mnemonics().into_iter().map(|(name, count)| (name.to_owned(), count)).collect();
     let code_bytes = INSTRUCTION_BYTES * code.instructions().count();
-    Ok(Figures { assemble_seconds, code_bytes, shared_bytes, assembler, instructions })
+    Ok(GpuFigures { assemble_seconds, code_bytes, shared_bytes, assembler, instructions })
 }

@@ -15,7 +15,7 @@ use octile_runtime::pjrt::{
 use serde::Serialize;
 
 use super::collect::{RAW, ROLES, files_below};
-use crate::{command::seal, tools::Found};
+use crate::{command::seal, tools::FoundTool};
 
 /// Stands for the compiler's dump folder, which is temporary.
 pub const PLACEHOLDER: &str = "DUMP";
@@ -84,7 +84,7 @@ pub struct Manifest<'a> {
 
 #[derive(Debug, Serialize)]
 struct CompilerRecord<'a> {
-    libtpu: &'a Found,
+    libtpu: &'a FoundTool,
     pjrt_api: String,
     platform_version: &'a str,
     target: &'a Target,
@@ -136,7 +136,7 @@ impl FileRecord {
 impl<'a> Manifest<'a> {
     pub(super) fn new(
         plan: &'a TpuPlan,
-        libtpu: &'a Found,
+        libtpu: &'a FoundTool,
         target: &'a Target,
         compiled: &'a Compiled,
         figures: &'a Figures,

@@ -1,4 +1,4 @@
-//! Results appear whole or not at all: they are made beside their place and moved there.
+//! Output folders that appear complete or not at all: versions are built beside them and then renamed.
 
 use std::{
     fs, io,
@@ -9,60 +9,62 @@ use anyhow::{Context, Result, bail};
 use octile_runtime::cleanup::{self, Temporary};
 use tempfile::TempDir;
 
-use crate::{abandoned, command::analyze::manifest::FILE_NAME as MANIFEST};
+use crate::{abandoned, command::analyze::manifest::FILE_NAME as MANIFEST, print::shown};
 
-/// How the names of folders begin in which versions are until they are whole.
+/// Name prefix of folders with incomplete versions.
 const DRAFTS: &str = ".octile-inspect-";
+/// Name prefix of folders for compiler dumps.
+const DUMPS: &str = octile_runtime::pjrt::compile::TEMPORARY_PREFIX;
 
-/// Where versions go, and where they are until they are whole.
+/// The output folder, and the drafts of its versions.
 #[derive(Debug)]
-pub struct Place {
+pub struct OutputFolder {
     output: PathBuf,
-    /// On the same file system as the output, so that results can be moved there in one step.
+    /// On the same file system as the output, so that a rename moves them.
     drafts: Temporary<TempDir>,
 }
 
-impl Place {
-    /// Prepares to write these versions to `output`. What lies there under their names and was not written by us is
-    /// the user's: it is left alone, and the request refused.
+impl OutputFolder {
+    /// Prepares to write versions to `output`. Rejects existing files and folders of these names that `octile inspect` did
+    /// not write.
     pub fn open(output: &Path, versions: &[String]) -> Result<Self> {
         for version in versions {
             refuse_foreign(&output.join(version), &output.join(hlo_name(version)))?;
         }
         let parent = parent(output)?;
-        // A file among the folders of the path, or a link that leads nowhere.
+        // A file or a dangling link where a folder should be.
         let in_the_way = |path: &&Path| is_there(path) && !path.is_dir();
         if let Some(file) = output.ancestors().find(in_the_way) {
             bail!(
-                "cannot write to {}: {} is not a folder; name another one with -o",
-                output.display(),
-                file.display()
+                "cannot write to {}: {} is not a folder; choose another with -o",
+                shown(output),
+                shown(file)
             );
         }
         abandoned::remove(&parent, DRAFTS);
         let drafts = Temporary::new(|| tempfile::Builder::new().prefix(DRAFTS).tempdir_in(&parent));
         let drafts = drafts.map_err(|error| {
-            // The error names a folder that the user never heard of; what kind it is says enough.
+            // The full error names the temporary folder, which the user does not know.
             let reason = io::Error::from(error.kind());
-            anyhow::anyhow!("cannot write to {} ({reason}): name another folder with -o", parent.display())
+            anyhow::anyhow!("cannot write to {} ({reason}): choose another folder with -o", shown(&parent))
         })?;
         Ok(Self { output: output.to_owned(), drafts })
     }
 
-    /// A new folder for a version, which is not in place yet.
+    /// Creates the draft folder of a version.
     pub fn draft(&self, version: &str) -> Result<PathBuf> {
         let folder = self.drafts.path().join(version);
         fs::create_dir(&folder).context("cannot create a temporary folder")?;
         Ok(folder)
     }
 
-    /// Where the HLO file of a version is until it is in place.
+    /// Returns the draft of a version's HLO file.
     pub fn draft_hlo(&self, version: &str) -> PathBuf {
         self.drafts.path().join(hlo_name(version))
     }
 
-    /// Moves the folders of these versions, and their HLO files where they have one, in place of those that were there: all of them,
-    /// or none where one cannot be moved. An interruption waits meanwhile.
+    /// Replaces the folders and HLO files of these versions by their drafts: all of them, or none if one cannot be moved.
+    /// Signals wait meanwhile.
     pub fn put_all(&self, versions: &[String]) -> Result<Vec<PathBuf>> {
         let put = || -> io::Result<Vec<PathBuf>> {
             fs::create_dir_all(&self.output)?;
@@ -74,14 +76,14 @@ impl Place {
             })
         };
         put().with_context(|| {
-            let output = self.output.display();
-            format!("cannot write {} to {output}, which is as it was", versions.join(", "))
+            let output = shown(&self.output);
+            format!("cannot write {} to {output}, which is unchanged", versions.join(", "))
         })
     }
 
     fn put(&self, version: &str, moves: &mut Moves) -> io::Result<()> {
         let (folder, hlo) = (self.output.join(version), self.output.join(hlo_name(version)));
-        // Into the temporary folder, which is deleted when all is done.
+        // Old versions go to the temporary folder, which is deleted at the end.
         for old in [&folder, &hlo] {
             if old.exists() {
                 let name = old.file_name().unwrap_or_default().to_string_lossy();
@@ -96,7 +98,7 @@ impl Place {
     }
 }
 
-/// Renamed files and folders, which are named back unless they are kept.
+/// Renamed files and folders; dropping it undoes the renames unless they are kept.
 #[derive(Debug, Default)]
 struct Moves(Vec<(PathBuf, PathBuf)>);
 
@@ -115,18 +117,18 @@ impl Moves {
 impl Drop for Moves {
     fn drop(&mut self) {
         for (from, to) in self.0.drain(..).rev() {
-            // Nothing better is left to do where this fails.
+            // There is no way to report an error here.
             let _ = fs::rename(to, from);
         }
     }
 }
 
-/// The optimized HLO of a version has the file name of the original guides.
+/// File name of a version's optimized HLO, as in the original guides.
 fn hlo_name(version: &str) -> String {
     format!("{version}_hlo.txt")
 }
 
-/// A version's folder is ours where it has our manifest; the HLO file beside it is ours where the folder is.
+/// Rejects a folder without our manifest, and an HLO file beside such a folder: they are the user's.
 fn refuse_foreign(folder: &Path, hlo: &Path) -> Result<()> {
     let ours = folder.join(MANIFEST).is_file();
     let empty = || fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none());
@@ -136,32 +138,33 @@ fn refuse_foreign(folder: &Path, hlo: &Path) -> Result<()> {
         () => return Ok(()),
     };
     bail!(
-        "{} is in the way, and `octile inspect` did not write it: move it, or name another folder with -o",
-        foreign.display()
+        "{} exists, and `octile inspect` did not write it: move it, or choose another folder with -o",
+        shown(foreign)
     )
 }
 
-/// Whether there is anything of this name, be it a link that leads nowhere.
+/// Whether a path exists, even as a dangling link.
 fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// A temporary folder for the compiler, whose flags cannot hold a path with a space.
+/// Creates a temporary folder for the compiler, whose flags do not support spaces.
 pub fn dump_folder() -> Result<Temporary<TempDir>> {
-    let folder = Temporary::new(|| tempfile::Builder::new().prefix("octile-dump-").tempdir());
+    abandoned::remove(&std::env::temp_dir(), DUMPS);
+    let folder = Temporary::new(|| tempfile::Builder::new().prefix(DUMPS).tempdir());
     let folder = folder.context("cannot create a temporary folder")?;
-    if folder.path().display().to_string().contains(char::is_whitespace) {
-        let path = folder.path().display();
+    let path = shown(folder.path());
+    if path.contains(char::is_whitespace) {
         bail!(
-            "the TPU compiler cannot write to '{path}', because of the space in it: set TMPDIR to another folder"
+            "the TPU compiler cannot write to '{path}', which contains a space: set TMPDIR to another folder"
         );
     }
     Ok(folder)
 }
 
-/// The nearest folder above `output` that exists.
+/// Returns the closest existing folder above `output`.
 fn parent(output: &Path) -> Result<PathBuf> {
-    let absolute = std::path::absolute(output).with_context(|| format!("bad path {}", output.display()))?;
+    let absolute = std::path::absolute(output).with_context(|| format!("invalid path {}", shown(output)))?;
     let above = absolute.ancestors().skip(1).find(|folder| folder.is_dir());
     Ok(above.unwrap_or(Path::new("/")).to_owned())
 }
@@ -177,8 +180,8 @@ mod tests {
         names
     }
 
-    fn open(output: &Path) -> Result<Place> {
-        Place::open(output, &["v1".to_owned()])
+    fn open(output: &Path) -> Result<OutputFolder> {
+        OutputFolder::open(output, &["v1".to_owned()])
     }
 
     #[test]
@@ -198,7 +201,7 @@ mod tests {
             assert_eq!(
                 names(&output).len(),
                 if hlo { 2 } else { 1 },
-                "an old HLO file goes with its version"
+                "an old HLO file is replaced with its version"
             );
             let inside = names(&output.join("v1"));
             assert!(inside.len() == 2 && inside.contains(&round.to_owned()), "{inside:?}");
@@ -212,7 +215,7 @@ mod tests {
         let versions = ["v1", "v2", "v3"].map(str::to_owned);
         let output = root.path().join("out");
         let write = |round: &str, built: &[String]| {
-            let place = Place::open(&output, &versions).unwrap();
+            let place = OutputFolder::open(&output, &versions).unwrap();
             for version in built {
                 fs::write(place.draft(version).unwrap().join(MANIFEST), round).unwrap();
                 fs::write(place.draft_hlo(version), round).unwrap();
@@ -229,9 +232,9 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         write("first", &versions).unwrap();
-        // One that is not there cannot be moved.
+        // A missing draft cannot be moved.
         let error = write("second", &versions[..2]).unwrap_err().to_string();
-        assert!(error.contains("v1, v2, v3") && error.ends_with("which is as it was"), "{error}");
+        assert!(error.contains("v1, v2, v3") && error.ends_with("which is unchanged"), "{error}");
         assert_eq!(content(), ["first"; 6]);
         write("third", &versions).unwrap();
         assert_eq!(content(), ["third"; 6]);
@@ -239,13 +242,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_is_left_alone() {
+    fn files_of_the_user_are_not_replaced() {
         let refused = |make: fn(&Path)| {
             let root = TempDir::new().unwrap();
             make(root.path());
             let before = names(root.path());
             let error = open(root.path()).unwrap_err().to_string();
-            assert!(error.contains("is in the way"), "{error}");
+            assert!(error.contains("did not write it"), "{error}");
             assert_eq!(names(root.path()), before);
         };
         refused(|root| fs::write(root.join("v1"), "mine").unwrap());
@@ -260,15 +263,15 @@ mod tests {
         let root = TempDir::new().unwrap();
         fs::create_dir(root.path().join("v1")).unwrap();
         fs::write(root.path().join("notes.txt"), "mine").unwrap();
-        open(root.path()).expect("an empty folder and other files are in nobody's way");
+        open(root.path()).expect("an empty folder and other files do not conflict");
     }
 
     #[test]
-    fn refusals_name_what_the_user_named() {
+    fn errors_name_the_path_of_the_user() {
         let root = TempDir::new().unwrap();
         fs::write(root.path().join("file"), "").unwrap();
         let error = open(&root.path().join("file")).unwrap_err().to_string();
-        assert!(error.ends_with("/file is not a folder; name another one with -o"), "{error}");
+        assert!(error.ends_with("/file is not a folder; choose another with -o"), "{error}");
         if Path::new("/proc/self").is_dir() {
             let error = open(Path::new("/proc/x")).unwrap_err().to_string();
             assert!(error.starts_with("cannot write to /proc (") && !error.contains("octile"), "{error}");

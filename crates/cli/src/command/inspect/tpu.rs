@@ -1,4 +1,4 @@
-//! TPU kernels through libtpu.
+//! Compiles TPU kernels with libtpu.
 
 use std::{
     fs,
@@ -19,53 +19,54 @@ use tempfile::TempDir;
 use super::{
     CHILD_COMMAND, collect,
     manifest::{Counted, Figures, Manifest, PLACEHOLDER},
-    replace::{self, Place},
+    replace::{self, OutputFolder},
     version_name,
 };
 use crate::{
     command::seal,
+    print::shown,
     progress::Progress,
-    tools::{Found, LIBTPU, Places},
+    tools::{FoundTool, LIBTPU, ToolPaths},
 };
 
 /// What to compile.
 #[derive(Debug)]
-pub struct Work {
-    /// For which chip.
+pub struct TpuWork {
+    /// Target chip.
     pub chip: &'static TpuChip,
-    /// One per version, each of which fits the chip.
+    /// One plan per version.
     pub plans: Vec<TpuPlan>,
-    /// The compiler that the command line names.
+    /// Compiler named on the command line.
     pub libtpu: Option<PathBuf>,
-    /// Whether to keep all that the compiler writes.
+    /// Whether to keep all compiler output.
     pub keep_dumps: bool,
 }
 
 /// What was compiled.
 #[derive(Debug)]
-pub struct Report {
-    /// For which chip.
+pub struct TpuReport {
+    /// Target chip.
     pub chip: &'static TpuChip,
-    /// With which compiler.
-    pub libtpu: Found,
+    /// The compiler.
+    pub libtpu: FoundTool,
     /// One per version.
-    pub versions: Vec<VersionReport>,
+    pub versions: Vec<TpuVersion>,
 }
 
 /// One version.
 #[derive(Debug)]
-pub struct VersionReport {
-    /// The plan that was compiled.
+pub struct TpuVersion {
+    /// Its plan.
     pub plan: TpuPlan,
-    /// The folder with everything about it.
+    /// Its folder.
     pub folder: PathBuf,
-    /// The compiler's figures.
+    /// Its figures.
     pub figures: Figures,
 }
 
-/// Compiles everything, then puts it in place.
-pub fn run(work: &Work, place: &Place) -> Result<Report> {
-    let libtpu = LIBTPU.find(&Places::of_process(&LIBTPU, work.libtpu.clone()))?;
+/// Compiles every version, then moves all of them into the output folder.
+pub fn run(work: &TpuWork, place: &OutputFolder) -> Result<TpuReport> {
+    let libtpu = LIBTPU.find(&ToolPaths::of_process(&LIBTPU, work.libtpu.clone()))?;
     let session = Session::new(work, place, &libtpu)?;
     let progress = Progress::new(work.plans.len() as u64);
     let mut built = Vec::new();
@@ -78,29 +79,29 @@ pub fn run(work: &Work, place: &Place) -> Result<Report> {
     let folders = place.put_all(&names)?;
     let versions = work.plans.iter().zip(folders).zip(built);
     let version =
-        |((plan, folder), figures): ((&_, _), _)| VersionReport { plan: Clone::clone(plan), folder, figures };
+        |((plan, folder), figures): ((&_, _), _)| TpuVersion { plan: Clone::clone(plan), folder, figures };
     let versions = versions.map(version).collect();
-    Ok(Report { chip: work.chip, libtpu, versions })
+    Ok(TpuReport { chip: work.chip, libtpu, versions })
 }
 
-/// What all versions of a job share.
+/// What all versions share.
 struct Session<'a> {
-    work: &'a Work,
-    place: &'a Place,
-    libtpu: &'a Found,
+    work: &'a TpuWork,
+    place: &'a OutputFolder,
+    libtpu: &'a FoundTool,
     compiler: Compiler,
     target: Target,
 }
 
 impl<'a> Session<'a> {
-    fn new(work: &'a Work, place: &'a Place, libtpu: &'a Found) -> Result<Self> {
-        let program = std::env::current_exe().context("cannot tell where this program is")?;
+    fn new(work: &'a TpuWork, place: &'a OutputFolder, libtpu: &'a FoundTool) -> Result<Self> {
+        let program = std::env::current_exe().context("cannot locate the octile executable")?;
         let compiler =
             Compiler { plugin: libtpu.path.clone(), child: vec![program.into(), CHILD_COMMAND.into()] };
         Ok(Self { work, place, libtpu, compiler, target: Target::named(work.chip.topology) })
     }
 
-    /// Compiles one version into a folder of the work folder.
+    /// Compiles one version into a draft folder.
     fn build(&self, plan: &TpuPlan) -> Result<Figures> {
         let name = version_name(plan.strategy);
         let folder = self.place.draft(&name)?;
@@ -123,20 +124,20 @@ impl<'a> Session<'a> {
         Ok(figures)
     }
 
-    /// Compiles, and gives the dump folder back. After a crash it is left where it is, for the user to look into.
+    /// Compiles and returns the dump folder. After a crash the folder is kept for the user to look into.
     fn compile(&self, module: &Module, dump: Temporary<TempDir>) -> Result<(Compiled, Temporary<TempDir>)> {
         let flags = DumpFlags::Listings(dump.path().to_owned());
         match self.compiler.compile(&self.target, module, &flags) {
             Ok(compiled) => Ok((compiled, dump)),
             Err(error @ CompileError::Crashed { .. }) => {
-                bail!("{error}\nWhat it wrote before is kept in {}", dump.finish(TempDir::keep).display())
+                bail!("{error}\nIts output is kept in {}", shown(&dump.finish(TempDir::keep)))
             }
             Err(error) => Err(error.into()),
         }
     }
 }
 
-/// The module to compile, which leaves HLO text in the dump folder and the executable in the version's own.
+/// The module to compile, with HLO text dumped to `dump` and the executable written to `folder`.
 fn module(emitted: &Emitted, name: &str, folder: &Path, dump: &Path) -> Module {
     let mut module = Module::new(name, emitted.stablehlo.to_string());
     for (option, value) in hlo_options(&dump.join("hlo")) {
@@ -146,7 +147,7 @@ fn module(emitted: &Emitted, name: &str, folder: &Path, dump: &Path) -> Module {
     module
 }
 
-/// The options that make the compiler write HLO as text.
+/// Options that dump HLO as text.
 fn hlo_options(folder: &Path) -> [(&'static str, OptionValue); 2] {
     [
         ("xla_dump_to", OptionValue::Text(folder.display().to_string())),
@@ -154,7 +155,7 @@ fn hlo_options(folder: &Path) -> [(&'static str, OptionValue); 2] {
     ]
 }
 
-/// Every flag and option of a compilation, with a placeholder for the folder.
+/// Lists the compiler flags for the manifest, with a placeholder for the folder.
 pub fn flags() -> Vec<String> {
     let mut flags = DumpFlags::Listings(PLACEHOLDER.into()).flags();
     let options = hlo_options(&Path::new(PLACEHOLDER).join("hlo"));
@@ -162,7 +163,7 @@ pub fn flags() -> Vec<String> {
     flags
 }
 
-/// Counts the cycles of the kernel's listing.
+/// Counts the cycles of the kernel's LLO listing.
 fn count(folder: &Path, chip: &TpuChip) -> Result<Counted> {
     let text = fs::read_to_string(folder.join(collect::PACKED_BUNDLES))?;
     Ok(match simulate(&Listing::parse(&text), &SimOptions::of(chip)) {

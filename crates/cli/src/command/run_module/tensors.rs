@@ -1,4 +1,4 @@
-//! Between the tensors of files, of problems and of devices.
+//! Converts tensors of files and problems for a device, and compares results.
 
 use std::path::Path;
 
@@ -13,9 +13,9 @@ use safetensors::{Dtype, tensor::TensorView};
 
 use octile_harness::backend::OutputBuffer;
 
-use crate::tensor_file;
+use crate::{print::shown, tensor_file};
 
-/// The element type of a wider float.
+/// Converts a float type.
 pub fn element(kind: FloatKind) -> ElementType {
     match kind {
         FloatKind::F32 => ElementType::F32,
@@ -24,7 +24,7 @@ pub fn element(kind: FloatKind) -> ElementType {
     }
 }
 
-/// The operands of a problem, in the order of the arguments of its modules.
+/// Converts the operands of a problem, in argument order.
 pub fn of_operands(operands: &Operands) -> Result<Vec<HostTensor>> {
     let problem = &operands.problem;
     let pair = |(rows, cols): (usize, usize)| vec![rows, cols];
@@ -47,7 +47,7 @@ pub fn of_operands(operands: &Operands) -> Result<Vec<HostTensor>> {
     Ok(tensors)
 }
 
-/// Reads the named operands that the file has, in order, and what the result should be.
+/// Reads those of the named operands that the file has, and the expected result.
 pub fn read(
     path: &Path,
     names: &[String],
@@ -56,15 +56,15 @@ pub fn read(
     let bytes = tensor_file::bytes(path)?;
     let file = tensor_file::tensors(path, &bytes)?;
     let tensor = |name: &str| {
-        let held = || format!("{} has no tensor '{name}', only {}", path.display(), file.names().join(", "));
+        let held = || format!("{} has no tensor '{name}', only {}", shown(path), file.names().join(", "));
         from_file(name, &file.tensor(name).ok().with_context(held)?)
     };
     let present = names.iter().filter(|name| file.tensor(name).is_ok());
     let operands = present.map(|name| tensor(name)).collect::<Result<Vec<_>>>()?;
     if operands.is_empty() {
         bail!(
-            "{} has none of the tensors {}: name its operands with --operands",
-            path.display(),
+            "{} has none of the tensors {}: name the operands with --operands",
+            shown(path),
             names.join(", ")
         );
     }
@@ -88,12 +88,12 @@ fn from_file(name: &str, view: &TensorView<'_>) -> Result<HostTensor> {
         Dtype::F64 => ElementType::F64,
         Dtype::F8_E4M3 => ElementType::F8E4M3Fn,
         Dtype::F8_E5M2 => ElementType::F8E5M2,
-        other => bail!("tensor '{name}' has elements of type {other:?}, which no module here takes"),
+        other => bail!("tensor '{name}' has unsupported element type {other:?}"),
     };
     Ok(HostTensor::new(element, view.shape().to_vec(), view.data().to_vec())?)
 }
 
-/// A result as the checks want it, where it is of one of the result types.
+/// Converts a result for the checks; `None` if it is not f32, bf16 or f16.
 pub fn output(tensor: &HostTensor) -> Option<OutputBuffer> {
     let bytes = tensor.bytes();
     Some(match tensor.element() {
@@ -109,24 +109,24 @@ fn elements<const N: usize, T>(bytes: &[u8], element: impl Fn([u8; N]) -> T) -> 
     chunks.map(|chunk| element(chunk.try_into().expect("chunks have the length asked for"))).collect()
 }
 
-/// How far a result is from what was expected.
+/// TensorDifference of a result from the expected one.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Difference {
-    /// The largest difference of an element.
+pub struct TensorDifference {
+    /// Largest absolute difference.
     pub max_abs: f64,
-    /// The largest expected magnitude.
+    /// Largest expected magnitude.
     pub magnitude: f64,
 }
 
-impl Difference {
+impl TensorDifference {
     /// Compares two tensors of floats, element by element.
     pub fn between(result: &HostTensor, expected: &HostTensor) -> Result<Self> {
         if result.dims() != expected.dims() {
-            bail!("the result has the shape {:?}, but {:?} was expected", result.dims(), expected.dims());
+            bail!("the result has shape {:?}, but shape {:?} is expected", result.dims(), expected.dims());
         }
         let (result, expected) = (widen(result)?, widen(expected)?);
         let differences = result.iter().zip(&expected).map(|(r, e)| if r == e { 0.0 } else { (r - e).abs() });
-        // Not `f64::max`, which would lose a NaN.
+        // `f64::max` would ignore NaN.
         let largest = |a: f64, b: f64| if a >= b || a.is_nan() { a } else { b };
         Ok(Self {
             max_abs: differences.fold(0.0, largest),
@@ -134,12 +134,12 @@ impl Difference {
         })
     }
 
-    /// The error as a part of the largest expected magnitude.
+    /// Returns the error relative to the largest expected magnitude.
     pub fn relative(&self) -> f64 {
         if self.max_abs == 0.0 { 0.0 } else { self.max_abs / self.magnitude }
     }
 
-    /// Whether it is at most `tolerance`. NaN never is.
+    /// Whether the relative error is at most `tolerance`; never for NaN.
     pub fn within(&self, tolerance: f64) -> bool {
         self.relative() <= tolerance
     }
@@ -168,8 +168,8 @@ mod tests {
 
     #[test]
     fn differences_are_measured_against_the_largest_magnitude() {
-        let difference = Difference::between(&tensor(&[1.0, -4.0]), &tensor(&[1.5, -4.0])).unwrap();
-        assert_eq!(difference, Difference { max_abs: 0.5, magnitude: 4.0 });
+        let difference = TensorDifference::between(&tensor(&[1.0, -4.0]), &tensor(&[1.5, -4.0])).unwrap();
+        assert_eq!(difference, TensorDifference { max_abs: 0.5, magnitude: 4.0 });
         assert!(difference.within(0.125) && !difference.within(0.12));
     }
 
@@ -177,14 +177,16 @@ mod tests {
     fn nan_is_never_close() {
         for values in [[f32::NAN, 1.0], [1.0, f32::NAN]] {
             assert!(
-                !Difference::between(&tensor(&values), &tensor(&[1.0, 1.0])).unwrap().within(f64::INFINITY)
+                !TensorDifference::between(&tensor(&values), &tensor(&[1.0, 1.0]))
+                    .unwrap()
+                    .within(f64::INFINITY)
             );
         }
     }
 
     #[test]
     fn shapes_must_agree() {
-        let error = Difference::between(&tensor(&[1.0]), &tensor(&[1.0, 2.0])).unwrap_err();
-        assert_eq!(error.to_string(), "the result has the shape [1], but [2] was expected");
+        let error = TensorDifference::between(&tensor(&[1.0]), &tensor(&[1.0, 2.0])).unwrap_err();
+        assert_eq!(error.to_string(), "the result has shape [1], but shape [2] is expected");
     }
 }

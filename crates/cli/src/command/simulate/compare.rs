@@ -1,4 +1,4 @@
-//! A result against the one that is expected.
+//! Compares a result with the expected one.
 
 use anyhow::{Result, bail};
 use octile_mosaic::{
@@ -7,19 +7,18 @@ use octile_mosaic::{
 };
 use serde::Serialize;
 
-/// How two results differ.
+/// Difference of two results.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Comparison {
-    /// The largest difference.
+    /// Largest difference.
     pub max_difference: f64,
-    /// The largest expected magnitude of a number that is finite.
+    /// Largest finite expected magnitude.
     pub max_magnitude: f64,
-    /// The largest difference as a part of what is allowed: 2 units in the last place, and what sums of binary32 in
-    /// another order can differ by.
+    /// Largest difference relative to the tolerance: 2 ulp, plus what another summation order in f32 can change.
     pub of_allowed: f64,
 }
 
-/// Bits of the significand, the leading one included; integers are exact.
+/// Bits of the significand, including the leading one; `None` for integers, which are exact.
 fn precision(element: Element) -> Option<i32> {
     match element {
         Element::Float(Float::F32) => Some(24),
@@ -31,25 +30,25 @@ fn precision(element: Element) -> Option<i32> {
     }
 }
 
-/// The largest power of two that is not above the magnitude; of zero and the like, the least normal one.
+/// Largest power of two up to the magnitude; at least the smallest normal number.
 fn power_of_two_below(value: f64) -> f64 {
     const SIGNIFICAND: u64 = (1 << (f64::MANTISSA_DIGITS - 1)) - 1;
     f64::from_bits(value.abs().max(f64::MIN_POSITIVE).to_bits() & !SIGNIFICAND)
 }
 
-/// The result that a kernel should have.
+/// The expected result of a kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
-    /// Its type; `None` for binary64, which stands for any type of float.
+    /// Element type; `None` for f64, which is comparable with any float type.
     pub element: Option<Element>,
     /// Dimensions.
     pub shape: Vec<usize>,
-    /// Every element.
+    /// The elements.
     pub values: Vec<f64>,
 }
 
 impl Expected {
-    /// Exactly this tensor.
+    /// Expects this tensor.
     pub fn of(tensor: &Tensor) -> Self {
         let values = tensor.to_f32().into_iter().map(f64::from).collect();
         Self { element: Some(tensor.element), shape: tensor.shape.clone(), values }
@@ -71,7 +70,7 @@ fn described(element: Option<Element>, shape: &[usize]) -> String {
 }
 
 impl Comparison {
-    /// Compares; `products` were added up in all, evenly over the elements.
+    /// Compares results whose elements are sums of `products` multiply-adds in total.
     pub fn between(result: &Tensor, expected: &Expected, products: u64) -> Result<Self> {
         if !expected.admits(result) {
             bail!(
@@ -92,21 +91,21 @@ impl Comparison {
             let ours = f64::from(ours);
             let same = ours == theirs || ours.is_nan() && theirs.is_nan();
             let difference = if same { 0.0 } else { (ours - theirs).abs() };
-            // What is no number, and should be one, is infinitely far off.
+            // NaN where a number is expected counts as an infinite difference.
             let difference = if difference.is_nan() { f64::INFINITY } else { difference };
             max_difference = max_difference.max(difference);
             let allowed = allowed(theirs);
             if difference.is_infinite() {
                 of_allowed = f64::INFINITY;
             } else if difference > of_allowed * allowed {
-                // Most are no new record: telling so took no division.
+                // Divide only for a new maximum.
                 of_allowed = difference / allowed;
             }
         }
         Ok(Self { max_difference, max_magnitude, of_allowed })
     }
 
-    /// Whether every element is close enough.
+    /// Whether every element is within the tolerance.
     pub fn passed(&self) -> bool {
         self.of_allowed <= 1.0
     }

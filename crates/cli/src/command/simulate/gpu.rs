@@ -1,4 +1,4 @@
-//! A GPU kernel without a GPU: the PTX of a folder that `octile inspect --target sm_90a` wrote, changed by hand or not.
+//! Simulates the PTX in a folder of `octile inspect --target sm_90a`, which may have been edited.
 
 use std::{
     path::{Path, PathBuf},
@@ -33,15 +33,16 @@ use crate::{
     },
     input,
     plain_path::PlainPath,
+    print::shown,
     progress::Progress,
 };
 
-/// Orders of events that are tried.
+/// Schedules to try.
 const ORDERS: u64 = 4;
 
-/// What to run.
+/// The kernels of a plan.
 #[derive(Debug)]
-pub struct Job {
+pub struct GpuSimulateRequest {
     kernel: PathBuf,
     text: String,
     plan: HopperPlan,
@@ -49,13 +50,13 @@ pub struct Job {
     product: Product,
 }
 
-/// Whether this names a GPU kernel.
+/// Whether a file is PTX, by its name.
 pub fn is_ptx(kernel: &Path) -> bool {
     kernel.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ptx"))
 }
 
-impl Job {
-    /// The job that the arguments describe.
+impl GpuSimulateRequest {
+    /// Reads the kernels and the manifest beside them.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
         args.require_ptx_options()?;
         let kernel = args.kernel.clone();
@@ -64,8 +65,8 @@ impl Job {
         let manifest = folder.join(manifest::FILE_NAME);
         if folder.ends_with(QUANTIZE) && !manifest.is_file() {
             bail!(
-                "{} runs before the kernel in the folder around it: simulate that one, and both run",
-                kernel.display()
+                "{} is the quantization kernel: simulate the kernel.ptx one folder up, which runs both",
+                shown(&kernel)
             );
         }
         let (plan, gpu) = plan(folder)?;
@@ -77,15 +78,15 @@ impl Job {
         let quantize = quantize.as_ref().map(|(text, launch)| (&text[..], *launch));
         let entry = hopper::multiply(&plan).entry;
         let product = Product::new(&plan, &text, quantize)
-            .with_context(|| format!("cannot read {} as PTX of this kind", kernel.display()))?;
+            .with_context(|| format!("cannot parse {}", shown(&kernel)))?;
         let product = match args.max_operations {
             Some(most) => product.with_most_instructions(most),
             None => product,
         };
         if product.entry() != entry {
             bail!(
-                "{} is of {}, not of {entry}, of which the manifest tells",
-                kernel.display(),
+                "{} defines {}, but the manifest expects {entry}: run `octile inspect` again",
+                shown(&kernel),
                 product.entry()
             );
         }
@@ -93,104 +94,107 @@ impl Job {
     }
 }
 
-/// The kernel that quantizes activations, seen from the folder of the one that multiplies.
+/// Path of the quantization kernel in the folder of a version.
 fn quantize_ptx() -> PlainPath {
     PlainPath::new(&format!("{QUANTIZE}/{PTX}")).expect("a plain path")
 }
 
-/// The parts of a manifest that a plan follows from.
+/// The parts of a manifest that determine a plan.
 #[derive(Deserialize)]
-struct Manifest {
-    gpu: Gpu,
-    plan: Plan,
+struct LaunchManifest {
+    gpu: GpuFields,
+    plan: PlanFields,
 }
 
 #[derive(Deserialize)]
-struct Gpu {
+struct GpuFields {
     name: String,
 }
 
 #[derive(Deserialize)]
-struct Plan {
+struct PlanFields {
     problem: manifest::Problem,
     strategy: Strategy,
     promote_every: usize,
     release: Release,
 }
 
-/// The plan that a manifest tells of: made anew, and the same.
+/// Rebuilds the plan of a manifest, and requires that it is unchanged.
 fn plan(folder: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
     let path = folder.join(manifest::FILE_NAME);
-    let name = path.display();
+    let name = shown(&path);
     let written = manifest::sealed_value(folder)?.with_context(|| {
         format!(
-            "there is no {name}: it says how the kernel is launched, so simulate a kernel.ptx in the folder where \
-             `octile inspect --target sm_90a` wrote it"
+            "{name} does not exist: simulate kernel.ptx in its folder of `octile inspect --target sm_90a`, whose manifest \
+             says how to launch it"
         )
     })?;
-    let of_gpu = || format!("{name} is not that of a GPU kernel of this version: run `octile inspect` again");
-    let Manifest { gpu, plan } = serde_json::from_value(written.clone()).map_err(|_| anyhow!(of_gpu()))?;
+    let of_gpu = || {
+        format!("{name} is not a manifest of a GPU kernel of this octile version: run `octile inspect` again")
+    };
+    let LaunchManifest { gpu, plan } =
+        serde_json::from_value(written.clone()).map_err(|_| anyhow!(of_gpu()))?;
     let problem = plan.problem.checked()?;
     let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;
     let options = KernelOptions::new(Some(plan.promote_every), plan.release == Release::Thread);
     let made = options.plan(&problem, gpu, plan.strategy)?;
     if serde_json::to_value(&made)? != written["plan"] {
-        bail!("{name} has a plan that this version of octile would not make: run `octile inspect` again");
+        bail!("{name} has a plan that this octile version does not generate: run `octile inspect` again");
     }
     Ok((made, gpu))
 }
 
-/// What a run brought.
+/// Result of the simulated runs.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct GpuSimulateReport {
     /// The kernel's file.
     pub kernel: String,
-    /// The GPU that it was planned for.
+    /// The planned GPU.
     pub gpu: &'static str,
-    /// What was multiplied.
+    /// The problem.
     pub problem: Problem,
-    /// Orders of events that were tried.
+    /// Schedules that were tried.
     pub orders: u64,
-    /// What stopped the last of them.
-    pub fault: Option<Found>,
-    /// The result of the first order against the f64 reference.
+    /// What stopped the last one.
+    pub fault: Option<StoppedAt>,
+    /// Result of the first schedule against the f64 reference.
     pub comparison: Option<Comparison>,
-    /// Results on operands with an exact product, where no error is allowed.
+    /// Results on operands with an exact result, where no error is allowed.
     pub exact: ExactCheck,
-    /// Whether all orders gave the same bits.
+    /// Whether all schedules gave the same bits.
     pub repeatable: bool,
-    /// Instructions of all warps in the first order.
+    /// Instructions of all warps in the first schedule.
     pub instructions: u64,
-    /// Lines with instructions that no one executed in any order: nothing is said of them.
+    /// Lines with instructions that were not executed in any schedule, and so were not checked.
     pub unreached: Vec<usize>,
-    /// Seconds that it took on this machine.
+    /// Seconds of the simulation.
     pub seconds: f64,
     /// The lines of the kernel.
     #[serde(skip)]
     pub lines: Vec<String>,
 }
 
-/// Where a run was stopped.
+/// Where a run was stopped, and why.
 #[derive(Debug, Serialize)]
-pub struct Found {
-    /// From 1.
+pub struct StoppedAt {
+    /// Line of the PTX, from 1.
     pub line: usize,
-    /// In the grid.
+    /// CTA in the grid.
     pub block: usize,
-    /// In its block.
+    /// Thread in the CTA.
     pub thread: usize,
     /// What is wrong.
     pub problem: String,
 }
 
-impl From<Fault> for Found {
+impl From<Fault> for StoppedAt {
     fn from(Fault { line, block, thread, kind, .. }: Fault) -> Self {
         Self { line, block, thread, problem: kind.to_string() }
     }
 }
 
-impl Report {
-    /// Failed if anything stopped the kernel, or its results are wrong or differ.
+impl GpuSimulateReport {
+    /// Fails if the kernel was stopped, or its results are wrong or differ.
     pub fn verdict(&self) -> Verdict {
         let is_close = self.comparison.as_ref().is_some_and(Comparison::passed);
         let is_right = is_close && self.exact.wrong == 0;
@@ -198,14 +202,14 @@ impl Report {
     }
 }
 
-/// Runs the kernel in several orders of events.
-pub fn run(job: &Job) -> Report {
+/// Runs the kernel in several schedules.
+pub fn run(request: &GpuSimulateRequest) -> GpuSimulateReport {
     let start = Instant::now();
-    let problem = job.plan.problem;
+    let problem = request.plan.problem;
     let operands = Operands::random(problem, OPERANDS);
-    let mut report = Report {
-        kernel: job.kernel.display().to_string(),
-        gpu: job.gpu.name,
+    let mut report = GpuSimulateReport {
+        kernel: shown(&request.kernel),
+        gpu: request.gpu.name,
         problem,
         orders: 0,
         fault: None,
@@ -215,17 +219,17 @@ pub fn run(job: &Job) -> Report {
         instructions: 0,
         unreached: Vec::new(),
         seconds: 0.0,
-        lines: job.text.lines().map(str::to_owned).collect(),
+        lines: request.text.lines().map(str::to_owned).collect(),
     };
     let mut first = None;
     let draws = ExactOperands::draws(&problem);
     let progress = Progress::new(ORDERS + draws as u64);
-    progress.doing("orders of events");
+    progress.doing("schedules");
     let arguments = Arguments::fastest(&problem).with_constant_weight();
     while report.fault.is_none() && report.orders < ORDERS {
         report.orders += 1;
-        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_CTAS, seed: report.orders };
-        match job.product.run(&operands, arguments, machine) {
+        let machine = Machine { gpu: request.gpu, resident_blocks: RESIDENT_CTAS, seed: report.orders };
+        match request.product.run(&operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, outcome)) => match &first {
                 Some(first) => {
@@ -248,8 +252,8 @@ pub fn run(job: &Job) -> Report {
             break;
         }
         let exact = ExactOperands::new(problem, draw, OPERANDS);
-        let machine = Machine { gpu: job.gpu, resident_blocks: RESIDENT_CTAS, seed: ORDERS + 1 };
-        match job.product.run(&exact.operands, arguments, machine) {
+        let machine = Machine { gpu: request.gpu, resident_blocks: RESIDENT_CTAS, seed: ORDERS + 1 };
+        match request.product.run(&exact.operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, _)) => report.exact.add(result(&problem, &bytes).compare_exactly(&exact)),
         }

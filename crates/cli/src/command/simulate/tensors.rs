@@ -1,4 +1,4 @@
-//! Operands from a file.
+//! Operands from a tensor file.
 
 use std::path::Path;
 
@@ -10,21 +10,21 @@ use octile_mosaic::{
 use safetensors::{Dtype, tensor::TensorView};
 
 use super::Expected;
-use crate::tensor_file;
+use crate::{print::shown, tensor_file};
 
-/// What a file holds for a kernel.
+/// Operands and expected result of a kernel.
 pub struct Tensors {
     /// Names of the operands, in order.
     pub names: Vec<String>,
     /// The operands.
     pub operands: Vec<Tensor>,
-    /// The result that is expected.
+    /// The expected result.
     pub expected: Option<Expected>,
 }
 
-/// The operands and the expected result.
+/// Reads the operands and the expected result.
 pub fn read(path: &Path, operands: &[String], expect: Option<&str>) -> Result<Tensors> {
-    let name = path.display();
+    let name = shown(path);
     let bytes = tensor_file::bytes(path)?;
     let file = tensor_file::tensors(path, &bytes)?;
     let mut stored = file.tensors();
@@ -33,7 +33,7 @@ pub fn read(path: &Path, operands: &[String], expect: Option<&str>) -> Result<Te
         Some(found) => Ok(found),
         None => {
             let names: Vec<&str> = stored.iter().map(|(name, _)| name.as_str()).collect();
-            bail!("{name} holds no tensor '{wanted}'; it holds {}", names.join(", "))
+            bail!("{name} has no tensor '{wanted}', only {}", names.join(", "))
         }
     };
     let is_operand = |tensor: &&(String, TensorView<'_>)| {
@@ -52,7 +52,7 @@ pub fn read(path: &Path, operands: &[String], expect: Option<&str>) -> Result<Te
     })
 }
 
-/// A reference may be more precise than anything that a kernel returns.
+/// Converts the expected tensor, which may also be f64.
 fn convert_expected(name: &str, tensor: &TensorView<'_>) -> Result<Expected> {
     if tensor.dtype() == Dtype::F64 {
         let values = tensor.data().as_chunks().0.iter().map(|bytes| f64::from_le_bytes(*bytes));
@@ -71,7 +71,9 @@ fn convert(name: &str, tensor: &TensorView<'_>) -> Result<Tensor> {
         Dtype::BOOL | Dtype::I8 | Dtype::U8 => Element::Integer(1),
         Dtype::I16 | Dtype::U16 => Element::Integer(2),
         Dtype::I32 | Dtype::U32 => Element::Integer(4),
-        other => bail!("tensor '{name}' holds {other:?}, which no kernel takes here"),
+        other => bail!(
+            "tensor '{name}' has unsupported type {other:?}: convert it to f32, bf16, f16, f8 or an integer up to 32 bits"
+        ),
     };
     Ok(Tensor { element, shape: tensor.shape().to_vec(), bytes: tensor.data().to_vec() })
 }

@@ -1,10 +1,10 @@
-//! The timeline as a Chrome trace.
+//! Chrome trace of a timeline.
 
 use octile_mosaic::interpret::{Timeline, Work};
 use serde_json::{Value, json};
 
-/// The rows of the trace: what works beside what.
-const UNITS: [(&str, u32); 4] = [("matrix units", 0), ("vector unit", 1), ("waiting", 2), ("copies", 3)];
+/// Rows of the trace.
+const UNITS: [(&str, u32); 4] = [("MXU", 0), ("VPU and scalar unit", 1), ("waits", 2), ("DMAs", 3)];
 
 fn row(work: Work) -> u32 {
     match work {
@@ -15,18 +15,18 @@ fn row(work: Work) -> u32 {
     }
 }
 
-/// Events with times in microseconds, as `chrome://tracing` and Perfetto read them.
+/// Converts a timeline into the format of `chrome://tracing` and Perfetto, with times in microseconds.
 pub fn chrome_trace(timeline: &Timeline) -> Value {
     let microseconds = |cycles: f64| 1e6 * cycles / timeline.rates.hertz;
     let names = UNITS.map(
         |(name, row)| json!({"name": "thread_name", "ph": "M", "pid": 0, "tid": row, "args": {"name": name}}),
     );
-    // Copies overlap one another, which a row of complete events cannot show: each is an asynchronous pair.
+    // DMAs overlap, which a row of complete events cannot show: each becomes an asynchronous pair.
     let copies = timeline.events.iter().enumerate().filter(|(_, event)| event.work == Work::Copy);
     let copies = copies.flat_map(|(id, event)| {
         let half = |phase: &str, cycles: f64| {
             json!({
-                "name": format!("copy {}", event.label), "cat": "copy", "ph": phase, "id": id, "pid": 0,
+                "name": format!("DMA {}", event.label), "cat": "copy", "ph": phase, "id": id, "pid": 0,
                 "tid": row(Work::Copy), "ts": microseconds(cycles),
                 "args": {"line": event.line, "bytes": event.bytes},
             })

@@ -1,13 +1,13 @@
-//! Verdicts for continuous integration: one suite per version, one case per required check.
+//! JUnit XML: one suite per version, one case per required check.
 
 use anyhow::Result;
 use octile_dump::checks::{Finding, Verdict};
 use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
 
-use super::{Judged, Report};
+use super::{Judged, VerifyReport};
 
-/// The file's content.
-pub fn document(report: &Report) -> Result<String> {
+/// Returns the document.
+pub fn document(report: &VerifyReport) -> Result<String> {
     let mut document = Document::new("octile verify");
     for judged in &report.versions {
         let mut suite = TestSuite::new(&judged.version.name);
@@ -26,7 +26,7 @@ pub fn document(report: &Report) -> Result<String> {
     Ok(document.to_string()?)
 }
 
-/// Whether the files can be relied on.
+/// The case that fails for damaged and contradictory files.
 fn files(judged: &Judged) -> TestCase {
     let troubles = &judged.version.troubles;
     let status = match troubles.first() {

@@ -1,29 +1,29 @@
-//! The lines of dumps: Mosaic and LLO side by side, and what other files findings point into.
+//! Lines of dumps: two levels side by side, and lines of other files that findings refer to.
 
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use octile_dump::{Place, facts::FileKind};
 
-use crate::command::{analyze::Text, verify::Judged};
+use crate::command::{analyze::TextFile, verify::Judged};
 
-/// A file up to so many lines is shown whole.
+/// Files up to this many lines are shown whole.
 const WHOLE: usize = 400;
-/// Of a longer one, so many lines at its beginning and around each line that a finding points to.
+/// Lines shown around each line that a finding refers to, in longer files.
 const AROUND: usize = 12;
-/// Columns of a line, and behind each place in it; HLO holds whole kernels in one.
+/// Characters shown after each place in a line; a line of HLO may contain a whole kernel.
 const COLUMNS: usize = 300;
-/// The most of a line to mark as the place that a finding points to.
+/// Most characters to mark as a place.
 const WORD: usize = 48;
 
-/// Places that findings of a version point to, and their names on the page.
+/// Places that the findings of a version refer to, and their anchors.
 pub struct Marks {
     version: usize,
     places: BTreeSet<(String, Place)>,
 }
 
 impl Marks {
-    /// The places that the findings of the `version`-th version point to.
+    /// Collects the places of a version's findings.
     pub fn new(version: usize, judged: &Judged) -> Self {
         let of_helpers = judged.version.helpers.iter().flat_map(|helper| &helper.findings);
         let findings = judged.version.findings.iter().chain(of_helpers);
@@ -32,52 +32,54 @@ impl Marks {
         Self { version, places }
     }
 
-    /// The name of the version.
+    /// Returns the anchor of the version.
     pub fn version_id(&self) -> String {
         format!("v{}", self.version)
     }
 
-    /// The name of a place.
+    /// Returns the anchor of a place.
     pub fn place_id(&self, file: &str, place: Place) -> String {
         let slug: String = file.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         format!("v{}-{slug}-{}-{}", self.version, place.line, place.column)
     }
 
-    /// In order.
+    /// Lists the places in a file, sorted.
     fn of_file(&self, file: &str) -> impl Iterator<Item = Place> {
         self.places.iter().filter(move |(name, _)| name == file).map(|(_, place)| *place)
     }
 }
 
-/// Both stages side by side, then the lines of other files that findings point to.
-pub fn panes(marks: &Marks, gpu: bool, texts: &[Text]) -> Markup {
+/// Two levels side by side, then lines of other files that findings refer to; `None` if there are neither.
+pub fn panes(marks: &Marks, gpu: bool, texts: &[TextFile]) -> Option<Markup> {
     let first =
         |kinds: &[FileKind]| kinds.iter().find_map(|kind| texts.iter().find(|text| text.kind == *kind));
     let pair = match gpu {
         true => [first(&[FileKind::Ptx]), first(&[FileKind::Sass])],
         false => [first(&[FileKind::Mosaic]), first(&[FileKind::LloPacked, FileKind::LloFinal])],
     };
-    let in_pair = |text: &&Text| pair.iter().flatten().any(|shown| shown.name == text.name);
-    let pointed_to = |text: &&Text| marks.of_file(&text.name).next().is_some();
-    let others = texts.iter().filter(|text| !in_pair(text) && pointed_to(text));
-    html! {
-        @if pair.iter().flatten().next().is_none() { p.note { "Neither is among the files." } }
-        div.panes { @for text in pair.into_iter().flatten() { (pane(marks, text, WHOLE)) } }
-        @for text in others { (pane(marks, text, 0)) }
-    }
+    let in_pair = |text: &&TextFile| pair.iter().flatten().any(|shown| shown.name == text.name);
+    let pointed_to = |text: &&TextFile| marks.of_file(&text.name).next().is_some();
+    let others: Vec<_> = texts.iter().filter(|text| !in_pair(text) && pointed_to(text)).collect();
+    let is_empty = others.is_empty() && pair.iter().flatten().next().is_none();
+    (!is_empty).then(|| {
+        html! {
+            div.panes { @for text in pair.into_iter().flatten() { (pane(marks, text, WHOLE)) } }
+            @for text in others { (pane(marks, text, 0)) }
+        }
+    })
 }
 
-fn pane(marks: &Marks, text: &Text, whole: usize) -> Markup {
+fn pane(marks: &Marks, text: &TextFile, whole: usize) -> Markup {
     let lines: Vec<&str> = text.text.lines().collect();
     let shown = shown(marks, &text.name, lines.len(), whole);
     let class = if shown.len() < 20 { "code short" } else { "code" };
-    // The line before each one that is shown: 0 before the first.
+    // The line shown before each one; 0 before the first.
     let previous = std::iter::once(0).chain(shown.iter().copied());
     let last = shown.last().copied().unwrap_or(0);
     html! {
         div.pane {
             h4 { (text.name) ", " (lines.len()) " lines" }
-            // Reachable by keyboard, because it scrolls by itself.
+            // Scrollable panes must be reachable by keyboard.
             div class=(class) tabindex="0" {
                 @for (before, number) in previous.zip(shown.iter().copied()) {
                     @if number > before + 1 { (gap(number - before - 1)) }
@@ -95,7 +97,7 @@ fn gap(lines: usize) -> Markup {
 
 fn line(marks: &Marks, file: &str, number: usize, text: &str) -> Markup {
     let mut places: Vec<_> = marks.of_file(file).filter(|place| place.line as usize == number).collect();
-    // A place that is not in the line stands at its end.
+    // A place beyond the line is moved to its end.
     let start = |place: &Place| boundary(text, (place.column as usize).saturating_sub(1));
     places.sort_by_key(start);
     let end = boundary(text, places.last().map_or(0, start) + COLUMNS);
@@ -113,18 +115,18 @@ fn line(marks: &Marks, file: &str, number: usize, text: &str) -> Markup {
     }
 }
 
-/// The last beginning of a character up to an offset.
+/// Largest character boundary up to an offset.
 fn boundary(text: &str, offset: usize) -> usize {
     (0..=offset.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0)
 }
 
-/// Up to where a place is marked: the next boundary between operations or operands.
+/// Length of a marked place: up to the next boundary between operations or operands.
 fn word(text: &str) -> usize {
     let end = text.find([',', ';', '=', '(', '{']).unwrap_or(text.len());
     boundary(text, end.clamp(1, WORD))
 }
 
-/// Numbers of the lines to show, from 1.
+/// Line numbers to show, from 1.
 fn shown(marks: &Marks, file: &str, lines: usize, whole: usize) -> BTreeSet<usize> {
     if lines <= whole {
         return (1..=lines).collect();

@@ -1,4 +1,4 @@
-//! Buffers as parts of their memory, to scale.
+//! Memory maps, to scale.
 
 use maud::{Markup, html};
 use octile_core::device::hopper::HOPPER_GPUS;
@@ -16,8 +16,8 @@ struct Block {
     bytes: u64,
 }
 
-/// One bar per memory that the kernel uses: all of the memory, then the part in use enlarged.
-pub fn map(version: &Version) -> Markup {
+/// Draws two bars per memory: all of it, and the part in use enlarged. `None` if no file names buffers.
+pub fn map(version: &Version) -> Option<Markup> {
     let chip = version.promise.chip;
     let vmem_limit = version.facts.vmem.as_ref().and_then(|vmem| vmem.limit);
     let vmem = vmem_limit.or(chip.map(|chip| chip.vmem_default as u64));
@@ -32,13 +32,11 @@ pub fn map(version: &Version) -> Markup {
         .map(|(name, space, limit)| (name, blocks(version, &space), limit))
         .filter(|(_, blocks, _)| !blocks.is_empty())
         .collect();
-    html! {
-        @if bars.is_empty() { p.note { "The files do not tell which buffers the kernel has." } }
-        @for (name, blocks, limit) in &bars { (memory(name, blocks, *limit)) }
-    }
+    let map = html! { @for (name, blocks, limit) in &bars { (memory(name, blocks, *limit)) } };
+    (!bars.is_empty()).then_some(map)
 }
 
-/// From the plan where there is one: it has names. Else what the latest stage declares.
+/// Buffers of the plan, which have names; without one, those of the last level that declares any.
 fn blocks(version: &Version, space: &Space) -> Vec<Block> {
     if let Some(manifest) = &version.manifest {
         let regions = manifest.plan.memory().regions.iter().filter(|region| space_of(region) == *space);
@@ -61,7 +59,7 @@ fn blocks(version: &Version, space: &Space) -> Vec<Block> {
     latest.filter(|buffer| buffer.space == *space).map(block).collect()
 }
 
-/// The memory of a planned buffer.
+/// Memory of a planned buffer.
 fn space_of(region: &Region) -> Space {
     match region.space.as_str() {
         "shared" => Space::Shared,
@@ -74,7 +72,7 @@ fn memory(name: &str, blocks: &[Block], limit: Option<u64>) -> Markup {
     let share = |bytes: u64, whole: u64| format!("width:{:.3}%", 1e2 * bytes as f64 / whole.max(1) as f64);
     html! {
         @if let Some(limit) = limit {
-            p.note { (name) ": " (size(used)) " in buffers of " (size(limit)) " that the kernel may use" }
+            p.note { (name) ": " (size(used)) " in buffers, of " (size(limit)) }
             div.bar { div style={ (share(used, limit.max(used))) ";background:" (COLOURS[0]) } {} }
             p.note { "The part in use, enlarged" }
         } @else {

@@ -1,11 +1,11 @@
-//! What is different from each version to the next, folded up.
+//! Differences from each version to the next, collapsed.
 
 use maud::{Markup, html};
 use octile_dump::{compare, facts::Evidence};
 
 use crate::{command::report::Step, print::compare::is_incomparable};
 
-/// One entry per step.
+/// Lists one entry per step.
 pub fn list(steps: &[Step]) -> Markup {
     html! {
         @if !steps.is_empty() {
@@ -24,7 +24,7 @@ fn entry(step: &Step) -> Markup {
                 @if is_incomparable(structure) {
                     "nothing is comparable"
                 } @else {
-                    "parts that differ: " (structure.differences.len()) ", that are the same: " (structure.alike)
+                    (structure.differences.len()) " parts differ, " (structure.alike) " are the same"
                 }
             }
             ul.findings { @for part in &structure.differences { (difference(part)) } }
@@ -46,7 +46,7 @@ fn difference(part: &compare::Difference) -> Markup {
     }
 }
 
-/// With a capital letter, and arrows that no line end divides.
+/// Capitalizes a sentence and draws its arrows.
 fn prose(sentence: &str) -> String {
     let sentence = sentence.replace("->", "\u{2192}");
     let mut rest = sentence.chars();

@@ -1,4 +1,4 @@
-//! Which units the code keeps busy, from its first bundle to its last.
+//! Unit utilization over the bundles of the code.
 
 use maud::{Markup, html};
 use octile_dump::{
@@ -10,31 +10,22 @@ use octile_dump::{
 use super::plot::COLOURS;
 use crate::command::analyze::Version;
 
-/// Columns of the plot: each stands for as many bundles as it takes.
+/// Columns of the plot.
 const BINS: usize = 160;
-/// A row of the plot is a unit of the table; spills and fills are part of stores and loads.
-const UNITS: [(usize, &str); 7] = [
-    (0, "matrix"),
-    (1, "cross-lane"),
-    (2, "vector"),
-    (4, "transcend."),
-    (5, "load"),
-    (7, "store"),
-    (9, "scalar"),
-];
+/// Units to plot, by column of the table; spills and fills are included in stores and loads.
+const UNITS: [(usize, &str); 7] =
+    [(0, "MXU"), (1, "XLU"), (2, "VPU"), (4, "EUP"), (5, "load"), (7, "store"), (9, "scalar")];
 
-/// One row per unit; the darker, the more of it is in use.
-pub fn plot(version: &Version) -> Markup {
-    let Some(bundles) = bundles(version) else {
-        return html! { p.note { "There is no LLO listing and no utilization table among the files." } };
-    };
+/// Draws one row per unit. `None` if there is no LLO listing and no utilization table.
+pub fn plot(version: &Version) -> Option<Markup> {
+    let bundles = bundles(version)?;
     let capacity = capacity(version, &bundles);
     let per_bin = bundles.len().div_ceil(BINS).max(1);
     let bins: Vec<&[[u64; 10]]> = bundles.chunks(per_bin).collect();
     let executions = version.facts.cycles.as_ref().map(|cycles| cycles.executions.as_slice());
     let executions = executions.filter(|executions| executions.len() == bundles.len());
     let used = |unit: usize| bins.iter().map(move |bundles| share(bundles, unit, capacity[unit])).collect();
-    html! {
+    Some(html! {
         div.units role="img" aria-label="Units in use over bundles" {
             @for ((unit, name), colour) in UNITS.into_iter().zip(COLOURS) { (row(name, colour, used(unit))) }
             @if let Some(executions) = executions {
@@ -44,13 +35,13 @@ pub fn plot(version: &Version) -> Markup {
             span.ends { span { "bundle 0" } span { (bundles.len()) } }
         }
         p.note {
-            "Each column stands for " (per_bin) " bundles. The stronger the colour, the more of the unit is in use; for \
-             executions the scale is logarithmic."
+            "One column is " (per_bin) " bundles. The stronger the colour, the more of the unit is in use; executions are on \
+             a logarithmic scale."
         }
-    }
+    })
 }
 
-/// The name stands beside the strip and not in it, so that it stays readable where the strip is squeezed.
+/// A name and a strip; the name is outside the SVG, which is squeezed on a phone.
 fn row(name: &str, colour: &str, shares: Vec<f64>) -> Markup {
     html! {
         span { (name) }
@@ -63,7 +54,7 @@ fn row(name: &str, colour: &str, shares: Vec<f64>) -> Markup {
     }
 }
 
-/// How often the busiest bundle of each column is executed, as a part of the most, on a logarithmic scale.
+/// Executions of the busiest bundle of each column, relative to the maximum, on a logarithmic scale.
 fn executed(executions: &[u64], per_bin: usize) -> Vec<f64> {
     let scale = |times: &u64| (*times as f64 + 1.0).ln();
     let most = executions.iter().max().map_or(1.0, scale).max(1.0);
@@ -75,7 +66,7 @@ fn share(bundles: &[[u64; 10]], unit: usize, capacity: u64) -> f64 {
     used as f64 / (capacity.max(1) * bundles.len() as u64) as f64
 }
 
-/// What each bundle uses: from the listing with every cycle, else from the compiler's table.
+/// Units used by each bundle, from the listing or the compiler's table.
 fn bundles(version: &Version) -> Option<Vec<[u64; 10]>> {
     if let Some(text) = version.text(FileKind::LloPacked) {
         let listing = Listing::parse(&text.text);
@@ -87,7 +78,7 @@ fn bundles(version: &Version) -> Option<Vec<[u64; 10]>> {
     table.rows().map(row).collect()
 }
 
-/// How many of each unit there are: as the compiler says, else the most that a bundle uses.
+/// Number of each unit: from the compiler's table, else the maximum of all bundles.
 fn capacity(version: &Version, bundles: &[[u64; 10]]) -> [u64; 10] {
     let stated = table(version).filter(|table| table.columns == UnitUse::COLUMNS);
     let stated = stated.and_then(|table| <[u16; 10]>::try_from(table.capacity).ok());

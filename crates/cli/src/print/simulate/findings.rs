@@ -1,11 +1,11 @@
-//! Findings in words.
+//! Prints simulator findings.
 
 use octile_mosaic::{
     interpret::{Agent, Area, Finding, Range, Site, Trouble},
     verify::Violation,
 };
 
-/// What is wrong, where, between whom.
+/// Describes a finding and quotes the lines involved.
 pub fn finding(finding: &Finding, lines: &[String]) -> String {
     let (title, sites) = describe(&finding.trouble);
     let mut text = title;
@@ -19,7 +19,7 @@ pub fn finding(finding: &Finding, lines: &[String]) -> String {
     text
 }
 
-/// What the compiler would refuse, and where.
+/// Describes what the compiler would reject.
 pub fn violation(violation: &Violation, lines: &[String]) -> String {
     let line = violation.place.map(|place| place.line);
     let at = line.map(|line| format!("line {line}: ")).unwrap_or_default();
@@ -39,7 +39,7 @@ fn quote(line: Option<u32>, lines: &[String]) -> String {
 fn place(site: &Site) -> String {
     let who = match &site.agent {
         Agent::Core => "the core".to_owned(),
-        Agent::Copy(number) => format!("copy {number}"),
+        Agent::Copy(number) => format!("DMA {number}"),
         Agent::Window(number) => format!("the window of operand {number}"),
     };
     let line = site.line.map(|line| format!("line {line}, ")).unwrap_or_default();
@@ -60,65 +60,60 @@ fn area(area: &Area) -> String {
     }
 }
 
-/// One sentence, and the sites with the parts they play.
+/// A sentence, and the sites with their roles.
 fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
     match trouble {
         Trouble::ReadDuringCopyIn { area: part, copy, read, semaphore } => (
             format!(
-                "RACE: {} is read while a copy into it may be under way; wait on {semaphore} first",
+                "RACE: {} is read while a DMA into it may be in flight; wait on {semaphore} first",
                 area(part)
             ),
-            vec![("read", read), ("copy", copy)],
+            vec![("read", read), ("DMA", copy)],
         ),
         Trouble::WriteDuringCopyIn { area: part, copy, write, semaphore } => (
             format!(
-                "RACE: {} is written while a copy into it may be under way; wait on {semaphore} first",
+                "RACE: {} is written while a DMA into it may be in flight; wait on {semaphore} first",
                 area(part)
             ),
-            vec![("write", write), ("copy", copy)],
+            vec![("write", write), ("DMA", copy)],
         ),
         Trouble::OverwrittenDuringCopyOut { area: part, copy, write, semaphore } => (
             format!(
-                "RACE: {} is overwritten while a copy out of it may be under way; wait on {semaphore} first",
+                "RACE: {} is overwritten while a DMA out of it may be in flight; wait on {semaphore} first",
                 area(part)
             ),
-            vec![("write", write), ("copy", copy)],
+            vec![("write", write), ("DMA", copy)],
         ),
         Trouble::Deadlock { semaphore, wait, needed, available, signalled_by } => {
             let mut sites = vec![("wait", wait)];
             sites.extend(signalled_by.iter().map(|site| ("signal", site)));
-            let who = if signalled_by.is_empty() { "; nothing ever signals it" } else { "" };
-            (
-                format!(
-                    "DEADLOCK: a wait for {needed} on {semaphore}, which holds {available} and gets no more{who}"
-                ),
-                sites,
-            )
+            let who = if signalled_by.is_empty() { "; nothing signals it" } else { "" };
+            (format!("DEADLOCK: wait for {needed} on {semaphore}, which stays at {available}{who}"), sites)
         }
         Trouble::SemaphoreLeftOver { semaphore, count, signalled_by } => (
-            format!("SEMAPHORE: {semaphore} holds {count} when the kernel ends: a copy is not waited for"),
+            format!("SEMAPHORE: {semaphore} is {count} when the kernel ends: a DMA is not waited for"),
             signalled_by.iter().map(|site| ("signal", site)).collect(),
         ),
         Trouble::ReadOfUnwritten { area: part, read } => (
-            format!("UNWRITTEN: {} is read, but nothing has written all of it", area(part)),
+            format!("UNINITIALIZED: {} is read before all of it is written", area(part)),
             vec![("read", read)],
         ),
         Trouble::OutOfBounds { buffer, dimension, index, size, extent, access } => (
             format!(
-                "OUT OF BOUNDS: {size} from index {index} on in dimension {dimension} of {buffer}, which has {extent}"
+                "OUT OF BOUNDS: {size} elements from index {index} in dimension {dimension} of {buffer}, whose extent is {extent}"
             ),
             vec![("access", access)],
         ),
         Trouble::OutputNotWritten { area: part, elements, of } => (
             format!(
-                "UNWRITTEN RESULT: {elements} of {of} elements are never written, {} the first",
+                "UNWRITTEN RESULT: {elements} of {of} elements are never written, the first at {}",
                 area(part)
             ),
             Vec::new(),
         ),
         Trouble::OutOfOperations { operations, site } => (
             format!(
-                "ENDLESS: the kernel was stopped after {operations} operations; if it ends, let it run on with --max-operations N"
+                "ENDLESS: stopped after {operations} operations; raise the limit with --max-operations N if the kernel ends"
             ),
             vec![("next", site)],
         ),
@@ -150,23 +145,21 @@ mod tests {
         };
         let lines = ["module {", "  tpu.enqueue_dma a", "  %1 = vector.load b", "}"].map(str::to_owned);
         insta::assert_snapshot!(finding(&race, &lines), @r"
-        RACE: w_x2[1, 0:128] is read while a copy into it may be under way; wait on semaphores[1, 1] first
+        RACE: w_x2[1, 0:128] is read while a DMA into it may be in flight; wait on semaphores[1, 1] first
              read     line 3, vector.load by the core in step [0, 1]
                       | %1 = vector.load b
-             copy     line 2, tpu.enqueue_dma by copy 5 in step [0, 1]
+             DMA      line 2, tpu.enqueue_dma by DMA 5 in step [0, 1]
                       | tpu.enqueue_dma a
              11 times in all
         ");
     }
 
     #[test]
-    fn a_deadlock_says_who_waits_for_what() {
+    fn a_deadlock_names_the_semaphore() {
         let wait = Site { agent: Agent::Core, line: None, op: "tpu.wait_dma2".to_owned(), step: vec![] };
         let semaphore = "s[0]".to_owned();
         let deadlock = Trouble::Deadlock { semaphore, wait, needed: 512, available: 0, signalled_by: vec![] };
         let text = finding(&Finding { trouble: deadlock, times: 1 }, &[]);
-        assert!(text.starts_with(
-            "DEADLOCK: a wait for 512 on s[0], which holds 0 and gets no more; nothing ever signals it"
-        ));
+        assert!(text.starts_with("DEADLOCK: wait for 512 on s[0], which stays at 0; nothing signals it"));
     }
 }

@@ -1,4 +1,4 @@
-//! A simulated GPU kernel as text.
+//! Prints a simulated GPU kernel.
 
 use std::fmt::Write;
 
@@ -8,24 +8,24 @@ use octile_harness::check::ExactCheck;
 use super::super::{emit, heading};
 use crate::{
     Verdict,
-    command::simulate::gpu::{Found, Report},
+    command::simulate::gpu::{GpuSimulateReport, StoppedAt},
 };
 
-/// Lines of the kernel that are shown before and after the one where it was stopped.
+/// Lines of context around the line where the kernel was stopped.
 const AROUND: usize = 2;
 
-/// Prints what stopped the kernel, or how its result compares.
-pub fn report(report: &Report) {
+/// Prints what stopped the kernel, or how accurate its result is.
+pub fn report(report: &GpuSimulateReport) {
     emit(&text(report));
 }
 
 /// Prints the report as JSON.
-pub fn json(report: &Report) {
+pub fn json(report: &GpuSimulateReport) {
     super::judged_json(report.verdict(), report);
 }
 
-fn text(report: &Report) -> String {
-    let Report { kernel, gpu, problem, .. } = report;
+fn text(report: &GpuSimulateReport) -> String {
+    let GpuSimulateReport { kernel, gpu, problem, .. } = report;
     let mut text = heading(format!(
         "{kernel}\n{problem}, x {}, out {}; simulated on a modelled {gpu}, thread by thread",
         problem.x, problem.out
@@ -36,21 +36,21 @@ fn text(report: &Report) -> String {
     let plural = if report.orders == 1 { "" } else { "s" };
     let _ = match &report.fault {
         Some(_) => {
-            writeln!(text, "findings  1 in {} order{plural} of events; the kernel was stopped", report.orders)
+            writeln!(text, "findings  1 in {} schedule{plural}; the kernel was stopped", report.orders)
         }
         None => {
-            writeln!(text, "findings  none in {} order{plural} of events; races looked for", report.orders)
+            writeln!(text, "findings  none in {} schedule{plural}, with race detection", report.orders)
         }
     };
     let _ = match &report.comparison {
         None => writeln!(text, "result    none"),
         Some(comparison) => writeln!(
             text,
-            "result    {}: largest relative error {:.3e}, {:.3} of what rounding can explain{}",
+            "result    {}: largest relative error {:.3e}, {:.3} of the error bound{}",
             if comparison.passed() { "PASS" } else { "FAIL" },
             comparison.max_relative,
             comparison.worst_of_bound,
-            if report.repeatable { "" } else { "; another order of events gave other bits" }
+            if report.repeatable { "" } else { "; another schedule gave other bits" }
         ),
     };
     let _ = match report.exact {
@@ -59,17 +59,13 @@ fn text(report: &Report) -> String {
             text,
             "exact     FAIL: {wrong} wrong elements; row {row}, column {col} is {result:e}, not {expected:e}"
         ),
-        _ => writeln!(text, "exact     PASS: small integers with power-of-two scales, right to the bit"),
+        _ => writeln!(text, "exact     PASS: small integers with power-of-two scales, bit-exact"),
     };
     if report.instructions > 0 {
         let _ = writeln!(text, "executed  {} instructions of all warps", report.instructions);
     }
     if !report.unreached.is_empty() {
-        let _ = writeln!(
-            text,
-            "unreached {}, or their predicate never held: nothing is said of them",
-            ranges(&report.unreached)
-        );
+        let _ = writeln!(text, "unreached {}: never executed, so not checked", ranges(&report.unreached));
     }
     let _ = writeln!(text, "time      {:.3} s on this machine", report.seconds);
     let verdict = if report.verdict() == Verdict::Passed { "PASS" } else { "FAIL" };
@@ -77,7 +73,7 @@ fn text(report: &Report) -> String {
     text
 }
 
-/// Lines, those that follow each other together; labels may stand between them.
+/// Formats line numbers as ranges; labels may be between the lines of a range.
 fn ranges(lines: &[usize]) -> String {
     const SHOWN: usize = 6;
     let ranges: Vec<&[usize]> = lines.chunk_by(|line, next| next - line <= 2).collect();
@@ -85,14 +81,14 @@ fn ranges(lines: &[usize]) -> String {
         [line] => line.to_string(),
         _ => format!("{}-{}", range[0], range[range.len() - 1]),
     });
-    let more = if ranges.len() > SHOWN { ", and others (--json has all)" } else { "" };
+    let more = if ranges.len() > SHOWN { ", and others (see --json)" } else { "" };
     format!("lines {}{more}", shown.collect::<Vec<_>>().join(", "))
 }
 
 /// What stopped the kernel, with the lines around it.
-fn stopped(found: &Found, lines: &[String]) -> String {
-    let Found { line, block, thread, problem } = found;
-    let mut text = format!("STOPPED at line {line}, thread {thread} of block {block}: {problem}\n");
+fn stopped(found: &StoppedAt, lines: &[String]) -> String {
+    let StoppedAt { line, block, thread, problem } = found;
+    let mut text = format!("STOPPED at line {line}, thread {thread} of CTA {block}: {problem}\n");
     let shown = line.saturating_sub(AROUND).max(1)..=(line + AROUND).min(lines.len());
     for number in shown {
         let mark = if number == *line { '>' } else { ' ' };
@@ -106,10 +102,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_that_follow_each_other_are_told_together() {
+    fn adjacent_lines_form_ranges() {
         assert_eq!(ranges(&[3]), "lines 3");
         assert_eq!(ranges(&[3, 4, 6, 9, 20, 21]), "lines 3-6, 9, 20-21");
         let many: Vec<usize> = (0..9).map(|at| 10 * at).collect();
-        assert_eq!(ranges(&many), "lines 0, 10, 20, 30, 40, 50, and others (--json has all)");
+        assert_eq!(ranges(&many), "lines 0, 10, 20, 30, 40, 50, and others (see --json)");
     }
 }

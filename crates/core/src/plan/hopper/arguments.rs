@@ -1,13 +1,13 @@
-//! What a kernel is called with, in order.
+//! The arguments of a matmul kernel.
 
 use super::HopperPlan;
 use crate::{Problem, ScaleGranularity};
 
-/// Scales that are copied at once where they lie side by side: 16 bytes.
+/// Scales that one `cp.async` copies where they are adjacent: 16 bytes.
 pub const COPIED_AT_ONCE: usize = 4;
 
-/// Elements from one scale to the next: along the rows of its matrix, and along K. Both layouts that are in use are
-/// taken as they come: K-major has `k: 1`, MN-major has `row: 1`.
+/// Strides of a scale matrix, in elements. Kernels take both common layouts: K-major has `k: 1`, MN-major has
+/// `row: 1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ScaleLayout {
     /// From the scale of one row (or block of rows) to the next.
@@ -17,22 +17,24 @@ pub struct ScaleLayout {
 }
 
 impl ScaleLayout {
-    /// The scales of a row lie side by side.
+    /// K-major: the scales of a row are adjacent.
     pub fn k_major((_, k_blocks): (usize, usize)) -> Self {
         Self { row: k_blocks, k: 1 }
     }
 
-    /// The scales of a k-block lie side by side.
+    /// MN-major: the scales of a k-block are adjacent.
     pub fn mn_major((rows, _): (usize, usize)) -> Self {
         Self { row: 1, k: rows }
     }
 
-    /// As [`ScaleLayout::mn_major`], and those of every k-block start at a multiple of 16 bytes, so that [`COPIED_AT_ONCE`] are.
+    /// MN-major with every k-block aligned to 16 bytes, so that kernels copy [`COPIED_AT_ONCE`] scales at
+    /// once.
     pub fn aligned((rows, _): (usize, usize)) -> Self {
         Self { row: 1, k: rows.next_multiple_of(COPIED_AT_ONCE) }
     }
 
-    /// Elements from the first scale to behind the last; where several are copied at once, to behind the last that are.
+    /// Elements from the first scale to the end of the last; where several are copied at once, to the end of
+    /// the last copy.
     ///
     /// Saturates at `usize::MAX`, so that no buffer is large enough for a layout that cannot be addressed.
     pub fn extent(self, (rows, k_blocks): (usize, usize)) -> usize {
@@ -44,12 +46,13 @@ impl ScaleLayout {
         along_rows.saturating_add(along_k).saturating_add(1)
     }
 
-    /// The strides as kernels take them; `None` when one in bytes does not fit in 32 bits, in which kernels compute it.
+    /// The strides as kernel arguments; `None` when one does not fit in 32 bits in bytes, as kernels compute
+    /// it.
     pub(super) fn numbers(self) -> Option<[u32; 2]> {
         Some([countable_stride(self.row, size_of::<f32>())?, countable_stride(self.k, size_of::<f32>())?])
     }
 
-    /// Brings K-major scales of `k_blocks` per row into this layout.
+    /// Copies K-major scales, `k_blocks` per row, into this layout.
     pub fn arrange(self, k_major: &[f32], k_blocks: usize) -> Vec<f32> {
         let mut arranged = vec![0.0; self.extent((k_major.len() / k_blocks, k_blocks))];
         for (row, scales) in k_major.chunks(k_blocks).enumerate() {
@@ -61,7 +64,7 @@ impl ScaleLayout {
     }
 }
 
-/// Names of the numbers that every multiplying kernel takes after its tensor maps and pointers.
+/// Names of the numbers that every matmul kernel takes after its tensor maps and pointers.
 pub const NUMBERS: [&str; 17] = [
     "m",
     "n",
@@ -82,7 +85,7 @@ pub const NUMBERS: [&str; 17] = [
     "constant_weight",
 ];
 
-/// What the caller decides beyond the plan: how operands and result lie in memory, in elements.
+/// What the caller decides beyond the plan: the layout of operands and result, strides in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arguments {
     /// Layout of the activation scales.
@@ -95,14 +98,15 @@ pub struct Arguments {
     pub w_stride: usize,
     /// From one row of the result to the next.
     pub out_stride: usize,
-    /// Whether the weight was complete before the kernel that precedes the multiplication in its stream was launched, as in
-    /// inference. Then the producer warp prefetches it under programmatic dependent launch (PDL), before the preceding kernel is done,
-    /// except in kernels with three consumer warpgroups. Off by default, because a broken promise gives wrong results.
+    /// Whether the weight was complete before the kernel that precedes the multiplication in its stream was
+    /// launched, as in inference. Then the producer warp prefetches it under programmatic dependent launch
+    /// (PDL), before the preceding kernel is done, except in kernels with three consumer warpgroups. Off by
+    /// default, because a broken promise gives wrong results.
     pub constant_weight: bool,
 }
 
 impl Arguments {
-    /// Rows without gaps but for what the copy engine's alignment needs, and K-major scales.
+    /// Contiguous rows, padded only to TMA's alignment, and K-major scales.
     pub fn packed(problem: &Problem) -> Self {
         let stride = Self::aligned_stride(problem.k);
         Self {
@@ -115,24 +119,25 @@ impl Arguments {
         }
     }
 
-    /// The same, with the promise that the weight is constant: see [`Arguments::constant_weight`].
+    /// The same with a constant weight: see [`Arguments::constant_weight`].
     pub fn with_constant_weight(self) -> Self {
         Self { constant_weight: true, ..self }
     }
 
-    /// As [`Arguments::packed`], with the activation scales MN-major and aligned: the layout that kernels read fastest, because
-    /// the scales that a stage needs lie side by side.
+    /// As [`Arguments::packed`], with activation scales MN-major and aligned: the fastest layout, because the
+    /// scales of a stage are adjacent.
     pub fn fastest(problem: &Problem) -> Self {
         let x_scales = ScaleLayout::aligned(problem.x_scale_shape().unwrap_or((1, 1)));
         Self { x_scales, ..Self::packed(problem) }
     }
 
-    /// The least stride of 8-bit rows that the copy engine takes.
+    /// Smallest row stride of 8-bit operands that TMA takes.
     pub fn aligned_stride(k: usize) -> usize {
         k.next_multiple_of(16)
     }
 
-    /// The numbers, in the order of [`NUMBERS`]; `None` when one, or a stride in bytes, does not fit in 32 bits.
+    /// The numbers, in the order of [`NUMBERS`]; `None` when one, or a stride in bytes, does not fit in 32
+    /// bits.
     pub fn numbers(&self, plan: &HopperPlan) -> Option<[u32; NUMBERS.len()]> {
         let problem = &plan.problem;
         let quant_shift = problem.quant_block.size().ilog2() as usize;
@@ -170,7 +175,8 @@ impl Arguments {
     }
 }
 
-/// A stride in elements of so many bytes; `None` when it does not fit in 32 bits in bytes, as kernels compute it.
+/// A stride in elements of `bytes` bytes; `None` when it does not fit in 32 bits in bytes, as kernels compute
+/// it.
 pub(super) fn countable_stride(stride: usize, bytes: usize) -> Option<u32> {
     let in_bytes = stride.checked_mul(bytes)?;
     u32::try_from(in_bytes).ok().and(u32::try_from(stride).ok())

@@ -1,7 +1,7 @@
-//! Which shape is fastest: a model of the time, and the shapes that it is asked about.
+//! The choice of tile and cluster: candidates, and a performance model that ranks them.
 
 use super::{
-    ClusterMode, GpuTile, HopperPlan, ResultPath, STAGE_K, TileConfig, WAVE_ROWS, pieces, weight_stays,
+    ClusterMode, GpuTile, HopperPlan, ResultPath, STAGE_K, TileConfig, WAVE_ROWS, ctas_needed, weight_stays,
 };
 use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::PlanError};
 
@@ -18,9 +18,9 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
                 continue;
             }
         };
-        // Dividing K pays only where all parts run at once.
-        let divides = matches!(shape.cluster, ClusterMode::SplitK(_));
-        if divides && plan.blocks > at_once(&plan, gpu) {
+        // Split-K pays only where all CTAs run at once.
+        let splits_k = matches!(shape.cluster, ClusterMode::SplitK(_));
+        if splits_k && plan.blocks > at_once(&plan, gpu) {
             continue;
         }
         let time = expected_time(&plan, gpu);
@@ -31,14 +31,14 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
     best.map(|(_, plan)| plan).ok_or_else(|| refusal.expect("there are candidates for every problem"))
 }
 
-/// The shapes that are worth a thought for a problem. Others were timed too and never won.
+/// Candidate shapes for a problem; others were measured and never won.
 pub fn candidates(problem: &Problem) -> Vec<TileConfig> {
     let mut shapes = Vec::new();
     let mut push =
         |a, b, swapped, cluster| shapes.push(TileConfig { tile: GpuTile { a, b }, swapped, cluster });
     let m = problem.m;
     if m <= 32 {
-        // The weight fills the 64 rows, and x is as wide as it is.
+        // Swapped: the weight fills the 64 rows of a wgmma, and x is as narrow as M.
         for a in [64, 128] {
             for cluster in [1, 2, 3, 4, 6, 8].map(split) {
                 push(a, m.next_multiple_of(8), true, cluster);
@@ -46,7 +46,7 @@ pub fn candidates(problem: &Problem) -> Vec<TileConfig> {
         }
     } else if m <= 128 {
         for cluster in [1, 2, 4].map(split) {
-            // Tiles as small as this pay where K is divided as well.
+            // Tiles this small pay with split-K only.
             if cluster != ClusterMode::Single {
                 push(64, if m <= 64 { 32 } else { 64 }, false, cluster);
             }
@@ -78,41 +78,43 @@ fn split(parts: usize) -> ClusterMode {
     if parts == 1 { ClusterMode::Single } else { ClusterMode::SplitK(parts) }
 }
 
-/// Blocks that run at the same time, one on each multiprocessor. Clusters of more than two do not fill the groups of up to
-/// 18 multiprocessors that a GPU is made of.
+/// CTAs that run at the same time, one per SM. Clusters of more than two do not fill a GPU's GPCs of up to 18
+/// SMs.
 fn at_once(plan: &HopperPlan, gpu: &HopperGpu) -> usize {
     if plan.shape.cluster.ctas() > 2 { gpu.sms * 7 / 8 } else { gpu.sms }
 }
 
-/// Nanoseconds that the plan is expected to take. The constants are fitted to 42 shapes with up to 18 plans each, timed on
-/// an H200: the plan chosen is 0.10 % slower than the best of them in the mean, and at most 1.6 %. The times of the
-/// chosen plans are met within 25 %, but for one of 35 % (128x7168x16384).
+/// Expected time of a plan in nanoseconds. The constants are fitted to `bench/record/h200/plans.csv`: 42
+/// shapes with up to 18 plans each, measured on an H200. The chosen plan is 0.10 % slower than the best one
+/// on average, and at most 1.6 %. The model predicts the chosen plans' times within 25 %, except for one at
+/// 35 % (128x7168x16384).
 fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     const LAUNCH: f64 = 718.4;
     let GpuTile { a, b } = plan.shape.tile;
     let (waves, columns) = ((a / WAVE_ROWS) as f64, b as f64);
     let three = plan.consumers == 3;
-    // One stage: what a warpgroup needs from the first product to the last sum, and what all together take of the
-    // multiprocessor.
+    // One stage: latency of a warpgroup from the first wgmma to the last promotion, and the time for which
+    // all warpgroups together occupy the SM.
     let alone = waves / plan.consumers as f64 * if plan.overlaps_stages { 2.138 } else { 2.768 } * columns;
     let straddles = if plan.boundaries().len() > 1 { 1.1 } else { 1.0 };
     let all = waves * (29.85 + 1.026 * columns);
-    // Where two blocks wait for their weight, one multiplies meanwhile.
-    let pieces = pieces(plan.units, plan.shape);
-    let shares_swapped = plan.shape.swapped && plan.blocks_per_sm == 2 && pieces > gpu.sms;
+    // Of two resident CTAs, one multiplies while the other waits for its weight.
+    let ctas = ctas_needed(plan.units, plan.shape);
+    let shares_swapped = plan.shape.swapped && plan.blocks_per_sm == 2 && ctas > gpu.sms;
     let waits = if shares_swapped { 0.765 } else { 1.0 };
     let together = straddles * waits * if three { 1.135 * all } else { all + 54.53 };
-    // Sharing pays for tiles that need many rows for few products.
-    let shared = 1.2529 - 24.09 * (a + b) as f64 / (a * b) as f64;
-    let (parts, sharing, cluster_cost) = match plan.shape.cluster {
+    // Multicast pays for tiles that load many rows per wgmma.
+    let multicast = 1.2529 - 24.09 * (a + b) as f64 / (a * b) as f64;
+    let (parts, load_factor, cluster_cost) = match plan.shape.cluster {
         ClusterMode::Single => (1, 1.0, 0.0),
-        ClusterMode::MulticastA | ClusterMode::MulticastB => (1, shared, 1129.0),
+        ClusterMode::MulticastA | ClusterMode::MulticastB => (1, multicast, 1129.0),
         ClusterMode::SplitK(parts) => (parts, 1.0, 715.7 + 166.9 * (parts - 2) as f64),
     };
-    let rounds = pieces.div_ceil(at_once(plan, gpu));
+    let rounds = ctas.div_ceil(at_once(plan, gpu));
     let resident = plan.blocks_per_sm.min(rounds) as f64;
-    let per_stage = sharing * together.max(alone / resident);
-    // Warpgroups that do not all store at the same time hide a part of it, and so do stages with which results leave.
+    let per_stage = load_factor * together.max(alone / resident);
+    // Part of the epilogue is hidden where warpgroups do not all store at once, or the producer interleaves
+    // stores.
     let visible = match plan.result_path {
         _ if three => 0.6166,
         ResultPath::TmaStoreByProducer => 0.8,
@@ -121,7 +123,7 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     let epilogue = 51.28 * visible * (a * b) as f64 / 1024.0 / resident;
     let stages = plan.k_blocks().div_ceil(parts) as f64;
     let busy = rounds as f64 * (stages * per_stage + epilogue) + cluster_cost;
-    // What fetching the operands once costs beside all that.
+    // The part of loading the operands once that is not hidden.
     let Problem { m, n, k, .. } = plan.problem;
     let times_bandwidth = if weight_stays(&plan.problem, gpu) { 5.071 } else { 1.603 };
     LAUNCH + busy + ((m + n) * k) as f64 / (times_bandwidth * gpu.read_bandwidth)

@@ -1,10 +1,13 @@
-//! How a quantizing kernel is launched, and with what it is called.
+//! The kernel that quantizes activations before the matmul: its tuning, its launch and its arguments.
 
-use super::{ScaleLayout, arguments::countable_stride};
-use crate::{ActivationKind, Problem, ScaleGranularity};
+use serde::{Deserialize, Serialize};
 
-/// Names of the numbers that a quantizing kernel takes after pointers to x, its codes and its scales. The last three
-/// are the number of k-blocks of a row, and what divides by it: `high(2 * n * reciprocal) >> shift`.
+use super::{HopperPlan, ScaleLayout, arguments::countable_stride};
+use crate::{ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity};
+
+/// Names of the numbers that the quantization kernel takes after pointers to x, its codes and its scales. The
+/// last three are the k-blocks of a row and the constants that divide by that:
+/// `high(2 * n * reciprocal) >> shift`.
 pub const QUANTIZE_NUMBERS: [&str; 10] = [
     "m",
     "k",
@@ -18,43 +21,172 @@ pub const QUANTIZE_NUMBERS: [&str; 10] = [
     "k_groups_shift",
 ];
 
-/// Bytes of shared memory of a block of a quantizing kernel.
+/// Shared memory of a CTA of the quantization kernel, in bytes.
 pub const QUANTIZE_SHARED_BYTES: u32 = 16;
 
-/// How a quantizing kernel divides its work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct QuantizeLaunch {
-    /// Threads of a block.
-    pub threads: u32,
-    /// Token groups that a block takes at a time.
-    pub groups_per_block: u32,
-    /// Blocks per multiprocessor that take one piece of work after another; `None` for one block per piece.
-    pub staying: Option<u32>,
+/// Eviction priority of lines in the L2 cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CachePriority {
+    /// The default.
+    Normal,
+    /// Evicted first: the line is not needed again.
+    EvictFirst,
+    /// Evicted last: the line is needed soon.
+    EvictLast,
 }
 
-impl QuantizeLaunch {
-    /// Blocks of the grid for the activations of a problem; `None` where a kernel cannot count them.
-    pub fn grid(&self, problem: &Problem, multiprocessors: usize) -> Option<(u32, u32)> {
-        let (rows, k_blocks) = problem.x_scale_shape()?;
-        let (blocks, rows) = match problem.x.granularity()? {
+/// Choices that change the speed of the quantization kernel, and not its result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct QuantizeTuning {
+    /// Threads of a CTA.
+    pub threads: u32,
+    /// Unroll factor: 512-value loads in flight per warp.
+    pub unroll: u32,
+    /// L2 priority of the floats.
+    pub floats: CachePriority,
+    /// L2 priority of the codes.
+    pub codes: CachePriority,
+    /// CTAs per SM of a persistent kernel; `None` launches one CTA for each piece of work.
+    pub persistent_ctas: Option<u32>,
+}
+
+impl QuantizeTuning {
+    /// The fastest that was measured. No unrolling, because a small x then still occupies every SM; codes
+    /// stay in L2, because the matmul reads them next.
+    pub const BEST: Self = Self {
+        threads: 256,
+        unroll: 1,
+        floats: CachePriority::Normal,
+        codes: CachePriority::EvictLast,
+        persistent_ctas: None,
+    };
+
+    /// Whether the kernel supports this tuning: whole warps that fit on an SM; block scales take the default
+    /// only.
+    pub fn is_for(self, granularity: ScaleGranularity) -> bool {
+        let Self { threads, unroll, persistent_ctas, .. } = self;
+        match granularity {
             ScaleGranularity::Token => {
-                let per_block = self.groups_per_block as usize;
-                let pieces = rows.checked_mul(k_blocks)?.checked_next_multiple_of(per_block)? / per_block;
-                // The kernel divides the indices of groups, which must leave a bit free for that.
-                i32::try_from(pieces.checked_mul(per_block)?).ok()?;
-                let most = self
-                    .staying
-                    .map_or(Some(pieces), |blocks| multiprocessors.checked_mul(blocks as usize))?;
-                (pieces.min(most), 1)
+                matches!(threads, 128 | 256 | 512 | 1024)
+                    && (1..=4).contains(&unroll)
+                    && persistent_ctas.is_none_or(|ctas| (1..=16).contains(&ctas))
             }
-            ScaleGranularity::Block => (k_blocks, rows),
-        };
-        Some((u32::try_from(blocks).ok()?, u32::try_from(rows).ok()?))
+            ScaleGranularity::Block => threads == Self::BEST.threads && persistent_ctas.is_none(),
+        }
     }
 }
 
-/// The numbers, in the order of [`QUANTIZE_NUMBERS`]; `None` when one, or a stride in bytes, does not fit in 32 bits, or when the
-/// activations do not come as floats.
+/// Everything that the quantization kernel is generated from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuantizePlan {
+    /// Type of the activations.
+    pub kind: FloatKind,
+    /// Which of them share a scale.
+    pub granularity: ScaleGranularity,
+    /// Columns, and for block scales rows, that share a scale.
+    pub quant_block: QuantBlock,
+    /// Whether rows are loaded in vectors of 16 bytes: K and the row stride are multiples of
+    /// [`QuantizePlan::VECTOR`], and the first row is aligned.
+    pub vectors: bool,
+    /// Its tuning.
+    pub tuning: QuantizeTuning,
+}
+
+impl QuantizePlan {
+    /// Values of a 16-byte vector of 16-bit floats.
+    pub const VECTOR: usize = 8;
+    /// Values of a token group that one lane quantizes.
+    pub const LANE_VALUES: usize = 16;
+    /// Threads that an SM should hold, which bounds their registers.
+    const RESIDENT_THREADS: u32 = 1024;
+
+    /// The plan for a problem's activations, with [`QuantizeTuning::BEST`]; `None` where they do not come as
+    /// floats.
+    pub fn new(problem: &Problem) -> Option<Self> {
+        let ActivationKind::Quantized(kind, granularity) = problem.x else { return None };
+        Some(Self {
+            kind,
+            granularity,
+            quant_block: problem.quant_block,
+            vectors: problem.k.is_multiple_of(Self::VECTOR),
+            tuning: QuantizeTuning::BEST,
+        })
+    }
+
+    /// The same plan with another tuning; `None` where the kernel does not support it.
+    pub fn with_tuning(self, tuning: QuantizeTuning) -> Option<Self> {
+        tuning.is_for(self.granularity).then_some(Self { tuning, ..self })
+    }
+
+    /// The row stride of x must be a multiple of this many values.
+    pub fn row_alignment(&self) -> usize {
+        if self.vectors { Self::VECTOR } else { 1 }
+    }
+
+    /// Lanes that share a token group.
+    pub fn lanes_per_group(&self) -> u32 {
+        (self.quant_block.size() / Self::LANE_VALUES) as u32
+    }
+
+    /// Token groups that a warp loads at once.
+    pub fn groups_per_load(&self) -> u32 {
+        32 / self.lanes_per_group()
+    }
+
+    /// CTAs that must fit on an SM.
+    pub fn ctas_per_sm(&self) -> u32 {
+        Self::RESIDENT_THREADS / self.tuning.threads
+    }
+
+    /// How the kernel is launched.
+    pub fn launch(&self) -> QuantizeLaunch {
+        let QuantizeTuning { threads, unroll, persistent_ctas, .. } = self.tuning;
+        let groups_per_block = threads / 32 * unroll * self.groups_per_load();
+        QuantizeLaunch { threads, groups_per_block, persistent_ctas }
+    }
+}
+
+impl HopperPlan {
+    /// The plan of the quantization kernel, where activations come as floats.
+    pub fn quantization(&self) -> Option<QuantizePlan> {
+        QuantizePlan::new(&self.problem)
+    }
+}
+
+/// How the quantization kernel divides its work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QuantizeLaunch {
+    /// Threads of a CTA.
+    pub threads: u32,
+    /// Token groups that a CTA takes at a time.
+    pub groups_per_block: u32,
+    /// CTAs per SM of a persistent kernel; `None` launches one CTA for each piece of work.
+    pub persistent_ctas: Option<u32>,
+}
+
+impl QuantizeLaunch {
+    /// The grid for the activations of a problem; `None` where its size exceeds what the kernel can index.
+    pub fn grid(&self, problem: &Problem, sms: usize) -> Option<(u32, u32)> {
+        let (rows, k_blocks) = problem.x_scale_shape()?;
+        let (ctas, rows) = match problem.x.granularity()? {
+            ScaleGranularity::Token => {
+                let per_cta = self.groups_per_block as usize;
+                let needed = rows.checked_mul(k_blocks)?.checked_next_multiple_of(per_cta)? / per_cta;
+                // The kernel's division of group indices needs the top bit free.
+                i32::try_from(needed.checked_mul(per_cta)?).ok()?;
+                let most =
+                    self.persistent_ctas.map_or(Some(needed), |ctas| sms.checked_mul(ctas as usize))?;
+                (needed.min(most), 1)
+            }
+            ScaleGranularity::Block => (k_blocks, rows),
+        };
+        Some((u32::try_from(ctas).ok()?, u32::try_from(rows).ok()?))
+    }
+}
+
+/// The numbers, in the order of [`QUANTIZE_NUMBERS`]; `None` when one, or a stride in bytes, does not fit in
+/// 32 bits, or when the activations do not come as floats.
 pub fn quantize_numbers(
     problem: &Problem,
     x_stride: usize,
@@ -86,8 +218,8 @@ pub fn quantize_numbers(
     Some(narrow)
 }
 
-/// What a kernel divides a number below 2^31 by `divisor` with, because it has no quick division of its own: a factor,
-/// and how far to shift the high half of its product with twice the number.
+/// Constants to divide a number below 2^31 by `divisor`, because GPUs have no integer division: a factor, and
+/// a shift of the high half of its product with twice the number.
 fn reciprocal(divisor: usize) -> (usize, usize) {
     let shift = divisor.next_power_of_two().ilog2() as usize;
     ((1usize << (31 + shift)) / divisor + 1, shift)
@@ -113,5 +245,18 @@ mod tests {
                 assert_eq!((2 * number * factor) >> 32 >> shift, number / divisor, "{number} / {divisor}");
             }
         }
+    }
+
+    #[test]
+    fn only_supported_tunings_are_planned() {
+        let tokens = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token);
+        let problem = Problem::new(3, 1, 200, QuantBlock::B128).unwrap().with_x(tokens);
+        let plan = QuantizePlan::new(&problem).unwrap();
+        for (threads, unroll) in [(0, 1), (33, 1), (2048, 1), (256, 0), (256, 1000)] {
+            let tuning = QuantizeTuning { threads, unroll, ..QuantizeTuning::BEST };
+            assert_eq!(plan.with_tuning(tuning), None, "{tuning:?}");
+        }
+        assert_eq!(plan.with_tuning(QuantizeTuning::BEST), Some(plan));
+        assert_eq!(QuantizePlan::new(&problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token))), None);
     }
 }

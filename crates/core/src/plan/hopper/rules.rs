@@ -1,12 +1,12 @@
-//! What follows from a problem and a shape.
+//! Choices that follow from a problem and a shape.
 
 use super::{ClusterMode, RESULT_COLUMNS, Release, ResultPath, STAGE_K, TileConfig, WAVE_ROWS};
 use crate::{FloatKind, Problem, Strategy, device::hopper::HopperGpu};
 
-/// Stages of K that are short work: most of the ring.
+/// Most stages along K of a short problem: they fit in most pipelines at once.
 const SHORT_STAGES: usize = 8;
 
-/// Where a warpgroup multiplies several waves in a stage, there is time for its warps to meet.
+/// With several waves in a stage there is time for a warpgroup barrier, which saves arrivals.
 pub(super) fn release(strategy: Strategy, shape: TileConfig, consumers: usize) -> Release {
     if strategy == Strategy::Strip && waves(shape, consumers) > 1 {
         Release::Warpgroup
@@ -19,22 +19,22 @@ pub(super) fn waves(shape: TileConfig, consumers: usize) -> usize {
     shape.tile.a / WAVE_ROWS / consumers
 }
 
-/// Whether the second-level cache still has the weight when it is read again.
+/// Whether the weight is still in L2 when it is read again.
 pub(super) fn weight_stays(problem: &Problem, gpu: &HopperGpu) -> bool {
     problem.n * problem.k < gpu.l2 * 5 / 6
 }
 
-/// Whether the second-level cache has room for all of an operand beside what passes through it.
+/// Whether all of an operand stays in L2 beside what streams through.
 pub(super) fn operand_stays(rows: usize, k: usize, gpu: &HopperGpu) -> bool {
     rows * k <= gpu.l2 * 2 / 5
 }
 
-/// Whether two blocks share a multiprocessor, where the sums of a thread leave registers for that.
+/// Whether two CTAs are resident on an SM, as far as the accumulators leave registers for that.
 pub(super) fn shares_sm(
     problem: &Problem,
     shape: TileConfig,
     consumers: usize,
-    more_pieces_than_sms: bool,
+    more_ctas_than_sms: bool,
 ) -> bool {
     if consumers == 1 {
         return shape.tile.b <= 96;
@@ -42,34 +42,35 @@ pub(super) fn shares_sm(
     let is_small = consumers == 2 && shape.tile.b <= 64;
     let is_short = is_short(problem);
     if shape.swapped {
-        // One multiplies while the other waits for its weight. Short work has no need of that: a whole ring holds the next tile's
-        // stages already.
-        return is_small && more_pieces_than_sms && !is_short;
+        // One CTA multiplies while the other waits for its weight. A short problem does not need that: the
+        // pipeline of a CTA alone on its SM already holds the next tile's stages.
+        return is_small && more_ctas_than_sms && !is_short;
     }
-    // Where the work is short: then the next kernel's first fetches hide behind the end of this one. In longer work the half ring
-    // that is left would cost more than that.
+    // In a short problem the next kernel's first loads hide behind the end of this one (PDL). In a longer
+    // one, half the stages would cost more than that gains.
     is_small && is_short && shape.cluster == ClusterMode::Single
 }
 
-/// Whether a warpgroup starts a stage before it has added up the one before: where nothing else would keep the tensor cores busy, and
-/// a thread has registers for the products of two stages.
+/// Whether a warpgroup starts the wgmma of a stage before it promotes the previous one: where nothing else
+/// would keep the tensor cores busy, and a thread has registers for the wgmma accumulators of two stages.
 pub(super) fn overlaps_stages(
     problem: &Problem,
     shape: TileConfig,
     consumers: usize,
     has_sm_to_itself: bool,
 ) -> bool {
-    let divides_k = matches!(shape.cluster, ClusterMode::SplitK(_));
+    let splits_k = matches!(shape.cluster, ClusterMode::SplitK(_));
     match consumers {
-        1 if shape.swapped => !divides_k && has_sm_to_itself,
+        1 if shape.swapped => !splits_k && has_sm_to_itself,
         1 => shape.tile.b <= 128 && (has_sm_to_itself || is_short(problem)),
-        // For narrower tiles the other warpgroup's products are enough, and with 112 columns it takes long to choose where the second weight
-        // scale begins.
+        // For narrower tiles the other warpgroup's wgmma suffice. With 112 columns there are too many scale
+        // boundaries to select among.
         2 => waves(shape, consumers) == 1 && !shape.swapped && matches!(shape.tile.b, 96 | 128),
         _ => false,
     }
 }
 
+/// Whether K is short.
 fn is_short(problem: &Problem) -> bool {
     problem.k.div_ceil(STAGE_K) <= SHORT_STAGES
 }
@@ -88,12 +89,12 @@ pub(super) fn units(problem: &Problem, shape: TileConfig) -> (usize, usize) {
     }
 }
 
-/// Blocks that the problem would take if each had one tile, or one part of a tile's K.
-pub(super) fn pieces(units: (usize, usize), shape: TileConfig) -> usize {
+/// CTAs that the problem would take if each had one tile, or with split-K one part of a tile.
+pub(super) fn ctas_needed(units: (usize, usize), shape: TileConfig) -> usize {
     units.0 * units.1 * shape.cluster.ctas()
 }
 
-/// How results get to memory.
+/// How results get to global memory.
 pub(super) fn result_path(
     problem: &Problem,
     strategy: Strategy,
@@ -102,26 +103,28 @@ pub(super) fn result_path(
     one_tile_each: bool,
 ) -> ResultPath {
     let has_lines = problem.out != FloatKind::F32 && problem.n.is_multiple_of(8);
-    let divides_k = matches!(shape.cluster, ClusterMode::SplitK(_));
-    if strategy != Strategy::Strip || shape.swapped || divides_k || !has_lines {
+    let splits_k = matches!(shape.cluster, ClusterMode::SplitK(_));
+    if strategy != Strategy::Strip || shape.swapped || splits_k || !has_lines {
         ResultPath::Direct
     } else if !shape.tile.b.is_multiple_of(RESULT_COLUMNS)
         || (one_tile_each && shape.tile.b == RESULT_COLUMNS)
     {
-        // Nothing but its own last wave is computed while the copy engine stores a block's only tile, and a narrow one is sooner stored without
-        // it.
+        // Nothing but its own last wave is computed while TMA stores a CTA's only tile; for a narrow one, TMA
+        // does not pay.
         ResultPath::Lines
     } else if one_tile_each {
         ResultPath::TmaStoreByWave
     } else if waves(shape, consumers) > 1 {
-        // Warpgroups of one wave drift further apart, and the first to finish should not have to wait for the last.
+        // Only with several waves: warpgroups of one wave drift further apart, and the first to finish should
+        // not wait for the last.
         ResultPath::TmaStoreByProducer
     } else {
         ResultPath::TmaStore
     }
 }
 
-/// Chunks of 8 columns whose results are stored cluster: unswapped, two make a full memory sector; swapped, the 16 rows of one do.
+/// Chunks of 8 columns whose results are stored together: unswapped, two fill a memory sector; swapped, the
+/// 16 rows of one do.
 pub(super) fn chunks_per_part(shape: TileConfig) -> usize {
     if shape.swapped { 1 } else { 2 }
 }

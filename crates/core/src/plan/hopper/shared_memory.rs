@@ -6,11 +6,8 @@ use super::{
 };
 use crate::{
     Problem, Strategy,
-    plan::{MemoryMap, MemorySpace, Region},
+    plan::{BufferId, ElementType, MemoryMap, MemorySpace, PlannedBuffer},
 };
-
-/// Bytes of one mbarrier object (PTX ISA, "mbarrier").
-const BARRIER_BYTES: usize = 8;
 
 impl HopperPlan {
     /// Bytes of shared memory that a block asks for.
@@ -23,8 +20,8 @@ impl HopperPlan {
     /// # Panics
     /// When the plan has no such buffer.
     pub fn buffer_bytes(&self, name: &str) -> usize {
-        let region = self.memory.regions().iter().find(|region| region.name == name);
-        region.expect("the plan has this buffer").bytes
+        let buffer = self.memory.buffers().iter().find(|buffer| buffer.id.name() == name);
+        buffer.expect("the plan has this buffer").bytes
     }
 
     /// Where the buffer of this name starts in shared memory.
@@ -32,9 +29,10 @@ impl HopperPlan {
     /// # Panics
     /// When the plan has no such buffer.
     pub fn offset(&self, name: &str) -> usize {
-        let regions = self.memory.regions();
-        let at = regions.iter().position(|region| region.name == name).expect("the plan has this buffer");
-        regions[..at].iter().map(Region::total).sum()
+        let buffers = self.memory.buffers();
+        let at =
+            buffers.iter().position(|buffer| buffer.id.name() == name).expect("the plan has this buffer");
+        buffers[..at].iter().map(PlannedBuffer::total).sum()
     }
 }
 
@@ -47,49 +45,53 @@ pub(super) fn shared_memory(
     stages: usize,
 ) -> MemoryMap {
     let mut memory = MemoryMap::default();
+    let mut push = |id, copies, element, shape: &[usize]| {
+        memory.push(PlannedBuffer::new(id, MemorySpace::Shared, copies, element, shape));
+    };
     let GpuTile { a, b } = shape.tile;
-    memory.push("a", MemorySpace::Shared, stages, a * STAGE_K);
-    memory.push("b", MemorySpace::Shared, stages, b * STAGE_K);
+    push(BufferId::A, stages, ElementType::F8E4M3, &[a, STAGE_K]);
+    push(BufferId::B, stages, ElementType::F8E4M3, &[b, STAGE_K]);
     // Every warp writes parts of its own.
-    let piece = RESULT_ROWS * RESULT_COLUMNS * problem.out.bytes();
+    let out = problem.out.into();
     match result_path {
         ResultPath::Direct => {}
-        ResultPath::Lines => memory.push("result", MemorySpace::Shared, 4 * consumers, piece),
+        ResultPath::Lines => push(BufferId::Result, 4 * consumers, out, &[RESULT_ROWS, RESULT_COLUMNS]),
         ResultPath::TmaStore | ResultPath::TmaStoreByWave => {
             let pieces = waves(shape, consumers) * b / RESULT_COLUMNS;
-            memory.push("result", MemorySpace::Shared, 4 * consumers, pieces * piece);
+            push(BufferId::Result, 4 * consumers, out, &[pieces, RESULT_ROWS, RESULT_COLUMNS]);
         }
         ResultPath::TmaStoreByProducer => {
             // Those of a wave's four warps are stored cluster.
             let pieces = waves(shape, consumers) * consumers * b / RESULT_COLUMNS;
-            memory.push("result", MemorySpace::Shared, pieces, 4 * piece);
+            push(BufferId::Result, pieces, out, &[4, RESULT_ROWS, RESULT_COLUMNS]);
         }
     }
     if let ClusterMode::SplitK(parts) = shape.cluster {
         let share = exchanged_sums(shape, consumers, parts);
-        memory.push("exchange", MemorySpace::Shared, parts - 1, share * 128 * consumers * 4);
+        push(BufferId::Exchange, parts - 1, ElementType::F32, &[share, 128 * consumers]);
     }
     if matches!(strategy, Strategy::Smem | Strategy::Strip) {
         let x_rows = if shape.swapped { b } else { a };
-        memory.push("x_scale", MemorySpace::Shared, stages, x_rows * 4);
+        push(BufferId::XScale, stages, ElementType::F32, &[x_rows]);
         // Two at a time are read at once, so they start at a multiple of 8 bytes.
         let w_scales = w_scales_per_stage(shape).next_multiple_of(2);
-        memory.push("w_scale", MemorySpace::Shared, stages, w_scales * 4);
+        push(BufferId::WScale, stages, ElementType::F32, &[w_scales]);
     }
     if strategy != Strategy::Auto {
-        memory.push("full", MemorySpace::Shared, stages, BARRIER_BYTES);
-        memory.push("empty", MemorySpace::Shared, stages, BARRIER_BYTES);
+        push(BufferId::Full, stages, ElementType::B64, &[1]);
+        push(BufferId::Empty, stages, ElementType::B64, &[1]);
         if result_path == ResultPath::TmaStoreByProducer {
-            memory.push("result_ready", MemorySpace::Shared, 1, BARRIER_BYTES);
-            memory.push("result_taken", MemorySpace::Shared, 1, BARRIER_BYTES);
+            push(BufferId::ResultReady, 1, ElementType::B64, &[1]);
+            push(BufferId::ResultTaken, 1, ElementType::B64, &[1]);
             // Its first row and column.
-            memory.push("result_tile", MemorySpace::Shared, 1, 8);
+            push(BufferId::ResultTile, 1, ElementType::B64, &[1]);
         }
     }
     memory
 }
 
-/// Sums that a thread of a block that divides K gets from each of the others: those of its share of the tile's parts.
+/// Sums that a thread of a block that divides K gets from each of the others: those of its share of the
+/// tile's parts.
 fn exchanged_sums(shape: TileConfig, consumers: usize, parts: usize) -> usize {
     let per_part = chunks_per_part(shape);
     let all = waves(shape, consumers) * (shape.tile.b / 8).div_ceil(per_part);

@@ -1,13 +1,15 @@
-//! Which plans a runtime may launch.
+//! Which plans may be launched.
 
 use super::{HopperPlan, MOST_STAGES, Release, STAGE_K, TileConfig, candidates};
 use crate::{Problem, Strategy, device::hopper::HopperGpu};
 
 impl HopperPlan {
-    /// Whether the constructors make this very plan for this GPU, with [`TileConfig::PLAIN`] or one of the [`candidates`].
+    /// Whether the constructors make exactly this plan for this GPU, with [`TileConfig::PLAIN`] or one of the
+    /// [`candidates`].
     ///
-    /// The fields of a plan are open to readers, and so to writers. A kernel trusts all of them: its memory accesses are in
-    /// bounds because units, stages and shared memory belong cluster. So whoever launches a plan asks for this first.
+    /// A plan's fields are public, and a plan can be read from a file. Kernels trust all of them: memory
+    /// accesses are in bounds because tiles, stages and shared memory agree. So rebuild and compare a plan
+    /// before launching it.
     pub fn is_made_for(&self, gpu: &HopperGpu) -> bool {
         let Problem { m, n, k, quant_block, .. } = self.problem;
         if Problem::new(m, n, k, quant_block).is_err() {

@@ -44,7 +44,7 @@ fn unquantized_activations_are_refused() {
     let error = HopperPlan::best(&plain, &HOPPER_GPUS[0], Strategy::Strip).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "h100 multiplies 8-bit activations only: give fp8, or let bf16, f16 or f32 be quantized"
+        "h100 multiplies fp8 activations only: pass fp8, or have bf16, f16 or f32 quantized"
     );
 }
 
@@ -101,13 +101,13 @@ fn warpgroups_with_several_waves_speak_for_their_warps() {
         let shape = TileConfig { tile: GpuTile { a, b: 128 }, swapped: false, cluster };
         HopperPlan::new(&problem(4096, 4096, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap()
     };
-    let counts = |plan: HopperPlan| (plan.release, plan.releases_per_stage());
+    let counts = |plan: HopperPlan| (plan.release, plan.empty_arrivals());
     assert_eq!(counts(plan(128, ClusterMode::Single)), (Release::Warp, 8));
     assert_eq!(counts(plan(192, ClusterMode::MulticastA)), (Release::Warp, 24));
     assert_eq!(counts(plan(256, ClusterMode::MulticastA)), (Release::Warpgroup, 4));
     assert_eq!(counts(plan(256, ClusterMode::MulticastA).for_racecheck()), (Release::Thread, 272));
-    assert!(plan(192, ClusterMode::Single).fetches_with_one_warp());
-    assert!(!plan(256, ClusterMode::Single).fetches_with_one_warp());
+    assert!(plan(192, ClusterMode::Single).has_single_producer_warp());
+    assert!(!plan(256, ClusterMode::Single).has_single_producer_warp());
 }
 
 #[test]
@@ -116,7 +116,7 @@ fn many_places_for_a_second_scale_have_a_loop_each() {
         let shape = TileConfig { tile: GpuTile { a: 128, b }, ..TileConfig::PLAIN };
         let plan =
             HopperPlan::new(&problem(128, n, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
-        (plan.boundaries().len(), plan.has_loop_per_boundary(), plan.stages_per_turn())
+        (plan.boundaries().len(), plan.has_loop_per_boundary(), plan.loop_unroll())
     };
     assert_eq!(loops(7168, 128), (1, false, 2));
     assert_eq!(loops(7168, 192), (2, false, 2));
@@ -179,7 +179,8 @@ fn what_kernels_cannot_count_is_refused() {
             assert!(matches!(plan, Err(PlanError::TooLarge { .. })), "{m}x{n}x{k} {strategy}");
         }
     }
-    // A product of 2^32 tiles would wrap to none; the blocks of `strip` count them as well, and can have larger ones.
+    // A product of 2^32 tiles would wrap to none; the blocks of `strip` count them as well, and can have
+    // larger ones.
     let side = 1 << 24;
     for strategy in [Strategy::Dma, Strategy::Strip] {
         let refusal = best(side, side, 1, strategy);

@@ -1,119 +1,149 @@
-//! Buffers of a TPU kernel, in the bytes that they really take: a memory holds whole tiles.
+//! The memory map of a TPU kernel, its VMEM budget and its HBM traffic.
 
 use super::{Arithmetic, TpuPlan};
 use crate::{
-    ActivationKind, ScaleGranularity, Strategy,
-    device::tpu::TpuChip,
-    plan::{MemoryMap, MemorySpace},
+    ScaleGranularity, Strategy,
+    device::tpu::{TpuChip, smem_bytes, vmem_bytes},
+    plan::{
+        BufferId, MemoryMap,
+        MemorySpace::{self, Smem, Vmem},
+        PlannedBuffer,
+        memory::ElementType::{self, Bf16, F8E4M3, F32},
+    },
 };
 
-const LANES: usize = 128;
-const SCALE_BYTES: usize = 4;
+/// Copies of a double-buffered operand.
+pub const DOUBLE_BUFFERED: usize = 2;
 
-/// Vector memory that plans may fill. The rest is for the compiler's own temporaries.
+/// VMEM that plans may fill. The rest is for the compiler's temporaries.
 pub(super) fn usable_vmem(chip: &TpuChip) -> usize {
     chip.vmem_physical / 8 * 7
 }
 
-/// What to ask from the compiler: the buffers and a quarter more for its temporaries, within what there is.
+/// VMEM to request from the compiler: the budget and a quarter more for its temporaries, as far as there is any.
 pub(super) fn vmem_limit(plan: &TpuPlan) -> usize {
-    let wanted = plan.memory.total(MemorySpace::Vmem) / 4 * 5 + (4 << 20);
     let most = plan.chip.vmem_physical / 16 * 15;
+    let wanted = vmem_budget(plan).min(most) / 4 * 5 + (4 << 20);
     wanted.next_multiple_of(1 << 20).clamp(plan.chip.vmem_default.min(most), most)
 }
 
-/// A matrix in vector memory. Tiles are 32 bytes deep, whatever the element: (8,128) of f32, (32,128) of fp8.
-pub(super) fn vmem_bytes(rows: usize, cols: usize, element: usize) -> usize {
-    rows.next_multiple_of(32 / element) * cols.next_multiple_of(LANES) * element
+/// VMEM that a plan budgets for its buffers: an upper bound of what the map adds up to.
+///
+/// Rows are counted in tiles of full words (32 rows of fp8), and the activation scales of the weight pipeline twice.
+/// Tile choice and the requested VMEM were tuned with this figure, so a tighter one would change kernels.
+pub(super) fn vmem_budget(plan: &TpuPlan) -> usize {
+    let budgeted = |buffer: &PlannedBuffer| {
+        let twice = plan.weight_pipeline.is_some() && is_x_scale(buffer.id);
+        let copies = if twice { DOUBLE_BUFFERED } else { buffer.copies };
+        copies.saturating_mul(full_tile_bytes(&buffer.shape, buffer.element.bytes()))
+    };
+    let vmem = plan.memory.buffers().iter().filter(|buffer| buffer.space == Vmem);
+    vmem.map(budgeted).fold(0, usize::saturating_add)
 }
 
-/// A matrix of scales in scalar memory, where every row starts anew.
-fn smem_bytes(rows: usize, cols: usize) -> usize {
-    rows * cols.next_multiple_of(LANES) * SCALE_BYTES
+/// Bytes of a matrix in whole tiles of 8 x 128 32-bit words.
+pub(super) fn full_tile_bytes(shape: &[usize], element_bytes: usize) -> usize {
+    let [rows, cols] = shape else { return vmem_bytes(shape, 8 * element_bytes) };
+    vmem_bytes(
+        &[rows.checked_next_multiple_of(32 / element_bytes).unwrap_or(*rows), *cols],
+        8 * element_bytes,
+    )
+}
+
+fn is_x_scale(id: BufferId) -> bool {
+    matches!(id, BufferId::XScale | BufferId::XAbsMax)
+}
+
+/// A matrix with the padding of its memory.
+fn matrix(
+    id: BufferId,
+    space: MemorySpace,
+    copies: usize,
+    element: ElementType,
+    rows: usize,
+    cols: usize,
+) -> PlannedBuffer {
+    let shape = [rows, cols];
+    let bytes = if space == Smem { smem_bytes(&shape) } else { vmem_bytes(&shape, 8 * element.bytes()) };
+    PlannedBuffer::new(id, space, copies, element, &shape).with_bytes(bytes)
 }
 
 pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
-    use MemorySpace::Vmem;
     let tile = plan.tile;
-    let out = plan.kernel_out().bytes();
-    let x = vmem_bytes(tile.m, tile.k, x_bytes(plan));
+    let (x_type, out_type) = (plan.x_element(), plan.kernel_out().into());
     let mut map = MemoryMap::default();
-    if let Some(ring) = plan.ring {
-        map.push("x", Vmem, 1, x);
-        map.push("w_q", Vmem, ring.slots, vmem_bytes(ring.columns, tile.k, 1));
-        map.push("out", Vmem, 1, vmem_bytes(tile.m, plan.padded.n, out));
+    let mut push = |id, copies, element, rows, cols| map.push(matrix(id, Vmem, copies, element, rows, cols));
+    if let Some(pipeline) = plan.weight_pipeline {
+        push(BufferId::X, 1, x_type, tile.m, tile.k);
+        push(BufferId::WQ, pipeline.stages, F8E4M3, pipeline.columns, tile.k);
+        push(BufferId::Out, 1, out_type, tile.m, plan.padded.n);
     } else {
-        map.push("x", Vmem, 2, x);
-        map.push("w_q", Vmem, 2, vmem_bytes(tile.n, tile.k, 1));
-        map.push("out", Vmem, 2, vmem_bytes(tile.m, tile.n, out));
+        push(BufferId::X, DOUBLE_BUFFERED, x_type, tile.m, tile.k);
+        push(BufferId::WQ, DOUBLE_BUFFERED, F8E4M3, tile.n, tile.k);
+        push(BufferId::Out, DOUBLE_BUFFERED, out_type, tile.m, tile.n);
     }
-    push_scales(plan, &mut map);
-    if has_accumulator(plan) {
-        map.push("acc", Vmem, 1, vmem_bytes(tile.m, tile.n, 4));
+    map.push(w_scale(plan));
+    x_scale(plan).into_iter().for_each(|buffer| map.push(buffer));
+    let mut push = |id, copies, element, rows, cols| map.push(matrix(id, Vmem, copies, element, rows, cols));
+    // A strip that covers all of K has no sum to keep across grid steps.
+    if plan.strategy != Strategy::Strip || plan.grid.k > 1 {
+        push(BufferId::Acc, 1, F32, tile.m, tile.n);
     }
     let kept = if plan.keeps_quantized_x { plan.grid.k } else { 1 };
-    if quantizes(plan) && plan.arithmetic == Arithmetic::Fp8 {
-        map.push("x_q", Vmem, kept, vmem_bytes(tile.m, tile.k, 1));
+    if plan.quantizes_x() && plan.arithmetic == Arithmetic::Fp8 {
+        push(BufferId::XQ, kept, F8E4M3, tile.m, tile.k);
     }
     if plan.arithmetic == Arithmetic::Dequantized {
-        if !matches!(plan.problem.x, ActivationKind::Plain(_)) {
-            map.push("x_bf16", Vmem, kept, vmem_bytes(tile.m, tile.k, 2));
+        if plan.problem.x.granularity().is_some() {
+            push(BufferId::XBf16, kept, Bf16, tile.m, tile.k);
         }
-        map.push("w_bf16", Vmem, 2, vmem_bytes(plan.chunk.1, tile.k, 2));
+        push(BufferId::WBf16, DOUBLE_BUFFERED, Bf16, plan.chunk.1, tile.k);
     }
     map
 }
 
-/// A strip that covers all of K has no sum to keep between steps.
-fn has_accumulator(plan: &TpuPlan) -> bool {
-    plan.strategy != Strategy::Strip || plan.grid.k > 1
-}
-
-fn quantizes(plan: &TpuPlan) -> bool {
-    matches!(plan.problem.x, ActivationKind::Quantized(..))
-}
-
-fn x_bytes(plan: &TpuPlan) -> usize {
-    plan.wide_x().map_or(1, |float| float.bytes())
-}
-
-fn push_scales(plan: &TpuPlan, map: &mut MemoryMap) {
-    use MemorySpace::{Smem, Vmem};
-    let (w_rows, k_blocks) = plan.w_scale_tile();
-    let (x_rows, _) = plan.x_scale_tile();
-    let all_k = plan.grid.k * k_blocks;
-    let x_name = if quantizes(plan) { "x_abs_max" } else { "x_scale" };
+fn w_scale(plan: &TpuPlan) -> PlannedBuffer {
+    let (rows, k_blocks) = plan.w_scale_tile();
+    let id = BufferId::WScale;
     match plan.strategy {
-        Strategy::Auto | Strategy::Dma => {
-            map.push("w_scale", Vmem, 2, vmem_bytes(w_rows, k_blocks, SCALE_BYTES));
-        }
-        Strategy::Smem => map.push("w_scale", Smem, 2, smem_bytes(w_rows, k_blocks)),
-        Strategy::Strip => map.push("w_scale", Smem, 1, smem_bytes(plan.grid.n * w_rows, all_k)),
-    }
-    match (plan.problem.x.granularity(), plan.strategy) {
-        (None, _) => {}
-        (Some(ScaleGranularity::Block), Strategy::Smem) => {
-            map.push(x_name, Smem, 2, smem_bytes(x_rows, k_blocks));
-        }
-        (Some(ScaleGranularity::Block), Strategy::Strip) => {
-            map.push(x_name, Smem, 1, smem_bytes(plan.grid.m * x_rows, all_k));
-        }
-        // Scalar memory gives one scale at a time; a scale per row is a vector.
-        (Some(_), _) => map.push(x_name, Vmem, 2, vmem_bytes(x_rows, k_blocks, SCALE_BYTES)),
+        Strategy::Auto | Strategy::Dma => matrix(id, Vmem, DOUBLE_BUFFERED, F32, rows, k_blocks),
+        Strategy::Smem => matrix(id, Smem, DOUBLE_BUFFERED, F32, rows, k_blocks),
+        Strategy::Strip => matrix(id, Smem, 1, F32, plan.grid.n * rows, plan.grid.k * k_blocks),
     }
 }
 
-/// Bytes between device memory and the chip: what changes from one step to the next is fetched again.
+fn x_scale(plan: &TpuPlan) -> Option<PlannedBuffer> {
+    let (rows, k_blocks) = plan.x_scale_tile();
+    let id = if plan.quantizes_x() { BufferId::XAbsMax } else { BufferId::XScale };
+    let copies = if plan.weight_pipeline.is_some() { 1 } else { DOUBLE_BUFFERED };
+    Some(match (plan.problem.x.granularity()?, plan.strategy) {
+        (ScaleGranularity::Block, Strategy::Smem) => matrix(id, Smem, copies, F32, rows, k_blocks),
+        (ScaleGranularity::Block, Strategy::Strip) => {
+            matrix(id, Smem, 1, F32, plan.grid.m * rows, plan.grid.k * k_blocks)
+        }
+        // SMEM is read one scalar at a time; a scale per row is a vector.
+        _ => matrix(id, Vmem, copies, F32, rows, k_blocks),
+    })
+}
+
+/// Bytes between HBM and the chip: an operand block that changes from one grid step to the next is loaded again.
 pub(super) fn traffic(plan: &TpuPlan) -> usize {
     let (tile, grid) = (plan.tile, plan.grid);
-    // A strip of x stays while the tiles of its row go by; shorter pieces come again for each of them.
+    // A strip of x is reused by all tiles of its row; shorter blocks are loaded again for each of them.
     let x_stays = plan.keeps_quantized_x || grid.k == 1;
-    let x_fetches = if x_stays { grid.m * grid.k } else { plan.steps() };
-    let w_fetches = if grid.k == 1 && grid.n == 1 { 1 } else { plan.steps() };
-    let scales = [plan.w_scale_tile(), plan.x_scale_tile()];
-    let scales: usize = scales.iter().map(|(rows, cols)| rows * cols * SCALE_BYTES).sum();
-    x_fetches * tile.m * tile.k * x_bytes(plan)
-        + w_fetches * tile.n * tile.k
-        + plan.steps() * scales
-        + plan.padded.m * plan.padded.n * plan.kernel_out().bytes()
+    let x_loads = if x_stays { grid.m.saturating_mul(grid.k) } else { plan.steps() };
+    let w_loads = if grid.k == 1 && grid.n == 1 { 1 } else { plan.steps() };
+    let moved = |times: usize, rows: usize, cols: usize, bytes: usize| {
+        times.saturating_mul(rows).saturating_mul(cols).saturating_mul(bytes)
+    };
+    let scales = |(rows, cols)| moved(plan.steps(), rows, cols, F32.bytes());
+    [
+        moved(x_loads, tile.m, tile.k, plan.x_element().bytes()),
+        moved(w_loads, tile.n, tile.k, F8E4M3.bytes()),
+        scales(plan.w_scale_tile()),
+        scales(plan.x_scale_tile()),
+        moved(1, plan.padded.m, plan.padded.n, plan.kernel_out().bytes()),
+    ]
+    .into_iter()
+    .fold(0, usize::saturating_add)
 }

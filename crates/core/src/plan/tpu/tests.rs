@@ -1,3 +1,5 @@
+use serde_json::json;
+
 use super::*;
 use crate::QuantBlock;
 
@@ -40,17 +42,88 @@ fn large_tiles_pad_no_more_than_aligned_ones() {
 }
 
 #[test]
-fn buffers_count_whole_tiles_of_memory() {
-    // Per buffer: fp8 rows come in 32s, scales in (8,128) tiles of f32 in vector memory and rows of 128 in
-    // scalar memory.
-    let bytes = |strategy, name| {
+fn buffers_are_padded_as_the_compiler_pads_them() {
+    let bytes = |strategy, id| {
         let plan = plan("16x512x512:128", strategy, BlockMode::Aligned);
-        plan.memory.regions().iter().find(|r| r.name == name).unwrap().bytes
+        plan.memory.get(id).unwrap().bytes
     };
-    assert_eq!(bytes(Strategy::Dma, "x"), 32 * 128);
-    assert_eq!(bytes(Strategy::Dma, "w_scale"), 8 * 128 * 4);
-    assert_eq!(bytes(Strategy::Smem, "w_scale"), 128 * 4);
-    assert_eq!(bytes(Strategy::Strip, "w_scale"), 4 * 128 * 4);
+    assert_eq!(bytes(Strategy::Dma, BufferId::X), 16 * 128);
+    assert_eq!(bytes(Strategy::Dma, BufferId::WScale), 128 * 4);
+    assert_eq!(bytes(Strategy::Smem, BufferId::WScale), 128 * 4);
+    assert_eq!(bytes(Strategy::Strip, BufferId::WScale), 4 * 128 * 4);
+}
+
+/// libtpu 0.0.42, given this kernel and 4 KiB of VMEM: "Scoped allocation with size 89.0K and limit 4.0K exceeded".
+#[test]
+fn the_memory_map_adds_up_to_the_compilers_figure() {
+    let problem: Problem = "16x512x512:128".parse().unwrap();
+    let problem = problem.with_x(ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token));
+    let plan = TpuPlan::new(&problem, chip("tpu7x"), Strategy::Dma, BlockMode::Aligned).unwrap();
+    assert_eq!(plan.memory.total(MemorySpace::Vmem), 89 << 10);
+    assert!(memory::vmem_budget(&plan) >= 89 << 10);
+}
+
+#[test]
+fn the_better_mode_is_chosen() {
+    let auto = |shape, strategy| plan(shape, strategy, BlockMode::Auto);
+    for strategy in Strategy::ALL {
+        let chosen = auto("2048x2048x2048:128", strategy);
+        assert_eq!(chosen, plan("2048x2048x2048:128", strategy, BlockMode::Large), "{strategy}");
+    }
+    // One tile either way: the simpler mode.
+    assert_eq!(auto("128x128x128:128", Strategy::Dma).mode, BlockMode::Aligned);
+    let tile = Dims { m: 256, n: 256, k: 256 };
+    let problem: Problem = "512x512x512:256".parse().unwrap();
+    let chosen = TpuPlan::with_tile(&problem, chip("tpu7x"), Strategy::Dma, BlockMode::Auto, tile);
+    assert_eq!(chosen.unwrap().mode, BlockMode::Aligned);
+    assert_eq!("AUTO".parse(), Ok(BlockMode::Auto));
+}
+
+#[test]
+fn plans_read_back_are_those_that_were_written() {
+    for strategy in Strategy::ALL {
+        let plan = plan("1000x1111x1500:128", strategy, BlockMode::Auto);
+        let text = serde_json::to_string(&plan).unwrap();
+        assert_eq!(serde_json::from_str::<TpuPlan>(&text).unwrap(), plan);
+    }
+}
+
+#[test]
+fn a_plan_with_any_other_number_is_rejected() {
+    let written = serde_json::to_value(plan("16x4096x4096:128", Strategy::Strip, BlockMode::Large)).unwrap();
+    let changes = [
+        ("/problem/m", json!(17)),
+        ("/problem/n", json!(0)),
+        ("/problem/k", json!(u64::MAX)),
+        ("/problem/quant_block", json!(100)),
+        ("/chip", json!("v5e")),
+        ("/chip", json!("v9")),
+        ("/strategy", json!("smem")),
+        ("/mode", json!("auto")),
+        ("/arithmetic", json!("dequantized")),
+        ("/padded/m", json!(32)),
+        ("/tile/m", json!(u64::MAX)),
+        ("/tile/n", json!((1u64 << 63) - 128)),
+        ("/tile/k", json!(1u64 << 63)),
+        ("/grid/n", json!(0)),
+        ("/chunk/0", json!(1)),
+        ("/weight_pipeline/stages", json!(2)),
+        ("/keeps_quantized_x", json!(true)),
+        ("/memory/0/copies", json!(2)),
+        ("/memory/0/id", json!("acc")),
+        ("/memory/1/bytes", json!(0)),
+        ("/semaphores", json!(1)),
+        ("/vmem_limit", json!(1)),
+        ("/cost/flops", json!(1)),
+    ];
+    for (pointer, value) in changes {
+        let mut changed = written.clone();
+        *changed.pointer_mut(pointer).unwrap() = value;
+        assert!(serde_json::from_value::<TpuPlan>(changed).is_err(), "{pointer}");
+    }
+    let mut longer = written.clone();
+    longer["color"] = json!("red");
+    assert!(serde_json::from_value::<TpuPlan>(longer).is_err());
 }
 
 #[test]
@@ -63,7 +136,7 @@ fn strips_cover_k_and_pick_the_measured_tiles() {
     assert_eq!(strip("2048x2048x2048:128").arithmetic, Arithmetic::Dequantized);
     let few_rows = strip("16x4096x4096:128");
     assert_eq!(few_rows.arithmetic, Arithmetic::Fp8);
-    assert_eq!(few_rows.ring, Some(Ring { columns: 512, slots: 8 }));
+    assert_eq!(few_rows.weight_pipeline, Some(WeightPipeline { columns: 512, stages: 8 }));
     assert_eq!(few_rows.semaphores, 12);
 }
 
@@ -72,7 +145,7 @@ fn a_k_too_long_for_memory_is_cut() {
     let plan = plan("4096x4096x262144:512", Strategy::Strip, BlockMode::Large);
     assert!(plan.grid.k > 1);
     assert_eq!(plan.padded.k, 262_144);
-    assert!(plan.memory.regions().iter().any(|r| r.name == "acc"));
+    assert!(plan.memory.get(BufferId::Acc).is_some());
 }
 
 #[test]
@@ -81,7 +154,7 @@ fn quantized_activations_are_kept_only_where_they_are_reused() {
     let quantized = problem.with_x(ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Block));
     let plan = TpuPlan::new(&quantized, chip("tpu7x"), Strategy::Auto, BlockMode::Aligned).unwrap();
     assert!(plan.keeps_quantized_x);
-    let x_q = |plan: &TpuPlan| plan.memory.regions().iter().find(|r| r.name == "x_q").unwrap().buffers;
+    let x_q = |plan: &TpuPlan| plan.memory.get(BufferId::XQ).unwrap().copies;
     assert_eq!(x_q(&plan), 4);
     let narrow = Problem { n: 128, ..quantized };
     let plan = TpuPlan::new(&narrow, chip("tpu7x"), Strategy::Auto, BlockMode::Aligned).unwrap();
@@ -95,7 +168,7 @@ fn refusals_are_one_clear_sentence() {
     let error = TpuPlan::new(&problem, chip("v4"), Strategy::Auto, BlockMode::Aligned).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "v4 has no f8e4m3fn matrix product: choose tpu7x, v6e, v5e or v5p, or leave the activations unquantized"
+        "v4 cannot multiply f8e4m3fn: choose tpu7x, v6e, v5e or v5p, or leave the activations unquantized"
     );
     let with_tile = |m, n, k| {
         let tile = Dims { m, n, k };
@@ -104,7 +177,7 @@ fn refusals_are_one_clear_sentence() {
     };
     assert_eq!(
         with_tile(512, 200, 512),
-        "a tile of 200 along n is no multiple of the quantization block 128"
+        "tile extent 200 along n is not a multiple of the quantization block 128"
     );
     let vmem = with_tile(16384, 16384, 128);
     assert!(vmem.starts_with("strategy dma needs "), "{vmem}");
@@ -122,8 +195,8 @@ fn an_aligned_strip_is_cut_where_all_of_k_does_not_fit() {
 }
 
 #[test]
-fn few_rows_take_smaller_pieces_or_none_where_k_is_long() {
-    let ring = |shape| plan(shape, Strategy::Strip, BlockMode::Large).ring;
-    assert_eq!(ring("16x1024x131072:128"), Some(Ring { columns: 128, slots: 2 }));
-    assert_eq!(ring("16x1024x524288:128"), None);
+fn few_rows_take_smaller_stages_or_none_where_k_is_long() {
+    let pipeline = |shape| plan(shape, Strategy::Strip, BlockMode::Large).weight_pipeline;
+    assert_eq!(pipeline("16x1024x131072:128"), Some(WeightPipeline { columns: 128, stages: 2 }));
+    assert_eq!(pipeline("16x1024x524288:128"), None);
 }

@@ -2,19 +2,9 @@
 //! arithmetic on two 16-bit floats at a time.
 
 use octile_core::FloatKind;
+pub use octile_core::plan::hopper::CachePriority;
 
 use super::{B32, B64, F32, Global, Pred, Ptx};
-
-/// How long a line is worth keeping in the second-level cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CachePriority {
-    /// As long as other lines.
-    Normal,
-    /// It is not needed again: the first to go.
-    EvictFirst,
-    /// It is needed soon: the last to go.
-    EvictLast,
-}
 
 /// [`CachePriority`] as instructions take it.
 #[derive(Clone, Copy, Debug)]

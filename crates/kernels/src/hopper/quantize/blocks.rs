@@ -1,33 +1,37 @@
-//! One scale for a square of values.
+//! Block scales: one scale for each square of values.
+
+use octile_core::plan::hopper::QuantizePlan;
 
 use super::{
-    super::ptx::{B32, Ptx, Shared},
     rows::{Chunk, Largest, Rows},
     scale::scale_of,
 };
+use crate::hopper::ptx::{B32, Ptx, Shared};
 
-/// Chunks that a thread has in flight; fewer where every value has an address and a predicate of its own.
+/// Chunks that a thread has in flight. Fewer without vectors, where every value has an address and a
+/// predicate of its own.
 const CHUNKS_IN_FLIGHT: u32 = 8;
-const UNALIGNED_IN_FLIGHT: u32 = 2;
+const SCALAR_CHUNKS_IN_FLIGHT: u32 = 2;
 
-/// How a block of threads takes a quantization block.
+/// How a CTA goes through a quantization block.
 struct BlockWalk {
     /// First row and column of this thread.
     row: B32,
     column: B32,
-    /// Chunks that it takes of a row, and columns from one to the next.
+    /// Its chunks of a row, and columns from one to the next.
     chunks: u32,
     apart: u32,
-    /// Rows from one that it takes to the next.
+    /// Rows from one of its rows to the next.
     step: u32,
-    /// Rows that it takes.
+    /// Number of its rows.
     rows: u32,
     /// Chunks that are loaded before the first of them is used.
     in_flight: u32,
 }
 
 impl BlockWalk {
-    fn new(ptx: &mut Ptx, rows: &Rows, quant_block: u32, warps: u32) -> Self {
+    fn new(ptx: &mut Ptx, rows: &Rows, plan: &QuantizePlan) -> Self {
+        let (quant_block, warps) = (plan.quant_block.size() as u32, plan.tuning.threads / 32);
         let lanes = (quant_block / rows.chunk_values()).min(32);
         let (row_in_warp, lane) = (ptx.shr(rows.lane, lanes.ilog2()), ptx.and(rows.lane, lanes - 1));
         let (quant_k, quant_m) = (ptx.block(), ptx.block_y());
@@ -43,7 +47,7 @@ impl BlockWalk {
             apart,
             step,
             rows: quant_block / step,
-            in_flight: if rows.aligned { CHUNKS_IN_FLIGHT } else { UNALIGNED_IN_FLIGHT },
+            in_flight: if plan.vectors { CHUNKS_IN_FLIGHT } else { SCALAR_CHUNKS_IN_FLIGHT },
         }
     }
 
@@ -61,7 +65,7 @@ impl BlockWalk {
         (0..self.rows_in_flight()).flat_map(load).collect()
     }
 
-    /// Loads all rows, some at a time, and does something with each.
+    /// Loads all rows, some at a time, and emits `body` for them.
     fn each(&self, ptx: &mut Ptx, rows: &Rows, body: &dyn Fn(&mut Ptx, &[Chunk])) {
         let (row, taken) = (ptx.variable(self.row), ptx.variable(0));
         let in_flight = self.rows_in_flight();
@@ -77,10 +81,10 @@ impl BlockWalk {
     }
 }
 
-/// A thread block quantizes one quantization block: once through it for the largest, once more for the codes, unless the
-/// threads can hold it all.
-pub fn emit(ptx: &mut Ptx, rows: &Rows, quant_block: u32, warps: u32) {
-    let walk = BlockWalk::new(ptx, rows, quant_block, warps);
+/// Each CTA quantizes one quantization block: one pass for the maximum, a second one for the codes unless all
+/// values stay in registers.
+pub(super) fn emit(ptx: &mut Ptx, rows: &Rows, plan: &QuantizePlan) {
+    let walk = BlockWalk::new(ptx, rows, plan);
     let shared = ptx.shared_memory();
     let thread = ptx.mad(rows.warp, 32, rows.lane);
     let is_first = ptx.eq(thread, 0);

@@ -1,66 +1,64 @@
-//! Where values, codes and scales are, and how they get into registers and out again.
+//! Loads of values and stores of codes and scales.
 
-use octile_core::FloatKind;
+use octile_core::{FloatKind, plan::hopper::QuantizePlan};
 
-use super::{
-    super::ptx::{B32, B64, F32, Global, Policy, Pred, Ptx},
-    QuantizeTuning,
-};
+use crate::hopper::ptx::{B32, B64, F32, Global, Policy, Pred, Ptx};
 
-/// Bytes that are loaded at once.
+/// Bytes of a vector load.
 const CHUNK_BYTES: u32 = 16;
 
-/// Where values, codes and scales are.
-pub struct Rows {
+/// Addresses of values, codes and scales.
+pub(super) struct Rows {
     kind: FloatKind,
-    pub aligned: bool,
+    vectors: bool,
     x: B64,
     codes: B64,
     scales: B64,
     /// Bytes from row to row of x.
     x_stride: B32,
     codes_stride: B32,
-    pub m: B32,
+    pub(super) m: B32,
     k: B32,
-    pub warp: B32,
-    pub lane: B32,
+    pub(super) warp: B32,
+    pub(super) lane: B32,
     float_policy: Policy,
     code_policy: Policy,
 }
 
-/// Sixteen bytes of neighbouring values, and whether they are in the matrix.
-pub struct Chunk {
+/// 16 bytes of adjacent values, and whether they lie inside the matrix.
+pub(super) struct Chunk {
     values: Values,
     exists: Pred,
-    /// Where their codes go.
+    /// Address of their codes.
     codes: Global,
 }
 
-/// Values as they are loaded.
+/// Values as loaded.
 #[derive(Clone, Copy)]
-pub enum Values {
-    /// Eight, in pairs.
+pub(super) enum Values {
+    /// Eight 16-bit floats, packed in pairs.
     Pairs([B32; 4]),
-    /// Four.
+    /// Four 32-bit floats.
     Wide([F32; 4]),
 }
 
 /// The largest magnitude so far.
 #[derive(Clone, Copy)]
-pub enum Largest {
-    /// Of the low and of the high halves; their signs mean nothing.
+pub(super) enum Largest {
+    /// Of the low and the high halves; the signs are arbitrary.
     Pair(B32),
     /// Of single values.
     Wide(F32),
 }
 
 impl Rows {
-    pub fn new(ptx: &mut Ptx, kind: FloatKind, aligned: bool, tuning: QuantizeTuning) -> Self {
+    pub(super) fn new(ptx: &mut Ptx, plan: &QuantizePlan) -> Self {
+        let QuantizePlan { kind, vectors, tuning, .. } = *plan;
         let stride = ptx.number("x_stride");
         let thread = ptx.thread();
         Self {
             kind,
-            aligned,
+            vectors,
             x: ptx.pointer("x"),
             codes: ptx.pointer("codes"),
             scales: ptx.pointer("scales"),
@@ -76,12 +74,12 @@ impl Rows {
     }
 
     /// Values of a chunk.
-    pub fn chunk_values(&self) -> u32 {
+    pub(super) fn chunk_values(&self) -> u32 {
         CHUNK_BYTES / self.kind.bytes() as u32
     }
 
     /// Loads `count` chunks of a row, `apart` columns from one to the next; 0 beyond the matrix.
-    pub fn load(&self, ptx: &mut Ptx, row: B32, column: B32, count: u32, apart: u32) -> Vec<Chunk> {
+    pub(super) fn load(&self, ptx: &mut Ptx, row: B32, column: B32, count: u32, apart: u32) -> Vec<Chunk> {
         let bytes = self.kind.bytes() as u32;
         let (x_row, code_row) =
             (ptx.mad_wide(row, self.x_stride, self.x), ptx.mad_wide(row, self.codes_stride, self.codes));
@@ -92,7 +90,7 @@ impl Rows {
             let in_columns = ptx.lt(first, self.k);
             let exists = ptx.both(in_rows, in_columns);
             let at = Global(x, index * apart * bytes);
-            let values = if self.aligned {
+            let values = if self.vectors {
                 let bits = ptx.stream_load_16_if(at, exists, self.float_policy);
                 match self.kind {
                     FloatKind::F32 => Values::Wide(bits.map(|bits| ptx.as_float(bits))),
@@ -106,7 +104,7 @@ impl Rows {
         (0..count).map(load).collect()
     }
 
-    /// A chunk value by value, where rows start anywhere.
+    /// Loads a chunk value by value, at any alignment.
     fn load_singly(&self, ptx: &mut Ptx, at: Global, column: B32, in_rows: Pred) -> Values {
         let exists = |ptx: &mut Ptx, offset: u32| {
             let column = ptx.add(column, offset);
@@ -129,7 +127,7 @@ impl Rows {
     }
 
     /// The largest magnitude of some chunks.
-    pub fn largest(&self, ptx: &mut Ptx, chunks: &[Chunk]) -> Largest {
+    pub(super) fn largest(&self, ptx: &mut Ptx, chunks: &[Chunk]) -> Largest {
         let pairs = chunks.iter().flat_map(|chunk| match chunk.values {
             Values::Pairs(pairs) => pairs.to_vec(),
             Values::Wide(_) => Vec::new(),
@@ -150,7 +148,7 @@ impl Rows {
     }
 
     /// The largest of `lanes` neighbouring lanes, as a float, in each of them.
-    pub fn largest_of_lanes(&self, ptx: &mut Ptx, largest: Largest, lanes: u32) -> F32 {
+    pub(super) fn largest_of_lanes(&self, ptx: &mut Ptx, largest: Largest, lanes: u32) -> F32 {
         match largest {
             Largest::Wide(value) => ptx.max_of_lanes(value, lanes),
             Largest::Pair(pair) => {
@@ -161,14 +159,14 @@ impl Rows {
     }
 
     /// The larger magnitude of a pair.
-    pub fn larger_half(&self, ptx: &mut Ptx, pair: B32) -> F32 {
+    pub(super) fn larger_half(&self, ptx: &mut Ptx, pair: B32) -> F32 {
         let magnitudes = ptx.and(pair, 0x7fff_7fff);
         let [low, high] = ptx.halves(magnitudes).map(|half| ptx.widen(self.kind, half));
         ptx.max_f32(low, high)
     }
 
-    /// Stores the codes of a chunk. Rows of codes have room up to a multiple of 16.
-    pub fn store(&self, ptx: &mut Ptx, chunk: &Chunk, inverse: F32) {
+    /// Quantizes a chunk and stores its codes. Rows of codes are padded to a multiple of 16.
+    pub(super) fn store(&self, ptx: &mut Ptx, chunk: &Chunk, inverse: F32) {
         let values: Vec<F32> = match chunk.values {
             Values::Wide(values) => values.to_vec(),
             Values::Pairs(pairs) => {
@@ -187,8 +185,8 @@ impl Rows {
         ptx.stream_store_if(chunk.codes, &codes, chunk.exists, self.code_policy);
     }
 
-    /// Stores the scale of a block or group, where `row` is its index along M.
-    pub fn store_scale(&self, ptx: &mut Ptx, row: B32, quant_k: B32, scale: F32, stores: Pred) {
+    /// Stores the scale of a block or token group; `row` is its index along M.
+    pub(super) fn store_scale(&self, ptx: &mut Ptx, row: B32, quant_k: B32, scale: F32, stores: Pred) {
         let (row_stride, k_stride) = (ptx.number("scale_row"), ptx.number("scale_k"));
         let (row_bytes, k_bytes) = (ptx.shl(row_stride, 2), ptx.shl(k_stride, 2));
         let of_row = ptx.mad_wide(row, row_bytes, self.scales);

@@ -2,15 +2,16 @@
 
 use octile_core::E4m3;
 
-use super::super::ptx::{F32, Ptx};
+use crate::hopper::ptx::{F32, Ptx};
 
 /// `1 / 448`, rounded.
 const CODE_RECIPROCAL: f32 = 1.0 / E4m3::MAX;
 
-/// The scale of a block and what to multiply its values by: zero for a block of zeros, never subnormal otherwise. Both
-/// are correctly rounded quotients: an estimate, its exact remainder, and one correction, which is also what the assembler
-/// makes of a rounded reciprocal where nothing can be subnormal. What is infinite stays so.
-pub fn scale_of(ptx: &mut Ptx, abs_max: F32) -> (F32, F32) {
+/// The scale of a block and its reciprocal: zero for a block of zeros, never subnormal otherwise. Both are
+/// correctly rounded quotients, from an estimate, its exact remainder (one FMA) and one correction; the
+/// assembler expands a rounded reciprocal in the same way, with slow paths for subnormals that cannot occur
+/// here. An infinite maximum stays infinite.
+pub(super) fn scale_of(ptx: &mut Ptx, abs_max: F32) -> (F32, F32) {
     let (zero, one) = (ptx.float(0.0), ptx.float(1.0));
     let (minus_max, smallest) = (ptx.float(-E4m3::MAX), ptx.float(f32::MIN_POSITIVE));
     let (by_max, infinity) = (ptx.float(CODE_RECIPROCAL), ptx.float(f32::INFINITY));
@@ -34,8 +35,8 @@ pub fn scale_of(ptx: &mut Ptx, abs_max: F32) -> (F32, F32) {
 mod tests {
     use super::*;
 
-    /// The arithmetic of the kernel's `scale_of` is right for every number: quotients depend on the mantissa alone as
-    /// long as nothing is subnormal, and then the scale is raised to the smallest normal number.
+    /// The kernel's arithmetic is correctly rounded for every number: quotients depend on the mantissa alone
+    /// as long as nothing is subnormal, and subnormal scales are raised to the smallest normal number.
     #[test]
     fn short_divisions_round_correctly() {
         let max = E4m3::MAX;
@@ -47,8 +48,9 @@ mod tests {
             let exact = 1.0 / value;
             for off in [-1i32, 0, 1] {
                 let estimate = f32::from_bits(exact.to_bits().wrapping_add_signed(off));
-                // What the instruction promises. Half-way between two estimates of a number just below a power of two
-                // lies the one case that the correction cannot mend, and the instruction takes the right one there.
+                // `rcp.approx` is within one ulp. The one case that the correction cannot repair, a
+                // reciprocal just above a power of two, is halfway between two estimates; the instruction
+                // returns the right one there.
                 let just_below = mantissa == (1 << 23) - 1 && off != 0;
                 let unit = f64::from(exact) - f64::from(exact.next_down());
                 if (f64::from(estimate) - 1.0 / f64::from(value)).abs() > unit || just_below {

@@ -1,59 +1,54 @@
-//! Strips turned into bf16, scales included, and multiplied over all of their K at once: the matrix units add up,
-//! and the vector units, which would otherwise be idle, do the turning.
+//! Strips dequantized to bf16 and multiplied over all of their K at once: the MXUs accumulate, and the VPU, which
+//! would otherwise be idle, dequantizes.
 
-use octile_core::plan::tpu::TpuPlan;
-use octile_mosaic::{Float, FunctionBuilder, MemorySpace, Value};
+use octile_core::plan::{
+    BufferId,
+    tpu::{DOUBLE_BUFFERED, TpuPlan},
+};
+use octile_mosaic::{Float, FunctionBuilder, Value};
 
-use super::{Sink, StripScales};
-use crate::{
-    stablehlo::float,
-    tpu::{
-        Kernel,
-        frame::{Along, Frame, Operand},
-        scale::{Scales, scaled},
-        tile::{Buffer, Part, quantized_block, quantizes, x_element},
+use super::{PrefetchedScales, Sink};
+use crate::tpu::{
+    KernelModule,
+    parts::{
+        frame::{Along, Frame, GridOrder, Operand},
+        scales::{Scales, scaled},
+        tile::{Buffer, Part, quantized_block},
     },
 };
 
-/// Chunks of w that are turned into bf16 ahead of their products.
-const BUFFERS: usize = 2;
-
-pub(super) fn kernel(plan: &TpuPlan) -> Kernel {
-    let mut f = Frame::new(plan, false);
+pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
+    let mut f = Frame::new(plan, GridOrder::AnyTile);
     let size = plan.tile;
     let (rows, cols) = plan.chunk;
 
-    // Buffers.
-    let mut scales = StripScales::prefetched(&mut f);
+    // Scales and windows as for strips of codes, and bf16 buffers.
+    let mut scales = PrefetchedScales::declare(&mut f);
     let x_along_k = if plan.keeps_quantized_x { Along::KOnce } else { Along::K };
-    let x = f.window("x", Operand::X, x_element(plan), &[size.m, size.k], &[Along::M, x_along_k]);
-    let w = f.window("w_q", Operand::W, Float::F8E4M3FN, &[size.n, size.k], &[Along::N, Along::K]);
-    scales.windows(&mut f);
-    let out = f.out_window(float(plan.kernel_out()));
+    let x = f.window(Operand::X, BufferId::X, &[Along::M, x_along_k]);
+    let w = f.window(Operand::W, BufferId::WQ, &[Along::N, Along::K]);
+    scales.declare_windows(&mut f);
+    let out = f.out_window();
     let sink = Sink::new(&mut f, out);
-    let strips = if plan.keeps_quantized_x { plan.grid.k } else { 1 };
-    let x_bf16 = plan
-        .problem
-        .x
-        .granularity()
-        .map(|_| f.scratch("x_bf16", &[strips, size.m, size.k], Float::Bf16, MemorySpace::Vmem));
-    let w_bf16 = f.scratch("w_bf16", &[BUFFERS, cols, size.k], Float::Bf16, MemorySpace::Vmem);
+    let x_bf16 = plan.memory.get(BufferId::XBf16).map(|buffer| f.scratch_copies("x_bf16", buffer.id));
+    let w_bf16 = f.scratch_copies("w_bf16", BufferId::WBf16);
 
-    // The step.
+    // Dequantize a chunk of w, then multiply the rows of x with it. The VPU works on one buffer of w while the MXUs
+    // read the other.
     let (x_scale, w_scale) = scales.of_step(&mut f);
     let (n, k) = (f.n, f.k);
     let b = &mut f.b;
     let strip = if plan.keeps_quantized_x { k } else { b.i32(0) };
-    let mut x = Strip::new(b, Buffer::whole(x), x_bf16, strip, x_scale);
+    let mut x = XStrip::new(b, Buffer::whole(x), x_bf16, strip, x_scale);
     if plan.keeps_quantized_x {
-        b.when_equal(n, 0, |b| x.turn(b, plan, (0, size.m)));
-        x.turned = size.m;
+        b.when_equal(n, 0, |b| x.dequantize(b, plan, (0, size.m)));
+        x.ready = size.m;
     }
     let w = Buffer::whole(w);
     for (chunk, col) in (0..size.n).step_by(cols).enumerate() {
-        let slot = b.i32(chunk % BUFFERS);
+        let slot = b.i32(chunk % DOUBLE_BUFFERED);
         let w_bf16 = Buffer::one_of(b, w_bf16, slot);
-        turn_weights(b, plan, &w, &w_scale, col, &w_bf16);
+        dequantize_weights(b, plan, &w, &w_scale, col, &w_bf16);
         for row in (0..size.m).step_by(rows) {
             let lhs = x.rows(b, plan, row, rows);
             let rhs = w_bf16.load(b, (0, 0), (cols, size.k));
@@ -65,8 +60,8 @@ pub(super) fn kernel(plan: &TpuPlan) -> Kernel {
     f.finish()
 }
 
-/// The codes of a chunk's columns, times their scales, in bf16. One rounding: the product is taken in f32.
-fn turn_weights(
+/// Dequantizes the weights of a chunk's columns. They are scaled in f32 and rounded to bf16 once.
+fn dequantize_weights(
     b: &mut FunctionBuilder,
     plan: &TpuPlan,
     w: &Buffer,
@@ -79,8 +74,8 @@ fn turn_weights(
         for k_block in 0..plan.k_blocks() {
             let codes = w.load(b, (col + row, k_block * qb), (qb, qb));
             let scale = w_scale.get(b, col + row, qb, k_block);
-            let turned = dequantized(b, codes, scale);
-            to.store(b, turned, (row, k_block * qb));
+            let values = dequantized(b, codes, scale);
+            to.store(b, values, (row, k_block * qb));
         }
     }
 }
@@ -91,17 +86,17 @@ fn dequantized(b: &mut FunctionBuilder, codes: Value, scale: Value) -> Value {
     b.to_float(value, Float::Bf16)
 }
 
-/// A strip of x, turned into bf16 row by row when a product first needs it.
-struct Strip {
+/// A strip of x, dequantized to bf16 when a matmul first needs its rows.
+struct XStrip {
     given: Buffer,
-    /// None where x is bf16 as it comes.
+    /// `None` where x is bf16 already.
     bf16: Option<Buffer>,
     scale: Option<Scales>,
-    /// Rows that are turned already.
-    turned: usize,
+    /// Rows that are dequantized already.
+    ready: usize,
 }
 
-impl Strip {
+impl XStrip {
     fn new(
         b: &mut FunctionBuilder,
         given: Buffer,
@@ -109,21 +104,21 @@ impl Strip {
         strip: Value,
         scale: Option<Scales>,
     ) -> Self {
-        Self { given, bf16: bf16.map(|memref| Buffer::one_of(b, memref, strip)), scale, turned: 0 }
+        Self { given, bf16: bf16.map(|memref| Buffer::one_of(b, memref, strip)), scale, ready: 0 }
     }
 
-    /// Rows in bf16.
+    /// Loads rows in bf16.
     fn rows(&mut self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, rows: usize) -> Value {
-        if row + rows > self.turned {
-            self.turn(b, plan, (row, rows));
-            self.turned = row + rows;
+        if row + rows > self.ready {
+            self.dequantize(b, plan, (row, rows));
+            self.ready = row + rows;
         }
-        let turned = self.bf16.as_ref().unwrap_or(&self.given);
-        turned.load(b, (row, 0), (rows, plan.tile.k))
+        let values = self.bf16.as_ref().unwrap_or(&self.given);
+        values.load(b, (row, 0), (rows, plan.tile.k))
     }
 
-    /// Turns rows into bf16: by way of codes where x is quantized here.
-    fn turn(&self, b: &mut FunctionBuilder, plan: &TpuPlan, (first, rows): (usize, usize)) {
+    /// Dequantizes rows, after quantizing them where the kernel does that.
+    fn dequantize(&self, b: &mut FunctionBuilder, plan: &TpuPlan, (first, rows): (usize, usize)) {
         let (Some(bf16), Some(scale)) = (&self.bf16, &self.scale) else {
             return;
         };
@@ -132,14 +127,14 @@ impl Strip {
         for row in (first..first + rows).step_by(shape.0) {
             for k_block in 0..plan.k_blocks() {
                 let at = (row, k_block * qb);
-                let codes = if quantizes(plan) {
+                let codes = if plan.quantizes_x() {
                     quantized_block(b, &self.given, scale, at, shape, k_block)
                 } else {
                     self.given.load(b, at, shape)
                 };
                 let scale = scale.get(b, row, shape.0, k_block);
-                let turned = dequantized(b, codes, scale);
-                bf16.store(b, turned, at);
+                let values = dequantized(b, codes, scale);
+                bf16.store(b, values, at);
             }
         }
     }

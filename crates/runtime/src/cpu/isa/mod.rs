@@ -123,7 +123,7 @@ mod tests {
                 let (kernels, tile) = (kernels(isa, operand), isa.tile(operand));
                 if cfg!(target_arch = "x86_64") {
                     assert_eq!(kernels.operand, operand, "{isa}");
-                    assert_eq!(kernels.weight_bytes, tile.weight_bytes, "{isa}");
+                    assert_eq!(kernels.weight_bytes, tile.weight.bytes(), "{isa}");
                     assert_eq!((kernels.tiles.len(), kernels.tile_cols), (tile.rows, tile.cols), "{isa}");
                     assert_eq!(kernels.decoding_tiles.len(), tile.decoding_rows, "{isa}");
                     assert!([0, tile.rows].contains(&kernels.keeping_tiles.len()), "{isa}");

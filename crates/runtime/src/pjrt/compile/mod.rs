@@ -21,7 +21,7 @@ use super::{CompileOptions, MemoryStats, NamedValue, Value};
 pub use child::serve;
 pub use environment::DumpFlags;
 pub use parent::{CompileError, Compiler};
-pub use profile::{StaticProfile, static_profile};
+pub use profile::{StaticProfile, TEMPORARY_PREFIX, static_profile};
 pub use rejection::Rejection;
 
 /// What to compile for.

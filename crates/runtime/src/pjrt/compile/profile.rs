@@ -21,6 +21,9 @@ pub struct StaticProfile {
     pub died_of: Option<String>,
 }
 
+/// Name prefix of temporary folders for compiler dumps; old ones were left behind by a killed process.
+pub const TEMPORARY_PREFIX: &str = "octile-dump-";
+
 /// Compiles a module once more, with static profiling on.
 ///
 /// It needs a compilation of its own because the profiler may end the process: it cannot follow every kernel that
@@ -30,7 +33,8 @@ pub fn static_profile(
     target: &Target,
     module: &Module,
 ) -> Result<StaticProfile, CompileError> {
-    let folder = Temporary::new(tempfile::tempdir).map_err(|error| compiler.process_error(error))?;
+    let folder = Temporary::new(|| tempfile::Builder::new().prefix(TEMPORARY_PREFIX).tempdir());
+    let folder = folder.map_err(|error| compiler.process_error(error))?;
     let dump = DumpFlags::StaticProfile(folder.path().to_owned());
     let died_of = match compiler.compile(target, module, &dump) {
         Ok(_) => None,

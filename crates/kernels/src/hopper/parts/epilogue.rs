@@ -1,38 +1,47 @@
-//! From sums to results in memory.
-
-use std::ops::Range;
+//! The epilogue of every strategy: from accumulators in registers straight to global memory.
 
 use octile_core::{FloatKind, plan::hopper::WAVE_ROWS};
 
 use super::{
-    frame::{Frame, Place},
-    ptx::{B32, B64, F32, Global, Label, Pred, Ptx},
+    accumulators::Accumulators,
+    cta::{Cta, Fragment},
     schedule::Tile,
-    sums::Sums,
 };
+use crate::hopper::ptx::{B32, B64, F32, Global, Label, Pred, Ptx};
 
-/// Stores the tile, part by part. `before(part, registers)` runs ahead of each part with the wave and index of its sums;
-/// the label that it returns is placed behind the part.
-pub(super) fn store(
+/// Stores a tile.
+pub(crate) fn store(
     ptx: &mut Ptx,
-    frame: &Frame<'_>,
-    place: Place,
+    cta: &Cta<'_>,
+    fragment: Fragment,
     tile: Tile,
-    sums: &Sums,
-    mut before: impl FnMut(&mut Ptx, usize, Vec<(usize, usize)>) -> Option<Label>,
+    accumulators: &Accumulators,
 ) {
-    let out = Out::new(ptx, frame, place, tile);
-    let chunks = frame.plan.shape.tile.b / 8;
-    let per_part = frame.plan.chunks_per_part();
+    store_parts(ptx, cta, fragment, tile, accumulators, |_, _, _| None);
+}
+
+/// Stores a tile in parts. `before(part, accumulators)` is emitted ahead of each part; the label that it
+/// returns is placed behind the part, so that a jump there skips it.
+pub(crate) fn store_parts(
+    ptx: &mut Ptx,
+    cta: &Cta<'_>,
+    fragment: Fragment,
+    tile: Tile,
+    accumulators: &Accumulators,
+    mut before: impl FnMut(&mut Ptx, usize, &[F32]) -> Option<Label>,
+) {
+    let out = DirectStore::new(ptx, cta, fragment, tile);
+    let chunks = cta.plan.shape.tile.b / 8;
+    let per_part = cta.plan.chunks_per_part();
     let mut part = 0;
-    for (wave, sums) in sums.waves.iter().enumerate() {
+    for (wave, accumulators) in accumulators.promoted.iter().enumerate() {
         for first in (0..chunks).step_by(per_part) {
             let range = 4 * first..4 * (first + per_part).min(chunks);
-            let end = before(ptx, part, range.clone().map(|at| (wave, at)).collect());
-            if frame.plan.shape.swapped {
-                out.store_swapped(ptx, wave, first, &sums[range]);
+            let end = before(ptx, part, &accumulators[range.clone()]);
+            if cta.plan.shape.swapped {
+                out.store_swapped(ptx, wave, first, &accumulators[range]);
             } else {
-                out.store_rows(ptx, wave * WAVE_ROWS, range, sums);
+                out.store_rows(ptx, wave * WAVE_ROWS, first, &accumulators[range]);
             }
             if let Some(end) = end {
                 ptx.place(end);
@@ -42,9 +51,10 @@ pub(super) fn store(
     }
 }
 
-/// Where the results of a thread go.
-struct Out {
+/// Addresses of a thread's results.
+struct DirectStore {
     kind: FloatKind,
+    /// Whether four neighbouring results may be stored at once.
     vectors: bool,
     pointer: B64,
     /// Bytes from row to row.
@@ -55,35 +65,35 @@ struct Out {
     warp_a: B32,
     /// The tile's first column (swapped: row) of the result.
     tile_b: B32,
-    place: Place,
-    /// Whether the thread is the second of its pair, and where its four columns of 16 begin.
+    fragment: Fragment,
+    /// Whether the thread has the odd index in its pair, and the first of its four columns among 16.
     is_odd: Pred,
     column_of_16: B32,
 }
 
-impl Out {
-    fn new(ptx: &mut Ptx, frame: &Frame<'_>, place: Place, tile: Tile) -> Self {
-        let kind = frame.plan.out();
+impl DirectStore {
+    fn new(ptx: &mut Ptx, cta: &Cta<'_>, fragment: Fragment, tile: Tile) -> Self {
+        let kind = cta.plan.out();
         let stride = ptx.number("out_stride");
-        let odd = ptx.and(place.quad, 1);
-        let second_half = ptx.shr(place.quad, 1);
+        let odd = ptx.and(fragment.quad, 1);
+        let second_half = ptx.shr(fragment.quad, 1);
         let four = ptx.shl(second_half, 2);
         Self {
             kind,
-            vectors: frame.plan.stores_vectors(),
+            vectors: cta.plan.stores_vectors(),
             pointer: ptx.pointer("out"),
             stride: ptx.mul(stride, kind.bytes() as u32),
             rows: ptx.number("m"),
             columns: ptx.number("n"),
-            warp_a: ptx.add(tile.a_row, place.warp_row),
+            warp_a: ptx.add(tile.a_row, fragment.warp_row),
             tile_b: tile.b_row,
-            place,
+            fragment,
             is_odd: ptx.ne(odd, 0),
             column_of_16: ptx.mad(odd, 8, four),
         }
     }
 
-    /// The address of a result, and whether it exists.
+    /// Address of a result, and whether it lies inside the matrix.
     fn at(&self, ptx: &mut Ptx, row: B32, column: B32) -> (Global, Pred) {
         let of_row = ptx.mad_wide(row, self.stride, self.pointer);
         let address = ptx.mad_wide(column, self.kind.bytes() as u32, of_row);
@@ -91,15 +101,14 @@ impl Out {
         (Global(address, 0), ptx.both(in_rows, in_columns))
     }
 
-    /// Stores the chunks of 8 columns whose sums are in `range`, of a wave that starts at row `first_row`.
-    fn store_rows(&self, ptx: &mut Ptx, first_row: usize, range: Range<usize>, sums: &[F32]) {
-        let first_column = ptx.add(self.tile_b, 2 * range.start as u32);
-        let sums = &sums[range];
-        let row = ptx.add(self.warp_a, self.place.lane_row);
+    /// Stores chunks of 8 columns from `first_chunk` on, of the wave whose first row is `first_row`.
+    fn store_rows(&self, ptx: &mut Ptx, first_row: usize, first_chunk: usize, accumulators: &[F32]) {
+        let first_column = ptx.add(self.tile_b, 8 * first_chunk as u32);
+        let row = ptx.add(self.warp_a, self.fragment.lane_row);
         for half in 0..2 {
             let row = ptx.add(row, (first_row + 8 * half) as u32);
             let pairs: Vec<[F32; 2]> =
-                sums.chunks(4).map(|chunk| [chunk[2 * half], chunk[2 * half + 1]]).collect();
+                accumulators.chunks(4).map(|chunk| [chunk[2 * half], chunk[2 * half + 1]]).collect();
             match (&pairs[..], self.kind) {
                 ([low, high], FloatKind::Bf16 | FloatKind::F16) if self.vectors => {
                     let packed = [low, high].map(|pair| ptx.pack(self.kind, pair[0], pair[1]));
@@ -107,7 +116,7 @@ impl Out {
                 }
                 _ => {
                     for (chunk, pair) in (0..).zip(pairs) {
-                        let column = ptx.add(first_column, self.place.column);
+                        let column = ptx.add(first_column, self.fragment.column);
                         let column = ptx.add(column, 8 * chunk);
                         self.store_pair(ptx, row, column, pair);
                     }
@@ -116,30 +125,30 @@ impl Out {
         }
     }
 
-    /// Stores 8 rows of x, 16 rows of the weight: the sums of one chunk, transposed on the way.
-    fn store_swapped(&self, ptx: &mut Ptx, wave: usize, chunk: usize, sums: &[F32]) {
+    /// Stores one chunk of 8 rows of x by 16 rows of the weight, transposed on the way.
+    fn store_swapped(&self, ptx: &mut Ptx, wave: usize, chunk: usize, accumulators: &[F32]) {
         let chunk_row = ptx.add(self.tile_b, 8 * chunk as u32);
         let first_column = ptx.add(self.warp_a, (wave * WAVE_ROWS) as u32);
         if self.vectors && self.kind != FloatKind::F32 {
             let packed = [0, 2].map(|at| {
-                let packed = ptx.pack(self.kind, sums[at], sums[at + 1]);
+                let packed = ptx.pack(self.kind, accumulators[at], accumulators[at + 1]);
                 ptx.transpose(packed)
             });
-            let row = ptx.add(chunk_row, self.place.lane_row);
+            let row = ptx.add(chunk_row, self.fragment.lane_row);
             self.store_16(ptx, row, first_column, packed);
             return;
         }
-        for (at, &sum) in (0..).zip(sums) {
-            let row = ptx.add(chunk_row, self.place.column);
+        for (at, &value) in (0..).zip(accumulators) {
+            let row = ptx.add(chunk_row, self.fragment.column);
             let row = ptx.add(row, at % 2);
-            let column = ptx.add(first_column, self.place.lane_row);
+            let column = ptx.add(first_column, self.fragment.lane_row);
             let column = ptx.add(column, at / 2 * 8);
-            self.store_one(ptx, row, column, sum);
+            self.store_one(ptx, row, column, value);
         }
     }
 
-    /// Stores 16 columns of one row, of which four threads hold two pairs each: neighbours swap a pair, so that each
-    /// has four columns in a row and the four threads fill a sector of 32 bytes.
+    /// Stores 16 columns of one row. Four threads hold two pairs each; neighbours swap a pair, so that each
+    /// has four adjacent columns and the four threads fill a 32-byte sector.
     fn store_16(&self, ptx: &mut Ptx, row: B32, first_column: B32, [low, high]: [B32; 2]) {
         let give = ptx.select(low, high, self.is_odd);
         let got = ptx.shuffle_xor(give, 1);

@@ -1,44 +1,44 @@
-//! What happens inside one tile, the same for every strategy: quantize, multiply, scale, add up.
+//! What happens inside one tile, the same for every strategy: quantize, multiply, scale, accumulate.
 
-use octile_core::{
-    ActivationKind,
-    plan::tpu::{Arithmetic, TpuPlan},
+use octile_core::plan::{
+    BufferId,
+    tpu::{Arithmetic, TpuPlan},
 };
-use octile_mosaic::{Float, FunctionBuilder, MemorySpace, Type, Value};
+use octile_mosaic::{Float, FunctionBuilder, Type, Value};
 
 use super::{
     frame::Frame,
-    scale::{Scales, inverse, scaled, times},
+    scales::{Scales, inverse, scaled, times},
 };
 use crate::stablehlo::float;
 
 /// A matrix inside a memref.
 #[derive(Clone)]
-pub(super) struct Buffer {
-    pub(super) memref: Value,
+pub(crate) struct Buffer {
+    memref: Value,
     /// Indices of the dimensions before the last two.
-    pub(super) leading: Vec<Value>,
+    leading: Vec<Value>,
 }
 
 impl Buffer {
     /// A memref that is a matrix.
-    pub(super) fn whole(memref: Value) -> Self {
+    pub(crate) fn whole(memref: Value) -> Self {
         Self { memref, leading: Vec::new() }
     }
 
     /// One of several matrices, by a 32-bit index.
-    pub(super) fn one_of(b: &mut FunctionBuilder, memref: Value, index: Value) -> Self {
+    pub(crate) fn one_of(b: &mut FunctionBuilder, memref: Value, index: Value) -> Self {
         Self { memref, leading: vec![b.to_index(index)] }
     }
 
-    /// The part of `shape` at a row and column.
-    pub(super) fn load(&self, b: &mut FunctionBuilder, at: (usize, usize), shape: (usize, usize)) -> Value {
+    /// Loads the block of `shape` at a row and column.
+    pub(crate) fn load(&self, b: &mut FunctionBuilder, at: (usize, usize), shape: (usize, usize)) -> Value {
         let indices = self.indices(b, at);
         b.load(self.memref, &indices, [shape.0, shape.1])
     }
 
-    /// Puts a matrix at a row and column.
-    pub(super) fn store(&self, b: &mut FunctionBuilder, value: Value, at: (usize, usize)) {
+    /// Stores a matrix at a row and column.
+    pub(crate) fn store(&self, b: &mut FunctionBuilder, value: Value, at: (usize, usize)) {
         let indices = self.indices(b, at);
         b.store(value, self.memref, &indices);
     }
@@ -49,26 +49,21 @@ impl Buffer {
     }
 }
 
-/// The type of x as the kernel gets it.
-pub(super) fn x_element(plan: &TpuPlan) -> Float {
-    plan.wide_x().map_or(Float::F8E4M3FN, float)
-}
-
 /// The operands of one tile.
-pub(super) struct Tile {
-    /// Activations: codes, or floats that are multiplied as they are.
-    pub(super) x: Buffer,
-    pub(super) w: Buffer,
-    /// The first column of the result that `w` holds the weights of.
-    pub(super) w_begins: usize,
-    /// None where x is not quantized.
-    pub(super) x_scale: Option<Scales>,
-    pub(super) w_scale: Scales,
+pub(crate) struct Tile {
+    /// Activations: codes, or floats that are not quantized.
+    pub(crate) x: Buffer,
+    pub(crate) w: Buffer,
+    /// First column of the tile whose weights `w` holds.
+    pub(crate) w_begins: usize,
+    /// `None` where x is not quantized.
+    pub(crate) x_scale: Option<Scales>,
+    pub(crate) w_scale: Scales,
 }
 
 impl Tile {
-    /// Adds the tile's products to an accumulator, one chunk of it after another.
-    pub(super) fn accumulate(&self, b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
+    /// Adds the tile's products to an accumulator, chunk by chunk.
+    pub(crate) fn accumulate(&self, b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
         for_each_chunk(plan, |row, col| {
             for Part { at, value } in self.sum(b, plan, row, col) {
                 let so_far = acc.load(b, at, shape_of(b, value));
@@ -79,7 +74,7 @@ impl Tile {
     }
 
     /// The scaled products of one chunk, summed over the k-blocks of the tile; one part per weight block.
-    pub(super) fn sum(&self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, col: usize) -> Vec<Part> {
+    pub(crate) fn sum(&self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, col: usize) -> Vec<Part> {
         let mut parts = self.products(b, plan, row, col, 0);
         for k_block in 1..plan.k_blocks() {
             let products = self.products(b, plan, row, col, k_block);
@@ -123,16 +118,16 @@ impl Tile {
     }
 }
 
-/// A part of a tile's result.
-pub(super) struct Part {
-    /// Row and column of the tile.
-    pub(super) at: (usize, usize),
-    /// The matrix that belongs there.
-    pub(super) value: Value,
+/// A block of a tile's result.
+pub(crate) struct Part {
+    /// Row and column in the tile.
+    pub(crate) at: (usize, usize),
+    /// The matrix.
+    pub(crate) value: Value,
 }
 
-/// Visits the chunks of a tile: row and column.
-pub(super) fn for_each_chunk(plan: &TpuPlan, mut visit: impl FnMut(usize, usize)) {
+/// Visits the row and column of every chunk of a tile.
+pub(crate) fn for_each_chunk(plan: &TpuPlan, mut visit: impl FnMut(usize, usize)) {
     let (rows, cols) = plan.chunk;
     for col in (0..plan.tile.n).step_by(cols) {
         for row in (0..plan.tile.m).step_by(rows) {
@@ -142,44 +137,38 @@ pub(super) fn for_each_chunk(plan: &TpuPlan, mut visit: impl FnMut(usize, usize)
 }
 
 /// Rows and columns of a matrix.
-pub(super) fn shape_of(b: &FunctionBuilder, matrix: Value) -> (usize, usize) {
+pub(crate) fn shape_of(b: &FunctionBuilder, matrix: Value) -> (usize, usize) {
     match b.ty(matrix).shape() {
         &[rows, cols] => (rows, cols),
         other => panic!("{other:?} is not the shape of a matrix"),
     }
 }
 
-/// Fills a matrix with zeros.
-pub(super) fn zero(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
+/// Zeroes an accumulator.
+pub(crate) fn zero(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
     let tile = plan.tile;
     let zeros = b.splat(0.0, [tile.m, tile.n]);
     acc.store(b, zeros, (0, 0));
 }
 
-/// Copies an accumulator to the result, in the result's type.
-pub(super) fn write_out(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer, out: &Buffer) {
+/// Converts an accumulator to the type of the result and stores it.
+pub(crate) fn write_out(b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer, out: &Buffer) {
     let tile = plan.tile;
     let sum = acc.load(b, (0, 0), (tile.m, tile.n));
     let result = b.to_float(sum, float(plan.kernel_out()));
     out.store(b, result, (0, 0));
 }
 
-/// Turns a tile of wide activations into codes, block by block.
-pub(super) fn quantize(
-    b: &mut FunctionBuilder,
-    plan: &TpuPlan,
-    x: &Buffer,
-    x_scale: &Scales,
-    codes: &Buffer,
-) {
+/// Quantizes a tile of activations, block by block.
+fn quantize(b: &mut FunctionBuilder, plan: &TpuPlan, x: &Buffer, x_scale: &Scales, codes: &Buffer) {
     for_each_block(plan, |at, shape, k_block| {
         let code = quantized_block(b, x, x_scale, at, shape, k_block);
         codes.store(b, code, at);
     });
 }
 
-/// Visits the blocks of a tile of x that share a scale (or whose rows have one each): place, shape, k-block.
-pub(super) fn for_each_block(plan: &TpuPlan, mut visit: impl FnMut((usize, usize), (usize, usize), usize)) {
+/// Visits the quantization blocks of a tile of x: position, shape, k-block.
+fn for_each_block(plan: &TpuPlan, mut visit: impl FnMut((usize, usize), (usize, usize), usize)) {
     let qb = plan.problem.quant_block.size();
     let rows = qb.min(plan.tile.m);
     for row in (0..plan.tile.m).step_by(rows) {
@@ -189,8 +178,8 @@ pub(super) fn for_each_block(plan: &TpuPlan, mut visit: impl FnMut((usize, usize
     }
 }
 
-/// One block of wide activations as codes.
-pub(super) fn quantized_block(
+/// Quantizes one block of activations.
+pub(crate) fn quantized_block(
     b: &mut FunctionBuilder,
     x: &Buffer,
     x_scale: &Scales,
@@ -206,22 +195,13 @@ pub(super) fn quantized_block(
     b.to_float(scaled, Float::F8E4M3FN)
 }
 
-/// Whether x is turned into codes inside the kernel.
-pub(super) fn quantizes(plan: &TpuPlan) -> bool {
-    matches!(plan.problem.x, ActivationKind::Quantized(..))
+/// The buffer of x where the kernel quantizes it.
+pub(crate) fn quantized_buffer(f: &mut Frame<'_>) -> Option<Value> {
+    f.plan.quantizes_x().then(|| f.scratch_copies("x_q", BufferId::XQ))
 }
 
-/// Room for the codes of x, where the kernel makes them: one tile, or a tile for every piece of K where they are
-/// kept for a whole row of tiles.
-pub(super) fn codes(f: &mut Frame<'_>) -> Option<Value> {
-    let plan = f.plan;
-    let tiles = if plan.keeps_quantized_x { plan.grid.k } else { 1 };
-    let shape = [tiles, plan.tile.m, plan.tile.k];
-    quantizes(plan).then(|| f.scratch("x_q", &shape, Float::F8E4M3FN, MemorySpace::Vmem))
-}
-
-/// The activations to multiply: as they came, or their codes, which are made here the first time.
-pub(super) fn ready_x(
+/// The activations to multiply: as loaded, or quantized here by the first step that needs them.
+pub(crate) fn quantized_x(
     f: &mut Frame<'_>,
     x: Buffer,
     x_scale: Option<&Scales>,

@@ -1,22 +1,23 @@
-//! The StableHLO module around a kernel: pads, re-lays, calls, cuts.
+//! The StableHLO module around a kernel: it pads and regroups operands, calls the kernel and slices the result.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use octile_core::{ActivationKind, Strategy, plan::tpu::TpuPlan};
 use octile_mosaic::{Attr, Attributes, FunctionBuilder, Module, Type, Value, Visibility};
 use serde_json::json;
 
-use super::{Kernel, frame::Operand, tile::x_element};
+use super::frame::Operand;
 use crate::{
     reference::{Arguments, Blocks},
-    stablehlo::{Hlo, float},
+    stablehlo::{Hlo, element, float},
+    tpu::KernelModule,
 };
 
-/// Device memory and vector memory as the compiler's configuration numbers them.
+/// The compiler's numbers for HBM and VMEM.
 const HBM: u32 = 0;
 const VMEM: u32 = 1;
 
 /// `@main(x, w_q, w_scale[, x_scale]) -> out`.
-pub(super) fn around(plan: &TpuPlan, kernel: &Kernel, kernel_name: &str) -> Module {
+pub(crate) fn around(plan: &TpuPlan, kernel: &KernelModule, kernel_name: &str) -> Module {
     let mut b = FunctionBuilder::new("main", Visibility::Public);
     let arguments = Arguments::declare(&mut b, &plan.problem);
     let mut hlo = Hlo(&mut b);
@@ -29,12 +30,12 @@ pub(super) fn around(plan: &TpuPlan, kernel: &Kernel, kernel_name: &str) -> Modu
     Module { name: Some(kernel_name.to_owned()), attributes: Attributes::new(), functions: vec![main] }
 }
 
-/// An operand as the kernel wants it.
+/// An operand in the shape and type that the kernel takes.
 fn prepared(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments, operand: Operand) -> Value {
     let padded = plan.padded;
     match operand {
         Operand::X => {
-            let x = hlo.convert(arguments.x, x_element(plan));
+            let x = hlo.convert(arguments.x, element(plan.x_element()));
             hlo.pad(x, &[padded.m, padded.k])
         }
         Operand::W => hlo.pad(arguments.w_q, &[padded.n, padded.k]),
@@ -42,11 +43,11 @@ fn prepared(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments, operand: O
         Operand::XScale => x_scale(hlo, plan, arguments),
         Operand::WScaleTiles => {
             let scale = w_scale(hlo, plan, arguments);
-            cut(hlo, scale, plan.w_scale_tile())
+            regroup(hlo, scale, plan.w_scale_tile())
         }
         Operand::XScaleTiles => {
             let scale = x_scale(hlo, plan, arguments);
-            cut(hlo, scale, plan.x_scale_tile())
+            regroup(hlo, scale, plan.x_scale_tile())
         }
     }
 }
@@ -56,7 +57,7 @@ fn w_scale(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments) -> Value {
     hlo.pad(arguments.w_scale, &[plan.grid.n * rows, plan.grid.k * cols])
 }
 
-/// The scales of x, or the largest magnitudes of which the kernel makes them.
+/// The scales of x, or the largest magnitudes from which the kernel computes them.
 fn x_scale(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments) -> Value {
     let (rows, cols) = plan.x_scale_tile();
     let qb = plan.problem.quant_block;
@@ -66,15 +67,15 @@ fn x_scale(hlo: &mut Hlo<'_>, plan: &TpuPlan, arguments: &Arguments) -> Value {
             blocks.abs_max(hlo, arguments.x)
         }
         (_, Some(scale)) => scale,
-        (_, None) => panic!("a kernel without scales of x asks for none"),
+        (_, None) => panic!("a kernel without activation scales takes none"),
     };
     hlo.pad(scale, &[plan.grid.m * rows, plan.grid.k * cols])
 }
 
-/// A matrix of scales as one small matrix per tile, which a copy can address by its leading dimensions.
-fn cut(hlo: &mut Hlo<'_>, scale: Value, (rows, cols): (usize, usize)) -> Value {
+/// Regroups scales into one small matrix per tile, which a DMA addresses by its leading dimensions.
+fn regroup(hlo: &mut Hlo<'_>, scale: Value, (rows, cols): (usize, usize)) -> Value {
     let &[all_rows, all_cols] = hlo.0.ty(scale).shape() else {
-        panic!("scales are a matrix");
+        panic!("scales form a matrix");
     };
     let grouped = hlo.reshape(scale, &[all_rows / rows, rows, all_cols / cols, cols]);
     hlo.transpose(grouped, &[0, 2, 1, 3])
@@ -83,7 +84,7 @@ fn cut(hlo: &mut Hlo<'_>, scale: Value, (rows, cols): (usize, usize)) -> Value {
 fn call(
     b: &mut FunctionBuilder,
     plan: &TpuPlan,
-    kernel: &Kernel,
+    kernel: &KernelModule,
     kernel_name: &str,
     operands: &[Value],
 ) -> Value {
@@ -100,19 +101,19 @@ fn call(
         .with("operand_layouts", Attr::Array(operand_layouts))
         .with("result_layouts", Attr::Array(vec![row_major(2)]));
     let ty = Type::tensor([plan.padded.m, plan.padded.n], float(plan.kernel_out()));
-    // The compiler names its listings after the location.
+    // The compiler names its dumps after the location.
     b.located(format!("jit({kernel_name})/{kernel_name}"), |b| {
         b.op1("stablehlo.custom_call", operands, ty, attributes)
     })
 }
 
-/// What the compiler is told about the call. Operands are pinned to device memory: the compiler would else copy
-/// small ones whole into vector memory first. It has a place of its own for a single number, and insists on it.
-fn configuration(b: &FunctionBuilder, plan: &TpuPlan, kernel: &Kernel, operands: &[Value]) -> String {
+/// The compiler's configuration of the call. Operands are pinned to HBM: the compiler would copy small ones into VMEM
+/// first. It insists on placing arrays of one element itself.
+fn configuration(b: &FunctionBuilder, plan: &TpuPlan, kernel: &KernelModule, operands: &[Value]) -> String {
     let is_array = |&(_, &operand): &(usize, &Value)| b.ty(operand).shape().iter().any(|&extent| extent > 1);
     let arrays = operands.iter().enumerate().filter(is_array);
     let pinned: Vec<_> = arrays.map(|(index, _)| json!({"operand_index": index, "color": HBM})).collect();
-    // `dma` and `smem` are for learning and keep the compiler's check that no count is left over.
+    // `dma` and `smem` are for learning and keep the compiler's check that semaphores end at zero.
     let unchecked = matches!(plan.strategy, Strategy::Auto | Strategy::Strip);
     json!({
         "custom_call_config": {
@@ -125,7 +126,7 @@ fn configuration(b: &FunctionBuilder, plan: &TpuPlan, kernel: &Kernel, operands:
                 "transcendentals": 0,
                 "bytes_accessed": plan.cost.bytes_accessed,
             },
-            // Tiles divide the padded operands: no index can leave them.
+            // Tiles divide the padded operands, so no access is out of bounds.
             "disable_bounds_checks": true,
             "disable_semaphore_checks": unchecked,
         },

@@ -1,32 +1,51 @@
-//! Scales inside a kernel: where they are, how they are read, and what they become when x is quantized on the way.
+//! Scales inside a kernel: where they are, how they are read, and how they are computed when x is quantized.
 
-use octile_core::{ScaleGranularity, plan::tpu::TpuPlan};
+use octile_core::plan::tpu::TpuPlan;
 use octile_mosaic::{FunctionBuilder, MemorySpace, Type, Value};
-
-use super::tile::quantizes;
 
 /// The largest finite f8e4m3fn.
 const CODE_MAX: f32 = 448.0;
 
 /// A matrix of scales with one column per k-block, somewhere inside a memref.
 #[derive(Clone)]
-pub(super) struct Scales {
-    /// What holds them.
-    pub(super) memref: Value,
+pub(crate) struct Scales {
+    memref: Value,
     /// Indices of the dimensions before the last two.
-    pub(super) leading: Vec<Value>,
-    /// Row and column of the memref where the tile's scales begin, as 32-bit integers; none for the first.
-    pub(super) origin: Option<(Value, Value)>,
-    /// Rows of the operand that share one; 1 makes every scale a column of them.
-    pub(super) rows: usize,
+    leading: Vec<Value>,
+    /// Row and column of the tile's first scale, as i32; `None` for (0, 0).
+    origin: Option<(Value, Value)>,
+    /// Rows of the operand that share a scale; with 1, the scales of a block form a column.
+    rows: usize,
     /// Whether these are largest magnitudes, still to be turned into scales.
-    pub(super) from_abs_max: bool,
+    from_abs_max: bool,
 }
 
 impl Scales {
-    /// The scale of `rows` rows of the operand from row `row` of its tile, in a k-block: a scalar, or a vector of
-    /// one column and one row (or `rows` of them).
-    pub(super) fn get(&self, b: &mut FunctionBuilder, row: usize, rows: usize, k_block: usize) -> Value {
+    /// Weight scales.
+    pub(crate) fn of_w(plan: &TpuPlan, memref: Value) -> Self {
+        let rows = plan.problem.quant_block.size();
+        Self { memref, leading: Vec::new(), origin: None, rows, from_abs_max: false }
+    }
+
+    /// Activation scales, or largest magnitudes.
+    pub(crate) fn of_x(plan: &TpuPlan, memref: Value) -> Self {
+        let (rows, from_abs_max) = (plan.x_scale_rows(), plan.quantizes_x());
+        Self { memref, leading: Vec::new(), origin: None, rows, from_abs_max }
+    }
+
+    /// The same scales with these indices before the last two dimensions.
+    pub(crate) fn at(self, leading: Vec<Value>) -> Self {
+        Self { leading, ..self }
+    }
+
+    /// The same scales, beginning at a row and column of the memref.
+    pub(crate) fn from_origin(self, row: Value, col: Value) -> Self {
+        Self { origin: Some((row, col)), ..self }
+    }
+
+    /// The scale of `rows` rows from row `row` of the tile in a k-block: a scalar, or a vector with one column and one
+    /// row (or `rows` of them).
+    pub(crate) fn get(&self, b: &mut FunctionBuilder, row: usize, rows: usize, k_block: usize) -> Value {
         let raw = self.load(b, row / self.rows, if self.rows == 1 { rows } else { 1 }, k_block);
         if self.from_abs_max { scale_of(b, raw) } else { raw }
     }
@@ -41,22 +60,17 @@ impl Scales {
             }),
         };
         let indices: Vec<Value> = self.leading.iter().copied().chain([row, k_block]).collect();
-        match memory_of(b, self.memref) {
-            MemorySpace::Smem => b.load_scalar(self.memref, &indices),
+        match b.ty(self.memref) {
+            Type::MemRef(memref) if memref.space == Some(MemorySpace::Smem) => {
+                b.load_scalar(self.memref, &indices)
+            }
             _ => b.load(self.memref, &indices, [rows, 1]),
         }
     }
 }
 
-fn memory_of(b: &FunctionBuilder, memref: Value) -> MemorySpace {
-    match b.ty(memref) {
-        Type::MemRef(memref) => memref.space.expect("every buffer of a kernel has its memory"),
-        other => panic!("{other} is no memref"),
-    }
-}
-
-/// The scale of a block with this largest magnitude. Never subnormal, so that its inverse is finite; a block of
-/// zeros gets a scale that its codes, all zero, do not mind.
+/// The scale of a block with this largest magnitude. Never subnormal, so that its inverse is finite. A block of zeros
+/// gets an arbitrary scale; all its values are zero.
 fn scale_of(b: &mut FunctionBuilder, abs_max: Value) -> Value {
     let most = constant_like(b, CODE_MAX, abs_max);
     let least = constant_like(b, f32::MIN_POSITIVE, abs_max);
@@ -64,8 +78,8 @@ fn scale_of(b: &mut FunctionBuilder, abs_max: Value) -> Value {
     b.maximumf(scale, least)
 }
 
-/// What to multiply by to divide by `scale`.
-pub(super) fn inverse(b: &mut FunctionBuilder, scale: Value) -> Value {
+/// The reciprocal of a scale.
+pub(crate) fn inverse(b: &mut FunctionBuilder, scale: Value) -> Value {
     let one = constant_like(b, 1.0, scale);
     b.divf(one, scale)
 }
@@ -80,8 +94,8 @@ fn constant_like(b: &mut FunctionBuilder, value: f32, like: Value) -> Value {
     }
 }
 
-/// The product of two scales, whatever shape each has.
-pub(super) fn times(b: &mut FunctionBuilder, x: Value, w: Value) -> Value {
+/// The product of two scales, broadcast to the larger shape.
+pub(crate) fn times(b: &mut FunctionBuilder, x: Value, w: Value) -> Value {
     let (x_shape, w_shape) = (b.ty(x).shape().to_vec(), b.ty(w).shape().to_vec());
     if x_shape == w_shape {
         return b.mulf(x, w);
@@ -95,21 +109,8 @@ pub(super) fn times(b: &mut FunctionBuilder, x: Value, w: Value) -> Value {
 }
 
 /// A matrix times a scale.
-pub(super) fn scaled(b: &mut FunctionBuilder, matrix: Value, scale: Value) -> Value {
+pub(crate) fn scaled(b: &mut FunctionBuilder, matrix: Value, scale: Value) -> Value {
     let shape = b.ty(matrix).shape().to_vec();
     let scale = b.broadcast(scale, shape);
     b.mulf(matrix, scale)
-}
-
-/// The memory for scales of x: scalar memory gives one at a time, so a scale per row needs vectors.
-pub(super) fn x_scale_memory(plan: &TpuPlan, wanted: MemorySpace) -> MemorySpace {
-    match plan.problem.x.granularity() {
-        Some(ScaleGranularity::Token) => MemorySpace::Vmem,
-        _ => wanted,
-    }
-}
-
-/// What the kernel calls them: quantization on the way begins with the largest magnitudes.
-pub(super) fn x_scale_name(plan: &TpuPlan) -> &'static str {
-    if quantizes(plan) { "x_abs_max" } else { "x_scale" }
 }

@@ -1,34 +1,32 @@
-//! Which tiles a block computes, in which order.
+//! The tile scheduler: which tiles a CTA computes, in which order.
 
 use octile_core::plan::hopper::ClusterMode;
 
-use super::{
-    frame::Frame,
-    ptx::{B32, Ptx},
-};
+use super::cta::Cta;
+use crate::hopper::ptx::{B32, Ptx};
 
-/// Where a tile is.
+/// A CTA's tile of the result.
 #[derive(Clone, Copy)]
-pub(super) struct Tile {
+pub(crate) struct Tile {
     /// First row of A.
-    pub(super) a_row: B32,
+    pub(crate) a_row: B32,
     /// First row of B.
-    pub(super) b_row: B32,
+    pub(crate) b_row: B32,
 }
 
-/// The stages of K that a block multiplies.
+/// The blocks of [`STAGE_K`](octile_core::plan::hopper::STAGE_K) columns of K that a CTA multiplies.
 #[derive(Clone, Copy)]
-pub(super) struct Stages {
-    pub(super) first: B32,
-    /// The one after the last.
-    pub(super) end: B32,
+pub(crate) struct KRange {
+    pub(crate) first: B32,
+    /// One past the last.
+    pub(crate) end: B32,
 }
 
-impl Stages {
-    /// All of K, or this block's part of it.
-    pub(super) fn new(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
+impl KRange {
+    /// All of K, or with split-K this CTA's share.
+    pub(crate) fn new(ptx: &mut Ptx, cta: &Cta<'_>) -> Self {
         let k_blocks = ptx.number("k_blocks");
-        let ClusterMode::SplitK(parts) = frame.plan.shape.cluster else {
+        let ClusterMode::SplitK(parts) = cta.plan.shape.cluster else {
             return Self { first: ptx.variable(0), end: k_blocks };
         };
         let rank = ptx.cluster_rank();
@@ -42,23 +40,24 @@ impl Stages {
     }
 }
 
-/// A piece of work: a tile, or one of the tiles that a cluster computes cluster.
+/// A unit of scheduling: the tile of a CTA, or the tiles of a cluster.
 #[derive(Clone, Copy)]
-pub(super) struct Unit {
+pub(crate) struct ClusterTile {
     index: B32,
     a_units: B32,
     b_units: B32,
 }
 
-impl Unit {
-    /// The first one of this block.
-    pub(super) fn first(ptx: &mut Ptx, frame: &Frame<'_>) -> Self {
-        let first = if is_clustered(frame) { ptx.cluster() } else { ptx.block() };
+impl ClusterTile {
+    /// The first one of this CTA.
+    pub(crate) fn first(ptx: &mut Ptx, cta: &Cta<'_>) -> Self {
+        let first = if is_clustered(cta) { ptx.cluster() } else { ptx.block() };
         Self { index: ptx.variable(first), a_units: ptx.number("a_units"), b_units: ptx.number("b_units") }
     }
 
-    /// Its tile. Units are taken in groups of `raster` along A: within a group, A runs fastest.
-    pub(super) fn tile(self, ptx: &mut Ptx, frame: &Frame<'_>) -> Tile {
+    /// This CTA's tile of it. The raster order takes groups of `raster` along A: within a group, A runs
+    /// fastest.
+    pub(crate) fn tile(self, ptx: &mut Ptx, cta: &Cta<'_>) -> Tile {
         let Self { index, a_units, b_units } = self;
         let raster = ptx.number("raster");
         let per_group = ptx.mul(raster, b_units);
@@ -70,7 +69,7 @@ impl Unit {
         let a_in_group = ptx.rem(in_group, width);
         let mut a = ptx.add(group_start, a_in_group);
         let mut b = ptx.div(in_group, width);
-        match frame.plan.shape.cluster {
+        match cta.plan.shape.cluster {
             ClusterMode::Single | ClusterMode::SplitK(_) => {}
             ClusterMode::MulticastA => {
                 let rank = ptx.cluster_rank();
@@ -81,25 +80,25 @@ impl Unit {
                 a = ptx.mad(a, 2, rank);
             }
         }
-        let tile = frame.plan.shape.tile;
+        let tile = cta.plan.shape.tile;
         Tile { a_row: ptx.mul(a, tile.a as u32), b_row: ptx.mul(b, tile.b as u32) }
     }
 }
 
-/// Runs `body` for every unit of this block. Every role runs through the same units in the same order.
-pub(super) fn for_each_unit(ptx: &mut Ptx, frame: &Frame<'_>, body: impl FnOnce(&mut Ptx, Unit)) {
-    let unit = Unit::first(ptx, frame);
-    let step = if is_clustered(frame) { ptx.clusters() } else { ptx.blocks() };
-    let units = ptx.mul(unit.a_units, unit.b_units);
+/// Runs `body` for every cluster tile of this CTA. Every role goes through the same ones in the same order.
+pub(crate) fn for_each_tile(ptx: &mut Ptx, cta: &Cta<'_>, body: impl FnOnce(&mut Ptx, ClusterTile)) {
+    let work = ClusterTile::first(ptx, cta);
+    let step = if is_clustered(cta) { ptx.clusters() } else { ptx.blocks() };
+    let count = ptx.mul(work.a_units, work.b_units);
     ptx.while_(
-        |ptx| ptx.lt(unit.index, units),
+        |ptx| ptx.lt(work.index, count),
         |ptx| {
-            body(ptx, unit);
-            ptx.increase(unit.index, step);
+            body(ptx, work);
+            ptx.increase(work.index, step);
         },
     );
 }
 
-fn is_clustered(frame: &Frame<'_>) -> bool {
-    frame.plan.shape.cluster.ctas() > 1
+fn is_clustered(cta: &Cta<'_>) -> bool {
+    cta.plan.shape.cluster.ctas() > 1
 }
