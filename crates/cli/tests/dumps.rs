@@ -65,10 +65,11 @@ fn facts_and_checklist() {
     let (code, said) = outcome(&["analyze", SMEM, "--json"], place.path());
     assert_eq!(code, 0);
     let value: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(value[0]["promise"]["strategy"], "smem");
-    assert_eq!(value[0]["promise"]["chip"], "tpu7x");
-    assert_eq!(value[0]["findings"].as_array().unwrap().len(), 10);
-    assert!(value[0]["facts"]["cycles"]["issued"].as_u64().unwrap() > 1000);
+    assert_eq!(value["schema"], "octile-analyze/1");
+    assert_eq!(value["versions"][0]["promise"]["strategy"], "smem");
+    assert_eq!(value["versions"][0]["promise"]["chip"], "tpu7x");
+    assert_eq!(value["versions"][0]["findings"].as_array().unwrap().len(), 10);
+    assert!(value["versions"][0]["facts"]["cycles"]["issued"].as_u64().unwrap() > 1000);
 }
 
 #[test]
@@ -80,8 +81,11 @@ fn versions_side_by_side_and_the_difference_of_two() {
     let (code, said) = outcome(&["compare", "512-qb128-aligned-v2-tpu7x", SMEM], place.path());
     assert_eq!(code, 0, "{said}");
     insta::assert_snapshot!(said);
-    let (_, said) = outcome(&["compare", ".", "--json"], place.path());
-    let value: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let (code, said) = outcome(&["compare", ".", "--json=table.json"], place.path());
+    assert!(code == 0 && said.contains("Versions side by side"), "a file leaves the report: {said}");
+    let written = fs::read_to_string(place.path().join("table.json")).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(value["schema"], "octile-dump-comparison/1");
     assert_eq!(value["columns"][1]["scales_in_smem"], "pass");
     assert_eq!(value["differences"][0]["checks"][0]["check"], "scales-in-smem");
 }

@@ -187,7 +187,7 @@ fn quantizing_kernels_are_judged_beside_the_product() {
     let (code, said) = octile(&["analyze", "gpu", "--json"], place.path());
     assert_eq!(code, 0, "{said}");
     let value: serde_json::Value = serde_json::from_str(&said).unwrap();
-    let helper = &value[0]["helpers"][0];
+    let helper = &value["versions"][0]["helpers"][0];
     let checks: Vec<_> = helper["findings"].as_array().unwrap().iter().map(|found| &found["check"]).collect();
     assert_eq!(helper["name"], "quantize");
     assert_eq!(checks, ["no-spills", "fits-vmem"]);

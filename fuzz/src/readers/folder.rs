@@ -54,7 +54,7 @@ fn judge_folder(manifest: &[u8], dumps: &[(&str, &str)]) -> bool {
     let folder = folder(dumps.chain([("manifest.json", manifest)]));
     let job = analyze::AnalyzeRequest { inputs: vec![folder.path().to_owned()], told: Told::default() };
     let args = SimulateArgs { kernel: folder.path().join("kernel.ptx"), ..SIMULATE.clone() };
-    let _ = simulate::gpu::AnalyzeRequest::new(&args);
+    let _ = simulate::gpu::GpuSimulateRequest::new(&args);
     analyze::run(&job).is_ok_and(|versions| {
         let accepted = |version: &Version| version.manifest.is_some() && !version.findings.is_empty();
         let is_accepted = versions.iter().any(accepted);
@@ -77,9 +77,13 @@ pub fn safetensors(bytes: &[u8]) -> bool {
             expect: expect.clone(),
             ..SIMULATE.clone()
         };
-        let _ =
-            run_module::AnalyzeRequest::new(&RunModuleArgs { module, tensors, expect, ..RUN_MODULE.clone() });
-        simulate::AnalyzeRequest::new(&args).and_then(|job| simulate::run(&job)).is_ok()
+        let _ = run_module::RunModuleRequest::new(&RunModuleArgs {
+            module,
+            tensors,
+            expect,
+            ..RUN_MODULE.clone()
+        });
+        simulate::SimulateRequest::new(&args).and_then(|job| simulate::run(&job)).is_ok()
     };
     [None, Some("out".to_owned())].map(ends).contains(&true)
 }

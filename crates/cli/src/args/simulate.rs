@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use super::IdleOption;
+use super::{IdleOption, JsonArgs};
 
 /// Help text of `simulate`.
 pub const SIMULATE_HELP: &str = "\
@@ -80,9 +80,9 @@ pub struct SimulateArgs {
     /// Stop after N operations [default: generous]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_operations: Option<u64>,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Destination of the report.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 impl SimulateArgs {

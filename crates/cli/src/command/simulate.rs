@@ -162,6 +162,21 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, Problem)> {
     ))
 }
 
+/// A report with its verdict. The verdict is a field of its own, because JSON has no infinite differences.
+#[derive(Debug, Serialize)]
+pub struct JudgedReport<'r, R> {
+    passed: bool,
+    #[serde(flatten)]
+    report: &'r R,
+}
+
+impl<'r, R> JudgedReport<'r, R> {
+    /// Combines a verdict and a report.
+    pub fn new(verdict: Verdict, report: &'r R) -> Self {
+        Self { passed: verdict == Verdict::Passed, report }
+    }
+}
+
 /// Result of a simulated run.
 #[derive(Debug, Serialize)]
 pub struct SimulateReport {
