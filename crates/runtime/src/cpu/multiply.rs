@@ -3,7 +3,9 @@
 use std::ops::Range;
 
 use octile_core::{
-    MatMut, Problem, QuantizeError, Strategy, plan::{BufferId, cpu::Share}, problem::ProblemError,
+    MatMut, Problem, QuantizeError, Strategy,
+    plan::{BufferId, cpu::Share},
+    problem::ProblemError,
     quantize::check_scale_products,
 };
 use rayon::prelude::*;
