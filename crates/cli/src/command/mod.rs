@@ -144,10 +144,8 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             print::emit_document(&String::from_utf8_lossy(&script));
             Ok(Verdict::Passed)
         }
-        Some(Command::Man) => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Args::command()).render(&mut page)?;
-            print::emit_document(&String::from_utf8_lossy(&page));
+        Some(Command::Man { command }) => {
+            print::emit_document(&man_page(command.as_deref())?);
             Ok(Verdict::Passed)
         }
         Some(Command::CompileChild) => {
@@ -155,6 +153,22 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
     }
+}
+
+/// The man page of the program, or of one of its commands.
+fn man_page(command: Option<&str>) -> Result<String> {
+    let mut program = Args::command();
+    program.build();
+    let page = match command {
+        None => program,
+        Some(name) => match program.find_subcommand(name) {
+            Some(found) => found.clone(),
+            None => bail!("octile has no command '{name}': see octile --help"),
+        },
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Checks the strategies on every requested backend.
