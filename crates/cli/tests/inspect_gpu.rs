@@ -373,9 +373,9 @@ fn tools_that_write_nothing_are_errors() {
     };
     let tools = gpu_tools::assembler();
     let (good, silent, failing) = (&tools.ptxas.path, Path::new("/bin/true"), Path::new("/bin/false"));
-    assert!(inspect(good, silent).contains("nvdisasm took kernel.cubin and printed nothing"));
-    assert!(inspect(silent, silent).contains("ptxas took kernel.ptx and wrote nothing"));
-    assert!(inspect(failing, silent).contains("ptxas does not take kernel.ptx: exit status: 1"));
+    assert!(inspect(good, silent).contains("nvdisasm printed nothing for kernel.cubin"));
+    assert!(inspect(silent, silent).contains("ptxas wrote no output for kernel.ptx"));
+    assert!(inspect(failing, silent).contains("ptxas rejects kernel.ptx: exit status: 1"));
 }
 
 #[test]

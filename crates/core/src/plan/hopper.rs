@@ -126,11 +126,18 @@ impl TileConfig {
 }
 
 /// Everything that a Hopper kernel is generated from.
+///
+/// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one that the
+/// constructors make.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct HopperPlan {
     /// What is multiplied.
     pub problem: Problem,
+    /// The GPU, by name in a file.
+    #[serde(with = "crate::device::hopper::by_name")]
+    pub gpu: HopperGpu,
     /// How the data moves.
     pub strategy: Strategy,
     /// Tile, operand order, cluster.
@@ -220,6 +227,7 @@ impl HopperPlan {
         let with = |stages: usize| {
             let mut plan = Self {
                 problem: *problem,
+                gpu: *gpu,
                 strategy,
                 shape,
                 units,
