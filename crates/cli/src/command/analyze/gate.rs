@@ -70,7 +70,8 @@ fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     let Matmul { lhs, rhs, evidence, .. } = other;
     let file = &evidence.file;
     Some(format!(
-        "{file} multiplies {lhs} by {rhs}, but the manifest plans {planned:?} arithmetic: compile that version again"
+        "{file} multiplies {lhs} by {rhs}, but the manifest plans {planned:?} arithmetic: compile that version \
+         again"
     ))
 }
 
