@@ -1,27 +1,27 @@
-//! Multiply activations with a block-scaled FP8 weight on the CPU.
+//! Multiply activations with a block-scaled FP8 weight, on a GPU if there is one.
 //!
-//! Run with `cargo run --release -p octile-runtime --example 02_multiply`.
+//! Run with `cargo run --release -p octile --example 02_multiply`.
 
-use octile_core::{Mat, MatMut, QuantBlock, QuantizedWeight, ScaleGranularity, Strategy};
-use octile_runtime::cpu::{Activation, Cpu, PackedWeight, Workspace};
+use octile::{Block, DType, Device, Error, Matmul, Scales, Weight};
 
-fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Error> {
     let (m, n, k) = (4, 300, 200);
-    let weight: Vec<f32> = (0..n * k).map(|i| ((i as f32) * 0.37).sin()).collect();
+    let values: Vec<f32> = (0..n * k).map(|i| ((i as f32) * 0.37).sin()).collect();
     let x: Vec<f32> = (0..m * k).map(|i| ((i as f32) * 0.11).cos()).collect();
 
     // Once, when the model is loaded.
-    let quantized = QuantizedWeight::quantize(Mat::new(&weight, n, k)?, QuantBlock::B128)?;
-    let packed = PackedWeight::new(&quantized);
-    let cpu = Cpu::new()?;
-    let mut workspace = Workspace::new();
+    let device = Device::best()?;
+    let matmul = Matmul::builder(&device, Weight::quantize(&values, [n, k], Block::B128)?)
+        .activations(DType::F32, Scales::PerToken)
+        .output(DType::F32)
+        .build()?;
 
-    // For every batch. The activations are quantized on the way, one scale per token and 128 inputs.
+    // For every batch. Activations are quantized on the way, with one scale per token and 128 inputs.
     let mut out = vec![0f32; m * n];
-    let activation = Activation::Quantize(Mat::new(&x, m, k)?.into(), ScaleGranularity::Token);
-    cpu.multiply(Strategy::Strip, activation, &packed, MatMut::new(&mut out, m, n)?, &mut workspace)?;
+    matmul.run(&x, &mut out)?;
 
-    let exact: f32 = x[..k].iter().zip(&weight[..k]).map(|(x, w)| x * w).sum();
-    println!("on {}: out[0][0] = {:.4}, before quantization {exact:.4}", cpu.isa(), out[0]);
+    let exact: f32 = x[..k].iter().zip(&values[..k]).map(|(x, w)| x * w).sum();
+    println!("on {device}: out[0][0] = {:.4}, before quantization {exact:.4}", out[0]);
+    println!("{:#}", matmul.plan(m)?);
     Ok(())
 }

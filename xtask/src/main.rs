@@ -30,6 +30,8 @@ enum Args {
     Memcheck,
     /// Look for inputs that break the readers of foreign files: see fuzz/README.md
     Fuzz(fuzz::FuzzArgs),
+    /// Only octile and candle in one program, see tests/beside-candle; fetches candle
+    TestCandle,
     /// Only the checkpoints against transformers and compressed-tensors, which are installed under target/peers (5 GB)
     TestTransformers {
         /// A Python that has the libraries already
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Args::Tidy => tidy::run(&root()),
         Args::Memcheck => memcheck::run(),
         Args::Fuzz(args) => fuzz::fuzz(&args),
+        Args::TestCandle => test_candle(),
         Args::TestTransformers { python } => test_transformers(python),
     };
     match result {
@@ -68,6 +71,7 @@ fn test(with_memcheck: bool) -> Result<()> {
     tidy::run(&root())?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
     cargo(&["test", "--workspace"])?;
+    test_candle()?;
     if with_memcheck {
         memcheck::run()?;
     } else {
@@ -92,6 +96,18 @@ fn run(command: &mut Command) -> Result<()> {
         bail!("{name} failed ({status})");
     }
     Ok(())
+}
+
+/// Builds octile beside candle, multiplies with both,
+/// and checks octile with the cudarc features of candle's CUDA backend.
+fn test_candle() -> Result<()> {
+    let package = ["--manifest-path", "tests/beside-candle/Cargo.toml"];
+    let target = ["--target-dir", "target/beside-candle"];
+    // What was fetched before will do where nothing can be fetched.
+    let is_online = cargo(&[&["fetch"], &package[..]].concat()).is_ok();
+    let offline: &[&str] = if is_online { &[] } else { &["--offline"] };
+    cargo(&[&["test"], &package[..], &target, offline].concat())?;
+    cargo(&[&["check", "--features", "candle-cuda-linking"], &package[..], &target, offline].concat())
 }
 
 /// Compares checkpoints with those of the real libraries.

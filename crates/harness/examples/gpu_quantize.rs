@@ -14,7 +14,8 @@ use octile_core::{
     sample::{self, Activations, Operands, Rng},
 };
 use octile_runtime::cuda::{
-    Buffer, Gpu, Graph, HostActivations, Product, Quantization, QuantizeOperands, Uploaded, multiply_host,
+    Buffer, DeviceOperands, Gpu, Graph, HostActivations, PlannedMatmul, QuantizeKernel, QuantizeOperands,
+    multiply_host,
 };
 
 fn main() -> Result<()> {
@@ -162,7 +163,7 @@ fn quantized(
     let arguments = Arguments::fastest(problem);
     let scale_count = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
     let (codes, scales) = (Buffer::zeros(gpu, m * arguments.x_stride)?, Buffer::zeros(gpu, 4 * scale_count)?);
-    let quantization = Quantization::tuned(gpu, problem, tuning)?;
+    let quantization = QuantizeKernel::tuned(gpu, problem, tuning)?;
     let operands = QuantizeOperands {
         x: floats,
         x_stride: k,
@@ -210,7 +211,7 @@ fn check_host(gpu: &Gpu) -> Result<usize> {
         let reference =
             oracle::multiply(&operands.oracle_input(), problem.m, &operands.weight, accumulator, problem.out);
         let mut out = vec![f32::NAN; 130 * 300];
-        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+        let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip)?;
         multiply_host(gpu, &plan, HostActivations::from(&operands.x), &operands.weight, &mut out)?;
         let comparison = reference.compare(&out);
         println!("host call, x {kind}: {comparison:?}");
@@ -227,7 +228,7 @@ fn median(mut times: Vec<f32>) -> f32 {
 /// Times quantization alone: cold cache, and graph replay.
 fn time_alone(gpu: &Gpu) -> Result<()> {
     const M: usize = 4096;
-    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
     println!("k,way,flushed_us,replayed_us,gbytes_per_s");
     for k in [512, 1536, 2048, 7168, 16_384] {
         let kind = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token);
@@ -245,9 +246,9 @@ fn time_alone(gpu: &Gpu) -> Result<()> {
         };
         let mut ways = Vec::new();
         for tuning in tunings() {
-            let quantization = Quantization::tuned(gpu, &problem, tuning)?;
+            let quantization = QuantizeKernel::tuned(gpu, &problem, tuning)?;
             let prepared = quantization.prepare(operands)?;
-            let graph = Graph::record(gpu, std::iter::repeat_n(&prepared, 10))?;
+            let graph = Graph::capture(gpu, std::iter::repeat_n(&prepared, 10))?;
             graph.launch()?;
             ways.push((quantization.entry().to_owned(), prepared, graph, Vec::new(), Vec::new()));
         }
@@ -289,20 +290,20 @@ fn time_together(gpu: &Gpu) -> Result<()> {
         let weight = Operands::random(Problem::new(1, 128, 128, QuantBlock::B128)?, 1).weight;
         let weight = repeated(&weight, n, k)?;
         let x = floats(4096 * k);
-        let with_floats = Uploaded::new(gpu, &quantized, HostActivations::Bf16(&x), &weight)?;
+        let with_floats = DeviceOperands::new(gpu, &quantized, HostActivations::Bf16(&x), &weight)?;
         let wide: Vec<f32> = x.iter().map(|value| value.to_f32()).collect();
         let x = QuantizedActivation::quantize(Mat::new(&wide, 4096, k)?, QuantBlock::B128, token)?;
-        let with_codes = Uploaded::new(gpu, &codes, HostActivations::Fp8(&x), &weight)?;
-        let plan = |problem: &Problem| HopperPlan::best(problem, gpu.facts(), Strategy::Strip);
-        let mut products = vec![("multiply".to_owned(), Product::new(gpu, &plan(&codes)?)?)];
+        let with_codes = DeviceOperands::new(gpu, &codes, HostActivations::Fp8(&x), &weight)?;
+        let plan = |problem: &Problem| HopperPlan::best(problem, gpu.properties(), Strategy::Strip);
+        let mut products = vec![("multiply".to_owned(), PlannedMatmul::new(gpu, &plan(&codes)?)?)];
         for tuning in tunings() {
-            products.push((format!("{tuning:?}"), Product::tuned(gpu, &plan(&quantized)?, tuning)?));
+            products.push((format!("{tuning:?}"), PlannedMatmul::tuned(gpu, &plan(&quantized)?, tuning)?));
         }
         let mut ways = Vec::new();
         for (name, product) in &products {
             let uploaded = if ways.is_empty() { &with_codes } else { &with_floats };
             let prepared = product.prepare(uploaded.operands())?;
-            let graph = Graph::record(gpu, std::iter::repeat_n(&prepared, 10))?;
+            let graph = Graph::capture(gpu, std::iter::repeat_n(&prepared, 10))?;
             graph.launch()?;
             ways.push((name, graph, Vec::new()));
         }
@@ -323,7 +324,7 @@ fn time_together(gpu: &Gpu) -> Result<()> {
 }
 
 /// Checks that both ways give the same result.
-fn require_equal(a: &Uploaded, b: &Uploaded, len: usize) -> Result<()> {
+fn require_equal(a: &DeviceOperands, b: &DeviceOperands, len: usize) -> Result<()> {
     let (mut left, mut right) = (vec![bf16::ZERO; len], vec![bf16::ZERO; len]);
     a.out.read(&mut left)?;
     b.out.read(&mut right)?;

@@ -1,7 +1,8 @@
-//! What must not outlive this process: temporary files and folders, and child processes.
+//! Cleanup of temporary files, folders and child processes, which must not outlive this process.
 //!
-//! All of them are on one list, under one lock. Creating and removing one holds the lock, and [`end_all`] never releases it: an
-//! interruption finds each of them either not begun, or on the list, or done. Do not nest these calls: the lock is not reentrant.
+//! All of them are in one registry behind one lock. Creating and removing one holds the lock, and [`end_all`]
+//! never releases it: a signal finds each of them not yet created, registered, or gone. Do not nest these
+//! calls: the lock is not reentrant.
 
 use std::{
     fs, io,
@@ -16,32 +17,32 @@ use std::{
 
 struct Kept {
     paths: Vec<PathBuf>,
-    /// Each leads a process group of its own.
+    /// Each is the leader of its own process group.
     children: Vec<u32>,
 }
 
 static KEPT: Mutex<Kept> = Mutex::new(Kept { paths: Vec::new(), children: Vec::new() });
 
 fn kept() -> MutexGuard<'static, Kept> {
-    // The list is whole after every statement that changes it.
+    // Every statement leaves the registry consistent, so a poisoned lock is fine.
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Kills every child with its process group, removes every temporary file and folder, and blocks new ones until the process
-/// exits, which must follow.
+/// Kills every child with its process group, removes every temporary file and folder, and blocks new ones.
+/// The process must exit next.
 pub fn end_all() {
     let kept = ManuallyDrop::new(kept());
     kept.children.iter().for_each(|&child| kill_group(child));
     kept.paths.iter().for_each(|path| remove(path));
 }
 
-/// Does what no interruption may divide, such as replacing several files.
+/// Runs work that a signal must not interrupt, such as replacing several files.
 pub fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     let _kept = kept();
     work()
 }
 
-/// Removes a file or a folder. A child that was just killed may still write into it for a moment.
+/// Removes a file or a folder. Retries, because a child that was just killed may still write into it.
 fn remove(path: &Path) {
     for _ in 0..100 {
         let removed = if path.is_dir() { fs::remove_dir_all(path) } else { fs::remove_file(path) };
@@ -52,16 +53,16 @@ fn remove(path: &Path) {
     }
 }
 
-/// A temporary file or folder, which goes with its owner or with the process.
+/// A temporary file or folder, removed with its owner or with the process.
 #[derive(Debug)]
 pub struct Temporary<T> {
-    /// Taken when it is dropped.
+    /// `None` while it is dropped.
     inner: Option<T>,
     path: PathBuf,
 }
 
 impl<T: AsRef<Path>> Temporary<T> {
-    /// Puts what `make` makes on the list.
+    /// Registers what `make` creates.
     pub fn new(make: impl FnOnce() -> io::Result<T>) -> io::Result<Self> {
         let mut kept = kept();
         let inner = make()?;
@@ -70,7 +71,7 @@ impl<T: AsRef<Path>> Temporary<T> {
         Ok(Self { inner: Some(inner), path })
     }
 
-    /// Takes it off the list while `finish` makes something lasting of it.
+    /// Unregisters it while `finish` makes it permanent.
     pub fn finish<R>(mut self, finish: impl FnOnce(T) -> R) -> R {
         let mut kept = kept();
         kept.paths.retain(|path| *path != self.path);
@@ -102,7 +103,7 @@ impl<T> DerefMut for Temporary<T> {
     }
 }
 
-/// A child process that leads a process group of its own and ends with this process.
+/// A child process in its own process group that ends with this process.
 #[derive(Debug)]
 pub struct GuardedChild {
     child: Child,
@@ -110,7 +111,8 @@ pub struct GuardedChild {
 }
 
 impl GuardedChild {
-    /// Starts it. On Linux the kernel ends it even if this process is killed, or the thread that started it ends.
+    /// Starts the child. On Linux the kernel kills it if this process dies, or the thread that started it
+    /// ends.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         lead_group(command);
         let mut kept = kept();
@@ -119,7 +121,7 @@ impl GuardedChild {
         Ok(Self { child, is_over: false })
     }
 
-    /// Runs a command to its end without input, and takes what it prints.
+    /// Runs a command to completion without input, and captures its output.
     pub fn output(command: &mut Command) -> io::Result<Output> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut guarded = Self::spawn(command)?;
@@ -130,8 +132,8 @@ impl GuardedChild {
         Ok(Output { status: guarded.wait()?, stdout, stderr })
     }
 
-    /// Waits for its end. Polls, so that reaping it and taking it off the list happen under one lock: afterwards its pid may be
-    /// another process's.
+    /// Waits for the child. Polls, so that reaping and unregistering it happen under one lock: its pid may be
+    /// reused afterwards.
     pub fn wait(&mut self) -> io::Result<ExitStatus> {
         loop {
             let mut kept = kept();
@@ -145,7 +147,7 @@ impl GuardedChild {
         }
     }
 
-    /// Kills it and all that it started.
+    /// Kills the child and its process group.
     pub fn kill(&mut self) -> io::Result<()> {
         if self.is_over {
             return Ok(());
@@ -157,12 +159,12 @@ impl GuardedChild {
         self.wait().map(drop)
     }
 
-    /// Its standard input, where it is a pipe that was not taken before.
+    /// Takes its stdin, if that is a pipe.
     pub fn take_stdin(&mut self) -> Option<ChildStdin> {
         self.child.stdin.take()
     }
 
-    /// Its standard output, where it is a pipe that was not taken before.
+    /// Takes its stdout, if that is a pipe.
     pub fn take_stdout(&mut self) -> Option<ChildStdout> {
         self.child.stdout.take()
     }
@@ -177,7 +179,7 @@ fn read_all(pipe: Option<impl io::Read>) -> io::Result<Vec<u8>> {
 impl Drop for GuardedChild {
     fn drop(&mut self) {
         if !self.is_over {
-            // Whatever made us give it up is told already.
+            // The error that led here is reported elsewhere.
             let _ = self.kill();
         }
     }
@@ -191,17 +193,17 @@ fn lead_group(command: &mut Command) {
     {
         let parent = std::process::id();
         let ends_with_parent = move || {
-            // SAFETY: both are system calls without pointers.
+            // SAFETY: both are system calls without pointer arguments.
             let (set, ppid) =
                 unsafe { (libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL), libc::getppid()) };
             match set {
                 0 if ppid as u32 == parent => Ok(()),
-                // The parent was killed in between.
+                // The parent died in between.
                 0 => Err(io::Error::from_raw_os_error(libc::ESRCH)),
                 _ => Err(io::Error::last_os_error()),
             }
         };
-        // SAFETY: between fork and exec it makes two system calls and allocates nothing.
+        // SAFETY: between fork and exec it makes two system calls and does not allocate.
         unsafe { command.pre_exec(ends_with_parent) };
     }
 }
@@ -211,19 +213,20 @@ fn lead_group(_: &mut Command) {}
 
 #[cfg(unix)]
 fn kill_group(leader: u32) {
-    // SAFETY: a system call without pointers. The leader was not waited for, so that the number is still its group's.
+    // SAFETY: a system call without pointer arguments. The leader was not reaped, so the process group id is
+    // still its own.
     unsafe { libc::killpg(leader as libc::pid_t, libc::SIGKILL) };
 }
 
 #[cfg(not(unix))]
 fn kill_group(_: u32) {}
 
-/// Whether this process was started with a signal ignored, as `nohup` and shells do for what runs in the background.
+/// Whether this process was started with a signal ignored, as by `nohup` and for background jobs.
 #[cfg(unix)]
 pub fn is_ignored(signal: i32) -> bool {
     // SAFETY: `sigaction` is plain data, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
-    // SAFETY: no action is given, and the one in force is written to a live variable.
+    // SAFETY: sets no action, and writes the current one to a live variable.
     let asked = unsafe { libc::sigaction(signal, std::ptr::null(), &mut action) };
     asked == 0 && action.sa_sigaction == libc::SIG_IGN
 }

@@ -1,5 +1,4 @@
-//! What touches the machine: kernels for this processor, and bindings to the runtimes of devices. All unsafe code of
-//! the workspace is here.
+//! CPU kernels, and bindings to the CUDA driver and to PJRT. The workspace's unsafe code is here.
 
 pub mod cleanup;
 pub mod cpu;

@@ -1,5 +1,4 @@
-//! Gives the library the name under which programs ask for the CUDA driver: once it is loaded, whoever opens `libcuda.so`
-//! gets it.
+//! Sets the soname of the CUDA driver: once the stand-in is loaded, `dlopen("libcuda.so")` returns it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

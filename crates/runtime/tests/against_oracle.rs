@@ -1,4 +1,4 @@
-//! Every instruction set, strategy, activation and output type against the f64 reference.
+//! Every ISA, strategy, activation and output type against the f64 reference.
 
 mod common;
 
@@ -33,7 +33,8 @@ fn every_combination_of_types() {
     }
 }
 
-/// All M up to 64 with N and K on both sides of every boundary: pair, run of 64, quantization block, slab, panel.
+/// All M up to 64 with N and K on both sides of every boundary: pair, run of 64, quantization block, slab,
+/// panel.
 #[test]
 fn every_m_with_ragged_n_and_k() {
     let cpus = cpus(1);

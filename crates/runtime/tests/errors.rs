@@ -1,4 +1,4 @@
-//! What callers get wrong is answered with one sentence, never with a panic.
+//! Wrong arguments give an error of one sentence, never a panic.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::cpu;
 use octile_core::QuantizedActivation;
 use octile_runtime::cpu::{
     Activation, Cpu, Floats, Isa, Mat, MatMut, MultiplyError, PackedWeight, QuantBlock, QuantizedWeight,
-    ScaleGranularity, Strategy, Weight, Workspace, available,
+    ScaleGranularity, Strategy, WeightRef, Workspace, available,
 };
 
 fn weight(n: usize, k: usize) -> QuantizedWeight {
@@ -30,11 +30,11 @@ fn shapes_that_do_not_fit() {
     );
     assert_eq!(
         message(multiply(&[0.0; 16], 2, (3, 4), Strategy::Auto)),
-        "the result of 2 x 4 does not fit the output of 3 x 4"
+        "the result is 2 x 4, but the output is 3 x 4: pass an output of the result's shape"
     );
     assert_eq!(
         message(multiply(&[0.0; 16], 2, (2, 4), Strategy::Strip)),
-        "strategy strip needs a packed weight: give it a PackedWeight"
+        "strategy strip needs a packed weight: pass a PackedWeight"
     );
     assert_eq!(multiply(&[0.0; 16], 2, (2, 4), Strategy::Dma), Ok(()));
 }
@@ -48,13 +48,13 @@ fn a_packed_weight_is_for_strip_only() {
     let result = cpu(Isa::Portable, 1).multiply(
         Strategy::Smem,
         x,
-        Weight::Packed(&packed),
+        WeightRef::Packed(&packed),
         out,
         &mut Workspace::new(),
     );
     assert_eq!(
         result.unwrap_err().to_string(),
-        "strategy smem needs the weight row by row: give it the QuantizedWeight"
+        "strategy smem needs a row-major weight: pass the QuantizedWeight"
     );
 }
 
@@ -68,7 +68,7 @@ fn blocks_of_different_size() {
         cpu(Isa::Portable, 1).multiply(Strategy::Auto, &x, &weight(4, 8), out, &mut Workspace::new());
     assert_eq!(
         result.unwrap_err().to_string(),
-        "x is quantized in blocks of 512 but the weight in blocks of 128: both must be the same"
+        "x has quantization blocks of 512, but the weight of 128: quantize both alike"
     );
 }
 
@@ -82,7 +82,7 @@ fn activations_that_cannot_be_quantized_are_named() {
             {
                 for granularity in [ScaleGranularity::Block, ScaleGranularity::Token] {
                     let mut x = vec![1.0f32; m * k];
-                    // A later one must not be the one that is named.
+                    // The error must name the first value.
                     x[m * k - 1] = f32::NAN;
                     x[row * k + col] = value;
                     let mut out = vec![0.0f32; m * 4];
@@ -132,9 +132,9 @@ fn plain_activations_carry_nan_and_infinity_to_their_own_row() {
 #[test]
 fn a_backend_that_cannot_be_made() {
     let error = Cpu::builder().threads(0).build().unwrap_err();
-    assert_eq!(error.to_string(), "a CPU backend needs at least 1 thread, but 0 were asked for");
+    assert_eq!(error.to_string(), "the thread count is 0: use at least 1");
     for isa in Isa::ALL.into_iter().filter(|isa| !available().contains(isa)) {
         let error = Cpu::builder().isa(isa).build().unwrap_err().to_string();
-        assert!(error.starts_with(&format!("this machine has no {isa} instructions: use one of portable")));
+        assert!(error.starts_with(&format!("this CPU does not support {isa}: use one of portable")));
     }
 }

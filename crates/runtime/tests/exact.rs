@@ -1,4 +1,4 @@
-//! Operands with an exact product: every instruction set and strategy must give it to the bit.
+//! Operands with an exact product: every ISA and strategy must match it bit for bit.
 
 mod common;
 

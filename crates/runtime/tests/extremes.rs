@@ -1,4 +1,4 @@
-//! Values at the ends of the f32 range mean the same on every instruction set.
+//! Values at the ends of the f32 range give the same results on every ISA.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn weight(value: f32, scales: [f32; 2]) -> QuantizedWeight {
     QuantizedWeight::from_parts(Mat::new(&codes, 40, 130).unwrap(), &scales, QuantBlock::B128).unwrap()
 }
 
-/// Multiplies 3 x 130 activations on every instruction set and strategy.
+/// Multiplies 3 x 130 activations with every ISA and strategy.
 fn results(x: Activations, kind: ActivationKind, weight: QuantizedWeight) -> Vec<(String, Vec<f32>)> {
     let problem = Problem::new(3, 40, 130, QuantBlock::B128).unwrap().with_x(kind);
     let case = Case { packed: PackedWeight::new(&weight), operands: Operands { problem, weight, x } };
@@ -35,7 +35,7 @@ fn results(x: Activations, kind: ActivationKind, weight: QuantizedWeight) -> Vec
     results
 }
 
-/// bf16 dot products have no subnormals, so nobody has.
+/// bf16 dot products flush subnormals to zero, so every ISA must.
 #[test]
 fn subnormal_plain_activations_count_as_zero() {
     let largest_subnormal = bf16::from_bits(0x007f).to_f32();
@@ -58,7 +58,7 @@ fn subnormal_plain_activations_count_as_zero() {
     }
 }
 
-/// In f16, what is subnormal there is a normal f32.
+/// A subnormal f16 is a normal f32.
 #[test]
 fn subnormal_f16_activations_keep_their_value() {
     let smallest = 2f32.powi(-24);
@@ -82,7 +82,7 @@ fn subnormal_activations_are_quantized_alike() {
 
 #[test]
 fn scales_that_overflow_together_are_refused() {
-    // Zeros: the sum is zero, and infinity times that would be NaN.
+    // Zeros: the accumulator is zero, and infinity times zero would be NaN.
     let zeros = [0; 3 * 130];
     let zeros = Mat::new(&zeros, 3, 130).unwrap();
     let scales = [1e20, 1.0, 1.0, 1.0, 1.0, 1.0];
@@ -101,7 +101,7 @@ fn scales_that_overflow_together_are_refused() {
         let message = "the activation scale 1e20 of block (0, 0) times the weight scale 1e20 of block (0, 0) \
                        overflows f32: make one of them smaller";
         assert_eq!(multiply((&x).into(), [1e20, 1.0]), Err(message.to_owned()));
-        // Both largest scales, but of different k-blocks.
+        // Both largest scales, in different k-blocks.
         assert_eq!(multiply((&x).into(), [1.0, 1e20]), Ok([0.0; 120]));
         assert!(multiply(floats, [1.0, 1e20]).unwrap_err().contains("times the weight scale 1e20"));
         assert_eq!(multiply(floats, [1.0, 1.0]), Ok([0.0; 120]));

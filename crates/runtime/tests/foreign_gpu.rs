@@ -1,4 +1,4 @@
-//! Memory and streams of another library: here the driver's API itself stands for one.
+//! Memory and streams of another library, here cudarc itself.
 
 use cudarc::driver::{CudaContext, CudaSlice, DevicePtr};
 use half::bf16;
@@ -8,11 +8,12 @@ use octile_core::{
 };
 use octile_harness::requirement::Requirement;
 use octile_runtime::cuda::{
-    Buffer, CudaError, DeviceActivations, Gpu, Graph, HostActivations, Product, ProductOperands, Uploaded,
+    Buffer, CudaError, DeviceActivations, DeviceOperands, Gpu, Graph, HostActivations, MatmulOperands,
+    PlannedMatmul,
 };
 use octile_standin_driver::StandIn;
 
-/// A copy of a buffer that belongs to the other library.
+/// Copies a buffer to memory owned by the other library.
 fn copied(
     gpu: &Gpu,
     stream: &std::sync::Arc<cudarc::driver::CudaStream>,
@@ -23,8 +24,8 @@ fn copied(
     let memory = stream.clone_htod(&bytes).unwrap();
     stream.synchronize().unwrap();
     let pointer = memory.device_ptr(stream).0;
-    // SAFETY: the memory has these bytes, the caller keeps it, and all work on it is on one stream.
-    let foreign = unsafe { Buffer::foreign(gpu, pointer, bytes.len()) };
+    // SAFETY: the memory has this length, the caller keeps it, and all work on it is on one stream.
+    let foreign = unsafe { Buffer::from_raw_parts(gpu, pointer, bytes.len()) };
     (memory, foreign)
 }
 
@@ -50,20 +51,21 @@ fn foreign_memory_on_a_foreign_stream_gives_the_same_bits() {
             .with_x(ActivationKind::Fp8(ScaleGranularity::Token))
             .with_out(FloatKind::Bf16);
         let operands = Operands::random(problem, 5);
-        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip).unwrap();
+        let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip).unwrap();
 
-        let own =
-            Uploaded::new(&gpu, &problem, HostActivations::from(&operands.x), &operands.weight).unwrap();
-        let product = Product::new(&gpu, &plan).unwrap();
+        let own = DeviceOperands::new(&gpu, &problem, HostActivations::from(&operands.x), &operands.weight)
+            .unwrap();
+        let product = PlannedMatmul::new(&gpu, &plan).unwrap();
         product.prepare(own.operands()).unwrap().launch().unwrap();
         let mut expected = vec![bf16::NAN; m * n];
         own.out.read(&mut expected).unwrap();
 
         let other = CudaContext::new(0).unwrap();
         let stream = other.new_stream().unwrap();
-        // SAFETY: the stream is of the primary context and outlives all that is made with it; its owner records nothing.
+        // SAFETY: the stream is of the primary context and outlives everything made with it; its owner
+        // captures nothing.
         let there = unsafe { gpu.on_stream(stream.cu_stream().cast()) };
-        let ProductOperands { x: DeviceActivations::Codes { codes, scales }, w, w_scales, out, arguments } =
+        let MatmulOperands { x: DeviceActivations::Codes { codes, scales }, w, w_scales, out, arguments } =
             own.operands()
         else {
             panic!("codes were asked for")
@@ -71,8 +73,8 @@ fn foreign_memory_on_a_foreign_stream_gives_the_same_bits() {
         let [codes, scales, w, w_scales, out] =
             [codes, scales, w, w_scales, out].map(|buffer| copied(&there, &stream, buffer));
         out.1.fill(0xff).unwrap();
-        let product = Product::new(&there, &plan).unwrap();
-        let foreign = ProductOperands {
+        let product = PlannedMatmul::new(&there, &plan).unwrap();
+        let foreign = MatmulOperands {
             x: DeviceActivations::Codes { codes: &codes.1, scales: &scales.1 },
             w: &w.1,
             w_scales: &w_scales.1,
@@ -88,7 +90,7 @@ fn foreign_memory_on_a_foreign_stream_gives_the_same_bits() {
         let prepared = product.prepare(foreign).unwrap();
         prepared.launch().unwrap();
         read("launched");
-        let graph = Graph::record(&there, [&prepared]).unwrap();
+        let graph = Graph::capture(&there, [&prepared]).unwrap();
         out.1.fill(0xff).unwrap();
         graph.launch().unwrap();
         read("replayed");

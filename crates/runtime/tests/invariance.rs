@@ -1,4 +1,4 @@
-//! The same bits again and again: over repeats, thread counts, strategies and used workspaces.
+//! Results are bitwise identical over repeats, thread counts, strategies and reused workspaces.
 
 mod common;
 
@@ -26,7 +26,7 @@ fn results_do_not_depend_on_repeats_threads_or_strategy() {
                 for threads in 1..=4 {
                     let cpu = cpu(isa, threads);
                     for strategy in Strategy::ALL {
-                        // The workspace is dirty from the call before.
+                        // The workspace is dirty from the previous call.
                         let result = bits(case.multiply(&cpu, strategy, &mut workspace));
                         assert!(result == expected, "{} {isa} {strategy} {threads} threads", case.problem());
                     }

@@ -1,7 +1,7 @@
-//! A small choice of shapes for running under a memory checker, which is slow: `cargo xtask memcheck`. Valgrind knows no AVX-512 and
-//! hides it from programs; AddressSanitizer leaves every ISA of the machine.
+//! A few shapes for slow memory checkers: `cargo xtask memcheck`. Valgrind does not support AVX-512 and hides
+//! it; AddressSanitizer runs every ISA.
 //!
-//! Operands have allocations of their own size, so that reading past one is noticed.
+//! Each operand has its own allocation of exact size, so that out-of-bounds reads are found.
 
 mod common;
 
@@ -14,7 +14,7 @@ use octile_runtime::cpu::{FloatKind, Problem, QuantBlock, Strategy};
 #[test]
 fn nothing_outside_the_matrices_is_touched() {
     for cpu in cpus(1) {
-        // Past the test harness, which keeps what passing tests print to itself.
+        // To stderr, because the test harness hides the stdout of passing tests.
         let _ = writeln!(std::io::stderr(), "memcheck: {}", cpu.isa());
         for (m, n, k) in [(1, 33, 131), (7, 31, 65), (13, 65, 514)] {
             for x in X_KINDS {

@@ -1,7 +1,7 @@
-//! Proof that the checks can fail: each mistake that a kernel could make must be out of bounds.
+//! Mutation tests of the checks: each mistake that a kernel could make must exceed the error bound.
 //!
-//! A right kernel on wrong operands computes what a wrong kernel computes from right ones, so the mistakes are made
-//! in the operands, and the results compared with the reference of the right ones.
+//! A correct kernel on wrong operands computes what a wrong kernel computes on correct ones. So the mistakes
+//! are made in the operands, and results are compared with the reference of the correct ones.
 
 mod common;
 
@@ -18,7 +18,7 @@ fn case(x: ActivationKind) -> Case {
     Case::new(Problem::new(300, 270, 333, QuantBlock::B128).unwrap().with_x(x), 9)
 }
 
-/// Whether every instruction set is caught with `mutant` where `right` is asked for.
+/// Whether the result of `mutant` is rejected against the reference of `right`, for every ISA.
 fn all_caught(right: &Case, mutant: &Case) -> bool {
     let reference = right.reference();
     cpus(1).iter().zip(Strategy::ALL.into_iter().cycle()).all(|(cpu, strategy)| {
@@ -132,7 +132,7 @@ fn wrong_rounding_of_activations() {
     let quantized = ActivationKind::Quantized(FloatKind::F32, ScaleGranularity::Token);
     let right = case(quantized);
     let Activations::F32(values) = &right.operands.x else { panic!("f32 activations were asked for") };
-    // The same quantization, but cutting off instead of rounding to nearest.
+    // The same quantization, but truncating instead of rounding to nearest.
     let Problem { m, k, quant_block, .. } = right.problem();
     let nearest =
         QuantizedActivation::quantize(Mat::new(values, m, k).unwrap(), quant_block, ScaleGranularity::Token);

@@ -1,4 +1,4 @@
-//! Counts what the hot call allocates: nothing, once there is a workspace.
+//! The hot call does not allocate once there is a workspace.
 
 mod common;
 
@@ -19,17 +19,17 @@ thread_local! {
     static OWN: Cell<usize> = const { Cell::new(0) };
 }
 
-// SAFETY: hands everything on to the system allocator.
+// SAFETY: forwards everything to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ALL.fetch_add(1, Ordering::Relaxed);
         OWN.with(|own| own.set(own.get() + 1));
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's promise.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: as the caller vouches.
+        // SAFETY: the caller's promise.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -37,7 +37,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations of some calls, the first included: by all threads, and by this one.
+/// Allocations during some calls, the first included: by all threads, and by this one.
 fn allocations(cpu: &Cpu, case: &Case, strategy: Strategy, calls: usize) -> (usize, usize) {
     let problem = case.problem();
     let mut workspace = cpu.workspace(&problem, strategy);
@@ -50,7 +50,7 @@ fn allocations(cpu: &Cpu, case: &Case, strategy: Strategy, calls: usize) -> (usi
     (ALL.load(Ordering::Relaxed) - before.0, OWN.get() - before.1)
 }
 
-// One test function, so that nothing else runs meanwhile.
+// A single test function, so that nothing else runs concurrently.
 #[test]
 fn the_hot_call_allocates_nothing() {
     let isa = *available().last().unwrap();
@@ -60,8 +60,8 @@ fn the_hot_call_allocates_nothing() {
             let case = Case::new(Problem::new(m, 130, 600, QuantBlock::B128).unwrap().with_x(x), 1);
             for strategy in Strategy::ALL {
                 assert_eq!(allocations(&one, &case, strategy, 3).1, 0, "{strategy} {x}");
-                // The thread pool's queues take a block of memory now and then, more often on a busy machine. What a call
-                // allocated itself would be there a hundred times.
+                // The thread pool's queues allocate now and then, more often on a busy machine. An allocation
+                // per call would be counted a hundred times.
                 let (all, _) = allocations(&two, &case, strategy, 100);
                 assert!(all < 50, "{all} allocations in 100 calls, {strategy} {x}");
             }

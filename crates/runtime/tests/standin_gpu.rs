@@ -1,5 +1,5 @@
-//! The CUDA layer on the stand-in driver, which checks every access, runs streams as late as it may, and interprets the kernels. What is
-//! tried here needs no unsafe code, so nothing of it may lead to a fault.
+//! The CUDA layer on the stand-in driver, which checks every access, runs streams as late as possible, and
+//! interprets the kernels. These tests have no unsafe code, so nothing here may cause a fault.
 
 #![forbid(unsafe_code)]
 
@@ -13,8 +13,9 @@ use octile_core::{
     sample::{Operands, Rng},
 };
 use octile_runtime::cuda::{
-    Buffer, CudaError, DeviceActivations, Gpu, Graph, HostActivations, Multiplication, MultiplyOperands,
-    PeakKernel, Product, Quantization, QuantizeOperands, QuantizeTuning, Uploaded, multiply_host,
+    Buffer, CudaError, DeviceActivations, DeviceOperands, Gpu, Graph, HostActivations, MultiplyKernel,
+    MultiplyOperands, PlannedMatmul, QuantizeKernel, QuantizeOperands, QuantizeTuning, TensorCorePeak,
+    multiply_host,
 };
 use octile_standin_driver::StandIn;
 
@@ -24,7 +25,7 @@ fn problem(m: usize, n: usize, k: usize) -> Problem {
     Problem::new(m, n, k, QuantBlock::B128).unwrap().with_x(TOKEN)
 }
 
-/// A small product: its operands, on the host and on the GPU, and its kernels.
+/// A small matmul: operands and plan.
 struct Small {
     operands: Operands,
     plan: HopperPlan,
@@ -33,17 +34,17 @@ struct Small {
 impl Small {
     fn new(gpu: &Gpu) -> Self {
         let problem = problem(3, 40, 200);
-        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip).unwrap();
+        let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip).unwrap();
         Self { operands: Operands::random(problem, 5), plan }
     }
 
-    fn upload(&self, gpu: &Gpu) -> Uploaded {
+    fn upload(&self, gpu: &Gpu) -> DeviceOperands {
         let x = HostActivations::from(&self.operands.x);
-        Uploaded::new(gpu, &self.plan.problem, x, &self.operands.weight).unwrap()
+        DeviceOperands::new(gpu, &self.plan.problem, x, &self.operands.weight).unwrap()
     }
 
     #[track_caller]
-    fn check(&self, memory: &Uploaded) {
+    fn check(&self, memory: &DeviceOperands) {
         let mut out = vec![f32::NAN; 3 * 40];
         memory.out.read(&mut out).unwrap();
         require_right(&self.operands, &out);
@@ -78,7 +79,7 @@ fn every_strategy_and_kind_of_activations_is_right() {
         for (m, n, k) in [(3, 40, 200), (70, 36, 300)] {
             let operands = Operands::random(problem(m, n, k).with_x(x), 5);
             for strategy in Strategy::ALL {
-                let plan = HopperPlan::best(&operands.problem, gpu.facts(), strategy).unwrap();
+                let plan = HopperPlan::best(&operands.problem, gpu.properties(), strategy).unwrap();
                 let mut out = vec![f32::NAN; m * n];
                 let x = HostActivations::from(&operands.x);
                 multiply_host(&gpu, &plan, x, &operands.weight, &mut out).unwrap();
@@ -90,7 +91,7 @@ fn every_strategy_and_kind_of_activations_is_right() {
 }
 
 #[test]
-fn rows_that_are_not_there_are_refused() {
+fn incomplete_rows_are_refused() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let values = vec![1u8; 100];
@@ -110,7 +111,7 @@ fn rows_that_are_not_there_are_refused() {
         let refused = Buffer::from_rows(&gpu, &values, cols, stride).unwrap_err();
         assert!(matches!(refused, CudaError::Rows { .. }), "{cols}, {stride}: {refused}");
     }
-    // As many bytes as there may be, and more values than that.
+    // The largest possible allocation, and a size that overflows.
     let refused = Buffer::from_rows(&gpu, &[1.0f32; 4], 2, usize::MAX / 8).unwrap_err();
     assert!(matches!(refused, CudaError::Driver { .. }), "{refused}");
     let refused = Buffer::from_rows(&gpu, &[1.0f32; 4], 2, usize::MAX / 4).unwrap_err();
@@ -126,12 +127,12 @@ fn rows_that_are_not_there_are_refused() {
 }
 
 #[test]
-fn operands_and_kernels_may_end_while_work_is_under_way() {
+fn operands_and_kernels_may_be_dropped_during_work() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
     {
-        let product = Product::new(&gpu, &small.plan).unwrap();
+        let product = PlannedMatmul::new(&gpu, &small.plan).unwrap();
         let memory = small.upload(&gpu);
         product.prepare(memory.operands()).unwrap().launch().unwrap();
     }
@@ -145,14 +146,14 @@ fn buffers_of_another_stream_are_refused() {
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
     let fork = gpu.fork().unwrap();
-    let product = Product::new(&fork, &small.plan).unwrap();
+    let product = PlannedMatmul::new(&fork, &small.plan).unwrap();
     let memory = small.upload(&gpu);
     let refused = product.prepare(memory.operands()).unwrap_err();
     assert!(matches!(refused, CudaError::OtherStream { what: "x" }), "{refused}");
     let there = Buffer::zeros(&fork, 64).unwrap();
     let refused = there.copy_from(&Buffer::zeros(&gpu, 64).unwrap()).unwrap_err();
     assert!(matches!(refused, CudaError::OtherStream { .. }), "{refused}");
-    // Each on its own is fine.
+    // Each alone is fine.
     let memory = small.upload(&fork);
     product.prepare(memory.operands()).unwrap().launch().unwrap();
     small.check(&memory);
@@ -160,7 +161,7 @@ fn buffers_of_another_stream_are_refused() {
 }
 
 #[test]
-fn a_buffer_that_is_handed_to_another_stream_outlives_its_work() {
+fn a_buffer_shared_with_another_stream_outlives_its_work() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let fork = gpu.fork().unwrap();
@@ -170,7 +171,7 @@ fn a_buffer_that_is_handed_to_another_stream_outlives_its_work() {
         let lent = Arc::new(Buffer::on(&owned, &fork).unwrap());
         let copy = Buffer::zeros(&fork, 32).unwrap();
         copy.copy_from(&Buffer::part(&lent, 32, 32)).unwrap();
-        // All handles end here, before the stream has done anything; the owner's stream goes first.
+        // All handles are dropped here, before the stream has run; the owner's stream first.
         drop((owned, lent));
         gpu.wait().unwrap();
         copy
@@ -188,7 +189,7 @@ fn memory_of_another_gpu_is_refused() {
     let (first, second) = (Gpu::open(0).unwrap(), Gpu::open(1).unwrap());
     assert_eq!((first.name(), second.name()), ("NVIDIA H100", "NVIDIA H200"));
     let small = Small::new(&second);
-    let product = Product::new(&second, &small.plan).unwrap();
+    let product = PlannedMatmul::new(&second, &small.plan).unwrap();
     let memory = small.upload(&first);
     assert!(matches!(product.prepare(memory.operands()).unwrap_err(), CudaError::OtherStream { .. }));
     let (here, there) = (Buffer::zeros(&first, 64).unwrap(), Arc::new(Buffer::zeros(&second, 64).unwrap()));
@@ -208,7 +209,7 @@ fn a_graph_keeps_what_it_runs() {
         DeviceActivations::Floats { .. } => panic!("x comes in codes"),
     };
     let graph = {
-        let multiplication = Multiplication::new(&gpu, &small.plan).unwrap();
+        let multiplication = MultiplyKernel::new(&gpu, &small.plan).unwrap();
         let operands = memory.operands();
         let prepared = multiplication
             .prepare(MultiplyOperands {
@@ -220,9 +221,9 @@ fn a_graph_keeps_what_it_runs() {
                 arguments: operands.arguments,
             })
             .unwrap();
-        Graph::record(&gpu, [&prepared, &prepared]).unwrap()
+        Graph::capture(&gpu, [&prepared, &prepared]).unwrap()
     };
-    // Recording ran nothing.
+    // Capture ran nothing.
     memory.out.fill(0).unwrap();
     let mut out = [1.0f32; 4];
     memory.out.read(&mut out).unwrap();
@@ -236,19 +237,19 @@ fn a_graph_keeps_what_it_runs() {
 }
 
 #[test]
-fn a_graph_takes_work_of_its_own_stream_alone() {
+fn a_graph_captures_work_of_its_own_stream_only() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
-    let (memory, product) = (small.upload(&gpu), Product::new(&gpu, &small.plan).unwrap());
+    let (memory, product) = (small.upload(&gpu), PlannedMatmul::new(&gpu, &small.plan).unwrap());
     let prepared = product.prepare(memory.operands()).unwrap();
-    let refused = Graph::record(&gpu.fork().unwrap(), [&prepared]).err().unwrap();
+    let refused = Graph::capture(&gpu.fork().unwrap(), [&prepared]).err().unwrap();
     assert!(matches!(refused, CudaError::OtherStream { .. }), "{refused}");
     require_sound(&standin);
 }
 
 #[test]
-fn a_plan_that_was_changed_is_refused() {
+fn a_modified_plan_is_refused() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let plan = Small::new(&gpu).plan;
@@ -263,14 +264,14 @@ fn a_plan_that_was_changed_is_refused() {
     for change in changes {
         let mut changed = plan.clone();
         change(&mut changed);
-        let refused = Product::new(&gpu, &changed).unwrap_err();
-        assert!(matches!(refused, CudaError::NoPlan { .. }), "{refused}");
-        assert!(matches!(Multiplication::new(&gpu, &changed).unwrap_err(), CudaError::NoPlan { .. }));
+        let refused = PlannedMatmul::new(&gpu, &changed).unwrap_err();
+        assert!(matches!(refused, CudaError::InvalidPlan { .. }), "{refused}");
+        assert!(matches!(MultiplyKernel::new(&gpu, &changed).unwrap_err(), CudaError::InvalidPlan { .. }));
     }
     require_sound(&standin);
 }
 
-/// x quantized on the GPU, right before a product that has it as its weight too.
+/// Quantizes x on the GPU right before a matmul that uses the codes as its weight too.
 fn weight_that_was_just_written(arguments: fn(&Problem) -> Arguments) -> (StandIn, Result<(), CudaError>) {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
@@ -283,9 +284,9 @@ fn weight_that_was_just_written(arguments: fn(&Problem) -> Arguments) -> (StandI
     let x = Buffer::from_slice(&gpu, &vec![1.0f32; side * k]).unwrap();
     let [codes, scales, out] =
         [side * k, 64, 4 * side * side].map(|bytes| Buffer::zeros(&gpu, bytes).unwrap());
-    let quantization = Quantization::new(&gpu, &quantized).unwrap();
-    let plan = HopperPlan::best(&codes_given, gpu.facts(), Strategy::Strip).unwrap();
-    let multiplication = Multiplication::new(&gpu, &plan).unwrap();
+    let quantization = QuantizeKernel::new(&gpu, &quantized).unwrap();
+    let plan = HopperPlan::best(&codes_given, gpu.properties(), Strategy::Strip).unwrap();
+    let multiplication = MultiplyKernel::new(&gpu, &plan).unwrap();
     let quantize = quantization
         .prepare(QuantizeOperands {
             x: &x,
@@ -326,7 +327,7 @@ fn a_weight_is_not_read_early_by_default() {
 }
 
 #[test]
-fn the_stand_in_notices_a_weight_that_is_read_early() {
+fn the_stand_in_detects_an_early_weight_read() {
     let (standin, read) =
         weight_that_was_just_written(|problem| Arguments::packed(problem).with_constant_weight());
     assert!(read.is_err());
@@ -334,11 +335,11 @@ fn the_stand_in_notices_a_weight_that_is_read_early() {
 }
 
 #[test]
-fn strides_and_sizes_that_wrap_are_refused() {
+fn strides_and_sizes_that_overflow_are_refused() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
-    let (memory, product) = (small.upload(&gpu), Product::new(&gpu, &small.plan).unwrap());
+    let (memory, product) = (small.upload(&gpu), PlannedMatmul::new(&gpu, &small.plan).unwrap());
     let far = usize::MAX / 2 + 1;
     let changes: [fn(&mut Arguments, usize); 6] = [
         |arguments, stride| arguments.out_stride = stride,
@@ -359,16 +360,16 @@ fn strides_and_sizes_that_wrap_are_refused() {
     }
     let mut operands = memory.operands();
     operands.arguments.out_stride = 36;
-    assert!(matches!(product.prepare(operands).unwrap_err(), CudaError::ResultStride { .. }));
+    assert!(matches!(product.prepare(operands).unwrap_err(), CudaError::OutputStride { .. }));
     require_sound(&standin);
 }
 
 #[test]
-fn results_share_no_memory_with_operands() {
+fn results_must_not_overlap_operands() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let small = Small::new(&gpu);
-    let (memory, product) = (small.upload(&gpu), Product::new(&gpu, &small.plan).unwrap());
+    let (memory, product) = (small.upload(&gpu), PlannedMatmul::new(&gpu, &small.plan).unwrap());
     let mut operands = memory.operands();
     operands.out = operands.w;
     let refused = product.prepare(operands).unwrap_err();
@@ -380,7 +381,7 @@ fn results_share_no_memory_with_operands() {
         Buffer::part(&all, 32_768, 4096),
     );
     let floats = ActivationKind::Quantized(FloatKind::F32, ScaleGranularity::Token);
-    let quantization = Quantization::new(&gpu, &problem(16, 1, 256).with_x(floats)).unwrap();
+    let quantization = QuantizeKernel::new(&gpu, &problem(16, 1, 256).with_x(floats)).unwrap();
     let operands = QuantizeOperands {
         x: &x,
         x_stride: 256,
@@ -395,36 +396,36 @@ fn results_share_no_memory_with_operands() {
 }
 
 #[test]
-fn tunings_and_problems_that_no_kernel_is_for_are_refused() {
+fn unsupported_tunings_and_problems_are_refused() {
     let standin = StandIn::load();
     let gpu = Gpu::open(0).unwrap();
     let floats = ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token);
     let problem = problem(3, 1, 200).with_x(floats);
     for (threads, unroll) in [(0, 1), (33, 1), (2048, 1), (256, 0), (256, 1000)] {
         let tuning = QuantizeTuning { threads, unroll, ..QuantizeTuning::BEST };
-        assert!(Quantization::tuned(&gpu, &problem, tuning).is_err(), "{tuning:?}");
+        assert!(QuantizeKernel::tuned(&gpu, &problem, tuning).is_err(), "{tuning:?}");
     }
     for (m, k) in [(0, 1), (1, 0), (1 << 40, 1), (1 << 30, 1 << 30)] {
-        assert!(Quantization::new(&gpu, &Problem { m, k, ..problem }).is_err());
+        assert!(QuantizeKernel::new(&gpu, &Problem { m, k, ..problem }).is_err());
     }
-    assert!(Quantization::new(&gpu, &problem.with_x(TOKEN)).is_err());
+    assert!(QuantizeKernel::new(&gpu, &problem.with_x(TOKEN)).is_err());
     require_sound(&standin);
 }
 
 #[test]
-fn the_measuring_kernel_gets_what_it_declares() {
+fn the_peak_kernel_gets_its_parameters() {
     let standin = StandIn::load();
-    // Its loops are for a GPU.
+    // Too many iterations to interpret.
     standin.interpret(false);
     let gpu = Gpu::open(0).unwrap();
-    let peak = PeakKernel::new(&gpu).unwrap();
+    let peak = TensorCorePeak::new(&gpu).unwrap();
     assert!(gpu.time(|| peak.launch()).unwrap() > 0.0);
     drop(peak);
     require_sound(&standin);
 }
 
 #[test]
-fn machines_without_a_usable_gpu_say_what_is_missing() {
+fn errors_tell_what_a_machine_lacks() {
     let standin = StandIn::load();
     let refused = |gpus: &str, cuda: i32, index: usize| {
         standin.pretend(gpus, cuda);
@@ -432,24 +433,22 @@ fn machines_without_a_usable_gpu_say_what_is_missing() {
     };
     assert_eq!(
         refused("NVIDIA A100-SXM4-80GB,8.0,108", 13_000, 0),
-        "NVIDIA A100-SXM4-80GB has compute capability 8.0, but the kernels need 9.0 (H100, H200): use --backend cpu"
+        "NVIDIA A100-SXM4-80GB has compute capability 8.0, but the kernels need 9.0 (H100, H200): use a \
+         Hopper GPU or the CPU"
     );
     assert!(refused("NVIDIA B200,10.0,148", 13_000, 0).contains("NVIDIA B200 has compute capability 10.0"));
     assert_eq!(
         refused("NVIDIA H200,9.0,132", 12_020, 0),
         "the NVIDIA driver supports CUDA 12.2, but the kernels need 12.3: install a newer driver"
     );
-    assert!(refused("", 13_000, 0).contains("sees no GPU"));
-    assert_eq!(
-        refused("NVIDIA H200,9.0,132", 13_000, 1),
-        "there is no GPU 1: the driver sees 1, counted from 0"
-    );
+    assert!(refused("", 13_000, 0).contains("finds no GPU"));
+    assert_eq!(refused("NVIDIA H200,9.0,132", 13_000, 1), "no GPU 1: the driver finds 1, counted from 0");
 }
 
 #[test]
-fn no_order_of_safe_calls_leads_to_a_fault() {
+fn no_sequence_of_safe_calls_faults() {
     let standin = StandIn::load();
-    // What kernels compute is checked elsewhere; here their operands are.
+    // Results are checked elsewhere; here only operands are.
     standin.interpret(false);
     standin.pretend("NVIDIA H200,9.0,132;NVIDIA H100,9.0,132", 13_000);
     for seed in 0..40 {
@@ -459,7 +458,7 @@ fn no_order_of_safe_calls_leads_to_a_fault() {
         let gpus = [first.clone(), first.fork().unwrap(), Gpu::open(1).unwrap()];
         let small = Small::new(&gpus[0]);
         let mut buffers = vec![Arc::new(Buffer::zeros(&gpus[0], 4096).unwrap())];
-        let mut uploads: Vec<Uploaded> = Vec::new();
+        let mut uploads: Vec<DeviceOperands> = Vec::new();
         for _ in 0..60 {
             let (one, other) = (below(buffers.len()), below(buffers.len()));
             let (one, other, gpu) =
@@ -478,14 +477,14 @@ fn no_order_of_safe_calls_leads_to_a_fault() {
                 }
                 6 => gpu.wait().unwrap(),
                 7 => uploads.push(small.upload(gpu)),
-                // Work on whatever is there, all of which may end while it is under way.
+                // Launch with any of the buffers, all of which may be dropped while it runs.
                 8 | 9 => {
                     let Some(memory) = uploads.pop() else { continue };
-                    let product = Product::new(gpu, &small.plan).unwrap();
+                    let product = PlannedMatmul::new(gpu, &small.plan).unwrap();
                     let mut operands = memory.operands();
                     operands.w = if below(2) == 0 { &one } else { operands.w };
                     let Ok(prepared) = product.prepare(operands) else { continue };
-                    let graph = Graph::record(gpu, [&prepared]).unwrap();
+                    let graph = Graph::capture(gpu, [&prepared]).unwrap();
                     prepared.launch().unwrap();
                     graph.launch().unwrap();
                 }

@@ -1,11 +1,11 @@
-//! Scales that overflow together are refused before anything is copied to the GPU.
+//! Scales whose product overflows are refused before anything is copied to the GPU.
 
 #![forbid(unsafe_code)]
 
 use octile_core::{
     ActivationKind, Mat, Problem, QuantBlock, QuantizedActivation, QuantizedWeight, ScaleGranularity,
 };
-use octile_runtime::cuda::{Gpu, HostActivations, Uploaded};
+use octile_runtime::cuda::{DeviceOperands, Gpu, HostActivations};
 use octile_standin_driver::StandIn;
 
 #[test]
@@ -19,7 +19,7 @@ fn scales_that_overflow_together_are_refused() {
     let upload = |x_scale: f32, w_scale: f32| {
         let x = QuantizedActivation::from_parts(zeros, &[x_scale], QuantBlock::B128, granularity).unwrap();
         let weight = QuantizedWeight::from_parts(zeros, &[w_scale], QuantBlock::B128).unwrap();
-        Uploaded::new(&gpu, &problem, HostActivations::Fp8(&x), &weight).map(drop)
+        DeviceOperands::new(&gpu, &problem, HostActivations::Fp8(&x), &weight).map(drop)
     };
     let error = upload(1e20, 1e20).unwrap_err().to_string();
     assert!(error.contains("the activation scale 1e20") && error.contains("overflows f32"), "{error}");

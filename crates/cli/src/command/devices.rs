@@ -4,7 +4,7 @@ use std::path::Path;
 
 use octile_core::device::{cpu::Isa, hopper::HOPPER_GPUS, tpu::TPU_CHIPS};
 use octile_harness::backend::cpu_model;
-use octile_runtime::cuda::{self, CudaError, FoundDriver, FoundGpu, Gpu};
+use octile_runtime::cuda::{self, CudaError, DriverInfo, Gpu, GpuInfo};
 
 /// A device or compiler.
 #[derive(Debug, Clone, PartialEq)]
@@ -87,7 +87,7 @@ fn tpu() -> Device {
 /// One entry per GPU; a single one where there is no GPU or no driver.
 fn gpus() -> Vec<Device> {
     let missing = |need: String| vec![Device { name: "gpu".to_owned(), state: State::Missing(need) }];
-    match FoundDriver::look() {
+    match DriverInfo::query() {
         Ok(driver) => {
             let is_only = driver.gpus.len() == 1;
             let usable = driver.gpus.iter().position(|gpu| gpu.require_hopper().is_ok());
@@ -110,12 +110,12 @@ fn gpus() -> Vec<Device> {
 }
 
 /// Describes a GPU, and opens it to find out whether it is usable.
-fn gpu(index: usize, found: &FoundGpu, cuda: i32, is_first: bool) -> State {
-    let FoundGpu { name, capability: (major, minor), sms, memory } = found;
+fn gpu(index: usize, found: &GpuInfo, cuda: i32, is_first: bool) -> State {
+    let GpuInfo { name, capability: (major, minor), sms, memory } = found;
     let gib = memory.div_ceil(1 << 30);
     let facts = format!(
         "{name}, {sms} SMs, {gib} GiB, compute capability {major}.{minor}, driver for CUDA {}",
-        cuda::version(cuda)
+        cuda::format_version(cuda)
     );
     if found.require_hopper().is_err() {
         let models = HOPPER_GPUS.map(|gpu| gpu.name.to_uppercase()).join(", ");

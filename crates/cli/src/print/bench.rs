@@ -20,9 +20,11 @@ fn text(report: &BenchReport) -> String {
     for case in &report.cases {
         text += &case_table(report, case);
     }
-    text += &heading("BENCHMARK SUMMARY");
-    text += &conclusion(report);
-    text
+    let conclusion = conclusion(report);
+    if !conclusion.is_empty() {
+        text += &heading("BENCHMARK SUMMARY");
+    }
+    text + &conclusion
 }
 
 /// The timings so far, for a benchmark that is interrupted.

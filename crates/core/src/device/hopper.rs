@@ -53,3 +53,34 @@ pub const HOPPER_GPUS: [HopperGpu; 2] = [
         read_bandwidth: 4200.0,
     },
 ];
+
+impl HopperGpu {
+    /// The GPU of this name.
+    pub fn named(name: &str) -> Result<&'static Self, UnknownHopperGpu> {
+        HOPPER_GPUS
+            .iter()
+            .find(|gpu| gpu.name.eq_ignore_ascii_case(name))
+            .ok_or_else(|| UnknownHopperGpu(name.to_owned()))
+    }
+}
+
+/// An unknown GPU.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown GPU '{0}': expected h100 or h200")]
+pub struct UnknownHopperGpu(String);
+
+/// Serializes a GPU as its name.
+pub(crate) mod by_name {
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::HopperGpu;
+
+    pub(crate) fn serialize<S: Serializer>(gpu: &HopperGpu, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(gpu.name)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HopperGpu, D::Error> {
+        let name = String::deserialize(deserializer)?;
+        HopperGpu::named(&name).copied().map_err(D::Error::custom)
+    }
+}

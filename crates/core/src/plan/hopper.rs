@@ -33,7 +33,7 @@ use super::{MemoryMap, MemorySpace, PlanError};
 use crate::{ActivationKind, FloatKind, Problem, Strategy, device::hopper::HopperGpu};
 
 /// The tile of the result that one CTA computes at a time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct GpuTile {
     /// Rows of operand A.
     pub a: usize,
@@ -42,7 +42,7 @@ pub struct GpuTile {
 }
 
 /// The epilogue: how results get from registers to global memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ResultPath {
     /// Straight from registers.
@@ -67,7 +67,7 @@ impl ResultPath {
 }
 
 /// What the CTAs of a cluster do together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ClusterMode {
     /// Nothing: every CTA works alone.
@@ -109,7 +109,7 @@ pub enum Release {
 }
 
 /// The choices that a plan is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TileConfig {
     /// Tile of a CTA.
     pub tile: GpuTile,
@@ -126,10 +126,18 @@ impl TileConfig {
 }
 
 /// Everything that a Hopper kernel is generated from.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+///
+/// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one that the
+/// constructors make.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(remote = "Self", deny_unknown_fields)]
+#[non_exhaustive]
 pub struct HopperPlan {
     /// What is multiplied.
     pub problem: Problem,
+    /// The GPU, by name in a file.
+    #[serde(with = "crate::device::hopper::by_name")]
+    pub gpu: HopperGpu,
     /// How the data moves.
     pub strategy: Strategy,
     /// Tile, operand order, cluster.
@@ -219,6 +227,7 @@ impl HopperPlan {
         let with = |stages: usize| {
             let mut plan = Self {
                 problem: *problem,
+                gpu: *gpu,
                 strategy,
                 shape,
                 units,

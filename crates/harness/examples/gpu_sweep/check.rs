@@ -6,7 +6,7 @@ use octile_core::{
     plan::hopper::{HopperPlan, PROMOTIONS},
     sample::Operands,
 };
-use octile_runtime::cuda::{Gpu, Multiplication};
+use octile_runtime::cuda::{Gpu, MultiplyKernel};
 
 use crate::{compile_all, device::*, plans};
 
@@ -18,8 +18,8 @@ pub fn repeat(gpu: &Gpu) -> Result<()> {
             .with_x(ActivationKind::Fp8(ScaleGranularity::Token))
             .with_out(FloatKind::Bf16);
         let device = Device::new(gpu, &pieces(problem))?;
-        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
-        let multiplication = Multiplication::new(gpu, &plan)?;
+        let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip)?;
+        let multiplication = MultiplyKernel::new(gpu, &plan)?;
         let prepared = multiplication.prepare(device.operands())?;
         let run = || -> Result<Vec<u8>> {
             device.guarded.fill(0xff)?;
@@ -49,8 +49,8 @@ pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
         for every in PROMOTIONS.into_iter().filter(|&every| every <= quant_block) {
             let reference = reference_promoting(&operands, &rows, every);
             for strategy in [Strategy::Dma, Strategy::Smem, Strategy::Strip] {
-                let plan = HopperPlan::with_promotion(&problem, gpu.facts(), strategy, every)?;
-                let multiplication = Multiplication::new(gpu, &plan)?;
+                let plan = HopperPlan::with_promotion(&problem, gpu.properties(), strategy, every)?;
+                let multiplication = MultiplyKernel::new(gpu, &plan)?;
                 let prepared = multiplication.prepare(device.operands())?;
                 device.guarded.fill(0xff)?;
                 prepared.launch()?;
@@ -97,7 +97,7 @@ pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
             turn.is_multiple_of(6)
         });
         for strategy in Strategy::ALL {
-            all.push(HopperPlan::best(problem, gpu.facts(), strategy).expect("fits"));
+            all.push(HopperPlan::best(problem, gpu.properties(), strategy).expect("fits"));
         }
         all
     };
@@ -109,7 +109,7 @@ pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
         let rows: Vec<usize> = (0..problem.m).collect();
         let reference = reference(&operands, &rows);
         for plan in all(problem) {
-            let multiplication = Multiplication::new(gpu, &plan)?;
+            let multiplication = MultiplyKernel::new(gpu, &plan)?;
             let prepared = multiplication.prepare(device.operands())?;
             device.guarded.fill(0xff)?;
             prepared.launch()?;

@@ -26,7 +26,7 @@ use octile_core::{
     plan::hopper::{HopperPlan, PROMOTIONS, TileConfig, candidates},
 };
 use octile_kernels::hopper;
-use octile_runtime::cuda::{Buffer, Gpu, Graph, Multiplication};
+use octile_runtime::cuda::{Buffer, Gpu, Graph, MultiplyKernel};
 
 /// Shapes that the peers are timed on: the benchmark suite, a large one, and the layers of DeepSeek-V3.
 const SHAPES: &str = include_str!("../../../../bench/peers/gpu/shapes.txt");
@@ -82,7 +82,7 @@ fn compile_all(gpu: &Gpu, plans: &[HopperPlan]) {
             scope.spawn(|| {
                 loop {
                     let Some(plan) = queue.lock().expect("no panics").pop() else { break };
-                    if let Err(error) = Multiplication::new(gpu, plan) {
+                    if let Err(error) = MultiplyKernel::new(gpu, plan) {
                         println!("{}: {error}", hopper::multiply(plan).entry);
                     }
                 }
@@ -94,7 +94,7 @@ fn compile_all(gpu: &Gpu, plans: &[HopperPlan]) {
 fn plans(gpu: &Gpu, problem: &Problem) -> Vec<HopperPlan> {
     let shapes = candidates(problem).into_iter();
     shapes
-        .filter_map(|shape| HopperPlan::new(problem, gpu.facts(), Strategy::Strip, shape, None).ok())
+        .filter_map(|shape| HopperPlan::new(problem, gpu.properties(), Strategy::Strip, shape, None).ok())
         .collect()
 }
 
@@ -105,7 +105,7 @@ fn time(gpu: &Gpu, problems: &[Problem], columns: Option<usize>) -> Result<()> {
         wanted.retain(|plan| columns.is_none_or(|columns| plan.shape.tile.b == columns));
         wanted
     };
-    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
     compile_all(gpu, &problems.iter().flat_map(wanted).collect::<Vec<_>>());
     println!("m,n,k,a,b,swapped,cluster,stages,blocks,flushed_us,graph_us,tflops,worst_of_bound,model");
     for problem in &problems {
@@ -113,7 +113,7 @@ fn time(gpu: &Gpu, problems: &[Problem], columns: Option<usize>) -> Result<()> {
         let device = Device::new(gpu, &operands)?;
         let rows = sampled_rows(problem.m);
         let reference = reference(&operands, &rows);
-        let best = HopperPlan::best(problem, gpu.facts(), Strategy::Strip)?.shape;
+        let best = HopperPlan::best(problem, gpu.properties(), Strategy::Strip)?.shape;
         for plan in wanted(problem) {
             let times = measure(gpu, &plan, &device, &flush, &reference, &rows)
                 .with_context(|| format!("{problem} {:?}", plan.shape))?;
@@ -159,7 +159,7 @@ fn measure(
     reference: &Reference,
     rows: &[usize],
 ) -> Result<Times> {
-    let multiplication = Multiplication::new(gpu, plan)?;
+    let multiplication = MultiplyKernel::new(gpu, plan)?;
     let prepared = multiplication.prepare(device.operands())?;
     device.guarded.fill(0xff)?;
     prepared.launch()?;
@@ -185,7 +185,7 @@ fn measure(
     }
     // A graph of about 10^12 operations, so that its launch overhead does not count.
     let repeats = (1e12 / plan.problem.flops()).clamp(10.0, 100.0) as usize;
-    let graph = Graph::record(gpu, std::iter::repeat_n(&prepared, repeats))?;
+    let graph = Graph::capture(gpu, std::iter::repeat_n(&prepared, repeats))?;
     gpu.wait()?;
     rest();
     graph.launch()?;
@@ -208,7 +208,7 @@ fn sampled_rows(m: usize) -> Vec<usize> {
 
 /// Answers each line, a shape and optionally a file of operands, with one line of JSON.
 fn serve(gpu: &Gpu) -> Result<()> {
-    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
     let mut last: Option<(Problem, Device, Reference)> = None;
     for line in std::io::stdin().lines() {
         let line = line?;
@@ -226,7 +226,7 @@ fn serve(gpu: &Gpu) -> Result<()> {
                 (problem, Device::new(gpu, &operands)?, reference(&operands, &rows))
             }
         };
-        let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+        let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip)?;
         let Times { kernel, flushed, replayed, worst } =
             measure(gpu, &plan, &device, &flush, &reference, &rows)?;
         println!(
@@ -246,8 +246,8 @@ fn first(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
         gpu.wait()?;
         let call = || -> Result<(String, Duration, Duration)> {
             let start = Instant::now();
-            let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
-            let multiplication = Multiplication::new(gpu, &plan)?;
+            let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip)?;
+            let multiplication = MultiplyKernel::new(gpu, &plan)?;
             let compiled = start.elapsed();
             multiplication.prepare(device.operands())?.launch()?;
             gpu.wait()?;
@@ -262,7 +262,7 @@ fn first(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
 
 /// Times the four strategies on the benchmark suite.
 fn strategies(gpu: &Gpu) -> Result<()> {
-    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
     let quant_blocks = [128, 256, 512, 512, 512, 512];
     println!("shape,strategy,kernel,flushed_us,graph_us,tflops,worst_of_bound");
     for (shape, quant_block) in SHAPES.lines().zip(quant_blocks) {
@@ -273,7 +273,7 @@ fn strategies(gpu: &Gpu) -> Result<()> {
         let rows = sampled_rows(problem.m);
         let reference = reference(&operands, &rows);
         for strategy in Strategy::ALL {
-            let plan = HopperPlan::best(&problem, gpu.facts(), strategy)?;
+            let plan = HopperPlan::best(&problem, gpu.properties(), strategy)?;
             let Times { kernel, flushed, replayed, worst } =
                 measure(gpu, &plan, &device, &flush, &reference, &rows)?;
             let tflops = problem.flops() / flushed.min(replayed) / 1e6;
@@ -285,14 +285,14 @@ fn strategies(gpu: &Gpu) -> Result<()> {
 
 /// Times the promotion intervals and measures their error.
 fn promotions(gpu: &Gpu) -> Result<()> {
-    let flush = Buffer::zeros(gpu, 4 * gpu.facts().l2)?;
+    let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
     let problem = Problem::new(4096, 4096, 4096, QuantBlock::B512)?;
     let operands = pieces(problem);
     let device = Device::new(gpu, &operands)?;
     let rows = sampled_rows(problem.m);
     println!("shape,promote_every,kernel,tflops,largest_error,root_mean_square_error");
     for every in PROMOTIONS {
-        let plan = HopperPlan::with_promotion(&problem, gpu.facts(), Strategy::Strip, every)?;
+        let plan = HopperPlan::with_promotion(&problem, gpu.properties(), Strategy::Strip, every)?;
         let reference = reference_promoting(&operands, &rows, every);
         let Times { kernel, flushed, replayed, .. } =
             measure(gpu, &plan, &device, &flush, &reference, &rows)?;

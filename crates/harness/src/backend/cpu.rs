@@ -8,7 +8,7 @@ use octile_core::{
     device::cpu::Isa,
     sample::{Activations, Operands},
 };
-use octile_runtime::cpu::{Activation, Cpu, Floats, PackedWeight, Weight, Workspace, peak};
+use octile_runtime::cpu::{Activation, Cpu, Floats, PackedWeight, WeightRef, Workspace, peak};
 
 use super::{Backend, Contender, OutputBuffer, Peak, Setup};
 use crate::Result;
@@ -86,8 +86,8 @@ impl Contender for CpuContender<'_> {
         let Problem { m, n, .. } = self.operands.problem;
         let x = activation(self.operands)?;
         let weight = match &self.packed {
-            Some(packed) => Weight::Packed(packed),
-            None => Weight::Rows(&self.operands.weight),
+            Some(packed) => WeightRef::Packed(packed),
+            None => WeightRef::Rows(&self.operands.weight),
         };
         let start = Instant::now();
         match &mut self.output {

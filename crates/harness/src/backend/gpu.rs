@@ -12,7 +12,9 @@ use octile_core::{
     },
     sample::Operands,
 };
-use octile_runtime::cuda::{self, Buffer, FoundDriver, Gpu, HostActivations, PeakKernel, Product, Uploaded};
+use octile_runtime::cuda::{
+    self, Buffer, DeviceOperands, DriverInfo, Gpu, HostActivations, PlannedMatmul, TensorCorePeak,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Backend, Contender, OutputBuffer, Peak, Setup};
@@ -60,7 +62,7 @@ impl fmt::Display for KernelOptions {
 
 /// Whether this machine has a GPU that can run the kernels.
 pub fn has_usable_gpu() -> bool {
-    FoundDriver::look().is_ok_and(|driver| driver.gpus.iter().any(|gpu| gpu.require_hopper().is_ok()))
+    DriverInfo::query().is_ok_and(|driver| driver.gpus.iter().any(|gpu| gpu.require_hopper().is_ok()))
 }
 
 /// The GPU backend.
@@ -75,7 +77,7 @@ impl GpuBackend {
     /// Opens the first GPU that can run the kernels.
     pub fn open(kernels: KernelOptions) -> Result<Self> {
         let gpu = Gpu::open_first()?;
-        let flush = Buffer::zeros(&gpu, 4 * gpu.facts().l2)?;
+        let flush = Buffer::zeros(&gpu, 4 * gpu.properties().l2)?;
         Ok(Self { gpu, flush, kernels })
     }
 }
@@ -85,8 +87,8 @@ impl Backend for GpuBackend {
         Setup::Gpu {
             gpu_model: self.gpu.name().to_owned(),
             isa: HopperGpu::TARGET.to_owned(),
-            sms: self.gpu.facts().sms,
-            cuda_driver: cuda::version(self.gpu.driver()),
+            sms: self.gpu.properties().sms,
+            cuda_driver: cuda::format_version(self.gpu.driver()),
             kernels: self.kernels,
         }
     }
@@ -104,7 +106,7 @@ impl Backend for GpuBackend {
     }
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
-        let plan = self.kernels.plan(&operands.problem, self.gpu.facts(), strategy)?;
+        let plan = self.kernels.plan(&operands.problem, self.gpu.properties(), strategy)?;
         Ok(Box::new(GpuContender::new(self, &plan, operands)?))
     }
 }
@@ -112,8 +114,8 @@ impl Backend for GpuBackend {
 /// A kernel on operands in device memory.
 struct GpuContender<'a> {
     backend: &'a GpuBackend,
-    product: Product,
-    memory: Uploaded,
+    product: PlannedMatmul,
+    memory: DeviceOperands,
     output: OutputBuffer,
     /// Whether the caller may have changed `output` since it was last uploaded.
     handed_out: bool,
@@ -127,8 +129,8 @@ impl<'a> GpuContender<'a> {
         let (gpu, problem) = (&backend.gpu, operands.problem);
         Ok(Self {
             backend,
-            product: Product::new(gpu, plan)?,
-            memory: Uploaded::new(gpu, &problem, HostActivations::from(&operands.x), &operands.weight)?,
+            product: PlannedMatmul::new(gpu, plan)?,
+            memory: DeviceOperands::new(gpu, &problem, HostActivations::from(&operands.x), &operands.weight)?,
             output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
             handed_out: true,
             newer_on_gpu: false,
@@ -190,7 +192,7 @@ fn copy_gbytes(gpu: &Gpu) -> Result<f64> {
 
 /// Throughput of wgmma on operands that stay in shared memory, without scaling.
 fn peak_tflops(gpu: &Gpu) -> Result<f64> {
-    let peak = PeakKernel::new(gpu)?;
+    let peak = TensorCorePeak::new(gpu)?;
     let run = || gpu.time(|| peak.launch());
     run()?;
     let times = (0..5).map(|_| run()).collect::<Result<Vec<f32>, _>>()?;

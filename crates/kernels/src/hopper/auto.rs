@@ -2,7 +2,10 @@
 //! scheduled by hand: the assembler hoists loads as far as registers allow. Scales are loaded from global
 //! memory, beside the data.
 
-use octile_core::plan::hopper::{HopperPlan, STAGE_K};
+use octile_core::plan::{
+    BufferId,
+    hopper::{HopperPlan, STAGE_K},
+};
 
 use super::{
     parts::{
@@ -68,7 +71,7 @@ fn fill(ptx: &mut Ptx, cta: &Cta<'_>, operands: &[Operand; 2], k_block: B32, buf
 
 /// One operand: what a thread loads of it, and where it stores that.
 struct Operand {
-    name: &'static str,
+    id: BufferId,
     /// The thread's vectors of a stage: address, whether the row lies inside the matrix, and registers.
     vectors: Vec<(B64, Pred, [B32; 4])>,
     /// First byte of the vectors in their row.
@@ -81,19 +84,19 @@ impl Operand {
     fn x(ptx: &mut Ptx, cta: &Cta<'_>, tile: Tile) -> Self {
         let (pointer, stride, rows) = (ptx.pointer("x"), ptx.number("x_stride"), ptx.number("m"));
         let tile_rows = cta.plan.shape.tile.a;
-        Self::new(ptx, cta, "a", pointer, [stride, rows, tile.a_row], tile_rows)
+        Self::new(ptx, cta, BufferId::A, pointer, [stride, rows, tile.a_row], tile_rows)
     }
 
     fn w(ptx: &mut Ptx, cta: &Cta<'_>, tile: Tile) -> Self {
         let (pointer, stride, rows) = (ptx.pointer("w"), ptx.number("w_stride"), ptx.number("n"));
         let tile_rows = cta.plan.shape.tile.b;
-        Self::new(ptx, cta, "b", pointer, [stride, rows, tile.b_row], tile_rows)
+        Self::new(ptx, cta, BufferId::B, pointer, [stride, rows, tile.b_row], tile_rows)
     }
 
     fn new(
         ptx: &mut Ptx,
         cta: &Cta<'_>,
-        name: &'static str,
+        id: BufferId,
         pointer: B64,
         [stride, rows, first_row]: [B32; 3],
         tile_rows: usize,
@@ -116,7 +119,7 @@ impl Operand {
                 (start, ptx.lt(row, rows), [(); 4].map(|()| ptx.b32()))
             })
             .collect();
-        Self { name, vectors, column, destination }
+        Self { id, vectors, column, destination }
     }
 
     /// Loads the vectors of a stage, with zeros beyond the matrix.
@@ -139,7 +142,7 @@ impl Operand {
 
     /// Stores the vectors into a buffer.
     fn store(&self, ptx: &mut Ptx, cta: &Cta<'_>, buffer: B32) {
-        let at = cta.buffer(ptx, self.name, buffer);
+        let at = cta.buffer(ptx, self.id, buffer);
         let at = ptx.add(at, self.destination);
         let step = cta.consumer_threads() / VECTORS_PER_ROW * STAGE_K as u32;
         for (part, (_, _, registers)) in (0..).zip(&self.vectors) {

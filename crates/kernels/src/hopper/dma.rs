@@ -2,7 +2,7 @@
 //! multiply them. Full and empty barriers order the two. Consumers load scales from global memory, beside the
 //! data.
 
-use octile_core::plan::hopper::HopperPlan;
+use octile_core::plan::{BufferId, hopper::HopperPlan};
 
 use super::{
     parts::{
@@ -80,7 +80,7 @@ impl<'a> Producer<'a> {
         ptx.while_(
             |ptx| ptx.lt(k_block, k.end),
             |ptx| {
-                let empty = cta.buffer(ptx, "empty", pipeline.stage);
+                let empty = cta.buffer(ptx, BufferId::Empty, pipeline.stage);
                 pipeline.wait_until_empty(ptx, empty);
                 ptx.in_one_lane(|ptx| operands.load(ptx, cta, tile, k_block, pipeline.stage));
                 after_load(ptx);

@@ -1,7 +1,7 @@
 //! `smem`: as `dma`, with the scales staged in shared memory beside the operands. A second producer warp
 //! copies them with `cp.async`, so that no consumer waits for global memory.
 
-use octile_core::plan::hopper::HopperPlan;
+use octile_core::plan::{BufferId, hopper::HopperPlan};
 
 use super::{
     dma,
@@ -61,8 +61,8 @@ pub(super) fn load_scales(ptx: &mut Ptx, cta: &Cta<'_>, operands: Option<&TmaOpe
             ptx.while_(
                 |ptx| ptx.lt(k_block, k.end),
                 |ptx| {
-                    let empty = cta.buffer(ptx, "empty", pipeline.stage);
-                    let full = cta.buffer(ptx, "full", pipeline.stage);
+                    let empty = cta.buffer(ptx, BufferId::Empty, pipeline.stage);
+                    let full = cta.buffer(ptx, BufferId::Full, pipeline.stage);
                     pipeline.wait_until_empty(ptx, empty);
                     copies.copy(ptx, &sources, pipeline.stage, k_block);
                     // Behind the scales: loading operands first took 0.4 % longer for 192 x 128 tiles and K

@@ -1,5 +1,5 @@
-//! Hopper kernels, run end to end without a GPU: right results in whatever order warps and copies happen to
-//! come, and broken kernels found out.
+//! Hopper kernels in the simulator, without a GPU: results are right in every order of warps and copies, and
+//! broken kernels are detected.
 
 mod changes;
 mod mutants;
@@ -19,15 +19,15 @@ use octile_core::{
 use octile_kernels::hopper;
 use octile_ptx::{Fault, Machine, Product};
 
-/// A GPU so small that its blocks have several tiles each.
+/// A GPU with so few SMs that persistent CTAs have several tiles each.
 const GPU: HopperGpu = HopperGpu { sms: 4, ..HOPPER_GPUS[1] };
 
-/// A problem with results of 16 bits.
+/// A problem with 16-bit results.
 fn problem(m: usize, n: usize, k: usize) -> Problem {
     Problem::new(m, n, k, QuantBlock::B128).expect("the shape is valid").with_out(FloatKind::Bf16)
 }
 
-/// The kernels of a plan, with the given text for the one that multiplies.
+/// The kernels of a plan, with the given text of the matmul kernel.
 fn product_of(plan: &HopperPlan, multiply: &str) -> Product {
     let quantize = hopper::quantize_for(&plan.problem);
     let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));
@@ -38,7 +38,7 @@ fn product(plan: &HopperPlan) -> Product {
     product_of(plan, &hopper::multiply(plan).ptx)
 }
 
-/// Whether the bytes of a result are within the bound around the f64 reference.
+/// Whether a result is within the error bound of the f64 reference.
 fn is_right(plan: &HopperPlan, operands: &Operands, bytes: &[u8]) -> bool {
     let Problem { m, out, .. } = plan.problem;
     let reference =
@@ -55,20 +55,20 @@ fn elements<T, const N: usize>(bytes: &[u8], element: fn([u8; N]) -> T) -> Vec<T
     bytes.as_chunks().0.iter().map(|&bytes| element(bytes)).collect()
 }
 
-/// The result, with operands as they are read fastest.
+/// Runs the kernels with the fastest operand layout and a constant weight.
 fn run(product: &Product, operands: &Operands, seed: u64) -> Result<Vec<u8>, Fault> {
     let arguments = Arguments::fastest(&operands.problem).with_constant_weight();
     product.run(operands, arguments, Machine { gpu: &GPU, resident_blocks: 8, seed }).map(|(bytes, _)| bytes)
 }
 
-/// Runs a plan's kernels and asks for the right result.
+/// Runs a plan's kernels and checks the result.
 fn check(plan: &HopperPlan, operands: &Operands, seed: u64) {
     let name = format!("{} {} {}", plan.problem, plan.problem.x, hopper::multiply(plan).entry);
     let bytes = run(&product(plan), operands, seed).unwrap_or_else(|fault| panic!("{name}: {fault}"));
     assert!(is_right(plan, operands, &bytes), "{name}: the result is wrong");
 }
 
-/// Runs a plan's kernels on operands with an exact product and asks for that, to the bit.
+/// Runs a plan's kernels on operands whose product is exact, and checks it bit for bit.
 fn check_exact(plan: &HopperPlan, exact: &ExactOperands, seed: u64) {
     let name = format!("{} {} {}", plan.problem, plan.problem.x, hopper::multiply(plan).entry);
     let bytes = run(&product(plan), &exact.operands, seed).unwrap_or_else(|fault| panic!("{name}: {fault}"));

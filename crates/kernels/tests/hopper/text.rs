@@ -1,4 +1,4 @@
-//! The text of a kernel, to be changed in one place.
+//! The text of a kernel, for mutation.
 
 /// A kernel's lines.
 #[derive(Clone)]
@@ -9,7 +9,7 @@ impl<'a> Text<'a> {
         Self(ptx.lines().map(str::trim).collect())
     }
 
-    /// With other text in place of a line.
+    /// The kernel with one line replaced.
     pub fn with(&self, at: usize, text: &str) -> String {
         let mut lines = self.0.clone();
         lines[at] = text;

@@ -1,5 +1,5 @@
-//! Kernels in which a warpgroup keeps or takes too many registers, or one of its warps goes its own way: each
-//! must be stopped.
+//! Mutants in which a warpgroup keeps or claims too many registers, or one of its warps diverges: the
+//! simulator must stop each.
 
 use octile_core::{
     Problem, Strategy,
@@ -11,8 +11,7 @@ use octile_ptx::FaultKind;
 
 use crate::{GPU, mutants::executed_lines, problem, product_of, run, text::Text};
 
-/// Plans with two and three multiplying warpgroups, and with two blocks on a multiprocessor, where either
-/// operand is A.
+/// Plans with two and three consumer warpgroups, and with two CTAs per SM for either operand order.
 fn plans() -> [HopperPlan; 4] {
     let plan = |problem: Problem, tile: GpuTile, swapped: bool| {
         let shape = TileConfig { tile, swapped, cluster: ClusterMode::Single };
@@ -29,7 +28,8 @@ fn plans() -> [HopperPlan; 4] {
     plans
 }
 
-/// What becomes of a kernel in which some executed lines, at least so many, are other text, one at a time.
+/// Replaces executed lines, at least `at_least` of them, one at a time, and returns each with the fault it
+/// causes.
 fn outcomes(
     plan: &HopperPlan,
     at_least: usize,
@@ -51,7 +51,7 @@ fn outcomes(
 }
 
 #[test]
-fn eight_registers_more() {
+fn eight_more_registers() {
     for plan in plans() {
         let more = |line: &str| {
             let (start, count) = line.strip_prefix("setmaxnreg.")?.trim_end_matches(';').split_once(' ')?;
@@ -68,11 +68,12 @@ fn eight_registers_more() {
 #[test]
 fn without_the_first_warp() {
     for plan in plans() {
-        // Registers `%r0` and `%p0` are used by no one.
+        // Registers `%r0` and `%p0` are unused.
         let without = |line: &str| {
             let is_joint = line.starts_with("wgmma.") || line.starts_with("setmaxnreg.");
             let text = format!(
-                "mov.u32 %r0, %tid.x;\nand.b32 %r0, %r0, 127;\nsetp.lt.u32 %p0, %r0, 32;\n@%p0 bra SKIP;\n{line}\nSKIP:"
+                "mov.u32 %r0, %tid.x;\nand.b32 %r0, %r0, 127;\nsetp.lt.u32 %p0, %r0, 32;\n\
+                 @%p0 bra SKIP;\n{line}\nSKIP:"
             );
             is_joint.then_some(text)
         };
@@ -83,9 +84,9 @@ fn without_the_first_warp() {
                 Some(FaultKind::NotWaitedFor { .. }) => {
                     line.starts_with("wgmma.commit_group") || line.starts_with("wgmma.wait_group")
                 }
-                // The first of a chain that is added up: the next one adds to what nobody wrote.
+                // The first wgmma of a chain: the next one accumulates onto unwritten registers.
                 Some(FaultKind::Unwritten) => line.starts_with("wgmma.mma_async"),
-                // Too few registers are given back.
+                // Too few registers are released.
                 Some(FaultKind::Deadlock { .. }) => line.starts_with("setmaxnreg.dec"),
                 _ => false,
             };

@@ -1,17 +1,17 @@
-//! `auto`: the weight stays row by row, each panel is packed and decoded when its turn comes, and fetching is left
-//! to the hardware's prefetchers. Scales are looked up beside the data.
+//! `auto`: the weight stays row-major. Each panel is packed and decoded just before its tiles, and fetching
+//! is left to the hardware prefetchers. Scales are read beside the data.
 
 use std::ops::Range;
 
 use octile_core::{QuantizedWeight, plan::cpu::Step};
 
 use super::{
-    nest::{Fetch, Job, TileScales, Weights},
+    nest::{Fetch, SharedWork, TileScales, Weights},
     packed::pack,
 };
 
 pub(super) struct Auto<'a> {
-    pub job: &'a Job<'a>,
+    pub job: &'a SharedWork<'a>,
     pub weight: &'a QuantizedWeight,
     /// Codes of one panel, packed.
     pub codes: &'a mut [u8],

@@ -1,19 +1,19 @@
-//! Conversion between floats and f8e4m3fn codes, row by row, at the speed of the machine's vectors.
+//! Conversion between floats and f8e4m3fn codes, row by row, vectorized.
 //!
-//! The loops are plain Rust without branches; each is compiled once per instruction set.
+//! The loops are branch-free Rust; each is compiled once per ISA.
 
 use half::{bf16, f16};
 use octile_core::{E4m3, device::cpu::Isa};
 
 use super::isa::is_available;
 
-/// A float type that weights are stored in.
+/// A float type of stored weights.
 pub trait StoredFloat: Copy + Default + Send + Sync + private::Sealed {
     /// The value, exactly.
     fn widen(self) -> f32;
     /// Rounds to nearest, ties to even.
     fn narrow(value: f32) -> Self;
-    /// Magnitude as f32 bits. Infinities and NaN have larger bits than any number.
+    /// Magnitude as f32 bits; infinities and NaN compare larger than any number.
     fn magnitude_bits(self) -> u32;
 }
 
@@ -50,7 +50,7 @@ impl StoredFloat for bf16 {
         f32::from_bits(u32::from(self.to_bits()) << 16)
     }
 
-    // `half` converts with a jump for NaN, which keeps the loop from being vectorized.
+    // `half` branches for NaN, which prevents vectorization.
     #[inline(always)]
     fn narrow(value: f32) -> Self {
         let bits = value.to_bits();
@@ -67,12 +67,12 @@ impl StoredFloat for bf16 {
 }
 
 impl StoredFloat for f16 {
-    // `half` asks the processor for its features each time.
+    // `half` detects CPU features in every call.
     #[inline(always)]
     fn widen(self) -> f32 {
         let bits = u32::from(self.to_bits());
         let magnitude = (bits & 0x7fff) << 13;
-        // From the exponent bias of f16 to that of f32; the product is exact, of subnormals too.
+        // Rebias the exponent from f16 to f32; the product is exact, for subnormals too.
         let finite = (f32::from_bits(magnitude) * f32::from_bits((127 + 112) << 23)).to_bits();
         let is_finite = bits & 0x7c00 != 0x7c00;
         let magnitude = if is_finite { finite } else { magnitude | INFINITY };
@@ -90,7 +90,7 @@ impl StoredFloat for f16 {
     }
 }
 
-/// The value of a code, without a table so that loops over it become vector code.
+/// Decodes a code without a table, so that loops vectorize.
 #[inline(always)]
 fn decode(code: u8) -> f32 {
     let code = u32::from(code);
@@ -140,7 +140,9 @@ macro_rules! compiled {
             use super::StoredFloat;
 
             $(#[target_feature(enable = $features)])?
-            pub(super) fn raise_maxima<T: StoredFloat>(values: &[T], cols: usize, block: usize, maxima: &mut [u32]) {
+            pub(super) fn raise_maxima<T: StoredFloat>(
+                values: &[T], cols: usize, block: usize, maxima: &mut [u32],
+            ) {
                 super::raise_maxima(values, cols, block, maxima);
             }
 
@@ -166,7 +168,7 @@ compiled!(avx2, "avx2,fma,f16c");
 #[cfg(target_arch = "x86_64")]
 compiled!(avx512, "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl");
 
-/// Converts rows of weights with the instructions of this machine.
+/// Converts rows of weights with the fastest ISA of this CPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RowConverter {
     isa: Isa,
@@ -176,10 +178,10 @@ macro_rules! dispatch {
     ($self:ident, $function:ident($($argument:expr),*)) => {
         match $self.isa {
             Isa::Portable => portable::$function($($argument),*),
-            // SAFETY: `with_isa` made sure that the machine has the instructions.
+            // SAFETY: `with_isa` checked that the CPU supports the ISA.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => unsafe { avx2::$function($($argument),*) },
-            // SAFETY: `with_isa` made sure that the machine has the instructions.
+            // SAFETY: `with_isa` checked that the CPU supports the ISA.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 | Isa::Avx512Bf16 => unsafe { avx512::$function($($argument),*) },
             #[cfg(not(target_arch = "x86_64"))]
@@ -196,7 +198,7 @@ impl Default for RowConverter {
 }
 
 impl RowConverter {
-    /// Uses these instructions; `None` when the machine lacks them.
+    /// Selects an ISA; `None` if the CPU does not support it.
     pub fn with_isa(isa: Isa) -> Option<Self> {
         is_available(isa).then_some(Self { isa })
     }
@@ -204,7 +206,7 @@ impl RowConverter {
     /// Raises `maxima`, one per block of `block` columns, to the largest magnitude of the rows, as f32 bits.
     ///
     /// # Panics
-    /// When `values` is not whole rows of `cols`, or `maxima` does not cover a row.
+    /// If `values` is not whole rows of `cols`, or `maxima` does not cover a row.
     pub fn raise_maxima<T: StoredFloat>(self, values: &[T], cols: usize, block: usize, maxima: &mut [u32]) {
         assert!(values.len().is_multiple_of(cols) && maxima.len() == cols.div_ceil(block));
         dispatch!(self, raise_maxima(values, cols, block, maxima));
@@ -213,7 +215,7 @@ impl RowConverter {
     /// Encodes rows as f8e4m3fn, each block of columns multiplied by its factor.
     ///
     /// # Panics
-    /// When the lengths do not fit together.
+    /// If the lengths do not match.
     pub fn encode_rows<T: StoredFloat>(
         self,
         values: &[T],
@@ -230,7 +232,7 @@ impl RowConverter {
     /// Decodes rows of f8e4m3fn, each block of columns multiplied by its scale, and rounds them to `T`.
     ///
     /// # Panics
-    /// When the lengths do not fit together.
+    /// If the lengths do not match.
     pub fn decode_rows<T: StoredFloat>(
         self,
         codes: &[u8],

@@ -1,5 +1,5 @@
-//! `dma`: two buffers. While the tiles use the weights in one, the next panel is requested from memory, packed and
-//! decoded into the other, a piece at a time between tiles. Scales are looked up beside the data.
+//! `dma`: double buffering. While the tiles use the weights in one buffer, the next panel is prefetched,
+//! packed and decoded into the other, a piece at a time between tiles. Scales are read beside the data.
 
 use std::ops::Range;
 
@@ -10,27 +10,27 @@ use octile_core::{
 
 use super::{
     isa::prefetch,
-    nest::{Fetch, Job, TileScales, Weights},
+    nest::{Fetch, SharedWork, TileScales, Weights},
     packed::{GROUP, pack},
 };
 
 pub(super) struct Dma<'a> {
-    pub job: &'a Job<'a>,
+    pub job: &'a SharedWork<'a>,
     weight: &'a QuantizedWeight,
     /// Codes of one panel, packed.
     codes: &'a mut [u8],
-    /// The same decoded: the one being filled, then the one in use.
+    /// Decoded codes: the buffer being filled, then the one in use.
     buffers: [&'a mut [u8]; 2],
     scales: TileScales,
 }
 
-/// Pairs of k that are copied at a time: a cache line of every row.
+/// Pairs of k copied at a time: a cache line of every row.
 const PIECE: usize = 32;
 
 impl<'a> Dma<'a> {
-    /// Cuts `buffer` in two.
+    /// Splits `buffer` in two.
     pub(super) fn new(
-        job: &'a Job<'a>,
+        job: &'a SharedWork<'a>,
         weight: &'a QuantizedWeight,
         codes: &'a mut [u8],
         buffer: &'a mut [u8],
@@ -39,7 +39,7 @@ impl<'a> Dma<'a> {
         Self { job, weight, codes, buffers, scales: TileScales::default() }
     }
 
-    /// Copies piece `piece` of a step's panel, and asks for the memory of the next one meanwhile.
+    /// Packs piece `piece` of a step's panel, and prefetches the next piece.
     fn copy(&mut self, step: &Step, piece: usize) {
         self.request(step, piece + 1);
         let pairs = step.depth.len().div_ceil(2);
@@ -49,7 +49,7 @@ impl<'a> Dma<'a> {
         self.job.decode_panel(self.codes, pairs, self.buffers[0], range);
     }
 
-    /// Has a cache line of every row of the panel brought nearer: the closest that a CPU comes to starting a copy.
+    /// Prefetches a cache line of every row of the panel: the CPU's closest equivalent to starting a DMA.
     fn request(&self, step: &Step, piece: usize) {
         let (rows, cols) = (self.weight.rows(), self.weight.cols());
         let start = columns(step, piece).start;

@@ -1,4 +1,4 @@
-//! The inner loops, written once for every instruction set.
+//! The microkernels, generic over the ISA.
 
 use std::{mem::MaybeUninit, ops::Range};
 
@@ -9,17 +9,17 @@ use octile_core::{
 
 use super::isa::{Vector, prefetch};
 
-/// What tiles multiply: some rows of activations with some columns of weights, over one slab of K.
+/// Arguments of a microkernel: rows of activations times columns of weights, over one slab of K.
 pub(super) struct TileArgs {
-    /// Tiles, one below the other.
+    /// Number of tiles along the rows.
     pub tiles: usize,
     /// Decoded activations: the first row, at the first k of the slab. Rows are [`x_row_bytes`] apart.
     pub x: *const u8,
     /// Decoded weights of the tile's columns, or the codes of a packed panel for a tile that decodes.
     pub w: *const u8,
-    /// Where a tile that keeps what it decodes puts it.
+    /// Where a tile stores the weights that it decodes for later tiles.
     pub keep: *mut u8,
-    /// Codes that will be decoded next, for tiles to bring nearer: a line per pair of k.
+    /// Codes to prefetch for the next step: a cache line per pair of k.
     pub ahead: *const u8,
     /// Pairs of k in the slab, and in one quantization block.
     pub pairs: usize,
@@ -29,18 +29,18 @@ pub(super) struct TileArgs {
     pub x_scale_stride: usize,
     /// The scale of the weights in each quantization block.
     pub w_scales: *const f32,
-    /// Sums of earlier slabs, or null when there are none. Rows are [`PANEL`] floats apart.
+    /// Accumulators of earlier slabs, or null if there are none. The row stride is [`PANEL`] floats.
     pub sums: *const f32,
-    /// Where the new sums go, and from one row to the next.
+    /// Where the accumulators are stored, and the row stride.
     pub out: *mut f32,
     pub out_stride: usize,
 }
 
-/// Multiplies tiles.
+/// A microkernel.
 pub(super) type TileFn = unsafe fn(&TileArgs);
 
-/// The inner loops of one instruction set and operand type. All of them are unsafe to call: the machine must have
-/// the instructions, and pointers must be good for what the function touches.
+/// The microkernels of one ISA and operand type. All are unsafe to call: the CPU must support the ISA, and
+/// pointers must be valid.
 pub(super) struct Kernels {
     /// The type that operands are decoded to.
     pub operand: FloatKind,
@@ -50,36 +50,37 @@ pub(super) struct Kernels {
     pub weight_bytes: usize,
     /// Tiles of 1, 2, ... rows over decoded weights.
     pub tiles: &'static [TileFn],
-    /// Tiles of 1, 2, ... rows and a whole panel of columns that decode weights as they go.
+    /// Tiles of 1, 2, ... rows and a whole panel of columns that decode weights in registers.
     pub decoding_tiles: &'static [TileFn],
-    /// The same, keeping what they decode for the tiles that follow. None where a tile is not a whole panel wide.
+    /// The same, storing decoded weights for the following tiles. None if a tile is narrower than a panel.
     pub keeping_tiles: &'static [TileFn],
-    /// Decodes some pairs of a packed panel, `codes, pairs, out, first..end`, into the order that tiles read.
+    /// Decodes pairs of a packed panel, `codes, pairs, out, first..end`, into the order of the microkernel.
     pub decode_panel: unsafe fn(*const u8, usize, *mut u8, Range<usize>),
-    /// Decodes neighbouring codes; writes whole runs of 64 values, zeros past the end.
+    /// Decodes contiguous codes; writes a multiple of 64 values, zero-padded.
     pub decode_row: unsafe fn(&[u8], *mut u8),
-    /// The largest magnitude, as f32 bits: also finds infinities and NaN, whose bits are larger.
+    /// The largest magnitude as f32 bits; infinities and NaN compare larger.
     pub abs_max_bits: unsafe fn(&[f32]) -> u32,
     /// Quantizes values times a factor to f8e4m3fn.
     pub encode: unsafe fn(&[f32], f32, &mut [u8]),
-    /// Spends some rounds of arithmetic in registers and says how many operations that were.
+    /// Runs rounds of arithmetic in registers and returns the number of operations.
     pub spin: unsafe fn(usize) -> f64,
 }
 
-/// Weights at [`TileArgs::w`] that are decoded already.
+/// Weights at [`TileArgs::w`] are decoded.
 pub(super) const LOADED: u8 = 0;
-/// Codes, to be decoded in registers.
+/// Weights are codes, decoded in registers.
 pub(super) const DECODED: u8 = 1;
-/// Codes, to be decoded some at a time into a buffer that stays in the first-level cache: for instructions that widen
-/// faster from memory than from registers.
+/// Weights are codes, decoded in pieces into a buffer in the L1 cache: for ISAs that widen faster from memory
+/// than from registers.
 pub(super) const STAGED: u8 = 2;
-/// Codes, to be decoded in registers and kept at [`TileArgs::keep`].
+/// Weights are codes, decoded in registers and stored at [`TileArgs::keep`].
 pub(super) const KEPT: u8 = 3;
 
-/// Pairs of k that are staged at a time.
+/// Pairs of k staged at a time.
 const STAGE: usize = 16;
 
-/// Multiplies tiles of `ROWS` rows with `VECTORS` vectors of weights: all of a panel unless they are decoded already.
+/// Multiplies tiles of `ROWS` rows with `VECTORS` vectors of weights: a whole panel unless weights are
+/// decoded.
 #[inline(always)]
 pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize, const SOURCE: u8>(
     args: &TileArgs,
@@ -88,7 +89,7 @@ pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTOR
 {
     let TileArgs { mut x, mut x_scales, mut sums, mut out, .. } = *args;
     for _ in 0..args.tiles {
-        // SAFETY: the caller vouches for `args` and the instruction set.
+        // SAFETY: the caller guarantees `args` and the ISA.
         unsafe {
             let totals = multiply::<V, GROUP, ROWS, VECTORS, SOURCE>(args, x, x_scales);
             for (row, totals) in totals.iter().enumerate() {
@@ -108,7 +109,7 @@ pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTOR
     }
 }
 
-/// The scaled sums of one tile.
+/// The scaled accumulators of one tile.
 #[inline(always)]
 unsafe fn multiply<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize, const SOURCE: u8>(
     args: &TileArgs,
@@ -120,7 +121,7 @@ where
 {
     let TileArgs { w, keep, ahead, mut w_scales, pairs: mut left, .. } = *args;
     let mut at = Cursor { x, w, keep, ahead };
-    // SAFETY: the caller vouches for `args` and the instruction set.
+    // SAFETY: the caller guarantees `args` and the ISA.
     unsafe {
         let mut totals = [[V::zero(); VECTORS]; ROWS];
         while left > 0 {
@@ -144,7 +145,7 @@ where
     }
 }
 
-/// Where a tile is: what [`TileArgs`] calls `x`, `w`, `keep` and `ahead`, further on.
+/// The position of a tile: [`TileArgs`]' `x`, `w`, `keep` and `ahead`, advanced.
 struct Cursor {
     x: *const u8,
     w: *const u8,
@@ -152,7 +153,7 @@ struct Cursor {
     ahead: *const u8,
 }
 
-/// Adds the products of some pairs of k, and moves on.
+/// Accumulates some pairs of k and advances.
 #[inline(always)]
 unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize, const SOURCE: u8>(
     sums: &mut [[V::Sums; VECTORS]; ROWS],
@@ -162,7 +163,7 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
     V: Vector<GROUP>,
 {
     for _ in 0..pairs {
-        // SAFETY: the caller vouches for the pairs at the cursor and the instruction set.
+        // SAFETY: the caller guarantees the pairs at the cursor and the ISA.
         unsafe {
             let is_decoded = SOURCE == LOADED || SOURCE == STAGED;
             let weights = if is_decoded {
@@ -185,7 +186,7 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
                 }
             }
             at.x = at.x.add(V::PAIR);
-            // The first tile that uses some weights asks for the next ones. Where that is no tile that keeps, all do.
+            // The tile that decodes the weights prefetches the next ones; without such a tile, all do.
             if SOURCE == KEPT || SOURCE == LOADED && VECTORS < GROUP {
                 prefetch(at.ahead);
                 at.ahead = at.ahead.wrapping_add(2 * PANEL);
@@ -194,7 +195,7 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
     }
 }
 
-/// The same from codes, by way of a small buffer.
+/// The same from codes, staged in a small buffer.
 #[inline(always)]
 unsafe fn add_staged<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize>(
     sums: &mut [[V::Sums; VECTORS]; ROWS],
@@ -209,7 +210,8 @@ unsafe fn add_staged<V, const GROUP: usize, const ROWS: usize, const VECTORS: us
     while left > 0 {
         let pairs = left.min(STAGE);
         left -= pairs;
-        // SAFETY: as the caller vouches; the stage has room for the pairs, which are written before they are read.
+        // SAFETY: as the caller guarantees; the stage has room for the pairs, which are written before they
+        // are read.
         unsafe {
             for pair in 0..pairs {
                 stage.add(pair).write(decode_all::<V, GROUP, VECTORS>(at.w));
@@ -222,7 +224,7 @@ unsafe fn add_staged<V, const GROUP: usize, const ROWS: usize, const VECTORS: us
     }
 }
 
-// Arrays are filled in place below: with iterators over arrays by value the compiler would keep them in memory.
+// Arrays are filled in place below: iterators over arrays by value would make the compiler spill them.
 
 /// One pair of k of decoded weights.
 #[inline(always)]
@@ -230,7 +232,7 @@ unsafe fn load_all<V, const GROUP: usize, const VECTORS: usize>(w: *const u8) ->
 where
     V: Vector<GROUP>,
 {
-    // SAFETY: the caller vouches for `VECTORS` vectors and the instruction set.
+    // SAFETY: the caller guarantees `VECTORS` vectors and the ISA.
     unsafe {
         let w = w.cast::<V::Stored>();
         let mut weights = [w.read_unaligned(); VECTORS];
@@ -241,13 +243,14 @@ where
     }
 }
 
-/// One pair of k and all columns of a packed panel. `VECTORS` is `GROUP`, which the compiler cannot be told.
+/// One pair of k and all columns of a packed panel. `VECTORS` equals `GROUP`, which the type system cannot
+/// express.
 #[inline(always)]
 unsafe fn decode_all<V, const GROUP: usize, const VECTORS: usize>(codes: *const u8) -> [V::Stored; VECTORS]
 where
     V: Vector<GROUP>,
 {
-    // SAFETY: the caller vouches for a group of codes and the instruction set.
+    // SAFETY: the caller guarantees a group of codes and the ISA.
     let group = unsafe { V::decode(codes) };
     let mut weights = [group[0]; VECTORS];
     weights.copy_from_slice(&group);
@@ -261,7 +264,7 @@ unsafe fn widen_all<V, const GROUP: usize, const VECTORS: usize>(
 where
     V: Vector<GROUP>,
 {
-    // SAFETY: the caller vouches for the instruction set.
+    // SAFETY: the caller guarantees the ISA.
     unsafe {
         let mut weights = [V::widen(stored[0]); VECTORS];
         for (at, weights) in weights.iter_mut().enumerate().skip(1) {
@@ -271,8 +274,8 @@ where
     }
 }
 
-/// Decodes the pairs `range` of a packed panel that has `pairs` of them. `VECTORS` vectors are one tile's columns;
-/// all pairs of one tile come before those of the next.
+/// Decodes the pairs `range` of a packed panel of `pairs` pairs. `VECTORS` vectors are one tile's columns;
+/// the output is tile-major.
 #[inline(always)]
 pub(super) unsafe fn decode_panel<V, const GROUP: usize, const VECTORS: usize>(
     codes: *const u8,
@@ -283,7 +286,8 @@ pub(super) unsafe fn decode_panel<V, const GROUP: usize, const VECTORS: usize>(
     V: Vector<GROUP>,
 {
     for pair in range {
-        // SAFETY: the caller vouches for `pairs` groups of codes, room for their values, and the instruction set.
+        // SAFETY: the caller guarantees `pairs` groups of codes, room for their values, and the instruction
+        // set.
         unsafe {
             let weights = V::decode(codes.add(pair * 2 * PANEL));
             for (at, weights) in weights.into_iter().enumerate() {
@@ -301,7 +305,7 @@ where
     V: Vector<GROUP>,
 {
     let (lines, rest) = codes.as_chunks::<64>();
-    // SAFETY: the caller vouches for room for whole runs of 64 values, and for the instruction set.
+    // SAFETY: the caller guarantees room for whole runs of 64 values, and for the ISA.
     unsafe {
         for line in lines {
             V::decode_line(line.as_ptr(), out);
@@ -329,14 +333,14 @@ pub(super) fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
     }
 }
 
-/// Adds products in `CHAINS` independent chains of registers, `rounds` times; returns the operations done.
+/// Runs `rounds` of multiply-adds in `CHAINS` independent accumulators; returns the number of operations.
 #[inline(always)]
 pub(super) unsafe fn spin<V, const GROUP: usize, const CHAINS: usize>(rounds: usize) -> f64
 where
     V: Vector<GROUP>,
 {
     let zeros = std::hint::black_box([0u8; 64]);
-    // SAFETY: the arrays hold at least a pair and a vector; the caller vouches for the instruction set.
+    // SAFETY: the arrays hold at least a pair and a vector; the caller guarantees the ISA.
     unsafe {
         let mut sums = [V::zero(); CHAINS];
         let weights = V::widen(zeros.as_ptr().cast::<V::Stored>().read_unaligned());
@@ -351,28 +355,31 @@ where
         }
         std::hint::black_box(out);
     }
-    // A pair per column, and a multiplication and an addition per product.
+    // A pair per column, and two operations per multiply-add.
     (rounds * CHAINS * V::COLS * 2 * 2) as f64
 }
 
-/// Compiles the inner loops for one instruction set, as `KERNELS`.
+/// Compiles the microkernels for one ISA, as `KERNELS`.
 macro_rules! kernels {
     (
         $features:tt $vector:ty, group $group:literal, tile $vectors:literal,
-        rows [$($rows:literal)*], $source:ident rows [$($decoding:literal)*], keeping_rows [$($keeping:literal)*],
+        rows [$($rows:literal)*], $source:ident rows [$($decoding:literal)*],
+        keeping_rows [$($keeping:literal)*],
         peak $chains:literal
     ) => {
         pub(super) const KERNELS: $crate::cpu::kernel::Kernels = {
             use $crate::cpu::kernel::{self, Kernels, TileArgs, TileFn, compiled_for};
 
             compiled_for!($features
-            unsafe fn decode_panel(codes: *const u8, pairs: usize, out: *mut u8, range: std::ops::Range<usize>) {
-                // SAFETY: the caller vouches for all that the kernel asks.
+            unsafe fn decode_panel(
+                codes: *const u8, pairs: usize, out: *mut u8, range: std::ops::Range<usize>,
+            ) {
+                // SAFETY: the caller upholds the contract of the microkernel.
                 unsafe { kernel::decode_panel::<$vector, $group, $vectors>(codes, pairs, out, range) }
             });
             compiled_for!($features
             unsafe fn decode_row(codes: &[u8], out: *mut u8) {
-                // SAFETY: the caller vouches for all that the kernel asks.
+                // SAFETY: the caller upholds the contract of the microkernel.
                 unsafe { kernel::decode_row::<$vector, $group>(codes, out) }
             });
             compiled_for!($features
@@ -385,7 +392,7 @@ macro_rules! kernels {
             });
             compiled_for!($features
             unsafe fn spin(rounds: usize) -> f64 {
-                // SAFETY: the caller vouches for the instruction set.
+                // SAFETY: the caller guarantees the ISA.
                 unsafe { kernel::spin::<$vector, $group, $chains>(rounds) }
             });
             Kernels {
@@ -396,7 +403,7 @@ macro_rules! kernels {
                 tiles: &[$({
                     compiled_for!($features
                     unsafe fn tile(args: &TileArgs) {
-                        // SAFETY: the caller vouches for all that the kernel asks.
+                        // SAFETY: the caller upholds the contract of the microkernel.
                         unsafe { kernel::tile::<$vector, $group, $rows, $vectors, {kernel::LOADED}>(args) }
                     });
                     tile as TileFn
@@ -404,7 +411,7 @@ macro_rules! kernels {
                 decoding_tiles: &[$({
                     compiled_for!($features
                     unsafe fn decoding_tile(args: &TileArgs) {
-                        // SAFETY: the caller vouches for all that the kernel asks.
+                        // SAFETY: the caller upholds the contract of the microkernel.
                         unsafe { kernel::tile::<$vector, $group, $decoding, $group, {kernel::$source}>(args) }
                     });
                     decoding_tile as TileFn
@@ -412,7 +419,7 @@ macro_rules! kernels {
                 keeping_tiles: &[$({
                     compiled_for!($features
                     unsafe fn keeping_tile(args: &TileArgs) {
-                        // SAFETY: the caller vouches for all that the kernel asks.
+                        // SAFETY: the caller upholds the contract of the microkernel.
                         unsafe { kernel::tile::<$vector, $group, $keeping, $group, {kernel::KEPT}>(args) }
                     });
                     keeping_tile as TileFn

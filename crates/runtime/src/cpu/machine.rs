@@ -1,4 +1,4 @@
-//! The machine: its instruction sets and threads.
+//! ISA selection and the thread pool.
 
 use octile_core::{
     Problem, Strategy,
@@ -8,31 +8,31 @@ use octile_core::{
 
 use super::{Workspace, isa};
 
-/// The instruction sets that this machine has, slowest first.
+/// Returns the ISAs that this CPU supports, slowest first.
 pub fn available() -> Vec<Isa> {
     Isa::ALL.into_iter().filter(|&isa| isa::is_available(isa)).collect()
 }
 
-/// A CPU backend that cannot be made.
+/// A CPU backend that cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum CpuError {
-    /// The instruction set is missing.
-    #[error("this machine has no {isa} instructions: use one of {}", names(available))]
+    /// The CPU does not support the ISA.
+    #[error("this CPU does not support {isa}: use one of {}", names(available))]
     MissingIsa {
-        /// What was asked for.
+        /// The ISA requested.
         isa: Isa,
-        /// What there is.
+        /// The ISAs supported.
         available: Vec<Isa>,
     },
     /// No threads.
-    #[error("a CPU backend needs at least 1 thread, but 0 were asked for")]
+    #[error("the thread count is 0: use at least 1")]
     NoThreads,
-    /// The operating system refused the threads.
+    /// The operating system cannot start the threads.
     #[error("cannot start {threads} threads: {source}")]
     Threads {
-        /// How many.
+        /// Number of threads.
         threads: usize,
-        /// Why.
+        /// The reason.
         source: rayon::ThreadPoolBuildError,
     },
 }
@@ -41,7 +41,7 @@ fn names(isas: &[Isa]) -> String {
     isas.iter().map(|isa| isa.name()).collect::<Vec<_>>().join(", ")
 }
 
-/// Choices to make before there is a [`Cpu`].
+/// Builds a [`Cpu`].
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuBuilder {
     isa: Option<Isa>,
@@ -49,17 +49,17 @@ pub struct CpuBuilder {
 }
 
 impl CpuBuilder {
-    /// Uses these instructions instead of the fastest there are.
+    /// Selects an ISA instead of the fastest one.
     pub fn isa(self, isa: Isa) -> Self {
         Self { isa: Some(isa), ..self }
     }
 
-    /// Uses so many threads instead of one per core.
+    /// Sets the number of threads instead of one per core.
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
     }
 
-    /// Looks at the machine and starts the threads.
+    /// Detects the ISA and starts the threads.
     pub fn build(self) -> Result<Cpu, CpuError> {
         let available = available();
         let isa = self.isa.or(available.last().copied()).unwrap_or(Isa::Portable);
@@ -78,13 +78,13 @@ impl CpuBuilder {
                 .build()
                 .map_err(|source| CpuError::Threads { threads, source })
         };
-        // One thread is the caller's own.
+        // A single thread is the caller's own.
         let pool = (threads > 1).then(pool).transpose()?;
         Ok(Cpu { isa, threads, pool })
     }
 }
 
-/// The CPU backend: an instruction set and a pool of threads.
+/// The CPU backend: an ISA and a thread pool.
 #[derive(Debug)]
 pub struct Cpu {
     isa: Isa,
@@ -93,12 +93,12 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// The fastest instructions of this machine, one thread per core.
+    /// Selects the fastest ISA, with one thread per core.
     pub fn new() -> Result<Self, CpuError> {
         Self::builder().build()
     }
 
-    /// For choosing instructions and threads.
+    /// Returns a builder to choose ISA and threads.
     ///
     /// ```
     /// use octile_runtime::cpu::{Cpu, Isa};
@@ -111,41 +111,41 @@ impl Cpu {
         CpuBuilder::default()
     }
 
-    /// Instructions used.
+    /// The ISA.
     pub fn isa(&self) -> Isa {
         self.isa
     }
 
-    /// Threads used.
+    /// Number of threads.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// The strategy that is fastest for a problem, given the form of the weight.
+    /// Returns the fastest strategy for a problem, given the layout of the weight.
     ///
-    /// A packed weight wins everywhere. Row by row, what counts is whether decoded weights are used more than once:
-    /// if so, decoding the next ones meanwhile pays.
+    /// A packed weight is always fastest. For a row-major one, double buffering pays if decoded weights are
+    /// used more than once.
     pub fn best(&self, problem: &Problem, packed: bool) -> Strategy {
         let device = DeviceKind::Cpu { isa: self.isa, threads: self.threads, packed };
         Strategy::best_for(problem, device)
     }
 
-    /// How a problem would be run.
+    /// Plans a problem.
     pub fn plan(&self, problem: &Problem, strategy: Strategy) -> CpuPlan {
         CpuPlan::new(*problem, strategy, self.isa, self.threads)
     }
 
-    /// A workspace with all the memory that a problem needs, so that even the first call allocates nothing.
+    /// Allocates a workspace for a problem, so that even the first call does not allocate.
     pub fn workspace(&self, problem: &Problem, strategy: Strategy) -> Workspace {
         Workspace::for_plan(self.plan(problem, strategy))
     }
 
-    /// The threads, when there are more than the caller's.
+    /// The thread pool, if there is more than one thread.
     pub(super) fn pool(&self) -> Option<&rayon::ThreadPool> {
         self.pool.as_ref()
     }
 
-    /// Runs the same thing on every thread at once.
+    /// Runs `work` on every thread.
     pub(super) fn on_each_thread<R: Send>(&self, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
         match &self.pool {
             None => vec![work(0)],

@@ -1,7 +1,9 @@
-//! Multiplication on the CPU.
+//! CPU kernels.
 //!
 //! ```
-//! use octile_runtime::cpu::{Activation, Cpu, Mat, MatMut, PackedWeight, QuantBlock, QuantizedWeight, Strategy, Workspace};
+//! use octile_runtime::cpu::{
+//!     Activation, Cpu, Mat, MatMut, PackedWeight, QuantBlock, QuantizedWeight, Strategy, Workspace,
+//! };
 //!
 //! let (m, n, k) = (3, 256, 200);
 //! let weight: Vec<f32> = (0..n * k).map(|i| (i % 7) as f32 - 3.0).collect();
@@ -46,6 +48,6 @@ pub use octile_core::{
     ActivationKind, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError, QuantizedActivation,
     QuantizedWeight, ScaleGranularity, Strategy, device::cpu::Isa, plan::cpu::CpuPlan,
 };
-pub use operands::{Activation, Floats, Output, Weight};
+pub use operands::{Activation, Floats, Output, WeightRef};
 pub use packed::PackedWeight;
 pub use workspace::Workspace;

@@ -1,4 +1,4 @@
-//! One multiplication: checks, plan, quantization, and the threads' shares.
+//! One matmul: argument checks, plan, quantization, and each thread's share.
 
 use std::ops::Range;
 
@@ -11,19 +11,19 @@ use octile_core::{
 use rayon::prelude::*;
 
 use super::{
-    Activation, Cpu, Output, Weight, Workspace,
+    Activation, Cpu, Output, WeightRef, Workspace,
     auto::Auto,
     dma::Dma,
     isa,
     memory::Line,
-    nest::{self, Call, Job, Out, TileScales, Values, X},
+    nest::{self, Call, Out, SharedWork, TileScales, Values, X},
     quantize::Quantize,
     smem::{ScaleTable, Smem},
     strip::Strip,
     workspace::{Carver, thread_lines},
 };
 
-/// Operands that do not belong together, or that cannot be quantized.
+/// Operands that do not match, or cannot be quantized.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum MultiplyError {
     /// The two K differ.
@@ -34,8 +34,10 @@ pub enum MultiplyError {
         /// Columns of the weight.
         weight: usize,
     },
-    /// The result has another shape.
-    #[error("the result of {m} x {n} does not fit the output of {rows} x {cols}")]
+    /// The output has another shape than the result.
+    #[error(
+        "the result is {m} x {n}, but the output is {rows} x {cols}: pass an output of the result's shape"
+    )]
     OutputShape {
         /// Rows of x.
         m: usize,
@@ -47,25 +49,25 @@ pub enum MultiplyError {
         cols: usize,
     },
     /// The two block sizes differ.
-    #[error("x is quantized in blocks of {x} but the weight in blocks of {weight}: both must be the same")]
+    #[error("x has quantization blocks of {x}, but the weight of {weight}: quantize both alike")]
     QuantBlocks {
         /// Block of x.
         x: usize,
         /// Block of the weight.
         weight: usize,
     },
-    /// The weight has the wrong form for the strategy.
+    /// The weight has the wrong layout for the strategy.
     #[error("strategy {strategy} needs {needed}")]
     WeightForm {
         /// The strategy.
         strategy: Strategy,
-        /// What to give it.
+        /// The layout to pass.
         needed: &'static str,
     },
-    /// The shape is impossible.
+    /// The shape is empty or too large.
     #[error(transparent)]
     Problem(#[from] ProblemError),
-    /// The activations cannot be quantized, or the scales not be multiplied.
+    /// The activations cannot be quantized, or a product of scales overflows.
     #[error(transparent)]
     Quantize(#[from] QuantizeError),
 }
@@ -73,16 +75,16 @@ pub enum MultiplyError {
 impl Cpu {
     /// Computes `out = x * transpose(weight)`.
     ///
-    /// Plain activations below the smallest normal f32 count as zero. Two scales of a k-block whose product overflows
-    /// f32 are refused.
+    /// Unquantized activations below the smallest normal f32 count as zero. Scales of one k-block whose
+    /// product overflows f32 are an error.
     ///
-    /// When it fails because x cannot be quantized, or its scales are too large for the weight's, rows of `out` may
-    /// already have been written.
+    /// If x cannot be quantized or a product of scales overflows, rows of `out` may already have been
+    /// written.
     pub fn multiply<'a, T: Output>(
         &self,
         strategy: Strategy,
         x: impl Into<Activation<'a>>,
-        weight: impl Into<Weight<'a>>,
+        weight: impl Into<WeightRef<'a>>,
         out: MatMut<'_, T>,
         workspace: &mut Workspace,
     ) -> Result<(), MultiplyError> {
@@ -106,11 +108,11 @@ impl Cpu {
                     scales: x.scales(),
                     rows_per_scale: x.granularity().rows(problem.quant_block),
                 };
-                self.run(&Job { call, x }, 0..problem.m, memory, &out);
+                self.run(&SharedWork { call, x }, 0..problem.m, memory, &out);
             }
             Activation::Plain(floats) => {
                 let x = X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
-                self.run(&Job { call, x }, 0..problem.m, memory, &out);
+                self.run(&SharedWork { call, x }, 0..problem.m, memory, &out);
             }
             Activation::Quantize(floats, granularity) => {
                 let rows_per_scale = granularity.rows(problem.quant_block);
@@ -127,7 +129,7 @@ impl Cpu {
                     let scales = quantize.run(self.pool(), codes, scales)?;
                     check_scale_products(scales, weight.scales(), blocks)?;
                     let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
-                    self.run(&Job { call, x }, rows, memory, &out);
+                    self.run(&SharedWork { call, x }, rows, memory, &out);
                 }
             }
         }
@@ -135,7 +137,13 @@ impl Cpu {
     }
 
     /// Runs every thread's share of `rows`.
-    fn run<T: Output>(&self, job: &Job<'_>, rows: Range<usize>, memory: &mut [Line], out: &Out<'_, T>) {
+    fn run<T: Output>(
+        &self,
+        job: &SharedWork<'_>,
+        rows: Range<usize>,
+        memory: &mut [Line],
+        out: &Out<'_, T>,
+    ) {
         let plan = job.call.plan;
         let share = |(index, memory): (usize, &mut [Line])| {
             run_share(job, plan.share(index, rows.clone()), memory, out);
@@ -150,26 +158,26 @@ impl Cpu {
     }
 }
 
-/// Runs one thread's share with the strategy's way of fetching.
-fn run_share<T: Output>(job: &Job<'_>, share: Share, memory: &mut [Line], out: &Out<'_, T>) {
+/// Runs one thread's share with the strategy's fetch.
+fn run_share<T: Output>(job: &SharedWork<'_>, share: Share, memory: &mut [Line], out: &Out<'_, T>) {
     let mut carver = Carver::new(&job.call.plan.memory, memory);
     let (x, sums) = (carver.bytes(BufferId::X), carver.floats(BufferId::Out));
     let (buffer, codes) = (carver.bytes(BufferId::W), carver.bytes(BufferId::WQ));
     let table = ScaleTable { scales: carver.floats(BufferId::Scales) };
     match (job.call.plan.strategy, job.call.weight) {
-        (Strategy::Auto, Weight::Rows(weight)) => {
+        (Strategy::Auto, WeightRef::Rows(weight)) => {
             let fetch = Auto { job, weight, codes, buffer, scales: TileScales::default() };
             nest::run(job, fetch, share, x, sums, out);
         }
-        (Strategy::Dma, Weight::Rows(weight)) => {
+        (Strategy::Dma, WeightRef::Rows(weight)) => {
             let fetch = Dma::new(job, weight, codes, buffer);
             nest::run(job, fetch, share, x, sums, out);
         }
-        (Strategy::Smem, Weight::Rows(weight)) => {
+        (Strategy::Smem, WeightRef::Rows(weight)) => {
             let dma = Dma::new(job, weight, codes, buffer);
             nest::run(job, Smem { dma, table }, share, x, sums, out);
         }
-        (Strategy::Strip, Weight::Packed(weight)) => {
+        (Strategy::Strip, WeightRef::Packed(weight)) => {
             let fetch = Strip { job, weight, buffer, table };
             nest::run(job, fetch, share, x, sums, out);
         }
@@ -179,7 +187,7 @@ fn run_share<T: Output>(job: &Job<'_>, share: Share, memory: &mut [Line], out: &
 
 fn problem_of<T: Output>(
     x: &Activation<'_>,
-    weight: &Weight<'_>,
+    weight: &WeightRef<'_>,
     out: &MatMut<'_, T>,
 ) -> Result<Problem, MultiplyError> {
     let (m, n, k) = (x.rows(), weight.rows(), weight.cols());
@@ -199,11 +207,11 @@ fn problem_of<T: Output>(
     Ok(Problem::new(m, n, k, quant_block)?.with_x(x.kind()).with_out(T::KIND))
 }
 
-fn check_form(strategy: Strategy, weight: &Weight<'_>) -> Result<(), MultiplyError> {
+fn check_form(strategy: Strategy, weight: &WeightRef<'_>) -> Result<(), MultiplyError> {
     let needed = match (strategy, weight) {
-        (Strategy::Strip, Weight::Rows(_)) => "a packed weight: give it a PackedWeight",
-        (Strategy::Auto | Strategy::Dma | Strategy::Smem, Weight::Packed(_)) => {
-            "the weight row by row: give it the QuantizedWeight"
+        (Strategy::Strip, WeightRef::Rows(_)) => "a packed weight: pass a PackedWeight",
+        (Strategy::Auto | Strategy::Dma | Strategy::Smem, WeightRef::Packed(_)) => {
+            "a row-major weight: pass the QuantizedWeight"
         }
         _ => return Ok(()),
     };

@@ -1,4 +1,4 @@
-//! The loops around the tiles: the same for every strategy, which only says where weights and scales come from.
+//! The loop nest around the microkernel. Strategies differ in their [`Fetch`] only.
 
 use std::{marker::PhantomData, ops::Range, ptr};
 
@@ -10,65 +10,65 @@ use octile_core::{
 
 use super::{
     kernel::{Kernels, TileArgs},
-    operands::{Floats, Output, Weight},
+    operands::{Floats, Output, WeightRef},
     packed::GROUP,
 };
 
-/// No tile has more rows, and no slab more quantization blocks.
+/// Most rows of a tile.
 const MAX_ROWS: usize = 8;
 const MAX_BLOCKS: usize = SLAB / QuantBlock::B128.size();
 /// The activation scales of one tile, block by block.
 pub(super) type TileScales = [[f32; MAX_ROWS]; MAX_BLOCKS];
 
-/// One strategy's way to bring weights and scales to the tiles.
+/// How a strategy brings weights and scales to the tiles.
 pub(super) trait Fetch {
-    /// A new block of rows begins.
+    /// Called at the start of a row block.
     fn enter_rows(&mut self, _rows: Range<usize>) {}
 
-    /// Comes before everything else, with the first step.
+    /// Called once, with the first step.
     fn begin(&mut self, _first: &Step) {}
 
     /// The weights of a step.
     fn weights(&mut self, step: &Step) -> Weights;
 
-    /// Where the codes of the next step are, if they lie in one piece.
+    /// The codes of the next step, if they are contiguous.
     fn codes_ahead(&self, _next: Option<&Step>) -> Option<*const u8> {
         None
     }
 
-    /// How many tiles may run before [`Fetch::meanwhile`].
+    /// Number of tiles to run between calls of [`Fetch::meanwhile`].
     fn tiles_at_once(&self) -> usize {
         1
     }
 
-    /// Comes after the tiles `done` of `count`, with the step that follows the current one.
+    /// Called after the tiles `done` of `count`, with the next step.
     fn meanwhile(&mut self, _next: Option<&Step>, _done: Range<usize>, _count: usize) {}
 
-    /// The activation scales of some rows of a step, block by block, and how far the blocks are apart.
+    /// The activation scales of some rows of a step, block by block, and the stride between blocks.
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize);
 }
 
 /// The weights of one panel and slab, for the tiles of a step.
 #[derive(Clone, Copy)]
 pub(super) enum Weights {
-    /// Decoded, in the order that tiles read.
+    /// Decoded, in the order of the microkernel.
     Decoded(*const u8),
-    /// Packed, for the only tile.
+    /// Packed, decoded in registers by the only tile.
     Codes(*const u8),
-    /// Packed, for the first tile to decode into a buffer.
+    /// Packed, decoded into a buffer by the first tile.
     CodesFor(*const u8, *mut u8),
 }
 
-/// Activations as they come, before decoding.
+/// Activations before decoding.
 pub(super) enum Values<'a> {
     /// f8e4m3fn, `cols` to a row.
     Codes(&'a [u8]),
     Plain(Floats<'a>),
 }
 
-/// The activations of the rows that are multiplied together.
+/// The activations of a strip of rows.
 pub(super) struct X<'a> {
-    /// The row of the result that the first row here belongs to.
+    /// The result's row for the first row.
     pub first_row: usize,
     pub values: Values<'a>,
     /// One scale per `rows_per_scale` rows and quantization block; none for plain activations.
@@ -76,21 +76,21 @@ pub(super) struct X<'a> {
     pub rows_per_scale: usize,
 }
 
-/// What stays the same for a whole call.
+/// What is constant during a call.
 #[derive(Clone, Copy)]
 pub(super) struct Call<'a> {
     pub plan: &'a CpuPlan,
     pub kernels: &'static Kernels,
-    pub weight: Weight<'a>,
+    pub weight: WeightRef<'a>,
 }
 
-/// What all threads read.
-pub(super) struct Job<'a> {
+/// What all threads read: a call and its activations.
+pub(super) struct SharedWork<'a> {
     pub call: Call<'a>,
     pub x: X<'a>,
 }
 
-impl Job<'_> {
+impl SharedWork<'_> {
     /// Quantization blocks along K.
     pub fn blocks(&self) -> usize {
         self.call.plan.problem.quant_block.count(self.call.plan.problem.k)
@@ -116,7 +116,7 @@ impl Job<'_> {
         &self.call.weight.scales()[block_row * self.blocks()..][self.blocks_of(step)]
     }
 
-    /// The activation scales of a tile, looked up where the operands have them.
+    /// The activation scales of a tile, gathered from the operand.
     pub fn scales_beside_data(&self, step: &Step, rows: &Range<usize>) -> TileScales {
         assert!(rows.len() <= MAX_ROWS);
         let mut scales = TileScales::default();
@@ -128,7 +128,7 @@ impl Job<'_> {
         scales
     }
 
-    /// The weights of a step that has `codes` packed, and `buffer` to decode them into if that pays.
+    /// The weights of a step from packed `codes`, with a `buffer` to decode into if several tiles use them.
     pub fn weights_of(&self, step: &Step, codes: &[u8], buffer: &mut [u8]) -> Weights {
         let Call { plan, kernels, .. } = self.call;
         let pairs = step.depth.len().div_ceil(2);
@@ -148,7 +148,7 @@ impl Job<'_> {
     pub fn decode_panel(&self, codes: &[u8], pairs: usize, out: &mut [u8], range: Range<usize>) {
         assert!(range.end <= pairs && pairs * GROUP <= codes.len());
         assert!(pairs * GROUP * self.call.kernels.weight_bytes <= out.len());
-        // SAFETY: codes and values of `pairs` groups are there, and the kernels were chosen for this machine.
+        // SAFETY: both slices hold `pairs` groups, and the kernels were selected for this CPU.
         unsafe { (self.call.kernels.decode_panel)(codes.as_ptr(), pairs, out.as_mut_ptr(), range) }
     }
 
@@ -169,8 +169,8 @@ impl Job<'_> {
         match &self.x.values {
             Values::Codes(codes) => {
                 let codes = &codes[row * self.call.plan.problem.k..][columns];
-                // SAFETY: `out` has room for a slab, which is a whole number of runs of 64 values, and the
-                // kernels were chosen for this machine.
+                // SAFETY: `out` has room for a slab, a multiple of 64 values, and the kernels were selected
+                // for this CPU.
                 unsafe { (self.call.kernels.decode_row)(codes, out.as_mut_ptr()) }
             }
             Values::Plain(Floats::Bf16(mat)) if self.call.kernels.operand == FloatKind::Bf16 => {
@@ -192,7 +192,7 @@ impl Job<'_> {
                             *out = flush_subnormal(*value);
                         }
                     }
-                    // Dot products of bf16 read subnormal ones as zero: so must other instruction sets.
+                    // bf16 dot products flush subnormal inputs to zero, so other ISAs must too.
                     Floats::Bf16(_) => {
                         floats.widened(row, columns, out);
                         out[..len].iter_mut().for_each(|value| *value = flush_subnormal(*value));
@@ -206,7 +206,7 @@ impl Job<'_> {
     }
 }
 
-/// The result, which threads write to in rectangles of their own.
+/// The result; threads write disjoint rectangles.
 pub(super) struct Out<'a, T> {
     first: *mut T,
     stride: usize,
@@ -214,7 +214,7 @@ pub(super) struct Out<'a, T> {
     borrow: PhantomData<&'a mut T>,
 }
 
-// SAFETY: `row` is the only access, and its callers keep to rectangles that no other thread has.
+// SAFETY: `row` is the only access, and its callers write disjoint rectangles.
 unsafe impl<T: Send> Sync for Out<'_, T> {}
 
 impl<'a, T> Out<'a, T> {
@@ -227,14 +227,14 @@ impl<'a, T> Out<'a, T> {
         }
     }
 
-    /// The part of a panel in `row` that is inside the matrix.
+    /// Returns the part of a panel in `row` that is inside the matrix.
     ///
     /// # Safety
-    /// The matrix has that row and panel, and nobody else uses this part of it meanwhile.
+    /// The matrix has that row and panel, and no one else uses this part of it.
     #[expect(clippy::mut_from_ref, reason = "the caller keeps the parts disjoint")]
     unsafe fn row(&self, row: usize, panel: usize) -> &mut [T] {
         let col = panel * PANEL;
-        // SAFETY: inside the matrix that `first` came from, as the caller vouches.
+        // SAFETY: inside the matrix that `first` points to, as the caller promises.
         unsafe {
             let first = self.first.add(row * self.stride + col);
             std::slice::from_raw_parts_mut(first, PANEL.min(self.cols - col))
@@ -243,7 +243,7 @@ impl<'a, T> Out<'a, T> {
 }
 
 impl<T: Output> Out<'_, T> {
-    /// Where tiles may write their rows of a panel themselves: floats as they are, and the panel whole.
+    /// Where tiles may store results directly: f32 results of a full panel.
     ///
     /// # Safety
     /// The matrix has that row and panel.
@@ -252,14 +252,14 @@ impl<T: Output> Out<'_, T> {
         if self.cols - col < PANEL {
             return None;
         }
-        // SAFETY: inside the matrix, as the caller vouches.
+        // SAFETY: inside the matrix, as the caller promises.
         T::as_f32(unsafe { self.first.add(row * self.stride + col) })
     }
 }
 
-/// Computes one thread's share with the activations and sums in `x` and `sums`.
+/// Computes one thread's share, with scratch for activations and accumulators.
 pub(super) fn run<T: Output>(
-    job: &Job<'_>,
+    job: &SharedWork<'_>,
     mut fetch: impl Fetch,
     share: Share,
     x: &mut [u8],
@@ -311,8 +311,8 @@ pub(super) fn run<T: Output>(
                 out: direct.unwrap_or(first_sum),
                 out_stride: if direct.is_some() { out.stride } else { PANEL },
             };
-            // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tiles, and the weights are
-            // those of the whole panel and slab.
+            // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tiles, and the
+            // weights are those of the whole panel and slab.
             unsafe { multiply_tiles(job.call.kernels, run.tile_rows, weights, args) };
             if let Weights::CodesFor(_, buffer) = weights {
                 weights = Weights::Decoded(buffer);
@@ -329,22 +329,22 @@ pub(super) fn run<T: Output>(
     }
 }
 
-/// Where the activations of a step start, in bytes.
+/// Byte offset of a step's activations.
 fn x_offset(plan: &CpuPlan, step: &Step) -> usize {
     (step.depth.start - step.pass_start) / SLAB * plan.block_rows * x_row_bytes(plan.operand)
 }
 
-/// Multiplies tiles of `rows` rows, in as many pieces as a panel has tile columns.
+/// Runs the microkernel on tiles of `rows` rows, for all tile columns of a panel.
 ///
 /// # Safety
 /// As the kernels ask, with the weights of a whole panel.
 unsafe fn multiply_tiles(kernels: &Kernels, rows: usize, weights: Weights, mut args: TileArgs) {
     if args.ahead.is_null() {
-        // Something that is near already.
+        // Any cached line.
         let (Weights::Codes(near) | Weights::CodesFor(near, _) | Weights::Decoded(near)) = weights;
         args.ahead = near;
     }
-    // SAFETY: as the caller vouches; the kernels were chosen for this machine.
+    // SAFETY: the caller's promise; the kernels were selected for this CPU.
     unsafe {
         match weights {
             Weights::Codes(codes) => {

@@ -1,4 +1,4 @@
-//! What a multiplication takes and gives.
+//! Operands and results of a matmul.
 
 use std::ops::Range;
 
@@ -9,16 +9,16 @@ use octile_core::{
 
 use super::PackedWeight;
 
-/// A weight in one of its two forms.
+/// A weight in one of its two layouts.
 #[derive(Debug, Clone, Copy)]
-pub enum Weight<'a> {
-    /// Row by row, as checkpoints hold it. For the strategies `auto`, `dma` and `smem`.
+pub enum WeightRef<'a> {
+    /// Row-major, as in checkpoints. For the strategies `auto`, `dma` and `smem`.
     Rows(&'a QuantizedWeight),
-    /// Prepared once for the strategy `strip`.
+    /// Packed once, for the strategy `strip`.
     Packed(&'a PackedWeight),
 }
 
-impl Weight<'_> {
+impl WeightRef<'_> {
     /// The N of the multiplication.
     pub fn rows(&self) -> usize {
         match self {
@@ -35,7 +35,7 @@ impl Weight<'_> {
         }
     }
 
-    /// Side of a block.
+    /// Side of a quantization block.
     pub fn quant_block(&self) -> QuantBlock {
         match self {
             Self::Rows(weight) => weight.quant_block(),
@@ -43,7 +43,7 @@ impl Weight<'_> {
         }
     }
 
-    /// The scales, block row by block row.
+    /// The scales, row-major.
     pub(super) fn scales(&self) -> &[f32] {
         match self {
             Self::Rows(weight) => weight.scales(),
@@ -52,13 +52,13 @@ impl Weight<'_> {
     }
 }
 
-impl<'a> From<&'a QuantizedWeight> for Weight<'a> {
+impl<'a> From<&'a QuantizedWeight> for WeightRef<'a> {
     fn from(weight: &'a QuantizedWeight) -> Self {
         Self::Rows(weight)
     }
 }
 
-impl<'a> From<&'a PackedWeight> for Weight<'a> {
+impl<'a> From<&'a PackedWeight> for WeightRef<'a> {
     fn from(weight: &'a PackedWeight) -> Self {
         Self::Packed(weight)
     }
@@ -103,7 +103,7 @@ impl Floats<'_> {
         }
     }
 
-    /// Some columns of a row as f32: where they are, or widened into `buffer`.
+    /// Returns columns of a row as f32: in place, or widened into `buffer`.
     pub(super) fn widened<'b>(
         &'b self,
         row: usize,
@@ -138,12 +138,12 @@ pub enum Activation<'a> {
     Fp8(&'a QuantizedActivation),
     /// Quantized in the call, in blocks of the weight's size.
     Quantize(Floats<'a>, ScaleGranularity),
-    /// Multiplied as they are.
+    /// Multiplied without quantization.
     Plain(Floats<'a>),
 }
 
 impl Activation<'_> {
-    /// How they arrive.
+    /// Their kind.
     pub fn kind(&self) -> ActivationKind {
         match self {
             Self::Fp8(x) => ActivationKind::Fp8(x.granularity()),
@@ -191,7 +191,7 @@ pub trait Output: sealed::Sealed + Copy + Send + Sync {
     #[doc(hidden)]
     fn narrow(values: &[f32], out: &mut [Self]);
 
-    /// The same memory as f32, when that is what it is: kernels then write it themselves.
+    /// Returns the memory as f32 if `Self` is f32: kernels then write results directly.
     #[doc(hidden)]
     fn as_f32(_out: *mut Self) -> Option<*mut f32> {
         None

@@ -1,9 +1,9 @@
-//! The weight rearranged for speed: one byte per weight, in the order in which the kernels read.
+//! The packed weight: codes in the order in which the microkernels read them.
 //!
-//! A panel is 32 neighbouring rows of the weight, which are columns of the result. For every pair of neighbouring
-//! k it holds a group of 64 codes: columns 0-3, 16-19, 4-7, 20-23, 8-11, 24-27, 12-15, 28-31, the two k of a
-//! column side by side. Vector instructions that interleave the halves of each 16 bytes bring the columns into
-//! order. Columns past N and k past K are zeros.
+//! A panel is 32 adjacent rows of the weight, which are columns of the result. For every pair of adjacent k
+//! it holds a group of 64 codes: columns 0-3, 16-19, 4-7, 20-23, 8-11, 24-27, 12-15, 28-31, with the two k of
+//! a column adjacent. Unpack instructions, which interleave the halves of each 16 bytes, restore the column
+//! order. Columns past N and k past K are zero.
 
 use std::ops::Range;
 
@@ -16,7 +16,7 @@ pub(super) const GROUP: usize = 2 * PANEL;
 /// Codes of one row that are packed at a time.
 const LINE: usize = 64;
 
-/// A weight prepared for [`Strategy::Strip`](octile_core::Strategy::Strip). Make it once, use it often.
+/// A weight packed for [`Strategy::Strip`](octile_core::Strategy::Strip). Pack once, multiply often.
 ///
 /// ```
 /// use octile_runtime::cpu::{Mat, PackedWeight, QuantBlock, QuantizedWeight};
@@ -37,7 +37,7 @@ pub struct PackedWeight {
 }
 
 impl PackedWeight {
-    /// Rearranges a weight of `n x k`.
+    /// Packs a weight of `n x k`.
     pub fn new(weight: &QuantizedWeight) -> Self {
         let (rows, cols) = (weight.rows(), weight.cols());
         let panel_bytes = cols.div_ceil(2) * GROUP;
@@ -59,12 +59,12 @@ impl PackedWeight {
         self.cols
     }
 
-    /// Side of a block.
+    /// Side of a quantization block.
     pub fn quant_block(&self) -> QuantBlock {
         self.quant_block
     }
 
-    /// Memory taken by codes and scales.
+    /// Size of codes and scales in bytes.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.codes) + size_of_val(&*self.scales)
     }
@@ -75,13 +75,13 @@ impl PackedWeight {
         &bytes(&self.codes)[panel * panel_bytes..][..panel_bytes][start / 2 * GROUP..]
     }
 
-    /// The scales, block row by block row.
+    /// The scales, row-major.
     pub(super) fn scales(&self) -> &[f32] {
         &self.scales
     }
 }
 
-/// Writes the groups of one panel and some columns of K, the first of them even.
+/// Packs a range of K of one panel; the range starts at an even k.
 pub(super) fn pack(weight: &QuantizedWeight, panel: usize, depth: Range<usize>, groups: &mut [u8]) {
     let (rows, cols) = (weight.rows(), weight.cols());
     let first = panel * PANEL;
@@ -89,7 +89,8 @@ pub(super) fn pack(weight: &QuantizedWeight, panel: usize, depth: Range<usize>, 
     if rows < first + PANEL {
         groups.fill(0);
     }
-    // A cache line of every row at a time: rows are often a power of two apart and would push each other out.
+    // One cache line of every row at a time: the row stride is often a power of two, so rows map to the same
+    // cache sets.
     for (line, groups) in groups.chunks_mut(LINE / 2 * GROUP).enumerate() {
         let start = depth.start + line * LINE;
         let row =
@@ -118,7 +119,7 @@ fn eighths(groups: &mut [u8]) -> &mut [[Eight; GROUP / 8]; LINE / 2] {
     groups.as_chunks_mut().0.as_chunks_mut().0.try_into().expect("the groups of a whole line")
 }
 
-/// Spreads the pairs of one row over the groups.
+/// Scatters the pairs of one row to the groups.
 fn pack_one(row: &[u8], groups: &mut [u8]) {
     for (pair, group) in row.chunks(2).zip(groups.chunks_mut(GROUP)) {
         group[1] = 0;
@@ -126,8 +127,8 @@ fn pack_one(row: &[u8], groups: &mut [u8]) {
     }
 }
 
-/// The same for a line of four neighbouring rows, whose pairs lie side by side in one eighth of a group: a
-/// transposition of 4 x 4 pairs at a time. All lengths are constant, so nothing is checked in the loop.
+/// The same for a cache line of four adjacent rows, whose pairs are adjacent in a group: transposes 4 x 4
+/// pairs at a time. All lengths are constant, so the loop has no bounds checks.
 fn pack_four(rows: [&[Eight; LINE / 8]; 4], groups: &mut [[Eight; GROUP / 8]; LINE / 2], eighth: usize) {
     const EVEN: u64 = 0x0000_ffff_0000_ffff;
     const LOW: u64 = 0x0000_0000_ffff_ffff;
@@ -143,7 +144,7 @@ fn pack_four(rows: [&[Eight; LINE / 8]; 4], groups: &mut [[Eight; GROUP / 8]; LI
     }
 }
 
-/// Where a column's pair starts in a group.
+/// Offset of a column's pair in a group.
 const fn place(column: usize) -> usize {
     column % 16 / 4 * 16 + column / 16 * 8 + column % 4 * 2
 }

@@ -1,4 +1,4 @@
-//! What this machine can do at most, measured: the denominators of "percent of peak".
+//! Measured peaks of this machine: the denominators of "percent of peak".
 
 use std::{
     hint::black_box,
@@ -13,15 +13,15 @@ use super::{
     memory::{Line, Memory, bytes},
 };
 
-/// How long each measurement runs, after as much warming up.
+/// Duration of each measurement, after a warm-up of the same length.
 const PATIENCE: Duration = Duration::from_millis(50);
 
-/// 10^9 additions and multiplications per second of fp8 operands in registers, all threads together.
+/// Peak GFLOP/s with fp8 operands in registers, all threads.
 pub fn gflops(cpu: &Cpu) -> f64 {
     operations_per_second(cpu, ActivationKind::Fp8(ScaleGranularity::Block))
 }
 
-/// The same of plain f32 activations.
+/// The same with f32 activations.
 pub fn plain_f32_gflops(cpu: &Cpu) -> f64 {
     operations_per_second(cpu, ActivationKind::Plain(FloatKind::F32))
 }
@@ -40,13 +40,13 @@ fn spin(kernels: &Kernels) -> f64 {
     const ROUNDS: usize = 10_000;
     let (start, mut operations) = (Instant::now(), 0.0);
     while start.elapsed() < PATIENCE {
-        // SAFETY: a `Cpu` only has kernels that this machine can run.
+        // SAFETY: a `Cpu` has only kernels that this CPU supports.
         operations += unsafe { (kernels.spin)(ROUNDS) };
     }
     operations / start.elapsed().as_secs_f64()
 }
 
-/// 10^9 bytes per second that all threads together read from memory.
+/// Memory read bandwidth in GB/s, all threads.
 pub fn read_gbytes(cpu: &Cpu) -> f64 {
     const BYTES: usize = 256 << 20;
     let memory = Memory::zeroed(BYTES / size_of::<Line>());

@@ -1,4 +1,4 @@
-//! Quantizing activations as part of a call.
+//! Quantization of activations within a call.
 
 use std::{
     ops::Range,
@@ -10,7 +10,7 @@ use rayon::{ThreadPool, prelude::*};
 
 use super::{kernel::Kernels, operands::Floats};
 
-/// One strip of activations and where its codes and scales go.
+/// One strip of activations to quantize.
 pub(super) struct Quantize<'a> {
     pub kernels: &'static Kernels,
     pub floats: Floats<'a>,
@@ -23,7 +23,8 @@ pub(super) struct Quantize<'a> {
 const INFINITY: u32 = f32::INFINITY.to_bits();
 
 impl Quantize<'_> {
-    /// The same codes and scales as [`octile_core::QuantizedActivation::quantize`]. Returns the scales of the strip.
+    /// The same codes and scales as [`octile_core::QuantizedActivation::quantize`]. Returns the scales of the
+    /// strip.
     pub(super) fn run<'a>(
         &self,
         pool: Option<&ThreadPool>,
@@ -58,7 +59,7 @@ impl Quantize<'_> {
         Err(self.first_offender())
     }
 
-    /// Quantizes the rows of one scale; false when something is not finite.
+    /// Quantizes the rows that share scales; returns false if a value is not finite.
     fn block_row(&self, first: usize, codes: &mut [u8], scales: &mut [f32]) -> bool {
         let k = self.floats.cols();
         let mut buffer = [0.0; QuantBlock::B512.size()];
@@ -67,7 +68,7 @@ impl Quantize<'_> {
             let mut largest = 0;
             for row in 0..codes.len() / k {
                 let values = self.floats.widened(first + row, columns.clone(), &mut buffer);
-                // SAFETY: the kernels were chosen for this machine.
+                // SAFETY: the kernels were selected for this CPU.
                 largest = largest.max(unsafe { (self.kernels.abs_max_bits)(values) });
             }
             if largest >= INFINITY {
@@ -77,7 +78,7 @@ impl Quantize<'_> {
             *scale = block_scale;
             for (row, codes) in codes.chunks_exact_mut(k).enumerate() {
                 let values = self.floats.widened(first + row, columns.clone(), &mut buffer);
-                // SAFETY: the kernels were chosen for this machine.
+                // SAFETY: the kernels were selected for this CPU.
                 unsafe { (self.kernels.encode)(values, inverse, &mut codes[columns.clone()]) };
             }
         }

@@ -1,4 +1,4 @@
-//! `smem`: as `dma`, with the scales of a row block in a compact table that stays in the first-level cache.
+//! `smem`: as `dma`, with the scales of a row block in a compact table that stays in the L1 cache.
 
 use std::ops::Range;
 
@@ -6,7 +6,7 @@ use octile_core::plan::cpu::Step;
 
 use super::{
     dma::Dma,
-    nest::{Fetch, Job, Weights},
+    nest::{Fetch, SharedWork, Weights},
 };
 
 pub(super) struct Smem<'a> {
@@ -36,14 +36,14 @@ impl Fetch for Smem<'_> {
     }
 }
 
-/// The activation scales of a row block, those of one quantization block side by side.
+/// The activation scales of a row block; those of one quantization block are contiguous.
 pub(super) struct ScaleTable<'a> {
     pub scales: &'a mut [f32],
 }
 
 impl ScaleTable<'_> {
-    /// Collects the scales of `rows`.
-    pub(super) fn fill(&mut self, job: &Job<'_>, rows: Range<usize>) {
+    /// Gathers the scales of `rows`.
+    pub(super) fn fill(&mut self, job: &SharedWork<'_>, rows: Range<usize>) {
         for (block, scales) in
             self.scales.chunks_exact_mut(job.call.plan.block_rows).enumerate().take(job.blocks())
         {
@@ -53,8 +53,8 @@ impl ScaleTable<'_> {
         }
     }
 
-    /// The scales of some rows of a step, and how far apart those of two quantization blocks are.
-    pub(super) fn scales(&self, job: &Job<'_>, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
+    /// The scales of some rows of a step, and the stride between quantization blocks.
+    pub(super) fn scales(&self, job: &SharedWork<'_>, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
         let stride = job.call.plan.block_rows;
         (&self.scales[job.blocks_of(step).start * stride + rows.start - step.rows.start..], stride)
     }

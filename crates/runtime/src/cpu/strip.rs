@@ -1,5 +1,5 @@
-//! `strip`: the weight was packed beforehand, so a panel is one stream of bytes for the whole of K. Few rows decode
-//! it in registers as they go; many rows share a decoded buffer. Scales as in `smem`.
+//! `strip`: the weight is prepacked, so a panel is one stream of bytes for the whole K. With few rows it is
+//! decoded in registers; with many rows the tiles share a decoded buffer. Scales as in `smem`.
 
 use std::ops::Range;
 
@@ -7,14 +7,14 @@ use octile_core::plan::cpu::Step;
 
 use super::{
     PackedWeight,
-    nest::{Fetch, Job, Weights},
+    nest::{Fetch, SharedWork, Weights},
     smem::ScaleTable,
 };
 
 pub(super) struct Strip<'a> {
-    pub job: &'a Job<'a>,
+    pub job: &'a SharedWork<'a>,
     pub weight: &'a PackedWeight,
-    /// One panel decoded, for more rows than a tile has.
+    /// One decoded panel, shared by several tiles.
     pub buffer: &'a mut [u8],
     pub table: ScaleTable<'a>,
 }

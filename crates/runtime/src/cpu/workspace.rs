@@ -1,10 +1,10 @@
-//! Scratch memory that calls reuse.
+//! Scratch memory reused between calls.
 
 use octile_core::plan::{BufferId, MemoryMap, MemorySpace, cpu::CpuPlan};
 
 use super::memory::{Line, Memory, bytes_mut, floats_mut};
 
-/// Scratch memory, and the plan it was last used for. A call that finds both fitting allocates nothing.
+/// Scratch memory, and the plan of the last call. A call with the same plan does not allocate.
 ///
 /// ```
 /// use octile_runtime::cpu::Workspace;
@@ -19,12 +19,12 @@ pub struct Workspace {
 }
 
 impl Workspace {
-    /// An empty workspace. It grows in the first call.
+    /// Returns an empty workspace, which grows in the first call.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A workspace with all the memory that a plan needs.
+    /// Allocates a workspace for a plan.
     pub(super) fn for_plan(plan: CpuPlan) -> Self {
         let mut workspace = Self::new();
         workspace.grow(&plan);
@@ -32,12 +32,12 @@ impl Workspace {
         workspace
     }
 
-    /// Bytes held, for all threads together.
+    /// Size in bytes, for all threads.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.memory)
     }
 
-    /// The plan that answers `fits`, or a new one, with memory for all threads and for what they share.
+    /// Returns the cached plan if `fits`, otherwise a new one, with per-thread and shared memory.
     pub(super) fn prepare(
         &mut self,
         fits: impl FnOnce(&CpuPlan) -> bool,
@@ -71,7 +71,7 @@ fn total_lines(plan: &CpuPlan) -> usize {
     plan.shares() * thread_lines(plan) + plan.shared.total(MemorySpace::Cache) / size_of::<Line>()
 }
 
-/// Hands out the buffers of a memory map, in its order.
+/// Splits memory into the buffers of a map, in order.
 pub(super) struct Carver<'a> {
     map: &'a MemoryMap,
     rest: &'a mut [Line],
@@ -83,7 +83,8 @@ impl<'a> Carver<'a> {
         Self { map, rest: memory, next: 0 }
     }
 
-    /// All copies of the next buffer if it has this id; nothing where the map has no such buffer.
+    /// Returns all copies of the next buffer if it has this id; otherwise the map has no such buffer, and the
+    /// slice is empty.
     pub(super) fn bytes(&mut self, id: BufferId) -> &'a mut [u8] {
         bytes_mut(self.lines(id))
     }

@@ -1,4 +1,4 @@
-//! Memory on the GPU.
+//! Device memory.
 
 use std::{ops::Range, sync::Arc};
 
@@ -9,14 +9,14 @@ use cudarc::driver::{
 use half::{bf16, f16};
 use octile_core::FloatKind;
 
-use super::{CudaError, Gpu, error::While};
+use super::{CudaError, Gpu, error::DoingExt};
 
-/// Where vectors start.
+/// Alignment of vector loads and stores, in bytes.
 pub(super) const VECTOR: u64 = 16;
-/// Where scales of the weight start, which are read one by one.
+/// Alignment of weight scales, which are loaded one by one.
 pub(super) const SCALE: u64 = 4;
 
-/// Elements that are copied to and from the GPU: plain numbers, valid whatever their bits.
+/// Element type of host slices copied to and from the GPU; every bit pattern is valid.
 pub trait Element: Copy + sealed::Sealed {}
 
 mod sealed {
@@ -28,9 +28,9 @@ macro_rules! elements {
 }
 elements!(u8, f32, bf16, f16);
 
-/// Elements that results consist of.
+/// Element type of results.
 pub trait Float: Element {
-    /// Which one.
+    /// The kind.
     const KIND: FloatKind;
 }
 
@@ -46,10 +46,11 @@ impl Float for f16 {
     const KIND: FloatKind = FloatKind::F16;
 }
 
-/// Bytes in device memory: its own, which are freed with it, or someone else's.
+/// Bytes in device memory, owned or borrowed.
 ///
-/// A buffer is owned by the stream of the [`Gpu`] that it was allocated with: copies, kernels and the release of the memory are
-/// queued there. So dropping one while kernels still use it is sound: it is freed in stream order, behind them.
+/// A buffer is owned by the stream of the [`Gpu`] that it was allocated with: copies, kernels and the release
+/// of the memory are queued there. So a buffer may be dropped while kernels still use it: the free is
+/// stream-ordered.
 #[derive(Debug)]
 pub struct Buffer {
     memory: Memory,
@@ -61,41 +62,41 @@ enum Memory {
     Own(CudaSlice<u8>),
     Part { of: Arc<Buffer>, start: usize, bytes: usize },
     Lent(Arc<Buffer>),
-    Foreign { pointer: CUdeviceptr, bytes: usize },
+    Raw { pointer: CUdeviceptr, bytes: usize },
 }
 
 impl Buffer {
-    /// A buffer of zeros.
+    /// Allocates a buffer of zeros.
     pub fn zeros(gpu: &Gpu, bytes: usize) -> Result<Self, CudaError> {
-        // The driver refuses empty buffers.
+        // The driver rejects allocations of 0 bytes.
         let memory = gpu.stream.alloc_zeros(bytes.max(1)).doing("allocate device memory")?;
         Ok(Self { memory: Memory::Own(memory), gpu: gpu.clone() })
     }
 
-    /// Memory that belongs to another library, such as a tensor of an inference engine, in the primary context of this GPU. It is
-    /// not freed. It starts where a [`Buffer::part`] may.
+    /// Wraps memory owned by another library, such as a tensor of an inference engine, in the primary context
+    /// of this GPU. It is not freed. Alignment as for [`Buffer::part`].
     ///
     /// # Safety
-    /// `pointer` is valid for `bytes` bytes until all work queued with this buffer has completed, on the stream of `gpu` and on every
-    /// stream that it was shared with ([`Buffer::on`]), also after the buffer is dropped. Accesses by others are ordered with those
-    /// streams.
-    pub unsafe fn foreign(gpu: &Gpu, pointer: CUdeviceptr, bytes: usize) -> Self {
-        Self { memory: Memory::Foreign { pointer, bytes }, gpu: gpu.clone() }
+    /// `pointer` is valid for `bytes` bytes until all work queued with this buffer has completed, on the
+    /// stream of `gpu` and on every stream that it was shared with ([`Buffer::on`]), also after the buffer is
+    /// dropped. Accesses by others are ordered with those streams.
+    pub unsafe fn from_raw_parts(gpu: &Gpu, pointer: CUdeviceptr, bytes: usize) -> Self {
+        Self { memory: Memory::Raw { pointer, bytes }, gpu: gpu.clone() }
     }
 
-    /// `bytes` bytes of another buffer, from byte `start` on. Operands and results start at multiples of 16 bytes, scales of the
-    /// weight at multiples of 4.
+    /// Returns a view of `bytes` bytes of another buffer, from byte `start` on. Operands and results must be
+    /// aligned to 16 bytes, weight scales to 4.
     ///
     /// # Panics
-    /// When the other buffer ends before that.
+    /// If the view exceeds the other buffer.
     pub fn part(of: &Arc<Self>, start: usize, bytes: usize) -> Self {
         assert!(start <= of.len() && bytes <= of.len() - start);
         Self { memory: Memory::Part { of: Arc::clone(of), start, bytes }, gpu: of.gpu.clone() }
     }
 
-    /// Shares the buffer with another stream of the same GPU. That stream waits for the work queued so far; dropping the result makes
-    /// the owning stream wait for it. In between, order writes on one stream with uses on the other by [`Gpu::wait`], or get wrong
-    /// numbers.
+    /// Shares the buffer with another stream of the same GPU. That stream waits for the work queued so far;
+    /// dropping the result makes the owning stream wait for it. In between, call [`Gpu::wait`] to order
+    /// writes on one stream with reads on the other; without it results are undefined, memory stays safe.
     pub fn on(of: &Arc<Self>, gpu: &Gpu) -> Result<Self, CudaError> {
         if !gpu.is_same_gpu(&of.gpu) {
             return Err(CudaError::OtherGpu);
@@ -104,15 +105,15 @@ impl Buffer {
         Ok(Self { memory: Memory::Lent(Arc::clone(of)), gpu: gpu.clone() })
     }
 
-    /// A copy of `values`.
+    /// Allocates a buffer and copies `values` into it.
     pub fn from_slice<T: Element>(gpu: &Gpu, values: &[T]) -> Result<Self, CudaError> {
         let buffer = Self::zeros(gpu, size_of_val(values))?;
         buffer.write(values)?;
         Ok(buffer)
     }
 
-    /// A copy of rows of `cols` values that start `stride` values apart on the GPU, zeros between them. Refuses values that are no
-    /// whole rows, and strides shorter than a row.
+    /// Allocates a buffer of rows that start `stride` elements apart, zero-padded, and copies rows of `cols`
+    /// values into it. Returns an error unless `values` are whole rows and `stride` is at least `cols`.
     pub fn from_rows<T: Element>(
         gpu: &Gpu,
         values: &[T],
@@ -155,10 +156,10 @@ impl Buffer {
             WidthInBytes: cols * size,
             Height: rows,
         };
-        // SAFETY: `rows` rows of `cols` values are all of the slice, and with `stride >= cols` within the `rows * stride` values of the
-        // buffer just made; none of the products wraps.
+        // SAFETY: `rows` rows of `cols` values are all of the slice, and with `stride >= cols` within the
+        // `rows * stride` values of the buffer just made; none of the products wraps.
         unsafe { sys::cuMemcpy2DAsync_v2(&copy, stream) }.result().doing("copy to the GPU")?;
-        // The slice is only borrowed until here.
+        // The slice is borrowed until the copy is done.
         gpu.wait()?;
         Ok(buffer)
     }
@@ -166,7 +167,7 @@ impl Buffer {
     /// Overwrites the start of the buffer. Waits for the copy.
     ///
     /// # Panics
-    /// When the buffer is shorter than `values`.
+    /// If the buffer is shorter than `values`.
     pub fn write<T: Element>(&self, values: &[T]) -> Result<(), CudaError> {
         let bytes = size_of_val(values);
         assert!(bytes <= self.len());
@@ -178,31 +179,32 @@ impl Buffer {
         self.gpu.wait()
     }
 
-    /// Reads the start of the buffer. Waits for what was put on the stream before.
+    /// Reads the start of the buffer. Waits for earlier work on the stream.
     ///
     /// # Panics
-    /// When the buffer is shorter than `values`.
+    /// If the buffer is shorter than `values`.
     pub fn read<T: Element>(&self, values: &mut [T]) -> Result<(), CudaError> {
         self.read_at(0, values)
     }
 
-    /// Reads from byte `start` on. Waits for what was put on the stream before.
+    /// Reads from byte `start` on. Waits for earlier work on the stream.
     ///
     /// # Panics
-    /// When the buffer ends before `values` are full.
+    /// If the buffer ends before `values` are filled.
     pub fn read_at<T: Element>(&self, start: usize, values: &mut [T]) -> Result<(), CudaError> {
         let bytes = size_of_val(values);
         assert!(start <= self.len() && bytes <= self.len() - start);
         let from = self.pointer() + start as u64;
         let stream = self.stream()?;
-        // SAFETY: the buffer holds that many bytes, any bits are a valid `T`, and we wait before the borrow ends.
+        // SAFETY: the buffer holds that many bytes, any bits are a valid `T`, and we wait before the borrow
+        // ends.
         unsafe { sys::cuMemcpyDtoHAsync_v2(values.as_mut_ptr().cast(), from, bytes, stream) }
             .result()
             .doing("copy from the GPU")?;
         self.gpu.wait()
     }
 
-    /// Sets every byte, in the order of the stream.
+    /// Sets every byte, in stream order.
     pub fn fill(&self, byte: u8) -> Result<(), CudaError> {
         let stream = self.stream()?;
         // SAFETY: the buffer holds that many bytes.
@@ -211,11 +213,11 @@ impl Buffer {
             .doing("fill device memory")
     }
 
-    /// Copies the bytes of another buffer of the same stream, in the order of the stream. What both buffers have in common has any bytes
-    /// after.
+    /// Copies the bytes of another buffer of the same stream, in stream order. If the buffers overlap, the
+    /// overlap is undefined.
     ///
     /// # Panics
-    /// When the other is shorter.
+    /// If the other buffer is shorter.
     pub fn copy_from(&self, other: &Self) -> Result<(), CudaError> {
         assert!(other.len() >= self.len());
         other.require_stream("the copied buffer", &self.gpu)?;
@@ -226,16 +228,16 @@ impl Buffer {
             .doing("copy on the GPU")
     }
 
-    /// Bytes.
+    /// Length in bytes.
     pub fn len(&self) -> usize {
         match &self.memory {
             Memory::Own(memory) => memory.len(),
             Memory::Lent(of) => of.len(),
-            Memory::Part { bytes, .. } | Memory::Foreign { bytes, .. } => *bytes,
+            Memory::Part { bytes, .. } | Memory::Raw { bytes, .. } => *bytes,
         }
     }
 
-    /// Whether there is nothing in it. The driver gives no empty memory, but parts and foreign memory can be empty.
+    /// Whether the length is 0, which only views and borrowed memory can have.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -245,12 +247,12 @@ impl Buffer {
             Memory::Own(memory) => memory.device_ptr(&self.gpu.stream).0,
             Memory::Lent(of) => of.pointer(),
             Memory::Part { of, start, .. } => of.pointer() + *start as u64,
-            Memory::Foreign { pointer, .. } => *pointer,
+            Memory::Raw { pointer, .. } => *pointer,
         }
     }
 
-    /// The part that is needed of a buffer that work on the stream of `gpu` uses. Refuses one of another stream, one that is too small, and
-    /// one that does not start at a multiple of `alignment` bytes.
+    /// Checks that work on the stream of `gpu` may use the first `needed` bytes: same stream, long enough,
+    /// aligned to `alignment` bytes.
     pub(super) fn require(
         &self,
         gpu: &Gpu,
@@ -273,7 +275,7 @@ impl Buffer {
         if self.gpu.shares_stream(gpu) { Ok(()) } else { Err(CudaError::OtherStream { what }) }
     }
 
-    /// The stream, for use in this thread.
+    /// Binds the context to this thread and returns the stream.
     fn stream(&self) -> Result<sys::CUstream, CudaError> {
         self.gpu.bind()?;
         Ok(self.gpu.stream.cu_stream())
@@ -289,13 +291,13 @@ impl Drop for Buffer {
         };
         let is_ordered = of.gpu.wait_for(&self.gpu).is_ok() || self.gpu.wait().is_ok();
         if !is_ordered {
-            // Work may still be using the memory: better never to free it.
+            // Work may still use the memory: leak it.
             std::mem::forget(Arc::clone(of));
         }
     }
 }
 
-/// Memory that a kernel uses.
+/// A range of device memory that a kernel uses.
 #[derive(Debug, Clone)]
 pub(super) struct Used {
     what: &'static str,
@@ -303,7 +305,7 @@ pub(super) struct Used {
 }
 
 impl Used {
-    /// Refuses memory of which some is in another part too.
+    /// Returns an error if this range overlaps one of the others.
     pub(super) fn require_apart<'a>(
         &self,
         others: impl IntoIterator<Item = &'a Self>,

@@ -1,53 +1,53 @@
-//! What can go wrong on a GPU, in plain words.
+//! Errors of the CUDA layer.
 
 use cudarc::driver::result::DriverError;
-use octile_core::QuantizeError;
+use octile_core::{QuantizeError, plan::PlanError};
 
-/// A request that a GPU could not carry out.
+/// An error of the CUDA layer.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CudaError {
-    /// There is no driver.
-    #[error(
-        "no NVIDIA driver was found on this machine: the gpu backend needs libcuda and a Hopper GPU (H100, H200)"
-    )]
+    /// No driver is installed.
+    #[error("no NVIDIA driver found (libcuda): install one, or use the CPU")]
     NoDriver,
     /// The driver is older than the kernels.
     #[error("the NVIDIA driver supports CUDA {cuda}, but the kernels need {oldest}: install a newer driver")]
     OldDriver {
         /// The newest version that it supports.
         cuda: String,
-        /// The oldest version that will do.
+        /// The oldest supported version.
         oldest: String,
     },
     /// There is no GPU with this index.
-    #[error("there is no GPU {index}: the driver sees {count}, counted from 0")]
+    #[error("no GPU {index}: the driver finds {count}, counted from 0")]
     NoSuchGpu {
         /// The index asked for.
         index: usize,
-        /// GPUs there are.
+        /// Number of GPUs.
         count: usize,
     },
-    /// There is a driver and no GPU.
-    #[error("the NVIDIA driver sees no GPU: the gpu backend needs a Hopper GPU (H100, H200)")]
+    /// The driver finds no GPU.
+    #[error("the NVIDIA driver finds no GPU: a Hopper GPU (H100, H200) is required")]
     NoGpu,
     /// The GPU cannot run the kernels.
     #[error(
-        "{name} has compute capability {major}.{minor}, but the kernels need 9.0 (H100, H200): use --backend cpu"
+        "{name} has compute capability {major}.{minor}, but the kernels need 9.0 (H100, H200): use a \
+         Hopper GPU or the CPU"
     )]
     NotHopper {
-        /// What it calls itself.
+        /// Its name.
         name: String,
-        /// Compute capability before the point.
+        /// Major compute capability.
         major: i32,
-        /// Compute capability behind the point.
+        /// Minor compute capability.
         minor: i32,
     },
-    /// The driver refused.
+    /// A driver call failed.
     #[error("the CUDA driver could not {doing}: {reason}")]
     Driver {
-        /// What was asked for.
+        /// The operation.
         doing: &'static str,
-        /// What the driver says.
+        /// The driver's error text.
         reason: String,
     },
     /// The driver could not compile a kernel.
@@ -58,20 +58,20 @@ pub enum CudaError {
         /// The driver's log.
         log: String,
     },
-    /// A list of values does not consist of rows.
+    /// A slice is not whole rows, or the row stride is too short.
     #[error(
-        "{values} values are not whole rows of {cols}, or the row stride {stride} is shorter than a row: pass complete rows and a \
+        "{values} elements with row stride {stride} are not whole rows of {cols}: pass complete rows and a \
          stride of at least {cols}"
     )]
     Rows {
-        /// Values that were given.
+        /// Length of the slice.
         values: usize,
-        /// Values of a row.
+        /// Elements per row.
         cols: usize,
-        /// Values from row to row.
+        /// Row stride in elements.
         stride: usize,
     },
-    /// Work on two streams has no order.
+    /// A buffer belongs to another stream, whose work is not ordered with this one's.
     #[error(
         "{what} belongs to another stream or GPU: share it with Buffer::on, or allocate it on this stream"
     )]
@@ -79,101 +79,112 @@ pub enum CudaError {
         /// Which operand.
         what: &'static str,
     },
-    /// Memory of one GPU cannot be handed to another.
-    #[error("the buffer is memory of another GPU: copy it through the host")]
+    /// A buffer belongs to another GPU.
+    #[error("the buffer belongs to another GPU: copy it through the host")]
     OtherGpu,
-    /// The result would be written over what is read.
+    /// An output overlaps another operand.
     #[error("{what} overlaps {other}: use separate buffers")]
     Overlap {
-        /// What is written.
+        /// The output.
         what: &'static str,
-        /// What is written or read beside it.
+        /// The operand that it overlaps.
         other: &'static str,
     },
-    /// A plan that the planner does not make.
+    /// A plan that the planner did not make for this GPU.
     #[error(
-        "not a valid plan for {gpu}: build it with HopperPlan::best or HopperPlan::new for Gpu::facts, and do not modify it"
+        "the plan is not valid for {gpu}: make it with HopperPlan::best for Gpu::properties, and do not \
+         modify it"
     )]
-    NoPlan {
+    InvalidPlan {
         /// The GPU.
         gpu: String,
     },
     /// A buffer is too small for what it should hold.
     #[error("{what} needs {needed} bytes of device memory, but the buffer has {held}")]
     BufferTooSmall {
-        /// What it should hold.
-        what: &'static str,
-        /// Bytes needed.
-        needed: usize,
-        /// Bytes there are.
-        held: usize,
-    },
-    /// Numbers and vectors of them are loaded and stored at multiples of their size only.
-    #[error(
-        "{what} starts at {start:#x}, but must start at a multiple of {alignment} bytes: copy it to such a place"
-    )]
-    Misaligned {
-        /// What it holds.
-        what: &'static str,
-        /// Where it starts.
-        start: u64,
-        /// Multiples of what it may start at.
-        alignment: u64,
-    },
-    /// The copy engine takes rows at multiples of 16 bytes only.
-    #[error(
-        "rows of {what} are {stride} bytes apart, but must be a multiple of 16 and at least K: copy them to such rows"
-    )]
-    Stride {
         /// Which operand.
         what: &'static str,
-        /// Bytes from row to row.
+        /// Bytes required.
+        needed: usize,
+        /// Bytes available.
+        held: usize,
+    },
+    /// An operand is not aligned for vector loads and stores.
+    #[error("{what} at {start:#x} is not aligned to {alignment} bytes: copy it to aligned memory")]
+    Misaligned {
+        /// Which operand.
+        what: &'static str,
+        /// Its address.
+        start: u64,
+        /// Required alignment in bytes.
+        alignment: u64,
+    },
+    /// TMA needs row strides that are multiples of 16 bytes.
+    #[error(
+        "the row stride of {what} is {stride} bytes, but must be a multiple of 16 and at least K: \
+         pad the rows"
+    )]
+    OperandStride {
+        /// Which operand.
+        what: &'static str,
+        /// Row stride in bytes.
         stride: usize,
     },
-    /// Several results are stored at once, and rows do not overlap.
+    /// Results are stored as vectors, and rows must not overlap.
     #[error(
-        "the row stride of the output is {stride} elements: it must be a multiple of {vector} and at least N"
+        "the row stride of the output is {stride} elements, but must be a multiple of {vector} and at \
+         least N: pad the rows"
     )]
-    ResultStride {
-        /// Elements from row to row.
+    OutputStride {
+        /// Row stride in elements.
         stride: usize,
-        /// Elements that are stored at once.
+        /// Elements per vector.
         vector: usize,
     },
-    /// The quantizing kernel loads several elements at once.
+    /// The quantization kernel loads vectors.
     #[error(
-        "rows of x are {stride} elements apart, but must be a multiple of {alignment} and at least K: copy them to such rows"
+        "the row stride of x is {stride} elements, but must be a multiple of {alignment} and at \
+         least K: pad the rows"
     )]
-    RowsApart {
-        /// Elements from row to row.
+    InputStride {
+        /// Row stride in elements.
         stride: usize,
-        /// What it must be a multiple of.
+        /// Required alignment in elements.
         alignment: usize,
     },
-    /// What is given is not what the plan was made for.
-    #[error("the plan is for {planned}, but {given} was given: make a plan for that")]
-    OtherThanPlanned {
-        /// What the plan is for.
+    /// An operand does not match the plan.
+    #[error("the plan is for {planned}, but got {given}: make a plan for that")]
+    PlanMismatch {
+        /// What the plan expects.
         planned: String,
         /// What was given.
         given: String,
     },
-    /// A dimension, or a stride in bytes, does not fit in 32 bits.
+    /// A dimension or byte stride does not fit in 32 bits.
     #[error(
-        "the shape has a dimension, or a stride in bytes, beyond 4294967295, more than a kernel can address: divide the problem"
+        "a dimension or byte stride exceeds 4294967295, the most that a kernel can address: split the problem"
     )]
     TooLarge,
-    /// Scales that no product can use.
+    /// A stream is being captured, and what the launch needs would have to be allocated.
+    #[error("nothing is prepared for M = {m} on this stream: call prepare_stream before the capture begins")]
+    NotPrepared {
+        /// Rows of the activations.
+        m: usize,
+    },
+    /// No kernel can be planned.
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    /// Scales whose products overflow.
     #[error(transparent)]
     Scales(QuantizeError),
 }
 
-/// Says what was being done when the driver refused.
-pub(super) trait While<T> {
+/// Adds the operation to a driver error.
+pub(super) trait DoingExt<T> {
     fn doing(self, what: &'static str) -> Result<T, CudaError>;
 }
 
-impl<T> While<T> for Result<T, DriverError> {
+impl<T> DoingExt<T> for Result<T, DriverError> {
     fn doing(self, doing: &'static str) -> Result<T, CudaError> {
         self.map_err(|error| {
             let text = error.error_string().map(|text| text.to_string_lossy().into_owned());

@@ -1,50 +1,56 @@
-//! One GPU with a stream.
+//! A GPU with a stream.
 
 use std::sync::Arc;
 
 use cudarc::driver::{
-    CudaContext, CudaStream,
+    CudaContext, CudaStream, DriverError,
     sys::{self, CUdevice_attribute as Attribute},
 };
 use octile_core::device::hopper::{HOPPER_GPUS, HopperGpu};
 
-use super::{CudaError, FoundDriver, error::While};
+use super::{CudaError, DriverInfo, error::DoingExt};
 
-/// A Hopper GPU. Copies of this handle share one stream.
+/// A Hopper GPU. Clones of this handle share one stream.
 #[derive(Debug, Clone)]
 pub struct Gpu {
     pub(super) context: Arc<CudaContext>,
     pub(super) stream: Arc<CudaStream>,
     name: String,
     driver: i32,
-    facts: HopperGpu,
+    properties: HopperGpu,
 }
 
 impl Gpu {
     /// Opens the first GPU that can run the kernels.
     pub fn open_first() -> Result<Self, CudaError> {
-        let gpus = FoundDriver::look()?.gpus;
+        let gpus = DriverInfo::query()?.gpus;
         let usable = gpus.iter().position(|gpu| gpu.require_hopper().is_ok());
-        // Where there is none, the first one says why.
+        // If there is none, opening the first one tells why.
         Self::open(usable.unwrap_or(0))
     }
 
     /// Opens the GPU with this index.
     pub fn open(index: usize) -> Result<Self, CudaError> {
-        let found = FoundDriver::look()?;
+        let found = DriverInfo::query()?;
         let count = found.gpus.len();
         let model = found.gpus.get(index).ok_or(CudaError::NoSuchGpu { index, count })?;
         model.require_hopper()?;
         let context = CudaContext::new(index).doing("open the GPU")?;
-        // SAFETY: work on a buffer is put on the buffer's own stream, which frees it too; `require` and `copy_from` refuse buffers of
-        // other streams, `Buffer::on` orders both streams, and whoever brings a stream or memory orders it.
+        // SAFETY: work on a buffer is queued on its own stream, which also frees it; `require` and
+        // `copy_from` reject buffers of other streams, `Buffer::on` orders both streams, and callers order
+        // the streams and memory that they bring.
         unsafe { context.disable_event_tracking() };
-        let facts = facts(&context, &model.name)?;
+        let properties = properties(&context, &model.name)?;
         let stream = context.new_stream().doing("make a stream")?;
-        Ok(Self { context, stream, name: model.name.clone(), driver: found.cuda, facts })
+        Ok(Self { context, stream, name: model.name.clone(), driver: found.cuda, properties })
     }
 
-    /// What the driver calls the GPU.
+    /// The driver's index of the GPU.
+    pub fn index(&self) -> usize {
+        self.context.ordinal()
+    }
+
+    /// The name that the driver reports.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -54,26 +60,26 @@ impl Gpu {
         self.driver
     }
 
-    /// Sizes of the GPU.
-    pub fn facts(&self) -> &HopperGpu {
-        &self.facts
+    /// The properties that plans depend on.
+    pub fn properties(&self) -> &HopperGpu {
+        &self.properties
     }
 
-    /// The same GPU with a stream of its own, which starts when the work that is on this one's now is done. Buffers belong to the
-    /// stream that they were made on: [`Buffer::on`](super::Buffer::on) hands one to another.
+    /// Returns the same GPU with a new stream, ordered after the work queued on this one so far. Buffers
+    /// belong to the stream that they were allocated on: [`Buffer::on`](super::Buffer::on) shares one.
     pub fn fork(&self) -> Result<Self, CudaError> {
         let stream = self.stream.fork().doing("make a stream")?;
         Ok(Self { stream, ..self.clone() })
     }
 
-    /// The same GPU with a stream that belongs to another library, such as the one an inference engine works on: what is put on
-    /// it is ordered with that library's work, and recorded where that library records a graph.
+    /// Returns the same GPU with a stream owned by another library, such as an inference engine: launches are
+    /// ordered with that library's work, and captured if it captures a graph.
     ///
     /// # Safety
-    /// The stream belongs to the primary context of this GPU, is not the per-thread default stream (that handle names another stream in
-    /// every thread), and lives as long as everything that is made with the result. What
-    /// is put on it while its owner records a graph is kept, with all its operands, as long as that graph is launched. Do not allocate, read,
-    /// write or drop a buffer meanwhile: those calls synchronize, or would be recorded too.
+    /// The stream belongs to the primary context of this GPU, is not the per-thread default stream (that
+    /// handle means another stream in every thread), and outlives everything made with the result. Kernels
+    /// and operands of captured launches outlive the graph. Do not allocate, read, write or drop a buffer
+    /// during capture: those calls synchronize, or are captured too.
     pub unsafe fn on_stream(&self, stream: *mut std::ffi::c_void) -> Self {
         // SAFETY: the caller's promise.
         let stream = unsafe { self.context.wrap_borrowed_stream(stream.cast()) };
@@ -94,28 +100,64 @@ impl Gpu {
         self.stream.join(&other.stream).doing("order two streams")
     }
 
-    /// Makes the GPU the one that this thread's calls of the driver are about.
+    /// Waits for all work on all streams of the GPU's primary context.
+    pub(super) fn wait_for_all_streams(&self) -> Result<(), CudaError> {
+        self.context.synchronize().doing("finish the work on all streams")
+    }
+
+    /// Whether the stream is being captured into a graph.
+    pub(super) fn is_capturing(&self) -> Result<bool, CudaError> {
+        let status = self.stream.capture_status().doing("tell whether the stream is captured")?;
+        Ok(status != sys::CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE)
+    }
+
+    /// Makes the GPU's context current in this thread.
     pub(super) fn bind(&self) -> Result<(), CudaError> {
         self.context.bind_to_thread().doing("use the GPU in this thread")
     }
 
-    /// Waits until everything on the stream is done.
+    /// Waits for all work on the stream.
     pub fn wait(&self) -> Result<(), CudaError> {
         self.stream.synchronize().doing("finish the work on the stream")
     }
 
-    /// Milliseconds that the GPU spends on what `work` puts on the stream. Waits for it.
+    /// Returns the milliseconds that the GPU spends on the work queued by `work`. Waits for it.
     pub fn time(&self, work: impl FnOnce() -> Result<(), CudaError>) -> Result<f32, CudaError> {
         let flags = Some(sys::CUevent_flags::CU_EVENT_DEFAULT);
         let start = self.stream.record_event(flags).doing("record an event")?;
         work()?;
         let end = self.stream.record_event(flags).doing("record an event")?;
-        start.elapsed_ms(&end).doing("measure a time")
+        end.synchronize().doing("wait for an event")?;
+        // SAFETY: both events were recorded on this stream, and have happened.
+        unsafe { elapsed(start.cu_event(), end.cu_event()) }.doing("measure a time")
     }
 }
 
-/// Sizes as the driver reports them; the bandwidth of the model that is nearest by name.
-fn facts(context: &CudaContext, name: &str) -> Result<HopperGpu, CudaError> {
+/// Milliseconds between two events.
+///
+/// Bindings for CUDA 13 name a variant of the function that drivers before 12.8 lack. Every driver has the
+/// original.
+///
+/// # Safety
+/// Both events were recorded on one stream, and have happened.
+unsafe fn elapsed(start: sys::CUevent, end: sys::CUevent) -> Result<f32, DriverError> {
+    type ElapsedTime = unsafe extern "C" fn(*mut f32, sys::CUevent, sys::CUevent) -> sys::CUresult;
+    let (mut function, mut milliseconds) = (std::ptr::null_mut(), 0.0);
+    let name = c"cuEventElapsedTime".as_ptr();
+    // SAFETY: asks for a function of CUDA 12.0 by name, and calls it with the type that it had there.
+    unsafe {
+        sys::cuGetProcAddress_v2(name, &mut function, 12_000, 0, std::ptr::null_mut()).result()?;
+        if function.is_null() {
+            return Err(DriverError(sys::CUresult::CUDA_ERROR_NOT_FOUND));
+        }
+        let function: ElapsedTime = std::mem::transmute(function);
+        function(&mut milliseconds, start, end).result()?;
+    }
+    Ok(milliseconds)
+}
+
+/// Reads the properties from the driver; the bandwidth is that of the model matched by name.
+fn properties(context: &CudaContext, name: &str) -> Result<HopperGpu, CudaError> {
     let lower = name.to_lowercase();
     let model = HOPPER_GPUS.into_iter().find(|gpu| lower.contains(gpu.name)).unwrap_or(HOPPER_GPUS[0]);
     let read = |attribute: Attribute| -> Result<usize, CudaError> {

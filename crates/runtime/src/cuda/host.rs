@@ -1,4 +1,4 @@
-//! From host memory to host memory.
+//! Operands in host memory.
 
 use half::{bf16, f16};
 use octile_core::{
@@ -8,7 +8,7 @@ use octile_core::{
     sample::Activations,
 };
 
-use super::{Buffer, CudaError, DeviceActivations, Gpu, Product, ProductOperands, buffer::Float};
+use super::{Buffer, CudaError, DeviceActivations, Gpu, MatmulOperands, PlannedMatmul, buffer::Float};
 
 /// Activations in host memory, row after row.
 #[derive(Debug, Clone, Copy)]
@@ -35,7 +35,7 @@ impl<'a> From<&'a Activations> for HostActivations<'a> {
 }
 
 impl HostActivations<'_> {
-    /// Elements.
+    /// Number of elements.
     fn len(&self) -> usize {
         match self {
             Self::Fp8(x) => x.codes().len(),
@@ -45,7 +45,7 @@ impl HostActivations<'_> {
         }
     }
 
-    /// Refuses what is not of the problem's shape and kind.
+    /// Checks that shape and kind are the problem's.
     fn require(&self, problem: &Problem) -> Result<(), CudaError> {
         let fits = match (self, problem.x) {
             (Self::Fp8(x), ActivationKind::Fp8(granularity)) => {
@@ -68,18 +68,44 @@ impl HostActivations<'_> {
             Self::Bf16(_) => "bf16".to_owned(),
             Self::F16(_) => "f16".to_owned(),
         };
-        Err(CudaError::OtherThanPlanned {
+        Err(CudaError::PlanMismatch {
             planned: format!("{planned} activations, {}", problem.x),
             given: format!("{} activations, {kind}", self.len()),
         })
     }
 }
 
-/// Operands that were copied to the GPU, and room for the result.
+impl HostActivations<'_> {
+    /// Copies activations of the problem's shape and kind to the GPU, with their scales where they have any,
+    /// in the layout of [`Arguments::fastest`]. Waits for the copy.
+    pub(super) fn upload(
+        &self,
+        gpu: &Gpu,
+        problem: &Problem,
+        w_scales: &[f32],
+    ) -> Result<(Buffer, Option<Buffer>), CudaError> {
+        self.require(problem)?;
+        match self {
+            HostActivations::Fp8(x) => {
+                let arguments = Arguments::fastest(problem);
+                let (_, scale_cols) = problem.x_scale_shape().unwrap_or((1, 1));
+                check_scale_products(x.scales(), w_scales, scale_cols).map_err(CudaError::Scales)?;
+                let scales = arguments.x_scales.arrange(x.scales(), scale_cols);
+                let codes = Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?;
+                Ok((codes, Some(Buffer::from_slice(gpu, &scales)?)))
+            }
+            HostActivations::F32(x) => Ok((Buffer::from_slice(gpu, x)?, None)),
+            HostActivations::Bf16(x) => Ok((Buffer::from_slice(gpu, x)?, None)),
+            HostActivations::F16(x) => Ok((Buffer::from_slice(gpu, x)?, None)),
+        }
+    }
+}
+
+/// Operands copied to the GPU, and a buffer for the result.
 #[derive(Debug)]
-pub struct Uploaded {
+pub struct DeviceOperands {
     x: Buffer,
-    /// Scales of x, where it came in codes.
+    /// Scales of x, if x is fp8.
     x_scales: Option<Buffer>,
     w: Buffer,
     w_scales: Buffer,
@@ -89,40 +115,28 @@ pub struct Uploaded {
     arguments: Arguments,
 }
 
-impl Uploaded {
-    /// Copies operands to the GPU, and waits for that.
+impl DeviceOperands {
+    /// Copies operands to the GPU. Waits for the copies.
     pub fn new(
         gpu: &Gpu,
         problem: &Problem,
         x: HostActivations<'_>,
         weight: &QuantizedWeight,
     ) -> Result<Self, CudaError> {
-        x.require(problem)?;
         let (rows, cols) = (weight.rows(), weight.cols());
         if (rows, cols, weight.quant_block()) != (problem.n, problem.k, problem.quant_block) {
             let named =
                 |n: usize, k: usize, block: usize| format!("a weight of {n} x {k} in blocks of {block}");
-            return Err(CudaError::OtherThanPlanned {
+            return Err(CudaError::PlanMismatch {
                 planned: named(problem.n, problem.k, problem.quant_block.size()),
                 given: named(rows, cols, weight.quant_block().size()),
             });
         }
         let out_elements = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
         let out_bytes = out_elements.checked_mul(problem.out.bytes()).ok_or(CudaError::TooLarge)?;
-        // No one but `new` writes the weight, and it waits for that.
+        // Nothing writes the weight after `new`, which waits for its upload.
         let arguments = Arguments::fastest(problem).with_constant_weight();
-        let (x, x_scales) = match x {
-            HostActivations::Fp8(x) => {
-                let (_, scale_cols) = problem.x_scale_shape().unwrap_or((1, 1));
-                check_scale_products(x.scales(), weight.scales(), scale_cols).map_err(CudaError::Scales)?;
-                let scales = arguments.x_scales.arrange(x.scales(), scale_cols);
-                let codes = Buffer::from_rows(gpu, x.codes(), problem.k, arguments.x_stride)?;
-                (codes, Some(Buffer::from_slice(gpu, &scales)?))
-            }
-            HostActivations::F32(x) => (Buffer::from_slice(gpu, x)?, None),
-            HostActivations::Bf16(x) => (Buffer::from_slice(gpu, x)?, None),
-            HostActivations::F16(x) => (Buffer::from_slice(gpu, x)?, None),
-        };
+        let (x, x_scales) = x.upload(gpu, problem, weight.scales())?;
         Ok(Self {
             x,
             x_scales,
@@ -134,20 +148,20 @@ impl Uploaded {
         })
     }
 
-    /// As a [`Product`] takes them.
-    pub fn operands(&self) -> ProductOperands<'_> {
+    /// The operands of a [`PlannedMatmul`].
+    pub fn operands(&self) -> MatmulOperands<'_> {
         let x = match &self.x_scales {
             Some(scales) => DeviceActivations::Codes { codes: &self.x, scales },
             None => DeviceActivations::Floats { values: &self.x, stride: self.problem.k },
         };
         let Self { w, w_scales, out, arguments, .. } = self;
-        ProductOperands { x, w, w_scales, out, arguments: *arguments }
+        MatmulOperands { x, w, w_scales, out, arguments: *arguments }
     }
 }
 
-/// Multiplies host memory into host memory: copies the operands to the GPU, quantizes the activations there if the plan
-/// says so, multiplies, and copies the result back. Meant for tests and for trying things out: who multiplies with one
-/// weight more than once keeps it on the GPU, with a [`Product`].
+/// Multiplies operands in host memory: copies them to the GPU, quantizes the activations there if the plan
+/// says so, multiplies, and copies the result back. Meant for tests; to keep the weight on the GPU use
+/// [`GpuMatmul`](super::GpuMatmul).
 ///
 /// ```no_run
 /// use half::bf16;
@@ -166,7 +180,7 @@ impl Uploaded {
 /// let problem = Problem::new(m, n, k, QuantBlock::B128)?
 ///     .with_x(ActivationKind::Quantized(FloatKind::Bf16, ScaleGranularity::Token))
 ///     .with_out(FloatKind::F32);
-/// let plan = HopperPlan::best(&problem, gpu.facts(), Strategy::Strip)?;
+/// let plan = HopperPlan::best(&problem, gpu.properties(), Strategy::Strip)?;
 ///
 /// let mut out = vec![0.0f32; m * n];
 /// multiply_host(&gpu, &plan, HostActivations::Bf16(&x), &weight, &mut out)?;
@@ -180,16 +194,22 @@ pub fn multiply_host<T: Float>(
     out: &mut [T],
 ) -> Result<(), CudaError> {
     let problem = &plan.problem;
-    let results = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
-    if (out.len(), T::KIND) != (results, problem.out) {
-        return Err(CudaError::OtherThanPlanned {
-            planned: format!("{results} results in {}", problem.out),
-            given: format!("room for {} in {}", out.len(), T::KIND),
-        });
-    }
-    let uploaded = Uploaded::new(gpu, problem, x, weight)?;
-    Product::new(gpu, plan)?.prepare(uploaded.operands())?.launch()?;
+    require_results::<T>(problem, out)?;
+    let uploaded = DeviceOperands::new(gpu, problem, x, weight)?;
+    PlannedMatmul::new(gpu, plan)?.prepare(uploaded.operands())?.launch()?;
     uploaded.out.read(out)
+}
+
+/// Checks that a slice has the length and type of the problem's result.
+pub(super) fn require_results<T: Float>(problem: &Problem, out: &[T]) -> Result<(), CudaError> {
+    let results = problem.m.checked_mul(problem.n).ok_or(CudaError::TooLarge)?;
+    if (out.len(), T::KIND) == (results, problem.out) {
+        return Ok(());
+    }
+    Err(CudaError::PlanMismatch {
+        planned: format!("{results} results in {}", problem.out),
+        given: format!("room for {} in {}", out.len(), T::KIND),
+    })
 }
 
 #[cfg(test)]
@@ -211,16 +231,12 @@ mod tests {
         };
         assert_eq!(
             refused(HostActivations::Fp8(&codes), block),
-            "the plan is for 8 activations, fp8 (block scales), but 8 activations, fp8 (token scales) was given: \
+            "the plan is for 8 activations, fp8 (block scales), but got 8 activations, fp8 (token scales): \
              make a plan for that"
         );
-        assert!(
-            refused(HostActivations::F32(&values), quantized).contains("but 8 activations, f32 was given")
-        );
+        assert!(refused(HostActivations::F32(&values), quantized).contains("but got 8 activations, f32"));
         let short = [bf16::ONE; 7];
-        assert!(
-            refused(HostActivations::Bf16(&short), quantized).contains("but 7 activations, bf16 was given")
-        );
+        assert!(refused(HostActivations::Bf16(&short), quantized).contains("but got 7 activations, bf16"));
         let plain = ActivationKind::Plain(FloatKind::Bf16);
         assert!(
             refused(HostActivations::Bf16(&[bf16::ONE; 8]), plain)

@@ -1,4 +1,4 @@
-//! Starting a kernel.
+//! Kernel launches.
 
 use std::{ffi::c_void, sync::Arc};
 
@@ -7,11 +7,11 @@ use cudarc::driver::{
     sys::{self, CUfunction_attribute, CUlaunchAttributeID as Id},
 };
 
-use super::{CudaError, error::While, module::Module};
+use super::{CudaError, error::DoingExt, module::Module};
 
-/// A kernel with the shape of its launches.
+/// A kernel with its launch configuration.
 #[derive(Debug, Clone)]
-pub struct Kernel {
+pub struct LoadedKernel {
     module: Arc<Module>,
     function: sys::CUfunction,
     pub(super) grid: (u32, u32),
@@ -21,11 +21,11 @@ pub struct Kernel {
 }
 
 // SAFETY: a function handle belongs to its module, which the driver lets every thread use.
-unsafe impl Send for Kernel {}
+unsafe impl Send for LoadedKernel {}
 // SAFETY: as above; launching does not change the handle.
-unsafe impl Sync for Kernel {}
+unsafe impl Sync for LoadedKernel {}
 
-impl Kernel {
+impl LoadedKernel {
     pub(super) fn new(
         module: Arc<Module>,
         grid: (u32, u32),
@@ -34,15 +34,11 @@ impl Kernel {
         cluster: u32,
     ) -> Result<Self, CudaError> {
         let function = module.function();
-        let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
-        // SAFETY: the function belongs to the module, which is loaded.
-        unsafe { sys::cuFuncSetAttribute(function, attribute, shared_bytes as i32) }
-            .result()
-            .doing("reserve shared memory")?;
+        module.reserve_shared(shared_bytes)?;
         Ok(Self { module, function, grid, threads, shared_bytes, cluster })
     }
 
-    /// Registers per thread, and bytes of local memory that spilled registers take.
+    /// Registers per thread, and bytes of local memory for spills.
     pub(super) fn resources(&self) -> Result<(usize, usize), CudaError> {
         let read = |attribute| {
             let mut value = 0;
@@ -63,12 +59,14 @@ impl Kernel {
         Arc::ptr_eq(&self.module, &other.module)
     }
 
-    /// Puts the kernel on a stream. With programmatic dependent launch (PDL) its prologue may overlap the preceding kernel: our kernels
-    /// wait for that one before they touch memory, except for a weight that was promised to be constant.
+    /// Launches the kernel on a stream, with programmatic dependent launch (PDL): its prologue may overlap
+    /// the preceding kernel. Our kernels wait for that kernel before they touch memory, except for a weight
+    /// promised to be constant.
     ///
     /// # Safety
-    /// `parameters` must point to values of the types that the kernel declares, in order, and device pointers among them
-    /// to memory as large as the kernel reads or writes. That memory lives until the kernel has run, and so does the module.
+    /// `parameters` must point to values of the types that the kernel declares, in order, and device pointers
+    /// among them to memory as large as the kernel reads or writes. That memory lives until the kernel has
+    /// run, and so does the module.
     pub(super) unsafe fn launch(
         &self,
         stream: &CudaStream,
@@ -107,8 +105,8 @@ impl Kernel {
             attrs: attributes.as_mut_ptr(),
             numAttrs: if self.cluster > 1 { 2 } else { 1 },
         };
-        // SAFETY: the configuration lives until the call returns, the module as long as `self`; the parameters are as
-        // the caller promises.
+        // SAFETY: the configuration lives until the call returns, the module as long as `self`; the
+        // parameters are as the caller promises.
         unsafe {
             sys::cuLaunchKernelEx(&config, self.function, parameters.as_mut_ptr(), std::ptr::null_mut())
         }

@@ -1,33 +1,35 @@
-//! Compiling PTX with the driver. The text is always one that `octile-kernels` wrote, because a launch trusts it: what it declares, and
-//! what it does with the memory that it is given.
+//! Compiling PTX with the driver. The text always comes from `octile-kernels`: a launch relies on its
+//! parameters and memory accesses.
 //!
-//! The driver keeps what it compiled on disk, keyed by the text, the GPU and its own version: `~/.nv/ComputeCache`, or
-//! where `CUDA_CACHE_PATH` says. Octile keeps no files of its own, because there is no documented way to get the machine
-//! code back: the one call that hands some over is the driver's linker, and what is compiled for linking loses register
-//! reallocation, on which the kernels rely. The assembler says so ("'setmaxnreg' ignored to maintain compatibility across
-//! compilation units"), and neither `.maxnreg`, `.reqntid` nor a cap on registers changes it.
+//! The driver caches compiled kernels on disk, keyed by the text, the GPU and its own version, in
+//! `~/.nv/ComputeCache` or `CUDA_CACHE_PATH`. Octile has no cache of its own, because there is no documented
+//! way to read the machine code back: only the driver's linker returns it, and code compiled for linking
+//! loses `setmaxnreg`, on which the kernels rely. The assembler says so ("'setmaxnreg' ignored to maintain
+//! compatibility across compilation units"); `.maxnreg`, `.reqntid` and a register limit do not change it.
 
 use std::{
     ffi::{CString, c_void},
     ptr,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use cudarc::driver::{
     result::module,
-    sys::{self, CUjit_option as Jit},
+    sys::{self, CUfunction_attribute, CUjit_option as Jit},
 };
 use octile_kernels::hopper::Kernel as KernelText;
 
-use super::{CudaError, Gpu, error::While};
+use super::{CudaError, Gpu, error::DoingExt};
 
 /// A loaded module with one kernel.
 #[derive(Debug)]
 pub(super) struct Module {
     module: sys::CUmodule,
     function: sys::CUfunction,
-    entry: String,
-    /// Its kernels run on this one's stream alone.
+    text: KernelText,
+    /// Dynamic shared memory that launches may ask for, in bytes.
+    reserved: Mutex<u32>,
+    /// Unloading waits for this GPU's stream.
     gpu: Gpu,
 }
 
@@ -51,7 +53,8 @@ impl Module {
                 return Err(error);
             }
         };
-        Ok(Arc::new(Self { module, function, entry: text.entry.clone(), gpu: gpu.clone() }))
+        let (text, gpu) = (text.clone(), gpu.clone());
+        Ok(Arc::new(Self { module, function, text, reserved: Mutex::new(0), gpu }))
     }
 
     pub(super) fn function(&self) -> sys::CUfunction {
@@ -59,22 +62,57 @@ impl Module {
     }
 
     pub(super) fn entry(&self) -> &str {
-        &self.entry
+        &self.text.entry
+    }
+
+    /// Raises the limit on dynamic shared memory to at least `bytes`.
+    pub(super) fn reserve_shared(&self, bytes: u32) -> Result<(), CudaError> {
+        let mut reserved = self.reserved.lock().unwrap_or_else(PoisonError::into_inner);
+        if bytes > *reserved {
+            let attribute = CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: the function belongs to the module, which is loaded.
+            unsafe { sys::cuFuncSetAttribute(self.function, attribute, bytes as i32) }
+                .result()
+                .doing("reserve shared memory")?;
+            *reserved = bytes;
+        }
+        Ok(())
+    }
+}
+
+/// Modules shared by the plans of one weight: most of them differ in launch parameters only.
+#[derive(Debug, Default)]
+pub(super) struct ModuleCache {
+    loaded: Mutex<Vec<Weak<Module>>>,
+}
+
+impl ModuleCache {
+    /// Loads a kernel, unless one with the same text is still loaded.
+    pub(super) fn load(&self, gpu: &Gpu, text: &KernelText) -> Result<Arc<Module>, CudaError> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.retain(|module| module.strong_count() > 0);
+        if let Some(module) = loaded.iter().filter_map(Weak::upgrade).find(|module| module.text == *text) {
+            return Ok(module);
+        }
+        let module = Module::load(gpu, text)?;
+        loaded.push(Arc::downgrade(&module));
+        Ok(module)
     }
 }
 
 impl Drop for Module {
     fn drop(&mut self) {
-        // Kernels on their way need the module, and the driver does not promise to wait for them. Where that cannot be waited for, the
-        // module stays loaded.
+        // Queued kernels need the module, and the driver does not promise to wait for them. If waiting fails,
+        // leak the module.
         if self.gpu.wait().is_ok() {
-            // SAFETY: whoever could launch its kernels holds the module, so none is left; those that were launched have run.
+            // SAFETY: everyone who can launch its kernels holds the module, so no launch can follow; earlier
+            // ones are done.
             let _ = unsafe { module::unload(self.module) };
         }
     }
 }
 
-/// Compiles and loads.
+/// Compiles and loads a module.
 fn compile(text: &KernelText) -> Result<sys::CUmodule, CudaError> {
     const LOG_BYTES: usize = 8 << 10;
     let mut log = vec![0u8; LOG_BYTES];
@@ -82,8 +120,8 @@ fn compile(text: &KernelText) -> Result<sys::CUmodule, CudaError> {
     let mut values = [log.as_mut_ptr().cast::<c_void>(), ptr::without_provenance_mut(LOG_BYTES)];
     let ptx = CString::new(&*text.ptx).expect("PTX holds no zero byte");
     let mut module = ptr::null_mut();
-    // SAFETY: the text ends with a zero byte; options and values have the two elements announced, and the log is as
-    // large as it says.
+    // SAFETY: the text is NUL-terminated; options and values have two elements, and the log has the given
+    // size.
     let loaded = unsafe {
         sys::cuModuleLoadDataEx(
             &mut module,

@@ -1,4 +1,4 @@
-//! The multiplication on device memory.
+//! The multiplication kernel.
 
 use std::ffi::c_void;
 
@@ -12,18 +12,18 @@ use octile_kernels::hopper;
 use super::{
     Buffer, CudaError, Gpu,
     buffer::{SCALE, VECTOR},
-    graph::{Recordable, sealed::Work},
-    launch::Kernel,
-    module::Module,
+    graph::{Capturable, sealed::Work},
+    launch::LoadedKernel,
+    module::ModuleCache,
     tensor_map,
 };
 
-/// A compiled kernel for one plan.
+/// The compiled multiplication kernel of one plan.
 #[derive(Debug, Clone)]
-pub struct Multiplication {
+pub struct MultiplyKernel {
     gpu: Gpu,
     plan: HopperPlan,
-    kernel: Kernel,
+    kernel: LoadedKernel,
 }
 
 /// Operands and result in device memory.
@@ -39,19 +39,25 @@ pub struct MultiplyOperands<'a> {
     pub w_scales: &'a Buffer,
     /// The result.
     pub out: &'a Buffer,
-    /// How they lie in memory.
+    /// Their layout.
     pub arguments: Arguments,
 }
 
-impl Multiplication {
-    /// Compiles the kernel of a plan, or takes it from the driver's cache. The plan must be made for this GPU, see [`Gpu::facts`].
+impl MultiplyKernel {
+    /// Compiles the kernel of a plan, or takes it from the driver's cache. The plan must be made for this
+    /// GPU, see [`Gpu::properties`].
     pub fn new(gpu: &Gpu, plan: &HopperPlan) -> Result<Self, CudaError> {
-        if !plan.is_made_for(gpu.facts()) {
-            return Err(CudaError::NoPlan { gpu: gpu.name().to_owned() });
+        Self::cached(gpu, plan, &ModuleCache::default())
+    }
+
+    /// The same, sharing modules with other plans.
+    pub(super) fn cached(gpu: &Gpu, plan: &HopperPlan, modules: &ModuleCache) -> Result<Self, CudaError> {
+        if !plan.is_made_for(gpu.properties()) {
+            return Err(CudaError::InvalidPlan { gpu: gpu.name().to_owned() });
         }
         let number = |value: usize| u32::try_from(value).map_err(|_| CudaError::TooLarge);
-        let kernel = Kernel::new(
-            Module::load(gpu, &hopper::multiply(plan))?,
+        let kernel = LoadedKernel::new(
+            modules.load(gpu, &hopper::multiply(plan))?,
             (number(plan.blocks)?, 1),
             number(plan.threads())?,
             number(plan.shared_bytes())?,
@@ -60,7 +66,12 @@ impl Multiplication {
         Ok(Self { gpu: gpu.clone(), plan: plan.clone(), kernel })
     }
 
-    /// Registers per thread, and bytes of local memory that spilled registers take.
+    /// Returns the kernel for another stream of the same GPU.
+    pub(super) fn on(&self, gpu: &Gpu) -> Self {
+        Self { gpu: gpu.clone(), ..self.clone() }
+    }
+
+    /// Registers per thread, and bytes of local memory for spills.
     pub fn resources(&self) -> Result<(usize, usize), CudaError> {
         self.kernel.resources()
     }
@@ -75,27 +86,27 @@ impl Multiplication {
         self.kernel.entry()
     }
 
-    /// Checks the operands and makes everything ready to launch again and again.
+    /// Checks the operands and prepares launches.
     pub fn prepare<'a>(&self, operands: MultiplyOperands<'a>) -> Result<PreparedMultiply<'a>, CudaError> {
         let MultiplyOperands { x, x_scales, w, w_scales, out, arguments } = operands;
         let problem = &self.plan.problem;
         let numbers = arguments.numbers(&self.plan).ok_or(CudaError::TooLarge)?;
         for (what, stride) in [("x", arguments.x_stride), ("the weight", arguments.w_stride)] {
             if !stride.is_multiple_of(16) || stride < problem.k {
-                return Err(CudaError::Stride { what, stride });
+                return Err(CudaError::OperandStride { what, stride });
             }
         }
         let vector = if self.plan.result_path == ResultPath::Direct { 4 } else { 8 };
         let vector = if self.plan.stores_vectors() { vector } else { 1 };
         if !arguments.out_stride.is_multiple_of(vector) || arguments.out_stride < problem.n {
-            return Err(CudaError::ResultStride { stride: arguments.out_stride, vector });
+            return Err(CudaError::OutputStride { stride: arguments.out_stride, vector });
         }
         let product = |a: usize, b: usize| a.checked_mul(b).ok_or(CudaError::TooLarge);
         let bytes_of_scales = |layout: ScaleLayout, shape| product(layout.extent(shape), size_of::<f32>());
         let x_scale_shape = problem.x_scale_shape().expect("plans are made for 8-bit activations");
         let x_scale_bytes = bytes_of_scales(arguments.x_scales, x_scale_shape)?;
         let w_scale_bytes = bytes_of_scales(arguments.w_scales, problem.w_scale_shape())?;
-        // Whole vectors are read, so a last row ends with its stride.
+        // Vector loads read the padding of the last row too.
         let (x_bytes, w_bytes) =
             (product(problem.m, arguments.x_stride)?, product(problem.n, arguments.w_stride)?);
         let out_elements = product(problem.m - 1, arguments.out_stride)?.checked_add(problem.n);
@@ -126,8 +137,8 @@ impl Multiplication {
     }
 }
 
-impl Multiplication {
-    /// What the copy engine must know of the result; nothing that is looked at where it has no part in storing it.
+impl MultiplyKernel {
+    /// The tensor map of the result; zeros, never read, unless the kernel uses TMA stores.
     fn result_map(&self, out: &Buffer, arguments: Arguments) -> Result<sys::CUtensorMap, CudaError> {
         if !self.plan.result_path.uses_tma_store() {
             return Ok(sys::CUtensorMap { opaque: [0; 16] });
@@ -137,11 +148,11 @@ impl Multiplication {
     }
 }
 
-/// A multiplication that is ready to be put on the stream.
+/// A multiplication that is ready to launch.
 #[derive(Debug, Clone)]
 pub struct PreparedMultiply<'a> {
     gpu: Gpu,
-    kernel: Kernel,
+    kernel: LoadedKernel,
     maps: [sys::CUtensorMap; 3],
     pointers: [sys::CUdeviceptr; 5],
     numbers: [u32; NUMBERS.len()],
@@ -150,21 +161,21 @@ pub struct PreparedMultiply<'a> {
 }
 
 impl PreparedMultiply<'_> {
-    /// Puts the multiplication on the stream, and returns at once.
+    /// Launches the multiplication without waiting for it.
     pub fn launch(&self) -> Result<(), CudaError> {
-        // SAFETY: `prepare` took operands of this stream alone, on which they are freed later.
+        // SAFETY: `prepare` accepted operands of this stream only, and they are freed in its order.
         unsafe { self.put(&self.gpu.stream) }
     }
 }
 
-impl<'a> Recordable<'a> for PreparedMultiply<'a> {}
+impl<'a> Capturable<'a> for PreparedMultiply<'a> {}
 
 impl Work for PreparedMultiply<'_> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    fn kernels(&self) -> Vec<Kernel> {
+    fn kernels(&self) -> Vec<LoadedKernel> {
         vec![self.kernel.clone()]
     }
 
@@ -174,8 +185,8 @@ impl Work for PreparedMultiply<'_> {
         let pointers = self.pointers.iter().map(|address| pointer(std::ptr::from_ref(address).cast()));
         let numbers = self.numbers.iter().map(|number| pointer(std::ptr::from_ref(number).cast()));
         let mut parameters: Vec<*mut c_void> = maps.chain(pointers).chain(numbers).collect();
-        // SAFETY: `hopper::multiply` declares three maps, five pointers and these numbers; `prepare` checked every buffer's size and the
-        // plan, and the caller promises the rest.
+        // SAFETY: `hopper::multiply` declares three tensor maps, five pointers and these numbers; `prepare`
+        // checked the plan and every buffer's size, and the caller promises the rest.
         unsafe { self.kernel.launch(stream, &mut parameters) }
     }
 }

@@ -1,4 +1,4 @@
-//! Quantization on device memory.
+//! The quantization kernel.
 
 use std::ffi::c_void;
 
@@ -14,18 +14,18 @@ use octile_kernels::hopper;
 use super::{
     Buffer, CudaError, Gpu,
     buffer::VECTOR,
-    graph::{Recordable, sealed::Work},
-    launch::Kernel,
-    module::Module,
+    graph::{Capturable, sealed::Work},
+    launch::LoadedKernel,
+    module::ModuleCache,
 };
 
-/// A compiled kernel that quantizes the activations of one problem.
+/// The compiled quantization kernel of one problem.
 #[derive(Debug, Clone)]
-pub struct Quantization {
+pub struct QuantizeKernel {
     gpu: Gpu,
     problem: Problem,
     kind: FloatKind,
-    kernel: Kernel,
+    kernel: LoadedKernel,
     row_alignment: usize,
 }
 
@@ -42,37 +42,53 @@ pub struct QuantizeOperands<'a> {
     pub codes_stride: usize,
     /// The scales.
     pub scales: &'a Buffer,
-    /// How the scales lie in memory.
+    /// Layout of the scales.
     pub layout: ScaleLayout,
 }
 
-impl Quantization {
-    /// Compiles the kernel that quantizes the activations of a problem, which must come as floats.
+impl QuantizeKernel {
+    /// Compiles the kernel that quantizes the activations of a problem, which must be floats.
     pub fn new(gpu: &Gpu, problem: &Problem) -> Result<Self, CudaError> {
         Self::tuned(gpu, problem, QuantizeTuning::BEST)
     }
 
     /// The same with another tuning, for measurements.
     pub fn tuned(gpu: &Gpu, problem: &Problem, tuning: QuantizeTuning) -> Result<Self, CudaError> {
+        Self::cached(gpu, problem, tuning, &ModuleCache::default())
+    }
+
+    /// The same, sharing modules with other plans.
+    pub(super) fn cached(
+        gpu: &Gpu,
+        problem: &Problem,
+        tuning: QuantizeTuning,
+        modules: &ModuleCache,
+    ) -> Result<Self, CudaError> {
         let Some(plan) = QuantizePlan::new(problem) else {
-            let planned = "activations that are quantized on the GPU".to_owned();
-            return Err(CudaError::OtherThanPlanned { planned, given: format!("x {}", problem.x) });
+            let planned = "activations quantized on the GPU".to_owned();
+            return Err(CudaError::PlanMismatch { planned, given: format!("x {}", problem.x) });
         };
         let Problem { m, n, k, quant_block, .. } = *problem;
-        // Fields of a problem can have been changed since it was made.
+        // The fields of a problem are public: check again.
         let is_valid = Problem::new(m, n, k, quant_block).is_ok();
         if !is_valid || [m, k].into_iter().any(|side| i32::try_from(side).is_err()) {
             return Err(CudaError::TooLarge);
         }
         let Some(plan) = plan.with_tuning(tuning) else {
             let planned = "a supported tuning of the quantization kernel".to_owned();
-            return Err(CudaError::OtherThanPlanned { planned, given: format!("{tuning:?}") });
+            return Err(CudaError::PlanMismatch { planned, given: format!("{tuning:?}") });
         };
         let (text, launch) = (hopper::quantize(&plan), plan.launch());
-        let grid = launch.grid(problem, gpu.facts().sms).ok_or(CudaError::TooLarge)?;
-        let kernel = Kernel::new(Module::load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
+        let grid = launch.grid(problem, gpu.properties().sms).ok_or(CudaError::TooLarge)?;
+        let kernel =
+            LoadedKernel::new(modules.load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
         let row_alignment = plan.row_alignment();
         Ok(Self { gpu: gpu.clone(), problem: *problem, kind: plan.kind, kernel, row_alignment })
+    }
+
+    /// Returns the kernel for another stream of the same GPU.
+    pub(super) fn on(&self, gpu: &Gpu) -> Self {
+        Self { gpu: gpu.clone(), ..self.clone() }
     }
 
     /// Name of the kernel.
@@ -80,15 +96,15 @@ impl Quantization {
         self.kernel.entry()
     }
 
-    /// Checks the operands and makes everything ready to launch again and again.
+    /// Checks the operands and prepares launches.
     pub fn prepare<'a>(&self, operands: QuantizeOperands<'a>) -> Result<PreparedQuantize<'a>, CudaError> {
         let QuantizeOperands { x, x_stride, codes, codes_stride, scales, layout } = operands;
         let Problem { m, k, .. } = self.problem;
         if !codes_stride.is_multiple_of(16) || codes_stride < k {
-            return Err(CudaError::Stride { what: "the codes", stride: codes_stride });
+            return Err(CudaError::OperandStride { what: "the codes", stride: codes_stride });
         }
         if !x_stride.is_multiple_of(self.row_alignment) || x_stride < k {
-            return Err(CudaError::RowsApart { stride: x_stride, alignment: self.row_alignment });
+            return Err(CudaError::InputStride { stride: x_stride, alignment: self.row_alignment });
         }
         let numbers =
             quantize_numbers(&self.problem, x_stride, codes_stride, layout).ok_or(CudaError::TooLarge)?;
@@ -111,11 +127,11 @@ impl Quantization {
     }
 }
 
-/// A quantization that is ready to be put on the stream.
+/// A quantization that is ready to launch.
 #[derive(Debug, Clone)]
 pub struct PreparedQuantize<'a> {
     gpu: Gpu,
-    kernel: Kernel,
+    kernel: LoadedKernel,
     pointers: [sys::CUdeviceptr; 3],
     numbers: [u32; QUANTIZE_NUMBERS.len()],
     // Keeps the buffers alive.
@@ -123,21 +139,21 @@ pub struct PreparedQuantize<'a> {
 }
 
 impl PreparedQuantize<'_> {
-    /// Puts the quantization on the stream, and returns at once.
+    /// Launches the quantization without waiting for it.
     pub fn launch(&self) -> Result<(), CudaError> {
-        // SAFETY: `prepare` took operands of this stream alone, on which they are freed later.
+        // SAFETY: `prepare` accepted operands of this stream only, and they are freed in its order.
         unsafe { self.put(&self.gpu.stream) }
     }
 }
 
-impl<'a> Recordable<'a> for PreparedQuantize<'a> {}
+impl<'a> Capturable<'a> for PreparedQuantize<'a> {}
 
 impl Work for PreparedQuantize<'_> {
     fn gpu(&self) -> &Gpu {
         &self.gpu
     }
 
-    fn kernels(&self) -> Vec<Kernel> {
+    fn kernels(&self) -> Vec<LoadedKernel> {
         vec![self.kernel.clone()]
     }
 
@@ -147,8 +163,8 @@ impl Work for PreparedQuantize<'_> {
         let numbers =
             self.numbers.iter().map(|number| std::ptr::from_ref(number).cast::<c_void>().cast_mut());
         let mut parameters: Vec<*mut c_void> = pointers.chain(numbers).collect();
-        // SAFETY: `hopper::quantize` declares three pointers and these numbers; `prepare` checked every buffer's size, and the
-        // caller promises the rest.
+        // SAFETY: `hopper::quantize` declares three pointers and these numbers; `prepare` checked every buffer's
+        // size, and the caller promises the rest.
         unsafe { self.kernel.launch(stream, &mut parameters) }
     }
 }

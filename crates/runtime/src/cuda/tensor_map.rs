@@ -1,14 +1,14 @@
-//! Descriptors that tell the copy engine what a matrix looks like.
+//! Tensor maps for TMA.
 
 use std::mem::MaybeUninit;
 
 use cudarc::driver::sys;
 use octile_core::plan::hopper::{RESULT_COLUMNS, STAGE_K};
 
-use super::{Buffer, CudaError, error::While};
+use super::{Buffer, CudaError, error::DoingExt};
 
-/// The descriptor of a row-major matrix of 8-bit codes, fetched `box_rows` rows and one stage of K at a time. What lies
-/// beyond the matrix arrives as zeros.
+/// The tensor map of a row-major matrix of 8-bit codes, loaded in boxes of `box_rows` rows and one pipeline
+/// stage of K. Out-of-bounds elements are loaded as zeros.
 pub(super) fn encode(
     buffer: &Buffer,
     rows: usize,
@@ -20,7 +20,8 @@ pub(super) fn encode(
     encode_matrix(buffer, codes, (rows, k), stride, (box_rows, STAGE_K))
 }
 
-/// The descriptor of a row-major matrix of 16-bit results, stored `box_rows` rows at a time. What lies beyond the matrix is not stored.
+/// The tensor map of a row-major matrix of 16-bit results, stored in boxes of `box_rows` rows. Out-of-bounds
+/// elements are not stored.
 pub(super) fn encode_result(
     buffer: &Buffer,
     rows: usize,
@@ -32,8 +33,7 @@ pub(super) fn encode_result(
     encode_matrix(buffer, halves, (rows, columns), 2 * stride, (box_rows, RESULT_COLUMNS))
 }
 
-/// The descriptor of a row-major matrix with rows `stride` bytes apart, of which boxes go to or come from the 128-byte
-/// swizzle.
+/// The tensor map of a row-major matrix with a row stride in bytes, in the 128-byte swizzle.
 fn encode_matrix(
     buffer: &Buffer,
     kind: sys::CUtensorMapDataType,
@@ -46,7 +46,7 @@ fn encode_matrix(
     let strides = [stride as u64];
     let moved = [box_columns as u32, box_rows as u32];
     let steps = [1, 1];
-    // SAFETY: the arrays have the lengths that rank 2 asks for; the driver checks the numbers and writes the map.
+    // SAFETY: the arrays have the lengths for rank 2; the driver checks the numbers and writes the map.
     unsafe {
         sys::cuTensorMapEncodeTiled(
             map.as_mut_ptr(),
@@ -59,13 +59,14 @@ fn encode_matrix(
             steps.as_ptr(),
             sys::CUtensorMapInterleave::CU_TENSOR_MAP_INTERLEAVE_NONE,
             sys::CUtensorMapSwizzle::CU_TENSOR_MAP_SWIZZLE_128B,
-            // 256 bytes would bring the next stage's line along, but where a weight streams from memory that is 1 to 3 % slower.
+            // 256 bytes would prefetch the next stage's line, but is 1 to 3 % slower for a weight streamed
+            // from HBM.
             sys::CUtensorMapL2promotion::CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
             sys::CUtensorMapFloatOOBfill::CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE,
         )
     }
     .result()
-    .doing("describe a matrix to the copy engine")?;
+    .doing("encode a tensor map")?;
     // SAFETY: the driver wrote it.
     Ok(unsafe { map.assume_init() })
 }

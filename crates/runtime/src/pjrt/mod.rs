@@ -1,13 +1,14 @@
-//! The PJRT C API: how programs reach the compilers and devices of TPUs, GPUs and others through one plugin file.
+//! The PJRT C API, through which a plugin (a shared library) offers the compilers and devices of TPUs, GPUs
+//! and others.
 //!
-//! Three layers, as thin as they can be:
+//! Three thin layers:
 //!
-//! - [`sys`]: the C structs and the table of functions, as the header lays them out.
-//! - [`result`]: one function per C call; errors become values, nothing leaks.
-//! - [`safe`]: plugins, topologies, executables, clients, devices and buffers with owners and lifetimes.
+//! - [`sys`]: the C structs and the function table of the header.
+//! - [`result`]: one function per C call; errors are values, nothing leaks.
+//! - [`safe`]: owned plugins, topologies, executables, clients, devices and buffers.
 //!
-//! Two uses: compiling ahead of time for a named topology, with no such device attached ([`Topology`]), and running
-//! on a device that is ([`Client`]). Any plugin will do. On a TPU the client has not been run: none was at hand.
+//! Two uses: ahead-of-time compilation for a named topology, without such a device ([`Topology`]), and
+//! execution on an attached device ([`Client`]). Any plugin works. The client has not been tested on a TPU.
 
 pub mod compile;
 pub mod options;

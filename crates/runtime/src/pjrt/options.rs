@@ -10,13 +10,13 @@ use super::protobuf::Message;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum OptionValue {
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A number.
+    /// A float.
     Float(f64),
-    /// Text.
+    /// A string.
     Text(String),
 }
 
@@ -52,7 +52,7 @@ mod field {
     pub const OVERRIDE_DOUBLE: u64 = 4;
 }
 
-/// The build option that leaves the choice of the device to the run.
+/// The device ordinal that leaves the choice to the runtime.
 const ANY_DEVICE: i64 = -1;
 
 impl CompileOptions {
@@ -62,7 +62,7 @@ impl CompileOptions {
         self
     }
 
-    /// The wire form: one replica, one partition, and the options set above.
+    /// Serializes the options: one replica, one partition, and the options set.
     pub fn serialize(&self) -> Vec<u8> {
         let build = Message::default()
             .int(field::BUILD_DEVICE_ORDINAL, ANY_DEVICE)

@@ -1,4 +1,4 @@
-//! As much of the protobuf wire format as writing one message takes.
+//! The part of the protobuf wire format that compile options need.
 
 /// A message under construction.
 #[derive(Debug, Default)]
@@ -6,7 +6,7 @@ pub(crate) struct Message {
     bytes: Vec<u8>,
 }
 
-/// Wire types: how the value after a tag is delimited.
+/// Wire types.
 const VARINT: u64 = 0;
 const FIXED64: u64 = 1;
 const DELIMITED: u64 = 2;

@@ -1,4 +1,5 @@
-//! Entry points about devices, contexts, streams, events and memory. Their contracts are those of the CUDA driver API.
+//! Entry points for devices, contexts, streams, events and memory. Their contracts are those of the CUDA
+//! driver API.
 
 use std::{
     cell::Cell,
@@ -18,23 +19,23 @@ pub const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 thread_local! {
-    /// The device that this thread's calls are about.
+    /// The device of this thread's current context.
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// Writes a result where the caller wants it.
+/// Writes a result to the caller's pointer.
 pub unsafe fn give<T>(to: *mut T, value: T) -> CUresult {
-    // SAFETY: the driver API wants a pointer to a place for one result, which the caller promises.
+    // SAFETY: by the driver API, the pointer is valid for one result.
     unsafe { to.write(value) };
     SUCCESS
 }
 
-/// A handle as a pointer of any kind.
+/// Converts a handle to a pointer.
 pub fn pointer<T>(handle: u64) -> *mut T {
     std::ptr::without_provenance_mut(handle as usize)
 }
 
-/// The handle in a pointer.
+/// Converts a pointer to a handle.
 pub fn handle<T>(pointer: *mut T) -> u64 {
     pointer.addr() as u64
 }
@@ -46,13 +47,13 @@ unsafe extern "C" fn cuInit(_: c_uint) -> CUresult {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDriverGetVersion(version: *mut c_int) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(version, driver().version) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceGetCount(count: *mut c_int) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(count, driver().models.len() as c_int) }
 }
 
@@ -61,7 +62,7 @@ unsafe extern "C" fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> CUres
     if ordinal as usize >= driver().models.len() {
         return CUresult::CUDA_ERROR_INVALID_DEVICE;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(device, ordinal) }
 }
 
@@ -69,7 +70,7 @@ unsafe extern "C" fn cuDeviceGet(device: *mut CUdevice, ordinal: c_int) -> CUres
 unsafe extern "C" fn cuDeviceGetName(to: *mut c_char, len: c_int, device: CUdevice) -> CUresult {
     let name = driver().models[device as usize].name.clone();
     let kept = name.len().min(len as usize - 1);
-    // SAFETY: the caller has room for so many characters.
+    // SAFETY: by the driver API, the buffer has this length.
     unsafe {
         to.copy_from_nonoverlapping(name.as_ptr().cast(), kept);
         to.add(kept).write(0);
@@ -79,7 +80,7 @@ unsafe extern "C" fn cuDeviceGetName(to: *mut c_char, len: c_int, device: CUdevi
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDeviceTotalMem_v2(bytes: *mut usize, _: CUdevice) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(bytes, 141 << 30) }
 }
 
@@ -96,13 +97,13 @@ unsafe extern "C" fn cuDeviceGetAttribute(to: *mut c_int, which: Attribute, devi
         Attribute::CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED => 1,
         _ => return INVALID,
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(to, value) }
 }
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(context, pointer(device as u64 + 1)) }
 }
 
@@ -114,7 +115,7 @@ unsafe extern "C" fn cuDevicePrimaryCtxRelease_v2(_: CUdevice) -> CUresult {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuCtxGetCurrent(context: *mut CUcontext) -> CUresult {
     let current = CURRENT.get().map_or(0, |device| device as u64 + 1);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(context, pointer(current)) }
 }
 
@@ -140,7 +141,7 @@ unsafe extern "C" fn cuGetErrorString(error: CUresult, text: *mut *const c_char)
         }
         _ => c"an error of the stand-in driver",
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(text, words.as_ptr()) }
 }
 
@@ -156,11 +157,11 @@ unsafe extern "C" fn cuStreamCreate(stream: *mut CUstream, _: c_uint) -> CUresul
     let mut driver = driver();
     let new = driver.handle();
     driver.streams.all.insert(new, Stream::new(device));
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(stream, pointer(new)) }
 }
 
-/// What is still on the stream runs later, as with the real driver.
+/// Queued work still runs, as in the real driver.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuStreamDestroy_v2(_: CUstream) -> CUresult {
     SUCCESS
@@ -174,7 +175,7 @@ unsafe extern "C" fn cuStreamSynchronize(stream: CUstream) -> CUresult {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventCreate(event: *mut CUevent, _: c_uint) -> CUresult {
     let new = driver().handle();
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(event, pointer(new)) }
 }
 
@@ -213,8 +214,24 @@ unsafe extern "C" fn cuEventSynchronize(event: CUevent) -> CUresult {
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuEventElapsedTime(milliseconds: *mut f32, _: CUevent, _: CUevent) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(milliseconds, 0.01) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn cuGetProcAddress_v2(
+    name: *const c_char,
+    function: *mut *mut c_void,
+    _: c_int,
+    _: u64,
+    _: *mut c_void,
+) -> CUresult {
+    // SAFETY: by the driver API, the name is NUL-terminated.
+    if unsafe { CStr::from_ptr(name) } != c"cuEventElapsedTime" {
+        return CUresult::CUDA_ERROR_NOT_FOUND;
+    }
+    // SAFETY: the caller's promise.
+    unsafe { give(function, cuEventElapsedTime as *mut c_void) }
 }
 
 #[unsafe(no_mangle)]
@@ -224,10 +241,10 @@ unsafe extern "C" fn cuMemAllocAsync(to: *mut CUdeviceptr, bytes: usize, stream:
         return driver.fault("allocates on a stream that does not exist".to_owned());
     };
     if driver.streams.all[&handle(stream)].recording.is_some() {
-        return driver.fault("allocates while a graph is recorded".to_owned());
+        return driver.fault("allocates during capture".to_owned());
     }
     match driver.memory.allocate(device, bytes) {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promise.
         Some(address) => unsafe { give(to, address) },
         None => CUresult::CUDA_ERROR_OUT_OF_MEMORY,
     }
@@ -238,9 +255,9 @@ unsafe extern "C" fn cuMemFreeAsync(address: CUdeviceptr, stream: CUstream) -> C
     driver().put(handle(stream), Work::Free(address))
 }
 
-/// Copies the bytes at once, as the real driver does with memory that is not pinned.
+/// Copies the bytes at once, as the real driver does for pageable memory.
 unsafe fn staged(from: *const c_void, bytes: usize) -> Vec<u8> {
-    // SAFETY: as the caller promises. A memory checker watches this read.
+    // SAFETY: the caller's promise. Memory checkers watch this read.
     unsafe { std::slice::from_raw_parts(from.cast::<u8>(), bytes) }.to_vec()
 }
 
@@ -251,7 +268,7 @@ unsafe extern "C" fn cuMemcpyHtoDAsync_v2(
     bytes: usize,
     stream: CUstream,
 ) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     let bytes = unsafe { staged(from, bytes) };
     driver().put(handle(stream), Work::Write { to, bytes: bytes.into() })
 }
@@ -261,11 +278,11 @@ unsafe extern "C" fn cuMemcpy2DAsync_v2(
     copy: *const cudarc::driver::sys::CUDA_MEMCPY2D,
     stream: CUstream,
 ) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     let copy = unsafe { &*copy };
     let mut driver = driver();
     for row in 0..copy.Height {
-        // SAFETY: as the caller promises.
+        // SAFETY: the caller's promise.
         let bytes = unsafe { staged(copy.srcHost.byte_add(row * copy.srcPitch), copy.WidthInBytes) };
         let to = copy.dstDevice + (row * copy.dstPitch) as u64;
         driver.put(handle(stream), Work::Write { to, bytes: bytes.into() });
@@ -288,7 +305,7 @@ unsafe extern "C" fn cuMemcpyDtoHAsync_v2(
     let device = driver.streams.all[&stream].device;
     match driver.memory.read(device, from, bytes).map(<[u8]>::to_vec) {
         Ok(read) => {
-            // SAFETY: the caller has room for so many bytes. A memory checker watches this write.
+            // SAFETY: by the driver API, the buffer has this length. Memory checkers watch this write.
             unsafe { to.cast::<u8>().copy_from_nonoverlapping(read.as_ptr(), bytes) };
             SUCCESS
         }

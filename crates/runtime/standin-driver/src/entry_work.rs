@@ -1,4 +1,4 @@
-//! Entry points about modules, launches and graphs; and those by which tests talk to the stand-in.
+//! Entry points for modules, launches and graphs, and those for tests.
 
 use std::{
     ffi::{CStr, c_char, c_int, c_uint, c_ulonglong, c_void},
@@ -28,7 +28,7 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     names: *mut Jit,
     values: *mut *mut c_void,
 ) -> CUresult {
-    // SAFETY: the caller gives text that ends with a zero byte.
+    // SAFETY: the caller passes a NUL-terminated string.
     let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy().into_owned();
     match Kernel::compile(&text) {
         Ok(kernel) => {
@@ -36,11 +36,11 @@ unsafe extern "C" fn cuModuleLoadDataEx(
             let new = driver.handle();
             driver.modules.insert(new, Arc::new(kernel));
             driver.streams.modules.insert(new);
-            // SAFETY: as the caller promises.
+            // SAFETY: the caller's promise.
             unsafe { give(module, pointer(new)) }
         }
         Err(error) => {
-            // SAFETY: the caller gives so many options and values.
+            // SAFETY: by the driver API, there are that many options and values.
             let (names, values) = unsafe {
                 let count = options as usize;
                 (std::slice::from_raw_parts(names, count), std::slice::from_raw_parts(values, count))
@@ -49,7 +49,7 @@ unsafe extern "C" fn cuModuleLoadDataEx(
             let room = value(Jit::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES).map_or(0, |value| value.addr());
             if let Some(log) = value(Jit::CU_JIT_ERROR_LOG_BUFFER) {
                 let kept = error.len().min(room.saturating_sub(1));
-                // SAFETY: the log has so much room.
+                // SAFETY: by the driver API, the log has this length.
                 unsafe { log.cast::<u8>().copy_from_nonoverlapping(error.as_ptr(), kept) };
             }
             CUresult::CUDA_ERROR_INVALID_PTX
@@ -57,24 +57,24 @@ unsafe extern "C" fn cuModuleLoadDataEx(
     }
 }
 
-/// Functions have the handle of their module.
+/// A function's handle is that of its module.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuModuleGetFunction(
     function: *mut CUfunction,
     module: CUmodule,
     name: *const c_char,
 ) -> CUresult {
-    // SAFETY: the caller gives text that ends with a zero byte.
+    // SAFETY: the caller passes a NUL-terminated string.
     let name = unsafe { CStr::from_ptr(name) };
     let found = driver().modules.get(&handle(module)).map(|kernel| kernel.program.entry.clone());
     if found.as_deref() != name.to_str().ok() {
         return CUresult::CUDA_ERROR_NOT_FOUND;
     }
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(function, pointer(handle(module))) }
 }
 
-/// Does not wait for kernels that run: the API does not say that it does.
+/// Does not wait for running kernels: the API does not promise that.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuModuleUnload(module: CUmodule) -> CUresult {
     let mut driver = driver();
@@ -92,11 +92,11 @@ unsafe extern "C" fn cuFuncSetAttribute(_: CUfunction, _: CUfunction_attribute, 
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn cuFuncGetAttribute(to: *mut c_int, _: CUfunction_attribute, _: CUfunction) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(to, 0) }
 }
 
-/// What the stand-in keeps in the 128 bytes of a tensor map, behind a number that tells it from others.
+/// The stand-in's contents of a 128-byte tensor map, after a magic number.
 const MAP: u64 = 0x6f63_7469_6c65_6d61;
 
 #[unsafe(no_mangle)]
@@ -114,7 +114,7 @@ unsafe extern "C" fn cuTensorMapEncodeTiled(
     _: CUtensorMapL2promotion,
     _: CUtensorMapFloatOOBfill,
 ) -> CUresult {
-    // SAFETY: as the API asks for with rank 2, which is checked before anything is used.
+    // SAFETY: by the driver API for rank 2, which is checked first.
     let (size, stride, boxed) = unsafe { (*sizes.cast::<[u64; 2]>(), *strides, *boxes.cast::<[u32; 2]>()) };
     let element = if data == Data::CU_TENSOR_MAP_DATA_TYPE_UINT16 { 2 } else { 1 };
     let is_valid = rank == 2
@@ -139,11 +139,11 @@ unsafe extern "C" fn cuTensorMapEncodeTiled(
         boxed[0],
         boxed[1],
     ]);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(map, CUtensorMap { opaque }) }
 }
 
-/// A map that was encoded here.
+/// Decodes a tensor map.
 fn decoded(words: [u64; 16]) -> Option<TensorMap> {
     let [MAP, address, element, columns, rows, stride, box_columns, box_rows, ..] = words else {
         return None;
@@ -164,7 +164,7 @@ unsafe extern "C" fn cuLaunchKernelEx(
     parameters: *mut *mut c_void,
     _: *mut *mut c_void,
 ) -> CUresult {
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     let config = unsafe { &*config };
     let mut driver = driver();
     let Some(kernel) = driver.modules.get(&handle(function)).cloned() else {
@@ -174,7 +174,7 @@ unsafe extern "C" fn cuLaunchKernelEx(
         return driver.fault(format!("launches {}, whose module was unloaded", kernel.program.entry));
     }
     let argument = |(index, kind): (usize, &Kind)| {
-        // SAFETY: the caller gives as many pointers as the kernel declares parameters, each to a value of its type.
+        // SAFETY: by the driver API, there is one pointer per declared parameter, to a value of its type.
         unsafe {
             let at = *parameters.add(index);
             match kind {
@@ -186,7 +186,7 @@ unsafe extern "C" fn cuLaunchKernelEx(
     };
     let arguments = kernel.kinds.iter().enumerate().map(argument).collect();
     let (mut cluster, mut overlaps) = (1, false);
-    // SAFETY: the caller gives so many attributes, with the value that each one's name says.
+    // SAFETY: by the driver API, there are that many attributes, with the union member of their id.
     unsafe {
         for attribute in std::slice::from_raw_parts(config.attrs, config.numAttrs as usize) {
             match attribute.id {
@@ -239,7 +239,7 @@ unsafe extern "C" fn cuStreamIsCapturing(stream: CUstream, status: *mut Status) 
         Some(Ok(_)) => Status::CU_STREAM_CAPTURE_STATUS_ACTIVE,
         Some(Err(())) => Status::CU_STREAM_CAPTURE_STATUS_INVALIDATED,
     };
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(status, value) }
 }
 
@@ -252,7 +252,7 @@ unsafe extern "C" fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -
     };
     let new = driver.handle();
     driver.graphs.insert(new, recorded);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(graph, pointer(new)) }
 }
 
@@ -268,7 +268,7 @@ unsafe extern "C" fn cuGraphInstantiateWithFlags(
     };
     let new = driver.handle();
     driver.graphs.insert(new, recorded);
-    // SAFETY: as the caller promises.
+    // SAFETY: the caller's promise.
     unsafe { give(executable, pointer(new)) }
 }
 
@@ -302,30 +302,31 @@ unsafe extern "C" fn cuGraphDestroy(graph: CUgraph) -> CUresult {
     SUCCESS
 }
 
-/// Takes over other GPUs: see [`crate::StandIn::pretend`].
+/// Sets the GPUs: see [`crate::StandIn::pretend`].
 #[unsafe(no_mangle)]
 unsafe extern "C" fn octile_standin_pretend(gpus: *const c_char, version: c_int) {
-    // SAFETY: the caller gives text that ends with a zero byte.
+    // SAFETY: the caller passes a NUL-terminated string.
     let gpus = unsafe { CStr::from_ptr(gpus) };
     let mut driver = driver();
     driver.pretend(&gpus.to_string_lossy());
     driver.version = version;
 }
 
-/// Whether kernels are interpreted.
+/// Sets whether kernels are interpreted.
 #[unsafe(no_mangle)]
 extern "C" fn octile_standin_interpret(is_interpreted: bool) {
     driver().streams.is_interpreted = is_interpreted;
 }
 
-/// Runs what is left on all streams and writes faults since the last call into `text`, a line each; gives their bytes.
+/// Runs all queued work, writes the faults since the last call to `text`, one per line, and returns their
+/// length.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn octile_standin_faults(text: *mut u8, room: usize) -> usize {
     let mut driver = driver();
     driver.wait_for_all();
     let lines = std::mem::take(&mut driver.faults).join("\n");
     let kept = lines.len().min(room);
-    // SAFETY: the caller has so much room.
+    // SAFETY: the caller's buffer has this length.
     unsafe { text.copy_from_nonoverlapping(lines.as_ptr(), kept) };
     kept
 }

@@ -1,4 +1,4 @@
-//! Kernels: what their text declares, and running them.
+//! Kernels: parsing and launching them.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -6,7 +6,7 @@ use octile_ptx::{Global, Launch, Parameter, Program, TensorMap};
 
 use crate::memory::Memory;
 
-/// What a parameter is.
+/// Kind of a parameter.
 #[derive(Clone, Copy, PartialEq)]
 pub enum Kind {
     Map,
@@ -42,16 +42,16 @@ impl Kernel {
     }
 }
 
-/// One argument, as it was when the kernel was launched.
+/// The value of a parameter at launch.
 #[derive(Clone, Copy)]
 pub enum Argument {
-    /// `None` for one that was not encoded: the kernel must not use it.
+    /// `None` if it was not encoded; the kernel must not use it.
     Map(Option<TensorMap>),
     Pointer(u64),
     Number(u32),
 }
 
-/// A kernel on its way.
+/// A queued kernel.
 #[derive(Clone)]
 pub struct Launched {
     pub module: u64,
@@ -65,7 +65,7 @@ pub struct Launched {
 }
 
 impl Launched {
-    /// The allocations that it can touch.
+    /// The allocations that it can access.
     fn allocations(&self, device: usize, memory: &Memory) -> Result<Vec<u64>, String> {
         let mut starts = Vec::new();
         for (name, argument) in self.kernel.program.parameters.iter().zip(&self.arguments) {
@@ -87,8 +87,8 @@ impl Launched {
         &self.kernel.program.entry
     }
 
-    /// Runs to its end. `before` are the allocations that the kernel directly before on the stream has changed: it may still be running
-    /// until this one waits. Returns those that this one has changed.
+    /// Runs the kernel. `before` are the allocations written by the preceding kernel, which may still run
+    /// until this one waits (PDL). Returns the allocations that this one wrote.
     pub fn run(
         &self,
         device: usize,
@@ -149,5 +149,5 @@ impl Launched {
 /// Nothing is inside.
 const NO_MAP: TensorMap = TensorMap { address: 0, element: 1, size: (0, 0), stride: 16, boxes: (1, 1) };
 
-/// Instructions after which a launch counts as endless. The kernels of the tests take far fewer.
+/// Most instructions of a launch; test kernels take far fewer.
 const MOST_INSTRUCTIONS: u64 = 1_000_000_000;

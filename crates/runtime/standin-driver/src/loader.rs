@@ -1,4 +1,4 @@
-//! How tests put the stand-in in the place of the driver.
+//! Loading the stand-in in tests.
 
 use std::{
     ffi::{CString, c_char, c_int},
@@ -8,20 +8,20 @@ use std::{
 
 use libloading::Library;
 
-/// The stand-in, loaded into this process. Only one test at a time has it.
+/// The stand-in, loaded into this process. One test at a time holds it.
 pub struct StandIn {
     library: &'static Library,
     _alone: MutexGuard<'static, ()>,
 }
 
 static LIBRARY: LazyLock<Library> = LazyLock::new(|| {
-    // SAFETY: nothing runs when the library is loaded, and it is never unloaded.
+    // SAFETY: the library has no initializers, and is never unloaded.
     unsafe { Library::new(StandIn::path()) }.expect("cargo built the stand-in driver beside this test")
 });
 static ALONE: Mutex<()> = Mutex::new(());
 
 impl StandIn {
-    /// Loads it, before anything opens the driver: an H200 with a driver for CUDA 13.0.
+    /// Loads the stand-in, which must precede any use of CUDA: an H200 and a driver for CUDA 13.0.
     pub fn load() -> Self {
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let standin = Self { library: &LIBRARY, _alone: alone };
@@ -31,7 +31,7 @@ impl StandIn {
         standin
     }
 
-    /// Where the library is; a child process that preloads it finds it in the place of the driver.
+    /// Path of the library; a child process uses it as the driver if it is preloaded.
     pub fn path() -> PathBuf {
         let test = std::env::current_exe().expect("a test has a path");
         let folder = test.ancestors().skip(1).map(|folder| folder.join("liboctile_standin_driver.so"));
@@ -42,10 +42,10 @@ impl StandIn {
             .expect("cargo built the stand-in driver beside this test")
     }
 
-    /// Has GPUs like these, `name,major.minor,multiprocessors` each with semicolons between them, and a driver of this version.
+    /// Sets the GPUs, `name,major.minor,SMs` each, separated by semicolons, and the driver version.
     pub fn pretend(&self, gpus: &str, version: i32) {
         let gpus = CString::new(gpus).expect("names hold no zero byte");
-        // SAFETY: the library exports it with this type; the text lives until it returns.
+        // SAFETY: the library exports it with this type; the string outlives the call.
         unsafe {
             let call =
                 self.library.get::<unsafe extern "C" fn(*const c_char, c_int)>(b"octile_standin_pretend");
@@ -53,7 +53,7 @@ impl StandIn {
         }
     }
 
-    /// Whether kernels are interpreted, or only their arguments looked at.
+    /// Sets whether kernels are interpreted, or only their arguments checked.
     pub fn interpret(&self, is_interpreted: bool) {
         // SAFETY: the library exports it with this type.
         unsafe {
@@ -62,10 +62,10 @@ impl StandIn {
         }
     }
 
-    /// Runs what is left on all streams; gives the faults since the last call.
+    /// Runs all queued work; returns the faults since the last call.
     pub fn faults(&self) -> Vec<String> {
         let mut text = vec![0; 1 << 16];
-        // SAFETY: the library exports it with this type; the text has the room that is named.
+        // SAFETY: the library exports it with this type; the buffer has the given length.
         let written = unsafe {
             let call =
                 self.library.get::<unsafe extern "C" fn(*mut u8, usize) -> usize>(b"octile_standin_faults");

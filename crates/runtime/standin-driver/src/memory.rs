@@ -1,10 +1,10 @@
-//! Device memory: a table of allocations whose addresses are never used twice, so that memory is known after it was freed.
+//! Device memory: a table of allocations. Addresses are never reused, so that uses after free are found.
 
 use std::collections::BTreeMap;
 
-/// Addresses of allocations are multiples of this, and at least so much lies between two.
+/// Alignment of allocations, and the least gap between two.
 const APART: u64 = 1 << 12;
-/// More than this is not given, as on a GPU that is full.
+/// Largest allocation; larger ones fail as on a full GPU.
 const LARGEST: usize = 1 << 32;
 
 #[derive(Default)]
@@ -14,13 +14,13 @@ pub struct Memory {
 
 pub struct Allocation {
     pub device: usize,
-    /// `None` once it was freed.
+    /// `None` after it was freed.
     bytes: Option<Vec<u8>>,
     len: usize,
 }
 
 impl Memory {
-    /// Allocates on a device. Nobody has written it yet: all bytes are those of NaN.
+    /// Allocates on a device. Uninitialized bytes are NaN.
     pub fn allocate(&mut self, device: usize, len: usize) -> Option<u64> {
         if len == 0 || len > LARGEST {
             return None;
@@ -31,25 +31,25 @@ impl Memory {
         Some(start)
     }
 
-    /// Frees what starts at an address.
+    /// Frees the allocation at an address.
     pub fn free(&mut self, address: u64) -> Result<(), String> {
         let allocation = self
             .allocations
             .get_mut(&address)
-            .ok_or(format!("frees {address:#x}, which is no allocation"))?;
+            .ok_or(format!("frees {address:#x}, which is not an allocation"))?;
         allocation.bytes.take().map(drop).ok_or(format!("frees {address:#x} twice"))
     }
 
-    /// The live allocation in which an address lies, and where that starts.
+    /// The live allocation that contains an address, and its start.
     pub fn holding(&self, device: usize, address: u64) -> Result<(u64, &[u8]), String> {
         let (start, found) = self
             .allocations
             .range(..=address)
             .next_back()
             .filter(|(start, found)| address - **start < found.len as u64)
-            .ok_or(format!("{address:#x} is no device memory"))?;
+            .ok_or(format!("{address:#x} is not device memory"))?;
         if found.device != device {
-            return Err(format!("{address:#x} is memory of GPU {}, used on GPU {device}", found.device));
+            return Err(format!("{address:#x} belongs to GPU {}, but is used on GPU {device}", found.device));
         }
         let bytes = found.bytes.as_ref().ok_or(format!("{address:#x} was freed"))?;
         Ok((*start, bytes))

@@ -1,4 +1,4 @@
-//! The driver's state: one for the process.
+//! The driver's state.
 
 use std::{
     collections::HashMap,
@@ -13,7 +13,7 @@ use crate::{
     stream::{Stream, Streams, Work},
 };
 
-/// One GPU that the driver pretends to have.
+/// A GPU of the stand-in.
 #[derive(Clone)]
 pub struct Model {
     pub name: String,
@@ -26,7 +26,7 @@ pub struct Driver {
     pub version: i32,
     pub memory: Memory,
     pub streams: Streams,
-    /// Where each event was recorded last.
+    /// Stream and position of each event.
     pub events: HashMap<u64, (u64, u64)>,
     pub modules: HashMap<u64, Arc<Kernel>>,
     pub graphs: HashMap<u64, Vec<Work>>,
@@ -36,7 +36,7 @@ pub struct Driver {
 
 static DRIVER: LazyLock<Mutex<Driver>> = LazyLock::new(|| Mutex::new(Driver::from_environment()));
 
-/// The driver, for one call.
+/// Locks the driver.
 pub fn driver() -> MutexGuard<'static, Driver> {
     DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -62,7 +62,7 @@ impl Driver {
         driver
     }
 
-    /// Takes over `name,major.minor,multiprocessors` for each GPU, with semicolons between them.
+    /// Parses `name,major.minor,SMs` for each GPU, separated by semicolons.
     pub fn pretend(&mut self, gpus: &str) {
         let model = |text: &str| {
             let mut parts = text.split(',');
@@ -74,21 +74,21 @@ impl Driver {
         self.models = gpus.split(';').filter_map(model).collect();
     }
 
-    /// A handle that no one has.
+    /// Returns a new handle.
     pub fn handle(&mut self) -> u64 {
-        // Handles of any kind look like pointers, and none is null.
+        // Handles look like pointers, and none is null.
         self.next += 16;
         self.next
     }
 
-    /// Keeps a fault, and says so.
+    /// Records and prints a fault.
     pub fn fault(&mut self, fault: String) -> CUresult {
         eprintln!("stand-in driver: {fault}");
         self.faults.push(fault);
         CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
     }
 
-    /// The result of a call.
+    /// Converts the outcome of a call.
     pub fn result(&mut self, done: Result<(), String>) -> CUresult {
         match done {
             Ok(()) => CUresult::CUDA_SUCCESS,
@@ -96,7 +96,7 @@ impl Driver {
         }
     }
 
-    /// Puts work on a stream.
+    /// Queues work on a stream.
     pub fn put(&mut self, stream: u64, work: Work) -> CUresult {
         match self.streams.all.get_mut(&stream) {
             Some(stream) => {
@@ -107,7 +107,7 @@ impl Driver {
         }
     }
 
-    /// Runs all work of a stream. Waiting breaks a recording, as the real driver does.
+    /// Runs all work of a stream. Synchronizing invalidates a capture, as in the real driver.
     pub fn wait(&mut self, handle: u64) -> CUresult {
         if let Some(recording) = self.streams.all.get_mut(&handle).and_then(|s| s.recording.as_mut()) {
             *recording = Err(());

@@ -1,4 +1,4 @@
-//! Streams: queues of work that run when someone waits for them.
+//! Streams: queues of work that run when something waits for them.
 
 use std::{
     collections::{HashMap, HashSet, VecDeque},
@@ -22,12 +22,12 @@ pub enum Work {
 pub struct Stream {
     pub device: usize,
     queue: VecDeque<Work>,
-    /// Pieces of work that were put on it, and that have run.
+    /// Number of operations queued, and done.
     pub put: u64,
     done: u64,
-    /// What the kernel has changed that ran last, unless something else ran since.
+    /// Allocations written by the preceding operation, if that was a kernel.
     before: HashSet<u64>,
-    /// What is recorded instead of run; `Err` once the recording was broken.
+    /// The capture in progress; `Err` after it was invalidated.
     pub recording: Option<Result<Vec<Work>, ()>>,
 }
 
@@ -36,7 +36,7 @@ impl Stream {
         Self { device, queue: VecDeque::new(), put: 0, done: 0, before: HashSet::new(), recording: None }
     }
 
-    /// Puts work on the stream, or into the recording.
+    /// Queues work, or captures it.
     pub fn put(&mut self, work: Work) {
         match &mut self.recording {
             Some(Ok(recorded)) => recorded.push(work),
@@ -55,12 +55,12 @@ pub struct Streams {
     pub all: HashMap<u64, Stream>,
     /// Modules that are loaded.
     pub modules: HashSet<u64>,
-    /// Whether kernels are interpreted, or only their arguments looked at.
+    /// Whether kernels are interpreted, or only their arguments checked.
     pub is_interpreted: bool,
 }
 
 impl Streams {
-    /// Runs a stream until so many pieces of work are done.
+    /// Runs a stream until `until` operations are done.
     pub fn run(&mut self, handle: u64, until: u64, memory: &mut Memory) -> Result<(), String> {
         loop {
             let Some(stream) = self.all.get_mut(&handle) else {
@@ -95,7 +95,7 @@ impl Streams {
         }
     }
 
-    /// Runs everything that was put on a stream.
+    /// Runs all work of a stream.
     pub fn finish(&mut self, handle: u64, memory: &mut Memory) -> Result<(), String> {
         let until = self.all.get(&handle).map_or(0, |stream| stream.put);
         self.run(handle, until, memory)

@@ -10,10 +10,10 @@ use octile_core::{
 };
 use octile_runtime::cpu::{
     Activation, ActivationKind, Cpu, FloatKind, Floats, Isa, Mat, MatMut, Output, PackedWeight, Problem,
-    QuantizedWeight, ScaleGranularity, Strategy, Weight, Workspace, available,
+    QuantizedWeight, ScaleGranularity, Strategy, WeightRef, Workspace, available,
 };
 
-/// Every way in which activations can arrive.
+/// Every kind of activations.
 pub const X_KINDS: [ActivationKind; 11] = {
     use ActivationKind::{Fp8, Plain, Quantized};
     use FloatKind::{Bf16, F16, F32};
@@ -33,7 +33,7 @@ pub const X_KINDS: [ActivationKind; 11] = {
     ]
 };
 
-/// A backend for every instruction set of this machine.
+/// A backend for every ISA of this CPU.
 pub fn cpus(threads: usize) -> Vec<Cpu> {
     available().into_iter().map(|isa| cpu(isa, threads)).collect()
 }
@@ -42,7 +42,7 @@ pub fn cpu(isa: Isa, threads: usize) -> Cpu {
     Cpu::builder().isa(isa).threads(threads).build().unwrap()
 }
 
-/// Element types of results that can be poisoned and compared bit by bit.
+/// Element types of results that can be NaN-poisoned and compared bit by bit.
 pub trait Element: Output + Widen {
     const NAN: Self;
     fn bits(self) -> u32;
@@ -86,7 +86,7 @@ impl Case {
         self.operands.problem
     }
 
-    /// Gives every weight block another scale.
+    /// Gives every weight block a different scale.
     pub fn scale_blocks(&mut self, scale: impl Fn(usize) -> f32) {
         let weight = &self.operands.weight;
         let scales: Vec<f32> = (0..weight.scales().len()).map(scale).collect();
@@ -101,10 +101,10 @@ impl Case {
         oracle::multiply(&input, problem.m, weight, Accumulator::F32, problem.out)
     }
 
-    pub fn weight(&self, strategy: Strategy) -> Weight<'_> {
+    pub fn weight(&self, strategy: Strategy) -> WeightRef<'_> {
         match strategy {
-            Strategy::Strip => Weight::Packed(&self.packed),
-            Strategy::Auto | Strategy::Dma | Strategy::Smem => Weight::Rows(&self.operands.weight),
+            Strategy::Strip => WeightRef::Packed(&self.packed),
+            Strategy::Auto | Strategy::Dma | Strategy::Smem => WeightRef::Rows(&self.operands.weight),
         }
     }
 
@@ -128,7 +128,7 @@ impl Case {
         const GAP: usize = 3;
         let Problem { m, n, .. } = self.problem();
         let stride = n + GAP;
-        // A guard before and after, too.
+        // Guard bands before and after, too.
         let mut guarded = vec![T::NAN; stride + m * stride];
         let out = MatMut::with_stride(&mut guarded[GAP..], m, n, stride).unwrap();
         cpu.multiply(strategy, self.x(), self.weight(strategy), out, workspace).unwrap();

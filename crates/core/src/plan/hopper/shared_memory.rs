@@ -1,4 +1,4 @@
-//! What a block keeps in shared memory, and where.
+//! Shared memory of a CTA: its buffers and their offsets.
 
 use super::{
     ClusterMode, GpuTile, HopperPlan, RESULT_COLUMNS, RESULT_ROWS, ResultPath, STAGE_K, TileConfig,
@@ -10,28 +10,26 @@ use crate::{
 };
 
 impl HopperPlan {
-    /// Bytes of shared memory that a block asks for.
+    /// Shared memory of a CTA, in bytes.
     pub fn shared_bytes(&self) -> usize {
         self.memory.total(MemorySpace::Shared)
     }
 
-    /// Bytes of one copy of the buffer of this name.
+    /// Bytes of one copy of a buffer.
     ///
     /// # Panics
     /// When the plan has no such buffer.
-    pub fn buffer_bytes(&self, name: &str) -> usize {
-        let buffer = self.memory.buffers().iter().find(|buffer| buffer.id.name() == name);
-        buffer.expect("the plan has this buffer").bytes
+    pub fn buffer_bytes(&self, id: BufferId) -> usize {
+        self.memory.get(id).expect("the plan has this buffer").bytes
     }
 
-    /// Where the buffer of this name starts in shared memory.
+    /// Offset of a buffer in shared memory.
     ///
     /// # Panics
     /// When the plan has no such buffer.
-    pub fn offset(&self, name: &str) -> usize {
+    pub fn offset(&self, id: BufferId) -> usize {
         let buffers = self.memory.buffers();
-        let at =
-            buffers.iter().position(|buffer| buffer.id.name() == name).expect("the plan has this buffer");
+        let at = buffers.iter().position(|buffer| buffer.id == id).expect("the plan has this buffer");
         buffers[..at].iter().map(PlannedBuffer::total).sum()
     }
 }
@@ -51,29 +49,28 @@ pub(super) fn shared_memory(
     let GpuTile { a, b } = shape.tile;
     push(BufferId::A, stages, ElementType::F8E4M3, &[a, STAGE_K]);
     push(BufferId::B, stages, ElementType::F8E4M3, &[b, STAGE_K]);
-    // Every warp writes parts of its own.
     let out = problem.out.into();
     match result_path {
         ResultPath::Direct => {}
         ResultPath::Lines => push(BufferId::Result, 4 * consumers, out, &[RESULT_ROWS, RESULT_COLUMNS]),
         ResultPath::TmaStore | ResultPath::TmaStoreByWave => {
-            let pieces = waves(shape, consumers) * b / RESULT_COLUMNS;
-            push(BufferId::Result, 4 * consumers, out, &[pieces, RESULT_ROWS, RESULT_COLUMNS]);
+            let subtiles = waves(shape, consumers) * b / RESULT_COLUMNS;
+            push(BufferId::Result, 4 * consumers, out, &[subtiles, RESULT_ROWS, RESULT_COLUMNS]);
         }
         ResultPath::TmaStoreByProducer => {
-            // Those of a wave's four warps are stored cluster.
-            let pieces = waves(shape, consumers) * consumers * b / RESULT_COLUMNS;
-            push(BufferId::Result, pieces, out, &[4, RESULT_ROWS, RESULT_COLUMNS]);
+            // One TMA store takes the subtiles of a wave's four warps.
+            let subtiles = waves(shape, consumers) * consumers * b / RESULT_COLUMNS;
+            push(BufferId::Result, subtiles, out, &[4, RESULT_ROWS, RESULT_COLUMNS]);
         }
     }
     if let ClusterMode::SplitK(parts) = shape.cluster {
-        let share = exchanged_sums(shape, consumers, parts);
+        let share = exchanged_accumulators(shape, consumers, parts);
         push(BufferId::Exchange, parts - 1, ElementType::F32, &[share, 128 * consumers]);
     }
     if matches!(strategy, Strategy::Smem | Strategy::Strip) {
         let x_rows = if shape.swapped { b } else { a };
         push(BufferId::XScale, stages, ElementType::F32, &[x_rows]);
-        // Two at a time are read at once, so they start at a multiple of 8 bytes.
+        // Consumers read two at once, so they are 8-byte aligned.
         let w_scales = w_scales_per_stage(shape).next_multiple_of(2);
         push(BufferId::WScale, stages, ElementType::F32, &[w_scales]);
     }
@@ -83,16 +80,16 @@ pub(super) fn shared_memory(
         if result_path == ResultPath::TmaStoreByProducer {
             push(BufferId::ResultReady, 1, ElementType::B64, &[1]);
             push(BufferId::ResultTaken, 1, ElementType::B64, &[1]);
-            // Its first row and column.
+            // The tile's first row and column.
             push(BufferId::ResultTile, 1, ElementType::B64, &[1]);
         }
     }
     memory
 }
 
-/// Sums that a thread of a block that divides K gets from each of the others: those of its share of the
-/// tile's parts.
-fn exchanged_sums(shape: TileConfig, consumers: usize, parts: usize) -> usize {
+/// Accumulators that a thread of a split-K CTA receives from each other CTA: those of the parts that its CTA
+/// owns.
+fn exchanged_accumulators(shape: TileConfig, consumers: usize, parts: usize) -> usize {
     let per_part = chunks_per_part(shape);
     let all = waves(shape, consumers) * (shape.tile.b / 8).div_ceil(per_part);
     all.div_ceil(parts) * 4 * per_part

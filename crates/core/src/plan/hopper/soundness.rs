@@ -1,7 +1,9 @@
 //! Which plans may be launched.
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+
 use super::{HopperPlan, MOST_STAGES, Release, STAGE_K, TileConfig, candidates};
-use crate::{Problem, Strategy, device::hopper::HopperGpu};
+use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::OtherPlan};
 
 impl HopperPlan {
     /// Whether the constructors make exactly this plan for this GPU, with [`TileConfig::PLAIN`] or one of the
@@ -28,7 +30,23 @@ impl HopperPlan {
             Self::with_promotion(&self.problem, gpu, self.strategy, self.promote_every)
         };
         let for_racecheck = self.release == Release::Thread;
-        made.is_ok_and(|made| *self == if for_racecheck { made.for_racecheck() } else { made })
+        made.is_ok_and(|made| {
+            let made = Self { gpu: self.gpu, ..made };
+            *self == if for_racecheck { made.for_racecheck() } else { made }
+        })
+    }
+}
+
+impl Serialize for HopperPlan {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for HopperPlan {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let plan = Self::deserialize(deserializer)?;
+        if plan.is_made_for(&plan.gpu) { Ok(plan) } else { Err(D::Error::custom(OtherPlan)) }
     }
 }
 
@@ -51,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_constructors_make_may_be_launched() {
+    fn plans_of_the_constructors_may_be_launched() {
         for m in [1, 17, 64, 100, 200, 1000, 4096] {
             let problem = problem(m, 520, 1100);
             for strategy in Strategy::ALL {
@@ -71,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plan_with_any_other_number_may_not() {
+    fn changed_plans_may_not_be_launched() {
         let plan = HopperPlan::best(&problem(300, 520, 1100), &GPU, Strategy::Strip).unwrap();
         let changes: [fn(&mut HopperPlan); 16] = [
             |plan| plan.problem.m += 500,
@@ -99,5 +117,23 @@ mod tests {
         let smaller = HopperGpu { sms: 78, ..GPU };
         let large = HopperPlan::best(&problem(4096, 4096, 1100), &GPU, Strategy::Strip).unwrap();
         assert!(!large.is_made_for(&smaller));
+    }
+
+    #[test]
+    fn plans_are_read_back_unless_they_were_changed() {
+        let problem = problem(300, 520, 1100);
+        for strategy in Strategy::ALL {
+            let plan = HopperPlan::best(&problem, &GPU, strategy).unwrap();
+            for plan in [plan.clone(), plan.for_racecheck()] {
+                let written = serde_json::to_value(&plan).unwrap();
+                assert_eq!(written["gpu"], "h200");
+                assert_eq!(serde_json::from_value::<HopperPlan>(written.clone()).unwrap(), plan);
+                for (field, value) in [("stages", 1000.into()), ("gpu", "a100".into()), ("new", 1.into())] {
+                    let mut changed = written.clone();
+                    changed[field] = value;
+                    assert!(serde_json::from_value::<HopperPlan>(changed).is_err(), "{field}");
+                }
+            }
+        }
     }
 }

@@ -1,17 +1,17 @@
 use super::*;
-use crate::{QuantBlock, device::hopper::HOPPER_GPUS};
+use crate::{QuantBlock, device::hopper::HOPPER_GPUS, plan::BufferId};
 
 fn problem(m: usize, n: usize, k: usize) -> Problem {
     Problem::new(m, n, k, QuantBlock::B128).unwrap().with_out(FloatKind::Bf16)
 }
 
 #[test]
-fn the_ring_takes_what_the_tile_leaves() {
+fn stages_fill_the_shared_memory_that_is_left() {
     let gpu = &HOPPER_GPUS[1];
     let plan =
         HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, TileConfig::PLAIN, None).unwrap();
     assert_eq!((plan.units, plan.blocks, plan.stages), ((32, 32), 1024, 6));
-    assert_eq!(plan.offset("full") % 8, 0);
+    assert_eq!(plan.offset(BufferId::Full) % 8, 0);
     let deeper = HopperPlan::new(&problem(4096, 4096, 7168), gpu, Strategy::Smem, TileConfig::PLAIN, Some(8));
     assert!(
         matches!(deeper, Err(PlanError::DoesNotFit { needed, available: 232_448, .. }) if needed > 232_448)
@@ -19,7 +19,7 @@ fn the_ring_takes_what_the_tile_leaves() {
 }
 
 #[test]
-fn a_tile_that_cannot_fit_is_refused_with_its_bytes() {
+fn a_tile_that_does_not_fit_is_rejected_with_its_bytes() {
     let shape = TileConfig { tile: GpuTile { a: 512, b: 512 }, ..TileConfig::PLAIN };
     let error =
         HopperPlan::new(&problem(4096, 4096, 4096), &HOPPER_GPUS[0], Strategy::Dma, shape, None).unwrap_err();
@@ -31,7 +31,7 @@ fn a_tile_that_cannot_fit_is_refused_with_its_bytes() {
 }
 
 #[test]
-fn blocks_without_a_part_of_k_are_refused() {
+fn split_k_beyond_the_stages_is_rejected() {
     let shape = TileConfig { cluster: ClusterMode::SplitK(3), ..TileConfig::PLAIN };
     let plan = |k| HopperPlan::new(&problem(64, 64, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
     assert!(plan(257).is_ok());
@@ -39,7 +39,7 @@ fn blocks_without_a_part_of_k_are_refused() {
 }
 
 #[test]
-fn unquantized_activations_are_refused() {
+fn unquantized_activations_are_rejected() {
     let plain = problem(16, 16, 128).with_x(ActivationKind::Plain(FloatKind::Bf16));
     let error = HopperPlan::best(&plain, &HOPPER_GPUS[0], Strategy::Strip).unwrap_err();
     assert_eq!(
@@ -85,7 +85,7 @@ fn few_rows_swap_the_operands_and_many_do_not() {
 }
 
 #[test]
-fn chains_that_outlast_their_scales_are_refused() {
+fn promotion_beyond_the_quantization_block_is_rejected() {
     let problem: Problem = "512x512x1024:256".parse().unwrap();
     let promoting = |strategy, every| HopperPlan::with_promotion(&problem, &HOPPER_GPUS[1], strategy, every);
     assert_eq!(promoting(Strategy::Strip, 256).unwrap().waves(), 1);
@@ -96,7 +96,7 @@ fn chains_that_outlast_their_scales_are_refused() {
 }
 
 #[test]
-fn warpgroups_with_several_waves_speak_for_their_warps() {
+fn warpgroups_with_several_waves_arrive_once() {
     let plan = |a, cluster| {
         let shape = TileConfig { tile: GpuTile { a, b: 128 }, swapped: false, cluster };
         HopperPlan::new(&problem(4096, 4096, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap()
@@ -111,7 +111,7 @@ fn warpgroups_with_several_waves_speak_for_their_warps() {
 }
 
 #[test]
-fn many_places_for_a_second_scale_have_a_loop_each() {
+fn many_scale_boundaries_have_a_loop_each() {
     let loops = |n: usize, b: usize| {
         let shape = TileConfig { tile: GpuTile { a: 128, b }, ..TileConfig::PLAIN };
         let plan =
@@ -132,10 +132,10 @@ fn stages_overlap_where_nothing_else_keeps_the_tensor_cores_busy() {
         plan.unwrap().overlaps_stages
     };
     let alone = |size, a, b| overlaps(size, a, b, ClusterMode::Single);
-    // A block on every multiprocessor, and one more: then some share one.
+    // One CTA per SM, and one more, which shares an SM.
     assert_eq!([132, 133].map(|tiles| alone((64, tiles * 64, 2048), 64, 64)), [true, false]);
-    assert!(alone((64, 133 * 64, 1024), 64, 64), "short work");
-    assert!(alone((64, 133 * 128, 2048), 64, 128), "wide tiles do not share");
+    assert!(alone((64, 133 * 64, 1024), 64, 64), "short K");
+    assert!(alone((64, 133 * 128, 2048), 64, 128), "one CTA per SM");
     assert!(!alone((64, 7168, 2048), 64, 192), "too many registers");
     assert!(overlaps((64, 64 * 64, 2048), 64, 64, ClusterMode::SplitK(2)));
     assert_eq!([132, 133].map(|tiles| alone((16, tiles * 64, 2048), 64, 16)), [true, false]);
@@ -154,7 +154,7 @@ fn stages_overlap_where_nothing_else_keeps_the_tensor_cores_busy() {
 }
 
 #[test]
-fn a_ring_has_two_stages_at_least() {
+fn a_pipeline_has_at_least_two_stages() {
     let plan = |stages| {
         HopperPlan::new(
             &problem(64, 64, 300),
@@ -169,7 +169,7 @@ fn a_ring_has_two_stages_at_least() {
 }
 
 #[test]
-fn what_kernels_cannot_count_is_refused() {
+fn counts_beyond_31_bits_are_rejected() {
     let gpu = &HOPPER_GPUS[1];
     let best = |m, n, k, strategy| HopperPlan::best(&problem(m, n, k), gpu, strategy);
     let large = 999_999_999_999;
@@ -179,25 +179,24 @@ fn what_kernels_cannot_count_is_refused() {
             assert!(matches!(plan, Err(PlanError::TooLarge { .. })), "{m}x{n}x{k} {strategy}");
         }
     }
-    // A product of 2^32 tiles would wrap to none; the blocks of `strip` count them as well, and can have
-    // larger ones.
+    // 2^32 tiles would wrap to 0 in 32 bits. `strip` can take larger tiles.
     let side = 1 << 24;
     for strategy in [Strategy::Dma, Strategy::Strip] {
-        let refusal = best(side, side, 1, strategy);
-        assert!(matches!(refusal, Err(PlanError::TooLarge { what: "tiles", .. })), "{refusal:?}");
+        let error = best(side, side, 1, strategy);
+        assert!(matches!(error, Err(PlanError::TooLarge { what: "tiles", .. })), "{error:?}");
     }
     let plan = best(1 << 22, 1 << 22, 1, Strategy::Strip).unwrap();
     assert!(plan.blocks <= 2 * gpu.sms && plan.units.0 * plan.units.1 < 1 << 31);
     let empty = Problem { m: 0, ..problem(1, 1, 1) };
-    let refusal = HopperPlan::best(&empty, gpu, Strategy::Strip).unwrap_err();
-    assert_eq!(refusal.to_string(), "the problem has 0 rows of x: it needs at least 1");
+    let error = HopperPlan::best(&empty, gpu, Strategy::Strip).unwrap_err();
+    assert_eq!(error.to_string(), "the problem has 0 rows of x: it needs at least 1");
     let shape = TileConfig { tile: GpuTile { a: 128, b: 112 }, ..TileConfig::PLAIN };
     let plan = HopperPlan::new(&problem(1, i32::MAX as usize, 1), gpu, Strategy::Strip, shape, None);
     assert_eq!(plan.unwrap().boundaries().len(), 7);
 }
 
 #[test]
-fn second_scales_begin_where_blocks_do() {
+fn scale_boundaries_lie_between_quantization_blocks() {
     let boundaries = |n: usize, b: usize, quant_block: QuantBlock| {
         let problem = Problem::new(4096, n, 1024, quant_block).unwrap();
         let shape = TileConfig { tile: GpuTile { a: 128, b }, ..TileConfig::PLAIN };
@@ -210,7 +209,7 @@ fn second_scales_begin_where_blocks_do() {
 }
 
 #[test]
-fn short_work_shares_multiprocessors() {
+fn short_problems_have_two_ctas_per_sm() {
     let gpu = &HOPPER_GPUS[1];
     let per_sm = |k, a, b, swapped, cluster| {
         let shape = TileConfig { tile: GpuTile { a, b }, swapped, cluster };
@@ -227,27 +226,27 @@ fn short_work_shares_multiprocessors() {
 }
 
 #[test]
-fn a_weight_of_many_tiles_shares_multiprocessors() {
+fn swapped_problems_with_many_tiles_have_two_ctas_per_sm() {
     let per_sm = |n, k, a, b| {
         let shape = TileConfig { tile: GpuTile { a, b }, swapped: true, cluster: ClusterMode::Single };
         let plan = HopperPlan::new(&problem(16, n, k), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
         plan.unwrap().blocks_per_sm
     };
     assert_eq!([per_sm(132 * 128, 1536, 128, 16), per_sm(133 * 128, 1536, 128, 16)], [1, 2]);
-    assert_eq!(per_sm(133 * 128, 1024, 128, 16), 1, "short work");
+    assert_eq!(per_sm(133 * 128, 1024, 128, 16), 1, "short K");
     assert_eq!([per_sm(133 * 128, 1536, 128, 64), per_sm(133 * 128, 1536, 128, 128)], [2, 1]);
-    // One warpgroup always does.
+    // One consumer warpgroup always leaves room for two.
     assert_eq!(per_sm(64, 1536, 64, 16), 2);
 }
 
 #[test]
-fn the_copy_engine_stores_where_there_is_something_to_do_meanwhile() {
+fn tma_stores_where_other_work_overlaps_them() {
     let path = |m, n, k, a, b| {
         let shape = TileConfig { tile: GpuTile { a, b }, swapped: false, cluster: ClusterMode::Single };
         let problem = problem(m, n, k).with_out(FloatKind::Bf16);
         HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap().result_path
     };
-    // As many tiles as blocks run at once, two to a multiprocessor, and one more.
+    // As many tiles as resident CTAs, two per SM, and one more.
     assert_eq!(path(64, 264 * 64, 2048, 64, 64), ResultPath::Lines);
     assert_eq!(path(64, 265 * 64, 2048, 64, 64), ResultPath::TmaStore);
     assert_eq!(path(128, 132 * 64, 2048, 128, 64), ResultPath::Lines);
@@ -260,7 +259,7 @@ fn the_copy_engine_stores_where_there_is_something_to_do_meanwhile() {
 }
 
 #[test]
-fn a_weight_is_read_once_where_the_cache_has_room_for_x() {
+fn the_weight_is_read_once_where_x_stays_in_l2() {
     let raster = |m, n, k| {
         let shape =
             TileConfig { tile: GpuTile { a: 256, b: 128 }, swapped: false, cluster: ClusterMode::MulticastA };
@@ -273,7 +272,7 @@ fn a_weight_is_read_once_where_the_cache_has_room_for_x() {
 }
 
 #[test]
-fn weights_pass_through_the_cache_where_they_are_read_once_and_do_not_fit() {
+fn weights_are_evicted_first_where_they_are_read_once_and_do_not_fit() {
     let streams = |m, n, k| {
         HopperPlan::best(&problem(m, n, k), &HOPPER_GPUS[1], Strategy::Strip).unwrap().streams_weight
     };
@@ -283,24 +282,24 @@ fn weights_pass_through_the_cache_where_they_are_read_once_and_do_not_fit() {
 }
 
 #[test]
-fn blocks_that_divide_k_have_room_for_the_sums_of_the_others() {
+fn split_k_has_exchange_buffers_for_the_other_ctas() {
     let bytes = |a, b, swapped, parts| {
         let shape = TileConfig { tile: GpuTile { a, b }, swapped, cluster: ClusterMode::SplitK(parts) };
         let plan = HopperPlan::new(&problem(64, 7168, 4096), &HOPPER_GPUS[1], Strategy::Strip, shape, None);
-        plan.unwrap().buffer_bytes("exchange")
+        plan.unwrap().buffer_bytes(BufferId::Exchange)
     };
-    // Of seven parts of 16 columns a block owns up to four, each with 8 sums of 128 threads.
+    // Of seven parts of 16 columns a CTA owns up to four, each with 8 accumulators of 128 threads.
     assert_eq!(bytes(64, 112, false, 2), 4 * 8 * 128 * 4);
-    // Of two parts of 8 columns each of three blocks owns at most one, with 4 sums.
+    // Of two parts of 8 columns each of three CTAs owns at most one, with 4 accumulators.
     assert_eq!(bytes(64, 16, true, 3), 4 * 128 * 4);
     assert_eq!(bytes(128, 64, false, 2), 2 * 8 * 256 * 4);
 }
 
-/// A plan in the record that the model is fitted to.
+/// A measured plan of the record that the model is fitted to.
 struct Timed {
     size: (usize, usize, usize),
     shape: TileConfig,
-    /// Whether the record says that the model chooses it.
+    /// Whether the record marks it as the model's choice.
     chosen: bool,
     microseconds: f64,
 }
@@ -329,7 +328,7 @@ fn timed() -> Vec<Timed> {
 }
 
 #[test]
-fn the_choice_is_hardly_slower_than_the_best_that_was_timed() {
+fn the_choice_is_within_two_percent_of_the_best_measured() {
     let timed = timed();
     let mut sizes: Vec<_> = timed.iter().map(|plan| plan.size).collect();
     sizes.dedup();
@@ -346,7 +345,7 @@ fn the_choice_is_hardly_slower_than_the_best_that_was_timed() {
 }
 
 #[test]
-fn scales_that_are_copied_at_once_are_all_there() {
+fn aligned_scales_have_room_for_whole_copies() {
     let shape = (5, 3);
     assert_eq!(ScaleLayout::k_major(shape).extent(shape), 15);
     assert_eq!(ScaleLayout::mn_major(shape).extent(shape), 15);
@@ -358,7 +357,7 @@ fn scales_that_are_copied_at_once_are_all_there() {
 }
 
 #[test]
-fn strides_that_wrap_in_bytes_are_refused() {
+fn strides_that_wrap_in_bytes_are_rejected() {
     let of = |out: FloatKind| {
         let problem = problem(2, 64, 300).with_out(out);
         let plan = HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Strip).unwrap();
@@ -386,14 +385,32 @@ fn strides_that_wrap_in_bytes_are_refused() {
 }
 
 #[test]
-fn a_layout_that_cannot_be_addressed_has_no_small_extent() {
+fn the_extent_of_a_layout_saturates() {
     let layout = ScaleLayout { row: usize::MAX / 2, k: usize::MAX / 2 };
     assert_eq!(layout.extent((1 << 20, 1 << 20)), usize::MAX);
 }
 
 #[test]
-fn nobody_promises_a_constant_weight_unasked() {
+fn a_constant_weight_is_opt_in() {
     let problem = problem(2, 64, 300);
     assert!(!Arguments::packed(&problem).constant_weight && !Arguments::fastest(&problem).constant_weight);
     assert!(Arguments::fastest(&problem).with_constant_weight().constant_weight);
+}
+
+#[test]
+fn registers_of_all_roles_fit_on_an_sm() {
+    for m in [16, 64, 128, 4096] {
+        let problem = problem(m, 7168, 1024);
+        for shape in candidates(&problem) {
+            let plan = HopperPlan::new(&problem, &HOPPER_GPUS[1], Strategy::Strip, shape, None).unwrap();
+            let Some(split) = plan.register_split() else {
+                assert_eq!(plan.consumers, 1);
+                continue;
+            };
+            let consumers = 128 * plan.consumers;
+            let per_cta = consumers * split.consumer + (plan.threads() - consumers) * split.producer;
+            assert!(plan.blocks_per_sm * per_cta <= HopperGpu::REGISTERS_PER_SM, "{plan:?}");
+            assert!(split.consumer.is_multiple_of(8) && split.producer.is_multiple_of(8));
+        }
+    }
 }

@@ -1,5 +1,7 @@
 //! The main loop of a consumer warpgroup: wait for a full stage, multiply it, release it, promote.
 
+use octile_core::plan::BufferId;
+
 use super::{
     accumulators::{Accumulators, Chain, Promotion, WaveProduct},
     boundary::Boundary,
@@ -152,7 +154,7 @@ impl<'a> Consumer<'a> {
     pub(crate) fn wait_until_full(&self, ptx: &mut Ptx) {
         let is_full = ptx.label();
         ptx.jump_if(self.is_full, is_full);
-        let full = self.cta.buffer(ptx, "full", self.pipeline.stage);
+        let full = self.cta.buffer(ptx, BufferId::Full, self.pipeline.stage);
         ptx.wait(full, self.pipeline.phase);
         ptx.place(is_full);
     }
@@ -167,7 +169,7 @@ impl<'a> Consumer<'a> {
     /// needed.
     pub(crate) fn next_stage(&self, ptx: &mut Ptx) {
         self.pipeline.advance(ptx, self.cta);
-        let full = self.cta.buffer(ptx, "full", self.pipeline.stage);
+        let full = self.cta.buffer(ptx, BufferId::Full, self.pipeline.stage);
         ptx.has_completed(self.is_full, full, self.pipeline.phase);
     }
 }

@@ -1,6 +1,9 @@
 //! A CTA: its buffers, its roles, and which part of a tile each consumer thread holds.
 
-use octile_core::plan::hopper::{HopperPlan, STAGE_K, WAVE_ROWS};
+use octile_core::plan::{
+    BufferId,
+    hopper::{HopperPlan, STAGE_K, WAVE_ROWS},
+};
 
 use crate::hopper::ptx::{B32, B64, Ptx, Source};
 
@@ -31,9 +34,9 @@ impl<'a> Cta<'a> {
     }
 
     /// Address of copy `index` of a shared-memory buffer.
-    pub(crate) fn buffer(&self, ptx: &mut Ptx, name: &str, index: impl Into<Source>) -> B32 {
-        let at = ptx.mad(index, self.plan.buffer_bytes(name) as u32, self.base);
-        ptx.add(at, self.plan.offset(name) as u32)
+    pub(crate) fn buffer(&self, ptx: &mut Ptx, id: BufferId, index: impl Into<Source>) -> B32 {
+        let at = ptx.mad(index, self.plan.buffer_bytes(id) as u32, self.base);
+        ptx.add(at, self.plan.offset(id) as u32)
     }
 
     /// Splits the warps by role: consumer warpgroups come first, producer warps after them. Registers move
@@ -134,9 +137,9 @@ const K_STEP: u32 = 2;
 impl Descriptors {
     pub(crate) fn new(ptx: &mut Ptx, cta: &Cta<'_>) -> Self {
         let group = ptx.shr(cta.warp, 2);
-        let a = ptx.add(cta.base, cta.plan.offset("a") as u32);
+        let a = ptx.add(cta.base, cta.plan.offset(BufferId::A) as u32);
         let a = ptx.mad(group, (cta.plan.waves() * WAVE_ROWS * STAGE_K) as u32, a);
-        let b = ptx.add(cta.base, cta.plan.offset("b") as u32);
+        let b = ptx.add(cta.base, cta.plan.offset(BufferId::B) as u32);
         Self { a: ptx.descriptor_low(a), b: ptx.descriptor_low(b) }
     }
 

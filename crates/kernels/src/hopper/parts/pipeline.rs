@@ -2,7 +2,7 @@
 //! the *full* barrier when its bytes have landed, consumers arrive on the *empty* barrier when they have read
 //! them.
 
-use octile_core::plan::hopper::Release;
+use octile_core::plan::{BufferId, hopper::Release};
 
 use super::cta::{Cta, WARPGROUP};
 use crate::hopper::ptx::{B32, Ptx, Shared};
@@ -58,8 +58,8 @@ pub(crate) fn init(ptx: &mut Ptx, cta: &Cta<'_>, init_more: impl FnOnce(&mut Ptx
         }
         let (full, empty) = (plan.full_arrivals() as u32, plan.empty_arrivals() as u32);
         for stage in 0..plan.stages as u32 {
-            ptx.barrier_init(Shared(cta.base, plan.offset("full") as u32 + 8 * stage), full);
-            ptx.barrier_init(Shared(cta.base, plan.offset("empty") as u32 + 8 * stage), empty);
+            ptx.barrier_init(Shared(cta.base, plan.offset(BufferId::Full) as u32 + 8 * stage), full);
+            ptx.barrier_init(Shared(cta.base, plan.offset(BufferId::Empty) as u32 + 8 * stage), empty);
         }
         init_more(ptx);
         ptx.fence_barrier_init();
@@ -69,7 +69,7 @@ pub(crate) fn init(ptx: &mut Ptx, cta: &Cta<'_>, init_more: impl FnOnce(&mut Ptx
 /// Arrives on a stage's empty barrier: the consumers have read the stage. With multicast both CTAs of the
 /// cluster load into it, so both are told.
 pub(crate) fn release(ptx: &mut Ptx, cta: &Cta<'_>, stage: B32) {
-    let empty = cta.buffer(ptx, "empty", stage);
+    let empty = cta.buffer(ptx, BufferId::Empty, stage);
     // A thread that arrives for others first synchronizes with them.
     let index = match cta.plan.release {
         Release::Warp => {

@@ -1,6 +1,9 @@
 //! Copies of a stage's scales from global to shared memory with `cp.async`, by one warp.
 
-use octile_core::plan::hopper::{COPIED_AT_ONCE, WAVE_ROWS};
+use octile_core::plan::{
+    BufferId,
+    hopper::{COPIED_AT_ONCE, WAVE_ROWS},
+};
 
 use super::{
     cta::Cta,
@@ -121,7 +124,7 @@ impl<'a> ScaleCopies<'a> {
     /// Starts the copies of a stage.
     pub(crate) fn copy(&self, ptx: &mut Ptx, sources: &ScaleSources, stage: B32, k_block: B32) {
         let quant_k = quant_k(ptx, k_block);
-        let x_scales = self.cta.buffer(ptx, "x_scale", stage);
+        let x_scales = self.cta.buffer(ptx, BufferId::XScale, stage);
         let x_scales = ptx.mad(self.first_scale, 4, x_scales);
         let per_warp = 32 * self.at_once;
         for (part, (source, bytes)) in (0..).zip(&sources.x) {
@@ -140,7 +143,7 @@ impl<'a> ScaleCopies<'a> {
             }
         }
         ptx.when(sources.copies_w, |ptx| {
-            let w_scales = self.cta.buffer(ptx, "w_scale", stage);
+            let w_scales = self.cta.buffer(ptx, BufferId::WScale, stage);
             let w_scales = ptx.mad(self.cta.lane, 4, w_scales);
             let source = self.w.at(ptx, sources.w, quant_k);
             ptx.copy_4(Shared(w_scales, 0), source, sources.w_bytes);

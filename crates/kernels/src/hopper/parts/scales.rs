@@ -2,7 +2,10 @@
 
 use octile_core::{
     ScaleGranularity,
-    plan::hopper::{HopperPlan, STAGE_K, WAVE_ROWS},
+    plan::{
+        BufferId,
+        hopper::{HopperPlan, STAGE_K, WAVE_ROWS},
+    },
 };
 
 use super::{
@@ -175,8 +178,8 @@ impl ScaleReader {
 
 fn read_stage(ptx: &mut Ptx, cta: &Cta<'_>, fragment: Fragment, stage: B32) -> StageScales {
     let plan = cta.plan;
-    let x_scales = cta.buffer(ptx, "x_scale", stage);
-    let w_scales = cta.buffer(ptx, "w_scale", stage);
+    let x_scales = cta.buffer(ptx, BufferId::XScale, stage);
+    let w_scales = cta.buffer(ptx, BufferId::WScale, stage);
     if plan.shape.swapped {
         let wave = ptx.shr(fragment.warp_row, WAVE_ROWS.ilog2());
         let at = ptx.mad(wave, 4, w_scales);

@@ -1,6 +1,9 @@
 //! TMA loads of operands A and B into a pipeline stage.
 
-use octile_core::plan::hopper::{ClusterMode, STAGE_K};
+use octile_core::plan::{
+    BufferId,
+    hopper::{ClusterMode, STAGE_K},
+};
 
 use super::{cta::Cta, schedule::Tile};
 use crate::hopper::ptx::{B32, B64, CachePriority, Policy, Ptx, TmaLoad};
@@ -28,7 +31,7 @@ impl TmaOperands {
 /// Arrives on a stage's full barrier and announces the bytes of both operands.
 pub(crate) fn expect_stage(ptx: &mut Ptx, cta: &Cta<'_>, stage: B32) {
     let tile = cta.plan.shape.tile;
-    let full = cta.buffer(ptx, "full", stage);
+    let full = cta.buffer(ptx, BufferId::Full, stage);
     ptx.arrive_expecting(full, ((tile.a + tile.b) * STAGE_K) as u32);
 }
 
@@ -61,13 +64,13 @@ impl TmaOperand {
 
     /// Loads this operand's part of a stage.
     pub(crate) fn load(&self, ptx: &mut Ptx, cta: &Cta<'_>, tile: Tile, k_block: B32, stage: B32) {
-        let (name, row) = if self.is_a { ("a", tile.a_row) } else { ("b", tile.b_row) };
+        let (id, row) = if self.is_a { (BufferId::A, tile.a_row) } else { (BufferId::B, tile.b_row) };
         let load = TmaLoad {
-            destination: cta.buffer(ptx, name, stage),
+            destination: cta.buffer(ptx, id, stage),
             map: self.map,
             column: ptx.mul(k_block, STAGE_K as u32),
             row,
-            barrier: cta.buffer(ptx, "full", stage),
+            barrier: cta.buffer(ptx, BufferId::Full, stage),
             multicast: None,
             policy: self.policy,
         };

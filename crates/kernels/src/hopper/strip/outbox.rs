@@ -4,7 +4,10 @@
 //! Two barriers order the two sides: consumers arrive on `result_ready` when a tile is in shared memory, the
 //! producer on `result_taken` when TMA has read it.
 
-use octile_core::plan::hopper::{HopperPlan, RESULT_COLUMNS, Release, WAVE_ROWS};
+use octile_core::plan::{
+    BufferId,
+    hopper::{HopperPlan, RESULT_COLUMNS, Release, WAVE_ROWS},
+};
 
 use super::staged::Staging;
 use crate::hopper::{
@@ -16,8 +19,8 @@ use crate::hopper::{
 pub(super) fn init_barriers(ptx: &mut Ptx, cta: &Cta<'_>) {
     let plan = cta.plan;
     let ready = plan.result_ready_arrivals() as u32;
-    ptx.barrier_init(Shared(cta.base, plan.offset("result_ready") as u32), ready);
-    ptx.barrier_init(Shared(cta.base, plan.offset("result_taken") as u32), 1);
+    ptx.barrier_init(Shared(cta.base, plan.offset(BufferId::ResultReady) as u32), ready);
+    ptx.barrier_init(Shared(cta.base, plan.offset(BufferId::ResultTaken) as u32), 1);
 }
 
 /// The consumers' side.
@@ -33,18 +36,18 @@ impl ResultSender {
 
     /// Writes the warp's part of a tile to shared memory, once TMA has read the previous tile.
     pub(super) fn send(&self, ptx: &mut Ptx, cta: &Cta<'_>, tile: Tile, accumulators: &Accumulators) {
-        let taken = cta.buffer(ptx, "result_taken", 0);
+        let taken = cta.buffer(ptx, BufferId::ResultTaken, 0);
         let previous_phase = ptx.xor(self.phase, 1);
         ptx.wait(taken, previous_phase);
         let subtiles = accumulators.promoted.len() * cta.plan.shape.tile.b / RESULT_COLUMNS;
         Staging::of_waves(ptx, cta).write_subtiles(ptx, cta, accumulators, 0..subtiles);
         let is_first = ptx.eq(cta.thread, 0);
         ptx.when(is_first, |ptx| {
-            let at = cta.buffer(ptx, "result_tile", 0);
+            let at = cta.buffer(ptx, BufferId::ResultTile, 0);
             ptx.store_shared_8(Shared(at, 0), [tile.a_row, tile.b_row]);
         });
         ptx.fence_shared_stores();
-        let ready = cta.buffer(ptx, "result_ready", 0);
+        let ready = cta.buffer(ptx, BufferId::ResultReady, 0);
         if cta.plan.release == Release::Thread {
             ptx.arrive(ready);
         } else {
@@ -147,7 +150,7 @@ impl Outbox {
     fn wait_for_tile(&self, ptx: &mut Ptx, cta: &Cta<'_>) {
         let begins = ptx.eq(self.loads, 0);
         ptx.when(begins, |ptx| {
-            let ready = cta.buffer(ptx, "result_ready", 0);
+            let ready = cta.buffer(ptx, BufferId::ResultReady, 0);
             ptx.wait(ready, self.phase);
         });
     }
@@ -161,12 +164,12 @@ impl Outbox {
             |ptx| ptx.lt(self.subtile, end),
             |ptx| {
                 ptx.in_one_lane(|ptx| {
-                    let tile = cta.buffer(ptx, "result_tile", 0);
+                    let tile = cta.buffer(ptx, BufferId::ResultTile, 0);
                     let [row, column] = ptx.load_shared_8(Shared(tile, 0));
                     let (wave, in_wave) = (ptx.div(self.subtile, per_wave), ptx.rem(self.subtile, per_wave));
                     let row = ptx.mad(wave, WAVE_ROWS as u32, row);
                     let column = ptx.mad(in_wave, RESULT_COLUMNS as u32, column);
-                    let source = cta.buffer(ptx, "result", self.subtile);
+                    let source = cta.buffer(ptx, BufferId::Result, self.subtile);
                     let map = ptx.tensor_map("map_out");
                     ptx.tma_store(map, column, row, Shared(source, 0));
                     ptx.tma_store_commit();
@@ -182,7 +185,7 @@ impl Outbox {
         ptx.when(is_due, |ptx| {
             ptx.in_one_lane(|ptx| {
                 ptx.tma_store_wait_until_read();
-                let taken = cta.buffer(ptx, "result_taken", 0);
+                let taken = cta.buffer(ptx, BufferId::ResultTaken, 0);
                 ptx.arrive(taken);
             });
             ptx.increase(self.subtile, 1);

@@ -2,6 +2,8 @@
 //! accumulators of it into its shared memory. It adds them in a fixed order, so that results are bitwise
 //! repeatable.
 
+use octile_core::plan::BufferId;
+
 use crate::hopper::{
     parts::{accumulators::Accumulators, consumer::Consumer, cta::Cta, epilogue, schedule::Tile},
     ptx::{B32, F32, Ptx, Shared},
@@ -44,13 +46,13 @@ const VECTOR: usize = 4;
 
 impl Exchange {
     fn new(ptx: &mut Ptx, cta: &Cta<'_>, parts: usize) -> Self {
-        let first = cta.buffer(ptx, "exchange", 0);
+        let first = cta.buffer(ptx, BufferId::Exchange, 0);
         Self {
             parts,
             rank: ptx.cluster_rank(),
             slot: ptx.mad(cta.thread, 4 * VECTOR as u32, first),
             per_part: 4 * cta.plan.chunks_per_part(),
-            share: cta.plan.buffer_bytes("exchange") as u32,
+            share: cta.plan.buffer_bytes(BufferId::Exchange) as u32,
             register: 4 * cta.consumer_threads(),
         }
     }

@@ -5,7 +5,10 @@
 
 use std::ops::Range;
 
-use octile_core::plan::hopper::{HopperPlan, RESULT_COLUMNS, RESULT_ROWS, ResultPath, WAVE_ROWS};
+use octile_core::plan::{
+    BufferId,
+    hopper::{HopperPlan, RESULT_COLUMNS, RESULT_ROWS, ResultPath, WAVE_ROWS},
+};
 
 use crate::hopper::{
     parts::{
@@ -129,7 +132,7 @@ pub(super) struct Staging {
 impl Staging {
     /// All subtiles of a warp, one after the other.
     fn of_warp(ptx: &mut Ptx, cta: &Cta<'_>) -> Self {
-        let base = cta.buffer(ptx, "result", cta.warp);
+        let base = cta.buffer(ptx, BufferId::Result, cta.warp);
         Self::new(ptx, cta, base, SUBTILE_BYTES)
     }
 
@@ -138,7 +141,7 @@ impl Staging {
         let (group, warp) = (ptx.shr(cta.warp, 2), ptx.and(cta.warp, 3));
         let subtiles = cta.plan.waves() * cta.plan.shape.tile.b / RESULT_COLUMNS;
         let first = ptx.mul(group, subtiles as u32);
-        let base = cta.buffer(ptx, "result", first);
+        let base = cta.buffer(ptx, BufferId::Result, first);
         let base = ptx.mad(warp, SUBTILE_BYTES, base);
         Self::new(ptx, cta, base, 4 * SUBTILE_BYTES)
     }

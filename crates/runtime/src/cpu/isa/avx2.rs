@@ -9,8 +9,8 @@ use crate::cpu::kernel::kernels;
 
 pub(super) struct Avx2;
 
-/// A code moved to the place of an f16's exponent and mantissa stands for this part of its value. It makes even
-/// the subnormal codes decode without arithmetic.
+/// An e4m3 code shifted into the exponent and mantissa of an f16 is its value times this power of two,
+/// subnormals included.
 pub(super) const F16_BIAS: f32 = 256.0;
 
 impl Vector<8> for Avx2 {
@@ -22,13 +22,13 @@ impl Vector<8> for Avx2 {
 
     #[inline(always)]
     unsafe fn zero() -> Self::Sums {
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: the caller guarantees the ISA.
         unsafe { _mm256_setzero_ps() }
     }
 
     #[inline(always)]
     unsafe fn decode(codes: *const u8) -> [Self::Stored; 8] {
-        // SAFETY: the caller vouches for 64 bytes and the instruction set.
+        // SAFETY: the caller guarantees 64 bytes and the ISA.
         unsafe {
             let zero = _mm256_setzero_si256();
             let first = _mm256_loadu_si256(codes.cast());
@@ -45,7 +45,7 @@ impl Vector<8> for Avx2 {
     #[inline(always)]
     unsafe fn decode_line(codes: *const u8, out: *mut u8) {
         for at in 0..4 {
-            // SAFETY: the caller vouches for 64 codes, room for 64 floats, and the instruction set.
+            // SAFETY: the caller guarantees 64 codes, room for 64 floats, and the ISA.
             unsafe {
                 let words = _mm256_cvtepi8_epi16(_mm_loadu_si128(codes.add(16 * at).cast()));
                 let values = halves(to_f16(_mm256_slli_epi16::<7>(words)));
@@ -59,13 +59,13 @@ impl Vector<8> for Avx2 {
 
     #[inline(always)]
     unsafe fn widen(stored: Self::Stored) -> Self::Weights {
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: the caller guarantees the ISA.
         unsafe { _mm256_cvtph_ps(stored) }
     }
 
     #[inline(always)]
     unsafe fn dot(sums: Self::Sums, x: *const u8, weights: Self::Weights) -> Self::Sums {
-        // SAFETY: the caller vouches for one pair and the instruction set.
+        // SAFETY: the caller guarantees one pair and the ISA.
         unsafe {
             let pair = _mm256_castpd_ps(_mm256_set1_pd(x.cast::<f64>().read_unaligned()));
             _mm256_fmadd_ps(pair, weights, sums)
@@ -74,13 +74,13 @@ impl Vector<8> for Avx2 {
 
     #[inline(always)]
     unsafe fn add_scaled(total: Self::Sums, scale: f32, sums: Self::Sums) -> Self::Sums {
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: the caller guarantees the ISA.
         unsafe { _mm256_fmadd_ps(_mm256_set1_ps(scale), sums, total) }
     }
 
     #[inline(always)]
     unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32) {
-        // SAFETY: the caller vouches for eight floats and the instruction set.
+        // SAFETY: the caller guarantees eight floats and the ISA.
         unsafe {
             // Columns 01 45 23 67 after the pairwise sums.
             let sums = _mm256_castps_pd(_mm256_hadd_ps(low, high));
@@ -91,17 +91,17 @@ impl Vector<8> for Avx2 {
     }
 }
 
-/// Clears the bit between sign and exponent of sixteen codes that were moved, with their sign extended, to the place
-/// of an f16's exponent and mantissa.
+/// Clears the bit between sign and exponent of sixteen codes that were shifted arithmetically into the
+/// exponent and mantissa of an f16.
 #[inline(always)]
 unsafe fn to_f16(words: __m256i) -> __m256i {
-    // SAFETY: the caller vouches for the instruction set.
+    // SAFETY: the caller guarantees the ISA.
     unsafe { _mm256_and_si256(words, _mm256_set1_epi16(0xbf80u16 as i16)) }
 }
 
 #[inline(always)]
 unsafe fn halves(words: __m256i) -> [__m128i; 2] {
-    // SAFETY: the caller vouches for the instruction set.
+    // SAFETY: the caller guarantees the ISA.
     unsafe { [_mm256_castsi256_si128(words), _mm256_extracti128_si256::<1>(words)] }
 }
 

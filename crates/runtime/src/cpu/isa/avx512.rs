@@ -21,13 +21,13 @@ impl Vector<4> for Avx512 {
 
     #[inline(always)]
     unsafe fn zero() -> Self::Sums {
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: the caller guarantees the ISA.
         unsafe { _mm512_setzero_ps() }
     }
 
     #[inline(always)]
     unsafe fn decode(codes: *const u8) -> [Self::Stored; 4] {
-        // SAFETY: the caller vouches for 64 bytes and the instruction set.
+        // SAFETY: the caller guarantees 64 bytes and the ISA.
         unsafe {
             let (zero, codes) = (_mm512_setzero_si512(), _mm512_loadu_si512(codes.cast()));
             // A code in the high byte of a word.
@@ -40,7 +40,7 @@ impl Vector<4> for Avx512 {
     #[inline(always)]
     unsafe fn decode_line(codes: *const u8, out: *mut u8) {
         for at in 0..2 {
-            // SAFETY: the caller vouches for 64 codes, room for 64 floats, and the instruction set.
+            // SAFETY: the caller guarantees 64 codes, room for 64 floats, and the ISA.
             unsafe {
                 let words = _mm512_cvtepi8_epi16(_mm256_loadu_si256(codes.add(32 * at).cast()));
                 let values = decode_words(_mm512_slli_epi16::<7>(words));
@@ -59,7 +59,7 @@ impl Vector<4> for Avx512 {
 
     #[inline(always)]
     unsafe fn dot(sums: Self::Sums, x: *const u8, weights: Self::Weights) -> Self::Sums {
-        // SAFETY: the caller vouches for one pair and the instruction set.
+        // SAFETY: the caller guarantees one pair and the ISA.
         unsafe {
             let pair = _mm512_castpd_ps(_mm512_set1_pd(x.cast::<f64>().read_unaligned()));
             _mm512_fmadd_ps(pair, weights, sums)
@@ -68,13 +68,13 @@ impl Vector<4> for Avx512 {
 
     #[inline(always)]
     unsafe fn add_scaled(total: Self::Sums, scale: f32, sums: Self::Sums) -> Self::Sums {
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: the caller guarantees the ISA.
         unsafe { _mm512_fmadd_ps(_mm512_set1_ps(scale), sums, total) }
     }
 
     #[inline(always)]
     unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32) {
-        // SAFETY: the caller vouches for sixteen floats and the instruction set.
+        // SAFETY: the caller guarantees sixteen floats and the ISA.
         unsafe {
             let even = _mm512_shuffle_ps::<0b10_00_10_00>(low, high);
             let odd = _mm512_shuffle_ps::<0b11_01_11_01>(low, high);
@@ -88,10 +88,10 @@ impl Vector<4> for Avx512 {
     }
 }
 
-/// 32 codes that were moved, with their sign extended, to the place of an f16's exponent and mantissa.
+/// 32 codes, shifted arithmetically into the exponent and mantissa of an f16.
 #[inline(always)]
 unsafe fn decode_words(words: __m512i) -> [__m512; 2] {
-    // SAFETY: the caller vouches for the instruction set.
+    // SAFETY: the caller guarantees the ISA.
     unsafe {
         // Clears the bit between sign and exponent.
         let halves = _mm512_and_si512(words, _mm512_set1_epi16(0xbf80u16 as i16));
@@ -102,7 +102,7 @@ unsafe fn decode_words(words: __m512i) -> [__m512; 2] {
     }
 }
 
-/// One row is faster the way AVX2 does it: the narrower vectors widen straight from memory.
+/// A single row is faster with AVX2, whose narrower vectors are widened straight from memory.
 pub(super) const KERNELS: Kernels = Kernels {
     decoding_tiles: &[
         avx2::KERNELS.decoding_tiles[0],
@@ -119,6 +119,7 @@ mod wide {
 
     kernels!(
         [target_feature(enable = "avx2,fma,f16c,avx512f,avx512bw,avx512dq,avx512vl")]
-        Avx512, group 4, tile 4, rows [1 2 3 4 5 6], DECODED rows [1 2 3 4], keeping_rows [1 2 3 4 5 6], peak 12
+        Avx512, group 4, tile 4, rows [1 2 3 4 5 6], DECODED rows [1 2 3 4],
+        keeping_rows [1 2 3 4 5 6], peak 12
     );
 }

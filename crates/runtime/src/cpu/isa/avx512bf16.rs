@@ -1,4 +1,4 @@
-//! AVX-512 with VBMI and BF16: codes become bf16 by table, and pairs of bf16 are multiplied and added at once.
+//! AVX-512 with VBMI and BF16: codes are decoded to bf16 by table lookup and multiplied by bf16 dot products.
 
 use std::arch::x86_64::*;
 
@@ -37,13 +37,13 @@ impl Vector<2> for Avx512Bf16 {
 
     #[inline(always)]
     unsafe fn zero() -> Self::Sums {
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: the caller guarantees the ISA.
         unsafe { _mm512_setzero_ps() }
     }
 
     #[inline(always)]
     unsafe fn decode(codes: *const u8) -> [Self::Stored; 2] {
-        // SAFETY: the caller vouches for 64 bytes and the instruction set.
+        // SAFETY: the caller guarantees 64 bytes and the ISA.
         unsafe {
             let [low, high] = decode_bf16(_mm512_loadu_si512(codes.cast()));
             [as_bf16(low), as_bf16(high)]
@@ -52,9 +52,9 @@ impl Vector<2> for Avx512Bf16 {
 
     #[inline(always)]
     unsafe fn decode_line(codes: *const u8, out: *mut u8) {
-        // SAFETY: the caller vouches for 64 codes, room for 64 values, and the instruction set.
+        // SAFETY: the caller guarantees 64 codes, room for 64 values, and the ISA.
         unsafe {
-            // Decoding interleaves the halves of each 16 bytes; this order makes that right.
+            // Decoding interleaves the halves of each 16 bytes; this permutation compensates.
             let order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
             let codes = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(codes.cast()));
             let [low, high] = decode_bf16(codes);
@@ -70,7 +70,7 @@ impl Vector<2> for Avx512Bf16 {
 
     #[inline(always)]
     unsafe fn dot(sums: Self::Sums, x: *const u8, weights: Self::Weights) -> Self::Sums {
-        // SAFETY: the caller vouches for one pair and the instruction set.
+        // SAFETY: the caller guarantees one pair and the ISA.
         unsafe {
             let pair = _mm512_set1_epi32(x.cast::<i32>().read_unaligned());
             _mm512_dpbf16_ps(sums, weights, as_bf16(pair))
@@ -79,14 +79,14 @@ impl Vector<2> for Avx512Bf16 {
 
     #[inline(always)]
     unsafe fn add_scaled(total: Self::Sums, scale: f32, sums: Self::Sums) -> Self::Sums {
-        // SAFETY: the caller vouches for the instruction set.
+        // SAFETY: the caller guarantees the ISA.
         unsafe { _mm512_fmadd_ps(_mm512_set1_ps(scale), sums, total) }
     }
 
     #[inline(always)]
     unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32) {
         for (at, sums) in [low, high].into_iter().enumerate() {
-            // SAFETY: the caller vouches for 32 floats and the instruction set.
+            // SAFETY: the caller guarantees 32 floats and the ISA.
             unsafe {
                 let old = if old.is_null() { Self::zero() } else { _mm512_loadu_ps(old.add(16 * at)) };
                 _mm512_storeu_ps(out.add(16 * at), _mm512_add_ps(old, sums));
@@ -98,7 +98,7 @@ impl Vector<2> for Avx512Bf16 {
 /// The lower, then the upper eight codes of each 16 bytes as bf16.
 #[inline(always)]
 unsafe fn decode_bf16(codes: __m512i) -> [__m512i; 2] {
-    // SAFETY: the caller vouches for the instruction set.
+    // SAFETY: the caller guarantees the ISA.
     unsafe {
         let low = look_up(codes, &LOW_BYTES);
         let high = look_up(codes, &HIGH_BYTES);
@@ -111,7 +111,7 @@ unsafe fn decode_bf16(codes: __m512i) -> [__m512i; 2] {
 /// The table's byte for each code, whatever its sign.
 #[inline(always)]
 unsafe fn look_up(codes: __m512i, table: &[u8; 128]) -> __m512i {
-    // SAFETY: the table has 128 bytes, and the caller vouches for the instruction set.
+    // SAFETY: the table has 128 bytes, and the caller guarantees the ISA.
     unsafe {
         let first = _mm512_loadu_si512(table.as_ptr().cast());
         let second = _mm512_loadu_si512(table.as_ptr().add(64).cast());
@@ -121,7 +121,7 @@ unsafe fn look_up(codes: __m512i, table: &[u8; 128]) -> __m512i {
 
 #[inline(always)]
 fn as_bf16(bits: __m512i) -> __m512bh {
-    // SAFETY: both are 64 bytes without invalid values.
+    // SAFETY: both types are 64 bytes, and every bit pattern is valid.
     unsafe { std::mem::transmute(bits) }
 }
 

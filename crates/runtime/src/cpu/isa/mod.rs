@@ -1,4 +1,4 @@
-//! The small set of vector operations that the kernels are written in, one file of intrinsics per instruction set.
+//! The vector operations that microkernels are written in: one file of intrinsics per ISA.
 
 mod portable;
 
@@ -13,21 +13,21 @@ use octile_core::{FloatKind, device::cpu::Isa};
 
 use super::kernel::Kernels;
 
-/// One instruction set, as far as the kernels need it.
+/// The operations of one ISA.
 ///
-/// A vector of weights holds, for `COLS` neighbouring columns, the values of two neighbouring k: a *pair* per
-/// column. An accumulator adds up products of such pairs; whether the two products of a pair share a lane is the
-/// instruction set's own business until [`Vector::put_columns`]. `GROUP` vectors hold the 32 columns of a panel.
+/// A vector of weights holds, for `COLS` adjacent columns, the values of two adjacent k: a *pair* per column.
+/// An accumulator sums products of pairs; whether the two products of a pair share a lane is up to the ISA
+/// until [`Vector::put_columns`]. `GROUP` vectors hold the 32 columns of a panel.
 ///
 /// # Safety
-/// Every function may only run on a machine that has the instruction set, and must be inlined into a function
-/// compiled for it. Pointers must be valid for the bytes that the function says it touches.
+/// The CPU must support the ISA, and functions must be inlined into a function compiled for it. Pointers must
+/// be valid for the documented number of bytes.
 pub(super) trait Vector<const GROUP: usize> {
-    /// Decoded weights as buffers hold them.
+    /// Decoded weights in memory.
     type Stored: Copy;
-    /// Decoded weights as they are multiplied.
+    /// Decoded weights in registers.
     type Weights: Copy;
-    /// Running sums of `COLS` columns.
+    /// Accumulators of `COLS` columns.
     type Sums: Copy;
 
     /// The type that activations are decoded to.
@@ -37,17 +37,17 @@ pub(super) trait Vector<const GROUP: usize> {
     /// Bytes of one pair of activations.
     const PAIR: usize = 2 * Self::OPERAND.bytes();
 
-    /// Sums of nothing.
+    /// Returns zeroed accumulators.
     unsafe fn zero() -> Self::Sums;
 
-    /// Decodes the 64 codes of one pair of k and the 32 columns of a packed panel, none of them NaN. May leave a
-    /// power of two for `put_columns` to undo.
+    /// Decodes the 64 codes of one pair of k and the 32 columns of a packed panel, none of them NaN. The
+    /// values may be off by a power of two, which `put_columns` corrects.
     unsafe fn decode(codes: *const u8) -> [Self::Stored; GROUP];
 
-    /// Decodes 64 codes that lie one after the other, none of them NaN, and writes the values in that order.
+    /// Decodes 64 contiguous codes, none of them NaN, in order.
     unsafe fn decode_line(codes: *const u8, out: *mut u8);
 
-    /// What is multiplied for what is stored.
+    /// Converts weights from their form in memory to that in registers.
     unsafe fn widen(stored: Self::Stored) -> Self::Weights;
 
     /// Adds the products of `weights` with the pair of activations at `x` (`PAIR` bytes).
@@ -56,12 +56,12 @@ pub(super) trait Vector<const GROUP: usize> {
     /// `total + scale * sums`, lane by lane.
     unsafe fn add_scaled(total: Self::Sums, scale: f32, sums: Self::Sums) -> Self::Sums;
 
-    /// Adds the sums of two neighbouring accumulators and the `2 * COLS` floats at `old`, unless that is null, and
-    /// writes them to `out`.
+    /// Reduces two adjacent accumulators to columns, adds the `2 * COLS` floats at `old` unless it is null,
+    /// and stores them to `out`.
     unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32);
 }
 
-/// Whether this machine has an instruction set.
+/// Whether this CPU supports an ISA.
 pub(super) fn is_available(isa: Isa) -> bool {
     macro_rules! has {
         ($($feature:tt)*) => {{
@@ -79,7 +79,7 @@ pub(super) fn is_available(isa: Isa) -> bool {
     }
 }
 
-/// The kernels of an instruction set for operands of one type, to be called only where it [`is_available`].
+/// The microkernels of an ISA for one operand type; to be called only if it [`is_available`].
 #[cfg(target_arch = "x86_64")]
 pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
     match (isa, operand) {
@@ -90,17 +90,17 @@ pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
     }
 }
 
-/// The kernels of an instruction set for operands of one type, to be called only where it [`is_available`].
+/// The microkernels of an ISA for one operand type; to be called only if it [`is_available`].
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) fn kernels(_: Isa, _: FloatKind) -> &'static Kernels {
     &portable::KERNELS
 }
 
-/// Has a cache line brought nearer. Any address will do.
+/// Prefetches a cache line; any address is valid.
 #[inline(always)]
 pub(super) fn prefetch(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: a prefetch has no effect that the program can see, and every x86-64 has it.
+    // SAFETY: a prefetch has no visible effect, and every x86-64 CPU supports it.
     unsafe {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(line.cast());

@@ -1,4 +1,4 @@
-//! Plain Rust. Fixed-size arrays leave it to the compiler to use whatever vectors the target always has.
+//! Plain Rust on fixed-size arrays, which the compiler vectorizes for the target's baseline.
 
 use octile_core::{E4m3, FloatKind};
 
@@ -24,7 +24,7 @@ impl Vector<8> for Portable {
 
     #[inline(always)]
     unsafe fn decode(codes: *const u8) -> [Self::Stored; 8] {
-        // SAFETY: the caller vouches for 64 bytes.
+        // SAFETY: the caller guarantees 64 bytes.
         let codes = unsafe { codes.cast::<[u8; 64]>().read() };
         let mut weights = [[0.0; LANES]; 8];
         for (vector, weights) in weights.iter_mut().enumerate() {
@@ -40,7 +40,7 @@ impl Vector<8> for Portable {
     #[inline(always)]
     unsafe fn decode_line(codes: *const u8, out: *mut u8) {
         for at in 0..64 {
-            // SAFETY: the caller vouches for 64 codes and room for 64 floats.
+            // SAFETY: the caller guarantees 64 codes and room for 64 floats.
             unsafe {
                 let value = E4m3::from_bits(*codes.add(at)).to_f32();
                 out.cast::<f32>().add(at).write(value);
@@ -55,7 +55,7 @@ impl Vector<8> for Portable {
 
     #[inline(always)]
     unsafe fn dot(mut sums: Self::Sums, x: *const u8, weights: Self::Weights) -> Self::Sums {
-        // SAFETY: the caller vouches for one pair.
+        // SAFETY: the caller guarantees one pair.
         let pair = unsafe { x.cast::<[f32; 2]>().read_unaligned() };
         for lane in 0..LANES {
             sums[lane] += pair[lane % 2] * weights[lane];
@@ -75,7 +75,7 @@ impl Vector<8> for Portable {
     unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32) {
         for (at, sums) in [low, high].into_iter().enumerate() {
             for col in 0..4 {
-                // SAFETY: the caller vouches for `2 * COLS` floats.
+                // SAFETY: the caller guarantees `2 * COLS` floats.
                 unsafe {
                     let old = if old.is_null() { 0.0 } else { *old.add(at * 4 + col) };
                     *out.add(at * 4 + col) = old + (sums[2 * col] + sums[2 * col + 1]);

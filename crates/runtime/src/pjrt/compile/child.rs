@@ -1,17 +1,17 @@
-//! The child's side: load the plugin, compile, answer.
+//! The child process: loads the plugin, compiles, and replies.
 
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
-use super::{Compiled, Job, Module, Rejection, Reply};
+use super::{CompileRequest, Compiled, Module, Rejection, Reply};
 use crate::pjrt::{Error, Executable, Plugin, Topology};
 
-/// Reads a job, compiles its modules one after the other and writes one line per module. Fails only when the pipes
-/// do: everything else is an answer.
+/// Reads a request, compiles its modules in order and writes one line per module. Fails only on pipe errors:
+/// everything else is a reply.
 pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     let mut text = String::new();
     input.read_to_string(&mut text)?;
-    let job: Job = serde_json::from_str(&text)?;
+    let job: CompileRequest = serde_json::from_str(&text)?;
     let session = match Session::start(&job) {
         Ok(session) => session,
         Err(reason) => return answer(&mut output, &Reply::NotStarted(reason)),
@@ -23,12 +23,12 @@ pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
 }
 
 fn answer(output: &mut impl Write, reply: &Reply) -> io::Result<()> {
-    // A line of its own even after something that the compiler printed.
+    // Start a new line, in case the compiler printed something.
     writeln!(output, "\n{}", serde_json::to_string(reply)?)?;
     output.flush()
 }
 
-/// What all modules of a job share.
+/// What all modules of a request share.
 struct Session {
     topology: Topology,
     pjrt_api: (i32, i32),
@@ -37,7 +37,7 @@ struct Session {
 }
 
 impl Session {
-    fn start(job: &Job) -> Result<Self, String> {
+    fn start(job: &CompileRequest) -> Result<Self, String> {
         let plugin = Plugin::load(&job.plugin).map_err(|error| error.to_string())?;
         let target = &job.target;
         let reject = |error: Error| Rejection::of_topology(&target.topology, error).to_string();
@@ -75,7 +75,7 @@ impl Session {
             pjrt_api: self.pjrt_api,
             platform_version: self.platform_version.clone(),
             device_kind: self.device_kind.clone(),
-            // Plugins may leave this one out.
+            // Optional in plugins.
             fingerprint: executable.fingerprint().ok().map(hex),
             code_bytes: executable.code_size()?,
             memory: executable.memory_stats()?,
@@ -85,7 +85,7 @@ impl Session {
     }
 }
 
-/// Writes the executable where the module wants it, if it does.
+/// Writes the executable to the module's output path, if it has one.
 fn store(executable: &Executable, module: &Module) -> Result<(), Rejection> {
     let Some(path) = &module.executable else {
         return Ok(());

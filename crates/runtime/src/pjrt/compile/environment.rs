@@ -1,9 +1,9 @@
-//! The environment of a compiling child: the TPU compiler takes most of its settings from there.
+//! The environment of the child process, from which the TPU compiler reads most of its flags.
 
 use std::path::PathBuf;
 
-/// Variables that make the TPU library start at once and in silence on a machine without a TPU. Without the first
-/// it asks a metadata service for minutes; without the last it refuses to start beside another process.
+/// Variables for starting libtpu on a machine without a TPU. Without the first it queries a metadata service
+/// for minutes; without the last it does not start beside another process.
 const QUIET_START: [(&str, &str); 5] = [
     ("TPU_SKIP_MDS_QUERY", "1"),
     ("TPU_WORKER_HOSTNAMES", "localhost"),
@@ -12,23 +12,22 @@ const QUIET_START: [(&str, &str); 5] = [
     ("ALLOW_MULTIPLE_LIBTPU_LOAD", "1"),
 ];
 
-/// Variables whose flags, meant for some other program, could end the compiler.
+/// Variables with flags for other programs, which could abort the compiler.
 const CLEARED: [&str; 2] = ["XLA_FLAGS", "LIBTPU_INIT_ARGS"];
 
-/// Dump passes worth their bytes: the scheduled listings before and after the last pass, utilization, and the
-/// assignment of memory spaces.
+/// Passes to dump: the scheduled LLO before and after the last pass, utilization, and memory space
+/// assignment.
 const LLO_PASSES: &str =
     "final_bundles|packed-bundles-post-ra|final_hlo-static|hlo-static-bundle-profile|memory-space";
 
-/// Which files the compiler leaves behind.
+/// Which files the compiler dumps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DumpFlags {
     /// None.
     Nothing,
     /// Mosaic after every stage, LLO listings, utilization and schedule analysis, into this folder.
     Listings(PathBuf),
-    /// The compiler's estimate of the cycles, into this folder. On some chips the process aborts once it is
-    /// written.
+    /// The compiler's cycle estimate, into this folder. On some chips the process aborts after writing it.
     StaticProfile(PathBuf),
 }
 

@@ -1,9 +1,9 @@
 //! Ahead-of-time compilation in a child process.
 //!
-//! The TPU compiler ends its process on an unknown flag or an internal check, and reads most of its flags from the
-//! environment once. So the compiling is done by a child: [`Compiler`] starts one with the right environment and
-//! sends it a job as JSON, [`serve`] is what runs inside of it, and every finished module comes back as one line of
-//! JSON. Whatever happens to the child, the results that it wrote before are kept.
+//! The TPU compiler aborts on unknown flags and failed internal checks, and reads most flags from the
+//! environment once. So a child process compiles: [`Compiler`] starts it with the right environment and sends
+//! a request as JSON, [`serve`] runs inside it, and each finished module is one line of JSON. If the child
+//! dies, earlier results are kept.
 
 mod child;
 mod environment;
@@ -27,7 +27,7 @@ pub use rejection::Rejection;
 /// What to compile for.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Target {
-    /// The plugin's name for it, for example `tpu7x:2x2x1`.
+    /// Its name in the plugin, for example `tpu7x:2x2x1`.
     pub topology: String,
     /// Options of the topology, for example `chips_per_host_bounds`.
     pub options: Vec<NamedValue>,
@@ -43,13 +43,13 @@ impl Target {
 /// A program to compile.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Module {
-    /// What errors call it.
+    /// Its name in errors.
     pub name: String,
     /// StableHLO text.
     pub stablehlo: String,
     /// Options of this compilation.
     pub options: CompileOptions,
-    /// Where to write the executable, for a runtime to load later.
+    /// Where to write the serialized executable.
     pub executable: Option<PathBuf>,
 }
 
@@ -65,7 +65,7 @@ impl Module {
     }
 }
 
-/// What the compiler says about a module that it compiled.
+/// What the compiler reports about a compiled module.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Compiled {
     /// The version of the PJRT interface.
@@ -74,9 +74,9 @@ pub struct Compiled {
     pub platform_version: String,
     /// The kind of device compiled for, for example `TPU7x`.
     pub device_kind: String,
-    /// Hexadecimal digits that are equal for equal compilations.
+    /// Fingerprint in hexadecimal: equal for equal compilations.
     pub fingerprint: Option<String>,
-    /// Bytes of machine code.
+    /// Size of the machine code in bytes.
     pub code_bytes: i64,
     /// Device memory of a run.
     pub memory: MemoryStats,
@@ -86,15 +86,15 @@ pub struct Compiled {
     pub seconds: f64,
 }
 
-/// What a child is asked to do.
+/// A request to a child.
 #[derive(Serialize, Deserialize)]
-struct Job {
+struct CompileRequest {
     plugin: PathBuf,
     target: Target,
     modules: Vec<Module>,
 }
 
-/// One line from a child: the outcome of the next module, or why there is none for any.
+/// One line from a child: the outcome of the next module, or an error that concerns all.
 #[derive(Serialize, Deserialize)]
 enum Reply {
     Compiled(Box<Compiled>),

@@ -1,4 +1,5 @@
-//! The parent's side: start a child, send the job, collect the answers, explain its end.
+//! The parent process: starts a child, sends the request, collects the replies, and explains how the child
+//! ended.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -9,67 +10,67 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use super::{Compiled, DumpFlags, Job, Module, Rejection, Reply, Target};
+use super::{CompileRequest, Compiled, DumpFlags, Module, Rejection, Reply, Target};
 use crate::cleanup::GuardedChild;
 
-/// How long a child may be silent: many times what the largest kernels take.
+/// Timeout without a reply: many times what the largest kernels take.
 const PATIENCE: Duration = Duration::from_secs(15 * 60);
 
-/// How much of a dead child's error output is worth repeating.
+/// How much of a dead child's stderr to quote.
 const LAST_WORDS: u64 = 2000;
 
-/// A compilation that brought no executable.
+/// A compilation that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
-    /// The compiler refuses the module.
+    /// The compiler rejects the module.
     #[error("{module}: {rejection}")]
     Rejected {
         /// Which module.
         module: String,
-        /// Why.
+        /// The reason.
         rejection: Rejection,
     },
     /// The compiler could not be started for this target.
     #[error("{0}")]
     NotStarted(String),
     /// The compiler's process died.
-    #[error("the compiler died of {cause} while it compiled {module}{words}", words = quoted(.last_words))]
+    #[error("the compiler died of {cause} while compiling {module}{words}", words = quoted(.last_words))]
     Crashed {
         /// Which module.
         module: String,
         /// A signal or an exit code.
         cause: String,
-        /// The end of its error output.
+        /// The end of its stderr.
         last_words: String,
     },
-    /// The compiler's process did not answer, and was ended.
+    /// The compiler did not reply in time and was killed.
     #[error(
-        "the compiler gave no answer in {} seconds while it compiled {module}, and was ended{words}",
+        "the compiler did not reply within {} seconds while compiling {module}, and was killed{words}",
         .waited.as_secs(), words = quoted(.last_words)
     )]
     Hung {
         /// Which module.
         module: String,
-        /// How long it was waited for.
+        /// The timeout.
         waited: Duration,
-        /// The end of its error output.
+        /// The end of its stderr.
         last_words: String,
     },
     /// The child process could not be run.
     #[error("cannot run the compiling process {program:?}: {error}")]
     Process {
-        /// What was run.
+        /// The program.
         program: OsString,
-        /// What the system says.
+        /// The operating system's error.
         error: io::Error,
     },
 }
 
 fn quoted(words: &str) -> String {
-    if words.is_empty() { "; it said nothing".to_owned() } else { format!("; its last words were:\n{words}") }
+    if words.is_empty() { "; stderr is empty".to_owned() } else { format!("; stderr ends with:\n{words}") }
 }
 
-/// A way to compile: a plugin, and the command that runs [`super::serve`] on its standard input and output.
+/// A compiler: a plugin, and the command that runs [`super::serve`] on its stdin and stdout.
 #[derive(Clone, Debug)]
 pub struct Compiler {
     /// The plugin, for example `libtpu.so`.
@@ -78,7 +79,7 @@ pub struct Compiler {
     pub child: Vec<OsString>,
 }
 
-/// What a child left behind.
+/// The output of a child.
 struct Answers {
     replies: Vec<Reply>,
     end: End,
@@ -90,7 +91,7 @@ struct Answers {
 enum End {
     /// By itself.
     Exited(ExitStatus),
-    /// By us, after it had been silent for so long.
+    /// Killed after this timeout.
     Hung(Duration),
 }
 
@@ -120,8 +121,8 @@ impl Compiler {
         }
     }
 
-    /// Compiles many modules, one outcome each. A crash costs the module it happens in: a new child takes over the
-    /// rest.
+    /// Compiles many modules, with one outcome each. A crash fails the module being compiled; a new child
+    /// continues with the rest.
     pub fn compile_all(
         &self,
         target: &Target,
@@ -156,9 +157,10 @@ impl Compiler {
     ) -> Result<Answers, CompileError> {
         let (program, arguments) = self.child.split_first().expect("the child has a program");
         let process_error = |error| self.process_error(error);
-        let job = Job { plugin: self.plugin.clone(), target: target.clone(), modules: modules.to_vec() };
+        let job =
+            CompileRequest { plugin: self.plugin.clone(), target: target.clone(), modules: modules.to_vec() };
         let job = serde_json::to_vec(&job).map_err(|error| process_error(error.into()))?;
-        // A file, not a pipe: nobody has to read it while the child runs.
+        // A file, not a pipe: it need not be read while the child runs.
         let mut log = tempfile::tempfile().map_err(process_error)?;
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped());
@@ -169,7 +171,7 @@ impl Compiler {
         let last_words = tail(&mut log).map_err(process_error)?;
         let mut replies = Vec::new();
         for line in output {
-            // What is no reply was printed by the compiler.
+            // Lines that are not replies were printed by the compiler.
             match serde_json::from_str(&line) {
                 Ok(Reply::NotStarted(reason)) => return Err(CompileError::NotStarted(reason)),
                 Ok(reply) => replies.push(reply),
@@ -180,15 +182,15 @@ impl Compiler {
     }
 }
 
-/// Sends the job and reads all lines that the child has to say.
+/// Sends the request and reads the child's lines.
 fn converse(mut child: GuardedChild, job: &[u8], patience: Duration) -> io::Result<(Vec<String>, End)> {
     let mut stdin = child.take_stdin().expect("stdin is piped");
-    // A child that died early closes the pipe: its status tells more than the broken pipe.
+    // If the child died early, its exit status tells more than the broken pipe.
     let _ = stdin.write_all(job);
     drop(stdin);
     let stdout = child.take_stdout().expect("stdout is piped");
     let (sender, receiver) = mpsc::channel();
-    // A thread of its own, because reading a pipe cannot be given up. It ends with the pipe.
+    // In a thread, because a blocking read has no timeout. It ends when the pipe closes.
     thread::spawn(move || {
         let lines = io::BufReader::new(stdout).split(b'\n').map_while(Result::ok);
         lines.map(|line| String::from_utf8_lossy(&line).into_owned()).all(|line| sender.send(line).is_ok())
@@ -215,7 +217,7 @@ fn tail(log: &mut File) -> io::Result<String> {
 }
 
 impl Answers {
-    /// The answers, and how to explain a missing one.
+    /// Returns the replies, and an explanation for missing ones.
     fn split(self) -> (Vec<Reply>, impl Fn(&str) -> CompileError) {
         let (end, last_words) = (self.end, self.last_words);
         let crash = move |module: &str| {
@@ -252,7 +254,7 @@ fn cause(status: ExitStatus) -> String {
     status.to_string()
 }
 
-/// The signals that compilers die of.
+/// Names of signals.
 #[cfg(unix)]
 fn signal_name(signal: i32) -> &'static str {
     match signal {
@@ -285,11 +287,12 @@ mod tests {
     fn a_crash_is_told_with_its_last_words() {
         assert_eq!(
             compile("echo 'Check failed: x > 0' >&2; kill -ABRT $$").to_string(),
-            "the compiler died of signal 6 (abort) while it compiled dma; its last words were:\nCheck failed: x > 0"
+            "the compiler died of signal 6 (abort) while compiling dma; stderr ends with:\n\
+             Check failed: x > 0"
         );
         assert_eq!(
             compile("exit 3").to_string(),
-            "the compiler died of exit code 3 while it compiled dma; it said nothing"
+            "the compiler died of exit code 3 while compiling dma; stderr is empty"
         );
     }
 
@@ -309,10 +312,10 @@ mod tests {
         };
         assert_eq!(
             compile("echo 'asking somebody' >&2; exec sleep 600"),
-            "the compiler gave no answer in 1 seconds while it compiled dma, and was ended; \
-             its last words were:\nasking somebody"
+            "the compiler did not reply within 1 seconds while compiling dma, and was killed; \
+             stderr ends with:\nasking somebody"
         );
-        // An answer counts even if the child hangs afterwards.
+        // A reply counts even if the child hangs afterwards.
         let answered = compile(r#"echo '{"Rejected":{"Other":"no"}}'; exec sleep 600"#);
         assert!(answered.starts_with("dma: ") && !answered.contains("no answer"), "{answered}");
     }

@@ -1,4 +1,4 @@
-//! The compiler's own estimate of the cycles.
+//! The compiler's static cycle estimate.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,25 +9,25 @@ use serde::Serialize;
 use super::{CompileError, Compiler, DumpFlags, Module, Target};
 use crate::cleanup::Temporary;
 
-/// What the compiler appends to the name of a profiled operation.
+/// Suffix of the name of a profiled operation.
 const FILE_SUFFIX: &str = "_static_llo_profile.textproto";
 
-/// Cycles as the compiler estimates them, copies included.
+/// Cycles estimated by the compiler, DMAs included.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StaticProfile {
-    /// Per operation of the module. An operation that is not here has no estimate.
+    /// Per operation of the module; operations without an estimate are absent.
     pub estimated_cycles: BTreeMap<String, u64>,
-    /// What the profiler died of, if it did.
+    /// How the profiler died, if it did.
     pub died_of: Option<String>,
 }
 
 /// Name prefix of temporary folders for compiler dumps; old ones were left behind by a killed process.
 pub const TEMPORARY_PREFIX: &str = "octile-dump-";
 
-/// Compiles a module once more, with static profiling on.
+/// Compiles a module again with static profiling.
 ///
-/// It needs a compilation of its own because the profiler may end the process: it cannot follow every kernel that
-/// copies by hand. What it wrote before is kept.
+/// In a process of its own, because the profiler aborts on some kernels with explicit DMAs. What it wrote
+/// before is kept.
 pub fn static_profile(
     compiler: &Compiler,
     target: &Target,
@@ -61,7 +61,7 @@ fn read_profiles(folder: &Path) -> std::io::Result<BTreeMap<String, u64>> {
     Ok(cycles)
 }
 
-/// The first estimate in a profile. A profile that was cut short has none.
+/// The first estimate in a profile; a truncated profile has none.
 fn estimated_cycles(profile: &str) -> Option<u64> {
     let mut fields = profile.lines().filter_map(|line| line.trim().strip_prefix("estimated_cycles: "));
     fields.next()?.trim().parse().ok()

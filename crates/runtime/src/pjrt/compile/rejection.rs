@@ -1,4 +1,4 @@
-//! The compiler's errors, told apart and in plain words.
+//! Classification of the compiler's errors.
 
 use std::path::PathBuf;
 
@@ -6,45 +6,45 @@ use serde::{Deserialize, Serialize};
 
 use crate::pjrt::{Error, ErrorCode};
 
-/// Why the compiler refuses a target or a module.
+/// Why the compiler rejects a target or a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 pub enum Rejection {
-    /// The topology names no chip of this compiler.
-    #[error("this compiler knows no chip for the topology '{0}': check the name, or install a newer libtpu")]
+    /// The compiler does not know the topology.
+    #[error("unknown topology '{0}': check the name, or install a newer libtpu")]
     UnknownChip(String),
-    /// The topology has an impossible shape.
-    #[error("the topology '{topology}' is not possible: {detail}")]
+    /// The topology has an invalid shape.
+    #[error("invalid topology '{topology}': {detail}")]
     Topology {
         /// Its name.
         topology: String,
-        /// The compiler's words.
+        /// The compiler's message.
         detail: String,
     },
-    /// The module around the kernel cannot be read.
+    /// The module is not valid StableHLO.
     #[error("the module is not valid StableHLO: {0}")]
     StableHlo(String),
-    /// The kernel cannot be read.
+    /// The kernel is not valid Mosaic.
     #[error("the kernel is not a valid Mosaic module: {0}")]
     MosaicInvalid(String),
-    /// The kernel asks for something that this chip does not have.
-    #[error("the chip does not support what the kernel asks for: {0}")]
+    /// The kernel needs a feature that the chip lacks.
+    #[error("the chip does not support a feature of the kernel: {0}")]
     Unsupported(String),
-    /// The kernel is valid, but no code can be made of it.
-    #[error("the compiler cannot translate the kernel: {0}")]
+    /// The kernel is valid, but the compiler cannot lower it.
+    #[error("the compiler cannot lower the kernel: {0}")]
     MosaicLowering(String),
     /// The kernel's buffers do not fit.
-    #[error("the kernel does not fit the chip's memory: {0}")]
+    #[error("the kernel exceeds the chip's memory: {0}")]
     OutOfMemory(String),
     /// The result could not be written.
     #[error("cannot write the executable to {path}: {reason}")]
     NotStored {
-        /// Where to.
+        /// The path.
         path: PathBuf,
-        /// What the system says.
+        /// The operating system's error.
         reason: String,
     },
-    /// Anything else, in the compiler's words.
-    #[error("the compiler refuses the module: {0}")]
+    /// Any other error, in the compiler's words.
+    #[error("the compiler rejects the module: {0}")]
     Other(String),
 }
 
@@ -83,13 +83,13 @@ impl Rejection {
     }
 }
 
-/// The first line that says something.
+/// The first informative line.
 fn essence(message: &str) -> String {
     let line = message.lines().map(str::trim).find(|line| !line.is_empty());
     line.unwrap_or("no reason given").to_owned()
 }
 
-/// The sentence that tells by how much a memory is exceeded.
+/// The sentence that tells by how much memory is exceeded.
 fn excess(message: &str) -> Option<String> {
     let sentence = message.lines().flat_map(|line| line.split(". "));
     let mut telling = sentence.filter(|sentence| sentence.contains("exceed"));
@@ -115,19 +115,19 @@ mod tests {
         };
         assert_eq!(
             explain("tpu9x:2x2x1", "Invalid TPU external name: tpu9x"),
-            "this compiler knows no chip for the topology 'tpu9x:2x2x1': check the name, or install a newer libtpu"
+            "unknown topology 'tpu9x:2x2x1': check the name, or install a newer libtpu"
         );
         assert_eq!(
             explain("v5e:1x1", "Topology layout \"v5e:1x1\" is not divisible by the bounds \"2x2x1\""),
-            "the topology 'v5e:1x1' is not possible: Topology layout \"v5e:1x1\" is not divisible by the bounds \
+            "invalid topology 'v5e:1x1': Topology layout \"v5e:1x1\" is not divisible by the bounds \
              \"2x2x1\""
         );
     }
 
     #[test]
     fn text_that_cannot_be_read() {
-        let stablehlo = "-:3:10: error: custom op 'stablehlo.custm_call' is unknown\n<unknown>:0: error: Failed to \
-                         parse using StableHLO v1.17.0, >12w old unsupported plugin\n";
+        let stablehlo = "-:3:10: error: custom op 'stablehlo.custm_call' is unknown\n<unknown>:0: error: \
+                         Failed to parse using StableHLO v1.17.0, >12w old unsupported plugin\n";
         assert_eq!(
             explain(ErrorCode::Unknown, stablehlo),
             "the module is not valid StableHLO: -:3:10: error: custom op 'stablehlo.custm_call' is unknown"
@@ -142,34 +142,36 @@ mod tests {
     #[test]
     fn kernels_that_cannot_be_translated() {
         let unsupported = "Mosaic failed to compile TPU kernel: E2001: CompileTimeMosaicUnsupportedRhsType: \
-                           Unsupported matmul RHS type on target: vector<128x128xf8E4M3FN>\nSee the web page\n";
+                           Unsupported matmul RHS type on target: vector<128x128xf8E4M3FN>\nSee the \
+                           web page\n";
         assert_eq!(
             explain(ErrorCode::Internal, unsupported),
-            "the chip does not support what the kernel asks for: CompileTimeMosaicUnsupportedRhsType: Unsupported \
-             matmul RHS type on target: vector<128x128xf8E4M3FN>"
+            "the chip does not support a feature of the kernel: CompileTimeMosaicUnsupportedRhsType: \
+             Unsupported matmul RHS type on target: vector<128x128xf8E4M3FN>"
         );
         let lowering =
             "Mosaic failed to compile TPU kernel: failed to legalize operation 'tpu.matmul'\n\nat ...";
         assert_eq!(
             explain(ErrorCode::Internal, lowering),
-            "the compiler cannot translate the kernel: failed to legalize operation 'tpu.matmul'"
+            "the compiler cannot lower the kernel: failed to legalize operation 'tpu.matmul'"
         );
     }
 
     #[test]
     fn memory_that_runs_out() {
-        let scoped = "E1001: CompileTimeScopedVmemOom:\nRan out of memory in memory space vmem while allocating on \
-                      stack for %kern.2 = f32[256,256]. Scoped allocation with size 49.02M and limit 32.00M \
-                      exceeded scoped vmem limit by 17.02M. It should not be possible to run out of scoped vmem - ";
+        let scoped = "E1001: CompileTimeScopedVmemOom:\nRan out of memory in memory space vmem while allocating \
+                      on stack for %kern.2 = f32[256,256]. Scoped allocation with size 49.02M and limit 32.00M \
+                      exceeded scoped vmem limit by 17.02M. It should not be possible to run out of scoped \
+                      vmem - ";
         assert_eq!(
             explain(ErrorCode::ResourceExhausted, scoped),
-            "the kernel does not fit the chip's memory: Scoped allocation with size 49.02M and limit 32.00M \
+            "the kernel exceeds the chip's memory: Scoped allocation with size 49.02M and limit 32.00M \
              exceeded scoped vmem limit by 17.02M"
         );
         let physical = "Allocation (size=90000000) would exceed memory (size=67108864)";
         assert_eq!(
             explain(ErrorCode::Internal, physical),
-            "the kernel does not fit the chip's memory: Allocation (size=90000000) would exceed memory \
+            "the kernel exceeds the chip's memory: Allocation (size=90000000) would exceed memory \
              (size=67108864)"
         );
     }

@@ -1,4 +1,4 @@
-//! Buffers: arrays in the memory of a device.
+//! Buffers: arrays in device memory.
 
 use std::ffi::c_int;
 use std::ptr::NonNull;
@@ -6,14 +6,14 @@ use std::ptr::NonNull;
 use super::{Api, Result, call, object, slice};
 use crate::pjrt::sys;
 
-/// Row-major order of `rank` dimensions, as the interface wants it told: the innermost dimension first.
+/// The row-major layout of `rank` dimensions, minor to major as PJRT expects.
 #[derive(Debug)]
 pub struct HostLayout {
     minor_to_major: Vec<i64>,
 }
 
 impl HostLayout {
-    /// Row-major order.
+    /// The row-major layout.
     pub fn row_major(rank: usize) -> Self {
         Self { minor_to_major: (0..rank as i64).rev().collect() }
     }
@@ -32,8 +32,8 @@ impl Api {
     /// Copies row-major host memory to a device. The host memory may change as soon as this returns.
     ///
     /// # Safety
-    /// `client` must be a live client of this plugin and `device` one of its devices; `data` must hold as many bytes
-    /// as `dims` and `element_type` ask for.
+    /// `client` must be a live client of this plugin and `device` one of its devices; `data` must hold the
+    /// bytes of `dims` and `element_type`.
     pub unsafe fn buffer_from_host(
         self,
         client: NonNull<sys::Client>,
@@ -55,9 +55,9 @@ impl Api {
         call!(self, client_buffer_from_host_buffer, &mut args)?;
         let buffer = object(args.buffer, "client_buffer_from_host_buffer")?;
         if let Some(event) = NonNull::new(args.done_with_host_buffer) {
-            // SAFETY: the call handed the event over.
+            // SAFETY: the call returned ownership of the event.
             if let Err(error) = unsafe { self.event_finish(event) } {
-                // SAFETY: the call handed the buffer over, and nobody has seen it.
+                // SAFETY: the call returned ownership of the buffer.
                 let _ = unsafe { self.buffer_destroy(buffer) };
                 return Err(error);
             }
@@ -68,13 +68,13 @@ impl Api {
     /// Frees a buffer and its device memory.
     ///
     /// # Safety
-    /// `buffer` must be a buffer of this plugin that nobody destroyed.
+    /// `buffer` must be a live buffer of this plugin.
     pub unsafe fn buffer_destroy(self, buffer: NonNull<sys::Buffer>) -> Result<()> {
         let mut args = sys::BufferDestroyArgs { handle: buffer.as_ptr(), ..Default::default() };
         call!(self, buffer_destroy, &mut args)
     }
 
-    /// The number that the interface gives to the buffer's element type.
+    /// The PJRT number of the buffer's element type.
     ///
     /// # Safety
     /// `buffer` must be a live buffer of this plugin.
@@ -95,7 +95,7 @@ impl Api {
         Ok(unsafe { slice(args.dims, args.num_dims) }.to_vec())
     }
 
-    /// Copies a buffer to host memory, and waits until all of it is there.
+    /// Copies a buffer to host memory and waits for the copy.
     ///
     /// # Safety
     /// `buffer` must be a live buffer of this plugin, and `host` must be as long as its array.
@@ -115,7 +115,7 @@ impl Api {
         };
         call!(self, buffer_to_host_buffer, &mut args)?;
         match NonNull::new(args.event) {
-            // SAFETY: the call handed the event over.
+            // SAFETY: the call returned ownership of the event.
             Some(event) => unsafe { self.event_finish(event) },
             None => Ok(()),
         }

@@ -1,4 +1,4 @@
-//! Clients: devices that are there, and executables loaded onto them.
+//! Clients: attached devices, and executables loaded onto them.
 
 use std::ptr::{self, NonNull};
 
@@ -22,13 +22,13 @@ impl Api {
     /// Closes a client.
     ///
     /// # Safety
-    /// `client` must be a client of this plugin that nobody destroyed, and nothing made by it may be in use.
+    /// `client` must be a live client of this plugin, and nothing made by it may be in use.
     pub unsafe fn client_destroy(self, client: NonNull<sys::Client>) -> Result<()> {
         let mut args = sys::ClientDestroyArgs { handle: client.as_ptr(), ..Default::default() };
         call!(self, client_destroy, &mut args)
     }
 
-    /// For example `cuda`.
+    /// Name of the platform, for example `cuda`.
     ///
     /// # Safety
     /// `client` must be a live client of this plugin.
@@ -59,7 +59,7 @@ impl Api {
         Ok(devices.iter().filter_map(|device| NonNull::new(*device)).collect())
     }
 
-    /// The device's kind and a short text to tell it from others.
+    /// The device's kind and a short unique description.
     ///
     /// # Safety
     /// `device` must be a device of a live client of this plugin.
@@ -116,13 +116,13 @@ impl Api {
     /// Frees a loaded executable.
     ///
     /// # Safety
-    /// `executable` must be a loaded executable of this plugin that nobody destroyed.
+    /// `executable` must be a live loaded executable of this plugin.
     pub unsafe fn loaded_executable_destroy(self, executable: NonNull<sys::LoadedExecutable>) -> Result<()> {
         let mut args = sys::LoadedExecutableDestroyArgs { handle: executable.as_ptr(), ..Default::default() };
         call!(self, loaded_executable_destroy, &mut args)
     }
 
-    /// The executable behind a loaded one; the caller destroys it.
+    /// The executable of a loaded one; the caller destroys it.
     ///
     /// # Safety
     /// `executable` must be a live loaded executable of this plugin.
@@ -136,12 +136,12 @@ impl Api {
         object(args.executable, "loaded_executable_get_executable")
     }
 
-    /// Runs a loaded executable on the device that it was compiled for and waits until it is done. Arguments survive
-    /// the call; the caller destroys the `num_outputs` results.
+    /// Runs a loaded executable on its device and waits for it. Arguments are not donated; the caller
+    /// destroys the `num_outputs` results.
     ///
     /// # Safety
-    /// `executable` and `arguments` must be live objects of one client of this plugin, and `num_outputs` must be the
-    /// executable's own number.
+    /// `executable` and `arguments` must be live objects of one client of this plugin, and `num_outputs` must
+    /// be the executable's own number.
     pub unsafe fn execute(
         self,
         executable: NonNull<sys::LoadedExecutable>,
@@ -171,14 +171,14 @@ impl Api {
         };
         call!(self, loaded_executable_execute, &mut args)?;
         let finished = match NonNull::new(complete[0]) {
-            // SAFETY: the call handed the event over.
+            // SAFETY: the call returned ownership of the event.
             Some(event) => unsafe { self.event_finish(event) },
             None => Ok(()),
         };
         let outputs: Vec<_> = outputs.into_iter().filter_map(NonNull::new).collect();
         if let Err(error) = finished {
             for output in outputs {
-                // SAFETY: results of a failed run are still the caller's to destroy.
+                // SAFETY: results of a failed run must be destroyed too.
                 let _ = unsafe { self.buffer_destroy(output) };
             }
             return Err(error);

@@ -1,4 +1,4 @@
-//! Executables: what a compilation returns, runnable or not.
+//! Executables: results of a compilation.
 
 use std::ptr::{self, NonNull};
 
@@ -10,7 +10,7 @@ impl Api {
     /// Frees an executable.
     ///
     /// # Safety
-    /// `executable` must be an executable of this plugin that nobody destroyed.
+    /// `executable` must be a live executable of this plugin.
     pub unsafe fn executable_destroy(self, executable: NonNull<sys::Executable>) -> Result<()> {
         let mut args = sys::ExecutableDestroyArgs { handle: executable.as_ptr(), ..Default::default() };
         call!(self, executable_destroy, &mut args)
@@ -24,7 +24,7 @@ impl Api {
         text!(self, executable_name, executable.as_ptr())
     }
 
-    /// Bytes that are equal for equal compilations.
+    /// Fingerprint: equal for equal compilations.
     ///
     /// # Safety
     /// `executable` must be a live executable of this plugin.
@@ -35,7 +35,7 @@ impl Api {
         Ok(unsafe { slice(args.text.cast::<u8>(), args.text_size) }.to_vec())
     }
 
-    /// How many results a run returns.
+    /// Number of results.
     ///
     /// # Safety
     /// `executable` must be a live executable of this plugin.
@@ -46,7 +46,7 @@ impl Api {
         Ok(args.num_outputs)
     }
 
-    /// Bytes of machine code.
+    /// Size of the machine code in bytes.
     ///
     /// # Safety
     /// `executable` must be a live executable of this plugin.
@@ -56,7 +56,7 @@ impl Api {
         Ok(args.size_in_bytes)
     }
 
-    /// What the compiler says about the cost of a run: `flops`, `bytes accessed` and others.
+    /// The compiler's cost analysis: `flops`, `bytes accessed` and others.
     ///
     /// # Safety
     /// `executable` must be a live executable of this plugin.
@@ -71,7 +71,7 @@ impl Api {
         Ok(unsafe { NamedValue::copy_list(args.properties, args.num_properties) })
     }
 
-    /// How much memory a run needs, in bytes.
+    /// Device memory of a run, in bytes.
     ///
     /// # Safety
     /// `executable` must be a live executable of this plugin.
@@ -111,7 +111,7 @@ impl Api {
         Ok((format, code))
     }
 
-    /// The executable as bytes that the same plugin can load again.
+    /// Serializes the executable; the same plugin can load it.
     ///
     /// # Safety
     /// `executable` must be a live executable of this plugin.
@@ -121,7 +121,7 @@ impl Api {
         // SAFETY: the bytes live until their owner is deleted, below.
         let bytes = unsafe { slice(args.bytes.cast::<u8>(), args.bytes_size) }.to_vec();
         if let Some(delete) = args.deleter {
-            // SAFETY: the plugin asks for exactly one call with what it returned.
+            // SAFETY: the API requires exactly one call of the deleter.
             unsafe { delete(args.owner) };
         }
         Ok(bytes)

@@ -1,5 +1,5 @@
-//! One function per C call. Errors become values, text and lists are copied out, and what the caller must destroy is
-//! returned as a raw handle: ownership is the business of [`super::safe`].
+//! One function per C call. Errors are values, strings and lists are copied, and objects that the caller must
+//! destroy are returned as raw handles: [`super::safe`] owns them.
 
 mod buffer;
 mod client;
@@ -15,7 +15,7 @@ use super::sys;
 pub use buffer::HostLayout;
 pub use named::{NamedValue, Value};
 
-/// The status codes of the interface.
+/// PJRT status codes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(i32)]
 #[allow(missing_docs)]
@@ -58,7 +58,7 @@ impl ErrorCode {
         Self::Unauthenticated,
     ];
 
-    /// The code of this number; numbers that later versions add count as [`ErrorCode::Unknown`].
+    /// The code with this number; unknown numbers are [`ErrorCode::Unknown`].
     pub fn from_raw(raw: i32) -> Self {
         Self::ALL.into_iter().find(|code| *code as i32 == raw).unwrap_or(Self::Unknown)
     }
@@ -67,15 +67,15 @@ impl ErrorCode {
 /// A call that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// The plugin reports it.
+    /// The plugin reports an error.
     #[error("{message}")]
     Plugin {
-        /// What kind.
+        /// Its code.
         code: ErrorCode,
-        /// The plugin's own words.
+        /// The plugin's message.
         message: String,
     },
-    /// The plugin does not have the function.
+    /// The plugin does not implement the function.
     #[error("this PJRT plugin (API {major}.{minor}) does not implement {function}")]
     Missing {
         /// The function's name in the table.
@@ -90,11 +90,11 @@ pub enum Error {
 /// The result of a call.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// The plugin's table of functions. It lives as long as the library stays loaded.
+/// The plugin's function table, valid while the library is loaded.
 #[derive(Clone, Copy, Debug)]
 pub struct Api(NonNull<sys::Api>);
 
-/// Reads a function of the table, if the plugin's table reaches that far.
+/// Reads a function of the table, if the plugin's table is that long.
 macro_rules! function {
     ($api:expr, $field:ident) => {{
         let api: $crate::pjrt::result::Api = $api;
@@ -109,13 +109,13 @@ macro_rules! function {
     }};
 }
 
-/// Calls a function of the table with `args` and turns its error into a value.
+/// Calls a function of the table with `args` and converts its error.
 macro_rules! call {
     ($api:expr, $field:ident, $args:expr) => {{
         let api: $crate::pjrt::result::Api = $api;
         $crate::pjrt::result::function!(api, $field).and_then(|function| {
-            // SAFETY: `args` is the struct that this function takes, with its size in it; the caller of the
-            // enclosing function vouches for the handles inside.
+            // SAFETY: `args` is the argument struct of this function, with its size set; the caller of the
+            // enclosing function guarantees the handles.
             let error = unsafe { function($args) };
             api.check(error)
         })
@@ -133,19 +133,19 @@ impl Api {
         Self(table)
     }
 
-    /// Major and minor version of the interface that the plugin implements.
+    /// Major and minor version of the plugin's API.
     pub fn version(self) -> (c_int, c_int) {
-        // SAFETY: the version precedes everything that ever grew, so each plugin has it.
+        // SAFETY: the version is in the part of the table that every plugin has.
         let version = unsafe { &(*self.as_ptr()).version };
         (version.major, version.minor)
     }
 
-    /// Initializes the plugin. To be called once, before anything else.
+    /// Initializes the plugin. Call once, first.
     pub fn plugin_initialize(self) -> Result<()> {
         call!(self, plugin_initialize, &mut sys::PluginInitializeArgs::default())
     }
 
-    /// What the plugin says about itself.
+    /// The plugin's attributes.
     pub fn plugin_attributes(self) -> Result<Vec<NamedValue>> {
         let mut args = sys::PluginAttributesArgs::default();
         call!(self, plugin_attributes, &mut args)?;
@@ -153,10 +153,10 @@ impl Api {
         Ok(unsafe { NamedValue::copy_list(args.attributes, args.num_attributes) })
     }
 
-    /// Waits for an event, and destroys it whatever it brings.
+    /// Waits for an event and destroys it.
     ///
     /// # Safety
-    /// `event` must be an event of this plugin that nobody destroyed.
+    /// `event` must be a live event of this plugin.
     pub unsafe fn event_finish(self, event: NonNull<sys::Event>) -> Result<()> {
         let handle = event.as_ptr();
         let awaited = call!(self, event_await, &mut sys::EventAwaitArgs { handle, ..Default::default() });
@@ -179,7 +179,7 @@ impl Api {
         Error::Missing { function, major, minor }
     }
 
-    /// Takes the error that a call returned, copies it and destroys it.
+    /// Copies and destroys the error that a call returned.
     fn check(self, error: *mut sys::Error) -> Result<()> {
         if error.is_null() {
             return Ok(());
@@ -200,23 +200,23 @@ impl Api {
         });
         if let Ok(destroy) = function!(self, error_destroy) {
             let mut args = sys::ErrorDestroyArgs { handle: error, ..Default::default() };
-            // SAFETY: the plugin handed the error over, and this is the only place that destroys it.
+            // SAFETY: the plugin returned ownership of the error, and only this destroys it.
             unsafe { destroy(&mut args) };
         }
         Err(Error::Plugin { code: code?, message: message? })
     }
 }
 
-/// Copies text that a plugin owns.
+/// Copies a string owned by the plugin.
 ///
 /// # Safety
 /// `text` must point to `size` readable bytes, or be null.
 unsafe fn copy_text(text: *const c_char, size: usize) -> String {
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise.
     String::from_utf8_lossy(unsafe { slice(text.cast::<u8>(), size) }).into_owned()
 }
 
-/// A list that a plugin owns; null is the empty list.
+/// A list owned by the plugin; null is the empty list.
 ///
 /// # Safety
 /// `data` must point to `len` initialized elements that live for `'a`, or be null.
@@ -224,7 +224,7 @@ unsafe fn slice<'a, T>(data: *const T, len: usize) -> &'a [T] {
     if data.is_null() {
         return &[];
     }
-    // SAFETY: passed on.
+    // SAFETY: the caller's promise.
     unsafe { std::slice::from_raw_parts(data, len) }
 }
 

@@ -1,23 +1,23 @@
-//! Named values: how options go in and properties come out.
+//! Named values: options and attributes.
 
 use std::ptr;
 
 use super::{copy_text, slice};
 use crate::pjrt::sys;
 
-/// A value of one of the five kinds of the interface.
+/// A value of one of PJRT's five kinds.
 #[derive(Clone, Debug, PartialEq, serde::Serialize, serde::Deserialize)]
 #[serde(untagged)]
 pub enum Value {
-    /// True or false.
+    /// A boolean.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// A list of whole numbers.
+    /// A list of integers.
     Ints(Vec<i64>),
-    /// A number.
+    /// A float.
     Float(f32),
-    /// Text.
+    /// A string.
     Text(String),
 }
 
@@ -36,15 +36,15 @@ impl NamedValue {
         Self { name: name.into(), value }
     }
 
-    /// Copies a list that a plugin owns. Kinds that a later version adds are left out.
+    /// Copies a list owned by the plugin. Values of unknown kinds are skipped.
     ///
     /// # Safety
     /// `list` must point to `len` named values, or be null.
     pub(super) unsafe fn copy_list(list: *const sys::NamedValue, len: usize) -> Vec<Self> {
-        // SAFETY: passed on.
+        // SAFETY: the caller's promise.
         let list = unsafe { slice(list, len) };
         let copy = |raw: &sys::NamedValue| {
-            // SAFETY: the kind says which member of the union is set, and the size how far it reaches.
+            // SAFETY: the kind says which union member is set, and the size its length.
             let value = unsafe {
                 match raw.kind {
                     sys::NAMED_STRING => Value::Text(copy_text(raw.value.string, raw.value_size)),

@@ -1,4 +1,4 @@
-//! Topologies: named sets of devices that need not be there.
+//! Topologies: named sets of devices that need not be attached.
 
 use std::ptr::NonNull;
 
@@ -18,7 +18,7 @@ macro_rules! text {
 pub(super) use text;
 
 impl Api {
-    /// Describes the devices of a name such as `tpu7x:2x2x1`.
+    /// Creates the topology of a name such as `tpu7x:2x2x1`.
     pub fn topology_create(
         self,
         name: &str,
@@ -39,13 +39,13 @@ impl Api {
     /// Frees a topology.
     ///
     /// # Safety
-    /// `topology` must be a topology of this plugin that nobody destroyed.
+    /// `topology` must be a live topology of this plugin.
     pub unsafe fn topology_destroy(self, topology: NonNull<sys::TopologyDescription>) -> Result<()> {
         let mut args = sys::TopologyDestroyArgs { handle: topology.as_ptr(), ..Default::default() };
         call!(self, topology_destroy, &mut args)
     }
 
-    /// For example `tpu`.
+    /// Name of the platform, for example `tpu`.
     ///
     /// # Safety
     /// `topology` must be a live topology of this plugin.
@@ -85,7 +85,7 @@ impl Api {
         descriptions.iter().map(kind).collect()
     }
 
-    /// Compiles a program for a topology, with no device needed.
+    /// Compiles a program for a topology; no device is needed.
     ///
     /// # Safety
     /// `topology` must be a live topology of this plugin.
@@ -109,7 +109,7 @@ impl Api {
     }
 }
 
-/// A program to compile. The plugin only reads it, whatever the C type says.
+/// A program to compile. The plugin only reads it, although the C type is not const.
 pub(super) fn program(code: &[u8], format: &str) -> sys::Program {
     sys::Program {
         code: code.as_ptr().cast_mut().cast(),

@@ -15,9 +15,9 @@ pub struct HostTensor {
     bytes: Vec<u8>,
 }
 
-/// Bytes that are not the array they are said to be.
+/// Bytes of the wrong length for an array.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("an array {element}{dims:?} takes {needed} bytes, but there are {held}")]
+#[error("an array {element}{dims:?} takes {needed} bytes, but got {held}")]
 pub struct TensorError {
     element: ElementType,
     dims: Vec<usize>,
@@ -26,7 +26,7 @@ pub struct TensorError {
 }
 
 impl HostTensor {
-    /// An array made of the bytes of its elements, little endian.
+    /// Makes an array from little-endian bytes.
     pub fn new(element: ElementType, dims: Vec<usize>, bytes: Vec<u8>) -> Result<Self, TensorError> {
         let needed = dims.iter().try_fold(element.bytes(), |product, dim| product.checked_mul(*dim));
         if needed != Some(bytes.len()) {
@@ -56,7 +56,7 @@ impl HostTensor {
     }
 }
 
-/// An array in the memory of a device.
+/// An array in device memory.
 #[derive(Debug)]
 pub struct Buffer {
     client: ClientHandle,
@@ -69,7 +69,8 @@ impl Buffer {
         let client = device.client();
         let dims: Vec<i64> = tensor.dims.iter().map(|dim| *dim as i64).collect();
         let element = tensor.element.raw();
-        // SAFETY: the device belongs to the client, both are alive, and `HostTensor` holds as many bytes as it says.
+        // SAFETY: the device belongs to the client, both are alive, and `HostTensor` holds as many bytes as
+        // it says.
         let raw = unsafe {
             client.api().buffer_from_host(client.raw(), device.raw(), &tensor.bytes, element, &dims)
         }?;
@@ -77,10 +78,10 @@ impl Buffer {
         Ok(Self { client, raw })
     }
 
-    /// Takes over a buffer.
+    /// Takes ownership of a buffer.
     ///
     /// # Safety
-    /// `raw` must be a buffer of `client` that nobody else destroys.
+    /// `raw` must be a buffer of `client` that no one else destroys.
     pub(super) unsafe fn from_raw(client: ClientHandle, raw: NonNull<sys::Buffer>) -> Self {
         Self { client, raw }
     }
@@ -113,7 +114,7 @@ impl Buffer {
 
 impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: this value owns the buffer. An error here has nobody to go to.
+        // SAFETY: this value owns the buffer. Errors cannot be reported here.
         let _ = unsafe { self.client.api().buffer_destroy(self.raw) };
     }
 }
@@ -127,6 +128,6 @@ mod tests {
         assert!(HostTensor::new(ElementType::Bf16, vec![2, 3], vec![0; 12]).is_ok());
         assert!(HostTensor::new(ElementType::F32, vec![], vec![0; 4]).is_ok());
         let error = HostTensor::new(ElementType::F8E4M3Fn, vec![2, 3], vec![0; 5]).unwrap_err();
-        assert_eq!(error.to_string(), "an array f8e4m3fn[2, 3] takes 6 bytes, but there are 5");
+        assert_eq!(error.to_string(), "an array f8e4m3fn[2, 3] takes 6 bytes, but got 5");
     }
 }

@@ -1,4 +1,4 @@
-//! Clients: devices that are attached, and programs that run on them.
+//! Clients: attached devices, and programs that run on them.
 
 use std::ptr::NonNull;
 use std::rc::Rc;
@@ -8,7 +8,7 @@ use crate::pjrt::options::CompileOptions;
 use crate::pjrt::result::{Api, Error, ErrorCode, NamedValue};
 use crate::pjrt::sys;
 
-/// The devices of this process. What it makes keeps it open.
+/// The devices of this process. Objects made by a client keep it open.
 #[derive(Debug)]
 pub struct Client {
     handle: ClientHandle,
@@ -54,7 +54,7 @@ pub struct Device<'client> {
     raw: NonNull<sys::Device>,
 }
 
-/// A program that is ready to run.
+/// A program loaded onto a device.
 #[derive(Debug)]
 pub struct LoadedExecutable {
     client: ClientHandle,
@@ -71,7 +71,7 @@ impl Client {
         Ok(Self { handle: ClientHandle { inner } })
     }
 
-    /// For example `cuda`.
+    /// Name of the platform, for example `cuda`.
     pub fn platform_name(&self) -> Result<String, Error> {
         // SAFETY: the client is alive.
         unsafe { self.handle.api().client_platform_name(self.handle.raw()) }
@@ -108,7 +108,7 @@ impl Client {
     }
 
     fn adopt(&self, raw: NonNull<sys::LoadedExecutable>) -> Result<LoadedExecutable, Error> {
-        // Owned before anything else can fail, so that it is destroyed in any case.
+        // Take ownership first, so that it is destroyed if something below fails.
         let mut loaded = LoadedExecutable { client: self.handle.clone(), raw, num_outputs: 0 };
         loaded.num_outputs = loaded.executable()?.num_outputs()?;
         Ok(loaded)
@@ -121,7 +121,7 @@ impl Device<'_> {
         Ok(self.kind_and_name()?.0)
     }
 
-    /// A short text that tells it from the client's other devices.
+    /// A short description, unique among the client's devices.
     pub fn name(&self) -> Result<String, Error> {
         Ok(self.kind_and_name()?.1)
     }
@@ -141,17 +141,17 @@ impl Device<'_> {
 }
 
 impl LoadedExecutable {
-    /// The executable behind it, for the compiler's figures.
+    /// The underlying executable, for the compiler's figures.
     pub fn executable(&self) -> Result<Executable, Error> {
         let api = self.client.api();
         // SAFETY: the loaded executable is alive.
         let raw = unsafe { api.loaded_executable_get_executable(self.raw) }?;
-        // SAFETY: the call above handed the executable over.
+        // SAFETY: the call above returned ownership.
         Ok(unsafe { Executable::from_raw(self.client.inner.plugin.clone(), raw) })
     }
 
-    /// Runs on the client's first device, where the arguments must be, and waits for the results. The arguments stay
-    /// usable.
+    /// Runs on the client's first device, where the arguments must be, and waits for the results. Arguments
+    /// are not donated.
     pub fn execute(&self, arguments: &[&Buffer]) -> Result<Vec<Buffer>, Error> {
         if !arguments.iter().all(|buffer| buffer.client().is(&self.client)) {
             return Err(Error::Plugin {
@@ -163,7 +163,7 @@ impl LoadedExecutable {
         let api = self.client.api();
         // SAFETY: all of them are alive and of one client, and the number of outputs is the executable's own.
         let outputs = unsafe { api.execute(self.raw, &arguments, self.num_outputs) }?;
-        // SAFETY: the call above handed the buffers over.
+        // SAFETY: the call above returned ownership.
         let own = |raw| unsafe { Buffer::from_raw(self.client.clone(), raw) };
         Ok(outputs.into_iter().map(own).collect())
     }
@@ -171,7 +171,7 @@ impl LoadedExecutable {
 
 impl Drop for LoadedExecutable {
     fn drop(&mut self) {
-        // SAFETY: this value owns the loaded executable. An error here has nobody to go to.
+        // SAFETY: this value owns the loaded executable. Errors cannot be reported here.
         let _ = unsafe { self.client.api().loaded_executable_destroy(self.raw) };
     }
 }

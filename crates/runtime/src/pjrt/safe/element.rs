@@ -1,4 +1,4 @@
-//! Element types that host tensors and buffers have in common.
+//! Element types of host arrays and buffers.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -24,7 +24,7 @@ pub enum ElementType {
     F8E4M3Fn,
 }
 
-/// Each type with the number that the interface gives it, its bytes, and its name in HLO text.
+/// Each type with its PJRT number, its size in bytes, and its name in HLO text.
 const TYPES: [(ElementType, c_int, usize, &str); 15] = [
     (ElementType::Pred, 1, 1, "pred"),
     (ElementType::S8, 2, 1, "s8"),
@@ -44,17 +44,17 @@ const TYPES: [(ElementType, c_int, usize, &str); 15] = [
 ];
 
 impl ElementType {
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub fn bytes(self) -> usize {
         self.row().2
     }
 
-    /// The number that the interface gives it.
+    /// Its PJRT number.
     pub(super) fn raw(self) -> c_int {
         self.row().1
     }
 
-    /// The type of this number, where it is one of ours.
+    /// The type with this PJRT number, if it is supported.
     pub(super) fn from_raw(raw: c_int) -> Option<Self> {
         TYPES.iter().find(|row| row.1 == raw).map(|row| row.0)
     }

@@ -1,4 +1,4 @@
-//! Executables: compiled programs and what their compiler says about them.
+//! Executables: compiled programs and the compiler's figures about them.
 
 use std::ptr::NonNull;
 
@@ -15,7 +15,7 @@ pub struct Executable {
     raw: NonNull<sys::Executable>,
 }
 
-/// Device memory that a run takes, in bytes, as the compiler counts it.
+/// Device memory of a run in bytes, as the compiler counts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryStats {
     /// Machine code.
@@ -28,15 +28,15 @@ pub struct MemoryStats {
     pub alias: i64,
     /// Temporaries.
     pub temp: i64,
-    /// The most that is held at once; 0 from plugins that do not say.
+    /// Peak; 0 if the plugin does not report it.
     pub peak: i64,
 }
 
 impl Executable {
-    /// Takes over an executable.
+    /// Takes ownership of an executable.
     ///
     /// # Safety
-    /// `raw` must be an executable of `plugin` that nobody else destroys.
+    /// `raw` must be an executable of `plugin` that no one else destroys.
     pub(super) unsafe fn from_raw(plugin: Plugin, raw: NonNull<sys::Executable>) -> Self {
         Self { plugin, raw }
     }
@@ -47,31 +47,31 @@ impl Executable {
         unsafe { self.plugin.api().executable_name(self.raw) }
     }
 
-    /// How many results a run returns.
+    /// Number of results.
     pub fn num_outputs(&self) -> Result<usize, Error> {
         // SAFETY: the executable is alive.
         unsafe { self.plugin.api().executable_num_outputs(self.raw) }
     }
 
-    /// Bytes that are equal for equal compilations.
+    /// Fingerprint: equal for equal compilations.
     pub fn fingerprint(&self) -> Result<Vec<u8>, Error> {
         // SAFETY: the executable is alive.
         unsafe { self.plugin.api().executable_fingerprint(self.raw) }
     }
 
-    /// Bytes of machine code.
+    /// Size of the machine code in bytes.
     pub fn code_size(&self) -> Result<i64, Error> {
         // SAFETY: the executable is alive.
         unsafe { self.plugin.api().executable_code_size(self.raw) }
     }
 
-    /// What the compiler says about the cost of a run: `flops`, `bytes accessed` and others.
+    /// The compiler's cost analysis: `flops`, `bytes accessed` and others.
     pub fn cost_analysis(&self) -> Result<Vec<NamedValue>, Error> {
         // SAFETY: the executable is alive.
         unsafe { self.plugin.api().executable_cost_analysis(self.raw) }
     }
 
-    /// How much device memory a run takes.
+    /// Device memory of a run.
     pub fn memory_stats(&self) -> Result<MemoryStats, Error> {
         // SAFETY: the executable is alive.
         let raw = unsafe { self.plugin.api().executable_memory_stats(self.raw) }?;
@@ -91,7 +91,7 @@ impl Executable {
         unsafe { self.plugin.api().executable_optimized_program(self.raw) }
     }
 
-    /// The executable as bytes that the same version of the plugin can load again.
+    /// Serializes the executable; the same version of the plugin can load it.
     pub fn serialize(&self) -> Result<Vec<u8>, Error> {
         // SAFETY: the executable is alive.
         unsafe { self.plugin.api().executable_serialize(self.raw) }
@@ -100,7 +100,7 @@ impl Executable {
 
 impl Drop for Executable {
     fn drop(&mut self) {
-        // SAFETY: this value owns the executable. An error here has nobody to go to.
+        // SAFETY: this value owns the executable. Errors cannot be reported here.
         let _ = unsafe { self.plugin.api().executable_destroy(self.raw) };
     }
 }

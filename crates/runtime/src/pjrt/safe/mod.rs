@@ -1,4 +1,4 @@
-//! Owned objects: each keeps alive what it came from, and destroys what it owns exactly once.
+//! Owned objects: each keeps its parent alive, and destroys what it owns exactly once.
 
 mod buffer;
 mod client;

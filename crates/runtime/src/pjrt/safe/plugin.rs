@@ -13,38 +13,38 @@ use crate::pjrt::sys;
 /// A file that cannot be used as a plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum PluginError {
-    /// The dynamic loader refuses it.
+    /// The dynamic loader cannot load it.
     #[error("cannot load {path}: {reason}")]
     Load {
         /// The file.
         path: PathBuf,
-        /// The loader's own words.
+        /// The loader's message.
         reason: String,
     },
-    /// It is some other library.
+    /// It is not a PJRT plugin.
     #[error("{0} is not a PJRT plugin: it does not export GetPjrtApi")]
     NotAPlugin(PathBuf),
-    /// Its interface is laid out differently.
+    /// Its API version is incompatible.
     #[error(
-        "{path} implements PJRT API {major}.{minor}, but {expected_major}.{expected_minor} or newer is needed: \
-         install a newer version of it",
+        "{path} implements PJRT API {major}.{minor}, but {expected_major}.{expected_minor} or newer is \
+         needed: install a newer version of it",
         expected_major = sys::API_MAJOR,
         expected_minor = sys::API_MINOR_MIN
     )]
     Version {
         /// The file.
         path: PathBuf,
-        /// What it implements.
+        /// Its version.
         major: i32,
-        /// What it implements.
+        /// Its version.
         minor: i32,
     },
-    /// It does not start.
-    #[error("{path} does not initialize: {error}")]
+    /// It fails to initialize.
+    #[error("{path} failed to initialize: {error}")]
     Initialize {
         /// The file.
         path: PathBuf,
-        /// The plugin's own words.
+        /// The plugin's message.
         error: Error,
     },
 }
@@ -67,12 +67,12 @@ impl Plugin {
     /// Loads and initializes the plugin in `path`. The file is trusted: its code runs in this process.
     pub fn load(path: &Path) -> Result<Self, PluginError> {
         let load_error = |error: libloading::Error| {
-            // The loader starts with the path that our own sentence names already.
+            // The loader's message starts with the path, which our error names already.
             let (reason, prefix) = (error.to_string(), format!("{}: ", path.display()));
             let reason = reason.strip_prefix(&prefix).unwrap_or(&reason).to_owned();
             PluginError::Load { path: path.to_owned(), reason }
         };
-        // The loader seeks a bare name in the system's folders only.
+        // The loader searches for a bare name in the system's folders only.
         let file = if path.is_file() { std::path::absolute(path) } else { Ok(path.to_owned()) };
         let file = file.unwrap_or_else(|_| path.to_owned());
         // SAFETY: loading runs the library's initializers, which the caller trusts.
@@ -102,12 +102,12 @@ impl Plugin {
         &self.inner.path
     }
 
-    /// Major and minor version of the interface.
+    /// Major and minor version of the API.
     pub fn api_version(&self) -> (i32, i32) {
         self.api().version()
     }
 
-    /// What the plugin says about itself.
+    /// The plugin's attributes.
     pub fn attributes(&self) -> Result<Vec<NamedValue>, Error> {
         self.api().plugin_attributes()
     }

@@ -1,4 +1,4 @@
-//! Topologies: what to compile for when no such device is attached.
+//! Topologies: targets of ahead-of-time compilation.
 
 use std::ptr::NonNull;
 
@@ -15,14 +15,14 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// The devices of a name such as `tpu7x:2x2x1`.
+    /// Opens the topology of a name such as `tpu7x:2x2x1`.
     pub fn new(plugin: &Plugin, name: &str, options: &[NamedValue]) -> Result<Self, Error> {
         let raw = plugin.api().topology_create(name, options)?;
         let plugin = plugin.clone();
         Ok(Self { plugin, raw })
     }
 
-    /// For example `tpu`.
+    /// Name of the platform, for example `tpu`.
     pub fn platform_name(&self) -> Result<String, Error> {
         // SAFETY: the topology is alive.
         unsafe { self.plugin.api().topology_platform_name(self.raw) }
@@ -45,14 +45,14 @@ impl Topology {
         let options = options.serialize();
         // SAFETY: the topology is alive.
         let raw = unsafe { self.plugin.api().compile(self.raw, stablehlo.as_bytes(), "mlir", &options) }?;
-        // SAFETY: the call above handed the executable over.
+        // SAFETY: the call above returned ownership.
         Ok(unsafe { Executable::from_raw(self.plugin.clone(), raw) })
     }
 }
 
 impl Drop for Topology {
     fn drop(&mut self) {
-        // SAFETY: this value owns the topology. An error here has nobody to go to.
+        // SAFETY: this value owns the topology. Errors cannot be reported here.
         let _ = unsafe { self.plugin.api().topology_destroy(self.raw) };
     }
 }

@@ -1,4 +1,4 @@
-//! Argument structs: each C function takes a pointer to one and writes its results into it.
+//! Argument structs: each C function takes a pointer to one and writes its results there.
 
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
@@ -8,7 +8,7 @@ use super::{
     Memory, NamedValue, SerializedExecutable, TopologyDescription,
 };
 
-/// Declares argument structs with the two leading fields that all of them have and a `Default` that is empty but for
+/// Declares argument structs with their two common leading fields, and a `Default` that is zero except for
 /// the size.
 macro_rules! args {
     ($(
@@ -43,7 +43,7 @@ args! {
         /// The object.
         handle: *mut H = ptr::null_mut(),
     }
-    /// Arguments of the functions that return text or bytes which live as long as the object.
+    /// Arguments of functions that return a string or bytes owned by the object.
     TextArgs<H> {
         /// The object.
         handle: *const H = ptr::null(),

@@ -1,8 +1,8 @@
-//! The PJRT C API as its header lays it out, up to version 0.114: only the structs and functions that are used here.
+//! The PJRT C API up to version 0.114: the structs and functions that are used here.
 //!
-//! The interface grows at the end only: a table or struct of an older plugin is a prefix of these, which is why both
-//! sides carry a `struct_size`. Fields of the table must therefore be read through [`super::result::Api`], which
-//! looks at the plugin's size first.
+//! The API grows at the end only: a table or struct of an older plugin is a prefix of these, and both sides
+//! carry a `struct_size`. So read fields of the table through [`super::result::Api`], which checks the
+//! plugin's size first.
 
 pub mod args;
 
@@ -10,7 +10,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 pub use args::*;
 
-/// The major version whose layouts these are. Another major version means other layouts.
+/// The major version of these layouts; another major version has other layouts.
 pub const API_MAJOR: c_int = 0;
 
 /// The oldest minor version with this order of the functions: 0.57 rearranged the table.
@@ -55,20 +55,20 @@ opaque! {
     Buffer;
     /// `PJRT_TopologyDescription`.
     TopologyDescription;
-    /// `PJRT_Extension_Base`: a chain of additions that nothing here uses.
+    /// `PJRT_Extension_Base`: a list of extensions, not used here.
     ExtensionBase;
 }
 
 /// `PJRT_Api_Version`.
 #[repr(C)]
 pub struct ApiVersion {
-    /// Bytes of this struct as the plugin knows it.
+    /// Size of this struct in the plugin.
     pub struct_size: usize,
     /// Unused.
     pub extension_start: *mut ExtensionBase,
     /// Must equal [`API_MAJOR`].
     pub major: c_int,
-    /// Grows with every addition.
+    /// Incremented with every addition.
     pub minor: c_int,
 }
 
@@ -79,13 +79,13 @@ pub struct NamedValue {
     pub struct_size: usize,
     /// Unused.
     pub extension_start: *mut ExtensionBase,
-    /// Not terminated.
+    /// Not NUL-terminated.
     pub name: *const c_char,
     /// Bytes of the name.
     pub name_size: usize,
     /// One of the `NAMED_*` constants.
     pub kind: c_int,
-    /// The value, or where it is.
+    /// The value, or a pointer to it.
     pub value: NamedValuePayload,
     /// Elements of a list or bytes of a string; 1 for scalars.
     pub value_size: usize,
@@ -118,26 +118,26 @@ pub const NAMED_FLOAT: c_int = 3;
 /// `PJRT_NamedValue_kBool`.
 pub const NAMED_BOOL: c_int = 4;
 
-/// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`: the plugin is done with the memory when it returns.
+/// `PJRT_HostBufferSemantics_kImmutableOnlyDuringCall`: the plugin does not use the memory after the call.
 pub const HOST_BUFFER_IMMUTABLE_ONLY_DURING_CALL: c_int = 0;
 
 /// `PJRT_Buffer_MemoryLayout_Type_Tiled`.
 pub const LAYOUT_TILED: c_int = 0;
 
-/// A function of the table; null where the plugin does not implement it.
+/// A function of the table; null if the plugin does not implement it.
 pub type Function<Args> = Option<unsafe extern "C" fn(*mut Args) -> *mut Error>;
 
-/// A place in the table that nothing here calls.
+/// A function of the table that is not used here.
 type Unused = *const c_void;
 
 /// `PJRT_Api`, up to the last function that is used here.
 #[repr(C)]
 pub struct Api {
-    /// Bytes of the whole table as the plugin knows it.
+    /// Size of the table in the plugin.
     pub struct_size: usize,
     /// Unused.
     pub extension_start: *mut ExtensionBase,
-    /// The plugin's version of the interface.
+    /// The plugin's API version.
     pub version: ApiVersion,
 
     /// `PJRT_Error_Destroy`.
@@ -253,7 +253,7 @@ mod tests {
 
     use super::*;
 
-    /// Index of a function in the header's list, counted from 0.
+    /// Index of a function in the table, from 0.
     macro_rules! index {
         ($field:ident) => {
             (offset_of!(Api, $field) - offset_of!(Api, error_destroy)) / size_of::<usize>()

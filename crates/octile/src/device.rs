@@ -1,0 +1,89 @@
+//! Where multiplications run.
+
+use std::{fmt, sync::Arc};
+
+use octile_core::device::{
+    hopper::{HOPPER_GPUS, HopperGpu},
+    tpu::{TPU_CHIPS, TpuChip},
+};
+use octile_runtime::{
+    cpu::Cpu,
+    cuda::{CudaError, Gpu},
+};
+
+use crate::Error;
+
+/// A device that multiplies. Clones share its threads or its context.
+#[derive(Clone, Debug)]
+pub struct Device(pub(crate) Kind);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Cpu(Arc<Cpu>),
+    Gpu(Gpu),
+    SimulatedGpu(&'static HopperGpu),
+    SimulatedTpu(&'static TpuChip),
+}
+
+impl Device {
+    /// The first GPU that can run the kernels, or else the CPU.
+    ///
+    /// A driver or GPU that is present but fails is an error.
+    pub fn best() -> Result<Self, Error> {
+        match Gpu::open_first() {
+            Ok(gpu) => Ok(Self(Kind::Gpu(gpu))),
+            Err(
+                CudaError::NoDriver
+                | CudaError::NoGpu
+                | CudaError::NotHopper { .. }
+                | CudaError::OldDriver { .. },
+            ) => Self::cpu(),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// This machine's CPU: its fastest instructions, one thread per core.
+    pub fn cpu() -> Result<Self, Error> {
+        Ok(Self(Kind::Cpu(Arc::new(Cpu::new()?))))
+    }
+
+    /// This machine's CPU with so many threads.
+    ///
+    /// ```
+    /// assert!(octile::Device::cpu_with_threads(0).is_err());
+    /// ```
+    pub fn cpu_with_threads(threads: usize) -> Result<Self, Error> {
+        Ok(Self(Kind::Cpu(Arc::new(Cpu::builder().threads(threads).build()?))))
+    }
+
+    /// The Hopper GPU with this index, opened through its primary context.
+    pub fn gpu(index: usize) -> Result<Self, Error> {
+        Ok(Self(Kind::Gpu(Gpu::open(index)?)))
+    }
+
+    /// An H200 that the CPU simulates: the PTX of the kernels is interpreted, and races, deadlocks and stray
+    /// accesses are errors. For tests on small shapes.
+    pub fn simulated_gpu() -> Self {
+        let [.., gpu] = &HOPPER_GPUS;
+        Self(Kind::SimulatedGpu(gpu))
+    }
+
+    /// A TPU v7x that the CPU simulates: the Mosaic module is interpreted, and races and deadlocks are
+    /// errors. For tests on small shapes.
+    pub fn simulated_tpu() -> Self {
+        let [tpu7x, ..] = &TPU_CHIPS;
+        Self(Kind::SimulatedTpu(tpu7x))
+    }
+}
+
+/// What the device is, for logs.
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Kind::Cpu(cpu) => write!(f, "CPU ({}, {} threads)", cpu.isa(), cpu.threads()),
+            Kind::Gpu(gpu) => write!(f, "GPU {} ({})", gpu.index(), gpu.name()),
+            Kind::SimulatedGpu(gpu) => write!(f, "simulated {}", gpu.name),
+            Kind::SimulatedTpu(chip) => write!(f, "simulated {}", chip.name),
+        }
+    }
+}

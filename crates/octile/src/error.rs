@@ -1,0 +1,113 @@
+//! What can go wrong, each in one sentence.
+
+use crate::{DType, Strategy};
+
+/// What a lower layer says.
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// A request that could not be carried out.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Activations that are not whole rows.
+    #[error("x has {len} elements, which is not a multiple of K = {k}: pass whole rows")]
+    InputLength {
+        /// Elements given.
+        len: usize,
+        /// Columns of the weight.
+        k: usize,
+    },
+    /// A result of another size.
+    #[error("the output has {len} elements, but the result is {m} x {n}: pass {}", m.saturating_mul(*n))]
+    OutputLength {
+        /// Elements given.
+        len: usize,
+        /// Rows of x.
+        m: usize,
+        /// Rows of the weight.
+        n: usize,
+    },
+    /// Activations or results of another type than those the multiplication was built for.
+    #[error("{what} is {given}, but the multiplication was built for {expected}")]
+    ElementType {
+        /// `x` or `the output`.
+        what: &'static str,
+        /// Type given.
+        given: DType,
+        /// Type of the multiplication.
+        expected: DType,
+    },
+    /// Types that no multiplication has.
+    #[error("{0}")]
+    UnsupportedType(&'static str),
+    /// A tensor of a safetensors file that cannot be used.
+    #[error("tensor {name}: {problem}")]
+    Tensor {
+        /// Its name.
+        name: String,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
+    /// Bytes that are no safetensors file.
+    #[error("not a safetensors file: {0}")]
+    Safetensors(#[source] Source),
+    /// Values or scales that cannot be quantized or multiplied, such as NaN.
+    #[error(transparent)]
+    Values(Source),
+    /// A shape or strategy that no kernel is planned for.
+    #[error(transparent)]
+    Plan(Source),
+    /// A device that is missing, or that failed.
+    #[error(transparent)]
+    Device(Source),
+    /// A call for device memory, on a device that has none of its own.
+    #[error("{device} has no streams: enqueue works on GPUs, call run instead")]
+    NoStreams {
+        /// The device.
+        device: String,
+    },
+    /// A simulated kernel did something wrong.
+    #[error("the simulator found a fault in the {strategy} kernel: {fault}")]
+    Simulation {
+        /// Its strategy.
+        strategy: Strategy,
+        /// What it found.
+        fault: String,
+    },
+}
+
+macro_rules! from {
+    ($($variant:ident: $($error:ty),+;)*) => {$($(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Self::$variant(Box::new(error))
+            }
+        }
+    )+)*};
+}
+from! {
+    Values: octile_core::QuantizeError, octile_core::ShapeError;
+    Plan: octile_core::plan::PlanError, octile_core::problem::ProblemError;
+    Device: octile_runtime::cpu::CpuError;
+}
+
+impl From<octile_runtime::cuda::CudaError> for Error {
+    fn from(error: octile_runtime::cuda::CudaError) -> Self {
+        use octile_runtime::cuda::CudaError;
+        match error {
+            CudaError::Plan(error) => error.into(),
+            CudaError::Scales(error) => error.into(),
+            error => Self::Device(Box::new(error)),
+        }
+    }
+}
+
+impl From<octile_runtime::cpu::MultiplyError> for Error {
+    fn from(error: octile_runtime::cpu::MultiplyError) -> Self {
+        use octile_runtime::cpu::MultiplyError;
+        match error {
+            MultiplyError::Problem(error) => error.into(),
+            error => Self::Values(Box::new(error)),
+        }
+    }
+}

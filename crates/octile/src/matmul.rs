@@ -1,0 +1,304 @@
+//! The multiplication with one weight.
+
+use std::ffi::c_void;
+
+use octile_core::{ActivationKind, Problem, Strategy};
+use octile_runtime::cuda::{GpuMatmul, HostActivations, RawActivations};
+
+use crate::{
+    DType, Device, Error, Float, Plan, Scales, Weight,
+    cpu::{CpuMatmul, quantized_activation},
+    device,
+    dtype::{Input, Output},
+    plan,
+    simulated::{GpuSimulator, TpuSimulator},
+};
+
+/// Choices to make before there is a [`Matmul`]. By default activations and results are bf16, with one
+/// activation scale per token and block of K, and the fastest strategy is used.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct MatmulBuilder {
+    device: Device,
+    weight: Weight,
+    x: (DType, Scales),
+    out: DType,
+    strategy: Strategy,
+}
+
+impl MatmulBuilder {
+    /// Takes activations of this type, and multiplies them in 8 bits with such scales.
+    ///
+    /// Wider types are quantized as part of the call. [`DType::F8E4M3`] comes with the caller's scales, see
+    /// [`Matmul::run_fp8`].
+    pub fn activations(self, dtype: DType, scales: Scales) -> Self {
+        Self { x: (dtype, scales), ..self }
+    }
+
+    /// Gives results of this type.
+    pub fn output(self, dtype: DType) -> Self {
+        Self { out: dtype, ..self }
+    }
+
+    /// Uses this strategy, for comparison. Without it the fastest is used.
+    pub fn with_strategy(self, strategy: Strategy) -> Self {
+        Self { strategy, ..self }
+    }
+
+    /// Brings the weight to the device, in the form that the strategy reads.
+    pub fn build(self) -> Result<Matmul, Error> {
+        let Self { device, weight, x: (dtype, scales), out, strategy } = self;
+        let x = scales.of(dtype).ok_or(Error::UnsupportedType(
+            "f8e4m3 activations need scales: choose Scales::PerToken or Scales::PerBlock",
+        ))?;
+        let out = out
+            .wide()
+            .ok_or(Error::UnsupportedType("the output cannot be f8e4m3: choose f32, bf16 or f16"))?;
+        let [n, k] = weight.shape();
+        let problem = Problem::new(1, n, k, weight.block())?.with_x(x).with_out(out);
+        let engine = match &device.0 {
+            device::Kind::Cpu(cpu) => Engine::Cpu(CpuMatmul::new(cpu, strategy, weight)),
+            device::Kind::Gpu(gpu) => {
+                Engine::Gpu(GpuMatmul::new(gpu, &problem, strategy, weight.quantized())?)
+            }
+            device::Kind::SimulatedGpu(gpu) => Engine::SimulatedGpu(GpuSimulator { gpu, strategy, weight }),
+            device::Kind::SimulatedTpu(chip) => Engine::SimulatedTpu(TpuSimulator { chip, strategy, weight }),
+        };
+        let matmul = Matmul { device, problem, engine };
+        // Refuses what the device cannot multiply now, and not at the first call.
+        matmul.plan(1)?;
+        Ok(matmul)
+    }
+}
+
+/// One weight on one device, ready to be multiplied with any number of rows.
+///
+/// May be used from several threads at once. Plans, compiled kernels and workspaces are cached inside.
+///
+/// ```
+/// use octile::{Block, DType, Device, Matmul, Scales, Weight};
+///
+/// let weight = Weight::quantize(&vec![0.5f32; 64 * 128], [64, 128], Block::B128)?;
+/// let matmul = Matmul::builder(&Device::cpu()?, weight)
+///     .activations(DType::F32, Scales::PerToken)
+///     .output(DType::F32)
+///     .build()?;
+/// let mut out = [0.0f32; 2 * 64];
+/// matmul.run(&[2.0f32; 2 * 128], &mut out)?;
+/// assert!(out.iter().all(|value| (value - 128.0).abs() < 0.01));
+/// # Ok::<(), octile::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Matmul {
+    device: Device,
+    /// The multiplication, for one row.
+    problem: Problem,
+    engine: Engine,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Cpu(CpuMatmul),
+    Gpu(GpuMatmul),
+    SimulatedGpu(GpuSimulator),
+    SimulatedTpu(TpuSimulator),
+}
+
+impl Matmul {
+    /// Starts with the defaults: bf16 activations with token scales, bf16 results.
+    pub fn builder(device: &Device, weight: Weight) -> MatmulBuilder {
+        MatmulBuilder {
+            device: device.clone(),
+            weight,
+            x: (DType::BF16, Scales::PerToken),
+            out: DType::BF16,
+            strategy: Strategy::Strip,
+        }
+    }
+
+    /// Computes `out = x * transpose(weight)` for rows of K activations and rows of N results in host memory.
+    ///
+    /// M is the length of `x` divided by K; for M = 0 nothing is done. On CPUs, activations to be quantized
+    /// that are infinite or NaN are refused, and rows of `out` before them may have been written. GPUs give
+    /// NaN for all results of such a row (or block of rows).
+    pub fn run<X: Float, O: Float>(&self, x: &[X], out: &mut [O]) -> Result<(), Error> {
+        self.multiply(X::input(x), O::output(out))
+    }
+
+    /// Computes the same for activations that are quantized already: f8e4m3fn codes with row-major scales.
+    ///
+    /// ```
+    /// use octile::{Block, DType, Device, Matmul, Scales, Weight};
+    ///
+    /// let weight = Weight::quantize(&[1.0f32; 128], [1, 128], Block::B128)?;
+    /// let matmul = Matmul::builder(&Device::cpu()?, weight)
+    ///     .activations(DType::F8E4M3, Scales::PerToken)
+    ///     .output(DType::F32)
+    ///     .build()?;
+    /// let (codes, scales) = ([0x38; 2 * 128], [0.5, 0.25]); // 0x38 is 1.0
+    /// let mut out = [0.0f32; 2];
+    /// matmul.run_fp8(&codes, &scales, &mut out)?;
+    /// assert_eq!(out, [64.0, 32.0]);
+    /// # Ok::<(), octile::Error>(())
+    /// ```
+    pub fn run_fp8<O: Float>(&self, codes: &[u8], scales: &[f32], out: &mut [O]) -> Result<(), Error> {
+        self.multiply(Input::Fp8 { codes, scales }, O::output(out))
+    }
+
+    fn multiply(&self, x: Input<'_>, mut out: Output<'_>) -> Result<(), Error> {
+        let Problem { n, k, .. } = self.problem;
+        let dtype = match self.problem.x {
+            ActivationKind::Fp8(_) => DType::F8E4M3,
+            ActivationKind::Quantized(kind, _) | ActivationKind::Plain(kind) => DType::of(kind),
+        };
+        require_type("x", x.dtype(), dtype)?;
+        require_type("the output", out.dtype(), DType::of(self.problem.out))?;
+        if !x.len().is_multiple_of(k) {
+            return Err(Error::InputLength { len: x.len(), k });
+        }
+        let m = x.len() / k;
+        if m.checked_mul(n) != Some(out.len()) {
+            return Err(Error::OutputLength { len: out.len(), m, n });
+        }
+        if m == 0 {
+            return Ok(());
+        }
+        let problem = self.problem(m)?;
+        match &self.engine {
+            Engine::Cpu(engine) => engine.run(&problem, x, out),
+            Engine::Gpu(engine) => run_on_gpu(engine, &problem, x, out),
+            Engine::SimulatedGpu(engine) => engine.run(&problem, x, &mut out),
+            Engine::SimulatedTpu(engine) => engine.run(&problem, x, &mut out),
+        }
+    }
+
+    /// Plans and compiles for `m` rows and allocates a workspace, so that the first call does not.
+    pub fn prepare(&self, m: usize) -> Result<(), Error> {
+        match &self.engine {
+            Engine::Cpu(engine) => engine.prepare(&self.problem(m)?),
+            Engine::Gpu(engine) => engine.prepare(m)?,
+            Engine::SimulatedGpu(_) | Engine::SimulatedTpu(_) => drop(self.plan(m)?),
+        }
+        Ok(())
+    }
+
+    /// How `m` rows are multiplied.
+    pub fn plan(&self, m: usize) -> Result<Plan, Error> {
+        let problem = self.problem(m)?;
+        Ok(Plan(match &self.engine {
+            Engine::Cpu(engine) => plan::Kind::Cpu(Box::new(engine.plan(&problem))),
+            Engine::Gpu(engine) => plan::Kind::Gpu(Box::new(engine.plan(m)?)),
+            Engine::SimulatedGpu(engine) => plan::Kind::Gpu(Box::new(engine.plan(&problem)?)),
+            Engine::SimulatedTpu(engine) => plan::Kind::Tpu(Box::new(engine.plan(&problem)?)),
+        }))
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Rows and columns of the weight: N and K.
+    pub fn shape(&self) -> [usize; 2] {
+        [self.problem.n, self.problem.k]
+    }
+
+    /// Puts a multiplication on a CUDA stream of another library, and returns at once.
+    ///
+    /// `x` and `out` are device pointers to M x K activations and M x N results, rows without gaps. The first
+    /// call for a stream and M compiles and allocates, which synchronizes; [`Matmul::prepare_stream`] does
+    /// that ahead. After that nothing here waits or allocates, and the call can be captured into a graph.
+    ///
+    /// # Safety
+    /// - `stream` is a `CUstream` of the device's primary context, not the per-thread default stream. It is
+    ///   not destroyed while work from here is on it.
+    /// - The pointers are valid until that work is done, and other accesses to the memory are ordered with
+    ///   the stream.
+    /// - A graph that captured the call is not launched after the `Matmul` is dropped.
+    #[allow(unsafe_code, reason = "raw pointers cross the border here; the caller's promise is passed on")]
+    pub unsafe fn enqueue(&self, stream: *mut c_void, x: u64, out: u64, m: usize) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.enqueue_raw(stream, RawActivations::Floats(x), out, m) }
+    }
+
+    /// The same for activations that are quantized already: device pointers to codes and to row-major scales.
+    ///
+    /// K must be a multiple of 16. Scales are not checked: one that is infinite or NaN gives NaN.
+    ///
+    /// # Safety
+    /// As for [`Matmul::enqueue`].
+    #[allow(unsafe_code, reason = "raw pointers cross the border here; the caller's promise is passed on")]
+    pub unsafe fn enqueue_fp8(
+        &self,
+        stream: *mut c_void,
+        codes: u64,
+        scales: u64,
+        out: u64,
+        m: usize,
+    ) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        unsafe { self.enqueue_raw(stream, RawActivations::Fp8 { codes, scales }, out, m) }
+    }
+
+    /// Compiles for `m` rows and allocates a workspace for a stream, which is kept as long as the `Matmul`.
+    ///
+    /// # Safety
+    /// As for [`Matmul::enqueue`]; the stream is not being captured.
+    #[allow(unsafe_code, reason = "raw pointers cross the border here; the caller's promise is passed on")]
+    pub unsafe fn prepare_stream(&self, stream: *mut c_void, m: usize) -> Result<(), Error> {
+        // SAFETY: the caller's promise.
+        Ok(unsafe { self.gpu()?.prepare_stream(stream, m)? })
+    }
+
+    #[allow(unsafe_code, reason = "the caller's promise is passed on")]
+    unsafe fn enqueue_raw(
+        &self,
+        stream: *mut c_void,
+        x: RawActivations,
+        out: u64,
+        m: usize,
+    ) -> Result<(), Error> {
+        let gpu = self.gpu()?;
+        if m == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise.
+        Ok(unsafe { gpu.enqueue(stream, x, out, m)? })
+    }
+
+    fn gpu(&self) -> Result<&GpuMatmul, Error> {
+        match &self.engine {
+            Engine::Gpu(engine) => Ok(engine),
+            _ => Err(Error::NoStreams { device: self.device.to_string() }),
+        }
+    }
+
+    /// The multiplication of `m` rows.
+    fn problem(&self, m: usize) -> Result<Problem, Error> {
+        let Problem { n, k, quant_block, x, out, .. } = self.problem;
+        Ok(Problem::new(m, n, k, quant_block)?.with_x(x).with_out(out))
+    }
+}
+
+fn require_type(what: &'static str, given: DType, expected: DType) -> Result<(), Error> {
+    if given == expected { Ok(()) } else { Err(Error::ElementType { what, given, expected }) }
+}
+
+fn run_on_gpu(engine: &GpuMatmul, problem: &Problem, x: Input<'_>, out: Output<'_>) -> Result<(), Error> {
+    let quantized;
+    let x = match x {
+        Input::F32(x) => HostActivations::F32(x),
+        Input::Bf16(x) => HostActivations::Bf16(x),
+        Input::F16(x) => HostActivations::F16(x),
+        Input::Fp8 { .. } => {
+            quantized = quantized_activation(problem, x)?;
+            HostActivations::Fp8(&quantized)
+        }
+    };
+    match out {
+        Output::F32(out) => engine.run(problem.m, x, out)?,
+        Output::Bf16(out) => engine.run(problem.m, x, out)?,
+        Output::F16(out) => engine.run(problem.m, x, out)?,
+    }
+    Ok(())
+}
