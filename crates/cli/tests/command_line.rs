@@ -227,7 +227,7 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["inspect", "--promote", "64"], "--promote is for GPU kernels only: leave it out, or name a GPU"),
         (&["check", "--chip", "v6e", "--for-racecheck"], "--for-racecheck is for GPU kernels only: leave it"),
         (&["inspect", "--target", "sm_90a", "--promote", "100"], "'--promote <K>': expected 32, 64, 128"),
-        (&["inspect", "--target", "sm_80"], "give one of tpu7x, v6e, v5e, v5p, v4, sm_90a, h100, h200"),
+        (&["inspect", "--target", "sm_80"], "use one of tpu7x, v6e, v5e, v5p, v4, sm_90a, h100, h200"),
         (&["verify", "--chip", "a100"], "unknown chip: use one of tpu7x, v6e, "),
         (&["frobnicate"], "unrecognized subcommand 'frobnicate'"),
     ] {

@@ -133,7 +133,8 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the plan of a `stablehlo.mlir` that has a manifest beside it. Its operands are those of the problem.
+/// Returns the plan of a `stablehlo.mlir` that has a manifest beside it. Its operands are those of the
+/// problem.
 fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
     let folder = module.parent().filter(|_| module.file_name().is_some_and(|name| name == MODULE));
     Ok(match folder.map(Manifest::of).transpose()?.flatten().map(|manifest| manifest.plan) {
@@ -146,8 +147,8 @@ fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
 fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, Problem)> {
     let Some(TpuPlan { problem, chip, .. }) = written_plan(&args.kernel)? else {
         bail!(
-            "the kernel needs operands: pass a safetensors file with --tensors FILE (only the stablehlo.mlir of `octile \
-             inspect` runs on random operands)"
+            "the kernel needs operands: pass a safetensors file with --tensors FILE (only the stablehlo.mlir of \
+             `octile inspect` runs on random operands)"
         );
     };
     args.require_no_tensor_options()?;

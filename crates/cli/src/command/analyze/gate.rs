@@ -12,8 +12,8 @@ use super::{
 };
 use crate::print::shown;
 
-/// Rejects dumps of two targets, and two different files of the same kind: facts about one kernel would be taken from
-/// the other.
+/// Rejects dumps of two targets, and two different files of the same kind: facts about one kernel would be
+/// taken from the other.
 pub fn require_one_kernel(
     folder: &Path,
     contents: &[Content],
@@ -54,8 +54,8 @@ pub fn require_one_kernel(
         let same = |(kind, other): &&(FileKind, &Content)| *kind == file.kind && other.bytes != content.bytes;
         if let Some((_, other)) = kernels.iter().find(same) {
             bail!(
-                "{} contains two files that each define a kernel: {} and {}; use one folder per kernel, or name \
-                 one file",
+                "{} contains two files that each define a kernel: {} and {}; use one folder per kernel, or \
+                 name one file",
                 shown(folder),
                 other.name,
                 content.name
@@ -106,7 +106,8 @@ fn several_kernels(text: &TextFile) -> Option<String> {
     (kernels > 1).then(|| format!("{} defines {kernels} kernels: put each into its own file", text.name))
 }
 
-/// Reports a kernel whose arithmetic is not the planned one. A plan to dequantize waives native fp8, so it must be true.
+/// Reports a kernel whose arithmetic is not the planned one. A plan to dequantize waives native fp8, so it
+/// must be true.
 fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     let mut own = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Mosaic);
     let is_fp8 = |matmul: &Matmul| matmul.lhs.starts_with("f8") && matmul.rhs.starts_with("f8");
@@ -114,7 +115,8 @@ fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     let Matmul { lhs, rhs, evidence, .. } = other;
     let file = &evidence.file;
     Some(format!(
-        "{file} multiplies {lhs} by {rhs}, but the manifest plans {planned:?} arithmetic: compile that version again"
+        "{file} multiplies {lhs} by {rhs}, but the manifest plans {planned:?} arithmetic: compile that version \
+         again"
     ))
 }
 

@@ -125,8 +125,8 @@ fn plan(folder: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
     let name = shown(&path);
     let written = manifest::sealed_value(folder)?.with_context(|| {
         format!(
-            "{name} does not exist: simulate kernel.ptx in its folder of `octile inspect --target sm_90a`, whose manifest \
-             says how to launch it"
+            "{name} does not exist: simulate kernel.ptx in its folder of `octile inspect --target sm_90a`, \
+             whose manifest says how to launch it"
         )
     })?;
     let of_gpu = || {
