@@ -204,7 +204,10 @@ fn bad_requests_get_a_sentence_and_exit_code_2() {
         (&["test", "--shape", "1x1x1:128", "--json=/dev/null"], "is not a regular file"),
         (&["bench", "--iterations", "0"], "0 is not in 1.."),
         (&["test", "--shape", "1x1x1:128", "--json=no/such/folder/x.json"], "no/such/folder"),
-        (&["test", "--shape", "1x99999999999999999999x1:128"], "in shape '1x99999999999999999999x1:128' is too large"),
+        (
+            &["test", "--shape", "1x99999999999999999999x1:128"],
+            "in shape '1x99999999999999999999x1:128' is too large",
+        ),
         (&["test", "--mode", "large"], "--mode has no effect here and only applies to --backend tpu-sim"),
         (&["bench", "--backend", "tpu-sim", "--isa", "avx2"], "--isa has no effect here"),
         (&["test", "--backend", "tpu-sim", "--threads", "2"], "only applies to --backend cpu"),
