@@ -139,12 +139,9 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
     assert!(title(&["v2"], &place).ends_with(", from the name; an NVIDIA GPU"));
     assert!(title(&["v2", "--chip", "sm_90a"], &place).ends_with("; sm_90a (H200)"));
     let manifest = serde_json::json!({
-        "date": "2026-01-01T00:00:00Z", "version": "0.1.0", "strategy": "dma", "title": "", "compiler": {},
+        "schema": "octile-manifest/2", "date": "2026-01-01T00:00:00Z", "version": "0.1.0", "strategy": "dma", "title": "", "compiler": {},
         "gpu": { "name": "h100" },
-        "plan": {
-            "problem": { "m": 1, "n": 128, "k": 128, "quant_block": 128, "x": { "fp8": "block" } },
-            "strategy": "dma", "stages": 2, "memory": { "regions": [] }
-        },
+        "plan": manifests::gpu_plan(&manifests::problem("1x128x128:128"), 0, "dma"),
         "figures": { "code_bytes": 16 },
         "files": manifests::files(&folder)
     });
@@ -159,7 +156,7 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
     unpack(DMA, place.path());
     let required = |arguments: &[&str]| {
         let (_, said) = outcome(&[&["verify", DMA], arguments].concat(), place.path());
-        let warned = said.contains("h200, as told, is left out of account");
+        let warned = said.contains("ignoring --chip h200: these are not GPU dumps");
         (said.lines().filter(|line| line.starts_with("  PASS ")).count(), warned)
     };
     let (proven, warned) = required(&[]);
@@ -167,7 +164,7 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
     assert_eq!(required(&["--chip", "sm_90a"]), (proven, true));
     assert!(
         title(&["v2"], &place)
-            .ends_with(", from the manifest; sm_90a (H100); 1x128x128:128, x fp8 (block scales)")
+            .ends_with(", from the manifest; sm_90a (H100); 1x128x128:128, x fp8 (block scales), out f32")
     );
 }
 

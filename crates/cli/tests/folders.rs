@@ -11,7 +11,8 @@ use std::{
 };
 
 use corpus::{outcome, transformer, unpack};
-use manifests::{file, seal, write_manifest};
+use manifests::{file, gpu_plan, problem, seal, tpu_plan, write_manifest};
+use octile_core::{ActivationKind, FloatKind};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -262,9 +263,8 @@ fn a_manifest_of_another_version_is_detected() {
     assert!(code == 1 && said.contains("unlike its manifest: compile that version again"), "{said}");
     // With matching checksums and seal, the kernel's name still differs.
     let mut lowered = manifest.clone();
-    for pointer in ["/strategy", "/plan/strategy"] {
-        *lowered.pointer_mut(pointer).unwrap() = "auto".into();
-    }
+    lowered["strategy"] = "auto".into();
+    lowered["plan"] = tpu_plan(&problem("512x512x512:128"), "auto");
     seal(&folder, &lowered);
     let (code, said) = verify(place.path(), "smem");
     for file in ["mosaic.mlir", "optimized.hlo.txt"] {
@@ -272,18 +272,22 @@ fn a_manifest_of_another_version_is_detected() {
         assert!(code == 1 && said.contains(&sentence), "{said}");
     }
     // A plan that waives native-fp8 contradicts a kernel that multiplies fp8.
+    let mut excused = manifest.clone();
+    let unquantized = problem("512x512x512:128").with_x(ActivationKind::Plain(FloatKind::Bf16));
+    excused["plan"] = tpu_plan(&unquantized, "smem");
+    seal(&folder, &excused);
+    let (code, said) = verify(place.path(), "smem");
+    let sentence = "mosaic.mlir multiplies f8e4m3fn by f8e4m3fn, but the manifest plans Widened";
+    assert!(code == 1 && said.contains(sentence), "{said}");
     for arithmetic in ["dequantized", "widened"] {
         let mut excused = manifest.clone();
         excused["plan"]["arithmetic"] = arithmetic.into();
         seal(&folder, &excused);
-        let (code, said) = verify(place.path(), "smem");
-        let sentence = "mosaic.mlir multiplies f8e4m3fn by f8e4m3fn, but the manifest plans ";
-        assert!(code == 1 && said.contains(sentence), "{said}");
+        refused(place.path(), "smem", "the plan is not one that this version of octile makes");
     }
     // A GPU plan requires fewer checks, and does not apply to a TPU kernel.
     let mut gpu = manifest.clone();
-    gpu["plan"].as_object_mut().unwrap().remove("chip");
-    gpu["plan"]["stages"] = 2.into();
+    gpu["plan"] = gpu_plan(&problem("512x512x512:128"), 1, "smem");
     gpu["gpu"] = serde_json::json!({ "name": "h200" });
     seal(&folder, &gpu);
     refused(place.path(), "smem", "is a dump of a TPU kernel, but the manifest of smem plans a GPU kernel");
@@ -347,10 +351,10 @@ fn overrides_that_contradict_the_manifest_fail() {
         assert_eq!(told(same).0, 0, "{same:?}");
     }
     let denied = [
-        (["--strategy", "auto"], "the manifest says that this is v3; it is judged as v1, as told"),
-        (["--strategy", "dma"], "the manifest says that this is v3; it is judged as v2, as told"),
-        (["--chip", "v5e"], "the manifest says that this is for tpu7x, and not for v5e, as told"),
-        (["--chip", "h100"], "the manifest says that this is for tpu7x, and not for h100, as told"),
+        (["--strategy", "auto"], "the manifest plans v3, but --strategy says v1: checking as the latter"),
+        (["--strategy", "dma"], "the manifest plans v3, but --strategy says v2: checking as the latter"),
+        (["--chip", "v5e"], "the manifest plans a kernel for tpu7x, but --chip says v5e"),
+        (["--chip", "h100"], "the manifest plans a kernel for tpu7x, but --chip says h100"),
     ];
     for (arguments, sentence) in denied {
         let (code, said) = told(&arguments);

@@ -57,7 +57,7 @@ fn waivers_apply_only_to_the_planned_version() {
         (output.status.code().unwrap(), String::from_utf8(output.stdout).unwrap())
     };
     let (code, said) = verify(&["out/v1_auto_double_buffer", "--strategy", "v3"]);
-    let warning = "the manifest says that this is v1; it is judged as v3, as told";
+    let warning = "the manifest plans v1, but --strategy says v3: checking as the latter";
     assert!(code == 1 && said.contains("FAIL scales-in-smem") && said.contains(warning), "{said}");
     let (code, said) = verify(&["out/v1_auto_double_buffer", "--strategy", "v1"]);
     assert!(code == 0 && !said.contains("note version"), "{said}");
@@ -67,6 +67,6 @@ fn waivers_apply_only_to_the_planned_version() {
 
     fs::rename(place.path().join("out/v2_manual_async_dma"), place.path().join("v3_smem_scales")).unwrap();
     let (code, said) = verify(&["v3_smem_scales"]);
-    let warning = "the name says v3, and the manifest that this is v2, as which it is judged";
+    let warning = "the name says v3, but the manifest plans v2: checking as the latter";
     assert!(code == 0 && said.contains(warning), "{said}");
 }

@@ -7,6 +7,7 @@ use std::{fs, path::Path, process::Command};
 
 use gpu_tools::octile;
 use octile_cli::command::seal::sealed;
+use octile_core::{Strategy, device::hopper::HOPPER_GPUS, plan::hopper::HopperPlan};
 use tempfile::TempDir;
 
 const VERSIONS: [&str; 4] =
@@ -44,8 +45,8 @@ fn every_version_is_a_folder_that_passes() {
         let ring = version != VERSIONS[0];
         assert_eq!((count("UTMALDG") > 0, count("SYNCS") > 0), (ring, ring), "{version}");
         assert_eq!(figures["spill_stores"], 0);
-        let regions = manifest["plan"]["memory"]["regions"].as_array().unwrap();
-        let planned = regions.iter().map(|r| r["buffers"].as_u64().unwrap() * r["bytes"].as_u64().unwrap());
+        let buffers = manifest["plan"]["memory"].as_array().unwrap();
+        let planned = buffers.iter().map(|b| b["copies"].as_u64().unwrap() * b["bytes"].as_u64().unwrap());
         assert_eq!(figures["shared_bytes"].as_u64().unwrap(), planned.sum::<u64>(), "{version}");
         assert_eq!(manifest["files"].as_array().unwrap().len(), 4);
     }
@@ -291,7 +292,9 @@ fn the_manifest_has_the_shared_memory_of_every_kernel() {
     // The kernel's name shows its strategy.
     let lowered = |manifest: &mut serde_json::Value| {
         manifest["strategy"] = "auto".into();
-        manifest["plan"]["strategy"] = "auto".into();
+        let problem = serde_json::from_value(manifest["plan"]["problem"].clone()).unwrap();
+        let plan = HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Auto).unwrap();
+        manifest["plan"] = serde_json::to_value(plan).unwrap();
     };
     let (code, said) = verify(&lowered, &[]);
     for file in ["kernel.ptx", "kernel.sass", "ptxas.txt"] {
@@ -370,9 +373,9 @@ fn tools_that_write_nothing_are_errors() {
     };
     let tools = gpu_tools::assembler();
     let (good, silent, failing) = (&tools.ptxas.path, Path::new("/bin/true"), Path::new("/bin/false"));
-    assert!(inspect(good, silent).contains("nvdisasm took kernel.cubin and printed nothing"));
-    assert!(inspect(silent, silent).contains("ptxas took kernel.ptx and wrote nothing"));
-    assert!(inspect(failing, silent).contains("ptxas does not take kernel.ptx: exit status: 1"));
+    assert!(inspect(good, silent).contains("nvdisasm printed nothing for kernel.cubin"));
+    assert!(inspect(silent, silent).contains("ptxas wrote no output for kernel.ptx"));
+    assert!(inspect(failing, silent).contains("ptxas rejects kernel.ptx: exit status: 1"));
 }
 
 #[test]

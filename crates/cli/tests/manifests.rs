@@ -129,6 +129,18 @@ fn every_key_of_a_manifest_is_needed() {
         "`strategy` is auto, but `plan.strategy` is smem",
     );
     version.resealed(|manifest| manifest["plan"]["strategy"] = "none".into(), "unknown variant `none`");
+    version.resealed(
+        |manifest| manifest["plan"]["semaphores"] = 9.into(),
+        "the plan is not one that this version of octile makes",
+    );
+    version.resealed(
+        |manifest| manifest["schema"] = "octile-manifest/1".into(),
+        "manifest.json has schema \"octile-manifest/1\", but this octile reads octile-manifest/2",
+    );
+    version.resealed(
+        |manifest| drop(manifest.as_object_mut().unwrap().remove("schema")),
+        "manifest.json was written by an earlier version of octile: run `octile inspect` again",
+    );
     for key in ["strategy", "plan", "figures", "files"] {
         let sentence = format!("missing field `{key}`");
         version.resealed(|manifest| drop(manifest.as_object_mut().unwrap().remove(key)), &sentence);
@@ -155,11 +167,15 @@ fn every_key_of_a_manifest_is_needed() {
 fn huge_numbers_do_not_panic() {
     let version = Inspected::new();
     let most = u64::MAX;
-    let region = json!({ "name": "x", "space": "vmem", "buffers": most, "bytes": most });
     for (pointer, value) in [
-        ("/plan/memory/regions", json!([region, region])),
+        ("/plan/memory/0/copies", most.into()),
+        ("/plan/memory/0/bytes", most.into()),
+        ("/plan/memory/0/shape", json!([most, most])),
         ("/plan/grid", json!({ "m": most, "n": most, "k": most })),
-        ("/plan/ring", json!({ "columns": 0 })),
+        ("/plan/tile", json!({ "m": most, "n": most, "k": most })),
+        ("/plan/tile", json!({ "m": 1u64 << 62, "n": 1u64 << 62, "k": 1u64 << 62 })),
+        ("/plan/tile/m", 0.into()),
+        ("/plan/weight_pipeline", json!({ "columns": 0, "stages": 0 })),
         ("/plan/problem/m", most.into()),
         ("/plan/problem/quant_block", most.into()),
         ("/figures", json!({ "code_bytes": most, "shared_bytes": most })),

@@ -152,10 +152,10 @@ fn unsupported_inputs_fail_with_one_sentence() {
     fs::write(&manifest, serde_json::to_string_pretty(&other).unwrap()).unwrap();
     refusal(&["simulate", STRIP], "manifest.json has no seal (key `sha256`)");
     fs::write(&manifest, sealed(&other).unwrap()).unwrap();
-    refusal(&["simulate", STRIP], "has a plan that this octile version does not generate");
+    refusal(&["simulate", STRIP], "the plan is not one that this version of octile makes");
     other["plan"] = serde_json::json!({});
     fs::write(&manifest, sealed(&other).unwrap()).unwrap();
-    refusal(&["simulate", STRIP], "is not that of a GPU kernel of this version");
+    refusal(&["simulate", STRIP], "missing field `problem`");
     fs::write(&manifest, &written[..written.len() / 2]).unwrap();
     refusal(
         &["simulate", STRIP],

@@ -5,7 +5,32 @@
 use std::{fs, path::Path};
 
 use octile_cli::command::seal::{checksum, sealed};
+use octile_core::{
+    Problem, Strategy,
+    device::{hopper::HOPPER_GPUS, tpu::TpuChip},
+    plan::{
+        hopper::HopperPlan,
+        tpu::{BlockMode, TpuPlan},
+    },
+};
 use serde_json::{Value, json};
+
+/// A problem with fp8 activations and block scales.
+pub fn problem(shape: &str) -> Problem {
+    shape.parse().unwrap()
+}
+
+/// A plan for tpu7x with aligned tiles.
+pub fn tpu_plan(problem: &Problem, strategy: &str) -> Value {
+    let (chip, strategy) = (TpuChip::named("tpu7x").unwrap(), strategy.parse::<Strategy>().unwrap());
+    serde_json::to_value(TpuPlan::new(problem, chip, strategy, BlockMode::Aligned).unwrap()).unwrap()
+}
+
+/// A plan for a GPU with this number in the device table.
+pub fn gpu_plan(problem: &Problem, gpu: usize, strategy: &str) -> Value {
+    let plan = HopperPlan::best(problem, &HOPPER_GPUS[gpu], strategy.parse().unwrap());
+    serde_json::to_value(plan.unwrap()).unwrap()
+}
 
 /// Writes a manifest for dumps of a strategy, and renames the kernel in them accordingly.
 pub fn write_manifest(folder: &Path, strategy: &str) -> Value {
@@ -13,21 +38,13 @@ pub fn write_manifest(folder: &Path, strategy: &str) -> Value {
     rename(&folder.join("mosaic.mlir"), "func.func @", &kernel);
     rename(&folder.join("optimized.hlo.txt"), "HloModule ", &kernel);
     let manifest = json!({
+        "schema": "octile-manifest/2",
         "date": "2026-01-01T00:00:00Z",
         "version": "0.1.0",
         "strategy": strategy,
         "title": "A recorded version",
         "compiler": {},
-        "plan": {
-            "problem": { "m": 512, "n": 512, "k": 512, "quant_block": 128, "x": { "fp8": "block" }, "out": "f32" },
-            "chip": { "name": "tpu7x" },
-            "strategy": strategy,
-            "mode": "aligned",
-            "arithmetic": "fp8",
-            "grid": { "m": 4, "n": 4, "k": 4 },
-            "ring": null,
-            "memory": { "regions": [] }
-        },
+        "plan": tpu_plan(&problem("512x512x512:128"), strategy),
         "figures": { "code_bytes": 1000 },
         "files": files(folder)
     });

@@ -10,7 +10,7 @@ use octile_dump::facts::{FileKind, Source};
 
 use super::{
     find::{Group, may_be_dump},
-    manifest::{self, File, Manifest},
+    manifest::{self, ListedFile, Manifest},
 };
 use crate::{
     command::inspect::collect,
@@ -95,7 +95,7 @@ impl Contents {
     }
 
     /// The kernel that a listed file belongs to.
-    fn place(&mut self, file: &File) -> &mut Vec<Content> {
+    fn place(&mut self, file: &ListedFile) -> &mut Vec<Content> {
         match file.name.folder() {
             "" => &mut self.own,
             helper => self.helpers.entry(helper.to_owned()).or_default(),
@@ -114,7 +114,7 @@ fn content(path: &Path, allowance: &mut Allowance) -> Result<Content, InputError
 }
 
 /// Whether a listed file is other compiler output, kept with `--keep-dumps`.
-fn is_raw(file: &File) -> bool {
+fn is_raw(file: &ListedFile) -> bool {
     file.name.as_path().starts_with(collect::RAW)
 }
 

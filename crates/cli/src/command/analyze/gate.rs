@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use octile_core::plan::tpu::Arithmetic;
 use octile_dump::facts::{DumpTarget, Facts, FileKind, FileReport, Level, Matmul};
 
 use super::{
     TextFile,
     contents::Content,
-    manifest::{Arithmetic, Manifest, Plan},
+    manifest::{Manifest, Plan},
 };
 use crate::print::shown;
 
