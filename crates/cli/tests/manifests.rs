@@ -123,7 +123,7 @@ fn every_key_of_a_manifest_is_needed() {
     );
     version.resealed(|manifest| in_first_file(manifest, Some("".into())), "was changed, unlike its manifest");
     version.resealed(|manifest| manifest["files"][0]["size"] = 1.into(), "unknown field `size`");
-    version.resealed(|manifest| manifest["waived"] = json!(["scales-in-smem"]), "unknown field `waived`");
+    version.resealed(|manifest| manifest["waived"] = json!(["scales-staged"]), "unknown field `waived`");
     version.resealed(
         |manifest| manifest["strategy"] = "auto".into(),
         "`strategy` is auto, but `plan.strategy` is smem",

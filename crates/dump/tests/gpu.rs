@@ -23,15 +23,15 @@ fn ptx_is_read() {
         let code = Code::parse_ptx(&text);
         assert_eq!(code.damage(), [], "{kernel}");
         assert_eq!(code.target(), "sm_90a");
-        let names: Vec<_> = code.functions().iter().map(|function| code.str(function.name)).collect();
+        let names: Vec<_> = code.functions().iter().map(|function| &*function.name).collect();
         assert_eq!(names, [name]);
-        let wgmma = code.instructions().filter(|i| code.str(i.op).starts_with("wgmma.mma_async"));
+        let wgmma = code.instructions().filter(|i| i.opcode.starts_with("wgmma.mma_async"));
         assert_eq!(wgmma.count(), 4, "{kernel}");
         // Every statement that is no directive and no label is an instruction.
         let statements =
             text.lines().map(str::trim).filter(|l| l.ends_with(';') && !l.starts_with('.')).count();
         assert_eq!(code.instructions().count(), statements, "{kernel}");
-        assert!(code.instructions().any(|i| code.str(i.guard).starts_with('@')));
+        assert!(code.instructions().any(|i| i.guard.is_some()));
     }
 }
 
@@ -45,7 +45,7 @@ fn sass_is_read() {
         let numbered =
             text.lines().filter(|line| line.trim_start().starts_with("/*") && line.contains(';')).count();
         assert_eq!(code.instructions().count(), numbered, "{kernel}");
-        let qgmma = code.instructions().filter(|i| code.str(i.op) == "QGMMA.64x128x32.F32.E4M3.E4M3");
+        let qgmma = code.instructions().filter(|i| i.opcode == "QGMMA.64x128x32.F32.E4M3.E4M3");
         assert_eq!(qgmma.count(), 4, "{kernel}");
     }
 }
@@ -56,7 +56,7 @@ fn verdicts_on_gpu_code() {
         let facts = Facts::gather(&[Source { name, bytes: text.as_bytes() }]);
         let findings = check(&facts, None);
         let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
-        let ids = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncDma, CheckId::NoSpills];
+        let ids = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncCopies, CheckId::NoSpills];
         (facts.files[0].kind, ids.map(of))
     };
     use Verdict::{Fail, NotObservable, Pass};
@@ -93,7 +93,7 @@ fn staged_scales_and_buffers_in_turn() {
         let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);
         let findings = check(&facts, None);
         let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
-        [CheckId::DoubleBuffered, CheckId::ScalesInSmem, CheckId::DataInVmem, CheckId::FitsVmem].map(of)
+        [CheckId::DoubleBuffered, CheckId::ScalesStaged, CheckId::DataOnChip, CheckId::FitsOnChip].map(of)
     };
     use Verdict::{Fail, NotObservable, Pass};
     for language in ["ptx", "sass"] {
@@ -168,11 +168,11 @@ fn no_spills_are_proven_by_the_line_that_says_so() {
     assert!(both.evidence[0].excerpt.contains("0 bytes spill stores"), "{both:?}");
     let code = no_spills(&[("k.sass", &sass)]);
     assert_eq!((code.verdict, line(&code)), (Verdict::Pass, vec![]), "no line of many is the proof");
-    assert!(code.says.contains("in the whole listing"), "{code:?}");
+    assert!(code.says.contains("no STL or LDL in the SASS"), "{code:?}");
     // What is cut off may have spilled.
     let cut = &sass[..sass.rfind("QGMMA").unwrap()];
     assert_eq!(no_spills(&[("k.sass", cut)]).verdict, Verdict::NotObservable);
-    assert_eq!(no_spills(&[("k.sass", cut), ("ptxas.txt", &clean)]).says, "the assembler states no spills");
+    assert_eq!(no_spills(&[("k.sass", cut), ("ptxas.txt", &clean)]).says, "ptxas reports no spills");
     let stated = no_spills(&[("k.sass", &sass), ("ptxas.txt", &spilling)]);
     assert_eq!((stated.verdict, line(&stated)), (Verdict::Fail, vec!["ptxas.txt:3:26".to_owned()]));
     let stored = sass.replacen("FFMA", "STL [R1], ", 1);
@@ -187,14 +187,14 @@ fn blocks_fit_a_multiprocessor_or_not() {
     let ptx = load("dma.ptx");
     assert!(ptx.contains(".maxntid 384, 1, 1") && ptx.contains(".minnctapersm 1"), "the recorded kernel");
     let fits = |ptx: &str, report: &str, shared| {
-        of(findings(&[("k.ptx", ptx), ("ptxas.txt", report)], shared), CheckId::FitsVmem)
+        of(findings(&[("k.ptx", ptx), ("ptxas.txt", report)], shared), CheckId::FitsOnChip)
     };
     let found = fits(&ptx, &report(168, 0), Some(200_000));
     assert_eq!(
         (found.verdict, found.says.as_str()),
         (
             Pass,
-            "1 block of 384 threads with 168 registers each takes 64512 of 65536 registers and 201024 of 233472 bytes of \
+            "1 CTA of 384 threads with 168 registers each takes 64512 of 65536 registers and 201024 of 233472 bytes of \
              shared memory"
         )
     );
@@ -248,11 +248,17 @@ fn damage_is_reported_with_its_place() {
     let cut =
         Code::parse_ptx(".version 8.3\n.target sm_90a\n.visible .entry f()\n{\n\tmov.u32 %r1, %r2;\n\tadd");
     let said: Vec<_> = cut.damage().iter().map(|damage| damage.to_string()).collect();
-    assert_eq!(said, ["6:2: this instruction has no end", "6:5: the file ends inside a function"]);
+    assert_eq!(
+        said,
+        [
+            "6:2: this instruction has no `;` at its end",
+            "6:5: the file ends inside a function: it is truncated"
+        ]
+    );
     assert_eq!(Code::parse_ptx("").damage()[0].what, "there is no function in this file");
     let foreign = Code::parse_sass(".text.f:\n /*0000*/ NOP ;\nwhat is this\nand this\n");
     assert_eq!(foreign.damage().len(), 1);
-    assert_eq!(foreign.damage()[0].to_string(), "3:1: this is no line of a SASS listing");
+    assert_eq!(foreign.damage()[0].to_string(), "3:1: this is not a line of a SASS listing");
     let table = Code::parse_ptx(".version 8.3\n.global .b8 t[2] = {1, 2};\n.entry f()\n{\nret;\n}\n");
     assert_eq!(table.damage(), []);
 }

@@ -8,6 +8,7 @@
 
 mod arguments;
 mod choose;
+mod launch;
 mod quantization;
 mod roles;
 mod rules;
@@ -16,6 +17,7 @@ mod soundness;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
 pub use choose::candidates;
+pub use launch::LaunchConfig;
 pub use quantization::{
     CachePriority, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, QuantizePlan, QuantizeTuning,
     quantize_numbers,

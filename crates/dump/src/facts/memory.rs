@@ -1,21 +1,21 @@
-//! How much of the on-chip memories a kernel takes.
+//! On-chip memory use of a kernel.
 
 use super::{Facts, Level, MemoryUse, Origin, Space};
 use crate::mosaic::TensorType;
 
-/// Sums buffers up where the compiler does not state what they take.
+/// Sums the buffers where the compiler does not state the total.
 pub fn settle(facts: &mut Facts) {
     facts.vmem = facts.vmem.take().or_else(|| summed(facts, &Space::Vmem, facts.vmem_limit));
     facts.smem = summed(facts, &Space::Smem, None);
 }
 
-/// The buffers of one memory, from the table of a listing, else as the kernel declares them.
+/// Total of one memory, from the allocation table of a listing, else from the kernel's declarations.
 fn summed(facts: &Facts, space: &Space, limit: Option<u64>) -> Option<MemoryUse> {
     let sum = |level: Level, origin: Origin| {
         let buffers =
             || facts.buffers.iter().filter(|buffer| buffer.level == level && buffer.space == *space);
         let evidence = buffers().next()?.evidence.clone();
-        // Each of several files about one kernel says it all.
+        // Each file lists all buffers, so one file counts.
         let sizes = buffers().filter(|buffer| buffer.evidence.file == evidence.file);
         let used =
             sizes.map(|buffer| buffer.bytes).try_fold(0u64, |sum, bytes| Some(sum.saturating_add(bytes?)))?;

@@ -14,7 +14,6 @@ mod auto;
 mod dma;
 mod parts;
 mod peak;
-mod ptx;
 mod quantize;
 mod smem;
 mod strip;
@@ -26,6 +25,8 @@ use octile_core::{
     Strategy,
     plan::hopper::{ClusterMode, GpuTile, HopperPlan, NUMBERS, Release, STAGE_K, TileConfig},
 };
+
+use octile_ptx::build as ptx;
 
 use ptx::{LaunchBounds, Parameter, Ptx};
 
@@ -58,7 +59,7 @@ pub fn multiply(plan: &HopperPlan) -> Kernel {
         cluster: plan.shape.cluster.ctas() as u32,
     };
     let entry = entry_name(plan);
-    Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
+    Kernel { ptx: ptx.module(&entry, &parameters, bounds).to_string(), entry }
 }
 
 /// Name of the entry point, which tells the variant.

@@ -76,7 +76,8 @@ pub fn peak() -> PeakKernel {
     }
     let bounds = LaunchBounds { threads: PeakKernel::THREADS, blocks_per_sm: 1, cluster: 1 };
     let entry = "octile_peak".to_owned();
-    PeakKernel { kernel: Kernel { ptx: ptx.module(&entry, &[Parameter::Pointer("out")], bounds), entry } }
+    let ptx = ptx.module(&entry, &[Parameter::Pointer("out")], bounds).to_string();
+    PeakKernel { kernel: Kernel { ptx, entry } }
 }
 
 /// Fills shared memory with codes that differ: operands of zeros would take less power and run faster than

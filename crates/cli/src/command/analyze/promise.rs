@@ -172,7 +172,7 @@ impl From<Exemption> for Waiver {
         let check = match exemption {
             Exemption::Dequantized | Exemption::EmulatedFp8 | Exemption::Unquantized => CheckId::NativeFp8,
             Exemption::F32Activations => CheckId::NoF32Matmul,
-            Exemption::ScalesPerRow => CheckId::ScalesInSmem,
+            Exemption::ScalesPerRow => CheckId::ScalesStaged,
         };
         Self { check, because: exemption.reason() }
     }
