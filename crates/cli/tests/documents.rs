@@ -1,8 +1,8 @@
 //! Runs the commands in the documents, and compares what they print.
 //!
-//! In a `console` block, lines after `$ ` are commands, which run in order in one temporary folder per document,
-//! with `examples/` and `bench/` of the repository. The other lines are the output, in which `...` stands for any
-//! lines and `[..]` for any text within a line. Commands in other blocks must parse.
+//! In a `console` block, lines after `$ ` are commands, which run in order in one temporary folder per
+//! document, with `examples/` and `bench/` of the repository. The other lines are the output, in which `...`
+//! stands for any lines and `[..]` for any text within a line. Commands in other blocks must parse.
 
 mod common;
 #[path = "common/gpu_tools.rs"]

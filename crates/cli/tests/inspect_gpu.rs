@@ -147,7 +147,7 @@ fn quantized_activations_add_a_quantization_kernel() {
     assert_eq!(code, 0, "{said}");
     let title = "octile_quantize_bf16_token_128, in quantize/, runs before it\n  PASS no-spills ";
     assert!(said.contains(title) && said.matches("PASS fits-on-chip").count() == 2, "{said}");
-    // It is part of the version: what happens to its files, happens to the version.
+    // Its files are part of the version.
     for (file, kinds_of_damage) in
         [("kernel.sass", 5), ("kernel.ptx", 5), ("ptxas.txt", 4), ("kernel.cubin", 3)]
     {
@@ -192,7 +192,7 @@ fn quantization_kernels_are_verified() {
     let checks: Vec<_> = helper["findings"].as_array().unwrap().iter().map(|found| &found["check"]).collect();
     assert_eq!(helper["name"], "quantize");
     assert_eq!(checks, ["no-spills", "fits-on-chip"]);
-    // A file that is not what the manifest says is pointed out.
+    // Changed files are reported.
     let page = |expected: i32| {
         let (code, said) = octile(&["report", "gpu", "-o", "page.html"], place.path());
         assert_eq!(code, expected, "{said}");

@@ -209,15 +209,12 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
     let report = bench::run(backend.as_ref(), &request)?;
     let comparison = baseline.map(|baseline| BenchComparison::new(&baseline, &BenchBaseline::from(&report)));
     let comparison = comparison.transpose()?;
-    if !json.as_ref().is_some_and(Destination::is_stdout) {
+    deliver(json, Schema::BENCH, &BenchRecord::from(&report), || {
         print::bench::report(&report);
         if let Some(comparison) = &comparison {
             print::bench::comparison(comparison);
         }
-    }
-    if let Some(json) = json {
-        json.finish_json(Schema::BENCH, &BenchRecord::from(&report))?;
-    }
+    })?;
     judge_timings(&report, comparison.as_ref(), args.fail_if_slower)
 }
 
