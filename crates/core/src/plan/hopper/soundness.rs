@@ -44,8 +44,8 @@ impl HopperPlan {
     /// Whether the constructors make exactly this plan for this GPU, with [`TileConfig::PLAIN`] or one of the
     /// [`candidates`].
     ///
-    /// A plan's fields are public. Kernels trust all of them: memory accesses are in bounds because tiles, stages and
-    /// shared memory agree. So rebuild and compare a plan before launching it.
+    /// A plan's fields are public. Kernels trust all of them: memory accesses are in bounds because tiles,
+    /// stages and shared memory agree. So rebuild and compare a plan before launching it.
     pub fn is_made_for(&self, gpu: &HopperGpu) -> bool {
         let Self { problem, strategy, shape, stages, promote_every, release, .. } = *self;
         let choices = HopperChoices { problem, gpu: *gpu, strategy, shape, stages, promote_every, release };
