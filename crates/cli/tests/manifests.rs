@@ -1,4 +1,4 @@
-//! Manifests that were changed, and manifests that name files which are not theirs.
+//! Changed manifests, and manifests that list files outside their folder.
 
 #[path = "common/corpus.rs"]
 mod corpus;
@@ -13,7 +13,7 @@ use octile_cli::command::seal::{checksum, sealed};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A version that keeps its promises as `smem` breaks none of `auto` either.
+/// A version that passes as `smem` also passes as `auto`.
 const SMEM: &str = "512-qb128-aligned-v3-tpu7x";
 
 struct Inspected {
@@ -36,7 +36,7 @@ impl Inspected {
         outcome(arguments, self.place.path())
     }
 
-    /// Every command that reads it says this, and none passes.
+    /// Requires that every command fails with this sentence.
     fn refused(&self, sentence: &str) {
         for command in ["verify", "analyze", "compare", "report"] {
             let (code, said) = self.outcome(&[command, "out"]);
@@ -44,7 +44,7 @@ impl Inspected {
         }
     }
 
-    /// The same after a change to the manifest, sealed anew.
+    /// The same after a change to the manifest, sealed again.
     fn resealed(&self, change: impl FnOnce(&mut Value), sentence: &str) {
         let mut changed = self.manifest.clone();
         change(&mut changed);
@@ -94,14 +94,14 @@ fn a_manifest_without_checksums_is_refused() {
     version.refused(
         "out/v3/manifest.json was written by an earlier version of octile: run `octile inspect` again",
     );
-    // Nor does the tool that runs a version's module take it.
+    // `simulate` rejects it, too.
     fs::write(version.folder.join("stablehlo.mlir"), "module {\n  func.func @main() { return }\n}\n")
         .unwrap();
     let (code, said) = version.outcome(&["simulate", "out/v3/stablehlo.mlir"]);
     assert!(code == 2 && said.contains("was written by an earlier version of octile"), "{said}");
 }
 
-/// A seal that holds is no excuse for a manifest that does not say everything, or says it twice.
+/// Missing, unknown and duplicate keys are errors, even with a valid seal.
 #[test]
 fn every_key_of_a_manifest_is_needed() {
     let version = Inspected::new();
@@ -168,9 +168,9 @@ fn every_key_of_a_manifest_is_needed() {
     version.refused("duplicate key `strategy`");
 }
 
-/// Numbers as large as JSON has them are shown or refused; sums and products of them do not overflow.
+/// Huge numbers do not overflow.
 #[test]
-fn absurd_numbers_end_no_command() {
+fn huge_numbers_do_not_panic() {
     let version = Inspected::new();
     let most = u64::MAX;
     for (pointer, value) in [
@@ -239,7 +239,7 @@ fn a_manifest_names_files_of_its_own_folder_only() {
     }
 }
 
-/// A link is as good as a path that leads upwards.
+/// Symbolic links must not leave the folder either.
 #[cfg(unix)]
 #[test]
 fn a_manifest_names_no_links_out_of_its_folder() {
@@ -265,7 +265,7 @@ fn a_manifest_names_no_links_out_of_its_folder() {
         fs::remove_file(version.folder.join("link.ptx")).unwrap();
     }
     assert!(!version.place.path().join("report.html").exists());
-    // The manifest itself may not come from elsewhere.
+    // Nor may the manifest itself be such a link.
     let manifest = version.folder.join("manifest.json");
     fs::rename(&manifest, version.place.path().join("manifest.json")).unwrap();
     symlink("../../manifest.json", &manifest).unwrap();

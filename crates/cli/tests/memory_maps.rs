@@ -1,7 +1,8 @@
 //! The VMEM of a plan's memory map is what the real TPU compiler allocates.
 //!
-//! The compiler states its figure when it rejects a kernel, so these kernels may use 1 KiB. Only kernels that declare
-//! their buffers themselves are compared, with several grid steps: the compiler removes what a single step does not need.
+//! The compiler states its figure when it rejects a kernel, so these kernels may use 1 KiB. Only kernels that
+//! declare their buffers themselves are compared, with several grid steps: the compiler removes what a single
+//! step does not need.
 
 mod common;
 

@@ -83,7 +83,7 @@ impl InspectRequest {
             }
             ChipChoice::Tpu(chip) => {
                 refuse_gpu_options(args)?;
-                let mode = args.mode.unwrap_or(BlockMode::Aligned);
+                let mode = args.mode.unwrap_or(BlockMode::Auto);
                 let plan = |strategy| TpuPlan::new(&problem, chip, strategy, mode);
                 InspectWork::Tpu(tpu::TpuWork {
                     chip,

@@ -134,7 +134,8 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the plan of a `stablehlo.mlir` that has a manifest beside it. Its operands are those of the problem.
+/// Returns the plan of a `stablehlo.mlir` that has a manifest beside it. Its operands are those of the
+/// problem.
 fn written_plan(module: &Path) -> Result<Option<Box<TpuPlan>>> {
     let folder = module.parent().filter(|_| module.file_name().is_some_and(|name| name == MODULE));
     Ok(match folder.map(Manifest::of).transpose()?.flatten().map(|manifest| manifest.plan) {
@@ -147,8 +148,8 @@ fn written_plan(module: &Path) -> Result<Option<Box<TpuPlan>>> {
 fn random_operands(args: &SimulateArgs) -> Result<(Tensors, &'static TpuChip, Problem)> {
     let Some(plan) = written_plan(&args.kernel)? else {
         bail!(
-            "the kernel needs operands: pass a safetensors file with --tensors FILE (only the stablehlo.mlir of `octile \
-             inspect` runs on random operands)"
+            "the kernel needs operands: pass a safetensors file with --tensors FILE (only the stablehlo.mlir of \
+             `octile inspect` runs on random operands)"
         );
     };
     args.require_no_tensor_options()?;
@@ -161,6 +162,21 @@ fn random_operands(args: &SimulateArgs) -> Result<(Tensors, &'static TpuChip, Pr
         plan.chip,
         problem,
     ))
+}
+
+/// A report with its verdict. The verdict is a field of its own, because JSON has no infinite differences.
+#[derive(Debug, Serialize)]
+pub struct JudgedReport<'r, R> {
+    passed: bool,
+    #[serde(flatten)]
+    report: &'r R,
+}
+
+impl<'r, R> JudgedReport<'r, R> {
+    /// Combines a verdict and a report.
+    pub fn new(verdict: Verdict, report: &'r R) -> Self {
+        Self { passed: verdict == Verdict::Passed, report }
+    }
 }
 
 /// Result of a simulated run.

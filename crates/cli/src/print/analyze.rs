@@ -26,13 +26,6 @@ pub fn report(versions: &[Version]) {
     emit(&versions.iter().map(text).collect());
 }
 
-/// Prints any value as JSON.
-pub fn json(value: &impl serde::Serialize) {
-    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.push('\n');
-    emit(&text);
-}
-
 fn text(version: &Version) -> String {
     let mut text = heading(title(version));
     for trouble in &version.troubles {

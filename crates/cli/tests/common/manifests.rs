@@ -1,4 +1,4 @@
-//! Recorded dumps as `octile inspect` would have written them, with a manifest.
+//! Manifests for recorded dumps.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -32,7 +32,7 @@ pub fn gpu_plan(problem: &Problem, gpu: usize, strategy: &str) -> Value {
     serde_json::to_value(plan.unwrap()).unwrap()
 }
 
-/// Writes the manifest of a folder whose dumps are of this strategy; they are renamed to the kernel of that name.
+/// Writes a manifest for dumps of a strategy, and renames the kernel in them accordingly.
 pub fn write_manifest(folder: &Path, strategy: &str) -> Value {
     let kernel = format!("octile_{strategy}_aligned");
     rename(&folder.join("mosaic.mlir"), "func.func @", &kernel);
@@ -52,25 +52,25 @@ pub fn write_manifest(folder: &Path, strategy: &str) -> Value {
     manifest
 }
 
-/// Writes a manifest, with a seal that holds.
+/// Seals and writes a manifest.
 pub fn seal(folder: &Path, manifest: &Value) {
     fs::write(folder.join("manifest.json"), sealed(manifest).unwrap()).unwrap();
 }
 
-/// The files of a folder, as a manifest lists them.
+/// Lists the files of a folder for a manifest.
 pub fn files(folder: &Path) -> Value {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let dumps = entries.filter(|path| path.is_file() && path.file_name().unwrap() != "manifest.json");
     dumps.map(|path| file(&path, path.file_name().unwrap().to_str().unwrap())).collect()
 }
 
-/// A file under a name, as a manifest lists it.
+/// Describes a file for a manifest.
 pub fn file(path: &Path, name: &str) -> Value {
     let content = fs::read(path).unwrap();
     json!({ "name": name, "role": "a dump", "bytes": content.len(), "sha256": checksum(&content) })
 }
 
-/// Gives the kernel in a file another name.
+/// Renames the kernel in a file.
 fn rename(path: &Path, before: &str, kernel: &str) {
     let text = fs::read_to_string(path).unwrap();
     let (head, tail) = text.split_once(before).unwrap();

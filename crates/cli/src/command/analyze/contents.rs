@@ -118,8 +118,8 @@ fn is_raw(file: &ListedFile) -> bool {
     file.name.as_path().starts_with(collect::RAW)
 }
 
-/// Rejects dumps in or below the folder of a version that its manifest does not list: they may be of another kernel.
-/// Other files, such as reports, are ignored.
+/// Rejects dumps in or below the folder of a version that its manifest does not list: they may be of another
+/// kernel. Other files, such as reports, are ignored.
 fn refuse_unlisted(version: &Path, manifest: &Manifest, allowance: &mut Allowance) -> Result<()> {
     let listed: BTreeSet<_> = manifest.files.iter().map(|file| version.join(file.name.as_path())).collect();
     let mut folders = vec![version.to_owned()];
@@ -128,7 +128,8 @@ fn refuse_unlisted(version: &Path, manifest: &Manifest, allowance: &mut Allowanc
         let unlisted = found.files.iter().filter(|path| !listed.contains(*path));
         if let Some(path) = first_dump(unlisted, allowance)? {
             bail!(
-                "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile inspect` again",
+                "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile \
+                 inspect` again",
                 shown(path),
                 shown(&version.join(manifest::FILE_NAME))
             );

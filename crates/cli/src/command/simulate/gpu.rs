@@ -105,8 +105,8 @@ fn plan(folder: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
     let name = shown(&path);
     let manifest = Manifest::of(folder)?.with_context(|| {
         format!(
-            "{name} does not exist: simulate kernel.ptx in its folder of `octile inspect --target sm_90a`, whose manifest \
-             says how to launch it"
+            "{name} does not exist: simulate kernel.ptx in its folder of `octile inspect --target sm_90a`, \
+             whose manifest says how to launch it"
         )
     })?;
     match (manifest.plan, manifest.gpu) {

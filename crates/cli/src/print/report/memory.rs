@@ -82,7 +82,8 @@ fn memory(name: &str, blocks: &[Block], limit: Option<u64>) -> Markup {
         }
         div.bar {
             @for (block, colour) in blocks.iter().zip(COLOURS.iter().cycle()) {
-                div style={ (share(block.bytes, used)) ";background:" (colour) } title={ (block.name) ": " (size(block.bytes)) } {}
+                @let title = format!("{}: {}", block.name, size(block.bytes));
+                div style={ (share(block.bytes, used)) ";background:" (colour) } title=(title) {}
             }
         }
         ul.legend {

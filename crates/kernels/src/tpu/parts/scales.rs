@@ -39,7 +39,7 @@ impl Scales {
     }
 
     /// The same scales, beginning at a row and column of the memref.
-    pub(crate) fn from_origin(self, row: Value, col: Value) -> Self {
+    pub(crate) fn with_origin(self, row: Value, col: Value) -> Self {
         Self { origin: Some((row, col)), ..self }
     }
 

@@ -70,7 +70,7 @@ pub(super) fn kernel(plan: &TpuPlan, pipeline: WeightPipeline) -> KernelModule {
     let (stages, scale_rows) = (b.i32(pipeline.stages), b.i32(plan.w_scale_tile().0));
     let first_row = b.muli(n, scale_rows);
     let zero = b.i32(0);
-    let w_scale = Scales::of_w(plan, operands.w_scale.chip).from_origin(first_row, zero);
+    let w_scale = Scales::of_w(plan, operands.w_scale.chip).with_origin(first_row, zero);
     for number in 0..per_step {
         let offset = b.i32(number);
         let block = b.addi(first, offset);
