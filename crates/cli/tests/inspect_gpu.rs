@@ -311,7 +311,7 @@ fn promotion_and_racecheck_are_in_the_manifest_and_pass() {
         (&["--promote", "64"][..], 64, "warp", "out f32, promoted every 64 K elements\n"),
         (&["--promote", "256"], 256, "warp", ", promoted every 256 K elements\n"),
         (&["--for-racecheck"], 128, "thread", "out f32, for racecheck\n"),
-        (&["--promote", "32", "--for-racecheck"], 32, "thread", " every 32 products, for racecheck\n"),
+        (&["--promote", "32", "--for-racecheck"], 32, "thread", " every 32 K elements, for racecheck\n"),
     ] {
         let (code, said) =
             octile(&[&["check", "--target", "sm_90a"], options, &shape].concat(), place.path());
