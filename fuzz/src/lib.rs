@@ -1,5 +1,5 @@
-//! Fuzz targets, one per reader of untrusted files. A target takes arbitrary bytes and must return: no panic, no
-//! endless loop, no excessive allocation. Printed values must parse back to the same value.
+//! Fuzz targets, one per reader of untrusted files. A target takes arbitrary bytes and must return: no panic,
+//! no endless loop, no excessive allocation. Printed values must parse back to the same value.
 
 #![forbid(unsafe_code)]
 

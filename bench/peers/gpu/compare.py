@@ -2,7 +2,7 @@
 
     python3 bench/peers/gpu/compare.py --octile PATH/gpu_sweep --record FILE
 
-`gpu_sweep` is built with `cargo build --release -p octile-cli --example gpu_sweep`. Each round measures
+`gpu_sweep` is built with `cargo build --release -p octile-harness --example gpu_sweep`. Each round measures
 cold-cache time (median of event-timed calls after an L2 flush) and graph-replay time (per call). The faster
 of the two counts, and the best of three rounds, for every library.
 """

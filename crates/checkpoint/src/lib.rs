@@ -2,8 +2,8 @@
 //! files with a `config.json`.
 //!
 //! [`Checkpoint`] opens one without trusting it, [`CheckpointPlan`] decides what a [`Request`] does to each
-//! tensor, and [`write()`] streams the result, a block of rows at a time on all cores. Memory use does not grow
-//! with the model.
+//! tensor, and [`write()`] streams the result, a block of rows at a time on all cores. Memory use does not
+//! grow with the model.
 
 #![forbid(unsafe_code)]
 

@@ -32,8 +32,8 @@ pub use tools::{ToolGroup, ToolsAction, ToolsArgs};
 
 /// FP8 block-scaled matmul: check it, time it, see what it compiled to.
 ///
-/// Without a command, `octile` lists the devices, checks every strategy on the CPU and on a usable GPU, times them on six
-/// shapes, and recommends one.
+/// Without a command, `octile` lists the devices, checks every strategy on the CPU and on a usable GPU, times
+/// them on six shapes, and recommends one.
 #[derive(Debug, Parser)]
 #[command(name = "octile", version, arg_required_else_help = false, after_help = EXIT_CODES)]
 pub struct Args {
@@ -135,9 +135,12 @@ pub enum Command {
         /// The shell
         shell: clap_complete::Shell,
     },
-    /// Print the man page
+    /// Print the man page of octile, or of one command
     #[command(hide = true)]
-    Man,
+    Man {
+        /// The command
+        command: Option<String>,
+    },
     /// Compile a request from standard input: the child process of `inspect`
     #[command(hide = true)]
     CompileChild,
@@ -178,19 +181,20 @@ pub struct WorkArgs {
     /// CPU instruction set: portable, avx2, avx512, avx512bf16 [default: best]
     #[arg(long, value_name = "ISA")]
     pub isa: Option<Isa>,
-    /// Block mode of TPU kernels: aligned or large [default: both]
-    #[arg(long, value_name = "MODE")]
-    pub mode: Option<BlockMode>,
+    /// Block mode of TPU kernels: auto, aligned, large; repeatable [default: auto]
+    #[arg(long = "mode", value_name = "MODE")]
+    pub modes: Vec<BlockMode>,
     /// K elements between promotions on a GPU [default: 128]
     ///
-    /// One of 32, 64, 128, 256 and 512. Smaller intervals are more accurate and slower; above 128 only small tiles
-    /// fit, which costs more than it saves. `auto` supports 128 only. A simulated GPU accumulates more accurately than
-    /// a real one, and does not show the difference.
+    /// One of 32, 64, 128, 256 and 512. Smaller intervals are more accurate and slower; above 128 only small
+    /// tiles fit, which costs more than it saves. `auto` supports 128 only. A simulated GPU accumulates more
+    /// accurately than a real one, and does not show the difference.
     #[arg(long, value_name = "K", value_parser = promotion)]
     pub promote: Option<usize>,
     /// Generate GPU kernels that racecheck can follow
     ///
-    /// Every consumer thread arrives on the empty barriers, as `compute-sanitizer --tool racecheck` needs it. Slower.
+    /// Every consumer thread arrives on the empty barriers, as `compute-sanitizer --tool racecheck` needs it.
+    /// Slower.
     #[arg(long)]
     pub for_racecheck: bool,
     /// Seed of the random operands
@@ -236,7 +240,8 @@ pub struct BenchArgs {
     pub warmup: Option<u32>,
     /// Time per shape in seconds; 0 is unlimited [default: 10]
     ///
-    /// Divided between the strategies; each has at least three timed runs. --iterations without --budget is unlimited.
+    /// Divided between the strategies; each has at least three timed runs. --iterations without --budget is
+    /// unlimited.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub budget: Option<Duration>,
     /// Compare with a record of `octile bench --json=FILE`
@@ -321,7 +326,7 @@ impl WorkArgs {
         let options = [
             ("--isa", self.isa.is_some(), cpu, "--backend cpu"),
             ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
-            ("--mode", self.mode.is_some(), simulated, "--backend tpu-sim"),
+            ("--mode", !self.modes.is_empty(), simulated, "--backend tpu-sim"),
             ("--promote", self.promote.is_some(), gpu, "--backend gpu or gpu-sim"),
             ("--for-racecheck", self.for_racecheck, gpu, "--backend gpu or gpu-sim"),
         ];

@@ -1,7 +1,8 @@
 //! Input files, read whole or rejected before they can block or exhaust the process.
 //!
-//! Every command reads through this module: regular files and the streams that a shell passes (`-`, `/dev/stdin`,
-//! `<(command)`), never more than a limit, and no symbolic link that leaves the folder named by the user.
+//! Every command reads through this module: regular files and the streams that a shell passes (`-`,
+//! `/dev/stdin`, `<(command)`), never more than a limit, and no symbolic link that leaves the folder named by
+//! the user.
 
 use std::{
     fs::{self, File, FileType, Metadata},
@@ -70,7 +71,11 @@ pub enum InputError {
         folder: PathBuf,
     },
     /// It exceeds the size limit.
-    #[error("cannot read {}: it is larger than {} MiB, the limit for this kind of file", shown(path), limit >> 20)]
+    #[error(
+        "cannot read {}: it is larger than {} MiB, the limit for this kind of file",
+        shown(path),
+        limit >> 20
+    )]
     TooLarge {
         /// The file.
         path: PathBuf,
@@ -78,7 +83,11 @@ pub enum InputError {
         limit: u64,
     },
     /// All files together exceed the limit of one command.
-    #[error("cannot read {}: one command reads at most {} MiB of dumps; name fewer files or folders", shown(path), TOTAL_BYTES >> 20)]
+    #[error(
+        "cannot read {}: one command reads at most {} MiB of dumps; name fewer files or folders",
+        shown(path),
+        TOTAL_BYTES >> 20
+    )]
     TooMuch {
         /// The file that exceeds it.
         path: PathBuf,
@@ -109,8 +118,8 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>, InputError> {
         Some(Stream::Descriptor) => return read_stream(path, open_pipe(path)?, limit),
         None => {}
     }
-    // Checked before opening, which alone has side effects on some devices, and again afterwards, because the name may
-    // refer to another file by then.
+    // Checked before opening, which alone has side effects on some devices, and again afterwards, because the
+    // name may refer to another file by then.
     require_regular(path, &fs::metadata(path).map_err(refused)?)?;
     let file = open(path).map_err(refused)?;
     let metadata = file.metadata().map_err(refused)?;

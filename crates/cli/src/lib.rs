@@ -1,5 +1,5 @@
-//! The `octile` command: arguments become a request, a command turns it into report values, a printer turns those into
-//! text. Commands never print; printers never compute.
+//! The `octile` command: arguments become a request, a command turns it into report values, a printer turns
+//! those into text. Commands never print; printers never compute.
 
 #![forbid(unsafe_code)]
 
@@ -36,7 +36,8 @@ impl Verdict {
     }
 }
 
-/// Runs the command line of this process. Exit codes: 0 passed, 1 a check failed, 2 error, 128 + N ended by signal N.
+/// Runs the command line of this process. Exit codes: 0 passed, 1 a check failed, 2 error, 128 + N ended by
+/// signal N.
 pub fn run() -> ExitCode {
     let args = match args::Args::try_parse() {
         Ok(args) => args,

@@ -163,8 +163,8 @@ fn resolved(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).ok().or_else(in_folder).unwrap_or_else(|| path.to_owned())
 }
 
-/// Temporary file that becomes `target`. A new file gets the permissions of the umask; one that replaces another gets its
-/// mode, group and, where permitted, owner.
+/// Temporary file that becomes `target`. A new file gets the permissions of the umask; one that replaces
+/// another gets its mode, group and, where permitted, owner.
 #[cfg(unix)]
 fn draft_of(target: &Path, folder: &Path) -> std::io::Result<NamedTempFile> {
     use std::{

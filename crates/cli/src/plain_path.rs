@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize, de::Error};
 pub struct PlainPath(String);
 
 impl PlainPath {
-    /// Checks a path with `/` between components. `None` if it is absolute, contains `..`, or means something else on
-    /// another system.
+    /// Checks a path with `/` between components. `None` if it is absolute, contains `..`, or means something
+    /// else on another system.
     pub fn new(path: &str) -> Option<Self> {
         // On Windows, a backslash separates components and a colon follows a drive.
         let is_bad = |c: char| c.is_control() || matches!(c, '\\' | ':');

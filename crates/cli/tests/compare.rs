@@ -1,4 +1,4 @@
-//! `octile compare`: what became of every part of one dump in another.
+//! `octile compare`: differences between two dumps, part by part.
 
 #[path = "common/corpus.rs"]
 mod corpus;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 const DMA: &str = "512-qb128-aligned-v2-tpu7x";
 const SMEM: &str = "512-qb128-aligned-v3-tpu7x";
 
-/// A GPU kernel that multiplies.
+/// A GPU kernel with one MMA.
 const PTX: &str = "\
 .version 8.0
 .target sm_90a
@@ -68,7 +68,7 @@ fn two_folders_of_versions_are_compared_by_name() {
     for (folder, name) in [("before", "v2"), ("before", "v3"), ("after", "v2"), ("after", "v3")] {
         let parent = place.path().join(folder);
         fs::create_dir_all(&parent).unwrap();
-        // What is called v2 has become what v3 was.
+        // v2 after is v3 before.
         let case = if (folder, name) == ("before", "v2") { DMA } else { SMEM };
         fs::rename(unpack(case, &parent), parent.join(name)).unwrap();
     }
@@ -88,7 +88,8 @@ fn two_folders_of_versions_are_compared_by_name() {
     );
 }
 
-/// A kernel of another kind, and a text that tells nothing: neither is the same as a dump, nor is its traffic none.
+/// A GPU kernel and an unrelated text are not reported as equal to a TPU dump, and their unknown traffic is
+/// not zero.
 #[test]
 fn what_has_nothing_in_common_is_not_called_the_same() {
     let place = TempDir::new().unwrap();
@@ -138,12 +139,9 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
     assert!(title(&["v2"], &place).ends_with(", from the name; an NVIDIA GPU"));
     assert!(title(&["v2", "--chip", "sm_90a"], &place).ends_with("; sm_90a (H200)"));
     let manifest = serde_json::json!({
-        "date": "2026-01-01T00:00:00Z", "version": "0.1.0", "strategy": "dma", "title": "", "compiler": {},
+        "schema": "octile-manifest/2", "date": "2026-01-01T00:00:00Z", "version": "0.1.0", "strategy": "dma", "title": "", "compiler": {},
         "gpu": { "name": "h100" },
-        "plan": {
-            "problem": { "m": 1, "n": 128, "k": 128, "quant_block": 128, "x": { "fp8": "block" } },
-            "strategy": "dma", "stages": 2, "memory": { "regions": [] }
-        },
+        "plan": manifests::gpu_plan(&manifests::problem("1x128x128:128"), 0, "dma"),
         "figures": { "code_bytes": 16 },
         "files": manifests::files(&folder)
     });
@@ -154,11 +152,11 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
         assert_ne!(outcome(&[command, "v2"], place.path()).0, 2, "{command}");
     }
     manifests::seal(&folder, &manifest);
-    // A GPU kernel has less to prove; calling a TPU kernel one excuses nothing.
+    // Fewer checks apply to GPU kernels; naming a GPU for a TPU kernel skips none.
     unpack(DMA, place.path());
     let required = |arguments: &[&str]| {
         let (_, said) = outcome(&[&["verify", DMA], arguments].concat(), place.path());
-        let warned = said.contains("h200, as told, is left out of account");
+        let warned = said.contains("ignoring --chip h200: these are not GPU dumps");
         (said.lines().filter(|line| line.starts_with("  PASS ")).count(), warned)
     };
     let (proven, warned) = required(&[]);
@@ -166,7 +164,7 @@ fn the_gpu_of_a_dump_is_told_or_read_from_its_manifest() {
     assert_eq!(required(&["--chip", "sm_90a"]), (proven, true));
     assert!(
         title(&["v2"], &place)
-            .ends_with(", from the manifest; sm_90a (H100); 1x128x128:128, x fp8 (block scales)")
+            .ends_with(", from the manifest; sm_90a (H100); 1x128x128:128, x fp8 (block scales), out f32")
     );
 }
 

@@ -1,4 +1,4 @@
-//! Every kernel that a plan admits is accepted by the real TPU compiler. A small matrix by default; all of it with
+//! The real TPU compiler accepts every planned kernel. Tests a sample by default, and the full matrix with
 //! `OCTILE_COMPILE_MATRIX=full`.
 
 mod common;
@@ -22,14 +22,15 @@ type Shape = (usize, usize, usize);
 const SHAPES: [Shape; 5] =
     [(512, 512, 512), (1000, 1111, 1500), (16, 1024, 1024), (1536, 1536, 1536), (1, 1024, 1024)];
 
-/// Every combination of strategy, mode and activations: on all shapes and block sizes, or each on one of them in turn.
+/// Every combination of strategy, mode and activations: on all shapes and block sizes, or on one each,
+/// round-robin.
 fn cases(kinds: &[ActivationKind]) -> Vec<(Problem, Strategy, BlockMode)> {
     let full = std::env::var("OCTILE_COMPILE_MATRIX").is_ok_and(|value| value == "full");
     let shapes: Vec<_> = SHAPES.iter().flat_map(|shape| QuantBlock::ALL.map(|qb| (*shape, qb))).collect();
     let kernels = Strategy::ALL.into_iter().flat_map(|strategy| BlockMode::ALL.map(|mode| (strategy, mode)));
     let kernels = kernels.flat_map(|kernel| kinds.iter().map(move |x| (kernel, *x)));
     let mut cases = Vec::new();
-    // A step that shares no factor with the number of shapes goes through all of them, the unlike ones first.
+    // A step coprime to the number of shapes visits all of them, dissimilar ones first.
     for (index, ((strategy, mode), x)) in kernels.enumerate() {
         let chosen = if full { shapes.clone() } else { vec![shapes[index * 7 % shapes.len()]] };
         cases.extend(chosen.into_iter().map(|((m, n, k), qb)| {
@@ -40,7 +41,7 @@ fn cases(kinds: &[ActivationKind]) -> Vec<(Problem, Strategy, BlockMode)> {
     cases
 }
 
-/// The plans that the chip admits, and the reasons for those that it does not.
+/// Plans for the chip, and the reasons why others are impossible.
 fn plans(chip: &'static TpuChip, kinds: &[ActivationKind]) -> (Vec<TpuPlan>, Vec<String>) {
     let (mut plans, mut refused) = (Vec::new(), Vec::new());
     for (problem, strategy, mode) in cases(kinds) {
@@ -59,7 +60,7 @@ fn name(plan: &TpuPlan) -> String {
     )
 }
 
-/// Puts modules to the compiler, all of which must be accepted.
+/// Compiles modules, all of which must be accepted.
 fn accept(chip: &TpuChip, modules: &[Module]) {
     let compiler = Compiler {
         plugin: common::libtpu(),
@@ -103,7 +104,7 @@ fn v5p() {
     compile_all("v5p", &[FP8]);
 }
 
-/// The operation without a kernel is for any device; that it is valid StableHLO, this compiler can tell.
+/// The plain StableHLO reference compiles, too.
 #[test]
 fn the_reference() {
     let chip = TpuChip::named("tpu7x").expect("the chip is known");

@@ -1,8 +1,8 @@
 //! Runs the commands in the documents, and compares what they print.
 //!
-//! In a `console` block, lines after `$ ` are commands, which run in order in one temporary folder per document,
-//! with `examples/` and `bench/` of the repository. The other lines are the output, in which `...` stands for any
-//! lines and `[..]` for any text within a line. Commands in other blocks must parse.
+//! In a `console` block, lines after `$ ` are commands, which run in order in one temporary folder per
+//! document, with `examples/` and `bench/` of the repository. The other lines are the output, in which `...`
+//! stands for any lines and `[..]` for any text within a line. Commands in other blocks must parse.
 
 mod common;
 #[path = "common/gpu_tools.rs"]
@@ -118,8 +118,14 @@ fn run_examples(document: &str) {
 }
 
 /// Documents with examples, each with a test below.
-const RUN: [&str; 5] =
-    ["README.md", "docs/checkpoints.md", "docs/commands.md", "docs/inspect.md", "docs/simulate.md"];
+const RUN: [&str; 6] = [
+    "README.md",
+    "docs/checkpoints.md",
+    "docs/commands.md",
+    "docs/inspect.md",
+    "docs/records.md",
+    "docs/simulate.md",
+];
 
 #[cfg(unix)]
 #[test]
@@ -147,8 +153,14 @@ fn inspect() {
 
 #[cfg(unix)]
 #[test]
-fn simulate() {
+fn records() {
     run_examples(RUN[4]);
+}
+
+#[cfg(unix)]
+#[test]
+fn simulate() {
+    run_examples(RUN[5]);
 }
 
 #[test]

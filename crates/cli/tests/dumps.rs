@@ -19,7 +19,7 @@ fn edit(folder: &Path, file: &str, change: impl FnOnce(String) -> String) {
     fs::write(path, after).unwrap();
 }
 
-/// Every file but the named one, so that only that one speaks.
+/// Removes every file but the named one.
 fn keep_only(folder: &Path, file: &str) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -65,10 +65,11 @@ fn facts_and_checklist() {
     let (code, said) = outcome(&["analyze", SMEM, "--json"], place.path());
     assert_eq!(code, 0);
     let value: serde_json::Value = serde_json::from_str(&said).unwrap();
-    assert_eq!(value[0]["promise"]["strategy"], "smem");
-    assert_eq!(value[0]["promise"]["chip"], "tpu7x");
-    assert_eq!(value[0]["findings"].as_array().unwrap().len(), 10);
-    assert!(value[0]["facts"]["cycles"]["issued"].as_u64().unwrap() > 1000);
+    assert_eq!(value["schema"], "octile-analyze/1");
+    assert_eq!(value["versions"][0]["promise"]["strategy"], "smem");
+    assert_eq!(value["versions"][0]["promise"]["chip"], "tpu7x");
+    assert_eq!(value["versions"][0]["findings"].as_array().unwrap().len(), 10);
+    assert!(value["versions"][0]["facts"]["cycles"]["issued"].as_u64().unwrap() > 1000);
 }
 
 #[test]
@@ -80,20 +81,23 @@ fn versions_side_by_side_and_the_difference_of_two() {
     let (code, said) = outcome(&["compare", "512-qb128-aligned-v2-tpu7x", SMEM], place.path());
     assert_eq!(code, 0, "{said}");
     insta::assert_snapshot!(said);
-    let (_, said) = outcome(&["compare", ".", "--json"], place.path());
-    let value: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let (code, said) = outcome(&["compare", ".", "--json=table.json"], place.path());
+    assert!(code == 0 && said.contains("Versions side by side"), "a file leaves the report: {said}");
+    let written = fs::read_to_string(place.path().join("table.json")).unwrap();
+    let value: serde_json::Value = serde_json::from_str(&written).unwrap();
+    assert_eq!(value["schema"], "octile-dump-comparison/1");
     assert_eq!(value["columns"][1]["scales_staged"], "pass");
     assert_eq!(value["differences"][0]["checks"][0]["check"], "scales-staged");
 }
 
-/// The verdict on the case after damage to its files.
+/// Verifies the case after damage to its files.
 fn damaged(damage: impl FnOnce(&Path)) -> (i32, String) {
     let place = TempDir::new().unwrap();
     damage(&unpack(SMEM, place.path()));
     outcome(&["verify", SMEM], place.path())
 }
 
-/// Without the first instruction of a kind.
+/// Removes the first instruction of a kind.
 fn without(text: &str, instruction: &str) -> String {
     let at = text.find(instruction).unwrap();
     let start = text[..at].rfind('%').unwrap();
@@ -132,7 +136,7 @@ fn seeded_damage_is_found() {
     ];
     for (file, verdict, damage) in cases {
         let (code, said) = damaged(|folder| {
-            // The Mosaic text says what was asked for; only alone it says what is.
+            // Mosaic text counts only if there is no listing.
             if file == "mosaic.mlir" {
                 keep_only(folder, file);
             }
@@ -142,9 +146,9 @@ fn seeded_damage_is_found() {
     }
 }
 
-/// No version promises to do without spills, so they are pointed out and fail nothing.
+/// No TPU strategy requires that nothing is spilled, so spills are a note.
 #[test]
-fn a_spilled_loop_is_pointed_out() {
+fn spills_are_a_note() {
     let (code, said) = damaged(|folder| {
         edit(folder, PACKED, |text| {
             let store = " %0 = vst [vmem:[#allocation99_spill] sm:$0xff] /*vst_source=*/%v1_v0  ;; ";
@@ -166,9 +170,9 @@ const FILES: [&str; 6] = [
     "mosaic.mlir",
 ];
 
-/// At the end of a line a text looks whole; each kind of file has something by which it still shows.
+/// Truncation is detected in every kind of file, even at the end of a line.
 #[test]
-fn a_file_that_is_cut_at_the_end_of_a_line_never_passes() {
+fn truncated_files_fail() {
     let place = TempDir::new().unwrap();
     let folder = unpack(SMEM, place.path());
     let alone = place.path().join("alone").join(SMEM);
@@ -193,18 +197,18 @@ fn a_file_that_is_cut_at_the_end_of_a_line_never_passes() {
 }
 
 #[test]
-fn files_that_are_no_dumps_never_pass() {
+fn files_that_are_not_dumps_fail() {
     let never_passes = |file: &str, content: &[u8], trouble: &str| {
         let (code, said) = damaged(|folder| fs::write(folder.join(file), content).unwrap());
         let sentence = format!("FAIL files            {file} is {trouble}");
         assert!(code == 1 && said.contains(&sentence), "{file}: {said}");
-        // Nor does it by itself.
+        // The same without other files.
         let (code, said) = damaged(|folder| {
             keep_only(folder, file);
             fs::write(folder.join(file), content).unwrap();
         });
         assert!(code == 1 && said.contains("FAIL files"), "{file} alone: {said}");
-        // Of what is no dump nothing else is said.
+        // No checks are printed for files that are not dumps.
         let is_dump = trouble == "damaged at";
         assert_eq!(said.contains("native-fp8"), is_dump, "{file} alone: {said}");
     };
@@ -227,7 +231,7 @@ fn files_that_are_no_dumps_never_pass() {
 }
 
 #[test]
-fn nothing_to_verify_is_not_a_verdict() {
+fn nothing_to_verify_is_an_error() {
     let place = TempDir::new().unwrap();
     fs::create_dir(place.path().join("empty")).unwrap();
     for (arguments, sentence) in [
@@ -244,7 +248,7 @@ fn nothing_to_verify_is_not_a_verdict() {
 }
 
 #[test]
-fn a_damaged_manifest_is_a_finding_about_its_version_alone() {
+fn a_damaged_manifest_fails_only_its_version() {
     let place = TempDir::new().unwrap();
     unpack(SMEM, place.path());
     let damaged = unpack("512-qb128-aligned-v2-tpu7x", place.path());
@@ -263,7 +267,7 @@ fn a_damaged_manifest_is_a_finding_about_its_version_alone() {
         assert!(said.contains(&format!("FAIL  {name}")), "{said}");
     }
     assert!(said.contains(&format!("PASS  {SMEM}")) && said.contains("FAIL: 2 of 3 versions fail"), "{said}");
-    // The checks of the version that its name tells are made all the same.
+    // The checks follow from its name instead.
     assert!(said.contains("PASS double-buffered"), "{said}");
     for command in ["analyze", "compare", "report"] {
         let (code, said) = outcome(&[command, "."], place.path());
@@ -271,10 +275,9 @@ fn a_damaged_manifest_is_a_finding_about_its_version_alone() {
     }
 }
 
-/// Only the text of a kernel can say that it multiplies bf16 on purpose; its name cannot, nor can what the compiler made
-/// of a kernel that multiplies 8-bit floats.
+/// native-fp8 is waived only if the kernel's own Mosaic text multiplies bf16, not by its name or its listing.
 #[test]
-fn a_name_does_not_excuse_bf16() {
+fn a_name_does_not_waive_native_fp8() {
     let place = TempDir::new().unwrap();
     let verify = |version: &str| outcome(&["verify", version], place.path());
     let strip = unpack("2048-qb128-bf16-strip-tpu7x", place.path());
@@ -286,7 +289,7 @@ fn a_name_does_not_excuse_bf16() {
     let (code, said) = verify("v4_whole_k_strip");
     assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
 
-    // A chip without units for 8-bit floats widens them, which is not to multiply bf16.
+    // A chip without fp8 support emulates it; a kernel that multiplies bf16 still fails.
     const EMULATED: &str = "512-qb128-aligned-v2-v6e";
     let emulated = unpack(EMULATED, place.path());
     let (code, said) = verify(EMULATED);
@@ -315,7 +318,7 @@ fn one_hlo_file_passes_unless_strict() {
 }
 
 #[test]
-fn junit_says_the_same() {
+fn junit_has_the_same_verdicts() {
     let place = TempDir::new().unwrap();
     unpack(SMEM, place.path());
     let failing = unpack("512-qb128-aligned-v2-operands-prefetched-tpu7x", place.path());

@@ -1,4 +1,4 @@
-//! Folders that hold more, less or something else than the dumps of one kernel: nobody gets a verdict from them.
+//! Folders that do not contain exactly the dumps of one kernel get no verdict.
 
 #[path = "common/corpus.rs"]
 mod corpus;
@@ -11,7 +11,8 @@ use std::{
 };
 
 use corpus::{outcome, transformer, unpack};
-use manifests::{file, seal, write_manifest};
+use manifests::{file, gpu_plan, problem, seal, tpu_plan, write_manifest};
+use octile_core::{ActivationKind, FloatKind};
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -19,7 +20,7 @@ const DMA: &str = "512-qb128-aligned-v2-tpu7x";
 const SMEM: &str = "512-qb128-aligned-v3-tpu7x";
 const PACKED: &str = "packed-bundles-post-ra.txt";
 
-/// A GPU kernel that does everything that is asked of one.
+/// A GPU kernel that passes every check.
 const PTX: &str = "\
 .version 8.0
 .target sm_90a
@@ -39,7 +40,7 @@ const PTX: &str = "\
 /// Every command that reads folders of dumps.
 const COMMANDS: [&str; 4] = ["verify", "analyze", "compare", "report"];
 
-/// No command draws conclusions: each says one sentence, and none leaves a page.
+/// Every command fails with one sentence, and no page is written.
 fn refused(place: &Path, input: &str, sentence: &str) {
     for command in COMMANDS {
         let (code, said) = outcome(&[command, input], place);
@@ -49,7 +50,7 @@ fn refused(place: &Path, input: &str, sentence: &str) {
     }
 }
 
-/// The verdict on a version.
+/// Verifies a version.
 fn verify(place: &Path, input: &str) -> (i32, String) {
     outcome(&["verify", input], place)
 }
@@ -79,7 +80,7 @@ fn a_stray_dump_of_another_target_is_refused() {
     let (code, said) = outcome(&["verify", DMA, "--strategy", "smem"], place.path());
     assert!(code == 1 && said.contains("FAIL scales-staged"), "{said}");
 
-    // With one, whatever the strategy that is told.
+    // With a manifest, whatever --strategy says.
     let (place, folder, _) = inspected();
     fs::write(folder.join("extra.ptx"), PTX).unwrap();
     let sentence =
@@ -127,7 +128,7 @@ fn a_good_listing_does_not_hide_a_bad_one() {
         refused(place.path(), SMEM, "each define a kernel; use one folder per kernel");
         fs::remove_file(folder.join(name)).unwrap();
     }
-    // A listing of another stage is of another kernel where it multiplies otherwise.
+    // A listing of another level with other arithmetic is of another kernel.
     fs::write(folder.join(PACKED), &good).unwrap();
     let last = fs::read_to_string(folder.join("final_bundles.txt")).unwrap();
     fs::write(folder.join("final_bundles.txt"), last.replace("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.f32"))
@@ -149,7 +150,7 @@ fn two_descriptions_of_a_kernel_are_refused() {
         fs::copy(other.join(file), folder.join("extra")).unwrap();
         refused(place.path(), SMEM, "mixes kernels: extra and ");
     }
-    // A copy tells nothing new, and a program without a kernel is not one.
+    // An identical copy is allowed, and so is a program without a kernel.
     for content in [fs::read(folder.join(PACKED)).unwrap(), transformer().into_bytes()] {
         fs::write(folder.join("extra"), content).unwrap();
         let (code, said) = verify(place.path(), SMEM);
@@ -164,13 +165,13 @@ fn two_descriptions_of_a_kernel_are_refused() {
         "gpu",
         "gpu mixes kernels: a.ptx and b.ptx each define a kernel; use one folder per kernel",
     );
-    // In one file they are two all the same.
+    // Two kernels in one file.
     let (_, second) = PTX.split_once(".address_size 64\n").unwrap();
     fs::write(place.path().join("both.ptx"), format!("{PTX}{}", second.replace("octile_", "other_")))
         .unwrap();
     let (code, said) = verify(place.path(), "both.ptx");
     assert!(code == 1 && said.contains("both.ptx defines 2 kernels: put each into its own file"), "{said}");
-    // Named by itself, each is judged.
+    // Each file alone is accepted.
     let (code, said) = verify(place.path(), "gpu/b.ptx");
     assert!(code == 1 && said.contains("FAIL native-fp8"), "{said}");
 }
@@ -188,7 +189,7 @@ fn unlisted_dumps_are_refused_and_other_files_are_not_read() {
         );
     }
     fs::remove_file(folder.join("notes.html")).unwrap();
-    // What users write there.
+    // Files that users write there.
     for (arguments, name) in [
         (&["report", "smem", "-o", "smem/report.html"][..], "report.html"),
         (&["verify", "smem", "--junit", "smem/verdicts.xml"], "verdicts.xml"),
@@ -216,7 +217,7 @@ fn unlisted_dumps_are_refused_and_other_files_are_not_read() {
     );
 }
 
-/// The copy of the HLO that `inspect` puts beside a version's folder is a copy.
+/// HLO beside a version's folder must be a copy of the one in it.
 #[test]
 fn hlo_beside_a_folder_is_that_of_the_folder() {
     let (place, folder, _) = inspected();
@@ -234,7 +235,7 @@ fn hlo_beside_a_folder_is_that_of_the_folder() {
     );
 }
 
-/// Programs that are named after their versions are one version each, whatever report lies beside them.
+/// HLO files named after versions are one version each; reports beside them are ignored.
 #[test]
 fn programs_by_version_are_judged_one_by_one() {
     let place = TempDir::new().unwrap();
@@ -252,7 +253,7 @@ fn programs_by_version_are_judged_one_by_one() {
     }
 }
 
-/// Dumps that nobody looks at must not lie where a verdict seems to be about them.
+/// Dumps beside version folders would be ignored, so they are rejected.
 #[test]
 fn dumps_beside_folders_of_dumps_are_refused() {
     let place = TempDir::new().unwrap();
@@ -271,7 +272,7 @@ fn dumps_beside_folders_of_dumps_are_refused() {
 }
 
 #[test]
-fn a_manifest_of_another_version_is_noticed() {
+fn a_manifest_of_another_version_is_detected() {
     let (place, folder, manifest) = inspected();
     let other = place.path().join("dma");
     fs::rename(unpack(DMA, place.path()), &other).unwrap();
@@ -280,41 +281,48 @@ fn a_manifest_of_another_version_is_noticed() {
     }
     write_manifest(&other, "dma");
     assert_eq!(verify(place.path(), "dma").0, 0);
-    // Copied, its checksums are of other files.
+    // The checksums of a copied manifest do not match.
     fs::copy(folder.join("manifest.json"), other.join("manifest.json")).unwrap();
     let (code, said) = verify(place.path(), "dma");
     assert!(code == 1 && said.contains("unlike its manifest: compile that version again"), "{said}");
-    // With checksums and a seal that hold, the kernel still says what it is.
+    // With matching checksums and seal, the kernel's name still differs.
     let mut lowered = manifest.clone();
-    for pointer in ["/strategy", "/plan/strategy"] {
-        *lowered.pointer_mut(pointer).unwrap() = "auto".into();
-    }
+    lowered["strategy"] = "auto".into();
+    lowered["plan"] = tpu_plan(&problem("512x512x512:128"), "auto");
     seal(&folder, &lowered);
     let (code, said) = verify(place.path(), "smem");
     for file in ["mosaic.mlir", "optimized.hlo.txt"] {
         let sentence = format!("{file} defines octile_smem_aligned, but the manifest plans `auto`");
         assert!(code == 1 && said.contains(&sentence), "{said}");
     }
-    // A plan that excuses the kernel from 8-bit floats is not the one of a kernel that multiplies them.
+    // A plan that waives native-fp8 contradicts a kernel that multiplies fp8.
+    let mut excused = manifest.clone();
+    let unquantized = problem("512x512x512:128").with_x(ActivationKind::Plain(FloatKind::Bf16));
+    excused["plan"] = tpu_plan(&unquantized, "smem");
+    seal(&folder, &excused);
+    let (code, said) = verify(place.path(), "smem");
+    let sentence = "mosaic.mlir multiplies f8e4m3fn by f8e4m3fn, but the manifest plans Widened";
+    assert!(code == 1 && said.contains(sentence), "{said}");
     for arithmetic in ["dequantized", "widened"] {
         let mut excused = manifest.clone();
         excused["plan"]["arithmetic"] = arithmetic.into();
         seal(&folder, &excused);
         let (code, said) = verify(place.path(), "smem");
-        let sentence = "mosaic.mlir multiplies f8e4m3fn by f8e4m3fn, but the manifest plans ";
-        assert!(code == 1 && said.contains(sentence), "{said}");
+        assert!(
+            code == 1 && said.contains("the plan is not one that this version of octile makes"),
+            "{said}"
+        );
     }
-    // A plan for a GPU asks for less, and excuses no TPU kernel.
+    // A GPU plan requires fewer checks, and does not apply to a TPU kernel.
     let mut gpu = manifest.clone();
-    gpu["plan"].as_object_mut().unwrap().remove("chip");
-    gpu["plan"]["stages"] = 2.into();
+    gpu["plan"] = gpu_plan(&problem("512x512x512:128"), 1, "smem");
     gpu["gpu"] = serde_json::json!({ "name": "h200" });
     seal(&folder, &gpu);
     refused(place.path(), "smem", "is a dump of a TPU kernel, but the manifest of smem plans a GPU kernel");
 }
 
 #[test]
-fn listed_files_are_there_once_and_whole() {
+fn listed_files_are_unique_and_intact() {
     let (place, folder, manifest) = inspected();
     let listed = fs::read(folder.join(PACKED)).unwrap();
     fs::remove_file(folder.join(PACKED)).unwrap();
@@ -350,7 +358,7 @@ fn a_dump_anywhere_below_a_manifest_is_listed_or_refused() {
             fs::remove_file(folder.join(below).join(name)).unwrap();
         }
     }
-    // What the compiler wrote besides is listed as such: it may not change, and proves nothing.
+    // Raw compiler output is checked for changes, but not analyzed.
     fs::write(folder.join("raw/0001-other.mlir"), &racy).unwrap();
     let listed = file(&folder.join("raw/0001-other.mlir"), "raw/0001-other.mlir");
     manifest["files"].as_array_mut().unwrap().push(listed);
@@ -363,7 +371,7 @@ fn a_dump_anywhere_below_a_manifest_is_listed_or_refused() {
 }
 
 #[test]
-fn a_version_does_not_pass_as_what_its_manifest_denies() {
+fn overrides_that_contradict_the_manifest_fail() {
     let (place, ..) = inspected();
     let told = |arguments: &[&str]| outcome(&[&["verify", "smem"], arguments].concat(), place.path());
     for same in [&["--strategy", "smem"][..], &["--chip", "tpu7x"], &["--strategy", "v3", "--chip", "tpu7x"]]
@@ -371,10 +379,10 @@ fn a_version_does_not_pass_as_what_its_manifest_denies() {
         assert_eq!(told(same).0, 0, "{same:?}");
     }
     let denied = [
-        (["--strategy", "auto"], "the manifest says that this is v3; it is judged as v1, as told"),
-        (["--strategy", "dma"], "the manifest says that this is v3; it is judged as v2, as told"),
-        (["--chip", "v5e"], "the manifest says that this is for tpu7x, and not for v5e, as told"),
-        (["--chip", "h100"], "the manifest says that this is for tpu7x, and not for h100, as told"),
+        (["--strategy", "auto"], "the manifest plans v3, but --strategy says v1: checking as the latter"),
+        (["--strategy", "dma"], "the manifest plans v3, but --strategy says v2: checking as the latter"),
+        (["--chip", "v5e"], "the manifest plans a kernel for tpu7x, but --chip says v5e"),
+        (["--chip", "h100"], "the manifest plans a kernel for tpu7x, but --chip says h100"),
     ];
     for (arguments, sentence) in denied {
         let (code, said) = told(&arguments);

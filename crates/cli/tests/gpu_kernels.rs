@@ -1,5 +1,5 @@
-//! Every GPU kernel that plans use assembles for `sm_90a`, without a GPU: no register spills, matrix products by the
-//! tensor cores, and the copy engine and its barriers exactly where the strategy says so.
+//! Every planned GPU kernel assembles for `sm_90a`: no spills, wgmma on the tensor cores, and TMA and
+//! mbarriers exactly where the strategy uses them.
 
 #[path = "common/gpu_tools.rs"]
 mod gpu_tools;
@@ -21,7 +21,7 @@ use octile_dump::{
 };
 use octile_kernels::hopper::{self, Kernel};
 
-/// What the assembler says of a kernel, and how often each mnemonic occurs in its machine code.
+/// ptxas figures of a kernel, and the count of each mnemonic in its machine code.
 struct Assembled {
     registers: u64,
     mnemonics: BTreeMap<String, usize>,
@@ -58,7 +58,7 @@ fn problem(m: usize, n: usize, k: usize) -> Problem {
     Problem::new(m, n, k, QuantBlock::B128).unwrap().with_x(x).with_out(FloatKind::Bf16)
 }
 
-/// Checks a kernel against what its plan promises.
+/// Checks a kernel against its plan.
 fn check(plan: &HopperPlan) {
     let kernel = hopper::multiply(plan);
     let Assembled { registers, mnemonics } = assemble(&kernel);
@@ -66,9 +66,9 @@ fn check(plan: &HopperPlan) {
     let entry = &kernel.entry;
     let ring = plan.strategy != Strategy::Auto;
     let staged = matches!(plan.strategy, Strategy::Smem | Strategy::Strip);
-    // Four steps along K in every wave, in every copy of the loop's body: those of a turn in every loop, and one more. That is for the
-    // first stage, where its products become the sums or are started before the loop, or for the last, where results of other waves leave
-    // meanwhile.
+    // Four steps along K in every wave, in every copy of the loop's body: those of a turn in every loop, and
+    // one more. That is for the first stage, where its products become the sums or are started before the
+    // loop, or for the last, where results of other waves leave meanwhile.
     let loops = if plan.has_loop_per_boundary() { plan.boundaries().len() } else { 1 };
     let one_more = usize::from(staged && plan.stages_per_chain() == 1);
     let copies = if ring { one_more + loops * plan.loop_unroll() } else { 1 };

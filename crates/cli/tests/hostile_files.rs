@@ -1,4 +1,4 @@
-//! Input that is no regular file, never ends, or is too much: one sentence, at once.
+//! Inputs that are not regular files, never end, or are too large fail at once with one sentence.
 
 #![cfg(unix)]
 
@@ -21,14 +21,14 @@ use tempfile::TempDir;
 
 const SMEM: &str = "512-qb128-aligned-v3-tpu7x";
 
-/// What a command that must fail says, in one sentence and soon.
+/// Requires that a command fails soon, with one sentence.
 fn refused(place: &Path, arguments: &[&str], sentence: &str) {
     let start = Instant::now();
     let output = octile(arguments, place);
     let said = String::from_utf8(output.stderr).unwrap();
     assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
     assert!(said.contains(sentence) && said.trim().lines().count() == 1, "{arguments:?}: {said}");
-    // Generous, because other tests share the machine; what blocks, blocks for ever.
+    // Generous, because tests share the machine; a blocked read never returns.
     assert!(start.elapsed() < Duration::from_secs(60), "{arguments:?} took {:?}", start.elapsed());
 }
 
@@ -36,7 +36,7 @@ fn fifo(path: &Path) {
     assert!(Command::new("mkfifo").arg(path).status().unwrap().success());
 }
 
-/// Every command that opens a file that is named.
+/// Every command that reads a named file.
 fn every_reader(name: &str) -> Vec<Vec<String>> {
     let texts = [
         &["verify", name][..],
@@ -52,7 +52,7 @@ fn every_reader(name: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_read() {
+fn only_regular_files_are_read() {
     let place = TempDir::new().unwrap();
     fs::write(place.path().join("kernel.mlir"), "module {\n}\n").unwrap();
     fifo(&place.path().join("pipe"));
@@ -81,7 +81,7 @@ fn what_is_no_regular_file_is_not_read() {
 }
 
 #[test]
-fn a_folder_holds_regular_files() {
+fn folders_may_contain_only_regular_files() {
     let place = TempDir::new().unwrap();
     let own = unpack(SMEM, &place.path().join("own"));
     let listed = unpack(SMEM, &place.path().join("listed"));
@@ -112,7 +112,7 @@ fn a_folder_holds_regular_files() {
 }
 
 #[test]
-fn a_listed_file_is_a_regular_one() {
+fn listed_files_must_be_regular() {
     let place = TempDir::new().unwrap();
     let folder = unpack(SMEM, place.path());
     let mut manifest = write_manifest(&folder, "smem");
@@ -134,7 +134,7 @@ fn a_listed_file_is_a_regular_one() {
 }
 
 #[test]
-fn budgets_are_kept() {
+fn size_limits_hold() {
     let place = TempDir::new().unwrap();
     let sparse = |name: &str, length: u64| {
         File::create(place.path().join(name)).unwrap().set_len(length).unwrap();
@@ -164,14 +164,14 @@ fn budgets_are_kept() {
     }
     refused(place.path(), &["verify", "crowd"], "cannot list crowd: one command lists at most 10000 files");
     refused(place.path(), &["report", "."], "one command lists at most 10000 files");
-    // Folders in folders: nobody goes deeper than versions.
+    // Deeply nested folders are not searched.
     fs::remove_dir_all(&folder).unwrap();
     let deep = folder.join(["d"; 1000].join("/"));
     fs::create_dir_all(&deep).unwrap();
     refused(place.path(), &["verify", "crowd"], "crowd/d contains folders but no files");
 }
 
-/// A stream that a shell passes is read like a file, up to the same limit.
+/// Streams that a shell passes are read like files, up to the same limit.
 #[test]
 fn streams_named_on_the_command_line_are_read() {
     let place = TempDir::new().unwrap();

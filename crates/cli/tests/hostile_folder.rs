@@ -1,4 +1,5 @@
-//! The current folder may be anyone's: nothing in it runs, and nothing in its files steers the terminal.
+//! The current folder is untrusted: nothing in it runs, and its files cannot send control characters to the
+//! terminal.
 
 #![cfg(unix)]
 
@@ -31,7 +32,7 @@ fn refusal(output: &Output) -> String {
     said
 }
 
-/// Puts a program into the folder that leaves a mark when it runs.
+/// Writes a program that leaves a mark when it runs.
 fn trap(folder: &Path, name: &str) -> PathBuf {
     let path = folder.join(name);
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -98,13 +99,13 @@ fn no_program_of_the_current_folder_runs() {
     }
     let said = refusal(&octile(&["tools", "install", "gpu"], place.path(), &[("OCTILE_TOOLS", "tools")]));
     assert!(said.contains("set OCTILE_TOOLS to an absolute path"), "{said}");
-    // A file that is named is one that is meant.
+    // A file that the user names is trusted.
     let named = [("OCTILE_PTXAS", "./ptxas"), ("OCTILE_NVDISASM", "nvdisasm")];
     octile(&["inspect", "--target", "sm_90a", "--shape", "64x64x128:128"], place.path(), &named);
     assert_eq!(fs::read_to_string(place.path().join("ran")).unwrap(), "ptxas\n");
 }
 
-/// What a terminal takes for a command, in every form that text can have it.
+/// Terminal control characters in every encoding.
 const STEERING: &str = "\u{1b}]0;owned\u{7}\u{1b}[2J\u{9b}31m\u{202e}\u{2066}\r\u{8}";
 
 fn require_harmless(text: &[u8], what: &str) {
@@ -114,7 +115,7 @@ fn require_harmless(text: &[u8], what: &str) {
 }
 
 #[test]
-fn no_text_of_a_file_steers_the_terminal() {
+fn control_characters_of_files_are_escaped() {
     let place = TempDir::new().unwrap();
     let write = |name: &str, text: String| fs::write(place.path().join(name), text).unwrap();
     let hlo = format!(
@@ -173,7 +174,7 @@ fn a_private_record_stays_private() {
     assert_eq!(record.metadata().unwrap().permissions().mode() & 0o7777, 0o600);
 }
 
-/// The report would go into a file that nobody sees any more.
+/// A record must not replace the file that the report is redirected to.
 #[test]
 fn a_record_does_not_replace_the_report() {
     let place = TempDir::new().unwrap();

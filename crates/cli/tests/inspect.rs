@@ -67,7 +67,8 @@ fn every_version_is_a_folder_and_an_hlo_file() {
         assert_eq!(manifest["files"].as_array().unwrap().len(), FILES.len() - 1);
     }
     assert_eq!(names(place.path()), ["compilation_output"], "temporary folders are gone");
-    // The manifest tells the operands.
+    require_conclusion_and_timelines(&output);
+    // The manifest describes the operands.
     let module = output.join("v3_smem_scales/stablehlo.mlir");
     let simulate = |options: &[&str]| {
         let result =
@@ -80,7 +81,24 @@ fn every_version_is_a_folder_and_an_hlo_file() {
     let refused = simulate(&["--expect", "out"]);
     assert!(String::from_utf8_lossy(&refused.stderr).contains("--expect has no effect here"), "{refused:?}");
     fs::remove_file(output.join("v3_smem_scales/manifest.json")).unwrap();
-    assert!(String::from_utf8_lossy(&simulate(&[]).stderr).contains("--tensors FILE is needed"));
+    assert!(
+        String::from_utf8_lossy(&simulate(&[]).stderr)
+            .contains("the kernel needs operands: pass a safetensors file")
+    );
+}
+
+/// The page about versions of one problem ranks them, and shows a timeline of each.
+fn require_conclusion_and_timelines(output: &Path) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
+    let result = command.arg("report").arg(output).args(["-o", "-"]).output().expect("octile runs");
+    let page = String::from_utf8(result.stdout).unwrap();
+    assert!(result.status.success(), "{}", String::from_utf8_lossy(&result.stderr));
+    for part in
+        [" is the fastest on tpu7x at 512x512x512:128: ", "All 4 versions pass", "<td class=\"best\">"]
+    {
+        assert!(page.contains(part), "{part} is missing");
+    }
+    assert_eq!(page.matches("Timeline of the simulated kernel").count(), 4);
 }
 
 #[test]
@@ -107,13 +125,13 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
         assert!(error.contains(expected), "{arguments:?}: {error}");
         assert!(names(place.path()).is_empty(), "{arguments:?} wrote {:?}", names(place.path()));
     };
-    refused(&["--chip", "v9"], "give one of tpu7x, v6e, v5e, v5p, v4, sm_90a, h100, h200");
+    refused(&["--chip", "v9"], "use one of tpu7x, v6e, v5e, v5p, v4, sm_90a, h100, h200");
     refused(&["--chip", "v4"], "v4 cannot multiply f8e4m3fn");
     refused(&["--shape", "512x512x512:100"], "quantization block 100 is not supported: use 128, 256 or 512");
-    refused(&["--mode", "huge"], "unknown block mode 'huge': expected aligned or large");
+    refused(&["--mode", "huge"], "unknown block mode 'huge': expected auto, aligned or large");
     refused(
         &["--libtpu", "/no/libtpu.so"],
-        "libtpu was named by the command line as /no/libtpu.so, but that is no file: name another one, or none",
+        "the command line names /no/libtpu.so as libtpu, which is not a file: name another one, or none",
     );
     let other_library = env!("CARGO_BIN_EXE_octile");
     refused(&["--libtpu", other_library], other_library);

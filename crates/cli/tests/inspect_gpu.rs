@@ -7,6 +7,7 @@ use std::{fs, path::Path, process::Command};
 
 use gpu_tools::octile;
 use octile_cli::command::seal::sealed;
+use octile_core::{Strategy, device::hopper::HOPPER_GPUS, plan::hopper::HopperPlan};
 use tempfile::TempDir;
 
 const VERSIONS: [&str; 4] =
@@ -44,8 +45,8 @@ fn every_version_is_a_folder_that_passes() {
         let ring = version != VERSIONS[0];
         assert_eq!((count("UTMALDG") > 0, count("SYNCS") > 0), (ring, ring), "{version}");
         assert_eq!(figures["spill_stores"], 0);
-        let regions = manifest["plan"]["memory"]["regions"].as_array().unwrap();
-        let planned = regions.iter().map(|r| r["buffers"].as_u64().unwrap() * r["bytes"].as_u64().unwrap());
+        let buffers = manifest["plan"]["memory"].as_array().unwrap();
+        let planned = buffers.iter().map(|b| b["copies"].as_u64().unwrap() * b["bytes"].as_u64().unwrap());
         assert_eq!(figures["shared_bytes"].as_u64().unwrap(), planned.sum::<u64>(), "{version}");
         assert_eq!(manifest["files"].as_array().unwrap().len(), 4);
     }
@@ -90,7 +91,7 @@ fn seeded_damage_is_found() {
         .map(|name| (name, fs::read_to_string(folder.join(name)).unwrap()))
         .to_vec();
     let sass = &whole[0].1;
-    // As long as before, so that the manifest has nothing to object to.
+    // Same length as before.
     for (damage, expected) in [
         (sass.replace(".E4M3.E4M3", ".BF16.BF16"), "FAIL native-fp8"),
         (sass.replace("UTMALDG", "UTMALXX").replace("LDGSTS", "LDGXXX"), "FAIL async-copies"),
@@ -122,7 +123,7 @@ fn seeded_damage_is_found() {
     assert_eq!(code, 0, "{said}");
 }
 
-/// The same account, with another digit in place of each in its number of registers.
+/// Replaces every digit of the register count.
 fn with_registers(account: &str, digit: u8) -> String {
     let (head, tail) = account.split_once(" registers").unwrap();
     let digits = head.len() - head.trim_end_matches(|c: char| c.is_ascii_digit()).len();
@@ -130,7 +131,7 @@ fn with_registers(account: &str, digit: u8) -> String {
 }
 
 #[test]
-fn quantized_activations_bring_their_kernel() {
+fn quantized_activations_add_a_quantization_kernel() {
     let place = TempDir::new().unwrap();
     let arguments =
         ["inspect", "--target", "sm_90a", "--strategy", "v4", "--x", "bf16", "--x-scales", "token"];
@@ -146,7 +147,7 @@ fn quantized_activations_bring_their_kernel() {
     assert_eq!(code, 0, "{said}");
     let title = "octile_quantize_bf16_token_128, in quantize/, runs before it\n  PASS no-spills ";
     assert!(said.contains(title) && said.matches("PASS fits-on-chip").count() == 2, "{said}");
-    // It is part of the version: what happens to its files, happens to the version.
+    // Its files are part of the version.
     for (file, kinds_of_damage) in
         [("kernel.sass", 5), ("kernel.ptx", 5), ("ptxas.txt", 4), ("kernel.cubin", 3)]
     {
@@ -175,9 +176,9 @@ fn quantized_activations_bring_their_kernel() {
     assert!(code == 1 && said.contains("quantize/kernel.ptx is missing"), "{said}");
 }
 
-/// A quantizing kernel promises to fit, and not to multiply.
+/// The quantization kernel must fit and must not spill.
 #[test]
-fn quantizing_kernels_are_judged_beside_the_product() {
+fn quantization_kernels_are_verified() {
     let place = TempDir::new().unwrap();
     let arguments = ["inspect", "--target", "sm_90a", "--strategy", "v4", "--x", "f32", "-o", "gpu"];
     let (code, said) = octile(&arguments, place.path());
@@ -187,11 +188,11 @@ fn quantizing_kernels_are_judged_beside_the_product() {
     let (code, said) = octile(&["analyze", "gpu", "--json"], place.path());
     assert_eq!(code, 0, "{said}");
     let value: serde_json::Value = serde_json::from_str(&said).unwrap();
-    let helper = &value[0]["helpers"][0];
+    let helper = &value["versions"][0]["helpers"][0];
     let checks: Vec<_> = helper["findings"].as_array().unwrap().iter().map(|found| &found["check"]).collect();
     assert_eq!(helper["name"], "quantize");
     assert_eq!(checks, ["no-spills", "fits-on-chip"]);
-    // A file that is not what the manifest says is pointed out.
+    // Changed files are reported.
     let page = |expected: i32| {
         let (code, said) = octile(&["report", "gpu", "-o", "page.html"], place.path());
         assert_eq!(code, expected, "{said}");
@@ -244,7 +245,7 @@ fn quantizing_kernels_are_judged_beside_the_product() {
 }
 
 #[test]
-fn the_manifest_tells_the_shared_memory_of_every_kernel() {
+fn the_manifest_has_the_shared_memory_of_every_kernel() {
     let place = TempDir::new().unwrap();
     let arguments =
         ["check", "--target", "sm_90a", "--strategy", "v2", "--x", "f16", "-o", "gpu", "--strict"];
@@ -266,7 +267,7 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
         let sentence = "FAIL fits-on-chip     232449 bytes of shared memory, but a CTA may have 232448";
         assert!(code == 1 && said.contains(sentence) && said.contains("FAIL (1 failed)"), "{said}");
     }
-    // Whoever changes a manifest is found out, unless the seal is made anew.
+    // A changed manifest is detected, unless it is sealed again.
     let changed = written.replace("\"stages\": ", "\"stages\": 1");
     fs::write(folder.join("manifest.json"), changed).unwrap();
     let (code, said) = octile(&["verify", "gpu"], place.path());
@@ -277,21 +278,23 @@ fn the_manifest_tells_the_shared_memory_of_every_kernel() {
             ),
         "{said}"
     );
-    // What a manifest does not tell is not proven.
+    // Without the figure, the check is not proven.
     let silent = |manifest: &mut serde_json::Value| drop(manifest.as_object_mut().unwrap().remove("helpers"));
     let (code, said) = verify(&silent, &[]);
     assert!(code == 0 && said.contains("PASS (1 not observable in these files)"), "{said}");
     assert_eq!(verify(&silent, &["--strict"]).0, 1);
-    // The folder of a kernel before is part of the version, and so is what lies there.
+    // Unlisted dumps in the folder of the quantization kernel are rejected, too.
     fs::write(folder.join("manifest.json"), &written).unwrap();
     fs::copy(folder.join("kernel.ptx"), folder.join("quantize/other.ptx")).unwrap();
     let (code, said) = octile(&["verify", "gpu"], place.path());
     assert!(code == 2 && said.contains("quantize/other.ptx is a compiler dump that"), "{said}");
     fs::remove_file(folder.join("quantize/other.ptx")).unwrap();
-    // A kernel says by its name what it is.
+    // The kernel's name shows its strategy.
     let lowered = |manifest: &mut serde_json::Value| {
         manifest["strategy"] = "auto".into();
-        manifest["plan"]["strategy"] = "auto".into();
+        let problem = serde_json::from_value(manifest["plan"]["problem"].clone()).unwrap();
+        let plan = HopperPlan::best(&problem, &HOPPER_GPUS[1], Strategy::Auto).unwrap();
+        manifest["plan"] = serde_json::to_value(plan).unwrap();
     };
     let (code, said) = verify(&lowered, &[]);
     for file in ["kernel.ptx", "kernel.sass", "ptxas.txt"] {
@@ -354,7 +357,7 @@ fn bad_requests_get_one_sentence_and_write_nothing() {
 }
 
 #[test]
-fn tools_that_do_nothing_are_found_out() {
+fn tools_that_write_nothing_are_errors() {
     let place = TempDir::new().unwrap();
     let inspect = |ptxas: &Path, nvdisasm: &Path| {
         let output = Command::new(env!("CARGO_BIN_EXE_octile"))
@@ -370,13 +373,13 @@ fn tools_that_do_nothing_are_found_out() {
     };
     let tools = gpu_tools::assembler();
     let (good, silent, failing) = (&tools.ptxas.path, Path::new("/bin/true"), Path::new("/bin/false"));
-    assert!(inspect(good, silent).contains("nvdisasm took kernel.cubin and printed nothing"));
-    assert!(inspect(silent, silent).contains("ptxas took kernel.ptx and wrote nothing"));
-    assert!(inspect(failing, silent).contains("ptxas does not take kernel.ptx: exit status: 1"));
+    assert!(inspect(good, silent).contains("nvdisasm printed nothing for kernel.cubin"));
+    assert!(inspect(silent, silent).contains("ptxas wrote no output for kernel.ptx"));
+    assert!(inspect(failing, silent).contains("ptxas rejects kernel.ptx: exit status: 1"));
 }
 
 #[test]
-fn gpu_code_is_no_tpu_kernel() {
+fn gpu_code_is_not_a_tpu_kernel() {
     let place = TempDir::new().unwrap();
     let (code, said) = octile(&["inspect", "--target", "sm_90a", "-o", "gpu"], place.path());
     assert_eq!(code, 0, "{said}");
@@ -384,7 +387,7 @@ fn gpu_code_is_no_tpu_kernel() {
     let (code, said) = octile(&["verify", "gpu", "--chip", "v6e"], place.path());
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("FAIL files") && said.contains("for a GPU, and not for v6e"), "{said}");
-    // Of one file alone it is not known which version it is.
+    // A single file does not identify its version.
     let (code, said) = octile(&["verify", "gpu/v1_auto_double_buffer/kernel.sass"], place.path());
     assert_eq!(code, 0, "{said}");
 }

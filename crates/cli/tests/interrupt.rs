@@ -1,4 +1,4 @@
-//! Ctrl-C and its kin: nothing is left behind, nobody goes on, and what was measured is printed.
+//! Signals: temporary files are removed, child processes end, and finished measurements are printed.
 
 #![cfg(unix)]
 
@@ -17,7 +17,7 @@ use std::{
 
 use tempfile::TempDir;
 
-/// Signals, as `kill` calls them, and the exit codes that shells know them by.
+/// Signals and their exit codes.
 const SIGNALS: [(&str, i32); 3] = [("INT", 130), ("TERM", 143), ("HUP", 129)];
 
 fn start(arguments: &[&str], folder: &Path, variables: &[(&str, &Path)]) -> Child {
@@ -32,7 +32,7 @@ fn send(signal: &str, process: u32) {
     assert!(sent.success());
 }
 
-/// Waits for something that comes soon.
+/// Waits for a condition.
 fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -58,7 +58,7 @@ fn is_running(process: &str) -> bool {
     fs::read_to_string(format!("/proc/{process}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
-/// A tool that says which processes it is made of, and does not end.
+/// A tool that writes its process ids and hangs.
 fn stuck_tool(folder: &Path) -> (PathBuf, PathBuf) {
     let (tool, processes) = (folder.join("stuck"), folder.join("processes"));
     let script = format!(
@@ -70,7 +70,7 @@ fn stuck_tool(folder: &Path) -> (PathBuf, PathBuf) {
     (tool, processes)
 }
 
-/// `inspect` with an assembler that hangs: its process, and those of the assembler.
+/// Starts `inspect` with an assembler that hangs; returns it and the ids of the assembler's processes.
 fn inspect_stuck(place: &Path, tools: &Path) -> (Child, Vec<String>) {
     let (tool, processes) = stuck_tool(tools);
     let arguments = ["inspect", "--target", "sm_90a", "--shape", "64x64x128:128", "-o", "out"];
@@ -97,7 +97,7 @@ fn a_compiler_ends_with_the_command_and_nothing_is_left() {
     }
 }
 
-/// The processes that a process started.
+/// Child processes of a process.
 #[cfg(target_os = "linux")]
 fn children_of(parent: u32) -> Vec<String> {
     let is_child = |process: &String| {
@@ -138,7 +138,7 @@ fn a_compiler_ends_even_if_the_command_is_killed() {
     child.kill().unwrap();
     child.wait().unwrap();
     until("the assembler has ended", || !is_running(&processes[0]));
-    // What it started itself is nobody's child any more.
+    // The grandchild is reparented, and cannot be reached.
     send("KILL", processes[1].parse().unwrap());
 }
 
@@ -160,7 +160,7 @@ fn finished_timings_are_printed() {
     let effort = ["--iterations", "2000", "--warmup", "0", "--threads", "1", "--json=timings.json"];
     let arguments = [&["bench", "--strategy", "auto"], &effort[..], &shapes].concat();
     for (signal, code) in SIGNALS {
-        // The first shape takes a moment, the second one many minutes. How long the moment is depends on the machine.
+        // The first shape takes a moment, the second one many minutes.
         let is_printed = [3, 12, 60].into_iter().any(|seconds| {
             let child = start(&arguments, place.path(), &[]);
             until("there is a draft", || !names(place.path()).is_empty());
@@ -177,7 +177,7 @@ fn finished_timings_are_printed() {
     }
 }
 
-/// `nohup`, and shells for what they run in the background, have signals ignored.
+/// `nohup` and background jobs of shells ignore signals.
 #[test]
 fn ignored_signals_stay_ignored() {
     let place = TempDir::new().unwrap();
@@ -191,7 +191,7 @@ fn ignored_signals_stay_ignored() {
     assert_eq!((code, names(place.path())), (Some(0), vec!["t.json".to_owned()]), "{stdout}{stderr}");
 }
 
-/// A reader that has seen enough is not an error.
+/// A closed pipe is not an error.
 #[test]
 fn a_closed_pipe_is_no_panic() {
     let place = TempDir::new().unwrap();

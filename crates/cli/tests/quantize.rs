@@ -1,4 +1,4 @@
-//! `octile quantize`, `convert` and `dequantize` as a user meets them: killed, refused, out of disk.
+//! `octile quantize`, `convert` and `dequantize`, including kills, bad paths and full disks.
 
 use std::{
     collections::BTreeMap,
@@ -20,14 +20,14 @@ fn said(output: &Output) -> String {
     String::from_utf8([&output.stdout[..], &output.stderr[..]].concat()).unwrap()
 }
 
-/// Passes, and says something.
+/// Requires success; returns the output.
 fn passes(arguments: &[&str], folder: &Path) -> String {
     let output = octile(arguments, folder);
     assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}", said(&output));
     said(&output)
 }
 
-/// Says no in one sentence, and leaves the folder as it was.
+/// Requires an error in one sentence and an unchanged folder; returns the error.
 fn refuses(arguments: &[&str], folder: &Path) -> String {
     let before = entries(folder);
     let output = octile(arguments, folder);
@@ -45,7 +45,7 @@ fn entries(folder: &Path) -> Vec<String> {
     names
 }
 
-/// A folder `in` of so many shards, each with one bf16 weight of `rows x 1024`.
+/// Makes a folder `in` of shards with one bf16 weight of `rows x 1024` each.
 fn model(shards: usize, rows: usize) -> TempDir {
     let place = TempDir::new().unwrap();
     let input = place.path().join("in");
@@ -83,7 +83,7 @@ fn contents(folder: &Path) -> BTreeMap<String, u32> {
 }
 
 #[test]
-fn a_round_trip_says_what_it_did() {
+fn a_round_trip_reports_what_it_did() {
     let place = model(2, 256);
     let folder = place.path();
     let input = contents(&folder.join("in"));
@@ -121,7 +121,7 @@ fn a_killed_run_is_resumed_to_the_same_bytes() {
             .spawn()
             .unwrap();
         let start = Instant::now();
-        // Each time a little later than before, until it is done.
+        // Each run gets a little longer, until one finishes.
         let enough = || fs::read_to_string(&journal).is_ok_and(|text| text.lines().count() > attempt);
         while !enough() && start.elapsed() < Duration::from_secs(60) && child.try_wait().unwrap().is_none() {
             std::thread::sleep(Duration::from_micros(200));
@@ -166,7 +166,7 @@ fn bad_places_are_refused_in_one_sentence() {
     }
 }
 
-/// Runs a script in which `$OCTILE` is the program; `None` where the machine cannot do what it asks for.
+/// Runs a script in which `$OCTILE` is the program.
 #[cfg(unix)]
 fn shell(script: &str, folder: &Path, shell: &[&str]) -> Output {
     let mut command = Command::new(shell[0]);
@@ -189,7 +189,7 @@ fn a_write_that_fails_leaves_nothing_behind() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_full_disk_is_known_before_anything_is_written() {
+fn a_full_disk_is_detected_before_writing() {
     let place = model(3, 4096);
     let folder = place.path();
     fs::create_dir(folder.join("small")).unwrap();

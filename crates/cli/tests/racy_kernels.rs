@@ -1,5 +1,5 @@
-//! Kernels whose waits stand in the wrong place, compiled by the real TPU compiler: the Mosaic text and the LLO listing
-//! each refute them alone. `BLESS=1` keeps the listings as fixtures of `octile-dump`.
+//! Kernels with misplaced waits, compiled by the real TPU compiler: the Mosaic text and the LLO listing each
+//! fail the check on their own. `BLESS=1` keeps the listings as fixtures of `octile-dump`.
 
 mod common;
 
@@ -107,7 +107,7 @@ fn delay_output_wait(lines: &mut Vec<String>) {
     lines.splice(store + 1..store + 1, block);
 }
 
-/// Waits for w in time except for the second block of K, for which it waits after the product.
+/// Delays the wait for w in the second K step only.
 fn delay_in_one_step(lines: &mut Vec<String>) {
     let at = waits(lines)[1];
     let wait = lines.remove(at);
@@ -132,7 +132,7 @@ fn emitted(racy: &Racy) -> Emitted {
     emit(&TpuPlan::new(&problem, chip, racy.strategy, mode).expect("the chip takes it"))
 }
 
-/// The kernel's text and the listing that the compiler made of it.
+/// Compiles a kernel and returns its listing.
 fn compile(compiler: &Compiler, name: &str, emitted: &Emitted, mosaic: &str) -> String {
     let (original, stablehlo) = (emitted.mosaic.to_string(), emitted.stablehlo.to_string());
     let module = stablehlo.replace(&STANDARD.encode(original), &STANDARD.encode(mosaic));
@@ -175,7 +175,7 @@ fn keep(name: &str, files: &[(&str, &str)]) {
 }
 
 #[test]
-fn every_level_refutes_a_racy_kernel() {
+fn every_level_detects_a_race() {
     let child = vec![env!("CARGO_BIN_EXE_octile").into(), "compile-child".into()];
     let compiler = Compiler { plugin: common::libtpu(), child };
     let mut passed = Vec::new();

@@ -1,4 +1,4 @@
-//! `octile report`: the page by itself, and in a real browser.
+//! `octile report`: the content of the page, and its layout in a real browser.
 
 #[path = "common/corpus.rs"]
 mod corpus;
@@ -41,7 +41,7 @@ fn values<'a>(page: &'a str, attribute: &str) -> BTreeSet<&'a str> {
 }
 
 #[test]
-fn the_page_needs_nothing_from_elsewhere() {
+fn the_page_is_self_contained() {
     let place = TempDir::new().unwrap();
     let page = page(place.path());
     for foreign in ["http:", "https:", "//cdn", "<script", "<link", "<img", "<iframe", "@import", "url("] {
@@ -50,6 +50,11 @@ fn the_page_needs_nothing_from_elsewhere() {
     for part in ["Versions side by side", "Roofline plot", "Units in use over bundles", "Memory, to scale"] {
         assert!(page.contains(part), "{part} is missing");
     }
+    assert!(page.contains("<nav>") && page.contains("limit of HBM"));
+    assert!(
+        page.contains("1 of 2 versions fail: 512-qb128-aligned-v2-operands-prefetched-tpu7x (files"),
+        "{page}"
+    );
     assert!(page.contains("<details>") && page.contains("Copies of the first scale "));
     assert!(page.contains("mosaic.mlir, ") && page.contains("packed-bundles-post-ra.txt, "));
 }
@@ -67,7 +72,7 @@ fn every_link_leads_to_a_line_of_the_page() {
     }
 }
 
-/// A name alone would not say which of two folders failed.
+/// Names alone would be ambiguous.
 #[test]
 fn versions_of_the_same_name_are_called_by_their_paths() {
     let place = TempDir::new().unwrap();
@@ -95,7 +100,7 @@ fn versions_of_the_same_name_are_called_by_their_paths() {
 }
 
 #[test]
-fn files_that_cannot_be_relied_on_are_named_and_the_page_is_written_all_the_same() {
+fn damaged_files_are_named_and_the_page_is_written() {
     let place = TempDir::new().unwrap();
     let damaged = unpack(CASES[1], &place.path().join("dumps"));
     fs::write(damaged.join("mosaic.mlir"), "").unwrap();
@@ -119,7 +124,7 @@ fn browser() -> Option<PathBuf> {
     folders.iter().flat_map(|folder| names.map(|name| folder.join(name))).find(|path| path.is_file())
 }
 
-/// Puts this into every page: what a reader would see, sent to the page around it.
+/// Measures the page from inside a frame, and sends the result to the page around it.
 const PROBE: &str = "<script>addEventListener('load', () => setTimeout(() => {
     document.querySelectorAll('details').forEach(e => e.open = true);
     if (location.hash) { const h = location.hash; location.hash = ''; location.hash = h; }
@@ -137,7 +142,7 @@ const PROBE: &str = "<script>addEventListener('load', () => setTimeout(() => {
             && at.left >= pane.left && at.right <= pane.right),
     ].join(' '), '*'); }, 300))</script>";
 
-/// What the page looks like in a window of that width. Browsers have windows of 500 pixels and more, frames have any.
+/// Measures the page at a width. Windows are at least 500 pixels wide, so it is loaded in a frame.
 fn look(browser: &Path, place: &Path, width: u32, anchor: &str) -> String {
     let frame = format!(
         "<body style='margin:0'><iframe src='probe.html#{anchor}' style='border:0;width:{width}px;height:900px'></iframe>\
@@ -155,8 +160,8 @@ fn look(browser: &Path, place: &Path, width: u32, anchor: &str) -> String {
     title.unwrap_or_else(|| panic!("the page said nothing: {output:?}")).to_owned()
 }
 
-/// On a phone, a tablet and a desktop nothing is wider than the window, letters can be read, and a link leads to a
-/// line that is marked and in sight.
+/// On a phone, a tablet and a desktop, nothing overflows, text is legible, and a link leads to a marked,
+/// visible line.
 #[test]
 fn a_browser_lays_the_page_out() {
     let Some(browser) = browser() else {
@@ -166,7 +171,7 @@ fn a_browser_lays_the_page_out() {
     let place = TempDir::new().unwrap();
     let page = page(place.path());
     let mut places = values(&page, "href").into_iter().filter(|link| link.contains("-txt-"));
-    // The last in order is deep in its file.
+    // The last place is deep in its file.
     let anchor = places.next_back().expect("a link to a line").trim_start_matches('#');
     fs::write(place.path().join("probe.html"), page.replace("</body>", &format!("{PROBE}</body>"))).unwrap();
     for (width, beside) in [(390, false), (768, true), (1300, true)] {

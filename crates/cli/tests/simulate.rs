@@ -11,7 +11,7 @@ use octile_cli::{
 };
 use safetensors::{Dtype, tensor::TensorView};
 
-/// Doubles its operand in two steps; the copy back is waited for, or not.
+/// A kernel that doubles its operand, with or without a wait for the last DMA.
 fn kernel(wait: &str) -> String {
     let semaphore = "memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>";
     let (far, near) =
@@ -35,7 +35,7 @@ fn kernel(wait: &str) -> String {
 
 const WAIT: &str = "tpu.wait_dma2 semaphore(%s : memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>) src(%buffer : memref<16x128xf32, #tpu.memory_space<vmem>>) dst(%out : memref<16x128xf32, #tpu.memory_space<hbm>>)";
 
-/// A folder with a kernel and its tensors, and the arguments that name them.
+/// Writes a kernel and its tensors; returns the arguments.
 fn arguments(folder: &tempfile::TempDir, text: &str, more: &[&str]) -> octile_cli::args::SimulateArgs {
     let path = |name: &str| folder.path().join(name);
     fs::write(path("kernel.mlir"), text).unwrap();
@@ -69,7 +69,7 @@ fn report(text: &str, more: &[&str]) -> anyhow::Result<SimulateReport> {
 }
 
 #[test]
-fn a_good_kernel_passes_and_its_timeline_can_be_seen() {
+fn a_good_kernel_passes_and_has_a_timeline() {
     let report = report(&kernel(WAIT), &["--trace", "t.json"]).unwrap();
     assert_eq!(report.verdict(), Verdict::Passed, "{report:?}");
     assert_eq!(report.comparison.unwrap().max_difference, 0.0);
@@ -84,7 +84,7 @@ fn a_good_kernel_passes_and_its_timeline_can_be_seen() {
 }
 
 #[test]
-fn a_result_is_compared_with_a_reference_in_binary64() {
+fn a_result_is_compared_with_an_f64_reference() {
     let same = report(&kernel(WAIT), &["--expect", "reference_f64"]).unwrap();
     assert_eq!(same.verdict(), Verdict::Passed);
     assert_eq!(same.comparison.unwrap().max_difference, 0.0);
@@ -95,7 +95,7 @@ fn a_result_is_compared_with_a_reference_in_binary64() {
 }
 
 #[test]
-fn a_missing_wait_fails_with_the_line_of_the_copy() {
+fn a_missing_wait_fails_with_the_line_of_the_dma() {
     let report = report(&kernel(""), &[]).unwrap();
     assert_eq!(report.verdict(), Verdict::Failed);
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
@@ -131,7 +131,7 @@ fn unusable_input_is_an_error_in_one_sentence() {
     );
 }
 
-/// The kernel with other lines in the place of its wait.
+/// The kernel with other lines instead of its wait.
 fn changed(lines: &str) -> String {
     kernel(&format!("{WAIT}\n{lines}"))
 }
@@ -153,7 +153,7 @@ fn a_kernel_that_does_not_end_is_stopped_and_fails() {
 }
 
 #[test]
-fn a_long_kernel_runs_on_where_it_is_allowed_to() {
+fn the_operation_limit_can_be_raised() {
     let long = changed(
         "%i0 = arith.constant 0 : i32
     %i1 = arith.constant 1 : i32
@@ -167,7 +167,7 @@ fn a_long_kernel_runs_on_where_it_is_allowed_to() {
 }
 
 #[test]
-fn products_of_f32_are_noted() {
+fn f32_matmuls_get_a_note() {
     let multiplies = changed(
         "%big = arith.constant dense<1.001> : vector<16x128xf32>
     %wide = arith.constant dense<1.001> : vector<128x128xf32>
@@ -180,7 +180,7 @@ fn products_of_f32_are_noted() {
 }
 
 #[test]
-fn what_would_exhaust_this_machine_is_refused_in_a_sentence() {
+fn kernels_that_need_too_much_memory_are_rejected() {
     let refused = |lines: &str| format!("{:#}", report(&changed(lines), &[]).unwrap_err());
     let said = refused("%d = tpu.iota {dimensions = array<i32: 0>} : vector<131072x131072xi32>");
     assert!(

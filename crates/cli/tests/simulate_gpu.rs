@@ -1,4 +1,4 @@
-//! `octile simulate` on GPU kernels that `octile inspect` wrote, as they are and broken by hand.
+//! `octile simulate` on GPU kernels of `octile inspect`, unchanged and deliberately broken.
 
 #[path = "common/gpu_tools.rs"]
 mod gpu_tools;
@@ -9,7 +9,7 @@ use gpu_tools::octile;
 use octile_cli::command::seal::sealed;
 use tempfile::TempDir;
 
-/// A folder with kernels for activations that are quantized on the GPU.
+/// A folder with matmul and quantization kernels.
 fn inspected() -> TempDir {
     let place = TempDir::new().unwrap();
     let shape = ["--shape", "300x392x600:128", "--x", "bf16", "--x-scales", "token", "--out", "bf16"];
@@ -23,7 +23,7 @@ fn inspected() -> TempDir {
 const STRIP: &str = "gpu/v4_whole_k_strip/kernel.ptx";
 
 #[test]
-fn kernels_as_they_were_written_pass() {
+fn unchanged_kernels_pass() {
     let place = inspected();
     for version in ["v1_auto_double_buffer", "v2_manual_async_dma", "v3_smem_scales", "v4_whole_k_strip"] {
         let (code, said) = octile(&["simulate", &format!("gpu/{version}/kernel.ptx")], place.path());
@@ -69,7 +69,7 @@ fn broken_kernels_fail_with_the_line() {
     assert!(said.contains("result    FAIL") && said.contains("findings  none"), "{said}");
 }
 
-/// Over a long K, rounding can explain scales that are slightly wrong; operands with an exact product cannot be off at all.
+/// Over a long K, slightly wrong scales stay within the error bound; exact operands reveal them.
 #[test]
 fn slightly_wrong_scales_fail() {
     let place = TempDir::new().unwrap();
@@ -95,7 +95,7 @@ fn slightly_wrong_scales_fail() {
     assert!(code == 1 && said.contains("result    PASS") && said.contains("exact     FAIL"), "{said}");
 }
 
-/// Threads that meet again and again look alive: only the number of instructions tells.
+/// A livelock is detected only by the number of instructions.
 #[test]
 fn an_endless_loop_is_stopped() {
     let place = inspected();
@@ -119,7 +119,7 @@ fn an_endless_loop_is_stopped() {
 }
 
 #[test]
-fn what_cannot_be_simulated_gets_a_sentence() {
+fn unsupported_inputs_fail_with_one_sentence() {
     let place = inspected();
     let refusal = |arguments: &[&str], sentence: &str| {
         let (code, said) = octile(arguments, place.path());
@@ -152,10 +152,10 @@ fn what_cannot_be_simulated_gets_a_sentence() {
     fs::write(&manifest, serde_json::to_string_pretty(&other).unwrap()).unwrap();
     refusal(&["simulate", STRIP], "manifest.json has no seal (key `sha256`)");
     fs::write(&manifest, sealed(&other).unwrap()).unwrap();
-    refusal(&["simulate", STRIP], "has a plan that this octile version does not generate");
+    refusal(&["simulate", STRIP], "the plan is not one that this version of octile makes");
     other["plan"] = serde_json::json!({});
     fs::write(&manifest, sealed(&other).unwrap()).unwrap();
-    refusal(&["simulate", STRIP], "is not that of a GPU kernel of this version");
+    refusal(&["simulate", STRIP], "missing field `problem`");
     fs::write(&manifest, &written[..written.len() / 2]).unwrap();
     refusal(
         &["simulate", STRIP],

@@ -1,4 +1,5 @@
-//! Operands with an exact product: the product is the oracle's, and no two blocks share a scale in every draw.
+//! Operands with an exact product: the product is the oracle's, and no two blocks share a scale in every
+//! draw.
 
 use octile_core::{
     ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity,

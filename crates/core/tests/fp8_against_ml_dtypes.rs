@@ -1,5 +1,6 @@
-//! Both fp8 codecs give the very bits that ml_dtypes gives, for every input there is: all 256 codes decoded, all f16, all
-//! bf16 and all 2^32 f32 encoded. `fixtures/make_fp8_fixtures.py` makes the expectations and explains their form.
+//! Both fp8 codecs give the very bits that ml_dtypes gives, for every input there is: all 256 codes decoded,
+//! all f16, all bf16 and all 2^32 f32 encoded. `fixtures/make_fp8_fixtures.py` makes the expectations and
+//! explains their form.
 
 use std::ops::Range;
 

@@ -1,5 +1,5 @@
-//! Measures how fast dumps are parsed: `scan_speed FILE...`. Each file is parsed for about a second, and the time
-//! that counts is the time on a processor, so that a busy machine does not blur it (Linux only).
+//! Measures how fast dumps are parsed: `scan_speed FILE...`. Each file is parsed for about a second, and the
+//! time that counts is the time on a processor, so that a busy machine does not blur it (Linux only).
 
 use std::{
     hint::black_box,

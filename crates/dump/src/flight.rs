@@ -1,4 +1,5 @@
-//! DMAs in flight, for LLO and Mosaic alike: which have certainly completed, and which accesses race with them.
+//! DMAs in flight, for LLO and Mosaic alike: which have certainly completed, and which accesses race with
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -104,8 +105,8 @@ impl<K: Ord + Clone, P: MemoryRange, T> Flight<K, P, T> {
         }
     }
 
-    /// A wait until a semaphore holds `held`. DMAs complete in any order: one has certainly completed only if all others
-    /// together do not add up to what has arrived.
+    /// A wait until a semaphore holds `held`. DMAs complete in any order: one has certainly completed only if
+    /// all others together do not add up to what has arrived.
     pub fn wait(&mut self, semaphore: &K, held: i64) {
         let Some(sums) = self.semaphores.get_mut(semaphore) else { return };
         // Waiting for more than was started is reported elsewhere.

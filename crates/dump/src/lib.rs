@@ -1,7 +1,8 @@
 //! Analysis of compiler dumps: HLO, Mosaic, LLO, PTX and SASS.
 //!
-//! Readers turn text into trees with spans, trees into [facts](facts::Facts) and facts into [findings](checks::Finding).
-//! Nothing here opens files, prints, or panics on bad input; unreadable text is reported with line and column.
+//! Readers turn text into trees with spans, trees into [facts](facts::Facts) and facts into
+//! [findings](checks::Finding). Nothing here opens files, prints, or panics on bad input; unreadable text is
+//! reported with line and column.
 
 #![forbid(unsafe_code)]
 

@@ -84,8 +84,8 @@ impl ScheduleAnalysis {
         analysis
     }
 
-    /// Checks that the shares of instructions add up to the non-empty bundles, and those of opcodes to no less, up to
-    /// rounding: a bundle shared by two opcodes counts for each.
+    /// Checks that the shares of instructions add up to the non-empty bundles, and those of opcodes to no
+    /// less, up to rounding: a bundle shared by two opcodes counts for each.
     fn adds_up(&self) -> bool {
         let named = |share: &&HloShare| share.name != NO_HLO;
         let by_hlo: f64 = self.by_hlo.iter().map(|share| share.bundles).sum();

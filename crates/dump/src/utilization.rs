@@ -65,8 +65,8 @@ impl Utilization {
         self.cells.chunks_exact(self.columns.len().max(1))
     }
 
-    /// Unit use over an execution: each row times the issue count of its bundle. `None` if the table belongs to another
-    /// listing or has unknown columns.
+    /// Unit use over an execution: each row times the issue count of its bundle. `None` if the table belongs
+    /// to another listing or has unknown columns.
     pub fn weighted(&self, executions: &[u64]) -> Option<UnitUse> {
         if self.columns != UnitUse::COLUMNS || self.rows().len() != executions.len() {
             return None;

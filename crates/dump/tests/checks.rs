@@ -412,7 +412,8 @@ fn semaphores_with_computed_numbers_are_balanced() {
     let findings = on(CASE, &EVERY_FILE);
     assert_eq!(letters(&findings), "PPPPPPPPPP", "{findings:#?}");
     assert_eq!(letters(&on(CASE, &["mosaic.mlir"])), "PP-PPPPP--");
-    // Six of them take turns, by a division that gives both its results. Scales of tokens are vectors in VMEM.
+    // Six of them take turns, by a division that gives both its results. Scales of tokens are vectors in
+    // VMEM.
     let findings = on("../fresh/1x700x900-qb128-token-strip-v5e", &EVERY_FILE);
     assert_eq!(letters(&findings), "FPPPPPFPPP", "{findings:#?}");
 }

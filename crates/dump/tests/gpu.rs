@@ -27,7 +27,7 @@ fn ptx_is_read() {
         assert_eq!(names, [name]);
         let wgmma = code.instructions().filter(|i| i.opcode.starts_with("wgmma.mma_async"));
         assert_eq!(wgmma.count(), 4, "{kernel}");
-        // Every statement that is no directive and no label is an instruction.
+        // Every statement except directives and labels is an instruction.
         let statements =
             text.lines().map(str::trim).filter(|l| l.ends_with(';') && !l.starts_with('.')).count();
         assert_eq!(code.instructions().count(), statements, "{kernel}");
@@ -76,7 +76,7 @@ fn verdicts_on_gpu_code() {
 }
 
 #[test]
-fn advice_on_gpu_code_speaks_of_gpus() {
+fn advice_on_gpu_code_uses_gpu_terms() {
     let sass = load("dma.sass");
     let facts = Facts::gather(&[Source { name: "dma.sass", bytes: sass.as_bytes() }]);
     for finding in check(&facts, None) {
@@ -88,7 +88,7 @@ fn advice_on_gpu_code_speaks_of_gpus() {
 }
 
 #[test]
-fn staged_scales_and_buffers_in_turn() {
+fn staged_scales_and_pipeline_stages() {
     let verdicts = |text: &str| {
         let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);
         let findings = check(&facts, None);
@@ -102,22 +102,22 @@ fn staged_scales_and_buffers_in_turn() {
         assert_eq!(verdicts(&strip), [Pass, Pass, Pass, NotObservable], "{language}");
     }
     let sass = load("strip128.sass");
-    let one_place: String = sass
+    let one_stage: String = sass
         .lines()
         .filter(|line| !line.contains("SYNCS.EXCH") || line.contains("+0x30c30]"))
         .map(|line| format!("{line}\n"))
         .collect();
-    assert_eq!(verdicts(&one_place)[0], Fail);
-    // Barriers for other things than places: each is the only one with its arrival count.
-    let barrier = one_place.lines().find(|line| line.contains("SYNCS.EXCH")).unwrap();
+    assert_eq!(verdicts(&one_stage)[0], Fail);
+    // Barriers for other purposes: each is the only one with its arrival count.
+    let barrier = one_stage.lines().find(|line| line.contains("SYNCS.EXCH")).unwrap();
     let (start, _) = barrier.rsplit_once(',').unwrap();
     let others = format!("{barrier}\n{start}, UR58 ;\n{start}, UR60 ;\n{start}, UR62 ;\n");
-    assert_eq!(verdicts(&one_place.replace(&format!("{barrier}\n"), &others))[0], Fail);
+    assert_eq!(verdicts(&one_stage.replace(&format!("{barrier}\n"), &others))[0], Fail);
     let depth = |text: &str| {
         let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);
         facts.copies.iter().find_map(|copy| copy.depth)
     };
-    assert!(depth(&sass).is_some_and(|places| places > 2));
+    assert!(depth(&sass).is_some_and(|stages| stages > 2));
     assert_eq!(depth(&sass.replace(&format!("{barrier}\n"), &others)), depth(&sass));
     let bare = sass.replace("SYNCS.EXCH", "NOP").replace("LDGSTS", "LDG");
     assert_eq!(verdicts(&bare)[..2], [NotObservable, Fail]);
@@ -127,8 +127,10 @@ fn staged_scales_and_buffers_in_turn() {
 
 #[test]
 fn the_assembler_report_is_read() {
-    let report = "ptxas info    : Compiling entry function 'k' for 'sm_90a'\nptxas info    : Function properties for k\n    \
-                  0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 168 registers\n";
+    let report = "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n\
+                  ptxas info    : Function properties for k\n    \
+                  0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+                  ptxas info    : Used 168 registers\n";
     let facts = Facts::gather(&[Source { name: "ptxas.txt", bytes: report.as_bytes() }]);
     assert_eq!((facts.files[0].kind, facts.files[0].damage.len()), (FileKind::Assembler, 0));
     assert_eq!(facts.assembler.unwrap().report.registers, 168);
@@ -136,7 +138,7 @@ fn the_assembler_report_is_read() {
     assert_eq!((half.files[0].kind, half.files[0].damage.len()), (FileKind::Assembler, 1));
 }
 
-/// The findings on the files of a kernel whose launch asks for so much shared memory.
+/// Findings on the files of a kernel that is launched with this much shared memory.
 fn findings(files: &[(&str, &str)], shared_bytes: Option<u64>) -> Vec<Finding> {
     let sources: Vec<_> = files.iter().map(|(name, text)| Source { name, bytes: text.as_bytes() }).collect();
     let mut facts = Facts::gather(&sources);
@@ -150,14 +152,15 @@ fn of(findings: Vec<Finding>, id: CheckId) -> Finding {
 
 fn report(registers: u64, spilled: u64) -> String {
     format!(
-        "ptxas info    : Compiling entry function 'k' for 'sm_90a'\nptxas info    : Function properties for k\n    \
+        "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n\
+                  ptxas info    : Function properties for k\n    \
          0 bytes stack frame, {spilled} bytes spill stores, {spilled} bytes spill loads\n\
          ptxas info    : Used {registers} registers, used 1 barriers\n"
     )
 }
 
 #[test]
-fn no_spills_are_proven_by_the_line_that_says_so() {
+fn the_spill_line_is_the_evidence_for_no_spills() {
     let (sass, clean, spilling) = (load("dma.sass"), report(168, 0), report(168, 16));
     let no_spills = |files: &[(&str, &str)]| of(findings(files, None), CheckId::NoSpills);
     let line = |finding: &Finding| {
@@ -182,7 +185,7 @@ fn no_spills_are_proven_by_the_line_that_says_so() {
 }
 
 #[test]
-fn blocks_fit_a_multiprocessor_or_not() {
+fn ctas_fit_on_an_sm_or_not() {
     use Verdict::{Fail, NotObservable, Pass};
     let ptx = load("dma.ptx");
     assert!(ptx.contains(".maxntid 384, 1, 1") && ptx.contains(".minnctapersm 1"), "the recorded kernel");
@@ -202,7 +205,7 @@ fn blocks_fit_a_multiprocessor_or_not() {
     assert!(excerpts[0].contains("Used 168 registers") && excerpts[1].contains(".maxntid"), "{excerpts:?}");
 
     let verdict = |ptx: &str, registers, shared| fits(ptx, &report(registers, 0), shared).verdict;
-    // Registers come by the eight.
+    // Registers are allocated in units of eight.
     assert_eq!([168, 169].map(|registers| verdict(&ptx, registers, Some(0))), [Pass, Fail]);
     assert_eq!(verdict(&ptx, 168, None), NotObservable);
     assert_eq!(verdict(&ptx, 255, None), Fail, "whatever shared memory there is");
@@ -214,13 +217,13 @@ fn blocks_fit_a_multiprocessor_or_not() {
         assert_ne!(unknown, ptx);
         assert_eq!(verdict(&unknown, 168, Some(0)), NotObservable);
     }
-    // What is declared beyond all measure is no reason to panic.
+    // Absurd declarations do not panic.
     let huge = ptx.replace("384, 1, 1", &format!("{0}, {0}, 1", u32::MAX));
     assert_eq!(verdict(&huge, u64::MAX, Some(u64::MAX)), Fail);
 }
 
 #[test]
-fn what_multiplies_nothing_breaks_no_promise_of_products() {
+fn checks_of_mma_do_not_apply_to_kernels_without_mma() {
     let (sass, account) = (load("dma.sass").replace("QGMMA", "FFMA"), report(168, 0));
     for files in [&[("k.sass", sass.as_str()), ("ptxas.txt", &account)][..], &[("ptxas.txt", &account)]] {
         for finding in findings(files, None) {
@@ -244,7 +247,7 @@ fn operations_of_two_kernels() {
 }
 
 #[test]
-fn damage_is_reported_with_its_place() {
+fn damage_has_a_position() {
     let cut =
         Code::parse_ptx(".version 8.3\n.target sm_90a\n.visible .entry f()\n{\n\tmov.u32 %r1, %r2;\n\tadd");
     let said: Vec<_> = cut.damage().iter().map(|damage| damage.to_string()).collect();
@@ -264,7 +267,7 @@ fn damage_is_reported_with_its_place() {
 }
 
 #[test]
-fn half_a_listing_says_so() {
+fn a_truncated_listing_is_damaged() {
     for kernel in ["dma", "strip128"] {
         for (file, parse) in [
             (format!("{kernel}.sass"), (|text| Code::parse_sass(text).damage().len()) as fn(&str) -> usize),
@@ -272,7 +275,7 @@ fn half_a_listing_says_so() {
         ] {
             let text = load(&file);
             for percent in [10, 50, 90] {
-                // At the end of a line, where nothing is broken in two.
+                // At the end of a line, so that no line is broken.
                 let end = text[..text.len() * percent / 100].rfind('\n').unwrap() + 1;
                 assert!(parse(&text[..end]) > 0, "{percent} % of {file}");
             }

@@ -1,4 +1,5 @@
-//! Listings of real compiles: parsed without complaint, and their cycles as an independent simulator counted them.
+//! Listings of real compiles: parsed without complaint, and their cycles as an independent simulator counted
+//! them.
 
 mod common;
 

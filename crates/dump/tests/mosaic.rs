@@ -77,7 +77,8 @@ fn every_recorded_kernel_is_read() {
     }
 }
 
-/// Text that cannot be parsed is an error with a place, and the error tells damage from what is not supported.
+/// Text that cannot be parsed is an error with a place, and the error tells damage from what is not
+/// supported.
 #[test]
 fn unreadable_text_is_an_error() {
     assert_eq!(MosaicKernel::parse(""), Err(MosaicError::NoKernel));
@@ -101,7 +102,8 @@ fn unreadable_text_is_an_error() {
     assert_eq!(MosaicKernel::parse(&large), Err(MosaicError::TooLarge(large.len())));
 }
 
-/// Every place counts once, and the numbers are those of the listing that the compiler made of the same kernel.
+/// Every place counts once, and the numbers are those of the listing that the compiler made of the same
+/// kernel.
 #[test]
 fn an_execution_copies_what_the_listing_copies() {
     for case in cases().into_iter().filter(|case| case.contains("-v2-") || case.contains("-v3-")) {

@@ -57,7 +57,8 @@ fn a_kernel_that_cannot_be_executed_proves_nothing_about_its_copies() {
     }
 }
 
-/// Neither text of another dialect nor a truncated file proves or refutes anything, alone or beside a sound listing.
+/// Neither text of another dialect nor a truncated file proves or refutes anything, alone or beside a sound
+/// listing.
 #[test]
 fn text_that_cannot_be_parsed_proves_nothing() {
     let mosaic = read(CASE, "mosaic.mlir");

@@ -17,8 +17,8 @@ fn verdict(findings: &[Finding], check: CheckId) -> Verdict {
     findings.iter().find(|finding| finding.check == check).unwrap().verdict
 }
 
-/// Kernels with a wait in the wrong place, compiled by libtpu: each level refutes them alone, and no other level, however
-/// sound, makes up for it.
+/// Kernels with a wait in the wrong place, compiled by libtpu: each level refutes them alone, and no other
+/// level, however sound, makes up for it.
 #[test]
 fn racy_kernels_are_refuted_at_every_level() {
     let racy = ["late-wait-w", "late-wait-x", "late-wait-scale", "late-wait-out", "late-wait-in-one-step"];
@@ -65,7 +65,8 @@ fn waits_under_a_predicate_that_nothing_writes_prove_nothing() {
         assert!(finding.says.contains("is predicated on %p9999, which no instruction"), "{}", finding.says);
         assert!(finding.evidence[0].excerpt.contains("dma.done.wait"), "{:?}", finding.evidence);
     }
-    // A predicate that depends on data is written, but what it is nobody knows: a proof from the text is none of this.
+    // A predicate that depends on data is written, but what it is nobody knows: a proof from the text is none
+    // of this.
     let edited = text.replacen(" = dma.done.wait ", " = dma.done.wait (%p7777_p1), ", 1);
     let edited = edited.replacen("0x1   :  {", "0x1   :  { %p7777_p1 = vpop.sfrf %1 ;; ", 1);
     let findings = findings_of(&[(PACKED, &edited), ("mosaic.mlir", &mosaic)]);

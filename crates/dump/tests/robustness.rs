@@ -90,7 +90,8 @@ proptest! {
     }
 }
 
-/// Brackets that never close, on every line, are read in time that grows with the text and not with its square.
+/// Brackets that never close, on every line, are read in time that grows with the text and not with its
+/// square.
 #[test]
 fn unclosed_brackets_do_not_cost_the_square() {
     let text = "f (a [b {c\n".repeat(200_000);

@@ -1,7 +1,7 @@
-//! Checks and times the ways to quantize activations on a GPU that are worth a thought.
+//! Checks and times candidate tunings of the GPU quantization kernel.
 //!
-//! `gpu_quantize check` compares every code and scale with the CPU's; `gpu_quantize time` prints comma-separated values:
-//! first quantization alone, then in front of the multiplication, every way in turn so that none has better luck.
+//! `gpu_quantize check` compares every code and scale with the CPU; `gpu_quantize time` prints CSV:
+//! quantization alone, then followed by the matmul, with interleaved tunings.
 
 use anyhow::{Result, bail};
 use half::{bf16, f16};
@@ -27,7 +27,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// The ways to quantize.
+/// Candidate tunings.
 fn tunings() -> Vec<QuantizeTuning> {
     let best = QuantizeTuning { persistent_ctas: None, ..QuantizeTuning::BEST };
     let mut all = vec![QuantizeTuning::BEST];
@@ -58,17 +58,17 @@ fn tunings() -> Vec<QuantizeTuning> {
     distinct
 }
 
-/// Activations of any kind in device memory.
+/// Uploads activations.
 fn upload(gpu: &Gpu, x: &Activations) -> Result<Buffer> {
     Ok(match x {
         Activations::F32(x) => Buffer::from_slice(gpu, x)?,
         Activations::Bf16(x) => Buffer::from_slice(gpu, x)?,
         Activations::F16(x) => Buffer::from_slice(gpu, x)?,
-        Activations::Fp8(_) => bail!("floats were asked for"),
+        Activations::Fp8(_) => bail!("expected float activations"),
     })
 }
 
-/// Values that are hard to scale: zeros, subnormals, the largest, and every mantissa that a scale can have.
+/// Values that are hard to scale: zeros, subnormals, the largest, and every mantissa of a scale.
 fn hard_values(m: usize, k: usize, kind: FloatKind) -> Vec<f32> {
     let mut values = sample::values(m, k, QuantBlock::B128, &mut Rng::new(7, 7));
     let round = |value: f32| match kind {
@@ -111,7 +111,7 @@ fn check(gpu: &Gpu) -> Result<()> {
                     let floats = upload(gpu, &activations(values.clone(), kind))?;
                     let problem = Problem::new(m, 1, k, quant_block)?
                         .with_x(ActivationKind::Quantized(kind, granularity));
-                    // Tunings differ for token groups alone.
+                    // Tunings differ for token groups only.
                     let ways = if granularity == ScaleGranularity::Token {
                         tunings()
                     } else {
@@ -122,9 +122,7 @@ fn check(gpu: &Gpu) -> Result<()> {
                         checked += 1;
                         failed += usize::from(wrong > 0);
                         if wrong > 0 {
-                            println!(
-                                "FAIL {kind} {granularity} {problem} {tuning:?}: {wrong} codes or scales differ"
-                            );
+                            println!("FAIL {kind} {granularity} {problem} {tuning:?}: {wrong} differ");
                         }
                     }
                 }
@@ -137,7 +135,7 @@ fn check(gpu: &Gpu) -> Result<()> {
     if failed > 0 { bail!("{failed} checks failed") } else { Ok(()) }
 }
 
-/// How many codes and scales are not the CPU's, bit for bit.
+/// Number of codes and scales that differ from the CPU.
 fn wrong(
     gpu: &Gpu,
     problem: &Problem,
@@ -181,7 +179,7 @@ fn quantized(
     Ok((got_codes, got_scales))
 }
 
-/// What is not finite must not turn into numbers.
+/// Checks that infinities and NaN stay visible in the result.
 fn check_infinite(gpu: &Gpu) -> Result<usize> {
     let mut values = vec![bf16::ONE; 2 * 256];
     values[5] = bf16::INFINITY;
@@ -196,7 +194,7 @@ fn check_infinite(gpu: &Gpu) -> Result<usize> {
     Ok(usize::from(!shown))
 }
 
-/// The host call on every kind of activations, against the reference.
+/// Checks the host call on every kind of activations.
 fn check_host(gpu: &Gpu) -> Result<usize> {
     let granularity = ScaleGranularity::Token;
     let kinds = [
@@ -227,7 +225,7 @@ fn median(mut times: Vec<f32>) -> f32 {
     times[times.len() / 2] * 1e3
 }
 
-/// QuantizeKernel alone: after the cache was flushed, and again and again.
+/// Times quantization alone: cold cache, and graph replay.
 fn time_alone(gpu: &Gpu) -> Result<()> {
     const M: usize = 4096;
     let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
@@ -270,7 +268,7 @@ fn time_alone(gpu: &Gpu) -> Result<()> {
     Ok(())
 }
 
-/// QuantizeKernel and multiplication, beside the multiplication alone.
+/// Times quantization and matmul beside the matmul alone.
 fn time_together(gpu: &Gpu) -> Result<()> {
     const SERVED: [(usize, usize); 7] = [
         (2112, 7168),
@@ -325,13 +323,13 @@ fn time_together(gpu: &Gpu) -> Result<()> {
     Ok(())
 }
 
-/// Both ways must have come to the same result.
+/// Checks that both ways give the same result.
 fn require_equal(a: &DeviceOperands, b: &DeviceOperands, len: usize) -> Result<()> {
     let (mut left, mut right) = (vec![bf16::ZERO; len], vec![bf16::ZERO; len]);
     a.out.read(&mut left)?;
     b.out.read(&mut right)?;
     if left.iter().zip(&right).any(|(a, b)| a.to_bits() != b.to_bits()) {
-        bail!("quantized on the GPU and before, the results differ");
+        bail!("results of quantizing on the GPU and on the CPU differ");
     }
     Ok(())
 }
@@ -340,7 +338,7 @@ fn floats(len: usize) -> Vec<bf16> {
     (0..len).map(|at| bf16::from_f32((at * 7 % 61) as f32 - 30.0)).collect()
 }
 
-/// A weight of any size made of copies of a small one, because quantizing takes long.
+/// A weight made of copies of a small one, because quantizing a large one is slow.
 fn repeated(small: &QuantizedWeight, n: usize, k: usize) -> Result<QuantizedWeight> {
     let codes: Vec<u8> = (0..n)
         .flat_map(|row| small.codes()[row % 128 * 128..][..128].iter().copied().cycle().take(k))

@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::{Result, backend::Contender};
 
-/// Largest relative error of the original test suite, kept so that results can be compared. The bound on every element
-/// is far tighter.
+/// Largest relative error of the original test suite, kept so that results can be compared. The bound on
+/// every element is far tighter.
 pub const RELATIVE_TOLERANCE: f64 = 5e-2;
 
 /// Reference results for some or all rows of a problem.
@@ -27,7 +27,8 @@ impl Expectation {
         Self::of_rows(operands, (0..operands.problem.m).collect(), accumulator)
     }
 
-    /// Checks all columns of at most `count` rows, spread evenly from the first to the last: cheap beside a benchmark.
+    /// Checks all columns of at most `count` rows, spread evenly from the first to the last: cheap beside a
+    /// benchmark.
     pub fn sampled(operands: &Operands, count: usize, accumulator: Accumulator) -> Self {
         let m = operands.problem.m;
         if m <= count {
@@ -49,8 +50,8 @@ impl Expectation {
         Self { rows, cols: problem.n, reference }
     }
 
-    /// Runs the contender twice on a NaN-poisoned output, and compares the first result with the reference and the
-    /// second with the first.
+    /// Runs the contender twice on a NaN-poisoned output, and compares the first result with the reference
+    /// and the second with the first.
     pub fn check(&self, contender: &mut dyn Contender) -> Result<Check> {
         contender.output().poison();
         contender.run()?;
@@ -114,8 +115,8 @@ impl Check {
         Ok(())
     }
 
-    /// Whether every element is within its bound and the tolerance, exact operands gave exact results, and the result
-    /// is bitwise repeatable.
+    /// Whether every element is within its bound and the tolerance, exact operands gave exact results, and
+    /// the result is bitwise repeatable.
     pub fn passed(&self) -> bool {
         let close = self.comparison.passed() && self.comparison.max_relative <= RELATIVE_TOLERANCE;
         let right = close && self.exact.is_none_or(|exact| exact.wrong == 0);
@@ -134,12 +135,14 @@ impl Check {
             let WrongElement { row, col, result, expected } = first;
             let s = if wrong == 1 { "" } else { "s" };
             Some(format!(
-                "exact operands gave {wrong} wrong element{s}: row {row}, column {col} is {result:e}, not {expected:e}"
+                "{wrong} element{s} wrong on exact operands: \
+                 row {row}, column {col} is {result:e}, not {expected:e}"
             ))
         } else if self.findings > 0 {
             let found = self.findings;
             Some(format!(
-                "the simulator has {found} findings: write the kernel with `octile inspect` and run `octile simulate`"
+                "the simulator has {found} findings: \
+                 run `octile simulate` on the kernel that `octile inspect` writes"
             ))
         } else if !self.repeatable {
             Some("results differ between two runs".to_owned())

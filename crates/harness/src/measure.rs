@@ -11,8 +11,8 @@ pub struct Effort {
     pub iterations: u32,
     /// Untimed runs before them.
     pub warmup: u32,
-    /// Time for one shape, divided equally between its contenders. A contender that has used up its share stops after
-    /// [`Effort::FEWEST`] timed runs at the earliest.
+    /// Time for one shape, divided equally between its contenders. A contender that has used up its share
+    /// stops after [`Effort::FEWEST`] timed runs at the earliest.
     pub budget: Option<Duration>,
 }
 
@@ -27,8 +27,8 @@ impl Effort {
     pub const BUDGET: Duration = Duration::from_secs(10);
 }
 
-/// Times the contenders in turns, so that a disturbance of the machine affects all of them alike. Each round starts
-/// with the next contender, because the first one finds the caches as the last one left them.
+/// Times the contenders in turns, so that a disturbance of the machine affects all of them alike. Each round
+/// starts with the next contender, because the first one finds the caches as the last one left them.
 pub fn interleaved(
     contenders: &mut [Box<dyn Contender + '_>],
     effort: Effort,

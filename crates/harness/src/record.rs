@@ -8,8 +8,8 @@ use thiserror::Error;
 
 use crate::{backend::Setup, bench::BenchReport, roofline::Limiter, stats::Statistics};
 
-/// Name and version of a document's schema, written as `name/version`. The version changes when a field is removed or
-/// gets another meaning, not when one is added.
+/// Name and version of a document's schema, written as `name/version`. The version changes when a field is
+/// removed or gets another meaning, not when one is added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Schema {
     /// Name.
@@ -189,7 +189,8 @@ pub enum RecordError {
     Malformed(#[from] serde_json::Error),
     /// It has no schema, or that of another document.
     #[error(
-        "not a benchmark record: its schema is {found}, expected {}; write one with `octile bench --json=FILE`",
+        "not a benchmark record: its schema is {found}, expected {}; \
+         write one with `octile bench --json=FILE`",
         Schema::BENCH
     )]
     OtherSchema {

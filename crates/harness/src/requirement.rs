@@ -2,8 +2,8 @@
 
 use std::{fmt, io::Write};
 
-/// Environment variable that lists requirements: a test that lacks one of them fails instead of being reported as not
-/// run. Example: `OCTILE_REQUIRE=gpu,browser`.
+/// Environment variable that lists requirements: a test that lacks one of them fails instead of being
+/// reported as not run. Example: `OCTILE_REQUIRE=gpu,browser`.
 pub const VARIABLE: &str = "OCTILE_REQUIRE";
 
 /// What a test needs of the machine.

@@ -68,14 +68,15 @@ pub const FEWEST_FOR_INTERVAL: usize = 7;
 /// Two medians at this level give a ratio at 95 %.
 const MEDIAN_CONFIDENCE: f64 = 0.975;
 
-/// The median with its 97.5 % confidence interval from order statistics, which assumes nothing about the distribution.
-/// `None` with fewer than [`FEWEST_FOR_INTERVAL`] samples.
+/// The median with its 97.5 % confidence interval from order statistics, which assumes nothing about the
+/// distribution. `None` with fewer than [`FEWEST_FOR_INTERVAL`] samples.
 pub fn median_interval(samples: &[f64]) -> Option<Estimate> {
     if samples.len() < FEWEST_FOR_INTERVAL {
         return None;
     }
     let sorted = sorted(samples);
-    // The median lies outside of ranks r + 1 .. n - r with the probability of at most r heads, or tails, in n tosses.
+    // The median lies outside of ranks r + 1 .. n - r with the probability of at most r heads, or tails, in n
+    // tosses.
     let tail = (1.0 - MEDIAN_CONFIDENCE) / 2.0;
     let count = sorted.len() as f64;
     let mut log_term = -count * std::f64::consts::LN_2;
@@ -125,8 +126,8 @@ pub fn geometric_mean(ratios: impl IntoIterator<Item = f64>) -> f64 {
     (sum / count).exp()
 }
 
-/// Half-width of the approximate 95 % confidence interval of the mean over several sets of values. `None` where a set
-/// has fewer than three values, too few to estimate their variance.
+/// Half-width of the approximate 95 % confidence interval of the mean over several sets of values. `None`
+/// where a set has fewer than three values, too few to estimate their variance.
 pub fn uncertainty(sets: &[Vec<f64>]) -> Option<f64> {
     let squares = |values: &Vec<f64>| {
         let count = values.len() as f64;

@@ -1,7 +1,7 @@
-//! Exact operands leave no room for a mistake: in every tile of every standard shape, each single wrong block, scale or
-//! place is noticed, whatever the arithmetic of the kernel.
+//! Exact operands reveal every mistake: a single wrong block, scale or store in any tile of any standard
+//! shape is detected, whatever the accumulator.
 //!
-//! Only the elements that a mistake touches are computed, and only until one of them is not what it must be.
+//! Only the elements that a mistake affects are computed, up to the first wrong one.
 
 use half::bf16;
 use octile_core::{
@@ -10,28 +10,29 @@ use octile_core::{
 };
 use octile_harness::case::test_cases_with_ragged;
 
-/// The arithmetic of a target.
+/// Arithmetic of a target.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Arithmetic {
     /// CPUs, and most TPU kernels.
     F32,
-    /// Tensor cores: products of one instruction are aligned to the largest addend and truncated to 13 bits below it;
-    /// promoted to f32 after every 128.
+    /// Tensor cores: the products of one MMA are aligned to the largest addend and truncated to 13 bits below
+    /// it; promotion every 128.
     Hopper,
-    /// The TPU's `strip` at 128: operands are scaled and rounded to bf16, and summed in f32 over all of K.
+    /// `strip` on TPU at quantization block 128: operands are scaled and rounded to bf16, with an f32
+    /// accumulator over K.
     Bf16Operands,
 }
 
 const ARITHMETICS: [Arithmetic; 3] = [Arithmetic::F32, Arithmetic::Hopper, Arithmetic::Bf16Operands];
 
-/// What a kernel reads for one k-block of an element: rows and blocks of the operands, and blocks of the scales.
+/// Reads of one k-block of an element: rows and blocks of the operands, and blocks of the scales.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Reads {
     x: (usize, usize),
     w: (usize, usize),
     x_scale: (usize, usize),
     w_scale: (usize, usize),
-    /// Columns at either end of the block that are left out.
+    /// Columns skipped at either end of the block.
     skip: (usize, usize),
 }
 
@@ -52,7 +53,7 @@ enum Mistake {
     XOfTile(isize),
     WeightOfBlock(isize),
     WeightOfTile(isize),
-    /// The whole tile is that of another row or column of tiles.
+    /// The tile is stored from another row or column of tiles.
     StoredFromRow(isize),
     StoredFromColumn(isize),
 }
@@ -88,15 +89,15 @@ const MISTAKES: [Mistake; 25] = {
     ]
 };
 
-/// Sides of a tile: small, because a mistake that spares most of a large tile must be found, too.
+/// Side of a tile: small, because a mistake in a part of a large tile must be detected, too.
 const TILE: usize = 64;
 
-/// Operands with everything decoded.
+/// Decoded operands.
 struct Decoded {
     exact: ExactOperands,
     x: Vec<f32>,
     w: Vec<f32>,
-    /// Scales of x: rows that share one, and the scales; none for plain activations.
+    /// Rows that share a scale of x, and the scales; `None` for plain activations.
     x_scales: Option<(usize, Vec<f32>)>,
 }
 
@@ -129,7 +130,7 @@ impl Decoded {
         }
     }
 
-    /// The same with a mistake. `None` where the block is dropped.
+    /// The reads with a mistake; `None` where the block is dropped.
     fn mistaken(&self, mistake: Mistake, right: Reads) -> Option<Reads> {
         let Problem { m, n, k, quant_block, .. } = self.problem();
         let (w_rows, blocks) = self.problem().w_scale_shape();
@@ -167,7 +168,7 @@ impl Decoded {
             Mistake::XOfTile(_) | Mistake::StoredFromRow(_) => {}
             Mistake::WeightOfTile(_) | Mistake::StoredFromColumn(_) => {}
         }
-        // A tile of another place comes with the scales of that place.
+        // A tile stored from elsewhere was computed with the scales of its origin.
         Some(match mistake {
             Mistake::StoredFromRow(_) | Mistake::StoredFromColumn(_) => {
                 self.correct(reads.x.0, reads.w.0, right.x.1)
@@ -185,7 +186,7 @@ impl Decoded {
         self.exact.operands.weight.scale_row(row)[kb]
     }
 
-    /// The element that these reads give, as the kernel would store it.
+    /// The element computed from these reads, as the kernel would store it.
     fn element(&self, arithmetic: Arithmetic, reads: impl Iterator<Item = Reads>) -> f64 {
         let Problem { k, quant_block, out, .. } = self.problem();
         let qb = quant_block.size();
@@ -218,7 +219,7 @@ impl Decoded {
         out.round(sum)
     }
 
-    /// Whether `mistake` in block `kb` of the tile changes an element. `None` where it is no mistake.
+    /// Whether `mistake` in block `kb` of the tile changes an element; `None` where it has no effect.
     fn notices(
         &self,
         mistake: Mistake,
@@ -258,13 +259,13 @@ impl Decoded {
     }
 }
 
-/// The sum of a chain of products as tensor cores compute it.
+/// Dot product as tensor cores compute it.
 fn tensor_core(x: &[f32], w: &[f32]) -> f32 {
     let mut sum = 0.0f32;
     for (x, w) in x.chunks(32).zip(w.chunks(32)) {
         let products = || x.iter().zip(w).map(|(x, w)| x * w).chain([sum]);
         let largest = products().fold(0.0f32, |largest, product| largest.max(product.abs()));
-        // The largest addend's power of two is 1 in its leading bit; 13 bits follow.
+        // Keep the leading bit of the largest addend and 13 bits below it.
         let unit = f32::from_bits(largest.to_bits() & 0x7f80_0000) / 8192.0;
         if unit > 0.0 {
             let per_unit = 1.0 / unit;
@@ -275,7 +276,7 @@ fn tensor_core(x: &[f32], w: &[f32]) -> f32 {
     sum
 }
 
-/// Counts of mistakes that were made and of those that went unnoticed, over all tiles and k-blocks.
+/// Number of mistakes, and of undetected ones, over all tiles and k-blocks.
 fn count(problem: Problem) -> (usize, usize) {
     let draws: Vec<Decoded> = (0..ExactOperands::draws(&problem))
         .map(|draw| Decoded::new(ExactOperands::new(problem, draw, 1)))
@@ -287,7 +288,7 @@ fn count(problem: Problem) -> (usize, usize) {
         (0..problem.m.div_ceil(TILE)).flat_map(|row| (0..problem.n.div_ceil(TILE)).map(move |col| (row, col)))
     {
         for arithmetic in ARITHMETICS {
-            // Without a mistake the result is exact: at the corners of every tile.
+            // Without a mistake the corners of every tile are exact.
             for draw in &draws {
                 for (row, col) in corners(&problem, tile) {
                     let reads = (0..blocks).map(|kb| draw.correct(row, col, kb));

@@ -1,4 +1,4 @@
-//! The suite proves kernels; this proves the suite. A plain kernel passes, and each deliberate mistake fails.
+//! Mutation tests of the suite: a plain kernel passes, and each deliberate mistake fails.
 
 use std::time::Duration;
 
@@ -20,23 +20,23 @@ use octile_harness::{
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Mistake {
     None,
-    /// Takes the weight scale of the next k-block.
+    /// Uses the weight scale of the next k-block.
     WrongScaleIndex,
-    /// Applies the scales of the last k-block to the whole sum, as the kernel that inspired this project did.
+    /// Applies the scales of the last k-block to the whole sum, as the original kernel did.
     LastBlockScalesOnly,
-    /// Reads the scale matrix column by column.
+    /// Reads the scales transposed.
     TransposedScales,
-    /// Forgets the k-block that is not full.
+    /// Drops the partial k-block.
     DroppedRaggedEdge,
-    /// Truncates activations where it should round to nearest.
+    /// Truncates activations instead of rounding to nearest.
     WrongRounding,
     /// Never writes the last row.
     MissingRow,
-    /// Gives other bits on every run.
+    /// Returns other bits on every run.
     Unrepeatable,
-    /// Forgets one k-block in one tile.
+    /// Drops one k-block in one tile.
     OneTileDropsABlock,
-    /// Takes the next block's weight scale for one k-block of one tile.
+    /// Uses the next block's weight scale for one k-block of one tile.
     OneTileTakesTheNextScale,
 }
 
@@ -50,7 +50,7 @@ const MISTAKES: [Mistake; 7] = [
     Mistake::Unrepeatable,
 ];
 
-/// Mistakes that a loose bound hides: they must be noticed whatever the arithmetic allows.
+/// Mistakes that a loose bound hides: they must be detected with every accumulator.
 const IN_ONE_TILE: [Mistake; 2] = [Mistake::OneTileDropsABlock, Mistake::OneTileTakesTheNextScale];
 
 const ACCUMULATORS: [Accumulator; 3] =
@@ -90,14 +90,14 @@ struct Naive<'a> {
 }
 
 impl Naive<'_> {
-    /// The codes of x with the scale of every row and k-block.
+    /// Codes of x, and the scale of every row and k-block.
     fn activations(&self) -> (Vec<u8>, Vec<f32>) {
         let Problem { m, k, quant_block, .. } = self.operands.problem;
         if let (Mistake::WrongRounding, Activations::F32(x)) = (self.mistake, &self.operands.x) {
             return truncated(x, k, quant_block);
         }
         let OracleInput::Fp8(x) = self.operands.oracle_input() else {
-            panic!("the cases below all multiply in 8 bits")
+            panic!("all cases below multiply fp8")
         };
         (x.codes().to_vec(), (0..m).flat_map(|row| x.scales_of_row(row)).copied().collect())
     }
@@ -159,7 +159,7 @@ impl Contender for Naive<'_> {
             if self.mistake == Mistake::Unrepeatable && self.runs % 2 == 1 {
                 sum = sum.next_up();
             }
-            let OutputBuffer::F32(out) = &mut self.output else { panic!("the cases below all want f32") };
+            let OutputBuffer::F32(out) = &mut self.output else { panic!("all cases below return f32") };
             out[row * n + col] = sum;
         }
         self.runs += 1;
@@ -171,7 +171,7 @@ impl Contender for Naive<'_> {
     }
 }
 
-/// Ragged in every dimension, several blocks each way.
+/// Runs the suite on a shape with partial blocks in every dimension.
 fn report(mistake: Mistake, accumulator: Accumulator) -> TestReport {
     let problem = Problem::new(131, 300, 400, QuantBlock::B128).unwrap();
     let x = ActivationKind::Quantized(FloatKind::F32, ScaleGranularity::Token);
@@ -190,7 +190,7 @@ fn the_suite_passes_a_plain_kernel() {
 #[test]
 fn the_suite_fails_every_mistake() {
     for mistake in MISTAKES {
-        assert!(!report(mistake, Accumulator::F32).passed(), "{mistake:?} was not noticed");
+        assert!(!report(mistake, Accumulator::F32).passed(), "{mistake:?} was not detected");
     }
 }
 
@@ -199,8 +199,8 @@ fn the_suite_fails_a_mistake_in_one_tile_with_any_arithmetic() {
     for (mistake, accumulator) in IN_ONE_TILE.into_iter().flat_map(|m| ACCUMULATORS.map(|a| (m, a))) {
         let report = report(mistake, accumulator);
         let (_, check) = &report.cases[0].checks[0];
-        assert!(!report.passed(), "{mistake:?} was not noticed with {accumulator:?}");
-        // Not a question of how loose the bound is.
+        assert!(!report.passed(), "{mistake:?} was not detected with {accumulator:?}");
+        // The exact check detects it, however loose the bound is.
         assert!(check.exact.is_some_and(|exact| exact.wrong >= 64 * 64), "{mistake:?}: {check:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Generated kernels are byte-identical to those on record: one SHA-256 for each group of plans.
 //!
-//! `golden.rs` shows the text of a few kernels; this test covers every strategy, mode, tile candidate and dtype.
-//! `BLESS=1 cargo test -p octile-kernels --test identical` records the hashes of the current kernels.
+//! `golden.rs` shows the text of a few kernels; this test covers every strategy, mode, tile candidate and
+//! dtype. `BLESS=1 cargo test -p octile-kernels --test identical` records the hashes of the current kernels.
 
 use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
 

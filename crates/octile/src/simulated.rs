@@ -67,7 +67,7 @@ pub(crate) struct TpuSimulator {
 
 impl TpuSimulator {
     pub(crate) fn plan(&self, problem: &Problem) -> Result<TpuPlan, Error> {
-        Ok(TpuPlan::new(problem, self.chip, self.strategy, BlockMode::Large)?)
+        Ok(TpuPlan::new(problem, self.chip, self.strategy, BlockMode::Auto)?)
     }
 
     pub(crate) fn run(&self, problem: &Problem, x: Input<'_>, out: &mut Output<'_>) -> Result<(), Error> {

@@ -1,7 +1,8 @@
 //! Runs the files of `filetests/ptx`: each holds the body of a kernel and what is expected of it.
 //!
-//! The first line says how to launch it, the second what comes of it. Below an instruction, `// without => ...` says what
-//! comes of the kernel without it, and `// instead X; => ...` with another in its place. `BLESS=1` rewrites these.
+//! The first line says how to launch it, the second what comes of it. Below an instruction,
+//! `// without => ...` says what comes of the kernel without it, and `// instead X; => ...` with another in
+//! its place. `BLESS=1` rewrites these.
 
 use std::{
     collections::BTreeSet,
@@ -11,13 +12,14 @@ use std::{
 
 use octile_ptx::simulate::{DeviceMemory, Fault, KernelArgument, Launch, LaunchConfig, Program, TensorMap};
 
-/// The kernel around a body, in one line, so that the lines of a body keep their numbers. `%r1` is the start of shared
-/// memory, `%r2` the thread, `%r3` the thread's word of shared memory, `%r4` the warp, `%p1` holds in thread 0; `%rd1` is
-/// the pointer `out`, `%rd2` the tensor map of a matrix of 8 rows x 128 bytes that starts with the number 7.
+/// The kernel around a body, in one line, so that the lines of a body keep their numbers. `%r1` is the start
+/// of shared memory, `%r2` the thread, `%r3` the thread's word of shared memory, `%r4` the warp, `%p1` holds
+/// in thread 0; `%rd1` is the pointer `out`, `%rd2` the tensor map of a matrix of 8 rows x 128 bytes that
+/// starts with the number 7.
 const PROLOGUE: &str = ".visible .entry test(.param .u64 out, .param .align 64 .b8 map[128]) \
-    .maxntid 384, 1, 1 .minnctapersm 1 { .reg .b16 %h<9>; .reg .b32 %r<40>; .reg .b64 %rd<9>; .reg .f32 %f<9>; \
-    .reg .pred %p<9>; mov.u32 %r1, shared_memory; mov.u32 %r2, %tid.x; mad.lo.u32 %r3, %r2, 4, %r1; \
-    shr.u32 %r4, %r2, 5; setp.eq.u32 %p1, %r2, 0; ld.param.u64 %rd1, [out]; mov.b64 %rd2, map;";
+    .maxntid 384, 1, 1 .minnctapersm 1 { .reg .b16 %h<9>; .reg .b32 %r<40>; .reg .b64 %rd<9>; \
+    .reg .f32 %f<9>; .reg .pred %p<9>; mov.u32 %r1, shared_memory; mov.u32 %r2, %tid.x; \
+    mad.lo.u32 %r3, %r2, 4, %r1; shr.u32 %r4, %r2, 5; setp.eq.u32 %p1, %r2, 0; ld.param.u64 %rd1, [out]; mov.b64 %rd2, map;";
 
 const EXPECT: &str = "// expect: ";
 

@@ -141,7 +141,11 @@ proptest! {
     }
 
     #[test]
-    fn damaged_kernels_are_read_or_refused(at in 0..KERNEL.len(), cut in 0..40usize, put in "[%@{}\\[\\],;.a-z0-9 \n]{0,12}") {
+    fn damaged_kernels_are_read_or_refused(
+        at in 0..KERNEL.len(),
+        cut in 0..40usize,
+        put in "[%@{}\\[\\],;.a-z0-9 \n]{0,12}",
+    ) {
         let mut text = KERNEL.to_owned();
         text.replace_range(at..(at + cut).min(KERNEL.len()), &put);
         let _ = Program::parse(&text);

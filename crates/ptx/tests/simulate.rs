@@ -1,4 +1,5 @@
-//! Simulations that are not a single file of `filetests/ptx`: many launches of one kernel, and random kernels.
+//! Simulations that are not a single file of `filetests/ptx`: many launches of one kernel, and random
+//! kernels.
 
 use octile_ptx::simulate::{
     Coverage, DeviceMemory, Fault, FaultKind, KernelArgument, Launch, LaunchConfig, Program,
@@ -8,9 +9,11 @@ use proptest::prelude::*;
 /// A kernel with a pointer `out` and this body.
 fn kernel(body: &str) -> String {
     format!(
-        ".version 8.3\n.target sm_90a\n.address_size 64\n\n.extern .shared .align 1024 .b8 shared_memory[];\n\n\
+        ".version 8.3\n.target sm_90a\n.address_size 64\n\n\
+         .extern .shared .align 1024 .b8 shared_memory[];\n\n\
          .visible .entry k(\n\t.param .u64 out\n)\n.maxntid 384, 1, 1\n.minnctapersm 1\n{{\n\
-         \t.reg .b16 %h<9>;\n\t.reg .b32 %r<40>;\n\t.reg .b64 %rd<9>;\n\t.reg .f32 %f<9>;\n\t.reg .pred %p<9>;\n\
+         \t.reg .b16 %h<9>;\n\t.reg .b32 %r<40>;\n\t.reg .b64 %rd<9>;\n\t.reg .f32 %f<9>;\n\
+         \t.reg .pred %p<9>;\n\
          \tmov.u32 %r1, shared_memory;\n\tmov.u32 %r2, %tid.x;\n\tmad.lo.u32 %r3, %r2, 4, %r1;\n\
          \tld.param.u64 %rd1, [out];\n\tshr.u32 %r4, %r2, 5;\n\tsetp.eq.u32 %p1, %r2, 0;\n\
          \tgriddepcontrol.wait;\n\
@@ -40,8 +43,8 @@ fn a_fault_names_the_line_and_the_thread() {
     let fault = run((1, 1, 64), &text).expect_err("it is outside");
     assert_eq!(
         fault.to_string(),
-        "line 26: `@%p2 st.shared.b32 [%r1+2000], %r2` in thread 40 of CTA 0: 4 bytes at offset 2000 are outside the \
-         CTA's 1024 bytes of shared memory",
+        "line 26: `@%p2 st.shared.b32 [%r1+2000], %r2` in thread 40 of CTA 0: 4 bytes at offset 2000 \
+         are outside the CTA's 1024 bytes of shared memory",
     );
 }
 
@@ -49,8 +52,8 @@ fn a_fault_names_the_line_and_the_thread() {
 fn coverage_counts_warp_instructions_and_lines() {
     let text = kernel("setp.ne.u32 %p2, %r2, %r2;\n@%p2 bra L1;\nmov.b32 %r9, 1;\nL1:");
     let coverage = run((3, 1, 64), &text).expect("it is right");
-    // Seven lines before the body, three of it, one of them a branch that is never taken, and the return; two warps in
-    // each of three CTAs.
+    // Seven lines before the body, three of it, one of them a branch that is never taken, and the return; two
+    // warps in each of three CTAs.
     assert_eq!(coverage.instructions, 6 * 11);
     assert_eq!((coverage.lines.len(), coverage.unreached.len()), (10, 2));
 }
@@ -158,7 +161,8 @@ proptest! {
     fn any_program_ends(lines in prop::collection::vec(instruction(), 1..30)) {
         let body: String = lines.iter().map(|line| format!("{line};\n")).collect();
         let kernel = kernel(&format!("\tsetp.lt.u32 %p2, %r2, 16;\nBEGIN:\n{body}END:"));
-        let kernel = kernel.replace(".maxntid 384, 1, 1\n.minnctapersm 1", ".maxntid 256, 1, 1\n.minnctapersm 3");
+        let bounds = [".maxntid 384, 1, 1\n.minnctapersm 1", ".maxntid 256, 1, 1\n.minnctapersm 3"];
+        let kernel = kernel.replace(bounds[0], bounds[1]);
         for threads in [64, 128] {
             let _ = run((2, 2, threads), &kernel);
         }

@@ -50,8 +50,8 @@ fn read(text: &str) -> Option<Module> {
     Some(module)
 }
 
-/// Simulates a small module on random operands, with and without the last one, which may be a result. Returns whether
-/// it finishes.
+/// Simulates a small module on random operands, with and without the last one, which may be a result. Returns
+/// whether it finishes.
 fn run(module: &Module, rates: TpuRates) -> bool {
     let values = module.functions.iter().flat_map(|function| &function.values);
     if !values.into_iter().all(|value| elements(&value.ty).is_some_and(|elements| elements <= MAX_ELEMENTS)) {

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args as ClapArgs;
 use octile_core::Strategy;
 
-use super::{ChipChoice, InspectArgs};
+use super::{ChipChoice, InspectArgs, JsonArgs};
 
 /// Default output folder of `octile inspect`.
 const OUTPUT: &str = "compilation_output";
@@ -98,9 +98,9 @@ pub struct AnalyzeArgs {
     /// Overrides.
     #[command(flatten)]
     pub known: KnownArgs,
-    /// Print facts and findings as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Destination of the facts.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// Verdict options of `verify` and `check`.
@@ -137,9 +137,9 @@ pub struct CompareArgs {
     /// Overrides.
     #[command(flatten)]
     pub known: KnownArgs,
-    /// Print the table and the differences as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Destination of the table and the differences.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// Arguments of `octile check`.

@@ -45,7 +45,8 @@ whole; if anything fails, nothing is changed. `octile analyze`, `verify`,
 
 Examples:
   octile inspect
-  octile inspect --strategy strip --shape 4096x4096x4096:512 --mode large -o out
+  octile inspect --strategy strip --shape 4096x4096x4096:512 -o out
+  octile inspect --mode aligned --x-scales block      as in the guides
   octile inspect --chip v6e --x bf16 --strategy v2 --strategy v3
   octile inspect --target sm_90a --strategy best --x bf16
   octile inspect --target sm_90a --shape 4096x7168x2048:128 --out bf16 -o gpu
@@ -65,9 +66,10 @@ pub struct InspectArgs {
     /// Rows of x, outputs, inputs, and quantization block
     #[arg(long, value_name = "MxNxK:QB", default_value = "512x512x512:128")]
     pub shape: Problem,
-    /// TPU kernel blocks: aligned or large [default: aligned]
+    /// Block mode of TPU kernels: auto, aligned or large [default: auto]
     ///
-    /// An aligned kernel block is one quantization block; a large one spans many.
+    /// A tile of an aligned kernel is one quantization block, of a large one many. auto picks by modelled
+    /// cycles.
     #[arg(long)]
     pub mode: Option<BlockMode>,
     /// K elements between promotions on a GPU [default: 128]

@@ -6,17 +6,17 @@ use clap::{Args as ClapArgs, ValueEnum};
 
 /// Help text of `quantize`.
 pub const QUANTIZE_HELP: &str = "\
-IN is a folder in the Hugging Face layout (safetensors shards, index, config.json),
-or one .safetensors file. For every linear layer OUT holds
+IN is a folder in the Hugging Face layout (safetensors shards, index,
+config.json), or one .safetensors file. For every linear layer OUT contains
 
   X.weight             F8_E4M3 [N, K]
   X.weight_scale_inv   F32 [ceil(N/128), ceil(K/128)], a multiplier
 
 bit-identical to the fine-grained fp8 quantizer of transformers. Embeddings,
 lm_head, routers, norms, one-dimensional tensors and weights whose K is not a
-multiple of 128 are not quantized; fused expert tensors are split per expert; fp8
-weights keep their codes. config.json gets a quantization_config; all other files
-are copied.
+multiple of 128 are not quantized; fused expert tensors are split per expert;
+fp8 weights keep their codes. config.json gets a quantization_config; all other
+files are copied.
 
 OUT appears only when complete. After a kill, the same command resumes with the
 finished shards; after an error nothing is left behind. IN is never changed.
@@ -32,8 +32,8 @@ Examples:
 /// Help text of `convert`.
 pub const CONVERT_HELP: &str = "\
 Converting between formats keeps the codes and is lossless. With --scales ue8m0,
-all scales must be powers of two; --requantize rounds other scales and adjusts the
-codes.
+all scales must be powers of two; --requantize rounds other scales and adjusts
+the codes.
 
 Examples:
   octile convert Qwen3-8B-FP8 -o out --format compressed-tensors

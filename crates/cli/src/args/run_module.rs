@@ -10,9 +10,9 @@ use super::{OutChoice, ScalesChoice, XChoice};
 /// Help text of `run-module`.
 pub const RUN_MODULE_HELP: &str = "\
 A PJRT plugin is the library through which XLA uses a device. For NVIDIA GPUs it
-is xla_cuda_plugin.so of the wheel jax-cuda13-pjrt, which needs the nvidia wheels
-that jax[cuda13] installs; for TPUs it is libtpu.so. This command has not been
-tested on a TPU.
+is xla_cuda_plugin.so of the wheel jax-cuda13-pjrt, which needs the nvidia
+wheels that jax[cuda13] installs; for TPUs it is libtpu.so. This command has not
+been tested on a TPU.
 
 With --shape, the operands are random, and the result is checked against an f64
 reference with a bound on every element; without MODULE, a plain StableHLO
@@ -36,7 +36,12 @@ pub struct RunModuleArgs {
     #[arg(long, value_name = "PATH")]
     pub plugin: PathBuf,
     /// Time limit for finding the device
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        default_value_t = 60,
+        value_parser = clap::value_parser!(u64).range(1..)
+    )]
     pub timeout: u64,
     /// Client option of the plugin; repeatable
     #[arg(long = "option", value_name = "NAME=VALUE")]

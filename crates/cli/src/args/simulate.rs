@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 
-use super::IdleOption;
+use super::{IdleOption, JsonArgs};
 
 /// Help text of `simulate`.
 pub const SIMULATE_HELP: &str = "\
@@ -15,8 +15,8 @@ end, reads of uninitialized memory, and out-of-bounds accesses.
 
 The operands are the tensors of FILE in stored order, except the expected one,
 `out`, and names that start with `reference`; or those listed in --operands. The
-stablehlo.mlir of `octile inspect` takes x, w_q, w_scale and x_scale, and runs on
-random operands without a FILE; mosaic.mlir takes them in the layout of its
+stablehlo.mlir of `octile inspect` takes x, w_q, w_scale and x_scale, and runs
+on random operands without a FILE; mosaic.mlir takes them in the layout of its
 version.
 
 A result passes if every element is within 2 ulp of the expected one, plus what
@@ -26,7 +26,7 @@ that returns any float type. The MXU rounds f32 operands to bf16 unless
 
 A kernel that executes more than --max-operations is stopped and fails. A scalar
 operation counts 1, a vector operation 1 per 32 elements, a matmul 1 per 1024
-multiply-adds. Unsupported operations and attributes are rejected before the run.
+multiply-adds. Unsupported operations are rejected before the run.
 
 Times are modelled, not measured: MXU, VPU and scalar unit at the rates of the
 chip, and one DMA engine with the HBM bandwidth and a fixed latency. The trace
@@ -80,9 +80,9 @@ pub struct SimulateArgs {
     /// Stop after N operations [default: generous]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_operations: Option<u64>,
-    /// Print the report as JSON
-    #[arg(long)]
-    pub json: bool,
+    /// Destination of the report.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 impl SimulateArgs {

@@ -19,7 +19,7 @@ use octile_dump::{
 };
 use serde::Serialize;
 
-use crate::{args::KnownArgs, input::Allowance, print::shown};
+use crate::{Verdict, args::KnownArgs, input::Allowance, print::shown};
 use contents::{Content, Contents, sources};
 use find::Group;
 pub use helper::Helper;
@@ -81,6 +81,25 @@ pub struct TextFile {
     pub kind: FileKind,
     /// Its content.
     pub text: String,
+}
+
+/// What `octile analyze` reports.
+#[derive(Debug, Serialize)]
+pub struct AnalyzeReport {
+    /// The versions.
+    pub versions: Vec<Version>,
+}
+
+impl AnalyzeReport {
+    /// Reads the versions that the arguments name.
+    pub fn new(inputs: &[PathBuf], known: &KnownArgs) -> Result<Self> {
+        Ok(Self { versions: run(&AnalyzeRequest::new(inputs, known))? })
+    }
+
+    /// Fails if a file is damaged, changed or contradictory.
+    pub fn verdict(&self) -> Verdict {
+        Verdict::of(self.versions.iter().all(|version| version.troubles.is_empty()))
+    }
 }
 
 /// Reads every version.

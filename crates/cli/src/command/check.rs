@@ -1,4 +1,4 @@
-//! `octile check`: compile, then read back what was compiled and judge it.
+//! `octile check`: compiles, then reads the compiler output back and verifies it.
 
 use anyhow::Result;
 
@@ -8,10 +8,10 @@ use super::{
     inspect, verify,
 };
 
-/// What was compiled, what that says, and the verdicts on it.
+/// Compiled versions with their facts and verdicts.
 #[derive(Debug)]
-pub struct Report {
-    /// What was compiled.
+pub struct CheckReport {
+    /// The compiled versions.
     pub compiled: inspect::InspectReport,
     /// The facts, one column per version.
     pub facts: Vec<Column>,
@@ -19,11 +19,11 @@ pub struct Report {
     pub verdicts: verify::VerifyReport,
 }
 
-/// Compiles, analyzes and verifies; only the versions of this run are judged.
-pub fn run(job: &inspect::InspectRequest, strict: bool) -> Result<Report> {
-    let compiled = inspect::run(job)?;
+/// Compiles, analyzes and verifies the versions of the request.
+pub fn run(request: &inspect::InspectRequest, strict: bool) -> Result<CheckReport> {
+    let compiled = inspect::run(request)?;
     let inputs = compiled.folders();
     let versions = analyze::run(&analyze::AnalyzeRequest { inputs, told: Told::default() })?;
     let facts = versions.iter().map(Column::of).collect();
-    Ok(Report { compiled, facts, verdicts: verify::VerifyReport::new(versions, strict) })
+    Ok(CheckReport { compiled, facts, verdicts: verify::VerifyReport::new(versions, strict) })
 }

@@ -47,46 +47,46 @@ fn record_text(path: &Path) -> Result<Option<Vec<u8>>> {
 
 /// Versions side by side.
 #[derive(Debug, Serialize)]
-pub struct Report {
+pub struct DumpComparison {
     /// One per version.
     pub columns: Vec<Column>,
-    /// What is different between two versions, or between two of the same name.
+    /// Differences between two versions, or between versions of the same name.
     pub differences: Vec<Difference>,
 }
 
-/// One version of the table.
+/// One version in the table.
 #[derive(Debug, Serialize)]
 pub struct Column {
-    /// What the dumps say.
+    /// Facts from the dumps.
     #[serde(flatten)]
     pub row: Row,
-    /// The shape of what is multiplied, where a manifest says.
+    /// Shape of the problem, where a manifest has it.
     pub shape: Option<String>,
-    /// How far the cycles are from the limit: 1 is the limit itself.
+    /// Cycles relative to the roofline: 1 is the roofline.
     pub distance: Option<f64>,
-    /// Bytes of machine code, where a manifest says.
+    /// Bytes of machine code, where a manifest has them.
     pub code_bytes: Option<u64>,
-    /// Bytes of shared memory of a GPU kernel, where a manifest says.
+    /// Bytes of shared memory of a GPU kernel, where a manifest has them.
     pub shared_bytes: Option<u64>,
     /// Whether it is a GPU kernel.
     pub gpu: bool,
-    /// Files that cannot be relied on.
+    /// Problems with the files.
     pub troubles: Vec<String>,
 }
 
-/// What is different between two versions.
+/// Differences between two versions.
 #[derive(Debug, Serialize)]
 pub struct Difference {
-    /// Where the files of the first one are.
+    /// Path of the first version.
     pub before: PathBuf,
-    /// Where the files of the second one are.
+    /// Path of the second version.
     pub after: PathBuf,
-    /// Checks with another verdict.
+    /// Checks whose verdict changed.
     pub checks: Vec<Change>,
-    /// What became of every part of the first one.
+    /// Differences in structure, part by part.
     #[serde(flatten)]
     pub structure: Structure,
-    /// Operations that are not as often in the code; none where one of them has no listing.
+    /// Operations whose count changed; `None` where a version has no listing.
     pub operations: Option<Vec<OperationChange>>,
 }
 
@@ -95,7 +95,7 @@ impl Column {
     pub fn of(version: &Version) -> Self {
         Self {
             row: Row::of(&version.name, &version.facts, &version.findings),
-            shape: version.manifest.as_ref().map(|manifest| manifest.plan.problem().shape()),
+            shape: version.manifest.as_ref().map(|manifest| manifest.plan.problem().to_string()),
             distance: version.roofline.map(|roofline| roofline.distance),
             code_bytes: version.manifest.as_ref().map(|manifest| manifest.figures.code_bytes),
             shared_bytes: version.manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes),
@@ -106,15 +106,15 @@ impl Column {
 }
 
 /// Compares versions.
-pub fn run(versions: &[Version]) -> Report {
+pub fn run(versions: &[Version]) -> DumpComparison {
     let mut columns: Vec<_> = versions.iter().map(Column::of).collect();
     for (column, name) in columns.iter_mut().zip(distinct_names(versions)) {
         column.row.name = name;
     }
-    Report { columns, differences: pairs(versions).map(|(b, a)| Difference::between(b, a)).collect() }
+    DumpComparison { columns, differences: pairs(versions).map(|(b, a)| Difference::between(b, a)).collect() }
 }
 
-/// What to call versions side by side: those of the same name by their paths.
+/// Names of versions side by side: paths where names collide.
 pub fn distinct_names(versions: &[Version]) -> Vec<String> {
     let alone = |version: &Version| versions.iter().filter(|other| other.name == version.name).count() == 1;
     let name = |version: &Version| match alone(version) {
@@ -124,7 +124,7 @@ pub fn distinct_names(versions: &[Version]) -> Vec<String> {
     versions.iter().map(name).collect()
 }
 
-/// The only two versions; of more, those of the same name, as two folders of versions have them.
+/// The two versions, or, of more than two, those of the same name, as in two folders of versions.
 fn pairs(versions: &[Version]) -> impl Iterator<Item = (&Version, &Version)> {
     let only = versions.len() == 2;
     versions.iter().enumerate().filter_map(move |(index, before)| {
@@ -151,7 +151,7 @@ fn dump<'v>(version: &'v Version) -> Dump<'v> {
     Dump { facts: &version.facts, files: version.texts.iter().map(file).collect() }
 }
 
-/// From the code of both that says most, where both have it.
+/// Compares the most informative kind of listing that both versions have.
 fn code_changes(before: &Version, after: &Version) -> Option<Vec<OperationChange>> {
     let texts = |kind| Some((before.text(kind)?.text.as_str(), after.text(kind)?.text.as_str()));
     let listings = [FileKind::LloPacked, FileKind::LloFinal, FileKind::LloUnscheduled];

@@ -1,4 +1,4 @@
-//! `octile devices`: what this machine can run, and what each missing thing needs.
+//! `octile devices`: devices and compilers of this machine, and what is missing.
 
 use std::path::Path;
 
@@ -6,25 +6,25 @@ use octile_core::device::{cpu::Isa, hopper::HOPPER_GPUS, tpu::TPU_CHIPS};
 use octile_harness::backend::cpu_model;
 use octile_runtime::cuda::{self, CudaError, DriverInfo, Gpu, GpuInfo};
 
-/// One thing that could run or compile a kernel.
+/// A device or compiler.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Device {
-    /// What it is.
+    /// Its name.
     pub name: String,
-    /// Whether it is there.
+    /// Whether it is usable.
     pub state: State,
 }
 
-/// Whether something can be used.
+/// Whether a device or compiler is usable.
 #[derive(Debug, Clone, PartialEq)]
 pub enum State {
-    /// It can, and this is what it is.
+    /// Usable, with a description.
     Ready(String),
-    /// It cannot, and this is what it needs.
+    /// Not usable, with what is missing.
     Missing(String),
 }
 
-/// Looks around.
+/// Lists the devices and compilers of this machine.
 pub fn run() -> Vec<Device> {
     let mut devices = vec![processor()];
     devices.extend(Isa::ALL.into_iter().map(instruction_set));
@@ -72,7 +72,7 @@ fn requirement(isa: Isa) -> &'static str {
     }
 }
 
-/// The kernel drivers of TPU virtual machines create these files.
+/// Looks for the device files of TPU virtual machines.
 fn tpu() -> Device {
     let attached = ["/dev/accel0", "/dev/vfio/0"].iter().any(|path| Path::new(path).exists());
     let chips = TPU_CHIPS.map(|chip| chip.name).join(", ");
@@ -84,7 +84,7 @@ fn tpu() -> Device {
     Device { name: "tpu".to_owned(), state }
 }
 
-/// A line for every GPU that the driver sees; one line where there is none, or no driver.
+/// One entry per GPU; a single one where there is no GPU or no driver.
 fn gpus() -> Vec<Device> {
     let missing = |need: String| vec![Device { name: "gpu".to_owned(), state: State::Missing(need) }];
     match DriverInfo::query() {
@@ -97,7 +97,8 @@ fn gpus() -> Vec<Device> {
             states.enumerate().map(|(index, state)| Device { name: name(index), state }).collect()
         }
         Err(CudaError::NoDriver) if Path::new("/dev/nvidia0").exists() => missing(
-            "an NVIDIA GPU is attached, but the driver's library (libcuda.so) was not found: install the NVIDIA driver"
+            "an NVIDIA GPU is attached, but the driver's library (libcuda.so) was not found: \
+             install the NVIDIA driver"
                 .to_owned(),
         ),
         Err(CudaError::NoDriver | CudaError::NoGpu) => {
@@ -108,7 +109,7 @@ fn gpus() -> Vec<Device> {
     }
 }
 
-/// What a GPU is, and whether it can be used: that is known once it was opened.
+/// Describes a GPU, and opens it to find out whether it is usable.
 fn gpu(index: usize, found: &GpuInfo, cuda: i32, is_first: bool) -> State {
     let GpuInfo { name, capability: (major, minor), sms, memory } = found;
     let gib = memory.div_ceil(1 << 30);
@@ -146,23 +147,24 @@ mod tests {
         let standin = octile_standin_driver::StandIn::load();
         assert_eq!(
             shown(),
-            "gpu ready NVIDIA H200, 132 SMs, 141 GiB, compute capability 9.0, driver for CUDA 13.0; used unless \
-             --backend names another"
+            "gpu ready NVIDIA H200, 132 SMs, 141 GiB, compute capability 9.0, driver for CUDA 13.0; \
+             used unless --backend names another"
         );
         standin.pretend("NVIDIA A100,8.0,108;NVIDIA H100,9.0,114;NVIDIA H200,9.0,132", 12_080);
         assert_eq!(
             shown(),
-            "gpu 0 missing NVIDIA A100, 108 SMs, 141 GiB, compute capability 8.0, driver for CUDA 12.8; the kernels need \
-             compute capability 9.0 (H100, H200)\n\
-             gpu 1 ready NVIDIA H100, 114 SMs, 141 GiB, compute capability 9.0, driver for CUDA 12.8; used unless \
-             --backend names another\n\
-             gpu 2 ready NVIDIA H200, 132 SMs, 141 GiB, compute capability 9.0, driver for CUDA 12.8; hide the ones \
-             before it with CUDA_VISIBLE_DEVICES to use it"
+            "gpu 0 missing NVIDIA A100, 108 SMs, 141 GiB, compute capability 8.0, driver for CUDA 12.8; \
+             the kernels need compute capability 9.0 (H100, H200)\n\
+             gpu 1 ready NVIDIA H100, 114 SMs, 141 GiB, compute capability 9.0, driver for CUDA 12.8; \
+             used unless --backend names another\n\
+             gpu 2 ready NVIDIA H200, 132 SMs, 141 GiB, compute capability 9.0, driver for CUDA 12.8; \
+             hide the ones before it with CUDA_VISIBLE_DEVICES to use it"
         );
         standin.pretend("NVIDIA H200,9.0,132", 11_080);
         assert_eq!(
             shown(),
-            "gpu missing the NVIDIA driver supports CUDA 11.8, but the kernels need 12.3: install a newer driver"
+            "gpu missing the NVIDIA driver supports CUDA 11.8, but the kernels need 12.3: \
+             install a newer driver"
         );
         standin.pretend("", 13_000);
         assert_eq!(

@@ -12,7 +12,7 @@ use anyhow::{Result, bail};
 use octile_core::{
     Strategy,
     plan::{
-        PlanError,
+        DeviceKind, PlanError,
         hopper::{HopperPlan, STAGE_K},
         tpu::{BlockMode, TpuPlan},
     },
@@ -58,15 +58,19 @@ pub enum InspectReport {
 impl InspectRequest {
     /// Plans the kernels. Rejects problems that do not fit the chip before anything is compiled or written.
     pub fn new(args: &InspectArgs) -> Result<Self> {
+        let problem = args.problem()?;
+        let device = match args.chip {
+            ChipChoice::Gpu(_) => DeviceKind::Gpu,
+            ChipChoice::Tpu(_) => DeviceKind::Tpu,
+        };
         let wanted = |strategy: &Strategy| {
             args.strategies.iter().any(|choice| match choice {
                 StrategyChoice::One(one) => one == strategy,
                 StrategyChoice::All => true,
-                StrategyChoice::Best => *strategy == Strategy::Strip,
+                StrategyChoice::Best => *strategy == Strategy::best_for(&problem, device),
             })
         };
         let strategies = Strategy::ALL.into_iter().filter(wanted);
-        let problem = args.problem()?;
         let work = match args.chip {
             ChipChoice::Gpu(gpu) => {
                 refuse_tpu_options(args)?;
@@ -79,7 +83,7 @@ impl InspectRequest {
             }
             ChipChoice::Tpu(chip) => {
                 refuse_gpu_options(args)?;
-                let mode = args.mode.unwrap_or(BlockMode::Aligned);
+                let mode = args.mode.unwrap_or(BlockMode::Auto);
                 let plan = |strategy| TpuPlan::new(&problem, chip, strategy, mode);
                 InspectWork::Tpu(tpu::TpuWork {
                     chip,

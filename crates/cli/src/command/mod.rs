@@ -17,9 +17,7 @@ pub mod tools;
 pub mod verify;
 mod work;
 
-use std::path::PathBuf;
-
-use anyhow::Result;
+use anyhow::{Result, bail};
 use clap::CommandFactory;
 use octile_harness::{
     bench::BenchReport,
@@ -27,6 +25,7 @@ use octile_harness::{
     correctness::{self, TestRecord, TestReport},
     record::{BenchBaseline, BenchRecord, Schema},
 };
+use serde::Serialize;
 
 use crate::{
     Verdict,
@@ -51,12 +50,13 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
         Some(Command::Analyze(args)) => {
-            let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
-            match args.json {
-                true => print::analyze::json(&versions),
-                false => print::analyze::report(&versions),
-            }
-            Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
+            let json = Destination::open_json(&args.json)?;
+            let report = analyze::AnalyzeReport::new(&args.inputs, &args.known)?;
+            require_apart(json.as_ref(), &report.versions)?;
+            deliver(json, Schema::v1("octile-analyze"), &report, || {
+                print::analyze::report(&report.versions)
+            })?;
+            Ok(report.verdict())
         }
         Some(Command::Verify(args)) => {
             let junit = open_junit(&args.judge)?;
@@ -95,16 +95,18 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) if simulate::gpu::is_ptx(&args.kernel) => {
+            let SimulateOutputs { json, .. } = SimulateOutputs::open(&args)?;
             let report = simulate::gpu::run(&simulate::gpu::GpuSimulateRequest::new(&args)?);
-            match args.json {
-                true => print::simulate::gpu::json(&report),
-                false => print::simulate::gpu::report(&report),
-            }
+            let document = simulate::JudgedReport::new(report.verdict(), &report);
+            deliver(json, Schema::v1("octile-simulate-gpu"), &document, || {
+                print::simulate::gpu::report(&report)
+            })?;
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) => {
             let request = simulate::SimulateRequest::new(&args)?;
-            let (trace, svg) = open_timelines(&args)?;
+            let SimulateOutputs { json, trace, svg } = SimulateOutputs::open(&args)?;
+            let is_replaced = [&trace, &svg].into_iter().flatten().any(Destination::is_stdout);
             let report = simulate::run(&request)?;
             if let Some(trace) = trace {
                 trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
@@ -112,10 +114,12 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             if let Some(svg) = svg {
                 svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
             }
-            match args.json {
-                true => print::simulate::json(&report),
-                false => print::simulate::report(&report),
-            }
+            let document = simulate::JudgedReport::new(report.verdict(), &report);
+            deliver(json, Schema::v1("octile-simulate"), &document, || {
+                if !is_replaced {
+                    print::simulate::report(&report);
+                }
+            })?;
             Ok(report.verdict())
         }
         Some(Command::Quantize(args)) => {
@@ -140,10 +144,8 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             print::emit_document(&String::from_utf8_lossy(&script));
             Ok(Verdict::Passed)
         }
-        Some(Command::Man) => {
-            let mut page = Vec::new();
-            clap_mangen::Man::new(Args::command()).render(&mut page)?;
-            print::emit_document(&String::from_utf8_lossy(&page));
+        Some(Command::Man { command }) => {
+            print::emit_document(&man_page(command.as_deref())?);
             Ok(Verdict::Passed)
         }
         Some(Command::CompileChild) => {
@@ -151,6 +153,22 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
     }
+}
+
+/// The man page of the program, or of one of its commands.
+fn man_page(command: Option<&str>) -> Result<String> {
+    let mut program = Args::command();
+    program.build();
+    let page = match command {
+        None => program,
+        Some(name) => match program.find_subcommand(name) {
+            Some(found) => found.clone(),
+            None => bail!("octile has no command '{name}': see octile --help"),
+        },
+    };
+    let mut text = Vec::new();
+    clap_mangen::Man::new(page).render(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
 }
 
 /// Checks the strategies on every requested backend.
@@ -191,15 +209,12 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
     let report = bench::run(backend.as_ref(), &request)?;
     let comparison = baseline.map(|baseline| BenchComparison::new(&baseline, &BenchBaseline::from(&report)));
     let comparison = comparison.transpose()?;
-    if !json.as_ref().is_some_and(Destination::is_stdout) {
+    deliver(json, Schema::BENCH, &BenchRecord::from(&report), || {
         print::bench::report(&report);
         if let Some(comparison) = &comparison {
             print::bench::comparison(comparison);
         }
-    }
-    if let Some(json) = json {
-        json.finish_json(Schema::BENCH, &BenchRecord::from(&report))?;
-    }
+    })?;
     judge_timings(&report, comparison.as_ref(), args.fail_if_slower)
 }
 
@@ -220,20 +235,35 @@ fn judge_timings(
 
 /// Compares two benchmark records, or the dumps of several versions.
 fn compare_inputs(args: &CompareArgs) -> Result<Verdict> {
+    let json = Destination::open_json(&args.json)?;
     if let Some(comparison) = compare::records(&args.inputs)? {
-        match args.json {
-            true => Destination::Stdout.finish_json(Schema::BENCH_COMPARISON, &comparison)?,
-            false => print::bench::comparison(&comparison),
-        }
+        deliver(json, Schema::BENCH_COMPARISON, &comparison, || print::bench::comparison(&comparison))?;
         return Ok(Verdict::Passed);
     }
     let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
     let report = compare::run(&versions);
-    match args.json {
-        true => print::analyze::json(&report),
-        false => print::compare::report(&report),
-    }
+    require_apart(json.as_ref(), &versions)?;
+    deliver(json, Schema::v1("octile-dump-comparison"), &report, || print::compare::report(&report))?;
     Ok(Verdict::of(versions.iter().all(|version| version.troubles.is_empty())))
+}
+
+/// Prints the report unless its JSON goes to standard output, and writes the JSON where requested.
+fn deliver(
+    json: Option<Destination>,
+    schema: Schema,
+    document: &impl Serialize,
+    print: impl FnOnce(),
+) -> Result<()> {
+    if !json.as_ref().is_some_and(Destination::is_stdout) {
+        print();
+    }
+    json.map_or(Ok(()), |json| json.finish_json(schema, document))
+}
+
+/// Rejects a destination that is one of the files read.
+fn require_apart(output: Option<&Destination>, versions: &[analyze::Version]) -> Result<()> {
+    let files = versions.iter().flat_map(analyze::Version::all_files);
+    output.map_or(Ok(()), |output| output.require_apart(files))
 }
 
 fn report_checkpoint(report: quantize::CheckpointReport) -> Verdict {
@@ -259,16 +289,31 @@ fn judge(report: &verify::VerifyReport, junit: Option<Destination>) -> Result<Ve
     Ok(Verdict::of(report.passed()))
 }
 
-/// Opens the files of the trace and the drawing, which must differ from each other and from the inputs.
-fn open_timelines(args: &SimulateArgs) -> Result<(Option<Destination>, Option<Destination>)> {
-    let read = [Some(&args.kernel), args.tensors.as_ref()];
-    let open = |path: &Option<PathBuf>| path.as_deref().map(Destination::open).transpose();
-    let (trace, svg) = (open(&args.trace)?, open(&args.svg)?);
-    for output in [&trace, &svg].into_iter().flatten() {
-        output.require_apart(read.into_iter().flatten().cloned())?;
+/// Where `octile simulate` writes documents.
+struct SimulateOutputs {
+    json: Option<Destination>,
+    trace: Option<Destination>,
+    svg: Option<Destination>,
+}
+
+impl SimulateOutputs {
+    /// Opens the destinations, which must differ from each other and from the inputs.
+    fn open(args: &SimulateArgs) -> Result<Self> {
+        let paths = [&args.json.json, &args.trace, &args.svg];
+        let [json, trace, svg] = paths.map(|path| path.as_deref().map(Destination::open).transpose());
+        let outputs = Self { json: json?, trace: trace?, svg: svg? };
+        let opened = [&outputs.json, &outputs.trace, &outputs.svg];
+        if opened.iter().filter(|output| output.as_ref().is_some_and(Destination::is_stdout)).count() > 1 {
+            bail!(
+                "only one of --json, --trace and --svg can go to standard output: name files for the others"
+            );
+        }
+        let inputs = || [Some(&args.kernel), args.tensors.as_ref()].into_iter().flatten();
+        for (index, output) in opened.into_iter().enumerate() {
+            let others = paths[..index].iter().filter_map(|path| path.as_ref());
+            let used = inputs().chain(others).filter(|path| path.as_os_str() != "-");
+            output.as_ref().map_or(Ok(()), |output| output.require_apart(used.cloned()))?;
+        }
+        Ok(outputs)
     }
-    if let (Some(trace), Some(svg)) = (&trace, &args.svg) {
-        trace.require_apart([svg.clone()])?;
-    }
-    Ok((trace, svg))
 }

@@ -103,7 +103,8 @@ impl Ranking {
     }
 }
 
-/// Simulates the module of an intact TPU version, for its timeline. A module that cannot be simulated has none.
+/// Simulates the module of an intact TPU version, for its timeline. A module that cannot be simulated has
+/// none.
 fn run(version: &Version) -> Option<simulate::SimulateReport> {
     let manifest = version.manifest.as_ref().filter(|manifest| is_small(manifest))?;
     if !version.troubles.is_empty() || !matches!(manifest.plan, Plan::Tpu(_)) {

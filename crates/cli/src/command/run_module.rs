@@ -142,8 +142,8 @@ pub fn run(request: RunModuleRequest) -> Result<RunModuleReport> {
     }
 }
 
-/// Runs `work` in a thread. `None` if it does not report a successful start within `patience`; the thread is then
-/// abandoned, because a call into a foreign library cannot be cancelled.
+/// Runs `work` in a thread. `None` if it does not report a successful start within `patience`; the thread is
+/// then abandoned, because a call into a foreign library cannot be cancelled.
 fn limit_start<T: Send + 'static>(
     patience: Duration,
     work: impl FnOnce(mpsc::Sender<()>) -> T + Send + 'static,

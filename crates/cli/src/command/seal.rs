@@ -1,7 +1,8 @@
 //! SHA-256 checksums, and the seal of a manifest: the checksum of everything before it, as its last key.
 //!
-//! The seal detects accidental changes, not forgery: anyone can compute a new one. To detect forgery, keep the seal
-//! elsewhere and compare it; it covers every byte of the manifest and, through the checksums in it, of the files.
+//! The seal detects accidental changes, not forgery: anyone can compute a new one. To detect forgery, keep
+//! the seal elsewhere and compare it; it covers every byte of the manifest and, through the checksums in it,
+//! of the files.
 
 use std::io::{self, Read};
 

@@ -8,7 +8,7 @@ mod trace;
 use std::{path::Path, time::Instant};
 
 use anyhow::{Context, Result, anyhow, bail};
-use octile_core::{Problem, device::tpu::TpuChip, sample::Operands};
+use octile_core::{Problem, device::tpu::TpuChip, plan::tpu::TpuPlan, sample::Operands};
 use octile_harness::backend::tensor_arguments;
 use octile_mosaic::{
     Module,
@@ -23,7 +23,7 @@ use crate::{
     Verdict,
     args::SimulateArgs,
     command::{
-        analyze::manifest::{Manifest, Plan, TpuPlan},
+        analyze::manifest::{Manifest, Plan},
         work::require_memory,
     },
     input,
@@ -96,7 +96,8 @@ impl SimulateRequest {
         let text = embedded_kernel(&module).unwrap_or(text);
         let events = args.trace.is_some() || args.svg.is_some();
         let are_random = args.tensors.is_none();
-        let chip = TpuChip::named(args.chip.as_deref().or(chip.as_deref()).unwrap_or(DEFAULT_CHIP))?;
+        let chip =
+            TpuChip::named(args.chip.as_deref().or(chip.map(|chip| chip.name)).unwrap_or(DEFAULT_CHIP))?;
         let races = !args.no_races;
         // A large problem may take more operations.
         let default = DEFAULT_OPERATIONS.saturating_add(products / PRODUCTS_PER_OPERATION * 8);
@@ -133,8 +134,9 @@ fn read_text(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Returns the plan of a `stablehlo.mlir` that has a manifest beside it. Its operands are those of the problem.
-fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
+/// Returns the plan of a `stablehlo.mlir` that has a manifest beside it. Its operands are those of the
+/// problem.
+fn written_plan(module: &Path) -> Result<Option<Box<TpuPlan>>> {
     let folder = module.parent().filter(|_| module.file_name().is_some_and(|name| name == MODULE));
     Ok(match folder.map(Manifest::of).transpose()?.flatten().map(|manifest| manifest.plan) {
         Some(Plan::Tpu(plan)) => Some(plan),
@@ -143,23 +145,38 @@ fn written_plan(module: &Path) -> Result<Option<TpuPlan>> {
 }
 
 /// Makes random operands for such a module; also returns its chip and problem.
-fn random_operands(args: &SimulateArgs) -> Result<(Tensors, String, Problem)> {
-    let Some(TpuPlan { problem, chip, .. }) = written_plan(&args.kernel)? else {
+fn random_operands(args: &SimulateArgs) -> Result<(Tensors, &'static TpuChip, Problem)> {
+    let Some(plan) = written_plan(&args.kernel)? else {
         bail!(
-            "the kernel needs operands: pass a safetensors file with --tensors FILE (only the stablehlo.mlir of `octile \
-             inspect` runs on random operands)"
+            "the kernel needs operands: pass a safetensors file with --tensors FILE (only the stablehlo.mlir of \
+             `octile inspect` runs on random operands)"
         );
     };
     args.require_no_tensor_options()?;
-    let problem = problem.checked()?;
+    let problem = plan.problem;
     require_memory([&problem])?;
     let operands = tensor_arguments(&Operands::random(problem, OPERANDS));
     let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
     Ok((
         Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None },
-        chip.name,
+        plan.chip,
         problem,
     ))
+}
+
+/// A report with its verdict. The verdict is a field of its own, because JSON has no infinite differences.
+#[derive(Debug, Serialize)]
+pub struct JudgedReport<'r, R> {
+    passed: bool,
+    #[serde(flatten)]
+    report: &'r R,
+}
+
+impl<'r, R> JudgedReport<'r, R> {
+    /// Combines a verdict and a report.
+    pub fn new(verdict: Verdict, report: &'r R) -> Self {
+        Self { passed: verdict == Verdict::Passed, report }
+    }
 }
 
 /// Result of a simulated run.

@@ -11,8 +11,8 @@ use octile_runtime::cuda::CudaError;
 
 use crate::args::{BackendName, WorkArgs};
 
-/// The named backend, or the best one. Options of the CPU backend select it, and so do unquantized activations, which
-/// GPU kernels do not support.
+/// The named backend, or the best one. Options of the CPU backend select it, and so do unquantized
+/// activations, which GPU kernels do not support.
 pub fn choose_backend(work: &WorkArgs) -> BackendName {
     match work.backend {
         BackendName::Best => {
@@ -34,8 +34,8 @@ pub fn open_backends(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
         BackendName::Gpu => vec![BackendChoice::Gpu(kernels)],
         BackendName::GpuSim => vec![BackendChoice::GpuSim(kernels)],
         BackendName::TpuSim => {
-            let modes = work.mode.map_or(BlockMode::ALL.to_vec(), |mode| vec![mode]);
-            modes.into_iter().map(BackendChoice::TpuSim).collect()
+            let modes = if work.modes.is_empty() { &[BlockMode::Auto][..] } else { &work.modes };
+            modes.iter().map(|&mode| BackendChoice::TpuSim(mode)).collect()
         }
     };
     choices.into_iter().map(|choice| choice.open().map_err(with_advice)).collect()
@@ -75,13 +75,13 @@ pub fn require_memory<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Re
     let memory = system.total_memory().min(container);
     for problem in problems {
         let Problem { m, n, k, .. } = *problem;
-        // Samples are drawn as f32 beside their codes; the reference and its bounds are f64. In floats, which do not
-        // overflow.
+        // Samples are drawn as f32 beside their codes; the reference and its bounds are f64. In floats, which
+        // do not overflow.
         let needed = 24.0 * m as f64 * n as f64 + 9.0 * (m as f64 + n as f64) * k as f64;
         if needed > memory as f64 {
             let gib = |bytes: f64| bytes / f64::from(1 << 30);
             bail!(
-                "shape {problem} needs about {:.0} GiB of memory, and this machine has {:.0} GiB: use a smaller shape",
+                "{problem} needs about {:.0} GiB of memory, this machine has {:.0} GiB: use a smaller shape",
                 gib(needed),
                 gib(memory as f64)
             );

@@ -2,7 +2,7 @@
 
 use std::fmt::{Display, Write};
 
-use octile_core::plan::hopper::STAGE_K;
+use octile_core::plan::hopper::{Release, STAGE_K};
 use octile_dump::{
     checks::{Finding, Verdict},
     compare::Row,
@@ -13,10 +13,7 @@ use octile_dump::{
 use super::{emit, heading};
 use crate::{
     args::HOPPER_TARGET,
-    command::analyze::{
-        Helper, Known, Promise, Version,
-        manifest::{Plan, Release},
-    },
+    command::analyze::{Helper, Known, Promise, Version, manifest::Plan},
 };
 
 /// Lines of evidence per finding.
@@ -27,13 +24,6 @@ const EXCERPT: usize = 96;
 /// Prints facts and the checklist of every version.
 pub fn report(versions: &[Version]) {
     emit(&versions.iter().map(text).collect());
-}
-
-/// Prints any value as JSON.
-pub fn json(value: &impl serde::Serialize) {
-    let mut text = serde_json::to_string_pretty(value).unwrap_or_default();
-    text.push('\n');
-    emit(&text);
 }
 
 fn text(version: &Version) -> String {
@@ -97,7 +87,7 @@ pub fn title(version: &Version) -> String {
 
 /// The chip of a version.
 pub fn chip(promise: &Promise) -> String {
-    match (promise.chip, &promise.gpu_name, promise.gpu) {
+    match (promise.chip, promise.gpu_name, promise.gpu) {
         (Some(chip), ..) => chip.name.to_owned(),
         (None, Some(gpu), _) => format!("{HOPPER_TARGET} ({})", gpu.to_uppercase()),
         (None, None, true) => "an NVIDIA GPU".to_owned(),
@@ -110,8 +100,7 @@ fn problem(version: &Version) -> String {
     let Some(problem) = version.manifest.as_ref().map(|manifest| manifest.plan.problem()) else {
         return String::new();
     };
-    let out = problem.out.map(|out| format!(", out {out}")).unwrap_or_default();
-    format!("; {}, x {}{out}", problem.shape(), problem.x)
+    format!("; {problem}, x {}, out {}", problem.x, problem.out)
 }
 
 /// Options of a GPU kernel, to follow in a sentence.
@@ -119,9 +108,9 @@ fn variant(version: &Version) -> String {
     let Some(Plan::Gpu(plan)) = version.manifest.as_ref().map(|manifest| &manifest.plan) else {
         return String::new();
     };
-    let promotion = plan.promote_every.filter(|every| *every != STAGE_K);
-    let promotion = promotion.map(|every| format!(", promoted every {every} K elements"));
-    let racecheck = (plan.release == Some(Release::Thread)).then_some(", for racecheck");
+    let every = plan.promote_every;
+    let promotion = (every != STAGE_K).then(|| format!(", promoted every {every} K elements"));
+    let racecheck = (plan.release == Release::Thread).then_some(", for racecheck");
     format!("{}{}", promotion.unwrap_or_default(), racecheck.unwrap_or_default())
 }
 

@@ -12,7 +12,7 @@ use super::{
     analyze::{grouped, or_unknown, place, size},
     emit, heading, shown,
 };
-use crate::command::compare::{Column, Difference, Report};
+use crate::command::compare::{Column, Difference, DumpComparison};
 
 /// Most operations to list.
 const OPERATIONS: usize = 24;
@@ -116,7 +116,7 @@ fn code(column: &Column) -> String {
 }
 
 /// Prints the table and the differences.
-pub fn report(report: &Report) {
+pub fn report(report: &DumpComparison) {
     emit(&text(report));
 }
 
@@ -148,7 +148,7 @@ fn table(columns: &[Column]) -> String {
     text
 }
 
-fn text(report: &Report) -> String {
+fn text(report: &DumpComparison) -> String {
     let mut text = table(&report.columns);
     for difference in &report.differences {
         if report.differences.len() > 1 {

@@ -65,14 +65,16 @@ pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
-/// Prints a report on standard output, without control characters from file contents. Suppressed by `--quiet`.
+/// Prints a report on standard output, without control characters from file contents. Suppressed by
+/// `--quiet`.
 pub(crate) fn emit(text: &Text) {
     if !is_quiet() {
         keep_failure(write(&mut anstream::stdout().lock(), &paint::verdicts(&printable(text))));
     }
 }
 
-/// Prints a document on standard output: JSON and other output for programs, which `--quiet` does not suppress.
+/// Prints a document on standard output: JSON and other output for programs, which `--quiet` does not
+/// suppress.
 pub(crate) fn emit_document(text: &str) {
     keep_failure(write(&mut io::stdout().lock(), &printable(text)));
 }

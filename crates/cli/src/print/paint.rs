@@ -6,8 +6,8 @@ const GOOD: Style = AnsiColor::Green.on_default().bold();
 const BAD: Style = AnsiColor::Red.on_default().bold();
 const HEADING: Style = Style::new().bold();
 
-/// Colors the verdict that starts or ends a line, and headings between rules. The stream removes the colors where they
-/// are not wanted.
+/// Colors the verdict that starts or ends a line, and headings between rules. The stream removes the colors
+/// where they are not wanted.
 pub(super) fn verdicts(text: &str) -> String {
     let mut painted = String::with_capacity(text.len());
     let mut in_heading = false;

@@ -113,7 +113,8 @@ fn notes(report: &CheckpointReport, text: &mut Text) {
         };
         let _ = writeln!(
             text,
-            "Warning: tensor parallelism of {} is impossible: {} = {} of {}{others} does not split at 128 blocks.",
+            "Warning: tensor parallelism of {} is impossible: {} = {} of {}{others} does not split into blocks \
+             of 128.",
             found.degree,
             found.axis,
             found.side,
@@ -126,8 +127,8 @@ fn notes(report: &CheckpointReport, text: &mut Text) {
     {
         let _ = writeln!(
             text,
-            "Warning: N = {} of {} is not a multiple of 128; transformers cannot dequantize such weights (other \
-             engines can): use --skip for transformers.",
+            "Warning: N = {} of {} is not a multiple of 128; transformers cannot dequantize such weights \
+             (other engines can): use --skip for transformers.",
             ragged.rows,
             one_line(&ragged.name)
         );

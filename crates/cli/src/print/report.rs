@@ -55,7 +55,10 @@ pub fn page(report: &ReportPage) -> String {
                 header {
                     h1 { "What the compiler did" }
                     (summary::lead(report))
-                    p.note { "Octile " (provenance.version) ", " (provenance.date) ". Nothing here was measured on a chip." }
+                    p.note {
+                        "Octile " (provenance.version) ", " (provenance.date)
+                        ". Nothing here was measured on a chip."
+                    }
                 }
                 nav {
                     a href="#versions" { "Versions" }
@@ -70,7 +73,9 @@ pub fn page(report: &ReportPage) -> String {
                         (table(report))
                         (steps::list(&report.steps))
                     }
-                    @if let Some(roofline) = roofline { section id="roofline" { h2 { "Roofline" } (roofline) } }
+                    @if let Some(roofline) = roofline {
+                        section id="roofline" { h2 { "Roofline" } (roofline) }
+                    }
                     @for ((marks, judged), run) in marks.iter().zip(&report.versions).zip(&report.runs) {
                         (version(marks, judged, run.as_ref()))
                     }
@@ -83,6 +88,8 @@ pub fn page(report: &ReportPage) -> String {
 
 fn table(report: &ReportPage) -> Markup {
     let ranked: &[(usize, f64)] = report.ranking.as_ref().map_or(&[], |ranking| &ranking.cycles);
+    // The conclusion above names the shape that is ranked.
+    let rows = rows(&report.columns).into_iter().filter(|row| ranked.is_empty() || row.label != SHAPE);
     let has_cycles = report.columns.iter().any(|column| column.row.cycles.is_some());
     html! {
         div.scroll { table {
@@ -97,8 +104,7 @@ fn table(report: &ReportPage) -> Markup {
                     th { "verdict" }
                     @for judged in &report.versions { td { (badge(judged.passed)) } }
                 }
-                // The conclusion above names the shape that is ranked.
-                @for row in rows(&report.columns).into_iter().filter(|row| ranked.is_empty() || row.label != SHAPE) {
+                @for row in rows {
                     @let best = best(&row, &report.columns, ranked);
                     tr {
                         th { (row.label) }
@@ -111,8 +117,8 @@ fn table(report: &ReportPage) -> Markup {
         } }
         p.note {
             @if has_cycles {
-                "Cycles: the control flow of the LLO listing, executed at one bundle per cycle. Waits: modelled from the chip's \
-                 HBM bandwidth. "
+                "Cycles: the control flow of the LLO listing, executed at one bundle per cycle. Waits: modelled \
+                 from the chip's HBM bandwidth. "
             }
             @if !ranked.is_empty() { "Bold: the best of the versions that pass. " }
             "A question mark: the dumps do not say."

@@ -38,7 +38,8 @@ fn text(report: &RunModuleReport) -> String {
         ),
         RunOutcome::Compared(difference, tolerance) => writeln!(
             text,
-            "check    {verdict}: largest error {:.3e}, {:.3e} of the largest magnitude, tolerance {tolerance:e}",
+            "check    {verdict}: largest error {:.3e}, {:.3e} of the largest magnitude, tolerance \
+             {tolerance:e}",
             difference.max_abs,
             difference.relative()
         ),

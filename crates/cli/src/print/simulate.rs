@@ -7,8 +7,6 @@ pub(super) mod timeline;
 
 use std::fmt::Write;
 
-use serde::Serialize;
-
 use super::{emit, heading};
 use crate::{Verdict, command::simulate::SimulateReport};
 
@@ -17,25 +15,6 @@ pub use svg::drawing;
 /// Prints findings, the comparison of the result, and modelled times.
 pub fn report(report: &SimulateReport) {
     emit(&text(report));
-}
-
-/// Prints the report as JSON.
-pub fn json(report: &SimulateReport) {
-    judged_json(report.verdict(), report);
-}
-
-/// Prints a report with its verdict as JSON. The verdict is a field of its own, because JSON has no infinite differences.
-fn judged_json(verdict: Verdict, report: &impl Serialize) {
-    #[derive(Serialize)]
-    struct Judged<'a, R> {
-        passed: bool,
-        #[serde(flatten)]
-        report: &'a R,
-    }
-    let passed = verdict == Verdict::Passed;
-    let mut text = serde_json::to_string_pretty(&Judged { passed, report }).unwrap_or_default();
-    text.push('\n');
-    emit(&text);
 }
 
 fn text(report: &SimulateReport) -> String {

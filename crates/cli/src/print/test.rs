@@ -69,7 +69,7 @@ fn text(report: &TestReport) -> String {
     }
     let _ = writeln!(
         text,
-        "\nmax rel err: at most {RELATIVE_TOLERANCE}. of bound: largest error relative to its a-priori bound, at most 1"
+        "\nmax rel err: at most {RELATIVE_TOLERANCE}. of bound: largest error relative to its bound, at most 1"
     );
     let models: Vec<_> = report.accumulators.iter().map(rounding).collect();
     let _ = writeln!(

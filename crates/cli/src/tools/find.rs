@@ -26,8 +26,8 @@ pub struct ToolPaths {
 }
 
 impl ToolPaths {
-    /// Reads the environment of this process. Relative folders are ignored, because the current folder may hold files of
-    /// someone else.
+    /// Reads the environment of this process. Relative folders are ignored, because the current folder may
+    /// hold files of someone else.
     pub fn of_process(tool: &Tool, flag: Option<PathBuf>) -> Self {
         Self {
             flag,
@@ -44,8 +44,8 @@ impl ToolPaths {
         env::split_paths(&path).filter(|folder| folder.is_absolute()).collect()
     }
 
-    /// Returns the folder of `octile tools install`: `OCTILE_TOOLS`, else a folder in the user's cache. `None` if
-    /// `OCTILE_TOOLS` is relative.
+    /// Returns the folder of `octile tools install`: `OCTILE_TOOLS`, else a folder in the user's cache.
+    /// `None` if `OCTILE_TOOLS` is relative.
     pub fn install_folder() -> Option<PathBuf> {
         let home_cache = || folder_variable("HOME").map(|home| home.join(".cache"));
         let cache = || folder_variable("XDG_CACHE_HOME").or_else(home_cache);
@@ -108,7 +108,10 @@ pub struct FoundTool {
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {
     /// The named file does not exist.
-    #[error("{by} names {path} as {tool}, which is not a file: name another one, or none", path = shown(.path))]
+    #[error(
+        "{by} names {path} as {tool}, which is not a file: name another one, or none",
+        path = shown(.path)
+    )]
     NotAFile {
         /// The tool.
         tool: &'static str,
@@ -119,8 +122,8 @@ pub enum FindError {
     },
     /// It was not found.
     #[error(
-        "{tool} not found: run `octile tools install {group}`, set {variable} to the file, or activate a virtual \
-         environment that contains it"
+        "{tool} not found: run `octile tools install {group}`, set {variable} to the file, or activate a \
+         virtual environment that contains it"
     )]
     Missing {
         /// The tool.
@@ -142,7 +145,8 @@ pub enum FindError {
     },
     /// It is too old.
     #[error(
-        "{tool} {version} ({path}) is too old: {oldest} or newer is needed, run `octile tools install {group}`",
+        "{tool} {version} ({path}) is too old: {oldest} or newer is needed, run `octile tools install \
+         {group}`",
         path = shown(.path)
     )]
     TooOld {
@@ -160,8 +164,8 @@ pub enum FindError {
 }
 
 impl Tool {
-    /// Locates the tool: the file that is named, else the first of the active virtual environment, the installed wheels
-    /// and, for programs, PATH.
+    /// Locates the tool: the file that is named, else the first of the active virtual environment, the
+    /// installed wheels and, for programs, PATH.
     pub fn find(&self, places: &ToolPaths) -> Result<FoundTool, FindError> {
         let found = self.locate(places)?;
         match found.version {
@@ -335,8 +339,8 @@ mod tests {
         assert_eq!((found.origin, found.version), (ToolOrigin::SearchPath, None));
         assert_eq!(
             LIBTPU.find(&machine.places()).unwrap_err().to_string(),
-            "libtpu not found: run `octile tools install tpu`, set OCTILE_LIBTPU to the file, or activate a virtual \
-             environment that contains it"
+            "libtpu not found: run `octile tools install tpu`, set OCTILE_LIBTPU to the file, or activate a \
+             virtual environment that contains it"
         );
     }
 

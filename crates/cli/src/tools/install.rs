@@ -27,8 +27,8 @@ pub struct InstalledTool {
     pub fetched: bool,
 }
 
-/// Installs a tool into `folder`, unless an intact copy of the right version is there. Works in a temporary folder, so
-/// that a failure leaves nothing behind.
+/// Installs a tool into `folder`, unless an intact copy of the right version is there. Works in a temporary
+/// folder, so that a failure leaves nothing behind.
 pub fn install(tool: &'static Tool, folder: &Path) -> Result<InstalledTool> {
     // Relative folders of PATH would refer to the current folder, which may hold files of someone else.
     let mut paths = ToolPaths::search_path().into_iter().map(|folder| folder.join("python3"));
@@ -121,8 +121,8 @@ fn download(python: &Python, tool: &Tool, folder: &Path) -> Result<PathBuf> {
 struct Python(Option<PathBuf>);
 
 impl Python {
-    /// Runs Python in `folder` and reports its last error. In isolated mode (`-I`), so that no modules are imported from the
-    /// current folder or PYTHONPATH; pip's own configuration applies.
+    /// Runs Python in `folder` and reports its last error. In isolated mode (`-I`), so that no modules are
+    /// imported from the current folder or PYTHONPATH; pip's own configuration applies.
     fn run(&self, what: &str, arguments: &[&OsStr], folder: &Path) -> Result<()> {
         let python = self.0.as_deref().unwrap_or(Path::new("python3"));
         let command = || match &self.0 {
@@ -194,7 +194,8 @@ mod tests {
 
     const DOWNLOAD_LIBTPU: &str = ": > libtpu-0.0.42.1-py3-none-linux.whl";
     const UNPACK_LIBTPU: &str = "mkdir libtpu libtpu-0.0.42.1.dist-info; : > libtpu/libtpu.so; \
-         echo libtpu/libtpu.so,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0 > libtpu-0.0.42.1.dist-info/RECORD";
+         echo libtpu/libtpu.so,sha256=47DEQpj8HBSa-_TImW-5JCeuQeRkm5NMpJWZG3hSuFU,0 \
+         > libtpu-0.0.42.1.dist-info/RECORD";
 
     fn names(folder: &Path) -> Vec<OsString> {
         fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
@@ -218,7 +219,8 @@ mod tests {
         let place = TempDir::new().unwrap();
         let folder = place.path().join("tools");
         let unpack = "mkdir libtpu libtpu-0.0.42.1.dist-info; echo whole > libtpu/libtpu.so; \
-                      echo libtpu/libtpu.so,sha256=NmEpHigQe7lAFC00a9s6htpoQVrn_kUTdNQDxgN7n6U,6 > libtpu-0.0.42.1.dist-info/RECORD";
+                      echo libtpu/libtpu.so,sha256=NmEpHigQe7lAFC00a9s6htpoQVrn_kUTdNQDxgN7n6U,6 \
+                      > libtpu-0.0.42.1.dist-info/RECORD";
         let python = python(&place, DOWNLOAD_LIBTPU, unpack);
         let first = install_with(&python, &EMPTY_LIBTPU, &folder).unwrap();
         assert!(!install_with(&nobody(), &EMPTY_LIBTPU, &folder).unwrap().fetched);
@@ -284,7 +286,8 @@ mod tests {
         fails(
             python(&place, "echo other > libtpu-0.0.42.1-py3-none-linux.whl", UNPACK_LIBTPU),
             "the wheel of libtpu==0.0.42.1 has SHA-256 \
-             7e4fa2eb8c7ac089739d5defc4489fad68a100d92082ca35c6b40a4524821f87, which is not that of a published wheel",
+             7e4fa2eb8c7ac089739d5defc4489fad68a100d92082ca35c6b40a4524821f87, which is not that of a \
+             published wheel",
         );
         fails(
             Python(None),
@@ -297,8 +300,8 @@ mod tests {
         );
         fails(
             nobody(),
-            "cannot download libtpu==0.0.42.1: cannot run /no/python: No such file or directory (os error 2); \
-             install Python 3 with pip",
+            "cannot download libtpu==0.0.42.1: cannot run /no/python: No such file or directory (os error \
+             2); install Python 3 with pip",
         );
     }
 }

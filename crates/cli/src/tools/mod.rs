@@ -1,5 +1,6 @@
-//! The vendors' compilers and disassemblers, which Octile calls but does not ship. They come as Python wheels, so they
-//! are found in the same way in a virtual environment and in the folder of `octile tools install`.
+//! The vendors' compilers and disassemblers, which Octile calls but does not ship. They come as Python
+//! wheels, so they are found in the same way in a virtual environment and in the folder of `octile tools
+//! install`.
 
 mod assembler;
 mod find;

@@ -1,4 +1,4 @@
-//! Recorded dumps, unpacked into folders as a user would have them.
+//! Recorded dumps, unpacked into folders.
 
 #![allow(dead_code, reason = "each test binary uses a part of it")]
 
@@ -13,7 +13,7 @@ fn corpus() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../dump/tests/corpus")
 }
 
-/// Every recorded case.
+/// Lists the recorded cases.
 pub fn cases() -> Vec<String> {
     let entries = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path());
     let folders = entries.filter(|path| path.is_dir());
@@ -36,7 +36,7 @@ pub fn unpack(case: &str, place: &Path) -> PathBuf {
     folder
 }
 
-/// A recorded file, unpacked.
+/// Unpacks a recorded file.
 pub fn read(packed: &Path) -> String {
     let mut text = String::new();
     flate2::read::GzDecoder::new(&fs::read(packed).unwrap()[..]).read_to_string(&mut text).unwrap();
@@ -54,7 +54,7 @@ pub fn octile(arguments: &[&str], folder: &Path) -> Output {
     command.args(arguments).current_dir(folder).output().expect("octile starts")
 }
 
-/// Exit code and everything that was said.
+/// Runs the program; returns exit code and output.
 pub fn outcome(arguments: &[&str], folder: &Path) -> (i32, String) {
     let output = octile(arguments, folder);
     let said = [output.stdout, output.stderr].concat();

@@ -1,11 +1,11 @@
-//! What the tests share that need NVIDIA's assembler.
+//! ptxas and nvdisasm for tests.
 
 use std::{path::Path, process::Command, sync::OnceLock};
 
 use octile_cli::tools::{Assembler, FoundTool, NVDISASM, PTXAS, Tool, ToolOrigin, ToolPaths, install};
 
-/// The tools: found as `octile` finds them, else fetched into the target folder. A test that needs them fails without
-/// them, because a pass would claim that kernels assemble.
+/// The tools: found as `octile` finds them, else fetched into the target folder. A test that needs them fails
+/// without them, because a pass would claim that kernels assemble.
 pub fn assembler() -> &'static Assembler {
     static TOOLS: OnceLock<Assembler> = OnceLock::new();
     TOOLS.get_or_init(|| Assembler { ptxas: found(&PTXAS), nvdisasm: found(&NVDISASM) })

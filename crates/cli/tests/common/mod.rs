@@ -1,11 +1,11 @@
-//! What the tests share that need the real TPU compiler.
+//! libtpu for tests.
 
 use std::path::{Path, PathBuf};
 
 use octile_cli::tools::{LIBTPU, ToolPaths, install};
 
-/// The TPU compiler: found as `octile` finds it, else fetched into the target folder. A test that needs it fails
-/// without it, because a pass would claim that kernels compile.
+/// The TPU compiler: found as `octile` finds it, else fetched into the target folder. A test that needs it
+/// fails without it, because a pass would claim that kernels compile.
 pub fn libtpu() -> PathBuf {
     let mut places = ToolPaths::of_process(&LIBTPU, None);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -129,10 +129,9 @@ impl TileConfig {
 
 /// Everything that a Hopper kernel is generated from.
 ///
-/// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one that the
-/// constructors make.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
+/// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one
+/// that the constructors make.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HopperPlan {
     /// What is multiplied.

@@ -109,8 +109,8 @@ pub fn data_on_chip(facts: &Facts, level: Level) -> CheckOutcome {
     CheckOutcome::pass(format!("{} in VMEM", counted(data.len(), "data operand")), proof)
 }
 
-/// Checks that all copy destinations of a role are declared in one memory space. The allocation table of a listing does
-/// not show which buffers are copied to.
+/// Checks that all copy destinations of a role are declared in one memory space. The allocation table of a
+/// listing does not show which buffers are copied to.
 fn buffers_in(facts: &Facts, level: Level, role: Role, space: &Space, what: &str) -> CheckOutcome {
     let buffers = facts.buffers.iter().filter(|buffer| buffer.level == level);
     let buffers: Vec<_> = buffers.filter(|buffer| buffer.role == role && buffer.copied_to).collect();

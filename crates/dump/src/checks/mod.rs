@@ -222,7 +222,8 @@ impl CheckId {
         }
     }
 
-    /// Whether the claim is about the instructions of the kernel, as opposed to figures that the compiler reports.
+    /// Whether the claim is about the instructions of the kernel, as opposed to figures that the compiler
+    /// reports.
     const fn is_about_code(self) -> bool {
         self.is_about_execution() || matches!(self, Self::NativeFp8 | Self::NoF32Matmul)
     }

@@ -24,7 +24,8 @@ impl CheckOutcome {
         Self { verdict: Verdict::NotObservable, says: says.into(), evidence: Vec::new() }
     }
 
-    /// The level should show the claim but could not be analyzed, so an earlier level does not prove it either.
+    /// The level should show the claim but could not be analyzed, so an earlier level does not prove it
+    /// either.
     pub fn obscured(says: impl Into<String>) -> Self {
         Self { verdict: Verdict::Obscured, ..Self::unknown(says) }
     }
@@ -34,8 +35,8 @@ impl CheckOutcome {
         matches!(self.verdict, Verdict::Pass | Verdict::Fail)
     }
 
-    /// Combines the outcomes of all levels, latest first: a failure at any level fails; a proof counts unless a level is
-    /// obscured; a level that does not show the claim changes nothing.
+    /// Combines the outcomes of all levels, latest first: a failure at any level fails; a proof counts unless
+    /// a level is obscured; a level that does not show the claim changes nothing.
     pub fn over_levels(levels: impl IntoIterator<Item = Self>) -> Self {
         let weight = |outcome: &Self| match outcome.verdict {
             Verdict::Fail => 3,

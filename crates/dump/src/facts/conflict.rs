@@ -65,7 +65,8 @@ pub enum Conflict {
 }
 
 impl Conflict {
-    /// Whether the files do not belong into one folder, so that nothing should be concluded from them together.
+    /// Whether the files do not belong into one folder, so that nothing should be concluded from them
+    /// together.
     pub fn is_mixed_folder(&self) -> bool {
         matches!(self, Self::MixedTargets { .. } | Self::SameStage { .. } | Self::OtherOperand { .. })
     }

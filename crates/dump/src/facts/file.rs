@@ -90,8 +90,8 @@ impl FileKind {
         }
     }
 
-    /// Whether a file of this kind defines the kernel that multiplies. The dumps of one kernel hold one such file of
-    /// each kind.
+    /// Whether a file of this kind defines the kernel that multiplies. The dumps of one kernel hold one such
+    /// file of each kind.
     fn describes_kernel(self, text: &str) -> bool {
         match self {
             Self::Mosaic | Self::Guide | Self::Ptx | Self::Sass | Self::Assembler => true,

@@ -113,8 +113,8 @@ fn guard(instruction: &Instruction<'_>) -> String {
     instruction.guard.as_ref().map(ToString::to_string).unwrap_or_default()
 }
 
-/// Finds SASS with more scalar multiply-adds than its MMAs explain: each of the 128 threads of a warpgroup holds its part
-/// of a 64xN accumulator, and promotes it at most once per MMA.
+/// Finds SASS with more scalar multiply-adds than its MMAs explain: each of the 128 threads of a warpgroup
+/// holds its part of a 64xN accumulator, and promotes it at most once per MMA.
 fn scalar_flood(executed: &[&Instruction<'_>], witness: &Witness<'_>) -> Option<Fault> {
     /// 128 threads share 64 rows.
     const THREADS_PER_ROW: u64 = 2;
@@ -251,8 +251,9 @@ fn add_copy(facts: &mut Facts, level: Level, way: Way, evidence: impl Fn() -> Ev
     }
 }
 
-/// Number of pipeline stages, inferred from mbarrier inits grouped by arrival count (the last operand). Every stage has a
-/// full and an empty barrier, each kind with its own count; barriers for other purposes come singly.
+/// Number of pipeline stages, inferred from mbarrier inits grouped by arrival count (the last operand). Every
+/// stage has a full and an empty barrier, each kind with its own count; barriers for other purposes come
+/// singly.
 fn pipeline_stages(executed: &[&Instruction<'_>]) -> Option<usize> {
     let is_init = |op: &str| op.starts_with("SYNCS.EXCH") || op.starts_with("mbarrier.init");
     let mut of_kind: BTreeMap<String, usize> = BTreeMap::new();
@@ -282,8 +283,8 @@ fn settle_copies(facts: &mut Facts, level: Level, stages: Option<usize>) {
 }
 
 /// Operand types of an MMA instruction, as HLO spells them. `wgmma...m64n128k32.f32.e4m3.e4m3` names the
-/// accumulator and then both operands; `QGMMA.64x128x32.F32.E4M3.E4M3` does too; `HGMMA.64x128x16.F32.BF16` names one
-/// type for both, and none for f16.
+/// accumulator and then both operands; `QGMMA.64x128x32.F32.E4M3.E4M3` does too; `HGMMA.64x128x16.F32.BF16`
+/// names one type for both, and none for f16.
 fn matmul_types(op: &str) -> Option<(&'static str, &'static str)> {
     let mnemonic = op.split('.').next()?;
     let ptx = matches!(mnemonic, "wgmma" | "mma" | "wmma" | "tcgen05")

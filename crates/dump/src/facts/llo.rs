@@ -57,7 +57,8 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
 /// Compiler pass of a listing.
 pub fn kind(listing: &Listing<'_>) -> FileKind {
     match listing.bundles() {
-        // Listings before scheduling have an allocation table; without one this is a truncated scheduled listing.
+        // Listings before scheduling have an allocation table; without one this is a truncated scheduled
+        // listing.
         [] if listing.allocations().is_empty() => FileKind::LloPacked,
         [] => FileKind::LloUnscheduled,
         _ if listing.is_timed() => FileKind::LloPacked,

@@ -389,8 +389,8 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads all files of one kernel. [`Facts::conflicts`] reports files of different kernels. Cycles are those of the
-    /// first listing with matmuls.
+    /// Reads all files of one kernel. [`Facts::conflicts`] reports files of different kernels. Cycles are
+    /// those of the first listing with matmuls.
     pub fn gather(sources: &[Source<'_>]) -> Self {
         Self::gather_with(sources, &SimOptions::default())
     }

@@ -209,8 +209,8 @@ struct Uses {
 
 /// A semaphore with DMAs and no wait, or waits and no DMA, is a fault; only an execution can tell the rest.
 fn balance(facts: &mut Facts, kernel: &MosaicKernel, witness: &Witness<'_>) {
-    // By array and last index, which identifies the operand; earlier ones select the buffer slot. A computed index may
-    // be any.
+    // By array and last index, which identifies the operand; earlier ones select the buffer slot. A computed
+    // index may be any.
     let mut semaphores = BTreeMap::<(&str, Option<u64>), Uses>::new();
     for dma in &kernel.dmas {
         let Some(semaphore) = &dma.semaphore else { continue };

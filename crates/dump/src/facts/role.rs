@@ -10,8 +10,8 @@ pub struct Array<'a> {
     pub dims: &'a [u64],
 }
 
-/// Tells scales from data. Scales are f32 and do not have the contraction dimension, the last one of the 8-bit weight;
-/// without an 8-bit array, only names decide.
+/// Tells scales from data. Scales are f32 and do not have the contraction dimension, the last one of the
+/// 8-bit weight; without an 8-bit array, only names decide.
 pub struct Roles {
     contraction: Option<u64>,
     largest: u64,

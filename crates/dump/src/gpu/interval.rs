@@ -154,7 +154,8 @@ impl Interval {
         }
     }
 
-    /// Result of a comparison, where all values of the ranges agree. `signed` is the width of signed operands.
+    /// Result of a comparison, where all values of the ranges agree. `signed` is the width of signed
+    /// operands.
     pub fn compare(comparison: &str, signed: Option<u32>, a: Self, b: Self) -> Option<bool> {
         let less = |a: Self, b: Self| {
             // Always below, or never below.

@@ -1,7 +1,8 @@
-//! Dead code: which instructions of a GPU kernel can be executed, along its branches and under its predicates.
+//! Dead code: which instructions of a GPU kernel can be executed, along its branches and under its
+//! predicates.
 //!
-//! Every register has one range of values for the whole function, joined over all reachable writes. That is coarse, but
-//! it never takes live code for dead.
+//! Every register has one range of values for the whole function, joined over all reachable writes. That is
+//! coarse, but it never takes live code for dead.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -267,7 +268,8 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Whether both inputs are the same value: one register, or the same computation from values that never change.
+    /// Whether both inputs are the same value: one register, or the same computation from values that never
+    /// change.
     fn are_same(&self, step: &'a Instruction<'a>) -> bool {
         let (Some(a), Some(b)) = (step.operands.get(1), step.operands.get(2)) else { return false };
         let same = |a: String| self.unchanging(step.word(2), 0) == Some(a);
@@ -297,8 +299,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether one input is always the negation of the other: both are written once, one as `not` of the other, or by
-    /// opposite comparisons of the same registers.
+    /// Whether one input is always the negation of the other: both are written once, one as `not` of the
+    /// other, or by opposite comparisons of the same registers.
     fn are_opposite(&self, step: &'a Instruction<'a>) -> bool {
         let (a, b) = (self.literal(step.word(1), 0), self.literal(step.word(2), 0));
         a.zip(b).is_some_and(|((a, not_a), (b, not_b))| a == b && not_a != not_b)
@@ -334,7 +336,8 @@ impl<'a> Walk<'a> {
         Some((value, low, high))
     }
 
-    /// The comparison that a predicate stands for, and whether it is negated; for predicates that are written once.
+    /// The comparison that a predicate stands for, and whether it is negated; for predicates that are written
+    /// once.
     fn literal(&self, name: &'a str, depth: usize) -> Option<(String, bool)> {
         const MAX_NEGATIONS: usize = 16;
         let &[only] = self.written.get(name)?.as_slice() else { return None };

@@ -62,9 +62,12 @@ fn number_start(text: &str, end: usize) -> usize {
 mod tests {
     use super::*;
 
-    const REPORT: &str = "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'f8' for 'sm_90a'\n\
-        ptxas info    : Function properties for f8\n    16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads\n\
-        ptxas info    : Used 168 registers, used 1 barriers, 16 bytes cumulative stack size, 1024 bytes smem\n";
+    const REPORT: &str = "ptxas info    : 0 bytes gmem\n\
+        ptxas info    : Compiling entry function 'f8' for 'sm_90a'\n\
+        ptxas info    : Function properties for f8\n    \
+        16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads\n\
+        ptxas info    : Used 168 registers, used 1 barriers, 16 bytes cumulative stack size, \
+        1024 bytes smem\n";
 
     #[test]
     fn the_figures_of_a_report() {

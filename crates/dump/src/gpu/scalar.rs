@@ -8,8 +8,8 @@ use octile_ptx::ir::{Function, Instruction};
 
 use super::reach::Reach;
 
-/// Where the value of a register may come from, joined over all its writes: one move of an accumulator does not hide a
-/// value from memory.
+/// Where the value of a register may come from, joined over all its writes: one move of an accumulator does
+/// not hide a value from memory.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Origin {
     tensor_cores: bool,
@@ -40,7 +40,8 @@ impl Origin {
     }
 }
 
-/// Index of the first instruction that sums up products of two values from memory, neither from the tensor cores.
+/// Index of the first instruction that sums up products of two values from memory, neither from the tensor
+/// cores.
 pub fn first_product(function: &Function<'_>, reach: &Reach<'_>) -> Option<usize> {
     let steps = function.instructions.iter().enumerate().filter(|(at, _)| reach.dead(*at).is_none());
     let steps: Vec<_> = steps.collect();

@@ -136,7 +136,8 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// Advances to the last byte of a comment such as `/*index=5*/`; an unclosed comment is only its first byte.
+    /// Advances to the last byte of a comment such as `/*index=5*/`; an unclosed comment is only its first
+    /// byte.
     fn skip_comment(&mut self) {
         let rest = self.bytes.get(self.at + 2..).unwrap_or_default();
         if let Some(length) = memchr::memmem::find(rest, b"*/") {

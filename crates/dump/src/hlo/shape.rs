@@ -143,7 +143,8 @@ impl Layout {
     }
 }
 
-/// `512,512`, `<=5,3`, empty, or `...` for unknown (inner `None`); the outer `None` means that it is not a dimension list.
+/// `512,512`, `<=5,3`, empty, or `...` for unknown (inner `None`); the outer `None` means that it is not a
+/// dimension list.
 fn parse_dims(text: &str) -> Option<Option<Vec<u64>>> {
     let text = text.trim();
     if text.is_empty() {

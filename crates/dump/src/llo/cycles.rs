@@ -362,8 +362,8 @@ pub fn static_use(listing: &Listing<'_>, bundle: &super::Bundle) -> UnitUse {
     units
 }
 
-/// Infers the branch delay: the region that a branch leaves ends with its last delay slot. Other regions may end nearby,
-/// so the distance that fits most branches counts.
+/// Infers the branch delay: the region that a branch leaves ends with its last delay slot. Other regions may
+/// end nearby, so the distance that fits most branches counts.
 fn branch_delay(listing: &Listing<'_>, program: &Program) -> u32 {
     /// Of v4, of v5 and v6e, and of tpu7x; the latest wins a tie.
     const KNOWN: [u32; 3] = [1, 4, 6];

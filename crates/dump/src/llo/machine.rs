@@ -81,8 +81,8 @@ impl<'p> LloMachine<'p> {
         Ok(())
     }
 
-    /// Executes one bundle: reads before writes, waits before accesses, DMA starts last. Returns the target of a taken
-    /// branch.
+    /// Executes one bundle: reads before writes, waits before accesses, DMA starts last. Returns the target
+    /// of a taken branch.
     fn bundle(
         &mut self,
         at: usize,
@@ -222,8 +222,9 @@ impl<'p> LloMachine<'p> {
         }
     }
 
-    /// Whether a descriptor covers one end of a DMA without gaps, in any order. It has three levels, each with a source
-    /// stride, a destination stride and the step count of the level below; the last count is rows.
+    /// Whether a descriptor covers one end of a DMA without gaps, in any order. It has three levels, each
+    /// with a source stride, a destination stride and the step count of the level below; the last count is
+    /// rows.
     fn is_dense(&self, descriptor: &Expr, column: i64) -> Option<bool> {
         let address = self.eval(descriptor)?;
         let word = |at: i64| self.memory.get(&address.checked_add(at)?).copied().flatten();

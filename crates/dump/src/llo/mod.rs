@@ -162,8 +162,8 @@ impl<'a> Listing<'a> {
         Args::parse(slot.args.of(self.text))
     }
 
-    /// Whether every cycle has a bundle. The final pass drops empty ones, marks the entry, and names branch targets by
-    /// region only.
+    /// Whether every cycle has a bundle. The final pass drops empty ones, marks the entry, and names branch
+    /// targets by region only.
     pub fn is_timed(&self) -> bool {
         let has = |mark: &[u8]| memchr::memmem::find(self.text.as_bytes(), mark).is_some();
         !self.bundles.is_empty() && !has(b"/* entry bundle:") && !has(b" target = $region")

@@ -271,7 +271,8 @@ impl<'a> Compiler<'_, 'a> {
         Compute::Arithmetic(arithmetic, self.expr(args.get(0)), self.expr(args.get(1)))
     }
 
-    /// `sdivrem.u32 %s1, 10 /* kRem */`: the comment says which result `spop.drf` pops, or that it pops both in turn.
+    /// `sdivrem.u32 %s1, 10 /* kRem */`: the comment says which result `spop.drf` pops, or that it pops both
+    /// in turn.
     fn divide(&mut self, op: &str, slot: &Slot, result: &'a str, args: &Args<'a>) -> Compute {
         let signed = !op.contains(".u32");
         let (left, right) = (self.expr(args.get(0)), self.expr(args.get(1)));
@@ -424,15 +425,16 @@ impl<'a> Compiler<'_, 'a> {
     }
 }
 
-/// The memories at both ends of a DMA: `dma.hbm_to_vmem` says it; `dma.general` says it in a comment, `vmem-to-hbm`.
+/// The memories at both ends of a DMA: `dma.hbm_to_vmem` says it; `dma.general` says it in a comment,
+/// `vmem-to-hbm`.
 pub fn dma_spaces<'t>(op: &'t str, comment: &'t str) -> (&'t str, &'t str) {
     let spaces = op.strip_prefix("dma.").and_then(|spaces| spaces.split_once("_to_"));
     let spaces = spaces.or_else(|| comment.split_whitespace().find_map(|word| word.split_once("-to-")));
     spaces.unwrap_or_default()
 }
 
-/// The first predicate that is read but never written. The compiler writes every register that it names, so such a
-/// listing was edited or truncated.
+/// The first predicate that is read but never written. The compiler writes every register that it names, so
+/// such a listing was edited or truncated.
 fn undefined_predicate(listing: &Listing<'_>) -> Option<(usize, String)> {
     let defined: HashSet<_> = listing.all_slots().map(|(_, slot)| listing.result(slot)).collect();
     for (at, bundle) in listing.bundles().iter().enumerate() {

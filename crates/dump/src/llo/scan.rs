@@ -313,7 +313,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A complete listing ends with its outermost region or an exit bundle; delay slots and an empty region may follow.
+    /// A complete listing ends with its outermost region or an exit bundle; delay slots and an empty region
+    /// may follow.
     fn check_end(&mut self) {
         const TAIL: usize = 32;
         if self.listing.bundles.is_empty() {

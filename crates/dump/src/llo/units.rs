@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-/// Unit-cycles per functional unit, in the columns of the compiler's utilization tables: two matrix units busy for three
-/// cycles count six.
+/// Unit-cycles per functional unit, in the columns of the compiler's utilization tables: two matrix units
+/// busy for three cycles count six.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UnitUse {
     /// Matrix units multiplying.
@@ -105,8 +105,8 @@ enum Unit {
     Salu,
 }
 
-/// Cycles that one `vmatmul` occupies a matrix unit: 8 for native operand types, 16 where the compiler widens f8e4m3fn
-/// through `f8e4m3b11` (from its tables for tpu7x and v6e).
+/// Cycles that one `vmatmul` occupies a matrix unit: 8 for native operand types, 16 where the compiler widens
+/// f8e4m3fn through `f8e4m3b11` (from its tables for tpu7x and v6e).
 fn matmul_cycles(op: &str) -> u64 {
     if op.contains("f8e4m3b11") { 16 } else { 8 }
 }

@@ -1,4 +1,5 @@
-//! Follows the DMAs of a kernel along its control flow. Scalars are evaluated as the interpreter does; data is not.
+//! Follows the DMAs of a kernel along its control flow. Scalars are evaluated as the interpreter does; data
+//! is not.
 
 mod access;
 
@@ -338,7 +339,8 @@ impl<'m> KernelRun<'m> {
         self.in_flight.lose_wait();
     }
 
-    /// Skips control flow that depends on data. Its results are unknown; it must not start DMAs, wait or multiply.
+    /// Skips control flow that depends on data. Its results are unknown; it must not start DMAs, wait or
+    /// multiply.
     fn give_up(&mut self, step: &KernelStep<'m>) -> Result<(), ExecuteError> {
         if step.acts {
             return Err(ExecuteError::DataDependent(place(step.op)));

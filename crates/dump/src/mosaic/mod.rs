@@ -19,7 +19,8 @@ use crate::{
     source::{Damage, Place},
 };
 
-/// A memref such as `memref<2x128x128xf8E4M3FN, #tpu.memory_space<vmem>>`, or a vector, which has no memory space.
+/// A memref such as `memref<2x128x128xf8E4M3FN, #tpu.memory_space<vmem>>`, or a vector, which has no memory
+/// space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TensorType {
     /// Dimensions; empty for a scalar.
@@ -45,8 +46,8 @@ pub enum ArgumentRole {
 }
 
 impl ArgumentRole {
-    /// The role of the argument at `index`: scalar prefetch comes first, then operands and windows, then scratch from
-    /// `first_scratch` on.
+    /// The role of the argument at `index`: scalar prefetch comes first, then operands and windows, then
+    /// scratch from `first_scratch` on.
     fn of(index: usize, prefetched: usize, first_scratch: usize, space: &str) -> Self {
         match space {
             _ if index >= first_scratch => Self::Scratch,

@@ -36,7 +36,8 @@ pub enum Action {
     Allocate,
     Copy,
     Scope,
-    /// An operation that may do anything to the memory that it is given, or that has regions of unknown meaning.
+    /// An operation that may do anything to the memory that it is given, or that has regions of unknown
+    /// meaning.
     Opaque,
     If,
     For,

@@ -1,4 +1,4 @@
-//! Whether every kernel computes what it should, every time.
+//! Correctness and repeatability of every kernel.
 
 use anyhow::{Result, bail};
 use octile_core::{
@@ -10,7 +10,7 @@ use octile_runtime::cuda::{Gpu, MultiplyKernel};
 
 use crate::{compile_all, device::*, plans};
 
-/// A thousand runs of some shapes must give the same bits.
+/// Checks that a thousand runs are bitwise equal.
 pub fn repeat(gpu: &Gpu) -> Result<()> {
     let small = [(1, 4096, 7168), (16, 2112, 7168), (64, 4096, 7168), (128, 7168, 2048)];
     for (m, n, k) in small.into_iter().chain([(1000, 1000, 2000), (2048, 2048, 2048), (2048, 4096, 600)]) {
@@ -33,12 +33,12 @@ pub fn repeat(gpu: &Gpu) -> Result<()> {
         for _ in 1..1000 {
             other += usize::from(run()? != first);
         }
-        println!("{problem} {}: {other} of 999 runs gave other bits than the first", multiplication.entry());
+        println!("{problem} {}: {other} of 999 runs differ from the first", multiplication.entry());
     }
     Ok(())
 }
 
-/// Chains of every length that a quantization block allows.
+/// Checks every promotion interval that a quantization block allows.
 pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
     let (mut checked, mut failed) = (0, 0);
     for (m, n, k, quant_block) in [(3, 200, 1999, 512), (64, 264, 1024, 256), (200, 576, 2048, 512)] {
@@ -68,7 +68,7 @@ pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
     if failed > 0 { bail!("some kernels are wrong") } else { Ok(()) }
 }
 
-/// Random small problems on every strategy, and on every shape of `strip`: all rows against the reference.
+/// Checks all rows of random small problems with every strategy and every tile shape of `strip`.
 pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
     let mut rng = octile_core::sample::Rng::new(seed, 3);
     let mut pick = |from: &[usize]| from[(rng.next_u64() % from.len() as u64) as usize];
@@ -82,7 +82,7 @@ pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
         let problem = Problem::new(m, n, k, quant_block).expect("valid");
         problems.push(problem.with_x(ActivationKind::Fp8(granularity)).with_out(out));
     }
-    // More tiles than there are multiprocessors, of few rows and of 256.
+    // More tiles than SMs, of few rows and of 256.
     let few_rows = [(1, 24_576, 1536), (16, 17_408, 1999), (32, 20_000, 1200), (64, 17_408, 640)];
     for (m, n, k) in few_rows.into_iter().chain([(2000, 4008, 300), (2003, 4104, 1500)]) {
         let problem = Problem::new(m, n, k, QuantBlock::B128).expect("valid");
@@ -90,7 +90,7 @@ pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
     }
     let all = |problem: &Problem| {
         let mut all = plans(gpu, problem);
-        // The plan that would be picked, and a sixth of the other shapes of strip, another sixth each time.
+        // The chosen plan, and a sixth of the other candidates of `strip`, a different sixth each time.
         let mut turn = problem.m;
         all.retain(|_| {
             turn += 1;

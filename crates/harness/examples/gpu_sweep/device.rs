@@ -1,4 +1,4 @@
-//! Operands on the host and on the GPU, and what they should multiply to.
+//! Operands on the host and on the GPU, with their reference.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use octile_core::{
 };
 use octile_runtime::cuda::{Buffer, Gpu, MultiplyOperands};
 
-/// Operands that are quick to make at any size: pieces of one small quantized matrix.
+/// Operands made of copies of a small quantized matrix, which is fast at any size.
 pub fn pieces(problem: Problem) -> Operands {
     let Problem { m, n, k, quant_block, .. } = problem;
     let small = Problem::new(1024, 1024, 1024, quant_block).expect("valid").with_x(problem.x);
@@ -45,7 +45,7 @@ pub fn pieces(problem: Problem) -> Operands {
     Operands { problem, weight: weight.expect("finite"), x: Activations::Fp8(x.expect("finite")) }
 }
 
-/// Operands that another contender wrote, in order: codes of x and of the weight, their scales as f32, all row by row.
+/// Operands that another contender wrote: codes of x, codes of the weight, f32 scales of both, all row-major.
 pub fn from_file(problem: Problem, path: &str) -> Result<Operands> {
     let Problem { m, n, k, quant_block, .. } = problem;
     let bytes = std::fs::read(path)?;
@@ -67,7 +67,7 @@ pub struct Device {
     pub x_scales: Buffer,
     pub w: Buffer,
     pub w_scales: Buffer,
-    /// The result between its guard bands, and the result alone.
+    /// The result with its guard bands, and the result alone.
     pub guarded: Arc<Buffer>,
     pub out: Buffer,
     pub arguments: Arguments,
@@ -76,13 +76,13 @@ pub struct Device {
 impl Device {
     pub fn new(gpu: &Gpu, operands: &Operands) -> Result<Self> {
         let problem = operands.problem;
-        // Both layouts of the scales take part in checks; comparisons use the one that the peers ask for.
+        // Checks use both scale layouts; comparisons use the one that the peers need.
         let arguments = if problem.m % 2 == 1 && problem.m > 1 {
             Arguments::packed(&problem)
         } else {
             Arguments::fastest(&problem)
         };
-        // Written here alone, and waited for.
+        // Written only here, before the stream is synchronized.
         let arguments = arguments.with_constant_weight();
         let (_, k_blocks) = problem.x_scale_shape().expect("quantized");
         let Activations::Fp8(x) = &operands.x else { unreachable!("the sweep uses quantized activations") };
@@ -108,7 +108,7 @@ impl Device {
 /// Bytes of a guard band.
 const GUARD: usize = 4096;
 
-/// Some rows of the result, and whether the guard bands are untouched.
+/// Some rows of the result, and whether the guard bands are intact.
 pub fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec<f64>, bool)> {
     let row_bytes = problem.n * problem.out.bytes();
     let mut result = vec![0u8; rows.len() * row_bytes];
@@ -131,12 +131,12 @@ pub fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec
     Ok((values, bands.as_flattened().iter().all(|&byte| byte == 0xff)))
 }
 
-/// The reference of some rows.
+/// Reference for some rows.
 pub fn reference(operands: &Operands, rows: &[usize]) -> Reference {
     reference_promoting(operands, rows, STAGE_K)
 }
 
-/// As [`reference`], with the error that sums of `promote_every` products may have.
+/// As [`reference`], with the error bound of this promotion interval.
 pub fn reference_promoting(operands: &Operands, rows: &[usize], promote_every: usize) -> Reference {
     let accumulator = Accumulator::HopperTensorCore { promote_every };
     let Activations::Fp8(x) = &operands.x else { unreachable!("the sweep uses quantized activations") };
@@ -144,7 +144,7 @@ pub fn reference_promoting(operands: &Operands, rows: &[usize], promote_every: u
     oracle::multiply(&input, rows.len(), &operands.weight, accumulator, operands.problem.out)
 }
 
-/// Largest error as a part of the bound over the rows of the reference.
+/// Largest error relative to the bound, over the rows of the reference.
 pub fn worst(reference: &Reference, values: &[f64]) -> f64 {
     let mut worst = 0.0f64;
     for ((value, bound), result) in reference.values.iter().zip(&reference.bounds).zip(values) {

@@ -1,10 +1,12 @@
-//! Times every shape of plan that is worth a thought on the shapes that inference servers meet, checks every result, and
-//! prints one line of comma-separated values for each. The model in `plan/hopper/choose.rs` is fitted to these.
+//! Times candidate plans on the shapes of inference servers, checks every result, and prints CSV. The cost
+//! model in `plan/hopper/choose.rs` is fitted to these timings.
 //!
-//! `gpu_sweep time [MxNxK:QB ...] [columns=B]`, `gpu_sweep check [SEED]`, `gpu_sweep repeat`, `gpu_sweep strategies`, `gpu_sweep
-//! promotions`; `gpu_sweep first [MxNxK:QB ...]` times first calls, on a fresh cache where `CUDA_CACHE_PATH` names an empty folder;
-//! `gpu_sweep serve` reads a shape from each
-//! line and answers with the times of the plan that Octile picks, for comparisons that take turns.
+//! - `gpu_sweep time [MxNxK:QB ...] [columns=B]` times every candidate plan
+//! - `gpu_sweep first [MxNxK:QB ...]` times first calls; set `CUDA_CACHE_PATH` to an empty folder for a cold
+//!   cache
+//! - `gpu_sweep check [SEED]` compares results with the reference, `gpu_sweep repeat` with each other
+//! - `gpu_sweep strategies` and `gpu_sweep promotions` time the strategies and promotion intervals
+//! - `gpu_sweep serve` reads a shape per line and answers with its times, for interleaved comparisons
 
 mod check;
 mod device;
@@ -26,7 +28,7 @@ use octile_core::{
 use octile_kernels::hopper;
 use octile_runtime::cuda::{Buffer, Gpu, Graph, MultiplyKernel};
 
-/// The six shapes of the benchmark suite, a large one, and the layers of DeepSeek-V3: what the peers are timed on.
+/// Shapes that the peers are timed on: the benchmark suite, a large one, and the layers of DeepSeek-V3.
 const SHAPES: &str = include_str!("../../../../bench/peers/gpu/shapes.txt");
 
 fn main() -> Result<()> {
@@ -39,7 +41,7 @@ fn main() -> Result<()> {
             let columns = match columns[..] {
                 [] => None,
                 [columns] if mode == "time" => Some(columns["columns=".len()..].parse()?),
-                _ => bail!("columns=B goes with `time`, once"),
+                _ => bail!("columns=B applies to `time`, once"),
             };
             let named = named.iter().map(|shape| shape.parse::<Problem>()).collect::<Result<Vec<_>, _>>()?;
             let problems = if named.is_empty() { served()? } else { named };
@@ -55,7 +57,8 @@ fn main() -> Result<()> {
             check(&gpu, seed)
         }
         _ => bail!(
-            "expected: gpu_sweep time [MxNxK:QB ...] [columns=B], first [MxNxK:QB ...], check [SEED], repeat, strategies, promotions, or serve"
+            "expected: gpu_sweep time [MxNxK:QB ...] [columns=B], first [MxNxK:QB ...], check [SEED], \
+             repeat, strategies, promotions, or serve"
         ),
     }
 }
@@ -64,12 +67,12 @@ fn served() -> Result<Vec<Problem>> {
     SHAPES.lines().map(|shape| Ok(format!("{shape}:128").parse()?)).collect()
 }
 
-/// The problem with the types that inference servers use and the peers are timed on.
+/// The problem with the element types that the peers are timed on.
 fn as_served(problem: Problem) -> Problem {
     problem.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16)
 }
 
-/// Compiles what is not in the cache yet, on all cores.
+/// Fills the compilation cache, on all cores.
 fn compile_all(gpu: &Gpu, plans: &[HopperPlan]) {
     let mut seen = HashSet::new();
     let queue: Vec<_> = plans.iter().filter(|plan| seen.insert(hopper::multiply(plan).ptx)).collect();
@@ -139,8 +142,8 @@ fn print_row(plan: &HopperPlan, times: &Times, is_best: bool) {
     );
 }
 
-/// Microseconds: the median of single calls after the cache was flushed, and per call of a replayed graph. And the
-/// largest error as a part of the bound.
+/// Median cold-cache time and graph-replay time per call in microseconds, and the largest error relative to
+/// the bound.
 struct Times {
     kernel: String,
     flushed: f64,
@@ -166,7 +169,8 @@ fn measure(
         times.sort_by(f32::total_cmp);
         f64::from(times[times.len() / 2]) * 1e3
     };
-    // A GPU at its power limit slows down within milliseconds: work that long starts from rest, whatever ran before.
+    // A GPU at its power limit throttles within milliseconds: idle first, so that every contender starts
+    // alike.
     let rest = || {
         if plan.problem.flops() > 2f64.powi(34) {
             std::thread::sleep(Duration::from_millis(200));
@@ -174,12 +178,12 @@ fn measure(
     };
     rest();
     let mut flushed = Vec::new();
-    // As many as the peers get: a median over more would be one of a hotter GPU.
+    // The same number as the peers get: more runs would heat the GPU.
     for _ in 0..if plan.problem.flops() > 2f64.powi(37) { 7 } else { 11 } {
         flush.fill(0)?;
         flushed.push(gpu.time(|| prepared.launch())?);
     }
-    // Starting a graph takes as long as a small multiplication: about 10^12 operations, so that this does not count.
+    // A graph of about 10^12 operations, so that its launch overhead does not count.
     let repeats = (1e12 / plan.problem.flops()).clamp(10.0, 100.0) as usize;
     let graph = Graph::capture(gpu, std::iter::repeat_n(&prepared, repeats))?;
     gpu.wait()?;
@@ -202,7 +206,7 @@ fn sampled_rows(m: usize) -> Vec<usize> {
     (0..count).map(|at| at * (m - 1) / (count - 1).max(1)).collect()
 }
 
-/// Answers every line with a shape in it, and the name of a file with operands if they are given, with one line of JSON.
+/// Answers each line, a shape and optionally a file of operands, with one line of JSON.
 fn serve(gpu: &Gpu) -> Result<()> {
     let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
     let mut last: Option<(Problem, Device, Reference)> = None;
@@ -226,14 +230,15 @@ fn serve(gpu: &Gpu) -> Result<()> {
         let Times { kernel, flushed, replayed, worst } =
             measure(gpu, &plan, &device, &flush, &reference, &rows)?;
         println!(
-            "{{\"kernel\": \"{kernel}\", \"flushed_us\": {flushed}, \"graph_us\": {replayed}, \"worst_of_bound\": {worst}}}"
+            "{{\"kernel\": \"{kernel}\", \"flushed_us\": {flushed}, \"graph_us\": {replayed}, \
+             \"worst_of_bound\": {worst}}}"
         );
         last = Some((problem, device, reference));
     }
     Ok(())
 }
 
-/// Milliseconds from the problem to the first result: to choose a plan, to write the kernel, to have it compiled, to run it.
+/// Times first calls: planning, code generation, compilation and the first run.
 fn first(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
     println!("shape,kernel,compile_ms,first_call_ms,second_call_ms");
     for problem in problems.iter().copied().map(as_served) {
@@ -255,7 +260,7 @@ fn first(gpu: &Gpu, problems: &[Problem]) -> Result<()> {
     Ok(())
 }
 
-/// The four strategies on the six shapes of the benchmark suite.
+/// Times the four strategies on the benchmark suite.
 fn strategies(gpu: &Gpu) -> Result<()> {
     let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
     let quant_blocks = [128, 256, 512, 512, 512, 512];
@@ -278,7 +283,7 @@ fn strategies(gpu: &Gpu) -> Result<()> {
     Ok(())
 }
 
-/// What more frequent addition in f32 costs, and what it gives.
+/// Times the promotion intervals and measures their error.
 fn promotions(gpu: &Gpu) -> Result<()> {
     let flush = Buffer::zeros(gpu, 4 * gpu.properties().l2)?;
     let problem = Problem::new(4096, 4096, 4096, QuantBlock::B512)?;

@@ -1,5 +1,5 @@
-//! A simulated GPU: runs the PTX of the kernels thread by thread, and detects data races, deadlocks and out-of-bounds
-//! accesses.
+//! A simulated GPU: runs the PTX of the kernels thread by thread, and detects data races, deadlocks and
+//! out-of-bounds accesses.
 
 use std::time::{Duration, Instant};
 

@@ -2,12 +2,12 @@
 //!
 //! | strategy | operands | scales |
 //! |---|---|---|
-//! | `auto` | loaded through registers into shared memory; the assembler schedules | loaded beside the wgmma |
+//! | `auto` | through registers into shared memory; the assembler schedules | loaded beside the wgmma |
 //! | `dma` | TMA fills a pipeline of stages, ordered by full and empty barriers | loaded beside the wgmma |
 //! | `smem` | as `dma` | staged in shared memory with the operands |
-//! | `strip` | as `smem`; persistent, with multicast, split-K, overlapping stages and TMA stores | as `smem` |
+//! | `strip` | as `smem`; persistent, multicast, split-K, overlapping stages, TMA stores | as `smem` |
 //!
-//! `parts` holds what they share. `quantize` runs before the product where activations come as floats; `peak`
+//! `parts` holds what they share. `quantize` runs before the matmul where activations come as floats; `peak`
 //! measures the tensor cores.
 
 mod auto;

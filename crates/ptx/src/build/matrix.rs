@@ -4,8 +4,7 @@ use super::{B32, B64, F32, Pred, Ptx, Shared, vector};
 
 /// The wgmma descriptor of a K-major operand in shared memory: rows of 128 bytes in the 128-byte swizzle,
 /// groups of 8 rows 1024 bytes apart (PTX ISA, "Matrix Descriptor Format").
-#[derive(Clone, Copy, Debug)]
-pub struct MatrixDescriptor;
+struct MatrixDescriptor;
 
 impl MatrixDescriptor {
     /// Bytes of 8 rows.

@@ -12,7 +12,7 @@ mod stream;
 
 pub use asynchronous::TmaLoad;
 pub use control::Label;
-pub use stream::{CachePriority, Policy};
+pub use stream::Policy;
 
 use crate::ir::{
     Directive, Function, Guard, Instruction, Module, Name, Operand, ParameterDecl, Position, RegisterDecl,

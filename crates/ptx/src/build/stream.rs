@@ -1,7 +1,6 @@
 //! Streaming through registers: vector accesses with an L2 policy, and arithmetic on pairs of 16-bit floats.
 
-use octile_core::FloatKind;
-pub use octile_core::plan::hopper::CachePriority;
+use octile_core::{FloatKind, plan::hopper::CachePriority};
 
 use super::{B32, B64, F32, Global, Pred, Ptx, vector};
 use crate::ir::Operand;

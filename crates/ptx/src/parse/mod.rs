@@ -1,6 +1,6 @@
 //! Text to IR: statements that end in `;`, in blocks.
 //!
-//! The parser accepts PTX of any compiler and any target. It reports what it cannot read and goes on behind
+//! The parser accepts PTX of any compiler and any target. It reports what it cannot read and continues after
 //! it.
 
 mod header;

@@ -50,7 +50,8 @@ pub enum FaultKind {
     },
     /// A data race in shared memory.
     #[error(
-        "data race: it {does} shared memory offset {offset}, which {other} {did}, and neither happens before the other"
+        "data race: it {does} shared memory offset {offset}, which {other} {did}, and neither happens before \
+         the other"
     )]
     Race {
         /// Offset in shared memory.
@@ -96,7 +97,8 @@ pub enum FaultKind {
     UninitializedRegister,
     /// A thread exits while a wgmma is in flight.
     #[error(
-        "it exits while the wgmma of line {line} is in flight: use `wgmma.commit_group` and `wgmma.wait_group`"
+        "it exits while the wgmma of line {line} is in flight: use `wgmma.commit_group` and \
+         `wgmma.wait_group`"
     )]
     ExitsWithWgmmaInFlight {
         /// Line of the wgmma.
@@ -170,7 +172,8 @@ pub enum FaultKind {
     },
     /// Warps of a warpgroup that execute different collective instructions.
     #[error(
-        "warpgroup diverged: another warp executes line {line} here, `{text}`, which all four warps must execute"
+        "warpgroup diverged: another warp executes line {line} here, `{text}`, which all four warps must \
+         execute"
     )]
     WarpgroupDiverged {
         /// Line of the PTX, from 1.
@@ -216,7 +219,8 @@ pub enum FaultKind {
     ArrivesTwice,
     /// Memory that the preceding kernel may still use.
     #[error(
-        "it accesses {address:#x}, which the preceding kernel may still use: `griddepcontrol.wait` is missing (PDL)"
+        "it accesses {address:#x}, which the preceding kernel may still use: `griddepcontrol.wait` is \
+         missing (PDL)"
     )]
     BeforePreviousKernel {
         /// Device address.

@@ -159,8 +159,8 @@ impl Work for PreparedQuantize<'_> {
         let numbers =
             self.numbers.iter().map(|number| std::ptr::from_ref(number).cast::<c_void>().cast_mut());
         let mut parameters: Vec<*mut c_void> = pointers.chain(numbers).collect();
-        // SAFETY: `hopper::quantize` declares three pointers and these numbers; `prepare` checked every buffer's
-        // size, and the caller promises the rest.
+        // SAFETY: `hopper::quantize` declares three pointers and these numbers; `prepare` checked every
+        // buffer's size, and the caller promises the rest.
         unsafe { self.kernel.launch(stream, &mut parameters) }
     }
 }

@@ -10,7 +10,7 @@ use octile_dump::facts::{FileKind, Source};
 
 use super::{
     find::{Group, may_be_dump},
-    manifest::{self, File, Manifest},
+    manifest::{self, ListedFile, Manifest},
 };
 use crate::{
     command::inspect::collect,
@@ -95,7 +95,7 @@ impl Contents {
     }
 
     /// The kernel that a listed file belongs to.
-    fn place(&mut self, file: &File) -> &mut Vec<Content> {
+    fn place(&mut self, file: &ListedFile) -> &mut Vec<Content> {
         match file.name.folder() {
             "" => &mut self.own,
             helper => self.helpers.entry(helper.to_owned()).or_default(),
@@ -114,12 +114,12 @@ fn content(path: &Path, allowance: &mut Allowance) -> Result<Content, InputError
 }
 
 /// Whether a listed file is other compiler output, kept with `--keep-dumps`.
-fn is_raw(file: &File) -> bool {
+fn is_raw(file: &ListedFile) -> bool {
     file.name.as_path().starts_with(collect::RAW)
 }
 
-/// Rejects dumps in or below the folder of a version that its manifest does not list: they may be of another kernel.
-/// Other files, such as reports, are ignored.
+/// Rejects dumps in or below the folder of a version that its manifest does not list: they may be of another
+/// kernel. Other files, such as reports, are ignored.
 fn refuse_unlisted(version: &Path, manifest: &Manifest, allowance: &mut Allowance) -> Result<()> {
     let listed: BTreeSet<_> = manifest.files.iter().map(|file| version.join(file.name.as_path())).collect();
     let mut folders = vec![version.to_owned()];
@@ -128,7 +128,8 @@ fn refuse_unlisted(version: &Path, manifest: &Manifest, allowance: &mut Allowanc
         let unlisted = found.files.iter().filter(|path| !listed.contains(*path));
         if let Some(path) = first_dump(unlisted, allowance)? {
             bail!(
-                "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile inspect` again",
+                "{} is a compiler dump that {} does not list: move it out of that folder, or run `octile \
+                 inspect` again",
                 shown(path),
                 shown(&version.join(manifest::FILE_NAME))
             );

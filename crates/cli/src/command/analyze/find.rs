@@ -50,7 +50,8 @@ fn single(file: &Path) -> Result<Group> {
     Ok(Group { name: version_of(file), files: vec![path.clone()], path, beside: None })
 }
 
-/// Lists the versions of a folder: the folder itself if it holds files of one, else every sub-folder and HLO file.
+/// Lists the versions of a folder: the folder itself if it holds files of one, else every sub-folder and HLO
+/// file.
 fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
     let Listing { files, folders } = allowance.list(folder)?;
     if has_manifest(folder) {
@@ -79,7 +80,8 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
             return Ok(one(folder, [named, others].concat(), None).into_iter().collect());
         }
         bail!(
-            "{} is a compiler dump beside folders of dumps: move it into the folder of its version, or name it directly",
+            "{} is a compiler dump beside folders of dumps: move it into the folder of its version, or name it \
+             directly",
             shown(dump)
         );
     }

@@ -3,11 +3,12 @@
 use std::path::Path;
 
 use anyhow::{Result, bail};
+use octile_core::plan::tpu::Arithmetic;
 use octile_dump::facts::{DumpTarget, Facts, FileKind, Level, Matmul};
 
 use super::{
     TextFile,
-    manifest::{Arithmetic, Manifest, Plan},
+    manifest::{Manifest, Plan},
 };
 use crate::print::shown;
 
@@ -61,7 +62,8 @@ pub fn contradictions(texts: &[TextFile], facts: &Facts, manifest: Option<&Manif
     found
 }
 
-/// Reports a kernel whose arithmetic is not the planned one. A plan to dequantize waives native fp8, so it must be true.
+/// Reports a kernel whose arithmetic is not the planned one. A plan to dequantize waives native fp8, so it
+/// must be true.
 fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     let mut own = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Mosaic);
     let is_fp8 = |matmul: &Matmul| matmul.lhs.starts_with("f8") && matmul.rhs.starts_with("f8");
@@ -69,7 +71,8 @@ fn other_arithmetic(planned: Arithmetic, facts: &Facts) -> Option<String> {
     let Matmul { lhs, rhs, evidence, .. } = other;
     let file = &evidence.file;
     Some(format!(
-        "{file} multiplies {lhs} by {rhs}, but the manifest plans {planned:?} arithmetic: compile that version again"
+        "{file} multiplies {lhs} by {rhs}, but the manifest plans {planned:?} arithmetic: compile that version \
+         again"
     ))
 }
 

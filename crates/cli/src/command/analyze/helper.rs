@@ -13,7 +13,7 @@ use super::{
     TextFile,
     contents::{Content, sources},
     gate, judge,
-    manifest::Figures,
+    manifest::CompiledFigures,
     texts, troubles_of,
 };
 
@@ -36,7 +36,7 @@ pub struct Helper {
 
 impl Helper {
     /// Reads the dumps of a folder.
-    pub fn read(name: String, contents: Vec<Content>, figures: Option<&Figures>) -> Result<Self> {
+    pub fn read(name: String, contents: Vec<Content>, figures: Option<&CompiledFigures>) -> Result<Self> {
         let mut facts = Facts::gather(&sources(&contents));
         gate::require_one_kernel(Path::new(&name), &facts, None)?;
         facts.shared_bytes = figures.and_then(|figures| figures.shared_bytes);

@@ -1,4 +1,4 @@
-//! What of a version's `manifest.json` decides how its dumps are judged.
+//! The manifest of a version: what `octile inspect` wrote about its plan, figures and files.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -6,10 +6,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use octile_core::{ActivationKind, FloatKind, QuantBlock, Strategy};
+use octile_core::{
+    Problem, Strategy,
+    device::hopper::HopperGpu,
+    plan::{MemoryMap, hopper::HopperPlan, tpu::TpuPlan},
+};
 use octile_dump::facts::DumpTarget;
+use octile_harness::record::Schema;
 use serde::{
-    Deserialize, Serialize,
+    Deserialize, Deserializer, Serialize,
     de::{Error, IgnoredAny},
 };
 use serde_json::{Value, error::Category};
@@ -22,10 +27,13 @@ use crate::{
     strict_json,
 };
 
-/// Its name.
+/// Name of a manifest.
 pub const FILE_NAME: &str = "manifest.json";
 
-/// The parts of a manifest that are read back.
+/// Schema of manifests. Version 2 holds a whole plan, which is rebuilt when it is read.
+pub const SCHEMA: Schema = Schema { name: "octile-manifest", version: 2 };
+
+/// A manifest that is intact and consistent.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "some keys are only required to be there")]
@@ -33,21 +41,24 @@ pub struct Manifest {
     /// The plan that was compiled.
     pub plan: Plan,
     /// The GPU that a GPU kernel was planned for.
-    pub gpu: Option<Chip>,
+    #[serde(default, deserialize_with = "known_gpu")]
+    pub gpu: Option<&'static HopperGpu>,
     /// The compiler's figures.
-    pub figures: Figures,
-    /// The kernels that prepare operands for this one, by the names of their folders.
+    pub figures: CompiledFigures,
+    /// Kernels that prepare operands, by folder.
     #[serde(default)]
     pub helpers: BTreeMap<String, HelperKernel>,
-    /// The files beside it.
-    pub files: Vec<File>,
-    /// The strategy of the plan, once more.
+    /// The files beside the manifest.
+    pub files: Vec<ListedFile>,
+    /// The strategy of the plan, for readers.
     #[serde(skip_serializing)]
     strategy: Strategy,
-    /// The name of a GPU kernel.
+    /// The entry point of a GPU kernel.
     #[serde(skip_serializing)]
     entry: Option<String>,
-    // What no verdict depends on is named here so that unknown keys are noticed.
+    // Keys that nothing depends on are listed to detect unknown ones.
+    #[serde(skip_serializing)]
+    schema: IgnoredAny,
     #[serde(skip_serializing)]
     date: IgnoredAny,
     #[serde(skip_serializing)]
@@ -60,30 +71,37 @@ pub struct Manifest {
     sha256: IgnoredAny,
 }
 
-/// A plan.
+/// Reads a GPU by name: the other facts about it are in the device table.
+fn known_gpu<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'static HopperGpu>, D::Error> {
+    let gpu = Value::deserialize(from)?;
+    let name = gpu.as_str().or_else(|| gpu.get("name")?.as_str()).unwrap_or_default();
+    HopperGpu::named(name).map(Some).map_err(D::Error::custom)
+}
+
+/// The plan of a kernel.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Plan {
-    /// For a TPU kernel.
-    Tpu(TpuPlan),
-    /// For a GPU kernel.
-    Gpu(GpuPlan),
+    /// Of a TPU kernel.
+    Tpu(Box<TpuPlan>),
+    /// Of a GPU kernel.
+    Gpu(Box<HopperPlan>),
 }
 
 impl<'de> Deserialize<'de> for Plan {
-    fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         let plan = Value::deserialize(from)?;
-        // Only a TPU's plan has its chip in it; what is wrong with a plan is then said about one of its kind.
+        // Only TPU plans name their chip. An error is then about a plan of the right kind.
         match plan.get("chip") {
-            Some(_) => TpuPlan::deserialize(plan).map(Self::Tpu),
-            None => GpuPlan::deserialize(plan).map(Self::Gpu),
+            Some(_) => serde_json::from_value(plan).map(Self::Tpu),
+            None => serde_json::from_value(plan).map(Self::Gpu),
         }
         .map_err(D::Error::custom)
     }
 }
 
 impl Plan {
-    /// Its strategy.
+    /// Returns the strategy.
     pub fn strategy(&self) -> Strategy {
         match self {
             Self::Tpu(plan) => plan.strategy,
@@ -91,7 +109,7 @@ impl Plan {
         }
     }
 
-    /// The kind of device that it is for.
+    /// Returns the kind of device.
     pub fn target(&self) -> DumpTarget {
         match self {
             Self::Tpu(_) => DumpTarget::Tpu,
@@ -99,7 +117,7 @@ impl Plan {
         }
     }
 
-    /// What is multiplied.
+    /// Returns the problem.
     pub fn problem(&self) -> &Problem {
         match self {
             Self::Tpu(plan) => &plan.problem,
@@ -107,8 +125,8 @@ impl Plan {
         }
     }
 
-    /// Buffers.
-    pub fn memory(&self) -> &Memory {
+    /// Returns the memory map.
+    pub fn memory(&self) -> &MemoryMap {
         match self {
             Self::Tpu(plan) => &plan.memory,
             Self::Gpu(plan) => &plan.memory,
@@ -116,159 +134,21 @@ impl Plan {
     }
 }
 
-/// A plan for a GPU kernel.
+/// Figures of a compilation, as far as verdicts depend on them.
 #[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct GpuPlan {
-    /// What is multiplied.
-    pub problem: Problem,
-    /// Its strategy.
-    pub strategy: Strategy,
-    /// Places in shared memory that take turns.
-    pub stages: usize,
-    /// Products that the tensor cores add up by themselves.
-    pub promote_every: Option<usize>,
-    /// Which threads hand stages back.
-    pub release: Option<Release>,
-    /// Buffers in shared memory.
-    pub memory: Memory,
-}
-
-/// Which threads hand stages back.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Release {
-    /// Every one, so that racecheck can follow.
-    Thread,
-    /// Some for others.
-    #[serde(other)]
-    Fewer,
-}
-
-/// A plan for a TPU kernel.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct TpuPlan {
-    /// What is multiplied.
-    pub problem: Problem,
-    /// On what.
-    pub chip: Chip,
-    /// Its strategy.
-    pub strategy: Strategy,
-    /// By its name.
-    pub mode: String,
-    /// What the matrix units multiply.
-    pub arithmetic: Arithmetic,
-    /// Blocks along each dimension.
-    pub grid: Grid,
-    /// Pieces of weights, where rows are few.
-    pub ring: Option<Ring>,
-    /// Buffers.
-    pub memory: Memory,
-}
-
-/// Pieces of weights.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct Ring {
-    /// Outputs that one piece is for.
-    pub columns: usize,
-}
-
-/// What is multiplied.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct Problem {
-    /// Rows of x.
-    pub m: usize,
-    /// Outputs.
-    pub n: usize,
-    /// Inputs.
-    pub k: usize,
-    /// Side of a quantization block.
-    pub quant_block: usize,
-    /// Activations.
-    pub x: ActivationKind,
-    /// Results; what is judged does not depend on them.
-    pub out: Option<FloatKind>,
-}
-
-impl Problem {
-    /// Its shape, as `--shape` takes it.
-    pub fn shape(&self) -> String {
-        format!("{}x{}x{}:{}", self.m, self.n, self.k, self.quant_block)
-    }
-
-    /// The problem, if it is one and whole.
-    pub fn checked(&self) -> Result<octile_core::Problem> {
-        let Self { m, n, k, quant_block, x, out } = *self;
-        let out =
-            out.context("the manifest does not tell the type of the results: run `octile inspect` again")?;
-        Ok(octile_core::Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?.with_x(x).with_out(out))
-    }
-}
-
-/// What the matrix units multiply.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Arithmetic {
-    /// 8-bit codes.
-    Fp8,
-    /// Wider activations, and codes widened to them.
-    Widened,
-    /// Both operands scaled and rounded to bf16.
-    Dequantized,
-}
-
-/// A chip.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct Chip {
-    /// Its name.
-    pub name: String,
-}
-
-/// Blocks along each dimension.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct Grid {
-    /// Along the rows of x.
-    pub m: usize,
-    /// Along the outputs.
-    pub n: usize,
-    /// Along the inputs.
-    pub k: usize,
-}
-
-/// Buffers.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct Memory {
-    /// In the order in which they are laid out.
-    pub regions: Vec<Region>,
-}
-
-/// One buffer.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct Region {
-    /// What it holds.
-    pub name: String,
-    /// The name of its memory.
-    pub space: String,
-    /// How many copies of it take turns.
-    pub buffers: usize,
-    /// Bytes of one copy.
-    pub bytes: u64,
-}
-
-/// Figures of a compilation.
-#[derive(Debug, Clone, Deserialize, Serialize)]
-pub struct Figures {
+pub struct CompiledFigures {
     /// Bytes of machine code.
     pub code_bytes: u64,
-    /// The compiler's own estimates, where it makes any.
+    /// The compiler's estimates, if it makes any.
     #[serde(default)]
-    pub profile: Profile,
-    /// Bytes of shared memory that a GPU kernel asks for.
+    pub profile: CycleEstimates,
+    /// Bytes of shared memory of a GPU kernel.
     pub shared_bytes: Option<u64>,
 }
 
-/// The compiler's own estimates.
+/// The compiler's estimates.
 #[derive(Debug, Clone, Default, Deserialize, Serialize)]
-pub struct Profile {
+pub struct CycleEstimates {
     /// Cycles by operation.
     pub estimated_cycles: BTreeMap<String, u64>,
 }
@@ -277,39 +157,36 @@ pub struct Profile {
 #[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct HelperKernel {
     /// Its figures.
-    pub figures: Figures,
+    pub figures: CompiledFigures,
 }
 
-/// A file that was written along with the manifest.
+/// A file that a manifest lists.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "some keys are only required to be there")]
-pub struct File {
-    /// Its name.
+pub struct ListedFile {
+    /// Path in the folder of the version.
     pub name: PlainPath,
-    /// How long it was.
+    /// Length.
     pub bytes: u64,
-    /// What was in it.
+    /// SHA-256 of its content.
     pub sha256: String,
-    /// What it is, for readers.
+    /// Description, for readers.
     #[serde(skip_serializing)]
     role: String,
 }
 
-impl File {
-    /// How the content differs from what was written, as the rest of a sentence about the file.
+impl ListedFile {
+    /// Describes how the content differs from what was written, as the rest of a sentence about the file.
     pub fn change(&self, content: &[u8]) -> Option<String> {
-        match () {
-            () if content.len() as u64 != self.bytes => {
-                Some(format!("has {} bytes instead of {}", content.len(), self.bytes))
-            }
-            () if seal::checksum(content) != self.sha256 => Some("was changed".to_owned()),
-            () => None,
+        if content.len() as u64 != self.bytes {
+            return Some(format!("has {} bytes instead of {}", content.len(), self.bytes));
         }
+        (seal::checksum(content) != self.sha256).then(|| "was changed".to_owned())
     }
 }
 
-/// What is wrong with a text that is no JSON.
+/// Describes a text that is not JSON.
 fn damage(error: &serde_json::Error) -> String {
     match error.classify() {
         Category::Eof => "it is cut off".to_owned(),
@@ -318,7 +195,7 @@ fn damage(error: &serde_json::Error) -> String {
     }
 }
 
-/// Refuses a manifest that is not as it was written.
+/// Rejects a manifest that was changed.
 fn require_intact(path: &Path, text: &str, value: &Value) -> Result<()> {
     let path = shown(path);
     match seal::examine(text) {
@@ -337,8 +214,20 @@ fn require_intact(path: &Path, text: &str, value: &Value) -> Result<()> {
     }
 }
 
-/// Reads the manifest of a folder, whole and as it was written; `None` where it has none.
-pub fn sealed_value(folder: &Path) -> Result<Option<Value>> {
+/// Rejects a manifest of another version.
+fn require_schema(path: &Path, value: &Value) -> Result<()> {
+    let path = shown(path);
+    match value.get("schema").map(|schema| schema.as_str().unwrap_or_default()) {
+        Some(schema) if schema == SCHEMA.to_string() => Ok(()),
+        Some(schema) => {
+            bail!("{path} has schema {schema:?}, but this octile reads {SCHEMA}: run `octile inspect` again")
+        }
+        None => bail!("{path} was written by an earlier version of octile: run `octile inspect` again"),
+    }
+}
+
+/// Reads the manifest of a folder and requires that it is unchanged; `None` if there is none.
+fn sealed_value(folder: &Path) -> Result<Option<Value>> {
     let path = folder.join(FILE_NAME);
     if path.symlink_metadata().is_err() {
         return Ok(None);
@@ -352,6 +241,7 @@ pub fn sealed_value(folder: &Path) -> Result<Option<Value>> {
     };
     let (value, text) = read().with_context(|| unreadable(&path))?;
     require_intact(&path, &text, &value)?;
+    require_schema(&path, &value)?;
     Ok(Some(value))
 }
 
@@ -360,15 +250,20 @@ fn unreadable(path: &Path) -> String {
 }
 
 impl Manifest {
-    /// The manifest of a folder, if it has one.
+    /// Reads the manifest of a folder, if it has one.
     pub fn of(folder: &Path) -> Result<Option<Self>> {
         let Some(value) = sealed_value(folder)? else { return Ok(None) };
         let manifest = Self::deserialize(value).map_err(anyhow::Error::from).and_then(Self::checked);
         manifest.map(Some).with_context(|| unreadable(&folder.join(FILE_NAME)))
     }
 
-    /// Refuses what contradicts itself.
+    /// Rejects a manifest that contradicts itself.
     fn checked(self) -> Result<Self> {
+        if let Plan::Gpu(plan) = &self.plan
+            && self.gpu != Some(&plan.gpu)
+        {
+            bail!("`gpu` is not the GPU of the plan, {}", plan.gpu.name);
+        }
         let (strategy, planned) = (self.strategy, self.plan.strategy());
         if planned != strategy {
             bail!("`strategy` is {strategy}, but `plan.strategy` is {planned}");
@@ -380,7 +275,7 @@ impl Manifest {
         }
     }
 
-    /// What the compiler estimates for the kernel, as opposed to the operations around it.
+    /// Returns the compiler's cycle estimate for the kernel, without the operations around it.
     pub fn estimated_cycles(&self) -> Option<u64> {
         let estimates = self.figures.profile.estimated_cycles.iter();
         estimates.filter(|(name, _)| name.starts_with("octile_")).map(|(_, cycles)| *cycles).max()

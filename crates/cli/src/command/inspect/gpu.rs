@@ -14,13 +14,13 @@ use octile_core::{
     plan::hopper::{HopperPlan, QUANTIZE_SHARED_BYTES},
 };
 use octile_dump::gpu::{AssemblerReport, Code};
-use octile_harness::record::Provenance;
+use octile_harness::record::{Provenance, Schema};
 use octile_kernels::hopper::{self, Kernel};
 use serde::Serialize;
 
 use super::{HOPPER_TARGET, manifest::FileRecord, replace::OutputFolder, version_name};
 use crate::{
-    command::seal,
+    command::{analyze::manifest::SCHEMA, seal},
     progress::Progress,
     tools::{Assembler, FoundTool},
 };
@@ -110,6 +110,7 @@ impl GpuFigures {
 /// Content of `manifest.json`.
 #[derive(Debug, Serialize)]
 struct GpuManifest<'a> {
+    schema: Schema,
     #[serde(flatten)]
     provenance: Provenance,
     strategy: Strategy,
@@ -172,6 +173,7 @@ fn build(
         files.extend(FileRecord::all(&ROLES, &quantize)?.into_iter().map(|file| file.within(QUANTIZE)));
     }
     let manifest = GpuManifest {
+        schema: SCHEMA,
         provenance: Provenance::now(),
         strategy: plan.strategy,
         title: plan.strategy.title(),

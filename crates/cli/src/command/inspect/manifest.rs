@@ -1,4 +1,4 @@
-//! What a version's folder says about itself.
+//! Writes the manifest of a TPU version.
 
 use std::{
     collections::BTreeMap,
@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::Result;
 use octile_core::{Strategy, plan::tpu::TpuPlan};
-use octile_harness::record::Provenance;
+use octile_harness::record::{Provenance, Schema};
 use octile_runtime::pjrt::{
     MemoryStats, Value,
     compile::{Compiled, StaticProfile, Target},
@@ -15,41 +15,44 @@ use octile_runtime::pjrt::{
 use serde::Serialize;
 
 use super::collect::{RAW, ROLES, files_below};
-use crate::{command::seal, tools::FoundTool};
+use crate::{
+    command::{analyze::manifest::SCHEMA, seal},
+    tools::FoundTool,
+};
 
-/// Stands for the compiler's dump folder, which is temporary.
+/// Placeholder for the compiler's dump folder, which is temporary.
 pub const PLACEHOLDER: &str = "DUMP";
 
-/// The figures of one compilation.
+/// Figures of one compilation.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figures {
-    /// Seconds that the compilation took.
+    /// Compile time in seconds.
     pub compile_seconds: f64,
     /// Bytes of machine code.
     pub code_bytes: i64,
-    /// Device memory of a run, in bytes.
+    /// HBM of a run, in bytes.
     pub memory: MemoryStats,
     /// The compiler's cost analysis.
     pub cost: BTreeMap<String, Value>,
-    /// The compiler's own estimate of the cycles.
+    /// The compiler's cycle estimate.
     pub profile: StaticProfile,
-    /// Our count of the kernel's cycles.
+    /// Cycles counted in the kernel's listing.
     pub counted: Counted,
 }
 
-/// Cycles counted by executing the control flow of the kernel's listing, one bundle per cycle, with every wait for a
-/// copy free.
+/// Cycles counted by executing the control flow of the kernel's LLO bundles, one per cycle. DMA waits are
+/// free.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Counted {
-    /// They could be counted.
+    /// The count.
     Cycles {
-        /// How many.
+        /// Cycles.
         cycles: u64,
-        /// The part of them in which the matrix units are busy.
+        /// Fraction of them in which the MXUs are busy.
         mxu_share: f64,
     },
-    /// They could not.
+    /// The listing cannot be executed.
     NotCounted {
         /// Why.
         reason: String,
@@ -69,9 +72,10 @@ impl Figures {
     }
 }
 
-/// The content of `manifest.json`.
+/// Content of the `manifest.json` of a TPU version.
 #[derive(Debug, Serialize)]
-pub struct Manifest<'a> {
+pub struct TpuManifest<'a> {
+    schema: Schema,
     #[serde(flatten)]
     provenance: Provenance,
     strategy: Strategy,
@@ -99,12 +103,12 @@ pub struct FileRecord {
     name: String,
     role: &'static str,
     bytes: u64,
-    /// So that a changed file is known.
+    /// Detects changes of the file.
     sha256: String,
 }
 
 impl FileRecord {
-    /// The files of a folder, of which each name and role is known.
+    /// Records files of a folder, given their names and roles.
     pub fn all(roles: &[(&'static str, &'static str)], folder: &Path) -> Result<Vec<Self>> {
         let record = |&(name, role): &(&str, _)| {
             Ok(Self::new(name.to_owned(), role, &std::fs::read(folder.join(name))?))
@@ -112,7 +116,7 @@ impl FileRecord {
         roles.iter().map(record).collect()
     }
 
-    /// What the compiler wrote besides, where that is kept.
+    /// Records the compiler's other dumps, if they are kept.
     fn raw(version: &Path) -> Result<Vec<Self>> {
         let folder = version.join(RAW);
         let files = if folder.is_dir() { files_below(&folder)? } else { Vec::new() };
@@ -127,13 +131,13 @@ impl FileRecord {
         Self { name, role, bytes: content.len() as u64, sha256: seal::checksum(content) }
     }
 
-    /// The same file, seen from the folder around its own.
+    /// The same file, relative to the parent of its folder.
     pub fn within(self, folder: &str) -> Self {
         Self { name: format!("{folder}/{}", self.name), ..self }
     }
 }
 
-impl<'a> Manifest<'a> {
+impl<'a> TpuManifest<'a> {
     pub(super) fn new(
         plan: &'a TpuPlan,
         libtpu: &'a FoundTool,
@@ -144,6 +148,7 @@ impl<'a> Manifest<'a> {
     ) -> Result<Self> {
         let (major, minor) = compiled.pjrt_api;
         Ok(Self {
+            schema: SCHEMA,
             provenance: Provenance::now(),
             strategy: plan.strategy,
             title: plan.strategy.title(),

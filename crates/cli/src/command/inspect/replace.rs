@@ -25,8 +25,8 @@ pub struct OutputFolder {
 }
 
 impl OutputFolder {
-    /// Prepares to write versions to `output`. Rejects existing files and folders of these names that `octile inspect` did
-    /// not write.
+    /// Prepares to write versions to `output`. Rejects existing files and folders of these names that `octile
+    /// inspect` did not write.
     pub fn open(output: &Path, versions: &[String]) -> Result<Self> {
         for version in versions {
             refuse_foreign(&output.join(version), &output.join(hlo_name(version)))?;
@@ -63,8 +63,8 @@ impl OutputFolder {
         self.drafts.path().join(hlo_name(version))
     }
 
-    /// Replaces the folders and HLO files of these versions by their drafts: all of them, or none if one cannot be moved.
-    /// Signals wait meanwhile.
+    /// Replaces the folders and HLO files of these versions by their drafts: all of them, or none if one
+    /// cannot be moved. Signals wait meanwhile.
     pub fn put_all(&self, versions: &[String]) -> Result<Vec<PathBuf>> {
         let put = || -> io::Result<Vec<PathBuf>> {
             fs::create_dir_all(&self.output)?;

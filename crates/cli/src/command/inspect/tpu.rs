@@ -18,7 +18,7 @@ use tempfile::TempDir;
 
 use super::{
     CHILD_COMMAND, collect,
-    manifest::{Counted, Figures, Manifest, PLACEHOLDER},
+    manifest::{Counted, Figures, PLACEHOLDER, TpuManifest},
     replace::{self, OutputFolder},
     version_name,
 };
@@ -118,7 +118,7 @@ impl<'a> Session<'a> {
         }
         let profile = static_profile(&self.compiler, &self.target, &Module::new(&name, module.stablehlo))?;
         let figures = Figures::new(&compiled, profile, count(&folder, plan.chip)?);
-        let manifest = Manifest::new(plan, self.libtpu, &self.target, &compiled, &figures, &folder)?;
+        let manifest = TpuManifest::new(plan, self.libtpu, &self.target, &compiled, &figures, &folder)?;
         fs::write(folder.join("manifest.json"), seal::sealed(&manifest)?)?;
         fs::copy(folder.join(collect::OPTIMIZED_HLO), self.place.draft_hlo(&name))?;
         Ok(figures)

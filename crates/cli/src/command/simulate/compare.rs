@@ -14,7 +14,8 @@ pub struct Comparison {
     pub max_difference: f64,
     /// Largest finite expected magnitude.
     pub max_magnitude: f64,
-    /// Largest difference relative to the tolerance: 2 ulp, plus what another summation order in f32 can change.
+    /// Largest difference relative to the tolerance: 2 ulp, plus what another summation order in f32 can
+    /// change.
     pub of_allowed: f64,
 }
 

@@ -5,29 +5,29 @@ use std::{
     time::Instant,
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use octile_core::{
-    Problem, Strategy,
-    device::hopper::{HOPPER_GPUS, HopperGpu},
+    Problem,
+    device::hopper::HopperGpu,
     exact::ExactOperands,
     oracle::{self, Comparison},
-    plan::hopper::{Arguments, HopperPlan, Release},
+    plan::hopper::{Arguments, HopperPlan},
     sample::Operands,
 };
 use octile_harness::{
-    backend::{KernelOptions, OutputBuffer, RESIDENT_CTAS},
+    backend::{OutputBuffer, RESIDENT_CTAS},
     check::ExactCheck,
 };
 use octile_kernels::hopper;
 use octile_ptx::simulate::{Fault, SimulatedMatmul, Simulator};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use super::{OPERANDS, read_text};
 use crate::{
     Verdict,
     args::SimulateArgs,
     command::{
-        analyze::manifest,
+        analyze::manifest::{self, Manifest, Plan},
         inspect::gpu::{PTX, QUANTIZE},
         work::require_memory,
     },
@@ -99,49 +99,20 @@ fn quantize_ptx() -> PlainPath {
     PlainPath::new(&format!("{QUANTIZE}/{PTX}")).expect("a plain path")
 }
 
-/// The parts of a manifest that determine a plan.
-#[derive(Deserialize)]
-struct LaunchManifest {
-    gpu: GpuFields,
-    plan: PlanFields,
-}
-
-#[derive(Deserialize)]
-struct GpuFields {
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct PlanFields {
-    problem: manifest::Problem,
-    strategy: Strategy,
-    promote_every: usize,
-    release: Release,
-}
-
-/// Rebuilds the plan of a manifest, and requires that it is unchanged.
+/// Reads the plan and the GPU of a manifest.
 fn plan(folder: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
     let path = folder.join(manifest::FILE_NAME);
     let name = shown(&path);
-    let written = manifest::sealed_value(folder)?.with_context(|| {
+    let manifest = Manifest::of(folder)?.with_context(|| {
         format!(
-            "{name} does not exist: simulate kernel.ptx in its folder of `octile inspect --target sm_90a`, whose manifest \
-             says how to launch it"
+            "{name} does not exist: simulate kernel.ptx in its folder of `octile inspect --target sm_90a`, \
+             whose manifest says how to launch it"
         )
     })?;
-    let of_gpu = || {
-        format!("{name} is not a manifest of a GPU kernel of this octile version: run `octile inspect` again")
-    };
-    let LaunchManifest { gpu, plan } =
-        serde_json::from_value(written.clone()).map_err(|_| anyhow!(of_gpu()))?;
-    let problem = plan.problem.checked()?;
-    let gpu = HOPPER_GPUS.iter().find(|known| known.name == gpu.name).with_context(of_gpu)?;
-    let options = KernelOptions::new(Some(plan.promote_every), plan.release == Release::Thread);
-    let made = options.plan(&problem, gpu, plan.strategy)?;
-    if serde_json::to_value(&made)? != written["plan"] {
-        bail!("{name} has a plan that this octile version does not generate: run `octile inspect` again");
+    match (manifest.plan, manifest.gpu) {
+        (Plan::Gpu(plan), Some(gpu)) => Ok((*plan, gpu)),
+        _ => bail!("{name} is not the manifest of a GPU kernel: run `octile inspect --target sm_90a`"),
     }
-    Ok((made, gpu))
 }
 
 /// Result of the simulated runs.

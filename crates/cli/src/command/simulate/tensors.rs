@@ -72,7 +72,8 @@ fn convert(name: &str, tensor: &TensorView<'_>) -> Result<Tensor> {
         Dtype::I16 | Dtype::U16 => Element::Integer(2),
         Dtype::I32 | Dtype::U32 => Element::Integer(4),
         other => bail!(
-            "tensor '{name}' has unsupported type {other:?}: convert it to f32, bf16, f16, f8 or an integer up to 32 bits"
+            "tensor '{name}' has unsupported type {other:?}: convert it to f32, bf16, f16, f8 or an integer up \
+             to 32 bits"
         ),
     };
     Ok(Tensor { element, shape: tensor.shape().to_vec(), bytes: tensor.data().to_vec() })

@@ -1,14 +1,14 @@
 //! Memory maps, to scale.
 
 use maud::{Markup, html};
-use octile_core::device::hopper::HOPPER_GPUS;
+use octile_core::{
+    device::hopper::HOPPER_GPUS,
+    plan::{MemorySpace, PlannedBuffer},
+};
 use octile_dump::facts::{Facts, Space};
 
 use super::plot::COLOURS;
-use crate::{
-    command::analyze::{Version, manifest::Region},
-    print::analyze::size,
-};
+use crate::{command::analyze::Version, print::analyze::size};
 
 /// A buffer.
 struct Block {
@@ -39,15 +39,15 @@ pub fn map(version: &Version) -> Option<Markup> {
 /// Buffers of the plan, which have names; without one, those of the last level that declares any.
 fn blocks(version: &Version, space: &Space) -> Vec<Block> {
     if let Some(manifest) = &version.manifest {
-        let regions = manifest.plan.memory().regions.iter().filter(|region| space_of(region) == *space);
-        let block = |region: &Region| Block {
-            name: match region.buffers {
-                1 => region.name.clone(),
-                many => format!("{} x {many}", region.name),
+        let buffers = manifest.plan.memory().buffers().iter();
+        let block = |buffer: &PlannedBuffer| Block {
+            name: match buffer.copies {
+                1 => buffer.id.to_string(),
+                many => format!("{} x {many}", buffer.id),
             },
-            bytes: (region.buffers as u64).saturating_mul(region.bytes),
+            bytes: buffer.total() as u64,
         };
-        return regions.map(block).collect();
+        return buffers.filter(|buffer| space_of(buffer.space) == Some(space)).map(block).collect();
     }
     let sized: Vec<_> =
         version.facts.buffers.iter().filter(|buffer| buffer.bytes.is_some()).cloned().collect();
@@ -60,10 +60,12 @@ fn blocks(version: &Version, space: &Space) -> Vec<Block> {
 }
 
 /// Memory of a planned buffer.
-fn space_of(region: &Region) -> Space {
-    match region.space.as_str() {
-        "shared" => Space::Shared,
-        name => Space::named(name),
+fn space_of(space: MemorySpace) -> Option<&'static Space> {
+    match space {
+        MemorySpace::Vmem => Some(&Space::Vmem),
+        MemorySpace::Smem => Some(&Space::Smem),
+        MemorySpace::Shared => Some(&Space::Shared),
+        MemorySpace::Cache => None,
     }
 }
 
@@ -80,7 +82,8 @@ fn memory(name: &str, blocks: &[Block], limit: Option<u64>) -> Markup {
         }
         div.bar {
             @for (block, colour) in blocks.iter().zip(COLOURS.iter().cycle()) {
-                div style={ (share(block.bytes, used)) ";background:" (colour) } title={ (block.name) ": " (size(block.bytes)) } {}
+                @let title = format!("{}: {}", block.name, size(block.bytes));
+                div style={ (share(block.bytes, used)) ";background:" (colour) } title=(title) {}
             }
         }
         ul.legend {

@@ -71,7 +71,8 @@ impl Axes {
     }
 }
 
-/// Where each version is below the limits of its chip; `None` where no version has counted cycles and a known chip.
+/// Where each version is below the limits of its chip; `None` where no version has counted cycles and a known
+/// chip.
 pub fn roofline(versions: &[Judged]) -> Option<Markup> {
     let points: Vec<_> = (0..versions.len()).filter_map(|index| point(versions, index)).collect();
     let axes = Axes::new(&points)?;
@@ -83,13 +84,14 @@ pub fn roofline(versions: &[Judged]) -> Option<Markup> {
     let slope = (axes.y(1.0) - axes.y(axes.low * axes.rate)).atan2(axes.x(ridge) - LEFT).to_degrees();
     let middle = (LEFT + axes.x(ridge)) / 2.0;
     let halfway = (axes.y(1.0) + axes.y(axes.low * axes.rate)) / 2.0 - 6.0;
+    let along_slope = format!("translate({middle:.1} {halfway:.1}) rotate({slope:.1})");
     Some(html! {
         div.plot {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-label="Roofline plot" {
             @for tick in ticks(axes.floor, 1.0) {
-                @let y = fixed(axes.y(tick));
+                @let (y, below) = (fixed(axes.y(tick)), fixed(axes.y(tick) + 4.0));
                 line.grid x1=(LEFT) x2=(WIDTH - RIGHT) y1=(y) y2=(y) {}
-                text x=(LEFT - 6.0) y=(fixed(axes.y(tick) + 4.0)) text-anchor="end" { (decimal(1e2 * tick)) " %" }
+                text x=(LEFT - 6.0) y=(below) text-anchor="end" { (decimal(1e2 * tick)) " %" }
             }
             @for tick in ticks(1024.0 * axes.low, 1024.0 * axes.high) {
                 @let x = fixed(axes.x(tick / 1024.0));
@@ -100,23 +102,24 @@ pub fn roofline(versions: &[Judged]) -> Option<Markup> {
             line.axis x1=(LEFT) x2=(WIDTH - RIGHT) y1=(bottom) y2=(bottom) {}
             path.roof d={ "M" (corners.join(" L")) } {}
             text.limit x=(WIDTH - RIGHT) y=(TOP - 8.0) text-anchor="end" { "limit of the MXU" }
-            text.limit text-anchor="middle"
-                transform={ "translate(" (fixed(middle)) " " (fixed(halfway)) ") rotate(" (fixed(slope)) ")" } {
-                "limit of HBM"
-            }
+            text.limit text-anchor="middle" transform=(along_slope) { "limit of HBM" }
             text x="0" y="12" { "MXU busy" }
-            text x=((WIDTH + LEFT) / 2.0) y=(HEIGHT - 10.0) text-anchor="middle" { "MXU cycles per KiB of HBM traffic" }
+            text x=((WIDTH + LEFT) / 2.0) y=(HEIGHT - 10.0) text-anchor="middle" {
+                "MXU cycles per KiB of HBM traffic"
+            }
             // Smaller and smaller, so that points in one place are rings.
             @for (point, radius) in points.iter().zip(radii(points.len())) {
                 @let (x, y) = axes.at(point);
-                circle cx=(fixed(x)) cy=(fixed(y)) r=(fixed(radius)) fill=(point.colour) { title { (point.label) } }
+                circle cx=(fixed(x)) cy=(fixed(y)) r=(fixed(radius)) fill=(point.colour) {
+                    title { (point.label) }
+                }
             }
             @for cluster in clusters(&points, &axes) { (label(&cluster, &axes)) }
         }
         }
         p.note {
-            "Each version with the share of time in which the MXU multiplies, modelled waits included, and its cycles as a \
-             multiple of the limit."
+            "Each version with the share of time in which the MXU multiplies, modelled waits included, and its \
+             cycles as a multiple of the limit."
         }
     })
 }

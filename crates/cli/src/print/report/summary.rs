@@ -41,7 +41,8 @@ fn best(ranking: &Ranking, versions: &[Judged]) -> Markup {
         })
         .collect();
     html! {
-        strong { (versions[best].version.name) } " is the fastest on " (ranking.chip) " at " (ranking.shape) ": "
+        strong { (versions[best].version.name) }
+        " is the fastest on " (ranking.chip) " at " (ranking.shape) ": "
         strong { (rounded(least)) " cycles" } ", modelled waits included, against " (listed(&others)) "."
     }
 }

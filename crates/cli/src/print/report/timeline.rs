@@ -18,6 +18,7 @@ pub fn plot(run: &simulate::SimulateReport) -> Markup {
     let layout = Layout::new(&run.timeline, EVENTS);
     let percent = |cycles: f64| format!("{:.3}%", 1e2 * cycles / layout.end);
     let rounded = |cycles: f64| grouped(cycles.round() as u64);
+    let share = |part: f64| format!("{:.1} %", 1e2 * part);
     // Labels close to the right edge would stick out.
     let is_labelled = |tick: &f64| *tick < 0.95 * layout.end;
     html! {
@@ -46,13 +47,14 @@ pub fn plot(run: &simulate::SimulateReport) -> Markup {
             @if layout.end < layout.run_end {
                 "The first " (rounded(layout.end)) " of " (rounded(layout.run_end)) " modelled cycles. "
             }
-            "Over the whole run the MXU is busy " (format!("{:.1}", 1e2 * run.shares.matmul_busy)) " % of the time, and "
-            (format!("{:.1}", 1e2 * run.shares.copy_overlap)) " % of the DMA time is hidden behind compute. Random operands, "
-            "one core; scheduling and memory banks are not modelled, so cycles differ from those of the listing."
+            "Over the whole run the MXU is busy " (share(run.shares.matmul_busy)) " of the time, and "
+            (share(run.shares.copy_overlap)) " of the DMA time is hidden behind compute. Random operands, one core; \
+             scheduling and memory banks are not modelled, so cycles differ from those of the listing."
         }
         @if !run.findings.is_empty() {
             p.trouble {
-                "The simulator reports " (run.findings.len()) " problems: run " code { "octile simulate " (run.kernel) } "."
+                "The simulator reports " (run.findings.len()) " problems: run "
+                code { "octile simulate " (run.kernel) } "."
             }
         }
     }

@@ -35,8 +35,8 @@ pub fn plot(version: &Version) -> Option<Markup> {
             span.ends { span { "bundle 0" } span { (bundles.len()) } }
         }
         p.note {
-            "One column is " (per_bin) " bundles. The stronger the colour, the more of the unit is in use; executions are on \
-             a logarithmic scale."
+            "One column is " (per_bin) " bundles. The stronger the colour, the more of the unit is in use; \
+             executions are on a logarithmic scale."
         }
     })
 }

@@ -100,7 +100,8 @@ fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
         ),
         Trouble::OutOfBounds { buffer, dimension, index, size, extent, access } => (
             format!(
-                "OUT OF BOUNDS: {size} elements from index {index} in dimension {dimension} of {buffer}, whose extent is {extent}"
+                "OUT OF BOUNDS: {size} elements from index {index} in dimension {dimension} of {buffer}, whose \
+                 extent is {extent}"
             ),
             vec![("access", access)],
         ),
@@ -113,7 +114,8 @@ fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
         ),
         Trouble::OutOfOperations { operations, site } => (
             format!(
-                "ENDLESS: stopped after {operations} operations; raise the limit with --max-operations N if the kernel ends"
+                "ENDLESS: stopped after {operations} operations; raise the limit with --max-operations N if the \
+                 kernel ends"
             ),
             vec![("next", site)],
         ),

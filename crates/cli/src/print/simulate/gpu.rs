@@ -19,11 +19,6 @@ pub fn report(report: &GpuSimulateReport) {
     emit(&text(report));
 }
 
-/// Prints the report as JSON.
-pub fn json(report: &GpuSimulateReport) {
-    super::judged_json(report.verdict(), report);
-}
-
 fn text(report: &GpuSimulateReport) -> String {
     let GpuSimulateReport { kernel, gpu, problem, .. } = report;
     let mut text = heading(format!(

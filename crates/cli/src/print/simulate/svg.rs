@@ -32,7 +32,8 @@ pub fn drawing(timeline: &Timeline, title: &str) -> String {
     };
     let fixed = |value: f64| format!("{value:.2}");
     let svg = html! {
-        svg xmlns="http://www.w3.org/2000/svg" width=(WIDTH) height=(height) viewBox={ "0 0 " (WIDTH) " " (height) } {
+        svg xmlns="http://www.w3.org/2000/svg" width=(WIDTH) height=(height)
+            viewBox={ "0 0 " (WIDTH) " " (height) } {
             style { (STYLE) }
             rect width="100%" height="100%" fill="white" {}
             text.title x="10" y="20" { (title) ": " (drawn) }

@@ -1,7 +1,7 @@
 //! The strip kernel for few rows, where loading the weights is all the work.
 //!
-//! A pipeline of weight blocks, each as long as K, fills most of VMEM. The first step starts every DMA that has a stage;
-//! a block is waited for right before its matmul, and then its stage takes the next block.
+//! A pipeline of weight blocks, each as long as K, fills most of VMEM. The first step starts every DMA that
+//! has a stage; a block is waited for right before its matmul, and then its stage takes the next block.
 
 use octile_core::plan::{
     BufferId,
@@ -70,7 +70,7 @@ pub(super) fn kernel(plan: &TpuPlan, pipeline: WeightPipeline) -> KernelModule {
     let (stages, scale_rows) = (b.i32(pipeline.stages), b.i32(plan.w_scale_tile().0));
     let first_row = b.muli(n, scale_rows);
     let zero = b.i32(0);
-    let w_scale = Scales::of_w(plan, operands.w_scale.chip).from_origin(first_row, zero);
+    let w_scale = Scales::of_w(plan, operands.w_scale.chip).with_origin(first_row, zero);
     for number in 0..per_step {
         let offset = b.i32(number);
         let block = b.addi(first, offset);
@@ -160,8 +160,8 @@ impl Operands {
         }
     }
 
-    /// Starts all DMAs that have a buffer and waits for what every block needs. The weights start in a loop, so that
-    /// the compiler cannot move them before the small arrays, which are needed first.
+    /// Starts all DMAs that have a buffer and waits for what every block needs. The weights start in a loop,
+    /// so that the compiler cannot move them before the small arrays, which are needed first.
     fn start_all(&self, b: &mut FunctionBuilder, blocks: usize) {
         let mut small = vec![
             ("x", self.whole(b, self.x, Lane::X)),

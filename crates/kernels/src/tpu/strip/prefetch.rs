@@ -40,14 +40,14 @@ impl PrefetchedScales {
         let b = &mut f.b;
         let first_k = origin(b, k, plan.k_blocks());
         let first_row = origin(b, n, plan.w_scale_tile().0);
-        let w_scale = Scales::of_w(plan, self.w_scale).from_origin(first_row, first_k);
+        let w_scale = Scales::of_w(plan, self.w_scale).with_origin(first_row, first_k);
         let zero = b.index(0);
         let x_scale = self.x_scale.map(|memref| {
             let scales = Scales::of_x(plan, memref);
             if self.x_by_strip {
                 scales.at(vec![zero, zero])
             } else {
-                scales.from_origin(origin(b, m, plan.x_scale_tile().0), first_k)
+                scales.with_origin(origin(b, m, plan.x_scale_tile().0), first_k)
             }
         });
         (x_scale, w_scale)

@@ -67,8 +67,8 @@ pub enum OpKind {
 }
 
 impl OpKind {
-    /// Returns whether the operation has side effects. One without is removed if its results are unused, as a compiler
-    /// would: the load that precedes every store in lowered kernels is not a read.
+    /// Returns whether the operation has side effects. One without is removed if its results are unused, as a
+    /// compiler would: the load that precedes every store in lowered kernels is not a read.
     const fn has_effect(self) -> bool {
         match self {
             Self::Compute | Self::Matmul | Self::Load | Self::Allocate => false,

@@ -48,7 +48,8 @@ enum Bound {
 }
 
 impl ScalarOp {
-    /// Binds an operation of `function` to its types; `None` if it does not compute one integer from integers.
+    /// Binds an operation of `function` to its types; `None` if it does not compute one integer from
+    /// integers.
     pub fn new(function: &Function, op: &Op) -> Option<Self> {
         let [result] = op.results[..] else { return None };
         let to = scalar_bits(function.ty(result))?;

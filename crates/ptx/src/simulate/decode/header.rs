@@ -57,8 +57,8 @@ pub(super) fn parameters(kernel: &Function<'_>) -> Result<Vec<(String, Parameter
             ([".param", ".align", "64", ".b8"], Some("128")) => ParameterKind::TensorMap,
             _ => {
                 let message = format!(
-                    "the simulator does not support the parameter `{declared}`: use `.u32`, `.u64` or a tensor map, \
-                     separated by commas"
+                    "the simulator does not support the parameter `{declared}`: use `.u32`, `.u64` or a \
+                     tensor map, separated by commas"
                 );
                 return Err(LoadError::unsupported(declared.position.line, message));
             }
@@ -131,7 +131,7 @@ pub(super) fn registers(declared: &RegisterDecl<'_>, names: &mut Names<'_>) -> R
 
 fn unsupported(declared: &RegisterDecl<'_>) -> Problem {
     format!(
-        "the simulator does not support the declaration `{declared}`: use `.b16 %h<N>`, `.b32 %r<N>`, `.b64 %rd<N>`, \
-         `.f32 %f<N>` or `.pred %p<N>`"
+        "the simulator does not support the declaration `{declared}`: use `.b16 %h<N>`, `.b32 %r<N>`, \
+         `.b64 %rd<N>`, `.f32 %f<N>` or `.pred %p<N>`"
     )
 }
