@@ -1,7 +1,7 @@
-"""Runs a Pallas kernel in JAX's TPU interpreter on request, and writes the same kernel out as Mosaic text.
+"""Runs a Pallas kernel in JAX's TPU interpreter on request, and writes the same kernel as Mosaic text.
 
-The kernel: x and w in 8-bit floats with one scale per block, explicit copies into two buffers, one semaphore per buffer
-and operand, blocks of the kernel equal to those of the quantization. One JSON object per line in, one out.
+The kernel: x and w in fp8 with one scale per block, explicit DMAs into two buffers, one semaphore per buffer
+and operand, tiles equal to quantization blocks. Reads one JSON object per line and answers with one.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ import pathlib
 import struct
 import time
 
-# Without these the TPU library looks for a TPU, for minutes.
+# Without these, libtpu searches for a TPU for minutes.
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
 os.environ.setdefault("TPU_WORKER_HOSTNAMES", "localhost")
 os.environ.setdefault("TPU_ACCELERATOR_TYPE", "tpu7x-8")
@@ -38,7 +38,7 @@ NAMES = {np.dtype("float32"): "F32", np.dtype(FP8): "F8_E4M3"}
 
 
 def kernel(grid, block, x, w, w_scale, x_scale, out, x2, w2, w_scale2, x_scale2, out2, acc, semaphores):
-    """One step: start the next step's copies, wait for this step's, multiply; after the last k-block copy out."""
+    """One grid step: start the next DMAs, wait for this step's, multiply; store after the last k-block."""
     m, n, k = (pl.program_id(axis) for axis in range(3))
     rows, cols, depth = grid
     tile = m * cols + n
@@ -53,7 +53,10 @@ def kernel(grid, block, x, w, w_scale, x_scale, out, x2, w2, w_scale2, x_scale2,
             (w_scale.at[n, k], w_scale2, W_SCALE),
             (x_scale.at[m, k], x_scale2, X_SCALE),
         )
-        return [pltpu.make_async_copy(far, near.at[slot], semaphores.at[slot, which]) for far, near, which in pairs]
+        copy = lambda source, buffer, which: pltpu.make_async_copy(
+            source, buffer.at[slot], semaphores.at[slot, which]
+        )
+        return [copy(*pair) for pair in pairs]
 
     def copy_out(tile, slot):
         where = pl.ds(lax.div(tile, cols) * block, block), pl.ds(lax.rem(tile, cols) * block, block)
@@ -102,7 +105,7 @@ def kernel(grid, block, x, w, w_scale, x_scale, out, x2, w2, w_scale2, x_scale2,
 
 
 def call(size, block, **options):
-    """The kernel for square matrices."""
+    """The kernel call for square matrices."""
     count = size // block
     far = pl.BlockSpec(memory_space=pl.ANY)
     return pl.pallas_call(
@@ -125,7 +128,7 @@ def call(size, block, **options):
 
 
 def operands(size, block):
-    """Random operands, the same each time."""
+    """Reproducible random operands."""
     random = np.random.default_rng(7)
     count = size // block
     codes = lambda: np.asarray(random.standard_normal((size, size)) * 40, np.float32).astype(FP8)
@@ -134,7 +137,7 @@ def operands(size, block):
 
 
 def mosaic_text(size, block, arguments):
-    """What JAX hands to the TPU compiler."""
+    """The module that JAX hands to the TPU compiler."""
     device = topologies.get_topology_desc(platform="tpu", topology_name="tpu7x:2x2x1").devices[0]
     sharding = SingleDeviceSharding(device)
     shapes = [jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in arguments]
@@ -148,7 +151,7 @@ def mosaic_text(size, block, arguments):
 
 
 def write_tensors(path, tensors):
-    """A safetensors file, in the given order."""
+    """Writes a safetensors file, in the given order."""
     header, data = {}, b""
     for name, array in tensors.items():
         array = np.ascontiguousarray(array)
@@ -163,9 +166,8 @@ def write_tensors(path, tensors):
 def prepare(size, block, folder):
     """Compiles for the interpreter, and writes the kernel, its operands and JAX's result."""
     arguments = operands(size, block)
-    runs = {
-        races: jax.jit(call(size, block, interpret=pltpu.InterpretParams(detect_races=races))) for races in (False, True)
-    }
+    interpret = lambda races: pltpu.InterpretParams(detect_races=races)
+    runs = {races: jax.jit(call(size, block, interpret=interpret(races))) for races in (False, True)}
     result = np.asarray(runs[False](*arguments))
     folder = pathlib.Path(folder)
     (folder / "kernel.mlir").write_text(mosaic_text(size, block, arguments))
@@ -175,7 +177,7 @@ def prepare(size, block, folder):
 
 
 def answer(request, ready):
-    """Carries out one request. Returns what is ready from now on, and the answer."""
+    """Handles one request. Returns the new state and the answer."""
     if "prepare" in request:
         return prepare(**request["prepare"]), {}
     arguments, runs = ready

@@ -1,4 +1,4 @@
-"""Quantizes a folder with llm-compressor on the CPU and prints how many seconds that took, imports left out."""
+"""Quantizes a folder with llm-compressor on the CPU and prints the seconds, without imports."""
 
 import json
 import sys

@@ -12,16 +12,16 @@ FEW_ROWS_X = ("bf16", "f32", "bf16-plain", "f32-plain")
 WIDE_PATHS = ("f32", "bf16")
 FP8_PATHS = ("fp8 to f32", "fp8 to bf16", "fp8 to f32, compiled", "fp8 to bf16, compiled")
 AVX2_ALLOWANCE = 0.9
-"""With AVX2 alone, this part of the ratios is asked for."""
+"""Fraction of the target ratios required with AVX2 alone."""
 
 
 class Lane(NamedTuple):
-    """Instructions that both sides are allowed to use."""
+    """Instruction set that both sides may use."""
 
     name: str
     octile_isa: Optional[str]
     environment: Dict[str, str]
-    """PyTorch reads these once, when it starts."""
+    """Variables that PyTorch reads at start."""
 
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -31,7 +31,7 @@ AVX2 = Lane("avx2", "avx2", {**ONE_THREAD, **AVX2_ONLY})
 
 
 class Group(NamedTuple):
-    """Contenders that take turns, and the targets among them."""
+    """Contenders that alternate, and the targets among them."""
 
     shape: Shape
     lane: Lane
@@ -51,7 +51,7 @@ def torch_paths() -> Dict[str, Tuple[str, int]]:
 
 
 def square_group(shape: Shape, lane: Lane) -> Group:
-    """8-bit activations, one thread; the largest shape also with two."""
+    """fp8 activations, one thread; the largest shape also with two."""
     allowance = AVX2_ALLOWANCE if lane is AVX2 else 1
     ours = "octile fp8"
     contenders = {ours: Settings("fp8", isa=lane.octile_isa)}
@@ -69,7 +69,7 @@ def square_group(shape: Shape, lane: Lane) -> Group:
 
 
 def few_rows_group(shape: Shape, lane: Lane, at_least: float) -> Group:
-    """Wide activations, quantized on the fly or (plain) not at all."""
+    """bf16 and f32 activations, quantized on the fly or (plain) not at all."""
     allowance = AVX2_ALLOWANCE if lane is AVX2 else 1
     contenders = {f"octile {x}": Settings(x, isa=lane.octile_isa) for x in FEW_ROWS_X}
     what = f"{shape} {lane.name}, over f32"

@@ -1,10 +1,10 @@
-"""Times PyTorch for torch_cpu.py, which starts it. One JSON object per line on standard input, one answer per line:
+"""Times PyTorch for torch_cpu.py, which starts it. One JSON object per line in, one per line out:
 
     {"prepare": {"m": 512, "n": 512, "k": 512, "quant_block": 128}}          -> {}
     {"time": "f32", "threads": 1, "samples": 5, "warmup": 1, "limit_s": 1}   -> {"samples_ms": [...]}
 
-The operands: x of m x k, and a weight of n x k in f8e4m3fn with one f32 scale per block. What is not named in a path is
-made ready before the clock starts: x in the type of the multiplication, and for `f32` and `bf16` the dequantized weight.
+The operands: x of m x k, and a weight of n x k in f8e4m3fn with one f32 scale per block. Only the steps that
+a path names are timed: x is converted beforehand, and for `f32` and `bf16` the weight is dequantized.
 """
 
 import sys
@@ -18,12 +18,12 @@ except ImportError as error:
     sys.exit(f"{sys.executable} cannot import PyTorch ({error}): name a Python that can with --python")
 
 SEED = 1
-# Relative to the largest element of the result: how far a path may be from the f64 result before its time is worthless.
+# Largest accepted difference from the f64 result, relative to its largest element.
 TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 
 
 def quantize(weight, qb):
-    """Codes and scales of a weight, one scale per block."""
+    """Quantizes a weight, one scale per block."""
     n, k = weight.shape
     blocks = weight.view(n // qb, qb, k // qb, qb)
     scales = blocks.abs().amax((1, 3)) / 448
@@ -32,19 +32,19 @@ def quantize(weight, qb):
 
 
 def dequantize(codes, scales, qb, dtype):
-    """The weight that codes and scales stand for, with as few passes over it as eager PyTorch allows."""
+    """Dequantizes a weight in as few passes as eager PyTorch allows."""
     n, k = codes.shape
     blocks = codes.to(dtype).view(n // qb, qb, k // qb, qb)
     return blocks.mul_(scales[:, None, :, None].to(dtype)).view(n, k)
 
 
 def dequantize_and_multiply(x, codes, scales, qb):
-    """The path that starts from the 8-bit weight."""
+    """The path that starts from the fp8 weight."""
     return x @ dequantize(codes, scales, qb, x.dtype).T
 
 
 def make_paths(m, n, k, quant_block):
-    """Operands for one shape, and everything that can be timed on them: name -> function without arguments."""
+    """Operands for one shape, and the functions to time on them, by name."""
     if n % quant_block or k % quant_block:
         raise ValueError(f"N {n} and K {k} must be multiples of the block side {quant_block}")
     torch._dynamo.reset()
@@ -56,7 +56,7 @@ def make_paths(m, n, k, quant_block):
     for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
         x_ready, weight_ready = x.to(dtype), weight.to(dtype)
         compiled = torch.compile(dequantize_and_multiply, dynamic=False)
-        # Default arguments, because a closure would see the operands of the last turn of the loop.
+        # Default arguments, because a closure would capture the operands of the last iteration.
         paths[name] = lambda x=x_ready, w=weight_ready: x @ w.T
         paths[f"fp8 to {name}"] = lambda x=x_ready: dequantize_and_multiply(x, codes, scales, quant_block)
         paths[f"fp8 to {name}, compiled"] = lambda x=x_ready, f=compiled: f(x, codes, scales, quant_block)
@@ -67,14 +67,14 @@ def make_paths(m, n, k, quant_block):
 
 
 def check(name, result, expected):
-    """Refuses to time a path that computes something else."""
+    """Rejects a path with a wrong result."""
     error = ((result.double() - expected).abs().max() / expected.abs().max()).item()
     if not error <= TOLERANCE[result.dtype]:
         raise ValueError(f"path '{name}' is wrong: its largest error is {error:.1e} of the largest element")
 
 
 def take_samples(path, samples, warmup, limit_s):
-    """Milliseconds of up to `samples` runs; after `limit_s` seconds no further run is started."""
+    """Times up to `samples` runs, in milliseconds; starts none after `limit_s` seconds."""
     for _ in range(warmup):
         path()
     times = []
@@ -87,7 +87,7 @@ def take_samples(path, samples, warmup, limit_s):
 
 
 def answer(request, paths):
-    """Carries out one request. Returns the paths that are ready from now on, and the answer."""
+    """Handles one request. Returns the prepared paths and the answer."""
     if "prepare" in request:
         return make_paths(**request["prepare"]), {}
     torch.set_num_threads(request["threads"])

@@ -1,5 +1,5 @@
-//! One function per reader of foreign files, which takes arbitrary bytes and must come back: no panic, no endless
-//! loop, no allocation out of proportion. What a reader prints must read back as the same value.
+//! Fuzz targets, one per reader of untrusted files. A target takes arbitrary bytes and must return: no panic,
+//! no endless loop, no excessive allocation. Printed values must parse back to the same value.
 
 #![forbid(unsafe_code)]
 
@@ -13,10 +13,10 @@ pub use readers::{
     facts, hlo, kernel_body, llo, manifest, mosaic, ptx, safetensors, sass, stablehlo, tables,
 };
 
-/// A fuzz target: takes any bytes, and says whether they got through all that it does instead of being refused.
+/// A fuzz target. Returns whether the input was accepted and processed to the end.
 pub type Target = fn(&[u8]) -> bool;
 
-/// Every target with its name, which is also that of its binary and of its folder in the corpus.
+/// Every target, by the name of its binary and corpus folder.
 pub const TARGETS: [(&str, Target); 11] = [
     ("facts", facts),
     ("hlo", hlo),
@@ -31,7 +31,7 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("tables", tables),
 ];
 
-/// The `main` of a target's binary: libFuzzer's in a build for fuzzing, else one that reads the files it is given.
+/// Defines `main` of a target's binary: libFuzzer's when fuzzing, otherwise one that reads the named files.
 #[macro_export]
 macro_rules! target {
     ($name:ident) => {
@@ -47,12 +47,12 @@ macro_rules! target {
     };
 }
 
-/// Puts the files named on the command line to a target, to see what an input does without libFuzzer.
+/// Runs a target on the files named on the command line, to reproduce a finding without libFuzzer.
 pub fn read_files(target: Target) -> ExitCode {
     for path in env::args_os().skip(1) {
         match fs::read(&path).map(|bytes| target(&bytes)) {
-            Ok(true) => println!("{}: read to its end", path.display()),
-            Ok(false) => println!("{}: refused", path.display()),
+            Ok(true) => println!("{}: accepted", path.display()),
+            Ok(false) => println!("{}: rejected", path.display()),
             Err(error) => {
                 eprintln!("cannot read {}: {error}", path.display());
                 return ExitCode::from(2);

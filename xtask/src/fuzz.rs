@@ -1,4 +1,4 @@
-//! `cargo xtask fuzz`: puts arbitrary bytes to the readers of foreign files, with libFuzzer and the stable compiler.
+//! `cargo xtask fuzz`: fuzzes the readers of untrusted files, with libFuzzer and the stable compiler.
 
 mod archive;
 
@@ -14,10 +14,10 @@ use clap::Args;
 
 use crate::{root, run};
 
-/// What to do with which targets.
+/// Targets, and what to do with them.
 #[derive(Debug, Args)]
-pub struct FuzzArgs {
-    /// Targets, by the names of the files in fuzz/src/bin [default: all]
+pub(crate) struct FuzzArgs {
+    /// Targets: file names in fuzz/src/bin [default: all]
     targets: Vec<String>,
     /// Minutes per target
     #[arg(long, default_value_t = 1)]
@@ -25,22 +25,22 @@ pub struct FuzzArgs {
     /// Processes per target
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     jobs: u32,
-    /// Only build the targets, into target/fuzz/bin
+    /// Build only, into target/fuzz/bin
     #[arg(long, conflicts_with_all = ["minutes", "jobs", "merge"])]
     build: bool,
-    /// Fold the inputs in target/fuzz/corpus that reach new code into fuzz/corpus.tar.gz
+    /// Add inputs of target/fuzz/corpus that reach new code to fuzz/corpus.tar.gz
     #[arg(long, conflicts_with_all = ["minutes", "jobs"])]
     merge: bool,
 }
 
-/// The only host that libFuzzer is built for here; naming it keeps instrumentation out of build scripts.
+/// The host. Naming it explicitly keeps instrumentation out of build scripts.
 const HOST: &str = "x86_64-unknown-linux-gnu";
-/// What an input may take: seconds, megabytes of memory.
+/// Limits per input: seconds, megabytes of memory.
 const LIMITS: [&str; 2] = ["-timeout=10", "-rss_limit_mb=1024"];
-/// Kilobytes of address space, beyond which allocations fail, and the program with them; libFuzzer's own limit on
-/// single allocations needs the address sanitizer.
+/// Kilobytes of address space, beyond which allocations fail; libFuzzer's own allocation limit needs
+/// AddressSanitizer.
 const ADDRESS_SPACE: u32 = 1536 << 10;
-/// Longest input that is tried: enough for a whole small kernel and the module around it.
+/// Longest input: enough for a small kernel and the module around it.
 const MAX_LEN: &str = "-max_len=32768";
 
 /// Folders and files of a campaign.
@@ -51,7 +51,7 @@ struct Places {
     corpus: PathBuf,
     /// Inputs that fail.
     findings: PathBuf,
-    /// What is kept of the inputs.
+    /// The committed corpus.
     archive: PathBuf,
     /// Tokens of the grammars.
     dictionaries: PathBuf,
@@ -70,8 +70,8 @@ impl Places {
     }
 }
 
-/// Builds, then runs or merges.
-pub fn fuzz(args: &FuzzArgs) -> Result<()> {
+/// Builds the targets, then fuzzes or merges.
+pub(crate) fn fuzz(args: &FuzzArgs) -> Result<()> {
     let targets = chosen(&args.targets)?;
     let places = Places::new();
     build(&targets, &places)?;
@@ -94,13 +94,13 @@ pub fn fuzz(args: &FuzzArgs) -> Result<()> {
         return Ok(());
     }
     bail!(
-        "{} failed: see the inputs in {} and `cargo run -p octile-fuzz --bin TARGET INPUT`",
+        "{} failed: the inputs are in {}; reproduce one with `cargo run -p octile-fuzz --bin TARGET INPUT`",
         failed.join(", "),
         places.findings.display()
     )
 }
 
-/// The targets asked for, which must exist.
+/// Returns the requested targets, or all.
 fn chosen(wanted: &[String]) -> Result<Vec<String>> {
     let mut known = Vec::new();
     for entry in fs::read_dir(root().join("fuzz/src/bin"))? {
@@ -108,12 +108,12 @@ fn chosen(wanted: &[String]) -> Result<Vec<String>> {
     }
     known.sort();
     if let Some(unknown) = wanted.iter().find(|name| !known.contains(name)) {
-        bail!("there is no fuzz target '{unknown}': name one of {}", known.join(", "));
+        bail!("no fuzz target '{unknown}': use one of {}", known.join(", "));
     }
     Ok(if wanted.is_empty() { known } else { wanted.to_vec() })
 }
 
-/// Compiles with the coverage counters that libFuzzer steers by. Those passes and flags need no nightly compiler.
+/// Compiles with the coverage counters that guide libFuzzer. These LLVM passes work on the stable compiler.
 fn build(targets: &[String], places: &Places) -> Result<()> {
     let coverage = ["level=4", "inline-8bit-counters", "pc-table", "trace-compares"]
         .map(|option| format!("-Cllvm-args=-sanitizer-coverage-{option}"));
@@ -132,7 +132,7 @@ fn build(targets: &[String], places: &Places) -> Result<()> {
     Ok(())
 }
 
-/// Runs one target; whether nothing was found.
+/// Fuzzes one target. Returns whether it survived.
 fn campaign(target: &str, args: &FuzzArgs, places: &Places) -> Result<bool> {
     fs::create_dir_all(&places.findings)?;
     let (corpus, log) = (places.corpus.join(target), places.findings.join(format!("{target}.log")));
@@ -143,7 +143,7 @@ fn campaign(target: &str, args: &FuzzArgs, places: &Places) -> Result<bool> {
     command.arg(format!("-dict={}", places.dictionaries.join(format!("{target}.dict")).display()));
     command.arg(format!("-artifact_prefix={}/{target}-", places.findings.display()));
     if args.jobs > 1 {
-        // Finds nothing of its own, and stops when one of its children does.
+        // The parent only coordinates, and stops when a child finds something.
         command.arg(format!("-fork={}", args.jobs));
     }
     let log_file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
@@ -156,7 +156,7 @@ fn campaign(target: &str, args: &FuzzArgs, places: &Places) -> Result<bool> {
     Ok(status.success())
 }
 
-/// A target with its limits. Threads would take address space each.
+/// A target with its limits. Fewer threads, because each takes address space.
 fn limited(target: &Path) -> Command {
     let mut command = Command::new("sh");
     command.args(["-c", &format!("ulimit -v {ADDRESS_SPACE} && exec \"$0\" \"$@\"")]).arg(target);
@@ -164,20 +164,20 @@ fn limited(target: &Path) -> Command {
     command
 }
 
-/// The last line of the log that says how much was covered.
+/// Returns the last coverage line of the log.
 fn last_figures(log: &Path) -> Result<String> {
     let lines = BufReader::new(File::open(log)?).split(b'\n').map_while(std::result::Result::ok);
     let figures =
         lines.map(|line| String::from_utf8_lossy(&line).into_owned()).filter(|l| l.contains("cov: "));
-    Ok(figures.last().unwrap_or_else(|| "nothing was run".to_owned()))
+    Ok(figures.last().unwrap_or_else(|| "no input was run".to_owned()))
 }
 
-/// Keeps the inputs that together reach all that is reached, the smaller ones first.
+/// Reduces the corpus to a minimal set with the same coverage.
 fn merge(targets: &[String], places: &Places) -> Result<()> {
     for target in targets {
         let (all, kept) = (places.corpus.join(target), places.corpus.join(format!("{target}.kept")));
         fs::create_dir_all(&kept)?;
-        // How often code is reached would keep five times as many inputs.
+        // With execution counters as coverage, five times as many inputs would be kept.
         let mut command = limited(&places.bin.join(target));
         run(command.args(["-set_cover_merge=1", "-use_counters=0"]).args([&kept, &all]))?;
         fs::remove_dir_all(&all)?;

@@ -1,7 +1,8 @@
-//! Chores of the workspace: `cargo xtask test` runs everything that must hold before a change lands.
+//! Workspace tasks: `cargo xtask test` runs everything that must pass before a change is merged.
 
 #![forbid(unsafe_code)]
 
+mod chart;
 mod fuzz;
 mod memcheck;
 mod tidy;
@@ -13,28 +14,34 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
-/// Chores of the workspace.
+/// Tasks of the workspace
 #[derive(Debug, Parser)]
 enum Args {
-    /// Everything: formatting, lints, tidy rules, all tests
+    /// Run formatting, lints, tidy rules, documentation and all tests
     Test {
-        /// Also run the memory checkers (valgrind must be installed)
+        /// Also run the memory checkers (needs valgrind)
         #[arg(long)]
         memcheck: bool,
     },
-    /// Only the tidy rules: dependencies between rooms, file length, where unsafe and unwrap may stand
+    /// Check the tidy rules: dependencies, file length, line width, unsafe, unwrap, links in documents
     Tidy,
-    /// Only the memory checkers, valgrind and AddressSanitizer: CPU kernels of every ISA, and the CUDA layer on the stand-in driver
+    /// Run valgrind and AddressSanitizer on the CPU kernels and the CUDA layer
     Memcheck,
-    /// Look for inputs that break the readers of foreign files: see fuzz/README.md
+    /// Fuzz the readers of untrusted files (fuzz/README.md)
     Fuzz(fuzz::FuzzArgs),
-    /// Only octile and candle in one program, see tests/beside-candle; fetches candle
+    /// Check that the workspace builds with the oldest supported Rust, and for aarch64
+    Portability,
+    /// Build docs/ with mdBook, into target/book
+    Book,
+    /// Draw the README's chart from the benchmark records
+    Chart,
+    /// Link octile and candle into one program (tests/beside-candle; fetches candle)
     TestCandle,
-    /// Only the checkpoints against transformers and compressed-tensors, which are installed under target/peers (5 GB)
+    /// Compare checkpoints with transformers and compressed-tensors (installs 5 GB under target/peers)
     TestTransformers {
-        /// A Python that has the libraries already
+        /// Use this Python, which has the libraries
         #[arg(long, value_name = "PATH")]
         python: Option<PathBuf>,
     },
@@ -46,7 +53,10 @@ fn main() -> ExitCode {
         Args::Tidy => tidy::run(&root()),
         Args::Memcheck => memcheck::run(),
         Args::Fuzz(args) => fuzz::fuzz(&args),
-        Args::TestCandle => test_candle(),
+        Args::Portability => portability(),
+        Args::Book => book(),
+        Args::Chart => chart::write(&root()),
+        Args::TestCandle => test_candle().and_then(|ran| ran.then_some(()).context("cannot fetch candle")),
         Args::TestTransformers { python } => test_transformers(python),
     };
     match result {
@@ -58,7 +68,12 @@ fn main() -> ExitCode {
     }
 }
 
-/// The workspace, wherever it was called from.
+/// Whether `cargo xtask` has this task.
+fn is_task(name: &str) -> bool {
+    Args::command().find_subcommand(name).is_some()
+}
+
+/// Root of the workspace, wherever the command runs.
 fn root() -> PathBuf {
     let xtask = Path::new(env!("CARGO_MANIFEST_DIR"));
     xtask.parent().map_or_else(|| xtask.to_owned(), Path::to_owned)
@@ -70,16 +85,21 @@ fn test(with_memcheck: bool) -> Result<()> {
     println!("== tidy");
     tidy::run(&root())?;
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])?;
+    println!("== cargo doc --workspace --no-deps");
+    run(Command::new(env!("CARGO"))
+        .args(["doc", "--workspace", "--no-deps", "--quiet"])
+        .env("RUSTDOCFLAGS", "-D warnings"))?;
     cargo(&["test", "--workspace"])?;
-    test_candle()?;
+    if !test_candle()? {
+        println!("== not run: test-candle (candle cannot be fetched)");
+    }
     if with_memcheck {
         memcheck::run()?;
     } else {
-        println!("== memcheck did not run: it takes minutes; cargo xtask test --memcheck includes it");
+        println!("== not run: memcheck (takes minutes; cargo xtask test --memcheck)");
     }
-    println!(
-        "== test-transformers did not run: it installs 5 GB; cargo xtask test-transformers is that alone"
-    );
+    println!("== not run: test-transformers (installs 5 GB; cargo xtask test-transformers)");
+    println!("== not run: portability (builds the workspace twice; cargo xtask portability)");
     println!("== all passed in {} s", start.elapsed().as_secs());
     Ok(())
 }
@@ -98,19 +118,45 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Builds octile beside candle, multiplies with both,
-/// and checks octile with the cudarc features of candle's CUDA backend.
-fn test_candle() -> Result<()> {
-    let package = ["--manifest-path", "tests/beside-candle/Cargo.toml"];
-    let target = ["--target-dir", "target/beside-candle"];
-    // What was fetched before will do where nothing can be fetched.
-    let is_online = cargo(&[&["fetch"], &package[..]].concat()).is_ok();
-    let offline: &[&str] = if is_online { &[] } else { &["--offline"] };
-    cargo(&[&["test"], &package[..], &target, offline].concat())?;
-    cargo(&[&["check", "--features", "candle-cuda-linking"], &package[..], &target, offline].concat())
+/// Checks the minimum supported Rust version and another architecture. `rustup` fetches what is missing.
+fn portability() -> Result<()> {
+    const AARCH64: &str = "aarch64-unknown-linux-gnu";
+    let manifest: toml::Table = std::fs::read_to_string(root().join("Cargo.toml"))?.parse()?;
+    let oldest = manifest["workspace"]["package"]["rust-version"].as_str().context("no rust-version")?;
+    let check = ["check", "--workspace", "--all-targets", "--target-dir"];
+    println!("== Rust {oldest}");
+    run(Command::new("rustup").args(["toolchain", "install", "--profile", "minimal", oldest]))?;
+    let target = root().join("target").join(oldest);
+    run(Command::new("rustup").args(["run", oldest, "cargo"]).args(check).arg(target))?;
+    println!("== {AARCH64}");
+    run(Command::new("rustup").args(["target", "add", AARCH64]))?;
+    let target = root().join("target/aarch64");
+    run(Command::new(env!("CARGO")).args(check).arg(target).args(["--target", AARCH64]))
 }
 
-/// Compares checkpoints with those of the real libraries.
+/// Builds the documents as a book. `cargo xtask tidy` checks their links without mdBook.
+fn book() -> Result<()> {
+    run(Command::new("mdbook").args(["build", "docs", "--dest-dir", "../target/book"]))
+        .context("mdBook is needed: cargo install mdbook")
+}
+
+/// Builds octile beside candle, multiplies with both, and checks octile with the cudarc features of candle's
+/// CUDA backend. Returns false if candle can be neither fetched nor found in cargo's cache.
+fn test_candle() -> Result<bool> {
+    let package = ["--manifest-path", "tests/beside-candle/Cargo.toml"];
+    let target = ["--target-dir", "target/beside-candle"];
+    let choices: [&[&str]; 2] = [&[], &["--offline"]];
+    let Some(network) =
+        choices.into_iter().find(|network| cargo(&[&["fetch"], &package[..], network].concat()).is_ok())
+    else {
+        return Ok(false);
+    };
+    cargo(&[&["test"], &package[..], &target, network].concat())?;
+    cargo(&[&["check", "--features", "candle-cuda-linking"], &package[..], &target, network].concat())?;
+    Ok(true)
+}
+
+/// Compares checkpoints with those of the reference libraries.
 fn test_transformers(python: Option<PathBuf>) -> Result<()> {
     let tests = root().join("crates/checkpoint/tests/transformers");
     let python = match python {

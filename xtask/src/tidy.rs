@@ -1,4 +1,6 @@
-//! Rules that keep every line in its room.
+//! Tidy rules: every line in its crate, every link in the documents valid.
+
+mod documents;
 
 use std::{
     fs,
@@ -8,12 +10,12 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// A crate, and the crates of this workspace that it may depend on.
-const ROOMS: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 10] = [
     ("core", &[]),
     ("mosaic", &["octile-core"]),
     ("ptx", &["octile-core"]),
-    ("kernels", &["octile-core", "octile-mosaic"]),
-    ("dump", &["octile-core", "octile-mosaic"]),
+    ("kernels", &["octile-core", "octile-mosaic", "octile-ptx"]),
+    ("dump", &["octile-core", "octile-mosaic", "octile-ptx"]),
     ("runtime", &["octile-core", "octile-kernels"]),
     ("checkpoint", &["octile-core", "octile-runtime"]),
     ("octile", &["octile-core", "octile-mosaic", "octile-ptx", "octile-kernels", "octile-runtime"]),
@@ -33,80 +35,98 @@ const ROOMS: [(&str, &[&str]); 10] = [
     ),
 ];
 
-/// Longer files hide more than one noun.
+/// Longer files hold more than one concept.
 const LONGEST_FILE: usize = 500;
 
-/// Folders whose code reads text that others wrote, where bad input must never end the program.
-const FOREIGN_TEXT: [&str; 4] =
-    ["crates/dump/src", "crates/mosaic/src/parse", "crates/ptx/src/parse", "crates/checkpoint/src/read"];
+/// Widest line, as in rustfmt.toml.
+const WIDEST_LINE: usize = 110;
 
-/// Checks every rule and reports every breach.
-pub fn run(root: &Path) -> Result<()> {
-    let mut breaches = Vec::new();
-    for room in fs::read_dir(root.join("crates"))? {
-        check_dependencies(&room?.path(), &mut breaches)?;
+/// Folders that parse untrusted text, where bad input must never panic.
+const UNTRUSTED_TEXT: [&str; 5] = [
+    "crates/dump/src",
+    "crates/mosaic/src/parse",
+    "crates/ptx/src/parse",
+    "crates/ptx/src/simulate/decode",
+    "crates/checkpoint/src/read",
+];
+
+/// Checks every rule and reports every violation.
+pub(crate) fn run(root: &Path) -> Result<()> {
+    let mut violations = Vec::new();
+    for folder in fs::read_dir(root.join("crates"))? {
+        check_dependencies(&folder?.path(), &mut violations)?;
     }
-    for file in sources(root)? {
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let name = file.strip_prefix(root).unwrap_or(&file);
-        check_source(name, &text, &mut breaches);
+    for file in files(root, &["crates", "examples", "fuzz", "xtask"], "rs")? {
+        check_source(&relative(root, &file), &read(&file)?, &mut violations);
     }
-    if breaches.is_empty() {
+    for file in files(root, &["bench", "crates", "examples"], "py")? {
+        check_width(&relative(root, &file), read(&file)?.lines().enumerate(), &mut violations);
+    }
+    documents::check(root, &mut violations)?;
+    if violations.is_empty() {
         return Ok(());
     }
-    bail!("{} tidy rules are broken:\n  {}", breaches.len(), breaches.join("\n  "));
+    bail!("{} violations of tidy rules:\n  {}", violations.len(), violations.join("\n  "));
 }
 
-fn check_dependencies(room: &Path, breaches: &mut Vec<String>) -> Result<()> {
-    let name = room.file_name().unwrap_or_default().to_string_lossy().into_owned();
-    let Some((_, allowed)) = ROOMS.iter().find(|(room, _)| *room == name) else {
-        breaches.push(format!(
-            "crates/{name} is not a known room: add it to xtask/src/tidy.rs and ARCHITECTURE.md"
-        ));
+fn check_dependencies(folder: &Path, violations: &mut Vec<String>) -> Result<()> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let Some((_, allowed)) = CRATES.iter().find(|(known, _)| *known == name) else {
+        violations
+            .push(format!("crates/{name} is not listed: add it to xtask/src/tidy.rs and ARCHITECTURE.md"));
         return Ok(());
     };
-    let manifest: toml::Table = fs::read_to_string(room.join("Cargo.toml"))?.parse()?;
+    let manifest: toml::Table = read(&folder.join("Cargo.toml"))?.parse()?;
     let dependencies = manifest.get("dependencies").and_then(|d| d.as_table()).into_iter().flatten();
     for (dependency, _) in dependencies {
-        if dependency.starts_with("octile-") && !allowed.contains(&dependency.as_str()) {
-            breaches.push(format!("crates/{name} must not depend on {dependency}"));
+        if dependency.starts_with("octile") && !allowed.contains(&dependency.as_str()) {
+            violations.push(format!("crates/{name} must not depend on {dependency}"));
         }
         if dependency == "anyhow" && name != "cli" {
-            breaches.push(format!(
-                "crates/{name} must not depend on anyhow: only the cli gives up on error types"
+            violations.push(format!(
+                "crates/{name} must not depend on anyhow: libraries return error enums, only the cli uses it"
             ));
         }
     }
     Ok(())
 }
 
-fn check_source(name: &Path, text: &str, breaches: &mut Vec<String>) {
+fn check_source(name: &Path, text: &str, violations: &mut Vec<String>) {
     let lines = text.lines().count();
     if lines > LONGEST_FILE {
-        breaches.push(format!(
-            "{}: {lines} lines, more than {LONGEST_FILE}: split it along its nouns",
-            name.display()
-        ));
+        violations
+            .push(format!("{}: {lines} lines, more than {LONGEST_FILE}: split the file", name.display()));
     }
+    let comments = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
+    check_width(name, comments, violations);
     let crate_root = name.ends_with("src/lib.rs") || name.ends_with("src/main.rs");
-    // The library hands raw pointers and streams of its callers on to the runtime.
+    // The library passes raw pointers and streams of its callers on to the runtime.
     let lint = if name.starts_with("crates/octile") { "deny" } else { "forbid" };
     let attribute = format!("#![{lint}(unsafe_code)]");
     if crate_root && !name.starts_with("crates/runtime") && !text.contains(&attribute) {
-        breaches.push(format!("{}: only crates/runtime may do without {attribute}", name.display()));
+        violations.push(format!("{}: {attribute} is missing; only crates/runtime is exempt", name.display()));
     }
-    let foreign = FOREIGN_TEXT.iter().any(|folder| name.starts_with(folder)) && !name.ends_with("tests.rs");
-    for (at, line) in production_lines(text) {
-        let place = format!("{}:{at}", name.display());
-        if foreign
-            && [".unwrap()", ".expect(", "panic!(", "unreachable!("].iter().any(|call| line.contains(call))
-        {
-            breaches.push(format!("{place}: a parser of foreign text must not be able to panic"));
+    let untrusted =
+        UNTRUSTED_TEXT.iter().any(|folder| name.starts_with(folder)) && !name.ends_with("tests.rs");
+    for (at, line) in production_lines(text).filter(|_| untrusted) {
+        if [".unwrap()", ".expect(", "panic!(", "unreachable!("].iter().any(|call| line.contains(call)) {
+            violations.push(format!("{}:{at}: a parser of untrusted text must not panic", name.display()));
         }
     }
 }
 
-/// The numbered lines before the unit tests, without comments.
+/// Of Rust only comments are checked: rustfmt wraps code, and string literals may hold other languages.
+fn check_width<'a>(name: &Path, lines: impl Iterator<Item = (usize, &'a str)>, violations: &mut Vec<String>) {
+    for (at, line) in lines {
+        let width = line.chars().count();
+        if width > WIDEST_LINE && !line.contains("://") {
+            let place = format!("{}:{}", name.display(), at + 1);
+            violations.push(format!("{place}: {width} columns, more than {WIDEST_LINE}"));
+        }
+    }
+}
+
+/// Numbered lines before the unit tests, without comments.
 fn production_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
     text.lines()
         .take_while(|line| !line.starts_with("#[cfg(test)]"))
@@ -114,17 +134,24 @@ fn production_lines(text: &str) -> impl Iterator<Item = (usize, &str)> {
         .map(|(index, line)| (index + 1, line.split("//").next().unwrap_or(line)))
 }
 
-/// Every Rust file of the workspace.
-fn sources(root: &Path) -> Result<Vec<PathBuf>> {
+fn read(file: &Path) -> Result<String> {
+    fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))
+}
+
+fn relative(root: &Path, file: &Path) -> PathBuf {
+    file.strip_prefix(root).unwrap_or(file).to_owned()
+}
+
+/// Every file below these folders with this extension.
+fn files(root: &Path, folders: &[&str], extension: &str) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    let mut folders: Vec<PathBuf> =
-        ["crates", "examples", "fuzz", "xtask"].iter().map(|f| root.join(f)).collect();
+    let mut folders: Vec<PathBuf> = folders.iter().map(|folder| root.join(folder)).collect();
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder).with_context(|| format!("cannot list {}", folder.display()))? {
             let path = entry?.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "rs") {
+            } else if path.extension().is_some_and(|found| found == extension) {
                 files.push(path);
             }
         }
@@ -137,19 +164,20 @@ fn sources(root: &Path) -> Result<Vec<PathBuf>> {
 mod tests {
     use super::*;
 
-    fn breaches(name: &str, text: &str) -> Vec<String> {
-        let mut breaches = Vec::new();
-        check_source(Path::new(name), text, &mut breaches);
-        breaches
+    fn violations(name: &str, text: &str) -> Vec<String> {
+        let mut violations = Vec::new();
+        check_source(Path::new(name), text, &mut violations);
+        violations
     }
 
     #[test]
-    fn each_rule_finds_its_breach() {
-        assert_eq!(breaches("crates/core/src/lib.rs", "#![forbid(unsafe_code)]").len(), 0);
-        assert_eq!(breaches("crates/core/src/lib.rs", "pub mod a;").len(), 1);
-        assert_eq!(breaches("crates/runtime/src/lib.rs", "pub mod a;").len(), 0);
-        assert_eq!(breaches("crates/dump/src/a.rs", "a.unwrap();\n#[cfg(test)]\nb.unwrap();").len(), 1);
-        assert_eq!(breaches("crates/core/src/a.rs", "a.unwrap();").len(), 0);
-        assert_eq!(breaches("crates/core/src/a.rs", &"\n".repeat(LONGEST_FILE + 1)).len(), 1);
+    fn each_rule_finds_its_violation() {
+        assert_eq!(violations("crates/core/src/lib.rs", "#![forbid(unsafe_code)]").len(), 0);
+        assert_eq!(violations("crates/core/src/lib.rs", "pub mod a;").len(), 1);
+        assert_eq!(violations("crates/runtime/src/lib.rs", "pub mod a;").len(), 0);
+        assert_eq!(violations("crates/dump/src/a.rs", "a.unwrap();\n#[cfg(test)]\nb.unwrap();").len(), 1);
+        assert_eq!(violations("crates/core/src/a.rs", "a.unwrap();").len(), 0);
+        assert_eq!(violations("crates/core/src/a.rs", &"\n".repeat(LONGEST_FILE + 1)).len(), 1);
+        assert_eq!(violations("crates/core/src/a.rs", &"/".repeat(WIDEST_LINE + 1)).len(), 1);
     }
 }

@@ -1,9 +1,10 @@
-"""Times Octile and its peers on one GPU, taking turns shape by shape, and writes every median to a record.
+"""Times Octile and its peers on one GPU, alternating shape by shape, and writes every sample to a record.
 
     python3 bench/peers/gpu/compare.py --octile PATH/gpu_sweep --record FILE
 
-`gpu_sweep` is built with `cargo build --release -p octile-cli --example gpu_sweep`. Each contender is timed twice: as the median of
-event-timed single calls after the cache was flushed, and per call of a replayed graph. The better one counts, for all alike.
+`gpu_sweep` is built with `cargo build --release -p octile-cli --example gpu_sweep`. Each round measures
+cold-cache time (median of event-timed calls after an L2 flush) and graph-replay time (per call). The faster
+of the two counts, and the best of three rounds, for every library.
 """
 
 import argparse
@@ -20,20 +21,22 @@ from shapes import SHAPES, parse
 
 FLUSH_BYTES = 256 << 20
 ROUNDS = 3
-# A GPU at its power limit slows down within milliseconds: work that long starts from rest, whoever ran before.
+# At its power limit a GPU slows down within milliseconds: long work starts from rest, for every library.
 LONG_WORK = 1 << 33
 REST_S = 0.2
 
 
 class Octile:
-    """The process that times Octile, one shape per line."""
+    """The process that times Octile, one shape per line of input."""
 
     def __init__(self, path):
         self.folder = tempfile.TemporaryDirectory()
-        self.process = subprocess.Popen([path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(
+            [path, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
 
     def load(self, inputs):
-        """Hands over the operands of a shape."""
+        """Passes the operands of a shape."""
         path = f"{self.folder.name}/operands"
         parts = [inputs.x.view(torch.uint8), inputs.w.view(torch.uint8), inputs.x_scales, inputs.w_scales]
         with open(path, "wb") as file:
@@ -43,14 +46,14 @@ class Octile:
 
     def time(self, m, n, k):
         shape, path = self.loaded
-        assert shape == (m, n, k), "these operands were not handed over"
+        assert shape == (m, n, k), "load the operands of this shape first"
         self.process.stdin.write(f"{m}x{n}x{k}:128 {path}\n")
         self.process.stdin.flush()
         return json.loads(self.process.stdout.readline())
 
 
 def time_call(run, flush, calls, replays, rest=0.0):
-    """Microseconds: flushed single calls, and per call of a graph of so many."""
+    """Microseconds per call: with a cold cache, and in a graph of `replays` calls."""
     run()
     torch.cuda.synchronize()
     time.sleep(rest)
@@ -82,23 +85,28 @@ def time_call(run, flush, calls, replays, rest=0.0):
 
 
 def compare(shape, octile, flush, others):
-    """Every contender on one shape, in turns."""
+    """Times every library on one shape, in alternation."""
     m, n, k = shape
     inputs = torch_peers.Inputs(m, n, k)
     octile.load(inputs)
-    peers = {"cublaslt_block": torch_peers.block_scaled(inputs), "cublaslt_tensor": torch_peers.per_tensor(inputs)}
+    peers = {
+        "cublaslt_block": torch_peers.block_scaled(inputs),
+        "cublaslt_tensor": torch_peers.per_tensor(inputs),
+    }
     for name, block_scaled in others.items():
         peers[name] = block_scaled(inputs)
     calls = 7 if m * n * k > 1 << 36 else 11
-    # Starting a graph takes as long as a small multiplication: about 10^12 operations, so that this does not count.
+    # About 10^12 operations per graph, so that the cost of launching it is negligible.
     replays = min(max(10, 10**12 // (2 * m * n * k)), 100)
     rest = REST_S if m * n * k > LONG_WORK else 0.0
     times = {}
-    runs = {name: lambda run=run: time_call(run, flush, calls, replays, rest) for name, run in peers.items() if run is not None}
+    supported = {name: run for name, run in peers.items() if run is not None}
+    timed = lambda run: lambda: time_call(run, flush, calls, replays, rest)
+    runs = {name: timed(run) for name, run in supported.items()}
     runs["octile"] = lambda: octile.time(m, n, k)
     names = list(runs)
     for at in range(ROUNDS):
-        # Another one is first in every round: who follows a hot GPU is slower.
+        # Rotate the order: what follows a hot GPU is slower.
         for name in names[at % len(names) :] + names[: at % len(names)]:
             torch.cuda.synchronize()
             times.setdefault(name, []).append(runs[name]())
@@ -108,20 +116,27 @@ def compare(shape, octile, flush, others):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--octile", required=True, help="the gpu_sweep example")
-    parser.add_argument("--record", required=True, help="the file to write")
-    parser.add_argument("--triton", action="store_true", help="time the Triton kernel too (compiles for a minute)")
-    parser.add_argument("--deepgemm", action="store_true", help="time DeepGEMM too, which must be installed (compiles as well)")
-    parser.add_argument("--shapes", nargs="*", help="MxNxK ...; all without")
+    parser.add_argument("--record", required=True, help="record to write")
+    parser.add_argument(
+        "--triton", action="store_true", help="also time a Triton kernel (compiles for a minute)"
+    )
+    parser.add_argument(
+        "--deepgemm", action="store_true", help="also time DeepGEMM, which must be installed"
+    )
+    parser.add_argument("--shapes", nargs="*", help="MxNxK ... (default: shapes.txt)")
     args = parser.parse_args()
     shapes = [parse(shape) for shape in args.shapes] if args.shapes else SHAPES
     others = {}
     if args.triton:
         import triton_peer
+
         others["triton_block"] = triton_peer.block_scaled
     if args.deepgemm:
         import deepgemm_peer
+
         others["deep_gemm"] = deepgemm_peer.block_scaled
     octile, flush = Octile(args.octile), torch.empty(FLUSH_BYTES, dtype=torch.uint8, device="cuda")
     machine = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "cuda": torch.version.cuda}
@@ -135,8 +150,11 @@ def main():
         show = lambda name: f"{tflops[name]:.1f}" if name in tflops else "-"
         ratio = f"{tflops['octile'] / tflops['cublaslt_block']:.2f}" if "cublaslt_block" in tflops else "-"
         kernel = result["samples"]["octile"][0]["kernel"]
-        print(f"| {','.join(map(str, shape))} | {show('octile')} | {show('cublaslt_block')} | {ratio} "
-              f"| {show('cublaslt_tensor')} | {show('triton_block')} | {show('deep_gemm')} | {kernel} |", flush=True)
+        print(
+            f"| {','.join(map(str, shape))} | {show('octile')} | {show('cublaslt_block')} | {ratio} "
+            f"| {show('cublaslt_tensor')} | {show('triton_block')} | {show('deep_gemm')} | {kernel} |",
+            flush=True,
+        )
         with open(args.record, "w") as file:
             json.dump({"machine": machine, "results": results}, file, indent=1)
 

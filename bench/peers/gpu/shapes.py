@@ -1,10 +1,10 @@
-"""The shapes that are compared: the benchmark suite, and the layers of DeepSeek-V3 at five batch sizes."""
+"""The shapes: the benchmark suite, and the layers of DeepSeek-V3 at five batch sizes."""
 
 import pathlib
 
 
 def parse(shape):
-    """M, N and K of `MxNxK`."""
+    """Parses `MxNxK`."""
     return tuple(map(int, shape.split("x")))
 
 

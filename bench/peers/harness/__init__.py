@@ -1,5 +1,5 @@
-"""What a comparison of Octile with a peer needs, whoever the peer is. Standard library only."""
+"""Shared parts of the comparisons with other libraries. Standard library only."""
 
 
 class PeerError(Exception):
-    """Why a comparison cannot go on: one sentence that says what is wrong and what to do."""
+    """Why a comparison cannot continue: what is wrong and what to do."""

@@ -1,4 +1,4 @@
-"""Contenders that take turns on the clock, and what is asked of their medians."""
+"""Alternating measurements, and targets for the ratios of their medians."""
 
 import dataclasses
 import statistics
@@ -9,7 +9,7 @@ Samples = Dict[str, List[float]]
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
-    """Someone who can be timed."""
+    """Something that can be timed."""
 
     name: str
     take_samples: Callable[[], List[float]]
@@ -18,7 +18,7 @@ class Contender:
 
 @dataclasses.dataclass(frozen=True)
 class Target:
-    """How many times as fast as the fastest of its peers a contender has to be."""
+    """Required speedup of a contender over the fastest of its peers."""
 
     what: str
     ours: str
@@ -28,7 +28,7 @@ class Target:
 
 @dataclasses.dataclass(frozen=True)
 class Verdict:
-    """What became of a target."""
+    """The measured speedup of a target."""
 
     what: str
     ours: str
@@ -42,9 +42,9 @@ class Verdict:
 
 
 def take_turns(contenders: Sequence[Contender], rounds: int, on_round: Callable[[int], None]) -> Samples:
-    """Every contender runs in every round, so that a change of the machine's pace hits all alike.
+    """Runs every contender in every round, so that changes in the machine's speed affect all equally.
 
-    Each round starts with another contender, so that none always runs after the same one.
+    Each round starts with a different contender, so that none always follows the same one.
     """
     samples: Samples = {contender.name: [] for contender in contenders}
     for number in range(rounds):
@@ -59,4 +59,6 @@ def judge(target: Target, samples: Samples) -> Verdict:
     """Compares medians."""
     median = {name: statistics.median(samples[name]) for name in (target.ours, *target.peers)}
     fastest = min(target.peers, key=lambda name: median[name])
-    return Verdict(target.what, target.ours, fastest, median[fastest] / median[target.ours], target.at_least)
+    return Verdict(
+        target.what, target.ours, fastest, median[fastest] / median[target.ours], target.at_least
+    )

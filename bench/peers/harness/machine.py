@@ -1,4 +1,4 @@
-"""Where and from which source a record was made."""
+"""The machine and the commit of a record."""
 
 import datetime
 import os
@@ -9,7 +9,7 @@ import sys
 
 
 def describe() -> dict:
-    """The machine, and how busy it was with other things."""
+    """The machine and its load."""
     return {
         "cpu": _cpu_model(),
         "cores": os.cpu_count(),
@@ -19,15 +19,15 @@ def describe() -> dict:
 
 
 def now() -> str:
-    """The time, UTC, to the second."""
+    """UTC time in seconds."""
     return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def commit(root: pathlib.Path) -> str:
-    """The commit that is checked out, marked when files differ from it."""
+    """The commit that is checked out, with a mark if files differ from it."""
     command = ["git", "describe", "--always", "--abbrev=40", "--dirty", "--exclude=*"]
     try:
-        result = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+        result = subprocess.run(command, cwd=root, capture_output=True, text=True)
     except OSError:
         return "unknown"
     return result.stdout.strip() or "unknown"

@@ -13,7 +13,7 @@ from . import PeerError
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """One multiplication: x of m x k times the transpose of a weight of n x k in blocks of side `quant_block`."""
+    """A problem: x of m x k, a weight of n x k, and the side of its quantization blocks."""
 
     m: int
     n: int
@@ -26,7 +26,7 @@ class Shape:
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """How `octile bench` is called, beside the shape."""
+    """Options of `octile bench` beside the shape."""
 
     x: str
     threads: int = 1
@@ -37,24 +37,24 @@ class Settings:
 def build(root: pathlib.Path) -> pathlib.Path:
     """Builds the release binary and returns its path."""
     if shutil.which("cargo") is None:
-        raise PeerError("cargo was not found: install Rust, or give a built binary with --octile")
+        raise PeerError("cargo was not found: install Rust, or name a binary with --octile")
     command = ["cargo", "build", "--release", "--package", "octile-cli", "--bin", "octile"]
     command += ["--message-format", "json-render-diagnostics"]
     result = subprocess.run(command, cwd=root, stdout=subprocess.PIPE, text=True)
     if result.returncode != 0:
-        raise PeerError("octile does not build: the compiler's message is above")
+        raise PeerError("octile does not build: see the compiler's message above")
     messages = map(json.loads, result.stdout.splitlines())
     binaries = [message["executable"] for message in messages if message.get("executable")]
     return pathlib.Path(binaries[-1])
 
 
 def version(binary: pathlib.Path) -> str:
-    """What `octile --version` says."""
+    """The version that `octile --version` prints."""
     return _run([str(binary), "--version"]).split()[-1]
 
 
 def take_samples(binary: pathlib.Path, shape: Shape, settings: Settings, samples: int, warmup: int) -> dict:
-    """One run of `octile bench`: its record, with the times under `samples_ms`."""
+    """Runs `octile bench` once and returns its record."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "record.json"
         command = [str(binary), "bench", "--backend", "cpu", "--shape", str(shape), f"--json={path}"]

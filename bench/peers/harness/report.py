@@ -1,4 +1,4 @@
-"""A comparison as a file and as a table."""
+"""Comparisons as records and tables."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ from .comparison import Samples, Verdict
 
 
 def times(samples: Samples) -> List[dict]:
-    """The figures of every contender, with all samples."""
+    """Statistics and samples of every contender."""
     return [
         {
             "contender": name,
@@ -25,11 +25,11 @@ def times(samples: Samples) -> List[dict]:
 
 
 def write(path: pathlib.Path, record: dict) -> None:
-    """Writes the record; the file appears whole or not at all."""
+    """Writes the record atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_suffix(".partial")
     text = json.dumps(record, indent=1, default=_verdict)
-    # A line per list of numbers, not per number.
+    # One line per list of numbers.
     text = re.sub(r"\[[-+.\d\se,]+\]", lambda numbers: " ".join(numbers[0].split()), text)
     partial.write_text(text + "\n")
     partial.replace(path)
@@ -40,7 +40,7 @@ def _verdict(verdict: Verdict) -> dict:
 
 
 def print_times(title: str, samples: Samples) -> None:
-    """Medians of one group, fastest first, with the spread."""
+    """Prints medians and spread of one group, fastest first."""
     print(f"\n{title}")
     print(f"  {'contender':<32} {'median ms':>10} {'min ms':>10} {'max ms':>10} {'samples':>8}")
     for name, values in sorted(samples.items(), key=lambda item: statistics.median(item[1])):
@@ -49,7 +49,7 @@ def print_times(title: str, samples: Samples) -> None:
 
 
 def print_verdicts(verdicts: List[Verdict]) -> None:
-    """Every target with the ratio that was measured."""
+    """Prints every target with its measured ratio."""
     print(f"\n{'target':<36} {'contender':<22} {'fastest peer':<28} {'ratio':>6} {'asked':>6}")
     for verdict in verdicts:
         outcome = "met" if verdict.met else "not met"

@@ -1,4 +1,4 @@
-"""The worker's side of harness.worker: a process that answers one JSON object per line."""
+"""The worker's side of harness.worker: answers one JSON object per line."""
 
 import json
 import os
@@ -6,8 +6,8 @@ import sys
 
 
 def serve(greeting, answer, state=None):
-    """Says `greeting`, then answers every line: `answer(request, state)` returns the next state and the answer."""
-    # Libraries and compilers write to descriptor 1 as they please; the answers keep a copy of their own.
+    """Sends `greeting`, then answers every line. `answer(request, state)` returns state and answer."""
+    # Libraries and compilers print to descriptor 1, so answers go to a duplicate of it.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
 
@@ -19,6 +19,6 @@ def serve(greeting, answer, state=None):
     for line in sys.stdin:
         try:
             state, reply = answer(json.loads(line), state)
-        except Exception as error:  # whatever it is, the driver has to hear of it
+        except Exception as error:  # Any failure must reach the driver.
             reply = {"error": f"{type(error).__name__}: {error}"}
         say(reply)

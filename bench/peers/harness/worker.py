@@ -1,4 +1,4 @@
-"""A process that times a peer on request: one JSON object per line in, one out."""
+"""A process that times a peer on request: one JSON object per line in, one per line out."""
 
 import json
 import os
@@ -23,9 +23,10 @@ class Worker:
                 env={**os.environ, **environment},
             )
         except OSError as error:
-            raise PeerError(f"cannot run {python}: {error.strerror}; give another Python with --python") from error
+            why = f"cannot run {python}: {error.strerror}; name another Python with --python"
+            raise PeerError(why) from error
         self.greeting = self._read()
-        """What the worker says about itself when it is ready."""
+        """The worker's first message: versions."""
 
     def ask(self, **request) -> dict:
         """Sends a request and waits for the answer."""
@@ -33,20 +34,20 @@ class Worker:
             self._process.stdin.write(json.dumps(request) + "\n")
             self._process.stdin.flush()
         except BrokenPipeError:
-            pass  # Reading tells what became of the worker.
+            pass  # Reading reports how the worker ended.
         return self._read()
 
     def _read(self) -> dict:
         line = self._process.stdout.readline()
         if not line:
             code = self._process.wait()
-            raise PeerError(f"{self._name} ended with exit code {code}: its message is above")
+            raise PeerError(f"{self._name} ended with exit code {code}: see its message above")
         answer = json.loads(line)
         if "error" in answer:
             raise PeerError(f"{self._name}: {answer['error']}")
         return answer
 
     def close(self) -> None:
-        """The worker ends when its input does."""
+        """Closes the worker's input, which ends it."""
         self._process.stdin.close()
         self._process.wait()

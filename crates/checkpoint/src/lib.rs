@@ -1,7 +1,9 @@
-//! Checkpoints of large models: safetensors files with a `config.json`, as Hugging Face lays them out.
+//! Reads, quantizes, converts and dequantizes model checkpoints in the Hugging Face layout: safetensors
+//! files with a `config.json`.
 //!
-//! [`Checkpoint`] opens one without trusting it, [`Plan`] decides what a [`Request`] makes of it, and [`write`] does
-//! that, a block of rows at a time on all cores. Memory does not grow with the model.
+//! [`Checkpoint`] opens one without trusting it, [`CheckpointPlan`] decides what a [`Request`] does to each
+//! tensor, and [`write()`] streams the result, a block of rows at a time on all cores. Memory use does not
+//! grow with the model.
 
 #![forbid(unsafe_code)]
 
@@ -16,7 +18,9 @@ mod request;
 mod write;
 
 pub use error::{CheckpointError, Result};
-pub use plan::{Changed, Kept, KeptBecause, OutputShard, OutputTensor, Plan, QuantizationConfig, RuledOut};
+pub use plan::{
+    Changed, CheckpointPlan, Kept, KeptBecause, OutputShard, OutputTensor, QuantizationConfig, RuledOut,
+};
 pub use read::{
     Checkpoint, Config, HEADER_LIMIT, Header, Index, Layer, LayerFormat, ScaleNaming, Scales, Shard,
     ShardFile, Survey, Tensor, TensorId, TensorReader,
@@ -25,5 +29,5 @@ pub use request::{Convert, ExpertLayout, Format, Quantize, Request, ScaleKind};
 pub use safetensors::Dtype;
 pub use write::{OtherFile, Outcome, Output, Progress, write};
 
-/// Side of a quantization block.
+/// Rows and columns of a quantization block.
 pub const BLOCK: usize = 128;

@@ -1,4 +1,4 @@
-//! Reads and writes at a place in a file, which leave its cursor alone and so can run on many threads.
+//! Positioned reads and writes: they ignore the file's cursor, so many threads can share one file.
 
 use std::{fs::File, io};
 
@@ -6,11 +6,11 @@ use std::{fs::File, io};
 mod sys {
     use std::{fs::File, io, os::unix::fs::FileExt};
 
-    pub fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    pub(super) fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
         file.read_exact_at(bytes, at)
     }
 
-    pub fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+    pub(super) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         file.write_all_at(bytes, at)
     }
 }
@@ -46,12 +46,12 @@ mod sys {
     }
 }
 
-/// Fills `bytes` from the place `at`.
-pub fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+/// Fills `bytes` from offset `at`.
+pub(crate) fn read_exact_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     sys::read_exact_at(file, bytes, at)
 }
 
-/// Writes all of `bytes` to the place `at`.
-pub fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
+/// Writes all of `bytes` at offset `at`.
+pub(crate) fn write_all_at(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
     sys::write_all_at(file, bytes, at)
 }

@@ -1,4 +1,4 @@
-//! What can be asked for.
+//! Requests: quantize, convert, dequantize.
 
 use octile_core::FloatKind;
 
@@ -14,7 +14,7 @@ pub enum Format {
 /// Which scales are allowed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScaleKind {
-    /// Any f32.
+    /// Arbitrary f32.
     F32,
     /// Powers of two, stored as F32.
     Ue8m0,
@@ -38,9 +38,9 @@ pub struct Quantize {
     pub scales: ScaleKind,
     /// Globs of tensors or modules to leave as they are.
     pub skip: Vec<String>,
-    /// Where not empty, only what these globs match is quantized.
+    /// If not empty, only tensors matching these globs are quantized.
     pub only: Vec<String>,
-    /// Layout of fused expert tensors where shapes and config do not tell.
+    /// Layout of fused expert tensors, used when shapes and config are ambiguous.
     pub expert_layout: Option<ExpertLayout>,
 }
 
@@ -63,7 +63,7 @@ pub struct Convert {
     pub format: Option<Format>,
     /// Scales of the output; `None` keeps the kind of the input.
     pub scales: Option<ScaleKind>,
-    /// Rounds scales to powers of two, and the codes with them, where they are none. Loses precision.
+    /// Rounds scales that are not powers of two, and re-encodes their codes. Loses precision.
     pub requantize: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Whole folders: what is quantized, what is kept, and what lies beside.
+//! Whole folders: quantized tensors, copied tensors and the files beside them.
 
 mod common;
 
@@ -6,7 +6,8 @@ use std::fs;
 
 use common::{Blob, CONFIG, Place, Tensors, bf16, decoder, f32s, quantize, read_folder, run};
 use octile_checkpoint::{
-    Checkpoint, Convert, ExpertLayout, Format, KeptBecause, LayerFormat, Plan, Quantize, Request, ScaleKind,
+    Checkpoint, CheckpointPlan, Convert, ExpertLayout, Format, KeptBecause, LayerFormat, Quantize, Request,
+    ScaleKind,
 };
 use octile_core::{E4m3, FloatKind};
 use safetensors::Dtype;
@@ -64,7 +65,8 @@ fn a_folder_is_quantized_in_the_layout_that_loaders_expect() {
     assert_eq!(
         config["quantization_config"],
         serde_json::json!({
-            "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic", "weight_block_size": [128, 128],
+            "quant_method": "fp8", "fmt": "e4m3", "activation_scheme": "dynamic",
+            "weight_block_size": [128, 128],
             "modules_to_not_convert": [
                 "model.embed_tokens", "model.layers.0.mlp.gate", "lm_head", "model.layers.0.mlp.ragged_proj",
             ],
@@ -81,7 +83,7 @@ fn a_folder_is_quantized_in_the_layout_that_loaders_expect() {
 fn what_stays_has_a_reason() {
     let place = Place::new(&decoder());
     let checkpoint = Checkpoint::open(&place.input()).unwrap();
-    let plan = Plan::new(&checkpoint, &quantize()).unwrap();
+    let plan = CheckpointPlan::new(&checkpoint, &quantize()).unwrap();
     let because =
         |name: &str| plan.kept.iter().find(|kept| kept.name == name).map(|kept| kept.because.clone());
     for (name, expected) in [
@@ -95,7 +97,7 @@ fn what_stays_has_a_reason() {
     ] {
         assert_eq!(because(name), expected, "{name}");
     }
-    // 384 rows of up_proj, 384 columns of down_proj and the 200 rows of k_proj; at 4 the 256 rows of q_proj too.
+    // 384 rows of up_proj, 384 columns of down_proj, 200 rows of k_proj; at degree 4 also 256 rows of q_proj.
     let counts: Vec<_> = plan.ruled_out.iter().map(|found| (found.degree, found.weights)).collect();
     assert_eq!(counts, [(2, 3), (4, 4), (8, 4), (16, 4)]);
     let two = &plan.ruled_out[0];
@@ -112,7 +114,8 @@ fn globs_narrow_what_is_quantized() {
     let changed = |skip: &[&str], only: &[&str]| {
         let list = |globs: &[&str]| globs.iter().map(|glob| (*glob).to_owned()).collect();
         let request = Quantize { skip: list(skip), only: list(only), ..Quantize::default() };
-        let plan = Plan::new(&checkpoint, &Request::Quantize(request)).map_err(|error| error.to_string())?;
+        let plan = CheckpointPlan::new(&checkpoint, &Request::Quantize(request))
+            .map_err(|error| error.to_string())?;
         Ok::<_, String>(plan.changed.into_iter().map(|changed| changed.name).collect::<Vec<_>>())
     };
     assert_eq!(changed(&[], &[]).unwrap().len(), 4);
@@ -130,7 +133,7 @@ fn quantized_weights_survive_every_way_back() {
     let at = |name: &str| place.0.path().join(name);
     place.run(&quantize()).unwrap();
     let original = read_folder(&place.output());
-    // Once more, to the same codes.
+    // Quantizing again is a no-op.
     run(&at("out"), &at("again"), &quantize()).unwrap();
     assert_eq!(read_folder(&at("again")), original);
     // To the other format and back.
@@ -163,7 +166,7 @@ fn quantized_weights_survive_every_way_back() {
     assert_eq!(read_folder(&at("bf16"))[name].data, narrow);
     assert!(text("bf16").contains(r#""torch_dtype": "bfloat16""#));
     let fresh = run(&at("f32"), &at("nothing"), &Request::Dequantize(FloatKind::F32)).unwrap_err();
-    assert!(fresh.to_string().contains("no tensor that would be dequantized"), "{fresh}");
+    assert!(fresh.to_string().contains("no tensor that can be dequantized"), "{fresh}");
 }
 
 #[test]
@@ -172,7 +175,7 @@ fn scales_become_powers_of_two_only_when_that_is_allowed() {
     let at = |name: &str| place.0.path().join(name);
     place.run(&quantize()).unwrap();
     let error = run(&at("out"), &at("x"), &convert(Format::Fp8, ScaleKind::Ue8m0, false)).unwrap_err();
-    assert!(error.to_string().contains("is no power of two: `octile convert"), "{error}");
+    assert!(error.to_string().contains("is not a power of two: `octile convert"), "{error}");
     assert_eq!(place.entries(), ["in", "out"]);
     run(&at("out"), &at("rounded"), &convert(Format::Fp8, ScaleKind::Ue8m0, true)).unwrap();
     let (before, after) = (read_folder(&at("out")), read_folder(&at("rounded")));
@@ -185,12 +188,12 @@ fn scales_become_powers_of_two_only_when_that_is_allowed() {
     }
     let config = fs::read_to_string(at("rounded").join("config.json")).unwrap();
     assert!(config.contains(r#""scale_fmt": "ue8m0""#));
-    // Rounded once, they are what was asked for: nothing changes any more.
+    // Requantizing is idempotent.
     run(&at("rounded"), &at("same"), &convert(Format::Fp8, ScaleKind::Ue8m0, false)).unwrap();
     run(&at("rounded"), &at("same2"), &convert(Format::Fp8, ScaleKind::Ue8m0, true)).unwrap();
     assert_eq!(read_folder(&at("same")), after);
     assert_eq!(read_folder(&at("same2")), after);
-    // Without a format or a kind of scales, those of the input stay.
+    // Without an explicit format or scale kind, those of the input are kept.
     let keep = Convert { format: None, scales: None, requantize: false };
     run(&at("rounded"), &at("kept"), &Request::Convert(keep)).unwrap();
     assert_eq!(fs::read_to_string(at("kept").join("config.json")).unwrap(), config);
@@ -213,7 +216,7 @@ fn other_types_of_scales_are_widened() {
     ] {
         let codes = Blob { dtype: Dtype::F8_E4M3, shape: vec![128, 256], data: vec![0x38; 128 * 256] };
         let scales = Blob { dtype, shape: vec![1, 2], data };
-        // The scales in another shard than the weight.
+        // Scales in a different shard from the weight.
         let shards = [
             Tensors::from([("a.weight_scale".to_owned(), scales)]),
             Tensors::from([("a.weight".to_owned(), codes.clone())]),
@@ -246,7 +249,7 @@ fn fused(parts: &[&[Blob]], is_transposed: bool) -> Blob {
 
 #[test]
 fn fused_experts_are_split_in_both_layouts() {
-    // Larger than a unit that is transposed, and ragged in N.
+    // Larger than a transposed unit, and N is not a multiple of 128.
     let (inner, hidden) = (1200, 1280);
     let expert = |seed| [bf16(seed, &[inner, hidden]), bf16(seed + 1, &[inner, hidden])];
     let ups = [expert(20), expert(30)];
@@ -272,7 +275,7 @@ fn fused_experts_are_split_in_both_layouts() {
         Place::new(&[Tensors::from([("l.mlp.experts.gate_up_proj".to_owned(), fused(&[&ups[0]], true))])]);
     let error = place.run(&quantize()).unwrap_err();
     assert!(error.to_string().starts_with("nothing to do"), "{error}");
-    // With both tensors of a layer, their shapes tell.
+    // With both tensors of a layer, their shapes determine the layout.
     let inner = 640;
     let up = [bf16(50, &[inner, hidden]), bf16(51, &[inner, hidden])];
     let down = [bf16(52, &[hidden, inner])];
@@ -354,7 +357,7 @@ fn layers_are_found_with_their_formats() {
     assert!(matches!(layer("model.layers.0.self_attn.k_proj").format, LayerFormat::Fp8(_)));
     assert_eq!(layer("lm_head").format, LayerFormat::Plain(Dtype::BF16));
     assert_eq!((layer("lm_head").rows, layer("lm_head").cols), (512, 256));
-    // Codes and scales can be read without the rest.
+    // Codes and scales can be read on their own.
     let checkpoint = Checkpoint::open(&place.output()).unwrap();
     let (layer, written) = (layer("model.layers.0.self_attn.k_proj"), read_folder(&place.output()));
     let LayerFormat::Fp8(scales) = &layer.format else { panic!("{layer:?}") };

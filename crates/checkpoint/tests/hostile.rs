@@ -1,4 +1,4 @@
-//! Inputs that are damaged, inconsistent or made to harm: one sentence, and nothing is written.
+//! Damaged, inconsistent and malicious inputs: each gives an error, and nothing is written.
 
 mod common;
 
@@ -14,7 +14,7 @@ use octile_core::FloatKind;
 use octile_harness::requirement::Requirement;
 use safetensors::Dtype;
 
-/// The error of quantizing what `damage` made of the decoder; nothing may be left beside the input.
+/// Returns the error of quantizing a damaged decoder; nothing may be left beside the input.
 fn refusal(damage: impl FnOnce(&Path)) -> String {
     let place = Place::new(&decoder());
     damage(&place.input());
@@ -26,7 +26,7 @@ fn refusal(damage: impl FnOnce(&Path)) -> String {
 
 const FIRST: &str = "model-00001-of-00002.safetensors";
 
-/// A file with this header and so many bytes of data.
+/// A file with this header and this many bytes of data.
 fn file(header: &str, data: usize) -> Vec<u8> {
     let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
     bytes.extend(header.as_bytes());
@@ -50,8 +50,8 @@ fn headers_are_not_trusted() {
     let said = |error: &str, part: &str| assert!(error.contains(part), "{error}\nlacks {part}");
     said(&opening(b""), "is not a safetensors file: it has fewer than 8 bytes");
     said(&opening(b"# some text that is no header"), "no JSON header");
-    said(&opening(&u64::MAX.to_le_bytes()), "headers over 100000000 bytes are not read");
-    said(&opening(&[b"\xff\xff\xff\x7f\xff\xff\xff\x7f{}".as_slice(), &[0; 9]].concat()), "are not read");
+    said(&opening(&u64::MAX.to_le_bytes()), "above the limit of 100000000");
+    said(&opening(&[b"\xff\xff\xff\x7f\xff\xff\xff\x7f{}".as_slice(), &[0; 9]].concat()), "above the limit");
     said(&opening(&[&1000u64.to_le_bytes()[..], b"{}"].concat()), "truncated or damaged");
     said(&opening(&file("{\"a\":", 0)), "is damaged");
     said(&opening(&file(&"{\"a\":".repeat(1000), 0)), "is damaged");
@@ -63,7 +63,7 @@ fn headers_are_not_trusted() {
     said(&tensor(&format!("\"a\":{half},\"a\":{half}"), 4), "the name a occurs twice");
     said(&tensor(&format!("\"a\":{half},\"b\":{half}"), 4), "tensor b overlaps the one before it");
     said(&tensor(r#""a":{"dtype":"BF16","shape":[2],"data_offsets":[4,8]}"#, 8), "follows a gap");
-    said(&tensor(r#""a":{"dtype":"BF16","shape":[2],"data_offsets":[4,0]}"#, 8), "before its begin");
+    said(&tensor(r#""a":{"dtype":"BF16","shape":[2],"data_offsets":[4,0]}"#, 8), "before its start");
     said(&tensor(&format!("\"a\":{half}"), 3), "truncated or damaged");
     said(&tensor(&format!("\"a\":{half}"), 5), "truncated or damaged");
     said(
@@ -113,7 +113,7 @@ fn an_index_must_agree_with_the_shards() {
     ] {
         said(index(first, outside), "not a plain file name inside the folder");
     }
-    said(index(first, "\"lm_head.weight\":\"no.safetensors\""), "into no.safetensors, which is not there");
+    said(index(first, "\"lm_head.weight\":\"no.safetensors\""), "to no.safetensors, which does not exist");
     said(index(first, "\"lm_head.weight\":\"model-00001-of-00002.safetensors\""), "does not list it");
     said(index(first, "\"other.weight\":\"model-00002-of-00002.safetensors\""), "does not list it");
     said(index(&format!("{first},"), ""), "holds lm_head.weight, which");
@@ -167,7 +167,7 @@ fn fp8_needs_its_scales() {
         said(&[("a.weight", fp8(128, 128)), ("a.weight_scale_inv", scales)], "scales must be finite");
     }
     let e5m2 = Blob { dtype: Dtype::F8_E5M2, ..fp8(128, 128) };
-    said(&[("a.weight", e5m2), ("a.weight_scale_inv", one)], "only two-dimensional F8_E4M3");
+    said(&[("a.weight", e5m2), ("a.weight_scale_inv", one)], "only 2-D F8_E4M3");
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn what_is_no_checkpoint_is_refused() {
 #[test]
 fn links_to_files_are_followed_and_links_to_folders_are_not() {
     use std::os::unix::fs::symlink;
-    // As the cache of the Hugging Face hub lays it out.
+    // The layout of the Hugging Face hub cache.
     let place = Place::new(&decoder());
     let blobs = place.0.path().join("blobs");
     fs::create_dir(&blobs).unwrap();
@@ -220,7 +220,7 @@ fn links_to_files_are_followed_and_links_to_folders_are_not() {
     place.run(&quantize()).unwrap();
     assert!(!place.output().join(FIRST).symlink_metadata().unwrap().is_symlink());
     let error = refusal(|folder| symlink("/", folder.join("root")).unwrap());
-    assert!(error.contains("is a link to a folder"), "{error}");
+    assert!(error.contains("is a symbolic link to a folder"), "{error}");
     let error = refusal(|folder| symlink("nowhere", folder.join("dangling")).unwrap());
     assert!(error.contains("dangling"), "{error}");
 }
@@ -233,7 +233,7 @@ fn values_beyond_the_type_are_refused_and_nan_stays() {
     let tensors = [("a.weight".to_owned(), codes), ("a.weight_scale_inv".to_owned(), scales)];
     let place = Place::new(&[Tensors::from(tensors)]);
     let error = place.run(&Request::Dequantize(FloatKind::F16)).unwrap_err().to_string();
-    assert!(error.contains("a value at row 200, column 130 that F16 cannot"), "{error}");
+    assert!(error.contains("a.weight overflows F16 at row 200, column 130"), "{error}");
     assert_eq!(place.entries(), ["in"]);
     place.run(&Request::Dequantize(FloatKind::Bf16)).unwrap();
     let written = common::read_folder(&place.output());
@@ -257,7 +257,7 @@ fn damaged_bytes_never_end_the_program() {
         let mut bytes = whole.clone();
         for change in 0..1 + round % 3 {
             let h = common::hash32(round, change) as usize;
-            // Mostly in the header, and there mostly characters that JSON knows.
+            // Mostly in the header, and there mostly JSON characters.
             let at = h % if round % 4 == 0 { bytes.len() } else { 400 };
             bytes[at] = if round % 2 == 0 { b"0123456789[]{},:\"-eF"[h >> 16 & 15] } else { (h >> 16) as u8 };
         }
@@ -289,7 +289,7 @@ fn a_file_that_claims_much_costs_little() {
     }
     let checkpoint = Checkpoint::open(&path).unwrap();
     assert_eq!(checkpoint.tensors().count(), 1);
-    // Nothing to quantize, and a disk that could not hold it.
+    // Nothing to quantize, and more than the disk could hold.
     let error = common::run(&path, &place.path().join("o.safetensors"), &quantize()).unwrap_err();
     assert!(error.to_string().starts_with("nothing to do"), "{error}");
 }

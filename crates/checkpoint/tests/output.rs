@@ -1,4 +1,4 @@
-//! Where outputs may go, and what an interrupted run leaves for the next.
+//! Output paths, atomic replacement and resumed runs.
 
 mod common;
 
@@ -10,16 +10,16 @@ use std::{
 };
 
 use common::{Place, decoder, quantize, read_folder};
-use octile_checkpoint::{Checkpoint, Outcome, Output, Plan, Progress, Result};
+use octile_checkpoint::{Checkpoint, CheckpointPlan, Outcome, Output, Progress, Result};
 
 fn write(input: &Path, output: &Path, force: bool, progress: &dyn Progress) -> Result<Outcome> {
     let checkpoint = Checkpoint::open(input)?;
-    let plan = Plan::new(&checkpoint, &quantize())?;
+    let plan = CheckpointPlan::new(&checkpoint, &quantize())?;
     let output = Output { path: output.to_owned(), force, threads: Some(1) };
     octile_checkpoint::write(&checkpoint, &plan, &output, progress)
 }
 
-/// Panics when the second shard is begun: the nearest a test comes to a kill without a process of its own.
+/// Panics when the second shard starts: the closest a test gets to a kill without a child process.
 struct Stop(AtomicUsize);
 
 impl Progress for Stop {
@@ -86,7 +86,7 @@ fn leftovers_are_verified_before_they_are_used() {
         assert_eq!(write(&place.input(), &place.output(), false, &()).unwrap().resumed, 0, "{what}");
         assert_eq!(bytes(&place.output()), bytes(&reference.output()), "{what}");
     }
-    // An input that changed meanwhile makes all of it worthless.
+    // A changed input invalidates the earlier work.
     let place = Place::new(&decoder());
     interrupt(&place);
     let shard = place.input().join(first);
@@ -106,7 +106,7 @@ fn what_exists_is_replaced_only_on_request() {
     write(&place.input(), &place.output(), true, &()).unwrap();
     assert!(!place.output().join("mine.txt").exists());
     assert_eq!(place.entries(), ["in", "out"]);
-    // Killed between the two renames, the old output is not lost.
+    // A kill between the two renames does not lose the old output.
     let work = place.0.path().join(".out.octile-work");
     fs::create_dir(&work).unwrap();
     fs::write(place.output().join("old.txt"), "").unwrap();
@@ -115,7 +115,7 @@ fn what_exists_is_replaced_only_on_request() {
     assert!(error.contains("--force") && place.output().join("old.txt").exists(), "{error}");
     assert_eq!(place.entries(), ["in", "out"]);
     write(&place.input(), &place.output(), true, &()).unwrap();
-    // An empty folder is in nobody's way; one with something else is not ours to remove.
+    // An empty folder may be used; a folder with other files must not be removed.
     let (empty, foreign) = (place.0.path().join("empty"), place.0.path().join("foreign"));
     fs::create_dir(&empty).unwrap();
     write(&place.input(), &empty, false, &()).unwrap();
@@ -146,14 +146,14 @@ fn input_and_output_are_apart() {
     refused(&root, "the input is inside it");
     refused(&root.join("no/such/out"), "there is no folder");
     fs::write(root.join("file"), "").unwrap();
-    refused(&root.join("file"), "it is a file, but a folder is to be written");
+    refused(&root.join("file"), "it is a file, but the output is a folder");
     #[cfg(unix)]
     {
         std::os::unix::fs::symlink(&input, root.join("link")).unwrap();
-        refused(&root.join("link"), "it is a link");
+        refused(&root.join("link"), "it is a symbolic link");
         refused(&root.join("link/out"), "it is inside the input");
         std::os::unix::fs::symlink("nowhere", root.join("dangling")).unwrap();
-        refused(&root.join("dangling"), "it is a link");
+        refused(&root.join("dangling"), "it is a symbolic link");
     }
     let file = input.join("model-00001-of-00002.safetensors");
     let error = write(&file, &root.join("one"), false, &()).unwrap_err().to_string();
@@ -174,7 +174,7 @@ fn two_runs_do_not_share_a_work_folder() {
 
         fn begin(&self, _: &str) {
             let error = write(&self.0.input(), &self.0.output(), false, &()).unwrap_err().to_string();
-            assert!(error.starts_with("another octile writes"), "{error}");
+            assert!(error.starts_with("another octile process is writing"), "{error}");
         }
     }
     let place = Place::new(&decoder());

@@ -1,4 +1,4 @@
-//! Codes and scales against those of transformers, which `golden/make.py` computed with the real library.
+//! Compares codes and scales with those of transformers, computed by `golden/make.py`.
 
 mod common;
 

@@ -317,30 +317,3 @@ fn devices_names_every_target() {
         assert!(text.contains(target), "{text}");
     }
 }
-
-/// Command lines in the documents must parse.
-#[test]
-fn command_lines_in_the_documents_parse() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let mut seen = 0;
-    for document in ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "SECURITY.md"] {
-        let text = std::fs::read_to_string(root.join(document)).unwrap();
-        for line in text.lines().map(str::trim) {
-            let line = line.strip_prefix("$ ").unwrap_or(line);
-            let Some(arguments) =
-                line.strip_prefix("octile ").or(line.strip_prefix("cargo run --release -- "))
-            else {
-                continue;
-            };
-            let arguments =
-                arguments.split("  ").next().unwrap_or_default().split('#').next().unwrap_or_default();
-            let words = std::iter::once("octile").chain(arguments.split_whitespace());
-            if let Err(error) = <octile_cli::args::Args as clap::Parser>::try_parse_from(words) {
-                let harmless = [clap::error::ErrorKind::DisplayHelp, clap::error::ErrorKind::DisplayVersion];
-                assert!(harmless.contains(&error.kind()), "{document}: {line}\n{error}");
-            }
-            seen += 1;
-        }
-    }
-    assert!(seen > 0, "the documents show no command line");
-}

@@ -86,8 +86,8 @@ fn versions_side_by_side_and_the_difference_of_two() {
     let written = fs::read_to_string(place.path().join("table.json")).unwrap();
     let value: serde_json::Value = serde_json::from_str(&written).unwrap();
     assert_eq!(value["schema"], "octile-dump-comparison/1");
-    assert_eq!(value["columns"][1]["scales_in_smem"], "pass");
-    assert_eq!(value["differences"][0]["checks"][0]["check"], "scales-in-smem");
+    assert_eq!(value["columns"][1]["scales_staged"], "pass");
+    assert_eq!(value["differences"][0]["checks"][0]["check"], "scales-staged");
 }
 
 /// Verifies the case after damage to its files.
@@ -111,7 +111,7 @@ fn seeded_damage_is_found() {
     assert_eq!(code, 0, "the undamaged case passes: {said}");
     type Damage = fn(String) -> String;
     let cases: [(&str, &str, Damage); 8] = [
-        ("mosaic.mlir", "FAIL dma-balanced", |text| {
+        ("mosaic.mlir", "FAIL copies-balanced", |text| {
             let kept = text.lines().filter(|line| !line.contains("tpu.wait_dma2"));
             kept.map(|line| format!("{line}\n")).collect()
         }),
@@ -119,10 +119,10 @@ fn seeded_damage_is_found() {
         ("mosaic.mlir", "FAIL double-buffered", |text| {
             text.replace("memref<2x128x128xf8", "memref<1x128x128xf8")
         }),
-        ("mosaic.mlir", "FAIL scales-in-smem", |text| {
+        ("mosaic.mlir", "FAIL scales-staged", |text| {
             text.replace("memory_space<smem>", "memory_space<vmem>")
         }),
-        (PACKED, "FAIL dma-balanced", |text| without(&text, " = dma.done.wait ")),
+        (PACKED, "FAIL copies-balanced", |text| without(&text, " = dma.done.wait ")),
         (PACKED, "FAIL no-f32-matmul", |text| text.replacen("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.f32", 1)),
         (PACKED, "FAIL double-buffered", |text| {
             let mut places = text.split("scalar_lea.vmem [#allocation2], %");
@@ -132,7 +132,7 @@ fn seeded_damage_is_found() {
                 format!("{text}scalar_lea.vmem [#allocation2], 0{}", &place[after..])
             })
         }),
-        (PACKED, "FAIL scales-in-smem", |text| text.replace("dma.hbm_to_smem", "dma.hbm_to_vmem")),
+        (PACKED, "FAIL scales-staged", |text| text.replace("dma.hbm_to_smem", "dma.hbm_to_vmem")),
     ];
     for (file, verdict, damage) in cases {
         let (code, said) = damaged(|folder| {

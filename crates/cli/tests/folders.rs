@@ -73,12 +73,12 @@ fn a_stray_dump_of_another_target_is_refused() {
     let folder = unpack(DMA, place.path());
     for (name, text) in [("extra.ptx", PTX), ("a.txt", PTX)] {
         fs::write(folder.join(name), text).unwrap();
-        refused(place.path(), DMA, &format!("{DMA} mixes targets: "));
+        refused(place.path(), DMA, &format!("{DMA} mixes kernels: "));
         refused(place.path(), ".", name);
         fs::remove_file(folder.join(name)).unwrap();
     }
     let (code, said) = outcome(&["verify", DMA, "--strategy", "smem"], place.path());
-    assert!(code == 1 && said.contains("FAIL scales-in-smem"), "{said}");
+    assert!(code == 1 && said.contains("FAIL scales-staged"), "{said}");
 
     // With a manifest, whatever --strategy says.
     let (place, folder, _) = inspected();
@@ -88,6 +88,30 @@ fn a_stray_dump_of_another_target_is_refused() {
     refused(place.path(), "smem", sentence);
     let (code, said) = outcome(&["verify", "smem", "--strategy", "smem"], place.path());
     assert!(code == 2 && said.contains(sentence), "{said}");
+}
+
+/// Without a manifest, only the shapes of the operands tell two sizes of a kernel apart.
+#[test]
+fn dumps_of_two_shapes_are_refused() {
+    let place = TempDir::new().unwrap();
+    let pairs = [
+        ("512-qb128-aligned-v2-tpu7x", "2048-qb512-aligned-v2-tpu7x"),
+        ("2048-qb512-aligned-v1-tpu7x", "512-qb128-aligned-v2-tpu7x"),
+    ];
+    for (one, other) in pairs {
+        let (one, other) = (unpack(one, place.path()), unpack(other, place.path()));
+        for (from, to, name) in [(&one, &other, "there"), (&other, &one, "back")] {
+            let mixed = place.path().join(name);
+            fs::create_dir(&mixed).unwrap();
+            fs::copy(from.join("mosaic.mlir"), mixed.join("mosaic.mlir")).unwrap();
+            fs::copy(to.join(PACKED), mixed.join(PACKED)).unwrap();
+            refused(place.path(), name, &format!("{name} mixes kernels: operand "));
+            fs::remove_dir_all(&mixed).unwrap();
+        }
+        for folder in [one, other] {
+            fs::remove_dir_all(folder).unwrap();
+        }
+    }
 }
 
 #[test]
@@ -101,7 +125,7 @@ fn a_good_listing_does_not_hide_a_bad_one() {
     assert!(code == 1 && said.contains("FAIL no-f32-matmul"), "{said}");
     for name in ["aaa.txt", "zzz.txt"] {
         fs::write(folder.join(name), &good).unwrap();
-        refused(place.path(), SMEM, "contains two files that each define a kernel: ");
+        refused(place.path(), SMEM, "each define a kernel; use one folder per kernel");
         fs::remove_file(folder.join(name)).unwrap();
     }
     // A listing of another level with other arithmetic is of another kernel.
@@ -124,7 +148,7 @@ fn two_descriptions_of_a_kernel_are_refused() {
     let (folder, other) = (unpack(SMEM, place.path()), unpack(DMA, place.path()));
     for file in [PACKED, "final_bundles.txt", "mosaic.mlir", "optimized.hlo.txt"] {
         fs::copy(other.join(file), folder.join("extra")).unwrap();
-        refused(place.path(), SMEM, "contains two files that each define a kernel: extra and ");
+        refused(place.path(), SMEM, "mixes kernels: extra and ");
     }
     // An identical copy is allowed, and so is a program without a kernel.
     for content in [fs::read(folder.join(PACKED)).unwrap(), transformer().into_bytes()] {
@@ -139,7 +163,7 @@ fn two_descriptions_of_a_kernel_are_refused() {
     refused(
         place.path(),
         "gpu",
-        "gpu contains two files that each define a kernel: a.ptx and b.ptx; use one folder per kernel",
+        "gpu mixes kernels: a.ptx and b.ptx each define a kernel; use one folder per kernel",
     );
     // Two kernels in one file.
     let (_, second) = PTX.split_once(".address_size 64\n").unwrap();
@@ -283,7 +307,11 @@ fn a_manifest_of_another_version_is_detected() {
         let mut excused = manifest.clone();
         excused["plan"]["arithmetic"] = arithmetic.into();
         seal(&folder, &excused);
-        refused(place.path(), "smem", "the plan is not one that this version of octile makes");
+        let (code, said) = verify(place.path(), "smem");
+        assert!(
+            code == 1 && said.contains("the plan is not one that this version of octile makes"),
+            "{said}"
+        );
     }
     // A GPU plan requires fewer checks, and does not apply to a TPU kernel.
     let mut gpu = manifest.clone();

@@ -58,7 +58,7 @@ fn waivers_apply_only_to_the_planned_version() {
     };
     let (code, said) = verify(&["out/v1_auto_double_buffer", "--strategy", "v3"]);
     let warning = "the manifest plans v1, but --strategy says v3: checking as the latter";
-    assert!(code == 1 && said.contains("FAIL scales-in-smem") && said.contains(warning), "{said}");
+    assert!(code == 1 && said.contains("FAIL scales-staged") && said.contains(warning), "{said}");
     let (code, said) = verify(&["out/v1_auto_double_buffer", "--strategy", "v1"]);
     assert!(code == 0 && !said.contains("note version"), "{said}");
     // strip multiplies bf16 here; smem must not.

@@ -52,7 +52,7 @@ fn every_version_is_a_folder_that_passes() {
     }
     assert_eq!(names(place.path()), ["gpu"], "temporary folders are gone");
     let (code, said) = octile(&["analyze", "gpu"], place.path());
-    assert_eq!((code, said.matches("PASS fits-vmem").count()), (0, 4), "{said}");
+    assert_eq!((code, said.matches("PASS fits-on-chip").count()), (0, 4), "{said}");
     assert_eq!(said.matches(": 0 bytes stack frame, 0 bytes spill stores").count(), 4, "the proof: {said}");
 
     let (code, said) = octile(&["compare", "gpu"], place.path());
@@ -68,7 +68,7 @@ fn every_version_is_a_folder_that_passes() {
     assert!(row("registers").iter().all(|cell| cell.parse::<u64>().is_ok_and(|count| count > 32)), "{said}");
     let (code, said) = octile(&["compare", "gpu/v2_manual_async_dma", "gpu/v3_smem_scales"], place.path());
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("scales-in-smem") && said.contains("LDGSTS"), "{said}");
+    assert!(said.contains("scales-staged") && said.contains("LDGSTS"), "{said}");
     let (code, said) = octile(&["report", "gpu", "-o", "page.html"], place.path());
     assert_eq!(code, 0, "{said}");
     let page = fs::read_to_string(place.path().join("page.html")).unwrap();
@@ -94,8 +94,8 @@ fn seeded_damage_is_found() {
     // Same length as before.
     for (damage, expected) in [
         (sass.replace(".E4M3.E4M3", ".BF16.BF16"), "FAIL native-fp8"),
-        (sass.replace("UTMALDG", "UTMALXX").replace("LDGSTS", "LDGXXX"), "FAIL async-dma"),
-        (sass.replace("LDGSTS", "LDGXXX"), "FAIL scales-in-smem"),
+        (sass.replace("UTMALDG", "UTMALXX").replace("LDGSTS", "LDGXXX"), "FAIL async-copies"),
+        (sass.replace("LDGSTS", "LDGXXX"), "FAIL scales-staged"),
         (sass.replacen("FFMA ", "STL  ", 1), "FAIL no-spills"),
         (sass[..sass.len() / 2].to_owned(), "kernel.sass has"),
     ] {
@@ -107,7 +107,7 @@ fn seeded_damage_is_found() {
     fs::write(folder.join("kernel.sass"), sass).unwrap();
     let account = fs::read_to_string(folder.join("ptxas.txt")).unwrap();
     for (damage, expected) in [
-        (with_registers(&account, 9), "FAIL fits-vmem"),
+        (with_registers(&account, 9), "FAIL fits-on-chip"),
         (account.replace("0 bytes spill stores", "8 bytes spill stores"), "FAIL no-spills"),
     ] {
         assert_ne!(damage, account);
@@ -146,7 +146,7 @@ fn quantized_activations_add_a_quantization_kernel() {
     let (code, said) = verify();
     assert_eq!(code, 0, "{said}");
     let title = "octile_quantize_bf16_token_128, in quantize/, runs before it\n  PASS no-spills ";
-    assert!(said.contains(title) && said.matches("PASS fits-vmem").count() == 2, "{said}");
+    assert!(said.contains(title) && said.matches("PASS fits-on-chip").count() == 2, "{said}");
     // Its files are part of the version.
     for (file, kinds_of_damage) in
         [("kernel.sass", 5), ("kernel.ptx", 5), ("ptxas.txt", 4), ("kernel.cubin", 3)]
@@ -191,7 +191,7 @@ fn quantization_kernels_are_verified() {
     let helper = &value["versions"][0]["helpers"][0];
     let checks: Vec<_> = helper["findings"].as_array().unwrap().iter().map(|found| &found["check"]).collect();
     assert_eq!(helper["name"], "quantize");
-    assert_eq!(checks, ["no-spills", "fits-vmem"]);
+    assert_eq!(checks, ["no-spills", "fits-on-chip"]);
     // Changed files are reported.
     let page = |expected: i32| {
         let (code, said) = octile(&["report", "gpu", "-o", "page.html"], place.path());
@@ -213,7 +213,7 @@ fn quantization_kernels_are_verified() {
     for (file, damage, check) in [
         ("quantize/kernel.sass", sass.replacen(" LDG.", " LDL.", 1), "no-spills"),
         ("quantize/ptxas.txt", account.replace("0 bytes spill loads", "8 bytes spill loads"), "no-spills"),
-        ("quantize/ptxas.txt", with_registers(&account, 9), "fits-vmem"),
+        ("quantize/ptxas.txt", with_registers(&account, 9), "fits-on-chip"),
     ] {
         let before = fs::read_to_string(folder.join(file)).unwrap();
         assert!(damage != before && damage.len() == before.len(), "{check}");
@@ -264,7 +264,7 @@ fn the_manifest_has_the_shared_memory_of_every_kernel() {
     };
     for pointer in ["/figures/shared_bytes", "/helpers/quantize/figures/shared_bytes"] {
         let (code, said) = verify(&|manifest| *manifest.pointer_mut(pointer).unwrap() = 232_449.into(), &[]);
-        let sentence = "FAIL fits-vmem        232449 bytes of shared memory, where a block may have 232448";
+        let sentence = "FAIL fits-on-chip     232449 bytes of shared memory, but a CTA may have 232448";
         assert!(code == 1 && said.contains(sentence) && said.contains("FAIL (1 failed)"), "{said}");
     }
     // A changed manifest is detected, unless it is sealed again.

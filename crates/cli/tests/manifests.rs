@@ -123,7 +123,7 @@ fn every_key_of_a_manifest_is_needed() {
     );
     version.resealed(|manifest| in_first_file(manifest, Some("".into())), "was changed, unlike its manifest");
     version.resealed(|manifest| manifest["files"][0]["size"] = 1.into(), "unknown field `size`");
-    version.resealed(|manifest| manifest["waived"] = json!(["scales-in-smem"]), "unknown field `waived`");
+    version.resealed(|manifest| manifest["waived"] = json!(["scales-staged"]), "unknown field `waived`");
     version.resealed(
         |manifest| manifest["strategy"] = "auto".into(),
         "`strategy` is auto, but `plan.strategy` is smem",
@@ -145,9 +145,15 @@ fn every_key_of_a_manifest_is_needed() {
         let sentence = format!("missing field `{key}`");
         version.resealed(|manifest| drop(manifest.as_object_mut().unwrap().remove(key)), &sentence);
     }
-    for key in ["problem", "strategy", "arithmetic", "grid", "memory"] {
+    for key in ["problem", "strategy", "mode", "tile"] {
         let sentence = format!("missing field `{key}`");
         version.resealed(|manifest| drop(manifest["plan"].as_object_mut().unwrap().remove(key)), &sentence);
+    }
+    for key in ["arithmetic", "grid", "memory"] {
+        version.resealed(
+            |manifest| drop(manifest["plan"].as_object_mut().unwrap().remove(key)),
+            "the plan is not one that this version of octile makes",
+        );
     }
     // Duplicate keys: readers differ in which one they use.
     let text = serde_json::to_string_pretty(&version.manifest).unwrap();

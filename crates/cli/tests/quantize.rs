@@ -202,7 +202,7 @@ fn a_full_disk_is_detected_before_writing() {
         return;
     }
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(said.contains("small/out needs 12") && said.contains("are free there: make room"), "{said}");
+    assert!(said.contains("small/out needs 12") && said.contains("are free: make room"), "{said}");
     assert_eq!(said.trim_end().lines().count(), 1, "nothing is left behind: {said}");
 }
 

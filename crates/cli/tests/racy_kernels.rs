@@ -160,7 +160,7 @@ fn listing(folder: &Path, kernel: &str) -> Option<PathBuf> {
 fn balanced(files: &[(&str, &str)]) -> Finding {
     let sources: Vec<_> = files.iter().map(|(name, text)| Source { name, bytes: text.as_bytes() }).collect();
     let findings = check(&Facts::gather(&sources), None);
-    findings.into_iter().find(|finding| finding.check == CheckId::DmaBalanced).unwrap()
+    findings.into_iter().find(|finding| finding.check == CheckId::CopiesBalanced).unwrap()
 }
 
 fn keep(name: &str, files: &[(&str, &str)]) {

@@ -53,12 +53,12 @@ fn broken_kernels_fail_with_the_line() {
         assert!(said.contains("STOPPED at line ") && said.contains("\n  > "), "{said}");
         said
     };
-    assert!(without(STRIP, "wgmma.wait_group").contains("may not have written yet"));
-    assert!(without(STRIP, "bar.warp.sync").contains("with no order between the two"));
-    assert!(without(STRIP, "mbarrier.arrive.shared::cta").contains("it waits for ever"));
+    assert!(without(STRIP, "wgmma.wait_group").contains("which is in flight"));
+    assert!(without(STRIP, "bar.warp.sync").contains("neither happens before the other"));
+    assert!(without(STRIP, "mbarrier.arrive.shared::cta").contains("deadlock: every thread waits"));
     assert!(
         without("gpu/v1_auto_double_buffer/kernel.ptx", "fence.proxy.async")
-            .contains("without `fence.proxy.async` after it")
+            .contains("without a `fence.proxy.async`")
     );
 
     let kernel = place.path().join(STRIP);
@@ -115,7 +115,7 @@ fn an_endless_loop_is_stopped() {
     fs::write(&kernel, &sound).unwrap();
     let (code, said) = octile(&["simulate", STRIP, "--max-operations", "1000"], place.path());
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("the run was stopped after 1000 instructions"), "{said}");
+    assert!(said.contains("stopped after 1000 instructions"), "{said}");
 }
 
 #[test]
@@ -168,19 +168,19 @@ fn unsupported_inputs_fail_with_one_sentence() {
     let kernel = place.path().join(STRIP);
     let text = fs::read_to_string(&kernel).unwrap();
     fs::write(&kernel, text.replacen("fma.rn.f32", "fma.rz.f32", 1)).unwrap();
-    refusal(&["simulate", STRIP], "not known to the simulator");
+    refusal(&["simulate", STRIP], "the simulator does not support");
     fs::write(&kernel, text.replacen("%r<", "%r<4000000000> //", 1).replacen("> //", ">; //", 1)).unwrap();
-    refusal(&["simulate", STRIP], "4000000000 registers of a kind are too many");
+    refusal(&["simulate", STRIP], "at most 4096 registers of a kind");
     fs::write(&kernel, text.replacen(".entry octile_", ".entry other_", 1)).unwrap();
     refusal(&["simulate", STRIP], "but the manifest expects");
     fs::write(&kernel, &text[..text.len() - 8]).unwrap();
-    refusal(&["simulate", STRIP], "it is cut off");
+    refusal(&["simulate", STRIP], "it is truncated");
     fs::write(&kernel, " \n").unwrap();
     refusal(&["simulate", STRIP], "kernel.ptx is empty");
     fs::write(&kernel, b"\xff\xfe").unwrap();
     refusal(&["simulate", STRIP], "kernel.ptx is not text");
     fs::write(&kernel, text.replacen(".maxntid ", ".maxntid 1, 1, 1 //", 1)).unwrap();
-    refusal(&["simulate", STRIP], "the kernel takes 1 threads at most and is launched with");
+    refusal(&["simulate", STRIP], "the kernel takes at most 1 threads per CTA");
     fs::write(&kernel, text.replacen("\t.param .u64 w", "\t//", 1)).unwrap();
     refusal(&["simulate", STRIP], "parameter");
 }

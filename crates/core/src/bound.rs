@@ -1,26 +1,26 @@
-//! How far a correct kernel may be from the exact result: derived from the operands before it runs.
+//! A-priori error bounds: how far a correct kernel may be from the exact result.
 //!
 //! A k-block of length L is summed in any order with an error of at most `L u` times the sum of magnitudes,
 //! whatever L is (Jeannerod and Rump, Improved error bounds for inner products in floating-point arithmetic,
 //! 2013: without the denominator `1 - L u` of older bounds, which turns negative for long sums). It is scaled
-//! with at most 3 roundings (two scales multiplied, their product applied, and for unfused arithmetic the product
-//! itself), and added to B - 1 other blocks. The sum of magnitudes is bounded block by block with the norms of
-//! the two vectors (Cauchy-Schwarz), which costs M*N*B instead of M*N*K.
+//! with at most 3 roundings (two scales multiplied, their product applied, and for unfused arithmetic the
+//! product itself), and added to B - 1 other blocks. The sum of magnitudes is bounded block by block with the
+//! norms of the two vectors (Cauchy-Schwarz), which costs M*N*B instead of M*N*K.
 //!
-//! What falls below the smallest normal f32 may be flushed to zero: products of unquantized activations, the product of
-//! two scales, and what they give.
+//! Subnormal f32 may be flushed to zero: products of unquantized activations, products of two scales, and
+//! scaled sums.
 
 use crate::FloatKind;
 
-/// What the products of one k-block are added up in.
+/// How the products of one k-block are accumulated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Accumulator {
     /// f32, in any order, fused or not: CPUs and TPUs.
     F32,
-    /// Hopper tensor cores: about 13 mantissa bits, truncated, inside a chain; promoted to f32 after every
-    /// `promote_every` products.
+    /// Hopper tensor cores: about 13 mantissa bits, truncated, between promotions to f32 every
+    /// `promote_every` K elements.
     HopperTensorCore {
-        /// Length of a chain.
+        /// Promotion interval.
         promote_every: usize,
     },
     /// f32 over all of K, of operands that were scaled and then rounded to bf16.
@@ -32,14 +32,14 @@ const F32_ROUNDOFF: f64 = FloatKind::F32.unit_roundoff();
 const HOPPER_ROUNDOFF: f64 = 1.0 / (1u64 << 13) as f64;
 
 impl Accumulator {
-    /// The relative error of a sum of `len` products followed by scaling and the sum over `blocks` blocks, as a
-    /// part of the sum of magnitudes.
+    /// Relative error of sums of `len` products, scaled and summed over `blocks` blocks, as a fraction of the
+    /// sum of magnitudes.
     pub fn relative_error(self, len: usize, blocks: usize) -> f64 {
         let (len, blocks) = (len as f64, blocks as f64);
         match self {
             Self::F32 => f32_error(len, blocks),
-            // Every product of a chain is aligned to the largest and truncated once; chains have up to
-            // `promote_every / 32` instructions, each of which truncates the running sum again.
+            // Every product is aligned to the largest and truncated once; each of the `promote_every / 32`
+            // MMA instructions between promotions truncates the accumulator again.
             Self::HopperTensorCore { promote_every } => {
                 let instructions = (len.min(promote_every as f64) / 32.0).ceil();
                 f32_error(len, blocks) + HOPPER_ROUNDOFF * (1.0 + instructions)
@@ -52,7 +52,7 @@ impl Accumulator {
     }
 }
 
-/// The relative error of sums of `len` products, scaled, and summed over `blocks`: finite and positive for any length.
+/// The same for f32 accumulation. Finite and positive for any length.
 fn f32_error(len: f64, blocks: f64) -> f64 {
     let u = F32_ROUNDOFF;
     // Not (1 + len u)(1 + blocks u)(1 + u)^3 - 1, which would round.
@@ -91,8 +91,8 @@ impl ErrorBound {
         self.longest = self.longest.max(len);
         self.blocks += 1;
         let smallest = f64::from(f32::MIN_POSITIVE);
-        // What underflow takes away is absolute. It joins the magnitudes, which a factor of at least
-        // F32_ROUNDOFF will be applied to.
+        // Underflow errors are absolute. They are added to the magnitudes, which are later multiplied by at
+        // least F32_ROUNDOFF.
         let flushed = smallest / F32_ROUNDOFF;
         for (row, x) in self.magnitudes.chunks_mut(self.cols).zip(x) {
             for (magnitude, w) in row.iter_mut().zip(w) {
@@ -106,7 +106,7 @@ impl ErrorBound {
     /// The bound of every element, once all blocks are in and the result is rounded to `out`.
     pub fn finish(self, values: &[f64], out: FloatKind) -> Vec<f64> {
         let relative = self.accumulator.relative_error(self.longest, self.blocks);
-        // Results below the normal range lose precision to absolute steps instead.
+        // Subnormal results have absolute, not relative, precision.
         let smallest = match out {
             FloatKind::F32 | FloatKind::Bf16 => f64::from(f32::MIN_POSITIVE),
             FloatKind::F16 => f64::from(half::f16::MIN_POSITIVE),

@@ -1,19 +1,21 @@
-//! Operands whose product every kernel must get exactly right, whatever its accumulator.
+//! Operands whose product is exact under every accumulator, so that every kernel must match it bit for bit.
 //!
-//! An error bound has to allow for the rounding of long sums, and a k-block of small magnitude can hide in it. With these
-//! operands the result has one correct value, to the bit.
+//! An error bound must allow for the rounding of long sums, and a k-block of small magnitude can hide in it.
+//! With these operands the result has one correct value.
 //!
-//! - Values are ±2 in x and ±1 in the weight, and ±1 in both in the last column of every k-block. So the dot product
-//!   of a block is odd, never zero: dropping a block, or its last column, changes every element of
-//!   a tile with f32 results. Results in bf16 or f16 round at the end, so there single elements may hide a change.
-//! - Scales are powers of two. The exponent of a block is the sum of a *level*, which depends on the row of blocks (or
-//!   the token), and a *digit*, which depends on the k-block. Levels are multiples of the number of digits, so that no
-//!   two blocks of a matrix share a scale. A level scales a whole row of the result and costs no precision.
-//! - Partial sums in any order stay below [`EXACT_SUM`] units, which f32 holds; within a block they stay below
-//!   2^11, which the tensor cores of a Hopper GPU hold; and each scaled value is exact in bf16.
+//! - Values are ±2 in x and ±1 in the weight, and ±1 in both in the last column of every k-block. So the dot
+//!   product of a block is odd, never zero: dropping a block, or its last column, changes every element of a
+//!   tile with f32 results. Results in bf16 or f16 round at the end, so there single elements may hide a
+//!   change.
+//! - Scales are powers of two. The exponent of a block is the sum of a *level*, which depends on the row of
+//!   blocks (or the token), and a *digit*, which depends on the k-block. Levels are multiples of the number
+//!   of digits, so that no two blocks of a matrix share a scale. A level scales a whole row of the result and
+//!   costs no precision.
+//! - Partial sums in any order stay below [`EXACT_SUM`] units, which f32 holds; within a block they stay
+//!   below 2^11, which the tensor cores of a Hopper GPU hold; and each scaled value is exact in bf16.
 //!
-//! Where the exponents at hand are too few to tell all blocks apart at once, several *draws* do: draw `r` takes its
-//! digits and levels from the `r`-th digit of the index.
+//! Where there are too few exponents to give every block its own scale, several *draws* do: draw `r` takes
+//! its digits and levels from the `r`-th digit of the index.
 
 use rayon::prelude::*;
 
@@ -41,7 +43,7 @@ const LEVELS_F16: usize = 3;
 /// Most draws for one problem; beyond it, distant blocks may share a scale.
 const MAX_DRAWS: usize = 4;
 
-/// How the exponents of a problem are laid out.
+/// The assignment of exponents for a problem.
 #[derive(Debug, Clone, Copy)]
 struct Layout {
     digits: usize,
@@ -110,7 +112,7 @@ fn place(number: usize, radix: usize, at: usize) -> usize {
     number / radix.pow(at as u32) % radix
 }
 
-/// How many digits it takes to write every number below `count`.
+/// Number of digits of the numbers below `count`.
 fn places(count: usize, radix: usize) -> usize {
     match radix {
         0 | 1 => 1,
@@ -132,8 +134,8 @@ fn largest_sum(problem: &Problem, digits: usize) -> u64 {
     (0..MAX_DRAWS).map(sum).max().unwrap_or(0)
 }
 
-/// The largest f8e4m3fn value. Where activations are quantized in the call, it makes the scale of its block a power
-/// of two.
+/// The largest f8e4m3fn value. Where activations are quantized in the call, it makes the scale of its block a
+/// power of two.
 const PEAK: i16 = 448;
 
 /// One draw of operands with the result that they must have.
@@ -146,8 +148,8 @@ pub struct ExactOperands {
 }
 
 impl ExactOperands {
-    /// How many draws it takes to give every block a scale that no other has; 0 when K is so long (about two
-    /// million) that no f32 sum of it could be exact.
+    /// Number of draws that give every block a scale of its own; 0 when K is so long (about two million) that
+    /// no f32 sum over it is exact.
     pub fn draws(problem: &Problem) -> usize {
         Layout::new(problem).map_or(0, |layout| layout.draws)
     }
@@ -185,7 +187,7 @@ impl ExactOperands {
         self.operands.problem.out.round(self.sums[row * self.operands.problem.n + col])
     }
 
-    /// Compares a whole result, row by row.
+    /// Compares a row-major result.
     ///
     /// # Panics
     /// When `result` has another number of elements.
@@ -206,7 +208,7 @@ impl ExactOperands {
     }
 }
 
-/// How a result compares with the exact one.
+/// Comparison of a result with the exact one.
 #[derive(Debug, Clone, Copy, PartialEq, Default, serde::Serialize)]
 pub struct ExactComparison {
     /// Elements that are not equal to the expected value.
@@ -215,7 +217,7 @@ pub struct ExactComparison {
     pub first: Option<WrongElement>,
 }
 
-/// An element that is not what it must be.
+/// A wrong element.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct WrongElement {
     /// Its row.
@@ -275,7 +277,7 @@ impl Scaled {
     }
 }
 
-/// Where a column stands in its k-block.
+/// Position of a column in its k-block.
 #[derive(Clone, Copy, PartialEq)]
 enum Place {
     First,
@@ -327,7 +329,7 @@ fn multiply(x: &Scaled, w: &Scaled, problem: &Problem) -> Vec<f32> {
     let Problem { m, n, k, quant_block, .. } = *problem;
     let (qb, k_blocks) = (quant_block.size(), quant_block.count(k));
     let mut sums = vec![0.0; m * n];
-    // A few rows at a time, so that a row of the weight is used more than once while it is in the cache.
+    // A few rows at a time, so that a weight row in the cache is reused.
     const ROWS: usize = 8;
     sums.par_chunks_mut(ROWS * n).enumerate().for_each(|(task, sums)| {
         for col in 0..n {
@@ -348,7 +350,7 @@ fn multiply(x: &Scaled, w: &Scaled, problem: &Problem) -> Vec<f32> {
     sums
 }
 
-/// Wrapping, so that it is vectorized with overflow checks on, too; the sum is at most 1024.
+/// Wrapping, so that it vectorizes with overflow checks too; the sum is at most 1024.
 fn dot(x: &[i16], w: &[i16]) -> i32 {
     let products = x.iter().zip(w).map(|(x, w)| i32::from(*x).wrapping_mul(i32::from(*w)));
     products.fold(0, i32::wrapping_add)

@@ -1,18 +1,18 @@
 //! The two 8-bit floats of the OCP standard: `f8e4m3fn` (weights and activations) and `f8e5m2`.
 //!
-//! Both codecs give the same bits as ml_dtypes for every f16, bf16 and f32: see `tests/fp8_against_ml_dtypes.rs`. The
-//! `float8` crate (0.7.0) fails that test: it encodes infinities and all that overflows as the largest finite value, and
-//! decodes a negative NaN without its sign.
+//! Both codecs give the same bits as ml_dtypes for every f16, bf16 and f32: see
+//! `tests/fp8_against_ml_dtypes.rs`. The `float8` crate (0.7.0) fails that test: it encodes infinities and
+//! overflows as the largest finite value, and decodes a negative NaN without its sign.
 
 use half::{bf16, f16};
 
-/// What distinguishes one 8-bit float from another.
+/// Parameters of an 8-bit float format.
 struct Format {
     mantissa_bits: u32,
     exponent_bias: i32,
     /// The largest finite code, without sign.
     max_code: u8,
-    /// What infinities, and finite values that round past `max_code`, become.
+    /// Code of infinities, and of finite values that round past `max_code`.
     overflow: u8,
     nan: u8,
 }
@@ -22,22 +22,22 @@ const E5M2: Format =
     Format { mantissa_bits: 2, exponent_bias: 15, max_code: 0x7b, overflow: 0x7c, nan: 0x7e };
 
 impl Format {
-    /// Round to nearest, ties to even, as ml_dtypes does. Without a jump, and always inlined where the format is a
-    /// constant, so that loops over it become vector code.
+    /// Rounds to nearest, ties to even, as ml_dtypes does. Branch-free, and always inlined with a constant
+    /// format, so that loops over it vectorize.
     #[inline(always)]
     const fn encode(&self, value: f32) -> u8 {
         let bits = value.to_bits();
         let sign = (bits >> 24) as u8 & 0x80;
         let magnitude = bits & 0x7fff_ffff;
 
-        // Where the format is normal, drop mantissa bits and move the exponent.
+        // Normal range: drop mantissa bits and rebias the exponent.
         let dropped = 23 - self.mantissa_bits;
         let half_minus_one = (1 << (dropped - 1)) - 1;
         let odd = (magnitude >> dropped) & 1;
         let rounded = magnitude.wrapping_add(half_minus_one + odd) >> dropped;
         let normal = rounded.wrapping_sub(((127 - self.exponent_bias) as u32) << self.mantissa_bits);
 
-        // Below that its steps are all of one size: that of the last bit of `aligner`, where the sum is rounded.
+        // Subnormal range: all steps are equal to the last bit of `aligner`, so adding it rounds correctly.
         let aligner = exp2(24 - self.exponent_bias - self.mantissa_bits as i32);
         let aligned = f32::from_bits(magnitude) + aligner;
         let subnormal = aligned.to_bits().wrapping_sub(aligner.to_bits());
@@ -101,13 +101,13 @@ macro_rules! eight_bit_float {
             /// The largest finite value.
             pub const MAX: f32 = $max;
 
-            /// The value with this code.
+            /// Constructs the value with this code.
             #[inline]
             pub const fn from_bits(code: u8) -> Self {
                 Self(code)
             }
 
-            /// The code of this value.
+            /// Returns the code.
             #[inline]
             pub const fn to_bits(self) -> u8 {
                 self.0
@@ -131,7 +131,7 @@ macro_rules! eight_bit_float {
                 Self::from_f32(value.to_f32())
             }
 
-            /// The value, exactly.
+            /// Returns the value, exactly.
             #[inline]
             pub fn to_f32(self) -> f32 {
                 $values[usize::from(self.0)]
@@ -162,7 +162,7 @@ mod tests {
 
     use super::*;
 
-    /// Whether no finite code is nearer to `value` than `code` is, and none as near is even where `code` is odd.
+    /// Whether `code` is the nearest finite code to `value`, the even one of two.
     fn is_nearest_even(format: &Format, value: f32, code: u8) -> bool {
         let distance = |code: u8| (f64::from(format.decode(code)) - f64::from(value)).abs();
         (0..=format.max_code).flat_map(|magnitude| [magnitude, magnitude | 0x80]).all(|other| {
@@ -190,7 +190,7 @@ mod tests {
             check_nearest(&E5M2, value)?;
         }
 
-        // Most f32 overflow or vanish; these lie where the codes do, many of them in the middle between two.
+        // Most f32 overflow or underflow; these are in range, and many are halfway between two codes.
         #[test]
         fn values_near_the_codes_become_the_nearest(code in 0..=0xffu8, eighths in -8..=8i32) {
             for format in [&E4M3, &E5M2] {

@@ -3,7 +3,8 @@
 //! The operation, for a weight stored in 8-bit floats with one scale per `qb x qb` block:
 //!
 //! ```text
-//! out[m, n] = sum over k-blocks kb of  x_scale[mb|m, kb] * w_scale[nb, kb] * sum over k in kb of x_q[m, k] * w_q[n, k]
+//! out[m, n] = sum over k-blocks kb of
+//!     x_scale[mb|m, kb] * w_scale[nb, kb] * sum over k in kb of x_q[m, k] * w_q[n, k]
 //! ```
 
 #![forbid(unsafe_code)]

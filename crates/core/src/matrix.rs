@@ -1,68 +1,69 @@
 //! Borrowed row-major matrices with a row stride.
 
-/// A matrix description that does not fit the memory it was given.
+/// A matrix shape that does not fit its slice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ShapeError {
     /// A dimension is zero.
     #[error("a matrix of {rows} x {cols} is empty: every dimension must be at least 1")]
     Empty {
-        /// Rows asked for.
+        /// Rows.
         rows: usize,
-        /// Columns asked for.
+        /// Columns.
         cols: usize,
     },
     /// Rows would overlap.
     #[error("row stride {stride} is less than the {cols} columns of a row")]
     StrideTooSmall {
-        /// Elements from one row to the next.
+        /// Row stride in elements.
         stride: usize,
         /// Elements in a row.
         cols: usize,
     },
-    /// The slice ends before the last row does.
+    /// The slice is too short.
     #[error(
-        "a {rows} x {cols} matrix with row stride {stride} needs {needed} elements, but the slice holds {held}"
+        "a {rows} x {cols} matrix with row stride {stride} needs {needed} elements, but the slice has \
+         {held}"
     )]
     TooShort {
-        /// Rows asked for.
+        /// Rows.
         rows: usize,
-        /// Columns asked for.
+        /// Columns.
         cols: usize,
-        /// Elements from one row to the next.
+        /// Row stride in elements.
         stride: usize,
-        /// Elements the matrix covers.
+        /// Elements that the matrix spans.
         needed: usize,
-        /// Elements the slice has.
+        /// Elements of the slice.
         held: usize,
     },
     /// The slice is longer than rows x cols: its row stride is probably larger than `cols`.
     #[error(
-        "a {rows} x {cols} matrix without gaps has {needed} elements, but the slice holds {held}: cut the slice to \
-         its rows, or give their stride to `with_stride`"
+        "a contiguous {rows} x {cols} matrix has {needed} elements, but the slice has {held}: shorten the \
+         slice, or pass the row stride to `with_stride`"
     )]
     TooLong {
-        /// Rows asked for.
+        /// Rows.
         rows: usize,
-        /// Columns asked for.
+        /// Columns.
         cols: usize,
-        /// Elements the matrix covers.
+        /// Elements that the matrix spans.
         needed: usize,
-        /// Elements the slice has.
+        /// Elements of the slice.
         held: usize,
     },
     /// The element count does not fit in memory.
     #[error("a {rows} x {cols} matrix with row stride {stride} is larger than this machine can address")]
     TooLarge {
-        /// Rows asked for.
+        /// Rows.
         rows: usize,
-        /// Columns asked for.
+        /// Columns.
         cols: usize,
-        /// Elements from one row to the next.
+        /// Row stride in elements.
         stride: usize,
     },
 }
 
-/// Elements that a matrix covers, from its first to its last.
+/// Elements that a matrix spans, from its first to its last.
 fn span(rows: usize, cols: usize, stride: usize) -> Result<usize, ShapeError> {
     if rows == 0 || cols == 0 {
         return Err(ShapeError::Empty { rows, cols });
@@ -76,7 +77,7 @@ fn span(rows: usize, cols: usize, stride: usize) -> Result<usize, ShapeError> {
         .ok_or(ShapeError::TooLarge { rows, cols, stride })
 }
 
-/// Refuses a slice that is longer than the rows it is meant to hold without gaps.
+/// Rejects a slice that is longer than its contiguous rows.
 fn require_no_rest(rows: usize, cols: usize, held: usize) -> Result<(), ShapeError> {
     let needed = span(rows, cols, cols)?;
     if held > needed {
@@ -94,7 +95,7 @@ pub struct Mat<'a, T> {
     stride: usize,
 }
 
-// Derived `Clone`/`Copy` would ask for `T: Copy`, which a borrowed view does not need.
+// Derived `Clone` and `Copy` would require `T: Copy`, which a borrowed view does not need.
 impl<T> Clone for Mat<'_, T> {
     fn clone(&self) -> Self {
         *self
@@ -103,13 +104,13 @@ impl<T> Clone for Mat<'_, T> {
 impl<T> Copy for Mat<'_, T> {}
 
 impl<'a, T> Mat<'a, T> {
-    /// A matrix whose rows follow one another without a gap, and fill the slice.
+    /// A matrix of contiguous rows that fill the slice.
     pub fn new(data: &'a [T], rows: usize, cols: usize) -> Result<Self, ShapeError> {
         require_no_rest(rows, cols, data.len())?;
         Self::with_stride(data, rows, cols, cols)
     }
 
-    /// A matrix whose rows start `stride` elements apart. The slice may go on after the last row.
+    /// A matrix with a row stride. The slice may extend beyond the last row.
     pub fn with_stride(data: &'a [T], rows: usize, cols: usize, stride: usize) -> Result<Self, ShapeError> {
         let needed = span(rows, cols, stride)?;
         let held = data.len();
@@ -127,23 +128,23 @@ impl<'a, T> Mat<'a, T> {
         self.cols
     }
 
-    /// Elements from the start of one row to the start of the next.
+    /// Row stride in elements.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Row `row`. Panics when it is out of range, like slice indexing.
+    /// Returns a row. Panics when it is out of range, like slice indexing.
     pub fn row(&self, row: usize) -> &'a [T] {
         &self.data[row * self.stride..][..self.cols]
     }
 
-    /// Everything from the first element to the last, gaps between rows included.
+    /// All elements from the first to the last, with the gaps between rows.
     pub fn as_slice(&self) -> &'a [T] {
         self.data
     }
 }
 
-/// A writable row-major matrix. Elements between the rows are never touched.
+/// A mutable row-major matrix. Gaps between rows are never written.
 #[derive(Debug)]
 pub struct MatMut<'a, T> {
     data: &'a mut [T],
@@ -153,13 +154,13 @@ pub struct MatMut<'a, T> {
 }
 
 impl<'a, T> MatMut<'a, T> {
-    /// A matrix whose rows follow one another without a gap, and fill the slice.
+    /// A matrix of contiguous rows that fill the slice.
     pub fn new(data: &'a mut [T], rows: usize, cols: usize) -> Result<Self, ShapeError> {
         require_no_rest(rows, cols, data.len())?;
         Self::with_stride(data, rows, cols, cols)
     }
 
-    /// A matrix whose rows start `stride` elements apart. The slice may go on after the last row.
+    /// A matrix with a row stride. The slice may extend beyond the last row.
     pub fn with_stride(
         data: &'a mut [T],
         rows: usize,
@@ -182,17 +183,17 @@ impl<'a, T> MatMut<'a, T> {
         self.cols
     }
 
-    /// Elements from the start of one row to the start of the next.
+    /// Row stride in elements.
     pub fn stride(&self) -> usize {
         self.stride
     }
 
-    /// Row `row`. Panics when it is out of range, like slice indexing.
+    /// Returns a row. Panics when it is out of range, like slice indexing.
     pub fn row_mut(&mut self, row: usize) -> &mut [T] {
         &mut self.data[row * self.stride..][..self.cols]
     }
 
-    /// Everything from the first element to the last, gaps between rows included.
+    /// All elements from the first to the last, with the gaps between rows.
     pub fn as_mut_slice(&mut self) -> &mut [T] {
         self.data
     }
@@ -228,8 +229,8 @@ mod tests {
         assert_eq!(MatMut::new(&mut data, 2, 3).unwrap_err(), too_long);
         assert_eq!(
             too_long.to_string(),
-            "a 2 x 3 matrix without gaps has 6 elements, but the slice holds 8: cut the slice to its rows, or give \
-             their stride to `with_stride`"
+            "a contiguous 2 x 3 matrix has 6 elements, but the slice has 8: shorten the slice, or pass the row \
+             stride to `with_stride`"
         );
         assert!(matches!(Mat::new(&data, usize::MAX, 3).unwrap_err(), ShapeError::TooLarge { .. }));
         assert!(matches!(Mat::new(&data, 0, 3).unwrap_err(), ShapeError::Empty { .. }));

@@ -1,7 +1,8 @@
-//! The f64 reference: what the operands, as they are after quantization, multiply to.
+//! The f64 reference: the product of the operands after quantization.
 //!
-//! Products of two f8e4m3fn values are multiples of 2^-18 below 2^18, so a whole block of them adds up exactly in
-//! f64; only the scaling and the sum over blocks round, far below anything an f32 kernel could show.
+//! Products of two f8e4m3fn values are multiples of 2^-18 below 2^18, so a whole block of them adds up
+//! exactly in f64; only the scaling and the sum over blocks round, far below anything an f32 kernel could
+//! show.
 
 use half::bf16;
 use rayon::prelude::*;
@@ -12,16 +13,16 @@ use crate::{
     quantize::flush_subnormal,
 };
 
-/// Activations as the multiplication sees them.
+/// Activations after quantization.
 #[derive(Debug, Clone)]
 pub enum OracleInput {
     /// 8-bit codes with scales.
     Fp8(QuantizedActivation),
-    /// Unquantized values, row by row; narrower floats widened, which is exact. Subnormal ones count as zero.
+    /// Unquantized values in row-major order, widened to f32, which is exact. Subnormals count as zero.
     Plain(Vec<f32>),
 }
 
-/// The reference result with the error that a kernel is allowed, element by element.
+/// The reference result with an error bound per element.
 #[derive(Debug, Clone)]
 pub struct Reference {
     /// Rows.
@@ -30,7 +31,7 @@ pub struct Reference {
     pub cols: usize,
     /// `rows * cols` values.
     pub values: Vec<f64>,
-    /// The largest deviation from each value that rounding can explain.
+    /// Error bound of each value.
     pub bounds: Vec<f64>,
 }
 
@@ -84,8 +85,8 @@ pub fn multiply(
     Reference { rows, cols, values, bounds }
 }
 
-/// Widens columns `start..start + len` of the weight into `[tile of columns][k][column]`, and returns the norm
-/// of every row.
+/// Widens columns `start..start + len` of the weight into `[tile of columns][k][column]`, and returns the
+/// norm of every row.
 fn pack_weight_block(weight: &QuantizedWeight, start: usize, len: usize, panel: &mut Vec<f64>) -> Vec<f64> {
     let (n, k) = (weight.rows(), weight.cols());
     panel.clear();
@@ -140,11 +141,11 @@ fn multiply_block(
     cols: usize,
     mut emit: impl FnMut(usize, usize, f64),
 ) {
-    // The weight tile stays in the first-level cache while all rows pass by.
+    // The weight tile stays in L1 for all rows.
     for (col_tile, w) in w_panel.chunks(TILE_COLS * len).enumerate() {
         for (row_tile, x_rows) in x_panel.chunks(TILE_ROWS * len).enumerate() {
             let rows = x_rows.len() / len;
-            // A short last tile computes its last row several times over, which is cheaper than a second loop.
+            // A partial last tile repeats its last row, which is cheaper than a second loop.
             let x: [&[f64]; TILE_ROWS] = std::array::from_fn(|row| &x_rows[row.min(rows - 1) * len..][..len]);
             let sums = multiply_tile(x, w);
             for (row, sums) in sums.iter().enumerate().take(rows) {
@@ -172,15 +173,15 @@ fn norm(values: &[f64]) -> f64 {
     values.iter().map(|v| v * v).sum::<f64>().sqrt()
 }
 
-/// How a result compares with the reference.
+/// Comparison of a result with the reference.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Comparison {
-    /// Largest error relative to the element, or to the mean magnitude where the element is smaller than that:
-    /// a sum that cancels to nearly nothing has no relative precision to judge.
+    /// Largest error relative to the element, or to the mean magnitude if that is larger: a sum that cancels
+    /// has no relative precision.
     pub max_relative: f64,
-    /// Mean of the same.
+    /// Mean relative error.
     pub mean_relative: f64,
-    /// Largest error as a part of what rounding can explain: above 1 the kernel is wrong.
+    /// Largest error as a fraction of its bound: above 1 the kernel is wrong.
     pub worst_of_bound: f64,
     /// Row and column of the element with that error.
     pub worst_at: (usize, usize),
@@ -194,7 +195,8 @@ impl Comparison {
 }
 
 impl Reference {
-    /// Compares `result`, row by row, with the reference. NaN where the reference is finite is infinitely wrong.
+    /// Compares a row-major `result` with the reference. NaN has infinite error where the reference is
+    /// finite.
     ///
     /// # Panics
     /// When `result` has another number of elements.
@@ -286,7 +288,7 @@ mod tests {
             for ((value, bound), expected) in
                 reference.values.iter().zip(&reference.bounds).zip(by_definition(&operands))
             {
-                // Dequantizing rounds every operand to f32 once, which the bound has room for.
+                // Dequantizing rounds every operand to f32 once, which the bound allows.
                 assert!((value - expected).abs() <= *bound, "{value} {expected} {bound} {x:?}");
             }
         }

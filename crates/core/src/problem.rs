@@ -2,7 +2,7 @@
 
 use std::{fmt, num::IntErrorKind, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Serialize};
 
 /// Side of the square block of weights that shares one scale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -174,7 +174,7 @@ impl fmt::Display for ActivationKind {
 ///
 /// Make one with [`Problem::new`] and the `with_*` methods: fields may be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
+#[serde(try_from = "UncheckedProblem")]
 pub struct Problem {
     /// Rows of the activations and of the result.
     pub m: usize,
@@ -190,17 +190,24 @@ pub struct Problem {
     pub out: FloatKind,
 }
 
-impl Serialize for Problem {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
-    }
+/// The fields of a problem before they are checked.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct UncheckedProblem {
+    m: usize,
+    n: usize,
+    k: usize,
+    quant_block: QuantBlock,
+    x: ActivationKind,
+    out: FloatKind,
 }
 
-impl<'de> Deserialize<'de> for Problem {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let Self { m, n, k, quant_block, x, out } = Self::deserialize(deserializer)?;
-        let problem = Self::new(m, n, k, quant_block).map_err(D::Error::custom)?;
-        Ok(problem.with_x(x).with_out(out))
+impl TryFrom<UncheckedProblem> for Problem {
+    type Error = ProblemError;
+
+    fn try_from(unchecked: UncheckedProblem) -> Result<Self, ProblemError> {
+        let UncheckedProblem { m, n, k, quant_block, x, out } = unchecked;
+        Ok(Self::new(m, n, k, quant_block)?.with_x(x).with_out(out))
     }
 }
 

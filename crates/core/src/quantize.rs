@@ -1,8 +1,8 @@
-//! Turning floats into 8-bit codes with one scale per block, and back.
+//! Quantization to 8-bit codes with one scale per block, and dequantization.
 
 use crate::{E4m3, Mat, QuantBlock, ScaleGranularity, ShapeError};
 
-/// Operands that cannot be quantized, or that do not belong together.
+/// Why operands cannot be quantized or combined.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum QuantizeError {
     /// A weight or activation is infinite or not a number.
@@ -10,11 +10,11 @@ pub enum QuantizeError {
     NonFinite {
         /// Which matrix.
         what: &'static str,
-        /// Row of the first offender.
+        /// Row of the first such value.
         row: usize,
-        /// Column of the first offender.
+        /// Column of the first such value.
         col: usize,
-        /// The offender.
+        /// The value.
         value: f32,
     },
     /// A scale is infinite, not a number, or negative.
@@ -29,9 +29,9 @@ pub enum QuantizeError {
         /// The scale.
         value: f32,
     },
-    /// Two scales that are multiplied with each other overflow.
+    /// The product of two scales overflows.
     #[error(
-        "the activation scale {x:e} of block ({x_row}, {col}) times the weight scale {w:e} of block ({w_row}, {col}) \
+        "activation scale {x:e} of block ({x_row}, {col}) times weight scale {w:e} of block ({w_row}, {col}) \
          overflows f32: make one of them smaller"
     )]
     ScaleProduct {
@@ -72,10 +72,10 @@ pub enum QuantizeError {
     Shape(#[from] ShapeError),
 }
 
-/// The scale of a block whose largest magnitude is `abs_max`, and what to multiply its elements by.
+/// The scale of a block whose largest magnitude is `abs_max`, and its reciprocal.
 ///
-/// A block of zeros gets scale 0, so that it dequantizes to zeros. The scale is never a subnormal: the
-/// reciprocal of one would overflow.
+/// A block of zeros gets scale 0, so that it dequantizes to zeros. The scale is never subnormal, because its
+/// reciprocal would overflow.
 pub fn scale_of(abs_max: f32) -> (f32, f32) {
     if abs_max == 0.0 {
         return (0.0, 0.0);
@@ -84,11 +84,11 @@ pub fn scale_of(abs_max: f32) -> (f32, f32) {
     (scale, 1.0 / scale)
 }
 
-/// Refuses scales whose product is infinite: times a sum of zero it would be NaN.
+/// Rejects scales whose product is infinite: times a sum of zero it would be NaN.
 ///
 /// `x` and `w` hold `k_blocks` scales per block row, all finite and not negative.
 pub fn check_scale_products(x: &[f32], w: &[f32], k_blocks: usize) -> Result<(), QuantizeError> {
-    // Bits of such floats are in the order of their values, and integers are compared faster.
+    // Non-negative floats order like their bits, and integers compare faster.
     let largest = |scales: &[f32]| f32::from_bits(scales.iter().fold(0, |max, s| max.max(s.to_bits())));
     if (largest(x) * largest(w)).is_finite() {
         return Ok(());
@@ -107,8 +107,7 @@ pub fn check_scale_products(x: &[f32], w: &[f32], k_blocks: usize) -> Result<(),
     Ok(())
 }
 
-/// An unquantized activation as it is multiplied: below the smallest normal f32 it counts as zero, because bf16 dot
-/// products of CPUs and matrix units of TPUs read it so.
+/// Flushes a subnormal activation to zero, as bf16 dot products of CPUs and the MXUs of TPUs do.
 #[inline]
 pub fn flush_subnormal(value: f32) -> f32 {
     if value.abs() < f32::MIN_POSITIVE { 0.0 } else { value }
@@ -225,12 +224,12 @@ macro_rules! quantized_matrix {
                 self.0.quant_block
             }
 
-            /// The f8e4m3fn codes, row by row.
+            /// The f8e4m3fn codes, row-major.
             pub fn codes(&self) -> &[u8] {
                 &self.0.codes
             }
 
-            /// The scales, block row by block row; a value is its code times its scale.
+            /// The scales, row-major by block; a value is its code times its scale.
             pub fn scales(&self) -> &[f32] {
                 &self.0.scales
             }
@@ -241,7 +240,7 @@ macro_rules! quantized_matrix {
                 &self.0.scales[block_row * cols..][..cols]
             }
 
-            /// The values that the codes and scales stand for.
+            /// Dequantizes to f32.
             pub fn dequantize(&self) -> Vec<f32> {
                 self.0.dequantize()
             }
@@ -270,7 +269,7 @@ impl QuantizedWeight {
         Blocks::quantize("weight", weight, quant_block.size(), quant_block).map(Self)
     }
 
-    /// Takes a weight that is already quantized, as checkpoints hold it.
+    /// Wraps a weight that is already quantized, as in a checkpoint.
     pub fn from_parts(
         codes: Mat<'_, u8>,
         scales: &[f32],
@@ -297,7 +296,7 @@ impl QuantizedActivation {
         Ok(Self(blocks, granularity))
     }
 
-    /// Takes activations that are already quantized.
+    /// Wraps activations that are already quantized.
     pub fn from_parts(
         codes: Mat<'_, u8>,
         scales: &[f32],
@@ -308,12 +307,12 @@ impl QuantizedActivation {
         Ok(Self(Blocks::from_parts("activation", codes, scales, block_rows, quant_block)?, granularity))
     }
 
-    /// Which activations share a scale.
+    /// Granularity of the scales.
     pub fn granularity(&self) -> ScaleGranularity {
         self.1
     }
 
-    /// Some of the rows, with a scale per row and k-block.
+    /// Selects rows, with a scale per row and k-block.
     ///
     /// # Panics
     /// When a row is out of range, or there are none.
@@ -384,7 +383,7 @@ mod tests {
         let error = check(&[1.0, 1.0, 1e20, 1.0], &[1.0, 1.0, 2e20, 1.0]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the activation scale 1e20 of block (1, 0) times the weight scale 2e20 of block (1, 0) overflows f32: make \
+            "activation scale 1e20 of block (1, 0) times weight scale 2e20 of block (1, 0) overflows f32: make \
              one of them smaller"
         );
     }

@@ -7,12 +7,12 @@ use crate::{
     oracle::OracleInput,
 };
 
-/// SplitMix64. Written out so that a seed in an old record gives the same matrices for ever.
+/// SplitMix64, written out so that a seed in an old record always gives the same matrices.
 #[derive(Debug, Clone)]
 pub struct Rng(u64);
 
 impl Rng {
-    /// A generator whose stream depends on `seed` and on which matrix it is for.
+    /// Seeds a generator for one matrix.
     pub fn new(seed: u64, stream: u64) -> Self {
         Self(seed ^ stream.wrapping_mul(0xd6e8_feb8_6659_fd93))
     }
@@ -35,8 +35,8 @@ impl Rng {
     }
 }
 
-/// Random values whose magnitude differs by up to 64 times from one `qb x qb` block to the next, so that a
-/// kernel that takes a neighbour's scale, or one scale for all, is far off.
+/// Random values whose magnitude differs by up to 64 times between `qb x qb` blocks, so that a kernel with a
+/// wrong scale index is far off.
 pub fn values(rows: usize, cols: usize, quant_block: QuantBlock, rng: &mut Rng) -> Vec<f32> {
     let qb = quant_block.size();
     let mut values = Vec::with_capacity(rows * cols);
@@ -54,7 +54,7 @@ pub fn values(rows: usize, cols: usize, quant_block: QuantBlock, rng: &mut Rng) 
 /// The operands of one problem.
 #[derive(Debug, Clone)]
 pub struct Operands {
-    /// What they are for.
+    /// The problem.
     pub problem: Problem,
     /// The weight.
     pub weight: QuantizedWeight,
@@ -62,7 +62,7 @@ pub struct Operands {
     pub x: Activations,
 }
 
-/// Activations as the caller of a kernel would hold them.
+/// Activations in the caller's type.
 #[derive(Debug, Clone)]
 pub enum Activations {
     /// Already quantized.
@@ -76,7 +76,7 @@ pub enum Activations {
 }
 
 impl Activations {
-    /// Floats of a kind, rounded to nearest.
+    /// Rounds floats to a type.
     pub fn narrowed(float: FloatKind, values: impl Iterator<Item = f32>) -> Self {
         match float {
             FloatKind::F32 => Self::F32(values.collect()),
@@ -87,7 +87,7 @@ impl Activations {
 }
 
 impl Operands {
-    /// The operands that `seed` stands for.
+    /// Random operands for a seed.
     pub fn random(problem: Problem, seed: u64) -> Self {
         let Problem { m, n, k, quant_block, .. } = problem;
         let weight = values(n, k, quant_block, &mut Rng::new(seed, 1));
@@ -106,7 +106,7 @@ impl Operands {
         Self { problem, weight, x }
     }
 
-    /// What the reference is computed from: the activations after any quantization that the problem asks for.
+    /// The activations after quantization, for the reference.
     pub fn oracle_input(&self) -> OracleInput {
         let Problem { m, k, quant_block, .. } = self.problem;
         let wide: Vec<f32> = match &self.x {

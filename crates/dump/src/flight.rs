@@ -1,49 +1,46 @@
-//! Copies in flight, at any level: which of them are known to have landed, and which accesses have no order with them.
+//! DMAs in flight, for LLO and Mosaic alike: which have certainly completed, and which accesses race with them.
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-/// More copies and semaphores than a kernel has: hostile text must not fill the memory of this machine.
-const MOST: usize = 4096;
-/// Comparisons after which none are made: some seconds, and several times what the largest kernels take.
-const MOST_COMPARISONS: u64 = 1 << 31;
+use crate::limits::{MAX_COMPARISONS, MAX_TRACKED};
 
-/// What an access does to a copy in flight.
+/// Kind of a data race between an access and a DMA in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RaceKind {
-    /// Reads what the copy is still writing.
+    /// Reads the destination of the DMA.
     ReadsDestination,
-    /// Writes what the copy is writing too.
+    /// Writes the destination of the DMA.
     WritesDestination,
-    /// Overwrites what the copy is still reading.
+    /// Writes the source of the DMA.
     WritesSource,
 }
 
-/// A part of some memory.
-pub trait Part {
-    /// Whether two parts have anything in common; `None` where that is not known.
+/// A range of memory.
+pub trait MemoryRange {
+    /// Whether two ranges overlap; `None` if unknown.
     fn overlaps(&self, other: &Self) -> Option<bool>;
 }
 
-/// A copy that is not known to have landed.
+/// A DMA that may still be in flight.
 #[derive(Clone, Debug)]
-pub struct Copy<K, P, T> {
+pub struct PendingDma<K, P, T> {
     pub semaphore: K,
-    /// What it adds to its semaphore.
+    /// Amount it adds to its semaphore.
     pub amount: i64,
     pub source: P,
     pub destination: P,
-    /// What a report says about it.
+    /// Context for reports.
     pub tag: T,
 }
 
-/// A load, a store, or one end of a copy.
+/// A load, a store, or one end of a DMA.
 #[derive(Clone, Copy, Debug)]
 pub struct Touch {
     pub writes: bool,
-    /// Whether all of its part is touched for certain, as opposed to some of it, or none.
+    /// Whether the whole range is certainly accessed.
     pub certain: bool,
 }
 
@@ -52,26 +49,26 @@ impl Touch {
     pub const WRITES: Self = Self { writes: true, certain: true };
 }
 
-/// What one semaphore was given and what was asked of it, since the beginning.
+/// Running totals of one semaphore.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sums {
-    /// What the copies add that were started.
+    /// Amount of all DMAs started.
     started: i64,
-    /// What was added directly; what is taken off counts against it.
+    /// Amount signalled directly, less what was subtracted.
     signalled: i64,
-    /// What copies are known to have added.
+    /// Amount that DMAs have certainly delivered.
     arrived: i64,
 }
 
-/// All copies that nobody has waited for yet. `K` names a semaphore.
+/// All DMAs that may be in flight. `K` identifies a semaphore.
 #[derive(Clone, Debug)]
 pub struct Flight<K, P, T> {
-    copies: Vec<Copy<K, P, T>>,
+    copies: Vec<PendingDma<K, P, T>>,
     semaphores: BTreeMap<K, Sums>,
-    /// Whether a semaphore may hold less than is known here, so that a wait may have waited for more.
+    /// Whether an unresolved signal or wait makes the semaphore totals unreliable.
     lost: bool,
     compared: u64,
-    /// Accesses of which nobody knows whether they meet a copy in flight.
+    /// Number of accesses that may or may not race with a DMA.
     pub unresolved: u64,
 }
 
@@ -81,9 +78,9 @@ impl<K, P, T> Default for Flight<K, P, T> {
     }
 }
 
-impl<K: Ord + Clone, P: Part, T> Flight<K, P, T> {
-    pub fn start(&mut self, copy: Copy<K, P, T>) {
-        if self.copies.len() >= MOST {
+impl<K: Ord + Clone, P: MemoryRange, T> Flight<K, P, T> {
+    pub fn start(&mut self, copy: PendingDma<K, P, T>) {
+        if self.copies.len() >= MAX_TRACKED {
             self.unresolved += 1;
             return;
         }
@@ -95,36 +92,36 @@ impl<K: Ord + Clone, P: Part, T> Flight<K, P, T> {
     }
 
     fn sums(&mut self, semaphore: &K) -> Option<&mut Sums> {
-        let room = self.semaphores.len() < MOST || self.semaphores.contains_key(semaphore);
+        let room = self.semaphores.len() < MAX_TRACKED || self.semaphores.contains_key(semaphore);
         self.unresolved += u64::from(!room);
         room.then(|| self.semaphores.entry(semaphore.clone()).or_default())
     }
 
-    /// Something adds to a semaphore, or takes off, that is no copy.
+    /// A direct signal, or a decrement if negative.
     pub fn signal(&mut self, semaphore: &K, amount: i64) {
         if let Some(sums) = self.sums(semaphore) {
             sums.signalled = sums.signalled.saturating_add(amount);
         }
     }
 
-    /// A semaphore was seen to hold so much. Copies end in any order: one has landed only where all others together
-    /// do not add up to what has arrived.
+    /// A wait until a semaphore holds `held`. DMAs complete in any order: one has certainly completed only if all others
+    /// together do not add up to what has arrived.
     pub fn wait(&mut self, semaphore: &K, held: i64) {
         let Some(sums) = self.semaphores.get_mut(semaphore) else { return };
-        // What is waited for beyond all that was started is a fault of its own.
+        // Waiting for more than was started is reported elsewhere.
         let arrived = held.saturating_sub(sums.signalled).min(sums.started);
         sums.arrived = sums.arrived.max(arrived);
         let missing = if self.lost { 0 } else { sums.started.saturating_sub(sums.arrived) };
         self.copies.retain(|copy| copy.semaphore != *semaphore || (missing > 0 && copy.amount <= missing));
     }
 
-    /// A wait that could not be followed may be for any copy, so that none is known to be in flight.
+    /// An unresolved wait may be for any DMA, so none is certainly in flight afterwards.
     pub fn lose_wait(&mut self) {
         self.lost = true;
         self.copies.clear();
     }
 
-    /// A signal that could not be followed may be to any semaphore, so that none is known to hold what it seems to.
+    /// An unresolved signal may be to any semaphore, so no total is reliable afterwards.
     pub fn lose_signal(&mut self) {
         self.lost = true;
     }
@@ -137,15 +134,15 @@ impl<K: Ord + Clone, P: Part, T> Flight<K, P, T> {
         self.copies.len()
     }
 
-    /// What was said about each copy in flight.
+    /// Context of each DMA in flight.
     pub fn tags(&self) -> impl Iterator<Item = &T> {
         self.copies.iter().map(|copy| &copy.tag)
     }
 
-    /// Memory is read or written: what is in flight there has no order with it.
+    /// Reports the races of an access with the DMAs in flight.
     pub fn touch(&mut self, part: &P, touch: Touch, mut race: impl FnMut(&T, RaceKind)) {
         self.compared += self.copies.len() as u64;
-        if self.compared > MOST_COMPARISONS {
+        if self.compared > MAX_COMPARISONS {
             self.unresolved += 1;
             return;
         }
@@ -176,7 +173,7 @@ mod tests {
 
     struct Cell(u32);
 
-    impl Part for Cell {
+    impl MemoryRange for Cell {
         fn overlaps(&self, other: &Self) -> Option<bool> {
             Some(self.0 == other.0)
         }
@@ -186,7 +183,7 @@ mod tests {
         let mut flight = Flight::default();
         for (at, &amount) in amounts.iter().enumerate() {
             let (source, destination) = (Cell(100), Cell(at as u32));
-            flight.start(Copy { semaphore: "s", amount, source, destination, tag: at });
+            flight.start(PendingDma { semaphore: "s", amount, source, destination, tag: at });
         }
         flight
     }
@@ -202,7 +199,7 @@ mod tests {
         let mut equal = flight(&[64, 64]);
         assert_eq!(wait(&mut equal, 64), [0, 1], "either may be the one that landed");
         assert_eq!(wait(&mut equal, 64), [0usize; 0]);
-        // Looking twice at what was not taken off shows the same copy.
+        // Two waits without a decrement see the same DMA.
         let mut looked = flight(&[64, 64]);
         looked.wait(&"s", 64);
         looked.wait(&"s", 64);
@@ -253,9 +250,9 @@ mod tests {
 
     #[test]
     fn more_copies_than_are_followed_prove_nothing() {
-        let mut many = flight(&[1; MOST]);
+        let mut many = flight(&[1; MAX_TRACKED]);
         assert_eq!(many.unresolved, 0);
-        many.start(Copy { semaphore: "s", amount: 1, source: Cell(0), destination: Cell(0), tag: 0 });
-        assert_eq!((many.len(), many.unresolved), (MOST, 1));
+        many.start(PendingDma { semaphore: "s", amount: 1, source: Cell(0), destination: Cell(0), tag: 0 });
+        assert_eq!((many.len(), many.unresolved), (MAX_TRACKED, 1));
     }
 }

@@ -1,7 +1,7 @@
-//! What a compiler made of a kernel, read from the text it dumped.
+//! Analysis of compiler dumps: HLO, Mosaic, LLO, PTX and SASS.
 //!
-//! Foreign text comes in, values go out: a tree that points back into the text, facts, cycles, verdicts. Nothing
-//! here opens a file, prints, or panics on bad input; what could not be read is reported with its place.
+//! Readers turn text into trees with spans, trees into [facts](facts::Facts) and facts into [findings](checks::Finding).
+//! Nothing here opens files, prints, or panics on bad input; unreadable text is reported with line and column.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ pub mod facts;
 mod flight;
 pub mod gpu;
 pub mod hlo;
+pub mod limits;
 pub mod llo;
 pub mod mosaic;
 pub mod profile;

@@ -1,17 +1,17 @@
-//! The compiler's own estimate of cycles (`*_static_llo_profile.textproto`).
+//! The compiler's cycle estimates (`*_static_llo_profile.textproto`).
 
 use serde::Serialize;
 
-/// What the compiler expects of one HLO instruction.
+/// Cycle estimate of one HLO instruction.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Estimate {
     /// The instruction, without `%`.
     pub name: String,
-    /// Cycles, memory latency included; 0 where the compiler gives up, as it does on copies that a kernel starts.
+    /// Cycles, memory latency included; 0 where the compiler gives up, as on DMAs that a kernel issues.
     pub cycles: u64,
 }
 
-/// Reads every estimate of a profile; none where the text is no profile.
+/// Reads every estimate of a profile; empty if the text is not one.
 pub fn estimates(text: &str) -> Vec<Estimate> {
     text.split("hlo_op_estimate").skip(1).filter_map(estimate).collect()
 }
@@ -24,7 +24,7 @@ fn estimate(text: &str) -> Option<Estimate> {
     };
     Some(Estimate {
         name: field("hlo_op_name")?.trim_matches('"').to_owned(),
-        // Text protos leave zeros out.
+        // Text protos omit zeros.
         cycles: field("estimated_cycles").map_or(Some(0), |cycles| cycles.parse().ok())?,
     })
 }

@@ -1,36 +1,36 @@
-//! The least that the counted work could take, and how far an execution is from it.
+//! Roofline: lower bounds on cycles, and the distance of an execution from them.
 
 use serde::Serialize;
 
 use crate::llo::Cycles;
 
-/// What a kernel cannot be faster than.
+/// A resource that limits a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
     /// The matrix units.
     Compute,
-    /// The channel to device memory.
+    /// HBM bandwidth.
     Memory,
 }
 
-/// Two limits, and the distance to the nearer one.
+/// Compute and memory bounds, and the distance to the binding one.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Roofline {
-    /// Cycles that the executed multiplications take with all matrix units busy.
+    /// Cycles of the executed matmuls with all matrix units busy.
     pub mxu_cycles: f64,
-    /// Cycles that the executed copies take at full bandwidth.
+    /// Cycles of the executed DMAs at full bandwidth.
     pub hbm_cycles: f64,
-    /// Bytes to and from device memory.
+    /// HBM traffic in bytes.
     pub hbm_bytes: u64,
-    /// Which limit binds.
+    /// The binding limit.
     pub bound: Bound,
-    /// Cycles taken over cycles needed: 1 is the limit itself.
+    /// Cycles taken over the bound; 1 is optimal.
     pub distance: f64,
 }
 
 impl Roofline {
-    /// The limits of an execution. `None` where it did neither multiply nor copy, or the bandwidth is not positive.
+    /// The roofline of an execution; `None` without matmuls and DMAs, or if the bandwidth is not positive.
     pub fn of(cycles: &Cycles, hbm_bytes_per_cycle: f64) -> Option<Self> {
         let touches_hbm = |space: &str| space == "hbm";
         let routes = cycles.routes.iter().filter(|r| touches_hbm(&r.from) || touches_hbm(&r.to));

@@ -1,22 +1,22 @@
-//! The compiler's own account of a schedule (`*schedule-analysis_*.txt`).
+//! The compiler's schedule analysis (`*schedule-analysis_*.txt`).
 
 use serde::Serialize;
 
 use crate::source::{Damage, LineIndex, Span};
 
-/// Stands for an instruction where a bundle belongs to none.
+/// Placeholder for bundles that belong to no HLO instruction.
 const NO_HLO: &str = "<no hlo>";
 
-/// Bundles that one HLO instruction takes.
+/// Bundles of one HLO instruction.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct HloShare {
-    /// Bundles; a bundle that two instructions share counts half for each.
+    /// Bundles; one shared by two instructions counts half for each.
     pub bundles: f64,
-    /// The name of the instruction without `%`; `<no hlo>` for what belongs to none.
+    /// Name of the instruction without `%`, or `<no hlo>`.
     pub name: String,
 }
 
-/// Bundles that all instructions of one opcode take.
+/// Bundles of all instructions of one opcode.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OpcodeShare {
     /// For example `custom-call`.
@@ -27,14 +27,14 @@ pub struct OpcodeShare {
     pub instances: u64,
 }
 
-/// What a schedule consists of.
+/// Breakdown of a schedule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ScheduleAnalysis {
     /// All bundles.
     pub total: u64,
-    /// Bundles that do nothing.
+    /// Empty bundles.
     pub empty: u64,
-    /// Bundles that do something.
+    /// Non-empty bundles.
     pub non_empty: u64,
     /// By instruction, largest first.
     pub by_hlo: Vec<HloShare>,
@@ -84,8 +84,8 @@ impl ScheduleAnalysis {
         analysis
     }
 
-    /// Whether the shares of instructions are all bundles that do something, and those of opcodes, which follow, are no
-    /// less: a bundle that two of them share counts for each. Every share is rounded.
+    /// Checks that the shares of instructions add up to the non-empty bundles, and those of opcodes to no less, up to
+    /// rounding: a bundle shared by two opcodes counts for each.
     fn adds_up(&self) -> bool {
         let named = |share: &&HloShare| share.name != NO_HLO;
         let by_hlo: f64 = self.by_hlo.iter().map(|share| share.bundles).sum();

@@ -1,11 +1,11 @@
-//! Places in foreign text, and what is wrong there.
+//! Positions in dumped text, and damage found there.
 
 use std::{fmt, ops::Range};
 
 use memchr::memchr_iter;
 use serde::Serialize;
 
-/// A stretch of the text, in bytes. 32 bits each, because a tree holds millions of them.
+/// A byte range of the text; 32 bits each, because a tree holds millions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Span {
     /// The first byte.
@@ -15,7 +15,7 @@ pub struct Span {
 }
 
 impl Span {
-    /// From byte offsets; a text beyond 4 GiB is refused by every parser before it gets here.
+    /// From byte offsets; every parser rejects text beyond 4 GiB.
     pub fn new(start: usize, end: usize) -> Self {
         let clamp = |offset: usize| u32::try_from(offset).unwrap_or(u32::MAX);
         Self { start: clamp(start), end: clamp(end.max(start)) }
@@ -26,12 +26,12 @@ impl Span {
         self.start as usize..self.end as usize
     }
 
-    /// The text of this span; empty where the span does not lie in `text`.
+    /// The text of this span; empty if it is not inside `text`.
     pub fn of(self, text: &str) -> &str {
         text.get(self.range()).unwrap_or_default()
     }
 
-    /// Whether there is nothing in it.
+    /// Whether it is empty.
     pub fn is_empty(self) -> bool {
         self.start >= self.end
     }
@@ -46,16 +46,22 @@ pub struct Place {
     pub column: u32,
 }
 
+impl From<octile_mosaic::Place> for Place {
+    fn from(place: octile_mosaic::Place) -> Self {
+        Self { line: place.line, column: place.column }
+    }
+}
+
 impl fmt::Display for Place {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.line, self.column)
     }
 }
 
-/// Something that a parser could not make sense of.
+/// Text that a parser could not read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Damage {
-    /// Where.
+    /// Line and column.
     pub place: Place,
     /// What is wrong, as a sentence without a full stop.
     pub what: String,
@@ -67,7 +73,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// Where every line of a text begins.
+/// Offsets of the lines of a text.
 #[derive(Clone, Debug, Default)]
 pub struct LineIndex {
     starts: Vec<u32>,
@@ -96,7 +102,7 @@ impl LineIndex {
     }
 }
 
-/// A table that says of every byte whether it is one of `bytes`, so that a scan can skip the others quickly.
+/// Lookup table of the bytes in a set, for fast scanning.
 pub const fn byte_set(bytes: &[u8]) -> [bool; 256] {
     let mut table = [false; 256];
     let mut at = 0;
@@ -107,7 +113,7 @@ pub const fn byte_set(bytes: &[u8]) -> [bool; 256] {
     table
 }
 
-/// The line around `offset`, cut to a readable length: the excerpt that a finding shows.
+/// The line around `offset`, shortened for display.
 pub fn excerpt(text: &str, offset: u32) -> String {
     const LIMIT: usize = 160;
     let offset = (offset as usize).min(text.len());
@@ -116,7 +122,7 @@ pub fn excerpt(text: &str, offset: u32) -> String {
     let tail = bytes.get(offset..).unwrap_or_default();
     let start = memchr::memrchr(b'\n', head).map_or(0, |newline| newline + 1);
     let end = memchr::memchr(b'\n', tail).map_or(text.len(), |newline| offset + newline);
-    // A long line is shown from a little before the offset on.
+    // A long line starts shortly before the offset.
     let from = if end - start > LIMIT { offset.saturating_sub(40).max(start) } else { start };
     let shown = String::from_utf8_lossy(bytes.get(from..end.min(from + LIMIT)).unwrap_or_default());
     let cut = |there: bool| if there { "..." } else { "" };

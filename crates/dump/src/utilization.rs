@@ -1,4 +1,4 @@
-//! The compiler's table of what every bundle uses (`*static-per-bundle-utilization.txt`).
+//! The compiler's table of unit utilization per bundle (`*static-per-bundle-utilization.txt`).
 
 use serde::Serialize;
 
@@ -12,9 +12,9 @@ use crate::{
 pub struct Utilization {
     /// Column names as printed.
     pub columns: Vec<String>,
-    /// How many of each unit there are.
+    /// Number of units per column.
     pub capacity: Vec<u16>,
-    /// What each bundle uses, row after row, [`Utilization::columns`] wide.
+    /// Units used, row-major, [`Utilization::columns`] wide.
     cells: Vec<u16>,
     /// What could not be read.
     pub damage: Vec<Damage>,
@@ -29,7 +29,7 @@ impl Utilization {
             let trimmed = line.trim();
             match (section, trimmed) {
                 (_, "") => {}
-                // The compiler spells it so; a corrected spelling is welcome too.
+                // The compiler's spelling, and the correct one.
                 (_, "== CAPACTIY:" | "== CAPACITY:") => section = Section::Names,
                 (_, "== UTILIZATION:") => section = Section::Rows,
                 (Section::Names, names) => {
@@ -60,13 +60,13 @@ impl Utilization {
         self.damage.push(Damage { place: Place { line, column: 1 }, what: what.to_owned() });
     }
 
-    /// What each bundle uses, in the order of [`Utilization::columns`].
+    /// Units used per bundle, in the order of [`Utilization::columns`].
     pub fn rows(&self) -> impl ExactSizeIterator<Item = &[u16]> {
         self.cells.chunks_exact(self.columns.len().max(1))
     }
 
-    /// The use of each unit over an execution: each row times how often its bundle issued. `None` where the table
-    /// belongs to another listing, or has other columns than those known.
+    /// Unit use over an execution: each row times the issue count of its bundle. `None` if the table belongs to another
+    /// listing or has unknown columns.
     pub fn weighted(&self, executions: &[u64]) -> Option<UnitUse> {
         if self.columns != UnitUse::COLUMNS || self.rows().len() != executions.len() {
             return None;
@@ -88,7 +88,7 @@ enum Section {
     Rows,
 }
 
-/// The numbers of a line, if they are `width` and all fit.
+/// The numbers of a line, if there are `width` valid ones.
 fn row(line: &str, width: usize) -> Option<impl Iterator<Item = u16>> {
     let numbers = || line.split_ascii_whitespace().map(|n| n.parse().ok());
     let fits = numbers().all(|n: Option<u16>| n.is_some()) && numbers().count() == width;

@@ -29,7 +29,7 @@ fn the_version_table_comes_from_facts() {
     assert_eq!((v2.cycles, v3.cycles), (Some(60_090), Some(56_953)));
     assert_eq!((v2.copies, v3.copies), (Some(272), Some(272)));
     assert_eq!((v2.buffers, v3.buffers), (Some(2), Some(2)));
-    assert_eq!((v2.scales_in_smem, v3.scales_in_smem), (Verdict::Fail, Verdict::Pass));
+    assert_eq!((v2.scales_staged, v3.scales_staged), (Verdict::Fail, Verdict::Pass));
     assert_eq!((v2.vmem, v3.vmem), (Some(3_147_776), Some(3_145_728)));
     assert_eq!(v2.matmul.as_deref(), Some("f8e4m3fn"));
     assert_eq!(v2.hbm_bytes, Some(33_619_968 + 8_388_608));
@@ -40,7 +40,7 @@ fn what_changed_between_two_versions() {
     let (before, after) = (gathered("2048-qb512-aligned-v2-tpu7x"), gathered("2048-qb512-aligned-v3-tpu7x"));
     let changes = changes(&before.1, &after.1);
     assert_eq!(changes.len(), 1);
-    assert_eq!(changes[0].check, CheckId::ScalesInSmem);
+    assert_eq!(changes[0].check, CheckId::ScalesStaged);
     let [before, after] = ["v2", "v3"].map(|v| load(&format!("2048-qb512-aligned-{v}-tpu7x"), PACKED));
     let operations = operations(&Listing::parse(&before), &Listing::parse(&after));
     let smem = operations.iter().find(|change| change.operation == "dma.hbm_to_smem").unwrap();

@@ -23,15 +23,15 @@ fn ptx_is_read() {
         let code = Code::parse_ptx(&text);
         assert_eq!(code.damage(), [], "{kernel}");
         assert_eq!(code.target(), "sm_90a");
-        let names: Vec<_> = code.functions().iter().map(|function| code.str(function.name)).collect();
+        let names: Vec<_> = code.functions().iter().map(|function| &*function.name).collect();
         assert_eq!(names, [name]);
-        let wgmma = code.instructions().filter(|i| code.str(i.op).starts_with("wgmma.mma_async"));
+        let wgmma = code.instructions().filter(|i| i.opcode.starts_with("wgmma.mma_async"));
         assert_eq!(wgmma.count(), 4, "{kernel}");
-        // Every statement that is no directive and no label is an instruction.
+        // Every statement except directives and labels is an instruction.
         let statements =
             text.lines().map(str::trim).filter(|l| l.ends_with(';') && !l.starts_with('.')).count();
         assert_eq!(code.instructions().count(), statements, "{kernel}");
-        assert!(code.instructions().any(|i| code.str(i.guard).starts_with('@')));
+        assert!(code.instructions().any(|i| i.guard.is_some()));
     }
 }
 
@@ -45,7 +45,7 @@ fn sass_is_read() {
         let numbered =
             text.lines().filter(|line| line.trim_start().starts_with("/*") && line.contains(';')).count();
         assert_eq!(code.instructions().count(), numbered, "{kernel}");
-        let qgmma = code.instructions().filter(|i| code.str(i.op) == "QGMMA.64x128x32.F32.E4M3.E4M3");
+        let qgmma = code.instructions().filter(|i| i.opcode == "QGMMA.64x128x32.F32.E4M3.E4M3");
         assert_eq!(qgmma.count(), 4, "{kernel}");
     }
 }
@@ -56,7 +56,7 @@ fn verdicts_on_gpu_code() {
         let facts = Facts::gather(&[Source { name, bytes: text.as_bytes() }]);
         let findings = check(&facts, None);
         let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
-        let ids = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncDma, CheckId::NoSpills];
+        let ids = [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::AsyncCopies, CheckId::NoSpills];
         (facts.files[0].kind, ids.map(of))
     };
     use Verdict::{Fail, NotObservable, Pass};
@@ -76,7 +76,7 @@ fn verdicts_on_gpu_code() {
 }
 
 #[test]
-fn advice_on_gpu_code_speaks_of_gpus() {
+fn advice_on_gpu_code_uses_gpu_terms() {
     let sass = load("dma.sass");
     let facts = Facts::gather(&[Source { name: "dma.sass", bytes: sass.as_bytes() }]);
     for finding in check(&facts, None) {
@@ -88,12 +88,12 @@ fn advice_on_gpu_code_speaks_of_gpus() {
 }
 
 #[test]
-fn staged_scales_and_buffers_in_turn() {
+fn staged_scales_and_pipeline_stages() {
     let verdicts = |text: &str| {
         let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);
         let findings = check(&facts, None);
         let of = |id| findings.iter().find(|finding| finding.check == id).unwrap().verdict;
-        [CheckId::DoubleBuffered, CheckId::ScalesInSmem, CheckId::DataInVmem, CheckId::FitsVmem].map(of)
+        [CheckId::DoubleBuffered, CheckId::ScalesStaged, CheckId::DataOnChip, CheckId::FitsOnChip].map(of)
     };
     use Verdict::{Fail, NotObservable, Pass};
     for language in ["ptx", "sass"] {
@@ -102,22 +102,22 @@ fn staged_scales_and_buffers_in_turn() {
         assert_eq!(verdicts(&strip), [Pass, Pass, Pass, NotObservable], "{language}");
     }
     let sass = load("strip128.sass");
-    let one_place: String = sass
+    let one_stage: String = sass
         .lines()
         .filter(|line| !line.contains("SYNCS.EXCH") || line.contains("+0x30c30]"))
         .map(|line| format!("{line}\n"))
         .collect();
-    assert_eq!(verdicts(&one_place)[0], Fail);
-    // Barriers for other things than places: each is the only one with its arrival count.
-    let barrier = one_place.lines().find(|line| line.contains("SYNCS.EXCH")).unwrap();
+    assert_eq!(verdicts(&one_stage)[0], Fail);
+    // Barriers for other purposes: each is the only one with its arrival count.
+    let barrier = one_stage.lines().find(|line| line.contains("SYNCS.EXCH")).unwrap();
     let (start, _) = barrier.rsplit_once(',').unwrap();
     let others = format!("{barrier}\n{start}, UR58 ;\n{start}, UR60 ;\n{start}, UR62 ;\n");
-    assert_eq!(verdicts(&one_place.replace(&format!("{barrier}\n"), &others))[0], Fail);
+    assert_eq!(verdicts(&one_stage.replace(&format!("{barrier}\n"), &others))[0], Fail);
     let depth = |text: &str| {
         let facts = Facts::gather(&[Source { name: "kernel", bytes: text.as_bytes() }]);
         facts.copies.iter().find_map(|copy| copy.depth)
     };
-    assert!(depth(&sass).is_some_and(|places| places > 2));
+    assert!(depth(&sass).is_some_and(|stages| stages > 2));
     assert_eq!(depth(&sass.replace(&format!("{barrier}\n"), &others)), depth(&sass));
     let bare = sass.replace("SYNCS.EXCH", "NOP").replace("LDGSTS", "LDG");
     assert_eq!(verdicts(&bare)[..2], [NotObservable, Fail]);
@@ -127,8 +127,10 @@ fn staged_scales_and_buffers_in_turn() {
 
 #[test]
 fn the_assembler_report_is_read() {
-    let report = "ptxas info    : Compiling entry function 'k' for 'sm_90a'\nptxas info    : Function properties for k\n    \
-                  0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\nptxas info    : Used 168 registers\n";
+    let report = "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n\
+                  ptxas info    : Function properties for k\n    \
+                  0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads\n\
+                  ptxas info    : Used 168 registers\n";
     let facts = Facts::gather(&[Source { name: "ptxas.txt", bytes: report.as_bytes() }]);
     assert_eq!((facts.files[0].kind, facts.files[0].damage.len()), (FileKind::Assembler, 0));
     assert_eq!(facts.assembler.unwrap().report.registers, 168);
@@ -136,7 +138,7 @@ fn the_assembler_report_is_read() {
     assert_eq!((half.files[0].kind, half.files[0].damage.len()), (FileKind::Assembler, 1));
 }
 
-/// The findings on the files of a kernel whose launch asks for so much shared memory.
+/// Findings on the files of a kernel that is launched with this much shared memory.
 fn findings(files: &[(&str, &str)], shared_bytes: Option<u64>) -> Vec<Finding> {
     let sources: Vec<_> = files.iter().map(|(name, text)| Source { name, bytes: text.as_bytes() }).collect();
     let mut facts = Facts::gather(&sources);
@@ -150,14 +152,15 @@ fn of(findings: Vec<Finding>, id: CheckId) -> Finding {
 
 fn report(registers: u64, spilled: u64) -> String {
     format!(
-        "ptxas info    : Compiling entry function 'k' for 'sm_90a'\nptxas info    : Function properties for k\n    \
+        "ptxas info    : Compiling entry function 'k' for 'sm_90a'\n\
+                  ptxas info    : Function properties for k\n    \
          0 bytes stack frame, {spilled} bytes spill stores, {spilled} bytes spill loads\n\
          ptxas info    : Used {registers} registers, used 1 barriers\n"
     )
 }
 
 #[test]
-fn no_spills_are_proven_by_the_line_that_says_so() {
+fn the_spill_line_is_the_evidence_for_no_spills() {
     let (sass, clean, spilling) = (load("dma.sass"), report(168, 0), report(168, 16));
     let no_spills = |files: &[(&str, &str)]| of(findings(files, None), CheckId::NoSpills);
     let line = |finding: &Finding| {
@@ -168,11 +171,11 @@ fn no_spills_are_proven_by_the_line_that_says_so() {
     assert!(both.evidence[0].excerpt.contains("0 bytes spill stores"), "{both:?}");
     let code = no_spills(&[("k.sass", &sass)]);
     assert_eq!((code.verdict, line(&code)), (Verdict::Pass, vec![]), "no line of many is the proof");
-    assert!(code.says.contains("in the whole listing"), "{code:?}");
+    assert!(code.says.contains("no STL or LDL in the SASS"), "{code:?}");
     // What is cut off may have spilled.
     let cut = &sass[..sass.rfind("QGMMA").unwrap()];
     assert_eq!(no_spills(&[("k.sass", cut)]).verdict, Verdict::NotObservable);
-    assert_eq!(no_spills(&[("k.sass", cut), ("ptxas.txt", &clean)]).says, "the assembler states no spills");
+    assert_eq!(no_spills(&[("k.sass", cut), ("ptxas.txt", &clean)]).says, "ptxas reports no spills");
     let stated = no_spills(&[("k.sass", &sass), ("ptxas.txt", &spilling)]);
     assert_eq!((stated.verdict, line(&stated)), (Verdict::Fail, vec!["ptxas.txt:3:26".to_owned()]));
     let stored = sass.replacen("FFMA", "STL [R1], ", 1);
@@ -182,19 +185,19 @@ fn no_spills_are_proven_by_the_line_that_says_so() {
 }
 
 #[test]
-fn blocks_fit_a_multiprocessor_or_not() {
+fn ctas_fit_on_an_sm_or_not() {
     use Verdict::{Fail, NotObservable, Pass};
     let ptx = load("dma.ptx");
     assert!(ptx.contains(".maxntid 384, 1, 1") && ptx.contains(".minnctapersm 1"), "the recorded kernel");
     let fits = |ptx: &str, report: &str, shared| {
-        of(findings(&[("k.ptx", ptx), ("ptxas.txt", report)], shared), CheckId::FitsVmem)
+        of(findings(&[("k.ptx", ptx), ("ptxas.txt", report)], shared), CheckId::FitsOnChip)
     };
     let found = fits(&ptx, &report(168, 0), Some(200_000));
     assert_eq!(
         (found.verdict, found.says.as_str()),
         (
             Pass,
-            "1 block of 384 threads with 168 registers each takes 64512 of 65536 registers and 201024 of 233472 bytes of \
+            "1 CTA of 384 threads with 168 registers each takes 64512 of 65536 registers and 201024 of 233472 bytes of \
              shared memory"
         )
     );
@@ -202,7 +205,7 @@ fn blocks_fit_a_multiprocessor_or_not() {
     assert!(excerpts[0].contains("Used 168 registers") && excerpts[1].contains(".maxntid"), "{excerpts:?}");
 
     let verdict = |ptx: &str, registers, shared| fits(ptx, &report(registers, 0), shared).verdict;
-    // Registers come by the eight.
+    // Registers are allocated in units of eight.
     assert_eq!([168, 169].map(|registers| verdict(&ptx, registers, Some(0))), [Pass, Fail]);
     assert_eq!(verdict(&ptx, 168, None), NotObservable);
     assert_eq!(verdict(&ptx, 255, None), Fail, "whatever shared memory there is");
@@ -214,13 +217,13 @@ fn blocks_fit_a_multiprocessor_or_not() {
         assert_ne!(unknown, ptx);
         assert_eq!(verdict(&unknown, 168, Some(0)), NotObservable);
     }
-    // What is declared beyond all measure is no reason to panic.
+    // Absurd declarations do not panic.
     let huge = ptx.replace("384, 1, 1", &format!("{0}, {0}, 1", u32::MAX));
     assert_eq!(verdict(&huge, u64::MAX, Some(u64::MAX)), Fail);
 }
 
 #[test]
-fn what_multiplies_nothing_breaks_no_promise_of_products() {
+fn checks_of_mma_do_not_apply_to_kernels_without_mma() {
     let (sass, account) = (load("dma.sass").replace("QGMMA", "FFMA"), report(168, 0));
     for files in [&[("k.sass", sass.as_str()), ("ptxas.txt", &account)][..], &[("ptxas.txt", &account)]] {
         for finding in findings(files, None) {
@@ -244,21 +247,27 @@ fn operations_of_two_kernels() {
 }
 
 #[test]
-fn damage_is_reported_with_its_place() {
+fn damage_has_a_position() {
     let cut =
         Code::parse_ptx(".version 8.3\n.target sm_90a\n.visible .entry f()\n{\n\tmov.u32 %r1, %r2;\n\tadd");
     let said: Vec<_> = cut.damage().iter().map(|damage| damage.to_string()).collect();
-    assert_eq!(said, ["6:2: this instruction has no end", "6:5: the file ends inside a function"]);
+    assert_eq!(
+        said,
+        [
+            "6:2: this instruction has no `;` at its end",
+            "6:5: the file ends inside a function: it is truncated"
+        ]
+    );
     assert_eq!(Code::parse_ptx("").damage()[0].what, "there is no function in this file");
     let foreign = Code::parse_sass(".text.f:\n /*0000*/ NOP ;\nwhat is this\nand this\n");
     assert_eq!(foreign.damage().len(), 1);
-    assert_eq!(foreign.damage()[0].to_string(), "3:1: this is no line of a SASS listing");
+    assert_eq!(foreign.damage()[0].to_string(), "3:1: this is not a line of a SASS listing");
     let table = Code::parse_ptx(".version 8.3\n.global .b8 t[2] = {1, 2};\n.entry f()\n{\nret;\n}\n");
     assert_eq!(table.damage(), []);
 }
 
 #[test]
-fn half_a_listing_says_so() {
+fn a_truncated_listing_is_damaged() {
     for kernel in ["dma", "strip128"] {
         for (file, parse) in [
             (format!("{kernel}.sass"), (|text| Code::parse_sass(text).damage().len()) as fn(&str) -> usize),
@@ -266,7 +275,7 @@ fn half_a_listing_says_so() {
         ] {
             let text = load(&file);
             for percent in [10, 50, 90] {
-                // At the end of a line, where nothing is broken in two.
+                // At the end of a line, so that no line is broken.
                 let end = text[..text.len() * percent / 100].rfind('\n').unwrap() + 1;
                 assert!(parse(&text[..end]) > 0, "{percent} % of {file}");
             }

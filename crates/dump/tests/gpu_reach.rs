@@ -1,4 +1,4 @@
-//! Only what a GPU kernel executes counts, and products without tensor cores are found.
+//! Dead code does not count, and scalar matmuls are found.
 
 mod common;
 
@@ -22,7 +22,7 @@ fn native(text: &str) -> Finding {
     find(&[("kernel.ptx", text)], CheckId::NativeFp8)
 }
 
-/// The kernel with lines at its beginning, and every wgmma under a guard.
+/// The kernel with more lines at its start, and every wgmma under a guard.
 fn guarded(guard: &str, setup: &str) -> String {
     let text =
         ptx().replace("\tmov.u32 %r1, shared_memory;\n", &format!("{setup}\tmov.u32 %r1, shared_memory;\n"));
@@ -30,7 +30,7 @@ fn guarded(guard: &str, setup: &str) -> String {
 }
 
 #[test]
-fn recorded_kernels_are_executed_and_free_of_scalar_products() {
+fn recorded_kernels_have_live_wgmmas_and_no_scalar_matmul() {
     for text in [ptx(), try_load("../gpu", "strip128.ptx").unwrap()] {
         let facts = Facts::gather(&[Source { name: "kernel.ptx", bytes: text.as_bytes() }]);
         assert_eq!((&facts.invalid[..], &facts.unexecuted[..]), (&[][..], &[][..]));
@@ -40,7 +40,7 @@ fn recorded_kernels_are_executed_and_free_of_scalar_products() {
 }
 
 #[test]
-fn products_under_a_predicate_that_is_never_true_do_not_count() {
+fn mma_under_a_false_predicate_does_not_count() {
     let cases = [
         ("@%pz", "\tsetp.ne.u32 %pz, 1, 1;\n"),
         ("@%pz", "\tsetp.eq.u32 %pz, 0, 1;\n"),
@@ -53,11 +53,13 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
         ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.ne.u32 %pz, %rz, %rz;\n"),
         (
             "@%pz",
-            "\tld.param.u32 %rz, [m];\n\tsetp.eq.u32 %pa, %rz, 3;\n\tnot.pred %pb, %pa;\n\tand.pred %pz, %pa, %pb;\n",
+            "\tld.param.u32 %rz, [m];\n\tsetp.eq.u32 %pa, %rz, 3;\n\tnot.pred %pb, %pa;\n\
+             \tand.pred %pz, %pa, %pb;\n",
         ),
         (
             "@%pz",
-            "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pa, %rz, 9;\n\tsetp.ge.u32 %pb, %rz, 9;\n\tand.pred %pz, %pa, %pb;\n",
+            "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pa, %rz, 9;\n\tsetp.ge.u32 %pb, %rz, 9;\n\
+             \tand.pred %pz, %pa, %pb;\n",
         ),
         ("@%pz", "\tmov.s32 %rz, 0;\n\tsetp.ne.s32 %pz, %rz, 0;\n"),
         ("@%pz", "\tmov.s32 %rz, -3;\n\tsetp.gt.s32 %pz, %rz, -2;\n"),
@@ -81,7 +83,8 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
         ("@%pz", "\tmul.lo.u32 %rz, %ctaid.x, 6;\n\tsetp.eq.u32 %pz, %rz, 7;\n"),
         (
             "@%pz",
-            "\tmov.u32 %rz, %ctaid.x;\n\tsetp.eq.u32 %pa, %rz, 1;\n\tsetp.eq.u32 %pb, %rz, 2;\n\tand.pred %pz, %pa, %pb;\n",
+            "\tmov.u32 %rz, %ctaid.x;\n\tsetp.eq.u32 %pa, %rz, 1;\n\tsetp.eq.u32 %pb, %rz, 2;\n\
+             \tand.pred %pz, %pa, %pb;\n",
         ),
         ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.eq.u32 %pa, 1, 2;\n\tsetp.lt.and.u32 %pz, %rz, 9, %pa;\n"),
     ];
@@ -90,13 +93,13 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
         assert_eq!(found.verdict, Verdict::Fail, "{setup}: {}", found.says);
         assert!(found.says.contains("is never executed: its predicate"), "{}", found.says);
         assert!(found.evidence[0].excerpt.contains("wgmma"), "{:?}", found.evidence);
-        // A branch around the products is decided alike.
+        // The same for a branch around the MMA.
         let negated = if guard == "@%pz" { "@!%pz" } else { "@%pz" };
         let branch = guarded("", &format!("{setup}\t{negated} bra Lend;\n"));
         let found = native(&branch.replace("\tret;\n", "Lend:\n\tret;\n"));
         assert_eq!(found.verdict, Verdict::Fail, "{setup}: {}", found.says);
     }
-    // A branch that may go either way leaves the products in reach.
+    // A branch that may go either way leaves the MMA live.
     let undecided = [
         "\tmov.u32 %rz, %ctaid.x;\n\tsub.s32 %ry, %rz, 1;\n\tsetp.lt.s32 %pz, %ry, 0;\n",
         "\tld.param.u32 %rz, [m];\n\tsub.u32 %ry, %rz, 1;\n\tsetp.gt.u32 %pz, %ry, %rz;\n",
@@ -111,7 +114,7 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
         let found = native(&branch.replace("\tret;\n", "Lend:\n\tret;\n"));
         assert_eq!(found.verdict, Verdict::Pass, "{setup}: {}", found.says);
     }
-    // A guard that cannot be decided leaves the product without proof.
+    // An MMA under an undecided guard is not proven to execute.
     let sometimes = [
         ("@%pz", "\tld.param.u32 %rz, [m];\n\tsetp.lt.u32 %pz, %rz, 9;\n"),
         ("@%pz", "\tmov.u32 %rz, %tid.x;\n\tsetp.ge.u32 %pz, %rz, 128;\n"),
@@ -135,7 +138,7 @@ fn products_under_a_predicate_that_is_never_true_do_not_count() {
 }
 
 #[test]
-fn products_that_no_path_leads_to_do_not_count() {
+fn unreachable_mma_does_not_count() {
     let text = ptx();
     let before = "\twgmma.fence.sync.aligned;\n";
     assert!(text.contains(before));
@@ -149,7 +152,7 @@ fn products_that_no_path_leads_to_do_not_count() {
         assert_eq!(found.verdict, Verdict::Fail, "{}", found.says);
         assert!(found.says.contains("is never executed: no path leads to it"), "{}", found.says);
     }
-    // In a function that nobody calls.
+    // In a function without callers.
     let uncalled = text.replace(".visible .entry octile_dma_128x128_bf16(", ".func helper(");
     let uncalled = format!("{uncalled}\n.visible .entry real()\n{{\n\tret;\n}}\n");
     assert_eq!(native(&uncalled).verdict, Verdict::Fail);
@@ -157,7 +160,7 @@ fn products_that_no_path_leads_to_do_not_count() {
 
 #[test]
 fn a_predicate_that_is_not_written_makes_the_code_invalid() {
-    for id in [CheckId::NativeFp8, CheckId::AsyncDma, CheckId::DoubleBuffered] {
+    for id in [CheckId::NativeFp8, CheckId::AsyncCopies, CheckId::DoubleBuffered] {
         let waits = ptx().replace("@!%p1 bra", "@!%p9999 bra");
         let found = find(&[("kernel.ptx", &waits)], id);
         assert_eq!(found.verdict, Verdict::Fail, "{id}: {}", found.says);
@@ -172,7 +175,7 @@ fn a_predicate_that_is_not_written_makes_the_code_invalid() {
 }
 
 #[test]
-fn a_value_that_decides_a_predicate_must_be_written() {
+fn values_behind_a_predicate_must_be_written() {
     let tid = "\tsetp.eq.u32 %pa, %tid.x, 0;\n";
     let undefined = [
         ("%pu", "\tand.pred %pz, %pu, %pv;\n"),
@@ -186,11 +189,12 @@ fn a_value_that_decides_a_predicate_must_be_written() {
         ("%pz", "\tsetp.eq.u32 %pa, %tid.x, 0;\n\t@%pa setp.eq.u32 %pz, %tid.x, 0;\n"),
         (
             "%pz",
-            "\tsetp.eq.u32 %pa, %tid.x, 0;\n\t@%pa setp.eq.u32 %pz, %tid.x, 0;\n\tsetp.eq.u32 %pa, %tid.x, 1;\n\t@!%pa setp.eq.u32 %pz, %tid.x, 0;\n",
+            "\tsetp.eq.u32 %pa, %tid.x, 0;\n\t@%pa setp.eq.u32 %pz, %tid.x, 0;\n\
+             \tsetp.eq.u32 %pa, %tid.x, 1;\n\t@!%pa setp.eq.u32 %pz, %tid.x, 0;\n",
         ),
     ];
     for (register, setup) in undefined {
-        // Whether the product itself is under the predicate or a branch around it is.
+        // The MMA is under the predicate, or a branch around it is.
         let branch = guarded("", setup).replacen("\t wgmma.mma", "\t@!%pz bra Lend;\n\twgmma.mma", 1);
         let branch = branch.replace("\tret;\n", "Lend:\n\tret;\n");
         for text in [guarded("@%pz", setup), branch] {
@@ -210,14 +214,14 @@ fn a_value_that_decides_a_predicate_must_be_written() {
     for setup in defined {
         assert_eq!(native(&guarded("@%pz", &setup)).verdict, Verdict::Obscured, "{setup}");
     }
-    // A table of branches leads to each of its labels.
+    // An indirect branch reaches every label of its table.
     let table =
         "\tmov.u32 %ru, %ctaid.x;\n\tbrx.idx %ru, targets;\nLa:\n\tsetp.eq.u32 %pz, %tid.x, 0;\nLb:\n";
     assert_eq!(native(&guarded("@%pz", table)).verdict, Verdict::Fail);
 }
 
 #[test]
-fn a_function_that_is_too_large_to_follow_proves_nothing() {
+fn a_function_too_large_to_analyze_proves_nothing() {
     let mut setup = String::new();
     for number in 0..40_000 {
         setup += &format!("\tsetp.eq.u32 %q{number}, %tid.x, {number};\n\t@%q{number} bra Lend;\n");
@@ -229,7 +233,7 @@ fn a_function_that_is_too_large_to_follow_proves_nothing() {
 }
 
 #[test]
-fn a_statement_whose_brackets_do_not_match_is_damage() {
+fn mismatched_brackets_are_damage() {
     for operands in ["{{{{{{", "{%r1, %r2], %rd1", "%r1)", &"{".repeat(1_000_000)] {
         let text = guarded("", &format!("\tmov.b32 {operands};\n"));
         let damage = Code::parse_ptx(&text).damage().to_vec();
@@ -240,7 +244,7 @@ fn a_statement_whose_brackets_do_not_match_is_damage() {
 }
 
 #[test]
-fn products_without_tensor_cores_are_found() {
+fn scalar_matmuls_are_found() {
     let text = ptx();
     let loads = "\tld.shared.f32 %fa, [%r1];\n\tld.shared.f32 %fb, [%r1+4];\n";
     let store = "\tst.shared.f32 [%r1], %fd;\n";
@@ -265,16 +269,16 @@ fn products_without_tensor_cores_are_found() {
         for id in [CheckId::NativeFp8, CheckId::NoF32Matmul] {
             let found = find(&[("kernel.ptx", &with(lines))], id);
             assert_eq!(found.verdict, Verdict::Fail, "{lines}: {}", found.says);
-            assert!(found.says.contains("without the tensor cores"), "{}", found.says);
+            assert!(found.says.contains("without tensor cores"), "{}", found.says);
         }
     }
-    // Two scales are multiplied, and what the tensor cores give is scaled.
+    // Multiplying two scales or scaling an accumulator is allowed.
     let scaled = native(&with("\tmul.rn.f32 %ft, %fa, %fb;\n\tfma.rn.f32 %f1, %f65, %ft, %f1;\n"));
     assert_eq!(scaled.verdict, Verdict::Pass, "{} {:?}", scaled.says, scaled.evidence);
 }
 
 #[test]
-fn every_instruction_of_the_tensor_cores_is_a_product() {
+fn every_mma_instruction_counts() {
     let with = |line: &str| {
         ptx().replace("\twgmma.fence.sync.aligned;\n", &format!("{line}\twgmma.fence.sync.aligned;\n"))
     };
@@ -295,7 +299,7 @@ fn every_instruction_of_the_tensor_cores_is_a_product() {
 }
 
 #[test]
-fn machine_code_must_have_the_products_of_its_source() {
+fn machine_code_must_have_the_mma_of_its_source() {
     let (ptx, sass) = (ptx(), try_load("../gpu", "dma.sass").unwrap());
     let verdict = |sass: &str| find(&[("k.ptx", &ptx), ("k.sass", sass)], CheckId::NativeFp8).verdict;
     assert_eq!(verdict(&sass), Verdict::Pass);
@@ -305,14 +309,14 @@ fn machine_code_must_have_the_products_of_its_source() {
         Verdict::Fail
     );
     assert_eq!(verdict(&sass.replacen("QGMMA.64x128x32.F32.E4M3.E4M3", "FFMA", 1)), Verdict::Fail);
-    // Alone, the machine code tells by its scalar work.
+    // Machine code alone is judged by its scalar multiply-adds.
     let alone = |sass: &str| find(&[("k.sass", sass)], CheckId::NativeFp8);
     assert_eq!(alone(&sass).verdict, Verdict::Pass);
     let (first, rest) = sass.split_at(sass.find("QGMMA").unwrap() + "QGMMA".len());
     let one_left = first.to_owned() + &rest.replace("QGMMA.64x128x32.F32.E4M3.E4M3", "FFMA");
     let found = alone(&one_left);
     assert_eq!(found.verdict, Verdict::Obscured, "{}", found.says);
-    assert!(found.says.contains("scalar multiplications with sums"), "{}", found.says);
+    assert!(found.says.contains("scalar multiply-adds"), "{}", found.says);
     let never: String = sass.lines().map(|line| line.replace(" QGMMA", " @!PT QGMMA") + "\n").collect();
     assert_ne!(never, sass);
     assert_eq!(verdict(&never), Verdict::Fail);

@@ -106,7 +106,7 @@ fn damage_is_reported_with_its_place_and_kept() {
     assert_eq!(cut.damage().last().unwrap().what, "the file ends inside a computation");
     assert_eq!(Module::parse("").damage()[0].what, "there is no computation in this file");
     let foreign = Module::parse("Schedule analysis:\n\ttotal\n");
-    assert_eq!(foreign.damage()[0].to_string(), "1:1: this is no line of an HLO module");
+    assert_eq!(foreign.damage()[0].to_string(), "1:1: this is not a line of an HLO module");
 }
 
 #[test]

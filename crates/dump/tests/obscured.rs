@@ -49,11 +49,34 @@ fn a_kernel_that_cannot_be_executed_proves_nothing_about_its_copies() {
     let whole = findings(&[("mosaic.mlir", &mosaic)]);
     let alone = findings(&[("mosaic.mlir", &endless)]);
     let beside = findings(&[("mosaic.mlir", &endless), ("packed.txt", &listing)]);
-    for id in [CheckId::AsyncDma, CheckId::DmaBalanced, CheckId::DoubleBuffered, CheckId::DataInVmem] {
+    for id in [CheckId::AsyncCopies, CheckId::CopiesBalanced, CheckId::DoubleBuffered, CheckId::DataOnChip] {
         let verdict = |all: &[Finding]| all.iter().find(|finding| finding.check == id).unwrap().verdict;
         assert_eq!(verdict(&whole), Verdict::Pass, "{id}");
         assert_eq!(verdict(&alone), Verdict::Obscured, "{id}");
         assert_eq!(verdict(&beside), Verdict::Obscured, "{id}");
+    }
+}
+
+/// Neither text of another dialect nor a truncated file proves or refutes anything, alone or beside a sound listing.
+#[test]
+fn text_that_cannot_be_parsed_proves_nothing() {
+    let mosaic = read(CASE, "mosaic.mlir");
+    let constant = "    %cst = arith.constant";
+    let foreign = mosaic.replacen(constant, &format!("    %u = other.operation %arg0 : i32\n{constant}"), 1);
+    assert_ne!(foreign, mosaic);
+    let listing = read(CASE, "packed-bundles-post-ra.txt");
+    for unreadable in [foreign.as_str(), &mosaic[..mosaic.len() / 2]] {
+        for files in
+            [&[("mosaic.mlir", unreadable)][..], &[("mosaic.mlir", unreadable), ("packed.txt", &listing)]]
+        {
+            for id in
+                [CheckId::NativeFp8, CheckId::NoF32Matmul, CheckId::CopiesBalanced, CheckId::DoubleBuffered]
+            {
+                let found = finding(files, id);
+                assert_eq!(found.verdict, Verdict::Obscured, "{found:?}");
+                assert!(found.says.starts_with("mosaic.mlir could not be read: "), "{found:?}");
+            }
+        }
     }
 }
 
@@ -63,7 +86,7 @@ fn more_bytes_than_can_be_counted_do_not_fit() {
     let buffer = "memref<2x128x128xf8E4M3FN, #tpu.memory_space<vmem>>";
     assert!(mosaic.contains(buffer), "the recorded kernel has other buffers");
     let huge = mosaic.replace(buffer, &buffer.replace("2x128x128", "4294967296x4294967296x128"));
-    let found = finding(&[("mosaic.mlir", &huge)], CheckId::FitsVmem);
+    let found = finding(&[("mosaic.mlir", &huge)], CheckId::FitsOnChip);
     assert_eq!(found.verdict, Verdict::Fail, "{found:?}");
 }
 
@@ -91,7 +114,7 @@ fn every_kernel_call_of_a_program_counts() {
             format!("%more = f32[4,4]{{1,0}} custom-call(), custom_call_target=\"tpu_custom_call\"{body}");
         let facts = gathered(&[("hlo.txt", &format!("{head}\n  {call}\n  ROOT {tail}"))]);
         assert!(
-            facts.conflicts.iter().any(|says| says.contains("calls 2 TPU kernels")),
+            facts.conflicts.iter().any(|conflict| conflict.to_string().contains("calls 2 TPU kernels")),
             "{:?}",
             facts.conflicts
         );
@@ -102,6 +125,10 @@ fn every_kernel_call_of_a_program_counts() {
     for (body, what) in [("AAAA", "neither text nor"), ("bW9kdWxlIHsKICBmdW5jLmZ1bmMgQG1haW4o", "is damaged")]
     {
         let facts = gathered(&[("hlo.txt", &format!("{before}\"body\":\"{body}\"{after}"))]);
-        assert!(facts.conflicts.iter().any(|says| says.contains(what)), "{:?}", facts.conflicts);
+        assert!(
+            facts.conflicts.iter().any(|conflict| conflict.to_string().contains(what)),
+            "{:?}",
+            facts.conflicts
+        );
     }
 }

@@ -32,11 +32,11 @@ fn racy_kernels_are_refuted_at_every_level() {
         let (mosaic, listing) = (load(&case, "mosaic.mlir"), load(&case, PACKED));
         let balanced = |files: &[(&str, &str)]| {
             let findings = findings_of(files);
-            findings.into_iter().find(|finding| finding.check == CheckId::DmaBalanced).unwrap()
+            findings.into_iter().find(|finding| finding.check == CheckId::CopiesBalanced).unwrap()
         };
         let from_text = balanced(&[("mosaic.mlir", &mosaic)]);
         assert_eq!(from_text.verdict, Verdict::Fail, "{name}: {}", from_text.says);
-        assert!(from_text.says.starts_with("line ") && from_text.says.contains("while the copy of line"));
+        assert!(from_text.says.starts_with("line ") && from_text.says.contains("while the DMA of line"));
         for files in [&[(PACKED, listing.as_str())][..], &[("mosaic.mlir", &sound), (PACKED, &listing)]] {
             let found = balanced(files);
             assert_eq!(found.verdict, Verdict::Fail, "{name}: {}", found.says);
@@ -60,7 +60,7 @@ fn waits_under_a_predicate_that_nothing_writes_prove_nothing() {
         let rest = text[after..].trim_start_matches(|c| c != '%');
         let edited = format!("{}(%p9999), {rest}", &text[..after]);
         let findings = findings_of(&[(PACKED, &edited), ("mosaic.mlir", &mosaic)]);
-        let finding = findings.iter().find(|finding| finding.check == CheckId::DmaBalanced).unwrap();
+        let finding = findings.iter().find(|finding| finding.check == CheckId::CopiesBalanced).unwrap();
         assert_eq!(finding.verdict, Verdict::Fail, "{}", finding.says);
         assert!(finding.says.contains("is predicated on %p9999, which no instruction"), "{}", finding.says);
         assert!(finding.evidence[0].excerpt.contains("dma.done.wait"), "{:?}", finding.evidence);
@@ -69,7 +69,7 @@ fn waits_under_a_predicate_that_nothing_writes_prove_nothing() {
     let edited = text.replacen(" = dma.done.wait ", " = dma.done.wait (%p7777_p1), ", 1);
     let edited = edited.replacen("0x1   :  {", "0x1   :  { %p7777_p1 = vpop.sfrf %1 ;; ", 1);
     let findings = findings_of(&[(PACKED, &edited), ("mosaic.mlir", &mosaic)]);
-    assert_eq!(verdict(&findings, CheckId::DmaBalanced), Verdict::Obscured);
+    assert_eq!(verdict(&findings, CheckId::CopiesBalanced), Verdict::Obscured);
 }
 
 /// A sound listing beside one that is not.
@@ -80,7 +80,7 @@ fn a_second_listing_is_neither_hidden_nor_merged() {
     let f32_product = last.replacen("vmatmul.mubr.f8e4m3fn", "vmatmul.mubr.f32", 1);
     for names in [["a.txt", "b.txt"], ["b.txt", "a.txt"]] {
         let found = findings_of(&[(names[0], &sound), (names[1], &racy)]);
-        assert_eq!(verdict(&found, CheckId::DmaBalanced), Verdict::Fail, "{names:?}");
+        assert_eq!(verdict(&found, CheckId::CopiesBalanced), Verdict::Fail, "{names:?}");
         let found = findings_of(&[(names[0], &sound), (names[1], &f32_product)]);
         assert_eq!(verdict(&found, CheckId::NoF32Matmul), Verdict::Fail, "{names:?}");
         // Whichever runs, nothing is proven where two kernels multiply.
@@ -89,7 +89,7 @@ fn a_second_listing_is_neither_hidden_nor_merged() {
         let sources = sources.map(|(name, text)| Source { name, bytes: text.as_bytes() });
         let facts = Facts::gather(&sources);
         assert_eq!(facts.conflicts.len(), 1);
-        assert!(facts.conflicts[0].contains("both multiply"), "{:?}", facts.conflicts);
+        assert!(facts.conflicts[0].to_string().contains("each define a kernel"), "{:?}", facts.conflicts);
         assert!(check(&facts, None).iter().all(|finding| finding.verdict != Verdict::Pass));
     }
     let stages = [(PACKED, sound.as_str()), (FINAL, &last)];
@@ -122,7 +122,7 @@ module {
     let text = text.replace("SEMAPHORE", "memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>");
     let text = text.replace("HBM", "#tpu.memory_space<hbm>").replace("ROWS", "vector<4x128xf32>");
     let findings = findings_of(&[("mosaic.mlir", &text)]);
-    findings.into_iter().find(|finding| finding.check == CheckId::DmaBalanced).unwrap()
+    findings.into_iter().find(|finding| finding.check == CheckId::CopiesBalanced).unwrap()
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn whatever_touches_memory_is_held_against_the_copies_in_flight() {
 #[test]
 fn a_shared_semaphore_that_is_waited_for_in_full_is_sound() {
     let findings = findings_of(&[("mosaic.mlir", &load("../sound/shared-semaphore", "mosaic.mlir"))]);
-    assert_eq!(verdict(&findings, CheckId::DmaBalanced), Verdict::Pass);
+    assert_eq!(verdict(&findings, CheckId::CopiesBalanced), Verdict::Pass);
 }
 
 /// A listing whose DMAs, masks or addresses cannot be read proves nothing.
@@ -189,7 +189,7 @@ fn what_a_listing_hides_is_not_taken_for_harmless() {
     ];
     for edited in edits {
         let findings = findings_of(&[(PACKED, &edited)]);
-        let found = findings.iter().find(|finding| finding.check == CheckId::DmaBalanced).unwrap();
+        let found = findings.iter().find(|finding| finding.check == CheckId::CopiesBalanced).unwrap();
         assert_eq!(found.verdict, Verdict::Obscured, "{}", found.says);
     }
 }

@@ -9,7 +9,7 @@ use octile_dump::{
     gpu::Code,
     hlo::{KernelBody, Module, Shape},
     llo::{Args, DmaModel, Listing, SimOptions, simulate},
-    mosaic::MosaicScan,
+    mosaic::MosaicKernel,
     schedule::ScheduleAnalysis,
     utilization::Utilization,
 };
@@ -28,7 +28,7 @@ fn read_as_everything(text: &str) {
     let squeeze = |text: &str| text.split_whitespace().collect::<String>();
     assert!(squeeze(&module.print()) == squeeze(text), "printing lost something");
     let _ = module.kernel_calls();
-    let _ = (MosaicScan::read(text), ScheduleAnalysis::parse(text), Utilization::parse(text));
+    let _ = (MosaicKernel::parse(text), ScheduleAnalysis::parse(text), Utilization::parse(text));
     let _ = (Code::parse_ptx(text), Code::parse_sass(text));
     let _ = (Shape::parse(text), KernelBody::decode(text), Args::parse(text));
     let source = Source { name: "file", bytes: text.as_bytes() };

@@ -1,5 +1,6 @@
-//! From a plan to code: Mosaic kernels for TPUs with the StableHLO modules around them, PTX kernels for Hopper GPUs,
-//! and the operation as plain StableHLO. Nothing here chooses a tile or knows about files and compilers.
+//! From a plan to code: Mosaic kernels for TPUs with the StableHLO modules around them, PTX kernels for
+//! Hopper GPUs, and the operation as plain StableHLO. Nothing here chooses a tile or knows about files and
+//! compilers.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The operation as plain StableHLO: dequantize, then one f32 dot. Slow and simple on purpose; it runs on every PJRT
-//! plugin.
+//! The operation as plain StableHLO: dequantize, then one f32 dot. Slow and simple on purpose; it runs on
+//! every PJRT plugin.
 
 use octile_core::{ActivationKind, Problem};
 use octile_mosaic::{Attributes, Float, FunctionBuilder, Module, Type, Value, Visibility};

@@ -1,10 +1,10 @@
-//! Printed modules, kept as files that say in their first line what they are the text of:
+//! Golden files of printed modules. The first line of a file says what to print:
 //!
 //! ```text
 //! // dma large 256x256x512:128 x=bf16 scales=block out=f32 print=mosaic
 //! ```
 //!
-//! `BLESS=1 cargo test -p octile-kernels --test golden` writes what is printed now; the diff is for a reader.
+//! `BLESS=1 cargo test -p octile-kernels --test golden` rewrites them; review the diff.
 
 use std::{fs, path::Path};
 
@@ -14,7 +14,7 @@ use octile_core::{
     plan::tpu::{Dims, TpuPlan},
 };
 
-/// What the first line of a file asks for.
+/// Prints what the first line of a file asks for.
 fn printed(header: &str) -> String {
     let words: Vec<&str> = header.trim_start_matches("//").split_whitespace().collect();
     let option = |name: &str, default: &'static str| -> String {
@@ -63,7 +63,7 @@ fn tile_of(text: &str) -> Dims {
     Dims { m: sides[0], n: sides[1], k: sides[2] }
 }
 
-/// A module with the kernel's base64 left out: the kernel has a file of its own.
+/// A module without the kernel's base64, which has a golden file of its own.
 fn without_body(module: &str) -> String {
     let key = "\\\"body\\\":\\\"";
     let begin = module.find(key).expect("the call holds a kernel") + key.len();

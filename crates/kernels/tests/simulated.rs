@@ -1,4 +1,4 @@
-//! Emitted modules, run end to end without a TPU: right results, and nothing wrong on the way.
+//! Emitted modules, simulated end to end: correct results, no data races, no deadlocks.
 
 mod support;
 
@@ -19,7 +19,7 @@ const KINDS: [ActivationKind; 6] = [
     ActivationKind::Plain(FloatKind::F32),
 ];
 
-/// Runs every kernel that has a plan for the problem; gives how many there were.
+/// Simulates every kernel that has a plan for the problem; returns their number.
 fn check(problem: Problem) -> usize {
     let operands = Operands::random(problem, 7);
     let draws = 0..ExactOperands::draws(&problem);

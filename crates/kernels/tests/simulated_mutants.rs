@@ -1,4 +1,4 @@
-//! Every way to break an emitted kernel that is tried here is caught: by a finding, or by a wrong result.
+//! Mutated kernels: the simulator must detect every mutation, by a finding or by a wrong result.
 
 mod support;
 
@@ -9,7 +9,7 @@ use octile_mosaic::interpret::{Options, Trouble, simulate};
 use octile_mosaic::parse;
 use support::{plan, rates, tensors};
 
-/// A kernel that is broken in one place.
+/// A kernel with one mutation.
 struct Mutant {
     what: String,
     lines: Vec<String>,
@@ -25,11 +25,11 @@ struct Original {
 
 impl Original {
     fn new(strategy: Strategy) -> Self {
-        // Three k-blocks: an even number of them would let a wrong slot be the right one by chance.
+        // Three k-blocks: with an even number, a wrong slot could be right by chance.
         let problem = Problem::new(256, 256, 384, QuantBlock::B128).expect("the shape is valid");
         let plan = plan(&problem, strategy, BlockMode::Aligned).expect("the chip takes it");
         let emitted = emit(&plan);
-        // No bound: what a mutant computes is right to the bit, or wrong.
+        // Exact operands: a result is correct to the bit, or wrong.
         let exact = ExactOperands::new(problem, 0, 3);
         let text = emitted.mosaic.to_string();
         Self {
@@ -40,7 +40,7 @@ impl Original {
         }
     }
 
-    /// The lines that `accept` takes, with their numbers.
+    /// Lines that `accept` accepts, with their numbers.
     fn lines<'a>(&'a self, accept: impl Fn(&str) -> bool + 'a) -> impl Iterator<Item = (usize, &'a str)> {
         self.lines.iter().map(String::as_str).enumerate().filter(move |(_, line)| accept(line))
     }
@@ -52,7 +52,7 @@ impl Original {
         Mutant { what: format!("{what} in line {}: {}", number + 1, self.lines[number].trim()), lines }
     }
 
-    /// The kernel with one index of line `number` computed from what it was.
+    /// The kernel with one index of line `number` changed.
     fn reindexed(
         &self,
         number: usize,
@@ -70,7 +70,7 @@ impl Original {
         self.replaced(number, &replacement, what)
     }
 
-    /// What is wrong with a mutant, or nothing.
+    /// What the simulator detects in a mutant, if anything.
     fn trouble(&self, mutant: &Mutant) -> Option<String> {
         let body = STANDARD.encode(mutant.lines.join("\n"));
         let module = parse(&self.module.replace(&self.body, &body)).expect("the module is still one");
@@ -86,7 +86,7 @@ impl Original {
         (comparison.wrong > 0).then(|| format!("{comparison:?}"))
     }
 
-    /// All of `mutants` are caught, and there are at least `least` of them.
+    /// Requires that all `mutants` are detected, and that there are at least `least`.
     fn assert_caught(&self, mutants: Vec<Mutant>, least: usize) {
         assert!(mutants.len() >= least, "only {} mutants", mutants.len());
         for mutant in &mutants {
@@ -94,7 +94,7 @@ impl Original {
         }
     }
 
-    /// Whether the copy that the slice in this line belongs to is being waited for: then only its size matters.
+    /// Whether the slice in this line belongs to a wait: then only its size matters.
     fn belongs_to_wait(&self, number: usize) -> bool {
         let copies = |line: &&String| line.contains("tpu.enqueue_dma") || line.contains("tpu.wait_dma2");
         self.lines[number..].iter().find(copies).is_some_and(|line| line.contains("tpu.wait_dma2"))
@@ -197,7 +197,7 @@ fn a_condition_that_is_off() {
     }
 }
 
-/// What the original code that this project grew from did: only the last block's scales were applied.
+/// A kernel that applies only the scales of the last k-block.
 #[test]
 fn the_scales_of_the_last_block() {
     let constant = |ty: &'static str| move |_: &str| vec![format!("%mutated = arith.constant 2 : {ty}")];

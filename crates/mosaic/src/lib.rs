@@ -20,5 +20,5 @@ pub mod verify;
 pub use attribute::{Attr, Attributes, CoreType, DimensionSemantics, DotDimensions};
 pub use build::FunctionBuilder;
 pub use ir::{Function, Module, Op, Place, Region, Value, Visibility};
-pub use parse::{ParseError, parse};
+pub use parse::{ParseError, ParseErrorKind, parse};
 pub use types::{Float, Layout, MemRef, MemorySpace, Type};

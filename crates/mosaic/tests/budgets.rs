@@ -255,7 +255,8 @@ fn a_kernel_without_a_body_is_refused() {
     }
 }
 
-/// A short text does not take the memory of the machine, for a result or for all the blocks that a grid writes.
+/// A short text does not take the memory of the machine, for a result or for all the blocks that a grid
+/// writes.
 #[test]
 fn memory_is_given_by_what_is_known_of_the_operands() {
     let result = |elements: usize| {

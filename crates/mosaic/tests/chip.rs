@@ -1,4 +1,5 @@
-//! Where the chip is particular about what it computes, so is the interpreter: each attribute is honoured or refused.
+//! Where the chip is particular about what it computes, so is the interpreter: each attribute is honoured or
+//! refused.
 
 mod support;
 
@@ -117,7 +118,8 @@ fn integers_of_few_bits_wrap_around() {
     assert_eq!((counted[127], counted[128], counted[256]), (127.0, -128.0, 0.0));
 }
 
-/// What the interpreter does not model is refused before the kernel runs, at its line, by the attribute's name.
+/// What the interpreter does not model is refused before the kernel runs, at its line, by the attribute's
+/// name.
 #[test]
 fn attributes_that_are_not_honoured_are_refused() {
     let cases = [

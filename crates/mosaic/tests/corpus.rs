@@ -1,4 +1,5 @@
-//! Kernels that JAX lowered for a TPU give what JAX's own interpreter gave, and only the broken ones have findings.
+//! Kernels that JAX lowered for a TPU give what JAX's own interpreter gave, and only the broken ones have
+//! findings.
 
 mod support;
 
@@ -38,8 +39,8 @@ fn precision(element: Element) -> i32 {
     }
 }
 
-/// The largest difference between two results, as a share of what is allowed: 2 units in the last place of the type,
-/// and what binary32 sums over K in another order can differ by, relative to the largest result.
+/// The largest difference between two results, as a share of what is allowed: 2 units in the last place of
+/// the type, and what binary32 sums over K in another order can differ by, relative to the largest result.
 fn share_of_allowed(ours: &Tensor, theirs: &Tensor, k: usize) -> f64 {
     assert_eq!((ours.element, &ours.shape), (theirs.element, &theirs.shape));
     let (ours, theirs, element) = (ours.to_f32(), theirs.to_f32(), ours.element);
@@ -79,12 +80,14 @@ fn line_of(kernel: &str, needle: &str, after: u32) -> u32 {
     found.unwrap_or_else(|| panic!("{kernel} has no {needle} after line {after}")).0 as u32 + 1
 }
 
-/// `%arg9[%4, ...]` is the buffer of the weights, `%arg12` that of the results, `%arg14` holds the semaphores.
+/// `%arg9[%4, ...]` is the buffer of the weights, `%arg12` that of the results, `%arg14` holds the
+/// semaphores.
 #[test]
 fn a_missing_wait_for_the_weights_is_found_where_they_are_read() {
     let kernel = "defect-no_wait_w";
     let findings = findings(kernel);
-    // The first copy of the weights is started in the first step, and read by the load that feeds the product.
+    // The first copy of the weights is started in the first step, and read by the load that feeds the
+    // product.
     let started = line_of(kernel, "tpu.enqueue_dma", line_of(kernel, "tpu.memref_slice %arg9", 0));
     let read = line_of(kernel, "vector.load", line_of(kernel, "tpu.memref_slice %arg9", 205));
     match &findings[0].trouble {

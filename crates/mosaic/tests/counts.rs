@@ -1,5 +1,5 @@
-//! Operations have the operands, results, regions and attributes that they are defined to have, whether they run or
-//! not: what is not understood is refused, never dropped.
+//! Operations have the operands, results, regions and attributes that they are defined to have, whether they
+//! run or not: what is not understood is refused, never dropped.
 
 mod support;
 

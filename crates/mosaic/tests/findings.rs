@@ -9,7 +9,8 @@ use octile_mosaic::{
 };
 use support::rates;
 
-/// Two buffers of 8 x 128, an operand and a result of 32 x 128, and two semaphores for copies and one for counts.
+/// Two buffers of 8 x 128, an operand and a result of 32 x 128, and two semaphores for copies and one for
+/// counts.
 fn run(body: &str) -> Outcome {
     let text = format!(
         "module {{
@@ -153,8 +154,8 @@ fn two_copies_into_one_buffer() {
     assert_eq!(troubles("in a i0 s\nwait s\nin a i8 t\nwait t"), []);
 }
 
-/// Two copies signal one semaphore, and one wait for half of the bytes says of neither that it has ended. In this run
-/// the first one has, but on a chip it may be the second.
+/// Two copies signal one semaphore, and one wait for half of the bytes says of neither that it has ended. In
+/// this run the first one has, but on a chip it may be the second.
 #[test]
 fn a_wait_for_either_of_two_copies_orders_neither() {
     let found = troubles("in a i0 s\nin b i8 s\nwait s\nmove a a\nwait s");

@@ -21,9 +21,9 @@ fn kernels() -> Vec<String> {
     names
 }
 
-/// The largest difference as a part of what is allowed: some units in the last place of the type, since functions such
-/// as exp are not the same to the last bit everywhere, and the same of the largest element in binary32, since sums
-/// are made in another order.
+/// The largest difference as a part of what is allowed: some units in the last place of the type, since
+/// functions such as exp are not the same to the last bit everywhere, and the same of the largest element in
+/// binary32, since sums are made in another order.
 fn share_of_allowed(ours: &Tensor, theirs: &Tensor) -> f64 {
     assert_eq!((ours.element, &ours.shape), (theirs.element, &theirs.shape));
     let roundoff = match ours.element {
@@ -65,7 +65,8 @@ fn exact(kernel: &str, module: octile_mosaic::Module) -> octile_mosaic::Module {
     }
 }
 
-/// bfloat16 keeps 8 bits: each product is off by at most 2^-8 of itself, and the sum by less of the largest one.
+/// bfloat16 keeps 8 bits: each product is off by at most 2^-8 of itself, and the sum by less of the largest
+/// one.
 #[test]
 fn products_of_f32_are_those_of_bf16_unless_precision_is_asked_for() {
     for kernel in ROUNDED {
@@ -105,8 +106,9 @@ fn kernels_of_many_kinds_give_what_jax_gives() {
         assert_eq!(parse(&printed).map(|module| module.to_string()), Ok(printed), "{kernel}");
         let chip = octile_core::device::tpu::TpuChip::named("tpu7x").expect("the chip is known");
         wrong.extend(verify(&module, chip).into_iter().map(|violation| format!("{kernel}: {violation:?}")));
-        // JAX's interpreter multiplied in binary32, whatever the precision; the matrix units do so only where they are
-        // asked to. Kernels that do not ask are compared as if they did, and once more as they are, below.
+        // JAX's interpreter multiplied in binary32, whatever the precision; the matrix units do so only where
+        // they are asked to. Kernels that do not ask are compared as if they did, and once more as
+        // they are, below.
         let module = exact(&kernel, module);
         let (operands, expected): (Vec<_>, Vec<_>) =
             tensors("pallas", &kernel).into_iter().partition(|(name, _)| !name.starts_with("out"));

@@ -2,9 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use octile_core::device::{
-    hopper::{HOPPER_GPUS, HopperGpu},
-    tpu::{TPU_CHIPS, TpuChip},
+use octile_core::{
+    device::{
+        hopper::{HOPPER_GPUS, HopperGpu},
+        tpu::{TPU_CHIPS, TpuChip},
+    },
+    plan::DeviceKind,
 };
 use octile_runtime::{
     cpu::Cpu,
@@ -14,6 +17,15 @@ use octile_runtime::{
 use crate::Error;
 
 /// A device that multiplies. Clones share its threads or its context.
+///
+/// ```
+/// use octile::Device;
+///
+/// let device = Device::cpu_with_threads(2)?;
+/// println!("{device}"); // for example: CPU (avx512bf16, 2 threads)
+/// assert_eq!(Device::simulated_gpu().to_string(), "simulated h200");
+/// # Ok::<(), octile::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Device(pub(crate) Kind);
 
@@ -47,7 +59,7 @@ impl Device {
         Ok(Self(Kind::Cpu(Arc::new(Cpu::new()?))))
     }
 
-    /// This machine's CPU with so many threads.
+    /// This machine's CPU with a number of threads.
     ///
     /// ```
     /// assert!(octile::Device::cpu_with_threads(0).is_err());
@@ -73,6 +85,17 @@ impl Device {
     pub fn simulated_tpu() -> Self {
         let [tpu7x, ..] = &TPU_CHIPS;
         Self(Kind::SimulatedTpu(tpu7x))
+    }
+}
+
+impl Kind {
+    /// What the choice of a strategy depends on; weights are packed.
+    pub(crate) fn planned(&self) -> DeviceKind {
+        match self {
+            Self::Cpu(cpu) => DeviceKind::Cpu { isa: cpu.isa(), threads: cpu.threads(), packed: true },
+            Self::Gpu(_) | Self::SimulatedGpu(_) => DeviceKind::Gpu,
+            Self::SimulatedTpu(_) => DeviceKind::Tpu,
+        }
     }
 }
 

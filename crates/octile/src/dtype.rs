@@ -6,6 +6,13 @@ use half::{bf16, f16};
 use octile_core::{ActivationKind, FloatKind, ScaleGranularity};
 
 /// Element type of activations or results.
+///
+/// ```
+/// use octile::{DType, Float, bf16};
+///
+/// assert_eq!(bf16::DTYPE, DType::BF16);
+/// assert_eq!(DType::F8E4M3.to_string(), "f8e4m3");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DType {
     /// IEEE binary32.
@@ -50,6 +57,16 @@ impl fmt::Display for DType {
 }
 
 /// Which activations share a scale when they are multiplied in 8 bits.
+///
+/// ```
+/// use octile::{Block, DType, Device, Matmul, Scales, Weight};
+///
+/// let weight = Weight::quantize(&[0.5f32; 128], [1, 128], Block::B128)?;
+/// // f16 activations that are not quantized: no rounding to 8 bits.
+/// let matmul = Matmul::builder(&Device::cpu()?, weight).activations(DType::F16, Scales::None).build()?;
+/// assert_eq!(matmul.shape(), [1, 128]);
+/// # Ok::<(), octile::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub enum Scales {
     /// One scale per row and block of K: the token groups of DeepSeek and of most served models.

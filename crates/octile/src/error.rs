@@ -6,6 +6,13 @@ use crate::{DType, Strategy};
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// A request that could not be carried out.
+///
+/// ```
+/// use octile::{Block, Error, Weight};
+///
+/// let error = Weight::quantize(&[1.0f32, f32::NAN], [1, 2], Block::B128).unwrap_err();
+/// assert!(matches!(error, Error::Values(_)));
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {

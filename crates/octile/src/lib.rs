@@ -50,3 +50,9 @@ pub use matmul::{Matmul, MatmulBuilder};
 pub use octile_core::{QuantBlock as Block, Strategy};
 pub use plan::Plan;
 pub use weight::Weight;
+
+/// Tests the Rust snippets of the documents.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+#[doc = include_str!("../../../docs/library.md")]
+struct Documents;

@@ -23,7 +23,7 @@ pub struct MatmulBuilder {
     weight: Weight,
     x: (DType, Scales),
     out: DType,
-    strategy: Strategy,
+    strategy: Option<Strategy>,
 }
 
 impl MatmulBuilder {
@@ -42,7 +42,7 @@ impl MatmulBuilder {
 
     /// Uses this strategy, for comparison. Without it the fastest is used.
     pub fn with_strategy(self, strategy: Strategy) -> Self {
-        Self { strategy, ..self }
+        Self { strategy: Some(strategy), ..self }
     }
 
     /// Brings the weight to the device, in the form that the strategy reads.
@@ -56,10 +56,11 @@ impl MatmulBuilder {
             .ok_or(Error::UnsupportedType("the output cannot be f8e4m3: choose f32, bf16 or f16"))?;
         let [n, k] = weight.shape();
         let problem = Problem::new(1, n, k, weight.block())?.with_x(x).with_out(out);
+        let strategy = strategy.unwrap_or_else(|| Strategy::best_for(&problem, device.0.planned()));
         let engine = match &device.0 {
             device::Kind::Cpu(cpu) => Engine::Cpu(CpuMatmul::new(cpu, strategy, weight)),
             device::Kind::Gpu(gpu) => {
-                Engine::Gpu(GpuMatmul::new(gpu, &problem, strategy, weight.quantized())?)
+                Engine::Gpu(Box::new(GpuMatmul::new(gpu, &problem, strategy, weight.quantized())?))
             }
             device::Kind::SimulatedGpu(gpu) => Engine::SimulatedGpu(GpuSimulator { gpu, strategy, weight }),
             device::Kind::SimulatedTpu(chip) => Engine::SimulatedTpu(TpuSimulator { chip, strategy, weight }),
@@ -99,7 +100,7 @@ pub struct Matmul {
 #[derive(Debug)]
 enum Engine {
     Cpu(CpuMatmul),
-    Gpu(GpuMatmul),
+    Gpu(Box<GpuMatmul>),
     SimulatedGpu(GpuSimulator),
     SimulatedTpu(TpuSimulator),
 }
@@ -112,7 +113,7 @@ impl Matmul {
             weight,
             x: (DType::BF16, Scales::PerToken),
             out: DType::BF16,
-            strategy: Strategy::Strip,
+            strategy: None,
         }
     }
 
@@ -209,6 +210,19 @@ impl Matmul {
     /// call for a stream and M compiles and allocates, which synchronizes; [`Matmul::prepare_stream`] does
     /// that ahead. After that nothing here waits or allocates, and the call can be captured into a graph.
     ///
+    /// ```no_run
+    /// # fn example(
+    /// #     matmul: &octile::Matmul, stream: *mut std::ffi::c_void, x: u64, out: u64,
+    /// # ) -> Result<(), octile::Error> {
+    /// // SAFETY: the stream and both allocations belong to this program and outlive the work.
+    /// unsafe {
+    ///     matmul.prepare_stream(stream, 16)?;
+    ///     matmul.enqueue(stream, x, out, 16)?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
     /// # Safety
     /// - `stream` is a `CUstream` of the device's primary context, not the per-thread default stream. It is
     ///   not destroyed while work from here is on it.
@@ -247,7 +261,7 @@ impl Matmul {
     #[allow(unsafe_code, reason = "raw pointers cross the border here; the caller's promise is passed on")]
     pub unsafe fn prepare_stream(&self, stream: *mut c_void, m: usize) -> Result<(), Error> {
         // SAFETY: the caller's promise.
-        Ok(unsafe { self.gpu()?.prepare_stream(stream, m)? })
+        unsafe { self.gpu()?.prepare_stream(stream, m) }.map_err(Error::from)
     }
 
     #[allow(unsafe_code, reason = "the caller's promise is passed on")]
@@ -263,7 +277,7 @@ impl Matmul {
             return Ok(());
         }
         // SAFETY: the caller's promise.
-        Ok(unsafe { gpu.enqueue(stream, x, out, m)? })
+        unsafe { gpu.enqueue(stream, x, out, m) }.map_err(Error::from)
     }
 
     fn gpu(&self) -> Result<&GpuMatmul, Error> {

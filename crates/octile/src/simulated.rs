@@ -15,7 +15,7 @@ use octile_mosaic::{
     Float,
     interpret::{Element, Options, Tensor, simulate},
 };
-use octile_ptx::{Machine, Product};
+use octile_ptx::simulate::{SimulatedMatmul, Simulator};
 
 use crate::{
     Error, Weight,
@@ -45,14 +45,14 @@ impl GpuSimulator {
         let plan = self.plan(problem)?;
         let quantize = hopper::quantize_for(problem);
         let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));
-        let kernels = Product::new(&plan, &hopper::multiply(&plan).ptx, quantize)
+        let kernels = SimulatedMatmul::new(&plan, &hopper::multiply(&plan).ptx, quantize)
             .map_err(|error| fault(error.to_string()))?;
         let x = activations(problem, x)?;
         let operands = Operands { problem: *problem, weight: self.weight.quantized().clone(), x };
-        let machine = Machine { gpu: self.gpu, resident_blocks: RESIDENT_CTAS, seed: 1 };
+        let simulator = Simulator { gpu: self.gpu, resident_ctas: RESIDENT_CTAS, seed: 1 };
         let arguments = Arguments::fastest(problem).with_constant_weight();
         let (bytes, _) =
-            kernels.run(&operands, arguments, machine).map_err(|error| fault(error.to_string()))?;
+            kernels.run(&operands, arguments, simulator).map_err(|error| fault(error.to_string()))?;
         out.copy_from_bytes(&bytes);
         Ok(())
     }
@@ -67,7 +67,7 @@ pub(crate) struct TpuSimulator {
 
 impl TpuSimulator {
     pub(crate) fn plan(&self, problem: &Problem) -> Result<TpuPlan, Error> {
-        Ok(TpuPlan::new(problem, self.chip, self.strategy, BlockMode::Large)?)
+        Ok(TpuPlan::new(problem, self.chip, self.strategy, BlockMode::Auto)?)
     }
 
     pub(crate) fn run(&self, problem: &Problem, x: Input<'_>, out: &mut Output<'_>) -> Result<(), Error> {

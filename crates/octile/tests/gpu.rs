@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::{ffi::c_void, io::Write, sync::LazyLock};
+use std::{ffi::c_void, sync::LazyLock};
 
 use common::{gpu::*, operands, require_same_bits, run, small};
 use cudarc::driver::{
@@ -11,6 +11,7 @@ use cudarc::driver::{
 };
 use octile::{DType, Device, Scales, Strategy, bf16};
 use octile_core::sample::Activations;
+use octile_harness::requirement::Requirement;
 use octile_runtime::cuda::{CudaError, Gpu};
 use octile_standin_driver::StandIn;
 
@@ -18,8 +19,7 @@ use octile_standin_driver::StandIn;
 static HAS_DRIVER: LazyLock<bool> = LazyLock::new(|| match Gpu::open(0) {
     Ok(_) => true,
     Err(error @ CudaError::NoDriver) => {
-        // To stderr, because the test harness hides the stdout of passing tests.
-        let _ = writeln!(std::io::stderr(), "NOT RUN on a GPU, but on the stand-in driver: {error}");
+        Requirement::Gpu.report_absent("the library beyond the stand-in driver", error);
         false
     }
     Err(error) => panic!("{error}"),

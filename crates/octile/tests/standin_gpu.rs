@@ -1,4 +1,5 @@
-//! The library on the CUDA stand-in driver, which checks every access: several GPUs, bounded caches, wrong arguments.
+//! The library on the CUDA stand-in driver, which checks every access: several GPUs, bounded caches, wrong
+//! arguments.
 
 mod common;
 

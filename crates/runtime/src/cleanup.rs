@@ -75,7 +75,7 @@ impl<T: AsRef<Path>> Temporary<T> {
     pub fn finish<R>(mut self, finish: impl FnOnce(T) -> R) -> R {
         let mut kept = kept();
         kept.paths.retain(|path| *path != self.path);
-        finish(self.inner.take().expect("it is there until it is dropped"))
+        finish(self.inner.take().expect("taken only on drop"))
     }
 }
 
@@ -93,13 +93,13 @@ impl<T> Deref for Temporary<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.inner.as_ref().expect("it is there until it is dropped")
+        self.inner.as_ref().expect("taken only on drop")
     }
 }
 
 impl<T> DerefMut for Temporary<T> {
     fn deref_mut(&mut self) -> &mut T {
-        self.inner.as_mut().expect("it is there until it is dropped")
+        self.inner.as_mut().expect("taken only on drop")
     }
 }
 

@@ -4,8 +4,3 @@ pub mod cleanup;
 pub mod cpu;
 pub mod cuda;
 pub mod pjrt;
-
-/// Compiles and runs the example in the README.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-struct Readme;

@@ -98,12 +98,12 @@ fn scales_that_overflow_together_are_refused() {
                 cpu.multiply(Strategy::Auto, x, &weight(0.0, scales), out_mat, &mut Workspace::new());
             result.map(|()| out).map_err(|error| error.to_string())
         };
-        let message = "the activation scale 1e20 of block (0, 0) times the weight scale 1e20 of block (0, 0) \
+        let message = "activation scale 1e20 of block (0, 0) times weight scale 1e20 of block (0, 0) \
                        overflows f32: make one of them smaller";
         assert_eq!(multiply((&x).into(), [1e20, 1.0]), Err(message.to_owned()));
         // Both largest scales, in different k-blocks.
         assert_eq!(multiply((&x).into(), [1.0, 1e20]), Ok([0.0; 120]));
-        assert!(multiply(floats, [1.0, 1e20]).unwrap_err().contains("times the weight scale 1e20"));
+        assert!(multiply(floats, [1.0, 1e20]).unwrap_err().contains("times weight scale 1e20"));
         assert_eq!(multiply(floats, [1.0, 1.0]), Ok([0.0; 120]));
     }
 }

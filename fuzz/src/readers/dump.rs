@@ -1,4 +1,4 @@
-//! What octile-dump reads: the output of compilers.
+//! Readers of octile-dump: compiler output.
 
 use octile_dump::{
     checks::check,
@@ -14,14 +14,14 @@ use octile_dump::{
 
 use super::text;
 
-/// Cycles that a listing may run for: enough for every branch of a small one.
+/// Cycle limit: enough to reach every branch of a small listing.
 const MAX_CYCLES: u64 = 20_000;
 
 fn options() -> SimOptions {
     SimOptions { max_cycles: MAX_CYCLES, ..SimOptions::default() }
 }
 
-/// Any file of a dump folder, as `octile verify` and `octile compare` take it.
+/// Any file of a dump folder, as read by `octile verify` and `octile compare`.
 pub fn facts(bytes: &[u8]) -> bool {
     judge(bytes).is_some_and(|kind| kind.target().is_some())
 }
@@ -37,7 +37,7 @@ fn judge(bytes: &[u8]) -> Option<FileKind> {
     facts.files.first().map(|file| file.kind)
 }
 
-/// HLO text. It prints as it was, but for white space.
+/// HLO text. It must print unchanged, except for white space.
 pub fn hlo(bytes: &[u8]) -> bool {
     let Some(text) = text(bytes) else { return false };
     let module = Module::parse(text);
@@ -47,7 +47,7 @@ pub fn hlo(bytes: &[u8]) -> bool {
     judge(bytes) == Some(FileKind::Hlo)
 }
 
-/// LLO listings, read and run.
+/// LLO listings, parsed and executed.
 pub fn llo(bytes: &[u8]) -> bool {
     let Some(text) = text(bytes) else { return false };
     let listing = Listing::parse(text);
@@ -62,7 +62,7 @@ pub fn sass(bytes: &[u8]) -> bool {
     judge(bytes) == Some(FileKind::Sass)
 }
 
-/// The compiler's tables: schedules, use of the units, estimates.
+/// The compiler's tables: schedules, utilization, estimates.
 pub fn tables(bytes: &[u8]) -> bool {
     let Some(text) = text(bytes) else { return false };
     let _ = (ScheduleAnalysis::parse(text), Utilization::parse(text), profile::estimates(text));

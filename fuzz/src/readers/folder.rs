@@ -1,4 +1,4 @@
-//! What the command line reads besides dumps, through the commands themselves: manifests and operands.
+//! Other readers of the command line, run through its commands: manifests and operands.
 
 use std::{fs, sync::LazyLock};
 
@@ -16,7 +16,7 @@ use tempfile::TempDir;
 
 use super::text;
 
-/// A kernel that the operands of a file are given to.
+/// The kernel that consumes the operands.
 const KERNEL: &str = include_str!("folder/copy.mlir");
 /// The dumps that a manifest may list.
 const DUMPS: [(&str, &str); 3] = [
@@ -25,15 +25,15 @@ const DUMPS: [(&str, &str); 3] = [
     ("ptxas.txt", include_str!("folder/ptxas.txt")),
 ];
 
-/// A manifest, as `octile verify`, `octile report` and `octile simulate` read it: as it is, and with checksums and a
-/// seal that fit, since no mutation would hit upon those.
+/// A manifest, as read by `octile verify`, `octile report` and `octile simulate`: unchanged, and with correct
+/// checksums and seal, which no mutation would produce.
 pub fn manifest(bytes: &[u8]) -> bool {
     judge_folder(bytes, &DUMPS[..1]);
     let sealed = text(bytes).and_then(sealed);
     sealed.is_some_and(|(sealed, dumps)| judge_folder(sealed.as_bytes(), &dumps))
 }
 
-/// The manifest with a seal, and the dumps that it lists, with their checksums.
+/// Seals the manifest and fills in the checksums of the dumps it lists.
 fn sealed(manifest: &str) -> Option<(String, Vec<(&'static str, &'static str)>)> {
     let mut fields = serde_json::from_str::<Map<String, Value>>(manifest).ok()?;
     fields.remove(seal::KEY);
@@ -48,7 +48,7 @@ fn sealed(manifest: &str) -> Option<(String, Vec<(&'static str, &'static str)>)>
     Some((sealed, listed))
 }
 
-/// Whether the manifest is accepted, and so are the dumps that it lists.
+/// Whether the manifest and the dumps it lists are accepted.
 fn judge_folder(manifest: &[u8], dumps: &[(&str, &str)]) -> bool {
     let dumps = dumps.iter().map(|(name, content)| (*name, content.as_bytes()));
     let folder = folder(dumps.chain([("manifest.json", manifest)]));
@@ -65,7 +65,7 @@ fn judge_folder(manifest: &[u8], dumps: &[(&str, &str)]) -> bool {
     })
 }
 
-/// Operands in a safetensors file, as `octile simulate` and `octile run-module` take them.
+/// Operands in a safetensors file, as read by `octile simulate` and `octile run-module`.
 pub fn safetensors(bytes: &[u8]) -> bool {
     let folder = folder([("copy.mlir", KERNEL.as_bytes()), ("operands.safetensors", bytes)]);
     let (kernel, tensors) = (folder.path().join("copy.mlir"), folder.path().join("operands.safetensors"));
@@ -88,7 +88,7 @@ pub fn safetensors(bytes: &[u8]) -> bool {
     [None, Some("out".to_owned())].map(ends).contains(&true)
 }
 
-/// A folder with these files, which goes when it is dropped.
+/// A temporary folder with these files.
 fn folder<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> TempDir {
     let folder = TempDir::new().expect("a temporary folder can be made");
     for (name, content) in files {
@@ -97,7 +97,7 @@ fn folder<'f>(files: impl IntoIterator<Item = (&'f str, &'f [u8])>) -> TempDir {
     folder
 }
 
-// Reading a command line takes longer than all else, so only the files differ from input to input.
+// Parsed once: parsing the command line would dominate the run time.
 static SIMULATE: LazyLock<SimulateArgs> = LazyLock::new(|| match command(&["simulate", "file"]) {
     Command::Simulate(args) => args,
     other => panic!("{other:?} is not what was asked for"),

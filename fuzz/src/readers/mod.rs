@@ -1,4 +1,4 @@
-//! The readers, by the crate that they belong to.
+//! The readers, by crate.
 
 mod dump;
 mod folder;
@@ -10,7 +10,7 @@ pub use folder::{manifest, safetensors};
 pub use mosaic::{mosaic, stablehlo};
 pub use ptx::ptx;
 
-/// The bytes as text, which is what most readers take.
+/// Decodes the bytes as UTF-8, which most readers expect.
 fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }

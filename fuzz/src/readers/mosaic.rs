@@ -1,10 +1,10 @@
-//! Mosaic kernels and the StableHLO around them.
+//! Mosaic kernels, and the StableHLO modules that contain them.
 
 use octile_core::{
     device::tpu::{TpuChip, TpuRates},
     sample::Rng,
 };
-use octile_dump::mosaic::MosaicScan;
+use octile_dump::mosaic::MosaicKernel;
 use octile_mosaic::{
     Attr, Function, Module, Type,
     interpret::{Element, Options, Tensor, embedded_kernel, simulate},
@@ -14,15 +14,15 @@ use octile_mosaic::{
 
 use super::{facts, text};
 
-/// Operations that a kernel may execute: enough for every branch of a small one.
+/// Operation limit: enough to reach every branch of a small kernel.
 const MAX_OPERATIONS: u64 = 1 << 14;
-/// Elements of the largest value of a module that is run: what the budgets allow takes too long to try often.
+/// Elements of the largest value: the budget of `octile simulate` would be too slow for fuzzing.
 const MAX_ELEMENTS: usize = 1 << 15;
 
-/// A Mosaic kernel: read, printed, verified, run.
+/// A Mosaic kernel: parsed, printed, verified, simulated.
 pub fn mosaic(bytes: &[u8]) -> bool {
     let Some(text) = text(bytes) else { return false };
-    let _ = (MosaicScan::read(text), facts(bytes));
+    let _ = (MosaicKernel::parse(text), facts(bytes));
     read(text).is_some_and(|module| {
         let chip = TpuChip::named("tpu7x").expect("the chip is known");
         let _ = verify(&module, chip);
@@ -30,7 +30,7 @@ pub fn mosaic(bytes: &[u8]) -> bool {
     })
 }
 
-/// A StableHLO module: read, printed, run, and the kernel inside it likewise.
+/// A StableHLO module and the kernel inside it: parsed, printed, simulated.
 pub fn stablehlo(bytes: &[u8]) -> bool {
     let Some(module) = text(bytes).and_then(read) else { return false };
     if let Some(kernel) = embedded_kernel(&module) {
@@ -39,7 +39,7 @@ pub fn stablehlo(bytes: &[u8]) -> bool {
     run(&module, TpuChip::named("tpu7x").expect("the chip is known").rates)
 }
 
-/// The module, which must print as text that reads back as the same module.
+/// Parses a module and requires its printed form to parse to the same module.
 fn read(text: &str) -> Option<Module> {
     let module = parse(text).ok()?;
     let printed = module.to_string();
@@ -50,8 +50,8 @@ fn read(text: &str) -> Option<Module> {
     Some(module)
 }
 
-/// Runs a small module on operands of the shapes that it asks for, with and without the last one, which may be a result;
-/// whether it comes to its end.
+/// Simulates a small module on random operands, with and without the last one, which may be a result. Returns
+/// whether it finishes.
 fn run(module: &Module, rates: TpuRates) -> bool {
     let values = module.functions.iter().flat_map(|function| &function.values);
     if !values.into_iter().all(|value| elements(&value.ty).is_some_and(|elements| elements <= MAX_ELEMENTS)) {
@@ -68,7 +68,7 @@ fn elements(ty: &Type) -> Option<usize> {
     ty.shape().iter().try_fold(1usize, |all, &extent| all.checked_mul(extent))
 }
 
-/// Operands for the arguments that are neither indices of the grid nor scratch memory.
+/// Random operands for the arguments that are neither grid indices nor scratch memory.
 fn operands(entry: &Function) -> Vec<Tensor> {
     let arguments = entry.body.arguments.iter().map(|&argument| entry.ty(argument));
     let shaped = arguments.filter(|ty| matches!(ty, Type::MemRef(_) | Type::Tensor(..)));

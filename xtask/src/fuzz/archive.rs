@@ -1,4 +1,4 @@
-//! The inputs that are kept, as one file: `TARGET/INPUT` in a compressed tar archive.
+//! The committed corpus: `TARGET/INPUT` in one compressed tar archive.
 
 use std::{
     fs::{self, File},
@@ -9,19 +9,19 @@ use std::{
 use anyhow::{Context, Result, bail};
 use flate2::{Compression, read::GzDecoder, write::GzEncoder};
 
-/// Everybody who clones the repository pays for the archive.
+/// Limit on the archive, which every clone of the repository downloads.
 const MAX_BYTES: usize = 1_500_000;
 
-/// Adds the inputs of the archive to those that are there.
-pub fn unpack(archive: &Path, folder: &Path) -> Result<()> {
+/// Unpacks the archive into `folder`.
+pub(super) fn unpack(archive: &Path, folder: &Path) -> Result<()> {
     let file = File::open(archive).with_context(|| format!("cannot read {}", archive.display()))?;
     fs::create_dir_all(folder)?;
     let mut inputs = tar::Archive::new(GzDecoder::new(file));
     inputs.unpack(folder).with_context(|| format!("cannot unpack {}", archive.display()))
 }
 
-/// Writes the inputs. The same inputs give the same bytes.
-pub fn pack(folder: &Path, archive: &Path) -> Result<()> {
+/// Packs the inputs, deterministically.
+pub(super) fn pack(folder: &Path, archive: &Path) -> Result<()> {
     let compressed = GzEncoder::new(Vec::new(), Compression::best());
     let mut tar = tar::Builder::new(compressed);
     let inputs = inputs(folder)?;
@@ -36,7 +36,7 @@ pub fn pack(folder: &Path, archive: &Path) -> Result<()> {
     let bytes = tar.into_inner()?.finish()?;
     if bytes.len() > MAX_BYTES {
         bail!(
-            "the {} inputs take {} bytes, more than {MAX_BYTES}: remove large ones",
+            "the {} inputs take {} bytes, above the limit of {MAX_BYTES}: remove large ones",
             inputs.len(),
             bytes.len()
         );
@@ -46,7 +46,7 @@ pub fn pack(folder: &Path, archive: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Every file in the folders of the targets, in order.
+/// Lists the inputs of every target, sorted.
 fn inputs(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut inputs = Vec::new();
     for target in fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))? {

@@ -1,4 +1,4 @@
-//! Fused expert tensors: one three-dimensional tensor for all experts of a layer.
+//! Fused expert tensors: one 3-D tensor holds all experts of a layer.
 
 use super::{KeptBecause, Matrix};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     read::{Tensor, TensorId},
 };
 
-/// What a fused tensor is called, and what its experts are called.
+/// Name of a fused tensor, and the names of the matrices it is split into.
 struct Kind {
     fused: &'static str,
     parts: &'static [&'static str],
@@ -23,10 +23,10 @@ const KINDS: [Kind; 7] = [
     Kind { fused: "w2", parts: &["w2"], is_down: true },
 ];
 
-/// No model has more experts in a layer; a damaged file may claim any number.
+/// Sanity limit on experts per layer; a damaged file may claim any number.
 const MOST_EXPERTS: usize = 1 << 14;
 
-/// The matrices of the experts, each with the name of its weight. `None` when this is no fused tensor.
+/// Splits a fused tensor into the named matrices of its experts. `None` if the tensor is not fused.
 pub(super) fn split(
     checkpoint: &Checkpoint,
     id: TensorId,
@@ -77,7 +77,7 @@ pub(super) fn split(
     Some(Ok(matrices))
 }
 
-/// `model.layers.0.mlp.experts.` and the kind, of `model.layers.0.mlp.experts.gate_up_proj`.
+/// Splits `model.layers.0.mlp.experts.gate_up_proj` into `model.layers.0.mlp.experts.` and its kind.
 fn kind(name: &str) -> Option<(&str, Kind)> {
     let name = name.strip_suffix(".weight").unwrap_or(name);
     let (prefix, last) = name.split_at(name.rfind('.')? + 1);
@@ -85,7 +85,7 @@ fn kind(name: &str) -> Option<(&str, Kind)> {
     prefix.ends_with("experts.").then_some((prefix, kind))
 }
 
-/// Layout by the shapes of this tensor and its counterpart, or else by the hidden size of the model.
+/// Infers the layout from the shapes of this tensor and its counterpart, or from the model's hidden size.
 fn layout(checkpoint: &Checkpoint, tensor: &Tensor, prefix: &str, kind: &Kind) -> Option<ExpertLayout> {
     by_pair(checkpoint, prefix).or_else(|| {
         let hidden = checkpoint.config()?.model_number("hidden_size")?;
@@ -101,7 +101,8 @@ fn layout(checkpoint: &Checkpoint, tensor: &Tensor, prefix: &str, kind: &Kind) -
     })
 }
 
-/// `gate_up_proj` has twice as many outputs as `down_proj` has inputs, which no wrong reading of the shapes gives.
+/// Infers the layout from the pair: in the right one `gate_up_proj` has twice as many outputs as `down_proj`
+/// has inputs.
 fn by_pair(checkpoint: &Checkpoint, prefix: &str) -> Option<ExpertLayout> {
     let shape = |last: &str| {
         let names = [format!("{prefix}{last}"), format!("{prefix}{last}.weight")];

@@ -1,4 +1,4 @@
-//! What will be written, decided before anything is.
+//! Planning: decides the whole output before anything is written.
 
 mod experts;
 mod output;
@@ -29,19 +29,19 @@ use rules::Rules;
 pub(crate) struct Matrix {
     pub shard: usize,
     pub dtype: Dtype,
-    /// Where its first element is.
+    /// File offset of its first element.
     pub offset: u64,
     pub rows: usize,
     pub cols: usize,
-    /// Elements from one row of the file to the next.
+    /// Elements between consecutive rows of the file.
     pub stride: usize,
-    /// Whether the file holds columns where rows are wanted.
+    /// Whether the file stores the transpose.
     pub is_transposed: bool,
 }
 
-/// Something to do for one or two tensors of an output shard, which are given by their places there.
+/// Work that produces one or two tensors of an output shard, given by their index in it.
 #[derive(Debug, Clone)]
-pub(crate) enum Job {
+pub(crate) enum TensorTask {
     Copy { from: TensorId, to: usize },
     Quantize { from: Matrix, name: String, kind: ScaleKind, codes: usize, scales: usize },
     Scales { from: TensorId, kind: ScaleKind, to: usize },
@@ -73,10 +73,10 @@ pub struct Kept {
     pub because: KeptBecause,
 }
 
-/// What will be written.
+/// The output of a request: every shard, tensor and config entry.
 #[derive(Debug, Clone)]
-pub struct Plan {
-    /// What was asked for.
+pub struct CheckpointPlan {
+    /// The request.
     pub request: Request,
     /// The shards of the output.
     pub shards: Vec<OutputShard>,
@@ -88,7 +88,7 @@ pub struct Plan {
     pub split: Vec<String>,
     /// Degrees of tensor parallelism that the shapes rule out.
     pub ruled_out: Vec<RuledOut>,
-    /// The `quantization_config` of the output; `None` when nothing is quantized in it.
+    /// The `quantization_config` of the output; `None` if nothing in it is quantized.
     pub quantization: Option<QuantizationConfig>,
     /// Bytes of tensors in the input.
     pub input_bytes: u64,
@@ -96,8 +96,8 @@ pub struct Plan {
     pub output_bytes: u64,
 }
 
-impl Plan {
-    /// Decides what to write for a checkpoint.
+impl CheckpointPlan {
+    /// Plans the output of a request on a checkpoint.
     pub fn new(checkpoint: &Checkpoint, request: &Request) -> Result<Self> {
         quantization_config::require_known(checkpoint.config())?;
         let rules = match request {
@@ -180,7 +180,7 @@ impl Plan {
                 FloatKind::Bf16 => "bfloat16",
                 FloatKind::F16 => "float16",
             };
-            // Else a loader would round what was asked for in another type.
+            // Otherwise a loader would round the weights to the old type.
             for key in ["torch_dtype", "dtype"] {
                 if config.get(key).is_some() {
                     config.set(key, &name)?;
@@ -191,7 +191,7 @@ impl Plan {
     }
 }
 
-/// The kind of scales that an fp8 checkpoint has.
+/// Kind of scales in an fp8 checkpoint.
 fn found_kind(checkpoint: &Checkpoint) -> ScaleKind {
     match quantization_config::says_ue8m0(checkpoint.config()) {
         true => ScaleKind::Ue8m0,
@@ -199,7 +199,7 @@ fn found_kind(checkpoint: &Checkpoint) -> ScaleKind {
     }
 }
 
-/// Splitting experts must not give names that are taken.
+/// Rejects duplicate names, which splitting experts could produce.
 fn require_unique(shards: &[OutputShard]) -> Result<()> {
     let mut seen = HashMap::new();
     for shard in shards {
@@ -213,7 +213,7 @@ fn require_unique(shards: &[OutputShard]) -> Result<()> {
     Ok(())
 }
 
-/// Paths of the modules whose weights are not quantized: what loaders must leave as they are.
+/// Modules whose weights are not quantized; loaders must not convert them.
 fn kept_modules(checkpoint: &Checkpoint, kept: &[Kept]) -> Vec<String> {
     let mut modules = Vec::new();
     for Kept { name, shape, because } in kept {
@@ -232,7 +232,7 @@ fn kept_modules(checkpoint: &Checkpoint, kept: &[Kept]) -> Vec<String> {
             }
         }
     }
-    // A head that shares the embedding has no tensor of its own, and is a linear layer to loaders all the same.
+    // A head tied to the embedding has no tensor of its own, but loaders still treat it as a linear layer.
     if checkpoint.config().is_some() && !modules.iter().any(|module| module.ends_with("lm_head")) {
         modules.push("lm_head".to_owned());
     }
@@ -256,7 +256,7 @@ impl Planner<'_> {
     fn tensor(&mut self, id: TensorId, rules: Option<&Rules>, shard: &mut ShardBuilder) -> Result<()> {
         let tensor = self.checkpoint.tensor(id);
         if self.checkpoint.scale_owner(&tensor.name).is_some() {
-            // Planned with the weight, whose shard it goes to.
+            // Planned with its weight, in the same shard.
             return self.checkpoint.require_owner(tensor);
         }
         if matches!(tensor.dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2) {
@@ -300,7 +300,7 @@ impl Planner<'_> {
         let Tensor { name, dtype, shape, .. } = self.checkpoint.tensor(id);
         self.kept.push(Kept { name: name.clone(), shape: shape.clone(), because });
         let to = shard.tensor(name.clone(), *dtype, shape.clone());
-        shard.job(Job::Copy { from: id, to });
+        shard.task(TensorTask::Copy { from: id, to });
     }
 
     fn quantize(&mut self, name: String, from: Matrix, request: &Quantize, shard: &mut ShardBuilder) {
@@ -308,10 +308,10 @@ impl Planner<'_> {
         self.changed.push(Changed { name: name.clone(), rows, cols, from: from.dtype });
         let codes = shard.tensor(name.clone(), Dtype::F8_E4M3, vec![rows, cols]);
         let scales = scales_tensor(shard, &name, request.format, rows, cols);
-        shard.job(Job::Quantize { from, name, kind: request.scales, codes, scales });
+        shard.task(TensorTask::Quantize { from, name, kind: request.scales, codes, scales });
     }
 
-    /// A tensor that is fp8 in the input.
+    /// Plans a tensor that is already fp8.
     fn fp8(&mut self, id: TensorId, shard: &mut ShardBuilder) -> Result<()> {
         let tensor = self.checkpoint.tensor(id);
         let name = tensor.name.clone();
@@ -339,7 +339,7 @@ impl Planner<'_> {
             Request::Dequantize(kind) => {
                 self.changed.push(Changed { name: name.clone(), rows, cols, from: tensor.dtype });
                 let to = shard.tensor(name, dtype_of(*kind), tensor.shape.clone());
-                shard.job(Job::Dequantize { from: matrix, scales, kind: *kind, to });
+                shard.task(TensorTask::Dequantize { from: matrix, scales, kind: *kind, to });
                 return Ok(());
             }
             Request::Convert(Convert { format, scales: kind, requantize }) => {
@@ -349,7 +349,13 @@ impl Planner<'_> {
                 if *requantize && kind == ScaleKind::Ue8m0 {
                     let codes = shard.tensor(name.clone(), Dtype::F8_E4M3, tensor.shape.clone());
                     let to = scales_tensor(shard, &name, format, rows, cols);
-                    shard.job(Job::Requantize { from: matrix, from_scales: scales, name, codes, scales: to });
+                    shard.task(TensorTask::Requantize {
+                        from: matrix,
+                        from_scales: scales,
+                        name,
+                        codes,
+                        scales: to,
+                    });
                     return Ok(());
                 }
                 (format, kind)
@@ -361,9 +367,9 @@ impl Planner<'_> {
             }
         };
         let to = shard.tensor(name.clone(), Dtype::F8_E4M3, tensor.shape.clone());
-        shard.job(Job::Copy { from: id, to });
+        shard.task(TensorTask::Copy { from: id, to });
         let to = scales_tensor(shard, &name, format, rows, cols);
-        shard.job(Job::Scales { from: scales, kind, to });
+        shard.task(TensorTask::Scales { from: scales, kind, to });
         Ok(())
     }
 }

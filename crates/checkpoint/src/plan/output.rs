@@ -1,11 +1,11 @@
-//! Shards to be written: names, places, and the header.
+//! Output shards: names, offsets and the header.
 
 use std::collections::BTreeMap;
 
 use safetensors::Dtype;
 use serde::Serialize;
 
-use super::Job;
+use super::TensorTask;
 
 /// A tensor of an output shard.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct OutputTensor {
     pub dtype: Dtype,
     /// Shape, outermost first.
     pub shape: Vec<usize>,
-    /// Where its bytes begin in the file.
+    /// Offset of its first byte in the file.
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
@@ -27,19 +27,19 @@ pub struct OutputTensor {
 pub struct OutputShard {
     /// Name inside the folder.
     pub name: String,
-    /// What it will hold, in the order in which it was planned.
+    /// Its tensors, in planning order.
     pub tensors: Vec<OutputTensor>,
     /// Size of the file.
     pub bytes: u64,
     pub(crate) header: Vec<u8>,
-    pub(crate) jobs: Vec<Job>,
+    pub(crate) tasks: Vec<TensorTask>,
 }
 
-/// Collects what goes into a shard.
+/// Collects the tensors of a shard.
 #[derive(Debug, Default)]
 pub(super) struct ShardBuilder {
     tensors: Vec<OutputTensor>,
-    jobs: Vec<Job>,
+    tasks: Vec<TensorTask>,
 }
 
 #[derive(Serialize)]
@@ -50,7 +50,7 @@ struct Entry<'a> {
 }
 
 impl ShardBuilder {
-    /// Adds a tensor and returns its place for jobs.
+    /// Adds a tensor and returns its index.
     pub(super) fn tensor(&mut self, name: String, dtype: Dtype, shape: Vec<usize>) -> usize {
         let elements: u64 = shape.iter().map(|&side| side as u64).product();
         let bytes = elements * dtype.bitsize() as u64 / 8;
@@ -58,15 +58,15 @@ impl ShardBuilder {
         self.tensors.len() - 1
     }
 
-    pub(super) fn job(&mut self, job: Job) {
-        self.jobs.push(job);
+    pub(super) fn task(&mut self, task: TensorTask) {
+        self.tasks.push(task);
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.tensors.is_empty()
     }
 
-    /// Decides the places. As in the reference implementation wide types come first, so that all are aligned.
+    /// Assigns offsets. Wide types come first, as in the reference implementation, so that all are aligned.
     pub(super) fn finish(mut self, name: String, metadata: &[(String, String)]) -> OutputShard {
         let mut order: Vec<usize> = (0..self.tensors.len()).collect();
         order.sort_by(|&a, &b| {
@@ -74,7 +74,7 @@ impl ShardBuilder {
             b.dtype.bitsize().cmp(&a.dtype.bitsize()).then_with(|| a.name.cmp(&b.name))
         });
         let metadata: BTreeMap<&str, &str> = match metadata {
-            // What transformers asks for.
+            // transformers requires this entry.
             [] => [("format", "pt")].into(),
             given => given.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect(),
         };
@@ -99,7 +99,7 @@ impl ShardBuilder {
         header.extend_from_slice(text.as_bytes());
         let data_start = header.len() as u64;
         self.tensors.iter_mut().for_each(|tensor| tensor.offset += data_start);
-        OutputShard { name, bytes: data_start + end, tensors: self.tensors, header, jobs: self.jobs }
+        OutputShard { name, bytes: data_start + end, tensors: self.tensors, header, tasks: self.tasks }
     }
 }
 

@@ -9,7 +9,7 @@ use crate::{
     read::Config,
 };
 
-/// Refuses a checkpoint that its config says is quantized in a way that is not ours to change.
+/// Rejects a checkpoint whose config declares an unsupported quantization.
 pub(super) fn require_known(config: Option<&Config>) -> Result<()> {
     let Some(Value::Object(found)) = config.and_then(|config| config.get("quantization_config")) else {
         return Ok(());
@@ -31,13 +31,13 @@ pub(super) fn require_known(config: Option<&Config>) -> Result<()> {
     }
 }
 
-/// Whether the config says that all scales are powers of two.
+/// Whether the config declares power-of-two scales.
 pub(super) fn says_ue8m0(config: Option<&Config>) -> bool {
     let quantization = config.and_then(|config| config.get("quantization_config"));
     quantization.is_some_and(|found| found.get("scale_fmt").and_then(Value::as_str) == Some("ue8m0"))
 }
 
-/// What loaders read to find out how the weights are stored.
+/// Tells loaders how the weights are stored.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum QuantizationConfig {
@@ -97,7 +97,7 @@ struct Arguments {
 }
 
 impl QuantizationConfig {
-    /// For a checkpoint in which these modules are not quantized.
+    /// Describes a checkpoint in which the modules in `kept` are not quantized.
     pub(super) fn new(format: Format, scales: ScaleKind, kept: Vec<String>) -> Self {
         match format {
             Format::Fp8 => Self::Fp8(Fp8Config {

@@ -1,4 +1,4 @@
-//! Which tensors are quantized.
+//! Rules that select the tensors to quantize.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use crate::{
     read::Tensor,
 };
 
-/// Why a tensor stays as it is.
+/// Why a tensor is copied unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum KeptBecause {
     /// Not a two-dimensional `.weight`: a bias, a norm, a convolution, a buffer.
@@ -20,30 +20,30 @@ pub enum KeptBecause {
     Embedding,
     /// The output head.
     Head,
-    /// A router of experts.
+    /// An expert router.
     Router,
     /// A norm.
     Norm,
     /// Not a float wider than 8 bits.
     Dtype(Dtype),
-    /// K is no multiple of 128.
+    /// K is not a multiple of 128.
     RaggedK(usize),
-    /// Fused experts whose layout nothing tells.
+    /// Fused experts whose layout is ambiguous.
     UnknownExpertLayout,
-    /// Fused experts with a bias, which would have to be split as well.
+    /// Fused experts with a bias, which is not split.
     ExpertBias,
     /// A tensor without elements.
     Empty,
-    /// `--skip` names it.
+    /// `--skip` matches it.
     Skipped,
-    /// `--only` does not name it.
+    /// `--only` does not match it.
     NotSelected,
-    /// It is quantized already.
+    /// It is already quantized.
     AlreadyFp8,
 }
 
 impl KeptBecause {
-    /// Whether a user would expect the tensor to be quantized, and wants to be told.
+    /// Whether a user would have expected the tensor to be quantized.
     pub fn is_notable(&self) -> bool {
         matches!(self, Self::RaggedK(_) | Self::UnknownExpertLayout | Self::ExpertBias)
     }
@@ -52,7 +52,7 @@ impl KeptBecause {
 impl fmt::Display for KeptBecause {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoMatrix => out.write_str("no weight matrix"),
+            Self::NoMatrix => out.write_str("not a weight matrix"),
             Self::Embedding => out.write_str("embedding"),
             Self::Head => out.write_str("output head"),
             Self::Router => out.write_str("router"),
@@ -60,18 +60,18 @@ impl fmt::Display for KeptBecause {
             Self::Dtype(dtype) => write!(out, "dtype {dtype:?}"),
             Self::RaggedK(cols) => write!(out, "K = {cols} is not a multiple of {BLOCK}"),
             Self::UnknownExpertLayout => {
-                out.write_str("fused experts of unknown layout: give --expert-layout")
+                out.write_str("fused experts of unknown layout: set --expert-layout")
             }
             Self::ExpertBias => out.write_str("fused experts with a bias"),
             Self::Empty => out.write_str("no elements"),
             Self::Skipped => out.write_str("--skip"),
             Self::NotSelected => out.write_str("not in --only"),
-            Self::AlreadyFp8 => out.write_str("fp8 already"),
+            Self::AlreadyFp8 => out.write_str("already fp8"),
         }
     }
 }
 
-/// The user's globs beside the built-in rules.
+/// The user's globs. Built-in rules apply as well.
 #[derive(Debug)]
 pub(super) struct Rules {
     skip: GlobSet,
@@ -103,7 +103,7 @@ impl Rules {
         Ok(Self { skip: set(&skip)?, only, only_globs })
     }
 
-    /// Every `--only` must match something: else it is misspelt.
+    /// Requires every `--only` glob to match a tensor: otherwise it is a typo.
     pub(super) fn require_matches<'a>(&self, names: impl Iterator<Item = &'a str> + Clone) -> Result<()> {
         for glob in &self.only_globs {
             let matcher = glob.compile_matcher();
@@ -114,7 +114,7 @@ impl Rules {
         Ok(())
     }
 
-    /// Whether something keeps this tensor as it is, judged by everything but its shape.
+    /// Returns why this tensor is not quantized, if so. Does not look at K.
     pub(super) fn keep(&self, tensor: &Tensor) -> Option<KeptBecause> {
         let (name, module) = (tensor.name.as_str(), module(&tensor.name));
         if tensor.shape.contains(&0) {
@@ -134,12 +134,12 @@ impl Rules {
     }
 }
 
-/// The module that a weight belongs to.
+/// Module of a weight.
 pub(super) fn module(name: &str) -> &str {
     name.strip_suffix(".weight").unwrap_or(name)
 }
 
-/// What no engine wants quantized, by the names that models use.
+/// Matches modules that no inference engine quantizes, by the names models use.
 fn built_in(module: &str) -> Option<KeptBecause> {
     let last = module.rsplit('.').next().unwrap_or(module);
     let is_norm = |part: &str| part.contains("norm") || part.starts_with("ln_") || part == "ln";

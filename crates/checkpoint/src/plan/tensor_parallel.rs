@@ -1,32 +1,32 @@
-//! Which degrees of tensor parallelism the shapes rule out: a part of a layer must be whole blocks.
+//! Degrees of tensor parallelism that the shapes rule out: each device must get whole blocks of a layer.
 
 use super::OutputTensor;
 use crate::{BLOCK, read::Config};
 
-/// A degree of tensor parallelism that engines refuse for these weights.
+/// A degree of tensor parallelism that inference engines reject for these weights.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuledOut {
     /// Number of devices.
     pub degree: usize,
-    /// Number of weights in the way.
+    /// Number of weights that cannot be divided.
     pub weights: usize,
     /// The first of them.
     pub example: String,
-    /// Its side that would be divided.
+    /// Length of the dimension that would be divided.
     pub side: usize,
-    /// What that side is: `N` or `K`.
+    /// That dimension: `N` or `K`.
     pub axis: char,
 }
 
 const DEGREES: [usize; 4] = [2, 4, 8, 16];
 
-/// How engines divide a layer.
+/// How inference engines partition a layer.
 enum Split {
-    /// Outputs are divided.
+    /// Column parallel: outputs are divided.
     Columns,
-    /// Inputs are divided.
+    /// Row parallel: inputs are divided.
     Rows,
-    /// Every device has all of it.
+    /// Every device holds the whole layer.
     Replicated,
 }
 
@@ -36,13 +36,13 @@ fn split(module: &str) -> Split {
         "o_proj" | "down_proj" | "out_proj" | "dense" | "dense_4h_to_h" | "c_proj" | "fc2" | "w2" | "wo" => {
             Split::Rows
         }
-        // The narrow halves of low-rank attention.
+        // Down projections of multi-head latent attention.
         _ if last.contains("_a_proj") => Split::Replicated,
         _ => Split::Columns,
     }
 }
 
-/// The degrees that at least one weight rules out.
+/// Degrees that at least one weight rules out.
 pub(super) fn ruled_out<'a>(
     weights: impl Iterator<Item = &'a OutputTensor>,
     config: Option<&Config>,
@@ -58,7 +58,7 @@ pub(super) fn ruled_out<'a>(
                 Split::Rows => (cols, 'K', degree),
                 Split::Columns => {
                     let is_kv = module.ends_with("k_proj") || module.ends_with("v_proj");
-                    // Engines copy heads of keys and values once there are fewer of them than devices.
+                    // Engines replicate KV heads once there are fewer of them than devices.
                     (rows, 'N', heads.filter(|_| is_kv).map_or(degree, |heads| degree.min(heads)))
                 }
                 Split::Replicated => continue,

@@ -1,4 +1,4 @@
-//! A checkpoint: the shards of a folder, or one file.
+//! Opening a checkpoint: the shards of a folder, or one file.
 
 use std::{
     collections::HashMap,
@@ -9,10 +9,10 @@ use std::{
 use super::{Config, HEADER_LIMIT, Index, Shard, Tensor};
 use crate::error::{CheckpointError, Result, WithPath};
 
-/// Longer headers in total are refused, so that memory stays bounded.
+/// Limit on the headers of all shards together, which bounds memory.
 const HEADERS_LIMIT: u64 = HEADER_LIMIT;
 
-/// A tensor of a checkpoint: its shard, and its place there.
+/// Identifies a tensor of a checkpoint by shard and index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct TensorId {
     /// Index into [`Checkpoint::shards`].
@@ -21,7 +21,7 @@ pub struct TensorId {
     pub tensor: usize,
 }
 
-/// Shards with checked headers, and what lies beside them.
+/// Shards with validated headers, and the config and index beside them.
 #[derive(Debug, Clone)]
 pub struct Checkpoint {
     path: PathBuf,
@@ -32,12 +32,12 @@ pub struct Checkpoint {
     config: Option<Config>,
 }
 
-/// A checkpoint as far as it can be read, and everything that is wrong with its files.
+/// The readable part of a checkpoint, and every fault in its files.
 #[derive(Debug)]
 pub struct Survey {
-    /// What could be read.
+    /// The readable part.
     pub checkpoint: Checkpoint,
-    /// What could not, and what contradicts itself.
+    /// Unreadable files and contradictions.
     pub faults: Vec<CheckpointError>,
 }
 
@@ -59,7 +59,7 @@ impl Checkpoint {
         }
     }
 
-    /// Opens as much as can be read, and lists every fault. An error only where there is nothing to look at.
+    /// Opens as much as can be read, and lists every fault. Fails only if there is nothing to read.
     pub fn survey(path: &Path) -> Result<Survey> {
         let kind = fs::metadata(path).reading(path)?;
         if kind.is_dir() {
@@ -114,7 +114,7 @@ impl Checkpoint {
         &self.path
     }
 
-    /// Whether this is a folder, and not one file.
+    /// Whether this is a folder rather than a single file.
     pub fn is_folder(&self) -> bool {
         self.is_folder
     }
@@ -124,17 +124,17 @@ impl Checkpoint {
         &self.shards
     }
 
-    /// The index, where there is one.
+    /// The index, if there is one.
     pub fn index(&self) -> Option<&Index> {
         self.index.as_ref()
     }
 
-    /// The `config.json`, where there is one.
+    /// The `config.json`, if there is one.
     pub fn config(&self) -> Option<&Config> {
         self.config.as_ref()
     }
 
-    /// Every tensor, shard by shard in the order of their bytes.
+    /// Every tensor, by shard and file offset.
     pub fn tensors(&self) -> impl Iterator<Item = (TensorId, &Tensor)> {
         self.shards.iter().enumerate().flat_map(|(shard, found)| {
             let tensors = found.header.tensors.iter().enumerate();
@@ -142,15 +142,15 @@ impl Checkpoint {
         })
     }
 
-    /// A tensor by its place.
+    /// Returns a tensor by its id.
     ///
     /// # Panics
-    /// When the id is of another checkpoint.
+    /// If the id belongs to another checkpoint.
     pub fn tensor(&self, id: TensorId) -> &Tensor {
         &self.shards[id.shard].header.tensors[id.tensor]
     }
 
-    /// A tensor by its name.
+    /// Finds a tensor by name.
     pub fn find(&self, name: &str) -> Option<TensorId> {
         self.by_name.get(name).copied()
     }
@@ -203,7 +203,7 @@ impl Surveyor {
             listed.insert(tensor.as_str());
             let (path, tensor, name) = (index.path.clone(), tensor.clone(), shard.clone());
             match by_shard.get(shard.as_str()) {
-                None if index.path.with_file_name(shard).exists() => {} // Its own fault was noted.
+                None if index.path.with_file_name(shard).exists() => {} // Its own fault is already recorded.
                 None if missing.insert(shard) => {
                     faults.push(CheckpointError::MissingShard { path, tensor, shard: name });
                 }

@@ -1,4 +1,4 @@
-//! `config.json`, of which every value that is not edited keeps its text.
+//! `config.json`. Values that are not edited keep their exact text.
 
 use std::{collections::HashMap, fmt, path::Path};
 
@@ -26,20 +26,20 @@ impl Config {
         Ok(Self { entries })
     }
 
-    /// A value by its key.
+    /// Returns the value of a key.
     pub fn get(&self, key: &str) -> Option<Value> {
         let (_, raw) = self.entries.iter().find(|(name, _)| name == key)?;
         serde_json::from_str(raw.get()).ok()
     }
 
-    /// A number of the model, which models with several parts keep in `text_config`.
+    /// Returns a number of the model; multimodal models keep it under `text_config`.
     pub fn model_number(&self, key: &str) -> Option<usize> {
         let own = self.get(key);
         let number = own.or_else(|| self.get("text_config")?.get(key).cloned())?;
         usize::try_from(number.as_u64()?).ok()
     }
 
-    /// Replaces a value where it is, or adds it at the end.
+    /// Replaces a value in place, or appends it.
     pub fn set(&mut self, key: &str, value: &impl Serialize) -> serde_json::Result<()> {
         let text = serde_json::to_string_pretty(value)?.replace('\n', "\n  ");
         let raw = RawValue::from_string(text)?;
@@ -55,7 +55,7 @@ impl Config {
         self.entries.retain(|(name, _)| name != key);
     }
 
-    /// The whole file, one entry per line and nested values as they were.
+    /// Formats the file, one entry per line; nested values keep their text.
     pub fn to_text(&self) -> String {
         let entry =
             |(key, raw): &(String, Box<RawValue>)| format!("  {}: {}", Value::from(key.as_str()), raw.get());
@@ -80,7 +80,7 @@ impl<'de> Deserialize<'de> for Entries {
                 let mut entries: Vec<(String, Box<RawValue>)> = Vec::new();
                 let mut places = HashMap::new();
                 while let Some((key, value)) = map.next_entry::<String, Box<RawValue>>()? {
-                    // Of a key that occurs twice the last value counts, as for every JSON reader.
+                    // If a key occurs twice the last value wins, as in other JSON readers.
                     let place = *places.entry(key.clone()).or_insert(entries.len());
                     match entries.get_mut(place) {
                         Some((_, old)) => *old = value,

@@ -19,13 +19,13 @@ use crate::{
     positioned::read_exact_at,
 };
 
-/// Longer headers are refused, as the reference implementation does.
+/// Longest accepted header, the same limit as in the reference implementation.
 pub const HEADER_LIMIT: u64 = 100_000_000;
 
-/// What a safetensors file holds. The tensors cover the data without gap or overlap.
+/// The tensors of a safetensors file, which cover its data without gaps or overlaps.
 #[derive(Debug, Clone)]
 pub struct Header {
-    /// In the order of their bytes.
+    /// Sorted by offset.
     pub tensors: Vec<Tensor>,
     /// The `__metadata__` of the file.
     pub metadata: Vec<(String, String)>,
@@ -42,14 +42,14 @@ pub struct Tensor {
     pub dtype: Dtype,
     /// Shape, outermost first.
     pub shape: Vec<usize>,
-    /// Where its bytes begin in the file.
+    /// Offset of its first byte in the file.
     pub offset: u64,
     /// Number of bytes.
     pub bytes: u64,
 }
 
 impl Tensor {
-    /// Rows and columns of a matrix.
+    /// Returns rows and columns if this is a matrix.
     pub fn matrix(&self) -> Option<(usize, usize)> {
         match self.shape[..] {
             [rows, cols] => Some((rows, cols)),
@@ -83,7 +83,7 @@ impl Header {
         if data_start > size {
             return Err(CheckpointError::WrongSize { path: path.to_owned(), size, expected: data_start });
         }
-        // At most what the file really holds.
+        // Allocate no more than the file really holds.
         let mut text = vec![0; length as usize];
         read_exact_at(file, &mut text, 8).reading(path)?;
         Parser { path: path.to_owned(), size, data_start }.parse(&text)
@@ -128,7 +128,7 @@ impl Parser {
         let [begin, end] = entry.data_offsets;
         let data = self.size - self.data_start;
         if begin > end {
-            return Err(bad(&name, format!("ends at byte {end}, before its begin at {begin}")));
+            return Err(bad(&name, format!("ends at byte {end}, before its start at {begin}")));
         }
         if end > data {
             let expected = self.data_start.saturating_add(end);
@@ -143,7 +143,7 @@ impl Parser {
         Ok(Tensor { name, dtype, shape: entry.shape, offset: self.data_start + begin, bytes: end - begin })
     }
 
-    /// Sorts tensors by name, of which there must be no two. A set of names would take as much memory again.
+    /// Rejects duplicate names by sorting; a set of names would double the memory.
     fn require_unique(&self, tensors: &mut [Tensor]) -> Result<()> {
         tensors.sort_by(|a, b| a.name.cmp(&b.name));
         let double = tensors.windows(2).find(|pair| matches!(pair, [a, b] if a.name == b.name));
@@ -156,7 +156,7 @@ impl Parser {
         }
     }
 
-    /// Tensors, sorted by offset, must follow each other from the header to the end of the file.
+    /// Requires the tensors, sorted by offset, to be contiguous from the header to the end of the file.
     fn require_cover(&self, tensors: &[Tensor]) -> Result<()> {
         let mut end = self.data_start;
         for tensor in tensors {
@@ -182,7 +182,7 @@ impl Parser {
     }
 }
 
-/// A tensor as the JSON has it.
+/// JSON entry of a tensor.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Entry<'a> {
@@ -192,7 +192,7 @@ struct Entry<'a> {
     data_offsets: [u64; 2],
 }
 
-/// The whole JSON.
+/// The JSON header.
 #[derive(Default)]
 struct Entries<'a> {
     tensors: Vec<(String, Entry<'a>)>,

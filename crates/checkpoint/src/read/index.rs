@@ -15,14 +15,14 @@ use serde_json::value::RawValue;
 use super::json_text;
 use crate::error::{CheckpointError, Result, WithPath};
 
-/// What an index says.
+/// A parsed index.
 #[derive(Debug, Clone, Default)]
 pub struct Index {
-    /// Where the index is.
+    /// Path of the index.
     pub path: PathBuf,
-    /// Shard of every tensor, in the order of the file.
+    /// Shard of every tensor, in file order.
     pub weight_map: Vec<(String, String)>,
-    /// `metadata`, each value as it was written.
+    /// `metadata`, each value as its original text.
     pub metadata: Vec<(String, Box<RawValue>)>,
 }
 
@@ -33,7 +33,7 @@ struct Text {
 }
 
 impl Index {
-    /// The index of a folder; `None` where it has none.
+    /// Finds the index of a folder, if it has one.
     pub fn find(folder: &Path) -> Result<Option<PathBuf>> {
         let mut found: Vec<String> = fs::read_dir(folder)
             .reading(folder)?
@@ -71,7 +71,7 @@ impl Index {
         })
     }
 
-    /// Every shard once, sorted by name.
+    /// Returns each shard once, sorted by name.
     pub fn shards(&self) -> Vec<&str> {
         let mut shards: Vec<_> = self.weight_map.iter().map(|(_, shard)| shard.as_str()).collect();
         shards.sort_unstable();
@@ -80,14 +80,14 @@ impl Index {
     }
 }
 
-/// Whether this is the name of a file right inside a folder, on every operating system.
+/// Whether this is a plain file name, without a path, on every operating system.
 fn is_plain_name(name: &str) -> bool {
     let mut parts = Path::new(name).components();
     let is_single = matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None));
     is_single && !name.contains(['/', '\\', '\0', ':']) && name.ends_with(".safetensors")
 }
 
-/// A map that refuses duplicate names.
+/// A map that rejects duplicate names.
 struct WeightMap(Vec<(String, String)>);
 
 impl<'de> Deserialize<'de> for WeightMap {

@@ -8,7 +8,7 @@ use crate::{
     error::{CheckpointError, Result},
 };
 
-/// How the tensor of scales is called beside `X.weight`. Both hold multipliers.
+/// Naming convention of the scale tensor of `X.weight`. Both conventions store multipliers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ScaleNaming {
     /// `X.weight_scale_inv`: the fine-grained fp8 format of DeepSeek and transformers.
@@ -18,7 +18,7 @@ pub enum ScaleNaming {
 }
 
 impl ScaleNaming {
-    /// What follows the name of the weight.
+    /// Suffix that is appended to the name of the weight.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::ScaleInv => "_scale_inv",
@@ -34,7 +34,7 @@ impl ScaleNaming {
 pub struct Scales {
     /// The tensor that holds them.
     pub tensor: TensorId,
-    /// How it is called.
+    /// Naming convention.
     pub naming: ScaleNaming,
     /// Its element type: F32, BF16, F16 or F8_E8M0.
     pub dtype: Dtype,
@@ -65,7 +65,7 @@ pub struct Layer {
 }
 
 impl Checkpoint {
-    /// The layer of a two-dimensional weight, floats or fp8 with its scales. `None` for every other tensor.
+    /// Returns the layer of a 2-D weight, float or fp8 with its scales; `None` for any other tensor.
     pub fn layer(&self, weight: TensorId) -> Result<Option<Layer>> {
         let tensor = self.tensor(weight);
         let Some((rows, cols)) = tensor.matrix() else { return Ok(None) };
@@ -82,7 +82,7 @@ impl Checkpoint {
         Ok(Some(Layer { module, weight, rows, cols, format }))
     }
 
-    /// Every layer, and what is wrong with the scales.
+    /// Returns every layer, and every fault in the scales.
     pub fn layers(&self) -> (Vec<Layer>, Vec<CheckpointError>) {
         let (mut layers, mut faults) = (Vec::new(), Vec::new());
         for (id, tensor) in self.tensors() {
@@ -95,17 +95,17 @@ impl Checkpoint {
         (layers, faults)
     }
 
-    /// The name of the weight whose scales this tensor holds, by its name.
+    /// Returns the weight whose scales this tensor holds, judged by its name.
     pub fn scale_owner<'a>(&self, name: &'a str) -> Option<&'a str> {
         let owner = ScaleNaming::ALL.into_iter().find_map(|naming| name.strip_suffix(naming.suffix()))?;
         (owner.ends_with(".weight") || self.find(owner).is_some()).then_some(owner)
     }
 
-    /// Scales must have an fp8 weight.
+    /// Rejects scales without an fp8 weight.
     pub(crate) fn require_owner(&self, scales: &Tensor) -> Result<()> {
         let Some(owner) = self.scale_owner(&scales.name) else { return Ok(()) };
         let found = match self.find(owner).map(|id| self.tensor(id).dtype) {
-            // Whether those of other 8-bit types are of use is for others to say.
+            // Whether other 8-bit types are supported is checked where their weight is planned.
             Some(dtype) if dtype.bitsize() <= 8 => return Ok(()),
             Some(dtype) => format!("{dtype:?}"),
             None => "missing".to_owned(),

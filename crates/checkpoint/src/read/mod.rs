@@ -1,4 +1,4 @@
-//! Reading files that others wrote. Nothing here trusts what a file claims.
+//! Readers of untrusted files. Every claim of a file is checked before it is used.
 
 mod checkpoint;
 mod config;
@@ -21,14 +21,14 @@ use std::{fs::File, io::Read, path::Path};
 
 use crate::error::{CheckpointError, Result, WithPath};
 
-/// JSON files (index, config) larger than this are refused.
+/// Largest accepted JSON file (index, config).
 const JSON_LIMIT: u64 = 64 << 20;
 
-/// The text of a small JSON file.
+/// Reads a JSON file, within the limit.
 fn json_text(path: &Path) -> Result<String> {
     let metadata = std::fs::metadata(path).reading(path)?;
     if !metadata.is_file() {
-        let why = "it is no regular file".to_owned();
+        let why = "it is not a regular file".to_owned();
         return Err(CheckpointError::DamagedJson { path: path.to_owned(), why });
     }
     let file = File::open(path).reading(path)?;

@@ -1,4 +1,4 @@
-//! Reading tensors a few rows at a time, so that none has to fit into memory.
+//! Reading tensors a few rows at a time, so that no tensor has to fit in memory.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use safetensors::Dtype;
 use super::{Checkpoint, Scales, ShardFile, TensorId};
 use crate::error::Result;
 
-/// A tensor to read rows from, on any number of threads. A row is what one step along the first dimension spans.
+/// Reads rows of a tensor, from any number of threads. A row is one index of the first dimension.
 #[derive(Debug)]
 pub struct TensorReader {
     file: ShardFile,
@@ -23,15 +23,15 @@ impl TensorReader {
         self.rows
     }
 
-    /// Bytes of a row.
+    /// Bytes per row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
     }
 
-    /// Replaces what is in `buffer` by the bytes of some rows.
+    /// Replaces the content of `buffer` with the bytes of `rows`.
     ///
     /// # Panics
-    /// When the rows are out of range.
+    /// If the rows are out of range.
     pub fn read_rows(&self, rows: Range<usize>, buffer: &mut Vec<u8>) -> Result<()> {
         assert!(rows.start <= rows.end && rows.end <= self.rows, "rows {rows:?} of {}", self.rows);
         buffer.resize(rows.len() * self.row_bytes, 0);
@@ -53,7 +53,7 @@ impl Checkpoint {
     /// ```
     ///
     /// # Panics
-    /// When the id is of another checkpoint.
+    /// If the id belongs to another checkpoint.
     pub fn reader(&self, id: TensorId) -> Result<TensorReader> {
         let (tensor, file) = (self.tensor(id), self.shards()[id.shard].open()?);
         let rows = tensor.shape.first().copied().unwrap_or(1);
@@ -61,7 +61,7 @@ impl Checkpoint {
         Ok(TensorReader { file, offset: tensor.offset, rows, row_bytes })
     }
 
-    /// All scales of a layer as f32, row by row, whatever they hold: one per block of its weight.
+    /// Reads all scales of a layer as f32, row-major, one per block of its weight. Values are not checked.
     pub fn read_scales(&self, scales: &Scales) -> Result<Vec<f32>> {
         let (reader, mut bytes, mut values) = (self.reader(scales.tensor)?, Vec::new(), Vec::new());
         reader.read_rows(0..reader.rows(), &mut bytes)?;
@@ -70,7 +70,7 @@ impl Checkpoint {
     }
 }
 
-/// Decodes scales of one of the types that [`Scales`] may have.
+/// Decodes scales of any type that [`Scales`] can have, and appends them to `values`.
 pub(crate) fn append_scales(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
     match dtype {
         Dtype::BF16 => values.extend(bytes.as_chunks().0.iter().map(|b| bf16::from_le_bytes(*b).to_f32())),
@@ -80,7 +80,7 @@ pub(crate) fn append_scales(dtype: Dtype, bytes: &[u8], values: &mut Vec<f32>) {
     }
 }
 
-/// The value of an 8-bit exponent: powers of two, and NaN.
+/// Decodes an f8e8m0 value: a power of two, or NaN.
 fn power_of_two(code: u8) -> f32 {
     match code {
         0 => f32::from_bits(1 << 22),

@@ -12,14 +12,14 @@ use crate::{
     positioned::read_exact_at,
 };
 
-/// A file whose header was read and checked.
+/// A file with a validated header.
 #[derive(Debug, Clone)]
 pub struct Shard {
     /// Name inside the folder.
     pub name: String,
-    /// Where it is.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What it holds.
+    /// Its tensors.
     pub header: Header,
     /// Size of the file.
     pub bytes: u64,
@@ -36,12 +36,12 @@ impl Shard {
         Ok(Self { name, path: path.to_owned(), header, bytes, modified: metadata.modified().ok() })
     }
 
-    /// When the file was last changed.
+    /// Modification time.
     pub fn modified(&self) -> Option<SystemTime> {
         self.modified
     }
 
-    /// Opens the file, which must be the one whose header was read.
+    /// Opens the file, which must be unchanged since its header was read.
     pub fn open(&self) -> Result<ShardFile> {
         let (file, metadata) = open_regular(&self.path)?;
         if metadata.len() != self.bytes || metadata.modified().ok() != self.modified {
@@ -51,7 +51,7 @@ impl Shard {
     }
 }
 
-/// A shard to read bytes from, on any number of threads.
+/// An open shard that any number of threads can read.
 #[derive(Debug)]
 pub struct ShardFile {
     file: File,
@@ -68,10 +68,13 @@ impl ShardFile {
     }
 }
 
-/// Opens a regular file or a link to one. A pipe would block for ever.
+/// Opens a regular file or a link to one. Opening a pipe would block forever.
 fn open_regular(path: &Path) -> Result<(File, Metadata)> {
     if !std::fs::metadata(path).reading(path)?.is_file() {
-        return Err(CheckpointError::NotSafetensors { path: path.to_owned(), why: "it is no regular file" });
+        return Err(CheckpointError::NotSafetensors {
+            path: path.to_owned(),
+            why: "it is not a regular file",
+        });
     }
     let file = File::open(path).reading(path)?;
     let metadata = file.metadata().reading(path)?;

@@ -1,4 +1,4 @@
-//! The arithmetic on blocks of a matrix.
+//! Quantizing, dequantizing and requantizing blocks of a matrix.
 
 use std::ops::Range;
 
@@ -14,14 +14,14 @@ use super::{
 use crate::{
     BLOCK, Dtype, ScaleKind, TensorId,
     error::{CheckpointError, Result},
-    plan::{Job, Matrix},
+    plan::{Matrix, TensorTask},
     read::append_scales,
 };
 
-/// Memory that a thread keeps from one unit to the next.
+/// Buffers that a thread reuses between units.
 #[derive(Debug, Default)]
 pub(super) struct Scratch {
-    /// Bytes of the input, aligned for every element type.
+    /// Input bytes, aligned for every element type.
     pub input: Vec<u64>,
     transposed: Vec<u64>,
     output: Vec<u64>,
@@ -33,7 +33,7 @@ pub(super) struct Scratch {
     converter: RowConverter,
 }
 
-/// The first `length` bytes of a buffer that grows as needed.
+/// Returns the first `length` bytes of a buffer, which grows as needed.
 pub(super) fn bytes_of(buffer: &mut Vec<u64>, length: usize) -> &mut [u8] {
     if buffer.len() * 8 < length {
         buffer.resize(length.div_ceil(8), 0);
@@ -41,23 +41,23 @@ pub(super) fn bytes_of(buffer: &mut Vec<u64>, length: usize) -> &mut [u8] {
     &mut bytemuck::cast_slice_mut(buffer)[..length]
 }
 
-/// Elements in the bytes that a unit was read to.
+/// Views the first `count` elements of a unit's input.
 fn elements<T: Pod>(buffer: &[u64], count: usize) -> &[T] {
     &bytemuck::cast_slice(buffer)[..count]
 }
 
 impl Writer<'_> {
-    /// Does a part of a job. Returns what was written, and how many bytes were read.
+    /// Executes a part of a task. Returns the pieces written, and the bytes read.
     pub(super) fn blocks(
         &self,
-        job: &Job,
+        task: &TensorTask,
         rows: Range<usize>,
         cols: Range<usize>,
         scratch: &mut Scratch,
     ) -> Result<(Vec<Piece>, usize)> {
         let count = rows.len() * cols.len();
-        match job {
-            Job::Quantize { from, name, kind, codes, scales } => {
+        match task {
+            TensorTask::Quantize { from, name, kind, codes, scales } => {
                 self.read(from, &rows, &cols, scratch)?;
                 let unit = Quantizing { name, kind: *kind, rows: &rows, cols: &cols };
                 let input = std::mem::take(&mut scratch.input);
@@ -71,7 +71,7 @@ impl Writer<'_> {
                 let pieces = self.put_quantized(from, (*codes, *scales), &rows, &cols, scratch)?;
                 Ok((pieces, count * from.dtype.bitsize() / 8))
             }
-            Job::Dequantize { from, scales, kind, to } => {
+            TensorTask::Dequantize { from, scales, kind, to } => {
                 self.read(from, &rows, &cols, scratch)?;
                 let width = self.read_scales(*scales, from.cols, &rows, &cols, scratch)?;
                 let infinite = match kind {
@@ -91,7 +91,7 @@ impl Writer<'_> {
                 let bytes = &bytemuck::cast_slice(&scratch.output)[..count * size];
                 Ok((self.put_rows(*to, from.cols, size, &rows, &cols, bytes)?, count))
             }
-            Job::Requantize { from, from_scales, name, codes, scales } => {
+            TensorTask::Requantize { from, from_scales, name, codes, scales } => {
                 self.read(from, &rows, &cols, scratch)?;
                 let width = self.read_scales(*from_scales, from.cols, &rows, &cols, scratch)?;
                 decode::<f32>(&rows, &cols, width, scratch);
@@ -107,11 +107,13 @@ impl Writer<'_> {
                 let pieces = self.put_quantized(from, (*codes, *scales), &rows, &cols, scratch)?;
                 Ok((pieces, count))
             }
-            Job::Copy { .. } | Job::Scales { .. } => unreachable!("these have no blocks"),
+            TensorTask::Copy { .. } | TensorTask::Scales { .. } => {
+                unreachable!("copies are not split into blocks")
+            }
         }
     }
 
-    /// Blocks whose scale is a power of two already keep scale and codes.
+    /// Restores scale and codes of blocks whose scale is already a power of two.
     fn keep_powers_of_two(
         &self,
         old: &[f32],
@@ -135,7 +137,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Reads a part of a matrix into `scratch.input`, row by row.
+    /// Reads a part of a matrix into `scratch.input`, row-major.
     fn read(
         &self,
         from: &Matrix,
@@ -145,7 +147,7 @@ impl Writer<'_> {
     ) -> Result<()> {
         let size = from.dtype.bitsize() / 8;
         let file = self.input(from.shard);
-        // What is a row of the file, and what lies in it one after the other.
+        // Rows of the file, and the elements within each.
         let (outer, inner) = if from.is_transposed { (cols, rows) } else { (rows, cols) };
         let length = outer.len() * inner.len() * size;
         let buffer = if from.is_transposed { &mut scratch.transposed } else { &mut scratch.input };
@@ -168,7 +170,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Reads the scales of some blocks into `scratch.scales`; returns how many there are per row of blocks.
+    /// Reads the scales of some blocks into `scratch.scales`. Returns their number per row of blocks.
     fn read_scales(
         &self,
         tensor: TensorId,
@@ -186,7 +188,7 @@ impl Writer<'_> {
         Ok(width)
     }
 
-    /// Reads some scales as f32, which must be finite and not negative.
+    /// Reads scales as f32, and requires them to be finite and non-negative.
     fn append_scales(&self, tensor: TensorId, range: Range<usize>, scales: &mut Vec<f32>) -> Result<()> {
         let found = self.checkpoint.tensor(tensor);
         let size = found.dtype.bitsize() / 8;
@@ -202,14 +204,14 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Copies some scales as f32.
+    /// Copies scales, converted to f32.
     pub(super) fn copy_scales(
         &self,
-        job: &Job,
+        task: &TensorTask,
         range: Range<usize>,
         scratch: &mut Scratch,
     ) -> Result<(Vec<Piece>, usize)> {
-        let Job::Scales { from, kind, to } = job else { unreachable!("only scales are copied so") };
+        let TensorTask::Scales { from, kind, to } = task else { unreachable!("this unit copies scales") };
         scratch.scales.clear();
         self.append_scales(*from, range.clone(), &mut scratch.scales)?;
         let found = self.checkpoint.tensor(*from);
@@ -223,7 +225,7 @@ impl Writer<'_> {
         Ok((vec![piece], range.len() * found.dtype.bitsize() / 8))
     }
 
-    /// Writes codes and scales that were made.
+    /// Writes the codes and scales in `scratch`.
     fn put_quantized(
         &self,
         from: &Matrix,
@@ -266,7 +268,7 @@ impl Writer<'_> {
     }
 }
 
-/// Blocks that are being quantized.
+/// A group of blocks to quantize.
 struct Quantizing<'a> {
     name: &'a str,
     kind: ScaleKind,
@@ -275,7 +277,7 @@ struct Quantizing<'a> {
 }
 
 impl Quantizing<'_> {
-    /// Puts codes into `scratch.output` and scales into `scratch.new_scales`.
+    /// Writes codes to `scratch.output` and scales to `scratch.new_scales`.
     fn encode<T: StoredFloat + Pod>(&self, values: &[T], scratch: &mut Scratch) -> Result<()> {
         let (cols, blocks) = (self.cols.len(), self.cols.len().div_ceil(BLOCK));
         let Scratch { output, new_scales, maxima, factors, converter, .. } = scratch;
@@ -312,8 +314,8 @@ impl Quantizing<'_> {
     }
 }
 
-/// Decodes `scratch.input` with `scratch.scales`, `width` of them per row of blocks, into `scratch.output`. Returns the
-/// place of the first value that is too large for its type.
+/// Dequantizes `scratch.input` into `scratch.output`, with `width` scales per row of blocks. Returns the
+/// index of the first value that overflows.
 fn decode<T: StoredFloat + Pod>(
     rows: &Range<usize>,
     cols: &Range<usize>,
@@ -334,13 +336,13 @@ fn decode<T: StoredFloat + Pod>(
         converter.raise_maxima(values, cols.len(), BLOCK, maxima);
     }
     let is_finite = maxima.iter().all(|bits| *bits < f32::INFINITY.to_bits());
-    // A code may be NaN: that is what it stands for.
+    // NaN codes decode to NaN; only infinity is an overflow.
     if is_finite { None } else { values.iter().position(|value| value.widen().is_infinite()) }
 }
 
-/// Rows of `width` become columns.
+/// Transposes a matrix with rows of `width`.
 fn transpose<T: Copy>(from: &[T], width: usize, to: &mut [T]) {
-    // Small squares, so that both sides stay in the first-level cache.
+    // Small tiles, so that source and destination stay in L1.
     const SQUARE: usize = 32;
     let height = from.len() / width;
     for top in (0..height).step_by(SQUARE) {

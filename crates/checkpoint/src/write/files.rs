@@ -1,4 +1,4 @@
-//! What lies beside the shards: configuration, index, tokenizer and everything else.
+//! Files beside the shards: config, index, tokenizer and the rest.
 
 use std::{
     fs,
@@ -8,36 +8,36 @@ use std::{
 use serde_json::{Map, Value};
 
 use crate::{
-    Checkpoint, CheckpointError, Plan,
+    Checkpoint, CheckpointError, CheckpointPlan,
     error::{Result, WithPath},
 };
 
-/// A file that is copied as it is.
+/// A file that is copied unchanged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OtherFile {
     /// Path inside the folder.
     pub path: PathBuf,
-    /// Size.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
 impl OtherFile {
-    /// Whether this looks like weights, which are then in the output twice: quantized and as they were.
+    /// Whether this looks like a second copy of the weights, which would stay unquantized.
     pub fn is_weights(&self) -> bool {
         let known = ["safetensors", "bin", "pt", "pth", "gguf", "h5", "msgpack", "onnx"];
         self.path.extension().is_some_and(|extension| known.iter().any(|known| extension == *known))
     }
 }
 
-/// Folders of version control and downloaders, which are not part of a checkpoint.
+/// Folders of version control and download tools, which are not part of a checkpoint.
 const NOT_COPIED: [&str; 2] = [".git", ".cache"];
 
-/// Deeper folders are taken for a mistake.
+/// Deepest folder that is copied.
 const DEEPEST: usize = 16;
 
 const INDEX: &str = "model.safetensors.index.json";
 
-/// Every file that is neither a shard, nor the index, nor the configuration.
+/// Lists every file that is not a shard, the index or the config.
 pub(super) fn others(checkpoint: &Checkpoint) -> Result<Vec<OtherFile>> {
     let mut found = Vec::new();
     if !checkpoint.is_folder() {
@@ -76,10 +76,10 @@ pub(super) fn others(checkpoint: &Checkpoint) -> Result<Vec<OtherFile>> {
     Ok(found)
 }
 
-/// Writes configuration and index, and copies the rest.
+/// Writes config and index, and copies the other files.
 pub(super) fn write(
     checkpoint: &Checkpoint,
-    plan: &Plan,
+    plan: &CheckpointPlan,
     others: &[OtherFile],
     content: &Path,
 ) -> Result<()> {
@@ -105,8 +105,8 @@ pub(super) fn write(
     fs::write(content.join(index), self::index(checkpoint, plan)).writing(Path::new(index))
 }
 
-/// The index of the output: metadata as it was but for the size, tensors sorted by name.
-fn index(checkpoint: &Checkpoint, plan: &Plan) -> String {
+/// Formats the output's index: the input's metadata with a new size, tensors sorted by name.
+fn index(checkpoint: &Checkpoint, plan: &CheckpointPlan) -> String {
     let mut metadata = Map::new();
     for (key, value) in checkpoint.index().map_or(&[][..], |index| &index.metadata) {
         metadata.insert(key.clone(), serde_json::from_str(value.get()).unwrap_or(Value::Null));
@@ -120,7 +120,7 @@ fn index(checkpoint: &Checkpoint, plan: &Plan) -> String {
     text.expect("strings and numbers can always be written as JSON") + "\n"
 }
 
-/// Whether a folder has a safetensors file in it.
+/// Whether a folder holds a safetensors file.
 pub(super) fn holds_safetensors(folder: &Path) -> bool {
     let is_shard = |entry: fs::DirEntry| entry.path().extension().is_some_and(|kind| kind == "safetensors");
     fs::read_dir(folder).is_ok_and(|mut entries| entries.any(|entry| entry.is_ok_and(is_shard)))

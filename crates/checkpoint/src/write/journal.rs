@@ -1,12 +1,12 @@
-//! What an interrupted run had done, so that the next one need not do it again.
+//! The journal of finished shards, from which an interrupted run resumes.
 
 use std::{fs::File, io::Read, path::Path, time::UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Checkpoint, Plan};
+use crate::{Checkpoint, CheckpointPlan};
 
-/// A shard that is whole.
+/// A finished shard.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Finished {
     pub shard: String,
@@ -15,7 +15,7 @@ pub(super) struct Finished {
 }
 
 impl Finished {
-    /// Whether the shard in `folder` still is what was written.
+    /// Whether the shard in `folder` is still intact.
     pub(super) fn holds(&self, folder: &Path) -> bool {
         let check = || -> std::io::Result<bool> {
             let mut file = File::open(folder.join(&self.shard))?;
@@ -34,13 +34,13 @@ impl Finished {
     }
 }
 
-/// The shards of a journal. The last line may be cut off.
+/// Parses a journal. The last line may be cut off.
 pub(super) fn parse(journal: &str) -> Vec<Finished> {
     journal.lines().map_while(|line| serde_json::from_str(line).ok()).collect()
 }
 
-/// Identifies the input, the request, and what is made of them: work of another run can be used only if it is the same.
-pub(super) fn fingerprint(checkpoint: &Checkpoint, plan: &Plan) -> String {
+/// Identifies input, request and output. A run resumes another only if both are identical.
+pub(super) fn fingerprint(checkpoint: &Checkpoint, plan: &CheckpointPlan) -> String {
     let mut text = format!("octile {} {:?}\n", env!("CARGO_PKG_VERSION"), plan.request);
     for shard in checkpoint.shards() {
         let modified = shard.modified().and_then(|at| at.duration_since(UNIX_EPOCH).ok());

@@ -1,4 +1,4 @@
-//! Writing what was planned: in a work folder beside the output, which is moved into place once it is whole.
+//! Writing a plan: into a work folder beside the output, which is renamed into place when complete.
 
 mod block;
 mod files;
@@ -17,30 +17,30 @@ use std::{
 pub use files::OtherFile;
 
 use crate::{
-    Checkpoint, OutputShard, Plan,
+    Checkpoint, CheckpointPlan, OutputShard,
     error::{CheckpointError, Result},
 };
 use place::{Place, Work};
 
-/// Threads beyond these would take more memory than is promised.
+/// Limit on threads, each of which holds buffers: bounds memory.
 const MOST_THREADS: usize = 48;
 
 /// Where to write, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Output {
-    /// The folder, or for a checkpoint of one file the file.
+    /// Output folder, or output file for a single-file checkpoint.
     pub path: PathBuf,
-    /// Replaces a checkpoint that is there.
+    /// Replaces an existing checkpoint.
     pub force: bool,
-    /// Threads to use instead of one per core.
+    /// Number of threads; `None` uses one per core.
     pub threads: Option<usize>,
 }
 
-/// Is told what was done, from any thread.
+/// Receives progress, from any thread.
 pub trait Progress: Sync {
-    /// So many bytes of input tensors were processed.
+    /// Reports that `bytes` of input tensors were processed.
     fn advance(&self, bytes: u64);
-    /// A shard was begun.
+    /// Reports that a shard was started.
     fn begin(&self, _shard: &str) {}
 }
 
@@ -48,33 +48,33 @@ impl Progress for () {
     fn advance(&self, _: u64) {}
 }
 
-/// What was written.
+/// Summary of a completed run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outcome {
-    /// Shards that an earlier run, which was interrupted, had finished.
+    /// Number of shards reused from an interrupted run.
     pub resumed: usize,
-    /// Files beside the shards that were copied.
+    /// Other files that were copied.
     pub copied: Vec<OtherFile>,
 }
 
-impl Plan {
-    /// The files that will be copied as they are.
+impl CheckpointPlan {
+    /// Files that will be copied unchanged.
     pub fn other_files(checkpoint: &Checkpoint) -> Result<Vec<OtherFile>> {
         files::others(checkpoint)
     }
 
-    /// Refuses an output that cannot or must not be written, without changing anything.
+    /// Rejects an output that cannot or must not be written. Changes nothing.
     pub fn check_output(checkpoint: &Checkpoint, output: &Output) -> Result<()> {
         Place::new(checkpoint, output).map(|_| ())
     }
 }
 
-/// Writes what a plan says. The output appears whole, or not at all.
+/// Writes the output of a plan, atomically: it appears complete or not at all.
 ///
-/// After a kill the same call goes on where the last one stopped; after an error nothing is left behind.
+/// After a kill, the same call resumes. After an error, nothing is left behind.
 pub fn write(
     checkpoint: &Checkpoint,
-    plan: &Plan,
+    plan: &CheckpointPlan,
     output: &Output,
     progress: &dyn Progress,
 ) -> Result<Outcome> {
@@ -100,15 +100,20 @@ pub fn write(
     }
 }
 
-/// Refuses to begin what the disk cannot hold.
-fn require_space(place: &Place, plan: &Plan, others: &[OtherFile], finished: &[String]) -> Result<()> {
+/// Rejects an output that does not fit on the disk.
+fn require_space(
+    place: &Place,
+    plan: &CheckpointPlan,
+    others: &[OtherFile],
+    finished: &[String],
+) -> Result<()> {
     let shards = plan.shards.iter().filter(|shard| !finished.contains(&shard.name)).map(|shard| shard.bytes);
     let needed = shards.sum::<u64>() + others.iter().map(|file| file.bytes).sum::<u64>();
     match available_bytes(&place.parent) {
         Some(available) if needed > available => {
             Err(CheckpointError::NoSpace { path: place.path.clone(), needed, available })
         }
-        // Where the file system does not tell, writing will.
+        // If the file system does not report free space, let the write fail.
         _ => Ok(()),
     }
 }
@@ -124,7 +129,7 @@ fn available_bytes(_: &Path) -> Option<u64> {
     None
 }
 
-/// Removes a file or folder, whichever it is.
+/// Removes a file or a folder.
 fn remove(path: &Path) -> io::Result<()> {
     match path.symlink_metadata() {
         Ok(kind) if kind.is_dir() => fs::remove_dir_all(path),

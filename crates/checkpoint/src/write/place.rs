@@ -1,4 +1,4 @@
-//! Where the output goes, and the folder beside it where it is until it is whole.
+//! The output path, and the work folder beside it that holds an incomplete output.
 
 use std::{
     fs::{self, File, TryLockError},
@@ -12,12 +12,12 @@ use crate::{
     error::{CheckpointError, Result, WithPath},
 };
 
-/// An output that may be written.
+/// A validated output path.
 #[derive(Debug)]
 pub(super) struct Place {
     /// The output as the user named it.
     pub path: PathBuf,
-    /// The folder that holds it.
+    /// Its parent folder.
     pub parent: PathBuf,
     name: String,
     is_folder: bool,
@@ -51,12 +51,12 @@ impl Place {
         Ok(place)
     }
 
-    /// Where the output goes, links in the folders above it resolved.
+    /// Canonical path of the output.
     fn target(&self) -> PathBuf {
         self.parent.join(&self.name)
     }
 
-    /// Input and output must not contain each other.
+    /// Rejects an output that contains the input, or lies inside it.
     fn require_apart(&self, checkpoint: &Checkpoint) -> Result<()> {
         let target = self.target();
         let bad = |why: &str| CheckpointError::BadOutput { path: self.path.clone(), why: why.to_owned() };
@@ -75,19 +75,19 @@ impl Place {
         Ok(())
     }
 
-    /// What is there may only be replaced if that was asked for, and if it is a checkpoint.
+    /// Rejects an existing output, unless `force` is set and it is a checkpoint.
     fn require_free(&self) -> Result<()> {
         let path = self.path.clone();
         let Ok(found) = self.target().symlink_metadata() else { return Ok(()) };
         let bad = |why: &str| CheckpointError::BadOutput { path: path.clone(), why: why.to_owned() };
         if found.is_symlink() {
-            return Err(bad("it is a link, so name the place it leads to"));
+            return Err(bad("it is a symbolic link, so name its target"));
         }
         if self.is_folder && !found.is_dir() {
-            return Err(bad("it is a file, but a folder is to be written"));
+            return Err(bad("it is a file, but the output is a folder"));
         }
         if !self.is_folder && !found.is_file() {
-            return Err(bad("it is not a file, but a file is to be written"));
+            return Err(bad("it is not a file, but the output is one"));
         }
         if self.is_folder && is_empty(&self.target()) {
             return Ok(());
@@ -104,24 +104,23 @@ fn is_empty(folder: &Path) -> bool {
     fs::read_dir(folder).is_ok_and(|mut entries| entries.next().is_none())
 }
 
-/// The folder in which the output is written.
+/// The work folder.
 #[derive(Debug)]
 pub(super) struct Work {
     folder: PathBuf,
-    /// Held as long as this process works in the folder.
+    /// Locked while this process uses the folder.
     _lock: File,
 }
 
 impl Work {
-    /// Takes over what an interrupted run left, if it is of the same work, or begins anew. Also returns the names of
-    /// the shards that are finished.
+    /// Resumes an interrupted run of the same plan, or starts afresh. Also returns the finished shards.
     pub(super) fn open(
         place: &Place,
         fingerprint: &str,
         shards: &[OutputShard],
     ) -> Result<(Self, Vec<String>)> {
         let folder = place.parent.join(format!(".{}.octile-work", place.name));
-        // The user knows nothing of the work folder: errors name the output.
+        // Errors name the output: users do not know the work folder.
         let named = |source: io::Error| CheckpointError::Write { path: place.path.clone(), source };
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -143,7 +142,7 @@ impl Work {
         let work = Self { folder, _lock: lock };
         let (replaced, target) = (work.folder.join(REPLACED), place.target());
         if replaced.exists() && !target.exists() {
-            // The last run was killed between the two renames of `publish`.
+            // The previous run was killed between the two renames of `publish`.
             fs::rename(replaced, target).map_err(named)?;
         }
         let finished = work.resume(fingerprint, shards).map_err(|error| {
@@ -169,21 +168,21 @@ impl Work {
         }
         remove(&self.folder.join(REPLACED))?;
         let lines: String = finished.iter().map(line).collect();
-        // A plan without journal means that nothing is finished, a journal without plan means nothing at all.
+        // A plan without a journal means nothing is finished; a journal without a plan is meaningless.
         remove(&self.plan())?;
         fs::write(self.journal(), lines)?;
         fs::write(self.plan(), fingerprint)?;
         Ok(finished.into_iter().map(|record| record.shard).collect())
     }
 
-    /// Notes that a shard is whole.
+    /// Records a finished shard in the journal.
     pub(super) fn finished(&self, record: &Finished) -> Result<()> {
         let path = self.journal();
         let mut journal = fs::OpenOptions::new().append(true).open(&path).writing(&path)?;
         journal.write_all(line(record).as_bytes()).writing(&path)
     }
 
-    /// Moves the output into place and removes the work folder.
+    /// Renames the output into place and removes the work folder.
     pub(super) fn publish(&self, place: &Place, shards: &[OutputShard]) -> Result<()> {
         place.require_free()?;
         let target = place.target();
@@ -198,7 +197,7 @@ impl Work {
                 fs::rename(&target, &replaced)?;
             }
             fs::rename(self.content(), &target).inspect_err(|_| {
-                // Back to what it was; the error is reported either way.
+                // Restore the old output; the error is reported either way.
                 let _ = fs::rename(&replaced, &target);
             })
         };
@@ -207,12 +206,12 @@ impl Work {
         Ok(())
     }
 
-    /// Removes the work folder, as far as that can be done.
+    /// Removes the work folder, ignoring failures.
     pub(super) fn discard(&self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 
-    /// Where the output is until it is whole.
+    /// Path of the incomplete output.
     pub(super) fn content(&self) -> PathBuf {
         self.folder.join("content")
     }
@@ -226,7 +225,7 @@ impl Work {
     }
 }
 
-/// What was at the place of the output, until the new one is there.
+/// Name of the previous output while it is being replaced.
 const REPLACED: &str = "replaced";
 
 fn line(record: &Finished) -> String {

@@ -1,14 +1,14 @@
-//! The scale of a block, to the bit as the fine-grained fp8 quantizer of transformers computes it.
+//! The scale of a block, bit-identical to the fine-grained fp8 quantizer of transformers.
 
 use octile_core::E4m3;
 
 use crate::ScaleKind;
 
-/// What is stored for a block, and what its elements are multiplied by before they are rounded.
+/// Returns the stored scale of a block, and the factor its elements are multiplied by before rounding.
 ///
-/// transformers writes `448 / largest`, which torch computes as `(1 / largest) * 448`, and stores the reciprocal of that:
-/// not always the same as the magnitude divided by 448. A block of zeros has scale 1. Magnitudes below 1.4e-36, for which
-/// transformers gets an infinite factor and codes of NaN, take the largest finite factor here.
+/// transformers computes `448 / abs_max`, which torch evaluates as `(1 / abs_max) * 448`, and stores its
+/// reciprocal: not always the same as `abs_max / 448`. A block of zeros has scale 1. Below an `abs_max` of
+/// 1.4e-36 transformers gets an infinite factor and NaN codes; here the factor is the largest finite value.
 pub(super) fn of_block(abs_max: f32, kind: ScaleKind) -> (f32, f32) {
     if abs_max == 0.0 {
         return (1.0, 1.0);
@@ -18,7 +18,7 @@ pub(super) fn of_block(abs_max: f32, kind: ScaleKind) -> (f32, f32) {
     match kind {
         ScaleKind::F32 => (scale, factor),
         ScaleKind::Ue8m0 => {
-            // Rounded to f32 before `ceil`, as there: a scale that is barely above a power of two becomes that power.
+            // Rounded to f32 before `ceil`, as in transformers: just above a power of two becomes it.
             let exponent = f64::from(scale.max(f32::MIN_POSITIVE)).log2() as f32;
             let scale = exponent.ceil().exp2();
             (scale, 1.0 / scale)
@@ -26,7 +26,7 @@ pub(super) fn of_block(abs_max: f32, kind: ScaleKind) -> (f32, f32) {
     }
 }
 
-/// Whether a scale is a power of two that an 8-bit exponent can hold.
+/// Whether a scale is a power of two that f8e8m0 can represent.
 pub(super) fn is_power_of_two(scale: f32) -> bool {
     const SMALLEST: u32 = 1 << 22;
     let bits = scale.to_bits();

@@ -1,7 +1,7 @@
-//! Which thread does what.
+//! Work distribution over threads.
 //!
-//! A file system lets only one thread at a time write to a file. So threads spread over a few shards, and join each other
-//! on the same one only when there are fewer shards than threads.
+//! File systems serialize writes to one file. So threads spread over several shards, and share one only if
+//! there are fewer shards than threads.
 
 use std::sync::{
     Arc, Mutex, PoisonError,
@@ -17,10 +17,10 @@ use super::{
 };
 use crate::{Checkpoint, CheckpointError, OutputShard, error::Result};
 
-/// Shards that are written at the same time. More would lose more work to a kill.
+/// Shards written concurrently. More would lose more work if the process is killed.
 const MOST_OPEN: usize = 4;
 
-/// Writes shards into the work folder, on so many threads.
+/// Writes shards into the work folder on `threads` threads.
 pub(super) fn write(
     checkpoint: &Checkpoint,
     shards: &[&OutputShard],
@@ -33,7 +33,7 @@ pub(super) fn write(
     std::thread::scope(|scope| {
         for index in 1..threads {
             let thread = std::thread::Builder::new().name(format!("octile-{index}"));
-            // With fewer threads it takes longer, and that is all.
+            // A failed spawn is harmless: the other threads do its work.
             let _ = thread.spawn_scoped(scope, || queue.work());
         }
         queue.work();
@@ -51,7 +51,7 @@ struct Queue<'a> {
 
 struct State<'a> {
     waiting: std::slice::Iter<'a, &'a OutputShard>,
-    /// Shards with units that nobody has begun.
+    /// Shards with unclaimed units.
     open: Vec<Arc<Open<'a>>>,
     failure: Option<CheckpointError>,
 }
@@ -61,13 +61,13 @@ struct Open<'a> {
     writer: Writer<'a>,
     units: Vec<Unit>,
     next: AtomicUsize,
-    /// Units that are not done.
+    /// Unfinished units.
     left: AtomicUsize,
     pieces: Mutex<Vec<Piece>>,
 }
 
 impl<'a> Queue<'a> {
-    /// Does units until there are none.
+    /// Executes units until none are left.
     fn work(&self) {
         let (mut scratch, mut current) = (Scratch::default(), None);
         loop {
@@ -85,9 +85,9 @@ impl<'a> Queue<'a> {
         }
     }
 
-    /// A unit for a thread that was at `current`; `None` when all are taken, or something failed.
+    /// Claims the next unit for a thread that last worked on `current`; `None` when done or after a failure.
     fn next(&self, current: &mut Option<Arc<Open<'a>>>) -> Result<Option<(Arc<Open<'a>>, usize)>> {
-        // After a panic of another thread there is nothing to go on with.
+        // Another thread panicked: stop.
         let Ok(mut state) = self.state.lock() else { return Ok(None) };
         loop {
             if state.failure.is_some() {
@@ -112,7 +112,7 @@ impl<'a> Queue<'a> {
                     state.open.push(shard.clone());
                     Some(shard)
                 }
-                // Where the fewest others are.
+                // Join the shard with the fewest threads.
                 None => state.open.iter().min_by_key(|shard| Arc::strong_count(shard)).cloned(),
             };
             if current.is_none() {
@@ -138,7 +138,7 @@ impl<'a> Queue<'a> {
 impl<'a> Open<'a> {
     fn new(checkpoint: &'a Checkpoint, shard: &'a OutputShard, work: &Work) -> Result<Self> {
         let (writer, header) = Writer::new(checkpoint, shard, &work.content())?;
-        let units = units(checkpoint, &shard.jobs);
+        let units = units(checkpoint, &shard.tasks);
         let left = AtomicUsize::new(units.len());
         Ok(Self { writer, units, next: AtomicUsize::new(0), left, pieces: Mutex::new(vec![header]) })
     }

@@ -1,4 +1,4 @@
-//! One shard of the output, written by all threads at once.
+//! One shard of the output, written by several threads.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -14,11 +14,11 @@ use super::{
 use crate::{
     Checkpoint, OutputShard, ShardFile,
     error::{Result, WithPath},
-    plan::Job,
+    plan::TensorTask,
     positioned::write_all_at,
 };
 
-/// Bytes that were written, and their checksum.
+/// A range that was written, and its checksum.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     offset: u64,
@@ -26,26 +26,26 @@ pub(super) struct Piece {
     crc32: u32,
 }
 
-/// Bytes of input tensors that a shard is made of.
+/// Bytes of input that a shard is made from.
 pub(super) fn input_bytes(checkpoint: &Checkpoint, shard: &OutputShard) -> u64 {
-    let of = |job: &Job| match job {
-        Job::Copy { from, .. } | Job::Scales { from, .. } => checkpoint.tensor(*from).bytes,
-        Job::Quantize { from, .. } | Job::Dequantize { from, .. } | Job::Requantize { from, .. } => {
-            (from.rows * from.cols * from.dtype.bitsize() / 8) as u64
-        }
+    let of = |task: &TensorTask| match task {
+        TensorTask::Copy { from, .. } | TensorTask::Scales { from, .. } => checkpoint.tensor(*from).bytes,
+        TensorTask::Quantize { from, .. }
+        | TensorTask::Dequantize { from, .. }
+        | TensorTask::Requantize { from, .. } => (from.rows * from.cols * from.dtype.bitsize() / 8) as u64,
     };
-    shard.jobs.iter().map(of).sum()
+    shard.tasks.iter().map(of).sum()
 }
 
-/// The input shards that the jobs read from.
+/// Opens the input shards that the tasks read.
 fn inputs(checkpoint: &Checkpoint, shard: &OutputShard) -> Result<BTreeMap<usize, ShardFile>> {
     let mut files = BTreeMap::new();
-    for job in &shard.jobs {
-        let used: [Option<usize>; 2] = match job {
-            Job::Copy { from, .. } | Job::Scales { from, .. } => [Some(from.shard), None],
-            Job::Quantize { from, .. } => [Some(from.shard), None],
-            Job::Dequantize { from, scales, .. } => [Some(from.shard), Some(scales.shard)],
-            Job::Requantize { from, from_scales, .. } => [Some(from.shard), Some(from_scales.shard)],
+    for task in &shard.tasks {
+        let used: [Option<usize>; 2] = match task {
+            TensorTask::Copy { from, .. } | TensorTask::Scales { from, .. } => [Some(from.shard), None],
+            TensorTask::Quantize { from, .. } => [Some(from.shard), None],
+            TensorTask::Dequantize { from, scales, .. } => [Some(from.shard), Some(scales.shard)],
+            TensorTask::Requantize { from, from_scales, .. } => [Some(from.shard), Some(from_scales.shard)],
         };
         for at in used.into_iter().flatten() {
             if let Entry::Vacant(place) = files.entry(at) {
@@ -56,12 +56,12 @@ fn inputs(checkpoint: &Checkpoint, shard: &OutputShard) -> Result<BTreeMap<usize
     Ok(files)
 }
 
-/// The name of a shard until it is whole.
+/// Name of an incomplete shard.
 fn partial(shard: &OutputShard) -> String {
     format!("{}.part", shard.name)
 }
 
-/// The checksum of a file from those of its pieces, which must be all of it.
+/// Combines the checksums of pieces, which must cover the whole file.
 fn checksum(mut pieces: Vec<Piece>, bytes: u64) -> u32 {
     pieces.sort_by_key(|piece| piece.offset);
     let mut whole = crc32fast::Hasher::new();
@@ -75,14 +75,14 @@ fn checksum(mut pieces: Vec<Piece>, bytes: u64) -> u32 {
     whole.finalize()
 }
 
-/// A shard that is being written, by any number of threads.
+/// Writes one shard, from any number of threads.
 pub(super) struct Writer<'a> {
     pub checkpoint: &'a Checkpoint,
     pub shard: &'a OutputShard,
     inputs: BTreeMap<usize, ShardFile>,
     file: File,
     folder: PathBuf,
-    /// What the user knows it by.
+    /// Name that errors report.
     name: PathBuf,
 }
 
@@ -102,7 +102,7 @@ impl<'a> Writer<'a> {
         Ok((writer, header))
     }
 
-    /// Gives the file its name, now that it is whole.
+    /// Renames the complete file to its final name.
     pub(super) fn finish(&self, pieces: Vec<Piece>) -> Result<Finished> {
         let crc32 = checksum(pieces, self.shard.bytes);
         fs::rename(self.folder.join(partial(self.shard)), self.folder.join(&self.name))
@@ -110,21 +110,23 @@ impl<'a> Writer<'a> {
         Ok(Finished { shard: self.shard.name.clone(), bytes: self.shard.bytes, crc32 })
     }
 
-    /// Does a unit. Returns what was written, and how many bytes of input were read.
+    /// Executes a unit. Returns the pieces written, and the bytes read.
     pub(super) fn unit(&self, unit: &Unit, scratch: &mut Scratch) -> Result<(Vec<Piece>, usize)> {
         match unit {
-            Unit::Bytes { job, range } => {
-                let Job::Copy { from, to } = &self.shard.jobs[*job] else {
-                    unreachable!("only copies have bytes")
+            Unit::Bytes { task, range } => {
+                let TensorTask::Copy { from, to } = &self.shard.tasks[*task] else {
+                    unreachable!("this unit copies bytes")
                 };
                 let length = (range.end - range.start) as usize;
                 let bytes = bytes_of(&mut scratch.input, length);
                 self.input(from.shard).read_at(bytes, self.checkpoint.tensor(*from).offset + range.start)?;
                 Ok((vec![self.put_in(*to, range.start, bytes)?], length))
             }
-            Unit::Scales { job, range } => self.copy_scales(&self.shard.jobs[*job], range.clone(), scratch),
-            Unit::Blocks { job, rows, cols } => {
-                self.blocks(&self.shard.jobs[*job], rows.clone(), cols.clone(), scratch)
+            Unit::Scales { task, range } => {
+                self.copy_scales(&self.shard.tasks[*task], range.clone(), scratch)
+            }
+            Unit::Blocks { task, rows, cols } => {
+                self.blocks(&self.shard.tasks[*task], rows.clone(), cols.clone(), scratch)
             }
         }
     }
@@ -133,7 +135,7 @@ impl<'a> Writer<'a> {
         &self.inputs[&shard]
     }
 
-    /// Writes bytes at a place in a tensor.
+    /// Writes bytes at an offset within a tensor.
     pub(super) fn put_in(&self, tensor: usize, offset: u64, bytes: &[u8]) -> Result<Piece> {
         self.put(self.shard.tensors[tensor].offset + offset, bytes)
     }

@@ -1,55 +1,58 @@
-//! The pieces that a shard is made in: small enough for memory and caches, each independent of the others.
+//! Units of work: independent parts of a shard, small enough for caches.
 
 use std::ops::Range;
 
 use crate::{
     BLOCK, Checkpoint,
-    plan::{Job, Matrix},
+    plan::{Matrix, TensorTask},
 };
 
-/// Bytes of input of the largest unit. Threads hold one each.
+/// Largest unit in bytes of input. Each thread holds one.
 const LARGEST: usize = 4 << 20;
 
-/// Units of small matrices take several rows of blocks, up to so many bytes.
+/// Bytes up to which several rows of blocks are combined into one unit.
 const USUAL: usize = 1 << 20;
 
-/// Side of a unit of a matrix that is transposed: reads and writes of a row are then long enough.
+/// Side of a unit of a transposed matrix: long enough for efficient row reads and writes.
 const TRANSPOSED: usize = 1024;
 
-/// A part of a job.
+/// A part of a task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unit {
     /// Bytes to copy.
-    Bytes { job: usize, range: Range<u64> },
+    Bytes { task: usize, range: Range<u64> },
     /// Scales to copy.
-    Scales { job: usize, range: Range<usize> },
+    Scales { task: usize, range: Range<usize> },
     /// Some blocks of a matrix.
-    Blocks { job: usize, rows: Range<usize>, cols: Range<usize> },
+    Blocks { task: usize, rows: Range<usize>, cols: Range<usize> },
 }
 
-/// All units of some jobs.
-pub(super) fn units(checkpoint: &Checkpoint, jobs: &[Job]) -> Vec<Unit> {
+/// Splits tasks into units.
+pub(super) fn units(checkpoint: &Checkpoint, tasks: &[TensorTask]) -> Vec<Unit> {
     let mut units = Vec::new();
-    for (job, work) in jobs.iter().enumerate() {
+    for (task, work) in tasks.iter().enumerate() {
         match work {
-            Job::Copy { from, .. } => {
+            TensorTask::Copy { from, .. } => {
                 let bytes = checkpoint.tensor(*from).bytes;
                 let starts = (0..bytes).step_by(LARGEST);
-                units.extend(starts.map(|at| Unit::Bytes { job, range: at..bytes.min(at + LARGEST as u64) }));
+                units
+                    .extend(starts.map(|at| Unit::Bytes { task, range: at..bytes.min(at + LARGEST as u64) }));
             }
-            Job::Scales { from, .. } => {
+            TensorTask::Scales { from, .. } => {
                 let count: usize = checkpoint.tensor(*from).shape.iter().product();
                 let step = LARGEST / 4;
                 let starts = (0..count).step_by(step);
-                units.extend(starts.map(|at| Unit::Scales { job, range: at..count.min(at + step) }));
+                units.extend(starts.map(|at| Unit::Scales { task, range: at..count.min(at + step) }));
             }
-            Job::Quantize { from, .. } | Job::Dequantize { from, .. } | Job::Requantize { from, .. } => {
+            TensorTask::Quantize { from, .. }
+            | TensorTask::Dequantize { from, .. }
+            | TensorTask::Requantize { from, .. } => {
                 let (row_step, col_step) = steps(from);
                 for row in (0..from.rows).step_by(row_step) {
                     for col in (0..from.cols).step_by(col_step) {
                         let (rows, cols) =
                             (row..from.rows.min(row + row_step), col..from.cols.min(col + col_step));
-                        units.push(Unit::Blocks { job, rows, cols });
+                        units.push(Unit::Blocks { task, rows, cols });
                     }
                 }
             }
@@ -58,12 +61,12 @@ pub(super) fn units(checkpoint: &Checkpoint, jobs: &[Job]) -> Vec<Unit> {
     units
 }
 
-/// Rows and columns of the units of a matrix, whole blocks.
+/// Returns rows and columns per unit, in whole blocks.
 fn steps(matrix: &Matrix) -> (usize, usize) {
     if matrix.is_transposed {
         return (TRANSPOSED, TRANSPOSED);
     }
-    // As if all elements had four bytes, which those have that codes are decoded to.
+    // Assume four bytes per element, the widest type that codes are decoded to.
     let widest = LARGEST / (BLOCK * 4);
     if matrix.cols > widest {
         return (BLOCK, widest);

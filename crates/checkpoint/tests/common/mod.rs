@@ -1,4 +1,4 @@
-//! Small checkpoints to try things on.
+//! Small checkpoints for tests.
 
 #![allow(dead_code, reason = "not every test uses all of it")]
 
@@ -8,23 +8,23 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use octile_checkpoint::{Checkpoint, Outcome, Output, Plan, Quantize, Request, Result};
+use octile_checkpoint::{Checkpoint, CheckpointPlan, Outcome, Output, Quantize, Request, Result};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use tempfile::TempDir;
 
 /// A tensor that is owned.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Blob {
+pub(crate) struct Blob {
     pub dtype: Dtype,
     pub shape: Vec<usize>,
     pub data: Vec<u8>,
 }
 
 /// Tensors by name.
-pub type Tensors = BTreeMap<String, Blob>;
+pub(crate) type Tensors = BTreeMap<String, Blob>;
 
-/// Well mixed bits of seed and index, as in `golden/make.py`.
-pub fn hash32(seed: u64, index: u64) -> u32 {
+/// Hashes seed and index, as in `golden/make.py`.
+pub(crate) fn hash32(seed: u64, index: u64) -> u32 {
     let mut x = index.wrapping_add(seed << 32);
     for multiplier in [0xbf58_476d_1ce4_e5b9u64, 0x94d0_49bb_1331_11eb] {
         x ^= x >> 30;
@@ -34,7 +34,7 @@ pub fn hash32(seed: u64, index: u64) -> u32 {
 }
 
 /// bf16 values between about 1e-5 and 1.
-pub fn bf16(seed: u64, shape: &[usize]) -> Blob {
+pub(crate) fn bf16(seed: u64, shape: &[usize]) -> Blob {
     let count: usize = shape.iter().product();
     let bits = |index: u64| {
         let h = hash32(seed, index);
@@ -45,12 +45,12 @@ pub fn bf16(seed: u64, shape: &[usize]) -> Blob {
 }
 
 /// f32 of these values.
-pub fn f32s(values: &[f32], shape: &[usize]) -> Blob {
+pub(crate) fn f32s(values: &[f32], shape: &[usize]) -> Blob {
     let data = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     Blob { dtype: Dtype::F32, shape: shape.to_vec(), data }
 }
 
-pub fn write_file(path: &Path, tensors: &Tensors) {
+pub(crate) fn write_file(path: &Path, tensors: &Tensors) {
     let views = tensors.iter().map(|(name, blob)| {
         (name.clone(), TensorView::new(blob.dtype, blob.shape.clone(), &blob.data).unwrap())
     });
@@ -58,8 +58,8 @@ pub fn write_file(path: &Path, tensors: &Tensors) {
     fs::write(path, safetensors::serialize(views, Some(metadata)).unwrap()).unwrap();
 }
 
-/// Everything in a file, read by the reference implementation.
-pub fn read_file(path: &Path) -> Tensors {
+/// Reads a whole file with the reference implementation.
+pub(crate) fn read_file(path: &Path) -> Tensors {
     let bytes = fs::read(path).unwrap();
     let tensors = SafeTensors::deserialize(&bytes).unwrap();
     let blob = |view: &TensorView<'_>| Blob {
@@ -70,8 +70,8 @@ pub fn read_file(path: &Path) -> Tensors {
     tensors.iter().map(|(name, view)| (name.to_owned(), blob(&view))).collect()
 }
 
-/// Every tensor of a folder; the index must agree.
-pub fn read_folder(folder: &Path) -> Tensors {
+/// Reads every tensor of a folder; the index must agree.
+pub(crate) fn read_folder(folder: &Path) -> Tensors {
     let index: serde_json::Value =
         serde_json::from_str(&fs::read_to_string(folder.join("model.safetensors.index.json")).unwrap())
             .unwrap();
@@ -91,7 +91,7 @@ pub fn read_folder(folder: &Path) -> Tensors {
     all
 }
 
-pub const CONFIG: &str = r#"{
+pub(crate) const CONFIG: &str = r#"{
   "architectures": ["Qwen3ForCausalLM"],
   "rms_norm_eps": 1e-06,
   "hidden_size": 256,
@@ -103,7 +103,7 @@ pub const CONFIG: &str = r#"{
 "#;
 
 /// The tensors of a small decoder, in two shards.
-pub fn decoder() -> [Tensors; 2] {
+pub(crate) fn decoder() -> [Tensors; 2] {
     let first = [
         ("model.embed_tokens.weight", bf16(1, &[512, 256])),
         ("model.layers.0.input_layernorm.weight", bf16(2, &[256])),
@@ -125,7 +125,7 @@ pub fn decoder() -> [Tensors; 2] {
 }
 
 /// A folder of shards with index, configuration and other files.
-pub fn write_folder(folder: &Path, shards: &[Tensors]) {
+pub(crate) fn write_folder(folder: &Path, shards: &[Tensors]) {
     fs::create_dir_all(folder.join("extra")).unwrap();
     fs::write(folder.join("config.json"), CONFIG).unwrap();
     fs::write(folder.join("tokenizer.json"), "{}").unwrap();
@@ -140,30 +140,30 @@ pub fn write_folder(folder: &Path, shards: &[Tensors]) {
     fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
 }
 
-/// A place with the decoder in `in`.
-pub struct Place(pub TempDir);
+/// A temporary folder with a checkpoint in `in`.
+pub(crate) struct Place(pub TempDir);
 
 impl Place {
-    pub fn new(shards: &[Tensors]) -> Self {
+    pub(crate) fn new(shards: &[Tensors]) -> Self {
         let place = Self(TempDir::new().unwrap());
         write_folder(&place.input(), shards);
         place
     }
 
-    pub fn input(&self) -> PathBuf {
+    pub(crate) fn input(&self) -> PathBuf {
         self.0.path().join("in")
     }
 
-    pub fn output(&self) -> PathBuf {
+    pub(crate) fn output(&self) -> PathBuf {
         self.0.path().join("out")
     }
 
-    pub fn run(&self, request: &Request) -> Result<Outcome> {
+    pub(crate) fn run(&self, request: &Request) -> Result<Outcome> {
         run(&self.input(), &self.output(), request)
     }
 
-    /// What lies beside the input.
-    pub fn entries(&self) -> Vec<String> {
+    /// Entries of the temporary folder.
+    pub(crate) fn entries(&self) -> Vec<String> {
         let entries = fs::read_dir(self.0.path()).unwrap();
         let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
         names.sort();
@@ -171,13 +171,13 @@ impl Place {
     }
 }
 
-pub fn run(input: &Path, output: &Path, request: &Request) -> Result<Outcome> {
+pub(crate) fn run(input: &Path, output: &Path, request: &Request) -> Result<Outcome> {
     let checkpoint = Checkpoint::open(input)?;
-    let plan = Plan::new(&checkpoint, request)?;
+    let plan = CheckpointPlan::new(&checkpoint, request)?;
     let output = Output { path: output.to_owned(), force: false, threads: Some(2) };
     octile_checkpoint::write(&checkpoint, &plan, &output, &())
 }
 
-pub fn quantize() -> Request {
+pub(crate) fn quantize() -> Request {
     Request::Quantize(Quantize::default())
 }

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Writes quantizer.json: what transformers' fine-grained fp8 quantizer makes of reproducible weights.
+"""Writes quantizer.json: results of transformers' fine-grained fp8 quantizer on reproducible weights.
 
-Weights are not stored: `hash32` gives them here and in tests/quantizer.rs. Of the codes only a CRC-32 is stored, of the
-scales all bits. Needs torch and transformers; run it where those are installed:
+Weights are not stored: `hash32` generates them here and in tests/quantizer.rs. The file holds a CRC-32 of the
+codes, and all bits of the scales. Needs torch and transformers:
 
     python crates/checkpoint/tests/golden/make.py
 """
@@ -36,7 +36,7 @@ CASES = [
 
 
 def hash32(seed: int, count: int) -> numpy.ndarray:
-    """Well mixed bits of seed and index."""
+    """Hashes seed and index."""
     x = numpy.arange(count, dtype=numpy.uint64) + numpy.uint64(seed << 32)
     for multiplier in (0xBF58476D1CE4E5B9, 0x94D049BB133111EB):
         x ^= x >> numpy.uint64(30)
@@ -82,15 +82,28 @@ def main() -> None:
             quantizer = Fp8Quantize(types.SimpleNamespace(quantization_config=config))
             result = quantizer.convert({"x.weight": weight(kind, rows, cols, seed, smallest, count)})
             codes = result["x.weight"].view(torch.uint8).numpy().tobytes()
-            scales = result["x.weight_scale_inv"].to(torch.float32).view(torch.int32).numpy().view(numpy.uint32)
-            cases.append({
-                "name": name, "kind": kind, "rows": rows, "cols": cols, "seed": seed,
-                "smallest_exponent": smallest, "exponents": count, "ue8m0": scale_fmt == "ue8m0",
-                "codes_crc32": zlib.crc32(codes), "scale_bits": scales.flatten().tolist(),
-            })
+            scales = (
+                result["x.weight_scale_inv"].to(torch.float32).view(torch.int32).numpy().view(numpy.uint32)
+            )
+            cases.append(
+                {
+                    "name": name,
+                    "kind": kind,
+                    "rows": rows,
+                    "cols": cols,
+                    "seed": seed,
+                    "smallest_exponent": smallest,
+                    "exponents": count,
+                    "ue8m0": scale_fmt == "ue8m0",
+                    "codes_crc32": zlib.crc32(codes),
+                    "scale_bits": scales.flatten().tolist(),
+                }
+            )
     versions = {"torch": torch.__version__, "transformers": transformers.__version__}
     lines = ",\n".join(json.dumps(case) for case in cases)
-    (HERE / "quantizer.json").write_text(f'{{"versions": {json.dumps(versions)}, "cases": [\n{lines}\n]}}\n')
+    (HERE / "quantizer.json").write_text(
+        f'{{"versions": {json.dumps(versions)}, "cases": [\n{lines}\n]}}\n'
+    )
 
 
 main()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks octile's checkpoints against the real libraries: transformers, compressed-tensors, safetensors.
 
-Nothing is downloaded: the models are small and random. `cargo xtask test-transformers` installs the libraries and runs this.
+Nothing is downloaded: the models are small and random. `cargo xtask test-transformers` installs the libraries
+and runs this.
 """
 
 import argparse
@@ -85,16 +86,24 @@ def check_bits(octile, place: pathlib.Path) -> None:
             check(f"bits of {name} with {scales} scales", is_same)
         for dtype in (torch.float32, torch.bfloat16, torch.float16):
             kind = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16"}[dtype]
-            source, back = place / f"{scales}-{kind}.safetensors", place / f"back-{scales}-{kind}.safetensors"
+            source, back = (
+                place / f"{scales}-{kind}.safetensors",
+                place / f"back-{scales}-{kind}.safetensors",
+            )
             # Values beyond the type are refused.
             limit = torch.finfo(dtype).max / 1.1
             names = [name for name, weight in weights.items() if weight.abs().max().item() < limit]
-            save_file({key: value for key, value in written.items() if key.removesuffix("_scale_inv") in names}, source)
+            save_file(
+                {key: value for key, value in written.items() if key.removesuffix("_scale_inv") in names},
+                source,
+            )
             octile("dequantize", source, "-o", back, "--dtype", kind)
             found = load_file(back)
             for name in names:
                 dequantize = Fp8Dequantize(types.SimpleNamespace())
-                expected = dequantize._dequantize_one(written[name], written[name + "_scale_inv"], output_dtype=dtype)
+                expected = dequantize._dequantize_one(
+                    written[name], written[name + "_scale_inv"], output_dtype=dtype
+                )
                 check(f"{name} back to {kind}", same_bits(found[name], expected))
 
 
@@ -108,16 +117,26 @@ def error(a: torch.Tensor, b: torch.Tensor) -> float:
     return ((a - b).norm() / b.norm()).item()
 
 
-def check_compressed(folder: pathlib.Path, name: str, reference, original: torch.Tensor, weight_error: float) -> None:
+def check_compressed(
+    folder: pathlib.Path, name: str, reference, original: torch.Tensor, weight_error: float
+) -> None:
     loaded = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).eval()
     found = logits(loaded)
     # Here activations are quantized as well, in groups of 128, which costs about as much as the weights do.
-    check(f"{name} as compressed-tensors: error of the logits", error(found, original) < 2 * weight_error, f"{error(found, original):.4f}")
+    check(
+        f"{name} as compressed-tensors: error of the logits",
+        error(found, original) < 2 * weight_error,
+        f"{error(found, original):.4f}",
+    )
     weights = dict(loaded.named_parameters())
     # Its loader rounds scales to the type of the model, bf16, before it multiplies.
     pairs = [(weights[key].data.float(), value.data.float()) for key, value in reference.named_parameters()]
     worst = max(((a - b).abs() / b.abs().clamp(min=1e-30)).max().item() for a, b in pairs)
-    check(f"{name} as compressed-tensors: weights of transformers' own quantizer", worst < 1 / 100, f"{worst:.4f}")
+    check(
+        f"{name} as compressed-tensors: weights of transformers' own quantizer",
+        worst < 1 / 100,
+        f"{worst:.4f}",
+    )
 
 
 def check_model(octile, place: pathlib.Path, name: str, config, is_moe: bool = False) -> None:
@@ -145,19 +164,34 @@ def check_model(octile, place: pathlib.Path, name: str, config, is_moe: bool = F
                     matrices = result["x.weight"].reshape(-1, *parameter.shape[-2:])
                     scales = result["x.weight_scale_inv"]
                     scales = scales.reshape(-1, *scales.shape[-2:])
-                    back = [parts._dequantize_one(m, s, output_dtype=torch.bfloat16) for m, s in zip(matrices, scales)]
+                    back = [
+                        parts._dequantize_one(m, s, output_dtype=torch.bfloat16)
+                        for m, s in zip(matrices, scales)
+                    ]
                     parameter.copy_(torch.stack(back).reshape(parameter.shape))
     expected = logits(reference)
     expected_error = error(expected, original)
-    check(f"{name}: quantization changes the logits a little", 0 < expected_error < 0.15, f"{expected_error:.4f}")
+    check(
+        f"{name}: quantization changes the logits a little",
+        0 < expected_error < 0.15,
+        f"{expected_error:.4f}",
+    )
     octile("quantize", source, "-o", place / f"{name}-fp8")
-    loaded = transformers.AutoModelForCausalLM.from_pretrained(place / f"{name}-fp8", dtype=torch.bfloat16).eval()
+    loaded = transformers.AutoModelForCausalLM.from_pretrained(
+        place / f"{name}-fp8", dtype=torch.bfloat16
+    ).eval()
     found = logits(loaded)
-    check(f"{name} as fp8: error of the logits", error(found, original) <= expected_error, f"{error(found, original):.4f}")
+    check(
+        f"{name} as fp8: error of the logits",
+        error(found, original) <= expected_error,
+        f"{error(found, original):.4f}",
+    )
     check(f"{name} as fp8: logits of transformers' own quantizer", torch.equal(found, expected))
     octile("quantize", source, "-o", place / f"{name}-compressed-tensors", "--format", "compressed-tensors")
     if is_moe:
-        print("       did not run: transformers loads no block scales of experts in the compressed-tensors format")
+        print(
+            "       not run: transformers cannot load block scales of experts from compressed-tensors"
+        )
     else:
         check_compressed(place / f"{name}-compressed-tensors", name, reference, original, expected_error)
     octile("convert", place / f"{name}-compressed-tensors", "-o", place / f"{name}-back", "--format", "fp8")
@@ -183,7 +217,12 @@ def main() -> int:
 
     print(f"torch {torch.__version__}, transformers {transformers.__version__}")
     size = dict(
-        vocab_size=512, hidden_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, head_dim=64
+        vocab_size=512,
+        hidden_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=2,
+        head_dim=64,
     )
     with tempfile.TemporaryDirectory() as folder:
         place = pathlib.Path(folder)
@@ -195,7 +234,11 @@ def main() -> int:
                 check_model(octile, place, name, config)
         if args.only in (None, "qwen3-moe"):
             moe = transformers.Qwen3MoeConfig(
-                **size, intermediate_size=512, moe_intermediate_size=128, num_experts=4, num_experts_per_tok=2
+                **size,
+                intermediate_size=512,
+                moe_intermediate_size=128,
+                num_experts=4,
+                num_experts_per_tok=2,
             )
             check_model(octile, place, "qwen3-moe", moe, is_moe=True)
     print("all passed" if not FAILURES else f"{len(FAILURES)} checks failed")

@@ -119,7 +119,7 @@ impl Version {
         let Contents { own, helpers, troubles: changed } =
             Contents::read(&group, manifest.as_ref(), allowance)?;
         let mut facts = Facts::gather_with(&sources(&own), &sim_options(promise.chip));
-        gate::require_one_kernel(&group.path, &own, &facts.files, manifest.as_ref())?;
+        gate::require_one_kernel(&group.path, &facts, manifest.as_ref())?;
         if let Some(estimate) = manifest.as_ref().and_then(Manifest::estimated_cycles) {
             facts.estimated_cycles = Some(estimate);
         }
@@ -234,6 +234,7 @@ fn has_kernel(facts: &Facts) -> bool {
     facts.matmuls.iter().any(|matmul| of_kernel(matmul.level))
         || facts.buffers.iter().any(|buffer| of_kernel(buffer.level))
         || !facts.operands.is_empty()
+        || !facts.unreadable.is_empty()
 }
 
 fn texts(files: Vec<Content>, facts: &Facts) -> Vec<TextFile> {

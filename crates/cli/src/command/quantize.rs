@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use octile_checkpoint::{
-    Checkpoint, Convert, ExpertLayout, Format, OtherFile, Outcome, Output, Plan, Quantize, Request, ScaleKind,
+    Checkpoint, CheckpointPlan, Convert, ExpertLayout, Format, OtherFile, Outcome, Output, Quantize, Request,
+    ScaleKind,
 };
 use octile_core::FloatKind;
 
@@ -31,7 +32,7 @@ pub struct CheckpointReport {
     /// Whether the input is one file, without a `config.json`.
     pub is_one_file: bool,
     /// The plan.
-    pub plan: Plan,
+    pub plan: CheckpointPlan,
     /// Files that are copied.
     pub others: Vec<OtherFile>,
     /// Outcome and duration; `None` for a dry run.
@@ -104,10 +105,10 @@ pub fn run(request: &CheckpointRequest) -> Result<CheckpointReport> {
     let start = Instant::now();
     let OutputArgs { input, output: path, dry_run, force, threads } = request.place.clone();
     let checkpoint = Checkpoint::open(&input)?;
-    let plan = Plan::new(&checkpoint, &request.request)?;
+    let plan = CheckpointPlan::new(&checkpoint, &request.request)?;
     let output = Output { path: path.clone(), force, threads: threads.map(usize::from) };
-    Plan::check_output(&checkpoint, &output)?;
-    let others = Plan::other_files(&checkpoint)?;
+    CheckpointPlan::check_output(&checkpoint, &output)?;
+    let others = CheckpointPlan::other_files(&checkpoint)?;
     let done = if dry_run {
         None
     } else {

@@ -62,7 +62,7 @@ const TABLE: [TableRow; 17] = [
     row("HBM traffic", RowTarget::Tpu, |c| or_unknown(c.row.hbm_bytes.map(size)))
         .ranked(|c| c.row.hbm_bytes.map(|bytes| bytes as f64)),
     row("pipeline stages", RowTarget::Any, |c| or_unknown(c.row.buffers)),
-    row("scales in SMEM", RowTarget::Any, |c| yes_no(c.row.scales_in_smem).to_owned()),
+    row("scales in SMEM", RowTarget::Any, |c| yes_no(c.row.scales_staged).to_owned()),
     row("cycles", RowTarget::Tpu, |c| or_unknown(c.row.cycles.map(grouped)))
         .ranked(|c| c.row.cycles.map(|cycles| cycles as f64)),
     row("modelled waits", RowTarget::Tpu, |c| {

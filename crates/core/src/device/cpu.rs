@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ActivationKind, FloatKind};
 
-/// An instruction set that the CPU kernels are compiled for. The runtime detects which of them this machine has.
+/// An instruction set that the CPU kernels are compiled for. The runtime detects which of them this machine
+/// has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Isa {

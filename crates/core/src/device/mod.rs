@@ -1,4 +1,4 @@
-//! What each machine can hold and how fast it can go. Every constant of a machine lives here, with its source.
+//! Device tables: capacities and rates of every machine, with their sources.
 
 pub mod cpu;
 pub mod hopper;

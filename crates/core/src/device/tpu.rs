@@ -20,11 +20,11 @@ pub struct TpuRates {
     pub hertz: f64,
     /// bf16 multiply-adds per cycle of all MXUs of the core.
     pub bf16_products: f64,
-    /// f8e4m3fn multiply-adds per cycle. Twice the bf16 rate on tpu7x, where an MXU instruction of 32 x 256 x 256
-    /// takes 8 cycles; the bf16 rate where the compiler widens the codes first.
+    /// f8e4m3fn multiply-adds per cycle. Twice the bf16 rate on tpu7x, where an MXU instruction of 32 x 256 x
+    /// 256 takes 8 cycles; the bf16 rate where the compiler widens the codes first.
     pub fp8_products: f64,
-    /// 32-bit elements per cycle of the VPU: 8 x 128 lanes in each of 4 slots, as the compiler's utilization tables
-    /// count them on tpu7x.
+    /// 32-bit elements per cycle of the VPU: 8 x 128 lanes in each of 4 slots, as the compiler's utilization
+    /// tables count them on tpu7x.
     pub vector_elements: f64,
     /// HBM bandwidth of one core: the chip's bandwidth in JAX 0.10 divided by its cores.
     pub hbm_bytes_per_second: f64,
@@ -79,8 +79,8 @@ pub struct TpuChip {
 
 const MIB: usize = 1 << 20;
 
-/// The supported generations. VMEM sizes and fp8 support are what libtpu 0.0.42 reports when it rejects a kernel;
-/// SMEM is 1 MiB on all of them.
+/// The supported generations. VMEM sizes and fp8 support are what libtpu 0.0.42 reports when it rejects a
+/// kernel; SMEM is 1 MiB on all of them.
 pub const TPU_CHIPS: [TpuChip; 5] = [
     TpuChip {
         name: "tpu7x",
@@ -174,9 +174,9 @@ const WORD_BITS: usize = 32;
 
 /// Bytes of an array in VMEM, padded as the compiler lays it out. Saturates.
 ///
-/// The last two dimensions are stored in tiles of 8 x 128. Fewer than 8 rows take a smaller tile, of the next power
-/// of two, which has at least the rows that share a 32-bit word. This is what the `infer-memref-layout` pass of
-/// libtpu 0.0.42 chooses, and what its out-of-memory message adds up.
+/// The last two dimensions are stored in tiles of 8 x 128. Fewer than 8 rows take a smaller tile, of the next
+/// power of two, which has at least the rows that share a 32-bit word. This is what the `infer-memref-layout`
+/// pass of libtpu 0.0.42 chooses, and what its out-of-memory message adds up.
 pub fn vmem_bytes(shape: &[usize], element_bits: usize) -> usize {
     let rows_per_word = WORD_BITS / element_bits.clamp(1, WORD_BITS);
     let padded = |(dimension, &extent): (usize, &usize)| match shape.len() - dimension {
@@ -194,7 +194,8 @@ pub fn vmem_bytes(shape: &[usize], element_bits: usize) -> usize {
     elements.checked_mul(element_bits).map_or(usize::MAX, |bits| bits.div_ceil(8))
 }
 
-/// Bytes of an array in SMEM, padded as the compiler lays it out: as in VMEM, with one 32-bit word per element.
+/// Bytes of an array in SMEM, padded as the compiler lays it out: as in VMEM, with one 32-bit word per
+/// element.
 pub fn smem_bytes(shape: &[usize]) -> usize {
     vmem_bytes(shape, WORD_BITS)
 }

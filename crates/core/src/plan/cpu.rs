@@ -1,8 +1,9 @@
 //! Plans for CPU kernels: register tile, cache blocks, the share of each thread, and its scratch memory.
 //!
-//! The loops, outermost first: row blocks, groups of panels, passes over K, panels of [`PANEL`] columns, slabs of K,
-//! register tiles. Decoded activations of one row block and pass are reused by a whole group of panels; decoded
-//! weights of one panel and slab are reused by all tiles. A tile goes through all quantization blocks of its slab.
+//! The loops, outermost first: row blocks, groups of panels, passes over K, panels of [`PANEL`] columns,
+//! slabs of K, register tiles. Decoded activations of one row block and pass are reused by a whole group of
+//! panels; decoded weights of one panel and slab are reused by all tiles. A tile goes through all
+//! quantization blocks of its slab.
 
 mod steps;
 #[cfg(test)]
@@ -12,10 +13,10 @@ pub use steps::{Share, Step, Steps, TileRun, TileRuns};
 
 use std::ops::Range;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use self::steps::part;
-use super::{BufferId, ElementType, MemoryMap, MemorySpace, OtherPlan, PlannedBuffer};
+use super::{BufferId, ElementType, MemoryMap, MemorySpace, PlannedBuffer, rebuilt};
 use crate::{
     ActivationKind, FloatKind, Problem, Strategy,
     device::cpu::{Isa, RegisterTile},
@@ -23,15 +24,16 @@ use crate::{
 
 /// Columns of the result that are packed, decoded and accumulated together.
 pub const PANEL: usize = 32;
-/// Length along K that is decoded and multiplied together: the largest quantization block, a multiple of the others.
+/// Length along K that is decoded and multiplied together: the largest quantization block, a multiple of the
+/// others.
 pub const SLAB: usize = 512;
 /// Bytes of a cache line; buffers are aligned to it.
 const LINE: usize = 64;
-/// Most bytes in a column of decoded activations: enough rows to amortize decoding the weights. Tuned on Zen 4, as
-/// are the next two.
+/// Most bytes in a column of decoded activations: enough rows to amortize decoding the weights. Tuned on Zen
+/// 4, as are the next two.
 const COLUMN_BYTES: usize = 1024;
-/// Cache budget for activations decoded over all of K, times the bytes of one: f32 tiles read twice the bytes for the
-/// same work, so they get half the budget.
+/// Cache budget for activations decoded over all of K, times the bytes of one: f32 tiles read twice the bytes
+/// for the same work, so they get half the budget.
 const X_BYTES: usize = 4608 << 10;
 /// Panels that share decoded activations when these do not cover all of K.
 const GROUP_PANELS: usize = 32;
@@ -56,8 +58,7 @@ pub enum WeightPath {
 /// Everything that a CPU kernel needs to know.
 ///
 /// Deserializing a plan rebuilds it and rejects any field that differs.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct CpuPlan {
     /// What is multiplied.
@@ -93,18 +94,20 @@ pub struct CpuPlan {
 /// More threads than any machine has. A plan in a file must not ask for a longer search.
 const MOST_THREADS: usize = 1 << 16;
 
-impl Serialize for CpuPlan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
-    }
+/// The fields that all others of a plan follow from.
+#[derive(Deserialize)]
+struct CpuChoices {
+    problem: Problem,
+    strategy: Strategy,
+    isa: Isa,
+    threads: usize,
 }
 
 impl<'de> Deserialize<'de> for CpuPlan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let plan = Self::deserialize(deserializer)?;
-        let is_rebuilt = plan.threads <= MOST_THREADS
-            && Self::new(plan.problem, plan.strategy, plan.isa, plan.threads) == plan;
-        if is_rebuilt { Ok(plan) } else { Err(D::Error::custom(OtherPlan)) }
+        rebuilt(deserializer, |CpuChoices { problem, strategy, isa, threads }| {
+            (threads <= MOST_THREADS).then(|| Self::new(problem, strategy, isa, threads))
+        })
     }
 }
 
@@ -231,8 +234,8 @@ fn strip_rows(problem: &Problem) -> usize {
     (QUANTIZED_BUDGET / problem.k / unit * unit).max(unit).min(problem.m)
 }
 
-/// Threads along the rows and along the columns that minimize the largest share. Ties go to columns: threads that
-/// share columns all decode the same weights.
+/// Threads along the rows and along the columns that minimize the largest share. Ties go to columns: threads
+/// that share columns all decode the same weights.
 fn grid(rows: usize, cols: usize, tile: RegisterTile, threads: usize) -> (usize, usize) {
     let (tiles, panels) = (rows.div_ceil(tile.rows), cols.div_ceil(PANEL));
     let largest_share = |&along_rows: &usize| {

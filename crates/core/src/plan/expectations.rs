@@ -43,7 +43,8 @@ impl Exemption {
 pub struct Expectations {
     /// What it need not show.
     pub exemptions: Vec<Exemption>,
-    /// Blocks of the operand that is loaded in the most pieces. A core with one block has nothing to double-buffer.
+    /// Blocks of the operand that is loaded in the most pieces. A core with one block has nothing to
+    /// double-buffer.
     pub blocks: Option<usize>,
 }
 

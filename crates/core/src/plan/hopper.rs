@@ -8,6 +8,7 @@
 
 mod arguments;
 mod choose;
+mod launch;
 mod quantization;
 mod roles;
 mod rules;
@@ -16,6 +17,7 @@ mod soundness;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
 pub use choose::candidates;
+pub use launch::LaunchConfig;
 pub use quantization::{
     CachePriority, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, QuantizePlan, QuantizeTuning,
     quantize_numbers,
@@ -129,8 +131,7 @@ impl TileConfig {
 ///
 /// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one that the
 /// constructors make.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HopperPlan {
     /// What is multiplied.

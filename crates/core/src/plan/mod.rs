@@ -1,19 +1,21 @@
 //! From a problem, a device and a strategy to every number that a kernel needs.
 //!
-//! The plan is the waist: left of it nobody emits text, right of it nobody chooses a tile. Emitters declare buffers
-//! from its memory map, checks compare compiled kernels with its [`Expectations`], and manifests hold it. A plan read
-//! from a file is rebuilt and compared, so it is always one that the constructors make.
+//! The plan is the waist: left of it nobody emits text, right of it nobody chooses a tile. Emitters declare
+//! buffers from its memory map, checks compare compiled kernels with its [`Expectations`], and manifests hold
+//! it. A plan read from a file is rebuilt and compared, so it is always one that the constructors make.
 //!
 //! # Room to grow
 //!
-//! Plans and errors are `#[non_exhaustive]` and problems are built with `Problem::new` and `with_*`, so what comes next adds
-//! fields instead of changing signatures:
+//! Plans and errors are `#[non_exhaustive]` and problems are built with `Problem::new` and `with_*`, so what
+//! comes next adds fields instead of changing signatures:
 //!
 //! - grouped products (experts): a list of row ranges in `Problem`, a schedule over groups in the plans;
-//! - weights that begin inside a scale block: offsets `n0` and `k0` in `Problem`, which shift the scale indices;
-//! - other scale formats (power-of-two, per channel): a variant beside [`ScaleGranularity`](crate::ScaleGranularity),
-//!   and another element type of the scale buffers;
-//! - fused epilogues (bias, activation function, residual): an epilogue in `Problem`, and its operands in the memory map.
+//! - weights that begin inside a scale block: offsets `n0` and `k0` in `Problem`, which shift the scale
+//!   indices;
+//! - other scale formats (power-of-two, per channel): a variant beside
+//!   [`ScaleGranularity`](crate::ScaleGranularity), and another element type of the scale buffers;
+//! - fused epilogues (bias, activation function, residual): an epilogue in `Problem`, and its operands in the
+//!   memory map.
 
 pub mod cpu;
 mod expectations;
@@ -23,6 +25,9 @@ pub mod tpu;
 
 pub use expectations::{Exemption, Expectations};
 pub use memory::{BufferId, ElementType, MemoryMap, MemorySpace, PlannedBuffer};
+
+use serde::{Deserialize, Deserializer, Serialize, de::DeserializeOwned, de::Error};
+use serde_json::Value;
 
 use crate::{
     Problem, Strategy,
@@ -51,8 +56,8 @@ pub enum DeviceKind {
 impl Strategy {
     /// The fastest strategy for a problem.
     ///
-    /// `strip` wins every measured shape. A CPU needs a packed weight for it; without one, what counts is whether
-    /// decoded weights are reused: if so, decoding the next panel during the current one pays.
+    /// `strip` wins every measured shape. A CPU needs a packed weight for it; without one, what counts is
+    /// whether decoded weights are reused: if so, decoding the next panel during the current one pays.
     pub fn best_for(problem: &Problem, device: DeviceKind) -> Self {
         match device {
             DeviceKind::Tpu | DeviceKind::Gpu | DeviceKind::Cpu { packed: true, .. } => Self::Strip,
@@ -70,6 +75,19 @@ impl Strategy {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the plan is not one that this version of octile makes")]
 pub struct OtherPlan;
+
+/// Deserializes the choices that a plan follows from, rebuilds the plan, and rejects a document that differs
+/// from it.
+fn rebuilt<'de, D: Deserializer<'de>, Choices: DeserializeOwned, Plan: Serialize>(
+    deserializer: D,
+    rebuild: impl FnOnce(Choices) -> Option<Plan>,
+) -> Result<Plan, D::Error> {
+    let written = Value::deserialize(deserializer)?;
+    let choices = Choices::deserialize(&written).map_err(D::Error::custom)?;
+    let plan = rebuild(choices);
+    let same = plan.filter(|plan| serde_json::to_value(plan).is_ok_and(|made| made == written));
+    same.ok_or_else(|| D::Error::custom(OtherPlan))
+}
 
 /// Why a plan cannot be made.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]

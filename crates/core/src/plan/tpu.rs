@@ -5,10 +5,10 @@ mod tile;
 
 use std::{fmt, str::FromStr};
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::memory::DOUBLE_BUFFERED;
-use super::{BufferId, ElementType, MemoryMap, MemorySpace, OtherPlan, PlanError, PlannedBuffer};
+use super::{BufferId, ElementType, MemoryMap, MemorySpace, PlanError, PlannedBuffer, rebuilt};
 use crate::{
     ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy,
     device::tpu::{Fp8Support, TpuChip},
@@ -114,10 +114,9 @@ pub struct CostEstimate {
 
 /// Everything that a TPU kernel needs to know.
 ///
-/// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one that the
-/// constructors make.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(remote = "Self", deny_unknown_fields)]
+/// Deserializing a plan rebuilds it and rejects any field that differs, so a plan read from a file is one
+/// that the constructors make.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct TpuPlan {
     /// What is multiplied.
@@ -152,21 +151,22 @@ pub struct TpuPlan {
     pub cost: CostEstimate,
 }
 
-impl Serialize for TpuPlan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
-    }
+/// The fields that all others of a plan follow from.
+#[derive(Deserialize)]
+struct TpuChoices {
+    problem: Problem,
+    chip: &'static TpuChip,
+    strategy: Strategy,
+    mode: BlockMode,
+    tile: Dims,
 }
 
 impl<'de> Deserialize<'de> for TpuPlan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let plan = Self::deserialize(deserializer)?;
-        // Also what keeps a file from asking for a search over tiles.
-        let rebuilt = match plan.mode {
-            BlockMode::Auto => None,
-            mode => Self::with_tile(&plan.problem, plan.chip, plan.strategy, mode, plan.tile).ok(),
-        };
-        rebuilt.filter(|rebuilt| *rebuilt == plan).ok_or_else(|| D::Error::custom(OtherPlan))
+        // With the tile of the document, so that a file cannot ask for a search over tiles.
+        rebuilt(deserializer, |TpuChoices { problem, chip, strategy, mode, tile }| {
+            Self::with_tile(&problem, chip, strategy, mode, tile).ok()
+        })
     }
 }
 
@@ -276,7 +276,8 @@ impl TpuPlan {
         matches!(self.problem.x, ActivationKind::Quantized(..))
     }
 
-    /// The buffer of activation scales, or of the largest magnitudes that become scales; `None` without scales.
+    /// The buffer of activation scales, or of the largest magnitudes that become scales; `None` without
+    /// scales.
     pub fn x_scale(&self) -> Option<&PlannedBuffer> {
         self.memory.get(BufferId::XScale).or_else(|| self.memory.get(BufferId::XAbsMax))
     }
@@ -354,8 +355,9 @@ fn require_whole_blocks(problem: &Problem, tile: Dims) -> Result<(), PlanError> 
     Ok(())
 }
 
-/// A matmul over 128 columns fills half an MXU, so fp8 gains nothing over bf16 there, and one matmul over all of K
-/// saves scaling every k-block. With few rows the weights are the work, and codes load faster than they are widened.
+/// A matmul over 128 columns fills half an MXU, so fp8 gains nothing over bf16 there, and one matmul over all
+/// of K saves scaling every k-block. With few rows the weights are the work, and codes load faster than they
+/// are widened.
 fn arithmetic(problem: &Problem, strategy: Strategy, few_rows: bool) -> Arithmetic {
     let dequantize = strategy == Strategy::Strip && problem.quant_block.size() < 256 && !few_rows;
     match problem.x {

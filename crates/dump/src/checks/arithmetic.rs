@@ -1,11 +1,12 @@
-//! What the arithmetic units are given.
+//! Checks on matmul operand types and spills.
 
-use super::{Outcome, counted};
+use super::{CheckOutcome, counted};
 use crate::facts::{Evidence, Facts, Fault, FileKind, Level, Matmul};
 
-const NO_MATMUL: &str = "no multiplication is in these files: give the LLO listing or the Mosaic text of the kernel, or its PTX or SASS";
+const NO_MATMUL: &str =
+    "no matmul is in these files: give the LLO listing or Mosaic text of the kernel, or its PTX or SASS";
 
-/// The multiplications of one level.
+/// The matmuls of one level.
 fn matmuls(facts: &Facts, level: Level) -> Vec<&Matmul> {
     facts.matmuls.iter().filter(|matmul| matmul.level == level).collect()
 }
@@ -27,18 +28,18 @@ fn describe(matmul: &Matmul) -> String {
     }
 }
 
-/// What a level says where it has no multiplication, or more of them than those of the matrix units.
-fn besides(facts: &Facts, level: Level, matmuls: &[&Matmul]) -> Option<Outcome> {
+/// The outcome of a level without matmuls, or with multiplications outside the matrix units.
+fn besides(facts: &Facts, level: Level, matmuls: &[&Matmul]) -> Option<CheckOutcome> {
     let at_level = |fault: &&Fault| fault.level == level;
     let fault = match matmuls {
         [] => facts.unexecuted.iter().find(at_level),
         _ => facts.scalar_products.iter().find(at_level),
     };
     if let Some(fault) = fault {
-        return Some(Outcome::fail(fault.says.clone(), vec![fault.evidence.clone()]));
+        return Some(CheckOutcome::fail(fault.says.clone(), vec![fault.evidence.clone()]));
     }
     let unproven = facts.conditional.iter().chain(&facts.unaccounted).find(at_level);
-    // The assembler takes nothing away that is executed.
+    // The assembler removes no executed instruction.
     let assembled = facts.files.iter().any(|file| file.kind == FileKind::Sass && file.damage.is_empty());
     let count = |level: Level, like: &Matmul| -> usize {
         let same = |other: &&Matmul| other.level == level && other.lhs == like.lhs && other.rhs == like.rhs;
@@ -50,24 +51,24 @@ fn besides(facts: &Facts, level: Level, matmuls: &[&Matmul]) -> Option<Outcome> 
         if made < asked {
             let what = describe(matmul);
             let says = format!("{what} is in the PTX {asked} times, and {made} times in the machine code");
-            return Some(Outcome::fail(says, vec![matmul.evidence.clone()]));
+            return Some(CheckOutcome::fail(says, vec![matmul.evidence.clone()]));
         }
     }
     if let Some(fault) = unproven {
         if let Some(fault) = facts.invalid.iter().find(at_level) {
-            return Some(Outcome::fail(fault.says.clone(), vec![fault.evidence.clone()]));
+            return Some(CheckOutcome::fail(fault.says.clone(), vec![fault.evidence.clone()]));
         }
-        return Some(Outcome::obscured(fault.says.clone()));
+        return Some(CheckOutcome::obscured(fault.says.clone()));
     }
     matmuls.is_empty().then(|| match kernel_file(facts, level) {
         Some(file) => {
-            Outcome::fail(format!("{file} multiplies nothing: it is no kernel of a product"), Vec::new())
+            CheckOutcome::fail(format!("{file} multiplies nothing: it is no kernel of a product"), Vec::new())
         }
-        None => Outcome::unknown(NO_MATMUL),
+        None => CheckOutcome::unknown(NO_MATMUL),
     })
 }
 
-/// The file that has the whole code of a TPU kernel at a level: what is not in it is not done.
+/// The file with the complete code of a TPU kernel at a level, so that absence in it is a proof.
 fn kernel_file(facts: &Facts, level: Level) -> Option<&str> {
     let kinds: &[FileKind] = match level {
         Level::Mosaic => &[FileKind::Mosaic],
@@ -78,16 +79,16 @@ fn kernel_file(facts: &Facts, level: Level) -> Option<&str> {
     Some(&file.name)
 }
 
-/// That the operands of a multiplication are not told: they could be of any type.
-fn unreadable_operands(matmuls: &[&Matmul]) -> Option<Outcome> {
+/// Obscured if the operand types of a matmul are missing.
+fn unreadable_operands(matmuls: &[&Matmul]) -> Option<CheckOutcome> {
     let matmul = matmuls.iter().find(|matmul| matmul.lhs.is_empty() || matmul.rhs.is_empty())?;
     let Evidence { file, place, .. } = &matmul.evidence;
-    Some(Outcome::obscured(format!(
+    Some(CheckOutcome::obscured(format!(
         "the operand types of the multiplication at {file}:{place} could not be read"
     )))
 }
 
-pub fn native_fp8(facts: &Facts, level: Level) -> Outcome {
+pub fn native_fp8(facts: &Facts, level: Level) -> CheckOutcome {
     let matmuls = matmuls(facts, level);
     if let Some(outcome) = besides(facts, level, &matmuls) {
         return outcome;
@@ -100,7 +101,7 @@ pub fn native_fp8(facts: &Facts, level: Level) -> Outcome {
         } else {
             ""
         };
-        return Outcome::fail(format!("{}{emulated}", describe(matmul)), vec![matmul.evidence.clone()]);
+        return CheckOutcome::fail(format!("{}{emulated}", describe(matmul)), vec![matmul.evidence.clone()]);
     }
     if let Some(outcome) = unreadable_operands(&matmuls) {
         return outcome;
@@ -108,34 +109,34 @@ pub fn native_fp8(facts: &Facts, level: Level) -> Outcome {
     let count: usize = matmuls.iter().map(|matmul| matmul.count).sum();
     let element = matmuls.first().map_or("", |first| &first.lhs);
     let says = format!("{}, all on {element}", counted(count, "multiplication"));
-    Outcome::pass(says, first_line(&matmuls))
+    CheckOutcome::pass(says, first_line(&matmuls))
 }
 
-pub fn no_f32_matmul(facts: &Facts, level: Level) -> Outcome {
+pub fn no_f32_matmul(facts: &Facts, level: Level) -> CheckOutcome {
     let matmuls = matmuls(facts, level);
     if let Some(outcome) = besides(facts, level, &matmuls) {
         return outcome;
     }
-    // The tensor cores read tf32 from f32 in memory.
+    // Tensor cores read tf32 from f32 in memory.
     let is_f32 = |element: &str| matches!(element, "f32" | "tf32");
     if let Some(matmul) = matmuls.iter().find(|matmul| is_f32(&matmul.lhs) || is_f32(&matmul.rhs)) {
-        return Outcome::fail(describe(matmul), vec![matmul.evidence.clone()]);
+        return CheckOutcome::fail(describe(matmul), vec![matmul.evidence.clone()]);
     }
     if let Some(outcome) = unreadable_operands(&matmuls) {
         return outcome;
     }
-    Outcome::pass("no multiplication takes f32 operands", first_line(&matmuls))
+    CheckOutcome::pass("no multiplication takes f32 operands", first_line(&matmuls))
 }
 
-pub fn no_spills(facts: &Facts, level: Level) -> Outcome {
+pub fn no_spills(facts: &Facts, level: Level) -> CheckOutcome {
     let Some(spills) = facts.spills.as_ref().filter(|_| level == Level::Llo) else {
-        return Outcome::unknown("no listing of instructions (LLO or SASS) is among these files");
+        return CheckOutcome::unknown("no listing of instructions (LLO or SASS) is among these files");
     };
     if spills.instructions == 0 {
         let says = "no vector register is stored to a spill slot";
-        return Outcome::pass(says, vec![spills.evidence.clone()]);
+        return CheckOutcome::pass(says, vec![spills.evidence.clone()]);
     }
     let executed = spills.executed.map_or(String::new(), |executed| format!(", executed {executed} times"));
     let says = format!("{} stores and reloads of spilled vector registers{executed}", spills.instructions);
-    Outcome::fail(says, vec![spills.evidence.clone()])
+    CheckOutcome::fail(says, vec![spills.evidence.clone()])
 }

@@ -1,21 +1,21 @@
-//! How data moves.
+//! Checks on copies: asynchronous, balanced, double-buffered.
 
-use super::{Outcome, counted};
+use super::{CheckOutcome, counted};
 use crate::facts::{Copy, Facts, Level, Role, Space};
 
-/// Copies of the kernel itself, as one level has them; what XLA copies around it is not the kernel's.
+/// The kernel's own copies at one level, without those that XLA issues around it.
 fn kernel_copies(facts: &Facts, level: Level) -> Vec<&Copy> {
     facts.copies.iter().filter(|copy| copy.level == level && level != Level::Hlo).collect()
 }
 
-/// Whether the listing was executed, so that the absence of a copy means something.
+/// Whether the listing was executed, so that the absence of a copy is a proof.
 fn executed(facts: &Facts, level: Level) -> bool {
     level == Level::Llo && facts.cycles.is_some()
 }
 
-pub fn async_dma(facts: &Facts, level: Level) -> Outcome {
+pub fn async_copies(facts: &Facts, level: Level) -> CheckOutcome {
     let copies = kernel_copies(facts, level);
-    // The kernel's input has to come from outside; the guides may leave the source open.
+    // Inputs come from HBM; the guides may leave the source open.
     let fetch = copies.iter().find(|copy| {
         copy.inbound && copy.role != Some(Role::Scale) && matches!(copy.from, Space::Hbm | Space::Unstated)
     });
@@ -23,26 +23,29 @@ pub fn async_dma(facts: &Facts, level: Level) -> Outcome {
         Some(copy) => {
             let starts: u64 = copies.iter().map(|copy| copy.starts).sum();
             let how = if copy.overlaps_multiply.is_some() { "executed" } else { "in the text" };
-            Outcome::pass(format!("{} {how}", counted(starts as usize, "copy")), vec![copy.evidence.clone()])
+            CheckOutcome::pass(
+                format!("{} {how}", counted(starts as usize, "copy")),
+                vec![copy.evidence.clone()],
+            )
         }
         None if executed(facts, level) => {
             let evidence = copies.first().map(|copy| copy.evidence.clone());
-            Outcome::fail(
+            CheckOutcome::fail(
                 "the kernel starts no copy of its data from device memory",
                 evidence.into_iter().collect(),
             )
         }
         None if level == Level::Guide && guide_without_copies(facts) => {
-            Outcome::fail("there is no async-copy-start in this file", Vec::new())
+            CheckOutcome::fail("there is no async-copy-start in this file", Vec::new())
         }
-        None => Outcome::unknown(
+        None => CheckOutcome::unknown(
             "no copy is in these files, and copies that the compiler adds show only in the LLO listing: give the \
              packed-bundles-post-ra one",
         ),
     }
 }
 
-/// A hand-written program that multiplies or holds buffers but copies nothing.
+/// A hand-written program with matmuls or buffers but no copies.
 fn guide_without_copies(facts: &Facts) -> bool {
     let guide = |level: Level| level == Level::Guide;
     let says_anything = facts.buffers.iter().any(|buffer| guide(buffer.level))
@@ -50,17 +53,17 @@ fn guide_without_copies(facts: &Facts) -> bool {
     says_anything && !facts.copies.iter().any(|copy| guide(copy.level))
 }
 
-pub fn dma_balanced(facts: &Facts, level: Level) -> Outcome {
+pub fn copies_balanced(facts: &Facts, level: Level) -> CheckOutcome {
     if let Some(race) = facts.races.iter().find(|race| race.level == level) {
-        return Outcome::fail(race.says.clone(), vec![race.evidence.clone()]);
+        return CheckOutcome::fail(race.says.clone(), vec![race.evidence.clone()]);
     }
     let balances = || facts.balances.iter().filter(|balance| balance.level == level);
     if let Some(balance) = balances().find(|balance| !balance.faults.is_empty()) {
-        return Outcome::fail(balance.faults.join("; "), vec![balance.evidence.clone()]);
+        return CheckOutcome::fail(balance.faults.join("; "), vec![balance.evidence.clone()]);
     }
     if balances().any(|balance| !balance.conclusive) {
-        let what = if level == Level::Llo { "the listing" } else { "the kernel's text" };
-        return Outcome::obscured(format!(
+        let what = if level == Level::Llo { "the listing" } else { "the Mosaic text" };
+        return CheckOutcome::obscured(format!(
             "{what} does not determine every address and predicate of its copies, waits and accesses"
         ));
     }
@@ -70,15 +73,15 @@ pub fn dma_balanced(facts: &Facts, level: Level) -> Outcome {
                 Level::Guide => format!("{}, each awaited once", counted(balance.checked, "copy")),
                 _ => format!("{}, all at zero at the end", counted(balance.checked, "semaphore")),
             };
-            Outcome::pass(says, vec![balance.evidence.clone()])
+            CheckOutcome::pass(says, vec![balance.evidence.clone()])
         }
-        None => Outcome::unknown(
+        None => CheckOutcome::unknown(
             "copies and waits match only along an execution: give the packed-bundles-post-ra listing",
         ),
     }
 }
 
-pub fn double_buffered(facts: &Facts, level: Level) -> Outcome {
+pub fn double_buffered(facts: &Facts, level: Level) -> CheckOutcome {
     if executed(facts, level) {
         return double_buffered_execution(facts);
     }
@@ -86,7 +89,7 @@ pub fn double_buffered(facts: &Facts, level: Level) -> Outcome {
         .into_iter()
         .filter(|copy| copy.inbound && copy.role != Some(Role::Scale))
         .collect();
-    // The kernel's own text can be executed too, where copies are its own and not the compiler's.
+    // Mosaic text can be executed too, where the kernel issues its own DMAs.
     if !copies.is_empty() && copies.iter().all(|copy| copy.overlaps_multiply.is_some()) {
         let mut operands: Vec<_> = copies.iter().filter_map(|copy| copy.operand).collect();
         operands.dedup();
@@ -99,20 +102,23 @@ pub fn double_buffered(facts: &Facts, level: Level) -> Outcome {
     double_buffered_declaration(facts, level, &copies)
 }
 
-/// From what the text declares.
-fn double_buffered_declaration(facts: &Facts, level: Level, copies: &[&Copy]) -> Outcome {
+/// From the declarations in the text.
+fn double_buffered_declaration(facts: &Facts, level: Level, copies: &[&Copy]) -> CheckOutcome {
     let buffers = facts.buffers.iter().filter(|buffer| buffer.level == level && level != Level::Llo);
     let data: Vec<_> = buffers
         .filter(|buffer| buffer.role == Role::Data && buffer.copied_to && buffer.space == Space::Vmem)
         .collect();
     if data.is_empty() || copies.is_empty() {
-        return Outcome::unknown(
+        return CheckOutcome::unknown(
             "whether copies overlap with multiplications shows only in the packed-bundles-post-ra listing",
         );
     }
-    // Without a copy into another slot than the one in use, two buffers are only twice the memory.
+    // Two buffers help only if copies go to the slot that is not in use.
     if let Some(copy) = copies.iter().find(|copy| copy.depth == Some(1)) {
-        return Outcome::fail("every copy goes to the same slot of its buffer", vec![copy.evidence.clone()]);
+        return CheckOutcome::fail(
+            "every copy goes to the same slot of its buffer",
+            vec![copy.evidence.clone()],
+        );
     }
     let single = data
         .iter()
@@ -120,11 +126,11 @@ fn double_buffered_declaration(facts: &Facts, level: Level, copies: &[&Copy]) ->
     match single {
         Some(buffer) => {
             let says = format!("{} {:?} has no second buffer", buffer.name, buffer.dims);
-            Outcome::fail(says, vec![buffer.evidence.clone()])
+            CheckOutcome::fail(says, vec![buffer.evidence.clone()])
         }
         None => {
             let evidence = data.first().map(|buffer| buffer.evidence.clone());
-            Outcome::pass(
+            CheckOutcome::pass(
                 format!("{} of depth 2 or more", counted(data.len(), "data buffer")),
                 evidence.into_iter().collect(),
             )
@@ -132,8 +138,8 @@ fn double_buffered_declaration(facts: &Facts, level: Level, copies: &[&Copy]) ->
     }
 }
 
-/// From the execution of the listing: every data operand has to be copied by the kernel.
-fn double_buffered_execution(facts: &Facts) -> Outcome {
+/// From the execution of the listing: the kernel must copy every data operand.
+fn double_buffered_execution(facts: &Facts) -> CheckOutcome {
     let inputs = facts.operands.iter().filter(|operand| {
         operand.level == Level::Llo
             && operand.role == Role::Data
@@ -150,23 +156,22 @@ fn double_buffered_execution(facts: &Facts) -> Outcome {
         if routes.is_empty() {
             let says =
                 format!("no copy of operand {} is in flight while the matrix units work", operand.index);
-            return Outcome::fail(says, vec![operand.evidence.clone()]);
+            return CheckOutcome::fail(says, vec![operand.evidence.clone()]);
         }
         operands.push((operand.index, routes));
     }
     copied_ahead(operands)
 }
 
-/// Whether, of each operand that is copied more than once, two places take turns, and one is filled while the matrix
-/// units work on another.
-fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) -> Outcome {
+/// Checks that each operand with several copies alternates between slots, and is copied during matmuls.
+fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) -> CheckOutcome {
     let mut proof = Vec::new();
     let mut blocks = 0;
     for (index, routes) in operands {
         if let Some(read) = routes.iter().find_map(|copy| copy.read_too_early.as_ref()) {
             let line = read.place.line;
             let says = format!("line {line} reads operand {index} where a copy of it is still on its way to");
-            return Outcome::fail(says, vec![read.clone()]);
+            return CheckOutcome::fail(says, vec![read.clone()]);
         }
         let starts: u64 = routes.iter().map(|copy| copy.starts).sum();
         let Some(first) = routes.first().filter(|_| starts > 1) else { continue };
@@ -182,12 +187,15 @@ fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) 
                 } else {
                     format!("no copy of operand {index} is in flight while the matrix units work")
                 };
-                return Outcome::fail(says, vec![first.evidence.clone()]);
+                return CheckOutcome::fail(says, vec![first.evidence.clone()]);
             }
         }
     }
     if blocks == 0 {
-        return Outcome::unknown("every operand is copied once: there is nothing to overlap");
+        return CheckOutcome::unknown("every operand is copied once: there is nothing to overlap");
     }
-    Outcome::pass(format!("{} copied ahead, into two places or more", counted(blocks, "data operand")), proof)
+    CheckOutcome::pass(
+        format!("{} copied ahead, into two places or more", counted(blocks, "data operand")),
+        proof,
+    )
 }

@@ -1,14 +1,14 @@
-//! Where things live.
+//! Checks on memory spaces and sizes.
 
 use octile_core::device::tpu::TpuChip;
 
-use super::{Outcome, counted};
+use super::{CheckOutcome, counted};
 use crate::facts::{Copy, Evidence, Facts, Level, MemoryUse, Operand, Origin, Role, Space};
 
 const NO_SCALES: &str = "no scale buffer is in these files";
 const NO_DATA: &str = "no data buffer is in these files";
 
-/// The input operands of one role, as one level names them.
+/// The input operands of one role at one level.
 fn inputs(facts: &Facts, level: Level, role: Role) -> Vec<&Operand> {
     let operands = facts.operands.iter().filter(|operand| operand.level == level);
     // A scalar is neither data nor scales.
@@ -32,36 +32,39 @@ fn list<'a>(names: impl Iterator<Item = &'a Operand>) -> String {
     names.join(", ")
 }
 
-pub fn operands_in_hbm(facts: &Facts, level: Level) -> Outcome {
+pub fn operands_in_hbm(facts: &Facts, level: Level) -> CheckOutcome {
     let data = inputs(facts, level, Role::Data);
     if data.is_empty() {
-        return Outcome::unknown(
-            "the files do not say where the operands live: give the LLO listing or the optimized HLO",
+        return CheckOutcome::unknown(
+            "the files do not state the memory space of the operands: give the LLO listing or the optimized HLO",
         );
     }
     let moved: Vec<_> = data.iter().filter(|operand| operand.space != Space::Hbm).copied().collect();
     if moved.is_empty() {
-        return Outcome::pass(format!("{} in device memory", list(data.iter().copied())), evidence(&data));
+        return CheckOutcome::pass(
+            format!("{} in device memory", list(data.iter().copied())),
+            evidence(&data),
+        );
     }
     let unstated = moved.iter().any(|operand| operand.space == Space::Unstated);
     let how =
         if unstated { "no memory space is stated" } else { "copied into VMEM before the kernel starts" };
-    Outcome::fail(format!("{}: {how}", list(moved.iter().copied())), evidence(&moved))
+    CheckOutcome::fail(format!("{}: {how}", list(moved.iter().copied())), evidence(&moved))
 }
 
-/// Copies into the kernel that belong to an operand, from executed listings.
+/// DMAs of an operand into on-chip memory, from executed listings.
 fn routes<'f>(facts: &'f Facts, operand: &Operand) -> Vec<&'f Copy> {
     let copies = facts.copies.iter().filter(|copy| copy.level == Level::Llo && copy.inbound);
     copies.filter(|copy| copy.operand == Some(operand.index)).collect()
 }
 
-pub fn scales_in_smem(facts: &Facts, level: Level) -> Outcome {
+pub fn scales_staged(facts: &Facts, level: Level) -> CheckOutcome {
     if level != Level::Llo {
         return buffers_in(facts, level, Role::Scale, &Space::Smem, "scale");
     }
     let scales = inputs(facts, level, Role::Scale);
     if scales.is_empty() || facts.cycles.is_none() {
-        return Outcome::unknown(NO_SCALES);
+        return CheckOutcome::unknown(NO_SCALES);
     }
     let mut proof = Vec::new();
     for scale in &scales {
@@ -72,24 +75,24 @@ pub fn scales_in_smem(facts: &Facts, level: Level) -> Outcome {
             (None, _) if scale.space == Space::Smem => proof.push(scale.evidence.clone()),
             (None, Some(copy)) => {
                 let says = format!("the scales of operand {} are copied to VMEM", scale.index);
-                return Outcome::fail(says, vec![copy.evidence.clone()]);
+                return CheckOutcome::fail(says, vec![copy.evidence.clone()]);
             }
             (None, None) => {
                 let says = format!("the scales of operand {} never reach SMEM", scale.index);
-                return Outcome::fail(says, vec![scale.evidence.clone()]);
+                return CheckOutcome::fail(says, vec![scale.evidence.clone()]);
             }
         }
     }
-    Outcome::pass(format!("{} copied to SMEM", counted(scales.len(), "scale operand")), proof)
+    CheckOutcome::pass(format!("{} copied to SMEM", counted(scales.len(), "scale operand")), proof)
 }
 
-pub fn data_in_vmem(facts: &Facts, level: Level) -> Outcome {
+pub fn data_on_chip(facts: &Facts, level: Level) -> CheckOutcome {
     if level != Level::Llo {
         return buffers_in(facts, level, Role::Data, &Space::Vmem, "data");
     }
     let data = inputs(facts, level, Role::Data);
     if data.is_empty() || facts.cycles.is_none() {
-        return Outcome::unknown(NO_DATA);
+        return CheckOutcome::unknown(NO_DATA);
     }
     let mut proof = Vec::new();
     for operand in &data {
@@ -99,35 +102,35 @@ pub fn data_in_vmem(facts: &Facts, level: Level) -> Outcome {
             None if operand.space == Space::Vmem => proof.push(operand.evidence.clone()),
             None => {
                 let says = format!("operand {} never reaches VMEM", operand.index);
-                return Outcome::fail(says, vec![operand.evidence.clone()]);
+                return CheckOutcome::fail(says, vec![operand.evidence.clone()]);
             }
         }
     }
-    Outcome::pass(format!("{} in VMEM", counted(data.len(), "data operand")), proof)
+    CheckOutcome::pass(format!("{} in VMEM", counted(data.len(), "data operand")), proof)
 }
 
-/// Whether all buffers of a role that receive copies are in one memory, as a level declares them. The allocation table of
-/// a listing does not tell which buffers are copied to.
-fn buffers_in(facts: &Facts, level: Level, role: Role, space: &Space, what: &str) -> Outcome {
+/// Checks that all copy destinations of a role are declared in one memory space. The allocation table of a listing does
+/// not show which buffers are copied to.
+fn buffers_in(facts: &Facts, level: Level, role: Role, space: &Space, what: &str) -> CheckOutcome {
     let buffers = facts.buffers.iter().filter(|buffer| buffer.level == level);
     let buffers: Vec<_> = buffers.filter(|buffer| buffer.role == role && buffer.copied_to).collect();
     let Some(first) = buffers.first() else {
-        return Outcome::unknown(if role == Role::Scale { NO_SCALES } else { NO_DATA });
+        return CheckOutcome::unknown(if role == Role::Scale { NO_SCALES } else { NO_DATA });
     };
     match buffers.iter().find(|buffer| buffer.space != *space) {
         Some(buffer) => {
             let says = format!("{} {:?} {} is in {}", buffer.name, buffer.dims, buffer.element, buffer.space);
-            Outcome::fail(says, vec![buffer.evidence.clone()])
+            CheckOutcome::fail(says, vec![buffer.evidence.clone()])
         }
         None => {
             let says = format!("{} in {space}", counted(buffers.len(), &format!("{what} buffer")));
-            Outcome::pass(says, vec![first.evidence.clone()])
+            CheckOutcome::pass(says, vec![first.evidence.clone()])
         }
     }
 }
 
-pub fn fits_vmem(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> Outcome {
-    // One figure counts: what the compiler states, else a sum over buffers, some of which may share memory.
+pub fn fits_on_chip(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> CheckOutcome {
+    // One figure counts: the compiler's own, else the sum of the buffers, some of which may share memory.
     let of_level = |vmem: &&MemoryUse| match vmem.origin {
         Origin::Stated => level == Level::Hlo,
         Origin::Listed => level == Level::Llo,
@@ -137,9 +140,11 @@ pub fn fits_vmem(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> Outcome
         let unsized_buffer = facts.buffers.iter().find(|buffer| buffer.level == level && buffer.is_unsized());
         if let Some(buffer) = unsized_buffer.filter(|_| facts.vmem.is_none()) {
             let (name, element) = (&buffer.name, &buffer.element);
-            return Outcome::obscured(format!("the size of {name} is not known: its elements are {element}"));
+            return CheckOutcome::obscured(format!(
+                "the size of {name} is not known: its elements are {element}"
+            ));
         }
-        return Outcome::unknown(
+        return CheckOutcome::unknown(
             "the files do not say how much VMEM the kernel uses: give the HLO from after code generation, or the \
              Mosaic text",
         );
@@ -147,7 +152,7 @@ pub fn fits_vmem(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> Outcome
     let limit = vmem.limit.or(facts.vmem_limit).or(chip.map(|chip| chip.vmem_default as u64));
     let Some(limit) = limit else {
         let (used, how) = (vmem.used, origin(vmem.origin));
-        return Outcome::unknown(format!(
+        return CheckOutcome::unknown(format!(
             "the kernel uses {used} bytes of VMEM{how}, but the limit is not known: name the chip"
         ));
     };
@@ -162,15 +167,15 @@ pub fn fits_vmem(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> Outcome
             used => used.to_string(),
         };
         let says = format!("{used} bytes of {name}{how}, where {limit} are allowed");
-        return Outcome::fail(says, vec![memory.evidence.clone()]);
+        return CheckOutcome::fail(says, vec![memory.evidence.clone()]);
     }
     let says = uses.iter().map(|(name, memory, limit)| {
         format!("{} of {limit} bytes of {name}{}", memory.used, origin(memory.origin))
     });
-    Outcome::pass(says.collect::<Vec<_>>().join("; "), evidence)
+    CheckOutcome::pass(says.collect::<Vec<_>>().join("; "), evidence)
 }
 
-/// How a figure is known, to follow it in a sentence.
+/// Where a figure comes from, to follow it in a sentence.
 fn origin(origin: Origin) -> &'static str {
     match origin {
         Origin::Stated => ", as the compiler states",

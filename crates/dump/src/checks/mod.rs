@@ -1,4 +1,4 @@
-//! Checks: each claims something about a kernel and proves or refutes it from the facts.
+//! Checks: claims about a kernel, each proven or refuted from the facts.
 
 mod arithmetic;
 mod copies;
@@ -11,156 +11,156 @@ use std::fmt;
 use octile_core::{Strategy, device::tpu::TpuChip};
 use serde::{Serialize, Serializer};
 
-use self::outcome::Outcome;
+use self::outcome::CheckOutcome;
 use crate::facts::{Evidence, Facts, Fault, Level};
 
-/// A claim, with a name that does not change.
+/// A claim about a kernel, with a stable name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CheckId {
-    /// Every multiplication takes its operands as 8-bit floats.
+    /// Every matmul has 8-bit float operands.
     NativeFp8,
-    /// No multiplication takes f32 operands.
+    /// No matmul has f32 operands.
     NoF32Matmul,
-    /// The kernel finds its data in device memory and copies it itself.
+    /// Operands are in HBM when the kernel starts, and the kernel copies them itself.
     OperandsInHbm,
-    /// Data is copied while other work goes on.
-    AsyncDma,
-    /// Every copy is awaited, and every wait has a copy.
-    DmaBalanced,
-    /// The next block is copied while the current one is multiplied.
+    /// Data is copied asynchronously: by DMA or TMA.
+    AsyncCopies,
+    /// Every copy has a wait and every wait a copy, and no access races with a copy in flight.
+    CopiesBalanced,
+    /// The next tile is copied during the matmul of the current one.
     DoubleBuffered,
-    /// Scales are read from scalar memory.
-    ScalesInSmem,
-    /// Data blocks are in vector memory.
-    DataInVmem,
-    /// No vector register is spilled.
+    /// Scales are staged in SMEM on TPUs, in shared memory on GPUs.
+    ScalesStaged,
+    /// Data tiles are in VMEM on TPUs, in shared memory on GPUs.
+    DataOnChip,
+    /// No register is spilled.
     NoSpills,
-    /// The buffers fit.
-    FitsVmem,
+    /// Buffers and registers fit on the core or SM.
+    FitsOnChip,
 }
 
 impl CheckId {
-    /// Every check, in the order in which reports list them.
+    /// Every check, in the order of reports.
     pub const ALL: [Self; 10] = [
         Self::NativeFp8,
         Self::NoF32Matmul,
         Self::OperandsInHbm,
-        Self::AsyncDma,
-        Self::DmaBalanced,
+        Self::AsyncCopies,
+        Self::CopiesBalanced,
         Self::DoubleBuffered,
-        Self::ScalesInSmem,
-        Self::DataInVmem,
+        Self::ScalesStaged,
+        Self::DataOnChip,
         Self::NoSpills,
-        Self::FitsVmem,
+        Self::FitsOnChip,
     ];
 
-    /// The name that commands, reports and records use.
+    /// Name in commands, reports and records.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NativeFp8 => "native-fp8",
             Self::NoF32Matmul => "no-f32-matmul",
             Self::OperandsInHbm => "operands-in-hbm",
-            Self::AsyncDma => "async-dma",
-            Self::DmaBalanced => "dma-balanced",
+            Self::AsyncCopies => "async-copies",
+            Self::CopiesBalanced => "copies-balanced",
             Self::DoubleBuffered => "double-buffered",
-            Self::ScalesInSmem => "scales-in-smem",
-            Self::DataInVmem => "data-in-vmem",
+            Self::ScalesStaged => "scales-staged",
+            Self::DataOnChip => "data-on-chip",
             Self::NoSpills => "no-spills",
-            Self::FitsVmem => "fits-vmem",
+            Self::FitsOnChip => "fits-on-chip",
         }
     }
 
-    /// How bad it is when the claim is false.
+    /// Severity of a failure.
     pub const fn severity(self) -> Severity {
         match self {
-            Self::NativeFp8 | Self::NoF32Matmul | Self::DmaBalanced | Self::FitsVmem => Severity::Error,
-            Self::OperandsInHbm | Self::AsyncDma | Self::DoubleBuffered | Self::DataInVmem => Severity::Error,
-            Self::ScalesInSmem | Self::NoSpills => Severity::Warning,
+            Self::NativeFp8 | Self::NoF32Matmul | Self::CopiesBalanced | Self::FitsOnChip => Severity::Error,
+            Self::OperandsInHbm | Self::AsyncCopies | Self::DoubleBuffered | Self::DataOnChip => {
+                Severity::Error
+            }
+            Self::ScalesStaged | Self::NoSpills => Severity::Warning,
         }
     }
 
-    /// Why it matters.
+    /// Why the claim matters.
     pub const fn why(self) -> &'static str {
         match self {
             Self::NativeFp8 => {
-                "the matrix units multiply 8-bit floats at twice the rate of bf16, but only as they are"
+                "the matrix units run fp8 matmuls at twice the rate of bf16, but only without conversion"
             }
-            Self::NoF32Matmul => "an f32 product takes several passes through the matrix units",
+            Self::NoF32Matmul => "an f32 matmul takes several passes through the matrix units",
             Self::OperandsInHbm => {
                 "the compiler may copy whole operands into VMEM before the kernel; its own copies then turn into \
                  loads and stores that overlap with nothing"
             }
-            Self::AsyncDma => "without copies in the background the matrix units wait for memory",
-            Self::DmaBalanced => {
-                "a copy that is not awaited is a race, and the chip halts on a semaphore that is not zero"
+            Self::AsyncCopies => "without asynchronous copies the matrix units wait for memory",
+            Self::CopiesBalanced => {
+                "a DMA without a wait is a data race, and the chip halts if a semaphore is not zero at the end"
             }
             Self::DoubleBuffered => {
-                "with one buffer the copy of the next block cannot start before the current one is used up"
+                "with a single buffer, the next copy must wait until the current tile is consumed"
             }
-            Self::ScalesInSmem => "a scale in VMEM goes through the vector unit to become a scalar",
-            Self::DataInVmem => "the matrix units are fed from vector memory only",
-            Self::NoSpills => "a spilled register costs a store and a load slot each time",
-            Self::FitsVmem => {
-                "a kernel that needs more vector memory than it may use does not compile or does not load"
-            }
+            Self::ScalesStaged => "a scale in VMEM must pass through the vector unit to become a scalar",
+            Self::DataOnChip => "the matrix units read operands from VMEM only",
+            Self::NoSpills => "each spill costs a store slot and a load slot",
+            Self::FitsOnChip => "a kernel that exceeds its VMEM limit does not compile or does not load",
         }
     }
 
-    /// What to do when the claim is false.
+    /// How to fix a failure.
     pub const fn remedy(self) -> &'static str {
         match self {
             Self::NativeFp8 => {
-                "multiply f8e4m3fn by f8e4m3fn on a chip that takes it (tpu7x), or accept the rate of bf16"
+                "use f8e4m3fn operands on a chip with fp8 matrix units (tpu7x), or accept the bf16 rate"
             }
-            Self::NoF32Matmul => "quantize the activations, or convert them to bf16, before the product",
+            Self::NoF32Matmul => "quantize the activations, or convert them to bf16, before the matmul",
             Self::OperandsInHbm => {
                 "pin the operands with input_memory_space_colors, or raise the VMEM limit of the kernel"
             }
-            Self::AsyncDma => "start copies with tpu.enqueue_dma and wait for them as late as possible",
-            Self::DmaBalanced => {
-                "wait once for every copy that is started, on the same semaphore and for the same bytes"
+            Self::AsyncCopies => "start copies with tpu.enqueue_dma and wait for them as late as possible",
+            Self::CopiesBalanced => {
+                "wait once for every DMA, on the same semaphore and for the same number of bytes"
             }
             Self::DoubleBuffered => {
-                "give each data operand two buffers and start the next copy before the product"
+                "give each data operand two buffers and start the next copy before the matmul"
             }
-            Self::ScalesInSmem => "declare the scale buffers in SMEM and copy the scales there",
-            Self::DataInVmem => "declare the data buffers in VMEM",
-            Self::NoSpills => "make the block of one product smaller, or split its loop",
-            Self::FitsVmem => "make the blocks smaller, or ask for a higher VMEM limit",
+            Self::ScalesStaged => "declare the scale buffers in SMEM and copy the scales there",
+            Self::DataOnChip => "declare the data buffers in VMEM",
+            Self::NoSpills => "use a smaller tile per matmul, or split the loop",
+            Self::FitsOnChip => "use smaller tiles, or request a higher VMEM limit",
         }
     }
 
-    /// The checks that a strategy must pass: the success criteria of its version, as they really are.
+    /// The checks that a strategy must pass on a TPU.
     pub fn required(strategy: Strategy) -> &'static [Self] {
         const AUTO: [CheckId; 7] = [
             CheckId::NativeFp8,
             CheckId::NoF32Matmul,
-            CheckId::AsyncDma,
-            CheckId::DmaBalanced,
+            CheckId::AsyncCopies,
+            CheckId::CopiesBalanced,
             CheckId::DoubleBuffered,
-            CheckId::DataInVmem,
-            CheckId::FitsVmem,
+            CheckId::DataOnChip,
+            CheckId::FitsOnChip,
         ];
         const DMA: [CheckId; 8] = [
             CheckId::NativeFp8,
             CheckId::NoF32Matmul,
             CheckId::OperandsInHbm,
-            CheckId::AsyncDma,
-            CheckId::DmaBalanced,
+            CheckId::AsyncCopies,
+            CheckId::CopiesBalanced,
             CheckId::DoubleBuffered,
-            CheckId::DataInVmem,
-            CheckId::FitsVmem,
+            CheckId::DataOnChip,
+            CheckId::FitsOnChip,
         ];
         const SMEM: [CheckId; 9] = [
             CheckId::NativeFp8,
             CheckId::NoF32Matmul,
             CheckId::OperandsInHbm,
-            CheckId::AsyncDma,
-            CheckId::DmaBalanced,
+            CheckId::AsyncCopies,
+            CheckId::CopiesBalanced,
             CheckId::DoubleBuffered,
-            CheckId::ScalesInSmem,
-            CheckId::DataInVmem,
-            CheckId::FitsVmem,
+            CheckId::ScalesStaged,
+            CheckId::DataOnChip,
+            CheckId::FitsOnChip,
         ];
         match strategy {
             Strategy::Auto => &AUTO,
@@ -175,12 +175,12 @@ impl CheckId {
             CheckId::NativeFp8,
             CheckId::NoF32Matmul,
             CheckId::NoSpills,
-            CheckId::FitsVmem,
-            CheckId::AsyncDma,
+            CheckId::FitsOnChip,
+            CheckId::AsyncCopies,
             CheckId::DoubleBuffered,
-            CheckId::ScalesInSmem,
+            CheckId::ScalesStaged,
         ];
-        // Each strategy promises what the one before it does, and more.
+        // Each strategy requires what the previous one does, and more.
         match strategy {
             Strategy::Auto => &ALL[..4],
             Strategy::Dma => &ALL[..6],
@@ -188,39 +188,47 @@ impl CheckId {
         }
     }
 
-    /// The checks that a GPU kernel must pass which multiplies nothing, but prepares the operands of one that does.
-    pub const REQUIRED_OF_GPU_HELPER: [Self; 2] = [Self::NoSpills, Self::FitsVmem];
+    /// The checks that a GPU kernel without matmuls must pass, such as the quantization kernel.
+    pub const REQUIRED_OF_GPU_HELPER: [Self; 2] = [Self::NoSpills, Self::FitsOnChip];
 
-    /// What every level of the compiler says about the claim, as one outcome.
-    fn run(self, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
+    /// Combines the outcomes of every level.
+    fn run(self, facts: &Facts, chip: Option<&TpuChip>) -> CheckOutcome {
         let at = |level: Level| {
             let outcome = self.run_at(level, facts, chip);
             let of_level = |faults: &'_ [Fault]| faults.iter().find(|fault| fault.level == level).cloned();
+            if let Some(fault) = of_level(&facts.unreadable).filter(|_| self.is_about_code()) {
+                return CheckOutcome::obscured(fault.says);
+            }
             match (outcome.verdict, of_level(&facts.invalid), of_level(&facts.unfollowed)) {
-                // What a level shows that cannot run as it is proves nothing.
-                (Verdict::Pass, Some(invalid), _) => Outcome::fail(invalid.says, vec![invalid.evidence]),
-                // Nor does code that could not be executed, where the claim is about its execution.
+                // Invalid code proves nothing.
+                (Verdict::Pass, Some(invalid), _) => CheckOutcome::fail(invalid.says, vec![invalid.evidence]),
+                // Code that could not be executed proves nothing about its execution.
                 (Verdict::Pass | Verdict::NotObservable, _, Some(fault)) if self.is_about_execution() => {
-                    Outcome::obscured(fault.says)
+                    CheckOutcome::obscured(fault.says)
                 }
                 _ => outcome,
             }
         };
-        Outcome::over_levels(Level::LATEST_FIRST.map(at))
+        CheckOutcome::over_levels(Level::LATEST_FIRST.map(at))
     }
 
-    /// Whether only an execution proves the claim: the text alone does not tell which copies are made, and when.
+    /// Whether only an execution proves the claim: the text alone does not show which copies run, and when.
     const fn is_about_execution(self) -> bool {
         match self {
-            Self::AsyncDma | Self::DmaBalanced | Self::DoubleBuffered => true,
-            Self::ScalesInSmem | Self::DataInVmem => true,
-            Self::NativeFp8 | Self::NoF32Matmul | Self::NoSpills | Self::FitsVmem => false,
+            Self::AsyncCopies | Self::CopiesBalanced | Self::DoubleBuffered => true,
+            Self::ScalesStaged | Self::DataOnChip => true,
+            Self::NativeFp8 | Self::NoF32Matmul | Self::NoSpills | Self::FitsOnChip => false,
             Self::OperandsInHbm => false,
         }
     }
 
-    /// What one level says.
-    fn run_at(self, level: Level, facts: &Facts, chip: Option<&TpuChip>) -> Outcome {
+    /// Whether the claim is about the instructions of the kernel, as opposed to figures that the compiler reports.
+    const fn is_about_code(self) -> bool {
+        self.is_about_execution() || matches!(self, Self::NativeFp8 | Self::NoF32Matmul)
+    }
+
+    /// Runs the check at one level.
+    fn run_at(self, level: Level, facts: &Facts, chip: Option<&TpuChip>) -> CheckOutcome {
         if gpu::is_gpu(facts)
             && let Some(outcome) = gpu::run(self, facts, level)
         {
@@ -231,11 +239,11 @@ impl CheckId {
             Self::NoF32Matmul => arithmetic::no_f32_matmul(facts, level),
             Self::NoSpills => arithmetic::no_spills(facts, level),
             Self::OperandsInHbm => memory::operands_in_hbm(facts, level),
-            Self::ScalesInSmem => memory::scales_in_smem(facts, level),
-            Self::DataInVmem => memory::data_in_vmem(facts, level),
-            Self::FitsVmem => memory::fits_vmem(facts, level, chip),
-            Self::AsyncDma => copies::async_dma(facts, level),
-            Self::DmaBalanced => copies::dma_balanced(facts, level),
+            Self::ScalesStaged => memory::scales_staged(facts, level),
+            Self::DataOnChip => memory::data_on_chip(facts, level),
+            Self::FitsOnChip => memory::fits_on_chip(facts, level, chip),
+            Self::AsyncCopies => copies::async_copies(facts, level),
+            Self::CopiesBalanced => copies::copies_balanced(facts, level),
             Self::DoubleBuffered => copies::double_buffered(facts, level),
         }
     }
@@ -253,25 +261,25 @@ impl Serialize for CheckId {
     }
 }
 
-/// How bad a false claim is.
+/// Severity of a failed check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Severity {
-    /// Slower than it could be.
+    /// A performance problem.
     Warning,
-    /// Wrong, or not what the strategy promises.
+    /// A correctness problem, or not what the strategy requires.
     Error,
 }
 
-/// What became of a claim.
+/// Verdict on a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// Proven.
     Pass,
-    /// The files do not tell.
+    /// The files do not show it.
     NotObservable,
-    /// The files should tell, but what is in them could not be followed: that is no proof, whatever others promise.
+    /// A file should show it but could not be analyzed; that outweighs a proof at another level.
     Obscured,
     /// Refuted.
     Fail,
@@ -286,37 +294,37 @@ fn counted(count: usize, what: &str) -> String {
     }
 }
 
-/// What became of one claim, with the lines that prove it.
+/// Verdict on one claim, with evidence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Finding {
     /// The claim.
     pub check: CheckId,
-    /// What became of it.
+    /// The verdict.
     pub verdict: Verdict,
-    /// How bad it is when false.
+    /// Severity of a failure.
     pub severity: Severity,
-    /// What was found, as a sentence without a full stop.
+    /// The reason, as a sentence without a full stop.
     pub says: String,
     /// The lines that prove it.
     pub evidence: Vec<Evidence>,
-    /// Why it matters.
+    /// Why the claim matters.
     pub why: &'static str,
-    /// What to do when false.
+    /// How to fix a failure.
     pub remedy: &'static str,
 }
 
-/// Runs every check. The chip, where known, supplies limits that the files leave out.
+/// Runs every check. The chip, if known, supplies limits that the files do not state.
 pub fn check(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
     let is_damaged = facts.files.iter().any(|file| !file.damage.is_empty());
     let finding = |check: CheckId| {
         let mut outcome = check.run(facts, chip);
-        // What is not there may have been in what was cut off: its absence neither proves nor refutes.
+        // Absence in a damaged file proves nothing: it may have been cut off.
         if is_damaged && outcome.is_conclusive() && outcome.evidence.is_empty() {
-            outcome = Outcome::unknown(format!("{}, but a file is damaged", outcome.says));
+            outcome = CheckOutcome::unknown(format!("{}, but a file is damaged", outcome.says));
         }
-        // Of several kernels it is not known which one the proof is about; what refutes one of them still does.
+        // With several kernels, a proof may be about another one; a failure stands.
         if let (Verdict::Pass, Some(conflict)) = (outcome.verdict, facts.conflicts.first()) {
-            outcome = Outcome::unknown(format!("{}, but {conflict}", outcome.says));
+            outcome = CheckOutcome::unknown(format!("{}, but {conflict}", outcome.says));
         }
         let (why, remedy) = gpu::advice(check, facts).unwrap_or((check.why(), check.remedy()));
         Finding {
@@ -332,7 +340,7 @@ pub fn check(facts: &Facts, chip: Option<&TpuChip>) -> Vec<Finding> {
     CheckId::ALL.into_iter().map(finding).collect()
 }
 
-/// The verdict over the required checks: the worst of them, and never a pass without any.
+/// The worst verdict of the required checks; not a pass if there are none.
 pub fn overall(findings: &[Finding], required: &[CheckId]) -> Verdict {
     let verdict = |id: &CheckId| {
         let finding = findings.iter().find(|finding| finding.check == *id);

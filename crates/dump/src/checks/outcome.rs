@@ -1,16 +1,16 @@
-//! What a check found, at one level of the compiler and over all of them.
+//! Outcome of a check, at one compiler level and over all of them.
 
 use super::Verdict;
 use crate::facts::Evidence;
 
-/// What a check found.
-pub struct Outcome {
+/// Outcome of a check.
+pub struct CheckOutcome {
     pub verdict: Verdict,
     pub says: String,
     pub evidence: Vec<Evidence>,
 }
 
-impl Outcome {
+impl CheckOutcome {
     pub fn pass(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
         Self { verdict: Verdict::Pass, says: says.into(), evidence }
     }
@@ -19,13 +19,12 @@ impl Outcome {
         Self { verdict: Verdict::Fail, says: says.into(), evidence }
     }
 
-    /// The level has nothing to say about the claim.
+    /// The level does not show the claim.
     pub fn unknown(says: impl Into<String>) -> Self {
         Self { verdict: Verdict::NotObservable, says: says.into(), evidence: Vec::new() }
     }
 
-    /// The level is there and should tell, but it could not be followed: what an earlier level promises is then no proof of
-    /// what the compiler made of it.
+    /// The level should show the claim but could not be analyzed, so an earlier level does not prove it either.
     pub fn obscured(says: impl Into<String>) -> Self {
         Self { verdict: Verdict::Obscured, ..Self::unknown(says) }
     }
@@ -35,8 +34,8 @@ impl Outcome {
         matches!(self.verdict, Verdict::Pass | Verdict::Fail)
     }
 
-    /// One outcome from those of every level, latest first: a level that refutes a claim refutes it, whatever the
-    /// others prove; a proof counts unless a level is obscured; a silent level changes nothing.
+    /// Combines the outcomes of all levels, latest first: a failure at any level fails; a proof counts unless a level is
+    /// obscured; a level that does not show the claim changes nothing.
     pub fn over_levels(levels: impl IntoIterator<Item = Self>) -> Self {
         let weight = |outcome: &Self| match outcome.verdict {
             Verdict::Fail => 3,
@@ -45,7 +44,7 @@ impl Outcome {
             Verdict::NotObservable => 0,
         };
         let heavier = |best: Self, next: Self| if weight(&next) > weight(&best) { next } else { best };
-        levels.into_iter().reduce(heavier).unwrap_or_else(|| Self::unknown("there is nothing to look at"))
+        levels.into_iter().reduce(heavier).unwrap_or_else(|| Self::unknown("there are no dumps"))
     }
 }
 
@@ -55,10 +54,10 @@ mod tests {
 
     #[test]
     fn a_refutation_wins_over_proofs_and_silence_loses_to_both() {
-        let (pass, fail) = (|| Outcome::pass("", Vec::new()), || Outcome::fail("", Vec::new()));
-        let (silent, obscured) = (|| Outcome::unknown(""), || Outcome::obscured("?"));
-        let verdict = |levels: [Outcome; 3]| {
-            let outcome = Outcome::over_levels(levels);
+        let (pass, fail) = (|| CheckOutcome::pass("", Vec::new()), || CheckOutcome::fail("", Vec::new()));
+        let (silent, obscured) = (|| CheckOutcome::unknown(""), || CheckOutcome::obscured("?"));
+        let verdict = |levels: [CheckOutcome; 3]| {
+            let outcome = CheckOutcome::over_levels(levels);
             (outcome.verdict, outcome.says)
         };
         assert_eq!(verdict([pass(), fail(), silent()]).0, Verdict::Fail);

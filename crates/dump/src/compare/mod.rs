@@ -1,4 +1,4 @@
-//! Two kernels side by side: a row of facts each, and what became of every part of the one in the other.
+//! Comparison of two kernels: a row of facts each, and the differences part by part.
 
 mod mosaic;
 mod operations;

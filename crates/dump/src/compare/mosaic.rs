@@ -1,45 +1,45 @@
-//! The parts of a kernel as it was given to the compiler.
+//! The parts of a kernel from its Mosaic text.
 
 use super::part::{Aspect, Part, Subject, dims, operand_names};
 use crate::{
     facts::{Buffer, Facts, Level, Space, Witness, role::Array},
-    mosaic::{Argument, ArgumentRole, DmaOp, MosaicScan, TensorType, View},
+    mosaic::{Argument, ArgumentRole, DmaOp, MosaicKernel, TensorType, View},
     source::Place,
 };
 
 const ENGINE: &str = "tpu.enqueue_dma";
 
-/// Every part that the text tells of.
-pub fn parts(facts: &Facts, scan: &MosaicScan, witness: &Witness<'_>) -> Vec<Part> {
-    let kernel = Kernel::new(facts, scan, witness);
-    let mut parts = kernel.products();
-    parts.extend(scan.arguments.iter().filter_map(|argument| kernel.buffer(argument)));
-    parts.extend(kernel.copies());
-    parts.extend(kernel.grid());
+/// Every part of the kernel.
+pub fn parts(facts: &Facts, kernel: &MosaicKernel, witness: &Witness<'_>) -> Vec<Part> {
+    let text = KernelParts::new(facts, kernel, witness);
+    let mut parts = text.products();
+    parts.extend(kernel.arguments.iter().filter_map(|argument| text.buffer(argument)));
+    parts.extend(text.copies());
+    parts.extend(text.grid());
     parts
 }
 
-struct Kernel<'a> {
+struct KernelParts<'a> {
     facts: &'a Facts,
-    scan: &'a MosaicScan,
+    kernel: &'a MosaicKernel,
     witness: &'a Witness<'a>,
     /// Names of the operands by argument.
     names: Vec<(&'a str, String)>,
 }
 
-impl<'a> Kernel<'a> {
-    fn new(facts: &'a Facts, scan: &'a MosaicScan, witness: &'a Witness<'a>) -> Self {
+impl<'a> KernelParts<'a> {
+    fn new(facts: &'a Facts, kernel: &'a MosaicKernel, witness: &'a Witness<'a>) -> Self {
         let operands: Vec<_> =
-            scan.arguments.iter().filter(|argument| argument.role != ArgumentRole::Scratch).collect();
+            kernel.arguments.iter().filter(|argument| argument.role != ArgumentRole::Scratch).collect();
         let last = operands.len().saturating_sub(1);
-        // Results come last, and a kernel here has one.
+        // The output comes last; these kernels have one.
         let arrays = operands.iter().enumerate().map(|(index, argument)| {
             let TensorType { element, dims, .. } = &argument.memory;
             (Array { name: &argument.name, element, dims }, index == last)
         });
         let names = operand_names(arrays);
         let names = operands.iter().map(|argument| argument.name.as_str()).zip(names).collect();
-        Self { facts, scan, witness, names }
+        Self { facts, kernel, witness, names }
     }
 
     fn name(&self, argument: &str) -> Option<&str> {
@@ -50,10 +50,10 @@ impl<'a> Kernel<'a> {
         Part::new(Level::Mosaic, subject, role, self.witness.at_place(place))
     }
 
-    /// One part per types and shapes.
+    /// One part per combination of types and shapes.
     fn products(&self) -> Vec<Part> {
         let mut groups: Vec<(String, String, Place, usize)> = Vec::new();
-        for matmul in &self.scan.matmuls {
+        for matmul in &self.kernel.matmuls {
             let by =
                 |word: fn(&TensorType) -> String| format!("{} by {}", word(&matmul.lhs), word(&matmul.rhs));
             let (types, shapes) =
@@ -64,14 +64,14 @@ impl<'a> Kernel<'a> {
             }
         }
         let part = |(types, shapes, place, count): (String, String, Place, usize)| {
-            let part = self.part(Subject::Products, "the kernel's products", place);
+            let part = self.part(Subject::Products, "the kernel's matmuls", place);
             part.with(Aspect::Element, types).with(Aspect::Shape, shapes).with(Aspect::Count, count)
         };
         groups.into_iter().map(part).collect()
     }
 
     fn starts(&self) -> impl Iterator<Item = &'a DmaOp> {
-        self.scan.dmas.iter().filter(|dma| !dma.waits)
+        self.kernel.dmas.iter().filter(|dma| !dma.waits)
     }
 
     /// The operand that a copy moves to or from a buffer.
@@ -83,8 +83,8 @@ impl<'a> Kernel<'a> {
     fn buffer(&self, argument: &Argument) -> Option<Part> {
         let memory = &argument.memory;
         let touches = |view: &Option<View>| view.as_ref().is_some_and(|view| view.root == argument.name);
-        // Waits name both ends as well.
-        let dmas = || self.scan.dmas.iter();
+        // Waits have both ends as operands too.
+        let dmas = || self.kernel.dmas.iter();
         let inbound = dmas().find(|dma| touches(&dma.target));
         let copied = inbound.or_else(|| dmas().find(|dma| touches(&dma.source)));
         let of = match argument.role {
@@ -127,7 +127,7 @@ impl<'a> Kernel<'a> {
     fn copies(&self) -> Vec<Part> {
         let mut groups: Vec<(String, Vec<&DmaOp>)> = Vec::new();
         for dma in self.starts() {
-            let role = format!("copies of {}", self.operand_of(dma).unwrap_or("what is no operand"));
+            let role = format!("copies of {}", self.operand_of(dma).unwrap_or("a non-operand"));
             match groups.iter_mut().find(|group| group.0 == role) {
                 Some(group) => group.1.push(dma),
                 None => groups.push((role, vec![dma])),
@@ -141,7 +141,7 @@ impl<'a> Kernel<'a> {
         let space = |view: &Option<View>| {
             view.as_ref().map_or(Space::Unstated, |view| Space::named(&view.memory.space))
         };
-        // The last index tells what is copied, the ones before it which buffer; a name tells neither.
+        // The last index identifies the operand, earlier ones the buffer slot; a computed index neither.
         let index = first.semaphore.as_ref().and_then(|semaphore| semaphore.index.last());
         let index = index.filter(|index| !index.starts_with('%')).map(|index| format!("[.., {index}]"));
         let part = self.part(Subject::Copies, role, first.place);
@@ -153,10 +153,11 @@ impl<'a> Kernel<'a> {
     }
 
     fn grid(&self) -> Option<Part> {
-        let place = self.scan.arguments.first()?.place;
-        let bounds = &self.scan.iteration_bounds;
+        let place = self.kernel.arguments.first()?.place;
+        let bounds = &self.kernel.grid;
+        let extents: Vec<_> = bounds.iter().filter_map(|&bound| bound.try_into().ok()).collect();
         (!bounds.is_empty())
-            .then(|| self.part(Subject::Loop, "the grid", place).with(Aspect::Trips, dims(bounds)))
+            .then(|| self.part(Subject::Loop, "the grid", place).with(Aspect::Trips, dims(&extents)))
     }
 }
 
@@ -164,7 +165,7 @@ fn elements(dims: &[u64]) -> u64 {
     dims.iter().fold(1, |product, &dim| product.saturating_mul(dim))
 }
 
-/// How many of the copied pieces the buffer has room for.
+/// Number of buffer slots: buffer size over copy size.
 fn places(buffer: &Argument, dma: &DmaOp) -> Option<u64> {
     let is_target = dma.target.as_ref().is_some_and(|view| view.root == buffer.name);
     let view = if is_target { &dma.target } else { &dma.source };

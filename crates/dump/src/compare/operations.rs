@@ -1,4 +1,4 @@
-//! Which operations are in the code, and how often.
+//! Operation counts of two listings.
 
 use std::collections::BTreeMap;
 
@@ -6,18 +6,18 @@ use serde::Serialize;
 
 use crate::{gpu::Code, llo::Listing};
 
-/// How often each operation is in the code of two listings, where the counts differ; largest change first.
+/// An operation whose count differs between two listings.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OperationChange {
     /// For example `vst`.
     pub operation: String,
-    /// In the first listing.
+    /// Count in the first listing.
     pub before: usize,
-    /// In the second one.
+    /// Count in the second one.
     pub after: usize,
 }
 
-/// Compares the code of two listings by operation.
+/// Compares the operation counts of two LLO listings; largest change first.
 pub fn operations(before: &Listing<'_>, after: &Listing<'_>) -> Vec<OperationChange> {
     let ops = |listing: &Listing<'_>| {
         listing.all_slots().map(|(_, slot)| listing.op(slot).to_owned()).collect::<Vec<_>>()
@@ -28,7 +28,7 @@ pub fn operations(before: &Listing<'_>, after: &Listing<'_>) -> Vec<OperationCha
 /// Compares the code of two GPU kernels by operation, with its kind: `UTMALDG.2D`.
 pub fn gpu_operations(before: &Code<'_>, after: &Code<'_>) -> Vec<OperationChange> {
     let ops = |code: &Code<'_>| {
-        code.instructions().map(|instruction| code.str(instruction.op).to_owned()).collect::<Vec<_>>()
+        code.instructions().map(|instruction| instruction.opcode.to_string()).collect::<Vec<_>>()
     };
     count_changes([ops(before), ops(after)])
 }

@@ -1,4 +1,4 @@
-//! The parts of a kernel that two dumps of it can be compared by.
+//! The parts of a kernel that a comparison pairs up.
 
 use std::fmt;
 
@@ -6,11 +6,11 @@ use serde::Serialize;
 
 use crate::facts::{Evidence, Level, Role, role::Array, role::Roles};
 
-/// What kind of part it is.
+/// Kind of part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
-    /// An operand of the kernel, and where it lives.
+    /// An operand of the kernel and its memory space.
     Operand,
     /// On-chip memory.
     Buffer,
@@ -24,7 +24,7 @@ pub enum Subject {
     Code,
 }
 
-/// Something about a part that can be another thing in the other dump.
+/// A property of a part that may differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Aspect {
@@ -32,38 +32,38 @@ pub enum Aspect {
     Element,
     /// Dimensions.
     Shape,
-    /// How often it is in the text.
+    /// Occurrences in the text.
     Count,
-    /// How often it is executed.
+    /// Executions.
     Executed,
-    /// The memory it is in.
+    /// Memory space.
     Space,
-    /// From which memory to which.
+    /// Source and destination memory.
     Route,
-    /// What moves it.
+    /// The instruction that copies it.
     Engine,
-    /// What fills a buffer.
+    /// How a buffer is filled.
     FilledBy,
     /// The semaphore it signals.
     Semaphore,
     /// Bytes.
     Bytes,
-    /// Places in the destination that take turns.
+    /// Buffer slots in the destination.
     Places,
-    /// Whether it goes on while the matrix units multiply.
+    /// Whether it overlaps with matmuls.
     Overlaps,
-    /// How often a loop runs.
+    /// Trip count.
     Trips,
     /// Length of code.
     Bundles,
-    /// Vector registers that did not fit.
+    /// Vector register spills.
     Spills,
     /// Registers of a GPU thread.
     Registers,
 }
 
 impl Aspect {
-    /// What to call it in a sentence.
+    /// Noun for sentences.
     fn noun(self) -> &'static str {
         match self {
             Self::Element => "type",
@@ -76,7 +76,7 @@ impl Aspect {
             Self::FilledBy => "filled by",
             Self::Semaphore => "semaphore",
             Self::Bytes => "bytes",
-            Self::Places => "places in turn",
+            Self::Places => "slots",
             Self::Overlaps => "overlap with products",
             Self::Trips => "iterations",
             Self::Bundles => "bundles",
@@ -86,7 +86,7 @@ impl Aspect {
     }
 }
 
-/// What an aspect is.
+/// Value of an aspect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(untagged)]
 pub enum Value {
@@ -132,12 +132,12 @@ impl From<&str> for Value {
     }
 }
 
-/// One part. Parts of two dumps belong together where stage, subject and role are the same.
+/// One part. Parts of two dumps are paired by stage, subject and role.
 #[derive(Clone, Debug)]
 pub struct Part {
     pub stage: Level,
     pub subject: Subject,
-    /// What it is to the kernel, as the subject of a sentence: `the buffer of the first scale`.
+    /// Its role, as the subject of a sentence: `the buffer of the first scale`.
     pub role: String,
     pub aspects: Vec<(Aspect, Value)>,
     pub evidence: Evidence,
@@ -154,7 +154,7 @@ impl Part {
         self
     }
 
-    /// With an aspect that may not be known.
+    /// With an aspect, if known.
     pub fn with_known(self, aspect: Aspect, value: Option<impl Into<Value>>) -> Self {
         match value {
             Some(value) => self.with(aspect, value),
@@ -170,7 +170,7 @@ impl Part {
         (self.stage, self.subject, &self.role) == (other.stage, other.subject, &other.role)
     }
 
-    /// Aspects that both know and that are the same.
+    /// Number of aspects with equal values.
     pub fn likeness(&self, other: &Self) -> usize {
         self.aspects.iter().filter(|aspect| other.aspects.contains(aspect)).count()
     }
@@ -179,7 +179,7 @@ impl Part {
         self.aspects.iter().find(|(other, _)| *other == aspect).map(|(_, value)| value)
     }
 
-    /// All that is known of it, in a few words.
+    /// A short description.
     pub fn summary(&self) -> String {
         let words = self.aspects.iter().map(|(aspect, value)| match aspect {
             Aspect::Element | Aspect::Shape | Aspect::Space | Aspect::Route | Aspect::Engine => {
@@ -191,25 +191,25 @@ impl Part {
     }
 }
 
-/// That an aspect of a part is another one, as a sentence without a full stop.
+/// Describes the change of an aspect, as a sentence without a full stop.
 pub fn sentence(role: &str, aspect: Aspect, before: &Value, after: &Value) -> String {
     match (aspect, before, after) {
         (Aspect::Space, ..) => format!("{role} moved {before} -> {after}"),
         (Aspect::Places, _, Value::Number(1)) => {
-            format!("{role} became single: {before} places in turn -> 1")
+            format!("{role} became single: {before} slots -> 1")
         }
         (Aspect::Places, Value::Number(1), Value::Number(2)) => {
-            format!("{role} became double: 1 -> 2 places in turn")
+            format!("{role} became double: 1 -> 2 slots")
         }
-        (Aspect::Overlaps, _, Value::Flag(true)) => format!("{role} now overlap with the products"),
-        (Aspect::Overlaps, _, Value::Flag(false)) => format!("{role} no longer overlap with the products"),
+        (Aspect::Overlaps, _, Value::Flag(true)) => format!("{role} now overlap with matmuls"),
+        (Aspect::Overlaps, _, Value::Flag(false)) => format!("{role} no longer overlap with matmuls"),
         (Aspect::Route, ..) => format!("{role} go {after}, no longer {before}"),
         (Aspect::FilledBy, ..) => format!("{role} is filled by {after}, no longer by {before}"),
         _ => format!("{role}: {} {before} -> {after}", aspect.noun()),
     }
 }
 
-/// Names for operands by what they are, counted within each kind, so that they do not depend on the order of kinds.
+/// Names operands by role, numbered within each role, so that they do not depend on the order of roles.
 pub fn operand_names<'a>(operands: impl Iterator<Item = (Array<'a>, bool)> + Clone) -> Vec<String> {
     let inputs = operands.clone().filter(|(_, output)| !output).map(|(array, _)| array);
     let roles = Roles::of(inputs);

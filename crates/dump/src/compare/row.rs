@@ -7,30 +7,30 @@ use crate::{
     facts::{Copy, Facts, Level, Role, Space},
 };
 
-/// What a version table shows of one kernel.
+/// The row of one kernel in a version table.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
-    /// What to call it.
+    /// Its name.
     pub name: String,
-    /// Operand types of its multiplications, for example `f8e4m3fn`.
+    /// Matmul operand types, for example `f8e4m3fn`.
     pub matmul: Option<String>,
-    /// Copies it executes, or has in its text.
+    /// Copies executed, or in the text.
     pub copies: Option<u64>,
-    /// Bytes to and from device memory.
+    /// HBM traffic in bytes.
     pub hbm_bytes: Option<u64>,
-    /// The fewest places that take turns for a data operand.
+    /// The fewest buffer slots of a data operand.
     pub buffers: Option<usize>,
-    /// Whether scales are in scalar memory.
-    pub scales_in_smem: Verdict,
-    /// Cycles with waits free.
+    /// Whether scales are staged in SMEM or shared memory.
+    pub scales_staged: Verdict,
+    /// Cycles with free waits.
     pub cycles: Option<u64>,
-    /// Cycles in waits, where they were modelled.
+    /// Stall cycles, if modelled.
     pub stalled: Option<f64>,
-    /// The compiler's own estimate.
+    /// The compiler's estimate.
     pub estimated_cycles: Option<u64>,
-    /// Part of the time that the matrix units multiply.
+    /// Utilization of the matrix units.
     pub mxu_share: Option<f64>,
-    /// Bytes of vector memory.
+    /// VMEM use in bytes.
     pub vmem: Option<u64>,
     /// Bundles of code.
     pub code_bundles: Option<usize>,
@@ -47,7 +47,7 @@ impl Row {
             facts.copies.iter().filter(|copy| copy.level != Level::Hlo).cloned().collect();
         let copies = Facts::latest(&copies, |copy| copy.level);
         let matmul = Facts::latest(&facts.matmuls, |matmul| matmul.level).first().copied();
-        let smem = findings.iter().find(|finding| finding.check == CheckId::ScalesInSmem);
+        let smem = findings.iter().find(|finding| finding.check == CheckId::ScalesStaged);
         let hbm = copies.iter().filter(|copy| copy.from == Space::Hbm || copy.to == Space::Hbm);
         let data = copies.iter().filter(|copy| copy.inbound && copy.role == Some(Role::Data));
         let cycles = facts.cycles.as_ref();
@@ -56,13 +56,13 @@ impl Row {
             matmul: matmul.map(|matmul| matmul.lhs.clone()),
             copies: (!copies.is_empty() || cycles.is_some())
                 .then(|| copies.iter().map(|copy| copy.starts).sum()),
-            // No copies in what was not executed are no news about traffic.
+            // Without an execution, the absence of copies says nothing about traffic.
             hbm_bytes: hbm
                 .map(|copy| copy.bytes)
                 .try_fold(0u64, |sum, bytes| sum.checked_add(bytes?))
                 .filter(|bytes| *bytes > 0 || cycles.is_some()),
             buffers: data.filter_map(|copy| copy.depth).min(),
-            scales_in_smem: smem.map_or(Verdict::NotObservable, |finding| finding.verdict),
+            scales_staged: smem.map_or(Verdict::NotObservable, |finding| finding.verdict),
             cycles: cycles.map(|cycles| cycles.issued),
             stalled: cycles.map(|cycles| cycles.stalled),
             estimated_cycles: facts.estimated_cycles,

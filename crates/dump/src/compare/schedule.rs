@@ -1,4 +1,4 @@
-//! The parts of what the compiler made of a kernel, and of hand-written files.
+//! The parts of a compiled kernel, and of hand-written files.
 
 use super::part::{Aspect, Part, Subject, Value, dims, operand_names};
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     llo::Listing,
 };
 
-/// What the facts tell, but for the kernel's own text.
+/// Parts from the facts, except those of the Mosaic text.
 pub fn parts(facts: &Facts) -> Vec<Part> {
     let mut parts = Vec::new();
     for level in [Level::Guide, Level::Hlo, Level::Llo, Level::Ptx, Level::Sass] {
@@ -52,7 +52,7 @@ fn placement(operand: &Operand, name: &str) -> Part {
 
 fn products(matmul: &Matmul) -> Part {
     let role = match matmul.level {
-        Level::Hlo => "products outside of the kernel",
+        Level::Hlo => "matmuls outside the kernel",
         Level::Guide | Level::Mosaic => "the kernel's products",
         Level::Llo | Level::Ptx | Level::Sass => "matrix instructions",
     };
@@ -73,22 +73,22 @@ fn copied(facts: &Facts, copy: &Copy, operands: &[&Operand], names: &[String]) -
         (None, _, Some(Role::Scale)) => "scales",
         (None, _, None) => "what is no operand",
     };
-    // Only an execution knows how often; elsewhere it is the text that is counted.
+    // Without an execution, occurrences in the text are counted.
     let times = if copy.level == Level::Llo { Aspect::Executed } else { Aspect::Count };
     Part::new(copy.level, Subject::Copies, format!("copies of {what}"), copy.evidence.clone())
         .with_known(Aspect::Engine, engine(facts, copy))
         .with(Aspect::Route, format!("{} -> {}", copy.from, copy.to))
         .with(times, copy.starts)
         .with_known(Aspect::Bytes, copy.bytes)
-        // Of the places that results go to, each is written once.
+        // Each output location is written once.
         .with_known(Aspect::Places, copy.depth.filter(|_| copy.inbound))
         .with_known(Aspect::Overlaps, copy.overlaps_multiply.map(Value::Flag))
 }
 
-/// The operation that starts it, which is what its line shows.
+/// The instruction that starts it, from its line.
 fn engine(facts: &Facts, copy: &Copy) -> Option<String> {
     let routes = facts.cycles.iter().flat_map(|cycles| &cycles.routes);
-    // `dma.hbm_to_vmem` says no more than the route; `dma.general` does.
+    // `dma.hbm_to_vmem` only repeats the route.
     let kind = |kind: &str| if kind.contains("_to_") { "dma".to_owned() } else { kind.to_owned() };
     match copy.level {
         Level::Llo => {
@@ -108,7 +108,7 @@ fn engine(facts: &Facts, copy: &Copy) -> Option<String> {
     }
 }
 
-/// Listings number their buffers anew each time, so that only hand-written files are compared by them.
+/// Buffers of hand-written files only: listings renumber theirs each time.
 fn guide_buffers(facts: &Facts) -> Vec<Part> {
     let buffers = facts.buffers.iter().filter(|buffer| buffer.level == Level::Guide);
     let part = |buffer: &crate::facts::Buffer| {

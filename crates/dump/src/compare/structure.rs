@@ -1,4 +1,4 @@
-//! What became of every part of one dump in another.
+//! The structural difference of two dumps, part by part.
 
 use serde::Serialize;
 
@@ -11,15 +11,15 @@ use crate::{
     facts::{Evidence, Facts, FileKind, Level, Witness},
     hlo::{KernelBody, Module},
     llo::Listing,
-    mosaic::MosaicScan,
+    mosaic::MosaicKernel,
 };
 
 /// A file of a dump.
 #[derive(Clone, Copy, Debug)]
 pub struct File<'a> {
-    /// What to call it in evidence.
+    /// Name in evidence.
     pub name: &'a str,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// Its content.
     pub text: &'a str,
@@ -28,25 +28,25 @@ pub struct File<'a> {
 /// The dump of one kernel.
 #[derive(Clone, Debug)]
 pub struct Dump<'a> {
-    /// What its files say.
+    /// Its facts.
     pub facts: &'a Facts,
     /// The files.
     pub files: Vec<File<'a>>,
 }
 
-/// What became of a part.
+/// Fate of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fate {
-    /// It is there in both, but not as it was.
+    /// In both dumps, with differences.
     Changed,
-    /// Only the first dump has it.
+    /// Only in the first dump.
     Vanished,
-    /// Only the second dump has it.
+    /// Only in the second dump.
     Appeared,
 }
 
-/// One aspect of a part that is another one.
+/// A changed aspect of a part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Shift {
     /// Which.
@@ -55,24 +55,24 @@ pub struct Shift {
     pub before: Value,
     /// In the second one.
     pub after: Value,
-    /// The same as a sentence.
+    /// As a sentence.
     pub says: String,
 }
 
-/// A part that is not the same in both dumps.
+/// A part that differs between the dumps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
-    /// What kind of part.
+    /// Kind of part.
     pub subject: Subject,
-    /// The stage of the compiler that shows it.
+    /// Compiler stage.
     pub stage: Level,
-    /// What it is to the kernel.
+    /// Its role.
     pub role: String,
-    /// What became of it.
+    /// Its fate.
     pub fate: Fate,
-    /// What is different; empty where the part is only in one of them.
+    /// The changes; empty if only one dump has the part.
     pub shifts: Vec<Shift>,
-    /// All of it as sentences.
+    /// The changes as sentences.
     pub says: Vec<String>,
     /// Its line in the first dump.
     pub before: Option<Evidence>,
@@ -83,12 +83,12 @@ pub struct Difference {
 /// The structural difference of two dumps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Structure {
-    /// Parts that are not the same, by kind.
+    /// Differing parts, by kind.
     #[serde(rename = "parts")]
     pub differences: Vec<Difference>,
-    /// How many parts are.
+    /// Number of equal parts.
     pub alike: usize,
-    /// What could not be compared, and why, as sentences.
+    /// What could not be compared and why, one sentence each.
     pub not_compared: Vec<String>,
 }
 
@@ -105,9 +105,9 @@ impl Structure {
         let mut differences: Vec<_> = pairs.iter().filter_map(|(b, a)| changed(b, a)).collect();
         let alike = pairs.len() - differences.len();
         let telling = |part: &&Part| match part.subject {
-            // What is executed tells of copies that come and go; the kernel's text would say it again.
+            // Executed copies are reported from the listing; the Mosaic text would repeat them.
             Subject::Copies => !executed || part.stage != Level::Mosaic,
-            // A figure that only one of them states.
+            // A figure that only one dump states.
             Subject::Code => false,
             _ => true,
         };
@@ -130,9 +130,11 @@ impl Side {
         let of = |kinds: &[FileKind]| dump.files.iter().find(|file| kinds.contains(&file.kind));
         let mut stages = Vec::new();
         let mut parts = schedule::parts(dump.facts);
-        if let Some((name, text)) = kernel_text(dump) {
+        if let Some((name, text)) = kernel_text(dump)
+            && let Ok(kernel) = MosaicKernel::parse(&text)
+        {
             stages.push(Level::Mosaic);
-            parts.extend(mosaic::parts(dump.facts, &MosaicScan::read(&text), &Witness::new(&name, &text)));
+            parts.extend(mosaic::parts(dump.facts, &kernel, &Witness::new(&name, &text)));
         }
         let listing = of(&[FileKind::LloPacked]).or_else(|| of(&[FileKind::LloFinal]));
         if let Some(file) = listing {
@@ -150,7 +152,7 @@ impl Side {
         Self { stages, executed: dump.facts.cycles.is_some(), parts }
     }
 
-    /// Leaves out what the other side has no counterpart of, and what a later stage says better.
+    /// Drops parts of stages that the other side lacks, and those that a later stage shows better.
     fn settle(&mut self, executed: bool, others: &[Level]) {
         let both = |stage: Level| self.stages.contains(&stage) && others.contains(&stage);
         let (scheduled, assembled) = (both(Level::Llo), both(Level::Sass));
@@ -168,7 +170,7 @@ impl Side {
     }
 }
 
-/// The kernel's text: a file, or what the program around it holds.
+/// The Mosaic text: a file, or embedded in the HLO program.
 fn kernel_text(dump: &Dump<'_>) -> Option<(String, String)> {
     let file = dump.files.iter().find(|file| file.kind == FileKind::Mosaic);
     if let Some(file) = file {
@@ -182,7 +184,7 @@ fn kernel_text(dump: &Dump<'_>) -> Option<(String, String)> {
     })
 }
 
-/// Takes what belongs together out of both lists: first what is the same, then what is most alike.
+/// Pairs the parts of both lists: equal ones first, then the most similar.
 fn pair<'p>(left: &mut Vec<&'p Part>, right: &mut Vec<&'p Part>) -> Vec<(&'p Part, &'p Part)> {
     let mut pairs = Vec::new();
     for exact in [true, false] {
@@ -191,7 +193,7 @@ fn pair<'p>(left: &mut Vec<&'p Part>, right: &mut Vec<&'p Part>) -> Vec<(&'p Par
                 .iter()
                 .enumerate()
                 .filter(|(_, after)| before.matches(after) && (!exact || before.aspects == after.aspects));
-            // The first of those that are equally like it.
+            // The first of equally similar ones.
             let best = candidates.rev().max_by_key(|(_, after)| before.likeness(after));
             let best = best.map(|(index, _)| index);
             pairs.extend(best.map(|index| (*before, right.remove(index))));

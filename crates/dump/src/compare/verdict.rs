@@ -1,10 +1,10 @@
-//! Checks with another verdict.
+//! Checks whose verdict changed.
 
 use serde::Serialize;
 
 use crate::checks::{CheckId, Finding, Verdict};
 
-/// A check whose verdict is another one in the second of two dumps.
+/// A check whose verdict differs between two dumps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Change {
     /// The claim.
@@ -13,7 +13,7 @@ pub struct Change {
     pub before: Verdict,
     /// Its verdict after.
     pub after: Verdict,
-    /// What was found after.
+    /// The reason after.
     pub says: String,
 }
 

@@ -1,8 +1,10 @@
-//! What kind of dump a file is, by what is in it.
+//! Detects the kind of a dump from its content.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde::Serialize;
 
-use super::{Facts, gpu, guide, hlo, llo, mosaic};
+use super::{Facts, conflict::kernels_defined, gpu, guide, hlo, llo, mosaic};
 use crate::{
     gpu::{AssemblerReport, Language},
     hlo::Module,
@@ -13,52 +15,52 @@ use crate::{
     utilization::Utilization,
 };
 
-/// A file as it came.
+/// A dump file.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// What to call it in evidence.
+    /// Name in evidence.
     pub name: &'a str,
     /// Its content.
     pub bytes: &'a [u8],
 }
 
-/// What a file turned out to be.
+/// Kind of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
-    /// A scheduled listing with every cycle.
+    /// LLO: scheduled bundles, one per cycle.
     LloPacked,
-    /// A scheduled listing without its empty bundles.
+    /// LLO: final bundles, without empty ones.
     LloFinal,
-    /// A listing before scheduling.
+    /// LLO before scheduling.
     LloUnscheduled,
-    /// Use of the units, per bundle.
+    /// Functional unit utilization per bundle.
     Utilization,
-    /// The compiler's account of a schedule.
+    /// The compiler's schedule analysis.
     Schedule,
-    /// The compiler's estimate of cycles.
+    /// The compiler's cycle estimate.
     Profile,
-    /// A program.
+    /// An HLO program.
     Hlo,
-    /// A kernel.
+    /// A Mosaic kernel.
     Mosaic,
-    /// A GPU kernel before the assembler.
+    /// PTX.
     Ptx,
-    /// A GPU kernel after the assembler.
+    /// SASS.
     Sass,
-    /// The assembler's account of a GPU kernel.
+    /// The report of `ptxas -v`.
     Assembler,
     /// Hand-written, in the notation of the guides.
     Guide,
-    /// Nothing in it.
+    /// An empty file.
     Empty,
     /// Not text.
     Binary,
-    /// Text that this crate does not know.
+    /// Text of an unknown format.
     Unknown,
 }
 
-/// The kind of device that a dump is for.
+/// Target of a dump.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DumpTarget {
     /// A TPU, or the program around its kernel.
@@ -68,7 +70,7 @@ pub enum DumpTarget {
 }
 
 impl FileKind {
-    /// The device that such a file is for; `None` for what no compiler writes.
+    /// Target of such a file; `None` if it is not a dump.
     pub fn target(self) -> Option<DumpTarget> {
         match self {
             Self::Ptx | Self::Sass | Self::Assembler => Some(DumpTarget::Gpu),
@@ -80,7 +82,7 @@ impl FileKind {
         }
     }
 
-    /// What a file is, going by how it is written: nothing in it is executed, and no more of it read than that takes.
+    /// Detects the kind of a file without executing it.
     pub fn of(bytes: &[u8]) -> Self {
         match std::str::from_utf8(bytes) {
             Ok(text) if !text.contains('\0') => Format::of(text).kind(text),
@@ -88,12 +90,12 @@ impl FileKind {
         }
     }
 
-    /// Whether a file of this kind describes the kernel that multiplies. The dumps of one kernel hold one such file of
-    /// each kind: of two, facts would be from either.
-    pub fn describes_kernel(self, text: &str) -> bool {
+    /// Whether a file of this kind defines the kernel that multiplies. The dumps of one kernel hold one such file of
+    /// each kind.
+    fn describes_kernel(self, text: &str) -> bool {
         match self {
             Self::Mosaic | Self::Guide | Self::Ptx | Self::Sass | Self::Assembler => true,
-            // Listings of copies and of the program's first and last steps come with that of the kernel.
+            // The compiler also dumps listings of copies and of the program's prologue and epilogue.
             Self::LloPacked | Self::LloFinal => multiplies(text),
             Self::Hlo => text.contains("tpu_custom_call"),
             Self::LloUnscheduled | Self::Utilization | Self::Schedule | Self::Profile => false,
@@ -102,18 +104,24 @@ impl FileKind {
     }
 }
 
-/// What was made of a file.
+/// Result of reading a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct FileReport {
     /// Its name.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
     /// What could not be read.
     pub damage: Vec<Damage>,
+    /// Hash of the text, where it defines a kernel.
+    #[serde(skip)]
+    pub(super) definition: Option<u64>,
+    /// Number of kernels that it defines.
+    #[serde(skip)]
+    pub(super) kernels: usize,
 }
 
-/// Which files to read first: of several listings the first one counts, and that is the one that says most.
+/// Reading order: of several listings the first one counts, so the most detailed comes first.
 pub fn rank(source: &Source<'_>) -> u8 {
     let Ok(text) = std::str::from_utf8(source.bytes) else { return 0 };
     if !is_listing(text.trim_start()) {
@@ -123,31 +131,40 @@ pub fn rank(source: &Source<'_>) -> u8 {
     1 + 2 * u8::from(multiplies(text)) + u8::from(timed)
 }
 
-/// Whether a listing uses the matrix units.
+/// Whether a listing has matmuls.
 fn multiplies(listing: &str) -> bool {
     memchr::memmem::find(listing.as_bytes(), b"vmatmul").is_some()
 }
 
 /// Reads a file into the facts.
 pub fn read(facts: &mut Facts, source: &Source<'_>, options: &SimOptions) -> FileReport {
-    let (kind, damage) = match std::str::from_utf8(source.bytes) {
-        Ok(text) if text.contains('\0') => (FileKind::Binary, Vec::new()),
-        Ok(text) => read_text(facts, source.name, text, options),
-        Err(_) => (FileKind::Binary, Vec::new()),
+    let name = source.name.to_owned();
+    let text = std::str::from_utf8(source.bytes).ok().filter(|text| !text.contains('\0'));
+    let Some(text) = text else {
+        return FileReport { name, kind: FileKind::Binary, damage: Vec::new(), definition: None, kernels: 0 };
     };
-    FileReport { name: source.name.to_owned(), kind, damage }
+    let (kind, damage) = read_text(facts, source.name, text, options);
+    let definition = kind.describes_kernel(text).then(|| text_hash(text));
+    FileReport { name, kind, damage, definition, kernels: kernels_defined(kind, text) }
 }
 
-/// How a text is written, going by its beginning.
+/// Hash of a text, without white space at its ends.
+pub fn text_hash(text: &str) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    text.trim().hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Format of a text, by its beginning.
 #[derive(Clone, Copy)]
 enum Format {
-    /// All of one kind.
+    /// A format with one kind.
     Plain(FileKind),
-    /// A program, or one in the notation of the guides.
+    /// HLO, or the notation of the guides.
     Program,
-    /// A listing of any pass.
+    /// An LLO listing of any pass.
     Listing,
-    /// Perhaps a part of a program.
+    /// Possibly a fragment of HLO.
     Other,
 }
 
@@ -170,7 +187,7 @@ impl Format {
         }
     }
 
-    /// The kind of a text that is written like this.
+    /// Kind of a text of this format.
     fn kind(self, text: &str) -> FileKind {
         match self {
             Self::Plain(kind) => kind,
@@ -195,7 +212,7 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
         Format::Plain(FileKind::Schedule) => {
             let analysis = ScheduleAnalysis::parse(text);
             let damage = analysis.damage.clone();
-            // The one of the kernel is as long as its listing.
+            // The analysis of the kernel has as many bundles as its listing.
             let of_kernel =
                 facts.cycles.as_ref().is_some_and(|cycles| cycles.code_bundles as u64 == analysis.total);
             if facts.schedule.is_none() || of_kernel {
@@ -219,26 +236,25 @@ fn read_text(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) ->
     }
 }
 
-/// Whether a text is markup or JSON. Reports quote dumps, and are none.
+/// Whether a text is markup or JSON: reports quote dumps but are not dumps.
 fn is_report(head: &str) -> bool {
     head.starts_with(['<', '{', '['])
 }
 
-/// What is wrong with a utilization table. It has a row for every bundle of its listing, and listings are read first.
+/// Checks a utilization table: it has a row per bundle of its listing, which was read before.
 fn table_damage(facts: &Facts, text: &str) -> Vec<Damage> {
     let table = Utilization::parse(text);
     let (rows, listings) = (table.rows().len(), &facts.listing_lengths);
     let mut damage = table.damage;
     if let Some(bundles) = listings.first().filter(|_| damage.is_empty() && !listings.contains(&rows)) {
         let line = u32::try_from(text.lines().count()).unwrap_or(u32::MAX);
-        let what =
-            format!("the table has {rows} rows and no listing has as many bundles, the first {bundles}");
+        let what = format!("the table has {rows} rows, but the listing has {bundles} bundles");
         damage.push(Damage { place: Place { line, column: 1 }, what });
     }
     damage
 }
 
-/// Whether a text begins like a listing: with its key, its first bundle, or its first region.
+/// Whether a text begins like an LLO listing: with its key, first bundle or first region.
 fn is_listing(head: &str) -> bool {
     let first = head.lines().find(|line| !line.trim().is_empty() && !line.starts_with("//"));
     let first = first.unwrap_or_default().trim_start();
@@ -250,13 +266,13 @@ fn is_listing(head: &str) -> bool {
         || first.starts_with("#allocation")
 }
 
-/// Whether a text begins like PTX: with its version, after comments.
+/// Whether a text begins with a PTX version, after comments.
 fn is_ptx(head: &str) -> bool {
     let mut lines = head.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//"));
     lines.next().is_some_and(|line| line.starts_with(".version"))
 }
 
-/// Whether a text has sections of code and numbered instructions.
+/// Whether a text has code sections and numbered instructions.
 fn is_sass(text: &str) -> bool {
     text.contains(".text.") && text.contains("/*0000*/")
 }

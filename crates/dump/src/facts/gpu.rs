@@ -6,8 +6,10 @@ use super::{
     Assembled, Copy, Evidence, Facts, Fault, FileKind, Launch, Level, Matmul, Role, Space, Spills, Witness,
     conflict::Fingerprint,
 };
+use octile_ptx::ir::Instruction;
+
 use crate::{
-    gpu::{AssemblerReport, Code, Dead, Instruction, Language, Undefined, first_product},
+    gpu::{AssemblerReport, Code, Dead, Language, Undefined, first_product},
     source::{Damage, Place},
 };
 
@@ -22,15 +24,15 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
     let mut multiplies = false;
     for (function, reach) in code.functions().iter().zip(code.reach()) {
         for (number, instruction) in function.instructions.iter().enumerate() {
-            let op = code.str(instruction.op);
-            let evidence = || witness.at(instruction.op.start);
+            let op = &*instruction.opcode;
+            let evidence = || witness.at(instruction.position.offset);
             let product = matmul_types(op);
             multiplies |= product.is_some();
             let dead = reach.as_ref().map_or(Some(Dead::Path), |reach| reach.dead(number));
             if let Some(dead) = dead {
                 let line = evidence();
                 let why = match dead {
-                    Dead::Predicate => format!("its predicate {} is never true", code.str(instruction.guard)),
+                    Dead::Predicate => format!("its predicate {} is never true", guard(instruction)),
                     Dead::Path => "no path leads to it".to_owned(),
                 };
                 let says = format!("the {op} of line {} is never executed: {why}", line.place.line);
@@ -38,11 +40,10 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
                 continue;
             }
             executed.push(instruction);
-            if !instruction.guard.is_empty()
-                && reach.as_ref().is_some_and(|reach| reach.is_conditional(number))
-            {
+            if reach.as_ref().is_some_and(|reach| reach.is_conditional(number)) {
                 let line = evidence();
-                let guard = code.str(instruction.guard).trim_start_matches('@');
+                let guard = guard(instruction);
+                let guard = guard.trim_start_matches('@');
                 let says = format!(
                     "the {op} of line {} is executed only if {guard} holds, which cannot be decided",
                     line.place.line
@@ -57,13 +58,14 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
         }
         let Some(reach) = reach else { continue };
         let fault = |number: usize, what: String| {
-            let evidence = witness.at(function.instructions.get(number).map_or(0, |found| found.op.start));
+            let evidence =
+                witness.at(function.instructions.get(number).map_or(0, |found| found.position.offset));
             Fault { level, says: format!("line {} {what}", evidence.place.line), evidence }
         };
         match reach.undefined {
             Some(Undefined::Read(number, register)) => {
-                let guard = function.instructions.get(number).map_or("", |found| code.str(found.guard));
-                let reads = if guard.trim_start_matches(['@', '!']) == register {
+                let guard = function.instructions.get(number).and_then(|found| found.guard.as_ref());
+                let reads = if guard.is_some_and(|guard| guard.predicate == register) {
                     format!("is predicated on {register}")
                 } else {
                     format!("computes what a predicate depends on from {register}")
@@ -77,59 +79,62 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (F
             }
             None => {}
         }
-        let scalar = (language == Language::Ptx).then(|| first_product(&code, function, &reach)).flatten();
+        let scalar = (language == Language::Ptx).then(|| first_product(function, &reach)).flatten();
         facts.scalar_products.extend(scalar.map(|number| {
-            fault(number, "adds a product of two values from memory, without the tensor cores".to_owned())
+            fault(number, "adds a product of two values from memory, without tensor cores".to_owned())
         }));
     }
     if language == Language::Sass {
-        facts.unaccounted.extend(scalar_flood(&code, &executed, &witness));
+        facts.unaccounted.extend(scalar_flood(&executed, &witness));
     }
     if multiplies {
-        let names = code.functions().iter().map(|function| code.str(function.name).to_owned());
+        let names = code.functions().iter().map(|function| function.name.to_string());
         facts.code.push(Fingerprint::of_code(name, kind, names.collect()));
     }
-    settle_copies(facts, level, places_in_turn(&code, &executed));
+    settle_copies(facts, level, pipeline_stages(&executed));
     if language == Language::Ptx {
         facts.launch = facts.launch.take().or_else(|| launch(&code, &witness));
     }
     // Registers are assigned by the assembler, so only its output shows spills.
     if language == Language::Sass && facts.spills.is_none() && !code.functions().is_empty() {
-        let spill = |i: &&Instruction| matches!(code.str(i.op).split('.').next(), Some("STL" | "LDL"));
+        let spill = |i: &&Instruction<'_>| matches!(i.mnemonic(), "STL" | "LDL");
         let first = code.instructions().find(spill).or_else(|| code.instructions().next());
         facts.spills = Some(Spills {
             instructions: code.instructions().filter(spill).count(),
             executed: None,
-            evidence: witness.at(first.map_or(0, |first| first.op.start)),
+            evidence: witness.at(first.map_or(0, |first| first.position.offset)),
         });
     }
     (kind, code.damage().to_vec())
 }
 
-/// Machine code that multiplies and adds more often than its tensor core instructions explain: each thread of the 128 of
-/// a warpgroup holds its part of a 64xN result, and adds it to the sum at most once per instruction that makes it.
-fn scalar_flood(code: &Code<'_>, executed: &[&Instruction], witness: &Witness<'_>) -> Option<Fault> {
+/// The guard as text: `@!%p1`.
+fn guard(instruction: &Instruction<'_>) -> String {
+    instruction.guard.as_ref().map(ToString::to_string).unwrap_or_default()
+}
+
+/// Finds SASS with more scalar multiply-adds than its MMAs explain: each of the 128 threads of a warpgroup
+/// holds its part of a 64xN accumulator, and promotes it at most once per MMA.
+fn scalar_flood(executed: &[&Instruction<'_>], witness: &Witness<'_>) -> Option<Fault> {
     /// 128 threads share 64 rows.
     const THREADS_PER_ROW: u64 = 2;
-    let columns = |instruction: &&Instruction| {
-        matmul_shapes(code.str(instruction.op))?.into_iter().last()?.into_iter().last()
+    let columns = |instruction: &&Instruction<'_>| {
+        matmul_shapes(&instruction.opcode)?.into_iter().last()?.into_iter().last()
     };
     let results: Vec<u64> = executed.iter().filter_map(columns).map(|n| n / THREADS_PER_ROW).collect();
     let explained: u64 = results.iter().sum();
-    let is_sum = |instruction: &&&Instruction| {
-        match code.str(instruction.op).split('.').next() {
-            Some("FFMA" | "FFMA2" | "DFMA" | "IDP" | "IDP4A") => true,
-            // Times zero it only loads a constant.
-            Some("HFMA2") => !code.str(instruction.operands).contains("RZ"),
-            _ => false,
-        }
+    let is_sum = |instruction: &&&Instruction<'_>| match instruction.mnemonic() {
+        "FFMA" | "FFMA2" | "DFMA" | "IDP" | "IDP4A" => true,
+        // Times zero it only loads a constant.
+        "HFMA2" => !instruction.operands.iter().flat_map(|o| o.words()).any(|word| word.contains("RZ")),
+        _ => false,
     };
     let sums = executed.iter().filter(is_sum).count() as u64;
     let first = executed.iter().find(is_sum).filter(|_| sums > explained && !results.is_empty())?;
     let says = format!(
-        "{sums} scalar multiplications with sums are in the machine code, and its tensor core instructions explain {explained}"
+        "the machine code has {sums} scalar multiply-adds, but its MMA instructions explain {explained}"
     );
-    Some(Fault { level: Level::Sass, says, evidence: witness.at(first.op.start) })
+    Some(Fault { level: Level::Sass, says, evidence: witness.at(first.position.offset) })
 }
 
 fn add_matmul(
@@ -156,31 +161,26 @@ fn add_matmul(
     }
 }
 
-/// What a text with one kernel declares about its launch: `.maxntid 384, 1, 1` and `.minnctapersm 1`.
+/// Launch bounds that a text with one kernel declares: `.maxntid 384, 1, 1` and `.minnctapersm 1`.
 fn launch(code: &Code<'_>, witness: &Witness<'_>) -> Option<Launch> {
     let [kernel] = code.functions() else { return None };
-    let header = code.str(kernel.header);
-    let threads = [".maxntid", ".reqntid"].into_iter().find_map(|name| declared(header, name));
-    let line = threads.map_or(kernel.name.start, |(at, _)| kernel.header.start + at as u32);
+    let declared = |name: &str| {
+        let directive = kernel.directives.iter().find(|directive| directive.name == name)?;
+        let mut counts = directive.arguments.iter().map(|count| count.parse().ok());
+        let product = counts.try_fold(1u64, |product, count| product.checked_mul(count?));
+        Some((directive.position.offset, product.filter(|product| *product > 0)?))
+    };
+    let threads = [".maxntid", ".reqntid"].into_iter().find_map(declared);
     Some(Launch {
-        entry: code.str(kernel.name).to_owned(),
+        entry: kernel.name.to_string(),
         target: code.target().to_owned(),
         threads: threads.map(|(_, threads)| threads),
-        blocks_per_sm: declared(header, ".minnctapersm").map_or(1, |(_, blocks)| blocks),
-        evidence: witness.at(line),
+        blocks_per_sm: declared(".minnctapersm").map_or(1, |(_, ctas)| ctas),
+        evidence: witness.at(threads.map_or(kernel.position.offset, |(at, _)| at)),
     })
 }
 
-/// The product of the numbers behind a word, and where the word is.
-fn declared(header: &str, word: &str) -> Option<(usize, u64)> {
-    let at = header.find(word)?;
-    let numbers = header.get(at + word.len()..)?.split('.').next()?;
-    let number = |text: &str| text.trim().parse().ok();
-    let product = numbers.split(',').try_fold(1u64, |product, text| product.checked_mul(number(text)?));
-    Some((at, product.filter(|product| *product > 0)?))
-}
-
-/// Reads the assembler's account into the facts.
+/// Reads a ptxas report into the facts.
 pub fn read_report(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
     let witness = Witness::new(name, text);
     let line = |at: Option<usize>| Some(witness.at(u32::try_from(at?).ok()?));
@@ -190,19 +190,19 @@ pub fn read_report(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<
     });
     let damage = facts.assembler.is_none().then(|| Damage {
         place: Place { line: 1, column: 1 },
-        what: "the registers and spills of a kernel are not in this report".to_owned(),
+        what: "this ptxas report has no register and spill figures".to_owned(),
     });
     (FileKind::Assembler, damage.into_iter().collect())
 }
 
-/// How an asynchronous copy goes.
+/// Direction and kind of an asynchronous copy.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Way {
-    /// The copy engine fetches a tile that a tensor map describes.
+    /// TMA load of a tile.
     TileIn,
-    /// Some bytes in a row are fetched.
+    /// Load of contiguous bytes: `cp.async` or bulk copy.
     RowIn,
-    /// Something is written to device memory.
+    /// Store to device memory.
     Out,
 }
 
@@ -228,7 +228,7 @@ impl Way {
 
 fn add_copy(facts: &mut Facts, level: Level, way: Way, evidence: impl Fn() -> Evidence) {
     let inbound = way != Way::Out;
-    // What is fetched in rows is settled when all of the text is read.
+    // The role of row copies is known once the whole text is read.
     let role = (way != Way::RowIn).then_some(Role::Data);
     let same = |copy: &&mut Copy| copy.level == level && copy.inbound == inbound && copy.role == role;
     let (from, to) = if inbound { (Space::Hbm, Space::Shared) } else { (Space::Shared, Space::Hbm) };
@@ -251,40 +251,40 @@ fn add_copy(facts: &mut Facts, level: Level, way: Way, evidence: impl Fn() -> Ev
     }
 }
 
-/// Places that take turns, where the kernel makes barriers in shared memory. Every place has one that says it is full and one that says it is
-/// empty, each kind with an arrival count of its own, which is the last operand. Barriers for other things come singly.
-fn places_in_turn(code: &Code<'_>, executed: &[&Instruction]) -> Option<usize> {
-    let makes = |op: &str| op.starts_with("SYNCS.EXCH") || op.starts_with("mbarrier.init");
-    let mut of_kind: BTreeMap<&str, usize> = BTreeMap::new();
-    for instruction in executed.iter().filter(|instruction| makes(code.str(instruction.op))) {
-        let count = code.str(instruction.operands).rsplit(',').next().unwrap_or_default().trim();
+/// Number of pipeline stages, inferred from mbarrier inits grouped by arrival count (the last operand). Every
+/// stage has a full and an empty barrier, each kind with its own count; barriers for other purposes come
+/// singly.
+fn pipeline_stages(executed: &[&Instruction<'_>]) -> Option<usize> {
+    let is_init = |op: &str| op.starts_with("SYNCS.EXCH") || op.starts_with("mbarrier.init");
+    let mut of_kind: BTreeMap<String, usize> = BTreeMap::new();
+    for instruction in executed.iter().filter(|instruction| is_init(&instruction.opcode)) {
+        let count = instruction.operands.last().map(ToString::to_string).unwrap_or_default();
         *of_kind.entry(count).or_default() += 1;
     }
     let mut kinds: Vec<usize> = of_kind.into_values().collect();
     kinds.sort_unstable_by(|a, b| b.cmp(a));
     match kinds[..] {
         [] => None,
-        // Both kinds have the same count.
+        // Full and empty barriers have the same count.
         [both] | [both, 1, ..] if both > 1 => Some(both.div_ceil(2)),
-        [places] | [_, places, ..] => Some(places),
+        [stages] | [_, stages, ..] => Some(stages),
     }
 }
 
-/// Says of each fetch what it moves, and into how many places in turn. Where the copy engine fetches the tiles, what is
-/// fetched beside them is their scales.
-fn settle_copies(facts: &mut Facts, level: Level, places: Option<usize>) {
+/// Sets role and pipeline depth of each load. Beside TMA loads of tiles, other loads are of their scales.
+fn settle_copies(facts: &mut Facts, level: Level, stages: Option<usize>) {
     let mut copies: Vec<_> =
         facts.copies.iter_mut().filter(|copy| copy.level == level && copy.inbound).collect();
     let tiles = copies.iter().any(|copy| copy.role == Some(Role::Data));
     for copy in &mut copies {
         copy.role.get_or_insert(if tiles { Role::Scale } else { Role::Data });
-        copy.depth = places;
+        copy.depth = stages;
     }
 }
 
-/// Operand types of a tensor core instruction, in the spelling of HLO. `wgmma...m64n128k32.f32.e4m3.e4m3` names the
-/// accumulator and then both operands; `QGMMA.64x128x32.F32.E4M3.E4M3` does too; `HGMMA.64x128x16.F32.BF16` names one
-/// type for both, and none for f16.
+/// Operand types of an MMA instruction, as HLO spells them. `wgmma...m64n128k32.f32.e4m3.e4m3` names the
+/// accumulator and then both operands; `QGMMA.64x128x32.F32.E4M3.E4M3` does too; `HGMMA.64x128x16.F32.BF16`
+/// names one type for both, and none for f16.
 fn matmul_types(op: &str) -> Option<(&'static str, &'static str)> {
     let mnemonic = op.split('.').next()?;
     let ptx = matches!(mnemonic, "wgmma" | "mma" | "wmma" | "tcgen05")
@@ -303,12 +303,12 @@ fn matmul_types(op: &str) -> Option<(&'static str, &'static str)> {
     }
 }
 
-/// Whether an instruction makes a product, or starts products or waits for them.
+/// Whether an instruction is an MMA, or commits or waits for MMAs.
 fn is_of_product(op: &str) -> bool {
     matmul_types(op).is_some() || op.starts_with("wgmma.") || op.starts_with("tcgen05.")
 }
 
-/// Shapes of its operands: `m64n128k32` and `64x128x32` multiply 64x32 by 32x128.
+/// Operand shapes of an MMA: `m64n128k32` and `64x128x32` multiply 64x32 by 32x128.
 fn matmul_shapes(op: &str) -> Option<[Vec<u64>; 2]> {
     let shape = |part: &str| -> Option<[Vec<u64>; 2]> {
         let ptx = part.strip_prefix('m').map(|part| part.replace(['n', 'k'], "x"));

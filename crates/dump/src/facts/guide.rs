@@ -11,7 +11,7 @@ use crate::{
     source::Damage,
 };
 
-/// Whether a program is written in this notation: real HLO has none of it.
+/// Whether a program uses this notation, which real HLO never does.
 pub fn is_guide(module: &Module<'_>) -> bool {
     module.instructions().any(|instruction| {
         let opcode = module.str(instruction.opcode);
@@ -128,7 +128,7 @@ impl Reader<'_, '_> {
         }
     }
 
-    /// Every start has one done that names it, and every done a start.
+    /// Matches every start with one done.
     fn balance(&self) -> Option<Balance> {
         let with = |opcode: &'static str| {
             self.module.instructions().filter(move |i| self.module.str(i.opcode) == opcode)

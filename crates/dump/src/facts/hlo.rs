@@ -1,4 +1,4 @@
-//! Facts from optimized HLO: what surrounds the kernel.
+//! Facts from optimized HLO, the program around the kernel.
 
 use super::{
     Copy, Evidence, Facts, FileKind, Level, Matmul, MemoryUse, Operand, Origin, Space, Witness, guide,
@@ -21,7 +21,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
         match module.str(instruction.opcode) {
             opcode if multiplies(&module, instruction, opcode) => {
                 let found = matmul(&module, instruction, Level::Hlo, &witness);
-                // One whose operands cannot be read may be on any type.
+                // Unreadable operands may have any type.
                 facts.matmuls.push(found.unwrap_or_else(|| Matmul {
                     level: Level::Hlo,
                     lhs: String::new(),
@@ -44,8 +44,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
     (FileKind::Hlo, module.damage().to_vec())
 }
 
-/// Whether an instruction multiplies matrices outside of the kernel, wherever in the program it is: in the entry, a fusion,
-/// a loop or any other called computation.
+/// Whether an instruction is a matmul outside the kernel, in any computation of the program.
 fn multiplies(module: &Module<'_>, instruction: &Instruction, opcode: &str) -> bool {
     const LIBRARY_CALLS: [&str; 4] = ["gemm", "matmul", "dot", "conv"];
     match opcode {
@@ -59,7 +58,7 @@ fn multiplies(module: &Module<'_>, instruction: &Instruction, opcode: &str) -> b
     }
 }
 
-/// A multiplication outside of kernels; operand types come from where the operands are made.
+/// A matmul outside the kernel; operand types come from their definitions.
 pub fn matmul(
     module: &Module<'_>,
     instruction: &Instruction,
@@ -69,7 +68,7 @@ pub fn matmul(
     let operands = instruction.operands.as_ref()?;
     let shape = |index: usize| {
         let operand = *operands.get(index)?;
-        // Older text writes the shape before the name.
+        // Older text has the shape before the name.
         let written = module.str(operand).rsplit_once(' ').and_then(|(shape, _)| Shape::parse(shape));
         let made = || {
             let producer = module.in_scope(instruction, module.operand_name(operand))?;
@@ -90,7 +89,7 @@ pub fn matmul(
     })
 }
 
-/// `(destination, source, sync word) copy-start(..)`; the sync word is no data, whatever its space.
+/// `(destination, source, sync word) copy-start(..)`; the sync word is not data, whatever its memory space.
 fn copy(module: &Module<'_>, instruction: &Instruction, witness: &Witness<'_>) -> Option<Copy> {
     let Shape::Tuple(parts) = module.shape(instruction)? else { return None };
     let [destination, source, ..] = parts.as_slice() else { return None };
@@ -110,7 +109,7 @@ fn copy(module: &Module<'_>, instruction: &Instruction, witness: &Witness<'_>) -
     })
 }
 
-/// Why the calls of a program cannot be of the one kernel that the other files describe.
+/// Why a program does not call exactly one readable kernel.
 fn call_conflict(name: &str, calls: &[KernelCall]) -> Option<String> {
     if let [first, second, ..] = calls {
         let count = calls.len();
@@ -130,7 +129,7 @@ fn kernel(facts: &mut Facts, call: &KernelCall, name: &str, witness: &Witness<'_
     let evidence = witness.at_place(call.place);
     operands(facts, call, &evidence);
     facts.vmem_limit = call.vmem_limit.or(facts.vmem_limit);
-    // Of several calls the one that needs most decides.
+    // Of several calls, the one with the largest VMEM use counts.
     let most = facts.vmem.as_ref().map_or(0, |vmem| vmem.used);
     if let Some(used) = call.vmem_used.filter(|used| *used >= most) {
         facts.vmem = Some(MemoryUse { used, limit: call.vmem_limit, origin: Origin::Stated, evidence });

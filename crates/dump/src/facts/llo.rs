@@ -1,4 +1,4 @@
-//! Facts from a listing: what will run.
+//! Facts from an LLO listing, the code that runs.
 
 use super::{
     Balance, Buffer, Copy, Evidence, Facts, Fault, FileKind, Level, Matmul, Operand, Role, Space, Spills,
@@ -28,7 +28,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
         facts.listing_lengths.push(listing.bundles().len());
     }
     let multiplies = listing.all_slots().any(|(_, slot)| listing.op(slot).starts_with("vmatmul"));
-    // Listings that multiply are read first; beside them, one that does not is of something else.
+    // Listings with matmuls are read first; others are not the kernel.
     if kind == FileKind::LloUnscheduled || (facts.spills.is_some() && !multiplies) {
         return (kind, listing.damage().to_vec());
     }
@@ -38,7 +38,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
     if multiplies {
         facts.code.push(fingerprint);
     }
-    // The same instructions again, after another pass.
+    // The same instructions after another pass.
     if is_stage {
         return (kind, listing.damage().to_vec());
     }
@@ -54,10 +54,10 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
     (kind, listing.damage().to_vec())
 }
 
-/// Which pass a listing is of.
+/// Compiler pass of a listing.
 pub fn kind(listing: &Listing<'_>) -> FileKind {
     match listing.bundles() {
-        // Before scheduling there is always a table of buffers; without one this is what is left of another listing.
+        // Listings before scheduling have an allocation table; without one this is a truncated scheduled listing.
         [] if listing.allocations().is_empty() => FileKind::LloPacked,
         [] => FileKind::LloUnscheduled,
         _ if listing.is_timed() => FileKind::LloPacked,
@@ -65,7 +65,7 @@ pub fn kind(listing: &Listing<'_>) -> FileKind {
     }
 }
 
-/// Executes a listing. Of several, the first one has its cycles and copies in the facts, but every one must be sound.
+/// Executes a listing. Of several, the first one supplies cycles and copies, but all are checked.
 fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witness: &Witness<'_>) {
     let cores = match on_every_core(listing, options) {
         Ok(cores) => cores,
@@ -103,7 +103,7 @@ fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witne
     }
 }
 
-/// What is wrong with an access to a buffer that a DMA is using.
+/// Describes a data race with a DMA.
 fn race(route: &DmaRoute, witness: &Witness<'_>) -> Option<Fault> {
     let race = route.race?;
     let DmaRoute { kind, first, source, destination, .. } = route;
@@ -122,13 +122,13 @@ fn race(route: &DmaRoute, witness: &Witness<'_>) -> Option<Fault> {
     Some(Fault { level: Level::Llo, says, evidence: witness.at(race.offset) })
 }
 
-/// One execution for each core that shares the kernel: v5p has two, and both execute the same code.
+/// Executes the listing once per core: v5p has two that run the same code.
 fn on_every_core(listing: &Listing<'_>, options: &SimOptions) -> Result<Vec<Cycles>, SimError> {
     let cores = if listing.asks_for_core() { 2 } else { 1 };
     (0..cores).map(|core| simulate(listing, &SimOptions { core, ..*options })).collect()
 }
 
-/// Element types that the matrix units of some chip take.
+/// Operand types of the matrix units of any chip.
 const MATRIX_TYPES: [&str; 10] =
     ["f8e4m3fn", "f8e5m2", "f8e4m3b11", "bf16", "f32", "f16", "s8", "u8", "s4", "u4"];
 
@@ -208,18 +208,18 @@ fn spills(listing: &Listing<'_>, witness: &Witness<'_>) -> Spills {
     Spills { instructions: found.count(), executed: None, evidence: witness.at(first) }
 }
 
-/// The spill that is executed most often: one in a loop costs more than any number outside.
+/// The spill that is executed most often.
 fn worst_spill<'l>(listing: &'l Listing<'_>, cycles: &Cycles) -> Option<&'l Slot> {
     let executed = listing.bundles().iter().zip(&cycles.executions);
     let spills = executed.flat_map(|(bundle, times)| {
         let slots = listing.slots(bundle).iter().filter(|slot| is_spill(listing, slot));
         slots.map(move |slot| (*times, slot))
     });
-    // Of several the first.
+    // The first of equals.
     spills.rev().max_by_key(|(times, _)| *times).map(|(_, slot)| slot)
 }
 
-/// What the execution of the listing showed.
+/// Facts from the execution of the listing.
 fn executed(facts: &mut Facts, listing: &Listing<'_>, cycles: &Cycles, witness: &Witness<'_>) {
     if let Some(spills) = &mut facts.spills {
         spills.executed = Some(cycles.units.spill + cycles.units.fill);
@@ -231,7 +231,7 @@ fn executed(facts: &mut Facts, listing: &Listing<'_>, cycles: &Cycles, witness: 
     facts.copies.extend(copies);
 }
 
-/// Whether every core waits for what it starts.
+/// Whether DMAs and waits match on every core.
 fn balance(listing: &Listing<'_>, cores: &[Cycles], witness: &Witness<'_>) -> Balance {
     let unbalanced: Vec<_> =
         cores.iter().flat_map(|core| &core.semaphores).filter(|semaphore| !semaphore.is_balanced()).collect();
@@ -240,7 +240,7 @@ fn balance(listing: &Listing<'_>, cores: &[Cycles], witness: &Witness<'_>) -> Ba
     let blamed = blamed.and_then(bundle).map(|bundle| bundle.span);
     let wait = || listing.all_slots().find(|(_, slot)| listing.op(slot).starts_with("dma.done"));
     let span = blamed.or_else(|| wait().map(|(_, slot)| slot.op)).unwrap_or_default();
-    // A copy or a wait that could not be followed may be what a semaphore seems to lack.
+    // An unresolved DMA or wait may be the one that a semaphore seems to lack.
     let followed = cores.iter().all(|core| core.unresolved_dma == 0);
     let conclusive = followed && cores.iter().all(|core| core.unresolved_accesses == 0);
     let faults = if followed { unbalanced.into_iter().map(fault).collect() } else { Vec::new() };
@@ -248,21 +248,21 @@ fn balance(listing: &Listing<'_>, cores: &[Cycles], witness: &Witness<'_>) -> Ba
     Balance { level: Level::Llo, checked, faults, conclusive, evidence: witness.at(span.start) }
 }
 
-/// What is wrong with a semaphore.
+/// Describes the imbalance of a semaphore.
 fn fault(semaphore: &SemaphoreLedger) -> String {
     let SemaphoreLedger { semaphore: name, left, .. } = semaphore;
     match (semaphore.starved_at, semaphore.unawaited_at) {
-        (Some(bundle), _) => format!("bundle {bundle:#x} waits on {name} for a copy that nobody started"),
-        (None, Some(bundle)) => format!("bundle {bundle:#x} takes a copy off {name} that was not waited for"),
+        (Some(bundle), _) => format!("bundle {bundle:#x} waits on {name} for a DMA that was never started"),
+        (None, Some(bundle)) => format!("bundle {bundle:#x} decrements {name} without a wait"),
         (None, None) if *left < 0 => {
             let missing = left.unsigned_abs();
-            format!("{name} is {missing} granules below zero at the end: more is taken off than was copied")
+            format!("{name} ends {missing} granules below zero: more was subtracted than copied")
         }
-        (None, None) => format!("{name} holds {left} granules at the end: a copy was never awaited"),
+        (None, None) => format!("{name} holds {left} granules at the end: a DMA was never waited for"),
     }
 }
 
-/// The first start of a route.
+/// Evidence for the first DMA of a route.
 fn dma_evidence(listing: &Listing<'_>, route: &DmaRoute, witness: &Witness<'_>) -> Evidence {
     let bundle = listing.bundles().iter().find(|bundle| bundle.address == route.first);
     let slots = bundle.map(|bundle| listing.slots(bundle)).unwrap_or_default();
@@ -293,7 +293,7 @@ fn copy(facts: &Facts, route: &DmaRoute, listing: &Listing<'_>, witness: &Witnes
     }
 }
 
-/// The allocation table, without what the compiler reserves for itself.
+/// The allocation table, without compiler-reserved entries.
 fn buffers(facts: &mut Facts, listing: &Listing<'_>, witness: &Witness<'_>) {
     let shapes: Vec<_> = listing.allocations().iter().map(|a| Shape::parse(&a.shape)).collect();
     let arrays = shapes

@@ -1,4 +1,4 @@
-//! Facts: what the dumps of one kernel say, each with the line that says it.
+//! Facts about one kernel from its dumps, each with the line that shows it.
 
 mod conflict;
 mod file;
@@ -10,6 +10,8 @@ mod memory;
 mod mosaic;
 pub(crate) mod role;
 
+pub use conflict::Conflict;
+pub(crate) use conflict::squeezed;
 pub use file::{DumpTarget, FileKind, FileReport, Source};
 
 use std::fmt;
@@ -23,26 +25,26 @@ use crate::{
     source::{LineIndex, Place, excerpt},
 };
 
-/// Which stage of the compiler a fact is from. Later ones say more about what will run.
+/// Compiler stage of a fact. Later stages are closer to the code that runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Level {
     /// A hand-written file in the notation of the guides.
     Guide,
-    /// The kernel as it was given to the compiler.
+    /// Mosaic: the input of the TPU compiler.
     Mosaic,
-    /// The program around the kernel, optimized.
+    /// Optimized HLO: the program around the kernel.
     Hlo,
-    /// The scheduled instructions of a TPU.
+    /// LLO: scheduled TPU bundles.
     Llo,
-    /// A GPU kernel as it was given to the assembler.
+    /// PTX: the input of the GPU assembler.
     Ptx,
-    /// The instructions of a GPU.
+    /// SASS: GPU machine code.
     Sass,
 }
 
 impl Level {
-    /// Every level, from what will run to what was asked for.
+    /// Every level, from machine code to source.
     pub const LATEST_FIRST: [Self; 6] =
         [Self::Sass, Self::Ptx, Self::Llo, Self::Hlo, Self::Mosaic, Self::Guide];
 }
@@ -50,7 +52,7 @@ impl Level {
 /// The line that proves a fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evidence {
-    /// The file, as it was named.
+    /// Name of the file.
     pub file: String,
     /// Line and column.
     pub place: Place,
@@ -58,11 +60,11 @@ pub struct Evidence {
     pub excerpt: String,
 }
 
-/// A memory.
+/// A memory space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Space {
-    /// Device memory outside the core.
+    /// Device memory.
     Hbm,
     /// Vector memory.
     Vmem,
@@ -72,12 +74,12 @@ pub enum Space {
     Shared,
     /// Another one, by name.
     Other(String),
-    /// The text does not say.
+    /// Not stated.
     Unstated,
 }
 
 impl Space {
-    /// From the names that LLO and Mosaic use.
+    /// From the names of LLO and Mosaic.
     pub fn named(name: &str) -> Self {
         match name {
             "hbm" => Self::Hbm,
@@ -88,7 +90,7 @@ impl Space {
         }
     }
 
-    /// From the numbers that HLO layouts and the guides use.
+    /// From the numbers of HLO layouts and the guides.
     pub fn numbered(number: u32) -> Self {
         match number {
             0 => Self::Hbm,
@@ -112,39 +114,39 @@ impl fmt::Display for Space {
     }
 }
 
-/// What an array is to the multiplication.
+/// Role of an array in the matmul.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Activations, weights, results.
+    /// Activations, weights or outputs.
     Data,
     /// Scales of quantization blocks.
     Scale,
 }
 
-/// Multiplications of one kind.
+/// Matmuls of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Matmul {
-    /// From where.
+    /// Compiler stage.
     pub level: Level,
     /// Element types of the operands, in the spelling of HLO.
     pub lhs: String,
     /// Element type of the right operand.
     pub rhs: String,
-    /// Shapes of the operands, where the text says.
+    /// Shapes of the operands, if stated.
     pub shapes: Option<[Vec<u64>; 2]>,
-    /// Whether the compiler widens 8-bit operands because the chip cannot multiply them.
+    /// Whether the compiler widens 8-bit operands because the chip has no fp8 units.
     pub emulated: bool,
-    /// How many times it is in the text.
+    /// Occurrences in the text.
     pub count: usize,
     /// The first one.
     pub evidence: Evidence,
 }
 
-/// An operand of the kernel, and where it lives when the kernel starts.
+/// An operand of the kernel and its memory space when the kernel starts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Operand {
-    /// From where.
+    /// Compiler stage.
     pub level: Level,
     /// Its position.
     pub index: usize,
@@ -156,9 +158,9 @@ pub struct Operand {
     pub element: String,
     /// Dimensions.
     pub dims: Vec<u64>,
-    /// Where it lives.
+    /// Memory space.
     pub space: Space,
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// The line.
     pub evidence: Evidence,
@@ -167,7 +169,7 @@ pub struct Operand {
 /// A buffer of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Buffer {
-    /// From where.
+    /// Compiler stage.
     pub level: Level,
     /// Its name in the text.
     pub name: String,
@@ -175,73 +177,73 @@ pub struct Buffer {
     pub element: String,
     /// Dimensions.
     pub dims: Vec<u64>,
-    /// Where it lives.
+    /// Memory space.
     pub space: Space,
-    /// Bytes, padding included where the text says, else without.
+    /// Bytes, with padding where it is known.
     pub bytes: Option<u64>,
-    /// What it is for.
+    /// Its role.
     pub role: Role,
-    /// Whether copies write to it, where that is known.
+    /// Whether copies write to it, as far as is known.
     pub copied_to: bool,
     /// The line.
     pub evidence: Evidence,
 }
 
 impl Buffer {
-    /// Whether it takes on-chip memory, and the text does not tell how much.
+    /// Whether it is on-chip and of unknown size.
     pub(crate) fn is_unsized(&self) -> bool {
         self.bytes.is_none() && matches!(self.space, Space::Vmem | Space::Smem)
     }
 }
 
-/// Copies between two places.
+/// Copies between two buffers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Copy {
-    /// From where.
+    /// Compiler stage.
     pub level: Level,
-    /// The memory it reads.
+    /// Source memory space.
     pub from: Space,
-    /// The memory it writes.
+    /// Destination memory space.
     pub to: Space,
-    /// The operand it reads or writes, where that is known.
+    /// The operand it reads or writes, if known.
     pub operand: Option<usize>,
-    /// What it moves.
+    /// Role of the data that it moves.
     pub role: Option<Role>,
-    /// Whether the kernel reads it, as opposed to results.
+    /// Whether it loads an input, as opposed to storing an output.
     pub inbound: bool,
-    /// How many are executed, or are in the text where nothing was executed.
+    /// Number executed, or in the text where nothing was executed.
     pub starts: u64,
-    /// Bytes over all of them.
+    /// Total bytes.
     pub bytes: Option<u64>,
-    /// Places in the destination that take turns.
+    /// Number of buffer slots or pipeline stages in the destination.
     pub depth: Option<usize>,
-    /// Whether one is in flight while the matrix units multiply.
+    /// Whether one is in flight during a matmul.
     pub overlaps_multiply: Option<bool>,
-    /// The line that reads a place while one of them is on its way there.
+    /// The line that reads a slot while a copy is still writing it.
     pub read_too_early: Option<Evidence>,
     /// The first one.
     pub evidence: Evidence,
 }
 
-/// Whether starts and waits of copies match.
+/// Balance of copy starts and waits.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Balance {
-    /// From where.
+    /// Compiler stage.
     pub level: Level,
-    /// Semaphores or copies that were looked at.
+    /// Number of semaphores or copies checked.
     pub checked: usize,
-    /// What does not match, as sentences.
+    /// Mismatches, one sentence each.
     pub faults: Vec<String>,
-    /// Whether a clean account proves balance, as an execution does.
+    /// Whether the absence of faults proves balance, as after an execution.
     pub conclusive: bool,
-    /// A line about it.
+    /// The line that shows it.
     pub evidence: Evidence,
 }
 
-/// Something that is wrong with the code of one level.
+/// A problem with the code of one level.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// From where.
+    /// Compiler stage.
     pub level: Level,
     /// What is wrong, as a sentence without a full stop.
     pub says: String,
@@ -249,61 +251,61 @@ pub struct Fault {
     pub evidence: Evidence,
 }
 
-/// Vector registers that did not fit.
+/// Register spills.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Spills {
     /// Stores and reloads in the text.
     pub instructions: usize,
-    /// Stores and reloads that are executed, where cycles were counted.
+    /// Stores and reloads executed, where cycles were counted.
     pub executed: Option<u64>,
-    /// The one that is executed most often, else the first one, else the listing.
+    /// The most executed one, else the first one, else the listing.
     pub evidence: Evidence,
 }
 
-/// Where a figure about memory comes from.
+/// Origin of a memory figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
-    /// The compiler states it, in HLO that it wrote after code generation.
+    /// Stated by the compiler, in HLO after code generation.
     Stated,
-    /// The sum of the buffers in the table of a listing.
+    /// Sum over the allocation table of a listing.
     Listed,
-    /// The sum of the buffers that the kernel declares, padded to tiles.
+    /// Sum of the declared buffers, padded to tiles.
     Declared,
 }
 
-/// On-chip memory of the kernel.
+/// On-chip memory use of the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct MemoryUse {
-    /// Bytes it uses.
+    /// Bytes used.
     pub used: u64,
-    /// Bytes it may use, where the text says.
+    /// Limit in bytes, if stated.
     pub limit: Option<u64>,
-    /// How that is known.
+    /// Origin of the figure.
     pub origin: Origin,
     /// The line.
     pub evidence: Evidence,
 }
 
-/// What the text of a GPU kernel declares about its launch.
+/// Launch bounds that a GPU kernel declares.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Launch {
     /// Name of the kernel.
     pub entry: String,
-    /// The instruction set that it is for, for example `sm_90a`.
+    /// Target architecture, for example `sm_90a`.
     pub target: String,
-    /// The most threads that a block has, where it says.
+    /// Maximum threads per CTA (`.maxntid`), if declared.
     pub threads: Option<u64>,
-    /// Blocks that a multiprocessor should hold at a time.
+    /// Minimum CTAs per SM (`.minnctapersm`).
     pub blocks_per_sm: u64,
     /// The line.
     pub evidence: Evidence,
 }
 
-/// The assembler's account of a GPU kernel.
+/// The report of `ptxas -v`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Assembled {
-    /// The figures.
+    /// Its figures.
     #[serde(flatten)]
     pub report: AssemblerReport,
     /// The line about registers.
@@ -312,12 +314,12 @@ pub struct Assembled {
     pub spills_line: Evidence,
 }
 
-/// Everything that the dumps of one kernel say.
+/// All facts from the dumps of one kernel.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Facts {
     /// The files that were read.
     pub files: Vec<FileReport>,
-    /// Multiplications.
+    /// Matmuls.
     pub matmuls: Vec<Matmul>,
     /// Operands.
     pub operands: Vec<Operand>,
@@ -325,70 +327,75 @@ pub struct Facts {
     pub buffers: Vec<Buffer>,
     /// Copies.
     pub copies: Vec<Copy>,
-    /// Starts against waits.
+    /// Copy starts against waits.
     pub balances: Vec<Balance>,
-    /// Accesses that have no order with a copy in flight there.
+    /// Data races with copies in flight.
     pub races: Vec<Fault>,
-    /// What makes the code of a level invalid: it proves nothing.
+    /// Why the code of a level is invalid, so that it proves nothing.
     pub invalid: Vec<Fault>,
-    /// Multiplications in the text that are never executed.
+    /// Matmuls that are never executed.
     pub unexecuted: Vec<Fault>,
-    /// Code of a level that is there and could not be executed.
+    /// Code of a level that could not be parsed: it proves nothing.
+    pub unreadable: Vec<Fault>,
+    /// Code of a level that was parsed but could not be executed.
     pub unfollowed: Vec<Fault>,
-    /// Multiplications whose own predicate cannot be decided: they prove nothing.
+    /// Matmuls under an undecidable predicate, which prove nothing.
     pub conditional: Vec<Fault>,
-    /// Why the products of a level cannot be told from work of another kind.
+    /// Why matmuls of a level cannot be told from other arithmetic.
     pub unaccounted: Vec<Fault>,
-    /// Products that GPU code makes without tensor cores.
+    /// Multiply-adds outside the tensor cores.
     pub scalar_products: Vec<Fault>,
-    /// Why these files cannot all be of one kernel, as sentences without a full stop.
-    pub conflicts: Vec<String>,
-    /// Registers that did not fit; absent where no listing was read.
+    /// Why these files cannot all be of one kernel.
+    pub conflicts: Vec<Conflict>,
+    /// Register spills; `None` without a listing.
     pub spills: Option<Spills>,
-    /// Vector memory.
+    /// VMEM use.
     pub vmem: Option<MemoryUse>,
-    /// Vector memory that the kernel may use, where the text says.
+    /// VMEM limit of the kernel, if stated.
     pub vmem_limit: Option<u64>,
-    /// Scalar memory.
+    /// SMEM use.
     pub smem: Option<MemoryUse>,
-    /// Cycles, where they could be counted.
+    /// Simulated cycles, if the listing could be executed.
     pub cycles: Option<Cycles>,
-    /// Why they could not.
+    /// Why it could not.
     pub cycles_error: Option<String>,
-    /// Cores that share the kernel, where they could.
+    /// Cores that share the kernel, if it was executed.
     pub cores: Option<usize>,
-    /// Cycles as the compiler estimates them.
+    /// The compiler's cycle estimate.
     pub estimated_cycles: Option<u64>,
-    /// The assembler's account of a GPU kernel.
+    /// The report of `ptxas -v`.
     pub assembler: Option<Assembled>,
-    /// How a GPU kernel is launched, where its text is among the files.
+    /// Launch bounds, if there is PTX.
     pub launch: Option<Launch>,
-    /// Bytes of shared memory that the launch of a GPU kernel asks for. No dump says: whoever gathers facts may know.
+    /// Dynamic shared memory of a GPU launch, in bytes. No dump states it; the caller may set it.
     pub shared_bytes: Option<u64>,
-    /// The compiler's account of its schedule.
+    /// The compiler's schedule analysis.
     pub schedule: Option<ScheduleAnalysis>,
-    /// Code that multiplies, of which there must be one kernel.
+    /// Code with matmuls, which must all be of one kernel.
     #[serde(skip)]
     code: Vec<conflict::Fingerprint>,
-    /// What is wrong with the kernel calls of a program, as conflicts.
+    /// The operands that Mosaic kernels declare.
+    #[serde(skip)]
+    declarations: Vec<conflict::Declaration>,
+    /// Conflicts in the kernel calls of a program.
     #[serde(skip)]
     call_conflicts: Vec<String>,
-    /// Kernels that were read: a call carries the same text as the file beside it.
+    /// Hashes of the Mosaic texts read: a custom call embeds the same text as the file beside it.
     #[serde(skip)]
     kernels: Vec<u64>,
-    /// Bundles of each whole listing, against which tables about them are held.
+    /// Bundle counts of complete listings, to check utilization tables against.
     #[serde(skip)]
     listing_lengths: Vec<usize>,
 }
 
 impl Facts {
-    /// Reads every file and gathers what they say. They should be of one kernel; where they are not, [`Facts::conflicts`]
-    /// says so. Of several listings, the first one that multiplies has its cycles counted.
+    /// Reads all files of one kernel. [`Facts::conflicts`] reports files of different kernels. Cycles are those of the
+    /// first listing with matmuls.
     pub fn gather(sources: &[Source<'_>]) -> Self {
         Self::gather_with(sources, &SimOptions::default())
     }
 
-    /// The same, with a say in how cycles are counted.
+    /// [`Facts::gather`] with options for the simulation.
     pub fn gather_with(sources: &[Source<'_>], options: &SimOptions) -> Self {
         let mut facts = Self::default();
         let mut order: Vec<_> = sources.iter().enumerate().collect();
@@ -404,14 +411,14 @@ impl Facts {
         facts
     }
 
-    /// The facts of the latest stage that says anything, out of those that `pick` gives.
+    /// The items of the latest stage that has any.
     pub fn latest<'f, T: 'f>(items: &'f [T], level: impl Fn(&T) -> Level) -> Vec<&'f T> {
         let latest = items.iter().map(&level).max();
         items.iter().filter(|item| Some(level(item)) == latest).collect()
     }
 }
 
-/// Makes evidence out of places in one file.
+/// Makes evidence from positions in one file.
 pub(crate) struct Witness<'a> {
     file: &'a str,
     text: &'a str,

@@ -1,27 +1,36 @@
-//! Facts from Mosaic text: what the kernel asks for. It does not prove that the compiler did so.
+//! Facts from Mosaic text: what the kernel asks for, which does not prove that the compiler did it.
 
-use std::{
-    collections::BTreeMap,
-    hash::{DefaultHasher, Hash, Hasher},
-};
+use std::collections::BTreeMap;
 
 use super::{
-    Balance, Buffer, Copy, Evidence, Facts, Fault, FileKind, Level, Matmul, Role, Space, Witness, memory,
+    Balance, Buffer, Copy, Evidence, Facts, Fault, FileKind, Level, Matmul, Role, Space, Witness,
+    conflict::Declaration,
+    file::text_hash,
+    memory,
     role::{Array, Roles},
 };
 use crate::{
-    mosaic::{Argument, ArgumentRole, Execution, MosaicScan, TensorType, View},
+    mosaic::{Argument, ArgumentRole, Execution, MosaicKernel, TensorType, View, operands},
     source::{Damage, Place},
 };
 
 /// Reads a kernel into the facts.
 pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
-    let (scan, module) = MosaicScan::with_module(text);
-    if is_known(facts, text) {
-        return (FileKind::Mosaic, scan.damage);
-    }
+    let known = is_known(facts, text);
     let witness = Witness::new(name, text);
-    for matmul in &scan.matmuls {
+    let kernel = match MosaicKernel::parse(text) {
+        Ok(kernel) => kernel,
+        Err(error) => {
+            let says = format!("{name} could not be read: {error}");
+            let evidence = witness.at_place(error.place());
+            facts.unreadable.extend((!known).then_some(Fault { level: Level::Mosaic, says, evidence }));
+            return (FileKind::Mosaic, error.into_damage().into_iter().collect());
+        }
+    };
+    if known {
+        return (FileKind::Mosaic, kernel.damage);
+    }
+    for matmul in &kernel.matmuls {
         facts.matmuls.push(Matmul {
             level: Level::Mosaic,
             lhs: matmul.lhs.element.to_ascii_lowercase(),
@@ -32,31 +41,30 @@ pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>
             evidence: witness.at_place(matmul.place),
         });
     }
-    buffers(facts, &scan, &witness);
+    buffers(facts, &kernel, &witness);
+    facts.declarations.push(Declaration { file: name.to_owned(), operands: operands(&kernel) });
     // Damaged text is not what will run.
-    let module = module.filter(|_| scan.damage.is_empty());
-    let execution = module.map(|module| Execution::of(&module));
+    let execution = kernel.damage.is_empty().then(|| Execution::of(&kernel));
     match execution {
-        Some(Ok(execution)) => executed(facts, &scan, &execution, &witness),
+        Some(Ok(execution)) => executed(facts, &kernel, &execution, &witness),
         not_executed => {
             facts.unfollowed.extend(not_executed.and_then(Result::err).map(|error| Fault {
                 level: Level::Mosaic,
-                says: format!("the kernel's text could not be executed: {error}"),
+                says: format!("the Mosaic text could not be executed: {error}"),
                 evidence: witness.at(0),
             }));
-            copies(facts, &scan, &witness);
-            balance(facts, &scan, &witness);
+            copies(facts, &kernel, &witness);
+            balance(facts, &kernel, &witness);
         }
     }
-    (FileKind::Mosaic, scan.damage)
+    (FileKind::Mosaic, kernel.damage)
 }
 
-/// Whether this kernel was read before, from a file or from the call that carries it.
+/// Whether this kernel was read before, from a file or from the custom call that embeds it.
 fn is_known(facts: &mut Facts, text: &str) -> bool {
-    let mut hasher = DefaultHasher::new();
-    text.trim().hash(&mut hasher);
-    let known = facts.kernels.contains(&hasher.finish());
-    facts.kernels.push(hasher.finish());
+    let hash = text_hash(text);
+    let known = facts.kernels.contains(&hash);
+    facts.kernels.push(hash);
     known
 }
 
@@ -64,14 +72,14 @@ fn array(memory: &TensorType) -> Array<'_> {
     Array { name: "", element: &memory.element, dims: &memory.dims }
 }
 
-/// On-chip memory: scratch, windows, and what is prefetched to scalar memory.
-fn buffers(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
-    let on_chip = || scan.arguments.iter().filter(|argument| argument.role != ArgumentRole::Operand);
+/// On-chip buffers: scratch, windows and scalar prefetch.
+fn buffers(facts: &mut Facts, kernel: &MosaicKernel, witness: &Witness<'_>) {
+    let on_chip = || kernel.arguments.iter().filter(|argument| argument.role != ArgumentRole::Operand);
     let roles = Roles::of(on_chip().map(|argument| array(&argument.memory)));
     for argument in on_chip().filter(|argument| !argument.memory.element.starts_with('!')) {
         let targeted = |view: &Option<View>| view.as_ref().is_some_and(|view| view.root == argument.name);
-        let inbound = scan.dmas.iter().filter(|dma| !dma.waits).any(|dma| targeted(&dma.target));
-        // The compiler fills one copy of a window while the kernel works on the other.
+        let inbound = kernel.dmas.iter().filter(|dma| !dma.waits).any(|dma| targeted(&dma.target));
+        // The compiler double-buffers windows.
         let copies = if argument.role == ArgumentRole::Window { 2 } else { 1 };
         facts.buffers.push(Buffer {
             level: Level::Mosaic,
@@ -87,31 +95,31 @@ fn buffers(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
     }
 }
 
-/// The operands of a kernel, and what they are.
+/// The HBM operands of a kernel and their roles.
 struct Operands<'s> {
     arguments: Vec<&'s Argument>,
     roles: Roles,
 }
 
 impl<'s> Operands<'s> {
-    fn of(scan: &'s MosaicScan) -> Self {
-        let arguments = scan.arguments.iter().filter(|argument| argument.role == ArgumentRole::Operand);
+    fn of(kernel: &'s MosaicKernel) -> Self {
+        let arguments = kernel.arguments.iter().filter(|argument| argument.role == ArgumentRole::Operand);
         let arguments: Vec<_> = arguments.collect();
         let roles = Roles::of(arguments.iter().map(|argument| array(&argument.memory)));
         Self { arguments, roles }
     }
 
-    /// A copy between two arguments.
-    fn copy(&self, scan: &MosaicScan, source: &str, target: &str, evidence: Evidence) -> Copy {
+    /// The DMAs between two arguments.
+    fn copy(&self, kernel: &MosaicKernel, source: &str, target: &str, evidence: Evidence) -> Copy {
         let index_of = |name: &str| self.arguments.iter().position(|argument| argument.name == name);
         let space = |name: &str| {
-            let argument = scan.arguments.iter().find(|argument| argument.name == name);
+            let argument = kernel.arguments.iter().find(|argument| argument.name == name);
             argument.map_or(Space::Unstated, |argument| Space::named(&argument.memory.space))
         };
         let from_operand = index_of(source);
         let operand = from_operand.or_else(|| index_of(target));
         let argument = operand.and_then(|index| self.arguments.get(index));
-        // A result is data whatever its type.
+        // An output is data whatever its type.
         let role = |argument: &&Argument| match from_operand {
             Some(_) => self.roles.role(array(&argument.memory)),
             None => Role::Data,
@@ -133,11 +141,11 @@ impl<'s> Operands<'s> {
     }
 }
 
-/// What the execution of the kernel showed.
-fn executed(facts: &mut Facts, scan: &MosaicScan, execution: &Execution, witness: &Witness<'_>) {
-    let operands = Operands::of(scan);
+/// Facts from the execution of the kernel.
+fn executed(facts: &mut Facts, kernel: &MosaicKernel, execution: &Execution, witness: &Witness<'_>) {
+    let operands = Operands::of(kernel);
     for route in &execution.routes {
-        let copy = operands.copy(scan, &route.source, &route.target, witness.at_place(route.place));
+        let copy = operands.copy(kernel, &route.source, &route.target, witness.at_place(route.place));
         facts.copies.push(Copy {
             starts: route.starts,
             bytes: Some(route.bytes),
@@ -152,12 +160,12 @@ fn executed(facts: &mut Facts, scan: &MosaicScan, execution: &Execution, witness
         says: says.clone(),
         evidence: witness.at_place(*place),
     }));
-    // A copy or a wait that could not be followed may be what a semaphore seems to lack.
+    // An unresolved DMA or wait may be the one that a semaphore seems to lack.
     if execution.unresolved > 0 {
-        balance(facts, scan, witness);
+        balance(facts, kernel, witness);
         return;
     }
-    let Some(first) = scan.dmas.first() else { return };
+    let Some(first) = kernel.dmas.first() else { return };
     let place = execution.faults.first().map_or(first.place, |(place, _)| *place);
     facts.balances.push(Balance {
         level: Level::Mosaic,
@@ -168,30 +176,30 @@ fn executed(facts: &mut Facts, scan: &MosaicScan, execution: &Execution, witness
     });
 }
 
-/// One fact per pair of buffers, where nothing was executed.
-fn copies(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
-    let operands = Operands::of(scan);
+/// One fact per pair of buffers, from the text alone.
+fn copies(facts: &mut Facts, kernel: &MosaicKernel, witness: &Witness<'_>) {
+    let operands = Operands::of(kernel);
     let mut routes = BTreeMap::<(&str, &str), (Copy, Vec<&str>)>::new();
-    for dma in scan.dmas.iter().filter(|dma| !dma.waits) {
+    for dma in kernel.dmas.iter().filter(|dma| !dma.waits) {
         let (Some(source), Some(target)) = (&dma.source, &dma.target) else { continue };
         let key = (source.root.as_str(), target.root.as_str());
-        let (copy, slots) = routes
-            .entry(key)
-            .or_insert_with(|| (operands.copy(scan, key.0, key.1, witness.at_place(dma.place)), Vec::new()));
+        let (copy, slots) = routes.entry(key).or_insert_with(|| {
+            (operands.copy(kernel, key.0, key.1, witness.at_place(dma.place)), Vec::new())
+        });
         copy.starts += 1;
         slots.extend(target.index.first().map(String::as_str));
     }
     for (copy, mut slots) in routes.into_values() {
         slots.sort_unstable();
         slots.dedup();
-        // Two names for the slot mean that starts go to different buffers in turn; one name may be any slot.
+        // Two different slot indices mean two buffers; a single computed index may be any slot.
         let computed = slots.iter().any(|slot| slot.starts_with('%'));
         let depth = (copy.inbound && (slots.len() > 1 || !computed)).then_some(slots.len());
         facts.copies.push(Copy { depth: depth.filter(|depth| *depth > 0), ..copy });
     }
 }
 
-/// How often a semaphore is signalled and waited on in the text.
+/// DMA starts and waits on one semaphore in the text.
 #[derive(Clone, Copy)]
 struct Uses {
     starts: usize,
@@ -199,12 +207,12 @@ struct Uses {
     place: Place,
 }
 
-/// A semaphore that copies signal and nobody ever waits on is a fault; the rest only an execution can tell.
-fn balance(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
-    // By array and by the last index, which tells what is copied; the ones before it tell which buffer. An index that
-    // is computed may be any.
+/// A semaphore with DMAs and no wait, or waits and no DMA, is a fault; only an execution can tell the rest.
+fn balance(facts: &mut Facts, kernel: &MosaicKernel, witness: &Witness<'_>) {
+    // By array and last index, which identifies the operand; earlier ones select the buffer slot. A computed index may
+    // be any.
     let mut semaphores = BTreeMap::<(&str, Option<u64>), Uses>::new();
-    for dma in &scan.dmas {
+    for dma in &kernel.dmas {
         let Some(semaphore) = &dma.semaphore else { continue };
         let index = semaphore.index.last().and_then(|index| index.parse().ok());
         let unused = Uses { starts: 0, waits: 0, place: dma.place };
@@ -215,11 +223,11 @@ fn balance(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
             uses.starts += 1;
         }
     }
-    let Some(first) = scan.dmas.first() else { return };
+    let Some(first) = kernel.dmas.first() else { return };
     let mut faults = Vec::new();
     let mut place = first.place;
     for ((root, index), uses) in &semaphores {
-        // Of the same array, what may be this semaphore.
+        // Semaphores of the same array that may be this one.
         let same = semaphores
             .iter()
             .filter(|((other, at), _)| other == root && (at == index || at.is_none() || index.is_none()));
@@ -227,8 +235,8 @@ fn balance(facts: &mut Facts, scan: &MosaicScan, witness: &Witness<'_>) {
             same.fold((0, 0), |(starts, waits), (_, uses)| (starts + uses.starts, waits + uses.waits));
         let name = format!("{root}[.., {}]", index.map_or("*".to_owned(), |index| index.to_string()));
         match (starts, waits) {
-            (_, 0) => faults.push(format!("copies signal {name} and nothing waits on it")),
-            (0, _) => faults.push(format!("{name} is waited on and no copy signals it")),
+            (_, 0) => faults.push(format!("DMAs signal {name}, but nothing waits on it")),
+            (0, _) => faults.push(format!("{name} is waited on, but no DMA signals it")),
             _ => continue,
         }
         place = uses.place;

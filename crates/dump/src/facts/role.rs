@@ -1,8 +1,8 @@
-//! Which arrays are data and which are scales.
+//! Tells data from scales.
 
 use super::Role;
 
-/// An array as far as its role depends on it.
+/// The properties of an array that decide its role.
 #[derive(Clone, Copy)]
 pub struct Array<'a> {
     pub name: &'a str,
@@ -10,15 +10,15 @@ pub struct Array<'a> {
     pub dims: &'a [u64],
 }
 
-/// Tells scales from data. Scales are f32 and do not share the contraction dimension, which is the last one of the
-/// 8-bit weight; where no 8-bit array is there, only names tell.
+/// Tells scales from data. Scales are f32 and do not have the contraction dimension, the last one of the 8-bit weight;
+/// without an 8-bit array, only names decide.
 pub struct Roles {
     contraction: Option<u64>,
     largest: u64,
 }
 
 impl Roles {
-    /// Looks at all inputs of a kernel.
+    /// From all inputs of a kernel.
     pub fn of<'a>(arrays: impl Iterator<Item = Array<'a>> + Clone) -> Self {
         let narrow = arrays.filter(|array| is_narrow(array.element));
         let weight = narrow.max_by_key(|array| count(array.dims));
@@ -33,7 +33,7 @@ impl Roles {
         let name = array.name.to_ascii_lowercase();
         let named = name.contains("scale") || name.contains("abs_max");
         let shares = array.dims.last().copied() == self.contraction && count(array.dims) > 1;
-        // An accumulator is f32 too, but it is not small.
+        // An accumulator is f32 too, but large.
         let small = count(array.dims).saturating_mul(64) <= self.largest;
         let looks = self.contraction.is_some() && array.element == "f32" && small && !shares;
         if (named && array.element == "f32") || looks { Role::Scale } else { Role::Data }

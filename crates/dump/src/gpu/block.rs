@@ -1,42 +1,46 @@
-//! What a thread is told at its start, and how numbers are written.
+//! Ranges of special registers, and the syntax of numbers.
+
+use octile_ptx::ir::Function;
 
 use super::interval::Interval;
 
-/// The threads of a block in each dimension.
+/// Threads of a CTA in each dimension.
 pub struct Block {
-    most: [u64; 3],
-    /// Whether there are exactly so many.
+    max: [u64; 3],
+    /// Whether the counts are exact (`.reqntid`).
     exact: bool,
 }
 
 impl Block {
-    /// `.maxntid 384, 1, 1` or `.reqntid 128`, else what the hardware takes.
-    pub fn of(header: &str) -> Self {
-        const MOST: [u64; 3] = [1024, 1024, 64];
-        let declared = |name| header.split_once(name).and_then(|(_, rest): (_, &str)| rest.split('.').next());
+    /// Declared by `.maxntid 384, 1, 1` or `.reqntid 128`, else limited by the hardware.
+    pub fn of(function: &Function<'_>) -> Self {
+        const MAX: [u64; 3] = [1024, 1024, 64];
+        let declared = |name| {
+            let found = function.directives.iter().find(|directive| directive.name == name);
+            found.map(|directive| &directive.arguments).filter(|arguments| !arguments.is_empty())
+        };
         let (required, allowed) = (declared(".reqntid"), declared(".maxntid"));
-        let Some(numbers) = required.or(allowed) else { return Self { most: MOST, exact: false } };
-        let mut numbers = numbers.split(',').map(|number| number.trim().parse::<u64>().ok());
-        let most =
-            MOST.map(|most| numbers.next().map_or(1, |declared| declared.map_or(most, |n| n.min(most))));
-        Self { most, exact: required.is_some() }
+        let Some(counts) = required.or(allowed) else { return Self { max: MAX, exact: false } };
+        let mut counts = counts.iter().map(|count| count.parse::<u64>().ok());
+        let max = MAX.map(|max| counts.next().map_or(1, |declared| declared.map_or(max, |n| n.min(max))));
+        Self { max, exact: required.is_some() }
     }
 
-    /// What a special register may hold; `None` for what is not known here.
+    /// Range of a special register; `None` where it is not modelled.
     pub fn special(&self, name: &str) -> Option<Interval> {
         /// Warps of an SM.
         const WARPS: u64 = 64;
-        const MOST_BLOCKS: [u64; 3] = [(1 << 31) - 1, 65535, 65535];
+        const MAX_CTAS: [u64; 3] = [(1 << 31) - 1, 65535, 65535];
         let below = |count: u64| Interval::range(0, count.saturating_sub(1));
         let (base, axis) = name.split_once('.').unwrap_or((name, "x"));
         let axis = ["x", "y", "z"].iter().position(|known| *known == axis)?;
-        let (threads, blocks) = (*self.most.get(axis)?, *MOST_BLOCKS.get(axis)?);
+        let (threads, ctas) = (*self.max.get(axis)?, *MAX_CTAS.get(axis)?);
         Some(match base {
             "%tid" => below(threads),
             "%ntid" if self.exact => Interval::constant(threads),
             "%ntid" => Interval::range(1, threads.max(1)),
-            "%ctaid" => below(blocks),
-            "%nctaid" => Interval::range(1, blocks),
+            "%ctaid" => below(ctas),
+            "%nctaid" => Interval::range(1, ctas),
             "%laneid" => below(32),
             "%warpid" => below(WARPS),
             "%nwarpid" => Interval::range(1, WARPS),

@@ -1,42 +1,41 @@
-//! Whether every value that decides a guard has been written when it is read.
+//! Definite initialization: whether every value that a guard depends on is written on every path to its read.
 //!
-//! Along each path the analysis keeps what has been written on all ways to an instruction. A write under a guard counts for
-//! reads under the same guard, until that guard is written again.
+//! A write under a guard counts for reads under the same guard, until that guard is written again.
 
 use std::collections::{HashMap, HashSet};
 
-use super::step::Step;
+use octile_ptx::ir::{Guard, Instruction};
 
-/// Why the values behind the guards of a function cannot be trusted.
+/// Why the guards of a function are undefined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Undefined<'a> {
-    /// The instruction of this number reads a register that is not written on every path to it.
+    /// The instruction with this index reads a register that is not written on every path to it.
     Read(usize, &'a str),
-    /// The function is too large to tell.
+    /// The function is too large to analyze.
     TooLarge,
 }
 
-/// A register, or its value under a guard only.
+/// A register, or its value under a guard.
 type Written<'a> = (&'a str, Option<(&'a str, bool)>);
 
-/// A guard of an instruction and whether it is known to hold.
+/// Whether the guard of an instruction is known to hold.
 pub type Holds<'h> = &'h dyn Fn(usize) -> Option<bool>;
 
 pub struct Definitions<'d, 'a> {
-    pub steps: &'d [Step<'a>],
-    /// Registers that have a value at the beginning, and names that are no registers.
+    pub steps: &'a [Instruction<'a>],
+    /// Names that need no write: parameters, special registers, symbols.
     pub given: &'d dyn Fn(&str) -> bool,
     pub holds: Holds<'d>,
     pub next: &'d dyn Fn(usize) -> Vec<usize>,
 }
 
 impl<'a> Definitions<'_, 'a> {
-    /// The first instruction, of those that are reached, that reads what may not be written and that a guard depends on.
+    /// The first reached instruction that reads a possibly unwritten register on which a guard depends.
     pub fn first_undefined(&self, reached: &[usize]) -> Option<Undefined<'a>> {
-        /// Words of 64 registers, summed over all instructions, that are kept.
-        const MOST_WORDS: usize = 1 << 23;
+        /// Words of 64 registers that are kept, over all instructions.
+        const MAX_WORDS: usize = 1 << 23;
         /// Visits of such words.
-        const MOST_VISITS: usize = 1 << 24;
+        const MAX_VISITS: usize = 1 << 24;
         let relevant = self.behind_guards(reached);
         let slots = self.slots(reached, &relevant);
         let mut under: HashMap<&str, Vec<usize>> = HashMap::new();
@@ -44,7 +43,7 @@ impl<'a> Definitions<'_, 'a> {
             guard.iter().for_each(|(guard, _)| under.entry(guard).or_default().push(*slot));
         }
         let words = slots.len().div_ceil(64).max(1);
-        if self.steps.len().saturating_mul(words) > MOST_WORDS {
+        if self.steps.len().saturating_mul(words) > MAX_WORDS {
             return Some(Undefined::TooLarge);
         }
         let mut states: Vec<Option<Vec<u64>>> = vec![None; self.steps.len()];
@@ -52,10 +51,10 @@ impl<'a> Definitions<'_, 'a> {
         let mut open = vec![0];
         let mut visits = 0;
         while let Some(at) = open.pop() {
-            let stale = self.steps.get(at).into_iter().flat_map(Step::written);
+            let stale = self.steps.get(at).into_iter().flat_map(Instruction::written);
             let stale: Vec<_> = stale.filter_map(|name| under.get(name)).flatten().copied().collect();
             visits += words + stale.len();
-            if visits > MOST_VISITS {
+            if visits > MAX_VISITS {
                 return Some(Undefined::TooLarge);
             }
             let Some(Some(before)) = states.get(at) else { continue };
@@ -76,32 +75,35 @@ impl<'a> Definitions<'_, 'a> {
             let (step, state) = (self.steps.get(at)?, states.get(at)?.as_ref()?);
             let is_written = |name: &'a str| {
                 let has = |key: Written<'a>| slots.get(&key).is_some_and(|slot| holds_bit(state, *slot));
-                has((name, None)) || step.guard.is_some_and(|guard| has((name, Some(guard))))
+                has((name, None)) || guard(step).is_some_and(|guard| has((name, Some(guard))))
             };
-            let matters = step.written().any(|name| relevant.contains(name));
-            let guard = step.guard.map(|(name, _)| name);
-            let reads = step.read().filter(|name| matters && relevant.contains(name));
+            let matters = step.written().into_iter().any(|name| relevant.contains(name));
+            let guard = guard(step).map(|(name, _)| name);
+            let reads = step.read().into_iter().filter(|name| matters && relevant.contains(name));
             let unwritten = guard.into_iter().chain(reads).find(|name| !is_written(name))?;
             Some(Undefined::Read(at, unwritten))
         };
         reached.iter().filter(|at| (self.holds)(**at) != Some(false)).find_map(|at| undefined(*at))
     }
 
-    /// The guards, and every register that one of them is computed from.
+    /// The guards, and every register that a guard is computed from.
     fn behind_guards(&self, reached: &[usize]) -> HashSet<&'a str> {
-        let mut writers: HashMap<&str, Vec<&Step<'a>>> = HashMap::new();
+        let mut writers: HashMap<&str, Vec<&'a Instruction<'a>>> = HashMap::new();
         let steps = || reached.iter().filter_map(|at| self.steps.get(*at));
         for step in steps() {
-            step.written().for_each(|name| writers.entry(name).or_default().push(step));
+            step.written().into_iter().for_each(|name| writers.entry(name).or_default().push(step));
         }
-        // A guard is a register, whether the text declares it or not.
-        let guards: HashSet<_> = steps().filter_map(|step| Some(step.guard?.0)).collect();
+        // A guard is a register even if the text does not declare it.
+        let guards: HashSet<_> = steps().filter_map(|step| Some(guard(step)?.0)).collect();
         let mut open: Vec<_> = guards.iter().copied().collect();
         let mut found = HashSet::new();
         while let Some(name) = open.pop() {
             if (guards.contains(name) || !(self.given)(name)) && found.insert(name) {
                 let writers = writers.remove(name).into_iter().flatten();
-                open.extend(writers.flat_map(|step| step.read().chain(step.guard.map(|(guard, _)| guard))));
+                open.extend(
+                    writers
+                        .flat_map(|step| step.read().into_iter().chain(guard(step).map(|(guard, _)| guard))),
+                );
             }
         }
         found
@@ -115,16 +117,15 @@ impl<'a> Definitions<'_, 'a> {
         };
         relevant.iter().for_each(|name| add((name, None)));
         for step in reached.iter().filter_map(|at| self.steps.get(*at)) {
-            let Some((guard, negated)) = step.guard else { continue };
-            for name in step.written().filter(|name| relevant.contains(name)) {
+            let Some((guard, negated)) = guard(step) else { continue };
+            for name in step.written().into_iter().filter(|name| relevant.contains(name)) {
                 [negated, !negated].into_iter().for_each(|negated| add((name, Some((guard, negated)))));
             }
         }
         slots
     }
 
-    /// What is written after an instruction. Another value of a guard says nothing about what was written under the one
-    /// before: that is stale.
+    /// What is written after an instruction. Writes under a guard become stale when the guard changes.
     fn after(
         &self,
         at: usize,
@@ -143,7 +144,7 @@ impl<'a> Definitions<'_, 'a> {
                 let slot = slots.get(&(name, guard));
                 slot.into_iter().for_each(|slot| set_bit(&mut state, *slot, true));
             };
-            match step.guard.filter(|_| holds.is_none()) {
+            match guard(step).filter(|_| holds.is_none()) {
                 None => set(None),
                 Some((guard, negated)) => {
                     set(Some((guard, negated)));
@@ -156,6 +157,11 @@ impl<'a> Definitions<'_, 'a> {
         }
         state
     }
+}
+
+/// The guard predicate of an instruction, and whether it is negated.
+fn guard<'a>(step: &'a Instruction<'a>) -> Option<(&'a str, bool)> {
+    step.guard.as_ref().map(Guard::parts)
 }
 
 fn holds_bit(state: &[u64], slot: usize) -> bool {

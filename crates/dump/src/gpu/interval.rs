@@ -1,6 +1,6 @@
-//! What an integer register or a predicate of PTX may hold.
+//! Value ranges of integer registers and predicates.
 
-/// A range of unsigned values, both ends included, and the bits that may be set in them. Predicates are 0 or 1.
+/// A range of unsigned values, both ends included, and the bits that may be set. Predicates are 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interval {
     pub low: u64,
@@ -19,7 +19,7 @@ impl Interval {
         Self { low, high, may: u64::MAX.unbounded_shr(high.leading_zeros()) }
     }
 
-    /// Anything that so many bits hold.
+    /// Any value of this many bits.
     pub const fn bits(bits: u32) -> Self {
         Self::range(0, if bits >= 64 { u64::MAX } else { (1 << bits) - 1 })
     }
@@ -41,7 +41,7 @@ impl Interval {
         Self { low: self.low.min(other.low), high: self.high.max(other.high), may }
     }
 
-    /// Without values that have other bits.
+    /// The values that have no other bits.
     fn with_bits(self, may: u64) -> Self {
         let may = self.may & may;
         Self { low: self.low.min(may), high: self.high.min(may), may }
@@ -66,7 +66,7 @@ impl Interval {
         }
     }
 
-    /// What an unsigned operation of so many bits gives; anything where it is not known here.
+    /// Result of an unsigned operation of this many bits; any value where the operation is not modelled.
     pub fn compute(op: &str, bits: u32, inputs: &[Self]) -> Self {
         let any = Self::bits(bits);
         let exact = |ends: [Option<u64>; 2]| match ends {
@@ -116,7 +116,7 @@ impl Interval {
         result.unwrap_or(any).with_bits(Self::bits_of(op, inputs))
     }
 
-    /// The values as signed numbers of so many bits.
+    /// The range as signed numbers of this many bits.
     fn signed(self, bits: u32) -> (i64, i64) {
         let unused = 64 - bits.clamp(1, 64);
         let extend = |value: u64| ((value << unused) as i64) >> unused;
@@ -128,14 +128,14 @@ impl Interval {
         }
     }
 
-    /// What a comparison of numbers gives that are floats of 32 or 64 bits; `None` where they are not known.
+    /// Result of a comparison of f32 or f64 constants; `None` where an operand is not constant.
     pub fn compare_floats(comparison: &str, bits: u32, a: Self, b: Self) -> Option<bool> {
         let float = |range: Self| {
             let value = range.value()?;
             Some(if bits == 32 { f64::from(f32::from_bits(value as u32)) } else { f64::from_bits(value) })
         };
         let order = float(a)?.partial_cmp(&float(b)?);
-        // `ltu` is true of what has no order, too.
+        // `ltu` is also true for NaN.
         let (comparison, unordered) = match comparison.strip_suffix('u').filter(|rest| rest.len() == 2) {
             Some(comparison) => (comparison, true),
             None => (comparison, false),
@@ -154,11 +154,11 @@ impl Interval {
         }
     }
 
-    /// What a comparison gives, where every value of the ranges gives the same.
-    /// `signed` is the width of signed operands.
+    /// Result of a comparison, where all values of the ranges agree. `signed` is the width of signed
+    /// operands.
     pub fn compare(comparison: &str, signed: Option<u32>, a: Self, b: Self) -> Option<bool> {
         let less = |a: Self, b: Self| {
-            // Below for sure, or not below for sure.
+            // Always below, or never below.
             let (below, not_below) = match signed {
                 Some(bits) => {
                     let ((a_low, a_high), (b_low, b_high)) = (a.signed(bits), b.signed(bits));
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_computed_or_given_up() {
+    fn ranges_are_computed_or_unknown() {
         let of = |op, inputs: &[Interval]| Interval::compute(op, 32, inputs);
         assert_eq!(of("shr", &[range(0, 383), Interval::constant(5)]), range(0, 11));
         assert_eq!(of("and", &[Interval::bits(32), Interval::constant(31)]), range(0, 31));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn comparisons_that_every_value_decides_alike() {
+    fn comparisons_on_which_all_values_agree() {
         let compare = |op, a, b| Interval::compare(op, None, a, b);
         assert_eq!(compare("ge", range(0, 383), Interval::constant(384)), Some(false));
         assert_eq!(compare("ge", range(0, 383), Interval::constant(383)), None);

@@ -1,16 +1,18 @@
-//! Which instructions of a GPU kernel can be executed: along its branches, under predicates that can be true.
+//! Dead code: which instructions of a GPU kernel can be executed, along its branches and under its
+//! predicates.
 //!
-//! Every register has one range of values for the whole function, joined over all instructions that write it and can be
-//! executed. That is coarse, but it never takes an instruction for dead that is not.
+//! Every register has one range of values for the whole function, joined over all reachable writes. That is
+//! coarse, but it never takes live code for dead.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
+use octile_ptx::ir::{Function, Guard, Instruction, Operand, RegisterSet, is_register};
+
 use super::{
-    Code, Function, Language,
+    Language,
     block::{Block, number, width},
     defined::{Definitions, Undefined},
     interval::Interval,
-    step::{Registers, Step, is_register},
 };
 
 /// Why an instruction is never executed.
@@ -22,29 +24,28 @@ pub enum Dead {
     Path,
 }
 
-/// What of a function can be executed.
+/// What can be executed in a function.
 #[derive(Clone, Debug, Default)]
 pub struct Reach<'a> {
     reached: Vec<bool>,
     under_false: HashSet<usize>,
     conditional: HashSet<usize>,
-    /// What a guard depends on and is not written on every path to where it is read.
+    /// A register that a guard depends on and that some path does not write.
     pub undefined: Option<Undefined<'a>>,
 }
 
 impl<'a> Reach<'a> {
     /// Follows a function from its first instruction.
-    pub fn of(code: &Code<'a>, function: &Function) -> Self {
-        let steps: Vec<_> = function.instructions.iter().map(|i| Step::of(code, i)).collect();
-        Walk::new(code, function, &steps).run()
+    pub fn of(language: Language, function: &'a Function<'a>) -> Self {
+        Walk::new(language, function).run()
     }
 
-    /// Whether the guard of this instruction may hold or not.
+    /// Whether the guard of this instruction is neither always true nor always false.
     pub fn is_conditional(&self, number: usize) -> bool {
         self.conditional.contains(&number)
     }
 
-    /// Why the instruction of this number is never executed; `None` where it can be.
+    /// Why the instruction with this index is dead; `None` where it can be executed.
     pub fn dead(&self, number: usize) -> Option<Dead> {
         match self.reached.get(number) {
             Some(true) if self.under_false.contains(&number) => Some(Dead::Predicate),
@@ -54,15 +55,15 @@ impl<'a> Reach<'a> {
     }
 }
 
-/// Joins after which a register may hold anything, so that loops come to an end.
-const MOST_JOINS: u8 = 4;
+/// Joins after which a register may hold anything, so that loops converge.
+const MAX_JOINS: u8 = 4;
 
-struct Walk<'w, 'a> {
-    steps: &'w [Step<'a>],
+struct Walk<'a> {
+    steps: &'a [Instruction<'a>],
     language: Language,
-    registers: Registers<'a>,
+    registers: RegisterSet<'a>,
     labels: HashMap<&'a str, Vec<usize>>,
-    /// The threads of a block.
+    /// Ranges of special registers.
     block: Block,
     values: HashMap<&'a str, (Interval, u8)>,
     written: HashMap<&'a str, Vec<usize>>,
@@ -71,24 +72,26 @@ struct Walk<'w, 'a> {
     queue: VecDeque<usize>,
 }
 
-impl<'w, 'a> Walk<'w, 'a> {
-    fn new(code: &Code<'a>, function: &Function, steps: &'w [Step<'a>]) -> Self {
+impl<'a> Walk<'a> {
+    fn new(language: Language, function: &'a Function<'a>) -> Self {
+        let steps = &function.instructions[..];
         let mut labels: HashMap<_, Vec<_>> = HashMap::new();
-        for (label, at) in &function.labels {
-            labels.entry(code.str(*label)).or_default().push(*at);
+        for label in &function.labels {
+            labels.entry(&*label.name).or_default().push(label.target);
         }
         let (mut written, mut readers): (HashMap<_, Vec<_>>, HashMap<_, Vec<_>>) = Default::default();
         for (at, step) in steps.iter().enumerate() {
-            step.written().for_each(|name| written.entry(name).or_default().push(at));
-            let guard = step.guard.map(|(name, _)| name);
-            step.read().chain(guard).for_each(|name| readers.entry(name).or_default().push(at));
+            step.written().into_iter().for_each(|name| written.entry(name).or_default().push(at));
+            let guard = step.guard.as_ref().map(|guard| &*guard.predicate);
+            let read = step.read().into_iter().chain(guard);
+            read.for_each(|name| readers.entry(name).or_default().push(at));
         }
         Self {
             steps,
-            language: code.language(),
-            registers: Registers::of(code, function),
+            language,
+            registers: RegisterSet::new(function),
             labels,
-            block: Block::of(code.str(function.header)),
+            block: Block::of(function),
             values: HashMap::new(),
             written,
             readers,
@@ -104,7 +107,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
         let reached = |at: &usize| self.reached.get(*at) == Some(&true);
         let all: Vec<_> = (0..self.steps.len()).filter(reached).collect();
-        let guard = |at: usize| self.steps.get(at).and_then(|step| step.guard);
+        let guard = |at: usize| self.steps.get(at)?.guard.as_ref().map(Guard::parts);
         let under = |truth: Option<bool>| -> HashSet<usize> {
             let is = |at: &usize| guard(*at).is_some_and(|guard| self.holds(guard) == truth);
             all.iter().copied().filter(is).collect()
@@ -120,7 +123,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    /// Whether a predicate holds; `None` where it may or may not.
+    /// Whether a predicate holds; `None` where that is not known.
     fn holds(&self, (name, negated): (&str, bool)) -> Option<bool> {
         let truth = match (self.language, name) {
             (Language::Sass, "PT" | "UPT") => Some(true),
@@ -138,24 +141,22 @@ impl<'w, 'a> Walk<'w, 'a> {
         self.next(at).into_iter().for_each(|next| self.reach(next));
     }
 
-    fn write(&mut self, step: &Step<'a>) {
-        let mut written = step.written().peekable();
-        if written.peek().is_none() {
-            return;
-        }
-        let destinations: Vec<_> = step.operands.first().into_iter().flat_map(|d| d.split('|')).collect();
+    fn write(&mut self, step: &'a Instruction<'a>) {
+        let written = step.written();
+        let is_single = written.len() == 1;
         for name in written {
-            let value = match (step.head(), &destinations[..]) {
-                // The second predicate is of the opposite comparison.
-                ("setp", [_, second]) => self.setp(step, second.trim() == name),
+            let value = match (step.mnemonic(), step.operands.first()) {
+                // The second predicate is the opposite comparison.
+                ("setp", Some(Operand::Pair(_, second))) => self.setp(step, second == name),
                 ("setp", _) => self.setp(step, false),
-                // Parts of one value are not followed.
-                _ if step.written().count() > 1 || destinations.len() > 1 => Interval::bits(64),
+                // Parts of one value are not tracked.
+                (_, Some(Operand::Pair(..))) => Interval::bits(64),
+                _ if !is_single => Interval::bits(64),
                 _ => self.compute(step),
             };
             let (known, joins) = self.values.get(name).copied().unwrap_or((value, 0));
             let joined = match joins {
-                MOST_JOINS.. => Interval::bits(64),
+                MAX_JOINS.. => Interval::bits(64),
                 _ => known.join(value),
             };
             let is_new = !self.values.contains_key(name);
@@ -168,13 +169,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         }
     }
 
-    fn compute(&self, step: &Step<'a>) -> Interval {
-        let parts: Vec<_> = step.op().split('.').collect();
+    fn compute(&self, step: &'a Instruction<'a>) -> Interval {
+        let parts: Vec<_> = step.opcode.split('.').collect();
         let kind = parts.last().copied().unwrap_or_default();
         let bits = width(kind);
-        let inputs: Vec<_> = step.operands.iter().skip(1).map(|operand| self.read(operand, bits)).collect();
+        let inputs: Vec<_> =
+            (1..step.operands.len()).map(|operand| self.read(step.word(operand), bits)).collect();
         let truth = |at: usize| inputs.get(at).copied().and_then(Interval::truth);
-        let head = step.head();
+        let head = step.mnemonic();
         let decided = match (head, kind) {
             ("not", "pred") => truth(0).map(|truth| !truth),
             ("mov", "pred") => truth(0),
@@ -187,7 +189,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             ("xor", "pred") => truth(0).zip(truth(1)).map(|(a, b)| a != b),
             ("selp", _) => {
                 let [a, b, ..] = inputs[..] else { return Interval::bits(bits) };
-                return match step.operands.get(3).and_then(|chosen| self.read(chosen, 1).truth()) {
+                return match self.read(step.word(3), 1).truth() {
                     Some(first) => {
                         if first {
                             a
@@ -203,7 +205,7 @@ impl<'w, 'a> Walk<'w, 'a> {
             }
             ("xor", _) if self.are_same(step) => return Interval::constant(0),
             ("mov", _) if !parts.contains(&"v2") => return Interval::compute(head, bits, &inputs),
-            // These give bits of another place, or of memory.
+            // Bits of another position, or of memory.
             (_, "pred") => None,
             ("mul" | "mad", _) if parts.contains(&"hi") => return Interval::bits(bits),
             ("add" | "sub" | "mul" | "mad" | "min" | "max" | "div" | "rem" | "shr", _)
@@ -213,15 +215,14 @@ impl<'w, 'a> Walk<'w, 'a> {
                 let positive = Interval::bits(wide - 1);
                 let all_positive = inputs.iter().all(|input| input.high <= Interval::bits(bits - 1).high);
                 let result = Interval::compute(head, wide - 1, &inputs);
-                // What may be negative may be anything.
+                // A range that may be negative is not tracked.
                 return if all_positive && result != positive { result } else { Interval::bits(wide) };
             }
             _ if kind.starts_with('s') || kind.starts_with('f') || parts.contains(&"cc") => {
                 return Interval::bits(64);
             }
             ("shfl", _) => {
-                let source = step.operands.get(1).map(|source| self.read(source, bits));
-                return source.unwrap_or(Interval::bits(bits)).join(Interval::bits(0));
+                return self.read(step.word(1), bits).join(Interval::bits(0));
             }
             _ => {
                 let wide = if parts.contains(&"wide") { bits * 2 } else { bits };
@@ -232,15 +233,13 @@ impl<'w, 'a> Walk<'w, 'a> {
     }
 
     /// `setp.lt.and.u32 %p1|%p2, %r1, %r2, %p3`: the first predicate, or the second.
-    fn setp(&self, step: &Step<'a>, second: bool) -> Interval {
-        let parts: Vec<_> = step.op().split('.').collect();
+    fn setp(&self, step: &'a Instruction<'a>, second: bool) -> Interval {
+        let parts: Vec<_> = step.opcode.split('.').collect();
         let (Some(kind), Some(comparison)) = (parts.last().copied(), parts.get(1).copied()) else {
             return Interval::PREDICATE;
         };
         let bits = width(kind);
-        let operand =
-            |at: usize| step.operands.get(at).map_or(Interval::bits(64), |name| self.read(name, bits));
-        let (a, b) = (operand(1), operand(2));
+        let (a, b) = (self.read(step.word(1), bits), self.read(step.word(2), bits));
         let compared = match kind.as_bytes().first() {
             Some(b'f') if bits >= 32 => Interval::compare_floats(comparison, bits, a, b),
             Some(b'f') => None,
@@ -253,7 +252,10 @@ impl<'w, 'a> Walk<'w, 'a> {
             _ => Interval::compare(comparison, None, a, b),
         };
         let compared = compared.map(|truth| truth != second);
-        let Some(combined) = step.operands.get(3) else { return Interval::of_truth(compared) };
+        if step.operands.len() < 4 {
+            return Interval::of_truth(compared);
+        }
+        let combined = step.word(3);
         let other = self.read(combined.trim_start_matches('!'), 1).truth();
         let other = other.map(|truth| truth != combined.starts_with('!'));
         Interval::of_truth(match parts.get(2).copied() {
@@ -266,62 +268,62 @@ impl<'w, 'a> Walk<'w, 'a> {
         })
     }
 
-    /// Whether both inputs are the same value: one register, or registers that are computed alike from what does not change.
-    fn are_same(&self, step: &Step<'a>) -> bool {
+    /// Whether both inputs are the same value: one register, or the same computation from values that never
+    /// change.
+    fn are_same(&self, step: &'a Instruction<'a>) -> bool {
         let (Some(a), Some(b)) = (step.operands.get(1), step.operands.get(2)) else { return false };
-        a == b || self.unchanging(a, 0).is_some_and(|a| self.unchanging(b, 0) == Some(a))
+        let same = |a: String| self.unchanging(step.word(2), 0) == Some(a);
+        a == b || self.unchanging(step.word(1), 0).is_some_and(same)
     }
 
-    /// How a value is computed that is the same whenever a thread reads it.
+    /// The expression of a value that never changes within a thread.
     fn unchanging(&self, operand: &'a str, depth: usize) -> Option<String> {
-        const DEEPEST: usize = 6;
+        const MAX_DEPTH: usize = 6;
         let fixed = ["%tid.", "%ntid.", "%ctaid.", "%nctaid.", "%laneid"];
         if number(operand, 64).is_some() || fixed.iter().any(|name| operand.starts_with(name)) {
             return Some(operand.to_owned());
         }
         let &[only] = self.written.get(operand)?.as_slice() else { return None };
-        let step = self.steps.get(only).filter(|step| step.guard.is_none() && depth < DEEPEST)?;
-        match step.head() {
-            "ld" if step.op().starts_with("ld.param") => {
-                Some(format!("{} {}", step.op(), step.operands.get(1)?))
+        let step = self.steps.get(only).filter(|step| step.guard.is_none() && depth < MAX_DEPTH)?;
+        match step.mnemonic() {
+            "ld" if step.opcode.starts_with("ld.param") => {
+                Some(format!("{} {}", step.opcode, step.operands.get(1)?))
             }
-            "mov" if step.operands.len() == 2 => self.unchanging(step.operands.get(1)?, depth + 1),
+            "mov" if step.operands.len() == 2 => self.unchanging(step.word(1), depth + 1),
             "add" | "sub" | "mul" | "mad" | "and" | "or" | "xor" | "shl" | "shr" | "min" | "max" | "div"
             | "rem" => {
-                let inputs = step.operands.get(1..)?.iter().map(|input| self.unchanging(input, depth + 1));
-                Some(format!("{}({})", step.op(), inputs.collect::<Option<Vec<_>>>()?.join(",")))
+                let inputs = (1..step.operands.len()).map(|at| self.unchanging(step.word(at), depth + 1));
+                Some(format!("{}({})", step.opcode, inputs.collect::<Option<Vec<_>>>()?.join(",")))
             }
             _ => None,
         }
     }
 
-    /// Whether one operand is always the negation of the other: both are written once, one as `not` of the other or by
-    /// the opposite comparison of the same registers.
-    fn are_opposite(&self, step: &Step<'a>) -> bool {
-        let [_, a, b] = step.operands[..] else { return false };
-        let (a, b) = (self.literal(a, 0), self.literal(b, 0));
+    /// Whether one input is always the negation of the other: both are written once, one as `not` of the
+    /// other, or by opposite comparisons of the same registers.
+    fn are_opposite(&self, step: &'a Instruction<'a>) -> bool {
+        let (a, b) = (self.literal(step.word(1), 0), self.literal(step.word(2), 0));
         a.zip(b).is_some_and(|((a, not_a), (b, not_b))| a == b && not_a != not_b)
     }
 
-    /// Whether two predicates compare one unchanging value with numbers, and no number satisfies both.
-    fn exclude_each_other(&self, step: &Step<'a>) -> bool {
-        let [_, a, b] = step.operands[..] else { return false };
-        let (a, b) = (self.satisfying(a), self.satisfying(b));
+    /// Whether two predicates compare the same value with constants, and no value satisfies both.
+    fn exclude_each_other(&self, step: &'a Instruction<'a>) -> bool {
+        let (a, b) = (self.satisfying(step.word(1)), self.satisfying(step.word(2)));
         a.zip(b).is_some_and(|((a, low, high), (b, least, most))| a == b && (high < least || most < low))
     }
 
-    /// The values that satisfy a comparison with a number: what is compared, the least and the greatest.
+    /// The values that satisfy a comparison with a constant: what is compared, the least and the greatest.
     fn satisfying(&self, name: &'a str) -> Option<(String, u64, u64)> {
         let &[only] = self.written.get(name)?.as_slice() else { return None };
         let step = self.steps.get(only).filter(|step| step.guard.is_none())?;
-        let (["setp", comparison, kind], [_, value, bound]) =
-            (&step.op().split('.').collect::<Vec<_>>()[..], &step.operands[..])
+        let (["setp", comparison, kind], [_, _, _]) =
+            (&step.opcode.split('.').collect::<Vec<_>>()[..], &step.operands[..])
         else {
             return None;
         };
         let (bits, is_float) = (width(kind), kind.starts_with('f'));
-        let bound = self.read(bound, bits).value().filter(|_| !is_float)?;
-        let value = self.unchanging(value, 0)?;
+        let bound = self.read(step.word(2), bits).value().filter(|_| !is_float)?;
+        let value = self.unchanging(step.word(1), 0)?;
         let (low, high) = match *comparison {
             "eq" => (bound, bound),
             _ if kind.starts_with('s') => return None,
@@ -334,20 +336,20 @@ impl<'w, 'a> Walk<'w, 'a> {
         Some((value, low, high))
     }
 
-    /// What a predicate says that is written once: a comparison, or its negation.
+    /// The comparison that a predicate stands for, and whether it is negated; for predicates that are written
+    /// once.
     fn literal(&self, name: &'a str, depth: usize) -> Option<(String, bool)> {
-        const MOST_NEGATIONS: usize = 16;
+        const MAX_NEGATIONS: usize = 16;
         let &[only] = self.written.get(name)?.as_slice() else { return None };
-        let step = self.steps.get(only).filter(|step| step.guard.is_none() && depth < MOST_NEGATIONS)?;
-        if step.op() == "not.pred" {
-            let (key, negated) = self.literal(step.operands.get(1)?, depth + 1)?;
+        let step = self.steps.get(only).filter(|step| step.guard.is_none() && depth < MAX_NEGATIONS)?;
+        if step.opcode == "not.pred" {
+            let (key, negated) = self.literal(step.word(1), depth + 1)?;
             return Some((key, !negated));
         }
-        let once = |operand: &&str| {
-            !is_register(operand) || self.written.get(*operand).is_some_and(|w| w.len() == 1)
-        };
-        let ([_, a, b], ["setp", comparison, kind]) =
-            (&step.operands[..], &step.op().split('.').collect::<Vec<_>>()[..])
+        let once = |name: &str| !is_register(name) || self.written.get(name).is_some_and(|w| w.len() == 1);
+        let (a, b) = (step.word(1), step.word(2));
+        let ([_, _, _], ["setp", comparison, kind]) =
+            (&step.operands[..], &step.opcode.split('.').collect::<Vec<_>>()[..])
         else {
             return Some((name.to_owned(), false));
         };
@@ -365,7 +367,7 @@ impl<'w, 'a> Walk<'w, 'a> {
         })
     }
 
-    /// What an operand of so many bits may be.
+    /// Range of an operand of this many bits.
     fn read(&self, operand: &str, bits: u32) -> Interval {
         let any = Interval::bits(if bits == 0 { 64 } else { bits });
         if let Some((value, _)) = self.values.get(operand) {
@@ -375,14 +377,14 @@ impl<'w, 'a> Walk<'w, 'a> {
         special.or_else(|| number(operand, bits).map(Interval::constant)).unwrap_or(any)
     }
 
-    /// The first read, behind a guard, of what some path does not write.
+    /// The first read of a possibly unwritten register that a guard depends on.
     fn undefined(&self, reached: &[usize]) -> Option<Undefined<'a>> {
         if self.language == Language::Sass {
             return None;
         }
         let definitions = Definitions {
             steps: self.steps,
-            given: &|name| !self.registers.is_one(name),
+            given: &|name| !self.registers.is_general(name),
             holds: &|at| self.executes(at),
             next: &|at| self.next(at),
         };
@@ -391,28 +393,29 @@ impl<'w, 'a> Walk<'w, 'a> {
 
     /// Whether the guard of an instruction holds.
     fn executes(&self, at: usize) -> Option<bool> {
-        let guard = self.steps.get(at).and_then(|step| step.guard);
-        guard.map_or(Some(true), |guard| self.holds(guard))
+        let guard = self.steps.get(at).and_then(|step| step.guard.as_ref());
+        guard.map_or(Some(true), |guard| self.holds(guard.parts()))
     }
 
-    /// Where control goes from an instruction.
+    /// Successors of an instruction.
     fn next(&self, at: usize) -> Vec<usize> {
         let Some(step) = self.steps.get(at) else { return Vec::new() };
         let executes = self.executes(at);
         let mut next = Vec::new();
         if executes != Some(false) {
-            match step.head() {
+            match step.mnemonic() {
                 // The target of an indirect branch is in a table.
                 "brx" | "BRX" | "JMX" | "BRXU" => next.extend(self.labels.values().flatten()),
                 _ => {
-                    let words =
-                        step.operands.iter().flat_map(|operand| operand.split(['`', '(', ')', ' ', ',']));
+                    let words = step.operands.iter().flat_map(|operand| operand.words());
                     next.extend(words.filter_map(|word| self.labels.get(word)).flatten());
                 }
             }
         }
-        let leaves =
-            matches!(step.head(), "bra" | "brx" | "ret" | "exit" | "trap" | "BRA" | "EXIT" | "BRX" | "RET");
+        let leaves = matches!(
+            step.mnemonic(),
+            "bra" | "brx" | "ret" | "exit" | "trap" | "BRA" | "EXIT" | "BRX" | "RET"
+        );
         if !(leaves && executes == Some(true)) {
             next.push(at + 1);
         }

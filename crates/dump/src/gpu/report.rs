@@ -1,19 +1,19 @@
-//! What `ptxas -v` says of a kernel.
+//! The report of `ptxas -v`.
 
 use serde::Serialize;
 
-/// Resources of one kernel, as the assembler reports them.
+/// Resources of one kernel, as ptxas reports them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct AssemblerReport {
-    /// Registers of a thread when it starts.
+    /// Registers per thread at launch.
     pub registers: u64,
-    /// Bytes of stack of a thread.
+    /// Stack bytes per thread.
     pub stack: u64,
-    /// Bytes of registers that are stored because they do not fit.
+    /// Bytes of spill stores.
     pub spill_stores: u64,
-    /// Bytes of them that are loaded again.
+    /// Bytes of spill loads.
     pub spill_loads: u64,
-    /// Bytes of shared memory that the text declares; what a launch asks for comes on top.
+    /// Bytes of static shared memory; dynamic shared memory comes on top.
     pub static_shared: u64,
 }
 
@@ -21,10 +21,10 @@ const REGISTERS: &str = " registers";
 const SPILL_STORES: &str = " bytes spill stores";
 
 impl AssemblerReport {
-    /// How such a report begins.
+    /// Start of a report.
     pub const HEAD: &str = "ptxas info";
 
-    /// Reads a report about one kernel; `None` where its figures are not all there.
+    /// Parses a report about one kernel; `None` where a figure is missing.
     pub fn parse(text: &str) -> Option<Self> {
         Some(Self {
             registers: before(text, REGISTERS)?,
@@ -35,24 +35,24 @@ impl AssemblerReport {
         })
     }
 
-    /// Where a report states the registers, in bytes from its beginning.
+    /// Byte offset of the register count.
     pub fn registers_at(text: &str) -> Option<usize> {
         text.find(REGISTERS).map(|unit| number_start(text, unit))
     }
 
-    /// Where a report states the spills.
+    /// Byte offset of the spill figures.
     pub fn spills_at(text: &str) -> Option<usize> {
         text.find(SPILL_STORES).map(|unit| number_start(text, unit))
     }
 }
 
-/// The number that stands before `unit`.
+/// The number before `unit`.
 fn before(text: &str, unit: &str) -> Option<u64> {
     let end = text.find(unit)?;
     text.get(number_start(text, end)..end)?.parse().ok()
 }
 
-/// Where the digits begin that end at `end`.
+/// Start of the digits that end at `end`.
 fn number_start(text: &str, end: usize) -> usize {
     let head = text.get(..end).unwrap_or_default();
     head.trim_end_matches(|c: char| c.is_ascii_digit()).len()
@@ -62,9 +62,12 @@ fn number_start(text: &str, end: usize) -> usize {
 mod tests {
     use super::*;
 
-    const REPORT: &str = "ptxas info    : 0 bytes gmem\nptxas info    : Compiling entry function 'f8' for 'sm_90a'\n\
-        ptxas info    : Function properties for f8\n    16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads\n\
-        ptxas info    : Used 168 registers, used 1 barriers, 16 bytes cumulative stack size, 1024 bytes smem\n";
+    const REPORT: &str = "ptxas info    : 0 bytes gmem\n\
+        ptxas info    : Compiling entry function 'f8' for 'sm_90a'\n\
+        ptxas info    : Function properties for f8\n    \
+        16 bytes stack frame, 12 bytes spill stores, 8 bytes spill loads\n\
+        ptxas info    : Used 168 registers, used 1 barriers, 16 bytes cumulative stack size, \
+        1024 bytes smem\n";
 
     #[test]
     fn the_figures_of_a_report() {

@@ -2,8 +2,12 @@
 
 use std::collections::HashSet;
 
-use super::{Code, Function, Language, ptx::split_guard};
-use crate::source::Span;
+use octile_ptx::{
+    ir::{Function, Instruction, Operand},
+    split_guard,
+};
+
+use super::{Code, Language};
 
 /// Reads a whole file.
 pub fn parse(text: &str) -> Code<'_> {
@@ -17,20 +21,20 @@ pub fn parse(text: &str) -> Code<'_> {
     for line in text.split_inclusive('\n') {
         let known = self::line(&mut code, line, offset);
         if !known && !foreign {
-            code.complain(offset, "this is no line of a SASS listing");
+            code.complain(offset, "this is not a line of a SASS listing");
         }
         foreign = !known;
         offset += line.len();
     }
-    if let Some(what) = cut_off(text).filter(|_| code.damage.is_empty()) {
+    if let Some(what) = truncation(text).filter(|_| code.damage.is_empty()) {
         code.complain(text.len(), &what);
     }
     code
 }
 
-/// Why a listing cannot be whole: a branch leads to where nothing is, or the code ends before it is padded.
-fn cut_off(text: &str) -> Option<String> {
-    /// Code is padded to whole cache lines.
+/// Why a listing is truncated: a branch target is missing, or the code ends before its padding.
+fn truncation(text: &str) -> Option<String> {
+    /// Code is padded to whole instruction cache lines.
     const LINE: u64 = 128;
     const INSTRUCTION: u64 = 16;
     let (mut labels, mut targets, mut last) = (HashSet::new(), Vec::new(), None);
@@ -44,45 +48,38 @@ fn cut_off(text: &str) -> Option<String> {
         }
     }
     if let Some(target) = targets.into_iter().find(|target| !labels.contains(target)) {
-        return Some(format!("a branch leads to {target}, which is not in the listing: it is cut off"));
+        return Some(format!("branch target {target} is not in the listing: it is truncated"));
     }
     let padded = last.is_none_or(|last| (last + INSTRUCTION).is_multiple_of(LINE));
-    (!padded).then(|| "the code ends before it is padded: the listing is cut off".to_owned())
+    (!padded).then(|| "the code ends before its padding: the listing is truncated".to_owned())
 }
 
 /// Reads one line; `false` where it is foreign.
-fn line(code: &mut Code<'_>, line: &str, offset: usize) -> bool {
+fn line<'a>(code: &mut Code<'a>, line: &'a str, offset: usize) -> bool {
     let trimmed = line.trim();
     let start = offset + (line.len() - line.trim_start().len());
     if let Some(name) = trimmed.strip_prefix(".text.").and_then(|name| name.strip_suffix(':')) {
-        let name_start = start + ".text.".len();
-        let name = Span::new(name_start, name_start + name.len());
-        let (instructions, labels) = (Vec::new(), Vec::new());
-        let header = Span::default();
-        code.functions.push(Function {
-            name,
-            header,
-            registers: Vec::new(),
+        let position = code.position(start + ".text.".len());
+        code.module.functions.push(Function {
+            name: name.into(),
             is_entry: true,
-            instructions,
-            labels,
+            position,
+            ..Function::default()
         });
         return true;
     }
     if let Some(target) = trimmed.strip_prefix(".target") {
-        let target = target.trim();
-        let at = start + trimmed.len() - target.len();
-        code.target = Span::new(at, at + target.len());
+        code.module.target = target.trim().into();
         return true;
     }
     let Some((address, after)) = trimmed.strip_prefix("/*").and_then(|rest| rest.split_once("*/")) else {
         // Directives, labels, comments and dual-issue braces.
-        let label = trimmed.strip_suffix(':').is_some_and(|name| !name.contains(char::is_whitespace));
-        if label {
-            code.label(Span::new(start, start + trimmed.len() - 1));
+        let label = trimmed.strip_suffix(':').filter(|name| !name.contains(char::is_whitespace));
+        if let Some(name) = label {
+            code.label(name, start);
         }
         return trimmed.is_empty()
-            || label
+            || label.is_some()
             || trimmed.starts_with(['.', '{', '}'])
             || trimmed.starts_with("//");
     };
@@ -91,8 +88,13 @@ fn line(code: &mut Code<'_>, line: &str, offset: usize) -> bool {
         return false;
     }
     // A line may hold only the second half of an encoding.
-    let Some(end) = after.find(';') else { return after.trim().is_empty() };
-    let body = start + trimmed.len() - after.len();
-    code.push(split_guard(code.text, body, body + end));
+    let Some((statement, _)) = after.split_once(';') else { return after.trim().is_empty() };
+    let (guard, opcode, operands) = split_guard(statement);
+    let in_line = (opcode.as_ptr() as usize).saturating_sub(line.as_ptr() as usize);
+    let position = code.position(offset + in_line);
+    // Operands of SASS have no commas inside.
+    let operands = operands.split(',').map(str::trim).filter(|operand| !operand.is_empty());
+    let operands = operands.map(Operand::word).collect();
+    code.push(Instruction { guard, opcode: opcode.into(), operands, position });
     true
 }

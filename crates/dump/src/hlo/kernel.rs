@@ -1,4 +1,4 @@
-//! Custom calls into TPU kernels: what is in their `backend_config`.
+//! Custom calls of TPU kernels and their `backend_config`.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::{Instruction, Module, Shape};
 use crate::source::Place;
 
-/// The program of a kernel, as the call carries it.
+/// The kernel that a call embeds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KernelBody {
     /// Mosaic as text.
     Text(String),
-    /// Mosaic as MLIR bytecode, which this crate does not decode: who wrote it, and its bytes.
+    /// Mosaic as MLIR bytecode, which this crate does not decode.
     Bytecode {
         /// For example `MLIR23.0.0git`.
         producer: String,
@@ -27,12 +27,12 @@ pub enum KernelBody {
     },
 }
 
-/// An operand of a kernel where the call reads it.
+/// An operand of a kernel call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct CallOperand {
     /// The instruction it comes from, without `%`.
     pub name: String,
-    /// Its shape, with the layout it arrives in.
+    /// Its shape and layout.
     pub shape: Option<Shape>,
 }
 
@@ -43,17 +43,17 @@ pub struct KernelCall {
     pub name: String,
     /// Where it is.
     pub place: Place,
-    /// What it reads.
+    /// Operands.
     pub operands: Vec<CallOperand>,
-    /// What it gives.
+    /// Result shape.
     pub result: Option<Shape>,
     /// The program.
     pub body: Option<KernelBody>,
-    /// VMEM that the kernel may use, in bytes.
+    /// VMEM limit in bytes.
     pub vmem_limit: Option<u64>,
-    /// VMEM that it does use, in bytes.
+    /// VMEM use in bytes.
     pub vmem_used: Option<u64>,
-    /// Operands that the call pins to device memory.
+    /// Operands pinned to HBM.
     pub pinned_to_hbm: Vec<usize>,
 }
 
@@ -98,10 +98,10 @@ impl KernelBody {
         const BYTECODE: &[u8] = b"ML\xefR";
         let bytes = match STANDARD.decode(base64) {
             Ok(bytes) => bytes,
-            Err(error) => return Self::Unreadable { what: format!("the body is no base64: {error}") },
+            Err(error) => return Self::Unreadable { what: format!("the body is not base64: {error}") },
         };
         if bytes.starts_with(BYTECODE) {
-            // The magic, a version, then the producer with a closing zero.
+            // Magic, version, then the zero-terminated producer.
             let producer = bytes.get(BYTECODE.len() + 1..).unwrap_or_default();
             let producer = producer.split(|&b| b == 0).next().unwrap_or_default();
             let producer = String::from_utf8_lossy(producer).into_owned();
@@ -114,7 +114,7 @@ impl KernelBody {
     }
 }
 
-/// A configuration, which is JSON or a string that holds JSON.
+/// Parses a configuration: JSON, or a string of JSON.
 fn json(value: &str) -> Option<Value> {
     match serde_json::from_str(value).ok()? {
         Value::String(inner) => serde_json::from_str(&inner).ok(),

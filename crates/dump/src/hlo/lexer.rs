@@ -1,15 +1,15 @@
-//! Balanced scanning over HLO text: strings, comments and brackets are skipped as wholes.
+//! Balanced scanning of HLO text: strings, comments and brackets are skipped as a whole.
 
 use crate::source::{Span, byte_set};
 
-/// What a balanced scan stopped at.
+/// Where a balanced scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// One of the bytes asked for, outside every bracket.
+    /// At a requested byte outside all brackets.
     Byte(u8),
     /// The end of a line, outside every bracket.
     Newline,
-    /// A bracket that closes what was never opened here.
+    /// At an unmatched closing bracket.
     Closing(u8),
     /// The end of the text, outside every bracket.
     End,
@@ -37,12 +37,12 @@ impl<'a> Lexer<'a> {
         self.bytes.get(self.at).copied().unwrap_or_default()
     }
 
-    /// Whether nothing is left.
+    /// Whether it is at the end.
     pub fn is_done(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
-    /// All that is left.
+    /// The remaining text.
     pub fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
@@ -86,7 +86,7 @@ impl<'a> Lexer<'a> {
         Span::new(start, self.at)
     }
 
-    /// Goes on to the first of `stops` outside every bracket, string and comment, and stays before it.
+    /// Advances to the first of `stops` outside brackets, strings and comments, and stays before it.
     pub fn balanced(&mut self, stops: &[u8], stop_at_newline: bool) -> Stop {
         const STRUCTURAL: [bool; 256] = byte_set(b"\"/()[]{}\n,=#");
         debug_assert!(stops.iter().all(|&stop| STRUCTURAL[stop as usize]), "a stop that is never seen");
@@ -118,7 +118,7 @@ impl<'a> Lexer<'a> {
         if depth == 0 { Stop::End } else { Stop::Unclosed }
     }
 
-    /// Past a string; a backslash takes the next byte along.
+    /// Skips a string; a backslash escapes the next byte.
     fn skip_string(&mut self) -> bool {
         let mut at = self.at + 1;
         loop {
@@ -136,7 +136,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// To the last byte of a comment such as `/*index=5*/`; a comment that never closes is only its first byte.
+    /// Advances to the last byte of a comment such as `/*index=5*/`; an unclosed comment is only its first byte.
     fn skip_comment(&mut self) {
         let rest = self.bytes.get(self.at + 2..).unwrap_or_default();
         if let Some(length) = memchr::memmem::find(rest, b"*/") {
@@ -154,7 +154,7 @@ pub fn split_commas(text: &str, span: Span) -> Vec<Span> {
     loop {
         let start = lexer.at;
         while !matches!(lexer.balanced(b",", false), Stop::Byte(_) | Stop::End | Stop::Unclosed) {
-            // A bracket that closes nothing belongs to the part.
+            // An unmatched closing bracket belongs to the part.
             lexer.at += 1;
         }
         let part = trimmed(text, Span::new(base + start, base + lexer.at));

@@ -1,4 +1,4 @@
-//! HLO: the program of the XLA compiler as text.
+//! HLO text of the XLA compiler.
 //!
 //! ```text
 //! ENTRY %main (x: f32[4]) -> f32[4] {
@@ -54,7 +54,7 @@ pub struct Instruction {
 /// A function of the program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Computation {
-    /// Whether it is where the program begins.
+    /// Whether it is the entry computation.
     pub entry: bool,
     /// Its name, with `%` where the text has one.
     pub name: Span,
@@ -75,7 +75,7 @@ pub enum Item {
     Computation(Computation),
     /// An instruction; outside of a computation only in hand-written text.
     Instruction(Instruction),
-    /// A line that is kept as it is: the module header, the tables of names, comments, and what was not understood.
+    /// A verbatim line: the module header, name tables, comments, and text that was not understood.
     Verbatim(Span),
 }
 
@@ -86,7 +86,7 @@ pub struct Module<'a> {
     lines: LineIndex,
     items: Vec<Item>,
     damage: Vec<Damage>,
-    /// Where the instruction of a name is, made when first asked for: item, and position in a computation.
+    /// Lazy index from names to instructions: item, and position in a computation.
     names: OnceLock<HashMap<&'a str, (usize, usize)>>,
     /// The same within each item.
     scoped: OnceLock<HashMap<(usize, &'a str), usize>>,
@@ -144,7 +144,7 @@ impl<'a> Module<'a> {
         }
     }
 
-    /// The instruction of a name in the computation of `user`: names such as `param_0` occur in many.
+    /// The instruction of a name in the computation of `user`; names such as `param_0` occur in many.
     pub fn in_scope(&self, user: &Instruction, name: &str) -> Option<&Instruction> {
         let start = |item: &Item| match item {
             Item::Computation(computation) => computation.name.start,
@@ -191,7 +191,7 @@ impl<'a> Module<'a> {
         self.str(instruction.name).trim_start_matches('%')
     }
 
-    /// The shape of an instruction, where it is one.
+    /// The shape of an instruction, if it can be parsed.
     pub fn shape(&self, instruction: &Instruction) -> Option<Shape> {
         Shape::parse(self.str(instruction.shape))
     }
@@ -208,13 +208,13 @@ impl<'a> Module<'a> {
         word.unwrap_or_default().trim_start_matches('%')
     }
 
-    /// The program as text again: the same as what was parsed, up to white space.
+    /// Prints the program: the text that was parsed, up to white space.
     pub fn print(&self) -> String {
         print::print(self)
     }
 }
 
-/// What is in a computation, or the item itself.
+/// The items of a computation, or the item itself.
 fn members(item: &Item) -> &[Item] {
     match item {
         Item::Computation(computation) => &computation.items,

@@ -1,4 +1,4 @@
-//! From text to the tree of a module.
+//! Parses HLO text into the tree of a module.
 
 use std::sync::OnceLock;
 
@@ -37,11 +37,11 @@ pub fn parse(text: &str) -> Module<'_> {
 struct Parser<'a> {
     text: &'a str,
     lexer: Lexer<'a>,
-    /// Whether the previous line was foreign, so that a foreign file is one complaint and not thousands.
+    /// Whether the previous line was unreadable too, so that a run of them is one report.
     foreign: bool,
-    /// Bytes that attempts looked at in vain. Text full of brackets that never close must not cost its square.
+    /// Bytes scanned by failed attempts: text full of unclosed brackets must not take quadratic time.
     wasted: usize,
-    /// Parts of the instruction being read, before they are kept in as much memory as they need.
+    /// Scratch space for the instruction being read.
     spans: Vec<Span>,
     attributes: Vec<Attribute>,
     module: Module<'a>,
@@ -53,13 +53,13 @@ impl<'a> Parser<'a> {
         self.module.damage.push(Damage { place, what: what.to_owned() });
     }
 
-    /// Goes back after an attempt that came to nothing.
+    /// Backtracks after a failed attempt.
     fn give_up(&mut self, before: Lexer<'a>) {
         self.wasted += self.lexer.at - before.at;
         self.lexer = before;
     }
 
-    /// Whether attempts have cost so much that the rest is kept line by line.
+    /// Whether failed attempts used up the budget, so that the rest is kept verbatim.
     fn is_hopeless(&self) -> bool {
         self.wasted > 16 * self.text.len() + (1 << 20)
     }
@@ -83,7 +83,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A line kept as it is; complains unless it is one that modules have around their computations.
+    /// Keeps a line verbatim; reports it unless modules have such lines around their computations.
     fn verbatim(&mut self) -> Item {
         let start = self.lexer.at;
         let header = self.lexer.rest().starts_with("HloModule");
@@ -97,13 +97,13 @@ impl<'a> Parser<'a> {
         let span = trimmed(self.text, Span::new(start, self.lexer.at));
         let known = header || is_known_line(span.of(self.text));
         if !known && !self.foreign {
-            self.damage(start, "this is no line of an HLO module");
+            self.damage(start, "this is not a line of an HLO module");
         }
         self.foreign = !known;
         Item::Verbatim(span)
     }
 
-    /// `ENTRY %main (x: f32[4]) -> f32[4] {` with its body; leaves everything where it was if it is none.
+    /// `ENTRY %main (x: f32[4]) -> f32[4] {` with its body; backtracks if it is not one.
     fn computation(&mut self) -> Option<Computation> {
         if self.is_hopeless() {
             return None;
@@ -167,7 +167,7 @@ impl<'a> Parser<'a> {
         let signature = trimmed(self.text, Span::new(start, self.lexer.at));
         self.lexer.skip_blanks();
         let opened = self.lexer.eat("{");
-        // Rows of the tables have a brace there too, but not at the end of the line.
+        // Table rows have a brace there too, but not at the end of the line.
         self.lexer.skip_blanks();
         let opened = opened && (self.lexer.peek() == b'\n' || self.lexer.is_done());
         opened.then_some((entry, name, signature))
@@ -201,7 +201,7 @@ impl<'a> Parser<'a> {
         (!name.is_empty()).then_some(name)
     }
 
-    /// `ROOT %y = f32[4]{0} copy(%x), metadata={..}`; leaves everything where it was if it is none.
+    /// `ROOT %y = f32[4]{0} copy(%x), metadata={..}`; backtracks if it is not one.
     fn instruction(&mut self) -> Option<Instruction> {
         if self.is_hopeless() {
             return None;

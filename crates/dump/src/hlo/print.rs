@@ -1,4 +1,4 @@
-//! From the tree back to text.
+//! Prints the tree as text.
 
 use super::{Computation, Instruction, Item, Module};
 

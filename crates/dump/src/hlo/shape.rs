@@ -5,16 +5,16 @@ use serde::Serialize;
 use super::lexer::{Lexer, Stop, split_commas};
 use crate::source::Span;
 
-/// How an array lies in memory: `{1,0:T(8,128)(2,1)S(1)}`.
+/// Layout of an array: `{1,0:T(8,128)(2,1)S(1)}`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Layout {
     /// Dimensions from the fastest to the slowest.
     pub minor_to_major: Vec<u32>,
     /// Tiles, outermost first: `T(8,128)(2,1)` is two.
     pub tiles: Vec<Vec<i64>>,
-    /// The `S(n)` of the layout: 0 (or absent) device memory, 1 VMEM, 2 a sync word or SMEM.
+    /// The `S(n)` of the layout: 0 or absent is HBM, 1 VMEM, 2 SMEM or a sync word.
     pub memory_space: u32,
-    /// Whatever else the layout says, verbatim, for example `E(4)`.
+    /// Other layout annotations, verbatim, for example `E(4)`.
     pub other: String,
 }
 
@@ -26,9 +26,9 @@ pub enum Shape {
     Array {
         /// For example `f8e4m3fn`.
         element: String,
-        /// `None` where the text does not say, as in `f32[...]`.
+        /// `None` if not stated, as in `f32[...]`.
         dims: Option<Vec<u64>>,
-        /// Absent where the text has none.
+        /// The layout, if stated.
         layout: Option<Layout>,
     },
     /// For example `(f32[4], u32[])`.
@@ -36,7 +36,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// Reads a shape; `None` where the text is no shape.
+    /// Parses a shape; `None` if the text is not one.
     pub fn parse(text: &str) -> Option<Self> {
         Self::nested(text, 0)
     }
@@ -49,7 +49,7 @@ impl Shape {
             let inside = inside.strip_suffix(')').filter(|_| depth < DEEPEST)?;
             let parts = split_commas(inside, Span::new(0, inside.len()));
             let parts = parts.into_iter().map(|part| part.of(inside));
-            // The guides write `...` for elements they leave out.
+            // The guides abbreviate elements as `...`.
             let parts = parts.filter(|part| *part != "...");
             return parts.map(|part| Self::nested(part, depth + 1)).collect::<Option<_>>().map(Self::Tuple);
         }
@@ -83,7 +83,7 @@ impl Shape {
         }
     }
 
-    /// The `S(n)` of the layout; 0 where it has none.
+    /// The `S(n)` of the layout, or 0.
     pub fn memory_space(&self) -> u32 {
         match self {
             Self::Array { layout: Some(layout), .. } => layout.memory_space,
@@ -91,7 +91,7 @@ impl Shape {
         }
     }
 
-    /// Bytes of the elements without padding, where both type and dimensions are known.
+    /// Bytes without padding, if type and dimensions are known.
     pub fn bytes(&self) -> Option<u64> {
         match self {
             Self::Array { element, dims, .. } => {
@@ -143,7 +143,7 @@ impl Layout {
     }
 }
 
-/// `512,512`, `<=5,3`, nothing, or `...`, which says nothing; the outer `None` is for what is no dimension list.
+/// `512,512`, `<=5,3`, empty, or `...` for unknown (inner `None`); the outer `None` means that it is not a dimension list.
 fn parse_dims(text: &str) -> Option<Option<Vec<u64>>> {
     let text = text.trim();
     if text.is_empty() {

@@ -2,21 +2,21 @@
 
 use super::scan::skip_comment;
 
-/// The condition an instruction is under: `(%p3)`, `(!%p3)`, or `(%p3, %s4)` with what a move gives otherwise.
+/// The predicate of an instruction: `(%p3)`, `(!%p3)`, or `(%p3, %s4)` with the value otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Predicate<'a> {
-    /// Whether it holds when the register is false.
+    /// Whether it is negated.
     pub negated: bool,
     /// The register, for example `%p3_p0`.
     pub register: &'a str,
-    /// What the result is when the condition does not hold.
+    /// The result if the predicate is false.
     pub otherwise: Option<&'a str>,
 }
 
 /// One operand, with the name that a comment such as `/*size_in_granules=*/` gives it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Operand<'a> {
-    /// The name, or nothing.
+    /// The name, or empty.
     pub name: &'a str,
     /// The operand itself.
     pub text: &'a str,
@@ -25,7 +25,7 @@ pub struct Operand<'a> {
 /// The operands of one instruction, comments left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Args<'a> {
-    /// The condition, where there is one.
+    /// The predicate, if any.
     pub predicate: Option<Predicate<'a>>,
     /// The operands in order.
     pub operands: Vec<Operand<'a>>,
@@ -50,7 +50,7 @@ impl<'a> Args<'a> {
                             name = label;
                             start = after;
                         }
-                        // `vst [vmem:..] sm:$0xff /*vst_source=*/%v1`: a name also ends the operand before it.
+                        // `vst [vmem:..] sm:$0xff /*vst_source=*/%v1`: a name also ends the previous operand.
                         Some(label) if depth == 0 => {
                             args.push(name, text.get(start..end).unwrap_or_default());
                             name = label;
@@ -66,7 +66,7 @@ impl<'a> Args<'a> {
                     if let Some((predicate, after)) = predicate(text, at) {
                         args.push(name, text.get(start..at).unwrap_or_default());
                         args.predicate = Some(predicate);
-                        // The comma after a predicate separates nothing.
+                        // The comma after a predicate is not a separator.
                         let rest = text.get(after..).unwrap_or_default().trim_start();
                         let rest = rest.strip_prefix(',').unwrap_or(rest);
                         at = text.len() - rest.len();
@@ -101,7 +101,7 @@ impl<'a> Args<'a> {
         }
     }
 
-    /// The operand at a position; empty where there is none.
+    /// The operand at a position, or empty.
     pub fn get(&self, position: usize) -> &'a str {
         self.operands.get(position).map_or("", |operand| operand.text)
     }

@@ -1,4 +1,4 @@
-//! How many cycles a listing takes: its control flow is executed, one bundle per cycle.
+//! Cycle counts: executes the control flow of a listing, one bundle per cycle.
 
 use octile_core::device::tpu::TpuChip;
 use serde::Serialize;
@@ -7,40 +7,40 @@ use super::{
     Label, Listing, Slot,
     dma::{Race, Route, RouteKey},
     instruction::{Action, Instruction},
-    machine::Machine,
+    machine::LloMachine,
     program::{Program, dma_spaces},
     units::UnitUse,
 };
-use crate::flight::RaceKind;
+use crate::{flight::RaceKind, limits::MAX_LLO_CYCLES};
 
-/// How long a DMA takes. One channel to device memory, used in order.
+/// DMA timing: one in-order channel to HBM.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct DmaModel {
     /// Bandwidth of the channel.
     pub bytes_per_cycle: f64,
-    /// From the last byte to the semaphore.
+    /// Latency from the last byte to the semaphore.
     pub latency_cycles: f64,
 }
 
-/// How to count.
+/// Simulation options.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct SimOptions {
-    /// Bundles that still issue after a taken branch; read off the listing where this is `None`.
+    /// Branch delay slots; inferred from the listing if `None`.
     pub branch_delay: Option<u32>,
-    /// Waits are free where this is `None`.
+    /// DMA timing; waits are free if `None`.
     pub dma: Option<DmaModel>,
-    /// Give up after so many cycles.
+    /// Cycle limit.
     pub max_cycles: u64,
     /// Matrix units of the core.
     pub mxus: u32,
-    /// Bytes of a granule, the unit in which copies and semaphores count.
+    /// Bytes per granule, the unit of DMAs and semaphores.
     pub granule_bytes: u64,
-    /// Which core executes, where several share the kernel.
+    /// Index of the executing core, if several share the kernel.
     pub core: u32,
 }
 
 impl SimOptions {
-    /// What is known of a chip. Waits are free.
+    /// Options for a chip, with free waits.
     pub fn of(chip: &TpuChip) -> Self {
         Self { mxus: chip.mxus as u32, granule_bytes: chip.rates.copy_granule as u64, ..Self::default() }
     }
@@ -48,23 +48,30 @@ impl SimOptions {
 
 impl Default for SimOptions {
     fn default() -> Self {
-        Self { branch_delay: None, dma: None, max_cycles: 200_000_000, mxus: 2, granule_bytes: 32, core: 0 }
+        Self {
+            branch_delay: None,
+            dma: None,
+            max_cycles: MAX_LLO_CYCLES,
+            mxus: 2,
+            granule_bytes: 32,
+            core: 0,
+        }
     }
 }
 
-/// Why the cycles of a listing could not be counted. Bundles are named by number.
+/// Why a listing could not be executed. Bundles are identified by number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
 pub enum SimError {
-    /// Nothing to execute.
+    /// The listing has no bundles.
     #[error("there is no bundle in this listing: give a packed-bundles-post-ra listing of the kernel")]
     NoBundles,
-    /// The final pass leaves empty bundles out, so counting says nothing.
+    /// The final pass drops empty bundles, so counting is meaningless.
     #[error("this listing leaves empty bundles out (final_bundles): give the packed-bundles-post-ra one")]
     Untimed,
     /// Part of the listing is missing.
     #[error("the listing is damaged at {0}: cycles cannot be counted")]
     Damaged(String),
-    /// A predicate that nothing defines.
+    /// A predicate that is never written.
     #[error("bundle {bundle:#x} is predicated on {register}, which no instruction of the listing writes")]
     UndefinedPredicate {
         /// The bundle.
@@ -78,13 +85,13 @@ pub enum SimError {
         /// The bundle.
         bundle: usize,
     },
-    /// A branch to nowhere.
+    /// A branch without a target.
     #[error("the branch in bundle {bundle:#x} has no target in the listing")]
     NoTarget {
         /// The bundle.
         bundle: usize,
     },
-    /// The delay is wrong or the listing is.
+    /// Wrong branch delay, or a damaged listing.
     #[error("bundle {bundle:#x} branches in the delay slots of another branch")]
     BranchInDelaySlot {
         /// The bundle.
@@ -100,14 +107,14 @@ pub enum SimError {
     },
 }
 
-/// Starts of one kind of DMA.
+/// DMAs of one kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DmaTraffic {
     /// The operation, for example `dma.hbm_to_vmem`.
     pub kind: String,
-    /// How many were started.
+    /// Number started.
     pub starts: u64,
-    /// Bytes they move.
+    /// Bytes moved.
     pub bytes: u64,
 }
 
@@ -116,36 +123,36 @@ pub struct DmaTraffic {
 pub struct DmaRoute {
     /// The operation, for example `dma.hbm_to_vmem`.
     pub kind: String,
-    /// The memory they read, for example `hbm`; empty where the listing does not say.
+    /// Source memory, for example `hbm`; empty if not stated.
     pub from: String,
-    /// The memory they write.
+    /// Destination memory.
     pub to: String,
-    /// The buffer they read: an allocation, or the register that holds a kernel operand. Empty where not followed.
+    /// Source buffer: an allocation, or the register of a kernel operand; empty if unresolved.
     pub source: String,
-    /// The buffer they write.
+    /// Destination buffer.
     pub destination: String,
-    /// How many were started.
+    /// Number started.
     pub starts: u64,
-    /// Bytes they move.
+    /// Bytes moved.
     pub bytes: u64,
-    /// Distinct places in the destination that they write: 2 where two buffers take turns.
+    /// Number of buffer slots: distinct destination offsets.
     pub depth: usize,
-    /// Whether one was in flight while the matrix units were started.
+    /// Whether one was in flight during a matmul.
     pub overlaps_multiply: bool,
-    /// Number of the bundle that first starts one.
+    /// Bundle of the first start.
     pub first: u32,
-    /// The first access that has no order with one of them in flight.
+    /// The first data race with one in flight.
     pub race: Option<DmaRace>,
 }
 
-/// An access to what a DMA in flight reads or writes.
+/// A data race with a DMA in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct DmaRace {
-    /// What the access does to the DMA.
+    /// Kind of race.
     pub kind: RaceKind,
     /// Number of the bundle.
     pub bundle: u32,
-    /// Where the access is in the text.
+    /// Offset of the access in the text.
     #[serde(skip)]
     pub offset: u32,
 }
@@ -161,51 +168,51 @@ impl DmaRace {
     }
 }
 
-/// What became of one semaphore along the execution, in granules.
+/// Totals of one semaphore over the execution, in granules.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SemaphoreLedger {
     /// For example `#allocation8 + 3`.
     pub semaphore: String,
     /// DMAs that signal it.
     pub starts: u64,
-    /// Granules they bring.
+    /// Granules that they deliver.
     pub granules: i64,
     /// Waits on it.
     pub waits: u64,
-    /// What it holds at the end: 0 where every DMA was awaited.
+    /// Final value; 0 if every DMA was waited for.
     pub left: i64,
-    /// Number of the first bundle that waits for what nobody sends.
+    /// The first bundle that waits for more than was started.
     pub starved_at: Option<u32>,
-    /// Number of the first bundle that counts a DMA as done without having waited for it.
+    /// The first bundle that subtracts a DMA without a wait.
     pub unawaited_at: Option<u32>,
 }
 
 impl SemaphoreLedger {
-    /// Whether every DMA was awaited and every wait had a DMA.
+    /// Whether every DMA has a wait and every wait a DMA.
     pub fn is_balanced(&self) -> bool {
         self.left == 0 && self.starved_at.is_none() && self.unawaited_at.is_none()
     }
 }
 
-/// A loop and how often its body ran.
+/// A loop and its trip count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct LoopCount {
     /// Number of the first bundle of the body.
     pub first: u32,
     /// Number of the bundle that branches back.
     pub last: u32,
-    /// How many loops it is in, itself included.
+    /// Nesting depth, itself included.
     pub depth: u16,
-    /// How often the body began.
+    /// Iterations.
     pub iterations: u64,
 }
 
-/// What an execution took.
+/// Result of an execution.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cycles {
-    /// Bundles issued, empty ones included: the cycles when every wait is free.
+    /// Bundles issued, empty ones included: the cycles with free waits.
     pub issued: u64,
-    /// Cycles spent in waits under the DMA model.
+    /// Stall cycles under the DMA model.
     pub stalled: f64,
     /// Bundles in the listing.
     pub code_bundles: usize,
@@ -221,26 +228,26 @@ pub struct Cycles {
     pub routes: Vec<DmaRoute>,
     /// Waits executed.
     pub waits: u64,
-    /// DMA operations whose size, semaphore or predicate could not be followed.
+    /// DMA operations whose size, semaphore or predicate could not be resolved.
     pub unresolved_dma: u64,
-    /// Loads and stores, while a DMA was in flight, whose address or predicate could not be followed.
+    /// Loads and stores with an unresolved address or predicate while a DMA was in flight.
     pub unresolved_accesses: u64,
     /// Every semaphore.
     pub semaphores: Vec<SemaphoreLedger>,
     /// Every loop.
     pub loops: Vec<LoopCount>,
-    /// How often each bundle issued.
+    /// Issue count of each bundle.
     #[serde(skip)]
     pub executions: Vec<u64>,
 }
 
 impl Cycles {
-    /// Issue and stall together.
+    /// Issue and stall cycles together.
     pub fn total(&self) -> f64 {
         self.issued as f64 + self.stalled
     }
 
-    /// Part of the time that the matrix units multiply, from 0 to 1.
+    /// Utilization of the matrix units, from 0 to 1.
     pub fn mxu_share(&self) -> f64 {
         let available = f64::from(self.mxus) * self.total();
         if available > 0.0 { self.units.mxu as f64 / available } else { 0.0 }
@@ -253,7 +260,7 @@ impl Cycles {
     }
 }
 
-/// Executes the control flow of a listing and counts.
+/// Executes the control flow of a listing.
 pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, SimError> {
     if listing.bundles().is_empty() {
         return Err(SimError::NoBundles);
@@ -269,7 +276,7 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         return Err(SimError::UndefinedPredicate { bundle, register });
     }
     let branch_delay = options.branch_delay.unwrap_or_else(|| branch_delay(listing, &program)).max(1);
-    let mut machine = Machine::new(&program, options);
+    let mut machine = LloMachine::new(&program, options);
     machine.run(branch_delay, options.max_cycles)?;
 
     let mut units = UnitUse::default();
@@ -346,7 +353,7 @@ fn by_kind(routes: &[DmaRoute]) -> Vec<DmaTraffic> {
     kinds
 }
 
-/// What one bundle keeps busy when it issues.
+/// Units that one bundle occupies.
 pub fn static_use(listing: &Listing<'_>, bundle: &super::Bundle) -> UnitUse {
     let mut units = UnitUse::default();
     for slot in listing.slots(bundle) {
@@ -355,10 +362,10 @@ pub fn static_use(listing: &Listing<'_>, bundle: &super::Bundle) -> UnitUse {
     units
 }
 
-/// Delay slots, read off the listing: the region that a branch leaves ends with its last delay slot. Other regions may
-/// end near it, so the distance that fits more branches counts.
+/// Infers the branch delay: the region that a branch leaves ends with its last delay slot. Other regions may end nearby,
+/// so the distance that fits most branches counts.
 fn branch_delay(listing: &Listing<'_>, program: &Program) -> u32 {
-    /// What v4, then v5 and v6e, and tpu7x have; where several fit as well, or none does, it is the latest.
+    /// Of v4, of v5 and v6e, and of tpu7x; the latest wins a tie.
     const KNOWN: [u32; 3] = [1, 4, 6];
     const DEFAULT: u32 = 6;
     let branches = |instructions: &&Vec<Instruction>| {
@@ -375,7 +382,7 @@ fn branch_delay(listing: &Listing<'_>, program: &Program) -> u32 {
     best.unwrap_or(DEFAULT)
 }
 
-/// Backward branches and how often what they jump to ran.
+/// Backward branches and the issue counts of their targets.
 fn loops(listing: &Listing<'_>, program: &Program, executions: &[u64]) -> Vec<LoopCount> {
     let mut loops = Vec::new();
     for (at, instructions) in program.bundles.iter().enumerate() {

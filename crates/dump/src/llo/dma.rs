@@ -1,32 +1,32 @@
-//! What the DMA engines and semaphores do during an execution.
+//! DMAs and semaphores during an execution.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{cycles::DmaModel, extent::Extent, program::buffer_of};
-use crate::flight::{Copy, Flight, RaceKind, Touch};
+use crate::{
+    flight::{Flight, PendingDma, RaceKind, Touch},
+    limits::MAX_TRACKED,
+};
 
-/// More of anything than a kernel has: a hostile listing must not fill the memory of this machine.
-const MOST: usize = 4096;
-
-/// What became of one semaphore.
+/// State of one semaphore.
 #[derive(Clone, Debug, Default)]
 pub struct Semaphore {
-    /// Granules that arrive, with their time.
+    /// Granules that arrive, with arrival times.
     arrivals: Vec<(f64, i64)>,
     pub starts: u64,
     pub started: i64,
     pub waits: u64,
-    /// Granules that were waited for and are not taken off yet.
+    /// Granules waited for and not yet subtracted.
     awaited: i64,
-    /// What it holds at the end.
+    /// Final value.
     pub left: i64,
-    /// The first bundle that waits for more than was ever on its way.
+    /// The first bundle that waits for more than was started.
     pub starved_at: Option<usize>,
-    /// The first bundle that takes off what was not waited for.
+    /// The first bundle that subtracts without a wait.
     pub unawaited_at: Option<usize>,
 }
 
-/// Where a DMA comes from and goes to: its kind and the buffers at both ends, unknown where not followed.
+/// Kind of a DMA and the buffers at both ends, if resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RouteKey {
     pub kind: u32,
@@ -41,25 +41,25 @@ pub struct Route {
     pub bytes: u64,
     /// Distinct offsets in the destination.
     pub destinations: BTreeSet<i64>,
-    /// Whether one was in flight while the matrix units were started.
+    /// Whether one was in flight during a matmul.
     pub overlaps_multiply: bool,
     /// The bundle of the first start.
     pub first_at: usize,
-    /// The first access that conflicts with one of them in flight.
+    /// The first access that races with one in flight.
     pub race: Option<Race>,
 }
 
-/// An access that has no order with a DMA in flight.
+/// A data race with a DMA in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Race {
     pub kind: RaceKind,
     /// The bundle of the access.
     pub at: usize,
-    /// Where the access is in the text; the bundle says it for a DMA.
+    /// Offset of the access in the text; `None` for a DMA.
     pub offset: Option<u32>,
 }
 
-/// One DMA start with everything about it that is known.
+/// A DMA start with its resolved operands.
 pub struct Start {
     pub at: usize,
     pub kind: u32,
@@ -68,19 +68,19 @@ pub struct Start {
     pub semaphore: Option<i64>,
     pub source: Option<i64>,
     pub destination: Option<i64>,
-    /// What it reads and writes.
+    /// Source and destination.
     pub extents: [Extent; 2],
 }
 
 /// A load, a store, or one end of a DMA.
 #[derive(Clone, Copy)]
-pub struct Access {
+pub struct BundleAccess {
     pub at: usize,
     pub offset: Option<u32>,
     pub touch: Touch,
 }
 
-/// The books of all DMA traffic.
+/// All DMA traffic of an execution.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     model: Option<DmaModel>,
@@ -91,7 +91,7 @@ pub struct Ledger {
     pub routes: BTreeMap<RouteKey, Route>,
     in_flight: Flight<i64, Extent, RouteKey>,
     pub waits: u64,
-    /// DMA operations whose size or semaphore could not be followed.
+    /// DMA operations whose size or semaphore could not be resolved.
     pub unresolved: u64,
 }
 
@@ -121,9 +121,9 @@ impl Ledger {
         };
         let [source, destination] = start.extents;
         let at = start.at;
-        self.access(Access { at, offset: None, touch: Touch::READS }, &source);
-        self.access(Access { at, offset: None, touch: Touch::WRITES }, &destination);
-        self.in_flight.start(Copy { semaphore, amount: granules, source, destination, tag: key });
+        self.access(BundleAccess { at, offset: None, touch: Touch::READS }, &source);
+        self.access(BundleAccess { at, offset: None, touch: Touch::WRITES }, &destination);
+        self.in_flight.start(PendingDma { semaphore, amount: granules, source, destination, tag: key });
         let mut done = now;
         if let Some(model) = self.model {
             done = now.max(self.channel_free) + bytes as f64 / model.bytes_per_cycle;
@@ -140,12 +140,12 @@ impl Ledger {
     }
 
     fn semaphore(&mut self, address: i64) -> Option<&mut Semaphore> {
-        let room = self.semaphores.len() < MOST || self.semaphores.contains_key(&address);
+        let room = self.semaphores.len() < MAX_TRACKED || self.semaphores.contains_key(&address);
         self.unresolved += u64::from(!room);
         room.then(|| self.semaphores.entry(address).or_default())
     }
 
-    /// Adds to a semaphore at once. A copy that was waited for is taken off by adding a negative amount.
+    /// Adds to a semaphore immediately. After a wait, the code subtracts the DMA with a negative amount.
     pub fn signal(&mut self, now: f64, at: usize, semaphore: i64, amount: i64) {
         self.in_flight.signal(&semaphore, amount);
         self.add(now, semaphore, amount);
@@ -162,14 +162,14 @@ impl Ledger {
     fn add(&mut self, time: f64, semaphore: i64, amount: i64) {
         let Some(semaphore) = self.semaphore(semaphore) else { return };
         semaphore.left = semaphore.left.saturating_add(amount);
-        if semaphore.arrivals.len() >= MOST {
+        if semaphore.arrivals.len() >= MAX_TRACKED {
             let held = semaphore.arrivals.iter().fold(0i64, |sum, arrival| sum.saturating_add(arrival.1));
             semaphore.arrivals = vec![(time, held)];
         }
         semaphore.arrivals.push((time, amount));
     }
 
-    /// Gives the time at which the wait is over.
+    /// Returns the time at which the wait ends.
     pub fn wait(&mut self, now: f64, at: usize, semaphore: Option<i64>, needed: Option<i64>) -> f64 {
         self.waits += 1;
         let Some((address, needed)) = semaphore.zip(needed) else {
@@ -190,7 +190,7 @@ impl Ledger {
             semaphore.starved_at.get_or_insert(at);
             return now;
         };
-        // What has arrived by then is one sum from here on.
+        // Merge what has arrived into one entry.
         let now = now.max(ready);
         let arrived = semaphore.arrivals.iter().filter(|arrival| arrival.0 <= now).map(|arrival| arrival.1);
         let arrived = arrived.fold(0i64, i64::saturating_add);
@@ -199,13 +199,13 @@ impl Ledger {
         now
     }
 
-    /// A wait that could not be followed.
+    /// Records an unresolved wait.
     pub fn lose_track(&mut self) {
         self.unresolved += 1;
         self.in_flight.lose_wait();
     }
 
-    /// A signal that could not be followed.
+    /// Records an unresolved signal.
     pub fn lose_signal(&mut self) {
         self.unresolved += 1;
         self.in_flight.lose_signal();
@@ -215,14 +215,14 @@ impl Ledger {
         self.in_flight.is_empty()
     }
 
-    /// Accesses of which nobody knows whether they meet a DMA in flight.
+    /// Number of accesses that may or may not race with a DMA.
     pub fn unresolved_accesses(&self) -> u64 {
         self.in_flight.unresolved
     }
 
-    /// Memory is read or written: what is in flight there has no order with it.
-    pub fn access(&mut self, access: Access, extent: &Extent) {
-        let Access { at, offset, touch } = access;
+    /// Records the races of an access with the DMAs in flight.
+    pub fn access(&mut self, access: BundleAccess, extent: &Extent) {
+        let BundleAccess { at, offset, touch } = access;
         self.in_flight.touch(extent, touch, |route, kind| {
             if let Some(route) = self.routes.get_mut(route) {
                 route.race.get_or_insert(Race { kind, at, offset });
@@ -230,7 +230,7 @@ impl Ledger {
         });
     }
 
-    /// The matrix units were started: what is in flight overlaps with them.
+    /// Marks the DMAs in flight as overlapping with a matmul.
     pub fn multiply(&mut self) {
         for route in self.in_flight.tags() {
             if let Some(route) = self.routes.get_mut(route) {

@@ -1,19 +1,19 @@
-//! Parts of on-chip memory, in bytes from the beginning of a buffer.
+//! Ranges of on-chip memory, in bytes from the start of a buffer.
 
 use super::program::buffer_of;
-use crate::flight::Part;
+use crate::{flight::MemoryRange, limits::MAX_CHUNKS};
 
 /// Bytes of a VMEM address: one sublane of 128 lanes.
 pub const ROW: i64 = 512;
 /// Bytes of an SMEM address.
 const WORD: i64 = 4;
 
-/// A memory, as far as instructions touch it.
+/// Memory space of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Memory {
     Vmem,
     Smem,
-    /// Only DMAs go there.
+    /// Accessed by DMAs only.
     OffChip,
     Unknown,
 }
@@ -29,18 +29,18 @@ impl Memory {
     }
 }
 
-/// What an instruction or a DMA touches.
+/// Memory that an instruction or a DMA accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
     /// Exactly these chunks.
     Exactly(Chunks),
-    /// These chunks, and what is behind them in a way that is not followed.
+    /// These chunks, and others that are not known.
     AtLeast(Chunks),
-    /// Some of this memory.
+    /// An unknown part of this memory.
     Somewhere(Memory),
 }
 
-/// Chunks of equal size at equal distances.
+/// Strided chunks of equal size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Chunks {
     memory: Memory,
@@ -61,18 +61,18 @@ pub struct DmaEnd {
     pub strides: Strides,
 }
 
-/// How the bytes of a DMA lie at one of its ends.
+/// Layout of a DMA at one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Strides {
     Contiguous,
     /// Granules from one chunk to the next, and rows per chunk.
     Every(i64, i64),
-    /// A descriptor or a register decides that is not followed: only the first row is known.
+    /// Given by an unresolved descriptor or register: only the first row is known.
     Unknown,
 }
 
 impl Extent {
-    /// What a vector load or store touches: one row for each bit of the sublane mask.
+    /// Extent of a vector load or store: one row per bit of the sublane mask.
     pub fn rows(address: i64, mask: u32, sublane_stride: i64) -> impl Iterator<Item = Self> {
         let (buffer, offset) = buffer_of(address);
         let rows = (0..u32::BITS).filter(move |bit| mask >> bit & 1 == 1);
@@ -82,13 +82,13 @@ impl Extent {
         })
     }
 
-    /// What a scalar load or store touches.
+    /// Extent of a scalar load or store.
     pub fn word(address: i64) -> Self {
         let (buffer, offset) = buffer_of(address);
         Self::Exactly(Chunks::contiguous(Memory::Smem, buffer, offset.saturating_mul(WORD), WORD))
     }
 
-    /// What a DMA touches.
+    /// Extent of one end of a DMA.
     pub fn of_dma(end: &DmaEnd) -> Self {
         let unit = match end.memory {
             Memory::Vmem => end.granule_bytes,
@@ -107,7 +107,7 @@ impl Extent {
                 let chunks = Chunks { chunk, stride, count: bytes / chunk, ..contiguous(chunk) };
                 if bytes % chunk == 0 { Self::Exactly(chunks) } else { Self::AtLeast(chunks) }
             }
-            // Backwards, or all in one place.
+            // Negative or zero stride.
             Strides::Every(..) => Self::Somewhere(end.memory),
             Strides::Unknown => Self::AtLeast(contiguous(bytes.min(ROW))),
         }
@@ -121,7 +121,7 @@ impl Extent {
     }
 }
 
-impl Part for Extent {
+impl MemoryRange for Extent {
     fn overlaps(&self, other: &Self) -> Option<bool> {
         let memories = [self.memory(), other.memory()];
         if memories.contains(&Memory::OffChip) {
@@ -156,22 +156,20 @@ impl Chunks {
         self.chunk(self.count.saturating_sub(1)).saturating_add(self.chunk)
     }
 
-    /// Whether they have a byte in common; `None` where they are too many to be looked at.
+    /// Whether they overlap; `None` if there are too many chunks to compare.
     fn overlaps(&self, other: &Self) -> Option<bool> {
-        /// Chunks that are looked at one by one: more than a tile of a kernel has.
-        const MOST: i64 = 1 << 10;
         if self.buffer != other.buffer || self.end() <= other.start || other.end() <= self.start {
             return Some(false);
         }
         let (few, many) = if self.count <= other.count { (self, other) } else { (other, self) };
-        let mut chunks = (0..few.count.min(MOST)).map(|number| few.chunk(number));
+        let mut chunks = (0..few.count.min(MAX_CHUNKS)).map(|number| few.chunk(number));
         let meets = chunks.any(|start| many.meets(start, start.saturating_add(few.chunk)));
-        (meets || few.count <= MOST).then_some(meets)
+        (meets || few.count <= MAX_CHUNKS).then_some(meets)
     }
 
-    /// Whether one of the chunks meets an interval.
+    /// Whether one of the chunks overlaps an interval.
     fn meets(&self, start: i64, end: i64) -> bool {
-        // The first chunk that ends behind `start`.
+        // The first chunk that ends after `start`.
         let before = start.saturating_sub(self.start).saturating_sub(self.chunk);
         let first = if before < 0 { 0 } else { before / self.stride + 1 };
         first < self.count && self.chunk(first) < end && start < end && self.chunk > 0

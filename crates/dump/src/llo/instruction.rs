@@ -1,11 +1,11 @@
-//! The scalar instructions that steer control flow and DMA, as values.
+//! The scalar instructions that decide control flow and DMAs.
 
 use super::extent::Memory;
 
 /// A scalar register, a predicate register, or a physical register behind one.
 pub type Register = u32;
 
-/// A sum of a constant and registers; nothing where the text was not understood.
+/// A sum of a constant and registers; `None` if the text was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Expr {
     pub constant: Option<i64>,
@@ -50,7 +50,7 @@ pub enum Comparison {
     Ne,
 }
 
-/// What combines predicates; the flag says whether the result is inverted.
+/// Predicate logic; the flag inverts the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Logic {
     And(bool),
@@ -65,7 +65,7 @@ pub enum Truth {
     Constant(bool),
 }
 
-/// What a compiled instruction computes.
+/// Computation of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Compute {
     Value(Expr),
@@ -83,7 +83,7 @@ pub enum Compute {
     },
     Logic(Logic, Vec<Truth>),
     Load(Expr),
-    /// The number of the core that executes this, of those that share a kernel.
+    /// Index of the executing core.
     CoreId,
     /// Not understood: the result is unknown.
     Unknown,
@@ -110,7 +110,7 @@ pub enum Action {
         semaphore: Expr,
         granules: Expr,
     },
-    /// Adds to a semaphore at once.
+    /// Adds to a semaphore immediately.
     Signal {
         semaphore: Expr,
         granules: Expr,
@@ -121,28 +121,28 @@ pub enum Action {
 pub struct Instruction {
     pub result: Option<(Register, Register)>,
     pub condition: Option<Condition>,
-    /// What the result is where the condition does not hold.
+    /// The result if the predicate is false.
     pub otherwise: Option<Expr>,
     pub action: Action,
 }
 
-/// A DMA that is started.
+/// A DMA start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DmaStart {
     pub kind: u32,
     pub granules: Expr,
     pub semaphore: Expr,
-    pub source: DmaEnd,
-    pub destination: DmaEnd,
-    /// Where a descriptor of its strides is in scalar memory.
+    pub source: DmaOperand,
+    pub destination: DmaOperand,
+    /// SMEM address of its stride descriptor.
     pub descriptor: Option<Expr>,
-    /// Rows per chunk, at both ends; `None` where both are contiguous.
+    /// Rows per chunk at both ends; `None` if both are contiguous.
     pub rows: Option<Expr>,
 }
 
 /// One end of a DMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DmaEnd {
+pub struct DmaOperand {
     pub address: Expr,
     pub memory: Memory,
     /// Granules from one chunk to the next.
@@ -151,19 +151,19 @@ pub struct DmaEnd {
 
 /// A load or store of on-chip memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// Where the instruction is in the text.
+pub struct LoadStore {
+    /// Offset in the text.
     pub offset: u32,
     pub condition: Option<Condition>,
     pub writes: bool,
     pub address: Expr,
-    pub reach: Reach,
+    pub footprint: Footprint,
 }
 
-/// How far an access reaches.
+/// Size and shape of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reach {
-    /// A row for each sublane of the mask.
+pub enum Footprint {
+    /// One row per sublane of the mask.
     Rows {
         mask: u32,
         sublane_stride: i64,

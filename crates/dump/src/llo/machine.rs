@@ -1,4 +1,4 @@
-//! Executes the compiled scalar program of a listing, one bundle per cycle.
+//! Executes the scalar program of a listing, one bundle per cycle.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,18 @@ use super::{
     dma::{self, Ledger, Start},
     extent::{DmaEnd, Extent, Memory, ROW, Strides},
     instruction::{
-        self, Access, Action, Arithmetic, Comparison, Compute, Condition, DmaStart, Expr, Instruction, Logic,
-        Reach, Register, Truth,
+        self, Action, Arithmetic, Comparison, Compute, Condition, DmaStart, Expr, Footprint, Instruction,
+        LoadStore, Logic, Register, Truth,
     },
     program::{Program, buffer_of},
 };
 use crate::flight::Touch;
 
-/// Words of scalar memory, 1 MiB: what is stored beyond them is not kept.
+/// Words of SMEM, 1 MiB; stores beyond are dropped.
 const SMEM_WORDS: usize = 1 << 18;
 
 /// The state of the scalar core.
-pub struct Machine<'p> {
+pub struct LloMachine<'p> {
     program: &'p Program,
     core: i64,
     registers: Vec<Option<i64>>,
@@ -31,7 +31,7 @@ pub struct Machine<'p> {
     pending: Vec<(Register, Register, Option<i64>)>,
 }
 
-impl<'p> Machine<'p> {
+impl<'p> LloMachine<'p> {
     pub fn new(program: &'p Program, options: &SimOptions) -> Self {
         Self {
             program,
@@ -81,13 +81,13 @@ impl<'p> Machine<'p> {
         Ok(())
     }
 
-    /// Executes one bundle: every read comes before every write, waits hold up its accesses, and DMAs start behind
-    /// them. Gives the target of a taken branch.
+    /// Executes one bundle: reads before writes, waits before accesses, DMA starts last. Returns the target of a taken
+    /// branch.
     fn bundle(
         &mut self,
         at: usize,
         instructions: &[Instruction],
-        accesses: &[Access],
+        accesses: &[LoadStore],
     ) -> Result<Option<usize>, SimError> {
         let mut taken = None;
         for instruction in instructions {
@@ -153,7 +153,7 @@ impl<'p> Machine<'p> {
                         self.memory.insert(address, value);
                     }
                 }
-                // It may be any word.
+                // The address is unknown, so any word may have changed.
                 None => self.memory.clear(),
             },
             Action::Branch { target } => {
@@ -162,7 +162,7 @@ impl<'p> Machine<'p> {
                 }
                 return target.map(Some).ok_or(SimError::NoTarget { bundle: at });
             }
-            // Whether this happens is not known, so nothing that the semaphores hold proves anything.
+            // The predicate is unknown, so semaphore values prove nothing from here on.
             Action::DmaWait { .. } if holds.is_none() => self.dma.lose_track(),
             Action::Signal { .. } if holds.is_none() => self.dma.lose_signal(),
             Action::DmaStart(_) if holds.is_none() => self.dma.unresolved += 1,
@@ -190,7 +190,7 @@ impl<'p> Machine<'p> {
     fn dma_start(&self, at: usize, start: &DmaStart) -> Start {
         let name = self.program.dma_kinds.get(start.kind as usize).map_or("", String::as_str);
         let granules = self.eval(&start.granules);
-        let extent = |end: &instruction::DmaEnd, column: i64| {
+        let extent = |end: &instruction::DmaOperand, column: i64| {
             let strides = match (&start.descriptor, &start.rows) {
                 (Some(descriptor), _) if self.is_dense(descriptor, column) == Some(true) => {
                     Strides::Contiguous
@@ -222,9 +222,8 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Whether a descriptor walks over one end of a DMA without gaps, in whichever order. It has three levels, each
-    /// with the stride at the source, the one at the destination, and the steps of the level below; the last steps
-    /// are rows.
+    /// Whether a descriptor covers one end of a DMA without gaps, in any order. It has three levels, each with a source
+    /// stride, a destination stride and the step count of the level below; the last count is rows.
     fn is_dense(&self, descriptor: &Expr, column: i64) -> Option<bool> {
         let address = self.eval(descriptor)?;
         let word = |at: i64| self.memory.get(&address.checked_add(at)?).copied().flatten();
@@ -240,20 +239,20 @@ impl<'p> Machine<'p> {
     }
 
     /// A load or store while DMAs are in flight.
-    fn access(&mut self, at: usize, access: &Access) {
+    fn access(&mut self, at: usize, access: &LoadStore) {
         let holds = access.condition.map_or(Some(true), |condition| self.condition(condition));
         if holds == Some(false) {
             return;
         }
         let touch = Touch { writes: access.writes, certain: holds.is_some() };
-        let by = dma::Access { at, offset: Some(access.offset), touch };
-        match (access.reach, self.eval(&access.address)) {
-            (Reach::Word, Some(address)) => self.dma.access(by, &Extent::word(address)),
-            (Reach::Rows { mask, sublane_stride }, Some(address)) => {
+        let by = dma::BundleAccess { at, offset: Some(access.offset), touch };
+        match (access.footprint, self.eval(&access.address)) {
+            (Footprint::Word, Some(address)) => self.dma.access(by, &Extent::word(address)),
+            (Footprint::Rows { mask, sublane_stride }, Some(address)) => {
                 Extent::rows(address, mask, sublane_stride).for_each(|row| self.dma.access(by, &row));
             }
-            (Reach::Word, None) => self.dma.access(by, &Extent::Somewhere(Memory::Smem)),
-            (Reach::Rows { .. }, None) => self.dma.access(by, &Extent::Somewhere(Memory::Vmem)),
+            (Footprint::Word, None) => self.dma.access(by, &Extent::Somewhere(Memory::Smem)),
+            (Footprint::Rows { .. }, None) => self.dma.access(by, &Extent::Somewhere(Memory::Vmem)),
         }
     }
 
@@ -298,7 +297,7 @@ impl<'p> Machine<'p> {
         }
     }
 
-    /// Three-valued: an unknown input matters only where the others do not decide.
+    /// Three-valued logic: an unknown input matters only if the others do not decide.
     fn logic(&self, logic: Logic, inputs: &[Truth]) -> Option<bool> {
         let mut values = inputs.iter().map(|input| match input {
             Truth::Register(condition) => self.condition(*condition),
@@ -323,7 +322,7 @@ impl<'p> Machine<'p> {
     }
 }
 
-/// Anything this large is a pointer and keeps its bits.
+/// Values this large are pointers and keep their bits.
 fn is_pointer(value: i64) -> bool {
     value.unsigned_abs() >= 1 << 33
 }
@@ -345,7 +344,7 @@ fn arithmetic(op: Arithmetic, left: i64, right: i64) -> i64 {
     if is_pointer(left)
         && matches!(op, Arithmetic::ShiftLeft | Arithmetic::ShiftRightUnsigned | Arithmetic::ShiftRightSigned)
     {
-        // A change of units: the offset is scaled, and the buffer stays the buffer.
+        // A unit conversion scales the offset within the buffer.
         let (buffer, offset) = buffer_of(left);
         let left = matches!(op, Arithmetic::ShiftLeft);
         return buffer.wrapping_add(if left { offset.wrapping_shl(shift) } else { offset >> shift });
@@ -360,7 +359,7 @@ fn arithmetic(op: Arithmetic, left: i64, right: i64) -> i64 {
         Arithmetic::And => left & right,
         Arithmetic::Or => left | right,
         Arithmetic::Xor => left ^ right,
-        // A division by zero has no meaning here; any value will do.
+        // Division by zero is undefined; any value will do.
         Arithmetic::Divide { signed: true } => wrap(left).checked_div(wrap(right)).unwrap_or(-1),
         Arithmetic::Divide { signed: false } => unsigned(left).checked_div(unsigned(right)).unwrap_or(-1),
         Arithmetic::Remainder { signed: true } => wrap(left).checked_rem(wrap(right)).unwrap_or(left),

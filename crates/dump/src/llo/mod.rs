@@ -1,4 +1,4 @@
-//! LLO: the listing of very long instruction words that the TPU compiler schedules. One bundle issues per cycle.
+//! LLO: the VLIW bundles that the TPU compiler schedules, one per cycle.
 //!
 //! ```text
 //!  0x14 LB: > { %s5_s1 = sadd.s32 1, %s4_s0  ;;  %9 = dma.done.wait %s3_s2, 512 } /* Start region 7 */
@@ -26,7 +26,7 @@ use serde::Serialize;
 
 use crate::source::{Damage, LineIndex, Place, Span};
 
-/// Why a bundle can be jumped to.
+/// Kind of branch target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Label {
     /// `LH`: loop header.
@@ -46,22 +46,22 @@ pub enum Label {
 /// One instruction of a bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The result, for example `%s5_s1`; empty where the instruction has none.
+    /// The result, for example `%s5_s1`, or empty.
     pub result: Span,
     /// The operation, for example `sadd.s32`.
     pub op: Span,
-    /// All that follows the operation, comments included.
+    /// Everything after the operation, comments included.
     pub args: Span,
 }
 
-/// One cycle's worth of instructions.
+/// The instructions of one cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bundle {
     /// Its number, as printed.
     pub address: u32,
     /// Why it can be jumped to.
     pub label: Option<Label>,
-    /// How many loops it is in, as printed.
+    /// Loop depth, as printed.
     pub depth: u16,
     /// From its number to its closing brace.
     pub span: Span,
@@ -70,7 +70,7 @@ pub struct Bundle {
     slots: (u32, u32),
 }
 
-/// A buffer of the allocation table, which the unscheduled listings print.
+/// An entry of the allocation table, which listings before scheduling have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Allocation {
     /// For example `#allocation2`.
@@ -81,7 +81,7 @@ pub struct Allocation {
     pub space: String,
     /// Bytes.
     pub size: u64,
-    /// What it is for, in the compiler's words.
+    /// The compiler's tag.
     pub tag: String,
     /// Where it is declared.
     pub place: Place,
@@ -162,14 +162,14 @@ impl<'a> Listing<'a> {
         Args::parse(slot.args.of(self.text))
     }
 
-    /// Whether every cycle has its bundle. The final pass folds empty ones away; it marks the entry, and it names the
-    /// targets of branches by region only.
+    /// Whether every cycle has a bundle. The final pass drops empty ones, marks the entry, and names branch targets by
+    /// region only.
     pub fn is_timed(&self) -> bool {
         let has = |mark: &[u8]| memchr::memmem::find(self.text.as_bytes(), mark).is_some();
         !self.bundles.is_empty() && !has(b"/* entry bundle:") && !has(b" target = $region")
     }
 
-    /// Whether the code asks which core executes it: then several share the kernel.
+    /// Whether the code reads its core index, so that several cores share the kernel.
     pub fn asks_for_core(&self) -> bool {
         memchr::memmem::find(self.text.as_bytes(), program::CORE_ID.as_bytes()).is_some()
     }

@@ -1,4 +1,4 @@
-//! The scalar part of a listing, compiled so that it can be executed: what steers control flow and DMA.
+//! Compiles the scalar part of a listing, which decides control flow and DMAs, for execution.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,18 +6,18 @@ use super::{
     Args, Listing, Operand, Predicate, Slot,
     extent::Memory,
     instruction::{
-        Access, Action, Arithmetic, Comparison, Compute, Condition, DmaEnd, DmaStart, Expr, Instruction,
-        Logic, Reach, Register, Truth,
+        Action, Arithmetic, Comparison, Compute, Condition, DmaOperand, DmaStart, Expr, Footprint,
+        Instruction, LoadStore, Logic, Register, Truth,
     },
 };
 
-/// Pointers live above this, so that they are never mistaken for 32-bit integers: buffer `n` is at `(n + 1) << 40`.
+/// Base of pointers, above all 32-bit integers: buffer `n` is at `(n + 1) << 40`.
 const BUFFER_SHIFT: u32 = 40;
 
-/// What the compiler says where it reads which core this is.
+/// The compiler's comment where it reads the core index.
 pub const CORE_ID: &str = "/* core id */";
 
-/// The buffer that an address is in, and the offset there.
+/// Buffer and offset of an address.
 pub fn buffer_of(address: i64) -> (i64, i64) {
     let offset = address & ((1 << BUFFER_SHIFT) - 1);
     (address - offset, offset)
@@ -28,10 +28,10 @@ pub fn buffer_of(address: i64) -> (i64, i64) {
 pub struct Program {
     pub bundles: Vec<Vec<Instruction>>,
     /// Loads and stores of on-chip memory, bundle by bundle.
-    pub accesses: Vec<Vec<Access>>,
+    pub accesses: Vec<Vec<LoadStore>>,
     /// Whether a bundle starts the matrix units.
     pub multiplies: Vec<bool>,
-    /// Bytes of a granule, in which DMAs count.
+    /// Bytes of a DMA granule.
     pub granule_bytes: i64,
     /// The first predicate that no instruction writes, with the bundle that reads it.
     pub undefined: Option<(usize, String)>,
@@ -64,7 +64,7 @@ impl Program {
                 compiler.regions.entry(mark.region).or_insert(at);
             }
         }
-        // Where a row of VMEM is several granules, pointers are converted for the DMA engine.
+        // If a VMEM row is several granules, pointers are converted for the DMA engine.
         let converts = memchr::memmem::find(listing.text().as_bytes(), b"int_to_ptr.vmem").is_some();
         compiler.program.granule_bytes = if converts { 32 } else { 512 };
         compiler.program.undefined = undefined_predicate(listing);
@@ -101,7 +101,7 @@ struct Compiler<'l, 'a> {
     /// Positions of bundles by number and by the region that begins with them.
     addresses: HashMap<u32, usize>,
     regions: HashMap<u32, usize>,
-    /// Divisions that give two results: whether the first one was taken out, and the second one.
+    /// Divisions with two results: whether the first was popped, and the second one.
     divisions: HashMap<&'a str, (bool, Compute)>,
     program: Program,
 }
@@ -109,7 +109,7 @@ struct Compiler<'l, 'a> {
 impl<'a> Compiler<'_, 'a> {
     fn instruction(&mut self, slot: &Slot) -> Option<Instruction> {
         let op = self.listing.op(slot);
-        // Vector work decides nothing here; only synchronization does.
+        // Of vector instructions, only synchronization matters.
         if (op.starts_with('v') && !op.starts_with("vsync")) || op.starts_with("shalt") {
             return None;
         }
@@ -155,25 +155,25 @@ impl<'a> Compiler<'_, 'a> {
             "vsyncadd" => {
                 Action::Signal { semaphore: self.expr(args.get(0)), granules: self.expr(args.get(1)) }
             }
-            // One looks at a semaphore, one prepares it. What else is done to it is not followed.
+            // Reads and initializations of a semaphore; other operations on it are not modelled.
             head if head.starts_with("vsync") && !matches!(head, "vsyncmov" | "vsyncpa") => {
                 Action::Signal { semaphore: Expr::UNKNOWN, granules: Expr::UNKNOWN }
             }
             "int_to_ptr" => Action::Late(self.expr(args.get(0))),
             "sdivrem" => Action::Compute(self.divide(op, slot, result, args)),
             "spop" if self.divisions.contains_key(args.get(0)) => Action::Compute(self.pop(args.get(0))),
-            // Only the comment tells that this word is no data.
+            // Only the comment shows that this word is not data.
             "sld" if slot.args.of(self.listing.text()).contains(CORE_ID) => Action::Compute(Compute::CoreId),
             _ if !(result.starts_with("%s") || result.starts_with("%p")) => return None,
             _ => Action::Compute(self.compute(head, op, result, args)),
         })
     }
 
-    /// `/*hbm=*/%s1, /*size_in_granules=*/512, /*vmem=*/%s2`: the ends stand around the size.
+    /// `/*hbm=*/%s1, /*size_in_granules=*/512, /*vmem=*/%s2`: source, size, destination.
     fn dma_start(&mut self, op: &'a str, args: &Args<'a>, comment: &str) -> DmaStart {
         let size = args.operands.iter().position(|operand| operand.name == "size_in_granules");
         let (from, to) = dma_spaces(op, comment);
-        let mut end = |at: Option<usize>, space: &str, stride: &str| DmaEnd {
+        let mut end = |at: Option<usize>, space: &str, stride: &str| DmaOperand {
             address: self.expr(at.map_or("", |at| args.get(at))),
             memory: Memory::named(space),
             stride: args.named(stride).map_or(Expr::UNKNOWN, |stride| self.expr(stride)),
@@ -198,7 +198,7 @@ impl<'a> Compiler<'_, 'a> {
     }
 
     /// `%v1_v0 = vld [vmem:[%s4_s0 + $0x8] sm:$0xff ss:$2]` and the like.
-    fn access(&mut self, slot: &Slot) -> Option<Access> {
+    fn access(&mut self, slot: &Slot) -> Option<LoadStore> {
         let op = self.listing.op(slot);
         let text = slot.args.of(self.listing.text());
         let scalar = matches!(op, "sld" | "sst");
@@ -207,35 +207,35 @@ impl<'a> Compiler<'_, 'a> {
         }
         let args = self.listing.args(slot);
         let operand = args.get(0);
-        let (address, reach) = match operand.strip_prefix("[vmem:") {
+        let (address, footprint) = match operand.strip_prefix("[vmem:") {
             Some(inner) => {
                 let (address, modifiers) = inner.split_once(']').unwrap_or((inner, ""));
                 let modifier =
                     |name: &str| modifiers.split([' ', ']']).find_map(|word| word.strip_prefix(name));
                 let number = |text: &str| text.strip_prefix('$').and_then(integer_hex);
                 let mask = modifier("sm:").and_then(number).and_then(|mask| u32::try_from(mask).ok());
-                // Without a stride one row follows another; one that is not readable may be any.
+                // Rows are contiguous without a stride; an unreadable stride is unknown.
                 match mask.zip(modifier("ss:").map_or(Some(1), number)) {
                     Some((mask, sublane_stride)) => {
                         let address = self.sum(address.trim_start_matches('['));
-                        (address, Reach::Rows { mask, sublane_stride })
+                        (address, Footprint::Rows { mask, sublane_stride })
                     }
-                    None => (Expr::UNKNOWN, Reach::Rows { mask: 1, sublane_stride: 1 }),
+                    None => (Expr::UNKNOWN, Footprint::Rows { mask: 1, sublane_stride: 1 }),
                 }
             }
-            None if !scalar => (Expr::UNKNOWN, Reach::Rows { mask: 1, sublane_stride: 1 }),
+            None if !scalar => (Expr::UNKNOWN, Footprint::Rows { mask: 1, sublane_stride: 1 }),
             None => {
                 let address =
                     split_address(operand).map_or(Expr::UNKNOWN, |(address, _)| self.address(address));
-                (address, Reach::Word)
+                (address, Footprint::Word)
             }
         };
-        Some(Access {
+        Some(LoadStore {
             offset: slot.op.start,
             condition: args.predicate.map(|predicate| self.condition_of(&predicate)),
             writes: op.starts_with("vst") || op == "sst",
             address,
-            reach,
+            footprint,
         })
     }
 
@@ -271,8 +271,7 @@ impl<'a> Compiler<'_, 'a> {
         Compute::Arithmetic(arithmetic, self.expr(args.get(0)), self.expr(args.get(1)))
     }
 
-    /// `sdivrem.u32 %s1, 10 /* kRem */`: the comment says which of the two results `spop.drf` takes out, or that both
-    /// are taken out, one after the other.
+    /// `sdivrem.u32 %s1, 10 /* kRem */`: the comment says which result `spop.drf` pops, or that it pops both in turn.
     fn divide(&mut self, op: &str, slot: &Slot, result: &'a str, args: &Args<'a>) -> Compute {
         let signed = !op.contains(".u32");
         let (left, right) = (self.expr(args.get(0)), self.expr(args.get(1)));
@@ -291,7 +290,7 @@ impl<'a> Compiler<'_, 'a> {
         Compute::Arithmetic(arithmetic, left, right)
     }
 
-    /// Of a division that gives both results, the quotient comes first.
+    /// The quotient is popped before the remainder.
     fn pop(&mut self, division: &'a str) -> Compute {
         let quotient = Compute::Value(self.expr(division));
         match self.divisions.get_mut(division) {
@@ -432,8 +431,8 @@ pub fn dma_spaces<'t>(op: &'t str, comment: &'t str) -> (&'t str, &'t str) {
     spaces.unwrap_or_default()
 }
 
-/// The first predicate that an instruction is under and that no instruction writes. Every register that the compiler
-/// names is the result of something, so a listing with such a predicate is not the compiler's.
+/// The first predicate that is read but never written. The compiler writes every register that it names, so such a
+/// listing was edited or truncated.
 fn undefined_predicate(listing: &Listing<'_>) -> Option<(usize, String)> {
     let defined: HashSet<_> = listing.all_slots().map(|(_, slot)| listing.result(slot)).collect();
     for (at, bundle) in listing.bundles().iter().enumerate() {
@@ -455,7 +454,7 @@ fn unbracket(text: &str) -> &str {
     text.strip_prefix('[').and_then(|t| t.split(']').next()).unwrap_or(text)
 }
 
-/// Splits `[smem:[..]] %s1` behind the bracket that closes the first one.
+/// Splits `[smem:[..]] %s1` after the matching bracket.
 fn split_address(text: &str) -> Option<(&str, &str)> {
     let mut depth = 0i32;
     for (at, byte) in text.bytes().enumerate() {

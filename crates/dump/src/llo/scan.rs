@@ -1,4 +1,4 @@
-//! From text to bundles and slots in one pass. Operands are left as spans: most are never looked at.
+//! Splits a listing into bundles and slots in one pass. Operands stay spans: most are never read.
 
 use memchr::memmem;
 
@@ -48,7 +48,7 @@ pub fn region_marks(trailer: &str) -> impl Iterator<Item = RegionMark> {
     })
 }
 
-/// Past the comment that opens at `at`, comments in it included; `None` where it never closes.
+/// End of the comment that opens at `at`, with nested ones; `None` if it never closes.
 pub fn skip_comment(bytes: &[u8], at: usize) -> Option<usize> {
     let mut depth = 1usize;
     let mut at = at + 2;
@@ -73,7 +73,7 @@ struct Scanner<'a> {
     text: &'a str,
     bytes: &'a [u8],
     at: usize,
-    /// Whether the previous line was foreign, so that a foreign file is one complaint and not thousands.
+    /// Whether the previous line was unreadable too, so that a run of them is one report.
     foreign: bool,
     listing: Listing<'a>,
 }
@@ -116,7 +116,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A line that opens no bundle: the key, the allocation table, statements of an unscheduled listing.
+    /// A line outside bundles: the key, the allocation table, statements of an unscheduled listing.
     fn plain_line(&mut self, line: &str) {
         let trimmed = line.trim();
         let known = match trimmed.as_bytes().first() {
@@ -186,7 +186,7 @@ impl<'a> Scanner<'a> {
         });
     }
 
-    /// The next byte that can end a slot, a comment's beginning included; the end of the text where there is none.
+    /// The next byte that can end a slot or begin a comment, or the end of the text.
     fn next_structural(&self, at: usize) -> usize {
         const STRUCTURAL: [bool; 256] = byte_set(b"/;{}\n");
         let rest = self.bytes.get(at..).unwrap_or_default();
@@ -194,7 +194,7 @@ impl<'a> Scanner<'a> {
         at + skipped.unwrap_or(rest.len())
     }
 
-    /// Leaves `at` behind the closing brace and says whether there was one.
+    /// Moves `at` past the closing brace; returns whether there was one.
     fn slots(&mut self, body: usize) -> bool {
         let mut slot_start = body;
         let mut braces = 0usize;
@@ -296,7 +296,7 @@ impl<'a> Scanner<'a> {
         });
     }
 
-    /// Bundles are numbered without gaps; a gap means that part of the listing is missing.
+    /// Reports gaps in the bundle numbers: part of the listing is missing.
     fn check_sequence(&mut self) {
         let bundles = &self.listing.bundles;
         let expected = |i: usize| {
@@ -313,8 +313,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// A whole listing ends with the end of its outermost region, or with an exit bundle; delay slots and an empty
-    /// region may follow.
+    /// A complete listing ends with its outermost region or an exit bundle; delay slots and an empty region may follow.
     fn check_end(&mut self) {
         const TAIL: usize = 32;
         if self.listing.bundles.is_empty() {

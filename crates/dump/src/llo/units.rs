@@ -1,9 +1,9 @@
-//! Which unit of the core an operation keeps busy, and for how long.
+//! Functional units that an operation occupies, and for how long.
 
 use serde::Serialize;
 
-/// A count per unit, in the columns of the compiler's own utilization tables. Each column is in unit-cycles: two
-/// matrix units busy for three cycles are six.
+/// Unit-cycles per functional unit, in the columns of the compiler's utilization tables: two matrix units busy for three
+/// cycles count six.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct UnitUse {
     /// Matrix units multiplying.
@@ -12,7 +12,7 @@ pub struct UnitUse {
     pub xlu: u64,
     /// Vector arithmetic.
     pub valu: u64,
-    /// Results taken out of the matrix and cross-lane units.
+    /// Pops of matrix and cross-lane results.
     pub vpop: u64,
     /// Transcendental unit.
     pub eup: u64,
@@ -93,7 +93,7 @@ pub fn touches_spill(args: &str) -> bool {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unit {
-    /// Costs nothing by itself: pseudo operations, and what feeds the matrix units in slots of their own.
+    /// Free operations: pseudo operations, and matrix unit pushes, which have their own slots.
     None,
     Mxu,
     Xlu,
@@ -105,8 +105,8 @@ enum Unit {
     Salu,
 }
 
-/// Cycles that a matrix unit is busy with one `vmatmul`. 8 on the units that take the operand type natively, 16
-/// where the compiler widens f8e4m3fn through `f8e4m3b11` (seen in its tables for tpu7x and v6e).
+/// Cycles that one `vmatmul` occupies a matrix unit: 8 for native operand types, 16 where the compiler widens f8e4m3fn
+/// through `f8e4m3b11` (from its tables for tpu7x and v6e).
 fn matmul_cycles(op: &str) -> u64 {
     if op.contains("f8e4m3b11") { 16 } else { 8 }
 }

@@ -1,85 +1,83 @@
-//! The copies of a kernel along an execution of its control flow: numbers are computed, data is not.
+//! Follows the DMAs of a kernel along its control flow. Scalars are evaluated as the interpreter does; data is not.
 
-mod flight;
+mod access;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use octile_mosaic::{Function, Module, Op, Type, Value, types::DYNAMIC};
+use octile_mosaic::{Function, Op, Type, Value, types::DYNAMIC};
 
 use super::{
-    kernel::{Ends, bounds, kernel_function, written_name},
-    program::{Block, Kind, Step},
-    region::Region,
+    MosaicKernel,
+    kernel::{DmaOperands, kernel_function, place, written_name},
+    memory_box::MemoryBox,
+    program::{Action, KernelBlock, KernelStep},
 };
 use crate::{
-    flight::{Copy, Flight, Touch},
+    flight::{Flight, PendingDma, Touch},
+    limits::{MAX_KERNEL_STEPS, MAX_TRACKED},
     source::Place,
 };
 
 /// Why a kernel could not be executed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExecuteError {
     /// Control flow depends on data.
-    #[error("at {0} the kernel decides by a value that is not in its text")]
-    Unknown(Place),
+    #[error("the control flow at {0} depends on data")]
+    DataDependent(Place),
     /// A loop that does not end, or a very large grid.
-    #[error("the kernel has too many steps to be executed here")]
-    TooLong,
-    /// Nothing to execute.
-    #[error("there is no kernel")]
+    #[error("the kernel takes more than {MAX_KERNEL_STEPS} steps")]
+    TooManySteps,
+    /// The module has no function.
+    #[error("the module defines no kernel")]
     NoKernel,
 }
 
-/// Steps after which an execution is given up: some seconds.
-const MOST_STEPS: u64 = 50_000_000;
-/// Semaphores, places and races beyond which nothing is noted any more.
-const MOST: usize = 4096;
-
-/// All copies between two buffers.
+/// All DMAs between two buffers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecutedRoute {
-    /// The argument they read, for example `%w_q`.
+    /// The source argument, for example `%w_q`.
     pub source: String,
-    /// The argument they write.
+    /// The destination argument.
     pub target: String,
-    /// How many were started.
+    /// Number of DMAs started.
     pub starts: u64,
-    /// Bytes they move, without padding.
+    /// Bytes moved, without padding.
     pub bytes: u64,
-    /// Distinct places that they write, of those that exist.
+    /// Number of buffer slots: distinct offsets written, of those inside the destination.
     pub depth: usize,
-    /// Whether one was in flight while a product was made.
+    /// Whether one was in flight during a matmul.
     pub overlaps_multiply: bool,
-    /// The first operation that reads a place while one of them is on its way there.
+    /// The first operation that reads a slot while a DMA is still writing it.
     pub read_too_early: Option<Place>,
-    /// The first start.
+    /// Where the first one is started.
     pub place: Place,
 }
 
-/// What an execution showed.
+/// The DMAs, waits and races of one execution.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Execution {
-    /// Copies.
+    /// DMAs by source and destination.
     pub routes: Vec<ExecutedRoute>,
-    /// Semaphores that copies signal.
+    /// Number of semaphores that DMAs signal.
     pub semaphores: usize,
-    /// Copies and waits whose semaphore could not be followed.
+    /// DMAs and waits whose semaphore could not be resolved.
     pub unresolved: u64,
-    /// Loads and stores, while a copy was in flight, whose place could not be followed.
+    /// Loads and stores whose address could not be resolved while a DMA was in flight.
     pub unresolved_accesses: u64,
-    /// Accesses that have no order with a copy in flight, as sentences, each with its place.
+    /// Data races with DMAs in flight, one sentence each.
     pub races: Vec<(Place, String)>,
-    /// Copies that nobody waits for and waits without a copy, as sentences, each with its place.
+    /// DMAs that are never waited for, and waits without a DMA, one sentence each.
     pub faults: Vec<(Place, String)>,
 }
 
 impl Execution {
-    /// Executes the kernel of a module, on all of its grid.
-    pub fn of(module: &Module) -> Result<Self, ExecuteError> {
-        let function = kernel_function(module).ok_or(ExecuteError::NoKernel)?;
-        let body = Block::of(&function.body, function);
-        let mut machine = Machine::new(function);
-        let grid = bounds(function);
+    /// Executes a kernel over its whole grid.
+    pub fn of(kernel: &MosaicKernel) -> Result<Self, ExecuteError> {
+        let function = kernel_function(&kernel.module).ok_or(ExecuteError::NoKernel)?;
+        let body = KernelBlock::new(&function.body, function);
+        let mut machine = KernelRun::new(function);
+        let grid = &kernel.grid;
         if grid.iter().any(|&bound| bound <= 0) {
             return Ok(machine.finish());
         }
@@ -90,7 +88,7 @@ impl Execution {
             }
             machine.spend(1)?;
             machine.block(&body)?;
-            // The last dimension is the fastest.
+            // The last grid dimension runs fastest.
             let Some(next) = (0..grid.len())
                 .rev()
                 .find(|&d| step.get(d).zip(grid.get(d)).is_some_and(|(s, b)| s + 1 < *b))
@@ -123,33 +121,29 @@ struct Route {
     first: Option<Place>,
 }
 
-/// What there is to say about a copy in flight.
+/// Where a DMA in flight was started, and between which buffers.
 #[derive(Clone, Copy)]
 struct Started {
     route: (Value, Value),
     at: Place,
 }
 
-struct Machine<'m> {
+struct KernelRun<'m> {
     function: &'m Function,
     numbers: Vec<Option<i64>>,
-    regions: HashMap<Value, Region>,
+    regions: HashMap<Value, MemoryBox>,
     semaphores: BTreeMap<SemaphoreKey, Semaphore>,
     routes: BTreeMap<(Value, Value), Route>,
-    in_flight: Flight<SemaphoreKey, Region, Started>,
+    in_flight: Flight<SemaphoreKey, MemoryBox, Started>,
     unresolved: u64,
     races: Vec<(Place, String)>,
     steps: u64,
 }
 
-fn place(op: &Op) -> Place {
-    op.place.map_or(Place { line: 1, column: 1 }, |at| Place { line: at.line, column: at.column })
-}
-
-impl<'m> Machine<'m> {
+impl<'m> KernelRun<'m> {
     fn new(function: &'m Function) -> Self {
         let memory = function.body.arguments.iter().filter_map(|&argument| match function.ty(argument) {
-            Type::MemRef(memref) => Some((argument, Region::whole(argument, &memref.shape))),
+            Type::MemRef(memref) => Some((argument, MemoryBox::whole(argument, &memref.shape))),
             _ => None,
         });
         Self {
@@ -185,35 +179,35 @@ impl<'m> Machine<'m> {
         }
     }
 
-    /// Every iteration costs something, even where its body is empty, so that no loop is endless.
+    /// Counts steps. An iteration counts as one even if its body is empty, so that every loop ends.
     fn spend(&mut self, steps: usize) -> Result<(), ExecuteError> {
         self.steps = self.steps.saturating_add(steps as u64);
-        if self.steps > MOST_STEPS { Err(ExecuteError::TooLong) } else { Ok(()) }
+        if self.steps > MAX_KERNEL_STEPS { Err(ExecuteError::TooManySteps) } else { Ok(()) }
     }
 
-    fn block(&mut self, block: &Block<'m>) -> Result<(), ExecuteError> {
+    fn block(&mut self, block: &KernelBlock<'m>) -> Result<(), ExecuteError> {
         block.steps.iter().try_for_each(|step| self.step(step))
     }
 
-    fn step(&mut self, step: &Step<'m>) -> Result<(), ExecuteError> {
+    fn step(&mut self, step: &KernelStep<'m>) -> Result<(), ExecuteError> {
         self.spend(1)?;
         let op = step.op;
-        match &step.kind {
-            Kind::Number(compute) => {
-                let number = compute.of(&self.all(&op.operands));
+        match &step.action {
+            Action::Scalar(scalar) => {
+                let number = scalar.evaluate(&self.all(&op.operands));
                 op.results.iter().for_each(|&result| self.set(result, number));
             }
-            Kind::Slice => self.view(op, |region, index, shape| Some(region.slice(index, shape))),
-            Kind::Squeeze => self.view(op, |region, _, shape| region.squeeze(shape)),
-            Kind::Start => {
+            Action::Slice => self.view(op, |region, index, shape| Some(region.slice(index, shape))),
+            Action::Alias => self.view(op, |region, _, shape| region.squeeze(shape)),
+            Action::StartDma => {
                 self.spend(self.in_flight.len())?;
                 self.start(op);
             }
-            Kind::Wait => {
+            Action::WaitDma => {
                 self.spend(self.in_flight.len())?;
                 self.wait(op);
             }
-            Kind::Multiply => {
+            Action::Matmul => {
                 self.spend(self.in_flight.len())?;
                 for copy in self.in_flight.tags() {
                     if let Some(route) = self.routes.get_mut(&copy.route) {
@@ -221,41 +215,41 @@ impl<'m> Machine<'m> {
                     }
                 }
             }
-            Kind::Access(access) => {
+            Action::Access(access) => {
                 self.spend(self.in_flight.len())?;
                 self.access(op, access);
-                // What is loaded is data.
+                // Loaded values are data.
                 self.set_all(&op.results, &[]);
             }
-            Kind::Allocate => {
+            Action::Allocate => {
                 for &result in &op.results {
-                    let region = Region::whole(result, self.function.ty(result).shape());
+                    let region = MemoryBox::whole(result, self.function.ty(result).shape());
                     self.regions.insert(result, region);
                 }
             }
-            Kind::Copy => {
+            Action::Copy => {
                 self.spend(self.in_flight.len())?;
                 self.copy(op);
             }
-            Kind::Opaque => return self.opaque(step),
-            Kind::Inline => {
+            Action::Opaque => return self.opaque(step),
+            Action::Scope => {
                 let Some(block) = step.blocks.first() else { return Ok(()) };
                 self.block(block)?;
                 let yielded = self.all(block.yields);
                 self.set_all(&op.results, &yielded);
             }
-            Kind::If => return self.branch(step),
-            Kind::For => return self.count(step),
-            Kind::While => return self.repeat(step),
+            Action::If => return self.branch(step),
+            Action::For => return self.count(step),
+            Action::While => return self.repeat(step),
         }
         Ok(())
     }
 
-    fn view(&mut self, op: &Op, part: impl Fn(&Region, &[Option<i64>], &[usize]) -> Option<Region>) {
+    fn view(&mut self, op: &Op, part: impl Fn(&MemoryBox, &[Option<i64>], &[usize]) -> Option<MemoryBox>) {
         let ([base, index @ ..], [result]) = (&op.operands[..], &op.results[..]) else { return };
         let shape = self.function.ty(*result).shape();
         let index = self.all(index);
-        // What is known at run time only has no size here.
+        // A dynamic extent has no known size.
         let base = self.regions.get(base).filter(|_| !shape.contains(&DYNAMIC));
         match base.and_then(|region| part(region, &index, shape)) {
             Some(region) => self.regions.insert(*result, region),
@@ -263,7 +257,7 @@ impl<'m> Machine<'m> {
         };
     }
 
-    fn region(&self, value: Option<Value>) -> Option<&Region> {
+    fn region(&self, value: Option<Value>) -> Option<&MemoryBox> {
         self.regions.get(&value?)
     }
 
@@ -272,7 +266,7 @@ impl<'m> Machine<'m> {
         Some((region.root, region.place()?))
     }
 
-    /// Bytes of the data at one end of a copy, without padding.
+    /// Bytes at one end of a DMA, without padding.
     fn bytes(&self, end: Option<Value>) -> Option<i64> {
         let element = match self.function.ty(end?).element() {
             Type::Float(float) => float.bits() as i64,
@@ -283,7 +277,7 @@ impl<'m> Machine<'m> {
     }
 
     fn start(&mut self, op: &Op) {
-        let ends = Ends::of(op);
+        let ends = DmaOperands::of(op);
         let at = place(op);
         let ends_at = self.region(ends.source).cloned().zip(self.region(ends.target).cloned());
         let Some((source, target)) = ends_at else {
@@ -299,14 +293,14 @@ impl<'m> Machine<'m> {
         route.first.get_or_insert(at);
         route.starts += 1;
         route.bytes = route.bytes.saturating_add(bytes.map_or(0, i64::unsigned_abs));
-        if exists && route.places.len() < MOST {
+        if exists && route.places.len() < MAX_TRACKED {
             route.places.extend(target.place());
         }
         let Some((semaphore, bytes)) = self.key(ends.semaphore).zip(bytes) else {
             self.unresolved += 1;
             return;
         };
-        self.in_flight.start(Copy {
+        self.in_flight.start(PendingDma {
             semaphore: semaphore.clone(),
             amount: bytes,
             source,
@@ -319,13 +313,13 @@ impl<'m> Machine<'m> {
     }
 
     fn ledger(&mut self, semaphore: SemaphoreKey) -> Option<&mut Semaphore> {
-        let room = self.semaphores.len() < MOST || self.semaphores.contains_key(&semaphore);
+        let room = self.semaphores.len() < MAX_TRACKED || self.semaphores.contains_key(&semaphore);
         self.unresolved += u64::from(!room);
         room.then(|| self.semaphores.entry(semaphore).or_default())
     }
 
     fn wait(&mut self, op: &Op) {
-        let ends = Ends::of(op);
+        let ends = DmaOperands::of(op);
         let Some((key, bytes)) = self.key(ends.semaphore).zip(self.bytes(ends.target)) else {
             self.lose_track();
             return;
@@ -344,17 +338,17 @@ impl<'m> Machine<'m> {
         self.in_flight.lose_wait();
     }
 
-    /// What is decided by data must not act; then only what it gives is not known.
-    fn give_up(&mut self, step: &Step<'m>) -> Result<(), ExecuteError> {
+    /// Skips control flow that depends on data. Its results are unknown; it must not start DMAs, wait or multiply.
+    fn give_up(&mut self, step: &KernelStep<'m>) -> Result<(), ExecuteError> {
         if step.acts {
-            return Err(ExecuteError::Unknown(place(step.op)));
+            return Err(ExecuteError::DataDependent(place(step.op)));
         }
         self.in_flight.unresolved += u64::from(step.touches && !self.in_flight.is_empty());
         self.set_all(&step.op.results, &[]);
         Ok(())
     }
 
-    fn branch(&mut self, step: &Step<'m>) -> Result<(), ExecuteError> {
+    fn branch(&mut self, step: &KernelStep<'m>) -> Result<(), ExecuteError> {
         let condition = step.op.operands.first().and_then(|&condition| self.get(condition));
         let Some(condition) = condition else { return self.give_up(step) };
         let Some(block) = step.blocks.get(usize::from(condition == 0)) else { return Ok(()) };
@@ -364,7 +358,7 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    fn count(&mut self, step: &Step<'m>) -> Result<(), ExecuteError> {
+    fn count(&mut self, step: &KernelStep<'m>) -> Result<(), ExecuteError> {
         let [first, end, by, initial @ ..] = &step.op.operands[..] else { return Ok(()) };
         let (Some(mut at), Some(end), Some(by)) = (self.get(*first), self.get(*end), self.get(*by)) else {
             return self.give_up(step);
@@ -384,7 +378,7 @@ impl<'m> Machine<'m> {
         Ok(())
     }
 
-    fn repeat(&mut self, step: &Step<'m>) -> Result<(), ExecuteError> {
+    fn repeat(&mut self, step: &KernelStep<'m>) -> Result<(), ExecuteError> {
         let [before, after] = &step.blocks[..] else { return Ok(()) };
         let mut carried = self.all(&step.op.operands);
         loop {
@@ -423,11 +417,13 @@ impl<'m> Machine<'m> {
             let name = format!("{}[{}]", name(*root), index.join(", "));
             match (semaphore.starved, semaphore.last_start) {
                 (Some(at), _) => {
-                    Some((at, format!("line {} waits on {name} for a copy that nobody started", at.line)))
+                    Some((at, format!("line {} waits on {name} for a DMA that was never started", at.line)))
                 }
                 (None, Some(at)) if semaphore.held != 0 => {
-                    let says =
-                        format!("{name} holds {} bytes at the end: a copy was never awaited", semaphore.held);
+                    let says = format!(
+                        "{name} holds {} bytes at the end: a DMA was never waited for",
+                        semaphore.held
+                    );
                     Some((at, says))
                 }
                 _ => None,

@@ -1,68 +1,86 @@
-//! A kernel as its module has it.
+//! Reads a kernel's buffers, DMAs and matmuls out of its module.
 
 use std::collections::HashMap;
 
-use octile_mosaic::{Attr, Function, MemorySpace, Module, Op, Type, Value, types::DYNAMIC};
+use octile_mosaic::{
+    Attr, Function, MemorySpace, Module, Op, Type, Value,
+    interpret::{OpKind, ScalarOp, op_kind},
+    types::DYNAMIC,
+};
 
-use super::{Argument, ArgumentRole, DmaOp, MatmulOp, MosaicScan, TensorType, View, scan::product_types};
+use super::{Argument, ArgumentRole, DmaOp, MatmulOp, MosaicKernel, TensorType, View};
 use crate::source::{Damage, LineIndex, Place};
 
-/// The function of a module that is its kernel: the one with a grid; the others tell which window comes next.
+/// The kernel of a module: the function with a grid. The others map grid indices to windows.
 pub fn kernel_function(module: &Module) -> Option<&Function> {
     let with_grid = |function: &&Function| function.attributes.get("iteration_bounds").is_some();
     module.functions.iter().find(with_grid).or(module.functions.first())
 }
 
 /// Reads the kernel of a module that was parsed from `text`.
-pub fn read(module: &Module, text: &str) -> Option<MosaicScan> {
-    let function = kernel_function(module)?;
+pub fn read(module: Module, text: &str) -> Option<MosaicKernel> {
+    let function = kernel_function(&module)?;
     let mut reader =
         Reader { function, text, lines: LineIndex::new(text), names: HashMap::new(), views: HashMap::new() };
-    let mut scan = MosaicScan {
-        kernel: function.name.clone(),
-        iteration_bounds: bounds(function).into_iter().filter_map(|bound| bound.try_into().ok()).collect(),
-        ..MosaicScan::default()
-    };
-    scan.arguments = reader.arguments();
-    function.walk(&mut |op| reader.op(op, &mut scan));
-    Some(scan)
+    let mut found = Found { arguments: reader.arguments(), ..Found::default() };
+    function.walk(&mut |op| reader.op(op, &mut found));
+    let (name, grid) = (function.name.clone(), grid(function));
+    let Found { arguments, matmuls, dmas, damage } = found;
+    Some(MosaicKernel { name, grid, arguments, matmuls, dmas, damage, module })
 }
 
-/// The grid.
-pub fn bounds(function: &Function) -> Vec<i64> {
+fn grid(function: &Function) -> Vec<i64> {
     match function.attributes.get("iteration_bounds") {
         Some(Attr::I64s(bounds)) => bounds.clone(),
         _ => Vec::new(),
     }
 }
 
-/// Which operand of a copy or a wait is which.
+/// What is read from the operations of a kernel.
+#[derive(Default)]
+struct Found {
+    arguments: Vec<Argument>,
+    matmuls: Vec<MatmulOp>,
+    dmas: Vec<DmaOp>,
+    damage: Vec<Damage>,
+}
+
+/// The line and column of an operation.
+pub fn place(op: &Op) -> Place {
+    op.place.map_or(Place { line: 1, column: 1 }, Place::from)
+}
+
+/// The operands of `tpu.enqueue_dma` or of a wait, by role.
 #[derive(Clone, Copy, Default)]
-pub struct Ends {
+pub struct DmaOperands {
     pub source: Option<Value>,
     pub target: Option<Value>,
     pub semaphore: Option<Value>,
 }
 
-impl Ends {
+impl DmaOperands {
     pub fn of(op: &Op) -> Self {
         let operand = |index: usize| op.operands.get(index).copied();
-        if op.name != "tpu.enqueue_dma" {
+        if is_wait(op) {
             return Self { semaphore: operand(0), source: operand(1), target: operand(2) };
         }
-        // Source, its semaphore, target, its semaphore, and where that is; some are absent.
+        // Segments: source, source semaphore, target, target semaphore, device and core ids; some are empty.
         let Some(Attr::I32s(present)) = op.attributes.get("operandSegmentSizes") else {
             return Self::default();
         };
         let role = |role: usize| {
-            let before: i32 = present.get(..role)?.iter().sum();
+            let before = present.get(..role)?.iter().try_fold(0i32, |sum, &size| sum.checked_add(size))?;
             (*present.get(role)? > 0).then(|| operand(usize::try_from(before).ok()?)).flatten()
         };
         Self { source: role(0), target: role(2), semaphore: role(3) }
     }
 }
 
-/// The name of a value, with its `%`; nothing where the text numbers it.
+fn is_wait(op: &Op) -> bool {
+    op_kind(&op.name) == Some(OpKind::WaitDma)
+}
+
+/// The name of a value, with its `%`; `None` where the text numbers it.
 pub fn written_name(function: &Function, value: Value) -> Option<String> {
     let name = function.values.get(value.index())?.name.as_deref()?;
     Some(format!("%{name}"))
@@ -72,13 +90,13 @@ struct Reader<'a> {
     function: &'a Function,
     text: &'a str,
     lines: LineIndex,
-    /// What to call numbers.
+    /// Names of scalars.
     names: HashMap<Value, String>,
     views: HashMap<Value, View>,
 }
 
 impl Reader<'_> {
-    /// The memory of the kernel, in the order of its arguments.
+    /// The memref arguments of the kernel, in order.
     fn arguments(&mut self) -> Vec<Argument> {
         let count = |name: &str| match self.function.attributes.get(name) {
             Some(Attr::Integer(count, _)) => usize::try_from(*count).unwrap_or_default(),
@@ -93,7 +111,7 @@ impl Reader<'_> {
         let mut found = Vec::new();
         for (index, (value, memory)) in memory.into_iter().enumerate() {
             let name = written_name(self.function, value).unwrap_or_else(|| format!("%{}", value.index()));
-            // Arguments stand in the header one after another.
+            // The header lists the arguments in order.
             let ahead = self.text.get(header..).unwrap_or_default();
             header += ahead.find(&format!("{name}:")).unwrap_or_default();
             let role = ArgumentRole::of(index, prefetched, first_scratch, &memory.space);
@@ -104,47 +122,38 @@ impl Reader<'_> {
         found
     }
 
-    fn op(&mut self, op: &Op, scan: &mut MosaicScan) {
-        let place =
-            op.place.map_or(Place { line: 1, column: 1 }, |at| Place { line: at.line, column: at.column });
+    fn op(&mut self, op: &Op, found: &mut Found) {
         self.name(op);
-        match &*op.name {
-            "tpu.memref_slice" | "memref.subview" => self.slice(op),
-            "tpu.memref_squeeze" | "tpu.memref_reshape" | "tpu.memref_bitcast" | "memref.cast" => {
-                self.alias(op);
-            }
-            "tpu.enqueue_dma" | "tpu.wait_dma2" | "tpu.wait_dma" => {
-                let ends = Ends::of(op);
-                let view = |value: Option<Value>| value.and_then(|value| self.views.get(&value)).cloned();
-                let (source, target, semaphore) =
-                    (view(ends.source), view(ends.target), view(ends.semaphore));
-                if semaphore.is_none() {
-                    let what = "this copy names no semaphore".to_owned();
-                    scan.damage.push(Damage { place, what });
-                }
-                scan.dmas.push(DmaOp {
-                    waits: op.name != "tpu.enqueue_dma",
-                    source,
-                    target,
-                    semaphore,
-                    place,
-                });
-            }
-            "tpu.matmul" => self.matmul(op, place, scan),
+        match (op_kind(&op.name), &*op.name) {
+            (Some(OpKind::Slice), _) | (_, "memref.subview") => self.slice(op),
+            (Some(OpKind::Alias | OpKind::Reinterpret), _) | (_, "tpu.memref_bitcast") => self.alias(op),
+            (Some(OpKind::StartDma | OpKind::WaitDma), _) => self.dma(op, found),
+            (Some(OpKind::Matmul), _) => self.matmul(op, found),
             _ => {}
         }
     }
 
-    /// Remembers what to call a number: a constant by its value, anything else by its name.
+    fn dma(&self, op: &Op, found: &mut Found) {
+        let (ends, place) = (DmaOperands::of(op), place(op));
+        let view = |value: Option<Value>| value.and_then(|value| self.views.get(&value)).cloned();
+        let (source, target, semaphore) = (view(ends.source), view(ends.target), view(ends.semaphore));
+        if semaphore.is_none() {
+            found.damage.push(Damage { place, what: "this DMA names no semaphore".to_owned() });
+        }
+        found.dmas.push(DmaOp { waits: is_wait(op), source, target, semaphore, place });
+    }
+
+    /// Remembers how to show a scalar: a constant by its value, anything else by its name.
     fn name(&mut self, op: &Op) {
         let [result] = op.results[..] else { return };
         if !matches!(self.function.ty(result), Type::Index | Type::Integer(_)) {
             return;
         }
-        let name = match (constant(op), op.place) {
+        let constant = || ScalarOp::new(self.function, op)?.evaluate(&[]);
+        let name = match (constant(), op.place) {
             (Some(value), _) => value.to_string(),
             (None, Some(at)) => {
-                let offset = self.lines.offset(Place { line: at.line, column: at.column }) as usize;
+                let offset = self.lines.offset(at.into()) as usize;
                 let line = self.text.get(offset..).unwrap_or_default();
                 line.split([' ', ',', ':', '=']).next().unwrap_or_default().to_owned()
             }
@@ -165,7 +174,7 @@ impl Reader<'_> {
         };
         let index = match view.index.is_empty() {
             true => index.iter().take(memory.dims.len()).map(|value| self.index(*value)).collect(),
-            // A slice of a slice: the first one says which buffer.
+            // In a slice of a slice, the first one selects the buffer slot.
             false => view.index.clone(),
         };
         let view = View { root: view.root.clone(), index, memory };
@@ -180,36 +189,20 @@ impl Reader<'_> {
         }
     }
 
-    /// The types of the operands are where they are made. The line spells them again, and the two must agree.
-    fn matmul(&self, op: &Op, place: Place, scan: &mut MosaicScan) {
+    fn matmul(&self, op: &Op, found: &mut Found) {
+        let place = place(op);
         let [lhs, rhs, accumulator, ..] = op.operands[..] else {
-            let what = "this multiplication does not name its operands".to_owned();
-            scan.damage.push(Damage { place, what });
+            let what = format!("this matmul has {} operands, not 3", op.operands.len());
+            found.damage.push(Damage { place, what });
             return;
         };
-        let made = [lhs, rhs, accumulator].map(|value| vector(self.function.ty(value)));
-        let line = self.text.get(self.lines.offset(place) as usize..).unwrap_or_default().lines().next();
-        let spelled = line.and_then(product_types).unwrap_or_else(|| made.clone());
-        if spelled != made {
-            let what = "the types of this multiplication are not those of its operands".to_owned();
-            scan.damage.push(Damage { place, what });
-        }
-        let [lhs, rhs, accumulator] = spelled;
-        scan.matmuls.push(MatmulOp { lhs, rhs, accumulator, place });
-    }
-}
-
-/// The integer that an operation stands for.
-pub fn constant(op: &Op) -> Option<i64> {
-    match op.attributes.get("value").filter(|_| op.name == "arith.constant")? {
-        Attr::Integer(value, _) => Some(*value),
-        Attr::Bool(value) => Some(i64::from(*value)),
-        _ => None,
+        let [lhs, rhs, accumulator] = [lhs, rhs, accumulator].map(|value| vector(self.function.ty(value)));
+        found.matmuls.push(MatmulOp { lhs, rhs, accumulator, place });
     }
 }
 
 fn extents(shape: &[usize]) -> Vec<u64> {
-    // What is known at run time only has no size here.
+    // A dynamic extent counts as 0.
     shape.iter().map(|&extent| if extent == DYNAMIC { 0 } else { extent as u64 }).collect()
 }
 
@@ -217,7 +210,7 @@ fn vector(ty: &Type) -> TensorType {
     TensorType { dims: extents(ty.shape()), element: ty.element().to_string(), space: String::new() }
 }
 
-/// A memref; nothing for any other type.
+/// A memref; `None` for any other type.
 fn tensor(ty: &Type) -> Option<TensorType> {
     let Type::MemRef(memref) = ty else { return None };
     let space = match memref.space {

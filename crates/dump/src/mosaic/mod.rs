@@ -1,22 +1,25 @@
-//! Mosaic text: what a kernel says about memory, copies and multiplications.
+//! Mosaic kernels: their buffers, DMAs and matmuls, and the races of an execution without data.
 //!
-//! It is read through the IR that kernels are built from, and then its control flow can be executed. Text that the
-//! parser does not take is read line by line, for what the checks ask about.
+//! Text is parsed by `octile_mosaic`; what an operation does comes from the table of its interpreter.
 
 mod execute;
 mod kernel;
+mod memory_box;
+mod operand;
 mod program;
-mod region;
-mod scan;
 
 pub use execute::{ExecuteError, ExecutedRoute, Execution};
+pub(crate) use operand::{OperandShape, operands};
 
-use octile_mosaic::Module;
+use octile_mosaic::{Module, ParseErrorKind};
 use serde::Serialize;
 
-use crate::source::{Damage, Place};
+use crate::{
+    limits::MAX_MOSAIC_BYTES,
+    source::{Damage, Place},
+};
 
-/// `memref<2x128x128xf8E4M3FN, #tpu.memory_space<vmem>>`, or a vector without a space.
+/// A memref such as `memref<2x128x128xf8E4M3FN, #tpu.memory_space<vmem>>`, or a vector, which has no memory space.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct TensorType {
     /// Dimensions; empty for a scalar.
@@ -27,23 +30,23 @@ pub struct TensorType {
     pub space: String,
 }
 
-/// How an argument of a kernel gets its content.
+/// How an argument of a kernel is filled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ArgumentRole {
-    /// Copied to scalar memory before the kernel starts.
+    /// Scalar prefetch: copied to SMEM before the kernel starts.
     Prefetched,
-    /// A window of an operand, which the compiler moves.
+    /// A window of an operand; the compiler issues its DMAs.
     Window,
-    /// A whole operand, which the kernel copies from.
+    /// A whole operand; the kernel issues the DMAs.
     Operand,
-    /// Memory of the kernel itself.
+    /// Scratch memory.
     Scratch,
 }
 
 impl ArgumentRole {
-    /// The role of the argument at `index`: prefetched ones come first, then operands and windows, then from
-    /// `first_scratch` on the kernel's own memory. `space` is where the argument is.
+    /// The role of the argument at `index`: scalar prefetch comes first, then operands and windows, then scratch from
+    /// `first_scratch` on.
     fn of(index: usize, prefetched: usize, first_scratch: usize, space: &str) -> Self {
         match space {
             _ if index >= first_scratch => Self::Scratch,
@@ -54,42 +57,42 @@ impl ArgumentRole {
     }
 }
 
-/// An argument of a kernel that is memory.
+/// A memref argument of a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Argument {
     /// For example `%arg3`.
     pub name: String,
-    /// Type and space.
+    /// Type and memory space.
     pub memory: TensorType,
-    /// How it gets its content.
+    /// How it is filled.
     pub role: ArgumentRole,
-    /// Where it is declared.
+    /// Its declaration.
     pub place: Place,
 }
 
-/// One end of a copy, followed back through slices to the argument it is a part of.
+/// One end of a DMA, resolved through slices to the argument that it is a part of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct View {
-    /// The argument, or the name where it could not be followed.
+    /// The argument.
     pub root: String,
-    /// The index of the first slice, as names or constants; empty without one.
+    /// Index of the first slice, as names or constants; empty without one.
     pub index: Vec<String>,
-    /// Type and space of the part.
+    /// Type and memory space of the slice.
     pub memory: TensorType,
 }
 
 /// `tpu.enqueue_dma` or `tpu.wait_dma2`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct DmaOp {
-    /// Whether it waits.
+    /// Whether it is a wait.
     pub waits: bool,
-    /// Where the data comes from.
+    /// Source.
     pub source: Option<View>,
-    /// Where it goes.
+    /// Destination.
     pub target: Option<View>,
-    /// The semaphore.
+    /// Semaphore.
     pub semaphore: Option<View>,
-    /// Where the operation is.
+    /// Position in the text.
     pub place: Place,
 }
 
@@ -102,59 +105,78 @@ pub struct MatmulOp {
     pub rhs: TensorType,
     /// Accumulator.
     pub accumulator: TensorType,
-    /// Where the operation is.
+    /// Position in the text.
     pub place: Place,
 }
 
-/// What a kernel says about itself.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct MosaicScan {
-    /// The name of the kernel.
-    pub kernel: String,
+/// A parsed kernel: its buffers, DMAs and matmuls.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MosaicKernel {
+    /// The name of its function.
+    pub name: String,
     /// The grid.
-    pub iteration_bounds: Vec<u64>,
-    /// Its memory.
+    pub grid: Vec<i64>,
+    /// Its memref arguments.
     pub arguments: Vec<Argument>,
-    /// Its multiplications.
+    /// Its matmuls.
     pub matmuls: Vec<MatmulOp>,
-    /// Its copies.
+    /// DMA starts and waits.
     pub dmas: Vec<DmaOp>,
-    /// What could not be read.
+    /// Operations without the operands that they need.
     pub damage: Vec<Damage>,
+    module: Module,
 }
 
-/// A text beyond this is read line by line only: the tree of a module takes several times its text.
-const LARGEST_TREE: usize = 16 << 20;
+/// Why Mosaic text could not be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum MosaicError {
+    /// The text is malformed or truncated.
+    #[error("{0}")]
+    Damaged(Damage),
+    /// The text may be valid MLIR, but uses a form that the parser does not support.
+    #[error("{0}")]
+    Unsupported(Damage),
+    /// The module has no function.
+    #[error("the module defines no kernel")]
+    NoKernel,
+    /// The text is larger than [`MAX_MOSAIC_BYTES`].
+    #[error("the text has {0} bytes; at most {MAX_MOSAIC_BYTES} are read")]
+    TooLarge(usize),
+}
 
-impl MosaicScan {
-    /// Reads a kernel. Never fails: what cannot be read is in [`MosaicScan::damage`].
-    pub fn read(text: &str) -> Self {
-        Self::with_module(text).0
+impl MosaicError {
+    /// Line and column of the error, or the first ones.
+    pub fn place(&self) -> Place {
+        match self {
+            Self::Damaged(damage) | Self::Unsupported(damage) => damage.place,
+            Self::NoKernel | Self::TooLarge(_) => Place { line: 1, column: 1 },
+        }
     }
 
-    /// The same, with the module where the text is one: it can be [executed](Execution::of).
-    pub fn with_module(text: &str) -> (Self, Option<Module>) {
-        if text.len() > LARGEST_TREE {
-            return (scan::scan(text), None);
+    /// What is wrong with the text itself, as opposed to what this crate does not support.
+    pub fn into_damage(self) -> Option<Damage> {
+        match self {
+            Self::Damaged(damage) => Some(damage),
+            Self::NoKernel => Some(Damage { place: self.place(), what: self.to_string() }),
+            Self::Unsupported(_) | Self::TooLarge(_) => None,
         }
-        match octile_mosaic::parse(text) {
-            Ok(module) => match kernel::read(&module, text) {
-                Some(scan) => (scan, Some(module)),
-                None => (scan::scan(text), None),
-            },
-            Err(error) => {
-                let mut scan = scan::scan(text);
-                let place = Place { line: error.place.line, column: error.place.column };
-                if scan.damage.is_empty() && !is_beyond_the_parser(&error.message) {
-                    scan.damage.push(Damage { place, what: error.message });
-                }
-                (scan, None)
+    }
+}
+
+impl MosaicKernel {
+    /// Parses the kernel of a module.
+    pub fn parse(text: &str) -> Result<Self, MosaicError> {
+        if text.len() > MAX_MOSAIC_BYTES {
+            return Err(MosaicError::TooLarge(text.len()));
+        }
+        let module = octile_mosaic::parse(text).map_err(|error| {
+            let damage = Damage { place: error.place.into(), what: error.message };
+            match error.kind {
+                ParseErrorKind::Unsupported => MosaicError::Unsupported(damage),
+                _ => MosaicError::Damaged(damage),
             }
-        }
+        })?;
+        kernel::read(module, text).ok_or(MosaicError::NoKernel)
     }
-}
-
-/// Whether the parser refuses what other kernels may well say, as opposed to text that is damaged.
-fn is_beyond_the_parser(message: &str) -> bool {
-    message.contains("unknown custom form") || message.contains("not supported")
 }

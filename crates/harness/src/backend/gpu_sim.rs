@@ -11,7 +11,7 @@ use octile_core::{
     sample::Operands,
 };
 use octile_kernels::hopper;
-use octile_ptx::{Machine, Product};
+use octile_ptx::simulate::{SimulatedMatmul, Simulator};
 
 use super::{Backend, Contender, KernelOptions, OutputBuffer, Peak, Setup};
 use crate::{HarnessError, Result};
@@ -37,7 +37,7 @@ impl Backend for GpuSimBackend {
     }
 
     fn accumulator(&self) -> Accumulator {
-        Product::ACCUMULATOR
+        SimulatedMatmul::ACCUMULATOR
     }
 
     fn best(&self, problem: &Problem) -> Strategy {
@@ -54,7 +54,7 @@ impl Backend for GpuSimBackend {
         let multiply = hopper::multiply(&plan);
         let quantize = hopper::quantize_for(&problem);
         let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));
-        let product = Product::new(&plan, &multiply.ptx, quantize).map_err(|error| {
+        let product = SimulatedMatmul::new(&plan, &multiply.ptx, quantize).map_err(|error| {
             HarnessError::Unreadable { kernel: multiply.entry.clone(), error: error.to_string() }
         })?;
         Ok(Box::new(Simulated {
@@ -70,7 +70,7 @@ impl Backend for GpuSimBackend {
 
 struct Simulated<'a> {
     gpu: &'static HopperGpu,
-    product: Product,
+    product: SimulatedMatmul,
     operands: &'a Operands,
     output: OutputBuffer,
     runs: u64,
@@ -86,7 +86,7 @@ impl Contender for Simulated<'_> {
         let start = Instant::now();
         self.runs += 1;
         // Each run has another interleaving.
-        let machine = Machine { gpu: self.gpu, resident_blocks: RESIDENT_CTAS, seed: self.runs };
+        let machine = Simulator { gpu: self.gpu, resident_ctas: RESIDENT_CTAS, seed: self.runs };
         let arguments = Arguments::fastest(&self.operands.problem).with_constant_weight();
         match self.product.run(self.operands, arguments, machine) {
             Ok((bytes, _)) => self.output.copy_from_bytes(&bytes),
@@ -120,7 +120,7 @@ mod tests {
         let check = |text: &str| {
             let mut contender = Simulated {
                 gpu: backend.gpu,
-                product: Product::new(&plan, text, None).unwrap(),
+                product: SimulatedMatmul::new(&plan, text, None).unwrap(),
                 operands: &operands,
                 output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
                 runs: 0,

@@ -2,19 +2,18 @@
 //!
 //! | strategy | operands | scales |
 //! |---|---|---|
-//! | `auto` | loaded through registers into shared memory; the assembler schedules | loaded beside the wgmma |
+//! | `auto` | through registers into shared memory; the assembler schedules | loaded beside the wgmma |
 //! | `dma` | TMA fills a pipeline of stages, ordered by full and empty barriers | loaded beside the wgmma |
 //! | `smem` | as `dma` | staged in shared memory with the operands |
-//! | `strip` | as `smem`; persistent, with multicast, split-K, overlapping stages and TMA stores | as `smem` |
+//! | `strip` | as `smem`; persistent, multicast, split-K, overlapping stages, TMA stores | as `smem` |
 //!
-//! `parts` holds what they share. `quantize` runs before the product where activations come as floats; `peak`
+//! `parts` holds what they share. `quantize` runs before the matmul where activations come as floats; `peak`
 //! measures the tensor cores.
 
 mod auto;
 mod dma;
 mod parts;
 mod peak;
-mod ptx;
 mod quantize;
 mod smem;
 mod strip;
@@ -26,6 +25,8 @@ use octile_core::{
     Strategy,
     plan::hopper::{ClusterMode, GpuTile, HopperPlan, NUMBERS, Release, STAGE_K, TileConfig},
 };
+
+use octile_ptx::build as ptx;
 
 use ptx::{LaunchBounds, Parameter, Ptx};
 
@@ -58,7 +59,7 @@ pub fn multiply(plan: &HopperPlan) -> Kernel {
         cluster: plan.shape.cluster.ctas() as u32,
     };
     let entry = entry_name(plan);
-    Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
+    Kernel { ptx: ptx.module(&entry, &parameters, bounds).to_string(), entry }
 }
 
 /// Name of the entry point, which tells the variant.

@@ -1,4 +1,4 @@
-//! The most that the tensor cores do: products of operands that stay in shared memory, never scaled.
+//! Peak throughput of the tensor cores: wgmma on operands that stay in shared memory, without scaling.
 
 use super::{
     Kernel,
@@ -6,16 +6,16 @@ use super::{
     ptx::{LaunchBounds, Parameter, Ptx, Shared},
 };
 
-/// Warpgroups of a block, columns of an instruction, instructions in a row, and how often.
+/// Warpgroups of a CTA, columns of a wgmma, wgmma per group, and groups.
 const GROUPS: u32 = 2;
 const COLUMNS: usize = 256;
 const CHAIN: u32 = 8;
 const ROUNDS: u32 = 4000;
-/// Operands: 64 rows of A for each warpgroup, and the rows of B, 128 deep: four instructions.
+/// Operands, 128 deep for four wgmma along K: 64 rows of A for each warpgroup, and the rows of B.
 const A_BYTES: u32 = 64 * 128;
 const B_BYTES: u32 = COLUMNS as u32 * 128;
 
-/// The kernel with the shape of its launch.
+/// The kernel that measures the peak, with its launch.
 #[derive(Debug, Clone)]
 pub struct PeakKernel {
     /// The kernel. It takes a pointer to 4 bytes, which it never writes.
@@ -23,19 +23,19 @@ pub struct PeakKernel {
 }
 
 impl PeakKernel {
-    /// Threads of a block.
+    /// Threads of a CTA.
     pub const THREADS: u32 = GROUPS * WARPGROUP;
-    /// Shared memory of a block.
+    /// Shared memory of a CTA, in bytes.
     pub const SHARED_BYTES: u32 = GROUPS * A_BYTES + B_BYTES;
 
-    /// Floating-point operations of one launch with `blocks` blocks.
+    /// Floating-point operations of one launch with `blocks` CTAs.
     pub fn flops(blocks: usize) -> f64 {
         let instruction = 2.0 * 64.0 * COLUMNS as f64 * 32.0;
         instruction * f64::from(GROUPS * CHAIN * ROUNDS) * blocks as f64
     }
 }
 
-/// The kernel that measures the peak.
+/// Emits the kernel.
 pub fn peak() -> PeakKernel {
     let mut ptx = Ptx::default();
     let base = ptx.shared_memory();
@@ -67,7 +67,7 @@ pub fn peak() -> PeakKernel {
             ptx.increase(round, 1);
         },
     );
-    // The sums must seem to be needed. Finite operands never add up to this.
+    // Keeps the assembler from removing the wgmma. Finite operands never sum to infinity.
     let out = ptx.pointer("out");
     let impossible = ptx.float(f32::INFINITY);
     for &sum in &sums {
@@ -76,11 +76,11 @@ pub fn peak() -> PeakKernel {
     }
     let bounds = LaunchBounds { threads: PeakKernel::THREADS, blocks_per_sm: 1, cluster: 1 };
     let entry = "octile_peak".to_owned();
-    PeakKernel { kernel: Kernel { ptx: ptx.module(&entry, &[Parameter::Pointer("out")], bounds), entry } }
+    let ptx = ptx.module(&entry, &[Parameter::Pointer("out")], bounds).to_string();
+    PeakKernel { kernel: Kernel { ptx, entry } }
 }
 
-/// Fills shared memory with codes that differ: operands of zeros would take less power and run faster than
-/// real ones.
+/// Fills shared memory with varied codes: zeros would draw less power and run faster than real operands.
 fn fill(ptx: &mut Ptx, base: super::ptx::B32, thread: super::ptx::B32) {
     let at = ptx.variable(thread);
     ptx.while_(
@@ -93,7 +93,7 @@ fn fill(ptx: &mut Ptx, base: super::ptx::B32, thread: super::ptx::B32) {
                 let folded = ptx.shr(hash, 15);
                 let hash = ptx.xor(hash, folded);
                 let hash = ptx.mul(hash, 2_246_822_519);
-                // Codes of at most 0x37, magnitudes below 1: sums of them stay finite.
+                // Codes up to 0x37, magnitudes below 1, so that accumulators stay finite.
                 ptx.and(hash, 0xb7b7_b7b7)
             });
             ptx.store_shared_16(Shared(address, 0), words);

@@ -34,7 +34,7 @@ pub fn quantize(plan: &QuantizePlan) -> Kernel {
         pointers.into_iter().chain(QUANTIZE_NUMBERS.map(Parameter::Number)).collect();
     let entry = entry_name(plan);
     let bounds = LaunchBounds { threads: plan.tuning.threads, blocks_per_sm: plan.ctas_per_sm(), cluster: 1 };
-    Kernel { ptx: ptx.module(&entry, &parameters, bounds), entry }
+    Kernel { ptx: ptx.module(&entry, &parameters, bounds).to_string(), entry }
 }
 
 /// Emits the kernel that quantizes a problem's activations, where they come as floats with contiguous rows,

@@ -11,16 +11,16 @@ use octile_core::plan::hopper::{ClusterMode, HopperPlan, ResultPath};
 
 use self::outbox::{Outbox, ResultSender};
 use super::{
-    dma::Producer,
     parts::{
         consumer::Consumer,
         cta::Cta,
         epilogue, pipeline,
+        producer::Producer,
+        scale_warp::load_scales,
         schedule::{Tile, for_each_tile},
         tma::TmaOperands,
     },
     ptx::Ptx,
-    smem::load_scales,
 };
 
 pub(super) fn emit(ptx: &mut Ptx, plan: &HopperPlan) {
@@ -61,7 +61,7 @@ fn produce(ptx: &mut Ptx, cta: &Cta<'_>) {
             load_scales(ptx, cta, Some(&operands));
         });
     } else {
-        cta.in_warp(ptx, first, |ptx| load_operands_and_store(ptx, cta));
+        cta.in_warp(ptx, first, |ptx| load_operands(ptx, cta));
         cta.in_warp(ptx, first + 1, |ptx| load_scales(ptx, cta, None));
     }
     if let ClusterMode::SplitK(_) = cta.plan.shape.cluster {
@@ -73,7 +73,7 @@ fn produce(ptx: &mut Ptx, cta: &Cta<'_>) {
 
 /// Loads the operands of every tile; where the plan says so, interleaved with TMA stores of the previous
 /// tile.
-fn load_operands_and_store(ptx: &mut Ptx, cta: &Cta<'_>) {
+fn load_operands(ptx: &mut Ptx, cta: &Cta<'_>) {
     let producer = Producer::new(ptx, cta);
     let by_producer = cta.plan.result_path == ResultPath::TmaStoreByProducer;
     let outbox = by_producer.then(|| Outbox::new(ptx, cta, producer.k.end, producer.prefilled));

@@ -1,6 +1,7 @@
 //! `auto`, version 1: the compiler double-buffers every operand, scales beside the data in VMEM.
 //!
-//! A grid step adds one tile product to the accumulator. The first step along K zeroes it, the last one writes it out.
+//! A grid step adds one tile product to the accumulator. The first step along K zeroes it, the last one
+//! writes it out.
 
 use octile_core::plan::{BufferId, tpu::TpuPlan};
 

@@ -1,7 +1,7 @@
 //! `dma`, version 2: explicit DMAs into two buffers per operand, scales beside the data in VMEM.
 //!
-//! As [`auto`](super::auto), but the kernel moves the data: a step starts the DMAs of the next step, also across tiles,
-//! and then waits for its own, which the step before has started.
+//! As [`auto`](super::auto), but the kernel moves the data: a step starts the DMAs of the next step, also
+//! across tiles, and then waits for its own, which the step before has started.
 
 use octile_core::plan::{BufferId, tpu::TpuPlan};
 
@@ -36,7 +36,8 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     }
     operands.wait(b, plan, at, slot);
 
-    // Multiply the tile. Scales are vectors in VMEM: the VPU broadcasts a (1, 1) vector, or a column of one per row.
+    // Multiply the tile. Scales are vectors in VMEM: the VPU broadcasts a (1, 1) vector, or a column of one
+    // per row.
     b.when_equal(at.k, 0, |b| tile::zero(b, plan, &acc));
     let (x, w) = (operands.x.at(b, slot), operands.w.at(b, slot));
     let w_scale = operands.w_scale.in_vmem(b);

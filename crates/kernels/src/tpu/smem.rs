@@ -1,7 +1,7 @@
 //! `smem`, version 3: explicit DMAs as in [`dma`](super::dma), scales in SMEM.
 //!
-//! The scalar unit loads a scale from SMEM and passes it to the VPU's multiplication as a scalar. In VMEM, one scale
-//! would be padded to a row of 128 lanes, loaded as a vector and broadcast.
+//! The scalar unit loads a scale from SMEM and passes it to the VPU's multiplication as a scalar. In VMEM,
+//! one scale would be padded to a row of 128 lanes, loaded as a vector and broadcast.
 
 use octile_core::{
     ScaleGranularity,
@@ -39,7 +39,8 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     }
     operands.wait(b, plan, at, slot);
 
-    // Multiply the tile. Scales are scalars in SMEM, except one per row of x: that is a vector, and stays in VMEM.
+    // Multiply the tile. Scales are scalars in SMEM, except one per row of x: that is a vector, and stays in
+    // VMEM.
     b.when_equal(at.k, 0, |b| tile::zero(b, plan, &acc));
     let (x, w) = (operands.x.at(b, slot), operands.w.at(b, slot));
     let w_scale = operands.w_scale.in_smem(b);

@@ -1,10 +1,11 @@
 //! `strip`, version 4: whole-K strips of x and w, scales in SMEM before the first step.
 //!
-//! As [`auto`](super::auto), the compiler pipelines the strips; as in [`smem`](super::smem), scales are scalars, but
-//! prefetched once for the whole kernel. No pass zeroes an accumulator: the first k-block of a strip begins the sum in
-//! registers, and the last one writes the result.
+//! As [`auto`](super::auto), the compiler pipelines the strips; as in [`smem`](super::smem), scales are
+//! scalars, but prefetched once for the whole kernel. No pass zeroes an accumulator: the first k-block of a
+//! strip begins the sum in registers, and the last one writes the result.
 //!
-//! [`dequantized`] is the variant for quantization blocks narrower than an MXU, [`few_rows`] for few rows of x.
+//! [`dequantized`] is the variant for quantization blocks narrower than an MXU, [`few_rows`] for few rows of
+//! x.
 
 mod dequantized;
 mod few_rows;
@@ -34,7 +35,8 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     }
 }
 
-/// Strips of codes: every k-block has its own matmul, which is scaled and summed in registers, chunk by chunk.
+/// Strips of codes: every k-block has its own matmul, which is scaled and summed in registers, chunk by
+/// chunk.
 fn codes(plan: &TpuPlan) -> KernelModule {
     let mut f = Frame::new(plan, GridOrder::AnyTile);
 

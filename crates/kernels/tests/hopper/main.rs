@@ -17,7 +17,7 @@ use octile_core::{
     sample::Operands,
 };
 use octile_kernels::hopper;
-use octile_ptx::{Fault, Machine, Product};
+use octile_ptx::simulate::{Fault, SimulatedMatmul, Simulator};
 
 /// A GPU with so few SMs that persistent CTAs have several tiles each.
 const GPU: HopperGpu = HopperGpu { sms: 4, ..HOPPER_GPUS[1] };
@@ -28,13 +28,13 @@ fn problem(m: usize, n: usize, k: usize) -> Problem {
 }
 
 /// The kernels of a plan, with the given text of the matmul kernel.
-fn product_of(plan: &HopperPlan, multiply: &str) -> Product {
+fn product_of(plan: &HopperPlan, multiply: &str) -> SimulatedMatmul {
     let quantize = hopper::quantize_for(&plan.problem);
     let quantize = quantize.as_ref().map(|(kernel, launch)| (&kernel.ptx[..], *launch));
-    Product::new(plan, multiply, quantize).unwrap_or_else(|error| panic!("{error}"))
+    SimulatedMatmul::new(plan, multiply, quantize).unwrap_or_else(|error| panic!("{error}"))
 }
 
-fn product(plan: &HopperPlan) -> Product {
+fn product(plan: &HopperPlan) -> SimulatedMatmul {
     product_of(plan, &hopper::multiply(plan).ptx)
 }
 
@@ -42,7 +42,7 @@ fn product(plan: &HopperPlan) -> Product {
 fn is_right(plan: &HopperPlan, operands: &Operands, bytes: &[u8]) -> bool {
     let Problem { m, out, .. } = plan.problem;
     let reference =
-        oracle::multiply(&operands.oracle_input(), m, &operands.weight, Product::ACCUMULATOR, out);
+        oracle::multiply(&operands.oracle_input(), m, &operands.weight, SimulatedMatmul::ACCUMULATOR, out);
     match out {
         FloatKind::F32 => reference.compare(&elements(bytes, f32::from_le_bytes)),
         FloatKind::Bf16 => reference.compare(&elements(bytes, bf16::from_le_bytes)),
@@ -56,9 +56,9 @@ fn elements<T, const N: usize>(bytes: &[u8], element: fn([u8; N]) -> T) -> Vec<T
 }
 
 /// Runs the kernels with the fastest operand layout and a constant weight.
-fn run(product: &Product, operands: &Operands, seed: u64) -> Result<Vec<u8>, Fault> {
+fn run(product: &SimulatedMatmul, operands: &Operands, seed: u64) -> Result<Vec<u8>, Fault> {
     let arguments = Arguments::fastest(&operands.problem).with_constant_weight();
-    product.run(operands, arguments, Machine { gpu: &GPU, resident_blocks: 8, seed }).map(|(bytes, _)| bytes)
+    product.run(operands, arguments, Simulator { gpu: &GPU, resident_ctas: 8, seed }).map(|(bytes, _)| bytes)
 }
 
 /// Runs a plan's kernels and checks the result.

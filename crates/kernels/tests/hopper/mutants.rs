@@ -6,7 +6,7 @@ use octile_core::{
     sample::Operands,
 };
 use octile_kernels::hopper;
-use octile_ptx::{Machine, Product};
+use octile_ptx::simulate::{SimulatedMatmul, Simulator};
 
 use crate::{GPU, is_right, problem, product_of, run, text::Text};
 
@@ -37,7 +37,7 @@ const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// The executed lines of an unmodified kernel.
 pub fn executed_lines(plan: &HopperPlan, multiply: &str, operands: &Operands) -> Vec<usize> {
-    let machine = Machine { gpu: &GPU, resident_blocks: 4, seed: 1 };
+    let machine = Simulator { gpu: &GPU, resident_ctas: 4, seed: 1 };
     let sound = product_of(plan, multiply).run(
         operands,
         Arguments::fastest(&plan.problem).with_constant_weight(),
@@ -51,7 +51,7 @@ pub fn is_detected(plan: &HopperPlan, multiply: &str, operands: &Operands) -> bo
     is_wrong(plan, &product_of(plan, multiply), operands)
 }
 
-fn is_wrong(plan: &HopperPlan, product: &Product, operands: &Operands) -> bool {
+fn is_wrong(plan: &HopperPlan, product: &SimulatedMatmul, operands: &Operands) -> bool {
     SEEDS.iter().any(|&seed| match run(product, operands, seed) {
         Ok(bytes) => !is_right(plan, operands, &bytes),
         Err(_) => true,
@@ -186,8 +186,8 @@ fn quantization() {
     let is_needed = |line: &&str| SYNCHRONIZATION.iter().any(|start| line.starts_with(start));
     assert_eq!(text.0.iter().copied().filter(is_needed).count(), 3);
     for at in (0..text.0.len()).filter(|&at| is_needed(&text.0[at])) {
-        let product =
-            Product::new(&plan, &multiply, Some((&text.with(at, ""), launch))).expect("it can be read");
+        let product = SimulatedMatmul::new(&plan, &multiply, Some((&text.with(at, ""), launch)))
+            .expect("it can be read");
         assert!(is_wrong(&plan, &product, &operands), "undetected without {}", text.0[at]);
     }
 }

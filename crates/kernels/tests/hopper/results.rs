@@ -11,7 +11,7 @@ use octile_core::{
     },
     sample::Operands,
 };
-use octile_ptx::Machine;
+use octile_ptx::simulate::Simulator;
 
 use crate::{GPU, check, check_exact, is_right, problem, product, run};
 
@@ -118,7 +118,7 @@ fn every_m_up_to_256() {
         // K-major scales, which are copied one by one.
         if m % 2 == 1 {
             let arguments = Arguments::packed(&problem).with_constant_weight();
-            let machine = Machine { gpu: &GPU, resident_blocks: 8, seed: 3 };
+            let machine = Simulator { gpu: &GPU, resident_ctas: 8, seed: 3 };
             let (bytes, _) = product(&plan)
                 .run(&operands, arguments, machine)
                 .unwrap_or_else(|fault| panic!("{m}: {fault}"));
@@ -166,7 +166,7 @@ fn padded_operands_and_scales_in_any_layout() {
             let out_stride = 272;
             let strides = Arguments { x_stride: 528, w_stride: 512, out_stride, ..packed };
             let arguments = Arguments { x_scales, constant_weight: x_scales.k == 1, ..strides };
-            let machine = Machine { gpu: &GPU, resident_blocks: 8, seed: 6 };
+            let machine = Simulator { gpu: &GPU, resident_ctas: 8, seed: 6 };
             let (bytes, _) =
                 product(&plan).run(&operands, arguments, machine).unwrap_or_else(|fault| panic!("{fault}"));
             let rows: Vec<&[u8]> = bytes.chunks(2 * out_stride).collect();

@@ -7,7 +7,7 @@ use octile_core::{
     sample::Operands,
 };
 use octile_kernels::hopper;
-use octile_ptx::FaultKind;
+use octile_ptx::simulate::FaultKind;
 
 use crate::{GPU, mutants::executed_lines, problem, product_of, run, text::Text};
 
@@ -79,13 +79,13 @@ fn without_the_first_warp() {
         };
         for (line, fault) in outcomes(&plan, 10, without) {
             let is_expected = match &fault {
-                Some(FaultKind::NotTogether { .. } | FaultKind::WarpgroupLeft) => true,
-                Some(FaultKind::ProductNotFenced) => line.starts_with("wgmma.fence"),
-                Some(FaultKind::NotWaitedFor { .. }) => {
+                Some(FaultKind::WarpgroupDiverged { .. } | FaultKind::WarpgroupExited) => true,
+                Some(FaultKind::WgmmaNotFenced) => line.starts_with("wgmma.fence"),
+                Some(FaultKind::AccumulatorInFlight { .. }) => {
                     line.starts_with("wgmma.commit_group") || line.starts_with("wgmma.wait_group")
                 }
-                // The first wgmma of a chain: the next one accumulates onto unwritten registers.
-                Some(FaultKind::Unwritten) => line.starts_with("wgmma.mma_async"),
+                // The first wgmma of a chain: the next one accumulates onto uninitialized registers.
+                Some(FaultKind::UninitializedRegister) => line.starts_with("wgmma.mma_async"),
                 // Too few registers are released.
                 Some(FaultKind::Deadlock { .. }) => line.starts_with("setmaxnreg.dec"),
                 _ => false,

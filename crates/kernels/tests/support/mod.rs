@@ -1,4 +1,4 @@
-//! Emitted modules on sample operands.
+//! Runs emitted modules on sample operands.
 
 #![allow(dead_code, reason = "every test binary uses a part of it")]
 
@@ -17,7 +17,7 @@ use octile_mosaic::{
     parse,
 };
 
-/// One core of the chip that the plans are for.
+/// Simulator options for one core of the planned chip.
 pub fn rates() -> TpuRates {
     TpuChip::named("tpu7x").expect("the chip is known").rates
 }
@@ -26,7 +26,7 @@ pub fn plan(problem: &Problem, strategy: Strategy, mode: BlockMode) -> Option<Tp
     TpuPlan::new(problem, TpuChip::named("tpu7x").expect("the chip is known"), strategy, mode).ok()
 }
 
-/// The emitted module, printed and read back: what a compiler would get.
+/// The emitted module, printed and parsed again, as a compiler would read it.
 pub fn module(plan: &TpuPlan) -> Module {
     let text = emit(plan).stablehlo.to_string();
     parse(&text).unwrap_or_else(|error| panic!("{}: {error}", plan.problem))
@@ -65,7 +65,7 @@ pub fn run(module: &Module, operands: &Operands) -> Outcome {
         .unwrap_or_else(|error| panic!("{}: {error}", operands.problem))
 }
 
-/// The f64 reference, with the bound that a plan's arithmetic allows.
+/// The f64 reference with the error bound of the plan's arithmetic.
 pub fn reference(plan: &TpuPlan, operands: &Operands) -> Reference {
     let problem = operands.problem;
     let accumulator = match plan.arithmetic {
@@ -75,7 +75,7 @@ pub fn reference(plan: &TpuPlan, operands: &Operands) -> Reference {
     oracle::multiply(&operands.oracle_input(), problem.m, &operands.weight, accumulator, problem.out)
 }
 
-/// The result against the f64 reference.
+/// Compares the result with the f64 reference.
 pub fn compare(plan: &TpuPlan, outcome: &Outcome, operands: &Operands) -> Comparison {
     reference(plan, operands).compare(&outcome.outputs[0].to_f32())
 }

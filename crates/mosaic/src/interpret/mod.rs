@@ -29,7 +29,7 @@ mod window;
 pub use element::Element;
 pub use engine::{Engine, Portable, Strided};
 pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble};
-pub use ops::supported as supported_operations;
+pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use tensor::Tensor;
 pub use timeline::{Event, Figures, Timeline, Work};

@@ -1,6 +1,6 @@
 //! A position in the text and the token readers built on it.
 
-use super::ParseError;
+use super::{ParseError, ParseErrorKind};
 use crate::ir::Place;
 
 pub(super) type Result<T> = std::result::Result<T, ParseError>;
@@ -53,7 +53,12 @@ impl<'a> Cursor<'a> {
     }
 
     pub(super) fn error(&mut self, message: impl Into<String>) -> ParseError {
-        ParseError { place: self.place(), message: message.into() }
+        ParseError { place: self.place(), kind: ParseErrorKind::Malformed, message: message.into() }
+    }
+
+    /// An error about a form that MLIR has and this parser has not.
+    pub(super) fn unsupported(&mut self, message: impl Into<String>) -> ParseError {
+        ParseError { kind: ParseErrorKind::Unsupported, ..self.error(message) }
     }
 
     /// Makes an "expected X, found Y" error.

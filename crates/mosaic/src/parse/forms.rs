@@ -6,6 +6,7 @@
 //! | `%*`     | operands separated by commas                                           |
 //! | `{}`     | attributes in braces, and flags such as `fastmath<fast>`, if any        |
 //! | `T` `T*` | a type, or types, that the operands have already                       |
+//! | `O*`     | the types of all operands, in order                                    |
 //! | `R`      | the type of the result                                                 |
 //! | `S`      | the type of the result and of every operand                            |
 //! | `E`      | the type of a memref whose element is the result                       |
@@ -29,7 +30,6 @@ use crate::{
 
 const CAST: &str = "% {} : T to R";
 const ARROW: &str = "% {} : T -> R";
-const ARROWS: &str = "%* {} : T* -> R";
 const NO_RESULT: &str = "%* {} : T*";
 
 /// Arithmetic on operands and a result of one type prints alike in these dialects.
@@ -96,7 +96,7 @@ const PATTERNS: &[(&str, &str)] = &[
     ("tpu.rotate", "% by #amount dim #dimension {} : S"),
     ("tpu.dynamic_rotate", "% by % dim #dimension {} : T , T -> R"),
     ("tpu.iota", "{} : R"),
-    ("tpu.matmul", ARROWS),
+    ("tpu.matmul", "%* {} : O* -> R"),
     ("tpu.sem_alloc", "{} : R"),
     ("tpu.sem_signal", NO_RESULT),
     ("tpu.sem_wait", NO_RESULT),
@@ -136,13 +136,12 @@ impl Parser<'_> {
             "scf.condition" => self.condition(op),
             "func.return" | "scf.yield" | "tpu.yield" | "stablehlo.return" => self.terminator(op),
             "func.call" => self.call(op),
-            name => {
-                match pattern(name) {
-                    Some(pattern) => self.by_pattern(op, pattern),
-                    None => Err(start
-                        .error(format!("unknown custom form of '{name}': print the module in generic form"))),
-                }
-            }
+            name => match pattern(name) {
+                Some(pattern) => self.by_pattern(op, pattern),
+                None => Err(start.unsupported(format!(
+                    "unknown custom form of '{name}': print the module in generic form"
+                ))),
+            },
         }
     }
 
@@ -154,6 +153,7 @@ impl Parser<'_> {
                 "{}" => op.attributes = self.flags_and_braces(op.attributes)?,
                 "T" => drop(self.operand_type(&op)?),
                 "T*" => self.operand_types(&op)?,
+                "O*" => self.ordered_operand_types(&op)?,
                 "R" => op.results.push(self.ty()?),
                 "S" => op.results.push(self.common_type(&op, &op.operands)?),
                 "E" => op.results.push(self.operand_type(&op)?.element().clone()),

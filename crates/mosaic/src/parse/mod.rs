@@ -16,13 +16,25 @@ use crate::{
     limits::{ALIAS_BYTES_PER_BYTE, MAX_ALIAS_BYTES, MAX_NESTING},
 };
 
-/// A syntax or type error in MLIR text.
+/// Why a text could not be parsed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ParseErrorKind {
+    /// The text is not MLIR: malformed, truncated, or beyond the limits of the parser.
+    Malformed,
+    /// The text may be valid MLIR, but uses a form that this parser does not support.
+    Unsupported,
+}
+
+/// A text that is not a module, or not one that this parser supports.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{place}: {message}")]
 pub struct ParseError {
-    /// Position of the error.
+    /// Line and column.
     pub place: Place,
-    /// Description of the error.
+    /// Whether the text or the parser is at fault.
+    pub kind: ParseErrorKind,
+    /// What is wrong there.
     pub message: String,
 }
 

@@ -181,7 +181,7 @@ impl Parser<'_> {
             if self.cursor.looking_at("^") {
                 return Err(self
                     .cursor
-                    .error("regions with several blocks are not supported: use scf operations"));
+                    .unsupported("regions with several blocks are not supported: use scf operations"));
             }
             ops.push(self.op()?);
         }
@@ -267,7 +267,9 @@ impl Parser<'_> {
         }
         op.operands = self.list("(", ")", Self::operand)?;
         if self.cursor.looking_at("[") {
-            return Err(self.cursor.error("branches between blocks are not supported: use scf operations"));
+            return Err(self
+                .cursor
+                .unsupported("branches between blocks are not supported: use scf operations"));
         }
         if self.cursor.eat("<") {
             op.attributes = self.dict("{", "}")?;
@@ -289,6 +291,16 @@ impl Parser<'_> {
     pub(super) fn bracketed_operand_types(&mut self, op: &Unnamed) -> Result<()> {
         let mut start = self.cursor.clone();
         let types = self.list("(", ")", Self::ty)?;
+        self.require_types(&mut start, op, &op.operands, &types)
+    }
+
+    /// `type, ...`: the types of all operands, in order.
+    pub(super) fn ordered_operand_types(&mut self, op: &Unnamed) -> Result<()> {
+        let mut start = self.cursor.clone();
+        let mut types = vec![self.ty()?];
+        while self.cursor.eat(",") {
+            types.push(self.ty()?);
+        }
         self.require_types(&mut start, op, &op.operands, &types)
     }
 

@@ -15,6 +15,9 @@ fn errors_say_where_and_what() {
         message("module {\n  func.func @f() {\n    tpu.sparkle %a\n  }\n}"),
         "3:5: unknown custom form of 'tpu.sparkle': print the module in generic form"
     );
+    let kind = |text: &str| parse(text).expect_err("this text is not a module").kind;
+    assert_eq!(kind("module {\n  func.func @f() {\n    tpu.sparkle %a\n  }\n}"), ParseErrorKind::Unsupported);
+    assert_eq!(kind("module {} extra"), ParseErrorKind::Malformed);
     assert_eq!(
         message("module {\n  func.func @f() {\n    return"),
         "3:11: expected an operation, but the text ends here"

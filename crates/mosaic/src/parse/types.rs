@@ -67,7 +67,7 @@ impl Parser<'_> {
         let shape = self.extents()?;
         let element = self.ty()?;
         if self.cursor.looking_at(",") {
-            return Err(self.cursor.error("vectors and tensors with a layout are not supported"));
+            return Err(self.cursor.unsupported("vectors and tensors with a layout are not supported"));
         }
         self.cursor.require(">")?;
         Ok(make(shape, Box::new(element)))
@@ -89,7 +89,7 @@ impl Parser<'_> {
                     }
                     extents.push(extent);
                 }
-                Some('[') => return Err(self.cursor.error("scalable vectors are not supported")),
+                Some('[') => return Err(self.cursor.unsupported("scalable vectors are not supported")),
                 _ => return Ok(extents),
             }
             self.cursor.require("x")?;

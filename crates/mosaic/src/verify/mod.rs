@@ -1,5 +1,5 @@
-//! What the TPU compiler would reject about a kernel: all violations at once, each with its place. Unknown operations
-//! are skipped, since the compiler may know them.
+//! What the TPU compiler would reject about a kernel: all violations at once, each with its place. Unknown
+//! operations are skipped, since the compiler may know them.
 
 mod access;
 mod budget;

@@ -1,5 +1,5 @@
-//! Slices of tiled memories: the last two dimensions are stored in tiles of 8 x 128 words, and a slice must consist of
-//! whole tiles.
+//! Slices of tiled memories: the last two dimensions are stored in tiles of 8 x 128 words, and a slice must
+//! consist of whole tiles.
 
 use octile_core::device::tpu::{LANES, SUBLANES};
 
@@ -55,7 +55,7 @@ fn along(op: &Op, from: &MemRef, to: &MemRef, dimension: usize, unit: usize, off
         violations.push(Violation::at(
             Rule::Tiles,
             op,
-            format!("slice of {part} along dimension {dimension} of {whole} is not a multiple of the tile's {unit}"),
+            format!("{part} of {whole} along dimension {dimension} is not a multiple of the tile's {unit}"),
         ));
     }
     if !offset.is_multiple_of(unit as u64) {

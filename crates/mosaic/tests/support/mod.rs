@@ -66,8 +66,8 @@ pub fn operands_and_result(folder_name: &str, set: &str) -> (Vec<Tensor>, Tensor
 pub const VECTOR: &str = "vector<8x128xf32>";
 pub const NEAR: &str = "memref<8x128xf32, #tpu.memory_space<vmem>>";
 
-/// A kernel on an operand `%x`, a result `%out` and a scratch buffer `%a`, all of 8 x 128 in vector memory. `VECTOR` and
-/// `NEAR` in the body stand for their types; line 6 is its first.
+/// A kernel on an operand `%x`, a result `%out` and a scratch buffer `%a`, all of 8 x 128 in vector memory.
+/// `VECTOR` and `NEAR` in the body stand for their types; line 6 is its first.
 pub fn small_kernel(body: &str) -> String {
     format!(
         "module {{

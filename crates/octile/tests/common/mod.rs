@@ -51,7 +51,7 @@ pub fn run<O: Float>(matmul: &Matmul, x: &Activations, out: &mut [O]) -> Result<
     }
 }
 
-/// Results as bits, of which there are the same for the same calls.
+/// Results that can be NaN-poisoned and compared bit by bit.
 pub trait Bits: Float {
     const NAN: Self;
     fn bits(self) -> u32;

@@ -1,186 +1,220 @@
-//! From text to a [`Program`]: one instruction per line, the subset of PTX that the kernels of this project are written in.
+//! Text to IR: statements that end in `;`, in blocks.
+//!
+//! The parser accepts PTX of any compiler and any target. It reports what it cannot read and continues after
+//! it.
 
-mod decode;
 mod header;
-mod operands;
+mod operand;
 
-use std::collections::HashMap;
+use std::borrow::Cow;
 
-use octile_core::device::hopper::HopperGpu;
+use memchr::memchr;
 use thiserror::Error;
 
-use crate::program::{Instruction, Op, Program, Registers, WARPGROUP_THREADS};
-use decode::decode;
-use header::ParameterList;
-use operands::Operands;
+use crate::ir::{Guard, Instruction, Label, Module, Position};
 
-/// What cannot be read.
+/// Text that is not PTX.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("line {line} of the PTX: {problem}")]
+#[error("PTX line {}: {message}", position.line)]
 pub struct ParseError {
-    /// From 1.
-    pub line: usize,
-    /// What is wrong there.
-    pub problem: String,
+    /// Where.
+    pub position: Position,
+    /// What is wrong.
+    pub message: String,
 }
 
-/// Instructions of a kernel: a hundred times what the longest of this project has.
-const MOST_LINES: usize = 1 << 18;
-/// Bytes of a line, which messages repeat.
-const MOST_BYTES_OF_LINE: usize = 1 << 12;
-/// Parameters of a kernel: the driver takes 4 KiB of them.
-const MOST_PARAMETERS: usize = 1 << 10;
+impl<'a> Module<'a> {
+    /// Reads a module; fails with the first error.
+    pub fn parse(text: &'a str) -> Result<Self, ParseError> {
+        let (module, errors) = Self::parse_lossy(text);
+        errors.into_iter().next().map_or(Ok(module), Err)
+    }
 
-/// The names that instructions refer to.
-#[derive(Debug, Default)]
-struct Names {
-    parameters: Vec<String>,
-    /// Where the 16-bit, 32-bit and float registers start among the words.
-    halves: usize,
-    integers: usize,
-    floats: usize,
-    wides: usize,
-    predicates: usize,
-    labels: HashMap<String, usize>,
-}
-
-impl Names {
-    fn words(&self) -> usize {
-        self.halves + self.integers + self.floats
+    /// Reads what can be read of a module, with every error.
+    pub fn parse_lossy(text: &'a str) -> (Self, Vec<ParseError>) {
+        match blank_comments(text) {
+            Cow::Borrowed(text) => Parser::new(text).run(),
+            Cow::Owned(text) => {
+                let (module, errors) = Parser::new(&text).run();
+                (module.into_owned(), errors)
+            }
+        }
     }
 }
 
-/// Where in the text a line is.
-#[derive(Debug, PartialEq, Eq)]
-enum Part {
-    /// Before the kernel's braces, within, or behind them.
-    Before,
-    Within,
-    Behind,
+/// Replaces comments by spaces, so that offsets stay; borrows a text without comments.
+fn blank_comments(text: &str) -> Cow<'_, str> {
+    let (mut clean, mut copied, mut at) = (String::new(), 0, 0);
+    while let Some(slash) = memchr(b'/', text.as_bytes().get(at..).unwrap_or_default()) {
+        let start = at + slash;
+        let rest = text.get(start..).unwrap_or_default();
+        let length = match rest.as_bytes().get(1) {
+            Some(b'/') => rest.find('\n').unwrap_or(rest.len()),
+            Some(b'*') => rest.get(2..).and_then(|body| body.find("*/")).map_or(rest.len(), |end| end + 4),
+            _ => {
+                at = start + 1;
+                continue;
+            }
+        };
+        at = start + length;
+        clean += text.get(copied..start).unwrap_or_default();
+        clean.extend(rest.bytes().take(length).map(|byte| if byte == b'\n' { '\n' } else { ' ' }));
+        copied = at;
+    }
+    if copied == 0 { Cow::Borrowed(text) } else { Cow::Owned(clean + text.get(copied..).unwrap_or_default()) }
 }
 
-impl Program {
-    /// Reads a module.
-    pub fn parse(text: &str) -> Result<Self, ParseError> {
-        let mut entry = None;
-        let (mut most_threads, mut blocks_per_sm) = (None, None);
-        let (mut part, mut parameters) = (Part::Before, ParameterList::default());
-        let mut names = Names::default();
-        let mut lines = Vec::new();
-        for (index, line) in text.lines().enumerate() {
-            let number = index + 1;
-            let fail = |problem: String| ParseError { line: number, problem };
-            if line.len() > MOST_BYTES_OF_LINE {
-                let bytes = line.len();
-                return Err(fail(format!(
-                    "it has {bytes} bytes, and the simulator takes up to {MOST_BYTES_OF_LINE}"
-                )));
-            }
-            let line = line.split("//").next().unwrap_or_default().trim();
-            let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
-            match first {
-                "" | ".version" | ".address_size" | ".extern" | ".explicitcluster" | ".reqnctapercluster" => {
-                }
-                ".target" => header::target(rest).map_err(fail)?,
-                ".visible" => {
-                    if entry.is_some() {
-                        return Err(fail("there is a second entry point".to_owned()));
-                    }
-                    let name = rest.strip_prefix(".entry ").and_then(|rest| rest.strip_suffix('('));
-                    entry = Some(
-                        name.ok_or_else(|| fail("this is no entry point".to_owned()))?.trim().to_owned(),
-                    );
-                }
-                ".param" if names.parameters.len() == MOST_PARAMETERS => {
-                    return Err(fail(format!("a kernel has at most {MOST_PARAMETERS} parameters")));
-                }
-                ".param" => names.parameters.push(parameters.take(rest).map_err(fail)?),
-                ")" => parameters.end().map_err(fail)?,
-                ".maxntid" => most_threads = Some(header::threads(rest).map_err(fail)?),
-                ".minnctapersm" => blocks_per_sm = Some(header::blocks(rest).map_err(fail)?),
-                "{" if part == Part::Before && entry.is_some() => part = Part::Within,
-                "}" if part == Part::Within => part = Part::Behind,
-                ".reg" if part == Part::Within => header::registers(rest, &mut names).map_err(fail)?,
-                _ if line.starts_with('.') || !line.ends_with([';', ':']) => {
-                    return Err(fail(format!("`{line}` is neither an instruction nor a declaration")));
-                }
-                _ if part != Part::Within => {
-                    return Err(fail(format!("`{line}` is outside of the kernel")));
-                }
-                _ if lines.len() == MOST_LINES => {
-                    return Err(fail(format!("the kernel has more than {MOST_LINES} instructions")));
-                }
-                _ => match line.strip_suffix(':') {
-                    None => lines.push((number, line)),
-                    Some(label) => {
-                        if names.labels.insert(label.to_owned(), lines.len()).is_some() {
-                            return Err(fail(format!("there is a second label `{label}`")));
-                        }
-                    }
-                },
-            }
+struct Parser<'a> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    /// Open braces.
+    depth: usize,
+    /// The last place that a line was computed for; places come in order.
+    last: Position,
+    module: Module<'a>,
+    errors: Vec<ParseError>,
+}
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            text,
+            bytes: text.as_bytes(),
+            at: 0,
+            depth: 0,
+            last: Position { offset: 0, line: 1 },
+            module: Module::default(),
+            errors: Vec::new(),
         }
-        let end = text.lines().count();
-        let entry =
-            entry.ok_or_else(|| ParseError { line: 1, problem: "there is no entry point".to_owned() })?;
-        if part != Part::Behind {
-            let problem = "the text ends inside of the kernel: it is cut off".to_owned();
-            return Err(ParseError { line: end, problem });
+    }
+
+    fn run(mut self) -> (Module<'a>, Vec<ParseError>) {
+        if u32::try_from(self.bytes.len()).is_err() {
+            self.error(0, "the file is larger than 4 GiB");
+            return (self.module, self.errors);
         }
-        let code = lines.iter().map(|&(number, line)| instruction(&names, number, line));
-        let mut code = code.collect::<Result<Vec<_>, _>>()?;
-        let allotted_registers = allotted_registers(&code, most_threads, blocks_per_sm)?;
-        // The end of the text ends the kernel.
-        code.push(Instruction { guard: None, op: Op::Return, line: end, text: "}".to_owned() });
-        let (words, wides, predicates) = (names.words(), names.wides, names.predicates);
-        Ok(Self {
-            entry,
-            parameters: names.parameters,
-            most_threads: most_threads.unwrap_or(HopperGpu::THREADS_PER_BLOCK),
-            code,
-            allotted_registers,
-            words,
-            wides,
-            predicates,
-        })
+        while self.statement() {}
+        if self.depth > 0 {
+            self.error(self.bytes.len(), "the file ends inside a function: it is truncated");
+        }
+        (self.module, self.errors)
+    }
+
+    fn error(&mut self, at: usize, message: &str) {
+        let position = self.position(at);
+        self.errors.push(ParseError { position, message: message.to_owned() });
+    }
+
+    /// Offset and line of a byte.
+    fn position(&mut self, at: usize) -> Position {
+        let at = at.min(self.bytes.len());
+        let last = if at < self.last.offset as usize { Position { offset: 0, line: 1 } } else { self.last };
+        let between = self.bytes.get(last.offset as usize..at).unwrap_or_default();
+        let line = last.line + memchr::memchr_iter(b'\n', between).count() as u32;
+        self.last = Position { offset: at as u32, line };
+        self.last
+    }
+
+    fn peek(&self) -> u8 {
+        self.bytes.get(self.at).copied().unwrap_or_default()
+    }
+
+    fn rest(&self) -> &'a str {
+        self.text.get(self.at..).unwrap_or_default()
+    }
+
+    fn slice(&self, start: usize, end: usize) -> &'a str {
+        self.text.get(start..end).unwrap_or_default()
+    }
+
+    /// Reads one statement; `false` at the end of the text.
+    fn statement(&mut self) -> bool {
+        while self.peek().is_ascii_whitespace() {
+            self.at += 1;
+        }
+        match self.peek() {
+            _ if self.at >= self.bytes.len() => return false,
+            b'{' => {
+                self.depth += 1;
+                self.at += 1;
+            }
+            b'}' => {
+                if self.depth == 0 {
+                    self.error(self.at, "this `}` closes nothing");
+                }
+                self.depth = self.depth.saturating_sub(1);
+                self.at += 1;
+            }
+            b'.' => self.directive(),
+            _ if self.label() => {}
+            _ => self.instruction(),
+        }
+        true
+    }
+
+    /// `L1:`, if one is next.
+    fn label(&mut self) -> bool {
+        let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'$' | b'%');
+        let length = self.rest().bytes().take_while(is_name).count();
+        let after = self.rest().get(length..).unwrap_or_default();
+        // `a::b` is a modifier.
+        if length == 0 || !after.starts_with(':') || after.starts_with("::") {
+            return false;
+        }
+        let (name, position) = (self.slice(self.at, self.at + length), self.position(self.at));
+        match self.module.functions.last_mut() {
+            Some(function) if self.depth > 0 => {
+                let target = function.instructions.len();
+                function.labels.push(Label { name: name.into(), target, position });
+            }
+            _ => self.error(self.at, "this label is outside a function"),
+        }
+        self.at += length + 1;
+        true
+    }
+
+    /// `@!%p1 wgmma.mma_async... {%f0, %f1}, %rd1;`
+    fn instruction(&mut self) {
+        let start = self.at;
+        let Some(length) = memchr(b';', self.bytes.get(start..).unwrap_or_default()) else {
+            self.error(start, "this instruction has no `;` at its end");
+            self.at = self.bytes.len();
+            return;
+        };
+        let text = self.slice(start, start + length);
+        self.at = start + length + 1;
+        let (guard, opcode, operands) = split_guard(text);
+        if !operand::brackets_match(operands) {
+            return self.error(start, "the brackets of this statement do not match");
+        }
+        if opcode.is_empty() {
+            return self.error(start, "this is not a PTX statement");
+        }
+        if self.depth == 0 || self.module.functions.is_empty() {
+            return self.error(start, "this instruction is outside a function");
+        }
+        let position = self.position(self.offset_of(opcode));
+        let instruction =
+            Instruction { guard, opcode: opcode.into(), operands: operand::operands(operands), position };
+        if let Some(function) = self.module.functions.last_mut() {
+            function.instructions.push(instruction);
+        }
     }
 }
 
-/// Registers that the assembler allots to each thread of a kernel that changes that: as many as there are for the threads that
-/// should be on a multiprocessor, in warpgroups, since each of its quarters holds one of four warps.
-fn allotted_registers(
-    code: &[Instruction],
-    threads: Option<usize>,
-    blocks: Option<usize>,
-) -> Result<usize, ParseError> {
-    let Some(changes) = code.iter().find(|instruction| matches!(instruction.op, Op::SetRegisters(_))) else {
-        return Ok(0);
-    };
-    let (Some(threads), Some(blocks)) = (threads, blocks) else {
-        let problem =
-            format!("`{}`: without `.maxntid` and `.minnctapersm` the assembler ignores it", changes.text);
-        return Err(ParseError { line: changes.line, problem });
-    };
-    let warpgroups = threads.div_ceil(WARPGROUP_THREADS);
-    let threads = warpgroups.saturating_mul(WARPGROUP_THREADS).saturating_mul(blocks).max(1);
-    let each = HopperGpu::REGISTERS_PER_SM / threads / HopperGpu::REGISTER_UNIT * HopperGpu::REGISTER_UNIT;
-    Ok(each.min(Registers::MOST))
-}
-
-fn instruction(names: &Names, line: usize, text: &str) -> Result<Instruction, ParseError> {
-    let fail = |problem: String| ParseError { line, problem };
-    let text = text.trim_end_matches(';').trim();
-    let (guard, rest) = match text.strip_prefix('@') {
+/// Separates guard, opcode and operands of a statement. SASS is written like that, too.
+pub fn split_guard(statement: &str) -> (Option<Guard<'_>>, &str, &str) {
+    let word = |text: &'_ str| text.find(char::is_whitespace).unwrap_or(text.len());
+    let statement = statement.trim();
+    let (guard, rest) = match statement.strip_prefix('@') {
         Some(guarded) => {
-            let (guard, rest) =
-                guarded.split_once(' ').ok_or_else(|| fail("a guard without an instruction".to_owned()))?;
-            let (name, wanted) = guard.strip_prefix('!').map_or((guard, true), |name| (name, false));
-            (Some((names.predicate(name).map_err(fail)?, wanted)), rest.trim())
+            let (guard, rest) = guarded.split_at(word(guarded));
+            let predicate = guard.trim_start_matches('!');
+            (Some(Guard { predicate: predicate.into(), negated: guard.starts_with('!') }), rest.trim_start())
         }
-        None => (None, text),
+        None => (None, statement),
     };
-    let (name, operands) = rest.split_once(' ').unwrap_or((rest, ""));
-    let operands = Operands::split(names, operands);
-    let op = decode(name, operands).map_err(|problem| fail(format!("`{text}`: {problem}")))?;
-    Ok(Instruction { guard, op, line, text: text.to_owned() })
+    let (opcode, operands) = rest.split_at(word(rest));
+    (guard, opcode, operands.trim_start())
 }

@@ -11,7 +11,7 @@ use super::{
 };
 
 pub(super) struct Auto<'a> {
-    pub job: &'a SharedWork<'a>,
+    pub work: &'a SharedWork<'a>,
     pub weight: &'a QuantizedWeight,
     /// Codes of one panel, packed.
     pub codes: &'a mut [u8],
@@ -23,11 +23,11 @@ pub(super) struct Auto<'a> {
 impl Fetch for Auto<'_> {
     fn weights(&mut self, step: &Step) -> Weights {
         pack(self.weight, step.panel, step.depth.clone(), self.codes);
-        self.job.weights_of(step, self.codes, self.buffer)
+        self.work.weights_of(step, self.codes, self.buffer)
     }
 
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
-        self.scales = self.job.scales_beside_data(step, rows);
+        self.scales = self.work.scales_beside_data(step, rows);
         (self.scales.as_flattened(), self.scales[0].len())
     }
 }

@@ -15,7 +15,7 @@ use super::{
 };
 
 pub(super) struct Dma<'a> {
-    pub job: &'a SharedWork<'a>,
+    pub work: &'a SharedWork<'a>,
     weight: &'a QuantizedWeight,
     /// Codes of one panel, packed.
     codes: &'a mut [u8],
@@ -30,13 +30,13 @@ const PIECE: usize = 32;
 impl<'a> Dma<'a> {
     /// Splits `buffer` in two.
     pub(super) fn new(
-        job: &'a SharedWork<'a>,
+        work: &'a SharedWork<'a>,
         weight: &'a QuantizedWeight,
         codes: &'a mut [u8],
         buffer: &'a mut [u8],
     ) -> Self {
         let buffers = buffer.split_at_mut(buffer.len() / 2).into();
-        Self { job, weight, codes, buffers, scales: TileScales::default() }
+        Self { work, weight, codes, buffers, scales: TileScales::default() }
     }
 
     /// Packs piece `piece` of a step's panel, and prefetches the next piece.
@@ -46,7 +46,7 @@ impl<'a> Dma<'a> {
         let columns = columns(step, piece);
         let range = piece * PIECE..pairs.min((piece + 1) * PIECE);
         pack(self.weight, step.panel, columns, &mut self.codes[range.start * GROUP..]);
-        self.job.decode_panel(self.codes, pairs, self.buffers[0], range);
+        self.work.decode_panel(self.codes, pairs, self.buffers[0], range);
     }
 
     /// Prefetches a cache line of every row of the panel: the CPU's closest equivalent to starting a DMA.
@@ -91,7 +91,7 @@ impl Fetch for Dma<'_> {
     }
 
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
-        self.scales = self.job.scales_beside_data(step, rows);
+        self.scales = self.work.scales_beside_data(step, rows);
         (self.scales.as_flattened(), self.scales[0].len())
     }
 }

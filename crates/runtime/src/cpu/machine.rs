@@ -15,6 +15,7 @@ pub fn available() -> Vec<Isa> {
 
 /// A CPU backend that cannot be built.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CpuError {
     /// The CPU does not support the ISA.
     #[error("this CPU does not support {isa}: use one of {}", names(available))]

@@ -25,6 +25,7 @@ use super::{
 
 /// Operands that do not match, or cannot be quantized.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MultiplyError {
     /// The two K differ.
     #[error("x has {x} columns but the weight has {weight}: both must be K")]
@@ -139,14 +140,14 @@ impl Cpu {
     /// Runs every thread's share of `rows`.
     fn run<T: Output>(
         &self,
-        job: &SharedWork<'_>,
+        work: &SharedWork<'_>,
         rows: Range<usize>,
         memory: &mut [Line],
         out: &Out<'_, T>,
     ) {
-        let plan = job.call.plan;
+        let plan = work.call.plan;
         let share = |(index, memory): (usize, &mut [Line])| {
-            run_share(job, plan.share(index, rows.clone()), memory, out);
+            run_share(work, plan.share(index, rows.clone()), memory, out);
         };
         match self.pool() {
             Some(pool) if plan.shares() > 1 => pool.install(|| {
@@ -159,27 +160,27 @@ impl Cpu {
 }
 
 /// Runs one thread's share with the strategy's fetch.
-fn run_share<T: Output>(job: &SharedWork<'_>, share: Share, memory: &mut [Line], out: &Out<'_, T>) {
-    let mut carver = Carver::new(&job.call.plan.memory, memory);
+fn run_share<T: Output>(work: &SharedWork<'_>, share: Share, memory: &mut [Line], out: &Out<'_, T>) {
+    let mut carver = Carver::new(&work.call.plan.memory, memory);
     let (x, sums) = (carver.bytes(BufferId::X), carver.floats(BufferId::Out));
     let (buffer, codes) = (carver.bytes(BufferId::W), carver.bytes(BufferId::WQ));
     let table = ScaleTable { scales: carver.floats(BufferId::Scales) };
-    match (job.call.plan.strategy, job.call.weight) {
+    match (work.call.plan.strategy, work.call.weight) {
         (Strategy::Auto, WeightRef::Rows(weight)) => {
-            let fetch = Auto { job, weight, codes, buffer, scales: TileScales::default() };
-            nest::run(job, fetch, share, x, sums, out);
+            let fetch = Auto { work, weight, codes, buffer, scales: TileScales::default() };
+            nest::run(work, fetch, share, x, sums, out);
         }
         (Strategy::Dma, WeightRef::Rows(weight)) => {
-            let fetch = Dma::new(job, weight, codes, buffer);
-            nest::run(job, fetch, share, x, sums, out);
+            let fetch = Dma::new(work, weight, codes, buffer);
+            nest::run(work, fetch, share, x, sums, out);
         }
         (Strategy::Smem, WeightRef::Rows(weight)) => {
-            let dma = Dma::new(job, weight, codes, buffer);
-            nest::run(job, Smem { dma, table }, share, x, sums, out);
+            let dma = Dma::new(work, weight, codes, buffer);
+            nest::run(work, Smem { dma, table }, share, x, sums, out);
         }
         (Strategy::Strip, WeightRef::Packed(weight)) => {
-            let fetch = Strip { job, weight, buffer, table };
-            nest::run(job, fetch, share, x, sums, out);
+            let fetch = Strip { work, weight, buffer, table };
+            nest::run(work, fetch, share, x, sums, out);
         }
         _ => unreachable!("the form of the weight was checked"),
     }

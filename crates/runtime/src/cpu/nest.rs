@@ -259,14 +259,14 @@ impl<T: Output> Out<'_, T> {
 
 /// Computes one thread's share, with scratch for activations and accumulators.
 pub(super) fn run<T: Output>(
-    job: &SharedWork<'_>,
+    work: &SharedWork<'_>,
     mut fetch: impl Fetch,
     share: Share,
     x: &mut [u8],
     sums: &mut [f32],
     out: &Out<'_, T>,
 ) {
-    let plan = job.call.plan;
+    let plan = work.call.plan;
     let mut steps = plan.steps(share).peekable();
     let Some(first) = steps.peek() else { return };
     fetch.begin(first);
@@ -277,10 +277,10 @@ pub(super) fn run<T: Output>(
             fetch.enter_rows(rows.clone());
         }
         if let Some(depth) = &step.decode {
-            job.decode_x(rows.clone(), depth.clone(), x);
+            work.decode_x(rows.clone(), depth.clone(), x);
         }
         let mut weights = fetch.weights(&step);
-        let w_scales = job.w_scales(&step).as_ptr();
+        let w_scales = work.w_scales(&step).as_ptr();
         let x = &x[x_offset(plan, &step)..];
         let sums = &mut sums[step.slot * plan.block_rows * PANEL..][..plan.block_rows * PANEL];
         let mut tiles = plan.tiles(rows.clone(), fetch.tiles_at_once());
@@ -313,7 +313,7 @@ pub(super) fn run<T: Output>(
             };
             // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tiles, and the
             // weights are those of the whole panel and slab.
-            unsafe { multiply_tiles(job.call.kernels, run.tile_rows, weights, args) };
+            unsafe { multiply_tiles(work.call.kernels, run.tile_rows, weights, args) };
             if let Weights::CodesFor(_, buffer) = weights {
                 weights = Weights::Decoded(buffer);
             }

@@ -16,7 +16,7 @@ pub(super) struct Smem<'a> {
 
 impl Fetch for Smem<'_> {
     fn enter_rows(&mut self, rows: Range<usize>) {
-        self.table.fill(self.dma.job, rows);
+        self.table.fill(self.dma.work, rows);
     }
 
     fn begin(&mut self, first: &Step) {
@@ -32,7 +32,7 @@ impl Fetch for Smem<'_> {
     }
 
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
-        self.table.scales(self.dma.job, step, rows)
+        self.table.scales(self.dma.work, step, rows)
     }
 }
 
@@ -43,19 +43,19 @@ pub(super) struct ScaleTable<'a> {
 
 impl ScaleTable<'_> {
     /// Gathers the scales of `rows`.
-    pub(super) fn fill(&mut self, job: &SharedWork<'_>, rows: Range<usize>) {
+    pub(super) fn fill(&mut self, work: &SharedWork<'_>, rows: Range<usize>) {
         for (block, scales) in
-            self.scales.chunks_exact_mut(job.call.plan.block_rows).enumerate().take(job.blocks())
+            self.scales.chunks_exact_mut(work.call.plan.block_rows).enumerate().take(work.blocks())
         {
             for (scale, row) in scales.iter_mut().zip(rows.clone()) {
-                *scale = job.x_scale(row, block);
+                *scale = work.x_scale(row, block);
             }
         }
     }
 
     /// The scales of some rows of a step, and the stride between quantization blocks.
-    pub(super) fn scales(&self, job: &SharedWork<'_>, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
-        let stride = job.call.plan.block_rows;
-        (&self.scales[job.blocks_of(step).start * stride + rows.start - step.rows.start..], stride)
+    pub(super) fn scales(&self, work: &SharedWork<'_>, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
+        let stride = work.call.plan.block_rows;
+        (&self.scales[work.blocks_of(step).start * stride + rows.start - step.rows.start..], stride)
     }
 }

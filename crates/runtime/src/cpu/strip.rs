@@ -12,7 +12,7 @@ use super::{
 };
 
 pub(super) struct Strip<'a> {
-    pub job: &'a SharedWork<'a>,
+    pub work: &'a SharedWork<'a>,
     pub weight: &'a PackedWeight,
     /// One decoded panel, shared by several tiles.
     pub buffer: &'a mut [u8],
@@ -21,12 +21,12 @@ pub(super) struct Strip<'a> {
 
 impl Fetch for Strip<'_> {
     fn enter_rows(&mut self, rows: Range<usize>) {
-        self.table.fill(self.job, rows);
+        self.table.fill(self.work, rows);
     }
 
     fn weights(&mut self, step: &Step) -> Weights {
         let codes = self.weight.panel(step.panel, step.depth.start);
-        self.job.weights_of(step, codes, self.buffer)
+        self.work.weights_of(step, codes, self.buffer)
     }
 
     fn codes_ahead(&self, next: Option<&Step>) -> Option<*const u8> {
@@ -38,6 +38,6 @@ impl Fetch for Strip<'_> {
     }
 
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
-        self.table.scales(self.job, step, rows)
+        self.table.scales(self.work, step, rows)
     }
 }

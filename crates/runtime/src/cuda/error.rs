@@ -8,7 +8,7 @@ use octile_core::{QuantizeError, plan::PlanError};
 #[non_exhaustive]
 pub enum CudaError {
     /// No driver is installed.
-    #[error("no NVIDIA driver found (libcuda): install one, or use the CPU")]
+    #[error("no NVIDIA driver (libcuda) found: install one, or use the CPU")]
     NoDriver,
     /// The driver is older than the kernels.
     #[error("the NVIDIA driver supports CUDA {cuda}, but the kernels need {oldest}: install a newer driver")]

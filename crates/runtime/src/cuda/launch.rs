@@ -7,6 +7,8 @@ use cudarc::driver::{
     sys::{self, CUfunction_attribute, CUlaunchAttributeID as Id},
 };
 
+use octile_core::plan::hopper::LaunchConfig;
+
 use super::{CudaError, error::DoingExt, module::Module};
 
 /// A kernel with its launch configuration.
@@ -14,10 +16,7 @@ use super::{CudaError, error::DoingExt, module::Module};
 pub struct LoadedKernel {
     module: Arc<Module>,
     function: sys::CUfunction,
-    pub(super) grid: (u32, u32),
-    pub(super) threads: u32,
-    pub(super) shared_bytes: u32,
-    pub(super) cluster: u32,
+    config: LaunchConfig,
 }
 
 // SAFETY: a function handle belongs to its module, which the driver lets every thread use.
@@ -26,16 +25,10 @@ unsafe impl Send for LoadedKernel {}
 unsafe impl Sync for LoadedKernel {}
 
 impl LoadedKernel {
-    pub(super) fn new(
-        module: Arc<Module>,
-        grid: (u32, u32),
-        threads: u32,
-        shared_bytes: u32,
-        cluster: u32,
-    ) -> Result<Self, CudaError> {
+    pub(super) fn new(module: Arc<Module>, config: LaunchConfig) -> Result<Self, CudaError> {
         let function = module.function();
-        module.reserve_shared(shared_bytes)?;
-        Ok(Self { module, function, grid, threads, shared_bytes, cluster })
+        module.reserve_shared(config.shared_bytes)?;
+        Ok(Self { module, function, config })
     }
 
     /// Registers per thread, and bytes of local memory for spills.
@@ -73,6 +66,7 @@ impl LoadedKernel {
         parameters: &mut [*mut c_void],
     ) -> Result<(), CudaError> {
         stream.context().bind_to_thread().doing("use the GPU in this thread")?;
+        let LaunchConfig { grid, threads, cluster, shared_bytes } = self.config;
         let attribute = |id, set: fn(&mut sys::CUlaunchAttributeValue, u32), value| {
             // SAFETY: a union of plain numbers, for which zeros are valid.
             let mut attribute: sys::CUlaunchAttribute = unsafe { std::mem::zeroed() };
@@ -85,25 +79,25 @@ impl LoadedKernel {
             |value, on| value.programmaticStreamSerializationAllowed = on as i32,
             1,
         );
-        let cluster = attribute(
+        let cluster_size = attribute(
             Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
             |value, blocks| {
                 value.clusterDim = sys::CUlaunchAttributeValue_union__bindgen_ty_1 { x: blocks, y: 1, z: 1 };
             },
-            self.cluster,
+            cluster,
         );
-        let mut attributes = [overlap, cluster];
+        let mut attributes = [overlap, cluster_size];
         let config = sys::CUlaunchConfig {
-            gridDimX: self.grid.0,
-            gridDimY: self.grid.1,
+            gridDimX: grid.0,
+            gridDimY: grid.1,
             gridDimZ: 1,
-            blockDimX: self.threads,
+            blockDimX: threads,
             blockDimY: 1,
             blockDimZ: 1,
-            sharedMemBytes: self.shared_bytes,
+            sharedMemBytes: shared_bytes,
             hStream: stream.cu_stream(),
             attrs: attributes.as_mut_ptr(),
-            numAttrs: if self.cluster > 1 { 2 } else { 1 },
+            numAttrs: if cluster > 1 { 2 } else { 1 },
         };
         // SAFETY: the configuration lives until the call returns, the module as long as `self`; the
         // parameters are as the caller promises.

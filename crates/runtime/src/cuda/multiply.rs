@@ -55,14 +55,8 @@ impl MultiplyKernel {
         if !plan.is_made_for(gpu.properties()) {
             return Err(CudaError::InvalidPlan { gpu: gpu.name().to_owned() });
         }
-        let number = |value: usize| u32::try_from(value).map_err(|_| CudaError::TooLarge);
-        let kernel = LoadedKernel::new(
-            modules.load(gpu, &hopper::multiply(plan))?,
-            (number(plan.blocks)?, 1),
-            number(plan.threads())?,
-            number(plan.shared_bytes())?,
-            number(plan.shape.cluster.ctas())?,
-        )?;
+        let config = plan.launch_config().ok_or(CudaError::TooLarge)?;
+        let kernel = LoadedKernel::new(modules.load(gpu, &hopper::multiply(plan))?, config)?;
         Ok(Self { gpu: gpu.clone(), plan: plan.clone(), kernel })
     }
 

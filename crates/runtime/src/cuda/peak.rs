@@ -1,6 +1,7 @@
 //! Measuring the peak throughput of the tensor cores.
 
 use cudarc::driver::sys;
+use octile_core::plan::hopper::LaunchConfig;
 use octile_kernels::hopper;
 
 use super::{Buffer, CudaError, Gpu, launch::LoadedKernel, module::Module};
@@ -18,9 +19,15 @@ impl TensorCorePeak {
     /// Compiles it for one CTA per SM.
     pub fn new(gpu: &Gpu) -> Result<Self, CudaError> {
         type Peak = hopper::PeakKernel;
-        let blocks = u32::try_from(gpu.properties().sms).map_err(|_| CudaError::TooLarge)?;
+        let ctas = u32::try_from(gpu.properties().sms).map_err(|_| CudaError::TooLarge)?;
         let module = Module::load(gpu, &hopper::peak().kernel)?;
-        let kernel = LoadedKernel::new(module, (blocks, 1), Peak::THREADS, Peak::SHARED_BYTES, 1)?;
+        let config = LaunchConfig {
+            grid: (ctas, 1),
+            threads: Peak::THREADS,
+            cluster: 1,
+            shared_bytes: Peak::SHARED_BYTES,
+        };
+        let kernel = LoadedKernel::new(module, config)?;
         Ok(Self { gpu: gpu.clone(), kernel, out: Buffer::zeros(gpu, 4)? })
     }
 

@@ -5,9 +5,7 @@ use std::ffi::c_void;
 use cudarc::driver::{CudaStream, sys};
 use octile_core::{
     FloatKind, Problem,
-    plan::hopper::{
-        QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizePlan, QuantizeTuning, ScaleLayout, quantize_numbers,
-    },
+    plan::hopper::{QUANTIZE_NUMBERS, QuantizePlan, QuantizeTuning, ScaleLayout, quantize_numbers},
 };
 use octile_kernels::hopper;
 
@@ -78,10 +76,8 @@ impl QuantizeKernel {
             let planned = "a supported tuning of the quantization kernel".to_owned();
             return Err(CudaError::PlanMismatch { planned, given: format!("{tuning:?}") });
         };
-        let (text, launch) = (hopper::quantize(&plan), plan.launch());
-        let grid = launch.grid(problem, gpu.properties().sms).ok_or(CudaError::TooLarge)?;
-        let kernel =
-            LoadedKernel::new(modules.load(gpu, &text)?, grid, launch.threads, QUANTIZE_SHARED_BYTES, 1)?;
+        let config = plan.launch().launch_config(problem, gpu.properties().sms).ok_or(CudaError::TooLarge)?;
+        let kernel = LoadedKernel::new(modules.load(gpu, &hopper::quantize(&plan))?, config)?;
         let row_alignment = plan.row_alignment();
         Ok(Self { gpu: gpu.clone(), problem: *problem, kind: plan.kind, kernel, row_alignment })
     }
@@ -163,8 +159,8 @@ impl Work for PreparedQuantize<'_> {
         let numbers =
             self.numbers.iter().map(|number| std::ptr::from_ref(number).cast::<c_void>().cast_mut());
         let mut parameters: Vec<*mut c_void> = pointers.chain(numbers).collect();
-        // SAFETY: `hopper::quantize` declares three pointers and these numbers; `prepare` checked every buffer's
-        // size, and the caller promises the rest.
+        // SAFETY: `hopper::quantize` declares three pointers and these numbers; `prepare` checked every
+        // buffer's size, and the caller promises the rest.
         unsafe { self.kernel.launch(stream, &mut parameters) }
     }
 }

@@ -11,11 +11,11 @@ use cudarc::driver::sys::{
     CUtensorMap, CUtensorMapDataType as Data, CUtensorMapFloatOOBfill, CUtensorMapInterleave,
     CUtensorMapL2promotion, CUtensorMapSwizzle,
 };
-use octile_ptx::TensorMap;
+use octile_ptx::simulate::{LaunchConfig, ParameterKind, TensorMap};
 
 use crate::{
     entry::{SUCCESS, give, handle, pointer},
-    kernel::{Argument, Kernel, Kind, Launched},
+    kernel::{Argument, Kernel, Launched},
     state::driver,
     stream::Work,
 };
@@ -173,24 +173,24 @@ unsafe extern "C" fn cuLaunchKernelEx(
     if !driver.streams.modules.contains(&handle(function)) {
         return driver.fault(format!("launches {}, whose module was unloaded", kernel.program.entry));
     }
-    let argument = |(index, kind): (usize, &Kind)| {
+    let argument = |(index, (_, kind)): (usize, &(String, ParameterKind))| {
         // SAFETY: by the driver API, there is one pointer per declared parameter, to a value of its type.
         unsafe {
             let at = *parameters.add(index);
             match kind {
-                Kind::Map => Argument::Map(decoded(at.cast::<[u64; 16]>().read())),
-                Kind::Pointer => Argument::Pointer(at.cast::<u64>().read()),
-                Kind::Number => Argument::Number(at.cast::<u32>().read()),
+                ParameterKind::TensorMap => Argument::Map(decoded(at.cast::<[u64; 16]>().read())),
+                ParameterKind::Pointer => Argument::Pointer(at.cast::<u64>().read()),
+                ParameterKind::Number => Argument::Number(at.cast::<u32>().read()),
             }
         }
     };
-    let arguments = kernel.kinds.iter().enumerate().map(argument).collect();
+    let arguments = kernel.program.parameters.iter().enumerate().map(argument).collect();
     let (mut cluster, mut overlaps) = (1, false);
     // SAFETY: by the driver API, there are that many attributes, with the union member of their id.
     unsafe {
         for attribute in std::slice::from_raw_parts(config.attrs, config.numAttrs as usize) {
             match attribute.id {
-                Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => cluster = attribute.value.clusterDim.x as usize,
+                Id::CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION => cluster = attribute.value.clusterDim.x,
                 Id::CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION => {
                     overlaps = attribute.value.programmaticStreamSerializationAllowed != 0;
                 }
@@ -200,19 +200,22 @@ unsafe extern "C" fn cuLaunchKernelEx(
     }
     let launched = Launched {
         module: handle(function),
-        grid: (config.gridDimX as usize, config.gridDimY as usize),
-        threads: config.blockDimX as usize,
-        shared_bytes: config.sharedMemBytes as usize,
-        cluster,
+        config: LaunchConfig {
+            grid: (config.gridDimX, config.gridDimY),
+            threads: config.blockDimX,
+            cluster,
+            shared_bytes: config.sharedMemBytes,
+        },
         overlaps,
         arguments,
         kernel,
     };
-    let is_valid = launched.threads > 0
-        && launched.threads <= launched.kernel.program.most_threads
-        && launched.grid.0 > 0
-        && (1..=65_535).contains(&launched.grid.1)
-        && launched.grid.0.is_multiple_of(cluster);
+    let LaunchConfig { grid, threads, .. } = launched.config;
+    let is_valid = threads > 0
+        && threads as usize <= launched.kernel.program.max_threads
+        && grid.0 > 0
+        && (1..=65_535).contains(&grid.1)
+        && grid.0.is_multiple_of(cluster);
     if !is_valid {
         return CUresult::CUDA_ERROR_INVALID_VALUE;
     }

@@ -2,43 +2,19 @@
 
 use std::{collections::HashSet, sync::Arc};
 
-use octile_ptx::{Global, Launch, Parameter, Program, TensorMap};
+use octile_ptx::simulate::{DeviceMemory, KernelArgument, Launch, LaunchConfig, Program, TensorMap};
 
 use crate::memory::Memory;
-
-/// Kind of a parameter.
-#[derive(Clone, Copy, PartialEq)]
-pub enum Kind {
-    Map,
-    Pointer,
-    Number,
-}
 
 /// A compiled kernel.
 pub struct Kernel {
     pub program: Program,
-    pub kinds: Vec<Kind>,
 }
 
 impl Kernel {
     pub fn compile(ptx: &str) -> Result<Self, String> {
         let program = Program::parse(ptx).map_err(|error| error.to_string())?;
-        let declared = ptx.lines().map(str::trim).filter(|line| line.starts_with(".param"));
-        let kinds: Vec<Kind> = declared
-            .map(|line| match line.split_whitespace().nth(1) {
-                Some(".u64") => Kind::Pointer,
-                Some(".u32") => Kind::Number,
-                _ => Kind::Map,
-            })
-            .collect();
-        if kinds.len() != program.parameters.len() {
-            return Err(format!(
-                "{} parameters are declared, {} read",
-                kinds.len(),
-                program.parameters.len()
-            ));
-        }
-        Ok(Self { program, kinds })
+        Ok(Self { program })
     }
 }
 
@@ -56,10 +32,7 @@ pub enum Argument {
 pub struct Launched {
     pub module: u64,
     pub kernel: Arc<Kernel>,
-    pub grid: (usize, usize),
-    pub threads: usize,
-    pub shared_bytes: usize,
-    pub cluster: usize,
+    pub config: LaunchConfig,
     pub overlaps: bool,
     pub arguments: Vec<Argument>,
 }
@@ -68,7 +41,7 @@ impl Launched {
     /// The allocations that it can access.
     fn allocations(&self, device: usize, memory: &Memory) -> Result<Vec<u64>, String> {
         let mut starts = Vec::new();
-        for (name, argument) in self.kernel.program.parameters.iter().zip(&self.arguments) {
+        for ((name, _), argument) in self.kernel.program.parameters.iter().zip(&self.arguments) {
             let address = match argument {
                 Argument::Map(Some(map)) => map.address,
                 Argument::Pointer(address) => *address,
@@ -99,12 +72,13 @@ impl Launched {
         let starts = self.allocations(device, memory)?;
         let mut changed = HashSet::new();
         if is_interpreted {
-            let mut global = Global::default();
+            let mut global = DeviceMemory::default();
             let mut places = Vec::new();
             for &start in &starts {
                 let bytes = memory.holding(device, start)?.1.to_vec();
-                let is_settled = !(self.overlaps && before.contains(&start));
-                let place = if is_settled { global.allocate_settled(bytes) } else { global.allocate(bytes) };
+                let is_constant = !(self.overlaps && before.contains(&start));
+                let place =
+                    if is_constant { global.allocate_constant(bytes) } else { global.allocate(bytes) };
                 places.push((start, place));
             }
             let moved = |address: u64| {
@@ -115,23 +89,20 @@ impl Launched {
                 })?;
                 Some(place + (address - start))
             };
-            let parameters = self.arguments.iter().map(|argument| match *argument {
-                Argument::Map(map) => Parameter::Map(
+            let arguments = self.arguments.iter().map(|argument| match *argument {
+                Argument::Map(map) => KernelArgument::TensorMap(
                     map.map_or(NO_MAP, |map| TensorMap { address: moved(map.address).unwrap_or(0), ..map }),
                 ),
-                Argument::Pointer(address) => Parameter::Pointer(moved(address).unwrap_or(0)),
-                Argument::Number(number) => Parameter::Number(number),
+                Argument::Pointer(address) => KernelArgument::Pointer(moved(address).unwrap_or(0)),
+                Argument::Number(number) => KernelArgument::Number(number),
             });
             let launch = Launch {
                 program: &self.kernel.program,
-                grid: self.grid,
-                threads: self.threads,
-                shared_bytes: self.shared_bytes,
-                cluster: self.cluster,
-                resident_clusters: (4 / self.cluster).max(1),
-                parameters: parameters.collect(),
+                config: self.config,
+                arguments: arguments.collect(),
+                resident_clusters: (4 / self.config.cluster as usize).max(1),
                 seed: 1,
-                most_instructions: MOST_INSTRUCTIONS,
+                max_instructions: MOST_INSTRUCTIONS,
             };
             launch.run(&mut global).map_err(|fault| format!("{}: {fault}", self.entry()))?;
             for (start, place) in places {

@@ -4,27 +4,20 @@ use std::path::Path;
 
 use anyhow::{Result, bail};
 use octile_core::plan::tpu::Arithmetic;
-use octile_dump::facts::{DumpTarget, Facts, FileKind, FileReport, Level, Matmul};
+use octile_dump::facts::{DumpTarget, Facts, FileKind, Level, Matmul};
 
 use super::{
     TextFile,
-    contents::Content,
     manifest::{Manifest, Plan},
 };
 use crate::print::shown;
 
-/// Rejects dumps of two targets, and two different files of the same kind: facts about one kernel would be
-/// taken from the other.
-pub fn require_one_kernel(
-    folder: &Path,
-    contents: &[Content],
-    files: &[FileReport],
-    manifest: Option<&Manifest>,
-) -> Result<()> {
-    let mut first: Option<(DumpTarget, &str)> = None;
-    for file in files {
-        let Some(target) = file.kind.target() else { continue };
-        if let Some(planned) = manifest.map(|manifest| manifest.plan.target()).filter(|plan| *plan != target)
+/// Rejects dumps of several kernels, and dumps of another target than the manifest plans.
+pub fn require_one_kernel(folder: &Path, facts: &Facts, manifest: Option<&Manifest>) -> Result<()> {
+    let planned = manifest.map(|manifest| manifest.plan.target());
+    for file in &facts.files {
+        if let (Some(target), Some(planned)) = (file.kind.target(), planned)
+            && target != planned
         {
             bail!(
                 "{} is a dump of {}, but the manifest of {} plans {}: run `octile inspect` again",
@@ -34,37 +27,13 @@ pub fn require_one_kernel(
                 device(planned)
             );
         }
-        match first {
-            Some((other, name)) if other != target => bail!(
-                "{} mixes targets: {name} is a dump of {}, and {} of {}; use one folder per target, or name \
-                 one file",
-                shown(folder),
-                device(other),
-                file.name,
-                device(target)
-            ),
-            _ => first = Some((target, &file.name)),
-        }
     }
-    let mut kernels: Vec<(FileKind, &Content)> = Vec::new();
-    for (content, file) in contents.iter().zip(files) {
-        let Ok(text) = std::str::from_utf8(&content.bytes) else { continue };
-        if !file.kind.describes_kernel(text) {
-            continue;
+    match facts.conflicts.iter().find(|conflict| conflict.is_mixed_folder()) {
+        Some(conflict) => {
+            bail!("{} mixes kernels: {conflict}; use one folder per kernel, or name one file", shown(folder))
         }
-        let same = |(kind, other): &&(FileKind, &Content)| *kind == file.kind && other.bytes != content.bytes;
-        if let Some((_, other)) = kernels.iter().find(same) {
-            bail!(
-                "{} contains two files that each define a kernel: {} and {}; use one folder per kernel, or \
-                 name one file",
-                shown(folder),
-                other.name,
-                content.name
-            );
-        }
-        kernels.push((file.kind, content));
+        None => Ok(()),
     }
-    Ok(())
 }
 
 fn device(target: DumpTarget) -> &'static str {
@@ -76,8 +45,7 @@ fn device(target: DumpTarget) -> &'static str {
 
 /// Lists contradictions between files, and with the manifest, one sentence each.
 pub fn contradictions(texts: &[TextFile], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
-    let mut found: Vec<_> =
-        texts.iter().filter_map(several_kernels).chain(facts.conflicts.iter().cloned()).collect();
+    let mut found: Vec<_> = facts.conflicts.iter().map(ToString::to_string).collect();
     let Some(plan) = manifest.map(|manifest| &manifest.plan) else { return found };
     let strategy = plan.strategy();
     let planned = format!("octile_{strategy}_");
@@ -92,19 +60,6 @@ pub fn contradictions(texts: &[TextFile], facts: &Facts, manifest: Option<&Manif
         found.extend(other_arithmetic(plan.arithmetic, facts));
     }
     found
-}
-
-/// Reports several kernels in one file of GPU code: facts could not be told apart.
-fn several_kernels(text: &TextFile) -> Option<String> {
-    let kernels = match text.kind {
-        FileKind::Ptx => {
-            let code = text.text.lines().map(|line| line.split("//").next().unwrap_or_default());
-            code.map(|line| line.matches(".entry").count()).sum()
-        }
-        FileKind::Sass => text.text.matches("STO_CUDA_ENTRY").count(),
-        _ => 1,
-    };
-    (kernels > 1).then(|| format!("{} defines {kernels} kernels: put each into its own file", text.name))
 }
 
 /// Reports a kernel whose arithmetic is not the planned one. A plan to dequantize waives native fp8, so it

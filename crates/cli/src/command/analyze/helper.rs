@@ -38,7 +38,7 @@ impl Helper {
     /// Reads the dumps of a folder.
     pub fn read(name: String, contents: Vec<Content>, figures: Option<&CompiledFigures>) -> Result<Self> {
         let mut facts = Facts::gather(&sources(&contents));
-        gate::require_one_kernel(Path::new(&name), &contents, &facts.files, None)?;
+        gate::require_one_kernel(Path::new(&name), &facts, None)?;
         facts.shared_bytes = figures.and_then(|figures| figures.shared_bytes);
         let mut findings = judge(&facts, None);
         findings.retain(|finding| CheckId::REQUIRED_OF_GPU_HELPER.contains(&finding.check));

@@ -8,8 +8,8 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{
     Problem, Strategy,
-    device::hopper::{HOPPER_GPUS, HopperGpu},
-    plan::{MemoryMap, OtherPlan, hopper::HopperPlan, tpu::TpuPlan},
+    device::hopper::HopperGpu,
+    plan::{MemoryMap, hopper::HopperPlan, tpu::TpuPlan},
 };
 use octile_dump::facts::DumpTarget;
 use octile_harness::record::Schema;
@@ -75,8 +75,7 @@ pub struct Manifest {
 fn known_gpu<'de, D: Deserializer<'de>>(from: D) -> Result<Option<&'static HopperGpu>, D::Error> {
     let gpu = Value::deserialize(from)?;
     let name = gpu.as_str().or_else(|| gpu.get("name")?.as_str()).unwrap_or_default();
-    let known = HOPPER_GPUS.iter().find(|gpu| gpu.name == name);
-    known.map(Some).ok_or_else(|| D::Error::custom(format!("unknown GPU {name:?}")))
+    HopperGpu::named(name).map(Some).map_err(D::Error::custom)
 }
 
 /// The plan of a kernel.
@@ -94,8 +93,8 @@ impl<'de> Deserialize<'de> for Plan {
         let plan = Value::deserialize(from)?;
         // Only TPU plans name their chip. An error is then about a plan of the right kind.
         match plan.get("chip") {
-            Some(_) => TpuPlan::deserialize(plan).map(Box::new).map(Self::Tpu),
-            None => HopperPlan::deserialize(plan).map(Box::new).map(Self::Gpu),
+            Some(_) => serde_json::from_value(plan).map(Self::Tpu),
+            None => serde_json::from_value(plan).map(Self::Gpu),
         }
         .map_err(D::Error::custom)
     }
@@ -261,9 +260,9 @@ impl Manifest {
     /// Rejects a manifest that contradicts itself.
     fn checked(self) -> Result<Self> {
         if let Plan::Gpu(plan) = &self.plan
-            && !self.gpu.is_some_and(|gpu| plan.is_made_for(gpu))
+            && self.gpu != Some(&plan.gpu)
         {
-            bail!(OtherPlan);
+            bail!("`gpu` is not the GPU of the plan, {}", plan.gpu.name);
         }
         let (strategy, planned) = (self.strategy, self.plan.strategy());
         if planned != strategy {

@@ -172,7 +172,7 @@ impl From<Exemption> for Waiver {
         let check = match exemption {
             Exemption::Dequantized | Exemption::EmulatedFp8 | Exemption::Unquantized => CheckId::NativeFp8,
             Exemption::F32Activations => CheckId::NoF32Matmul,
-            Exemption::ScalesPerRow => CheckId::ScalesInSmem,
+            Exemption::ScalesPerRow => CheckId::ScalesStaged,
         };
         Self { check, because: exemption.reason() }
     }
@@ -190,7 +190,8 @@ fn copies_once(blocks: Option<usize>, facts: &Facts) -> bool {
     blocks.is_some_and(|blocks| blocks <= cores) && inbound.all(|copy| copy.starts <= 1)
 }
 
-/// Whether a kernel is the dequantizing variant. Only `strip` has one, and the kernel's own Mosaic text shows it.
+/// Whether a kernel is the dequantizing variant. Only `strip` has one, and the kernel's own Mosaic text shows
+/// it.
 fn dequantizes(strategy: Option<Strategy>, facts: &Facts) -> bool {
     let mut own = facts.matmuls.iter().filter(|matmul| matmul.level == Level::Mosaic).peekable();
     let is_bf16 = |matmul: &Matmul| matmul.lhs == "bf16" && matmul.rhs == "bf16";

@@ -40,7 +40,8 @@ pub struct Figures {
     pub counted: Counted,
 }
 
-/// Cycles counted by executing the control flow of the kernel's LLO bundles, one per cycle. DMA waits are free.
+/// Cycles counted by executing the control flow of the kernel's LLO bundles, one per cycle. DMA waits are
+/// free.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Counted {

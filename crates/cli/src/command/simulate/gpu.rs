@@ -19,7 +19,7 @@ use octile_harness::{
     check::ExactCheck,
 };
 use octile_kernels::hopper;
-use octile_ptx::{Fault, Machine, Product};
+use octile_ptx::simulate::{Fault, SimulatedMatmul, Simulator};
 use serde::Serialize;
 
 use super::{OPERANDS, read_text};
@@ -47,7 +47,7 @@ pub struct GpuSimulateRequest {
     text: String,
     plan: HopperPlan,
     gpu: &'static HopperGpu,
-    product: Product,
+    product: SimulatedMatmul,
 }
 
 /// Whether a file is PTX, by its name.
@@ -77,10 +77,10 @@ impl GpuSimulateRequest {
         };
         let quantize = quantize.as_ref().map(|(text, launch)| (&text[..], *launch));
         let entry = hopper::multiply(&plan).entry;
-        let product = Product::new(&plan, &text, quantize)
+        let product = SimulatedMatmul::new(&plan, &text, quantize)
             .with_context(|| format!("cannot parse {}", shown(&kernel)))?;
         let product = match args.max_operations {
-            Some(most) => product.with_most_instructions(most),
+            Some(most) => product.with_max_instructions(most),
             None => product,
         };
         if product.entry() != entry {
@@ -159,7 +159,7 @@ pub struct StoppedAt {
 }
 
 impl From<Fault> for StoppedAt {
-    fn from(Fault { line, block, thread, kind, .. }: Fault) -> Self {
+    fn from(Fault { line, cta: block, thread, kind, .. }: Fault) -> Self {
         Self { line, block, thread, problem: kind.to_string() }
     }
 }
@@ -199,7 +199,7 @@ pub fn run(request: &GpuSimulateRequest) -> GpuSimulateReport {
     let arguments = Arguments::fastest(&problem).with_constant_weight();
     while report.fault.is_none() && report.orders < ORDERS {
         report.orders += 1;
-        let machine = Machine { gpu: request.gpu, resident_blocks: RESIDENT_CTAS, seed: report.orders };
+        let machine = Simulator { gpu: request.gpu, resident_ctas: RESIDENT_CTAS, seed: report.orders };
         match request.product.run(&operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, outcome)) => match &first {
@@ -223,7 +223,7 @@ pub fn run(request: &GpuSimulateRequest) -> GpuSimulateReport {
             break;
         }
         let exact = ExactOperands::new(problem, draw, OPERANDS);
-        let machine = Machine { gpu: request.gpu, resident_blocks: RESIDENT_CTAS, seed: ORDERS + 1 };
+        let machine = Simulator { gpu: request.gpu, resident_ctas: RESIDENT_CTAS, seed: ORDERS + 1 };
         match request.product.run(&exact.operands, arguments, machine) {
             Err(fault) => report.fault = Some(fault.into()),
             Ok((bytes, _)) => report.exact.add(result(&problem, &bytes).compare_exactly(&exact)),
@@ -235,7 +235,7 @@ pub fn run(request: &GpuSimulateRequest) -> GpuSimulateReport {
 }
 
 fn compare(problem: &Problem, operands: &Operands, bytes: &[u8]) -> Comparison {
-    let (input, accumulator) = (operands.oracle_input(), Product::ACCUMULATOR);
+    let (input, accumulator) = (operands.oracle_input(), SimulatedMatmul::ACCUMULATOR);
     let reference = oracle::multiply(&input, problem.m, &operands.weight, accumulator, problem.out);
     result(problem, bytes).compare(&reference)
 }

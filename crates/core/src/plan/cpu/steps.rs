@@ -1,4 +1,4 @@
-//! What a thread does, one step after the other.
+//! The loop nest of a thread as a sequence of steps.
 
 use std::ops::Range;
 
@@ -14,28 +14,28 @@ pub struct Share {
     pub panels: Range<usize>,
 }
 
-/// One panel and slab: the work between two changes of decoded weights.
+/// One panel and slab: the work on one set of decoded weights.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Step {
     /// Rows of the row block.
     pub rows: Range<usize>,
-    /// The columns of K whose activations must be decoded before this step, unless they already are.
+    /// Range of K whose activations must be decoded before this step, unless they are already.
     pub decode: Option<Range<usize>>,
     /// The first column of K that is decoded.
     pub pass_start: usize,
     /// The panel.
     pub panel: usize,
-    /// Its place in the group.
+    /// Index of the panel in its group.
     pub slot: usize,
     /// The slab's columns of K.
     pub depth: Range<usize>,
-    /// No slab of this panel came before: the sums start here.
+    /// Whether this is the first slab of the panel, which initializes the accumulators.
     pub first: bool,
-    /// No slab of this panel comes after: the result is complete.
+    /// Whether this is the last slab of the panel, which completes the result.
     pub last: bool,
 }
 
-/// The steps of a share. Innermost first, what moves on: slab, panel, pass, group of panels, block of rows.
+/// The steps of a share. Loop order, innermost first: slab, panel, pass, group of panels, row block.
 #[derive(Clone, Debug)]
 pub struct Steps<'a> {
     plan: &'a CpuPlan,
@@ -43,7 +43,7 @@ pub struct Steps<'a> {
     /// Row blocks, and the one that the next step is in.
     blocks: usize,
     block: usize,
-    /// Where the next step is.
+    /// Position of the next step.
     rows: Range<usize>,
     group: usize,
     pass: usize,
@@ -128,7 +128,7 @@ impl Iterator for Steps<'_> {
     }
 }
 
-/// Part `index` of `parts` nearly equal parts of `0..len`.
+/// The `index`-th of `parts` nearly equal parts of `0..len`.
 pub(super) fn part(len: usize, parts: usize, index: usize) -> Range<usize> {
     let start = |index: usize| len / parts * index + index.min(len % parts);
     start(index)..start(index + 1)
@@ -145,7 +145,7 @@ pub struct TileRun {
     pub tiles: Range<usize>,
 }
 
-/// As few tiles as possible, all of nearly the same size: the longer ones first.
+/// The fewest tiles of nearly equal size, longer ones first.
 #[derive(Clone, Debug)]
 pub struct TileRuns {
     rows: Range<usize>,
@@ -164,12 +164,12 @@ impl TileRuns {
         Self { rows, size, longer, tiles, next: 0, most }
     }
 
-    /// How many tiles there are in all.
+    /// Total number of tiles.
     pub fn count_tiles(&self) -> usize {
         self.tiles
     }
 
-    /// The next run, of one tile only.
+    /// The next run, of a single tile.
     pub fn next_alone(&mut self) -> Option<TileRun> {
         let most = std::mem::replace(&mut self.most, 1);
         let run = self.next();

@@ -145,3 +145,15 @@ fn threads_get_equal_shares() {
     let problem = Problem::new(2048, 32, 64, QuantBlock::B128).unwrap();
     assert_eq!(CpuPlan::new(problem, Strategy::Strip, Isa::Avx512Bf16, 4).grid, (4, 1));
 }
+
+#[test]
+fn plans_read_back_are_those_that_were_written() {
+    let plan = CpuPlan::new("7x33x513:512".parse().unwrap(), Strategy::Smem, Isa::Avx2, 3);
+    let written = serde_json::to_value(&plan).unwrap();
+    assert_eq!(CpuPlan::deserialize(&written).unwrap(), plan);
+    for (pointer, value) in [("/threads", 1u64 << 40), ("/block_rows", 1), ("/memory/0/bytes", 0)] {
+        let mut changed = written.clone();
+        *changed.pointer_mut(pointer).unwrap() = value.into();
+        assert!(CpuPlan::deserialize(changed).is_err(), "{pointer}");
+    }
+}

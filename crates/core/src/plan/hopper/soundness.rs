@@ -1,52 +1,61 @@
 //! Which plans may be launched.
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde::{Deserialize, Deserializer};
 
 use super::{HopperPlan, MOST_STAGES, Release, STAGE_K, TileConfig, candidates};
-use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::OtherPlan};
+use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::rebuilt};
+
+/// The fields that all others of a plan follow from.
+#[derive(Deserialize)]
+struct HopperChoices {
+    problem: Problem,
+    #[serde(deserialize_with = "crate::device::hopper::by_name::deserialize")]
+    gpu: HopperGpu,
+    strategy: Strategy,
+    shape: TileConfig,
+    stages: usize,
+    promote_every: usize,
+    release: Release,
+}
+
+impl HopperChoices {
+    /// The plan that the constructors make of these choices, if they do.
+    fn rebuild(self) -> Option<HopperPlan> {
+        let Self { problem, gpu, strategy, shape, stages, promote_every, release } = self;
+        Problem::new(problem.m, problem.n, problem.k, problem.quant_block).ok()?;
+        let plan = if promote_every == STAGE_K {
+            let is_known = match strategy {
+                Strategy::Strip => candidates(&problem).contains(&shape),
+                Strategy::Auto | Strategy::Dma | Strategy::Smem => shape == TileConfig::PLAIN,
+            };
+            if !is_known || stages > MOST_STAGES {
+                return None;
+            }
+            HopperPlan::new(&problem, &gpu, strategy, shape, Some(stages))
+        } else {
+            HopperPlan::with_promotion(&problem, &gpu, strategy, promote_every)
+        };
+        let plan = plan.ok()?;
+        Some(if release == Release::Thread { plan.for_racecheck() } else { plan })
+    }
+}
 
 impl HopperPlan {
     /// Whether the constructors make exactly this plan for this GPU, with [`TileConfig::PLAIN`] or one of the
     /// [`candidates`].
     ///
-    /// A plan's fields are public, and a plan can be read from a file. Kernels trust all of them: memory
-    /// accesses are in bounds because tiles, stages and shared memory agree. So rebuild and compare a plan
-    /// before launching it.
+    /// A plan's fields are public. Kernels trust all of them: memory accesses are in bounds because tiles, stages and
+    /// shared memory agree. So rebuild and compare a plan before launching it.
     pub fn is_made_for(&self, gpu: &HopperGpu) -> bool {
-        let Problem { m, n, k, quant_block, .. } = self.problem;
-        if Problem::new(m, n, k, quant_block).is_err() {
-            return false;
-        }
-        let made = if self.promote_every == STAGE_K {
-            let is_known = match self.strategy {
-                Strategy::Strip => candidates(&self.problem).contains(&self.shape),
-                Strategy::Auto | Strategy::Dma | Strategy::Smem => self.shape == TileConfig::PLAIN,
-            };
-            if !is_known || self.stages > MOST_STAGES {
-                return false;
-            }
-            Self::new(&self.problem, gpu, self.strategy, self.shape, Some(self.stages))
-        } else {
-            Self::with_promotion(&self.problem, gpu, self.strategy, self.promote_every)
-        };
-        let for_racecheck = self.release == Release::Thread;
-        made.is_ok_and(|made| {
-            let made = Self { gpu: self.gpu, ..made };
-            *self == if for_racecheck { made.for_racecheck() } else { made }
-        })
-    }
-}
-
-impl Serialize for HopperPlan {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        Self::serialize(self, serializer)
+        let Self { problem, strategy, shape, stages, promote_every, release, .. } = *self;
+        let choices = HopperChoices { problem, gpu: *gpu, strategy, shape, stages, promote_every, release };
+        choices.rebuild().is_some_and(|made| Self { gpu: self.gpu, ..made } == *self)
     }
 }
 
 impl<'de> Deserialize<'de> for HopperPlan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let plan = Self::deserialize(deserializer)?;
-        if plan.is_made_for(&plan.gpu) { Ok(plan) } else { Err(D::Error::custom(OtherPlan)) }
+        rebuilt(deserializer, HopperChoices::rebuild)
     }
 }
 

@@ -20,7 +20,8 @@ pub(super) fn usable_vmem(chip: &TpuChip) -> usize {
     chip.vmem_physical / 8 * 7
 }
 
-/// VMEM to request from the compiler: the budget and a quarter more for its temporaries, as far as there is any.
+/// VMEM to request from the compiler: the budget and a quarter more for its temporaries, as far as there is
+/// any.
 pub(super) fn vmem_limit(plan: &TpuPlan) -> usize {
     let most = plan.chip.vmem_physical / 16 * 15;
     let wanted = vmem_budget(plan).min(most) / 4 * 5 + (4 << 20);
@@ -29,8 +30,9 @@ pub(super) fn vmem_limit(plan: &TpuPlan) -> usize {
 
 /// VMEM that a plan budgets for its buffers: an upper bound of what the map adds up to.
 ///
-/// Rows are counted in tiles of full words (32 rows of fp8), and the activation scales of the weight pipeline twice.
-/// Tile choice and the requested VMEM were tuned with this figure, so a tighter one would change kernels.
+/// Rows are counted in tiles of full words (32 rows of fp8), and the activation scales of the weight pipeline
+/// twice. Tile choice and the requested VMEM were tuned with this figure, so a tighter one would change
+/// kernels.
 pub(super) fn vmem_budget(plan: &TpuPlan) -> usize {
     let budgeted = |buffer: &PlannedBuffer| {
         let twice = plan.weight_pipeline.is_some() && is_x_scale(buffer.id);
@@ -126,7 +128,8 @@ fn x_scale(plan: &TpuPlan) -> Option<PlannedBuffer> {
     })
 }
 
-/// Bytes between HBM and the chip: an operand block that changes from one grid step to the next is loaded again.
+/// Bytes between HBM and the chip: an operand block that changes from one grid step to the next is loaded
+/// again.
 pub(super) fn traffic(plan: &TpuPlan) -> usize {
     let (tile, grid) = (plan.tile, plan.grid);
     // A strip of x is reused by all tiles of its row; shorter blocks are loaded again for each of them.

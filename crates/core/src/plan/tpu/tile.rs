@@ -1,4 +1,5 @@
-//! Tile selection: aligned tiles are fixed, large tiles fill the VMEM budget, strips minimize modelled cycles.
+//! Tile selection: aligned tiles are fixed, large tiles fill the VMEM budget, strips minimize modelled
+//! cycles.
 
 use super::{Arithmetic, BlockMode, Dims, TpuPlan, WeightPipeline, memory};
 use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
@@ -39,7 +40,8 @@ fn covering(len: usize, block: usize, limit: usize) -> usize {
         * block
 }
 
-/// Tiles of about 1024 on a side; 512 for the smallest quantization blocks, where a tile is many small matmuls.
+/// Tiles of about 1024 on a side; 512 for the smallest quantization blocks, where a tile is many small
+/// matmuls.
 fn large(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, aligned: Dims) -> Dims {
     let few_rows = problem.m <= FEW_ROWS;
     let nominal = if aligned.n < 256 && !few_rows { 512 } else { 1024 };
@@ -118,8 +120,9 @@ pub(super) struct ModelledCycles {
     pub(super) total: f64,
 }
 
-/// Models the cycles of a kernel. A grid step takes its matmuls and a fixed cost, or its DMAs if they take longer;
-/// nothing hides the first loads and the last store. The constants were fitted to libtpu's listings for tpu7x.
+/// Models the cycles of a kernel. A grid step takes its matmuls and a fixed cost, or its DMAs if they take
+/// longer; nothing hides the first loads and the last store. The constants were fitted to libtpu's listings
+/// for tpu7x.
 pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
     const STEP: f64 = 600.0;
     const LATENCY: f64 = 1_100.0;
@@ -141,8 +144,8 @@ pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
     ModelledCycles { unrolled: products, total }
 }
 
-/// Columns of one stage of the weight pipeline. Fewer wait too often for the MXUs to drain, more wait too long for
-/// the first stage.
+/// Columns of one stage of the weight pipeline. Fewer wait too often for the MXUs to drain, more wait too
+/// long for the first stage.
 const STAGE_COLUMNS: usize = 512;
 
 /// VMEM that the weight pipeline may fill.
@@ -190,8 +193,8 @@ pub(super) fn weight_pipeline(
     Some(WeightPipeline { columns, stages: stages.min(padded.n / columns).max(2) })
 }
 
-/// Rows and columns of one matmul inside a tile: enough to keep the MXUs busy, few enough for its result to stay in
-/// or near the vector registers.
+/// Rows and columns of one matmul inside a tile: enough to keep the MXUs busy, few enough for its result to
+/// stay in or near the vector registers.
 pub(super) fn chunk(
     problem: &Problem,
     strategy: Strategy,

@@ -1,78 +1,78 @@
-//! What a kernel takes of a multiprocessor.
+//! Checks on registers and shared memory per SM.
 
 use std::fmt;
 
 use octile_core::device::hopper::{HOPPER_GPUS, HopperGpu};
 
-use super::{Outcome, counted};
+use super::{CheckOutcome, counted};
 use crate::facts::{Assembled, Evidence, Facts, FileKind, Launch};
 
-/// From the machine code, of which every instruction counts, and from what the assembler states.
-pub fn no_spills(facts: &Facts) -> Outcome {
-    const NONE: &str = "no STL or LDL is in the whole listing";
+/// From all of the SASS, and from the ptxas report.
+pub fn no_spills(facts: &Facts) -> CheckOutcome {
+    const NONE: &str = "there is no STL or LDL in the SASS";
     let assembled = facts.assembler.as_ref();
     if let Some(spills) = facts.spills.as_ref().filter(|spills| spills.instructions > 0) {
         let says = format!("{} stores and reloads of spilled registers (STL, LDL)", spills.instructions);
-        return Outcome::fail(says, vec![spills.evidence.clone()]);
+        return CheckOutcome::fail(says, vec![spills.evidence.clone()]);
     }
     if let Some(assembled) = assembled.filter(|a| a.report.spill_stores > 0 || a.report.spill_loads > 0) {
         let (stores, loads) = (assembled.report.spill_stores, assembled.report.spill_loads);
-        let says = format!("the assembler states {stores} bytes of spill stores and {loads} of spill loads");
-        return Outcome::fail(says, vec![assembled.spills_line.clone()]);
+        let says = format!("ptxas reports {stores} bytes of spill stores and {loads} of spill loads");
+        return CheckOutcome::fail(says, vec![assembled.spills_line.clone()]);
     }
-    // A listing that is cut off does not tell what is in the rest.
+    // A truncated listing does not show the rest.
     let is_cut = facts.files.iter().any(|file| file.kind == FileKind::Sass && !file.damage.is_empty());
     match (&facts.spills, assembled) {
         (Some(_), Some(assembled)) if !is_cut => {
-            let says = format!("the assembler states no spills, and {NONE}");
-            Outcome::pass(says, vec![assembled.spills_line.clone()])
+            let says = format!("ptxas reports no spills, and {NONE}");
+            CheckOutcome::pass(says, vec![assembled.spills_line.clone()])
         }
-        // No single line proves what is in none of them.
-        (Some(_), None) => Outcome::pass(NONE, Vec::new()),
+        // No single line is evidence for absence.
+        (Some(_), None) => CheckOutcome::pass(NONE, Vec::new()),
         (_, Some(assembled)) => {
-            Outcome::pass("the assembler states no spills", vec![assembled.spills_line.clone()])
+            CheckOutcome::pass("ptxas reports no spills", vec![assembled.spills_line.clone()])
         }
-        (None, None) => Outcome::unknown(
-            "registers are assigned by the assembler: give its machine code (SASS) or its report (ptxas -v)",
+        (None, None) => CheckOutcome::unknown(
+            "registers are assigned by ptxas: give the SASS or the report of `ptxas -v`",
         ),
     }
 }
 
-/// Whether the blocks that a multiprocessor should hold at a time find registers and shared memory there.
-pub fn fits_multiprocessor(facts: &Facts) -> Outcome {
-    // In this all GPUs of the instruction set are alike.
+/// Whether an SM has registers and shared memory for the CTAs that it should hold.
+pub fn fits_multiprocessor(facts: &Facts) -> CheckOutcome {
+    // All GPUs of this architecture have the same limits.
     let [gpu, ..] = HOPPER_GPUS;
     let blocks = match Blocks::of(facts) {
         Ok(blocks) => blocks,
-        Err(missing) => return Outcome::unknown(missing),
+        Err(missing) => return CheckOutcome::unknown(missing),
     };
     let (registers, all) = (blocks.registers(), HopperGpu::REGISTERS_PER_SM as u64);
     if registers > all {
-        let says = format!("{blocks} {registers} registers, where a multiprocessor has {all}");
-        return Outcome::fail(says, blocks.evidence());
+        let says = format!("{blocks} {registers} registers, but an SM has {all}");
+        return CheckOutcome::fail(says, blocks.evidence());
     }
     let Some(asked) = facts.shared_bytes else {
-        return Outcome::unknown(format!(
-            "{blocks} {registers} of {all} registers, but how much shared memory a launch asks for is only in the manifest \
+        return CheckOutcome::unknown(format!(
+            "{blocks} {registers} of {all} registers, but the dynamic shared memory of the launch is only in the manifest \
              that `octile inspect` writes"
         ));
     };
     let (shared, most) = (blocks.shared_of_each(asked), gpu.shared_memory_per_block as u64);
     if shared > most {
-        let says = format!("{shared} bytes of shared memory, where a block may have {most}");
-        return Outcome::fail(says, blocks.evidence());
+        let says = format!("{shared} bytes of shared memory, but a CTA may have {most}");
+        return CheckOutcome::fail(says, blocks.evidence());
     }
     let (shared, most) = (blocks.shared(asked), gpu.shared_memory_per_sm as u64);
     if shared > most {
-        let says = format!("{blocks} {shared} bytes of shared memory, where a multiprocessor has {most}");
-        return Outcome::fail(says, blocks.evidence());
+        let says = format!("{blocks} {shared} bytes of shared memory, but an SM has {most}");
+        return CheckOutcome::fail(says, blocks.evidence());
     }
     let says =
         format!("{blocks} {registers} of {all} registers and {shared} of {most} bytes of shared memory");
-    Outcome::pass(says, blocks.evidence())
+    CheckOutcome::pass(says, blocks.evidence())
 }
 
-/// Blocks that a multiprocessor should hold at a time. Written out, they begin a sentence about what they take.
+/// The CTAs that an SM should hold. `Display` begins a sentence about what they take.
 struct Blocks<'f> {
     launch: &'f Launch,
     assembled: &'f Assembled,
@@ -80,18 +80,20 @@ struct Blocks<'f> {
 }
 
 impl<'f> Blocks<'f> {
-    /// What the files say of them, or what is missing.
+    /// From the files, or what is missing.
     fn of(facts: &'f Facts) -> Result<Self, String> {
         let (Some(launch), Some(assembled)) = (&facts.launch, &facts.assembler) else {
-            return Err("the PTX tells the threads of a block, and the assembler's report (ptxas -v) their registers: \
+            return Err(
+                "the PTX states the threads per CTA and the ptxas report (ptxas -v) their registers: \
                         give both"
-                .to_owned());
+                    .to_owned(),
+            );
         };
         if !launch.target.starts_with("sm_90") {
             let target = &launch.target;
-            return Err(format!("what a multiprocessor has is known here of sm_90a, and not of {target}"));
+            return Err(format!("the SM limits of {target} are not known, only those of sm_90a"));
         }
-        let threads = launch.threads.ok_or("the PTX does not say how many threads a block has (.maxntid)")?;
+        let threads = launch.threads.ok_or("the PTX does not declare the threads per CTA (.maxntid)")?;
         Ok(Self { launch, assembled, threads })
     }
 
@@ -105,7 +107,7 @@ impl<'f> Blocks<'f> {
         asked.saturating_add(self.assembled.report.static_shared)
     }
 
-    /// With what the system keeps for itself.
+    /// Including what the system reserves.
     fn shared(&self, asked: u64) -> u64 {
         let each = self.shared_of_each(asked).saturating_add(HopperGpu::SHARED_RESERVE as u64);
         each.saturating_mul(self.launch.blocks_per_sm)
@@ -124,7 +126,7 @@ impl fmt::Display for Blocks<'_> {
         write!(
             f,
             "{} of {threads} threads with {registers} registers each {take}",
-            counted(count as usize, "block")
+            counted(count as usize, "CTA")
         )
     }
 }

@@ -2,11 +2,11 @@
 
 use octile_core::plan::{
     BufferId,
-    hopper::{ClusterMode, STAGE_K},
+    hopper::{CachePriority, ClusterMode, STAGE_K},
 };
 
 use super::{cta::Cta, schedule::Tile};
-use crate::hopper::ptx::{B32, B64, CachePriority, Policy, Ptx, TmaLoad};
+use crate::hopper::ptx::{B32, B64, Policy, Ptx, TmaLoad};
 
 /// Both operands.
 pub(crate) struct TmaOperands {

@@ -1,5 +1,5 @@
-//! Double buffering by hand, for `dma` and `smem`: operands in HBM, two buffers for each on the chip, and a DMA
-//! semaphore per buffer and operand.
+//! Double buffering by hand, for `dma` and `smem`: operands in HBM, two buffers for each on the chip, and a
+//! DMA semaphore per buffer and operand.
 
 use octile_core::plan::{
     BufferId,
@@ -278,8 +278,8 @@ impl DoubleBuffered {
         b.slice_memref(self.semaphores, &[slot, lane], &[])
     }
 
-    /// Writes a finished tile to its buffer, once the store before the last has left it, and starts its store. The
-    /// last tile waits for all stores in flight.
+    /// Writes a finished tile to its buffer, once the store before the last has left it, and starts its
+    /// store. The last tile waits for all stores in flight.
     pub(crate) fn store(&self, b: &mut FunctionBuilder, plan: &TpuPlan, step: &Step, acc: &Buffer) {
         let (at, number) = (step.at, step.tile);
         let tiles = plan.grid.m * plan.grid.n;

@@ -1,4 +1,5 @@
-//! The frame of a kernel: its arguments, declared from the plan's memory map in Mosaic's order, and its attributes.
+//! The frame of a kernel: its arguments, declared from the plan's memory map in Mosaic's order, and its
+//! attributes.
 
 use octile_core::plan::{self, BufferId, PlannedBuffer, tpu::DOUBLE_BUFFERED, tpu::TpuPlan};
 use octile_mosaic::{

@@ -1,4 +1,5 @@
-//! The StableHLO module around a kernel: it pads and regroups operands, calls the kernel and slices the result.
+//! The StableHLO module around a kernel: it pads and regroups operands, calls the kernel and slices the
+//! result.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use octile_core::{ActivationKind, Strategy, plan::tpu::TpuPlan};
@@ -107,8 +108,8 @@ fn call(
     })
 }
 
-/// The compiler's configuration of the call. Operands are pinned to HBM: the compiler would copy small ones into VMEM
-/// first. It insists on placing arrays of one element itself.
+/// The compiler's configuration of the call. Operands are pinned to HBM: the compiler would copy small ones
+/// into VMEM first. It insists on placing arrays of one element itself.
 fn configuration(b: &FunctionBuilder, plan: &TpuPlan, kernel: &KernelModule, operands: &[Value]) -> String {
     let is_array = |&(_, &operand): &(usize, &Value)| b.ty(operand).shape().iter().any(|&extent| extent > 1);
     let arrays = operands.iter().enumerate().filter(is_array);

@@ -43,8 +43,8 @@ impl Scales {
         Self { origin: Some((row, col)), ..self }
     }
 
-    /// The scale of `rows` rows from row `row` of the tile in a k-block: a scalar, or a vector with one column and one
-    /// row (or `rows` of them).
+    /// The scale of `rows` rows from row `row` of the tile in a k-block: a scalar, or a vector with one
+    /// column and one row (or `rows` of them).
     pub(crate) fn get(&self, b: &mut FunctionBuilder, row: usize, rows: usize, k_block: usize) -> Value {
         let raw = self.load(b, row / self.rows, if self.rows == 1 { rows } else { 1 }, k_block);
         if self.from_abs_max { scale_of(b, raw) } else { raw }
@@ -69,8 +69,8 @@ impl Scales {
     }
 }
 
-/// The scale of a block with this largest magnitude. Never subnormal, so that its inverse is finite. A block of zeros
-/// gets an arbitrary scale; all its values are zero.
+/// The scale of a block with this largest magnitude. Never subnormal, so that its inverse is finite. A block
+/// of zeros gets an arbitrary scale; all its values are zero.
 fn scale_of(b: &mut FunctionBuilder, abs_max: Value) -> Value {
     let most = constant_like(b, CODE_MAX, abs_max);
     let least = constant_like(b, f32::MIN_POSITIVE, abs_max);

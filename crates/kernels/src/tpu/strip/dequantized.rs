@@ -1,5 +1,5 @@
-//! Strips dequantized to bf16 and multiplied over all of their K at once: the MXUs accumulate, and the VPU, which
-//! would otherwise be idle, dequantizes.
+//! Strips dequantized to bf16 and multiplied over all of their K at once: the MXUs accumulate, and the VPU,
+//! which would otherwise be idle, dequantizes.
 
 use octile_core::plan::{
     BufferId,
@@ -33,8 +33,8 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     let x_bf16 = plan.memory.get(BufferId::XBf16).map(|buffer| f.scratch_copies("x_bf16", buffer.id));
     let w_bf16 = f.scratch_copies("w_bf16", BufferId::WBf16);
 
-    // Dequantize a chunk of w, then multiply the rows of x with it. The VPU works on one buffer of w while the MXUs
-    // read the other.
+    // Dequantize a chunk of w, then multiply the rows of x with it. The VPU works on one buffer of w while
+    // the MXUs read the other.
     let (x_scale, w_scale) = scales.of_step(&mut f);
     let (n, k) = (f.n, f.k);
     let b = &mut f.b;

@@ -1,7 +1,7 @@
 //! The strip kernel for few rows, where loading the weights is all the work.
 //!
-//! A pipeline of weight blocks, each as long as K, fills most of VMEM. The first step starts every DMA that has a stage;
-//! a block is waited for right before its matmul, and then its stage takes the next block.
+//! A pipeline of weight blocks, each as long as K, fills most of VMEM. The first step starts every DMA that
+//! has a stage; a block is waited for right before its matmul, and then its stage takes the next block.
 
 use octile_core::plan::{
     BufferId,
@@ -160,8 +160,8 @@ impl Operands {
         }
     }
 
-    /// Starts all DMAs that have a buffer and waits for what every block needs. The weights start in a loop, so that
-    /// the compiler cannot move them before the small arrays, which are needed first.
+    /// Starts all DMAs that have a buffer and waits for what every block needs. The weights start in a loop,
+    /// so that the compiler cannot move them before the small arrays, which are needed first.
     fn start_all(&self, b: &mut FunctionBuilder, blocks: usize) {
         let mut small = vec![
             ("x", self.whole(b, self.x, Lane::X)),

@@ -1,6 +1,6 @@
 //! Branches, loops, calls and scopes.
 
-use super::{Definition, effect, pure};
+use super::{Definition, OpKind, effect, pure};
 use crate::{
     attribute::Attr,
     interpret::{
@@ -16,16 +16,16 @@ use crate::{
 };
 
 pub(super) const OPS: &[Definition] = &[
-    effect("scf.if", &[], if_).any_results().regions(2),
-    effect("scf.for", &[], for_).any_results().regions(1),
-    effect("scf.while", &[], while_).any_results().regions(2),
-    effect("scf.yield", &[], yield_),
-    effect("scf.condition", &[], yield_),
-    effect("tpu.yield", &[], yield_),
-    effect("func.return", &[], yield_),
-    effect("stablehlo.return", &[], yield_),
-    effect("func.call", &["callee"], call).any_results(),
-    effect("tpu.region", &[], region).any_results().regions(1),
+    effect("scf.if", &[], if_).any_results().regions(2).kind(OpKind::If),
+    effect("scf.for", &[], for_).any_results().regions(1).kind(OpKind::For),
+    effect("scf.while", &[], while_).any_results().regions(2).kind(OpKind::While),
+    effect("scf.yield", &[], yield_).kind(OpKind::Yield),
+    effect("scf.condition", &[], yield_).kind(OpKind::Yield),
+    effect("tpu.yield", &[], yield_).kind(OpKind::Yield),
+    effect("func.return", &[], yield_).kind(OpKind::Yield),
+    effect("stablehlo.return", &[], yield_).kind(OpKind::Yield),
+    effect("func.call", &["callee"], call).any_results().kind(OpKind::Call),
+    effect("tpu.region", &[], region).any_results().regions(1).kind(OpKind::Scope),
     effect("cf.assert", &["msg"], assert),
     effect("tpu.trace_start", &["message", "level"], nothing),
     effect("tpu.trace_stop", &[], nothing),

@@ -2,8 +2,9 @@
 
 use super::{
     Definition,
-    integer::{OVERFLOW, bits, is_scalar, wrap},
+    integer::{OVERFLOW, bits, is_scalar},
     pure,
+    scalar::{Rule, extend, rule, wrap},
 };
 use crate::{
     attribute::Attr,
@@ -18,16 +19,16 @@ use crate::{
 };
 
 pub(super) const OPS: &[Definition] = &[
-    pure("arith.constant", &["value"], constant),
+    pure("arith.constant", &["value"], constant).rule(Rule::Constant),
     pure("arith.extf", &["fastmath"], to_float),
     pure("arith.truncf", &["roundingmode", "fastmath"], to_float),
     pure("tpu.extf", &[], to_float),
     pure("tpu.truncf", &["rounding_mode"], to_float),
-    pure("arith.extui", &["nneg", "nonNeg"], |c, op| to_integer(c, op, false)),
-    pure("arith.extsi", &[], |c, op| to_integer(c, op, true)),
-    pure("arith.trunci", OVERFLOW, |c, op| to_integer(c, op, true)),
-    pure("arith.index_cast", &[], |c, op| to_integer(c, op, true)),
-    pure("arith.index_castui", &["nneg", "nonNeg"], |c, op| to_integer(c, op, false)),
+    to_integer("arith.extui", &["nneg", "nonNeg"], false),
+    to_integer("arith.extsi", &[], true),
+    to_integer("arith.trunci", OVERFLOW, true),
+    to_integer("arith.index_cast", &[], true),
+    to_integer("arith.index_castui", &["nneg", "nonNeg"], false),
     pure("arith.sitofp", &[], |c, op| integer_to_float(c, op, true)),
     pure("arith.uitofp", &["nneg", "nonNeg"], |c, op| integer_to_float(c, op, false)),
     pure("tpu.sitofp", &["rounding_mode"], |c, op| integer_to_float(c, op, true)),
@@ -40,6 +41,10 @@ pub(super) const OPS: &[Definition] = &[
     pure("vector.bitcast", &[], bitcast),
     pure("tpu.bitcast", &[], bitcast),
 ];
+
+const fn to_integer(name: &'static str, attributes: &'static [&'static str], signed: bool) -> Definition {
+    pure(name, attributes, make_to_integer).rule(Rule::Convert { signed })
+}
 
 /// Value of a constant of type `ty`.
 pub(super) fn constant_value(c: &Compiler<'_>, attr: &Attr, ty: &Type) -> Made<Value> {
@@ -151,19 +156,12 @@ fn to_float(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-fn to_integer(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
+fn make_to_integer(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let Some(Rule::Convert { signed }) = rule(op) else { return Err("this converts integers".into()) };
     let (from, to) = converted(c, op)?;
     let (from_bits, to_bits) = (bits(c, from)?, bits(c, to)?);
     let elements: usize = from.shape().iter().product();
-    let convert = move |value: i64| {
-        // True is stored as 1 and sign-extends to -1.
-        let value = match (signed, from_bits) {
-            (true, 1) => -value,
-            (true, _) | (false, 64) => value,
-            (false, bits) => value & ((1 << bits) - 1),
-        };
-        wrap(to_bits, value)
-    };
+    let convert = move |value: i64| wrap(to_bits, extend(signed, from_bits, value));
     Ok(Box::new(move |m, step| {
         let value = match m.take(step, 0) {
             Value::Integer(value) => {
@@ -188,14 +186,7 @@ fn integer_to_float(c: &mut Compiler<'_>, op: &Op, signed: bool) -> Made {
         return Err(not_modelled("rounding_mode", c.attribute(op, "rounding_mode")?));
     }
     let elements: usize = from.shape().iter().product();
-    let convert = move |value: i64| {
-        let value = match (signed, from_bits) {
-            (true, 1) => -value,
-            (true, _) | (false, 64) => value,
-            (false, bits) => value & ((1 << bits) - 1),
-        };
-        round_to(float, value as f32)
-    };
+    let convert = move |value: i64| round_to(float, extend(signed, from_bits, value) as f32);
     Ok(Box::new(move |m, step| {
         let value = match m.take(step, 0) {
             Value::Integer(value) => Value::Float(convert(value)),

@@ -1,6 +1,6 @@
 //! DMAs and semaphores.
 
-use super::{Definition, effect, pure, view::memref};
+use super::{Definition, OpKind, effect, pure, view::memref};
 use crate::{
     interpret::{
         copies::SemaphoreId,
@@ -14,10 +14,10 @@ use crate::{
 };
 
 pub(super) const OPS: &[Definition] = &[
-    effect("tpu.enqueue_dma", &["priority", "strict_ordering"], enqueue),
-    effect("tpu.wait_dma2", &["strict_ordering"], |c, op| wait_copy(c, op, 0, 2)),
-    effect("tpu.wait_dma", &[], |c, op| wait_copy(c, op, 0, 1)),
-    pure("tpu.sem_alloc", &[], allocate),
+    effect("tpu.enqueue_dma", &["priority", "strict_ordering"], enqueue).kind(OpKind::StartDma),
+    effect("tpu.wait_dma2", &["strict_ordering"], |c, op| wait_copy(c, op, 0, 2)).kind(OpKind::WaitDma),
+    effect("tpu.wait_dma", &[], |c, op| wait_copy(c, op, 0, 1)).kind(OpKind::WaitDma),
+    pure("tpu.sem_alloc", &[], allocate).kind(OpKind::Allocate),
     effect("tpu.sem_signal", &[], signal),
     effect("tpu.sem_wait", &[], wait),
     effect("tpu.sem_read", &[], read).results(1),

@@ -7,6 +7,7 @@ use super::{
     Definition,
     integer::{compared_type, is_scalar, one_type, predicate},
     pure,
+    scalar::Rule,
 };
 use crate::{
     interpret::{
@@ -53,7 +54,7 @@ pub(super) const OPS: &[Definition] = &[
     pure("math.fma", FASTMATH, fma),
     pure("tpu.weird", &[], weird),
     pure("arith.cmpf", &["predicate", "fastmath"], compare),
-    pure("arith.select", &[], select),
+    pure("arith.select", &[], select).rule(Rule::Select),
 ];
 
 /// Fast-math flags permit inexact results; the exact one is always among them.

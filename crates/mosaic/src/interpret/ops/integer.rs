@@ -2,7 +2,13 @@
 
 use std::cell::Cell;
 
-use super::{Definition, pure};
+use super::{
+    Definition, pure,
+    scalar::{
+        Binary, PREDICATES, Rule, Unary, ceil_div, floor_div, is_signed_on_booleans, rule, shift, unsigned,
+        wrap,
+    },
+};
 use crate::{
     attribute::Attr,
     interpret::{
@@ -18,78 +24,40 @@ use crate::{
 /// Overflow flags: undefined results are modelled as wrapping.
 pub(super) const OVERFLOW: &[&str] = &["overflowFlags", "overflow"];
 
-/// A binary operation at a bit width; `None` on division by zero.
-type Binary = fn(u32, i64, i64) -> Option<i64>;
+const fn binary(name: &'static str, attributes: &'static [&'static str], f: Binary) -> Definition {
+    pure(name, attributes, make_binary).rule(Rule::Binary(f))
+}
+
+const fn unary(name: &'static str, attributes: &'static [&'static str], f: Unary) -> Definition {
+    pure(name, attributes, make_unary).rule(Rule::Unary(f))
+}
 
 pub(super) const OPS: &[Definition] = &[
-    pure("arith.addi", OVERFLOW, |c, op| binary(c, op, |_, a, b| Some(a.wrapping_add(b)))),
-    pure("arith.subi", OVERFLOW, |c, op| binary(c, op, |_, a, b| Some(a.wrapping_sub(b)))),
-    pure("arith.muli", OVERFLOW, |c, op| binary(c, op, |_, a, b| Some(a.wrapping_mul(b)))),
-    pure("arith.divsi", &[], |c, op| binary(c, op, |_, a, b| (b != 0).then(|| a.wrapping_div(b)))),
-    pure("arith.remsi", &[], |c, op| binary(c, op, |_, a, b| (b != 0).then(|| a.wrapping_rem(b)))),
-    pure("arith.floordivsi", &[], |c, op| binary(c, op, |_, a, b| (b != 0).then(|| floor_div(a, b)))),
-    pure("arith.ceildivsi", &[], |c, op| binary(c, op, |_, a, b| (b != 0).then(|| ceil_div(a, b)))),
-    pure("arith.divui", &[], |c, op| {
-        binary(c, op, |n, a, b| (b != 0).then(|| (unsigned(n, a) / unsigned(n, b)) as i64))
-    }),
-    pure("arith.remui", &[], |c, op| {
-        binary(c, op, |n, a, b| (b != 0).then(|| (unsigned(n, a) % unsigned(n, b)) as i64))
-    }),
-    pure("arith.andi", &[], |c, op| binary(c, op, |_, a, b| Some(a & b))),
-    pure("arith.ori", &[], |c, op| binary(c, op, |_, a, b| Some(a | b))),
-    pure("arith.xori", &[], |c, op| binary(c, op, |_, a, b| Some(a ^ b))),
-    pure("arith.shli", OVERFLOW, |c, op| binary(c, op, |n, a, b| Some(shift(n, b, |by| a << by)))),
-    pure("arith.shrsi", &[], |c, op| {
-        binary(c, op, |n, a, b| Some(a >> unsigned(n, b).min(u64::from(n) - 1)))
-    }),
-    pure("arith.shrui", &[], |c, op| {
-        binary(c, op, |n, a, b| Some(shift(n, b, |by| (unsigned(n, a) >> by) as i64)))
-    }),
-    pure("arith.maxsi", &[], |c, op| binary(c, op, |_, a, b| Some(a.max(b)))),
-    pure("arith.minsi", &[], |c, op| binary(c, op, |_, a, b| Some(a.min(b)))),
-    pure("arith.maxui", &[], |c, op| {
-        binary(c, op, |n, a, b| Some(if unsigned(n, a) > unsigned(n, b) { a } else { b }))
-    }),
-    pure("arith.minui", &[], |c, op| {
-        binary(c, op, |n, a, b| Some(if unsigned(n, a) < unsigned(n, b) { a } else { b }))
-    }),
-    pure("math.absi", &[], |c, op| unary(c, op, |_, a| a.wrapping_abs())),
-    pure("math.ctpop", &[], |c, op| unary(c, op, |n, a| unsigned(n, a).count_ones().into())),
-    pure("math.ctlz", &[], |c, op| {
-        unary(c, op, |n, a| i64::from(unsigned(n, a).leading_zeros()) - 64 + i64::from(n))
-    }),
-    pure("tpu.assume_multiple", &["multiple"], assume_multiple),
-    pure("arith.cmpi", &["predicate"], compare),
+    binary("arith.addi", OVERFLOW, |_, a, b| Some(a.wrapping_add(b))),
+    binary("arith.subi", OVERFLOW, |_, a, b| Some(a.wrapping_sub(b))),
+    binary("arith.muli", OVERFLOW, |_, a, b| Some(a.wrapping_mul(b))),
+    binary("arith.divsi", &[], |_, a, b| (b != 0).then(|| a.wrapping_div(b))),
+    binary("arith.remsi", &[], |_, a, b| (b != 0).then(|| a.wrapping_rem(b))),
+    binary("arith.floordivsi", &[], |_, a, b| (b != 0).then(|| floor_div(a, b))),
+    binary("arith.ceildivsi", &[], |_, a, b| (b != 0).then(|| ceil_div(a, b))),
+    binary("arith.divui", &[], |n, a, b| (b != 0).then(|| (unsigned(n, a) / unsigned(n, b)) as i64)),
+    binary("arith.remui", &[], |n, a, b| (b != 0).then(|| (unsigned(n, a) % unsigned(n, b)) as i64)),
+    binary("arith.andi", &[], |_, a, b| Some(a & b)),
+    binary("arith.ori", &[], |_, a, b| Some(a | b)),
+    binary("arith.xori", &[], |_, a, b| Some(a ^ b)),
+    binary("arith.shli", OVERFLOW, |n, a, b| Some(shift(n, b, |by| a << by))),
+    binary("arith.shrsi", &[], |n, a, b| Some(a >> unsigned(n, b).min(u64::from(n) - 1))),
+    binary("arith.shrui", &[], |n, a, b| Some(shift(n, b, |by| (unsigned(n, a) >> by) as i64))),
+    binary("arith.maxsi", &[], |_, a, b| Some(a.max(b))),
+    binary("arith.minsi", &[], |_, a, b| Some(a.min(b))),
+    binary("arith.maxui", &[], |n, a, b| Some(if unsigned(n, a) > unsigned(n, b) { a } else { b })),
+    binary("arith.minui", &[], |n, a, b| Some(if unsigned(n, a) < unsigned(n, b) { a } else { b })),
+    unary("math.absi", &[], |_, a| a.wrapping_abs()),
+    unary("math.ctpop", &[], |n, a| unsigned(n, a).count_ones().into()),
+    unary("math.ctlz", &[], |n, a| i64::from(unsigned(n, a).leading_zeros()) - 64 + i64::from(n)),
+    pure("tpu.assume_multiple", &["multiple"], assume_multiple).rule(Rule::Identity),
+    pure("arith.cmpi", &["predicate"], compare).rule(Rule::Compare),
 ];
-
-fn floor_div(a: i64, b: i64) -> i64 {
-    let quotient = a.wrapping_div(b);
-    if a.wrapping_rem(b) != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }
-}
-
-fn ceil_div(a: i64, b: i64) -> i64 {
-    let quotient = a.wrapping_div(b);
-    if a.wrapping_rem(b) != 0 && (a < 0) == (b < 0) { quotient + 1 } else { quotient }
-}
-
-/// Zero-extends.
-fn unsigned(bits: u32, value: i64) -> u64 {
-    value as u64 & (u64::MAX >> (64 - bits))
-}
-
-/// A shift by at least the bit width gives zero.
-fn shift(bits: u32, by: i64, shift: impl Fn(u32) -> i64) -> i64 {
-    u32::try_from(unsigned(bits, by)).ok().filter(|by| *by < bits).map_or(0, shift)
-}
-
-/// Truncates to the lowest bits. True is 1.
-pub(super) fn wrap(bits: u32, value: i64) -> i64 {
-    match bits {
-        1 => value & 1,
-        64.. => value,
-        bits => value << (64 - bits) >> (64 - bits),
-    }
-}
 
 /// Bit width of a scalar or vector element.
 pub(super) fn bits(c: &Compiler<'_>, ty: &Type) -> Made<u32> {
@@ -119,21 +87,11 @@ pub(super) fn one_type<'a>(c: &Compiler<'a>, op: &Op, operands: usize) -> Made<&
     }
 }
 
-/// Sign-sensitive operations; for `i1` the sign is its only bit.
-const SIGNED: [&str; 7] = [
-    "arith.divsi",
-    "arith.remsi",
-    "arith.floordivsi",
-    "arith.ceildivsi",
-    "arith.shrsi",
-    "arith.maxsi",
-    "arith.minsi",
-];
-
-fn binary(c: &mut Compiler<'_>, op: &Op, f: Binary) -> Made {
+fn make_binary(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let Some(Rule::Binary(f)) = rule(op) else { return Err("this takes two integers".into()) };
     let ty = one_type(c, op, 2)?;
     let bits = bits(c, ty)?;
-    if bits == 1 && SIGNED.contains(&op.name.as_ref()) {
+    if is_signed_on_booleans(op, bits) {
         return Err(format!("signed operation on booleans ({ty})").into());
     }
     if is_scalar(ty) {
@@ -169,7 +127,8 @@ fn divides_by_zero(place: Option<crate::ir::Place>) -> Stop {
     Stop::Fault(place, "integer division by zero".to_owned())
 }
 
-fn unary(c: &mut Compiler<'_>, op: &Op, f: fn(u32, i64) -> i64) -> Made {
+fn make_unary(c: &mut Compiler<'_>, op: &Op) -> Made {
+    let Some(Rule::Unary(f)) = rule(op) else { return Err("this takes one integer".into()) };
     let ty = one_type(c, op, 1)?;
     let bits = bits(c, ty)?;
     if is_scalar(ty) {
@@ -211,25 +170,6 @@ fn assume_multiple(c: &mut Compiler<'_>, op: &Op) -> Made {
         Ok(())
     }))
 }
-
-/// As a signed value, `i1` true is -1.
-fn sign(bits: u32, value: i64) -> i64 {
-    if bits == 1 { -value } else { value }
-}
-
-/// Comparison predicates, in MLIR's order.
-const PREDICATES: [fn(u32, i64, i64) -> bool; 10] = [
-    |_, a, b| a == b,
-    |_, a, b| a != b,
-    |n, a, b| sign(n, a) < sign(n, b),
-    |n, a, b| sign(n, a) <= sign(n, b),
-    |n, a, b| sign(n, a) > sign(n, b),
-    |n, a, b| sign(n, a) >= sign(n, b),
-    |n, a, b| unsigned(n, a) < unsigned(n, b),
-    |n, a, b| unsigned(n, a) <= unsigned(n, b),
-    |n, a, b| unsigned(n, a) > unsigned(n, b),
-    |n, a, b| unsigned(n, a) >= unsigned(n, b),
-];
 
 fn compare(c: &mut Compiler<'_>, op: &Op) -> Made {
     let ty = compared_type(c, op)?;

@@ -1,6 +1,6 @@
 //! Matmuls, accumulated in f32 (or i32).
 
-use super::{Definition, pure, reshape::strides};
+use super::{Definition, OpKind, pure, reshape::strides};
 use crate::{
     attribute::{Attr, DotDimensions},
     interpret::{
@@ -19,7 +19,8 @@ pub(super) const OPS: &[Definition] = &[pure(
     // The hint only affects instruction selection.
     &["dimension_numbers", "precision", "transpose_lhs", "transpose_rhs", "transpose_lhs_hint"],
     matmul,
-)];
+)
+.kind(OpKind::Matmul)];
 
 /// Treatment of f32 operands by the MXU, which multiplies bf16 and accumulates in f32.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -284,7 +285,7 @@ fn matmul(c: &mut Compiler<'_>, op: &Op) -> Made {
         let (lhs, rhs) = (m.vector(step, 0), m.vector(step, 1));
         let mut out = m.vector(step, 2).to_integers(results).to_vec();
         product.add_integers(&lhs, &rhs, &mut out);
-        out.iter_mut().for_each(|sum| *sum = super::integer::wrap(width, (*sum).into()) as i32);
+        out.iter_mut().for_each(|sum| *sum = super::scalar::wrap(width, (*sum).into()) as i32);
         m.set(step, Value::Vector(Data::integers(out)));
         Ok(())
     }))

@@ -1,7 +1,7 @@
 //! Loads and stores.
 
 use super::{
-    Definition, effect,
+    Definition, OpKind, effect,
     integer::is_scalar,
     pure,
     view::{indices, memref},
@@ -22,19 +22,19 @@ use crate::{
 const HINTS: &[&str] = &["nontemporal"];
 
 pub(super) const OPS: &[Definition] = &[
-    pure("vector.load", HINTS, load),
-    pure("tpu.vector_load", &["strides"], load),
-    pure("tpu.strided_load", &["strides"], load),
-    pure("vector.maskedload", HINTS, masked_load),
-    pure("tpu.load", &["sublane_mask", "sublane_stride"], load_sublanes),
-    pure("memref.load", HINTS, load_scalar),
-    effect("vector.store", HINTS, store),
-    effect("tpu.vector_store", &["strides", "add"], store),
-    effect("tpu.strided_store", &["strides"], store),
-    effect("vector.maskedstore", HINTS, masked_store),
-    effect("tpu.store", &["sublane_mask", "sublane_stride", "add"], store_sublanes),
-    effect("memref.store", HINTS, store_scalar),
-    effect("memref.copy", &[], copy),
+    pure("vector.load", HINTS, load).kind(OpKind::Load),
+    pure("tpu.vector_load", &["strides"], load).kind(OpKind::Load),
+    pure("tpu.strided_load", &["strides"], load).kind(OpKind::Load),
+    pure("vector.maskedload", HINTS, masked_load).kind(OpKind::Load),
+    pure("tpu.load", &["sublane_mask", "sublane_stride"], load_sublanes).kind(OpKind::Load),
+    pure("memref.load", HINTS, load_scalar).kind(OpKind::Load),
+    effect("vector.store", HINTS, store).kind(OpKind::Store),
+    effect("tpu.vector_store", &["strides", "add"], store).kind(OpKind::Store),
+    effect("tpu.strided_store", &["strides"], store).kind(OpKind::Store),
+    effect("vector.maskedstore", HINTS, masked_store).kind(OpKind::Store),
+    effect("tpu.store", &["sublane_mask", "sublane_stride", "add"], store_sublanes).kind(OpKind::Store),
+    effect("memref.store", HINTS, store_scalar).kind(OpKind::Store),
+    effect("memref.copy", &[], copy).kind(OpKind::Copy),
 ];
 
 /// The part of a memref that an operation accesses.

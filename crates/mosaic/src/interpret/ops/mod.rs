@@ -10,32 +10,82 @@ mod matmul;
 mod memory;
 mod reduce;
 mod reshape;
+mod scalar;
 mod stablehlo;
 mod view;
 
+pub use scalar::ScalarOp;
 pub(super) use stablehlo::embedded_text;
 
+use self::scalar::Rule;
 use super::program::{Compiler, Made};
 use crate::ir::Op;
 
 /// Compiles an operation.
 pub(super) type Maker = fn(&mut Compiler<'_>, &Op) -> Made;
 
-/// Whether an operation has side effects.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Effect {
-    /// Pure. Removed if its results are unused, as a compiler would: the load that precedes every store in
-    /// lowered kernels is not a read.
-    None,
-    /// Writes, waits, signals or branches.
-    Some,
+/// What an operation does to memory, DMAs and control flow: all that can be said of it without data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpKind {
+    /// Computes values from values.
+    Compute,
+    /// Multiplies matrices.
+    Matmul,
+    /// Takes a box out of a memref.
+    Slice,
+    /// Gives the same elements of a memref, with or without dimensions of extent 1.
+    Alias,
+    /// Gives the memory of a memref in another shape or type.
+    Reinterpret,
+    /// Allocates a memref.
+    Allocate,
+    /// Reads a memref.
+    Load,
+    /// Writes a memref.
+    Store,
+    /// Copies one memref to another and returns when that is done.
+    Copy,
+    /// Starts a DMA.
+    StartDma,
+    /// Waits for a DMA.
+    WaitDma,
+    /// `scf.if`.
+    If,
+    /// `scf.for`.
+    For,
+    /// `scf.while`.
+    While,
+    /// Runs its region once.
+    Scope,
+    /// Calls another function of the module.
+    Call,
+    /// Ends a block.
+    Yield,
+    /// Has an effect of another kind: signals or reads a semaphore, asserts, traces.
+    Effect,
+}
+
+impl OpKind {
+    /// Returns whether the operation has side effects. One without is removed if its results are unused, as a compiler
+    /// would: the load that precedes every store in lowered kernels is not a read.
+    const fn has_effect(self) -> bool {
+        match self {
+            Self::Compute | Self::Matmul | Self::Load | Self::Allocate => false,
+            Self::Slice | Self::Alias | Self::Reinterpret => false,
+            Self::Store | Self::Copy | Self::StartDma | Self::WaitDma | Self::Effect => true,
+            Self::If | Self::For | Self::While | Self::Scope | Self::Call | Self::Yield => true,
+        }
+    }
 }
 
 /// Definition of an operation; the only list of names.
 #[derive(Clone, Copy)]
 pub(super) struct Definition {
     name: &'static str,
-    effect: Effect,
+    kind: OpKind,
+    /// How it computes a scalar integer, where it does.
+    rule: Option<Rule>,
     /// Result count; `None` if it depends on the types.
     results: Option<usize>,
     /// Region count.
@@ -47,15 +97,25 @@ pub(super) struct Definition {
 
 /// Defines a pure operation.
 const fn pure(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
-    Definition { name, effect: Effect::None, results: Some(1), regions: 0, attributes, make }
+    Definition { name, kind: OpKind::Compute, rule: None, results: Some(1), regions: 0, attributes, make }
 }
 
 /// Defines an operation with side effects.
 const fn effect(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
-    Definition { name, effect: Effect::Some, results: Some(0), regions: 0, attributes, make }
+    Definition { name, kind: OpKind::Effect, rule: None, results: Some(0), regions: 0, attributes, make }
 }
 
 impl Definition {
+    /// Sets the kind.
+    const fn kind(self, kind: OpKind) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// Sets how scalar integers are computed.
+    const fn rule(self, rule: Rule) -> Self {
+        Self { rule: Some(rule), ..self }
+    }
+
     /// Sets the result count.
     const fn results(self, results: usize) -> Self {
         Self { results: Some(results), ..self }
@@ -110,7 +170,12 @@ pub fn supported() -> Vec<&'static str> {
     names
 }
 
+/// Kind of an operation; `None` if it is unknown, so that it may do anything.
+pub fn op_kind(name: &str) -> Option<OpKind> {
+    definition(name).map(|definition| definition.kind)
+}
+
 /// Returns whether an operation has side effects; unknown ones are assumed to.
 pub(super) fn has_effect(name: &str) -> bool {
-    definition(name).is_none_or(|definition| definition.effect == Effect::Some)
+    op_kind(name).is_none_or(OpKind::has_effect)
 }

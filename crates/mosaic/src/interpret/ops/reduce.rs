@@ -3,9 +3,10 @@
 use super::{
     Definition,
     float::{maximum, minimum},
-    integer::{bits, is_scalar, wrap},
+    integer::{bits, is_scalar},
     pure,
     reshape::{around, axis, strides},
+    scalar::wrap,
 };
 use crate::{
     attribute::Attr,

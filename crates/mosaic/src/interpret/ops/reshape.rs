@@ -2,8 +2,9 @@
 
 use super::{
     Definition,
-    integer::{bits, is_scalar, wrap},
+    integer::{bits, is_scalar},
     pure,
+    scalar::wrap,
 };
 use crate::{
     interpret::{

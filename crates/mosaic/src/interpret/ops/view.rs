@@ -1,6 +1,6 @@
 //! View operations: slices, casts, allocations.
 
-use super::{Definition, pure};
+use super::{Definition, OpKind, pure};
 use crate::{
     interpret::{
         machine::Stop,
@@ -13,16 +13,16 @@ use crate::{
 };
 
 pub(super) const OPS: &[Definition] = &[
-    pure("tpu.memref_slice", &[], slice),
-    pure("tpu.memref_squeeze", &[], squeeze),
-    pure("tpu.memref_reshape", &[], reshape),
-    pure("memref.cast", &[], same_view),
-    pure("tpu.reinterpret_cast", &[], same_view),
-    pure("tpu.erase_memref_layout", &[], same_view),
-    pure("tpu.assume_layout", &[], same_view),
+    pure("tpu.memref_slice", &[], slice).kind(OpKind::Slice),
+    pure("tpu.memref_squeeze", &[], squeeze).kind(OpKind::Alias),
+    pure("tpu.memref_reshape", &[], reshape).kind(OpKind::Reinterpret),
+    pure("memref.cast", &[], same_view).kind(OpKind::Alias),
+    pure("tpu.reinterpret_cast", &[], same_view).kind(OpKind::Reinterpret),
+    pure("tpu.erase_memref_layout", &[], same_view).kind(OpKind::Alias),
+    pure("tpu.assume_layout", &[], same_view).kind(OpKind::Alias),
     // The address of a buffer in its memory is not modelled.
-    pure("memref.alloca", &["alignment"], alloca),
-    pure("memref.alloc", &["alignment"], alloca),
+    pure("memref.alloca", &["alignment"], alloca).kind(OpKind::Allocate),
+    pure("memref.alloc", &["alignment"], alloca).kind(OpKind::Allocate),
     pure("memref.dim", &[], dim),
 ];
 

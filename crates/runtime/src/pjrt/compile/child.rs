@@ -11,12 +11,12 @@ use crate::pjrt::{Error, Executable, Plugin, Topology};
 pub fn serve(mut input: impl Read, mut output: impl Write) -> io::Result<()> {
     let mut text = String::new();
     input.read_to_string(&mut text)?;
-    let job: CompileRequest = serde_json::from_str(&text)?;
-    let session = match Session::start(&job) {
+    let request: CompileRequest = serde_json::from_str(&text)?;
+    let session = match Session::start(&request) {
         Ok(session) => session,
         Err(reason) => return answer(&mut output, &Reply::NotStarted(reason)),
     };
-    for module in &job.modules {
+    for module in &request.modules {
         answer(&mut output, &session.compile(module))?;
     }
     Ok(())
@@ -37,9 +37,9 @@ struct Session {
 }
 
 impl Session {
-    fn start(job: &CompileRequest) -> Result<Self, String> {
-        let plugin = Plugin::load(&job.plugin).map_err(|error| error.to_string())?;
-        let target = &job.target;
+    fn start(request: &CompileRequest) -> Result<Self, String> {
+        let plugin = Plugin::load(&request.plugin).map_err(|error| error.to_string())?;
+        let target = &request.target;
         let reject = |error: Error| Rejection::of_topology(&target.topology, error).to_string();
         let topology = Topology::new(&plugin, &target.topology, &target.options).map_err(reject)?;
         let kinds = topology.device_kinds().map_err(reject)?;

@@ -14,13 +14,14 @@ use super::{CompileRequest, Compiled, DumpFlags, Module, Rejection, Reply, Targe
 use crate::cleanup::GuardedChild;
 
 /// Timeout without a reply: many times what the largest kernels take.
-const PATIENCE: Duration = Duration::from_secs(15 * 60);
+const TIMEOUT: Duration = Duration::from_secs(15 * 60);
 
 /// How much of a dead child's stderr to quote.
 const LAST_WORDS: u64 = 2000;
 
 /// A compilation that failed.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CompileError {
     /// The compiler rejects the module.
     #[error("{module}: {rejection}")]
@@ -34,19 +35,19 @@ pub enum CompileError {
     #[error("{0}")]
     NotStarted(String),
     /// The compiler's process died.
-    #[error("the compiler died of {cause} while compiling {module}{words}", words = quoted(.last_words))]
+    #[error("the compiler died of {cause} while compiling {module}{words}", words = quoted(.stderr_tail))]
     Crashed {
         /// Which module.
         module: String,
         /// A signal or an exit code.
         cause: String,
         /// The end of its stderr.
-        last_words: String,
+        stderr_tail: String,
     },
     /// The compiler did not reply in time and was killed.
     #[error(
         "the compiler did not reply within {} seconds while compiling {module}, and was killed{words}",
-        .waited.as_secs(), words = quoted(.last_words)
+        .waited.as_secs(), words = quoted(.stderr_tail)
     )]
     Hung {
         /// Which module.
@@ -54,7 +55,7 @@ pub enum CompileError {
         /// The timeout.
         waited: Duration,
         /// The end of its stderr.
-        last_words: String,
+        stderr_tail: String,
     },
     /// The child process could not be run.
     #[error("cannot run the compiling process {program:?}: {error}")]
@@ -80,10 +81,10 @@ pub struct Compiler {
 }
 
 /// The output of a child.
-struct Answers {
+struct ChildOutput {
     replies: Vec<Reply>,
     end: End,
-    last_words: String,
+    stderr_tail: String,
 }
 
 /// How a child ended.
@@ -103,17 +104,17 @@ impl Compiler {
         module: &Module,
         dump: &DumpFlags,
     ) -> Result<Compiled, CompileError> {
-        self.compile_within(PATIENCE, target, module, dump)
+        self.compile_within(TIMEOUT, target, module, dump)
     }
 
     fn compile_within(
         &self,
-        patience: Duration,
+        timeout: Duration,
         target: &Target,
         module: &Module,
         dump: &DumpFlags,
     ) -> Result<Compiled, CompileError> {
-        let answers = self.run(patience, target, std::slice::from_ref(module), dump)?;
+        let answers = self.run(timeout, target, std::slice::from_ref(module), dump)?;
         let (mut replies, crash) = answers.split();
         match replies.pop() {
             Some(reply) => outcome(reply, &module.name),
@@ -131,7 +132,7 @@ impl Compiler {
         let mut outcomes = Vec::with_capacity(modules.len());
         while outcomes.len() < modules.len() {
             let rest = &modules[outcomes.len()..];
-            let (replies, crash) = self.run(PATIENCE, target, rest, &DumpFlags::Nothing)?.split();
+            let (replies, crash) = self.run(TIMEOUT, target, rest, &DumpFlags::Nothing)?.split();
             let answered = replies.len();
             let named = replies.into_iter().zip(rest);
             outcomes.extend(named.map(|(reply, module)| outcome(reply, &module.name)));
@@ -150,16 +151,16 @@ impl Compiler {
     /// Runs a child to its end.
     fn run(
         &self,
-        patience: Duration,
+        timeout: Duration,
         target: &Target,
         modules: &[Module],
         dump: &DumpFlags,
-    ) -> Result<Answers, CompileError> {
+    ) -> Result<ChildOutput, CompileError> {
         let (program, arguments) = self.child.split_first().expect("the child has a program");
         let process_error = |error| self.process_error(error);
-        let job =
+        let request =
             CompileRequest { plugin: self.plugin.clone(), target: target.clone(), modules: modules.to_vec() };
-        let job = serde_json::to_vec(&job).map_err(|error| process_error(error.into()))?;
+        let request = serde_json::to_vec(&request).map_err(|error| process_error(error.into()))?;
         // A file, not a pipe: it need not be read while the child runs.
         let mut log = tempfile::tempfile().map_err(process_error)?;
         let mut command = Command::new(program);
@@ -167,8 +168,8 @@ impl Compiler {
         command.stderr(log.try_clone().map_err(process_error)?);
         dump.apply(&mut command);
         let child = GuardedChild::spawn(&mut command).map_err(process_error)?;
-        let (output, end) = converse(child, &job, patience).map_err(process_error)?;
-        let last_words = tail(&mut log).map_err(process_error)?;
+        let (output, end) = exchange(child, &request, timeout).map_err(process_error)?;
+        let stderr_tail = tail(&mut log).map_err(process_error)?;
         let mut replies = Vec::new();
         for line in output {
             // Lines that are not replies were printed by the compiler.
@@ -178,15 +179,15 @@ impl Compiler {
                 Err(_) => {}
             }
         }
-        Ok(Answers { replies, end, last_words })
+        Ok(ChildOutput { replies, end, stderr_tail })
     }
 }
 
 /// Sends the request and reads the child's lines.
-fn converse(mut child: GuardedChild, job: &[u8], patience: Duration) -> io::Result<(Vec<String>, End)> {
+fn exchange(mut child: GuardedChild, request: &[u8], timeout: Duration) -> io::Result<(Vec<String>, End)> {
     let mut stdin = child.take_stdin().expect("stdin is piped");
     // If the child died early, its exit status tells more than the broken pipe.
-    let _ = stdin.write_all(job);
+    let _ = stdin.write_all(request);
     drop(stdin);
     let stdout = child.take_stdout().expect("stdout is piped");
     let (sender, receiver) = mpsc::channel();
@@ -197,12 +198,12 @@ fn converse(mut child: GuardedChild, job: &[u8], patience: Duration) -> io::Resu
     });
     let mut lines = Vec::new();
     loop {
-        match receiver.recv_timeout(patience) {
+        match receiver.recv_timeout(timeout) {
             Ok(line) => lines.push(line),
             Err(RecvTimeoutError::Disconnected) => return Ok((lines, End::Exited(child.wait()?))),
             Err(RecvTimeoutError::Timeout) => {
                 child.kill()?;
-                return Ok((lines, End::Hung(patience)));
+                return Ok((lines, End::Hung(timeout)));
             }
         }
     }
@@ -216,15 +217,15 @@ fn tail(log: &mut File) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
 }
 
-impl Answers {
+impl ChildOutput {
     /// Returns the replies, and an explanation for missing ones.
     fn split(self) -> (Vec<Reply>, impl Fn(&str) -> CompileError) {
-        let (end, last_words) = (self.end, self.last_words);
+        let (end, stderr_tail) = (self.end, self.stderr_tail);
         let crash = move |module: &str| {
-            let (module, last_words) = (module.to_owned(), last_words.clone());
+            let (module, stderr_tail) = (module.to_owned(), stderr_tail.clone());
             match end {
-                End::Exited(status) => CompileError::Crashed { module, cause: cause(status), last_words },
-                End::Hung(waited) => CompileError::Hung { module, waited, last_words },
+                End::Exited(status) => CompileError::Crashed { module, cause: cause(status), stderr_tail },
+                End::Hung(waited) => CompileError::Hung { module, waited, stderr_tail },
             }
         };
         (self.replies, crash)
@@ -284,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_crash_is_told_with_its_last_words() {
+    fn a_crash_quotes_stderr() {
         assert_eq!(
             compile("echo 'Check failed: x > 0' >&2; kill -ABRT $$").to_string(),
             "the compiler died of signal 6 (abort) while compiling dma; stderr ends with:\n\
@@ -305,9 +306,9 @@ mod tests {
     #[test]
     fn a_child_that_hangs_is_ended() {
         let (target, module) = (Target::named("t"), Module::new("dma", ""));
-        let patience = Duration::from_secs(1);
+        let timeout = Duration::from_secs(1);
         let compile = |script: &str| {
-            let outcome = compiler(script).compile_within(patience, &target, &module, &DumpFlags::Nothing);
+            let outcome = compiler(script).compile_within(timeout, &target, &module, &DumpFlags::Nothing);
             outcome.unwrap_err().to_string()
         };
         assert_eq!(

@@ -8,6 +8,7 @@ use crate::pjrt::{Error, ErrorCode};
 
 /// Why the compiler rejects a target or a module.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[non_exhaustive]
 pub enum Rejection {
     /// The compiler does not know the topology.
     #[error("unknown topology '{0}': check the name, or install a newer libtpu")]
@@ -89,7 +90,7 @@ fn essence(message: &str) -> String {
     line.unwrap_or("no reason given").to_owned()
 }
 
-/// The sentence that tells by how much memory is exceeded.
+/// The sentence about the exceeded memory.
 fn excess(message: &str) -> Option<String> {
     let sentence = message.lines().flat_map(|line| line.split(". "));
     let mut telling = sentence.filter(|sentence| sentence.contains("exceed"));

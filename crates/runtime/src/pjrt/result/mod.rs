@@ -66,6 +66,7 @@ impl ErrorCode {
 
 /// A call that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Error {
     /// The plugin reports an error.
     #[error("{message}")]

@@ -12,6 +12,7 @@ use crate::pjrt::sys;
 
 /// A file that cannot be used as a plugin.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PluginError {
     /// The dynamic loader cannot load it.
     #[error("cannot load {path}: {reason}")]

@@ -1,0 +1,226 @@
+//! TMA loads and stores.
+
+use super::{
+    Fault, FaultKind, KernelArgument, TensorMap, World,
+    accesses::aligned,
+    cluster::Cluster,
+    lanes::map_index,
+    memory::{Agent, Clock, Lane, SHARED_START, SharedAccess, UNIT, swizzled},
+    program::{SharedAt, TensorLoad, Value, Wide},
+    step::{address, resolve},
+    warp::{LANES, Warp, lanes},
+};
+
+/// A TMA load in flight.
+#[derive(Debug)]
+pub(super) struct TensorCopy {
+    /// Rank of the CTA that issued it.
+    issuer: usize,
+    /// Ranks of the CTAs that receive it.
+    ctas: Vec<usize>,
+    to: usize,
+    barrier: usize,
+    map: TensorMap,
+    place: (u32, u32),
+    clock: Clock,
+    /// The instruction that issued it, and the thread.
+    source: (usize, usize),
+}
+
+/// A TMA store in flight.
+#[derive(Debug)]
+pub(super) struct TensorStore {
+    /// The lane that issued it.
+    pub(super) lane: usize,
+    /// Whether it belongs to a committed group.
+    is_committed: bool,
+    from: usize,
+    map: TensorMap,
+    place: (u32, u32),
+    clock: Clock,
+    time: u32,
+}
+
+impl Cluster {
+    pub(super) fn tensor_load(
+        &mut self,
+        warp: &mut Warp,
+        active: u32,
+        load: &TensorLoad,
+        at: usize,
+        world: &mut World<'_>,
+    ) -> Result<(), FaultKind> {
+        for lane in lanes(active) {
+            let own = 1u32 << warp.cta;
+            let mask = load.mask.map_or(own, |mask| warp.value(mask, lane));
+            let to = address(warp, load.to, lane) as usize;
+            let map = tensor_map(warp, load.map, lane, world)?;
+            aligned(to as u64, map.box_row())?;
+            warp.require_previous_done(active, map.address, world.device)?;
+            let place = (warp.value(load.column, lane), warp.value(load.row, lane));
+            self.in_flight.push(TensorCopy {
+                issuer: warp.cta,
+                ctas: lanes(mask).collect(),
+                to,
+                barrier: address(warp, load.barrier, lane) as usize,
+                map,
+                place,
+                clock: warp.release(1 << lane),
+                source: (at, warp.index * LANES + lane),
+            });
+        }
+        world.events += 1;
+        Ok(())
+    }
+
+    pub(super) fn tensor_store(
+        &mut self,
+        warp: &mut Warp,
+        active: u32,
+        map: Wide,
+        (column, row): (Value, Value),
+        from: SharedAt,
+        world: &World<'_>,
+    ) -> Result<(), FaultKind> {
+        for lane in lanes(active) {
+            let (_, from) = resolve(warp, address(warp, from, lane));
+            let map = tensor_map(warp, map, lane, world)?;
+            aligned(from as u64, map.box_row())?;
+            warp.require_previous_done(active, map.address, world.device)?;
+            let place = (warp.value(column, lane), warp.value(row, lane));
+            let known = warp.known(1 << lane);
+            let access = warp.access(Lane::new(lane), &known);
+            let shared = &self.cta(warp.cta)?.shared;
+            shared.require_fenced(from, map.box_row() * map.boxes.1, 1 << lane, access)?;
+            drop(known);
+            let (clock, time) = warp.start_store(1 << lane);
+            warp.stores.push_back(TensorStore { lane, is_committed: false, from, map, place, clock, time });
+        }
+        Ok(())
+    }
+
+    /// Completes some of the loads in flight.
+    pub(super) fn land_some(&mut self, world: &mut World<'_>) -> Result<(), Fault> {
+        while !self.in_flight.is_empty() && world.below(3) == 0 {
+            let next = world.below(self.in_flight.len());
+            self.land_tile(next, world)?;
+        }
+        Ok(())
+    }
+
+    fn land_tile(&mut self, index: usize, world: &mut World<'_>) -> Result<(), Fault> {
+        let copy = self.in_flight.swap_remove(index);
+        world.events += 1;
+        let (instruction, thread) = copy.source;
+        self.write_tile(&copy, world)
+            .map_err(|kind| self.fault(world.launch, instruction, (copy.issuer, thread), kind))
+    }
+
+    fn write_tile(&mut self, copy: &TensorCopy, world: &World<'_>) -> Result<(), FaultKind> {
+        let TensorCopy { map, place: (column, row), clock, .. } = copy;
+        let width = map.box_row();
+        // The issuer must know that the mbarrier was initialized; as which agent it is used does not matter.
+        let asked = SharedAccess::of_async(Agent::stores(0), 0, clock);
+        let mut writers = Vec::with_capacity(copy.ctas.len());
+        for &rank in &copy.ctas {
+            let barrier = self.cta(rank)?.shared.barrier(copy.barrier, asked)?;
+            if !barrier.is_fenced {
+                return Err(FaultKind::BarrierNotFenced {
+                    offset: copy.barrier.saturating_sub(SHARED_START),
+                });
+            }
+            writers.push((rank, barrier.tile()));
+        }
+        let mut line = vec![0; width];
+        for box_row in 0..map.boxes.1 {
+            line.fill(0);
+            if let Some((address, bytes)) = map.inside(*column, *row, box_row) {
+                line[..bytes].copy_from_slice(world.device.bytes(address, bytes, self.index)?);
+            }
+            for &(rank, (agent, time)) in &writers {
+                let (shared, access) =
+                    (&mut self.cta(rank)?.shared, SharedAccess::of_async(agent, time, clock));
+                for (unit, bytes) in line.chunks(UNIT).enumerate() {
+                    shared.write(swizzled(copy.to + box_row * width + unit * UNIT), bytes, access)?;
+                }
+            }
+        }
+        for &rank in &copy.ctas {
+            self.cta(rank)?.shared.barrier(copy.barrier, asked)?.land(width * map.boxes.1, clock);
+        }
+        Ok(())
+    }
+
+    /// Refuses that a CTA exits while copies into it are in flight.
+    pub(super) fn require_landed(&self, rank: usize, world: &World<'_>) -> Result<(), Fault> {
+        if let Some(copy) = self.in_flight.iter().find(|copy| copy.ctas.contains(&rank)) {
+            let (instruction, thread) = copy.source;
+            return Err(self.fault(
+                world.launch,
+                instruction,
+                (copy.issuer, thread),
+                FaultKind::ExitsWithCopiesInFlight,
+            ));
+        }
+        for warp in &self.ctas[rank].warps {
+            if let Some(copy) = warp.copies.front() {
+                let thread = (rank, warp.index * LANES);
+                return Err(self.fault(
+                    world.launch,
+                    copy.instruction,
+                    thread,
+                    FaultKind::ExitsWithCopiesInFlight,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes the committed stores of these lanes, which then know that the source was read.
+    pub(super) fn land_stores(
+        &mut self,
+        warp: &mut Warp,
+        active: u32,
+        world: &mut World<'_>,
+    ) -> Result<(), FaultKind> {
+        let agent = Agent::stores(warp.in_cluster);
+        let is_waited = |store: &TensorStore| store.is_committed && active >> store.lane & 1 == 1;
+        let (waited, left) = warp.stores.drain(..).partition(is_waited);
+        warp.stores = left;
+        for store in Vec::from(waited) {
+            let TensorStore { from, map, place: (column, row), clock, time, .. } = store;
+            let access = SharedAccess::of_async(agent, time, &clock);
+            for box_row in 0..map.boxes.1 {
+                let Some((address, bytes)) = map.inside(column, row, box_row) else { continue };
+                let shared = &mut self.cta(warp.cta)?.shared;
+                let mut line = Vec::with_capacity(map.box_row());
+                for at in (0..map.box_row()).step_by(UNIT) {
+                    let unit = swizzled(from + box_row * map.box_row() + at);
+                    line.extend_from_slice(shared.read(unit, UNIT, access)?);
+                }
+                world.device.write(address, &line[..bytes], self.index)?;
+            }
+            let mut read = clock;
+            read.set(agent, time);
+            warp.learn(active, &read);
+            world.events += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Commits the stores of these lanes as a group.
+pub(super) fn commit_stores(warp: &mut Warp, active: u32) {
+    for store in warp.stores.iter_mut().filter(|store| active >> store.lane & 1 == 1) {
+        store.is_committed = true;
+    }
+}
+
+fn tensor_map(warp: &Warp, map: Wide, lane: usize, world: &World<'_>) -> Result<TensorMap, FaultKind> {
+    let address = warp.wide(map, lane);
+    let index = map_index(address).ok_or(FaultKind::OutsideDevice { address, bytes: 128 })?;
+    match world.launch.arguments.get(index) {
+        Some(KernelArgument::TensorMap(map)) => Ok(*map),
+        _ => Err(FaultKind::ParameterKindMismatch { index }),
+    }
+}

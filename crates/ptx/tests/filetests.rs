@@ -1,0 +1,162 @@
+//! Runs the files of `filetests/ptx`: each holds the body of a kernel and what is expected of it.
+//!
+//! The first line says how to launch it, the second what comes of it. Below an instruction,
+//! `// without => ...` says what comes of the kernel without it, and `// instead X; => ...` with another in
+//! its place. `BLESS=1` rewrites these.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use octile_ptx::simulate::{DeviceMemory, Fault, KernelArgument, Launch, LaunchConfig, Program, TensorMap};
+
+/// The kernel around a body, in one line, so that the lines of a body keep their numbers. `%r1` is the start
+/// of shared memory, `%r2` the thread, `%r3` the thread's word of shared memory, `%r4` the warp, `%p1` holds
+/// in thread 0; `%rd1` is the pointer `out`, `%rd2` the tensor map of a matrix of 8 rows x 128 bytes that
+/// starts with the number 7.
+const PROLOGUE: &str = ".visible .entry test(.param .u64 out, .param .align 64 .b8 map[128]) \
+    .maxntid 384, 1, 1 .minnctapersm 1 { .reg .b16 %h<9>; .reg .b32 %r<40>; .reg .b64 %rd<9>; \
+    .reg .f32 %f<9>; .reg .pred %p<9>; mov.u32 %r1, shared_memory; mov.u32 %r2, %tid.x; \
+    mad.lo.u32 %r3, %r2, 4, %r1; shr.u32 %r4, %r2, 5; setp.eq.u32 %p1, %r2, 0; ld.param.u64 %rd1, [out]; mov.b64 %rd2, map;";
+
+const EXPECT: &str = "// expect: ";
+
+/// `// run: simulate threads=128`
+struct Case {
+    ctas: u32,
+    cluster: u32,
+    threads: u32,
+    shared_bytes: u32,
+    seeds: u64,
+}
+
+impl Case {
+    fn new(directive: &str) -> Self {
+        let options =
+            directive.strip_prefix("// run: simulate").expect("the first line is `// run: simulate`");
+        let mut case = Self { ctas: 1, cluster: 1, threads: 64, shared_bytes: 1024, seeds: 8 };
+        for option in options.split_whitespace() {
+            let (name, value) = option.split_once('=').expect("an option is `name=value`");
+            let value: u32 = value.parse().expect("the value of an option is a number");
+            match name {
+                "ctas" => case.ctas = value,
+                "cluster" => case.cluster = value,
+                "threads" => case.threads = value,
+                "shared" => case.shared_bytes = value,
+                "seeds" => case.seeds = value.into(),
+                _ => panic!("there is no option `{name}`"),
+            }
+        }
+        case
+    }
+
+    /// What comes of the kernel with every seed: one outcome in full, or the kinds of several.
+    fn outcome(&self, lines: &[&str]) -> String {
+        let body = lines.iter().skip(1).map(|line| format!("{line}\n"));
+        let text = format!("{PROLOGUE}\n{}ret;\n}}\n", body.collect::<String>());
+        let program = match Program::parse(&text) {
+            Ok(program) => program,
+            Err(error) => return error.to_string(),
+        };
+        let (outcomes, kinds): (BTreeSet<_>, BTreeSet<_>) =
+            (0..self.seeds).map(|seed| self.run(&program, seed)).unzip();
+        let outcomes = if outcomes.len() == 1 { outcomes } else { kinds };
+        outcomes.into_iter().collect::<Vec<_>>().join(" or ")
+    }
+
+    /// The outcome of a run, and its kind.
+    fn run(&self, program: &Program, seed: u64) -> (String, String) {
+        let mut device = DeviceMemory::default();
+        let mut matrix = vec![0; 1024];
+        matrix[0] = 7;
+        let (out, address) = (device.allocate(vec![0; 256]), device.allocate(matrix));
+        let map = TensorMap { address, element: 1, size: (128, 8), stride: 128, boxes: (128, 8) };
+        let &Self { ctas, cluster, threads, shared_bytes, .. } = self;
+        let launch = Launch {
+            program,
+            config: LaunchConfig { grid: (ctas, 1), threads, cluster, shared_bytes },
+            arguments: vec![KernelArgument::Pointer(out), KernelArgument::TensorMap(map)],
+            resident_clusters: 2,
+            seed,
+            max_instructions: 1 << 20,
+        };
+        match launch.run(&mut device) {
+            Ok(_) => {
+                let word = |at: u64| {
+                    let bytes = device.read(at).expect("it was allocated");
+                    u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+                };
+                (format!("out {} matrix {}", word(out), word(address)), "ok".to_owned())
+            }
+            Err(Fault { line, kind, .. }) => {
+                let name = format!("{kind:?}");
+                let name = name.split(|c: char| !c.is_alphanumeric()).next().unwrap_or_default();
+                // Line 1 is the prologue; a deadlock is not at one line.
+                let outcome =
+                    if name == "Deadlock" { kind.to_string() } else { format!("line {line}: {kind}") };
+                (outcome, name.to_owned())
+            }
+        }
+    }
+}
+
+/// The file with the expectations that hold.
+fn blessed(text: &str) -> String {
+    let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(EXPECT)).collect();
+    let case = Case::new(lines.first().expect("a file is not empty"));
+    // The expectation takes a line, too.
+    lines.insert(1, "");
+    let mut out = format!("{}\n{EXPECT}{}\n", lines[0], case.outcome(&lines));
+    let mut instruction = 0;
+    for (at, line) in lines.iter().enumerate().skip(2) {
+        match mutation(line) {
+            Some((head, replacement)) => {
+                let mut mutant = lines.clone();
+                mutant[instruction] = replacement;
+                out += &format!("{head} => {}\n", case.outcome(&mutant));
+            }
+            None => {
+                out += &format!("{line}\n");
+                instruction = if line.trim_start().starts_with("//") { instruction } else { at };
+            }
+        }
+    }
+    out
+}
+
+/// `// instead X; => outcome`: all before the arrow, and what comes instead.
+fn mutation(line: &str) -> Option<(&str, &str)> {
+    let head = line.split(" =>").next().unwrap_or_default();
+    match head.trim_start() {
+        "// without" => Some((head, "")),
+        comment => Some((head, comment.strip_prefix("// instead ")?)),
+    }
+}
+
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("the folder can be listed");
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "ptx"));
+    files.sort();
+    files
+}
+
+#[test]
+fn files_do_what_they_say() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/ptx");
+    let mut wrong = Vec::new();
+    let files = files(&folder);
+    assert!(files.len() > 20, "only {} files in {}", files.len(), folder.display());
+    for file in files {
+        let text = fs::read_to_string(&file).expect("the file can be read");
+        let current = blessed(&text);
+        if std::env::var_os("BLESS").is_some() {
+            fs::write(&file, &current).expect("the file can be written");
+        } else if current != text {
+            wrong.push(format!("{}:\n{current}", file.display()));
+        }
+    }
+    assert!(wrong.is_empty(), "{} files do something else now:\n{}", wrong.len(), wrong.join("\n"));
+}
