@@ -155,7 +155,7 @@ fn every_key_of_a_manifest_is_needed() {
             "the plan is not one that this version of octile makes",
         );
     }
-    // The same key twice: readers differ in which one they take.
+    // Duplicate keys: readers differ in which one they use.
     let text = serde_json::to_string_pretty(&version.manifest).unwrap();
     let twice = text.replacen("\"strategy\": \"smem\"", "\"strategy\": \"auto\", \"strategy\": \"smem\"", 1);
     assert_ne!(twice, text);
