@@ -93,7 +93,7 @@ fn a_round_trip_reports_what_it_did() {
     assert_eq!(entries(folder), ["in"]);
     let text = passes(&["quantize", "in", "-o", "out"], folder);
     assert!(text.contains("Quantized 2 weights: 1.05 MB -> 524.42 kB"), "{text}");
-    assert!(text.contains("tensor parallelism of 4 is ruled out: N = 256"), "{text}");
+    assert!(text.contains("tensor parallelism of 4 is impossible: N = 256"), "{text}");
     passes(&["convert", "out", "-o", "ct", "--format", "compressed-tensors"], folder);
     passes(&["convert", "ct", "-o", "back", "--format", "fp8"], folder);
     assert_eq!(contents(&folder.join("back")), contents(&folder.join("out")));
@@ -101,7 +101,10 @@ fn a_round_trip_reports_what_it_did() {
     assert!(text.contains("Dequantized 2 weights"), "{text}");
     let one = "in/model-00001-of-00002.safetensors";
     let text = passes(&["quantize", one, "-o", "one.safetensors", "--scales", "ue8m0"], folder);
-    assert!(text.contains("add to the config.json") && text.contains("\"scale_fmt\": \"ue8m0\""), "{text}");
+    assert!(
+        text.contains("add this to the model's config.json") && text.contains("\"scale_fmt\": \"ue8m0\""),
+        "{text}"
+    );
     assert_eq!(contents(&folder.join("in")), input, "the input is never changed");
     assert_eq!(entries(folder), ["back", "ct", "in", "one.safetensors", "out", "plain"]);
 }

@@ -184,7 +184,7 @@ fn kernels_that_need_too_much_memory_are_rejected() {
     let refused = |lines: &str| format!("{:#}", report(&changed(lines), &[]).unwrap_err());
     let said = refused("%d = tpu.iota {dimensions = array<i32: 0>} : vector<131072x131072xi32>");
     assert!(
-        said.contains("tpu.iota: vector<131072x131072xi32> has more than the 16777216 elements"),
+        said.contains("tpu.iota: vector<131072x131072xi32> exceeds the limit of 16777216 elements"),
         "{said}"
     );
     let said = refused("%d = \"tpu.sparkle\"() : () -> i32");

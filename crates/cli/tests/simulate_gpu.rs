@@ -104,10 +104,9 @@ fn an_endless_loop_is_stopped() {
     let start = sound.rfind("\t.reg").and_then(|at| Some(at + sound[at..].find('\n')? + 1)).unwrap();
     let (before, after) = sound.split_at(start);
     fs::write(&kernel, format!("{before}AGAIN:\n\tbar.sync 0;\n\tbra AGAIN;\n{after}")).unwrap();
-    for (more, sentence) in [
-        (&[][..], "the run was stopped after "),
-        (&["--max-operations", "100000"], "the run was stopped after 100000 instructions"),
-    ] {
+    for (more, sentence) in
+        [(&[][..], "stopped after "), (&["--max-operations", "100000"], "stopped after 100000 instructions")]
+    {
         let (code, said) = octile(&[&["simulate", STRIP], more].concat(), place.path());
         assert_eq!(code, 1, "{said}");
         assert!(said.contains(sentence) && said.contains("verdict   FAIL"), "{said}");
@@ -128,7 +127,7 @@ fn unsupported_inputs_fail_with_one_sentence() {
     };
     refusal(
         &["simulate", STRIP, "--tensors", "t"],
-        "--tensors has no effect here and only goes with a Mosaic kernel",
+        "--tensors has no effect here and only applies to a Mosaic kernel",
     );
     refusal(&["simulate", STRIP, "--chip", "v4"], "--chip has no effect here");
     refusal(&["simulate", "gpu/none.ptx"], "cannot read gpu/none.ptx");
@@ -136,11 +135,14 @@ fn unsupported_inputs_fail_with_one_sentence() {
     let large = ["--shape", "9000000x9000000x9000000:128", "--strategy", "strip", "-o", "large"];
     let (code, said) = octile(&[&["inspect", "--target", "sm_90a"], &large[..]].concat(), place.path());
     assert_eq!(code, 0, "{said}");
-    refusal(&["simulate", "large/v4_whole_k_strip/kernel.ptx"], "GiB of memory here, and this machine has");
-    refusal(&["simulate", "gpu/v4_whole_k_strip/quantize/kernel.ptx"], "simulate that one, and both run");
+    refusal(&["simulate", "large/v4_whole_k_strip/kernel.ptx"], "GiB of memory, this machine has");
+    refusal(
+        &["simulate", "gpu/v4_whole_k_strip/quantize/kernel.ptx"],
+        "simulate the kernel.ptx one folder up, which runs both",
+    );
     refusal(&["simulate", "gpu/v4_whole_k_strip/manifest.json"], "manifest.json:1:1: expected 'func.func'");
     fs::write(place.path().join("kernel.mlir"), "func.func @kernel() { return }").unwrap();
-    refusal(&["simulate", "kernel.mlir"], "--tensors FILE is needed");
+    refusal(&["simulate", "kernel.mlir"], "the kernel needs operands: pass a safetensors file");
 
     let manifest = place.path().join("gpu/v4_whole_k_strip/manifest.json");
     let written = fs::read_to_string(&manifest).unwrap();
@@ -162,7 +164,7 @@ fn unsupported_inputs_fail_with_one_sentence() {
         "manifest.json: compile that version again with `octile inspect`: it is cut off",
     );
     fs::remove_file(&manifest).unwrap();
-    refusal(&["simulate", STRIP], "manifest.json: it says how the kernel is launched");
+    refusal(&["simulate", STRIP], "manifest.json does not exist: simulate kernel.ptx in its folder");
 
     fs::write(&manifest, &written).unwrap();
     let kernel = place.path().join(STRIP);
