@@ -34,8 +34,8 @@ manifest, its name does (v2_manual_async_dma, 512-v3-tpu7x). A check that is not
 required is a note and never fails. Empty, truncated and unknown files fail.
 
 On GPUs these checks mean: scales-staged and data-on-chip, staged in shared
-memory; fits-on-chip, enough registers and shared memory for the planned CTAs per
-SM. The quantization kernel (quantize/) must fit and must not spill.
+memory; fits-on-chip, enough registers and shared memory for the planned CTAs
+per SM. The quantization kernel (quantize/) must fit and must not spill.
 
 Exit codes: 0 every version passes, 1 a version fails, 2 nothing to verify, or
 the dumps of a folder belong to several kernels.

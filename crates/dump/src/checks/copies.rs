@@ -31,7 +31,7 @@ pub fn async_copies(facts: &Facts, level: Level) -> CheckOutcome {
         None if executed(facts, level) => {
             let evidence = copies.first().map(|copy| copy.evidence.clone());
             CheckOutcome::fail(
-                "the kernel starts no copy of its data from device memory",
+                "the kernel starts no copy of its data from HBM",
                 evidence.into_iter().collect(),
             )
         }
@@ -195,7 +195,7 @@ fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) 
         return CheckOutcome::unknown("every operand is copied once: there is nothing to overlap");
     }
     CheckOutcome::pass(
-        format!("{} copied ahead, into two places or more", counted(blocks, "data operand")),
+        format!("{} prefetched into two or more buffers", counted(blocks, "data operand")),
         proof,
     )
 }

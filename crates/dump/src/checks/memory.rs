@@ -42,7 +42,7 @@ pub fn operands_in_hbm(facts: &Facts, level: Level) -> CheckOutcome {
     let moved: Vec<_> = data.iter().filter(|operand| operand.space != Space::Hbm).copied().collect();
     if moved.is_empty() {
         return CheckOutcome::pass(
-            format!("{} in device memory", list(data.iter().copied())),
+            format!("{} in HBM", list(data.iter().copied())),
             evidence(&data),
         );
     }
