@@ -200,7 +200,7 @@ fn quantization_kernels_are_verified() {
     };
     let whole = page(0);
     for part in
-        ["<h3>octile_quantize_f32_block_128, in quantize/", "quantize/kernel.sass, ", "quantize/kernel.ptx, "]
+        ["<h3>octile_quantize_f32_token_128, in quantize/", "quantize/kernel.sass, ", "quantize/kernel.ptx, "]
     {
         assert!(whole.contains(part), "{part} is not on the page");
     }
@@ -254,7 +254,7 @@ fn the_manifest_has_the_shared_memory_of_every_kernel() {
     let folder = place.path().join("gpu/v2_manual_async_dma");
     let written = fs::read_to_string(folder.join("manifest.json")).unwrap();
     let whole = manifest(&folder);
-    assert_eq!(whole["helpers"]["quantize"]["entry"], "octile_quantize_f16_block_128");
+    assert_eq!(whole["helpers"]["quantize"]["entry"], "octile_quantize_f16_token_128");
     let verify = |damage: &dyn Fn(&mut serde_json::Value), arguments: &[&str]| {
         let mut damaged = whole.clone();
         damage(&mut damaged);
@@ -386,7 +386,7 @@ fn gpu_code_is_not_a_tpu_kernel() {
     assert!(said.contains("octile_strip_"), "the kernel's name: {said}");
     let (code, said) = octile(&["verify", "gpu", "--chip", "v6e"], place.path());
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("FAIL files") && said.contains("for a GPU, and not for v6e"), "{said}");
+    assert!(said.contains("FAIL files") && said.contains("plans a GPU kernel, but --chip says v6e"), "{said}");
     // A single file does not identify its version.
     let (code, said) = octile(&["verify", "gpu/v1_auto_double_buffer/kernel.sass"], place.path());
     assert_eq!(code, 0, "{said}");
