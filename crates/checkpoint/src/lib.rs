@@ -5,6 +5,7 @@
 //! tensor, and [`write()`] streams the result, a block of rows at a time on all cores. Memory use does not
 //! grow with the model.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 #[cfg(target_endian = "big")]

@@ -3,10 +3,10 @@
 use std::{fs, path::Path, time::Duration};
 
 /// Age at which a temporary file counts as abandoned; a download may not touch its folder for hours.
-pub const AGE: Duration = Duration::from_secs(24 * 60 * 60);
+pub(crate) const AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Removes abandoned entries of `folder` whose names start with `prefix`. Errors are ignored.
-pub fn remove(folder: &Path, prefix: &str) {
+pub(crate) fn remove(folder: &Path, prefix: &str) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
         let is_ours = entry.file_name().to_string_lossy().starts_with(prefix);
         let modified = entry.metadata().and_then(|metadata| metadata.modified()).ok();

@@ -1,6 +1,7 @@
 //! The `octile` command: arguments become a request, a command turns it into report values, a printer turns
 //! those into text. Commands never print; printers never compute.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 mod abandoned;

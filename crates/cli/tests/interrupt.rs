@@ -21,7 +21,9 @@ use tempfile::TempDir;
 const SIGNALS: [(&str, i32); 3] = [("INT", 130), ("TERM", 143), ("HUP", 129)];
 
 fn start(arguments: &[&str], folder: &Path, variables: &[(&str, &Path)]) -> Child {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
+    // Background jobs inherit ignored signals; coreutils' `env` resets them.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT,TERM,HUP", env!("CARGO_BIN_EXE_octile")]);
     command.args(arguments).current_dir(folder).envs(variables.iter().copied());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command.spawn().expect("octile starts")

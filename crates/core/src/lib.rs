@@ -7,6 +7,7 @@
 //!     x_scale[mb|m, kb] * w_scale[nb, kb] * sum over k in kb of x_q[m, k] * w_q[n, k]
 //! ```
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod bound;

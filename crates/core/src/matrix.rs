@@ -2,6 +2,7 @@
 
 /// A matrix shape that does not fit its slice.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShapeError {
     /// A dimension is zero.
     #[error("a matrix of {rows} x {cols} is empty: every dimension must be at least 1")]

@@ -4,6 +4,7 @@ use crate::{E4m3, Mat, QuantBlock, ScaleGranularity, ShapeError};
 
 /// Why operands cannot be quantized or combined.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum QuantizeError {
     /// A weight or activation is infinite or not a number.
     #[error("{what} holds {value} at row {row}, column {col}: only finite numbers can be quantized")]

@@ -20,14 +20,14 @@ pub enum RaceKind {
 }
 
 /// A range of memory.
-pub trait MemoryRange {
+pub(crate) trait MemoryRange {
     /// Whether two ranges overlap; `None` if unknown.
     fn overlaps(&self, other: &Self) -> Option<bool>;
 }
 
 /// A DMA that may still be in flight.
 #[derive(Clone, Debug)]
-pub struct PendingDma<K, P, T> {
+pub(crate) struct PendingDma<K, P, T> {
     pub semaphore: K,
     /// Amount it adds to its semaphore.
     pub amount: i64,
@@ -39,15 +39,15 @@ pub struct PendingDma<K, P, T> {
 
 /// A load, a store, or one end of a DMA.
 #[derive(Clone, Copy, Debug)]
-pub struct Touch {
+pub(crate) struct Touch {
     pub writes: bool,
     /// Whether the whole range is certainly accessed.
     pub certain: bool,
 }
 
 impl Touch {
-    pub const READS: Self = Self { writes: false, certain: true };
-    pub const WRITES: Self = Self { writes: true, certain: true };
+    pub(crate) const READS: Self = Self { writes: false, certain: true };
+    pub(crate) const WRITES: Self = Self { writes: true, certain: true };
 }
 
 /// Running totals of one semaphore.
@@ -63,7 +63,7 @@ struct Sums {
 
 /// All DMAs that may be in flight. `K` identifies a semaphore.
 #[derive(Clone, Debug)]
-pub struct Flight<K, P, T> {
+pub(crate) struct Flight<K, P, T> {
     copies: Vec<PendingDma<K, P, T>>,
     semaphores: BTreeMap<K, Sums>,
     /// Whether an unresolved signal or wait makes the semaphore totals unreliable.
@@ -80,7 +80,7 @@ impl<K, P, T> Default for Flight<K, P, T> {
 }
 
 impl<K: Ord + Clone, P: MemoryRange, T> Flight<K, P, T> {
-    pub fn start(&mut self, copy: PendingDma<K, P, T>) {
+    pub(crate) fn start(&mut self, copy: PendingDma<K, P, T>) {
         if self.copies.len() >= MAX_TRACKED {
             self.unresolved += 1;
             return;
@@ -99,7 +99,7 @@ impl<K: Ord + Clone, P: MemoryRange, T> Flight<K, P, T> {
     }
 
     /// A direct signal, or a decrement if negative.
-    pub fn signal(&mut self, semaphore: &K, amount: i64) {
+    pub(crate) fn signal(&mut self, semaphore: &K, amount: i64) {
         if let Some(sums) = self.sums(semaphore) {
             sums.signalled = sums.signalled.saturating_add(amount);
         }
@@ -107,7 +107,7 @@ impl<K: Ord + Clone, P: MemoryRange, T> Flight<K, P, T> {
 
     /// A wait until a semaphore holds `held`. DMAs complete in any order: one has certainly completed only if
     /// all others together do not add up to what has arrived.
-    pub fn wait(&mut self, semaphore: &K, held: i64) {
+    pub(crate) fn wait(&mut self, semaphore: &K, held: i64) {
         let Some(sums) = self.semaphores.get_mut(semaphore) else { return };
         // Waiting for more than was started is reported elsewhere.
         let arrived = held.saturating_sub(sums.signalled).min(sums.started);
@@ -117,31 +117,31 @@ impl<K: Ord + Clone, P: MemoryRange, T> Flight<K, P, T> {
     }
 
     /// An unresolved wait may be for any DMA, so none is certainly in flight afterwards.
-    pub fn lose_wait(&mut self) {
+    pub(crate) fn lose_wait(&mut self) {
         self.lost = true;
         self.copies.clear();
     }
 
     /// An unresolved signal may be to any semaphore, so no total is reliable afterwards.
-    pub fn lose_signal(&mut self) {
+    pub(crate) fn lose_signal(&mut self) {
         self.lost = true;
     }
 
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.copies.is_empty()
     }
 
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.copies.len()
     }
 
     /// Context of each DMA in flight.
-    pub fn tags(&self) -> impl Iterator<Item = &T> {
+    pub(crate) fn tags(&self) -> impl Iterator<Item = &T> {
         self.copies.iter().map(|copy| &copy.tag)
     }
 
     /// Reports the races of an access with the DMAs in flight.
-    pub fn touch(&mut self, part: &P, touch: Touch, mut race: impl FnMut(&T, RaceKind)) {
+    pub(crate) fn touch(&mut self, part: &P, touch: Touch, mut race: impl FnMut(&T, RaceKind)) {
         self.compared += self.copies.len() as u64;
         if self.compared > MAX_COMPARISONS {
             self.unresolved += 1;

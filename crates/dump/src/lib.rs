@@ -4,6 +4,7 @@
 //! [findings](checks::Finding). Nothing here opens files, prints, or panics on bad input; unreadable text is
 //! reported with line and column.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod checks;

@@ -4,6 +4,7 @@
 //! their results with the reference, [`bench`] times those that are correct, and [`compare`] compares two
 //! benchmark [`record`]s. Nothing here prints or reads files.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod backend;

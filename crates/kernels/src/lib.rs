@@ -2,6 +2,7 @@
 //! Hopper GPUs, and the operation as plain StableHLO. Nothing here chooses a tile or knows about files and
 //! compilers.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod hopper;

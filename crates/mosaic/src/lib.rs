@@ -5,6 +5,7 @@
 //! Operations are kept in one generic form ([`Op`]): a name, operands, results, attributes and regions. The
 //! builder's methods are typed; unknown operations still parse and print.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod attribute;

@@ -31,6 +31,7 @@
 //! compiled kernels and workspaces are cached inside. Memory of other libraries on a GPU is multiplied by
 //! [`Matmul::enqueue`].
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![deny(unsafe_code)]
 
 mod cpu;

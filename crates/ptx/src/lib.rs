@@ -4,6 +4,7 @@
 //! back into the IR, and [`ir::Module::verify`] checks that it refers only to what it declares. [`simulate`]
 //! runs the kernels of this project without a GPU and finds data races, deadlocks and stray accesses.
 
+#![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
 
 pub mod build;

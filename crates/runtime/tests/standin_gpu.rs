@@ -331,7 +331,7 @@ fn the_stand_in_detects_an_early_weight_read() {
     let (standin, read) =
         weight_that_was_just_written(|problem| Arguments::packed(problem).with_constant_weight());
     assert!(read.is_err());
-    assert!(standin.faults()[0].contains("which the kernel before this one may still use"));
+    assert!(standin.faults()[0].contains("which the preceding kernel may still use"));
 }
 
 #[test]

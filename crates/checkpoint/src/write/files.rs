@@ -47,7 +47,7 @@ pub(super) fn others(checkpoint: &Checkpoint) -> Result<Vec<OtherFile>> {
     let is_rewritten = |name: &Path| {
         let index = checkpoint.index().and_then(|index| index.path.file_name());
         let shard = |shard: &crate::Shard| Path::new(&shard.name) == name;
-        name == "config.json"
+        name == Path::new("config.json")
             || index.is_some_and(|index| name == index)
             || checkpoint.shards().iter().any(shard)
     };

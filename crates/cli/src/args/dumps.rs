@@ -11,7 +11,7 @@ use super::{ChipChoice, InspectArgs, JsonArgs};
 const OUTPUT: &str = "compilation_output";
 
 /// Help text of `analyze`.
-pub const ANALYZE_HELP: &str = "\
+pub(super) const ANALYZE_HELP: &str = "\
 A folder written by `octile inspect` holds one version per sub-folder. Any other
 folder of dumps is one version, and so is a single file. The content decides
 what a file is: optimized HLO, Mosaic, LLO listing, utilization table, schedule
@@ -28,7 +28,7 @@ Examples:
   octile analyze compilation_output/v4_whole_k_strip --json=facts.json";
 
 /// Help text of `verify`.
-pub const VERIFY_HELP: &str = "\
+pub(super) const VERIFY_HELP: &str = "\
 The plan in manifest.json decides which checks a version must pass. Without a
 manifest, its name does (v2_manual_async_dma, 512-v3-tpu7x). A check that is not
 required is a note and never fails. Empty, truncated and unknown files fail.
@@ -45,7 +45,7 @@ Examples:
   octile verify out --strict --junit verify.xml";
 
 /// Help text of `compare`.
-pub const COMPARE_HELP: &str = "\
+pub(super) const COMPARE_HELP: &str = "\
 Prints one column per version. With exactly two versions, or two folders of
 versions, also matches every operand, buffer, copy, MMA and loop of the two, and
 lists what differs with its line in both dumps, then the operations whose counts
@@ -57,7 +57,7 @@ Examples:
   octile compare before/v2_manual_async_dma after/v2_manual_async_dma";
 
 /// Help text of `check`.
-pub const CHECK_HELP: &str = "\
+pub(super) const CHECK_HELP: &str = "\
 Runs `octile inspect` and `octile verify`, and prints one table of all versions.
 Use `octile analyze` for the evidence.
 
@@ -67,7 +67,7 @@ Examples:
   octile check --target sm_90a --shape 4096x4096x7168:128";
 
 /// Help text of `report`.
-pub const REPORT_HELP: &str = "\
+pub(super) const REPORT_HELP: &str = "\
 The page is one file without scripts or external resources. It shows the fastest
 version, the version table, the roofline, and for every version its findings,
 simulated timeline, unit utilization, memory map and code.

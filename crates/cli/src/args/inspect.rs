@@ -8,7 +8,7 @@ use octile_core::{Problem, plan::tpu::BlockMode};
 use super::{ChipChoice, IdleOption, OutChoice, ScalesChoice, StrategyChoice, XChoice, promotion};
 
 /// Help text of `inspect`.
-pub const INSPECT_HELP: &str = "\
+pub(super) const INSPECT_HELP: &str = "\
 Compiles the TPU kernels with the real TPU compiler; no TPU is needed. For each
 version, DIR holds the optimized HLO, named as in the original guides, and a
 folder with everything else:

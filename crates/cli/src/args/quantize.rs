@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args as ClapArgs, ValueEnum};
 
 /// Help text of `quantize`.
-pub const QUANTIZE_HELP: &str = "\
+pub(super) const QUANTIZE_HELP: &str = "\
 IN is a folder in the Hugging Face layout (safetensors shards, index,
 config.json), or one .safetensors file. For every linear layer OUT contains
 
@@ -30,7 +30,7 @@ Examples:
   octile quantize model.safetensors -o model-fp8.safetensors";
 
 /// Help text of `convert`.
-pub const CONVERT_HELP: &str = "\
+pub(super) const CONVERT_HELP: &str = "\
 Converting between formats keeps the codes and is lossless. With --scales ue8m0,
 all scales must be powers of two; --requantize rounds other scales and adjusts
 the codes.
@@ -40,7 +40,7 @@ Examples:
   octile convert DeepSeek-V3 -o out --scales ue8m0 --requantize";
 
 /// Help text of `dequantize`.
-pub const DEQUANTIZE_HELP: &str = "\
+pub(super) const DEQUANTIZE_HELP: &str = "\
 Each value is code times scale, computed in f32 and rounded once.
 
 Examples:

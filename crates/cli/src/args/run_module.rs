@@ -8,7 +8,7 @@ use octile_core::Problem;
 use super::{OutChoice, ScalesChoice, XChoice};
 
 /// Help text of `run-module`.
-pub const RUN_MODULE_HELP: &str = "\
+pub(super) const RUN_MODULE_HELP: &str = "\
 A PJRT plugin is the library through which XLA uses a device. For NVIDIA GPUs it
 is xla_cuda_plugin.so of the wheel jax-cuda13-pjrt, which needs the nvidia
 wheels that jax[cuda13] installs; for TPUs it is libtpu.so. This command has not

@@ -7,7 +7,7 @@ use clap::Args as ClapArgs;
 use super::{IdleOption, JsonArgs};
 
 /// Help text of `simulate`.
-pub const SIMULATE_HELP: &str = "\
+pub(super) const SIMULATE_HELP: &str = "\
 KERNEL is Mosaic text from JAX or Octile, or a StableHLO module that contains a
 Mosaic kernel. It runs on this machine, with DMAs concurrent to the core. The
 simulator reports data races, deadlocks, semaphores that are not zero at the

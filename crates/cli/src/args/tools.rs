@@ -3,7 +3,7 @@
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
 /// Help text of `tools`.
-pub const TOOLS_HELP: &str = "\
+pub(super) const TOOLS_HELP: &str = "\
 Search order:
   1. a flag of the command (--libtpu PATH)
   2. OCTILE_LIBTPU, OCTILE_PTXAS, OCTILE_NVDISASM

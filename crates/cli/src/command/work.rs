@@ -13,7 +13,7 @@ use crate::args::{BackendName, WorkArgs};
 
 /// The named backend, or the best one. Options of the CPU backend select it, and so do unquantized
 /// activations, which GPU kernels do not support.
-pub fn choose_backend(work: &WorkArgs) -> BackendName {
+pub(super) fn choose_backend(work: &WorkArgs) -> BackendName {
     match work.backend {
         BackendName::Best => {
             let is_plain = matches!(work.activation(), ActivationKind::Plain(_));
@@ -25,7 +25,7 @@ pub fn choose_backend(work: &WorkArgs) -> BackendName {
 }
 
 /// Opens the chosen backend; a simulated TPU once per block mode.
-pub fn open_backends(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
+pub(super) fn open_backends(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
     let kernels = KernelOptions::new(work.promote, work.for_racecheck);
     let choices = match choose_backend(work) {
         BackendName::Cpu | BackendName::Best => {
@@ -42,7 +42,7 @@ pub fn open_backends(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
 }
 
 /// Adds what the command line offers instead.
-pub fn with_advice(error: HarnessError) -> anyhow::Error {
+pub(super) fn with_advice(error: HarnessError) -> anyhow::Error {
     let advice = match &error {
         HarnessError::Cuda(CudaError::NoDriver | CudaError::NoGpu) => {
             "; `octile test --backend gpu-sim` runs the kernels without a GPU"
@@ -56,7 +56,7 @@ pub fn with_advice(error: HarnessError) -> anyhow::Error {
 }
 
 /// The user's shapes, or the standard ones, with the requested element types.
-pub fn cases(work: &WorkArgs, standard: Vec<Case>) -> Vec<Case> {
+pub(super) fn cases(work: &WorkArgs, standard: Vec<Case>) -> Vec<Case> {
     let cases = if work.shapes.is_empty() { standard } else { named_cases(&work.shapes) };
     let with_types = |case: Case| Case {
         problem: case.problem.with_x(work.activation()).with_out(work.out_kind()),
@@ -66,7 +66,7 @@ pub fn cases(work: &WorkArgs, standard: Vec<Case>) -> Vec<Case> {
 }
 
 /// Rejects problems whose operands, result and reference exceed this machine's memory.
-pub fn require_memory<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Result<()> {
+pub(super) fn require_memory<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> Result<()> {
     let system = sysinfo::System::new_with_specifics(
         sysinfo::RefreshKind::nothing().with_memory(sysinfo::MemoryRefreshKind::nothing().with_ram()),
     );

@@ -14,7 +14,7 @@ fn corpus() -> PathBuf {
 }
 
 /// Lists the recorded cases.
-pub fn cases() -> Vec<String> {
+pub(crate) fn cases() -> Vec<String> {
     let entries = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap().path());
     let folders = entries.filter(|path| path.is_dir());
     let mut cases: Vec<_> =
@@ -25,7 +25,7 @@ pub fn cases() -> Vec<String> {
 }
 
 /// Unpacks a case into a folder of its name below `place`.
-pub fn unpack(case: &str, place: &Path) -> PathBuf {
+pub(crate) fn unpack(case: &str, place: &Path) -> PathBuf {
     let folder = place.join(case);
     fs::create_dir_all(&folder).unwrap();
     for entry in fs::read_dir(corpus().join(case)).unwrap() {
@@ -37,25 +37,25 @@ pub fn unpack(case: &str, place: &Path) -> PathBuf {
 }
 
 /// Unpacks a recorded file.
-pub fn read(packed: &Path) -> String {
+pub(crate) fn read(packed: &Path) -> String {
     let mut text = String::new();
     flate2::read::GzDecoder::new(&fs::read(packed).unwrap()[..]).read_to_string(&mut text).unwrap();
     text
 }
 
 /// A recorded program without a kernel.
-pub fn transformer() -> String {
+pub(crate) fn transformer() -> String {
     read(&corpus().join("transformer-step-tpu7x.hlo.txt.gz"))
 }
 
 /// Runs the program in a folder.
-pub fn octile(arguments: &[&str], folder: &Path) -> Output {
+pub(crate) fn octile(arguments: &[&str], folder: &Path) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
     command.args(arguments).current_dir(folder).output().expect("octile starts")
 }
 
 /// Runs the program; returns exit code and output.
-pub fn outcome(arguments: &[&str], folder: &Path) -> (i32, String) {
+pub(crate) fn outcome(arguments: &[&str], folder: &Path) -> (i32, String) {
     let output = octile(arguments, folder);
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8(said).expect("the program writes UTF-8");

@@ -6,7 +6,7 @@ use octile_cli::tools::{Assembler, FoundTool, NVDISASM, PTXAS, Tool, ToolOrigin,
 
 /// The tools: found as `octile` finds them, else fetched into the target folder. A test that needs them fails
 /// without them, because a pass would claim that kernels assemble.
-pub fn assembler() -> &'static Assembler {
+pub(crate) fn assembler() -> &'static Assembler {
     static TOOLS: OnceLock<Assembler> = OnceLock::new();
     TOOLS.get_or_init(|| Assembler { ptxas: found(&PTXAS), nvdisasm: found(&NVDISASM) })
 }
@@ -28,7 +28,7 @@ fn found(tool: &'static Tool) -> FoundTool {
 
 /// Runs the program in a folder, with these tools: its exit code and everything that it said.
 #[allow(dead_code, reason = "not every test that needs the tools runs the program")]
-pub fn octile(arguments: &[&str], folder: &Path) -> (i32, String) {
+pub(crate) fn octile(arguments: &[&str], folder: &Path) -> (i32, String) {
     let tools = assembler();
     let output = Command::new(env!("CARGO_BIN_EXE_octile"))
         .args(arguments)

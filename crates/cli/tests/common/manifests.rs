@@ -16,24 +16,24 @@ use octile_core::{
 use serde_json::{Value, json};
 
 /// A problem with fp8 activations and block scales.
-pub fn problem(shape: &str) -> Problem {
+pub(crate) fn problem(shape: &str) -> Problem {
     shape.parse().unwrap()
 }
 
 /// A plan for tpu7x with aligned tiles.
-pub fn tpu_plan(problem: &Problem, strategy: &str) -> Value {
+pub(crate) fn tpu_plan(problem: &Problem, strategy: &str) -> Value {
     let (chip, strategy) = (TpuChip::named("tpu7x").unwrap(), strategy.parse::<Strategy>().unwrap());
     serde_json::to_value(TpuPlan::new(problem, chip, strategy, BlockMode::Aligned).unwrap()).unwrap()
 }
 
 /// A plan for a GPU with this number in the device table.
-pub fn gpu_plan(problem: &Problem, gpu: usize, strategy: &str) -> Value {
+pub(crate) fn gpu_plan(problem: &Problem, gpu: usize, strategy: &str) -> Value {
     let plan = HopperPlan::best(problem, &HOPPER_GPUS[gpu], strategy.parse().unwrap());
     serde_json::to_value(plan.unwrap()).unwrap()
 }
 
 /// Writes a manifest for dumps of a strategy, and renames the kernel in them accordingly.
-pub fn write_manifest(folder: &Path, strategy: &str) -> Value {
+pub(crate) fn write_manifest(folder: &Path, strategy: &str) -> Value {
     let kernel = format!("octile_{strategy}_aligned");
     rename(&folder.join("mosaic.mlir"), "func.func @", &kernel);
     rename(&folder.join("optimized.hlo.txt"), "HloModule ", &kernel);
@@ -53,19 +53,19 @@ pub fn write_manifest(folder: &Path, strategy: &str) -> Value {
 }
 
 /// Seals and writes a manifest.
-pub fn seal(folder: &Path, manifest: &Value) {
+pub(crate) fn seal(folder: &Path, manifest: &Value) {
     fs::write(folder.join("manifest.json"), sealed(manifest).unwrap()).unwrap();
 }
 
 /// Lists the files of a folder for a manifest.
-pub fn files(folder: &Path) -> Value {
+pub(crate) fn files(folder: &Path) -> Value {
     let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let dumps = entries.filter(|path| path.is_file() && path.file_name().unwrap() != "manifest.json");
     dumps.map(|path| file(&path, path.file_name().unwrap().to_str().unwrap())).collect()
 }
 
 /// Describes a file for a manifest.
-pub fn file(path: &Path, name: &str) -> Value {
+pub(crate) fn file(path: &Path, name: &str) -> Value {
     let content = fs::read(path).unwrap();
     json!({ "name": name, "role": "a dump", "bytes": content.len(), "sha256": checksum(&content) })
 }

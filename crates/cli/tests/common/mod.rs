@@ -6,7 +6,7 @@ use octile_cli::tools::{LIBTPU, ToolPaths, install};
 
 /// The TPU compiler: found as `octile` finds it, else fetched into the target folder. A test that needs it
 /// fails without it, because a pass would claim that kernels compile.
-pub fn libtpu() -> PathBuf {
+pub(crate) fn libtpu() -> PathBuf {
     let mut places = ToolPaths::of_process(&LIBTPU, None);
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     places.active_environment.get_or_insert(root.join(".venv"));

@@ -88,7 +88,7 @@ fn unreadable_operands(matmuls: &[&Matmul]) -> Option<CheckOutcome> {
     )))
 }
 
-pub fn native_fp8(facts: &Facts, level: Level) -> CheckOutcome {
+pub(super) fn native_fp8(facts: &Facts, level: Level) -> CheckOutcome {
     let matmuls = matmuls(facts, level);
     if let Some(outcome) = besides(facts, level, &matmuls) {
         return outcome;
@@ -112,7 +112,7 @@ pub fn native_fp8(facts: &Facts, level: Level) -> CheckOutcome {
     CheckOutcome::pass(says, first_line(&matmuls))
 }
 
-pub fn no_f32_matmul(facts: &Facts, level: Level) -> CheckOutcome {
+pub(super) fn no_f32_matmul(facts: &Facts, level: Level) -> CheckOutcome {
     let matmuls = matmuls(facts, level);
     if let Some(outcome) = besides(facts, level, &matmuls) {
         return outcome;
@@ -128,7 +128,7 @@ pub fn no_f32_matmul(facts: &Facts, level: Level) -> CheckOutcome {
     CheckOutcome::pass("no multiplication takes f32 operands", first_line(&matmuls))
 }
 
-pub fn no_spills(facts: &Facts, level: Level) -> CheckOutcome {
+pub(super) fn no_spills(facts: &Facts, level: Level) -> CheckOutcome {
     let Some(spills) = facts.spills.as_ref().filter(|_| level == Level::Llo) else {
         return CheckOutcome::unknown("no listing of instructions (LLO or SASS) is among these files");
     };

@@ -13,7 +13,7 @@ fn executed(facts: &Facts, level: Level) -> bool {
     level == Level::Llo && facts.cycles.is_some()
 }
 
-pub fn async_copies(facts: &Facts, level: Level) -> CheckOutcome {
+pub(super) fn async_copies(facts: &Facts, level: Level) -> CheckOutcome {
     let copies = kernel_copies(facts, level);
     // Inputs come from HBM; the guides may leave the source open.
     let fetch = copies.iter().find(|copy| {
@@ -31,7 +31,7 @@ pub fn async_copies(facts: &Facts, level: Level) -> CheckOutcome {
         None if executed(facts, level) => {
             let evidence = copies.first().map(|copy| copy.evidence.clone());
             CheckOutcome::fail(
-                "the kernel starts no copy of its data from device memory",
+                "the kernel starts no copy of its data from HBM",
                 evidence.into_iter().collect(),
             )
         }
@@ -53,7 +53,7 @@ fn guide_without_copies(facts: &Facts) -> bool {
     says_anything && !facts.copies.iter().any(|copy| guide(copy.level))
 }
 
-pub fn copies_balanced(facts: &Facts, level: Level) -> CheckOutcome {
+pub(super) fn copies_balanced(facts: &Facts, level: Level) -> CheckOutcome {
     if let Some(race) = facts.races.iter().find(|race| race.level == level) {
         return CheckOutcome::fail(race.says.clone(), vec![race.evidence.clone()]);
     }
@@ -81,7 +81,7 @@ pub fn copies_balanced(facts: &Facts, level: Level) -> CheckOutcome {
     }
 }
 
-pub fn double_buffered(facts: &Facts, level: Level) -> CheckOutcome {
+pub(super) fn double_buffered(facts: &Facts, level: Level) -> CheckOutcome {
     if executed(facts, level) {
         return double_buffered_execution(facts);
     }
@@ -195,7 +195,7 @@ fn copied_ahead<'f>(operands: impl IntoIterator<Item = (usize, Vec<&'f Copy>)>) 
         return CheckOutcome::unknown("every operand is copied once: there is nothing to overlap");
     }
     CheckOutcome::pass(
-        format!("{} copied ahead, into two places or more", counted(blocks, "data operand")),
+        format!("{} prefetched into two or more buffers", counted(blocks, "data operand")),
         proof,
     )
 }

@@ -6,7 +6,7 @@ use super::{CheckId, CheckOutcome, counted};
 use crate::facts::{Copy, Facts, FileKind, Level, Role};
 
 /// Whether the files are of a GPU kernel: by its matmuls, or without any, by the kinds of the files.
-pub fn is_gpu(facts: &Facts) -> bool {
+pub(super) fn is_gpu(facts: &Facts) -> bool {
     let kinds = [FileKind::Ptx, FileKind::Sass, FileKind::Assembler];
     match latest_product(facts) {
         Some(level) => matches!(level, Level::Ptx | Level::Sass),
@@ -20,7 +20,7 @@ fn latest_product(facts: &Facts) -> Option<Level> {
 }
 
 /// Why a claim matters on GPUs and how to fix a failure; `None` as for [`run`].
-pub fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static str)> {
+pub(super) fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static str)> {
     if !is_gpu(facts) {
         return None;
     }
@@ -57,7 +57,7 @@ pub fn advice(check: CheckId, facts: &Facts) -> Option<(&'static str, &'static s
 }
 
 /// Runs a check at one level of a GPU kernel; `None` if the check is the same on all targets.
-pub fn run(check: CheckId, facts: &Facts, level: Level) -> Option<CheckOutcome> {
+pub(super) fn run(check: CheckId, facts: &Facts, level: Level) -> Option<CheckOutcome> {
     match check {
         CheckId::NativeFp8 | CheckId::NoF32Matmul => None,
         // The ptxas report belongs to the SASS level.

@@ -32,7 +32,7 @@ fn list<'a>(names: impl Iterator<Item = &'a Operand>) -> String {
     names.join(", ")
 }
 
-pub fn operands_in_hbm(facts: &Facts, level: Level) -> CheckOutcome {
+pub(super) fn operands_in_hbm(facts: &Facts, level: Level) -> CheckOutcome {
     let data = inputs(facts, level, Role::Data);
     if data.is_empty() {
         return CheckOutcome::unknown(
@@ -41,10 +41,7 @@ pub fn operands_in_hbm(facts: &Facts, level: Level) -> CheckOutcome {
     }
     let moved: Vec<_> = data.iter().filter(|operand| operand.space != Space::Hbm).copied().collect();
     if moved.is_empty() {
-        return CheckOutcome::pass(
-            format!("{} in device memory", list(data.iter().copied())),
-            evidence(&data),
-        );
+        return CheckOutcome::pass(format!("{} in HBM", list(data.iter().copied())), evidence(&data));
     }
     let unstated = moved.iter().any(|operand| operand.space == Space::Unstated);
     let how =
@@ -58,7 +55,7 @@ fn routes<'f>(facts: &'f Facts, operand: &Operand) -> Vec<&'f Copy> {
     copies.filter(|copy| copy.operand == Some(operand.index)).collect()
 }
 
-pub fn scales_staged(facts: &Facts, level: Level) -> CheckOutcome {
+pub(super) fn scales_staged(facts: &Facts, level: Level) -> CheckOutcome {
     if level != Level::Llo {
         return buffers_in(facts, level, Role::Scale, &Space::Smem, "scale");
     }
@@ -86,7 +83,7 @@ pub fn scales_staged(facts: &Facts, level: Level) -> CheckOutcome {
     CheckOutcome::pass(format!("{} copied to SMEM", counted(scales.len(), "scale operand")), proof)
 }
 
-pub fn data_on_chip(facts: &Facts, level: Level) -> CheckOutcome {
+pub(super) fn data_on_chip(facts: &Facts, level: Level) -> CheckOutcome {
     if level != Level::Llo {
         return buffers_in(facts, level, Role::Data, &Space::Vmem, "data");
     }
@@ -129,7 +126,7 @@ fn buffers_in(facts: &Facts, level: Level, role: Role, space: &Space, what: &str
     }
 }
 
-pub fn fits_on_chip(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> CheckOutcome {
+pub(super) fn fits_on_chip(facts: &Facts, level: Level, chip: Option<&TpuChip>) -> CheckOutcome {
     // One figure counts: the compiler's own, else the sum of the buffers, some of which may share memory.
     let of_level = |vmem: &&MemoryUse| match vmem.origin {
         Origin::Stated => level == Level::Hlo,

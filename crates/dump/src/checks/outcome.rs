@@ -4,40 +4,40 @@ use super::Verdict;
 use crate::facts::Evidence;
 
 /// Outcome of a check.
-pub struct CheckOutcome {
+pub(super) struct CheckOutcome {
     pub verdict: Verdict,
     pub says: String,
     pub evidence: Vec<Evidence>,
 }
 
 impl CheckOutcome {
-    pub fn pass(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+    pub(super) fn pass(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
         Self { verdict: Verdict::Pass, says: says.into(), evidence }
     }
 
-    pub fn fail(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
+    pub(super) fn fail(says: impl Into<String>, evidence: Vec<Evidence>) -> Self {
         Self { verdict: Verdict::Fail, says: says.into(), evidence }
     }
 
     /// The level does not show the claim.
-    pub fn unknown(says: impl Into<String>) -> Self {
+    pub(super) fn unknown(says: impl Into<String>) -> Self {
         Self { verdict: Verdict::NotObservable, says: says.into(), evidence: Vec::new() }
     }
 
     /// The level should show the claim but could not be analyzed, so an earlier level does not prove it
     /// either.
-    pub fn obscured(says: impl Into<String>) -> Self {
+    pub(super) fn obscured(says: impl Into<String>) -> Self {
         Self { verdict: Verdict::Obscured, ..Self::unknown(says) }
     }
 
     /// Whether the claim is proven or refuted.
-    pub fn is_conclusive(&self) -> bool {
+    pub(super) fn is_conclusive(&self) -> bool {
         matches!(self.verdict, Verdict::Pass | Verdict::Fail)
     }
 
     /// Combines the outcomes of all levels, latest first: a failure at any level fails; a proof counts unless
     /// a level is obscured; a level that does not show the claim changes nothing.
-    pub fn over_levels(levels: impl IntoIterator<Item = Self>) -> Self {
+    pub(super) fn over_levels(levels: impl IntoIterator<Item = Self>) -> Self {
         let weight = |outcome: &Self| match outcome.verdict {
             Verdict::Fail => 3,
             Verdict::Obscured => 2,

@@ -10,7 +10,7 @@ use crate::{
 const ENGINE: &str = "tpu.enqueue_dma";
 
 /// Every part of the kernel.
-pub fn parts(facts: &Facts, kernel: &MosaicKernel, witness: &Witness<'_>) -> Vec<Part> {
+pub(super) fn parts(facts: &Facts, kernel: &MosaicKernel, witness: &Witness<'_>) -> Vec<Part> {
     let text = KernelParts::new(facts, kernel, witness);
     let mut parts = text.products();
     parts.extend(kernel.arguments.iter().filter_map(|argument| text.buffer(argument)));

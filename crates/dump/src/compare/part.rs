@@ -134,7 +134,7 @@ impl From<&str> for Value {
 
 /// One part. Parts of two dumps are paired by stage, subject and role.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub(super) struct Part {
     pub stage: Level,
     pub subject: Subject,
     /// Its role, as the subject of a sentence: `the buffer of the first scale`.
@@ -144,43 +144,43 @@ pub struct Part {
 }
 
 impl Part {
-    pub fn new(stage: Level, subject: Subject, role: impl Into<String>, evidence: Evidence) -> Self {
+    pub(super) fn new(stage: Level, subject: Subject, role: impl Into<String>, evidence: Evidence) -> Self {
         Self { stage, subject, role: role.into(), aspects: Vec::new(), evidence }
     }
 
     /// With an aspect.
-    pub fn with(mut self, aspect: Aspect, value: impl Into<Value>) -> Self {
+    pub(super) fn with(mut self, aspect: Aspect, value: impl Into<Value>) -> Self {
         self.aspects.push((aspect, value.into()));
         self
     }
 
     /// With an aspect, if known.
-    pub fn with_known(self, aspect: Aspect, value: Option<impl Into<Value>>) -> Self {
+    pub(super) fn with_known(self, aspect: Aspect, value: Option<impl Into<Value>>) -> Self {
         match value {
             Some(value) => self.with(aspect, value),
             None => self,
         }
     }
 
-    pub fn is(&self, subject: Subject, stage: Level) -> bool {
+    pub(super) fn is(&self, subject: Subject, stage: Level) -> bool {
         (self.subject, self.stage) == (subject, stage)
     }
 
-    pub fn matches(&self, other: &Self) -> bool {
+    pub(super) fn matches(&self, other: &Self) -> bool {
         (self.stage, self.subject, &self.role) == (other.stage, other.subject, &other.role)
     }
 
     /// Number of aspects with equal values.
-    pub fn likeness(&self, other: &Self) -> usize {
+    pub(super) fn likeness(&self, other: &Self) -> usize {
         self.aspects.iter().filter(|aspect| other.aspects.contains(aspect)).count()
     }
 
-    pub fn get(&self, aspect: Aspect) -> Option<&Value> {
+    pub(super) fn get(&self, aspect: Aspect) -> Option<&Value> {
         self.aspects.iter().find(|(other, _)| *other == aspect).map(|(_, value)| value)
     }
 
     /// A short description.
-    pub fn summary(&self) -> String {
+    pub(super) fn summary(&self) -> String {
         let words = self.aspects.iter().map(|(aspect, value)| match aspect {
             Aspect::Element | Aspect::Shape | Aspect::Space | Aspect::Route | Aspect::Engine => {
                 value.to_string()
@@ -192,7 +192,7 @@ impl Part {
 }
 
 /// Describes the change of an aspect, as a sentence without a full stop.
-pub fn sentence(role: &str, aspect: Aspect, before: &Value, after: &Value) -> String {
+pub(super) fn sentence(role: &str, aspect: Aspect, before: &Value, after: &Value) -> String {
     match (aspect, before, after) {
         (Aspect::Space, ..) => format!("{role} moved {before} -> {after}"),
         (Aspect::Places, _, Value::Number(1)) => {
@@ -210,7 +210,7 @@ pub fn sentence(role: &str, aspect: Aspect, before: &Value, after: &Value) -> St
 }
 
 /// Names operands by role, numbered within each role, so that they do not depend on the order of roles.
-pub fn operand_names<'a>(operands: impl Iterator<Item = (Array<'a>, bool)> + Clone) -> Vec<String> {
+pub(super) fn operand_names<'a>(operands: impl Iterator<Item = (Array<'a>, bool)> + Clone) -> Vec<String> {
     let inputs = operands.clone().filter(|(_, output)| !output).map(|(array, _)| array);
     let roles = Roles::of(inputs);
     let (mut data, mut scales, mut results) = (0, 0, 0);
@@ -239,7 +239,7 @@ fn ordinal(number: usize) -> String {
 }
 
 /// `2x128x128`, and `scalar` without dimensions.
-pub fn dims(dims: &[u64]) -> String {
+pub(super) fn dims(dims: &[u64]) -> String {
     match dims {
         [] => "scalar".to_owned(),
         dims => dims.iter().map(u64::to_string).collect::<Vec<_>>().join("x"),

@@ -7,7 +7,7 @@ use crate::{
 };
 
 /// Parts from the facts, except those of the Mosaic text.
-pub fn parts(facts: &Facts) -> Vec<Part> {
+pub(super) fn parts(facts: &Facts) -> Vec<Part> {
     let mut parts = Vec::new();
     for level in [Level::Guide, Level::Hlo, Level::Llo, Level::Ptx, Level::Sass] {
         let operands: Vec<_> = facts.operands.iter().filter(|operand| operand.level == level).collect();
@@ -23,7 +23,7 @@ pub fn parts(facts: &Facts) -> Vec<Part> {
 }
 
 /// The loops that were executed.
-pub fn loops(facts: &Facts, listing: &Listing<'_>, witness: &Witness<'_>) -> Vec<Part> {
+pub(super) fn loops(facts: &Facts, listing: &Listing<'_>, witness: &Witness<'_>) -> Vec<Part> {
     let loops = facts.cycles.iter().flat_map(|cycles| &cycles.loops);
     let part = |found: &crate::llo::LoopCount| {
         let bundle = listing.bundles().iter().find(|bundle| bundle.address == found.first);

@@ -80,7 +80,7 @@ impl Serialize for Conflict {
 
 /// What tells the code of one kernel from that of another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint {
+pub(super) struct Fingerprint {
     file: String,
     kind: FileKind,
     /// Count of each operation, for listings.
@@ -91,7 +91,11 @@ pub struct Fingerprint {
 
 impl Fingerprint {
     /// Of a TPU listing, by the operations that every pass keeps.
-    pub fn of_listing<'t>(file: &str, kind: FileKind, operations: impl Iterator<Item = &'t str>) -> Self {
+    pub(super) fn of_listing<'t>(
+        file: &str,
+        kind: FileKind,
+        operations: impl Iterator<Item = &'t str>,
+    ) -> Self {
         const KEPT: [&str; 4] = ["vmatmul", "dma.", "vsync", "inlined_call_operand"];
         let mut counts = BTreeMap::new();
         for operation in operations.filter(|operation| KEPT.iter().any(|kept| operation.starts_with(kept))) {
@@ -101,26 +105,26 @@ impl Fingerprint {
     }
 
     /// Of GPU code, by its functions.
-    pub fn of_code(file: &str, kind: FileKind, functions: Vec<String>) -> Self {
+    pub(super) fn of_code(file: &str, kind: FileKind, functions: Vec<String>) -> Self {
         Self { file: file.to_owned(), kind, operations: BTreeMap::new(), functions }
     }
 
     /// Whether this is another stage of the same kernel.
-    pub fn is_stage_of(&self, other: &Self) -> bool {
+    pub(super) fn is_stage_of(&self, other: &Self) -> bool {
         self.kind != other.kind && self.operations == other.operations && self.functions == other.functions
     }
 }
 
 /// The operands that a Mosaic kernel declares.
 #[derive(Clone, Debug)]
-pub struct Declaration {
+pub(super) struct Declaration {
     pub file: String,
     /// Inputs, then outputs, in order.
     pub operands: Vec<OperandShape>,
 }
 
 /// Number of kernels that a file of GPU code defines; 1 for any other.
-pub fn kernels_defined(kind: FileKind, text: &str) -> usize {
+pub(super) fn kernels_defined(kind: FileKind, text: &str) -> usize {
     match kind {
         FileKind::Ptx => {
             let code = text.lines().map(|line| line.split("//").next().unwrap_or_default());
@@ -132,7 +136,7 @@ pub fn kernels_defined(kind: FileKind, text: &str) -> usize {
 }
 
 /// Why the files cannot all be of one kernel.
-pub fn conflicts(facts: &Facts) -> Vec<Conflict> {
+pub(super) fn conflicts(facts: &Facts) -> Vec<Conflict> {
     let mut conflicts: Vec<_> = mixed_targets(facts).into_iter().collect();
     conflicts.extend(same_stage(facts));
     conflicts.extend(facts.files.iter().filter(|file| file.kernels > 1).map(|file| {
@@ -216,6 +220,6 @@ fn other_operand(facts: &Facts) -> Option<Conflict> {
 }
 
 /// Dimensions without those of extent 1, which stages add and drop.
-pub fn squeezed(dims: &[u64]) -> Vec<u64> {
+pub(crate) fn squeezed(dims: &[u64]) -> Vec<u64> {
     dims.iter().copied().filter(|&extent| extent != 1).collect()
 }

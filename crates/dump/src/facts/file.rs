@@ -122,7 +122,7 @@ pub struct FileReport {
 }
 
 /// Reading order: of several listings the first one counts, so the most detailed comes first.
-pub fn rank(source: &Source<'_>) -> u8 {
+pub(super) fn rank(source: &Source<'_>) -> u8 {
     let Ok(text) = std::str::from_utf8(source.bytes) else { return 0 };
     if !is_listing(text.trim_start()) {
         return 0;
@@ -137,7 +137,7 @@ fn multiplies(listing: &str) -> bool {
 }
 
 /// Reads a file into the facts.
-pub fn read(facts: &mut Facts, source: &Source<'_>, options: &SimOptions) -> FileReport {
+pub(super) fn read(facts: &mut Facts, source: &Source<'_>, options: &SimOptions) -> FileReport {
     let name = source.name.to_owned();
     let text = std::str::from_utf8(source.bytes).ok().filter(|text| !text.contains('\0'));
     let Some(text) = text else {
@@ -149,7 +149,7 @@ pub fn read(facts: &mut Facts, source: &Source<'_>, options: &SimOptions) -> Fil
 }
 
 /// Hash of a text, without white space at its ends.
-pub fn text_hash(text: &str) -> u64 {
+pub(super) fn text_hash(text: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     text.trim().hash(&mut hasher);
     hasher.finish()

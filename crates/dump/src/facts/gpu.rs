@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// Reads GPU code into the facts.
-pub fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (FileKind, Vec<Damage>) {
+pub(super) fn read(facts: &mut Facts, name: &str, text: &str, language: Language) -> (FileKind, Vec<Damage>) {
     let (code, level, kind) = match language {
         Language::Ptx => (Code::parse_ptx(text), Level::Ptx, FileKind::Ptx),
         Language::Sass => (Code::parse_sass(text), Level::Sass, FileKind::Sass),
@@ -181,7 +181,7 @@ fn launch(code: &Code<'_>, witness: &Witness<'_>) -> Option<Launch> {
 }
 
 /// Reads a ptxas report into the facts.
-pub fn read_report(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+pub(super) fn read_report(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
     let witness = Witness::new(name, text);
     let line = |at: Option<usize>| Some(witness.at(u32::try_from(at?).ok()?));
     facts.assembler = AssemblerReport::parse(text).and_then(|report| {

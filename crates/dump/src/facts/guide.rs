@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Whether a program uses this notation, which real HLO never does.
-pub fn is_guide(module: &Module<'_>) -> bool {
+pub(super) fn is_guide(module: &Module<'_>) -> bool {
     module.instructions().any(|instruction| {
         let opcode = module.str(instruction.opcode);
         matches!(opcode, "async-copy-start" | "async-copy-done" | "scratch")
@@ -21,7 +21,7 @@ pub fn is_guide(module: &Module<'_>) -> bool {
 }
 
 /// Reads such a file into the facts.
-pub fn read(facts: &mut Facts, name: &str, module: &Module<'_>) -> (FileKind, Vec<Damage>) {
+pub(super) fn read(facts: &mut Facts, name: &str, module: &Module<'_>) -> (FileKind, Vec<Damage>) {
     let reader = Reader { module, witness: Witness::new(name, module.text()), roles: roles(module) };
     for instruction in module.instructions() {
         match module.str(instruction.opcode) {

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// Reads a program into the facts.
-pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+pub(super) fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
     let module = Module::parse(text);
     if guide::is_guide(&module) {
         return guide::read(facts, name, &module);
@@ -59,7 +59,7 @@ fn multiplies(module: &Module<'_>, instruction: &Instruction, opcode: &str) -> b
 }
 
 /// A matmul outside the kernel; operand types come from their definitions.
-pub fn matmul(
+pub(super) fn matmul(
     module: &Module<'_>,
     instruction: &Instruction,
     level: Level,

@@ -16,7 +16,12 @@ use crate::{
 };
 
 /// Reads a listing into the facts.
-pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> (FileKind, Vec<Damage>) {
+pub(super) fn read(
+    facts: &mut Facts,
+    name: &str,
+    text: &str,
+    options: &SimOptions,
+) -> (FileKind, Vec<Damage>) {
     let listing = Listing::parse(text);
     let witness = Witness::new(name, text);
     let kind = kind(&listing);
@@ -55,7 +60,7 @@ pub fn read(facts: &mut Facts, name: &str, text: &str, options: &SimOptions) -> 
 }
 
 /// Compiler pass of a listing.
-pub fn kind(listing: &Listing<'_>) -> FileKind {
+pub(super) fn kind(listing: &Listing<'_>) -> FileKind {
     match listing.bundles() {
         // Listings before scheduling have an allocation table; without one this is a truncated scheduled
         // listing.

@@ -6,7 +6,7 @@ use super::{Facts, Level, MemoryUse, Origin, Space};
 use crate::mosaic::TensorType;
 
 /// Sums the buffers where the compiler does not state the total.
-pub fn settle(facts: &mut Facts) {
+pub(super) fn settle(facts: &mut Facts) {
     facts.vmem = facts.vmem.take().or_else(|| summed(facts, &Space::Vmem, facts.vmem_limit));
     facts.smem = summed(facts, &Space::Smem, None);
 }
@@ -27,7 +27,7 @@ fn summed(facts: &Facts, space: &Space, limit: Option<u64>) -> Option<MemoryUse>
 }
 
 /// Bytes of a buffer with padding; `None` if the size of its elements is not known. Saturates.
-pub fn padded_bytes(memory: &TensorType) -> Option<u64> {
+pub(super) fn padded_bytes(memory: &TensorType) -> Option<u64> {
     let digits = memory.element.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let bits: String = digits.chars().take_while(char::is_ascii_digit).collect();
     let bits = bits.parse().ok().filter(|bits| (1..=32).contains(bits))?;

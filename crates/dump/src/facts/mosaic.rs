@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// Reads a kernel into the facts.
-pub fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
+pub(super) fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<Damage>) {
     let known = is_known(facts, text);
     let witness = Witness::new(name, text);
     let kernel = match MosaicKernel::parse(text) {

@@ -4,7 +4,7 @@ use super::Role;
 
 /// The properties of an array that decide its role.
 #[derive(Clone, Copy)]
-pub struct Array<'a> {
+pub(crate) struct Array<'a> {
     pub name: &'a str,
     pub element: &'a str,
     pub dims: &'a [u64],
@@ -12,14 +12,14 @@ pub struct Array<'a> {
 
 /// Tells scales from data. Scales are f32 and do not have the contraction dimension, the last one of the
 /// 8-bit weight; without an 8-bit array, only names decide.
-pub struct Roles {
+pub(crate) struct Roles {
     contraction: Option<u64>,
     largest: u64,
 }
 
 impl Roles {
     /// From all inputs of a kernel.
-    pub fn of<'a>(arrays: impl Iterator<Item = Array<'a>> + Clone) -> Self {
+    pub(crate) fn of<'a>(arrays: impl Iterator<Item = Array<'a>> + Clone) -> Self {
         let narrow = arrays.filter(|array| is_narrow(array.element));
         let weight = narrow.max_by_key(|array| count(array.dims));
         Self {
@@ -29,7 +29,7 @@ impl Roles {
     }
 
     /// The role of one array.
-    pub fn role(&self, array: Array<'_>) -> Role {
+    pub(crate) fn role(&self, array: Array<'_>) -> Role {
         let name = array.name.to_ascii_lowercase();
         let named = name.contains("scale") || name.contains("abs_max");
         let shares = array.dims.last().copied() == self.contraction && count(array.dims) > 1;
@@ -45,7 +45,7 @@ fn count(dims: &[u64]) -> u64 {
 }
 
 /// Whether an element has 8 bits or fewer: `f8e4m3fn`, `F8E4M3FN`, `s8`, `i4`.
-pub fn is_narrow(element: &str) -> bool {
+pub(crate) fn is_narrow(element: &str) -> bool {
     let digits = element.trim_start_matches(|c: char| c.is_ascii_alphabetic());
     let bits: String = digits.chars().take_while(char::is_ascii_digit).collect();
     bits.parse::<u32>().is_ok_and(|bits| bits <= 8)

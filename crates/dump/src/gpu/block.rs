@@ -5,7 +5,7 @@ use octile_ptx::ir::Function;
 use super::interval::Interval;
 
 /// Threads of a CTA in each dimension.
-pub struct Block {
+pub(super) struct Block {
     max: [u64; 3],
     /// Whether the counts are exact (`.reqntid`).
     exact: bool,
@@ -13,7 +13,7 @@ pub struct Block {
 
 impl Block {
     /// Declared by `.maxntid 384, 1, 1` or `.reqntid 128`, else limited by the hardware.
-    pub fn of(function: &Function<'_>) -> Self {
+    pub(super) fn of(function: &Function<'_>) -> Self {
         const MAX: [u64; 3] = [1024, 1024, 64];
         let declared = |name| {
             let found = function.directives.iter().find(|directive| directive.name == name);
@@ -27,7 +27,7 @@ impl Block {
     }
 
     /// Range of a special register; `None` where it is not modelled.
-    pub fn special(&self, name: &str) -> Option<Interval> {
+    pub(super) fn special(&self, name: &str) -> Option<Interval> {
         /// Warps of an SM.
         const WARPS: u64 = 64;
         const MAX_CTAS: [u64; 3] = [(1 << 31) - 1, 65535, 65535];
@@ -50,7 +50,7 @@ impl Block {
 }
 
 /// Bits of a type: `u32`, `b64`, `pred`.
-pub fn width(kind: &str) -> u32 {
+pub(super) fn width(kind: &str) -> u32 {
     match kind {
         "pred" => 1,
         _ => kind
@@ -63,7 +63,7 @@ pub fn width(kind: &str) -> u32 {
 }
 
 /// An integer, or the bits of a float: `42`, `0x2aU`, `-1`, `0f3F800000`.
-pub fn number(text: &str, bits: u32) -> Option<u64> {
+pub(super) fn number(text: &str, bits: u32) -> Option<u64> {
     let bits_of = |prefix: &str, digits: usize| {
         let hex = text.strip_prefix(prefix).filter(|hex| hex.len() == digits)?;
         u64::from_str_radix(hex, 16).ok()

@@ -19,9 +19,9 @@ pub enum Undefined<'a> {
 type Written<'a> = (&'a str, Option<(&'a str, bool)>);
 
 /// Whether the guard of an instruction is known to hold.
-pub type Holds<'h> = &'h dyn Fn(usize) -> Option<bool>;
+pub(super) type Holds<'h> = &'h dyn Fn(usize) -> Option<bool>;
 
-pub struct Definitions<'d, 'a> {
+pub(super) struct Definitions<'d, 'a> {
     pub steps: &'a [Instruction<'a>],
     /// Names that need no write: parameters, special registers, symbols.
     pub given: &'d dyn Fn(&str) -> bool,
@@ -31,7 +31,7 @@ pub struct Definitions<'d, 'a> {
 
 impl<'a> Definitions<'_, 'a> {
     /// The first reached instruction that reads a possibly unwritten register on which a guard depends.
-    pub fn first_undefined(&self, reached: &[usize]) -> Option<Undefined<'a>> {
+    pub(super) fn first_undefined(&self, reached: &[usize]) -> Option<Undefined<'a>> {
         /// Words of 64 registers that are kept, over all instructions.
         const MAX_WORDS: usize = 1 << 23;
         /// Visits of such words.

@@ -2,41 +2,41 @@
 
 /// A range of unsigned values, both ends included, and the bits that may be set. Predicates are 0 or 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Interval {
+pub(super) struct Interval {
     pub low: u64,
     pub high: u64,
     may: u64,
 }
 
 impl Interval {
-    pub const PREDICATE: Self = Self::range(0, 1);
+    pub(super) const PREDICATE: Self = Self::range(0, 1);
 
-    pub const fn constant(value: u64) -> Self {
+    pub(super) const fn constant(value: u64) -> Self {
         Self { low: value, high: value, may: value }
     }
 
-    pub const fn range(low: u64, high: u64) -> Self {
+    pub(super) const fn range(low: u64, high: u64) -> Self {
         Self { low, high, may: u64::MAX.unbounded_shr(high.leading_zeros()) }
     }
 
     /// Any value of this many bits.
-    pub const fn bits(bits: u32) -> Self {
+    pub(super) const fn bits(bits: u32) -> Self {
         Self::range(0, if bits >= 64 { u64::MAX } else { (1 << bits) - 1 })
     }
 
-    pub fn value(self) -> Option<u64> {
+    pub(super) fn value(self) -> Option<u64> {
         (self.low == self.high).then_some(self.low)
     }
 
-    pub fn truth(self) -> Option<bool> {
+    pub(super) fn truth(self) -> Option<bool> {
         self.value().map(|value| value != 0)
     }
 
-    pub fn of_truth(truth: Option<bool>) -> Self {
+    pub(super) fn of_truth(truth: Option<bool>) -> Self {
         truth.map_or(Self::PREDICATE, |truth| Self::constant(u64::from(truth)))
     }
 
-    pub fn join(self, other: Self) -> Self {
+    pub(super) fn join(self, other: Self) -> Self {
         let may = self.may | other.may;
         Self { low: self.low.min(other.low), high: self.high.max(other.high), may }
     }
@@ -67,7 +67,7 @@ impl Interval {
     }
 
     /// Result of an unsigned operation of this many bits; any value where the operation is not modelled.
-    pub fn compute(op: &str, bits: u32, inputs: &[Self]) -> Self {
+    pub(super) fn compute(op: &str, bits: u32, inputs: &[Self]) -> Self {
         let any = Self::bits(bits);
         let exact = |ends: [Option<u64>; 2]| match ends {
             [Some(low), Some(high)] if high <= any.high && low <= high => Some(Self::range(low, high)),
@@ -129,7 +129,7 @@ impl Interval {
     }
 
     /// Result of a comparison of f32 or f64 constants; `None` where an operand is not constant.
-    pub fn compare_floats(comparison: &str, bits: u32, a: Self, b: Self) -> Option<bool> {
+    pub(super) fn compare_floats(comparison: &str, bits: u32, a: Self, b: Self) -> Option<bool> {
         let float = |range: Self| {
             let value = range.value()?;
             Some(if bits == 32 { f64::from(f32::from_bits(value as u32)) } else { f64::from_bits(value) })
@@ -156,7 +156,7 @@ impl Interval {
 
     /// Result of a comparison, where all values of the ranges agree. `signed` is the width of signed
     /// operands.
-    pub fn compare(comparison: &str, signed: Option<u32>, a: Self, b: Self) -> Option<bool> {
+    pub(super) fn compare(comparison: &str, signed: Option<u32>, a: Self, b: Self) -> Option<bool> {
         let less = |a: Self, b: Self| {
             // Always below, or never below.
             let (below, not_below) = match signed {

@@ -10,7 +10,7 @@ use octile_ptx::{
 use super::{Code, Language};
 
 /// Reads a whole file.
-pub fn parse(text: &str) -> Code<'_> {
+pub(super) fn parse(text: &str) -> Code<'_> {
     let mut code = Code::new(text, Language::Sass);
     if u32::try_from(text.len()).is_err() {
         code.complain(0, "the file is larger than 4 GiB");

@@ -4,7 +4,7 @@ use crate::source::{Span, byte_set};
 
 /// Where a balanced scan stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
+pub(super) enum Stop {
     /// At a requested byte outside all brackets.
     Byte(u8),
     /// The end of a line, outside every bracket.
@@ -19,7 +19,7 @@ pub enum Stop {
 
 /// A position in the text.
 #[derive(Clone, Copy, Debug)]
-pub struct Lexer<'a> {
+pub(super) struct Lexer<'a> {
     text: &'a str,
     bytes: &'a [u8],
     /// The next byte.
@@ -28,41 +28,41 @@ pub struct Lexer<'a> {
 
 impl<'a> Lexer<'a> {
     /// At the beginning of `text`.
-    pub fn new(text: &'a str) -> Self {
+    pub(super) fn new(text: &'a str) -> Self {
         Self { text, bytes: text.as_bytes(), at: 0 }
     }
 
     /// The next byte; 0 at the end.
-    pub fn peek(&self) -> u8 {
+    pub(super) fn peek(&self) -> u8 {
         self.bytes.get(self.at).copied().unwrap_or_default()
     }
 
     /// Whether it is at the end.
-    pub fn is_done(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.at >= self.bytes.len()
     }
 
     /// The remaining text.
-    pub fn rest(&self) -> &'a str {
+    pub(super) fn rest(&self) -> &'a str {
         self.text.get(self.at..).unwrap_or_default()
     }
 
     /// Skips white space within the line.
-    pub fn skip_blanks(&mut self) {
+    pub(super) fn skip_blanks(&mut self) {
         while matches!(self.peek(), b' ' | b'\t' | b'\r') {
             self.at += 1;
         }
     }
 
     /// Skips white space and line ends.
-    pub fn skip_whitespace(&mut self) {
+    pub(super) fn skip_whitespace(&mut self) {
         while self.peek().is_ascii_whitespace() {
             self.at += 1;
         }
     }
 
     /// Takes a word, if it is next.
-    pub fn eat(&mut self, word: &str) -> bool {
+    pub(super) fn eat(&mut self, word: &str) -> bool {
         let found = self.bytes.get(self.at..).is_some_and(|rest| rest.starts_with(word.as_bytes()));
         if found {
             self.at += word.len();
@@ -71,7 +71,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Takes bytes as long as `belongs` holds.
-    pub fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> Span {
+    pub(super) fn take_while(&mut self, belongs: impl Fn(u8) -> bool) -> Span {
         let start = self.at;
         let rest = self.bytes.get(start..).unwrap_or_default();
         self.at += rest.iter().position(|&byte| !belongs(byte)).unwrap_or(rest.len());
@@ -79,7 +79,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// The rest of the line, without its end.
-    pub fn take_line(&mut self) -> Span {
+    pub(super) fn take_line(&mut self) -> Span {
         let start = self.at;
         let rest = self.bytes.get(start..).unwrap_or_default();
         self.at = memchr::memchr(b'\n', rest).map_or(self.bytes.len(), |newline| start + newline);
@@ -87,7 +87,7 @@ impl<'a> Lexer<'a> {
     }
 
     /// Advances to the first of `stops` outside brackets, strings and comments, and stays before it.
-    pub fn balanced(&mut self, stops: &[u8], stop_at_newline: bool) -> Stop {
+    pub(super) fn balanced(&mut self, stops: &[u8], stop_at_newline: bool) -> Stop {
         const STRUCTURAL: [bool; 256] = byte_set(b"\"/()[]{}\n,=#");
         debug_assert!(stops.iter().all(|&stop| STRUCTURAL[stop as usize]), "a stop that is never seen");
         let mut depth = 0usize;
@@ -147,7 +147,7 @@ impl<'a> Lexer<'a> {
 }
 
 /// Splits at the commas outside every bracket, and trims the parts. An empty text has no parts.
-pub fn split_commas(text: &str, span: Span) -> Vec<Span> {
+pub(super) fn split_commas(text: &str, span: Span) -> Vec<Span> {
     let inside = span.of(text);
     let mut lexer = Lexer::new(inside);
     let mut parts = Vec::new();
@@ -171,7 +171,7 @@ pub fn split_commas(text: &str, span: Span) -> Vec<Span> {
 }
 
 /// The span without white space around it.
-pub fn trimmed(text: &str, span: Span) -> Span {
+pub(super) fn trimmed(text: &str, span: Span) -> Span {
     let inside = text.as_bytes().get(span.range()).unwrap_or_default();
     let start = span.start as usize + (inside.len() - inside.trim_ascii_start().len());
     Span::new(start, start + inside.trim_ascii().len())

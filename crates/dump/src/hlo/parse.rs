@@ -9,7 +9,7 @@ use super::{
 use crate::source::{Damage, LineIndex, Span, byte_set};
 
 /// Reads a whole module.
-pub fn parse(text: &str) -> Module<'_> {
+pub(super) fn parse(text: &str) -> Module<'_> {
     let module = Module {
         text,
         lines: LineIndex::default(),

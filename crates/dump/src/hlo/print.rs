@@ -3,7 +3,7 @@
 use super::{Computation, Instruction, Item, Module};
 
 /// Prints a module from its tree.
-pub fn print(module: &Module<'_>) -> String {
+pub(super) fn print(module: &Module<'_>) -> String {
     let mut printer = Printer { module, out: String::with_capacity(module.text().len()) };
     for item in module.items() {
         printer.item(item, "");

@@ -61,6 +61,7 @@ impl Default for SimOptions {
 
 /// Why a listing could not be executed. Bundles are identified by number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, thiserror::Error)]
+#[non_exhaustive]
 pub enum SimError {
     /// The listing has no bundles.
     #[error("there is no bundle in this listing: give a packed-bundles-post-ra listing of the kernel")]

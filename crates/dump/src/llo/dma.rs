@@ -10,7 +10,7 @@ use crate::{
 
 /// State of one semaphore.
 #[derive(Clone, Debug, Default)]
-pub struct Semaphore {
+pub(super) struct Semaphore {
     /// Granules that arrive, with arrival times.
     arrivals: Vec<(f64, i64)>,
     pub starts: u64,
@@ -28,7 +28,7 @@ pub struct Semaphore {
 
 /// Kind of a DMA and the buffers at both ends, if resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct RouteKey {
+pub(super) struct RouteKey {
     pub kind: u32,
     pub source: Option<i64>,
     pub destination: Option<i64>,
@@ -36,7 +36,7 @@ pub struct RouteKey {
 
 /// All DMAs of one route.
 #[derive(Clone, Debug, Default)]
-pub struct Route {
+pub(super) struct Route {
     pub starts: u64,
     pub bytes: u64,
     /// Distinct offsets in the destination.
@@ -51,7 +51,7 @@ pub struct Route {
 
 /// A data race with a DMA in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Race {
+pub(super) struct Race {
     pub kind: RaceKind,
     /// The bundle of the access.
     pub at: usize,
@@ -60,7 +60,7 @@ pub struct Race {
 }
 
 /// A DMA start with its resolved operands.
-pub struct Start {
+pub(super) struct Start {
     pub at: usize,
     pub kind: u32,
     pub uses_channel: bool,
@@ -74,7 +74,7 @@ pub struct Start {
 
 /// A load, a store, or one end of a DMA.
 #[derive(Clone, Copy)]
-pub struct BundleAccess {
+pub(super) struct BundleAccess {
     pub at: usize,
     pub offset: Option<u32>,
     pub touch: Touch,
@@ -82,7 +82,7 @@ pub struct BundleAccess {
 
 /// All DMA traffic of an execution.
 #[derive(Clone, Debug, Default)]
-pub struct Ledger {
+pub(super) struct Ledger {
     model: Option<DmaModel>,
     granule_bytes: u64,
     /// When the memory channel is free again.
@@ -96,11 +96,11 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    pub fn new(model: Option<DmaModel>, granule_bytes: u64) -> Self {
+    pub(super) fn new(model: Option<DmaModel>, granule_bytes: u64) -> Self {
         Self { model, granule_bytes, ..Self::default() }
     }
 
-    pub fn start(&mut self, now: f64, start: &Start) {
+    pub(super) fn start(&mut self, now: f64, start: &Start) {
         let granules = start.granules.filter(|&granules| granules >= 0);
         let bytes = granules.map_or(0, i64::unsigned_abs).saturating_mul(self.granule_bytes);
         let (source, destination) = (start.source.map(buffer_of), start.destination.map(buffer_of));
@@ -146,7 +146,7 @@ impl Ledger {
     }
 
     /// Adds to a semaphore immediately. After a wait, the code subtracts the DMA with a negative amount.
-    pub fn signal(&mut self, now: f64, at: usize, semaphore: i64, amount: i64) {
+    pub(super) fn signal(&mut self, now: f64, at: usize, semaphore: i64, amount: i64) {
         self.in_flight.signal(&semaphore, amount);
         self.add(now, semaphore, amount);
         let Some(semaphore) = self.semaphore(semaphore) else { return };
@@ -170,7 +170,7 @@ impl Ledger {
     }
 
     /// Returns the time at which the wait ends.
-    pub fn wait(&mut self, now: f64, at: usize, semaphore: Option<i64>, needed: Option<i64>) -> f64 {
+    pub(super) fn wait(&mut self, now: f64, at: usize, semaphore: Option<i64>, needed: Option<i64>) -> f64 {
         self.waits += 1;
         let Some((address, needed)) = semaphore.zip(needed) else {
             self.lose_track();
@@ -200,28 +200,28 @@ impl Ledger {
     }
 
     /// Records an unresolved wait.
-    pub fn lose_track(&mut self) {
+    pub(super) fn lose_track(&mut self) {
         self.unresolved += 1;
         self.in_flight.lose_wait();
     }
 
     /// Records an unresolved signal.
-    pub fn lose_signal(&mut self) {
+    pub(super) fn lose_signal(&mut self) {
         self.unresolved += 1;
         self.in_flight.lose_signal();
     }
 
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.in_flight.is_empty()
     }
 
     /// Number of accesses that may or may not race with a DMA.
-    pub fn unresolved_accesses(&self) -> u64 {
+    pub(super) fn unresolved_accesses(&self) -> u64 {
         self.in_flight.unresolved
     }
 
     /// Records the races of an access with the DMAs in flight.
-    pub fn access(&mut self, access: BundleAccess, extent: &Extent) {
+    pub(super) fn access(&mut self, access: BundleAccess, extent: &Extent) {
         let BundleAccess { at, offset, touch } = access;
         self.in_flight.touch(extent, touch, |route, kind| {
             if let Some(route) = self.routes.get_mut(route) {
@@ -231,7 +231,7 @@ impl Ledger {
     }
 
     /// Marks the DMAs in flight as overlapping with a matmul.
-    pub fn multiply(&mut self) {
+    pub(super) fn multiply(&mut self) {
         for route in self.in_flight.tags() {
             if let Some(route) = self.routes.get_mut(route) {
                 route.overlaps_multiply = true;

@@ -4,13 +4,13 @@ use super::program::buffer_of;
 use crate::{flight::MemoryRange, limits::MAX_CHUNKS};
 
 /// Bytes of a VMEM address: one sublane of 128 lanes.
-pub const ROW: i64 = 512;
+pub(super) const ROW: i64 = 512;
 /// Bytes of an SMEM address.
 const WORD: i64 = 4;
 
 /// Memory space of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Memory {
+pub(super) enum Memory {
     Vmem,
     Smem,
     /// Accessed by DMAs only.
@@ -19,7 +19,7 @@ pub enum Memory {
 }
 
 impl Memory {
-    pub fn named(name: &str) -> Self {
+    pub(super) fn named(name: &str) -> Self {
         match name {
             "vmem" => Self::Vmem,
             "smem" => Self::Smem,
@@ -31,7 +31,7 @@ impl Memory {
 
 /// Memory that an instruction or a DMA accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub(super) enum Extent {
     /// Exactly these chunks.
     Exactly(Chunks),
     /// These chunks, and others that are not known.
@@ -42,7 +42,7 @@ pub enum Extent {
 
 /// Strided chunks of equal size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunks {
+pub(super) struct Chunks {
     memory: Memory,
     buffer: i64,
     start: i64,
@@ -53,7 +53,7 @@ pub struct Chunks {
 
 /// One end of a DMA.
 #[derive(Clone, Copy, Debug)]
-pub struct DmaEnd {
+pub(super) struct DmaEnd {
     pub memory: Memory,
     pub address: Option<i64>,
     pub granules: i64,
@@ -63,7 +63,7 @@ pub struct DmaEnd {
 
 /// Layout of a DMA at one of its ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Strides {
+pub(super) enum Strides {
     Contiguous,
     /// Granules from one chunk to the next, and rows per chunk.
     Every(i64, i64),
@@ -73,7 +73,7 @@ pub enum Strides {
 
 impl Extent {
     /// Extent of a vector load or store: one row per bit of the sublane mask.
-    pub fn rows(address: i64, mask: u32, sublane_stride: i64) -> impl Iterator<Item = Self> {
+    pub(super) fn rows(address: i64, mask: u32, sublane_stride: i64) -> impl Iterator<Item = Self> {
         let (buffer, offset) = buffer_of(address);
         let rows = (0..u32::BITS).filter(move |bit| mask >> bit & 1 == 1);
         rows.map(move |row| {
@@ -83,13 +83,13 @@ impl Extent {
     }
 
     /// Extent of a scalar load or store.
-    pub fn word(address: i64) -> Self {
+    pub(super) fn word(address: i64) -> Self {
         let (buffer, offset) = buffer_of(address);
         Self::Exactly(Chunks::contiguous(Memory::Smem, buffer, offset.saturating_mul(WORD), WORD))
     }
 
     /// Extent of one end of a DMA.
-    pub fn of_dma(end: &DmaEnd) -> Self {
+    pub(super) fn of_dma(end: &DmaEnd) -> Self {
         let unit = match end.memory {
             Memory::Vmem => end.granule_bytes,
             Memory::Smem => WORD,

@@ -3,28 +3,28 @@
 use super::extent::Memory;
 
 /// A scalar register, a predicate register, or a physical register behind one.
-pub type Register = u32;
+pub(super) type Register = u32;
 
 /// A sum of a constant and registers; `None` if the text was not understood.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Expr {
+pub(super) struct Expr {
     pub constant: Option<i64>,
     pub registers: Vec<Register>,
 }
 
 impl Expr {
-    pub const UNKNOWN: Self = Self { constant: None, registers: Vec::new() };
+    pub(super) const UNKNOWN: Self = Self { constant: None, registers: Vec::new() };
 }
 
 /// A predicate register and whether it is read negated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Condition {
+pub(super) struct Condition {
     pub register: Register,
     pub negated: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Arithmetic {
+pub(super) enum Arithmetic {
     Add,
     Sub,
     Mul,
@@ -41,7 +41,7 @@ pub enum Arithmetic {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Comparison {
+pub(super) enum Comparison {
     Ge,
     Gt,
     Lt,
@@ -52,7 +52,7 @@ pub enum Comparison {
 
 /// Predicate logic; the flag inverts the result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Logic {
+pub(super) enum Logic {
     And(bool),
     Or(bool),
     Xor,
@@ -60,14 +60,14 @@ pub enum Logic {
 
 /// An operand of [`Logic`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Truth {
+pub(super) enum Truth {
     Register(Condition),
     Constant(bool),
 }
 
 /// Computation of an instruction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Compute {
+pub(super) enum Compute {
     Value(Expr),
     Arithmetic(Arithmetic, Expr, Expr),
     Compare {
@@ -90,7 +90,7 @@ pub enum Compute {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(super) enum Action {
     /// Reads the physical register at the head of a loop.
     Phi {
         physical: Register,
@@ -118,7 +118,7 @@ pub enum Action {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instruction {
+pub(super) struct Instruction {
     pub result: Option<(Register, Register)>,
     pub condition: Option<Condition>,
     /// The result if the predicate is false.
@@ -128,7 +128,7 @@ pub struct Instruction {
 
 /// A DMA start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DmaStart {
+pub(super) struct DmaStart {
     pub kind: u32,
     pub granules: Expr,
     pub semaphore: Expr,
@@ -142,7 +142,7 @@ pub struct DmaStart {
 
 /// One end of a DMA.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DmaOperand {
+pub(super) struct DmaOperand {
     pub address: Expr,
     pub memory: Memory,
     /// Granules from one chunk to the next.
@@ -151,7 +151,7 @@ pub struct DmaOperand {
 
 /// A load or store of on-chip memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LoadStore {
+pub(super) struct LoadStore {
     /// Offset in the text.
     pub offset: u32,
     pub condition: Option<Condition>,
@@ -162,7 +162,7 @@ pub struct LoadStore {
 
 /// Size and shape of an access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Footprint {
+pub(super) enum Footprint {
     /// One row per sublane of the mask.
     Rows {
         mask: u32,

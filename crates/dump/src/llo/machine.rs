@@ -18,7 +18,7 @@ use crate::flight::Touch;
 const SMEM_WORDS: usize = 1 << 18;
 
 /// The state of the scalar core.
-pub struct LloMachine<'p> {
+pub(super) struct LloMachine<'p> {
     program: &'p Program,
     core: i64,
     registers: Vec<Option<i64>>,
@@ -32,7 +32,7 @@ pub struct LloMachine<'p> {
 }
 
 impl<'p> LloMachine<'p> {
-    pub fn new(program: &'p Program, options: &SimOptions) -> Self {
+    pub(super) fn new(program: &'p Program, options: &SimOptions) -> Self {
         Self {
             program,
             core: i64::from(options.core),
@@ -48,7 +48,7 @@ impl<'p> LloMachine<'p> {
     }
 
     /// Runs from the first bundle until control falls off the last one.
-    pub fn run(&mut self, branch_delay: u32, max_cycles: u64) -> Result<(), SimError> {
+    pub(super) fn run(&mut self, branch_delay: u32, max_cycles: u64) -> Result<(), SimError> {
         let program = self.program;
         let mut at = 0;
         let mut jump: Option<(usize, u32)> = None;

@@ -15,17 +15,17 @@ use super::{
 const BUFFER_SHIFT: u32 = 40;
 
 /// The compiler's comment where it reads the core index.
-pub const CORE_ID: &str = "/* core id */";
+pub(super) const CORE_ID: &str = "/* core id */";
 
 /// Buffer and offset of an address.
-pub fn buffer_of(address: i64) -> (i64, i64) {
+pub(super) fn buffer_of(address: i64) -> (i64, i64) {
     let offset = address & ((1 << BUFFER_SHIFT) - 1);
     (address - offset, offset)
 }
 
 /// The executable part of a listing, bundle by bundle.
 #[derive(Clone, Debug, Default)]
-pub struct Program {
+pub(super) struct Program {
     pub bundles: Vec<Vec<Instruction>>,
     /// Loads and stores of on-chip memory, bundle by bundle.
     pub accesses: Vec<Vec<LoadStore>>,
@@ -43,7 +43,7 @@ pub struct Program {
 
 impl Program {
     /// Compiles a listing. Branch targets are resolved to positions.
-    pub fn compile(listing: &Listing<'_>) -> Self {
+    pub(super) fn compile(listing: &Listing<'_>) -> Self {
         let mut compiler = Compiler {
             listing,
             names: HashMap::new(),
@@ -82,7 +82,7 @@ impl Program {
     }
 
     /// `#allocation8 + 3` for an address.
-    pub fn describe(&self, address: i64) -> String {
+    pub(super) fn describe(&self, address: i64) -> String {
         let (buffer, offset) = buffer_of(address);
         let buffer = usize::try_from((buffer >> BUFFER_SHIFT) - 1).ok().and_then(|b| self.buffers.get(b));
         match (buffer, offset) {
@@ -427,7 +427,7 @@ impl<'a> Compiler<'_, 'a> {
 
 /// The memories at both ends of a DMA: `dma.hbm_to_vmem` says it; `dma.general` says it in a comment,
 /// `vmem-to-hbm`.
-pub fn dma_spaces<'t>(op: &'t str, comment: &'t str) -> (&'t str, &'t str) {
+pub(super) fn dma_spaces<'t>(op: &'t str, comment: &'t str) -> (&'t str, &'t str) {
     let spaces = op.strip_prefix("dma.").and_then(|spaces| spaces.split_once("_to_"));
     let spaces = spaces.or_else(|| comment.split_whitespace().find_map(|word| word.split_once("-to-")));
     spaces.unwrap_or_default()

@@ -6,7 +6,7 @@ use super::{Allocation, Bundle, Label, Listing, RegionMark, Slot};
 use crate::source::{Damage, LineIndex, Span, byte_set};
 
 /// Reads a whole listing.
-pub fn scan(text: &str) -> Listing<'_> {
+pub(super) fn scan(text: &str) -> Listing<'_> {
     let mut scanner = Scanner {
         text,
         bytes: text.as_bytes(),
@@ -33,7 +33,7 @@ pub fn scan(text: &str) -> Listing<'_> {
 }
 
 /// The regions named in a trailer such as `/* Start region 3 :: Start/End empty region 4 :: End region 5 */`.
-pub fn region_marks(trailer: &str) -> impl Iterator<Item = RegionMark> {
+pub(super) fn region_marks(trailer: &str) -> impl Iterator<Item = RegionMark> {
     let inner = trailer.trim().trim_start_matches("/*").trim_end_matches("*/");
     inner.split("::").filter_map(|part| {
         let (what, number) = part.trim().rsplit_once(' ')?;
@@ -49,7 +49,7 @@ pub fn region_marks(trailer: &str) -> impl Iterator<Item = RegionMark> {
 }
 
 /// End of the comment that opens at `at`, with nested ones; `None` if it never closes.
-pub fn skip_comment(bytes: &[u8], at: usize) -> Option<usize> {
+pub(super) fn skip_comment(bytes: &[u8], at: usize) -> Option<usize> {
     let mut depth = 1usize;
     let mut at = at + 2;
     loop {

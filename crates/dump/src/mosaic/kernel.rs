@@ -12,13 +12,13 @@ use super::{Argument, ArgumentRole, DmaOp, MatmulOp, MosaicKernel, TensorType, V
 use crate::source::{Damage, LineIndex, Place};
 
 /// The kernel of a module: the function with a grid. The others map grid indices to windows.
-pub fn kernel_function(module: &Module) -> Option<&Function> {
+pub(super) fn kernel_function(module: &Module) -> Option<&Function> {
     let with_grid = |function: &&Function| function.attributes.get("iteration_bounds").is_some();
     module.functions.iter().find(with_grid).or(module.functions.first())
 }
 
 /// Reads the kernel of a module that was parsed from `text`.
-pub fn read(module: Module, text: &str) -> Option<MosaicKernel> {
+pub(super) fn read(module: Module, text: &str) -> Option<MosaicKernel> {
     let function = kernel_function(&module)?;
     let mut reader =
         Reader { function, text, lines: LineIndex::new(text), names: HashMap::new(), views: HashMap::new() };
@@ -46,20 +46,20 @@ struct Found {
 }
 
 /// The line and column of an operation.
-pub fn place(op: &Op) -> Place {
+pub(super) fn place(op: &Op) -> Place {
     op.place.map_or(Place { line: 1, column: 1 }, Place::from)
 }
 
 /// The operands of `tpu.enqueue_dma` or of a wait, by role.
 #[derive(Clone, Copy, Default)]
-pub struct DmaOperands {
+pub(super) struct DmaOperands {
     pub source: Option<Value>,
     pub target: Option<Value>,
     pub semaphore: Option<Value>,
 }
 
 impl DmaOperands {
-    pub fn of(op: &Op) -> Self {
+    pub(super) fn of(op: &Op) -> Self {
         let operand = |index: usize| op.operands.get(index).copied();
         if is_wait(op) {
             return Self { semaphore: operand(0), source: operand(1), target: operand(2) };
@@ -81,7 +81,7 @@ fn is_wait(op: &Op) -> bool {
 }
 
 /// The name of a value, with its `%`; `None` where the text numbers it.
-pub fn written_name(function: &Function, value: Value) -> Option<String> {
+pub(super) fn written_name(function: &Function, value: Value) -> Option<String> {
     let name = function.values.get(value.index())?.name.as_deref()?;
     Some(format!("%{name}"))
 }

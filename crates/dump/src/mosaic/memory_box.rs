@@ -6,7 +6,7 @@ use crate::flight::MemoryRange;
 
 /// A box inside a buffer: an argument of the kernel, or memory that it allocates.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MemoryBox {
+pub(super) struct MemoryBox {
     pub root: Value,
     /// Offset along each dimension of the buffer, where it is known.
     offsets: Vec<Option<i64>>,
@@ -18,13 +18,13 @@ pub struct MemoryBox {
 
 impl MemoryBox {
     /// A whole buffer.
-    pub fn whole(root: Value, shape: &[usize]) -> Self {
+    pub(super) fn whole(root: Value, shape: &[usize]) -> Self {
         let sizes: Vec<_> = shape.iter().map(|&extent| i64::try_from(extent).unwrap_or(i64::MAX)).collect();
         Self { root, offsets: vec![Some(0); sizes.len()], kept: (0..sizes.len()).collect(), sizes }
     }
 
     /// The box of shape `shape` at `index`. A shape of fewer dimensions means the last ones.
-    pub fn slice(&self, index: &[Option<i64>], shape: &[usize]) -> Self {
+    pub(super) fn slice(&self, index: &[Option<i64>], shape: &[usize]) -> Self {
         let mut slice = self.clone();
         let leading = self.kept.len().saturating_sub(shape.len());
         for (position, &dimension) in self.kept.iter().enumerate() {
@@ -42,7 +42,7 @@ impl MemoryBox {
     }
 
     /// Drops dimensions of extent 1 so that `shape` remains.
-    pub fn squeeze(&self, shape: &[usize]) -> Option<Self> {
+    pub(super) fn squeeze(&self, shape: &[usize]) -> Option<Self> {
         let mut left = shape.iter().peekable();
         let mut kept = Vec::new();
         for &dimension in &self.kept {
@@ -58,12 +58,12 @@ impl MemoryBox {
     }
 
     /// The offsets, if all are known.
-    pub fn place(&self) -> Option<Vec<i64>> {
+    pub(super) fn place(&self) -> Option<Vec<i64>> {
         self.offsets.iter().copied().collect()
     }
 
     /// Whether it lies within a buffer of this shape, as far as the offsets are known.
-    pub fn is_within(&self, shape: &[usize]) -> bool {
+    pub(super) fn is_within(&self, shape: &[usize]) -> bool {
         let ends = self.offsets.iter().zip(&self.sizes).zip(shape);
         ends.into_iter().all(|((offset, size), &extent)| {
             let end = offset.map(|offset| (offset, offset.saturating_add(*size)));
@@ -72,17 +72,17 @@ impl MemoryBox {
     }
 
     /// Its first element.
-    pub fn first_element(&self) -> Self {
+    pub(super) fn first_element(&self) -> Self {
         Self { sizes: vec![1; self.sizes.len()], ..self.clone() }
     }
 
     /// Number of elements.
-    pub fn elements(&self) -> i64 {
+    pub(super) fn elements(&self) -> i64 {
         self.sizes.iter().fold(1, |product, &size| product.saturating_mul(size))
     }
 
     /// The bounding box of a strided access; `strides` are those of the last dimensions.
-    pub fn stretched(&self, strides: &[i64]) -> Self {
+    pub(super) fn stretched(&self, strides: &[i64]) -> Self {
         let mut box_around = self.clone();
         for (&dimension, &stride) in self.kept.iter().rev().zip(strides.iter().rev()) {
             if let Some(size) = box_around.sizes.get_mut(dimension) {
@@ -93,7 +93,7 @@ impl MemoryBox {
     }
 
     /// A box of the same shape anywhere in the buffer.
-    pub fn somewhere(&self) -> Self {
+    pub(super) fn somewhere(&self) -> Self {
         Self { offsets: vec![None; self.offsets.len()], ..self.clone() }
     }
 }

@@ -12,7 +12,7 @@ use crate::{
 
 /// What a kernel says about the type and shape of an operand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OperandShape {
+pub(crate) struct OperandShape {
     /// In the spelling of HLO, but for integers.
     element: String,
     extents: Extents,
@@ -28,7 +28,7 @@ enum Extents {
 
 impl OperandShape {
     /// Whether an operand of a later stage can be this one.
-    pub fn admits(&self, operand: &Operand) -> bool {
+    pub(crate) fn admits(&self, operand: &Operand) -> bool {
         // Integers have a sign in HLO and none here.
         let is_integer = self.element.starts_with('i');
         let fits = match &self.extents {
@@ -61,7 +61,7 @@ impl fmt::Display for OperandShape {
 }
 
 /// The operands of a kernel: inputs, then outputs.
-pub fn operands(kernel: &MosaicKernel) -> Vec<OperandShape> {
+pub(crate) fn operands(kernel: &MosaicKernel) -> Vec<OperandShape> {
     let arguments = || kernel.arguments.iter().filter(|argument| argument.role != ArgumentRole::Scratch);
     let prefetched = arguments().filter(|argument| argument.role == ArgumentRole::Prefetched).count();
     let shape = |(index, argument): (usize, &super::Argument)| {

@@ -6,7 +6,7 @@ use octile_mosaic::{
 };
 
 /// An operation that matters, with its regions.
-pub struct KernelStep<'m> {
+pub(super) struct KernelStep<'m> {
     pub op: &'m Op,
     pub action: Action,
     pub blocks: Vec<KernelBlock<'m>>,
@@ -17,7 +17,7 @@ pub struct KernelStep<'m> {
 }
 
 /// The operations of a region that matter.
-pub struct KernelBlock<'m> {
+pub(super) struct KernelBlock<'m> {
     pub arguments: &'m [Value],
     pub steps: Vec<KernelStep<'m>>,
     /// The values that the region yields.
@@ -25,7 +25,7 @@ pub struct KernelBlock<'m> {
 }
 
 /// What is done about an operation when the kernel is followed.
-pub enum Action {
+pub(super) enum Action {
     Scalar(ScalarOp),
     Slice,
     Alias,
@@ -45,13 +45,13 @@ pub enum Action {
 }
 
 /// A load or a store.
-pub struct MemoryAccess {
+pub(super) struct MemoryAccess {
     pub writes: bool,
     pub coverage: Coverage,
 }
 
 /// Which elements of its vector a load or store accesses.
-pub enum Coverage {
+pub(super) enum Coverage {
     Dense,
     /// Those that a mask picks.
     Masked,
@@ -62,7 +62,7 @@ pub enum Coverage {
 }
 
 impl<'m> KernelBlock<'m> {
-    pub fn new(region: &'m Region, function: &'m Function) -> Self {
+    pub(super) fn new(region: &'m Region, function: &'m Function) -> Self {
         let steps = region.ops.iter().filter_map(|op| KernelStep::new(op, function)).collect();
         let last = region.ops.last();
         Self { arguments: &region.arguments, steps, yields: last.map_or(&[], |op| &op.operands) }

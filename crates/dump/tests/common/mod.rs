@@ -9,7 +9,7 @@ fn corpus() -> PathBuf {
 }
 
 /// Every recorded case.
-pub fn cases() -> Vec<String> {
+pub(crate) fn cases() -> Vec<String> {
     let entries = fs::read_dir(corpus()).unwrap().map(|entry| entry.unwrap());
     let directories = entries.filter(|entry| entry.file_type().unwrap().is_dir());
     let mut cases: Vec<_> = directories.map(|entry| entry.file_name().into_string().unwrap()).collect();
@@ -19,7 +19,7 @@ pub fn cases() -> Vec<String> {
 }
 
 /// One file of a case, decompressed; `None` where the case has no such file.
-pub fn try_load(case: &str, file: &str) -> Option<String> {
+pub(crate) fn try_load(case: &str, file: &str) -> Option<String> {
     let compressed = fs::read(corpus().join(case).join(format!("{file}.gz"))).ok()?;
     let mut text = String::new();
     flate2::read::GzDecoder::new(&compressed[..]).read_to_string(&mut text).unwrap();
@@ -27,16 +27,16 @@ pub fn try_load(case: &str, file: &str) -> Option<String> {
 }
 
 /// One file of a case, decompressed.
-pub fn load(case: &str, file: &str) -> String {
+pub(crate) fn load(case: &str, file: &str) -> String {
     try_load(case, file).unwrap_or_else(|| panic!("{case} has no {file}"))
 }
 
 /// Recorded expectations.
-pub fn expectations(file: &str) -> serde_json::Value {
+pub(crate) fn expectations(file: &str) -> serde_json::Value {
     serde_json::from_str(&fs::read_to_string(corpus().join(file)).unwrap()).unwrap()
 }
 
 /// The scheduled listing that cycles are counted on.
-pub const PACKED: &str = "packed-bundles-post-ra.txt";
+pub(crate) const PACKED: &str = "packed-bundles-post-ra.txt";
 /// The listing that is encoded.
-pub const FINAL: &str = "final_bundles.txt";
+pub(crate) const FINAL: &str = "final_bundles.txt";

@@ -11,7 +11,7 @@ use octile_runtime::cuda::{Gpu, MultiplyKernel};
 use crate::{compile_all, device::*, plans};
 
 /// Checks that a thousand runs are bitwise equal.
-pub fn repeat(gpu: &Gpu) -> Result<()> {
+pub(crate) fn repeat(gpu: &Gpu) -> Result<()> {
     let small = [(1, 4096, 7168), (16, 2112, 7168), (64, 4096, 7168), (128, 7168, 2048)];
     for (m, n, k) in small.into_iter().chain([(1000, 1000, 2000), (2048, 2048, 2048), (2048, 4096, 600)]) {
         let problem = Problem::new(m, n, k, QuantBlock::B128)?
@@ -39,7 +39,7 @@ pub fn repeat(gpu: &Gpu) -> Result<()> {
 }
 
 /// Checks every promotion interval that a quantization block allows.
-pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
+pub(crate) fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
     let (mut checked, mut failed) = (0, 0);
     for (m, n, k, quant_block) in [(3, 200, 1999, 512), (64, 264, 1024, 256), (200, 576, 2048, 512)] {
         let problem = Problem::new(m, n, k, QuantBlock::try_from(quant_block)?)?;
@@ -69,7 +69,7 @@ pub fn check_promotion(gpu: &Gpu, seed: u64) -> Result<()> {
 }
 
 /// Checks all rows of random small problems with every strategy and every tile shape of `strip`.
-pub fn check(gpu: &Gpu, seed: u64) -> Result<()> {
+pub(crate) fn check(gpu: &Gpu, seed: u64) -> Result<()> {
     let mut rng = octile_core::sample::Rng::new(seed, 3);
     let mut pick = |from: &[usize]| from[(rng.next_u64() % from.len() as u64) as usize];
     let mut problems = Vec::new();

@@ -14,7 +14,7 @@ use octile_core::{
 use octile_runtime::cuda::{Buffer, Gpu, MultiplyOperands};
 
 /// Operands made of copies of a small quantized matrix, which is fast at any size.
-pub fn pieces(problem: Problem) -> Operands {
+pub(crate) fn pieces(problem: Problem) -> Operands {
     let Problem { m, n, k, quant_block, .. } = problem;
     let small = Problem::new(1024, 1024, 1024, quant_block).expect("valid").with_x(problem.x);
     let small = Operands::random(small, 7);
@@ -46,7 +46,7 @@ pub fn pieces(problem: Problem) -> Operands {
 }
 
 /// Operands that another contender wrote: codes of x, codes of the weight, f32 scales of both, all row-major.
-pub fn from_file(problem: Problem, path: &str) -> Result<Operands> {
+pub(crate) fn from_file(problem: Problem, path: &str) -> Result<Operands> {
     let Problem { m, n, k, quant_block, .. } = problem;
     let bytes = std::fs::read(path)?;
     let (x, rest) = bytes.split_at_checked(m * k).context("the file ends within x")?;
@@ -62,7 +62,7 @@ pub fn from_file(problem: Problem, path: &str) -> Result<Operands> {
     Ok(Operands { problem, weight, x: Activations::Fp8(x) })
 }
 
-pub struct Device {
+pub(crate) struct Device {
     pub x: Buffer,
     pub x_scales: Buffer,
     pub w: Buffer,
@@ -74,7 +74,7 @@ pub struct Device {
 }
 
 impl Device {
-    pub fn new(gpu: &Gpu, operands: &Operands) -> Result<Self> {
+    pub(crate) fn new(gpu: &Gpu, operands: &Operands) -> Result<Self> {
         let problem = operands.problem;
         // Checks use both scale layouts; comparisons use the one that the peers need.
         let arguments = if problem.m % 2 == 1 && problem.m > 1 {
@@ -99,7 +99,7 @@ impl Device {
         })
     }
 
-    pub fn operands(&self) -> MultiplyOperands<'_> {
+    pub(crate) fn operands(&self) -> MultiplyOperands<'_> {
         let Self { x, x_scales, w, w_scales, out, arguments, .. } = self;
         MultiplyOperands { x, x_scales, w, w_scales, out, arguments: *arguments }
     }
@@ -109,7 +109,7 @@ impl Device {
 const GUARD: usize = 4096;
 
 /// Some rows of the result, and whether the guard bands are intact.
-pub fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec<f64>, bool)> {
+pub(crate) fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec<f64>, bool)> {
     let row_bytes = problem.n * problem.out.bytes();
     let mut result = vec![0u8; rows.len() * row_bytes];
     for (bytes, row) in result.chunks_mut(row_bytes).zip(rows) {
@@ -132,12 +132,12 @@ pub fn result(device: &Device, problem: &Problem, rows: &[usize]) -> Result<(Vec
 }
 
 /// Reference for some rows.
-pub fn reference(operands: &Operands, rows: &[usize]) -> Reference {
+pub(crate) fn reference(operands: &Operands, rows: &[usize]) -> Reference {
     reference_promoting(operands, rows, STAGE_K)
 }
 
 /// As [`reference`], with the error bound of this promotion interval.
-pub fn reference_promoting(operands: &Operands, rows: &[usize], promote_every: usize) -> Reference {
+pub(crate) fn reference_promoting(operands: &Operands, rows: &[usize], promote_every: usize) -> Reference {
     let accumulator = Accumulator::HopperTensorCore { promote_every };
     let Activations::Fp8(x) = &operands.x else { unreachable!("the sweep uses quantized activations") };
     let input = OracleInput::Fp8(x.select_rows(rows));
@@ -145,7 +145,7 @@ pub fn reference_promoting(operands: &Operands, rows: &[usize], promote_every: u
 }
 
 /// Largest error relative to the bound, over the rows of the reference.
-pub fn worst(reference: &Reference, values: &[f64]) -> f64 {
+pub(crate) fn worst(reference: &Reference, values: &[f64]) -> f64 {
     let mut worst = 0.0f64;
     for ((value, bound), result) in reference.values.iter().zip(&reference.bounds).zip(values) {
         let error = (result - value).abs() / bound;

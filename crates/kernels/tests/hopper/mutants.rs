@@ -36,7 +36,7 @@ const WARP_BARRIER: &str = "bar.warp.sync";
 const SEEDS: [u64; 3] = [1, 2, 3];
 
 /// The executed lines of an unmodified kernel.
-pub fn executed_lines(plan: &HopperPlan, multiply: &str, operands: &Operands) -> Vec<usize> {
+pub(crate) fn executed_lines(plan: &HopperPlan, multiply: &str, operands: &Operands) -> Vec<usize> {
     let machine = Simulator { gpu: &GPU, resident_ctas: 4, seed: 1 };
     let sound = product_of(plan, multiply).run(
         operands,
@@ -47,7 +47,7 @@ pub fn executed_lines(plan: &HopperPlan, multiply: &str, operands: &Operands) ->
 }
 
 /// Whether a mutant faults or gives a wrong result under at least one schedule.
-pub fn is_detected(plan: &HopperPlan, multiply: &str, operands: &Operands) -> bool {
+pub(crate) fn is_detected(plan: &HopperPlan, multiply: &str, operands: &Operands) -> bool {
     is_wrong(plan, &product_of(plan, multiply), operands)
 }
 

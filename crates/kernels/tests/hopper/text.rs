@@ -2,15 +2,15 @@
 
 /// A kernel's lines.
 #[derive(Clone)]
-pub struct Text<'a>(pub Vec<&'a str>);
+pub(crate) struct Text<'a>(pub Vec<&'a str>);
 
 impl<'a> Text<'a> {
-    pub fn new(ptx: &'a str) -> Self {
+    pub(crate) fn new(ptx: &'a str) -> Self {
         Self(ptx.lines().map(str::trim).collect())
     }
 
     /// The kernel with one line replaced.
-    pub fn with(&self, at: usize, text: &str) -> String {
+    pub(crate) fn with(&self, at: usize, text: &str) -> String {
         let mut lines = self.0.clone();
         lines[at] = text;
         lines.join("\n")

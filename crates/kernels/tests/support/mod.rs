@@ -18,16 +18,16 @@ use octile_mosaic::{
 };
 
 /// Simulator options for one core of the planned chip.
-pub fn rates() -> TpuRates {
+pub(crate) fn rates() -> TpuRates {
     TpuChip::named("tpu7x").expect("the chip is known").rates
 }
 
-pub fn plan(problem: &Problem, strategy: Strategy, mode: BlockMode) -> Option<TpuPlan> {
+pub(crate) fn plan(problem: &Problem, strategy: Strategy, mode: BlockMode) -> Option<TpuPlan> {
     TpuPlan::new(problem, TpuChip::named("tpu7x").expect("the chip is known"), strategy, mode).ok()
 }
 
 /// The emitted module, printed and parsed again, as a compiler would read it.
-pub fn module(plan: &TpuPlan) -> Module {
+pub(crate) fn module(plan: &TpuPlan) -> Module {
     let text = emit(plan).stablehlo.to_string();
     parse(&text).unwrap_or_else(|error| panic!("{}: {error}", plan.problem))
 }
@@ -41,7 +41,7 @@ fn tensor<const N: usize>(
 }
 
 /// `x, w_q, w_scale[, x_scale]`.
-pub fn tensors(operands: &Operands) -> Vec<Tensor> {
+pub(crate) fn tensors(operands: &Operands) -> Vec<Tensor> {
     let Problem { m, n, k, .. } = operands.problem;
     let pair = |(rows, cols): (usize, usize)| [rows, cols];
     let scales =
@@ -60,13 +60,13 @@ pub fn tensors(operands: &Operands) -> Vec<Tensor> {
     tensors
 }
 
-pub fn run(module: &Module, operands: &Operands) -> Outcome {
+pub(crate) fn run(module: &Module, operands: &Operands) -> Outcome {
     simulate(module, &tensors(operands), &Options::new(rates()))
         .unwrap_or_else(|error| panic!("{}: {error}", operands.problem))
 }
 
 /// The f64 reference with the error bound of the plan's arithmetic.
-pub fn reference(plan: &TpuPlan, operands: &Operands) -> Reference {
+pub(crate) fn reference(plan: &TpuPlan, operands: &Operands) -> Reference {
     let problem = operands.problem;
     let accumulator = match plan.arithmetic {
         Arithmetic::Dequantized => Accumulator::Bf16Operands,
@@ -76,6 +76,6 @@ pub fn reference(plan: &TpuPlan, operands: &Operands) -> Reference {
 }
 
 /// Compares the result with the f64 reference.
-pub fn compare(plan: &TpuPlan, outcome: &Outcome, operands: &Operands) -> Comparison {
+pub(crate) fn compare(plan: &TpuPlan, outcome: &Outcome, operands: &Operands) -> Comparison {
     reference(plan, operands).compare(&outcome.outputs[0].to_f32())
 }

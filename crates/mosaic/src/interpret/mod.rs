@@ -105,6 +105,7 @@ pub struct Outcome {
 
 /// Why a kernel could not be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SimulateError {
     /// The module is not supported or invalid.
     #[error(transparent)]

@@ -21,6 +21,7 @@ pub(crate) type Exec = Box<dyn Fn(&mut Machine<'_>, &Step) -> Result<(), Stop>>;
 
 /// Why a module cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Unrunnable {
     /// Operation not implemented.
     #[error("{}'{name}' is not supported; supported operations: {}", at(.place), .supported.join(", "))]

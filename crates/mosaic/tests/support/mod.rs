@@ -12,21 +12,21 @@ use octile_mosaic::{
 use safetensors::{Dtype, SafeTensors};
 
 /// One core of a tpu7x.
-pub fn rates() -> octile_core::device::tpu::TpuRates {
+pub(crate) fn rates() -> octile_core::device::tpu::TpuRates {
     octile_core::device::tpu::TpuChip::named("tpu7x").expect("the chip is known").rates
 }
 
-pub fn folder(name: &str) -> PathBuf {
+pub(crate) fn folder(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests").join(name)
 }
 
-pub fn text(folder_name: &str, kernel: &str) -> String {
+pub(crate) fn text(folder_name: &str, kernel: &str) -> String {
     let path = folder(folder_name).join(format!("{kernel}.mlir"));
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 /// The tensors of a file in the order in which they are stored, with their names.
-pub fn tensors(folder_name: &str, set: &str) -> Vec<(String, Tensor)> {
+pub(crate) fn tensors(folder_name: &str, set: &str) -> Vec<(String, Tensor)> {
     let path = folder(folder_name).join(format!("{set}.safetensors.gz"));
     let file = fs::File::open(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let mut bytes = Vec::new();
@@ -51,7 +51,7 @@ pub fn tensors(folder_name: &str, set: &str) -> Vec<(String, Tensor)> {
 }
 
 /// The operands of a set, and the result that is expected of them.
-pub fn operands_and_result(folder_name: &str, set: &str) -> (Vec<Tensor>, Tensor) {
+pub(crate) fn operands_and_result(folder_name: &str, set: &str) -> (Vec<Tensor>, Tensor) {
     let (mut operands, mut result) = (Vec::new(), None);
     for (name, tensor) in tensors(folder_name, set) {
         match name.as_str() {
@@ -63,12 +63,12 @@ pub fn operands_and_result(folder_name: &str, set: &str) -> (Vec<Tensor>, Tensor
 }
 
 /// A vector, and a memref in vector memory, of 8 x 128.
-pub const VECTOR: &str = "vector<8x128xf32>";
-pub const NEAR: &str = "memref<8x128xf32, #tpu.memory_space<vmem>>";
+pub(crate) const VECTOR: &str = "vector<8x128xf32>";
+pub(crate) const NEAR: &str = "memref<8x128xf32, #tpu.memory_space<vmem>>";
 
 /// A kernel on an operand `%x`, a result `%out` and a scratch buffer `%a`, all of 8 x 128 in vector memory.
 /// `VECTOR` and `NEAR` in the body stand for their types; line 6 is its first.
-pub fn small_kernel(body: &str) -> String {
+pub(crate) fn small_kernel(body: &str) -> String {
     format!(
         "module {{
   func.func @k(%x: {NEAR}, %out: {NEAR}, %a: {NEAR}) attributes {{scratch_operands = 1 : i64, window_params = [{{}}, {{}}]}} {{
@@ -84,14 +84,14 @@ pub fn small_kernel(body: &str) -> String {
 }
 
 /// A tensor of binary32.
-pub fn floats(shape: &[usize], value: impl Fn(usize) -> f32) -> Tensor {
+pub(crate) fn floats(shape: &[usize], value: impl Fn(usize) -> f32) -> Tensor {
     let elements: usize = shape.iter().product();
     let bytes = (0..elements).flat_map(|i| value(i).to_le_bytes()).collect();
     Tensor { element: Element::Float(Float::F32), shape: shape.to_vec(), bytes }
 }
 
 /// Runs such a kernel on the numbers from 1 on.
-pub fn run_small(body: &str) -> Result<Outcome, String> {
+pub(crate) fn run_small(body: &str) -> Result<Outcome, String> {
     let module = parse(&small_kernel(body)).map_err(|error| error.to_string())?;
     let x = floats(&[8, 128], |i| i as f32 + 1.0);
     simulate(&module, &[x], &Options::new(rates())).map_err(|error| error.to_string())

@@ -6,7 +6,12 @@ use octile_runtime::cuda::{Gpu, HostActivations, multiply_host};
 
 use super::{operands, weight};
 
-pub fn matmul(device: &Device, strategy: Strategy, operands: &Operands, kind: (DType, Scales)) -> Matmul {
+pub(crate) fn matmul(
+    device: &Device,
+    strategy: Strategy,
+    operands: &Operands,
+    kind: (DType, Scales),
+) -> Matmul {
     Matmul::builder(device, weight(operands))
         .activations(kind.0, kind.1)
         .with_strategy(strategy)
@@ -15,7 +20,7 @@ pub fn matmul(device: &Device, strategy: Strategy, operands: &Operands, kind: (D
 }
 
 /// The result of the layer below.
-pub fn expected(strategy: Strategy, operands: &Operands) -> Vec<bf16> {
+pub(crate) fn expected(strategy: Strategy, operands: &Operands) -> Vec<bf16> {
     let gpu = Gpu::open(0).unwrap();
     let plan = HopperPlan::best(&operands.problem, gpu.properties(), strategy).unwrap();
     let mut out = vec![bf16::NAN; operands.problem.m * operands.problem.n];
@@ -23,6 +28,6 @@ pub fn expected(strategy: Strategy, operands: &Operands) -> Vec<bf16> {
     out
 }
 
-pub fn floats(m: usize) -> Operands {
+pub(crate) fn floats(m: usize) -> Operands {
     operands([m, 40, 208], DType::BF16, Scales::PerToken, DType::BF16)
 }

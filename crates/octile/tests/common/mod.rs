@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
-pub mod gpu;
+pub(crate) mod gpu;
 
 use octile::{Block, DType, Device, Error, Float, Matmul, Scales, Weight, bf16, f16};
 use octile_core::{
@@ -11,7 +11,7 @@ use octile_core::{
 };
 
 /// Random operands for a multiplication of `[m, n, k]`.
-pub fn operands([m, n, k]: [usize; 3], dtype: DType, scales: Scales, out: DType) -> Operands {
+pub(crate) fn operands([m, n, k]: [usize; 3], dtype: DType, scales: Scales, out: DType) -> Operands {
     let granularity = match scales {
         Scales::PerBlock => ScaleGranularity::Block,
         Scales::PerToken | Scales::None => ScaleGranularity::Token,
@@ -35,14 +35,14 @@ fn float(dtype: DType) -> Option<FloatKind> {
 }
 
 /// The weight of some operands.
-pub fn weight(operands: &Operands) -> Weight {
+pub(crate) fn weight(operands: &Operands) -> Weight {
     let Problem { n, k, .. } = operands.problem;
     let weight = &operands.weight;
     Weight::from_parts(weight.codes(), weight.scales(), [n, k], Block::B128).unwrap()
 }
 
 /// Multiplies, whatever type the activations have.
-pub fn run<O: Float>(matmul: &Matmul, x: &Activations, out: &mut [O]) -> Result<(), Error> {
+pub(crate) fn run<O: Float>(matmul: &Matmul, x: &Activations, out: &mut [O]) -> Result<(), Error> {
     match x {
         Activations::F32(x) => matmul.run(x, out),
         Activations::Bf16(x) => matmul.run(x, out),
@@ -52,7 +52,7 @@ pub fn run<O: Float>(matmul: &Matmul, x: &Activations, out: &mut [O]) -> Result<
 }
 
 /// Results that can be NaN-poisoned and compared bit by bit.
-pub trait Bits: Float {
+pub(crate) trait Bits: Float {
     const NAN: Self;
     fn bits(self) -> u32;
 }
@@ -79,12 +79,12 @@ impl Bits for f16 {
 }
 
 #[track_caller]
-pub fn require_same_bits<T: Bits>(got: &[T], expected: &[T], what: &str) {
+pub(crate) fn require_same_bits<T: Bits>(got: &[T], expected: &[T], what: &str) {
     assert!(got.iter().map(|v| v.bits()).eq(expected.iter().map(|v| v.bits())), "{what}");
 }
 
 /// A small multiplication of f32 with f32 results.
-pub fn small(device: &Device) -> Matmul {
+pub(crate) fn small(device: &Device) -> Matmul {
     let weight = Weight::quantize(&vec![0.5f32; 40 * 200], [40, 200], Block::B128).unwrap();
     Matmul::builder(device, weight)
         .activations(DType::F32, Scales::PerToken)

@@ -92,12 +92,12 @@ pub(super) struct SharedWork<'a> {
 
 impl SharedWork<'_> {
     /// Quantization blocks along K.
-    pub fn blocks(&self) -> usize {
+    pub(super) fn blocks(&self) -> usize {
         self.call.plan.problem.quant_block.count(self.call.plan.problem.k)
     }
 
     /// The scale of an activation row in a quantization block.
-    pub fn x_scale(&self, row: usize, block: usize) -> f32 {
+    pub(super) fn x_scale(&self, row: usize, block: usize) -> f32 {
         if self.x.scales.is_empty() {
             return 1.0;
         }
@@ -105,7 +105,7 @@ impl SharedWork<'_> {
     }
 
     /// The quantization blocks of a step.
-    pub fn blocks_of(&self, step: &Step) -> Range<usize> {
+    pub(super) fn blocks_of(&self, step: &Step) -> Range<usize> {
         let qb = self.call.plan.problem.quant_block.size();
         step.depth.start / qb..step.depth.end.div_ceil(qb)
     }
@@ -117,7 +117,7 @@ impl SharedWork<'_> {
     }
 
     /// The activation scales of a tile, gathered from the operand.
-    pub fn scales_beside_data(&self, step: &Step, rows: &Range<usize>) -> TileScales {
+    pub(super) fn scales_beside_data(&self, step: &Step, rows: &Range<usize>) -> TileScales {
         assert!(rows.len() <= MAX_ROWS);
         let mut scales = TileScales::default();
         for (scales, block) in scales.iter_mut().zip(self.blocks_of(step)) {
@@ -129,7 +129,7 @@ impl SharedWork<'_> {
     }
 
     /// The weights of a step from packed `codes`, with a `buffer` to decode into if several tiles use them.
-    pub fn weights_of(&self, step: &Step, codes: &[u8], buffer: &mut [u8]) -> Weights {
+    pub(super) fn weights_of(&self, step: &Step, codes: &[u8], buffer: &mut [u8]) -> Weights {
         let Call { plan, kernels, .. } = self.call;
         let pairs = step.depth.len().div_ceil(2);
         assert!(pairs * GROUP <= codes.len());
@@ -145,7 +145,7 @@ impl SharedWork<'_> {
     }
 
     /// Decodes the pairs `range` of a packed panel that has `pairs` of them.
-    pub fn decode_panel(&self, codes: &[u8], pairs: usize, out: &mut [u8], range: Range<usize>) {
+    pub(super) fn decode_panel(&self, codes: &[u8], pairs: usize, out: &mut [u8], range: Range<usize>) {
         assert!(range.end <= pairs && pairs * GROUP <= codes.len());
         assert!(pairs * GROUP * self.call.kernels.weight_bytes <= out.len());
         // SAFETY: both slices hold `pairs` groups, and the kernels were selected for this CPU.

@@ -39,17 +39,17 @@ pub struct CompileOptions {
 
 /// Field numbers of the messages in `xla/pjrt/proto/compile_options.proto`.
 mod field {
-    pub const OPTIONS_BUILD: u64 = 3;
-    pub const OPTIONS_OVERRIDES: u64 = 7;
-    pub const BUILD_DEVICE_ORDINAL: u64 = 1;
-    pub const BUILD_NUM_REPLICAS: u64 = 4;
-    pub const BUILD_NUM_PARTITIONS: u64 = 5;
-    pub const ENTRY_KEY: u64 = 1;
-    pub const ENTRY_VALUE: u64 = 2;
-    pub const OVERRIDE_STRING: u64 = 1;
-    pub const OVERRIDE_BOOL: u64 = 2;
-    pub const OVERRIDE_INT: u64 = 3;
-    pub const OVERRIDE_DOUBLE: u64 = 4;
+    pub(super) const OPTIONS_BUILD: u64 = 3;
+    pub(super) const OPTIONS_OVERRIDES: u64 = 7;
+    pub(super) const BUILD_DEVICE_ORDINAL: u64 = 1;
+    pub(super) const BUILD_NUM_REPLICAS: u64 = 4;
+    pub(super) const BUILD_NUM_PARTITIONS: u64 = 5;
+    pub(super) const ENTRY_KEY: u64 = 1;
+    pub(super) const ENTRY_VALUE: u64 = 2;
+    pub(super) const OVERRIDE_STRING: u64 = 1;
+    pub(super) const OVERRIDE_BOOL: u64 = 2;
+    pub(super) const OVERRIDE_INT: u64 = 3;
+    pub(super) const OVERRIDE_DOUBLE: u64 = 4;
 }
 
 /// The device ordinal that leaves the choice to the runtime.

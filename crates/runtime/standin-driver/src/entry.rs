@@ -15,7 +15,7 @@ use crate::{
     stream::{Stream, Work},
 };
 
-pub const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
+pub(crate) const SUCCESS: CUresult = CUresult::CUDA_SUCCESS;
 const INVALID: CUresult = CUresult::CUDA_ERROR_INVALID_VALUE;
 
 thread_local! {
@@ -24,19 +24,19 @@ thread_local! {
 }
 
 /// Writes a result to the caller's pointer.
-pub unsafe fn give<T>(to: *mut T, value: T) -> CUresult {
+pub(crate) unsafe fn give<T>(to: *mut T, value: T) -> CUresult {
     // SAFETY: by the driver API, the pointer is valid for one result.
     unsafe { to.write(value) };
     SUCCESS
 }
 
 /// Converts a handle to a pointer.
-pub fn pointer<T>(handle: u64) -> *mut T {
+pub(crate) fn pointer<T>(handle: u64) -> *mut T {
     std::ptr::without_provenance_mut(handle as usize)
 }
 
 /// Converts a pointer to a handle.
-pub fn handle<T>(pointer: *mut T) -> u64 {
+pub(crate) fn handle<T>(pointer: *mut T) -> u64 {
     pointer.addr() as u64
 }
 

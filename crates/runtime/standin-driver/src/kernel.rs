@@ -7,12 +7,12 @@ use octile_ptx::simulate::{DeviceMemory, KernelArgument, Launch, LaunchConfig, P
 use crate::memory::Memory;
 
 /// A compiled kernel.
-pub struct Kernel {
+pub(crate) struct Kernel {
     pub program: Program,
 }
 
 impl Kernel {
-    pub fn compile(ptx: &str) -> Result<Self, String> {
+    pub(crate) fn compile(ptx: &str) -> Result<Self, String> {
         let program = Program::parse(ptx).map_err(|error| error.to_string())?;
         Ok(Self { program })
     }
@@ -20,7 +20,7 @@ impl Kernel {
 
 /// The value of a parameter at launch.
 #[derive(Clone, Copy)]
-pub enum Argument {
+pub(crate) enum Argument {
     /// `None` if it was not encoded; the kernel must not use it.
     Map(Option<TensorMap>),
     Pointer(u64),
@@ -29,7 +29,7 @@ pub enum Argument {
 
 /// A queued kernel.
 #[derive(Clone)]
-pub struct Launched {
+pub(crate) struct Launched {
     pub module: u64,
     pub kernel: Arc<Kernel>,
     pub config: LaunchConfig,
@@ -56,13 +56,13 @@ impl Launched {
         Ok(starts)
     }
 
-    pub fn entry(&self) -> &str {
+    pub(crate) fn entry(&self) -> &str {
         &self.kernel.program.entry
     }
 
     /// Runs the kernel. `before` are the allocations written by the preceding kernel, which may still run
     /// until this one waits (PDL). Returns the allocations that this one wrote.
-    pub fn run(
+    pub(crate) fn run(
         &self,
         device: usize,
         memory: &mut Memory,

@@ -8,11 +8,11 @@ const APART: u64 = 1 << 12;
 const LARGEST: usize = 1 << 32;
 
 #[derive(Default)]
-pub struct Memory {
+pub(crate) struct Memory {
     allocations: BTreeMap<u64, Allocation>,
 }
 
-pub struct Allocation {
+pub(crate) struct Allocation {
     pub device: usize,
     /// `None` after it was freed.
     bytes: Option<Vec<u8>>,
@@ -21,7 +21,7 @@ pub struct Allocation {
 
 impl Memory {
     /// Allocates on a device. Uninitialized bytes are NaN.
-    pub fn allocate(&mut self, device: usize, len: usize) -> Option<u64> {
+    pub(crate) fn allocate(&mut self, device: usize, len: usize) -> Option<u64> {
         if len == 0 || len > LARGEST {
             return None;
         }
@@ -32,7 +32,7 @@ impl Memory {
     }
 
     /// Frees the allocation at an address.
-    pub fn free(&mut self, address: u64) -> Result<(), String> {
+    pub(crate) fn free(&mut self, address: u64) -> Result<(), String> {
         let allocation = self
             .allocations
             .get_mut(&address)
@@ -41,7 +41,7 @@ impl Memory {
     }
 
     /// The live allocation that contains an address, and its start.
-    pub fn holding(&self, device: usize, address: u64) -> Result<(u64, &[u8]), String> {
+    pub(crate) fn holding(&self, device: usize, address: u64) -> Result<(u64, &[u8]), String> {
         let (start, found) = self
             .allocations
             .range(..=address)
@@ -56,7 +56,7 @@ impl Memory {
     }
 
     /// Bytes that may be read.
-    pub fn read(&self, device: usize, address: u64, len: usize) -> Result<&[u8], String> {
+    pub(crate) fn read(&self, device: usize, address: u64, len: usize) -> Result<&[u8], String> {
         if len == 0 {
             return Ok(&[]);
         }
@@ -71,7 +71,7 @@ impl Memory {
     }
 
     /// Bytes that may be written.
-    pub fn write(&mut self, device: usize, address: u64, new: &[u8]) -> Result<(), String> {
+    pub(crate) fn write(&mut self, device: usize, address: u64, new: &[u8]) -> Result<(), String> {
         self.read(device, address, new.len())?;
         let start = self.allocations.range_mut(..=address).next_back();
         if let Some((start, Allocation { bytes: Some(bytes), .. })) = start.filter(|_| !new.is_empty()) {

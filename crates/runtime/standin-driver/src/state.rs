@@ -15,13 +15,13 @@ use crate::{
 
 /// A GPU of the stand-in.
 #[derive(Clone)]
-pub struct Model {
+pub(crate) struct Model {
     pub name: String,
     pub capability: (i32, i32),
     pub sms: i32,
 }
 
-pub struct Driver {
+pub(crate) struct Driver {
     pub models: Vec<Model>,
     pub version: i32,
     pub memory: Memory,
@@ -37,7 +37,7 @@ pub struct Driver {
 static DRIVER: LazyLock<Mutex<Driver>> = LazyLock::new(|| Mutex::new(Driver::from_environment()));
 
 /// Locks the driver.
-pub fn driver() -> MutexGuard<'static, Driver> {
+pub(crate) fn driver() -> MutexGuard<'static, Driver> {
     DRIVER.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -63,7 +63,7 @@ impl Driver {
     }
 
     /// Parses `name,major.minor,SMs` for each GPU, separated by semicolons.
-    pub fn pretend(&mut self, gpus: &str) {
+    pub(crate) fn pretend(&mut self, gpus: &str) {
         let model = |text: &str| {
             let mut parts = text.split(',');
             let name = parts.next()?.to_owned();
@@ -75,21 +75,21 @@ impl Driver {
     }
 
     /// Returns a new handle.
-    pub fn handle(&mut self) -> u64 {
+    pub(crate) fn handle(&mut self) -> u64 {
         // Handles look like pointers, and none is null.
         self.next += 16;
         self.next
     }
 
     /// Records and prints a fault.
-    pub fn fault(&mut self, fault: String) -> CUresult {
+    pub(crate) fn fault(&mut self, fault: String) -> CUresult {
         eprintln!("stand-in driver: {fault}");
         self.faults.push(fault);
         CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
     }
 
     /// Converts the outcome of a call.
-    pub fn result(&mut self, done: Result<(), String>) -> CUresult {
+    pub(crate) fn result(&mut self, done: Result<(), String>) -> CUresult {
         match done {
             Ok(()) => CUresult::CUDA_SUCCESS,
             Err(fault) => self.fault(fault),
@@ -97,7 +97,7 @@ impl Driver {
     }
 
     /// Queues work on a stream.
-    pub fn put(&mut self, stream: u64, work: Work) -> CUresult {
+    pub(crate) fn put(&mut self, stream: u64, work: Work) -> CUresult {
         match self.streams.all.get_mut(&stream) {
             Some(stream) => {
                 stream.put(work);
@@ -108,7 +108,7 @@ impl Driver {
     }
 
     /// Runs all work of a stream. Synchronizing invalidates a capture, as in the real driver.
-    pub fn wait(&mut self, handle: u64) -> CUresult {
+    pub(crate) fn wait(&mut self, handle: u64) -> CUresult {
         if let Some(recording) = self.streams.all.get_mut(&handle).and_then(|s| s.recording.as_mut()) {
             *recording = Err(());
             return CUresult::CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
@@ -119,7 +119,7 @@ impl Driver {
     }
 
     /// Runs all work of all streams.
-    pub fn wait_for_all(&mut self) -> CUresult {
+    pub(crate) fn wait_for_all(&mut self) -> CUresult {
         let mut handles: Vec<u64> = self.streams.all.keys().copied().collect();
         handles.sort_unstable();
         let results: Vec<CUresult> = handles

@@ -9,7 +9,7 @@ use crate::{kernel::Launched, memory::Memory};
 
 /// Work on a stream.
 #[derive(Clone)]
-pub enum Work {
+pub(crate) enum Work {
     Write { to: u64, bytes: Arc<Vec<u8>> },
     Fill { at: u64, byte: u8, len: usize },
     Copy { to: u64, from: u64, len: usize },
@@ -19,7 +19,7 @@ pub enum Work {
     Wait { stream: u64, position: u64 },
 }
 
-pub struct Stream {
+pub(crate) struct Stream {
     pub device: usize,
     queue: VecDeque<Work>,
     /// Number of operations queued, and done.
@@ -32,12 +32,12 @@ pub struct Stream {
 }
 
 impl Stream {
-    pub fn new(device: usize) -> Self {
+    pub(crate) fn new(device: usize) -> Self {
         Self { device, queue: VecDeque::new(), put: 0, done: 0, before: HashSet::new(), recording: None }
     }
 
     /// Queues work, or captures it.
-    pub fn put(&mut self, work: Work) {
+    pub(crate) fn put(&mut self, work: Work) {
         match &mut self.recording {
             Some(Ok(recorded)) => recorded.push(work),
             Some(Err(())) => {}
@@ -51,7 +51,7 @@ impl Stream {
 
 /// All streams, with what their work needs.
 #[derive(Default)]
-pub struct Streams {
+pub(crate) struct Streams {
     pub all: HashMap<u64, Stream>,
     /// Modules that are loaded.
     pub modules: HashSet<u64>,
@@ -61,7 +61,7 @@ pub struct Streams {
 
 impl Streams {
     /// Runs a stream until `until` operations are done.
-    pub fn run(&mut self, handle: u64, until: u64, memory: &mut Memory) -> Result<(), String> {
+    pub(crate) fn run(&mut self, handle: u64, until: u64, memory: &mut Memory) -> Result<(), String> {
         loop {
             let Some(stream) = self.all.get_mut(&handle) else {
                 return Err(format!("stream {handle} does not exist"));
@@ -96,7 +96,7 @@ impl Streams {
     }
 
     /// Runs all work of a stream.
-    pub fn finish(&mut self, handle: u64, memory: &mut Memory) -> Result<(), String> {
+    pub(crate) fn finish(&mut self, handle: u64, memory: &mut Memory) -> Result<(), String> {
         let until = self.all.get(&handle).map_or(0, |stream| stream.put);
         self.run(handle, until, memory)
     }

@@ -14,7 +14,7 @@ use octile_runtime::cpu::{
 };
 
 /// Every kind of activations.
-pub const X_KINDS: [ActivationKind; 11] = {
+pub(crate) const X_KINDS: [ActivationKind; 11] = {
     use ActivationKind::{Fp8, Plain, Quantized};
     use FloatKind::{Bf16, F16, F32};
     use ScaleGranularity::{Block, Token};
@@ -34,16 +34,16 @@ pub const X_KINDS: [ActivationKind; 11] = {
 };
 
 /// A backend for every ISA of this CPU.
-pub fn cpus(threads: usize) -> Vec<Cpu> {
+pub(crate) fn cpus(threads: usize) -> Vec<Cpu> {
     available().into_iter().map(|isa| cpu(isa, threads)).collect()
 }
 
-pub fn cpu(isa: Isa, threads: usize) -> Cpu {
+pub(crate) fn cpu(isa: Isa, threads: usize) -> Cpu {
     Cpu::builder().isa(isa).threads(threads).build().unwrap()
 }
 
 /// Element types of results that can be NaN-poisoned and compared bit by bit.
-pub trait Element: Output + Widen {
+pub(crate) trait Element: Output + Widen {
     const NAN: Self;
     fn bits(self) -> u32;
 }
@@ -70,24 +70,24 @@ impl Element for f16 {
 }
 
 /// A problem with operands and the packed weight.
-pub struct Case {
+pub(crate) struct Case {
     pub operands: Operands,
     pub packed: PackedWeight,
 }
 
 impl Case {
-    pub fn new(problem: Problem, seed: u64) -> Self {
+    pub(crate) fn new(problem: Problem, seed: u64) -> Self {
         let operands = Operands::random(problem, seed);
         let packed = PackedWeight::new(&operands.weight);
         Self { operands, packed }
     }
 
-    pub fn problem(&self) -> Problem {
+    pub(crate) fn problem(&self) -> Problem {
         self.operands.problem
     }
 
     /// Gives every weight block a different scale.
-    pub fn scale_blocks(&mut self, scale: impl Fn(usize) -> f32) {
+    pub(crate) fn scale_blocks(&mut self, scale: impl Fn(usize) -> f32) {
         let weight = &self.operands.weight;
         let scales: Vec<f32> = (0..weight.scales().len()).map(scale).collect();
         let codes = Mat::new(weight.codes(), weight.rows(), weight.cols()).unwrap();
@@ -95,20 +95,20 @@ impl Case {
         self.packed = PackedWeight::new(&self.operands.weight);
     }
 
-    pub fn reference(&self) -> Reference {
+    pub(crate) fn reference(&self) -> Reference {
         let Operands { problem, weight, .. } = &self.operands;
         let input = self.operands.oracle_input();
         oracle::multiply(&input, problem.m, weight, Accumulator::F32, problem.out)
     }
 
-    pub fn weight(&self, strategy: Strategy) -> WeightRef<'_> {
+    pub(crate) fn weight(&self, strategy: Strategy) -> WeightRef<'_> {
         match strategy {
             Strategy::Strip => WeightRef::Packed(&self.packed),
             Strategy::Auto | Strategy::Dma | Strategy::Smem => WeightRef::Rows(&self.operands.weight),
         }
     }
 
-    pub fn x(&self) -> Activation<'_> {
+    pub(crate) fn x(&self) -> Activation<'_> {
         let Problem { m, k, x, .. } = self.problem();
         let floats: Floats<'_> = match &self.operands.x {
             Activations::Fp8(x) => return Activation::Fp8(x),
@@ -124,7 +124,12 @@ impl Case {
 
     /// Multiplies into a poisoned output with gaps between the rows, checks that the gaps stay poisoned, and
     /// returns the rows.
-    pub fn multiply<T: Element>(&self, cpu: &Cpu, strategy: Strategy, workspace: &mut Workspace) -> Vec<T> {
+    pub(crate) fn multiply<T: Element>(
+        &self,
+        cpu: &Cpu,
+        strategy: Strategy,
+        workspace: &mut Workspace,
+    ) -> Vec<T> {
         const GAP: usize = 3;
         let Problem { m, n, .. } = self.problem();
         let stride = n + GAP;
@@ -145,7 +150,7 @@ impl Case {
     }
 
     /// Multiplies and compares with `reference`.
-    pub fn check<T: Element>(&self, cpu: &Cpu, strategy: Strategy, reference: &Reference) {
+    pub(crate) fn check<T: Element>(&self, cpu: &Cpu, strategy: Strategy, reference: &Reference) {
         let result = self.multiply::<T>(cpu, strategy, &mut Workspace::new());
         let comparison = reference.compare(&result);
         let problem = self.problem();

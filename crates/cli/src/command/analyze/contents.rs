@@ -31,7 +31,7 @@ pub struct Content {
 
 /// The content of a version.
 #[derive(Debug, Default)]
-pub struct Contents {
+pub(super) struct Contents {
     /// Dumps of its kernel, sorted by name.
     pub own: Vec<Content>,
     /// Dumps of kernels that prepare operands, by folder.
@@ -42,7 +42,11 @@ pub struct Contents {
 
 impl Contents {
     /// Reads the files of a version.
-    pub fn read(group: &Group, manifest: Option<&Manifest>, allowance: &mut Allowance) -> Result<Self> {
+    pub(super) fn read(
+        group: &Group,
+        manifest: Option<&Manifest>,
+        allowance: &mut Allowance,
+    ) -> Result<Self> {
         let mut contents = match manifest {
             Some(manifest) => Self::listed(group, manifest, allowance)?,
             None => Self::unlisted(group, allowance)?,
@@ -140,7 +144,7 @@ fn refuse_unlisted(version: &Path, manifest: &Manifest, allowance: &mut Allowanc
 }
 
 /// Returns the first file that is a compiler dump.
-pub fn first_dump<'f>(
+pub(super) fn first_dump<'f>(
     files: impl IntoIterator<Item = &'f PathBuf>,
     allowance: &mut Allowance,
 ) -> Result<Option<&'f Path>, InputError> {
@@ -154,6 +158,6 @@ pub fn first_dump<'f>(
 }
 
 /// Borrows the files as sources of facts.
-pub fn sources(contents: &[Content]) -> Vec<Source<'_>> {
+pub(super) fn sources(contents: &[Content]) -> Vec<Source<'_>> {
     contents.iter().map(|Content { name, bytes, .. }| Source { name, bytes }).collect()
 }

@@ -17,7 +17,7 @@ const HLO_SUFFIX: &str = "_hlo.txt";
 
 /// The files of one kernel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Group {
+pub(super) struct Group {
     /// Name of the version.
     pub name: String,
     /// Its folder, or its only file.
@@ -29,7 +29,7 @@ pub struct Group {
 }
 
 /// Lists the versions in files and folders.
-pub fn groups(inputs: &[PathBuf], allowance: &mut Allowance) -> Result<Vec<Group>> {
+pub(super) fn groups(inputs: &[PathBuf], allowance: &mut Allowance) -> Result<Vec<Group>> {
     let mut groups = Vec::new();
     for input in inputs {
         let found = if input.is_dir() { in_folder(input, allowance)? } else { vec![single(input)?] };
@@ -108,7 +108,7 @@ fn has_manifest(folder: &Path) -> bool {
 }
 
 /// Whether the name of a file allows it to be a dump.
-pub fn may_be_dump(file: &Path) -> bool {
+pub(super) fn may_be_dump(file: &Path) -> bool {
     !OTHER_FILES.contains(&file_name(file))
 }
 
@@ -124,7 +124,7 @@ fn version_of(file: &Path) -> String {
 }
 
 /// Returns the last component of a path.
-pub fn file_name(path: &Path) -> &str {
+pub(super) fn file_name(path: &Path) -> &str {
     path.file_name().and_then(|name| name.to_str()).unwrap_or_default()
 }
 

@@ -13,7 +13,7 @@ use super::{
 use crate::print::shown;
 
 /// Rejects dumps of several kernels, and dumps of another target than the manifest plans.
-pub fn require_one_kernel(folder: &Path, facts: &Facts, manifest: Option<&Manifest>) -> Result<()> {
+pub(super) fn require_one_kernel(folder: &Path, facts: &Facts, manifest: Option<&Manifest>) -> Result<()> {
     let planned = manifest.map(|manifest| manifest.plan.target());
     for file in &facts.files {
         if let (Some(target), Some(planned)) = (file.kind.target(), planned)
@@ -44,7 +44,7 @@ fn device(target: DumpTarget) -> &'static str {
 }
 
 /// Lists contradictions between files, and with the manifest, one sentence each.
-pub fn contradictions(texts: &[TextFile], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
+pub(super) fn contradictions(texts: &[TextFile], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
     let mut found: Vec<_> = facts.conflicts.iter().map(ToString::to_string).collect();
     let Some(plan) = manifest.map(|manifest| &manifest.plan) else { return found };
     let strategy = plan.strategy();

@@ -10,9 +10,9 @@ use anyhow::{Context, Result};
 use crate::print::shown;
 
 /// The optimized module.
-pub const OPTIMIZED_HLO: &str = "optimized.hlo.txt";
+pub(crate) const OPTIMIZED_HLO: &str = "optimized.hlo.txt";
 /// The kernel's instructions, one bundle per cycle.
-pub const PACKED_BUNDLES: &str = "packed-bundles-post-ra.txt";
+pub(crate) const PACKED_BUNDLES: &str = "packed-bundles-post-ra.txt";
 
 /// Listings of the kernel: the compiler's label and our file name.
 const KERNEL_LISTINGS: [(&str, &str); 4] = [
@@ -23,7 +23,7 @@ const KERNEL_LISTINGS: [(&str, &str); 4] = [
 ];
 
 /// The files of a version's folder, for the manifest.
-pub const ROLES: [(&str, &str); 8] = [
+pub(crate) const ROLES: [(&str, &str); 8] = [
     ("stablehlo.mlir", "compiled StableHLO module"),
     ("mosaic.mlir", "Mosaic kernel in that module"),
     (OPTIMIZED_HLO, "optimized HLO, with memory spaces of operands and VMEM use"),
@@ -35,7 +35,7 @@ pub const ROLES: [(&str, &str); 8] = [
 ];
 
 /// Copies the kernel's listings and the optimized HLO from the compiler's dump into `folder`.
-pub fn listings(dump: &Path, kernel: &str, folder: &Path) -> Result<()> {
+pub(crate) fn listings(dump: &Path, kernel: &str, folder: &Path) -> Result<()> {
     let files = files_below(dump)?;
     let copy = |found: Option<&PathBuf>, what: &str, name: &str| -> Result<()> {
         let file = found.with_context(|| format!("the compiler wrote no {what} for {kernel}"))?;
@@ -51,10 +51,10 @@ pub fn listings(dump: &Path, kernel: &str, folder: &Path) -> Result<()> {
 }
 
 /// Folder of all compiler output, with `--keep-dumps`.
-pub const RAW: &str = "raw";
+pub(crate) const RAW: &str = "raw";
 
 /// Copies a folder recursively.
-pub fn copy_all(from: &Path, to: &Path) -> Result<()> {
+pub(crate) fn copy_all(from: &Path, to: &Path) -> Result<()> {
     for file in files_below(from)? {
         let target = to.join(file.strip_prefix(from)?);
         fs::create_dir_all(target.parent().unwrap_or(to))?;
@@ -79,7 +79,7 @@ fn file_name(path: &Path) -> &str {
 }
 
 /// Lists every file in and below a folder, sorted.
-pub fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
+pub(crate) fn files_below(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut folders = vec![folder.to_owned()];
     while let Some(folder) = folders.pop() {

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// Placeholder for the compiler's dump folder, which is temporary.
-pub const PLACEHOLDER: &str = "DUMP";
+pub(super) const PLACEHOLDER: &str = "DUMP";
 
 /// Figures of one compilation.
 #[derive(Debug, Clone, Serialize)]
@@ -74,7 +74,7 @@ impl Figures {
 
 /// Content of the `manifest.json` of a TPU version.
 #[derive(Debug, Serialize)]
-pub struct TpuManifest<'a> {
+pub(super) struct TpuManifest<'a> {
     schema: Schema,
     #[serde(flatten)]
     provenance: Provenance,
@@ -99,7 +99,7 @@ struct CompilerRecord<'a> {
 
 /// A file of a version's folder.
 #[derive(Debug, Clone, Serialize)]
-pub struct FileRecord {
+pub(super) struct FileRecord {
     name: String,
     role: &'static str,
     bytes: u64,
@@ -109,7 +109,7 @@ pub struct FileRecord {
 
 impl FileRecord {
     /// Records files of a folder, given their names and roles.
-    pub fn all(roles: &[(&'static str, &'static str)], folder: &Path) -> Result<Vec<Self>> {
+    pub(super) fn all(roles: &[(&'static str, &'static str)], folder: &Path) -> Result<Vec<Self>> {
         let record = |&(name, role): &(&str, _)| {
             Ok(Self::new(name.to_owned(), role, &std::fs::read(folder.join(name))?))
         };
@@ -132,7 +132,7 @@ impl FileRecord {
     }
 
     /// The same file, relative to the parent of its folder.
-    pub fn within(self, folder: &str) -> Self {
+    pub(super) fn within(self, folder: &str) -> Self {
         Self { name: format!("{folder}/{}", self.name), ..self }
     }
 }

@@ -149,7 +149,7 @@ fn is_there(path: &Path) -> bool {
 }
 
 /// Creates a temporary folder for the compiler, whose flags do not support spaces.
-pub fn dump_folder() -> Result<Temporary<TempDir>> {
+pub(super) fn dump_folder() -> Result<Temporary<TempDir>> {
     abandoned::remove(&std::env::temp_dir(), DUMPS);
     let folder = Temporary::new(|| tempfile::Builder::new().prefix(DUMPS).tempdir());
     let folder = folder.context("cannot create a temporary folder")?;

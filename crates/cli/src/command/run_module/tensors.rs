@@ -16,7 +16,7 @@ use octile_harness::backend::OutputBuffer;
 use crate::{print::shown, tensor_file};
 
 /// Converts a float type.
-pub fn element(kind: FloatKind) -> ElementType {
+pub(super) fn element(kind: FloatKind) -> ElementType {
     match kind {
         FloatKind::F32 => ElementType::F32,
         FloatKind::Bf16 => ElementType::Bf16,
@@ -25,7 +25,7 @@ pub fn element(kind: FloatKind) -> ElementType {
 }
 
 /// Converts the operands of a problem, in argument order.
-pub fn of_operands(operands: &Operands) -> Result<Vec<HostTensor>> {
+pub(super) fn of_operands(operands: &Operands) -> Result<Vec<HostTensor>> {
     let problem = &operands.problem;
     let pair = |(rows, cols): (usize, usize)| vec![rows, cols];
     let floats = |values: &[f32]| values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>();
@@ -48,7 +48,7 @@ pub fn of_operands(operands: &Operands) -> Result<Vec<HostTensor>> {
 }
 
 /// Reads those of the named operands that the file has, and the expected result.
-pub fn read(
+pub(super) fn read(
     path: &Path,
     names: &[String],
     expect: Option<&str>,
@@ -94,7 +94,7 @@ fn from_file(name: &str, view: &TensorView<'_>) -> Result<HostTensor> {
 }
 
 /// Converts a result for the checks; `None` if it is not f32, bf16 or f16.
-pub fn output(tensor: &HostTensor) -> Option<OutputBuffer> {
+pub(super) fn output(tensor: &HostTensor) -> Option<OutputBuffer> {
     let bytes = tensor.bytes();
     Some(match tensor.element() {
         ElementType::F32 => OutputBuffer::F32(elements(bytes, f32::from_le_bytes)),

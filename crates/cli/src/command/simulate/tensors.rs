@@ -13,7 +13,7 @@ use super::Expected;
 use crate::{print::shown, tensor_file};
 
 /// Operands and expected result of a kernel.
-pub struct Tensors {
+pub(super) struct Tensors {
     /// Names of the operands, in order.
     pub names: Vec<String>,
     /// The operands.
@@ -23,7 +23,7 @@ pub struct Tensors {
 }
 
 /// Reads the operands and the expected result.
-pub fn read(path: &Path, operands: &[String], expect: Option<&str>) -> Result<Tensors> {
+pub(super) fn read(path: &Path, operands: &[String], expect: Option<&str>) -> Result<Tensors> {
     let name = shown(path);
     let bytes = tensor_file::bytes(path)?;
     let file = tensor_file::tensors(path, &bytes)?;

@@ -7,7 +7,7 @@ use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, 
 use super::{Judged, VerifyReport};
 
 /// Returns the document.
-pub fn document(report: &VerifyReport) -> Result<String> {
+pub(super) fn document(report: &VerifyReport) -> Result<String> {
     let mut document = Document::new("octile verify");
     for judged in &report.versions {
         let mut suite = TestSuite::new(&judged.version.name);

@@ -17,14 +17,14 @@ const COLUMNS: usize = 300;
 const WORD: usize = 48;
 
 /// Places that the findings of a version refer to, and their anchors.
-pub struct Marks {
+pub(super) struct Marks {
     version: usize,
     places: BTreeSet<(String, Place)>,
 }
 
 impl Marks {
     /// Collects the places of a version's findings.
-    pub fn new(version: usize, judged: &Judged) -> Self {
+    pub(super) fn new(version: usize, judged: &Judged) -> Self {
         let of_helpers = judged.version.helpers.iter().flat_map(|helper| &helper.findings);
         let findings = judged.version.findings.iter().chain(of_helpers);
         let evidence = findings.flat_map(|finding| &finding.evidence);
@@ -33,12 +33,12 @@ impl Marks {
     }
 
     /// Returns the anchor of the version.
-    pub fn version_id(&self) -> String {
+    pub(super) fn version_id(&self) -> String {
         format!("v{}", self.version)
     }
 
     /// Returns the anchor of a place.
-    pub fn place_id(&self, file: &str, place: Place) -> String {
+    pub(super) fn place_id(&self, file: &str, place: Place) -> String {
         let slug: String = file.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         format!("v{}-{slug}-{}-{}", self.version, place.line, place.column)
     }
@@ -50,7 +50,7 @@ impl Marks {
 }
 
 /// Two levels side by side, then lines of other files that findings refer to; `None` if there are neither.
-pub fn panes(marks: &Marks, gpu: bool, texts: &[TextFile]) -> Option<Markup> {
+pub(super) fn panes(marks: &Marks, gpu: bool, texts: &[TextFile]) -> Option<Markup> {
     let first =
         |kinds: &[FileKind]| kinds.iter().find_map(|kind| texts.iter().find(|text| text.kind == *kind));
     let pair = match gpu {

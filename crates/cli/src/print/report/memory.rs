@@ -17,7 +17,7 @@ struct Block {
 }
 
 /// Draws two bars per memory: all of it, and the part in use enlarged. `None` if no file names buffers.
-pub fn map(version: &Version) -> Option<Markup> {
+pub(super) fn map(version: &Version) -> Option<Markup> {
     let chip = version.promise.chip;
     let vmem_limit = version.facts.vmem.as_ref().and_then(|vmem| vmem.limit);
     let vmem = vmem_limit.or(chip.map(|chip| chip.vmem_default as u64));

@@ -7,7 +7,7 @@ use super::summary::short_name;
 use crate::command::verify::Judged;
 
 /// Colours that can be told apart on light and on dark.
-pub const COLOURS: [&str; 8] =
+pub(super) const COLOURS: [&str; 8] =
     ["#3b7dd8", "#e08a2c", "#3fa66b", "#c2508f", "#8a6fd1", "#b0a033", "#35a3a8", "#d0584f"];
 
 // About as wide as a phone, so that letters keep their size there.
@@ -73,7 +73,7 @@ impl Axes {
 
 /// Where each version is below the limits of its chip; `None` where no version has counted cycles and a known
 /// chip.
-pub fn roofline(versions: &[Judged]) -> Option<Markup> {
+pub(super) fn roofline(versions: &[Judged]) -> Option<Markup> {
     let points: Vec<_> = (0..versions.len()).filter_map(|index| point(versions, index)).collect();
     let axes = Axes::new(&points)?;
     let ridge = 1.0 / axes.rate;

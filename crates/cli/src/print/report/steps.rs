@@ -6,7 +6,7 @@ use octile_dump::{compare, facts::Evidence};
 use crate::{command::report::Step, print::compare::is_incomparable};
 
 /// Lists one entry per step.
-pub fn list(steps: &[Step]) -> Markup {
+pub(super) fn list(steps: &[Step]) -> Markup {
     html! {
         @if !steps.is_empty() {
             h3 { "From each version to the next" }

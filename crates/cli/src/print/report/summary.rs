@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// The conclusion in one or two sentences.
-pub fn lead(report: &ReportPage) -> Markup {
+pub(super) fn lead(report: &ReportPage) -> Markup {
     html! {
         p.lead {
             @match &report.ranking {
@@ -24,7 +24,7 @@ pub fn lead(report: &ReportPage) -> Markup {
 }
 
 /// What to call a version where there is little room: `v3`, unless several are that.
-pub fn short_name(versions: &[Judged], index: usize) -> &str {
+pub(super) fn short_name(versions: &[Judged], index: usize) -> &str {
     let name = |judged: &Judged| judged.version.promise.strategy.map(|strategy| strategy.version());
     let own = name(&versions[index]);
     let is_unique = versions.iter().filter(|judged| name(judged) == own).count() == 1;

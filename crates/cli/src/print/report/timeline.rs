@@ -14,7 +14,7 @@ use crate::{
 const EVENTS: usize = 600;
 
 /// One row per unit; grid lines at round numbers of cycles.
-pub fn plot(run: &simulate::SimulateReport) -> Markup {
+pub(super) fn plot(run: &simulate::SimulateReport) -> Markup {
     let layout = Layout::new(&run.timeline, EVENTS);
     let percent = |cycles: f64| format!("{:.3}%", 1e2 * cycles / layout.end);
     let rounded = |cycles: f64| grouped(cycles.round() as u64);

@@ -17,7 +17,7 @@ const UNITS: [(usize, &str); 7] =
     [(0, "MXU"), (1, "XLU"), (2, "VPU"), (4, "EUP"), (5, "load"), (7, "store"), (9, "scalar")];
 
 /// Draws one row per unit. `None` if there is no LLO listing and no utilization table.
-pub fn plot(version: &Version) -> Option<Markup> {
+pub(super) fn plot(version: &Version) -> Option<Markup> {
     let bundles = bundles(version)?;
     let capacity = capacity(version, &bundles);
     let per_bin = bundles.len().div_ceil(BINS).max(1);

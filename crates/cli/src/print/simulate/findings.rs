@@ -6,7 +6,7 @@ use octile_mosaic::{
 };
 
 /// Describes a finding and quotes the lines involved.
-pub fn finding(finding: &Finding, lines: &[String]) -> String {
+pub(super) fn finding(finding: &Finding, lines: &[String]) -> String {
     let (title, sites) = describe(&finding.trouble);
     let mut text = title;
     for (role, site) in sites {
@@ -20,7 +20,7 @@ pub fn finding(finding: &Finding, lines: &[String]) -> String {
 }
 
 /// Describes what the compiler would reject.
-pub fn violation(violation: &Violation, lines: &[String]) -> String {
+pub(super) fn violation(violation: &Violation, lines: &[String]) -> String {
     let line = violation.place.map(|place| place.line);
     let at = line.map(|line| format!("line {line}: ")).unwrap_or_default();
     format!("   {at}{}{}", violation.message, quote(line, lines))

@@ -3,7 +3,7 @@
 use octile_mosaic::interpret::{Event, Timeline, Work};
 
 /// The part of a timeline that is drawn.
-pub struct Layout<'t> {
+pub(crate) struct Layout<'t> {
     /// Names of the rows, from the top.
     pub rows: Vec<String>,
     /// What is drawn, each with its row.
@@ -15,7 +15,7 @@ pub struct Layout<'t> {
 }
 
 /// Work of one kind without a visible gap.
-pub struct Bar<'t> {
+pub(crate) struct Bar<'t> {
     /// Its row.
     pub row: usize,
     /// First cycle.
@@ -27,7 +27,7 @@ pub struct Bar<'t> {
 }
 
 /// What the colours stand for, in the order of the legend.
-pub const LEGEND: [(Work, &str, &str); 5] = [
+pub(crate) const LEGEND: [(Work, &str, &str); 5] = [
     (Work::Matmul, "MXU", "#3b7dd8"),
     (Work::Vector, "VPU", "#3fa66b"),
     (Work::Scalar, "scalar unit", "#8b95a3"),
@@ -42,7 +42,7 @@ const VISIBLE_GAP: f64 = 1e-3;
 
 impl<'t> Layout<'t> {
     /// Lays out the first `most` events.
-    pub fn new(timeline: &'t Timeline, most: usize) -> Self {
+    pub(crate) fn new(timeline: &'t Timeline, most: usize) -> Self {
         let events = &timeline.events[..timeline.events.len().min(most)];
         let end_of = |events: &[Event]| events.iter().map(|event| event.end).fold(1.0, f64::max);
         let end = end_of(events);
@@ -79,7 +79,7 @@ impl<'t> Layout<'t> {
     }
 
     /// Round cycle counts for grid lines, about eight of them.
-    pub fn ticks(&self) -> impl Iterator<Item = f64> {
+    pub(crate) fn ticks(&self) -> impl Iterator<Item = f64> {
         let rough = self.end / 8.0;
         let power = 10f64.powf(rough.log10().floor());
         let step = [1.0, 2.0, 5.0, 10.0].map(|part| part * power).into_iter().find(|step| *step >= rough);
@@ -89,12 +89,12 @@ impl<'t> Layout<'t> {
 }
 
 /// The colour of a kind of work.
-pub fn colour(work: Work) -> &'static str {
+pub(crate) fn colour(work: Work) -> &'static str {
     LEGEND.iter().find(|(known, ..)| *known == work).map_or("#8b95a3", |(.., colour)| colour)
 }
 
 /// What a bar stands for: `wait on w_sem, line 12: cycles 100 to 180`.
-pub fn caption(bar: &Bar<'_>) -> String {
+pub(crate) fn caption(bar: &Bar<'_>) -> String {
     let line = bar.event.line.map(|line| format!(", line {line}")).unwrap_or_default();
     format!("{}{line}: cycles {:.0} to {:.0}", bar.event.label, bar.start, bar.end)
 }

@@ -8,7 +8,7 @@ use super::{CheckOutcome, counted};
 use crate::facts::{Assembled, Evidence, Facts, FileKind, Launch};
 
 /// From all of the SASS, and from the ptxas report.
-pub fn no_spills(facts: &Facts) -> CheckOutcome {
+pub(super) fn no_spills(facts: &Facts) -> CheckOutcome {
     const NONE: &str = "there is no STL or LDL in the SASS";
     let assembled = facts.assembler.as_ref();
     if let Some(spills) = facts.spills.as_ref().filter(|spills| spills.instructions > 0) {
@@ -39,7 +39,7 @@ pub fn no_spills(facts: &Facts) -> CheckOutcome {
 }
 
 /// Whether an SM has registers and shared memory for the CTAs that it should hold.
-pub fn fits_multiprocessor(facts: &Facts) -> CheckOutcome {
+pub(super) fn fits_multiprocessor(facts: &Facts) -> CheckOutcome {
     // All GPUs of this architecture have the same limits.
     let [gpu, ..] = HOPPER_GPUS;
     let blocks = match Blocks::of(facts) {
