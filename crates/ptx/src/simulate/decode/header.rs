@@ -97,7 +97,9 @@ impl LaunchBounds {
 fn threads(directive: &Directive<'_>) -> Result<usize, Problem> {
     let counts: Option<Vec<usize>> = directive.arguments.iter().map(|count| count.parse().ok()).collect();
     match counts.as_deref() {
-        Some([threads @ 1..=MAX_THREADS, rest @ ..]) if matches!(rest, [] | [1] | [1, 1]) => Ok(*threads),
+        Some(
+            [threads @ 1..=MAX_THREADS] | [threads @ 1..=MAX_THREADS, 1] | [threads @ 1..=MAX_THREADS, 1, 1],
+        ) => Ok(*threads),
         _ => Err(format!("`{directive}`: a CTA has 1 to {MAX_THREADS} threads in one dimension")),
     }
 }
