@@ -11,7 +11,7 @@
 //!   blocks (or the token), and a *digit*, which depends on the k-block. Levels are multiples of the number
 //!   of digits, so that no two blocks of a matrix share a scale. A level scales a whole row of the result and
 //!   costs no precision.
-//! - Partial sums in any order stay below [`EXACT_SUM`] units, which f32 holds; within a block they stay
+//! - Partial sums in any order stay below `EXACT_SUM` units, which f32 holds; within a block they stay
 //!   below 2^11, which the tensor cores of a Hopper GPU hold; and each scaled value is exact in bf16.
 //!
 //! Where there are too few exponents to give every block its own scale, several *draws* do: draw `r` takes

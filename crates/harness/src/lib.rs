@@ -1,7 +1,7 @@
 //! Checks matmul kernels against an f64 reference, times them, and compares benchmark records.
 //!
 //! A [`backend::Backend`] prepares contenders, one per strategy and set of operands. [`correctness`] compares
-//! their results with the reference, [`bench`] times those that are correct, and [`compare`] compares two
+//! their results with the reference, [`mod@bench`] times those that are correct, and [`compare`] compares two
 //! benchmark [`record`]s. Nothing here prints or reads files.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
