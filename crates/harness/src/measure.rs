@@ -12,16 +12,18 @@ pub struct Effort {
     /// Untimed runs before them.
     pub warmup: u32,
     /// Time for one shape, divided equally between its contenders. A contender that has used up its share
-    /// stops after [`Effort::FEWEST`] timed runs at the earliest.
+    /// stops after `fewest` timed runs at the earliest.
     pub budget: Option<Duration>,
+    /// Fewest timed runs of each contender, whatever the budget.
+    pub fewest: u32,
 }
 
 impl Effort {
-    /// Fewest timed runs of each contender, whatever the budget.
+    /// Default of [`Effort::fewest`].
     pub const FEWEST: u32 = 3;
 
     /// 10 timed runs after 2 warm-up runs, without a budget.
-    pub const QUICK: Self = Self { iterations: 10, warmup: 2, budget: None };
+    pub const QUICK: Self = Self { iterations: 10, warmup: 2, budget: None, fewest: Self::FEWEST };
 
     /// Default time for one shape.
     pub const BUDGET: Duration = Duration::from_secs(10);
@@ -41,7 +43,7 @@ pub fn interleaved(
     let mut samples = vec![Vec::new(); contenders.len()];
     let mut spent = vec![Duration::ZERO; contenders.len()];
     for round in 0..effort.iterations {
-        let may_stop = round >= Effort::FEWEST;
+        let may_stop = round >= effort.fewest;
         if may_stop && spent.iter().all(|&spent| spent >= share) {
             break;
         }
@@ -97,7 +99,7 @@ mod tests {
             Box::new(Fixed(Duration::from_millis(ms), 0, OutputBuffer::poisoned(FloatKind::F32, 1)))
         };
         let mut contenders = [fixed(1000), fixed(100), fixed(1)];
-        let effort = Effort { iterations: 50, warmup: 3, budget: Some(Duration::from_secs(3)) };
+        let effort = Effort { iterations: 50, warmup: 3, budget: Some(Duration::from_secs(3)), fewest: 3 };
         let runs = |stats: Vec<Statistics>| stats.iter().map(|s| s.samples_ms.len()).collect::<Vec<_>>();
         assert_eq!(runs(interleaved(&mut contenders, effort, || ()).unwrap()), [3, 10, 50]);
         let unlimited = Effort { budget: None, ..effort };

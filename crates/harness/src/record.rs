@@ -1,12 +1,17 @@
 //! Records: results as JSON documents with a schema.
 
-use std::{fmt, time::SystemTime};
+use std::{fmt, ops::RangeInclusive, time::SystemTime};
 
 use octile_core::{Problem, Strategy};
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
-use crate::{backend::Setup, bench::BenchReport, roofline::Limiter, stats::Statistics};
+use crate::{
+    backend::Setup,
+    bench::{BenchReport, BenchRequest},
+    roofline::Limiter,
+    stats::Statistics,
+};
 
 /// Name and version of a document's schema, written as `name/version`. The version changes when a field is
 /// removed or gets another meaning, not when one is added.
@@ -180,13 +185,16 @@ pub struct BaselineTiming {
     pub samples_ms: Vec<f64>,
 }
 
+/// Times of a run that a record may hold, in milliseconds; ratios of these cannot overflow.
+const PLAUSIBLE_MS: RangeInclusive<f64> = 1e-9..=1e12;
+
 /// Why a benchmark record could not be read.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RecordError {
     /// It is not JSON, or fields are missing.
     #[error("not a benchmark record: {0}; write one with `octile bench --json=FILE`")]
-    Malformed(#[from] serde_json::Error),
+    Malformed(String),
     /// It has no schema, or that of another document.
     #[error(
         "not a benchmark record: its schema is {found}, expected {}; \
@@ -197,7 +205,7 @@ pub enum RecordError {
         /// Its schema.
         found: String,
     },
-    /// A time is not positive.
+    /// A time is not plausible.
     #[error("not a benchmark record: {strategy} on {problem} has a time of {time} ms")]
     BadTime {
         /// The strategy.
@@ -207,6 +215,14 @@ pub enum RecordError {
         /// The time.
         time: f64,
     },
+    /// A strategy and problem appear twice.
+    #[error("not a benchmark record: {strategy} on {problem} appears twice")]
+    Duplicate {
+        /// The strategy.
+        strategy: Strategy,
+        /// The problem.
+        problem: ProblemFields,
+    },
     /// It has no times.
     #[error("not a benchmark record: {strategy} on {problem} has no times")]
     NoTimes {
@@ -215,6 +231,12 @@ pub enum RecordError {
         /// The problem.
         problem: ProblemFields,
     },
+}
+
+impl From<serde_json::Error> for RecordError {
+    fn from(error: serde_json::Error) -> Self {
+        Self::Malformed(error.to_string())
+    }
 }
 
 /// The schema of a document; every other field is ignored.
@@ -231,6 +253,12 @@ pub fn has_schema(text: &[u8], schema: Schema) -> bool {
 }
 
 impl BenchBaseline {
+    /// Whether it has a problem of the request.
+    pub fn shares_with(&self, request: &BenchRequest) -> bool {
+        let has = |problem: ProblemFields| self.timings.iter().any(|timing| timing.problem == problem);
+        request.cases.iter().any(|case| has(ProblemFields::from(&case.problem)))
+    }
+
     /// Reads a record that `octile bench --json` wrote.
     pub fn parse(text: &[u8]) -> Result<Self, RecordError> {
         let SchemaField { schema } = serde_json::from_slice(text)?;
@@ -239,11 +267,15 @@ impl BenchBaseline {
             return Err(RecordError::OtherSchema { found });
         }
         let record: Self = serde_json::from_slice(text)?;
-        for BaselineTiming { strategy, problem, samples_ms } in &record.timings {
+        for (index, BaselineTiming { strategy, problem, samples_ms }) in record.timings.iter().enumerate() {
+            let is_same = |other: &BaselineTiming| (other.strategy, &other.problem) == (*strategy, problem);
+            if record.timings[..index].iter().any(is_same) {
+                return Err(RecordError::Duplicate { strategy: *strategy, problem: problem.clone() });
+            }
             if samples_ms.is_empty() {
                 return Err(RecordError::NoTimes { strategy: *strategy, problem: problem.clone() });
             }
-            if let Some(&time) = samples_ms.iter().find(|time| !(time.is_finite() && **time > 0.0)) {
+            if let Some(&time) = samples_ms.iter().find(|time| !PLAUSIBLE_MS.contains(time)) {
                 return Err(RecordError::BadTime { strategy: *strategy, problem: problem.clone(), time });
             }
         }

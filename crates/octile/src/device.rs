@@ -40,7 +40,8 @@ pub(crate) enum Kind {
 impl Device {
     /// The first GPU that can run the kernels, or else the CPU.
     ///
-    /// A driver or GPU that is present but fails is an error.
+    /// GPUs that cannot run the kernels (not Hopper, or an old driver) are passed over: [`Device::gpu`] tells
+    /// why. A GPU that can but fails to open is an error.
     pub fn best() -> Result<Self, Error> {
         match Gpu::open_first() {
             Ok(gpu) => Ok(Self(Kind::Gpu(gpu))),

@@ -51,7 +51,10 @@ versions, also matches every operand, buffer, copy, MMA and loop of the two, and
 lists what differs with its line in both dumps, then the operations whose counts
 differ. The dumps may be of different shapes or chips.
 
+Two records of `octile bench --json=FILE` are compared with confidence intervals.
+
 Examples:
+  octile compare before.json after.json
   octile compare compilation_output
   octile compare before after
   octile compare before/v2_manual_async_dma after/v2_manual_async_dma";
@@ -131,8 +134,8 @@ pub struct VerifyArgs {
 /// Arguments of `octile compare`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct CompareArgs {
-    /// Dumps or folders of dumps
-    #[arg(value_name = "DIR", default_value = OUTPUT)]
+    /// Dumps, folders of dumps, or two benchmark records
+    #[arg(value_name = "INPUT", default_value = OUTPUT)]
     pub inputs: Vec<PathBuf>,
     /// Overrides.
     #[command(flatten)]

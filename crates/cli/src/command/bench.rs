@@ -9,6 +9,7 @@ use octile_harness::{
     case::bench_cases,
     measure::Effort,
     record::BenchBaseline,
+    stats::FEWEST_FOR_INTERVAL,
 };
 
 use super::work::{cases, with_advice};
@@ -31,12 +32,7 @@ pub fn run(backend: &dyn Backend, request: &BenchRequest) -> Result<BenchReport>
 
 /// Reads a benchmark record.
 pub fn read_baseline(path: &Path) -> Result<BenchBaseline> {
-    parse_baseline(path, &input::read(path, input::RECORD_BYTES)?)
-}
-
-/// Parses a benchmark record that was read from `path`.
-pub fn parse_baseline(path: &Path, text: &[u8]) -> Result<BenchBaseline> {
-    BenchBaseline::parse(text).with_context(|| shown(path))
+    BenchBaseline::parse(&input::read(path, input::RECORD_BYTES)?).with_context(|| shown(path))
 }
 
 /// The request that the arguments describe.
@@ -52,8 +48,10 @@ pub fn request(args: &BenchArgs) -> BenchRequest {
 
 /// A number of runs that the user names is kept; otherwise the budget limits it.
 fn effort(args: &BenchArgs) -> Effort {
-    let standard =
-        if args.quick { Effort::QUICK } else { Effort { iterations: 100, warmup: 3, budget: None } };
+    let standard = match args.quick {
+        true => Effort::QUICK,
+        false => Effort { iterations: 100, warmup: 3, ..Effort::QUICK },
+    };
     let budget = match (args.budget, args.iterations) {
         (Some(budget), _) => Some(budget).filter(|budget| !budget.is_zero()),
         (None, Some(_)) => None,
@@ -63,5 +61,7 @@ fn effort(args: &BenchArgs) -> Effort {
         iterations: args.iterations.unwrap_or(standard.iterations),
         warmup: args.warmup.unwrap_or(standard.warmup),
         budget,
+        // A comparison needs a confidence interval.
+        fewest: if args.baseline.is_some() { FEWEST_FOR_INTERVAL as u32 } else { Effort::FEWEST },
     }
 }

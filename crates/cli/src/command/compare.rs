@@ -17,32 +17,30 @@ use serde::Serialize;
 
 use super::{
     analyze::{TextFile, Version},
-    bench::parse_baseline,
+    bench::read_baseline,
 };
 use crate::{input, print::shown};
 
 /// Compares two benchmark records; `None` where the inputs are dumps.
 pub fn records(inputs: &[PathBuf]) -> Result<Option<BenchComparison>> {
-    let texts = inputs.iter().map(|path| record_text(path)).collect::<Result<Vec<_>>>()?;
-    if texts.iter().all(Option::is_none) {
+    if !inputs.iter().any(|path| is_record(path)) {
         return Ok(None);
     }
-    match (inputs, &texts[..]) {
-        ([before, after], [Some(old), Some(new)]) => {
-            let (old, new) = (parse_baseline(before, old)?, parse_baseline(after, new)?);
-            Ok(Some(BenchComparison::new(&old, &new)?))
-        }
-        _ => bail!("cannot compare these inputs: give two benchmark records, or dumps only"),
+    let [before, after] = inputs else {
+        bail!("cannot compare {} inputs: give two benchmark records, or dumps only", inputs.len());
+    };
+    if [before, after].iter().all(|path| ["-", "/dev/stdin"].iter().any(|name| path.as_os_str() == *name)) {
+        bail!("standard input can be named only once: give the other record as a file");
     }
+    Ok(Some(BenchComparison::new(&read_baseline(before)?, &read_baseline(after)?)?))
 }
 
-/// The text of a benchmark record; `None` where the input is something else. Standard input must be a record.
-fn record_text(path: &Path) -> Result<Option<Vec<u8>>> {
-    if path.as_os_str() == "-" {
-        return Ok(Some(input::read(path, input::RECORD_BYTES)?));
-    }
-    let text = path.is_file().then(|| input::read(path, input::RECORD_BYTES).ok()).flatten();
-    Ok(text.filter(|text| has_schema(text, Schema::BENCH)))
+/// Whether an input is meant as a benchmark record: a stream, a `.json` file, or a file with that schema.
+fn is_record(path: &Path) -> bool {
+    let has_record =
+        || input::read(path, input::RECORD_BYTES).is_ok_and(|text| has_schema(&text, Schema::BENCH));
+    input::is_stream(path)
+        || path.is_file() && (path.extension().is_some_and(|extension| extension == "json") || has_record())
 }
 
 /// Versions side by side.

@@ -21,7 +21,7 @@ use anyhow::{Result, bail};
 use clap::CommandFactory;
 use octile_harness::{
     bench::BenchReport,
-    compare::BenchComparison,
+    compare::{BenchComparison, CompareError},
     correctness::{self, TestRecord, TestReport},
     record::{BenchBaseline, BenchRecord, Schema},
 };
@@ -30,6 +30,7 @@ use serde::Serialize;
 use crate::{
     Verdict,
     args::{Args, BenchArgs, Command, CompareArgs, JudgeArgs, SimulateArgs, TestArgs, ToolsAction},
+    input,
     output::Destination,
     print,
     progress::Progress,
@@ -204,6 +205,9 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
     }
     let baseline = args.baseline.as_deref().map(bench::read_baseline).transpose()?;
     let request = bench::request(&args);
+    if baseline.as_ref().is_some_and(|baseline| !baseline.shares_with(&request)) {
+        return Err(CompareError::NothingInCommon.into());
+    }
     work::require_memory(request.cases.iter().map(|case| &case.problem))?;
     let backend = work::open_backends(&args.work)?.remove(0);
     let report = bench::run(backend.as_ref(), &request)?;
@@ -236,6 +240,9 @@ fn judge_timings(
 /// Compares two benchmark records, or the dumps of several versions.
 fn compare_inputs(args: &CompareArgs) -> Result<Verdict> {
     let json = Destination::open_json(&args.json)?;
+    if let Some(json) = &json {
+        json.require_apart(args.inputs.iter().filter(|path| !input::is_stream(path)).cloned())?;
+    }
     if let Some(comparison) = compare::records(&args.inputs)? {
         deliver(json, Schema::BENCH_COMPARISON, &comparison, || print::bench::comparison(&comparison))?;
         return Ok(Verdict::Passed);
@@ -308,7 +315,9 @@ impl SimulateOutputs {
                 "only one of --json, --trace and --svg can go to standard output: name files for the others"
             );
         }
-        let inputs = || [Some(&args.kernel), args.tensors.as_ref()].into_iter().flatten();
+        // Files of the kernel's folder that describe how to launch it.
+        let beside = ["manifest.json", "quantize/kernel.ptx"].map(|name| args.kernel.with_file_name(name));
+        let inputs = || [&args.kernel].into_iter().chain(&args.tensors).chain(&beside);
         for (index, output) in opened.into_iter().enumerate() {
             let others = paths[..index].iter().filter_map(|path| path.as_ref());
             let used = inputs().chain(others).filter(|path| path.as_os_str() != "-");

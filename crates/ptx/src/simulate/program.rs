@@ -233,6 +233,8 @@ pub(super) enum Op {
         at: SharedAt,
         expecting: Option<Value>,
     },
+    /// Prefetches a tensor map: no effect, but the address must be one.
+    PrefetchTensorMap(GlobalAt),
     /// `waits` for `try_wait`, which may block until the phase completes.
     Test {
         done: Predicate,

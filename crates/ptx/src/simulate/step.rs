@@ -180,6 +180,7 @@ impl Cluster {
                 }
                 warp.set_predicate(*done, active, completed);
             }
+            Op::PrefetchTensorMap(map) => tma::prefetch(warp, active, *map, world)?,
             Op::TensorLoad(load) => self.tensor_load(warp, active, load, at, world)?,
             Op::TensorStore { map, column, row, from } => {
                 self.tensor_store(warp, active, *map, (*column, *row), *from, world)?;

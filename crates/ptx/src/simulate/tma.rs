@@ -6,7 +6,7 @@ use super::{
     cluster::Cluster,
     lanes::map_index,
     memory::{Agent, Clock, Lane, SHARED_START, SharedAccess, UNIT, swizzled},
-    program::{SharedAt, TensorLoad, Value, Wide},
+    program::{GlobalAt, SharedAt, TensorLoad, Value, Wide},
     step::{address, resolve},
     warp::{LANES, Warp, lanes},
 };
@@ -216,8 +216,19 @@ pub(super) fn commit_stores(warp: &mut Warp, active: u32) {
     }
 }
 
+/// Checks the address of a prefetched tensor map.
+pub(super) fn prefetch(warp: &Warp, active: u32, map: GlobalAt, world: &World<'_>) -> Result<(), FaultKind> {
+    lanes(active).try_for_each(|lane| {
+        let address = warp.wide(map.base, lane).wrapping_add(map.offset);
+        map_at(address, world).map(drop)
+    })
+}
+
 fn tensor_map(warp: &Warp, map: Wide, lane: usize, world: &World<'_>) -> Result<TensorMap, FaultKind> {
-    let address = warp.wide(map, lane);
+    map_at(warp.wide(map, lane), world)
+}
+
+fn map_at(address: u64, world: &World<'_>) -> Result<TensorMap, FaultKind> {
     let index = map_index(address).ok_or(FaultKind::OutsideDevice { address, bytes: 128 })?;
     match world.launch.arguments.get(index) {
         Some(KernelArgument::TensorMap(map)) => Ok(*map),

@@ -51,9 +51,9 @@ pub(super) fn decode(name: &str, of: &mut Operands<'_>) -> Result<Op, Problem> {
             Op::Branch(*target.ok_or_else(|| format!("label `{label}` is not defined"))?)
         }
         "ret" => Op::Return,
+        "prefetch.tensormap" => Op::PrefetchTensorMap(of.global()?),
         // Hints for caches and for PDL.
-        "prefetch.tensormap"
-        | "griddepcontrol.launch_dependents"
+        "griddepcontrol.launch_dependents"
         | "createpolicy.fractional.L2::evict_first.b64"
         | "createpolicy.fractional.L2::evict_last.b64" => {
             of.skip_all();
