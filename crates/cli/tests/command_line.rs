@@ -168,8 +168,18 @@ fn two_records_are_compared() {
     let mixed = "give two benchmark records, or dumps only";
     assert!(refusal(&["compare", &before, &dump]).contains(mixed));
     assert!(refusal(&["compare", &before, &after, &after]).contains(mixed));
+    let overwrite = format!("--json={before}");
+    assert!(refusal(&["compare", &before, &after, &overwrite]).contains("uses that file"));
     write_record(Path::new(&after), &[-1.0]);
-    assert!(refusal(&["compare", &before, &after]).contains("has a time of -1 ms"));
+    assert!(refusal(&["compare", &before, &after]).contains("has a time of -1.0 ms"));
+    write_record(Path::new(&after), &[1e308]);
+    assert!(refusal(&["compare", &before, &after]).contains("has a time of 1e308 ms"));
+    let record = std::fs::read_to_string(&before).unwrap();
+    let (row, _) = record.split_once("\"timings\":[").unwrap().1.split_once("],\"version\"").unwrap();
+    std::fs::write(&after, record.replace(row, &format!("{row},{row}"))).unwrap();
+    assert!(refusal(&["compare", &before, &after]).contains("auto on 16x128x128:128"), "a row twice");
+    std::fs::write(&after, "{").unwrap();
+    assert!(refusal(&["compare", &before, &after]).contains("after.json: not a benchmark record: EOF"));
 }
 
 /// Two runs say nothing about the variance.

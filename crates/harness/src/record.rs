@@ -206,7 +206,7 @@ pub enum RecordError {
         found: String,
     },
     /// A time is not plausible.
-    #[error("not a benchmark record: {strategy} on {problem} has a time of {time} ms")]
+    #[error("not a benchmark record: {strategy} on {problem} has a time of {time:?} ms")]
     BadTime {
         /// The strategy.
         strategy: Strategy,

@@ -51,7 +51,8 @@ versions, also matches every operand, buffer, copy, MMA and loop of the two, and
 lists what differs with its line in both dumps, then the operations whose counts
 differ. The dumps may be of different shapes or chips.
 
-Two records of `octile bench --json=FILE` are compared with confidence intervals.
+Two records of `octile bench --json=FILE` are compared with confidence
+intervals.
 
 Examples:
   octile compare before.json after.json

@@ -26,8 +26,8 @@ pub fn records(inputs: &[PathBuf]) -> Result<Option<BenchComparison>> {
     if !inputs.iter().any(|path| is_record(path)) {
         return Ok(None);
     }
-    let [before, after] = inputs else {
-        bail!("cannot compare {} inputs: give two benchmark records, or dumps only", inputs.len());
+    let (true, [before, after]) = (inputs.iter().all(|path| is_record(path)), inputs) else {
+        bail!("cannot compare these inputs: give two benchmark records, or dumps only");
     };
     if [before, after].iter().all(|path| ["-", "/dev/stdin"].iter().any(|name| path.as_os_str() == *name)) {
         bail!("standard input can be named only once: give the other record as a file");
