@@ -16,7 +16,7 @@ use octile_runtime::{
 
 use crate::Error;
 
-/// A device that multiplies. Clones share its threads or its context.
+/// A device to run on. Clones share its threads or its context.
 ///
 /// ```
 /// use octile::Device;

@@ -2,7 +2,7 @@
 
 use crate::{DType, Strategy};
 
-/// What a lower layer says.
+/// An error of a lower layer.
 type Source = Box<dyn std::error::Error + Send + Sync>;
 
 /// A request that could not be carried out.
@@ -16,7 +16,7 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Activations that are not whole rows.
+    /// The activations are not whole rows.
     #[error("x has {len} elements, which is not a multiple of K = {k}: pass whole rows")]
     InputLength {
         /// Elements given.
@@ -24,7 +24,7 @@ pub enum Error {
         /// Columns of the weight.
         k: usize,
     },
-    /// A result of another size.
+    /// The output has the wrong length.
     #[error("the output has {len} elements, but the result is {m} x {n}: pass {}", m.saturating_mul(*n))]
     OutputLength {
         /// Elements given.
@@ -34,7 +34,7 @@ pub enum Error {
         /// Rows of the weight.
         n: usize,
     },
-    /// Activations or results of another type than those the multiplication was built for.
+    /// The activations or the output have another type than the `Matmul` was built for.
     #[error("{what} is {given}, but the multiplication was built for {expected}")]
     ElementType {
         /// `x` or `the output`.
@@ -44,10 +44,10 @@ pub enum Error {
         /// Type of the multiplication.
         expected: DType,
     },
-    /// Types that no multiplication has.
+    /// Unsupported combination of types.
     #[error("{0}")]
     UnsupportedType(&'static str),
-    /// A tensor of a safetensors file that cannot be used.
+    /// A tensor cannot be used as a weight.
     #[error("tensor {name}: {problem}")]
     Tensor {
         /// Its name.
@@ -55,10 +55,10 @@ pub enum Error {
         /// What is wrong, and what to do.
         problem: String,
     },
-    /// Bytes that are no safetensors file.
+    /// The bytes are not a safetensors file.
     #[error("not a safetensors file: {0}")]
     Safetensors(#[source] Source),
-    /// Values or scales that cannot be quantized or multiplied, such as NaN.
+    /// Values or scales, such as NaN, that cannot be quantized or multiplied.
     #[error(transparent)]
     Values(Source),
     /// A shape or strategy that no kernel is planned for.
@@ -67,7 +67,7 @@ pub enum Error {
     /// A device that is missing, or that failed.
     #[error(transparent)]
     Device(Source),
-    /// A call for device memory, on a device that has none of its own.
+    /// The device has no streams or memory of its own.
     #[error("{device} has no streams: enqueue works on GPUs, call run instead")]
     NoStreams {
         /// The device.

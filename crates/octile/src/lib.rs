@@ -28,7 +28,7 @@
 //! ```
 //!
 //! A [`Matmul`] holds one weight on one [`Device`]. It may be used from several threads at once; plans,
-//! compiled kernels and workspaces are cached inside. Memory of other libraries on a GPU is multiplied by
+//! compiled kernels and workspaces are cached inside. To multiply GPU memory that another library owns, use
 //! [`Matmul::enqueue`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]

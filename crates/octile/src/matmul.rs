@@ -14,7 +14,7 @@ use crate::{
     simulated::{GpuSimulator, TpuSimulator},
 };
 
-/// Choices to make before there is a [`Matmul`]. By default activations and results are bf16, with one
+/// Options for building a [`Matmul`]. By default activations and results are bf16, with one
 /// activation scale per token and block of K, and the fastest strategy is used.
 #[derive(Debug, Clone)]
 #[must_use]
@@ -27,7 +27,7 @@ pub struct MatmulBuilder {
 }
 
 impl MatmulBuilder {
-    /// Takes activations of this type, and multiplies them in 8 bits with such scales.
+    /// Sets the type of the activations, and how they are scaled.
     ///
     /// Wider types are quantized as part of the call. [`DType::F8E4M3`] comes with the caller's scales, see
     /// [`Matmul::run_fp8`].
@@ -35,7 +35,7 @@ impl MatmulBuilder {
         Self { x: (dtype, scales), ..self }
     }
 
-    /// Gives results of this type.
+    /// Sets the type of the results.
     pub fn output(self, dtype: DType) -> Self {
         Self { out: dtype, ..self }
     }
