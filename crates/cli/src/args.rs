@@ -240,8 +240,8 @@ pub struct BenchArgs {
     pub warmup: Option<u32>,
     /// Time per shape in seconds; 0 is unlimited [default: 10]
     ///
-    /// Divided between the strategies; each has at least three timed runs, or seven with --baseline. --iterations without --budget is
-    /// unlimited.
+    /// Divided between the strategies; each has at least three timed runs, or seven with --baseline.
+    /// --iterations without --budget is unlimited.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     pub budget: Option<Duration>,
     /// Compare with a record of `octile bench --json=FILE`
