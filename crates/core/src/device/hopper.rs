@@ -7,7 +7,7 @@ use serde::Serialize;
 pub struct HopperGpu {
     /// Name on command lines.
     pub name: &'static str,
-    /// Streaming multiprocessors (SMs).
+    /// SMs.
     pub sms: usize,
     /// Most shared memory of a CTA, in bytes (CUDA programming guide, compute capability 9.0).
     pub shared_memory_per_block: usize,

@@ -63,7 +63,7 @@ pub(super) fn run(check: CheckId, facts: &Facts, level: Level) -> Option<CheckOu
         // The ptxas report belongs to the SASS level.
         CheckId::NoSpills | CheckId::FitsOnChip if level != Level::Sass => Some(CheckOutcome::unknown("")),
         CheckId::NoSpills => Some(resources::no_spills(facts)),
-        CheckId::FitsOnChip => Some(resources::fits_multiprocessor(facts)),
+        CheckId::FitsOnChip => Some(resources::fits_on_sm(facts)),
         _ if facts.matmuls.iter().any(|matmul| matmul.level == level) => {
             Some(run_on_product(check, facts, level))
         }

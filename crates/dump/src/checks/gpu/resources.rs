@@ -39,7 +39,7 @@ pub(super) fn no_spills(facts: &Facts) -> CheckOutcome {
 }
 
 /// Whether an SM has registers and shared memory for the CTAs that it should hold.
-pub(super) fn fits_multiprocessor(facts: &Facts) -> CheckOutcome {
+pub(super) fn fits_on_sm(facts: &Facts) -> CheckOutcome {
     // All GPUs of this architecture have the same limits.
     let [gpu, ..] = HOPPER_GPUS;
     let blocks = match Blocks::of(facts) {
