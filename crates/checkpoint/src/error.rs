@@ -10,10 +10,10 @@ use std::{
 #[non_exhaustive]
 #[allow(missing_docs, reason = "the sentence of each variant names its fields")]
 pub enum CheckpointError {
-    #[error("cannot read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("cannot write {}: {source}", path.display())]
-    Write { path: PathBuf, source: io::Error },
+    #[error("cannot read {}: {reason}", path.display())]
+    Read { path: PathBuf, reason: io::Error },
+    #[error("cannot write {}: {reason}", path.display())]
+    Write { path: PathBuf, reason: io::Error },
     #[error(
         "{} is not a regular file or a folder: name a checkpoint folder or a .safetensors file",
         path.display()
@@ -133,10 +133,10 @@ pub(crate) trait WithPath<T> {
 
 impl<T> WithPath<T> for io::Result<T> {
     fn reading(self, path: &Path) -> Result<T> {
-        self.map_err(|source| CheckpointError::Read { path: path.to_owned(), source })
+        self.map_err(|reason| CheckpointError::Read { path: path.to_owned(), reason })
     }
 
     fn writing(self, path: &Path) -> Result<T> {
-        self.map_err(|source| CheckpointError::Write { path: path.to_owned(), source })
+        self.map_err(|reason| CheckpointError::Write { path: path.to_owned(), reason })
     }
 }

@@ -186,7 +186,9 @@ fn a_write_that_fails_leaves_nothing_behind() {
     let output = shell("trap '' XFSZ; ulimit -f 1000; $OCTILE quantize in -o out", folder, &["bash", "-c"]);
     assert_eq!(output.status.code(), Some(2), "{}", said(&output));
     let said = said(&output);
-    assert!(said.contains("cannot write model-00001-of-00003.safetensors: File too large"), "{said}");
+    // Shards are written in parallel; any of them may fail first.
+    assert!(said.contains("cannot write model-0000"), "{said}");
+    assert!(said.trim_end().ends_with("-of-00003.safetensors: File too large (os error 27)"), "{said}");
     assert_eq!(entries(folder), ["in"]);
 }
 

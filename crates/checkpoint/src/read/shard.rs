@@ -61,9 +61,9 @@ pub struct ShardFile {
 impl ShardFile {
     /// Fills `bytes` from `offset` of the file.
     pub fn read_at(&self, bytes: &mut [u8], offset: u64) -> Result<()> {
-        read_exact_at(&self.file, bytes, offset).map_err(|source| match source.kind() {
+        read_exact_at(&self.file, bytes, offset).map_err(|reason| match reason.kind() {
             std::io::ErrorKind::UnexpectedEof => CheckpointError::ChangedInput { path: self.path.clone() },
-            _ => CheckpointError::Read { path: self.path.clone(), source },
+            _ => CheckpointError::Read { path: self.path.clone(), reason },
         })
     }
 }

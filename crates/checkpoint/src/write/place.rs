@@ -121,7 +121,7 @@ impl Work {
     ) -> Result<(Self, Vec<String>)> {
         let folder = place.parent.join(format!(".{}.octile-work", place.name));
         // Errors name the output: users do not know the work folder.
-        let named = |source: io::Error| CheckpointError::Write { path: place.path.clone(), source };
+        let named = |reason: io::Error| CheckpointError::Write { path: place.path.clone(), reason };
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 if !folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {

@@ -29,12 +29,12 @@ pub enum CpuError {
     #[error("the thread count is 0: use at least 1")]
     NoThreads,
     /// The operating system cannot start the threads.
-    #[error("cannot start {threads} threads: {source}")]
+    #[error("cannot start {threads} threads: {reason}")]
     Threads {
         /// Number of threads.
         threads: usize,
         /// The reason.
-        source: rayon::ThreadPoolBuildError,
+        reason: rayon::ThreadPoolBuildError,
     },
 }
 
@@ -77,7 +77,7 @@ impl CpuBuilder {
                 .num_threads(threads)
                 .thread_name(|index| format!("octile-{index}"))
                 .build()
-                .map_err(|source| CpuError::Threads { threads, source })
+                .map_err(|reason| CpuError::Threads { threads, reason })
         };
         // A single thread is the caller's own.
         let pool = (threads > 1).then(pool).transpose()?;
