@@ -1,6 +1,8 @@
 //! Modules, functions, operations and the values between them.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
+
+use serde::Serialize;
 
 use crate::{attribute::Attributes, types::Type};
 
@@ -39,6 +41,22 @@ impl std::fmt::Display for Place {
     }
 }
 
+/// A line of the program that a kernel was lowered from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct SourceFrame {
+    /// The file, as the lowering recorded it.
+    pub file: Arc<str>,
+    /// The line, from 1.
+    pub line: u32,
+    /// The column, from 1; 0 if it is not known.
+    pub column: u32,
+    /// The function that contains the line, if it is known.
+    pub function: Option<Arc<str>>,
+}
+
+/// A line and the calls that led to it, innermost first.
+pub type SourceStack = Arc<[SourceFrame]>;
+
 /// One operation in MLIR's generic form.
 #[derive(Clone, Debug)]
 pub struct Op {
@@ -56,9 +74,11 @@ pub struct Op {
     pub location: Option<Cow<'static, str>>,
     /// Source position; `None` if the operation was built, not parsed.
     pub place: Option<Place>,
+    /// Where the operation comes from in the program that was lowered.
+    pub source: Option<SourceStack>,
 }
 
-/// Equality ignores the source position.
+/// Equality ignores positions.
 impl PartialEq for Op {
     fn eq(&self, other: &Self) -> bool {
         let key = |op: &Self| (op.name.clone(), op.operands.clone(), op.results.clone(), op.location.clone());

@@ -20,6 +20,6 @@ pub mod verify;
 
 pub use attribute::{Attr, Attributes, CoreType, DimensionSemantics, DotDimensions};
 pub use build::FunctionBuilder;
-pub use ir::{Function, Module, Op, Place, Region, Value, Visibility};
+pub use ir::{Function, Module, Op, Place, Region, SourceFrame, SourceStack, Value, Visibility};
 pub use parse::{ParseError, ParseErrorKind, parse};
 pub use types::{Float, Layout, MemRef, MemorySpace, Type};

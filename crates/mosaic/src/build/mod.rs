@@ -95,6 +95,7 @@ impl FunctionBuilder {
             regions,
             location: self.location.clone(),
             place: None,
+            source: None,
         };
         self.innermost().ops.push(op);
         results
@@ -132,6 +133,7 @@ impl FunctionBuilder {
             regions: Vec::new(),
             location: None,
             place: None,
+            source: None,
         });
         self.known_constants.insert(key, result);
         result

@@ -1,8 +1,10 @@
 //! Findings: defects of a kernel, as values. The command line renders them.
 
+use std::collections::HashMap;
+
 use serde::Serialize;
 
-use crate::ir::Place;
+use crate::ir::{Place, SourceFrame, SourceStack};
 
 /// A range of indices along one dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -41,6 +43,9 @@ pub struct Site {
     pub agent: Agent,
     /// Line in the text; `None` if the operation was built, not parsed.
     pub line: Option<u32>,
+    /// Where the operation comes from in the lowered program, innermost call first; empty if unknown.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub source: Vec<SourceFrame>,
     /// Name of the operation.
     pub op: String,
     /// Grid step.
@@ -176,7 +181,8 @@ pub struct Finding {
 
 impl Site {
     pub(crate) fn new(agent: Agent, place: Option<Place>, op: &str, step: &[i64]) -> Self {
-        Self { agent, line: place.map(|place| place.line), op: op.to_owned(), step: step.to_vec() }
+        let line = place.map(|place| place.line);
+        Self { agent, line, source: Vec::new(), op: op.to_owned(), step: step.to_vec() }
     }
 }
 
@@ -197,6 +203,23 @@ impl Trouble {
             Self::OutOfBounds { access, .. } => vec![access.line],
             Self::OutputNotWritten { .. } => Vec::new(),
             Self::AssertionFailed { site, .. } | Self::OutOfOperations { site, .. } => vec![site.line],
+        }
+    }
+
+    /// The operations concerned.
+    fn sites_mut(&mut self) -> Vec<&mut Site> {
+        match self {
+            Self::ReadDuringCopyIn { copy, read, .. } => vec![read, copy],
+            Self::WriteDuringCopyIn { copy, write, .. }
+            | Self::OverwrittenDuringCopyOut { copy, write, .. } => vec![write, copy],
+            Self::Deadlock { wait, signalled_by, .. } => {
+                [wait].into_iter().chain(signalled_by.iter_mut()).collect()
+            }
+            Self::SemaphoreLeftOver { signalled_by, .. } => signalled_by.iter_mut().collect(),
+            Self::ReadOfUnwritten { read, .. } => vec![read],
+            Self::OutOfBounds { access, .. } => vec![access],
+            Self::OutputNotWritten { .. } => Vec::new(),
+            Self::AssertionFailed { site, .. } | Self::OutOfOperations { site, .. } => vec![site],
         }
     }
 
@@ -232,5 +255,16 @@ impl Findings {
             Some(known) => known.times += 1,
             None => self.0.push(Finding { trouble, times: 1 }),
         }
+    }
+
+    /// Returns the findings, with the source of each line.
+    pub(crate) fn located(self, sources: &HashMap<u32, SourceStack>) -> Vec<Finding> {
+        let mut findings = self.0;
+        for site in findings.iter_mut().flat_map(|finding| finding.trouble.sites_mut()) {
+            if let Some(source) = site.line.and_then(|line| sources.get(&line)) {
+                site.source = source.to_vec();
+            }
+        }
+        findings
     }
 }

@@ -422,5 +422,6 @@ fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
     }
     let (operations, notes) = (machine.operations(), machine.program.notes.clone());
     let timeline = machine.clock.finish(bound.bytes as u64);
-    Outcome { outputs, findings: machine.findings.0, completed, timeline, operations, notes }
+    let findings = machine.findings.located(&machine.program.sources);
+    Outcome { outputs, findings, completed, timeline, operations, notes }
 }

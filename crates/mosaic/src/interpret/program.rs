@@ -12,7 +12,7 @@ use super::{
     ops,
 };
 use crate::{
-    ir::{Function, Module, Op, Place, Region, Value},
+    ir::{Function, Module, Op, Place, Region, SourceStack, Value},
     types::Type,
 };
 
@@ -119,6 +119,8 @@ pub(crate) struct Program {
     pub(crate) functions: HashMap<String, Rc<Code>>,
     /// Where the chip is known to compute something other than the text suggests.
     pub(crate) notes: Vec<Note>,
+    /// Where each line of the text comes from in the lowered program.
+    pub(crate) sources: HashMap<u32, SourceStack>,
 }
 
 impl Program {
@@ -131,7 +133,15 @@ impl Program {
             notes.append(&mut compiler.notes);
             functions.insert(function.name.clone(), Rc::new(code));
         }
-        Ok(Self { functions, notes })
+        let mut sources = HashMap::new();
+        for function in &module.functions {
+            function.walk(&mut |op| {
+                if let (Some(place), Some(source)) = (op.place, &op.source) {
+                    sources.insert(place.line, source.clone());
+                }
+            });
+        }
+        Ok(Self { functions, notes, sources })
     }
 
     pub(crate) fn function(&self, name: &str) -> Result<&Rc<Code>, Unrunnable> {

@@ -365,6 +365,7 @@ impl Parser<'_> {
                 regions: Vec::new(),
                 location: None,
                 place,
+                source: None,
             });
         }
         Ok(region)

@@ -237,7 +237,7 @@ impl Parser<'_> {
         let Unnamed { name, operands, attributes, regions, .. } = op;
         let place = Some(place);
         let location = location.map(Cow::Owned);
-        Ok(Op { name: name.into(), operands, results, attributes, regions, location, place })
+        Ok(Op { name: name.into(), operands, results, attributes, regions, location, place, source: None })
     }
 
     /// Parses `%a, %b:2 =`, if present.

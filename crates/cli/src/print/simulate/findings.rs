@@ -131,8 +131,13 @@ mod tests {
 
     #[test]
     fn a_race_names_both_sides_and_quotes_them() {
-        let site =
-            |agent, line, op: &str| Site { agent, line: Some(line), op: op.to_owned(), step: vec![0, 1] };
+        let site = |agent, line, op: &str| Site {
+            agent,
+            line: Some(line),
+            source: vec![],
+            op: op.to_owned(),
+            step: vec![0, 1],
+        };
         let race = Finding {
             trouble: Trouble::ReadDuringCopyIn {
                 area: Area {
@@ -158,7 +163,13 @@ mod tests {
 
     #[test]
     fn a_deadlock_names_the_semaphore() {
-        let wait = Site { agent: Agent::Core, line: None, op: "tpu.wait_dma2".to_owned(), step: vec![] };
+        let wait = Site {
+            agent: Agent::Core,
+            line: None,
+            source: vec![],
+            op: "tpu.wait_dma2".to_owned(),
+            step: vec![],
+        };
         let semaphore = "s[0]".to_owned();
         let deadlock = Trouble::Deadlock { semaphore, wait, needed: 512, available: 0, signalled_by: vec![] };
         let text = finding(&Finding { trouble: deadlock, times: 1 }, &[]);
