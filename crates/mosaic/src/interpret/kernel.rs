@@ -447,7 +447,8 @@ fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
     for &number in &bound.outputs {
         let buffer = &mut machine.buffers[number];
         if let Some((elements, ranges)) = buffer.unwritten().filter(|_| completed) {
-            let area = super::finding::Area { buffer: buffer.name.clone(), ranges: Some(ranges) };
+            let area =
+                super::finding::Area { buffer: buffer.name.clone(), ranges: Some(ranges), device: None };
             let of = buffer.shape.iter().product();
             machine.findings.add(Trouble::OutputNotWritten { area, elements, of });
         }

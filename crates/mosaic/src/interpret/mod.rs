@@ -30,7 +30,7 @@ mod window;
 pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
 pub use engine::{Engine, Portable, Strided};
-pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble};
+pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble, Waiter};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use tensor::Tensor;
