@@ -54,34 +54,29 @@ impl Operand {
     }
 }
 
-/// Names of the arguments of one kernel.
-pub(crate) struct OperandNames;
-
-impl OperandNames {
-    /// The arguments of the kernel `function`, which returns `results` of them where this is known.
-    pub(crate) fn of(sources: &PythonSources, function: &Function, results: Option<usize>) -> Vec<Operand> {
-        let types: Vec<&Type> = function.body.arguments.iter().map(|&value| function.ty(value)).collect();
-        let references = types.iter().filter(|ty| matches!(ty, Type::MemRef(_))).count();
-        let grid = types.len() - references;
-        let names = sources.parameter_names(function, references).unwrap_or_default();
-        let roles = roles(function, references, results);
-        let mut operands: Vec<Operand> = Vec::with_capacity(types.len());
-        for (number, ty) in types.iter().enumerate() {
-            let role = number.checked_sub(grid).map_or(Role::Grid, |number| roles[number]);
-            let name = number.checked_sub(grid).and_then(|number| names.get(number));
-            let value = function.body.arguments[number];
-            let written = function.values.get(value.index()).and_then(|value| value.name.as_deref());
-            let written = written.map_or_else(|| format!("arg{number}"), str::to_owned);
-            operands.push(Operand {
-                is_python_name: name.is_some(),
-                name: name.cloned().unwrap_or(written),
-                role,
-                number: operands.iter().filter(|operand| operand.role == role).count(),
-                ty: ty.to_string(),
-            });
-        }
-        operands
+/// The arguments of the kernel `function`, which returns `results` of them where this is known.
+pub(crate) fn operand_names(sources: &PythonSources, function: &Function, results: Option<usize>) -> Vec<Operand> {
+    let types: Vec<&Type> = function.body.arguments.iter().map(|&value| function.ty(value)).collect();
+    let references = types.iter().filter(|ty| matches!(ty, Type::MemRef(_))).count();
+    let grid = types.len() - references;
+    let names = sources.parameter_names(function, references).unwrap_or_default();
+    let roles = roles(function, references, results);
+    let mut operands: Vec<Operand> = Vec::with_capacity(types.len());
+    for (number, ty) in types.iter().enumerate() {
+        let role = number.checked_sub(grid).map_or(Role::Grid, |number| roles[number]);
+        let name = number.checked_sub(grid).and_then(|number| names.get(number));
+        let value = function.body.arguments[number];
+        let written = function.values.get(value.index()).and_then(|value| value.name.as_deref());
+        let written = written.map_or_else(|| format!("arg{number}"), str::to_owned);
+        operands.push(Operand {
+            is_python_name: name.is_some(),
+            name: name.cloned().unwrap_or(written),
+            role,
+            number: operands.iter().filter(|operand| operand.role == role).count(),
+            ty: ty.to_string(),
+        });
     }
+    operands
 }
 
 /// Roles of the references of a kernel, in order.
@@ -207,7 +202,7 @@ func.func @k(%arg0: i32, %arg1: memref<8xf32>, %arg2: memref<8xf32>, %arg3: memr
             op.source = Some([SourceFrame { file, line, column: 1, function: Some(name.into()) }].into());
         }
         let sources = PythonSources::new(&folder.path().join("k.mlir"), []);
-        let operands = OperandNames::of(&sources, function, Some(1));
+        let operands = operand_names(&sources, function, Some(1));
         operands.into_iter().map(|operand| operand.name).collect()
     }
 
@@ -242,7 +237,7 @@ func.func @k(%arg0: i32, %arg1: memref<8xf32>, %arg2: memref<8xf32>, %arg3: memr
     fn an_operand_says_what_it_is() {
         let module = parse(KERNEL).expect("a kernel");
         let sources = PythonSources::default();
-        let operands = OperandNames::of(&sources, &module.functions[0], Some(1));
+        let operands = operand_names(&sources, &module.functions[0], Some(1));
         let described: Vec<String> = operands.iter().map(Operand::description).collect();
         assert_eq!(
             described,

@@ -24,7 +24,7 @@ use serde::Serialize;
 use crate::input;
 use file::PythonFile;
 
-pub(crate) use kernel::{Operand, OperandNames};
+pub(crate) use kernel::{Operand, operand_names};
 
 /// Size limit of a Python file.
 const FILE_BYTES: u64 = 4 << 20;

@@ -355,7 +355,7 @@ enum Bind {
 }
 
 /// Finds the kernel: the function with a grid, or else the first one.
-fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
+pub(super) fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
     let marked = |function: &&Function| {
         ["iteration_bounds", "window_params", "tpu.core_type"]
             .iter()
