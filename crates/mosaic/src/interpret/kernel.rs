@@ -366,7 +366,7 @@ pub(super) fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> 
 }
 
 /// Kernel attributes that the interpreter honours, or that do not affect results.
-const ATTRIBUTES: [&str; 9] = [
+const ATTRIBUTES: [&str; 11] = [
     "iteration_bounds",
     "dimension_semantics",
     "window_params",
@@ -376,6 +376,8 @@ const ATTRIBUTES: [&str; 9] = [
     "sym_name",
     "sym_visibility",
     "function_type",
+    "arg_attrs",
+    "res_attrs",
 ];
 
 /// Rejects kernel attributes that the interpreter does not implement.
