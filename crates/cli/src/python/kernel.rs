@@ -25,7 +25,7 @@ pub(crate) enum Role {
 
 /// An argument of a kernel.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Operand {
+pub(crate) struct Operand {
     /// Its name: that of the Python parameter where it is certain, else that of the Mosaic text.
     pub name: String,
     /// Whether it is the name of a Python parameter.
@@ -41,7 +41,7 @@ pub struct Operand {
 
 impl Operand {
     /// The operand in words: `scratch 4, memref<2x2x!tpu.dma_semaphore>`.
-    pub fn description(&self) -> String {
+    pub(crate) fn description(&self) -> String {
         let role = match self.role {
             Role::Grid => "grid index",
             Role::Prefetch => "scalar-prefetch operand",
@@ -55,7 +55,11 @@ impl Operand {
 }
 
 /// The arguments of the kernel `function`, which returns `results` of them where this is known.
-pub(crate) fn operand_names(sources: &PythonSources, function: &Function, results: Option<usize>) -> Vec<Operand> {
+pub(crate) fn operand_names(
+    sources: &PythonSources,
+    function: &Function,
+    results: Option<usize>,
+) -> Vec<Operand> {
     let types: Vec<&Type> = function.body.arguments.iter().map(|&value| function.ty(value)).collect();
     let references = types.iter().filter(|ty| matches!(ty, Type::MemRef(_))).count();
     let grid = types.len() - references;

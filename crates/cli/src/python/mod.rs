@@ -78,7 +78,8 @@ struct Found {
 impl PythonSources {
     /// Sources of a module in `file`; their stacks tell the calls inside the kernel from those outside it.
     pub fn new<'s>(file: &Path, stacks: impl IntoIterator<Item = &'s [SourceFrame]>) -> Self {
-        let folder = file.parent().filter(|_| !input::is_stream(file)).map(Path::to_owned);
+        let folder = if file.is_dir() { Some(file) } else { file.parent() };
+        let folder = folder.filter(|_| !input::is_stream(file)).map(Path::to_owned);
         Self { folder, callers: stack::shared_callers(stacks), files: RefCell::default() }
     }
 

@@ -25,7 +25,9 @@ pub fn name_arguments(module: &mut Module, kernel: &str, names: &[String]) {
     let call = calls.iter().find(|(_, name)| *name == kernel).map(|(op, _)| *op);
     let names = Attr::Array(names.iter().cloned().map(Attr::String).collect());
     let bodies = module.functions.iter_mut().map(|function| &mut function.body);
-    if let Some(op) = bodies.into_iter().find_map(|body| find(body, &|op| Some(std::ptr::from_ref(op)) == call)) {
+    if let Some(op) =
+        bodies.into_iter().find_map(|body| find(body, &|op| Some(std::ptr::from_ref(op)) == call))
+    {
         op.attributes = std::mem::take(&mut op.attributes).with(ARGUMENT_NAMES, names);
     }
 }

@@ -1,7 +1,7 @@
 //! Findings with everything that a report shows of them: words, Python lines, Mosaic lines.
 
 use octile_mosaic::{
-    interpret::{Agent, Finding, Note, Site},
+    interpret::{Agent, Finding, Note, Site, Trouble},
     verify::Violation,
 };
 use serde::Serialize;
@@ -33,6 +33,8 @@ pub struct Diagnosis {
     pub step: Option<Vec<i64>>,
     /// The operations concerned; that line's comes first.
     pub sites: Vec<DiagnosedSite>,
+    /// Operations that could signal the semaphores of a deadlock, but have not.
+    pub could_signal: Vec<LocatedLine>,
     /// Arguments of the kernel that the message calls by their Mosaic names.
     pub arguments: Vec<ArgumentNote>,
     /// The whole sentence, with title and remedy.
@@ -47,6 +49,15 @@ pub struct MosaicLine {
     pub line: u32,
     /// Its text.
     pub text: Option<String>,
+}
+
+/// A line of a kernel and of its Python program.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LocatedLine {
+    /// The Python line.
+    pub python: Option<PythonPlace>,
+    /// The Mosaic line.
+    pub mosaic: MosaicLine,
 }
 
 /// What an argument is that is called by its Mosaic name.
@@ -118,12 +129,33 @@ impl Diagnosis {
             step: first.map(|site| site.step.clone()),
             // A reader of Python does not see the names of the Mosaic text.
             arguments: if has_python { kernel.argument_notes(&sentence) } else { Vec::new() },
+            could_signal: could_signal(&finding.trouble, kernel),
             sites,
             message: wording.says,
             sentence,
             finding: finding.clone(),
         }
     }
+}
+
+/// The operations that could end a deadlock, except those that have signalled.
+fn could_signal(trouble: &Trouble, kernel: &SimulatedKernel) -> Vec<LocatedLine> {
+    let waits: Vec<(&str, &[Site])> = match trouble {
+        Trouble::Deadlock { semaphore, signalled_by, .. } => vec![(semaphore, signalled_by)],
+        Trouble::DeviceDeadlock { waiting, .. } => {
+            waiting.iter().map(|waiter| (&*waiter.semaphore, &*waiter.signalled_by)).collect()
+        }
+        _ => return Vec::new(),
+    };
+    let mut lines: Vec<u32> = Vec::new();
+    for (semaphore, signalled_by) in waits {
+        let signallers = kernel.signallers(semaphore).into_iter();
+        lines.extend(signallers.filter(|line| signalled_by.iter().all(|site| site.line != Some(*line))));
+    }
+    lines.sort_unstable();
+    lines.dedup();
+    let located = |line| LocatedLine { python: kernel.python_at(line), mosaic: kernel.mosaic(line) };
+    lines.into_iter().map(located).collect()
 }
 
 impl DiagnosedSite {

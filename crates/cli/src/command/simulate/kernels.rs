@@ -4,10 +4,14 @@ use std::{collections::HashMap, path::Path, rc::Rc};
 
 use octile_mosaic::{
     Function, Module, SourceStack,
-    interpret::{Outcome, embedded_kernels, kernel_entry, name_arguments},
+    interpret::{EmbeddedKernel, Note, Outcome, embedded_kernels, kernel_entry, name_arguments},
+    verify::Violation,
 };
 
-use super::diagnosis::{ArgumentNote, Diagnosis, LocatedNote, MosaicLine};
+use super::{
+    diagnosis::{ArgumentNote, Diagnosis, LocatedNote, MosaicLine, Rejection},
+    signals::{SemaphoreName, signallers},
+};
 use crate::python::{Operand, PythonPlace, PythonSources, operand_names};
 
 /// A kernel of a module.
@@ -19,6 +23,7 @@ pub(super) struct SimulatedKernel {
     lines: Vec<String>,
     sources: HashMap<u32, SourceStack>,
     operands: Vec<Operand>,
+    entry: Option<Function>,
 }
 
 /// The kernels of a module.
@@ -35,7 +40,7 @@ impl SimulatedKernels {
             let name = kernel_entry(module).map(|function| function.name.clone()).unwrap_or_default();
             vec![SimulatedKernel::new(name, file, module, text, None)]
         } else {
-            let kernel = |kernel: octile_mosaic::interpret::EmbeddedKernel| {
+            let kernel = |kernel: EmbeddedKernel| {
                 let results = Some(kernel.results.len());
                 SimulatedKernel::new(kernel.name, file, &kernel.module, &kernel.text, results)
             };
@@ -48,8 +53,7 @@ impl SimulatedKernels {
         Self { kernels }
     }
 
-    /// The first kernel, whose text the caller verifies.
-    pub(super) fn first(&self) -> Option<&SimulatedKernel> {
+    fn first(&self) -> Option<&SimulatedKernel> {
         self.kernels.first()
     }
 
@@ -59,7 +63,8 @@ impl SimulatedKernels {
 
     /// Describes the findings of a run.
     pub(super) fn diagnoses(&self, outcome: &Outcome) -> Vec<Diagnosis> {
-        let of_runs = outcome.kernels.iter().flat_map(|run| run.findings.iter().map(|f| (self.named(&run.name), f)));
+        let of_runs =
+            outcome.kernels.iter().flat_map(|run| run.findings.iter().map(|f| (self.named(&run.name), f)));
         // The surrounding module's own findings come last.
         let known: usize = outcome.kernels.iter().map(|run| run.findings.len()).sum();
         let own = outcome.findings.iter().skip(known).map(|finding| (self.first(), finding));
@@ -67,22 +72,20 @@ impl SimulatedKernels {
         all.filter_map(|(kernel, finding)| Some(Diagnosis::new(finding, kernel.or(self.first())?))).collect()
     }
 
+    /// Locates what the compiler would reject in the first kernel.
+    pub(super) fn rejections(&self, violations: Vec<Violation>) -> Vec<Rejection> {
+        let Some(kernel) = self.first() else { return Vec::new() };
+        violations.into_iter().map(|violation| Rejection::new(violation, kernel)).collect()
+    }
+
     /// Locates the notes of a run.
     pub(super) fn notes(&self, outcome: &Outcome) -> Vec<LocatedNote> {
-        let kernel = |note: &octile_mosaic::interpret::Note| {
+        let kernel = |note: &Note| {
             let run = outcome.kernels.iter().find(|run| run.notes.contains(note));
             run.and_then(|run| self.named(&run.name)).or(self.first())
         };
-        let locate = |note: &octile_mosaic::interpret::Note| Some(LocatedNote::new(note.clone(), kernel(note)?));
+        let locate = |note: &Note| Some(LocatedNote::new(note.clone(), kernel(note)?));
         outcome.notes.iter().filter_map(locate).collect()
-    }
-
-    /// The Python line of every Mosaic line, for the timeline of a module with one kernel.
-    pub(super) fn python_at(&self, line: u32) -> Option<PythonPlace> {
-        match &*self.kernels {
-            [kernel] => kernel.python_at(line),
-            _ => None,
-        }
     }
 }
 
@@ -106,7 +109,8 @@ impl SimulatedKernel {
         let python = Rc::new(PythonSources::new(file, stacks.iter().map(|stack| &**stack)));
         let operands = |function: &Function| operand_names(&python, function, results);
         let operands = entry.map(operands).unwrap_or_default();
-        Self { name, lines: text.lines().map(str::to_owned).collect(), sources, operands, python }
+        let lines = text.lines().map(str::to_owned).collect();
+        Self { name, lines, sources, operands, python, entry: entry.cloned() }
     }
 
     /// A line of its text.
@@ -119,6 +123,15 @@ impl SimulatedKernel {
     /// The Python line of a line of its text.
     pub(super) fn python_at(&self, line: u32) -> Option<PythonPlace> {
         self.python.place(self.sources.get(&line)?)
+    }
+
+    /// Lines of the operations that could signal a semaphore.
+    pub(super) fn signallers(&self, semaphore: &str) -> Vec<u32> {
+        let name = SemaphoreName::parse(semaphore);
+        let number = self.operands.iter().position(|operand| operand.name == name.argument);
+        let (Some(function), Some(number)) = (&self.entry, number) else { return Vec::new() };
+        let argument = function.body.arguments.get(number);
+        argument.map(|argument| signallers(function, *argument, &name)).unwrap_or_default()
     }
 
     /// Describes the arguments that a sentence calls by their Mosaic names.

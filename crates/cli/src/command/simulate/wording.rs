@@ -136,7 +136,7 @@ fn part(area: &Area) -> String {
 fn progress(semaphore: &str, wait: &Site, needed: i64, available: i64, signalled_by: &[Site]) -> String {
     // A DMA semaphore counts bytes.
     let unit = if wait.op.contains("dma") { "bytes" } else { "signals" };
-    let who = if signalled_by.is_empty() { "; nothing signals it" } else { "" };
+    let who = if signalled_by.is_empty() { "; nothing has signalled it" } else { "" };
     format!("the wait on {semaphore} got {available} of {needed} {unit}, and no more will come{who}")
 }
 

@@ -3,7 +3,9 @@
 use octile_mosaic::interpret::Agent;
 
 use crate::{
-    command::simulate::{DiagnosedSite, Diagnosis, MosaicLine, PythonLine, PythonPlace, Rejection},
+    command::simulate::{
+        DiagnosedSite, Diagnosis, LocatedNote, MosaicLine, PythonLine, PythonPlace, Rejection,
+    },
     print::one_line,
 };
 
@@ -13,13 +15,19 @@ const QUOTED: usize = 90;
 const INDENT: &str = "\n              ";
 
 /// Describes a finding: the Python line to look at, what is wrong, and the operations concerned.
-pub(super) fn finding(finding: &Diagnosis) -> String {
+pub fn finding(finding: &Diagnosis) -> String {
     let mut text = match &finding.python {
         Some(place) => format!("{}\n   {}", python(place, "\n     "), finding.sentence),
         None => finding.sentence.clone(),
     };
     for (number, site) in finding.sites.iter().enumerate() {
         text += &self::site(site, number == 0);
+    }
+    for could in &finding.could_signal {
+        let lead = could.python.as_ref().map(|place| format!("{}{INDENT}", python(place, INDENT)));
+        let kind = if lead.is_some() { "Mosaic line" } else { "line" };
+        let line = format!("{kind} {}, which could signal it", could.mosaic.line);
+        text += &format!("\n     {:<8} {}{line}{}", "could", lead.unwrap_or_default(), quote(&could.mosaic));
     }
     for argument in &finding.arguments {
         text += &format!("\n     {:<8} {}", argument.name, argument.description);
@@ -45,6 +53,16 @@ pub(super) fn rejection(rejection: &Rejection) -> String {
             format!("   {line}{message}{quote}")
         }
     }
+}
+
+/// A remark on a line.
+pub(super) fn note(LocatedNote { note, python }: &LocatedNote) -> String {
+    let line = match (python, note.line) {
+        (Some(place), _) => format!("{}:{}, ", one_line(&place.line.file), place.line.line),
+        (None, Some(line)) => format!("line {line}, "),
+        (None, None) => String::new(),
+    };
+    format!("{line}{}: {}", note.op, note.message)
 }
 
 /// A Python line, `kernel.py:12  cw(0, 0).start()`, and the helpers that it calls.
