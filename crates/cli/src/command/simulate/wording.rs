@@ -161,3 +161,48 @@ fn device_deadlock<'t>(waiting: &'t [Waiter], finished: &[usize]) -> Wording<'t>
 fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
+
+#[cfg(test)]
+mod tests {
+    use octile_mosaic::interpret::Agent;
+
+    use super::*;
+
+    fn wait(op: &str, device: Option<usize>) -> Site {
+        Site { agent: Agent::Core, line: None, source: vec![], op: op.to_owned(), step: vec![], device }
+    }
+
+    #[test]
+    fn a_deadlock_says_how_far_the_wait_got() {
+        let deadlock = |op: &str, signalled_by: Vec<Site>| {
+            let (semaphore, wait) = ("s[0]".to_owned(), wait(op, None));
+            let trouble = Trouble::Deadlock { semaphore, wait, needed: 3, available: 2, signalled_by };
+            Wording::of(&trouble).sentence()
+        };
+        assert_eq!(
+            deadlock("tpu.wait_dma2", vec![]),
+            "DEADLOCK: the wait on s[0] got 2 of 3 bytes, and no more will come; nothing has signalled it"
+        );
+        assert_eq!(
+            deadlock("tpu.sem_wait", vec![wait("tpu.sem_signal", None)]),
+            "DEADLOCK: the wait on s[0] got 2 of 3 signals, and no more will come"
+        );
+    }
+
+    #[test]
+    fn a_deadlock_between_devices_names_every_waiter() {
+        let waiter = |device| Waiter {
+            semaphore: "recv".to_owned(),
+            wait: wait("tpu.sem_wait", Some(device)),
+            needed: 1,
+            available: 0,
+            signalled_by: vec![],
+        };
+        let trouble = Trouble::DeviceDeadlock { waiting: vec![waiter(0), waiter(2)], finished: vec![1, 3] };
+        insta::assert_snapshot!(Wording::of(&trouble).sentence(), @r"
+        DEADLOCK BETWEEN DEVICES: 2 devices wait for one another; finished: 1, 3
+             device 0: the wait on recv got 0 of 1 signals, and no more will come; nothing has signalled it
+             device 2: the wait on recv got 0 of 1 signals, and no more will come; nothing has signalled it
+        ");
+    }
+}

@@ -113,3 +113,89 @@ fn shortened(line: &str) -> String {
     let rest = if short.len() < line.len() { " ..." } else { "" };
     one_line(&format!("{short}{rest}"))
 }
+
+#[cfg(test)]
+mod tests {
+    use octile_mosaic::interpret::{Area, Finding, Site, Trouble};
+
+    use super::*;
+    use crate::command::simulate::ArgumentNote;
+
+    fn line(file: &str, line: u32, code: Option<&str>) -> PythonLine {
+        let code = code.map(str::to_owned);
+        PythonLine { file: file.to_owned(), line, function: None, code, path: None }
+    }
+
+    fn race(read: Option<PythonPlace>, copy: Option<PythonPlace>) -> Diagnosis {
+        let site = |role, python, line, op: &str| DiagnosedSite {
+            role,
+            op: op.to_owned(),
+            agent: if role == "DMA" { Agent::Copy(5) } else { Agent::Core },
+            step: vec![0, 1],
+            device: None,
+            python,
+            mosaic: Some(MosaicLine { line, text: Some(format!("%1 = {op} b")) }),
+        };
+        let core = Site {
+            agent: Agent::Core,
+            line: None,
+            source: vec![],
+            op: String::new(),
+            step: vec![],
+            device: None,
+        };
+        let area = Area { buffer: "w".to_owned(), ranges: None, device: None };
+        let trouble = Trouble::ReadOfUnwritten { area, read: core };
+        Diagnosis {
+            finding: Finding { trouble, times: 11 },
+            kernel: "k".to_owned(),
+            title: "RACE",
+            message: String::new(),
+            remedy: None,
+            python: read.clone(),
+            mosaic: None,
+            device: None,
+            step: None,
+            sites: vec![site("read", read, 3, "vector.load"), site("DMA", copy, 2, "tpu.enqueue_dma")],
+            could_signal: vec![],
+            arguments: vec![],
+            sentence: "RACE: w[1] is read while a DMA into it may be in flight; wait on s[1] first"
+                .to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_finding_leads_with_the_python_line() {
+        let helper = line("helpers.py", 4, Some("c.start()"));
+        let start = line("kernel.py", 12, Some("start(x,\u{1b}\n y)"));
+        let copy = PythonPlace { line: start, helpers: vec![helper] };
+        let read = PythonPlace { line: line("kernel.py", 20, Some("y = xb[slot]")), helpers: vec![] };
+        let mut race = race(Some(read), Some(copy));
+        race.arguments
+            .push(ArgumentNote { name: "arg5".to_owned(), description: "scratch 2, f32".to_owned() });
+        insta::assert_snapshot!(finding(&race), @r"
+        kernel.py:20  y = xb[slot]
+           RACE: w[1] is read while a DMA into it may be in flight; wait on s[1] first
+             read     Mosaic line 3, vector.load by the core in step [0, 1]
+                      | %1 = vector.load b
+             DMA      kernel.py:12  start(x,\u001b\u000a y)
+                      in helpers.py:4  c.start()
+                      Mosaic line 2, tpu.enqueue_dma by DMA 5 in step [0, 1]
+                      | %1 = tpu.enqueue_dma b
+             arg5     scratch 2, f32
+             11 times in all
+        ");
+    }
+
+    #[test]
+    fn without_a_source_the_mosaic_lines_are_quoted() {
+        insta::assert_snapshot!(finding(&race(None, None)), @r"
+        RACE: w[1] is read while a DMA into it may be in flight; wait on s[1] first
+             read     line 3, vector.load by the core in step [0, 1]
+                      | %1 = vector.load b
+             DMA      line 2, tpu.enqueue_dma by DMA 5 in step [0, 1]
+                      | %1 = tpu.enqueue_dma b
+             11 times in all
+        ");
+    }
+}
