@@ -46,3 +46,6 @@ pub const ELEMENTS_PER_OPERATION: usize = 32;
 
 /// Multiply-adds that count as one operation.
 pub const PRODUCTS_PER_OPERATION: u64 = 1 << 10;
+
+/// Maximum texts that a kernel prints.
+pub const MAX_PRINTS: usize = 1 << 12;

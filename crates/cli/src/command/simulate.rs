@@ -256,12 +256,12 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         output_shapes: shapes,
         max_operations: request.max_operations,
         max_bytes: request.max_bytes,
-        ..Options::new(request.chip.rates)
+        ..Options::for_chip(request.chip)
     };
     let start = Instant::now();
     let outcome = simulate(&request.module, &request.operands, &options).with_context(|| not_run(request))?;
     let seconds = start.elapsed().as_secs_f64();
-    let Outcome { outputs, findings, completed, timeline, operations, notes } = outcome;
+    let Outcome { outputs, findings, completed, timeline, operations, notes, .. } = outcome;
     let products = timeline.figures.products;
     let comparison = match (&request.expected, outputs.first()) {
         (Some(expected), Some(result)) => Some(Comparison::between(result, expected, products)?),

@@ -60,8 +60,9 @@ fn summary(machine: Machine<'_>, outputs: Vec<Tensor>, returned: bool) -> Outcom
     let mut findings: Vec<Finding> =
         kernels.iter().flat_map(|kernel| kernel.findings.iter().cloned()).collect();
     findings.extend(own.0);
+    let prints = kernels.iter().flat_map(|kernel| kernel.prints.iter().cloned()).collect();
     let timeline = kernels.into_iter().last().map_or_else(|| clock.finish(0), |kernel| kernel.timeline);
-    Outcome { outputs, findings, completed, timeline, operations, notes }
+    Outcome { outputs, findings, completed, timeline, operations, notes, prints }
 }
 
 fn check(entry: &Function, types: &[Type], inputs: &[Tensor]) -> Result<(), SimulateError> {

@@ -28,13 +28,13 @@ mod window;
 
 pub use element::Element;
 pub use engine::{Engine, Portable, Strided};
-pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble};
+pub use finding::{Agent, Area, Finding, Note, Print, Range, Site, Trouble};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use tensor::Tensor;
 pub use timeline::{Event, Figures, Timeline, Work};
 
-use octile_core::device::tpu::TpuRates;
+use octile_core::device::tpu::{TpuChip, TpuRates};
 
 use crate::{
     ir::{Module, Place},
@@ -58,6 +58,10 @@ pub struct Options<'a> {
     pub max_operations: u64,
     /// Memory limit in bytes; by default [`DEFAULT_BYTES`] plus [`BYTES_PER_OPERAND_BYTE`] per operand byte.
     pub max_bytes: Option<usize>,
+    /// Bytes of VMEM that the kernel may use; not checked if `None`.
+    pub vmem_limit: Option<usize>,
+    /// Bytes of SMEM that the kernel may use; not checked if `None`.
+    pub smem_limit: Option<usize>,
 }
 
 impl Options<'_> {
@@ -71,7 +75,14 @@ impl Options<'_> {
             output_shapes: None,
             max_operations: DEFAULT_OPERATIONS,
             max_bytes: None,
+            vmem_limit: None,
+            smem_limit: None,
         }
+    }
+
+    /// Enables all checks, also of the chip's memory sizes.
+    pub fn for_chip(chip: &TpuChip) -> Self {
+        Self { vmem_limit: Some(chip.vmem_physical), smem_limit: Some(chip.smem), ..Self::new(chip.rates) }
     }
 
     /// Memory budget for a run on these operands.
@@ -101,6 +112,15 @@ pub struct Outcome {
     pub operations: u64,
     /// Where the chip computes something other than the text suggests.
     pub notes: Vec<Note>,
+    /// What the kernel printed, in order.
+    pub prints: Vec<Print>,
+}
+
+impl Outcome {
+    /// Whether results depend on the chip's random bits, which are not specified: they cannot be compared.
+    pub fn has_random_bits(&self) -> bool {
+        self.notes.iter().any(|note| note.op == ops::RANDOM_BITS)
+    }
 }
 
 /// Why a kernel could not be run.

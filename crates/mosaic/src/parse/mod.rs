@@ -5,6 +5,7 @@ mod attributes;
 mod cursor;
 mod forms;
 mod ops;
+mod tpu_forms;
 mod types;
 
 use std::collections::HashMap;
