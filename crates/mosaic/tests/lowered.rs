@@ -25,10 +25,10 @@ fn has_tensors(kernel: &str) -> bool {
     folder("lowered").join(format!("{kernel}.safetensors.gz")).exists()
 }
 
-/// The operands in the order of the kernel's arguments, not of the function around it: those in scalar memory
-/// before the kernel starts come first.
+/// The operands in the order of the kernel's arguments, not of the function around it: the extents of its
+/// grid and its scalar-prefetch operands come first.
 fn in_call_order(kernel: &str, mut operands: Vec<Tensor>) -> Vec<Tensor> {
-    if ["paged", "scalar_prefetch"].contains(&kernel) {
+    if ["dynamic_grid", "paged", "scalar_prefetch"].contains(&kernel) {
         operands.sort_by_key(|tensor| matches!(tensor.element, Element::Float(_)));
     }
     operands

@@ -1,5 +1,7 @@
 //! State of a run, and the checked memory accesses that operations are built from.
 
+use std::rc::Rc;
+
 use super::{
     Options, Outcome, SimulateError, Tensor,
     budget::Budget,
@@ -64,8 +66,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) random: RandomBits,
     /// Changes of memory and semaphores so far: a loop iteration without any can be repeated for ever.
     pub(crate) changes: u64,
-    /// Outcomes of the kernels that the surrounding module has called.
-    pub(crate) kernels: Vec<Outcome>,
+    /// Names and outcomes of the kernels that the surrounding module has called.
+    pub(crate) kernels: Vec<(Rc<str>, Outcome)>,
     pub(super) scratch: Vec<u8>,
     /// Current block nesting depth.
     depth: usize,

@@ -18,7 +18,6 @@ mod view;
 
 pub(super) use random::{RANDOM_BITS, RandomBits};
 pub use scalar::ScalarOp;
-pub(super) use stablehlo::embedded_text;
 
 use self::scalar::Rule;
 use super::program::{Compiler, Made};
