@@ -278,8 +278,12 @@ impl Manifest {
 
     /// Rejects a manifest that contradicts itself.
     fn checked(self) -> Result<Self> {
-        if self.plan.is_some() == self.kernel.is_some() {
-            bail!("it must have either `plan` or `kernel`");
+        match (&self.plan, &self.kernel) {
+            (Some(_), None) if self.title.is_none() => bail!("missing field `title`"),
+            (Some(_), None) if self.strategy.is_none() => bail!("missing field `strategy`"),
+            (Some(_), None) | (None, Some(_)) => {}
+            (None, None) => bail!("missing field `plan`"),
+            (Some(_), Some(_)) => bail!("it has both `plan` and `kernel`"),
         }
         if let Some(Plan::Gpu(plan)) = &self.plan
             && self.gpu != Some(&plan.gpu)
