@@ -155,7 +155,7 @@ fn read_text(path: &Path) -> Result<String> {
 /// problem.
 fn written_plan(module: &Path) -> Result<Option<Box<TpuPlan>>> {
     let folder = module.parent().filter(|_| module.file_name().is_some_and(|name| name == MODULE));
-    Ok(match folder.map(Manifest::of).transpose()?.flatten().map(|manifest| manifest.plan) {
+    Ok(match folder.map(Manifest::of).transpose()?.flatten().and_then(|manifest| manifest.plan) {
         Some(Plan::Tpu(plan)) => Some(plan),
         Some(Plan::Gpu(_)) | None => None,
     })
@@ -270,7 +270,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         output_shapes: shapes,
         max_operations: request.max_operations,
         max_bytes: request.max_bytes,
-        ..Options::new(request.chip.rates)
+        ..Options::for_chip(request.chip)
     };
     let mut module = request.module.clone();
     let kernels = SimulatedKernels::name(&request.file, &mut module, &request.text);

@@ -7,11 +7,13 @@ use super::{Diagnosis, SimulateReport, gpu::GpuSimulateReport};
 use crate::command::junit::{case, failure, skipped};
 
 /// Cases with the titles of the findings that fail them. The last one takes all others.
-const CASES: [(&str, &[&str]); 6] = [
+const CASES: [(&str, &[&str]); 8] = [
     ("data races", &["RACE", "MISSING BARRIER"]),
     ("deadlocks", &["DEADLOCK", "DEADLOCK BETWEEN DEVICES"]),
     ("semaphores", &["SEMAPHORE"]),
     ("memory accesses", &["OUT OF BOUNDS", "UNINITIALIZED", "NO SUCH DEVICE"]),
+    ("memory budget", &["OUT OF VMEM", "OUT OF SMEM"]),
+    ("grid order", &["PARALLEL", "REVISITED"]),
     ("termination", &["ENDLESS", "ASSERTION"]),
     ("results written", &[]),
 ];

@@ -101,6 +101,39 @@ impl<'t> Wording<'t> {
             Trouble::AssertionFailed { message, site } => {
                 Self::new("ASSERTION", message.clone(), vec![("assert", site)])
             }
+            Trouble::MemoryExceeded { memory, bytes, limit, buffers, site } => {
+                let title = if *memory == "SMEM" { "OUT OF SMEM" } else { "OUT OF VMEM" };
+                let largest = buffers.iter().take(3).map(|(name, bytes)| format!("{name} {bytes}"));
+                let largest: Vec<String> = largest.collect();
+                let says = format!(
+                    "the kernel needs {bytes} bytes of {memory}, the limit is {limit}; largest: {}",
+                    largest.join(", ")
+                );
+                Self::new(title, says, site.iter().map(|site| ("allocate", site)).collect())
+            }
+            Trouble::ParallelDependence { area, dimension, write, access, reads } => {
+                let verb = if *reads { "reads" } else { "overwrites" };
+                let says = format!(
+                    "a step {verb} {} of another step along parallel grid dimension {dimension}",
+                    part(area)
+                );
+                let role = if *reads { "read" } else { "write" };
+                Self::new("PARALLEL", says, vec![(role, access), ("earlier", write)])
+                    .with_remedy("make the dimension \"arbitrary\"")
+            }
+            Trouble::OutputRevisited { area, block, left, access } => {
+                let says = format!(
+                    "block {block:?} of {} was left in step {left:?} and is visited again: what was written \
+                     before is lost",
+                    part(area)
+                );
+                Self::new("REVISITED", says, vec![("again", access)])
+                    .with_remedy("visit each block of a result in consecutive steps")
+            }
+            Trouble::EndlessLoop { site } => {
+                let says = "an iteration of this loop changes nothing".to_owned();
+                Self::new("ENDLESS", says, vec![("loop", site)])
+            }
         }
     }
 
