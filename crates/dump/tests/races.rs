@@ -98,25 +98,6 @@ fn a_second_listing_is_neither_hidden_nor_merged() {
     assert!(Facts::gather(&sources).conflicts.is_empty(), "two stages of one kernel");
 }
 
-/// What a kernel does while a copy to the last four of its rows is in flight.
-fn while_copying(body: &str) -> Finding {
-    const KERNEL: &str = "\
-module {
-  func.func @k(%i: i32, %x: memref<4x128xf32, HBM>, %v: NEAR, %o: NEAR, %s: SEMAPHORE) attributes {iteration_bounds = array<i64: 1>} {
-    %c0 = arith.constant 0 : index
-    %c4 = arith.constant 4 : index
-    %four = arith.constant 4 : i32
-    %zero = arith.constant 0 : i32
-    %half = tpu.memref_slice %v[%four, %zero] : NEAR -> HALF
-    tpu.enqueue_dma source(%x : memref<4x128xf32, HBM>) target(%half : HALF) target_semaphore(%s : SEMAPHORE)
-    BODY
-    tpu.wait_dma2 semaphore(%s : SEMAPHORE) src(%x : memref<4x128xf32, HBM>) dst(%half : HALF)
-    return
-  }
-  func.func private @helper(%v: NEAR) {
-    return
-  }
-}
 ";
     let text = KERNEL.replace("BODY", body).replace("NEAR", "memref<8x128xf32, VMEM>");
     let text = text.replace("HALF", "memref<4x128xf32, VMEM>").replace("VMEM", "#tpu.memory_space<vmem>");
@@ -124,43 +105,6 @@ module {
     let text = text.replace("HBM", "#tpu.memory_space<hbm>").replace("ROWS", "vector<4x128xf32>");
     let findings = findings_of(&[("mosaic.mlir", &text)]);
     findings.into_iter().find(|finding| finding.check == CheckId::CopiesBalanced).unwrap()
-}
-
-#[test]
-fn whatever_touches_memory_is_held_against_the_copies_in_flight() {
-    let load = "%a = vector.load %v[%c0, %c0] : NEAR, ROWS";
-    let store = "%a = vector.load %o[%c0, %c0] : NEAR, ROWS
-    tpu.vector_store %v[%c4, %c0], %a {strides = array<i32>} : NEAR, ROWS,";
-    let strided = |at: &str, by: u32| {
-        format!("%a = tpu.strided_load %v[{at}, %c0] {{strides = array<i32: {by}, 1>}} : NEAR, ROWS")
-    };
-    let sublanes = |mask: &str| {
-        let types = "(NEAR, index, index) -> ROWS";
-        let attributes = format!("<{{sublane_mask = array<i1: {mask}>, sublane_stride = 1 : i32}}>");
-        format!("%a = \"tpu.load\"(%v, %c4, %c0) {attributes} : {types}")
-    };
-    let cases = [
-        (String::new(), Verdict::Pass),
-        (load.to_owned(), Verdict::Pass),
-        (load.replace("[%c0", "[%c4"), Verdict::Fail),
-        (store.to_owned(), Verdict::Fail),
-        (format!("\"tpu.region\"() ({{\n{store}\n\"tpu.yield\"() : () -> ()\n}}) : () -> ()"), Verdict::Fail),
-        ("memref.copy %v, %o : NEAR to NEAR".into(), Verdict::Fail),
-        ("memref.copy %o, %o : NEAR to NEAR".into(), Verdict::Pass),
-        // The first row is free, and which of the others are touched is not looked at.
-        (strided("%c0", 2), Verdict::Obscured),
-        (strided("%c0", 1), Verdict::Pass),
-        (strided("%c4", 1), Verdict::Fail),
-        (sublanes("true, true, true, true"), Verdict::Fail),
-        (sublanes("true, false, true, true"), Verdict::Obscured),
-        ("func.call @helper(%v) : (NEAR) -> ()".into(), Verdict::Obscured),
-        ("\"tpu.enqueue_indirect_dma\"(%v, %o) : (NEAR, NEAR) -> ()".into(), Verdict::Obscured),
-        ("tpu.sem_signal %s, %four : SEMAPHORE".into(), Verdict::Obscured),
-    ];
-    for (body, expected) in cases {
-        let found = while_copying(&body);
-        assert_eq!(found.verdict, expected, "{body}: {}", found.says);
-    }
 }
 
 /// All of a shared semaphore is waited for before anything is read.
