@@ -261,7 +261,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let start = Instant::now();
     let outcome = simulate(&request.module, &request.operands, &options).with_context(|| not_run(request))?;
     let seconds = start.elapsed().as_secs_f64();
-    let Outcome { outputs, findings, completed, timeline, operations, notes } = outcome;
+    let Outcome { outputs, findings, completed, timeline, operations, notes, .. } = outcome;
     let products = timeline.figures.products;
     let comparison = match (&request.expected, outputs.first()) {
         (Some(expected), Some(result)) => Some(Comparison::between(result, expected, products)?),

@@ -20,6 +20,7 @@ use super::{
     Parser,
     cursor::{Cursor, Result},
     ops::Unnamed,
+    stablehlo::is_host,
 };
 use crate::{
     attribute::{Attr, Attributes},
@@ -134,8 +135,11 @@ impl Parser<'_> {
             "scf.for" => self.for_(op),
             "scf.while" => self.while_(op),
             "scf.condition" => self.condition(op),
-            "func.return" | "scf.yield" | "tpu.yield" | "stablehlo.return" => self.terminator(op),
+            "func.return" | "scf.yield" | "tpu.yield" | "stablehlo.return" | "sdy.return" => {
+                self.terminator(op)
+            }
             "func.call" => self.call(op),
+            name if is_host(name) => self.host_op(op),
             name => match pattern(name) {
                 Some(pattern) => self.by_pattern(op, pattern),
                 None => Err(start.unsupported(format!(
@@ -406,7 +410,7 @@ impl Parser<'_> {
     }
 
     /// Parses `(%name = %initial, ...)`: returns the names and appends the initial values to the operands.
-    fn initial_values(&mut self, op: &mut Unnamed) -> Result<Vec<String>> {
+    pub(super) fn initial_values(&mut self, op: &mut Unnamed) -> Result<Vec<String>> {
         self.list("(", ")", |p| {
             p.cursor.require("%")?;
             let name = p.cursor.suffix()?.to_owned();
@@ -417,7 +421,7 @@ impl Parser<'_> {
     }
 
     /// Defines one value per name, all positioned at `start`.
-    fn define_each(
+    pub(super) fn define_each(
         &mut self,
         start: &mut Cursor<'_>,
         names: &[String],
@@ -472,6 +476,8 @@ impl Parser<'_> {
         let callee = Attr::Symbol(self.symbol_name()?);
         op.attributes = op.attributes.with("callee", callee);
         op.operands = self.list("(", ")", Self::operand)?;
+        let braces = self.optional_dict()?;
+        op.attributes = self.joined(op.attributes, braces)?;
         self.cursor.require(":")?;
         self.bracketed_operand_types(&op)?;
         self.cursor.require("->")?;

@@ -4,7 +4,9 @@
 mod attributes;
 mod cursor;
 mod forms;
+mod generic;
 mod ops;
+mod stablehlo;
 mod types;
 
 use std::collections::HashMap;
@@ -12,7 +14,7 @@ use std::collections::HashMap;
 use cursor::{Cursor, Result};
 
 use crate::{
-    ir::{Function, Module, Place},
+    ir::{Module, Place},
     limits::{ALIAS_BYTES_PER_BYTE, MAX_ALIAS_BYTES, MAX_NESTING},
 };
 
@@ -74,6 +76,10 @@ impl<'a> Parser<'a> {
     fn module(mut self) -> Result<Module> {
         self.skip_aliases();
         let mut module = Module::default();
+        if self.cursor.eat("\"builtin.module\"") {
+            self.generic_module(&mut module)?;
+            return self.end(module);
+        }
         let wrapped = self.cursor.eat_word("module") || self.cursor.eat_word("builtin.module");
         if wrapped {
             if self.cursor.looking_at("@") {
@@ -88,9 +94,13 @@ impl<'a> Parser<'a> {
             if !wrapped && self.at_end() {
                 return Ok(module);
             }
-            module.functions.push(self.func()?);
+            self.symbol_op(&mut module)?;
         }
         self.location()?;
+        self.end(module)
+    }
+
+    fn end(&mut self, module: Module) -> Result<Module> {
         match self.at_end() {
             true => Ok(module),
             false => Err(self.cursor.expected("the end of the text after the module")),
@@ -107,13 +117,6 @@ impl<'a> Parser<'a> {
         while matches!(self.cursor.peek(), Some('#' | '!')) {
             self.cursor.run(|c| c != '\n');
         }
-    }
-
-    fn func(&mut self) -> Result<Function> {
-        if !self.cursor.eat_word("func.func") {
-            return Err(self.cursor.expected("'func.func'"));
-        }
-        self.function_after_keyword()
     }
 
     /// Parses comma-separated items between `open` and `close`.
