@@ -98,15 +98,6 @@ fn a_second_listing_is_neither_hidden_nor_merged() {
     assert!(Facts::gather(&sources).conflicts.is_empty(), "two stages of one kernel");
 }
 
-";
-    let text = KERNEL.replace("BODY", body).replace("NEAR", "memref<8x128xf32, VMEM>");
-    let text = text.replace("HALF", "memref<4x128xf32, VMEM>").replace("VMEM", "#tpu.memory_space<vmem>");
-    let text = text.replace("SEMAPHORE", "memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>");
-    let text = text.replace("HBM", "#tpu.memory_space<hbm>").replace("ROWS", "vector<4x128xf32>");
-    let findings = findings_of(&[("mosaic.mlir", &text)]);
-    findings.into_iter().find(|finding| finding.check == CheckId::CopiesBalanced).unwrap()
-}
-
 /// All of a shared semaphore is waited for before anything is read.
 #[test]
 fn a_shared_semaphore_that_is_waited_for_in_full_is_sound() {
