@@ -138,7 +138,7 @@ fn read_text(path: &Path) -> Result<String> {
 /// problem.
 fn written_plan(module: &Path) -> Result<Option<Box<TpuPlan>>> {
     let folder = module.parent().filter(|_| module.file_name().is_some_and(|name| name == MODULE));
-    Ok(match folder.map(Manifest::of).transpose()?.flatten().map(|manifest| manifest.plan) {
+    Ok(match folder.map(Manifest::of).transpose()?.flatten().and_then(|manifest| manifest.plan) {
         Some(Plan::Tpu(plan)) => Some(plan),
         Some(Plan::Gpu(_)) | None => None,
     })
@@ -256,7 +256,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         output_shapes: shapes,
         max_operations: request.max_operations,
         max_bytes: request.max_bytes,
-        ..Options::new(request.chip.rates)
+        ..Options::for_chip(request.chip)
     };
     let start = Instant::now();
     let outcome = simulate(&request.module, &request.operands, &options).with_context(|| not_run(request))?;
