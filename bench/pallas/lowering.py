@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import struct
-from typing import Any, Callable, Dict, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 # Without these, libtpu searches for a TPU for minutes.
 os.environ.setdefault("TPU_SKIP_MDS_QUERY", "1")
@@ -91,9 +91,9 @@ def expected(case: Case) -> Tuple[np.ndarray, ...]:
 
 
 def tensors(case: Case, lowered) -> Dict[str, np.ndarray]:
-    """Operands `a00`, `a01`, … in the order of `@main`'s arguments, and results `out`, `out1`, ….
+    """Operands `a00`, `a01`, … in the order of `@main`'s arguments, and results.
 
-    JAX drops arguments that a function ignores, so the order is that of the arguments it kept.
+    A single result is called `out`, several `out0`, `out1`, …. JAX drops arguments that a function ignores, so the order is that of the arguments it kept.
     """
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tuple(case.operands))]
     kept = sorted(lowered._lowering.compile_args["kept_var_idx"])
@@ -102,7 +102,7 @@ def tensors(case: Case, lowered) -> Dict[str, np.ndarray]:
     for index, (aval, result) in enumerate(zip(avals, expected(case))):
         if aval.shape != result.shape:
             raise ValueError(f"{case.name}: result {index} is {result.shape}, the kernel's is {aval.shape}")
-        named[f"out{index or ''}"] = result.astype(aval.dtype)
+        named[f"out{index}" if len(avals) > 1 else "out"] = result.astype(aval.dtype)
     return named
 
 
@@ -118,9 +118,11 @@ def write_tensors(path: pathlib.Path, named: Dict[str, np.ndarray]) -> None:
     path.write_bytes(struct.pack("<Q", len(text)) + text + bytes(data))
 
 
-def write(case: Case, folder: pathlib.Path) -> None:
-    """Writes `lowered.mlir` and `tensors.safetensors` of a case into a folder."""
+def write(case: Case, folder: pathlib.Path) -> List[str]:
+    """Writes `lowered.mlir` and `tensors.safetensors` into a folder. Returns the expected results' names."""
     folder.mkdir(parents=True, exist_ok=True)
     lowered = lower(case)
     (folder / "lowered.mlir").write_text(lowered.as_text())
-    write_tensors(folder / "tensors.safetensors", tensors(case, lowered))
+    named = tensors(case, lowered)
+    write_tensors(folder / "tensors.safetensors", named)
+    return [name for name in named if name.startswith("out")]
