@@ -20,12 +20,12 @@ use crate::{
 
 /// A compiled kernel.
 pub(crate) struct Kernel {
-    program: Program,
+    pub(super) program: Program,
     code: Rc<Code>,
-    grid: Vec<usize>,
+    pub(super) grid: Vec<usize>,
     /// Scalar-prefetch operands, in SMEM before the kernel starts.
-    prefetched: usize,
-    windows: Vec<WindowSpec>,
+    pub(super) prefetched: usize,
+    pub(super) windows: Vec<WindowSpec>,
 }
 
 /// Operations charged for a grid step, and for each window moved.
@@ -159,7 +159,7 @@ impl Kernel {
         Ok(())
     }
 
-    fn argument(&self, number: usize) -> (&str, &MemRef) {
+    pub(super) fn argument(&self, number: usize) -> (&str, &MemRef) {
         match &self.code.argument_types[number] {
             Type::MemRef(memref) => (&self.code.argument_names[number], memref),
             other => unreachable!("checked to be a memref, not {other}"),
@@ -209,12 +209,12 @@ impl Kernel {
         }
     }
 
-    fn operand(&self, number: usize) -> (&str, &MemRef) {
+    pub(super) fn operand(&self, number: usize) -> (&str, &MemRef) {
         self.argument(self.grid.len() + self.prefetched + number)
     }
 
     /// Shape covered by the blocks of all steps.
-    fn covered(
+    pub(super) fn covered(
         &self,
         machine: &mut Machine<'_>,
         spec: &WindowSpec,
@@ -317,7 +317,7 @@ enum Bind {
 }
 
 /// Finds the kernel: the function with a grid, or else the first one.
-fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
+pub(super) fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
     let marked = |function: &&Function| {
         ["iteration_bounds", "window_params", "tpu.core_type"]
             .iter()

@@ -20,6 +20,7 @@ mod memory;
 mod ops;
 mod places;
 mod program;
+mod signature;
 mod tensor;
 mod timeline;
 mod value;
@@ -31,6 +32,7 @@ pub use engine::{Engine, Portable, Strided};
 pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
+pub use signature::{OperandSpec, Signature};
 pub use tensor::Tensor;
 pub use timeline::{Event, Figures, Timeline, Work};
 

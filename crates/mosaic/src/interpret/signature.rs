@@ -1,0 +1,183 @@
+//! What a module takes and returns, so that a caller can choose operands before it runs.
+
+use std::collections::HashSet;
+
+use super::{
+    OpKind, Options, SimulateError,
+    element::Element,
+    host,
+    kernel::{Kernel, kernel_function},
+    machine::Machine,
+    op_kind,
+    program::Unrunnable,
+    window::WindowSpec,
+};
+use crate::{
+    ir::{Function, Module, Op, Region, Value},
+    types::{DYNAMIC, MemorySpace, Type},
+};
+
+/// One operand of a module's entry function, or of a bare kernel.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OperandSpec {
+    /// Its name in the text; `None` if the text only numbers it.
+    pub name: Option<String>,
+    /// Element type.
+    pub element: Element,
+    /// Extents; [`DYNAMIC`] where the text does not state one.
+    pub shape: Vec<usize>,
+    /// Extents that a tensor must exceed; those of a bare kernel's window may end within the last block.
+    above: Option<Vec<usize>>,
+    /// Whether the kernel may use its integers as indices, sizes or counts: it is in scalar memory.
+    pub is_scalar_memory: bool,
+    /// Whether its elements are truth values.
+    pub is_boolean: bool,
+}
+
+impl OperandSpec {
+    /// An operand with these extents.
+    pub fn new(name: Option<String>, element: Element, shape: Vec<usize>) -> Self {
+        Self { name, element, shape, above: None, is_scalar_memory: false, is_boolean: false }
+    }
+
+    /// Whether a tensor of this type and shape can be passed.
+    pub fn fits(&self, element: Element, shape: &[usize]) -> bool {
+        let extents = match &self.above {
+            Some(above) => above.iter().zip(shape).all(|(above, have)| have > above),
+            None => self.shape.iter().zip(shape).all(|(&want, &have)| want == have || want == DYNAMIC),
+        };
+        self.element == element && self.shape.len() == shape.len() && extents
+    }
+}
+
+/// What a module takes and returns.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Signature {
+    /// The function that is run.
+    pub entry: String,
+    /// Its operands.
+    pub operands: Vec<OperandSpec>,
+    /// Number of its results.
+    pub results: usize,
+}
+
+impl Signature {
+    /// Reads the signature of `module`: of the function that takes tensors, or of the kernel.
+    pub fn of(module: &Module, options: &Options<'_>) -> Result<Self, SimulateError> {
+        match host::entry(module) {
+            Some(entry) => of_function(entry),
+            None => of_kernel(module, options),
+        }
+    }
+}
+
+fn of_function(entry: &Function) -> Result<Signature, SimulateError> {
+    let operand = |(number, &value): (usize, &Value)| {
+        let ty = entry.ty(value);
+        let unsupported = || {
+            let name = &entry.name;
+            SimulateError::Operands(format!("operand {number} of @{name} is {ty}, which is not supported"))
+        };
+        let element = Element::of(ty).filter(|_| matches!(ty, Type::Tensor(..))).ok_or_else(unsupported)?;
+        let spec = OperandSpec::new(argument_name(entry, value), element, ty.shape().to_vec());
+        Ok(OperandSpec { is_boolean: *ty.element() == Type::Integer(1), ..spec })
+    };
+    let operands = entry.body.arguments.iter().enumerate().map(operand);
+    Ok(Signature {
+        entry: entry.name.clone(),
+        operands: operands.collect::<Result<_, SimulateError>>()?,
+        results: entry.results.len(),
+    })
+}
+
+/// The name of an argument, unless it is only a number such as `arg0` or `0`.
+fn argument_name(function: &Function, value: Value) -> Option<String> {
+    let name = function.values.get(value.index())?.name.as_deref()?;
+    let numbered = name.strip_prefix("arg").unwrap_or(name);
+    let is_number = numbered.bytes().all(|byte| byte.is_ascii_digit());
+    (!is_number).then(|| name.to_owned())
+}
+
+/// A bare kernel has windows for operands and results alike: the last ones that it writes are results.
+fn of_kernel(module: &Module, options: &Options<'_>) -> Result<Signature, SimulateError> {
+    let kernel = Kernel::new(module)?;
+    let function = kernel_function(module)?;
+    let written = written_arguments(function);
+    let first = kernel.grid.len();
+    let windows = first + kernel.prefetched..first + kernel.prefetched + kernel.windows.len();
+    let is_result =
+        |number: &usize| function.body.arguments.get(*number).is_some_and(|v| written.contains(v));
+    let results = windows.clone().rev().take_while(is_result).count();
+    let mut operands = Vec::new();
+    for number in first..windows.end - results {
+        let (_, memref) = kernel.argument(number);
+        let ty = Type::MemRef(memref.clone());
+        let element = Element::of(&ty).ok_or_else(|| {
+            Unrunnable::Kernel(format!("operand {number} of the kernel is {ty}, which holds no numbers"))
+        })?;
+        let name = function.body.arguments.get(number).and_then(|&value| argument_name(function, value));
+        let mut spec = OperandSpec::new(name, element, memref.shape.clone());
+        spec.is_boolean = *memref.element == Type::Integer(1);
+        spec.is_scalar_memory = number < windows.start || memref.space == Some(MemorySpace::Smem);
+        if let Some(WindowSpec::Blocks { block, .. }) =
+            number.checked_sub(windows.start).and_then(|window| kernel.windows.get(window))
+        {
+            spec.shape = kernel.window_extents(number - windows.start, options)?;
+            let before = |(all, block): (&usize, &usize)| match *all {
+                DYNAMIC => 0,
+                all => all.saturating_sub(*block),
+            };
+            spec.above = Some(spec.shape.iter().zip(block).map(before).collect());
+        }
+        operands.push(spec);
+    }
+    Ok(Signature { entry: function.name.clone(), operands, results })
+}
+
+impl Kernel {
+    /// Extents that the blocks of a window cover; unknown if prefetched operands choose the blocks.
+    fn window_extents(&self, window: usize, options: &Options<'_>) -> Result<Vec<usize>, SimulateError> {
+        let spec = &self.windows[window];
+        if self.prefetched > 0 {
+            return Ok(vec![DYNAMIC; self.operand(window).1.shape.len()]);
+        }
+        let mut machine = Machine::new(&self.program, options, &[]);
+        Ok(self.covered(&mut machine, spec, &[])?)
+    }
+}
+
+/// The arguments that a function writes to, directly or through views.
+fn written_arguments(function: &Function) -> HashSet<Value> {
+    let mut origins: Vec<Value> = (0..function.values.len() as u32).map(Value).collect();
+    let mut written = HashSet::new();
+    visit(&function.body, function, &mut origins, &mut written);
+    written
+}
+
+fn visit(region: &Region, function: &Function, origins: &mut Vec<Value>, written: &mut HashSet<Value>) {
+    for op in &region.ops {
+        note(op, function, origins, written);
+        op.regions.iter().for_each(|region| visit(region, function, origins, written));
+    }
+}
+
+fn note(op: &Op, function: &Function, origins: &mut [Value], written: &mut HashSet<Value>) {
+    let is_memory = |value: &&Value| {
+        matches!(function.ty(**value), Type::MemRef(memref)
+            if !matches!(*memref.element, Type::DmaSemaphore | Type::Semaphore))
+    };
+    let mut memory = op.operands.iter().filter(is_memory);
+    let target = match op_kind(&op.name) {
+        Some(OpKind::Store) => memory.next(),
+        // The source comes first.
+        Some(OpKind::StartDma | OpKind::Copy) => memory.nth(1),
+        Some(OpKind::Slice | OpKind::Alias | OpKind::Reinterpret) => {
+            if let (Some(from), [to]) = (memory.next(), op.results.as_slice()) {
+                origins[to.index()] = origins[from.index()];
+            }
+            None
+        }
+        _ => None,
+    };
+    written.extend(target.map(|value| origins[value.index()]));
+}
