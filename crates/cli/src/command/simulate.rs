@@ -238,13 +238,12 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     };
     let start = Instant::now();
     let (outcome, operand_notes) = request.operands.run(|operands| {
-        let names = request.operands.names.join(", ");
         simulate(&request.module, operands, &options)
-            .with_context(|| format!("cannot run {} on operands {names}", request.name))
+            .with_context(|| format!("cannot run {} {}", request.name, request.operands.described()))
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let comparisons = compare(request, &outcome)?;
-    let Outcome { outputs, findings, completed, timeline, operations, notes } = outcome;
+    let Outcome { outputs, findings, completed, timeline, operations, notes, .. } = outcome;
     let figures = timeline.figures.clone();
     let shares = Shares {
         microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,

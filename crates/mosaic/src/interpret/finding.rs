@@ -22,6 +22,9 @@ pub struct Area {
     pub buffer: String,
     /// Ranges per dimension; empty if the region is not a box.
     pub ranges: Option<Vec<Range>>,
+    /// Device whose memory it is, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<usize>,
 }
 
 /// An agent: the core or a DMA.
@@ -50,6 +53,24 @@ pub struct Site {
     pub op: String,
     /// Grid step.
     pub step: Vec<i64>,
+    /// Device that executed it, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<usize>,
+}
+
+/// A device that waits in a deadlock between devices.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Waiter {
+    /// Its semaphore.
+    pub semaphore: String,
+    /// The wait.
+    pub wait: Site,
+    /// Amount awaited: bytes for DMAs, else a count.
+    pub needed: i64,
+    /// Amount the semaphore holds.
+    pub available: i64,
+    /// Signals on this semaphore, most recent last.
+    pub signalled_by: Vec<Site>,
 }
 
 /// A remark on chip behaviour that matters for reading the result; not a defect.
@@ -121,6 +142,45 @@ pub enum Trouble {
         count: i64,
         /// Agents that signalled it.
         signalled_by: Vec<Site>,
+        /// Device that it belongs to, if there are several.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        device: Option<usize>,
+    },
+    /// Deadlock between devices: each one waits, or has reached its end.
+    DeviceDeadlock {
+        /// Devices that wait.
+        waiting: Vec<Waiter>,
+        /// Devices that have reached the end of the kernel.
+        finished: Vec<usize>,
+    },
+    /// A DMA from another device, and an access that nothing orders before or after it.
+    DeviceRace {
+        /// Region that the DMA writes.
+        area: Area,
+        /// The DMA's start.
+        copy: Site,
+        /// The access.
+        access: Site,
+        /// Whether the access writes; a read races with a write too.
+        writes: bool,
+        /// Semaphore of the receiving device that the DMA signals.
+        semaphore: String,
+    },
+    /// A DMA or signal to a device that may not have entered the kernel.
+    MissingBarrier {
+        /// The device.
+        device: usize,
+        /// The DMA or signal.
+        access: Site,
+    },
+    /// A DMA or signal to a device that does not exist.
+    NoSuchDevice {
+        /// Its number.
+        device: i64,
+        /// Number of devices.
+        devices: usize,
+        /// The DMA or signal.
+        access: Site,
     },
     /// Read of uninitialized memory.
     ReadOfUnwritten {
@@ -182,7 +242,13 @@ pub struct Finding {
 impl Site {
     pub(crate) fn new(agent: Agent, place: Option<Place>, op: &str, step: &[i64]) -> Self {
         let line = place.map(|place| place.line);
-        Self { agent, line, source: Vec::new(), op: op.to_owned(), step: step.to_vec() }
+        Self { agent, line, source: Vec::new(), op: op.to_owned(), step: step.to_vec(), device: None }
+    }
+}
+
+impl Waiter {
+    fn sites_mut(&mut self) -> impl Iterator<Item = &mut Site> {
+        std::iter::once(&mut self.wait).chain(&mut self.signalled_by)
     }
 }
 
@@ -196,6 +262,9 @@ impl Trouble {
                 vec![write.line, copy.line]
             }
             Self::Deadlock { wait, .. } => vec![wait.line],
+            Self::DeviceDeadlock { waiting, .. } => waiting.iter().map(|waiter| waiter.wait.line).collect(),
+            Self::DeviceRace { copy, access, .. } => vec![access.line, copy.line],
+            Self::MissingBarrier { access, .. } | Self::NoSuchDevice { access, .. } => vec![access.line],
             Self::SemaphoreLeftOver { signalled_by, .. } => {
                 signalled_by.iter().map(|site| site.line).collect()
             }
@@ -215,11 +284,28 @@ impl Trouble {
             Self::Deadlock { wait, signalled_by, .. } => {
                 [wait].into_iter().chain(signalled_by.iter_mut()).collect()
             }
+            Self::DeviceDeadlock { waiting, .. } => waiting.iter_mut().flat_map(Waiter::sites_mut).collect(),
+            Self::DeviceRace { copy, access, .. } => vec![access, copy],
+            Self::MissingBarrier { access, .. } | Self::NoSuchDevice { access, .. } => vec![access],
             Self::SemaphoreLeftOver { signalled_by, .. } => signalled_by.iter_mut().collect(),
             Self::ReadOfUnwritten { read, .. } => vec![read],
             Self::OutOfBounds { access, .. } => vec![access],
             Self::OutputNotWritten { .. } => Vec::new(),
             Self::AssertionFailed { site, .. } | Self::OutOfOperations { site, .. } => vec![site],
+        }
+    }
+
+    /// Device of the region or semaphore concerned.
+    fn device_mut(&mut self) -> Option<&mut Option<usize>> {
+        match self {
+            Self::ReadDuringCopyIn { area, .. }
+            | Self::WriteDuringCopyIn { area, .. }
+            | Self::OverwrittenDuringCopyOut { area, .. }
+            | Self::ReadOfUnwritten { area, .. }
+            | Self::DeviceRace { area, .. }
+            | Self::OutputNotWritten { area, .. } => Some(&mut area.device),
+            Self::SemaphoreLeftOver { device, .. } => Some(device),
+            _ => None,
         }
     }
 
@@ -230,7 +316,10 @@ impl Trouble {
             | Self::WriteDuringCopyIn { area, .. }
             | Self::OverwrittenDuringCopyOut { area, .. }
             | Self::ReadOfUnwritten { area, .. }
+            | Self::DeviceRace { area, .. }
             | Self::OutputNotWritten { area, .. } => &area.buffer,
+            Self::DeviceDeadlock { waiting, .. } => waiting.first().map_or("", |waiter| &waiter.semaphore),
+            Self::MissingBarrier { access, .. } | Self::NoSuchDevice { access, .. } => &access.op,
             Self::Deadlock { semaphore, .. } | Self::SemaphoreLeftOver { semaphore, .. } => semaphore,
             Self::OutOfBounds { buffer, .. } => buffer,
             Self::AssertionFailed { message, .. } => message,
@@ -254,6 +343,26 @@ impl Findings {
         match self.0.iter_mut().find(|finding| finding.trouble.same_cause(&trouble)) {
             Some(known) => known.times += 1,
             None => self.0.push(Finding { trouble, times: 1 }),
+        }
+    }
+
+    /// Adds the findings of another device; one with the same cause is counted.
+    pub(crate) fn merge(&mut self, findings: Vec<Finding>) {
+        for finding in findings {
+            match self.0.iter_mut().find(|known| known.trouble.same_cause(&finding.trouble)) {
+                Some(known) => known.times += finding.times,
+                None => self.0.push(finding),
+            }
+        }
+    }
+
+    /// Names the device of every finding that does not name one yet.
+    pub(crate) fn name_device(&mut self, device: usize) {
+        for finding in &mut self.0 {
+            finding.trouble.sites_mut().into_iter().for_each(|site| drop(site.device.get_or_insert(device)));
+            if let Some(own) = finding.trouble.device_mut() {
+                own.get_or_insert(device);
+            }
         }
     }
 

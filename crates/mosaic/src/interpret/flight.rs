@@ -203,7 +203,12 @@ impl Machine<'_> {
             let signalled_by = semaphore.recent.iter().cloned().collect();
             let semaphore_name = self.semaphore_name(id);
             let count = semaphore.count;
-            self.findings.add(Trouble::SemaphoreLeftOver { semaphore: semaphore_name, count, signalled_by });
+            self.findings.add(Trouble::SemaphoreLeftOver {
+                semaphore: semaphore_name,
+                count,
+                signalled_by,
+                device: None,
+            });
         }
     }
 

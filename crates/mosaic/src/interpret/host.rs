@@ -1,9 +1,8 @@
 //! Runs the surrounding module: `@main` on tensors, and the kernels that it calls.
 
 use super::{
-    Options, Outcome, SimulateError, Tensor,
+    KernelRun, Options, Outcome, SimulateError, Tensor,
     element::Element,
-    finding::Finding,
     machine::{Machine, Stop},
     program::{Program, Unrunnable},
     value::Value,
@@ -50,18 +49,22 @@ pub(super) fn run(
     Ok(summary(machine, outputs, true))
 }
 
-/// Findings and timeline of the kernels that ran; of several, the last one's timeline.
+/// Findings, notes and timeline of the kernels that ran.
 fn summary(machine: Machine<'_>, outputs: Vec<Tensor>, returned: bool) -> Outcome {
     let operations = machine.operations();
     let Machine { kernels, clock, program, findings: own, .. } = machine;
-    let completed = returned && kernels.iter().all(|kernel| kernel.completed);
-    let mut notes = program.notes.clone();
-    notes.extend(kernels.iter().flat_map(|kernel| kernel.notes.iter().cloned()));
-    let mut findings: Vec<Finding> =
-        kernels.iter().flat_map(|kernel| kernel.findings.iter().cloned()).collect();
-    findings.extend(own.0);
-    let timeline = kernels.into_iter().last().map_or_else(|| clock.finish(0), |kernel| kernel.timeline);
-    Outcome { outputs, findings, completed, timeline, operations, notes }
+    let mut timeline = clock.finish(0);
+    let (mut findings, mut notes, mut runs) = (Vec::new(), program.notes.clone(), Vec::new());
+    for (name, kernel) in kernels {
+        findings.extend(kernel.findings.iter().cloned());
+        notes.extend(kernel.notes.iter().cloned());
+        let run = KernelRun::of(&name, &kernel, timeline.figures.cycles);
+        timeline.append(kernel.timeline);
+        runs.push(run);
+    }
+    findings.extend(own.located(&program.sources));
+    let completed = returned && runs.iter().all(|run| run.completed);
+    Outcome { outputs, findings, completed, timeline, operations, notes, kernels: runs }
 }
 
 fn check(entry: &Function, types: &[Type], inputs: &[Tensor]) -> Result<(), SimulateError> {

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use super::{
-    Options, Outcome, SimulateError, Tensor,
+    Options, Outcome, OutputAlias, SimulateError, Tensor,
     element::Element,
     finding::Trouble,
     machine::{Machine, Stop},
@@ -20,6 +20,7 @@ use crate::{
 
 /// A compiled kernel.
 pub(crate) struct Kernel {
+    name: String,
     pub(super) program: Program,
     code: Rc<Code>,
     pub(super) grid: Vec<usize>,
@@ -58,9 +59,15 @@ impl Kernel {
         let first = grid.len() + prefetched;
         let windows =
             WindowSpec::of(function, &program, &code.argument_types[first..first + operands], first)?;
-        let kernel = Self { program, code, grid, prefetched, windows };
+        let name = module.name.as_ref().unwrap_or(&function.name).clone();
+        let kernel = Self { name, program, code, grid, prefetched, windows };
         kernel.check_arguments()?;
         Ok(kernel)
+    }
+
+    /// Name of the module, or else of the function.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Grid indices are integers, all other arguments memrefs.
@@ -137,14 +144,25 @@ impl Kernel {
             let space = memref.space.unwrap_or(MemorySpace::Vmem);
             bound.scratch.push(machine.allocate(name, space, &memref.shape, element, None)?);
         }
+        let mut far_inputs = Vec::new();
         for (number, spec) in self.windows.iter().enumerate() {
             let (name, memref) = self.operand(number);
             let (far, direction) = match inputs.get(number) {
-                Some(tensor) => (self.far_input(machine, number, tensor)?, Direction::In),
+                Some(tensor) => {
+                    let far = self.far_input(machine, number, tensor)?;
+                    far_inputs.push(far.clone());
+                    (far, Direction::In)
+                }
                 None => {
+                    let output = number - inputs.len();
                     let shapes = options.output_shapes.as_ref();
-                    let known = shapes.and_then(|shapes| shapes.get(number - inputs.len()));
-                    (self.far_output(machine, number, known, &bound.prefetched)?, Direction::Out)
+                    let known = shapes.and_then(|shapes| shapes.get(output));
+                    let alias = options.aliases.iter().find(|alias| alias.output == output);
+                    let far = match alias {
+                        Some(alias) => self.aliased(number, alias, known, &far_inputs)?,
+                        None => self.far_output(machine, number, known, &bound.prefetched)?,
+                    };
+                    (far, Direction::Out)
                 }
             };
             bound.bytes += far.bytes();
@@ -198,6 +216,26 @@ impl Kernel {
         }
         let (far_name, space) = self.far_name(number);
         machine.allocate(&far_name, space, &shape, element, None)
+    }
+
+    /// The memory of an operand, for the result that shares it.
+    fn aliased(
+        &self,
+        number: usize,
+        alias: &OutputAlias,
+        known: Option<&Vec<usize>>,
+        inputs: &[View],
+    ) -> Result<View, Stop> {
+        let (name, memref) = self.operand(number);
+        let shared = alias.operand.checked_sub(self.prefetched).and_then(|operand| inputs.get(operand));
+        let element = Element::of(&Type::MemRef(memref.clone()));
+        let fits = |view: &&View| view.element == element && known.is_none_or(|known| *known == view.shape());
+        shared.filter(fits).cloned().ok_or_else(|| {
+            Stop::Operands(format!(
+                "result %{name} cannot share memory with operand {}: their types differ",
+                alias.operand
+            ))
+        })
     }
 
     /// Name and memory space of the memory behind an operand.
@@ -409,7 +447,8 @@ fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
     for &number in &bound.outputs {
         let buffer = &mut machine.buffers[number];
         if let Some((elements, ranges)) = buffer.unwritten().filter(|_| completed) {
-            let area = super::finding::Area { buffer: buffer.name.clone(), ranges: Some(ranges) };
+            let area =
+                super::finding::Area { buffer: buffer.name.clone(), ranges: Some(ranges), device: None };
             let of = buffer.shape.iter().product();
             machine.findings.add(Trouble::OutputNotWritten { area, elements, of });
         }
@@ -423,5 +462,5 @@ fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
     let (operations, notes) = (machine.operations(), machine.program.notes.clone());
     let timeline = machine.clock.finish(bound.bytes as u64);
     let findings = machine.findings.located(&machine.program.sources);
-    Outcome { outputs, findings, completed, timeline, operations, notes }
+    Outcome { outputs, findings, completed, timeline, operations, notes, kernels: Vec::new() }
 }

@@ -1,5 +1,7 @@
 //! State of a run, and the checked memory accesses that operations are built from.
 
+use std::rc::Rc;
+
 use super::{
     Options, Outcome, SimulateError, Tensor,
     budget::Budget,
@@ -55,8 +57,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) clock: Clock,
     /// Current grid step.
     pub(crate) step: Vec<i64>,
-    /// Outcomes of the kernels that the surrounding module has called.
-    pub(crate) kernels: Vec<Outcome>,
+    /// Names and outcomes of the kernels that the surrounding module has called.
+    pub(crate) kernels: Vec<(Rc<str>, Outcome)>,
     pub(super) scratch: Vec<u8>,
     /// Current block nesting depth.
     depth: usize,

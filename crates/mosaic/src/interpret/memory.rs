@@ -127,7 +127,7 @@ impl Buffer {
 
     /// Name and index ranges of a view.
     pub(crate) fn area(&self, view: &View) -> Area {
-        Area { buffer: self.name.clone(), ranges: view.region(&self.shape, self.unit()).ranges }
+        Area { buffer: self.name.clone(), ranges: view.region(&self.shape, self.unit()).ranges, device: None }
     }
 
     pub(crate) fn region(&self, view: &View) -> super::view::Region {

@@ -9,6 +9,7 @@ mod ask;
 mod budget;
 mod copies;
 mod element;
+mod embedded;
 mod engine;
 mod finding;
 mod flight;
@@ -28,8 +29,9 @@ mod view;
 mod window;
 
 pub use element::Element;
+pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
 pub use engine::{Engine, Portable, Strided};
-pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble};
+pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble, Waiter};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use signature::{OperandSpec, Signature};
@@ -56,6 +58,8 @@ pub struct Options<'a> {
     pub engine: &'a dyn Engine,
     /// Result shapes that the text does not state: windows that do not fill the last block.
     pub output_shapes: Option<Vec<Vec<usize>>>,
+    /// Results that share memory with operands of a kernel.
+    pub aliases: Vec<OutputAlias>,
     /// Operation limit; see [`DEFAULT_OPERATIONS`] for what counts.
     pub max_operations: u64,
     /// Memory limit in bytes; by default [`DEFAULT_BYTES`] plus [`BYTES_PER_OPERAND_BYTE`] per operand byte.
@@ -71,6 +75,7 @@ impl Options<'_> {
             rates,
             engine: &Portable,
             output_shapes: None,
+            aliases: Vec::new(),
             max_operations: DEFAULT_OPERATIONS,
             max_bytes: None,
         }
@@ -93,16 +98,52 @@ impl Options<'_> {
 pub struct Outcome {
     /// Results; partly uninitialized if the run ended early.
     pub outputs: Vec<Tensor>,
-    /// Findings, in detection order.
+    /// Findings of all kernels, in detection order. Those of the surrounding module come last.
     pub findings: Vec<Finding>,
-    /// Whether the kernel ran to its end.
+    /// Whether every kernel ran to its end.
     pub completed: bool,
-    /// The modelled timeline.
+    /// The modelled timeline of all kernels, one after the other.
     pub timeline: Timeline,
     /// Operations executed, as counted by [`Options::max_operations`].
     pub operations: u64,
     /// Where the chip computes something other than the text suggests.
     pub notes: Vec<Note>,
+    /// The kernels that ran, in order; a kernel that is called twice appears twice.
+    pub kernels: Vec<KernelRun>,
+}
+
+/// One run of one kernel. Lines in its findings and notes are those of its own text.
+#[derive(Clone, Debug)]
+pub struct KernelRun {
+    /// Name of the kernel, as in [`embedded_kernels`], or of the function if the module is a kernel.
+    pub name: String,
+    /// Whether it ran to its end.
+    pub completed: bool,
+    /// Its findings, in detection order.
+    pub findings: Vec<Finding>,
+    /// Its notes.
+    pub notes: Vec<Note>,
+    /// Operations executed.
+    pub operations: u64,
+    /// First cycle in [`Outcome::timeline`].
+    pub start: f64,
+    /// Totals of its timeline.
+    pub figures: Figures,
+}
+
+impl KernelRun {
+    /// What `outcome`, of the kernel `name`, says about it; it began at cycle `start`.
+    pub(crate) fn of(name: &str, outcome: &Outcome, start: f64) -> Self {
+        Self {
+            name: name.to_owned(),
+            completed: outcome.completed,
+            findings: outcome.findings.clone(),
+            notes: outcome.notes.clone(),
+            operations: outcome.operations,
+            start,
+            figures: outcome.timeline.figures.clone(),
+        }
+    }
 }
 
 /// Why a kernel could not be run.
@@ -125,23 +166,20 @@ pub enum SimulateError {
     },
 }
 
-/// Extracts the kernel's text from a StableHLO module, if there is one.
+/// Extracts the text of the first kernel in a StableHLO module, if there is one.
 pub fn embedded_kernel(module: &Module) -> Option<String> {
-    let mut text = None;
-    for function in &module.functions {
-        function.walk(&mut |op| {
-            if op.name == "stablehlo.custom_call" && text.is_none() {
-                text = ops::embedded_text(op);
-            }
-        });
-    }
-    text
+    embedded_kernels(module).ok()?.into_iter().next().map(|kernel| kernel.text)
 }
 
 /// Runs `module`, a kernel or the module around one, on `inputs` in argument order.
 pub fn simulate(module: &Module, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
     match host::entry(module) {
         Some(entry) => host::run(module, entry, inputs, options),
-        None => kernel::Kernel::new(module)?.run(inputs, options),
+        None => {
+            let kernel = kernel::Kernel::new(module)?;
+            let mut outcome = kernel.run(inputs, options)?;
+            outcome.kernels = vec![KernelRun::of(kernel.name(), &outcome, 0.0)];
+            Ok(outcome)
+        }
     }
 }

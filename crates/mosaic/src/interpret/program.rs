@@ -7,6 +7,7 @@ use std::{
 
 use super::{
     admit::admit,
+    embedded::kernel_names,
     finding::Note,
     machine::{Machine, Stop},
     ops,
@@ -126,9 +127,11 @@ pub(crate) struct Program {
 impl Program {
     pub(crate) fn new(module: &Module) -> Result<Self, Unrunnable> {
         admit(module)?;
+        let names = kernel_names(module);
         let (mut functions, mut notes) = (HashMap::new(), Vec::new());
         for function in &module.functions {
             let mut compiler = Compiler::new(function);
+            compiler.kernel_names = Some(&names);
             let code = compiler.code()?;
             notes.append(&mut compiler.notes);
             functions.insert(function.name.clone(), Rc::new(code));
@@ -157,13 +160,15 @@ pub(crate) struct Compiler<'a> {
     uses: Vec<u32>,
     /// Notes about the chip.
     pub(crate) notes: Vec<Note>,
+    /// Names of the kernels that the module calls.
+    kernel_names: Option<&'a HashMap<*const Op, String>>,
 }
 
 impl<'a> Compiler<'a> {
     fn new(function: &'a Function) -> Self {
         let mut uses = vec![0; function.values.len()];
         count_uses(&function.body, &mut uses);
-        Self { function, uses, notes: Vec::new() }
+        Self { function, uses, notes: Vec::new(), kernel_names: None }
     }
 
     fn code(&mut self) -> Result<Code, Unrunnable> {
@@ -214,16 +219,11 @@ impl<'a> Compiler<'a> {
 
     fn exec(&mut self, op: &Op) -> Result<Exec, Unrunnable> {
         let definition = ops::definition(&op.name).ok_or_else(|| unknown(op))?;
-        let (name, place) = (|| op.name.to_string(), op.place);
         let made = definition
             .check_counts(op)
             .and_then(|()| self.known_attributes(op, definition.attributes))
             .and_then(|()| (definition.make)(self, op));
-        made.map_err(|error| match error {
-            Refusal::Message(message) => Unrunnable::BadOp { name: name(), place, message },
-            Refusal::NotModelled(message) => Unrunnable::NotModelled { name: name(), place, message },
-            Refusal::Inner(inner) => inner,
-        })
+        made.map_err(|refusal| refusal.at(op))
     }
 
     pub(super) fn is_live(&self, op: &Op) -> bool {
@@ -243,6 +243,12 @@ impl<'a> Compiler<'a> {
         own.extend(live.iter().flat_map(|op| op.results.iter().copied()));
         last.retain(|value, _| own.contains(value));
         last
+    }
+
+    /// Name of the kernel that a custom call runs.
+    pub(crate) fn kernel_name(&self, op: &Op) -> String {
+        let name = self.kernel_names.and_then(|names| names.get(&std::ptr::from_ref(op)));
+        name.cloned().unwrap_or_default()
     }
 
     pub(crate) fn ty(&self, value: Value) -> &'a Type {
@@ -297,6 +303,18 @@ pub(crate) enum Refusal {
     /// The chip may run it, the interpreter cannot.
     NotModelled(String),
     Inner(Unrunnable),
+}
+
+impl Refusal {
+    /// The error about `op`.
+    pub(crate) fn at(self, op: &Op) -> Unrunnable {
+        let (name, place) = (op.name.to_string(), op.place);
+        match self {
+            Self::Message(message) => Unrunnable::BadOp { name, place, message },
+            Self::NotModelled(message) => Unrunnable::NotModelled { name, place, message },
+            Self::Inner(inner) => inner,
+        }
+    }
 }
 
 impl From<Unrunnable> for Refusal {

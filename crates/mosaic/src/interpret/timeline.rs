@@ -95,6 +95,32 @@ pub struct Timeline {
     pub events: Vec<Event>,
 }
 
+impl Timeline {
+    /// Appends a timeline that starts where this one ends.
+    pub(crate) fn append(&mut self, other: Self) {
+        let start = self.figures.cycles;
+        let (own, more) = (&mut self.figures, &other.figures);
+        own.cycles += more.cycles;
+        own.matmul_cycles += more.matmul_cycles;
+        own.vector_cycles += more.vector_cycles;
+        own.scalar_cycles += more.scalar_cycles;
+        own.wait_cycles += more.wait_cycles;
+        own.copy_cycles += more.copy_cycles;
+        own.bytes_moved += more.bytes_moved;
+        own.bytes_minimum += more.bytes_minimum;
+        own.products += more.products;
+        own.copies += more.copies;
+        // Together the kernels may not keep more events than one.
+        let room = MAX_EVENTS.saturating_sub(self.events.len());
+        let shifted = other.events.into_iter().take(room);
+        self.events.extend(shifted.map(|event| Event {
+            start: event.start + start,
+            end: event.end + start,
+            ..event
+        }));
+    }
+}
+
 /// The clock of a run.
 #[derive(Debug)]
 pub(crate) struct Clock {

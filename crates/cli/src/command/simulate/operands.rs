@@ -48,6 +48,15 @@ impl ChosenOperands {
         }
     }
 
+    /// For errors: what the run was on, and how to change that.
+    pub(super) fn described(&self) -> String {
+        let names = self.names.join(", ");
+        match self.source {
+            OperandSource::File(_) => format!("on operands {names}; choose others with --operands"),
+            OperandSource::Problem(..) | OperandSource::Random(..) => format!("on random operands {names}"),
+        }
+    }
+
     /// Seed of random operands.
     pub(super) fn seed(&self) -> Option<u64> {
         match self.source {

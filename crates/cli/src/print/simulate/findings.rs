@@ -1,7 +1,7 @@
 //! Prints simulator findings.
 
 use octile_mosaic::{
-    interpret::{Agent, Area, Finding, Range, Site, Trouble},
+    interpret::{Agent, Area, Finding, Range, Site, Trouble, Waiter},
     verify::Violation,
 };
 
@@ -43,7 +43,12 @@ fn place(site: &Site) -> String {
         Agent::Window(number) => format!("the window of operand {number}"),
     };
     let line = site.line.map(|line| format!("line {line}, ")).unwrap_or_default();
-    format!("{line}{} by {who} in step {:?}", site.op, site.step)
+    format!("{line}{} by {who}{} in step {:?}", site.op, of_device(site.device), site.step)
+}
+
+/// Names the device, if there are several.
+fn of_device(device: Option<usize>) -> String {
+    device.map(|device| format!(" of device {device}")).unwrap_or_default()
 }
 
 fn area(area: &Area) -> String {
@@ -51,13 +56,14 @@ fn area(area: &Area) -> String {
         1 => range.start.to_string(),
         len => format!("{}:{}", range.start, range.start + len),
     };
-    match &area.ranges {
+    let ranges = match &area.ranges {
         Some(ranges) if !ranges.is_empty() => {
             let ranges: Vec<String> = ranges.iter().map(range).collect();
-            format!("{}[{}]", area.buffer, ranges.join(", "))
+            format!("[{}]", ranges.join(", "))
         }
-        _ => area.buffer.clone(),
-    }
+        _ => String::new(),
+    };
+    format!("{}{ranges}{}", area.buffer, of_device(area.device))
 }
 
 /// A sentence, and the sites with their roles.
@@ -90,9 +96,40 @@ fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
             let who = if signalled_by.is_empty() { "; nothing signals it" } else { "" };
             (format!("DEADLOCK: wait for {needed} on {semaphore}, which stays at {available}{who}"), sites)
         }
-        Trouble::SemaphoreLeftOver { semaphore, count, signalled_by } => (
-            format!("SEMAPHORE: {semaphore} is {count} when the kernel ends: a DMA is not waited for"),
+        Trouble::SemaphoreLeftOver { semaphore, count, signalled_by, device } => (
+            format!(
+                "SEMAPHORE: {semaphore}{} is {count} when the kernel ends: a DMA is not waited for",
+                of_device(*device)
+            ),
             signalled_by.iter().map(|site| ("signal", site)).collect(),
+        ),
+        Trouble::DeviceDeadlock { waiting, finished } => device_deadlock(waiting, finished),
+        Trouble::DeviceRace { area: part, copy, access, writes, semaphore } => {
+            let verb = if *writes { "written" } else { "read" };
+            let (from, to) = (of_device(copy.device), of_device(part.device));
+            (
+                format!(
+                    "RACE: {} is {verb} while a DMA{from} may be writing it; wait on {semaphore}{to} before the \
+                     access, or signal from there that the memory is free and wait for that signal before \
+                     the DMA",
+                    area(part)
+                ),
+                vec![(if *writes { "write" } else { "read" }, access), ("DMA", copy)],
+            )
+        }
+        Trouble::MissingBarrier { device, access } => (
+            format!(
+                "MISSING BARRIER: device {device} may not have entered the kernel; wait for its signal on the \
+                 barrier semaphore first"
+            ),
+            vec![("access", access)],
+        ),
+        Trouble::NoSuchDevice { device, devices, access } => (
+            format!(
+                "NO SUCH DEVICE: {device} is addressed, but there are {devices}; run more with --devices N, or \
+                 correct the device id"
+            ),
+            vec![("access", access)],
         ),
         Trouble::ReadOfUnwritten { area: part, read } => (
             format!("UNINITIALIZED: {} is read before all of it is written", area(part)),
@@ -125,6 +162,26 @@ fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
     }
 }
 
+/// Every waiting device, what it waits for, and how far it got.
+fn device_deadlock<'t>(waiting: &'t [Waiter], finished: &[usize]) -> (String, Vec<(&'static str, &'t Site)>) {
+    let mut title = format!("DEADLOCK BETWEEN DEVICES: {} wait", waiting.len());
+    if !finished.is_empty() {
+        let names: Vec<String> = finished.iter().map(usize::to_string).collect();
+        title += &format!(", finished: {}", names.join(", "));
+    }
+    let mut sites = Vec::new();
+    for Waiter { semaphore, wait, needed, available, signalled_by } in waiting {
+        let who = if signalled_by.is_empty() { "; nothing signals it" } else { "" };
+        title += &format!(
+            "\n     {:<8} wait for {needed} on {semaphore}, which stays at {available}{who}",
+            wait.device.map(|device| format!("device {device}")).unwrap_or_default()
+        );
+        sites.push(("wait", wait));
+        sites.extend(signalled_by.iter().map(|site| ("signal", site)));
+    }
+    (title, sites)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -137,12 +194,14 @@ mod tests {
             source: vec![],
             op: op.to_owned(),
             step: vec![0, 1],
+            device: None,
         };
         let race = Finding {
             trouble: Trouble::ReadDuringCopyIn {
                 area: Area {
                     buffer: "w_x2".to_owned(),
                     ranges: Some(vec![Range { start: 1, len: 1 }, Range { start: 0, len: 128 }]),
+                    device: None,
                 },
                 copy: site(Agent::Copy(5), 2, "tpu.enqueue_dma"),
                 read: site(Agent::Core, 3, "vector.load"),
@@ -169,6 +228,7 @@ mod tests {
             source: vec![],
             op: "tpu.wait_dma2".to_owned(),
             step: vec![],
+            device: None,
         };
         let semaphore = "s[0]".to_owned();
         let deadlock = Trouble::Deadlock { semaphore, wait, needed: 512, available: 0, signalled_by: vec![] };

@@ -15,7 +15,6 @@ mod stablehlo;
 mod view;
 
 pub use scalar::ScalarOp;
-pub(super) use stablehlo::embedded_text;
 
 use self::scalar::Rule;
 use super::program::{Compiler, Made};

@@ -1,6 +1,6 @@
 //! StableHLO operations around a kernel: padding, scales, layouts, and the call itself.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use std::rc::Rc;
 
 use super::{
     Definition, effect,
@@ -15,16 +15,16 @@ use crate::{
     interpret::{
         ask::not_modelled,
         element::{Element, round_to},
+        embedded::{KernelCall, is_kernel_call},
         kernel::Kernel,
         machine::Stop,
         places::Places,
-        program::{Compiler, Made, Refusal},
+        program::{Compiler, Made},
         tensor::Tensor,
         value::{Data, Value, map_floats, zip_floats},
     },
     ir::{Op, Region},
     limits::PRODUCTS_PER_OPERATION,
-    parse::parse,
     types::Type,
 };
 
@@ -60,21 +60,6 @@ const CALL_ATTRIBUTES: &[&str] = &[
     "called_computations",
     "output_operand_aliases",
     "has_side_effect",
-];
-
-/// Keys of the call's configuration: the kernel, and settings that do not affect results.
-const CONFIG_KEYS: [&str; 11] = [
-    "body",
-    "needs_layout_passes",
-    "needs_hlo_passes",
-    "input_memory_space_colors",
-    "output_memory_space_colors",
-    "cost_estimate",
-    "disable_bounds_checks",
-    "disable_semaphore_checks",
-    "allow_input_fusion",
-    "has_communication",
-    "collective_id",
 ];
 
 /// Shapes of the first operand and the result, which must have one element type.
@@ -408,22 +393,17 @@ fn dot(c: &mut Compiler<'_>, op: &Op) -> Made {
 
 /// Runs the kernel in the call's configuration.
 fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
-    match c.attribute(op, "call_target_name")? {
-        Attr::String(target) if target == "tpu_custom_call" => {}
-        other => return Err(format!("the call target is {other}; only tpu_custom_call is supported").into()),
+    if !is_kernel_call(op) {
+        let target = c.attribute(op, "call_target_name")?;
+        return Err(format!("the call target is {target}; only tpu_custom_call is supported").into());
     }
     let empty = |attr: &Attr| matches!(attr, Attr::Array(items) if items.is_empty());
-    for name in ["called_computations", "output_operand_aliases"] {
-        if let Some(attr) = op.attributes.get(name).filter(|attr| !empty(attr)) {
-            return Err(not_modelled(name, attr));
-        }
+    if let Some(attr) = op.attributes.get("called_computations").filter(|attr| !empty(attr)) {
+        return Err(not_modelled("called_computations", attr));
     }
-    let Attr::String(configuration) = c.attribute(op, "backend_config")? else {
-        return Err("attribute 'backend_config' is not a string".into());
-    };
-    let text = kernel_text(configuration)?;
-    let module = parse(&text).map_err(|error| format!("the kernel in the call's configuration: {error}"))?;
-    let kernel = Kernel::new(&module)?;
+    let call = KernelCall::of(op)?;
+    let (kernel, name) = (Kernel::new(&call.module)?, Rc::<str>::from(c.kernel_name(op)));
+    let aliases = call.aliases;
     let types = |values: &[crate::ir::Value]| -> Made<Vec<(Element, Vec<usize>)>> {
         values.iter().map(|&value| Ok((c.element(c.ty(value))?, c.vector_shape(c.ty(value))?))).collect()
     };
@@ -438,6 +418,7 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         let max_operations = m.options.max_operations.saturating_sub(m.operations());
         let options = crate::interpret::Options {
             output_shapes: Some(shapes),
+            aliases: aliases.clone(),
             max_operations,
             max_bytes: Some(m.budget.bytes_left()),
             ..m.options.clone()
@@ -445,7 +426,7 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         let outcome = kernel.run(&inputs, &options).map_err(|error| Stop::Fault(None, error.to_string()))?;
         m.count_operations(outcome.operations);
         if !outcome.completed {
-            m.kernels.push(outcome);
+            m.kernels.push((name.clone(), outcome));
             return Err(Stop::Halted);
         }
         let typed = outcome.outputs.iter().map(|output| (output.element, output.shape.clone()));
@@ -455,33 +436,7 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         for (&slot, output) in step.results.iter().zip(&outcome.outputs) {
             m.frame[slot as usize] = Value::Vector(output.to_data());
         }
-        m.kernels.push(outcome);
+        m.kernels.push((name.clone(), outcome));
         Ok(())
     }))
-}
-
-/// Text of the kernel that a call runs.
-pub(in crate::interpret) fn embedded_text(op: &Op) -> Option<String> {
-    match op.attributes.get("backend_config") {
-        Some(Attr::String(configuration)) => kernel_text(configuration).ok(),
-        _ => None,
-    }
-}
-
-/// Text of the kernel in a call's configuration.
-fn kernel_text(configuration: &str) -> Made<String> {
-    let json: serde_json::Value = serde_json::from_str(configuration)
-        .map_err(|error| format!("backend_config is not JSON: {error}"))?;
-    let config = &json["custom_call_config"];
-    if let Some((key, value)) = config
-        .as_object()
-        .and_then(|config| config.iter().find(|(key, _)| !CONFIG_KEYS.contains(&key.as_str())))
-    {
-        return Err(Refusal::NotModelled(format!("custom_call_config.{key} = {value:.80} is not supported")));
-    }
-    let Some(body) = config["body"].as_str() else {
-        return Err("backend_config has no custom_call_config.body".into());
-    };
-    let bytes = STANDARD.decode(body).map_err(|error| format!("the kernel's body is not base64: {error}"))?;
-    String::from_utf8(bytes).map_err(|_| "the kernel's body is bytecode; only text is supported".into())
 }
