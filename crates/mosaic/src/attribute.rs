@@ -232,6 +232,7 @@ impl Display for Number<'_> {
             Type::Float(Float::F16) => write!(f, "0x{:04X}", (bits >> 16) & 0x8000 | (bits >> 13) & 0x7fff),
             Type::Float(Float::F8E4M3FN) => write!(f, "0x{:02X}", (bits >> 24) & 0x80 | 0x7f),
             Type::Float(Float::F8E5M2) => write!(f, "0x{:02X}", (bits >> 24) & 0x80 | (bits >> 21) & 0x7f),
+            Type::Other(name) if name == "f64" => write!(f, "0x{:016X}", self.0.to_bits()),
             _ => write!(f, "0x{bits:08X}"),
         }
     }

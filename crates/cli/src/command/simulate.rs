@@ -71,7 +71,7 @@ impl SimulateRequest {
         let plan = operands::written_plan(args)?;
         let chip = args.chip.as_deref().or(plan.as_ref().map(|plan| plan.chip.name)).unwrap_or(DEFAULT_CHIP);
         let chip = TpuChip::named(chip)?;
-        let options = Options::new(chip.rates);
+        let options = Options::for_chip(chip);
         let (operands, expected) = operands::choose(args, plan.as_deref(), &module, &options)?;
         let problem = plan.map(|plan| plan.problem);
         let result = problem.map(|problem| problem.m.saturating_mul(problem.n));
@@ -234,7 +234,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         output_shapes: (!shapes.is_empty()).then_some(shapes),
         max_operations: request.max_operations,
         max_bytes: request.max_bytes,
-        ..Options::new(request.chip.rates)
+        ..Options::for_chip(request.chip)
     };
     let start = Instant::now();
     let (outcome, operand_notes) = request.operands.run(|operands| {

@@ -7,7 +7,6 @@ use super::{
     element::Element,
     host,
     kernel::{Kernel, kernel_function},
-    machine::Machine,
     op_kind,
     program::Unrunnable,
     window::WindowSpec,
@@ -108,7 +107,11 @@ fn of_kernel(module: &Module, options: &Options<'_>) -> Result<Signature, Simula
     let is_result =
         |number: &usize| function.body.arguments.get(*number).is_some_and(|v| written.contains(v));
     let results = windows.clone().rev().take_while(is_result).count();
-    let mut operands = Vec::new();
+    // The extents of a dynamic grid come first.
+    let dynamic = kernel.grid.iter().filter(|extent| extent.is_none()).count();
+    let extent =
+        OperandSpec { is_scalar_memory: true, ..OperandSpec::new(None, Element::Integer(4), vec![]) };
+    let mut operands = vec![extent; dynamic];
     for number in first..windows.end - results {
         let (_, memref) = kernel.argument(number);
         let ty = Type::MemRef(memref.clone());
@@ -119,10 +122,10 @@ fn of_kernel(module: &Module, options: &Options<'_>) -> Result<Signature, Simula
         let mut spec = OperandSpec::new(name, element, memref.shape.clone());
         spec.is_boolean = *memref.element == Type::Integer(1);
         spec.is_scalar_memory = number < windows.start || memref.space == Some(MemorySpace::Smem);
-        if let Some(WindowSpec::Blocks { block, .. }) =
-            number.checked_sub(windows.start).and_then(|window| kernel.windows.get(window))
-        {
-            spec.shape = kernel.window_extents(number - windows.start, options)?;
+        let window = number.checked_sub(windows.start).and_then(|window| kernel.windows.get(window));
+        if let Some(blocks @ WindowSpec::Blocks { block, .. }) = window {
+            spec.shape =
+                kernel.static_extents(blocks, options)?.unwrap_or_else(|| vec![DYNAMIC; block.len()]);
             let before = |(all, block): (&usize, &usize)| match *all {
                 DYNAMIC => 0,
                 all => all.saturating_sub(*block),
@@ -132,18 +135,6 @@ fn of_kernel(module: &Module, options: &Options<'_>) -> Result<Signature, Simula
         operands.push(spec);
     }
     Ok(Signature { entry: function.name.clone(), operands, results })
-}
-
-impl Kernel {
-    /// Extents that the blocks of a window cover; unknown if prefetched operands choose the blocks.
-    fn window_extents(&self, window: usize, options: &Options<'_>) -> Result<Vec<usize>, SimulateError> {
-        let spec = &self.windows[window];
-        if self.prefetched > 0 {
-            return Ok(vec![DYNAMIC; self.operand(window).1.shape.len()]);
-        }
-        let mut machine = Machine::new(&self.program, options, &[]);
-        Ok(self.covered(&mut machine, spec, &[])?)
-    }
 }
 
 /// The arguments that a function writes to, directly or through views.

@@ -148,8 +148,8 @@ impl Parser<'_> {
     fn dense(&mut self) -> Result<Attr> {
         let start = self.cursor.clone();
         self.cursor.word();
-        if self.cursor.clone().balanced()?.starts_with("<\"") {
-            // Elements given as one hexadecimal blob.
+        if self.cursor.clone().balanced()?.starts_with("<\"") || self.has_complex_elements()? {
+            // Elements given as one hexadecimal blob, or complex numbers.
             self.cursor.balanced()?;
             self.cursor.require(":")?;
             self.ty()?;
@@ -175,6 +175,11 @@ impl Parser<'_> {
             }
             _ => Ok(Attr::Dense(values, ty)),
         }
+    }
+
+    fn has_complex_elements(&mut self) -> Result<bool> {
+        let text = self.cursor.clone().balanced()?;
+        Ok(text.trim_start_matches(['<', '[', ' ']).starts_with('('))
     }
 
     fn dense_elements(&mut self, into: &mut Vec<Number>) -> Result<()> {
@@ -247,7 +252,7 @@ impl Parser<'_> {
         if name == "tpu.dot_dimension_numbers" {
             return self.dot_dimensions(&start);
         }
-        if !name.contains('.') {
+        if !name.contains('.') && !self.cursor.rest().starts_with('<') {
             return Err(start.clone().error(format!("the attribute alias '#{name}' is not defined")));
         }
         if self.cursor.looking_at("<") {
@@ -283,15 +288,22 @@ impl Number {
         match (self, ty) {
             (Self::Bool(value), _) => Attr::Integer(value.into(), Type::I1),
             (Self::Integer(value), Type::Float(_)) => Attr::Float(value as f64, ty.clone()),
+            (Self::Integer(value), Type::Other(name)) if name == "f64" => {
+                Attr::Float(value as f64, ty.clone())
+            }
             (Self::Integer(value), _) => Attr::Integer(value, ty.clone()),
+            (Self::Bits(bits), Type::Other(name)) if name == "f64" => {
+                Attr::Float(f64::from_bits(bits), ty.clone())
+            }
             (Self::Decimal(value), _) => Attr::Float(value, ty.clone()),
-            (Self::Bits(bits), Type::Float(float)) => Attr::Float(from_bits(bits, *float), ty.clone()),
+            (Self::Bits(bits), Type::Float(float)) => Attr::Float(float_from_bits(bits, *float), ty.clone()),
             (Self::Bits(bits), _) => Attr::Integer(bits as i64, ty.clone()),
         }
     }
 }
 
-fn from_bits(bits: u64, float: Float) -> f64 {
+/// Decodes the bits of a float.
+pub(crate) fn float_from_bits(bits: u64, float: Float) -> f64 {
     f64::from(match float {
         Float::F32 => f32::from_bits(bits as u32),
         Float::Bf16 => bf16::from_bits(bits as u16).to_f32(),

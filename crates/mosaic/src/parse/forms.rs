@@ -20,6 +20,8 @@ use super::{
     Parser,
     cursor::{Cursor, Result},
     ops::Unnamed,
+    stablehlo::is_host,
+    tpu_forms,
 };
 use crate::{
     attribute::{Attr, Attributes},
@@ -130,12 +132,21 @@ impl Parser<'_> {
             "tpu.memref_slice" => self.memref_slice(op),
             "tpu.enqueue_dma" => self.enqueue(op),
             "tpu.wait_dma2" => self.roles(op, &["semaphore", "src", "dst"]),
+            "tpu.log" => self.log(op),
+            "tpu.log_buffer" => self.log_buffer(op),
+            "tpu.scan" => self.scan(op),
+            "tpu.sort" => self.sort(op),
+            "tpu.vector_load_idx" | "tpu.vector_store_idx" => self.indexed(op),
+            "scf.index_switch" => self.index_switch(op),
             "scf.if" => self.if_(op),
             "scf.for" => self.for_(op),
             "scf.while" => self.while_(op),
             "scf.condition" => self.condition(op),
-            "func.return" | "scf.yield" | "tpu.yield" | "stablehlo.return" => self.terminator(op),
+            "func.return" | "scf.yield" | "tpu.yield" | "stablehlo.return" | "sdy.return" => {
+                self.terminator(op)
+            }
             "func.call" => self.call(op),
+            name if is_host(name) => self.host_op(op),
             name => match pattern(name) {
                 Some(pattern) => self.by_pattern(op, pattern),
                 None => Err(start.unsupported(format!(
@@ -189,7 +200,7 @@ impl Parser<'_> {
     }
 
     /// Parses `fastmath<fast>`, `overflow<nsw>`, then attributes in braces.
-    fn flags_and_braces(&mut self, mut attributes: Attributes) -> Result<Attributes> {
+    pub(super) fn flags_and_braces(&mut self, mut attributes: Attributes) -> Result<Attributes> {
         while let Some(flag @ ("fastmath" | "overflow" | "nneg")) = self.cursor.peek_word() {
             self.cursor.word();
             let value = match self.cursor.looking_at("<") {
@@ -352,7 +363,10 @@ impl Parser<'_> {
     }
 
     /// Parses a region whose empty yield may be omitted.
-    fn yielding_region(&mut self, before: impl FnOnce(&mut Self) -> Result<Vec<Value>>) -> Result<Region> {
+    pub(super) fn yielding_region(
+        &mut self,
+        before: impl FnOnce(&mut Self) -> Result<Vec<Value>>,
+    ) -> Result<Region> {
         let start = self.cursor.place();
         let mut region = self.region(before)?;
         if region.ops.last().is_none_or(|op| op.name != "scf.yield") {
@@ -406,7 +420,7 @@ impl Parser<'_> {
     }
 
     /// Parses `(%name = %initial, ...)`: returns the names and appends the initial values to the operands.
-    fn initial_values(&mut self, op: &mut Unnamed) -> Result<Vec<String>> {
+    pub(super) fn initial_values(&mut self, op: &mut Unnamed) -> Result<Vec<String>> {
         self.list("(", ")", |p| {
             p.cursor.require("%")?;
             let name = p.cursor.suffix()?.to_owned();
@@ -417,7 +431,7 @@ impl Parser<'_> {
     }
 
     /// Defines one value per name, all positioned at `start`.
-    fn define_each(
+    pub(super) fn define_each(
         &mut self,
         start: &mut Cursor<'_>,
         names: &[String],
@@ -472,6 +486,8 @@ impl Parser<'_> {
         let callee = Attr::Symbol(self.symbol_name()?);
         op.attributes = op.attributes.with("callee", callee);
         op.operands = self.list("(", ")", Self::operand)?;
+        let braces = self.optional_dict()?;
+        op.attributes = self.joined(op.attributes, braces)?;
         self.cursor.require(":")?;
         self.bracketed_operand_types(&op)?;
         self.cursor.require("->")?;
@@ -482,6 +498,7 @@ impl Parser<'_> {
 
 fn pattern(name: &str) -> Option<&'static str> {
     let same_type = name.starts_with("arith.") || name.starts_with("math.");
-    let listed = PATTERNS.iter().find(|(listed, _)| *listed == name).map(|(_, pattern)| *pattern);
+    let mut patterns = PATTERNS.iter().chain(tpu_forms::PATTERNS);
+    let listed = patterns.find(|(listed, _)| *listed == name).map(|(_, pattern)| *pattern);
     listed.or(same_type.then_some(SAME_TYPE))
 }

@@ -4,16 +4,23 @@
 mod attributes;
 mod cursor;
 mod forms;
+mod generic;
 mod ops;
+mod stablehlo;
+mod tpu_forms;
 mod types;
 
 use std::collections::HashMap;
 
+pub(crate) use attributes::float_from_bits;
 use cursor::{Cursor, Result};
 
 use crate::{
-    ir::{Function, Module, Place},
+    attribute::Attr,
+    ir::{Module, Place},
     limits::{ALIAS_BYTES_PER_BYTE, MAX_ALIAS_BYTES, MAX_NESTING},
+    types::Type,
+    upgrade::upgrade,
 };
 
 /// Why a text could not be parsed.
@@ -38,9 +45,26 @@ pub struct ParseError {
     pub message: String,
 }
 
-/// Parses one module.
+/// Parses one module, upgraded to the current dialects.
 pub fn parse(text: &str) -> std::result::Result<Module, ParseError> {
-    Parser::new(text).module()
+    let mut module = Parser::new(text).module()?;
+    upgrade(&mut module);
+    Ok(module)
+}
+
+/// Parses one attribute.
+pub(crate) fn attribute_from_text(text: &str) -> Result<Attr> {
+    Parser::new(text).whole(Parser::attribute)
+}
+
+/// Parses one type.
+pub(crate) fn type_from_text(text: &str) -> Result<Type> {
+    Parser::new(text).whole(Parser::ty)
+}
+
+/// Parses the argument and result types of a function type.
+pub(crate) fn function_types_from_text(text: &str) -> Result<(Vec<Type>, Vec<Type>)> {
+    Parser::new(text).whole(Parser::function_types)
 }
 
 /// An alias: its verbatim text and position.
@@ -71,9 +95,22 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Parses a text that holds one thing and nothing after it.
+    fn whole<T>(mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let value = read(&mut self)?;
+        match self.cursor.at_end() {
+            true => Ok(value),
+            false => Err(self.cursor.expected("the end of the text")),
+        }
+    }
+
     fn module(mut self) -> Result<Module> {
         self.skip_aliases();
         let mut module = Module::default();
+        if self.cursor.eat("\"builtin.module\"") {
+            self.generic_module(&mut module)?;
+            return self.end(module);
+        }
         let wrapped = self.cursor.eat_word("module") || self.cursor.eat_word("builtin.module");
         if wrapped {
             if self.cursor.looking_at("@") {
@@ -88,9 +125,13 @@ impl<'a> Parser<'a> {
             if !wrapped && self.at_end() {
                 return Ok(module);
             }
-            module.functions.push(self.func()?);
+            self.symbol_op(&mut module)?;
         }
         self.location()?;
+        self.end(module)
+    }
+
+    fn end(&mut self, module: Module) -> Result<Module> {
         match self.at_end() {
             true => Ok(module),
             false => Err(self.cursor.expected("the end of the text after the module")),
@@ -107,13 +148,6 @@ impl<'a> Parser<'a> {
         while matches!(self.cursor.peek(), Some('#' | '!')) {
             self.cursor.run(|c| c != '\n');
         }
-    }
-
-    fn func(&mut self) -> Result<Function> {
-        if !self.cursor.eat_word("func.func") {
-            return Err(self.cursor.expected("'func.func'"));
-        }
-        self.function_after_keyword()
     }
 
     /// Parses comma-separated items between `open` and `close`.

@@ -7,7 +7,7 @@ use super::{
     cursor::{Cursor, Result},
 };
 use crate::{
-    attribute::Attributes,
+    attribute::{Attr, Attributes},
     ir::{Function, Op, Region, Value, ValueInfo, Visibility},
     types::Type,
 };
@@ -88,38 +88,64 @@ impl Parser<'_> {
             self.cursor.word();
         }
         let name = self.symbol_name()?;
-        let arguments = self.list("(", ")", Self::argument)?.into_iter().flatten().collect();
-        let mut results = Vec::new();
+        let arguments = self.list("(", ")", Self::argument_and_attributes)?;
+        let (arguments, argument_attributes): (Vec<Value>, Vec<Attributes>) = arguments.into_iter().unzip();
+        let (mut results, mut result_attributes) = (Vec::new(), Vec::new());
         if self.cursor.eat("->") {
-            results = match self.cursor.looking_at("(") {
-                true => self.list("(", ")", |p| {
-                    let ty = p.ty()?;
-                    p.optional_dict()?;
-                    Ok(ty)
-                })?,
-                false => vec![self.ty()?],
+            (results, result_attributes) = match self.cursor.looking_at("(") {
+                true => self.list("(", ")", |p| Ok((p.ty()?, p.optional_dict()?)))?.into_iter().unzip(),
+                false => (vec![self.ty()?], Vec::new()),
             };
         }
-        let attributes = match self.cursor.eat_word("attributes") {
+        let mut attributes = match self.cursor.eat_word("attributes") {
             true => self.dict("{", "}")?,
             false => Attributes::new(),
         };
+        for (name, list) in [("arg_attrs", argument_attributes), ("res_attrs", result_attributes)] {
+            if list.iter().any(|attributes| !attributes.is_empty()) {
+                let list =
+                    Attributes::new().with(name, Attr::Array(list.into_iter().map(Attr::Dict).collect()));
+                attributes = self.joined(attributes, list)?;
+            }
+        }
         let body = Region { arguments, ops: self.braced_ops()? };
         self.location()?;
-        let values = std::mem::take(&mut self.function.values);
+        let values = self.take_values();
         Ok(Function { name, visibility, results, attributes, body, values })
     }
 
+    /// Takes the values of the function that has been parsed.
+    pub(super) fn take_values(&mut self) -> Vec<ValueInfo> {
+        std::mem::take(&mut self.function.values)
+    }
+
+    /// Adds a value that the text does not name.
+    pub(super) fn add_value(&mut self, info: ValueInfo) -> Value {
+        self.function.values.push(info);
+        Value(self.function.values.len() as u32 - 1)
+    }
+
     /// Parses `%name: type {attributes} loc(...)`.
-    pub(super) fn argument(&mut self) -> Result<Vec<Value>> {
+    pub(super) fn argument(&mut self) -> Result<Value> {
+        Ok(self.argument_and_attributes()?.0)
+    }
+
+    fn argument_and_attributes(&mut self) -> Result<(Value, Attributes)> {
         let mut start = self.cursor.clone();
         self.cursor.require("%")?;
         let name = self.cursor.suffix()?.to_owned();
         self.cursor.require(":")?;
         let ty = self.ty()?;
-        self.optional_dict()?;
-        self.location()?;
-        self.define(&mut start, &name, &[ty])
+        let attributes = self.optional_dict()?;
+        let location = self.location()?;
+        let Some(&value) = self.define(&mut start, &name, &[ty])?.first() else {
+            return Err(start.expected("an argument"));
+        };
+        // JAX gives the name of the Python argument as location.
+        if let Some(name) = location.filter(|name| is_identifier(name)) {
+            self.function.values[value.index()].name = Some(Cow::Owned(name));
+        }
+        Ok((value, attributes))
     }
 
     /// Defines values named at `start`.
@@ -197,7 +223,7 @@ impl Parser<'_> {
             if p.cursor.eat("^") {
                 p.cursor.suffix()?;
                 if p.cursor.looking_at("(") {
-                    arguments = p.list("(", ")", Self::argument)?.into_iter().flatten().collect();
+                    arguments = p.list("(", ")", Self::argument)?;
                 }
                 p.cursor.require(":")?;
             }
@@ -230,10 +256,7 @@ impl Parser<'_> {
             types = rest;
         }
         // Unnamed results are still results.
-        results.extend(types.iter().flat_map(|ty| {
-            self.function.values.push(ValueInfo { ty: ty.clone(), name: None });
-            Some(Value(self.function.values.len() as u32 - 1))
-        }));
+        results.extend(types.iter().map(|ty| self.add_value(ValueInfo { ty: ty.clone(), name: None })));
         let Unnamed { name, operands, attributes, regions, .. } = op;
         let place = Some(place);
         let location = location.map(Cow::Owned);
@@ -366,6 +389,11 @@ impl Parser<'_> {
         };
         Ok(readable_location(resolved))
     }
+}
+
+fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Formats a location: its name, or file, line and column.

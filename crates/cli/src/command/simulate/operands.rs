@@ -135,7 +135,7 @@ pub(super) fn written_plan(args: &SimulateArgs) -> Result<Option<Box<TpuPlan>>> 
     let module = &args.kernel;
     let is_module = args.tensors.is_none() && module.file_name().is_some_and(|name| name == MODULE);
     let folder = module.parent().filter(|_| is_module);
-    Ok(match folder.map(Manifest::of).transpose()?.flatten().map(|manifest| manifest.plan) {
+    Ok(match folder.map(Manifest::of).transpose()?.flatten().and_then(|manifest| manifest.plan) {
         Some(Plan::Tpu(plan)) => Some(plan),
         Some(Plan::Gpu(_)) | None => None,
     })

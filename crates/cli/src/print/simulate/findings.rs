@@ -159,6 +159,34 @@ fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
         Trouble::AssertionFailed { message, site } => {
             (format!("ASSERTION: {message}"), vec![("assert", site)])
         }
+        Trouble::MemoryExceeded { memory, bytes, limit, buffers, site } => {
+            let largest: Vec<String> =
+                buffers.iter().take(3).map(|(name, bytes)| format!("{name} {bytes}")).collect();
+            let title = format!(
+                "OUT OF {memory}: the kernel needs {bytes} bytes of {memory}, the limit is {limit}; largest: {}",
+                largest.join(", ")
+            );
+            (title, site.iter().map(|site| ("allocate", site)).collect())
+        }
+        Trouble::ParallelDependence { area: part, dimension, write, access, reads } => {
+            let verb = if *reads { "reads" } else { "overwrites" };
+            let title = format!(
+                "PARALLEL: a step {verb} {} of another step along parallel grid dimension {dimension}; make the                  dimension \"arbitrary\"",
+                area(part)
+            );
+            (title, vec![(if *reads { "read" } else { "write" }, access), ("earlier", write)])
+        }
+        Trouble::OutputRevisited { area: part, block, left, access } => (
+            format!(
+                "REVISITED: block {block:?} of {} was left in step {left:?} and is visited again: what was \
+                 written before is lost; visit each block of a result in consecutive steps",
+                area(part)
+            ),
+            vec![("again", access)],
+        ),
+        Trouble::EndlessLoop { site } => {
+            ("ENDLESS: an iteration of this loop changes nothing".to_owned(), vec![("loop", site)])
+        }
     }
 }
 
