@@ -1,24 +1,30 @@
 //! `octile simulate`: runs a Pallas kernel without a TPU, or a PTX kernel without a GPU.
 
 mod compare;
+mod diagnosis;
 pub mod gpu;
+mod junit;
+mod kernels;
 mod matching;
 mod operands;
 mod random;
+mod signals;
 mod tensors;
 mod tolerance;
 mod trace;
+mod wording;
 
-use std::time::Instant;
+use std::{path::PathBuf, time::Instant};
 
 use anyhow::{Context, Result, bail};
 use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
     Module,
-    interpret::{Element, Figures, Finding, Note, Options, Outcome, Tensor, Timeline, simulate},
+    interpret::{Element, Figures, Options, Outcome, OutputAlias, Signature, Tensor, Timeline, simulate},
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     parse,
-    verify::{Violation, verify},
+    types::DYNAMIC,
+    verify::verify,
 };
 use serde::Serialize;
 
@@ -26,9 +32,15 @@ use crate::{Verdict, args::SimulateArgs, kernel_file::KernelFile};
 
 use compare::Judging;
 pub use compare::{Comparison, Expected, WorstElement};
+pub use diagnosis::{
+    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, MosaicLine, Rejection,
+};
+use kernels::SimulatedKernels;
 use operands::{ChosenOperands, OperandSource};
 use tolerance::{Arithmetic, ChosenTolerance};
 pub use trace::chrome_trace;
+
+pub use crate::python::{PythonLine, PythonPlace};
 
 /// Default chip.
 const DEFAULT_CHIP: &str = "tpu7x";
@@ -39,12 +51,18 @@ pub const MODULE: &str = "stablehlo.mlir";
 
 /// Kernel, operands and options of a run.
 pub struct SimulateRequest {
+    /// The file that the kernel was read from.
+    pub file: PathBuf,
     /// Name of the kernel in messages.
     pub name: String,
     /// The kernel, or the module around it.
     pub module: Module,
     /// The Mosaic text that findings refer to.
     pub text: String,
+    /// Shapes of the results, where the text does not state them.
+    results: Option<Vec<Vec<usize>>>,
+    /// Results that share memory with operands.
+    aliases: Vec<OutputAlias>,
     /// The operands.
     operands: ChosenOperands,
     /// The expected results, in order.
@@ -67,12 +85,17 @@ impl SimulateRequest {
     /// Reads the kernel and its operands.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
         args.require_expected_for_tolerances()?;
-        let KernelFile { name, module, text } = KernelFile::read(&args.kernel)?;
+        let file = KernelFile::read(&args.kernel)?;
+        let only = args.only.as_deref().map(|name| file.kernel(name)).transpose()?;
         let plan = operands::written_plan(args)?;
         let chip = args.chip.as_deref().or(plan.as_ref().map(|plan| plan.chip.name)).unwrap_or(DEFAULT_CHIP);
         let chip = TpuChip::named(chip)?;
         let options = Options::for_chip(chip);
-        let (operands, expected) = operands::choose(args, plan.as_deref(), &module, &options)?;
+        let signature = || match &only {
+            Some(kernel) => Signature::of_call(kernel),
+            None => Signature::of(&file.module, &options),
+        };
+        let (operands, expected) = operands::choose(args, plan.as_deref(), signature)?;
         let problem = plan.map(|plan| plan.problem);
         let result = problem.map(|problem| problem.m.saturating_mul(problem.n));
         let products = problem.map_or(0, |problem| {
@@ -87,10 +110,18 @@ impl SimulateRequest {
             let known = operands.bytes().saturating_add(result.saturating_mul(size_of::<f32>()));
             DEFAULT_BYTES.saturating_add(known.saturating_mul(BYTES_PER_OPERAND_BYTE))
         });
+        let results =
+            only.as_ref().map(|kernel| kernel.results.iter().map(|ty| ty.shape().to_vec()).collect());
+        let aliases = only.as_ref().map(|kernel| kernel.aliases.clone()).unwrap_or_default();
+        let KernelFile { name, module, text } = file;
+        let (module, text) = only.map_or((module, text), |kernel| (kernel.module, kernel.text));
         Ok(Self {
+            file: args.kernel.clone(),
             name,
             module,
             text,
+            results,
+            aliases,
             operands,
             expected,
             tolerance: ChosenTolerance { rtol: args.rtol, atol: args.atol },
@@ -105,14 +136,11 @@ impl SimulateRequest {
 
 /// `f32[8, 128]`
 fn spelled(element: Element, shape: &[usize]) -> String {
-    let extents: Vec<String> = shape
-        .iter()
-        .map(
-            |&extent| {
-                if extent == octile_mosaic::types::DYNAMIC { "?".to_owned() } else { extent.to_string() }
-            },
-        )
-        .collect();
+    let extent = |&extent: &usize| match extent {
+        DYNAMIC => "?".to_owned(),
+        known => known.to_string(),
+    };
+    let extents: Vec<String> = shape.iter().map(extent).collect();
     format!("{element}[{}]", extents.join(", "))
 }
 
@@ -153,11 +181,11 @@ pub struct SimulateReport {
     /// Whether the kernel finished.
     pub completed: bool,
     /// What the compiler would reject.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<Rejection>,
     /// Races, deadlocks and other errors.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<Diagnosis>,
     /// Where the chip's arithmetic differs from what the text suggests.
-    pub notes: Vec<Note>,
+    pub notes: Vec<LocatedNote>,
     /// Operations executed.
     pub operations: u64,
     /// The comparison that is closest to its tolerance, or furthest beyond it.
@@ -176,9 +204,6 @@ pub struct SimulateReport {
     /// The timeline, if recorded.
     #[serde(skip)]
     pub timeline: Timeline,
-    /// The lines of the kernel.
-    #[serde(skip)]
-    pub lines: Vec<String>,
 }
 
 /// How well a kernel uses the chip, on the modelled clock.
@@ -227,23 +252,28 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
 pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let violations = verify(&parse(&request.text).unwrap_or_else(|_| request.module.clone()), request.chip);
     let expected = &request.expected;
-    let shapes: Vec<Vec<usize>> = expected.iter().map(|expected| expected.shape.clone()).collect();
+    let expected = || expected.iter().map(|expected| expected.shape.clone()).collect::<Vec<_>>();
+    let shapes = request.results.clone().unwrap_or_else(expected);
     let options = Options {
         races: request.races,
         events: request.events,
         output_shapes: (!shapes.is_empty()).then_some(shapes),
+        aliases: request.aliases.clone(),
         max_operations: request.max_operations,
         max_bytes: request.max_bytes,
         ..Options::for_chip(request.chip)
     };
+    let mut module = request.module.clone();
+    let kernels = SimulatedKernels::name(&request.file, &mut module, &request.text);
     let start = Instant::now();
     let (outcome, operand_notes) = request.operands.run(|operands| {
-        simulate(&request.module, operands, &options)
+        simulate(&module, operands, &options)
             .with_context(|| format!("cannot run {} {}", request.name, request.operands.described()))
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let comparisons = compare(request, &outcome)?;
-    let Outcome { outputs, findings, completed, timeline, operations, notes, .. } = outcome;
+    let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));
+    let Outcome { outputs, findings: _, completed, timeline, operations, .. } = outcome;
     let figures = timeline.figures.clone();
     let shares = Shares {
         microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,
@@ -262,7 +292,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         chip: request.chip.name,
         races: request.races,
         completed,
-        violations,
+        violations: kernels.rejections(violations),
         findings,
         notes,
         operations,
@@ -273,6 +303,5 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         seconds,
         outputs,
         timeline,
-        lines: request.text.lines().map(str::to_owned).collect(),
     })
 }

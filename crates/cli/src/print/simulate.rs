@@ -1,6 +1,7 @@
 //! Prints `octile simulate`.
 
 mod findings;
+mod github;
 pub mod gpu;
 mod svg;
 pub(super) mod timeline;
@@ -13,6 +14,8 @@ use crate::{
     command::simulate::{Comparison, SimulateReport},
 };
 
+pub use findings::finding;
+pub use github::{annotations, gpu_annotations};
 pub use svg::drawing;
 
 /// Prints findings, the comparison of the result, and modelled times.
@@ -22,11 +25,11 @@ pub fn report(report: &SimulateReport) {
 
 fn text(report: &SimulateReport) -> String {
     let mut text = heading(format!("{}\nsimulated {}, one core", report.kernel, report.chip));
-    for violation in &report.violations {
-        let _ = writeln!(text, "REJECTED BY THE COMPILER\n{}", findings::violation(violation, &report.lines));
+    for rejection in &report.violations {
+        let _ = writeln!(text, "REJECTED BY THE COMPILER\n{}", findings::rejection(rejection));
     }
     for (number, finding) in report.findings.iter().enumerate() {
-        let _ = writeln!(text, "{}. {}", number + 1, findings::finding(finding, &report.lines));
+        let _ = writeln!(text, "{}. {}", number + 1, findings::finding(finding));
     }
     let results = if report.results == 1 { "result" } else { "results" };
     let random = report.seed.map(|seed| format!("random (seed {seed}): ")).unwrap_or_default();
@@ -50,8 +53,7 @@ fn text(report: &SimulateReport) -> String {
         text += &compared(comparison, report.comparisons.len());
     }
     for note in &report.notes {
-        let line = note.line.map(|line| format!("line {line}, ")).unwrap_or_default();
-        let _ = writeln!(text, "note      {line}{}: {}", note.op, note.message);
+        let _ = writeln!(text, "note      {}", findings::note(note));
     }
     let (figures, shares) = (&report.figures, &report.shares);
     let _ = writeln!(

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{
-    OpKind, Options, SimulateError,
+    EmbeddedKernel, OpKind, Options, SimulateError,
     element::Element,
     host,
     kernel::{Kernel, kernel_function},
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     ir::{Function, Module, Op, Region, Value},
-    types::{DYNAMIC, MemorySpace, Type},
+    types::{DYNAMIC, Type},
 };
 
 /// One operand of a module's entry function, or of a bare kernel.
@@ -27,8 +27,6 @@ pub struct OperandSpec {
     pub shape: Vec<usize>,
     /// Extents that a tensor must exceed; those of a bare kernel's window may end within the last block.
     above: Option<Vec<usize>>,
-    /// Whether the kernel may use its integers as indices, sizes or counts: it is in scalar memory.
-    pub is_scalar_memory: bool,
     /// Whether its elements are truth values.
     pub is_boolean: bool,
 }
@@ -36,7 +34,7 @@ pub struct OperandSpec {
 impl OperandSpec {
     /// An operand with these extents.
     pub fn new(name: Option<String>, element: Element, shape: Vec<usize>) -> Self {
-        Self { name, element, shape, above: None, is_scalar_memory: false, is_boolean: false }
+        Self { name, element, shape, above: None, is_boolean: false }
     }
 
     /// Whether a tensor of this type and shape can be passed.
@@ -70,16 +68,40 @@ impl Signature {
     }
 }
 
+impl Signature {
+    /// Reads the signature of one kernel from its call in a StableHLO module.
+    pub fn of_call(kernel: &EmbeddedKernel) -> Result<Self, SimulateError> {
+        let operand = |(number, ty): (usize, &Type)| tensor_operand(&kernel.name, number, ty, None);
+        Ok(Self {
+            entry: kernel.name.clone(),
+            operands: kernel
+                .operands
+                .iter()
+                .enumerate()
+                .map(operand)
+                .collect::<Result<_, SimulateError>>()?,
+            results: kernel.results.len(),
+        })
+    }
+}
+
+/// The operand that an argument of this tensor type takes.
+fn tensor_operand(
+    entry: &str,
+    number: usize,
+    ty: &Type,
+    name: Option<String>,
+) -> Result<OperandSpec, SimulateError> {
+    let unsupported =
+        || SimulateError::Operands(format!("operand {number} of @{entry} is {ty}, which is not supported"));
+    let element = Element::of(ty).filter(|_| matches!(ty, Type::Tensor(..))).ok_or_else(unsupported)?;
+    let spec = OperandSpec::new(name, element, ty.shape().to_vec());
+    Ok(OperandSpec { is_boolean: *ty.element() == Type::Integer(1), ..spec })
+}
+
 fn of_function(entry: &Function) -> Result<Signature, SimulateError> {
     let operand = |(number, &value): (usize, &Value)| {
-        let ty = entry.ty(value);
-        let unsupported = || {
-            let name = &entry.name;
-            SimulateError::Operands(format!("operand {number} of @{name} is {ty}, which is not supported"))
-        };
-        let element = Element::of(ty).filter(|_| matches!(ty, Type::Tensor(..))).ok_or_else(unsupported)?;
-        let spec = OperandSpec::new(argument_name(entry, value), element, ty.shape().to_vec());
-        Ok(OperandSpec { is_boolean: *ty.element() == Type::Integer(1), ..spec })
+        tensor_operand(&entry.name, number, entry.ty(value), argument_name(entry, value))
     };
     let operands = entry.body.arguments.iter().enumerate().map(operand);
     Ok(Signature {
@@ -109,8 +131,7 @@ fn of_kernel(module: &Module, options: &Options<'_>) -> Result<Signature, Simula
     let results = windows.clone().rev().take_while(is_result).count();
     // The extents of a dynamic grid come first.
     let dynamic = kernel.grid.iter().filter(|extent| extent.is_none()).count();
-    let extent =
-        OperandSpec { is_scalar_memory: true, ..OperandSpec::new(None, Element::Integer(4), vec![]) };
+    let extent = OperandSpec::new(None, Element::Integer(4), vec![]);
     let mut operands = vec![extent; dynamic];
     for number in first..windows.end - results {
         let (_, memref) = kernel.argument(number);
@@ -121,7 +142,6 @@ fn of_kernel(module: &Module, options: &Options<'_>) -> Result<Signature, Simula
         let name = function.body.arguments.get(number).and_then(|&value| argument_name(function, value));
         let mut spec = OperandSpec::new(name, element, memref.shape.clone());
         spec.is_boolean = *memref.element == Type::Integer(1);
-        spec.is_scalar_memory = number < windows.start || memref.space == Some(MemorySpace::Smem);
         let window = number.checked_sub(windows.start).and_then(|window| kernel.windows.get(window));
         if let Some(blocks @ WindowSpec::Blocks { block, .. }) = window {
             spec.shape =

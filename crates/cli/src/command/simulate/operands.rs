@@ -1,12 +1,11 @@
 //! Operands of a run: from a file, random for a known problem, or random for the module's signature.
 
+use std::path::Path;
+
 use anyhow::Result;
 use octile_core::{plan::tpu::TpuPlan, sample::Operands};
 use octile_harness::backend::tensor_arguments;
-use octile_mosaic::{
-    Module,
-    interpret::{Options, Outcome, Signature, Tensor, Trouble},
-};
+use octile_mosaic::interpret::{OperandSpec, Outcome, Signature, SimulateError, Tensor, Trouble};
 
 use super::{Expected, MODULE, OPERANDS, matching, random, spelled, tensors::TensorFile};
 use crate::{
@@ -145,19 +144,18 @@ pub(super) fn written_plan(args: &SimulateArgs) -> Result<Option<Box<TpuPlan>>> 
 pub(super) fn choose(
     args: &SimulateArgs,
     plan: Option<&TpuPlan>,
-    module: &Module,
-    options: &Options<'_>,
+    signature: impl Fn() -> Result<Signature, SimulateError>,
 ) -> Result<(ChosenOperands, Vec<Expected>)> {
     match (&args.tensors, plan) {
-        (Some(_), _) => from_file(args, module, options),
+        (Some(path), _) => from_file(args, path, &signature()?),
         (None, Some(plan)) => {
             args.require_no_tensor_options()?;
             Ok((of_problem(plan, args.seed.unwrap_or(OPERANDS))?, Vec::new()))
         }
         (None, None) => {
             args.require_no_tensor_options()?;
-            let signature = Signature::of(module, options)?;
-            let described = |spec: &octile_mosaic::interpret::OperandSpec| {
+            let signature = signature()?;
+            let described = |spec: &OperandSpec| {
                 let name = spec.name.as_ref().map(|name| format!("{name} ")).unwrap_or_default();
                 format!("{name}{}", spelled(spec.element, &spec.shape))
             };
@@ -179,16 +177,14 @@ fn of_problem(plan: &TpuPlan, seed: u64) -> Result<ChosenOperands> {
 
 fn from_file(
     args: &SimulateArgs,
-    module: &Module,
-    options: &Options<'_>,
+    path: &Path,
+    signature: &Signature,
 ) -> Result<(ChosenOperands, Vec<Expected>)> {
-    let path = args.tensors.as_deref().expect("checked by the caller");
     let name = shown(path);
     let bytes = tensor_file::bytes(path)?;
     let file = TensorFile::new(&name, &tensor_file::tensors(path, &bytes)?);
-    let signature = Signature::of(module, options)?;
     let names = match args.operands.as_slice() {
-        [] => matching::match_operands(&name, &file.candidates(&args.expect), &signature)?,
+        [] => matching::match_operands(&name, &file.candidates(&args.expect), signature)?,
         names => names.to_vec(),
     };
     let wanted = signature.operands.iter().map(|spec| Some(spec.element)).chain(std::iter::repeat(None));
