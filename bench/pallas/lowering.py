@@ -93,7 +93,8 @@ def expected(case: Case) -> Tuple[np.ndarray, ...]:
 def tensors(case: Case, lowered) -> Dict[str, np.ndarray]:
     """Operands `a00`, `a01`, … in the order of `@main`'s arguments, and results.
 
-    A single result is called `out`, several `out0`, `out1`, …. JAX drops arguments that a function ignores, so the order is that of the arguments it kept.
+    A single result is called `out`, several `out0`, `out1`, …. JAX drops arguments that a function ignores,
+    so the order is that of the arguments it kept.
     """
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(tuple(case.operands))]
     kept = sorted(lowered._lowering.compile_args["kept_var_idx"])

@@ -2,8 +2,8 @@
 """Runs published Pallas kernels in `octile simulate`, and writes the table of docs/pallas-kernels.md.
 
 The kernels of `jax.experimental.pallas.ops.tpu`, tokamax and tpu-inference are taken from the installed
-packages and lowered for TPU on this machine. `octile simulate` runs each on the operands of a small problem and
-compares the results with a reference: plain JAX, the package's own reference, or JAX's TPU interpreter.
+packages and lowered for TPU on this machine. `octile simulate` runs each on the operands of a small problem
+and compares the results with a reference: plain JAX, the package's own reference, or JAX's TPU interpreter.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """Kernels for the comparison of findings: correct ones, and ones with a planted bug.
 
 The scenarios are those that JAX tests its TPU interpreter with (DMAs and reads in the wrong order, ring
-collectives, two devices that write the same place, uninitialized memory, steps in another order), and bugs that
-authors of Pallas kernels report.
+collectives, two devices that write the same place, uninitialized memory, steps in another order), and bugs
+that authors of Pallas kernels report.
 """
 
 import dataclasses
@@ -334,7 +334,8 @@ def wait_send_study():
 
     function = collective(kernel, out(8, 128), [pltpu.VMEM((8, 128), F32), DMA, DMA])
     reference = lambda x: np.roll(x, 8, axis=0)
-    return ring_case("permute, only the send waited for", function, [normal(0, 8 * RING, 128)], reference, "race")
+    operands = [normal(0, 8 * RING, 128)]
+    return ring_case("permute, only the send waited for", function, operands, reference, "race")
 
 
 def missing_signal_study():
