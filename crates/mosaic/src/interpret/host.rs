@@ -2,6 +2,7 @@
 
 use super::{
     KernelRun, Options, Outcome, SimulateError, Tensor,
+    devices::Link,
     element::Element,
     machine::{Machine, Stop},
     program::{Program, Unrunnable},
@@ -28,11 +29,13 @@ pub(super) fn run(
     entry: &Function,
     inputs: &[Tensor],
     options: &Options<'_>,
+    link: Option<Link>,
 ) -> Result<Outcome, SimulateError> {
     let program = Program::new(module)?;
     let code = program.function(&entry.name)?.clone();
     check(entry, &code.argument_types, inputs)?;
     let mut machine = Machine::new(&program, options, inputs);
+    machine.link = link;
     let arguments = inputs.iter().map(|tensor| Value::Vector(tensor.to_data()));
     let results = match machine.call(&code, arguments) {
         Ok(results) => results,
@@ -55,16 +58,18 @@ fn summary(machine: Machine<'_>, outputs: Vec<Tensor>, returned: bool) -> Outcom
     let Machine { kernels, clock, program, findings: own, .. } = machine;
     let mut timeline = clock.finish(0);
     let (mut findings, mut notes, mut runs) = (Vec::new(), program.notes.clone(), Vec::new());
+    let mut prints = Vec::new();
     for (name, kernel) in kernels {
         findings.extend(kernel.findings.iter().cloned());
         notes.extend(kernel.notes.iter().cloned());
+        prints.extend(kernel.prints.iter().cloned());
         let run = KernelRun::of(&name, &kernel, timeline.figures.cycles);
         timeline.append(kernel.timeline);
         runs.push(run);
     }
     findings.extend(own.located(&program.sources));
     let completed = returned && runs.iter().all(|run| run.completed);
-    Outcome { outputs, findings, completed, timeline, operations, notes, kernels: runs }
+    Outcome { outputs, findings, completed, timeline, operations, notes, prints, kernels: runs }
 }
 
 fn check(entry: &Function, types: &[Type], inputs: &[Tensor]) -> Result<(), SimulateError> {

@@ -6,9 +6,11 @@ use super::{
     Options, Outcome, SimulateError, Tensor,
     budget::Budget,
     copies::Copies,
+    devices::Link,
     element::{Element, read_floats, read_integers, write_floats, write_integers},
-    finding::{Agent, Findings, Site, Trouble},
+    finding::{Agent, Findings, Print, Site, Trouble},
     memory::Buffer,
+    ops::RandomBits,
     program::{Block, Code, Program, Step},
     timeline::Clock,
     value::{Data, Value},
@@ -55,8 +57,16 @@ pub(crate) struct Machine<'a> {
     pub(crate) copies: Copies,
     pub(crate) findings: Findings,
     pub(crate) clock: Clock,
+    /// Extents of the grid.
+    pub(crate) grid: Vec<usize>,
     /// Current grid step.
     pub(crate) step: Vec<i64>,
+    /// What the kernel printed.
+    pub(crate) prints: Vec<Print>,
+    /// The stand-in for the chip's random bits.
+    pub(crate) random: RandomBits,
+    /// Changes of memory and semaphores so far: a loop iteration without any can be repeated for ever.
+    pub(crate) changes: u64,
     /// Names and outcomes of the kernels that the surrounding module has called.
     pub(crate) kernels: Vec<(Rc<str>, Outcome)>,
     pub(super) scratch: Vec<u8>,
@@ -64,6 +74,12 @@ pub(crate) struct Machine<'a> {
     depth: usize,
     /// Remaining budget.
     pub(crate) budget: Budget,
+    /// The other devices, if the kernel communicates.
+    pub(crate) link: Option<Link>,
+    /// The kernel's barrier semaphore, if it has one.
+    pub(crate) barrier: Option<View>,
+    /// Operations of the other devices.
+    pub(crate) elsewhere: u64,
 }
 
 impl<'a> Machine<'a> {
@@ -77,11 +93,18 @@ impl<'a> Machine<'a> {
             copies: Copies::default(),
             findings: Findings::default(),
             clock: Clock::new(options.rates, options.events),
+            grid: Vec::new(),
             step: Vec::new(),
+            prints: Vec::new(),
+            random: RandomBits::default(),
+            changes: 0,
             kernels: Vec::new(),
             scratch: Vec::new(),
             depth: 0,
             budget: Budget::new(options.bytes_for(inputs)),
+            link: None,
+            barrier: None,
+            elsewhere: 0,
         }
     }
 
@@ -121,6 +144,7 @@ impl<'a> Machine<'a> {
     fn add(&mut self, buffer: Buffer) -> View {
         let view = buffer.view(self.buffers.len());
         self.buffers.push(buffer);
+        self.deliver_early(&view);
         view
     }
 
@@ -162,7 +186,7 @@ impl<'a> Machine<'a> {
     #[inline]
     fn within_budget(&mut self, site: impl FnOnce(&Self) -> Site) -> Result<(), Stop> {
         let operations = self.options.max_operations;
-        if self.operations() <= operations {
+        if self.operations().saturating_add(self.elsewhere) <= operations {
             return Ok(());
         }
         let trouble = Trouble::OutOfOperations { operations, site: site(self) };
@@ -261,6 +285,10 @@ impl<'a> Machine<'a> {
     pub(crate) fn load(&mut self, step: &Step, view: &View) -> Result<Data, Stop> {
         self.inside(view, |m| m.core_site(step))?;
         let racing = self.races(view, false, step);
+        if self.link.is_some() {
+            self.race_with_remote(view, false, |m| m.core_site(step));
+            self.remember_access(step, view, false)?;
+        }
         let buffer = &self.buffers[view.buffer];
         if racing.is_empty() && !buffer.is_written(view) {
             let (area, read) = (buffer.area(view), self.core_site(step));
@@ -292,7 +320,12 @@ impl<'a> Machine<'a> {
     /// Checks and performs a write by the core.
     pub(crate) fn store(&mut self, step: &Step, view: &View, data: &Data) -> Result<(), Stop> {
         self.inside(view, |m| m.core_site(step))?;
+        self.changes += 1;
         let racing = self.races(view, true, step);
+        if self.link.is_some() {
+            self.race_with_remote(view, true, |m| m.core_site(step));
+            self.remember_access(step, view, true)?;
+        }
         let buffer = &mut self.buffers[view.buffer];
         let mut at = 0;
         match (view.element, data) {

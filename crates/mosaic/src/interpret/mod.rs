@@ -8,6 +8,7 @@ mod admit;
 mod ask;
 mod budget;
 mod copies;
+mod devices;
 mod element;
 mod embedded;
 mod engine;
@@ -18,6 +19,7 @@ mod kernel;
 mod live;
 mod machine;
 mod memory;
+mod naming;
 mod ops;
 mod places;
 mod program;
@@ -30,13 +32,14 @@ mod window;
 pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
 pub use engine::{Engine, Portable, Strided};
-pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble, Waiter};
+pub use finding::{Agent, Area, Finding, Note, Print, Range, Site, Trouble, Waiter};
+pub use naming::{kernel_entry, name_arguments};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use tensor::Tensor;
 pub use timeline::{Event, Figures, Timeline, Work};
 
-use octile_core::device::tpu::TpuRates;
+use octile_core::device::tpu::{TpuChip, TpuRates};
 
 use crate::{
     ir::{Module, Place},
@@ -58,10 +61,16 @@ pub struct Options<'a> {
     pub output_shapes: Option<Vec<Vec<usize>>>,
     /// Results that share memory with operands of a kernel.
     pub aliases: Vec<OutputAlias>,
+    /// Number of devices that run the module. A module with a device mesh runs on all devices of the mesh.
+    pub devices: usize,
     /// Operation limit; see [`DEFAULT_OPERATIONS`] for what counts.
     pub max_operations: u64,
     /// Memory limit in bytes; by default [`DEFAULT_BYTES`] plus [`BYTES_PER_OPERAND_BYTE`] per operand byte.
     pub max_bytes: Option<usize>,
+    /// Bytes of VMEM that the kernel may use; not checked if `None`.
+    pub vmem_limit: Option<usize>,
+    /// Bytes of SMEM that the kernel may use; not checked if `None`.
+    pub smem_limit: Option<usize>,
 }
 
 impl Options<'_> {
@@ -74,9 +83,17 @@ impl Options<'_> {
             engine: &Portable,
             output_shapes: None,
             aliases: Vec::new(),
+            devices: 1,
             max_operations: DEFAULT_OPERATIONS,
             max_bytes: None,
+            vmem_limit: None,
+            smem_limit: None,
         }
+    }
+
+    /// Enables all checks, also of the chip's memory sizes.
+    pub fn for_chip(chip: &TpuChip) -> Self {
+        Self { vmem_limit: Some(chip.vmem_physical), smem_limit: Some(chip.smem), ..Self::new(chip.rates) }
     }
 
     /// Memory budget for a run on these operands.
@@ -106,8 +123,17 @@ pub struct Outcome {
     pub operations: u64,
     /// Where the chip computes something other than the text suggests.
     pub notes: Vec<Note>,
+    /// What the kernel printed, in order.
+    pub prints: Vec<Print>,
     /// The kernels that ran, in order; a kernel that is called twice appears twice.
     pub kernels: Vec<KernelRun>,
+}
+
+impl Outcome {
+    /// Whether results depend on the chip's random bits, which are not specified: they cannot be compared.
+    pub fn has_random_bits(&self) -> bool {
+        self.notes.iter().any(|note| note.op == ops::RANDOM_BITS)
+    }
 }
 
 /// One run of one kernel. Lines in its findings and notes are those of its own text.
@@ -170,12 +196,29 @@ pub fn embedded_kernel(module: &Module) -> Option<String> {
 }
 
 /// Runs `module`, a kernel or the module around one, on `inputs` in argument order.
+///
+/// With several [devices](Options::devices), an operand that has one more dimension than the module expects, as
+/// long as there are devices, gives each device its own part; every other operand is the same on all of them.
+/// Results get such a dimension.
 pub fn simulate(module: &Module, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
+    match options.devices {
+        0 | 1 => run_on_device(module, inputs, options, None),
+        _ => devices::simulate(module, inputs, options),
+    }
+}
+
+/// Runs `module` on one device; `link` connects it to others.
+fn run_on_device(
+    module: &Module,
+    inputs: &[Tensor],
+    options: &Options<'_>,
+    mut link: Option<devices::Link>,
+) -> Result<Outcome, SimulateError> {
     match host::entry(module) {
-        Some(entry) => host::run(module, entry, inputs, options),
+        Some(entry) => host::run(module, entry, inputs, options, link),
         None => {
             let kernel = kernel::Kernel::new(module)?;
-            let mut outcome = kernel.run(inputs, options)?;
+            let mut outcome = kernel.run(inputs, options, &mut link)?;
             outcome.kernels = vec![KernelRun::of(kernel.name(), &outcome, 0.0)];
             Ok(outcome)
         }

@@ -21,6 +21,7 @@ use super::{
     cursor::{Cursor, Result},
     ops::Unnamed,
     stablehlo::is_host,
+    tpu_forms,
 };
 use crate::{
     attribute::{Attr, Attributes},
@@ -99,9 +100,9 @@ const PATTERNS: &[(&str, &str)] = &[
     ("tpu.iota", "{} : R"),
     ("tpu.matmul", "%* {} : O* -> R"),
     ("tpu.sem_alloc", "{} : R"),
-    ("tpu.sem_signal", NO_RESULT),
     ("tpu.sem_wait", NO_RESULT),
     ("tpu.sem_read", "% {} : T -> R"),
+    ("tpu.sem_barrier", "{} : R"),
     ("tpu.device_id", "{} : R"),
     ("tpu.delay", "%"),
     ("tpu.trace_start", "{}"),
@@ -130,7 +131,14 @@ impl Parser<'_> {
             "tpu.vector_load" => self.vector_load(op),
             "tpu.memref_slice" => self.memref_slice(op),
             "tpu.enqueue_dma" => self.enqueue(op),
-            "tpu.wait_dma2" => self.roles(op, &["semaphore", "src", "dst"]),
+            "tpu.wait_dma2" => self.wait_dma(op),
+            "tpu.sem_signal" => self.signal(op),
+            "tpu.log" => self.log(op),
+            "tpu.log_buffer" => self.log_buffer(op),
+            "tpu.scan" => self.scan(op),
+            "tpu.sort" => self.sort(op),
+            "tpu.vector_load_idx" | "tpu.vector_store_idx" => self.indexed(op),
+            "scf.index_switch" => self.index_switch(op),
             "scf.if" => self.if_(op),
             "scf.for" => self.for_(op),
             "scf.while" => self.while_(op),
@@ -193,7 +201,7 @@ impl Parser<'_> {
     }
 
     /// Parses `fastmath<fast>`, `overflow<nsw>`, then attributes in braces.
-    fn flags_and_braces(&mut self, mut attributes: Attributes) -> Result<Attributes> {
+    pub(super) fn flags_and_braces(&mut self, mut attributes: Attributes) -> Result<Attributes> {
         while let Some(flag @ ("fastmath" | "overflow" | "nneg")) = self.cursor.peek_word() {
             self.cursor.word();
             let value = match self.cursor.looking_at("<") {
@@ -306,41 +314,6 @@ impl Parser<'_> {
         Ok(op)
     }
 
-    /// Parses `role(%operand : type)` for optional roles in a fixed order.
-    fn roles(&mut self, mut op: Unnamed, roles: &[&str]) -> Result<Unnamed> {
-        let present = self.present_roles(&mut op, roles)?;
-        if let Some(absent) = present.iter().position(|&present| present == 0) {
-            return Err(self.cursor.expected(&format!("'{}(...)' of {}", roles[absent], op.name)));
-        }
-        op.attributes = self.flags_and_braces(op.attributes)?;
-        Ok(op)
-    }
-
-    fn present_roles(&mut self, op: &mut Unnamed, roles: &[&str]) -> Result<Vec<i32>> {
-        let mut present = Vec::new();
-        for role in roles {
-            let found = self.cursor.eat_word(role);
-            if found {
-                self.cursor.require("(")?;
-                let operand = self.operand()?;
-                op.operands.push(operand);
-                self.cursor.require(":")?;
-                self.common_type(op, &[operand])?;
-                self.cursor.require(")")?;
-            }
-            present.push(i32::from(found));
-        }
-        Ok(present)
-    }
-
-    fn enqueue(&mut self, mut op: Unnamed) -> Result<Unnamed> {
-        let roles = ["source", "source_semaphore", "target", "target_semaphore", "device_id", "core_id"];
-        let present = self.present_roles(&mut op, &roles)?;
-        op.attributes = op.attributes.with("operandSegmentSizes", Attr::I32s(present));
-        op.attributes = self.flags_and_braces(op.attributes)?;
-        Ok(op)
-    }
-
     fn if_(&mut self, mut op: Unnamed) -> Result<Unnamed> {
         op.operands.push(self.operand()?);
         if self.cursor.eat("->") {
@@ -356,7 +329,10 @@ impl Parser<'_> {
     }
 
     /// Parses a region whose empty yield may be omitted.
-    fn yielding_region(&mut self, before: impl FnOnce(&mut Self) -> Result<Vec<Value>>) -> Result<Region> {
+    pub(super) fn yielding_region(
+        &mut self,
+        before: impl FnOnce(&mut Self) -> Result<Vec<Value>>,
+    ) -> Result<Region> {
         let start = self.cursor.place();
         let mut region = self.region(before)?;
         if region.ops.last().is_none_or(|op| op.name != "scf.yield") {
@@ -488,6 +464,7 @@ impl Parser<'_> {
 
 fn pattern(name: &str) -> Option<&'static str> {
     let same_type = name.starts_with("arith.") || name.starts_with("math.");
-    let listed = PATTERNS.iter().find(|(listed, _)| *listed == name).map(|(_, pattern)| *pattern);
+    let mut patterns = PATTERNS.iter().chain(tpu_forms::PATTERNS);
+    let listed = patterns.find(|(listed, _)| *listed == name).map(|(_, pattern)| *pattern);
     listed.or(same_type.then_some(SAME_TYPE))
 }

@@ -3,11 +3,13 @@
 
 mod attributes;
 mod cursor;
+mod dma;
 mod forms;
 mod generic;
 mod locations;
 mod ops;
 mod stablehlo;
+mod tpu_forms;
 mod types;
 
 use std::collections::HashMap;
