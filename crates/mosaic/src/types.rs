@@ -2,9 +2,6 @@
 
 use std::fmt::{self, Display};
 
-use half::{bf16, f16};
-use octile_core::fp8::{E4m3, E5m2};
-
 /// A dynamic extent; prints as `?`.
 pub const DYNAMIC: usize = usize::MAX;
 
@@ -59,17 +56,6 @@ impl Float {
             Self::Bf16 | Self::F16 => 16,
             Self::F8E4M3FN | Self::F8E5M2 => 8,
         }
-    }
-
-    /// Rounds to the nearest value of the format, ties to even.
-    pub(crate) fn rounded(self, value: f64) -> f64 {
-        f64::from(match self {
-            Self::F32 => value as f32,
-            Self::Bf16 => bf16::from_f64(value).to_f32(),
-            Self::F16 => f16::from_f64(value).to_f32(),
-            Self::F8E4M3FN => E4m3::from_f32(value as f32).to_f32(),
-            Self::F8E5M2 => E5m2::from_f32(value as f32).to_f32(),
-        })
     }
 }
 

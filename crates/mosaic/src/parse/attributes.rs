@@ -295,7 +295,6 @@ impl Number {
             (Self::Bits(bits), Type::Other(name)) if name == "f64" => {
                 Attr::Float(f64::from_bits(bits), ty.clone())
             }
-            (Self::Decimal(value), Type::Float(float)) => Attr::Float(float.rounded(value), ty.clone()),
             (Self::Decimal(value), _) => Attr::Float(value, ty.clone()),
             (Self::Bits(bits), Type::Float(float)) => Attr::Float(float_from_bits(bits, *float), ty.clone()),
             (Self::Bits(bits), _) => Attr::Integer(bits as i64, ty.clone()),
