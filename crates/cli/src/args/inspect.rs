@@ -38,6 +38,10 @@ With --target sm_90a, assembles the GPU kernels with ptxas; no GPU is needed:
     quantize/                       with --x bf16, f16 or f32: the same files
                                     for the quantization kernel
 
+With a MODULE, compiles it with its Pallas kernels; DIR gets a folder with the
+same files for each kernel, named like the kernel. LLO instructions carry the
+Python lines that they come from, which `octile analyze` adds up.
+
 The versions are v1_auto_double_buffer, v2_manual_async_dma, v3_smem_scales and
 v4_whole_k_strip; `--strategy best` is v4. Existing versions are replaced as a
 whole; if anything fails, nothing is changed. `octile analyze`, `verify`,
@@ -47,14 +51,25 @@ Examples:
   octile inspect
   octile inspect --strategy strip --shape 4096x4096x4096:512 -o out
   octile inspect --mode aligned --x-scales block      as in the guides
+  octile inspect lowered.mlir --chip v6e -o out       any Pallas kernel
   octile inspect --chip v6e --x bf16 --strategy v2 --strategy v3
   octile inspect --target sm_90a --strategy best --x bf16
   octile inspect --target sm_90a --shape 4096x7168x2048:128 --out bf16 -o gpu
   octile inspect --target sm_90a --strategy best --promote 64 --for-racecheck";
 
+/// Options that choose a kernel of our own.
+const PLANNING: [&str; 8] =
+    ["strategies", "shape", "mode", "promote", "for_racecheck", "x", "x_scales", "out"];
+
 /// Arguments of `octile inspect`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct InspectArgs {
+    /// Module that JAX lowered, to compile instead of our kernels
+    ///
+    /// StableHLO text with Pallas kernels, from `jax.jit(f).lower(...).as_text()`. The output folder gets one
+    /// folder per kernel.
+    #[arg(value_name = "MODULE", conflicts_with_all = PLANNING)]
+    pub module: Option<PathBuf>,
     /// Target: tpu7x, v6e, v5e, v5p, v4, sm_90a, h100 or h200
     ///
     /// v4 supports unquantized (-plain) activations only. sm_90a is an H200.

@@ -115,17 +115,28 @@ impl Version {
             Ok(manifest) => (manifest, None),
             Err(error) => (None, Some(format!("{error:#}"))),
         };
-        let mut promise = Promise::new(told, manifest.as_ref(), &group.name);
+        let operation =
+            manifest.as_ref().and_then(|manifest| Some(manifest.kernel.as_ref()?.operation.clone()));
+        let operation = operation.or_else(|| group.operation.clone());
+        let mut promise = Promise::new(told, manifest.as_ref(), &group.name, operation.is_some());
         let Contents { own, helpers, troubles: changed } =
             Contents::read(&group, manifest.as_ref(), allowance)?;
-        let mut facts = Facts::gather_with(&sources(&own), &sim_options(promise.chip));
+        let options = sim_options(promise.chip);
+        let mut facts = match &operation {
+            Some(operation) => Facts::of_operation(&sources(&own), &options, operation),
+            None => Facts::gather_with(&sources(&own), &options),
+        };
         gate::require_one_kernel(&group.path, &facts, manifest.as_ref())?;
         if let Some(estimate) = manifest.as_ref().and_then(Manifest::estimated_cycles) {
             facts.estimated_cycles = Some(estimate);
         }
         facts.shared_bytes = manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes);
         promise.settle(&facts);
-        let findings = judge(&facts, promise.chip);
+        let mut findings = judge(&facts, promise.chip);
+        if promise.known == Known::Foreign {
+            let has_matmul = facts.matmuls.iter().any(|matmul| matmul.level == Level::Llo);
+            findings.retain(|finding| finding.check.is_meaningful_for_any_tpu_kernel(has_matmul));
+        }
         let mut files: Vec<_> = own.iter().map(|content| content.path.clone()).collect();
         let texts = texts(own, &facts);
         // An unreadable manifest fails its version; other versions are still read.

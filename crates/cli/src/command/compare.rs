@@ -93,7 +93,7 @@ impl Column {
     pub fn of(version: &Version) -> Self {
         Self {
             row: Row::of(&version.name, &version.facts, &version.findings),
-            shape: version.manifest.as_ref().map(|manifest| manifest.plan.problem().to_string()),
+            shape: version.manifest.as_ref().and_then(|manifest| Some(manifest.problem()?.to_string())),
             distance: version.roofline.map(|roofline| roofline.distance),
             code_bytes: version.manifest.as_ref().map(|manifest| manifest.figures.code_bytes),
             shared_bytes: version.manifest.as_ref().and_then(|manifest| manifest.figures.shared_bytes),

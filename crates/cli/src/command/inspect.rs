@@ -1,12 +1,15 @@
 //! `octile inspect`: compiles kernels and keeps the compiler output.
 
 pub(super) mod collect;
+pub mod foreign;
 pub mod gpu;
+mod libtpu;
+mod lowered;
 mod manifest;
 mod replace;
 pub mod tpu;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use octile_core::{
@@ -18,10 +21,15 @@ use octile_core::{
     },
 };
 
-use crate::args::{ChipChoice, InspectArgs, StrategyChoice};
+use crate::{
+    args::{ChipChoice, InspectArgs, StrategyChoice},
+    input,
+    print::shown,
+};
 
 pub use crate::args::HOPPER_TARGET;
 
+use lowered::LoweredModule;
 pub use manifest::{Counted, Figures};
 use replace::OutputFolder;
 
@@ -44,6 +52,8 @@ pub enum InspectWork {
     Tpu(tpu::TpuWork),
     /// For a GPU.
     Gpu(gpu::GpuWork),
+    /// A lowered module, for a TPU.
+    Foreign(foreign::ForeignWork),
 }
 
 /// What was compiled.
@@ -53,11 +63,16 @@ pub enum InspectReport {
     Tpu(tpu::TpuReport),
     /// For a GPU.
     Gpu(gpu::GpuReport),
+    /// A lowered module, for a TPU.
+    Foreign(foreign::ForeignReport),
 }
 
 impl InspectRequest {
     /// Plans the kernels. Rejects problems that do not fit the chip before anything is compiled or written.
     pub fn new(args: &InspectArgs) -> Result<Self> {
+        if let Some(path) = &args.module {
+            return Self::of_module(path, args);
+        }
         let problem = args.problem()?;
         let device = match args.chip {
             ChipChoice::Gpu(_) => DeviceKind::Gpu,
@@ -96,10 +111,28 @@ impl InspectRequest {
         Ok(Self { work, output: args.output.clone() })
     }
 
+    /// Reads a lowered module.
+    fn of_module(path: &Path, args: &InspectArgs) -> Result<Self> {
+        let ChipChoice::Tpu(chip) = args.chip else {
+            bail!("{} is a module for TPUs: name a TPU with --chip", shown(path));
+        };
+        let work = InspectWork::Foreign(foreign::ForeignWork {
+            chip,
+            path: path.to_owned(),
+            module: LoweredModule::parse(input::read_text(path)?, path)?,
+            libtpu: args.libtpu.clone(),
+            keep_dumps: args.keep_dumps,
+        });
+        Ok(Self { work, output: args.output.clone() })
+    }
+
     fn versions(&self) -> Vec<String> {
         match &self.work {
             InspectWork::Tpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
             InspectWork::Gpu(work) => work.plans.iter().map(|plan| version_name(plan.strategy)).collect(),
+            InspectWork::Foreign(work) => {
+                work.module.kernels.iter().map(|kernel| kernel.folder.clone()).collect()
+            }
         }
     }
 }
@@ -134,6 +167,7 @@ impl InspectReport {
         match self {
             Self::Tpu(report) => report.versions.iter().map(|version| version.folder.clone()).collect(),
             Self::Gpu(report) => report.versions.iter().map(|version| version.folder.clone()).collect(),
+            Self::Foreign(report) => report.kernels.iter().map(|kernel| kernel.folder.clone()).collect(),
         }
     }
 }
@@ -156,6 +190,7 @@ pub fn run(request: &InspectRequest) -> Result<InspectReport> {
     Ok(match &request.work {
         InspectWork::Tpu(work) => InspectReport::Tpu(tpu::run(work, &place)?),
         InspectWork::Gpu(work) => InspectReport::Gpu(gpu::run(work, &place)?),
+        InspectWork::Foreign(work) => InspectReport::Foreign(foreign::run(work, &place)?),
     })
 }
 

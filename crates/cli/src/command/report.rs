@@ -107,7 +107,7 @@ impl Ranking {
 /// none.
 fn run(version: &Version) -> Option<simulate::SimulateReport> {
     let manifest = version.manifest.as_ref().filter(|manifest| is_small(manifest))?;
-    if !version.troubles.is_empty() || !matches!(manifest.plan, Plan::Tpu(_)) {
+    if !version.troubles.is_empty() || !matches!(manifest.plan, Some(Plan::Tpu(_))) {
         return None;
     }
     let args = SimulateArgs {
@@ -121,7 +121,7 @@ fn run(version: &Version) -> Option<simulate::SimulateReport> {
 
 /// Whether making up operands takes a moment, not minutes.
 fn is_small(manifest: &Manifest) -> bool {
-    let problem = manifest.plan.problem();
+    let Some(problem) = manifest.problem() else { return false };
     let (m, n, k) = (problem.m, problem.n, problem.k);
     let elements = [(m, k), (n, k), (m, n)].map(|(rows, cols)| rows.saturating_mul(cols));
     elements.into_iter().fold(0usize, usize::saturating_add) <= SIMULATED_ELEMENTS

@@ -7,7 +7,10 @@ use octile_core::Strategy;
 use octile_dump::checks::{CheckId, Finding, Verdict};
 use serde::Serialize;
 
-use super::{analyze::Version, compare::distinct_names};
+use super::{
+    analyze::{Known, Version},
+    compare::distinct_names,
+};
 
 /// Verdicts on several versions.
 #[derive(Debug, Serialize)]
@@ -68,13 +71,19 @@ impl Judged {
             let all = own().chain(of_helpers()).filter(|found| found.verdict == verdict);
             all.map(|found| found.check).collect()
         };
-        let (refuted, obscured) = (promised(Verdict::Fail), promised(Verdict::Obscured));
-        let unproven = promised(Verdict::NotObservable);
+        let (refuted, mut obscured) = (promised(Verdict::Fail), promised(Verdict::Obscured));
+        let mut unproven = promised(Verdict::NotObservable);
+        // Any kernel may do what cannot be followed; ours may not.
+        if version.promise.known == Known::Foreign {
+            unproven.append(&mut obscured);
+        }
         // A version without any proven check does not pass.
         let proven = own().any(|found| found.verdict == Verdict::Pass);
         let sound = version.troubles.is_empty() && refuted.is_empty() && obscured.is_empty();
         let passed = sound && proven && (unproven.is_empty() || !strict);
-        let of_others = |check: CheckId| Strategy::ALL.iter().any(|s| CheckId::required(*s).contains(&check));
+        let foreign = version.promise.known == Known::Foreign;
+        let of_others =
+            |check: CheckId| !foreign && Strategy::ALL.iter().any(|s| CheckId::required(*s).contains(&check));
         let is_note = |found: &&Finding| {
             found.verdict == Verdict::Fail && !version.is_required(found) && !of_others(found.check)
         };

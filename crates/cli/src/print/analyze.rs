@@ -71,6 +71,7 @@ pub fn helper_title(helper: &Helper) -> String {
 pub fn title(version: &Version) -> String {
     let promise = &version.promise;
     let of = match (promise.strategy, promise.known) {
+        (None, Known::Foreign) => foreign(version),
         (None, _) if version.findings.is_empty() => "unknown version".to_owned(),
         (None, _) => "unknown version: only common checks are required".to_owned(),
         (Some(strategy), known) => {
@@ -85,6 +86,14 @@ pub fn title(version: &Version) -> String {
     format!("{}\n{of}; {}{}{}", version.name, chip(promise), problem(version), variant(version))
 }
 
+/// What a kernel that Octile did not generate comes from.
+fn foreign(version: &Version) -> String {
+    match version.manifest.as_ref().and_then(|manifest| manifest.kernel.as_ref()) {
+        Some(kernel) => format!("kernel {} of {}", kernel.name, kernel.source),
+        None => "kernel of a compiler dump".to_owned(),
+    }
+}
+
 /// The chip of a version.
 pub fn chip(promise: &Promise) -> String {
     match (promise.chip, promise.gpu_name, promise.gpu) {
@@ -97,7 +106,7 @@ pub fn chip(promise: &Promise) -> String {
 
 /// The problem of a version, to follow in a sentence.
 fn problem(version: &Version) -> String {
-    let Some(problem) = version.manifest.as_ref().map(|manifest| manifest.plan.problem()) else {
+    let Some(problem) = version.manifest.as_ref().and_then(|manifest| manifest.problem()) else {
         return String::new();
     };
     format!("; {problem}, x {}, out {}", problem.x, problem.out)
@@ -105,7 +114,7 @@ fn problem(version: &Version) -> String {
 
 /// Options of a GPU kernel, to follow in a sentence.
 fn variant(version: &Version) -> String {
-    let Some(Plan::Gpu(plan)) = version.manifest.as_ref().map(|manifest| &manifest.plan) else {
+    let Some(Plan::Gpu(plan)) = version.manifest.as_ref().and_then(|manifest| manifest.plan.as_ref()) else {
         return String::new();
     };
     let every = plan.promote_every;

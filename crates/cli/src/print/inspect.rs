@@ -6,18 +6,23 @@ use octile_core::{Problem, Strategy};
 
 use super::{analyze::size, emit, heading, shown};
 use crate::{
-    command::inspect::{Counted, HOPPER_TARGET, InspectReport, gpu, tpu},
+    command::inspect::{Counted, Figures, HOPPER_TARGET, InspectReport, foreign, gpu, tpu},
     tools::FoundTool,
 };
 
 /// Instructions to count: MMA, TMA and other copies, mbarriers.
 const TELLING: [&str; 6] = ["QGMMA", "UTMALDG", "LDGSTS", "UBLKCP", "SYNCS", "UTMASTG"];
 
+/// What the cycles are.
+const CYCLES: &str =
+    "Cycles: the LLO listing at one bundle per cycle, without waits for DMAs. No TPU was used.\n";
+
 /// Prints figures and folder of every version.
 pub fn report(report: &InspectReport) {
     emit(&match report {
         InspectReport::Tpu(report) => tpu_text(report),
         InspectReport::Gpu(report) => gpu_text(report),
+        InspectReport::Foreign(report) => foreign_text(report),
     });
 }
 
@@ -30,7 +35,26 @@ fn tpu_text(report: &tpu::TpuReport) -> String {
     for version in &report.versions {
         text += &tpu_version(version);
     }
-    text += "Cycles: the LLO listing at one bundle per cycle, without waits for DMAs. No TPU was used.\n";
+    text += CYCLES;
+    text
+}
+
+fn foreign_text(report: &foreign::ForeignReport) -> String {
+    let mut text = heading(format!(
+        "{}: compiled for {}\n{}",
+        report.module,
+        report.chip.name,
+        tool("libtpu", &report.libtpu)
+    ));
+    for kernel in &report.kernels {
+        let _ = writeln!(text, "{}", kernel.name);
+        text += &figures(&kernel.figures);
+        let _ = writeln!(text, "  {}\n", shown(&kernel.folder));
+    }
+    for name in &report.removed {
+        let _ = writeln!(text, "{name}\n  removed by the compiler: nothing uses its result\n");
+    }
+    text += CYCLES;
     text
 }
 
@@ -58,9 +82,17 @@ fn title(strategy: Strategy, problem: &Problem, details: &str) -> String {
 }
 
 fn tpu_version(report: &tpu::TpuVersion) -> String {
-    let tpu::TpuVersion { plan, folder, figures } = report;
+    let tpu::TpuVersion { plan, folder, .. } = report;
     let mut text = title(plan.strategy, &plan.problem, &format!("{}, ", plan.mode));
     let _ = writeln!(text, "  tile {}, grid {}", plan.tile, plan.grid);
+    text += &figures(&report.figures);
+    let _ = writeln!(text, "  {}\n", shown(folder));
+    text
+}
+
+/// Cycles and sizes of a TPU kernel.
+fn figures(figures: &Figures) -> String {
+    let mut text = String::new();
     let _ = match &figures.counted {
         Counted::Cycles { cycles, mxu_share } => {
             writeln!(text, "  {cycles} cycles without waits, MXU busy {:.1} %", 100.0 * mxu_share)
@@ -72,7 +104,6 @@ fn tpu_version(report: &tpu::TpuVersion) -> String {
         "  {} bytes of code, {} bytes of temporaries, compiled in {:.1} s",
         figures.code_bytes, figures.memory.temp, figures.compile_seconds
     );
-    let _ = writeln!(text, "  {}\n", shown(folder));
     text
 }
 

@@ -188,6 +188,19 @@ impl CheckId {
         }
     }
 
+    /// The checks that every TPU kernel must pass, whatever it computes.
+    pub const REQUIRED_OF_ANY_TPU_KERNEL: [Self; 2] = [Self::CopiesBalanced, Self::FitsOnChip];
+
+    /// Whether a check says something about a TPU kernel that Octile did not generate: its data need not be
+    /// fp8, it need not have scales, and it may have no matmul.
+    pub const fn is_meaningful_for_any_tpu_kernel(self, has_matmul: bool) -> bool {
+        match self {
+            Self::OperandsInHbm | Self::CopiesBalanced | Self::NoSpills | Self::FitsOnChip => true,
+            Self::NoF32Matmul | Self::DoubleBuffered => has_matmul,
+            Self::NativeFp8 | Self::AsyncCopies | Self::ScalesStaged | Self::DataOnChip => false,
+        }
+    }
+
     /// The checks that a GPU kernel without matmuls must pass, such as the quantization kernel.
     pub const REQUIRED_OF_GPU_HELPER: [Self; 2] = [Self::NoSpills, Self::FitsOnChip];
 

@@ -17,7 +17,9 @@ pub(super) fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<
         return guide::read(facts, name, &module);
     }
     let witness = Witness::new(name, text);
-    for instruction in module.instructions() {
+    // What the program around a named kernel does says nothing about the kernel.
+    let around = module.instructions().filter(|_| facts.operation.is_none());
+    for instruction in around {
         match module.str(instruction.opcode) {
             opcode if multiplies(&module, instruction, opcode) => {
                 let found = matmul(&module, instruction, Level::Hlo, &witness);
@@ -36,7 +38,10 @@ pub(super) fn read(facts: &mut Facts, name: &str, text: &str) -> (FileKind, Vec<
             _ => {}
         }
     }
-    let calls = module.kernel_calls();
+    let mut calls = module.kernel_calls();
+    if let Some(operation) = &facts.operation {
+        calls.retain(|call| call.name == *operation);
+    }
     facts.call_conflicts.extend(call_conflict(name, &calls));
     for call in calls {
         kernel(facts, &call, name, &witness);

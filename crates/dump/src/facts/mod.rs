@@ -380,6 +380,9 @@ pub struct Facts {
     /// Conflicts in the kernel calls of a program.
     #[serde(skip)]
     call_conflicts: Vec<String>,
+    /// The only operation of the HLO whose kernel counts.
+    #[serde(skip)]
+    operation: Option<String>,
     /// Hashes of the Mosaic texts read: a custom call embeds the same text as the file beside it.
     #[serde(skip)]
     kernels: Vec<u64>,
@@ -397,7 +400,17 @@ impl Facts {
 
     /// [`Facts::gather`] with options for the simulation.
     pub fn gather_with(sources: &[Source<'_>], options: &SimOptions) -> Self {
-        let mut facts = Self::default();
+        Self::default().read_all(sources, options)
+    }
+
+    /// Reads all files of the kernel that one operation of the HLO calls; the program around it may call
+    /// other kernels.
+    pub fn of_operation(sources: &[Source<'_>], options: &SimOptions, operation: &str) -> Self {
+        Self { operation: Some(operation.to_owned()), ..Self::default() }.read_all(sources, options)
+    }
+
+    fn read_all(self, sources: &[Source<'_>], options: &SimOptions) -> Self {
+        let mut facts = self;
         let mut order: Vec<_> = sources.iter().enumerate().collect();
         order.sort_by_key(|(_, source)| std::cmp::Reverse(file::rank(source)));
         let mut reports: Vec<_> = order

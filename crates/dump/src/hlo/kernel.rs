@@ -49,6 +49,9 @@ pub struct KernelCall {
     pub result: Option<Shape>,
     /// The program.
     pub body: Option<KernelBody>,
+    /// The program as it is embedded, in base64.
+    #[serde(skip)]
+    pub encoded: Option<String>,
     /// VMEM limit in bytes.
     pub vmem_limit: Option<u64>,
     /// VMEM use in bytes.
@@ -83,6 +86,7 @@ impl Module<'_> {
             operands: operands.collect(),
             result: self.shape(call),
             body: kernel["body"].as_str().map(KernelBody::decode),
+            encoded: kernel["body"].as_str().map(str::to_owned),
             vmem_limit: vmem(&config["scoped_memory_configs"]),
             vmem_used: vmem(&config["used_scoped_memory_configs"]),
             pinned_to_hbm: pinned

@@ -167,11 +167,6 @@ impl Array {
         Self::new(dtype, shape, bytes)
     }
 
-    /// A scalar boolean.
-    pub(crate) fn boolean(value: bool) -> Self {
-        Self::new(Dtype::Bool, &[], vec![value.into()])
-    }
-
     pub(crate) fn of_tensor(tensor: &Tensor, ty: &Type) -> Option<Self> {
         let dtype = Dtype::of(ty).filter(|dtype| dtype.bytes() == tensor.element.bytes())?;
         tensor.is_sound().then(|| Self::new(dtype, &tensor.shape, tensor.bytes.clone()))

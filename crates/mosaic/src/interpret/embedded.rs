@@ -4,9 +4,13 @@ use std::collections::{HashMap, HashSet};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::program::{Refusal, Unrunnable};
+use super::{
+    naming::apply_names,
+    program::{Refusal, Unrunnable},
+};
 use crate::{
     attribute::Attr,
+    bytecode::{is_bytecode, read},
     ir::{Function, Module, Op},
     parse::parse,
     types::Type,
@@ -155,7 +159,8 @@ impl KernelCall {
         let Some(body) = json["custom_call_config"]["body"].as_str() else {
             return Err("backend_config has no custom_call_config.body".into());
         };
-        let (module, text) = body_module(body)?;
+        let (mut module, text) = body_module(body)?;
+        apply_names(op, &mut module);
         let limit = json["scoped_memory_configs"].as_array().and_then(|configs| {
             let vmem = configs.iter().find(|config| config["memory_space"] == 1)?;
             vmem["size"].as_u64()
@@ -178,11 +183,16 @@ fn check_config(json: &serde_json::Value) -> Result<(), Refusal> {
     }
 }
 
-/// Decodes a kernel's base64 body: MLIR text.
+/// Decodes a kernel's base64 body: MLIR bytecode, or text.
 fn body_module(body: &str) -> Result<(Module, String), Refusal> {
     let bytes = STANDARD.decode(body).map_err(|error| format!("the kernel's body is not base64: {error}"))?;
-    let text =
-        String::from_utf8(bytes).map_err(|_| "the kernel's body is bytecode; only text is supported")?;
+    if is_bytecode(&bytes) {
+        let module =
+            read(&bytes).map_err(|error| format!("the kernel in the call's configuration: {error}"))?;
+        return Ok(module.into_text());
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| "the kernel's body is neither MLIR bytecode nor text: lower it again")?;
     let module = parse(&text).map_err(|error| format!("the kernel in the call's configuration: {error}"))?;
     Ok((module, text))
 }

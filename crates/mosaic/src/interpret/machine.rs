@@ -7,9 +7,10 @@ use super::{
     budget::Budget,
     copies::Copies,
     element::{Element, read_floats, read_integers, write_floats, write_integers},
-    finding::{Agent, Findings, Site, Trouble},
+    finding::{Agent, Findings, Print, Site, Trouble},
     memory::Buffer,
-    program::{Block, Code, Program, Step},
+    ops::RandomBits,
+    program::{Block, Code, Program, Step, Unrunnable},
     timeline::Clock,
     value::{Data, Value},
     view::{Region, View},
@@ -29,6 +30,10 @@ pub(crate) enum Stop {
     Fault(Option<Place>, String),
     /// Operands or results that do not match the kernel.
     Operands(String),
+    /// A tensor of the program around a kernel is needed that could not be computed.
+    Missing(Rc<Unrunnable>),
+    /// A kernel cannot run.
+    Unrunnable(Unrunnable),
 }
 
 impl From<Stop> for SimulateError {
@@ -37,6 +42,8 @@ impl From<Stop> for SimulateError {
             Stop::Halted => Self::Fault { place: None, message: "the run was halted".to_owned() },
             Stop::Fault(place, message) => Self::Fault { place, message },
             Stop::Operands(message) => Self::Operands(message),
+            Stop::Missing(why) => Self::Unrunnable(Unrunnable::clone(&why)),
+            Stop::Unrunnable(why) => Self::Unrunnable(why),
         }
     }
 }
@@ -55,8 +62,16 @@ pub(crate) struct Machine<'a> {
     pub(crate) copies: Copies,
     pub(crate) findings: Findings,
     pub(crate) clock: Clock,
+    /// Extents of the grid.
+    pub(crate) grid: Vec<usize>,
     /// Current grid step.
     pub(crate) step: Vec<i64>,
+    /// What the kernel printed.
+    pub(crate) prints: Vec<Print>,
+    /// The stand-in for the chip's random bits.
+    pub(crate) random: RandomBits,
+    /// Changes of memory and semaphores so far: a loop iteration without any can be repeated for ever.
+    pub(crate) changes: u64,
     /// Names and outcomes of the kernels that the surrounding module has called.
     pub(crate) kernels: Vec<(Rc<str>, Outcome)>,
     pub(super) scratch: Vec<u8>,
@@ -77,7 +92,11 @@ impl<'a> Machine<'a> {
             copies: Copies::default(),
             findings: Findings::default(),
             clock: Clock::new(options.rates, options.events),
+            grid: Vec::new(),
             step: Vec::new(),
+            prints: Vec::new(),
+            random: RandomBits::default(),
+            changes: 0,
             kernels: Vec::new(),
             scratch: Vec::new(),
             depth: 0,
@@ -156,6 +175,11 @@ impl<'a> Machine<'a> {
         });
         self.depth -= 1;
         ran
+    }
+
+    /// Stops the run if the operation budget is spent, before an operation of known cost.
+    pub(crate) fn check_budget(&mut self, step: &Step) -> Result<(), Stop> {
+        self.within_budget(|m| m.core_site(step))
     }
 
     /// Stops the run when the operation budget is spent.
@@ -292,6 +316,7 @@ impl<'a> Machine<'a> {
     /// Checks and performs a write by the core.
     pub(crate) fn store(&mut self, step: &Step, view: &View, data: &Data) -> Result<(), Stop> {
         self.inside(view, |m| m.core_site(step))?;
+        self.changes += 1;
         let racing = self.races(view, true, step);
         let buffer = &mut self.buffers[view.buffer];
         let mut at = 0;

@@ -1,7 +1,7 @@
 //! Operands and results.
 
 use super::{
-    element::{Element, read_floats, read_integers, write_floats, write_integers},
+    element::{Element, read_floats, read_integers},
     value::Data,
 };
 
@@ -38,16 +38,6 @@ impl Tensor {
                 Data::integers(integers)
             }
         }
-    }
-
-    pub(crate) fn from_data(element: Element, shape: &[usize], data: &Data) -> Self {
-        let elements: usize = shape.iter().product();
-        let mut bytes = vec![0; elements * element.bytes()];
-        match element {
-            Element::Float(float) => write_floats(float, &data.to_floats(elements), &mut bytes),
-            Element::Integer(size) => write_integers(size, &data.to_integers(elements), &mut bytes),
-        }
-        Self { element, shape: shape.to_vec(), bytes }
     }
 
     /// Returns whether the byte count matches the shape.

@@ -26,6 +26,8 @@ pub(super) struct Group {
     pub files: Vec<PathBuf>,
     /// HLO beside the folder.
     pub beside: Option<PathBuf>,
+    /// Name of the kernel's operation in the HLO, for a kernel that Octile did not generate.
+    pub operation: Option<String>,
 }
 
 /// Lists the versions in files and folders.
@@ -47,7 +49,7 @@ fn single(file: &Path) -> Result<Group> {
         bail!("{path} does not exist: name a dump or a folder of dumps, or write some with `octile inspect`");
     }
     let path = file.to_owned();
-    Ok(Group { name: version_of(file), files: vec![path.clone()], path, beside: None })
+    Ok(Group { name: version_of(file), files: vec![path.clone()], path, beside: None, operation: None })
 }
 
 /// Lists the versions of a folder: the folder itself if it holds files of one, else every sub-folder and HLO
@@ -99,7 +101,7 @@ fn one(folder: &Path, mut files: Vec<PathBuf>, beside: Option<PathBuf>) -> Optio
     let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let name = one_line(file_name(&path));
     let has_files = has_manifest(folder) || !files.is_empty() || beside.is_some();
-    has_files.then(|| Group { name, path: folder.to_owned(), files, beside })
+    has_files.then(|| Group { name, path: folder.to_owned(), files, beside, operation: None })
 }
 
 /// Whether there is a manifest; reading it reports what is wrong with it.

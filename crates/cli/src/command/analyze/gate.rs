@@ -14,7 +14,7 @@ use crate::print::shown;
 
 /// Rejects dumps of several kernels, and dumps of another target than the manifest plans.
 pub(super) fn require_one_kernel(folder: &Path, facts: &Facts, manifest: Option<&Manifest>) -> Result<()> {
-    let planned = manifest.map(|manifest| manifest.plan.target());
+    let planned = manifest.map(Manifest::target);
     for file in &facts.files {
         if let (Some(target), Some(planned)) = (file.kind.target(), planned)
             && target != planned
@@ -46,7 +46,7 @@ fn device(target: DumpTarget) -> &'static str {
 /// Lists contradictions between files, and with the manifest, one sentence each.
 pub(super) fn contradictions(texts: &[TextFile], facts: &Facts, manifest: Option<&Manifest>) -> Vec<String> {
     let mut found: Vec<_> = facts.conflicts.iter().map(ToString::to_string).collect();
-    let Some(plan) = manifest.map(|manifest| &manifest.plan) else { return found };
+    let Some(plan) = manifest.and_then(|manifest| manifest.plan.as_ref()) else { return found };
     let strategy = plan.strategy();
     let planned = format!("octile_{strategy}_");
     for text in texts {

@@ -8,7 +8,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{
     Problem, Strategy,
-    device::hopper::HopperGpu,
+    device::{hopper::HopperGpu, tpu::TpuChip},
     plan::{MemoryMap, hopper::HopperPlan, tpu::TpuPlan},
 };
 use octile_dump::facts::DumpTarget;
@@ -30,7 +30,8 @@ use crate::{
 /// Name of a manifest.
 pub const FILE_NAME: &str = "manifest.json";
 
-/// Schema of manifests. Version 2 holds a whole plan, which is rebuilt when it is read.
+/// Schema of manifests. Version 2 holds a whole plan, which is rebuilt when it is read, or the name of a kernel
+/// that Octile did not plan.
 pub const SCHEMA: Schema = Schema { name: "octile-manifest", version: 2 };
 
 /// A manifest that is intact and consistent.
@@ -38,8 +39,12 @@ pub const SCHEMA: Schema = Schema { name: "octile-manifest", version: 2 };
 #[serde(deny_unknown_fields)]
 #[expect(dead_code, reason = "some keys are only required to be there")]
 pub struct Manifest {
-    /// The plan that was compiled.
-    pub plan: Plan,
+    /// The plan that was compiled; `None` for a kernel that Octile did not plan.
+    #[serde(default)]
+    pub plan: Option<Plan>,
+    /// The kernel that was compiled, where there is no plan.
+    #[serde(default)]
+    pub kernel: Option<ForeignKernel>,
     /// The GPU that a GPU kernel was planned for.
     #[serde(default, deserialize_with = "known_gpu")]
     pub gpu: Option<&'static HopperGpu>,
@@ -51,8 +56,8 @@ pub struct Manifest {
     /// The files beside the manifest.
     pub files: Vec<ListedFile>,
     /// The strategy of the plan, for readers.
-    #[serde(skip_serializing)]
-    strategy: Strategy,
+    #[serde(default, skip_serializing)]
+    strategy: Option<Strategy>,
     /// The entry point of a GPU kernel.
     #[serde(skip_serializing)]
     entry: Option<String>,
@@ -63,8 +68,8 @@ pub struct Manifest {
     date: IgnoredAny,
     #[serde(skip_serializing)]
     version: IgnoredAny,
-    #[serde(skip_serializing)]
-    title: IgnoredAny,
+    #[serde(default, skip_serializing)]
+    title: Option<IgnoredAny>,
     #[serde(skip_serializing)]
     compiler: IgnoredAny,
     #[serde(skip_serializing)]
@@ -132,6 +137,20 @@ impl Plan {
             Self::Gpu(plan) => &plan.memory,
         }
     }
+}
+
+/// A kernel of a module that Octile did not generate.
+#[derive(Debug, Clone, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct ForeignKernel {
+    /// Its name in the module.
+    pub name: String,
+    /// The file that was compiled.
+    pub source: String,
+    /// Name of its custom call in the optimized HLO.
+    pub operation: String,
+    /// The chip it was compiled for.
+    pub chip: &'static TpuChip,
 }
 
 /// Figures of a compilation, as far as verdicts depend on them.
@@ -259,14 +278,22 @@ impl Manifest {
 
     /// Rejects a manifest that contradicts itself.
     fn checked(self) -> Result<Self> {
-        if let Plan::Gpu(plan) = &self.plan
+        match (&self.plan, &self.kernel) {
+            (Some(_), None) if self.title.is_none() => bail!("missing field `title`"),
+            (Some(_), None) if self.strategy.is_none() => bail!("missing field `strategy`"),
+            (Some(_), None) | (None, Some(_)) => {}
+            (None, None) => bail!("missing field `plan`"),
+            (Some(_), Some(_)) => bail!("it has both `plan` and `kernel`"),
+        }
+        if let Some(Plan::Gpu(plan)) = &self.plan
             && self.gpu != Some(&plan.gpu)
         {
             bail!("`gpu` is not the GPU of the plan, {}", plan.gpu.name);
         }
-        let (strategy, planned) = (self.strategy, self.plan.strategy());
-        if planned != strategy {
-            bail!("`strategy` is {strategy}, but `plan.strategy` is {planned}");
+        let planned = self.plan.as_ref().map(Plan::strategy);
+        if planned != self.strategy {
+            let name = |strategy: Option<Strategy>| strategy.map_or("missing".to_owned(), |s| s.to_string());
+            bail!("`strategy` is {}, but `plan.strategy` is {}", name(self.strategy), name(planned));
         }
         let mut names = BTreeSet::new();
         match self.files.iter().find(|file| !names.insert(&file.name)) {
@@ -275,9 +302,23 @@ impl Manifest {
         }
     }
 
+    /// Returns the problem that a planned kernel solves.
+    pub fn problem(&self) -> Option<&Problem> {
+        self.plan.as_ref().map(Plan::problem)
+    }
+
+    /// Returns the kind of device.
+    pub fn target(&self) -> DumpTarget {
+        self.plan.as_ref().map_or(DumpTarget::Tpu, Plan::target)
+    }
+
     /// Returns the compiler's cycle estimate for the kernel, without the operations around it.
     pub fn estimated_cycles(&self) -> Option<u64> {
         let estimates = self.figures.profile.estimated_cycles.iter();
-        estimates.filter(|(name, _)| name.starts_with("octile_")).map(|(_, cycles)| *cycles).max()
+        let is_kernel = |name: &str| match &self.kernel {
+            Some(kernel) => name == kernel.operation,
+            None => name.starts_with("octile_"),
+        };
+        estimates.filter(|(name, _)| is_kernel(name)).map(|(_, cycles)| *cycles).max()
     }
 }

@@ -26,6 +26,9 @@ pub enum Known {
     Name,
     /// Not at all: only the checks that all strategies share are required.
     Unknown,
+    /// There is none, because Octile did not generate the kernel: only what holds of every kernel is
+    /// required.
+    Foreign,
 }
 
 /// A check of the strategy that this kernel need not pass.
@@ -76,21 +79,25 @@ pub struct Told {
 }
 
 impl Promise {
-    /// Of a version with this name and manifest. [`Promise::settle`] completes it once the files are read.
-    pub fn new(told: Told, manifest: Option<&Manifest>, name: &str) -> Self {
-        let plan = manifest.map(|manifest| &manifest.plan);
+    /// Of a version with this name and manifest, of a kernel that Octile generated or a foreign one.
+    /// [`Promise::settle`] completes it once the files are read.
+    pub fn new(told: Told, manifest: Option<&Manifest>, name: &str, foreign: bool) -> Self {
+        let plan = manifest.and_then(|manifest| manifest.plan.as_ref());
         let planned = plan.map(Plan::strategy);
         let named: Vec<Strategy> = words(name).filter_map(|word| word.parse().ok()).collect();
         let (known, strategy) = match (told.strategy, planned, named.first().copied()) {
             (Some(strategy), ..) => (Known::Told, Some(strategy)),
+            _ if foreign => (Known::Foreign, None),
             (_, Some(strategy), _) => (Known::Manifest, Some(strategy)),
             (_, _, Some(strategy)) => (Known::Name, Some(strategy)),
             _ => (Known::Unknown, None),
         };
+        let compiled_for = manifest.and_then(|manifest| Some(manifest.kernel.as_ref()?.chip));
         let chip = match (told.chip, plan) {
             (Some(ChipChoice::Tpu(chip)), _) => Some(chip),
             (_, Some(Plan::Tpu(plan))) => Some(plan.chip),
             (_, Some(Plan::Gpu(_))) | (Some(ChipChoice::Gpu(_)), None) => None,
+            (None, None) if compiled_for.is_some() => compiled_for,
             // v4 is a chip, but also the alias of a strategy.
             (None, None) => {
                 words(name).filter(|word| *word != "v4").find_map(|word| TpuChip::named(word).ok())
@@ -142,6 +149,7 @@ impl Promise {
             self.contradiction.get_or_insert(says);
         }
         let asked = match (self.gpu, self.strategy) {
+            (false, None) if self.known == Known::Foreign => &CheckId::REQUIRED_OF_ANY_TPU_KERNEL,
             (true, strategy) => CheckId::required_on_gpu(strategy.unwrap_or(Strategy::Auto)),
             (false, strategy) => CheckId::required(strategy.unwrap_or(Strategy::Auto)),
         };

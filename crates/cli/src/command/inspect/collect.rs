@@ -34,8 +34,39 @@ pub(crate) const ROLES: [(&str, &str); 8] = [
     ("executable.bin", "executable, for a runtime of the same libtpu version"),
 ];
 
-/// Copies the kernel's listings and the optimized HLO from the compiler's dump into `folder`.
+/// Copies the listings of a planned kernel and the optimized HLO from the compiler's dump into `folder`.
 pub(crate) fn listings(dump: &Path, kernel: &str, folder: &Path) -> Result<()> {
+    copy_listings(dump, kernel, folder, is_listing)
+}
+
+/// The same for one operation of the HLO.
+pub(crate) fn operation_listings(dump: &Path, operation: &str, folder: &Path) -> Result<()> {
+    copy_listings(dump, operation, folder, is_listing_of)
+}
+
+/// Whether there is a listing of an operation: of equal ones, the compiler lists one.
+pub(crate) fn has_listing(files: &[PathBuf], operation: &str) -> bool {
+    let [(label, _), ..] = KERNEL_LISTINGS;
+    files.iter().any(|file| is_listing_of(file, operation, label))
+}
+
+/// The last HLO dump, which includes the VMEM use of each operation.
+pub(crate) fn optimized_hlo(files: &[PathBuf]) -> Option<&PathBuf> {
+    files.iter().find(|file| file_name(file).ends_with(".after_codegen.txt"))
+}
+
+/// Mosaic kernels as they entered the compiler.
+pub(crate) fn mosaic_dumps(files: &[PathBuf]) -> Vec<&PathBuf> {
+    let is_original = |name: &str| name.contains("-mosaic-dump-") && name.ends_with("-original.txt");
+    files.iter().filter(|file| is_original(file_name(file))).collect()
+}
+
+fn copy_listings(
+    dump: &Path,
+    kernel: &str,
+    folder: &Path,
+    is_listing: fn(&Path, &str, &str) -> bool,
+) -> Result<()> {
     let files = files_below(dump)?;
     let copy = |found: Option<&PathBuf>, what: &str, name: &str| -> Result<()> {
         let file = found.with_context(|| format!("the compiler wrote no {what} for {kernel}"))?;
@@ -45,9 +76,7 @@ pub(crate) fn listings(dump: &Path, kernel: &str, folder: &Path) -> Result<()> {
     for (label, name) in KERNEL_LISTINGS {
         copy(files.iter().find(|file| is_listing(file, kernel, label)), label, name)?;
     }
-    // The last HLO dump includes the VMEM use of each operation.
-    let optimized = files.iter().find(|file| file_name(file).ends_with(".after_codegen.txt"));
-    copy(optimized, "optimized HLO", OPTIMIZED_HLO)
+    copy(optimized_hlo(&files), "optimized HLO", OPTIMIZED_HLO)
 }
 
 /// Folder of all compiler output, with `--keep-dumps`.
@@ -72,6 +101,14 @@ fn is_listing(file: &Path, kernel: &str, label: &str) -> bool {
         Some(is_number(number) && is_number(rest.strip_prefix('.').unwrap_or(rest)))
     };
     matches().unwrap_or(false)
+}
+
+/// Whether the whole name matches: `name.1` is not `name.10`.
+fn is_listing_of(file: &Path, operation: &str, label: &str) -> bool {
+    let (number, rest) = file_name(file).split_once('-').unwrap_or_default();
+    !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit())
+        && rest == format!("{operation}-{label}.txt")
 }
 
 fn file_name(path: &Path) -> &str {

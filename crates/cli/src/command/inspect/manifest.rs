@@ -14,9 +14,15 @@ use octile_runtime::pjrt::{
 };
 use serde::Serialize;
 
-use super::collect::{RAW, ROLES, files_below};
+use super::{
+    collect::{RAW, ROLES, files_below},
+    libtpu::TpuCompiler,
+};
 use crate::{
-    command::{analyze::manifest::SCHEMA, seal},
+    command::{
+        analyze::manifest::{ForeignKernel, SCHEMA},
+        seal,
+    },
     tools::FoundTool,
 };
 
@@ -72,16 +78,29 @@ impl Figures {
     }
 }
 
-/// Content of the `manifest.json` of a TPU version.
+/// A kernel that Octile planned.
 #[derive(Debug, Serialize)]
-pub(super) struct TpuManifest<'a> {
+pub(super) struct Planned<'a> {
+    pub strategy: Strategy,
+    pub title: &'static str,
+    pub plan: &'a TpuPlan,
+}
+
+/// A kernel that Octile did not plan.
+#[derive(Debug, Serialize)]
+pub(super) struct Unplanned {
+    pub kernel: ForeignKernel,
+}
+
+/// Content of the `manifest.json` of a TPU version, of a [`Planned`] or an [`Unplanned`] kernel.
+#[derive(Debug, Serialize)]
+pub(super) struct TpuManifest<'a, S> {
     schema: Schema,
     #[serde(flatten)]
     provenance: Provenance,
-    strategy: Strategy,
-    title: &'static str,
+    #[serde(flatten)]
+    subject: S,
     compiler: CompilerRecord<'a>,
-    plan: &'a TpuPlan,
     figures: &'a Figures,
     files: Vec<FileRecord>,
 }
@@ -137,33 +156,32 @@ impl FileRecord {
     }
 }
 
-impl<'a> TpuManifest<'a> {
+impl<'a, S> TpuManifest<'a, S> {
     pub(super) fn new(
-        plan: &'a TpuPlan,
-        libtpu: &'a FoundTool,
-        target: &'a Target,
+        subject: S,
+        compiler: &'a TpuCompiler,
+        flags: Vec<String>,
         compiled: &'a Compiled,
         figures: &'a Figures,
         folder: &Path,
     ) -> Result<Self> {
         let (major, minor) = compiled.pjrt_api;
+        let roles: Vec<_> = ROLES.into_iter().filter(|(name, _)| folder.join(name).is_file()).collect();
         Ok(Self {
             schema: SCHEMA,
             provenance: Provenance::now(),
-            strategy: plan.strategy,
-            title: plan.strategy.title(),
+            subject,
             compiler: CompilerRecord {
-                libtpu,
+                libtpu: &compiler.libtpu,
                 pjrt_api: format!("{major}.{minor}"),
                 platform_version: &compiled.platform_version,
-                target,
+                target: &compiler.target,
                 device_kind: &compiled.device_kind,
-                flags: super::tpu::flags(),
+                flags,
                 fingerprint: compiled.fingerprint.as_deref(),
             },
-            plan,
             figures,
-            files: [FileRecord::all(&ROLES, folder)?, FileRecord::raw(folder)?].concat(),
+            files: [FileRecord::all(&roles, folder)?, FileRecord::raw(folder)?].concat(),
         })
     }
 }

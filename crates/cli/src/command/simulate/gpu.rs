@@ -110,7 +110,7 @@ fn plan(folder: &Path) -> Result<(HopperPlan, &'static HopperGpu)> {
         )
     })?;
     match (manifest.plan, manifest.gpu) {
-        (Plan::Gpu(plan), Some(gpu)) => Ok((*plan, gpu)),
+        (Some(Plan::Gpu(plan)), Some(gpu)) => Ok((*plan, gpu)),
         _ => bail!("{name} is not the manifest of a GPU kernel: run `octile inspect --target sm_90a`"),
     }
 }

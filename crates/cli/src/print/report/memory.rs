@@ -38,8 +38,8 @@ pub(super) fn map(version: &Version) -> Option<Markup> {
 
 /// Buffers of the plan, which have names; without one, those of the last level that declares any.
 fn blocks(version: &Version, space: &Space) -> Vec<Block> {
-    if let Some(manifest) = &version.manifest {
-        let buffers = manifest.plan.memory().buffers().iter();
+    if let Some(plan) = version.manifest.as_ref().and_then(|manifest| manifest.plan.as_ref()) {
+        let buffers = plan.memory().buffers().iter();
         let block = |buffer: &PlannedBuffer| Block {
             name: match buffer.copies {
                 1 => buffer.id.to_string(),

@@ -20,6 +20,9 @@ const CLEARED: [&str; 2] = ["XLA_FLAGS", "LIBTPU_INIT_ARGS"];
 const LLO_PASSES: &str =
     "final_bundles|packed-bundles-post-ra|final_hlo-static|hlo-static-bundle-profile|memory-space";
 
+/// The flag that annotates LLO instructions with source lines.
+pub(super) const SOURCE_ANNOTATIONS: &str = "xla_mosaic_enable_llo_source_annotations";
+
 /// Which files the compiler dumps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DumpFlags {
@@ -27,6 +30,9 @@ pub enum DumpFlags {
     Nothing,
     /// Mosaic after every stage, LLO listings, utilization and schedule analysis, into this folder.
     Listings(PathBuf),
+    /// The same, with the source line of each LLO instruction in a comment. The code is the same. Compilers
+    /// that do not know the flag die of it.
+    AnnotatedListings(PathBuf),
     /// The compiler's cycle estimate, into this folder. On some chips the process aborts after writing it.
     StaticProfile(PathBuf),
 }
@@ -45,6 +51,11 @@ impl DumpFlags {
                     "--xla_jf_dump_category_filter=msa,codegen,utilization,misc,program".to_owned(),
                     format!("--xla_jf_dump_llo_pass_label_regex={LLO_PASSES}"),
                 ]
+            }
+            Self::AnnotatedListings(folder) => {
+                let mut flags = Self::Listings(folder.clone()).flags();
+                flags.push(format!("--{SOURCE_ANNOTATIONS}=true"));
+                flags
             }
             Self::StaticProfile(folder) => {
                 vec![format!("--xla_jf_dump_static_llo_profile_to={}", folder.display())]

@@ -10,7 +10,9 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-use super::{CompileRequest, Compiled, DumpFlags, Module, Rejection, Reply, Target};
+use super::{
+    CompileRequest, Compiled, DumpFlags, Module, Rejection, Reply, Target, environment::SOURCE_ANNOTATIONS,
+};
 use crate::cleanup::GuardedChild;
 
 /// Timeout without a reply: many times what the largest kernels take.
@@ -65,6 +67,14 @@ pub enum CompileError {
         /// The operating system's error.
         error: io::Error,
     },
+}
+
+impl CompileError {
+    /// Whether the compiler died because it cannot annotate listings with source lines.
+    pub fn lacks_source_annotations(&self) -> bool {
+        let unknown = format!("Unknown command line flag '{SOURCE_ANNOTATIONS}'");
+        matches!(self, Self::Crashed { stderr_tail, .. } if stderr_tail.contains(&unknown))
+    }
 }
 
 fn quoted(words: &str) -> String {

@@ -12,6 +12,7 @@ use crate::{
         embedded::{KernelCall, call_target, is_kernel_call},
         kernel::Kernel,
         machine::{Machine, Stop},
+        naming::ARGUMENT_NAMES,
         program::{Compiler, Made, Refusal, Step, Unrunnable},
         tensor::Tensor,
         value::Value,
@@ -27,6 +28,7 @@ const ATTRIBUTES: &[&str] = &[
     "call_target_name",
     "backend_config",
     "kernel_name",
+    ARGUMENT_NAMES,
     "operand_layouts",
     "result_layouts",
     "api_version",
@@ -76,7 +78,9 @@ fn kernel_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         return Err(not_modelled("called_computations", attr));
     }
     let call = KernelCall::of(op)?;
-    let (kernel, name) = (Kernel::new(&call.module)?, Rc::<str>::from(c.kernel_name(op)));
+    let name = Rc::<str>::from(c.kernel_name(op));
+    let kernel = Kernel::new(&call.module)
+        .map_err(|why| Unrunnable::InKernel { name: name.to_string(), why: Box::new(why) })?;
     let aliases = call.aliases;
     let elements = |values: &[crate::ir::Value]| -> Made<Vec<(Element, Vec<usize>)>> {
         values.iter().map(|&value| Ok((c.element(c.ty(value))?, tensor_of(c, c.ty(value))?.1))).collect()
@@ -122,9 +126,9 @@ fn inputs(
 ) -> Result<Vec<Tensor>, Stop> {
     let input = |(i, (element, _)): (usize, &(Element, Vec<usize>))| match m.array(step, i) {
         Ok(array) => Ok(array.to_tensor(*element)),
-        Err(Stop::Missing(why)) => {
-            Err(Stop::Unrunnable(Unrunnable::Kernel(format!("{why}, and the kernel '{name}' needs its result"))))
-        }
+        Err(Stop::Missing(why)) => Err(Stop::Unrunnable(Unrunnable::Kernel(format!(
+            "{why}, and the kernel '{name}' needs its result"
+        )))),
         Err(stop) => Err(stop),
     };
     operands.iter().enumerate().map(input).collect()

@@ -78,7 +78,9 @@ fn dot_general(c: &mut Compiler<'_>, op: &Op) -> Made {
 fn dot(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 2, 1)?;
     let (lhs, rhs) = (c.operand(op, 0)?, c.operand(op, 1)?);
-    let Some(last) = lhs.shape().len().checked_sub(1) else { return Err("it takes vectors or matrices".into()) };
+    let Some(last) = lhs.shape().len().checked_sub(1) else {
+        return Err("it takes vectors or matrices".into());
+    };
     let dimensions = DotDimensions {
         lhs_kept: (0..last).collect(),
         rhs_kept: (1..rhs.shape().len()).collect(),
@@ -115,7 +117,9 @@ fn product(c: &mut Compiler<'_>, op: &Op, dimensions: &DotDimensions) -> Made {
         }));
     }
     if dtype.is_float() != left.is_float() || dtype.is_float() != right.is_float() {
-        return Err(Refusal::NotModelled(format!("a matmul of {left} and {right} to {dtype} is not supported")));
+        return Err(Refusal::NotModelled(format!(
+            "a matmul of {left} and {right} to {dtype} is not supported"
+        )));
     }
     let (lhs_places, rhs_places) = (
         ordered(&lhs_shape, [&dimensions.lhs_batch, &dimensions.lhs_kept, &dimensions.lhs_contracting]),
@@ -128,7 +132,8 @@ fn product(c: &mut Compiler<'_>, op: &Op, dimensions: &DotDimensions) -> Made {
         let places = [lhs_places.list(), rhs_places.list()];
         let result = match dtype.is_float() {
             true => {
-                let values = sums(&product, [lhs.all_floats(), rhs.all_floats()], places, 0.0, |s, a, b| s + a * b);
+                let values =
+                    sums(&product, [lhs.all_floats(), rhs.all_floats()], places, 0.0, |s, a, b| s + a * b);
                 Array::floats(dtype, &shape, values.into_iter())
             }
             false => {

@@ -160,7 +160,11 @@ const UNARY: &[UnaryRule] = &[
     UnaryRule { name: "stablehlo.negate", float: Some(|a| -a), integer: Some(|_, a| a.wrapping_neg()) },
     UnaryRule { name: "stablehlo.sign", float: Some(sign), integer: Some(|_, a| a.signum()) },
     UnaryRule { name: "stablehlo.not", float: None, integer: Some(|_, a| !a) },
-    UnaryRule { name: "stablehlo.popcnt", float: None, integer: Some(|ty, a| masked(ty, a).count_ones().into()) },
+    UnaryRule {
+        name: "stablehlo.popcnt",
+        float: None,
+        integer: Some(|ty, a| masked(ty, a).count_ones().into()),
+    },
     UnaryRule { name: "stablehlo.count_leading_zeros", float: None, integer: Some(leading_zeros) },
     UnaryRule { name: "chlo.square", float: Some(|a| a * a), integer: Some(|_, a| a.wrapping_mul(a)) },
     float("stablehlo.exponential", f64::exp),
@@ -242,7 +246,9 @@ fn reduce_precision(c: &mut Compiler<'_>, op: &Op) -> Made {
         (5, 10) => Dtype::Float(crate::types::Float::F16),
         (5, 2) => Dtype::Float(crate::types::Float::F8E5M2),
         (8, 23) => Dtype::Float(crate::types::Float::F32),
-        _ => return Err(Refusal::NotModelled(format!("a format of e{exponent}m{mantissa} is not supported"))),
+        _ => {
+            return Err(Refusal::NotModelled(format!("a format of e{exponent}m{mantissa} is not supported")));
+        }
     };
     array_op(1, move |arrays| {
         let [a] = arrays else { unreachable!("one operand") };
@@ -501,5 +507,9 @@ pub(in crate::interpret) const OPS: &[Definition] = &[
     entry("stablehlo.clamp", clamp),
     entry("stablehlo.convert", convert),
     entry("stablehlo.bitcast_convert", bitcast),
-    super::pure("stablehlo.reduce_precision", &["format", "exponent_bits", "mantissa_bits"], reduce_precision),
+    super::pure(
+        "stablehlo.reduce_precision",
+        &["format", "exponent_bits", "mantissa_bits"],
+        reduce_precision,
+    ),
 ];

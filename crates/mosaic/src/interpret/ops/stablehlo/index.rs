@@ -25,7 +25,12 @@ pub(in crate::interpret) const OPS: &[Definition] = &[
 ];
 
 /// The lists and numbers of `#stablehlo.gather<offset_dims = [1], index_vector_dim = 1>`.
-pub(super) struct Numbers<'a>(Vec<(&'a str, Vec<usize>)>);
+pub(super) struct Numbers<'a>(Vec<(&'a str, Field)>);
+
+enum Field {
+    List(Vec<usize>),
+    Number(usize),
+}
 
 impl<'a> Numbers<'a> {
     /// Reads the fields of `#stablehlo.KIND<...>`; `None` if it holds anything but lists and numbers.
@@ -35,16 +40,21 @@ impl<'a> Numbers<'a> {
         let mut fields = Vec::new();
         while !rest.is_empty() {
             let (name, tail) = rest.split_once('=')?;
-            let (list, tail) = match tail.trim_start().strip_prefix('[') {
-                Some(list) => list.split_once(']')?,
-                None => tail.split_at(tail.find(',').unwrap_or(tail.len())),
+            let (field, tail) = match tail.trim_start().strip_prefix('[') {
+                Some(list) => {
+                    let (list, tail) = list.split_once(']')?;
+                    let items = list.split(',').map(str::trim).filter(|item| !item.is_empty());
+                    (Field::List(items.map(|item| item.parse().ok()).collect::<Option<_>>()?), tail)
+                }
+                None => {
+                    let (number, tail) = tail.split_at(tail.find(',').unwrap_or(tail.len()));
+                    (Field::Number(number.trim().parse().ok()?), tail)
+                }
             };
-            let numbers = list.split(',').map(str::trim).filter(|number| !number.is_empty());
-            let numbers = numbers.map(|number| number.parse().ok()).collect::<Option<Vec<usize>>>()?;
             if fields.iter().any(|(known, _)| *known == name.trim()) {
                 return None;
             }
-            fields.push((name.trim(), numbers));
+            fields.push((name.trim(), field));
             let tail = tail.trim_start();
             rest = if tail.is_empty() { tail } else { tail.strip_prefix(',')?.trim_start() };
         }
@@ -53,8 +63,23 @@ impl<'a> Numbers<'a> {
 
     /// Takes a list; empty if it is not given.
     pub(super) fn list(&mut self, name: &str) -> Vec<usize> {
-        let place = self.0.iter().position(|(known, _)| *known == name);
-        place.map(|place| self.0.swap_remove(place).1).unwrap_or_default()
+        match self.take(name, |field| matches!(field, Field::List(_))) {
+            Some(Field::List(items)) => items,
+            _ => Vec::new(),
+        }
+    }
+
+    /// Takes a number; 0 if it is not given.
+    fn number(&mut self, name: &str) -> usize {
+        match self.take(name, |field| matches!(field, Field::Number(_))) {
+            Some(Field::Number(number)) => number,
+            _ => 0,
+        }
+    }
+
+    fn take(&mut self, name: &str, is_wanted: fn(&Field) -> bool) -> Option<Field> {
+        let place = self.0.iter().position(|(known, field)| *known == name && is_wanted(field))?;
+        Some(self.0.swap_remove(place).1)
     }
 
     /// Returns whether every field was taken.
@@ -83,11 +108,7 @@ impl Slicing {
         let Attr::Other(text) = attr else { return Err(bad()) };
         let mut numbers = Numbers::read(text, kind).ok_or_else(bad)?;
         let [window, dropped, operand_batch, index_batch, map] = names.map(|name| numbers.list(name));
-        let vector = match numbers.list("index_vector_dim")[..] {
-            [] => 0,
-            [dimension] => dimension,
-            _ => return Err(bad()),
-        };
+        let vector = numbers.number("index_vector_dim");
         match numbers.is_empty() {
             true => Ok(Self { window, dropped, operand_batch, index_batch, map, vector }),
             false => Err(bad()),
@@ -185,8 +206,13 @@ fn gather(c: &mut Compiler<'_>, op: &Op) -> Made {
     let ((dtype, operand), (element, result)) =
         (tensor_of(c, c.operand(op, 0)?)?, tensor_of(c, c.result(op, 0)?)?);
     let indices = integer_indices(c, c.operand(op, 1)?)?;
-    let names =
-        ["offset_dims", "collapsed_slice_dims", "operand_batching_dims", "start_indices_batching_dims", "start_index_map"];
+    let names = [
+        "offset_dims",
+        "collapsed_slice_dims",
+        "operand_batching_dims",
+        "start_indices_batching_dims",
+        "start_index_map",
+    ];
     let slicing = Slicing::read(c, op, "dimension_numbers", "gather", names)?;
     let sizes = c.integers_attribute(op, "slice_sizes")?;
     let slice: Vec<usize> = sizes.iter().map(|&size| usize::try_from(size).unwrap_or(usize::MAX)).collect();

@@ -9,12 +9,15 @@ pub(super) mod reduce;
 pub(super) mod shape;
 pub(super) mod sort;
 
+use std::rc::Rc;
+
 use super::{Definition, effect, pure};
 use crate::{
     interpret::{
+        admit::check_type,
         array::{Array, Dtype},
         machine::{Machine, Stop},
-        program::{Compiler, Exec, Made, Refusal, Step},
+        program::{Compiler, Exec, Made, Refusal, Step, Unrunnable},
         value::Value,
     },
     ir::Op,
@@ -28,7 +31,10 @@ fn tensor_of(c: &Compiler<'_>, ty: &Type) -> Made<(Dtype, Vec<usize>)> {
         return Err(Refusal::NotModelled(format!("values of type {ty} are not supported")));
     }
     match Dtype::of(ty) {
-        Some(dtype) => Ok((dtype, c.extents(ty)?)),
+        Some(dtype) => match check_type(ty) {
+            Ok(()) => Ok((dtype, c.extents(ty)?)),
+            Err(message) => Err(Refusal::NotModelled(message)),
+        },
         None => Err(Refusal::NotModelled(format!("values of type {ty} are not supported"))),
     }
 }
@@ -38,6 +44,7 @@ fn same_types(c: &Compiler<'_>, op: &Op, operands: usize) -> Made<(Dtype, Vec<us
     c.arity(op, operands, 1)?;
     let ty = c.result(op, 0)?;
     for i in 0..operands {
+        tensor_of(c, c.operand(op, i)?)?;
         if c.operand(op, i)? != ty {
             return Err(format!("operand {i} is {}, but the result is {ty}", c.operand(op, i)?).into());
         }
@@ -80,6 +87,11 @@ impl Machine<'_> {
     pub(super) fn charge(&mut self, elements: usize) {
         self.count_operations((elements / ELEMENTS_PER_OPERATION) as u64);
     }
+}
+
+/// An operation whose results are missing.
+pub(in crate::interpret) fn missing(why: Rc<Unrunnable>) -> Exec {
+    tolerant(Box::new(move |_, _| Err(Stop::Missing(why.clone()))))
 }
 
 /// Makes the results of an operation missing where what it needs is missing.

@@ -181,8 +181,8 @@ pub(super) fn folding(region: &Region) -> Option<&str> {
         fold.name.as_ref(),
         "stablehlo.subtract" | "stablehlo.divide" | "stablehlo.remainder" | "stablehlo.power"
     );
-    let of_arguments = arguments.len() == 2
-        && (operands == arguments || commutes && operands.iter().rev().eq(arguments));
+    let of_arguments =
+        arguments.len() == 2 && (operands == arguments || commutes && operands.iter().rev().eq(arguments));
     let returned = is_terminator(last)
         && fold.results.len() == 1
         && last.operands == fold.results
@@ -220,7 +220,11 @@ impl Inputs {
         Ok(Self { count, shape, initial })
     }
 
-    fn take(&self, m: &mut Machine<'_>, step: &crate::interpret::program::Step) -> Result<[Vec<Array>; 2], Stop> {
+    fn take(
+        &self,
+        m: &mut Machine<'_>,
+        step: &crate::interpret::program::Step,
+    ) -> Result<[Vec<Array>; 2], Stop> {
         let mut all = (0..2 * self.count).map(|i| m.array(step, i)).collect::<Result<Vec<_>, _>>()?;
         let initial = all.split_off(self.count);
         Ok([all, initial])
@@ -304,8 +308,10 @@ fn window_dims(c: &Compiler<'_>, op: &Op, from: &[usize], to: &[usize]) -> Made<
             return Ok(vec![1; rank]);
         }
         let items = c.integers_attribute(op, name)?;
-        let items: Option<Vec<usize>> =
-            items.iter().map(|&item| usize::try_from(item).ok().filter(|&i| (1..1 << 31).contains(&i))).collect();
+        let items: Option<Vec<usize>> = items
+            .iter()
+            .map(|&item| usize::try_from(item).ok().filter(|&i| (1..1 << 31).contains(&i)))
+            .collect();
         items.filter(|items| items.len() == rank).ok_or_else(|| format!("'{name}' does not fit").into())
     };
     c.attribute(op, "window_dimensions")?;
@@ -355,7 +361,12 @@ fn reduce_window(c: &mut Compiler<'_>, op: &Op) -> Made {
     let size_strides = strides(&sizes);
     let others_are_points = |d: usize| {
         dims.iter().enumerate().all(|(i, dim)| {
-            i == d || dim.size == 1 && dim.stride == 1 && dim.low == 0 && dim.base == 1 && dim.outputs == dim.extent
+            i == d
+                || dim.size == 1
+                    && dim.stride == 1
+                    && dim.low == 0
+                    && dim.base == 1
+                    && dim.outputs == dim.extent
         })
     };
     let running = (0..dims.len()).find(|&d| dims[d].is_running() && others_are_points(d));

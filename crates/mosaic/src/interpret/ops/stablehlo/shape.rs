@@ -128,7 +128,9 @@ pub(super) fn pick(from: &Array, tables: &Tables, shape: &[usize]) -> Array {
             Some(&first) if is_run => {
                 out.extend_from_slice(&bytes[(start + first) * size..][..row.len() * size]);
             }
-            _ => row.iter().for_each(|&offset| out.extend_from_slice(&bytes[(start + offset) * size..][..size])),
+            _ => row
+                .iter()
+                .for_each(|&offset| out.extend_from_slice(&bytes[(start + offset) * size..][..size])),
         }
     });
     Array::new(from.dtype, shape, out)
