@@ -3,6 +3,7 @@
 use super::{
     KernelRun, Options, Outcome, SimulateError, Tensor,
     array::Array,
+    devices::Link,
     element::Element,
     finding::Note,
     machine::{Machine, Stop},
@@ -31,11 +32,13 @@ pub(super) fn run(
     entry: &Function,
     inputs: &[Tensor],
     options: &Options<'_>,
+    link: Option<Link>,
 ) -> Result<Outcome, SimulateError> {
     let program = Program::around(module)?;
     let code = program.function(&entry.name)?.clone();
     check(entry, &code.argument_types, inputs)?;
     let mut machine = Machine::new(&program, options, inputs);
+    machine.link = link;
     let arguments = inputs
         .iter()
         .zip(&code.argument_types)

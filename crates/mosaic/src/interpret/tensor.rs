@@ -1,7 +1,7 @@
 //! Operands and results.
 
 use super::{
-    element::{Element, read_floats, read_integers},
+    element::{Element, read_floats, read_integers, write_floats, write_integers},
     value::Data,
 };
 
@@ -25,6 +25,23 @@ impl Tensor {
         }
     }
 
+    /// Elements as f64, which holds every number of every type exactly.
+    pub fn to_f64(&self) -> Vec<f64> {
+        match self.to_data() {
+            Data::Floats(floats) => floats.iter().map(|&value| f64::from(value)).collect(),
+            data => data.to_integers(0).iter().map(|&value| f64::from(value)).collect(),
+        }
+    }
+
+    /// Rounds floats to an element type; integers are truncated.
+    pub fn from_f32(element: Element, shape: &[usize], values: Vec<f32>) -> Self {
+        let data = match element {
+            Element::Float(_) => Data::floats(values),
+            Element::Integer(_) => Data::integers(values.into_iter().map(|value| value as i32).collect()),
+        };
+        Self::from_data(element, shape, &data)
+    }
+
     pub(crate) fn to_data(&self) -> Data {
         match self.element {
             Element::Float(float) => {
@@ -38,6 +55,16 @@ impl Tensor {
                 Data::integers(integers)
             }
         }
+    }
+
+    pub(crate) fn from_data(element: Element, shape: &[usize], data: &Data) -> Self {
+        let elements: usize = shape.iter().product();
+        let mut bytes = vec![0; elements * element.bytes()];
+        match element {
+            Element::Float(float) => write_floats(float, &data.to_floats(elements), &mut bytes),
+            Element::Integer(size) => write_integers(size, &data.to_integers(elements), &mut bytes),
+        }
+        Self { element, shape: shape.to_vec(), bytes }
     }
 
     /// Returns whether the byte count matches the shape.

@@ -98,7 +98,8 @@ fn kernel_call(c: &mut Compiler<'_>, op: &Op) -> Made {
             max_bytes: Some(m.budget.bytes_left()),
             ..m.options.clone()
         };
-        let outcome = kernel.run(&inputs, &options).map_err(|error| in_kernel(&name, error.to_string()))?;
+        let ran = kernel.run(&inputs, &options, &mut m.link);
+        let outcome = ran.map_err(|error| in_kernel(&name, error.to_string()))?;
         m.count_operations(outcome.operations);
         if !outcome.completed {
             m.kernels.push((name.clone(), outcome));
