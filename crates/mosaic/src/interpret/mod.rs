@@ -5,6 +5,7 @@
 //! happened to run in; [`Trouble`] lists what is found.
 
 mod admit;
+mod array;
 mod ask;
 mod budget;
 mod copies;
@@ -23,6 +24,7 @@ mod naming;
 mod ops;
 mod places;
 mod program;
+mod signature;
 mod tensor;
 mod timeline;
 mod value;
@@ -36,6 +38,7 @@ pub use finding::{Agent, Area, Finding, Note, Print, Range, Site, Trouble, Waite
 pub use naming::{kernel_entry, name_arguments};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
+pub use signature::{OperandSpec, Signature};
 pub use tensor::Tensor;
 pub use timeline::{Event, Figures, Timeline, Work};
 
