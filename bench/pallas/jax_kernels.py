@@ -115,7 +115,7 @@ def paged_case(name, *, quantized=False, inline=True, megacore=None, dtype=F32):
     """Decoding with keys and values in pages."""
     batch, heads, kv_heads, width, page, pages_per = 4, 8, 2, 128, 16, 8
     pages = batch * pages_per
-    q = normal(0, batch, heads, width, dtype=dtype)
+    q = normal(0, batch, heads, width, dtype=dtype, scale=width**-0.5)
     k, v = (normal(seed, kv_heads, pages, page, width, dtype=dtype) for seed in (1, 2))
     lengths = np.array([5, 64, 128, 77], np.int32)
     table = np.random.default_rng(3).permutation(pages).reshape(batch, pages_per).astype(np.int32)
@@ -130,7 +130,9 @@ def paged_case(name, *, quantized=False, inline=True, megacore=None, dtype=F32):
         return run(q, k, v, lengths, table)
 
     def reference(q, k, v, lengths, table):
-        # [kv_heads, batch, tokens, width]
+        if quantized:
+            codes = map(quantization_utils.quantize_to_int8, (k, v))
+            k, v = (quantization_utils.unquantize_from_int8(value, F32) for value in codes)
         k, v = (
             jnp.asarray(value, F32)[:, table].reshape(kv_heads, batch, -1, width).swapaxes(0, 1)
             for value in (k, v)
