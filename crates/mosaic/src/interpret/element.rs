@@ -12,7 +12,7 @@ use crate::types::{Float, Type};
 pub enum Element {
     /// A float.
     Float(Float),
-    /// An integer of 1, 2, 4 or (scalars only) 8 bytes. Booleans take one byte.
+    /// An integer of 1, 2, 4 or (scalars only) 8 bytes. Booleans and integers of 2 or 4 bits take one byte.
     Integer(usize),
 }
 
@@ -33,7 +33,9 @@ impl Element {
         match ty.element() {
             Type::Float(float) => Some(Self::Float(*float)),
             Type::Index => Some(Self::Integer(4)),
-            Type::Integer(bits @ (1 | 8 | 16 | 32)) => Some(Self::Integer((*bits as usize).div_ceil(8))),
+            Type::Integer(bits @ (1 | 2 | 4 | 8 | 16 | 32)) => {
+                Some(Self::Integer((*bits as usize).div_ceil(8)))
+            }
             Type::Integer(64) if *ty == Type::I64 => Some(Self::Integer(8)),
             _ => None,
         }

@@ -110,6 +110,7 @@ impl Machine<'_> {
         self.buffers[source.buffer].gather(&source, &mut self.scratch);
         let written = self.buffers[source.buffer].is_written(&source);
         self.buffers[target.buffer].scatter(&target, &self.scratch);
+        self.record_copy(number);
         if !written {
             self.spread_unwritten(&source, &target);
         }

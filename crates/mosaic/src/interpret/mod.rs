@@ -22,11 +22,14 @@ mod naming;
 mod ops;
 mod places;
 mod program;
+mod signature;
 mod tensor;
 mod timeline;
+mod track;
 mod value;
 mod view;
 mod window;
+mod writers;
 
 pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};

@@ -5,9 +5,11 @@ mod control;
 mod convert;
 mod copy;
 mod float;
+mod gather;
 mod integer;
 mod matmul;
 mod memory;
+mod pack;
 mod print;
 mod random;
 mod reduce;
@@ -171,11 +173,13 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 13] = [
+const TABLES: [&[Definition]; 15] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
     reshape::OPS,
+    gather::OPS,
+    pack::OPS,
     reduce::OPS,
     matmul::OPS,
     memory::OPS,
