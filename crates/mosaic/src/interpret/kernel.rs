@@ -4,11 +4,12 @@ use std::rc::Rc;
 
 use super::{
     Options, Outcome, OutputAlias, SimulateError, Tensor,
+    devices::{BARRIER, Link},
     element::Element,
     finding::Trouble,
+    kernel_attributes,
     machine::{Machine, Stop},
     program::{Code, Program, Unrunnable},
-    signature,
     track::{element_bits, padded},
     value::Value,
     view::View,
@@ -27,10 +28,10 @@ pub(crate) struct Kernel {
     program: Program,
     code: Rc<Code>,
     /// Extents of the grid; `None` for those that the first operands give.
-    grid: Vec<Option<usize>>,
+    pub(super) grid: Vec<Option<usize>>,
     /// Scalar-prefetch operands, in SMEM before the kernel starts.
-    prefetched: usize,
-    windows: Vec<WindowSpec>,
+    pub(super) prefetched: usize,
+    pub(super) windows: Vec<WindowSpec>,
     /// Whether each grid dimension is parallel.
     parallel: Vec<bool>,
 }
@@ -44,8 +45,8 @@ fn refuse(message: impl Into<String>) -> Unrunnable {
 
 impl Kernel {
     pub(crate) fn new(module: &Module) -> Result<Self, Unrunnable> {
-        let function = signature::kernel_function(module)?;
-        signature::check_attributes(function)?;
+        let function = kernel_attributes::kernel_function(module)?;
+        kernel_attributes::check_attributes(function)?;
         let program = Program::new(module)?;
         let code = program.function(&function.name)?.clone();
         let count = |name: &str| match function.attributes.get(name) {
@@ -54,7 +55,7 @@ impl Kernel {
             Some(other) => Err(refuse(format!("kernel attribute '{name}' is not a count: {other}"))),
         };
         let (prefetched, scratch) = (count("scalar_prefetch")?, count("scratch_operands")?);
-        let grid = signature::grid(function)?;
+        let grid = kernel_attributes::grid(function)?;
         let arguments = code.argument_types.len();
         let others = grid.len().saturating_add(prefetched).saturating_add(scratch);
         let Some(operands) = arguments.checked_sub(others) else {
@@ -66,7 +67,7 @@ impl Kernel {
         let windows =
             WindowSpec::of(function, &program, &code.argument_types[first..first + operands], first)?;
         let name = module.name.as_ref().unwrap_or(&function.name).clone();
-        let parallel = signature::parallel_dimensions(function);
+        let parallel = kernel_attributes::parallel_dimensions(function);
         let kernel = Self { name, program, code, grid, prefetched, windows, parallel };
         kernel.check_arguments()?;
         Ok(kernel)
@@ -98,22 +99,55 @@ impl Kernel {
         Ok(())
     }
 
-    pub(crate) fn run(&self, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
+    /// Ranks of the operands and results, in order; extents of a dynamic grid come first.
+    pub(crate) fn operand_ranks(&self) -> Vec<usize> {
+        let first = self.grid.len();
+        let operands = self.prefetched + self.windows.len();
+        let extents = self.grid.iter().filter(|extent| extent.is_none()).map(|_| 0);
+        let ranks = self.code.argument_types[first..first + operands].iter().map(|ty| ty.shape().len());
+        extents.chain(ranks).collect()
+    }
+
+    /// Runs the kernel on one device; `link` connects it to others.
+    pub(crate) fn run(
+        &self,
+        inputs: &[Tensor],
+        options: &Options<'_>,
+        link: &mut Option<Link>,
+    ) -> Result<Outcome, SimulateError> {
         let mut machine = Machine::new(&self.program, options, inputs);
+        machine.link = link.take().or_else(|| self.program.communicates.then(Link::alone));
         let mut bound = Bound::default();
-        let ran = match self.bind(&mut machine, inputs, options, &mut bound) {
-            Ok(()) => self.steps(&mut machine, &mut bound),
-            Err(stop) => Err(stop),
-        };
+        let ran = self.execute(&mut machine, inputs, options, &mut bound);
         let completed = match ran {
-            Ok(()) => {
-                machine.settle();
-                true
-            }
+            Ok(()) => true,
             Err(Stop::Halted) => false,
             Err(stop) => return Err(stop.into()),
         };
+        machine.leave_kernel(completed)?;
+        if completed {
+            machine.settle();
+        }
+        *link = machine.link.take();
+        if let Some(device) = link.as_ref().and_then(Link::name) {
+            machine.findings.name_device(device);
+        }
         Ok(finish(machine, &bound, completed))
+    }
+
+    fn execute(
+        &self,
+        machine: &mut Machine<'_>,
+        inputs: &[Tensor],
+        options: &Options<'_>,
+        bound: &mut Bound,
+    ) -> Result<(), Stop> {
+        self.bind(machine, inputs, options, bound)?;
+        if self.program.has_barrier {
+            machine.barrier = Some(machine.allocate(BARRIER, MemorySpace::Semaphore, &[], None, None)?);
+        }
+        machine.enter_kernel(self.program.has_barrier)?;
+        self.steps(machine, bound)
     }
 
     /// Allocates memory for every argument.
@@ -228,7 +262,7 @@ impl Kernel {
         Ok(inputs)
     }
 
-    fn argument(&self, number: usize) -> (&str, &MemRef) {
+    pub(super) fn argument(&self, number: usize) -> (&str, &MemRef) {
         match &self.code.argument_types[number] {
             Type::MemRef(memref) => (&self.code.argument_names[number], memref),
             other => unreachable!("checked to be a memref, not {other}"),
@@ -298,7 +332,7 @@ impl Kernel {
         }
     }
 
-    fn operand(&self, number: usize) -> (&str, &MemRef) {
+    pub(super) fn operand(&self, number: usize) -> (&str, &MemRef) {
         self.argument(self.grid.len() + self.prefetched + number)
     }
 
@@ -319,6 +353,20 @@ impl Kernel {
             }
         }
         Ok(shape)
+    }
+
+    /// Shape covered by the blocks of a window, if neither the grid nor the blocks depend on operands.
+    pub(super) fn static_extents(
+        &self,
+        window: &WindowSpec,
+        options: &Options<'_>,
+    ) -> Result<Option<Vec<usize>>, SimulateError> {
+        let Some(grid) = self.grid.iter().copied().collect::<Option<Vec<usize>>>() else { return Ok(None) };
+        if self.prefetched > 0 {
+            return Ok(None);
+        }
+        let mut machine = Machine::new(&self.program, options, &[]);
+        Ok(Some(self.covered(&mut machine, window, &Bound { grid, ..Bound::default() })?))
     }
 
     fn steps(&self, machine: &mut Machine<'_>, bound: &mut Bound) -> Result<(), Stop> {

@@ -2,7 +2,7 @@
 //! parallel dimension may run in any order, or on different cores with memories of their own: neither may use
 //! what the other wrote.
 
-use std::{collections::BTreeMap, rc::Rc};
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
     finding::{Agent, Site},
@@ -51,7 +51,7 @@ impl ParallelGrid {
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) place: Option<Place>,
-    pub(crate) op: Rc<str>,
+    pub(crate) op: Arc<str>,
     pub(crate) step: Vec<i64>,
 }
 
