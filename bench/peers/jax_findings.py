@@ -77,7 +77,7 @@ def their_findings(worker: Worker, index: int, study: dict, python: pathlib.Path
 
 def has_found(findings: dict) -> bool:
     """Whether JAX reported a bug by itself: a race or an exception. NaN is left for the author to see."""
-    return bool(findings.get("races") or findings.get("error"))
+    return bool(findings.get("races") or findings.get("raised"))
 
 
 def measure(study: dict, index: int, binary: pathlib.Path, worker: Worker, args, python) -> dict:
@@ -88,7 +88,7 @@ def measure(study: dict, index: int, binary: pathlib.Path, worker: Worker, args,
         _, memory, document = simulate(binary, folder)
         ours, theirs = our_findings(document), their_findings(worker, index, study, python)
         contenders = [Contender(OURS, lambda: [1e3 * simulate(binary, folder)[0]])]
-        if not study["hangs"] and "error" not in theirs:
+        if not study["hangs"] and "raised" not in theirs:
             ask = lambda compiled: worker.ask(study=index, compiled=compiled)["samples_ms"]
             contenders += [
                 Contender(FIRST, lambda: ask(False)),
