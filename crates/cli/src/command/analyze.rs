@@ -6,6 +6,7 @@ mod gate;
 mod helper;
 pub mod manifest;
 mod promise;
+pub mod source_view;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -25,6 +26,7 @@ use find::Group;
 pub use helper::Helper;
 pub use manifest::Manifest;
 pub use promise::{Known, Promise, Told, Waiver};
+pub use source_view::SourceView;
 
 /// Which dumps to read.
 #[derive(Debug)]
@@ -62,6 +64,9 @@ pub struct Version {
     pub findings: Vec<Finding>,
     /// Kernels that run before it to prepare operands.
     pub helpers: Vec<Helper>,
+    /// Cycles per source line, where the listing names source lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceView>,
     /// Lower bound on its cycles.
     pub roofline: Option<Roofline>,
     /// Its files, and those of its helpers.
@@ -153,7 +158,21 @@ impl Version {
             facts.cycles.as_ref().zip(bandwidth).and_then(|(cycles, rate)| Roofline::of(cycles, rate));
         files.extend(helpers.iter().flat_map(|helper| helper.files.clone()));
         let Group { name, path, .. } = group;
-        Ok(Self { name, path, promise, manifest, troubles, facts, findings, helpers, roofline, files, texts })
+        let source = SourceView::of(&facts);
+        Ok(Self {
+            source,
+            name,
+            path,
+            promise,
+            manifest,
+            troubles,
+            facts,
+            findings,
+            helpers,
+            roofline,
+            files,
+            texts,
+        })
     }
 
     /// Lists every file, including those that are not read.

@@ -9,8 +9,8 @@ use super::{
 use crate::{
     hlo::Shape,
     llo::{
-        Cycles, DmaRoute, Listing, RaceKind, SemaphoreLedger, SimError, SimOptions, Slot, simulate,
-        touches_spill,
+        Cycles, DmaRoute, Listing, RaceKind, SemaphoreLedger, SimError, SimOptions, Slot, SourceProfile,
+        simulate, touches_spill,
     },
     source::Damage,
 };
@@ -92,6 +92,9 @@ fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witne
                 });
             }
             facts.cycles_error.get_or_insert_with(|| error.to_string());
+            if facts.source_profile.is_none() {
+                facts.source_profile = SourceProfile::of_code(listing);
+            }
             return;
         }
     };
@@ -105,6 +108,7 @@ fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witne
     // The kernel takes as long as its slowest core.
     if let Some(cycles) = cores.into_iter().rev().max_by(|a, b| a.total().total_cmp(&b.total())) {
         executed(facts, listing, &cycles, witness);
+        facts.source_profile = SourceProfile::new(listing, &cycles);
         facts.cycles = Some(cycles);
     }
 }

@@ -1,5 +1,7 @@
 //! Cycle counts: executes the control flow of a listing, one bundle per cycle.
 
+use std::collections::HashMap;
+
 use octile_core::device::tpu::TpuChip;
 use serde::Serialize;
 
@@ -240,6 +242,9 @@ pub struct Cycles {
     /// Issue count of each bundle.
     #[serde(skip)]
     pub executions: Vec<u64>,
+    /// Stall cycles of each bundle that waits.
+    #[serde(skip)]
+    pub stalls: HashMap<usize, f64>,
 }
 
 impl Cycles {
@@ -310,6 +315,7 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         semaphores: semaphores.collect(),
         loops: loops(listing, &program, &machine.executions),
         executions: machine.executions,
+        stalls: machine.stalls,
     })
 }
 

@@ -25,6 +25,8 @@ pub(super) struct LloMachine<'p> {
     memory: HashMap<i64, Option<i64>>,
     time: f64,
     pub stalled: f64,
+    /// Stall cycles by bundle.
+    pub stalls: HashMap<usize, f64>,
     pub issued: u64,
     pub executions: Vec<u64>,
     pub dma: Ledger,
@@ -40,6 +42,7 @@ impl<'p> LloMachine<'p> {
             memory: HashMap::new(),
             time: 0.0,
             stalled: 0.0,
+            stalls: HashMap::new(),
             issued: 0,
             executions: vec![0; program.bundles.len()],
             dma: Ledger::new(options.dma, options.granule_bytes),
@@ -174,6 +177,7 @@ impl<'p> LloMachine<'p> {
                 let (semaphore, granules) = (self.eval(semaphore), self.eval(granules));
                 let ready = self.dma.wait(self.time, at, semaphore, granules);
                 self.stalled += ready - self.time;
+                *self.stalls.entry(at).or_default() += ready - self.time;
                 self.time = ready;
             }
             Action::Signal { semaphore, granules } => {
