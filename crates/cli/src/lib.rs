@@ -13,6 +13,7 @@ pub mod output;
 mod plain_path;
 pub mod print;
 pub mod progress;
+pub mod python;
 mod strict_json;
 pub mod tensor_file;
 pub mod tools;

@@ -99,7 +99,7 @@ fn a_missing_wait_fails_with_the_line_of_the_dma() {
     let report = report(&kernel(""), &[]).unwrap();
     assert_eq!(report.verdict(), Verdict::Failed);
     assert_eq!(report.findings.len(), 1, "{:?}", report.findings);
-    assert_eq!(report.findings[0].trouble.lines(), [Some(4), Some(9)]);
+    assert_eq!(report.findings[0].finding.trouble.lines(), [Some(4), Some(9)]);
     let json = serde_json::to_value(&report).unwrap();
     assert_eq!(json["findings"][0]["kind"], "semaphore_left_over");
 }
@@ -176,7 +176,7 @@ fn f32_matmuls_get_a_note() {
     );
     let report = report(&multiplies, &[]).unwrap();
     assert_eq!(report.notes.len(), 1);
-    assert!(report.notes[0].line.is_some() && report.notes[0].message.contains("rounded to bf16"));
+    assert!(report.notes[0].note.line.is_some() && report.notes[0].note.message.contains("rounded to bf16"));
 }
 
 #[test]

@@ -4,7 +4,11 @@ use std::{borrow::Cow, sync::Arc};
 
 use serde::Serialize;
 
-use crate::{attribute::Attributes, types::Type};
+use crate::{
+    attribute::{Attr, Attributes},
+    parse::function_types_from_text,
+    types::Type,
+};
 
 /// A value of one function: an argument, or a result of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -48,7 +52,7 @@ pub struct SourceFrame {
     pub file: Arc<str>,
     /// The line, from 1.
     pub line: u32,
-    /// The column, from 1; 0 if it is not known.
+    /// The column as the lowering recorded it: JAX counts from 0.
     pub column: u32,
     /// The function that contains the line, if it is known.
     pub function: Option<Arc<str>>,
@@ -122,6 +126,39 @@ pub struct Function {
 }
 
 impl Function {
+    /// Makes a function of a `func.func` operation in generic form, whose values are `values`.
+    pub(crate) fn from_op(op: Op, values: Vec<ValueInfo>) -> Result<Self, String> {
+        if op.name != "func.func" {
+            return Err(format!("expected a function in the module, found '{}'", op.name));
+        }
+        let Some(Attr::String(name)) = op.attributes.get("sym_name") else {
+            return Err("a function has no name: set sym_name".to_owned());
+        };
+        let visibility = match op.attributes.get("sym_visibility") {
+            Some(Attr::String(word)) if word == "private" => Visibility::Private,
+            _ => Visibility::Public,
+        };
+        let Some(Attr::Type(Type::Other(ty))) = op.attributes.get("function_type") else {
+            return Err(format!("@{name} has no function_type"));
+        };
+        let types = function_types_from_text(ty).map_err(|error| error.message);
+        let (arguments, results) = types.map_err(|message| format!("the type of @{name}: {message}"))?;
+        let Ok([body]) = <[Region; 1]>::try_from(op.regions) else {
+            return Err(format!("@{name} must have one region"));
+        };
+        if body.ops.is_empty() {
+            return Err(format!("@{name} has no body"));
+        }
+        let found =
+            body.arguments.iter().filter_map(|value| values.get(value.index())).map(|value| &value.ty);
+        if !found.eq(&arguments) {
+            return Err(format!("the block arguments of @{name} are not those of its type"));
+        }
+        let spelled = ["sym_name", "sym_visibility", "function_type", "arg_attrs", "res_attrs"];
+        let attributes = op.attributes.without(&spelled);
+        Ok(Self { name: name.clone(), visibility, results, attributes, body, values })
+    }
+
     /// Returns the type of a value.
     pub fn ty(&self, value: Value) -> &Type {
         &self.values[value.index()].ty
@@ -142,6 +179,16 @@ fn walk(region: &Region, visit: &mut impl FnMut(&Op)) {
     }
 }
 
+/// Gives operations the positions of the same operations in a printed text.
+fn copy_places(region: &mut Region, printed: &Region) {
+    for (op, printed) in region.ops.iter_mut().zip(&printed.ops) {
+        op.place = printed.place;
+        for (region, printed) in op.regions.iter_mut().zip(&printed.regions) {
+            copy_places(region, printed);
+        }
+    }
+}
+
 /// A module: functions that can call one another.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Module {
@@ -157,5 +204,16 @@ impl Module {
     /// Finds a function by name.
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|f| f.name == name)
+    }
+
+    /// Prints the module, and gives each operation its position in that text.
+    pub fn into_text(mut self) -> (Self, String) {
+        let text = self.to_string();
+        let printed = crate::parse::parse(&text);
+        debug_assert!(printed.is_ok(), "{printed:?}");
+        for (function, printed) in self.functions.iter_mut().zip(printed.unwrap_or_default().functions) {
+            copy_places(&mut function.body, &printed.body);
+        }
+        (self, text)
     }
 }

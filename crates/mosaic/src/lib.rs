@@ -10,12 +10,15 @@
 
 pub mod attribute;
 pub mod build;
+pub mod bytecode;
 pub mod interpret;
 pub mod ir;
 pub mod limits;
 pub mod parse;
 mod print;
+mod source;
 pub mod types;
+mod upgrade;
 pub mod verify;
 
 pub use attribute::{Attr, Attributes, CoreType, DimensionSemantics, DotDimensions};

@@ -10,6 +10,15 @@ pub const MAX_ALIAS_BYTES: usize = 1 << 20;
 /// Additional alias expansion bytes per byte of text.
 pub const ALIAS_BYTES_PER_BYTE: usize = 4;
 
+/// Base budget of attributes and types that bytecode may expand to; see also [`BYTECODE_NODES_PER_BYTE`].
+pub const MAX_BYTECODE_NODES: usize = 1 << 20;
+
+/// Additional attributes and types per byte of bytecode.
+pub const BYTECODE_NODES_PER_BYTE: usize = 4;
+
+/// Maximum calls that the source location of an operation keeps.
+pub const MAX_SOURCE_FRAMES: usize = 64;
+
 /// Maximum elements of one vector: 64 MiB of f32, the VMEM of a tpu7x core.
 pub const MAX_VECTOR_ELEMENTS: usize = 1 << 24;
 
@@ -46,3 +55,6 @@ pub const ELEMENTS_PER_OPERATION: usize = 32;
 
 /// Multiply-adds that count as one operation.
 pub const PRODUCTS_PER_OPERATION: u64 = 1 << 10;
+
+/// Maximum texts that a kernel prints.
+pub const MAX_PRINTS: usize = 1 << 12;

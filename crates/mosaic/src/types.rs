@@ -252,6 +252,11 @@ impl Display for Extents<'_> {
     }
 }
 
+/// Spells extents before an element type, `2x128x`.
+pub(crate) fn extents_to_text(extents: &[usize]) -> String {
+    Extents(extents).to_string()
+}
+
 /// Joins items with a separator.
 pub(crate) fn join<T: Display>(items: impl IntoIterator<Item = T>, separator: &str) -> String {
     let mut text = String::new();

@@ -1,14 +1,11 @@
 //! Runs the files of `filetests/ptx`: each holds the body of a kernel and what is expected of it.
 //!
-//! The first line says how to launch it, the second what comes of it. Below an instruction,
-//! `// without => ...` says what comes of the kernel without it, and `// instead X; => ...` with another in
-//! its place. `BLESS=1` rewrites these.
+//! `runner` describes the form of a file.
 
-use std::{
-    collections::BTreeSet,
-    fs,
-    path::{Path, PathBuf},
-};
+#[path = "../../../filetests/runner.rs"]
+mod runner;
+
+use std::collections::BTreeSet;
 
 use octile_ptx::simulate::{DeviceMemory, Fault, KernelArgument, Launch, LaunchConfig, Program, TensorMap};
 
@@ -21,8 +18,6 @@ const PROLOGUE: &str = ".visible .entry test(.param .u64 out, .param .align 64 .
     .reg .f32 %f<9>; .reg .pred %p<9>; mov.u32 %r1, shared_memory; mov.u32 %r2, %tid.x; \
     mad.lo.u32 %r3, %r2, 4, %r1; shr.u32 %r4, %r2, 5; setp.eq.u32 %p1, %r2, 0; ld.param.u64 %rd1, [out]; mov.b64 %rd2, map;";
 
-const EXPECT: &str = "// expect: ";
-
 /// `// run: simulate threads=128`
 struct Case {
     ctas: u32,
@@ -33,9 +28,8 @@ struct Case {
 }
 
 impl Case {
-    fn new(directive: &str) -> Self {
-        let options =
-            directive.strip_prefix("// run: simulate").expect("the first line is `// run: simulate`");
+    fn new(run: &str) -> Self {
+        let options = run.strip_prefix("simulate").expect("the first line is `// run: simulate`");
         let mut case = Self { ctas: 1, cluster: 1, threads: 64, shared_bytes: 1024, seeds: 8 };
         for option in options.split_whitespace() {
             let (name, value) = option.split_once('=').expect("an option is `name=value`");
@@ -102,61 +96,7 @@ impl Case {
     }
 }
 
-/// The file with the expectations that hold.
-fn blessed(text: &str) -> String {
-    let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with(EXPECT)).collect();
-    let case = Case::new(lines.first().expect("a file is not empty"));
-    // The expectation takes a line, too.
-    lines.insert(1, "");
-    let mut out = format!("{}\n{EXPECT}{}\n", lines[0], case.outcome(&lines));
-    let mut instruction = 0;
-    for (at, line) in lines.iter().enumerate().skip(2) {
-        match mutation(line) {
-            Some((head, replacement)) => {
-                let mut mutant = lines.clone();
-                mutant[instruction] = replacement;
-                out += &format!("{head} => {}\n", case.outcome(&mutant));
-            }
-            None => {
-                out += &format!("{line}\n");
-                instruction = if line.trim_start().starts_with("//") { instruction } else { at };
-            }
-        }
-    }
-    out
-}
-
-/// `// instead X; => outcome`: all before the arrow, and what comes instead.
-fn mutation(line: &str) -> Option<(&str, &str)> {
-    let head = line.split(" =>").next().unwrap_or_default();
-    match head.trim_start() {
-        "// without" => Some((head, "")),
-        comment => Some((head, comment.strip_prefix("// instead ")?)),
-    }
-}
-
-fn files(folder: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).expect("the folder can be listed");
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.expect("it can be listed").path()).collect();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "ptx"));
-    files.sort();
-    files
-}
-
 #[test]
-fn files_do_what_they_say() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../filetests/ptx");
-    let mut wrong = Vec::new();
-    let files = files(&folder);
-    assert!(files.len() > 20, "only {} files in {}", files.len(), folder.display());
-    for file in files {
-        let text = fs::read_to_string(&file).expect("the file can be read");
-        let current = blessed(&text);
-        if std::env::var_os("BLESS").is_some() {
-            fs::write(&file, &current).expect("the file can be written");
-        } else if current != text {
-            wrong.push(format!("{}:\n{current}", file.display()));
-        }
-    }
-    assert!(wrong.is_empty(), "{} files do something else now:\n{}", wrong.len(), wrong.join("\n"));
+fn files_behave_as_stated() {
+    runner::check_files("ptx", "ptx", 20, |options, lines| Case::new(options).outcome(lines));
 }

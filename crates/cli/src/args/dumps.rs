@@ -116,6 +116,9 @@ pub struct JudgeArgs {
     /// Also write the verdicts as JUnit XML
     #[arg(long, value_name = "FILE")]
     pub junit: Option<PathBuf>,
+    /// Destination of the verdicts.
+    #[command(flatten)]
+    pub json: JsonArgs,
 }
 
 /// Arguments of `octile verify`.

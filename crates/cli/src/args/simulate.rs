@@ -80,6 +80,12 @@ pub struct SimulateArgs {
     /// Stop after N operations [default: generous]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max_operations: Option<u64>,
+    /// Also write the verdicts as JUnit XML
+    #[arg(long, value_name = "FILE")]
+    pub junit: Option<PathBuf>,
+    /// Also print GitHub Actions annotations
+    #[arg(long)]
+    pub github: bool,
     /// Destination of the report.
     #[command(flatten)]
     pub json: JsonArgs,

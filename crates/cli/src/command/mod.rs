@@ -6,6 +6,7 @@ pub mod check;
 pub mod compare;
 pub mod devices;
 pub mod inspect;
+mod junit;
 pub mod overview;
 pub mod quantize;
 pub mod report;
@@ -60,21 +61,23 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Verify(args)) => {
-            let junit = open_junit(&args.judge)?;
+            let outputs = VerdictOutputs::open(&args.judge)?;
             let versions = analyze::run(&analyze::AnalyzeRequest::new(&args.inputs, &args.known))?;
-            judge(&verify::VerifyReport::new(versions, args.judge.strict), junit)
+            judge(&verify::VerifyReport::new(versions, args.judge.strict), outputs)
         }
         Some(Command::Compare(args)) => compare_inputs(&args),
         Some(Command::Check(args)) => {
             let request = inspect::InspectRequest::new(&args.inspect)?;
-            let junit = open_junit(&args.judge)?;
-            if let Some(junit) = &junit {
-                junit.require_outside(request.folders())?;
+            let outputs = VerdictOutputs::open(&args.judge)?;
+            for output in [&outputs.junit, &outputs.json].into_iter().flatten() {
+                output.require_outside(request.folders())?;
             }
             let report = check::run(&request, args.judge.strict)?;
-            print::inspect::report(&report.compiled);
-            print::compare::facts(&report.facts);
-            judge(&report.verdicts, junit)
+            if !outputs.takes_stdout() {
+                print::inspect::report(&report.compiled);
+                print::compare::facts(&report.facts);
+            }
+            judge(&report.verdicts, outputs)
         }
         Some(Command::Report(args)) => {
             let output = Destination::open(&args.output)?;
@@ -96,18 +99,25 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) if simulate::gpu::is_ptx(&args.kernel) => {
-            let SimulateOutputs { json, .. } = SimulateOutputs::open(&args)?;
+            let SimulateOutputs { json, junit, .. } = SimulateOutputs::open(&args)?;
+            let is_replaced = takes_stdout([&json, &junit]);
             let report = simulate::gpu::run(&simulate::gpu::GpuSimulateRequest::new(&args)?);
             let document = simulate::JudgedReport::new(report.verdict(), &report);
+            junit.map_or(Ok(()), |junit| junit.finish(&report.junit()?))?;
             deliver(json, Schema::v1("octile-simulate-gpu"), &document, || {
-                print::simulate::gpu::report(&report)
+                if !is_replaced {
+                    print::simulate::gpu::report(&report);
+                }
             })?;
+            if args.github {
+                print::annotate(&print::simulate::gpu_annotations(&report), is_replaced);
+            }
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) => {
             let request = simulate::SimulateRequest::new(&args)?;
-            let SimulateOutputs { json, trace, svg } = SimulateOutputs::open(&args)?;
-            let is_replaced = [&trace, &svg].into_iter().flatten().any(Destination::is_stdout);
+            let SimulateOutputs { json, junit, trace, svg } = SimulateOutputs::open(&args)?;
+            let is_replaced = takes_stdout([&json, &junit, &trace, &svg]);
             let report = simulate::run(&request)?;
             if let Some(trace) = trace {
                 trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
@@ -115,12 +125,16 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             if let Some(svg) = svg {
                 svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
             }
+            junit.map_or(Ok(()), |junit| junit.finish(&report.junit(print::simulate::finding)?))?;
             let document = simulate::JudgedReport::new(report.verdict(), &report);
             deliver(json, Schema::v1("octile-simulate"), &document, || {
                 if !is_replaced {
                     print::simulate::report(&report);
                 }
             })?;
+            if args.github {
+                print::annotate(&print::simulate::annotations(&report), is_replaced);
+            }
             Ok(report.verdict())
         }
         Some(Command::Quantize(args)) => {
@@ -267,6 +281,11 @@ fn deliver(
     json.map_or(Ok(()), |json| json.finish_json(schema, document))
 }
 
+/// Whether one of these documents takes the place of the report.
+fn takes_stdout<const N: usize>(outputs: [&Option<Destination>; N]) -> bool {
+    outputs.into_iter().flatten().any(Destination::is_stdout)
+}
+
 /// Rejects a destination that is one of the files read.
 fn require_apart(output: Option<&Destination>, versions: &[analyze::Version]) -> Result<()> {
     let files = versions.iter().flat_map(analyze::Version::all_files);
@@ -278,27 +297,52 @@ fn report_checkpoint(report: quantize::CheckpointReport) -> Verdict {
     Verdict::Passed
 }
 
-fn open_junit(args: &JudgeArgs) -> Result<Option<Destination>> {
-    args.junit.as_deref().map(Destination::open).transpose()
+/// Where `octile verify` and `octile check` write documents.
+struct VerdictOutputs {
+    junit: Option<Destination>,
+    json: Option<Destination>,
 }
 
-/// Prints the verdicts, and writes JUnit where requested.
-fn judge(report: &verify::VerifyReport, junit: Option<Destination>) -> Result<Verdict> {
-    if let Some(junit) = &junit {
-        junit.require_apart(report.versions.iter().flat_map(|judged| judged.version.all_files()))?;
+impl VerdictOutputs {
+    /// Opens the destinations, which must differ.
+    fn open(args: &JudgeArgs) -> Result<Self> {
+        let junit = args.junit.as_deref().map(Destination::open).transpose()?;
+        let json = Destination::open_json(&args.json)?;
+        if [&junit, &json].into_iter().flatten().filter(|output| output.is_stdout()).count() > 1 {
+            bail!("only one of --json and --junit can go to standard output: name a file for the other");
+        }
+        json.as_ref().map_or(Ok(()), |json| json.require_apart(args.junit.clone()))?;
+        Ok(Self { junit, json })
     }
-    if !junit.as_ref().is_some_and(Destination::is_stdout) {
+
+    /// Whether a document takes the place of the report.
+    fn takes_stdout(&self) -> bool {
+        takes_stdout([&self.junit, &self.json])
+    }
+}
+
+/// Prints the verdicts, and writes JUnit and JSON where requested.
+fn judge(report: &verify::VerifyReport, outputs: VerdictOutputs) -> Result<Verdict> {
+    for output in [&outputs.junit, &outputs.json].into_iter().flatten() {
+        output.require_apart(report.versions.iter().flat_map(|judged| judged.version.all_files()))?;
+    }
+    if !outputs.takes_stdout() {
         print::verify::report(report);
     }
-    if let Some(junit) = junit {
+    if let Some(junit) = outputs.junit {
         junit.finish(&report.junit()?)?;
     }
-    Ok(Verdict::of(report.passed()))
+    let verdict = Verdict::of(report.passed());
+    if let Some(json) = outputs.json {
+        json.finish_json(Schema::v1("octile-verify"), &simulate::JudgedReport::new(verdict, report))?;
+    }
+    Ok(verdict)
 }
 
 /// Where `octile simulate` writes documents.
 struct SimulateOutputs {
     json: Option<Destination>,
+    junit: Option<Destination>,
     trace: Option<Destination>,
     svg: Option<Destination>,
 }
@@ -306,13 +350,14 @@ struct SimulateOutputs {
 impl SimulateOutputs {
     /// Opens the destinations, which must differ from each other and from the inputs.
     fn open(args: &SimulateArgs) -> Result<Self> {
-        let paths = [&args.json.json, &args.trace, &args.svg];
-        let [json, trace, svg] = paths.map(|path| path.as_deref().map(Destination::open).transpose());
-        let outputs = Self { json: json?, trace: trace?, svg: svg? };
-        let opened = [&outputs.json, &outputs.trace, &outputs.svg];
+        let paths = [&args.json.json, &args.junit, &args.trace, &args.svg];
+        let [json, junit, trace, svg] = paths.map(|path| path.as_deref().map(Destination::open).transpose());
+        let outputs = Self { json: json?, junit: junit?, trace: trace?, svg: svg? };
+        let opened = [&outputs.json, &outputs.junit, &outputs.trace, &outputs.svg];
         if opened.iter().filter(|output| output.as_ref().is_some_and(Destination::is_stdout)).count() > 1 {
             bail!(
-                "only one of --json, --trace and --svg can go to standard output: name files for the others"
+                "only one of --json, --junit, --trace and --svg can go to standard output: name files for the \
+                 others"
             );
         }
         // Files of the kernel's folder that describe how to launch it.

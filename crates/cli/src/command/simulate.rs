@@ -1,21 +1,29 @@
 //! `octile simulate`: runs a Mosaic kernel without a TPU, or a PTX kernel without a GPU.
 
 mod compare;
+mod diagnosis;
 pub mod gpu;
+mod junit;
+mod kernels;
+mod signals;
 mod tensors;
 mod trace;
+mod wording;
 
-use std::{path::Path, time::Instant};
+use std::{
+    path::{Path, PathBuf},
+    time::Instant,
+};
 
 use anyhow::{Context, Result, anyhow, bail};
 use octile_core::{Problem, device::tpu::TpuChip, plan::tpu::TpuPlan, sample::Operands};
 use octile_harness::backend::tensor_arguments;
 use octile_mosaic::{
     Module,
-    interpret::{Figures, Finding, Note, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
+    interpret::{Figures, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     parse,
-    verify::{Violation, verify},
+    verify::verify,
 };
 use serde::Serialize;
 
@@ -31,8 +39,14 @@ use crate::{
 };
 
 pub use compare::{Comparison, Expected};
+pub use diagnosis::{
+    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, MosaicLine, Rejection,
+};
+use kernels::SimulatedKernels;
 use tensors::Tensors;
 pub use trace::chrome_trace;
+
+pub use crate::python::{PythonLine, PythonPlace};
 
 /// Default chip.
 const DEFAULT_CHIP: &str = "tpu7x";
@@ -43,6 +57,8 @@ pub const MODULE: &str = "stablehlo.mlir";
 
 /// Kernel, operands and options of a run.
 pub struct SimulateRequest {
+    /// The file that the kernel was read from.
+    pub file: PathBuf,
     /// Name of the kernel in messages.
     pub name: String,
     /// The kernel, or the module around it.
@@ -109,6 +125,7 @@ impl SimulateRequest {
             DEFAULT_BYTES.saturating_add(known.saturating_mul(BYTES_PER_OPERAND_BYTE))
         });
         Ok(Self {
+            file: args.kernel.clone(),
             name,
             module,
             text,
@@ -197,11 +214,11 @@ pub struct SimulateReport {
     /// Whether the kernel finished.
     pub completed: bool,
     /// What the compiler would reject.
-    pub violations: Vec<Violation>,
+    pub violations: Vec<Rejection>,
     /// Races, deadlocks and other errors.
-    pub findings: Vec<Finding>,
+    pub findings: Vec<Diagnosis>,
     /// Where the chip's arithmetic differs from what the text suggests.
-    pub notes: Vec<Note>,
+    pub notes: Vec<LocatedNote>,
     /// Operations executed.
     pub operations: u64,
     /// Comparison of the first result with the expected one.
@@ -215,9 +232,6 @@ pub struct SimulateReport {
     /// The timeline, if recorded.
     #[serde(skip)]
     pub timeline: Timeline,
-    /// The lines of the kernel.
-    #[serde(skip)]
-    pub lines: Vec<String>,
 }
 
 /// How well a kernel uses the chip, on the modelled clock.
@@ -256,12 +270,15 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         output_shapes: shapes,
         max_operations: request.max_operations,
         max_bytes: request.max_bytes,
-        ..Options::new(request.chip.rates)
+        ..Options::for_chip(request.chip)
     };
+    let mut module = request.module.clone();
+    let kernels = SimulatedKernels::name(&request.file, &mut module, &request.text);
     let start = Instant::now();
-    let outcome = simulate(&request.module, &request.operands, &options).with_context(|| not_run(request))?;
+    let outcome = simulate(&module, &request.operands, &options).with_context(|| not_run(request))?;
     let seconds = start.elapsed().as_secs_f64();
-    let Outcome { outputs, findings, completed, timeline, operations, notes, .. } = outcome;
+    let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));
+    let Outcome { outputs, findings: _, completed, timeline, operations, .. } = outcome;
     let products = timeline.figures.products;
     let comparison = match (&request.expected, outputs.first()) {
         (Some(expected), Some(result)) => Some(Comparison::between(result, expected, products)?),
@@ -282,7 +299,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         chip: request.chip.name,
         races: request.races,
         completed,
-        violations,
+        violations: kernels.rejections(violations),
         findings,
         notes,
         operations,
@@ -291,6 +308,5 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         shares,
         seconds,
         timeline,
-        lines: request.text.lines().map(str::to_owned).collect(),
     })
 }

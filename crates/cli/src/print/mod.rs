@@ -80,6 +80,15 @@ pub(crate) fn emit_document(text: &str) {
     keep_failure(write(&mut io::stdout().lock(), &printable(text)));
 }
 
+/// Prints workflow commands, which GitHub Actions reads from either stream: on standard error where a document
+/// takes standard output.
+pub(crate) fn annotate(text: &str, is_replaced: bool) {
+    match is_replaced {
+        true => text.lines().for_each(say),
+        false => emit_document(text),
+    }
+}
+
 fn keep_failure(written: io::Result<()>) {
     if let Err(error) = written {
         let _ = FAILURE.set(error);

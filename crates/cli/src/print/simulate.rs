@@ -1,6 +1,7 @@
 //! Prints `octile simulate`.
 
 mod findings;
+mod github;
 pub mod gpu;
 mod svg;
 pub(super) mod timeline;
@@ -10,6 +11,8 @@ use std::fmt::Write;
 use super::{emit, heading};
 use crate::{Verdict, command::simulate::SimulateReport};
 
+pub use findings::finding;
+pub use github::{annotations, gpu_annotations};
 pub use svg::drawing;
 
 /// Prints findings, the comparison of the result, and modelled times.
@@ -19,11 +22,11 @@ pub fn report(report: &SimulateReport) {
 
 fn text(report: &SimulateReport) -> String {
     let mut text = heading(format!("{}\nsimulated {}, one core", report.kernel, report.chip));
-    for violation in &report.violations {
-        let _ = writeln!(text, "REJECTED BY THE COMPILER\n{}", findings::violation(violation, &report.lines));
+    for rejection in &report.violations {
+        let _ = writeln!(text, "REJECTED BY THE COMPILER\n{}", findings::rejection(rejection));
     }
     for (number, finding) in report.findings.iter().enumerate() {
-        let _ = writeln!(text, "{}. {}", number + 1, findings::finding(finding, &report.lines));
+        let _ = writeln!(text, "{}. {}", number + 1, findings::finding(finding));
     }
     let results = if report.results == 1 { "result" } else { "results" };
     let _ = writeln!(text, "operands  {}; {} {results}", report.operands.join(", "), report.results);
@@ -51,8 +54,7 @@ fn text(report: &SimulateReport) -> String {
         ),
     };
     for note in &report.notes {
-        let line = note.line.map(|line| format!("line {line}, ")).unwrap_or_default();
-        let _ = writeln!(text, "note      {line}{}: {}", note.op, note.message);
+        let _ = writeln!(text, "note      {}", findings::note(note));
     }
     let (figures, shares) = (&report.figures, &report.shares);
     let _ = writeln!(

@@ -182,7 +182,7 @@ impl Format {
             () if is_sass(text) => Self::Plain(FileKind::Sass),
             () if head.starts_with(AssemblerReport::HEAD) => Self::Plain(FileKind::Assembler),
             () if is_listing(head) => Self::Listing,
-            () if head.starts_with("module") && text.contains("func.func") => Self::Plain(FileKind::Mosaic),
+            () if is_mosaic(head) => Self::Plain(FileKind::Mosaic),
             () => Self::Other,
         }
     }
@@ -252,6 +252,14 @@ fn table_damage(facts: &Facts, text: &str) -> Vec<Damage> {
         damage.push(Damage { place: Place { line, column: 1 }, what });
     }
     damage
+}
+
+/// Recognizes a module, possibly after aliases (`#loc = ...`, `!alias = ...`) and comments.
+fn is_mosaic(head: &str) -> bool {
+    let before =
+        |line: &&str| line.trim().is_empty() || line.starts_with(['#', '!']) || line.starts_with("//");
+    let first = head.lines().find(|line| !before(line));
+    first.is_some_and(|line| line.starts_with("module")) && head.contains("func.func")
 }
 
 /// Whether a text begins like an LLO listing: with its key, first bundle or first region.

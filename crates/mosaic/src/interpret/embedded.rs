@@ -4,7 +4,10 @@ use std::collections::{HashMap, HashSet};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
-use super::program::{Refusal, Unrunnable};
+use super::{
+    naming::apply_names,
+    program::{Refusal, Unrunnable},
+};
 use crate::{
     attribute::Attr,
     ir::{Function, Module, Op},
@@ -155,7 +158,8 @@ impl KernelCall {
         let Some(body) = json["custom_call_config"]["body"].as_str() else {
             return Err("backend_config has no custom_call_config.body".into());
         };
-        let (module, text) = body_module(body)?;
+        let (mut module, text) = body_module(body)?;
+        apply_names(op, &mut module);
         let limit = json["scoped_memory_configs"].as_array().and_then(|configs| {
             let vmem = configs.iter().find(|config| config["memory_space"] == 1)?;
             vmem["size"].as_u64()

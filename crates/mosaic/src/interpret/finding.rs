@@ -84,6 +84,15 @@ pub struct Note {
     pub message: String,
 }
 
+/// What a kernel printed with `pl.debug_print`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Print {
+    /// The print.
+    pub site: Site,
+    /// The text.
+    pub text: String,
+}
+
 /// Kinds of defects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
@@ -227,6 +236,48 @@ pub enum Trouble {
         /// Its site.
         site: Site,
     },
+    /// The kernel's buffers do not fit in a memory of the chip.
+    MemoryExceeded {
+        /// `VMEM` or `SMEM`.
+        memory: &'static str,
+        /// Bytes of all buffers, padded to tiles.
+        bytes: usize,
+        /// Bytes that the kernel may use.
+        limit: usize,
+        /// Each buffer and its bytes, largest first.
+        buffers: Vec<(String, usize)>,
+        /// The allocation that exceeds the limit; `None` for the kernel's arguments.
+        site: Option<Site>,
+    },
+    /// A grid step uses what a step with another index of a parallel dimension wrote.
+    ParallelDependence {
+        /// Region.
+        area: Area,
+        /// The parallel dimension along which the two steps differ.
+        dimension: usize,
+        /// The write of the earlier step.
+        write: Site,
+        /// The read or write of the later step.
+        access: Site,
+        /// Whether the later step reads; otherwise it writes the same block of a result.
+        reads: bool,
+    },
+    /// A result's block is visited again after other blocks: what the earlier steps wrote is lost.
+    OutputRevisited {
+        /// The result's window.
+        area: Area,
+        /// Block index.
+        block: Vec<i64>,
+        /// The last step of the earlier visit.
+        left: Vec<i64>,
+        /// The access, or copy out, of the later visit.
+        access: Site,
+    },
+    /// A loop that can never end: an iteration changed nothing.
+    EndlessLoop {
+        /// The loop.
+        site: Site,
+    },
 }
 
 /// A defect and how often it occurred.
@@ -243,6 +294,13 @@ impl Site {
     pub(crate) fn new(agent: Agent, place: Option<Place>, op: &str, step: &[i64]) -> Self {
         let line = place.map(|place| place.line);
         Self { agent, line, source: Vec::new(), op: op.to_owned(), step: step.to_vec(), device: None }
+    }
+
+    /// Adds the source of its line.
+    pub(crate) fn locate(&mut self, sources: &HashMap<u32, SourceStack>) {
+        if let Some(source) = self.line.and_then(|line| sources.get(&line)) {
+            self.source = source.to_vec();
+        }
     }
 }
 
@@ -271,7 +329,12 @@ impl Trouble {
             Self::ReadOfUnwritten { read, .. } => vec![read.line],
             Self::OutOfBounds { access, .. } => vec![access.line],
             Self::OutputNotWritten { .. } => Vec::new(),
-            Self::AssertionFailed { site, .. } | Self::OutOfOperations { site, .. } => vec![site.line],
+            Self::AssertionFailed { site, .. }
+            | Self::OutOfOperations { site, .. }
+            | Self::EndlessLoop { site } => vec![site.line],
+            Self::MemoryExceeded { site, .. } => site.iter().map(|site| site.line).collect(),
+            Self::ParallelDependence { write, access, .. } => vec![access.line, write.line],
+            Self::OutputRevisited { access, .. } => vec![access.line],
         }
     }
 
@@ -291,7 +354,12 @@ impl Trouble {
             Self::ReadOfUnwritten { read, .. } => vec![read],
             Self::OutOfBounds { access, .. } => vec![access],
             Self::OutputNotWritten { .. } => Vec::new(),
-            Self::AssertionFailed { site, .. } | Self::OutOfOperations { site, .. } => vec![site],
+            Self::AssertionFailed { site, .. }
+            | Self::OutOfOperations { site, .. }
+            | Self::EndlessLoop { site } => vec![site],
+            Self::MemoryExceeded { site, .. } => site.iter_mut().collect(),
+            Self::ParallelDependence { write, access, .. } => vec![access, write],
+            Self::OutputRevisited { access, .. } => vec![access],
         }
     }
 
@@ -316,6 +384,8 @@ impl Trouble {
             | Self::WriteDuringCopyIn { area, .. }
             | Self::OverwrittenDuringCopyOut { area, .. }
             | Self::ReadOfUnwritten { area, .. }
+            | Self::ParallelDependence { area, .. }
+            | Self::OutputRevisited { area, .. }
             | Self::DeviceRace { area, .. }
             | Self::OutputNotWritten { area, .. } => &area.buffer,
             Self::DeviceDeadlock { waiting, .. } => waiting.first().map_or("", |waiter| &waiter.semaphore),
@@ -323,7 +393,8 @@ impl Trouble {
             Self::Deadlock { semaphore, .. } | Self::SemaphoreLeftOver { semaphore, .. } => semaphore,
             Self::OutOfBounds { buffer, .. } => buffer,
             Self::AssertionFailed { message, .. } => message,
-            Self::OutOfOperations { site, .. } => &site.op,
+            Self::OutOfOperations { site, .. } | Self::EndlessLoop { site } => &site.op,
+            Self::MemoryExceeded { memory, .. } => memory,
         }
     }
 
@@ -370,9 +441,7 @@ impl Findings {
     pub(crate) fn located(self, sources: &HashMap<u32, SourceStack>) -> Vec<Finding> {
         let mut findings = self.0;
         for site in findings.iter_mut().flat_map(|finding| finding.trouble.sites_mut()) {
-            if let Some(source) = site.line.and_then(|line| sources.get(&line)) {
-                site.source = source.to_vec();
-            }
+            site.locate(sources);
         }
         findings
     }

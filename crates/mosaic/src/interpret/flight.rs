@@ -18,6 +18,16 @@ impl Machine<'_> {
         }
     }
 
+    /// Lets time pass: the oldest DMA in flight completes. Returns whether there was one.
+    pub(crate) fn pass_time(&mut self) -> bool {
+        let oldest = self.copies.in_flight.iter().find(|(_, copy)| !copy.moved).map(|(&number, _)| number);
+        if let Some(number) = oldest {
+            self.changes += 1;
+            self.move_bytes(number);
+        }
+        oldest.is_some()
+    }
+
     /// Starts a DMA.
     pub(crate) fn start_copy(
         &mut self,
@@ -27,6 +37,7 @@ impl Machine<'_> {
         agent: Agent,
         place: Option<Place>,
     ) -> Result<(), Stop> {
+        self.changes += 1;
         let in_flight = self.copies.in_flight.len();
         if in_flight >= MAX_COPIES {
             let message = format!("more than {MAX_COPIES} DMAs in flight without a wait");

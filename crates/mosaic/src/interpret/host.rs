@@ -55,16 +55,18 @@ fn summary(machine: Machine<'_>, outputs: Vec<Tensor>, returned: bool) -> Outcom
     let Machine { kernels, clock, program, findings: own, .. } = machine;
     let mut timeline = clock.finish(0);
     let (mut findings, mut notes, mut runs) = (Vec::new(), program.notes.clone(), Vec::new());
+    let mut prints = Vec::new();
     for (name, kernel) in kernels {
         findings.extend(kernel.findings.iter().cloned());
         notes.extend(kernel.notes.iter().cloned());
+        prints.extend(kernel.prints.iter().cloned());
         let run = KernelRun::of(&name, &kernel, timeline.figures.cycles);
         timeline.append(kernel.timeline);
         runs.push(run);
     }
     findings.extend(own.located(&program.sources));
     let completed = returned && runs.iter().all(|run| run.completed);
-    Outcome { outputs, findings, completed, timeline, operations, notes, kernels: runs }
+    Outcome { outputs, findings, completed, timeline, operations, notes, prints, kernels: runs }
 }
 
 fn check(entry: &Function, types: &[Type], inputs: &[Tensor]) -> Result<(), SimulateError> {

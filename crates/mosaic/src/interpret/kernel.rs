@@ -23,7 +23,8 @@ pub(crate) struct Kernel {
     name: String,
     program: Program,
     code: Rc<Code>,
-    grid: Vec<usize>,
+    /// Extents of the grid; `None` for those that the first operands give.
+    grid: Vec<Option<usize>>,
     /// Scalar-prefetch operands, in SMEM before the kernel starts.
     prefetched: usize,
     windows: Vec<WindowSpec>,
@@ -118,6 +119,8 @@ impl Kernel {
         bound: &mut Bound,
     ) -> Result<(), Stop> {
         let operands = self.prefetched + self.windows.len();
+        let inputs = self.bind_grid(inputs, bound)?;
+        machine.grid.clone_from(&bound.grid);
         if inputs.len() < self.prefetched || inputs.len() > operands {
             return Err(Stop::Operands(format!(
                 "the kernel takes at most {operands} operands, {} of them prefetched, but {} were given",
@@ -160,7 +163,7 @@ impl Kernel {
                     let alias = options.aliases.iter().find(|alias| alias.output == output);
                     let far = match alias {
                         Some(alias) => self.aliased(number, alias, known, &far_inputs)?,
-                        None => self.far_output(machine, number, known, &bound.prefetched)?,
+                        None => self.far_output(machine, number, known, bound)?,
                     };
                     (far, Direction::Out)
                 }
@@ -175,6 +178,24 @@ impl Kernel {
             });
         }
         Ok(())
+    }
+
+    /// Takes the extents of a dynamic grid from the first operands; returns the others.
+    fn bind_grid<'t>(&self, inputs: &'t [Tensor], bound: &mut Bound) -> Result<&'t [Tensor], Stop> {
+        let dynamic = self.grid.iter().filter(|extent| extent.is_none()).count();
+        let Some((extents, inputs)) = inputs.split_at_checked(dynamic) else {
+            return Err(Stop::Operands(format!(
+                "the first {dynamic} operands are extents of the grid, but {} were given",
+                inputs.len()
+            )));
+        };
+        let mut extents = extents.iter().map(grid_extent);
+        bound.grid = self
+            .grid
+            .iter()
+            .map(|extent| extent.map_or_else(|| extents.next().unwrap_or(Ok(0)), Ok))
+            .collect::<Result<_, Stop>>()?;
+        Ok(inputs)
     }
 
     fn argument(&self, number: usize) -> (&str, &MemRef) {
@@ -201,13 +222,13 @@ impl Kernel {
         machine: &mut Machine<'_>,
         number: usize,
         known: Option<&Vec<usize>>,
-        prefetched: &[View],
+        bound: &Bound,
     ) -> Result<View, Stop> {
         let (name, memref) = self.operand(number);
         let spec = &self.windows[number];
         let shape = match (known, spec) {
             (Some(shape), _) => shape.clone(),
-            (None, WindowSpec::Blocks { .. }) => self.covered(machine, spec, prefetched)?,
+            (None, WindowSpec::Blocks { .. }) => self.covered(machine, spec, bound)?,
             (None, _) => memref.shape.clone(),
         };
         let element = Element::of(&Type::MemRef(memref.clone()));
@@ -256,13 +277,13 @@ impl Kernel {
         &self,
         machine: &mut Machine<'_>,
         spec: &WindowSpec,
-        prefetched: &[View],
+        bound: &Bound,
     ) -> Result<Vec<usize>, Stop> {
         let WindowSpec::Blocks { block, .. } = spec else { unreachable!("only blocks cover") };
         let mut shape = vec![0; block.len()];
-        for step in 0..self.step_count() {
+        for step in 0..bound.step_count() {
             machine.count_operations(OPERATIONS_PER_WINDOW);
-            let index = spec.index(machine, &self.coordinates(step), prefetched)?;
+            let index = spec.index(machine, &bound.coordinates(step), &bound.prefetched)?;
             for ((extent, index), size) in shape.iter_mut().zip(index).zip(block) {
                 *extent = (*extent).max((index.max(0) as usize).saturating_add(1).saturating_mul(*size));
             }
@@ -270,29 +291,8 @@ impl Kernel {
         Ok(shape)
     }
 
-    fn step_count(&self) -> usize {
-        self.grid.iter().fold(1, |all: usize, &extent| all.saturating_mul(extent))
-    }
-
-    /// Grid indices of a step; the last one varies fastest.
-    fn coordinates(&self, step: usize) -> Vec<i64> {
-        let mut rest = step;
-        let mut indices: Vec<i64> = self
-            .grid
-            .iter()
-            .rev()
-            .map(|&extent| {
-                let index = rest % extent;
-                rest /= extent;
-                index as i64
-            })
-            .collect();
-        indices.reverse();
-        indices
-    }
-
     fn steps(&self, machine: &mut Machine<'_>, bound: &mut Bound) -> Result<(), Stop> {
-        let steps = self.step_count();
+        let steps = bound.step_count();
         machine.frame = vec![Value::Unset; self.code.slots];
         let slots = &self.code.body.arguments;
         let fixed = bound.prefetched.iter().chain(&bound.scratch).cloned();
@@ -303,8 +303,8 @@ impl Kernel {
         }
         for step in 0..steps {
             machine.count_operations(OPERATIONS_PER_WINDOW * (1 + self.windows.len() as u64));
-            let coordinates = self.coordinates(step);
-            let next = (step + 1 < steps).then(|| self.coordinates(step + 1));
+            let coordinates = bound.coordinates(step);
+            let next = (step + 1 < steps).then(|| bound.coordinates(step + 1));
             machine.step = coordinates.clone();
             for (place, &coordinate) in coordinates.iter().enumerate() {
                 machine.frame[slots[place] as usize] = Value::Integer(coordinate);
@@ -336,9 +336,10 @@ impl Kernel {
     }
 }
 
-/// Views of the arguments.
+/// The grid, and views of the arguments.
 #[derive(Default)]
 struct Bound {
+    grid: Vec<usize>,
     prefetched: Vec<View>,
     windows: Vec<Bind>,
     scratch: Vec<View>,
@@ -348,6 +349,29 @@ struct Bound {
     bytes: usize,
 }
 
+impl Bound {
+    fn step_count(&self) -> usize {
+        self.grid.iter().fold(1, |all: usize, &extent| all.saturating_mul(extent))
+    }
+
+    /// Grid indices of a step; the last one varies fastest.
+    fn coordinates(&self, step: usize) -> Vec<i64> {
+        let mut rest = step;
+        let mut indices: Vec<i64> = self
+            .grid
+            .iter()
+            .rev()
+            .map(|&extent| {
+                let index = rest % extent;
+                rest /= extent;
+                index as i64
+            })
+            .collect();
+        indices.reverse();
+        indices
+    }
+}
+
 enum Bind {
     /// The kernel receives the whole operand and copies from it itself.
     Direct(View),
@@ -355,7 +379,7 @@ enum Bind {
 }
 
 /// Finds the kernel: the function with a grid, or else the first one.
-fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
+pub(super) fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
     let marked = |function: &&Function| {
         ["iteration_bounds", "window_params", "tpu.core_type"]
             .iter()
@@ -405,16 +429,36 @@ fn check_attributes(function: &Function) -> Result<(), Unrunnable> {
     }
 }
 
-fn grid(function: &Function) -> Result<Vec<usize>, Unrunnable> {
+/// Largest extent of a grid dimension.
+const MAX_GRID_EXTENT: i64 = 1 << 40;
+
+/// Extents of the grid; a dynamic one is spelled as the smallest integer.
+fn grid(function: &Function) -> Result<Vec<Option<usize>>, Unrunnable> {
     match function.attributes.get("iteration_bounds") {
         None => Ok(Vec::new()),
-        Some(Attr::I64s(bounds)) => {
-            let known = |&bound: &i64| usize::try_from(bound).ok().filter(|&bound| bound < 1 << 40);
-            let grid: Option<Vec<usize>> = bounds.iter().map(known).collect();
-            grid.ok_or_else(|| refuse("dynamic grids are not supported"))
-        }
+        Some(Attr::I64s(bounds)) => bounds
+            .iter()
+            .map(|&bound| match bound {
+                i64::MIN => Ok(None),
+                0..MAX_GRID_EXTENT => Ok(Some(bound as usize)),
+                _ => Err(refuse(format!("a grid dimension has the extent {bound}"))),
+            })
+            .collect(),
         Some(other) => Err(refuse(format!("iteration_bounds is not a list of integers: {other}"))),
     }
+}
+
+/// Extent of a grid dimension, given as one integer.
+fn grid_extent(tensor: &Tensor) -> Result<usize, Stop> {
+    let is_integer = tensor.element == Element::Integer(4) && tensor.is_sound() && tensor.bytes.len() == 4;
+    let value = is_integer.then(|| tensor.to_data().to_integers(1)[0]);
+    value.and_then(|value| usize::try_from(value).ok()).ok_or_else(|| {
+        Stop::Operands(format!(
+            "the kernel's grid is dynamic: its first operand must be one i32 that is not negative, not {} of \
+             shape {:?}",
+            tensor.element, tensor.shape
+        ))
+    })
 }
 
 /// Checks the tensor's element type and rank against the memref.
@@ -464,5 +508,7 @@ fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
     let (operations, notes) = (machine.operations(), machine.program.notes.clone());
     let timeline = machine.clock.finish(bound.bytes as u64);
     let findings = machine.findings.located(&machine.program.sources);
-    Outcome { outputs, findings, completed, timeline, operations, notes, kernels: Vec::new() }
+    let mut prints = machine.prints;
+    prints.iter_mut().for_each(|print| print.site.locate(&machine.program.sources));
+    Outcome { outputs, findings, completed, timeline, operations, notes, prints, kernels: Vec::new() }
 }

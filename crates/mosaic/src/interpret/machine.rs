@@ -7,8 +7,9 @@ use super::{
     budget::Budget,
     copies::Copies,
     element::{Element, read_floats, read_integers, write_floats, write_integers},
-    finding::{Agent, Findings, Site, Trouble},
+    finding::{Agent, Findings, Print, Site, Trouble},
     memory::Buffer,
+    ops::RandomBits,
     program::{Block, Code, Program, Step},
     timeline::Clock,
     value::{Data, Value},
@@ -55,8 +56,16 @@ pub(crate) struct Machine<'a> {
     pub(crate) copies: Copies,
     pub(crate) findings: Findings,
     pub(crate) clock: Clock,
+    /// Extents of the grid.
+    pub(crate) grid: Vec<usize>,
     /// Current grid step.
     pub(crate) step: Vec<i64>,
+    /// What the kernel printed.
+    pub(crate) prints: Vec<Print>,
+    /// The stand-in for the chip's random bits.
+    pub(crate) random: RandomBits,
+    /// Changes of memory and semaphores so far: a loop iteration without any can be repeated for ever.
+    pub(crate) changes: u64,
     /// Names and outcomes of the kernels that the surrounding module has called.
     pub(crate) kernels: Vec<(Rc<str>, Outcome)>,
     pub(super) scratch: Vec<u8>,
@@ -77,7 +86,11 @@ impl<'a> Machine<'a> {
             copies: Copies::default(),
             findings: Findings::default(),
             clock: Clock::new(options.rates, options.events),
+            grid: Vec::new(),
             step: Vec::new(),
+            prints: Vec::new(),
+            random: RandomBits::default(),
+            changes: 0,
             kernels: Vec::new(),
             scratch: Vec::new(),
             depth: 0,
@@ -292,6 +305,7 @@ impl<'a> Machine<'a> {
     /// Checks and performs a write by the core.
     pub(crate) fn store(&mut self, step: &Step, view: &View, data: &Data) -> Result<(), Stop> {
         self.inside(view, |m| m.core_site(step))?;
+        self.changes += 1;
         let racing = self.races(view, true, step);
         let buffer = &mut self.buffers[view.buffer];
         let mut at = 0;

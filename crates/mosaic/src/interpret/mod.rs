@@ -18,6 +18,7 @@ mod kernel;
 mod live;
 mod machine;
 mod memory;
+mod naming;
 mod ops;
 mod places;
 mod program;
@@ -30,13 +31,14 @@ mod window;
 pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
 pub use engine::{Engine, Portable, Strided};
-pub use finding::{Agent, Area, Finding, Note, Range, Site, Trouble, Waiter};
+pub use finding::{Agent, Area, Finding, Note, Print, Range, Site, Trouble, Waiter};
+pub use naming::{kernel_entry, name_arguments};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use tensor::Tensor;
 pub use timeline::{Event, Figures, Timeline, Work};
 
-use octile_core::device::tpu::TpuRates;
+use octile_core::device::tpu::{TpuChip, TpuRates};
 
 use crate::{
     ir::{Module, Place},
@@ -62,6 +64,10 @@ pub struct Options<'a> {
     pub max_operations: u64,
     /// Memory limit in bytes; by default [`DEFAULT_BYTES`] plus [`BYTES_PER_OPERAND_BYTE`] per operand byte.
     pub max_bytes: Option<usize>,
+    /// Bytes of VMEM that the kernel may use; not checked if `None`.
+    pub vmem_limit: Option<usize>,
+    /// Bytes of SMEM that the kernel may use; not checked if `None`.
+    pub smem_limit: Option<usize>,
 }
 
 impl Options<'_> {
@@ -76,7 +82,14 @@ impl Options<'_> {
             aliases: Vec::new(),
             max_operations: DEFAULT_OPERATIONS,
             max_bytes: None,
+            vmem_limit: None,
+            smem_limit: None,
         }
+    }
+
+    /// Enables all checks, also of the chip's memory sizes.
+    pub fn for_chip(chip: &TpuChip) -> Self {
+        Self { vmem_limit: Some(chip.vmem_physical), smem_limit: Some(chip.smem), ..Self::new(chip.rates) }
     }
 
     /// Memory budget for a run on these operands.
@@ -106,8 +119,17 @@ pub struct Outcome {
     pub operations: u64,
     /// Where the chip computes something other than the text suggests.
     pub notes: Vec<Note>,
+    /// What the kernel printed, in order.
+    pub prints: Vec<Print>,
     /// The kernels that ran, in order; a kernel that is called twice appears twice.
     pub kernels: Vec<KernelRun>,
+}
+
+impl Outcome {
+    /// Whether results depend on the chip's random bits, which are not specified: they cannot be compared.
+    pub fn has_random_bits(&self) -> bool {
+        self.notes.iter().any(|note| note.op == ops::RANDOM_BITS)
+    }
 }
 
 /// One run of one kernel. Lines in its findings and notes are those of its own text.

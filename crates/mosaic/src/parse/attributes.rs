@@ -296,13 +296,14 @@ impl Number {
                 Attr::Float(f64::from_bits(bits), ty.clone())
             }
             (Self::Decimal(value), _) => Attr::Float(value, ty.clone()),
-            (Self::Bits(bits), Type::Float(float)) => Attr::Float(from_bits(bits, *float), ty.clone()),
+            (Self::Bits(bits), Type::Float(float)) => Attr::Float(float_from_bits(bits, *float), ty.clone()),
             (Self::Bits(bits), _) => Attr::Integer(bits as i64, ty.clone()),
         }
     }
 }
 
-fn from_bits(bits: u64, float: Float) -> f64 {
+/// Decodes the bits of a float.
+pub(crate) fn float_from_bits(bits: u64, float: Float) -> f64 {
     f64::from(match float {
         Float::F32 => f32::from_bits(bits as u32),
         Float::Bf16 => bf16::from_bits(bits as u16).to_f32(),

@@ -21,6 +21,7 @@ use super::{
     cursor::{Cursor, Result},
     ops::Unnamed,
     stablehlo::is_host,
+    tpu_forms,
 };
 use crate::{
     attribute::{Attr, Attributes},
@@ -131,6 +132,12 @@ impl Parser<'_> {
             "tpu.memref_slice" => self.memref_slice(op),
             "tpu.enqueue_dma" => self.enqueue(op),
             "tpu.wait_dma2" => self.roles(op, &["semaphore", "src", "dst"]),
+            "tpu.log" => self.log(op),
+            "tpu.log_buffer" => self.log_buffer(op),
+            "tpu.scan" => self.scan(op),
+            "tpu.sort" => self.sort(op),
+            "tpu.vector_load_idx" | "tpu.vector_store_idx" => self.indexed(op),
+            "scf.index_switch" => self.index_switch(op),
             "scf.if" => self.if_(op),
             "scf.for" => self.for_(op),
             "scf.while" => self.while_(op),
@@ -193,7 +200,7 @@ impl Parser<'_> {
     }
 
     /// Parses `fastmath<fast>`, `overflow<nsw>`, then attributes in braces.
-    fn flags_and_braces(&mut self, mut attributes: Attributes) -> Result<Attributes> {
+    pub(super) fn flags_and_braces(&mut self, mut attributes: Attributes) -> Result<Attributes> {
         while let Some(flag @ ("fastmath" | "overflow" | "nneg")) = self.cursor.peek_word() {
             self.cursor.word();
             let value = match self.cursor.looking_at("<") {
@@ -356,7 +363,10 @@ impl Parser<'_> {
     }
 
     /// Parses a region whose empty yield may be omitted.
-    fn yielding_region(&mut self, before: impl FnOnce(&mut Self) -> Result<Vec<Value>>) -> Result<Region> {
+    pub(super) fn yielding_region(
+        &mut self,
+        before: impl FnOnce(&mut Self) -> Result<Vec<Value>>,
+    ) -> Result<Region> {
         let start = self.cursor.place();
         let mut region = self.region(before)?;
         if region.ops.last().is_none_or(|op| op.name != "scf.yield") {
@@ -488,6 +498,7 @@ impl Parser<'_> {
 
 fn pattern(name: &str) -> Option<&'static str> {
     let same_type = name.starts_with("arith.") || name.starts_with("math.");
-    let listed = PATTERNS.iter().find(|(listed, _)| *listed == name).map(|(_, pattern)| *pattern);
+    let mut patterns = PATTERNS.iter().chain(tpu_forms::PATTERNS);
+    let listed = patterns.find(|(listed, _)| *listed == name).map(|(_, pattern)| *pattern);
     listed.or(same_type.then_some(SAME_TYPE))
 }

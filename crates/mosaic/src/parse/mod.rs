@@ -7,15 +7,20 @@ mod forms;
 mod generic;
 mod ops;
 mod stablehlo;
+mod tpu_forms;
 mod types;
 
 use std::collections::HashMap;
 
+pub(crate) use attributes::float_from_bits;
 use cursor::{Cursor, Result};
 
 use crate::{
+    attribute::Attr,
     ir::{Module, Place},
     limits::{ALIAS_BYTES_PER_BYTE, MAX_ALIAS_BYTES, MAX_NESTING},
+    types::Type,
+    upgrade::upgrade,
 };
 
 /// Why a text could not be parsed.
@@ -40,9 +45,26 @@ pub struct ParseError {
     pub message: String,
 }
 
-/// Parses one module.
+/// Parses one module, upgraded to the current dialects.
 pub fn parse(text: &str) -> std::result::Result<Module, ParseError> {
-    Parser::new(text).module()
+    let mut module = Parser::new(text).module()?;
+    upgrade(&mut module);
+    Ok(module)
+}
+
+/// Parses one attribute.
+pub(crate) fn attribute_from_text(text: &str) -> Result<Attr> {
+    Parser::new(text).whole(Parser::attribute)
+}
+
+/// Parses one type.
+pub(crate) fn type_from_text(text: &str) -> Result<Type> {
+    Parser::new(text).whole(Parser::ty)
+}
+
+/// Parses the argument and result types of a function type.
+pub(crate) fn function_types_from_text(text: &str) -> Result<(Vec<Type>, Vec<Type>)> {
+    Parser::new(text).whole(Parser::function_types)
 }
 
 /// An alias: its verbatim text and position.
@@ -70,6 +92,15 @@ impl<'a> Parser<'a> {
             function: ops::Scope::default(),
             depth: 0,
             alias_bytes: text.len().saturating_mul(ALIAS_BYTES_PER_BYTE).saturating_add(MAX_ALIAS_BYTES),
+        }
+    }
+
+    /// Parses a text that holds one thing and nothing after it.
+    fn whole<T>(mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        let value = read(&mut self)?;
+        match self.cursor.at_end() {
+            true => Ok(value),
+            false => Err(self.cursor.expected("the end of the text")),
         }
     }
 

@@ -47,7 +47,8 @@ impl Parser<'_> {
             "vector" => self.shaped(Type::Vector),
             "tensor" => self.shaped(Type::Tensor),
             "memref" => self.memref(),
-            "f64" | "none" | "tf32" | "f8E4M3B11FNUZ" | "f8E4M3FNUZ" | "f8E5M2FNUZ" | "f4E2M1FN" => {
+            "f64" | "f80" | "f128" | "none" | "tf32" | "f8E4M3" | "f8E3M4" | "f8E4M3B11FNUZ"
+            | "f8E4M3FNUZ" | "f8E5M2FNUZ" | "f8E8M0FNU" | "f6E2M3FN" | "f6E3M2FN" | "f4E2M1FN" => {
                 Ok(Type::Other(word.to_owned()))
             }
             "tuple" | "complex" => {
@@ -167,11 +168,16 @@ impl Parser<'_> {
     }
 
     fn function_type(&mut self) -> Result<Type> {
-        let arguments = self.list("(", ")", Self::ty)?;
-        self.cursor.require("->")?;
-        let results = self.result_types()?;
+        let (arguments, results) = self.function_types()?;
         let spell = |types: &[Type]| crate::types::join(types, ", ");
         Ok(Type::Other(format!("({}) -> ({})", spell(&arguments), spell(&results))))
+    }
+
+    /// Parses `(types) -> types`.
+    pub(super) fn function_types(&mut self) -> Result<(Vec<Type>, Vec<Type>)> {
+        let arguments = self.list("(", ")", Self::ty)?;
+        self.cursor.require("->")?;
+        Ok((arguments, self.result_types()?))
     }
 }
 

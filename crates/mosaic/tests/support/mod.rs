@@ -35,6 +35,14 @@ pub(crate) fn tensors(folder_name: &str, set: &str) -> Vec<(String, Tensor)> {
     let mut tensors = file.tensors();
     tensors.sort_by_key(|(_, tensor)| tensor.data().as_ptr());
     let convert = |(name, tensor): (String, safetensors::tensor::TensorView<'_>)| {
+        if tensor.dtype() == Dtype::F64 {
+            let values = tensor.data().as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes) as f32);
+            let bytes = values.flat_map(f32::to_le_bytes).collect();
+            return (
+                name,
+                Tensor { element: Element::Float(Float::F32), shape: tensor.shape().to_vec(), bytes },
+            );
+        }
         let element = match tensor.dtype() {
             Dtype::F32 => Element::Float(Float::F32),
             Dtype::BF16 => Element::Float(Float::Bf16),
@@ -43,6 +51,7 @@ pub(crate) fn tensors(folder_name: &str, set: &str) -> Vec<(String, Tensor)> {
             Dtype::F8_E5M2 => Element::Float(Float::F8E5M2),
             Dtype::I8 | Dtype::U8 | Dtype::BOOL => Element::Integer(1),
             Dtype::I32 | Dtype::U32 => Element::Integer(4),
+            Dtype::I64 | Dtype::U64 => Element::Integer(8),
             other => panic!("{name} holds {other:?}"),
         };
         (name, Tensor { element, shape: tensor.shape().to_vec(), bytes: tensor.data().to_vec() })

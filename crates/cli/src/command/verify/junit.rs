@@ -2,9 +2,10 @@
 
 use anyhow::Result;
 use octile_dump::checks::{Finding, Verdict};
-use quick_junit::{NonSuccessKind, Report as Document, TestCase, TestCaseStatus, TestSuite};
+use quick_junit::{Report as Document, TestCase, TestCaseStatus, TestSuite};
 
 use super::{Judged, VerifyReport};
+use crate::command::junit::{case as named, failure, skipped};
 
 /// Returns the document.
 pub(super) fn document(report: &VerifyReport) -> Result<String> {
@@ -33,7 +34,7 @@ fn files(judged: &Judged) -> TestCase {
         None => TestCaseStatus::success(),
         Some(first) => failure(first, &troubles.join("\n")),
     };
-    named(judged, "files", status)
+    named(&judged.version.name, "files", status)
 }
 
 fn case(judged: &Judged, name: &str, finding: &Finding, strict: bool) -> TestCase {
@@ -45,23 +46,7 @@ fn case(judged: &Judged, name: &str, finding: &Finding, strict: bool) -> TestCas
         Verdict::Pass => TestCaseStatus::success(),
         Verdict::Fail | Verdict::Obscured => failure(&finding.says, &details),
         Verdict::NotObservable if strict => failure(&finding.says, &details),
-        Verdict::NotObservable => {
-            let mut status = TestCaseStatus::skipped();
-            status.set_message(&*finding.says);
-            status
-        }
+        Verdict::NotObservable => skipped(&finding.says),
     };
-    named(judged, name, status)
-}
-
-fn failure(message: &str, details: &str) -> TestCaseStatus {
-    let mut status = TestCaseStatus::non_success(NonSuccessKind::Failure);
-    status.set_message(message).set_description(details);
-    status
-}
-
-fn named(judged: &Judged, name: &str, status: TestCaseStatus) -> TestCase {
-    let mut case = TestCase::new(name, status);
-    case.set_classname(&judged.version.name);
-    case
+    named(&judged.version.name, name, status)
 }

@@ -1,238 +1,201 @@
 //! Prints simulator findings.
 
-use octile_mosaic::{
-    interpret::{Agent, Area, Finding, Range, Site, Trouble, Waiter},
-    verify::Violation,
+use octile_mosaic::interpret::Agent;
+
+use crate::{
+    command::simulate::{
+        DiagnosedSite, Diagnosis, LocatedNote, MosaicLine, PythonLine, PythonPlace, Rejection,
+    },
+    print::one_line,
 };
 
-/// Describes a finding and quotes the lines involved.
-pub(super) fn finding(finding: &Finding, lines: &[String]) -> String {
-    let (title, sites) = describe(&finding.trouble);
-    let mut text = title;
-    for (role, site) in sites {
-        text += &format!("\n     {role:<8} {}", place(site));
-        text += &quote(site.line, lines);
+/// Characters of a line that is quoted.
+const QUOTED: usize = 90;
+/// Indentation of what belongs to a site.
+const INDENT: &str = "\n              ";
+
+/// Describes a finding: the Python line to look at, what is wrong, and the operations concerned.
+pub fn finding(finding: &Diagnosis) -> String {
+    let mut text = match &finding.python {
+        Some(place) => format!("{}\n   {}", python(place, "\n     "), finding.sentence),
+        None => finding.sentence.clone(),
+    };
+    for (number, site) in finding.sites.iter().enumerate() {
+        text += &self::site(site, number == 0);
     }
-    if finding.times > 1 {
-        text += &format!("\n     {} times in all", finding.times);
+    for could in &finding.could_signal {
+        let lead = could.python.as_ref().map(|place| format!("{}{INDENT}", python(place, INDENT)));
+        let kind = if lead.is_some() { "Mosaic line" } else { "line" };
+        let line = format!("{kind} {}, which could signal it", could.mosaic.line);
+        text += &format!("\n     {:<8} {}{line}{}", "could", lead.unwrap_or_default(), quote(&could.mosaic));
+    }
+    for argument in &finding.arguments {
+        text += &format!("\n     {:<8} {}", argument.name, argument.description);
+    }
+    if finding.finding.times > 1 {
+        text += &format!("\n     {} times in all", finding.finding.times);
     }
     text
 }
 
 /// Describes what the compiler would reject.
-pub(super) fn violation(violation: &Violation, lines: &[String]) -> String {
-    let line = violation.place.map(|place| place.line);
-    let at = line.map(|line| format!("line {line}: ")).unwrap_or_default();
-    format!("   {at}{}{}", violation.message, quote(line, lines))
+pub(super) fn rejection(rejection: &Rejection) -> String {
+    let quote = rejection.mosaic.as_ref().map(quote).unwrap_or_default();
+    let line = rejection.mosaic.as_ref().map(|mosaic| mosaic.line);
+    let message = &rejection.violation.message;
+    match &rejection.python {
+        Some(place) => {
+            let line = line.map(|line| format!("Mosaic line {line}: ")).unwrap_or_default();
+            format!("   {}\n   {line}{message}{quote}", python(place, "\n     "))
+        }
+        None => {
+            let line = line.map(|line| format!("line {line}: ")).unwrap_or_default();
+            format!("   {line}{message}{quote}")
+        }
+    }
 }
 
-fn quote(line: Option<u32>, lines: &[String]) -> String {
-    let source = line.and_then(|line| lines.get(line as usize - 1));
-    let shorten = |source: &String| {
-        let source = source.trim();
-        let short: String = source.chars().take(90).collect();
-        format!("\n              | {short}{}", if short.len() < source.len() { " ..." } else { "" })
+/// A remark on a line.
+pub(super) fn note(LocatedNote { note, python }: &LocatedNote) -> String {
+    let line = match (python, note.line) {
+        (Some(place), _) => format!("{}:{}, ", one_line(&place.line.file), place.line.line),
+        (None, Some(line)) => format!("line {line}, "),
+        (None, None) => String::new(),
     };
-    source.map(shorten).unwrap_or_default()
+    format!("{line}{}: {}", note.op, note.message)
 }
 
-fn place(site: &Site) -> String {
+/// A Python line, `kernel.py:12  cw(0, 0).start()`, and the helpers that it calls.
+fn python(place: &PythonPlace, indent: &str) -> String {
+    let mut text = python_line(&place.line);
+    for helper in &place.helpers {
+        text += &format!("{indent}in {}", python_line(helper));
+    }
+    text
+}
+
+fn python_line(line: &PythonLine) -> String {
+    let code = line.code.as_ref().map(|code| format!("  {}", shortened(code))).unwrap_or_default();
+    format!("{}:{}{code}", one_line(&line.file), line.line)
+}
+
+/// An operation concerned; the Python line of the first one leads the finding already.
+fn site(site: &DiagnosedSite, leads: bool) -> String {
     let who = match &site.agent {
         Agent::Core => "the core".to_owned(),
         Agent::Copy(number) => format!("DMA {number}"),
         Agent::Window(number) => format!("the window of operand {number}"),
     };
-    let line = site.line.map(|line| format!("line {line}, ")).unwrap_or_default();
-    format!("{line}{} by {who}{} in step {:?}", site.op, of_device(site.device), site.step)
-}
-
-/// Names the device, if there are several.
-fn of_device(device: Option<usize>) -> String {
-    device.map(|device| format!(" of device {device}")).unwrap_or_default()
-}
-
-fn area(area: &Area) -> String {
-    let range = |range: &Range| match range.len {
-        1 => range.start.to_string(),
-        len => format!("{}:{}", range.start, range.start + len),
+    let device = site.device.map(|device| format!(" of device {device}")).unwrap_or_default();
+    let operation = format!("{} by {who}{device} in step {:?}", site.op, site.step);
+    let line = site.mosaic.as_ref().map(|mosaic| mosaic.line);
+    let place = match (&site.python, line) {
+        (Some(_), Some(line)) => format!("Mosaic line {line}, {operation}"),
+        (None, Some(line)) => format!("line {line}, {operation}"),
+        (_, None) => operation,
     };
-    let ranges = match &area.ranges {
-        Some(ranges) if !ranges.is_empty() => {
-            let ranges: Vec<String> = ranges.iter().map(range).collect();
-            format!("[{}]", ranges.join(", "))
-        }
+    let lead = match &site.python {
+        Some(place) if !leads => format!("{}{INDENT}", python(place, INDENT)),
         _ => String::new(),
     };
-    format!("{}{ranges}{}", area.buffer, of_device(area.device))
+    let quote = site.mosaic.as_ref().map(quote).unwrap_or_default();
+    format!("\n     {:<8} {lead}{place}{quote}", site.role)
 }
 
-/// A sentence, and the sites with their roles.
-fn describe(trouble: &Trouble) -> (String, Vec<(&'static str, &Site)>) {
-    match trouble {
-        Trouble::ReadDuringCopyIn { area: part, copy, read, semaphore } => (
-            format!(
-                "RACE: {} is read while a DMA into it may be in flight; wait on {semaphore} first",
-                area(part)
-            ),
-            vec![("read", read), ("DMA", copy)],
-        ),
-        Trouble::WriteDuringCopyIn { area: part, copy, write, semaphore } => (
-            format!(
-                "RACE: {} is written while a DMA into it may be in flight; wait on {semaphore} first",
-                area(part)
-            ),
-            vec![("write", write), ("DMA", copy)],
-        ),
-        Trouble::OverwrittenDuringCopyOut { area: part, copy, write, semaphore } => (
-            format!(
-                "RACE: {} is overwritten while a DMA out of it may be in flight; wait on {semaphore} first",
-                area(part)
-            ),
-            vec![("write", write), ("DMA", copy)],
-        ),
-        Trouble::Deadlock { semaphore, wait, needed, available, signalled_by } => {
-            let mut sites = vec![("wait", wait)];
-            sites.extend(signalled_by.iter().map(|site| ("signal", site)));
-            let who = if signalled_by.is_empty() { "; nothing signals it" } else { "" };
-            (format!("DEADLOCK: wait for {needed} on {semaphore}, which stays at {available}{who}"), sites)
-        }
-        Trouble::SemaphoreLeftOver { semaphore, count, signalled_by, device } => (
-            format!(
-                "SEMAPHORE: {semaphore}{} is {count} when the kernel ends: a DMA is not waited for",
-                of_device(*device)
-            ),
-            signalled_by.iter().map(|site| ("signal", site)).collect(),
-        ),
-        Trouble::DeviceDeadlock { waiting, finished } => device_deadlock(waiting, finished),
-        Trouble::DeviceRace { area: part, copy, access, writes, semaphore } => {
-            let verb = if *writes { "written" } else { "read" };
-            let (from, to) = (of_device(copy.device), of_device(part.device));
-            (
-                format!(
-                    "RACE: {} is {verb} while a DMA{from} may be writing it; wait on {semaphore}{to} before the \
-                     access, or signal from there that the memory is free and wait for that signal before \
-                     the DMA",
-                    area(part)
-                ),
-                vec![(if *writes { "write" } else { "read" }, access), ("DMA", copy)],
-            )
-        }
-        Trouble::MissingBarrier { device, access } => (
-            format!(
-                "MISSING BARRIER: device {device} may not have entered the kernel; wait for its signal on the \
-                 barrier semaphore first"
-            ),
-            vec![("access", access)],
-        ),
-        Trouble::NoSuchDevice { device, devices, access } => (
-            format!(
-                "NO SUCH DEVICE: {device} is addressed, but there are {devices}; run more with --devices N, or \
-                 correct the device id"
-            ),
-            vec![("access", access)],
-        ),
-        Trouble::ReadOfUnwritten { area: part, read } => (
-            format!("UNINITIALIZED: {} is read before all of it is written", area(part)),
-            vec![("read", read)],
-        ),
-        Trouble::OutOfBounds { buffer, dimension, index, size, extent, access } => (
-            format!(
-                "OUT OF BOUNDS: {size} elements from index {index} in dimension {dimension} of {buffer}, whose \
-                 extent is {extent}"
-            ),
-            vec![("access", access)],
-        ),
-        Trouble::OutputNotWritten { area: part, elements, of } => (
-            format!(
-                "UNWRITTEN RESULT: {elements} of {of} elements are never written, the first at {}",
-                area(part)
-            ),
-            Vec::new(),
-        ),
-        Trouble::OutOfOperations { operations, site } => (
-            format!(
-                "ENDLESS: stopped after {operations} operations; raise the limit with --max-operations N if the \
-                 kernel ends"
-            ),
-            vec![("next", site)],
-        ),
-        Trouble::AssertionFailed { message, site } => {
-            (format!("ASSERTION: {message}"), vec![("assert", site)])
-        }
-    }
+fn quote(mosaic: &MosaicLine) -> String {
+    mosaic.text.as_ref().map(|text| format!("{INDENT}| {}", shortened(text))).unwrap_or_default()
 }
 
-/// Every waiting device, what it waits for, and how far it got.
-fn device_deadlock<'t>(waiting: &'t [Waiter], finished: &[usize]) -> (String, Vec<(&'static str, &'t Site)>) {
-    let mut title = format!("DEADLOCK BETWEEN DEVICES: {} wait", waiting.len());
-    if !finished.is_empty() {
-        let names: Vec<String> = finished.iter().map(usize::to_string).collect();
-        title += &format!(", finished: {}", names.join(", "));
-    }
-    let mut sites = Vec::new();
-    for Waiter { semaphore, wait, needed, available, signalled_by } in waiting {
-        let who = if signalled_by.is_empty() { "; nothing signals it" } else { "" };
-        title += &format!(
-            "\n     {:<8} wait for {needed} on {semaphore}, which stays at {available}{who}",
-            wait.device.map(|device| format!("device {device}")).unwrap_or_default()
-        );
-        sites.push(("wait", wait));
-        sites.extend(signalled_by.iter().map(|site| ("signal", site)));
-    }
-    (title, sites)
+/// The beginning of a line.
+fn shortened(line: &str) -> String {
+    let line = line.trim();
+    let short: String = line.chars().take(QUOTED).collect();
+    let rest = if short.len() < line.len() { " ..." } else { "" };
+    one_line(&format!("{short}{rest}"))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use octile_mosaic::interpret::{Area, Finding, Site, Trouble};
 
-    #[test]
-    fn a_race_names_both_sides_and_quotes_them() {
-        let site = |agent, line, op: &str| Site {
-            agent,
-            line: Some(line),
-            source: vec![],
+    use super::*;
+    use crate::command::simulate::ArgumentNote;
+
+    fn line(file: &str, line: u32, code: Option<&str>) -> PythonLine {
+        let code = code.map(str::to_owned);
+        PythonLine { file: file.to_owned(), line, function: None, code, path: None }
+    }
+
+    fn race(read: Option<PythonPlace>, copy: Option<PythonPlace>) -> Diagnosis {
+        let site = |role, python, line, op: &str| DiagnosedSite {
+            role,
             op: op.to_owned(),
+            agent: if role == "DMA" { Agent::Copy(5) } else { Agent::Core },
             step: vec![0, 1],
             device: None,
+            python,
+            mosaic: Some(MosaicLine { line, text: Some(format!("%1 = {op} b")) }),
         };
-        let race = Finding {
-            trouble: Trouble::ReadDuringCopyIn {
-                area: Area {
-                    buffer: "w_x2".to_owned(),
-                    ranges: Some(vec![Range { start: 1, len: 1 }, Range { start: 0, len: 128 }]),
-                    device: None,
-                },
-                copy: site(Agent::Copy(5), 2, "tpu.enqueue_dma"),
-                read: site(Agent::Core, 3, "vector.load"),
-                semaphore: "semaphores[1, 1]".to_owned(),
-            },
-            times: 11,
+        let core = Site {
+            agent: Agent::Core,
+            line: None,
+            source: vec![],
+            op: String::new(),
+            step: vec![],
+            device: None,
         };
-        let lines = ["module {", "  tpu.enqueue_dma a", "  %1 = vector.load b", "}"].map(str::to_owned);
-        insta::assert_snapshot!(finding(&race, &lines), @r"
-        RACE: w_x2[1, 0:128] is read while a DMA into it may be in flight; wait on semaphores[1, 1] first
-             read     line 3, vector.load by the core in step [0, 1]
+        let area = Area { buffer: "w".to_owned(), ranges: None, device: None };
+        let trouble = Trouble::ReadOfUnwritten { area, read: core };
+        Diagnosis {
+            finding: Finding { trouble, times: 11 },
+            kernel: "k".to_owned(),
+            title: "RACE",
+            message: String::new(),
+            remedy: None,
+            python: read.clone(),
+            mosaic: None,
+            device: None,
+            step: None,
+            sites: vec![site("read", read, 3, "vector.load"), site("DMA", copy, 2, "tpu.enqueue_dma")],
+            could_signal: vec![],
+            arguments: vec![],
+            sentence: "RACE: w[1] is read while a DMA into it may be in flight; wait on s[1] first"
+                .to_owned(),
+        }
+    }
+
+    #[test]
+    fn a_finding_leads_with_the_python_line() {
+        let helper = line("helpers.py", 4, Some("c.start()"));
+        let start = line("kernel.py", 12, Some("start(x,\u{1b}\n y)"));
+        let copy = PythonPlace { line: start, helpers: vec![helper] };
+        let read = PythonPlace { line: line("kernel.py", 20, Some("y = xb[slot]")), helpers: vec![] };
+        let mut race = race(Some(read), Some(copy));
+        race.arguments
+            .push(ArgumentNote { name: "arg5".to_owned(), description: "scratch 2, f32".to_owned() });
+        insta::assert_snapshot!(finding(&race), @r"
+        kernel.py:20  y = xb[slot]
+           RACE: w[1] is read while a DMA into it may be in flight; wait on s[1] first
+             read     Mosaic line 3, vector.load by the core in step [0, 1]
                       | %1 = vector.load b
-             DMA      line 2, tpu.enqueue_dma by DMA 5 in step [0, 1]
-                      | tpu.enqueue_dma a
+             DMA      kernel.py:12  start(x,\u001b\u000a y)
+                      in helpers.py:4  c.start()
+                      Mosaic line 2, tpu.enqueue_dma by DMA 5 in step [0, 1]
+                      | %1 = tpu.enqueue_dma b
+             arg5     scratch 2, f32
              11 times in all
         ");
     }
 
     #[test]
-    fn a_deadlock_names_the_semaphore() {
-        let wait = Site {
-            agent: Agent::Core,
-            line: None,
-            source: vec![],
-            op: "tpu.wait_dma2".to_owned(),
-            step: vec![],
-            device: None,
-        };
-        let semaphore = "s[0]".to_owned();
-        let deadlock = Trouble::Deadlock { semaphore, wait, needed: 512, available: 0, signalled_by: vec![] };
-        let text = finding(&Finding { trouble: deadlock, times: 1 }, &[]);
-        assert!(text.starts_with("DEADLOCK: wait for 512 on s[0], which stays at 0; nothing signals it"));
+    fn without_a_source_the_mosaic_lines_are_quoted() {
+        insta::assert_snapshot!(finding(&race(None, None)), @r"
+        RACE: w[1] is read while a DMA into it may be in flight; wait on s[1] first
+             read     line 3, vector.load by the core in step [0, 1]
+                      | %1 = vector.load b
+             DMA      line 2, tpu.enqueue_dma by DMA 5 in step [0, 1]
+                      | %1 = tpu.enqueue_dma b
+             11 times in all
+        ");
     }
 }

@@ -19,6 +19,7 @@ pub(super) const OPS: &[Definition] = &[
     effect("scf.if", &[], if_).any_results().regions(2).kind(OpKind::If),
     effect("scf.for", &[], for_).any_results().regions(1).kind(OpKind::For),
     effect("scf.while", &[], while_).any_results().regions(2).kind(OpKind::While),
+    effect("scf.index_switch", &["cases"], index_switch).any_results().any_regions().kind(OpKind::Switch),
     effect("scf.yield", &[], yield_).kind(OpKind::Yield),
     effect("scf.condition", &[], yield_).kind(OpKind::Yield),
     effect("tpu.yield", &[], yield_).kind(OpKind::Yield),
@@ -26,11 +27,13 @@ pub(super) const OPS: &[Definition] = &[
     effect("stablehlo.return", &[], yield_).kind(OpKind::Yield),
     effect("func.call", &["callee"], call).any_results().kind(OpKind::Call),
     effect("tpu.region", &[], region).any_results().regions(1).kind(OpKind::Scope),
+    effect("tpu.trace", &["message", "level"], region).any_results().regions(1).kind(OpKind::Scope),
     effect("cf.assert", &["msg"], assert),
     effect("tpu.trace_start", &["message", "level"], nothing),
     effect("tpu.trace_stop", &[], nothing),
     effect("tpu.delay", &[], delay),
     pure("tpu.device_id", &[], device),
+    pure("tpu.iteration_bound", &["dim"], iteration_bound),
 ];
 
 fn nothing(c: &mut Compiler<'_>, op: &Op) -> Made {
@@ -51,6 +54,22 @@ fn device(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.scalar_integer(c.result(op, 0)?)?;
     Ok(Box::new(|m, step| {
         m.set(step, Value::Integer(0));
+        Ok(())
+    }))
+}
+
+/// Extent of a grid dimension.
+fn iteration_bound(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 0, 1)?;
+    c.scalar_integer(c.result(op, 0)?)?;
+    let dimension = c.integer_attribute(op, "dim")?;
+    Ok(Box::new(move |m, step| {
+        m.clock.scalar();
+        let Some(&extent) = usize::try_from(dimension).ok().and_then(|dimension| m.grid.get(dimension))
+        else {
+            return Err(Stop::Fault(step.place, format!("the grid has no dimension {dimension}")));
+        };
+        m.set(step, Value::Integer(extent as i64));
         Ok(())
     }))
 }
@@ -118,6 +137,32 @@ fn if_(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
+/// Runs the region of the case that the operand equals; the first region is the default.
+fn index_switch(c: &mut Compiler<'_>, op: &Op) -> Made {
+    plain_regions(op)?;
+    if op.operands.len() != 1 {
+        return Err("it takes one index".into());
+    }
+    c.scalar_integer(c.operand(op, 0)?)?;
+    let cases = c.integers_attribute(op, "cases")?;
+    if op.regions.len() != cases.len() + 1 {
+        return Err(format!("{} cases need {} regions", cases.len(), cases.len() + 1).into());
+    }
+    let wanted = result_types(c, op);
+    if !wanted.is_empty() {
+        (0..op.regions.len()).try_for_each(|region| yields(c, op, region, 0, &wanted))?;
+    }
+    let blocks = op.regions.iter().map(|region| c.block(region)).collect::<Result<Vec<Block>, _>>()?;
+    Ok(Box::new(move |m, step| {
+        m.clock.scalar();
+        let value = m.integer(step, 0);
+        let case = cases.iter().position(|&case| case == value).map_or(0, |case| case + 1);
+        m.run(&blocks[case])?;
+        hand_out(m, step);
+        Ok(())
+    }))
+}
+
 fn for_(c: &mut Compiler<'_>, op: &Op) -> Made {
     let carried = result_types(c, op);
     let initial: Vec<Type> = op.operands.iter().skip(3).map(|&value| c.ty(value).clone()).collect();
@@ -171,9 +216,11 @@ fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (before, after) = (c.block(&op.regions[0])?, c.block(&op.regions[1])?);
     Ok(Box::new(move |m, step| {
         m.yielded = (0..step.operands.len()).map(|i| m.take(step, i)).collect();
+        let mut watchdog = Watchdog::default();
         loop {
             m.clock.scalar();
             m.count_operations(1);
+            watchdog.check(m, step)?;
             enter(m, &before);
             m.run(&before)?;
             let goes_on = matches!(m.yielded.first(), Some(Value::Integer(condition)) if *condition != 0);
@@ -186,6 +233,38 @@ fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
             m.run(&after)?;
         }
     }))
+}
+
+/// Finds loops that can never end: an iteration that changes neither the loop's values nor memory nor a
+/// semaphore is repeated for ever.
+#[derive(Default)]
+struct Watchdog {
+    /// The loop-carried scalars and the number of changes when the last iteration began.
+    last: Option<(Vec<i64>, u64)>,
+}
+
+impl Watchdog {
+    /// Checks before an iteration. A loop that polls a semaphore lets time pass: DMAs complete.
+    fn check(&mut self, m: &mut Machine<'_>, step: &Step) -> Result<(), Stop> {
+        let Some(scalars) = m.yielded.iter().map(scalar).collect::<Option<Vec<i64>>>() else { return Ok(()) };
+        let now = (scalars, m.changes);
+        if self.last.as_ref() == Some(&now) && !m.pass_time() {
+            let site = m.core_site(step);
+            m.findings.add(Trouble::EndlessLoop { site });
+            return Err(Stop::Halted);
+        }
+        self.last = Some(now);
+        Ok(())
+    }
+}
+
+/// Bits of a scalar; `None` for vectors and memrefs.
+fn scalar(value: &Value) -> Option<i64> {
+    match value {
+        Value::Integer(value) => Some(*value),
+        Value::Float(value) => Some(value.to_bits().into()),
+        _ => None,
+    }
 }
 
 /// Moves the values yielded by the last block into the arguments of `block`.

@@ -125,6 +125,7 @@ fn signal(c: &mut Compiler<'_>, op: &Op) -> Made {
     Ok(Box::new(|m, step| {
         m.clock.scalar();
         let (id, amount, site) = (id(m, step, 0)?, amount(m, step)?, m.core_site(step));
+        m.changes += 1;
         m.copies.signal(id, amount, site);
         Ok(())
     }))

@@ -16,7 +16,7 @@ use crate::{
         value::{Data, Value, map_floats, zip_floats},
     },
     ir::Op,
-    types::Float,
+    types::{Float, Type},
 };
 
 pub(super) const OPS: &[Definition] = &[
@@ -46,13 +46,32 @@ pub(super) const OPS: &[Definition] = &[
     pure("math.sin", FASTMATH, |c, op| unary(c, op, f32::sin)),
     pure("math.cos", FASTMATH, |c, op| unary(c, op, f32::cos)),
     pure("math.tan", FASTMATH, |c, op| unary(c, op, f32::tan)),
+    pure("math.asin", FASTMATH, |c, op| unary(c, op, f32::asin)),
+    pure("math.acos", FASTMATH, |c, op| unary(c, op, f32::acos)),
+    pure("math.atan", FASTMATH, |c, op| unary(c, op, f32::atan)),
+    pure("math.sinh", FASTMATH, |c, op| unary(c, op, f32::sinh)),
+    pure("math.cosh", FASTMATH, |c, op| unary(c, op, f32::cosh)),
+    pure("math.asinh", FASTMATH, |c, op| unary(c, op, f32::asinh)),
+    pure("math.acosh", FASTMATH, |c, op| unary(c, op, f32::acosh)),
+    pure("math.atanh", FASTMATH, |c, op| unary(c, op, f32::atanh)),
+    pure("math.erf", FASTMATH, |c, op| unary(c, op, libm::erff)),
+    pure("math.erfc", FASTMATH, |c, op| unary(c, op, libm::erfcf)),
+    pure("math.cbrt", FASTMATH, |c, op| unary(c, op, f32::cbrt)),
+    pure("math.log10", FASTMATH, |c, op| unary(c, op, f32::log10)),
+    pure("math.trunc", FASTMATH, |c, op| unary(c, op, f32::trunc)),
+    pure("math.isfinite", FASTMATH, |c, op| classify(c, op, f32::is_finite)),
+    pure("math.isinf", FASTMATH, |c, op| classify(c, op, f32::is_infinite)),
+    pure("math.isnan", FASTMATH, |c, op| classify(c, op, f32::is_nan)),
+    pure("math.isnormal", FASTMATH, |c, op| classify(c, op, f32::is_normal)),
+    pure("math.clampf", FASTMATH, clamp),
     pure("math.floor", FASTMATH, |c, op| unary(c, op, f32::floor)),
     pure("math.ceil", FASTMATH, |c, op| unary(c, op, f32::ceil)),
     pure("math.round", FASTMATH, |c, op| unary(c, op, f32::round)),
     pure("math.roundeven", FASTMATH, |c, op| unary(c, op, f32::round_ties_even)),
     pure("tpu.reciprocal", &["approx", "full_range"], reciprocal),
     pure("math.fma", FASTMATH, fma),
-    pure("tpu.weird", &[], weird),
+    pure("vector.fma", &[], fma),
+    pure("tpu.weird", &[], |c, op| classify(c, op, |value| !value.is_finite())),
     pure("arith.cmpf", &["predicate", "fastmath"], compare),
     pure("arith.select", &[], select).rule(Rule::Select),
 ];
@@ -129,36 +148,50 @@ fn reciprocal(c: &mut Compiler<'_>, op: &Op) -> Made {
     unary(c, op, |a| 1.0 / a)
 }
 
-/// Returns whether each float is infinite or NaN.
-fn weird(c: &mut Compiler<'_>, op: &Op) -> Made {
+/// Tests each float.
+fn classify(c: &mut Compiler<'_>, op: &Op, holds: fn(f32) -> bool) -> Made {
     c.arity(op, 1, 1)?;
     let (from, to) = (c.operand(op, 0)?, c.result(op, 0)?);
     c.float(from)?;
-    if *to != from.with_element(crate::types::Type::I1) || is_scalar(from) {
+    if *to != from.with_element(Type::I1) {
         return Err(format!("cannot compute {to} from {from}").into());
     }
+    let scalar = is_scalar(from);
     let elements: usize = c.shape(from)?.iter().product();
     Ok(Box::new(move |m, step| {
         m.clock.vector(elements, step.line(), &step.name);
-        let data = m.vector(step, 0).to_floats(elements);
-        m.set(step, Value::Vector(Data::integers(data.iter().map(|v| i32::from(!v.is_finite())).collect())));
+        let value = match m.vector(step, 0) {
+            Data::Float(value) if scalar => Value::Integer(holds(value).into()),
+            Data::Float(value) => Value::Vector(Data::Integer(holds(value).into())),
+            data => {
+                let data = data.to_floats(elements);
+                Value::Vector(Data::integers(data.iter().map(|&value| holds(value).into()).collect()))
+            }
+        };
+        m.set(step, value);
         Ok(())
     }))
 }
 
+/// Operands: value, lower bound, upper bound.
+fn clamp(c: &mut Compiler<'_>, op: &Op) -> Made {
+    ternary(c, op, |value, low, high| minimum(maximum(value, low), high))
+}
+
 fn fma(c: &mut Compiler<'_>, op: &Op) -> Made {
+    ternary(c, op, f32::mul_add)
+}
+
+fn ternary(c: &mut Compiler<'_>, op: &Op, f: fn(f32, f32, f32) -> f32) -> Made {
     let ty = one_type(c, op, 3)?;
-    let float = c.float(ty)?;
-    if is_scalar(ty) {
-        return Err("only vectors are supported".into());
-    }
+    let (float, scalar) = (c.float(ty)?, is_scalar(ty));
     let elements: usize = c.shape(ty)?.iter().product();
     Ok(Box::new(move |m, step| {
         let [a, b, c] = [0, 1, 2].map(|i| m.vector(step, i).to_floats(elements));
         m.clock.vector(elements, step.line(), &step.name);
         let values = a.iter().zip(b.iter()).zip(c.iter());
-        let data = values.map(|((a, b), c)| round_to(float, a.mul_add(*b, *c))).collect();
-        m.set(step, Value::Vector(Data::floats(data)));
+        let data: Vec<f32> = values.map(|((a, b), c)| round_to(float, f(*a, *b, *c))).collect();
+        m.set(step, if scalar { Value::Float(data[0]) } else { Value::Vector(Data::floats(data)) });
         Ok(())
     }))
 }
@@ -214,7 +247,7 @@ fn select(c: &mut Compiler<'_>, op: &Op) -> Made {
     let [condition, yes, no] = [0, 1, 2].map(|i| c.ty(op.operands[i]));
     let result = c.ty(op.results[0]);
     let shaped = is_scalar(condition) || condition.shape() == yes.shape();
-    if yes != no || yes != result || !shaped || condition.element() != &crate::types::Type::I1 {
+    if yes != no || yes != result || !shaped || condition.element() != &Type::I1 {
         return Err(format!("condition {condition} cannot select between {yes} and {no}").into());
     }
     if is_scalar(condition) {

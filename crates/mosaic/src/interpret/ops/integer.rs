@@ -40,6 +40,9 @@ pub(super) const OPS: &[Definition] = &[
     binary("arith.remsi", &[], |_, a, b| (b != 0).then(|| a.wrapping_rem(b))),
     binary("arith.floordivsi", &[], |_, a, b| (b != 0).then(|| floor_div(a, b))),
     binary("arith.ceildivsi", &[], |_, a, b| (b != 0).then(|| ceil_div(a, b))),
+    binary("arith.ceildivui", &[], |n, a, b| {
+        (b != 0).then(|| unsigned(n, a).div_ceil(unsigned(n, b)) as i64)
+    }),
     binary("arith.divui", &[], |n, a, b| (b != 0).then(|| (unsigned(n, a) / unsigned(n, b)) as i64)),
     binary("arith.remui", &[], |n, a, b| (b != 0).then(|| (unsigned(n, a) % unsigned(n, b)) as i64)),
     binary("arith.andi", &[], |_, a, b| Some(a & b)),
@@ -55,6 +58,7 @@ pub(super) const OPS: &[Definition] = &[
     unary("math.absi", &[], |_, a| a.wrapping_abs()),
     unary("math.ctpop", &[], |n, a| unsigned(n, a).count_ones().into()),
     unary("math.ctlz", &[], |n, a| i64::from(unsigned(n, a).leading_zeros()) - 64 + i64::from(n)),
+    unary("math.cttz", &[], |n, a| unsigned(n, a).trailing_zeros().min(n).into()),
     pure("tpu.assume_multiple", &["multiple"], assume_multiple).rule(Rule::Identity),
     pure("arith.cmpi", &["predicate"], compare).rule(Rule::Compare),
 ];

@@ -8,12 +8,15 @@ mod float;
 mod integer;
 mod matmul;
 mod memory;
+mod print;
+mod random;
 mod reduce;
 mod reshape;
 mod scalar;
 mod stablehlo;
 mod view;
 
+pub(super) use random::{RANDOM_BITS, RandomBits};
 pub use scalar::ScalarOp;
 
 use self::scalar::Rule;
@@ -55,6 +58,8 @@ pub enum OpKind {
     For,
     /// `scf.while`.
     While,
+    /// `scf.index_switch`.
+    Switch,
     /// Runs its region once.
     Scope,
     /// Calls another function of the module.
@@ -73,7 +78,8 @@ impl OpKind {
             Self::Compute | Self::Matmul | Self::Load | Self::Allocate => false,
             Self::Slice | Self::Alias | Self::Reinterpret => false,
             Self::Store | Self::Copy | Self::StartDma | Self::WaitDma | Self::Effect => true,
-            Self::If | Self::For | Self::While | Self::Scope | Self::Call | Self::Yield => true,
+            Self::If | Self::For | Self::While | Self::Switch => true,
+            Self::Scope | Self::Call | Self::Yield => true,
         }
     }
 }
@@ -87,8 +93,8 @@ pub(super) struct Definition {
     rule: Option<Rule>,
     /// Result count; `None` if it depends on the types.
     results: Option<usize>,
-    /// Region count.
-    regions: usize,
+    /// Region count; `None` if it depends on the attributes.
+    regions: Option<usize>,
     /// Attributes that it honours; others are rejected.
     pub(super) attributes: &'static [&'static str],
     pub(super) make: Maker,
@@ -96,12 +102,28 @@ pub(super) struct Definition {
 
 /// Defines a pure operation.
 const fn pure(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
-    Definition { name, kind: OpKind::Compute, rule: None, results: Some(1), regions: 0, attributes, make }
+    Definition {
+        name,
+        kind: OpKind::Compute,
+        rule: None,
+        results: Some(1),
+        regions: Some(0),
+        attributes,
+        make,
+    }
 }
 
 /// Defines an operation with side effects.
 const fn effect(name: &'static str, attributes: &'static [&'static str], make: Maker) -> Definition {
-    Definition { name, kind: OpKind::Effect, rule: None, results: Some(0), regions: 0, attributes, make }
+    Definition {
+        name,
+        kind: OpKind::Effect,
+        rule: None,
+        results: Some(0),
+        regions: Some(0),
+        attributes,
+        make,
+    }
 }
 
 impl Definition {
@@ -127,13 +149,18 @@ impl Definition {
 
     /// Sets the region count.
     const fn regions(self, regions: usize) -> Self {
-        Self { regions, ..self }
+        Self { regions: Some(regions), ..self }
+    }
+
+    /// Leaves the region count to the compile function.
+    const fn any_regions(self) -> Self {
+        Self { regions: None, ..self }
     }
 
     /// Rejects an operation with unexpected results or regions, which would be dropped silently.
     pub(super) fn check_counts(&self, op: &Op) -> Made<()> {
-        if op.regions.len() != self.regions {
-            return Err(format!("expected {} regions, found {}", self.regions, op.regions.len()).into());
+        if let Some(regions) = self.regions.filter(|&regions| regions != op.regions.len()) {
+            return Err(format!("expected {regions} regions, found {}", op.regions.len()).into());
         }
         match self.results {
             Some(results) if results != op.results.len() => {
@@ -144,7 +171,7 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 11] = [
+const TABLES: [&[Definition]; 13] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
@@ -155,6 +182,8 @@ const TABLES: [&[Definition]; 11] = [
     view::OPS,
     copy::OPS,
     control::OPS,
+    print::OPS,
+    random::OPS,
     stablehlo::OPS,
 ];
 

@@ -1,0 +1,147 @@
+//! The kernels of a module: their text, their Python lines, and the names of their operands.
+
+use std::{collections::HashMap, path::Path, rc::Rc};
+
+use octile_mosaic::{
+    Function, Module, SourceStack,
+    interpret::{EmbeddedKernel, Note, Outcome, embedded_kernels, kernel_entry, name_arguments},
+    verify::Violation,
+};
+
+use super::{
+    diagnosis::{ArgumentNote, Diagnosis, LocatedNote, MosaicLine, Rejection},
+    signals::{SemaphoreName, signallers},
+};
+use crate::python::{Operand, PythonPlace, PythonSources, operand_names};
+
+/// A kernel of a module.
+pub(super) struct SimulatedKernel {
+    /// Its name, unique in the module.
+    pub name: String,
+    /// Python files that it was lowered from.
+    pub python: Rc<PythonSources>,
+    lines: Vec<String>,
+    sources: HashMap<u32, SourceStack>,
+    operands: Vec<Operand>,
+    entry: Option<Function>,
+}
+
+/// The kernels of a module.
+pub(super) struct SimulatedKernels {
+    kernels: Vec<SimulatedKernel>,
+}
+
+impl SimulatedKernels {
+    /// Reads the kernels of the module in `file`, whose text is `text`, and gives their operands the names of
+    /// the Python program.
+    pub(super) fn name(file: &Path, module: &mut Module, text: &str) -> Self {
+        let embedded = embedded_kernels(module).unwrap_or_default();
+        let kernels: Vec<_> = if embedded.is_empty() {
+            let name = kernel_entry(module).map(|function| function.name.clone()).unwrap_or_default();
+            vec![SimulatedKernel::new(name, file, module, text, None)]
+        } else {
+            let kernel = |kernel: EmbeddedKernel| {
+                let results = Some(kernel.results.len());
+                SimulatedKernel::new(kernel.name, file, &kernel.module, &kernel.text, results)
+            };
+            embedded.into_iter().map(kernel).collect()
+        };
+        for kernel in &kernels {
+            let names: Vec<String> = kernel.operands.iter().map(|operand| operand.name.clone()).collect();
+            name_arguments(module, &kernel.name, &names);
+        }
+        Self { kernels }
+    }
+
+    fn first(&self) -> Option<&SimulatedKernel> {
+        self.kernels.first()
+    }
+
+    fn named(&self, name: &str) -> Option<&SimulatedKernel> {
+        self.kernels.iter().find(|kernel| kernel.name == name)
+    }
+
+    /// Describes the findings of a run.
+    pub(super) fn diagnoses(&self, outcome: &Outcome) -> Vec<Diagnosis> {
+        let of_runs =
+            outcome.kernels.iter().flat_map(|run| run.findings.iter().map(|f| (self.named(&run.name), f)));
+        // The surrounding module's own findings come last.
+        let known: usize = outcome.kernels.iter().map(|run| run.findings.len()).sum();
+        let own = outcome.findings.iter().skip(known).map(|finding| (self.first(), finding));
+        let all = of_runs.chain(own);
+        all.filter_map(|(kernel, finding)| Some(Diagnosis::new(finding, kernel.or(self.first())?))).collect()
+    }
+
+    /// Locates what the compiler would reject in the first kernel.
+    pub(super) fn rejections(&self, violations: Vec<Violation>) -> Vec<Rejection> {
+        let Some(kernel) = self.first() else { return Vec::new() };
+        violations.into_iter().map(|violation| Rejection::new(violation, kernel)).collect()
+    }
+
+    /// Locates the notes of a run.
+    pub(super) fn notes(&self, outcome: &Outcome) -> Vec<LocatedNote> {
+        let kernel = |note: &Note| {
+            let run = outcome.kernels.iter().find(|run| run.notes.contains(note));
+            run.and_then(|run| self.named(&run.name)).or(self.first())
+        };
+        let locate = |note: &Note| Some(LocatedNote::new(note.clone(), kernel(note)?));
+        outcome.notes.iter().filter_map(locate).collect()
+    }
+}
+
+impl SimulatedKernel {
+    fn new(name: String, file: &Path, module: &Module, text: &str, results: Option<usize>) -> Self {
+        let mut sources = HashMap::new();
+        let mut stacks = Vec::new();
+        let entry = kernel_entry(module);
+        for function in &module.functions {
+            let is_kernel = entry.is_some_and(|entry| std::ptr::eq(entry, function));
+            function.walk(&mut |op| {
+                let Some(source) = &op.source else { return };
+                if is_kernel {
+                    stacks.push(source.clone());
+                }
+                if let Some(place) = op.place {
+                    sources.insert(place.line, source.clone());
+                }
+            });
+        }
+        let python = Rc::new(PythonSources::new(file, stacks.iter().map(|stack| &**stack)));
+        let operands = |function: &Function| operand_names(&python, function, results);
+        let operands = entry.map(operands).unwrap_or_default();
+        let lines = text.lines().map(str::to_owned).collect();
+        Self { name, lines, sources, operands, python, entry: entry.cloned() }
+    }
+
+    /// A line of its text.
+    pub(super) fn mosaic(&self, line: u32) -> MosaicLine {
+        let index = (line as usize).checked_sub(1);
+        let text = index.and_then(|index| self.lines.get(index)).map(|text| text.trim().to_owned());
+        MosaicLine { line, text }
+    }
+
+    /// The Python line of a line of its text.
+    pub(super) fn python_at(&self, line: u32) -> Option<PythonPlace> {
+        self.python.place(self.sources.get(&line)?)
+    }
+
+    /// Lines of the operations that could signal a semaphore.
+    pub(super) fn signallers(&self, semaphore: &str) -> Vec<u32> {
+        let name = SemaphoreName::parse(semaphore);
+        let number = self.operands.iter().position(|operand| operand.name == name.argument);
+        let (Some(function), Some(number)) = (&self.entry, number) else { return Vec::new() };
+        let argument = function.body.arguments.get(number);
+        argument.map(|argument| signallers(function, *argument, &name)).unwrap_or_default()
+    }
+
+    /// Describes the arguments that a sentence calls by their Mosaic names.
+    pub(super) fn argument_notes(&self, sentence: &str) -> Vec<ArgumentNote> {
+        let words: Vec<&str> = sentence.split(|c: char| !c.is_alphanumeric() && c != '_').collect();
+        let is_meant = |operand: &&Operand| !operand.is_python_name && words.contains(&&*operand.name);
+        let note = |operand: &Operand| ArgumentNote {
+            name: operand.name.clone(),
+            description: operand.description(),
+        };
+        self.operands.iter().filter(is_meant).map(note).collect()
+    }
+}
