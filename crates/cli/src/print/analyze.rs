@@ -35,6 +35,9 @@ fn text(version: &Version) -> String {
         let _ = writeln!(text, "WARNING   {contradiction}");
     }
     text.push_str(&facts(version));
+    if version.ignored > 0 {
+        text.push_str(&fact("ignored", &format!("{} other files of the compiler's dump", version.ignored)));
+    }
     if let Some(view) = &version.source {
         text.push_str(&source_lines::table(view));
     }

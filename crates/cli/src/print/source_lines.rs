@@ -33,9 +33,8 @@ pub fn table(view: &SourceView) -> String {
         text += &line(view, "...", &row, &format!("{count} more lines"));
     }
     text += &line(view, "-", &view.elsewhere, ELSEWHERE);
-    if let Some(reason) = &view.not_executed {
-        let _ =
-            writeln!(text, "every bundle counted once, because the listing could not be executed: {reason}");
+    if let Some(caveat) = view.caveat() {
+        let _ = writeln!(text, "{caveat}");
     }
     text
 }

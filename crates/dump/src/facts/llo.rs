@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     hlo::Shape,
+    limits::MAX_ASSUMED_CYCLES,
     llo::{
         Cycles, DmaRoute, Listing, RaceKind, SemaphoreLedger, SimError, SimOptions, Slot, SourceProfile,
         simulate, touches_spill,
@@ -93,7 +94,7 @@ fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witne
             }
             facts.cycles_error.get_or_insert_with(|| error.to_string());
             if facts.source_profile.is_none() {
-                facts.source_profile = SourceProfile::of_code(listing);
+                facts.source_profile = assumed_profile(listing, options, &error);
             }
             return;
         }
@@ -130,6 +131,21 @@ fn race(route: &DmaRoute, witness: &Witness<'_>) -> Option<Fault> {
         ),
     };
     Some(Fault { level: Level::Llo, says, evidence: witness.at(race.offset) })
+}
+
+/// The source profile of a listing that could not be executed: with branches on data falling through, or of
+/// the code itself.
+fn assumed_profile(listing: &Listing<'_>, options: &SimOptions, error: &SimError) -> Option<SourceProfile> {
+    let options = SimOptions {
+        unknown_branches_fall_through: true,
+        max_cycles: options.max_cycles.min(MAX_ASSUMED_CYCLES),
+        ..*options
+    };
+    let assumed = matches!(error, SimError::UnknownBranch { .. }).then(|| simulate(listing, &options));
+    match assumed {
+        Some(Ok(cycles)) => SourceProfile::new(listing, &cycles),
+        _ => SourceProfile::of_code(listing),
+    }
 }
 
 /// Executes the listing once per core: v5p has two that run the same code.

@@ -39,6 +39,9 @@ pub struct SimOptions {
     pub granule_bytes: u64,
     /// Index of the executing core, if several share the kernel.
     pub core: u32,
+    /// Whether branches that depend on data fall through instead of ending the simulation: a conditional
+    /// region then runs, and a loop whose length depends on data runs once.
+    pub unknown_branches_fall_through: bool,
 }
 
 impl SimOptions {
@@ -57,6 +60,7 @@ impl Default for SimOptions {
             mxus: 2,
             granule_bytes: 32,
             core: 0,
+            unknown_branches_fall_through: false,
         }
     }
 }
@@ -235,6 +239,9 @@ pub struct Cycles {
     pub unresolved_dma: u64,
     /// Loads and stores with an unresolved address or predicate while a DMA was in flight.
     pub unresolved_accesses: u64,
+    /// Branches on data that were assumed to fall through.
+    #[serde(skip)]
+    pub assumed_branches: u64,
     /// Every semaphore.
     pub semaphores: Vec<SemaphoreLedger>,
     /// Every loop.
@@ -312,6 +319,7 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         waits: machine.dma.waits,
         unresolved_dma: machine.dma.unresolved,
         unresolved_accesses: machine.dma.unresolved_accesses(),
+        assumed_branches: machine.assumed,
         semaphores: semaphores.collect(),
         loops: loops(listing, &program, &machine.executions),
         executions: machine.executions,

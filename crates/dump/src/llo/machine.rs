@@ -25,6 +25,10 @@ pub(super) struct LloMachine<'p> {
     memory: HashMap<i64, Option<i64>>,
     time: f64,
     pub stalled: f64,
+    /// Whether branches that depend on data fall through.
+    falls_through: bool,
+    /// Branches that did.
+    pub assumed: u64,
     /// Stall cycles by bundle.
     pub stalls: HashMap<usize, f64>,
     pub issued: u64,
@@ -42,6 +46,8 @@ impl<'p> LloMachine<'p> {
             memory: HashMap::new(),
             time: 0.0,
             stalled: 0.0,
+            falls_through: options.unknown_branches_fall_through,
+            assumed: 0,
             stalls: HashMap::new(),
             issued: 0,
             executions: vec![0; program.bundles.len()],
@@ -161,7 +167,12 @@ impl<'p> LloMachine<'p> {
             },
             Action::Branch { target } => {
                 if holds.is_none() {
-                    return Err(SimError::UnknownBranch { bundle: at });
+                    self.assumed += 1;
+                    return if self.falls_through {
+                        Ok(None)
+                    } else {
+                        Err(SimError::UnknownBranch { bundle: at })
+                    };
                 }
                 return target.map(Some).ok_or(SimError::NoTarget { bundle: at });
             }

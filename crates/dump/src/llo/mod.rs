@@ -21,7 +21,7 @@ pub use cycles::{
     Cycles, DmaModel, DmaRace, DmaRoute, DmaTraffic, LoopCount, SemaphoreLedger, SimError, SimOptions,
     simulate, static_use,
 };
-pub use source_lines::{LineCost, LineProfile, SourceLine, SourceProfile};
+pub use source_lines::{LineCost, LineProfile, ProfileBasis, SourceLine, SourceProfile};
 pub use units::{UnitUse, touches_spill};
 
 use serde::Serialize;

@@ -71,11 +71,24 @@ pub struct LineProfile {
     pub cost: LineCost,
 }
 
+/// How often the bundles of a profile count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProfileBasis {
+    /// As often as they run.
+    Executed,
+    /// As often as they run if branches that depend on data fall through: conditional regions run, and loops
+    /// whose length depends on data run once.
+    Assumed,
+    /// Once each.
+    Code,
+}
+
 /// The cost of every line of a kernel.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SourceProfile {
-    /// Whether the listing was executed. If not, every bundle of the code counts once.
-    pub executed: bool,
+    /// How often each bundle counts.
+    pub basis: ProfileBasis,
     /// Lines by file and number.
     pub lines: Vec<LineProfile>,
     /// Code that belongs to no line: the grid loop, and the DMAs of block windows.
@@ -87,7 +100,8 @@ impl SourceProfile {
     pub fn new(listing: &Listing<'_>, cycles: &Cycles) -> Option<Self> {
         let times = |at: usize| cycles.executions.get(at).copied().unwrap_or_default();
         let stalled = |at: usize| cycles.stalls.get(&at).copied().unwrap_or_default();
-        Some(Self { executed: true, ..Self::attribute(listing, times, stalled)? })
+        let basis = if cycles.assumed_branches == 0 { ProfileBasis::Executed } else { ProfileBasis::Assumed };
+        Some(Self { basis, ..Self::attribute(listing, times, stalled)? })
     }
 
     /// Attributes the code itself, where it could not be executed: every bundle counts once.
@@ -128,7 +142,7 @@ impl SourceProfile {
             .filter_map(|(line, cost)| Some(LineProfile { place: owners.lines.get(line)?.clone(), cost }))
             .collect();
         lines.sort_by(|a, b| a.place.cmp(&b.place));
-        Some(Self { executed: false, lines, elsewhere })
+        Some(Self { basis: ProfileBasis::Code, lines, elsewhere })
     }
 
     /// Issue cycles and waits of all lines.

@@ -2,11 +2,11 @@
 
 use octile_dump::{
     facts::Facts,
-    llo::{LineCost, LineProfile},
+    llo::{LineCost, LineProfile, ProfileBasis},
 };
 use serde::Serialize;
 
-use crate::print::one_line;
+use crate::{print::one_line, python::PythonSources};
 
 /// What each source line of a kernel costs.
 #[derive(Debug, Serialize)]
@@ -19,7 +19,9 @@ pub struct SourceView {
     pub total: f64,
     /// Matrix units of the core.
     pub mxus: u32,
-    /// Why every bundle counts once instead of as often as it runs.
+    /// How often the bundles count.
+    pub basis: ProfileBasis,
+    /// Why the listing could not be executed.
     pub not_executed: Option<String>,
 }
 
@@ -39,21 +41,34 @@ pub struct SourceRow {
 
 impl SourceView {
     /// The view of a kernel; `None` if its listing names no source lines.
-    pub fn of(facts: &Facts) -> Option<Self> {
+    pub fn of(facts: &Facts, sources: &PythonSources) -> Option<Self> {
         let profile = facts.source_profile.as_ref().filter(|profile| !profile.lines.is_empty())?;
-        let row = |LineProfile { place, cost }: &LineProfile| SourceRow {
-            file: one_line(&place.file),
-            line: place.line,
-            code: None,
-            cost: *cost,
+        let row = |LineProfile { place, cost }: &LineProfile| {
+            let line = sources.single_line(&place.file, place.line);
+            let code = line.code.as_deref().map(one_line);
+            SourceRow { file: one_line(&line.file), line: place.line, code, cost: *cost }
         };
         Some(Self {
             rows: profile.lines.iter().map(row).collect(),
             elsewhere: SourceRow { cost: profile.elsewhere, ..SourceRow::default() },
             total: profile.total(),
             mxus: facts.cycles.as_ref().map_or(1, |cycles| cycles.mxus),
-            not_executed: facts.cycles_error.clone().filter(|_| !profile.executed),
+            basis: profile.basis,
+            not_executed: facts.cycles_error.clone(),
         })
+    }
+
+    /// What the counts assume, as a sentence without a full stop.
+    pub fn caveat(&self) -> Option<String> {
+        let counted = match self.basis {
+            ProfileBasis::Executed => return None,
+            ProfileBasis::Assumed => {
+                "branches that depend on data are assumed to run their region, and loops on data to run once"
+            }
+            ProfileBasis::Code => "every bundle counts once",
+        };
+        let reason = self.not_executed.as_deref().unwrap_or("the listing could not be executed");
+        Some(format!("{counted}: {reason}"))
     }
 
     /// Fraction of the kernel's cycles, from 0 to 1.

@@ -33,9 +33,7 @@ pub(super) fn table(view: &SourceView) -> Markup {
             }
         } }
         p.note { (LEGEND) }
-        @if let Some(reason) = &view.not_executed {
-            p.note { "Every bundle counts once, because the listing could not be executed: " (reason) "." }
-        }
+        @if let Some(caveat) = view.caveat() { p.note { (caveat) "." } }
     }
 }
 
