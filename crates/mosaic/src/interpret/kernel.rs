@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::{
     Options, Outcome, OutputAlias, SimulateError, Tensor,
+    devices::{BARRIER, Link},
     element::Element,
     finding::Trouble,
     machine::{Machine, Stop},
@@ -24,10 +25,10 @@ pub(crate) struct Kernel {
     program: Program,
     code: Rc<Code>,
     /// Extents of the grid; `None` for those that the first operands give.
-    grid: Vec<Option<usize>>,
+    pub(super) grid: Vec<Option<usize>>,
     /// Scalar-prefetch operands, in SMEM before the kernel starts.
-    prefetched: usize,
-    windows: Vec<WindowSpec>,
+    pub(super) prefetched: usize,
+    pub(super) windows: Vec<WindowSpec>,
 }
 
 /// Operations charged for a grid step, and for each window moved.
@@ -92,22 +93,55 @@ impl Kernel {
         Ok(())
     }
 
-    pub(crate) fn run(&self, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
+    /// Ranks of the operands and results, in order; extents of a dynamic grid come first.
+    pub(crate) fn operand_ranks(&self) -> Vec<usize> {
+        let first = self.grid.len();
+        let operands = self.prefetched + self.windows.len();
+        let extents = self.grid.iter().filter(|extent| extent.is_none()).map(|_| 0);
+        let ranks = self.code.argument_types[first..first + operands].iter().map(|ty| ty.shape().len());
+        extents.chain(ranks).collect()
+    }
+
+    /// Runs the kernel on one device; `link` connects it to others.
+    pub(crate) fn run(
+        &self,
+        inputs: &[Tensor],
+        options: &Options<'_>,
+        link: &mut Option<Link>,
+    ) -> Result<Outcome, SimulateError> {
         let mut machine = Machine::new(&self.program, options, inputs);
+        machine.link = link.take().or_else(|| self.program.communicates.then(Link::alone));
         let mut bound = Bound::default();
-        let ran = match self.bind(&mut machine, inputs, options, &mut bound) {
-            Ok(()) => self.steps(&mut machine, &mut bound),
-            Err(stop) => Err(stop),
-        };
+        let ran = self.execute(&mut machine, inputs, options, &mut bound);
         let completed = match ran {
-            Ok(()) => {
-                machine.settle();
-                true
-            }
+            Ok(()) => true,
             Err(Stop::Halted) => false,
             Err(stop) => return Err(stop.into()),
         };
+        machine.leave_kernel(completed)?;
+        if completed {
+            machine.settle();
+        }
+        *link = machine.link.take();
+        if let Some(device) = link.as_ref().and_then(Link::name) {
+            machine.findings.name_device(device);
+        }
         Ok(finish(machine, &bound, completed))
+    }
+
+    fn execute(
+        &self,
+        machine: &mut Machine<'_>,
+        inputs: &[Tensor],
+        options: &Options<'_>,
+        bound: &mut Bound,
+    ) -> Result<(), Stop> {
+        self.bind(machine, inputs, options, bound)?;
+        if self.program.has_barrier {
+            machine.barrier = Some(machine.allocate(BARRIER, MemorySpace::Semaphore, &[], None, None)?);
+        }
+        machine.enter_kernel(self.program.has_barrier)?;
+        self.steps(machine, bound)
     }
 
     /// Allocates memory for every argument.
@@ -198,7 +232,7 @@ impl Kernel {
         Ok(inputs)
     }
 
-    fn argument(&self, number: usize) -> (&str, &MemRef) {
+    pub(super) fn argument(&self, number: usize) -> (&str, &MemRef) {
         match &self.code.argument_types[number] {
             Type::MemRef(memref) => (&self.code.argument_names[number], memref),
             other => unreachable!("checked to be a memref, not {other}"),
@@ -268,7 +302,7 @@ impl Kernel {
         }
     }
 
-    fn operand(&self, number: usize) -> (&str, &MemRef) {
+    pub(super) fn operand(&self, number: usize) -> (&str, &MemRef) {
         self.argument(self.grid.len() + self.prefetched + number)
     }
 
@@ -289,6 +323,20 @@ impl Kernel {
             }
         }
         Ok(shape)
+    }
+
+    /// Shape covered by the blocks of a window, if neither the grid nor the blocks depend on operands.
+    pub(super) fn static_extents(
+        &self,
+        window: &WindowSpec,
+        options: &Options<'_>,
+    ) -> Result<Option<Vec<usize>>, SimulateError> {
+        let Some(grid) = self.grid.iter().copied().collect::<Option<Vec<usize>>>() else { return Ok(None) };
+        if self.prefetched > 0 {
+            return Ok(None);
+        }
+        let mut machine = Machine::new(&self.program, options, &[]);
+        Ok(Some(self.covered(&mut machine, window, &Bound { grid, ..Bound::default() })?))
     }
 
     fn steps(&self, machine: &mut Machine<'_>, bound: &mut Bound) -> Result<(), Stop> {
