@@ -305,7 +305,8 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         waits: semaphore.waits,
         left: semaphore.left,
         starved_at: semaphore.starved_at.map(|at| at as u32),
-        unawaited_at: semaphore.unawaited_at.map(|at| at as u32),
+        // A semaphore without DMAs may be decremented before the wait.
+        unawaited_at: semaphore.unawaited_at.filter(|_| semaphore.starts > 0).map(|at| at as u32),
     });
     Ok(Cycles {
         issued: machine.issued,

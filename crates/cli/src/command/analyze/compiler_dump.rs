@@ -96,10 +96,7 @@ pub(super) fn kernels(folder: &Path, allowance: &mut Allowance) -> Result<Option
 }
 
 fn group(folder: &Path, key: &ListingKey, listed: &Listed, program: Option<&Program>) -> Group {
-    // The final listing has the same instructions as the scheduled one, but no time.
-    let has_scheduled = listed.files.contains_key(&0);
-    let wanted = listed.files.iter().filter(|(label, _)| !has_scheduled || **label != 1);
-    let mut files: Vec<_> = wanted.map(|(_, file)| file.clone()).collect();
+    let mut files: Vec<_> = listed.files.values().cloned().collect();
     files.extend(program.map(|program| program.path.clone()));
     let module = program.map(|program| program.module.clone()).or_else(|| key.module.clone());
     let name = match module {
@@ -269,7 +266,7 @@ mod tests {
             ("179-0001-mosaic-dump-anonymous-original.txt", "module {}"),
         ];
         write(root.path(), &files);
-        assert_eq!(found(root.path()), [("jit_f/k.1".to_owned(), 4, 6)]);
+        assert_eq!(found(root.path()), [("jit_f/k.1".to_owned(), 5, 5)]);
     }
 
     #[test]
