@@ -42,6 +42,15 @@ pub const MAX_RUNNING_DEPTH: usize = 192;
 /// Maximum DMAs in flight that no wait has completed.
 pub const MAX_COPIES: usize = 1 << 12;
 
+/// Maximum signals of one semaphore that no wait has consumed.
+pub const MAX_SIGNALS: usize = 1 << 12;
+
+/// Maximum devices of a run.
+pub const MAX_DEVICES: usize = 1 << 10;
+
+/// Maximum separate regions that a device accesses between two synchronizations with other devices.
+pub const MAX_RECORDS: usize = 1 << 12;
+
 /// Maximum events that a timeline keeps.
 pub const MAX_EVENTS: usize = 1 << 21;
 

@@ -133,6 +133,30 @@ impl Compiler<'_> {
         }
     }
 
+    /// First operand of each of `count` groups that have at most one each, in order; missing groups at the end
+    /// are empty. Without `operandSegmentSizes` the first `leading` are present.
+    pub(crate) fn groups(&self, op: &Op, count: usize, leading: &[i64]) -> Made<Vec<Option<usize>>> {
+        let sizes = match op.attributes.get("operandSegmentSizes") {
+            Some(_) => self.integers_attribute(op, "operandSegmentSizes")?,
+            None => leading.to_vec(),
+        };
+        let single = sizes.len() <= count && sizes.iter().all(|size| matches!(size, 0 | 1));
+        if !single || sizes.iter().sum::<i64>() != op.operands.len() as i64 {
+            let operands = op.operands.len();
+            return Err(
+                format!("operandSegmentSizes {sizes:?} do not describe its {operands} operands").into()
+            );
+        }
+        let mut next = 0;
+        let mut group = |size: &i64| {
+            next += usize::from(*size == 1);
+            (*size == 1).then(|| next - 1)
+        };
+        let mut groups: Vec<Option<usize>> = sizes.iter().map(&mut group).collect();
+        groups.resize(count, None);
+        Ok(groups)
+    }
+
     /// A boolean attribute; false if absent.
     pub(crate) fn flag(&self, op: &Op, name: &str) -> Made<bool> {
         match op.attributes.get(name) {

@@ -102,6 +102,31 @@ impl Copies {
         number
     }
 
+    /// Numbers a DMA to another device.
+    pub(crate) fn take_number(&mut self) -> usize {
+        self.started += 1;
+        self.started - 1
+    }
+
+    /// Remembers who signals a semaphore, before it does.
+    pub(crate) fn remember(&mut self, id: SemaphoreId, site: Site) {
+        self.semaphores.entry(id).or_default().remember(site);
+    }
+
+    /// Adds the bytes of a DMA between devices.
+    pub(crate) fn arrived(&mut self, id: SemaphoreId, bytes: i64) {
+        let semaphore = self.semaphores.entry(id).or_default();
+        semaphore.count = semaphore.count.saturating_add(bytes);
+    }
+
+    /// Sites that signalled a semaphore last.
+    pub(crate) fn recent(&self, id: SemaphoreId) -> Vec<Site> {
+        self.semaphores
+            .get(&id)
+            .map(|semaphore| semaphore.recent.iter().cloned().collect())
+            .unwrap_or_default()
+    }
+
     /// Number of the next DMA.
     pub(crate) fn next_number(&self) -> usize {
         self.started
@@ -132,16 +157,17 @@ impl Copies {
         self.semaphores.get(&id).map_or(0, |semaphore| semaphore.count)
     }
 
-    /// Consumes `amount` from a semaphore that holds it. The core observes the completion of the DMAs on it
-    /// only if nothing is left: otherwise the bytes may have come from any of them.
-    pub(crate) fn consume(&mut self, id: SemaphoreId, amount: i64) {
+    /// Consumes `amount` from a semaphore that holds it. The core observes the completion of the DMAs on it,
+    /// which are returned, only if nothing is left and no DMA of another device is due: otherwise the bytes may
+    /// have come from any of them.
+    pub(crate) fn consume(&mut self, id: SemaphoreId, amount: i64, others_due: bool) -> Vec<Copy> {
         let semaphore = self.semaphores.entry(id).or_default();
         semaphore.count = semaphore.count.saturating_sub(amount);
-        if semaphore.count == 0 && semaphore.pending.is_empty() {
-            for number in std::mem::take(&mut semaphore.unordered) {
-                self.in_flight.remove(&number);
-            }
+        if semaphore.count != 0 || !semaphore.pending.is_empty() || others_due {
+            return Vec::new();
         }
+        let observed = std::mem::take(&mut semaphore.unordered);
+        observed.iter().filter_map(|number| self.in_flight.remove(number)).collect()
     }
 
     /// Treats a racing DMA as ordered, so that one race is reported once.

@@ -430,7 +430,9 @@ impl Findings {
     /// Names the device of every finding that does not name one yet.
     pub(crate) fn name_device(&mut self, device: usize) {
         for finding in &mut self.0 {
-            finding.trouble.sites_mut().into_iter().for_each(|site| drop(site.device.get_or_insert(device)));
+            for site in finding.trouble.sites_mut() {
+                site.device.get_or_insert(device);
+            }
             if let Some(own) = finding.trouble.device_mut() {
                 own.get_or_insert(device);
             }

@@ -46,6 +46,8 @@ impl Machine<'_> {
         self.budget.spend((in_flight / COPIES_PER_OPERATION) as u64);
         self.inside(&source, |m| copy_site(&agent, place, &m.step))?;
         self.inside(&target, |m| copy_site(&agent, place, &m.step))?;
+        self.race_with_remote(&source, false, |m| copy_site(&agent, place, &m.step));
+        self.race_with_remote(&target, true, |m| copy_site(&agent, place, &m.step));
         let (reads, writes) =
             (self.buffers[source.buffer].region(&source), self.buffers[target.buffer].region(&target));
         let bytes = target.bytes();
@@ -108,35 +110,12 @@ impl Machine<'_> {
         let (source, target) = (copy.source.clone(), copy.target.clone());
         self.scratch.clear();
         self.buffers[source.buffer].gather(&source, &mut self.scratch);
-        let written = self.buffers[source.buffer].is_written(&source);
-        self.buffers[target.buffer].scatter(&target, &self.scratch);
-        if !written {
-            self.spread_unwritten(&source, &target);
-        }
+        let unwritten = self.buffers[source.buffer].unwritten_rows(&source);
+        let buffer = &mut self.buffers[target.buffer];
+        buffer.scatter(&target, &self.scratch);
+        // A copy of uninitialized elements stays uninitialized.
+        unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
         self.copies.arrive(number);
-    }
-
-    /// Copies the initialized bits too: a copy of uninitialized elements stays uninitialized.
-    fn spread_unwritten(&mut self, source: &View, target: &View) {
-        let shape = source.shape();
-        let Some((&last, outer)) = shape.split_last() else {
-            return self.buffers[target.buffer].mark(target, false);
-        };
-        let rows: usize = outer.iter().product();
-        let sizes: Vec<usize> = outer.iter().map(|_| 1).chain([last]).collect();
-        for row in 0..rows {
-            let mut rest = row;
-            let mut start: Vec<i64> = vec![0; shape.len()];
-            for dimension in (0..outer.len()).rev() {
-                start[dimension] = (rest % outer[dimension]) as i64;
-                rest /= outer[dimension];
-            }
-            let source = source.slice(start.iter().copied(), &sizes);
-            if !self.buffers[source.buffer].is_written(&source) {
-                let target = target.slice(start.into_iter(), &sizes);
-                self.buffers[target.buffer].mark(&target, false);
-            }
-        }
     }
 
     /// Consumes `amount` from a semaphore, completing DMAs on it until it holds enough.
@@ -144,6 +123,7 @@ impl Machine<'_> {
         while self.copies.count(id) < amount {
             match self.copies.oldest_pending(id) {
                 Some(number) => self.move_bytes(number),
+                None if self.wait_for_devices(id, amount, &site)? => {}
                 None => {
                     let semaphore = self.copies.semaphores.get(&id);
                     let trouble = Trouble::Deadlock {
@@ -170,12 +150,15 @@ impl Machine<'_> {
             on_it.iter().filter_map(|number| self.copies.in_flight.get(number)).filter(|copy| copy.moved);
         let ends = moved.map(|copy| copy.ends).fold(0.0, f64::max);
         self.clock.wait_until(ends, site.line, "tpu.wait_dma2");
-        self.copies.consume(id, amount);
-        Ok(())
+        let held = self.copies.count(id);
+        let observed = self.copies.consume(id, amount, self.due_remote_copy(id).is_some());
+        self.learn(id, held, amount, &site);
+        self.remember_copies(observed)
     }
 
     /// Completes all DMAs and reports nonzero semaphores.
     pub(crate) fn settle(&mut self) {
+        self.settle_remote();
         let pending: Vec<usize> = self.copies.in_flight.keys().copied().collect();
         pending.into_iter().for_each(|number| self.move_bytes(number));
         let semaphores = std::mem::take(&mut self.copies.semaphores);
@@ -186,6 +169,7 @@ impl Machine<'_> {
 
     /// Ends the lifetime of all buffers from number `first` on, and of their semaphores.
     pub(crate) fn release(&mut self, first: usize) {
+        self.release_remote(first);
         let ids: Vec<SemaphoreId> = self.copies.semaphores.range((first, 0)..).map(|(id, _)| *id).collect();
         for id in ids {
             while let Some(number) = self.copies.oldest_pending(id) {
@@ -225,17 +209,7 @@ impl Machine<'_> {
 
     /// Formats a semaphore, `arg14[0, 2]`.
     pub(crate) fn semaphore_name(&self, (buffer, index): SemaphoreId) -> String {
-        let buffer = &self.buffers[buffer];
-        if buffer.shape.is_empty() {
-            return buffer.name.clone();
-        }
-        let mut rest = index;
-        let indices = super::view::row_major(&buffer.shape, 1).into_iter().map(|dim| {
-            let index = rest / dim.stride;
-            rest %= dim.stride;
-            index
-        });
-        format!("{}[{}]", buffer.name, crate::types::join(indices, ", "))
+        self.buffers[buffer].semaphore_name(index)
     }
 }
 

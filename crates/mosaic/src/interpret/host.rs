@@ -2,6 +2,7 @@
 
 use super::{
     KernelRun, Options, Outcome, SimulateError, Tensor,
+    devices::Link,
     element::Element,
     machine::{Machine, Stop},
     program::{Program, Unrunnable},
@@ -28,11 +29,13 @@ pub(super) fn run(
     entry: &Function,
     inputs: &[Tensor],
     options: &Options<'_>,
+    link: Option<Link>,
 ) -> Result<Outcome, SimulateError> {
     let program = Program::new(module)?;
     let code = program.function(&entry.name)?.clone();
     check(entry, &code.argument_types, inputs)?;
     let mut machine = Machine::new(&program, options, inputs);
+    machine.link = link;
     let arguments = inputs.iter().map(|tensor| Value::Vector(tensor.to_data()));
     let results = match machine.call(&code, arguments) {
         Ok(results) => results,

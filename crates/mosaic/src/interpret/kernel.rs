@@ -4,6 +4,7 @@ use std::rc::Rc;
 
 use super::{
     Options, Outcome, OutputAlias, SimulateError, Tensor,
+    devices::{BARRIER, Link},
     element::Element,
     finding::Trouble,
     machine::{Machine, Stop},
@@ -92,22 +93,55 @@ impl Kernel {
         Ok(())
     }
 
-    pub(crate) fn run(&self, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
+    /// Ranks of the operands and results, in order; extents of a dynamic grid come first.
+    pub(crate) fn operand_ranks(&self) -> Vec<usize> {
+        let first = self.grid.len();
+        let operands = self.prefetched + self.windows.len();
+        let extents = self.grid.iter().filter(|extent| extent.is_none()).map(|_| 0);
+        let ranks = self.code.argument_types[first..first + operands].iter().map(|ty| ty.shape().len());
+        extents.chain(ranks).collect()
+    }
+
+    /// Runs the kernel on one device; `link` connects it to others.
+    pub(crate) fn run(
+        &self,
+        inputs: &[Tensor],
+        options: &Options<'_>,
+        link: &mut Option<Link>,
+    ) -> Result<Outcome, SimulateError> {
         let mut machine = Machine::new(&self.program, options, inputs);
+        machine.link = link.take().or_else(|| self.program.communicates.then(Link::alone));
         let mut bound = Bound::default();
-        let ran = match self.bind(&mut machine, inputs, options, &mut bound) {
-            Ok(()) => self.steps(&mut machine, &mut bound),
-            Err(stop) => Err(stop),
-        };
+        let ran = self.execute(&mut machine, inputs, options, &mut bound);
         let completed = match ran {
-            Ok(()) => {
-                machine.settle();
-                true
-            }
+            Ok(()) => true,
             Err(Stop::Halted) => false,
             Err(stop) => return Err(stop.into()),
         };
+        machine.leave_kernel(completed)?;
+        if completed {
+            machine.settle();
+        }
+        *link = machine.link.take();
+        if let Some(device) = link.as_ref().and_then(Link::name) {
+            machine.findings.name_device(device);
+        }
         Ok(finish(machine, &bound, completed))
+    }
+
+    fn execute(
+        &self,
+        machine: &mut Machine<'_>,
+        inputs: &[Tensor],
+        options: &Options<'_>,
+        bound: &mut Bound,
+    ) -> Result<(), Stop> {
+        self.bind(machine, inputs, options, bound)?;
+        if self.program.has_barrier {
+            machine.barrier = Some(machine.allocate(BARRIER, MemorySpace::Semaphore, &[], None, None)?);
+        }
+        machine.enter_kernel(self.program.has_barrier)?;
+        self.steps(machine, bound)
     }
 
     /// Allocates memory for every argument.

@@ -6,6 +6,7 @@ use super::{
     Options, Outcome, SimulateError, Tensor,
     budget::Budget,
     copies::Copies,
+    devices::Link,
     element::{Element, read_floats, read_integers, write_floats, write_integers},
     finding::{Agent, Findings, Print, Site, Trouble},
     memory::Buffer,
@@ -73,6 +74,12 @@ pub(crate) struct Machine<'a> {
     depth: usize,
     /// Remaining budget.
     pub(crate) budget: Budget,
+    /// The other devices, if the kernel communicates.
+    pub(crate) link: Option<Link>,
+    /// The kernel's barrier semaphore, if it has one.
+    pub(crate) barrier: Option<View>,
+    /// Operations of the other devices.
+    pub(crate) elsewhere: u64,
 }
 
 impl<'a> Machine<'a> {
@@ -95,6 +102,9 @@ impl<'a> Machine<'a> {
             scratch: Vec::new(),
             depth: 0,
             budget: Budget::new(options.bytes_for(inputs)),
+            link: None,
+            barrier: None,
+            elsewhere: 0,
         }
     }
 
@@ -134,6 +144,7 @@ impl<'a> Machine<'a> {
     fn add(&mut self, buffer: Buffer) -> View {
         let view = buffer.view(self.buffers.len());
         self.buffers.push(buffer);
+        self.deliver_early(&view);
         view
     }
 
@@ -175,7 +186,7 @@ impl<'a> Machine<'a> {
     #[inline]
     fn within_budget(&mut self, site: impl FnOnce(&Self) -> Site) -> Result<(), Stop> {
         let operations = self.options.max_operations;
-        if self.operations() <= operations {
+        if self.operations().saturating_add(self.elsewhere) <= operations {
             return Ok(());
         }
         let trouble = Trouble::OutOfOperations { operations, site: site(self) };
@@ -274,6 +285,10 @@ impl<'a> Machine<'a> {
     pub(crate) fn load(&mut self, step: &Step, view: &View) -> Result<Data, Stop> {
         self.inside(view, |m| m.core_site(step))?;
         let racing = self.races(view, false, step);
+        if self.link.is_some() {
+            self.race_with_remote(view, false, |m| m.core_site(step));
+            self.remember_access(step, view, false)?;
+        }
         let buffer = &self.buffers[view.buffer];
         if racing.is_empty() && !buffer.is_written(view) {
             let (area, read) = (buffer.area(view), self.core_site(step));
@@ -307,6 +322,10 @@ impl<'a> Machine<'a> {
         self.inside(view, |m| m.core_site(step))?;
         self.changes += 1;
         let racing = self.races(view, true, step);
+        if self.link.is_some() {
+            self.race_with_remote(view, true, |m| m.core_site(step));
+            self.remember_access(step, view, true)?;
+        }
         let buffer = &mut self.buffers[view.buffer];
         let mut at = 0;
         match (view.element, data) {

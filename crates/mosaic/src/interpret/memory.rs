@@ -109,6 +109,30 @@ impl Buffer {
         all
     }
 
+    /// Rows of `view`, by number, that are not initialized to the last element.
+    pub(crate) fn unwritten_rows(&self, view: &View) -> Vec<usize> {
+        if self.is_written(view) {
+            return Vec::new();
+        }
+        let rows =
+            view.dims.split_last().map_or(1, |(_, outer)| outer.iter().map(|dim| dim.extent).product());
+        (0..rows).filter(|&row| !self.is_written(&view.row(row))).collect()
+    }
+
+    /// Formats one of its semaphores, `arg14[0, 2]`.
+    pub(crate) fn semaphore_name(&self, index: usize) -> String {
+        if self.shape.is_empty() {
+            return self.name.clone();
+        }
+        let mut rest = index;
+        let indices = row_major(&self.shape, 1).into_iter().map(|dim| {
+            let index = rest / dim.stride.max(1);
+            rest %= dim.stride.max(1);
+            index
+        });
+        format!("{}[{}]", self.name, crate::types::join(indices, ", "))
+    }
+
     /// Counts uninitialized elements, and finds the first.
     pub(crate) fn unwritten(&self) -> Option<(usize, Vec<Range>)> {
         let Written::Some(words) = &self.written else { return None };

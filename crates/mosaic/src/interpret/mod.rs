@@ -8,6 +8,7 @@ mod admit;
 mod ask;
 mod budget;
 mod copies;
+mod devices;
 mod element;
 mod embedded;
 mod engine;
@@ -60,6 +61,8 @@ pub struct Options<'a> {
     pub output_shapes: Option<Vec<Vec<usize>>>,
     /// Results that share memory with operands of a kernel.
     pub aliases: Vec<OutputAlias>,
+    /// Number of devices that run the module. A module with a device mesh runs on all devices of the mesh.
+    pub devices: usize,
     /// Operation limit; see [`DEFAULT_OPERATIONS`] for what counts.
     pub max_operations: u64,
     /// Memory limit in bytes; by default [`DEFAULT_BYTES`] plus [`BYTES_PER_OPERAND_BYTE`] per operand byte.
@@ -80,6 +83,7 @@ impl Options<'_> {
             engine: &Portable,
             output_shapes: None,
             aliases: Vec::new(),
+            devices: 1,
             max_operations: DEFAULT_OPERATIONS,
             max_bytes: None,
             vmem_limit: None,
@@ -192,12 +196,29 @@ pub fn embedded_kernel(module: &Module) -> Option<String> {
 }
 
 /// Runs `module`, a kernel or the module around one, on `inputs` in argument order.
+///
+/// With several [devices](Options::devices), an operand that has one more dimension than the module expects, as
+/// long as there are devices, gives each device its own part; every other operand is the same on all of them.
+/// Results get such a dimension.
 pub fn simulate(module: &Module, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
+    match options.devices {
+        0 | 1 => run_on_device(module, inputs, options, None),
+        _ => devices::simulate(module, inputs, options),
+    }
+}
+
+/// Runs `module` on one device; `link` connects it to others.
+fn run_on_device(
+    module: &Module,
+    inputs: &[Tensor],
+    options: &Options<'_>,
+    mut link: Option<devices::Link>,
+) -> Result<Outcome, SimulateError> {
     match host::entry(module) {
-        Some(entry) => host::run(module, entry, inputs, options),
+        Some(entry) => host::run(module, entry, inputs, options, link),
         None => {
             let kernel = kernel::Kernel::new(module)?;
-            let mut outcome = kernel.run(inputs, options)?;
+            let mut outcome = kernel.run(inputs, options, &mut link)?;
             outcome.kernels = vec![KernelRun::of(kernel.name(), &outcome, 0.0)];
             Ok(outcome)
         }

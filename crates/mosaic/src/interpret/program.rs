@@ -3,6 +3,7 @@
 use std::{
     collections::{HashMap, HashSet},
     rc::Rc,
+    sync::Arc,
 };
 
 use super::{
@@ -87,7 +88,7 @@ pub(crate) struct Step {
     /// Bit i is set at the last use of operand i, so that its memory can be reused.
     pub(crate) last: u64,
     pub(crate) results: Box<[u32]>,
-    pub(crate) name: Rc<str>,
+    pub(crate) name: Arc<str>,
     pub(crate) place: Option<Place>,
 }
 
@@ -120,6 +121,10 @@ pub(crate) struct Program {
     pub(crate) functions: HashMap<String, Rc<Code>>,
     /// Where the chip is known to compute something other than the text suggests.
     pub(crate) notes: Vec<Note>,
+    /// Whether it uses the barrier semaphore.
+    pub(crate) has_barrier: bool,
+    /// Whether it names other devices.
+    pub(crate) communicates: bool,
     /// Where each line of the text comes from in the lowered program.
     pub(crate) sources: HashMap<u32, SourceStack>,
 }
@@ -137,14 +142,17 @@ impl Program {
             functions.insert(function.name.clone(), Rc::new(code));
         }
         let mut sources = HashMap::new();
+        let (mut has_barrier, mut communicates) = (false, false);
         for function in &module.functions {
             function.walk(&mut |op| {
+                has_barrier |= op.name == "tpu.sem_barrier";
+                communicates |= ops::communicates(op);
                 if let (Some(place), Some(source)) = (op.place, &op.source) {
                     sources.insert(place.line, source.clone());
                 }
             });
         }
-        Ok(Self { functions, notes, sources })
+        Ok(Self { functions, notes, has_barrier, communicates, sources })
     }
 
     pub(crate) fn function(&self, name: &str) -> Result<&Rc<Code>, Unrunnable> {
@@ -210,7 +218,7 @@ impl<'a> Compiler<'a> {
                 operands: op.operands.iter().map(|value| value.index() as u32).collect(),
                 last,
                 results: op.results.iter().map(|value| value.index() as u32).collect(),
-                name: Rc::from(op.name.as_ref()),
+                name: Arc::from(op.name.as_ref()),
                 place: op.place,
             });
         }

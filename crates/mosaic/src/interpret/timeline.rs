@@ -149,6 +149,11 @@ impl Clock {
         }
     }
 
+    /// Current cycle.
+    pub(crate) fn now(&self) -> f64 {
+        self.now
+    }
+
     /// Operations charged for vector work, matmuls and DMAs.
     #[inline]
     pub(crate) fn operations(&self) -> u64 {

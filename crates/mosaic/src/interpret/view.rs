@@ -1,6 +1,6 @@
 //! Views, the runtime form of memrefs: part of a buffer with a shape and strides.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{element::Element, finding::Range};
 
@@ -31,7 +31,7 @@ pub(crate) struct View {
     /// Element type; `None` for semaphores.
     pub(crate) element: Option<Element>,
     /// Set if it was sliced out of bounds; an error once used.
-    pub(crate) outside: Option<Rc<Outside>>,
+    pub(crate) outside: Option<Arc<Outside>>,
 }
 
 impl View {
@@ -72,12 +72,25 @@ impl View {
                 Some(_) => {}
                 None => {
                     let outside = Outside { dimension, index, size, extent: dim.extent };
-                    view.outside.get_or_insert_with(|| Rc::new(outside));
+                    view.outside.get_or_insert_with(|| Arc::new(outside));
                 }
             }
             dim.extent = size;
         }
         view
+    }
+
+    /// One row of the innermost dimension, numbered in row-major order.
+    pub(crate) fn row(&self, number: usize) -> Self {
+        let Some((last, outer)) = self.dims.split_last() else { return self.clone() };
+        let mut rest = number;
+        let mut start = vec![0; self.dims.len()];
+        for (dimension, dim) in outer.iter().enumerate().rev() {
+            start[dimension] = (rest % dim.extent.max(1)) as i64;
+            rest /= dim.extent.max(1);
+        }
+        let sizes: Vec<usize> = outer.iter().map(|_| 1).chain([last.extent]).collect();
+        self.slice(start.into_iter(), &sizes)
     }
 
     /// Returns whether the view is contiguous in row-major order.
@@ -197,6 +210,30 @@ impl Region {
             }
             _ => true,
         }
+    }
+}
+
+impl Region {
+    /// The union of two boxes, if it is a box too.
+    pub(crate) fn joined(&self, other: &Self) -> Option<Self> {
+        let (a, b) = (self.ranges.as_ref()?, other.ranges.as_ref()?);
+        let mut different = (0..a.len().min(b.len())).filter(|&i| a[i] != b[i]);
+        let dimension = different.next()?;
+        if different.next().is_some() || a.len() != b.len() {
+            return None;
+        }
+        let (first, second) = match a[dimension].start <= b[dimension].start {
+            true => (a[dimension], b[dimension]),
+            false => (b[dimension], a[dimension]),
+        };
+        let end = |range: Range| range.start + range.len;
+        if end(first) < second.start {
+            return None;
+        }
+        let mut ranges = a.clone();
+        ranges[dimension] = Range { start: first.start, len: end(first).max(end(second)) - first.start };
+        let span = (self.span.0.min(other.span.0), self.span.1.max(other.span.1));
+        Some(Self { span, ranges: Some(ranges) })
     }
 }
 

@@ -100,9 +100,9 @@ const PATTERNS: &[(&str, &str)] = &[
     ("tpu.iota", "{} : R"),
     ("tpu.matmul", "%* {} : O* -> R"),
     ("tpu.sem_alloc", "{} : R"),
-    ("tpu.sem_signal", NO_RESULT),
     ("tpu.sem_wait", NO_RESULT),
     ("tpu.sem_read", "% {} : T -> R"),
+    ("tpu.sem_barrier", "{} : R"),
     ("tpu.device_id", "{} : R"),
     ("tpu.delay", "%"),
     ("tpu.trace_start", "{}"),
@@ -131,7 +131,8 @@ impl Parser<'_> {
             "tpu.vector_load" => self.vector_load(op),
             "tpu.memref_slice" => self.memref_slice(op),
             "tpu.enqueue_dma" => self.enqueue(op),
-            "tpu.wait_dma2" => self.roles(op, &["semaphore", "src", "dst"]),
+            "tpu.wait_dma2" => self.wait_dma(op),
+            "tpu.sem_signal" => self.signal(op),
             "tpu.log" => self.log(op),
             "tpu.log_buffer" => self.log_buffer(op),
             "tpu.scan" => self.scan(op),
@@ -310,41 +311,6 @@ impl Parser<'_> {
         self.operand_type(&op)?;
         self.cursor.require("->")?;
         op.results.push(self.ty()?);
-        Ok(op)
-    }
-
-    /// Parses `role(%operand : type)` for optional roles in a fixed order.
-    fn roles(&mut self, mut op: Unnamed, roles: &[&str]) -> Result<Unnamed> {
-        let present = self.present_roles(&mut op, roles)?;
-        if let Some(absent) = present.iter().position(|&present| present == 0) {
-            return Err(self.cursor.expected(&format!("'{}(...)' of {}", roles[absent], op.name)));
-        }
-        op.attributes = self.flags_and_braces(op.attributes)?;
-        Ok(op)
-    }
-
-    fn present_roles(&mut self, op: &mut Unnamed, roles: &[&str]) -> Result<Vec<i32>> {
-        let mut present = Vec::new();
-        for role in roles {
-            let found = self.cursor.eat_word(role);
-            if found {
-                self.cursor.require("(")?;
-                let operand = self.operand()?;
-                op.operands.push(operand);
-                self.cursor.require(":")?;
-                self.common_type(op, &[operand])?;
-                self.cursor.require(")")?;
-            }
-            present.push(i32::from(found));
-        }
-        Ok(present)
-    }
-
-    fn enqueue(&mut self, mut op: Unnamed) -> Result<Unnamed> {
-        let roles = ["source", "source_semaphore", "target", "target_semaphore", "device_id", "core_id"];
-        let present = self.present_roles(&mut op, &roles)?;
-        op.attributes = op.attributes.with("operandSegmentSizes", Attr::I32s(present));
-        op.attributes = self.flags_and_braces(op.attributes)?;
         Ok(op)
     }
 

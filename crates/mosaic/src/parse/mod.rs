@@ -3,6 +3,7 @@
 
 mod attributes;
 mod cursor;
+mod dma;
 mod forms;
 mod generic;
 mod ops;

@@ -32,7 +32,6 @@ pub(super) const OPS: &[Definition] = &[
     effect("tpu.trace_start", &["message", "level"], nothing),
     effect("tpu.trace_stop", &[], nothing),
     effect("tpu.delay", &[], delay),
-    pure("tpu.device_id", &[], device),
     pure("tpu.iteration_bound", &["dim"], iteration_bound),
 ];
 
@@ -46,16 +45,6 @@ fn delay(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 1, 0)?;
     c.scalar_integer(c.operand(op, 0)?)?;
     Ok(Box::new(|_, _| Ok(())))
-}
-
-/// A single device is simulated.
-fn device(c: &mut Compiler<'_>, op: &Op) -> Made {
-    c.arity(op, 0, 1)?;
-    c.scalar_integer(c.result(op, 0)?)?;
-    Ok(Box::new(|m, step| {
-        m.set(step, Value::Integer(0));
-        Ok(())
-    }))
 }
 
 /// Extent of a grid dimension.

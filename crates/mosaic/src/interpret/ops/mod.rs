@@ -16,6 +16,7 @@ mod scalar;
 mod stablehlo;
 mod view;
 
+pub(super) use copy::communicates;
 pub(super) use random::{RANDOM_BITS, RandomBits};
 pub use scalar::ScalarOp;
 

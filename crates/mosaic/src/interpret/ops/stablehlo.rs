@@ -425,7 +425,8 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
             max_bytes: Some(m.budget.bytes_left()),
             ..m.options.clone()
         };
-        let outcome = kernel.run(&inputs, &options).map_err(|error| Stop::Fault(None, error.to_string()))?;
+        let ran = kernel.run(&inputs, &options, &mut m.link);
+        let outcome = ran.map_err(|error| Stop::Fault(None, error.to_string()))?;
         m.count_operations(outcome.operations);
         if !outcome.completed {
             m.kernels.push((name.clone(), outcome));
