@@ -259,6 +259,11 @@ impl<'a> Compiler<'a> {
         name.cloned().unwrap_or_default()
     }
 
+    /// Name of a value in the text.
+    pub(crate) fn value_name(&self, value: Value) -> Option<&str> {
+        self.function.values.get(value.index())?.name.as_deref()
+    }
+
     pub(crate) fn ty(&self, value: Value) -> &'a Type {
         self.function.ty(value)
     }

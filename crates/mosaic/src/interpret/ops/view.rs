@@ -152,7 +152,9 @@ fn alloca(c: &mut Compiler<'_>, op: &Op) -> Made {
     if matches!(space, MemorySpace::Hbm | MemorySpace::Any) {
         return Err("kernels can allocate on-chip memory only".into());
     }
-    let name = op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line));
+    let name = c.allocated_name(op).unwrap_or_else(|| {
+        op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line))
+    });
     Ok(Box::new(move |m, step| {
         let view = m.allocate(&name, space, &shape, Some(element), step.place)?;
         m.set(step, Value::View(view));
