@@ -114,7 +114,7 @@ pub enum Command {
     /// Run a StableHLO module through a PJRT plugin
     #[command(after_help = run_module::RUN_MODULE_HELP)]
     RunModule(RunModuleArgs),
-    /// Simulate a Mosaic or PTX kernel; find races and deadlocks
+    /// Simulate a Pallas or PTX kernel; find races and deadlocks
     #[command(after_help = simulate::SIMULATE_HELP)]
     Simulate(SimulateArgs),
     /// Quantize a checkpoint to fp8 with block scales

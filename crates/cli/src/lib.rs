@@ -9,6 +9,7 @@ pub mod args;
 pub mod command;
 pub mod input;
 pub mod interrupt;
+pub mod kernel_file;
 pub mod output;
 mod plain_path;
 pub mod print;

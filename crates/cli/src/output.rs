@@ -93,7 +93,7 @@ pub struct OutputFile {
 
 impl OutputFile {
     /// Prepares to write `path`. Follows a link; rejects anything but a regular file.
-    fn open(path: &Path) -> Result<Self> {
+    pub fn open(path: &Path) -> Result<Self> {
         let target = resolved(path);
         if target.is_symlink() {
             bail!("cannot write {}: it is a dangling link; remove it or name another file", path.display());
@@ -123,7 +123,8 @@ impl OutputFile {
         Ok(Self { path: target, draft })
     }
 
-    fn require_apart(&self, used: impl IntoIterator<Item = PathBuf>) -> Result<()> {
+    /// Rejects a file that the same command also uses for something else.
+    pub fn require_apart(&self, used: impl IntoIterator<Item = PathBuf>) -> Result<()> {
         match used.into_iter().find(|other| resolved(other) == self.path) {
             None => Ok(()),
             Some(other) => bail!(
@@ -144,9 +145,14 @@ impl OutputFile {
         }
     }
 
-    fn finish(mut self, text: &str) -> Result<()> {
+    fn finish(self, text: &str) -> Result<()> {
+        self.finish_bytes(printable(text).as_bytes())
+    }
+
+    /// Writes data that is not text; the file appears only now.
+    pub fn finish_bytes(mut self, bytes: &[u8]) -> Result<()> {
         let context = format!("cannot write {}", self.path.display());
-        self.draft.write_all(printable(text).as_bytes()).with_context(|| context.clone())?;
+        self.draft.write_all(bytes).with_context(|| context.clone())?;
         let path = self.path;
         self.draft.finish(|draft| draft.persist(path)).map_err(|failure| failure.error).context(context)?;
         Ok(())

@@ -27,7 +27,7 @@ impl Rng {
     }
 
     /// Roughly normal, mean 0 and variance 1: the sum of four uniform numbers.
-    fn bell(&mut self) -> f32 {
+    pub fn bell(&mut self) -> f32 {
         let bits = self.next_u64();
         let sum: u32 = (0..4).map(|part| (bits >> (16 * part)) as u32 & 0xffff).sum();
         // Four uniforms on 0..65536 have mean 2 * 65536 and variance 65536^2 / 3.

@@ -74,7 +74,7 @@ pub fn safetensors(bytes: &[u8]) -> bool {
         let args = SimulateArgs {
             kernel: kernel.clone(),
             tensors: tensors.clone(),
-            expect: expect.clone(),
+            expect: expect.clone().into_iter().collect(),
             ..SIMULATE.clone()
         };
         let _ = run_module::RunModuleRequest::new(&RunModuleArgs {

@@ -8,21 +8,28 @@ use super::{IdleOption, JsonArgs};
 
 /// Help text of `simulate`.
 pub(super) const SIMULATE_HELP: &str = "\
-KERNEL is Mosaic text from JAX or Octile, or a StableHLO module that contains a
-Mosaic kernel. It runs on this machine, with DMAs concurrent to the core. The
-simulator reports data races, deadlocks, semaphores that are not zero at the
-end, reads of uninitialized memory, and out-of-bounds accesses.
+KERNEL is any Pallas TPU kernel, as JAX lowers it on any machine:
 
-The operands are the tensors of FILE in stored order, except the expected one,
-`out`, and names that start with `reference`; or those listed in --operands. The
-stablehlo.mlir of `octile inspect` takes x, w_q, w_scale and x_scale, and runs
-on random operands without a FILE; mosaic.mlir takes them in the layout of its
-version.
+  lowered = jax.jit(f).trace(*args).lower(lowering_platforms=(\"tpu\",))
+  open(\"lowered.mlir\", \"w\").write(lowered.as_text())
 
-A result passes if every element is within 2 ulp of the expected one, plus what
-another summation order can change. An f64 tensor may be expected of a kernel
-that returns any float type. The MXU rounds f32 operands to bf16 unless
-`tpu.matmul` asks for more precision; so does the simulator, with a note.
+Also its generic form, MLIR bytecode (also base64), Mosaic text, a folder of
+--xla_mosaic_dump_to, and stablehlo.mlir and mosaic.mlir of `octile inspect`. It
+runs on this machine, with DMAs concurrent to the core. The simulator reports
+data races, deadlocks, semaphores that are not zero at the end, reads of
+uninitialized memory, and out-of-bounds accesses. The StableHLO around kernels
+is evaluated; --kernel runs one kernel alone, on operands of its own.
+
+Without --tensors the operands are random. Those of FILE are matched to the
+arguments by name, by number (a00, a01 or arg0, arg1), or by type and shape; if
+that leaves a choice, list them in call order with --operands. `out`, `out0`,
+names that start with `reference`, and the expected ones are not operands.
+
+A result passes if |result - expected| <= atol + rtol * |expected| everywhere.
+The defaults follow the type and what the kernel computes: rounding, the order
+of sums, exponentials, intermediate bf16. Integers must be equal. An expected
+tensor may have a wider float type than the result. The MXU rounds f32 operands
+to bf16 unless `precision` asks for more; so does the simulator, with a note.
 
 A kernel that executes more than --max-operations is stopped and fails. A scalar
 operation counts 1, a vector operation 1 per 32 elements, a matmul 1 per 1024
@@ -41,27 +48,44 @@ has finished (PDL). No time is modelled. It takes seconds per 10^9 of M x N x K,
 so inspect a shape with few tiles.
 
 Examples:
-  octile simulate kernel.mlir --tensors t.safetensors --expect out
+  octile simulate lowered.mlir
+  octile simulate lowered.mlir --tensors t.safetensors --expect out
+  octile simulate lowered.mlir --tensors t.safetensors --operands q,k,v --expect o,lse
+  octile simulate lowered.mlir --seed 7 --save results.safetensors
+  octile simulate lowered.mlir --trace trace.json
   octile simulate compilation_output/v3_smem_scales/stablehlo.mlir
-  octile simulate gpu/v4_whole_k_strip/kernel.ptx
-  octile simulate kernel.mlir --tensors t.safetensors --trace trace.json
-  octile simulate kernel.mlir --tensors t.safetensors --svg timeline.svg";
+  octile simulate gpu/v4_whole_k_strip/kernel.ptx";
 
 /// Arguments of `octile simulate`.
 #[derive(Debug, Clone, Default, ClapArgs)]
 pub struct SimulateArgs {
-    /// Mosaic or StableHLO text, or kernel.ptx; - is stdin
+    /// A lowered Pallas kernel, a Mosaic dump folder, or kernel.ptx; - is stdin
     #[arg(value_name = "KERNEL")]
     pub kernel: PathBuf,
-    /// Safetensors file with the operands; - is stdin
+    /// Run one kernel of the module alone
+    #[arg(long = "kernel", value_name = "NAME")]
+    pub only: Option<String>,
+    /// Safetensors file with the operands; - is stdin [default: random]
     #[arg(long, value_name = "FILE")]
     pub tensors: Option<PathBuf>,
     /// Operand names in argument order
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub operands: Vec<String>,
-    /// Tensor to compare the first result with
-    #[arg(long, value_name = "NAME")]
-    pub expect: Option<String>,
+    /// Tensors to compare the results with, in order
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub expect: Vec<String>,
+    /// Relative tolerance [default: by type and operations]
+    #[arg(long, value_name = "R", value_parser = tolerance)]
+    pub rtol: Option<f64>,
+    /// Absolute tolerance [default: by type and operations]
+    #[arg(long, value_name = "A", value_parser = tolerance)]
+    pub atol: Option<f64>,
+    /// Seed of random operands [default: 42]
+    #[arg(long, value_name = "N", conflicts_with = "tensors")]
+    pub seed: Option<u64>,
+    /// Write the results to a safetensors file
+    #[arg(long, value_name = "FILE")]
+    pub save: Option<PathBuf>,
     /// Detect data races (the default)
     #[arg(long, conflicts_with = "no_races")]
     pub races: bool,
@@ -95,9 +119,14 @@ impl SimulateArgs {
     /// Rejects options that have no effect on a GPU kernel.
     pub fn require_ptx_options(&self) -> Result<(), IdleOption> {
         let options = [
+            ("--kernel", self.only.is_some()),
             ("--tensors", self.tensors.is_some()),
             ("--operands", !self.operands.is_empty()),
-            ("--expect", self.expect.is_some()),
+            ("--expect", !self.expect.is_empty()),
+            ("--rtol", self.rtol.is_some()),
+            ("--atol", self.atol.is_some()),
+            ("--seed", self.seed.is_some()),
+            ("--save", self.save.is_some()),
             ("--no-races", self.no_races),
             ("--chip", self.chip.is_some()),
             ("--trace", self.trace.is_some()),
@@ -108,8 +137,25 @@ impl SimulateArgs {
 
     /// Rejects options that have no effect without tensors.
     pub fn require_no_tensor_options(&self) -> Result<(), IdleOption> {
-        let options = [("--operands", !self.operands.is_empty()), ("--expect", self.expect.is_some())];
+        let options = [("--operands", !self.operands.is_empty()), ("--expect", !self.expect.is_empty())];
         require_none(&options, "--tensors")
+    }
+
+    /// Rejects tolerances without anything to compare.
+    pub fn require_expected_for_tolerances(&self) -> Result<(), IdleOption> {
+        let options = [("--rtol", self.rtol.is_some()), ("--atol", self.atol.is_some())];
+        match self.expect.is_empty() {
+            true => require_none(&options, "--expect"),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Parses a tolerance: a finite number that is not negative.
+fn tolerance(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        _ => Err("a tolerance is a number such as 1e-5, not negative".to_owned()),
     }
 }
 

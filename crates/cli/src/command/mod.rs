@@ -32,7 +32,7 @@ use crate::{
     Verdict,
     args::{Args, BenchArgs, Command, CompareArgs, JudgeArgs, SimulateArgs, TestArgs, ToolsAction},
     input,
-    output::Destination,
+    output::{Destination, OutputFile},
     print,
     progress::Progress,
 };
@@ -116,11 +116,14 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Simulate(args)) => {
             let request = simulate::SimulateRequest::new(&args)?;
-            let SimulateOutputs { json, junit, trace, svg } = SimulateOutputs::open(&args)?;
+            let SimulateOutputs { json, junit, trace, svg, save } = SimulateOutputs::open(&args)?;
             let is_replaced = takes_stdout([&json, &junit, &trace, &svg]);
             let report = simulate::run(&request)?;
             if let Some(trace) = trace {
                 trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
+            }
+            if let Some(save) = save.filter(|_| report.completed) {
+                save.finish_bytes(&simulate::saved(&report)?)?;
             }
             if let Some(svg) = svg {
                 svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
@@ -345,6 +348,7 @@ struct SimulateOutputs {
     junit: Option<Destination>,
     trace: Option<Destination>,
     svg: Option<Destination>,
+    save: Option<OutputFile>,
 }
 
 impl SimulateOutputs {
@@ -352,7 +356,8 @@ impl SimulateOutputs {
     fn open(args: &SimulateArgs) -> Result<Self> {
         let paths = [&args.json.json, &args.junit, &args.trace, &args.svg];
         let [json, junit, trace, svg] = paths.map(|path| path.as_deref().map(Destination::open).transpose());
-        let outputs = Self { json: json?, junit: junit?, trace: trace?, svg: svg? };
+        let save = args.save.as_deref().map(OutputFile::open).transpose()?;
+        let outputs = Self { json: json?, junit: junit?, trace: trace?, svg: svg?, save };
         let opened = [&outputs.json, &outputs.junit, &outputs.trace, &outputs.svg];
         if opened.iter().filter(|output| output.as_ref().is_some_and(Destination::is_stdout)).count() > 1 {
             bail!(
@@ -367,6 +372,10 @@ impl SimulateOutputs {
             let others = paths[..index].iter().filter_map(|path| path.as_ref());
             let used = inputs().chain(others).filter(|path| path.as_os_str() != "-");
             output.as_ref().map_or(Ok(()), |output| output.require_apart(used.cloned()))?;
+        }
+        if let Some(save) = &outputs.save {
+            let others = paths.iter().filter_map(|path| path.as_ref());
+            save.require_apart(inputs().chain(others).filter(|path| path.as_os_str() != "-").cloned())?;
         }
         Ok(outputs)
     }

@@ -115,7 +115,8 @@ fn run(version: &Version) -> Option<simulate::SimulateReport> {
         max_operations: Some(SIMULATED_OPERATIONS),
         ..SimulateArgs::default()
     };
-    let request = simulate::SimulateRequest { events: true, ..simulate::SimulateRequest::new(&args).ok()? };
+    let mut request = simulate::SimulateRequest::new(&args).ok()?;
+    request.events = true;
     simulate::run(&request).ok()
 }
 

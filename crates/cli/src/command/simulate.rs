@@ -1,58 +1,52 @@
-//! `octile simulate`: runs a Mosaic kernel without a TPU, or a PTX kernel without a GPU.
+//! `octile simulate`: runs a Pallas kernel without a TPU, or a PTX kernel without a GPU.
 
 mod compare;
 mod diagnosis;
 pub mod gpu;
 mod junit;
 mod kernels;
+mod matching;
+mod operands;
+mod random;
 mod signals;
 mod tensors;
+mod tolerance;
 mod trace;
 mod wording;
 
-use std::{
-    path::{Path, PathBuf},
-    time::Instant,
-};
+use std::{path::PathBuf, time::Instant};
 
-use anyhow::{Context, Result, anyhow, bail};
-use octile_core::{Problem, device::tpu::TpuChip, plan::tpu::TpuPlan, sample::Operands};
-use octile_harness::backend::tensor_arguments;
+use anyhow::{Context, Result, bail};
+use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
     Module,
-    interpret::{Figures, Options, Outcome, Tensor, Timeline, embedded_kernel, simulate},
+    interpret::{Element, Figures, Options, Outcome, OutputAlias, Signature, Tensor, Timeline, simulate},
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     parse,
+    types::DYNAMIC,
     verify::verify,
 };
 use serde::Serialize;
 
-use crate::{
-    Verdict,
-    args::SimulateArgs,
-    command::{
-        analyze::manifest::{Manifest, Plan},
-        work::require_memory,
-    },
-    input,
-    print::shown,
-};
+use crate::{Verdict, args::SimulateArgs, kernel_file::KernelFile};
 
-pub use compare::{Comparison, Expected};
+use compare::Judging;
+pub use compare::{Comparison, Expected, WorstElement};
 pub use diagnosis::{
     ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, MosaicLine, Rejection,
 };
 use kernels::SimulatedKernels;
-use tensors::Tensors;
+use operands::{ChosenOperands, OperandSource};
+use tolerance::{Arithmetic, ChosenTolerance};
 pub use trace::chrome_trace;
 
 pub use crate::python::{PythonLine, PythonPlace};
 
 /// Default chip.
 const DEFAULT_CHIP: &str = "tpu7x";
-/// Seed of random operands.
+/// Default seed of random operands.
 const OPERANDS: u64 = 42;
-/// The file of a TPU version's folder that runs on random operands.
+/// The file of a TPU version's folder that runs on random operands of its problem.
 pub const MODULE: &str = "stablehlo.mlir";
 
 /// Kernel, operands and options of a run.
@@ -65,14 +59,16 @@ pub struct SimulateRequest {
     pub module: Module,
     /// The Mosaic text that findings refer to.
     pub text: String,
-    /// Names of the operands.
-    pub names: Vec<String>,
-    /// The operands, in argument order.
-    pub operands: Vec<Tensor>,
-    /// Whether they are random, for the problem in the manifest.
-    pub are_random: bool,
-    /// The expected result.
-    pub expected: Option<Expected>,
+    /// Shapes of the results, where the text does not state them.
+    results: Option<Vec<Vec<usize>>>,
+    /// Results that share memory with operands.
+    aliases: Vec<OutputAlias>,
+    /// The operands.
+    operands: ChosenOperands,
+    /// The expected results, in order.
+    expected: Vec<Expected>,
+    /// Tolerances in place of the defaults.
+    tolerance: ChosenTolerance,
     /// Whether to detect data races.
     pub races: bool,
     /// Whether to record the timeline.
@@ -88,97 +84,64 @@ pub struct SimulateRequest {
 impl SimulateRequest {
     /// Reads the kernel and its operands.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
-        let name = shown(&args.kernel);
-        if args.kernel.is_dir() {
-            bail!("{name} is a folder: name the kernel.ptx or stablehlo.mlir in it, or a Mosaic file");
-        }
-        let text = read_text(&args.kernel)?;
-        let module = parse(&text).map_err(|error| {
-            anyhow!("{name}:{error}: pass Mosaic text, or stablehlo.mlir or kernel.ptx of `octile inspect`")
-        })?;
-        let (Tensors { names, operands, expected }, chip, problem) = match &args.tensors {
-            Some(file) => (tensors::read(file, &args.operands, args.expect.as_deref())?, None, None),
-            None => {
-                let (tensors, chip, problem) = random_operands(args)?;
-                (tensors, Some(chip), Some(problem))
-            }
+        args.require_expected_for_tolerances()?;
+        let file = KernelFile::read(&args.kernel)?;
+        let only = args.only.as_deref().map(|name| file.kernel(name)).transpose()?;
+        let plan = operands::written_plan(args)?;
+        let chip = args.chip.as_deref().or(plan.as_ref().map(|plan| plan.chip.name)).unwrap_or(DEFAULT_CHIP);
+        let chip = TpuChip::named(chip)?;
+        let options = Options::for_chip(chip);
+        let signature = || match &only {
+            Some(kernel) => Signature::of_call(kernel),
+            None => Signature::of(&file.module, &options),
         };
+        let (operands, expected) = operands::choose(args, plan.as_deref(), signature)?;
+        let problem = plan.map(|plan| plan.problem);
         let result = problem.map(|problem| problem.m.saturating_mul(problem.n));
         let products = problem.map_or(0, |problem| {
             [problem.m, problem.n, problem.k]
                 .iter()
                 .fold(1, |all: u64, &size| all.saturating_mul(size as u64))
         });
-        let text = embedded_kernel(&module).unwrap_or(text);
-        let events = args.trace.is_some() || args.svg.is_some();
-        let are_random = args.tensors.is_none();
-        let chip =
-            TpuChip::named(args.chip.as_deref().or(chip.map(|chip| chip.name)).unwrap_or(DEFAULT_CHIP))?;
-        let races = !args.no_races;
         // A large problem may take more operations.
         let default = DEFAULT_OPERATIONS.saturating_add(products / PRODUCTS_PER_OPERATION * 8);
-        let max_operations = args.max_operations.unwrap_or(default);
         // Its result may be large while its operands are small; `require_memory` has checked that it fits.
         let max_bytes = result.map(|result| {
-            let operands = operands.iter().fold(0usize, |all, tensor| all.saturating_add(tensor.bytes.len()));
-            let known = operands.saturating_add(result.saturating_mul(size_of::<f32>()));
+            let known = operands.bytes().saturating_add(result.saturating_mul(size_of::<f32>()));
             DEFAULT_BYTES.saturating_add(known.saturating_mul(BYTES_PER_OPERAND_BYTE))
         });
+        let results =
+            only.as_ref().map(|kernel| kernel.results.iter().map(|ty| ty.shape().to_vec()).collect());
+        let aliases = only.as_ref().map(|kernel| kernel.aliases.clone()).unwrap_or_default();
+        let KernelFile { name, module, text } = file;
+        let (module, text) = only.map_or((module, text), |kernel| (kernel.module, kernel.text));
         Ok(Self {
             file: args.kernel.clone(),
             name,
             module,
             text,
-            names,
+            results,
+            aliases,
             operands,
-            are_random,
             expected,
-            races,
-            events,
+            tolerance: ChosenTolerance { rtol: args.rtol, atol: args.atol },
+            races: !args.no_races,
+            events: args.trace.is_some() || args.svg.is_some(),
             chip,
-            max_operations,
+            max_operations: args.max_operations.unwrap_or(default),
             max_bytes,
         })
     }
 }
 
-/// Reads the text of a kernel.
-fn read_text(path: &Path) -> Result<String> {
-    let text = input::read_text(path)?;
-    if text.trim().is_empty() {
-        bail!("{} is empty: write it again with `octile inspect`", shown(path));
-    }
-    Ok(text)
-}
-
-/// Returns the plan of a `stablehlo.mlir` that has a manifest beside it. Its operands are those of the
-/// problem.
-fn written_plan(module: &Path) -> Result<Option<Box<TpuPlan>>> {
-    let folder = module.parent().filter(|_| module.file_name().is_some_and(|name| name == MODULE));
-    Ok(match folder.map(Manifest::of).transpose()?.flatten().and_then(|manifest| manifest.plan) {
-        Some(Plan::Tpu(plan)) => Some(plan),
-        Some(Plan::Gpu(_)) | None => None,
-    })
-}
-
-/// Makes random operands for such a module; also returns its chip and problem.
-fn random_operands(args: &SimulateArgs) -> Result<(Tensors, &'static TpuChip, Problem)> {
-    let Some(plan) = written_plan(&args.kernel)? else {
-        bail!(
-            "the kernel needs operands: pass a safetensors file with --tensors FILE (only the stablehlo.mlir of \
-             `octile inspect` runs on random operands)"
-        );
+/// `f32[8, 128]`
+fn spelled(element: Element, shape: &[usize]) -> String {
+    let extent = |&extent: &usize| match extent {
+        DYNAMIC => "?".to_owned(),
+        known => known.to_string(),
     };
-    args.require_no_tensor_options()?;
-    let problem = plan.problem;
-    require_memory([&problem])?;
-    let operands = tensor_arguments(&Operands::random(problem, OPERANDS));
-    let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
-    Ok((
-        Tensors { names: names.into_iter().take(operands.len()).collect(), operands, expected: None },
-        plan.chip,
-        problem,
-    ))
+    let extents: Vec<String> = shape.iter().map(extent).collect();
+    format!("{element}[{}]", extents.join(", "))
 }
 
 /// A report with its verdict. The verdict is a field of its own, because JSON has no infinite differences.
@@ -205,6 +168,10 @@ pub struct SimulateReport {
     pub operands: Vec<String>,
     /// Whether they were random.
     pub random_operands: bool,
+    /// Seed of random operands.
+    pub seed: Option<u64>,
+    /// What random operands may have caused.
+    pub operand_notes: Vec<String>,
     /// Number of results.
     pub results: usize,
     /// The modelled chip.
@@ -221,14 +188,19 @@ pub struct SimulateReport {
     pub notes: Vec<LocatedNote>,
     /// Operations executed.
     pub operations: u64,
-    /// Comparison of the first result with the expected one.
+    /// The comparison that is closest to its tolerance, or furthest beyond it.
     pub comparison: Option<Comparison>,
+    /// Comparison of each result with the expected one.
+    pub comparisons: Vec<Comparison>,
     /// Totals of the modelled clock.
     pub figures: Figures,
     /// Derived figures.
     pub shares: Shares,
     /// Seconds of the simulation.
     pub seconds: f64,
+    /// The results.
+    #[serde(skip)]
+    pub outputs: Vec<Tensor>,
     /// The timeline, if recorded.
     #[serde(skip)]
     pub timeline: Timeline,
@@ -250,24 +222,43 @@ pub struct Shares {
 impl SimulateReport {
     /// Fails on any finding or violation, or if the result differs from the expected one.
     pub fn verdict(&self) -> Verdict {
-        let as_expected = self.comparison.as_ref().is_none_or(Comparison::passed);
+        let as_expected = self.comparisons.iter().all(|comparison| comparison.passed);
         Verdict::of(self.findings.is_empty() && self.violations.is_empty() && as_expected)
     }
 }
 
-fn not_run(request: &SimulateRequest) -> String {
-    let names = request.names.join(", ");
-    format!("cannot run {} on operands {names}; choose others with --operands", request.name)
+/// Serializes the results for `--save`.
+pub fn saved(report: &SimulateReport) -> Result<Vec<u8>> {
+    tensors::serialized(&report.outputs)
+}
+
+/// Compares the results with the expected ones.
+fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Comparison>> {
+    let (expected, outputs) = (&request.expected, &outcome.outputs);
+    if outcome.completed && outputs.len() < expected.len() {
+        bail!("--expect names {} tensors, but the number of results is {}", expected.len(), outputs.len());
+    }
+    let kernel = parse(&request.text).ok();
+    let judging = Judging {
+        arithmetic: Arithmetic::of([&request.module].into_iter().chain(&kernel)),
+        products: outcome.timeline.figures.products,
+        chosen: request.tolerance,
+    };
+    let pairs = outputs.iter().zip(expected).enumerate();
+    pairs.map(|(number, (result, expected))| judging.compare(number, result, expected)).collect()
 }
 
 /// Runs the kernel.
 pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let violations = verify(&parse(&request.text).unwrap_or_else(|_| request.module.clone()), request.chip);
-    let shapes = request.expected.as_ref().map(|expected| vec![expected.shape.clone()]);
+    let expected = &request.expected;
+    let expected = || expected.iter().map(|expected| expected.shape.clone()).collect::<Vec<_>>();
+    let shapes = request.results.clone().unwrap_or_else(expected);
     let options = Options {
         races: request.races,
         events: request.events,
-        output_shapes: shapes,
+        output_shapes: (!shapes.is_empty()).then_some(shapes),
+        aliases: request.aliases.clone(),
         max_operations: request.max_operations,
         max_bytes: request.max_bytes,
         ..Options::for_chip(request.chip)
@@ -275,15 +266,14 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let mut module = request.module.clone();
     let kernels = SimulatedKernels::name(&request.file, &mut module, &request.text);
     let start = Instant::now();
-    let outcome = simulate(&module, &request.operands, &options).with_context(|| not_run(request))?;
+    let (outcome, operand_notes) = request.operands.run(|operands| {
+        simulate(&module, operands, &options)
+            .with_context(|| format!("cannot run {} {}", request.name, request.operands.described()))
+    })?;
     let seconds = start.elapsed().as_secs_f64();
+    let comparisons = compare(request, &outcome)?;
     let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));
     let Outcome { outputs, findings: _, completed, timeline, operations, .. } = outcome;
-    let products = timeline.figures.products;
-    let comparison = match (&request.expected, outputs.first()) {
-        (Some(expected), Some(result)) => Some(Comparison::between(result, expected, products)?),
-        _ => None,
-    };
     let figures = timeline.figures.clone();
     let shares = Shares {
         microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,
@@ -291,10 +281,13 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         copy_overlap: figures.overlap(),
         traffic: figures.bytes_moved as f64 / (figures.bytes_minimum as f64).max(1.0),
     };
+    let worst = comparisons.iter().max_by(|a, b| a.of_allowed.total_cmp(&b.of_allowed));
     Ok(SimulateReport {
         kernel: request.name.clone(),
-        operands: request.names.clone(),
-        random_operands: request.are_random,
+        operands: request.operands.names.clone(),
+        random_operands: !matches!(request.operands.source, OperandSource::File(_)),
+        seed: request.operands.seed(),
+        operand_notes,
         results: outputs.len(),
         chip: request.chip.name,
         races: request.races,
@@ -303,10 +296,12 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         findings,
         notes,
         operations,
-        comparison,
+        comparison: worst.cloned(),
+        comparisons,
         figures,
         shares,
         seconds,
+        outputs,
         timeline,
     })
 }

@@ -9,7 +9,10 @@ pub(super) mod timeline;
 use std::fmt::Write;
 
 use super::{emit, heading};
-use crate::{Verdict, command::simulate::SimulateReport};
+use crate::{
+    Verdict,
+    command::simulate::{Comparison, SimulateReport},
+};
 
 pub use findings::finding;
 pub use github::{annotations, gpu_annotations};
@@ -29,7 +32,12 @@ fn text(report: &SimulateReport) -> String {
         let _ = writeln!(text, "{}. {}", number + 1, findings::finding(finding));
     }
     let results = if report.results == 1 { "result" } else { "results" };
-    let _ = writeln!(text, "operands  {}; {} {results}", report.operands.join(", "), report.results);
+    let random = report.seed.map(|seed| format!("random (seed {seed}): ")).unwrap_or_default();
+    let names = report.operands.join(", ");
+    let _ = writeln!(text, "operands  {random}{names}; {} {results}", report.results);
+    for note in &report.operand_notes {
+        let _ = writeln!(text, "note      {note}");
+    }
     let races = if report.races { "with race detection" } else { "without race detection" };
     let found = match report.findings.len() {
         0 => "none".to_owned(),
@@ -38,21 +46,12 @@ fn text(report: &SimulateReport) -> String {
     };
     let end = if report.completed { "finished" } else { "did not finish" };
     let _ = writeln!(text, "findings  {found}, {races}; the kernel {end}");
-    let _ = match &report.comparison {
-        None if report.random_operands => writeln!(
-            text,
-            "result    not compared: the operands are random; `octile test --backend tpu-sim` compares"
-        ),
-        None => writeln!(text, "result    not compared: name the expected tensor with --expect"),
-        Some(comparison) => writeln!(
-            text,
-            "result    {}: largest difference {:.3e} of {:.3e}, {:.3} of the tolerance",
-            if comparison.passed() { "PASS" } else { "FAIL" },
-            comparison.max_difference,
-            comparison.max_magnitude,
-            comparison.of_allowed
-        ),
-    };
+    if report.comparisons.is_empty() {
+        let _ = writeln!(text, "result    not compared: {}", why_not_compared(report));
+    }
+    for comparison in &report.comparisons {
+        text += &compared(comparison, report.comparisons.len());
+    }
     for note in &report.notes {
         let _ = writeln!(text, "note      {}", findings::note(note));
     }
@@ -74,11 +73,48 @@ fn text(report: &SimulateReport) -> String {
         1e2 * shares.copy_overlap
     );
     let _ = writeln!(text, "time      {:.3} s on this machine", report.seconds);
-    let verdict = match (report.verdict(), &report.comparison) {
-        (Verdict::Passed, Some(_)) => "PASS",
-        (Verdict::Passed, None) => "PASS, result not compared",
+    let verdict = match (report.verdict(), report.comparisons.is_empty()) {
+        (Verdict::Passed, false) => "PASS",
+        (Verdict::Passed, true) => "PASS, result not compared",
         _ => "FAIL",
     };
     let _ = writeln!(text, "verdict   {verdict}");
+    text
+}
+
+fn why_not_compared(report: &SimulateReport) -> &'static str {
+    match (report.completed, report.random_operands) {
+        (false, _) => "the kernel did not finish",
+        (true, true) => "the operands are random; pass --tensors FILE --expect NAME to compare",
+        (true, false) => "name the expected tensor with --expect",
+    }
+}
+
+/// The comparison of one result, with its worst element.
+fn compared(comparison: &Comparison, count: usize) -> String {
+    let number = if count > 1 { format!("{} ", comparison.result) } else { String::new() };
+    let verdict = if comparison.passed { "PASS" } else { "FAIL" };
+    let mut text = format!(
+        "result    {number}{verdict}: largest difference {:.3e} of {:.3e}, {:.3} of the tolerance (rtol {:.1e}, \
+         atol {:.1e})\n",
+        comparison.max_difference,
+        comparison.max_magnitude,
+        comparison.of_allowed,
+        comparison.tolerance.rtol,
+        comparison.tolerance.atol
+    );
+    if let Some(worst) = comparison.worst.as_ref().filter(|_| !comparison.passed) {
+        let _ = writeln!(
+            text,
+            "          worst at {:?}: got {}, expected {} ({}), allowed {:.3e}; {} of {} elements are wrong",
+            worst.index,
+            worst.got,
+            worst.expected,
+            comparison.expected,
+            worst.allowed,
+            comparison.wrong,
+            comparison.elements
+        );
+    }
     text
 }

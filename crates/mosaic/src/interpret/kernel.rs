@@ -25,10 +25,10 @@ pub(crate) struct Kernel {
     program: Program,
     code: Rc<Code>,
     /// Extents of the grid; `None` for those that the first operands give.
-    grid: Vec<Option<usize>>,
+    pub(super) grid: Vec<Option<usize>>,
     /// Scalar-prefetch operands, in SMEM before the kernel starts.
-    prefetched: usize,
-    windows: Vec<WindowSpec>,
+    pub(super) prefetched: usize,
+    pub(super) windows: Vec<WindowSpec>,
 }
 
 /// Operations charged for a grid step, and for each window moved.
@@ -232,7 +232,7 @@ impl Kernel {
         Ok(inputs)
     }
 
-    fn argument(&self, number: usize) -> (&str, &MemRef) {
+    pub(super) fn argument(&self, number: usize) -> (&str, &MemRef) {
         match &self.code.argument_types[number] {
             Type::MemRef(memref) => (&self.code.argument_names[number], memref),
             other => unreachable!("checked to be a memref, not {other}"),
@@ -302,7 +302,7 @@ impl Kernel {
         }
     }
 
-    fn operand(&self, number: usize) -> (&str, &MemRef) {
+    pub(super) fn operand(&self, number: usize) -> (&str, &MemRef) {
         self.argument(self.grid.len() + self.prefetched + number)
     }
 
@@ -323,6 +323,20 @@ impl Kernel {
             }
         }
         Ok(shape)
+    }
+
+    /// Shape covered by the blocks of a window, if neither the grid nor the blocks depend on operands.
+    pub(super) fn static_extents(
+        &self,
+        window: &WindowSpec,
+        options: &Options<'_>,
+    ) -> Result<Option<Vec<usize>>, SimulateError> {
+        let Some(grid) = self.grid.iter().copied().collect::<Option<Vec<usize>>>() else { return Ok(None) };
+        if self.prefetched > 0 {
+            return Ok(None);
+        }
+        let mut machine = Machine::new(&self.program, options, &[]);
+        Ok(Some(self.covered(&mut machine, window, &Bound { grid, ..Bound::default() })?))
     }
 
     fn steps(&self, machine: &mut Machine<'_>, bound: &mut Bound) -> Result<(), Stop> {

@@ -23,6 +23,7 @@ mod naming;
 mod ops;
 mod places;
 mod program;
+mod signature;
 mod tensor;
 mod timeline;
 mod value;
@@ -36,6 +37,7 @@ pub use finding::{Agent, Area, Finding, Note, Print, Range, Site, Trouble, Waite
 pub use naming::{KernelNames, allocations, kernel_entry, name_buffers};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
+pub use signature::{OperandSpec, Signature};
 pub use tensor::Tensor;
 pub use timeline::{Event, Figures, Timeline, Work};
 

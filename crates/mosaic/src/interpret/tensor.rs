@@ -25,6 +25,23 @@ impl Tensor {
         }
     }
 
+    /// Elements as f64, which holds every number of every type exactly.
+    pub fn to_f64(&self) -> Vec<f64> {
+        match self.to_data() {
+            Data::Floats(floats) => floats.iter().map(|&value| f64::from(value)).collect(),
+            data => data.to_integers(0).iter().map(|&value| f64::from(value)).collect(),
+        }
+    }
+
+    /// Rounds floats to an element type; integers are truncated.
+    pub fn from_f32(element: Element, shape: &[usize], values: Vec<f32>) -> Self {
+        let data = match element {
+            Element::Float(_) => Data::floats(values),
+            Element::Integer(_) => Data::integers(values.into_iter().map(|value| value as i32).collect()),
+        };
+        Self::from_data(element, shape, &data)
+    }
+
     pub(crate) fn to_data(&self) -> Data {
         match self.element {
             Element::Float(float) => {

@@ -7,39 +7,52 @@ use octile_mosaic::{
 };
 use serde::Serialize;
 
+use super::tolerance::{Arithmetic, ChosenTolerance, Scale, Tolerance};
+
 /// Difference of two results.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
+    /// Number of the result.
+    pub result: usize,
+    /// Name of the expected tensor.
+    pub expected: String,
+    /// Whether every element is within the tolerance.
+    pub passed: bool,
     /// Largest difference.
     pub max_difference: f64,
     /// Largest finite expected magnitude.
     pub max_magnitude: f64,
-    /// Largest difference relative to the tolerance: 2 ulp, plus what another summation order in f32 can
-    /// change.
+    /// Largest difference relative to the tolerance.
     pub of_allowed: f64,
+    /// The tolerance.
+    #[serde(flatten)]
+    pub tolerance: Tolerance,
+    /// Elements beyond the tolerance.
+    pub wrong: usize,
+    /// Elements.
+    pub elements: usize,
+    /// The element that differs most, relative to the tolerance; `None` if all are equal.
+    pub worst: Option<WorstElement>,
 }
 
-/// Bits of the significand, including the leading one; `None` for integers, which are exact.
-fn precision(element: Element) -> Option<i32> {
-    match element {
-        Element::Float(Float::F32) => Some(24),
-        Element::Float(Float::F16) => Some(11),
-        Element::Float(Float::Bf16) => Some(8),
-        Element::Float(Float::F8E4M3FN) => Some(4),
-        Element::Float(Float::F8E5M2) => Some(3),
-        Element::Integer(_) => None,
-    }
-}
-
-/// Largest power of two up to the magnitude; at least the smallest normal number.
-fn power_of_two_below(value: f64) -> f64 {
-    const SIGNIFICAND: u64 = (1 << (f64::MANTISSA_DIGITS - 1)) - 1;
-    f64::from_bits(value.abs().max(f64::MIN_POSITIVE).to_bits() & !SIGNIFICAND)
+/// The element that differs most.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WorstElement {
+    /// Its index.
+    pub index: Vec<usize>,
+    /// What the kernel computed.
+    pub got: f64,
+    /// What was expected.
+    pub expected: f64,
+    /// Largest allowed difference.
+    pub allowed: f64,
 }
 
 /// The expected result of a kernel.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
+    /// Name of the tensor.
+    pub name: String,
     /// Element type; `None` for f64, which is comparable with any float type.
     pub element: Option<Element>,
     /// Dimensions.
@@ -50,17 +63,32 @@ pub struct Expected {
 
 impl Expected {
     /// Expects this tensor.
-    pub fn of(tensor: &Tensor) -> Self {
-        let values = tensor.to_f32().into_iter().map(f64::from).collect();
-        Self { element: Some(tensor.element), shape: tensor.shape.clone(), values }
+    pub(super) fn of(name: &str, tensor: &Tensor) -> Self {
+        let (element, shape) = (Some(tensor.element), tensor.shape.clone());
+        Self { name: name.to_owned(), element, shape, values: tensor.to_f64() }
     }
 
+    /// Whether a result can be compared: floats with floats that are at least as precise.
     fn admits(&self, result: &Tensor) -> bool {
-        let element = match self.element {
-            Some(element) => element == result.element,
-            None => matches!(result.element, Element::Float(_)),
+        let element = match (self.element, result.element) {
+            (None, result) => matches!(result, Element::Float(_)),
+            (Some(Element::Float(expected)), Element::Float(result)) => {
+                precision(expected) >= precision(result)
+            }
+            (Some(expected), result) => expected == result,
         };
         element && self.shape == result.shape
+    }
+}
+
+/// Bits of the significand, including the leading one.
+fn precision(float: Float) -> u32 {
+    match float {
+        Float::F32 => 24,
+        Float::F16 => 11,
+        Float::Bf16 => 8,
+        Float::F8E4M3FN => 4,
+        Float::F8E5M2 => 3,
     }
 }
 
@@ -70,9 +98,57 @@ fn described(element: Option<Element>, shape: &[usize]) -> String {
     format!("{element}{shape:?}")
 }
 
-impl Comparison {
-    /// Compares results whose elements are sums of `products` multiply-adds in total.
-    pub fn between(result: &Tensor, expected: &Expected, products: u64) -> Result<Self> {
+/// Difference of two elements: 0 for the same NaN or infinity, infinite where only one is finite.
+fn difference(got: f64, expected: f64) -> f64 {
+    if got == expected || got.is_nan() && expected.is_nan() {
+        return 0.0;
+    }
+    let difference = (got - expected).abs();
+    if difference.is_nan() { f64::INFINITY } else { difference }
+}
+
+/// The difference in units of what is allowed.
+fn share(difference: f64, allowed: f64) -> f64 {
+    if difference == 0.0 { 0.0 } else { difference / allowed }
+}
+
+/// Index of the element at a row-major position.
+fn index_of(mut position: usize, shape: &[usize]) -> Vec<usize> {
+    let mut index: Vec<usize> = shape
+        .iter()
+        .rev()
+        .map(|&extent| {
+            let extent = extent.max(1);
+            let at = position % extent;
+            position /= extent;
+            at
+        })
+        .collect();
+    index.reverse();
+    index
+}
+
+/// What tolerances are derived from.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Judging {
+    /// The kernel's roundings.
+    pub arithmetic: Arithmetic,
+    /// Multiply-adds of the whole run.
+    pub products: u64,
+    /// What the user chose.
+    pub chosen: ChosenTolerance,
+}
+
+impl Judging {
+    fn tolerance(&self, result: &Tensor, values: &[f64]) -> Tolerance {
+        let products = self.products as f64 / values.len().max(1) as f64;
+        let default = self.arithmetic.tolerance(result.element, products, &Scale::of(values));
+        let ChosenTolerance { rtol, atol } = self.chosen;
+        Tolerance { rtol: rtol.unwrap_or(default.rtol), atol: atol.unwrap_or(default.atol) }
+    }
+
+    /// Compares result `number` with the expected one.
+    pub(super) fn compare(&self, number: usize, result: &Tensor, expected: &Expected) -> Result<Comparison> {
         if !expected.admits(result) {
             bail!(
                 "the result is {}, but the expected tensor is {}",
@@ -80,35 +156,37 @@ impl Comparison {
                 described(expected.element, &expected.shape)
             );
         }
-        let (ours, theirs) = (result.to_f32(), &expected.values);
-        let finite = theirs.iter().filter(|value| value.is_finite());
-        let max_magnitude = finite.fold(0f64, |most, value| most.max(value.abs()));
-        let each = products as f64 / ours.len().max(1) as f64;
-        let sums = 2.0 * each.sqrt() * 2f64.powi(-24) * max_magnitude;
-        let units = precision(result.element).map(|bits| 2.0 * 2f64.powi(1 - bits));
-        let allowed = |value: f64| units.map_or(0.0, |units| units * power_of_two_below(value) + sums);
-        let (mut max_difference, mut of_allowed) = (0f64, 0f64);
-        for (&ours, &theirs) in ours.iter().zip(theirs) {
-            let ours = f64::from(ours);
-            let same = ours == theirs || ours.is_nan() && theirs.is_nan();
-            let difference = if same { 0.0 } else { (ours - theirs).abs() };
-            // NaN where a number is expected counts as an infinite difference.
-            let difference = if difference.is_nan() { f64::INFINITY } else { difference };
-            max_difference = max_difference.max(difference);
-            let allowed = allowed(theirs);
-            if difference.is_infinite() {
-                of_allowed = f64::INFINITY;
-            } else if difference > of_allowed * allowed {
-                // Divide only for a new maximum.
-                of_allowed = difference / allowed;
+        let (ours, theirs) = (result.to_f64(), &expected.values);
+        let tolerance = self.tolerance(result, theirs);
+        let mut comparison = Comparison {
+            result: number,
+            expected: expected.name.clone(),
+            passed: true,
+            max_difference: 0.0,
+            max_magnitude: Scale::of(theirs).max,
+            of_allowed: 0.0,
+            tolerance,
+            wrong: 0,
+            elements: ours.len(),
+            worst: None,
+        };
+        for (position, (&got, &wanted)) in ours.iter().zip(theirs).enumerate() {
+            let difference = difference(got, wanted);
+            let allowed = tolerance.at(wanted);
+            let share = share(difference, allowed);
+            comparison.max_difference = comparison.max_difference.max(difference);
+            // An infinite tolerance next to an infinite element admits nothing but that element.
+            let is_wrong = difference.is_infinite() || difference > allowed;
+            comparison.wrong += usize::from(is_wrong);
+            let share = if is_wrong && share.is_nan() { f64::INFINITY } else { share };
+            if share > comparison.of_allowed {
+                comparison.of_allowed = share;
+                let index = index_of(position, &result.shape);
+                comparison.worst = Some(WorstElement { index, got, expected: wanted, allowed });
             }
         }
-        Ok(Self { max_difference, max_magnitude, of_allowed })
-    }
-
-    /// Whether every element is within the tolerance.
-    pub fn passed(&self) -> bool {
-        self.of_allowed <= 1.0
+        comparison.passed = comparison.wrong == 0;
+        Ok(comparison)
     }
 }
 
@@ -117,18 +195,18 @@ mod tests {
     use super::*;
 
     fn tensor(values: &[f32]) -> Tensor {
-        let bytes = values.iter().flat_map(|value| value.to_le_bytes()).collect();
-        Tensor { element: Element::Float(Float::F32), shape: vec![values.len()], bytes }
+        Tensor::from_f32(Element::Float(Float::F32), &[values.len()], values.to_vec())
+    }
+
+    fn compare(ours: &[f32], theirs: &[f32]) -> Comparison {
+        let expected = Expected::of("out", &tensor(theirs));
+        Judging::default().compare(0, &tensor(ours), &expected).expect("same shape")
     }
 
     #[test]
     fn what_is_infinite_on_one_side_alone_fails() {
         let values = [1.0, f32::INFINITY, f32::NAN, 0.0];
-        let passes = |ours: [f32; 4]| {
-            Comparison::between(&tensor(&ours), &Expected::of(&tensor(&values)), 0)
-                .expect("same shape")
-                .passed()
-        };
+        let passes = |ours: [f32; 4]| compare(&ours, &values).passed;
         assert!(passes(values));
         assert!(!passes([1.0, f32::MAX, f32::NAN, 0.0]));
         assert!(!passes([1.0, f32::INFINITY, 1.0, 0.0]));
@@ -137,14 +215,37 @@ mod tests {
     }
 
     #[test]
-    fn powers_of_two_are_found() {
-        for (value, power) in
-            [(1.0, 1.0), (-3.9, 2.0), (4.0, 4.0), (0.3, 0.25), (f64::INFINITY, f64::INFINITY)]
-        {
-            assert_eq!(power_of_two_below(value), power, "{value}");
-        }
-        for value in [0.0, -0.0, 5e-324, f64::NAN] {
-            assert_eq!(power_of_two_below(value), f64::MIN_POSITIVE, "{value}");
-        }
+    fn the_worst_element_is_named() {
+        let expected = Expected { shape: vec![2, 2], ..Expected::of("out", &tensor(&[1.0, 2.0, 3.0, 4.0])) };
+        let ours = Tensor { shape: vec![2, 2], ..tensor(&[1.0, 2.5, 3.25, 4.0]) };
+        let compared = Judging::default().compare(1, &ours, &expected).expect("same shape");
+        let worst = compared.worst.expect("two elements differ");
+        assert_eq!((worst.index, worst.got, worst.expected), (vec![0, 1], 2.5, 2.0));
+        assert_eq!((compared.wrong, compared.elements, compared.result), (2, 4, 1));
+    }
+
+    #[test]
+    fn integers_are_exact_beyond_the_precision_of_f32() {
+        let integers = |value: i32| Tensor {
+            element: Element::Integer(4),
+            shape: vec![1],
+            bytes: value.to_le_bytes().to_vec(),
+        };
+        let expected = Expected::of("out", &integers(1 << 24));
+        let judged = |value: i32| Judging::default().compare(0, &integers(value), &expected).expect("fits");
+        assert!(judged(1 << 24).passed && !judged((1 << 24) + 1).passed);
+    }
+
+    #[test]
+    fn chosen_tolerances_replace_the_defaults() {
+        let expected = Expected::of("out", &tensor(&[100.0]));
+        let judged = |rtol, atol| {
+            let chosen = ChosenTolerance { rtol, atol };
+            Judging { chosen, ..Judging::default() }.compare(0, &tensor(&[101.0]), &expected).expect("fits")
+        };
+        assert!(
+            !judged(None, None).passed && judged(Some(0.01), None).passed && judged(None, Some(1.0)).passed
+        );
+        assert!(!judged(Some(0.009), Some(0.0)).passed);
     }
 }

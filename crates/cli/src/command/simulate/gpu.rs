@@ -22,7 +22,7 @@ use octile_kernels::hopper;
 use octile_ptx::simulate::{Fault, SimulatedMatmul, Simulator};
 use serde::Serialize;
 
-use super::{OPERANDS, read_text};
+use super::OPERANDS;
 use crate::{
     Verdict,
     args::SimulateArgs,
@@ -53,6 +53,15 @@ pub struct GpuSimulateRequest {
 /// Whether a file is PTX, by its name.
 pub fn is_ptx(kernel: &Path) -> bool {
     kernel.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("ptx"))
+}
+
+/// Reads the text of a kernel.
+fn read_text(path: &Path) -> Result<String> {
+    let text = input::read_text(path)?;
+    if text.trim().is_empty() {
+        bail!("{} is empty: write it again with `octile inspect`", shown(path));
+    }
+    Ok(text)
 }
 
 impl GpuSimulateRequest {

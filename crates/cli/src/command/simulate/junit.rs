@@ -58,7 +58,7 @@ impl SimulateReport {
     fn result(&self) -> TestCase {
         let status = match &self.comparison {
             None => skipped("the result was not compared"),
-            Some(comparison) if comparison.passed() => TestCaseStatus::success(),
+            Some(comparison) if comparison.passed => TestCaseStatus::success(),
             Some(comparison) => {
                 let message = format!(
                     "the largest difference is {:.3e}, {:.3} of the tolerance",

@@ -18,7 +18,7 @@ pub fn annotations(report: &SimulateReport) -> String {
         let at = location(finding.python.as_ref(), &report.kernel);
         text += &error(&at, finding.title, &findings::finding(finding));
     }
-    if let Some(comparison) = report.comparison.as_ref().filter(|comparison| !comparison.passed()) {
+    if let Some(comparison) = report.comparison.as_ref().filter(|comparison| !comparison.passed) {
         let message = format!("the largest difference is {:.3} of the tolerance", comparison.of_allowed);
         text += &error(&location(None, &report.kernel), "wrong result", &message);
     }
