@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use super::{
     embedded::kernel_names,
-    kernel::kernel_function,
+    kernel_attributes::kernel_function,
     ops::{OpKind, op_kind},
 };
 use crate::{

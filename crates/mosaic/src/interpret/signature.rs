@@ -3,13 +3,8 @@
 use std::collections::HashSet;
 
 use super::{
-    EmbeddedKernel, OpKind, Options, SimulateError,
-    element::Element,
-    host,
-    kernel::{Kernel, kernel_function},
-    op_kind,
-    program::Unrunnable,
-    window::WindowSpec,
+    EmbeddedKernel, OpKind, Options, SimulateError, element::Element, host, kernel::Kernel,
+    kernel_attributes::kernel_function, op_kind, program::Unrunnable, window::WindowSpec,
 };
 use crate::{
     ir::{Function, Module, Op, Region, Value},
