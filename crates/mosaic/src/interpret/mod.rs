@@ -34,6 +34,7 @@ mod view;
 mod window;
 mod writers;
 
+pub use devices::mesh_devices;
 pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
 pub use engine::{Engine, Portable, Strided};
