@@ -5,6 +5,7 @@
 //! happened to run in; [`Trouble`] lists what is found.
 
 mod admit;
+mod array;
 mod ask;
 mod budget;
 mod copies;
@@ -16,6 +17,7 @@ mod finding;
 mod flight;
 mod host;
 mod kernel;
+mod kernel_attributes;
 mod live;
 mod machine;
 mod memory;
@@ -26,15 +28,18 @@ mod program;
 mod signature;
 mod tensor;
 mod timeline;
+mod track;
 mod value;
 mod view;
 mod window;
+mod writers;
 
+pub use devices::mesh_devices;
 pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
 pub use engine::{Engine, Portable, Strided};
 pub use finding::{Agent, Area, Finding, Note, Print, Range, Site, Trouble, Waiter};
-pub use naming::{kernel_entry, name_arguments};
+pub use naming::{KernelNames, allocations, kernel_entry, name_buffers};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use signature::{OperandSpec, Signature};

@@ -5,9 +5,11 @@ mod control;
 mod convert;
 mod copy;
 mod float;
+mod gather;
 mod integer;
 mod matmul;
 mod memory;
+mod pack;
 mod print;
 mod random;
 mod reduce;
@@ -19,6 +21,7 @@ mod view;
 pub(super) use copy::communicates;
 pub(super) use random::{RANDOM_BITS, RandomBits};
 pub use scalar::ScalarOp;
+pub(super) use stablehlo::{missing, tolerant};
 
 use self::scalar::Rule;
 use super::program::{Compiler, Made};
@@ -172,11 +175,13 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 13] = [
+const TABLES: [&[Definition]; 23] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
     reshape::OPS,
+    gather::OPS,
+    pack::OPS,
     reduce::OPS,
     matmul::OPS,
     memory::OPS,
@@ -185,7 +190,15 @@ const TABLES: [&[Definition]; 13] = [
     control::OPS,
     print::OPS,
     random::OPS,
-    stablehlo::OPS,
+    stablehlo::elementwise::OPS,
+    stablehlo::shape::OPS,
+    stablehlo::reduce::OPS,
+    stablehlo::sort::OPS,
+    stablehlo::index::OPS,
+    stablehlo::control::OPS,
+    stablehlo::dot::OPS,
+    stablehlo::call::OPS,
+    stablehlo::collective::OPS,
 ];
 
 pub(super) fn definition(name: &str) -> Option<&'static Definition> {
