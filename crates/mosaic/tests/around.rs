@@ -204,3 +204,34 @@ fn integer_division_by_zero_is_defined() {
     assert_eq!(outcome.outputs[0].to_f32(), [-1.0, -1.0]);
     assert_eq!(outcome.outputs[1].to_f32(), [7.0, -7.0]);
 }
+
+#[test]
+fn damaged_programs_are_refused_or_run_but_do_not_panic() {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for program in programs() {
+        let sound = text("around", &program);
+        for _ in 0..20 {
+            let mut bytes = sound.clone().into_bytes();
+            let digits: Vec<usize> = (0..bytes.len()).filter(|&i| bytes[i].is_ascii_digit()).collect();
+            bytes[digits[random(digits.len())]] = b'0' + random(10) as u8;
+            let Ok(module) = parse(&String::from_utf8(bytes).expect("digits are ASCII")) else { continue };
+            let Some(main) = module.function("main") else { continue };
+            let operand = |&value| {
+                let ty = main.ty(value);
+                let element = Element::of(ty)?;
+                let elements: usize = ty.shape().iter().product();
+                let bytes = vec![1; elements.min(1 << 16) * element.bytes()];
+                Some(Tensor { element, shape: ty.shape().to_vec(), bytes })
+            };
+            let Some(operands) = main.body.arguments.iter().map(operand).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            let options = Options { max_operations: 1 << 18, ..Options::new(rates()) };
+            let _ = simulate(&module, &operands, &options);
+        }
+    }
+}

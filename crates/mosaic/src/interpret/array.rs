@@ -172,8 +172,11 @@ impl Array {
         tensor.is_sound().then(|| Self::new(dtype, &tensor.shape, tensor.bytes.clone()))
     }
 
-    pub(crate) fn to_tensor(&self, element: Element) -> Tensor {
-        Tensor { element, shape: self.shape.to_vec(), bytes: self.all_bytes().to_vec() }
+    /// Copies the bytes only if they are shared.
+    pub(crate) fn into_tensor(self, element: Element) -> Tensor {
+        let (shape, bytes) = (self.shape.to_vec(), self.all_bytes());
+        drop(self);
+        Tensor { element, shape, bytes: Rc::unwrap_or_clone(bytes) }
     }
 
     pub(crate) fn elements(&self) -> usize {
