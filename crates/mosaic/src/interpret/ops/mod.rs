@@ -199,6 +199,7 @@ const TABLES: [&[Definition]; 23] = [
     stablehlo::control::OPS,
     stablehlo::dot::OPS,
     stablehlo::call::OPS,
+    stablehlo::collective::OPS,
 ];
 
 pub(super) fn definition(name: &str) -> Option<&'static Definition> {
