@@ -74,8 +74,10 @@ fn kernel(offset: f32) -> String {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let near = "memref<8x128xf32, #tpu.memory_space<vmem>>";
     STANDARD.encode(format!(
-        "module {{\n  func.func @k(%x: {near}, %out: {near}) attributes {{window_params = [{{}}, {{}}]}} {{\n    \
-         %c0 = arith.constant 0 : index\n    %one = arith.constant dense<{offset:?}> : vector<8x128xf32>\n    \
+        "module {{\n  func.func @k(%x: {near}, %out: {near}) \
+         attributes {{window_params = [{{}}, {{}}]}} {{\n    \
+         %c0 = arith.constant 0 : index\n    \
+         %one = arith.constant dense<{offset:?}> : vector<8x128xf32>\n    \
          %v = vector.load %x[%c0, %c0] : {near}, vector<8x128xf32>\n    \
          %s = arith.addf %v, %one : vector<8x128xf32>\n    \
          tpu.vector_store %out[%c0, %c0], %s {{strides = array<i32>}} : {near}, vector<8x128xf32>,\n    \
@@ -86,8 +88,9 @@ fn kernel(offset: f32) -> String {
 /// A custom call of such a kernel.
 fn call(offset: f32, operand: &str, more: &str) -> String {
     format!(
-        "stablehlo.custom_call @tpu_custom_call({operand}) {{backend_config = \"{{\\22custom_call_config\\22: \
-         {{\\22body\\22: \\22{}\\22}}}}\", kernel_name = \"add\"{more}}} : (tensor<8x128xf32>) -> tensor<8x128xf32>",
+        "stablehlo.custom_call @tpu_custom_call({operand}) \
+         {{backend_config = \"{{\\22custom_call_config\\22: {{\\22body\\22: \\22{}\\22}}}}\", \
+         kernel_name = \"add\"{more}}} : (tensor<8x128xf32>) -> tensor<8x128xf32>",
         kernel(offset)
     )
 }
@@ -188,7 +191,8 @@ fn an_unsupported_operation_matters_only_where_its_result_is_needed() {
 #[test]
 fn annotations_for_the_compiler_change_nothing() {
     let body = format!(
-        "%a = stablehlo.custom_call @Sharding(%x) {{mhlo.sharding = \"{{replicated}}\"}} : ({TENSOR}) -> {TENSOR}\n\
+        "%a = stablehlo.custom_call @Sharding(%x) \
+         {{mhlo.sharding = \"{{replicated}}\"}} : ({TENSOR}) -> {TENSOR}\n\
          %b = sdy.sharding_constraint %a <@mesh, [{{}}, {{}}]> : {TENSOR}\nreturn %b : {TENSOR}"
     );
     assert_eq!(run(&body, TENSOR).unwrap().outputs[0].to_f32()[9], 9.0);

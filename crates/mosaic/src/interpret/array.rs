@@ -302,8 +302,9 @@ pub(crate) fn map_floats<const N: usize, T>(
     })
 }
 
-/// Computes an array of `shape` chunk by chunk; one element if all operands are splats. A scalar beside larger
-/// operands counts as a splat.
+/// Computes an array of `shape` chunk by chunk; one element if all operands are splats.
+///
+/// A scalar beside larger operands counts as a splat.
 fn map_chunks<const N: usize>(
     arrays: [&Array; N],
     shape: &[usize],

@@ -175,7 +175,7 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 23] = [
+const TABLES: [&[Definition]; 24] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
