@@ -134,7 +134,7 @@ fn inputs(
     operands: &[(Element, Vec<usize>)],
 ) -> Result<Vec<Tensor>, Stop> {
     let input = |(i, (element, _)): (usize, &(Element, Vec<usize>))| match m.array(step, i) {
-        Ok(array) => Ok(array.to_tensor(*element)),
+        Ok(array) => Ok(array.into_tensor(*element)),
         Err(Stop::Missing(why)) => Err(Stop::Unrunnable(Unrunnable::Kernel(format!(
             "{why}, and the kernel '{name}' needs its result"
         )))),
