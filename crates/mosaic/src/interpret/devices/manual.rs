@@ -169,7 +169,7 @@ fn run(m: &mut Machine<'_>, step: &Step, manual: &Manual) -> Result<(), Stop> {
     }
     let fault = |message: String| Stop::Fault(step.place, message);
     let whole = |(number, (_, element, _)): (usize, &(Sharding, Element, Vec<usize>))| {
-        m.array(step, number).map(|array| array.to_tensor(*element))
+        m.array(step, number).map(|array| array.into_tensor(*element))
     };
     let wholes: Vec<Tensor> = manual.operands.iter().enumerate().map(whole).collect::<Result<_, _>>()?;
     let part = |device: usize| {
