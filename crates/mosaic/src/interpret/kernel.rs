@@ -312,7 +312,10 @@ impl Kernel {
         inputs: &[View],
     ) -> Result<View, Stop> {
         let (name, memref) = self.operand(number);
-        let shared = alias.operand.checked_sub(self.prefetched).and_then(|operand| inputs.get(operand));
+        // The extents of a dynamic grid and the prefetched operands come first.
+        let dynamic = self.grid.iter().filter(|extent| extent.is_none()).count();
+        let first = dynamic + self.prefetched;
+        let shared = alias.operand.checked_sub(first).and_then(|operand| inputs.get(operand));
         let element = Element::of(&Type::MemRef(memref.clone()));
         let fits = |view: &&View| view.element == element && known.is_none_or(|known| *known == view.shape());
         shared.filter(fits).cloned().ok_or_else(|| {

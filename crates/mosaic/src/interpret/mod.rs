@@ -29,6 +29,7 @@ mod signature;
 mod tensor;
 mod timeline;
 mod track;
+mod undefined;
 mod value;
 mod view;
 mod window;
