@@ -4,7 +4,7 @@ use super::{BARRIER, EarlySignal, Origin, Signal, VectorClock};
 use crate::{
     interpret::{
         copies::{Copies, SemaphoreId},
-        finding::{Agent, Site, Trouble},
+        finding::{Agent, Note, Site, Trouble},
         machine::{Machine, Stop},
         memory::Buffer,
         program::Step,
@@ -356,11 +356,11 @@ impl Machine<'_> {
         }
     }
 
-    /// What a wait of `amount` on a semaphore that held `held` made known: signals that it cannot have returned
-    /// without, and, if nothing is left, the DMAs on it. Returns the latest time of any of them.
-    pub(super) fn observe(&mut self, id: SemaphoreId, held: i64, amount: i64) -> f64 {
-        let pending = self.due_remote_copy(id).is_some() || self.copies.oldest_pending(id).is_some();
-        let empty = held == amount && !pending;
+    /// What a wait of `amount` on a semaphore that held `held` made known: the signals and DMAs that it cannot
+    /// have returned without. Returns the latest time of any of them.
+    pub(super) fn observe(&mut self, id: SemaphoreId, held: i64, amount: i64, site: &Site) -> f64 {
+        let complete = self.complete_copies(id, held, amount, site);
+        complete.iter().for_each(|&number| self.land_remote_copy(number));
         let Some(link) = &mut self.link else { return 0.0 };
         let device = link.device;
         let fabric = link.fabric_mut();
@@ -382,24 +382,63 @@ impl Machine<'_> {
                 !is_needed
             });
         }
-        if !empty {
-            return latest;
-        }
-        for copy in fabric.remote.values_mut().filter(|copy| copy.landed) {
-            let own = &mut fabric.devices[device];
+        for number in complete {
+            let Some(copy) = fabric.remote.get_mut(&number) else { continue };
             let epoch = own.clock.of(device);
-            if copy.signals_sender(device, id) && copy.sent.is_none() {
-                copy.sent = Some(epoch);
-                latest = latest.max(copy.ends);
+            latest = latest.max(copy.ends);
+            if copy.signals_sender(device, id) {
+                copy.sent.get_or_insert(epoch);
             }
-            if copy.signals_receiver(device, id) && copy.received.is_none() {
+            if copy.signals_receiver(device, id) {
                 own.clock.join(&copy.clock);
-                copy.received = Some(epoch);
-                latest = latest.max(copy.ends);
+                copy.received.get_or_insert(epoch);
             }
         }
         self.retire();
         latest
+    }
+
+    /// DMAs between devices without whose last byte a wait cannot have returned. Those from one device to another
+    /// arrive in the order in which they were started; a kernel that relies on it gets a note.
+    fn complete_copies(&mut self, id: SemaphoreId, held: i64, amount: i64, site: &Site) -> Vec<usize> {
+        let Some(link) = &self.link else { return Vec::new() };
+        let device = link.device;
+        let open = |copy: &RemoteCopy| {
+            copy.signals_receiver(device, id) && copy.received.is_none()
+                || copy.signals_sender(device, id) && copy.sent.is_none()
+        };
+        let copies: Vec<(usize, &RemoteCopy)> = link
+            .fabric()
+            .remote
+            .iter()
+            .map(|(&number, copy)| (number, copy))
+            .filter(|(_, c)| open(c))
+            .collect();
+        let due = copies.iter().filter(|(_, copy)| copy.is_due(device, id)).map(|(_, copy)| copy.bytes);
+        let total = due.fold(held.saturating_add(self.copies.pending_bytes(id)), i64::saturating_add);
+        let later = |position: usize| {
+            let (_, first) = copies[position];
+            let same = |(_, copy): &&(usize, &RemoteCopy)| (copy.from, copy.to) == (first.from, first.to);
+            let bytes = copies[position + 1..].iter().filter(same).map(|(_, copy)| copy.bytes);
+            bytes.fold(0, i64::saturating_add)
+        };
+        let is_complete = |position: &usize| total.saturating_sub(later(*position)) <= amount;
+        let complete: Vec<usize> = (0..copies.len()).filter(is_complete).collect();
+        let in_order =
+            complete.iter().find(|&&position| later(position) > 0).map(|&position| copies[position].1.from);
+        let numbers = complete.iter().map(|&position| copies[position].0).collect();
+        if let Some(from) = in_order {
+            let message = format!(
+                "several DMAs of device {from} may be in flight on {} at once, and the wait relies on their \
+                 arriving in order; use one semaphore for each",
+                self.semaphore_name(id)
+            );
+            let note = Note { line: site.line, op: site.op.clone(), message };
+            if self.notes.iter().all(|known| known.line != note.line) {
+                self.notes.push(note);
+            }
+        }
+        numbers
     }
 
     /// Moves DMAs that both sides have observed to the histories of the memory they accessed.

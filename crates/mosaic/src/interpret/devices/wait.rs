@@ -34,7 +34,7 @@ impl Machine<'_> {
     /// Learns what a wait has made known, and stalls until it happened.
     pub(crate) fn learn(&mut self, id: SemaphoreId, held: i64, amount: i64, site: &Site) {
         if self.link.is_some() {
-            let latest = self.observe(id, held, amount);
+            let latest = self.observe(id, held, amount, site);
             self.clock.wait_until(latest, site.line, &site.op);
         }
     }

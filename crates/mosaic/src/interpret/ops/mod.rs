@@ -175,7 +175,7 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 22] = [
+const TABLES: [&[Definition]; 23] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
@@ -198,6 +198,7 @@ const TABLES: [&[Definition]; 22] = [
     stablehlo::control::OPS,
     stablehlo::dot::OPS,
     stablehlo::call::OPS,
+    stablehlo::collective::OPS,
 ];
 
 pub(super) fn definition(name: &str) -> Option<&'static Definition> {
