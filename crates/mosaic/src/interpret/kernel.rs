@@ -515,7 +515,8 @@ fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
             bytes: std::mem::take(&mut buffer.bytes),
         });
     }
-    let (operations, notes) = (machine.operations(), machine.program.notes.clone());
+    let (operations, mut notes) = (machine.operations(), machine.program.notes.clone());
+    notes.append(&mut machine.notes);
     let timeline = machine.clock.finish(bound.bytes as u64);
     let findings = machine.findings.located(&machine.program.sources);
     let mut prints = machine.prints;

@@ -8,7 +8,7 @@ use super::{
     copies::Copies,
     devices::Link,
     element::{Element, read_floats, read_integers, write_floats, write_integers},
-    finding::{Agent, Findings, Print, Site, Trouble},
+    finding::{Agent, Findings, Note, Print, Site, Trouble},
     memory::Buffer,
     ops::RandomBits,
     program::{Block, Code, Program, Step, Unrunnable},
@@ -88,6 +88,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) link: Option<Link>,
     /// The kernel's barrier semaphore, if it has one.
     pub(crate) barrier: Option<View>,
+    /// What the run showed that matters for reading its result.
+    pub(crate) notes: Vec<Note>,
     /// Operations of the other devices.
     pub(crate) elsewhere: u64,
 }
@@ -116,6 +118,7 @@ impl<'a> Machine<'a> {
             budget: Budget::new(options.bytes_for(inputs)),
             link: None,
             barrier: None,
+            notes: Vec::new(),
             elsewhere: 0,
         }
     }
