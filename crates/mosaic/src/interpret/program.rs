@@ -158,8 +158,9 @@ impl Program {
         Self::compiled(module, false)
     }
 
-    /// Compiles the program around kernels. What is not supported there is missing, and matters only where it is
-    /// needed.
+    /// Compiles the program around kernels.
+    ///
+    /// What is not supported there is missing, and matters only where it is needed.
     pub(crate) fn around(module: &Module) -> Result<Self, Unrunnable> {
         Self::compiled(module, true)
     }
