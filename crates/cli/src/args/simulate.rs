@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use octile_mosaic::limits::MAX_DEVICES;
 
 use super::{IdleOption, JsonArgs};
 
@@ -35,6 +36,12 @@ A kernel that executes more than --max-operations is stopped and fails. A scalar
 operation counts 1, a vector operation 1 per 32 elements, a matmul 1 per 1024
 multiply-adds. Unsupported operations are rejected before the run.
 
+A module with a device mesh (shard_map) runs on all devices of the mesh, with
+whole operands and results. With --devices N, any other kernel runs on N: an
+operand with one more dimension, N long, gives each device its part, every other
+one is the same on all, and results get such a dimension. Findings name the
+devices. DMAs from one device to another arrive in the order of their start.
+
 Times are modelled, not measured: MXU, VPU and scalar unit at the rates of the
 chip, and one DMA engine with the HBM bandwidth and a fixed latency. The trace
 opens in chrome://tracing and in Perfetto.
@@ -50,7 +57,8 @@ so inspect a shape with few tiles.
 Examples:
   octile simulate lowered.mlir
   octile simulate lowered.mlir --tensors t.safetensors --expect out
-  octile simulate lowered.mlir --tensors t.safetensors --operands q,k,v --expect o,lse
+  octile simulate lowered.mlir --tensors t.safetensors --expect out,lse
+  octile simulate lowered.mlir --github --junit simulate.xml
   octile simulate lowered.mlir --seed 7 --save results.safetensors
   octile simulate lowered.mlir --trace trace.json
   octile simulate compilation_output/v3_smem_scales/stablehlo.mlir
@@ -92,6 +100,9 @@ pub struct SimulateArgs {
     /// Do not detect data races
     #[arg(long)]
     pub no_races: bool,
+    /// Number of devices [default: the module's mesh, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_DEVICES as i64))]
+    pub devices: Option<u16>,
     /// Modelled TPU [default: that of the manifest, or tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<String>,
@@ -128,6 +139,7 @@ impl SimulateArgs {
             ("--seed", self.seed.is_some()),
             ("--save", self.save.is_some()),
             ("--no-races", self.no_races),
+            ("--devices", self.devices.is_some()),
             ("--chip", self.chip.is_some()),
             ("--trace", self.trace.is_some()),
             ("--svg", self.svg.is_some()),

@@ -20,11 +20,12 @@ use anyhow::{Context, Result, bail};
 use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
     Module,
-    interpret::{Element, Figures, Options, Outcome, OutputAlias, Signature, Tensor, Timeline, simulate},
+    interpret::{
+        Element, Figures, Options, Outcome, OutputAlias, Signature, Tensor, Timeline, mesh_devices, simulate,
+    },
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     parse,
     types::DYNAMIC,
-    verify::verify,
 };
 use serde::Serialize;
 
@@ -33,7 +34,7 @@ use crate::{Verdict, args::SimulateArgs, kernel_file::KernelFile};
 use compare::Judging;
 pub use compare::{Comparison, Expected, WorstElement};
 pub use diagnosis::{
-    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, MosaicLine, Rejection,
+    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, LocatedPrint, MosaicLine, Rejection,
 };
 use kernels::SimulatedKernels;
 use operands::{ChosenOperands, OperandSource};
@@ -73,6 +74,8 @@ pub struct SimulateRequest {
     pub races: bool,
     /// Whether to record the timeline.
     pub events: bool,
+    /// Number of devices; the mesh of a module counts if it has one.
+    pub devices: usize,
     /// The modelled chip.
     pub chip: &'static TpuChip,
     /// Operation limit.
@@ -91,9 +94,14 @@ impl SimulateRequest {
         let chip = args.chip.as_deref().or(plan.as_ref().map(|plan| plan.chip.name)).unwrap_or(DEFAULT_CHIP);
         let chip = TpuChip::named(chip)?;
         let options = Options::for_chip(chip);
-        let signature = || match &only {
-            Some(kernel) => Signature::of_call(kernel),
-            None => Signature::of(&file.module, &options),
+        let module = only.as_ref().map_or(&file.module, |kernel| &kernel.module);
+        let devices = devices_beside_mesh(module, args.devices.map(usize::from))?;
+        let signature = || {
+            let signature = match &only {
+                Some(kernel) => Signature::of_call(kernel),
+                None => Signature::of(&file.module, &options),
+            };
+            signature.map(|signature| signature.on_devices(devices))
         };
         let (operands, expected) = operands::choose(args, plan.as_deref(), signature)?;
         let problem = plan.map(|plan| plan.problem);
@@ -127,10 +135,22 @@ impl SimulateRequest {
             tolerance: ChosenTolerance { rtol: args.rtol, atol: args.atol },
             races: !args.no_races,
             events: args.trace.is_some() || args.svg.is_some(),
+            devices,
             chip,
             max_operations: args.max_operations.unwrap_or(default),
             max_bytes,
         })
+    }
+}
+
+/// Number of devices that each run the whole module: 1 if it has a mesh, whose devices run a part of it.
+fn devices_beside_mesh(module: &Module, wanted: Option<usize>) -> Result<usize> {
+    match (mesh_devices(module)?, wanted) {
+        (Some(mesh), Some(wanted)) if mesh != wanted => {
+            bail!("the module has a mesh of {mesh} devices, not {wanted}: leave out --devices")
+        }
+        (Some(_), _) => Ok(1),
+        (None, wanted) => Ok(wanted.unwrap_or(1)),
     }
 }
 
@@ -176,6 +196,8 @@ pub struct SimulateReport {
     pub results: usize,
     /// The modelled chip.
     pub chip: &'static str,
+    /// Number of devices.
+    pub devices: usize,
     /// Whether data races were detected.
     pub races: bool,
     /// Whether the kernel finished.
@@ -186,6 +208,8 @@ pub struct SimulateReport {
     pub findings: Vec<Diagnosis>,
     /// Where the chip's arithmetic differs from what the text suggests.
     pub notes: Vec<LocatedNote>,
+    /// What the kernel printed, in order.
+    pub prints: Vec<LocatedPrint>,
     /// Operations executed.
     pub operations: u64,
     /// The comparison that is closest to its tolerance, or furthest beyond it.
@@ -250,7 +274,6 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
 
 /// Runs the kernel.
 pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
-    let violations = verify(&parse(&request.text).unwrap_or_else(|_| request.module.clone()), request.chip);
     let expected = &request.expected;
     let expected = || expected.iter().map(|expected| expected.shape.clone()).collect::<Vec<_>>();
     let shapes = request.results.clone().unwrap_or_else(expected);
@@ -259,6 +282,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         events: request.events,
         output_shapes: (!shapes.is_empty()).then_some(shapes),
         aliases: request.aliases.clone(),
+        devices: request.devices,
         max_operations: request.max_operations,
         max_bytes: request.max_bytes,
         ..Options::for_chip(request.chip)
@@ -273,7 +297,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let seconds = start.elapsed().as_secs_f64();
     let comparisons = compare(request, &outcome)?;
     let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));
-    let Outcome { outputs, findings: _, completed, timeline, operations, .. } = outcome;
+    let Outcome { outputs, completed, timeline, operations, prints, .. } = outcome;
     let figures = timeline.figures.clone();
     let shares = Shares {
         microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,
@@ -290,11 +314,13 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         operand_notes,
         results: outputs.len(),
         chip: request.chip.name,
+        devices: mesh_devices(&request.module)?.unwrap_or(request.devices),
         races: request.races,
         completed,
-        violations: kernels.rejections(violations),
+        violations: kernels.rejections(request.chip),
         findings,
         notes,
+        prints: kernels.prints(&prints),
         operations,
         comparison: worst.cloned(),
         comparisons,

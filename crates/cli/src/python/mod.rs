@@ -7,6 +7,7 @@
 
 mod file;
 mod kernel;
+mod scoped;
 mod signature;
 mod stack;
 
@@ -25,6 +26,7 @@ use crate::input;
 use file::PythonFile;
 
 pub(crate) use kernel::{Operand, operand_names};
+pub(crate) use scoped::allocation_names;
 
 /// Size limit of a Python file.
 const FILE_BYTES: u64 = 4 << 20;
@@ -90,6 +92,11 @@ impl PythonSources {
         let (line, helpers) = stack::chosen(frames, &self.callers, code)?;
         let helpers = helpers.into_iter().map(|frame| self.line(frame)).collect();
         Some(PythonPlace { line: self.line(line), helpers })
+    }
+
+    /// A line by itself, whatever calls led to it.
+    pub fn single_line(&self, file: &str, line: u32) -> PythonLine {
+        self.line(&SourceFrame { function: None, file: file.into(), line, column: 0 })
     }
 
     fn line(&self, frame: &SourceFrame) -> PythonLine {

@@ -49,7 +49,7 @@ pub(super) fn run(
         Err(stop) => return Err(stop.into()),
     };
     let (mut outputs, mut missing) = (Vec::new(), Vec::new());
-    for (number, (value, ty)) in results.iter().zip(&code.results).enumerate() {
+    for (number, (value, ty)) in results.into_iter().zip(&code.results).enumerate() {
         match output(value, ty) {
             Ok(tensor) => outputs.push(tensor),
             // The kernels were run, so their findings still matter.
@@ -66,10 +66,10 @@ pub(super) fn run(
 }
 
 /// A result of the program.
-fn output(value: &Value, ty: &Type) -> Result<Tensor, Unrunnable> {
+fn output(value: Value, ty: &Type) -> Result<Tensor, Unrunnable> {
     match (value, Element::of(ty)) {
-        (Value::Array(array), Some(element)) => Ok(array.to_tensor(element)),
-        (Value::Missing(why), _) => Err(Unrunnable::clone(why)),
+        (Value::Array(array), Some(element)) => Ok(array.into_tensor(element)),
+        (Value::Missing(why), _) => Err(Unrunnable::clone(&why)),
         _ => Err(Unrunnable::Kernel(format!("a result of type {ty} is not a tensor that can be returned"))),
     }
 }
@@ -106,9 +106,14 @@ fn summary(machine: Machine<'_>, outputs: Vec<Tensor>, returned: bool) -> Outcom
         findings.extend(kernel.findings.iter().cloned());
         notes.extend(kernel.notes.iter().cloned());
         prints.extend(kernel.prints.iter().cloned());
-        let run = KernelRun::of(&name, &kernel, timeline.figures.cycles);
+        let start = timeline.figures.cycles;
+        match kernel.kernels.is_empty() {
+            true => runs.push(KernelRun::of(&name, &kernel, start)),
+            // What several devices ran.
+            false => runs
+                .extend(kernel.kernels.into_iter().map(|run| KernelRun { start: start + run.start, ..run })),
+        }
         timeline.append(kernel.timeline);
-        runs.push(run);
     }
     findings.extend(own.located(&program.sources));
     let completed = returned && runs.iter().all(|run| run.completed);

@@ -12,9 +12,10 @@ use super::{
     finding::Note,
     machine::{Machine, Stop},
     ops,
+    undefined::Shadow,
 };
 use crate::{
-    ir::{Function, Module, Op, Place, Region, SourceStack, Value},
+    ir::{Function, Module, Op, Place, Region, SourceStack, Value, ValueInfo},
     types::Type,
 };
 
@@ -110,6 +111,8 @@ pub(crate) struct Step {
     pub(crate) results: Box<[u32]>,
     pub(crate) name: Arc<str>,
     pub(crate) place: Option<Place>,
+    /// What it does with uninitialized elements.
+    pub(crate) shadow: Shadow,
 }
 
 impl Step {
@@ -155,8 +158,9 @@ impl Program {
         Self::compiled(module, false)
     }
 
-    /// Compiles the program around kernels. What is not supported there is missing, and matters only where it is
-    /// needed.
+    /// Compiles the program around kernels.
+    ///
+    /// What is not supported there is missing, and matters only where it is needed.
     pub(crate) fn around(module: &Module) -> Result<Self, Unrunnable> {
         Self::compiled(module, true)
     }
@@ -168,6 +172,7 @@ impl Program {
         for function in &module.functions {
             let mut compiler = Compiler::new(function);
             compiler.kernel_names = Some(&names);
+            compiler.module = Some(module);
             compiler.tolerant = tolerant;
             let code = compiler.code()?;
             notes.append(&mut compiler.notes);
@@ -200,6 +205,8 @@ pub(crate) struct Compiler<'a> {
     uses: Vec<u32>,
     /// Notes about the chip.
     pub(crate) notes: Vec<Note>,
+    /// The module, for operations that run part of it by themselves.
+    pub(crate) module: Option<&'a Module>,
     /// Names of the kernels that the module calls.
     kernel_names: Option<&'a HashMap<*const Op, String>>,
     /// Whether operations that are not supported give missing values.
@@ -210,7 +217,7 @@ impl<'a> Compiler<'a> {
     fn new(function: &'a Function) -> Self {
         let mut uses = vec![0; function.values.len()];
         count_uses(&function.body, &mut uses);
-        Self { function, uses, notes: Vec::new(), kernel_names: None, tolerant: false }
+        Self { function, uses, notes: Vec::new(), module: None, kernel_names: None, tolerant: false }
     }
 
     fn code(&mut self) -> Result<Code, Unrunnable> {
@@ -254,6 +261,7 @@ impl<'a> Compiler<'a> {
                 results: op.results.iter().map(|value| value.index() as u32).collect(),
                 name: Arc::from(op.name.as_ref()),
                 place: op.place,
+                shadow: Shadow::of(op),
             });
         }
         Ok(Block { arguments: region.arguments.iter().map(|value| value.index() as u32).collect(), steps })
@@ -306,6 +314,11 @@ impl<'a> Compiler<'a> {
     pub(crate) fn kernel_name(&self, op: &Op) -> String {
         let name = self.kernel_names.and_then(|names| names.get(&std::ptr::from_ref(op)));
         name.cloned().unwrap_or_default()
+    }
+
+    /// All values of the function.
+    pub(crate) fn values(&self) -> &'a [ValueInfo] {
+        &self.function.values
     }
 
     pub(crate) fn ty(&self, value: Value) -> &'a Type {

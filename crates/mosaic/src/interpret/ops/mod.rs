@@ -175,7 +175,7 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 22] = [
+const TABLES: [&[Definition]; 24] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
@@ -191,6 +191,7 @@ const TABLES: [&[Definition]; 22] = [
     print::OPS,
     random::OPS,
     stablehlo::elementwise::OPS,
+    stablehlo::convert::OPS,
     stablehlo::shape::OPS,
     stablehlo::reduce::OPS,
     stablehlo::sort::OPS,
@@ -198,6 +199,7 @@ const TABLES: [&[Definition]; 22] = [
     stablehlo::control::OPS,
     stablehlo::dot::OPS,
     stablehlo::call::OPS,
+    stablehlo::collective::OPS,
 ];
 
 pub(super) fn definition(name: &str) -> Option<&'static Definition> {
