@@ -26,7 +26,6 @@ use octile_mosaic::{
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     parse,
     types::DYNAMIC,
-    verify::verify,
 };
 use serde::Serialize;
 
@@ -35,7 +34,7 @@ use crate::{Verdict, args::SimulateArgs, kernel_file::KernelFile};
 use compare::Judging;
 pub use compare::{Comparison, Expected, WorstElement};
 pub use diagnosis::{
-    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, MosaicLine, Rejection,
+    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, LocatedPrint, MosaicLine, Rejection,
 };
 use kernels::SimulatedKernels;
 use operands::{ChosenOperands, OperandSource};
@@ -197,6 +196,8 @@ pub struct SimulateReport {
     pub results: usize,
     /// The modelled chip.
     pub chip: &'static str,
+    /// Number of devices.
+    pub devices: usize,
     /// Whether data races were detected.
     pub races: bool,
     /// Whether the kernel finished.
@@ -207,6 +208,8 @@ pub struct SimulateReport {
     pub findings: Vec<Diagnosis>,
     /// Where the chip's arithmetic differs from what the text suggests.
     pub notes: Vec<LocatedNote>,
+    /// What the kernel printed, in order.
+    pub prints: Vec<LocatedPrint>,
     /// Operations executed.
     pub operations: u64,
     /// The comparison that is closest to its tolerance, or furthest beyond it.
@@ -271,7 +274,6 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
 
 /// Runs the kernel.
 pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
-    let violations = verify(&parse(&request.text).unwrap_or_else(|_| request.module.clone()), request.chip);
     let expected = &request.expected;
     let expected = || expected.iter().map(|expected| expected.shape.clone()).collect::<Vec<_>>();
     let shapes = request.results.clone().unwrap_or_else(expected);
@@ -295,7 +297,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let seconds = start.elapsed().as_secs_f64();
     let comparisons = compare(request, &outcome)?;
     let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));
-    let Outcome { outputs, findings: _, completed, timeline, operations, .. } = outcome;
+    let Outcome { outputs, completed, timeline, operations, prints, .. } = outcome;
     let figures = timeline.figures.clone();
     let shares = Shares {
         microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,
@@ -312,11 +314,13 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         operand_notes,
         results: outputs.len(),
         chip: request.chip.name,
+        devices: mesh_devices(&request.module)?.unwrap_or(request.devices),
         races: request.races,
         completed,
-        violations: kernels.rejections(violations),
+        violations: kernels.rejections(request.chip),
         findings,
         notes,
+        prints: kernels.prints(&prints),
         operations,
         comparison: worst.cloned(),
         comparisons,
