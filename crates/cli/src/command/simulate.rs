@@ -16,15 +16,17 @@ mod wording;
 
 use std::{path::PathBuf, time::Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
     Module,
-    interpret::{Element, Figures, Options, Outcome, OutputAlias, Signature, Tensor, Timeline, simulate},
+    interpret::{
+        Element, Figures, Options, Outcome, OutputAlias, Signature, SimulateError, Tensor, Timeline,
+        embedded_kernels, simulate,
+    },
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
-    parse,
     types::DYNAMIC,
-    verify::verify,
+    verify::{Violation, verify},
 };
 use serde::Serialize;
 
@@ -95,7 +97,12 @@ impl SimulateRequest {
             Some(kernel) => Signature::of_call(kernel),
             None => Signature::of(&file.module, &options),
         };
-        let (operands, expected) = operands::choose(args, plan.as_deref(), signature)?;
+        let chosen = operands::choose(args, plan.as_deref(), signature);
+        let (operands, expected, only) = match chosen {
+            Ok((operands, expected)) => (operands, expected, only),
+            Err(error) if only.is_none() => operands::of_one_kernel(args, &file.module).ok_or(error)?,
+            Err(error) => return Err(error),
+        };
         let problem = plan.map(|plan| plan.problem);
         let result = problem.map(|problem| problem.m.saturating_mul(problem.n));
         let products = problem.map_or(0, |problem| {
@@ -238,9 +245,10 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
     if outcome.completed && outputs.len() < expected.len() {
         bail!("--expect names {} tensors, but the number of results is {}", expected.len(), outputs.len());
     }
-    let kernel = parse(&request.text).ok();
+    let kernels = embedded_kernels(&request.module).unwrap_or_default();
+    let modules = kernels.iter().map(|kernel| &kernel.module).chain([&request.module]);
     let judging = Judging {
-        arithmetic: Arithmetic::of([&request.module].into_iter().chain(&kernel)),
+        arithmetic: Arithmetic::of(modules),
         products: outcome.timeline.figures.products,
         chosen: request.tolerance,
     };
@@ -248,9 +256,36 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
     pairs.map(|(number, (result, expected))| judging.compare(number, result, expected)).collect()
 }
 
+/// What the compiler would reject, with the name of the kernel.
+fn violations(request: &SimulateRequest) -> Vec<(String, Violation)> {
+    let of = |name: &str, module: &Module| {
+        let violations = verify(module, request.chip).into_iter();
+        violations.map(|violation| (name.to_owned(), violation)).collect::<Vec<_>>()
+    };
+    match embedded_kernels(&request.module).unwrap_or_default().as_slice() {
+        [] => of("", &request.module),
+        kernels => kernels.iter().flat_map(|kernel| of(&kernel.name, &kernel.module)).collect(),
+    }
+}
+
+/// Outcome of a kernel that the compiler would reject and that cannot be run.
+fn not_started(chip: &TpuChip) -> Outcome {
+    let timeline = Timeline { rates: chip.rates, figures: Figures::default(), events: Vec::new() };
+    Outcome {
+        outputs: Vec::new(),
+        findings: Vec::new(),
+        completed: false,
+        timeline,
+        operations: 0,
+        notes: Vec::new(),
+        prints: Vec::new(),
+        kernels: Vec::new(),
+    }
+}
+
 /// Runs the kernel.
 pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
-    let violations = verify(&parse(&request.text).unwrap_or_else(|_| request.module.clone()), request.chip);
+    let violations = violations(request);
     let expected = &request.expected;
     let expected = || expected.iter().map(|expected| expected.shape.clone()).collect::<Vec<_>>();
     let shapes = request.results.clone().unwrap_or_else(expected);
@@ -266,10 +301,19 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let mut module = request.module.clone();
     let kernels = SimulatedKernels::name(&request.file, &mut module, &request.text);
     let start = Instant::now();
-    let (outcome, operand_notes) = request.operands.run(|operands| {
-        simulate(&module, operands, &options)
-            .with_context(|| format!("cannot run {} {}", request.name, request.operands.described()))
-    })?;
+    let ran = request.operands.run(|operands| {
+        simulate(&module, operands, &options).map_err(|error| {
+            let on = match error {
+                SimulateError::Operands(_) => request.operands.described(),
+                _ => String::new(),
+            };
+            anyhow!(error).context(format!("cannot run {}{on}", request.name))
+        })
+    });
+    let (outcome, operand_notes) = match ran {
+        Err(_) if !violations.is_empty() => (not_started(request.chip), Vec::new()),
+        ran => ran?,
+    };
     let seconds = start.elapsed().as_secs_f64();
     let comparisons = compare(request, &outcome)?;
     let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));

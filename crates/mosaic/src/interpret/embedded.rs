@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     attribute::Attr,
+    bytecode::{is_bytecode, read},
     ir::{Function, Module, Op},
     parse::parse,
     types::Type,
@@ -182,11 +183,16 @@ fn check_config(json: &serde_json::Value) -> Result<(), Refusal> {
     }
 }
 
-/// Decodes a kernel's base64 body: MLIR text.
+/// Decodes a kernel's base64 body: MLIR bytecode, or text.
 fn body_module(body: &str) -> Result<(Module, String), Refusal> {
     let bytes = STANDARD.decode(body).map_err(|error| format!("the kernel's body is not base64: {error}"))?;
-    let text =
-        String::from_utf8(bytes).map_err(|_| "the kernel's body is bytecode; only text is supported")?;
+    if is_bytecode(&bytes) {
+        let module =
+            read(&bytes).map_err(|error| format!("the kernel in the call's configuration: {error}"))?;
+        return Ok(module.into_text());
+    }
+    let text = String::from_utf8(bytes)
+        .map_err(|_| "the kernel's body is neither MLIR bytecode nor text: lower it again")?;
     let module = parse(&text).map_err(|error| format!("the kernel in the call's configuration: {error}"))?;
     Ok((module, text))
 }

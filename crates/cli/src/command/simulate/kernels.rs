@@ -72,10 +72,12 @@ impl SimulatedKernels {
         all.filter_map(|(kernel, finding)| Some(Diagnosis::new(finding, kernel.or(self.first())?))).collect()
     }
 
-    /// Locates what the compiler would reject in the first kernel.
-    pub(super) fn rejections(&self, violations: Vec<Violation>) -> Vec<Rejection> {
-        let Some(kernel) = self.first() else { return Vec::new() };
-        violations.into_iter().map(|violation| Rejection::new(violation, kernel)).collect()
+    /// Locates what the compiler would reject, by kernel.
+    pub(super) fn rejections(&self, violations: Vec<(String, Violation)>) -> Vec<Rejection> {
+        let locate = |(name, violation): (String, Violation)| {
+            Some(Rejection::new(violation, self.named(&name).or(self.first())?))
+        };
+        violations.into_iter().filter_map(locate).collect()
     }
 
     /// Locates the notes of a run.

@@ -96,7 +96,10 @@ impl Arithmetic {
     }
 
     fn add_reduction(&mut self, op: &Op, function: &Function) {
-        let is_reduction = REDUCTIONS.iter().any(|name| op.name == *name);
+        // Minima and maxima do not round.
+        let adds = |kind: &Attr| ["add", "mul", "sum"].iter().any(|sum| kind.to_string().contains(sum));
+        let is_reduction =
+            REDUCTIONS.iter().any(|name| op.name == *name) && op.attributes.get("kind").is_none_or(adds);
         if let (true, Some(&from), Some(&to)) = (is_reduction, op.operands.first(), op.results.first()) {
             self.sums = true;
             let elements = |ty: &Type| ty.shape().iter().fold(1usize, |all, &e| all.saturating_mul(e)).max(1);
