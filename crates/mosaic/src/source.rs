@@ -76,6 +76,11 @@ impl Trace {
         Self { frames, name: None, shape: Shape::Other }
     }
 
+    /// The name of the Python argument, which JAX gives as the location of an argument.
+    pub(crate) fn argument_name(self) -> Option<String> {
+        self.name.filter(|name| is_identifier(name)).map(|name| name.to_string())
+    }
+
     /// The phase name and the source lines of an operation at this location.
     pub(crate) fn of_op(self) -> (Option<Arc<str>>, Option<SourceStack>) {
         match (self.shape, self.frames) {
@@ -87,6 +92,12 @@ impl Trace {
             (_, frames) => (self.name, frames),
         }
     }
+}
+
+/// Returns whether a name can be that of a Python argument.
+fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Scopes of primitives, such as `jit(f)/add` and `add:`, are not functions.

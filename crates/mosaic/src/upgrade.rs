@@ -85,15 +85,26 @@ fn renamed<'a>(op: &Op, name: &'a str, value: &Attr) -> (&'a str, Attr) {
             }
         }
         ("vector.multi_reduction", "reduction_dims", Attr::Array(items)) => {
-            let integer = |item: &Attr| match item {
-                Attr::Integer(value, _) => Some(*value),
-                _ => None,
-            };
-            let items: Option<Vec<i64>> = items.iter().map(integer).collect();
-            (name, items.map_or_else(|| value.clone(), Attr::I64s))
+            (name, integers(items).map_or_else(|| value.clone(), Attr::I64s))
+        }
+        // The custom form has the list without a type.
+        ("tpu.dynamic_gather", "dimensions", Attr::Array(items)) => {
+            (name, integers(items).map_or_else(|| value.clone(), Attr::I32s))
+        }
+        // Custom forms leave out the type of an integer, whose sign has no meaning here.
+        (op, _, Attr::Integer(number, Type::Other(ty))) if op.starts_with("tpu.") && ty == "si32" => {
+            (name, Attr::Integer(*number, Type::I32))
         }
         _ => (name, value.clone()),
     }
+}
+
+fn integers<T: TryFrom<i64>>(items: &[Attr]) -> Option<Vec<T>> {
+    let integer = |item: &Attr| match item {
+        Attr::Integer(value, _) => T::try_from(*value).ok(),
+        _ => None,
+    };
+    items.iter().map(integer).collect()
 }
 
 /// Returns whether an attribute has its default value, which custom forms leave out.
@@ -104,7 +115,9 @@ fn is_default(op: &Op, name: &str, value: &Attr) -> bool {
         ("tpu.vector_store" | "tpu.store", "add") => *value == Attr::Bool(false),
         ("tpu.enqueue_dma", "priority") => *value == Attr::Integer(0, Type::I32),
         ("tpu.enqueue_dma" | "tpu.wait_dma2", "strict_ordering") => *value == Attr::Bool(false),
-        ("tpu.matmul", "transpose_lhs_hint") => *value == Attr::Bool(false),
+        ("tpu.matmul", "transpose_lhs" | "transpose_rhs" | "transpose_lhs_hint") => {
+            *value == Attr::Bool(false)
+        }
         _ => false,
     }
 }

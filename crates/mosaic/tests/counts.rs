@@ -146,25 +146,27 @@ fn a_dot_has_dimensions_that_can_be_read_and_one_shape() {
 }
 
 #[test]
-fn a_reduction_folds_its_two_arguments() {
+fn a_reduction_has_a_region_of_its_types() {
     let reduce = |region: &str| {
         run_host(&format!(
             "%z = \"stablehlo.constant\"() {{value = dense<0.0> : tensor<f32>}} : () -> tensor<f32>\n\
-             %p = \"stablehlo.reduce\"(%x, %z) ({{ ^bb0(%a: tensor<f32>, %b: tensor<f32>): {region} }}) \
+             %p = \"stablehlo.reduce\"(%x, %z) ({{ {region} }}) \
              {{dimensions = array<i64: 1>}} : (tensor<8x128xf32>, tensor<f32>) -> tensor<8xf32>\n\
              return %x : tensor<8x128xf32>"
         ))
     };
-    let scalar = "(tensor<f32>, tensor<f32>) -> tensor<f32>";
-    let back = |name: &str| format!("\"stablehlo.return\"(%{name}) : (tensor<f32>) -> ()");
-    let region = |operands: &str, returned: &str| {
-        format!("%s = \"stablehlo.add\"({operands}) : {scalar} {}", back(returned))
-    };
-    reduce(&region("%a, %b", "s")).unwrap();
-    reduce(&region("%b, %a", "s")).unwrap();
-    for (operands, returned) in [("%a, %a", "s"), ("%a, %z", "s"), ("%a, %b", "a"), ("%a, %b", "z")] {
-        let message = reduce(&region(operands, returned)).unwrap_err();
-        assert!(message.contains("two arguments"), "{message}");
+    let back = |name: &str, ty: &str| format!("\"stablehlo.return\"(%{name}) : ({ty}) -> ()");
+    let two = "^bb0(%a: tensor<f32>, %b: tensor<f32>):";
+    let add = "%s = \"stablehlo.add\"(%b, %a) : (tensor<f32>, tensor<f32>) -> tensor<f32>";
+    reduce(&format!("{two} {add} {}", back("s", "tensor<f32>"))).unwrap();
+    reduce(&format!("{two} {}", back("z", "tensor<f32>"))).unwrap();
+    for region in [
+        format!("^bb0(%a: tensor<f32>): {}", back("a", "tensor<f32>")),
+        format!("{two} {}", back("x", "tensor<8x128xf32>")),
+        format!("{two} {add}"),
+    ] {
+        let message = reduce(&region).unwrap_err();
+        assert!(message.contains("unexpected types"), "{message}");
     }
 }
 

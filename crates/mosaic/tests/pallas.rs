@@ -55,11 +55,11 @@ const ROUNDED: [&str; 2] = ["matmul_batched", "matmul_f32_single_buffer"];
 fn exact(kernel: &str, module: octile_mosaic::Module) -> octile_mosaic::Module {
     match ROUNDED.contains(&kernel) {
         true => {
-            let hint = "transpose_lhs_hint = ";
-            let asks = format!("precision = #tpu.contract_precision<fp32>, {hint}");
+            let first = "dimension_numbers = ";
+            let asks = format!("precision = #tpu.contract_precision<fp32>, {first}");
             let text = module.to_string();
-            assert!(text.contains(hint), "{kernel}");
-            parse(&text.replace(hint, &asks)).expect("an attribute was added")
+            assert!(text.contains(first), "{kernel}");
+            parse(&text.replace(first, &asks)).expect("an attribute was added")
         }
         false => module,
     }

@@ -10,7 +10,7 @@ use super::{
 use crate::{
     attribute::{Attr, Attributes, quote},
     limits::{BYTECODE_NODES_PER_BYTE, MAX_BYTECODE_NODES, MAX_NESTING},
-    parse::{attribute_from_text, float_from_bits},
+    parse::attribute_from_text,
     types::{Type, join},
 };
 
@@ -222,8 +222,8 @@ impl<'a> Pool<'a> {
         let start = *bytes;
         let ty = self.ty(bytes)?;
         let value = match &ty {
-            Type::Float(float) if float.bits() <= 8 => float_from_bits(u64::from(bytes.byte()?), *float),
-            Type::Float(float) => float_from_bits(bytes.signed_varint()? as u64, *float),
+            Type::Float(float) if float.bits() <= 8 => elements::float(u64::from(bytes.byte()?), *float),
+            Type::Float(float) => elements::float(bytes.signed_varint()? as u64, *float),
             Type::Other(name) if name == "f64" => f64::from_bits(bytes.signed_varint()? as u64),
             ty => return Err(start.unsupported(format!("constants of type {ty} are not supported"))),
         };

@@ -4,7 +4,7 @@ use super::types::{integer_width, is_unsigned};
 use crate::{
     attribute::Attr,
     parse::float_from_bits,
-    types::{DYNAMIC, Type},
+    types::{DYNAMIC, Float, Type},
 };
 
 /// Widens an integer of `width` bits to 64.
@@ -71,11 +71,22 @@ fn element_bits(element: &Type) -> Result<usize, String> {
     bits.ok_or_else(|| format!("constants with elements of type {element} are not supported"))
 }
 
+/// Decodes a float to the short decimal number that text would give, which rounds to the same float.
+pub(super) fn float(bits: u64, float: Float) -> f64 {
+    let value = float_from_bits(bits, float);
+    let decimal = |digits: usize| format!("{value:.digits$e}").parse().unwrap_or(value);
+    match decimal(6) {
+        // Nine digits tell every f32 apart; seven are enough for narrower floats.
+        short if float == Float::F32 && short as f32 != value as f32 => decimal(8),
+        short => short,
+    }
+}
+
 /// Decodes one element.
 fn decoded(chunk: &[u8], element: &Type) -> Attr {
     let bits = chunk.iter().rev().fold(0u64, |bits, &byte| bits << 8 | u64::from(byte));
     match element {
-        Type::Float(float) => Attr::Float(float_from_bits(bits, *float), element.clone()),
+        Type::Float(format) => Attr::Float(float(bits, *format), element.clone()),
         Type::Other(name) if name == "f64" => Attr::Float(f64::from_bits(bits), element.clone()),
         element => {
             let width = integer_width(element).unwrap_or(64);
@@ -125,6 +136,17 @@ mod tests {
         assert_eq!(extended(1, 1, false), 1);
         assert_eq!(extended(u64::MAX, 64, false), -1);
         assert_eq!(extended(7, 0, false), 0);
+    }
+
+    #[test]
+    fn floats_are_the_decimal_numbers_that_text_has() {
+        let f32 = |value: f32| float(u64::from(value.to_bits()), Float::F32);
+        assert_eq!(f32(0.044_715), 0.044_715);
+        assert_eq!(f32(-1e30), -1e30);
+        assert_eq!(f32(0.797_884_6), 0.797_884_583);
+        assert_eq!(f32(f32::NEG_INFINITY), f64::NEG_INFINITY);
+        assert!(f32(f32::NAN).is_nan());
+        assert_eq!(float(0x3dcd, Float::Bf16), 0.100_097_7);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::{
 use crate::{
     attribute::{Attr, Attributes},
     ir::{Function, Module, Op, Region, Value, ValueInfo},
+    source::Trace,
     types::Type,
     upgrade::unversioned,
 };
@@ -298,12 +299,10 @@ impl<'a> Reader<'a> {
                 false => bytes.varint_with_flag()?,
             };
             let ty = self.pool.type_at(start, number)?;
-            if has_location {
-                self.pool.location(bytes)?;
-            }
-            let name = Cow::Owned(format!("arg{}", self.arguments));
+            let location = if has_location { self.pool.location(bytes)? } else { Trace::default() };
+            let name = location.argument_name().unwrap_or_else(|| format!("arg{}", self.arguments));
             self.arguments += 1;
-            arguments.push(self.define(start, ty, Some(name))?);
+            arguments.push(self.define(start, ty, Some(Cow::Owned(name)))?);
         }
         if self.version >= USE_ORDERS && bytes.byte()? != 0 {
             skip_use_orders(bytes, arguments.len())?;

@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// Block terminators.
-const TERMINATORS: [&str; 5] = ["func.return", "stablehlo.return", "scf.yield", "scf.condition", "tpu.yield"];
+const TERMINATORS: [&str; 6] =
+    ["func.return", "stablehlo.return", "sdy.return", "scf.yield", "scf.condition", "tpu.yield"];
 
 pub(super) fn is_terminator(op: &Op) -> bool {
     TERMINATORS.contains(&op.name.as_ref())
@@ -25,7 +26,8 @@ pub(super) fn is_terminator(op: &Op) -> bool {
 /// Maximum bytes of a memref type: no machine has more, and no offset below it overflows.
 const MAX_MEMREF_BYTES: usize = 1 << 48;
 
-pub(super) fn admit(module: &Module) -> Result<(), Unrunnable> {
+/// Validates a module; if `tolerant`, operations may be unknown and values of any type.
+pub(super) fn admit(module: &Module, tolerant: bool) -> Result<(), Unrunnable> {
     let mut functions: HashMap<&str, &Function> = HashMap::new();
     for function in &module.functions {
         if functions.insert(&function.name, function).is_some() {
@@ -38,7 +40,7 @@ pub(super) fn admit(module: &Module) -> Result<(), Unrunnable> {
                 Unrunnable::Kernel(format!("an argument of @{}: {message}", function.name))
             })?;
         }
-        Admission { function, functions: &functions }.region(&function.body)?;
+        Admission { function, functions: &functions, tolerant }.region(&function.body)?;
         check_return(function)?;
     }
     Ok(())
@@ -48,19 +50,22 @@ pub(super) fn admit(module: &Module) -> Result<(), Unrunnable> {
 struct Admission<'a> {
     function: &'a Function,
     functions: &'a HashMap<&'a str, &'a Function>,
+    tolerant: bool,
 }
 
 impl Admission<'_> {
     fn region(&self, region: &Region) -> Result<(), Unrunnable> {
         for (number, op) in region.ops.iter().enumerate() {
-            if ops::definition(&op.name).is_none() {
+            if ops::definition(&op.name).is_none() && !self.tolerant {
                 return Err(unknown(op));
             }
             if is_terminator(op) && number + 1 != region.ops.len() {
                 return Err(bad(op, "terminator before the end of its block".to_owned()));
             }
             for &value in op.results.iter().chain(op.regions.iter().flat_map(|region| &region.arguments)) {
-                check_type(self.function.ty(value)).map_err(|message| bad(op, message))?;
+                if !self.tolerant {
+                    check_type(self.function.ty(value)).map_err(|message| bad(op, message))?;
+                }
             }
             if op.name == "func.call" {
                 self.call(op)?;
@@ -107,7 +112,7 @@ fn check_return(function: &Function) -> Result<(), Unrunnable> {
 }
 
 /// Checks that a value is representable and that counting its elements cannot overflow.
-fn check_type(ty: &Type) -> Result<(), String> {
+pub(super) fn check_type(ty: &Type) -> Result<(), String> {
     let count =
         |shape: &[usize]| shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent.max(1)));
     let too_large = |limit: usize| Err(format!("{ty} exceeds the limit of {limit} elements"));

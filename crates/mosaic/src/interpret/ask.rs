@@ -201,7 +201,7 @@ impl Compiler<'_> {
         }
     }
 
-    /// A list of integers in any of its three spellings.
+    /// A list of integers in any of its spellings.
     pub(crate) fn integers_attribute(&self, op: &Op, name: &str) -> Made<Vec<i64>> {
         let bad = |other: &Attr| -> Refusal {
             format!("attribute '{name}' is not a list of integers: {other}").into()
@@ -209,12 +209,20 @@ impl Compiler<'_> {
         match self.attribute(op, name)? {
             Attr::I64s(items) => Ok(items.clone()),
             Attr::I32s(items) => Ok(items.iter().map(|&item| item.into()).collect()),
-            list @ Attr::Array(items) => {
+            list @ (Attr::Array(items) | Attr::Dense(items, _)) => {
                 let item = |item: &Attr| match item {
                     Attr::Integer(value, _) => Ok(*value),
                     _ => Err(bad(list)),
                 };
                 items.iter().map(item).collect()
+            }
+            // A dense constant of equal integers.
+            list @ Attr::Splat(value, ty) => {
+                let count = ty.shape().iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
+                match (&**value, count.filter(|&count| count <= MAX_LIST)) {
+                    (Attr::Integer(value, _), Some(count)) => Ok(vec![*value; count]),
+                    _ => Err(bad(list)),
+                }
             }
             other => Err(bad(other)),
         }
@@ -228,6 +236,9 @@ impl Compiler<'_> {
         dimensions.ok_or_else(|| format!("attribute '{name}' names a dimension outside rank {rank}").into())
     }
 }
+
+/// Maximum integers of a list that an attribute gives as one repeated value.
+const MAX_LIST: usize = 1 << 10;
 
 /// Refusal for an attribute that the chip honours and the interpreter does not.
 pub(super) fn not_modelled(name: &str, value: &Attr) -> Refusal {

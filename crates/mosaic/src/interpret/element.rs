@@ -34,7 +34,15 @@ impl Element {
             Type::Float(float) => Some(Self::Float(*float)),
             Type::Index => Some(Self::Integer(4)),
             Type::Integer(bits @ (1 | 8 | 16 | 32)) => Some(Self::Integer((*bits as usize).div_ceil(8))),
-            Type::Integer(64) if *ty == Type::I64 => Some(Self::Integer(8)),
+            Type::Integer(64) if *ty == Type::I64 || matches!(ty, Type::Tensor(..)) => Some(Self::Integer(8)),
+            // Kernels have no unsigned types; the tensors around them have.
+            Type::Other(name) if matches!(ty, Type::Tensor(..)) => match name.as_str() {
+                "ui8" => Some(Self::Integer(1)),
+                "ui16" => Some(Self::Integer(2)),
+                "ui32" => Some(Self::Integer(4)),
+                "ui64" => Some(Self::Integer(8)),
+                _ => None,
+            },
             _ => None,
         }
     }

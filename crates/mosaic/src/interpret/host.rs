@@ -2,14 +2,17 @@
 
 use super::{
     KernelRun, Options, Outcome, SimulateError, Tensor,
+    array::Array,
     devices::Link,
     element::Element,
+    finding::Note,
     machine::{Machine, Stop},
     program::{Program, Unrunnable},
     value::Value,
 };
 use crate::{
     ir::{Function, Module},
+    limits::MAX_TENSOR_ELEMENTS,
     types::Type,
 };
 
@@ -31,25 +34,65 @@ pub(super) fn run(
     options: &Options<'_>,
     link: Option<Link>,
 ) -> Result<Outcome, SimulateError> {
-    let program = Program::new(module)?;
+    let program = Program::around(module)?;
     let code = program.function(&entry.name)?.clone();
     check(entry, &code.argument_types, inputs)?;
     let mut machine = Machine::new(&program, options, inputs);
     machine.link = link;
-    let arguments = inputs.iter().map(|tensor| Value::Vector(tensor.to_data()));
+    let arguments = inputs
+        .iter()
+        .zip(&code.argument_types)
+        .map(|(tensor, ty)| Array::of_tensor(tensor, ty).map_or(Value::Unset, Value::Array));
     let results = match machine.call(&code, arguments) {
         Ok(results) => results,
         Err(Stop::Halted) => return Ok(summary(machine, Vec::new(), false)),
         Err(stop) => return Err(stop.into()),
     };
-    let output = |(value, ty): (&Value, &Type)| match (value, Element::of(ty)) {
-        (Value::Vector(data), Some(element)) => Ok(Tensor::from_data(element, ty.shape(), data)),
-        _ => {
-            Err(Unrunnable::Kernel(format!("@{} returns {ty}, which is not a tensor of numbers", entry.name)))
+    let (mut outputs, mut missing) = (Vec::new(), Vec::new());
+    for (number, (value, ty)) in results.iter().zip(&code.results).enumerate() {
+        match output(value, ty) {
+            Ok(tensor) => outputs.push(tensor),
+            // The kernels were run, so their findings still matter.
+            Err(why) if !machine.kernels.is_empty() => {
+                missing.push(note(number, &why));
+                outputs.push(unknown(ty));
+            }
+            Err(why) => return Err(why.into()),
         }
+    }
+    let mut outcome = summary(machine, outputs, true);
+    outcome.notes.append(&mut missing);
+    Ok(outcome)
+}
+
+/// A result of the program.
+fn output(value: &Value, ty: &Type) -> Result<Tensor, Unrunnable> {
+    match (value, Element::of(ty)) {
+        (Value::Array(array), Some(element)) => Ok(array.to_tensor(element)),
+        (Value::Missing(why), _) => Err(Unrunnable::clone(why)),
+        _ => Err(Unrunnable::Kernel(format!("a result of type {ty} is not a tensor that can be returned"))),
+    }
+}
+
+/// Stands for a result that could not be computed: poison, as in memory that was not written.
+fn unknown(ty: &Type) -> Tensor {
+    let (element, shape) = match Element::of(ty) {
+        Some(element) => (element, ty.shape().to_vec()),
+        None => (Element::Integer(1), vec![0]),
     };
-    let outputs = results.iter().zip(&code.results).map(output).collect::<Result<Vec<_>, _>>()?;
-    Ok(summary(machine, outputs, true))
+    let elements = shape.iter().fold(1usize, |all, &extent| all.saturating_mul(extent));
+    match elements <= MAX_TENSOR_ELEMENTS {
+        true => Tensor { element, shape, bytes: vec![Element::POISON; elements * element.bytes()] },
+        false => Tensor { element, shape: vec![0], bytes: Vec::new() },
+    }
+}
+
+fn note(result: usize, why: &Unrunnable) -> Note {
+    let (line, op) = match why {
+        Unrunnable::NotModelled { name, place, .. } => (place.map(|place| place.line), name.clone()),
+        _ => (None, "func.return".to_owned()),
+    };
+    Note { line, op, message: format!("result {result} is unknown: {why}") }
 }
 
 /// Findings, notes and timeline of the kernels that ran.

@@ -1,17 +1,24 @@
 //! Peak memory of a function's live values, computed before it runs.
 
-use super::program::{Compiler, is_taken};
+use super::{
+    array::Dtype,
+    program::{Compiler, is_taken},
+};
 use crate::{
     ir::{Op, Region},
     types::Type,
 };
 
-/// Bytes of a value in the interpreter: four per vector element, whatever its type.
+/// Bytes of a value in the interpreter: four per vector element, whatever its type; tensors are kept as in
+/// memory.
 fn bytes(ty: &Type) -> usize {
+    let total = |unit: usize, shape: &[usize]| {
+        shape.iter().fold(unit, |all: usize, &extent| all.saturating_mul(extent))
+    };
     match ty {
-        Type::Vector(shape, _) | Type::Tensor(shape, _) => {
-            shape.iter().fold(4usize, |all, &extent| all.saturating_mul(extent))
-        }
+        Type::Vector(shape, _) => total(4, shape),
+        // One that has no number type is never computed.
+        Type::Tensor(shape, _) => Dtype::of(ty).map_or(0, |dtype| total(dtype.bytes(), shape)),
         _ => 0,
     }
 }

@@ -11,7 +11,7 @@ use super::{
     finding::{Agent, Findings, Print, Site, Trouble},
     memory::Buffer,
     ops::RandomBits,
-    program::{Block, Code, Program, Step},
+    program::{Block, Code, Program, Step, Unrunnable},
     timeline::Clock,
     value::{Data, Value},
     view::{Region, View},
@@ -31,6 +31,10 @@ pub(crate) enum Stop {
     Fault(Option<Place>, String),
     /// Operands or results that do not match the kernel.
     Operands(String),
+    /// A tensor of the program around a kernel is needed that could not be computed.
+    Missing(Rc<Unrunnable>),
+    /// A kernel cannot run.
+    Unrunnable(Unrunnable),
 }
 
 impl From<Stop> for SimulateError {
@@ -39,6 +43,8 @@ impl From<Stop> for SimulateError {
             Stop::Halted => Self::Fault { place: None, message: "the run was halted".to_owned() },
             Stop::Fault(place, message) => Self::Fault { place, message },
             Stop::Operands(message) => Self::Operands(message),
+            Stop::Missing(why) => Self::Unrunnable(Unrunnable::clone(&why)),
+            Stop::Unrunnable(why) => Self::Unrunnable(why),
         }
     }
 }
@@ -180,6 +186,11 @@ impl<'a> Machine<'a> {
         });
         self.depth -= 1;
         ran
+    }
+
+    /// Stops the run if the operation budget is spent, before an operation of known cost.
+    pub(crate) fn check_budget(&mut self, step: &Step) -> Result<(), Stop> {
+        self.within_budget(|m| m.core_site(step))
     }
 
     /// Stops the run when the operation budget is spent.

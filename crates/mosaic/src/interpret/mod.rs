@@ -5,6 +5,7 @@
 //! happened to run in; [`Trouble`] lists what is found.
 
 mod admit;
+mod array;
 mod ask;
 mod budget;
 mod copies;

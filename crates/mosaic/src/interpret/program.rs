@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     admit::admit,
-    embedded::kernel_names,
+    embedded::{is_kernel_call, kernel_names},
     finding::Note,
     machine::{Machine, Stop},
     ops,
@@ -58,15 +58,35 @@ pub enum Unrunnable {
     /// The kernel as a whole is invalid.
     #[error("{0}")]
     Kernel(String),
+    /// A kernel that the module calls cannot be run; positions are those of the kernel's own text.
+    #[error("in the kernel '{name}': {why}")]
+    InKernel {
+        /// Name of the kernel.
+        name: String,
+        /// Why it cannot be run.
+        why: Box<Unrunnable>,
+    },
 }
 
 impl Unrunnable {
+    /// Why a value of the program around a kernel is missing; the error itself if the operation is invalid.
+    fn into_missing(self) -> Result<Self, Self> {
+        match self {
+            Self::UnknownOp { name, place, .. } => {
+                let message = "the operation is not supported around a kernel".to_owned();
+                Ok(Self::NotModelled { name, place, message })
+            }
+            Self::NotModelled { .. } => Ok(self),
+            other => Err(other),
+        }
+    }
+
     fn is_about(&self, op: &Op) -> bool {
         match self {
             Self::UnknownOp { name, place, .. }
             | Self::BadOp { name, place, .. }
             | Self::NotModelled { name, place, .. } => *name == op.name && *place == op.place,
-            Self::Kernel(_) => false,
+            Self::Kernel(_) | Self::InKernel { .. } => false,
         }
     }
 }
@@ -130,13 +150,25 @@ pub(crate) struct Program {
 }
 
 impl Program {
+    /// Compiles a kernel.
     pub(crate) fn new(module: &Module) -> Result<Self, Unrunnable> {
-        admit(module)?;
+        Self::compiled(module, false)
+    }
+
+    /// Compiles the program around kernels. What is not supported there is missing, and matters only where it is
+    /// needed.
+    pub(crate) fn around(module: &Module) -> Result<Self, Unrunnable> {
+        Self::compiled(module, true)
+    }
+
+    fn compiled(module: &Module, tolerant: bool) -> Result<Self, Unrunnable> {
+        admit(module, tolerant)?;
         let names = kernel_names(module);
         let (mut functions, mut notes) = (HashMap::new(), Vec::new());
         for function in &module.functions {
             let mut compiler = Compiler::new(function);
             compiler.kernel_names = Some(&names);
+            compiler.tolerant = tolerant;
             let code = compiler.code()?;
             notes.append(&mut compiler.notes);
             functions.insert(function.name.clone(), Rc::new(code));
@@ -170,13 +202,15 @@ pub(crate) struct Compiler<'a> {
     pub(crate) notes: Vec<Note>,
     /// Names of the kernels that the module calls.
     kernel_names: Option<&'a HashMap<*const Op, String>>,
+    /// Whether operations that are not supported give missing values.
+    tolerant: bool,
 }
 
 impl<'a> Compiler<'a> {
     fn new(function: &'a Function) -> Self {
         let mut uses = vec![0; function.values.len()];
         count_uses(&function.body, &mut uses);
-        Self { function, uses, notes: Vec::new(), kernel_names: None }
+        Self { function, uses, notes: Vec::new(), kernel_names: None, tolerant: false }
     }
 
     fn code(&mut self) -> Result<Code, Unrunnable> {
@@ -226,6 +260,21 @@ impl<'a> Compiler<'a> {
     }
 
     fn exec(&mut self, op: &Op) -> Result<Exec, Unrunnable> {
+        let exec = self.strict_exec(op);
+        if !self.tolerant || is_kernel_call(op) {
+            return exec;
+        }
+        match exec {
+            Ok(exec) => Ok(ops::tolerant(exec)),
+            Err(error) if error.is_about(op) => match error.into_missing() {
+                Ok(why) => Ok(ops::missing(Rc::new(why))),
+                Err(error) => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn strict_exec(&mut self, op: &Op) -> Result<Exec, Unrunnable> {
         let definition = ops::definition(&op.name).ok_or_else(|| unknown(op))?;
         let made = definition
             .check_counts(op)

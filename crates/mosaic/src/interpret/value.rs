@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use super::view::View;
+use super::{array::Array, program::Unrunnable, view::View};
 
 /// Elements of a vector, whose shape comes from its type. A splat is one number.
 #[derive(Clone, Debug)]
@@ -25,6 +25,10 @@ pub(crate) enum Value {
     Float(f32),
     Vector(Data),
     View(View),
+    /// A tensor of the program around a kernel.
+    Array(Array),
+    /// A tensor that could not be computed; says why.
+    Missing(Rc<Unrunnable>),
 }
 
 impl Data {

@@ -6,6 +6,7 @@ mod cursor;
 mod dma;
 mod forms;
 mod generic;
+mod locations;
 mod ops;
 mod stablehlo;
 mod tpu_forms;
@@ -20,6 +21,7 @@ use crate::{
     attribute::Attr,
     ir::{Module, Place},
     limits::{ALIAS_BYTES_PER_BYTE, MAX_ALIAS_BYTES, MAX_NESTING},
+    source::Trace,
     types::Type,
     upgrade::upgrade,
 };
@@ -78,6 +80,8 @@ struct Alias<'a> {
 struct Parser<'a> {
     cursor: Cursor<'a>,
     aliases: HashMap<String, Alias<'a>>,
+    /// Locations behind aliases, as far as they were used.
+    locations: HashMap<String, Trace>,
     /// The function being parsed.
     function: ops::Scope,
     depth: usize,
@@ -90,6 +94,7 @@ impl<'a> Parser<'a> {
         Self {
             cursor: Cursor::new(text),
             aliases: aliases(text),
+            locations: HashMap::new(),
             function: ops::Scope::default(),
             depth: 0,
             alias_bytes: text.len().saturating_mul(ALIAS_BYTES_PER_BYTE).saturating_add(MAX_ALIAS_BYTES),

@@ -141,8 +141,7 @@ impl Parser<'_> {
         let Some(&value) = self.define(&mut start, &name, &[ty])?.first() else {
             return Err(start.expected("an argument"));
         };
-        // JAX gives the name of the Python argument as location.
-        if let Some(name) = location.filter(|name| is_identifier(name)) {
+        if let Some(name) = location.argument_name() {
             self.function.values[value.index()].name = Some(Cow::Owned(name));
         }
         Ok((value, attributes))
@@ -242,7 +241,7 @@ impl Parser<'_> {
             Some('"') => self.generic()?,
             _ => self.short()?,
         };
-        let location = self.location()?;
+        let (location, source) = self.location()?.of_op();
         let expected = names.iter().fold(0usize, |all, (_, count)| all.saturating_add(*count));
         if !names.is_empty() && expected != op.results.len() {
             let made = op.results.len();
@@ -259,8 +258,8 @@ impl Parser<'_> {
         results.extend(types.iter().map(|ty| self.add_value(ValueInfo { ty: ty.clone(), name: None })));
         let Unnamed { name, operands, attributes, regions, .. } = op;
         let place = Some(place);
-        let location = location.map(Cow::Owned);
-        Ok(Op { name: name.into(), operands, results, attributes, regions, location, place, source: None })
+        let location = location.map(|name| Cow::Owned(name.to_string()));
+        Ok(Op { name: name.into(), operands, results, attributes, regions, location, place, source })
     }
 
     /// Parses `%a, %b:2 =`, if present.
@@ -371,39 +370,4 @@ impl Parser<'_> {
             }
         }
     }
-
-    /// Parses `loc(...)`, if present, into readable text.
-    pub(super) fn location(&mut self) -> Result<Option<String>> {
-        if self.cursor.peek_word() != Some("loc") {
-            return Ok(None);
-        }
-        self.cursor.word();
-        let text = self.cursor.balanced()?;
-        let inside = &text[1..text.len() - 1];
-        let resolved = match self.aliases.get(inside.trim()).cloned() {
-            Some(alias) => {
-                self.expand(&alias)?;
-                alias.text.trim().trim_start_matches("loc(").trim_end_matches(')')
-            }
-            None => inside,
-        };
-        Ok(readable_location(resolved))
-    }
-}
-
-fn is_identifier(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
-        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-}
-
-/// Formats a location: its name, or file, line and column.
-fn readable_location(text: &str) -> Option<String> {
-    let mut quoted = Cursor::new(&text[text.find('"')?..]);
-    let (name, rest) = (quoted.string().ok()?, quoted.rest());
-    let number = |c: char| c.is_ascii_digit() || c == ':';
-    let position = match rest.starts_with(':') {
-        true => &rest[..rest.find(|c| !number(c)).unwrap_or(rest.len())],
-        false => "",
-    };
-    Some(format!("{name}{position}"))
 }

@@ -39,7 +39,8 @@ fn aliases_stand_for_what_is_defined_anywhere() {
     let function = &module.functions[0];
     assert_eq!(function.ty(function.body.arguments[0]).shape(), [8, 128]);
     assert_eq!(function.attributes.get("m").unwrap().to_string(), "affine_map<(d0) -> (d0)>");
-    assert_eq!(function.body.ops[0].location.as_deref(), Some("k.py:3:7"));
+    let source = function.body.ops[0].source.as_ref().unwrap();
+    assert_eq!((&*source[0].file, source[0].line, source[0].column), ("k.py", 3, 7));
 }
 
 #[test]
@@ -62,12 +63,37 @@ fn a_location_is_in_brackets() {
 }
 
 #[test]
-fn locations_print_as_they_were_read() {
-    let text = "func.func @f() {\n  return loc(\"a\\22b\\0Ac\\\\d\":3:7)\n}";
+fn names_of_phases_print_as_they_were_read() {
+    let text = "func.func @f() {\n  return loc(\"a\\22b\\0Ac\\\\d\")\n}";
     let module = parse(text).unwrap();
-    assert_eq!(module.functions[0].body.ops[0].location.as_deref(), Some("a\"b\nc\\d:3:7"));
+    assert_eq!(module.functions[0].body.ops[0].location.as_deref(), Some("a\"b\nc\\d"));
     let printed = module.to_string();
     assert_eq!(parse(&printed).unwrap().to_string(), printed);
+}
+
+#[test]
+fn locations_give_the_lines_of_the_program() {
+    let lines = |location: &str| -> Vec<String> {
+        let text = format!(
+            "func.func @f() {{\n  return loc({location})\n}}\n#in = loc(\"k.py\":9:52 to :56)\n\
+            #fn = loc(\"kernel.<locals>.cx\"(#in))\n#loop = loc(callsite(#loop at #loop))\n"
+        );
+        let module = parse(&text).unwrap();
+        let frame = |frame: &crate::SourceFrame| {
+            format!("{}:{} {}", frame.file, frame.line, frame.function.as_deref().unwrap_or("?"))
+        };
+        module.functions[0].body.ops[0].source.iter().flat_map(|frames| frames.iter().map(frame)).collect()
+    };
+    assert_eq!(lines("\"k.py\":3:7"), ["k.py:3 ?"]);
+    assert_eq!(lines("#in"), ["k.py:9 ?"]);
+    assert_eq!(
+        lines("\"mul:\"(\"mul\"(callsite(#fn at \"kernel\"(\"k.py\":12:4 to 13:2))))"),
+        ["k.py:9 kernel.<locals>.cx", "k.py:12 kernel"]
+    );
+    assert_eq!(lines("fused<{a = 1}>[unknown, #in, \"b.py\":1:1]"), ["k.py:9 ?"]);
+    for nothing in ["unknown", "\"phase\"", "#missing", "#loop", "some.dialect<1>", "\"x\"(\"y\"(unknown))"] {
+        assert!(lines(nothing).is_empty(), "{nothing}");
+    }
 }
 
 #[test]

@@ -80,7 +80,10 @@ fn of_types(error: Unrunnable) -> Option<Violation> {
             Some(Violation { rule: Rule::Types, place, message: format!("{name}: {message}") })
         }
         // The compiler may support what the simulator does not.
-        Unrunnable::UnknownOp { .. } | Unrunnable::NotModelled { .. } | Unrunnable::Kernel(_) => None,
+        Unrunnable::UnknownOp { .. }
+        | Unrunnable::NotModelled { .. }
+        | Unrunnable::Kernel(_)
+        | Unrunnable::InKernel { .. } => None,
     }
 }
 

@@ -25,6 +25,7 @@ pub(super) const OPS: &[Definition] = &[
     effect("tpu.yield", &[], yield_).kind(OpKind::Yield),
     effect("func.return", &[], yield_).kind(OpKind::Yield),
     effect("stablehlo.return", &[], yield_).kind(OpKind::Yield),
+    effect("sdy.return", &[], yield_).kind(OpKind::Yield),
     effect("func.call", &["callee"], call).any_results().kind(OpKind::Call),
     effect("tpu.region", &[], region).any_results().regions(1).kind(OpKind::Scope),
     effect("tpu.trace", &["message", "level"], region).any_results().regions(1).kind(OpKind::Scope),
@@ -71,7 +72,7 @@ fn yield_(_: &mut Compiler<'_>, _: &Op) -> Made {
 }
 
 /// Moves the values yielded by the last block into the results of `step`.
-fn hand_out(m: &mut Machine<'_>, step: &Step) {
+pub(super) fn hand_out(m: &mut Machine<'_>, step: &Step) {
     let values = std::mem::take(&mut m.yielded);
     for (&slot, value) in step.results.iter().zip(values) {
         m.frame[slot as usize] = value;
@@ -257,7 +258,7 @@ fn scalar(value: &Value) -> Option<i64> {
 }
 
 /// Moves the values yielded by the last block into the arguments of `block`.
-fn enter(m: &mut Machine<'_>, block: &Block) {
+pub(super) fn enter(m: &mut Machine<'_>, block: &Block) {
     let values = std::mem::take(&mut m.yielded);
     for (&slot, value) in block.arguments.iter().zip(values) {
         m.frame[slot as usize] = value;

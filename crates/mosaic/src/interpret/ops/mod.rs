@@ -19,6 +19,7 @@ mod view;
 pub(super) use copy::communicates;
 pub(super) use random::{RANDOM_BITS, RandomBits};
 pub use scalar::ScalarOp;
+pub(super) use stablehlo::{missing, tolerant};
 
 use self::scalar::Rule;
 use super::program::{Compiler, Made};
@@ -172,7 +173,7 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 13] = [
+const TABLES: [&[Definition]; 20] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
@@ -185,7 +186,14 @@ const TABLES: [&[Definition]; 13] = [
     control::OPS,
     print::OPS,
     random::OPS,
-    stablehlo::OPS,
+    stablehlo::elementwise::OPS,
+    stablehlo::shape::OPS,
+    stablehlo::reduce::OPS,
+    stablehlo::sort::OPS,
+    stablehlo::index::OPS,
+    stablehlo::control::OPS,
+    stablehlo::dot::OPS,
+    stablehlo::call::OPS,
 ];
 
 pub(super) fn definition(name: &str) -> Option<&'static Definition> {

@@ -111,7 +111,7 @@ fn shown(value: &Value) -> String {
         Value::Vector(Data::Integer(value)) => value.to_string(),
         Value::Vector(Data::Floats(values)) => list(values),
         Value::Vector(Data::Integers(values)) => list(values),
-        Value::View(_) | Value::Unset => unreachable!("numbers are printed"),
+        other => unreachable!("numbers are printed, not {other:?}"),
     }
 }
 
