@@ -26,7 +26,7 @@ use octile_mosaic::{
     },
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     types::DYNAMIC,
-    verify::{Violation, verify},
+    verify::{Rule, Violation, verify},
 };
 use serde::Serialize;
 
@@ -268,7 +268,7 @@ fn violations(request: &SimulateRequest) -> Vec<(String, Violation)> {
     }
 }
 
-/// Outcome of a kernel that the compiler would reject and that cannot be run.
+/// Outcome of a kernel that cannot run because its buffers exceed the memory of the chip.
 fn not_started(chip: &TpuChip) -> Outcome {
     let timeline = Timeline { rates: chip.rates, figures: Figures::default(), events: Vec::new() };
     Outcome {
@@ -310,8 +310,9 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
             anyhow!(error).context(format!("cannot run {}{on}", request.name))
         })
     });
+    let exceeds_memory = violations.iter().any(|(_, violation)| violation.rule == Rule::Budget);
     let (outcome, operand_notes) = match ran {
-        Err(_) if !violations.is_empty() => (not_started(request.chip), Vec::new()),
+        Err(_) if exceeds_memory => (not_started(request.chip), Vec::new()),
         ran => ran?,
     };
     let seconds = start.elapsed().as_secs_f64();
