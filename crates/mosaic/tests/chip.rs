@@ -186,8 +186,8 @@ fn attributes_that_are_not_honoured_are_refused() {
         ),
         (
             "attributes {",
-            "attributes {dimension_semantics = [#tpu.dimension_semantics<core_parallel>], ",
-            "core_parallel",
+            "attributes {dimension_semantics = [#tpu.dimension_semantics<subcore_parallel>], ",
+            "subcore_parallel",
         ),
         ("window_params = [{}", "window_params = [{sparkle = 1 : i32}", "sparkle"),
         (

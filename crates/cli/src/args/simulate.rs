@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
+use octile_mosaic::limits::MAX_DEVICES;
 
 use super::{IdleOption, JsonArgs};
 
@@ -92,6 +93,9 @@ pub struct SimulateArgs {
     /// Do not detect data races
     #[arg(long)]
     pub no_races: bool,
+    /// Number of devices [default: the module's mesh, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_DEVICES as i64))]
+    pub devices: Option<u16>,
     /// Modelled TPU [default: that of the manifest, or tpu7x]
     #[arg(long, value_name = "CHIP")]
     pub chip: Option<String>,
@@ -128,6 +132,7 @@ impl SimulateArgs {
             ("--seed", self.seed.is_some()),
             ("--save", self.save.is_some()),
             ("--no-races", self.no_races),
+            ("--devices", self.devices.is_some()),
             ("--chip", self.chip.is_some()),
             ("--trace", self.trace.is_some()),
             ("--svg", self.svg.is_some()),

@@ -22,7 +22,7 @@ use octile_mosaic::{
     Module,
     interpret::{
         Element, Figures, Options, Outcome, OutputAlias, Signature, SimulateError, Tensor, Timeline,
-        embedded_kernels, simulate,
+        embedded_kernels, mesh_devices, simulate,
     },
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     types::DYNAMIC,
@@ -75,6 +75,8 @@ pub struct SimulateRequest {
     pub races: bool,
     /// Whether to record the timeline.
     pub events: bool,
+    /// Number of devices; the mesh of a module counts if it has one.
+    pub devices: usize,
     /// The modelled chip.
     pub chip: &'static TpuChip,
     /// Operation limit.
@@ -93,14 +95,21 @@ impl SimulateRequest {
         let chip = args.chip.as_deref().or(plan.as_ref().map(|plan| plan.chip.name)).unwrap_or(DEFAULT_CHIP);
         let chip = TpuChip::named(chip)?;
         let options = Options::for_chip(chip);
-        let signature = || match &only {
-            Some(kernel) => Signature::of_call(kernel),
-            None => Signature::of(&file.module, &options),
+        let module = only.as_ref().map_or(&file.module, |kernel| &kernel.module);
+        let devices = devices_beside_mesh(module, args.devices.map(usize::from))?;
+        let signature = || {
+            let signature = match &only {
+                Some(kernel) => Signature::of_call(kernel),
+                None => Signature::of(&file.module, &options),
+            };
+            signature.map(|signature| signature.on_devices(devices))
         };
         let chosen = operands::choose(args, plan.as_deref(), signature);
         let (operands, expected, only) = match chosen {
             Ok((operands, expected)) => (operands, expected, only),
-            Err(error) if only.is_none() => operands::of_one_kernel(args, &file.module).ok_or(error)?,
+            Err(error) if only.is_none() && devices == 1 => {
+                operands::of_one_kernel(args, &file.module).ok_or(error)?
+            }
             Err(error) => return Err(error),
         };
         let problem = plan.map(|plan| plan.problem);
@@ -134,10 +143,22 @@ impl SimulateRequest {
             tolerance: ChosenTolerance { rtol: args.rtol, atol: args.atol },
             races: !args.no_races,
             events: args.trace.is_some() || args.svg.is_some(),
+            devices,
             chip,
             max_operations: args.max_operations.unwrap_or(default),
             max_bytes,
         })
+    }
+}
+
+/// Number of devices that each run the whole module: 1 if it has a mesh, whose devices run a part of it.
+fn devices_beside_mesh(module: &Module, wanted: Option<usize>) -> Result<usize> {
+    match (mesh_devices(module)?, wanted) {
+        (Some(mesh), Some(wanted)) if mesh != wanted => {
+            bail!("the module has a mesh of {mesh} devices, not {wanted}: leave out --devices")
+        }
+        (Some(_), _) => Ok(1),
+        (None, wanted) => Ok(wanted.unwrap_or(1)),
     }
 }
 
@@ -294,6 +315,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         events: request.events,
         output_shapes: (!shapes.is_empty()).then_some(shapes),
         aliases: request.aliases.clone(),
+        devices: request.devices,
         max_operations: request.max_operations,
         max_bytes: request.max_bytes,
         ..Options::for_chip(request.chip)

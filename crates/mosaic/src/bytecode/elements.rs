@@ -75,8 +75,8 @@ fn element_bits(element: &Type) -> Result<usize, String> {
 pub(super) fn float(bits: u64, float: Float) -> f64 {
     let value = float_from_bits(bits, float);
     let decimal = |digits: usize| format!("{value:.digits$e}").parse().unwrap_or(value);
-    match decimal(6) {
-        // Nine digits tell every f32 apart; seven are enough for narrower floats.
+    match decimal(5) {
+        // Nine digits tell every f32 apart; six are enough for narrower floats.
         short if float == Float::F32 && short as f32 != value as f32 => decimal(8),
         short => short,
     }
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(f32(0.797_884_6), 0.797_884_583);
         assert_eq!(f32(f32::NEG_INFINITY), f64::NEG_INFINITY);
         assert!(f32(f32::NAN).is_nan());
-        assert_eq!(float(0x3dcd, Float::Bf16), 0.100_097_7);
+        assert_eq!(float(0x3dcd, Float::Bf16), 0.100_098);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use crate::types::{Float, Type};
 pub enum Element {
     /// A float.
     Float(Float),
-    /// An integer of 1, 2, 4 or (scalars only) 8 bytes. Booleans take one byte.
+    /// An integer of 1, 2, 4 or (scalars only) 8 bytes. Booleans and integers of 2 or 4 bits take one byte.
     Integer(usize),
 }
 
@@ -33,11 +33,13 @@ impl Element {
         match ty.element() {
             Type::Float(float) => Some(Self::Float(*float)),
             Type::Index => Some(Self::Integer(4)),
-            Type::Integer(bits @ (1 | 8 | 16 | 32)) => Some(Self::Integer((*bits as usize).div_ceil(8))),
+            Type::Integer(bits @ (1 | 2 | 4 | 8 | 16 | 32)) => {
+                Some(Self::Integer((*bits as usize).div_ceil(8)))
+            }
             Type::Integer(64) if *ty == Type::I64 || matches!(ty, Type::Tensor(..)) => Some(Self::Integer(8)),
             // Kernels have no unsigned types; the tensors around them have.
             Type::Other(name) if matches!(ty, Type::Tensor(..)) => match name.as_str() {
-                "ui8" => Some(Self::Integer(1)),
+                "ui2" | "ui4" | "ui8" => Some(Self::Integer(1)),
                 "ui16" => Some(Self::Integer(2)),
                 "ui32" => Some(Self::Integer(4)),
                 "ui64" => Some(Self::Integer(8)),

@@ -115,6 +115,7 @@ impl Machine<'_> {
         buffer.scatter(&target, &self.scratch);
         // A copy of uninitialized elements stays uninitialized.
         unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
+        self.record_copy(number);
         self.copies.arrive(number);
     }
 

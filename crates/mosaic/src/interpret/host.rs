@@ -106,9 +106,14 @@ fn summary(machine: Machine<'_>, outputs: Vec<Tensor>, returned: bool) -> Outcom
         findings.extend(kernel.findings.iter().cloned());
         notes.extend(kernel.notes.iter().cloned());
         prints.extend(kernel.prints.iter().cloned());
-        let run = KernelRun::of(&name, &kernel, timeline.figures.cycles);
+        let start = timeline.figures.cycles;
+        match kernel.kernels.is_empty() {
+            true => runs.push(KernelRun::of(&name, &kernel, start)),
+            // What several devices ran.
+            false => runs
+                .extend(kernel.kernels.into_iter().map(|run| KernelRun { start: start + run.start, ..run })),
+        }
         timeline.append(kernel.timeline);
-        runs.push(run);
     }
     findings.extend(own.located(&program.sources));
     let completed = returned && runs.iter().all(|run| run.completed);

@@ -7,15 +7,18 @@ use super::{
     devices::{BARRIER, Link},
     element::Element,
     finding::Trouble,
+    kernel_attributes,
     machine::{Machine, Stop},
     program::{Code, Program, Unrunnable},
+    track::{element_bits, padded},
     value::Value,
     view::View,
     window::{Direction, Window, WindowSpec},
+    writers::ParallelGrid,
 };
 use crate::{
-    attribute::{Attr, CoreType},
-    ir::{Function, Module},
+    attribute::Attr,
+    ir::Module,
     types::{DYNAMIC, MemRef, MemorySpace, Type},
 };
 
@@ -29,6 +32,8 @@ pub(crate) struct Kernel {
     /// Scalar-prefetch operands, in SMEM before the kernel starts.
     pub(super) prefetched: usize,
     pub(super) windows: Vec<WindowSpec>,
+    /// Whether each grid dimension is parallel.
+    parallel: Vec<bool>,
 }
 
 /// Operations charged for a grid step, and for each window moved.
@@ -40,8 +45,8 @@ fn refuse(message: impl Into<String>) -> Unrunnable {
 
 impl Kernel {
     pub(crate) fn new(module: &Module) -> Result<Self, Unrunnable> {
-        let function = kernel_function(module)?;
-        check_attributes(function)?;
+        let function = kernel_attributes::kernel_function(module)?;
+        kernel_attributes::check_attributes(function)?;
         let program = Program::new(module)?;
         let code = program.function(&function.name)?.clone();
         let count = |name: &str| match function.attributes.get(name) {
@@ -50,7 +55,7 @@ impl Kernel {
             Some(other) => Err(refuse(format!("kernel attribute '{name}' is not a count: {other}"))),
         };
         let (prefetched, scratch) = (count("scalar_prefetch")?, count("scratch_operands")?);
-        let grid = grid(function)?;
+        let grid = kernel_attributes::grid(function)?;
         let arguments = code.argument_types.len();
         let others = grid.len().saturating_add(prefetched).saturating_add(scratch);
         let Some(operands) = arguments.checked_sub(others) else {
@@ -62,7 +67,8 @@ impl Kernel {
         let windows =
             WindowSpec::of(function, &program, &code.argument_types[first..first + operands], first)?;
         let name = module.name.as_ref().unwrap_or(&function.name).clone();
-        let kernel = Self { name, program, code, grid, prefetched, windows };
+        let parallel = kernel_attributes::parallel_dimensions(function);
+        let kernel = Self { name, program, code, grid, prefetched, windows, parallel };
         kernel.check_arguments()?;
         Ok(kernel)
     }
@@ -155,6 +161,8 @@ impl Kernel {
         let operands = self.prefetched + self.windows.len();
         let inputs = self.bind_grid(inputs, bound)?;
         machine.grid.clone_from(&bound.grid);
+        machine.parallel = ParallelGrid::new(&self.parallel, &bound.grid);
+        self.check_memory(machine)?;
         if inputs.len() < self.prefetched || inputs.len() > operands {
             return Err(Stop::Operands(format!(
                 "the kernel takes at most {operands} operands, {} of them prefetched, but {} were given",
@@ -179,7 +187,9 @@ impl Kernel {
                 return Err(Stop::Operands(format!("scratch operand %{name} has a dynamic extent")));
             }
             let space = memref.space.unwrap_or(MemorySpace::Vmem);
-            bound.scratch.push(machine.allocate(name, space, &memref.shape, element, None)?);
+            let view = machine.allocate(name, space, &memref.shape, element, None)?;
+            machine.track(&view, false);
+            bound.scratch.push(view);
         }
         let mut far_inputs = Vec::new();
         for (number, spec) in self.windows.iter().enumerate() {
@@ -203,6 +213,7 @@ impl Kernel {
                 }
             };
             bound.bytes += far.bytes();
+            machine.buffers[far.buffer].is_far = true;
             if direction == Direction::Out {
                 bound.outputs.push(far.buffer);
             }
@@ -210,6 +221,25 @@ impl Kernel {
                 WindowSpec::Direct => Bind::Direct(far),
                 spec => Bind::Window(Window::new(machine, spec, number, name, memref, far, direction)?),
             });
+        }
+        Ok(())
+    }
+
+    /// Compares the kernel's buffers with the sizes of VMEM and SMEM.
+    fn check_memory(&self, machine: &mut Machine<'_>) -> Result<(), Stop> {
+        for space in [MemorySpace::Vmem, MemorySpace::Smem] {
+            let mut buffers = Vec::new();
+            for number in self.grid.len()..self.code.argument_types.len() {
+                let (name, memref) = self.argument(number);
+                let window = number.checked_sub(self.grid.len() + self.prefetched);
+                let copies =
+                    window.and_then(|window| self.windows.get(window)).map_or(1, WindowSpec::buffers);
+                if memref.space == Some(space) {
+                    let bytes = padded(space, &memref.shape, element_bits(&memref.element));
+                    buffers.push((name.to_owned(), bytes.saturating_mul(copies)));
+                }
+            }
+            machine.check_memory(space, buffers, None)?;
         }
         Ok(())
     }
@@ -282,7 +312,9 @@ impl Kernel {
         inputs: &[View],
     ) -> Result<View, Stop> {
         let (name, memref) = self.operand(number);
-        let shared = alias.operand.checked_sub(self.prefetched).and_then(|operand| inputs.get(operand));
+        // Extents of a dynamic grid and scalar-prefetch operands come before the operands with windows.
+        let first = self.prefetched + self.grid.iter().filter(|extent| extent.is_none()).count();
+        let shared = alias.operand.checked_sub(first).and_then(|operand| inputs.get(operand));
         let element = Element::of(&Type::MemRef(memref.clone()));
         let fits = |view: &&View| view.element == element && known.is_none_or(|known| *known == view.shape());
         shared.filter(fits).cloned().ok_or_else(|| {
@@ -318,8 +350,8 @@ impl Kernel {
         for step in 0..bound.step_count() {
             machine.count_operations(OPERATIONS_PER_WINDOW);
             let index = spec.index(machine, &bound.coordinates(step), &bound.prefetched)?;
-            for ((extent, index), size) in shape.iter_mut().zip(index).zip(block) {
-                *extent = (*extent).max((index.max(0) as usize).saturating_add(1).saturating_mul(*size));
+            for ((extent, start), size) in shape.iter_mut().zip(spec.start(&index)).zip(block) {
+                *extent = (*extent).max((start.max(0) as usize).saturating_add(*size));
             }
         }
         Ok(shape)
@@ -353,7 +385,7 @@ impl Kernel {
             machine.count_operations(OPERATIONS_PER_WINDOW * (1 + self.windows.len() as u64));
             let coordinates = bound.coordinates(step);
             let next = (step + 1 < steps).then(|| bound.coordinates(step + 1));
-            machine.step = coordinates.clone();
+            machine.begin_step(&coordinates);
             for (place, &coordinate) in coordinates.iter().enumerate() {
                 machine.frame[slots[place] as usize] = Value::Integer(coordinate);
             }
@@ -424,76 +456,6 @@ enum Bind {
     /// The kernel receives the whole operand and copies from it itself.
     Direct(View),
     Window(Window),
-}
-
-/// Finds the kernel: the function with a grid, or else the first one.
-pub(super) fn kernel_function(module: &Module) -> Result<&Function, Unrunnable> {
-    let marked = |function: &&Function| {
-        ["iteration_bounds", "window_params", "tpu.core_type"]
-            .iter()
-            .any(|name| function.attributes.get(name).is_some())
-    };
-    let function = module.functions.iter().find(marked).or_else(|| module.functions.first());
-    function.ok_or_else(|| refuse("the module has no function"))
-}
-
-/// Kernel attributes that the interpreter honours, or that do not affect results.
-const ATTRIBUTES: [&str; 11] = [
-    "iteration_bounds",
-    "dimension_semantics",
-    "window_params",
-    "scalar_prefetch",
-    "scratch_operands",
-    "tpu.core_type",
-    "sym_name",
-    "sym_visibility",
-    "function_type",
-    "arg_attrs",
-    "res_attrs",
-];
-
-/// Rejects kernel attributes that the interpreter does not implement.
-fn check_attributes(function: &Function) -> Result<(), Unrunnable> {
-    let unknown = function.attributes.iter().find(|(name, _)| !ATTRIBUTES.contains(name));
-    if let Some((name, value)) = unknown {
-        return Err(refuse(format!("kernel attribute '{name}' is not supported: {value:.80}")));
-    }
-    match function.attributes.get("tpu.core_type") {
-        None | Some(Attr::CoreType(CoreType::TensorCore)) => {}
-        Some(other) => {
-            return Err(refuse(format!(
-                "kernels for {other} are not supported: one TensorCore is simulated"
-            )));
-        }
-    }
-    // Steps may run in any order; the sequential one is valid.
-    let ordered = |item: &Attr| matches!(item, Attr::DimensionSemantics(_));
-    match function.attributes.get("dimension_semantics") {
-        None => Ok(()),
-        Some(Attr::Array(items)) if items.iter().all(ordered) => Ok(()),
-        Some(other) => Err(refuse(format!(
-            "dimension_semantics = {other} is not supported: steps are parallel or arbitrary, on one core"
-        ))),
-    }
-}
-
-/// Largest extent of a grid dimension.
-const MAX_GRID_EXTENT: i64 = 1 << 40;
-
-/// Extents of the grid; a dynamic one is spelled as the smallest integer.
-fn grid(function: &Function) -> Result<Vec<Option<usize>>, Unrunnable> {
-    match function.attributes.get("iteration_bounds") {
-        None => Ok(Vec::new()),
-        Some(Attr::I64s(bounds)) => bounds
-            .iter()
-            .map(|&bound| match bound {
-                i64::MIN => Ok(None),
-                0..MAX_GRID_EXTENT => Ok(Some(bound as usize)),
-                _ => Err(refuse(format!("a grid dimension has the extent {bound}"))),
-            })
-            .collect(),
-        Some(other) => Err(refuse(format!("iteration_bounds is not a list of integers: {other}"))),
-    }
 }
 
 /// Extent of a grid dimension, given as one integer.

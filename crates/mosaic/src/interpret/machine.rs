@@ -15,6 +15,7 @@ use super::{
     timeline::Clock,
     value::{Data, Value},
     view::{Region, View},
+    writers::{Group, ParallelGrid},
 };
 use crate::{
     ir::Place,
@@ -67,6 +68,9 @@ pub(crate) struct Machine<'a> {
     pub(crate) grid: Vec<usize>,
     /// Current grid step.
     pub(crate) step: Vec<i64>,
+    /// Parallel dimensions of the grid, and the group of the current step.
+    pub(crate) parallel: ParallelGrid,
+    pub(crate) group: Group,
     /// What the kernel printed.
     pub(crate) prints: Vec<Print>,
     /// The stand-in for the chip's random bits.
@@ -101,6 +105,8 @@ impl<'a> Machine<'a> {
             clock: Clock::new(options.rates, options.events),
             grid: Vec::new(),
             step: Vec::new(),
+            parallel: ParallelGrid::default(),
+            group: 0,
             prints: Vec::new(),
             random: RandomBits::default(),
             changes: 0,
@@ -300,11 +306,11 @@ impl<'a> Machine<'a> {
             self.race_with_remote(view, false, |m| m.core_site(step));
             self.remember_access(step, view, false)?;
         }
-        let buffer = &self.buffers[view.buffer];
-        if racing.is_empty() && !buffer.is_written(view) {
-            let (area, read) = (buffer.area(view), self.core_site(step));
-            self.findings.add(Trouble::ReadOfUnwritten { area, read });
+        if racing.is_empty() && !self.buffers[view.buffer].is_written(view) {
+            let read = self.core_site(step);
+            self.report_unwritten(view, read);
         }
+        self.check_read(step, view);
         let data = self.peek(view);
         self.let_land(&racing);
         Ok(data)
@@ -313,6 +319,11 @@ impl<'a> Machine<'a> {
     /// Reads `view` without checks.
     pub(crate) fn peek(&self, view: &View) -> Data {
         let buffer = &self.buffers[view.buffer];
+        if let (Some(_), Some(element)) = (view.packed, view.element) {
+            let mut bytes = Vec::with_capacity(view.bytes());
+            buffer.gather(view, &mut bytes);
+            return Tensor { element, shape: view.shape(), bytes }.to_data();
+        }
         match view.element {
             Some(Element::Float(float)) => {
                 let mut values = Vec::with_capacity(view.elements());
@@ -337,9 +348,13 @@ impl<'a> Machine<'a> {
             self.race_with_remote(view, true, |m| m.core_site(step));
             self.remember_access(step, view, true)?;
         }
+        self.check_write(step, view);
         let buffer = &mut self.buffers[view.buffer];
         let mut at = 0;
         match (view.element, data) {
+            (Some(element), data) if view.packed.is_some() => {
+                buffer.scatter(view, &Tensor::from_data(element, &view.shape(), data).bytes);
+            }
             (Some(Element::Float(float)), Data::Floats(values)) => view.runs(|offset, len| {
                 let count = len / view.unit();
                 write_floats(float, &values[at..at + count], &mut buffer.bytes[offset..][..len]);

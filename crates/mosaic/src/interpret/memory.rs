@@ -5,7 +5,9 @@ use std::collections::TryReserveError;
 use super::{
     element::Element,
     finding::{Area, Range},
+    track::Visit,
     view::{View, row_major},
+    writers::Writers,
 };
 use crate::types::MemorySpace;
 
@@ -28,6 +30,20 @@ pub(crate) struct Buffer {
     pub(crate) element: Option<Element>,
     pub(crate) bytes: Vec<u8>,
     written: Written,
+    /// Which parallel steps wrote it, where that matters.
+    pub(crate) tracked: Option<Box<Tracked>>,
+    /// The earlier visit, if it holds a block of a result that was visited before.
+    pub(crate) revisited: Option<Box<Visit>>,
+    /// Whether it stands for memory behind an operand, not for one of the kernel's own buffers.
+    pub(crate) is_far: bool,
+}
+
+/// Writers of a buffer.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tracked {
+    pub(crate) writers: Writers,
+    /// Whether it holds a block of a result: two parallel steps may not both write it.
+    pub(crate) is_result: bool,
 }
 
 impl Buffer {
@@ -41,7 +57,8 @@ impl Buffer {
         let elements: usize = shape.iter().product();
         let bytes = filled_with(Element::POISON, element.map_or(0, |element| elements * element.bytes()))?;
         let written = Written::Some(filled_with(0, elements.div_ceil(64))?);
-        Ok(Self { name, space, shape: shape.to_vec(), element, bytes, written })
+        let (shape, tracked, revisited) = (shape.to_vec(), None, None);
+        Ok(Self { name, space, shape, element, bytes, written, tracked, revisited, is_far: false })
     }
 
     /// Allocates memory with contents.
@@ -52,10 +69,11 @@ impl Buffer {
         element: Element,
         bytes: Vec<u8>,
     ) -> Self {
-        Self { name, space, shape: shape.to_vec(), element: Some(element), bytes, written: Written::All }
+        let (shape, element, written) = (shape.to_vec(), Some(element), Written::All);
+        Self { name, space, shape, element, bytes, written, tracked: None, revisited: None, is_far: false }
     }
 
-    fn unit(&self) -> usize {
+    pub(crate) fn unit(&self) -> usize {
         self.element.map_or(1, Element::bytes)
     }
 

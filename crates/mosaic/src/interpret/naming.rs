@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::{embedded::kernel_names, kernel::kernel_function};
+use super::{embedded::kernel_names, kernel_attributes::kernel_function};
 use crate::{
     attribute::Attr,
     ir::{Function, Module, Op, Region},

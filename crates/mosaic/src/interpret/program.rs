@@ -14,7 +14,7 @@ use super::{
     ops,
 };
 use crate::{
-    ir::{Function, Module, Op, Place, Region, SourceStack, Value},
+    ir::{Function, Module, Op, Place, Region, SourceStack, Value, ValueInfo},
     types::Type,
 };
 
@@ -168,6 +168,7 @@ impl Program {
         for function in &module.functions {
             let mut compiler = Compiler::new(function);
             compiler.kernel_names = Some(&names);
+            compiler.module = Some(module);
             compiler.tolerant = tolerant;
             let code = compiler.code()?;
             notes.append(&mut compiler.notes);
@@ -200,6 +201,8 @@ pub(crate) struct Compiler<'a> {
     uses: Vec<u32>,
     /// Notes about the chip.
     pub(crate) notes: Vec<Note>,
+    /// The module, for operations that run part of it by themselves.
+    pub(crate) module: Option<&'a Module>,
     /// Names of the kernels that the module calls.
     kernel_names: Option<&'a HashMap<*const Op, String>>,
     /// Whether operations that are not supported give missing values.
@@ -210,7 +213,7 @@ impl<'a> Compiler<'a> {
     fn new(function: &'a Function) -> Self {
         let mut uses = vec![0; function.values.len()];
         count_uses(&function.body, &mut uses);
-        Self { function, uses, notes: Vec::new(), kernel_names: None, tolerant: false }
+        Self { function, uses, notes: Vec::new(), module: None, kernel_names: None, tolerant: false }
     }
 
     fn code(&mut self) -> Result<Code, Unrunnable> {
@@ -306,6 +309,11 @@ impl<'a> Compiler<'a> {
     pub(crate) fn kernel_name(&self, op: &Op) -> String {
         let name = self.kernel_names.and_then(|names| names.get(&std::ptr::from_ref(op)));
         name.cloned().unwrap_or_default()
+    }
+
+    /// All values of the function.
+    pub(crate) fn values(&self) -> &'a [ValueInfo] {
+        &self.function.values
     }
 
     pub(crate) fn ty(&self, value: Value) -> &'a Type {

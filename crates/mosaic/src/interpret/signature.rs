@@ -3,13 +3,8 @@
 use std::collections::HashSet;
 
 use super::{
-    EmbeddedKernel, OpKind, Options, SimulateError,
-    element::Element,
-    host,
-    kernel::{Kernel, kernel_function},
-    op_kind,
-    program::Unrunnable,
-    window::WindowSpec,
+    EmbeddedKernel, OpKind, Options, SimulateError, element::Element, host, kernel::Kernel,
+    kernel_attributes::kernel_function, op_kind, program::Unrunnable, window::WindowSpec,
 };
 use crate::{
     ir::{Function, Module, Op, Region, Value},
@@ -29,16 +24,27 @@ pub struct OperandSpec {
     above: Option<Vec<usize>>,
     /// Whether its elements are truth values.
     pub is_boolean: bool,
+    /// Number of devices that the first extent counts, if the whole module runs on several.
+    devices: Option<usize>,
 }
 
 impl OperandSpec {
     /// An operand with these extents.
     pub fn new(name: Option<String>, element: Element, shape: Vec<usize>) -> Self {
-        Self { name, element, shape, above: None, is_boolean: false }
+        Self { name, element, shape, above: None, is_boolean: false, devices: None }
     }
 
     /// Whether a tensor of this type and shape can be passed.
+    ///
+    /// On several devices, a tensor without the dimension that counts them is the same on all.
     pub fn fits(&self, element: Element, shape: &[usize]) -> bool {
+        let Some(devices) = self.devices else { return self.fits_one(element, shape) };
+        let one = Self { shape: self.shape.get(1..).unwrap_or_default().to_vec(), ..self.clone() };
+        let parts = shape.split_first().filter(|(first, _)| **first == devices);
+        parts.is_some_and(|(_, part)| one.fits_one(element, part)) || one.fits_one(element, shape)
+    }
+
+    fn fits_one(&self, element: Element, shape: &[usize]) -> bool {
         let extents = match &self.above {
             Some(above) => above.iter().zip(shape).all(|(above, have)| have > above),
             None => self.shape.iter().zip(shape).all(|(&want, &have)| want == have || want == DYNAMIC),
@@ -65,6 +71,19 @@ impl Signature {
             Some(entry) => of_function(entry),
             None => of_kernel(module, options),
         }
+    }
+}
+
+impl Signature {
+    /// The signature of as many devices, each with its own part of every operand.
+    pub fn on_devices(mut self, devices: usize) -> Self {
+        if devices > 1 {
+            for operand in &mut self.operands {
+                operand.devices = Some(devices);
+                operand.shape.insert(0, devices);
+            }
+        }
+        self
     }
 }
 

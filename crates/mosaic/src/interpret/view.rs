@@ -32,13 +32,15 @@ pub(crate) struct View {
     pub(crate) element: Option<Element>,
     /// Set if it was sliced out of bounds; an error once used.
     pub(crate) outside: Option<Arc<Outside>>,
+    /// The rows that share a word, if each element is made of several narrower ones of the buffer.
+    pub(crate) packed: Option<Dim>,
 }
 
 impl View {
     /// A whole row-major buffer.
     pub(crate) fn whole(buffer: usize, shape: &[usize], element: Option<Element>) -> Self {
         let unit = element.map_or(1, Element::bytes);
-        Self { buffer, offset: 0, dims: row_major(shape, unit), element, outside: None }
+        Self { buffer, offset: 0, dims: row_major(shape, unit), element, outside: None, packed: None }
     }
 
     pub(crate) fn shape(&self) -> Vec<usize> {
@@ -80,6 +82,71 @@ impl View {
         view
     }
 
+    /// Dimensions of the same elements in another shape; `None` if their strides do not allow it.
+    pub(crate) fn reshaped(&self, shape: &[usize]) -> Option<Vec<Dim>> {
+        if shape.contains(&0) {
+            return Some(row_major(shape, self.unit()));
+        }
+        let mut old = self.dims.iter().rev().filter(|dim| dim.extent != 1).copied();
+        // The part of an old dimension that no new one covers yet.
+        let mut rest = Dim { extent: 1, stride: self.unit() };
+        let mut dims = Vec::with_capacity(shape.len());
+        for &extent in shape.iter().rev() {
+            let mut dim = Dim { extent: 1, stride: rest.stride };
+            while dim.extent < extent {
+                if rest.extent == 1 {
+                    let next = old.next()?;
+                    let joins = dim.extent == 1 || next.stride == dim.stride.checked_mul(dim.extent)?;
+                    dim.stride = if dim.extent == 1 { next.stride } else { dim.stride };
+                    rest = next;
+                    if !joins {
+                        return None;
+                    }
+                }
+                let wanted = extent / dim.extent;
+                let taken = if rest.extent <= wanted { rest.extent } else { wanted };
+                if taken < 2 || rest.extent % taken != 0 || extent % (dim.extent * taken) != 0 {
+                    return None;
+                }
+                dim.extent *= taken;
+                rest = Dim { extent: rest.extent / taken, stride: rest.stride.checked_mul(taken)? };
+            }
+            dims.push(Dim { extent, ..dim });
+        }
+        dims.reverse();
+        (rest.extent == 1 && old.next().is_none()).then_some(dims)
+    }
+
+    /// The same memory as elements of another type: rows of narrow elements share a 32-bit word. `None` if
+    /// the rows of this view are not laid out for it.
+    pub(crate) fn bitcast(&self, element: Element, shape: &[usize]) -> Option<Self> {
+        let (from, to) = (self.unit(), element.bytes());
+        let mut view = Self { element: Some(element), ..self.clone() };
+        if from == to {
+            return Some(view);
+        }
+        let (row, extent) = (self.dims.len().checked_sub(2)?, *shape.get(shape.len().checked_sub(2)?)?);
+        let rows = self.dims[row];
+        if from < to && self.packed.is_none() {
+            let ratio = to / from;
+            view.packed = Some(Dim { extent: ratio, stride: rows.stride });
+            view.dims[row] = Dim { extent, stride: rows.stride.checked_mul(ratio)? };
+            return Some(view);
+        }
+        let packed = self.packed.filter(|packed| from / to == packed.extent)?;
+        if rows.extent > 1 && rows.stride != packed.stride.checked_mul(packed.extent)? {
+            return None;
+        }
+        view.packed = None;
+        view.dims[row] = Dim { extent, stride: packed.stride };
+        Some(view)
+    }
+
+    /// Bytes that lie together in the buffer: an element, or its part in one row.
+    fn piece(&self) -> usize {
+        self.unit() / self.packed.map_or(1, |packed| packed.extent.max(1))
+    }
+
     /// One row of the innermost dimension, numbered in row-major order.
     pub(crate) fn row(&self, number: usize) -> Self {
         let Some((last, outer)) = self.dims.split_last() else { return self.clone() };
@@ -93,22 +160,17 @@ impl View {
         self.slice(start.into_iter(), &sizes)
     }
 
-    /// Returns whether the view is contiguous in row-major order.
-    pub(crate) fn is_contiguous(&self) -> bool {
-        let dense = row_major(&self.shape(), self.unit());
-        self.dims.iter().zip(&dense).all(|(dim, dense)| dim.extent == 1 || dim.stride == dense.stride)
-    }
-
     /// Visits each contiguous run as offset and length, in row-major order.
     pub(crate) fn runs(&self, mut visit: impl FnMut(usize, usize)) {
         // Inner dimensions without gaps form one run.
-        let mut run = self.unit();
-        let mut outer = self.dims.len();
-        while outer > 0 && (self.dims[outer - 1].stride == run || self.dims[outer - 1].extent == 1) {
-            run *= self.dims[outer - 1].extent;
+        let mut run = self.piece();
+        let all: Vec<Dim> = self.dims.iter().copied().chain(self.packed).collect();
+        let mut outer = all.len();
+        while outer > 0 && (all[outer - 1].stride == run || all[outer - 1].extent == 1) {
+            run *= all[outer - 1].extent;
             outer -= 1;
         }
-        let outer = &self.dims[..outer];
+        let outer = &all[..outer];
         if run == 0 || outer.iter().any(|dim| dim.extent == 0) {
             return;
         }
@@ -137,7 +199,8 @@ impl View {
     pub(crate) fn region(&self, shape: &[usize], unit: usize) -> Region {
         // A unit dimension may have any stride.
         let reach = |dim: &Dim| dim.extent.saturating_sub(1).saturating_mul(dim.stride);
-        let last = self.dims.iter().fold(self.unit(), |all, dim| all.saturating_add(reach(dim)));
+        let dims = self.dims.iter().chain(&self.packed);
+        let last = dims.fold(self.piece(), |all, dim| all.saturating_add(reach(dim)));
         let span = (self.offset, self.offset.saturating_add(last));
         let dense = row_major(shape, unit);
         let mut ranges: Vec<Range> = Vec::with_capacity(shape.len());
@@ -167,6 +230,9 @@ impl View {
     /// Regions that this view covers: one, or one per index of its strided dimensions.
     pub(crate) fn regions(&self, shape: &[usize], unit: usize) -> Vec<Region> {
         let whole = self.region(shape, unit);
+        if self.packed.is_some() {
+            return vec![whole];
+        }
         let dense = row_major(shape, unit);
         let strided = |dim: &Dim| dim.extent > 1 && !dense.iter().any(|base| base.stride == dim.stride);
         let pieces = self
@@ -267,6 +333,34 @@ mod tests {
         runs.clear();
         column.runs(|offset, len| runs.push((offset, len)));
         assert_eq!(runs, [(4, 8), (20, 8), (36, 8)]);
+    }
+
+    #[test]
+    fn a_reshape_joins_and_splits_dimensions_whose_strides_allow_it() {
+        let strides = |view: &View, shape: &[usize]| -> Option<Vec<usize>> {
+            view.reshaped(shape).map(|dims| dims.iter().map(|dim| dim.stride).collect())
+        };
+        let whole = view(&[4, 6, 8]);
+        assert_eq!(strides(&whole, &[24, 8]), Some(vec![32, 4]));
+        assert_eq!(strides(&whole, &[2, 2, 48]), Some(vec![384, 192, 4]));
+        assert_eq!(strides(&whole, &[2, 12, 8]), Some(vec![384, 32, 4]));
+        assert_eq!(strides(&whole, &[4, 1, 6, 8, 1]).map(|s| s[0]), Some(192));
+        let part = whole.slice([0, 0, 0].into_iter(), &[4, 3, 8]);
+        assert_eq!(strides(&part, &[4, 24]), Some(vec![192, 4]));
+        assert_eq!(strides(&part, &[12, 8]), None);
+        assert_eq!(strides(&part, &[2, 2, 3, 8]), Some(vec![384, 192, 32, 4]));
+    }
+
+    #[test]
+    fn rows_of_narrow_elements_share_a_word() {
+        let narrow = View::whole(0, &[4, 3], Some(Element::Float(Float::Bf16)));
+        let words = narrow.bitcast(Element::Integer(4), &[2, 3]).unwrap();
+        let mut runs = Vec::new();
+        words.slice([1, 1].into_iter(), &[1, 1]).runs(|offset, len| runs.push((offset, len)));
+        // Rows 2 and 3 of column 1.
+        assert_eq!(runs, [(2 * 6 + 2, 2), (3 * 6 + 2, 2)]);
+        let back = words.bitcast(Element::Integer(2), &[4, 3]).unwrap();
+        assert_eq!((back.dims, back.packed), (narrow.dims, None));
     }
 
     #[test]

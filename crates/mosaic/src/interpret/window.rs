@@ -1,13 +1,14 @@
 //! Pipelined windows: operand blocks copied in and out around the grid steps, double-buffered like the
 //! compiler's pipeline.
 
-use std::rc::Rc;
+use std::{collections::HashMap, rc::Rc};
 
 use super::{
     element::Element,
-    finding::{Agent, Site},
+    finding::{Agent, Finding, Site, Trouble},
     machine::{Machine, Stop},
     program::{Code, Program, Unrunnable},
+    track::Visit,
     value::Value,
     view::View,
 };
@@ -30,7 +31,34 @@ pub(super) enum WindowSpec {
         block: Vec<usize>,
         /// Buffer count: 2, or 1 for a synchronous pipeline.
         buffers: usize,
+        /// The index map gives elements, not blocks: how far a block may begin before the operand.
+        elements: Option<ElementWindow>,
+        /// Blocks of a result may be visited again: they are fetched then.
+        revisits: bool,
     },
+}
+
+/// A window that is placed by element, not by block.
+#[derive(Clone, Debug)]
+pub(super) struct ElementWindow {
+    /// Elements of padding before and after the operand, per dimension.
+    low: Vec<i64>,
+    high: Vec<i64>,
+}
+
+impl ElementWindow {
+    /// Reads `#tpu.element_window<[low],[high]>`.
+    fn parse(text: &str, rank: usize) -> Option<Self> {
+        let lists = text.strip_prefix("#tpu.element_window<[")?.strip_suffix("]>")?;
+        let (low, high) = lists.split_once(']')?;
+        let high = high.trim_start_matches([',', ' ']).strip_prefix('[')?;
+        let list = |text: &str| -> Option<Vec<i64>> {
+            let items = text.split(',').map(str::trim).filter(|item| !item.is_empty());
+            let small = |item: &str| item.parse().ok().filter(|pad| (0..1 << 32).contains(pad));
+            items.map(small).collect::<Option<Vec<i64>>>().filter(|items| items.len() == rank)
+        };
+        Some(Self { low: list(low)?, high: list(high)? })
+    }
 }
 
 impl WindowSpec {
@@ -68,6 +96,11 @@ impl WindowSpec {
     ) -> Result<Self, Unrunnable> {
         let space = if let Type::MemRef(memref) = ty { memref.space } else { None };
         let Some(transform) = params.get("transform_indices") else {
+            if let Some(kind) = params.get("window_kind") {
+                return Err(Unrunnable::Kernel(format!(
+                    "a window with window_kind = {kind} needs an index map"
+                )));
+            }
             let far = matches!(space, Some(MemorySpace::Hbm | MemorySpace::Any | MemorySpace::Semaphore));
             return Ok(if far { Self::Direct } else { Self::Whole });
         };
@@ -102,7 +135,39 @@ impl WindowSpec {
                 )));
             }
         };
-        Ok(Self::Blocks { transform, block, buffers })
+        let elements = match params.get("window_kind").map(ToString::to_string) {
+            None => None,
+            Some(kind) => Some(ElementWindow::parse(&kind, block.len()).ok_or_else(|| {
+                Unrunnable::Kernel(format!("windows with window_kind = {kind} are not supported"))
+            })?),
+        };
+        let revisits = match params.get("revisit_mode").map(ToString::to_string).as_deref() {
+            None | Some("#tpu.revisit_mode<immediate>") => false,
+            Some("#tpu.revisit_mode<any>") => true,
+            Some(other) => {
+                return Err(Unrunnable::Kernel(format!(
+                    "windows with revisit_mode = {other} are not supported"
+                )));
+            }
+        };
+        Ok(Self::Blocks { transform, block, buffers, elements, revisits })
+    }
+
+    /// Number of buffers in the kernel's memory.
+    pub(super) fn buffers(&self) -> usize {
+        match self {
+            Self::Direct | Self::Whole => 1,
+            Self::Blocks { buffers, .. } => *buffers,
+        }
+    }
+
+    /// First element of a block along each dimension; before the operand where it is padded.
+    pub(super) fn start(&self, index: &[i64]) -> Vec<i64> {
+        let Self::Blocks { block, elements, .. } = self else { return index.to_vec() };
+        match elements {
+            Some(window) => index.iter().zip(&window.low).map(|(i, low)| i.saturating_sub(*low)).collect(),
+            None => index.iter().zip(block).map(|(i, &size)| i.saturating_mul(size as i64)).collect(),
+        }
     }
 
     /// Block index at a step.
@@ -121,9 +186,10 @@ impl WindowSpec {
     }
 }
 
-/// Window attributes; unknown ones are rejected, such as element-indexed blocks or revisited blocks.
+/// Window attributes; unknown ones are rejected.
 fn window_attributes(param: &Attr) -> Result<&Attributes, Unrunnable> {
-    const KNOWN: [&str; 3] = ["transform_indices", "window_bounds", "pipeline_mode"];
+    const KNOWN: [&str; 5] =
+        ["transform_indices", "window_bounds", "pipeline_mode", "window_kind", "revisit_mode"];
     let Attr::Dict(params) = param else {
         return Err(Unrunnable::Kernel(format!("window_params holds {param}, which is not a window")));
     };
@@ -158,6 +224,11 @@ pub(super) struct Window {
     next: Option<Vec<i64>>,
     /// Per buffer, bytes of its DMA in flight.
     in_flight: Vec<Option<i64>>,
+    elements: Option<ElementWindow>,
+    /// Whether blocks of a result are fetched when they are visited again.
+    revisits: bool,
+    /// Of each block that was left, the last step of its visit.
+    visited: HashMap<Vec<i64>, Vec<i64>>,
 }
 
 impl Window {
@@ -170,14 +241,22 @@ impl Window {
         far: View,
         direction: Direction,
     ) -> Result<Self, Stop> {
-        let (block, buffers) = match spec {
-            WindowSpec::Blocks { block, buffers, .. } => (block.clone(), *buffers),
-            _ => (far.shape(), 1),
+        let block = match spec {
+            WindowSpec::Blocks { block, .. } => block.clone(),
+            _ => far.shape(),
+        };
+        let buffers = spec.buffers();
+        let (elements, revisits) = match spec {
+            WindowSpec::Blocks { elements, revisits, .. } => (elements.clone(), *revisits),
+            _ => (None, false),
         };
         let element: Option<Element> = far.element;
         let shape: Vec<usize> = [buffers].into_iter().chain(block.iter().copied()).collect();
         let space = memref.space.unwrap_or(MemorySpace::Vmem);
         let near = machine.allocate(name, space, &shape, element, None)?;
+        if direction == Direction::Out {
+            machine.track(&near, true);
+        }
         let semaphores = format!("window semaphore of {name}");
         let semaphores = machine.allocate(&semaphores, MemorySpace::Semaphore, &[buffers], None, None)?;
         Ok(Self {
@@ -191,6 +270,9 @@ impl Window {
             index: None,
             next: None,
             in_flight: vec![None; buffers],
+            elements,
+            revisits,
+            visited: HashMap::new(),
         })
     }
 
@@ -203,18 +285,34 @@ impl Window {
         if index.is_empty() {
             return (self.buffer(slot), self.far.clone());
         }
-        let starts: Vec<i64> =
-            index.iter().zip(&self.block).map(|(index, &size)| index.saturating_mul(size as i64)).collect();
-        let sizes: Vec<usize> = (0..self.block.len())
-            .map(|i| {
-                let left = (self.far.dims[i].extent as i64).saturating_sub(starts[i]);
-                // A block that starts out of bounds stays whole and is reported as such.
-                if left > 0 { self.block[i].min(left as usize) } else { self.block[i] }
-            })
-            .collect();
-        let far = self.far.slice(starts.into_iter(), &sizes);
-        let near = self.buffer(slot).slice(sizes.iter().map(|_| 0), &sizes);
-        (near, far)
+        let mut sides = [Vec::new(), Vec::new(), Vec::new()];
+        for dimension in 0..self.block.len() {
+            let (near, far, size) = self.along(dimension, index[dimension]);
+            sides[0].push(near);
+            sides[1].push(far);
+            sides[2].push(size as i64);
+        }
+        let [near, far, sizes] = sides;
+        let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
+        (self.buffer(slot).slice(near.into_iter(), &sizes), self.far.slice(far.into_iter(), &sizes))
+    }
+
+    /// First index in the buffer and in the operand, and extent, of a block along one dimension. A block that
+    /// lies out of bounds stays whole, and is reported as such.
+    fn along(&self, dimension: usize, index: i64) -> (i64, i64, usize) {
+        let (block, extent) = (self.block[dimension], self.far.dims[dimension].extent as i64);
+        let Some(window) = &self.elements else {
+            let start = index.saturating_mul(block as i64);
+            let left = extent.saturating_sub(start);
+            return (0, start, if left > 0 { block.min(left as usize) } else { block });
+        };
+        let start = index.saturating_sub(window.low[dimension]);
+        let end = start.saturating_add(block as i64);
+        if index < 0 || end > extent.saturating_add(window.high[dimension]) {
+            return (0, start, block);
+        }
+        let (first, last) = (start.clamp(0, extent), end.clamp(0, extent));
+        (first - start, first, (last - first) as usize)
     }
 
     fn buffer(&self, slot: usize) -> View {
@@ -275,12 +373,41 @@ impl Window {
             Direction::Out => {
                 if changed {
                     self.wait(machine, self.slot)?;
-                    let whole = self.buffer(self.slot);
-                    machine.buffers[whole.buffer].poison(&whole);
+                    self.enter_block(machine, &index)?;
                 }
             }
         }
         Ok(self.buffer(self.slot))
+    }
+
+    /// Prepares the buffer for another block of a result: its contents are undefined.
+    fn enter_block(&mut self, machine: &mut Machine<'_>, index: &[i64]) -> Result<(), Stop> {
+        let whole = self.buffer(self.slot);
+        let left = self.visited.get(index).cloned();
+        if self.revisits && left.is_some() {
+            self.start_in(machine, index, self.slot)?;
+            return self.wait(machine, self.slot);
+        }
+        let buffer = &mut machine.buffers[whole.buffer];
+        buffer.poison(&whole);
+        buffer.revisited = left.map(|left| Box::new(Visit { block: index.to_vec(), left }));
+        if let Some(tracked) = &mut buffer.tracked {
+            tracked.writers.clear();
+        }
+        Ok(())
+    }
+
+    /// Reports a block whose second visit leaves elements unwritten: the copy out destroys those of the first.
+    fn check_revisit(&self, machine: &mut Machine<'_>, near: &View) {
+        let buffer = &machine.buffers[near.buffer];
+        let Some(visit) = buffer.revisited.clone().filter(|_| !buffer.is_written(near)) else { return };
+        let reported = |finding: &Finding| matches!(&finding.trouble, Trouble::OutputRevisited { area, .. } if area.buffer == buffer.name);
+        if machine.findings.0.iter().any(reported) {
+            return;
+        }
+        let (area, access) = (buffer.area(near), self.site(machine));
+        let Visit { block, left } = *visit;
+        machine.findings.add(Trouble::OutputRevisited { area, block, left, access });
     }
 
     fn fetch(&mut self, machine: &mut Machine<'_>, index: &[i64], changed: bool) -> Result<(), Stop> {
@@ -302,6 +429,8 @@ impl Window {
             return Ok(());
         };
         let (near, far) = self.sides(&index, self.slot);
+        self.check_revisit(machine, &near);
+        self.visited.insert(index, machine.step.clone());
         let bytes = near.bytes() as i64;
         machine.start_copy(near, far, (self.semaphores, self.slot), Agent::Window(self.number), None)?;
         self.in_flight[self.slot] = Some(bytes);

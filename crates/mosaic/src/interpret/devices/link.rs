@@ -1,9 +1,13 @@
 //! How devices take turns.
 
-use std::sync::mpsc::{Receiver, SendError, Sender, channel};
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, SendError, Sender, channel},
+};
 
-use super::{Fabric, State};
+use super::{Device, Fabric, State};
 use crate::interpret::{
+    array::Array,
     finding::Trouble,
     machine::{Machine, Stop},
 };
@@ -151,6 +155,25 @@ impl Machine<'_> {
             link.fabric_mut().devices[device].meetings += 1;
         }
         self.switch(State::Meeting)
+    }
+
+    /// Shows a tensor to all devices, and returns the bytes of each one's.
+    pub(crate) fn exchange(&mut self, own: &Array) -> Result<Vec<Arc<Vec<u8>>>, Stop> {
+        let bytes = Arc::new(own.all_bytes().to_vec());
+        let Some(link) = &mut self.link else { return Ok(vec![bytes]) };
+        let device = link.device;
+        link.fabric_mut().devices[device].shown = Some(bytes);
+        self.meet()?;
+        let Some(link) = &self.link else { return Ok(Vec::new()) };
+        // A device that has ended before was halted by a finding.
+        let shown = |device: &Device| match device.state {
+            State::Ended => Err(Stop::Halted),
+            _ => device.shown.clone().ok_or(Stop::Halted),
+        };
+        let all = link.fabric().devices.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
+        // Nobody shows the next one before all have seen this one.
+        self.meet()?;
+        Ok(all)
     }
 
     /// Enters a kernel once its arguments are allocated.

@@ -11,17 +11,21 @@
 mod clock;
 mod history;
 mod link;
+mod manual;
 mod race;
 mod remote;
 mod run;
+mod sharding;
 mod wait;
 
 pub(crate) use history::Origin;
 pub(crate) use link::Link;
+pub(in crate::interpret) use manual::manual_computation;
 pub(crate) use remote::RemoteTransfer;
 pub(crate) use run::simulate;
+pub use sharding::mesh_devices;
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, sync::Arc};
 
 use self::{clock::VectorClock, history::History, remote::RemoteCopy};
 use super::{
@@ -91,6 +95,8 @@ struct Device {
     entered: u64,
     /// Buffers of the kernel's arguments: these have the same numbers on all devices.
     arguments: usize,
+    /// The tensor that it shows to the others in a collective.
+    shown: Option<Arc<Vec<u8>>>,
     /// Whether it stopped at a finding.
     halted: bool,
     operations: u64,
@@ -123,6 +129,7 @@ impl Fabric {
             meetings: 0,
             entered: 0,
             arguments: 0,
+            shown: None,
             halted: false,
             operations: 0,
         };

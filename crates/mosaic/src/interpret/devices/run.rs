@@ -137,14 +137,8 @@ where
     outcomes.into_iter().collect()
 }
 
-/// Joins the outcomes of all devices: results stacked along a new leading dimension, findings merged, and the
-/// timeline of the slowest device.
-pub(super) fn stack(outcomes: Vec<Outcome>) -> Outcome {
-    let mut findings = Findings::default();
-    let completed = outcomes.iter().all(|outcome| outcome.completed);
-    let operations = outcomes.iter().fold(0, |all: u64, outcome| all.saturating_add(outcome.operations));
-    outcomes.iter().for_each(|outcome| findings.merge(outcome.findings.clone()));
-    let kernels = merged_kernels(&outcomes);
+/// Joins the outcomes of all devices, with their results stacked along a new leading dimension.
+fn stack(outcomes: Vec<Outcome>) -> Outcome {
     let results = outcomes.iter().map(|outcome| outcome.outputs.len()).min().unwrap_or(0);
     let stacked = |number: usize| {
         let first = &outcomes[0].outputs[number];
@@ -152,17 +146,27 @@ pub(super) fn stack(outcomes: Vec<Outcome>) -> Outcome {
         let bytes = outcomes.iter().flat_map(|outcome| outcome.outputs[number].bytes.iter().copied());
         Tensor { element: first.element, shape, bytes: bytes.collect() }
     };
-    let outputs = (0..results).map(stacked).collect();
+    let outputs: Vec<Tensor> = (0..results).map(stacked).collect();
+    Outcome { outputs, ..merged(outcomes) }
+}
+
+/// Joins the outcomes of all devices: findings merged, and the timeline of the slowest device.
+pub(super) fn merged(outcomes: Vec<Outcome>) -> Outcome {
+    let mut findings = Findings::default();
+    let completed = outcomes.iter().all(|outcome| outcome.completed);
+    let operations = outcomes.iter().fold(0, |all: u64, outcome| all.saturating_add(outcome.operations));
+    outcomes.iter().for_each(|outcome| findings.merge(outcome.findings.clone()));
+    let kernels = merged_kernels(&outcomes);
     let slowest = outcomes.into_iter().max_by(|a, b| {
         let cycles = |outcome: &Outcome| outcome.timeline.figures.cycles;
         cycles(a).total_cmp(&cycles(b))
     });
     let Some(slowest) = slowest else { unreachable!("there is at least one device") };
-    Outcome { outputs, findings: findings.0, completed, operations, kernels, ..slowest }
+    Outcome { findings: findings.0, completed, operations, kernels, ..slowest }
 }
 
 /// The runs of each kernel on all devices as one.
-pub(super) fn merged_kernels(outcomes: &[Outcome]) -> Vec<KernelRun> {
+fn merged_kernels(outcomes: &[Outcome]) -> Vec<KernelRun> {
     let Some((first, others)) = outcomes.split_first() else { return Vec::new() };
     let mut kernels = first.kernels.clone();
     for (number, kernel) in kernels.iter_mut().enumerate() {

@@ -259,7 +259,7 @@ fn bitcast(c: &mut Compiler<'_>, op: &Op) -> Made {
         shape.len().checked_sub(changes).filter(|_| packing > 1).map(|dimension| shape.remove(dimension));
         shape
     };
-    let whole = [from, to].iter().all(|ty| !matches!(ty.element(), Type::Integer(1 | 64)));
+    let whole = [from, to].iter().all(|ty| !matches!(ty.element(), Type::Integer(1 | 2 | 4 | 64)));
     let shaped =
         from_shape.len() == to_shape.len() && from_shape.len() >= if packing > 1 { changes } else { 0 };
     if !whole || !shaped || others(&from_shape) != others(&to_shape) || is_scalar(from) != is_scalar(to) {

@@ -244,6 +244,15 @@ fn dimensions(c: &Compiler<'_>, op: &Op) -> Made<DotDimensions> {
     }
 }
 
+/// Converts integers; floats stay.
+fn as_floats(data: Data) -> Data {
+    match data {
+        Data::Integers(values) => Data::floats(values.iter().map(|&value| value as f32).collect()),
+        Data::Integer(value) => Data::Float(value as f32),
+        floats => floats,
+    }
+}
+
 fn matmul(c: &mut Compiler<'_>, op: &Op) -> Made {
     c.arity(op, 3, 1)?;
     let precision = match c.word(op, "precision", &["bf16", "fp32", "bf16x3"])? {
@@ -261,14 +270,18 @@ fn matmul(c: &mut Compiler<'_>, op: &Op) -> Made {
     // The modelled clock counts passes: f32 rounded to bf16 takes one.
     let widest = c.element(lhs)?.bytes().max(c.element(rhs)?.bytes()) * 8;
     let bits = if precision == Precision::Bf16 { widest.min(16) } else { widest };
-    if let (Ok(_), Ok(_), Ok(float)) = (c.float(lhs), c.float(rhs), c.float(acc)) {
+    // An integer operand beside floats is converted: its few bits are exact in f32.
+    let is_float = |ty: &Type| c.float(ty).is_ok();
+    let is_exact = |ty: &Type| is_float(ty) || c.element(ty).is_ok_and(|element| element.bytes() <= 2);
+    let mixed = (is_float(lhs) || is_float(rhs)) && is_exact(lhs) && is_exact(rhs);
+    if let (true, Ok(float)) = (mixed, c.float(acc)) {
         let precision = precision.of_operands([lhs, rhs]);
         if let Some(note) = precision.note() {
             c.note(op, note);
         }
         return Ok(Box::new(move |m, step| {
             m.clock.matmul(product.products(), bits, step.line());
-            let (lhs, rhs) = (m.vector(step, 0), m.vector(step, 1));
+            let (lhs, rhs) = (as_floats(m.vector(step, 0)), as_floats(m.vector(step, 1)));
             let mut out = match m.vector(step, 2) {
                 Data::Float(value) => vec![value; results],
                 acc => acc.to_floats(results).to_vec(),

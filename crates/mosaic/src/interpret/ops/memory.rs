@@ -108,18 +108,30 @@ fn steps(c: &Compiler<'_>, op: &Op, rank: usize) -> Made<Vec<usize>> {
     }
 }
 
+/// Loads a vector. Masked-out elements are NaN or -1: the chip leaves them undefined.
 fn load(c: &mut Compiler<'_>, op: &Op) -> Made {
     let rank = memref(c, op, 0)?.shape.len();
-    if op.operands.len() > 1 + rank {
-        return Err("masked loads are not supported: masked-out elements are undefined".into());
+    let masked = op.operands.len() > 1 + rank && op.name == "tpu.vector_load";
+    c.arity(op, 1 + rank + usize::from(masked), 1)?;
+    c.segments(op, &[&[1, rank as i64, masked.into()]])?;
+    let vector = c.result(op, 0)?;
+    let access = Access::new(c, op, 0, vector, usize::from(masked))?;
+    if masked {
+        check_mask(c, op, 1 + rank, vector)?;
     }
-    c.arity(op, 1 + rank, 1)?;
-    c.segments(op, &[&[1, rank as i64, 0]])?;
-    let access = Access::new(c, op, 0, c.result(op, 0)?, 0)?;
+    let is_float = c.float(vector).is_ok();
     Ok(Box::new(move |m, step| {
         let view = access.view(m, step);
-        m.clock.vector(access.elements(), step.line(), &step.name);
-        let data = m.load(step, &view)?;
+        let elements = access.elements();
+        m.clock.vector(elements, step.line(), &step.name);
+        let data = match masked {
+            false => m.load(step, &view)?,
+            true => {
+                let mask = m.vector(step, 1 + rank).to_integers(elements);
+                let missing = if is_float { Data::Float(f32::NAN) } else { Data::Integer(-1) };
+                get_pieces(m, step, &view, missing, &pieces(&access.sizes, |i| mask[i] != 0))?
+            }
+        };
         m.set(step, Value::Vector(data));
         Ok(())
     }))
@@ -202,7 +214,7 @@ fn pieces(shape: &[usize], holds: impl Fn(usize) -> bool) -> Vec<Piece> {
 }
 
 /// Stores `data` to `view`, or accumulates into it.
-fn put(m: &mut Machine<'_>, step: &Step, view: &View, data: Data, adds: bool) -> Result<(), Stop> {
+pub(super) fn put(m: &mut Machine<'_>, step: &Step, view: &View, data: Data, adds: bool) -> Result<(), Stop> {
     if !adds {
         return m.store(step, view, &data);
     }

@@ -5,9 +5,11 @@ mod control;
 mod convert;
 mod copy;
 mod float;
+mod gather;
 mod integer;
 mod matmul;
 mod memory;
+mod pack;
 mod print;
 mod random;
 mod reduce;
@@ -173,11 +175,13 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 20] = [
+const TABLES: [&[Definition]; 23] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
     reshape::OPS,
+    gather::OPS,
+    pack::OPS,
     reduce::OPS,
     matmul::OPS,
     memory::OPS,
@@ -194,6 +198,7 @@ const TABLES: [&[Definition]; 20] = [
     stablehlo::control::OPS,
     stablehlo::dot::OPS,
     stablehlo::call::OPS,
+    stablehlo::collective::OPS,
 ];
 
 pub(super) fn definition(name: &str) -> Option<&'static Definition> {

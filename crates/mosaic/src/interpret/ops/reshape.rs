@@ -30,7 +30,6 @@ pub(super) const OPS: &[Definition] = &[
     pure("tpu.repeat", &["dimension", "times"], repeat),
     pure("tpu.rotate", &["amount", "dimension", "stride", "stride_dimension"], |c, op| rotate(c, op, false)),
     pure("tpu.dynamic_rotate", &["dimension", "stride", "stride_dimension"], |c, op| rotate(c, op, true)),
-    pure("tpu.dynamic_gather", &["dimensions"], gather),
     pure("tpu.iota", &["dimensions", "dimension"], iota),
 ];
 
@@ -312,33 +311,6 @@ fn iota(c: &mut Compiler<'_>, op: &Op) -> Made {
         let mut values = Vec::with_capacity(elements);
         places.for_each(|place| values.push(wrap(bits, place as i64) as i32));
         m.set(step, Value::Vector(Data::integers(values)));
-        Ok(())
-    }))
-}
-
-/// Gathers along one dimension by index, wrapping around.
-fn gather(c: &mut Compiler<'_>, op: &Op) -> Made {
-    c.arity(op, 2, 1)?;
-    let (from, indices, to) = (c.operand(op, 0)?, c.operand(op, 1)?, c.result(op, 0)?);
-    c.integer(indices)?;
-    let shape = c.vector_shape(from)?;
-    let dimension = match c.dimensions_attribute(op, "dimensions", shape.len())?[..] {
-        [dimension] => dimension,
-        _ => return Err("only gathers along one dimension are supported".into()),
-    };
-    if from != to || indices.shape() != shape || shape[dimension] == 0 {
-        return Err(format!("gathering {from} by {indices} does not give {to}").into());
-    }
-    let (outer, extent, inner) = around(&shape, dimension);
-    let elements = outer * extent * inner;
-    Ok(Box::new(move |m, step| {
-        m.clock.vector(elements, step.line(), &step.name);
-        let (data, indices) = (m.vector(step, 0), m.vector(step, 1).to_integers(elements));
-        let from = |place: usize| {
-            let index = indices[place].rem_euclid(extent as i32) as usize;
-            (place / (extent * inner) * extent + index) * inner + place % inner
-        };
-        m.set(step, Value::Vector(data.gather((0..elements).map(from))));
         Ok(())
     }))
 }

@@ -4,9 +4,10 @@ use super::{Definition, OpKind, pure};
 use crate::{
     interpret::{
         machine::Stop,
-        program::{Compiler, Made},
+        program::{Compiler, Made, Refusal},
+        track::{element_bits, padded},
         value::Value,
-        view::{View, row_major},
+        view::View,
     },
     ir::Op,
     types::{DYNAMIC, Layout, MemRef, MemorySpace, Type},
@@ -16,6 +17,7 @@ pub(super) const OPS: &[Definition] = &[
     pure("tpu.memref_slice", &[], slice).kind(OpKind::Slice),
     pure("tpu.memref_squeeze", &[], squeeze).kind(OpKind::Alias),
     pure("tpu.memref_reshape", &[], reshape).kind(OpKind::Reinterpret),
+    pure("tpu.memref_bitcast", &[], bitcast).kind(OpKind::Reinterpret),
     pure("memref.cast", &[], same_view).kind(OpKind::Alias),
     pure("tpu.reinterpret_cast", &[], same_view).kind(OpKind::Reinterpret),
     pure("tpu.erase_memref_layout", &[], same_view).kind(OpKind::Alias),
@@ -113,11 +115,48 @@ fn reshape(c: &mut Compiler<'_>, op: &Op) -> Made {
     let shape = to.shape.clone();
     Ok(Box::new(move |m, step| {
         let view = m.view(step, 0);
-        if !view.is_contiguous() {
-            let message = "reshape of a non-contiguous memref".to_owned();
+        let Some(dims) = view.reshaped(&shape) else {
+            let message = format!("a memref of shape {:?} with gaps cannot become {shape:?}", view.shape());
             return Err(Stop::Fault(step.place, message));
+        };
+        let view = View { dims, ..view.clone() };
+        m.set(step, Value::View(view));
+        Ok(())
+    }))
+}
+
+/// The same memory as elements of another width: rows of narrow elements share a 32-bit word.
+fn bitcast(c: &mut Compiler<'_>, op: &Op) -> Made {
+    c.arity(op, 1, 1)?;
+    let (from, to) = (memref(c, op, 0)?, result_memref(c, op)?);
+    let (from_type, to_type) = (c.operand(op, 0)?, c.result(op, 0)?);
+    let (old, new) = (c.element(from_type)?, c.element(to_type)?);
+    let narrow = |ty: &Type| matches!(ty, Type::Integer(1 | 2 | 4));
+    if narrow(&from.element) || narrow(&to.element) {
+        return Err(Refusal::NotModelled(format!(
+            "a bitcast of {from_type} to {to_type} is not supported: elements below 8 bits are not packed here"
+        )));
+    }
+    let rank = from.shape.len();
+    let fits = |dimension: usize| {
+        let (a, b) = (from.shape[dimension], to.shape[dimension]);
+        match dimension + 2 == rank {
+            true if a != DYNAMIC && b != DYNAMIC => {
+                a.checked_mul(old.bytes()).is_some_and(|rows| Some(rows) == b.checked_mul(new.bytes()))
+            }
+            _ => a == b,
         }
-        let view = View { dims: row_major(&shape, view.unit()), ..view.clone() };
+    };
+    if to.shape.len() != rank || !(0..rank).all(fits) || rank < 2 && old.bytes() != new.bytes() {
+        return Err(format!("{from_type} and {to_type} differ in size").into());
+    }
+    let shape = to.shape.clone();
+    Ok(Box::new(move |m, step| {
+        let Some(view) = m.view(step, 0).bitcast(new, &shape) else {
+            let message =
+                format!("a bitcast of this view to {new} is not supported: its rows do not share words");
+            return Err(Stop::Fault(step.place, message));
+        };
         m.set(step, Value::View(view));
         Ok(())
     }))
@@ -153,7 +192,9 @@ fn alloca(c: &mut Compiler<'_>, op: &Op) -> Made {
         return Err("kernels can allocate on-chip memory only".into());
     }
     let name = op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line));
+    let bytes = padded(space, &shape, element_bits(ty));
     Ok(Box::new(move |m, step| {
+        m.check_room(&name, space, bytes, step.place)?;
         let view = m.allocate(&name, space, &shape, Some(element), step.place)?;
         m.set(step, Value::View(view));
         Ok(())

@@ -5,10 +5,11 @@ use crate::{
     attribute::Attr,
     interpret::{
         admit::is_terminator,
-        array::{Array, Dtype},
+        array::Dtype,
+        devices::manual_computation,
         machine::{Machine, Stop},
         ops::control::{enter, hand_out},
-        program::{Block, Compiler, Made, Refusal, Step},
+        program::{Block, Compiler, Made},
         value::Value,
     },
     ir::{Op, Region},
@@ -21,13 +22,11 @@ pub(in crate::interpret) const OPS: &[Definition] = &[
     effect("stablehlo.case", IGNORED, branch).any_results().any_regions(),
     effect("stablehlo.optimization_barrier", IGNORED, barrier).any_results(),
     effect("stablehlo.composite", COMPOSITE, composite).any_results(),
-    effect("sdy.manual_computation", MANUAL, manual).any_results().regions(1),
+    effect("sdy.manual_computation", MANUAL, manual_computation).any_results().regions(1),
     pure("sdy.sharding_constraint", &["sharding"], |c, op| {
         super::same_types(c, op, 1)?;
         array_op(1, |arrays| arrays[0].clone())
     }),
-    pure("stablehlo.partition_id", &[], first_device),
-    pure("stablehlo.replica_id", &[], first_device),
 ];
 
 const IGNORED: &[&str] = &["mhlo.frontend_attributes"];
@@ -139,30 +138,4 @@ fn composite(c: &mut Compiler<'_>, op: &Op) -> Made {
         hand_out(m, step);
         Ok(())
     }))
-}
-
-/// A computation per device: with one device, its body.
-fn manual(c: &mut Compiler<'_>, op: &Op) -> Made {
-    let (takes, results) = (types(c, &op.operands), types(c, &op.results));
-    if check_region(c, &op.regions[0], &takes, &results).is_err() {
-        let message = "the program is divided among several devices".to_owned();
-        return Err(Refusal::NotModelled(message));
-    }
-    let body = c.block(&op.regions[0])?;
-    Ok(Box::new(move |m, step: &Step| {
-        m.yielded = (0..step.operands.len()).map(|i| m.take(step, i)).collect();
-        enter(m, &body);
-        m.run(&body)?;
-        hand_out(m, step);
-        Ok(())
-    }))
-}
-
-fn first_device(c: &mut Compiler<'_>, op: &Op) -> Made {
-    c.arity(op, 0, 1)?;
-    let (dtype, shape) = tensor_of(c, c.result(op, 0)?)?;
-    if dtype.is_float() || !shape.is_empty() {
-        return Err("it gives one integer".into());
-    }
-    array_op(0, move |_| Array::integers(dtype, &[], [0].into_iter()))
 }

@@ -1,6 +1,7 @@
 //! Operations of the program around a kernel: StableHLO and CHLO on whole tensors, and the calls of kernels.
 
 pub(super) mod call;
+pub(super) mod collective;
 pub(super) mod control;
 pub(super) mod dot;
 pub(super) mod elementwise;
@@ -75,7 +76,7 @@ fn array_op(operands: usize, compute: impl Fn(&[Array]) -> Array + 'static) -> M
 
 impl Machine<'_> {
     /// A tensor operand; stops if the program around the kernel could not compute it.
-    pub(super) fn array(&mut self, step: &Step, operand: usize) -> Result<Array, Stop> {
+    pub(in crate::interpret) fn array(&mut self, step: &Step, operand: usize) -> Result<Array, Stop> {
         match self.take(step, operand) {
             Value::Array(array) => Ok(array),
             Value::Missing(why) => Err(Stop::Missing(why)),

@@ -64,7 +64,8 @@ fn number(dtype: Dtype, attr: &Attr, bytes: &mut Vec<u8>) -> Made<()> {
     Ok(())
 }
 
-/// Bytes of `dense<"0x0102...">`, which may hold one element for all. Booleans are packed, eight in a byte.
+/// Bytes of `dense<"0x0102...">`, which may hold one element for all. Older versions of MLIR pack eight booleans
+/// in a byte.
 fn blob(text: &str, dtype: Dtype, elements: usize) -> Made<Vec<u8>> {
     let bad = || Refusal::from(format!("'{text:.40}...' does not hold {elements} elements of {dtype}"));
     let digits = text.split_once("\"0x").and_then(|(_, rest)| rest.split_once('"')).ok_or_else(bad)?.0;
@@ -73,9 +74,13 @@ fn blob(text: &str, dtype: Dtype, elements: usize) -> Made<Vec<u8>> {
     let bytes: Option<Vec<u8>> = pairs.iter().map(|&[a, b]| Some(digit(a)? << 4 | digit(b)?)).collect();
     let bytes = bytes.ok_or_else(bad)?;
     if dtype == Dtype::Bool {
-        return match bytes.len() == elements.div_ceil(8) {
-            true => Ok((0..elements).map(|i| bytes[i / 8] >> (i % 8) & 1).collect()),
-            false => Err(bad()),
+        return match bytes.len() {
+            len if len == elements => Ok(bytes.into_iter().map(|byte| byte & 1).collect()),
+            len if len == elements.div_ceil(8) => {
+                Ok((0..elements).map(|i| bytes[i / 8] >> (i % 8) & 1).collect())
+            }
+            1 => Ok(vec![bytes[0] & 1]),
+            _ => Err(bad()),
         };
     }
     match bytes.len() == elements * dtype.bytes() || bytes.len() == dtype.bytes() {

@@ -1,0 +1,161 @@
+//! Defects between grid steps: results whose blocks are visited again, use of what a step with another
+//! parallel index wrote, and memories that the kernel's buffers exceed.
+
+use octile_core::device::tpu::{smem_bytes, vmem_bytes};
+
+use super::{
+    finding::{Agent, Site, Trouble},
+    machine::{Machine, Stop},
+    memory::Tracked,
+    program::Step,
+    view::View,
+    writers::Write,
+};
+use crate::{
+    ir::Place,
+    types::{DYNAMIC, MemorySpace, Type},
+};
+
+/// An earlier visit of a result's block.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Visit {
+    pub(crate) block: Vec<i64>,
+    /// The last step of the visit.
+    pub(crate) left: Vec<i64>,
+}
+
+impl Machine<'_> {
+    /// Before a step: which group of parallel steps it belongs to.
+    pub(crate) fn begin_step(&mut self, step: &[i64]) {
+        self.step = step.to_vec();
+        self.group = self.parallel.group(step);
+    }
+
+    /// Tracks the writers of a buffer that outlives a step, if the grid has parallel dimensions.
+    pub(crate) fn track(&mut self, view: &View, is_result: bool) {
+        let buffer = &mut self.buffers[view.buffer];
+        // The records of larger buffers would take more memory than the buffers.
+        let fits = view.elements() <= crate::limits::MAX_VECTOR_ELEMENTS && buffer.element.is_some();
+        if fits && self.parallel.group(&[]) != 0 {
+            buffer.tracked = Some(Box::new(Tracked { is_result, ..Tracked::default() }));
+        }
+    }
+
+    /// Checks a read by the core for what other parallel steps wrote.
+    pub(crate) fn check_read(&mut self, step: &Step, view: &View) {
+        let buffer = &self.buffers[view.buffer];
+        let Some(tracked) = &buffer.tracked else { return };
+        let Some(write) = tracked.writers.by_another(view, buffer.unit(), self.group) else { return };
+        self.report_dependence(step, view, write.clone(), true);
+    }
+
+    /// Checks and records a write by the core.
+    pub(crate) fn check_write(&mut self, step: &Step, view: &View) {
+        let buffer = &self.buffers[view.buffer];
+        let Some(tracked) = &buffer.tracked else { return };
+        let other = tracked.writers.by_any_other(self.group).filter(|_| tracked.is_result);
+        if let Some(write) = other.cloned() {
+            return self.report_dependence(step, view, write, false);
+        }
+        let write = Write { place: step.place, op: step.name.clone(), step: self.step.clone() };
+        let (group, buffer) = (self.group, &mut self.buffers[view.buffer]);
+        let (unit, elements) = (buffer.unit(), buffer.shape.iter().product());
+        if let Some(tracked) = &mut buffer.tracked {
+            tracked.writers.write(view, unit, elements, group, write);
+        }
+    }
+
+    /// Records what a DMA wrote, in the step that started it.
+    pub(crate) fn record_copy(&mut self, number: usize) {
+        let Some(copy) = self.copies.in_flight.get(&number) else { return };
+        let buffer = &mut self.buffers[copy.target.buffer];
+        let (unit, elements) = (buffer.unit(), buffer.shape.iter().product());
+        if let Some(tracked) = &mut buffer.tracked {
+            let site = copy.site();
+            let write = Write { place: copy.place, op: site.op.into(), step: site.step };
+            tracked.writers.write(&copy.target, unit, elements, self.parallel.group(&copy.step), write);
+        }
+    }
+
+    /// Reports the first dependence of a buffer; the others have the same cause.
+    fn report_dependence(&mut self, step: &Step, view: &View, write: Write, reads: bool) {
+        let Some(dimension) = self.parallel.difference(&write.step, &self.step) else { return };
+        let (area, access) = (self.buffers[view.buffer].area(view), self.core_site(step));
+        let write = write.site();
+        self.findings.add(Trouble::ParallelDependence { area, dimension, write, access, reads });
+        self.buffers[view.buffer].tracked = None;
+    }
+
+    /// Reports a read of memory that was never written: of a block's second visit, or of any buffer.
+    pub(crate) fn report_unwritten(&mut self, view: &View, read: Site) {
+        let buffer = &self.buffers[view.buffer];
+        let area = buffer.area(view);
+        let trouble = match &buffer.revisited {
+            Some(visit) => {
+                let Visit { block, left } = (**visit).clone();
+                Trouble::OutputRevisited { area, block, left, access: read }
+            }
+            None => Trouble::ReadOfUnwritten { area, read },
+        };
+        self.findings.add(trouble);
+    }
+
+    /// Checks a buffer that the kernel allocates while it runs.
+    pub(crate) fn check_room(
+        &mut self,
+        name: &str,
+        space: MemorySpace,
+        bytes: usize,
+        place: Option<Place>,
+    ) -> Result<(), Stop> {
+        let live = self.buffers.iter().filter(|buffer| buffer.space == space && !buffer.is_far);
+        let mut buffers: Vec<(String, usize)> = live
+            .map(|buffer| {
+                let bits = buffer.element.map_or(0, |element| 8 * element.bytes());
+                (buffer.name.clone(), padded(space, &buffer.shape, bits))
+            })
+            .collect();
+        buffers.push((name.to_owned(), bytes));
+        let site = Some(Site::new(Agent::Core, place, "memref.alloca", &self.step));
+        self.check_memory(space, buffers, site)
+    }
+
+    /// Compares the sizes of buffers with the limit of their memory.
+    pub(crate) fn check_memory(
+        &mut self,
+        space: MemorySpace,
+        mut buffers: Vec<(String, usize)>,
+        site: Option<Site>,
+    ) -> Result<(), Stop> {
+        let (memory, limit) = match space {
+            MemorySpace::Vmem => ("VMEM", self.options.vmem_limit),
+            MemorySpace::Smem => ("SMEM", self.options.smem_limit),
+            _ => return Ok(()),
+        };
+        let bytes = buffers.iter().fold(0usize, |all, (_, bytes)| all.saturating_add(*bytes));
+        let Some(limit) = limit.filter(|&limit| bytes > limit) else { return Ok(()) };
+        buffers.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        self.findings.add(Trouble::MemoryExceeded { memory, bytes, limit, buffers, site });
+        Err(Stop::Halted)
+    }
+}
+
+/// Bytes of an array as the compiler lays it out.
+pub(crate) fn padded(space: MemorySpace, shape: &[usize], element_bits: usize) -> usize {
+    match space {
+        _ if shape.contains(&DYNAMIC) || element_bits == 0 => 0,
+        MemorySpace::Smem => smem_bytes(shape),
+        _ => vmem_bytes(shape, element_bits),
+    }
+}
+
+/// Bits of an element in memory; 0 for semaphores.
+pub(crate) fn element_bits(ty: &Type) -> usize {
+    match ty.element() {
+        Type::Float(float) => float.bits(),
+        Type::Integer(1) => 8,
+        Type::Integer(bits) => *bits as usize,
+        Type::Index => 32,
+        _ => 0,
+    }
+}

@@ -1,0 +1,15 @@
+module @jit_local attributes {mhlo.num_partitions = 1 : i32, mhlo.num_replicas = 1 : i32} {
+  sdy.mesh @mesh = <["x"=4]> {stablehlo.mesh = {axes = [{name = "x", size = 4 : i64}]}}
+  func.func public @main(%arg0: tensor<32x128xf32>) -> (tensor<8x128xf32> {jax.result_info = "result"}) {
+    %0 = sdy.manual_computation(%arg0) in_shardings=[<@mesh, [{"x"}, {}]>] out_shardings=[<@mesh, [{}, {}]>] manual_axes={"x"} (%arg1: tensor<8x128xf32>) {
+      %1 = stablehlo.custom_call @tpu_custom_call(%arg1) {backend_config = "{\22custom_call_config\22: {\22body\22: \22TUzvUgFNTElSMjMuMC4wZ2l0AAEvCQEDBQcBAwkDGwsNDxETFRcZGx0fISMDwZ0RAZcLCwcPEwsPDw8PDw8PCxMPDw8TCw87CwsLC4ULCwsLDwsPCw8bCw8LDxsTDxMPDwsPCw8bEx8LDw8bCwsPCw8bCw8LDxsjDwtTCxMFBWFNBwNZAREPBwcbIw8XCwL6BQUlBScfHUtNAwMLPwUpHUFDHYGDEQsBHQFJHQFTHQFnHW1vBSsDA3WbHXd5HQF/HQGJAwMnKQUtEQstAw0tLzEzNxE5ETsBPZkFLwEBBTENDWFmZmluZV9tYXA8KGQwLCBkMSkgLT4gKGQwLCBkMSk+AAUzBTUFNwU5EQUBBTsdRUcFPRUTEy0DBykjNwU/HU9RBUEVFRUtAwcpS3EDAwtXEQERAwMLWxEBBR1fYQVDHWNlBUUVFxctAwcpS4kDAwtrEwMQAADgDwVHHRtxHQFzLQMHKT+JBUkFSx17fQVNFSEhLQMHKSOLBU8dhYcFURUjIy0DBykJHQMHG42PkZOVEQ8ABVMjAQkhAQAAAAEAAAACAAAAAAAAAAVVIwEBASN0cHUubWVtb3J5X3NwYWNlPHZtZW0+ACN0cHUuY29yZV90eXBlPHRjPgAjYXJpdGguZmFzdG1hdGg8bm9uZT4AAQICCwMnBSECBAMXlwUhAgQDNQECBAUFCQkBAQkEagIFAREFJQcDAQUHEQUrBwMnTwUJBQkFAwMNCQMFAwMNCQMFBQYNAwcHAQUHCQYNAwcDCQsCBwMBAwMHVQMBAwMHWQMBDQYHAwEFDREPBgcDAQUTDxEGXQMDAxUDAxlpAwMTBxkdAwMFGRcVBh8DBwMbFwcfHQMHBQsdAwMPCQMFAwMPCQMFBQYPAwcHAyEjGQUPiwkfAyEjGwAFBgMBBQEAjglXESkVDRELEwtVLS0ZEQsdEyMhHSktCQ1XDxkjFyMXGxkZHSUVGR8PDQkdEWJ1aWx0aW4Ac3RhYmxlX21vc2FpYwB0cHUAYXJpdGgAbW9kdWxlAGFyaXRoLmNvbnN0YW50AHZlY3Rvci5sb2FkAGZ1bmMuZnVuYwB2ZWN0b3Iuc2hhcGVfY2FzdAB0cHUuZGV2aWNlX2lkAGFyaXRoLmRpdnNpAGFyaXRoLnJlbXNpAGFyaXRoLnNpdG9mcABhcml0aC5hZGRmAHZlY3Rvci5icm9hZGNhc3QAYXJpdGgubXVsZgB0cHUudmVjdG9yX3N0b3JlAGZ1bmMucmV0dXJuAGtlcm5lbAAva2VybmVscy9kaXN0LXBzdW1fYXJvdW5kX2tlcm5lbC9rZXJuZWwucHkAdmFsdWUAYWRkAHN0YWJsZV9tb3NhaWMudmVyc2lvbgBkaW1lbnNpb25fc2VtYW50aWNzAGZ1bmN0aW9uX3R5cGUAc2NhbGFyX3ByZWZldGNoAHNjcmF0Y2hfb3BlcmFuZHMAc3ltX25hbWUAdHB1LmNvcmVfdHlwZQBnZXQ6AGdldC9nZXQAYXhpc19pbmRleDoAYXhpc19pbmRleC9heGlzX2luZGV4AGNvbnZlcnRfZWxlbWVudF90eXBlOgBjb252ZXJ0X2VsZW1lbnRfdHlwZS9jb252ZXJ0X2VsZW1lbnRfdHlwZQBhZGQ6AGZhc3RtYXRoAG11bDoAbXVsL211bABzd2FwOgBzd2FwL3N3YXAAb3BlcmFuZFNlZ21lbnRTaXplcwBzdHJpZGVzAA==\22, \22serialization_format\22: 1, \22needs_layout_passes\22: true}}", kernel_name = "kernel", mhlo.frontend_attributes = {kernel_metadata = "{\0A\22mesh_axes\22:\22[\\\22x\\\22]\22\0A}"}, operand_layouts = [dense<[1, 0]> : tensor<2xindex>], result_layouts = [dense<[1, 0]> : tensor<2xindex>]} : (tensor<8x128xf32>) -> tensor<8x128xf32>
+      %2 = "stablehlo.all_reduce"(%1) <{channel_handle = #stablehlo.channel_handle<handle = 1, type = 1>, replica_groups = dense<[[0, 1, 2, 3]]> : tensor<1x4xi64>, use_global_device_ids}> ({
+      ^bb0(%arg2: tensor<f32>, %arg3: tensor<f32>):
+        %3 = stablehlo.add %arg2, %arg3 : tensor<f32>
+        stablehlo.return %3 : tensor<f32>
+      }) : (tensor<8x128xf32>) -> tensor<8x128xf32>
+      sdy.return %2 : tensor<8x128xf32>
+    } : (tensor<32x128xf32>) -> tensor<8x128xf32>
+    return %0 : tensor<8x128xf32>
+  }
+}
