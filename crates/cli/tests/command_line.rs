@@ -302,6 +302,8 @@ fn no_output_replaces_what_is_read() {
         &["simulate", &k, "--tensors", &t, "--svg", &new, "--trace", &new],
         &["report", &hlo, "-o", &hlo],
         &["verify", &hlo, "--junit", &hlo],
+        &["verify", &hlo, &format!("--json={hlo}")],
+        &["simulate", &k, "--tensors", &t, "--junit", &t],
     ] {
         let before: Vec<_> = [&k, &t, &hlo].map(|file| std::fs::read(file).unwrap()).into();
         let said = refusal(arguments);

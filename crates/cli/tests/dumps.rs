@@ -73,6 +73,20 @@ fn facts_and_checklist() {
 }
 
 #[test]
+fn verdicts_as_json() {
+    let place = TempDir::new().unwrap();
+    unpack(SMEM, place.path());
+    let (code, said) = outcome(&["verify", SMEM, "--json"], place.path());
+    let value: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (value["schema"].as_str(), value["passed"].as_bool()),
+        (Some("octile-verify/1"), Some(code == 0))
+    );
+    assert_eq!(value["versions"][0]["passed"], value["passed"]);
+    assert!(value["versions"][0]["refuted"].is_array());
+}
+
+#[test]
 fn versions_side_by_side_and_the_difference_of_two() {
     let place = TempDir::new().unwrap();
     for case in ["512-qb128-aligned-v2-tpu7x", SMEM] {

@@ -51,7 +51,8 @@ so inspect a shape with few tiles.
 Examples:
   octile simulate lowered.mlir
   octile simulate lowered.mlir --tensors t.safetensors --expect out
-  octile simulate lowered.mlir --tensors t.safetensors --operands q,k,v --expect o,lse
+  octile simulate lowered.mlir --tensors t.safetensors --expect out,lse
+  octile simulate lowered.mlir --github --junit simulate.xml
   octile simulate lowered.mlir --seed 7 --save results.safetensors
   octile simulate lowered.mlir --trace trace.json
   octile simulate compilation_output/v3_smem_scales/stablehlo.mlir

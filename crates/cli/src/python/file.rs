@@ -85,6 +85,11 @@ impl PythonFile {
         self.functions.iter().filter(|function| (function.first..=function.last).contains(&line)).collect()
     }
 
+    /// The last function of this name that is defined before a line.
+    pub(crate) fn function_before(&self, name: &str, line: u32) -> Option<&PythonFunction> {
+        self.functions.iter().rev().find(|function| function.name == name && function.first < line)
+    }
+
     /// Code of every statement.
     pub(crate) fn codes(&self) -> impl Iterator<Item = &str> {
         self.statements.iter().map(|statement| &*statement.code)

@@ -137,6 +137,11 @@ impl PythonSources {
     fn outermost<'f>(&self, frames: &'f [SourceFrame]) -> Option<&'f SourceFrame> {
         super::stack::inside(frames, &self.callers).last().copied()
     }
+
+    /// The innermost call outside JAX.
+    pub(super) fn innermost<'f>(&self, frames: &'f [SourceFrame]) -> Option<&'f SourceFrame> {
+        super::stack::inside(frames, &self.callers).first().copied()
+    }
 }
 
 /// The innermost function that contains all lines, if one of them says that it is in it.

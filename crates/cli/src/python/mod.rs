@@ -7,6 +7,7 @@
 
 mod file;
 mod kernel;
+mod scoped;
 mod signature;
 mod stack;
 
@@ -25,6 +26,7 @@ use crate::input;
 use file::PythonFile;
 
 pub(crate) use kernel::{Operand, operand_names};
+pub(crate) use scoped::allocation_names;
 
 /// Size limit of a Python file.
 const FILE_BYTES: u64 = 4 << 20;

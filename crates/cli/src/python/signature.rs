@@ -59,7 +59,7 @@ impl Parameter {
 }
 
 /// The items between commas outside brackets.
-fn split(text: &str) -> impl Iterator<Item = &str> {
+pub(super) fn split(text: &str) -> impl Iterator<Item = &str> {
     split_at(text, ',').map(str::trim).filter(|item| !item.is_empty())
 }
 

@@ -91,6 +91,13 @@ impl Compiler<'_> {
         }
     }
 
+    /// Name of what an operation allocates, unless it is one that MLIR made up.
+    pub(crate) fn allocated_name(&self, op: &Op) -> Option<String> {
+        let name = self.values().get(op.results.first()?.index())?.name.as_deref()?;
+        let is_made_up = name.starts_with("alloca") || name.bytes().all(|byte| byte.is_ascii_digit());
+        (!is_made_up).then(|| name.to_owned())
+    }
+
     /// Records a note about chip behaviour that the result does not show.
     pub(crate) fn note(&mut self, op: &Op, message: &str) {
         let line = op.place.map(|place| place.line);

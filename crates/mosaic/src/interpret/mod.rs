@@ -39,7 +39,7 @@ pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
 pub use engine::{Engine, Portable, Strided};
 pub use finding::{Agent, Area, Finding, Note, Print, Range, Site, Trouble, Waiter};
-pub use naming::{kernel_entry, name_arguments};
+pub use naming::{KernelNames, allocations, kernel_entry, name_buffers};
 pub use ops::{OpKind, ScalarOp, op_kind, supported as supported_operations};
 pub use program::{Unrunnable, check_ops};
 pub use signature::{OperandSpec, Signature};

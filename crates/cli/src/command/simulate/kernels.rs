@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path, rc::Rc};
 
 use octile_mosaic::{
     Function, Module, SourceStack,
-    interpret::{EmbeddedKernel, Note, Outcome, embedded_kernels, kernel_entry, name_arguments},
+    interpret::{EmbeddedKernel, KernelNames, Note, Outcome, embedded_kernels, kernel_entry, name_buffers},
     verify::Violation,
 };
 
@@ -12,7 +12,7 @@ use super::{
     diagnosis::{ArgumentNote, Diagnosis, LocatedNote, MosaicLine, Rejection},
     signals::{SemaphoreName, signallers},
 };
-use crate::python::{Operand, PythonPlace, PythonSources, operand_names};
+use crate::python::{Operand, PythonPlace, PythonSources, allocation_names, operand_names};
 
 /// A kernel of a module.
 pub(super) struct SimulatedKernel {
@@ -47,8 +47,7 @@ impl SimulatedKernels {
             embedded.into_iter().map(kernel).collect()
         };
         for kernel in &kernels {
-            let names: Vec<String> = kernel.operands.iter().map(|operand| operand.name.clone()).collect();
-            name_arguments(module, &kernel.name, &names);
+            name_buffers(module, &kernel.name, &kernel.names());
         }
         Self { kernels }
     }
@@ -113,6 +112,13 @@ impl SimulatedKernel {
         let operands = entry.map(operands).unwrap_or_default();
         let lines = text.lines().map(str::to_owned).collect();
         Self { name, lines, sources, operands, python, entry: entry.cloned() }
+    }
+
+    /// Names of its buffers and semaphores.
+    fn names(&self) -> KernelNames {
+        let arguments = self.operands.iter().map(|operand| operand.name.clone()).collect();
+        let allocations = self.entry.as_ref().map(|function| allocation_names(&self.python, function));
+        KernelNames { arguments, allocations: allocations.unwrap_or_default() }
     }
 
     /// A line of its text.

@@ -159,8 +159,9 @@ fn allocate(c: &mut Compiler<'_>, op: &Op) -> Made {
         other => return Err(format!("{other} is not a memref of semaphores").into()),
     }
     let shape = c.extents(c.result(op, 0)?)?;
-    let name =
-        op.place.map_or_else(|| "semaphore".to_owned(), |place| format!("semaphore of line {}", place.line));
+    let name = c.allocated_name(op).unwrap_or_else(|| {
+        op.place.map_or_else(|| "semaphore".to_owned(), |place| format!("semaphore of line {}", place.line))
+    });
     Ok(Box::new(move |m, step| {
         let view = m.allocate(&name, MemorySpace::Semaphore, &shape, None, step.place)?;
         m.set(step, Value::View(view));

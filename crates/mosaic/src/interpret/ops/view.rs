@@ -191,7 +191,9 @@ fn alloca(c: &mut Compiler<'_>, op: &Op) -> Made {
     if matches!(space, MemorySpace::Hbm | MemorySpace::Any) {
         return Err("kernels can allocate on-chip memory only".into());
     }
-    let name = op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line));
+    let name = c.allocated_name(op).unwrap_or_else(|| {
+        op.place.map_or_else(|| "alloca".to_owned(), |place| format!("alloca at line {}", place.line))
+    });
     let bytes = padded(space, &shape, element_bits(ty));
     Ok(Box::new(move |m, step| {
         m.check_room(&name, space, bytes, step.place)?;
