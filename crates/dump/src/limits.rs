@@ -20,3 +20,6 @@ pub const MAX_CHUNKS: i64 = 1 << 10;
 
 /// Cycles of an LLO listing before its simulation is abandoned, unless the caller asks for more.
 pub const MAX_LLO_CYCLES: u64 = 200_000_000;
+
+/// Cycles of an execution that assumes how branches on data go.
+pub const MAX_ASSUMED_CYCLES: u64 = 20_000_000;

@@ -52,6 +52,8 @@ impl ScheduleAnalysis {
         let lines = LineIndex::new(text);
         let mut offset = 0;
         let mut headed = false;
+        // Attributes of an HLO instruction may contain line breaks.
+        let mut open_braces = 0usize;
         for line in text.split_inclusive('\n') {
             let trimmed = line.trim();
             let known = match trimmed {
@@ -60,8 +62,16 @@ impl ScheduleAnalysis {
                     headed = true;
                     true
                 }
+                _ if open_braces > 0 => true,
                 _ => headed && analysis.line(trimmed).is_some(),
             };
+            for byte in trimmed.bytes().filter(|_| known) {
+                match byte {
+                    b'{' => open_braces += 1,
+                    b'}' => open_braces = open_braces.saturating_sub(1),
+                    _ => {}
+                }
+            }
             if !known {
                 let place = lines.place(Span::new(offset, offset).start);
                 let what = "this is no line of a schedule analysis".to_owned();

@@ -74,8 +74,10 @@ fn kernel(offset: f32) -> String {
     use base64::{Engine, engine::general_purpose::STANDARD};
     let near = "memref<8x128xf32, #tpu.memory_space<vmem>>";
     STANDARD.encode(format!(
-        "module {{\n  func.func @k(%x: {near}, %out: {near}) attributes {{window_params = [{{}}, {{}}]}} {{\n    \
-         %c0 = arith.constant 0 : index\n    %one = arith.constant dense<{offset:?}> : vector<8x128xf32>\n    \
+        "module {{\n  func.func @k(%x: {near}, %out: {near}) \
+         attributes {{window_params = [{{}}, {{}}]}} {{\n    \
+         %c0 = arith.constant 0 : index\n    \
+         %one = arith.constant dense<{offset:?}> : vector<8x128xf32>\n    \
          %v = vector.load %x[%c0, %c0] : {near}, vector<8x128xf32>\n    \
          %s = arith.addf %v, %one : vector<8x128xf32>\n    \
          tpu.vector_store %out[%c0, %c0], %s {{strides = array<i32>}} : {near}, vector<8x128xf32>,\n    \
@@ -86,8 +88,9 @@ fn kernel(offset: f32) -> String {
 /// A custom call of such a kernel.
 fn call(offset: f32, operand: &str, more: &str) -> String {
     format!(
-        "stablehlo.custom_call @tpu_custom_call({operand}) {{backend_config = \"{{\\22custom_call_config\\22: \
-         {{\\22body\\22: \\22{}\\22}}}}\", kernel_name = \"add\"{more}}} : (tensor<8x128xf32>) -> tensor<8x128xf32>",
+        "stablehlo.custom_call @tpu_custom_call({operand}) \
+         {{backend_config = \"{{\\22custom_call_config\\22: {{\\22body\\22: \\22{}\\22}}}}\", \
+         kernel_name = \"add\"{more}}} : (tensor<8x128xf32>) -> tensor<8x128xf32>",
         kernel(offset)
     )
 }
@@ -188,7 +191,8 @@ fn an_unsupported_operation_matters_only_where_its_result_is_needed() {
 #[test]
 fn annotations_for_the_compiler_change_nothing() {
     let body = format!(
-        "%a = stablehlo.custom_call @Sharding(%x) {{mhlo.sharding = \"{{replicated}}\"}} : ({TENSOR}) -> {TENSOR}\n\
+        "%a = stablehlo.custom_call @Sharding(%x) \
+         {{mhlo.sharding = \"{{replicated}}\"}} : ({TENSOR}) -> {TENSOR}\n\
          %b = sdy.sharding_constraint %a <@mesh, [{{}}, {{}}]> : {TENSOR}\nreturn %b : {TENSOR}"
     );
     assert_eq!(run(&body, TENSOR).unwrap().outputs[0].to_f32()[9], 9.0);
@@ -203,4 +207,35 @@ fn integer_division_by_zero_is_defined() {
     let outcome = run(body, "tensor<2xi32>, tensor<2xi32>").unwrap();
     assert_eq!(outcome.outputs[0].to_f32(), [-1.0, -1.0]);
     assert_eq!(outcome.outputs[1].to_f32(), [7.0, -7.0]);
+}
+
+#[test]
+fn damaged_programs_are_refused_or_run_but_do_not_panic() {
+    let mut state = 0x2545_f491_4f6c_dd1d_u64;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    for program in programs() {
+        let sound = text("around", &program);
+        for _ in 0..20 {
+            let mut bytes = sound.clone().into_bytes();
+            let digits: Vec<usize> = (0..bytes.len()).filter(|&i| bytes[i].is_ascii_digit()).collect();
+            bytes[digits[random(digits.len())]] = b'0' + random(10) as u8;
+            let Ok(module) = parse(&String::from_utf8(bytes).expect("digits are ASCII")) else { continue };
+            let Some(main) = module.function("main") else { continue };
+            let operand = |&value| {
+                let ty = main.ty(value);
+                let element = Element::of(ty)?;
+                let elements: usize = ty.shape().iter().product();
+                let bytes = vec![1; elements.min(1 << 16) * element.bytes()];
+                Some(Tensor { element, shape: ty.shape().to_vec(), bytes })
+            };
+            let Some(operands) = main.body.arguments.iter().map(operand).collect::<Option<Vec<_>>>() else {
+                continue;
+            };
+            let options = Options { max_operations: 1 << 18, ..Options::new(rates()) };
+            let _ = simulate(&module, &operands, &options);
+        }
+    }
 }

@@ -36,6 +36,12 @@ A kernel that executes more than --max-operations is stopped and fails. A scalar
 operation counts 1, a vector operation 1 per 32 elements, a matmul 1 per 1024
 multiply-adds. Unsupported operations are rejected before the run.
 
+A module with a device mesh (shard_map) runs on all devices of the mesh, with
+whole operands and results. With --devices N, any other kernel runs on N: an
+operand with one more dimension, N long, gives each device its part, every other
+one is the same on all, and results get such a dimension. Findings name the
+devices. DMAs from one device to another arrive in the order of their start.
+
 Times are modelled, not measured: MXU, VPU and scalar unit at the rates of the
 chip, and one DMA engine with the HBM bandwidth and a fixed latency. The trace
 opens in chrome://tracing and in Perfetto.

@@ -1,30 +1,33 @@
 //! `octile analyze`: facts in the dumps of each version, and the checks that they prove.
 
+mod compiler_dump;
 mod contents;
 mod find;
 mod gate;
 mod helper;
 pub mod manifest;
 mod promise;
+pub mod source_view;
 
 use std::{collections::BTreeMap, path::PathBuf};
 
 use anyhow::Result;
 use octile_core::device::tpu::TpuChip;
 use octile_dump::{
-    checks::{Finding, check},
+    checks::{self, Finding, check},
     facts::{Facts, FileKind, FileReport, Launch, Level},
     llo::{DmaModel, SimOptions},
     roofline::Roofline,
 };
 use serde::Serialize;
 
-use crate::{Verdict, args::KnownArgs, input::Allowance, print::shown};
+use crate::{Verdict, args::KnownArgs, input::Allowance, print::shown, python::PythonSources};
 use contents::{Content, Contents, sources};
 use find::Group;
 pub use helper::Helper;
 pub use manifest::Manifest;
 pub use promise::{Known, Promise, Told, Waiver};
+pub use source_view::SourceView;
 
 /// Which dumps to read.
 #[derive(Debug)]
@@ -62,8 +65,14 @@ pub struct Version {
     pub findings: Vec<Finding>,
     /// Kernels that run before it to prepare operands.
     pub helpers: Vec<Helper>,
+    /// Cycles per source line, where the listing names source lines.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<SourceView>,
     /// Lower bound on its cycles.
     pub roofline: Option<Roofline>,
+    /// Files of a compiler's dump folder that are not read.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub ignored: usize,
     /// Its files, and those of its helpers.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
@@ -136,6 +145,9 @@ impl Version {
         if promise.known == Known::Foreign {
             let has_matmul = facts.matmuls.iter().any(|matmul| matmul.level == Level::Llo);
             findings.retain(|finding| finding.check.is_meaningful_for_any_tpu_kernel(has_matmul));
+            // Any kernel may do what cannot be followed; ours may not.
+            let obscured = findings.iter_mut().filter(|finding| finding.verdict == checks::Verdict::Obscured);
+            obscured.for_each(|finding| finding.verdict = checks::Verdict::NotObservable);
         }
         let mut files: Vec<_> = own.iter().map(|content| content.path.clone()).collect();
         let texts = texts(own, &facts);
@@ -152,8 +164,23 @@ impl Version {
         let roofline =
             facts.cycles.as_ref().zip(bandwidth).and_then(|(cycles, rate)| Roofline::of(cycles, rate));
         files.extend(helpers.iter().flat_map(|helper| helper.files.clone()));
-        let Group { name, path, .. } = group;
-        Ok(Self { name, path, promise, manifest, troubles, facts, findings, helpers, roofline, files, texts })
+        let Group { name, path, ignored, .. } = group;
+        let source = SourceView::of(&facts, &PythonSources::new(&path.join(manifest::FILE_NAME), []));
+        Ok(Self {
+            source,
+            ignored,
+            name,
+            path,
+            promise,
+            manifest,
+            troubles,
+            facts,
+            findings,
+            helpers,
+            roofline,
+            files,
+            texts,
+        })
     }
 
     /// Lists every file, including those that are not read.
@@ -172,6 +199,10 @@ impl Version {
     pub fn text(&self, kind: FileKind) -> Option<&TextFile> {
         self.texts.iter().find(|text| text.kind == kind)
     }
+}
+
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// Models waits if the chip is known.

@@ -23,7 +23,6 @@ use octile_core::{
 
 use crate::{
     args::{ChipChoice, InspectArgs, StrategyChoice},
-    input,
     print::shown,
 };
 
@@ -119,7 +118,7 @@ impl InspectRequest {
         let work = InspectWork::Foreign(foreign::ForeignWork {
             chip,
             path: path.to_owned(),
-            module: LoweredModule::parse(input::read_text(path)?, path)?,
+            module: LoweredModule::read(path)?,
             libtpu: args.libtpu.clone(),
             keep_dumps: args.keep_dumps,
         });

@@ -26,7 +26,6 @@ use octile_mosaic::{
     },
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
     types::DYNAMIC,
-    verify::{Rule, Violation, verify},
 };
 use serde::Serialize;
 
@@ -35,7 +34,7 @@ use crate::{Verdict, args::SimulateArgs, kernel_file::KernelFile};
 use compare::Judging;
 pub use compare::{Comparison, Expected, WorstElement};
 pub use diagnosis::{
-    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, MosaicLine, Rejection,
+    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, LocatedPrint, MosaicLine, Rejection,
 };
 use kernels::SimulatedKernels;
 use operands::{ChosenOperands, OperandSource};
@@ -204,6 +203,8 @@ pub struct SimulateReport {
     pub results: usize,
     /// The modelled chip.
     pub chip: &'static str,
+    /// Number of devices.
+    pub devices: usize,
     /// Whether data races were detected.
     pub races: bool,
     /// Whether the kernel finished.
@@ -214,6 +215,8 @@ pub struct SimulateReport {
     pub findings: Vec<Diagnosis>,
     /// Where the chip's arithmetic differs from what the text suggests.
     pub notes: Vec<LocatedNote>,
+    /// What the kernel printed, in order.
+    pub prints: Vec<LocatedPrint>,
     /// Operations executed.
     pub operations: u64,
     /// The comparison that is closest to its tolerance, or furthest beyond it.
@@ -277,36 +280,8 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
     pairs.map(|(number, (result, expected))| judging.compare(number, result, expected)).collect()
 }
 
-/// What the compiler would reject, with the name of the kernel.
-fn violations(request: &SimulateRequest) -> Vec<(String, Violation)> {
-    let of = |name: &str, module: &Module| {
-        let violations = verify(module, request.chip).into_iter();
-        violations.map(|violation| (name.to_owned(), violation)).collect::<Vec<_>>()
-    };
-    match embedded_kernels(&request.module).unwrap_or_default().as_slice() {
-        [] => of("", &request.module),
-        kernels => kernels.iter().flat_map(|kernel| of(&kernel.name, &kernel.module)).collect(),
-    }
-}
-
-/// Outcome of a kernel that cannot run because its buffers exceed the memory of the chip.
-fn not_started(chip: &TpuChip) -> Outcome {
-    let timeline = Timeline { rates: chip.rates, figures: Figures::default(), events: Vec::new() };
-    Outcome {
-        outputs: Vec::new(),
-        findings: Vec::new(),
-        completed: false,
-        timeline,
-        operations: 0,
-        notes: Vec::new(),
-        prints: Vec::new(),
-        kernels: Vec::new(),
-    }
-}
-
 /// Runs the kernel.
 pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
-    let violations = violations(request);
     let expected = &request.expected;
     let expected = || expected.iter().map(|expected| expected.shape.clone()).collect::<Vec<_>>();
     let shapes = request.results.clone().unwrap_or_else(expected);
@@ -323,7 +298,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let mut module = request.module.clone();
     let kernels = SimulatedKernels::name(&request.file, &mut module, &request.text);
     let start = Instant::now();
-    let ran = request.operands.run(|operands| {
+    let (outcome, operand_notes) = request.operands.run(|operands| {
         simulate(&module, operands, &options).map_err(|error| {
             let on = match error {
                 SimulateError::Operands(_) => request.operands.described(),
@@ -331,16 +306,11 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
             };
             anyhow!(error).context(format!("cannot run {}{on}", request.name))
         })
-    });
-    let exceeds_memory = violations.iter().any(|(_, violation)| violation.rule == Rule::Budget);
-    let (outcome, operand_notes) = match ran {
-        Err(_) if exceeds_memory => (not_started(request.chip), Vec::new()),
-        ran => ran?,
-    };
+    })?;
     let seconds = start.elapsed().as_secs_f64();
     let comparisons = compare(request, &outcome)?;
     let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));
-    let Outcome { outputs, findings: _, completed, timeline, operations, .. } = outcome;
+    let Outcome { outputs, completed, timeline, operations, prints, .. } = outcome;
     let figures = timeline.figures.clone();
     let shares = Shares {
         microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,
@@ -357,11 +327,13 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         operand_notes,
         results: outputs.len(),
         chip: request.chip.name,
+        devices: mesh_devices(&request.module)?.unwrap_or(request.devices),
         races: request.races,
         completed,
-        violations: kernels.rejections(violations),
+        violations: kernels.rejections(request.chip),
         findings,
         notes,
+        prints: kernels.prints(&prints),
         operations,
         comparison: worst.cloned(),
         comparisons,

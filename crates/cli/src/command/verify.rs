@@ -71,12 +71,8 @@ impl Judged {
             let all = own().chain(of_helpers()).filter(|found| found.verdict == verdict);
             all.map(|found| found.check).collect()
         };
-        let (refuted, mut obscured) = (promised(Verdict::Fail), promised(Verdict::Obscured));
-        let mut unproven = promised(Verdict::NotObservable);
-        // Any kernel may do what cannot be followed; ours may not.
-        if version.promise.known == Known::Foreign {
-            unproven.append(&mut obscured);
-        }
+        let (refuted, obscured) = (promised(Verdict::Fail), promised(Verdict::Obscured));
+        let unproven = promised(Verdict::NotObservable);
         // A version without any proven check does not pass.
         let proven = own().any(|found| found.verdict == Verdict::Pass);
         let sound = version.troubles.is_empty() && refuted.is_empty() && obscured.is_empty();

@@ -10,7 +10,7 @@ use octile_dump::{
     roofline::{Bound, Roofline},
 };
 
-use super::{emit, heading};
+use super::{emit, heading, source_lines};
 use crate::{
     args::HOPPER_TARGET,
     command::analyze::{Helper, Known, Promise, Version, manifest::Plan},
@@ -35,6 +35,12 @@ fn text(version: &Version) -> String {
         let _ = writeln!(text, "WARNING   {contradiction}");
     }
     text.push_str(&facts(version));
+    if version.ignored > 0 {
+        text.push_str(&fact("ignored", &format!("{} other files of the compiler's dump", version.ignored)));
+    }
+    if let Some(view) = &version.source {
+        text.push_str(&source_lines::table(view));
+    }
     text.push('\n');
     text.extend(version.findings.iter().map(|finding| claim(finding, version.is_required(finding))));
     for waiver in &version.promise.waived {

@@ -11,6 +11,7 @@ pub mod quantize;
 pub mod report;
 pub mod run_module;
 pub mod simulate;
+pub mod source_lines;
 pub mod test;
 pub mod tools;
 pub mod verify;

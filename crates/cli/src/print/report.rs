@@ -3,6 +3,7 @@
 mod dumps;
 mod memory;
 mod plot;
+mod source_lines;
 mod steps;
 mod summary;
 mod timeline;
@@ -170,6 +171,7 @@ fn version(marks: &Marks, judged: &Judged, run: Option<&simulate::SimulateReport
                 p.note { (waiver.check) " is not required: " (waiver.because) "." }
             }
             @if let Some(run) = run { h3 { "Simulated timeline" } (timeline::plot(run)) }
+            (part("Cycles by source line", version.source.as_ref().map(source_lines::table)))
             (part("Units in use, over the bundles of the code", utilization::plot(version)))
             (part("Memory, to scale", memory::map(version)))
             (part(code, dumps::panes(marks, version.promise.gpu, &version.texts)))

@@ -94,6 +94,11 @@ impl PythonSources {
         Some(PythonPlace { line: self.line(line), helpers })
     }
 
+    /// A line by itself, whatever calls led to it.
+    pub fn single_line(&self, file: &str, line: u32) -> PythonLine {
+        self.line(&SourceFrame { function: None, file: file.into(), line, column: 0 })
+    }
+
     fn line(&self, frame: &SourceFrame) -> PythonLine {
         let found = self.found(&frame.file);
         let code = found.as_ref().and_then(|found| found.file.code_at(frame.line, frame.column));

@@ -145,7 +145,10 @@ pub(super) fn conflicts(facts: &Facts) -> Vec<Conflict> {
     }));
     conflicts.extend(facts.call_conflicts.iter().cloned().map(Conflict::Calls));
     conflicts.extend(other_code(facts));
-    conflicts.extend(other_operand(facts));
+    // The operation of a foreign kernel also has operands that are not the kernel's, such as grid bounds.
+    if facts.operation.is_none() {
+        conflicts.extend(other_operand(facts));
+    }
     conflicts
 }
 

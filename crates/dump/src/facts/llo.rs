@@ -8,9 +8,10 @@ use super::{
 };
 use crate::{
     hlo::Shape,
+    limits::MAX_ASSUMED_CYCLES,
     llo::{
-        Cycles, DmaRoute, Listing, RaceKind, SemaphoreLedger, SimError, SimOptions, Slot, simulate,
-        touches_spill,
+        Cycles, DmaRoute, Listing, RaceKind, SemaphoreLedger, SimError, SimOptions, Slot, SourceProfile,
+        simulate, touches_spill,
     },
     source::Damage,
 };
@@ -92,6 +93,9 @@ fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witne
                 });
             }
             facts.cycles_error.get_or_insert_with(|| error.to_string());
+            if facts.source_profile.is_none() {
+                facts.source_profile = assumed_profile(listing, options, &error);
+            }
             return;
         }
     };
@@ -105,6 +109,7 @@ fn execute(facts: &mut Facts, listing: &Listing<'_>, options: &SimOptions, witne
     // The kernel takes as long as its slowest core.
     if let Some(cycles) = cores.into_iter().rev().max_by(|a, b| a.total().total_cmp(&b.total())) {
         executed(facts, listing, &cycles, witness);
+        facts.source_profile = SourceProfile::new(listing, &cycles);
         facts.cycles = Some(cycles);
     }
 }
@@ -126,6 +131,21 @@ fn race(route: &DmaRoute, witness: &Witness<'_>) -> Option<Fault> {
         ),
     };
     Some(Fault { level: Level::Llo, says, evidence: witness.at(race.offset) })
+}
+
+/// The source profile of a listing that could not be executed: with branches on data falling through, or of
+/// the code itself.
+fn assumed_profile(listing: &Listing<'_>, options: &SimOptions, error: &SimError) -> Option<SourceProfile> {
+    let options = SimOptions {
+        unknown_branches_fall_through: true,
+        max_cycles: options.max_cycles.min(MAX_ASSUMED_CYCLES),
+        ..*options
+    };
+    let assumed = matches!(error, SimError::UnknownBranch { .. }).then(|| simulate(listing, &options));
+    match assumed {
+        Some(Ok(cycles)) => SourceProfile::new(listing, &cycles),
+        _ => SourceProfile::of_code(listing),
+    }
 }
 
 /// Executes the listing once per core: v5p has two that run the same code.

@@ -20,7 +20,7 @@ use serde::Serialize;
 
 use crate::{
     gpu::AssemblerReport,
-    llo::{Cycles, SimOptions},
+    llo::{Cycles, SimOptions, SourceProfile},
     schedule::ScheduleAnalysis,
     source::{LineIndex, Place, excerpt},
 };
@@ -359,6 +359,9 @@ pub struct Facts {
     pub cycles: Option<Cycles>,
     /// Why it could not.
     pub cycles_error: Option<String>,
+    /// Cycles per source line, if the listing names source lines.
+    #[serde(skip)]
+    pub source_profile: Option<SourceProfile>,
     /// Cores that share the kernel, if it was executed.
     pub cores: Option<usize>,
     /// The compiler's cycle estimate.

@@ -56,6 +56,8 @@ impl<'a> Args<'a> {
                             name = label;
                             start = after;
                         }
+                        // `sbr.rel (%p3) /* loc("kernel.py":35:9) */ target bundleno = 127`
+                        _ if is_blank(text, start, end) => start = after,
                         _ => {}
                     }
                     at = after;

@@ -1,5 +1,7 @@
 //! Cycle counts: executes the control flow of a listing, one bundle per cycle.
 
+use std::collections::HashMap;
+
 use octile_core::device::tpu::TpuChip;
 use serde::Serialize;
 
@@ -37,6 +39,9 @@ pub struct SimOptions {
     pub granule_bytes: u64,
     /// Index of the executing core, if several share the kernel.
     pub core: u32,
+    /// Whether branches that depend on data fall through instead of ending the simulation: a conditional
+    /// region then runs, and a loop whose length depends on data runs once.
+    pub unknown_branches_fall_through: bool,
 }
 
 impl SimOptions {
@@ -55,6 +60,7 @@ impl Default for SimOptions {
             mxus: 2,
             granule_bytes: 32,
             core: 0,
+            unknown_branches_fall_through: false,
         }
     }
 }
@@ -233,6 +239,9 @@ pub struct Cycles {
     pub unresolved_dma: u64,
     /// Loads and stores with an unresolved address or predicate while a DMA was in flight.
     pub unresolved_accesses: u64,
+    /// Branches on data that were assumed to fall through.
+    #[serde(skip)]
+    pub assumed_branches: u64,
     /// Every semaphore.
     pub semaphores: Vec<SemaphoreLedger>,
     /// Every loop.
@@ -240,6 +249,9 @@ pub struct Cycles {
     /// Issue count of each bundle.
     #[serde(skip)]
     pub executions: Vec<u64>,
+    /// Stall cycles of each bundle that waits.
+    #[serde(skip)]
+    pub stalls: HashMap<usize, f64>,
 }
 
 impl Cycles {
@@ -293,7 +305,8 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         waits: semaphore.waits,
         left: semaphore.left,
         starved_at: semaphore.starved_at.map(|at| at as u32),
-        unawaited_at: semaphore.unawaited_at.map(|at| at as u32),
+        // A semaphore without DMAs may be decremented before the wait.
+        unawaited_at: semaphore.unawaited_at.filter(|_| semaphore.starts > 0).map(|at| at as u32),
     });
     Ok(Cycles {
         issued: machine.issued,
@@ -307,9 +320,11 @@ pub fn simulate(listing: &Listing<'_>, options: &SimOptions) -> Result<Cycles, S
         waits: machine.dma.waits,
         unresolved_dma: machine.dma.unresolved,
         unresolved_accesses: machine.dma.unresolved_accesses(),
+        assumed_branches: machine.assumed,
         semaphores: semaphores.collect(),
         loops: loops(listing, &program, &machine.executions),
         executions: machine.executions,
+        stalls: machine.stalls,
     })
 }
 

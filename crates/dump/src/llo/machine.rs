@@ -25,6 +25,12 @@ pub(super) struct LloMachine<'p> {
     memory: HashMap<i64, Option<i64>>,
     time: f64,
     pub stalled: f64,
+    /// Whether branches that depend on data fall through.
+    falls_through: bool,
+    /// Branches that did.
+    pub assumed: u64,
+    /// Stall cycles by bundle.
+    pub stalls: HashMap<usize, f64>,
     pub issued: u64,
     pub executions: Vec<u64>,
     pub dma: Ledger,
@@ -40,6 +46,9 @@ impl<'p> LloMachine<'p> {
             memory: HashMap::new(),
             time: 0.0,
             stalled: 0.0,
+            falls_through: options.unknown_branches_fall_through,
+            assumed: 0,
+            stalls: HashMap::new(),
             issued: 0,
             executions: vec![0; program.bundles.len()],
             dma: Ledger::new(options.dma, options.granule_bytes),
@@ -158,7 +167,12 @@ impl<'p> LloMachine<'p> {
             },
             Action::Branch { target } => {
                 if holds.is_none() {
-                    return Err(SimError::UnknownBranch { bundle: at });
+                    self.assumed += 1;
+                    return if self.falls_through {
+                        Ok(None)
+                    } else {
+                        Err(SimError::UnknownBranch { bundle: at })
+                    };
                 }
                 return target.map(Some).ok_or(SimError::NoTarget { bundle: at });
             }
@@ -174,6 +188,7 @@ impl<'p> LloMachine<'p> {
                 let (semaphore, granules) = (self.eval(semaphore), self.eval(granules));
                 let ready = self.dma.wait(self.time, at, semaphore, granules);
                 self.stalled += ready - self.time;
+                *self.stalls.entry(at).or_default() += ready - self.time;
                 self.time = ready;
             }
             Action::Signal { semaphore, granules } => {

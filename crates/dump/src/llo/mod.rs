@@ -12,6 +12,7 @@ mod instruction;
 mod machine;
 mod program;
 mod scan;
+mod source_lines;
 mod units;
 
 pub use crate::flight::RaceKind;
@@ -20,6 +21,7 @@ pub use cycles::{
     Cycles, DmaModel, DmaRace, DmaRoute, DmaTraffic, LoopCount, SemaphoreLedger, SimError, SimOptions,
     simulate, static_use,
 };
+pub use source_lines::{LineCost, LineProfile, ProfileBasis, SourceLine, SourceProfile};
 pub use units::{UnitUse, touches_spill};
 
 use serde::Serialize;

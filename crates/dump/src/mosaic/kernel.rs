@@ -137,7 +137,7 @@ impl Reader<'_> {
         let (ends, place) = (DmaOperands::of(op), place(op));
         let view = |value: Option<Value>| value.and_then(|value| self.views.get(&value)).cloned();
         let (source, target, semaphore) = (view(ends.source), view(ends.target), view(ends.semaphore));
-        if semaphore.is_none() {
+        if ends.semaphore.is_none() {
             found.damage.push(Damage { place, what: "this DMA names no semaphore".to_owned() });
         }
         found.dmas.push(DmaOp { waits: is_wait(op), source, target, semaphore, place });

@@ -172,8 +172,11 @@ impl Array {
         tensor.is_sound().then(|| Self::new(dtype, &tensor.shape, tensor.bytes.clone()))
     }
 
-    pub(crate) fn to_tensor(&self, element: Element) -> Tensor {
-        Tensor { element, shape: self.shape.to_vec(), bytes: self.all_bytes().to_vec() }
+    /// Copies the bytes only if they are shared.
+    pub(crate) fn into_tensor(self, element: Element) -> Tensor {
+        let (shape, bytes) = (self.shape.to_vec(), self.all_bytes());
+        drop(self);
+        Tensor { element, shape, bytes: Rc::unwrap_or_clone(bytes) }
     }
 
     pub(crate) fn elements(&self) -> usize {
@@ -299,8 +302,9 @@ pub(crate) fn map_floats<const N: usize, T>(
     })
 }
 
-/// Computes an array of `shape` chunk by chunk; one element if all operands are splats. A scalar beside larger
-/// operands counts as a splat.
+/// Computes an array of `shape` chunk by chunk; one element if all operands are splats.
+///
+/// A scalar beside larger operands counts as a splat.
 fn map_chunks<const N: usize>(
     arrays: [&Array; N],
     shape: &[usize],

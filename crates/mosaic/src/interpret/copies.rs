@@ -139,6 +139,13 @@ impl Copies {
         semaphore.remember(site);
     }
 
+    /// Bytes of the DMAs on this semaphore that have not moved them.
+    pub(crate) fn pending_bytes(&self, id: SemaphoreId) -> i64 {
+        let pending = self.semaphores.get(&id).into_iter().flat_map(|semaphore| &semaphore.pending);
+        let bytes = pending.filter_map(|number| self.in_flight.get(number)).map(|copy| copy.bytes);
+        bytes.fold(0, i64::saturating_add)
+    }
+
     /// Oldest DMA on this semaphore that has not moved its bytes.
     pub(crate) fn oldest_pending(&self, id: SemaphoreId) -> Option<usize> {
         self.semaphores.get(&id)?.pending.front().copied()

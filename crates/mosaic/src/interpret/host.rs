@@ -49,7 +49,7 @@ pub(super) fn run(
         Err(stop) => return Err(stop.into()),
     };
     let (mut outputs, mut missing) = (Vec::new(), Vec::new());
-    for (number, (value, ty)) in results.iter().zip(&code.results).enumerate() {
+    for (number, (value, ty)) in results.into_iter().zip(&code.results).enumerate() {
         match output(value, ty) {
             Ok(tensor) => outputs.push(tensor),
             // The kernels were run, so their findings still matter.
@@ -66,10 +66,10 @@ pub(super) fn run(
 }
 
 /// A result of the program.
-fn output(value: &Value, ty: &Type) -> Result<Tensor, Unrunnable> {
+fn output(value: Value, ty: &Type) -> Result<Tensor, Unrunnable> {
     match (value, Element::of(ty)) {
-        (Value::Array(array), Some(element)) => Ok(array.to_tensor(element)),
-        (Value::Missing(why), _) => Err(Unrunnable::clone(why)),
+        (Value::Array(array), Some(element)) => Ok(array.into_tensor(element)),
+        (Value::Missing(why), _) => Err(Unrunnable::clone(&why)),
         _ => Err(Unrunnable::Kernel(format!("a result of type {ty} is not a tensor that can be returned"))),
     }
 }

@@ -28,6 +28,7 @@ impl Machine<'_> {
     /// Before a step: which group of parallel steps it belongs to.
     pub(crate) fn begin_step(&mut self, step: &[i64]) {
         self.step = step.to_vec();
+        self.undefined.clear();
         self.group = self.parallel.group(step);
     }
 
@@ -86,18 +87,17 @@ impl Machine<'_> {
         self.buffers[view.buffer].tracked = None;
     }
 
-    /// Reports a read of memory that was never written: of a block's second visit, or of any buffer.
-    pub(crate) fn report_unwritten(&mut self, view: &View, read: Site) {
+    /// The defect of using memory that was never written: of a block's second visit, or of any buffer.
+    pub(crate) fn unwritten_trouble(&self, view: &View, read: Site) -> Trouble {
         let buffer = &self.buffers[view.buffer];
         let area = buffer.area(view);
-        let trouble = match &buffer.revisited {
+        match &buffer.revisited {
             Some(visit) => {
                 let Visit { block, left } = (**visit).clone();
                 Trouble::OutputRevisited { area, block, left, access: read }
             }
             None => Trouble::ReadOfUnwritten { area, read },
-        };
-        self.findings.add(trouble);
+        }
     }
 
     /// Checks a buffer that the kernel allocates while it runs.

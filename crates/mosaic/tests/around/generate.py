@@ -1,7 +1,7 @@
 """Lowers small JAX programs for TPU and records what they compute on CPU.
 
-Writes NAME.mlir, NAME.generic.mlir for a few, and NAME.safetensors.gz beside this file: operands a00, a01, ...
-and results out00, out01, ... Run with jax, numpy and safetensors installed.
+Writes NAME.mlir, NAME.generic.mlir for a few, and NAME.safetensors.gz beside this file: operands a00, a01
+and so on, and results out00, out01 and so on. Run with jax, numpy and safetensors installed.
 """
 
 import gzip
@@ -117,7 +117,8 @@ PROGRAMS = {
         lambda x: (
             *(f(x) for f in (jnp.exp, jnp.log, jnp.tanh, jnp.sin, jnp.cos, lax.rsqrt, jnp.sqrt)),
             *(f(x) for f in (jax.nn.sigmoid, jnp.expm1, jnp.log1p, jnp.floor, jnp.ceil, jnp.round, jnp.sign)),
-            *(f(x) for f in (jnp.cbrt, jnp.tan, lax.erf, jax.nn.gelu, jax.nn.softmax, jnp.isfinite, jnp.isnan)),
+            *(f(x) for f in (jnp.cbrt, jnp.tan, lax.erf, jax.nn.gelu, jax.nn.softmax)),
+            *(f(x) for f in (jnp.isfinite, jnp.isnan)),
             x**2, x**0.5, jnp.arctan2(x, x + 1), jnp.clip(x, 0, 1), jnp.remainder(x, 3.0),
         ),
         [FLOATS],
@@ -161,7 +162,10 @@ PROGRAMS = {
         [],
     ),
     "top_k": (lambda x: lax.top_k(x, 2), [FLOATS]),
-    "constants": (lambda x: (x + np.arange(200, dtype=np.float32), np.arange(200) % 3 == 0), [spec((200,), F32)]),
+    "constants": (
+        lambda x: (x + np.arange(200, dtype=np.float32), np.arange(200) % 3 == 0),
+        [spec((200,), F32)],
+    ),
     "barrier": (lambda x, y: lax.optimization_barrier((x, y)), [LINE, FEW]),
     "statistics": (lambda x: (jnp.median(x), jnp.var(x), jnp.linalg.norm(x)), [LINE]),
 }

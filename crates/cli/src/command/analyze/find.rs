@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-use super::{contents::first_dump, manifest};
+use super::{compiler_dump, contents::first_dump, manifest};
 use crate::{
     input::{self, Allowance, Listing},
     print::{one_line, shown},
@@ -28,6 +28,8 @@ pub(super) struct Group {
     pub beside: Option<PathBuf>,
     /// Name of the kernel's operation in the HLO, for a kernel that Octile did not generate.
     pub operation: Option<String>,
+    /// Files of a compiler's dump folder that belong to no kernel; counted with its first kernel.
+    pub ignored: usize,
 }
 
 /// Lists the versions in files and folders.
@@ -49,7 +51,14 @@ fn single(file: &Path) -> Result<Group> {
         bail!("{path} does not exist: name a dump or a folder of dumps, or write some with `octile inspect`");
     }
     let path = file.to_owned();
-    Ok(Group { name: version_of(file), files: vec![path.clone()], path, beside: None, operation: None })
+    Ok(Group {
+        name: version_of(file),
+        files: vec![path.clone()],
+        path,
+        beside: None,
+        operation: None,
+        ignored: 0,
+    })
 }
 
 /// Lists the versions of a folder: the folder itself if it holds files of one, else every sub-folder and HLO
@@ -58,6 +67,11 @@ fn in_folder(folder: &Path, allowance: &mut Allowance) -> Result<Vec<Group>> {
     let Listing { files, folders } = allowance.list(folder)?;
     if has_manifest(folder) {
         return Ok(one(folder, files, None).into_iter().collect());
+    }
+    if !folders.iter().any(|folder| has_manifest(folder))
+        && let Some(kernels) = compiler_dump::kernels(folder, allowance)?
+    {
+        return Ok(kernels);
     }
     let (named, others): (Vec<_>, Vec<_>) = files.into_iter().partition(|file| named_version(file).is_some());
     let mut groups = Vec::new();
@@ -101,7 +115,7 @@ fn one(folder: &Path, mut files: Vec<PathBuf>, beside: Option<PathBuf>) -> Optio
     let path = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
     let name = one_line(file_name(&path));
     let has_files = has_manifest(folder) || !files.is_empty() || beside.is_some();
-    has_files.then(|| Group { name, path: folder.to_owned(), files, beside, operation: None })
+    has_files.then(|| Group { name, path: folder.to_owned(), files, beside, operation: None, ignored: 0 })
 }
 
 /// Whether there is a manifest; reading it reports what is wrong with it.

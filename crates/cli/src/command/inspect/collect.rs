@@ -55,12 +55,6 @@ pub(crate) fn optimized_hlo(files: &[PathBuf]) -> Option<&PathBuf> {
     files.iter().find(|file| file_name(file).ends_with(".after_codegen.txt"))
 }
 
-/// Mosaic kernels as they entered the compiler.
-pub(crate) fn mosaic_dumps(files: &[PathBuf]) -> Vec<&PathBuf> {
-    let is_original = |name: &str| name.contains("-mosaic-dump-") && name.ends_with("-original.txt");
-    files.iter().filter(|file| is_original(file_name(file))).collect()
-}
-
 fn copy_listings(
     dump: &Path,
     kernel: &str,

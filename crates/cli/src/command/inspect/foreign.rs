@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use octile_core::device::tpu::TpuChip;
 use octile_dump::hlo;
+use octile_mosaic::bytecode;
 use octile_runtime::pjrt::compile::{Compiled, DumpFlags, Module, StaticProfile, static_profile};
 
 use super::{
@@ -155,7 +156,7 @@ impl Output<'_> {
     fn build(&self, kernel: &LoweredKernel, operation: &str, place: &OutputFolder) -> Result<Figures> {
         let folder = place.draft(&kernel.folder)?;
         fs::write(folder.join("stablehlo.mlir"), &self.work.module.stablehlo)?;
-        if let Some(mosaic) = self.mosaic(kernel)? {
+        if let Some(mosaic) = mosaic(kernel) {
             fs::write(folder.join("mosaic.mlir"), mosaic)?;
         }
         fs::copy(self.executable, folder.join("executable.bin"))?;
@@ -178,19 +179,13 @@ impl Output<'_> {
         fs::write(folder.join("manifest.json"), seal::sealed(&manifest)?)?;
         Ok(figures)
     }
+}
 
-    /// The kernel as Mosaic text: as it is embedded, or as the compiler dumped it.
-    fn mosaic(&self, kernel: &LoweredKernel) -> Result<Option<String>> {
-        let embedded = STANDARD.decode(&kernel.body).ok().and_then(|bytes| String::from_utf8(bytes).ok());
-        if let Some(text) = embedded.filter(|text| text.contains("func.func")) {
-            return Ok(Some(text));
-        }
-        // The dumps do not say which kernel they are of.
-        let files = collect::files_below(self.dump)?;
-        let dumps = collect::mosaic_dumps(&files);
-        match (dumps.as_slice(), self.work.module.kernels.len()) {
-            ([dump, ..], 1) => Ok(Some(input::read_text(dump)?)),
-            _ => Ok(None),
-        }
+/// The kernel as Mosaic text; `None` if it is in a form that only the compiler reads.
+fn mosaic(kernel: &LoweredKernel) -> Option<String> {
+    let bytes = STANDARD.decode(&kernel.body).ok()?;
+    if bytecode::is_bytecode(&bytes) {
+        return Some(bytecode::read(&bytes).ok()?.to_string());
     }
+    String::from_utf8(bytes).ok().filter(|text| text.contains("func.func"))
 }

@@ -7,7 +7,11 @@ use std::{collections::BTreeSet, path::Path};
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use crate::print::{one_line, shown};
+use crate::{
+    input,
+    kernel_file::FROM_JAX,
+    print::{one_line, shown},
+};
 
 /// Call target of Pallas kernels.
 const TARGET: &str = "tpu_custom_call";
@@ -37,8 +41,22 @@ pub struct LoweredKernel {
 }
 
 impl LoweredModule {
+    /// Reads a module from a file.
+    pub fn read(path: &Path) -> Result<Self> {
+        let bytes = input::read(path, input::DUMP_BYTES)?;
+        let text =
+            String::from_utf8(bytes).ok().filter(|text| text.contains("stablehlo.") || !is_mosaic(text));
+        let Some(text) = text else {
+            bail!(
+                "{} is a kernel without the program around it, which says what its operands are: {FROM_JAX}",
+                shown(path)
+            );
+        };
+        Self::parse(text, path)
+    }
+
     /// Reads StableHLO text. `path` is for errors.
-    pub fn parse(stablehlo: String, path: &Path) -> Result<Self> {
+    fn parse(stablehlo: String, path: &Path) -> Result<Self> {
         let name = after(&stablehlo, "module @").map_or("module", identifier).to_owned();
         let mut kernels: Vec<LoweredKernel> = Vec::new();
         let mut folders = BTreeSet::new();
@@ -55,13 +73,15 @@ impl LoweredModule {
             kernels.push(LoweredKernel { name, folder, body });
         }
         if kernels.is_empty() {
-            bail!(
-                "{} calls no Pallas kernel ({TARGET}): write it with jax.jit(f).lower(...).as_text() for TPU",
-                shown(path)
-            );
+            bail!("{} calls no Pallas kernel ({TARGET}): {FROM_JAX}", shown(path));
         }
         Ok(Self { name, stablehlo, kernels })
     }
+}
+
+/// Whether a text is a kernel by itself.
+fn is_mosaic(text: &str) -> bool {
+    text.contains("func.func") && (text.contains("tpu.") || text.contains("stable_mosaic."))
 }
 
 /// Whether a line calls a kernel, in the pretty or the generic form.

@@ -169,7 +169,7 @@ fn run(m: &mut Machine<'_>, step: &Step, manual: &Manual) -> Result<(), Stop> {
     }
     let fault = |message: String| Stop::Fault(step.place, message);
     let whole = |(number, (_, element, _)): (usize, &(Sharding, Element, Vec<usize>))| {
-        m.array(step, number).map(|array| array.to_tensor(*element))
+        m.array(step, number).map(|array| array.into_tensor(*element))
     };
     let wholes: Vec<Tensor> = manual.operands.iter().enumerate().map(whole).collect::<Result<_, _>>()?;
     let part = |device: usize| {
@@ -229,8 +229,8 @@ fn joined(
     let differing: Vec<usize> = outcomes.iter().enumerate().filter_map(put).collect();
     if let Some(device) = differing.first() {
         let message = format!(
-            "result {number} should be the same on several devices, but differs on device {device}; the first \
-             device's is taken"
+            "result {number} should be the same on several devices, but differs on device {device}; that of \
+             the first device is taken"
         );
         notes.push(Note { line: step.line(), op: step.name.to_string(), message });
     }

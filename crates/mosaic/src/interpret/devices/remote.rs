@@ -35,16 +35,16 @@ pub(super) struct RemoteCopy {
     pub(super) bytes: i64,
     pub(super) origin: Origin,
     /// Sender's clock at the start.
-    clock: VectorClock,
+    pub(super) clock: VectorClock,
     landed: bool,
     /// Epoch in which the sender observed that the source has been read.
-    sent: Option<u64>,
+    pub(super) sent: Option<u64>,
     /// Epoch in which the receiver observed completion.
-    received: Option<u64>,
+    pub(super) received: Option<u64>,
     /// Whether a race with it has been reported.
     pub(super) forgiven: bool,
     /// Completion time on the sender's modelled clock.
-    ends: f64,
+    pub(super) ends: f64,
 }
 
 impl RemoteCopy {
@@ -54,11 +54,11 @@ impl RemoteCopy {
         here && (self.signals_receiver(device, id) || self.signals_sender(device, id))
     }
 
-    fn signals_receiver(&self, device: usize, id: SemaphoreId) -> bool {
+    pub(super) fn signals_receiver(&self, device: usize, id: SemaphoreId) -> bool {
         self.to == device && self.receive == id && self.early_receive.is_none()
     }
 
-    fn signals_sender(&self, device: usize, id: SemaphoreId) -> bool {
+    pub(super) fn signals_sender(&self, device: usize, id: SemaphoreId) -> bool {
         self.from == device && self.send == id
     }
 
@@ -343,85 +343,19 @@ impl Machine<'_> {
         let (send, receive) = (copy.send, copy.early_receive.is_none().then_some(copy.receive));
         let mut moved = std::mem::take(&mut self.scratch);
         moved.clear();
-        let buffer = &self.buffers_of(from)[source.buffer];
-        buffer.gather(&source, &mut moved);
-        let unwritten = buffer.unwritten_rows(&source);
-        let buffer = &mut self.buffers_of_mut(to)[target.buffer];
-        buffer.scatter(&target, &moved);
-        unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
+        // The memory of a device that has failed is gone; so will be the result of the run.
+        if let Some(buffer) = self.buffers_of(from).get(source.buffer) {
+            buffer.gather(&source, &mut moved);
+            let unwritten = buffer.unwritten_rows(&source);
+            if let Some(buffer) = self.buffers_of_mut(to).get_mut(target.buffer) {
+                buffer.scatter(&target, &moved);
+                unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
+            }
+        }
         self.scratch = moved;
         self.copies_of_mut(from).arrived(send, bytes);
         if let Some(receive) = receive {
             self.copies_of_mut(to).arrived(receive, bytes);
-        }
-    }
-
-    /// What a wait of `amount` on a semaphore that held `held` made known: signals that it cannot have returned
-    /// without, and, if nothing is left, the DMAs on it. Returns the latest time of any of them.
-    pub(super) fn observe(&mut self, id: SemaphoreId, held: i64, amount: i64) -> f64 {
-        let pending = self.due_remote_copy(id).is_some() || self.copies.oldest_pending(id).is_some();
-        let empty = held == amount && !pending;
-        let Some(link) = &mut self.link else { return 0.0 };
-        let device = link.device;
-        let fabric = link.fabric_mut();
-        let own = &mut fabric.devices[device];
-        let mut latest: f64 = 0.0;
-        if let Some(signals) = own.signals.get_mut(&id) {
-            let without = |signal: &Signal| {
-                let later = signals.iter().filter(|other| other.follows(signal));
-                held.saturating_sub(later.fold(0, |all: i64, other| all.saturating_add(other.amount)))
-            };
-            let needed: Vec<bool> = signals.iter().map(|signal| without(signal) < amount).collect();
-            let mut needed = needed.into_iter();
-            signals.retain(|signal| {
-                let is_needed = needed.next().unwrap_or(false);
-                if is_needed {
-                    own.clock.join(&signal.clock);
-                    latest = latest.max(signal.at);
-                }
-                !is_needed
-            });
-        }
-        if !empty {
-            return latest;
-        }
-        for copy in fabric.remote.values_mut().filter(|copy| copy.landed) {
-            let own = &mut fabric.devices[device];
-            let epoch = own.clock.of(device);
-            if copy.signals_sender(device, id) && copy.sent.is_none() {
-                copy.sent = Some(epoch);
-                latest = latest.max(copy.ends);
-            }
-            if copy.signals_receiver(device, id) && copy.received.is_none() {
-                own.clock.join(&copy.clock);
-                copy.received = Some(epoch);
-                latest = latest.max(copy.ends);
-            }
-        }
-        self.retire();
-        latest
-    }
-
-    /// Moves DMAs that both sides have observed to the histories of the memory they accessed.
-    fn retire(&mut self) {
-        let Some(link) = &mut self.link else { return };
-        let fabric = link.fabric_mut();
-        let over = |(&number, copy): (&usize, &RemoteCopy)| {
-            (copy.sent.is_some() && copy.received.is_some()).then_some(number)
-        };
-        let numbers: Vec<usize> = fabric.remote.iter().filter_map(over).collect();
-        for number in numbers {
-            let Some(copy) = fabric.remote.remove(&number) else { continue };
-            let (Some(sent), Some(received)) = (copy.sent, copy.received) else { continue };
-            if let Some(reads) = copy.reads {
-                let also = Some((copy.to, received));
-                let history = &mut fabric.devices[copy.from].history;
-                history.add(copy.source.buffer, reads, false, sent, also, copy.origin.clone());
-            }
-            if let Some(writes) = copy.writes {
-                let history = &mut fabric.devices[copy.to].history;
-                history.add(copy.target.buffer, writes, true, received, None, copy.origin);
-            }
         }
     }
 

@@ -5,7 +5,7 @@ use std::thread;
 use super::Link;
 use crate::{
     interpret::{
-        KernelRun, Options, Outcome, SimulateError, Tensor, finding::Findings, host, kernel::Kernel,
+        KernelRun, Note, Options, Outcome, SimulateError, Tensor, finding::Findings, host, kernel::Kernel,
         run_on_device,
     },
     ir::Module,
@@ -57,7 +57,7 @@ fn split(inputs: &[Tensor], ranks: &[usize], devices: usize) -> Result<Parts, Si
         }
         if tensor.shape.first() != Some(&devices) || !tensor.is_sound() {
             return Err(SimulateError::Operands(format!(
-                "operand {number} has shape {:?}: its first dimension must be the number of devices, {devices}",
+                "operand {number} has shape {:?}: its first extent must be the number of devices, {devices}",
                 tensor.shape
             )));
         }
@@ -81,8 +81,8 @@ fn bytes_per_device(options: &Options<'_>, operands: &[Tensor], devices: usize) 
 
 /// Runs `device` for each part of the operands; returns the outcomes in the order of the devices.
 ///
-/// Findings do not depend on the schedule where vector clocks decide. Whether two DMAs can be in flight on one
-/// semaphore does; so a run without findings is repeated with the devices in the opposite order.
+/// Findings do not depend on the schedule where vector clocks decide. Whether two DMAs can be in flight on
+/// one semaphore does; so a run without findings is repeated with the devices in the opposite order.
 pub(super) fn on_all<F>(
     parts: &Parts,
     options: &Options<'_>,
@@ -157,12 +157,24 @@ pub(super) fn merged(outcomes: Vec<Outcome>) -> Outcome {
     let operations = outcomes.iter().fold(0, |all: u64, outcome| all.saturating_add(outcome.operations));
     outcomes.iter().for_each(|outcome| findings.merge(outcome.findings.clone()));
     let kernels = merged_kernels(&outcomes);
+    let notes = distinct(outcomes.iter().flat_map(|outcome| &outcome.notes));
     let slowest = outcomes.into_iter().max_by(|a, b| {
         let cycles = |outcome: &Outcome| outcome.timeline.figures.cycles;
         cycles(a).total_cmp(&cycles(b))
     });
     let Some(slowest) = slowest else { unreachable!("there is at least one device") };
-    Outcome { findings: findings.0, completed, operations, kernels, ..slowest }
+    Outcome { findings: findings.0, completed, operations, notes, kernels, ..slowest }
+}
+
+/// Each note once.
+fn distinct<'n>(notes: impl Iterator<Item = &'n Note>) -> Vec<Note> {
+    let mut all = Vec::new();
+    for note in notes {
+        if !all.contains(note) {
+            all.push(note.clone());
+        }
+    }
+    all
 }
 
 /// The runs of each kernel on all devices as one.
@@ -177,6 +189,8 @@ fn merged_kernels(outcomes: &[Outcome]) -> Vec<KernelRun> {
             kernel.operations = kernel.operations.saturating_add(run.operations);
         }
         kernel.findings = findings.0;
+        let runs = outcomes.iter().filter_map(|outcome| outcome.kernels.get(number));
+        kernel.notes = distinct(runs.flat_map(|run| &run.notes));
     }
     kernels
 }

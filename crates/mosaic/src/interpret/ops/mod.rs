@@ -175,7 +175,7 @@ impl Definition {
     }
 }
 
-const TABLES: [&[Definition]; 23] = [
+const TABLES: [&[Definition]; 24] = [
     integer::OPS,
     float::OPS,
     convert::OPS,
@@ -191,6 +191,7 @@ const TABLES: [&[Definition]; 23] = [
     print::OPS,
     random::OPS,
     stablehlo::elementwise::OPS,
+    stablehlo::convert::OPS,
     stablehlo::shape::OPS,
     stablehlo::reduce::OPS,
     stablehlo::sort::OPS,

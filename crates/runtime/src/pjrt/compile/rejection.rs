@@ -72,9 +72,13 @@ impl Rejection {
             return Self::OutOfMemory(excess(&message).unwrap_or(first));
         }
         if let Some((_, detail)) = first.split_once("Mosaic failed to compile TPU kernel: ") {
+            let at_line = |detail: &str| match source_line(&message) {
+                Some(line) => format!("{line}: {detail}"),
+                None => detail.to_owned(),
+            };
             return match detail.strip_prefix("E2001: ") {
-                Some(detail) => Self::Unsupported(detail.to_owned()),
-                None => Self::MosaicLowering(detail.to_owned()),
+                Some(detail) => Self::Unsupported(at_line(detail)),
+                None => Self::MosaicLowering(at_line(detail)),
             };
         }
         if first.contains(": error: ") {
@@ -88,6 +92,19 @@ impl Rejection {
 fn essence(message: &str) -> String {
     let line = message.lines().map(str::trim).find(|line| !line.is_empty());
     line.unwrap_or("no reason given").to_owned()
+}
+
+/// The innermost source line of a message: `kernel.py:30` of `at location: loc("swap:"(callsite("k"
+/// ("kernel.py":30:8 to :31) at ...)))`.
+fn source_line(message: &str) -> Option<String> {
+    let (_, location) = message.split_once("at location: loc(")?;
+    let location = location.lines().next()?;
+    location.match_indices("\":").find_map(|(at, mark)| {
+        let (_, file) = location.get(..at)?.rsplit_once('"')?;
+        let number = location.get(at + mark.len()..)?.split(':').next()?;
+        let line: u32 = number.parse().ok()?;
+        Some(format!("{file}:{line}"))
+    })
 }
 
 /// The sentence about the exceeded memory.
@@ -155,6 +172,18 @@ mod tests {
         assert_eq!(
             explain(ErrorCode::Internal, lowering),
             "the compiler cannot lower the kernel: failed to legalize operation 'tpu.matmul'"
+        );
+    }
+
+    #[test]
+    fn a_kernel_that_cannot_be_lowered_names_its_python_line() {
+        let alignment = "Mosaic failed to compile TPU kernel: E2003: cannot statically prove that index in \
+                         dimension 0 is a multiple of 8\n\nat location: loc(\"swap:\"(\"swap/swap\"(callsite(\
+                         \"oobw.<locals>.k\"(\"src/suite4.py\":30:8 to :31) at \"f\"(\"src/main.py\":9:1)))))\n";
+        assert_eq!(
+            explain(ErrorCode::Internal, alignment),
+            "the compiler cannot lower the kernel: src/suite4.py:30: E2003: cannot statically prove that index \
+             in dimension 0 is a multiple of 8"
         );
     }
 

@@ -6,7 +6,7 @@ use super::{Definition, array_op, effect, same_types, tensor_of};
 use crate::{
     attribute::Attr,
     interpret::{
-        array::Array,
+        array::{Array, Dtype},
         ask::not_modelled,
         element::Element,
         embedded::{KernelCall, call_target, is_kernel_call},
@@ -64,6 +64,13 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
             Ok(_) => array_op(1, |arrays| arrays[0].clone()),
             Err(_) => Err(Refusal::NotModelled(format!("'{target}' divides a tensor among devices"))),
         },
+        Some("AllocateBuffer") => {
+            c.arity(op, 0, 1)?;
+            let (dtype, shape) = tensor_of(c, c.result(op, 0)?)?;
+            // Nothing has written it: NaN, as memory is before a kernel runs.
+            let poison = if dtype == Dtype::Bool { 1 } else { Element::POISON };
+            array_op(0, move |_| Array::new(dtype, &shape, vec![poison; dtype.bytes()]))
+        }
         Some(target) => {
             let message = format!("the call target is \"{target:.80}\"; only tpu_custom_call is supported");
             Err(Refusal::NotModelled(message))
@@ -127,7 +134,7 @@ fn inputs(
     operands: &[(Element, Vec<usize>)],
 ) -> Result<Vec<Tensor>, Stop> {
     let input = |(i, (element, _)): (usize, &(Element, Vec<usize>))| match m.array(step, i) {
-        Ok(array) => Ok(array.to_tensor(*element)),
+        Ok(array) => Ok(array.into_tensor(*element)),
         Err(Stop::Missing(why)) => Err(Stop::Unrunnable(Unrunnable::Kernel(format!(
             "{why}, and the kernel '{name}' needs its result"
         )))),

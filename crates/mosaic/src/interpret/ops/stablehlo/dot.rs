@@ -1,6 +1,6 @@
 //! Matmuls of the program around a kernel.
 
-use super::{Definition, elementwise::enum_word, index::Numbers, pure, tensor_of};
+use super::{Definition, convert::enum_word, index::Numbers, pure, tensor_of};
 use crate::{
     attribute::{Attr, DotDimensions},
     interpret::{

@@ -160,8 +160,9 @@ struct Walk {
 }
 
 impl Walk {
-    /// Visits every element of the sliced result with its place in the operand. A slice that leaves the operand
-    /// is moved inside if `clamped`, and else has no place.
+    /// Visits every element of the sliced result with its place in the operand.
+    ///
+    /// A slice that leaves the operand is moved inside if `clamped`, and else has no place.
     fn visit(&self, indices: &Array, clamped: bool, mut visit: impl FnMut(usize, Option<usize>)) {
         let Self { slicing, operand, slice, result, .. } = self;
         let (full, result_strides) = (strides(operand), strides(result));

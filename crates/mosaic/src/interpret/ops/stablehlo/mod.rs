@@ -3,6 +3,7 @@
 pub(super) mod call;
 pub(super) mod collective;
 pub(super) mod control;
+pub(super) mod convert;
 pub(super) mod dot;
 pub(super) mod elementwise;
 pub(super) mod index;

@@ -64,8 +64,9 @@ fn number(dtype: Dtype, attr: &Attr, bytes: &mut Vec<u8>) -> Made<()> {
     Ok(())
 }
 
-/// Bytes of `dense<"0x0102...">`, which may hold one element for all. Older versions of MLIR pack eight booleans
-/// in a byte.
+/// Bytes of `dense<"0x0102...">`, which may hold one element for all.
+///
+/// Older versions of MLIR pack eight booleans in a byte.
 fn blob(text: &str, dtype: Dtype, elements: usize) -> Made<Vec<u8>> {
     let bad = || Refusal::from(format!("'{text:.40}...' does not hold {elements} elements of {dtype}"));
     let digits = text.split_once("\"0x").and_then(|(_, rest)| rest.split_once('"')).ok_or_else(bad)?.0;

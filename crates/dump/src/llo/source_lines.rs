@@ -1,0 +1,254 @@
+//! Cycles per source line: what an execution spent on the lines that the compiler's annotations name.
+//!
+//! ```text
+//! %v163_v3 = vmax.f32 %v752_v0, %v755_v1 /* loc("kernel.py":10:24 to :56) */
+//! ```
+//!
+//! A bundle's cycle belongs to the lines of its instructions, in equal parts per instruction. An empty bundle
+//! waits for a latency, so its cycle belongs to the next bundle with instructions. Late passes emit vector
+//! instructions without an annotation; those belong to the line of an operand.
+
+use std::collections::{BTreeMap, HashMap};
+
+use serde::Serialize;
+
+use super::{Bundle, Cycles, Listing, Slot, UnitUse, touches_spill};
+
+/// Begin of an annotation.
+const ANNOTATION: &str = "/* loc(\"";
+
+/// A line of the source.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub struct SourceLine {
+    /// The file, as the compiler names it.
+    pub file: String,
+    /// The line, from 1.
+    pub line: u32,
+}
+
+/// What an execution spent on a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct LineCost {
+    /// Issue cycles, empty bundles included.
+    pub cycles: f64,
+    /// Of those, empty bundles before its instructions.
+    pub latency: f64,
+    /// Modelled cycles of waits for DMAs.
+    pub waits: f64,
+    /// Unit-cycles of the matrix units.
+    pub mxu: u64,
+    /// Stores to and loads from spill slots.
+    pub spills: u64,
+    /// Instructions issued.
+    pub instructions: u64,
+}
+
+impl LineCost {
+    /// Issue cycles and waits.
+    pub fn total(&self) -> f64 {
+        self.cycles + self.waits
+    }
+
+    /// Adds another cost.
+    pub fn add(&mut self, other: &Self) {
+        self.cycles += other.cycles;
+        self.latency += other.latency;
+        self.waits += other.waits;
+        self.mxu = self.mxu.saturating_add(other.mxu);
+        self.spills = self.spills.saturating_add(other.spills);
+        self.instructions = self.instructions.saturating_add(other.instructions);
+    }
+}
+
+/// The cost of one line.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct LineProfile {
+    /// The line.
+    #[serde(flatten)]
+    pub place: SourceLine,
+    /// Its cost.
+    #[serde(flatten)]
+    pub cost: LineCost,
+}
+
+/// How often the bundles of a profile count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProfileBasis {
+    /// As often as they run.
+    Executed,
+    /// As often as they run if branches that depend on data fall through: conditional regions run, and loops
+    /// whose length depends on data run once.
+    Assumed,
+    /// Once each.
+    Code,
+}
+
+/// The cost of every line of a kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct SourceProfile {
+    /// How often each bundle counts.
+    pub basis: ProfileBasis,
+    /// Lines by file and number.
+    pub lines: Vec<LineProfile>,
+    /// Code that belongs to no line: the grid loop, and the DMAs of block windows.
+    pub elsewhere: LineCost,
+}
+
+impl SourceProfile {
+    /// Attributes an execution of the listing. `None` if the listing has no annotations.
+    pub fn new(listing: &Listing<'_>, cycles: &Cycles) -> Option<Self> {
+        let times = |at: usize| cycles.executions.get(at).copied().unwrap_or_default();
+        let stalled = |at: usize| cycles.stalls.get(&at).copied().unwrap_or_default();
+        let basis = if cycles.assumed_branches == 0 { ProfileBasis::Executed } else { ProfileBasis::Assumed };
+        Some(Self { basis, ..Self::attribute(listing, times, stalled)? })
+    }
+
+    /// Attributes the code itself, where it could not be executed: every bundle counts once.
+    pub fn of_code(listing: &Listing<'_>) -> Option<Self> {
+        Self::attribute(listing, |_| 1, |_| 0.0)
+    }
+
+    fn attribute(
+        listing: &Listing<'_>,
+        times: impl Fn(usize) -> u64,
+        stalled: impl Fn(usize) -> f64,
+    ) -> Option<Self> {
+        memchr::memmem::find(listing.text().as_bytes(), ANNOTATION.as_bytes())?;
+        let owners = Owners::of(listing);
+        let mut costs: BTreeMap<usize, LineCost> = BTreeMap::new();
+        let mut elsewhere = LineCost::default();
+        let mut empty = 0.0;
+        for (at, bundle) in listing.bundles().iter().enumerate() {
+            let times = times(at);
+            let slots = listing.slots(bundle);
+            if slots.is_empty() {
+                empty += times as f64;
+                continue;
+            }
+            let latency = std::mem::take(&mut empty);
+            let spent = Spent { times, latency, stalled: stalled(at) };
+            for (owner, cost) in shares(listing, bundle, &owners, &spent) {
+                match owner {
+                    Some(line) => costs.entry(line).or_default().add(&cost),
+                    None => elsewhere.add(&cost),
+                }
+            }
+        }
+        elsewhere.cycles += empty;
+        elsewhere.latency += empty;
+        let mut lines: Vec<_> = costs
+            .into_iter()
+            .filter_map(|(line, cost)| Some(LineProfile { place: owners.lines.get(line)?.clone(), cost }))
+            .collect();
+        lines.sort_by(|a, b| a.place.cmp(&b.place));
+        Some(Self { basis: ProfileBasis::Code, lines, elsewhere })
+    }
+
+    /// Issue cycles and waits of all lines.
+    pub fn total(&self) -> f64 {
+        self.lines.iter().map(|line| line.cost.total()).sum::<f64>() + self.elsewhere.total()
+    }
+}
+
+/// What one bundle cost.
+struct Spent {
+    times: u64,
+    latency: f64,
+    stalled: f64,
+}
+
+/// Divides the cost of a bundle among the lines of its instructions. Address computations and control flow
+/// without a line do not take a part of the cycle, unless there is nothing else.
+fn shares(
+    listing: &Listing<'_>,
+    bundle: &Bundle,
+    owners: &Owners,
+    spent: &Spent,
+) -> Vec<(Option<usize>, LineCost)> {
+    let slots = listing.slots(bundle);
+    let owned: Vec<_> = slots.iter().map(|slot| (owners.of_slot(slot), slot)).collect();
+    let located = owned.iter().filter(|(owner, _)| owner.is_some()).count();
+    let parts = if located == 0 { owned.len() } else { located } as f64;
+    let waits = |slot: &Slot| listing.op(slot).starts_with("dma.done.wait");
+    let waiter = owned.iter().position(|(_, slot)| waits(slot)).unwrap_or(0);
+    let cost = |(index, (owner, slot)): (usize, &(Option<usize>, &Slot))| {
+        let takes_part = located == 0 || owner.is_some();
+        let part = if takes_part { 1.0 / parts } else { 0.0 };
+        let mut units = UnitUse::default();
+        let args = slot.args.of(listing.text());
+        units.count(listing.op(slot), args);
+        let cost = LineCost {
+            cycles: part * (spent.times as f64 + spent.latency),
+            latency: part * spent.latency,
+            waits: if index == waiter { spent.stalled } else { 0.0 },
+            mxu: units.mxu.saturating_mul(spent.times),
+            spills: u64::from(touches_spill(args)).saturating_mul(spent.times),
+            instructions: spent.times,
+        };
+        (*owner, cost)
+    };
+    owned.iter().enumerate().map(cost).collect()
+}
+
+/// The line of each instruction.
+struct Owners {
+    lines: Vec<SourceLine>,
+    /// By offset of the operation in the text.
+    by_slot: HashMap<u32, usize>,
+}
+
+impl Owners {
+    fn of(listing: &Listing<'_>) -> Self {
+        let mut numbers: HashMap<SourceLine, usize> = HashMap::new();
+        let mut owners = Self { lines: Vec::new(), by_slot: HashMap::new() };
+        // Lines of results and of spill slots.
+        let mut values: HashMap<&str, usize> = HashMap::new();
+        for (_, slot) in listing.all_slots() {
+            let args = slot.args.of(listing.text());
+            let line = match annotation(args) {
+                Some(line) => Some(*numbers.entry(line).or_insert_with_key(|line| {
+                    owners.lines.push(line.clone());
+                    owners.lines.len() - 1
+                })),
+                None if is_vector(listing.op(slot)) || touches_spill(args) => {
+                    names(args).find_map(|name| values.get(name).copied())
+                }
+                None => None,
+            };
+            let Some(line) = line else { continue };
+            owners.by_slot.insert(slot.op.start, line);
+            let result = listing.result(slot);
+            if !result.is_empty() {
+                values.insert(result, line);
+            }
+            if let Some(spilled) = names(args).find(|name| name.ends_with("_spill")) {
+                values.insert(spilled, line);
+            }
+        }
+        owners
+    }
+
+    fn of_slot(&self, slot: &Slot) -> Option<usize> {
+        self.by_slot.get(&slot.op.start).copied()
+    }
+}
+
+fn is_vector(op: &str) -> bool {
+    op.starts_with('v') && !op.starts_with("vsync")
+}
+
+/// Registers, results and spill slots in the operands: `%v752_v0`, `166` in `vpop.xlane.xlu1 %166`,
+/// `#allocation22_spill`.
+fn names(args: &str) -> impl Iterator<Item = &str> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '%' | '#');
+    args.split(move |c: char| !is_name(c)).filter(|word| word.starts_with(['%', '#']))
+}
+
+/// The location of an annotation, `loc("kernel.py":10:24 to :56)`.
+fn annotation(args: &str) -> Option<SourceLine> {
+    let (_, location) = args.split_once(ANNOTATION)?;
+    let (file, rest) = location.split_once("\":")?;
+    let line = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
+    Some(SourceLine { file: file.to_owned(), line })
+}
