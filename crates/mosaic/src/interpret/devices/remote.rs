@@ -343,12 +343,15 @@ impl Machine<'_> {
         let (send, receive) = (copy.send, copy.early_receive.is_none().then_some(copy.receive));
         let mut moved = std::mem::take(&mut self.scratch);
         moved.clear();
-        let buffer = &self.buffers_of(from)[source.buffer];
-        buffer.gather(&source, &mut moved);
-        let unwritten = buffer.unwritten_rows(&source);
-        let buffer = &mut self.buffers_of_mut(to)[target.buffer];
-        buffer.scatter(&target, &moved);
-        unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
+        // The memory of a device that has failed is gone; so will be the result of the run.
+        if let Some(buffer) = self.buffers_of(from).get(source.buffer) {
+            buffer.gather(&source, &mut moved);
+            let unwritten = buffer.unwritten_rows(&source);
+            if let Some(buffer) = self.buffers_of_mut(to).get_mut(target.buffer) {
+                buffer.scatter(&target, &moved);
+                unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
+            }
+        }
         self.scratch = moved;
         self.copies_of_mut(from).arrived(send, bytes);
         if let Some(receive) = receive {
