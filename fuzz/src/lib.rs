@@ -10,14 +10,15 @@ mod readers;
 use std::{env, fs, process::ExitCode};
 
 pub use readers::{
-    facts, hlo, kernel_body, llo, manifest, mosaic, ptx, safetensors, sass, stablehlo, tables,
+    bytecode, facts, hlo, kernel_body, llo, manifest, mosaic, ptx, safetensors, sass, stablehlo, tables,
 };
 
 /// A fuzz target. Returns whether the input was accepted and processed to the end.
 pub type Target = fn(&[u8]) -> bool;
 
 /// Every target, by the name of its binary and corpus folder.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
+    ("bytecode", bytecode),
     ("facts", facts),
     ("hlo", hlo),
     ("kernel_body", kernel_body),

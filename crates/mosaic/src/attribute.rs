@@ -182,7 +182,8 @@ struct Name<'a>(&'a str);
 impl Display for Name<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let bare = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '$');
-        if self.0.chars().all(bare) { f.write_str(self.0) } else { quote(self.0, f) }
+        let is_word = self.0.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if is_word && self.0.chars().all(bare) { f.write_str(self.0) } else { quote(self.0, f) }
     }
 }
 

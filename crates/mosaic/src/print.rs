@@ -139,7 +139,8 @@ impl<'a> Printer<'a> {
         let results = self.types(&op.results);
         write!(out, " : ({}) -> ", self.types(&op.operands))?;
         match op.results.len() {
-            1 => out.write_str(&results),
+            // A function type without parentheses would read as a list of results.
+            1 if !results.starts_with('(') => out.write_str(&results),
             _ => write!(out, "({results})"),
         }
     }

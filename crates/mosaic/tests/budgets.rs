@@ -152,7 +152,9 @@ fn what_does_not_end_is_stopped() {
                     assert!(site.line.is_some_and(|line| line > 5), "{body}: {site:?}");
                 }
                 // An iteration that changes nothing is found at once.
-                Trouble::EndlessLoop { site } => assert_eq!((site.line, &*site.op), (Some(7), "scf.while")),
+                Trouble::EndlessLoop { site, .. } => {
+                    assert_eq!((site.line, &*site.op), (Some(7), "scf.while"))
+                }
                 other => panic!("{body}: {other:?}"),
             },
             other => panic!("{body}: {other:?}"),

@@ -376,3 +376,16 @@ fn sixty_four_devices_run() {
     assert_eq!((outcome.findings, outcome.completed), (vec![], true));
     assert_eq!(outcome.outputs[0].shape, [64, 64, 8, 128]);
 }
+
+#[test]
+fn a_device_that_fails_ends_the_run_with_its_error() {
+    // A loop must not have step 0, which is the number of the first device.
+    let mut body = vec!["scf.for %i = %i0 to %i1 step %me : i32 {".to_owned(), "}".to_owned()];
+    body.extend(all_gather());
+    let error = try_run(&all_gather_text(&body)).unwrap_err().to_string();
+    assert!(error.contains("loop step must be positive"), "{error}");
+    // Others were under way.
+    let mut body = all_gather();
+    body.extend(["scf.for %i = %i0 to %i1 step %me : i32 {".to_owned(), "}".to_owned()]);
+    assert!(try_run(&all_gather_text(&body)).is_err());
+}

@@ -1,4 +1,4 @@
-//! Kernels under `shard_map` as JAX lowers them: the module has a mesh, and its operands and results are whole.
+//! Kernels under `shard_map` as JAX lowers them: the module has a mesh, its operands and results are whole.
 
 mod support;
 

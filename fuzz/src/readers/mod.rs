@@ -7,7 +7,7 @@ mod ptx;
 
 pub use dump::{facts, hlo, kernel_body, llo, sass, tables};
 pub use folder::{manifest, safetensors};
-pub use mosaic::{mosaic, stablehlo};
+pub use mosaic::{bytecode, mosaic, stablehlo};
 pub use ptx::ptx;
 
 /// Decodes the bytes as UTF-8, which most readers expect.

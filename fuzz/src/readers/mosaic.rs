@@ -30,6 +30,16 @@ pub fn mosaic(bytes: &[u8]) -> bool {
     })
 }
 
+/// A kernel in bytecode: read, printed, verified, simulated.
+pub fn bytecode(bytes: &[u8]) -> bool {
+    let Ok(module) = octile_mosaic::bytecode::read(bytes) else { return false };
+    let (module, text) = module.into_text();
+    assert!(read(&text).is_some(), "a module of bytecode prints as text that cannot be read:\n{text}");
+    let chip = TpuChip::named("tpu7x").expect("the chip is known");
+    let _ = verify(&module, chip);
+    run(&module, chip.rates)
+}
+
 /// A StableHLO module and the kernel inside it: parsed, printed, simulated.
 pub fn stablehlo(bytes: &[u8]) -> bool {
     let Some(module) = text(bytes).and_then(read) else { return false };

@@ -16,17 +16,16 @@ mod wording;
 
 use std::{path::PathBuf, time::Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
     Module,
     interpret::{
-        Element, Figures, Options, Outcome, OutputAlias, Signature, Tensor, Timeline, mesh_devices, simulate,
+        Element, Figures, Options, Outcome, OutputAlias, Signature, SimulateError, Tensor, Timeline,
+        embedded_kernels, mesh_devices, simulate,
     },
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
-    parse,
     types::DYNAMIC,
-    verify::verify,
 };
 use serde::Serialize;
 
@@ -35,7 +34,7 @@ use crate::{Verdict, args::SimulateArgs, kernel_file::KernelFile};
 use compare::Judging;
 pub use compare::{Comparison, Expected, WorstElement};
 pub use diagnosis::{
-    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, MosaicLine, Rejection,
+    ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, LocatedPrint, MosaicLine, Rejection,
 };
 use kernels::SimulatedKernels;
 use operands::{ChosenOperands, OperandSource};
@@ -104,7 +103,14 @@ impl SimulateRequest {
             };
             signature.map(|signature| signature.on_devices(devices))
         };
-        let (operands, expected) = operands::choose(args, plan.as_deref(), signature)?;
+        let chosen = operands::choose(args, plan.as_deref(), signature);
+        let (operands, expected, only) = match chosen {
+            Ok((operands, expected)) => (operands, expected, only),
+            Err(error) if only.is_none() && devices == 1 => {
+                operands::of_one_kernel(args, &file.module).ok_or(error)?
+            }
+            Err(error) => return Err(error),
+        };
         let problem = plan.map(|plan| plan.problem);
         let result = problem.map(|problem| problem.m.saturating_mul(problem.n));
         let products = problem.map_or(0, |problem| {
@@ -197,6 +203,8 @@ pub struct SimulateReport {
     pub results: usize,
     /// The modelled chip.
     pub chip: &'static str,
+    /// Number of devices.
+    pub devices: usize,
     /// Whether data races were detected.
     pub races: bool,
     /// Whether the kernel finished.
@@ -207,6 +215,8 @@ pub struct SimulateReport {
     pub findings: Vec<Diagnosis>,
     /// Where the chip's arithmetic differs from what the text suggests.
     pub notes: Vec<LocatedNote>,
+    /// What the kernel printed, in order.
+    pub prints: Vec<LocatedPrint>,
     /// Operations executed.
     pub operations: u64,
     /// The comparison that is closest to its tolerance, or furthest beyond it.
@@ -259,9 +269,10 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
     if outcome.completed && outputs.len() < expected.len() {
         bail!("--expect names {} tensors, but the number of results is {}", expected.len(), outputs.len());
     }
-    let kernel = parse(&request.text).ok();
+    let kernels = embedded_kernels(&request.module).unwrap_or_default();
+    let modules = kernels.iter().map(|kernel| &kernel.module).chain([&request.module]);
     let judging = Judging {
-        arithmetic: Arithmetic::of([&request.module].into_iter().chain(&kernel)),
+        arithmetic: Arithmetic::of(modules),
         products: outcome.timeline.figures.products,
         chosen: request.tolerance,
     };
@@ -271,7 +282,6 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
 
 /// Runs the kernel.
 pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
-    let violations = verify(&parse(&request.text).unwrap_or_else(|_| request.module.clone()), request.chip);
     let expected = &request.expected;
     let expected = || expected.iter().map(|expected| expected.shape.clone()).collect::<Vec<_>>();
     let shapes = request.results.clone().unwrap_or_else(expected);
@@ -289,13 +299,18 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let kernels = SimulatedKernels::name(&request.file, &mut module, &request.text);
     let start = Instant::now();
     let (outcome, operand_notes) = request.operands.run(|operands| {
-        simulate(&module, operands, &options)
-            .with_context(|| format!("cannot run {} {}", request.name, request.operands.described()))
+        simulate(&module, operands, &options).map_err(|error| {
+            let on = match error {
+                SimulateError::Operands(_) => request.operands.described(),
+                _ => String::new(),
+            };
+            anyhow!(error).context(format!("cannot run {}{on}", request.name))
+        })
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let comparisons = compare(request, &outcome)?;
     let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));
-    let Outcome { outputs, findings: _, completed, timeline, operations, .. } = outcome;
+    let Outcome { outputs, completed, timeline, operations, prints, .. } = outcome;
     let figures = timeline.figures.clone();
     let shares = Shares {
         microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,
@@ -312,11 +327,13 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         operand_notes,
         results: outputs.len(),
         chip: request.chip.name,
+        devices: mesh_devices(&request.module)?.unwrap_or(request.devices),
         races: request.races,
         completed,
-        violations: kernels.rejections(violations),
+        violations: kernels.rejections(request.chip),
         findings,
         notes,
+        prints: kernels.prints(&prints),
         operations,
         comparison: worst.cloned(),
         comparisons,

@@ -24,7 +24,11 @@ pub fn report(report: &SimulateReport) {
 }
 
 fn text(report: &SimulateReport) -> String {
-    let mut text = heading(format!("{}\nsimulated {}, one core", report.kernel, report.chip));
+    let cores = match report.devices {
+        1 => "one core".to_owned(),
+        devices => format!("{devices} devices, one core each"),
+    };
+    let mut text = heading(format!("{}\nsimulated {}, {cores}", report.kernel, report.chip));
     for rejection in &report.violations {
         let _ = writeln!(text, "REJECTED BY THE COMPILER\n{}", findings::rejection(rejection));
     }
@@ -51,6 +55,9 @@ fn text(report: &SimulateReport) -> String {
     }
     for comparison in &report.comparisons {
         text += &compared(comparison, report.comparisons.len());
+    }
+    for print in &report.prints {
+        let _ = writeln!(text, "print     {}", findings::print(print));
     }
     for note in &report.notes {
         let _ = writeln!(text, "note      {}", findings::note(note));

@@ -8,7 +8,7 @@ use super::{
     types::{integer_width, is_unsigned},
 };
 use crate::{
-    attribute::{Attr, Attributes, quote},
+    attribute::{Attr, Attributes},
     limits::{BYTECODE_NODES_PER_BYTE, MAX_BYTECODE_NODES, MAX_NESTING},
     parse::attribute_from_text,
     types::{Type, join},
@@ -88,7 +88,7 @@ impl<'a> Pool<'a> {
         self.attribute_at(start, number)
     }
 
-    fn attribute_at(&mut self, start: Bytes<'a>, number: u64) -> Result<Attr> {
+    pub(super) fn attribute_at(&mut self, start: Bytes<'a>, number: u64) -> Result<Attr> {
         let decoded = match get(&self.attributes, number) {
             None => return Err(start.error(format!("no attribute {number}"))),
             Some(Some(known)) => known.clone(),
@@ -135,11 +135,7 @@ impl<'a> Pool<'a> {
                 self.charge(text.len() / 8, start)?;
                 Ok(Attr::String(text.to_owned()))
             }
-            3 => {
-                let text = self.tables.string(&mut bytes)?;
-                let ty = self.ty(&mut bytes)?;
-                Ok(Attr::Other(format!("{} : {ty}", quoted(text))))
-            }
+            3 => Err(start.unsupported("strings with a type are not supported")),
             4 => Ok(Attr::Symbol(self.name(&mut bytes)?)),
             5 => self.symbol(&mut bytes),
             6 => Ok(Attr::Type(self.ty(&mut bytes)?)),
@@ -150,7 +146,7 @@ impl<'a> Pool<'a> {
             16 => self.resource(&mut bytes),
             17 => self.dense_array(&mut bytes),
             18 => self.dense(&mut bytes),
-            19 => self.dense_strings(&mut bytes),
+            19 => Err(start.unsupported("constants of strings are not supported")),
             20 => Err(start.unsupported("sparse constants are not supported")),
             21 => self.attribute(&mut bytes),
             code => Err(start.unsupported(format!("builtin attribute code {code} is not supported"))),
@@ -234,8 +230,8 @@ impl<'a> Pool<'a> {
         let ty = self.ty(bytes)?;
         let start = *bytes;
         let number = bytes.varint()?;
-        let Some(key) = get(&self.tables.resources, number) else {
-            return Err(start.error(format!("no resource {number}")));
+        let Some(key) = get(&self.tables.resources, number).filter(|key| is_key(key)) else {
+            return Err(start.error(format!("no resource {number}, or its name is not an identifier")));
         };
         Ok(Attr::Other(format!("dense_resource<{key}> : {ty}")))
     }
@@ -274,25 +270,11 @@ impl<'a> Pool<'a> {
             Err(values) => Attr::Dense(values, ty),
         })
     }
+}
 
-    fn dense_strings(&mut self, bytes: &mut Bytes<'a>) -> Result<Attr> {
-        let ty = self.ty(bytes)?;
-        let is_splat = bytes.varint()? != 0;
-        let start = *bytes;
-        let len = ty.shape().iter().try_fold(1u64, |product, &extent| product.checked_mul(extent as u64));
-        let count = if is_splat { 1 } else { len.unwrap_or(u64::MAX) };
-        let count = start.checked_count(count, bytes.remaining(), "strings")?;
-        let mut strings = Vec::new();
-        for _ in 0..count {
-            strings.push(quoted(self.tables.string(bytes)?));
-        }
-        let list = strings.join(", ");
-        self.charge(list.len() / 8, start)?;
-        Ok(Attr::Other(match is_splat {
-            true => format!("dense<{list}> : {ty}"),
-            false => format!("dense<[{list}]> : {ty}"),
-        }))
-    }
+/// Returns whether a resource name needs no quotes in text.
+fn is_key(key: &str) -> bool {
+    !key.is_empty() && key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '.' | '-'))
 }
 
 /// The text of an entry that its dialect did not encode.
@@ -300,13 +282,6 @@ pub(super) fn text<'a>(entry: &Entry<'a>) -> Result<&'a str> {
     let bytes = entry.data.rest();
     let bytes = bytes.strip_suffix(&[0]).unwrap_or(bytes);
     std::str::from_utf8(bytes).map_err(|_| entry.data.error("an attribute or type is not UTF-8"))
-}
-
-fn quoted(text: &str) -> String {
-    let mut out = String::new();
-    // Writing to a string cannot fail.
-    let _ = quote(text, &mut out);
-    out
 }
 
 /// The beginning of a text, for an error message.

@@ -259,7 +259,7 @@ pub enum Trouble {
         write: Site,
         /// The read or write of the later step.
         access: Site,
-        /// Whether the later step reads; otherwise it writes the same block of a result.
+        /// Whether the later step reads; otherwise it writes a part of the same block of a result.
         reads: bool,
     },
     /// A result's block is visited again after other blocks: what the earlier steps wrote is lost.
@@ -273,10 +273,12 @@ pub enum Trouble {
         /// The access, or copy out, of the later visit.
         access: Site,
     },
-    /// A loop that can never end: an iteration changed nothing.
+    /// A loop that does not end.
     EndlessLoop {
         /// The loop.
         site: Site,
+        /// Iterations since it last changed memory or a semaphore.
+        iterations: u64,
     },
 }
 
@@ -331,7 +333,7 @@ impl Trouble {
             Self::OutputNotWritten { .. } => Vec::new(),
             Self::AssertionFailed { site, .. }
             | Self::OutOfOperations { site, .. }
-            | Self::EndlessLoop { site } => vec![site.line],
+            | Self::EndlessLoop { site, .. } => vec![site.line],
             Self::MemoryExceeded { site, .. } => site.iter().map(|site| site.line).collect(),
             Self::ParallelDependence { write, access, .. } => vec![access.line, write.line],
             Self::OutputRevisited { access, .. } => vec![access.line],
@@ -356,7 +358,7 @@ impl Trouble {
             Self::OutputNotWritten { .. } => Vec::new(),
             Self::AssertionFailed { site, .. }
             | Self::OutOfOperations { site, .. }
-            | Self::EndlessLoop { site } => vec![site],
+            | Self::EndlessLoop { site, .. } => vec![site],
             Self::MemoryExceeded { site, .. } => site.iter_mut().collect(),
             Self::ParallelDependence { write, access, .. } => vec![access, write],
             Self::OutputRevisited { access, .. } => vec![access],
@@ -393,7 +395,7 @@ impl Trouble {
             Self::Deadlock { semaphore, .. } | Self::SemaphoreLeftOver { semaphore, .. } => semaphore,
             Self::OutOfBounds { buffer, .. } => buffer,
             Self::AssertionFailed { message, .. } => message,
-            Self::OutOfOperations { site, .. } | Self::EndlessLoop { site } => &site.op,
+            Self::OutOfOperations { site, .. } | Self::EndlessLoop { site, .. } => &site.op,
             Self::MemoryExceeded { memory, .. } => memory,
         }
     }

@@ -7,6 +7,7 @@ use super::{
     devices::{BARRIER, Link},
     element::Element,
     finding::Trouble,
+    given::{check_element, check_operand, grid_extent},
     kernel_attributes,
     machine::{Machine, Stop},
     program::{Code, Program, Unrunnable},
@@ -188,7 +189,7 @@ impl Kernel {
             }
             let space = memref.space.unwrap_or(MemorySpace::Vmem);
             let view = machine.allocate(name, space, &memref.shape, element, None)?;
-            machine.track(&view, false);
+            machine.track(&view);
             bound.scratch.push(view);
         }
         let mut far_inputs = Vec::new();
@@ -456,46 +457,6 @@ enum Bind {
     /// The kernel receives the whole operand and copies from it itself.
     Direct(View),
     Window(Window),
-}
-
-/// Extent of a grid dimension, given as one integer.
-fn grid_extent(tensor: &Tensor) -> Result<usize, Stop> {
-    let is_integer = tensor.element == Element::Integer(4) && tensor.is_sound() && tensor.bytes.len() == 4;
-    let value = is_integer.then(|| tensor.to_data().to_integers(1)[0]);
-    value.and_then(|value| usize::try_from(value).ok()).ok_or_else(|| {
-        Stop::Operands(format!(
-            "the kernel's grid is dynamic: its first operand must be one i32 that is not negative, not {} of \
-             shape {:?}",
-            tensor.element, tensor.shape
-        ))
-    })
-}
-
-/// Checks the tensor's element type and rank against the memref.
-fn check_element(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), Stop> {
-    let element = Element::of(&Type::MemRef(memref.clone()));
-    if element != Some(tensor.element) || tensor.shape.len() != memref.shape.len() || !tensor.is_sound() {
-        return Err(Stop::Operands(format!(
-            "operand %{name} is {}, but the tensor given for it is {} of shape {:?}",
-            Type::MemRef(memref.clone()),
-            tensor.element,
-            tensor.shape
-        )));
-    }
-    Ok(())
-}
-
-/// Checks the tensor's shape too.
-fn check_operand(name: &str, memref: &MemRef, tensor: &Tensor) -> Result<(), Stop> {
-    let fits = memref.shape.iter().zip(&tensor.shape).all(|(&want, &have)| want == have || want == DYNAMIC);
-    check_element(name, memref, tensor)?;
-    match fits {
-        true => Ok(()),
-        false => Err(Stop::Operands(format!(
-            "operand %{name} has shape {:?}, but the tensor given for it has {:?}",
-            memref.shape, tensor.shape
-        ))),
-    }
 }
 
 fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {

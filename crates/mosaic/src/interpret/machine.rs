@@ -1,6 +1,6 @@
 //! State of a run, and the checked memory accesses that operations are built from.
 
-use std::rc::Rc;
+use std::{collections::HashMap, rc::Rc};
 
 use super::{
     Options, Outcome, SimulateError, Tensor,
@@ -13,6 +13,7 @@ use super::{
     ops::RandomBits,
     program::{Block, Code, Program, Step, Unrunnable},
     timeline::Clock,
+    undefined::Undefined,
     value::{Data, Value},
     view::{Region, View},
     writers::{Group, ParallelGrid},
@@ -68,6 +69,8 @@ pub(crate) struct Machine<'a> {
     pub(crate) grid: Vec<usize>,
     /// Current grid step.
     pub(crate) step: Vec<i64>,
+    /// Vectors with uninitialized elements, by slot of the frame.
+    pub(crate) undefined: HashMap<u32, Undefined>,
     /// Parallel dimensions of the grid, and the group of the current step.
     pub(crate) parallel: ParallelGrid,
     pub(crate) group: Group,
@@ -107,6 +110,7 @@ impl<'a> Machine<'a> {
             clock: Clock::new(options.rates, options.events),
             grid: Vec::new(),
             step: Vec::new(),
+            undefined: HashMap::new(),
             parallel: ParallelGrid::default(),
             group: 0,
             prints: Vec::new(),
@@ -191,7 +195,13 @@ impl<'a> Machine<'a> {
                 let message = format!("the timeline exceeds {MAX_EVENTS} events: run without a trace");
                 return Err(Stop::Fault(step.place, message));
             }
-            (step.exec)(self, step)
+            if self.undefined.is_empty() {
+                return (step.exec)(self, step);
+            }
+            self.watch_undefined(step);
+            (step.exec)(self, step)?;
+            self.follow_undefined(step);
+            Ok(())
         });
         self.depth -= 1;
         ran
@@ -232,11 +242,13 @@ impl<'a> Machine<'a> {
         // Fills a new frame slot by slot.
         self.budget.spend((code.slots / ELEMENTS_PER_OPERATION) as u64);
         let outer = std::mem::replace(&mut self.frame, vec![Value::Unset; code.slots]);
+        let undefined = std::mem::take(&mut self.undefined);
         for (&slot, value) in code.body.arguments.iter().zip(arguments) {
             self.frame[slot as usize] = value;
         }
         let ran = self.run(&code.body);
         self.frame = outer;
+        self.undefined = undefined;
         self.budget.give_back(code.bytes);
         ran.map(|()| std::mem::take(&mut self.yielded))
     }
@@ -303,20 +315,27 @@ impl<'a> Machine<'a> {
 
     /// Checks and performs a read by the core.
     pub(crate) fn load(&mut self, step: &Step, view: &View) -> Result<Data, Stop> {
+        let (data, is_defined) = self.load_undefined(step, view)?;
+        if !is_defined {
+            let trouble = self.unwritten_trouble(view, self.core_site(step));
+            self.findings.add(trouble);
+        }
+        Ok(data)
+    }
+
+    /// Reads memory that may be uninitialized; returns whether all of it was written, or a race was found.
+    pub(super) fn load_undefined(&mut self, step: &Step, view: &View) -> Result<(Data, bool), Stop> {
         self.inside(view, |m| m.core_site(step))?;
         let racing = self.races(view, false, step);
         if self.link.is_some() {
             self.race_with_remote(view, false, |m| m.core_site(step));
             self.remember_access(step, view, false)?;
         }
-        if racing.is_empty() && !self.buffers[view.buffer].is_written(view) {
-            let read = self.core_site(step);
-            self.report_unwritten(view, read);
-        }
         self.check_read(step, view);
+        let is_defined = !racing.is_empty() || self.buffers[view.buffer].is_written(view);
         let data = self.peek(view);
         self.let_land(&racing);
-        Ok(data)
+        Ok((data, is_defined))
     }
 
     /// Reads `view` without checks.
@@ -351,7 +370,7 @@ impl<'a> Machine<'a> {
             self.race_with_remote(view, true, |m| m.core_site(step));
             self.remember_access(step, view, true)?;
         }
-        self.check_write(step, view);
+        self.record_write(step, view);
         let buffer = &mut self.buffers[view.buffer];
         let mut at = 0;
         match (view.element, data) {

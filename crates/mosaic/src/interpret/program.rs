@@ -12,6 +12,7 @@ use super::{
     finding::Note,
     machine::{Machine, Stop},
     ops,
+    undefined::Shadow,
 };
 use crate::{
     ir::{Function, Module, Op, Place, Region, SourceStack, Value, ValueInfo},
@@ -110,6 +111,8 @@ pub(crate) struct Step {
     pub(crate) results: Box<[u32]>,
     pub(crate) name: Arc<str>,
     pub(crate) place: Option<Place>,
+    /// What it does with uninitialized elements.
+    pub(crate) shadow: Shadow,
 }
 
 impl Step {
@@ -258,6 +261,7 @@ impl<'a> Compiler<'a> {
                 results: op.results.iter().map(|value| value.index() as u32).collect(),
                 name: Arc::from(op.name.as_ref()),
                 place: op.place,
+                shadow: Shadow::of(op),
             });
         }
         Ok(Block { arguments: region.arguments.iter().map(|value| value.index() as u32).collect(), steps })

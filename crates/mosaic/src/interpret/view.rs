@@ -160,6 +160,13 @@ impl View {
         self.slice(start.into_iter(), &sizes)
     }
 
+    /// One element of a row.
+    pub(crate) fn column(&self, number: usize) -> Self {
+        let last = self.dims.len().saturating_sub(1);
+        let start = (0..self.dims.len()).map(|i| if i == last { number as i64 } else { 0 });
+        self.slice(start, &vec![1; self.dims.len()])
+    }
+
     /// Visits each contiguous run as offset and length, in row-major order.
     pub(crate) fn runs(&self, mut visit: impl FnMut(usize, usize)) {
         // Inner dimensions without gaps form one run.
@@ -201,7 +208,7 @@ impl View {
         let reach = |dim: &Dim| dim.extent.saturating_sub(1).saturating_mul(dim.stride);
         let dims = self.dims.iter().chain(&self.packed);
         let last = dims.fold(self.piece(), |all, dim| all.saturating_add(reach(dim)));
-        let span = (self.offset, self.offset.saturating_add(last));
+        let span = (self.offset, self.offset.saturating_add(if self.elements() == 0 { 0 } else { last }));
         let dense = row_major(shape, unit);
         let mut ranges: Vec<Range> = Vec::with_capacity(shape.len());
         let mut rest = self.offset;
@@ -265,7 +272,8 @@ pub(crate) struct Region {
 impl Region {
     /// Returns whether two regions overlap; conservatively true.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
-        let meet = |a: (usize, usize), b: (usize, usize)| a.0 < b.1 && b.0 < a.1;
+        // Empty ranges meet nothing.
+        let meet = |a: (usize, usize), b: (usize, usize)| a.0.max(b.0) < a.1.min(b.1);
         if !meet(self.span, other.span) {
             return false;
         }

@@ -144,11 +144,12 @@ impl Parser<'_> {
             return Ok(op);
         }
         // One type stands for all operands and the result; several are those of the results, in order.
-        if let [ty] = &types[..] {
-            if let Some(other) = op.operands.iter().map(|&operand| self.type_of(operand)).find(|o| *o != ty) {
-                let message = format!("an operand of {} has the type {other}, not {ty}", op.name);
-                return Err(start.error(message));
-            }
+        let [ty] = &types[..] else {
+            op.results = types;
+            return Ok(op);
+        };
+        if let Some(other) = op.operands.iter().map(|&operand| self.type_of(operand)).find(|o| *o != ty) {
+            return Err(start.error(format!("an operand of {} has the type {other}, not {ty}", op.name)));
         }
         op.results = types;
         Ok(op)

@@ -110,6 +110,19 @@ pub struct LocatedNote {
     pub python: Option<PythonPlace>,
 }
 
+/// What a kernel printed, at its line.
+#[derive(Debug, Clone, Serialize)]
+pub struct LocatedPrint {
+    /// The text.
+    pub text: String,
+    /// Grid step.
+    pub step: Vec<i64>,
+    /// Device, if there are several.
+    pub device: Option<usize>,
+    /// Its Python line.
+    pub python: Option<PythonPlace>,
+}
+
 impl Diagnosis {
     /// Describes a finding of a kernel.
     pub(super) fn new(finding: &Finding, kernel: &SimulatedKernel) -> Self {

@@ -2,14 +2,17 @@
 
 use std::{collections::HashMap, path::Path, rc::Rc};
 
+use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
     Function, Module, SourceStack,
-    interpret::{EmbeddedKernel, KernelNames, Note, Outcome, embedded_kernels, kernel_entry, name_buffers},
-    verify::Violation,
+    interpret::{
+        EmbeddedKernel, KernelNames, Note, Outcome, Print, embedded_kernels, kernel_entry, name_buffers,
+    },
+    verify::verify,
 };
 
 use super::{
-    diagnosis::{ArgumentNote, Diagnosis, LocatedNote, MosaicLine, Rejection},
+    diagnosis::{ArgumentNote, Diagnosis, LocatedNote, LocatedPrint, MosaicLine, Rejection},
     signals::{SemaphoreName, signallers},
 };
 use crate::python::{Operand, PythonPlace, PythonSources, allocation_names, operand_names};
@@ -24,6 +27,7 @@ pub(super) struct SimulatedKernel {
     sources: HashMap<u32, SourceStack>,
     operands: Vec<Operand>,
     entry: Option<Function>,
+    module: Module,
 }
 
 /// The kernels of a module.
@@ -71,10 +75,24 @@ impl SimulatedKernels {
         all.filter_map(|(kernel, finding)| Some(Diagnosis::new(finding, kernel.or(self.first())?))).collect()
     }
 
-    /// Locates what the compiler would reject in the first kernel.
-    pub(super) fn rejections(&self, violations: Vec<Violation>) -> Vec<Rejection> {
-        let Some(kernel) = self.first() else { return Vec::new() };
-        violations.into_iter().map(|violation| Rejection::new(violation, kernel)).collect()
+    /// Locates what the compiler would reject.
+    pub(super) fn rejections(&self, chip: &TpuChip) -> Vec<Rejection> {
+        let of_kernel = |kernel: &SimulatedKernel| {
+            let violations = verify(&kernel.module, chip).into_iter();
+            violations.map(|violation| Rejection::new(violation, kernel)).collect::<Vec<_>>()
+        };
+        self.kernels.iter().flat_map(of_kernel).collect()
+    }
+
+    /// Locates what the kernels printed.
+    pub(super) fn prints(&self, prints: &[Print]) -> Vec<LocatedPrint> {
+        let locate = |print: &Print| LocatedPrint {
+            text: print.text.clone(),
+            step: print.site.step.clone(),
+            device: print.site.device,
+            python: self.first().and_then(|kernel| kernel.python.place(&print.site.source)),
+        };
+        prints.iter().map(locate).collect()
     }
 
     /// Locates the notes of a run.
@@ -109,7 +127,7 @@ impl SimulatedKernel {
         let operands = |function: &Function| operand_names(&python, function, results);
         let operands = entry.map(operands).unwrap_or_default();
         let lines = text.lines().map(str::to_owned).collect();
-        Self { name, lines, sources, operands, python, entry: entry.cloned() }
+        Self { name, lines, sources, operands, python, entry: entry.cloned(), module: module.clone() }
     }
 
     /// Names of its buffers and semaphores.

@@ -130,8 +130,11 @@ impl<'t> Wording<'t> {
                 Self::new("REVISITED", says, vec![("again", access)])
                     .with_remedy("visit each block of a result in consecutive steps")
             }
-            Trouble::EndlessLoop { site } => {
-                let says = "an iteration of this loop changes nothing".to_owned();
+            Trouble::EndlessLoop { site, iterations } => {
+                let says = match iterations {
+                    1 => "an iteration of this loop changes nothing".to_owned(),
+                    many => format!("{many} iterations of this loop changed no memory and no semaphore"),
+                };
                 Self::new("ENDLESS", says, vec![("loop", site)])
             }
         }

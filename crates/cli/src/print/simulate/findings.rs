@@ -4,7 +4,7 @@ use octile_mosaic::interpret::Agent;
 
 use crate::{
     command::simulate::{
-        DiagnosedSite, Diagnosis, LocatedNote, MosaicLine, PythonLine, PythonPlace, Rejection,
+        DiagnosedSite, Diagnosis, LocatedNote, LocatedPrint, MosaicLine, PythonLine, PythonPlace, Rejection,
     },
     print::one_line,
 };
@@ -63,6 +63,14 @@ pub(super) fn note(LocatedNote { note, python }: &LocatedNote) -> String {
         (None, None) => String::new(),
     };
     format!("{line}{}: {}", note.op, note.message)
+}
+
+/// What a kernel printed.
+pub(super) fn print(print: &LocatedPrint) -> String {
+    let place =
+        print.python.as_ref().map(|place| format!("{}:{}, ", one_line(&place.line.file), place.line.line));
+    let device = print.device.map(|device| format!("device {device}, ")).unwrap_or_default();
+    format!("{}{device}step {:?}: {}", place.unwrap_or_default(), print.step, one_line(&print.text))
 }
 
 /// A Python line, `kernel.py:12  cw(0, 0).start()`, and the helpers that it calls.

@@ -2,8 +2,8 @@
 
 /// How far a device knows every device to have come.
 ///
-/// A device's own entry is its epoch. It ends with every release: a signal, or the start of a DMA. Whoever has
-/// received a release of epoch `e` knows everything that the device did up to the end of `e`.
+/// A device's own entry is its epoch. It ends with every release: a signal, or the start of a DMA. Whoever
+/// has received a release of epoch `e` knows everything that the device did up to the end of `e`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct VectorClock(Vec<u64>);
 

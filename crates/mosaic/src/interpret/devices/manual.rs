@@ -229,8 +229,8 @@ fn joined(
     let differing: Vec<usize> = outcomes.iter().enumerate().filter_map(put).collect();
     if let Some(device) = differing.first() {
         let message = format!(
-            "result {number} should be the same on several devices, but differs on device {device}; the first \
-             device's is taken"
+            "result {number} should be the same on several devices, but differs on device {device}; that of \
+             the first device is taken"
         );
         notes.push(Note { line: step.line(), op: step.name.to_string(), message });
     }

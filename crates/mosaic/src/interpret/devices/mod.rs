@@ -1,12 +1,12 @@
 //! Several devices: one machine each, links between them, and the order that signals and DMAs establish.
 //!
 //! Every device runs in a thread of its own, because a machine cannot be suspended in the middle of an
-//! operation, but only the one that holds the [`Fabric`] runs. It hands the fabric on when it has to wait, so a
-//! schedule is deterministic. The fabric carries the memory of all devices that do not run, which is how a DMA
-//! reaches it.
+//! operation, but only the one that holds the [`Fabric`] runs. It hands the fabric on when it has to wait, so
+//! a schedule is deterministic. The fabric carries the memory of all devices that do not run, which is how a
+//! DMA reaches it.
 //!
-//! Vector clocks decide what is ordered, whatever the schedule was: a signal, or a DMA, makes what its sender did
-//! before it known to the device that waits for it.
+//! Vector clocks decide what is ordered, whatever the schedule was: a signal, or a DMA, makes what its sender
+//! did before it known to the device that waits for it.
 
 mod clock;
 mod history;

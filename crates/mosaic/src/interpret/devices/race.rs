@@ -106,7 +106,7 @@ impl Machine<'_> {
         Area { device: several.then_some(device), ..area }
     }
 
-    /// Checks a read or write by this device's core, or by a DMA that it starts, against DMAs between devices.
+    /// Checks an access by this device's core, or by a DMA that it starts, against DMAs between devices.
     pub(crate) fn race_with_remote(&mut self, view: &View, writes: bool, site: impl Fn(&Self) -> Site) {
         if self.link.as_ref().is_none_or(|link| link.fabric().remote.is_empty()) || !self.options.races {
             return;
@@ -230,8 +230,8 @@ impl Machine<'_> {
             fabric.devices[device].history.forget_until(known);
             if fabric.devices[device].history.len() > MAX_RECORDS {
                 let message = format!(
-                    "more than {MAX_RECORDS} separate regions are accessed without synchronization between the \
-                     devices: run with --no-races"
+                    "more than {MAX_RECORDS} separate regions are accessed without synchronization between \
+                     the devices: run with --no-races"
                 );
                 return Err(Stop::Fault(place, message));
             }

@@ -4,7 +4,7 @@ use super::{BARRIER, EarlySignal, Origin, Signal, VectorClock};
 use crate::{
     interpret::{
         copies::{Copies, SemaphoreId},
-        finding::{Agent, Note, Site, Trouble},
+        finding::{Agent, Site, Trouble},
         machine::{Machine, Stop},
         memory::Buffer,
         program::Step,
@@ -35,16 +35,16 @@ pub(super) struct RemoteCopy {
     pub(super) bytes: i64,
     pub(super) origin: Origin,
     /// Sender's clock at the start.
-    clock: VectorClock,
+    pub(super) clock: VectorClock,
     landed: bool,
     /// Epoch in which the sender observed that the source has been read.
-    sent: Option<u64>,
+    pub(super) sent: Option<u64>,
     /// Epoch in which the receiver observed completion.
-    received: Option<u64>,
+    pub(super) received: Option<u64>,
     /// Whether a race with it has been reported.
     pub(super) forgiven: bool,
     /// Completion time on the sender's modelled clock.
-    ends: f64,
+    pub(super) ends: f64,
 }
 
 impl RemoteCopy {
@@ -54,11 +54,11 @@ impl RemoteCopy {
         here && (self.signals_receiver(device, id) || self.signals_sender(device, id))
     }
 
-    fn signals_receiver(&self, device: usize, id: SemaphoreId) -> bool {
+    pub(super) fn signals_receiver(&self, device: usize, id: SemaphoreId) -> bool {
         self.to == device && self.receive == id && self.early_receive.is_none()
     }
 
-    fn signals_sender(&self, device: usize, id: SemaphoreId) -> bool {
+    pub(super) fn signals_sender(&self, device: usize, id: SemaphoreId) -> bool {
         self.from == device && self.send == id
     }
 
@@ -343,124 +343,19 @@ impl Machine<'_> {
         let (send, receive) = (copy.send, copy.early_receive.is_none().then_some(copy.receive));
         let mut moved = std::mem::take(&mut self.scratch);
         moved.clear();
-        let buffer = &self.buffers_of(from)[source.buffer];
-        buffer.gather(&source, &mut moved);
-        let unwritten = buffer.unwritten_rows(&source);
-        let buffer = &mut self.buffers_of_mut(to)[target.buffer];
-        buffer.scatter(&target, &moved);
-        unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
+        // The memory of a device that has failed is gone; so will be the result of the run.
+        if let Some(buffer) = self.buffers_of(from).get(source.buffer) {
+            buffer.gather(&source, &mut moved);
+            let unwritten = buffer.unwritten_rows(&source);
+            if let Some(buffer) = self.buffers_of_mut(to).get_mut(target.buffer) {
+                buffer.scatter(&target, &moved);
+                unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
+            }
+        }
         self.scratch = moved;
         self.copies_of_mut(from).arrived(send, bytes);
         if let Some(receive) = receive {
             self.copies_of_mut(to).arrived(receive, bytes);
-        }
-    }
-
-    /// What a wait of `amount` on a semaphore that held `held` made known: the signals and DMAs that it cannot
-    /// have returned without. Returns the latest time of any of them.
-    pub(super) fn observe(&mut self, id: SemaphoreId, held: i64, amount: i64, site: &Site) -> f64 {
-        let complete = self.complete_copies(id, held, amount, site);
-        complete.iter().for_each(|&number| self.land_remote_copy(number));
-        let Some(link) = &mut self.link else { return 0.0 };
-        let device = link.device;
-        let fabric = link.fabric_mut();
-        let own = &mut fabric.devices[device];
-        let mut latest: f64 = 0.0;
-        if let Some(signals) = own.signals.get_mut(&id) {
-            let without = |signal: &Signal| {
-                let later = signals.iter().filter(|other| other.follows(signal));
-                held.saturating_sub(later.fold(0, |all: i64, other| all.saturating_add(other.amount)))
-            };
-            let needed: Vec<bool> = signals.iter().map(|signal| without(signal) < amount).collect();
-            let mut needed = needed.into_iter();
-            signals.retain(|signal| {
-                let is_needed = needed.next().unwrap_or(false);
-                if is_needed {
-                    own.clock.join(&signal.clock);
-                    latest = latest.max(signal.at);
-                }
-                !is_needed
-            });
-        }
-        for number in complete {
-            let Some(copy) = fabric.remote.get_mut(&number) else { continue };
-            let epoch = own.clock.of(device);
-            latest = latest.max(copy.ends);
-            if copy.signals_sender(device, id) {
-                copy.sent.get_or_insert(epoch);
-            }
-            if copy.signals_receiver(device, id) {
-                own.clock.join(&copy.clock);
-                copy.received.get_or_insert(epoch);
-            }
-        }
-        self.retire();
-        latest
-    }
-
-    /// DMAs between devices without whose last byte a wait cannot have returned. Those from one device to another
-    /// arrive in the order in which they were started; a kernel that relies on it gets a note.
-    fn complete_copies(&mut self, id: SemaphoreId, held: i64, amount: i64, site: &Site) -> Vec<usize> {
-        let Some(link) = &self.link else { return Vec::new() };
-        let device = link.device;
-        let open = |copy: &RemoteCopy| {
-            copy.signals_receiver(device, id) && copy.received.is_none()
-                || copy.signals_sender(device, id) && copy.sent.is_none()
-        };
-        let copies: Vec<(usize, &RemoteCopy)> = link
-            .fabric()
-            .remote
-            .iter()
-            .map(|(&number, copy)| (number, copy))
-            .filter(|(_, c)| open(c))
-            .collect();
-        let due = copies.iter().filter(|(_, copy)| copy.is_due(device, id)).map(|(_, copy)| copy.bytes);
-        let total = due.fold(held.saturating_add(self.copies.pending_bytes(id)), i64::saturating_add);
-        let later = |position: usize| {
-            let (_, first) = copies[position];
-            let same = |(_, copy): &&(usize, &RemoteCopy)| (copy.from, copy.to) == (first.from, first.to);
-            let bytes = copies[position + 1..].iter().filter(same).map(|(_, copy)| copy.bytes);
-            bytes.fold(0, i64::saturating_add)
-        };
-        let is_complete = |position: &usize| total.saturating_sub(later(*position)) <= amount;
-        let complete: Vec<usize> = (0..copies.len()).filter(is_complete).collect();
-        let in_order =
-            complete.iter().find(|&&position| later(position) > 0).map(|&position| copies[position].1.from);
-        let numbers = complete.iter().map(|&position| copies[position].0).collect();
-        if let Some(from) = in_order {
-            let message = format!(
-                "several DMAs of device {from} may be in flight on {} at once, and the wait relies on their \
-                 arriving in order; use one semaphore for each",
-                self.semaphore_name(id)
-            );
-            let note = Note { line: site.line, op: site.op.clone(), message };
-            if self.notes.iter().all(|known| known.line != note.line) {
-                self.notes.push(note);
-            }
-        }
-        numbers
-    }
-
-    /// Moves DMAs that both sides have observed to the histories of the memory they accessed.
-    fn retire(&mut self) {
-        let Some(link) = &mut self.link else { return };
-        let fabric = link.fabric_mut();
-        let over = |(&number, copy): (&usize, &RemoteCopy)| {
-            (copy.sent.is_some() && copy.received.is_some()).then_some(number)
-        };
-        let numbers: Vec<usize> = fabric.remote.iter().filter_map(over).collect();
-        for number in numbers {
-            let Some(copy) = fabric.remote.remove(&number) else { continue };
-            let (Some(sent), Some(received)) = (copy.sent, copy.received) else { continue };
-            if let Some(reads) = copy.reads {
-                let also = Some((copy.to, received));
-                let history = &mut fabric.devices[copy.from].history;
-                history.add(copy.source.buffer, reads, false, sent, also, copy.origin.clone());
-            }
-            if let Some(writes) = copy.writes {
-                let history = &mut fabric.devices[copy.to].history;
-                history.add(copy.target.buffer, writes, true, received, None, copy.origin);
-            }
         }
     }
 

@@ -57,7 +57,7 @@ fn split(inputs: &[Tensor], ranks: &[usize], devices: usize) -> Result<Parts, Si
         }
         if tensor.shape.first() != Some(&devices) || !tensor.is_sound() {
             return Err(SimulateError::Operands(format!(
-                "operand {number} has shape {:?}: its first dimension must be the number of devices, {devices}",
+                "operand {number} has shape {:?}: its first extent must be the number of devices, {devices}",
                 tensor.shape
             )));
         }
@@ -81,8 +81,8 @@ fn bytes_per_device(options: &Options<'_>, operands: &[Tensor], devices: usize) 
 
 /// Runs `device` for each part of the operands; returns the outcomes in the order of the devices.
 ///
-/// Findings do not depend on the schedule where vector clocks decide. Whether two DMAs can be in flight on one
-/// semaphore does; so a run without findings is repeated with the devices in the opposite order.
+/// Findings do not depend on the schedule where vector clocks decide. Whether two DMAs can be in flight on
+/// one semaphore does; so a run without findings is repeated with the devices in the opposite order.
 pub(super) fn on_all<F>(
     parts: &Parts,
     options: &Options<'_>,

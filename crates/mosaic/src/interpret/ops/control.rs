@@ -225,22 +225,30 @@ fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Finds loops that can never end: an iteration that changes neither the loop's values nor memory nor a
-/// semaphore is repeated for ever.
+/// Finds loops that do not end: an iteration that changes neither the loop's values nor memory nor a semaphore
+/// is repeated for ever, and one that only changes scalars is not repeated a million times.
 #[derive(Default)]
 struct Watchdog {
     /// The loop-carried scalars and the number of changes when the last iteration began.
     last: Option<(Vec<i64>, u64)>,
+    /// Iterations since the last change.
+    idle: u64,
 }
+
+/// Iterations that only count: a chip would spend milliseconds on them.
+const MAX_IDLE_ITERATIONS: u64 = 1 << 20;
 
 impl Watchdog {
     /// Checks before an iteration. A loop that polls a semaphore lets time pass: DMAs complete.
     fn check(&mut self, m: &mut Machine<'_>, step: &Step) -> Result<(), Stop> {
         let Some(scalars) = m.yielded.iter().map(scalar).collect::<Option<Vec<i64>>>() else { return Ok(()) };
         let now = (scalars, m.changes);
-        if self.last.as_ref() == Some(&now) && !m.pass_time() {
+        let is_idle = self.last.as_ref().is_some_and(|last| last.1 == m.changes);
+        self.idle = if is_idle { self.idle + 1 } else { 0 };
+        let repeats = self.last.as_ref() == Some(&now) || self.idle >= MAX_IDLE_ITERATIONS;
+        if repeats && !m.pass_time() {
             let site = m.core_site(step);
-            m.findings.add(Trouble::EndlessLoop { site });
+            m.findings.add(Trouble::EndlessLoop { site, iterations: self.idle });
             return Err(Stop::Halted);
         }
         self.last = Some(now);

@@ -125,7 +125,7 @@ fn load(c: &mut Compiler<'_>, op: &Op) -> Made {
         let elements = access.elements();
         m.clock.vector(elements, step.line(), &step.name);
         let data = match masked {
-            false => m.load(step, &view)?,
+            false => m.load_vector(step, &view)?,
             true => {
                 let mask = m.vector(step, 1 + rank).to_integers(elements);
                 let missing = if is_float { Data::Float(f32::NAN) } else { Data::Integer(-1) };
@@ -280,9 +280,15 @@ fn store(c: &mut Compiler<'_>, op: &Op) -> Made {
         let elements = access.elements();
         m.clock.vector(elements, step.line(), &step.name);
         let data = m.vector(step, 0);
-        let Some(mask) = mask else { return put(m, step, &view, data, adds) };
+        let Some(mask) = mask else {
+            put(m, step, &view, data, adds)?;
+            m.store_undefined(step, &view, None);
+            return Ok(());
+        };
         let mask = m.vector(step, mask).to_integers(elements);
-        put_pieces(m, step, &view, &data, adds, &pieces(&access.sizes, |i| mask[i] != 0))
+        put_pieces(m, step, &view, &data, adds, &pieces(&access.sizes, |i| mask[i] != 0))?;
+        m.store_undefined(step, &view, Some(&mask));
+        Ok(())
     }))
 }
 

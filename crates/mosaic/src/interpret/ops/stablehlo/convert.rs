@@ -55,8 +55,11 @@ fn reduce_precision(c: &mut Compiler<'_>, op: &Op) -> Made {
     })
 }
 
+/// Whether a comparison holds for two values in this order.
+type Holds = fn(std::cmp::Ordering) -> bool;
+
 /// Comparison directions.
-const DIRECTIONS: [(&str, fn(std::cmp::Ordering) -> bool); 6] = [
+const DIRECTIONS: [(&str, Holds); 6] = [
     ("EQ", std::cmp::Ordering::is_eq),
     ("NE", std::cmp::Ordering::is_ne),
     ("LT", std::cmp::Ordering::is_lt),

@@ -372,11 +372,10 @@ fn reduce_window(c: &mut Compiler<'_>, op: &Op) -> Made {
     let running = (0..dims.len()).find(|&d| dims[d].is_running() && others_are_points(d));
     Ok(Box::new(move |m, step| {
         let [values, initial] = inputs.take(m, step)?;
-        if let Some(dimension) = running {
-            if let Some(result) = running_fold(m, &fold, [&values, &initial], dimension) {
-                set_all(m, step, vec![result]);
-                return Ok(());
-            }
+        let folded = running.and_then(|d| running_fold(m, &fold, [&values, &initial], d));
+        if let Some(result) = folded {
+            set_all(m, step, vec![result]);
+            return Ok(());
         }
         m.count_operations((window as u64).saturating_mul(to.iter().product::<usize>() as u64) / 8);
         m.check_budget(step)?;
@@ -414,7 +413,7 @@ fn running_fold(
             }
             let mut values = input.all_floats();
             for i in 0..values.len() {
-                let before = if i / inner % extent == 0 { first } else { values[i - inner] };
+                let before = if (i / inner).is_multiple_of(extent) { first } else { values[i - inner] };
                 values[i] = dtype.round(rule(before, values[i]));
             }
             Some(Array::floats(*dtype, &input.shape, values.into_iter()))
@@ -426,7 +425,7 @@ fn running_fold(
             }
             let mut values = input.all_integers();
             for i in 0..values.len() {
-                let before = if i / inner % extent == 0 { first } else { values[i - inner] };
+                let before = if (i / inner).is_multiple_of(extent) { first } else { values[i - inner] };
                 values[i] = dtype.wrap(rule(*dtype, before, values[i]));
             }
             Some(Array::integers(*dtype, &input.shape, values.into_iter()))
