@@ -316,7 +316,7 @@ def senders_study(pairs, bug=None):
 
     function = over_devices(local, (P(None), P("x")), P("x"))
     name = "sends by a table" + (", two to one device" if bug else "")
-    # Devices that receive nothing return uninitialized memory, so there is no reference.
+    # With the bug, a device receives nothing, so there is no reference.
     return ring_case(name, function, [table, normal(0, 8 * RING, 128)], None, bug)
 
 
@@ -444,7 +444,7 @@ def studies():
         all_reduce_study(capacity=True),
         all_reduce_study(capacity=False),
         reduce_scatter_study(),
-        senders_study([[0, 1], [1, 2], [2, 3]]),
+        senders_study([[0, 1], [1, 2], [2, 3], [3, 0]]),
         senders_study([[0, 1], [1, 2], [3, 2], [3, 0]], "race"),
         missing_signal_study(),
         attention_study(2, 512),
