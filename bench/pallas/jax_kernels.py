@@ -215,7 +215,7 @@ def matmul_case(name, rows, cols, depth, dtype):
 def all_gather_case(devices):
     """All-gather in both directions of a ring."""
     mesh = {"x": devices}
-    x = normal(0, devices * 8, 128)
+    x = normal(0, devices * 32, 128)
     function = lambda x: all_gather.all_gather(x, mesh=abstract_mesh(mesh), axis_name="x")
     return Case(f"all_gather-{devices}", function, [x], lambda x: x, mesh)
 

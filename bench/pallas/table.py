@@ -82,12 +82,17 @@ def versions(python: pathlib.Path) -> dict:
 
 
 def lower(python: pathlib.Path, module: str, folder: pathlib.Path) -> List[dict]:
-    """Lowers a package's kernels."""
+    """Lowers a package's kernels, unless an earlier run kept them."""
+    kept = folder / "answers.json"
+    if kept.exists():
+        return json.loads(kept.read_text())
     arguments = [str(python), str(HERE / "lower_package.py"), module, str(folder)]
     result = subprocess.run(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if result.returncode != 0:
         raise PeerError(f"`{' '.join(arguments)}` failed:\n{result.stderr}")
-    return [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    answers = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    kept.write_text(json.dumps(answers))
+    return answers
 
 
 def simulate(binary: pathlib.Path, folder: pathlib.Path, answer: dict, package: str) -> Outcome:
@@ -123,7 +128,17 @@ def judge(package: str, answer: dict, document: dict, passed: bool, seconds: flo
     for violation in document["violations"]:
         why = f"the compiler would reject it: {violation['message']}"
         return Outcome(package, name, "findings", why, seconds)
-    return Outcome(package, name, "differs", json.dumps(document.get("comparison")), seconds)
+    return Outcome(package, name, "differs", difference(document), seconds)
+
+
+def difference(document: dict) -> str:
+    """The worst result, in words."""
+    compared = document.get("comparisons") or [document.get("comparison")]
+    for result in compared:
+        if result and not result["passed"]:
+            wrong, elements = result["wrong"], result["elements"]
+            return f"{wrong} of {elements} elements of {result['expected']} exceed the tolerance"
+    return "see the record"
 
 
 def short(message: str, folder: pathlib.Path) -> str:
@@ -209,7 +224,7 @@ def main() -> int:
     parser.add_argument("--octile", help="use this binary instead of building one", **path)
     parser.add_argument("--python", help="use this Python, which has the packages", **path)
     parser.add_argument("--venv", default=command.PEERS / "pallas-venv", help="virtual environment", **path)
-    parser.add_argument("--keep", help="keep the lowered kernels in this folder", **path)
+    parser.add_argument("--keep", help="keep lowered kernels here, and reuse them", **path)
     parser.add_argument("--only", metavar="TEXT", help="run only kernels with this in their name; no record")
     try:
         make_table(parser.parse_args())

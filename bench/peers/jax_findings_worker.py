@@ -58,7 +58,7 @@ def findings(study):
         pltpu.reset_tpu_interpret_mode_state()
         COMPILED.clear()
         lines = [line for line in str(error).splitlines() if "Error" in line]
-        return {"error": (lines or [type(error).__name__])[-1].strip()[:200]}
+        return {"raised": (lines or [type(error).__name__])[-1].strip()[:200]}
     wrong = None
     if study.case.reference is not None:
         expected = jax.tree.leaves(study.case.reference(*study.case.operands))

@@ -1,12 +1,14 @@
-"""A double-buffered Pallas kernel, right and with a data race, as Mosaic text for `octile simulate`.
+"""A double-buffered Pallas kernel, right and with a data race, for `octile simulate`.
 
-Needs `pip install jax`, no TPU. Writes correct.mlir, racy.mlir and tensors.safetensors beside this file.
+Needs `pip install jax`, no TPU. Writes, beside this file, lowered.mlir and lowered_racy.mlir (as JAX lowers
+them), correct.mlir and racy.mlir (the Mosaic text inside), and tensors.safetensors.
 """
 
 import contextlib
 import io
 import json
 import pathlib
+import re
 import struct
 
 import jax
@@ -64,13 +66,13 @@ def call(x, racy):
     )(x)
 
 
-def mosaic_text(x, racy):
-    """The module that JAX hands to the TPU compiler."""
+def lowered_texts(x, racy):
+    """The lowered module, and the Mosaic module in it as text."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        jax.jit(call, static_argnums=1).trace(x, racy).lower(lowering_platforms=("tpu",))
+        lowered = jax.jit(call, static_argnums=1).trace(x, racy).lower(lowering_platforms=("tpu",))
     text = printed.getvalue()
-    return text[text.rindex("\nmodule ") + 1 :].rstrip() + "\n"
+    return lowered.as_text(), text[text.rindex("\nmodule ") + 1 :].rstrip() + "\n"
 
 
 def write_tensors(path, tensors):
@@ -85,8 +87,12 @@ def write_tensors(path, tensors):
 
 
 if __name__ == "__main__":
-    here = pathlib.Path(__file__).parent
+    here = pathlib.Path(__file__).resolve().parent
+    # Recorded file names must not depend on the machine.
+    jax.config.update("jax_hlo_source_file_canonicalization_regex", re.escape(f"{here}/"))
     x = np.arange(TILES * ROWS * COLS, dtype=np.float32).reshape(-1, COLS)
-    (here / "correct.mlir").write_text(mosaic_text(jnp.asarray(x), False))
-    (here / "racy.mlir").write_text(mosaic_text(jnp.asarray(x), True))
+    for racy, lowered, mosaic in [(False, "lowered", "correct"), (True, "lowered_racy", "racy")]:
+        texts = lowered_texts(jnp.asarray(x), racy)
+        (here / f"{lowered}.mlir").write_text(texts[0])
+        (here / f"{mosaic}.mlir").write_text(texts[1])
     write_tensors(here / "tensors.safetensors", {"x": x, "out": 3 * x + 1})

@@ -118,13 +118,14 @@ fn run_examples(document: &str) {
 }
 
 /// Documents with examples, each with a test below.
-const RUN: [&str; 6] = [
+const RUN: [&str; 7] = [
     "README.md",
     "docs/checkpoints.md",
     "docs/commands.md",
     "docs/inspect.md",
     "docs/records.md",
     "docs/simulate.md",
+    "docs/pallas.md",
 ];
 
 #[cfg(unix)]
@@ -161,6 +162,12 @@ fn records() {
 #[test]
 fn simulate() {
     run_examples(RUN[5]);
+}
+
+#[cfg(unix)]
+#[test]
+fn pallas() {
+    run_examples(RUN[6]);
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn page(place: &Path) -> String {
     }
     let hostile = place.join("dumps").join(CASES[0]);
     let mosaic = fs::read_to_string(hostile.join("mosaic.mlir")).unwrap();
-    let damaged = mosaic.replacen('\n', "\n\"<script>alert(1)</script>\"\n", 1);
+    let damaged = mosaic.replacen('\n', "\n<script>alert(1)</script>\n", 1);
     fs::write(hostile.join("mosaic.mlir"), damaged).unwrap();
     fs::write(hostile.join("<script>alert(2)<b>.txt"), "").unwrap();
     let (code, said) = outcome(&["report", "dumps", "-o", "report.html"], place);

@@ -16,15 +16,15 @@ mod wording;
 
 use std::{path::PathBuf, time::Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, anyhow, bail};
 use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
     Module,
     interpret::{
-        Element, Figures, Options, Outcome, OutputAlias, Signature, Tensor, Timeline, mesh_devices, simulate,
+        Element, Figures, Options, Outcome, OutputAlias, Signature, SimulateError, Tensor, Timeline,
+        embedded_kernels, mesh_devices, simulate,
     },
     limits::{BYTES_PER_OPERAND_BYTE, DEFAULT_BYTES, DEFAULT_OPERATIONS, PRODUCTS_PER_OPERATION},
-    parse,
     types::DYNAMIC,
 };
 use serde::Serialize;
@@ -103,7 +103,14 @@ impl SimulateRequest {
             };
             signature.map(|signature| signature.on_devices(devices))
         };
-        let (operands, expected) = operands::choose(args, plan.as_deref(), signature)?;
+        let chosen = operands::choose(args, plan.as_deref(), signature);
+        let (operands, expected, only) = match chosen {
+            Ok((operands, expected)) => (operands, expected, only),
+            Err(error) if only.is_none() && devices == 1 => {
+                operands::of_one_kernel(args, &file.module).ok_or(error)?
+            }
+            Err(error) => return Err(error),
+        };
         let problem = plan.map(|plan| plan.problem);
         let result = problem.map(|problem| problem.m.saturating_mul(problem.n));
         let products = problem.map_or(0, |problem| {
@@ -262,9 +269,10 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
     if outcome.completed && outputs.len() < expected.len() {
         bail!("--expect names {} tensors, but the number of results is {}", expected.len(), outputs.len());
     }
-    let kernel = parse(&request.text).ok();
+    let kernels = embedded_kernels(&request.module).unwrap_or_default();
+    let modules = kernels.iter().map(|kernel| &kernel.module).chain([&request.module]);
     let judging = Judging {
-        arithmetic: Arithmetic::of([&request.module].into_iter().chain(&kernel)),
+        arithmetic: Arithmetic::of(modules),
         products: outcome.timeline.figures.products,
         chosen: request.tolerance,
     };
@@ -291,8 +299,13 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     let kernels = SimulatedKernels::name(&request.file, &mut module, &request.text);
     let start = Instant::now();
     let (outcome, operand_notes) = request.operands.run(|operands| {
-        simulate(&module, operands, &options)
-            .with_context(|| format!("cannot run {} {}", request.name, request.operands.described()))
+        simulate(&module, operands, &options).map_err(|error| {
+            let on = match error {
+                SimulateError::Operands(_) => request.operands.described(),
+                _ => String::new(),
+            };
+            anyhow!(error).context(format!("cannot run {}{on}", request.name))
+        })
     })?;
     let seconds = start.elapsed().as_secs_f64();
     let comparisons = compare(request, &outcome)?;

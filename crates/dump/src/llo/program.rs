@@ -243,7 +243,7 @@ impl<'a> Compiler<'_, 'a> {
         let signed = !op.contains(".u32");
         let arithmetic = match head {
             "smov" | "spop" => return Compute::Value(self.expr(args.get(0))),
-            // A scalar operand, such as the bound of a dynamic grid: `inlined_call_operand.<no memory space>`.
+            // `inlined_call_operand.<no memory space>`: a scalar, such as the bound of a dynamic grid.
             "inlined_call_operand" if op.ends_with('.') => return Compute::Unknown,
             "inlined_call_operand" => return Compute::Value(self.buffer(result)),
             "sld" => return Compute::Load(self.address(args.get(0))),

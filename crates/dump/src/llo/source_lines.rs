@@ -252,3 +252,36 @@ fn annotation(args: &str) -> Option<SourceLine> {
     let line = rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()?;
     Some(SourceLine { file: file.to_owned(), line })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llo::{SimOptions, simulate};
+
+    const LISTING: &str = r#"
+     0   :  { %s1_s0 = smov 0  ;;  %v1_v0 = vld [vmem:[#allocation2] sm:$0xff] /* loc("k.py":4:8 to :20) */ } /* Start region 0 */
+   0x1   :  {}
+   0x2   :  { %v2_v1 = vadd.f32 %v1_v0, %v1_v0 /* loc("k.py":5:8 to :9) */  ;;  %v3_v2 = vmul.f32 %v1_v0, %v1_v0 /* loc("k.py":6:8 to :9) */ }
+   0x3   :  { %4 = vst [vmem:[#allocation9_spill] sm:$0xff] /*vst_source=*/%v2_v1 }
+   0x4   :  { %s5_s1 = sadd.s32 1, %s1_s0 } /* End region 0 */
+"#;
+
+    #[test]
+    fn every_cycle_belongs_to_one_line() {
+        let listing = Listing::parse(LISTING);
+        let cycles = simulate(&listing, &SimOptions::default()).unwrap();
+        let profile = SourceProfile::new(&listing, &cycles).unwrap();
+        let costs: Vec<_> = profile.lines.iter().map(|line| (line.place.line, line.cost.cycles)).collect();
+        // Line 5 has half of the bundle it shares, half of the empty one before it, and its spill.
+        assert_eq!(costs, [(4, 1.0), (5, 2.0), (6, 1.0)]);
+        assert_eq!((profile.elsewhere.cycles, profile.total()), (1.0, 5.0));
+        let spills: Vec<_> = profile.lines.iter().map(|line| line.cost.spills).collect();
+        assert_eq!((spills, profile.basis), (vec![0, 1, 0], ProfileBasis::Executed));
+    }
+
+    #[test]
+    fn a_listing_without_annotations_has_no_profile() {
+        let text = LISTING.replace("loc(", "at(");
+        assert_eq!(SourceProfile::of_code(&Listing::parse(&text)), None);
+    }
+}

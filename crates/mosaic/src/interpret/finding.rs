@@ -259,7 +259,7 @@ pub enum Trouble {
         write: Site,
         /// The read or write of the later step.
         access: Site,
-        /// Whether the later step reads; otherwise it writes the same block of a result.
+        /// Whether the later step reads; otherwise it writes a part of the same block of a result.
         reads: bool,
     },
     /// A result's block is visited again after other blocks: what the earlier steps wrote is lost.

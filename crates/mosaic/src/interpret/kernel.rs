@@ -189,7 +189,7 @@ impl Kernel {
             }
             let space = memref.space.unwrap_or(MemorySpace::Vmem);
             let view = machine.allocate(name, space, &memref.shape, element, None)?;
-            machine.track(&view, false);
+            machine.track(&view);
             bound.scratch.push(view);
         }
         let mut far_inputs = Vec::new();

@@ -370,7 +370,7 @@ impl<'a> Machine<'a> {
             self.race_with_remote(view, true, |m| m.core_site(step));
             self.remember_access(step, view, true)?;
         }
-        self.check_write(step, view);
+        self.record_write(step, view);
         let buffer = &mut self.buffers[view.buffer];
         let mut at = 0;
         match (view.element, data) {

@@ -42,8 +42,6 @@ pub(crate) struct Buffer {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tracked {
     pub(crate) writers: Writers,
-    /// Whether it holds a block of a result: two parallel steps may not both write it.
-    pub(crate) is_result: bool,
 }
 
 impl Buffer {

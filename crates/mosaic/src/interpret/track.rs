@@ -6,7 +6,6 @@ use octile_core::device::tpu::{smem_bytes, vmem_bytes};
 use super::{
     finding::{Agent, Site, Trouble},
     machine::{Machine, Stop},
-    memory::Tracked,
     program::Step,
     view::View,
     writers::Write,
@@ -33,12 +32,12 @@ impl Machine<'_> {
     }
 
     /// Tracks the writers of a buffer that outlives a step, if the grid has parallel dimensions.
-    pub(crate) fn track(&mut self, view: &View, is_result: bool) {
+    pub(crate) fn track(&mut self, view: &View) {
         let buffer = &mut self.buffers[view.buffer];
         // The records of larger buffers would take more memory than the buffers.
         let fits = view.elements() <= crate::limits::MAX_VECTOR_ELEMENTS && buffer.element.is_some();
         if fits && self.parallel.group(&[]) != 0 {
-            buffer.tracked = Some(Box::new(Tracked { is_result, ..Tracked::default() }));
+            buffer.tracked = Some(Box::default());
         }
     }
 
@@ -47,22 +46,27 @@ impl Machine<'_> {
         let buffer = &self.buffers[view.buffer];
         let Some(tracked) = &buffer.tracked else { return };
         let Some(write) = tracked.writers.by_another(view, buffer.unit(), self.group) else { return };
-        self.report_dependence(step, view, write.clone(), true);
+        let write = write.clone();
+        self.report_dependence(view, write, self.core_site(step), true);
     }
 
-    /// Checks and records a write by the core.
-    pub(crate) fn check_write(&mut self, step: &Step, view: &View) {
-        let buffer = &self.buffers[view.buffer];
-        let Some(tracked) = &buffer.tracked else { return };
-        let other = tracked.writers.by_any_other(self.group).filter(|_| tracked.is_result);
-        if let Some(write) = other.cloned() {
-            return self.report_dependence(step, view, write, false);
-        }
-        let write = Write { place: step.place, op: step.name.clone(), step: self.step.clone() };
+    /// Records a write by the core.
+    pub(crate) fn record_write(&mut self, step: &Step, view: &View) {
         let (group, buffer) = (self.group, &mut self.buffers[view.buffer]);
         let (unit, elements) = (buffer.unit(), buffer.shape.iter().product());
         if let Some(tracked) = &mut buffer.tracked {
+            let write = Write { place: step.place, op: step.name.clone(), step: self.step.clone() };
             tracked.writers.write(view, unit, elements, group, write);
+        }
+    }
+
+    /// Checks a block of a result before it is copied out: on two cores each would copy a part of it only.
+    pub(crate) fn check_block(&mut self, view: &View, access: Site) {
+        let buffer = &self.buffers[view.buffer];
+        let Some(tracked) = &buffer.tracked else { return };
+        let write = tracked.writers.by_another(view, buffer.unit(), self.group).cloned();
+        if let Some(write) = write {
+            self.report_dependence(view, write, access, false);
         }
     }
 
@@ -79,10 +83,9 @@ impl Machine<'_> {
     }
 
     /// Reports the first dependence of a buffer; the others have the same cause.
-    fn report_dependence(&mut self, step: &Step, view: &View, write: Write, reads: bool) {
+    fn report_dependence(&mut self, view: &View, write: Write, access: Site, reads: bool) {
         let Some(dimension) = self.parallel.difference(&write.step, &self.step) else { return };
-        let (area, access) = (self.buffers[view.buffer].area(view), self.core_site(step));
-        let write = write.site();
+        let (area, write) = (self.buffers[view.buffer].area(view), write.site());
         self.findings.add(Trouble::ParallelDependence { area, dimension, write, access, reads });
         self.buffers[view.buffer].tracked = None;
     }

@@ -255,7 +255,7 @@ impl Window {
         let space = memref.space.unwrap_or(MemorySpace::Vmem);
         let near = machine.allocate(name, space, &shape, element, None)?;
         if direction == Direction::Out {
-            machine.track(&near, true);
+            machine.track(&near);
         }
         let semaphores = format!("window semaphore of {name}");
         let semaphores = machine.allocate(&semaphores, MemorySpace::Semaphore, &[buffers], None, None)?;
@@ -430,6 +430,7 @@ impl Window {
         };
         let (near, far) = self.sides(&index, self.slot);
         self.check_revisit(machine, &near);
+        machine.check_block(&near, self.site(machine));
         self.visited.insert(index, machine.step.clone());
         let bytes = near.bytes() as i64;
         machine.start_copy(near, far, (self.semaphores, self.slot), Agent::Window(self.number), None)?;

@@ -117,11 +117,6 @@ impl Writers {
         };
         found.and_then(|group| self.last.get(&group))
     }
-
-    /// A write of another group to any element.
-    pub(crate) fn by_any_other(&self, group: Group) -> Option<&Write> {
-        self.last.iter().find(|(other, _)| **other != group).map(|(_, write)| write)
-    }
 }
 
 #[cfg(test)]
@@ -150,6 +145,6 @@ mod tests {
         assert_eq!(writers.by_another(&rows(1, 2), 4, 2).map(|write| write.step[0]), Some(0));
         assert_eq!(writers.by_another(&rows(2, 2), 4, 1).map(|write| write.step[0]), Some(1));
         writers.write(&whole, 4, 32, 2, write(1));
-        assert!(writers.by_another(&whole, 4, 2).is_none() && writers.by_any_other(2).is_none());
+        assert!(writers.by_another(&whole, 4, 2).is_none());
     }
 }

@@ -30,8 +30,8 @@ use crate::{
 /// Name of a manifest.
 pub const FILE_NAME: &str = "manifest.json";
 
-/// Schema of manifests. Version 2 holds a whole plan, which is rebuilt when it is read, or the name of a kernel
-/// that Octile did not plan.
+/// Schema of manifests. Version 2 holds a whole plan, which is rebuilt when it is read, or the name of a
+/// kernel that Octile did not plan.
 pub const SCHEMA: Schema = Schema { name: "octile-manifest", version: 2 };
 
 /// A manifest that is intact and consistent.

@@ -132,8 +132,8 @@ impl Output<'_> {
         Ok(hlo::Module::parse(&input::read_text(optimized)?).kernel_calls())
     }
 
-    /// The operation of the HLO that calls a kernel and has a listing: the compiler compiles equal calls once.
-    /// `None` if nothing calls it any more.
+    /// The operation of the HLO that calls a kernel and has a listing: the compiler compiles equal calls
+    /// once. `None` if nothing calls it any more.
     fn operation<'c>(&self, kernel: &LoweredKernel, calls: &'c [hlo::KernelCall]) -> Result<Option<&'c str>> {
         let is_own = |call: &&hlo::KernelCall| {
             // XLA may serialize the kernel again.

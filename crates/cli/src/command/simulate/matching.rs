@@ -121,9 +121,13 @@ enum Unclear {
     Several(Vec<String>),
 }
 
-/// Assigns operands that only one remaining tensor fits, until all are assigned.
+/// Assigns operands whose names are in the file, then those that only one remaining tensor fits.
 fn by_shape(candidates: &[Candidate], specs: &[OperandSpec]) -> Result<Vec<String>, Unclear> {
-    let mut assigned: Vec<Option<usize>> = vec![None; specs.len()];
+    let named = |spec: &OperandSpec| {
+        let name = spec.name.as_ref()?;
+        candidates.iter().position(|candidate| candidate.name == *name)
+    };
+    let mut assigned: Vec<Option<usize>> = specs.iter().map(named).collect();
     while let Some(open) = assigned.iter().position(Option::is_none) {
         let free = |number: usize| {
             let taken = assigned.contains(&Some(number));
@@ -214,6 +218,12 @@ mod tests {
         let signature = specs(&[(Some("q"), SQUARE), (Some("k"), SQUARE), (Some("v"), SQUARE)]);
         let f32 = Dtype::F32;
         assert_eq!(order(&signature, &[("k", f32, SQUARE), ("q", f32, SQUARE), ("v", f32, SQUARE)]), "q k v");
+    }
+
+    #[test]
+    fn names_of_some_operands_leave_the_others_to_their_shapes() {
+        let signature = specs(&[(None, SQUARE), (Some("k"), SQUARE)]);
+        assert_eq!(order(&signature, &[("k", Dtype::F32, SQUARE), ("q", Dtype::F32, SQUARE)]), "q k");
     }
 
     #[test]

@@ -5,7 +5,12 @@ use std::path::Path;
 use anyhow::Result;
 use octile_core::{plan::tpu::TpuPlan, sample::Operands};
 use octile_harness::backend::tensor_arguments;
-use octile_mosaic::interpret::{OperandSpec, Outcome, Signature, SimulateError, Tensor, Trouble};
+use octile_mosaic::{
+    Module,
+    interpret::{
+        EmbeddedKernel, OperandSpec, Outcome, Signature, SimulateError, Tensor, Trouble, embedded_kernels,
+    },
+};
 
 use super::{Expected, MODULE, OPERANDS, matching, random, spelled, tensors::TensorFile};
 use crate::{
@@ -14,6 +19,7 @@ use crate::{
         analyze::manifest::{Manifest, Plan},
         work::require_memory,
     },
+    input,
     print::shown,
     tensor_file,
 };
@@ -24,6 +30,8 @@ pub(super) struct ChosenOperands {
     pub names: Vec<String>,
     /// Where they come from.
     pub source: OperandSource,
+    /// What the user should know about the choice.
+    pub notes: Vec<String>,
 }
 
 /// Where operands come from.
@@ -51,8 +59,8 @@ impl ChosenOperands {
     pub(super) fn described(&self) -> String {
         let names = self.names.join(", ");
         match self.source {
-            OperandSource::File(_) => format!("on operands {names}; choose others with --operands"),
-            OperandSource::Problem(..) | OperandSource::Random(..) => format!("on random operands {names}"),
+            OperandSource::File(_) => format!(" on operands {names}; choose others with --operands"),
+            OperandSource::Problem(..) | OperandSource::Random(..) => format!(" on random operands {names}"),
         }
     }
 
@@ -71,7 +79,7 @@ impl ChosenOperands {
     ) -> Result<(Outcome, Vec<String>)> {
         match &self.source {
             OperandSource::File(tensors) | OperandSource::Problem(tensors, _) => {
-                Ok((simulate(tensors)?, Vec::new()))
+                Ok((simulate(tensors)?, self.notes.clone()))
             }
             OperandSource::Random(signature, seed) => run_random(signature, *seed, simulate),
         }
@@ -161,7 +169,7 @@ pub(super) fn choose(
             };
             let names = signature.operands.iter().map(described).collect();
             let source = OperandSource::Random(signature, args.seed.unwrap_or(OPERANDS));
-            Ok((ChosenOperands { names, source }, Vec::new()))
+            Ok((ChosenOperands { names, source, notes: Vec::new() }, Vec::new()))
         }
     }
 }
@@ -172,7 +180,25 @@ fn of_problem(plan: &TpuPlan, seed: u64) -> Result<ChosenOperands> {
     let tensors = tensor_arguments(&Operands::random(plan.problem, seed));
     let names = ["x", "w_q", "w_scale", "x_scale"].map(str::to_owned);
     let names = names.into_iter().take(tensors.len()).collect();
-    Ok(ChosenOperands { names, source: OperandSource::Problem(tensors, seed) })
+    Ok(ChosenOperands { names, source: OperandSource::Problem(tensors, seed), notes: Vec::new() })
+}
+
+/// Operands that fit the module's only kernel, not the function around it: the kernel then runs alone.
+pub(super) fn of_one_kernel(
+    args: &SimulateArgs,
+    module: &Module,
+) -> Option<(ChosenOperands, Vec<Expected>, Option<EmbeddedKernel>)> {
+    let path = args.tensors.as_deref().filter(|path| !input::is_stream(path))?;
+    let kernel = match <[EmbeddedKernel; 1]>::try_from(embedded_kernels(module).ok()?) {
+        Ok([kernel]) => kernel,
+        Err(_) => return None,
+    };
+    let (mut operands, expected) = from_file(args, path, &Signature::of_call(&kernel).ok()?).ok()?;
+    operands.notes.push(format!(
+        "the tensors fit the kernel {}, not the function around it: the kernel runs alone",
+        kernel.name
+    ));
+    Some((operands, expected, Some(kernel)))
 }
 
 fn from_file(
@@ -191,5 +217,5 @@ fn from_file(
     let tensors = names.iter().zip(wanted).map(|(name, element)| file.operand(name, element));
     let source = OperandSource::File(tensors.collect::<Result<_>>()?);
     let expected = args.expect.iter().map(|name| file.expected(name)).collect::<Result<_>>()?;
-    Ok((ChosenOperands { names, source }, expected))
+    Ok((ChosenOperands { names, source, notes: Vec::new() }, expected))
 }

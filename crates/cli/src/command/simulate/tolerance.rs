@@ -41,6 +41,9 @@ const BF16: f64 = 1.0 / (1u64 << 8) as f64;
 /// exponential multiplies the relative error of its argument by the argument.
 const TRANSCENDENTAL: f64 = 1e-5;
 
+/// Stages of intermediate roundings that count.
+const MAX_STAGES: usize = 9;
+
 /// The roundings of a kernel, as far as its operations show them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Arithmetic {
@@ -48,10 +51,14 @@ pub(super) struct Arithmetic {
     sums: bool,
     /// Whether it computes exponentials, logarithms, trigonometric functions or roots.
     transcendental: bool,
+    /// Whether it computes trigonometric functions.
+    trigonometric: bool,
     /// Terms of the longest reduction.
     terms: usize,
     /// Unit roundoff of the coarsest intermediate float type; 0 if all are f32.
     intermediate: f64,
+    /// Operations that round to such a type.
+    stages: usize,
 }
 
 impl Arithmetic {
@@ -77,7 +84,7 @@ impl Arithmetic {
             self.add(op, result, feeds_others);
             self.add_reduction(op, function);
             if op_kind(&op.name) == Some(OpKind::Matmul) && rounds_operands(op, function) {
-                self.intermediate = self.intermediate.max(BF16);
+                self.round(BF16);
             }
         });
     }
@@ -88,15 +95,25 @@ impl Arithmetic {
         let computes_floats = result.is_some_and(is_float);
         let is_math = op.name.starts_with("math.") && !EXACT_MATH.contains(&short);
         self.transcendental |= computes_floats && (is_math || TRANSCENDENTAL_OPS.contains(&short));
+        self.trigonometric |= computes_floats && TRIGONOMETRIC.contains(&short);
         self.sums |= computes_floats && SUMS.contains(&short);
         let rounds = is_math || ROUNDED.contains(&short) || NARROWING.contains(&short) && feeds_others;
         if let Some(Element::Float(float)) = result.and_then(Element::of).filter(|_| rounds) {
-            self.intermediate = self.intermediate.max(intermediate_roundoff(float));
+            self.round(intermediate_roundoff(float));
         }
     }
 
+    /// Counts an operation that rounds an intermediate.
+    fn round(&mut self, roundoff: f64) {
+        self.intermediate = self.intermediate.max(roundoff);
+        self.stages += usize::from(roundoff > 0.0);
+    }
+
     fn add_reduction(&mut self, op: &Op, function: &Function) {
-        let is_reduction = REDUCTIONS.iter().any(|name| op.name == *name);
+        // Minima and maxima do not round.
+        let adds = |kind: &Attr| ["add", "mul", "sum"].iter().any(|sum| kind.to_string().contains(sum));
+        let is_reduction =
+            REDUCTIONS.iter().any(|name| op.name == *name) && op.attributes.get("kind").is_none_or(adds);
         if let (true, Some(&from), Some(&to)) = (is_reduction, op.operands.first(), op.results.first()) {
             self.sums = true;
             let elements = |ty: &Type| ty.shape().iter().fold(1usize, |all, &e| all.saturating_mul(e)).max(1);
@@ -115,15 +132,21 @@ impl Arithmetic {
             rtol += TRANSCENDENTAL;
             atol += 16.0 * F32 * scale.max;
         }
+        if self.trigonometric {
+            // A roundoff of a large angle is an absolute error of the sine.
+            atol += TRANSCENDENTAL * scale.max;
+        }
         if self.sums || products > 0.0 {
             // Another order of a sum changes it by the roundoff of its partial sums, which add up like a
             // random walk.
             let walk = 4.0 * (self.terms as f64).sqrt() + 2.0 * products.sqrt();
-            atol += (8.0 + walk) * F32 * scale.max;
+            atol += (16.0 + walk) * F32 * scale.max;
         }
-        // The expected result may have been computed without the kernel's intermediate roundings.
+        // The expected result may have been computed without the kernel's intermediate roundings, whose errors
+        // are independent. Unrolled loops repeat operations without adding stages.
+        let stages = (self.stages.clamp(1, MAX_STAGES) as f64).sqrt();
         rtol += 2.0 * self.intermediate;
-        atol += 3.0 * self.intermediate * scale.rms.max(scale.max / 4.0);
+        atol += 3.0 * stages * self.intermediate * scale.rms.max(scale.max / 4.0);
         Tolerance { rtol, atol }
     }
 }
@@ -183,6 +206,7 @@ const TRANSCENDENTAL_OPS: [&str; 16] = [
     "atan2",
     "reciprocal",
 ];
+const TRIGONOMETRIC: [&str; 5] = ["sin", "cos", "tan", "sine", "cosine"];
 const SUMS: [&str; 8] = ["addf", "subf", "add", "subtract", "fma", "reduce", "scan", "reduce_window"];
 /// Arithmetic that rounds to its result type.
 const ROUNDED: [&str; 9] = ["addf", "subf", "mulf", "divf", "add", "subtract", "multiply", "divide", "fma"];
@@ -216,5 +240,63 @@ fn intermediate_roundoff(float: Float) -> f64 {
         Float::F32 => 0.0,
         Float::F8E4M3FN | Float::F8E5M2 => 2.0 * BF16,
         other => roundoff(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octile_mosaic::parse;
+
+    use super::*;
+
+    const WIDE: Element = Element::Float(Float::F32);
+    const UNIT: Scale = Scale { max: 1.0, rms: 1.0 };
+
+    /// Tolerance of a kernel with this operation on `%x`, a vector of f32.
+    fn tolerance(op: &str) -> Tolerance {
+        let text = format!(
+            "func.func @f(%x: vector<8x128xf32>, %m: memref<8x128xbf16>, %i: index) {{\n  {op}\n  return\n}}"
+        );
+        Arithmetic::of([&parse(&text).expect("the test is valid")]).tolerance(WIDE, 0.0, &UNIT)
+    }
+
+    #[test]
+    fn copies_are_held_to_the_last_bits_and_sums_to_their_order() {
+        let copied = tolerance("");
+        assert_eq!((copied.rtol, copied.atol), (4.0 * F32, 0.0));
+        let sum = tolerance("%0 = arith.addf %x, %x : vector<8x128xf32>");
+        assert!(sum.rtol == copied.rtol && sum.atol > 0.0 && sum.atol < 1e-5, "{sum:?}");
+    }
+
+    #[test]
+    fn exponentials_are_held_to_a_hundred_thousandth() {
+        let exp = tolerance("%0 = math.exp %x : vector<8x128xf32>");
+        assert!(exp.rtol > 1e-5 && exp.rtol < 2e-5 && exp.atol < 1e-5, "{exp:?}");
+        let floor = tolerance("%0 = math.floor %x : vector<8x128xf32>");
+        assert_eq!(floor, tolerance(""));
+    }
+
+    #[test]
+    fn only_roundings_that_feed_other_operations_are_intermediate() {
+        let narrow = "%0 = arith.truncf %x : vector<8x128xf32> to vector<8x128xbf16>";
+        let stored =
+            format!("{narrow}\n  vector.store %0, %m[%i, %i] : memref<8x128xbf16>, vector<8x128xbf16>");
+        assert_eq!(tolerance(&stored), tolerance(""));
+        let used = format!("{narrow}\n  %1 = arith.extf %0 : vector<8x128xbf16> to vector<8x128xf32>");
+        let used = tolerance(&used);
+        assert!(used.rtol > 5e-3 && used.atol > 5e-3 && used.atol < 5e-2, "{used:?}");
+    }
+
+    #[test]
+    fn integers_have_no_tolerance() {
+        let tolerance = Arithmetic::default().tolerance(Element::Integer(4), 1e6, &UNIT);
+        assert_eq!((tolerance.rtol, tolerance.atol), (0.0, 0.0));
+    }
+
+    #[test]
+    fn scales_do_not_overflow() {
+        let scale = Scale::of(&[1e300, -1e300, f64::INFINITY, f64::NAN]);
+        assert_eq!((scale.max, scale.rms), (1e300, 1e300));
+        assert_eq!(Scale::of(&[]), Scale::default());
     }
 }

@@ -19,7 +19,7 @@ pub(super) fn table(view: &SourceView) -> Markup {
     html! {
         div.scroll { table {
             thead { tr {
-                th { "line" } th { "cycles" } th { "%" } th { "waits" } th { "MXU %" } th { "spills" } th { "source" }
+                @for name in ["line", "cycles", "%", "waits", "MXU %", "spills", "source"] { th { (name) } }
             } }
             tbody {
                 @for (index, row) in rows.iter().enumerate() {
@@ -28,7 +28,9 @@ pub(super) fn table(view: &SourceView) -> Markup {
                     }
                     (line(view, &row.line.to_string(), row, row.code.as_deref().unwrap_or_default()))
                 }
-                @if let Some((count, sum)) = &rest { (line(view, "...", sum, &format!("{count} more lines"))) }
+                @if let Some((count, sum)) = &rest {
+                    (line(view, "...", sum, &format!("{count} more lines")))
+                }
                 (line(view, "-", &view.elsewhere, ELSEWHERE))
             }
         } }
