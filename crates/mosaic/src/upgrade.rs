@@ -145,3 +145,61 @@ fn segments(op: &Op, value: Attr) -> Option<Attr> {
     };
     (!implied).then_some(value)
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::parse;
+
+    /// The first operation of a function in generic form, after the upgrade.
+    fn upgraded(arguments: &str, op: &str) -> String {
+        let text = format!(
+            "module attributes {{stable_mosaic.version = 16 : i64}} {{\n  func.func @f({arguments}) {{\n    \
+            {op}\n    return\n  }}\n}}"
+        );
+        let printed = parse(&text).unwrap().to_string();
+        assert_eq!(parse(&printed).unwrap().to_string(), printed, "an upgrade changes nothing twice");
+        printed.lines().nth(2).unwrap().trim().to_owned()
+    }
+
+    #[test]
+    fn defaults_and_implied_operand_counts_are_left_out() {
+        let sum = |flag: &str| {
+            let op = format!(
+                "%0 = \"stable_mosaic.arith.addi\"(%a, %a) {{overflowFlags = #arith.overflow<{flag}>}} \
+                : (i32, i32) -> i32"
+            );
+            upgraded("%a: i32", &op)
+        };
+        assert_eq!(sum("none"), "%0 = arith.addi %a, %a : i32");
+        assert!(sum("nsw").contains("overflow<nsw>"));
+        let signal = |counts: &str, operands: &str, types: &str| {
+            let op = format!(
+                "\"stable_mosaic.tpu.sem_signal\"({operands}) \
+                {{operandSegmentSizes = array<i32: {counts}>}} : ({types}) -> ()"
+            );
+            upgraded("%s: memref<!tpu.semaphore>, %n: i32", &op)
+        };
+        let memref = "memref<!tpu.semaphore>, i32";
+        assert!(!signal("1, 1, 0, 0, 0", "%s, %n", memref).contains("operandSegmentSizes"));
+        let remote = signal("1, 1, 1, 0, 0", "%s, %n, %n", "memref<!tpu.semaphore>, i32, i32");
+        assert!(remote.contains("array<i32: 1, 1, 1, 0>"), "{remote}");
+        let subcore = signal("1, 1, 0, 1, 1", "%s, %n, %n, %n", "memref<!tpu.semaphore>, i32, i32, i32");
+        assert!(subcore.contains("array<i32: 1, 1, 0, 1, 1>"), "{subcore}");
+    }
+
+    #[test]
+    fn attributes_of_older_versions_get_their_new_names() {
+        let iota = "%0 = \"stable_mosaic.tpu.iota\"() {dimension = 1 : i32} : () -> vector<8x128xi32>";
+        assert!(upgraded("", iota).contains("dimensions = array<i32: 1>"));
+        let reduce = "%0 = \"stable_mosaic.vector.multi_reduction\"(%a, %b) {kind = #vector.kind<add>, \
+            reduction_dims = [1 : i64]} : (vector<8x128xf32>, vector<8xf32>) -> vector<8xf32>";
+        let reduce = upgraded("%a: vector<8x128xf32>, %b: vector<8xf32>", reduce);
+        assert!(reduce.contains("reduction_dims = array<i64: 1>"), "{reduce}");
+    }
+
+    #[test]
+    fn unknown_operations_keep_their_name_and_attributes() {
+        let op = "\"stable_mosaic.tpu.from_the_future\"() {new = 3 : i32} : () -> ()";
+        assert_eq!(upgraded("", op), "\"tpu.from_the_future\"() {new = 3 : i32} : () -> ()");
+    }
+}
