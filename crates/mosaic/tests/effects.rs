@@ -229,3 +229,67 @@ fn an_operation_that_nobody_knows_is_refused_wherever_it_stands() {
     let error = simulate(&parse(&text).unwrap(), &[], &Options::new(rates())).unwrap_err().to_string();
     assert!(error.contains("'tpu.sparkle' is not supported"), "{error}");
 }
+
+/// Runs a body after `%w`, loaded from scratch memory of which only rows 0 to 3 are written.
+fn half_written(body: &str) -> Vec<Trouble> {
+    let part = "%h = vector.extract_strided_slice %v {offsets = [0, 0], sizes = [4, 128], strides = [1, 1]} \
+                : VECTOR to vector<4x128xf32>\n\
+                vector.store %h, %a[%c0, %c0] : NEAR, vector<4x128xf32>\n\
+                %w = vector.load %a[%c0, %c0] : NEAR, VECTOR\n\
+                %rows = tpu.iota {dimensions = array<i32: 0>} : vector<8x128xi32>\n\
+                %four = arith.constant dense<4> : vector<8x128xi32>\n\
+                %top = arith.cmpi slt, %rows, %four : vector<8x128xi32>\n\
+                %zero = arith.constant dense<0.0> : VECTOR\n";
+    let outcome = run_small(&format!("{part}{body}")).unwrap_or_else(|error| panic!("{body}: {error}"));
+    outcome.findings.into_iter().map(|finding| finding.trouble).collect()
+}
+
+/// What is made of `%w` row by row, as `%r`.
+const BY_ROW: [&str; 5] = [
+    "%r = arith.addf %w, %v : VECTOR",
+    "%r = math.exp %w : VECTOR",
+    "%id = arith.constant dense<1.0> : vector<128x128xf32>\n\
+     %r = \"tpu.matmul\"(%w, %id, %zero) <{dimension_numbers = #tpu.dot_dimension_numbers<[1], [0], [0], [1], \
+     [0, 0, 1, 1], [], []>}> : (VECTOR, vector<128x128xf32>, VECTOR) -> VECTOR",
+    "%low = arith.constant dense<0.0> : vector<8xf32>\n\
+     %m = vector.multi_reduction <maximumf>, %w, %low [1] : VECTOR to vector<8xf32>\n\
+     %c = vector.shape_cast %m : vector<8xf32> to vector<8x1xf32>\n\
+     %r = vector.broadcast %c : vector<8x1xf32> to VECTOR",
+    "%s = arith.mulf %w, %w : VECTOR\n\
+     vector.store %s, %a[%c0, %c0] : NEAR, VECTOR\n\
+     %r = vector.load %a[%c0, %c0] : NEAR, VECTOR",
+];
+
+#[test]
+fn what_is_computed_from_unwritten_memory_and_dropped_is_no_defect() {
+    for body in BY_ROW {
+        let dropped = format!(
+            "{body}\n%k = arith.select %top, %r, %zero : vector<8x128xi1>, VECTOR\n\
+             vector.store %k, %out[%c0, %c0] : NEAR, VECTOR"
+        );
+        assert_eq!(half_written(&dropped), [], "{body}");
+    }
+}
+
+#[test]
+fn what_is_computed_from_unwritten_memory_is_found_once_it_reaches_a_result() {
+    for body in BY_ROW {
+        let stored = format!("{body}\nvector.store %r, %out[%c0, %c0] : NEAR, VECTOR");
+        let kept = format!(
+            "{body}\n%k = arith.select %top, %zero, %r : vector<8x128xi1>, VECTOR\n\
+             vector.store %k, %out[%c0, %c0] : NEAR, VECTOR"
+        );
+        for body in [stored, kept] {
+            let found = half_written(&body);
+            assert!(matches!(found[..], [Trouble::ReadOfUnwritten { .. }]), "{body}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn a_choice_by_unwritten_memory_is_found() {
+    let body = "%p = arith.cmpf ogt, %w, %zero : VECTOR\n\
+                %k = arith.select %p, %v, %zero : vector<8x128xi1>, VECTOR\n\
+                vector.store %k, %out[%c0, %c0] : NEAR, VECTOR";
+    assert!(matches!(half_written(body)[..], [Trouble::ReadOfUnwritten { .. }]));
+}

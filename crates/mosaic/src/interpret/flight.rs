@@ -115,10 +115,18 @@ impl Machine<'_> {
         self.scratch.clear();
         self.buffers[source.buffer].gather(&source, &mut self.scratch);
         let unwritten = self.buffers[source.buffer].unwritten_rows(&source);
+        let spoiled = self.buffers[source.buffer].spoiled.clone();
         let buffer = &mut self.buffers[target.buffer];
         buffer.scatter(&target, &self.scratch);
         // A copy of uninitialized elements stays uninitialized.
+        let is_spoiled = !unwritten.is_empty();
         unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
+        if let Some(load) = spoiled.filter(|_| is_spoiled) {
+            match is_far(buffer) {
+                true => self.findings.add(*load),
+                false => drop(buffer.spoiled.get_or_insert(load)),
+            }
+        }
         self.record_copy(number);
         self.copies.arrive(number);
     }

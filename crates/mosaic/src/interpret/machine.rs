@@ -199,9 +199,7 @@ impl<'a> Machine<'a> {
                 return (step.exec)(self, step);
             }
             self.watch_undefined(step);
-            (step.exec)(self, step)?;
-            self.follow_undefined(step);
-            Ok(())
+            (step.exec)(self, step)
         });
         self.depth -= 1;
         ran

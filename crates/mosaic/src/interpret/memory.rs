@@ -4,7 +4,7 @@ use std::collections::TryReserveError;
 
 use super::{
     element::Element,
-    finding::{Area, Range},
+    finding::{Area, Range, Trouble},
     track::Visit,
     view::{View, row_major},
     writers::Writers,
@@ -36,6 +36,10 @@ pub(crate) struct Buffer {
     pub(crate) revisited: Option<Box<Visit>>,
     /// Whether it stands for memory behind an operand, not for one of the kernel's own buffers.
     pub(crate) is_far: bool,
+    /// Whether it holds blocks of a result.
+    pub(crate) is_result: bool,
+    /// The first load of uninitialized elements that were stored to it.
+    pub(crate) spoiled: Option<Box<Trouble>>,
 }
 
 /// Writers of a buffer.
@@ -55,8 +59,7 @@ impl Buffer {
         let elements: usize = shape.iter().product();
         let bytes = filled_with(Element::POISON, element.map_or(0, |element| elements * element.bytes()))?;
         let written = Written::Some(filled_with(0, elements.div_ceil(64))?);
-        let (shape, tracked, revisited) = (shape.to_vec(), None, None);
-        Ok(Self { name, space, shape, element, bytes, written, tracked, revisited, is_far: false })
+        Ok(Self { written, ..Self::filled_as(name, space, shape, element, bytes) })
     }
 
     /// Allocates memory with contents.
@@ -67,8 +70,29 @@ impl Buffer {
         element: Element,
         bytes: Vec<u8>,
     ) -> Self {
-        let (shape, element, written) = (shape.to_vec(), Some(element), Written::All);
-        Self { name, space, shape, element, bytes, written, tracked: None, revisited: None, is_far: false }
+        Self::filled_as(name, space, shape, Some(element), bytes)
+    }
+
+    fn filled_as(
+        name: String,
+        space: MemorySpace,
+        shape: &[usize],
+        element: Option<Element>,
+        bytes: Vec<u8>,
+    ) -> Self {
+        Self {
+            name,
+            space,
+            shape: shape.to_vec(),
+            element,
+            bytes,
+            written: Written::All,
+            tracked: None,
+            revisited: None,
+            is_far: false,
+            is_result: false,
+            spoiled: None,
+        }
     }
 
     pub(crate) fn unit(&self) -> usize {

@@ -257,7 +257,7 @@ impl<'a> Compiler<'a> {
                 results: op.results.iter().map(|value| value.index() as u32).collect(),
                 name: Arc::from(op.name.as_ref()),
                 place: op.place,
-                shadow: Shadow::of(op),
+                shadow: Shadow::of(self, op),
             });
         }
         Ok(Block { arguments: region.arguments.iter().map(|value| value.index() as u32).collect(), steps })

@@ -99,7 +99,10 @@ impl Machine<'_> {
                 let Visit { block, left } = (**visit).clone();
                 Trouble::OutputRevisited { area, block, left, access: read }
             }
-            None => Trouble::ReadOfUnwritten { area, read },
+            None => match &buffer.spoiled {
+                Some(load) => (**load).clone(),
+                None => Trouble::ReadOfUnwritten { area, read },
+            },
         }
     }
 

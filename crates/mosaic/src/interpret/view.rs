@@ -234,12 +234,30 @@ impl View {
 const MAX_BOXES: usize = 1 << 10;
 
 impl View {
+    /// The narrow elements of the buffer that this view of words covers, in any order.
+    fn unpacked(&self, packed: Dim, shape: &[usize], unit: usize) -> Option<Self> {
+        let dense = row_major(shape, unit);
+        let is_dense = |dim: &Dim| dim.extent == 1 || dense.iter().any(|base| base.stride == dim.stride);
+        let words = packed.stride.checked_mul(packed.extent)?;
+        let mut narrow = Self { packed: None, element: Some(Element::Integer(unit)), ..self.clone() };
+        match narrow.dims.iter_mut().find(|dim| !is_dense(dim) && dim.stride == words) {
+            // Neighbouring words hold neighbouring rows.
+            Some(rows) => {
+                *rows = Dim { extent: rows.extent.checked_mul(packed.extent)?, stride: packed.stride }
+            }
+            None => narrow.dims.push(packed),
+        }
+        (self.piece() == unit).then_some(narrow)
+    }
+
     /// Regions that this view covers: one, or one per index of its strided dimensions.
     pub(crate) fn regions(&self, shape: &[usize], unit: usize) -> Vec<Region> {
-        let whole = self.region(shape, unit);
-        if self.packed.is_some() {
-            return vec![whole];
+        if let Some(packed) = self.packed {
+            return self
+                .unpacked(packed, shape, unit)
+                .map_or_else(|| vec![self.region(shape, unit)], |narrow| narrow.regions(shape, unit));
         }
+        let whole = self.region(shape, unit);
         let dense = row_major(shape, unit);
         let strided = |dim: &Dim| dim.extent > 1 && !dense.iter().any(|base| base.stride == dim.stride);
         let pieces = self
@@ -369,6 +387,23 @@ mod tests {
         assert_eq!(runs, [(2 * 6 + 2, 2), (3 * 6 + 2, 2)]);
         let back = words.bitcast(Element::Integer(2), &[4, 3]).unwrap();
         assert_eq!((back.dims, back.packed), (narrow.dims, None));
+    }
+
+    #[test]
+    fn words_cover_the_rows_that_they_pack_and_no_others() {
+        let shape = [2, 8, 6, 4];
+        let narrow = View::whole(0, &shape, Some(Element::Float(Float::Bf16)));
+        let rows = narrow.slice([1, 2, 0, 1].into_iter(), &[1, 3, 6, 2]);
+        let words = rows.bitcast(Element::Integer(4), &[1, 3, 3, 2]).unwrap();
+        let second = words.slice([0, 0, 1, 0].into_iter(), &[1, 3, 1, 2]);
+        assert_eq!(second.regions(&shape, 2).len(), 1);
+        assert_eq!(words.regions(&shape, 2), rows.regions(&shape, 2));
+        let meets = |start: [i64; 4]| {
+            let other = narrow.slice(start.into_iter(), &[1, 1, 1, 1]).region(&shape, 2);
+            second.regions(&shape, 2).iter().any(|region| region.overlaps(&other))
+        };
+        assert!(meets([1, 3, 2, 1]) && meets([1, 3, 3, 2]));
+        assert!(!meets([1, 3, 4, 1]) && !meets([1, 3, 2, 0]) && !meets([1, 3, 1, 2]));
     }
 
     #[test]

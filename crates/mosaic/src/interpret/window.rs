@@ -256,6 +256,7 @@ impl Window {
         let near = machine.allocate(name, space, &shape, element, None)?;
         if direction == Direction::Out {
             machine.track(&near);
+            machine.buffers[near.buffer].is_result = true;
         }
         let semaphores = format!("window semaphore of {name}");
         let semaphores = machine.allocate(&semaphores, MemorySpace::Semaphore, &[buffers], None, None)?;

@@ -233,6 +233,10 @@ impl Machine<'_> {
         let RemoteTransfer { source, mut target, send, receive } = transfer;
         self.inside(&source, |m| m.core_site(step))?;
         self.inside(&target, |m| m.core_site(step))?;
+        // An empty DMA signals nothing: a wait must not take it for one that may still signal.
+        if target.elements() == 0 {
+            return Ok(());
+        }
         self.require_entered(to, step);
         let agent = Agent::Copy(self.copies.take_number());
         let origin = self.origin(agent, step);
@@ -347,10 +351,12 @@ impl Machine<'_> {
         if let Some(buffer) = self.buffers_of(from).get(source.buffer) {
             buffer.gather(&source, &mut moved);
             let unwritten = buffer.unwritten_rows(&source);
+            let spoiled = buffer.spoiled.clone().filter(|_| !unwritten.is_empty());
             if let Some(buffer) = self.buffers_of_mut(to).get_mut(target.buffer) {
                 buffer.scatter(&target, &moved);
                 unwritten.into_iter().for_each(|row| buffer.mark(&target.row(row), false));
             }
+            spoiled.into_iter().for_each(|load| self.findings.add(*load));
         }
         self.scratch = moved;
         self.copies_of_mut(from).arrived(send, bytes);
