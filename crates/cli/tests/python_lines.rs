@@ -1,7 +1,7 @@
 //! Defects of Pallas kernels, reported at the lines of their Python programs.
 //!
-//! `tests/pallas` holds kernels with a planted defect: the program, what JAX lowers it to, and its Mosaic text
-//! with locations. In `helpers` the DMA is started by a function of another file; it was lowered by two
+//! `tests/pallas` holds kernels with a planted defect: the program, what JAX lowers it to, and its Mosaic
+//! text with locations. In `helpers` the DMA is started by a function of another file; it was lowered by two
 //! versions of JAX, which record calls differently.
 
 #[path = "common/corpus.rs"]

@@ -212,7 +212,8 @@ impl Module {
         for function in &self.functions {
             function.walk(&mut |op| {
                 if let (Some(place), Some(source)) = (op.place, &op.source) {
-                    // The first operation of a line counts: a yield that is not written has the line before it.
+                    // The first operation of a line counts: a yield that is not written has the line before
+                    // it.
                     sources.entry(place.line).or_insert_with(|| source.clone());
                 }
             });

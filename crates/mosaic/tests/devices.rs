@@ -136,7 +136,7 @@ fn all_reduce() -> Vec<String> {
         |name: &str, of: &str| format!("%{name} = vector.load %{of}[%c0, %c0] : {NEAR}, vector<8x128xf32>");
     let mut prologue = barrier();
     prologue.extend([
-        format!("%zero = arith.constant dense<0.000000e+00> : vector<8x128xf32>"),
+        "%zero = arith.constant dense<0.000000e+00> : vector<8x128xf32>".to_owned(),
         format!(
             "tpu.vector_store %out[%c0, %c0], %zero {{strides = array<i32>}} : {NEAR}, vector<8x128xf32>,"
         ),

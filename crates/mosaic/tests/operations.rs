@@ -1,5 +1,5 @@
-//! Single operations with values that were computed by hand. The operand of each kernel holds the numbers from
-//! 1 on, 128 per row.
+//! Single operations with values that were computed by hand. The operand of each kernel holds the numbers
+//! from 1 on, 128 per row.
 
 mod support;
 

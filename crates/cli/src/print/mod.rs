@@ -80,8 +80,8 @@ pub(crate) fn emit_document(text: &str) {
     keep_failure(write(&mut io::stdout().lock(), &printable(text)));
 }
 
-/// Prints workflow commands, which GitHub Actions reads from either stream: on standard error where a document
-/// takes standard output.
+/// Prints workflow commands, which GitHub Actions reads from either stream: on standard error where a
+/// document takes standard output.
 pub(crate) fn annotate(text: &str, is_replaced: bool) {
     match is_replaced {
         true => text.lines().for_each(say),

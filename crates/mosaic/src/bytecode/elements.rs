@@ -22,7 +22,7 @@ pub(super) fn extended(bits: u64, width: u32, is_unsigned: bool) -> i64 {
 pub(super) fn unpacked(data: &[u8], element: &Type, count: Option<usize>) -> Result<Vec<Attr>, String> {
     let bytes = element_bits(element)?.div_ceil(8).max(1);
     let held = data.len() / bytes;
-    if data.len() % bytes != 0 || count.is_some_and(|count| count != held) {
+    if !data.len().is_multiple_of(bytes) || count.is_some_and(|count| count != held) {
         return Err(format!("{} bytes do not hold the elements of type {element}", data.len()));
     }
     Ok(data.chunks_exact(bytes).map(|chunk| decoded(chunk, element)).collect())

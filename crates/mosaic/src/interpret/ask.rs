@@ -140,8 +140,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// First operand of each of `count` groups that have at most one each, in order; missing groups at the end
-    /// are empty. Without `operandSegmentSizes` the first `leading` are present.
+    /// First operand of each of `count` groups that have at most one each, in order; missing groups at the
+    /// end are empty. Without `operandSegmentSizes` the first `leading` are present.
     pub(crate) fn groups(&self, op: &Op, count: usize, leading: &[i64]) -> Made<Vec<Option<usize>>> {
         let sizes = match op.attributes.get("operandSegmentSizes") {
             Some(_) => self.integers_attribute(op, "operandSegmentSizes")?,

@@ -165,8 +165,8 @@ impl Copies {
     }
 
     /// Consumes `amount` from a semaphore that holds it. The core observes the completion of the DMAs on it,
-    /// which are returned, only if nothing is left and no DMA of another device is due: otherwise the bytes may
-    /// have come from any of them.
+    /// which are returned, only if nothing is left and no DMA of another device is due: otherwise the bytes
+    /// may have come from any of them.
     pub(crate) fn consume(&mut self, id: SemaphoreId, amount: i64, others_due: bool) -> Vec<Copy> {
         let semaphore = self.semaphores.entry(id).or_default();
         semaphore.count = semaphore.count.saturating_sub(amount);

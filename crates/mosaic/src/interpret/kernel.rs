@@ -220,7 +220,9 @@ impl Kernel {
             }
             bound.windows.push(match spec {
                 WindowSpec::Direct => Bind::Direct(far),
-                spec => Bind::Window(Window::new(machine, spec, number, name, memref, far, direction)?),
+                spec => {
+                    Bind::Window(Box::new(Window::new(machine, spec, number, name, memref, far, direction)?))
+                }
             });
         }
         Ok(())
@@ -456,7 +458,7 @@ impl Bound {
 enum Bind {
     /// The kernel receives the whole operand and copies from it itself.
     Direct(View),
-    Window(Window),
+    Window(Box<Window>),
 }
 
 fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {

@@ -206,9 +206,9 @@ pub fn embedded_kernel(module: &Module) -> Option<String> {
 
 /// Runs `module`, a kernel or the module around one, on `inputs` in argument order.
 ///
-/// With several [devices](Options::devices), an operand that has one more dimension than the module expects, as
-/// long as there are devices, gives each device its own part; every other operand is the same on all of them.
-/// Results get such a dimension.
+/// With several [devices](Options::devices), an operand that has one more dimension than the module expects,
+/// as long as there are devices, gives each device its own part; every other operand is the same on all of
+/// them. Results get such a dimension.
 pub fn simulate(module: &Module, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
     match options.devices {
         0 | 1 => run_on_device(module, inputs, options, None),

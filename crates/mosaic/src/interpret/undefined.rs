@@ -173,10 +173,10 @@ impl Machine<'_> {
             }
             Shadow::Traces { moves } => self.traced(step, moves),
         };
-        if let (Some(undefined), Some(&slot)) = (result, step.results.first()) {
-            if undefined.elements.contains(&true) {
-                self.undefined.insert(slot, undefined);
-            }
+        if let (Some(undefined), Some(&slot)) = (result, step.results.first())
+            && undefined.elements.contains(&true)
+        {
+            self.undefined.insert(slot, undefined);
         }
     }
 
@@ -264,7 +264,8 @@ impl Machine<'_> {
         Some(Undefined { elements: Arc::new(elements), buffer, trouble: any.trouble })
     }
 
-    /// After a store of operand 0 to `view`: its uninitialized elements make the memory so, unless masked out.
+    /// After a store of operand 0 to `view`: its uninitialized elements make the memory so, unless masked
+    /// out.
     pub(crate) fn store_undefined(&mut self, step: &Step, view: &View, mask: Option<&[i32]>) {
         let Some(undefined) = self.undefined.get(&step.operands[0]) else { return };
         let columns = view.dims.last().map_or(1, |dim| dim.extent).max(1);

@@ -105,7 +105,10 @@ impl View {
                 }
                 let wanted = extent / dim.extent;
                 let taken = if rest.extent <= wanted { rest.extent } else { wanted };
-                if taken < 2 || rest.extent % taken != 0 || extent % (dim.extent * taken) != 0 {
+                if taken < 2
+                    || !rest.extent.is_multiple_of(taken)
+                    || !extent.is_multiple_of(dim.extent * taken)
+                {
                     return None;
                 }
                 dim.extent *= taken;

@@ -286,15 +286,13 @@ impl Window {
         if index.is_empty() {
             return (self.buffer(slot), self.far.clone());
         }
-        let mut sides = [Vec::new(), Vec::new(), Vec::new()];
-        for dimension in 0..self.block.len() {
-            let (near, far, size) = self.along(dimension, index[dimension]);
-            sides[0].push(near);
-            sides[1].push(far);
-            sides[2].push(size as i64);
+        let (mut near, mut far, mut sizes) = (Vec::new(), Vec::new(), Vec::new());
+        for (dimension, &index) in index.iter().enumerate().take(self.block.len()) {
+            let (on_chip, in_hbm, size) = self.along(dimension, index);
+            near.push(on_chip);
+            far.push(in_hbm);
+            sizes.push(size);
         }
-        let [near, far, sizes] = sides;
-        let sizes: Vec<usize> = sizes.into_iter().map(|size| size as usize).collect();
         (self.buffer(slot).slice(near.into_iter(), &sizes), self.far.slice(far.into_iter(), &sizes))
     }
 
@@ -398,7 +396,8 @@ impl Window {
         Ok(())
     }
 
-    /// Reports a block whose second visit leaves elements unwritten: the copy out destroys those of the first.
+    /// Reports a block whose second visit leaves elements unwritten: the copy out destroys those of the
+    /// first.
     fn check_revisit(&self, machine: &mut Machine<'_>, near: &View) {
         let buffer = &machine.buffers[near.buffer];
         let Some(visit) = buffer.revisited.clone().filter(|_| !buffer.is_written(near)) else { return };

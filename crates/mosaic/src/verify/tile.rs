@@ -1,6 +1,6 @@
 //! Slices of tiled memories. The compiler fits the tiles of a buffer to the slices of it: along rows a slice
-//! must consist of whole 32-bit words (two rows of 16-bit elements, four of 8-bit ones), along columns of whole
-//! tiles of 128 lanes. A buffer with several slices may need more; that is left to the compiler.
+//! must consist of whole 32-bit words (two rows of 16-bit elements, four of 8-bit ones), along columns of
+//! whole tiles of 128 lanes. A buffer with several slices may need more; that is left to the compiler.
 
 use octile_core::device::tpu::LANES;
 

@@ -86,7 +86,8 @@ impl ChosenOperands {
     }
 }
 
-/// Runs on random operands. Integers may be indices: while an access is out of bounds, smaller ones are tried.
+/// Runs on random operands. Integers may be indices: while an access is out of bounds, smaller ones are
+/// tried.
 fn run_random(
     signature: &Signature,
     seed: u64,

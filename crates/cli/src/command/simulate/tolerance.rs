@@ -142,8 +142,8 @@ impl Arithmetic {
             let walk = 4.0 * (self.terms as f64).sqrt() + 2.0 * products.sqrt();
             atol += (16.0 + walk) * F32 * scale.max;
         }
-        // The expected result may have been computed without the kernel's intermediate roundings, whose errors
-        // are independent. Unrolled loops repeat operations without adding stages.
+        // The expected result may have been computed without the kernel's intermediate roundings, whose
+        // errors are independent. Unrolled loops repeat operations without adding stages.
         let stages = (self.stages.clamp(1, MAX_STAGES) as f64).sqrt();
         rtol += 2.0 * self.intermediate;
         atol += 3.0 * stages * self.intermediate * scale.rms.max(scale.max / 4.0);

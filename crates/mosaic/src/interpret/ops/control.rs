@@ -225,8 +225,8 @@ fn while_(c: &mut Compiler<'_>, op: &Op) -> Made {
     }))
 }
 
-/// Finds loops that do not end: an iteration that changes neither the loop's values nor memory nor a semaphore
-/// is repeated for ever, and one that only changes scalars is not repeated a million times.
+/// Finds loops that do not end: an iteration that changes neither the loop's values nor memory nor a
+/// semaphore is repeated for ever, and one that only changes scalars is not repeated a million times.
 #[derive(Default)]
 struct Watchdog {
     /// The loop-carried scalars and the number of changes when the last iteration began.

@@ -129,7 +129,7 @@ fn create_mask(c: &mut Compiler<'_>, op: &Op) -> Made {
                 element /= shape[dimension];
                 (bounds[dimension].0..bounds[dimension].1).contains(&index)
             };
-            (0..rank).rev().map(holds).fold(true, |all, holds| all && holds)
+            (0..rank).rev().all(holds)
         };
         let mask = (0..elements).map(|element| inside(element).into()).collect();
         m.set(step, Value::Vector(Data::integers(mask)));
