@@ -5,6 +5,7 @@ them), correct.mlir and racy.mlir (the Mosaic text inside), and tensors.safetens
 """
 
 import contextlib
+import functools
 import io
 import json
 import pathlib
@@ -21,7 +22,7 @@ from jax.experimental.pallas import tpu as pltpu
 TILES, ROWS, COLS = 4, 8, 128
 
 
-def kernel(racy, x, out, buffer, arrived, result, stored):
+def kernel(x, out, buffer, arrived, result, stored, *, racy):
     """out = 3 * x + 1, a tile at a time; the next tile is fetched while this one is computed."""
 
     def fetch(tile, slot):
@@ -51,7 +52,7 @@ def kernel(racy, x, out, buffer, arrived, result, stored):
 def call(x, racy):
     """The kernel, with operands in HBM and two buffers in VMEM."""
     return pl.pallas_call(
-        lambda *refs: kernel(racy, *refs),
+        functools.partial(kernel, racy=racy),
         out_shape=jax.ShapeDtypeStruct(x.shape, x.dtype),
         in_specs=[pl.BlockSpec(memory_space=pl.ANY)],
         out_specs=pl.BlockSpec(memory_space=pl.ANY),

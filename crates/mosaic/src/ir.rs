@@ -1,6 +1,6 @@
 //! Modules, functions, operations and the values between them.
 
-use std::{borrow::Cow, sync::Arc};
+use std::{borrow::Cow, collections::HashMap, sync::Arc};
 
 use serde::Serialize;
 
@@ -204,6 +204,20 @@ impl Module {
     /// Finds a function by name.
     pub fn function(&self, name: &str) -> Option<&Function> {
         self.functions.iter().find(|f| f.name == name)
+    }
+
+    /// Returns where each line of the module's text comes from in the program that was lowered.
+    pub fn sources(&self) -> HashMap<u32, SourceStack> {
+        let mut sources = HashMap::new();
+        for function in &self.functions {
+            function.walk(&mut |op| {
+                if let (Some(place), Some(source)) = (op.place, &op.source) {
+                    // The first operation of a line counts: a yield that is not written has the line before it.
+                    sources.entry(place.line).or_insert_with(|| source.clone());
+                }
+            });
+        }
+        sources
     }
 
     /// Prints the module, and gives each operation its position in that text.

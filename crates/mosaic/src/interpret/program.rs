@@ -178,18 +178,14 @@ impl Program {
             notes.append(&mut compiler.notes);
             functions.insert(function.name.clone(), Rc::new(code));
         }
-        let mut sources = HashMap::new();
         let (mut has_barrier, mut communicates) = (false, false);
         for function in &module.functions {
             function.walk(&mut |op| {
                 has_barrier |= op.name == "tpu.sem_barrier";
                 communicates |= ops::communicates(op);
-                if let (Some(place), Some(source)) = (op.place, &op.source) {
-                    sources.insert(place.line, source.clone());
-                }
             });
         }
-        Ok(Self { functions, notes, has_barrier, communicates, sources })
+        Ok(Self { functions, notes, has_barrier, communicates, sources: module.sources() })
     }
 
     pub(crate) fn function(&self, name: &str) -> Result<&Rc<Code>, Unrunnable> {

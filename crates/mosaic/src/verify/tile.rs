@@ -1,7 +1,8 @@
-//! Slices of tiled memories: the last two dimensions are stored in tiles of 8 x 128 words, and a slice must
-//! consist of whole tiles.
+//! Slices of tiled memories. The compiler fits the tiles of a buffer to the slices of it: along rows a slice
+//! must consist of whole 32-bit words (two rows of 16-bit elements, four of 8-bit ones), along columns of whole
+//! tiles of 128 lanes. A buffer with several slices may need more; that is left to the compiler.
 
-use octile_core::device::tpu::{LANES, SUBLANES};
+use octile_core::device::tpu::LANES;
 
 use super::{Rule, VerifiedKernel, Violation, divide::Divisors};
 use crate::{
@@ -10,9 +11,9 @@ use crate::{
     types::{DYNAMIC, MemRef, MemorySpace, Type},
 };
 
-/// Rows and columns of a tile: a 32-bit word holds several rows of narrow elements.
-fn tile(element: Element) -> (usize, usize) {
-    (SUBLANES * (4 / element.bytes().clamp(1, 4)), LANES)
+/// Rows that share a 32-bit word.
+fn rows_per_word(element: Element) -> usize {
+    4 / element.bytes().clamp(1, 4)
 }
 
 pub(super) fn check(kernel: &VerifiedKernel<'_>, divisors: &Divisors, op: &Op) -> Vec<Violation> {
@@ -32,12 +33,9 @@ pub(super) fn check(kernel: &VerifiedKernel<'_>, divisors: &Divisors, op: &Op) -
     if to.shape.len() != rank || op.operands.len() < 1 + rank {
         return Vec::new();
     }
-    let (rows, columns) = tile(element);
     let mut violations = Vec::new();
-    for (dimension, unit) in [(rank.checked_sub(2), rows), (rank.checked_sub(1), columns)] {
+    for (dimension, unit) in [(rank.checked_sub(2), rows_per_word(element)), (rank.checked_sub(1), LANES)] {
         let Some(dimension) = dimension else { continue };
-        // One dimension is stored in lanes only.
-        let unit = if rank == 1 { columns } else { unit };
         let offset = divisors.of(op.operands[1 + dimension]);
         violations.extend(along(op, from, to, dimension, unit, offset));
     }
@@ -51,18 +49,19 @@ fn along(op: &Op, from: &MemRef, to: &MemRef, dimension: usize, unit: usize, off
         return Vec::new();
     }
     let mut violations = Vec::new();
-    if !part.is_multiple_of(unit) {
+    // The last tile may be partly outside the buffer.
+    if !part.is_multiple_of(unit) && part != whole % unit {
         violations.push(Violation::at(
             Rule::Tiles,
             op,
-            format!("{part} of {whole} along dimension {dimension} is not a multiple of the tile's {unit}"),
+            format!("{part} of {whole} along dimension {dimension} is not a multiple of {unit}"),
         ));
     }
     if !offset.is_multiple_of(unit as u64) {
         violations.push(Violation::at(
             Rule::Tiles,
             op,
-            format!("offset along dimension {dimension} is not known to be a multiple of the tile's {unit}"),
+            format!("offset along dimension {dimension} is not known to be a multiple of {unit}"),
         ));
     }
     violations

@@ -109,26 +109,24 @@ impl SimulatedKernels {
 
 impl SimulatedKernel {
     fn new(name: String, file: &Path, module: &Module, text: &str, results: Option<usize>) -> Self {
-        let mut sources = HashMap::new();
         let mut stacks = Vec::new();
         let entry = kernel_entry(module);
-        for function in &module.functions {
-            let is_kernel = entry.is_some_and(|entry| std::ptr::eq(entry, function));
-            function.walk(&mut |op| {
-                let Some(source) = &op.source else { return };
-                if is_kernel {
-                    stacks.push(source.clone());
-                }
-                if let Some(place) = op.place {
-                    sources.insert(place.line, source.clone());
-                }
-            });
+        if let Some(entry) = entry {
+            entry.walk(&mut |op| stacks.extend(op.source.clone()));
         }
         let python = Rc::new(PythonSources::new(file, stacks.iter().map(|stack| &**stack)));
         let operands = |function: &Function| operand_names(&python, function, results);
         let operands = entry.map(operands).unwrap_or_default();
         let lines = text.lines().map(str::to_owned).collect();
-        Self { name, lines, sources, operands, python, entry: entry.cloned(), module: module.clone() }
+        Self {
+            name,
+            lines,
+            sources: module.sources(),
+            operands,
+            python,
+            entry: entry.cloned(),
+            module: module.clone(),
+        }
     }
 
     /// Names of its buffers and semaphores.
