@@ -10,7 +10,7 @@ use octile_mosaic::{
     parse,
     verify::verify,
 };
-use support::{NEAR, floats, rates, run_small, small_kernel};
+use support::{NEAR, VECTOR, floats, rates, run_small, small_kernel};
 
 /// Aliases of aliases, each twice the one before.
 fn bomb(levels: usize, first: &str, twice: impl Fn(usize) -> String, rest: &str) -> String {
@@ -116,7 +116,8 @@ fn memory_is_counted_before_it_is_taken() {
     let near = "memref<1024x1024xf32, #tpu.memory_space<vmem>>";
     let allocates = format!("%b = memref.alloca() : {near}\nmemref.store %f, %b[%c0, %c0] : {near}");
     let body = format!("%f = arith.constant 1.0 : f32\n{}", forever.replace("BODY", &allocates));
-    assert!(refusal(&small_kernel(&body)).contains("cannot allocate alloca at line"), "{body}");
+    let error = refusal(&small_kernel(&body));
+    assert!(error.contains("cannot allocate b of shape [1024, 1024]"), "{body}: {error}");
     let ty = "vector<4096x4096xf32>";
     let mut body = format!("%w0 = vector.broadcast %f : f32 to {ty}\n");
     (1..200).for_each(|i| body += &format!("%w{i} = arith.addf %w0, %w{} : {ty}\n", i - 1));
@@ -283,4 +284,45 @@ fn memory_is_given_by_what_is_known_of_the_operands() {
     assert!(simulate(&parse(&text).unwrap(), &[], &told).is_ok());
     let least = Options { max_bytes: Some(1 << 20), ..Options::new(rates()) };
     assert!(simulate(&parse(&result(2 << 20)).unwrap(), &[], &least).is_err());
+}
+
+/// A kernel that copies 32 x 128 floats in four blocks.
+fn blockwise() -> String {
+    let window = "{transform_indices = @at, window_bounds = array<i64: 8, 128>}";
+    format!(
+        "module {{
+  func.func @k(%i: i32, %x: {NEAR}, %out: {NEAR}) attributes {{iteration_bounds = array<i64: 4>, window_params = [{window}, {window}]}} {{
+    %c0 = arith.constant 0 : index
+    %v = vector.load %x[%c0, %c0] : {NEAR}, {VECTOR}
+    vector.store %v, %out[%c0, %c0] : {NEAR}, {VECTOR}
+    return
+  }}
+  func.func @at(%i: i32) -> (i32, i32) {{
+    %c0 = arith.constant 0 : i32
+    return %i, %c0 : i32, i32
+  }}
+}}"
+    )
+}
+
+#[test]
+fn blocks_count_against_their_limit_unless_the_whole_array_may_stay_in_vmem() {
+    const KIB: usize = 1 << 10;
+    let module = parse(&blockwise()).expect("the kernel is valid");
+    let x = floats(&[32, 128], |i| i as f32);
+    let found = |physical: usize, blocks: usize| {
+        let (vmem_limit, vmem_blocks) = (Some(physical * KIB), Some(blocks * KIB));
+        let options = Options { vmem_limit, vmem_blocks, ..Options::new(rates()) };
+        let outcome = simulate(&module, std::slice::from_ref(&x), &options).expect("the kernel is judged");
+        outcome.findings.first().map(|finding| match &finding.trouble {
+            Trouble::MemoryExceeded { memory: "VMEM", bytes, limit, .. } => (*bytes / KIB, *limit / KIB),
+            other => panic!("{other:?}"),
+        })
+    };
+    // Two blocks of 4 KiB each for the operand and the result, which have 16 KiB.
+    assert_eq!(found(64, 16), None);
+    assert_eq!(found(30, 15), Some((16, 15)));
+    assert_eq!(found(32, 9), None);
+    assert_eq!(found(24, 7), Some((8, 7)));
+    assert_eq!(found(15, 15), Some((16, 15)));
 }

@@ -222,6 +222,19 @@ fn an_all_gather_gives_every_device_all_blocks() {
 }
 
 #[test]
+fn a_wait_does_not_take_an_empty_dma_of_another_device_for_one_that_may_still_signal() {
+    let empty = "memref<?x128xf32, #tpu.memory_space<any>>";
+    let send = format!(
+        "%none = tpu.memref_slice %x[%i0, %i0] <%i0> : {BLOCK} -> {empty}
+    tpu.enqueue_dma source(%none : {empty}) target(%none : {empty}) source_semaphore(%send : {DMA}) target_semaphore(%local : {DMA}) device_id(%right)"
+    );
+    let mut body = all_gather();
+    let waits = body.iter().position(|line| line.contains("semaphore(%local")).unwrap();
+    body.insert(waits, send);
+    assert_eq!(troubles(&all_gather_text(&body)), []);
+}
+
+#[test]
 fn an_all_reduce_gives_every_device_the_sum() {
     let outcome = run(&all_reduce_text(&all_reduce()));
     assert_eq!(outcome.findings, []);

@@ -144,7 +144,7 @@ pub(super) struct KernelCall {
     pub(super) module: Module,
     text: String,
     pub(super) aliases: Vec<OutputAlias>,
-    vmem_limit: Option<u64>,
+    pub(super) vmem_limit: Option<u64>,
 }
 
 impl KernelCall {

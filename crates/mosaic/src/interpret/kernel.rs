@@ -225,7 +225,11 @@ impl Kernel {
                 }
             });
         }
-        Ok(())
+        let blocks = bound.windows.iter().filter_map(|bind| match bind {
+            Bind::Window(window) => window.blocks(machine),
+            Bind::Direct(_) => None,
+        });
+        machine.check_blocks(blocks.collect())
     }
 
     /// Compares the kernel's buffers with the sizes of VMEM and SMEM.

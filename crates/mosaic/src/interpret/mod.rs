@@ -78,6 +78,11 @@ pub struct Options<'a> {
     pub max_bytes: Option<usize>,
     /// Bytes of VMEM that the kernel may use; not checked if `None`.
     pub vmem_limit: Option<usize>,
+    /// Bytes of VMEM for the blocks of operands and results of a called kernel that sets no limit itself; not
+    /// checked if `None`.
+    pub vmem_default: Option<usize>,
+    /// Bytes of VMEM for the blocks of operands and results of this kernel; not checked if `None`.
+    pub vmem_blocks: Option<usize>,
     /// Bytes of SMEM that the kernel may use; not checked if `None`.
     pub smem_limit: Option<usize>,
 }
@@ -96,13 +101,20 @@ impl Options<'_> {
             max_operations: DEFAULT_OPERATIONS,
             max_bytes: None,
             vmem_limit: None,
+            vmem_default: None,
+            vmem_blocks: None,
             smem_limit: None,
         }
     }
 
     /// Enables all checks, also of the chip's memory sizes.
     pub fn for_chip(chip: &TpuChip) -> Self {
-        Self { vmem_limit: Some(chip.vmem_physical), smem_limit: Some(chip.smem), ..Self::new(chip.rates) }
+        Self {
+            vmem_limit: Some(chip.vmem_physical),
+            vmem_default: Some(chip.vmem_default),
+            smem_limit: Some(chip.smem),
+            ..Self::new(chip.rates)
+        }
     }
 
     /// Memory budget for a run on these operands.

@@ -126,11 +126,30 @@ impl Machine<'_> {
         self.check_memory(space, buffers, site)
     }
 
+    /// Compares the blocks of operands and results, each with its bytes and those of the whole array, with the
+    /// limit that the compiler sets them.
+    pub(crate) fn check_blocks(&mut self, mut blocks: Vec<(String, usize, usize)>) -> Result<(), Stop> {
+        let options = self.options;
+        let (Some(limit), Some(physical)) = (options.vmem_blocks, options.vmem_limit) else { return Ok(()) };
+        // Whole arrays may be kept in the VMEM beyond the limit; no blocks of them are fetched then.
+        let mut room = physical.saturating_sub(limit);
+        blocks.sort_by_key(|(_, bytes, _)| std::cmp::Reverse(*bytes));
+        blocks.retain(|(_, _, whole)| match room.checked_sub(*whole) {
+            Some(rest) => {
+                room = rest;
+                false
+            }
+            None => true,
+        });
+        let buffers = blocks.into_iter().map(|(name, bytes, _)| (name, bytes)).collect();
+        self.exceeds("VMEM", Some(limit), buffers, None)
+    }
+
     /// Compares the sizes of buffers with the limit of their memory.
     pub(crate) fn check_memory(
         &mut self,
         space: MemorySpace,
-        mut buffers: Vec<(String, usize)>,
+        buffers: Vec<(String, usize)>,
         site: Option<Site>,
     ) -> Result<(), Stop> {
         let (memory, limit) = match space {
@@ -138,6 +157,17 @@ impl Machine<'_> {
             MemorySpace::Smem => ("SMEM", self.options.smem_limit),
             _ => return Ok(()),
         };
+        self.exceeds(memory, limit, buffers, site)
+    }
+
+    /// Reports buffers that exceed a limit together.
+    fn exceeds(
+        &mut self,
+        memory: &'static str,
+        limit: Option<usize>,
+        mut buffers: Vec<(String, usize)>,
+        site: Option<Site>,
+    ) -> Result<(), Stop> {
         let bytes = buffers.iter().fold(0usize, |all, (_, bytes)| all.saturating_add(*bytes));
         let Some(limit) = limit.filter(|&limit| bytes > limit) else { return Ok(()) };
         buffers.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));

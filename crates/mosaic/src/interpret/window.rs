@@ -8,7 +8,7 @@ use super::{
     finding::{Agent, Finding, Site, Trouble},
     machine::{Machine, Stop},
     program::{Code, Program, Unrunnable},
-    track::Visit,
+    track::{Visit, padded},
     value::Value,
     view::View,
 };
@@ -232,6 +232,15 @@ pub(super) struct Window {
 }
 
 impl Window {
+    /// Its blocks in VMEM, if they are fetched ahead: name, padded bytes, and bytes of the whole array.
+    pub(super) fn blocks(&self, machine: &Machine<'_>) -> Option<(String, usize, usize)> {
+        let near = &machine.buffers[self.near.buffer];
+        let (&buffers, block) = near.shape.split_first()?;
+        let bits = near.element.map_or(0, |element| 8 * element.bytes());
+        let bytes = padded(near.space, block, bits).saturating_mul(buffers);
+        (near.space == MemorySpace::Vmem && buffers > 1).then(|| (near.name.clone(), bytes, self.far.bytes()))
+    }
+
     pub(super) fn new(
         machine: &mut Machine<'_>,
         spec: &WindowSpec,

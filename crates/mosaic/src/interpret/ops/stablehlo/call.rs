@@ -90,6 +90,7 @@ fn kernel_call(c: &mut Compiler<'_>, op: &Op) -> Made {
     let kernel = Kernel::new(&call.module)
         .map_err(|why| Unrunnable::InKernel { name: name.to_string(), why: Box::new(why) })?;
     let aliases = call.aliases;
+    let vmem_limit = call.vmem_limit.and_then(|bytes| usize::try_from(bytes).ok());
     let elements = |values: &[crate::ir::Value]| -> Made<Vec<(Element, Vec<usize>)>> {
         values.iter().map(|&value| Ok((c.element(c.ty(value))?, tensor_of(c, c.ty(value))?.1))).collect()
     };
@@ -103,6 +104,7 @@ fn kernel_call(c: &mut Compiler<'_>, op: &Op) -> Made {
             output_shapes: Some(shapes),
             aliases: aliases.clone(),
             max_operations,
+            vmem_blocks: vmem_limit.or(m.options.vmem_default),
             max_bytes: Some(m.budget.bytes_left()),
             ..m.options.clone()
         };
