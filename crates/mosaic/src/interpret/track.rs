@@ -126,8 +126,8 @@ impl Machine<'_> {
         self.check_memory(space, buffers, site)
     }
 
-    /// Compares the blocks of operands and results, each with its bytes and those of the whole array, with the
-    /// limit that the compiler sets them.
+    /// Compares the blocks of operands and results, each with its bytes and those of the whole array, with
+    /// the limit that the compiler sets them.
     pub(crate) fn check_blocks(&mut self, mut blocks: Vec<(String, usize, usize)>) -> Result<(), Stop> {
         let options = self.options;
         let (Some(limit), Some(physical)) = (options.vmem_blocks, options.vmem_limit) else { return Ok(()) };
