@@ -356,6 +356,9 @@ impl SimulateOutputs {
     fn open(args: &SimulateArgs) -> Result<Self> {
         let paths = [&args.json.json, &args.junit, &args.trace, &args.svg];
         let [json, junit, trace, svg] = paths.map(|path| path.as_deref().map(Destination::open).transpose());
+        if args.save.as_ref().is_some_and(|path| path.as_os_str() == "-") {
+            bail!("--save writes a file, not standard output: name one");
+        }
         let save = args.save.as_deref().map(OutputFile::open).transpose()?;
         let outputs = Self { json: json?, junit: junit?, trace: trace?, svg: svg?, save };
         let opened = [&outputs.json, &outputs.junit, &outputs.trace, &outputs.svg];

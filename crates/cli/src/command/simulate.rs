@@ -258,8 +258,19 @@ impl SimulateReport {
     }
 }
 
+/// Rejects a result that the simulator could not compute; a note says why.
+fn require_known(outputs: &[Tensor], number: usize, what: &str) -> Result<()> {
+    if outputs.get(number).is_some_and(|result| !result.is_sound()) {
+        bail!("result {number} depends on an operation that is not supported, so it cannot be {what}");
+    }
+    Ok(())
+}
+
 /// Serializes the results for `--save`.
 pub fn saved(report: &SimulateReport) -> Result<Vec<u8>> {
+    for number in 0..report.outputs.len() {
+        require_known(&report.outputs, number, "saved: leave out --save")?;
+    }
     tensors::serialized(&report.outputs)
 }
 
@@ -268,6 +279,9 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
     let (expected, outputs) = (&request.expected, &outcome.outputs);
     if outcome.completed && outputs.len() < expected.len() {
         bail!("--expect names {} tensors, but the number of results is {}", expected.len(), outputs.len());
+    }
+    for (number, _) in expected.iter().enumerate() {
+        require_known(outputs, number, "compared: drop it from --expect")?;
     }
     let kernels = embedded_kernels(&request.module).unwrap_or_default();
     let modules = kernels.iter().map(|kernel| &kernel.module).chain([&request.module]);

@@ -101,12 +101,15 @@ fn why_not_compared(report: &SimulateReport) -> &'static str {
 fn compared(comparison: &Comparison, count: usize) -> String {
     let number = if count > 1 { format!("{} ", comparison.result) } else { String::new() };
     let verdict = if comparison.passed { "PASS" } else { "FAIL" };
+    let of_allowed = match comparison.of_allowed {
+        far if far >= 1e4 => format!("{far:.1e}"),
+        near => format!("{near:.3}"),
+    };
     let mut text = format!(
-        "result    {number}{verdict}: largest difference {:.3e} of {:.3e}, {:.3} of the tolerance (rtol {:.1e}, \
-         atol {:.1e})\n",
+        "result    {number}{verdict}: largest difference {:.3e} of {:.3e}, {of_allowed} of the tolerance (rtol \
+         {:.1e}, atol {:.1e})\n",
         comparison.max_difference,
         comparison.max_magnitude,
-        comparison.of_allowed,
         comparison.tolerance.rtol,
         comparison.tolerance.atol
     );

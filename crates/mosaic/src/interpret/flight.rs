@@ -222,7 +222,8 @@ impl Machine<'_> {
 
     /// Formats a semaphore, `arg14[0, 2]`.
     pub(crate) fn semaphore_name(&self, (buffer, index): SemaphoreId) -> String {
-        self.buffers[buffer].semaphore_name(index)
+        let of_ended_scope = || "a semaphore of a scope that has ended".to_owned();
+        self.buffers.get(buffer).map_or_else(of_ended_scope, |buffer| buffer.semaphore_name(index))
     }
 }
 

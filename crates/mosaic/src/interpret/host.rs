@@ -12,7 +12,6 @@ use super::{
 };
 use crate::{
     ir::{Function, Module},
-    limits::MAX_TENSOR_ELEMENTS,
     types::Type,
 };
 
@@ -74,17 +73,10 @@ fn output(value: Value, ty: &Type) -> Result<Tensor, Unrunnable> {
     }
 }
 
-/// Stands for a result that could not be computed: poison, as in memory that was not written.
+/// Stands for a result that could not be computed: it has no bytes.
 fn unknown(ty: &Type) -> Tensor {
-    let (element, shape) = match Element::of(ty) {
-        Some(element) => (element, ty.shape().to_vec()),
-        None => (Element::Integer(1), vec![0]),
-    };
-    let elements = shape.iter().fold(1usize, |all, &extent| all.saturating_mul(extent));
-    match elements <= MAX_TENSOR_ELEMENTS {
-        true => Tensor { element, shape, bytes: vec![Element::POISON; elements * element.bytes()] },
-        false => Tensor { element, shape: vec![0], bytes: Vec::new() },
-    }
+    let element = Element::of(ty).unwrap_or(Element::Integer(1));
+    Tensor { element, shape: ty.shape().to_vec(), bytes: Vec::new() }
 }
 
 fn note(result: usize, why: &Unrunnable) -> Note {

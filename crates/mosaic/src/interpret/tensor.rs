@@ -68,7 +68,7 @@ impl Tensor {
     }
 
     /// Returns whether the byte count matches the shape.
-    pub(crate) fn is_sound(&self) -> bool {
+    pub fn is_sound(&self) -> bool {
         let elements = self.shape.iter().try_fold(1usize, |all, &extent| all.checked_mul(extent));
         elements.and_then(|elements| elements.checked_mul(self.element.bytes())) == Some(self.bytes.len())
     }

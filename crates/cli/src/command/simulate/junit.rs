@@ -74,7 +74,8 @@ impl SimulateReport {
 /// The sentence of a finding after its line: `kernel.py:12: RACE: ...`.
 fn leading(finding: &Diagnosis) -> String {
     let line = finding.python.as_ref().map(|place| format!("{}:{}: ", place.line.file, place.line.line));
-    format!("{}{}", line.unwrap_or_default(), finding.sentence)
+    // One line: file names may contain line breaks, and a line may be a workflow command.
+    format!("{}{}", line.unwrap_or_default(), finding.sentence).replace(['\n', '\r'], " ")
 }
 
 impl GpuSimulateReport {

@@ -33,6 +33,8 @@ pub(super) struct SimulatedKernel {
 /// The kernels of a module.
 pub(super) struct SimulatedKernels {
     kernels: Vec<SimulatedKernel>,
+    /// The program around them; the kernel itself if there is none.
+    around: SimulatedKernel,
 }
 
 impl SimulatedKernels {
@@ -40,20 +42,23 @@ impl SimulatedKernels {
     /// the Python program.
     pub(super) fn name(file: &Path, module: &mut Module, text: &str) -> Self {
         let embedded = embedded_kernels(module).unwrap_or_default();
-        let kernels: Vec<_> = if embedded.is_empty() {
+        let bare = || {
             let name = kernel_entry(module).map(|function| function.name.clone()).unwrap_or_default();
-            vec![SimulatedKernel::new(name, file, module, text, None)]
+            SimulatedKernel::new(name, file, module, text, None)
+        };
+        let (kernels, around): (Vec<_>, _) = if embedded.is_empty() {
+            (vec![bare()], bare())
         } else {
             let kernel = |kernel: EmbeddedKernel| {
                 let results = Some(kernel.results.len());
                 SimulatedKernel::new(kernel.name, file, &kernel.module, &kernel.text, results)
             };
-            embedded.into_iter().map(kernel).collect()
+            (embedded.into_iter().map(kernel).collect(), SimulatedKernel::around(file, module, text))
         };
         for kernel in &kernels {
             name_buffers(module, &kernel.name, &kernel.names());
         }
-        Self { kernels }
+        Self { kernels, around }
     }
 
     fn first(&self) -> Option<&SimulatedKernel> {
@@ -70,9 +75,9 @@ impl SimulatedKernels {
             outcome.kernels.iter().flat_map(|run| run.findings.iter().map(|f| (self.named(&run.name), f)));
         // The surrounding module's own findings come last.
         let known: usize = outcome.kernels.iter().map(|run| run.findings.len()).sum();
-        let own = outcome.findings.iter().skip(known).map(|finding| (self.first(), finding));
+        let own = outcome.findings.iter().skip(known).map(|finding| (None, finding));
         let all = of_runs.chain(own);
-        all.filter_map(|(kernel, finding)| Some(Diagnosis::new(finding, kernel.or(self.first())?))).collect()
+        all.map(|(kernel, finding)| Diagnosis::new(finding, kernel.unwrap_or(&self.around))).collect()
     }
 
     /// Locates what the compiler would reject, except for memory budgets: the run finds those.
@@ -100,14 +105,22 @@ impl SimulatedKernels {
     pub(super) fn notes(&self, outcome: &Outcome) -> Vec<LocatedNote> {
         let kernel = |note: &Note| {
             let run = outcome.kernels.iter().find(|run| run.notes.contains(note));
-            run.and_then(|run| self.named(&run.name)).or(self.first())
+            run.and_then(|run| self.named(&run.name)).unwrap_or(&self.around)
         };
-        let locate = |note: &Note| Some(LocatedNote::new(note.clone(), kernel(note)?));
-        outcome.notes.iter().filter_map(locate).collect()
+        outcome.notes.iter().map(|note| LocatedNote::new(note.clone(), kernel(note))).collect()
     }
 }
 
 impl SimulatedKernel {
+    /// The program around the kernels.
+    fn around(file: &Path, module: &Module, text: &str) -> Self {
+        let lines = text.lines().map(str::to_owned).collect();
+        let sources = module.sources();
+        let python = Rc::new(PythonSources::new(file, sources.values().map(|stack| &**stack)));
+        let (name, module) = (String::new(), module.clone());
+        Self { name, lines, sources, operands: Vec::new(), python, entry: None, module }
+    }
+
     fn new(name: String, file: &Path, module: &Module, text: &str, results: Option<usize>) -> Self {
         let mut stacks = Vec::new();
         let entry = kernel_entry(module);

@@ -8,7 +8,8 @@ use octile_harness::backend::tensor_arguments;
 use octile_mosaic::{
     Module,
     interpret::{
-        EmbeddedKernel, OperandSpec, Outcome, Signature, SimulateError, Tensor, Trouble, embedded_kernels,
+        Element, EmbeddedKernel, OperandSpec, Outcome, Signature, SimulateError, Tensor, Trouble,
+        embedded_kernels,
     },
 };
 
@@ -121,7 +122,27 @@ fn run_random(
                 .to_owned(),
         );
     }
+    notes.extend(not_numbers(&outcome));
     Ok((outcome, notes))
+}
+
+/// Notes results with NaN, which random operands do not hold: nothing else may tell that undefined elements
+/// of a ragged block have reached a result.
+fn not_numbers(outcome: &Outcome) -> Vec<String> {
+    let note = |(number, result): (usize, &Tensor)| {
+        let is_float = matches!(result.element, Element::Float(_));
+        let values = if is_float { result.to_f32() } else { Vec::new() };
+        let count = values.iter().filter(|value| value.is_nan()).count();
+        (count > 0).then(|| {
+            format!(
+                "result {number} holds NaN in {count} of {} elements, though no operand does: check the arithmetic, \
+                 and whether a ragged last block is masked",
+                values.len()
+            )
+        })
+    };
+    let is_whole = outcome.completed && outcome.findings.is_empty();
+    outcome.outputs.iter().enumerate().filter(|_| is_whole).filter_map(note).collect()
 }
 
 /// Whether a wrong index or size can cause such a finding in a correct kernel.
