@@ -47,8 +47,8 @@ const MAX_STAGES: usize = 9;
 /// The roundings of a kernel, as far as its operations show them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(super) struct Arithmetic {
-    /// Whether floats are added, subtracted or reduced.
-    sums: bool,
+    /// Operations that add, subtract or reduce floats.
+    sums: usize,
     /// Whether it computes exponentials, logarithms, trigonometric functions or roots.
     transcendental: bool,
     /// Whether it computes trigonometric functions.
@@ -96,7 +96,7 @@ impl Arithmetic {
         let is_math = op.name.starts_with("math.") && !EXACT_MATH.contains(&short);
         self.transcendental |= computes_floats && (is_math || TRANSCENDENTAL_OPS.contains(&short));
         self.trigonometric |= computes_floats && TRIGONOMETRIC.contains(&short);
-        self.sums |= computes_floats && SUMS.contains(&short);
+        self.sums += usize::from(computes_floats && SUMS.contains(&short));
         let rounds = is_math || ROUNDED.contains(&short) || NARROWING.contains(&short) && feeds_others;
         if let Some(Element::Float(float)) = result.and_then(Element::of).filter(|_| rounds) {
             self.round(intermediate_roundoff(float));
@@ -115,7 +115,7 @@ impl Arithmetic {
         let is_reduction =
             REDUCTIONS.iter().any(|name| op.name == *name) && op.attributes.get("kind").is_none_or(adds);
         if let (true, Some(&from), Some(&to)) = (is_reduction, op.operands.first(), op.results.first()) {
-            self.sums = true;
+            self.sums += 1;
             let elements = |ty: &Type| ty.shape().iter().fold(1usize, |all, &e| all.saturating_mul(e)).max(1);
             self.terms = self.terms.max(elements(function.ty(from)) / elements(function.ty(to)));
         }
@@ -136,12 +136,12 @@ impl Arithmetic {
             // A roundoff of a large angle is an absolute error of the sine.
             atol += TRANSCENDENTAL * scale.max;
         }
-        if self.sums || products > 0.0 {
+        if self.sums > 0 || products > 0.0 {
             // Another order of a sum changes it by the roundoff of its partial sums, which add up like a
             // random walk.
             let walk = 4.0 * (self.terms as f64).sqrt() + 2.0 * products.sqrt();
             // The sum of two terms has no other order, but it may cancel.
-            let base = if self.terms > 1 || products > 0.0 { 16.0 } else { 4.0 };
+            let base = if self.terms > 1 || products > 0.0 { 16.0 } else { 4.0 * self.sums.min(4) as f64 };
             atol += (base + walk) * F32 * scale.max;
         }
         // The expected result may have been computed without the kernel's intermediate roundings, whose
