@@ -19,6 +19,9 @@ use corpus::{octile, unpack};
 use manifests::{file, seal, write_manifest};
 use tempfile::TempDir;
 
+/// The smallest kernel with an operand.
+const KERNEL: &str = "module {\n  func.func @k(%x: memref<8x128xf32, #tpu.memory_space<vmem>>) attributes \
+                      {window_params = [{}]} {\n    return\n  }\n}\n";
 const SMEM: &str = "512-qb128-aligned-v3-tpu7x";
 
 /// Requires that a command fails soon, with one sentence.
@@ -54,7 +57,7 @@ fn every_reader(name: &str) -> Vec<Vec<String>> {
 #[test]
 fn only_regular_files_are_read() {
     let place = TempDir::new().unwrap();
-    fs::write(place.path().join("kernel.mlir"), "module {\n}\n").unwrap();
+    fs::write(place.path().join("kernel.mlir"), KERNEL).unwrap();
     fifo(&place.path().join("pipe"));
     let _listener = UnixListener::bind(place.path().join("socket")).unwrap();
     for (name, kind) in
@@ -139,7 +142,7 @@ fn size_limits_hold() {
     let sparse = |name: &str, length: u64| {
         File::create(place.path().join(name)).unwrap().set_len(length).unwrap();
     };
-    fs::write(place.path().join("kernel.mlir"), "module {\n}\n").unwrap();
+    fs::write(place.path().join("kernel.mlir"), KERNEL).unwrap();
     sparse("huge", 1 << 40);
     for arguments in every_reader("huge") {
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();

@@ -191,7 +191,8 @@ fn results_are_saved_as_tensors() {
 fn a_kernel_beyond_the_memory_of_the_chip_is_rejected() {
     let report = report(&data("vmem_512MiB.mlir"), &[]).unwrap();
     assert_eq!(report.verdict(), Verdict::Failed);
-    assert!(!report.violations.is_empty(), "{report:?}");
+    assert_eq!(report.findings.len(), 1, "{report:?}");
+    assert_eq!(report.findings[0].title, "OUT OF VMEM");
 }
 
 #[test]

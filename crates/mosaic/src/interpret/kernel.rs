@@ -467,9 +467,12 @@ enum Bind {
 
 fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
     let mut outputs = Vec::new();
+    // A result that holds what an uninitialized element was computed into is not reported twice.
+    let is_explained =
+        machine.findings.0.iter().any(|finding| matches!(finding.trouble, Trouble::ReadOfUnwritten { .. }));
     for &number in &bound.outputs {
         let buffer = &mut machine.buffers[number];
-        if let Some((elements, ranges)) = buffer.unwritten().filter(|_| completed) {
+        if let Some((elements, ranges)) = buffer.unwritten().filter(|_| completed && !is_explained) {
             let area =
                 super::finding::Area { buffer: buffer.name.clone(), ranges: Some(ranges), device: None };
             let of = buffer.shape.iter().product();
