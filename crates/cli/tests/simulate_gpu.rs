@@ -131,7 +131,7 @@ fn unsupported_inputs_fail_with_one_sentence() {
     );
     refusal(&["simulate", STRIP, "--chip", "v4"], "--chip has no effect here");
     refusal(&["simulate", "gpu/none.ptx"], "cannot read gpu/none.ptx");
-    refusal(&["simulate", "gpu/v4_whole_k_strip"], "is a folder: name the kernel.ptx");
+    refusal(&["simulate", "gpu/v4_whole_k_strip"], "is a folder: name kernel.ptx in it");
     let large = ["--shape", "9000000x9000000x9000000:128", "--strategy", "strip", "-o", "large"];
     let (code, said) = octile(&[&["inspect", "--target", "sm_90a"], &large[..]].concat(), place.path());
     assert_eq!(code, 0, "{said}");
