@@ -7,7 +7,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use octile_mosaic::{
     Module,
     bytecode::{self, is_bytecode},
-    interpret::{EmbeddedKernel, embedded_kernel, embedded_kernels},
+    interpret::{EmbeddedKernel, embedded_kernels},
     parse,
 };
 
@@ -27,7 +27,7 @@ pub struct KernelFile {
     pub name: String,
     /// The module.
     pub module: Module,
-    /// The Mosaic text that lines refer to.
+    /// The text that its lines refer to.
     pub text: String,
 }
 
@@ -59,7 +59,6 @@ impl KernelFile {
                 None => bail!("{name}:{error}: {FROM_JAX}"),
             },
         };
-        let text = embedded_kernel(&module).unwrap_or(text);
         Ok(Self { name, module, text })
     }
 
@@ -69,7 +68,6 @@ impl KernelFile {
             Err(error) => bail!("{name} is MLIR bytecode that cannot be read: {error}"),
         };
         let (module, text) = module.into_text();
-        let text = embedded_kernel(&module).unwrap_or(text);
         Ok(Self { name, module, text })
     }
 

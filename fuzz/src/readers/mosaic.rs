@@ -7,7 +7,7 @@ use octile_core::{
 use octile_dump::mosaic::MosaicKernel;
 use octile_mosaic::{
     Attr, Function, Module, Type,
-    interpret::{Element, Options, Tensor, embedded_kernel, simulate},
+    interpret::{Element, Options, Tensor, embedded_kernels, simulate},
     parse,
     verify::verify,
 };
@@ -40,11 +40,11 @@ pub fn bytecode(bytes: &[u8]) -> bool {
     run(&module, chip.rates)
 }
 
-/// A StableHLO module and the kernel inside it: parsed, printed, simulated.
+/// A StableHLO module and the kernels inside it: parsed, printed, simulated.
 pub fn stablehlo(bytes: &[u8]) -> bool {
     let Some(module) = text(bytes).and_then(read) else { return false };
-    if let Some(kernel) = embedded_kernel(&module) {
-        mosaic(kernel.as_bytes());
+    for kernel in embedded_kernels(&module).unwrap_or_default() {
+        mosaic(kernel.text.as_bytes());
     }
     run(&module, TpuChip::named("tpu7x").expect("the chip is known").rates)
 }

@@ -211,11 +211,6 @@ pub enum SimulateError {
     },
 }
 
-/// Extracts the text of the first kernel in a StableHLO module, if there is one.
-pub fn embedded_kernel(module: &Module) -> Option<String> {
-    embedded_kernels(module).ok()?.into_iter().next().map(|kernel| kernel.text)
-}
-
 /// Runs `module`, a kernel or the module around one, on `inputs` in argument order.
 ///
 /// With several [devices](Options::devices), an operand that has one more dimension than the module expects,
