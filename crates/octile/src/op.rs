@@ -31,7 +31,8 @@ use crate::{
 pub enum WeightRef<'a> {
     /// As checkpoints hold it.
     Rows {
-        /// `[N, K]` codes in f8e4m3fn, row-major. They are not looked at: a NaN gives NaN.
+        /// `[N, K]` codes in f8e4m3fn, row-major. Calls do not look for NaN, which gives wrong results or NaN
+        /// in its column: [`WeightRef::check`] does.
         codes: &'a [u8],
         /// A scale for each block, row-major. Finite and not negative, which every call checks.
         scales: &'a [f32],
@@ -41,6 +42,30 @@ pub enum WeightRef<'a> {
     /// Aligned to 4 bytes; 64 is best. A call checks the length, and the headers of the first and the last
     /// panel. Other bytes in between give wrong results, nothing worse.
     Packed(&'a [u8]),
+}
+
+impl WeightRef<'_> {
+    /// Checks all of a weight of `[n, k]`, as is worthwhile once after loading it: lengths, every panel's
+    /// header, and that codes and scales are finite.
+    ///
+    /// ```
+    /// use octile::{Block, WeightRef};
+    ///
+    /// let weight = WeightRef::Rows { codes: &[0x38, 0x7f], scales: &[1.0] }; // 0x7f is NaN
+    /// assert!(weight.check([1, 2], Block::B128).is_err());
+    /// # Ok::<(), octile::Error>(())
+    /// ```
+    pub fn check(&self, shape: [usize; 2], block: Block) -> Result<(), Error> {
+        match self {
+            Self::Rows { codes, scales } => {
+                let weight = WeightView::new(codes, scales, shape, block)?;
+                weight.check_scales()?;
+                weight.check_codes()?;
+            }
+            Self::Packed(bytes) => PackedView::new(bytes, shape, block)?.check()?,
+        }
+        Ok(())
+    }
 }
 
 /// Operands and result in device memory, rows without gaps, aligned to 16 bytes.
@@ -220,7 +245,7 @@ impl MatmulOp {
     pub fn prepare(&self, m: usize) -> Result<(), Error> {
         let problem = self.problem.rows(m)?;
         match &self.engine {
-            OpEngine::Cpu(cpu) => cpu.prepare(&problem, Strategy::Strip),
+            OpEngine::Cpu(cpu) => cpu.prepare(&problem, Strategy::Strip)?,
             OpEngine::Gpu(op) => op.prepare(m)?,
         }
         Ok(())
