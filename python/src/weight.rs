@@ -17,8 +17,8 @@ use crate::{
     safetensors,
 };
 
-/// Multiply-adds between two looks at signals: about a second.
-const WORK_BETWEEN_SIGNALS: usize = 1 << 36;
+/// Multiply-adds between two looks at signals: less than a second.
+const WORK_BETWEEN_SIGNALS: usize = 1 << 32;
 
 /// Rows that are multiplied at once are a multiple of every quantization block.
 const ROWS: usize = 512;
