@@ -1,6 +1,6 @@
 //! A kernel: its arguments, its grid and its steps.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{
     Options, Outcome, OutputAlias, SimulateError, Tensor,
@@ -27,7 +27,7 @@ use crate::{
 pub(crate) struct Kernel {
     name: String,
     program: Program,
-    code: Rc<Code>,
+    code: Arc<Code>,
     /// Extents of the grid; `None` for those that the first operands give.
     pub(super) grid: Vec<Option<usize>>,
     /// Scalar-prefetch operands, in SMEM before the kernel starts.
