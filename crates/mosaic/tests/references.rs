@@ -1,5 +1,5 @@
-//! Kernels as JAX lowers them whose expected results are computed here, in f64 and from the definition of what
-//! they compute, on operands of this file. `lowered.rs` compares the others with tensors from numpy.
+//! Kernels as JAX lowers them whose expected results are computed here, in f64, from the definition of what
+//! they compute. `lowered.rs` compares the others with tensors from numpy.
 
 mod support;
 
