@@ -115,30 +115,10 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) => {
-            let request = simulate::SimulateRequest::new(&args)?;
-            let SimulateOutputs { json, junit, trace, svg, save } = SimulateOutputs::open(&args)?;
-            let is_replaced = takes_stdout([&json, &junit, &trace, &svg]);
-            let report = simulate::run(&request)?;
-            if let Some(trace) = trace {
-                trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
-            }
-            if let Some(save) = save.filter(|_| report.completed) {
-                save.finish_bytes(&simulate::saved(&report)?)?;
-            }
-            if let Some(svg) = svg {
-                svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
-            }
-            junit.map_or(Ok(()), |junit| junit.finish(&report.junit(print::simulate::finding)?))?;
-            let document = simulate::JudgedReport::new(report.verdict(), &report);
-            deliver(json, Schema::v1("octile-simulate"), &document, || {
-                if !is_replaced {
-                    print::simulate::report(&report);
-                }
-            })?;
-            if args.github {
-                print::annotate(&print::simulate::annotations(&report), is_replaced);
-            }
-            Ok(report.verdict())
+            let requests = simulate::SimulateRequest::all(&args)?;
+            let verdicts = requests.iter().map(|request| simulate_kernel(&args, request));
+            let verdicts = verdicts.collect::<Result<Vec<_>>>()?;
+            Ok(Verdict::of(verdicts.iter().all(|verdict| *verdict == Verdict::Passed)))
         }
         Some(Command::Quantize(args)) => {
             quantize::run(&quantize::CheckpointRequest::quantize(&args)).map(report_checkpoint)
@@ -171,6 +151,33 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
     }
+}
+
+/// Runs a kernel, and writes the documents that are asked for.
+fn simulate_kernel(args: &SimulateArgs, request: &simulate::SimulateRequest) -> Result<Verdict> {
+    let SimulateOutputs { json, junit, trace, svg, save } = SimulateOutputs::open(args)?;
+    let is_replaced = takes_stdout([&json, &junit, &trace, &svg]);
+    let report = simulate::run(request)?;
+    if let Some(trace) = trace {
+        trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
+    }
+    if let Some(save) = save.filter(|_| report.completed) {
+        save.finish_bytes(&simulate::saved(&report)?)?;
+    }
+    if let Some(svg) = svg {
+        svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
+    }
+    junit.map_or(Ok(()), |junit| junit.finish(&report.junit(print::simulate::finding)?))?;
+    let document = simulate::JudgedReport::new(report.verdict(), &report);
+    deliver(json, Schema::v1("octile-simulate"), &document, || {
+        if !is_replaced {
+            print::simulate::report(&report);
+        }
+    })?;
+    if args.github {
+        print::annotate(&print::simulate::annotations(&report), is_replaced);
+    }
+    Ok(report.verdict())
 }
 
 /// The man page of the program, or of one of its commands.

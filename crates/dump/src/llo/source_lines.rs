@@ -6,7 +6,8 @@
 //!
 //! A bundle's cycle belongs to the lines of its instructions, in equal parts per instruction. An empty bundle
 //! waits for a latency, so its cycle belongs to the next bundle with instructions. Late passes emit vector
-//! instructions without an annotation; those belong to the line of an operand.
+//! instructions without an annotation; those belong to the line of an operand, and a pop of a matrix unit's
+//! result to the line of the matmul that it waits for.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -205,18 +206,22 @@ impl Owners {
         // Lines of results and of spill slots.
         let mut values: HashMap<&str, usize> = HashMap::new();
         for (_, slot) in listing.all_slots() {
-            let args = slot.args.of(listing.text());
+            let (op, args) = (listing.op(slot), slot.args.of(listing.text()));
             let line = match annotation(args) {
                 Some(line) => Some(*numbers.entry(line).or_insert_with_key(|line| {
                     owners.lines.push(line.clone());
                     owners.lines.len() - 1
                 })),
-                None if is_vector(listing.op(slot)) || touches_spill(args) => {
-                    names(args).find_map(|name| values.get(name).copied())
+                None if is_vector(op) || touches_spill(args) => {
+                    let popped = result_buffer(op).filter(|_| op.starts_with("vpop"));
+                    names(args).chain(popped).find_map(|name| values.get(name).copied())
                 }
                 None => None,
             };
             let Some(line) = line else { continue };
+            if let Some(buffer) = result_buffer(op).filter(|_| op.starts_with("vmatmul")) {
+                values.insert(buffer, line);
+            }
             owners.by_slot.insert(slot.op.start, line);
             let result = listing.result(slot);
             if !result.is_empty() {
@@ -236,6 +241,13 @@ impl Owners {
 
 fn is_vector(op: &str) -> bool {
     op.starts_with('v') && !op.starts_with("vsync")
+}
+
+/// Where a matrix unit leaves a result: `mrb[254].mxu1` in `vpop.f32.mrb[254].mxu1`. Units with a queue of
+/// results have no number: `mxu0` in `vpop.f32.mrf.mxu0`.
+fn result_buffer(op: &str) -> Option<&str> {
+    let at = op.find("mrb[").or_else(|| op.rfind("mxu"))?;
+    op.get(at..)
 }
 
 /// Registers, results and spill slots in the operands: `%v752_v0`, `166` in `vpop.xlane.xlu1 %166`,
@@ -277,6 +289,25 @@ mod tests {
         assert_eq!((profile.elsewhere.cycles, profile.total()), (1.0, 5.0));
         let spills: Vec<_> = profile.lines.iter().map(|line| line.cost.spills).collect();
         assert_eq!((spills, profile.basis), (vec![0, 1, 0], ProfileBasis::Executed));
+    }
+
+    /// Shortened from what libtpu writes for tpu7x.
+    const MATMULS: &str = r#"
+     0   :  { %1 = vmatmul.mubr.bf16.gmra.mrb[0].mxu0 %v1_v0 /* loc("k.py":7:8 to :20) */  ;;  %2 = vmatmul.mubr.bf16.gmra.mrb[4].mxu1 %v1_v0 /* loc("k.py":8:8 to :20) */ } /* Start region 0 */
+   0x1   :  {}
+   0x2   :  {}
+   0x3   :  { %v3_v1 = vpop.f32.mrb[4].mxu1 }
+   0x4   :  { %v4_v2 = vpop.f32.mrb[0].mxu0 }
+   0x5   :  { %v5_v3 = vpop.f32.mrb[9].mxu0 } /* End region 0 */
+"#;
+
+    #[test]
+    fn the_latency_of_a_matmul_belongs_to_its_line() {
+        let profile = SourceProfile::of_code(&Listing::parse(MATMULS)).unwrap();
+        let costs: Vec<_> = profile.lines.iter().map(|line| (line.place.line, line.cost.cycles)).collect();
+        // The second matmul is popped first, after two empty bundles.
+        assert_eq!(costs, [(7, 1.5), (8, 3.5)]);
+        assert_eq!((profile.lines[1].cost.latency, profile.elsewhere.cycles), (2.0, 1.0));
     }
 
     #[test]
