@@ -125,6 +125,27 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     is_bytecode(&bytes).then_some(bytes)
 }
 
+/// The Mosaic text of a kernel in another form: bytecode, its base64, or a lowered module with one kernel.
+/// `None` for any other file.
+pub fn mosaic_text(path: &Path, bytes: &[u8]) -> Result<Option<String>> {
+    let text = std::str::from_utf8(bytes).ok();
+    let is_module = |text: &&str| text.contains("stablehlo.custom_call") && text.contains("tpu_custom_call");
+    if let Some(text) = text.filter(is_module) {
+        let file = KernelContent::Text(text.to_owned()).module(path)?;
+        let mut kernels = embedded_kernels(&file.module)?;
+        return match kernels.len() {
+            1 => Ok(kernels.pop().map(|kernel| kernel.text)),
+            several => bail!(
+                "{} calls {several} kernels: compile it with `octile inspect`, and analyze that folder",
+                file.name
+            ),
+        };
+    }
+    let bytecode = is_bytecode(bytes).then(|| bytes.to_vec()).or_else(|| decoded(text?));
+    let read = |bytes: Vec<u8>| Ok(KernelContent::Bytecode(bytes).module(path)?.text);
+    bytecode.map(read).transpose()
+}
+
 /// Picks the kernel called `name` from those of a dump folder; the second `k` is `k#2`.
 pub fn pick(files: Vec<KernelFile>, name: &str) -> Result<KernelFile> {
     let names = numbered_names(&files);

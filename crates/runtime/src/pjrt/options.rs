@@ -70,6 +70,7 @@ impl DeviceCounts {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CompileOptions {
     devices: DeviceCounts,
+    shardy: bool,
     overrides: Vec<(String, OptionValue)>,
 }
 
@@ -111,6 +112,12 @@ impl CompileOptions {
         self
     }
 
+    /// Divides the program with Shardy, for modules in its dialect.
+    pub fn with_shardy(mut self, shardy: bool) -> Self {
+        self.shardy = shardy;
+        self
+    }
+
     /// Serializes the options: replicas, partitions, and the options set.
     pub fn serialize(&self) -> Vec<u8> {
         let DeviceCounts { replicas, partitions } = self.devices;
@@ -119,7 +126,10 @@ impl CompileOptions {
             .int(field::BUILD_NUM_REPLICAS, replicas as i64)
             .int(field::BUILD_NUM_PARTITIONS, partitions as i64);
         if partitions > 1 {
-            build = build.int(field::BUILD_USE_SPMD, 1).int(field::BUILD_USE_SHARDY, 1);
+            build = build.int(field::BUILD_USE_SPMD, 1);
+        }
+        if self.shardy {
+            build = build.int(field::BUILD_USE_SHARDY, 1);
         }
         if self.devices.total() > 1 {
             build = build.message(field::BUILD_DEVICE_ASSIGNMENT, self.devices.assignment());
@@ -166,7 +176,7 @@ mod tests {
     #[test]
     fn several_devices_are_assigned_in_order() {
         let devices = DeviceCounts { replicas: 2, partitions: 2 };
-        let bytes = CompileOptions::default().on_devices(devices).serialize();
+        let bytes = CompileOptions::default().on_devices(devices).with_shardy(true).serialize();
         // As jaxlib serializes DeviceAssignment.create([[0, 1], [2, 3]]).
         let assignment = [8, 2, 16, 2, 0x1a, 4, 0x0a, 2, 0, 2, 0x1a, 4, 0x0a, 2, 1, 3];
         assert!(bytes.ends_with(&[&[0x4a, 16][..], &assignment].concat()), "{bytes:?}");

@@ -14,7 +14,9 @@ use crate::kernel_file::{KernelContent, KernelFile};
 /// The compiler's number for HBM.
 const HBM: u32 = 0;
 /// The serialized dialect, which the compiler upgrades first.
-const STABLE: &str = "stable_mosaic.";
+const STABLE: &str = "stable_mosaic";
+/// Its operations in text. A module that was upgraded may still have an attribute with its version.
+const STABLE_OPERATION: &str = "\"stable_mosaic.";
 
 /// A program that calls one kernel.
 pub(super) struct ProgramAround {
@@ -64,8 +66,8 @@ fn layouts(types: &[Type]) -> Attr {
 /// The configuration of the call: the kernel in its own form, so that it keeps its Python lines.
 fn configuration(content: &KernelContent, types: &CallTypes) -> String {
     let (body, is_stable) = match content {
-        KernelContent::Text(text) => (text.as_bytes(), text.contains(STABLE)),
-        KernelContent::Bytecode(bytes) => (bytes.as_slice(), contains(bytes, STABLE.trim_end_matches('.'))),
+        KernelContent::Text(text) => (text.as_bytes(), text.contains(STABLE_OPERATION)),
+        KernelContent::Bytecode(bytes) => (bytes.as_slice(), contains(bytes, STABLE)),
     };
     let mut config = json!({"body": STANDARD.encode(body), "needs_layout_passes": true});
     if is_stable {

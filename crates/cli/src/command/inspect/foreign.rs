@@ -92,10 +92,12 @@ pub fn run(work: &ForeignWork, place: &OutputFolder) -> Result<ForeignReport> {
     let executable = dump.path().join("executable.bin");
     let stablehlo = work.module.stablehlo.clone();
     let mut module = libtpu::module(&work.module.name, stablehlo, dump.path(), executable.clone());
-    module.options = module.options.on_devices(devices);
+    // A module says by its dialect how it is divided.
+    let shardy = module.stablehlo.contains("sdy.");
+    module.options = module.options.on_devices(devices).with_shardy(shardy);
     let (compiled, dump) = compiler.compile(&module, dump, DumpFlags::AnnotatedListings)?;
     let mut again = Module::new(&work.module.name, module.stablehlo);
-    again.options = again.options.on_devices(devices);
+    again.options = again.options.on_devices(devices).with_shardy(shardy);
     let profile = static_profile(&compiler.compiler, &compiler.target, &again)?;
     progress.step();
     let output =

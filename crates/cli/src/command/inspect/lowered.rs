@@ -13,6 +13,7 @@ use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
     Function, Type,
     interpret::{kernel_entry, mesh_devices},
+    limits::MAX_DEVICES,
 };
 use octile_runtime::pjrt::DeviceCounts;
 use serde_json::Value;
@@ -129,8 +130,15 @@ fn device_counts(stablehlo: &str) -> DeviceCounts {
         let digits = after(stablehlo, key)?;
         digits.split(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok().filter(|&count| count > 0)
     };
-    // A module that was lowered for an abstract mesh says that it has one partition.
-    let mesh = || mesh_devices(&octile_mosaic::parse(stablehlo).ok()?).ok()?;
+    // A module that was lowered for an abstract mesh says that it has one partition. Before JAX 0.7 the mesh
+    // is in shardings: `{devices=[4,1]<=[4]}`.
+    let listed = || {
+        let (extents, _) = after(after(stablehlo, "{devices=[")?, "<=[")?.split_once(']')?;
+        let extents = extents.split(',').map(|extent| extent.parse::<usize>().ok());
+        extents.collect::<Option<Vec<_>>>()?.into_iter().try_fold(1usize, usize::checked_mul)
+    };
+    let sharded = || mesh_devices(&octile_mosaic::parse(stablehlo).ok()?).ok()?;
+    let mesh = || sharded().or_else(listed).filter(|devices| (1..=MAX_DEVICES).contains(devices));
     let partitions = count("mhlo.num_partitions = ").unwrap_or(1);
     DeviceCounts {
         replicas: count("mhlo.num_replicas = ").unwrap_or(1),
@@ -241,6 +249,8 @@ mod tests {
         let attributes =
             "module @m attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 2 : i32} {}";
         assert_eq!(counts(attributes), (2, 4));
+        let older = r#"module @m { %0 = stablehlo.custom_call @Sharding(%a) {mhlo.sharding = "{devices=[4,1]<=[2,2]}"} }"#;
+        assert_eq!(counts(older), (1, 4));
         let ring = include_str!("../../../../mosaic/tests/sharded/all_gather_ring.mlir");
         assert_eq!(counts(ring), (1, 4));
     }
