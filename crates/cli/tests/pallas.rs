@@ -258,9 +258,9 @@ fn findings_about_a_whole_kernel_have_its_line() {
     assert!(place.line.file.ends_with(".py") && place.line.line > 0, "{place:?}");
 }
 
-/// Runs a lowered module of the simulator's tests on random operands.
+/// Runs a lowered module on random operands.
 fn simulate_lowered(name: &str) -> SimulateReport {
-    let path = format!("{}/../mosaic/tests/lowered/{name}.mlir", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("{}/tests/lowered/{name}.mlir", env!("CARGO_MANIFEST_DIR"));
     let args = SimulateArgs { kernel: path.into(), ..SimulateArgs::default() };
     run(&SimulateRequest::new(&args).expect("a kernel")).expect("runs")
 }

@@ -18,7 +18,7 @@ pub mod tools;
 pub mod verify;
 mod work;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use octile_harness::{
     bench::BenchReport,
@@ -116,9 +116,17 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Simulate(args)) => {
             let requests = simulate::SimulateRequest::all(&args)?;
-            let verdicts = requests.iter().map(|request| simulate_kernel(&args, request));
-            let verdicts = verdicts.collect::<Result<Vec<_>>>()?;
-            Ok(Verdict::of(verdicts.iter().all(|verdict| *verdict == Verdict::Passed)))
+            // A kernel that cannot be run does not stop those after it.
+            let verdicts: Vec<_> = requests.iter().map(|request| simulate_kernel(&args, request)).collect();
+            let mut passed = true;
+            for (verdict, request) in verdicts.into_iter().zip(&requests) {
+                let verdict = match requests.len() {
+                    1 => verdict,
+                    _ => verdict.with_context(|| request.name.clone()),
+                };
+                passed &= verdict? == Verdict::Passed;
+            }
+            Ok(Verdict::of(passed))
         }
         Some(Command::Quantize(args)) => {
             quantize::run(&quantize::CheckpointRequest::quantize(&args)).map(report_checkpoint)
