@@ -1,5 +1,7 @@
 //! What a program must pass to a bare kernel, so that one can be written around it.
 
+use std::sync::Arc;
+
 use super::{
     Options, SimulateError, Tensor,
     element::Element,
@@ -122,7 +124,11 @@ impl Kernel {
             let Some((element, elements)) = bytes else {
                 return Err(Unrunnable::Kernel(format!("scalar-prefetch operand %{name} has no fixed size")));
             };
-            Ok(Tensor { element, shape: memref.shape.clone(), bytes: vec![0; elements * element.bytes()] })
+            Ok(Tensor {
+                element,
+                shape: memref.shape.clone(),
+                bytes: Arc::new(vec![0; elements * element.bytes()]),
+            })
         };
         (0..self.prefetched).map(table).collect()
     }
