@@ -1,6 +1,6 @@
 //! A kernel: its arguments, its grid and its steps.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{
     Options, Outcome, OutputAlias, SimulateError, Tensor,
@@ -26,8 +26,8 @@ use crate::{
 /// A compiled kernel.
 pub(crate) struct Kernel {
     name: String,
-    pub(super) program: Program,
-    code: Rc<Code>,
+pub(super) program: Program,
+    code: Arc<Code>,
     /// Extents of the grid; `None` for those that the first operands give.
     pub(super) grid: Vec<Option<usize>>,
     /// Scalar-prefetch operands, in SMEM before the kernel starts.

@@ -235,7 +235,7 @@ mod tests {
         let integers = |value: i32| Tensor {
             element: Element::Integer(4),
             shape: vec![1],
-            bytes: value.to_le_bytes().to_vec(),
+            bytes: value.to_le_bytes().to_vec().into(),
         };
         let expected = Expected::of("out", &integers(1 << 24));
         let judged = |value: i32| Judging::default().compare(0, &integers(value), &expected).expect("fits");

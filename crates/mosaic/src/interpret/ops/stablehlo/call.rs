@@ -1,6 +1,6 @@
 //! Custom calls: kernels, and annotations that change nothing.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{Definition, array_op, effect, same_types, tensor_of};
 use crate::{
@@ -89,7 +89,7 @@ fn kernel_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         return Err(not_modelled("called_computations", attr));
     }
     let call = KernelCall::of(op)?;
-    let name = Rc::<str>::from(c.kernel_name(op));
+    let name = Arc::<str>::from(c.kernel_name(op));
     let kernel = Kernel::new(&call.module)
         .map_err(|why| Unrunnable::InKernel { name: name.to_string(), why: Box::new(why) })?;
     let aliases = call.aliases;
