@@ -232,7 +232,7 @@ impl Owners {
         // Lines of results, of spill slots and of the buffers of matrix units.
         let mut values: HashMap<&str, usize> = HashMap::new();
         for (_, slot) in listing.all_slots() {
-            let (op, args) = (listing.op(slot), slot.args.of(listing.text()));
+            let (op, args) = (instruction(listing, slot), slot.args.of(listing.text()));
             let line = self.of_slot(slot).or_else(|| {
                 let popped = result_buffer(op).filter(|_| op.starts_with(POP));
                 let is_followed = is_vector(op) || touches_spill(args);
@@ -259,7 +259,7 @@ impl Owners {
         let mut users: HashMap<String, usize> = HashMap::new();
         let slots: Vec<&Slot> = listing.all_slots().map(|(_, slot)| slot).collect();
         for slot in slots.into_iter().rev() {
-            let (op, args) = (listing.op(slot), slot.args.of(listing.text()));
+            let (op, args) = (instruction(listing, slot), slot.args.of(listing.text()));
             let used = || {
                 let result = listing.result(slot);
                 let user = users.get(result).filter(|_| !result.is_empty());
@@ -286,6 +286,12 @@ impl Owners {
 
 fn is_vector(op: &str) -> bool {
     op.starts_with('v') && !op.starts_with("vsync")
+}
+
+/// The whole name of an instruction, with the number of a buffer: `vpop.f32.mrb[254].mxu1`.
+fn instruction<'t>(listing: &'t Listing<'_>, slot: &Slot) -> &'t str {
+    let text = listing.text().get(slot.op.start as usize..).unwrap_or_default();
+    text.split_whitespace().next().unwrap_or_default()
 }
 
 /// The matrix unit of an instruction: `mxu1`.
