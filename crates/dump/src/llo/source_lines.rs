@@ -253,8 +253,8 @@ impl Owners {
         }
     }
 
-    /// Gives loads the line of what uses them, a matmul that of what pops its result, and pushes of its weights
-    /// that of the matmul.
+    /// Gives loads the line of what uses them, a matmul that of what pops its result, and pushes of its
+    /// weights that of the matmul.
     fn take_from_users(&mut self, listing: &Listing<'_>) {
         let mut users: HashMap<String, usize> = HashMap::new();
         let slots: Vec<&Slot> = listing.all_slots().map(|(_, slot)| slot).collect();
@@ -299,8 +299,8 @@ fn unit(op: &str) -> Option<&str> {
     op.get(op.rfind("mxu")?..)
 }
 
-/// Buffers of the rows that a matmul may leave, the first two in order: of packed rows only the second pop may
-/// be annotated.
+/// Buffers of the rows that a matmul may leave, the first two in order: of packed rows only the second pop
+/// may be annotated.
 fn first_pops(op: &str) -> Vec<String> {
     let numbered = || {
         let (_, rest) = op.split_once("mrb[")?;
