@@ -1,7 +1,5 @@
 //! What a program must pass to a bare kernel, so that one can be written around it.
 
-use std::sync::Arc;
-
 use super::{
     Options, SimulateError, Tensor,
     element::Element,
@@ -127,7 +125,7 @@ impl Kernel {
             Ok(Tensor {
                 element,
                 shape: memref.shape.clone(),
-                bytes: Arc::new(vec![0; elements * element.bytes()]),
+                bytes: vec![0; elements * element.bytes()].into(),
             })
         };
         (0..self.prefetched).map(table).collect()
