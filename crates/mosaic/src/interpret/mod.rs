@@ -8,6 +8,7 @@ mod admit;
 mod array;
 mod ask;
 mod budget;
+mod call_types;
 mod copies;
 mod devices;
 mod element;
@@ -36,6 +37,7 @@ mod view;
 mod window;
 mod writers;
 
+pub use call_types::CallTypes;
 pub use devices::mesh_devices;
 pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};

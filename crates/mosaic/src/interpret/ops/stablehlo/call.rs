@@ -62,7 +62,10 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         _ if is_kernel_call(op) => kernel_call(c, op),
         Some(target) if ANNOTATIONS.contains(&target) => match same_types(c, op, 1) {
             Ok(_) => array_op(1, |arrays| arrays[0].clone()),
-            Err(_) => Err(Refusal::NotModelled(format!("'{target}' divides a tensor among devices"))),
+            Err(_) => Err(Refusal::NotModelled(format!(
+                "'{target}' divides a tensor among devices in an older way: lower it again with \
+                 jax.config.update(\"jax_use_shardy_partitioner\", True)"
+            ))),
         },
         Some("AllocateBuffer") => {
             c.arity(op, 0, 1)?;
