@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use octile_core::device::tpu::TpuChip;
 use octile_dump::llo::{Listing, SimOptions, simulate};
 use octile_runtime::{
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     print::shown,
+    restart,
     tools::{FoundTool, LIBTPU, ToolPaths},
 };
 
@@ -35,9 +36,7 @@ impl TpuCompiler {
     /// Finds libtpu: at the given path, or where it is installed.
     pub(super) fn find(path: Option<&Path>, chip: &TpuChip) -> Result<Self> {
         let libtpu = LIBTPU.find(&ToolPaths::of_process(&LIBTPU, path.map(Path::to_owned)))?;
-        let program = std::env::current_exe().context("cannot locate the octile executable")?;
-        let compiler =
-            Compiler { plugin: libtpu.path.clone(), child: vec![program.into(), CHILD_COMMAND.into()] };
+        let compiler = Compiler { plugin: libtpu.path.clone(), child: restart::command(CHILD_COMMAND)? };
         Ok(Self { libtpu, compiler, target: Target::named(chip.topology) })
     }
 

@@ -1,0 +1,58 @@
+"""The native half of octile."""
+
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+__version__: str
+
+class Weight:
+    """A matrix of N x K fp8 codes (e4m3fn) with one float32 scale per block."""
+
+    @staticmethod
+    def from_codes(codes: npt.NDArray[Any], scales: npt.NDArray[np.float32], block: int | None = None) -> Weight:
+        """Takes codes [N, K] (float8_e4m3fn or uint8) and scales [ceil(N/block), ceil(K/block)]."""
+
+    @property
+    def codes(self) -> npt.NDArray[Any]:
+        """The codes, a read-only view: float8_e4m3fn, or uint8 without the package ml_dtypes."""
+
+    @property
+    def scales(self) -> npt.NDArray[np.float32]:
+        """The scales, one per block, a read-only view."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K)."""
+
+    @property
+    def block(self) -> int:
+        """Side of the square that shares a scale: 128, 256 or 512."""
+
+    def dequantize(self) -> npt.NDArray[np.float32]:
+        """The values that codes and scales stand for."""
+
+    def __eq__(self, other: object) -> bool: ...
+    def __reduce__(self) -> tuple[Any, ...]: ...
+
+def quantize(w: npt.NDArray[Any], block: int = 128) -> Weight:
+    """Quantizes a matrix [N, K]: one scale per block x block square, the largest magnitude / 448."""
+
+def matmul(
+    x: npt.NDArray[Any],
+    weight: Weight,
+    *,
+    x_scales: npt.NDArray[np.float32] | None = None,
+    x_scaling: Literal["token", "block", "none"] = "token",
+    out_dtype: npt.DTypeLike | None = None,
+) -> npt.NDArray[Any]:
+    """Multiplies x [..., K] by the transpose of a weight [N, K], on the CPU; the result is [..., N]."""
+
+def load_safetensors(path: str | os.PathLike[str], name: str) -> Weight:
+    """Reads the layer `name` of a safetensors file."""
+
+def run_command(arguments: Sequence[str], restart: Sequence[str]) -> int:
+    """Runs the octile command and returns its exit code."""

@@ -1,0 +1,23 @@
+//! The native half of the Python package `octile`: arrays become slices here, and errors become exceptions.
+
+#![deny(unsafe_code)]
+
+mod array;
+mod command;
+mod dtype;
+mod error;
+mod safetensors;
+mod weight;
+
+use pyo3::prelude::*;
+
+/// Nothing here relies on the GIL: classes are frozen, and what they cache is behind locks.
+#[pymodule(gil_used = false)]
+fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    module.add_class::<weight::Weight>()?;
+    module.add_function(wrap_pyfunction!(weight::quantize, module)?)?;
+    module.add_function(wrap_pyfunction!(weight::matmul, module)?)?;
+    module.add_function(wrap_pyfunction!(weight::load_safetensors, module)?)?;
+    module.add_function(wrap_pyfunction!(command::run_command, module)?)
+}
