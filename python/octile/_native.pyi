@@ -54,5 +54,16 @@ def matmul(
 def load_safetensors(path: str | os.PathLike[str], name: str) -> Weight:
     """Reads the layer `name` of a safetensors file."""
 
+def xla_handlers() -> dict[str, Any]:
+    """Handlers for jax.ffi.register_ffi_target, as capsules: cpu, cuda, pack, unpack."""
+
+def packed_shape(n: int, k: int, block: int) -> tuple[int, int]:
+    """Shape of a packed weight: panels, and bytes of each."""
+
+def tpu_module(
+    chip: str, shape: tuple[int, int, int], block: int, *, x: str, x_scaling: str, out: str
+) -> str:
+    """The StableHLO module of one multiplication, shape (M, N, K), on a TPU."""
+
 def run_command(arguments: Sequence[str], restart: Sequence[str]) -> int:
     """Runs the octile command and returns its exit code."""

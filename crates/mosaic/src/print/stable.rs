@@ -85,9 +85,7 @@ fn attributes(op: &Op) -> Attributes {
             .filter(|name| op.attributes.get(name).is_none())
             .fold(given, |attributes, name| attributes.with(name, false)),
         "tpu.memref_slice" => given.with(SEGMENTS, segments(&[1, operands - 1, 0])),
-        "tpu.vector_store" => {
-            given.with("add", false).with(SEGMENTS, segments(&[1, 1, operands - 2, 0]))
-        }
+        "tpu.vector_store" => given.with("add", false).with(SEGMENTS, segments(&[1, 1, operands - 2, 0])),
         _ => given,
     }
 }
