@@ -13,7 +13,9 @@ class Weight:
     """A matrix of N x K fp8 codes (e4m3fn) with one float32 scale per block."""
 
     @staticmethod
-    def from_codes(codes: npt.NDArray[Any], scales: npt.NDArray[np.float32], block: int | None = None) -> Weight:
+    def from_codes(
+        codes: npt.NDArray[Any], scales: npt.NDArray[np.float32], block: int | None = None
+    ) -> Weight:
         """Takes codes [N, K] (float8_e4m3fn or uint8) and scales [ceil(N/block), ceil(K/block)]."""
 
     @property
@@ -53,6 +55,47 @@ def matmul(
 
 def load_safetensors(path: str | os.PathLike[str], name: str) -> Weight:
     """Reads the layer `name` of a safetensors file."""
+
+class Multiplication:
+    """A multiplication of one shape and type on one device. Not for users: addresses are trusted."""
+
+    def __new__(
+        cls,
+        device: int,
+        n: int,
+        k: int,
+        block: int,
+        x_dtype: str,
+        out_dtype: str,
+        constant_weight: bool,
+    ) -> Multiplication: ...
+    @property
+    def n(self) -> int: ...
+    @property
+    def k(self) -> int: ...
+    @property
+    def block(self) -> int: ...
+    def run(self, x: int, x_scales: int, w: int, w_scales: int, out: int, m: int) -> None: ...
+    def run_packed(self, x: int, x_scales: int, packed: int, packed_bytes: int, out: int, m: int) -> None: ...
+    def workspace_bytes(self, m: int) -> int: ...
+    def enqueue(
+        self,
+        stream: int,
+        x: int,
+        x_scales: int,
+        w: int,
+        w_scales: int,
+        out: int,
+        workspace: int,
+        m: int,
+    ) -> None: ...
+    def prepare(self, m: int) -> None: ...
+
+def packed_shape(n: int, k: int, block: int) -> tuple[int, int]:
+    """Rows and bytes per row of a packed weight."""
+
+def pack_into(codes: int, scales: int, n: int, k: int, block: int, out: int) -> None:
+    """Packs the weight at these addresses, which are trusted."""
 
 def run_command(arguments: Sequence[str], restart: Sequence[str]) -> int:
     """Runs the octile command and returns its exit code."""

@@ -1,6 +1,8 @@
 //! numpy arrays as slices, and slices as numpy arrays.
 
-use numpy::{PyArray2, PyArrayDescr, PyUntypedArray, PyUntypedArrayMethods, ndarray::ArrayView2};
+use numpy::{
+    PyArray2, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, ndarray::ArrayView2,
+};
 use octile::DType;
 use pyo3::{intern, prelude::*, sync::PyOnceLock, types::PyType};
 
@@ -48,6 +50,15 @@ impl<'py> Floats<'py> {
 
     pub(crate) fn shape(&self) -> &[usize] {
         self.array.shape()
+    }
+
+    /// The memory, aligned for the elements.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        // SAFETY: as for `values`.
+        #[allow(unsafe_code, reason = "numpy hands out a pointer")]
+        unsafe {
+            slice(data(&self.array), self.array.len() * dtype::size(self.dtype))
+        }
     }
 
     /// The elements, if `T` is their type.
@@ -100,17 +111,17 @@ impl<'py> Result<'py> {
         Ok(Self { array: array.cast_into()? })
     }
 
-    /// The elements, which nobody else has seen yet.
-    pub(crate) fn values<T: Element>(&mut self) -> &mut [T] {
-        let len = self.array.len();
+    /// The memory, which nobody else has seen yet.
+    pub(crate) fn bytes(&mut self) -> &mut [u8] {
+        let len = self.array.len() * self.array.dtype().itemsize();
         if len == 0 {
             return &mut [];
         }
-        // SAFETY: the array is new, contiguous and aligned, and nobody else refers to it. Any bit pattern is
-        // a valid `T`, and numpy obtains memory that the compiler cannot know to be uninitialized.
+        // SAFETY: the array is new and contiguous, and nobody else refers to it. numpy obtains memory that the
+        // compiler cannot know to be uninitialized.
         #[allow(unsafe_code, reason = "numpy hands out a pointer")]
         unsafe {
-            std::slice::from_raw_parts_mut(data(&self.array).cast(), len)
+            std::slice::from_raw_parts_mut(data(&self.array), len)
         }
     }
 

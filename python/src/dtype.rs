@@ -75,3 +75,33 @@ pub(crate) fn parse(given: &Bound<'_, PyAny>) -> PyResult<DType> {
     let dtype = PyArrayDescr::new(given.py(), given).map_err(|_| refuse())?;
     read(&dtype).filter(|dtype| *dtype != DType::F8E4M3).ok_or_else(refuse)
 }
+
+/// The element type with this numpy name.
+pub(crate) fn named(name: &str) -> PyResult<DType> {
+    let known = [DType::F32, DType::BF16, DType::F16, DType::F8E4M3];
+    let found = known.into_iter().find(|dtype| self::name(*dtype) == name);
+    found.ok_or_else(|| error::value(format!("{name:?} is not a dtype of octile")))
+}
+
+/// The exception for an argument of another type than expected.
+pub(crate) fn refuse(argument: &str, found: DType, expected: &str) -> PyErr {
+    error::wrong_type(format!("{argument} has dtype {}: pass {expected}", name(found)))
+}
+
+/// Bytes of an element.
+pub(crate) fn size(dtype: DType) -> usize {
+    match dtype {
+        DType::F32 => 4,
+        DType::BF16 | DType::F16 => 2,
+        DType::F8E4M3 => 1,
+    }
+}
+
+fn name(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F32 => "float32",
+        DType::BF16 => "bfloat16",
+        DType::F16 => "float16",
+        DType::F8E4M3 => "float8_e4m3fn",
+    }
+}

@@ -3,9 +3,12 @@
 #![deny(unsafe_code)]
 
 mod array;
+mod block;
 mod command;
 mod dtype;
 mod error;
+mod multiplication;
+mod packed;
 mod safetensors;
 mod weight;
 
@@ -16,6 +19,9 @@ use pyo3::prelude::*;
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("__version__", env!("CARGO_PKG_VERSION"))?;
     module.add_class::<weight::Weight>()?;
+    module.add_class::<multiplication::Multiplication>()?;
+    module.add_function(wrap_pyfunction!(multiplication::packed_shape, module)?)?;
+    module.add_function(wrap_pyfunction!(multiplication::pack_into, module)?)?;
     module.add_function(wrap_pyfunction!(weight::quantize, module)?)?;
     module.add_function(wrap_pyfunction!(weight::matmul, module)?)?;
     module.add_function(wrap_pyfunction!(weight::load_safetensors, module)?)?;

@@ -7,13 +7,21 @@ use std::{
 };
 
 use half::{bf16, f16};
-use octile::{Block, DType, Device, Float, Matmul, Scales};
+use octile::{DType, Device, Error, MatmulOp, Scales, WeightRef};
 use pyo3::{prelude::*, types::PyTuple};
 
 use crate::{
     array::{self, Floats},
-    dtype, error, safetensors,
+    block, dtype, error,
+    packed::Packed,
+    safetensors,
 };
+
+/// Multiply-adds between two looks at signals: about a second.
+const WORK_BETWEEN_SIGNALS: usize = 1 << 36;
+
+/// Rows that are multiplied at once are a multiple of every quantization block.
+const ROWS: usize = 512;
 
 /// A matrix of N x K fp8 codes (e4m3fn) with one float32 scale per block. A value is its code times its scale.
 ///
@@ -21,16 +29,17 @@ use crate::{
 #[pyclass(frozen, module = "octile")]
 pub(crate) struct Weight {
     weight: octile::Weight,
+    /// What the kernels read, made by the first product.
+    packed: OnceLock<Packed>,
     /// One for each combination of types in use.
-    matmuls: Mutex<HashMap<(DType, Scales, DType), Arc<Matmul>>>,
+    ops: Mutex<HashMap<(DType, Scales, DType), Arc<MatmulOp>>>,
 }
 
 impl From<octile::Weight> for Weight {
     fn from(weight: octile::Weight) -> Self {
-        Self { weight, matmuls: Mutex::default() }
+        Self { weight, packed: OnceLock::new(), ops: Mutex::default() }
     }
 }
-
 #[pymethods]
 impl Weight {
     /// Takes codes [N, K] (float8_e4m3fn or uint8) and float32 scales [ceil(N/block), ceil(K/block)], as
@@ -46,8 +55,8 @@ impl Weight {
         let (codes, [n, k]) = Floats::read_matrix("codes", codes)?;
         let (scales, blocks) = Floats::read_matrix("scales", scales)?;
         let block = match block {
-            Some(block) => read_block(block)?,
-            None => infer_block([n, k], blocks)?,
+            Some(block) => block::read(block)?,
+            None => block::infer([n, k], blocks)?,
         };
         let expected = [block.count(n), block.count(k)];
         if blocks != expected {
@@ -57,8 +66,10 @@ impl Weight {
                 block.size()
             )));
         }
-        let codes = codes.values::<u8>().ok_or_else(|| wrong_dtype("codes", codes.dtype, "float8_e4m3fn"))?;
-        let scales = scales.values::<f32>().ok_or_else(|| wrong_dtype("scales", scales.dtype, "float32"))?;
+        let codes =
+            codes.values::<u8>().ok_or_else(|| dtype::refuse("codes", codes.dtype, "float8_e4m3fn"))?;
+        let scales =
+            scales.values::<f32>().ok_or_else(|| dtype::refuse("scales", scales.dtype, "float32"))?;
         let weight = py.detach(|| octile::Weight::from_parts(codes, scales, [n, k], block));
         Ok(weight.map_err(error::from_library)?.into())
     }
@@ -97,9 +108,9 @@ impl Weight {
 
     /// The values that codes and scales stand for, in float32.
     fn dequantize<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        let values = py.detach(|| self.weight.dequantize());
         let mut result = array::Result::new(py, &self.weight.shape(), DType::F32)?;
-        result.values().copy_from_slice(&values);
+        let out = result.bytes();
+        py.detach(|| out.copy_from_slice(bytemuck::cast_slice(&self.weight.dequantize())));
         Ok(result.into_any())
     }
 
@@ -120,15 +131,24 @@ impl Weight {
 }
 
 impl Weight {
-    fn matmul(&self, x: DType, scales: Scales, out: DType) -> PyResult<Arc<Matmul>> {
-        let mut matmuls = self.matmuls.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(matmul) = matmuls.get(&(x, scales, out)) {
-            return Ok(Arc::clone(matmul));
+    fn op(&self, x: DType, scales: Scales, out: DType) -> Result<Arc<MatmulOp>, Error> {
+        let mut ops = self.ops.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(op) = ops.get(&(x, scales, out)) {
+            return Ok(Arc::clone(op));
         }
-        let builder = Matmul::builder(cpu()?, self.weight.clone()).activations(x, scales).output(out);
-        let matmul = Arc::new(builder.build().map_err(error::from_library)?);
-        matmuls.insert((x, scales, out), Arc::clone(&matmul));
-        Ok(matmul)
+        let builder = MatmulOp::builder(cpu()?, self.weight.shape(), self.weight.block());
+        let op = Arc::new(builder.activations(x, scales).output(out).build()?);
+        ops.insert((x, scales, out), Arc::clone(&op));
+        Ok(op)
+    }
+
+    fn packed(&self) -> Result<WeightRef<'_>, Error> {
+        if self.packed.get().is_none() {
+            let packed = Packed::new(&self.weight)?;
+            // Another thread may have been faster.
+            let _ = self.packed.set(packed);
+        }
+        Ok(WeightRef::Packed(self.packed.wait().bytes()))
     }
 }
 
@@ -138,7 +158,7 @@ impl Weight {
 #[pyo3(signature = (w, block=128))]
 pub(crate) fn quantize(py: Python<'_>, w: &Bound<'_, PyAny>, block: usize) -> PyResult<Weight> {
     let (w, shape) = Floats::read_matrix("w", w)?;
-    let block = read_block(block)?;
+    let block = block::read(block)?;
     let weight = if let Some(values) = w.values::<f32>() {
         py.detach(|| octile::Weight::quantize(values, shape, block))
     } else if let Some(values) = w.values::<bf16>() {
@@ -146,7 +166,7 @@ pub(crate) fn quantize(py: Python<'_>, w: &Bound<'_, PyAny>, block: usize) -> Py
     } else if let Some(values) = w.values::<f16>() {
         py.detach(|| octile::Weight::quantize(values, shape, block))
     } else {
-        return Err(wrong_dtype("w", w.dtype, "float32, bfloat16 or float16"));
+        return Err(dtype::refuse("w", w.dtype, "float32, bfloat16 or float16"));
     };
     Ok(weight.map_err(error::from_library)?.into())
 }
@@ -174,102 +194,79 @@ pub(crate) fn matmul<'py>(
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let x = Floats::read("x", x)?;
-    let x_scales = x_scales.map(|scales| Floats::read("x_scales", scales)).transpose()?;
-    let scaling = match x_scaling {
-        "token" => Scales::PerToken,
-        "block" => Scales::PerBlock,
-        "none" => Scales::None,
-        other => return Err(error::value(format!("x_scaling {other:?} is not token, block or none"))),
-    };
     let [n, k] = weight.weight.shape();
-    let (&last, rows) = x.shape().split_last().expect("x is no scalar");
+    let (&last, leading) = x.shape().split_last().expect("x is no scalar");
     if last != k {
         return Err(error::value(format!("x has shape {:?}, but the weight has K = {k}", x.shape())));
     }
-    let out = match out_dtype {
+    let scaling = read_scaling(x_scaling)?;
+    let m = leading.iter().product();
+    let x_scales = x_scales.map(|scales| Floats::read("x_scales", scales)).transpose()?;
+    let x_scales = check_x_scales(&x, x_scales.as_ref(), scales_of(weight, scaling, m))?;
+    let out_dtype = match out_dtype {
         Some(given) => dtype::parse(given)?,
         None if x.dtype == DType::F8E4M3 => DType::F32,
         None => x.dtype,
     };
-    let matmul = weight.matmul(x.dtype, scaling, out)?;
-    let shape = [rows, &[n]].concat();
-    let mut result = array::Result::new(py, &shape, out)?;
-    let run = Run { matmul: &matmul, x: &x, x_scales: x_scales.as_ref() };
-    match out {
-        DType::F32 => run.into_values::<f32>(py, result.values()),
-        DType::BF16 => run.into_values::<bf16>(py, result.values()),
-        DType::F16 => run.into_values::<f16>(py, result.values()),
-        DType::F8E4M3 => unreachable!("no result is fp8"),
-    }?;
-    py.check_signals()?;
+    let mut result = array::Result::new(py, &[leading, &[n]].concat(), out_dtype)?;
+    let op = weight.op(x.dtype, scaling, out_dtype).map_err(error::from_library)?;
+
+    // In parts, so that Ctrl-C need not wait for all of them; rows do not depend on each other.
+    let rows = (WORK_BETWEEN_SIGNALS / (n * k)).max(1).next_multiple_of(ROWS);
+    let x_parts = x.bytes().chunks(rows * k * dtype::size(x.dtype));
+    let out_parts = result.bytes().chunks_mut(rows * n * dtype::size(out_dtype));
+    let mut scale_parts = x_scales.chunks(scales_of(weight, scaling, rows).max(1));
+    for (x, out) in x_parts.zip(out_parts) {
+        let x_scales = scale_parts.next().unwrap_or_default();
+        py.detach(|| op.run_bytes(weight.packed()?, x, x_scales, out)).map_err(error::from_library)?;
+        py.check_signals()?;
+    }
     Ok(result.into_any())
 }
 
-/// One call.
-struct Run<'a, 'py> {
-    matmul: &'a Matmul,
-    x: &'a Floats<'py>,
-    x_scales: Option<&'a Floats<'py>>,
-}
-
-impl Run<'_, '_> {
-    fn into_values<O: Float + Send>(self, py: Python<'_>, out: &mut [O]) -> PyResult<()> {
-        let Self { matmul, x, x_scales } = self;
-        let done = if let Some(codes) = x.values::<u8>() {
-            let Some(x_scales) = x_scales else {
-                return Err(error::value("x holds fp8 codes: pass their scales as x_scales"));
-            };
-            let Some(scales) = x_scales.values::<f32>() else {
-                return Err(wrong_dtype("x_scales", x_scales.dtype, "float32"));
-            };
-            py.detach(|| matmul.run_fp8(codes, scales, out))
-        } else if x_scales.is_some() {
-            return Err(error::value("x_scales is given, but x holds no fp8 codes: leave x_scales out"));
-        } else if let Some(x) = x.values::<f32>() {
-            py.detach(|| matmul.run(x, out))
-        } else if let Some(x) = x.values::<bf16>() {
-            py.detach(|| matmul.run(x, out))
-        } else if let Some(x) = x.values::<f16>() {
-            py.detach(|| matmul.run(x, out))
-        } else {
-            unreachable!("every dtype has its type");
-        };
-        done.map_err(error::from_library)
+fn read_scaling(name: &str) -> PyResult<Scales> {
+    match name {
+        "token" => Ok(Scales::PerToken),
+        "block" => Ok(Scales::PerBlock),
+        "none" => Ok(Scales::None),
+        other => Err(error::value(format!("x_scaling {other:?} is not token, block or none"))),
     }
 }
 
-/// The CPU: its threads start with the first product.
-fn cpu() -> PyResult<&'static Device> {
+/// Number of scales of `rows` rows of x.
+fn scales_of(weight: &Weight, scaling: Scales, rows: usize) -> usize {
+    let block = weight.weight.block();
+    let columns = block.count(weight.weight.shape()[1]);
+    match scaling {
+        Scales::PerToken => rows * columns,
+        Scales::PerBlock => block.count(rows) * columns,
+        Scales::None => 0,
+    }
+}
+
+/// The scales of fp8 codes; none for other activations.
+fn check_x_scales<'a>(x: &Floats<'_>, x_scales: Option<&'a Floats<'_>>, len: usize) -> PyResult<&'a [f32]> {
+    match (x.dtype, x_scales) {
+        (DType::F8E4M3, None) => Err(error::value("x holds fp8 codes: pass their scales as x_scales")),
+        (DType::F8E4M3, Some(scales)) => {
+            let values = scales.values().ok_or_else(|| dtype::refuse("x_scales", scales.dtype, "float32"))?;
+            if values.len() == len {
+                return Ok(values);
+            }
+            let shape = scales.shape();
+            Err(error::value(format!("x_scales has shape {shape:?}, but x needs {len} scales")))
+        }
+        (_, None) => Ok(&[]),
+        (_, Some(_)) => Err(error::value("x_scales is given, but x holds no fp8 codes: leave x_scales out")),
+    }
+}
+
+/// The CPU: its threads start with the first large product.
+pub(crate) fn cpu() -> Result<&'static Device, Error> {
     static CPU: OnceLock<Device> = OnceLock::new();
     if let Some(cpu) = CPU.get() {
         return Ok(cpu);
     }
-    let cpu = Device::cpu().map_err(error::from_library)?;
+    let cpu = Device::cpu()?;
     Ok(CPU.get_or_init(|| cpu))
-}
-
-fn read_block(size: usize) -> PyResult<Block> {
-    let block = Block::ALL.into_iter().find(|block| block.size() == size);
-    block.ok_or_else(|| error::value(format!("block {size} is not 128, 256 or 512")))
-}
-
-/// The block size that gives these numbers of blocks; the smallest where several do.
-fn infer_block([n, k]: [usize; 2], blocks: [usize; 2]) -> PyResult<Block> {
-    let block = Block::ALL.into_iter().find(|block| [block.count(n), block.count(k)] == blocks);
-    block.ok_or_else(|| {
-        error::value(format!(
-            "scales have shape {blocks:?}, but codes {:?} need one per block of 128, 256 or 512",
-            [n, k]
-        ))
-    })
-}
-
-fn wrong_dtype(name: &str, found: DType, expected: &str) -> PyErr {
-    let found = match found {
-        DType::F32 => "float32",
-        DType::BF16 => "bfloat16",
-        DType::F16 => "float16",
-        DType::F8E4M3 => "float8_e4m3fn",
-    };
-    error::wrong_type(format!("{name} has dtype {found}: pass {expected}"))
 }

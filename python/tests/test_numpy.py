@@ -145,7 +145,11 @@ X = normal(2, 256)
         (lambda: octile.matmul(X.astype(FP8), WEIGHT), ValueError, "pass their scales as x_scales"),
         (lambda: octile.matmul(X, WEIGHT, x_scales=X), ValueError, "leave x_scales out"),
         (lambda: octile.matmul(X, WEIGHT, x_scaling="row"), ValueError, 'x_scaling "row" is not token'),
-        (lambda: octile.matmul(X, WEIGHT, out_dtype=np.int8), TypeError, "is not float32, bfloat16 or float16"),
+        (
+            lambda: octile.matmul(X, WEIGHT, out_dtype=np.int8),
+            TypeError,
+            "is not float32, bfloat16 or float16",
+        ),
         (lambda: octile.matmul(X, WEIGHT, out_dtype=FP8), TypeError, "is not float32, bfloat16 or float16"),
         (lambda: octile.matmul(X, X), TypeError, "Weight"),
         (lambda: octile.matmul(X / 0, WEIGHT), ValueError, "NaN"),

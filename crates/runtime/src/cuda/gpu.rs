@@ -35,6 +35,7 @@ impl Gpu {
         let count = found.gpus.len();
         let model = found.gpus.get(index).ok_or(CudaError::NoSuchGpu { index, count })?;
         model.require_hopper()?;
+        let _current = CurrentContext::keep()?;
         let context = CudaContext::new(index).doing("open the GPU")?;
         // SAFETY: work on a buffer is queued on its own stream, which also frees it; `require` and
         // `copy_from` reject buffers of other streams, `Buffer::on` orders both streams, and callers order
@@ -116,6 +117,12 @@ impl Gpu {
         self.context.bind_to_thread().doing("use the GPU in this thread")
     }
 
+    /// Restores the context that is current in this thread when the result is dropped: other libraries tell
+    /// by it which GPU they use.
+    pub(super) fn keep_current_context(&self) -> Result<CurrentContext, CudaError> {
+        CurrentContext::keep().map(|kept| CurrentContext { ours: Some(self.context.cu_ctx()), ..kept })
+    }
+
     /// Waits for all work on the stream.
     pub fn wait(&self) -> Result<(), CudaError> {
         self.stream.synchronize().doing("finish the work on the stream")
@@ -130,6 +137,32 @@ impl Gpu {
         end.synchronize().doing("wait for an event")?;
         // SAFETY: both events were recorded on this stream, and have happened.
         unsafe { elapsed(start.cu_event(), end.cu_event()) }.doing("measure a time")
+    }
+}
+
+/// The context that was current in this thread; dropping it makes it current again.
+pub(super) struct CurrentContext {
+    before: sys::CUcontext,
+    /// What is current meanwhile, if that is known.
+    ours: Option<sys::CUcontext>,
+}
+
+impl CurrentContext {
+    fn keep() -> Result<Self, CudaError> {
+        let mut before = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        unsafe { sys::cuCtxGetCurrent(&mut before) }.result().doing("ask for the current context")?;
+        Ok(Self { before, ours: None })
+    }
+}
+
+impl Drop for CurrentContext {
+    fn drop(&mut self) {
+        // A context that was destroyed meanwhile cannot be made current; nothing is lost then.
+        if self.ours != Some(self.before) {
+            // SAFETY: a handle of this process, which the driver checks.
+            let _ = unsafe { sys::cuCtxSetCurrent(self.before) };
+        }
     }
 }
 
