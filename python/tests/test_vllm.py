@@ -15,15 +15,16 @@ if importlib.util.find_spec("vllm") is None:
 
 import octile.torch  # noqa: E402
 import octile.vllm  # noqa: E402
+from vllm import distributed  # noqa: E402
 from vllm.config import ModelConfig, VllmConfig, set_current_vllm_config  # noqa: E402
 from vllm.model_executor.kernels import linear as kernels  # noqa: E402
-from vllm.model_executor.layers.linear import ReplicatedLinear  # noqa: E402
 from vllm.model_executor.layers.quantization.utils.quant_utils import (  # noqa: E402
     GroupShape,
     create_fp8_quant_key,
 )
-from vllm.utils.torch_utils import set_default_torch_dtype  # noqa: E402
+from vllm.model_executor.models.llama import LlamaMLP  # noqa: E402
 from vllm.platforms import PlatformEnum, current_platform  # noqa: E402
+from vllm.utils.torch_utils import set_default_torch_dtype  # noqa: E402
 
 pytestmark = pytest.mark.skipif(not current_platform.is_cpu(), reason="these tests are for vLLM on a CPU")
 MODEL = {
@@ -143,23 +144,50 @@ def test_the_product_is_that_of_octile(scale_name, scale_type):
         assert product.shape == (*shape[:-1], 384) and product.dtype is torch.bfloat16
 
 
-def test_a_layer_of_vllm_runs_with_it(tmp_path):
-    """`Fp8LinearMethod` creates the parameters, chooses the kernel, and calls it."""
+def test_the_weight_is_packed_once():
+    layer, _, _ = fp8_layer()
+    kernel = chosen()
+    kernel.process_weights_after_loading(layer)
+    x = torch.randn(1, 256, dtype=torch.bfloat16)
+    kernel.apply_weights(layer, x)
+    packed = kernel._state._last
+    kernel.apply_weights(layer, x)
+    assert packed is not None and kernel._state._last is packed
+
+
+@pytest.fixture
+def one_process(tmp_path):
+    """vLLM's process groups, for one process."""
+    store = f"file://{tmp_path}/store"
+    distributed.init_distributed_environment(1, 0, store, local_rank=0, backend="gloo")
+    distributed.ensure_model_parallel_initialized(1, 1)
+    yield
+    distributed.destroy_model_parallel()
+    distributed.destroy_distributed_environment()
+
+
+def test_layers_of_a_model_run_with_it(tmp_path, one_process):
+    """vLLM reads a model's configuration, creates its MLP, chooses the kernel, and calls it."""
     (tmp_path / "config.json").write_text(json.dumps(MODEL))
     model = ModelConfig(model=str(tmp_path), skip_tokenizer_init=True, dtype="bfloat16", enforce_eager=True)
     config = VllmConfig(model_config=model)
-    assert config.quant_config.weight_block_size == [128, 128]
     with set_current_vllm_config(config), set_default_torch_dtype(torch.bfloat16):
-        layer = ReplicatedLinear(256, 384, bias=False, quant_config=config.quant_config, prefix="layer")
-    assert type(layer.quant_method.fp8_linear).__name__ == NAME
-    _, codes, scales = fp8_layer()
-    layer.weight.data.copy_(codes)
-    layer.weight_scale_inv.data.copy_(scales)
-    layer.quant_method.process_weights_after_loading(layer)
+        mlp = LlamaMLP(256, 384, "silu", quant_config=config.quant_config, prefix="mlp")
+    torch.manual_seed(2)
+    weights = []
+    for layer in (mlp.gate_up_proj, mlp.down_proj):
+        assert type(layer.quant_method.fp8_linear).__name__ == NAME
+        codes, scales = octile.torch.quantize(torch.randn(layer.weight.shape))
+        layer.weight.data.copy_(codes)
+        layer.weight_scale_inv.data.copy_(scales)
+        layer.quant_method.process_weights_after_loading(layer)
+        weights.append((codes, scales))
     x = torch.randn(3, 256, dtype=torch.bfloat16)
-    product = layer.quant_method.apply(layer, x)
-    assert torch.equal(product, octile.torch.linear(x, codes, scales))
-    exact = x.float() @ octile.torch.dequantize(codes, scales).T
+    gate, up = octile.torch.linear(x, *weights[0]).chunk(2, dim=-1)
+    hidden = torch.nn.functional.silu(gate) * up
+    assert torch.equal(mlp(x), octile.torch.linear(hidden, *weights[1]))
+    product, _ = mlp.gate_up_proj(x)
+    exact = x.float() @ octile.torch.dequantize(*weights[0]).T
     assert (product - exact).abs().max() < 0.05 * exact.abs().max()
 
 
@@ -175,4 +203,4 @@ def test_torch_compile_has_no_graph_break():
 def test_a_vllm_without_the_list_is_left_alone(monkeypatch, caplog):
     monkeypatch.delattr(kernels, "_POSSIBLE_FP8_BLOCK_KERNELS")
     octile.vllm.register()
-    assert "this version of vLLM cannot use the kernels of octile" in caplog.text
+    assert "vLLM does not use the kernels of octile: cannot import name" in caplog.text
