@@ -1,16 +1,16 @@
 //! The multiplication whose operands, the weight included, stay with the caller.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, sync::Arc};
 
-use octile_core::{Problem, WeightView};
+use octile_core::{Problem, Strategy, WeightView};
 use octile_runtime::{
-    cpu::{self, PackedView},
+    cpu::{PackedView, WeightRef as CpuWeightRef},
     cuda::{GpuMatmulOp, RawActivations, RawOperands},
 };
 
 use crate::{
     Block, DType, Device, Error, Float, Plan, Scales,
-    cpu::CpuOp,
+    cpu::CpuDevice,
     device,
     dtype::{Input, Output},
     plan,
@@ -96,7 +96,7 @@ impl MatmulOpBuilder {
         let Self { device, shape, block, x, out, has_constant_weight } = self;
         let problem = MatmulProblem::new(shape, block, x, out)?;
         let engine = match &device.0 {
-            device::Kind::Cpu(cpu) => OpEngine::Cpu(CpuOp::new(cpu)),
+            device::Kind::Cpu(cpu) => OpEngine::Cpu(Arc::clone(cpu)),
             device::Kind::Gpu(gpu) => {
                 OpEngine::Gpu(Box::new(GpuMatmulOp::new(gpu, &problem.rows(1)?, has_constant_weight)?))
             }
@@ -115,7 +115,7 @@ impl MatmulOpBuilder {
 ///
 /// [`Matmul`](crate::Matmul) holds a weight; this is for libraries that hold it themselves, such as tensor
 /// libraries or mapped files. Nothing is copied. Results have the same bits. May be used from several threads
-/// at once; plans, compiled kernels and scratch memory are cached inside.
+/// at once; compiled kernels are cached inside, plans and scratch memory in the device.
 ///
 /// ```
 /// use octile::{Block, DType, Device, MatmulOp, Scales, WeightRef};
@@ -139,7 +139,7 @@ pub struct MatmulOp {
 
 #[derive(Debug)]
 enum OpEngine {
-    Cpu(CpuOp),
+    Cpu(Arc<CpuDevice>),
     Gpu(Box<GpuMatmulOp>),
 }
 
@@ -207,21 +207,11 @@ impl MatmulOp {
     }
 
     fn multiply(&self, weight: WeightRef<'_>, x: Input<'_>, out: Output<'_>) -> Result<(), Error> {
-        let OpEngine::Cpu(op) = &self.engine else {
+        let OpEngine::Cpu(cpu) = &self.engine else {
             return Err(Error::HostMemory { device: self.device.to_string() });
         };
         let Some(problem) = self.problem.of(&x, &out)? else { return Ok(()) };
-        op.run(&problem, None, self.weight(&problem, weight)?, x, out)
-    }
-
-    fn weight<'a>(&self, problem: &Problem, weight: WeightRef<'a>) -> Result<cpu::WeightRef<'a>, Error> {
-        let Problem { n, k, quant_block, .. } = *problem;
-        Ok(match weight {
-            WeightRef::Rows { codes, scales } => {
-                cpu::WeightRef::Rows(WeightView::new(codes, scales, [n, k], quant_block)?)
-            }
-            WeightRef::Packed(bytes) => cpu::WeightRef::Packed(PackedView::new(bytes, [n, k], quant_block)?),
-        })
+        cpu.run(&problem, borrowed(&problem, weight)?, x, out)
     }
 
     /// Plans for `m` rows, and compiles on a GPU, so that the first call does not.
@@ -230,7 +220,7 @@ impl MatmulOp {
     pub fn prepare(&self, m: usize) -> Result<(), Error> {
         let problem = self.problem.rows(m)?;
         match &self.engine {
-            OpEngine::Cpu(op) => op.prepare(&problem),
+            OpEngine::Cpu(cpu) => cpu.prepare(&problem, Strategy::Strip),
             OpEngine::Gpu(op) => op.prepare(m)?,
         }
         Ok(())
@@ -240,7 +230,7 @@ impl MatmulOp {
     pub fn plan(&self, m: usize) -> Result<Plan, Error> {
         let problem = self.problem.rows(m)?;
         Ok(Plan(match &self.engine {
-            OpEngine::Cpu(op) => plan::Kind::Cpu(Box::new(op.plan(&problem))),
+            OpEngine::Cpu(device) => plan::Kind::Cpu(Box::new(device.cpu().plan(&problem, Strategy::Strip))),
             OpEngine::Gpu(op) => plan::Kind::Gpu(Box::new(op.plan(m)?)),
         }))
     }
@@ -322,4 +312,15 @@ impl MatmulOp {
             OpEngine::Cpu(_) => Err(Error::NoStreams { device: self.device.to_string() }),
         }
     }
+}
+
+/// Checks a weight as far as a call does.
+fn borrowed<'a>(problem: &Problem, weight: WeightRef<'a>) -> Result<CpuWeightRef<'a>, Error> {
+    let Problem { n, k, quant_block, .. } = *problem;
+    Ok(match weight {
+        WeightRef::Rows { codes, scales } => {
+            CpuWeightRef::Rows(WeightView::new(codes, scales, [n, k], quant_block)?)
+        }
+        WeightRef::Packed(bytes) => CpuWeightRef::Packed(PackedView::new(bytes, [n, k], quant_block)?),
+    })
 }
