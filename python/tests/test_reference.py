@@ -1,4 +1,4 @@
-"""Builds the API reference into target/python-reference, and checks that nothing public lacks documentation."""
+"""Builds the API reference into target/python-reference; everything public must be documented."""
 
 import importlib
 import importlib.util
