@@ -168,8 +168,8 @@ pub fn numbered_names(files: &[KernelFile]) -> Vec<String> {
     numbered
 }
 
-/// Finds the kernels in a folder of `--xla_mosaic_dump_to`: the modules before the first pass. Later files are
-/// after the compiler's passes, in a dialect of the compiler's own.
+/// Finds the kernels in a folder of `--xla_mosaic_dump_to`: the modules before the first pass. Later files
+/// are after the compiler's passes, in a dialect of the compiler's own.
 pub fn dumped_kernels(folder: &Path) -> Result<Vec<PathBuf>> {
     let name = shown(folder);
     let files = Allowance::default().list(folder)?.files;

@@ -41,8 +41,8 @@ With --target sm_90a, assembles the GPU kernels with ptxas; no GPU is needed:
 
 With a MODULE, compiles it with its Pallas kernels; DIR gets a folder with the
 same files for each kernel, named like the kernel. LLO instructions carry the
-Python lines that they come from, which `octile analyze` adds up. A MODULE with a
-device mesh (shard_map) is compiled for all devices of the mesh, any other one
+Python lines that they come from, which `octile analyze` adds up. A MODULE with
+a device mesh (shard_map) is compiled for all devices of the mesh, any other one
 for --devices, each of which runs the whole module. A kernel without a program
 (bytecode, base64, Mosaic text, a folder of --xla_mosaic_dump_to) gets one that
 passes operands of the types that the kernel states.

@@ -19,8 +19,8 @@ Also its generic form, MLIR bytecode (also base64), Mosaic text, a folder of
 runs on this machine, with DMAs concurrent to the core. The simulator reports
 data races, deadlocks, semaphores that are not zero at the end, reads of
 uninitialized memory, and out-of-bounds accesses. The StableHLO around kernels
-is evaluated; --kernel runs one kernel alone, on operands of its own. The kernels
-of a folder run one after the other.
+is evaluated; --kernel runs one kernel alone, on operands of its own. Kernels of
+a folder run one after the other.
 
 Without --tensors the operands are random. Those of FILE are matched to the
 arguments by name, by number (a00, a01 or arg0, arg1), or by type and shape; if

@@ -232,7 +232,7 @@ impl Owners {
         // Lines of results, of spill slots and of the buffers of matrix units.
         let mut values: HashMap<&str, usize> = HashMap::new();
         for (_, slot) in listing.all_slots() {
-            let (op, args) = (listing.op(slot), slot.args.of(listing.text()));
+            let (op, args) = (instruction(listing, slot), slot.args.of(listing.text()));
             let line = self.of_slot(slot).or_else(|| {
                 let popped = result_buffer(op).filter(|_| op.starts_with(POP));
                 let is_followed = is_vector(op) || touches_spill(args);
@@ -253,13 +253,13 @@ impl Owners {
         }
     }
 
-    /// Gives loads the line of what uses them, a matmul that of what pops its result, and pushes of its weights
-    /// that of the matmul.
+    /// Gives loads the line of what uses them, a matmul that of what pops its result, and pushes of its
+    /// weights that of the matmul.
     fn take_from_users(&mut self, listing: &Listing<'_>) {
         let mut users: HashMap<String, usize> = HashMap::new();
         let slots: Vec<&Slot> = listing.all_slots().map(|(_, slot)| slot).collect();
         for slot in slots.into_iter().rev() {
-            let (op, args) = (listing.op(slot), slot.args.of(listing.text()));
+            let (op, args) = (instruction(listing, slot), slot.args.of(listing.text()));
             let used = || {
                 let result = listing.result(slot);
                 let user = users.get(result).filter(|_| !result.is_empty());
@@ -288,13 +288,19 @@ fn is_vector(op: &str) -> bool {
     op.starts_with('v') && !op.starts_with("vsync")
 }
 
+/// The whole name of an instruction, with the number of a buffer: `vpop.f32.mrb[254].mxu1`.
+fn instruction<'t>(listing: &'t Listing<'_>, slot: &Slot) -> &'t str {
+    let text = listing.text().get(slot.op.start as usize..).unwrap_or_default();
+    text.split_whitespace().next().unwrap_or_default()
+}
+
 /// The matrix unit of an instruction: `mxu1`.
 fn unit(op: &str) -> Option<&str> {
     op.get(op.rfind("mxu")?..)
 }
 
-/// Buffers of the rows that a matmul may leave, the first two in order: of packed rows only the second pop may
-/// be annotated.
+/// Buffers of the rows that a matmul may leave, the first two in order: of packed rows only the second pop
+/// may be annotated.
 fn first_pops(op: &str) -> Vec<String> {
     let numbered = || {
         let (_, rest) = op.split_once("mrb[")?;

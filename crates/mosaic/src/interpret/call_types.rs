@@ -122,7 +122,11 @@ impl Kernel {
             let Some((element, elements)) = bytes else {
                 return Err(Unrunnable::Kernel(format!("scalar-prefetch operand %{name} has no fixed size")));
             };
-            Ok(Tensor { element, shape: memref.shape.clone(), bytes: vec![0; elements * element.bytes()] })
+            Ok(Tensor {
+                element,
+                shape: memref.shape.clone(),
+                bytes: vec![0; elements * element.bytes()].into(),
+            })
         };
         (0..self.prefetched).map(table).collect()
     }

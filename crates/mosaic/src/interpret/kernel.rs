@@ -26,7 +26,7 @@ use crate::{
 /// A compiled kernel.
 pub(crate) struct Kernel {
     name: String,
-pub(super) program: Program,
+    pub(super) program: Program,
     code: Arc<Code>,
     /// Extents of the grid; `None` for those that the first operands give.
     pub(super) grid: Vec<Option<usize>>,

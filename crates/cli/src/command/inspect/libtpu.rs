@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use octile_core::device::tpu::TpuChip;
 use octile_dump::llo::{Listing, SimOptions, simulate};
 use octile_runtime::{
