@@ -42,7 +42,7 @@ def run(
     A child process keeps Ctrl-C and time limits working, and this process alive whatever happens there.
     `shown` replaces temporary paths by names that mean something to the caller.
     """
-    line = [*command_line(), *map(os.fspath, arguments)]
+    line = command_line() + [os.fspath(argument) for argument in arguments]
     environment = dict(os.environ)
     # The command looks for libtpu in the active virtual environment: this one, activated or not.
     environment.setdefault("VIRTUAL_ENV", sys.prefix)
