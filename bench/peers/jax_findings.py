@@ -5,9 +5,9 @@ Both alternate in one run. The kernels (jax_findings_cases.py) follow JAX's own 
 DMAs, pipelines and ring collectives over four devices, correct and with planted bugs. `octile simulate` gets
 what JAX lowers each to, and the same operands.
 
-Two pairs of times are compared. Until a verdict: the whole process of `octile simulate`, and JAX's first call,
-which traces and compiles the interpreter's program as every test does; what lowering the kernel for Octile
-takes is recorded beside them. Simulation alone: the `seconds` of Octile's JSON document, in which it compiles
+Two pairs of times are compared. Until a verdict: the whole process of `octile simulate`, and JAX's first
+call, which traces and compiles the interpreter's program as every test does; what lowering the kernel for
+Octile takes is recorded beside them. Simulation alone: the `seconds` of Octile's JSON document, in which it compiles
 and runs the module, and a repeated call of the program that JAX has compiled. Processor time is recorded
 too, because other work on the machine affects it less.
 """
@@ -41,7 +41,9 @@ ALONE, REPEATED = "octile, simulation alone", "jax, repeated call"
 AT_LEAST = 50.0
 """Required speedup over JAX's first call: geometric mean of the kernels."""
 MEMORY = 4.0
-"""Memory that the largest kernel may take, relative to its operands."""
+"""Memory that the process may take on the largest kernel, relative to its operands."""
+LARGE = 1 << 24
+"""Bytes of operands beside which the program itself hardly counts."""
 ATTENTION_LIMIT = 10.0
 """Seconds that flash attention over 2048 tokens and 8 heads may take."""
 
@@ -170,18 +172,19 @@ def verdicts(cases: List[dict]) -> List[Verdict]:
     )
     largest = max(cases, key=lambda case: median(case, FIRST))
     seconds = median(largest, OURS) / 1e3
-    # What the process takes on the smallest kernel is the program itself.
-    used = largest["octile_peak_bytes"] - min(case["octile_peak_bytes"] for case in cases)
-    operands = largest["operand_bytes"]
-    return [
+    result = [
         Verdict(f"bugs found, of {len(bugs)}", f"{OURS}", f"jax finds {theirs}", found, len(bugs)),
         Verdict("kernels without false alarm", OURS, "", len(cases) - len(alarms), len(cases)),
         Verdict("speedup, geometric mean", OURS, FIRST, mean(OURS, FIRST), AT_LEAST),
         Verdict("speedup in processor time", OURS, FIRST, processor, AT_LEAST),
         Verdict("speedup, geometric mean", ALONE, REPEATED, mean(ALONE, REPEATED), 1.0),
-        Verdict("memory limit / memory", OURS, "", MEMORY / (used / operands), 1.0),
         Verdict(f"{largest['kernel']}, limit / s", OURS, "", ATTENTION_LIMIT / seconds, 1.0),
     ]
+    # Beside small operands, the program itself would count.
+    if largest["operand_bytes"] >= LARGE:
+        memory = MEMORY * largest["operand_bytes"] / largest["octile_peak_bytes"]
+        result.append(Verdict(f"{largest['kernel']}, limit / memory", OURS, "", memory, 1.0))
+    return result
 
 
 def compare(args: argparse.Namespace) -> List[Verdict]:

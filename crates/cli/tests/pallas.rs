@@ -184,7 +184,7 @@ fn results_are_saved_as_tensors() {
     let bytes = saved(&report).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     assert_eq!(file.names(), ["out"]);
-    assert_eq!(file.tensor("out").unwrap().data(), report.outputs[0].bytes);
+    assert_eq!(file.tensor("out").unwrap().data(), *report.outputs[0].bytes);
 }
 
 #[test]
