@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import os
-import pathlib
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 
-# The path is set, so that a folder named octile where the user happens to be is not imported instead.
-_CODE = "import sys; sys.path[0] = {path!r}; from octile.__main__ import main; main()"
+from . import _native
+
+# Loads the extension module alone, by its path: numpy is not needed, and a folder named octile where the user
+# happens to be is not imported instead. The interpreter's own arguments restart the command.
+_CODE = """
+import importlib.util, sys
+spec = importlib.util.spec_from_file_location("octile._native", {path!r})
+native = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(native)
+sys.exit(native.run_command(["octile", *sys.argv[1:]], sys.orig_argv[:5]))
+"""
 
 
 class Error(Exception):
@@ -21,8 +29,7 @@ class Error(Exception):
 
 def command_line() -> list[str]:
     """Arguments that start the command of this package in a new process."""
-    package = pathlib.Path(__file__).resolve().parent
-    return [sys.executable, "-c", _CODE.format(path=str(package.parent))]
+    return [sys.executable, "-I", "-S", "-c", _CODE.format(path=_native.__file__)]
 
 
 def run(
@@ -35,7 +42,7 @@ def run(
     A child process keeps Ctrl-C and time limits working, and this process alive whatever happens there.
     `shown` replaces temporary paths by names that mean something to the caller.
     """
-    line = [*command_line(), *map(os.fspath, arguments)]
+    line = command_line() + [os.fspath(argument) for argument in arguments]
     environment = dict(os.environ)
     # The command looks for libtpu in the active virtual environment: this one, activated or not.
     environment.setdefault("VIRTUAL_ENV", sys.prefix)

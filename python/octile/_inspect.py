@@ -6,7 +6,9 @@ import dataclasses
 import json
 import linecache
 import os
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping
 from typing import Any
 
@@ -91,18 +93,21 @@ class Inspection:
     text: str
     """The report of `octile analyze`."""
 
-    def __init__(self, name: str, chip: str, folder: tempfile.TemporaryDirectory[str]) -> None:
-        self.chip = chip
-        self._name = name
-        self._folder = folder
-        _, self.text = run(["analyze", folder.name])
-        self.record = json.loads(run(["analyze", folder.name, "--json"])[1])
-        self.kernels = tuple(map(_kernel, self.record["versions"]))
+    chip: str
+    folder: str
+    """The compiler's output, a folder per kernel; it is deleted with this object."""
 
-    @property
-    def folder(self) -> str:
-        """The compiler's output, a folder per kernel; it is deleted with this object."""
-        return self._folder.name
+    def __init__(self, name: str, chip: str) -> None:
+        self.chip = chip
+        self.folder = tempfile.mkdtemp(prefix="octile-")
+        self._name = name
+        weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
+
+    def _read(self) -> None:
+        """Reads what the compiler wrote."""
+        _, self.text = run(["analyze", self.folder])
+        self.record = json.loads(run(["analyze", self.folder, "--json"])[1])
+        self.kernels = tuple(map(_kernel, self.record["versions"]))
 
     @property
     def passed(self) -> bool:
@@ -164,11 +169,16 @@ def inspect(
     if install:
         run(["tools", "install", "tpu"])
     options = ["--chip", chip] + ([] if libtpu is None else ["--libtpu", os.fspath(libtpu)])
-    output = tempfile.TemporaryDirectory(prefix="octile-")
+    inspection = Inspection(module.name, chip)
     with tempfile.TemporaryDirectory(prefix="octile-") as folder:
         path = module.write(folder)
-        run(["inspect", path, *options, "-o", output.name], timeout, shown={os.fspath(path): module.name})
-    return Inspection(module.name, chip, output)
+        run(
+            ["inspect", path, *options, "-o", inspection.folder],
+            timeout,
+            shown={os.fspath(path): module.name},
+        )
+    inspection._read()
+    return inspection
 
 
 def _kernel(version: Mapping[str, Any]) -> KernelFacts:

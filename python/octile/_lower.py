@@ -152,7 +152,7 @@ def _tpu(chip: str, mesh: Any) -> contextlib.AbstractContextManager[Any]:
     try:
         # Older versions of JAX do not ask for the platform.
         known = {field.name for field in dataclasses.fields(sharding.AbstractDevice)}
-        properties = {"device_kind": kind, "num_cores": 1, "platform": "tpu"}
+        properties: dict[str, Any] = {"device_kind": kind, "num_cores": 1, "platform": "tpu"}
         device = sharding.AbstractDevice(**{name: properties[name] for name in known & properties.keys()})
         types = getattr(mesh, "axis_types", None) or (sharding.AxisType.Auto,) * len(axes)
         whole = sharding.AbstractMesh(

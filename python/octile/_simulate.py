@@ -73,7 +73,7 @@ class Simulation:
     @property
     def comparisons(self) -> Sequence[Mapping[str, Any]]:
         """How each result compares with what was expected: `passed`, `worst`, `rtol`, `atol` and so on."""
-        return self.record["comparisons"]
+        return list(self.record["comparisons"])
 
     @property
     def cycles(self) -> float:

@@ -1,4 +1,4 @@
-"""Builds the API reference into target/python-reference, and checks that nothing public lacks documentation."""
+"""Builds the API reference into target/python-reference; everything public must be documented."""
 
 import importlib
 import importlib.util
@@ -13,7 +13,12 @@ import pytest
 
 pytest.importorskip("pdoc", reason="the API reference is built by pdoc")
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR") or pathlib.Path(__file__).parents[2] / "target")
-OPTIONAL = {"octile.testing": "numpy", "octile.pytest_plugin": "pytest", "octile.torch": "torch", "octile.jax": "jax"}
+OPTIONAL = {
+    "octile.testing": "numpy",
+    "octile.pytest_plugin": "pytest",
+    "octile.torch": "torch",
+    "octile.jax": "jax",
+}
 
 
 def modules():
@@ -48,5 +53,7 @@ def test_everything_public_is_documented(name):
         assert inspect.getdoc(value), f"{name}.{member} has no documentation"
         methods = vars(value).items() if inspect.isclass(value) else ()
         for method, function in methods:
-            if not method.startswith("_") and (inspect.isfunction(function) or isinstance(function, property)):
+            if not method.startswith("_") and (
+                inspect.isfunction(function) or isinstance(function, property)
+            ):
                 assert inspect.getdoc(function), f"{name}.{member}.{method} has no documentation"

@@ -347,4 +347,8 @@ def test_inspect_counts_cycles_per_python_line(tmp_path):
     page = inspection._repr_html_()
     assert kernel.name in page and "buffer[...] * 2" in page
     inspection.report(tmp_path / "report.html")
+    folder = pathlib.Path(inspection.folder)
+    assert (folder / kernel.name).is_dir()
+    del inspection
+    assert not folder.exists()
     assert (tmp_path / "report.html").read_text().startswith("<!DOCTYPE html>")

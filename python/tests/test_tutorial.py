@@ -59,7 +59,7 @@ def missing(source):
 def test_tutorial(subtests):
     scope = {"__name__": "__main__"}
     cells = CELL.findall(TUTORIAL.read_text(encoding="utf-8"))
-    assert len(cells) == 8
+    assert len(cells) == 9
     for number, (source, expected) in enumerate(cells, 1):
         with subtests.test(cell=number):
             if reason := missing(source):

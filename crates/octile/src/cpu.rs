@@ -32,13 +32,15 @@ impl CpuDevice {
         &self.cpu
     }
 
-    /// Plans and allocates, so that the first call does not.
-    pub(crate) fn prepare(&self, problem: &Problem, strategy: Strategy) {
-        let workspace = self.take(problem, |planned| planned == strategy);
+    /// Plans, allocates and starts threads, so that the first call does not.
+    pub(crate) fn prepare(&self, problem: &Problem, strategy: Strategy) -> Result<(), Error> {
+        let mut workspace = self.take(problem, |planned| planned == strategy);
         if !is_for(&workspace, problem, |planned| planned == strategy) {
-            self.put_back(self.cpu.workspace(problem, strategy));
+            workspace = self.cpu.workspace(problem, strategy);
         }
+        let shares = workspace.plan().map_or(1, CpuPlan::shares);
         self.put_back(workspace);
+        if shares > 1 { Ok(self.cpu.start_threads()?) } else { Ok(()) }
     }
 
     /// Multiplies with the fastest strategy for the form of the weight.
@@ -154,9 +156,9 @@ impl CpuMatmul {
         self.device.cpu.plan(problem, self.strategy)
     }
 
-    /// Plans and allocates, so that the first call does not.
-    pub(crate) fn prepare(&self, problem: &Problem) {
-        self.device.prepare(problem, self.strategy);
+    /// Plans, allocates and starts threads, so that the first call does not.
+    pub(crate) fn prepare(&self, problem: &Problem) -> Result<(), Error> {
+        self.device.prepare(problem, self.strategy)
     }
 
     pub(crate) fn run(&self, problem: &Problem, x: Input<'_>, out: Output<'_>) -> Result<(), Error> {

@@ -31,7 +31,8 @@ use crate::{
 pub enum WeightRef<'a> {
     /// As checkpoints hold it.
     Rows {
-        /// `[N, K]` codes in f8e4m3fn, row-major. They are not looked at: a NaN gives NaN.
+        /// `[N, K]` codes in f8e4m3fn, row-major. Calls do not look for NaN, which gives wrong results or NaN
+        /// in its column: [`WeightRef::check`] does.
         codes: &'a [u8],
         /// A scale for each block, row-major. Finite and not negative, which every call checks.
         scales: &'a [f32],
@@ -41,6 +42,30 @@ pub enum WeightRef<'a> {
     /// Aligned to 4 bytes; 64 is best. A call checks the length, and the headers of the first and the last
     /// panel. Other bytes in between give wrong results, nothing worse.
     Packed(&'a [u8]),
+}
+
+impl WeightRef<'_> {
+    /// Checks all of a weight of `[n, k]`, as is worthwhile once after loading it: lengths, every panel's
+    /// header, and that codes and scales are finite.
+    ///
+    /// ```
+    /// use octile::{Block, WeightRef};
+    ///
+    /// let weight = WeightRef::Rows { codes: &[0x38, 0x7f], scales: &[1.0] }; // 0x7f is NaN
+    /// assert!(weight.check([1, 2], Block::B128).is_err());
+    /// # Ok::<(), octile::Error>(())
+    /// ```
+    pub fn check(&self, shape: [usize; 2], block: Block) -> Result<(), Error> {
+        match self {
+            Self::Rows { codes, scales } => {
+                let weight = WeightView::new(codes, scales, shape, block)?;
+                weight.check_scales()?;
+                weight.check_codes()?;
+            }
+            Self::Packed(bytes) => PackedView::new(bytes, shape, block)?.check()?,
+        }
+        Ok(())
+    }
 }
 
 /// Operands and result in device memory, rows without gaps, aligned to 16 bytes.
@@ -85,8 +110,8 @@ impl MatmulOpBuilder {
     }
 
     /// Promises that the kernel before [`MatmulOp::enqueue`] in its stream does not write the weight, as in
-    /// inference. On GPUs the weight is then fetched before that kernel has finished. If the promise is broken,
-    /// results are wrong.
+    /// inference. On GPUs the weight is then fetched before that kernel has finished. If the promise is
+    /// broken, results are wrong.
     pub fn with_constant_weight(self) -> Self {
         Self { has_constant_weight: true, ..self }
     }
@@ -220,7 +245,7 @@ impl MatmulOp {
     pub fn prepare(&self, m: usize) -> Result<(), Error> {
         let problem = self.problem.rows(m)?;
         match &self.engine {
-            OpEngine::Cpu(cpu) => cpu.prepare(&problem, Strategy::Strip),
+            OpEngine::Cpu(cpu) => cpu.prepare(&problem, Strategy::Strip)?,
             OpEngine::Gpu(op) => op.prepare(m)?,
         }
         Ok(())
@@ -262,8 +287,8 @@ impl MatmulOp {
     /// Puts a multiplication on a CUDA stream of another library, and returns at once.
     ///
     /// K must be a multiple of 16. The first call for a value of M compiles, which may synchronize;
-    /// [`MatmulOp::prepare`] does that ahead. After that nothing here waits or allocates device memory, and the
-    /// call can be captured into a graph. The thread's current context is left as it was. Values are not
+    /// [`MatmulOp::prepare`] does that ahead. After that nothing here waits or allocates device memory, and
+    /// the call can be captured into a graph. The thread's current context is left as it was. Values are not
     /// looked at: scales, activations or codes that are not finite give NaN.
     ///
     /// ```no_run

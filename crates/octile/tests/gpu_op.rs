@@ -132,7 +132,7 @@ fn pointers_that_cannot_be_used_are_refused() {
     assert!(
         refuse(DeviceOperands { workspace: all.workspace + 4, ..all }, 3).contains("aligned to 16 bytes")
     );
-    assert!(refuse(DeviceOperands { out: all.x, ..all }, 3).contains("overlaps"));
+    assert!(refuse(DeviceOperands { out: all.w, ..all }, 3).contains("overlaps"));
     assert!(refuse(DeviceOperands { workspace: all.out, ..all }, 3).contains("overlaps"));
     for m in [usize::MAX, usize::MAX / 208, 1 << 50, 1 << 40] {
         assert!(op.plan(m).is_err() && op.prepare(m).is_err(), "{m}");

@@ -95,6 +95,8 @@ fn bytes_of_every_type_are_multiplied() {
         let refused = op.run_bytes(rows(&operands), x, scales, &mut bytes[odd..][..240]).unwrap_err();
         assert!(refused.to_string().contains("not whole, aligned elements of bf16"), "{refused}");
         assert!(op.run_bytes(rows(&operands), &x[1..], scales, bytemuck::cast_slice_mut(&mut out)).is_err());
+        // No rows: a slice of bytes has no alignment then.
+        op.run_bytes(rows(&operands), &[], &[], &mut []).unwrap();
     }
 }
 
@@ -141,7 +143,7 @@ fn weights_that_do_not_fit_are_refused() {
         assert!(refused(rows(&codes, &[1.0, bad])).starts_with("weight scale of block (0, 1) is"));
     }
     assert!(refused(WeightRef::Packed(&packed[4..])).contains("bytes, but"));
-    let other = packed::pack(&codes, &[1.0], [200, 40], Block::B128).unwrap();
+    let other = packed::pack(&codes, &scales, [200, 40], Block::B128).unwrap();
     assert!(!refused(WeightRef::Packed(&other)).is_empty());
     let zeros = vec![0; packed.len()];
     assert!(refused(WeightRef::Packed(&zeros)).contains("has no header"));
@@ -164,11 +166,23 @@ fn any_bytes_between_the_headers_are_safe() {
     op.run(WeightRef::Packed(&packed), &[bf16::ONE; 200], &mut out).unwrap();
     assert!(out[..32].iter().chain(&out[64..]).all(|value| (value - 200.0).abs() < 0.1));
     assert!(out[32..64].iter().all(|value| value.is_nan()));
+    let refused = WeightRef::Packed(&packed).check([96, 200], Block::B128).unwrap_err().to_string();
+    assert_eq!(refused, "panel 1 of the packed weight has no header of this version: pack the weight again");
     // Codes of rows are not looked at either.
     let mut codes = vec![0x38; 96 * 200];
-    codes[7 * 200] = 0x7f;
-    op.run(WeightRef::Rows { codes: &codes, scales: &[1.0, 1.0] }, &[bf16::ONE; 200], &mut out).unwrap();
-    assert_eq!(out.iter().position(|value| value.is_nan()), Some(7));
+    codes[7 * 200 + 3] = 0x7f;
+    let rows = WeightRef::Rows { codes: &codes, scales: &[1.0, 1.0] };
+    op.run(rows, &[bf16::ONE; 200], &mut out).unwrap();
+    assert!(out.iter().enumerate().all(|(at, value)| at == 7 || (value - 200.0).abs() < 0.1));
+    let refused = rows.check([96, 200], Block::B128).unwrap_err().to_string();
+    assert!(refused.starts_with("weight holds NaN at row 7, column 3"), "{refused}");
+    let good = packed::pack(&[0x38; 96 * 200], &[1.0, 1.0], [96, 200], Block::B128).unwrap();
+    WeightRef::Packed(&good).check([96, 200], Block::B128).unwrap();
+    for (at, byte) in [(panel + 64 + 3, 0x7f), (panel + 200, 0xff)] {
+        let mut bad = good.clone();
+        bad[at..][..2].fill(byte);
+        assert!(WeightRef::Packed(&bad).check([96, 200], Block::B128).is_err(), "{at}");
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ def register() -> None:
         from octile.vllm._kernel import OctileFp8BlockScaledMMKernel as kernel
     except (ImportError, AttributeError) as error:
         logging.getLogger(__name__).warning(
-            "this version of vLLM cannot use the kernels of octile: %s", error
+            "vLLM does not use the kernels of octile: %s", error
         )
         return
     for platform in (PlatformEnum.CPU, PlatformEnum.CUDA):

@@ -7,8 +7,8 @@ from vllm.model_executor.kernels.linear import Fp8BlockScaledMMLinearKernel, FP8
 from vllm.model_executor.utils import replace_parameter
 from vllm.platforms import current_platform
 
+from octile.torch._layer_state import LayerState
 from octile.torch._ops import _linear
-from octile.torch._packed import PackedWeight
 
 _HOPPER = 90
 _BLOCKS = (128, 256, 512)
@@ -22,7 +22,7 @@ class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
 
     def __init__(self, config: FP8ScaledMMLinearLayerConfig) -> None:
         super().__init__(config)
-        self._packed = PackedWeight()
+        self._state = LayerState()
 
     @classmethod
     def is_supported(cls, compute_capability: int | None = None) -> tuple[bool, str | None]:
@@ -66,10 +66,10 @@ class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
             scale = scale.view(torch.float8_e8m0fnu)
         replace_parameter(layer, params.WEIGHT, params.weight.data.contiguous())
         replace_parameter(layer, name, scale.to(torch.float32).contiguous())
-        self._packed.clear()
+        self._state.clear()
 
     def apply_block_scaled_mm(
         self, A: torch.Tensor, B: torch.Tensor, As: torch.Tensor, Bs: torch.Tensor
     ) -> torch.Tensor:
         """Multiplies activations that are not quantized; `As` is a placeholder."""
-        return _linear(A, B, Bs, None, self.config.out_dtype, self._packed.number)
+        return _linear(A, B, Bs, None, self.config.out_dtype, self._state.number)
