@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// A crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 10] = [
+const CRATES: [(&str, &[&str]); 11] = [
     ("core", &[]),
     ("mosaic", &["octile-core"]),
     ("ptx", &["octile-core"]),
@@ -33,6 +33,7 @@ const CRATES: [(&str, &[&str]); 10] = [
             "octile-harness",
         ],
     ),
+    ("python", &["octile", "octile-cli"]),
 ];
 
 /// Longer files hold more than one concept.
@@ -56,11 +57,14 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for folder in fs::read_dir(root.join("crates"))? {
         check_dependencies(&folder?.path(), &mut violations)?;
     }
-    for file in files(root, &["crates", "examples", "fuzz", "xtask"], "rs")? {
+    check_dependencies(&root.join("python"), &mut violations)?;
+    for file in files(root, &["crates", "examples", "fuzz", "python", "xtask"], "rs")? {
         check_source(&relative(root, &file), &read(&file)?, &mut violations);
     }
-    for file in files(root, &["bench", "crates", "examples"], "py")? {
-        check_width(&relative(root, &file), read(&file)?.lines().enumerate(), &mut violations);
+    for file in files(root, &["bench", "crates", "examples", "python"], "py")? {
+        let (name, text) = (relative(root, &file), read(&file)?);
+        check_length(&name, &text, &mut violations);
+        check_width(&name, text.lines().enumerate(), &mut violations);
     }
     documents::check(root, &mut violations)?;
     if violations.is_empty() {
@@ -73,18 +77,18 @@ fn check_dependencies(folder: &Path, violations: &mut Vec<String>) -> Result<()>
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some((_, allowed)) = CRATES.iter().find(|(known, _)| *known == name) else {
         violations
-            .push(format!("crates/{name} is not listed: add it to xtask/src/tidy.rs and ARCHITECTURE.md"));
+            .push(format!("crate {name} is not listed: add it to xtask/src/tidy.rs and ARCHITECTURE.md"));
         return Ok(());
     };
     let manifest: toml::Table = read(&folder.join("Cargo.toml"))?.parse()?;
     let dependencies = manifest.get("dependencies").and_then(|d| d.as_table()).into_iter().flatten();
     for (dependency, _) in dependencies {
         if dependency.starts_with("octile") && !allowed.contains(&dependency.as_str()) {
-            violations.push(format!("crates/{name} must not depend on {dependency}"));
+            violations.push(format!("crate {name} must not depend on {dependency}"));
         }
         if dependency == "anyhow" && name != "cli" {
             violations.push(format!(
-                "crates/{name} must not depend on anyhow: libraries return error enums, only the cli uses it"
+                "crate {name} must not depend on anyhow: libraries return error enums, only the cli uses it"
             ));
         }
     }
@@ -92,16 +96,14 @@ fn check_dependencies(folder: &Path, violations: &mut Vec<String>) -> Result<()>
 }
 
 fn check_source(name: &Path, text: &str, violations: &mut Vec<String>) {
-    let lines = text.lines().count();
-    if lines > LONGEST_FILE {
-        violations
-            .push(format!("{}: {lines} lines, more than {LONGEST_FILE}: split the file", name.display()));
-    }
+    check_length(name, text, violations);
     let comments = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
     check_width(name, comments, violations);
     let crate_root = name.ends_with("src/lib.rs") || name.ends_with("src/main.rs");
-    // The library passes raw pointers and streams of its callers on to the runtime.
-    let lint = if name.starts_with("crates/octile") { "deny" } else { "forbid" };
+    // The library passes raw pointers and streams of its callers on to the runtime, and so does the Python
+    // package with those of numpy and PyTorch.
+    let is_border = name.starts_with("crates/octile") || name.starts_with("python");
+    let lint = if is_border { "deny" } else { "forbid" };
     let attribute = format!("#![{lint}(unsafe_code)]");
     if crate_root && !name.starts_with("crates/runtime") && !text.contains(&attribute) {
         violations.push(format!("{}: {attribute} is missing; only crates/runtime is exempt", name.display()));
@@ -112,6 +114,14 @@ fn check_source(name: &Path, text: &str, violations: &mut Vec<String>) {
         if [".unwrap()", ".expect(", "panic!(", "unreachable!("].iter().any(|call| line.contains(call)) {
             violations.push(format!("{}:{at}: a parser of untrusted text must not panic", name.display()));
         }
+    }
+}
+
+fn check_length(name: &Path, text: &str, violations: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > LONGEST_FILE {
+        violations
+            .push(format!("{}: {lines} lines, more than {LONGEST_FILE}: split the file", name.display()));
     }
 }
 
