@@ -40,8 +40,9 @@ const GROUP_PANELS: usize = 32;
 /// Bytes of activations quantized at a time, before their rows are multiplied.
 const QUANTIZED_BUDGET: usize = 4 << 20;
 
-/// Nanoseconds of work that are worth a thread: waking one takes ten to twenty microseconds.
-const WORTH_A_THREAD: usize = 25_000;
+/// Nanoseconds of work that are worth a thread: waking one takes ten to twenty microseconds, and cores may be
+/// hyperthreads.
+const WORTH_A_THREAD: usize = 50_000;
 
 /// Number of threads, of those available, that a problem is worth. A Zen 3 core with AVX2 decodes some 40
 /// weights in a nanosecond, and adds some 40 products; on faster cores threads are woken a little early.
