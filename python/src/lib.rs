@@ -27,7 +27,6 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(weight::matmul, module)?)?;
     module.add_function(wrap_pyfunction!(weight::load_safetensors, module)?)?;
     module.add_function(wrap_pyfunction!(xla::xla_handlers, module)?)?;
-    module.add_function(wrap_pyfunction!(xla::packed_shape, module)?)?;
     module.add_function(wrap_pyfunction!(xla::tpu_module, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)
 }

@@ -42,10 +42,3 @@ fn capsule(py: Python<'_>, handler: Handler) -> PyResult<Bound<'_, PyCapsule>> {
         capsule.cast_into().map_err(|_| error::value("a capsule is not a capsule"))
     }
 }
-
-/// Shape of a packed weight: panels, and bytes of each.
-#[pyfunction]
-pub(crate) fn packed_shape(n: usize, k: usize, block: usize) -> PyResult<(usize, usize)> {
-    let block = octile::Block::try_from(block).map_err(|error| error::value(error.to_string()))?;
-    octile::packed::shape([n, k], block).map(Into::into).map_err(error::from_library)
-}
