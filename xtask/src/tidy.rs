@@ -33,7 +33,7 @@ const CRATES: [(&str, &[&str]); 11] = [
             "octile-harness",
         ],
     ),
-    ("python", &["octile", "octile-cli"]),
+    ("python", &["octile", "octile-cli", "octile-core", "octile-kernels"]),
 ];
 
 /// Longer files hold more than one concept.
