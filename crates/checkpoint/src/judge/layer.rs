@@ -132,8 +132,8 @@ pub(super) struct Tally {
     pub original: f64,
 }
 
-/// A block maximum above this is not that of a neural network's weights; reciprocals of usual scales exceed it.
-const IMPLAUSIBLE: f32 = 1e4;
+/// Larger block maxima are not those of a neural network's weights; reciprocals of usual scales exceed it.
+const IMPLAUSIBLE: f32 = 3e4;
 
 /// Deviation of a scale from the best fit, as a logarithm. Rounding to the nearest code stays below 1/16.
 const MISFIT: f32 = 0.07;
@@ -281,7 +281,8 @@ fn implausible(
     if largest > IMPLAUSIBLE && order != ScaleOrder::Confirmed {
         let scale = median(scales.to_vec());
         let evidence = format!(
-            "the median scale {scale:.3e} makes weights of up to {largest:.1e}; its reciprocal, {:.3e}, would be plausible",
+            "the median scale {scale:.3e} makes weights of up to {largest:.1e}, while its reciprocal, {:.3e}, \
+             would be plausible",
             1.0 / scale
         );
         return Some((DefectKind::ReciprocalScales, evidence));

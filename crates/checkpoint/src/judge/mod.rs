@@ -236,8 +236,8 @@ fn overall(layers: &[JudgedLayer]) -> Option<Snr> {
 
 /// Finds power-of-two scales that were rounded without adjusting the codes.
 ///
-/// Rounding a scale up before quantizing leaves the largest code of a block anywhere between 224 and 448. If it
-/// is 448 in nearly every block of nearly every layer, the codes were made with other scales.
+/// Rounding a scale up before quantizing leaves the largest code of a block anywhere between 224 and 448. If
+/// it is 448 in nearly every block of nearly every layer, the codes were made with other scales.
 fn rounded(layers: &[JudgedLayer]) -> Vec<Defect> {
     let parts = |layer: &JudgedLayer| {
         let (scales, codes) = (layer.scales.as_ref()?, layer.codes.as_ref()?);
@@ -260,7 +260,8 @@ fn rounded(layers: &[JudgedLayer]) -> Vec<Defect> {
     found
         .map(|(layer, (.., blocks, full))| {
             let evidence = format!(
-                "its scales are powers of two, but {full} of {blocks} blocks reach the code 448, as with other scales"
+                "its scales are powers of two, but {full} of {blocks} blocks reach the code 448, as they do with \
+                 other scales"
             );
             Defect::of(DefectKind::RoundedScales, &layer.name, evidence)
         })

@@ -1,8 +1,8 @@
 //! Whether scales belong to their blocks, judged without the original.
 //!
-//! A scale is the largest magnitude of its block, divided by 448, while the root mean square of a block hardly
-//! varies from block to block. So where the largest magnitude happens to be high, the scale is high and the
-//! codes are small: scales and codes are anticorrelated, but only if each scale is at its block. Magnitudes of
+//! A scale is the largest magnitude of its block, divided by 448, while the root mean square hardly varies
+//! from block to block. So where the largest magnitude happens to be high, the scale is high and the codes
+//! are small: scales and codes are anticorrelated, but only if each scale is at its block. Magnitudes of
 //! whole rows and columns are removed first, because they would correlate a matrix with its transpose.
 
 /// What the order of the scales shows.
@@ -130,8 +130,8 @@ mod tests {
 
     use super::*;
 
-    /// Largest magnitude and root mean square of normal blocks, whose rows and columns have magnitudes of their
-    /// own.
+    /// Largest magnitude and root mean square of normal blocks, whose rows and columns have magnitudes of
+    /// their own.
     fn blocks(rows: usize, cols: usize, seed: u64) -> (Vec<f32>, Vec<f32>) {
         let mut rng = Rng::new(seed, 7);
         let of_row: Vec<f32> = (0..rows).map(|_| (0.5 * rng.bell()).exp()).collect();

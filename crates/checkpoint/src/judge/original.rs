@@ -96,7 +96,7 @@ fn fused(checkpoint: &Checkpoint, name: &str) -> Option<Matrix> {
 }
 
 impl Original {
-    /// Widens rows that were read into `input` to f32. `first` is the row, `left` the column of the first value.
+    /// Widens rows that were read into `input` to f32. The first value is at row `first`, column `left`.
     pub(super) fn widen(
         &self,
         input: &[u64],

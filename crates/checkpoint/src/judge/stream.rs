@@ -24,8 +24,11 @@ use crate::{
     read::{ShardFile, append_scales},
 };
 
-/// Codes per unit of work.
+/// Codes per unit of work, unless a row of blocks has more.
 const UNIT: usize = 1 << 19;
+
+/// Columns of a unit: bounds the buffers of a thread, which hold the original too.
+const WIDEST: usize = 64 * BLOCK;
 
 /// The weights to read, and what they are compared with.
 pub(super) struct Stream<'a> {
@@ -134,7 +137,7 @@ struct Unit {
 }
 
 fn units(weight: &Fp8Weight) -> Vec<Unit> {
-    let width = weight.cols.min((UNIT / BLOCK).next_multiple_of(BLOCK));
+    let width = weight.cols.min(WIDEST);
     let height = (UNIT / (width * BLOCK)).max(1) * BLOCK;
     let mut units = Vec::new();
     for matrix in 0..weight.batch {
