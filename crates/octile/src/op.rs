@@ -305,8 +305,8 @@ impl MatmulOp {
     /// ```
     ///
     /// # Safety
-    /// - `stream` is a `CUstream` of the device's primary context, not the per-thread default stream. It is
-    ///   not destroyed while work from here is on it.
+    /// - `stream` is a `CUstream` of the device's primary context; the per-thread default stream is that of
+    ///   the calling thread. It is not destroyed while work from here is on it.
     /// - The pointers are valid until that work is done, and other accesses to the memory, the workspace
     ///   included, are ordered with the stream.
     /// - A graph that captured the call is not launched after the `MatmulOp` is dropped.

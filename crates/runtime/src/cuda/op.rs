@@ -103,10 +103,10 @@ impl GpuMatmulOp {
     /// came before.
     ///
     /// # Safety
-    /// - `stream` is a stream of the primary context of this GPU, not the per-thread default stream. It is
-    ///   not destroyed while work from here is on it.
-    /// - The pointers are valid for `m` rows until that work is done, and accesses by others, to the
-    ///   workspace too, are ordered with the stream.
+    /// - `stream` is a stream of the primary context of this GPU; the per-thread default stream is that of
+    ///   the calling thread. It is not destroyed while work from here is on it.
+    /// - The pointers are valid for `m` rows until that work is done, and accesses by others, to the workspace
+    ///   too, are ordered with the stream.
     /// - A graph that captured the call is not launched after `self` is dropped.
     pub unsafe fn enqueue(
         &self,
@@ -115,7 +115,7 @@ impl GpuMatmulOp {
         m: usize,
     ) -> Result<(), CudaError> {
         let _current = self.gpu.keep_current_context()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; the result does not leave this thread.
         let gpu = unsafe { self.gpu.on_stream(stream) };
         let kernels = match self.kept.cache.cached(m) {
             Some(kernels) => kernels,
