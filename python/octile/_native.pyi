@@ -97,5 +97,13 @@ def packed_shape(n: int, k: int, block: int) -> tuple[int, int]:
 def pack_into(codes: int, scales: int, n: int, k: int, block: int, out: int) -> None:
     """Packs the weight at these addresses, which are trusted."""
 
+def xla_handlers() -> dict[str, Any]:
+    """Handlers for jax.ffi.register_ffi_target, as capsules: cpu, cuda, pack, unpack."""
+
+def tpu_module(
+    chip: str, shape: tuple[int, int, int], block: int, *, x: str, x_scaling: str, out: str
+) -> str:
+    """The StableHLO module of one multiplication, shape (M, N, K), on a TPU."""
+
 def run_command(arguments: Sequence[str], restart: Sequence[str]) -> int:
     """Runs the octile command and returns its exit code."""

@@ -11,6 +11,7 @@ mod multiplication;
 mod packed;
 mod safetensors;
 mod weight;
+mod xla;
 
 use pyo3::prelude::*;
 
@@ -25,5 +26,7 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(weight::quantize, module)?)?;
     module.add_function(wrap_pyfunction!(weight::matmul, module)?)?;
     module.add_function(wrap_pyfunction!(weight::load_safetensors, module)?)?;
+    module.add_function(wrap_pyfunction!(xla::xla_handlers, module)?)?;
+    module.add_function(wrap_pyfunction!(xla::tpu_module, module)?)?;
     module.add_function(wrap_pyfunction!(command::run_command, module)?)
 }

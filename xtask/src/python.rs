@@ -24,7 +24,12 @@ pub(crate) fn test() -> Result<bool> {
     let wheel = build_wheel(&python, &folder)?;
     install(&python, &wheel)?;
     println!("== pytest python/tests");
-    run(Command::new(&python).args(["-m", "pytest", "--quiet", "python/tests"]))?;
+    let mut pytest = Command::new(&python);
+    if std::env::var_os("OCTILE_TOOLS").is_none() {
+        // Where the tests of the command keep libtpu.
+        pytest.env("OCTILE_TOOLS", target().join("tmp/octile-tools"));
+    }
+    run(pytest.args(["-m", "pytest", "--quiet", "python/tests"]))?;
     Ok(true)
 }
 

@@ -110,8 +110,8 @@ impl MatmulOpBuilder {
     }
 
     /// Promises that the kernel before [`MatmulOp::enqueue`] in its stream does not write the weight, as in
-    /// inference. On GPUs the weight is then fetched before that kernel has finished. If the promise is broken,
-    /// results are wrong.
+    /// inference. On GPUs the weight is then fetched before that kernel has finished. If the promise is
+    /// broken, results are wrong.
     pub fn with_constant_weight(self) -> Self {
         Self { has_constant_weight: true, ..self }
     }
@@ -287,8 +287,8 @@ impl MatmulOp {
     /// Puts a multiplication on a CUDA stream of another library, and returns at once.
     ///
     /// K must be a multiple of 16. The first call for a value of M compiles, which may synchronize;
-    /// [`MatmulOp::prepare`] does that ahead. After that nothing here waits or allocates device memory, and the
-    /// call can be captured into a graph. The thread's current context is left as it was. Values are not
+    /// [`MatmulOp::prepare`] does that ahead. After that nothing here waits or allocates device memory, and
+    /// the call can be captured into a graph. The thread's current context is left as it was. Values are not
     /// looked at: scales, activations or codes that are not finite give NaN.
     ///
     /// ```no_run
@@ -305,8 +305,8 @@ impl MatmulOp {
     /// ```
     ///
     /// # Safety
-    /// - `stream` is a `CUstream` of the device's primary context, not the per-thread default stream. It is
-    ///   not destroyed while work from here is on it.
+    /// - `stream` is a `CUstream` of the device's primary context; the per-thread default stream is that of
+    ///   the calling thread. It is not destroyed while work from here is on it.
     /// - The pointers are valid until that work is done, and other accesses to the memory, the workspace
     ///   included, are ordered with the stream.
     /// - A graph that captured the call is not launched after the `MatmulOp` is dropped.

@@ -26,8 +26,8 @@ fn threads_start_when_they_are_needed() {
     let expected = run(&large);
     assert_eq!(pool_threads(), 2);
 
-    // SAFETY: the child calls what a child of a process with threads may: memory allocation, which glibc keeps
-    // usable, its own new threads, and `_exit`.
+    // SAFETY: the child calls what a child of a process with threads may: memory allocation, which glibc
+    // keeps usable, its own new threads, and `_exit`.
     unsafe {
         let child = libc::fork();
         if child == 0 {

@@ -59,7 +59,7 @@ impl CpuBuilder {
         Self { isa: Some(isa), ..self }
     }
 
-    /// Uses all threads for problems of any size, also where waking them costs more than they gain: for tests.
+    /// Uses all threads for problems of any size, also where waking them costs more than it gains: for tests.
     pub fn spread_small_work(self) -> Self {
         Self { spreads_small_work: true, ..self }
     }

@@ -55,8 +55,8 @@ pub enum PackedError {
     },
     /// The panel belongs to another weight.
     #[error(
-        "panel {panel} of the packed weight has {rows} rows, K = {cols} and blocks of {block}, but {expected} \
-         was expected: pass the packed weight of this multiplication"
+        "panel {panel} of the packed weight has {rows} rows, K = {cols} and blocks of {block}, but \
+         {expected} was expected: pass the packed weight of this multiplication"
     )]
     Panel {
         /// The panel.
@@ -458,8 +458,8 @@ mod tests {
         let other = refused(&good, [41, 200], quant_block);
         assert_eq!(
             other,
-            "panel 1 of the packed weight has 8 rows, K = 200 and blocks of 128, but 9 rows, K = 200 and blocks \
-             of 128 was expected: pass the packed weight of this multiplication"
+            "panel 1 of the packed weight has 8 rows, K = 200 and blocks of 128, but 9 rows, K = 200 and \
+             blocks of 128 was expected: pass the packed weight of this multiplication"
         );
         assert!(refused(&good, shape, QuantBlock::B256).contains("blocks of 256 was expected"));
         let mut moved = vec![0; good.len() + 8];

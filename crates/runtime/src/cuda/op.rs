@@ -103,8 +103,8 @@ impl GpuMatmulOp {
     /// came before.
     ///
     /// # Safety
-    /// - `stream` is a stream of the primary context of this GPU, not the per-thread default stream. It is
-    ///   not destroyed while work from here is on it.
+    /// - `stream` is a stream of the primary context of this GPU; the per-thread default stream is that of
+    ///   the calling thread. It is not destroyed while work from here is on it.
     /// - The pointers are valid for `m` rows until that work is done, and accesses by others, to the workspace
     ///   too, are ordered with the stream.
     /// - A graph that captured the call is not launched after `self` is dropped.
@@ -115,7 +115,7 @@ impl GpuMatmulOp {
         m: usize,
     ) -> Result<(), CudaError> {
         let _current = self.gpu.keep_current_context()?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller's promise; the result does not leave this thread.
         let gpu = unsafe { self.gpu.on_stream(stream) };
         let kernels = match self.kept.cache.cached(m) {
             Some(kernels) => kernels,
@@ -128,10 +128,12 @@ impl GpuMatmulOp {
         };
         let problem = &kernels.plan().problem;
         let RawOperands { x, w, w_scales, out, workspace } = *operands;
-        // SAFETY: the caller's promise.
-        let raw = |what, pointer: CUdeviceptr, bytes: usize| match pointer {
-            0 => Err(CudaError::NullPointer { what }),
-            pointer => Ok(unsafe { Buffer::from_raw_parts(&gpu, pointer, bytes) }),
+        let raw = |what, pointer: CUdeviceptr, bytes: usize| {
+            if pointer == 0 {
+                return Err(CudaError::NullPointer { what });
+            }
+            // SAFETY: the caller's promise.
+            Ok(unsafe { Buffer::from_raw_parts(&gpu, pointer, bytes) })
         };
         let workspace = match Workspace::bytes(problem) {
             0 => None,
