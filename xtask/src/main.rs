@@ -5,6 +5,7 @@
 mod chart;
 mod fuzz;
 mod memcheck;
+mod python;
 mod tidy;
 
 use std::{
@@ -37,8 +38,16 @@ enum Args {
     Book,
     /// Draw the README's chart from the benchmark records
     Chart,
-    /// Link octile and candle into one program (tests/beside-candle; fetches candle)
+    /// Test the layers for candle (crates/candle, outside the workspace; fetches candle)
     TestCandle,
+    /// Build the wheel of python/ and run its tests (also part of `test`)
+    TestPython,
+    /// Run the PyTorch tests of python/ (installs 5 GB under target/python-torch)
+    TestTorch {
+        /// Use this Python, which has PyTorch, numpy, pytest and maturin
+        #[arg(long, value_name = "PATH")]
+        python: Option<PathBuf>,
+    },
     /// Compare checkpoints with transformers and compressed-tensors (installs 5 GB under target/peers)
     TestTransformers {
         /// Use this Python, which has the libraries
@@ -57,6 +66,10 @@ fn main() -> ExitCode {
         Args::Book => book(),
         Args::Chart => chart::write(&root()),
         Args::TestCandle => test_candle().and_then(|ran| ran.then_some(()).context("cannot fetch candle")),
+        Args::TestPython => {
+            python::test().and_then(|ran| ran.then_some(()).context("cannot fetch the packages"))
+        }
+        Args::TestTorch { python } => python::test_torch(python),
         Args::TestTransformers { python } => test_transformers(python),
     };
     match result {
@@ -92,6 +105,14 @@ fn test(with_memcheck: bool) -> Result<()> {
     cargo(&["test", "--workspace"])?;
     if !test_candle()? {
         println!("== not run: test-candle (candle cannot be fetched)");
+    }
+    if !python::test()? {
+        println!("== not run: test-python (packages from PyPI cannot be fetched)");
+    }
+    if std::env::var_os("OCTILE_TEST_TORCH").is_some() {
+        python::test_torch(None)?;
+    } else {
+        println!("== not run: test-torch (installs 5 GB; cargo xtask test-torch, or OCTILE_TEST_TORCH=1)");
     }
     if with_memcheck {
         memcheck::run()?;
@@ -140,19 +161,33 @@ fn book() -> Result<()> {
         .context("mdBook is needed: cargo install mdbook")
 }
 
-/// Builds octile beside candle, multiplies with both, and checks octile with the cudarc features of candle's
-/// CUDA backend. Returns false if candle can be neither fetched nor found in cargo's cache.
+/// Lints and tests the layers for candle, and type-checks those for CUDA. Returns false if candle can be
+/// neither fetched nor found in cargo's cache.
 fn test_candle() -> Result<bool> {
-    let package = ["--manifest-path", "tests/beside-candle/Cargo.toml"];
-    let target = ["--target-dir", "target/beside-candle"];
+    let package = ["--manifest-path", "crates/candle/Cargo.toml"];
+    let target = ["--target-dir", "target/candle"];
     let choices: [&[&str]; 2] = [&[], &["--offline"]];
     let Some(network) =
         choices.into_iter().find(|network| cargo(&[&["fetch"], &package[..], network].concat()).is_ok())
     else {
         return Ok(false);
     };
-    cargo(&[&["test"], &package[..], &target, network].concat())?;
-    cargo(&[&["check", "--features", "candle-cuda-linking"], &package[..], &target, network].concat())?;
+    let options = [&package[..], &target, network].concat();
+    cargo(&[&["fmt", "--check"], &package[..]].concat())?;
+    cargo(&[&["clippy"], &options[..], &["--all-targets", "--", "-D", "warnings"]].concat())?;
+    cargo(&[&["test"], &options[..]].concat())?;
+    // candle compiles its own CUDA kernels when it is built. Type-checking needs none of them, so an `nvcc`
+    // that writes empty files takes the place of the compiler.
+    let nvcc = root().join("crates/candle/tests/without-cuda");
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(std::iter::once(nvcc.clone()).chain(std::env::split_paths(&path)))?;
+    let check = [&["clippy", "--features", "cuda"], &options[..], &["--", "-D", "warnings"]].concat();
+    println!("== cargo {} (no CUDA kernels)", check.join(" "));
+    run(Command::new(env!("CARGO"))
+        .args(check)
+        .env("PATH", path)
+        .env("NVCC", nvcc.join("nvcc"))
+        .env("CUDA_COMPUTE_CAP", "90"))?;
     Ok(true)
 }
 

@@ -21,9 +21,11 @@ pub mod problem;
 pub mod quantize;
 pub mod sample;
 pub mod strategy;
+pub mod view;
 
 pub use fp8::{E4m3, E5m2};
 pub use matrix::{Mat, MatMut, ShapeError};
 pub use problem::{ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity};
 pub use quantize::{QuantizeError, QuantizedActivation, QuantizedWeight};
 pub use strategy::Strategy;
+pub use view::{ActivationView, WeightView};

@@ -1,6 +1,9 @@
 //! Quantization to 8-bit codes with one scale per block, and dequantization.
 
-use crate::{E4m3, Mat, QuantBlock, ScaleGranularity, ShapeError};
+use crate::{
+    E4m3, Mat, QuantBlock, ScaleGranularity, ShapeError,
+    view::{check_codes, check_scale_count},
+};
 
 /// Why operands cannot be quantized or combined.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -85,13 +88,33 @@ pub fn scale_of(abs_max: f32) -> (f32, f32) {
     (scale, 1.0 / scale)
 }
 
+/// Returns the largest of some scales, `scale_cols` per block row; rejects those that are infinite, NaN or
+/// negative.
+pub fn largest_scale(what: &'static str, scales: &[f32], scale_cols: usize) -> Result<f32, QuantizeError> {
+    // Without an early exit the loops are vectorized.
+    let (largest, is_negative) =
+        (largest_magnitude(scales), scales.iter().fold(false, |any, scale| any | (*scale < 0.0)));
+    if largest.is_finite() && !is_negative {
+        return Ok(largest);
+    }
+    let at = scales.iter().position(|scale| !(scale.is_finite() && *scale >= 0.0)).unwrap_or_default();
+    let (row, col) = (at / scale_cols, at % scale_cols);
+    Err(QuantizeError::BadScale { what, row, col, value: scales[at] })
+}
+
+/// The largest magnitude; NaN counts as larger than all others.
+pub fn largest_magnitude(scales: &[f32]) -> f32 {
+    // Non-negative floats order like their bits, and integers compare faster.
+    f32::from_bits(scales.iter().fold(0, |max, scale| max.max(scale.to_bits() & !SIGN)))
+}
+
+const SIGN: u32 = 1 << 31;
+
 /// Rejects scales whose product is infinite: times a sum of zero it would be NaN.
 ///
 /// `x` and `w` hold `k_blocks` scales per block row, all finite and not negative.
 pub fn check_scale_products(x: &[f32], w: &[f32], k_blocks: usize) -> Result<(), QuantizeError> {
-    // Non-negative floats order like their bits, and integers compare faster.
-    let largest = |scales: &[f32]| f32::from_bits(scales.iter().fold(0, |max, s| max.max(s.to_bits())));
-    if (largest(x) * largest(w)).is_finite() {
+    if (largest_magnitude(x) * largest_magnitude(w)).is_finite() {
         return Ok(());
     }
     // The two largest may belong to different k-blocks.
@@ -173,24 +196,11 @@ impl Blocks {
         quant_block: QuantBlock,
     ) -> Result<Self, QuantizeError> {
         let (rows, cols) = (codes.rows(), codes.cols());
-        let scale_cols = quant_block.count(cols);
-        let needed = rows.div_ceil(block_rows) * scale_cols;
-        if scales.len() != needed {
-            let (block_cols, held) = (quant_block.size(), scales.len());
-            return Err(QuantizeError::ScaleCount { what, rows, cols, block_rows, block_cols, needed, held });
-        }
-        if let Some(at) = scales.iter().position(|s| !(s.is_finite() && *s >= 0.0)) {
-            let (row, col) = (at / scale_cols, at % scale_cols);
-            return Err(QuantizeError::BadScale { what, row, col, value: scales[at] });
-        }
+        check_scale_count(what, scales, [rows, cols], block_rows, quant_block)?;
+        largest_scale(what, scales, quant_block.count(cols))?;
         let mut packed = Vec::with_capacity(rows * cols);
-        for row in 0..rows {
-            let codes = codes.row(row);
-            if let Some(col) = codes.iter().position(|&c| E4m3::from_bits(c).is_nan()) {
-                return Err(QuantizeError::NonFinite { what, row, col, value: f32::NAN });
-            }
-            packed.extend_from_slice(codes);
-        }
+        (0..rows).for_each(|row| packed.extend_from_slice(codes.row(row)));
+        check_codes(what, &packed, cols)?;
         Ok(Self { codes: packed, scales: scales.to_vec(), rows, cols, block_rows, quant_block })
     }
 

@@ -2,8 +2,11 @@
 
 use std::fmt;
 
+use bytemuck::{AnyBitPattern, Pod, PodCastError};
 use half::{bf16, f16};
 use octile_core::{ActivationKind, FloatKind, ScaleGranularity};
+
+use crate::Error;
 
 /// Element type of activations or results.
 ///
@@ -118,6 +121,22 @@ pub enum Input<'a> {
     Fp8 { codes: &'a [u8], scales: &'a [f32] },
 }
 
+impl<'a> Input<'a> {
+    /// Native-endian bytes of a type, with scales if that is f8e4m3.
+    pub(crate) fn from_bytes(dtype: DType, bytes: &'a [u8], scales: &'a [f32]) -> Result<Self, Error> {
+        let refused = |_| Error::bytes("x", bytes, dtype);
+        if dtype != DType::F8E4M3 && !scales.is_empty() {
+            return Err(Error::UnsupportedType("x_scales are for f8e4m3 activations: pass none"));
+        }
+        Ok(match dtype {
+            DType::F32 => Self::F32(elements(bytes).map_err(refused)?),
+            DType::BF16 => Self::Bf16(elements(bytes).map_err(refused)?),
+            DType::F16 => Self::F16(elements(bytes).map_err(refused)?),
+            DType::F8E4M3 => Self::Fp8 { codes: bytes, scales },
+        })
+    }
+}
+
 impl Input<'_> {
     pub(crate) fn dtype(&self) -> DType {
         match self {
@@ -138,11 +157,35 @@ impl Input<'_> {
     }
 }
 
+/// Sees bytes as elements. An empty slice may be anywhere: nothing is read.
+fn elements<T: AnyBitPattern>(bytes: &[u8]) -> Result<&[T], PodCastError> {
+    if bytes.is_empty() { Ok(&[]) } else { bytemuck::try_cast_slice(bytes) }
+}
+
+/// The same for elements that are written.
+fn elements_mut<T: Pod>(bytes: &mut [u8]) -> Result<&mut [T], PodCastError> {
+    if bytes.is_empty() { Ok(&mut []) } else { bytemuck::try_cast_slice_mut(bytes) }
+}
+
 /// A result of any type.
 pub enum Output<'a> {
     F32(&'a mut [f32]),
     Bf16(&'a mut [bf16]),
     F16(&'a mut [f16]),
+}
+
+impl<'a> Output<'a> {
+    /// Native-endian bytes of a type.
+    pub(crate) fn from_bytes(dtype: DType, bytes: &'a mut [u8]) -> Result<Self, Error> {
+        let error = Error::bytes("the output", bytes, dtype);
+        let cast = match dtype {
+            DType::F32 => elements_mut(bytes).map(Self::F32),
+            DType::BF16 => elements_mut(bytes).map(Self::Bf16),
+            DType::F16 => elements_mut(bytes).map(Self::F16),
+            DType::F8E4M3 => return Err(error),
+        };
+        cast.map_err(|_| error)
+    }
 }
 
 impl Output<'_> {

@@ -73,6 +73,30 @@ pub enum Error {
         /// The device.
         device: String,
     },
+    /// The device does not read host memory in place.
+    #[error("{device} does not multiply host memory in place: call enqueue, or use a Matmul")]
+    HostMemory {
+        /// The device.
+        device: String,
+    },
+    /// Simulated devices copy their weight.
+    #[error("{device} cannot multiply memory of the caller's in place: use a Matmul")]
+    Simulated {
+        /// The device.
+        device: String,
+    },
+    /// Bytes that are not whole elements, or not aligned to one.
+    #[error("{what} has {len} bytes at {address:#x}, which are not whole, aligned elements of {dtype}")]
+    Bytes {
+        /// `x` or `the output`.
+        what: &'static str,
+        /// Bytes given.
+        len: usize,
+        /// Address of the first byte.
+        address: usize,
+        /// Type of the elements.
+        dtype: DType,
+    },
     /// A simulated kernel did something wrong.
     #[error("the simulator found a fault in the {strategy} kernel: {fault}")]
     Simulation {
@@ -81,6 +105,13 @@ pub enum Error {
         /// What it found.
         fault: String,
     },
+}
+
+impl Error {
+    /// Bytes that cannot be seen as elements of a type.
+    pub(crate) fn bytes(what: &'static str, bytes: &[u8], dtype: DType) -> Self {
+        Self::Bytes { what, len: bytes.len(), address: bytes.as_ptr().addr(), dtype }
+    }
 }
 
 macro_rules! from {
@@ -109,11 +140,23 @@ impl From<octile_runtime::cuda::CudaError> for Error {
     }
 }
 
+impl From<octile_runtime::cpu::PackedError> for Error {
+    fn from(error: octile_runtime::cpu::PackedError) -> Self {
+        use octile_runtime::cpu::PackedError;
+        match error {
+            PackedError::Problem(error) => error.into(),
+            PackedError::Quantize(error) => error.into(),
+            error => Self::Values(Box::new(error)),
+        }
+    }
+}
+
 impl From<octile_runtime::cpu::MultiplyError> for Error {
     fn from(error: octile_runtime::cpu::MultiplyError) -> Self {
         use octile_runtime::cpu::MultiplyError;
         match error {
             MultiplyError::Problem(error) => error.into(),
+            error @ MultiplyError::Threads(_) => Self::Device(Box::new(error)),
             error => Self::Values(Box::new(error)),
         }
     }

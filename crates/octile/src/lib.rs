@@ -29,7 +29,7 @@
 //!
 //! A [`Matmul`] holds one weight on one [`Device`]. It may be used from several threads at once; plans,
 //! compiled kernels and workspaces are cached inside. To multiply GPU memory that another library owns, use
-//! [`Matmul::enqueue`].
+//! [`Matmul::enqueue`]. If the weight belongs to another library too, use a [`MatmulOp`].
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![deny(unsafe_code)]
@@ -39,7 +39,10 @@ mod device;
 mod dtype;
 mod error;
 mod matmul;
+mod op;
+pub mod packed;
 mod plan;
+mod problem;
 mod simulated;
 mod weight;
 
@@ -49,6 +52,7 @@ pub use error::Error;
 pub use half::{bf16, f16};
 pub use matmul::{Matmul, MatmulBuilder};
 pub use octile_core::{QuantBlock as Block, Strategy};
+pub use op::{DeviceOperands, MatmulOp, MatmulOpBuilder, WeightRef};
 pub use plan::Plan;
 pub use weight::Weight;
 

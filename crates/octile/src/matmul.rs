@@ -2,7 +2,7 @@
 
 use std::ffi::c_void;
 
-use octile_core::{ActivationKind, Problem, Strategy};
+use octile_core::{Problem, Strategy};
 use octile_runtime::cuda::{GpuMatmul, HostActivations, RawActivations};
 
 use crate::{
@@ -11,6 +11,7 @@ use crate::{
     device,
     dtype::{Input, Output},
     plan,
+    problem::MatmulProblem,
     simulated::{GpuSimulator, TpuSimulator},
 };
 
@@ -47,20 +48,14 @@ impl MatmulBuilder {
 
     /// Brings the weight to the device, in the form that the strategy reads.
     pub fn build(self) -> Result<Matmul, Error> {
-        let Self { device, weight, x: (dtype, scales), out, strategy } = self;
-        let x = scales.of(dtype).ok_or(Error::UnsupportedType(
-            "f8e4m3 activations need scales: choose Scales::PerToken or Scales::PerBlock",
-        ))?;
-        let out = out
-            .wide()
-            .ok_or(Error::UnsupportedType("the output cannot be f8e4m3: choose f32, bf16 or f16"))?;
-        let [n, k] = weight.shape();
-        let problem = Problem::new(1, n, k, weight.block())?.with_x(x).with_out(out);
-        let strategy = strategy.unwrap_or_else(|| Strategy::best_for(&problem, device.0.planned()));
+        let Self { device, weight, x, out, strategy } = self;
+        let problem = MatmulProblem::new(weight.shape(), weight.block(), x, out)?;
+        let one_row = problem.rows(1)?;
+        let strategy = strategy.unwrap_or_else(|| Strategy::best_for(&one_row, device.0.planned()));
         let engine = match &device.0 {
             device::Kind::Cpu(cpu) => Engine::Cpu(CpuMatmul::new(cpu, strategy, weight)),
             device::Kind::Gpu(gpu) => {
-                Engine::Gpu(Box::new(GpuMatmul::new(gpu, &problem, strategy, weight.quantized())?))
+                Engine::Gpu(Box::new(GpuMatmul::new(gpu, &one_row, strategy, weight.quantized())?))
             }
             device::Kind::SimulatedGpu(gpu) => Engine::SimulatedGpu(GpuSimulator { gpu, strategy, weight }),
             device::Kind::SimulatedTpu(chip) => Engine::SimulatedTpu(TpuSimulator { chip, strategy, weight }),
@@ -92,8 +87,7 @@ impl MatmulBuilder {
 #[derive(Debug)]
 pub struct Matmul {
     device: Device,
-    /// The multiplication, for one row.
-    problem: Problem,
+    problem: MatmulProblem,
     engine: Engine,
 }
 
@@ -147,24 +141,7 @@ impl Matmul {
     }
 
     fn multiply(&self, x: Input<'_>, mut out: Output<'_>) -> Result<(), Error> {
-        let Problem { n, k, .. } = self.problem;
-        let dtype = match self.problem.x {
-            ActivationKind::Fp8(_) => DType::F8E4M3,
-            ActivationKind::Quantized(kind, _) | ActivationKind::Plain(kind) => DType::of(kind),
-        };
-        require_type("x", x.dtype(), dtype)?;
-        require_type("the output", out.dtype(), DType::of(self.problem.out))?;
-        if !x.len().is_multiple_of(k) {
-            return Err(Error::InputLength { len: x.len(), k });
-        }
-        let m = x.len() / k;
-        if m.checked_mul(n) != Some(out.len()) {
-            return Err(Error::OutputLength { len: out.len(), m, n });
-        }
-        if m == 0 {
-            return Ok(());
-        }
-        let problem = self.problem(m)?;
+        let Some(problem) = self.problem.of(&x, &out)? else { return Ok(()) };
         match &self.engine {
             Engine::Cpu(engine) => engine.run(&problem, x, out),
             Engine::Gpu(engine) => run_on_gpu(engine, &problem, x, out),
@@ -173,10 +150,11 @@ impl Matmul {
         }
     }
 
-    /// Plans and compiles for `m` rows and allocates a workspace, so that the first call does not.
+    /// Plans and compiles for `m` rows, allocates a workspace and starts threads, so that the first call does
+    /// not.
     pub fn prepare(&self, m: usize) -> Result<(), Error> {
         match &self.engine {
-            Engine::Cpu(engine) => engine.prepare(&self.problem(m)?),
+            Engine::Cpu(engine) => engine.prepare(&self.problem.rows(m)?)?,
             Engine::Gpu(engine) => engine.prepare(m)?,
             Engine::SimulatedGpu(_) | Engine::SimulatedTpu(_) => drop(self.plan(m)?),
         }
@@ -185,7 +163,7 @@ impl Matmul {
 
     /// How `m` rows are multiplied.
     pub fn plan(&self, m: usize) -> Result<Plan, Error> {
-        let problem = self.problem(m)?;
+        let problem = self.problem.rows(m)?;
         Ok(Plan(match &self.engine {
             Engine::Cpu(engine) => plan::Kind::Cpu(Box::new(engine.plan(&problem))),
             Engine::Gpu(engine) => plan::Kind::Gpu(Box::new(engine.plan(m)?)),
@@ -201,7 +179,7 @@ impl Matmul {
 
     /// Rows and columns of the weight: N and K.
     pub fn shape(&self) -> [usize; 2] {
-        [self.problem.n, self.problem.k]
+        self.problem.shape()
     }
 
     /// Puts a multiplication on a CUDA stream of another library, and returns at once.
@@ -286,16 +264,6 @@ impl Matmul {
             _ => Err(Error::NoStreams { device: self.device.to_string() }),
         }
     }
-
-    /// The multiplication of `m` rows.
-    fn problem(&self, m: usize) -> Result<Problem, Error> {
-        let Problem { n, k, quant_block, x, out, .. } = self.problem;
-        Ok(Problem::new(m, n, k, quant_block)?.with_x(x).with_out(out))
-    }
-}
-
-fn require_type(what: &'static str, given: DType, expected: DType) -> Result<(), Error> {
-    if given == expected { Ok(()) } else { Err(Error::ElementType { what, given, expected }) }
 }
 
 fn run_on_gpu(engine: &GpuMatmul, problem: &Problem, x: Input<'_>, out: Output<'_>) -> Result<(), Error> {

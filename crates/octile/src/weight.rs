@@ -6,7 +6,7 @@ use half::{bf16, f16};
 use octile_core::{Mat, QuantizedWeight};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 
-use crate::{Block, Error, Float};
+use crate::{Block, Error, Float, WeightRef};
 
 /// A weight of N x K codes (f8e4m3fn) with one f32 scale per block. A value is its code times its scale.
 ///
@@ -109,6 +109,11 @@ impl Weight {
     /// The values that codes and scales stand for.
     pub fn dequantize(&self) -> Vec<f32> {
         self.0.dequantize()
+    }
+
+    /// The weight as the operand of a [`MatmulOp`](crate::MatmulOp).
+    pub fn as_rows(&self) -> WeightRef<'_> {
+        WeightRef::Rows { codes: self.codes(), scales: self.scales() }
     }
 
     pub(crate) fn quantized(&self) -> &QuantizedWeight {

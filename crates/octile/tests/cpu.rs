@@ -32,7 +32,7 @@ fn expected<T: Output + Bits>(cpu: &Cpu, strategy: Strategy, operands: &Operands
         Activations::Fp8(_) => Floats::F32(Mat::new(&[0.0], 1, 1).unwrap()),
     };
     let x = match (&operands.x, kind) {
-        (Activations::Fp8(x), _) => Activation::Fp8(x),
+        (Activations::Fp8(x), _) => x.into(),
         (_, ActivationKind::Quantized(_, granularity)) => Activation::Quantize(floats, granularity),
         _ => Activation::Plain(floats),
     };

@@ -45,13 +45,7 @@ fn a_packed_weight_is_for_strip_only() {
     let mut out = [0.0f32; 4];
     let x = Activation::Plain(Mat::new(&[0.0f32; 8], 1, 8).unwrap().into());
     let out = MatMut::new(&mut out, 1, 4).unwrap();
-    let result = cpu(Isa::Portable, 1).multiply(
-        Strategy::Smem,
-        x,
-        WeightRef::Packed(&packed),
-        out,
-        &mut Workspace::new(),
-    );
+    let result = cpu(Isa::Portable, 1).multiply(Strategy::Smem, x, &packed, out, &mut Workspace::new());
     assert_eq!(
         result.unwrap_err().to_string(),
         "strategy smem needs a row-major weight: pass the QuantizedWeight"

@@ -20,7 +20,7 @@ pub mod tools;
 pub mod verify;
 mod work;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use octile_harness::{
     bench::BenchReport,
@@ -117,30 +117,18 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) => {
-            let request = simulate::SimulateRequest::new(&args)?;
-            let SimulateOutputs { json, junit, trace, svg, save } = SimulateOutputs::open(&args)?;
-            let is_replaced = takes_stdout([&json, &junit, &trace, &svg]);
-            let report = simulate::run(&request)?;
-            if let Some(trace) = trace {
-                trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
+            let requests = simulate::SimulateRequest::all(&args)?;
+            // A kernel that cannot be run does not stop those after it.
+            let verdicts: Vec<_> = requests.iter().map(|request| simulate_kernel(&args, request)).collect();
+            let mut passed = true;
+            for (verdict, request) in verdicts.into_iter().zip(&requests) {
+                let verdict = match requests.len() {
+                    1 => verdict,
+                    _ => verdict.with_context(|| request.name.clone()),
+                };
+                passed &= verdict? == Verdict::Passed;
             }
-            if let Some(save) = save.filter(|_| report.completed) {
-                save.finish_bytes(&simulate::saved(&report)?)?;
-            }
-            if let Some(svg) = svg {
-                svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
-            }
-            junit.map_or(Ok(()), |junit| junit.finish(&report.junit(print::simulate::finding)?))?;
-            let document = simulate::JudgedReport::new(report.verdict(), &report);
-            deliver(json, Schema::v1("octile-simulate"), &document, || {
-                if !is_replaced {
-                    print::simulate::report(&report);
-                }
-            })?;
-            if args.github {
-                print::annotate(&print::simulate::annotations(&report), is_replaced);
-            }
-            Ok(report.verdict())
+            Ok(Verdict::of(passed))
         }
         Some(Command::Quantize(args)) => {
             quantize::run(&quantize::CheckpointRequest::quantize(&args)).map(report_checkpoint)
@@ -186,6 +174,33 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
     }
+}
+
+/// Runs a kernel, and writes the documents that are asked for.
+fn simulate_kernel(args: &SimulateArgs, request: &simulate::SimulateRequest) -> Result<Verdict> {
+    let SimulateOutputs { json, junit, trace, svg, save } = SimulateOutputs::open(args)?;
+    let is_replaced = takes_stdout([&json, &junit, &trace, &svg]);
+    let report = simulate::run(request)?;
+    if let Some(trace) = trace {
+        trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
+    }
+    if let Some(save) = save.filter(|_| report.completed) {
+        save.finish_bytes(&simulate::saved(&report)?)?;
+    }
+    if let Some(svg) = svg {
+        svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
+    }
+    junit.map_or(Ok(()), |junit| junit.finish(&report.junit(print::simulate::finding)?))?;
+    let document = simulate::JudgedReport::new(report.verdict(), &report);
+    deliver(json, Schema::v1("octile-simulate"), &document, || {
+        if !is_replaced {
+            print::simulate::report(&report);
+        }
+    })?;
+    if args.github {
+        print::annotate(&print::simulate::annotations(&report), is_replaced);
+    }
+    Ok(report.verdict())
 }
 
 /// The man page of the program, or of one of its commands.

@@ -85,9 +85,9 @@ impl Contender for CpuContender<'_> {
     fn run(&mut self) -> Result<Duration> {
         let Problem { m, n, .. } = self.operands.problem;
         let x = activation(self.operands)?;
-        let weight = match &self.packed {
-            Some(packed) => WeightRef::Packed(packed),
-            None => WeightRef::Rows(&self.operands.weight),
+        let weight: WeightRef<'_> = match &self.packed {
+            Some(packed) => packed.into(),
+            None => (&self.operands.weight).into(),
         };
         let start = Instant::now();
         match &mut self.output {
@@ -113,7 +113,7 @@ impl Contender for CpuContender<'_> {
 fn activation(operands: &Operands) -> Result<Activation<'_>> {
     let Problem { m, k, .. } = operands.problem;
     let floats = match &operands.x {
-        Activations::Fp8(x) => return Ok(Activation::Fp8(x)),
+        Activations::Fp8(x) => return Ok(x.into()),
         Activations::F32(x) => Floats::F32(Mat::new(x, m, k)?),
         Activations::Bf16(x) => Floats::Bf16(Mat::new(x, m, k)?),
         Activations::F16(x) => Floats::F16(Mat::new(x, m, k)?),

@@ -3,16 +3,16 @@
 
 use std::ops::Range;
 
-use octile_core::{QuantizedWeight, plan::cpu::Step};
+use octile_core::{WeightView, plan::cpu::Step};
 
 use super::{
     nest::{Fetch, SharedWork, TileScales, Weights},
-    packed::pack,
+    pack::pack,
 };
 
 pub(super) struct Auto<'a> {
     pub work: &'a SharedWork<'a>,
-    pub weight: &'a QuantizedWeight,
+    pub weight: WeightView<'a>,
     /// Codes of one panel, packed.
     pub codes: &'a mut [u8],
     /// The same decoded.

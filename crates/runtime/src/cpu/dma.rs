@@ -4,19 +4,19 @@
 use std::ops::Range;
 
 use octile_core::{
-    QuantizedWeight,
+    WeightView,
     plan::cpu::{PANEL, Step},
 };
 
 use super::{
     isa::prefetch,
     nest::{Fetch, SharedWork, TileScales, Weights},
-    packed::{GROUP, pack},
+    pack::{GROUP, pack},
 };
 
 pub(super) struct Dma<'a> {
     pub work: &'a SharedWork<'a>,
-    weight: &'a QuantizedWeight,
+    weight: WeightView<'a>,
     /// Codes of one panel, packed.
     codes: &'a mut [u8],
     /// Decoded codes: the buffer being filled, then the one in use.
@@ -31,7 +31,7 @@ impl<'a> Dma<'a> {
     /// Splits `buffer` in two.
     pub(super) fn new(
         work: &'a SharedWork<'a>,
-        weight: &'a QuantizedWeight,
+        weight: WeightView<'a>,
         codes: &'a mut [u8],
         buffer: &'a mut [u8],
     ) -> Self {

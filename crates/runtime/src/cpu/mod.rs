@@ -34,20 +34,23 @@ mod memory;
 mod multiply;
 mod nest;
 mod operands;
+mod pack;
 mod packed;
 pub mod peak;
 mod quantize;
 mod smem;
 mod strip;
+mod threads;
 mod workspace;
 
 pub use convert::{RowConverter, StoredFloat};
 pub use machine::{Cpu, CpuBuilder, CpuError, available};
 pub use multiply::MultiplyError;
 pub use octile_core::{
-    ActivationKind, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError, QuantizedActivation,
-    QuantizedWeight, ScaleGranularity, Strategy, device::cpu::Isa, plan::cpu::CpuPlan,
+    ActivationKind, ActivationView, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError,
+    QuantizedActivation, QuantizedWeight, ScaleGranularity, Strategy, WeightView, device::cpu::Isa,
+    plan::cpu::CpuPlan,
 };
 pub use operands::{Activation, Floats, Output, WeightRef};
-pub use packed::PackedWeight;
+pub use packed::{PackedError, PackedLayout, PackedView, PackedWeight, pack_into};
 pub use workspace::Workspace;

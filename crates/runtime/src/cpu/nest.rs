@@ -11,7 +11,7 @@ use octile_core::{
 use super::{
     kernel::{Kernels, TileArgs},
     operands::{Floats, Output, WeightRef},
-    packed::GROUP,
+    pack::GROUP,
 };
 
 /// Most rows of a tile.
@@ -112,8 +112,7 @@ impl SharedWork<'_> {
 
     /// The scales of the weights of a step.
     fn w_scales(&self, step: &Step) -> &[f32] {
-        let block_row = step.panel * PANEL / self.call.plan.problem.quant_block.size();
-        &self.call.weight.scales()[block_row * self.blocks()..][self.blocks_of(step)]
+        &self.call.weight.panel_scales(step.panel)[self.blocks_of(step)]
     }
 
     /// The activation scales of a tile, gathered from the operand.

@@ -4,18 +4,19 @@ use std::ops::Range;
 
 use half::{bf16, f16, slice::HalfFloatSliceExt};
 use octile_core::{
-    ActivationKind, FloatKind, Mat, QuantBlock, QuantizedActivation, QuantizedWeight, ScaleGranularity,
+    ActivationKind, ActivationView, FloatKind, Mat, QuantBlock, QuantizeError, QuantizedActivation,
+    QuantizedWeight, ScaleGranularity, WeightView, plan::cpu::PANEL, quantize::check_scale_products,
 };
 
-use super::PackedWeight;
+use super::{PackedView, PackedWeight};
 
 /// A weight in one of its two layouts.
 #[derive(Debug, Clone, Copy)]
 pub enum WeightRef<'a> {
     /// Row-major, as in checkpoints. For the strategies `auto`, `dma` and `smem`.
-    Rows(&'a QuantizedWeight),
+    Rows(WeightView<'a>),
     /// Packed once, for the strategy `strip`.
-    Packed(&'a PackedWeight),
+    Packed(PackedView<'a>),
 }
 
 impl WeightRef<'_> {
@@ -43,24 +44,53 @@ impl WeightRef<'_> {
         }
     }
 
-    /// The scales, row-major.
-    pub(super) fn scales(&self) -> &[f32] {
+    /// The scales of the rows of a panel, one per k-block.
+    pub(super) fn panel_scales(&self, panel: usize) -> &[f32] {
         match self {
-            Self::Rows(weight) => weight.scales(),
-            Self::Packed(weight) => weight.scales(),
+            Self::Rows(weight) => {
+                let blocks = weight.quant_block().count(weight.cols());
+                &weight.scales()[panel * PANEL / weight.quant_block().size() * blocks..][..blocks]
+            }
+            Self::Packed(weight) => weight.scales(panel),
+        }
+    }
+
+    /// The largest scale. Rejects bad scales of a row-major weight; those of a packed one were checked when
+    /// it was packed.
+    pub(super) fn largest_scale(&self) -> Result<f32, QuantizeError> {
+        match self {
+            Self::Rows(weight) => weight.check_scales(),
+            Self::Packed(weight) => Ok(weight.largest_scale()),
+        }
+    }
+
+    /// Rejects activation scales that overflow times a scale of the same k-block.
+    pub(super) fn check_products(&self, x_scales: &[f32]) -> Result<(), QuantizeError> {
+        let blocks = self.quant_block().count(self.cols());
+        match self {
+            Self::Rows(weight) => check_scale_products(x_scales, weight.scales(), blocks),
+            Self::Packed(weight) => {
+                check_scale_products(x_scales, &weight.all_scales(), blocks).map_err(|error| match error {
+                    QuantizeError::ScaleProduct { x_row, w_row, col, x, w } => {
+                        let w_row = w_row * PANEL / self.quant_block().size();
+                        QuantizeError::ScaleProduct { x_row, w_row, col, x, w }
+                    }
+                    error => error,
+                })
+            }
         }
     }
 }
 
 impl<'a> From<&'a QuantizedWeight> for WeightRef<'a> {
     fn from(weight: &'a QuantizedWeight) -> Self {
-        Self::Rows(weight)
+        Self::Rows(weight.into())
     }
 }
 
 impl<'a> From<&'a PackedWeight> for WeightRef<'a> {
     fn from(weight: &'a PackedWeight) -> Self {
-        Self::Packed(weight)
+        Self::Packed(weight.view())
     }
 }
 
@@ -135,7 +165,7 @@ floats_from!(F32(f32), Bf16(bf16), F16(f16));
 #[derive(Debug, Clone, Copy)]
 pub enum Activation<'a> {
     /// Already quantized.
-    Fp8(&'a QuantizedActivation),
+    Fp8(ActivationView<'a>),
     /// Quantized in the call, in blocks of the weight's size.
     Quantize(Floats<'a>, ScaleGranularity),
     /// Multiplied without quantization.
@@ -171,7 +201,7 @@ impl Activation<'_> {
 
 impl<'a> From<&'a QuantizedActivation> for Activation<'a> {
     fn from(x: &'a QuantizedActivation) -> Self {
-        Self::Fp8(x)
+        Self::Fp8(x.into())
     }
 }
 

@@ -1,20 +1,354 @@
-//! The packed weight: codes in the order in which the microkernels read them.
+//! The packed weight: panels of 32 rows, each with a header, its scales, and its codes in the order in which
+//! the microkernels read them ([`super::pack`]).
 //!
-//! A panel is 32 adjacent rows of the weight, which are columns of the result. For every pair of adjacent k
-//! it holds a group of 64 codes: columns 0-3, 16-19, 4-7, 20-23, 8-11, 24-27, 12-15, 28-31, with the two k of
-//! a column adjacent. Unpack instructions, which interleave the halves of each 16 bytes, restore the column
-//! order. Columns past N and k past K are zero.
+//! | bytes of a panel | hold |
+//! |---|---|
+//! | 64 | the header: magic, version, rows of the panel, K, quantization block, largest scale of the weight |
+//! | 4 per k-block, padded to 64 | the f32 scales of the panel's block row |
+//! | 64 per pair of k | the codes |
+//!
+//! The layout depends on N, K and the quantization block only. A panel says all about itself, so that panels
+//! can be split among devices and joined again. Numbers have the machine's byte order.
 
-use std::ops::Range;
+use octile_core::{
+    E4m3, Problem, QuantBlock, QuantizeError, QuantizedWeight, WeightView, plan::cpu::PANEL,
+    problem::ProblemError, quantize::largest_scale,
+};
 
-use octile_core::{QuantBlock, QuantizedWeight, plan::cpu::PANEL};
+use super::{
+    memory::{Memory, bytes, bytes_mut},
+    pack::{GROUP, pack, place},
+};
 
-use super::memory::{Memory, bytes, bytes_mut};
+/// Bytes of a panel's header.
+const HEADER: usize = 64;
+const MAGIC: [u8; 8] = *b"octile-p";
+const VERSION: u32 = 1;
 
-/// Bytes of one pair of k and all columns of a panel.
-pub(super) const GROUP: usize = 2 * PANEL;
-/// Codes of one row that are packed at a time.
-const LINE: usize = 64;
+/// Bytes that are not the packed weight that they should be, or a weight that cannot be packed.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
+pub enum PackedError {
+    /// Another number of bytes.
+    #[error("a packed weight of {rows} x {cols} has {needed} bytes, but {held} were given")]
+    Length {
+        /// N.
+        rows: usize,
+        /// K.
+        cols: usize,
+        /// Bytes that the layout has.
+        needed: usize,
+        /// Bytes given.
+        held: usize,
+    },
+    /// Scales could not be read in place.
+    #[error("the packed weight starts at {address:#x}, but must be aligned to 4 bytes: copy it")]
+    Misaligned {
+        /// Address of the first byte.
+        address: usize,
+    },
+    /// No header where one should be.
+    #[error("panel {panel} of the packed weight has no header of this version: pack the weight again")]
+    Header {
+        /// The panel.
+        panel: usize,
+    },
+    /// The panel belongs to another weight.
+    #[error(
+        "panel {panel} of the packed weight has {rows} rows, K = {cols} and blocks of {block}, but \
+         {expected} was expected: pass the packed weight of this multiplication"
+    )]
+    Panel {
+        /// The panel.
+        panel: usize,
+        /// Its rows.
+        rows: u32,
+        /// Its K.
+        cols: u64,
+        /// Its quantization block.
+        block: u32,
+        /// The same of the multiplication.
+        expected: String,
+    },
+    /// A panel holds NaN.
+    #[error("panel {panel} of the packed weight holds NaN: only finite numbers can be multiplied")]
+    Nan {
+        /// The panel.
+        panel: usize,
+    },
+    /// Rows of one block have different scales.
+    #[error(
+        "panel {panel} has other scales than the panels before it in its block: it was split from a weight \
+         inside a block, so join it with them before unpacking"
+    )]
+    SplitBlock {
+        /// The panel.
+        panel: usize,
+    },
+    /// The shape is empty or too large.
+    #[error(transparent)]
+    Problem(#[from] ProblemError),
+    /// Codes or scales that cannot be packed.
+    #[error(transparent)]
+    Quantize(#[from] QuantizeError),
+}
+
+/// The layout of a packed weight.
+///
+/// ```
+/// use octile_runtime::cpu::{PackedLayout, QuantBlock};
+///
+/// let layout = PackedLayout::new([200, 300], QuantBlock::B128)?;
+/// assert_eq!((layout.panels(), layout.panel_bytes()), (7, 64 + 64 + 150 * 64));
+/// # Ok::<(), octile_runtime::cpu::PackedError>(())
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PackedLayout {
+    rows: usize,
+    cols: usize,
+    quant_block: QuantBlock,
+}
+
+impl PackedLayout {
+    /// The layout of a weight of `[n, k]`.
+    pub fn new([rows, cols]: [usize; 2], quant_block: QuantBlock) -> Result<Self, PackedError> {
+        // With the last panel padded; the margin per element is more than headers and scales need.
+        Problem::new(1, rows.checked_next_multiple_of(PANEL).unwrap_or(rows), cols, quant_block)?;
+        Ok(Self { rows, cols, quant_block })
+    }
+
+    /// Number of panels.
+    pub fn panels(&self) -> usize {
+        self.rows.div_ceil(PANEL)
+    }
+
+    /// Bytes of one panel, a multiple of 64.
+    pub fn panel_bytes(&self) -> usize {
+        self.codes_at() + self.cols.div_ceil(2) * GROUP
+    }
+
+    /// Bytes of all panels.
+    pub fn bytes(&self) -> usize {
+        self.panels() * self.panel_bytes()
+    }
+
+    /// Offset of the codes in a panel.
+    fn codes_at(&self) -> usize {
+        HEADER + (self.blocks() * size_of::<f32>()).next_multiple_of(HEADER)
+    }
+
+    /// Quantization blocks along K.
+    fn blocks(&self) -> usize {
+        self.quant_block.count(self.cols)
+    }
+
+    /// The header of a panel.
+    fn header(&self, panel: usize, largest_scale: f32) -> Header {
+        Header {
+            rows: PANEL.min(self.rows - panel * PANEL) as u32,
+            cols: self.cols as u64,
+            block: self.quant_block.size() as u32,
+            largest_scale,
+        }
+    }
+
+    /// Writes the panels of a weight.
+    fn write(&self, weight: WeightView<'_>, largest_scale: f32, out: &mut [u8]) {
+        for (panel, out) in out.chunks_exact_mut(self.panel_bytes()).enumerate() {
+            let (head, codes) = out.split_at_mut(self.codes_at());
+            let (header, scales) = head.split_at_mut(HEADER);
+            header.copy_from_slice(&self.header(panel, largest_scale).to_bytes());
+            scales.fill(0);
+            let block_row = panel * PANEL / self.quant_block.size();
+            let of_panel = &weight.scales()[block_row * self.blocks()..][..self.blocks()];
+            for (bytes, scale) in scales.as_chunks_mut().0.iter_mut().zip(of_panel) {
+                *bytes = scale.to_ne_bytes();
+            }
+            pack(weight, panel, 0..self.cols, codes);
+        }
+    }
+}
+
+/// What a panel says about itself.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Header {
+    rows: u32,
+    cols: u64,
+    block: u32,
+    largest_scale: f32,
+}
+
+impl Header {
+    fn to_bytes(self) -> [u8; HEADER] {
+        let Self { rows, cols, block, largest_scale } = self;
+        let mut bytes = [0; HEADER];
+        let fields: [&[u8]; 6] = [
+            &MAGIC,
+            &VERSION.to_ne_bytes(),
+            &rows.to_ne_bytes(),
+            &cols.to_ne_bytes(),
+            &block.to_ne_bytes(),
+            &largest_scale.to_ne_bytes(),
+        ];
+        for (byte, field) in bytes.iter_mut().zip(fields.into_iter().flatten()) {
+            *byte = *field;
+        }
+        bytes
+    }
+
+    fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (magic, bytes) = bytes.split_first_chunk()?;
+        let (version, bytes) = bytes.split_first_chunk()?;
+        let (rows, bytes) = bytes.split_first_chunk()?;
+        let (cols, bytes) = bytes.split_first_chunk()?;
+        let (block, bytes) = bytes.split_first_chunk()?;
+        let (largest_scale, _) = bytes.split_first_chunk()?;
+        (*magic == MAGIC && u32::from_ne_bytes(*version) == VERSION).then(|| Self {
+            rows: u32::from_ne_bytes(*rows),
+            cols: u64::from_ne_bytes(*cols),
+            block: u32::from_ne_bytes(*block),
+            largest_scale: f32::from_ne_bytes(*largest_scale),
+        })
+    }
+}
+
+/// Packs a weight into bytes of [`PackedLayout::bytes`]. Rejects codes and scales that are not finite.
+pub fn pack_into(weight: WeightView<'_>, out: &mut [u8]) -> Result<(), PackedError> {
+    let layout = PackedLayout::new([weight.rows(), weight.cols()], weight.quant_block())?;
+    layout.check_length(out.len())?;
+    let largest_scale = weight.check_scales()?;
+    weight.check_codes()?;
+    layout.write(weight, largest_scale, out);
+    Ok(())
+}
+
+impl PackedLayout {
+    fn check_length(&self, held: usize) -> Result<(), PackedError> {
+        let Self { rows, cols, .. } = *self;
+        let needed = self.bytes();
+        if held == needed { Ok(()) } else { Err(PackedError::Length { rows, cols, needed, held }) }
+    }
+}
+
+/// A packed weight that stays where the caller has it, for
+/// [`Strategy::Strip`](octile_core::Strategy::Strip).
+#[derive(Debug, Clone, Copy)]
+pub struct PackedView<'a> {
+    panels: &'a [u8],
+    layout: PackedLayout,
+    largest_scale: f32,
+}
+
+impl<'a> PackedView<'a> {
+    /// Checks length, alignment, and the headers of the first and the last panel. What is between them is not
+    /// looked at: other bytes there give wrong results.
+    pub fn new(panels: &'a [u8], shape: [usize; 2], quant_block: QuantBlock) -> Result<Self, PackedError> {
+        let layout = PackedLayout::new(shape, quant_block)?;
+        layout.check_length(panels.len())?;
+        if !panels.as_ptr().cast::<f32>().is_aligned() {
+            return Err(PackedError::Misaligned { address: panels.as_ptr().addr() });
+        }
+        let mut view = Self { panels, layout, largest_scale: 0.0 };
+        view.largest_scale = view.check_header(0)?.max(view.check_header(layout.panels() - 1)?);
+        Ok(view)
+    }
+
+    /// Checks all panels: their headers, and that codes and scales are finite.
+    pub fn check(&self) -> Result<(), PackedError> {
+        for panel in 0..self.layout.panels() {
+            let said = self.check_header(panel)?;
+            let largest = largest_scale("weight", self.scales(panel), self.layout.blocks())?;
+            if largest > said {
+                return Err(PackedError::Header { panel });
+            }
+            let codes = self.codes(panel, 0);
+            if codes.iter().fold(false, |any, code| any | E4m3::from_bits(*code).is_nan()) {
+                return Err(PackedError::Nan { panel });
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the header of a panel, and returns its largest scale.
+    fn check_header(&self, panel: usize) -> Result<f32, PackedError> {
+        let found = Header::from_bytes(self.panel(panel)).ok_or(PackedError::Header { panel })?;
+        let expected = self.layout.header(panel, found.largest_scale);
+        let Header { rows, cols, block, largest_scale } = found;
+        if (rows, cols, block) != (expected.rows, expected.cols, expected.block) {
+            let Header { rows: n, cols: k, block: qb, .. } = expected;
+            let expected = format!("{n} rows, K = {k} and blocks of {qb}");
+            return Err(PackedError::Panel { panel, rows, cols, block, expected });
+        }
+        Ok(largest_scale)
+    }
+
+    /// Rows of the weight: the N of the multiplication.
+    pub fn rows(&self) -> usize {
+        self.layout.rows
+    }
+
+    /// Columns of the weight: the K of the multiplication.
+    pub fn cols(&self) -> usize {
+        self.layout.cols
+    }
+
+    /// Side of a quantization block.
+    pub fn quant_block(&self) -> QuantBlock {
+        self.layout.quant_block
+    }
+
+    /// Returns the codes, row-major, and the scales, row-major by block. Panels split from a weight inside a
+    /// block have no such scales, and are refused.
+    pub fn unpack(&self) -> Result<(Vec<u8>, Vec<f32>), PackedError> {
+        let PackedLayout { rows, cols, quant_block } = self.layout;
+        let mut scales = Vec::with_capacity(quant_block.count(rows) * self.layout.blocks());
+        let block_panels = quant_block.size() / PANEL;
+        for panel in 0..self.layout.panels() {
+            let first = panel / block_panels * block_panels;
+            if panel == first {
+                scales.extend_from_slice(self.scales(panel));
+            } else if self.scales(panel) != self.scales(first) {
+                return Err(PackedError::SplitBlock { panel });
+            }
+        }
+        let mut codes = Vec::with_capacity(rows * cols);
+        for row in 0..rows {
+            let groups = self.codes(row / PANEL, 0).chunks_exact(GROUP);
+            let pairs = groups.flat_map(|group| &group[place(row % PANEL)..][..2]);
+            codes.extend(pairs.take(cols).copied());
+        }
+        Ok((codes, scales))
+    }
+
+    /// The largest scale, as the header says.
+    pub(super) fn largest_scale(&self) -> f32 {
+        self.largest_scale
+    }
+
+    /// The codes of a panel from column `start` (even) of K on.
+    pub(super) fn codes(&self, panel: usize, start: usize) -> &'a [u8] {
+        &self.panel(panel)[self.layout.codes_at()..][start / 2 * GROUP..]
+    }
+
+    /// The scales of a panel, one per k-block.
+    pub(super) fn scales(&self, panel: usize) -> &'a [f32] {
+        let scales = &self.panel(panel)[HEADER..][..self.layout.blocks() * size_of::<f32>()];
+        // SAFETY: any bytes are valid as `f32`.
+        let (head, scales, _) = unsafe { scales.align_to() };
+        assert!(head.is_empty(), "alignment was checked");
+        scales
+    }
+
+    /// The scales of all panels.
+    pub(super) fn all_scales(&self) -> Vec<f32> {
+        (0..self.layout.panels()).flat_map(|panel| self.scales(panel)).copied().collect()
+    }
+
+    fn panel(&self, panel: usize) -> &'a [u8] {
+        let panel_bytes = self.layout.panel_bytes();
+        &self.panels[panel * panel_bytes..][..panel_bytes]
+    }
+}
 
 /// A weight packed for [`Strategy::Strip`](octile_core::Strategy::Strip). Pack once, multiply often.
 ///
@@ -24,153 +358,135 @@ const LINE: usize = 64;
 /// let weight = vec![1.0; 200 * 300];
 /// let weight = QuantizedWeight::quantize(Mat::new(&weight, 200, 300)?, QuantBlock::B128)?;
 /// let packed = PackedWeight::new(&weight);
-/// assert_eq!((packed.rows(), packed.cols()), (200, 300));
+/// assert_eq!(packed.view().unpack()?, (weight.codes().to_vec(), weight.scales().to_vec()));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
 pub struct PackedWeight {
-    codes: Memory,
-    scales: Vec<f32>,
-    rows: usize,
-    cols: usize,
-    quant_block: QuantBlock,
+    panels: Memory,
+    layout: PackedLayout,
+    largest_scale: f32,
 }
 
 impl PackedWeight {
     /// Packs a weight of `n x k`.
+    ///
+    /// # Panics
+    /// If the padded weight exceeds the address space.
     pub fn new(weight: &QuantizedWeight) -> Self {
-        let (rows, cols) = (weight.rows(), weight.cols());
-        let panel_bytes = cols.div_ceil(2) * GROUP;
-        // A group is a line.
-        let mut codes = Memory::zeroed(rows.div_ceil(PANEL) * cols.div_ceil(2));
-        for (panel, codes) in bytes_mut(&mut codes).chunks_mut(panel_bytes).enumerate() {
-            pack(weight, panel, 0..cols, codes);
-        }
-        Self { codes, scales: weight.scales().to_vec(), rows, cols, quant_block: weight.quant_block() }
+        let weight = WeightView::from(weight);
+        let layout = PackedLayout::new([weight.rows(), weight.cols()], weight.quant_block());
+        let layout = layout.expect("a weight in memory is addressable");
+        let largest_scale = weight.check_scales().expect("checked when the weight was made");
+        // Panels are whole lines.
+        let mut panels = Memory::zeroed(layout.bytes() / HEADER);
+        layout.write(weight, largest_scale, bytes_mut(&mut panels));
+        Self { panels, layout, largest_scale }
     }
 
-    /// Rows of the weight: the N of the multiplication.
-    pub fn rows(&self) -> usize {
-        self.rows
+    /// The weight, borrowed.
+    pub fn view(&self) -> PackedView<'_> {
+        PackedView { panels: self.as_bytes(), layout: self.layout, largest_scale: self.largest_scale }
     }
 
-    /// Columns of the weight: the K of the multiplication.
-    pub fn cols(&self) -> usize {
-        self.cols
+    /// The panels.
+    pub fn as_bytes(&self) -> &[u8] {
+        bytes(&self.panels)
     }
-
-    /// Side of a quantization block.
-    pub fn quant_block(&self) -> QuantBlock {
-        self.quant_block
-    }
-
-    /// Size of codes and scales in bytes.
-    pub fn bytes(&self) -> usize {
-        size_of_val(&*self.codes) + size_of_val(&*self.scales)
-    }
-
-    /// The codes of a panel from column `start` (even) of K on.
-    pub(super) fn panel(&self, panel: usize, start: usize) -> &[u8] {
-        let panel_bytes = self.cols.div_ceil(2) * GROUP;
-        &bytes(&self.codes)[panel * panel_bytes..][..panel_bytes][start / 2 * GROUP..]
-    }
-
-    /// The scales, row-major.
-    pub(super) fn scales(&self) -> &[f32] {
-        &self.scales
-    }
-}
-
-/// Packs a range of K of one panel; the range starts at an even k.
-pub(super) fn pack(weight: &QuantizedWeight, panel: usize, depth: Range<usize>, groups: &mut [u8]) {
-    let (rows, cols) = (weight.rows(), weight.cols());
-    let first = panel * PANEL;
-    let groups = &mut groups[..depth.len().div_ceil(2) * GROUP];
-    if rows < first + PANEL {
-        groups.fill(0);
-    }
-    // One cache line of every row at a time: the row stride is often a power of two, so rows map to the same
-    // cache sets.
-    for (line, groups) in groups.chunks_mut(LINE / 2 * GROUP).enumerate() {
-        let start = depth.start + line * LINE;
-        let row =
-            |column: usize| &weight.codes()[(first + column) * cols..][start..depth.end.min(start + LINE)];
-        if first + PANEL <= rows && start + LINE <= depth.end {
-            let groups = eighths(groups);
-            for column in (0..PANEL).step_by(4) {
-                let rows = [0, 1, 2, 3].map(|at| whole_line(row(column + at)));
-                pack_four(rows, groups, place(column) / 8);
-            }
-        } else {
-            for column in 0..PANEL.min(rows - first) {
-                pack_one(row(column), &mut groups[place(column)..]);
-            }
-        }
-    }
-}
-
-type Eight = [u8; 8];
-
-fn whole_line(row: &[u8]) -> &[Eight; LINE / 8] {
-    row.as_chunks().0.try_into().expect("a whole line")
-}
-
-fn eighths(groups: &mut [u8]) -> &mut [[Eight; GROUP / 8]; LINE / 2] {
-    groups.as_chunks_mut().0.as_chunks_mut().0.try_into().expect("the groups of a whole line")
-}
-
-/// Scatters the pairs of one row to the groups.
-fn pack_one(row: &[u8], groups: &mut [u8]) {
-    for (pair, group) in row.chunks(2).zip(groups.chunks_mut(GROUP)) {
-        group[1] = 0;
-        group[..pair.len()].copy_from_slice(pair);
-    }
-}
-
-/// The same for a cache line of four adjacent rows, whose pairs are adjacent in a group: transposes 4 x 4
-/// pairs at a time. All lengths are constant, so the loop has no bounds checks.
-fn pack_four(rows: [&[Eight; LINE / 8]; 4], groups: &mut [[Eight; GROUP / 8]; LINE / 2], eighth: usize) {
-    const EVEN: u64 = 0x0000_ffff_0000_ffff;
-    const LOW: u64 = 0x0000_0000_ffff_ffff;
-    let eighth = eighth % 8;
-    for (at, groups) in groups.as_chunks_mut::<4>().0.iter_mut().enumerate() {
-        let [a, b, c, d] = rows.map(|row| u64::from_le_bytes(row[at]));
-        let (ab_even, ab_odd) = ((a & EVEN) | ((b & EVEN) << 16), ((a >> 16) & EVEN) | (b & !EVEN));
-        let (cd_even, cd_odd) = ((c & EVEN) | ((d & EVEN) << 16), ((c >> 16) & EVEN) | (d & !EVEN));
-        groups[0][eighth] = ((ab_even & LOW) | (cd_even << 32)).to_le_bytes();
-        groups[1][eighth] = ((ab_odd & LOW) | (cd_odd << 32)).to_le_bytes();
-        groups[2][eighth] = ((ab_even >> 32) | (cd_even & !LOW)).to_le_bytes();
-        groups[3][eighth] = ((ab_odd >> 32) | (cd_odd & !LOW)).to_le_bytes();
-    }
-}
-
-/// Offset of a column's pair in a group.
-const fn place(column: usize) -> usize {
-    column % 16 / 4 * 16 + column / 16 * 8 + column % 4 * 2
 }
 
 #[cfg(test)]
 mod tests {
-    use octile_core::Mat;
-
     use super::*;
+
+    /// Codes that differ from their neighbours and are not zero, and scales that differ.
+    fn parts([rows, cols]: [usize; 2], quant_block: QuantBlock) -> (Vec<u8>, Vec<f32>) {
+        let codes = (0..rows * cols).map(|i| (i % 126 + 1) as u8).collect();
+        let scales = quant_block.count(rows) * quant_block.count(cols);
+        (codes, (1..=scales).map(|scale| scale as f32).collect())
+    }
+
+    fn packed(shape: [usize; 2], quant_block: QuantBlock) -> Vec<u8> {
+        let (codes, scales) = parts(shape, quant_block);
+        let weight = WeightView::new(&codes, &scales, shape, quant_block).unwrap();
+        let mut out = vec![0xee; PackedLayout::new(shape, quant_block).unwrap().bytes()];
+        pack_into(weight, &mut out).unwrap();
+        out
+    }
 
     #[test]
     fn every_code_has_its_own_place_and_the_rest_is_zero() {
-        let (rows, cols) = (37, 131);
-        let codes: Vec<u8> = (0..rows * cols).map(|i| (i % 126 + 1) as u8).collect();
-        let weight =
-            QuantizedWeight::from_parts(Mat::new(&codes, rows, cols).unwrap(), &[1.0, 1.0], QuantBlock::B128)
-                .unwrap();
-        let packed = PackedWeight::new(&weight);
-        let mut seen = 0;
-        for row in 0..rows {
-            for col in 0..cols {
-                let group = &packed.panel(row / PANEL, col & !1)[..GROUP];
-                assert_eq!(group[place(row % PANEL) + col % 2], codes[row * cols + col]);
-                seen += 1;
+        for shape @ [rows, cols] in [[37, 131], [1, 1], [64, 64], [300, 1100], [33, 513]] {
+            for quant_block in QuantBlock::ALL {
+                let bytes = packed(shape, quant_block);
+                let view = PackedView::new(&bytes, shape, quant_block).unwrap();
+                let (codes, scales) = parts(shape, quant_block);
+                assert_eq!(view.unpack(), Ok((codes, scales)), "{shape:?}");
+                let panels = 0..rows.div_ceil(PANEL);
+                let nonzero =
+                    panels.map(|panel| view.codes(panel, 0).iter().filter(|&&code| code != 0).count());
+                assert_eq!(nonzero.sum::<usize>(), rows * cols, "{shape:?}");
             }
         }
-        assert_eq!(bytes(&packed.codes).iter().filter(|&&c| c != 0).count(), seen);
+    }
+
+    #[test]
+    fn panels_can_be_split_and_joined() {
+        let (shape, quant_block) = ([300, 200], QuantBlock::B128);
+        let whole = packed(shape, quant_block);
+        let (codes, _) = parts(shape, quant_block);
+        let panel_bytes = PackedLayout::new(shape, quant_block).unwrap().panel_bytes();
+        for at in [32, 96, 128, 288] {
+            let (first, second) = whole.split_at(at / PANEL * panel_bytes);
+            let of = |bytes, rows| PackedView::new(bytes, [rows, 200], quant_block).unwrap().unpack();
+            assert_eq!(of(first, at).unwrap().0, codes[..at * 200]);
+            match of(second, 300 - at) {
+                Ok((second, _)) => assert_eq!(second, codes[at * 200..]),
+                Err(refused) => assert!(at % 128 != 0 && matches!(refused, PackedError::SplitBlock { .. })),
+            }
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_refused() {
+        let (shape, quant_block) = ([40, 200], QuantBlock::B128);
+        let refused = |bytes: &[u8], shape, block| {
+            PackedView::new(bytes, shape, block).map(drop).unwrap_err().to_string()
+        };
+        let good = packed(shape, quant_block);
+        assert!(refused(&good[..good.len() - 64], shape, quant_block).contains("bytes, but"));
+        let other = refused(&good, [41, 200], quant_block);
+        assert_eq!(
+            other,
+            "panel 1 of the packed weight has 8 rows, K = 200 and blocks of 128, but 9 rows, K = 200 and \
+             blocks of 128 was expected: pass the packed weight of this multiplication"
+        );
+        assert!(refused(&good, shape, QuantBlock::B256).contains("blocks of 256 was expected"));
+        let mut moved = vec![0; good.len() + 8];
+        let start = (0..4).find(|at| moved[*at..].as_ptr().addr() % 4 == 1).unwrap();
+        moved[start..][..good.len()].copy_from_slice(&good);
+        assert!(refused(&moved[start..][..good.len()], shape, quant_block).contains("aligned to 4 bytes"));
+        // Row-major codes of the same length.
+        let codes = vec![0x38; good.len()];
+        assert!(
+            refused(&codes, shape, quant_block).starts_with("panel 0 of the packed weight has no header")
+        );
+        for shape in [[0, 1], [1, 0], [usize::MAX, 1], [1, usize::MAX / 16], [usize::MAX, usize::MAX]] {
+            assert!(PackedLayout::new(shape, quant_block).is_err(), "{shape:?}");
+        }
+    }
+
+    #[test]
+    fn weights_that_are_not_finite_are_not_packed() {
+        let pack = |code, scale: f32| {
+            let (codes, scales) = ([code; 8], [scale]);
+            pack_into(
+                WeightView::new(&codes, &scales, [2, 4], QuantBlock::B128).unwrap(),
+                &mut vec![0; PackedLayout::new([2, 4], QuantBlock::B128).unwrap().bytes()],
+            )
+        };
+        assert_eq!(pack(0x38, 1.0), Ok(()));
+        assert!(matches!(pack(0x7f, 1.0), Err(PackedError::Quantize(_))));
+        assert!(matches!(pack(0x38, f32::NAN), Err(PackedError::Quantize(_))));
     }
 }

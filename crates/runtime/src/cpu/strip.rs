@@ -6,14 +6,14 @@ use std::ops::Range;
 use octile_core::plan::cpu::Step;
 
 use super::{
-    PackedWeight,
+    PackedView,
     nest::{Fetch, SharedWork, Weights},
     smem::ScaleTable,
 };
 
 pub(super) struct Strip<'a> {
     pub work: &'a SharedWork<'a>,
-    pub weight: &'a PackedWeight,
+    pub weight: PackedView<'a>,
     /// One decoded panel, shared by several tiles.
     pub buffer: &'a mut [u8],
     pub table: ScaleTable<'a>,
@@ -25,12 +25,12 @@ impl Fetch for Strip<'_> {
     }
 
     fn weights(&mut self, step: &Step) -> Weights {
-        let codes = self.weight.panel(step.panel, step.depth.start);
+        let codes = self.weight.codes(step.panel, step.depth.start);
         self.work.weights_of(step, codes, self.buffer)
     }
 
     fn codes_ahead(&self, next: Option<&Step>) -> Option<*const u8> {
-        next.map(|next| self.weight.panel(next.panel, next.depth.start).as_ptr())
+        next.map(|next| self.weight.codes(next.panel, next.depth.start).as_ptr())
     }
 
     fn tiles_at_once(&self) -> usize {

@@ -171,6 +171,18 @@ pub enum CudaError {
         /// Rows of the activations.
         m: usize,
     },
+    /// A stream is being captured, and the kernel would have to be compiled.
+    #[error("no kernel is compiled for M = {m}: call prepare before the capture begins")]
+    NotCompiled {
+        /// Rows of the activations.
+        m: usize,
+    },
+    /// Memory that is needed is missing.
+    #[error("{what} is a null pointer: pass device memory")]
+    NullPointer {
+        /// Which operand.
+        what: &'static str,
+    },
     /// No kernel can be planned.
     #[error(transparent)]
     Plan(#[from] PlanError),

@@ -1,6 +1,6 @@
 //! A GPU with a stream.
 
-use std::sync::Arc;
+use std::{mem::ManuallyDrop, ops::Deref, sync::Arc};
 
 use cudarc::driver::{
     CudaContext, CudaStream, DriverError,
@@ -14,7 +14,7 @@ use super::{CudaError, DriverInfo, error::DoingExt};
 #[derive(Debug, Clone)]
 pub struct Gpu {
     pub(super) context: Arc<CudaContext>,
-    pub(super) stream: Arc<CudaStream>,
+    pub(super) stream: SharedStream,
     name: String,
     driver: i32,
     properties: HopperGpu,
@@ -35,13 +35,14 @@ impl Gpu {
         let count = found.gpus.len();
         let model = found.gpus.get(index).ok_or(CudaError::NoSuchGpu { index, count })?;
         model.require_hopper()?;
+        let _current = CurrentContext::keep()?;
         let context = CudaContext::new(index).doing("open the GPU")?;
         // SAFETY: work on a buffer is queued on its own stream, which also frees it; `require` and
         // `copy_from` reject buffers of other streams, `Buffer::on` orders both streams, and callers order
         // the streams and memory that they bring.
         unsafe { context.disable_event_tracking() };
         let properties = properties(&context, &model.name)?;
-        let stream = context.new_stream().doing("make a stream")?;
+        let stream = SharedStream::new(context.new_stream().doing("make a stream")?);
         Ok(Self { context, stream, name: model.name.clone(), driver: found.cuda, properties })
     }
 
@@ -68,7 +69,7 @@ impl Gpu {
     /// Returns the same GPU with a new stream, ordered after the work queued on this one so far. Buffers
     /// belong to the stream that they were allocated on: [`Buffer::on`](super::Buffer::on) shares one.
     pub fn fork(&self) -> Result<Self, CudaError> {
-        let stream = self.stream.fork().doing("make a stream")?;
+        let stream = SharedStream::new(self.stream.fork().doing("make a stream")?);
         Ok(Self { stream, ..self.clone() })
     }
 
@@ -83,7 +84,7 @@ impl Gpu {
     pub unsafe fn on_stream(&self, stream: *mut std::ffi::c_void) -> Self {
         // SAFETY: the caller's promise.
         let stream = unsafe { self.context.wrap_borrowed_stream(stream.cast()) };
-        Self { stream, ..self.clone() }
+        Self { stream: SharedStream::new(stream), ..self.clone() }
     }
 
     /// Whether work on one handle is ordered with work on the other.
@@ -116,6 +117,12 @@ impl Gpu {
         self.context.bind_to_thread().doing("use the GPU in this thread")
     }
 
+    /// Restores the context that is current in this thread when the result is dropped: other libraries tell
+    /// by it which GPU they use.
+    pub(super) fn keep_current_context(&self) -> Result<CurrentContext, CudaError> {
+        CurrentContext::keep().map(|kept| CurrentContext { ours: Some(self.context.cu_ctx()), ..kept })
+    }
+
     /// Waits for all work on the stream.
     pub fn wait(&self) -> Result<(), CudaError> {
         self.stream.synchronize().doing("finish the work on the stream")
@@ -130,6 +137,59 @@ impl Gpu {
         end.synchronize().doing("wait for an event")?;
         // SAFETY: both events were recorded on this stream, and have happened.
         unsafe { elapsed(start.cu_event(), end.cu_event()) }.doing("measure a time")
+    }
+}
+
+/// A stream that leaves the current context of the thread as it was when the last handle is dropped.
+#[derive(Debug, Clone)]
+pub(super) struct SharedStream(ManuallyDrop<Arc<CudaStream>>);
+
+impl SharedStream {
+    fn new(stream: Arc<CudaStream>) -> Self {
+        Self(ManuallyDrop::new(stream))
+    }
+}
+
+impl Deref for SharedStream {
+    type Target = Arc<CudaStream>;
+
+    fn deref(&self) -> &Arc<CudaStream> {
+        &self.0
+    }
+}
+
+impl Drop for SharedStream {
+    fn drop(&mut self) {
+        // Destroying a stream makes its context current.
+        let _current = (Arc::strong_count(&self.0) == 1).then(CurrentContext::keep);
+        // SAFETY: nothing uses it after this.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
+    }
+}
+
+/// The context that was current in this thread; dropping it makes it current again.
+pub(super) struct CurrentContext {
+    before: sys::CUcontext,
+    /// What is current meanwhile, if that is known.
+    ours: Option<sys::CUcontext>,
+}
+
+impl CurrentContext {
+    fn keep() -> Result<Self, CudaError> {
+        let mut before = std::ptr::null_mut();
+        // SAFETY: writes one handle.
+        unsafe { sys::cuCtxGetCurrent(&mut before) }.result().doing("ask for the current context")?;
+        Ok(Self { before, ours: None })
+    }
+}
+
+impl Drop for CurrentContext {
+    fn drop(&mut self) {
+        // A context that was destroyed meanwhile cannot be made current; nothing is lost then.
+        if self.ours != Some(self.before) {
+            // SAFETY: a handle of this process, which the driver checks.
+            let _ = unsafe { sys::cuCtxSetCurrent(self.before) };
+        }
     }
 }
 

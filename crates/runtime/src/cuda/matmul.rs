@@ -4,13 +4,12 @@ use std::{
     ffi::c_void,
     mem::ManuallyDrop,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
 
 use cudarc::driver::sys::CUdeviceptr;
-use octile_core::plan::hopper::QuantizeTuning;
 use octile_core::{
     Problem, QuantizedWeight, Strategy,
     plan::hopper::{Arguments, HopperPlan},
@@ -20,12 +19,9 @@ use super::{
     Buffer, CudaError, DeviceActivations, Gpu, HostActivations, MatmulOperands, PlannedMatmul,
     buffer::Float,
     host::require_results,
-    module::ModuleCache,
+    kernel_cache::{KernelCache, MOST_KEPT, lock},
     planned::{PlannedKernels, Workspace},
 };
-
-/// Numbers of rows whose kernels are kept; the least recently used go first.
-const MOST_KEPT: usize = 64;
 
 /// A weight in device memory, with the plans, kernels and workspaces to multiply with it.
 ///
@@ -33,9 +29,6 @@ const MOST_KEPT: usize = 64;
 #[derive(Debug)]
 pub struct GpuMatmul {
     gpu: Gpu,
-    /// The multiplication, for one row.
-    problem: Problem,
-    strategy: Strategy,
     w_scales: Vec<f32>,
     /// Whether work may be left on a stream that freeing device memory does not wait for.
     has_loose_work: AtomicBool,
@@ -47,9 +40,7 @@ pub struct GpuMatmul {
 struct Kept {
     w: Buffer,
     w_scales: Buffer,
-    modules: ModuleCache,
-    /// Most recently used last.
-    kernels: Mutex<Vec<(usize, Arc<PlannedKernels>)>>,
+    kernels: KernelCache,
     streams: Mutex<Vec<OnStream>>,
     idle: Mutex<Vec<HostStream>>,
 }
@@ -98,20 +89,16 @@ impl GpuMatmul {
         weight: &QuantizedWeight,
     ) -> Result<Self, CudaError> {
         let (n, k, quant_block) = (weight.rows(), weight.cols(), weight.quant_block());
-        let problem = Problem { m: 1, n, k, quant_block, ..*problem };
-        HopperPlan::best(&problem, gpu.properties(), strategy)?;
+        let kernels = KernelCache::new(gpu, &Problem { n, k, quant_block, ..*problem }, strategy)?;
         let stride = Arguments::aligned_stride(k);
         Ok(Self {
             gpu: gpu.clone(),
-            problem,
-            strategy,
             w_scales: weight.scales().to_vec(),
             has_loose_work: AtomicBool::new(false),
             kept: ManuallyDrop::new(Kept {
                 w: Buffer::from_rows(gpu, weight.codes(), k, stride)?,
                 w_scales: Buffer::from_slice(gpu, weight.scales())?,
-                modules: ModuleCache::default(),
-                kernels: Mutex::default(),
+                kernels,
                 streams: Mutex::default(),
                 idle: Mutex::default(),
             }),
@@ -120,20 +107,19 @@ impl GpuMatmul {
 
     /// The plan for `m` rows.
     pub fn plan(&self, m: usize) -> Result<HopperPlan, CudaError> {
-        let Problem { n, k, quant_block, x, out, .. } = self.problem;
-        let problem = Problem::new(m, n, k, quant_block).map_err(|_| CudaError::TooLarge)?;
-        let problem = problem.with_x(x).with_out(out);
-        Ok(HopperPlan::best(&problem, self.gpu.properties(), self.strategy)?)
+        self.kept.kernels.plan(m)
     }
 
     /// Compiles the kernels for `m` rows, so that the first call does not.
     pub fn prepare(&self, m: usize) -> Result<(), CudaError> {
-        self.kernels(m).map(drop)
+        let _current = self.gpu.keep_current_context()?;
+        self.kept.kernels.kernels(m).map(drop)
     }
 
     /// Multiplies host memory into host memory. Waits for the result.
     pub fn run<T: Float>(&self, m: usize, x: HostActivations<'_>, out: &mut [T]) -> Result<(), CudaError> {
-        let kernels = self.kernels(m)?;
+        let _current = self.gpu.keep_current_context()?;
+        let kernels = self.kept.kernels.kernels(m)?;
         let problem = &kernels.plan().problem;
         require_results(problem, out)?;
         let idle = lock(&self.kept.idle).pop();
@@ -234,6 +220,7 @@ impl GpuMatmul {
         is_prepared: bool,
         work: impl FnOnce(&Gpu, &PlannedMatmul) -> Result<(), CudaError>,
     ) -> Result<(), CudaError> {
+        let _current = self.gpu.keep_current_context()?;
         // SAFETY: the caller's promise.
         let gpu = unsafe { self.gpu.on_stream(stream) };
         // Held while work is launched, so that nothing is evicted between the lookup and the launch.
@@ -244,7 +231,7 @@ impl GpuMatmul {
             _ if gpu.is_capturing()? => return Err(CudaError::NotPrepared { m }),
             _ => {
                 self.evict(&mut streams)?;
-                let kernels = self.kernels(m)?;
+                let kernels = self.kept.kernels.kernels(m)?;
                 let workspace = Workspace::allocate(&self.gpu, &kernels.plan().problem)?;
                 self.gpu.wait()?;
                 // SAFETY: it is kept beside the kernels, until all streams were waited for.
@@ -275,26 +262,6 @@ impl GpuMatmul {
         }
         Ok(())
     }
-
-    /// The kernels for `m` rows.
-    fn kernels(&self, m: usize) -> Result<Arc<PlannedKernels>, CudaError> {
-        let recent = |kernels: &mut Vec<(usize, Arc<PlannedKernels>)>| {
-            let at = kernels.iter().position(|(kept, _)| *kept == m)?;
-            kernels[at..].rotate_left(1);
-            kernels.last().map(|(_, kernels)| Arc::clone(kernels))
-        };
-        if let Some(kernels) = recent(&mut lock(&self.kept.kernels)) {
-            return Ok(kernels);
-        }
-        let modules = &self.kept.modules;
-        let made = Arc::new(PlannedKernels::tuned(&self.gpu, &self.plan(m)?, QuantizeTuning::BEST, modules)?);
-        let mut kernels = lock(&self.kept.kernels);
-        if kernels.len() >= MOST_KEPT {
-            kernels.remove(0);
-        }
-        kernels.push((m, Arc::clone(&made)));
-        Ok(made)
-    }
 }
 
 impl HostStream {
@@ -320,8 +287,4 @@ impl Drop for GpuMatmul {
             unsafe { ManuallyDrop::drop(&mut self.kept) };
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

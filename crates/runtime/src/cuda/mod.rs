@@ -14,8 +14,8 @@
 //!   work is done.
 //!
 //! What cannot be checked is `unsafe`: memory and streams of other libraries ([`Buffer::from_raw_parts`],
-//! [`Gpu::on_stream`], [`GpuMatmul::enqueue`]). Breaking a promise about values, such as a constant weight,
-//! gives wrong results but is memory-safe.
+//! [`Gpu::on_stream`], [`GpuMatmul::enqueue`], [`GpuMatmulOp::enqueue`]). Breaking a promise about values,
+//! such as a constant weight, gives wrong results but is memory-safe.
 
 mod buffer;
 mod error;
@@ -23,10 +23,12 @@ mod gpu;
 mod graph;
 mod host;
 mod info;
+mod kernel_cache;
 mod launch;
 mod matmul;
 mod module;
 mod multiply;
+mod op;
 mod peak;
 mod planned;
 mod quantize;
@@ -41,6 +43,7 @@ pub use info::{DriverInfo, GpuInfo, format_version};
 pub use matmul::{GpuMatmul, RawActivations};
 pub use multiply::{MultiplyKernel, MultiplyOperands, PreparedMultiply};
 pub use octile_core::plan::hopper::QuantizeTuning;
+pub use op::{GpuMatmulOp, RawOperands};
 pub use peak::TensorCorePeak;
 pub use planned::{DeviceActivations, MatmulOperands, PlannedMatmul, PreparedMatmul};
 pub use quantize::{PreparedQuantize, QuantizeKernel, QuantizeOperands};

@@ -75,6 +75,10 @@ impl MultiplyKernel {
         &self.plan
     }
 
+    pub(super) fn loaded(&self) -> &LoadedKernel {
+        &self.kernel
+    }
+
     /// Name of the kernel.
     pub fn entry(&self) -> &str {
         self.kernel.entry()

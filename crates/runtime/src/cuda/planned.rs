@@ -1,5 +1,7 @@
 //! The kernels of one plan: multiplication, and quantization of the activations before it.
 
+use std::sync::Arc;
+
 use octile_core::{
     ActivationKind, Problem,
     plan::hopper::{Arguments, HopperPlan},
@@ -38,14 +40,36 @@ pub(super) struct Workspace {
 impl Workspace {
     /// Allocates a workspace if activations are quantized on the GPU.
     pub(super) fn allocate(gpu: &Gpu, problem: &Problem) -> Result<Option<Self>, CudaError> {
-        let ActivationKind::Quantized(..) = problem.x else { return Ok(None) };
+        Ok(match Self::bytes(problem) {
+            0 => None,
+            bytes => Self::of(problem, Buffer::zeros(gpu, bytes)?),
+        })
+    }
+
+    /// Bytes for codes and scales; 0 unless activations are quantized on the GPU.
+    pub(super) fn bytes(problem: &Problem) -> usize {
+        let ActivationKind::Quantized(..) = problem.x else { return 0 };
+        let [codes, scales] = Self::parts(problem, &Arguments::fastest(problem));
+        codes.saturating_add(scales)
+    }
+
+    /// Uses memory of that size.
+    pub(super) fn of(problem: &Problem, memory: Buffer) -> Option<Self> {
+        let ActivationKind::Quantized(..) = problem.x else { return None };
         let arguments = Arguments::fastest(problem);
-        let scales = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
-        Ok(Some(Self {
-            codes: Buffer::zeros(gpu, problem.m * arguments.x_stride)?,
-            scales: Buffer::zeros(gpu, size_of::<f32>() * scales)?,
+        let [codes, scales] = Self::parts(problem, &arguments);
+        let memory = Arc::new(memory);
+        Some(Self {
+            codes: Buffer::part(&memory, 0, codes),
+            scales: Buffer::part(&memory, codes, scales),
             arguments,
-        }))
+        })
+    }
+
+    /// Bytes of codes and of scales. Rows of codes keep what follows them aligned.
+    fn parts(problem: &Problem, arguments: &Arguments) -> [usize; 2] {
+        let scales = arguments.x_scales.extent(problem.x_scale_shape().unwrap_or((1, 1)));
+        [problem.m.saturating_mul(arguments.x_stride), scales.saturating_mul(size_of::<f32>())]
     }
 
     /// Returns the same memory for use on another stream of the same GPU.
@@ -184,6 +208,11 @@ impl PlannedKernels {
     pub(super) fn with_workspace(&self, gpu: &Gpu, workspace: Option<Workspace>) -> PlannedMatmul {
         let quantize = self.quantize.as_ref().map(|kernel| kernel.on(gpu)).zip(workspace);
         PlannedMatmul { multiply: self.multiply.on(gpu), quantize }
+    }
+
+    /// The kernels.
+    pub(super) fn loaded(&self) -> impl Iterator<Item = &LoadedKernel> {
+        [self.multiply.loaded()].into_iter().chain(self.quantize.as_ref().map(QuantizeKernel::loaded))
     }
 
     /// The plan.

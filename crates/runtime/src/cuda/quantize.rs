@@ -87,6 +87,10 @@ impl QuantizeKernel {
         Self { gpu: gpu.clone(), ..self.clone() }
     }
 
+    pub(super) fn loaded(&self) -> &LoadedKernel {
+        &self.kernel
+    }
+
     /// Name of the kernel.
     pub fn entry(&self) -> &str {
         self.kernel.entry()

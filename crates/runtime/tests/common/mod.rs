@@ -39,7 +39,7 @@ pub(crate) fn cpus(threads: usize) -> Vec<Cpu> {
 }
 
 pub(crate) fn cpu(isa: Isa, threads: usize) -> Cpu {
-    Cpu::builder().isa(isa).threads(threads).build().unwrap()
+    Cpu::builder().isa(isa).threads(threads).spread_small_work().build().unwrap()
 }
 
 /// Element types of results that can be NaN-poisoned and compared bit by bit.
@@ -103,15 +103,15 @@ impl Case {
 
     pub(crate) fn weight(&self, strategy: Strategy) -> WeightRef<'_> {
         match strategy {
-            Strategy::Strip => WeightRef::Packed(&self.packed),
-            Strategy::Auto | Strategy::Dma | Strategy::Smem => WeightRef::Rows(&self.operands.weight),
+            Strategy::Strip => (&self.packed).into(),
+            Strategy::Auto | Strategy::Dma | Strategy::Smem => (&self.operands.weight).into(),
         }
     }
 
     pub(crate) fn x(&self) -> Activation<'_> {
         let Problem { m, k, x, .. } = self.problem();
         let floats: Floats<'_> = match &self.operands.x {
-            Activations::Fp8(x) => return Activation::Fp8(x),
+            Activations::Fp8(x) => return x.into(),
             Activations::F32(x) => Mat::new(x, m, k).unwrap().into(),
             Activations::Bf16(x) => Mat::new(x, m, k).unwrap().into(),
             Activations::F16(x) => Mat::new(x, m, k).unwrap().into(),
