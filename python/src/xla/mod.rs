@@ -42,4 +42,3 @@ fn capsule(py: Python<'_>, handler: Handler) -> PyResult<Bound<'_, PyCapsule>> {
         capsule.cast_into().map_err(|_| error::value("a capsule is not a capsule"))
     }
 }
-
