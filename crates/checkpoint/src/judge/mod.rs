@@ -155,7 +155,7 @@ impl Judge {
         let mut all: Vec<_> = ids.zip(layers).collect();
         all.extend(described.iter().map(|(id, why)| (*id, listed(&checkpoint, *id, *why))));
         all.sort_by_key(|(id, _)| *id);
-        defects.sort_by(|a, b| a.kind.cmp(&b.kind));
+        defects.sort_by_key(|defect| defect.kind);
         Ok(Judgement { summary, defects, layers: all.into_iter().map(|(_, layer)| layer).collect() })
     }
 }
