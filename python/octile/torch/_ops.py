@@ -20,8 +20,8 @@ _BLOCKS = (128, 256, 512)
 
 # What is planned and compiled once, by device, shapes and types.
 _multiplications: dict[tuple[object, ...], _native.Multiplication] = {}
-# A program with more shapes than this has no fixed set: those of the CPU start over rather than grow. Those of
-# GPUs stay, since a captured graph may launch their kernels.
+# A program with more shapes than this has no fixed set: those of the CPU start over rather than grow. Those
+# of GPUs stay, since a captured graph may launch their kernels.
 _MOST_MULTIPLICATIONS = 4096
 
 # An operator with a gradient costs some microseconds more in every call, so there is one without.
