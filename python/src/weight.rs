@@ -183,7 +183,8 @@ pub(crate) fn load_safetensors(py: Python<'_>, path: PathBuf, name: &str) -> PyR
 ///
 /// x is float32, bfloat16 or float16, and is quantized to fp8 with one scale per row and block of K
 /// (x_scaling="token"), per square block ("block"), or not at all ("none"). Or x holds fp8 codes, and
-/// x_scales their float32 scales. The result has the dtype out_dtype, by default that of x, or float32 for codes.
+/// x_scales their float32 scales. The result has the dtype out_dtype, by default that of x, or float32 for
+/// codes.
 #[pyfunction]
 #[pyo3(signature = (x, weight, *, x_scales=None, x_scaling="token", out_dtype=None))]
 pub(crate) fn matmul<'py>(
