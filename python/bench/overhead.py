@@ -42,7 +42,8 @@ def contenders(n, k):
     result = np.empty((1, n), np.float32)
     transposed = weight.dequantize().T
     return {
-        "library, row-major weight": lambda: multiplication.run(*addresses),
+        # `out` is named so that it stays alive: the library sees an address only.
+        "library, row-major weight": lambda out=out: multiplication.run(*addresses),
         "octile.torch.linear": lambda: linear(x, codes, scales),
         "library, packed weight": lambda: multiplication.run_packed(*packed_addresses),
         "Fp8Linear": lambda: layer(x),

@@ -11,12 +11,13 @@ from octile import _native
 
 _numbers = itertools.count(1)
 # An operator takes tensors and numbers, so a layer names its state by a number.
-_by_number: weakref.WeakValueDictionary[int, LayerState] = weakref.WeakValueDictionary()
+_by_number: dict[int, weakref.ref[LayerState]] = {}
 
 
 def layer_state(number: int) -> LayerState | None:
     """The state with this number, if its layer still exists."""
-    return _by_number.get(number)
+    reference = _by_number.get(number)
+    return None if reference is None else reference()
 
 
 class LayerState:
@@ -26,7 +27,8 @@ class LayerState:
         self.number = next(_numbers)
         # Replaced as a whole, so that threads see the copy of their own weight or none.
         self._last: tuple[torch.Tensor, torch.Tensor, object, torch.Tensor | None] | None = None
-        _by_number[self.number] = self
+        number = self.number
+        _by_number[number] = weakref.ref(self, lambda _: _by_number.pop(number, None))
 
     def is_unchanged(self, weight: torch.Tensor, scales: torch.Tensor) -> bool:
         """Whether the last call had these tensors, and nobody has written to them since."""

@@ -58,8 +58,11 @@ class Fp8Linear(nn.Module):
         return layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        product = operator(x)(x, self.weight, self.weight_scale_inv, self._state.number)
-        return product if self.bias is None else product + self.bias
+        # Attributes of modules are looked up slowly.
+        own = self._parameters
+        product = operator(x)(x, own["weight"], own["weight_scale_inv"], self._state.number)
+        bias = own["bias"]
+        return product if bias is None else product + bias
 
     def repack(self) -> None:
         """Has the next call on a CPU pack the weight again."""

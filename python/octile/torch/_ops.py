@@ -160,15 +160,19 @@ def _prepare(
         _check_x_scales(x, x_scales, multiplication.block)
         if x_scales.get_device() != device or not (x_scales.is_contiguous() and x.is_contiguous()):
             raise ValueError("x and x_scales must be contiguous, and on the device of the weight")
-    shape = x.shape
-    if not shape or shape[-1] != multiplication.k:
-        raise _wrong_columns(x, multiplication.k)
+    shape, (n, k) = x.shape, weight.shape
+    if not shape or shape[-1] != k:
+        raise _wrong_columns(x, k)
     if x.get_device() != device or weight.get_device() != device or scales.get_device() != device:
         raise _several_devices(x, weight, scales)
     if not (weight.is_contiguous() and scales.is_contiguous()):
         raise ValueError("weight and weight_scale_inv must be contiguous: call .contiguous() once, ahead")
-    out = x.new_empty((*shape[:-1], multiplication.n), dtype=_result_dtype(x, out_dtype))
-    return multiplication, out, x.numel() // multiplication.k
+    if out_dtype is None and x_scales is None and len(shape) == 2:
+        # The same as below, a microsecond sooner.
+        rows = shape[0]
+        return multiplication, x.new_empty(rows, n), rows
+    out = x.new_empty((*shape[:-1], n), dtype=_result_dtype(x, out_dtype))
+    return multiplication, out, x.numel() // k
 
 
 def _find(
