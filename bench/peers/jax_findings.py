@@ -7,9 +7,9 @@ what JAX lowers each to, and the same operands.
 
 Two pairs of times are compared. Until a verdict: the whole process of `octile simulate`, and JAX's first
 call, which traces and compiles the interpreter's program as every test does; what lowering the kernel for
-Octile takes is recorded beside them. Simulation alone: the `seconds` of Octile's JSON document, in which it compiles
-and runs the module, and a repeated call of the program that JAX has compiled. Processor time is recorded
-too, because other work on the machine affects it less.
+Octile takes is recorded beside them. Simulation alone: the `seconds` of Octile's JSON document, in which it
+compiles and runs the module, and a repeated call of the program that JAX has compiled. Processor time is
+recorded too, because other work on the machine affects it less.
 """
 
 import argparse

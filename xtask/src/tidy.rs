@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// A crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 11] = [
+const CRATES: [(&str, &[&str]); 12] = [
     ("core", &[]),
     ("mosaic", &["octile-core"]),
     ("ptx", &["octile-core"]),

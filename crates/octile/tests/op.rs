@@ -201,7 +201,7 @@ fn several_threads_and_pools_multiply_at_once() {
     let some = |first: usize| {
         for at in first..first + 10 {
             let at = at % all.len();
-            let weight = if first % 2 == 0 { WeightRef::Packed(&packed) } else { rows(&all[0]) };
+            let weight = if first.is_multiple_of(2) { WeightRef::Packed(&packed) } else { rows(&all[0]) };
             require_same_bits(
                 &multiply::<bf16>(&op, weight, &all[at].x).unwrap(),
                 &expected[at],

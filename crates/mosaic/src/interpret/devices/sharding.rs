@@ -155,8 +155,8 @@ impl Sharding {
         Tensor { element: tensor.element, shape: local.to_vec(), bytes: bytes.into() }
     }
 
-    /// Writes a device's part into the bytes of the whole tensor, of shape `shape`. Returns whether it differs
-    /// from what another device has written there.
+    /// Writes a device's part into the bytes of the whole tensor, of shape `shape`. Returns whether it
+    /// differs from what another device has written there.
     pub(crate) fn put(
         &self,
         device: usize,
