@@ -5,6 +5,7 @@
 mod chart;
 mod fuzz;
 mod memcheck;
+mod python;
 mod tidy;
 
 use std::{
@@ -39,6 +40,14 @@ enum Args {
     Chart,
     /// Test the layers for candle (crates/candle, outside the workspace; fetches candle)
     TestCandle,
+    /// Build the wheel of python/ and run its tests (also part of `test`)
+    TestPython,
+    /// Run the PyTorch tests of python/ (installs 5 GB under target/python-torch)
+    TestTorch {
+        /// Use this Python, which has PyTorch, numpy, pytest and maturin
+        #[arg(long, value_name = "PATH")]
+        python: Option<PathBuf>,
+    },
     /// Compare checkpoints with transformers and compressed-tensors (installs 5 GB under target/peers)
     TestTransformers {
         /// Use this Python, which has the libraries
@@ -57,6 +66,10 @@ fn main() -> ExitCode {
         Args::Book => book(),
         Args::Chart => chart::write(&root()),
         Args::TestCandle => test_candle().and_then(|ran| ran.then_some(()).context("cannot fetch candle")),
+        Args::TestPython => {
+            python::test().and_then(|ran| ran.then_some(()).context("cannot fetch the packages"))
+        }
+        Args::TestTorch { python } => python::test_torch(python),
         Args::TestTransformers { python } => test_transformers(python),
     };
     match result {
@@ -92,6 +105,14 @@ fn test(with_memcheck: bool) -> Result<()> {
     cargo(&["test", "--workspace"])?;
     if !test_candle()? {
         println!("== not run: test-candle (candle cannot be fetched)");
+    }
+    if !python::test()? {
+        println!("== not run: test-python (packages from PyPI cannot be fetched)");
+    }
+    if std::env::var_os("OCTILE_TEST_TORCH").is_some() {
+        python::test_torch(None)?;
+    } else {
+        println!("== not run: test-torch (installs 5 GB; cargo xtask test-torch, or OCTILE_TEST_TORCH=1)");
     }
     if with_memcheck {
         memcheck::run()?;

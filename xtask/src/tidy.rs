@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 /// A crate, and the crates of this workspace that it may depend on.
-const CRATES: [(&str, &[&str]); 11] = [
+const CRATES: [(&str, &[&str]); 12] = [
     ("core", &[]),
     ("mosaic", &["octile-core"]),
     ("ptx", &["octile-core"]),
@@ -34,6 +34,7 @@ const CRATES: [(&str, &[&str]); 11] = [
             "octile-harness",
         ],
     ),
+    ("python", &["octile", "octile-cli", "octile-core", "octile-kernels"]),
 ];
 
 /// Longer files hold more than one concept.
@@ -57,11 +58,14 @@ pub(crate) fn run(root: &Path) -> Result<()> {
     for folder in fs::read_dir(root.join("crates"))? {
         check_dependencies(&folder?.path(), &mut violations)?;
     }
-    for file in files(root, &["crates", "examples", "fuzz", "xtask"], "rs")? {
+    check_dependencies(&root.join("python"), &mut violations)?;
+    for file in files(root, &["crates", "examples", "fuzz", "python", "xtask"], "rs")? {
         check_source(&relative(root, &file), &read(&file)?, &mut violations);
     }
-    for file in files(root, &["bench", "crates", "examples"], "py")? {
-        check_width(&relative(root, &file), read(&file)?.lines().enumerate(), &mut violations);
+    for file in files(root, &["bench", "crates", "examples", "python"], "py")? {
+        let (name, text) = (relative(root, &file), read(&file)?);
+        check_length(&name, &text, &mut violations);
+        check_width(&name, text.lines().enumerate(), &mut violations);
     }
     documents::check(root, &mut violations)?;
     if violations.is_empty() {
@@ -74,18 +78,18 @@ fn check_dependencies(folder: &Path, violations: &mut Vec<String>) -> Result<()>
     let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
     let Some((_, allowed)) = CRATES.iter().find(|(known, _)| *known == name) else {
         violations
-            .push(format!("crates/{name} is not listed: add it to xtask/src/tidy.rs and ARCHITECTURE.md"));
+            .push(format!("crate {name} is not listed: add it to xtask/src/tidy.rs and ARCHITECTURE.md"));
         return Ok(());
     };
     let manifest: toml::Table = read(&folder.join("Cargo.toml"))?.parse()?;
     let dependencies = manifest.get("dependencies").and_then(|d| d.as_table()).into_iter().flatten();
     for (dependency, _) in dependencies {
         if dependency.starts_with("octile") && !allowed.contains(&dependency.as_str()) {
-            violations.push(format!("crates/{name} must not depend on {dependency}"));
+            violations.push(format!("crate {name} must not depend on {dependency}"));
         }
         if dependency == "anyhow" && name != "cli" {
             violations.push(format!(
-                "crates/{name} must not depend on anyhow: libraries return error enums, only the cli uses it"
+                "crate {name} must not depend on anyhow: libraries return error enums, only the cli uses it"
             ));
         }
     }
@@ -93,17 +97,13 @@ fn check_dependencies(folder: &Path, violations: &mut Vec<String>) -> Result<()>
 }
 
 fn check_source(name: &Path, text: &str, violations: &mut Vec<String>) {
-    let lines = text.lines().count();
-    if lines > LONGEST_FILE {
-        violations
-            .push(format!("{}: {lines} lines, more than {LONGEST_FILE}: split the file", name.display()));
-    }
+    check_length(name, text, violations);
     let comments = text.lines().enumerate().filter(|(_, line)| line.trim_start().starts_with("//"));
     check_width(name, comments, violations);
     let crate_root = name.ends_with("src/lib.rs") || name.ends_with("src/main.rs");
     // These pass raw pointers and streams of their callers on to the runtime.
-    let passes_pointers = ["crates/octile", "crates/candle"].iter().any(|folder| name.starts_with(folder));
-    let lint = if passes_pointers { "deny" } else { "forbid" };
+    let borders = ["crates/octile", "crates/candle", "python"];
+    let lint = if borders.iter().any(|folder| name.starts_with(folder)) { "deny" } else { "forbid" };
     let attribute = format!("#![{lint}(unsafe_code)]");
     if crate_root && !name.starts_with("crates/runtime") && !text.contains(&attribute) {
         violations.push(format!("{}: {attribute} is missing; only crates/runtime is exempt", name.display()));
@@ -114,6 +114,14 @@ fn check_source(name: &Path, text: &str, violations: &mut Vec<String>) {
         if [".unwrap()", ".expect(", "panic!(", "unreachable!("].iter().any(|call| line.contains(call)) {
             violations.push(format!("{}:{at}: a parser of untrusted text must not panic", name.display()));
         }
+    }
+}
+
+fn check_length(name: &Path, text: &str, violations: &mut Vec<String>) {
+    let lines = text.lines().count();
+    if lines > LONGEST_FILE {
+        violations
+            .push(format!("{}: {lines} lines, more than {LONGEST_FILE}: split the file", name.display()));
     }
 }
 

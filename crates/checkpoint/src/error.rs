@@ -100,6 +100,11 @@ pub enum CheckpointError {
     #[error("{tensor} overflows {dtype:?} at row {row}, column {col}: choose another --dtype")]
     Overflow { tensor: String, row: usize, col: usize, dtype: octile_core::FloatKind },
 
+    #[error("{module}: {why}; `octile inspect-model` checks the whole checkpoint")]
+    BadWeight { module: String, why: String },
+    #[error("{} holds none of the fp8 weights in their shape: name the original checkpoint", path.display())]
+    NothingInCommon { path: PathBuf },
+
     #[error("'{glob}' is not a glob: {why}")]
     BadGlob { glob: String, why: String },
     #[error("--only '{glob}' matches no tensor: --dry-run lists the names")]

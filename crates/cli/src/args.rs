@@ -3,6 +3,7 @@
 mod chip;
 mod dumps;
 mod inspect;
+mod inspect_model;
 mod quantize;
 mod run_module;
 mod simulate;
@@ -22,6 +23,7 @@ pub use octile_harness::case::StrategyChoice;
 pub use chip::{ChipChoice, HOPPER_TARGET};
 pub use dumps::{AnalyzeArgs, CheckArgs, CompareArgs, JudgeArgs, KnownArgs, ReportArgs, VerifyArgs};
 pub use inspect::InspectArgs;
+pub use inspect_model::InspectModelArgs;
 pub use quantize::{
     ConvertArgs, DequantizeArgs, FloatChoice, FormatChoice, LayoutChoice, OutputArgs, QuantizeArgs,
     ScaleKindChoice,
@@ -67,6 +69,7 @@ Examples:
   octile test --strategy v2 --shape 512x512x512:128
   octile test --x bf16 --x-scales block --out bf16 --shape 1x4096x4096:128
   octile test --isa portable --threads 1 --json=checks.json
+  octile test --model Qwen3-8B-FP8 --tokens 1,16
   octile test --backend gpu-sim             no GPU needed; ragged shapes, minutes
   octile test --backend gpu-sim --promote 64 --shape 130x300x1000:128";
 
@@ -75,6 +78,7 @@ Examples:
   octile bench --quick                      six standard shapes, 10 runs each
   octile bench --strategy strip --shape 1x4096x4096:128 --x bf16 --threads 1
   octile bench --iterations 50 --warmup 5 --json=timings.json
+  octile bench --model Qwen3-8B --tokens 1,64 --x bf16
   octile bench --baseline timings.json --fail-if-slower 5%";
 
 const COMPLETIONS_HELP: &str = "\
@@ -126,6 +130,9 @@ pub enum Command {
     /// Convert an fp8 checkpoint to bf16, f16 or f32
     #[command(after_help = quantize::DEQUANTIZE_HELP)]
     Dequantize(DequantizeArgs),
+    /// Check an fp8 checkpoint: defects, scales, quantization noise
+    #[command(after_help = inspect_model::INSPECT_MODEL_HELP)]
+    InspectModel(InspectModelArgs),
     /// Locate or install the vendors' compilers
     #[command(after_help = tools::TOOLS_HELP)]
     Tools(ToolsArgs),
@@ -166,6 +173,15 @@ pub struct WorkArgs {
     /// Rows of x, outputs, inputs, and quantization block; repeatable
     #[arg(long = "shape", value_name = "MxNxK:QB")]
     pub shapes: Vec<Problem>,
+    /// Layers of this checkpoint instead of shapes
+    ///
+    /// A folder in the Hugging Face layout, or one .safetensors file: its fp8 weights, or those that `octile
+    /// quantize` would quantize. `test` checks the first layer of each shape with its real weight.
+    #[arg(long, value_name = "MODEL", conflicts_with = "shapes")]
+    pub model: Option<PathBuf>,
+    /// Rows of x for --model [default: 1,16,512]
+    #[arg(long, value_name = "M,..", value_delimiter = ',', requires = "model", value_parser = token_count)]
+    pub tokens: Vec<usize>,
     /// Activations: fp8, floats to quantize, or unquantized (-plain)
     #[arg(long, value_enum, default_value_t = XChoice::Fp8)]
     pub x: XChoice,
@@ -203,6 +219,12 @@ pub struct WorkArgs {
     /// Destination of the records.
     #[command(flatten)]
     pub json: JsonArgs,
+}
+
+/// A number of tokens.
+fn token_count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| (1..=1 << 20).contains(count));
+    count.ok_or_else(|| "expected numbers from 1 to 1048576, such as 1,16,512".to_owned())
 }
 
 /// A promotion interval that the kernels support.

@@ -15,11 +15,12 @@ mod plain_path;
 pub mod print;
 pub mod progress;
 pub mod python;
+mod restart;
 mod strict_json;
 pub mod tensor_file;
 pub mod tools;
 
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;
 
@@ -42,7 +43,18 @@ impl Verdict {
 /// Runs the command line of this process. Exit codes: 0 passed, 1 a check failed, 2 error, 128 + N ended by
 /// signal N.
 pub fn run() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    ExitCode::from(run_parsed(args::Args::try_parse()))
+}
+
+/// Runs a command line inside another program, and returns the exit code. The first argument is the name of
+/// the command; `restart` starts the command line in a new process when its arguments are appended.
+pub fn run_with(arguments: Vec<OsString>, restart: Vec<OsString>) -> u8 {
+    restart::set(restart);
+    run_parsed(args::Args::try_parse_from(arguments))
+}
+
+fn run_parsed(args: Result<args::Args, clap::Error>) -> u8 {
+    let args = match args {
         Ok(args) => args,
         Err(error) => return refuse(&error),
     };
@@ -58,17 +70,17 @@ pub fn run() -> ExitCode {
     let outcome = command::dispatch(args).and_then(printed);
     interrupt::yield_to_exit();
     match outcome {
-        Ok(Verdict::Passed) => ExitCode::SUCCESS,
-        Ok(Verdict::Failed) => ExitCode::from(1),
+        Ok(Verdict::Passed) => 0,
+        Ok(Verdict::Failed) => 1,
         Err(error) => {
             print::say(&format!("octile: {error:#}"));
-            ExitCode::from(2)
+            2
         }
     }
 }
 
 /// Prints help as it is; an error may repeat an argument, which may contain control characters.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error) -> u8 {
     let plain = error.render().to_string();
     if print::printable(&plain) == plain {
         // Colored on a terminal. A closed pipe is not an error.
@@ -76,5 +88,5 @@ fn refuse(error: &clap::Error) -> ExitCode {
     } else {
         print::say(plain.trim_end());
     }
-    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
+    u8::try_from(error.exit_code()).unwrap_or(2)
 }

@@ -16,6 +16,12 @@ const GELU: &str = include_str!("lowered/gelu_tanh.mlir");
 const UNALIGNED: &str = include_str!("lowered/oob_vmem.mlir");
 const PAGED: &str = include_str!("lowered/paged.mlir");
 
+const RING: &str = include_str!("../../mosaic/tests/sharded/all_gather_ring.mlir");
+const MESH: &str = include_str!("../../mosaic/tests/sharded/mesh_2d_column_sum.mlir");
+const SOFTMAX_BYTECODE: &[u8] = include_bytes!("../../mosaic/tests/bytecode/softmax.bc");
+const SOFTMAX_MOSAIC: &str = include_str!("../../mosaic/tests/bytecode/softmax.mlir");
+const PREFETCHED: &str = include_str!("../../mosaic/tests/lowered/scalar_prefetch.mlir");
+
 /// A folder with a lowered module.
 struct Lowered {
     place: TempDir,
@@ -29,9 +35,13 @@ impl Lowered {
     }
 
     fn octile(&self, arguments: &[&str]) -> Output {
+        self.command(arguments).output().expect("octile runs")
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
         command.args(arguments).current_dir(self.place.path()).env("OCTILE_LIBTPU", common::libtpu());
-        command.output().expect("octile runs")
+        command
     }
 
     /// Standard output of a command that succeeds.
@@ -142,6 +152,104 @@ fn a_folder_that_the_compiler_wrote_is_grouped_by_kernel() {
 }
 
 #[test]
+fn a_kernel_without_a_program_is_compiled_in_every_form() {
+    let module = Lowered::new(SOFTMAX);
+    let inspect = |name: &str, kernel: &[u8]| {
+        fs::write(module.path(name), kernel).unwrap();
+        module.says(&["inspect", name, "-o", "out"]);
+        assert_eq!(names(&module.path("out")), ["k"], "{name}");
+        let version = module.json("out")["versions"][0].clone();
+        assert!(version["facts"]["operands"].to_string().contains("[256,512]"), "{name}: {version}");
+        version["facts"]["cycles"]["issued"].clone()
+    };
+    let cycles = inspect("lowered.mlir", SOFTMAX.as_bytes());
+    assert_eq!(inspect("kernel.bc", SOFTMAX_BYTECODE), cycles);
+    assert_eq!(inspect("kernel.mlir", SOFTMAX_MOSAIC.as_bytes()), cycles);
+    // Bytecode has the Python lines.
+    inspect("kernel.bc", SOFTMAX_BYTECODE);
+    assert!(module.says(&["analyze", "out"]).contains("suite1.py"));
+}
+
+#[test]
+fn a_kernel_comes_from_standard_input_too() {
+    use std::{io::Write, process::Stdio};
+    let module = Lowered::new(SOFTMAX);
+    let body = base64::Engine::encode(&base64::engine::general_purpose::STANDARD, SOFTMAX_BYTECODE);
+    let mut command = module.command(&["inspect", "-", "-o", "out"]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    child.stdin.take().unwrap().write_all(body.as_bytes()).unwrap();
+    assert!(child.wait().unwrap().success());
+    let manifest = fs::read_to_string(module.path("out/k/manifest.json")).unwrap();
+    assert!(manifest.contains("\"source\": \"stdin\""), "{manifest}");
+}
+
+#[test]
+fn extents_that_depend_on_operands_are_assumed() {
+    let module = Lowered::new(PREFETCHED);
+    let said = module.says(&["inspect", "lowered.mlir", "-o", "out"]);
+    assert!(said.contains("are assumed to be the\nsmallest"), "{said}");
+}
+
+#[test]
+fn a_module_with_a_mesh_is_compiled_for_its_devices() {
+    for (name, text, devices, topology) in
+        [("ring", RING, "4 devices", "tpu7x:2x2x1"), ("mesh", MESH, "4 devices", "tpu7x:2x2x1")]
+    {
+        let module = Lowered::new(text);
+        let said = module.says(&["inspect", "lowered.mlir", "-o", "out"]);
+        assert!(said.contains(devices), "{name}: {said}");
+        let kernel = &names(&module.path("out"))[0];
+        let manifest = fs::read_to_string(module.path("out").join(kernel).join("manifest.json")).unwrap();
+        assert!(manifest.contains(topology), "{name}: {manifest}");
+        assert!(module.says(&["verify", "out"]).contains("PASS: 1 version"), "{name}");
+    }
+}
+
+#[test]
+fn a_kernel_is_compiled_for_the_devices_that_are_asked_for() {
+    let module = Lowered::new(RING);
+    let (_, body) = RING.split_once("body\\22: \\22").unwrap();
+    fs::write(module.path("kernel.txt"), body.split('\\').next().unwrap()).unwrap();
+    let said = module.says(&["inspect", "kernel.txt", "--devices", "16", "-o", "out"]);
+    assert!(said.contains("16 devices"), "{said}");
+}
+
+#[test]
+fn a_folder_of_several_modules_is_grouped() {
+    let module = Lowered::new(SOFTMAX);
+    module.says(&["inspect", "lowered.mlir", "-o", "first", "--keep-dumps"]);
+    fs::write(module.path("lowered.mlir"), GELU).unwrap();
+    module.says(&["inspect", "lowered.mlir", "-o", "second", "--keep-dumps"]);
+    copy_into(&module.path("first/k/raw"), &module.path("dump"));
+    copy_into(&module.path("second/k/raw"), &module.path("dump"));
+    let said = module.says(&["analyze", "dump", "--chip", "tpu7x"]);
+    assert!(said.contains("jit_softmax/") && said.contains("jit_f/"), "{said}");
+    assert!(!said.contains("WARNING") && !said.contains("damaged"), "{said}");
+    assert!(module.says(&["verify", "dump", "--chip", "tpu7x"]).contains("PASS: all 2 versions"));
+    // The simulator runs both kernels, or one.
+    let said = module.says(&["simulate", "dump"]);
+    assert_eq!(said.matches("verdict   PASS").count(), 2, "{said}");
+    let said = module.says(&["simulate", "dump", "--kernel", "k#2"]);
+    assert_eq!(said.matches("verdict   PASS").count(), 1, "{said}");
+    let output = module.octile(&["simulate", "dump", "--json"]);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(said.contains("holds 2 kernels: pick one for --json with --kernel: k, k#2"), "{said}");
+}
+
+/// Copies files and folders, and keeps what is there.
+fn copy_into(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().unwrap());
+        match path.is_dir() {
+            true => copy_into(&path, &target),
+            false => drop(fs::copy(&path, &target).unwrap()),
+        }
+    }
+}
+
+#[test]
 fn a_kernel_that_the_compiler_rejects_names_its_python_line() {
     let module = Lowered::new(UNALIGNED);
     let output = module.octile(&["inspect", "lowered.mlir", "-o", "out"]);
@@ -161,7 +269,11 @@ fn what_is_not_a_lowered_module_is_rejected() {
     };
     assert!(said("module {}", &[]).contains("calls no Pallas kernel"));
     let kernel = "module { func.func @k(%arg0: memref<8xf32, #tpu.memory_space<vmem>>) { return } }";
-    assert!(said(kernel, &[]).contains("is a kernel without the program around it"));
+    assert!(said(kernel, &[]).contains("writes none of its operands"));
+    assert!(said(SOFTMAX, &["--devices", "2000"]).contains("--devices"));
+    assert!(said(RING, &["--devices", "8"]).contains("is for 4 devices, not 8"));
+    assert!(said(RING, &["--chip", "v5e", "--devices", "1"]).contains("is for 4 devices, not 1"));
+    assert!(said(SOFTMAX, &["--chip", "v5e", "--devices", "512"]).contains("the largest v5e has 256"));
     assert!(said(SOFTMAX, &["--shape", "512x512x512:128"]).contains("cannot be used with"));
     assert!(said(SOFTMAX, &["--chip", "sm_90a"]).contains("is a module for TPUs"));
 }

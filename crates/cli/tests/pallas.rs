@@ -184,7 +184,7 @@ fn results_are_saved_as_tensors() {
     let bytes = saved(&report).unwrap();
     let file = SafeTensors::deserialize(&bytes).unwrap();
     assert_eq!(file.names(), ["out"]);
-    assert_eq!(file.tensor("out").unwrap().data(), report.outputs[0].bytes);
+    assert_eq!(file.tensor("out").unwrap().data(), *report.outputs[0].bytes);
 }
 
 #[test]
@@ -204,4 +204,63 @@ fn one_kernel_is_picked_by_name() {
     assert_eq!(alone.outputs, report(&data("softmax.mlir"), &[]).unwrap().outputs);
     let said = refusal(&data("dma.bc"), &["--kernel", name]);
     assert!(said.contains("is a kernel itself"), "{said}");
+}
+
+/// Bare kernels in a folder, as `--xla_mosaic_dump_to` writes them.
+#[test]
+fn the_kernels_of_a_dump_folder_run_one_by_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let kernels = ["softmax", "gelu_tanh", "softmax"];
+    for (number, name) in kernels.iter().enumerate() {
+        let text = std::fs::read_to_string(format!(
+            "{}/../mosaic/tests/bytecode/{name}.mlir",
+            env!("CARGO_MANIFEST_DIR")
+        ));
+        let file = format!("179-000{number}-mosaic-dump-anonymous-original.txt");
+        std::fs::write(folder.path().join(file), text.expect("a kernel")).expect("written");
+    }
+    let args = |only: Option<&str>| SimulateArgs {
+        kernel: folder.path().to_owned(),
+        only: only.map(str::to_owned),
+        ..SimulateArgs::default()
+    };
+    let requests = SimulateRequest::all(&args(None)).expect("kernels");
+    assert_eq!(requests.len(), 3);
+    for request in &requests {
+        assert!(run(request).expect("runs").completed);
+    }
+    let second = SimulateRequest::new(&args(Some("k#2"))).expect("a kernel");
+    assert!(second.name.contains("179-0001"), "{}", second.name);
+    let unknown = SimulateRequest::new(&args(Some("q"))).err().expect("no such kernel").to_string();
+    assert!(unknown.ends_with("no kernel 'q', only k, k#2, k#3"), "{unknown}");
+    let traced = SimulateArgs { trace: Some("t.json".into()), ..args(None) };
+    let refused = SimulateRequest::all(&traced).err().expect("several").to_string();
+    assert!(
+        refused.contains("holds 3 kernels: pick one for --trace with --kernel: k, k#2, k#3"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn an_unwritten_result_of_a_dynamic_grid_names_the_grid() {
+    let report = simulate_lowered("dynamic_grid");
+    let finding = report.findings.first().expect("a small random grid leaves most unwritten");
+    let remedy = finding.remedy.as_deref().unwrap_or_default();
+    assert!(remedy.starts_with("the grid is dynamic, and was ["), "{remedy}");
+    assert!(finding.python.is_some(), "{finding:?}");
+}
+
+#[test]
+fn findings_about_a_whole_kernel_have_its_line() {
+    let report = simulate_lowered("vmem_512MiB");
+    let finding = report.findings.first().expect("too much VMEM");
+    let place = finding.python.as_ref().expect("a Python line");
+    assert!(place.line.file.ends_with(".py") && place.line.line > 0, "{place:?}");
+}
+
+/// Runs a lowered module on random operands.
+fn simulate_lowered(name: &str) -> SimulateReport {
+    let path = format!("{}/tests/lowered/{name}.mlir", env!("CARGO_MANIFEST_DIR"));
+    let args = SimulateArgs { kernel: path.into(), ..SimulateArgs::default() };
+    run(&SimulateRequest::new(&args).expect("a kernel")).expect("runs")
 }

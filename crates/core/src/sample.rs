@@ -89,10 +89,20 @@ impl Activations {
 impl Operands {
     /// Random operands for a seed.
     pub fn random(problem: Problem, seed: u64) -> Self {
-        let Problem { m, n, k, quant_block, .. } = problem;
+        let Problem { n, k, quant_block, .. } = problem;
         let weight = values(n, k, quant_block, &mut Rng::new(seed, 1));
         let weight =
             QuantizedWeight::quantize(matrix(&weight, n, k), quant_block).expect("sample weights are finite");
+        Self::with_weight(problem, weight, seed)
+    }
+
+    /// Random activations for a seed, and this weight.
+    ///
+    /// # Panics
+    /// If the weight does not have the problem's shape.
+    pub fn with_weight(problem: Problem, weight: QuantizedWeight, seed: u64) -> Self {
+        let Problem { m, n, k, quant_block, .. } = problem;
+        assert_eq!((weight.rows(), weight.cols(), weight.quant_block()), (n, k, quant_block));
         let x = values(m, k, quant_block, &mut Rng::new(seed, 2));
         let x = match problem.x {
             ActivationKind::Fp8(granularity) => Activations::Fp8(

@@ -1,6 +1,8 @@
 //! Checks every strategy against the f64 reference.
 
-use octile_core::{Problem, Strategy, bound::Accumulator, exact::ExactOperands, sample::Operands};
+use octile_core::{
+    Problem, QuantizedWeight, Strategy, bound::Accumulator, exact::ExactOperands, sample::Operands,
+};
 use serde::Serialize;
 
 use crate::{
@@ -84,6 +86,7 @@ struct SuiteRecord<'a> {
 #[derive(Debug, Serialize)]
 struct CheckRecord<'a> {
     strategy: Strategy,
+    label: &'a str,
     #[serde(flatten)]
     problem: ProblemFields,
     #[serde(flatten)]
@@ -96,6 +99,7 @@ impl<'a> TestRecord<'a> {
     pub fn new(reports: &'a [TestReport]) -> Self {
         let check = |case: &'a CaseChecks, (strategy, check): &'a (Strategy, Check)| CheckRecord {
             strategy: *strategy,
+            label: &case.case.label,
             problem: ProblemFields::from(&case.case.problem),
             check,
             passed: check.passed(),
@@ -112,14 +116,47 @@ impl<'a> TestRecord<'a> {
     }
 }
 
-/// Checks every case.
+/// Rows of the result that are checked with a given weight.
+const CHECKED_ROWS: usize = 16;
+
+/// Loads the weight of a case.
+pub type LoadWeight<'a> = dyn FnMut(&Case) -> Result<QuantizedWeight> + 'a;
+
+/// Checks every case, with random and with exact operands.
 pub fn run(backend: &dyn Backend, request: &TestRequest, observer: &dyn Observer) -> Result<TestReport> {
-    let (mut cases, mut accumulators) = (Vec::new(), Vec::new());
-    for case in &request.cases {
+    check_all(backend, request, observer, |case| {
         observer.doing(format!("checking {} ({})", case.problem, case.label));
-        let mut checks = check_random(backend, request, &case.problem)?;
+        let operands = Operands::random(case.problem, request.seed);
+        let mut checks = check_operands(backend, request, &operands, case.problem.m)?;
         observer.doing(format!("checking {} ({}), exact operands", case.problem, case.label));
         check_exact(backend, request, &case.problem, &mut checks)?;
+        Ok(checks)
+    })
+}
+
+/// Checks every case with a weight of the caller, loaded when its turn comes, and random activations.
+pub fn run_with_weights(
+    backend: &dyn Backend,
+    request: &TestRequest,
+    load: &mut LoadWeight<'_>,
+    observer: &dyn Observer,
+) -> Result<TestReport> {
+    check_all(backend, request, observer, |case| {
+        observer.doing(format!("checking {} ({})", case.problem, case.label));
+        let operands = Operands::with_weight(case.problem, load(case)?, request.seed);
+        check_operands(backend, request, &operands, CHECKED_ROWS)
+    })
+}
+
+fn check_all(
+    backend: &dyn Backend,
+    request: &TestRequest,
+    observer: &dyn Observer,
+    mut check: impl FnMut(&Case) -> Result<Vec<(Strategy, Check)>>,
+) -> Result<TestReport> {
+    let (mut cases, mut accumulators) = (Vec::new(), Vec::new());
+    for case in &request.cases {
+        let checks = check(case)?;
         for (strategy, _) in &checks {
             let accumulator = backend.accumulator_of(*strategy, &case.problem);
             if !accumulators.contains(&accumulator) {
@@ -133,21 +170,23 @@ pub fn run(backend: &dyn Backend, request: &TestRequest, observer: &dyn Observer
     Ok(TestReport { provenance, setup, seed: request.seed, accumulators, cases })
 }
 
-/// Checks every strategy on random operands, against the error bound of its accumulator.
-fn check_random(
+/// Checks every strategy on these operands, against the error bound of its accumulator, in up to `rows` rows.
+fn check_operands(
     backend: &dyn Backend,
     request: &TestRequest,
-    problem: &Problem,
+    operands: &Operands,
+    rows: usize,
 ) -> Result<Vec<(Strategy, Check)>> {
-    let operands = Operands::random(*problem, request.seed);
-    let mut expectation = (backend.accumulator(), Expectation::whole(&operands, backend.accumulator()));
+    let problem = &operands.problem;
+    let expect = |accumulator| (accumulator, Expectation::sampled(operands, rows, accumulator));
+    let mut expectation = expect(backend.accumulator());
     let mut checks = Vec::new();
     for strategy in StrategyChoice::resolve(&request.strategies, backend, problem) {
         let accumulator = backend.accumulator_of(strategy, problem);
         if accumulator != expectation.0 {
-            expectation = (accumulator, Expectation::whole(&operands, accumulator));
+            expectation = expect(accumulator);
         }
-        let mut contender = backend.prepare(strategy, &operands)?;
+        let mut contender = backend.prepare(strategy, operands)?;
         checks.push((strategy, expectation.1.check(contender.as_mut())?));
     }
     Ok(checks)

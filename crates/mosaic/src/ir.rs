@@ -165,12 +165,12 @@ impl Function {
     }
 
     /// Iterates over all operations, outer ones before nested ones.
-    pub fn walk(&self, visit: &mut impl FnMut(&Op)) {
+    pub fn walk<'f>(&'f self, visit: &mut impl FnMut(&'f Op)) {
         walk(&self.body, visit);
     }
 }
 
-fn walk(region: &Region, visit: &mut impl FnMut(&Op)) {
+fn walk<'f>(region: &'f Region, visit: &mut impl FnMut(&'f Op)) {
     for op in &region.ops {
         visit(op);
         for region in &op.regions {

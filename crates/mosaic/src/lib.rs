@@ -25,4 +25,5 @@ pub use attribute::{Attr, Attributes, CoreType, DimensionSemantics, DotDimension
 pub use build::FunctionBuilder;
 pub use ir::{Function, Module, Op, Place, Region, SourceFrame, SourceStack, Value, Visibility};
 pub use parse::{ParseError, ParseErrorKind, parse};
+pub use print::Stable;
 pub use types::{Float, Layout, MemRef, MemorySpace, Type};

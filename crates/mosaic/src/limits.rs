@@ -62,6 +62,10 @@ pub const DEFAULT_OPERATIONS: u64 = 1 << 27;
 /// Vector elements, or DMA bytes, that count as one operation.
 pub const ELEMENTS_PER_OPERATION: usize = 32;
 
+/// What an operation of the program around a kernel counts beside its elements: it allocates a tensor, so an
+/// endless `stablehlo.while` would take minutes to spend the budget at 1 each.
+pub const OPERATIONS_AROUND: u64 = 32;
+
 /// Multiply-adds that count as one operation.
 pub const PRODUCTS_PER_OPERATION: u64 = 1 << 10;
 

@@ -2,8 +2,10 @@
 //! parse back.
 
 mod forms;
+mod stable;
 
 pub(crate) use forms::{FLOAT_PREDICATES, INT_PREDICATES, constant_type};
+pub use stable::Stable;
 
 use std::{
     collections::{HashMap, HashSet},

@@ -228,7 +228,7 @@ fn damaged_programs_are_refused_or_run_but_do_not_panic() {
                 let ty = main.ty(value);
                 let element = Element::of(ty)?;
                 let elements: usize = ty.shape().iter().product();
-                let bytes = vec![1; elements.min(1 << 16) * element.bytes()];
+                let bytes = vec![1; elements.min(1 << 16) * element.bytes()].into();
                 Some(Tensor { element, shape: ty.shape().to_vec(), bytes })
             };
             let Some(operands) = main.body.arguments.iter().map(operand).collect::<Option<Vec<_>>>() else {

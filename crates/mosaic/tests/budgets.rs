@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
-    interpret::{Options, Trouble, simulate},
+    interpret::{Element, Options, Tensor, Trouble, simulate},
+    limits::DEFAULT_OPERATIONS,
     parse,
     verify::verify,
 };
@@ -325,4 +326,36 @@ fn blocks_count_against_their_limit_unless_the_whole_array_may_stay_in_vmem() {
     assert_eq!(found(32, 9), None);
     assert_eq!(found(24, 7), Some((8, 7)));
     assert_eq!(found(15, 15), Some((16, 15)));
+}
+
+/// An operation around a kernel takes far longer than one of a kernel, so it counts more: a loop of 100
+/// iterations spends thousands.
+#[test]
+fn loops_around_a_kernel_spend_the_budget_soon() {
+    let text = "module {
+  func.func public @main(%x: tensor<i32>) -> tensor<i32> {
+    %one = stablehlo.constant dense<1> : tensor<i32>
+    %end = stablehlo.constant dense<100> : tensor<i32>
+    %r = stablehlo.while(%i = %x) : tensor<i32>
+    cond {
+      %less = stablehlo.compare LT, %i, %end : (tensor<i32>, tensor<i32>) -> tensor<i1>
+      stablehlo.return %less : tensor<i1>
+    } do {
+      %next = stablehlo.add %i, %one : tensor<i32>
+      stablehlo.return %next : tensor<i32>
+    }
+    return %r : tensor<i32>
+  }
+}";
+    let module = parse(text).unwrap();
+    let zero = Tensor { element: Element::Integer(4), shape: vec![], bytes: vec![0; 4].into() };
+    let run = |max_operations: u64| {
+        let options = Options { max_operations, ..Options::new(rates()) };
+        simulate(&module, std::slice::from_ref(&zero), &options).unwrap()
+    };
+    assert_eq!(run(DEFAULT_OPERATIONS).outputs[0].to_f32(), [100.0]);
+    let stopped = run(3_000);
+    assert!(
+        matches!(&stopped.findings[..], [finding] if matches!(finding.trouble, Trouble::OutOfOperations { .. }))
+    );
 }

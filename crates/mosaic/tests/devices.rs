@@ -180,7 +180,7 @@ fn all_reduce_text(body: &[String]) -> String {
 /// Blocks that hold the device's number and the row.
 fn operand() -> Tensor {
     let values = (0..DEVICES).flat_map(|device| (0..8 * 128).map(move |i| (100 * device + i / 128) as f32));
-    let bytes = values.flat_map(f32::to_le_bytes).collect();
+    let bytes = values.flat_map(f32::to_le_bytes).collect::<Vec<u8>>().into();
     Tensor { element: Element::Float(Float::F32), shape: vec![DEVICES, 8, 128], bytes }
 }
 
@@ -353,7 +353,7 @@ fn a_device_that_does_not_exist() {
     );
     // One device has no neighbours.
     let module = parse(&all_gather_text(&all_gather())).unwrap();
-    let block = Tensor { shape: vec![8, 128], bytes: operand().bytes[..4096].to_vec(), ..operand() };
+    let block = Tensor { shape: vec![8, 128], bytes: operand().bytes[..4096].to_vec().into(), ..operand() };
     let outcome = simulate(&module, &[block], &Options::new(rates())).unwrap();
     assert!(
         outcome
@@ -384,7 +384,7 @@ fn sixty_four_devices_run() {
     let text =
         text.replace("constant 3 :", "constant 63 :").replace("<4x8x", "<64x8x").replace("<3x!", "<63x!");
     let module = parse(&text.replace("array<i64: 3>", "array<i64: 63>")).unwrap();
-    let block = Tensor { shape: vec![8, 128], bytes: operand().bytes[..4096].to_vec(), ..operand() };
+    let block = Tensor { shape: vec![8, 128], bytes: operand().bytes[..4096].to_vec().into(), ..operand() };
     let outcome = simulate(&module, &[block], &Options { devices, ..Options::new(rates()) }).unwrap();
     assert_eq!((outcome.findings, outcome.completed), (vec![], true));
     assert_eq!(outcome.outputs[0].shape, [64, 64, 8, 128]);

@@ -243,7 +243,7 @@ fn operands_that_do_not_fit_are_named() {
         .map(|(_, t)| t)
         .collect();
     let module = parse(&text).unwrap();
-    let wrong = Tensor { shape: vec![3, 5], bytes: vec![0; 60], ..operands[0].clone() };
+    let wrong = Tensor { shape: vec![3, 5], bytes: vec![0; 60].into(), ..operands[0].clone() };
     let error = simulate(&module, &[wrong], &Options::new(rates())).unwrap_err().to_string();
     assert!(error.contains("[3, 5]"), "{error}");
 }

@@ -12,63 +12,107 @@ use crate::{
     dtype::{Input, Output},
 };
 
-/// Workspaces that are kept: one for each caller at the same time, up to this many.
-const MOST_WORKSPACES: usize = 16;
+/// Workspaces that a device keeps. More are made for more callers at the same time, and dropped.
+const MOST_WORKSPACES: usize = 8;
 
-/// A multiplication with any weight.
+/// A CPU, with scratch memory for all multiplications on it.
 #[derive(Debug)]
-pub(crate) struct CpuOp {
-    cpu: Arc<Cpu>,
+pub(crate) struct CpuDevice {
+    cpu: Cpu,
+    /// Each with the plan of its last call; most recently used last.
     idle: Mutex<Vec<Workspace>>,
 }
 
-impl CpuOp {
-    pub(crate) fn new(cpu: &Arc<Cpu>) -> Self {
-        Self { cpu: Arc::clone(cpu), idle: Mutex::default() }
+impl CpuDevice {
+    pub(crate) fn new(cpu: Cpu) -> Self {
+        Self { cpu, idle: Mutex::default() }
     }
 
-    pub(crate) fn plan(&self, problem: &Problem) -> CpuPlan {
-        self.cpu.plan(problem, Strategy::Strip)
+    pub(crate) fn cpu(&self) -> &Cpu {
+        &self.cpu
     }
 
-    /// Allocates a workspace, so that the first call does not.
-    pub(crate) fn prepare(&self, problem: &Problem) {
-        self.put_back(self.cpu.workspace(problem, Strategy::Strip));
+    /// Plans, allocates and starts threads, so that the first call does not.
+    pub(crate) fn prepare(&self, problem: &Problem, strategy: Strategy) -> Result<(), Error> {
+        let mut workspace = self.take(problem, |planned| planned == strategy);
+        if !is_for(&workspace, problem, |planned| planned == strategy) {
+            workspace = self.cpu.workspace(problem, strategy);
+        }
+        let shares = workspace.plan().map_or(1, CpuPlan::shares);
+        self.put_back(workspace);
+        if shares > 1 { Ok(self.cpu.start_threads()?) } else { Ok(()) }
     }
 
-    /// Multiplies, with the fastest strategy for the form of the weight if none is given.
+    /// Multiplies with the fastest strategy for the form of the weight.
     pub(crate) fn run(
         &self,
         problem: &Problem,
-        strategy: Option<Strategy>,
         weight: WeightRef<'_>,
         x: Input<'_>,
         out: Output<'_>,
     ) -> Result<(), Error> {
-        let packed = matches!(weight, WeightRef::Packed(_));
-        let strategy = strategy.unwrap_or_else(|| self.cpu.best(problem, packed));
-        let x = activation(problem, x)?;
-        match out {
-            Output::F32(out) => self.multiply(problem, strategy, weight, x, out),
-            Output::Bf16(out) => self.multiply(problem, strategy, weight, x, out),
-            Output::F16(out) => self.multiply(problem, strategy, weight, x, out),
-        }
+        let is_packed = matches!(weight, WeightRef::Packed(_));
+        let reads_form = |strategy| (strategy == Strategy::Strip) == is_packed;
+        let workspace = self.take(problem, reads_form);
+        let planned = workspace.plan().filter(|_| is_for(&workspace, problem, reads_form));
+        let strategy = planned.map(|plan| plan.strategy);
+        let strategy = strategy.unwrap_or_else(|| self.cpu.best(problem, is_packed));
+        self.multiply(problem, strategy, weight, x, out, workspace)
     }
 
-    fn multiply<T: cpu::Output>(
+    /// The same with another strategy that reads this form.
+    pub(crate) fn run_as(
+        &self,
+        problem: &Problem,
+        strategy: Strategy,
+        weight: WeightRef<'_>,
+        x: Input<'_>,
+        out: Output<'_>,
+    ) -> Result<(), Error> {
+        let workspace = self.take(problem, |planned| planned == strategy);
+        self.multiply(problem, strategy, weight, x, out, workspace)
+    }
+
+    fn multiply(
+        &self,
+        problem: &Problem,
+        strategy: Strategy,
+        weight: WeightRef<'_>,
+        x: Input<'_>,
+        out: Output<'_>,
+        mut workspace: Workspace,
+    ) -> Result<(), Error> {
+        let x = activation(problem, x)?;
+        let done = match out {
+            Output::F32(out) => self.multiply_into(problem, strategy, weight, x, out, &mut workspace),
+            Output::Bf16(out) => self.multiply_into(problem, strategy, weight, x, out, &mut workspace),
+            Output::F16(out) => self.multiply_into(problem, strategy, weight, x, out, &mut workspace),
+        };
+        self.put_back(workspace);
+        done
+    }
+
+    fn multiply_into<T: cpu::Output>(
         &self,
         problem: &Problem,
         strategy: Strategy,
         weight: WeightRef<'_>,
         x: Activation<'_>,
         out: &mut [T],
+        workspace: &mut Workspace,
     ) -> Result<(), Error> {
         let out = MatMut::new(out, problem.m, problem.n)?;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut workspace = idle.unwrap_or_default();
-        let done = self.cpu.multiply(strategy, x, weight, out, &mut workspace);
-        self.put_back(workspace);
-        Ok(done?)
+        Ok(self.cpu.multiply(strategy, x, weight, out, workspace)?)
+    }
+
+    /// A workspace with a plan for the problem, or else a new one, or the one that was not used for longest.
+    fn take(&self, problem: &Problem, strategy: impl Fn(Strategy) -> bool) -> Workspace {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        match idle.iter().rposition(|workspace| is_for(workspace, problem, &strategy)) {
+            Some(at) => idle.remove(at),
+            None if idle.len() < MOST_WORKSPACES => Workspace::new(),
+            None => idle.remove(0),
+        }
     }
 
     fn put_back(&self, workspace: Workspace) {
@@ -79,10 +123,15 @@ impl CpuOp {
     }
 }
 
+/// Whether the workspace has a plan for the problem with such a strategy.
+fn is_for(workspace: &Workspace, problem: &Problem, strategy: impl Fn(Strategy) -> bool) -> bool {
+    workspace.plan().is_some_and(|plan| plan.problem == *problem && strategy(plan.strategy))
+}
+
 /// A weight that is ready for the CPU kernels.
 #[derive(Debug)]
 pub(crate) struct CpuMatmul {
-    op: CpuOp,
+    device: Arc<CpuDevice>,
     strategy: Strategy,
     weight: Form,
 }
@@ -95,21 +144,21 @@ enum Form {
 }
 
 impl CpuMatmul {
-    pub(crate) fn new(cpu: &Arc<Cpu>, strategy: Strategy, weight: Weight) -> Self {
+    pub(crate) fn new(device: &Arc<CpuDevice>, strategy: Strategy, weight: Weight) -> Self {
         let weight = match strategy {
             Strategy::Strip => Form::Packed(PackedWeight::new(weight.quantized())),
             Strategy::Auto | Strategy::Dma | Strategy::Smem => Form::Rows(weight),
         };
-        Self { op: CpuOp::new(cpu), strategy, weight }
+        Self { device: Arc::clone(device), strategy, weight }
     }
 
     pub(crate) fn plan(&self, problem: &Problem) -> CpuPlan {
-        self.op.cpu.plan(problem, self.strategy)
+        self.device.cpu.plan(problem, self.strategy)
     }
 
-    /// Allocates a workspace, so that the first call does not.
-    pub(crate) fn prepare(&self, problem: &Problem) {
-        self.op.put_back(self.op.cpu.workspace(problem, self.strategy));
+    /// Plans, allocates and starts threads, so that the first call does not.
+    pub(crate) fn prepare(&self, problem: &Problem) -> Result<(), Error> {
+        self.device.prepare(problem, self.strategy)
     }
 
     pub(crate) fn run(&self, problem: &Problem, x: Input<'_>, out: Output<'_>) -> Result<(), Error> {
@@ -117,7 +166,7 @@ impl CpuMatmul {
             Form::Rows(weight) => weight.quantized().into(),
             Form::Packed(weight) => weight.into(),
         };
-        self.op.run(problem, Some(self.strategy), weight, x, out)
+        self.device.run_as(problem, self.strategy, weight, x, out)
     }
 }
 

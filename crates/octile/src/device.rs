@@ -14,9 +14,9 @@ use octile_runtime::{
     cuda::{CudaError, Gpu},
 };
 
-use crate::Error;
+use crate::{Error, cpu::CpuDevice};
 
-/// A device to run on. Clones share its threads or its context.
+/// A device to run on. Clones share its threads and scratch memory, or its context.
 ///
 /// ```
 /// use octile::Device;
@@ -31,7 +31,7 @@ pub struct Device(pub(crate) Kind);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    Cpu(Arc<Cpu>),
+    Cpu(Arc<CpuDevice>),
     Gpu(Gpu),
     SimulatedGpu(&'static HopperGpu),
     SimulatedTpu(&'static TpuChip),
@@ -56,8 +56,10 @@ impl Device {
     }
 
     /// This machine's CPU: its fastest instructions, one thread per core.
+    ///
+    /// Threads start with the first multiplication that is large enough for them.
     pub fn cpu() -> Result<Self, Error> {
-        Ok(Self(Kind::Cpu(Arc::new(Cpu::new()?))))
+        Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::new()?)))))
     }
 
     /// This machine's CPU with a number of threads.
@@ -66,7 +68,7 @@ impl Device {
     /// assert!(octile::Device::cpu_with_threads(0).is_err());
     /// ```
     pub fn cpu_with_threads(threads: usize) -> Result<Self, Error> {
-        Ok(Self(Kind::Cpu(Arc::new(Cpu::builder().threads(threads).build()?))))
+        Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::builder().threads(threads).build()?)))))
     }
 
     /// The Hopper GPU with this index, opened through its primary context.
@@ -93,7 +95,10 @@ impl Kind {
     /// What the choice of a strategy depends on; weights are packed.
     pub(crate) fn planned(&self) -> DeviceKind {
         match self {
-            Self::Cpu(cpu) => DeviceKind::Cpu { isa: cpu.isa(), threads: cpu.threads(), packed: true },
+            Self::Cpu(device) => {
+                let cpu = device.cpu();
+                DeviceKind::Cpu { isa: cpu.isa(), threads: cpu.threads(), packed: true }
+            }
             Self::Gpu(_) | Self::SimulatedGpu(_) => DeviceKind::Gpu,
             Self::SimulatedTpu(_) => DeviceKind::Tpu,
         }
@@ -104,7 +109,9 @@ impl Kind {
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
-            Kind::Cpu(cpu) => write!(f, "CPU ({}, {} threads)", cpu.isa(), cpu.threads()),
+            Kind::Cpu(device) => {
+                write!(f, "CPU ({}, {} threads)", device.cpu().isa(), device.cpu().threads())
+            }
             Kind::Gpu(gpu) => write!(f, "GPU {} ({})", gpu.index(), gpu.name()),
             Kind::SimulatedGpu(gpu) => write!(f, "simulated {}", gpu.name),
             Kind::SimulatedTpu(chip) => write!(f, "simulated {}", chip.name),

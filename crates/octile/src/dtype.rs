@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bytemuck::{AnyBitPattern, Pod, PodCastError};
 use half::{bf16, f16};
 use octile_core::{ActivationKind, FloatKind, ScaleGranularity};
 
@@ -128,9 +129,9 @@ impl<'a> Input<'a> {
             return Err(Error::UnsupportedType("x_scales are for f8e4m3 activations: pass none"));
         }
         Ok(match dtype {
-            DType::F32 => Self::F32(bytemuck::try_cast_slice(bytes).map_err(refused)?),
-            DType::BF16 => Self::Bf16(bytemuck::try_cast_slice(bytes).map_err(refused)?),
-            DType::F16 => Self::F16(bytemuck::try_cast_slice(bytes).map_err(refused)?),
+            DType::F32 => Self::F32(elements(bytes).map_err(refused)?),
+            DType::BF16 => Self::Bf16(elements(bytes).map_err(refused)?),
+            DType::F16 => Self::F16(elements(bytes).map_err(refused)?),
             DType::F8E4M3 => Self::Fp8 { codes: bytes, scales },
         })
     }
@@ -156,6 +157,16 @@ impl Input<'_> {
     }
 }
 
+/// Sees bytes as elements. An empty slice may be anywhere: nothing is read.
+fn elements<T: AnyBitPattern>(bytes: &[u8]) -> Result<&[T], PodCastError> {
+    if bytes.is_empty() { Ok(&[]) } else { bytemuck::try_cast_slice(bytes) }
+}
+
+/// The same for elements that are written.
+fn elements_mut<T: Pod>(bytes: &mut [u8]) -> Result<&mut [T], PodCastError> {
+    if bytes.is_empty() { Ok(&mut []) } else { bytemuck::try_cast_slice_mut(bytes) }
+}
+
 /// A result of any type.
 pub enum Output<'a> {
     F32(&'a mut [f32]),
@@ -168,9 +179,9 @@ impl<'a> Output<'a> {
     pub(crate) fn from_bytes(dtype: DType, bytes: &'a mut [u8]) -> Result<Self, Error> {
         let error = Error::bytes("the output", bytes, dtype);
         let cast = match dtype {
-            DType::F32 => bytemuck::try_cast_slice_mut(bytes).map(Self::F32),
-            DType::BF16 => bytemuck::try_cast_slice_mut(bytes).map(Self::Bf16),
-            DType::F16 => bytemuck::try_cast_slice_mut(bytes).map(Self::F16),
+            DType::F32 => elements_mut(bytes).map(Self::F32),
+            DType::BF16 => elements_mut(bytes).map(Self::Bf16),
+            DType::F16 => elements_mut(bytes).map(Self::F16),
             DType::F8E4M3 => return Err(error),
         };
         cast.map_err(|_| error)

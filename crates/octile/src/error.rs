@@ -156,6 +156,7 @@ impl From<octile_runtime::cpu::MultiplyError> for Error {
         use octile_runtime::cpu::MultiplyError;
         match error {
             MultiplyError::Problem(error) => error.into(),
+            error @ MultiplyError::Threads(_) => Self::Device(Box::new(error)),
             error => Self::Values(Box::new(error)),
         }
     }

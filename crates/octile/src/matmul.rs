@@ -150,10 +150,11 @@ impl Matmul {
         }
     }
 
-    /// Plans and compiles for `m` rows and allocates a workspace, so that the first call does not.
+    /// Plans and compiles for `m` rows, allocates a workspace and starts threads, so that the first call does
+    /// not.
     pub fn prepare(&self, m: usize) -> Result<(), Error> {
         match &self.engine {
-            Engine::Cpu(engine) => engine.prepare(&self.problem.rows(m)?),
+            Engine::Cpu(engine) => engine.prepare(&self.problem.rows(m)?)?,
             Engine::Gpu(engine) => engine.prepare(m)?,
             Engine::SimulatedGpu(_) | Engine::SimulatedTpu(_) => drop(self.plan(m)?),
         }

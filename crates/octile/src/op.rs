@@ -1,16 +1,16 @@
 //! The multiplication whose operands, the weight included, stay with the caller.
 
-use std::ffi::c_void;
+use std::{ffi::c_void, sync::Arc};
 
-use octile_core::{Problem, WeightView};
+use octile_core::{Problem, Strategy, WeightView};
 use octile_runtime::{
-    cpu::{self, PackedView},
+    cpu::{PackedView, WeightRef as CpuWeightRef},
     cuda::{GpuMatmulOp, RawActivations, RawOperands},
 };
 
 use crate::{
     Block, DType, Device, Error, Float, Plan, Scales,
-    cpu::CpuOp,
+    cpu::CpuDevice,
     device,
     dtype::{Input, Output},
     plan,
@@ -31,7 +31,8 @@ use crate::{
 pub enum WeightRef<'a> {
     /// As checkpoints hold it.
     Rows {
-        /// `[N, K]` codes in f8e4m3fn, row-major. They are not looked at: a NaN gives NaN.
+        /// `[N, K]` codes in f8e4m3fn, row-major. Calls do not look for NaN, which gives wrong results or NaN
+        /// in its column: [`WeightRef::check`] does.
         codes: &'a [u8],
         /// A scale for each block, row-major. Finite and not negative, which every call checks.
         scales: &'a [f32],
@@ -41,6 +42,30 @@ pub enum WeightRef<'a> {
     /// Aligned to 4 bytes; 64 is best. A call checks the length, and the headers of the first and the last
     /// panel. Other bytes in between give wrong results, nothing worse.
     Packed(&'a [u8]),
+}
+
+impl WeightRef<'_> {
+    /// Checks all of a weight of `[n, k]`, as is worthwhile once after loading it: lengths, every panel's
+    /// header, and that codes and scales are finite.
+    ///
+    /// ```
+    /// use octile::{Block, WeightRef};
+    ///
+    /// let weight = WeightRef::Rows { codes: &[0x38, 0x7f], scales: &[1.0] }; // 0x7f is NaN
+    /// assert!(weight.check([1, 2], Block::B128).is_err());
+    /// # Ok::<(), octile::Error>(())
+    /// ```
+    pub fn check(&self, shape: [usize; 2], block: Block) -> Result<(), Error> {
+        match self {
+            Self::Rows { codes, scales } => {
+                let weight = WeightView::new(codes, scales, shape, block)?;
+                weight.check_scales()?;
+                weight.check_codes()?;
+            }
+            Self::Packed(bytes) => PackedView::new(bytes, shape, block)?.check()?,
+        }
+        Ok(())
+    }
 }
 
 /// Operands and result in device memory, rows without gaps, aligned to 16 bytes.
@@ -85,8 +110,8 @@ impl MatmulOpBuilder {
     }
 
     /// Promises that the kernel before [`MatmulOp::enqueue`] in its stream does not write the weight, as in
-    /// inference. On GPUs the weight is then fetched before that kernel has finished. If the promise is broken,
-    /// results are wrong.
+    /// inference. On GPUs the weight is then fetched before that kernel has finished. If the promise is
+    /// broken, results are wrong.
     pub fn with_constant_weight(self) -> Self {
         Self { has_constant_weight: true, ..self }
     }
@@ -96,7 +121,7 @@ impl MatmulOpBuilder {
         let Self { device, shape, block, x, out, has_constant_weight } = self;
         let problem = MatmulProblem::new(shape, block, x, out)?;
         let engine = match &device.0 {
-            device::Kind::Cpu(cpu) => OpEngine::Cpu(CpuOp::new(cpu)),
+            device::Kind::Cpu(cpu) => OpEngine::Cpu(Arc::clone(cpu)),
             device::Kind::Gpu(gpu) => {
                 OpEngine::Gpu(Box::new(GpuMatmulOp::new(gpu, &problem.rows(1)?, has_constant_weight)?))
             }
@@ -115,7 +140,7 @@ impl MatmulOpBuilder {
 ///
 /// [`Matmul`](crate::Matmul) holds a weight; this is for libraries that hold it themselves, such as tensor
 /// libraries or mapped files. Nothing is copied. Results have the same bits. May be used from several threads
-/// at once; plans, compiled kernels and scratch memory are cached inside.
+/// at once; compiled kernels are cached inside, plans and scratch memory in the device.
 ///
 /// ```
 /// use octile::{Block, DType, Device, MatmulOp, Scales, WeightRef};
@@ -139,7 +164,7 @@ pub struct MatmulOp {
 
 #[derive(Debug)]
 enum OpEngine {
-    Cpu(CpuOp),
+    Cpu(Arc<CpuDevice>),
     Gpu(Box<GpuMatmulOp>),
 }
 
@@ -207,21 +232,11 @@ impl MatmulOp {
     }
 
     fn multiply(&self, weight: WeightRef<'_>, x: Input<'_>, out: Output<'_>) -> Result<(), Error> {
-        let OpEngine::Cpu(op) = &self.engine else {
+        let OpEngine::Cpu(cpu) = &self.engine else {
             return Err(Error::HostMemory { device: self.device.to_string() });
         };
         let Some(problem) = self.problem.of(&x, &out)? else { return Ok(()) };
-        op.run(&problem, None, self.weight(&problem, weight)?, x, out)
-    }
-
-    fn weight<'a>(&self, problem: &Problem, weight: WeightRef<'a>) -> Result<cpu::WeightRef<'a>, Error> {
-        let Problem { n, k, quant_block, .. } = *problem;
-        Ok(match weight {
-            WeightRef::Rows { codes, scales } => {
-                cpu::WeightRef::Rows(WeightView::new(codes, scales, [n, k], quant_block)?)
-            }
-            WeightRef::Packed(bytes) => cpu::WeightRef::Packed(PackedView::new(bytes, [n, k], quant_block)?),
-        })
+        cpu.run(&problem, borrowed(&problem, weight)?, x, out)
     }
 
     /// Plans for `m` rows, and compiles on a GPU, so that the first call does not.
@@ -230,7 +245,7 @@ impl MatmulOp {
     pub fn prepare(&self, m: usize) -> Result<(), Error> {
         let problem = self.problem.rows(m)?;
         match &self.engine {
-            OpEngine::Cpu(op) => op.prepare(&problem),
+            OpEngine::Cpu(cpu) => cpu.prepare(&problem, Strategy::Strip)?,
             OpEngine::Gpu(op) => op.prepare(m)?,
         }
         Ok(())
@@ -240,7 +255,7 @@ impl MatmulOp {
     pub fn plan(&self, m: usize) -> Result<Plan, Error> {
         let problem = self.problem.rows(m)?;
         Ok(Plan(match &self.engine {
-            OpEngine::Cpu(op) => plan::Kind::Cpu(Box::new(op.plan(&problem))),
+            OpEngine::Cpu(device) => plan::Kind::Cpu(Box::new(device.cpu().plan(&problem, Strategy::Strip))),
             OpEngine::Gpu(op) => plan::Kind::Gpu(Box::new(op.plan(m)?)),
         }))
     }
@@ -272,8 +287,8 @@ impl MatmulOp {
     /// Puts a multiplication on a CUDA stream of another library, and returns at once.
     ///
     /// K must be a multiple of 16. The first call for a value of M compiles, which may synchronize;
-    /// [`MatmulOp::prepare`] does that ahead. After that nothing here waits or allocates device memory, and the
-    /// call can be captured into a graph. The thread's current context is left as it was. Values are not
+    /// [`MatmulOp::prepare`] does that ahead. After that nothing here waits or allocates device memory, and
+    /// the call can be captured into a graph. The thread's current context is left as it was. Values are not
     /// looked at: scales, activations or codes that are not finite give NaN.
     ///
     /// ```no_run
@@ -322,4 +337,15 @@ impl MatmulOp {
             OpEngine::Cpu(_) => Err(Error::NoStreams { device: self.device.to_string() }),
         }
     }
+}
+
+/// Checks a weight as far as a call does.
+fn borrowed<'a>(problem: &Problem, weight: WeightRef<'a>) -> Result<CpuWeightRef<'a>, Error> {
+    let Problem { n, k, quant_block, .. } = *problem;
+    Ok(match weight {
+        WeightRef::Rows { codes, scales } => {
+            CpuWeightRef::Rows(WeightView::new(codes, scales, [n, k], quant_block)?)
+        }
+        WeightRef::Packed(bytes) => CpuWeightRef::Packed(PackedView::new(bytes, [n, k], quant_block)?),
+    })
 }

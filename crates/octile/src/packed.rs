@@ -5,8 +5,8 @@
 //! on the instruction set, the number of threads, M or the type of the activations, but on the byte order of
 //! the machine.
 //!
-//! To shard a weight along N, slice the matrix along its first axis: any panels of it are the packed weight of
-//! their own rows. Shards have multiples of 32 rows, except for the last one.
+//! To shard a weight along N, slice the matrix along its first axis: any panels of it are the packed weight
+//! of their own rows. Shards have multiples of 32 rows, except for the last one.
 //!
 //! ```
 //! use octile::{Block, DType, Device, MatmulOp, Scales, WeightRef, packed};

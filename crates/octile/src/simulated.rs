@@ -92,10 +92,10 @@ impl TpuSimulator {
 
     /// `x, w_q, w_scale[, x_scale]`, as the emitted modules take them.
     fn tensors(&self, problem: &Problem, x: Input<'_>) -> Result<Vec<Tensor>, Error> {
-        let tensor = |float, (rows, cols), bytes| Tensor {
+        let tensor = |float, (rows, cols), bytes: Vec<u8>| Tensor {
             element: Element::Float(float),
             shape: vec![rows, cols],
-            bytes,
+            bytes: bytes.into(),
         };
         let (m, k) = (problem.m, problem.k);
         let mut x_scales = None;

@@ -2,75 +2,10 @@
 
 mod common;
 
-use std::{ffi::c_void, sync::LazyLock};
-
 use common::{gpu::*, operands, require_same_bits, run, small};
-use cudarc::driver::{
-    CudaContext, CudaStream, DevicePtr,
-    sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
-};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
 use octile::{DType, Device, Scales, Strategy, bf16};
 use octile_core::sample::Activations;
-use octile_harness::requirement::Requirement;
-use octile_runtime::cuda::{CudaError, Gpu};
-use octile_standin_driver::StandIn;
-
-/// Whether there is a driver. Asked once, before the stand-in takes its place.
-static HAS_DRIVER: LazyLock<bool> = LazyLock::new(|| match Gpu::open(0) {
-    Ok(_) => true,
-    Err(error @ CudaError::NoDriver) => {
-        Requirement::Gpu.report_absent("the library beyond the stand-in driver", error);
-        false
-    }
-    Err(error) => panic!("{error}"),
-});
-
-/// The stand-in, if there is no driver.
-fn driver() -> Option<StandIn> {
-    (!*HAS_DRIVER).then(StandIn::load)
-}
-
-#[track_caller]
-fn require_no_faults(driver: &Option<StandIn>) {
-    if let Some(standin) = driver {
-        assert_eq!(standin.faults(), [""; 0]);
-    }
-}
-
-/// Device memory and a stream of another library.
-struct Other {
-    stream: std::sync::Arc<CudaStream>,
-}
-
-impl Other {
-    fn new() -> Self {
-        Self { stream: CudaContext::new(0).unwrap().new_stream().unwrap() }
-    }
-
-    fn raw(&self) -> *mut c_void {
-        self.stream.cu_stream().cast()
-    }
-
-    fn upload(&self, bytes: &[u8]) -> (cudarc::driver::CudaSlice<u8>, u64) {
-        let memory = self.stream.clone_htod(bytes).unwrap();
-        let pointer = memory.device_ptr(&self.stream).0;
-        (memory, pointer)
-    }
-
-    fn read(&self, memory: &cudarc::driver::CudaSlice<u8>) -> Vec<bf16> {
-        let bytes = self.stream.clone_dtoh(memory).unwrap();
-        self.stream.synchronize().unwrap();
-        bytes.as_chunks().0.iter().map(|bytes| bf16::from_le_bytes(*bytes)).collect()
-    }
-}
-
-fn bytes_of(x: &Activations) -> Vec<u8> {
-    match x {
-        Activations::Bf16(x) => x.iter().flat_map(|value| value.to_le_bytes()).collect(),
-        Activations::Fp8(x) => x.codes().to_vec(),
-        _ => panic!("no other type is used here"),
-    }
-}
 
 #[test]
 fn results_have_the_bits_of_the_layer_below_and_of_the_simulator() {

@@ -89,7 +89,7 @@ fn operands(entry: &Function) -> Vec<Tensor> {
         Some(Tensor {
             element,
             shape: ty.shape().to_vec(),
-            bytes: (0..bytes).map(|_| rng.next_u64() as u8).collect(),
+            bytes: (0..bytes).map(|_| rng.next_u64() as u8).collect::<Vec<u8>>().into(),
         })
     });
     let mut tensors: Vec<_> = tensors.collect();

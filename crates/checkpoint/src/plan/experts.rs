@@ -1,8 +1,9 @@
 //! Fused expert tensors: one 3-D tensor holds all experts of a layer.
 
-use super::{KeptBecause, Matrix};
+use super::KeptBecause;
 use crate::{
     BLOCK, Checkpoint, ExpertLayout,
+    matrix::Matrix,
     read::{Tensor, TensorId},
 };
 
@@ -27,7 +28,7 @@ const KINDS: [Kind; 7] = [
 const MOST_EXPERTS: usize = 1 << 14;
 
 /// Splits a fused tensor into the named matrices of its experts. `None` if the tensor is not fused.
-pub(super) fn split(
+pub(crate) fn split(
     checkpoint: &Checkpoint,
     id: TensorId,
     given: Option<ExpertLayout>,

@@ -11,33 +11,21 @@ use std::collections::{HashMap, HashSet};
 use octile_core::FloatKind;
 use safetensors::Dtype;
 
+pub(crate) use experts::split as split_experts;
 pub use output::{OutputShard, OutputTensor};
 pub use quantization_config::QuantizationConfig;
 pub use rules::KeptBecause;
+pub(crate) use rules::{built_in, module};
 pub use tensor_parallel::RuledOut;
 
 use crate::{
     BLOCK, Checkpoint, Convert, Format, Quantize, Request, ScaleKind,
     error::{CheckpointError, Result},
+    matrix::Matrix,
     read::{Config, Layer, LayerFormat, ScaleNaming, Scales, Tensor, TensorId},
 };
 use output::ShardBuilder;
 use rules::Rules;
-
-/// A matrix inside a shard of the input.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Matrix {
-    pub shard: usize,
-    pub dtype: Dtype,
-    /// File offset of its first element.
-    pub offset: u64,
-    pub rows: usize,
-    pub cols: usize,
-    /// Elements between consecutive rows of the file.
-    pub stride: usize,
-    /// Whether the file stores the transpose.
-    pub is_transposed: bool,
-}
 
 /// Work that produces one or two tensors of an output shard, given by their index in it.
 #[derive(Debug, Clone)]
@@ -276,7 +264,7 @@ impl Planner<'_> {
             (Some(because), ..) => because,
             (None, Some((rows, cols)), _) if tensor.name.ends_with(".weight") => {
                 if cols.is_multiple_of(BLOCK) {
-                    let matrix = whole(id, tensor, rows, cols);
+                    let matrix = Matrix::whole(id, tensor, rows, cols);
                     self.quantize(tensor.name.clone(), matrix, request, shard);
                     return Ok(());
                 }
@@ -334,7 +322,7 @@ impl Planner<'_> {
             ScaleNaming::ScaleInv => Format::Fp8,
             ScaleNaming::Scale => Format::CompressedTensors,
         });
-        let matrix = whole(id, tensor, rows, cols);
+        let matrix = Matrix::whole(id, tensor, rows, cols);
         let (format, kind) = match self.request {
             Request::Dequantize(kind) => {
                 self.changed.push(Changed { name: name.clone(), rows, cols, from: tensor.dtype });
@@ -372,11 +360,6 @@ impl Planner<'_> {
         shard.task(TensorTask::Scales { from: scales, kind, to });
         Ok(())
     }
-}
-
-fn whole(id: TensorId, tensor: &Tensor, rows: usize, cols: usize) -> Matrix {
-    let Tensor { dtype, offset, .. } = *tensor;
-    Matrix { shard: id.shard, dtype, offset, rows, cols, stride: cols, is_transposed: false }
 }
 
 fn scales_tensor(shard: &mut ShardBuilder, weight: &str, format: Format, rows: usize, cols: usize) -> usize {

@@ -135,12 +135,12 @@ impl Rules {
 }
 
 /// Module of a weight.
-pub(super) fn module(name: &str) -> &str {
+pub(crate) fn module(name: &str) -> &str {
     name.strip_suffix(".weight").unwrap_or(name)
 }
 
 /// Matches modules that no inference engine quantizes, by the names models use.
-fn built_in(module: &str) -> Option<KeptBecause> {
+pub(crate) fn built_in(module: &str) -> Option<KeptBecause> {
     let last = module.rsplit('.').next().unwrap_or(module);
     let is_norm = |part: &str| part.contains("norm") || part.starts_with("ln_") || part == "ln";
     if last == "lm_head" || last == "head" || module == "output" {

@@ -64,6 +64,13 @@ pub struct Layer {
     pub format: LayerFormat,
 }
 
+/// Replaces layer and expert numbers by `*`, so that equal layers of a model have one name.
+pub fn without_numbers(name: &str) -> String {
+    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+    let parts: Vec<_> = name.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();
+    parts.join(".")
+}
+
 impl Checkpoint {
     /// Returns the layer of a 2-D weight, float or fp8 with its scales; `None` for any other tensor.
     pub fn layer(&self, weight: TensorId) -> Result<Option<Layer>> {

@@ -12,7 +12,7 @@ pub use checkpoint::{Checkpoint, Survey, TensorId};
 pub use config::Config;
 pub use header::{HEADER_LIMIT, Header, Tensor};
 pub use index::Index;
-pub use layer::{Layer, LayerFormat, ScaleNaming, Scales};
+pub use layer::{Layer, LayerFormat, ScaleNaming, Scales, without_numbers};
 pub use rows::TensorReader;
 pub(crate) use rows::append_scales;
 pub use shard::{Shard, ShardFile};

@@ -14,7 +14,8 @@ use super::{
 use crate::{
     BLOCK, Dtype, ScaleKind, TensorId,
     error::{CheckpointError, Result},
-    plan::{Matrix, TensorTask},
+    matrix::{Matrix, bytes_of, elements},
+    plan::TensorTask,
     read::append_scales,
 };
 
@@ -31,19 +32,6 @@ pub(super) struct Scratch {
     maxima: Vec<u32>,
     factors: Vec<f32>,
     converter: RowConverter,
-}
-
-/// Returns the first `length` bytes of a buffer, which grows as needed.
-pub(super) fn bytes_of(buffer: &mut Vec<u64>, length: usize) -> &mut [u8] {
-    if buffer.len() * 8 < length {
-        buffer.resize(length.div_ceil(8), 0);
-    }
-    &mut bytemuck::cast_slice_mut(buffer)[..length]
-}
-
-/// Views the first `count` elements of a unit's input.
-fn elements<T: Pod>(buffer: &[u64], count: usize) -> &[T] {
-    &bytemuck::cast_slice(buffer)[..count]
 }
 
 impl Writer<'_> {
@@ -145,29 +133,7 @@ impl Writer<'_> {
         cols: &Range<usize>,
         scratch: &mut Scratch,
     ) -> Result<()> {
-        let size = from.dtype.bitsize() / 8;
-        let file = self.input(from.shard);
-        // Rows of the file, and the elements within each.
-        let (outer, inner) = if from.is_transposed { (cols, rows) } else { (rows, cols) };
-        let length = outer.len() * inner.len() * size;
-        let buffer = if from.is_transposed { &mut scratch.transposed } else { &mut scratch.input };
-        let bytes = bytes_of(buffer, length);
-        let place = |row: usize| from.offset + ((row * from.stride + inner.start) * size) as u64;
-        if inner.len() == from.stride {
-            file.read_at(bytes, place(outer.start))?;
-        } else {
-            for (row, bytes) in outer.clone().zip(bytes.chunks_exact_mut(inner.len() * size)) {
-                file.read_at(bytes, place(row))?;
-            }
-        }
-        if from.is_transposed {
-            let (from, to) = (&scratch.transposed, bytes_of(&mut scratch.input, length));
-            match size {
-                2 => transpose::<u16>(elements(from, length / 2), inner.len(), bytemuck::cast_slice_mut(to)),
-                _ => transpose::<u32>(elements(from, length / 4), inner.len(), bytemuck::cast_slice_mut(to)),
-            }
-        }
-        Ok(())
+        from.read(self.input(from.shard), rows, cols, &mut scratch.input, &mut scratch.transposed)
     }
 
     /// Reads the scales of some blocks into `scratch.scales`. Returns their number per row of blocks.
@@ -338,20 +304,4 @@ fn decode<T: StoredFloat + Pod>(
     let is_finite = maxima.iter().all(|bits| *bits < f32::INFINITY.to_bits());
     // NaN codes decode to NaN; only infinity is an overflow.
     if is_finite { None } else { values.iter().position(|value| value.widen().is_infinite()) }
-}
-
-/// Transposes a matrix with rows of `width`.
-fn transpose<T: Copy>(from: &[T], width: usize, to: &mut [T]) {
-    // Small tiles, so that source and destination stay in L1.
-    const SQUARE: usize = 32;
-    let height = from.len() / width;
-    for top in (0..height).step_by(SQUARE) {
-        for left in (0..width).step_by(SQUARE) {
-            for row in top..height.min(top + SQUARE) {
-                for col in left..width.min(left + SQUARE) {
-                    to[col * height + row] = from[row * width + col];
-                }
-            }
-        }
-    }
 }

@@ -15,6 +15,7 @@ use std::{
 };
 
 pub use files::OtherFile;
+pub(crate) use scale::is_power_of_two;
 
 use crate::{
     Checkpoint, CheckpointPlan, OutputShard,
@@ -24,6 +25,12 @@ use place::{Place, Work};
 
 /// Limit on threads, each of which holds buffers: bounds memory.
 const MOST_THREADS: usize = 48;
+
+/// Threads to use: those wanted, or one per core.
+pub(crate) fn thread_count(wanted: Option<usize>) -> usize {
+    let wanted = wanted.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
+    wanted.unwrap_or(1).clamp(1, MOST_THREADS)
+}
 
 /// Where to write, and how.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,8 +87,7 @@ pub fn write(
 ) -> Result<Outcome> {
     let place = Place::new(checkpoint, output)?;
     let others = files::others(checkpoint)?;
-    let wanted = output.threads.or_else(|| std::thread::available_parallelism().ok().map(usize::from));
-    let threads = wanted.unwrap_or(1).clamp(1, MOST_THREADS);
+    let threads = thread_count(output.threads);
     let (work, finished) = Work::open(&place, &journal::fingerprint(checkpoint, plan), &plan.shards)?;
     let fill = || -> Result<()> {
         require_space(&place, plan, &others, &finished)?;

@@ -27,7 +27,7 @@ pub(super) fn of_block(abs_max: f32, kind: ScaleKind) -> (f32, f32) {
 }
 
 /// Whether a scale is a power of two that f8e8m0 can represent.
-pub(super) fn is_power_of_two(scale: f32) -> bool {
+pub(crate) fn is_power_of_two(scale: f32) -> bool {
     const SMALLEST: u32 = 1 << 22;
     let bits = scale.to_bits();
     scale.is_normal() && scale > 0.0 && bits & 0x7f_ffff == 0 || bits == SMALLEST

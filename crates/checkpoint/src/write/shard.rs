@@ -6,14 +6,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::{
-    block::{Scratch, bytes_of},
-    journal::Finished,
-    unit::Unit,
-};
+use super::{block::Scratch, journal::Finished, unit::Unit};
 use crate::{
     Checkpoint, OutputShard, ShardFile,
     error::{Result, WithPath},
+    matrix::bytes_of,
     plan::TensorTask,
     positioned::write_all_at,
 };

@@ -2,10 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{
-    BLOCK, Checkpoint,
-    plan::{Matrix, TensorTask},
-};
+use crate::{BLOCK, Checkpoint, matrix::Matrix, plan::TensorTask};
 
 /// Largest unit in bytes of input. Each thread holds one.
 const LARGEST: usize = 4 << 20;

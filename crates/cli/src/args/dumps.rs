@@ -15,7 +15,9 @@ pub(super) const ANALYZE_HELP: &str = "\
 A folder written by `octile inspect` holds one version per sub-folder. Any other
 folder of dumps is one version, and so is a single file. The content decides
 what a file is: optimized HLO, Mosaic, LLO listing, utilization table, schedule
-analysis, PTX, SASS, or the notation of the guides. - is standard input.
+analysis, PTX, SASS, or the notation of the guides. - is standard input. Of a
+lowered module with one Pallas kernel, and of a kernel as MLIR bytecode or
+base64, the Mosaic is read; `octile inspect` compiles it.
 
 If a folder has a manifest.json, only the files listed there are read. Unlisted
 dumps are rejected, and so are folders that mix kernels or targets. Other files,

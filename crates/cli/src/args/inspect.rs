@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args as ClapArgs;
 use octile_core::{Problem, plan::tpu::BlockMode};
+use octile_mosaic::limits::MAX_DEVICES;
 
 use super::{ChipChoice, IdleOption, OutChoice, ScalesChoice, StrategyChoice, XChoice, promotion};
 
@@ -40,7 +41,11 @@ With --target sm_90a, assembles the GPU kernels with ptxas; no GPU is needed:
 
 With a MODULE, compiles it with its Pallas kernels; DIR gets a folder with the
 same files for each kernel, named like the kernel. LLO instructions carry the
-Python lines that they come from, which `octile analyze` adds up.
+Python lines that they come from, which `octile analyze` adds up. A MODULE with
+a device mesh (shard_map) is compiled for all devices of the mesh, any other one
+for --devices, each of which runs the whole module. A kernel without a program
+(bytecode, base64, Mosaic text, a folder of --xla_mosaic_dump_to) gets one that
+passes operands of the types that the kernel states.
 
 The versions are v1_auto_double_buffer, v2_manual_async_dma, v3_smem_scales and
 v4_whole_k_strip; `--strategy best` is v4. Existing versions are replaced as a
@@ -52,6 +57,7 @@ Examples:
   octile inspect --strategy strip --shape 4096x4096x4096:512 -o out
   octile inspect --mode aligned --x-scales block      as in the guides
   octile inspect lowered.mlir --chip v6e -o out       any Pallas kernel
+  octile inspect kernel.mlir --devices 4 -o out       a kernel by itself
   octile inspect --chip v6e --x bf16 --strategy v2 --strategy v3
   octile inspect --target sm_90a --strategy best --x bf16
   octile inspect --target sm_90a --shape 4096x7168x2048:128 --out bf16 -o gpu
@@ -64,12 +70,15 @@ const PLANNING: [&str; 8] =
 /// Arguments of `octile inspect`.
 #[derive(Debug, Clone, ClapArgs)]
 pub struct InspectArgs {
-    /// Module that JAX lowered, to compile instead of our kernels
+    /// Pallas kernel to compile instead of our kernels; - is stdin
     ///
-    /// StableHLO text with Pallas kernels, from `jax.jit(f).lower(...).as_text()`. The output folder gets one
-    /// folder per kernel.
+    /// StableHLO text with Pallas kernels, from `jax.jit(f).lower(...).as_text()`, or a kernel alone in every
+    /// form that `octile simulate` takes. The output folder gets one folder per kernel.
     #[arg(value_name = "MODULE", conflicts_with_all = PLANNING)]
     pub module: Option<PathBuf>,
+    /// Number of devices that run MODULE [default: its mesh, or 1]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=MAX_DEVICES as i64))]
+    pub devices: Option<u16>,
     /// Target: tpu7x, v6e, v5e, v5p, v4, sm_90a, h100 or h200
     ///
     /// v4 supports unquantized (-plain) activations only. sm_90a is an H200.

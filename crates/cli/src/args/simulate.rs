@@ -19,7 +19,8 @@ Also its generic form, MLIR bytecode (also base64), Mosaic text, a folder of
 runs on this machine, with DMAs concurrent to the core. The simulator reports
 data races, deadlocks, semaphores that are not zero at the end, reads of
 uninitialized memory, and out-of-bounds accesses. The StableHLO around kernels
-is evaluated; --kernel runs one kernel alone, on operands of its own.
+is evaluated; --kernel runs one kernel alone, on operands of its own. Kernels of
+a folder run one after the other.
 
 Without --tensors the operands are random. Those of FILE are matched to the
 arguments by name, by number (a00, a01 or arg0, arg1), or by type and shape; if
@@ -145,6 +146,19 @@ impl SimulateArgs {
             ("--svg", self.svg.is_some()),
         ];
         require_none(&options, "a Mosaic kernel")
+    }
+
+    /// Rejects options for a single kernel; the error is the option.
+    pub fn require_one_kernel(&self) -> Result<(), &'static str> {
+        let options = [
+            ("--tensors", self.tensors.is_some()),
+            ("--save", self.save.is_some()),
+            ("--trace", self.trace.is_some()),
+            ("--svg", self.svg.is_some()),
+            ("--junit", self.junit.is_some()),
+            ("--json", self.json.json.is_some()),
+        ];
+        options.iter().find(|(_, given)| *given).map_or(Ok(()), |(option, _)| Err(option))
     }
 
     /// Rejects options that have no effect without tensors.

@@ -12,7 +12,10 @@ use octile_harness::{
     stats::FEWEST_FOR_INTERVAL,
 };
 
-use super::work::{cases, with_advice};
+use super::{
+    model::Model,
+    work::{cases, with_advice},
+};
 use crate::{
     args::BenchArgs,
     input, interrupt,
@@ -36,14 +39,17 @@ pub fn read_baseline(path: &Path) -> Result<BenchBaseline> {
 }
 
 /// The request that the arguments describe.
-pub fn request(args: &BenchArgs) -> BenchRequest {
-    let cases = cases(&args.work, bench_cases());
-    BenchRequest {
+pub fn request(args: &BenchArgs, model: Option<&Model>) -> Result<BenchRequest> {
+    let cases = match model {
+        Some(model) => model.bench_cases(&args.work)?,
+        None => cases(&args.work, bench_cases()),
+    };
+    Ok(BenchRequest {
         cases,
         strategies: args.work.strategies.clone(),
         seed: args.work.seed,
         effort: effort(args),
-    }
+    })
 }
 
 /// A number of runs that the user names is kept; otherwise the budget limits it.

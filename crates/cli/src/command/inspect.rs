@@ -1,5 +1,6 @@
 //! `octile inspect`: compiles kernels and keeps the compiler output.
 
+mod bare;
 pub(super) mod collect;
 pub mod foreign;
 pub mod gpu;
@@ -118,7 +119,7 @@ impl InspectRequest {
         let work = InspectWork::Foreign(foreign::ForeignWork {
             chip,
             path: path.to_owned(),
-            module: LoweredModule::read(path)?,
+            module: LoweredModule::read(path, args.devices.map(usize::from), chip)?,
             libtpu: args.libtpu.clone(),
             keep_dumps: args.keep_dumps,
         });
@@ -143,12 +144,22 @@ fn refuse_tpu_options(args: &InspectArgs) -> Result<()> {
         (args.libtpu.is_some(), "--libtpu"),
         (args.keep_dumps, "--keep-dumps"),
     ];
-    refuse(&given, "TPU")
+    refuse(&given, "TPU")?;
+    refuse_devices(args)
 }
 
 /// Rejects options that have no effect on TPU kernels.
 fn refuse_gpu_options(args: &InspectArgs) -> Result<()> {
-    refuse(&[(args.promote.is_some(), "--promote"), (args.for_racecheck, "--for-racecheck")], "GPU")
+    refuse(&[(args.promote.is_some(), "--promote"), (args.for_racecheck, "--for-racecheck")], "GPU")?;
+    refuse_devices(args)
+}
+
+/// Our kernels run on one device.
+fn refuse_devices(args: &InspectArgs) -> Result<()> {
+    match args.devices {
+        Some(_) => bail!("--devices is for a MODULE: name one, or leave it out"),
+        None => Ok(()),
+    }
 }
 
 fn refuse(options: &[(bool, &str)], target: &str) -> Result<()> {

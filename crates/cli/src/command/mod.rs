@@ -6,7 +6,9 @@ pub mod check;
 pub mod compare;
 pub mod devices;
 pub mod inspect;
+pub mod inspect_model;
 mod junit;
+pub mod model;
 pub mod overview;
 pub mod quantize;
 pub mod report;
@@ -18,7 +20,7 @@ pub mod tools;
 pub mod verify;
 mod work;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 use clap::CommandFactory;
 use octile_harness::{
     bench::BenchReport,
@@ -115,30 +117,18 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(report.verdict())
         }
         Some(Command::Simulate(args)) => {
-            let request = simulate::SimulateRequest::new(&args)?;
-            let SimulateOutputs { json, junit, trace, svg, save } = SimulateOutputs::open(&args)?;
-            let is_replaced = takes_stdout([&json, &junit, &trace, &svg]);
-            let report = simulate::run(&request)?;
-            if let Some(trace) = trace {
-                trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
+            let requests = simulate::SimulateRequest::all(&args)?;
+            // A kernel that cannot be run does not stop those after it.
+            let verdicts: Vec<_> = requests.iter().map(|request| simulate_kernel(&args, request)).collect();
+            let mut passed = true;
+            for (verdict, request) in verdicts.into_iter().zip(&requests) {
+                let verdict = match requests.len() {
+                    1 => verdict,
+                    _ => verdict.with_context(|| request.name.clone()),
+                };
+                passed &= verdict? == Verdict::Passed;
             }
-            if let Some(save) = save.filter(|_| report.completed) {
-                save.finish_bytes(&simulate::saved(&report)?)?;
-            }
-            if let Some(svg) = svg {
-                svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
-            }
-            junit.map_or(Ok(()), |junit| junit.finish(&report.junit(print::simulate::finding)?))?;
-            let document = simulate::JudgedReport::new(report.verdict(), &report);
-            deliver(json, Schema::v1("octile-simulate"), &document, || {
-                if !is_replaced {
-                    print::simulate::report(&report);
-                }
-            })?;
-            if args.github {
-                print::annotate(&print::simulate::annotations(&report), is_replaced);
-            }
-            Ok(report.verdict())
+            Ok(Verdict::of(passed))
         }
         Some(Command::Quantize(args)) => {
             quantize::run(&quantize::CheckpointRequest::quantize(&args)).map(report_checkpoint)
@@ -148,6 +138,19 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         }
         Some(Command::Dequantize(args)) => {
             quantize::run(&quantize::CheckpointRequest::dequantize(&args)).map(report_checkpoint)
+        }
+        Some(Command::InspectModel(args)) => {
+            let outputs = inspect_model::ModelOutputs::open(&args)?;
+            let report = inspect_model::run(&args, &outputs)?;
+            let is_replaced = takes_stdout([&outputs.json, &outputs.html]);
+            outputs.html.map_or(Ok(()), |html| html.finish(&print::inspect_model::page(&report)))?;
+            let document = simulate::JudgedReport::new(report.verdict(), &report);
+            deliver(outputs.json, Schema::v1("octile-inspect-model"), &document, || {
+                if !is_replaced {
+                    print::inspect_model::report(&report, args.worst);
+                }
+            })?;
+            Ok(report.verdict())
         }
         Some(Command::Tools(args)) => {
             match args.action {
@@ -173,6 +176,33 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
     }
 }
 
+/// Runs a kernel, and writes the documents that are asked for.
+fn simulate_kernel(args: &SimulateArgs, request: &simulate::SimulateRequest) -> Result<Verdict> {
+    let SimulateOutputs { json, junit, trace, svg, save } = SimulateOutputs::open(args)?;
+    let is_replaced = takes_stdout([&json, &junit, &trace, &svg]);
+    let report = simulate::run(request)?;
+    if let Some(trace) = trace {
+        trace.finish_plain_json(&simulate::chrome_trace(&report.timeline))?;
+    }
+    if let Some(save) = save.filter(|_| report.completed) {
+        save.finish_bytes(&simulate::saved(&report)?)?;
+    }
+    if let Some(svg) = svg {
+        svg.finish(&print::simulate::drawing(&report.timeline, &report.kernel))?;
+    }
+    junit.map_or(Ok(()), |junit| junit.finish(&report.junit(print::simulate::finding)?))?;
+    let document = simulate::JudgedReport::new(report.verdict(), &report);
+    deliver(json, Schema::v1("octile-simulate"), &document, || {
+        if !is_replaced {
+            print::simulate::report(&report);
+        }
+    })?;
+    if args.github {
+        print::annotate(&print::simulate::annotations(&report), is_replaced);
+    }
+    Ok(report.verdict())
+}
+
 /// The man page of the program, or of one of its commands.
 fn man_page(command: Option<&str>) -> Result<String> {
     let mut program = Args::command();
@@ -194,14 +224,24 @@ fn test_strategies(mut args: TestArgs) -> Result<Verdict> {
     args.work.backend = work::choose_backend(&args.work);
     args.work.require_sense()?;
     let json = Destination::open_json(&args.work.json)?;
-    let request = test::request(&args.work);
+    let model = model::Model::open(&args.work)?;
+    let request = test::request(&args.work, model.as_ref())?;
     work::require_memory(request.cases.iter().map(|case| &case.problem))?;
     let mut reports = Vec::new();
+    let is_replaced = json.as_ref().is_some_and(Destination::is_stdout);
+    if let (Some(model), false) = (&model, is_replaced) {
+        print::model::layers(model);
+    }
     for backend in work::open_backends(&args.work)? {
         let progress = Progress::new(request.cases.len() as u64);
-        let report = correctness::run(backend.as_ref(), &request, &progress)?;
+        let report = match &model {
+            None => correctness::run(backend.as_ref(), &request, &progress)?,
+            Some(model) => {
+                correctness::run_with_weights(backend.as_ref(), &request, &mut model.loader(), &progress)?
+            }
+        };
         drop(progress);
-        if !json.as_ref().is_some_and(Destination::is_stdout) {
+        if !is_replaced {
             print::test::report(&report);
         }
         reports.push(report);
@@ -221,7 +261,8 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
         json.require_apart([baseline.clone()])?;
     }
     let baseline = args.baseline.as_deref().map(bench::read_baseline).transpose()?;
-    let request = bench::request(&args);
+    let model = model::Model::open(&args.work)?;
+    let request = bench::request(&args, model.as_ref())?;
     if baseline.as_ref().is_some_and(|baseline| !baseline.shares_with(&request)) {
         return Err(CompareError::NothingInCommon.into());
     }
@@ -230,13 +271,27 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
     let report = bench::run(backend.as_ref(), &request)?;
     let comparison = baseline.map(|baseline| BenchComparison::new(&baseline, &BenchBaseline::from(&report)));
     let comparison = comparison.transpose()?;
-    deliver(json, Schema::BENCH, &BenchRecord::from(&report), || {
+    let timings = model.map(|model| model::ModelTimings::new(&model, &args.work, &report)).transpose()?;
+    let record = ModelBenchRecord { record: BenchRecord::from(&report), model: timings.as_ref() };
+    deliver(json, Schema::BENCH, &record, || {
         print::bench::report(&report);
+        if let Some(timings) = &timings {
+            print::model::timings(timings);
+        }
         if let Some(comparison) = &comparison {
             print::bench::comparison(comparison);
         }
     })?;
     judge_timings(&report, comparison.as_ref(), args.fail_if_slower)
+}
+
+/// A benchmark record, with the model where there is one.
+#[derive(Serialize)]
+struct ModelBenchRecord<'a> {
+    #[serde(flatten)]
+    record: BenchRecord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<&'a model::ModelTimings>,
 }
 
 /// Fails where a result is wrong, or a strategy is slower than the limit.

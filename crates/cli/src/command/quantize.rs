@@ -88,7 +88,7 @@ fn scales(choice: ScaleKindChoice) -> ScaleKind {
 }
 
 /// Adapter between the progress bar and the library.
-struct Bar(Progress);
+pub(super) struct Bar(pub(super) Progress);
 
 impl octile_checkpoint::Progress for Bar {
     fn advance(&self, bytes: u64) {

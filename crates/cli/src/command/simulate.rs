@@ -1,6 +1,7 @@
 //! `octile simulate`: runs a Pallas kernel without a TPU, or a PTX kernel without a GPU.
 
 mod compare;
+mod dataflow;
 mod diagnosis;
 pub mod gpu;
 mod junit;
@@ -29,10 +30,16 @@ use octile_mosaic::{
 };
 use serde::Serialize;
 
-use crate::{Verdict, args::SimulateArgs, kernel_file::KernelFile};
+use crate::{
+    Verdict,
+    args::SimulateArgs,
+    kernel_file::{self, KernelFile},
+    print::shown,
+};
 
 use compare::Judging;
 pub use compare::{Comparison, Expected, WorstElement};
+use dataflow::Dataflow;
 pub use diagnosis::{
     ArgumentNote, DiagnosedSite, Diagnosis, LocatedLine, LocatedNote, LocatedPrint, MosaicLine, Rejection,
 };
@@ -85,10 +92,38 @@ pub struct SimulateRequest {
 }
 
 impl SimulateRequest {
-    /// Reads the kernel and its operands.
+    /// Reads one kernel and its operands.
     pub fn new(args: &SimulateArgs) -> Result<Self> {
+        let mut requests = Self::all(args)?;
+        match requests.len() {
+            1 => Ok(requests.remove(0)),
+            several => bail!("{} holds {several} kernels: pick one with --kernel", shown(&args.kernel)),
+        }
+    }
+
+    /// Reads the kernel and its operands; one request for each kernel of a dump folder.
+    pub fn all(args: &SimulateArgs) -> Result<Vec<Self>> {
         args.require_expected_for_tolerances()?;
-        let file = KernelFile::read(&args.kernel)?;
+        let files = KernelFile::read_all(&args.kernel)?;
+        if let (true, Some(name)) = (files.len() > 1, &args.only) {
+            let picked = SimulateArgs { only: None, ..args.clone() };
+            return Ok(vec![Self::of_file(&picked, kernel_file::pick(files, name)?)?]);
+        }
+        if files.len() > 1 {
+            let names = kernel_file::numbered_names(&files).join(", ");
+            args.require_one_kernel().map_err(|option| {
+                anyhow!(
+                    "{} holds {} kernels: pick one for {option} with --kernel: {names}",
+                    shown(&args.kernel),
+                    files.len()
+                )
+            })?;
+        }
+        files.into_iter().map(|file| Self::of_file(args, file)).collect()
+    }
+
+    /// Reads the operands of a kernel.
+    fn of_file(args: &SimulateArgs, file: KernelFile) -> Result<Self> {
         let only = args.only.as_deref().map(|name| file.kernel(name)).transpose()?;
         let plan = operands::written_plan(args)?;
         let chip = args.chip.as_deref().or(plan.as_ref().map(|plan| plan.chip.name)).unwrap_or(DEFAULT_CHIP);
@@ -128,10 +163,10 @@ impl SimulateRequest {
         let results =
             only.as_ref().map(|kernel| kernel.results.iter().map(|ty| ty.shape().to_vec()).collect());
         let aliases = only.as_ref().map(|kernel| kernel.aliases.clone()).unwrap_or_default();
-        let KernelFile { name, module, text } = file;
+        let KernelFile { path, name, module, text } = file;
         let (module, text) = only.map_or((module, text), |kernel| (kernel.module, kernel.text));
         Ok(Self {
-            file: args.kernel.clone(),
+            file: path,
             name,
             module,
             text,
@@ -284,14 +319,18 @@ fn compare(request: &SimulateRequest, outcome: &Outcome) -> Result<Vec<Compariso
         require_known(outputs, number, "compared: drop it from --expect")?;
     }
     let kernels = embedded_kernels(&request.module).unwrap_or_default();
-    let modules = kernels.iter().map(|kernel| &kernel.module).chain([&request.module]);
-    let judging = Judging {
-        arithmetic: Arithmetic::of(modules),
+    let modules = || kernels.iter().map(|kernel| &kernel.module).chain([&request.module]);
+    let flow = Dataflow::of(&request.module, &kernels, outputs.len());
+    let judging = |number: usize| Judging {
+        arithmetic: match &flow {
+            Some(flow) => Arithmetic::reaching(flow, number),
+            None => Arithmetic::of(modules()),
+        },
         products: outcome.timeline.figures.products,
         chosen: request.tolerance,
     };
     let pairs = outputs.iter().zip(expected).enumerate();
-    pairs.map(|(number, (result, expected))| judging.compare(number, result, expected)).collect()
+    pairs.map(|(number, (result, expected))| judging(number).compare(number, result, expected)).collect()
 }
 
 /// Runs the kernel.
@@ -322,7 +361,10 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         })
     })?;
     let seconds = start.elapsed().as_secs_f64();
-    let comparisons = compare(request, &outcome)?;
+    let mut comparisons = compare(request, &outcome)?;
+    for wrong in comparisons.iter_mut().filter(|comparison| !comparison.passed) {
+        wrong.python = kernels.only_definition();
+    }
     let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));
     let Outcome { outputs, completed, timeline, operations, prints, .. } = outcome;
     let figures = timeline.figures.clone();

@@ -5,15 +5,21 @@ use octile_harness::{
     correctness::TestRequest,
 };
 
-use super::work::cases;
+use anyhow::Result;
+
+use super::{model::Model, work::cases};
 use crate::args::{BackendName, WorkArgs};
 
 /// The request that the arguments describe.
-pub fn request(work: &WorkArgs) -> TestRequest {
+pub fn request(work: &WorkArgs, model: Option<&Model>) -> Result<TestRequest> {
     // Simulated kernels are also run on shapes with partial blocks.
     let standard = match work.backend {
         BackendName::GpuSim | BackendName::TpuSim => test_cases_with_ragged(),
         BackendName::Best | BackendName::Cpu | BackendName::Gpu => test_cases(),
     };
-    TestRequest { cases: cases(work, standard), strategies: work.strategies.clone(), seed: work.seed }
+    let cases = match model {
+        Some(model) => model.test_cases(work)?,
+        None => cases(work, standard),
+    };
+    Ok(TestRequest { cases, strategies: work.strategies.clone(), seed: work.seed })
 }

@@ -40,12 +40,20 @@ fn tpu_text(report: &tpu::TpuReport) -> String {
 }
 
 fn foreign_text(report: &foreign::ForeignReport) -> String {
+    let devices = match report.devices {
+        1 => String::new(),
+        several => format!(", {several} devices"),
+    };
     let mut text = heading(format!(
-        "{}: compiled for {}\n{}",
+        "{}: compiled for {}{devices}\n{}",
         report.module,
         report.chip.name,
         tool("libtpu", &report.libtpu)
     ));
+    if report.assumed {
+        text += "Extents that depend on a dynamic grid or on scalar-prefetch operands are assumed to be the\n\
+                 smallest: inspect the program around the kernel for its own.\n\n";
+    }
     for kernel in &report.kernels {
         let _ = writeln!(text, "{}", kernel.name);
         text += &figures(&kernel.figures);

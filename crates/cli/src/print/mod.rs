@@ -5,6 +5,8 @@ pub mod bench;
 pub mod compare;
 pub mod devices;
 pub mod inspect;
+pub mod inspect_model;
+pub mod model;
 mod paint;
 mod printable;
 pub mod quantize;

@@ -2,7 +2,7 @@
 
 use std::{collections::BTreeMap, fmt::Write};
 
-use octile_checkpoint::{BLOCK, KeptBecause, Request};
+use octile_checkpoint::{BLOCK, KeptBecause, Request, without_numbers};
 
 use super::{Text, emit, one_line, shown};
 use crate::command::quantize::CheckpointReport;
@@ -144,13 +144,6 @@ fn notes(report: &CheckpointReport, text: &mut Text) {
         let json = serde_json::to_string_pretty(quantization).unwrap_or_default();
         let _ = writeln!(text, "Note: add this to the model's config.json:\n\"quantization_config\": {json}");
     }
-}
-
-/// Replaces layer and expert numbers by `*`.
-fn without_numbers(name: &str) -> String {
-    let is_number = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let parts: Vec<_> = name.split('.').map(|part| if is_number(part) { "*" } else { part }).collect();
-    parts.join(".")
 }
 
 fn bytes(count: u64) -> String {

@@ -125,6 +125,9 @@ fn compared(comparison: &Comparison, count: usize) -> String {
             comparison.wrong,
             comparison.elements
         );
+        if let Some(place) = &comparison.python {
+            let _ = writeln!(text, "          computed by {}", findings::python_line(&place.line));
+        }
     }
     text
 }

@@ -74,11 +74,14 @@ fn text(report: &TestReport) -> String {
     let models: Vec<_> = report.accumulators.iter().map(rounding).collect();
     let _ = writeln!(
         text,
-        "({}).\n\
-         exact: small integers and power-of-two scales, for which every element must be exact.{}\n\
-         Results must be bitwise repeatable.\n",
+        "({}).\n{}{}Results must be bitwise repeatable.\n",
         models.join("; "),
-        if has_inexact(report) { "\nn/a: K is too long for exact sums in f32." } else { "" }
+        if has_exact(report) {
+            "exact: small integers and power-of-two scales, for which every element must be exact.\n"
+        } else {
+            ""
+        },
+        if has_inexact(report) { "n/a: K is too long for exact sums in f32.\n" } else { "" }
     );
     text += &heading("TEST SUMMARY");
     for (strategy, passed, all) in report.tally() {
@@ -98,9 +101,14 @@ fn text(report: &TestReport) -> String {
 /// Verdict on exact operands.
 fn exactness(check: &Check) -> &'static str {
     match check.exact {
-        None | Some(ExactCheck { draws: 0, .. }) => "n/a",
+        None => "",
+        Some(ExactCheck { draws: 0, .. }) => "n/a",
         Some(exact) => verdict(exact.wrong == 0),
     }
+}
+
+fn has_exact(report: &TestReport) -> bool {
+    report.cases.iter().flat_map(|case| &case.checks).any(|(_, check)| check.exact.is_some())
 }
 
 fn has_inexact(report: &TestReport) -> bool {

@@ -3,7 +3,7 @@
 use octile_mosaic::{Attr, Function, SourceFrame, Type};
 use serde::Serialize;
 
-use super::{PythonSources, file::PythonFile, file::PythonFunction};
+use super::{PythonPlace, PythonSources, file::PythonFile, file::PythonFunction};
 
 /// What an argument of a kernel is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -105,13 +105,7 @@ fn roles(function: &Function, references: usize, results: Option<usize>) -> Vec<
 impl PythonSources {
     /// Names of the parameters that take the `count` references of a kernel, where they are certain.
     fn parameter_names(&self, function: &Function, count: usize) -> Option<Vec<String>> {
-        // Operations in loops and branches come from functions of their own, perhaps in other files.
-        let lines: Vec<&SourceFrame> = function
-            .body
-            .ops
-            .iter()
-            .filter_map(|op| self.outermost(op.source.as_deref().unwrap_or_default()))
-            .collect();
+        let lines = self.own_lines(function);
         let first = lines.first()?;
         if lines.iter().any(|line| line.file != first.file) {
             return None;
@@ -131,6 +125,24 @@ impl PythonSources {
         let names =
             signature.names(count, |name| bound.iter().any(|arguments| has_keyword(arguments, name)))?;
         Some(names.into_iter().map(str::to_owned).collect())
+    }
+
+    /// The line that defines a kernel; its first line, if the file is not there.
+    pub(crate) fn definition(&self, function: &Function) -> Option<PythonPlace> {
+        let lines = self.own_lines(function);
+        let first = lines.first()?;
+        let first = lines.iter().filter(|line| line.file == first.file).min_by_key(|line| line.line)?;
+        let found = self.found(&first.file);
+        let kernel = found.as_ref().and_then(|found| kernel_function(&found.file, &lines));
+        let line = kernel.map_or(first.line, |kernel| kernel.first);
+        Some(PythonPlace { line: self.single_line(&first.file, line), helpers: Vec::new() })
+    }
+
+    /// Lines of a kernel. Operations in loops and branches come from functions of their own, perhaps in other
+    /// files.
+    fn own_lines<'f>(&self, function: &'f Function) -> Vec<&'f SourceFrame> {
+        let ops = function.body.ops.iter();
+        ops.filter_map(|op| self.outermost(op.source.as_deref().unwrap_or_default())).collect()
     }
 
     /// The outermost call inside the kernel.

@@ -61,6 +61,10 @@ pub struct TpuChip {
     pub name: &'static str,
     /// Smallest topology that the compiler accepts for the chip.
     pub topology: &'static str,
+    /// Devices per chip, as the compiler counts them: its cores, or one if they work as one.
+    pub devices_per_chip: usize,
+    /// Chips of the largest topology that the compiler accepts.
+    pub max_chips: usize,
     /// Bytes of VMEM that a kernel gets by default.
     pub vmem_default: usize,
     /// Bytes of VMEM.
@@ -85,6 +89,8 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
     TpuChip {
         name: "tpu7x",
         topology: "tpu7x:2x2x1",
+        devices_per_chip: 2,
+        max_chips: 512,
         vmem_default: 32 * MIB,
         vmem_physical: 64 * MIB,
         smem: MIB,
@@ -96,6 +102,8 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
     TpuChip {
         name: "v6e",
         topology: "v6e:2x2",
+        devices_per_chip: 1,
+        max_chips: 256,
         vmem_default: 32 * MIB,
         vmem_physical: 128 * MIB,
         smem: MIB,
@@ -107,6 +115,8 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
     TpuChip {
         name: "v5e",
         topology: "v5e:2x2",
+        devices_per_chip: 1,
+        max_chips: 256,
         vmem_default: 16 * MIB,
         vmem_physical: 128 * MIB,
         smem: MIB,
@@ -118,6 +128,8 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
     TpuChip {
         name: "v5p",
         topology: "v5p:2x2x1",
+        devices_per_chip: 1,
+        max_chips: 512,
         vmem_default: 16 * MIB,
         vmem_physical: 64 * MIB,
         smem: MIB,
@@ -129,6 +141,8 @@ pub const TPU_CHIPS: [TpuChip; 5] = [
     TpuChip {
         name: "v4",
         topology: "v4:2x2x1",
+        devices_per_chip: 2,
+        max_chips: 512,
         vmem_default: 16 * MIB,
         vmem_physical: 16 * MIB,
         smem: MIB,
@@ -151,6 +165,29 @@ impl TpuChip {
             .iter()
             .find(|chip| chip.name.eq_ignore_ascii_case(name))
             .ok_or_else(|| UnknownTpuChip(name.to_owned()))
+    }
+
+    /// Largest number of devices that a program can be compiled for.
+    pub fn max_devices(&self) -> usize {
+        self.devices_per_chip * self.max_chips
+    }
+
+    /// Name of the smallest topology with this many devices, such as `tpu7x:2x2x2`; `None` above
+    /// [`Self::max_devices`].
+    pub fn topology_with(&self, devices: usize) -> Option<String> {
+        let (kind, extents) = self.topology.split_once(':')?;
+        let mut extents: Vec<usize> = extents.split('x').map(str::parse).collect::<Result<_, _>>().ok()?;
+        let chips = |extents: &[usize]| extents.iter().product::<usize>();
+        while chips(&extents) * self.devices_per_chip < devices {
+            // Of equal extents the last one grows first: 2x2x2, 2x2x4, 2x4x4, 4x4x4.
+            *extents.iter_mut().rev().min_by_key(|extent| **extent)? *= 2;
+        }
+        let extents: Vec<String> = Some(extents)
+            .filter(|extents| chips(extents) <= self.max_chips)?
+            .iter()
+            .map(usize::to_string)
+            .collect();
+        Some(format!("{kind}:{}", extents.join("x")))
     }
 }
 
@@ -235,6 +272,18 @@ mod tests {
         assert_eq!(vmem_bytes(&[130], 32), 256 * 4);
         // The compiler prefetches 19 rows of scales with one DMA of 24 rows of 128 words.
         assert_eq!(smem_bytes(&[19, 2]), 24 * 512);
+    }
+
+    #[test]
+    fn topologies_grow_with_the_devices() {
+        let named = |chip, devices| TpuChip::named(chip).unwrap().topology_with(devices);
+        assert_eq!(named("tpu7x", 1).as_deref(), Some("tpu7x:2x2x1"));
+        assert_eq!(named("tpu7x", 8).as_deref(), Some("tpu7x:2x2x1"));
+        assert_eq!(named("tpu7x", 9).as_deref(), Some("tpu7x:2x2x2"));
+        assert_eq!(named("v5p", 64).as_deref(), Some("v5p:4x4x4"));
+        assert_eq!(named("v6e", 8).as_deref(), Some("v6e:2x4"));
+        assert_eq!((named("v6e", 256).as_deref(), named("v6e", 257)), (Some("v6e:16x16"), None));
+        assert_eq!(named("tpu7x", 1024).as_deref(), Some("tpu7x:8x8x8"));
     }
 
     #[test]

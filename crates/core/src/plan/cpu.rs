@@ -40,6 +40,18 @@ const GROUP_PANELS: usize = 32;
 /// Bytes of activations quantized at a time, before their rows are multiplied.
 const QUANTIZED_BUDGET: usize = 4 << 20;
 
+/// Nanoseconds of work that are worth a thread: waking one takes ten to twenty microseconds, and cores may be
+/// hyperthreads.
+const WORTH_A_THREAD: usize = 50_000;
+
+/// Number of threads, of those available, that a problem is worth. A Zen 3 core with AVX2 decodes some 40
+/// weights in a nanosecond, and adds some 40 products; on faster cores threads are woken a little early.
+pub fn useful_threads(problem: &Problem, threads: usize) -> usize {
+    let Problem { m, n, k, .. } = *problem;
+    let nanoseconds = (n * k).saturating_mul(m.saturating_add(1)) / 40;
+    (nanoseconds / WORTH_A_THREAD).clamp(1, threads.max(1))
+}
+
 /// Row stride of decoded activations in bytes: a slab and a cache line, so that rows spread over cache sets.
 pub const fn x_row_bytes(operand: FloatKind) -> usize {
     SLAB * operand.bytes() + LINE

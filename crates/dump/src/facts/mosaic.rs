@@ -212,15 +212,18 @@ fn balance(facts: &mut Facts, kernel: &MosaicKernel, witness: &Witness<'_>) {
     // By array and last index, which identifies the operand; earlier ones select the buffer slot. A computed
     // index may be any.
     let mut semaphores = BTreeMap::<(&str, Option<u64>), Uses>::new();
+    // A DMA to another device signals one semaphore here, and that of the other device, which runs the same
+    // code.
     for dma in &kernel.dmas {
-        let Some(semaphore) = &dma.semaphore else { continue };
-        let index = semaphore.index.last().and_then(|index| index.parse().ok());
-        let unused = Uses { starts: 0, waits: 0, place: dma.place };
-        let uses = semaphores.entry((semaphore.root.as_str(), index)).or_insert(unused);
-        if dma.waits {
-            uses.waits += 1;
-        } else {
-            uses.starts += 1;
+        for semaphore in [&dma.semaphore, &dma.source_semaphore].into_iter().flatten() {
+            let index = semaphore.index.last().and_then(|index| index.parse().ok());
+            let unused = Uses { starts: 0, waits: 0, place: dma.place };
+            let uses = semaphores.entry((semaphore.root.as_str(), index)).or_insert(unused);
+            if dma.waits {
+                uses.waits += 1;
+            } else {
+                uses.starts += 1;
+            }
         }
     }
     let Some(first) = kernel.dmas.first() else { return };

@@ -6,7 +6,8 @@
 //!
 //! A bundle's cycle belongs to the lines of its instructions, in equal parts per instruction. An empty bundle
 //! waits for a latency, so its cycle belongs to the next bundle with instructions. Late passes emit vector
-//! instructions without an annotation; those belong to the line of an operand.
+//! instructions without an annotation; those belong to the line of an operand or of a user. A matmul and the
+//! pops of its result, which wait for it, belong to one line.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,6 +15,9 @@ use serde::Serialize;
 
 use super::{Bundle, Cycles, Listing, Slot, UnitUse, touches_spill};
 
+/// Begin of the names of instructions that multiply, and of those that take the result.
+const MATMUL: &str = "vmatmul";
+const POP: &str = "vpop";
 /// Begin of an annotation.
 const ANNOTATION: &str = "/* loc(\"";
 
@@ -200,24 +204,45 @@ struct Owners {
 
 impl Owners {
     fn of(listing: &Listing<'_>) -> Self {
-        let mut numbers: HashMap<SourceLine, usize> = HashMap::new();
         let mut owners = Self { lines: Vec::new(), by_slot: HashMap::new() };
-        // Lines of results and of spill slots.
+        owners.annotate(listing);
+        owners.take_from_operands(listing);
+        owners.take_from_users(listing);
+        // A matmul may have its line by now, and what pops its result not yet.
+        owners.take_from_operands(listing);
+        owners
+    }
+
+    /// Reads the annotations.
+    fn annotate(&mut self, listing: &Listing<'_>) {
+        let mut numbers: HashMap<SourceLine, usize> = HashMap::new();
+        for (_, slot) in listing.all_slots() {
+            if let Some(line) = annotation(slot.args.of(listing.text())) {
+                let number = *numbers.entry(line).or_insert_with_key(|line| {
+                    self.lines.push(line.clone());
+                    self.lines.len() - 1
+                });
+                self.by_slot.insert(slot.op.start, number);
+            }
+        }
+    }
+
+    /// Gives vector instructions without a line that of an operand, and pops that of their matmul.
+    fn take_from_operands(&mut self, listing: &Listing<'_>) {
+        // Lines of results, of spill slots and of the buffers of matrix units.
         let mut values: HashMap<&str, usize> = HashMap::new();
         for (_, slot) in listing.all_slots() {
-            let args = slot.args.of(listing.text());
-            let line = match annotation(args) {
-                Some(line) => Some(*numbers.entry(line).or_insert_with_key(|line| {
-                    owners.lines.push(line.clone());
-                    owners.lines.len() - 1
-                })),
-                None if is_vector(listing.op(slot)) || touches_spill(args) => {
-                    names(args).find_map(|name| values.get(name).copied())
-                }
-                None => None,
-            };
+            let (op, args) = (instruction(listing, slot), slot.args.of(listing.text()));
+            let line = self.of_slot(slot).or_else(|| {
+                let popped = result_buffer(op).filter(|_| op.starts_with(POP));
+                let is_followed = is_vector(op) || touches_spill(args);
+                names(args).chain(popped).filter(|_| is_followed).find_map(|name| values.get(name).copied())
+            });
             let Some(line) = line else { continue };
-            owners.by_slot.insert(slot.op.start, line);
+            self.by_slot.insert(slot.op.start, line);
+            if let Some(buffer) = result_buffer(op).filter(|_| op.starts_with(MATMUL)) {
+                values.insert(buffer, line);
+            }
             let result = listing.result(slot);
             if !result.is_empty() {
                 values.insert(result, line);
@@ -226,7 +251,32 @@ impl Owners {
                 values.insert(spilled, line);
             }
         }
-        owners
+    }
+
+    /// Gives loads the line of what uses them, a matmul that of what pops its result, and pushes of its
+    /// weights that of the matmul.
+    fn take_from_users(&mut self, listing: &Listing<'_>) {
+        let mut users: HashMap<String, usize> = HashMap::new();
+        let slots: Vec<&Slot> = listing.all_slots().map(|(_, slot)| slot).collect();
+        for slot in slots.into_iter().rev() {
+            let (op, args) = (instruction(listing, slot), slot.args.of(listing.text()));
+            let used = || {
+                let result = listing.result(slot);
+                let user = users.get(result).filter(|_| !result.is_empty());
+                let pops = || first_pops(op).into_iter().find_map(|buffer| users.get(&buffer));
+                let matmul = || users.get(unit(op)?).filter(|_| op.starts_with("vmat"));
+                user.or_else(|| pops().filter(|_| op.starts_with(MATMUL))).or_else(matmul).copied()
+            };
+            // What a result is used for says nothing about the matmul that it is popped from.
+            let is_followed = is_vector(op) && !op.starts_with(POP);
+            let line = self.of_slot(slot).or_else(|| used().filter(|_| is_followed));
+            let Some(line) = line else { continue };
+            self.by_slot.insert(slot.op.start, line);
+            users.extend(names(args).map(|name| (name.to_owned(), line)));
+            let buffer = result_buffer(op).filter(|_| op.starts_with(POP));
+            let unit = unit(op).filter(|_| op.starts_with(MATMUL));
+            users.extend(buffer.into_iter().chain(unit).map(|name| (name.to_owned(), line)));
+        }
     }
 
     fn of_slot(&self, slot: &Slot) -> Option<usize> {
@@ -236,6 +286,36 @@ impl Owners {
 
 fn is_vector(op: &str) -> bool {
     op.starts_with('v') && !op.starts_with("vsync")
+}
+
+/// The whole name of an instruction, with the number of a buffer: `vpop.f32.mrb[254].mxu1`.
+fn instruction<'t>(listing: &'t Listing<'_>, slot: &Slot) -> &'t str {
+    let text = listing.text().get(slot.op.start as usize..).unwrap_or_default();
+    text.split_whitespace().next().unwrap_or_default()
+}
+
+/// The matrix unit of an instruction: `mxu1`.
+fn unit(op: &str) -> Option<&str> {
+    op.get(op.rfind("mxu")?..)
+}
+
+/// Buffers of the rows that a matmul may leave, the first two in order: of packed rows only the second pop
+/// may be annotated.
+fn first_pops(op: &str) -> Vec<String> {
+    let numbered = || {
+        let (_, rest) = op.split_once("mrb[")?;
+        let (number, rest) = rest.split_once(']')?;
+        let number: u64 = number.parse().ok()?;
+        Some([number, number.saturating_add(1)].map(|number| format!("mrb[{number}]{rest}")).to_vec())
+    };
+    numbered().or_else(|| Some(vec![unit(op)?.to_owned()])).unwrap_or_default()
+}
+
+/// Where a matrix unit leaves a result: `mrb[254].mxu1` in `vpop.f32.mrb[254].mxu1`. Units with a queue of
+/// results have no number: `mxu0` in `vpop.f32.mrf.mxu0`.
+fn result_buffer(op: &str) -> Option<&str> {
+    let at = op.find("mrb[").or_else(|| op.rfind("mxu"))?;
+    op.get(at..)
 }
 
 /// Registers, results and spill slots in the operands: `%v752_v0`, `166` in `vpop.xlane.xlu1 %166`,
@@ -277,6 +357,43 @@ mod tests {
         assert_eq!((profile.elsewhere.cycles, profile.total()), (1.0, 5.0));
         let spills: Vec<_> = profile.lines.iter().map(|line| line.cost.spills).collect();
         assert_eq!((spills, profile.basis), (vec![0, 1, 0], ProfileBasis::Executed));
+    }
+
+    /// Shortened from what libtpu writes for tpu7x.
+    const MATMULS: &str = r#"
+     0   :  { %1 = vmatmul.mubr.bf16.gmra.mrb[0].mxu0 %v1_v0 /* loc("k.py":7:8 to :20) */  ;;  %2 = vmatmul.mubr.bf16.gmra.mrb[4].mxu1 %v1_v0 /* loc("k.py":8:8 to :20) */ } /* Start region 0 */
+   0x1   :  {}
+   0x2   :  {}
+   0x3   :  { %v3_v1 = vpop.f32.mrb[4].mxu1 }
+   0x4   :  { %v4_v2 = vpop.f32.mrb[0].mxu0 }
+   0x5   :  { %v5_v3 = vpop.f32.mrb[9].mxu0 } /* End region 0 */
+"#;
+
+    #[test]
+    fn the_latency_of_a_matmul_belongs_to_its_line() {
+        let profile = SourceProfile::of_code(&Listing::parse(MATMULS)).unwrap();
+        let costs: Vec<_> = profile.lines.iter().map(|line| (line.place.line, line.cost.cycles)).collect();
+        // The second matmul is popped first, after two empty bundles.
+        assert_eq!(costs, [(7, 1.5), (8, 3.5)]);
+        assert_eq!((profile.lines[1].cost.latency, profile.elsewhere.cycles), (2.0, 1.0));
+    }
+
+    /// Only the second pop is annotated, as with packed rows.
+    const PACKED_ROWS: &str = r#"
+     0   :  { %v1_v0 = vld [vmem:[%s1_s1] sm:$0xff] /* combined load */ } /* Start region 0 */
+   0x1   :  { %2 = vmatpush3.bf16.msra.mxu0 %v1_v0 }
+   0x2   :  { %3 = vmatmul.mubr.bf16.gmra.mrb[0].mxu0 %v1_v0 }
+   0x3   :  {}
+   0x4   :  { %v4_v1 = vpop.f32.mrb[0].mxu0 }
+   0x5   :  { %v5_v2 = vpop.f32.mrb[1].mxu0 /* loc("k.py":7:8 to :20) */ }
+   0x6   :  { %6 = vmax.xlane.f32.xlu0 %v4_v1 /* loc("k.py":8:8 to :20) */ } /* End region 0 */
+"#;
+
+    #[test]
+    fn a_matmul_has_the_line_of_its_pops() {
+        let profile = SourceProfile::of_code(&Listing::parse(PACKED_ROWS)).unwrap();
+        let costs: Vec<_> = profile.lines.iter().map(|line| (line.place.line, line.cost.cycles)).collect();
+        assert_eq!((costs, profile.elsewhere.cycles), (vec![(7, 6.0), (8, 1.0)], 0.0));
     }
 
     #[test]

@@ -56,13 +56,16 @@ pub(super) struct DmaOperands {
     pub source: Option<Value>,
     pub target: Option<Value>,
     pub semaphore: Option<Value>,
+    /// Signalled when a DMA to another device has read its source.
+    pub source_semaphore: Option<Value>,
 }
 
 impl DmaOperands {
     pub(super) fn of(op: &Op) -> Self {
         let operand = |index: usize| op.operands.get(index).copied();
         if is_wait(op) {
-            return Self { semaphore: operand(0), source: operand(1), target: operand(2) };
+            let (semaphore, source, target) = (operand(0), operand(1), operand(2));
+            return Self { semaphore, source, target, source_semaphore: None };
         }
         // Segments: source, source semaphore, target, target semaphore, device and core ids; some are empty.
         let Some(Attr::I32s(present)) = op.attributes.get("operandSegmentSizes") else {
@@ -72,7 +75,7 @@ impl DmaOperands {
             let before = present.get(..role)?.iter().try_fold(0i32, |sum, &size| sum.checked_add(size))?;
             (*present.get(role)? > 0).then(|| operand(usize::try_from(before).ok()?)).flatten()
         };
-        Self { source: role(0), target: role(2), semaphore: role(3) }
+        Self { source: role(0), target: role(2), semaphore: role(3), source_semaphore: role(1) }
     }
 }
 
@@ -140,7 +143,8 @@ impl Reader<'_> {
         if ends.semaphore.is_none() {
             found.damage.push(Damage { place, what: "this DMA names no semaphore".to_owned() });
         }
-        found.dmas.push(DmaOp { waits: is_wait(op), source, target, semaphore, place });
+        let source_semaphore = view(ends.source_semaphore);
+        found.dmas.push(DmaOp { waits: is_wait(op), source, target, semaphore, source_semaphore, place });
     }
 
     /// Remembers how to show a scalar: a constant by its value, anything else by its name.

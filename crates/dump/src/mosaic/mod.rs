@@ -93,6 +93,9 @@ pub struct DmaOp {
     pub target: Option<View>,
     /// Semaphore.
     pub semaphore: Option<View>,
+    /// Semaphore that a DMA to another device signals on its own device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source_semaphore: Option<View>,
     /// Position in the text.
     pub place: Place,
 }

@@ -121,8 +121,11 @@ impl Contender for Simulated {
 /// Arguments of the emitted modules: `x, w_q, w_scale[, x_scale]`.
 pub fn tensor_arguments(operands: &Operands) -> Vec<Tensor> {
     let Problem { m, n, k, .. } = operands.problem;
-    let matrix =
-        |float, rows, cols, bytes| Tensor { element: Element::Float(float), shape: vec![rows, cols], bytes };
+    let matrix = |float, rows, cols, bytes: Vec<u8>| Tensor {
+        element: Element::Float(float),
+        shape: vec![rows, cols],
+        bytes: bytes.into(),
+    };
     let scales =
         |(rows, cols), scales: &[f32]| matrix(Float::F32, rows, cols, le_bytes(scales, |v| v.to_le_bytes()));
     let (float, x) = match &operands.x {

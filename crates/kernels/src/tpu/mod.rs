@@ -30,15 +30,33 @@ struct KernelModule {
 
 /// Emits the kernel of a plan and the module around it.
 pub fn emit(plan: &TpuPlan) -> Emitted {
-    let kernel = match plan.strategy {
+    let (kernel, kernel_name) = (kernel(plan), kernel_name(plan));
+    let stablehlo = module::around(plan, &kernel, &kernel_name, KernelForm::Current);
+    Emitted { mosaic: kernel.module, stablehlo, kernel_name }
+}
+
+/// Emits the module around a kernel with the kernel in the serialized dialect, for programs that are stored
+/// and compiled by another version of the compiler.
+pub fn emit_portable(plan: &TpuPlan) -> Module {
+    module::around(plan, &kernel(plan), &kernel_name(plan), KernelForm::Serialized)
+}
+
+/// The dialect of a kernel inside a custom call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum KernelForm {
+    /// The compiler's own operations.
+    Current,
+    /// The serialized dialect, which the compiler upgrades.
+    Serialized,
+}
+
+fn kernel(plan: &TpuPlan) -> KernelModule {
+    match plan.strategy {
         Strategy::Auto => auto::kernel(plan),
         Strategy::Dma => dma::kernel(plan),
         Strategy::Smem => smem::kernel(plan),
         Strategy::Strip => strip::kernel(plan),
-    };
-    let kernel_name = kernel_name(plan);
-    let stablehlo = module::around(plan, &kernel, &kernel_name);
-    Emitted { mosaic: kernel.module, stablehlo, kernel_name }
+    }
 }
 
 fn kernel_name(plan: &TpuPlan) -> String {

@@ -37,7 +37,8 @@ fn tensor<const N: usize>(
     shape: [usize; 2],
     elements: impl Iterator<Item = [u8; N]>,
 ) -> Tensor {
-    Tensor { element: Element::Float(float), shape: shape.to_vec(), bytes: elements.flatten().collect() }
+    let bytes: Vec<u8> = elements.flatten().collect();
+    Tensor { element: Element::Float(float), shape: shape.to_vec(), bytes: bytes.into() }
 }
 
 /// `x, w_q, w_scale[, x_scale]`.

@@ -1,6 +1,6 @@
 //! Tensors of the program around a kernel: any element type that StableHLO has, stored as in memory.
 
-use std::{fmt, rc::Rc};
+use std::{fmt, sync::Arc};
 
 use super::{
     element::{Element, read_floats, round_to, write_floats},
@@ -140,14 +140,18 @@ const CHUNK: usize = 1 << 12;
 #[derive(Clone, Debug)]
 pub(crate) struct Array {
     pub(crate) dtype: Dtype,
-    pub(crate) shape: Rc<[usize]>,
-    bytes: Rc<Vec<u8>>,
+    pub(crate) shape: Arc<[usize]>,
+    bytes: Arc<Vec<u8>>,
 }
 
 impl Array {
     /// An array of these bytes: all elements, or one for all.
     pub(crate) fn new(dtype: Dtype, shape: &[usize], bytes: Vec<u8>) -> Self {
-        let array = Self { dtype, shape: shape.into(), bytes: Rc::new(bytes) };
+        Self::shared(dtype, shape, Arc::new(bytes))
+    }
+
+    fn shared(dtype: Dtype, shape: &[usize], bytes: Arc<Vec<u8>>) -> Self {
+        let array = Self { dtype, shape: shape.into(), bytes };
         let len = array.bytes.len();
         assert!(len == array.elements() * dtype.bytes() || len == dtype.bytes(), "the bytes fit the shape");
         array
@@ -169,14 +173,11 @@ impl Array {
 
     pub(crate) fn of_tensor(tensor: &Tensor, ty: &Type) -> Option<Self> {
         let dtype = Dtype::of(ty).filter(|dtype| dtype.bytes() == tensor.element.bytes())?;
-        tensor.is_sound().then(|| Self::new(dtype, &tensor.shape, tensor.bytes.clone()))
+        tensor.is_sound().then(|| Self::shared(dtype, &tensor.shape, tensor.bytes.clone()))
     }
 
-    /// Copies the bytes only if they are shared.
     pub(crate) fn into_tensor(self, element: Element) -> Tensor {
-        let (shape, bytes) = (self.shape.to_vec(), self.all_bytes());
-        drop(self);
-        Tensor { element, shape, bytes: Rc::unwrap_or_clone(bytes) }
+        Tensor { element, shape: self.shape.to_vec(), bytes: self.all_bytes() }
     }
 
     pub(crate) fn elements(&self) -> usize {
@@ -199,9 +200,9 @@ impl Array {
     }
 
     /// The bytes of all elements.
-    pub(crate) fn all_bytes(&self) -> Rc<Vec<u8>> {
+    pub(crate) fn all_bytes(&self) -> Arc<Vec<u8>> {
         match self.is_splat() {
-            true => Rc::new(self.bytes.repeat(self.elements())),
+            true => Arc::new(self.bytes.repeat(self.elements())),
             false => self.bytes.clone(),
         }
     }

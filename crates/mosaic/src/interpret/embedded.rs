@@ -1,6 +1,9 @@
 //! The kernels inside a StableHLO module: custom calls, their configuration and their bodies.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    cell::RefCell,
+    collections::{HashMap, HashSet, VecDeque},
+};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 
@@ -183,8 +186,36 @@ fn check_config(json: &serde_json::Value) -> Result<(), Refusal> {
     }
 }
 
-/// Decodes a kernel's base64 body: MLIR bytecode, or text.
+/// Kernels that are kept decoded.
+const KEPT: usize = 16;
+/// Bodies longer than this are not kept.
+const KEPT_BYTES: usize = 1 << 20;
+
+thread_local! {
+    /// The kernels decoded last, by their bodies. One simulation needs each several times: for its text, for
+    /// the names of its operands and for its program.
+    static DECODED: RefCell<VecDeque<(String, (Module, String))>> = const { RefCell::new(VecDeque::new()) };
+}
+
+/// Decodes a kernel's body, unless it was decoded lately.
 fn body_module(body: &str) -> Result<(Module, String), Refusal> {
+    let known = DECODED
+        .with_borrow(|kept| kept.iter().find(|(known, _)| known == body).map(|(_, decoded)| decoded.clone()));
+    if let Some(decoded) = known {
+        return Ok(decoded);
+    }
+    let decoded = decoded_body(body)?;
+    if body.len() <= KEPT_BYTES {
+        DECODED.with_borrow_mut(|kept| {
+            kept.truncate(KEPT - 1);
+            kept.push_front((body.to_owned(), decoded.clone()));
+        });
+    }
+    Ok(decoded)
+}
+
+/// Decodes a kernel's base64 body: MLIR bytecode, or text.
+fn decoded_body(body: &str) -> Result<(Module, String), Refusal> {
     let bytes = STANDARD.decode(body).map_err(|error| format!("the kernel's body is not base64: {error}"))?;
     if is_bytecode(&bytes) {
         let module =

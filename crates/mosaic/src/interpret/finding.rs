@@ -221,6 +221,9 @@ pub enum Trouble {
         elements: usize,
         /// Number of elements of the result.
         of: usize,
+        /// Extents of the grid, if operands give some of them.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        dynamic_grid: Option<Vec<usize>>,
     },
     /// The operation limit was reached.
     OutOfOperations {

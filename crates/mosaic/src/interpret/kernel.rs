@@ -1,6 +1,6 @@
 //! A kernel: its arguments, its grid and its steps.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{
     Options, Outcome, OutputAlias, SimulateError, Tensor,
@@ -26,8 +26,8 @@ use crate::{
 /// A compiled kernel.
 pub(crate) struct Kernel {
     name: String,
-    program: Program,
-    code: Rc<Code>,
+    pub(super) program: Program,
+    code: Arc<Code>,
     /// Extents of the grid; `None` for those that the first operands give.
     pub(super) grid: Vec<Option<usize>>,
     /// Scalar-prefetch operands, in SMEM before the kernel starts.
@@ -133,7 +133,8 @@ impl Kernel {
         if let Some(device) = link.as_ref().and_then(Link::name) {
             machine.findings.name_device(device);
         }
-        Ok(finish(machine, &bound, completed))
+        let is_dynamic = self.grid.contains(&None);
+        Ok(finish(machine, &bound, completed, is_dynamic))
     }
 
     fn execute(
@@ -346,7 +347,7 @@ impl Kernel {
     }
 
     /// Shape covered by the blocks of all steps.
-    fn covered(
+    pub(super) fn covered(
         &self,
         machine: &mut Machine<'_>,
         spec: &WindowSpec,
@@ -362,20 +363,6 @@ impl Kernel {
             }
         }
         Ok(shape)
-    }
-
-    /// Shape covered by the blocks of a window, if neither the grid nor the blocks depend on operands.
-    pub(super) fn static_extents(
-        &self,
-        window: &WindowSpec,
-        options: &Options<'_>,
-    ) -> Result<Option<Vec<usize>>, SimulateError> {
-        let Some(grid) = self.grid.iter().copied().collect::<Option<Vec<usize>>>() else { return Ok(None) };
-        if self.prefetched > 0 {
-            return Ok(None);
-        }
-        let mut machine = Machine::new(&self.program, options, &[]);
-        Ok(Some(self.covered(&mut machine, window, &Bound { grid, ..Bound::default() })?))
     }
 
     fn steps(&self, machine: &mut Machine<'_>, bound: &mut Bound) -> Result<(), Stop> {
@@ -425,7 +412,7 @@ impl Kernel {
 
 /// The grid, and views of the arguments.
 #[derive(Default)]
-struct Bound {
+pub(super) struct Bound {
     grid: Vec<usize>,
     prefetched: Vec<View>,
     windows: Vec<Bind>,
@@ -437,6 +424,11 @@ struct Bound {
 }
 
 impl Bound {
+    /// The steps of a grid, with what their index maps see.
+    pub(super) fn new(grid: Vec<usize>, prefetched: Vec<View>) -> Self {
+        Self { grid, prefetched, ..Self::default() }
+    }
+
     fn step_count(&self) -> usize {
         self.grid.iter().fold(1, |all: usize, &extent| all.saturating_mul(extent))
     }
@@ -465,7 +457,7 @@ enum Bind {
     Window(Box<Window>),
 }
 
-fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
+fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool, is_dynamic: bool) -> Outcome {
     let mut outputs = Vec::new();
     // A result that holds what an uninitialized element was computed into is not reported twice.
     let is_explained =
@@ -476,7 +468,8 @@ fn finish(mut machine: Machine<'_>, bound: &Bound, completed: bool) -> Outcome {
             let area =
                 super::finding::Area { buffer: buffer.name.clone(), ranges: Some(ranges), device: None };
             let of = buffer.shape.iter().product();
-            machine.findings.add(Trouble::OutputNotWritten { area, elements, of });
+            let dynamic_grid = is_dynamic.then(|| bound.grid.clone());
+            machine.findings.add(Trouble::OutputNotWritten { area, elements, of, dynamic_grid });
         }
         let element = buffer.element.expect("results hold numbers");
         outputs.push(Tensor {

@@ -1,6 +1,6 @@
 //! State of a run, and the checked memory accesses that operations are built from.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     Options, Outcome, SimulateError, Tensor,
@@ -34,7 +34,7 @@ pub(crate) enum Stop {
     /// Operands or results that do not match the kernel.
     Operands(String),
     /// A tensor of the program around a kernel is needed that could not be computed.
-    Missing(Rc<Unrunnable>),
+    Missing(Arc<Unrunnable>),
     /// A kernel cannot run.
     Unrunnable(Unrunnable),
 }
@@ -81,7 +81,7 @@ pub(crate) struct Machine<'a> {
     /// Changes of memory and semaphores so far: a loop iteration without any can be repeated for ever.
     pub(crate) changes: u64,
     /// Names and outcomes of the kernels that the surrounding module has called.
-    pub(crate) kernels: Vec<(Rc<str>, Outcome)>,
+    pub(crate) kernels: Vec<(Arc<str>, Outcome)>,
     pub(super) scratch: Vec<u8>,
     /// Current block nesting depth.
     depth: usize,
@@ -143,7 +143,7 @@ impl<'a> Machine<'a> {
         Ok(self.add(buffer.map_err(|error| no_room(error.to_string()))?))
     }
 
-    /// Allocates a buffer with the contents of an operand.
+    /// Allocates a buffer with the contents of an operand, whose memory it shares until it is written.
     pub(crate) fn allocate_filled(
         &mut self,
         name: &str,
@@ -154,10 +154,7 @@ impl<'a> Machine<'a> {
         let no_room =
             |message| Stop::Fault(None, format!("cannot allocate {name} of shape {shape:?}: {message}"));
         self.budget.take_buffer(space, Buffer::footprint(shape, Some(element))).map_err(no_room)?;
-        let mut bytes = Vec::new();
-        bytes.try_reserve_exact(tensor.bytes.len()).map_err(|error| no_room(error.to_string()))?;
-        bytes.extend_from_slice(&tensor.bytes);
-        Ok(self.add(Buffer::filled(name.to_owned(), space, shape, element, bytes)))
+        Ok(self.add(Buffer::filled(name.to_owned(), space, shape, element, tensor.bytes.clone())))
     }
 
     fn add(&mut self, buffer: Buffer) -> View {
@@ -342,7 +339,7 @@ impl<'a> Machine<'a> {
         if let (Some(_), Some(element)) = (view.packed, view.element) {
             let mut bytes = Vec::with_capacity(view.bytes());
             buffer.gather(view, &mut bytes);
-            return Tensor { element, shape: view.shape(), bytes }.to_data();
+            return Tensor { element, shape: view.shape(), bytes: bytes.into() }.to_data();
         }
         match view.element {
             Some(Element::Float(float)) => {
@@ -370,20 +367,23 @@ impl<'a> Machine<'a> {
         }
         self.record_write(step, view);
         let buffer = &mut self.buffers[view.buffer];
+        if let (Some(element), Some(_)) = (view.element, &view.packed) {
+            buffer.scatter(view, &Tensor::from_data(element, &view.shape(), data).bytes);
+            self.let_land(&racing);
+            return Ok(());
+        }
         let mut at = 0;
+        let bytes = Arc::make_mut(&mut buffer.bytes);
         match (view.element, data) {
-            (Some(element), data) if view.packed.is_some() => {
-                buffer.scatter(view, &Tensor::from_data(element, &view.shape(), data).bytes);
-            }
             (Some(Element::Float(float)), Data::Floats(values)) => view.runs(|offset, len| {
                 let count = len / view.unit();
-                write_floats(float, &values[at..at + count], &mut buffer.bytes[offset..][..len]);
+                write_floats(float, &values[at..at + count], &mut bytes[offset..][..len]);
                 at += count;
             }),
             (Some(Element::Float(float)), Data::Float(value)) => {
                 let values = vec![*value; view.dims.last().map_or(1, |dim| dim.extent)];
                 view.runs(|offset, len| {
-                    for piece in buffer.bytes[offset..][..len].chunks_mut(values.len() * view.unit()) {
+                    for piece in bytes[offset..][..len].chunks_mut(values.len() * view.unit()) {
                         write_floats(float, &values, piece);
                     }
                 });
@@ -392,7 +392,7 @@ impl<'a> Machine<'a> {
                 let values = data.to_integers(view.elements());
                 view.runs(|offset, len| {
                     let count = len / size;
-                    write_integers(size, &values[at..at + count], &mut buffer.bytes[offset..][..len]);
+                    write_integers(size, &values[at..at + count], &mut bytes[offset..][..len]);
                     at += count;
                 });
             }

@@ -1,6 +1,6 @@
 //! Buffers with one initialized bit per element.
 
-use std::collections::TryReserveError;
+use std::{collections::TryReserveError, sync::Arc};
 
 use super::{
     element::Element,
@@ -28,7 +28,8 @@ pub(crate) struct Buffer {
     pub(crate) shape: Vec<usize>,
     /// Element type; `None` for semaphores.
     pub(crate) element: Option<Element>,
-    pub(crate) bytes: Vec<u8>,
+    /// Contents, shared with the operand that they come from until they are written.
+    pub(crate) bytes: Arc<Vec<u8>>,
     written: Written,
     /// Which parallel steps wrote it, where that matters.
     pub(crate) tracked: Option<Box<Tracked>>,
@@ -59,7 +60,7 @@ impl Buffer {
         let elements: usize = shape.iter().product();
         let bytes = filled_with(Element::POISON, element.map_or(0, |element| elements * element.bytes()))?;
         let written = Written::Some(filled_with(0, elements.div_ceil(64))?);
-        Ok(Self { written, ..Self::filled_as(name, space, shape, element, bytes) })
+        Ok(Self { written, ..Self::filled_as(name, space, shape, element, bytes.into()) })
     }
 
     /// Allocates memory with contents.
@@ -68,7 +69,7 @@ impl Buffer {
         space: MemorySpace,
         shape: &[usize],
         element: Element,
-        bytes: Vec<u8>,
+        bytes: Arc<Vec<u8>>,
     ) -> Self {
         Self::filled_as(name, space, shape, Some(element), bytes)
     }
@@ -78,7 +79,7 @@ impl Buffer {
         space: MemorySpace,
         shape: &[usize],
         element: Option<Element>,
-        bytes: Vec<u8>,
+        bytes: Arc<Vec<u8>>,
     ) -> Self {
         Self {
             name,
@@ -111,8 +112,9 @@ impl Buffer {
     /// Stores `bytes` to `view` and marks it initialized.
     pub(crate) fn scatter(&mut self, view: &View, bytes: &[u8]) {
         let mut at = 0;
+        let own = Arc::make_mut(&mut self.bytes);
         view.runs(|offset, len| {
-            self.bytes[offset..][..len].copy_from_slice(&bytes[at..][..len]);
+            own[offset..][..len].copy_from_slice(&bytes[at..][..len]);
             at += len;
         });
         self.mark(view, true);
@@ -120,7 +122,8 @@ impl Buffer {
 
     /// Poisons `view` and marks it uninitialized.
     pub(crate) fn poison(&mut self, view: &View) {
-        view.runs(|offset, len| self.bytes[offset..][..len].fill(Element::POISON));
+        let own = Arc::make_mut(&mut self.bytes);
+        view.runs(|offset, len| own[offset..][..len].fill(Element::POISON));
         self.mark(view, false);
     }
 
@@ -147,6 +150,51 @@ impl Buffer {
             for_words(from, to, |word, mask| all &= words[word] & mask == mask);
         });
         all
+    }
+
+    /// Which elements of `view` are uninitialized, in order.
+    pub(crate) fn unwritten_elements(&self, view: &View) -> Vec<bool> {
+        let Written::Some(words) = &self.written else { return vec![false; view.elements()] };
+        let mut elements = Vec::with_capacity(view.elements());
+        if self.has_elements_of(view) {
+            let unit = self.unit();
+            view.runs(|offset, len| {
+                let indices = offset / unit..(offset + len) / unit;
+                elements.extend(indices.map(|index| words[index / 64] >> (index % 64) & 1 == 0));
+            });
+            return elements;
+        }
+        let columns = view.dims.last().map_or(1, |dim| dim.extent);
+        for row in 0..view.elements() / columns.max(1) {
+            let row = view.row(row);
+            elements.extend((0..columns).map(|column| !self.is_written(&row.column(column))));
+        }
+        elements
+    }
+
+    /// Marks those elements of `view`, in order, uninitialized that `lost` names by their number.
+    pub(crate) fn lose(&mut self, view: &View, lost: impl Fn(usize) -> bool) {
+        if !self.has_elements_of(view) {
+            let columns = view.dims.last().map_or(1, |dim| dim.extent).max(1);
+            let elements = (0..view.elements()).filter(|&element| lost(element));
+            elements
+                .for_each(|element| self.mark(&view.row(element / columns).column(element % columns), false));
+            return;
+        }
+        let unit = self.unit();
+        let Written::Some(words) = &mut self.written else { return };
+        let mut number = 0;
+        view.runs(|offset, len| {
+            for index in offset / unit..(offset + len) / unit {
+                words[index / 64] &= !(u64::from(lost(number)) << (index % 64));
+                number += 1;
+            }
+        });
+    }
+
+    /// Returns whether the elements of `view` are those of the buffer, not several of them packed into one.
+    fn has_elements_of(&self, view: &View) -> bool {
+        view.packed.is_none() && view.unit() == self.unit()
     }
 
     /// Rows of `view`, by number, that are not initialized to the last element.

@@ -8,6 +8,7 @@ mod admit;
 mod array;
 mod ask;
 mod budget;
+mod call_types;
 mod copies;
 mod devices;
 mod element;
@@ -36,6 +37,7 @@ mod view;
 mod window;
 mod writers;
 
+pub use call_types::CallTypes;
 pub use devices::mesh_devices;
 pub use element::Element;
 pub use embedded::{EmbeddedKernel, OutputAlias, embedded_kernels};
@@ -217,26 +219,49 @@ pub enum SimulateError {
 /// as long as there are devices, gives each device its own part; every other operand is the same on all of
 /// them. Results get such a dimension.
 pub fn simulate(module: &Module, inputs: &[Tensor], options: &Options<'_>) -> Result<Outcome, SimulateError> {
+    let executable = Executable::new(module)?;
     match options.devices {
-        0 | 1 => run_on_device(module, inputs, options, None),
-        _ => devices::simulate(module, inputs, options),
+        0 | 1 => executable.run(inputs, options, None),
+        _ => devices::simulate(&executable, inputs, options),
     }
 }
 
-/// Runs `module` on one device; `link` connects it to others.
-fn run_on_device(
-    module: &Module,
-    inputs: &[Tensor],
-    options: &Options<'_>,
-    mut link: Option<devices::Link>,
-) -> Result<Outcome, SimulateError> {
-    match host::entry(module) {
-        Some(entry) => host::run(module, entry, inputs, options, link),
-        None => {
-            let kernel = kernel::Kernel::new(module)?;
-            let mut outcome = kernel.run(inputs, options, &mut link)?;
-            outcome.kernels = vec![KernelRun::of(kernel.name(), &outcome, 0.0)];
-            Ok(outcome)
+/// A compiled module: a kernel, or the program around some. All devices run the same.
+enum Executable {
+    Host(host::HostProgram),
+    Kernel(Box<kernel::Kernel>),
+}
+
+impl Executable {
+    fn new(module: &Module) -> Result<Self, Unrunnable> {
+        Ok(match host::entry(module) {
+            Some(_) => Self::Host(host::HostProgram::new(module)?),
+            None => Self::Kernel(Box::new(kernel::Kernel::new(module)?)),
+        })
+    }
+
+    /// Ranks of the operands and results, in order.
+    fn operand_ranks(&self) -> Vec<usize> {
+        match self {
+            Self::Host(program) => program.operand_ranks(),
+            Self::Kernel(kernel) => kernel.operand_ranks(),
+        }
+    }
+
+    /// Runs it on one device; `link` connects it to others.
+    fn run(
+        &self,
+        inputs: &[Tensor],
+        options: &Options<'_>,
+        mut link: Option<devices::Link>,
+    ) -> Result<Outcome, SimulateError> {
+        match self {
+            Self::Host(program) => program.run(inputs, options, link),
+            Self::Kernel(kernel) => {
+                let mut outcome = kernel.run(inputs, options, &mut link)?;
+                outcome.kernels = vec![KernelRun::of(kernel.name(), &outcome, 0.0)];
+                Ok(outcome)
+            }
         }
     }
 }

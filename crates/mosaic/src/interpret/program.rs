@@ -2,7 +2,6 @@
 
 use std::{
     collections::{HashMap, HashSet},
-    rc::Rc,
     sync::Arc,
 };
 
@@ -20,7 +19,7 @@ use crate::{
 };
 
 /// The closure of one operation.
-pub(crate) type Exec = Box<dyn Fn(&mut Machine<'_>, &Step) -> Result<(), Stop>>;
+pub(crate) type Exec = Box<dyn Fn(&mut Machine<'_>, &Step) -> Result<(), Stop> + Send + Sync>;
 
 /// Why a module cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -141,7 +140,7 @@ pub(crate) struct Code {
 
 /// All functions of a module.
 pub(crate) struct Program {
-    pub(crate) functions: HashMap<String, Rc<Code>>,
+    pub(crate) functions: HashMap<String, Arc<Code>>,
     /// Where the chip is known to compute something other than the text suggests.
     pub(crate) notes: Vec<Note>,
     /// Whether it uses the barrier semaphore.
@@ -176,7 +175,7 @@ impl Program {
             compiler.tolerant = tolerant;
             let code = compiler.code()?;
             notes.append(&mut compiler.notes);
-            functions.insert(function.name.clone(), Rc::new(code));
+            functions.insert(function.name.clone(), Arc::new(code));
         }
         let (mut has_barrier, mut communicates) = (false, false);
         for function in &module.functions {
@@ -188,7 +187,7 @@ impl Program {
         Ok(Self { functions, notes, has_barrier, communicates, sources: module.sources() })
     }
 
-    pub(crate) fn function(&self, name: &str) -> Result<&Rc<Code>, Unrunnable> {
+    pub(crate) fn function(&self, name: &str) -> Result<&Arc<Code>, Unrunnable> {
         let missing = || Unrunnable::Kernel(format!("the module has no function @{name}"));
         self.functions.get(name).ok_or_else(missing)
     }
@@ -271,7 +270,7 @@ impl<'a> Compiler<'a> {
         match exec {
             Ok(exec) => Ok(ops::tolerant(exec)),
             Err(error) if error.is_about(op) => match error.into_missing() {
-                Ok(why) => Ok(ops::missing(Rc::new(why))),
+                Ok(why) => Ok(ops::missing(Arc::new(why))),
                 Err(error) => Err(error),
             },
             Err(error) => Err(error),

@@ -1,6 +1,6 @@
 //! What a module takes and returns, so that a caller can choose operands before it runs.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, ops::Range};
 
 use super::{
     EmbeddedKernel, OpKind, Options, SimulateError, element::Element, host, kernel::Kernel,
@@ -142,12 +142,9 @@ fn argument_name(function: &Function, value: Value) -> Option<String> {
 fn of_kernel(module: &Module, options: &Options<'_>) -> Result<Signature, SimulateError> {
     let kernel = Kernel::new(module)?;
     let function = kernel_function(module)?;
-    let written = written_arguments(function);
     let first = kernel.grid.len();
     let windows = first + kernel.prefetched..first + kernel.prefetched + kernel.windows.len();
-    let is_result =
-        |number: &usize| function.body.arguments.get(*number).is_some_and(|v| written.contains(v));
-    let results = windows.clone().rev().take_while(is_result).count();
+    let results = result_windows(&kernel, function).len();
     // The extents of a dynamic grid come first.
     let dynamic = kernel.grid.iter().filter(|extent| extent.is_none()).count();
     let extent = OperandSpec::new(None, Element::Integer(4), vec![]);
@@ -174,6 +171,18 @@ fn of_kernel(module: &Module, options: &Options<'_>) -> Result<Signature, Simula
         operands.push(spec);
     }
     Ok(Signature { entry: function.name.clone(), operands, results })
+}
+
+/// The windows of the results: the last ones that the kernel writes.
+pub(super) fn result_windows(kernel: &Kernel, function: &Function) -> Range<usize> {
+    let written = written_arguments(function);
+    let first = kernel.grid.len() + kernel.prefetched;
+    let is_result = |window: &usize| {
+        function.body.arguments.get(first + window).is_some_and(|value| written.contains(value))
+    };
+    let windows = 0..kernel.windows.len();
+    let results = windows.rev().take_while(is_result).count();
+    kernel.windows.len() - results..kernel.windows.len()
 }
 
 /// The arguments that a function writes to, directly or through views.

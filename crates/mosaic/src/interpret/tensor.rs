@@ -1,5 +1,7 @@
 //! Operands and results.
 
+use std::sync::Arc;
+
 use super::{
     element::{Element, read_floats, read_integers, write_floats, write_integers},
     value::Data,
@@ -12,8 +14,8 @@ pub struct Tensor {
     pub element: Element,
     /// Extents, outermost first.
     pub shape: Vec<usize>,
-    /// Little-endian bytes.
-    pub bytes: Vec<u8>,
+    /// Little-endian bytes; a copy of the tensor shares them.
+    pub bytes: Arc<Vec<u8>>,
 }
 
 impl Tensor {
@@ -64,7 +66,7 @@ impl Tensor {
             Element::Float(float) => write_floats(float, &data.to_floats(elements), &mut bytes),
             Element::Integer(size) => write_integers(size, &data.to_integers(elements), &mut bytes),
         }
-        Self { element, shape: shape.to_vec(), bytes }
+        Self { element, shape: shape.to_vec(), bytes: Arc::new(bytes) }
     }
 
     /// Returns whether the byte count matches the shape.

@@ -133,16 +133,7 @@ impl Machine<'_> {
         if is_defined {
             return Ok(data);
         }
-        let buffer = &self.buffers[view.buffer];
-        let mut elements = Vec::with_capacity(view.elements());
-        let columns = view.dims.last().map_or(1, |dim| dim.extent);
-        for row in 0..view.elements() / columns.max(1) {
-            let row = view.row(row);
-            match buffer.is_written(&row) {
-                true => elements.resize(elements.len() + columns, false),
-                false => elements.extend((0..columns).map(|column| !buffer.is_written(&row.column(column)))),
-            }
-        }
+        let elements = self.buffers[view.buffer].unwritten_elements(view);
         let trouble = self.unwritten_trouble(view, self.core_site(step));
         if let Some(&slot) = step.results.first() {
             let (elements, buffer) = (Arc::new(elements), Some(view.buffer));
@@ -268,7 +259,6 @@ impl Machine<'_> {
     /// out.
     pub(crate) fn store_undefined(&mut self, step: &Step, view: &View, mask: Option<&[i32]>) {
         let Some(undefined) = self.undefined.get(&step.operands[0]) else { return };
-        let columns = view.dims.last().map_or(1, |dim| dim.extent).max(1);
         let stored = |element: usize| mask.is_none_or(|mask| mask[element] != 0);
         if !undefined.elements.iter().enumerate().any(|(element, &lost)| lost && stored(element)) {
             return;
@@ -281,18 +271,7 @@ impl Machine<'_> {
         if !goes_back {
             buffer.spoiled.get_or_insert_with(|| Box::new(undefined.trouble.clone()));
         }
-        for (number, elements) in undefined.elements.chunks(columns).enumerate() {
-            let row = view.row(number);
-            match mask.is_none() && elements.iter().all(|&element| element) {
-                true => buffer.mark(&row, false),
-                false => {
-                    let lost = elements.iter().enumerate();
-                    let lost =
-                        lost.filter(|(column, element)| **element && stored(number * columns + column));
-                    lost.for_each(|(column, _)| buffer.mark(&row.column(column), false));
-                }
-            }
-        }
+        buffer.lose(view, |element| undefined.elements[element] && stored(element));
     }
 }
 

@@ -1,14 +1,14 @@
 //! Runtime values.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{array::Array, program::Unrunnable, view::View};
 
 /// Elements of a vector, whose shape comes from its type. A splat is one number.
 #[derive(Clone, Debug)]
 pub(crate) enum Data {
-    Floats(Rc<Vec<f32>>),
-    Integers(Rc<Vec<i32>>),
+    Floats(Arc<Vec<f32>>),
+    Integers(Arc<Vec<i32>>),
     /// Float splat.
     Float(f32),
     /// Integer splat.
@@ -28,32 +28,32 @@ pub(crate) enum Value {
     /// A tensor of the program around a kernel.
     Array(Array),
     /// A tensor that could not be computed; says why.
-    Missing(Rc<Unrunnable>),
+    Missing(Arc<Unrunnable>),
 }
 
 impl Data {
     pub(crate) fn floats(values: Vec<f32>) -> Self {
-        Self::Floats(Rc::new(values))
+        Self::Floats(Arc::new(values))
     }
 
     pub(crate) fn integers(values: Vec<i32>) -> Self {
-        Self::Integers(Rc::new(values))
+        Self::Integers(Arc::new(values))
     }
 
     /// Elements as floats.
-    pub(crate) fn to_floats(&self, len: usize) -> Rc<Vec<f32>> {
+    pub(crate) fn to_floats(&self, len: usize) -> Arc<Vec<f32>> {
         match self {
             Self::Floats(values) => values.clone(),
-            Self::Float(value) => Rc::new(vec![*value; len]),
+            Self::Float(value) => Arc::new(vec![*value; len]),
             other => unreachable!("a vector of floats, not {other:?}"),
         }
     }
 
     /// Elements as integers.
-    pub(crate) fn to_integers(&self, len: usize) -> Rc<Vec<i32>> {
+    pub(crate) fn to_integers(&self, len: usize) -> Arc<Vec<i32>> {
         match self {
             Self::Integers(values) => values.clone(),
-            Self::Integer(value) => Rc::new(vec![*value; len]),
+            Self::Integer(value) => Arc::new(vec![*value; len]),
             other => unreachable!("a vector of integers, not {other:?}"),
         }
     }
@@ -74,10 +74,10 @@ pub(crate) fn zip_floats(a: Data, b: Data, f: impl Fn(f32, f32) -> f32) -> Data 
     match (a, b) {
         (Data::Floats(mut a), Data::Floats(mut b)) => {
             assert_eq!(a.len(), b.len(), "vectors of one type have one length");
-            if let Some(own) = Rc::get_mut(&mut a) {
+            if let Some(own) = Arc::get_mut(&mut a) {
                 own.iter_mut().zip(b.iter()).for_each(|(a, b)| *a = f(*a, *b));
                 Data::Floats(a)
-            } else if let Some(own) = Rc::get_mut(&mut b) {
+            } else if let Some(own) = Arc::get_mut(&mut b) {
                 own.iter_mut().zip(a.iter()).for_each(|(b, a)| *b = f(*a, *b));
                 Data::Floats(b)
             } else {
@@ -94,7 +94,7 @@ pub(crate) fn zip_floats(a: Data, b: Data, f: impl Fn(f32, f32) -> f32) -> Data 
 #[inline]
 pub(crate) fn map_floats(a: Data, f: impl Fn(f32) -> f32) -> Data {
     match a {
-        Data::Floats(mut a) => match Rc::get_mut(&mut a) {
+        Data::Floats(mut a) => match Arc::get_mut(&mut a) {
             Some(own) => {
                 own.iter_mut().for_each(|a| *a = f(*a));
                 Data::Floats(a)

@@ -1,7 +1,7 @@
 //! Pipelined windows: operand blocks copied in and out around the grid steps, double-buffered like the
 //! compiler's pipeline.
 
-use std::{collections::HashMap, rc::Rc};
+use std::{collections::HashMap, sync::Arc};
 
 use super::{
     element::Element,
@@ -27,7 +27,7 @@ pub(super) enum WindowSpec {
     /// Block by block.
     Blocks {
         /// Index map from grid indices to the block index.
-        transform: Rc<Code>,
+        transform: Arc<Code>,
         block: Vec<usize>,
         /// Buffer count: 2, or 1 for a synchronous pipeline.
         buffers: usize,

@@ -37,7 +37,7 @@ pub(crate) fn tensors(folder_name: &str, set: &str) -> Vec<(String, Tensor)> {
     let convert = |(name, tensor): (String, safetensors::tensor::TensorView<'_>)| {
         if tensor.dtype() == Dtype::F64 {
             let values = tensor.data().as_chunks().0.iter().map(|&bytes| f64::from_le_bytes(bytes) as f32);
-            let bytes = values.flat_map(f32::to_le_bytes).collect();
+            let bytes = values.flat_map(f32::to_le_bytes).collect::<Vec<u8>>().into();
             return (
                 name,
                 Tensor { element: Element::Float(Float::F32), shape: tensor.shape().to_vec(), bytes },
@@ -54,7 +54,7 @@ pub(crate) fn tensors(folder_name: &str, set: &str) -> Vec<(String, Tensor)> {
             Dtype::I64 | Dtype::U64 => Element::Integer(8),
             other => panic!("{name} holds {other:?}"),
         };
-        (name, Tensor { element, shape: tensor.shape().to_vec(), bytes: tensor.data().to_vec() })
+        (name, Tensor { element, shape: tensor.shape().to_vec(), bytes: tensor.data().to_vec().into() })
     };
     tensors.into_iter().map(convert).collect()
 }
@@ -95,7 +95,7 @@ pub(crate) fn small_kernel(body: &str) -> String {
 /// A tensor of binary32.
 pub(crate) fn floats(shape: &[usize], value: impl Fn(usize) -> f32) -> Tensor {
     let elements: usize = shape.iter().product();
-    let bytes = (0..elements).flat_map(|i| value(i).to_le_bytes()).collect();
+    let bytes = (0..elements).flat_map(|i| value(i).to_le_bytes()).collect::<Vec<u8>>().into();
     Tensor { element: Element::Float(Float::F32), shape: shape.to_vec(), bytes }
 }
 

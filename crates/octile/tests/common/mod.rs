@@ -6,12 +6,23 @@ pub(crate) mod gpu;
 
 use octile::{Block, DType, Device, Error, Float, Matmul, Scales, Weight, bf16, f16};
 use octile_core::{
-    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity,
+    ActivationKind, FloatKind, Problem, ScaleGranularity,
     sample::{Activations, Operands},
 };
 
 /// Random operands for a multiplication of `[m, n, k]`.
-pub(crate) fn operands([m, n, k]: [usize; 3], dtype: DType, scales: Scales, out: DType) -> Operands {
+pub(crate) fn operands(shape: [usize; 3], dtype: DType, scales: Scales, out: DType) -> Operands {
+    operands_in(Block::B128, shape, dtype, scales, out)
+}
+
+/// The same with another quantization block.
+pub(crate) fn operands_in(
+    block: Block,
+    [m, n, k]: [usize; 3],
+    dtype: DType,
+    scales: Scales,
+    out: DType,
+) -> Operands {
     let granularity = match scales {
         Scales::PerBlock => ScaleGranularity::Block,
         Scales::PerToken | Scales::None => ScaleGranularity::Token,
@@ -21,7 +32,7 @@ pub(crate) fn operands([m, n, k]: [usize; 3], dtype: DType, scales: Scales, out:
         (Some(kind), _) => ActivationKind::Quantized(kind, granularity),
         (None, _) => ActivationKind::Fp8(granularity),
     };
-    let problem = Problem::new(m, n, k, QuantBlock::B128).unwrap().with_x(x);
+    let problem = Problem::new(m, n, k, block).unwrap().with_x(x);
     Operands::random(problem.with_out(float(out).unwrap()), 7)
 }
 
@@ -38,7 +49,7 @@ fn float(dtype: DType) -> Option<FloatKind> {
 pub(crate) fn weight(operands: &Operands) -> Weight {
     let Problem { n, k, .. } = operands.problem;
     let weight = &operands.weight;
-    Weight::from_parts(weight.codes(), weight.scales(), [n, k], Block::B128).unwrap()
+    Weight::from_parts(weight.codes(), weight.scales(), [n, k], weight.quant_block()).unwrap()
 }
 
 /// Multiplies, whatever type the activations have.

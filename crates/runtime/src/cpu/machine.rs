@@ -3,10 +3,13 @@
 use octile_core::{
     Problem, Strategy,
     device::cpu::Isa,
-    plan::{DeviceKind, cpu::CpuPlan},
+    plan::{
+        DeviceKind,
+        cpu::{CpuPlan, useful_threads},
+    },
 };
 
-use super::{Workspace, isa};
+use super::{Workspace, isa, threads::Threads};
 
 /// Returns the ISAs that this CPU supports, slowest first.
 pub fn available() -> Vec<Isa> {
@@ -47,6 +50,7 @@ fn names(isas: &[Isa]) -> String {
 pub struct CpuBuilder {
     isa: Option<Isa>,
     threads: Option<usize>,
+    spreads_small_work: bool,
 }
 
 impl CpuBuilder {
@@ -55,12 +59,17 @@ impl CpuBuilder {
         Self { isa: Some(isa), ..self }
     }
 
+    /// Uses all threads for problems of any size, also where waking them costs more than it gains: for tests.
+    pub fn spread_small_work(self) -> Self {
+        Self { spreads_small_work: true, ..self }
+    }
+
     /// Sets the number of threads instead of one per core.
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
     }
 
-    /// Detects the ISA and starts the threads.
+    /// Detects the ISA. Threads start with the first multiplication that needs them.
     pub fn build(self) -> Result<Cpu, CpuError> {
         let available = available();
         let isa = self.isa.or(available.last().copied()).unwrap_or(Isa::Portable);
@@ -72,16 +81,7 @@ impl CpuBuilder {
         if threads == 0 {
             return Err(CpuError::NoThreads);
         }
-        let pool = || {
-            rayon::ThreadPoolBuilder::new()
-                .num_threads(threads)
-                .thread_name(|index| format!("octile-{index}"))
-                .build()
-                .map_err(|reason| CpuError::Threads { threads, reason })
-        };
-        // A single thread is the caller's own.
-        let pool = (threads > 1).then(pool).transpose()?;
-        Ok(Cpu { isa, threads, pool })
+        Ok(Cpu { isa, threads: Threads::new(threads), spreads_small_work: self.spreads_small_work })
     }
 }
 
@@ -89,8 +89,8 @@ impl CpuBuilder {
 #[derive(Debug)]
 pub struct Cpu {
     isa: Isa,
-    threads: usize,
-    pool: Option<rayon::ThreadPool>,
+    threads: Threads,
+    spreads_small_work: bool,
 }
 
 impl Cpu {
@@ -119,7 +119,17 @@ impl Cpu {
 
     /// Number of threads.
     pub fn threads(&self) -> usize {
-        self.threads
+        self.threads.count()
+    }
+
+    /// Number of threads that a problem is worth.
+    pub(super) fn threads_for(&self, problem: &Problem) -> usize {
+        if self.spreads_small_work { self.threads() } else { useful_threads(problem, self.threads()) }
+    }
+
+    /// Starts the threads, so that no multiplication has to. The calling thread is enough for one.
+    pub fn start_threads(&self) -> Result<(), CpuError> {
+        if self.threads() > 1 { self.threads.pool().map(drop) } else { Ok(()) }
     }
 
     /// Returns the fastest strategy for a problem, given the layout of the weight.
@@ -127,13 +137,13 @@ impl Cpu {
     /// A packed weight is always fastest. For a row-major one, double buffering pays if decoded weights are
     /// used more than once.
     pub fn best(&self, problem: &Problem, packed: bool) -> Strategy {
-        let device = DeviceKind::Cpu { isa: self.isa, threads: self.threads, packed };
+        let device = DeviceKind::Cpu { isa: self.isa, threads: self.threads_for(problem), packed };
         Strategy::best_for(problem, device)
     }
 
     /// Plans a problem.
     pub fn plan(&self, problem: &Problem, strategy: Strategy) -> CpuPlan {
-        CpuPlan::new(*problem, strategy, self.isa, self.threads)
+        CpuPlan::new(*problem, strategy, self.isa, self.threads_for(problem))
     }
 
     /// Allocates a workspace for a problem, so that even the first call does not allocate.
@@ -141,16 +151,17 @@ impl Cpu {
         Workspace::for_plan(self.plan(problem, strategy))
     }
 
-    /// The thread pool, if there is more than one thread.
-    pub(super) fn pool(&self) -> Option<&rayon::ThreadPool> {
-        self.pool.as_ref()
+    /// Runs `work` where rayon uses the threads.
+    pub(super) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> Result<R, CpuError> {
+        self.threads.install(work)
     }
 
-    /// Runs `work` on every thread.
+    /// Runs `work` on every thread that can be started, the calling one at least.
     pub(super) fn on_each_thread<R: Send>(&self, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
-        match &self.pool {
-            None => vec![work(0)],
+        let pool = (self.threads() > 1).then(|| self.threads.pool().ok()).flatten();
+        match pool {
             Some(pool) => pool.broadcast(|context| work(context.index())),
+            None => vec![work(0)],
         }
     }
 }

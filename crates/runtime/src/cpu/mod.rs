@@ -40,6 +40,7 @@ pub mod peak;
 mod quantize;
 mod smem;
 mod strip;
+mod threads;
 mod workspace;
 
 pub use convert::{RowConverter, StoredFloat};

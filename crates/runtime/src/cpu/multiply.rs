@@ -11,7 +11,7 @@ use octile_core::{
 use rayon::prelude::*;
 
 use super::{
-    Activation, Cpu, Output, WeightRef, Workspace,
+    Activation, Cpu, CpuError, Output, WeightRef, Workspace,
     auto::Auto,
     dma::Dma,
     isa,
@@ -68,9 +68,18 @@ pub enum MultiplyError {
     /// The shape is empty or too large.
     #[error(transparent)]
     Problem(#[from] ProblemError),
+    /// The operating system cannot start the threads.
+    #[error("{0}")]
+    Threads(String),
     /// The activations cannot be quantized, or a product of scales overflows.
     #[error(transparent)]
     Quantize(#[from] QuantizeError),
+}
+
+impl From<CpuError> for MultiplyError {
+    fn from(error: CpuError) -> Self {
+        Self::Threads(error.to_string())
+    }
 }
 
 impl Cpu {
@@ -92,78 +101,84 @@ impl Cpu {
         let (x, weight) = (x.into(), weight.into());
         let problem = problem_of(&x, &weight, &out)?;
         check_form(strategy, &weight)?;
+        let threads = self.threads_for(&problem);
         let (plan, memory, shared) = workspace.prepare(
-            |plan| plan.is_for(&problem, strategy, self.isa(), self.threads()),
+            |plan| plan.is_for(&problem, strategy, self.isa(), threads),
             || self.plan(&problem, strategy),
         );
-        let kernels = isa::kernels(self.isa(), plan.operand);
-        let call = Call { plan, kernels, weight };
+        let call = Call { plan, kernels: isa::kernels(self.isa(), plan.operand), weight };
         let out = Out::new(out);
-        let largest_scale = weight.largest_scale()?;
-        let check_products = |x_scales: &[f32]| {
-            if (largest_magnitude(x_scales) * largest_scale).is_finite() {
-                return Ok(());
-            }
-            // The two largest may belong to different k-blocks.
-            weight.check_products(x_scales)
-        };
-        match x {
-            Activation::Fp8(x) => {
-                check_products(x.scales())?;
-                let x = X {
-                    first_row: 0,
-                    values: Values::Codes(x.codes()),
-                    scales: x.scales(),
-                    rows_per_scale: x.granularity().rows(problem.quant_block),
-                };
-                self.run(&SharedWork { call, x }, 0..problem.m, memory, &out);
-            }
-            Activation::Plain(floats) => {
-                let x = X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
-                self.run(&SharedWork { call, x }, 0..problem.m, memory, &out);
-            }
-            Activation::Quantize(floats, granularity) => {
-                let rows_per_scale = granularity.rows(problem.quant_block);
-                let mut carver = Carver::new(&plan.shared, shared);
-                let (codes, scales) = (carver.bytes(BufferId::XQ), carver.floats(BufferId::XScale));
-                for rows in plan.strips() {
-                    let quantize = Quantize {
-                        kernels,
-                        floats,
-                        rows: rows.clone(),
-                        rows_per_scale,
-                        quant_block: problem.quant_block.size(),
-                    };
-                    let scales = quantize.run(self.pool(), codes, scales)?;
-                    check_products(scales)?;
-                    let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
-                    self.run(&SharedWork { call, x }, rows, memory, &out);
-                }
-            }
-        }
-        Ok(())
+        let mut multiply = || multiply_strips(call, x, memory, shared, &out);
+        // One share is for the calling thread: waking another one takes longer than a small multiplication.
+        if plan.shares() == 1 { multiply() } else { self.install(multiply)? }
     }
+}
 
-    /// Runs every thread's share of `rows`.
-    fn run<T: Output>(
-        &self,
-        work: &SharedWork<'_>,
-        rows: Range<usize>,
-        memory: &mut [Line],
-        out: &Out<'_, T>,
-    ) {
-        let plan = work.call.plan;
-        let share = |(index, memory): (usize, &mut [Line])| {
-            run_share(work, plan.share(index, rows.clone()), memory, out);
-        };
-        match self.pool() {
-            Some(pool) if plan.shares() > 1 => pool.install(|| {
-                let memory = memory.par_chunks_mut(thread_lines(plan));
-                memory.enumerate().with_max_len(1).for_each(share);
-            }),
-            _ => share((0, memory)),
+/// Quantizes activations that are not, strip by strip, and multiplies.
+fn multiply_strips<T: Output>(
+    call: Call<'_>,
+    x: Activation<'_>,
+    memory: &mut [Line],
+    shared: &mut [Line],
+    out: &Out<'_, T>,
+) -> Result<(), MultiplyError> {
+    let Call { plan, kernels, weight } = call;
+    let problem = &plan.problem;
+    let largest_scale = weight.largest_scale()?;
+    let check_products = |x_scales: &[f32]| {
+        if (largest_magnitude(x_scales) * largest_scale).is_finite() {
+            return Ok(());
+        }
+        // The two largest may belong to different k-blocks.
+        weight.check_products(x_scales)
+    };
+    match x {
+        Activation::Fp8(x) => {
+            check_products(x.scales())?;
+            let x = X {
+                first_row: 0,
+                values: Values::Codes(x.codes()),
+                scales: x.scales(),
+                rows_per_scale: x.granularity().rows(problem.quant_block),
+            };
+            run_shares(&SharedWork { call, x }, 0..problem.m, memory, out);
+        }
+        Activation::Plain(floats) => {
+            let x = X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
+            run_shares(&SharedWork { call, x }, 0..problem.m, memory, out);
+        }
+        Activation::Quantize(floats, granularity) => {
+            let rows_per_scale = granularity.rows(problem.quant_block);
+            let mut carver = Carver::new(&plan.shared, shared);
+            let (codes, scales) = (carver.bytes(BufferId::XQ), carver.floats(BufferId::XScale));
+            for rows in plan.strips() {
+                let quantize = Quantize {
+                    kernels,
+                    floats,
+                    rows: rows.clone(),
+                    rows_per_scale,
+                    quant_block: problem.quant_block.size(),
+                };
+                let scales = quantize.run(plan.shares() > 1, codes, scales)?;
+                check_products(scales)?;
+                let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
+                run_shares(&SharedWork { call, x }, rows, memory, out);
+            }
         }
     }
+    Ok(())
+}
+
+/// Runs every thread's share of `rows`.
+fn run_shares<T: Output>(work: &SharedWork<'_>, rows: Range<usize>, memory: &mut [Line], out: &Out<'_, T>) {
+    let plan = work.call.plan;
+    let share = |(index, memory): (usize, &mut [Line])| {
+        run_share(work, plan.share(index, rows.clone()), memory, out);
+    };
+    if plan.shares() == 1 {
+        return share((0, memory));
+    }
+    memory.par_chunks_mut(thread_lines(plan)).enumerate().with_max_len(1).for_each(share);
 }
 
 /// Runs one thread's share with the strategy's fetch.

@@ -11,7 +11,8 @@
 //! can be split among devices and joined again. Numbers have the machine's byte order.
 
 use octile_core::{
-    Problem, QuantBlock, QuantizeError, QuantizedWeight, WeightView, plan::cpu::PANEL, problem::ProblemError,
+    E4m3, Problem, QuantBlock, QuantizeError, QuantizedWeight, WeightView, plan::cpu::PANEL,
+    problem::ProblemError, quantize::largest_scale,
 };
 
 use super::{
@@ -54,8 +55,8 @@ pub enum PackedError {
     },
     /// The panel belongs to another weight.
     #[error(
-        "panel {panel} of the packed weight has {rows} rows, K = {cols} and blocks of {block}, but {expected} \
-         was expected: pass the packed weight of this multiplication"
+        "panel {panel} of the packed weight has {rows} rows, K = {cols} and blocks of {block}, but \
+         {expected} was expected: pass the packed weight of this multiplication"
     )]
     Panel {
         /// The panel.
@@ -68,6 +69,12 @@ pub enum PackedError {
         block: u32,
         /// The same of the multiplication.
         expected: String,
+    },
+    /// A panel holds NaN.
+    #[error("panel {panel} of the packed weight holds NaN: only finite numbers can be multiplied")]
+    Nan {
+        /// The panel.
+        panel: usize,
     },
     /// Rows of one block have different scales.
     #[error(
@@ -241,20 +248,38 @@ impl<'a> PackedView<'a> {
         if !panels.as_ptr().cast::<f32>().is_aligned() {
             return Err(PackedError::Misaligned { address: panels.as_ptr().addr() });
         }
-        let mut largest_scale = 0.0;
-        for panel in [0, layout.panels() - 1] {
-            let found = Header::from_bytes(&panels[panel * layout.panel_bytes()..]);
-            let found = found.ok_or(PackedError::Header { panel })?;
-            largest_scale = found.largest_scale;
-            let expected = layout.header(panel, largest_scale);
-            let Header { rows, cols, block, .. } = found;
-            if (rows, cols, block) != (expected.rows, expected.cols, expected.block) {
-                let Header { rows: n, cols: k, block: qb, .. } = expected;
-                let expected = format!("{n} rows, K = {k} and blocks of {qb}");
-                return Err(PackedError::Panel { panel, rows, cols, block, expected });
+        let mut view = Self { panels, layout, largest_scale: 0.0 };
+        view.largest_scale = view.check_header(0)?.max(view.check_header(layout.panels() - 1)?);
+        Ok(view)
+    }
+
+    /// Checks all panels: their headers, and that codes and scales are finite.
+    pub fn check(&self) -> Result<(), PackedError> {
+        for panel in 0..self.layout.panels() {
+            let said = self.check_header(panel)?;
+            let largest = largest_scale("weight", self.scales(panel), self.layout.blocks())?;
+            if largest > said {
+                return Err(PackedError::Header { panel });
+            }
+            let codes = self.codes(panel, 0);
+            if codes.iter().fold(false, |any, code| any | E4m3::from_bits(*code).is_nan()) {
+                return Err(PackedError::Nan { panel });
             }
         }
-        Ok(Self { panels, layout, largest_scale })
+        Ok(())
+    }
+
+    /// Checks the header of a panel, and returns its largest scale.
+    fn check_header(&self, panel: usize) -> Result<f32, PackedError> {
+        let found = Header::from_bytes(self.panel(panel)).ok_or(PackedError::Header { panel })?;
+        let expected = self.layout.header(panel, found.largest_scale);
+        let Header { rows, cols, block, largest_scale } = found;
+        if (rows, cols, block) != (expected.rows, expected.cols, expected.block) {
+            let Header { rows: n, cols: k, block: qb, .. } = expected;
+            let expected = format!("{n} rows, K = {k} and blocks of {qb}");
+            return Err(PackedError::Panel { panel, rows, cols, block, expected });
+        }
+        Ok(largest_scale)
     }
 
     /// Rows of the weight: the N of the multiplication.
@@ -433,8 +458,8 @@ mod tests {
         let other = refused(&good, [41, 200], quant_block);
         assert_eq!(
             other,
-            "panel 1 of the packed weight has 8 rows, K = 200 and blocks of 128, but 9 rows, K = 200 and blocks \
-             of 128 was expected: pass the packed weight of this multiplication"
+            "panel 1 of the packed weight has 8 rows, K = 200 and blocks of 128, but 9 rows, K = 200 and \
+             blocks of 128 was expected: pass the packed weight of this multiplication"
         );
         assert!(refused(&good, shape, QuantBlock::B256).contains("blocks of 256 was expected"));
         let mut moved = vec![0; good.len() + 8];

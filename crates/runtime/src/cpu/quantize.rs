@@ -6,7 +6,7 @@ use std::{
 };
 
 use octile_core::{QuantBlock, QuantizeError, quantize::scale_of};
-use rayon::{ThreadPool, prelude::*};
+use rayon::prelude::*;
 
 use super::{kernel::Kernels, operands::Floats};
 
@@ -19,15 +19,18 @@ pub(super) struct Quantize<'a> {
     pub quant_block: usize,
 }
 
+/// Activations that one thread quantizes in less time than others take to help.
+const MOST_ALONE: usize = 16 << 10;
+
 /// Bits of the f32 infinity: larger bits are NaN.
 const INFINITY: u32 = f32::INFINITY.to_bits();
 
 impl Quantize<'_> {
     /// The same codes and scales as [`octile_core::QuantizedActivation::quantize`]. Returns the scales of the
-    /// strip.
+    /// strip. `in_pool` if this thread belongs to a thread pool that may help.
     pub(super) fn run<'a>(
         &self,
-        pool: Option<&ThreadPool>,
+        in_pool: bool,
         codes: &mut [u8],
         scales: &'a mut [f32],
     ) -> Result<&'a [f32], QuantizeError> {
@@ -43,15 +46,12 @@ impl Quantize<'_> {
                 all_finite.store(false, Ordering::Relaxed);
             }
         };
-        match pool {
-            None => {
-                let codes = codes.chunks_mut(codes_per_scale);
-                codes.zip(scales.chunks_mut(blocks)).enumerate().for_each(block_row);
-            }
-            Some(pool) => pool.install(|| {
-                let codes = codes.par_chunks_mut(codes_per_scale);
-                codes.zip(scales.par_chunks_mut(blocks)).enumerate().for_each(block_row);
-            }),
+        if in_pool && codes.len() > MOST_ALONE {
+            let codes = codes.par_chunks_mut(codes_per_scale);
+            codes.zip(scales.par_chunks_mut(blocks)).enumerate().for_each(block_row);
+        } else {
+            let codes = codes.chunks_mut(codes_per_scale);
+            codes.zip(scales.chunks_mut(blocks)).enumerate().for_each(block_row);
         }
         if all_finite.into_inner() {
             return Ok(scales);

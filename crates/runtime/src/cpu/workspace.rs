@@ -32,6 +32,11 @@ impl Workspace {
         workspace
     }
 
+    /// The plan of the last call.
+    pub fn plan(&self) -> Option<&CpuPlan> {
+        self.plan.as_ref()
+    }
+
     /// Size in bytes, for all threads.
     pub fn bytes(&self) -> usize {
         size_of_val(&*self.memory)

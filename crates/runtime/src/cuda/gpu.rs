@@ -1,6 +1,6 @@
 //! A GPU with a stream.
 
-use std::sync::Arc;
+use std::{mem::ManuallyDrop, ops::Deref, sync::Arc};
 
 use cudarc::driver::{
     CudaContext, CudaStream, DriverError,
@@ -14,7 +14,7 @@ use super::{CudaError, DriverInfo, error::DoingExt};
 #[derive(Debug, Clone)]
 pub struct Gpu {
     pub(super) context: Arc<CudaContext>,
-    pub(super) stream: Arc<CudaStream>,
+    pub(super) stream: SharedStream,
     name: String,
     driver: i32,
     properties: HopperGpu,
@@ -42,7 +42,7 @@ impl Gpu {
         // the streams and memory that they bring.
         unsafe { context.disable_event_tracking() };
         let properties = properties(&context, &model.name)?;
-        let stream = context.new_stream().doing("make a stream")?;
+        let stream = SharedStream::new(context.new_stream().doing("make a stream")?);
         Ok(Self { context, stream, name: model.name.clone(), driver: found.cuda, properties })
     }
 
@@ -69,7 +69,7 @@ impl Gpu {
     /// Returns the same GPU with a new stream, ordered after the work queued on this one so far. Buffers
     /// belong to the stream that they were allocated on: [`Buffer::on`](super::Buffer::on) shares one.
     pub fn fork(&self) -> Result<Self, CudaError> {
-        let stream = self.stream.fork().doing("make a stream")?;
+        let stream = SharedStream::new(self.stream.fork().doing("make a stream")?);
         Ok(Self { stream, ..self.clone() })
     }
 
@@ -84,7 +84,7 @@ impl Gpu {
     pub unsafe fn on_stream(&self, stream: *mut std::ffi::c_void) -> Self {
         // SAFETY: the caller's promise.
         let stream = unsafe { self.context.wrap_borrowed_stream(stream.cast()) };
-        Self { stream, ..self.clone() }
+        Self { stream: SharedStream::new(stream), ..self.clone() }
     }
 
     /// Whether work on one handle is ordered with work on the other.
@@ -137,6 +137,33 @@ impl Gpu {
         end.synchronize().doing("wait for an event")?;
         // SAFETY: both events were recorded on this stream, and have happened.
         unsafe { elapsed(start.cu_event(), end.cu_event()) }.doing("measure a time")
+    }
+}
+
+/// A stream that leaves the current context of the thread as it was when the last handle is dropped.
+#[derive(Debug, Clone)]
+pub(super) struct SharedStream(ManuallyDrop<Arc<CudaStream>>);
+
+impl SharedStream {
+    fn new(stream: Arc<CudaStream>) -> Self {
+        Self(ManuallyDrop::new(stream))
+    }
+}
+
+impl Deref for SharedStream {
+    type Target = Arc<CudaStream>;
+
+    fn deref(&self) -> &Arc<CudaStream> {
+        &self.0
+    }
+}
+
+impl Drop for SharedStream {
+    fn drop(&mut self) {
+        // Destroying a stream makes its context current.
+        let _current = (Arc::strong_count(&self.0) == 1).then(CurrentContext::keep);
+        // SAFETY: nothing uses it after this.
+        unsafe { ManuallyDrop::drop(&mut self.0) };
     }
 }
 

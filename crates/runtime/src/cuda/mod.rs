@@ -14,8 +14,8 @@
 //!   work is done.
 //!
 //! What cannot be checked is `unsafe`: memory and streams of other libraries ([`Buffer::from_raw_parts`],
-//! [`Gpu::on_stream`], [`GpuMatmul::enqueue`], [`GpuMatmulOp::enqueue`]). Breaking a promise about values, such as a constant weight,
-//! gives wrong results but is memory-safe.
+//! [`Gpu::on_stream`], [`GpuMatmul::enqueue`], [`GpuMatmulOp::enqueue`]). Breaking a promise about values,
+//! such as a constant weight, gives wrong results but is memory-safe.
 
 mod buffer;
 mod error;

@@ -128,10 +128,12 @@ impl GpuMatmulOp {
         };
         let problem = &kernels.plan().problem;
         let RawOperands { x, w, w_scales, out, workspace } = *operands;
-        // SAFETY: the caller's promise.
-        let raw = |what, pointer: CUdeviceptr, bytes: usize| match pointer {
-            0 => Err(CudaError::NullPointer { what }),
-            pointer => Ok(unsafe { Buffer::from_raw_parts(&gpu, pointer, bytes) }),
+        let raw = |what, pointer: CUdeviceptr, bytes: usize| {
+            if pointer == 0 {
+                return Err(CudaError::NullPointer { what });
+            }
+            // SAFETY: the caller's promise.
+            Ok(unsafe { Buffer::from_raw_parts(&gpu, pointer, bytes) })
         };
         let workspace = match Workspace::bytes(problem) {
             0 => None,

@@ -17,7 +17,7 @@ pub mod result;
 pub mod safe;
 pub mod sys;
 
-pub use options::{CompileOptions, OptionValue};
+pub use options::{CompileOptions, DeviceCounts, OptionValue};
 pub use result::{Error, ErrorCode, NamedValue, Value};
 pub use safe::{
     Buffer, Client, Device, ElementType, Executable, HostTensor, LoadedExecutable, MemoryStats, Plugin,

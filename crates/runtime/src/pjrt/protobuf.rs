@@ -34,6 +34,13 @@ impl Message {
         self
     }
 
+    /// Adds a packed list of integers.
+    pub(crate) fn ints(self, field: u64, values: &[i64]) -> Self {
+        let mut packed = Self::default();
+        values.iter().for_each(|&value| packed.varint(value as u64));
+        self.message(field, packed)
+    }
+
     /// Adds a message field.
     pub(crate) fn message(self, field: u64, value: Self) -> Self {
         self.bytes(field, &value.bytes)

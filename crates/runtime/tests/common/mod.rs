@@ -39,7 +39,7 @@ pub(crate) fn cpus(threads: usize) -> Vec<Cpu> {
 }
 
 pub(crate) fn cpu(isa: Isa, threads: usize) -> Cpu {
-    Cpu::builder().isa(isa).threads(threads).build().unwrap()
+    Cpu::builder().isa(isa).threads(threads).spread_small_work().build().unwrap()
 }
 
 /// Element types of results that can be NaN-poisoned and compared bit by bit.

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     command::inspect::collect,
     input::{self, Allowance, InputError},
+    kernel_file,
     print::shown,
 };
 
@@ -70,7 +71,14 @@ impl Contents {
 
     /// Reads every file of a folder without a manifest.
     fn unlisted(group: &Group, allowance: &mut Allowance) -> Result<Self> {
-        let own = group.files.iter().map(|path| content(path, allowance)).collect::<Result<_, _>>()?;
+        let own = group.files.iter().map(|path| content(path, allowance));
+        let mut own = own.collect::<Result<Vec<_>, _>>()?;
+        // A kernel that is named by itself may have any form that the simulator takes.
+        if let Some(only) = own.first_mut().filter(|only| only.path == group.path)
+            && let Some(text) = kernel_file::mosaic_text(&only.path, &only.bytes)?
+        {
+            only.bytes = text.into_bytes();
+        }
         Ok(Self { own, ..Self::default() })
     }
 

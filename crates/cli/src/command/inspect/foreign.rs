@@ -52,6 +52,10 @@ pub struct ForeignReport {
     pub module: String,
     /// One per kernel.
     pub kernels: Vec<CompiledKernel>,
+    /// Number of devices that run it.
+    pub devices: usize,
+    /// Whether extents of operands were assumed.
+    pub assumed: bool,
     /// Names of kernels that the compiler removed, because nothing uses their results.
     pub removed: Vec<String>,
 }
@@ -80,15 +84,20 @@ struct Output<'a> {
 
 /// Compiles the module, then moves the folders of its kernels into the output folder.
 pub fn run(work: &ForeignWork, place: &OutputFolder) -> Result<ForeignReport> {
-    let compiler = TpuCompiler::find(work.libtpu.as_deref(), work.chip)?;
+    let devices = work.module.devices;
+    let compiler = TpuCompiler::find(work.libtpu.as_deref(), work.chip, devices.total())?;
     let progress = Progress::new(1);
     progress.doing(format!("compiling {} for {}", work.module.name, work.chip.name));
     let dump = replace::dump_folder()?;
     let executable = dump.path().join("executable.bin");
     let stablehlo = work.module.stablehlo.clone();
-    let module = libtpu::module(&work.module.name, stablehlo, dump.path(), executable.clone());
+    let mut module = libtpu::module(&work.module.name, stablehlo, dump.path(), executable.clone());
+    // A module says by its dialect how it is divided.
+    let shardy = module.stablehlo.contains("sdy.");
+    module.options = module.options.on_devices(devices).with_shardy(shardy);
     let (compiled, dump) = compiler.compile(&module, dump, DumpFlags::AnnotatedListings)?;
-    let again = Module::new(&work.module.name, module.stablehlo);
+    let mut again = Module::new(&work.module.name, module.stablehlo);
+    again.options = again.options.on_devices(devices).with_shardy(shardy);
     let profile = static_profile(&compiler.compiler, &compiler.target, &again)?;
     progress.step();
     let output =
@@ -118,6 +127,8 @@ pub fn run(work: &ForeignWork, place: &OutputFolder) -> Result<ForeignReport> {
     Ok(ForeignReport {
         chip: work.chip,
         module: work.module.name.clone(),
+        devices: devices.total(),
+        assumed: work.module.assumed,
         kernels,
         removed,
         libtpu: compiler.libtpu,

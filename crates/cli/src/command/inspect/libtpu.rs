@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     print::shown,
+    restart,
     tools::{FoundTool, LIBTPU, ToolPaths},
 };
 
@@ -32,13 +33,18 @@ pub(super) struct TpuCompiler {
 }
 
 impl TpuCompiler {
-    /// Finds libtpu: at the given path, or where it is installed.
-    pub(super) fn find(path: Option<&Path>, chip: &TpuChip) -> Result<Self> {
+    /// Finds libtpu, at the given path or where it is installed, to compile for so many devices.
+    pub(super) fn find(path: Option<&Path>, chip: &TpuChip, devices: usize) -> Result<Self> {
+        let topology = chip.topology_with(devices).with_context(|| {
+            format!(
+                "the module is for {devices} devices, but the largest {} has {}",
+                chip.name,
+                chip.max_devices()
+            )
+        })?;
         let libtpu = LIBTPU.find(&ToolPaths::of_process(&LIBTPU, path.map(Path::to_owned)))?;
-        let program = std::env::current_exe().context("cannot locate the octile executable")?;
-        let compiler =
-            Compiler { plugin: libtpu.path.clone(), child: vec![program.into(), CHILD_COMMAND.into()] };
-        Ok(Self { libtpu, compiler, target: Target::named(chip.topology) })
+        let compiler = Compiler { plugin: libtpu.path.clone(), child: restart::command(CHILD_COMMAND)? };
+        Ok(Self { libtpu, compiler, target: Target::named(topology) })
     }
 
     /// Compiles and returns the dump folder. After a crash the folder is kept for the user to look into.

@@ -1,15 +1,27 @@
 //! The Pallas kernels in a lowered module, as text: their names and bodies.
 //!
-//! The module goes to the compiler unchanged, so only its calls of `tpu_custom_call` are read here.
+//! The module goes to the compiler unchanged, so only its calls of `tpu_custom_call` and the number of its
+//! devices are read here. A kernel without a program gets one.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Result, bail};
+use octile_core::device::tpu::TpuChip;
+use octile_mosaic::{
+    Function, Type,
+    interpret::{kernel_entry, mesh_devices},
+    limits::MAX_DEVICES,
+};
+use octile_runtime::pjrt::DeviceCounts;
 use serde_json::Value;
 
+use super::bare;
 use crate::{
     input,
-    kernel_file::FROM_JAX,
+    kernel_file::{self, FROM_JAX, KernelContent},
     print::{one_line, shown},
 };
 
@@ -27,6 +39,10 @@ pub struct LoweredModule {
     pub stablehlo: String,
     /// Its kernels, each once.
     pub kernels: Vec<LoweredKernel>,
+    /// Devices that run it.
+    pub devices: DeviceCounts,
+    /// Whether the program was written around a kernel, with extents that depend on operands.
+    pub assumed: bool,
 }
 
 /// A kernel that a module calls.
@@ -41,18 +57,31 @@ pub struct LoweredKernel {
 }
 
 impl LoweredModule {
-    /// Reads a module from a file.
-    pub fn read(path: &Path) -> Result<Self> {
-        let bytes = input::read(path, input::DUMP_BYTES)?;
-        let text =
-            String::from_utf8(bytes).ok().filter(|text| text.contains("stablehlo.") || !is_mosaic(text));
-        let Some(text) = text else {
-            bail!(
-                "{} is a kernel without the program around it, which says what its operands are: {FROM_JAX}",
-                shown(path)
-            );
+    /// Reads a module, or a kernel, from a file, a stream or a folder of Mosaic dumps. `devices` replaces one
+    /// device, and `chip` is what a kernel without a program is called on.
+    pub fn read(path: &Path, devices: Option<usize>, chip: &TpuChip) -> Result<Self> {
+        let path = if path.is_dir() { &only_dumped(path)? } else { path };
+        let content = KernelContent::read(path)?;
+        let mut module = match &content {
+            KernelContent::Text(text) if text.lines().any(is_call) => Self::parse(text.clone(), path)?,
+            content => {
+                let file = content.module(path)?;
+                if !kernel_entry(&file.module).is_some_and(is_kernel) {
+                    bail!("{} calls no Pallas kernel ({TARGET}): {FROM_JAX}", shown(path));
+                }
+                let around = bare::program(content, &file, chip)?;
+                Self { assumed: around.assumed, ..Self::parse(around.stablehlo, path)? }
+            }
         };
-        Self::parse(text, path)
+        module.devices = match (module.devices, devices) {
+            (found, None) => found,
+            (found, Some(devices)) if found.total() == devices => found,
+            (found, Some(replicas)) if found.total() == 1 => DeviceCounts { replicas, partitions: 1 },
+            (found, Some(devices)) => {
+                bail!("the module is for {} devices, not {devices}: leave out --devices", found.total())
+            }
+        };
+        Ok(module)
     }
 
     /// Reads StableHLO text. `path` is for errors.
@@ -75,13 +104,46 @@ impl LoweredModule {
         if kernels.is_empty() {
             bail!("{} calls no Pallas kernel ({TARGET}): {FROM_JAX}", shown(path));
         }
-        Ok(Self { name, stablehlo, kernels })
+        let devices = device_counts(&stablehlo);
+        Ok(Self { name, stablehlo, kernels, devices, assumed: false })
     }
 }
 
-/// Whether a text is a kernel by itself.
-fn is_mosaic(text: &str) -> bool {
-    text.contains("func.func") && (text.contains("tpu.") || text.contains("stable_mosaic."))
+/// The kernel of a folder of Mosaic dumps.
+fn only_dumped(folder: &Path) -> Result<PathBuf> {
+    let mut files = kernel_file::dumped_kernels(folder)?;
+    if files.len() > 1 {
+        let names: Vec<_> = files.iter().map(|file| input::file_name(file)).collect();
+        bail!("{} holds {} kernels: name one of {}", shown(folder), names.len(), names.join(", "));
+    }
+    Ok(files.remove(0))
+}
+
+/// Whether a function takes memory, as kernels do.
+fn is_kernel(function: &Function) -> bool {
+    function.body.arguments.iter().any(|&value| matches!(function.ty(value), Type::MemRef(_)))
+}
+
+/// The devices that a module is for: those of its mesh, or of its attributes.
+fn device_counts(stablehlo: &str) -> DeviceCounts {
+    let count = |key: &str| {
+        let digits = after(stablehlo, key)?;
+        digits.split(|c: char| !c.is_ascii_digit()).next()?.parse::<usize>().ok().filter(|&count| count > 0)
+    };
+    // A module that was lowered for an abstract mesh says that it has one partition. Before JAX 0.7 the mesh
+    // is in shardings: `{devices=[4,1]<=[4]}`.
+    let listed = || {
+        let (extents, _) = after(after(stablehlo, "{devices=[")?, "<=[")?.split_once(']')?;
+        let extents = extents.split(',').map(|extent| extent.parse::<usize>().ok());
+        extents.collect::<Option<Vec<_>>>()?.into_iter().try_fold(1usize, usize::checked_mul)
+    };
+    let sharded = || mesh_devices(&octile_mosaic::parse(stablehlo).ok()?).ok()?;
+    let mesh = || sharded().or_else(listed).filter(|devices| (1..=MAX_DEVICES).contains(devices));
+    let partitions = count("mhlo.num_partitions = ").unwrap_or(1);
+    DeviceCounts {
+        replicas: count("mhlo.num_replicas = ").unwrap_or(1),
+        partitions: if partitions > 1 { partitions } else { mesh().unwrap_or(1) },
+    }
 }
 
 /// Whether a line calls a kernel, in the pretty or the generic form.
@@ -175,6 +237,22 @@ mod tests {
         let text = r#""builtin.module"() ({ "func.func"() ({
             %1 = "stablehlo.custom_call"(%0) <{backend_config = "{\22custom_call_config\22: {\22body\22: \22QQ==\22}}", call_target_name = "tpu_custom_call"}> {kernel_name = "k"} : (tensor<8xf32>) -> tensor<8xf32>"#;
         assert_eq!(parse(text).unwrap().kernels[0].name, "k");
+    }
+
+    #[test]
+    fn devices_come_from_the_attributes_or_the_mesh() {
+        let counts = |text: &str| {
+            let devices = device_counts(text);
+            (devices.replicas, devices.partitions)
+        };
+        assert_eq!(counts("module @m {}"), (1, 1));
+        let attributes =
+            "module @m attributes {mhlo.num_partitions = 4 : i32, mhlo.num_replicas = 2 : i32} {}";
+        assert_eq!(counts(attributes), (2, 4));
+        let older = r#"module @m { %0 = stablehlo.custom_call @Sharding(%a) {mhlo.sharding = "{devices=[4,1]<=[2,2]}"} }"#;
+        assert_eq!(counts(older), (1, 4));
+        let ring = include_str!("../../../../mosaic/tests/sharded/all_gather_ring.mlir");
+        assert_eq!(counts(ring), (1, 4));
     }
 
     #[test]

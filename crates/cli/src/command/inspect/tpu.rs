@@ -53,7 +53,7 @@ pub struct TpuVersion {
 
 /// Compiles every version, then moves all of them into the output folder.
 pub fn run(work: &TpuWork, place: &OutputFolder) -> Result<TpuReport> {
-    let compiler = TpuCompiler::find(work.libtpu.as_deref(), work.chip)?;
+    let compiler = TpuCompiler::find(work.libtpu.as_deref(), work.chip, 1)?;
     let progress = Progress::new(work.plans.len() as u64);
     let mut built = Vec::new();
     for plan in &work.plans {

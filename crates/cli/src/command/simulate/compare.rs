@@ -8,6 +8,7 @@ use octile_mosaic::{
 use serde::Serialize;
 
 use super::tolerance::{Arithmetic, ChosenTolerance, Scale, Tolerance};
+use crate::python::PythonPlace;
 
 /// Difference of two results.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -33,6 +34,9 @@ pub struct Comparison {
     pub elements: usize,
     /// The element that differs most, relative to the tolerance; `None` if all are equal.
     pub worst: Option<WorstElement>,
+    /// Line that defines the kernel, if the result is wrong and there is one kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub python: Option<PythonPlace>,
 }
 
 /// The element that differs most.
@@ -131,7 +135,7 @@ fn index_of(mut position: usize, shape: &[usize]) -> Vec<usize> {
 /// What tolerances are derived from.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Judging {
-    /// The kernel's roundings.
+    /// The roundings that the result depends on.
     pub arithmetic: Arithmetic,
     /// Multiply-adds of the whole run.
     pub products: u64,
@@ -141,7 +145,8 @@ pub(super) struct Judging {
 
 impl Judging {
     fn tolerance(&self, result: &Tensor, values: &[f64]) -> Tolerance {
-        let products = self.products as f64 / values.len().max(1) as f64;
+        let products = if self.arithmetic.multiplies() { self.products } else { 0 };
+        let products = products as f64 / values.len().max(1) as f64;
         let default = self.arithmetic.tolerance(result.element, products, &Scale::of(values));
         let ChosenTolerance { rtol, atol } = self.chosen;
         Tolerance { rtol: rtol.unwrap_or(default.rtol), atol: atol.unwrap_or(default.atol) }
@@ -169,6 +174,7 @@ impl Judging {
             wrong: 0,
             elements: ours.len(),
             worst: None,
+            python: None,
         };
         for (position, (&got, &wanted)) in ours.iter().zip(theirs).enumerate() {
             let difference = difference(got, wanted);
@@ -229,7 +235,7 @@ mod tests {
         let integers = |value: i32| Tensor {
             element: Element::Integer(4),
             shape: vec![1],
-            bytes: value.to_le_bytes().to_vec(),
+            bytes: value.to_le_bytes().to_vec().into(),
         };
         let expected = Expected::of("out", &integers(1 << 24));
         let judged = |value: i32| Judging::default().compare(0, &integers(value), &expected).expect("fits");

@@ -108,6 +108,8 @@ pub struct LocatedNote {
     pub note: Note,
     /// Its Python line.
     pub python: Option<PythonPlace>,
+    /// Operations of which it is true; the lines are those of the first.
+    pub times: usize,
 }
 
 /// What a kernel printed, at its line.
@@ -131,12 +133,14 @@ impl Diagnosis {
             wording.sites.iter().map(|(role, site)| DiagnosedSite::new(role, site, kernel)).collect();
         let first = sites.first();
         let sentence = wording.sentence();
-        let has_python = sites.iter().any(|site| site.python.is_some());
+        // What concerns a whole kernel is at its definition.
+        let python = first.map_or_else(|| kernel.definition(), |site| site.python.clone());
+        let has_python = python.is_some() || sites.iter().any(|site| site.python.is_some());
         Self {
             kernel: kernel.name.clone(),
             title: wording.title,
             remedy: wording.remedy,
-            python: first.and_then(|site| site.python.clone()),
+            python,
             mosaic: first.and_then(|site| site.mosaic.clone()),
             device: first.and_then(|site| site.device),
             step: first.map(|site| site.step.clone()),
@@ -179,7 +183,10 @@ impl DiagnosedSite {
             agent: site.agent.clone(),
             step: site.step.clone(),
             device: site.device,
-            python: kernel.python.place(&site.source),
+            python: kernel.python.place(&site.source).or_else(|| match site.agent {
+                Agent::Window(number) => kernel.index_map(number),
+                _ => None,
+            }),
             mosaic: site.line.map(|line| kernel.mosaic(line)),
         }
     }
@@ -198,6 +205,11 @@ impl LocatedNote {
     /// Locates a remark in a kernel.
     pub(super) fn new(note: Note, kernel: &SimulatedKernel) -> Self {
         let python = note.line.and_then(|line| kernel.python_at(line));
-        Self { note, python }
+        Self { note, python, times: 1 }
+    }
+
+    /// Whether another remark says the same of another operation.
+    pub(super) fn says_the_same(&self, other: &Self) -> bool {
+        self.note.op == other.note.op && self.note.message == other.note.message
     }
 }

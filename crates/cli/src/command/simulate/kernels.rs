@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::Path, rc::Rc};
 
 use octile_core::device::tpu::TpuChip;
 use octile_mosaic::{
-    Function, Module, SourceStack,
+    Attr, Function, Module, SourceStack,
     interpret::{
         EmbeddedKernel, KernelNames, Note, Outcome, Print, embedded_kernels, kernel_entry, name_buffers,
     },
@@ -69,6 +69,14 @@ impl SimulatedKernels {
         self.kernels.iter().find(|kernel| kernel.name == name)
     }
 
+    /// The line that defines the kernel, if there is one kernel.
+    pub(super) fn only_definition(&self) -> Option<PythonPlace> {
+        match self.kernels.as_slice() {
+            [kernel] => kernel.definition(),
+            _ => None,
+        }
+    }
+
     /// Describes the findings of a run.
     pub(super) fn diagnoses(&self, outcome: &Outcome) -> Vec<Diagnosis> {
         let of_runs =
@@ -107,7 +115,16 @@ impl SimulatedKernels {
             let run = outcome.kernels.iter().find(|run| run.notes.contains(note));
             run.and_then(|run| self.named(&run.name)).unwrap_or(&self.around)
         };
-        outcome.notes.iter().map(|note| LocatedNote::new(note.clone(), kernel(note))).collect()
+        let mut notes: Vec<LocatedNote> = Vec::new();
+        for note in &outcome.notes {
+            let located = LocatedNote::new(note.clone(), kernel(note));
+            // The same remark on another operation, say another matmul, is counted.
+            match notes.iter_mut().find(|known| known.says_the_same(&located)) {
+                Some(known) => known.times += 1,
+                None => notes.push(located),
+            }
+        }
+        notes
     }
 }
 
@@ -159,6 +176,25 @@ impl SimulatedKernel {
     /// The Python line of a line of its text.
     pub(super) fn python_at(&self, line: u32) -> Option<PythonPlace> {
         self.python.place(self.sources.get(&line)?)
+    }
+
+    /// The line that defines the kernel.
+    pub(super) fn definition(&self) -> Option<PythonPlace> {
+        self.python.definition(self.entry.as_ref()?)
+    }
+
+    /// The line of the index map of a window; that of the kernel, if the index map has none.
+    pub(super) fn index_map(&self, window: usize) -> Option<PythonPlace> {
+        let map = || {
+            let Attr::Array(windows) = self.entry.as_ref()?.attributes.get("window_params")? else {
+                return None;
+            };
+            let Attr::Dict(params) = windows.get(window)? else { return None };
+            let Attr::Symbol(name) = params.get("transform_indices")? else { return None };
+            let mut ops = self.module.function(name)?.body.ops.iter();
+            ops.find_map(|op| self.python.place(op.source.as_deref()?))
+        };
+        map().or_else(|| self.definition())
     }
 
     /// Lines of the operations that could signal a semaphore.

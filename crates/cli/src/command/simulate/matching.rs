@@ -3,6 +3,8 @@
 //! Python's safetensors stores tensors by type and name, so the stored order means nothing in most files.
 //! Names, numbers or shapes must decide; where they do not, the order is refused.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, bail};
 use octile_mosaic::interpret::{Element, OperandSpec, Signature};
 use safetensors::Dtype;
@@ -79,7 +81,7 @@ pub(super) fn match_operands(
                 "cannot tell the order of {} in {file}: they have the same type and shape; list all operands in \
                  the order of the call, such as --operands {}",
                 joined(&several),
-                usual_order(candidates).join(",")
+                usual_order(candidates, specs).join(",")
             ),
         },
     }
@@ -98,19 +100,24 @@ fn by_name(candidates: &[Candidate], specs: &[OperandSpec]) -> Option<Vec<String
     specs.iter().map(named).collect()
 }
 
-/// All names are one prefix and the numbers 0, 1, 2 and so on.
+/// As many names as operands are one prefix and the numbers 0, 1, 2 and so on. Other tensors are left out if
+/// these fit.
 fn by_number(candidates: &[Candidate], specs: &[OperandSpec]) -> Option<Vec<String>> {
-    let numbered = |candidate: &Candidate| {
+    let mut series: BTreeMap<&str, BTreeMap<usize, &Candidate>> = BTreeMap::new();
+    for candidate in candidates {
         let prefix = candidate.name.trim_end_matches(|c: char| c.is_ascii_digit());
-        let number: usize = candidate.name[prefix.len()..].parse().ok()?;
-        Some((prefix.to_owned(), number, candidate.name.clone()))
+        if let Ok(number) = candidate.name[prefix.len()..].parse() {
+            series.entry(prefix).or_default().insert(number, candidate);
+        }
+    }
+    let is_alone = candidates.len() == specs.len();
+    let is_complete = |numbered: &BTreeMap<usize, &Candidate>| {
+        let fits = || numbered.values().zip(specs).all(|(candidate, spec)| candidate.fits(spec));
+        numbered.len() == specs.len() && numbered.keys().copied().eq(0..specs.len()) && (is_alone || fits())
     };
-    let mut all: Vec<_> = candidates.iter().map(numbered).collect::<Option<_>>()?;
-    all.sort();
-    let first = all.first()?.0.clone();
-    let counts =
-        all.iter().enumerate().all(|(position, (prefix, number, _))| *prefix == first && *number == position);
-    (counts && all.len() == specs.len()).then(|| all.into_iter().map(|(_, _, name)| name).collect())
+    let mut complete = series.into_values().filter(is_complete);
+    let first = complete.next()?;
+    complete.next().is_none().then(|| names(first.into_values()))
 }
 
 /// Why types and shapes do not decide.
@@ -165,9 +172,10 @@ fn by_deliberate_order(candidates: &[Candidate], specs: &[OperandSpec]) -> Optio
 }
 
 /// Names in the order in which functions usually take them, for an example.
-fn usual_order(candidates: &[Candidate]) -> Vec<String> {
+fn usual_order(candidates: &[Candidate], specs: &[OperandSpec]) -> Vec<String> {
     const USUAL: [&str; 12] = ["q", "query", "x", "lhs", "a", "k", "key", "w", "rhs", "b", "v", "value"];
-    let mut names = names(candidates);
+    let fits = |candidate: &&Candidate| specs.iter().any(|spec| candidate.fits(spec));
+    let mut names = names(candidates.iter().filter(fits));
     names.sort_by_key(|name| USUAL.iter().position(|usual| usual == name).unwrap_or(USUAL.len()));
     names
 }

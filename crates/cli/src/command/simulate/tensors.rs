@@ -61,7 +61,7 @@ impl<'f> TensorFile<'f> {
                     bytes.with_context(|| format!("tensor '{name}' holds {value}, which does not fit i32"))
                 };
                 let bytes = wide(tensor, i64::from_le_bytes).map(narrow).collect::<Result<Vec<_>>>()?;
-                Ok(Tensor { element, shape: tensor.shape().to_vec(), bytes: bytes.concat() })
+                Ok(Tensor { element, shape: tensor.shape().to_vec(), bytes: bytes.concat().into() })
             }
             _ => convert(name, tensor),
         }
@@ -126,7 +126,7 @@ fn convert(name: &str, tensor: &TensorView<'_>) -> Result<Tensor> {
             tensor.dtype()
         )
     };
-    Ok(Tensor { element, shape: tensor.shape().to_vec(), bytes: tensor.data().to_vec() })
+    Ok(Tensor { element, shape: tensor.shape().to_vec(), bytes: tensor.data().to_vec().into() })
 }
 
 /// Serializes results as `out`, or as `out0`, `out1` and so on.

@@ -8,6 +8,8 @@ use octile_mosaic::{
 };
 use serde::Serialize;
 
+use super::dataflow::Dataflow;
+
 /// Largest allowed difference of an element: `atol + rtol * |expected|`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Tolerance {
@@ -53,6 +55,8 @@ pub(super) struct Arithmetic {
     transcendental: bool,
     /// Whether it computes trigonometric functions.
     trigonometric: bool,
+    /// Whether it multiplies matrices.
+    multiplies: bool,
     /// Terms of the longest reduction.
     terms: usize,
     /// Unit roundoff of the coarsest intermediate float type; 0 if all are f32.
@@ -66,12 +70,26 @@ impl Arithmetic {
     pub(super) fn of<'m>(modules: impl IntoIterator<Item = &'m Module>) -> Self {
         let mut all = Self::default();
         for function in modules.into_iter().flat_map(|module| &module.functions) {
-            all.add_function(function);
+            all.add_function(function, |_| true);
         }
         all
     }
 
-    fn add_function(&mut self, function: &Function) {
+    /// Reads the operations that a result depends on.
+    pub(super) fn reaching(flow: &Dataflow<'_>, result: usize) -> Self {
+        let mut all = Self::default();
+        for (function, ops) in flow.reaching(result) {
+            all.add_function(function, |op| ops.contains(&std::ptr::from_ref(op)));
+        }
+        all
+    }
+
+    /// Whether it multiplies matrices.
+    pub(super) fn multiplies(&self) -> bool {
+        self.multiplies
+    }
+
+    fn add_function(&mut self, function: &Function, counts: impl Fn(&Op) -> bool) {
         let mut computed = HashSet::new();
         function.walk(&mut |op| {
             if !matches!(op_kind(&op.name), Some(OpKind::Store | OpKind::Yield)) {
@@ -79,10 +97,14 @@ impl Arithmetic {
             }
         });
         function.walk(&mut |op| {
+            if !counts(op) {
+                return;
+            }
             let result = op.results.first().map(|&value| function.ty(value));
             let feeds_others = op.results.iter().any(|value| computed.contains(value));
             self.add(op, result, feeds_others);
             self.add_reduction(op, function);
+            self.multiplies |= op_kind(&op.name) == Some(OpKind::Matmul) || op.name.contains(".dot");
             if op_kind(&op.name) == Some(OpKind::Matmul) && rounds_operands(op, function) {
                 self.round(BF16);
             }

@@ -88,10 +88,17 @@ impl<'t> Wording<'t> {
                 );
                 Self::new("OUT OF BOUNDS", says, vec![("access", access)])
             }
-            Trouble::OutputNotWritten { area, elements, of } => {
+            Trouble::OutputNotWritten { area, elements, of, dynamic_grid } => {
                 let first = part(area);
                 let says = format!("{elements} of {of} elements are never written, the first at {first}");
-                Self::new("UNWRITTEN RESULT", says, Vec::new())
+                let wording = Self::new("UNWRITTEN RESULT", says, Vec::new());
+                match dynamic_grid {
+                    Some(grid) => wording.with_remedy(format!(
+                        "the grid is dynamic, and was {grid:?} here: pass the operand that gives its extents \
+                         with --tensors"
+                    )),
+                    None => wording,
+                }
             }
             Trouble::OutOfOperations { operations, site } => {
                 let says = format!("stopped after {operations} operations");

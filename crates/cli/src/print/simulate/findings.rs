@@ -56,13 +56,18 @@ pub(super) fn rejection(rejection: &Rejection) -> String {
 }
 
 /// A remark on a line.
-pub(super) fn note(LocatedNote { note, python }: &LocatedNote) -> String {
+pub(super) fn note(LocatedNote { note, python, times }: &LocatedNote) -> String {
     let line = match (python, note.line) {
         (Some(place), _) => format!("{}:{}, ", one_line(&place.line.file), place.line.line),
         (None, Some(line)) => format!("line {line}, "),
         (None, None) => String::new(),
     };
-    format!("{line}{}: {}", note.op, note.message)
+    let more = match times - 1 {
+        0 => String::new(),
+        1 => " (and one more)".to_owned(),
+        more => format!(" (and {more} more)"),
+    };
+    format!("{line}{}{more}: {}", note.op, note.message)
 }
 
 /// What a kernel printed.
@@ -82,7 +87,7 @@ fn python(place: &PythonPlace, indent: &str) -> String {
     text
 }
 
-fn python_line(line: &PythonLine) -> String {
+pub(super) fn python_line(line: &PythonLine) -> String {
     let code = line.code.as_ref().map(|code| format!("  {}", shortened(code))).unwrap_or_default();
     format!("{}:{}{code}", one_line(&line.file), line.line)
 }

@@ -20,7 +20,7 @@ pub fn annotations(report: &SimulateReport) -> String {
     }
     if let Some(comparison) = report.comparison.as_ref().filter(|comparison| !comparison.passed) {
         let message = format!("the largest difference is {:.3} of the tolerance", comparison.of_allowed);
-        text += &error(&location(None, &report.kernel), "wrong result", &message);
+        text += &error(&location(comparison.python.as_ref(), &report.kernel), "wrong result", &message);
     }
     text
 }

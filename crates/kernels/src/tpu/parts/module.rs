@@ -10,7 +10,7 @@ use super::frame::Operand;
 use crate::{
     reference::{Arguments, Blocks},
     stablehlo::{Hlo, element, float},
-    tpu::KernelModule,
+    tpu::{KernelForm, KernelModule},
 };
 
 /// The compiler's numbers for HBM and VMEM.
@@ -18,13 +18,14 @@ const HBM: u32 = 0;
 const VMEM: u32 = 1;
 
 /// `@main(x, w_q, w_scale[, x_scale]) -> out`.
-pub(crate) fn around(plan: &TpuPlan, kernel: &KernelModule, kernel_name: &str) -> Module {
+pub(crate) fn around(plan: &TpuPlan, kernel: &KernelModule, kernel_name: &str, form: KernelForm) -> Module {
     let mut b = FunctionBuilder::new("main", Visibility::Public);
     let arguments = Arguments::declare(&mut b, &plan.problem);
     let mut hlo = Hlo(&mut b);
     let operands: Vec<Value> =
         kernel.operands.iter().map(|&operand| prepared(&mut hlo, plan, &arguments, operand)).collect();
-    let out = call(hlo.0, plan, kernel, kernel_name, &operands);
+    let config = configuration(hlo.0, plan, kernel, &operands, form);
+    let out = call(hlo.0, plan, kernel_name, &config, &operands);
     let out = hlo.take(out, &[plan.problem.m, plan.problem.n]);
     let out = hlo.convert(out, float(plan.problem.out));
     let main = b.finish(&[out], Attributes::new());
@@ -85,8 +86,8 @@ fn regroup(hlo: &mut Hlo<'_>, scale: Value, (rows, cols): (usize, usize)) -> Val
 fn call(
     b: &mut FunctionBuilder,
     plan: &TpuPlan,
-    kernel: &KernelModule,
     kernel_name: &str,
+    configuration: &str,
     operands: &[Value],
 ) -> Value {
     let row_major = |rank: usize| {
@@ -97,7 +98,7 @@ fn call(
     let operand_layouts: Vec<Attr> = ranks.map(row_major).collect();
     let attributes = Attributes::new()
         .with("call_target_name", "tpu_custom_call")
-        .with("backend_config", configuration(b, plan, kernel, operands).as_str())
+        .with("backend_config", configuration)
         .with("kernel_name", kernel_name)
         .with("operand_layouts", Attr::Array(operand_layouts))
         .with("result_layouts", Attr::Array(vec![row_major(2)]));
@@ -110,15 +111,25 @@ fn call(
 
 /// The compiler's configuration of the call. Operands are pinned to HBM: the compiler would copy small ones
 /// into VMEM first. It insists on placing arrays of one element itself.
-fn configuration(b: &FunctionBuilder, plan: &TpuPlan, kernel: &KernelModule, operands: &[Value]) -> String {
+fn configuration(
+    b: &FunctionBuilder,
+    plan: &TpuPlan,
+    kernel: &KernelModule,
+    operands: &[Value],
+    form: KernelForm,
+) -> String {
     let is_array = |&(_, &operand): &(usize, &Value)| b.ty(operand).shape().iter().any(|&extent| extent > 1);
     let arrays = operands.iter().enumerate().filter(is_array);
     let pinned: Vec<_> = arrays.map(|(index, _)| json!({"operand_index": index, "color": HBM})).collect();
     // `dma` and `smem` are for learning and keep the compiler's check that semaphores end at zero.
     let unchecked = matches!(plan.strategy, Strategy::Auto | Strategy::Strip);
-    json!({
+    let body = match form {
+        KernelForm::Current => kernel.module.to_string(),
+        KernelForm::Serialized => kernel.module.stable().to_string(),
+    };
+    let mut configuration = json!({
         "custom_call_config": {
-            "body": STANDARD.encode(kernel.module.to_string()),
+            "body": STANDARD.encode(body),
             "needs_layout_passes": true,
             "input_memory_space_colors": pinned,
             "output_memory_space_colors": [{"color": HBM}],
@@ -132,6 +143,9 @@ fn configuration(b: &FunctionBuilder, plan: &TpuPlan, kernel: &KernelModule, ope
             "disable_semaphore_checks": unchecked,
         },
         "scoped_memory_configs": [{"memory_space": VMEM, "offset": 0, "size": plan.vmem_limit}],
-    })
-    .to_string()
+    });
+    if form == KernelForm::Serialized {
+        configuration["custom_call_config"]["serialization_format"] = json!(1);
+    }
+    configuration.to_string()
 }

@@ -14,7 +14,7 @@ use crate::{
         element::Element,
         embedded::is_kernel_call,
         finding::Note,
-        host,
+        host::HostProgram,
         machine::{Machine, Stop},
         program::{Compiler, Made, Refusal, Step},
         value::Value,
@@ -29,7 +29,7 @@ const BODY: &str = "main";
 /// A computation on every device of a mesh.
 struct Manual {
     /// The body as `@main`, with the functions that it may call.
-    module: Module,
+    program: HostProgram,
     operands: Vec<(Sharding, Element, Vec<usize>)>,
     results: Vec<(Sharding, Element, Vec<usize>)>,
     result_types: Vec<Type>,
@@ -38,10 +38,9 @@ struct Manual {
 
 /// Compiles the operation.
 pub(in crate::interpret) fn manual_computation(c: &mut Compiler<'_>, op: &Op) -> Made {
-    // Invalid operations are reported here, not by a device.
-    c.block(&op.regions[0])?;
     let Some(module) = c.module else {
         // Only checked, not run.
+        c.block(&op.regions[0])?;
         return Ok(Box::new(|_, step| {
             Err(Stop::Fault(step.place, "the computation is not part of a module".to_owned()))
         }));
@@ -71,9 +70,10 @@ pub(in crate::interpret) fn manual_computation(c: &mut Compiler<'_>, op: &Op) ->
     if meshes.any(|other| *other != mesh) {
         return Err("its operands and results are on different meshes".into());
     }
-    let module = outlined(c, module, body, &returned)?;
+    // Compiled once for all devices.
+    let program = HostProgram::new(&outlined(c, module, body, &returned)?)?;
     let result_types = op.results.iter().map(|&value| c.ty(value).clone()).collect();
-    let manual = Manual { module, operands, results, result_types, devices: mesh.devices() };
+    let manual = Manual { program, operands, results, result_types, devices: mesh.devices() };
     Ok(Box::new(move |m, step| run(m, step, &manual)))
 }
 
@@ -187,10 +187,8 @@ fn run(m: &mut Machine<'_>, step: &Step, manual: &Manual) -> Result<(), Stop> {
         max_bytes: Some(m.budget.bytes_left()),
         ..m.options.clone()
     };
-    let body = manual.module.function(BODY).ok_or_else(|| fault("the computation has no body".to_owned()))?;
-    let outcomes = on_all(&parts, &options, |operands, options, link| {
-        host::run(&manual.module, body, operands, options, Some(link))
-    });
+    let outcomes =
+        on_all(&parts, &options, |operands, options, link| manual.program.run(operands, options, Some(link)));
     let outcomes = outcomes.map_err(|error| fault(error.to_string()))?;
     let returned = outcomes.iter().all(|outcome| outcome.outputs.len() == manual.results.len());
     let mut notes = Vec::new();
@@ -220,11 +218,10 @@ fn joined(
 ) -> Tensor {
     let (sharding, element, shape) = &manual.results[number];
     let elements: usize = shape.iter().product();
-    let mut whole =
-        Tensor { element: *element, shape: shape.clone(), bytes: vec![0; elements * element.bytes()] };
+    let mut whole = vec![0; elements * element.bytes()];
     let mut written = vec![false; elements];
     let put = |(device, outcome): (usize, &Outcome)| {
-        sharding.put(device, &outcome.outputs[number], &mut whole, &mut written).then_some(device)
+        sharding.put(device, &outcome.outputs[number], shape, &mut whole, &mut written).then_some(device)
     };
     let differing: Vec<usize> = outcomes.iter().enumerate().filter_map(put).collect();
     if let Some(device) = differing.first() {
@@ -234,5 +231,5 @@ fn joined(
         );
         notes.push(Note { line: step.line(), op: step.name.to_string(), message });
     }
-    whole
+    Tensor { element: *element, shape: shape.clone(), bytes: whole.into() }
 }

@@ -4,11 +4,7 @@ use std::thread;
 
 use super::Link;
 use crate::{
-    interpret::{
-        KernelRun, Note, Options, Outcome, SimulateError, Tensor, finding::Findings, host, kernel::Kernel,
-        run_on_device,
-    },
-    ir::Module,
+    interpret::{Executable, KernelRun, Note, Options, Outcome, SimulateError, Tensor, finding::Findings},
     limits::{DEFAULT_BYTES, MAX_DEVICES},
 };
 
@@ -18,20 +14,14 @@ const STACK: usize = 8 << 20;
 /// Operands of each device.
 pub(super) type Parts = Vec<Vec<Tensor>>;
 
-/// Runs `module` on several devices. A second schedule is tried if the first shows nothing.
+/// Runs a module on several devices. A second schedule is tried if the first shows nothing.
 pub(crate) fn simulate(
-    module: &Module,
+    executable: &Executable,
     inputs: &[Tensor],
     options: &Options<'_>,
 ) -> Result<Outcome, SimulateError> {
     let devices = options.devices;
-    let ranks = match host::entry(module) {
-        Some(entry) => {
-            let arguments = entry.body.arguments.iter().map(|&value| entry.ty(value));
-            arguments.chain(&entry.results).map(|ty| ty.shape().len()).collect()
-        }
-        None => Kernel::new(module)?.operand_ranks(),
-    };
+    let ranks = executable.operand_ranks();
     let parts = split(inputs, &ranks, devices)?;
     let own = |shape: &[usize], rank: Option<&usize>| match shape.split_first() {
         Some((&first, rest)) if first == devices && rank == Some(&rest.len()) => rest.to_vec(),
@@ -42,9 +32,8 @@ pub(crate) fn simulate(
         shapes.iter().enumerate().map(|(number, shape)| own(shape, results.get(number))).collect()
     });
     let options = Options { output_shapes: shapes, devices: 1, ..options.clone() };
-    let outcomes = on_all(&parts, &options, |operands, options, link| {
-        run_on_device(module, operands, options, Some(link))
-    })?;
+    let outcomes =
+        on_all(&parts, &options, |operands, options, link| executable.run(operands, options, Some(link)))?;
     Ok(stack(outcomes))
 }
 
@@ -63,7 +52,7 @@ fn split(inputs: &[Tensor], ranks: &[usize], devices: usize) -> Result<Parts, Si
         }
         let bytes = tensor.bytes.len() / devices;
         let bytes = tensor.bytes[device * bytes..][..bytes].to_vec();
-        Ok(Tensor { element: tensor.element, shape: tensor.shape[1..].to_vec(), bytes })
+        Ok(Tensor { element: tensor.element, shape: tensor.shape[1..].to_vec(), bytes: bytes.into() })
     };
     (0..devices).map(|device| inputs.iter().enumerate().map(|input| part(device, input)).collect()).collect()
 }
@@ -144,7 +133,7 @@ fn stack(outcomes: Vec<Outcome>) -> Outcome {
         let first = &outcomes[0].outputs[number];
         let shape = [outcomes.len()].into_iter().chain(first.shape.iter().copied()).collect();
         let bytes = outcomes.iter().flat_map(|outcome| outcome.outputs[number].bytes.iter().copied());
-        Tensor { element: first.element, shape, bytes: bytes.collect() }
+        Tensor { element: first.element, shape, bytes: bytes.collect::<Vec<u8>>().into() }
     };
     let outputs: Vec<Tensor> = (0..results).map(stacked).collect();
     Outcome { outputs, ..merged(outcomes) }

@@ -152,16 +152,23 @@ impl Sharding {
         let places = self.places(device, &tensor.shape, local);
         let mut bytes = Vec::with_capacity(places.len() * unit);
         places.for_each(|place| bytes.extend_from_slice(&tensor.bytes[place * unit..][..unit]));
-        Tensor { element: tensor.element, shape: local.to_vec(), bytes }
+        Tensor { element: tensor.element, shape: local.to_vec(), bytes: bytes.into() }
     }
 
-    /// Writes a device's part into the whole tensor. Returns whether it differs from what another device has
-    /// written there.
-    pub(crate) fn put(&self, device: usize, part: &Tensor, whole: &mut Tensor, written: &mut [bool]) -> bool {
+    /// Writes a device's part into the bytes of the whole tensor, of shape `shape`. Returns whether it
+    /// differs from what another device has written there.
+    pub(crate) fn put(
+        &self,
+        device: usize,
+        part: &Tensor,
+        shape: &[usize],
+        whole: &mut [u8],
+        written: &mut [bool],
+    ) -> bool {
         let unit = part.element.bytes();
         let (mut at, mut differs) = (0, false);
-        self.places(device, &whole.shape, &part.shape).for_each(|place| {
-            let (from, to) = (&part.bytes[at..at + unit], &mut whole.bytes[place * unit..][..unit]);
+        self.places(device, shape, &part.shape).for_each(|place| {
+            let (from, to) = (&part.bytes[at..at + unit], &mut whole[place * unit..][..unit]);
             match std::mem::replace(&mut written[place], true) {
                 true => differs |= from != to,
                 false => to.copy_from_slice(from),
@@ -192,20 +199,21 @@ mod tests {
         let list = r#"<@mesh, [{"y", "x"}, {}]>, <@mesh, [{}, {"x"}], replicated={"y"}>"#;
         let found = shardings(r#"#sdy.mesh<["x"=2, "y"=3]>"#, list).unwrap();
         assert_eq!(found.len(), 2);
-        let whole = Tensor { element: Element::Integer(1), shape: vec![6, 4], bytes: (0..24).collect() };
+        let bytes: Vec<u8> = (0..24).collect();
+        let whole = Tensor { element: Element::Integer(1), shape: vec![6, 4], bytes: bytes.clone().into() };
         for sharding in found {
             let local = sharding.local_shape(&whole.shape).unwrap();
-            let mut again = Tensor { bytes: vec![0; 24], ..whole.clone() };
+            let mut again = vec![0; 24];
             let mut written = vec![false; 24];
             for device in 0..sharding.mesh.devices() {
                 let part = sharding.part(device, &whole, &local);
-                assert!(!sharding.put(device, &part, &mut again, &mut written));
+                assert!(!sharding.put(device, &part, &whole.shape, &mut again, &mut written));
             }
-            assert_eq!(again, whole);
+            assert_eq!(again, bytes);
         }
         let by_y = &shardings(r#"#sdy.mesh<["x"=2, "y"=3]>"#, r#"<@mesh, [{"y", "x"}, {}]>"#).unwrap()[0];
         // Device 1 is x = 0, y = 1: the third of six parts.
-        assert_eq!(by_y.part(1, &whole, &[1, 4]).bytes, [8, 9, 10, 11]);
+        assert_eq!(*by_y.part(1, &whole, &[1, 4]).bytes, [8, 9, 10, 11]);
         assert_eq!(by_y.local_shape(&[7, 4]), None);
     }
 

@@ -89,7 +89,7 @@ pub(super) fn minimum(a: f32, b: f32) -> f32 {
     if a < b || a.is_nan() { a } else { b }
 }
 
-fn binary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32, f32) -> f32 + Copy + 'static) -> Made {
+fn binary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32, f32) -> f32 + Copy + Send + Sync + 'static) -> Made {
     let ty = one_type(c, op, 2)?;
     let float = c.float(ty)?;
     if is_scalar(ty) {
@@ -116,7 +116,7 @@ fn binary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32, f32) -> f32 + Copy + 's
     }))
 }
 
-fn unary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32) -> f32 + Copy + 'static) -> Made {
+fn unary(c: &mut Compiler<'_>, op: &Op, f: impl Fn(f32) -> f32 + Copy + Send + Sync + 'static) -> Made {
     let ty = one_type(c, op, 1)?;
     let float = c.float(ty)?;
     if is_scalar(ty) {

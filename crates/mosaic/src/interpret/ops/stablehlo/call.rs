@@ -1,6 +1,6 @@
 //! Custom calls: kernels, and annotations that change nothing.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{Definition, array_op, effect, same_types, tensor_of};
 use crate::{
@@ -62,7 +62,10 @@ fn custom_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         _ if is_kernel_call(op) => kernel_call(c, op),
         Some(target) if ANNOTATIONS.contains(&target) => match same_types(c, op, 1) {
             Ok(_) => array_op(1, |arrays| arrays[0].clone()),
-            Err(_) => Err(Refusal::NotModelled(format!("'{target}' divides a tensor among devices"))),
+            Err(_) => Err(Refusal::NotModelled(format!(
+                "'{target}' divides a tensor among devices in an older way: lower it again with \
+                 jax.config.update(\"jax_use_shardy_partitioner\", True)"
+            ))),
         },
         Some("AllocateBuffer") => {
             c.arity(op, 0, 1)?;
@@ -86,7 +89,7 @@ fn kernel_call(c: &mut Compiler<'_>, op: &Op) -> Made {
         return Err(not_modelled("called_computations", attr));
     }
     let call = KernelCall::of(op)?;
-    let name = Rc::<str>::from(c.kernel_name(op));
+    let name = Arc::<str>::from(c.kernel_name(op));
     let kernel = Kernel::new(&call.module)
         .map_err(|why| Unrunnable::InKernel { name: name.to_string(), why: Box::new(why) })?;
     let aliases = call.aliases;

@@ -127,7 +127,7 @@ fn composite(c: &mut Compiler<'_>, op: &Op) -> Made {
     let (takes, results) = (types(c, &op.operands), types(c, &op.results));
     Ok(Box::new(move |m, step| {
         let code = m.program.functions.get(&callee).cloned();
-        let fits = |code: &std::rc::Rc<crate::interpret::program::Code>| {
+        let fits = |code: &std::sync::Arc<crate::interpret::program::Code>| {
             code.argument_types == takes && code.results == results
         };
         let Some(code) = code.filter(fits) else {

@@ -11,7 +11,7 @@ pub(super) mod reduce;
 pub(super) mod shape;
 pub(super) mod sort;
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::{Definition, effect, pure};
 use crate::{
@@ -23,7 +23,7 @@ use crate::{
         value::Value,
     },
     ir::Op,
-    limits::ELEMENTS_PER_OPERATION,
+    limits::{ELEMENTS_PER_OPERATION, OPERATIONS_AROUND},
     types::Type,
 };
 
@@ -65,7 +65,7 @@ fn same_elements(c: &Compiler<'_>, op: &Op) -> Made<(Dtype, Vec<usize>, Vec<usiz
 }
 
 /// An operation that computes its one result from its operands alone.
-fn array_op(operands: usize, compute: impl Fn(&[Array]) -> Array + 'static) -> Made {
+fn array_op(operands: usize, compute: impl Fn(&[Array]) -> Array + Send + Sync + 'static) -> Made {
     Ok(Box::new(move |m, step| {
         let arrays = (0..operands).map(|i| m.array(step, i)).collect::<Result<Vec<_>, _>>()?;
         let result = compute(&arrays);
@@ -92,19 +92,22 @@ impl Machine<'_> {
 }
 
 /// An operation whose results are missing.
-pub(in crate::interpret) fn missing(why: Rc<Unrunnable>) -> Exec {
+pub(in crate::interpret) fn missing(why: Arc<Unrunnable>) -> Exec {
     tolerant(Box::new(move |_, _| Err(Stop::Missing(why.clone()))))
 }
 
-/// Makes the results of an operation missing where what it needs is missing.
+/// An operation of the program around a kernel: its results are missing where what it needs is missing.
 pub(in crate::interpret) fn tolerant(exec: Exec) -> Exec {
-    Box::new(move |m, step| match exec(m, step) {
-        Err(Stop::Missing(why)) => {
-            for &slot in &step.results {
-                m.frame[slot as usize] = Value::Missing(why.clone());
+    Box::new(move |m, step| {
+        m.count_operations(OPERATIONS_AROUND);
+        match exec(m, step) {
+            Err(Stop::Missing(why)) => {
+                for &slot in &step.results {
+                    m.frame[slot as usize] = Value::Missing(why.clone());
+                }
+                Ok(())
             }
-            Ok(())
+            other => other,
         }
-        other => other,
     })
 }

@@ -1,0 +1,219 @@
+//! The layers of a model as problems of `octile test` and `octile bench`.
+
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+use octile_checkpoint::{Checkpoint, LinearLayer, without_numbers};
+use octile_core::{Problem, QuantBlock, QuantizedWeight, Strategy};
+use octile_harness::{HarnessError, bench::BenchReport, case::Case};
+use serde::Serialize;
+
+use crate::{args::WorkArgs, print::shown};
+
+/// Rows of activations if `--tokens` is not given.
+const TOKENS: [usize; 3] = [1, 16, 512];
+
+/// The distinct linear layers of a model.
+#[derive(Debug)]
+pub struct Model {
+    /// The checkpoint, as the user named it.
+    pub path: String,
+    /// Distinct layers, in the order of the files.
+    pub layers: Vec<ModelLayer>,
+    /// Whether the weights are fp8 in the checkpoint; otherwise they are quantized when loaded.
+    pub is_fp8: bool,
+    /// Experts that are active for a token, and all of a layer.
+    pub experts: Option<(usize, usize)>,
+    checkpoint: Checkpoint,
+}
+
+/// A layer of which the model has several.
+#[derive(Debug, Clone, Serialize)]
+pub struct ModelLayer {
+    /// Its module, with `*` for the numbers of layers and experts.
+    pub name: String,
+    /// How often the model has it.
+    pub count: usize,
+    /// How often a token passes through it, which differs for experts.
+    pub active: usize,
+    /// Outputs.
+    pub n: usize,
+    /// Inputs.
+    pub k: usize,
+    /// The first one, whose weight is tested.
+    #[serde(skip)]
+    first: LinearLayer,
+}
+
+impl Model {
+    /// Reads the headers of the checkpoint that `--model` names, if it is given.
+    pub(super) fn open(work: &WorkArgs) -> Result<Option<Self>> {
+        work.model.as_deref().map(Self::read).transpose()
+    }
+
+    fn read(path: &Path) -> Result<Self> {
+        let checkpoint = Checkpoint::open(path)?;
+        let all = checkpoint.linear_layers()?;
+        let number = |keys: &[&str]| {
+            let config = checkpoint.config()?;
+            keys.iter().find_map(|key| config.model_number(key)).filter(|number| *number > 0)
+        };
+        let active = number(&["num_experts_per_tok", "num_experts_per_token", "moe_topk"]);
+        let experts = active.zip(number(&["num_experts", "n_routed_experts", "num_local_experts"]));
+        let mut layers: Vec<ModelLayer> = Vec::new();
+        let mut places = std::collections::HashMap::new();
+        let is_fp8 = all.first().is_some_and(LinearLayer::is_fp8);
+        for layer in all {
+            let name = without_numbers(&layer.module);
+            let key = (name.clone(), layer.rows, layer.cols);
+            match places.get(&key) {
+                Some(&at) => {
+                    let known: &mut ModelLayer = &mut layers[at];
+                    known.count += 1;
+                }
+                None => {
+                    places.insert(key, layers.len());
+                    let (n, k) = (layer.rows, layer.cols);
+                    layers.push(ModelLayer { name, count: 1, active: 0, n, k, first: layer });
+                }
+            }
+        }
+        if layers.is_empty() {
+            bail!("{} holds no linear layer: name a checkpoint with weight matrices", shown(path));
+        }
+        for layer in &mut layers {
+            layer.active = match experts {
+                Some((active, all)) if layer.name.contains("experts.*") => {
+                    (layer.count * active).div_ceil(all)
+                }
+                _ => layer.count,
+            };
+        }
+        let experts = experts.filter(|_| layers.iter().any(|layer| layer.active != layer.count));
+        Ok(Self { path: path.to_string_lossy().into_owned(), layers, is_fp8, experts, checkpoint })
+    }
+
+    /// The problems to time: every distinct shape with every number of tokens.
+    pub(super) fn bench_cases(&self, work: &WorkArgs) -> Result<Vec<Case>> {
+        let mut cases: Vec<Case> = Vec::new();
+        for &tokens in tokens(work) {
+            for layer in &self.layers {
+                let problem = problem(work, layer, tokens)?;
+                match cases.iter_mut().find(|case| case.problem == problem) {
+                    Some(case) => case.label += &format!(", {}", layer.name),
+                    None => cases.push(Case { label: layer.name.clone(), problem }),
+                }
+            }
+        }
+        Ok(cases)
+    }
+
+    /// The problems to check: every distinct layer with every number of tokens.
+    pub(super) fn test_cases(&self, work: &WorkArgs) -> Result<Vec<Case>> {
+        let mut cases = Vec::new();
+        for layer in &self.layers {
+            for &tokens in tokens(work) {
+                cases
+                    .push(Case { label: layer.first.module.clone(), problem: problem(work, layer, tokens)? });
+            }
+        }
+        Ok(cases)
+    }
+
+    /// Loads the weights of test cases. The last one is kept, because consecutive cases share it.
+    pub(super) fn loader(&self) -> impl FnMut(&Case) -> Result<QuantizedWeight, HarnessError> {
+        let mut last: Option<(String, QuantizedWeight)> = None;
+        move |case| {
+            if let Some((name, weight)) = &last
+                && *name == case.label
+            {
+                return Ok(weight.clone());
+            }
+            last = None;
+            let is_named = |layer: &&ModelLayer| layer.first.module == case.label;
+            let layer = self.layers.iter().find(is_named).expect("cases are made from layers");
+            let weight = layer
+                .first
+                .load(&self.checkpoint)
+                .map_err(|error| HarnessError::Contender(Box::new(error)))?;
+            last = Some((case.label.clone(), weight.clone()));
+            Ok(weight)
+        }
+    }
+}
+
+fn tokens(work: &WorkArgs) -> &[usize] {
+    if work.tokens.is_empty() { &TOKENS } else { &work.tokens }
+}
+
+fn problem(work: &WorkArgs, layer: &ModelLayer, tokens: usize) -> Result<Problem> {
+    let problem =
+        Problem::new(tokens, layer.n, layer.k, QuantBlock::B128).with_context(|| layer.name.clone())?;
+    Ok(problem.with_x(work.activation()).with_out(work.out_kind()))
+}
+
+/// Times of the layers of a model.
+#[derive(Debug, Serialize)]
+pub struct ModelTimings {
+    /// The checkpoint.
+    pub path: String,
+    /// Whether its weights are fp8.
+    pub is_fp8: bool,
+    /// Experts that are active for a token, and all of a layer.
+    pub experts: Option<(usize, usize)>,
+    /// One forward pass per number of tokens.
+    pub passes: Vec<PassTimings>,
+}
+
+/// Times of all linear layers with one number of tokens.
+#[derive(Debug, Serialize)]
+pub struct PassTimings {
+    /// Rows of activations.
+    pub tokens: usize,
+    /// Sum of the best median times of all layers, in milliseconds.
+    pub total_ms: f64,
+    /// The same per token.
+    pub ms_per_token: f64,
+    /// Every distinct layer.
+    pub layers: Vec<LayerTiming>,
+}
+
+/// The best time of a layer.
+#[derive(Debug, Serialize)]
+pub struct LayerTiming {
+    /// The layer.
+    #[serde(flatten)]
+    pub layer: ModelLayer,
+    /// The strategy to use: the one with the smallest median.
+    pub strategy: Strategy,
+    /// Its median time for one layer, in milliseconds.
+    pub median_ms: f64,
+    /// The same for all that a token passes through.
+    pub all_ms: f64,
+}
+
+impl ModelTimings {
+    /// Sums the times of a report over the layers. Shapes that were not timed are left out.
+    pub(super) fn new(model: &Model, work: &WorkArgs, report: &BenchReport) -> Result<Self> {
+        let mut passes = Vec::new();
+        for &tokens in tokens(work) {
+            let mut layers = Vec::new();
+            for layer in &model.layers {
+                let problem = problem(work, layer, tokens)?;
+                let timed = report.cases.iter().find(|case| case.case.problem == problem);
+                let Some(winner) = timed.and_then(|case| case.winner()) else { continue };
+                let median_ms = winner.stats.median_ms;
+                let all_ms = median_ms * layer.active as f64;
+                layers.push(LayerTiming {
+                    layer: layer.clone(),
+                    strategy: winner.strategy,
+                    median_ms,
+                    all_ms,
+                });
+            }
+            let total_ms: f64 = layers.iter().map(|layer| layer.all_ms).sum();
+            passes.push(PassTimings { tokens, total_ms, ms_per_token: total_ms / tokens as f64, layers });
+        }
+        Ok(Self { path: model.path.clone(), is_fp8: model.is_fp8, experts: model.experts, passes })
+    }
+}

@@ -1,0 +1,55 @@
+//! Threads start when they are needed, and again in a forked child.
+
+#![cfg(target_os = "linux")]
+
+mod common;
+
+use common::Case;
+use octile_runtime::cpu::{Cpu, Problem, QuantBlock, Strategy, Workspace};
+
+/// Threads of this process with the name that the pool gives them.
+fn pool_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
+    names.filter(|name| name.starts_with("octile-")).count()
+}
+
+// A single test function, so that nothing else runs concurrently.
+#[test]
+fn threads_start_when_they_are_needed() {
+    let cpu = Cpu::builder().threads(2).build().unwrap();
+    let small = Case::new(Problem::new(1, 256, 512, QuantBlock::B128).unwrap(), 1);
+    let large = Case::new(Problem::new(64, 1024, 1024, QuantBlock::B128).unwrap(), 2);
+    let run = |case: &Case| case.multiply::<f32>(&cpu, Strategy::Strip, &mut Workspace::new());
+    run(&small);
+    assert_eq!(pool_threads(), 0, "a small multiplication needs no threads");
+    let expected = run(&large);
+    assert_eq!(pool_threads(), 2);
+
+    // SAFETY: the child calls what a child of a process with threads may: memory allocation, which glibc
+    // keeps usable, its own new threads, and `_exit`.
+    unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            libc::alarm(60);
+            let is_same = run(&large) == expected && pool_threads() == 2;
+            libc::_exit(i32::from(!is_same));
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        assert!(libc::WIFEXITED(status), "the child did not hang: {status:#x}");
+        assert_eq!(libc::WEXITSTATUS(status), 0, "the child has the same result, with threads of its own");
+    }
+    assert_eq!(run(&large), expected, "and the parent still works");
+
+    // Inside a pool of the caller's, that one does the work.
+    drop(cpu);
+    let cpu = Cpu::builder().threads(2).build().unwrap();
+    let run = || large.multiply::<f32>(&cpu, Strategy::Strip, &mut Workspace::new());
+    let named = |index| format!("caller-{index}");
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).thread_name(named).build().unwrap();
+    let before = pool_threads();
+    let (first, second) = pool.join(run, run);
+    assert!(first == expected && second == expected);
+    assert!(pool_threads() <= before, "no threads beside those of the caller's pool");
+}

@@ -1,0 +1,76 @@
+"""The multiplication split by ``shard_map``: on every platform, and in exported programs."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, PartitionSpec
+
+from octile.jax._problem import Problem
+from octile.jax._split import Split, axes_of
+
+
+def explicit_mesh(operands: tuple[jax.Array, ...]) -> Any:
+    """The mesh whose explicit axes split the operands, if there is one."""
+    for operand in operands:
+        mesh = getattr(jax.typeof(operand).sharding, "mesh", None)
+        if mesh is not None and not mesh.empty and AxisType.Explicit in mesh.axis_types:
+            return mesh
+    return None
+
+
+def split_by_types(problem: Problem, multiply: Any, *operands: jax.Array) -> jax.Array:
+    """Splits as the types of the operands say."""
+    mesh = explicit_mesh(operands)
+    x, w = (axes_of(jax.typeof(operand).sharding.spec, operand.ndim) for operand in operands[:2])
+    split = Split.choose(problem, mesh.shape, operands[0].shape, x, w, None)
+    placed = [jax.sharding.NamedSharding(mesh, spec) for spec in split.operands()]
+    operands = tuple(map(jax.sharding.reshard, operands, placed))
+    return _shard_map(split, mesh, multiply)(*operands)
+
+
+def split_by_specs(
+    problem: Problem,
+    multiply: Any,
+    mesh: Any,
+    specs: tuple[PartitionSpec, PartitionSpec, PartitionSpec | None],
+    *operands: jax.Array,
+) -> jax.Array:
+    """Splits as the caller says, or refuses."""
+    ranks = (operands[0].ndim, 2, operands[0].ndim)
+    x, w, out = (None if s is None else axes_of(s, rank) for s, rank in zip(specs, ranks))
+    _require_known_axes(mesh, x + w + (out or []))
+    split = Split.choose(problem, mesh.shape, operands[0].shape, x, w, out)
+    weight = "32 rows of a packed weight" if problem.packed else f"a scale block of {problem.block}"
+    if split.n != w[0] or (split.k != w[1] and not problem.packed):
+        shape = (problem.n, problem.k)
+        raise ValueError(f"w_spec {specs[1]} splits the weight {shape} inside of {weight}: use fewer devices")
+    if problem.packed and w[1]:
+        raise ValueError("a packed weight is split along N only: pack each shard of K on its own")
+    if x[-1] != split.k:
+        raise ValueError(f"x_spec {specs[0]} splits K other than w_spec {specs[1]}")
+    if list(split.rows) != x[:-1]:
+        raise ValueError(f"x_spec {specs[0]} does not divide the rows of x {operands[0].shape} evenly")
+    if out is not None and axes_of(split.result(), len(out)) != out:
+        raise ValueError(f"out_spec {specs[2]} is not what the operands give, {split.result()}")
+    return _shard_map(split, mesh, multiply)(*operands)
+
+
+def _require_known_axes(mesh: Any, dimensions: list[tuple[str, ...]]) -> None:
+    for axes in dimensions:
+        for axis in axes:
+            if axis not in mesh.shape:
+                raise ValueError(f"the mesh has no axis {axis!r}, only {tuple(mesh.shape)}")
+
+
+def _shard_map(split: Split, mesh: Any, multiply: Any) -> Any:
+    # Kernels do not say along which axes their results vary.
+    return jax.shard_map(
+        functools.partial(split.multiply, multiply),
+        mesh=mesh,
+        in_specs=split.operands(),
+        out_specs=split.result(),
+        check_vma=False,
+    )

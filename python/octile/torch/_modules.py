@@ -1,0 +1,116 @@
+"""Layers with fp8 weights."""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+
+from octile.torch._layer_state import LayerState
+from octile.torch._ops import _linear, quantize
+
+
+class Fp8Linear(nn.Module):
+    """A linear layer with an fp8 weight and one scale per block, for inference.
+
+    Its state dict is that of Hugging Face's fp8 checkpoints: ``weight`` (float8_e4m3fn [N, K]),
+    ``weight_scale_inv`` (float32, one multiplier per block) and ``bias``. On a CPU the first call packs the
+    weight into a copy that the kernels read faster; writing to the parameters through ``.data`` afterwards
+    goes unnoticed until ``repack()``.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        bias: bool = True,
+        *,
+        block: int = 128,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if block not in (128, 256, 512):
+            raise ValueError(f"block {block} is not 128, 256 or 512")
+        self.in_features, self.out_features, self.block = in_features, out_features, block
+        codes = torch.zeros(out_features, in_features, dtype=torch.float8_e4m3fn, device=device)
+        scales = torch.ones(-(-out_features // block), -(-in_features // block), device=device)
+        self.weight = nn.Parameter(codes, requires_grad=False)
+        self.weight_scale_inv = nn.Parameter(scales.float(), requires_grad=False)
+        if bias:
+            self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype))
+        else:
+            self.register_parameter("bias", None)
+        self._state = LayerState()
+
+    @classmethod
+    def from_linear(cls, linear: nn.Linear, block: int = 128) -> Fp8Linear:
+        """Quantizes the weight of a layer; the bias is shared."""
+        layer = cls(linear.in_features, linear.out_features, bias=False, block=block, device="meta")
+        codes, scales = quantize(linear.weight, block)
+        layer.weight = nn.Parameter(codes, requires_grad=False)
+        layer.weight_scale_inv = nn.Parameter(scales, requires_grad=False)
+        layer.bias = linear.bias
+        layer.train(linear.training)
+        return layer
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        product = _linear(x, self.weight, self.weight_scale_inv, None, None, self._state.number)
+        return product if self.bias is None else product + self.bias
+
+    def repack(self) -> None:
+        """Has the next call on a CPU pack the weight again."""
+        self._state.clear()
+
+    def extra_repr(self) -> str:
+        shape = f"in_features={self.in_features}, out_features={self.out_features}"
+        return f"{shape}, bias={self.bias is not None}, block={self.block}"
+
+    def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Fp8Linear:
+        """Moves the layer. The weight keeps its types where others are cast, as by ``model.to(dtype)``."""
+        self._state.clear()
+
+        def keep_types(tensor: torch.Tensor) -> torch.Tensor:
+            if tensor is not self.weight and tensor is not self.weight_scale_inv:
+                return fn(tensor)
+            moved = fn(tensor)
+            return moved if moved.dtype == tensor.dtype else tensor.to(moved.device)
+
+        return super()._apply(keep_types, recurse)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        """Takes over scales in other float types, which some checkpoints have, as float32."""
+        name = f"{prefix}weight_scale_inv"
+        scales = state_dict.get(name)
+        if isinstance(scales, torch.Tensor) and scales.dtype in (torch.bfloat16, torch.float16):
+            state_dict[name] = scales.float()
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+        self._state.clear()
+
+
+def replace_linears(model: nn.Module, skip: Iterable[str] = ("lm_head",), block: int = 128) -> int:
+    """Replaces each ``nn.Linear`` below ``model`` by an ``Fp8Linear``, and returns their number.
+
+    ``skip`` holds names of layers to leave alone, or patterns such as ``*.gate``: of the whole name, as in
+    ``model.named_modules()``, or of its last part.
+    """
+    skip = tuple(skip)
+
+    def is_skipped(name: str) -> bool:
+        last = name.rpartition(".")[2]
+        return any(fnmatch.fnmatchcase(name, s) or fnmatch.fnmatchcase(last, s) for s in skip)
+
+    # A layer that is used in several places stays one layer.
+    replaced: dict[nn.Linear, Fp8Linear] = {}
+    for parent_name, parent in list(model.named_modules()):
+        for child_name, child in list(parent._modules.items()):
+            name = f"{parent_name}.{child_name}" if parent_name else child_name
+            if type(child) is not nn.Linear or is_skipped(name):
+                continue
+            if child not in replaced:
+                replaced[child] = Fp8Linear.from_linear(child, block)
+            setattr(parent, child_name, replaced[child])
+    return len(replaced)

@@ -1,0 +1,225 @@
+//! Products of operands that belong to another library, which hands out their addresses.
+
+use std::{ffi::c_void, slice};
+
+use octile::{DType, Device, DeviceOperands, MatmulOp, Scales, WeightRef, packed};
+use pyo3::prelude::*;
+
+use crate::{block, dtype, error, weight::cpu};
+
+/// A multiplication of one shape and type on one device, without its operands.
+///
+/// Not for users: addresses are trusted. The caller has checked that the memory behind them has the shape and
+/// type of this multiplication, is on its device, has no gaps, and stays alive.
+#[pyclass(frozen, module = "octile._native")]
+pub(crate) struct Multiplication {
+    op: MatmulOp,
+    x: DType,
+    out: DType,
+}
+
+#[pymethods]
+impl Multiplication {
+    /// `device` is the index of a GPU, or -1 for the CPU; types have numpy's names. With `constant_weight` the
+    /// caller promises that the kernel before does not write the weight.
+    #[new]
+    #[allow(clippy::too_many_arguments, reason = "one number per dimension")]
+    fn new(
+        py: Python<'_>,
+        device: i64,
+        n: usize,
+        k: usize,
+        block: usize,
+        x_dtype: &str,
+        out_dtype: &str,
+        constant_weight: bool,
+    ) -> PyResult<Self> {
+        let (x, out) = (dtype::named(x_dtype)?, dtype::named(out_dtype)?);
+        let block = block::read(block)?;
+        let build = || {
+            let device = match usize::try_from(device) {
+                Ok(index) => Device::gpu(index)?,
+                Err(_) => cpu()?.clone(),
+            };
+            let builder =
+                MatmulOp::builder(&device, [n, k], block).activations(x, Scales::PerToken).output(out);
+            if constant_weight { builder.with_constant_weight() } else { builder }.build()
+        };
+        Ok(Self { op: py.detach(build).map_err(error::from_library)?, x, out })
+    }
+
+    /// N.
+    #[getter]
+    fn n(&self) -> usize {
+        self.op.shape()[0]
+    }
+
+    /// K.
+    #[getter]
+    fn k(&self) -> usize {
+        self.op.shape()[1]
+    }
+
+    /// Side of a quantization block.
+    #[getter]
+    fn block(&self) -> usize {
+        self.op.block().size()
+    }
+
+    /// Multiplies `m` rows on the CPU; the weight is row-major.
+    #[allow(clippy::too_many_arguments, reason = "one address per operand")]
+    fn run(
+        &self,
+        py: Python<'_>,
+        x: usize,
+        x_scales: usize,
+        w: usize,
+        w_scales: usize,
+        out: usize,
+        m: usize,
+    ) -> PyResult<()> {
+        let [n, k] = self.op.shape();
+        let blocks = self.op.block().count(n) * self.op.block().count(k);
+        // SAFETY: the caller's promise, see `Multiplication`.
+        #[allow(unsafe_code, reason = "another library hands out addresses")]
+        let weight = unsafe { WeightRef::Rows { codes: at(w, n * k)?, scales: at(w_scales, blocks)? } };
+        self.run_with(py, weight, x, x_scales, out, m)
+    }
+
+    /// The same with a packed weight of so many bytes.
+    #[allow(clippy::too_many_arguments, reason = "one address per operand")]
+    fn run_packed(
+        &self,
+        py: Python<'_>,
+        x: usize,
+        x_scales: usize,
+        packed: usize,
+        packed_bytes: usize,
+        out: usize,
+        m: usize,
+    ) -> PyResult<()> {
+        // SAFETY: the caller's promise, see `Multiplication`.
+        #[allow(unsafe_code, reason = "another library hands out addresses")]
+        let weight = WeightRef::Packed(unsafe { at(packed, packed_bytes) }?);
+        self.run_with(py, weight, x, x_scales, out, m)
+    }
+
+    /// Bytes of scratch memory that `enqueue` needs.
+    fn workspace_bytes(&self, m: usize) -> PyResult<usize> {
+        self.op.workspace_bytes(m).map_err(error::from_library)
+    }
+
+    /// Queues the product of `m` rows on a CUDA stream.
+    #[allow(clippy::too_many_arguments, reason = "one address per operand")]
+    fn enqueue(
+        &self,
+        py: Python<'_>,
+        stream: usize,
+        x: u64,
+        x_scales: u64,
+        w: u64,
+        w_scales: u64,
+        out: u64,
+        workspace: u64,
+        m: usize,
+    ) -> PyResult<()> {
+        let operands = DeviceOperands { x, x_scales, w, w_scales, out, workspace };
+        // The first call compiles, which takes a while.
+        let queue = || {
+            // SAFETY: the caller's promise, see `Multiplication`.
+            #[allow(unsafe_code, reason = "another library hands out addresses")]
+            unsafe {
+                self.op.enqueue(stream as *mut c_void, &operands, m)
+            }
+        };
+        py.detach(queue).map_err(error::from_library)
+    }
+
+    /// Plans and compiles for `m` rows, so that the first call does not.
+    fn prepare(&self, py: Python<'_>, m: usize) -> PyResult<()> {
+        py.detach(|| self.op.prepare(m)).map_err(error::from_library)
+    }
+}
+
+impl Multiplication {
+    fn run_with(
+        &self,
+        py: Python<'_>,
+        weight: WeightRef<'_>,
+        x: usize,
+        x_scales: usize,
+        out: usize,
+        m: usize,
+    ) -> PyResult<()> {
+        let [n, k] = self.op.shape();
+        let groups = if self.x == DType::F8E4M3 { m * self.op.block().count(k) } else { 0 };
+        // SAFETY: the caller's promise, see `Multiplication`.
+        #[allow(unsafe_code, reason = "another library hands out addresses")]
+        let (x, x_scales, out) = unsafe {
+            (
+                at(x, m * k * dtype::size(self.x))?,
+                at(x_scales, groups)?,
+                at_mut(out, m * n * dtype::size(self.out))?,
+            )
+        };
+        py.detach(|| self.op.run_bytes(weight, x, x_scales, out)).map_err(error::from_library)
+    }
+}
+
+/// Rows and bytes per row of a packed weight [n, k].
+#[pyfunction]
+pub(crate) fn packed_shape(n: usize, k: usize, block: usize) -> PyResult<(usize, usize)> {
+    packed::shape([n, k], block::read(block)?).map(Into::into).map_err(error::from_library)
+}
+
+/// Packs row-major codes and scales at these addresses, which are trusted as those of `Multiplication` are.
+#[pyfunction]
+pub(crate) fn pack_into(
+    py: Python<'_>,
+    codes: usize,
+    scales: usize,
+    n: usize,
+    k: usize,
+    block: usize,
+    out: usize,
+) -> PyResult<()> {
+    let block = block::read(block)?;
+    let [panels, bytes] = packed::shape([n, k], block).map_err(error::from_library)?;
+    // SAFETY: the caller's promise.
+    #[allow(unsafe_code, reason = "another library hands out addresses")]
+    let (codes, scales, out) = unsafe {
+        (at(codes, n * k)?, at(scales, block.count(n) * block.count(k))?, at_mut(out, panels * bytes)?)
+    };
+    py.detach(|| packed::pack_into(codes, scales, [n, k], block, out)).map_err(error::from_library)
+}
+
+/// # Safety
+/// As for `slice::from_raw_parts`; alignment is checked, and an empty slice may be anywhere.
+#[allow(unsafe_code, reason = "another library hands out addresses")]
+unsafe fn at<'a, T>(address: usize, len: usize) -> PyResult<&'a [T]> {
+    if len == 0 {
+        return Ok(&[]);
+    }
+    check_alignment::<T>(address)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { slice::from_raw_parts(address as *const T, len) })
+}
+
+/// # Safety
+/// As for `slice::from_raw_parts_mut`; alignment is checked, and an empty slice may be anywhere.
+#[allow(unsafe_code, reason = "another library hands out addresses")]
+unsafe fn at_mut<'a, T>(address: usize, len: usize) -> PyResult<&'a mut [T]> {
+    if len == 0 {
+        return Ok(&mut []);
+    }
+    check_alignment::<T>(address)?;
+    // SAFETY: the caller's promise.
+    Ok(unsafe { slice::from_raw_parts_mut(address as *mut T, len) })
+}
+
+fn check_alignment<T>(address: usize) -> PyResult<()> {
+    if (address as *const T).is_aligned() {
+        return Ok(());
+    }
+    Err(error::value("a tensor of scales is misaligned in memory: clone it"))
+}

@@ -1,0 +1,29 @@
+//! A packed weight in aligned memory.
+
+use octile::{Error, Weight, packed};
+
+/// A cache line.
+#[repr(C, align(64))]
+#[derive(Clone, Copy, bytemuck::Zeroable, bytemuck::Pod)]
+struct Line([u8; 64]);
+
+/// A weight in the layout that the CPU kernels read.
+pub(crate) struct Packed {
+    lines: Vec<Line>,
+    len: usize,
+}
+
+impl Packed {
+    pub(crate) fn new(weight: &Weight) -> Result<Self, Error> {
+        let [panels, bytes] = packed::shape(weight.shape(), weight.block())?;
+        let len = panels * bytes;
+        let mut lines = vec![Line([0; 64]); len.div_ceil(64)];
+        let out = &mut bytemuck::cast_slice_mut(&mut lines)[..len];
+        packed::pack_into(weight.codes(), weight.scales(), weight.shape(), weight.block(), out)?;
+        Ok(Self { lines, len })
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &bytemuck::cast_slice(&self.lines)[..self.len]
+    }
+}

@@ -1,0 +1,126 @@
+"""Wrong operands: one sentence each, and never a crash."""
+
+import random
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: cargo xtask test-torch")
+
+import octile.torch
+from octile.torch import Fp8Linear, linear
+
+FP8 = torch.float8_e4m3fn
+X = torch.randn(3, 260)
+CODES, SCALES = octile.torch.quantize(torch.randn(130, 260))
+META = torch.device("meta")
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "sentence"),
+    [
+        (
+            lambda: linear(X[:, :128], CODES, SCALES),
+            ValueError,
+            "x has shape [3, 128], but the weight has K = 260",
+        ),
+        (lambda: linear(torch.tensor(1.0), CODES, SCALES), ValueError, "x has shape []"),
+        (lambda: linear(X.double(), CODES, SCALES), TypeError, "x is torch.float64: pass torch.float32"),
+        (
+            lambda: linear(X, CODES.float(), SCALES),
+            TypeError,
+            "weight is torch.float32 and weight_scale_inv is",
+        ),
+        (lambda: linear(X, CODES, SCALES.half()), TypeError, "weight_scale_inv is torch.float16"),
+        (
+            lambda: linear(X, CODES, SCALES[:1]),
+            ValueError,
+            "weight_scale_inv has shape [1, 3], but the weight",
+        ),
+        (lambda: linear(X, CODES[0], SCALES), ValueError, "weight has shape [260]"),
+        (lambda: linear(X, CODES.t().contiguous().t(), SCALES), ValueError, "must be contiguous"),
+        (lambda: linear(X, CODES.to(META), SCALES), ValueError, "move them to one device"),
+        (lambda: linear(X, CODES, SCALES, out_dtype=torch.int8), TypeError, "out_dtype is torch.int8"),
+        (lambda: linear(X, CODES, SCALES, out_dtype=FP8), TypeError, "out_dtype is torch.float8_e4m3fn"),
+        (lambda: linear(X.to(FP8), CODES, SCALES), ValueError, "pass its scales as x_scales"),
+        (lambda: linear(X, CODES, SCALES, x_scales=X), ValueError, "leave x_scales out"),
+        (lambda: linear(X.to(FP8), CODES, SCALES, x_scales=X), ValueError, "pass torch.float32 [3, 3]"),
+        (lambda: linear(X / 0, CODES, SCALES), ValueError, "NaN"),
+        (lambda: linear(X, CODES, -SCALES), ValueError, "scale"),
+        (lambda: linear(X, CODES, misaligned(SCALES)), ValueError, "misaligned"),
+        (lambda: linear(X, CODES, None), RuntimeError, "weight_scale_inv"),
+        (lambda: Fp8Linear(8, 8, block=64), ValueError, "block 64 is not 128, 256 or 512"),
+        (lambda: octile.torch.quantize(torch.randn(3)), ValueError, "w has shape [3]"),
+    ],
+)
+def test_wrong_arguments_get_one_sentence(call, error, sentence):
+    with pytest.raises(error) as caught:
+        call()
+    assert sentence in str(caught.value)
+    if error is not RuntimeError:
+        assert "\n" not in str(caught.value)
+
+
+def misaligned(tensor):
+    raw = bytearray(tensor.numel() * 4 + 1)
+    copy = torch.frombuffer(raw, dtype=torch.float32, count=tensor.numel(), offset=1).view(tensor.shape)
+    copy.copy_(tensor)
+    return copy
+
+
+def test_a_fuzzer_finds_no_crash():
+    random.seed(1)
+    dtypes = [
+        torch.float32,
+        torch.bfloat16,
+        torch.float16,
+        FP8,
+        torch.float64,
+        torch.int8,
+        torch.uint8,
+        torch.bool,
+    ]
+    sides = [0, 1, 2, 3, 127, 128, 129, 256, 300]
+
+    def tensor(dtype, *shape):
+        values = torch.randn(shape).mul(random.choice([1, 0, 1e30, float("inf")]))
+        made = values.to(dtype)
+        kind = random.randrange(8)
+        if kind == 0 and made.dim() > 1:
+            made = made.transpose(-1, -2).contiguous().transpose(-1, -2)
+        elif kind == 1 and made.numel():
+            made = made.repeat_interleave(2, -1)[..., ::2]
+        elif kind == 2:
+            made = made.to(META)
+        elif kind == 3:
+            made = made.unsqueeze(0)
+        elif kind == 4 and made.dim() > 1 and made.numel():
+            made = made[:1].expand(made.shape)
+        return made
+
+    passed = 0
+    for _ in range(3000):
+        m, n, k = (random.choice(sides) for _ in range(3))
+        good = random.random() < 0.5
+        x_dtype = random.choice(dtypes[:4] if good else dtypes)
+        w_dtype, s_dtype = (FP8, torch.float32) if good else (random.choice(dtypes), random.choice(dtypes))
+        block = random.choice([128, 256, 512, 100])
+        x = tensor(x_dtype, m, k)
+        weight = tensor(w_dtype, n, k)
+        scales = (
+            tensor(s_dtype, -(-n // block), -(-k // block)).abs()
+            if s_dtype.is_floating_point and s_dtype is not FP8
+            else tensor(s_dtype, -(-n // block), -(-k // block))
+        )
+        options = {}
+        if random.random() < 0.3 or x_dtype is FP8:
+            options["x_scales"] = tensor(torch.float32, m, -(-k // block)).abs()
+        if random.random() < 0.3:
+            options["out_dtype"] = random.choice(dtypes)
+        try:
+            y = linear(x, weight, scales, **options)
+        except (ValueError, TypeError) as error:
+            assert "\n" not in str(error), error
+        else:
+            passed += 1
+            assert y.shape == (*x.shape[:-1], n)
+    assert passed > 100

@@ -1,0 +1,227 @@
+"""The PyTorch operator and layers, on the CPU."""
+
+import copy
+import gc
+import io
+import resource
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: cargo xtask test-torch")
+
+from torch import nn
+
+import octile
+import octile.torch
+from octile.torch import Fp8Linear, linear
+
+FP8 = torch.float8_e4m3fn
+FLOATS = [torch.float32, torch.bfloat16, torch.float16]
+
+
+def operands(m=3, n=300, k=520, dtype=torch.float32, block=128, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(m, k, generator=generator).to(dtype)
+    codes, scales = octile.torch.quantize(torch.randn(n, k, generator=generator), block)
+    return x, codes, scales
+
+
+def numpy_weight(codes, scales, block=None):
+    return octile.Weight.from_codes(codes.view(torch.uint8).numpy(), scales.numpy(), block)
+
+
+def bits(tensor):
+    kind = {4: torch.int32, 2: torch.int16, 1: torch.uint8}[tensor.element_size()]
+    return tensor.detach().view(kind)
+
+
+@pytest.mark.parametrize("block", [128, 256, 512])
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("m", [1, 7, 130])
+def test_the_bits_are_those_of_numpy(m, dtype, block):
+    x, codes, scales = operands(m, 600, 1100, dtype, block)
+    weight = numpy_weight(codes, scales, block)
+    expected = octile.matmul(x.float().numpy(), weight)
+    # Widening is exact, so only the rounding of the result remains.
+    assert torch.equal(bits(linear(x, codes, scales)), bits(torch.from_numpy(expected).to(dtype)))
+    wide = linear(x, codes, scales, out_dtype=torch.float32)
+    assert torch.equal(bits(wide), bits(torch.from_numpy(expected)))
+
+
+def test_quantized_activations():
+    x, codes, scales = operands(5, 256, 512)
+    groups = x.view(5, 4, 128)
+    x_scales = groups.abs().amax(2) / 448
+    x_codes = (groups / x_scales[:, :, None]).view(5, 512).to(FP8)
+    y = linear(x_codes, codes, scales, x_scales=x_scales)
+    assert y.dtype == torch.float32
+    assert torch.equal(bits(y), bits(linear(x, codes, scales)))
+    assert linear(x_codes, codes, scales, x_scales=x_scales, out_dtype=torch.bfloat16).dtype == torch.bfloat16
+
+
+def test_leading_dimensions_strides_empty_batches_and_bias():
+    x, codes, scales = operands(6)
+    y = linear(x, codes, scales)
+    assert torch.equal(linear(x.view(2, 3, 520), codes, scales), y.view(2, 3, 300))
+    assert torch.equal(linear(x[0], codes, scales), y[0])
+    assert torch.equal(linear(x.t().contiguous().t(), codes, scales), y)
+    assert linear(x[:0], codes, scales).shape == (0, 300)
+    bias = torch.randn(300)
+    assert torch.equal(linear(x, codes, scales, bias), y + bias)
+
+
+def test_the_gradient_is_that_of_the_unquantized_product():
+    x, codes, scales = operands(4, dtype=torch.float32)
+    x.requires_grad_()
+    bias = torch.randn(300, requires_grad=True)
+    gradient = torch.randn(4, 300)
+    linear(x, codes, scales, bias).backward(gradient)
+    expected = gradient @ octile.torch.dequantize(codes, scales)
+    assert torch.equal(x.grad, expected)
+    assert torch.equal(bias.grad, gradient.sum(0))
+    # Numerically: along a direction, differences of the product are the gradient times the step, as far as
+    # quantization allows.
+    step = torch.randn(4, 520)
+    difference = (linear(x.detach() + step, codes, scales) - linear(x.detach() - step, codes, scales)) / 2
+    assert torch.allclose((difference * gradient).sum(), (x.grad * step).sum(), rtol=0.1)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_opcheck(dtype):
+    x, codes, scales = operands(dtype=dtype)
+    op = torch.ops.octile.linear.default
+    # PyTorch compares fp8 inputs before and after with allclose, which lacks fp8: that test is made below.
+    checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+    for check in checks[1:]:
+        torch.library.opcheck(op, (x, codes, scales), test_utils=check)
+    before = bits(x).clone(), bits(codes).clone(), bits(scales).clone()
+    y = op(x, codes, scales)
+    assert all(torch.equal(old, bits(new)) for old, new in zip(before, (x, codes, scales)))
+    assert not any(y.data_ptr() == operand.data_ptr() for operand in (x, codes, scales))
+
+
+def test_compile_has_no_graph_break():
+    x, codes, scales = operands()
+
+    def f(x):
+        return torch.relu(linear(x * 2, codes, scales)) + 1
+
+    compiled = torch.compile(f, fullgraph=True, dynamic=True)
+    for rows in (3, 2, 1):
+        assert torch.allclose(compiled(x[:rows]), f(x[:rows]))
+    layer = Fp8Linear.from_linear(nn.Linear(520, 300))
+    fast = torch.compile(layer, fullgraph=True)
+    with torch.inference_mode():
+        assert torch.equal(fast(x), layer(x))
+
+
+def test_compiled_gradients():
+    x, codes, scales = operands()
+    x.requires_grad_()
+    compiled = torch.compile(lambda x: linear(x, codes, scales).square().sum(), fullgraph=True)
+    compiled(x).backward()
+    expected = (2 * linear(x, codes, scales)) @ octile.torch.dequantize(codes, scales)
+    assert torch.allclose(x.grad, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_layer_loads_the_state_dict_of_a_checkpoint():
+    x, codes, scales = operands(4, 256, 384, torch.bfloat16)
+    bias = torch.randn(256, dtype=torch.bfloat16)
+    layer = Fp8Linear(384, 256, dtype=torch.bfloat16)
+    layer(x)  # packs the zeros it was made with
+    state = {"weight": codes, "weight_scale_inv": scales.bfloat16(), "bias": bias}
+    assert layer.load_state_dict(state) == nn.modules.module._IncompatibleKeys([], [])
+    expected = linear(x, codes, scales.bfloat16().float(), bias)
+    assert torch.equal(layer(x), expected)
+    assert list(layer.state_dict()) == ["weight", "weight_scale_inv", "bias"]
+    assert layer.weight.dtype == FP8 and layer.weight_scale_inv.dtype == torch.float32
+    assigned = Fp8Linear(384, 256, device="meta", dtype=torch.bfloat16)
+    assigned.load_state_dict({**state, "weight_scale_inv": scales}, assign=True)
+    assert torch.equal(assigned(x), linear(x, codes, scales, bias))
+
+
+def test_a_layer_notices_that_its_weight_changed():
+    x, codes, scales = operands(4, 256, 384)
+    layer = Fp8Linear(384, 256, bias=False)
+    assert torch.equal(layer(x), torch.zeros(4, 256))
+    with torch.no_grad():
+        layer.weight.copy_(codes)
+        layer.weight_scale_inv.copy_(scales)
+    expected = linear(x, codes, scales)
+    assert torch.equal(layer(x), expected)
+    layer.weight.data.view(torch.uint8).zero_()
+    layer.repack()
+    assert torch.equal(layer(x), torch.zeros(4, 256))
+    layer.weight = nn.Parameter(codes, requires_grad=False)
+    assert torch.equal(layer(x), expected)
+
+
+def test_layers_are_copied_pickled_and_cast():
+    x, codes, scales = operands(4, 256, 384)
+    layer = Fp8Linear(384, 256)
+    layer.load_state_dict({"weight": codes, "weight_scale_inv": scales, "bias": torch.ones(256)})
+    y = layer(x)
+    other = copy.deepcopy(layer)
+    assert other._state.number != layer._state.number
+    assert torch.equal(other(x), y)
+    file = io.BytesIO()
+    torch.save(layer, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(x), y)
+    half = layer.to(torch.bfloat16)
+    assert half.weight.dtype == FP8 and half.weight_scale_inv.dtype == torch.float32
+    assert half.bias.dtype == torch.bfloat16
+    assert half(x.bfloat16()).dtype == torch.bfloat16
+    assert "in_features=384, out_features=256, bias=True, block=128" in repr(layer)
+
+
+def test_replace_linears():
+    model = nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.ModuleDict({"gate": nn.Linear(512, 4)}))
+    model.lm_head = shared = nn.Linear(256, 8)
+    model.up = model.up_again = nn.Linear(256, 8)
+    assert octile.torch.replace_linears(model, skip=["lm_head", "*.gate"]) == 2
+    assert isinstance(model[0], Fp8Linear) and type(model[2]["gate"]) is nn.Linear
+    assert model.lm_head is shared and model.up is model.up_again and isinstance(model.up, Fp8Linear)
+    reference = nn.Linear(256, 512)
+    layer = Fp8Linear.from_linear(reference)
+    x = torch.randn(9, 256)
+    error = (layer(x) - reference(x)).abs().max() / reference(x).abs().max()
+    assert 0 < error < 0.1
+
+
+def test_threads_get_the_same_bits():
+    x, codes, scales = operands(16)
+    layer = Fp8Linear(520, 300, bias=False)
+    layer.load_state_dict({"weight": codes, "weight_scale_inv": scales})
+    expected = linear(x, codes, scales)
+    wrong = []
+
+    def work():
+        for _ in range(100):
+            if not (torch.equal(layer(x), expected) and torch.equal(linear(x, codes, scales), expected)):
+                wrong.append(1)
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_memory_is_constant_over_100_000_calls():
+    x, codes, scales = operands(1, 128, 128)
+    layer = Fp8Linear.from_linear(nn.Linear(128, 128, bias=False))
+
+    def calls(count):
+        with torch.inference_mode():
+            for _ in range(count // 2):
+                linear(x, codes, scales)
+                layer(x)
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+
+    before = calls(2_000)
+    assert calls(100_000) - before < 4 << 20

@@ -1,0 +1,268 @@
+"""Threads, signals, memory, and the bits of the Rust library."""
+
+import gc
+import json
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import threading
+import time
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import octile
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).standard_normal(shape).astype(np.float32)
+
+
+def write_safetensors(path, tensors):
+    """Writes a safetensors file; a tensor is (dtype name, array)."""
+    header, data = {"__metadata__": {"format": "pt"}}, b""
+    for name, (dtype, array) in tensors.items():
+        raw = array.tobytes()
+        offsets = [len(data), len(data) + len(raw)]
+        header[name] = {"dtype": dtype, "shape": list(array.shape), "data_offsets": offsets}
+        data += raw
+    text = json.dumps(header).encode()
+    path.write_bytes(struct.pack("<Q", len(text)) + text + data)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "dtype", "cast"),
+    [
+        ("weight_scale_inv", "F32", np.float32),
+        ("weight_scale", "BF16", ml_dtypes.bfloat16),
+        ("weight_scale", "F8_E8M0", ml_dtypes.float8_e8m0fnu),
+    ],
+)
+def test_a_layer_of_a_checkpoint(tmp_path, suffix, dtype, cast):
+    weight = octile.quantize(normal(300, 260))
+    path = tmp_path / "model.safetensors"
+    scales = weight.scales.astype(cast)
+    tensors = {
+        "before": ("F32", normal(7)),
+        "up.weight": ("F8_E4M3", weight.codes),
+        f"up.{suffix}": (dtype, scales),
+        "after": ("F32", normal(9)),
+    }
+    write_safetensors(path, tensors)
+    loaded = octile.load_safetensors(path, "up")
+    assert loaded == octile.Weight.from_codes(weight.codes, scales.astype(np.float32))
+    with pytest.raises(ValueError, match="tensor down.weight: not in this file"):
+        octile.load_safetensors(str(path), "down")
+    whole = path.read_bytes()
+    for broken in (
+        b"",
+        whole[:5],
+        whole[:100],
+        whole[:-40],
+        struct.pack("<Q", 1 << 60) + whole[8:],
+        b"{" * 99,
+    ):
+        path.write_bytes(broken)
+        with pytest.raises(ValueError) as caught:
+            octile.load_safetensors(path, "up")
+        assert "\n" not in str(caught.value)
+
+
+def test_the_bits_of_the_command(tmp_path):
+    """Quantization by the command, with kernels in another process, gives the weight that Python gives."""
+    w = normal(256, 384)
+    model = tmp_path / "model"
+    model.mkdir()
+    write_safetensors(model / "model.safetensors", {"model.layers.0.mlp.up_proj.weight": ("F32", w)})
+    (model / "config.json").write_text('{"model_type": "qwen3", "architectures": ["Qwen3ForCausalLM"]}')
+    out = tmp_path / "quantized"
+    command = [sys.executable, "-m", "octile", "quantize", str(model), str(out)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (file,) = out.glob("*.safetensors")
+    assert octile.load_safetensors(file, "model.layers.0.mlp.up_proj") == octile.quantize(w)
+
+
+def test_threads_get_the_same_bits():
+    weight = octile.quantize(normal(300, 520))
+    x = normal(20, 520, seed=1)
+    expected = octile.matmul(x, octile.quantize(normal(300, 520)))
+    results = []
+
+    def work():
+        for _ in range(50):
+            results.append(np.array_equal(octile.matmul(x, weight), expected))
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(results) == 400 and all(results)
+
+
+def test_rows_do_not_depend_on_each_other():
+    weight = octile.quantize(normal(256, 512))
+    x = normal(300, 512, seed=1)
+    y = octile.matmul(x, weight)
+    for rows in (slice(0, 1), slice(7, 9), slice(100, 231)):
+        assert np.array_equal(octile.matmul(x[rows], weight), y[rows])
+
+
+def test_the_gil_is_released():
+    weight = octile.quantize(normal(1024, 1024))
+    x = normal(4096, 1024, seed=1)
+    octile.matmul(x[:1], weight)
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    ticks, stop = [], threading.Event()
+
+    def tick():
+        while not stop.is_set():
+            ticks.append(time.perf_counter())
+            time.sleep(0.0005)
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    begin = time.perf_counter()
+    octile.matmul(x, weight)
+    end = time.perf_counter()
+    stop.set()
+    thread.join()
+    sys.setswitchinterval(switch)
+    during = sum(begin < at < end for at in ticks)
+    assert during >= 3, f"{during} ticks in {end - begin:.3f} s"
+
+
+def test_ctrl_c_interrupts_a_long_product():
+    program = """
+import numpy as np, octile, sys
+weight = octile.quantize(np.ones((4096, 4096), np.float32))
+x = np.ones((1 << 17, 4096), np.float32)
+print("ready", flush=True)
+try:
+    while True:
+        octile.matmul(x, weight, out_dtype=np.float16)
+except KeyboardInterrupt:
+    print("interrupted", flush=True)
+"""
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    time.sleep(1)
+    process.send_signal(signal.SIGINT)
+    try:
+        assert process.stdout.readline() == "interrupted\n"
+        assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.stdout.close()
+
+
+def test_a_forked_child_can_multiply():
+    weight = octile.quantize(normal(512, 512))
+    x = normal(512, 512, seed=1)
+    expected = octile.matmul(x, weight)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(octile.matmul(x, weight), expected) else 1)
+    deadline = time.monotonic() + 60
+    while (ended := os.waitpid(child, os.WNOHANG)) == (0, 0) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    if ended == (0, 0):
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+        pytest.fail("the child hangs")
+    assert ended[1] == 0
+
+
+def test_memory_is_constant_over_100_000_calls():
+    weight = octile.quantize(normal(128, 128))
+    x = normal(1, 128)
+    codes, scales = x.astype(weight.codes.dtype), np.ones((1, 1), np.float32)
+
+    def calls(count):
+        for _ in range(count // 4):
+            octile.matmul(x, weight)
+            octile.matmul(codes, weight, x_scales=scales, out_dtype="bfloat16")
+            weight.codes, weight.scales  # noqa: B018
+            try:
+                octile.matmul(x[:, :100], weight)
+            except ValueError:
+                pass
+        gc.collect()
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * resource.getpagesize()
+
+    before = calls(4_000)
+    assert calls(100_000) - before < 4 << 20
+
+
+def test_a_fuzzer_finds_no_crash():
+    generator = random.Random(1)
+    dtypes = [
+        np.float32,
+        np.float16,
+        ml_dtypes.bfloat16,
+        ml_dtypes.float8_e4m3fn,
+        np.uint8,
+        np.float64,
+        np.int32,
+    ]
+    dtypes += [np.dtype(">f4"), np.bool_, np.complex64, np.dtype("S3"), np.dtype("O"), ml_dtypes.float8_e5m2]
+    sides = [0, 1, 3, 127, 128, 129, 256, 300]
+
+    def array(*shape, dtypes=dtypes):
+        values = np.random.default_rng(generator.randrange(100)).standard_normal(shape)
+        with np.errstate(all="ignore"):
+            made = (values * generator.choice([1, 0, 1e-30, 1e30, np.inf])).astype(generator.choice(dtypes))
+        kind = generator.randrange(10)
+        if kind == 0:
+            made = np.asfortranarray(made)
+        elif kind == 1:
+            made = np.repeat(made, 2, axis=-1)[..., ::2]
+        elif kind == 2:
+            made = made[::-1]
+        elif kind == 3:
+            made = made[None]
+        elif kind == 4 and made.ndim and len(made):
+            made = np.broadcast_to(made[:1], made.shape)
+        elif kind == 5 and made.dtype != object:
+            raw = np.empty(made.nbytes + 1, np.uint8)[1:]
+            raw[:] = np.frombuffer(made.tobytes(), np.uint8)
+            made = raw.view(made.dtype).reshape(made.shape)
+        elif kind == 6:
+            made.setflags(write=False)
+        return made
+
+    passed = 0
+    for _ in range(4000):
+        m, n, k = (generator.choice(sides) for _ in range(3))
+        block = generator.choice([128, 256, 512, 512, 0, 100])
+        wide = [np.float32, np.float16, ml_dtypes.bfloat16]
+        try:
+            if generator.random() < 0.5:
+                weight = octile.quantize(array(n, k, dtypes=generator.choice([wide, dtypes])), block=block)
+            else:
+                codes = array(n, k, dtypes=generator.choice([dtypes[3:5], dtypes]))
+                scales = np.abs(array(-(-n // 128), -(-k // 128), dtypes=[np.float32]))
+                weight = octile.Weight.from_codes(codes, scales, generator.choice([None, 128, block]))
+            options = {}
+            if generator.random() < 0.4:
+                options["x_scales"] = np.abs(array(m, -(-k // 128), dtypes=[np.float32]))
+            if generator.random() < 0.4:
+                options["x_scaling"] = generator.choice(["token", "block", "none", "", None, 1])
+            if generator.random() < 0.4:
+                options["out_dtype"] = generator.choice([*dtypes, "bfloat16", "x", None, 3])
+            x = array(m, k, dtypes=generator.choice([wide, dtypes]))
+            y = octile.matmul(x, weight, **options)
+        except (ValueError, TypeError) as error:
+            assert "\n" not in str(error), error
+        else:
+            passed += 1
+            assert y.shape == (*x.shape[:-1], weight.shape[0])
+    assert passed > 200

@@ -1,0 +1,13 @@
+"""The Python code of the documents, except for PyTorch's."""
+
+
+def needs_no_torch(code):
+    return "torch" not in code
+
+
+def test_python_guide(run_document):
+    assert run_document("docs/python.md", needs_no_torch) == 2
+
+
+def test_readme(run_document):
+    assert run_document("README.md", needs_no_torch) == 1
