@@ -3,8 +3,8 @@
 
   python3 python/bench/overhead.py --record overhead.json
 
-The library's own time is that of `Multiplication.run` with addresses that are known ahead: Rust, plus one call
-of a native function. All are timed in one run, interleaved, with one thread of PyTorch; a figure is the
+The library's own time is that of `Multiplication.run` with addresses that are known ahead: Rust, plus one
+call of a native function. All are timed in one run, interleaved, with one thread of PyTorch; a figure is the
 median of the rounds.
 """
 

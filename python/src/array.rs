@@ -117,8 +117,8 @@ impl<'py> Result<'py> {
         if len == 0 {
             return &mut [];
         }
-        // SAFETY: the array is new and contiguous, and nobody else refers to it. numpy obtains memory that the
-        // compiler cannot know to be uninitialized.
+        // SAFETY: the array is new and contiguous, and nobody else refers to it. numpy obtains memory that
+        // the compiler cannot know to be uninitialized.
         #[allow(unsafe_code, reason = "numpy hands out a pointer")]
         unsafe {
             std::slice::from_raw_parts_mut(data(&self.array), len)

@@ -20,8 +20,8 @@ pub(crate) struct Multiplication {
 
 #[pymethods]
 impl Multiplication {
-    /// `device` is the index of a GPU, or -1 for the CPU; types have numpy's names. With `constant_weight` the
-    /// caller promises that the kernel before does not write the weight.
+    /// `device` is the index of a GPU, or -1 for the CPU; types have numpy's names. With `constant_weight`
+    /// the caller promises that the kernel before does not write the weight.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "one number per dimension")]
     fn new(
@@ -151,6 +151,10 @@ impl Multiplication {
         out: usize,
         m: usize,
     ) -> PyResult<()> {
+        // Without rows there may be no memory, and addresses are arbitrary.
+        if m == 0 {
+            return Ok(());
+        }
         let [n, k] = self.op.shape();
         let groups = if self.x == DType::F8E4M3 { m * self.op.block().count(k) } else { 0 };
         // SAFETY: the caller's promise, see `Multiplication`.

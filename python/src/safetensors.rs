@@ -1,7 +1,6 @@
 //! One layer out of a safetensors file, without reading the others.
 
 use std::{
-    borrow::Cow,
     fs::File,
     io::{self, Read, Seek, SeekFrom},
     path::Path,
@@ -9,37 +8,12 @@ use std::{
 
 use octile::Weight;
 use pyo3::PyResult;
-use safetensors::{Dtype, SafeTensors, View};
+use safetensors::tensor::{Metadata, TensorInfo, TensorView};
 
 use crate::error;
 
 /// Longest header that is read, as in the reference implementation.
 const LONGEST_HEADER: u64 = 100_000_000;
-
-/// A tensor in memory.
-struct Tensor {
-    dtype: Dtype,
-    shape: Vec<usize>,
-    bytes: Vec<u8>,
-}
-
-impl View for &Tensor {
-    fn dtype(&self) -> Dtype {
-        self.dtype
-    }
-
-    fn shape(&self) -> &[usize] {
-        &self.shape
-    }
-
-    fn data(&self) -> Cow<'_, [u8]> {
-        Cow::Borrowed(&self.bytes)
-    }
-
-    fn data_len(&self) -> usize {
-        self.bytes.len()
-    }
-}
 
 /// Reads the weight of the layer `name`.
 pub(crate) fn load(path: &Path, name: &str) -> PyResult<Weight> {
@@ -54,32 +28,35 @@ pub(crate) fn load(path: &Path, name: &str) -> PyResult<Weight> {
     if length > LONGEST_HEADER.min(file_len) {
         return Err(invalid(format!("its header would have {length} bytes")));
     }
-    let mut header = length.to_le_bytes().to_vec();
+    let mut header = Vec::new();
     (&mut file).take(length).read_to_end(&mut header).map_err(cannot_read)?;
-    let (_, metadata) =
-        SafeTensors::read_metadata(&header).map_err(|problem| invalid(problem.to_string()))?;
+    let metadata: Metadata =
+        serde_json::from_slice(&header).map_err(|problem| invalid(problem.to_string()))?;
 
-    let mut tensors = Vec::new();
+    let mut layer = Vec::new();
     for suffix in ["weight", "weight_scale_inv", "weight_scale"] {
-        let tensor_name = format!("{name}.{suffix}");
-        let Some(info) = metadata.info(&tensor_name) else { continue };
-        let (begin, end) = info.data_offsets;
-        let (begin, bytes) = (begin as u64, (end - begin) as u64);
-        let start = 8 + length + begin;
-        if file_len < start + bytes {
-            return Err(invalid(format!("tensor {tensor_name} ends after the file: fetch the file again")));
-        }
-        let mut tensor = Tensor {
-            dtype: info.dtype,
-            shape: info.shape.clone(),
-            bytes: Vec::with_capacity(end - info.data_offsets.0),
+        let tensor = format!("{name}.{suffix}");
+        let Some(info) = metadata.info(&tensor) else { continue };
+        let Some((start, len)) = place(info, 8 + length, file_len) else {
+            return Err(invalid(format!("tensor {tensor} is not inside the file: fetch it again")));
         };
+        let mut data = Vec::new();
         file.seek(SeekFrom::Start(start)).map_err(cannot_read)?;
-        (&mut file).take(bytes).read_to_end(&mut tensor.bytes).map_err(cannot_read)?;
-        tensors.push((tensor_name, tensor));
+        (&mut file).take(len).read_to_end(&mut data).map_err(cannot_read)?;
+        layer.push((tensor, info, data));
     }
-    let views = tensors.iter().map(|(name, tensor)| (name, tensor));
-    let layer = safetensors::serialize(views, None).map_err(|problem| invalid(problem.to_string()))?;
-    drop(tensors);
-    Weight::from_safetensors(&layer, name).map_err(error::from_library)
+    // The library reads files: give it one with this layer alone.
+    let views = layer.iter().map(|(tensor, info, data)| {
+        TensorView::new(info.dtype, info.shape.clone(), data).map(|view| (tensor, view))
+    });
+    let views = views.collect::<Result<Vec<_>, _>>().map_err(|problem| invalid(problem.to_string()))?;
+    let file = safetensors::serialize(views, None).map_err(|problem| invalid(problem.to_string()))?;
+    Weight::from_safetensors(&file, name).map_err(error::from_library)
+}
+
+/// First byte and length of a tensor, if it is inside the file.
+fn place(info: &TensorInfo, data_start: u64, file_len: u64) -> Option<(u64, u64)> {
+    let (begin, end) = (info.data_offsets.0 as u64, info.data_offsets.1 as u64);
+    let (start, len) = (data_start.checked_add(begin)?, end.checked_sub(begin)?);
+    (start.checked_add(len)? <= file_len).then_some((start, len))
 }

@@ -17,13 +17,14 @@ use crate::{
     safetensors,
 };
 
-/// Multiply-adds between two looks at signals: about a second.
-const WORK_BETWEEN_SIGNALS: usize = 1 << 36;
+/// Multiply-adds between two looks at signals: less than a second.
+const WORK_BETWEEN_SIGNALS: usize = 1 << 32;
 
 /// Rows that are multiplied at once are a multiple of every quantization block.
 const ROWS: usize = 512;
 
-/// A matrix of N x K fp8 codes (e4m3fn) with one float32 scale per block. A value is its code times its scale.
+/// A matrix of N x K fp8 codes (e4m3fn) with one float32 scale per block: a value is its code times its
+/// scale.
 ///
 /// Immutable, and safe to use from several threads at once.
 #[pyclass(frozen, module = "octile")]
@@ -181,8 +182,9 @@ pub(crate) fn load_safetensors(py: Python<'_>, path: PathBuf, name: &str) -> PyR
 /// Multiplies x [..., K] by the transpose of a weight [N, K], on the CPU; the result is [..., N].
 ///
 /// x is float32, bfloat16 or float16, and is quantized to fp8 with one scale per row and block of K
-/// (x_scaling="token"), per square block ("block"), or not at all ("none"). Or x holds fp8 codes, and x_scales
-/// their float32 scales. The result has the dtype out_dtype, by default that of x, or float32 for codes.
+/// (x_scaling="token"), per square block ("block"), or not at all ("none"). Or x holds fp8 codes, and
+/// x_scales their float32 scales. The result has the dtype out_dtype, by default that of x, or float32 for
+/// codes.
 #[pyfunction]
 #[pyo3(signature = (x, weight, *, x_scales=None, x_scaling="token", out_dtype=None))]
 pub(crate) fn matmul<'py>(

@@ -33,8 +33,8 @@ pub(crate) fn test() -> Result<bool> {
     Ok(true)
 }
 
-/// Tests the PyTorch layers, with a Python that has PyTorch and what `python/tests/requirements.txt` lists, or
-/// one made for it.
+/// Tests the PyTorch layers, with a Python that has PyTorch and what `python/tests/requirements.txt` lists,
+/// or one made for it.
 pub(crate) fn test_torch(python: Option<PathBuf>) -> Result<()> {
     let folder = target().join("python-torch");
     let python = match python {

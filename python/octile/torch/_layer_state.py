@@ -42,9 +42,9 @@ class LayerState:
         """The weight in the layout of the CPU kernels, packed if it changed."""
         version = _version(weight, scales)
         last = self._last
-        if last is not None and last[0] is weight and last[1] is scales and last[2] == version:
-            if last[3] is not None:
-                return last[3]
+        is_same = last is not None and last[0] is weight and last[1] is scales and last[2] == version
+        if is_same and last[3] is not None:
+            return last[3]
         rows, columns = weight.shape
         packed = torch.empty(_native.packed_shape(rows, columns, block), dtype=torch.uint8)
         _native.pack_into(weight.data_ptr(), scales.data_ptr(), rows, columns, block, packed.data_ptr())

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from octile.torch._layer_state import LayerState
-from octile.torch._ops import _linear, quantize
+from octile.torch._ops import operator, quantize
 
 
 class Fp8Linear(nn.Module):
@@ -58,7 +58,7 @@ class Fp8Linear(nn.Module):
         return layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        product = _linear(x, self.weight, self.weight_scale_inv, None, None, self._state.number)
+        product = operator(x)(x, self.weight, self.weight_scale_inv, self._state.number)
         return product if self.bias is None else product + self.bias
 
     def repack(self) -> None:

@@ -20,15 +20,17 @@ _BLOCKS = (128, 256, 512)
 
 # What is planned and compiled once, by device, shapes and types.
 _multiplications: dict[tuple[object, ...], _native.Multiplication] = {}
-# A program with more shapes than this has no fixed set: those of the CPU start over rather than grow. Those of
-# GPUs stay, since a captured graph may launch their kernels.
+# A program with more shapes than this has no fixed set: those of the CPU start over rather than grow. Those
+# of GPUs stay, since a captured graph may launch their kernels.
 _MOST_MULTIPLICATIONS = 4096
 
+# An operator with a gradient costs some microseconds more in every call, so there is one without.
 _library = torch.library.Library("octile", "DEF")
-_library.define(
-    "linear(Tensor x, Tensor weight, Tensor weight_scale_inv, Tensor? x_scales=None,"
-    " ScalarType? out_dtype=None, int layer=0) -> Tensor"
-)
+for _name in ("linear", "linear_inference"):
+    _library.define(
+        f"{_name}(Tensor x, Tensor weight, Tensor weight_scale_inv, int layer=0,"
+        " Tensor? x_scales=None, ScalarType? out_dtype=None) -> Tensor"
+    )
 
 
 def linear(
@@ -50,8 +52,18 @@ def linear(
     All tensors are on one device: the CPU, or a Hopper GPU, where the product is queued on the current
     stream. The gradient for ``x`` is that of the product without quantization; the weight gets none.
     """
-    product = _linear(x, weight, weight_scale_inv, x_scales, out_dtype)
+    if x_scales is None and out_dtype is None:
+        product = operator(x)(x, weight, weight_scale_inv)
+    else:
+        product = operator(x)(x, weight, weight_scale_inv, 0, x_scales, out_dtype)
     return product if bias is None else product + bias
+
+
+def operator(x: torch.Tensor) -> Any:
+    """The operator for these activations: with a gradient where one may be asked for."""
+    if torch.is_grad_enabled() and isinstance(x, torch.Tensor) and x.requires_grad:
+        return _differentiable
+    return _inference
 
 
 def quantize(weight: torch.Tensor, block: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
@@ -78,9 +90,9 @@ def _multiply_on_cpu(
     x: torch.Tensor,
     weight: torch.Tensor,
     scales: torch.Tensor,
+    layer: int = 0,
     x_scales: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-    layer: int = 0,
 ) -> torch.Tensor:
     multiplication, out, rows = _prepare(-1, x, weight, scales, x_scales, out_dtype, False)
     x = x.contiguous()
@@ -102,9 +114,9 @@ def _multiply_on_gpu(
     x: torch.Tensor,
     weight: torch.Tensor,
     scales: torch.Tensor,
+    layer: int = 0,
     x_scales: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-    layer: int = 0,
 ) -> torch.Tensor:
     device = weight.get_device()
     state = layer_state(layer) if layer else None
@@ -168,13 +180,17 @@ def _find(
     is_constant: bool,
 ) -> _native.Multiplication:
     """Finds the multiplication of these shapes and types; they are checked when it is built."""
+    if weight is None or scales is None:
+        # The dispatcher lets None pass for a tensor.
+        name = "weight" if weight is None else "weight_scale_inv"
+        raise TypeError(f"{name} is None: pass a tensor")
     key = (
         device, weight.shape, scales.shape, weight.dtype, scales.dtype, x.dtype, out_dtype, is_constant
     )  # fmt: skip
     multiplication = _multiplications.get(key)
     if multiplication is None:
         block = _block(weight, scales)
-        names = _name("x", x.dtype), _name("out_dtype", _result_dtype(x, out_dtype))
+        names = _dtype_name("x", x.dtype), _dtype_name("out_dtype", _result_dtype(x, out_dtype))
         multiplication = _native.Multiplication(device, *weight.shape, block, *names, is_constant)
         if len(_multiplications) >= _MOST_MULTIPLICATIONS and device < 0:
             for old in [key for key in _multiplications if key[0] == device]:
@@ -187,14 +203,14 @@ def _fake(
     x: torch.Tensor,
     weight: torch.Tensor,
     scales: torch.Tensor,
+    layer: int = 0,
     x_scales: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
-    layer: int = 0,
 ) -> torch.Tensor:
     """Shape and dtype of the result, with the errors of the product itself."""
     block = _block(weight, scales)
-    _name("x", x.dtype)
-    _name("out_dtype", _result_dtype(x, out_dtype))
+    _dtype_name("x", x.dtype)
+    _dtype_name("out_dtype", _result_dtype(x, out_dtype))
     if x_scales is not None or x.dtype is _FP8:
         _check_x_scales(x, x_scales, block)
     if x.dim() == 0 or x.shape[-1] != weight.shape[1]:
@@ -242,7 +258,7 @@ def _result_dtype(x: torch.Tensor, out_dtype: torch.dtype | None) -> torch.dtype
     return torch.float32 if x.dtype is _FP8 else x.dtype
 
 
-def _name(what: str, dtype: torch.dtype) -> str:
+def _dtype_name(what: str, dtype: torch.dtype) -> str:
     name = _NAMES.get(dtype)
     if name is None or (what == "out_dtype" and dtype is _FP8):
         allowed = "torch.float32, torch.bfloat16 or torch.float16"
@@ -271,8 +287,10 @@ def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
     return (gradient @ values).to(ctx.x_dtype), None, None, None, None, None
 
 
-_library.impl("linear", _multiply_on_cpu, "CPU")
-_library.impl("linear", _multiply_on_gpu, "CUDA")
-torch.library.register_fake("octile::linear", _fake, lib=_library)
+for _name in ("linear", "linear_inference"):
+    _library.impl(_name, _multiply_on_cpu, "CPU")
+    _library.impl(_name, _multiply_on_gpu, "CUDA")
+    torch.library.register_fake(f"octile::{_name}", _fake, lib=_library)
 torch.library.register_autograd("octile::linear", _backward, setup_context=_save_for_backward, lib=_library)
-_linear = torch.ops.octile.linear.default
+_differentiable = torch.ops.octile.linear.default
+_inference = torch.ops.octile.linear_inference.default

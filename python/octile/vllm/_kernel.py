@@ -8,7 +8,7 @@ from vllm.model_executor.utils import replace_parameter
 from vllm.platforms import current_platform
 
 from octile.torch._layer_state import LayerState
-from octile.torch._ops import _linear
+from octile.torch._ops import operator
 
 _HOPPER = 90
 _BLOCKS = (128, 256, 512)
@@ -72,4 +72,4 @@ class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
         self, A: torch.Tensor, B: torch.Tensor, As: torch.Tensor, Bs: torch.Tensor
     ) -> torch.Tensor:
         """Multiplies activations that are not quantized; `As` is a placeholder."""
-        return _linear(A, B, Bs, None, self.config.out_dtype, self._state.number)
+        return operator(A)(A, B, Bs, self._state.number, None, self.config.out_dtype)

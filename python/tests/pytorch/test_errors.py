@@ -44,10 +44,11 @@ META = torch.device("meta")
         (lambda: linear(X.to(FP8), CODES, SCALES), ValueError, "pass its scales as x_scales"),
         (lambda: linear(X, CODES, SCALES, x_scales=X), ValueError, "leave x_scales out"),
         (lambda: linear(X.to(FP8), CODES, SCALES, x_scales=X), ValueError, "pass torch.float32 [3, 3]"),
-        (lambda: linear(X / 0, CODES, SCALES), ValueError, "NaN"),
+        (lambda: linear(X / 0, CODES, SCALES), ValueError, "only finite numbers can be quantized"),
         (lambda: linear(X, CODES, -SCALES), ValueError, "scale"),
         (lambda: linear(X, CODES, misaligned(SCALES)), ValueError, "misaligned"),
-        (lambda: linear(X, CODES, None), RuntimeError, "weight_scale_inv"),
+        (lambda: linear(X, CODES, None), TypeError, "weight_scale_inv is None: pass a tensor"),
+        (lambda: linear(X.numpy(), CODES, SCALES), RuntimeError, "Tensor"),
         (lambda: Fp8Linear(8, 8, block=64), ValueError, "block 64 is not 128, 256 or 512"),
         (lambda: octile.torch.quantize(torch.randn(3)), ValueError, "w has shape [3]"),
     ],
@@ -82,9 +83,9 @@ def test_a_fuzzer_finds_no_crash():
     sides = [0, 1, 2, 3, 127, 128, 129, 256, 300]
 
     def tensor(dtype, *shape):
-        values = torch.randn(shape).mul(random.choice([1, 0, 1e30, float("inf")]))
+        values = torch.randn(shape).mul(random.choice([1, 1, 1, 0, 1e30, float("inf")]))
         made = values.to(dtype)
-        kind = random.randrange(8)
+        kind = random.randrange(20)
         if kind == 0 and made.dim() > 1:
             made = made.transpose(-1, -2).contiguous().transpose(-1, -2)
         elif kind == 1 and made.numel():
@@ -98,7 +99,7 @@ def test_a_fuzzer_finds_no_crash():
         return made
 
     passed = 0
-    for _ in range(3000):
+    for _ in range(1000):
         m, n, k = (random.choice(sides) for _ in range(3))
         good = random.random() < 0.5
         x_dtype = random.choice(dtypes[:4] if good else dtypes)
@@ -106,11 +107,9 @@ def test_a_fuzzer_finds_no_crash():
         block = random.choice([128, 256, 512, 100])
         x = tensor(x_dtype, m, k)
         weight = tensor(w_dtype, n, k)
-        scales = (
-            tensor(s_dtype, -(-n // block), -(-k // block)).abs()
-            if s_dtype.is_floating_point and s_dtype is not FP8
-            else tensor(s_dtype, -(-n // block), -(-k // block))
-        )
+        scales = tensor(s_dtype, -(-n // block), -(-k // block))
+        if s_dtype is torch.float32:
+            scales = scales.abs()
         options = {}
         if random.random() < 0.3 or x_dtype is FP8:
             options["x_scales"] = tensor(torch.float32, m, -(-k // block)).abs()
@@ -123,4 +122,4 @@ def test_a_fuzzer_finds_no_crash():
         else:
             passed += 1
             assert y.shape == (*x.shape[:-1], n)
-    assert passed > 100
+    assert passed > 50

@@ -53,7 +53,7 @@ def test_quantized_activations():
     x, codes, scales = operands(5, 256, 512)
     groups = x.view(5, 4, 128)
     x_scales = groups.abs().amax(2) / 448
-    x_codes = (groups / x_scales[:, :, None]).view(5, 512).to(FP8)
+    x_codes = (groups * (1 / x_scales)[:, :, None]).view(5, 512).to(FP8)
     y = linear(x_codes, codes, scales, x_scales=x_scales)
     assert y.dtype == torch.float32
     assert torch.equal(bits(y), bits(linear(x, codes, scales)))
@@ -80,9 +80,9 @@ def test_the_gradient_is_that_of_the_unquantized_product():
     expected = gradient @ octile.torch.dequantize(codes, scales)
     assert torch.equal(x.grad, expected)
     assert torch.equal(bias.grad, gradient.sum(0))
-    # Numerically: along a direction, differences of the product are the gradient times the step, as far as
+    # Numerically: along the gradient, the product changes by the gradient times the step, as far as
     # quantization allows.
-    step = torch.randn(4, 520)
+    step = x.grad / x.grad.std()
     difference = (linear(x.detach() + step, codes, scales) - linear(x.detach() - step, codes, scales)) / 2
     assert torch.allclose((difference * gradient).sum(), (x.grad * step).sum(), rtol=0.1)
 
@@ -90,11 +90,11 @@ def test_the_gradient_is_that_of_the_unquantized_product():
 @pytest.mark.parametrize("dtype", FLOATS)
 def test_opcheck(dtype):
     x, codes, scales = operands(dtype=dtype)
+    # test_schema compares inputs before and after with allclose, which lacks fp8: that is done below.
     op = torch.ops.octile.linear.default
-    # PyTorch compares fp8 inputs before and after with allclose, which lacks fp8: that test is made below.
-    checks = ("test_schema", "test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
-    for check in checks[1:]:
-        torch.library.opcheck(op, (x, codes, scales), test_utils=check)
+    for check in ("test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic"):
+        torch.library.opcheck(op, (x.clone().requires_grad_(), codes, scales), test_utils=check)
+        torch.library.opcheck(torch.ops.octile.linear_inference.default, (x, codes, scales), test_utils=check)
     before = bits(x).clone(), bits(codes).clone(), bits(scales).clone()
     y = op(x, codes, scales)
     assert all(torch.equal(old, bits(new)) for old, new in zip(before, (x, codes, scales)))
@@ -198,7 +198,7 @@ def test_threads_get_the_same_bits():
     wrong = []
 
     def work():
-        for _ in range(100):
+        for _ in range(20):
             if not (torch.equal(layer(x), expected) and torch.equal(linear(x, codes, scales), expected)):
                 wrong.append(1)
 
