@@ -15,7 +15,7 @@ use std::{collections::HashMap, fs, path::PathBuf, sync::Arc, time::Instant};
 
 use anyhow::{Context, Result};
 use candle_core::{
-    DType, Device, Module, Tensor,
+    DType, Device, Tensor,
     quantized::{GgmlDType, QMatMul, QTensor},
 };
 use candle_nn::VarBuilder;

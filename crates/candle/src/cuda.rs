@@ -3,11 +3,11 @@
 use std::ffi::c_void;
 
 use candle_core::{
-    CudaDevice, CudaStorage, Error, Layout, Result, Shape, Storage, Tensor,
+    CudaDevice, CudaStorage, Error, Layout, Result, Storage, Tensor,
     backend::BackendStorage,
     bail,
     cuda_backend::{
-        CudaDType, CudaStorageSlice, WrapErr,
+        CudaDType, CudaStorageSlice,
         cudarc::driver::{DevicePtr, DevicePtrMut, DeviceRepr},
     },
 };

@@ -6,7 +6,7 @@ use common::cpu;
 use octile_core::QuantizedActivation;
 use octile_runtime::cpu::{
     Activation, Cpu, Floats, Isa, Mat, MatMut, MultiplyError, PackedWeight, QuantBlock, QuantizedWeight,
-    ScaleGranularity, Strategy, WeightRef, Workspace, available,
+    ScaleGranularity, Strategy, Workspace, available,
 };
 
 fn weight(n: usize, k: usize) -> QuantizedWeight {

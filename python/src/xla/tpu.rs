@@ -12,8 +12,8 @@ use pyo3::prelude::*;
 use super::matmul::{read_dtype, read_scales};
 use crate::error;
 
-/// The StableHLO module `@main(x, codes, scales[, x_scales]) -> out` for one multiplication on a TPU, with its
-/// kernel in the serialized Mosaic dialect.
+/// The StableHLO module `@main(x, codes, scales[, x_scales]) -> out` for one multiplication on a TPU, with
+/// its kernel in the serialized Mosaic dialect.
 #[pyfunction]
 #[pyo3(signature = (chip, shape, block, *, x, x_scaling, out))]
 pub(crate) fn tpu_module(

@@ -1,6 +1,8 @@
 //! A Qwen3 decoder: RMS norms (also of queries and keys), rotary embedding, grouped-query attention with a
 //! cache, SwiGLU. The caller decides how linear layers are loaded.
 
+#![allow(dead_code, reason = "shared by the example, the tests and the benchmark, and none uses all of it")]
+
 use candle_core::{D, DType, Device, Module, Result, Tensor, bail};
 use candle_nn::{Embedding, RmsNorm, VarBuilder, kv_cache::ConcatKvCache, ops::softmax_last_dim};
 use serde::Deserialize;

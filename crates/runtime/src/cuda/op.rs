@@ -105,8 +105,8 @@ impl GpuMatmulOp {
     /// # Safety
     /// - `stream` is a stream of the primary context of this GPU; the per-thread default stream is that of
     ///   the calling thread. It is not destroyed while work from here is on it.
-    /// - The pointers are valid for `m` rows until that work is done, and accesses by others, to the workspace
-    ///   too, are ordered with the stream.
+    /// - The pointers are valid for `m` rows until that work is done, and accesses by others, to the
+    ///   workspace too, are ordered with the stream.
     /// - A graph that captured the call is not launched after `self` is dropped.
     pub unsafe fn enqueue(
         &self,

@@ -81,7 +81,7 @@ fn defects(defects: &[Defect]) -> Markup {
 }
 
 /// Evenly spaced entries of a long list.
-fn sampled<'a, T>(values: &'a [T]) -> impl Iterator<Item = (usize, &'a T)> {
+fn sampled<T>(values: &[T]) -> impl Iterator<Item = (usize, &T)> {
     let step = values.len().div_ceil(MOST_POINTS).max(1);
     values.iter().enumerate().step_by(step)
 }
