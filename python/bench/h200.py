@@ -50,11 +50,12 @@ def weight_of(n, k, device="cuda"):
 
 
 def token_groups(x):
-    """Codes of x with one scale per row and block of K, in torch's own arithmetic."""
+    """Codes of x with one scale per row and block of K. As in Octile, values are multiplied by the reciprocal of
+    the scale: a division would round bfloat16 and float16 values that lie between two codes the other way."""
     m, k = x.shape
     groups = torch.nn.functional.pad(x.float(), (0, -k % BLOCK)).view(m, -1, BLOCK)
     scales = groups.abs().amax(2).clamp(min=1e-30) / 448
-    return (groups / scales[:, :, None]).view(m, -1)[:, :k].to(torch.float8_e4m3fn), scales
+    return (groups * (1 / scales)[:, :, None]).view(m, -1)[:, :k].to(torch.float8_e4m3fn), scales
 
 
 def correctness():
@@ -73,8 +74,7 @@ def correctness():
             given_error = ((given.double() - exact).abs().max() / scale).item()
             narrow = linear(x, codes, scales)
             same = torch.equal(narrow, wide.to(dtype))
-            # A code that torch rounds to its neighbour is worth up to 1/16 of one product of K.
-            ok = error < 2e-3 and given_error < 1e-3 and same and narrow.dtype == dtype
+            ok = error < 1e-3 and given_error < 1e-3 and same and narrow.dtype == dtype
             check(f"{m}x{n}x{k} {dtype}", ok, f"error {error:.1e}, codes given {given_error:.1e}")
     x = torch.randn(5, 1536, device="cuda", dtype=torch.bfloat16)
     codes, scales = weight_of(512, 1536)
