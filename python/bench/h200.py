@@ -54,7 +54,8 @@ def token_groups(x):
     the scale: a division would round bfloat16 and float16 values that lie between two codes the other way."""
     m, k = x.shape
     groups = torch.nn.functional.pad(x.float(), (0, -k % BLOCK)).view(m, -1, BLOCK)
-    scales = groups.abs().amax(2).clamp(min=1e-30) / 448
+    # By a tensor: torch multiplies by the reciprocal of a number on GPUs.
+    scales = groups.abs().amax(2).clamp(min=1e-30) / torch.full((), 448.0, device=x.device)
     return (groups * (1 / scales)[:, :, None]).view(m, -1)[:, :k].to(torch.float8_e4m3fn), scales
 
 

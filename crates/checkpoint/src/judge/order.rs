@@ -62,7 +62,8 @@ pub(super) fn judge(scales: &[f32], rms: &[f32], [rows, cols]: [usize; 2]) -> Sc
     let error = 1.0 / (independent as f64).sqrt();
     if aligned < -SIGNIFICANT * error {
         ScaleOrder::Confirmed
-    } else if turned < -SIGNIFICANT * error && aligned > -2.0 * error {
+    // Scales that resemble their transpose correlate in both orders.
+    } else if turned < -SIGNIFICANT * error && aligned > turned / 2.0 {
         ScaleOrder::Transposed
     } else {
         ScaleOrder::NotObservable
