@@ -6,7 +6,7 @@ def needs_no_torch(code):
 
 
 def test_python_guide(run_document):
-    assert run_document("docs/python.md", needs_no_torch) == 2
+    assert run_document("docs/python.md", needs_no_torch) == 3
 
 
 def test_readme(run_document):

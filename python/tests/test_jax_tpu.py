@@ -1,6 +1,8 @@
 """octile.jax for TPUs: compiled by libtpu without a TPU, and run by octile's simulator."""
 
 import json
+import os
+import pathlib
 import re
 import subprocess
 import sys
@@ -22,7 +24,12 @@ TOPOLOGIES = {"tpu7x": "tpu7x:2x2x1", "v6e": "v6e:2x2", "v5p": "v5p:2x2x1"}
 
 
 def topology(name):
-    pytest.importorskip("libtpu", reason="libtpu is not installed: pip install 'jax[tpu]'")
+    """A topology of the libtpu that the tests of the command keep, or of an installed one."""
+    kept = sorted(pathlib.Path(os.environ.get("OCTILE_TOOLS", "")).glob("libtpu-*/libtpu/libtpu.so"))
+    if kept:
+        os.environ.setdefault("TPU_LIBRARY_PATH", str(kept[-1]))
+    else:
+        pytest.importorskip("libtpu", reason="libtpu is not installed: pip install 'jax[tpu]'")
     return topologies.get_topology_desc(platform="tpu", topology_name=name)
 
 
