@@ -50,8 +50,8 @@ def weight_of(n, k, device="cuda"):
 
 
 def token_groups(x):
-    """Codes of x with one scale per row and block of K. As in Octile, values are multiplied by the reciprocal of
-    the scale: a division would round bfloat16 and float16 values that lie between two codes the other way."""
+    """Codes of x with one scale per row and block of K. As in Octile, values are multiplied by the reciprocal
+    of the scale: a division would round bfloat16 and float16 values between two codes the other way."""
     m, k = x.shape
     groups = torch.nn.functional.pad(x.float(), (0, -k % BLOCK)).view(m, -1, BLOCK)
     # By a tensor: torch multiplies by the reciprocal of a number on GPUs.
