@@ -198,30 +198,34 @@ pub(crate) fn pack_into(
 }
 
 /// # Safety
-/// As for `slice::from_raw_parts`; alignment is checked, and an empty slice may be anywhere.
+/// As for `slice::from_raw_parts`; null and alignment are checked, and an empty slice may be anywhere.
 #[allow(unsafe_code, reason = "another library hands out addresses")]
 unsafe fn at<'a, T>(address: usize, len: usize) -> PyResult<&'a [T]> {
     if len == 0 {
         return Ok(&[]);
     }
-    check_alignment::<T>(address)?;
+    check_address::<T>(address)?;
     // SAFETY: the caller's promise.
     Ok(unsafe { slice::from_raw_parts(address as *const T, len) })
 }
 
 /// # Safety
-/// As for `slice::from_raw_parts_mut`; alignment is checked, and an empty slice may be anywhere.
+/// As for `slice::from_raw_parts_mut`; null and alignment are checked, and an empty slice may be anywhere.
 #[allow(unsafe_code, reason = "another library hands out addresses")]
 unsafe fn at_mut<'a, T>(address: usize, len: usize) -> PyResult<&'a mut [T]> {
     if len == 0 {
         return Ok(&mut []);
     }
-    check_alignment::<T>(address)?;
+    check_address::<T>(address)?;
     // SAFETY: the caller's promise.
     Ok(unsafe { slice::from_raw_parts_mut(address as *mut T, len) })
 }
 
-fn check_alignment<T>(address: usize) -> PyResult<()> {
+fn check_address<T>(address: usize) -> PyResult<()> {
+    // Nothing lies in the first page: these are offsets into storage that was freed.
+    if address < 4096 {
+        return Err(error::value("a tensor has no memory: its storage was freed"));
+    }
     if (address as *const T).is_aligned() {
         return Ok(());
     }

@@ -60,7 +60,8 @@ class Fp8Linear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         # Attributes of modules are looked up slowly.
         own = self._parameters
-        product = operator(x)(x, own["weight"], own["weight_scale_inv"], self._state.number)
+        weight, scales = own["weight"], own["weight_scale_inv"]
+        product = operator(x, weight, scales)(x, weight, scales, self._state.number)
         bias = own["bias"]
         return product if bias is None else product + bias
 

@@ -17,6 +17,8 @@ _NAMES = {
     torch.float8_e4m3fn: "float8_e4m3fn",
 }
 _BLOCKS = (128, 256, 512)
+# Other types of tensors have operators of their own.
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
 
 # What is planned and compiled once, by device, shapes and types.
 _multiplications: dict[tuple[object, ...], _native.Multiplication] = {}
@@ -53,17 +55,43 @@ def linear(
     stream. The gradient for ``x`` is that of the product without quantization; the weight gets none.
     """
     if x_scales is None and out_dtype is None:
-        product = operator(x)(x, weight, weight_scale_inv)
+        product = operator(x, weight, weight_scale_inv)(x, weight, weight_scale_inv)
     else:
-        product = operator(x)(x, weight, weight_scale_inv, 0, x_scales, out_dtype)
+        multiply = _differentiable if _needs_gradient(x) else _inference
+        product = multiply(x, weight, weight_scale_inv, 0, x_scales, out_dtype)
     return product if bias is None else product + bias
 
 
-def operator(x: torch.Tensor) -> Any:
-    """The operator for these activations: with a gradient where one may be asked for."""
-    if torch.is_grad_enabled() and isinstance(x, torch.Tensor) and x.requires_grad:
+def operator(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor) -> Any:
+    """The operator for these operands: with a gradient where one may be asked for; the kernel itself where
+    nothing watches the call, because PyTorch's dispatcher costs as much as a small product."""
+    if _needs_gradient(x):
         return _differentiable
-    return _inference
+    if torch.compiler.is_compiling() or _is_watched():
+        return _inference
+    if not (type(x) in _PLAIN and type(weight) in _PLAIN and type(scales) in _PLAIN) or x.is_neg():
+        return _inference
+    # Other layouts, other devices such as meta, and mixtures are the dispatcher's.
+    if x.layout is not torch.strided:
+        return _inference
+    if x.is_cpu and weight.is_cpu and scales.is_cpu:
+        return _multiply_on_cpu
+    return _multiply_on_gpu if x.is_cuda and weight.is_cuda and scales.is_cuda else _inference
+
+
+def _needs_gradient(x: torch.Tensor) -> bool:
+    return torch.is_grad_enabled() and isinstance(x, torch.Tensor) and x.requires_grad
+
+
+def _is_watched() -> bool:
+    """Whether modes, transformations, a tracer or a profiler must see each operator."""
+    return (
+        torch._C._len_torch_dispatch_stack() > 0
+        or torch._C._len_torch_function_stack() > 0
+        or torch._C._functorch.peek_interpreter_stack() is not None
+        or torch._C._get_tracing_state() is not None
+        or torch.autograd._profiler_enabled()
+    )
 
 
 def quantize(weight: torch.Tensor, block: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
@@ -158,8 +186,8 @@ def _prepare(
     multiplication = _find(device, x, weight, scales, out_dtype, is_constant)
     if x_scales is not None or x.dtype is _FP8:
         _check_x_scales(x, x_scales, multiplication.block)
-        if x_scales.get_device() != device or not (x_scales.is_contiguous() and x.is_contiguous()):
-            raise ValueError("x and x_scales must be contiguous, and on the device of the weight")
+        if not (x_scales.is_contiguous() and x.is_contiguous()):
+            raise ValueError("x and x_scales must be contiguous")
     shape, (n, k) = x.shape, weight.shape
     if not shape or shape[-1] != k:
         raise _wrong_columns(x, k)
@@ -249,6 +277,8 @@ def _check_x_scales(x: torch.Tensor, x_scales: torch.Tensor | None, block: int) 
         raise ValueError("x is float8_e4m3fn: pass its scales as x_scales")
     if x.dtype is not _FP8:
         raise ValueError(f"x_scales is given, but x is {x.dtype}: leave x_scales out")
+    if x_scales.device != x.device:
+        raise ValueError(f"x and x_scales are on {x.device}, {x_scales.device}: move them to one device")
     expected = (*x.shape[:-1], -(-x.shape[-1] // block))
     if x_scales.dtype is not torch.float32 or x_scales.shape != expected:
         raise ValueError(

@@ -72,4 +72,4 @@ class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
         self, A: torch.Tensor, B: torch.Tensor, As: torch.Tensor, Bs: torch.Tensor
     ) -> torch.Tensor:
         """Multiplies activations that are not quantized; `As` is a placeholder."""
-        return operator(A)(A, B, Bs, self._state.number, None, self.config.out_dtype)
+        return operator(A, B, Bs)(A, B, Bs, self._state.number, None, self.config.out_dtype)

@@ -123,3 +123,31 @@ def test_a_fuzzer_finds_no_crash():
             passed += 1
             assert y.shape == (*x.shape[:-1], n)
     assert passed > 50
+
+
+def test_tensors_without_memory_are_refused():
+    codes, scales = octile.torch.quantize(torch.randn(128, 256))
+    x = torch.randn(4, 256)
+    freed = [tensor.clone() for tensor in (x, codes, scales)]
+    for tensor in freed:
+        tensor.untyped_storage().resize_(0)
+    for operands in [(freed[0], codes, scales), (x, freed[1], scales), (x, codes, freed[2])]:
+        with pytest.raises(ValueError, match="no memory"):
+            octile.torch.linear(*operands)
+    x_codes = x.to(torch.float8_e4m3fn)
+    with pytest.raises(ValueError, match="one device"):
+        octile.torch.linear(x_codes, codes, scales, x_scales=torch.ones(4, 2, device="meta"))
+
+
+def test_calls_that_are_watched_pass_the_dispatcher():
+    """Elsewhere the kernel is called directly, which a mode or a profiler would not see."""
+    codes, scales = octile.torch.quantize(torch.randn(128, 256))
+    x = torch.randn(4, 256)
+    expected = octile.torch.linear(x, codes, scales)
+    with torch.profiler.profile() as profile:
+        assert torch.equal(octile.torch.linear(x, codes, scales), expected)
+    assert any(event.key == "octile::linear_inference" for event in profile.key_averages())
+    negated = torch.conj(torch.complex(x, -x)).imag
+    assert negated.is_neg() and torch.equal(octile.torch.linear(negated, codes, scales), expected)
+    batched = torch.vmap(lambda row: octile.torch.linear(row, codes, scales))(x)
+    assert torch.equal(batched, expected)
