@@ -63,6 +63,9 @@ def run(
             raise
     said = [stream.decode(errors="replace") for stream in (output, complaint)]
     for path, name in (shown or {}).items():
+        # A relative one, such as ".", may stand anywhere.
+        if not os.path.isabs(path):
+            continue
         said = [text.replace(path, name) for text in said]
     if child.returncode in (0, 1):
         return child.returncode, said[0]

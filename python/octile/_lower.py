@@ -42,7 +42,8 @@ class Module:
         command looks for the lines that it quotes.
         """
         if isinstance(self.content, pathlib.Path):
-            return self.content
+            # A name that begins with a dash would be an option of the command.
+            return pathlib.Path(os.path.abspath(self.content))
         for file in list(linecache.cache):
             if file.endswith(".py") and not os.path.exists(file):
                 source = "".join(linecache.getlines(file))

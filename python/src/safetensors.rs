@@ -1,7 +1,7 @@
 //! One layer out of a safetensors file, without reading the others.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read, Seek, SeekFrom},
     path::Path,
 };
@@ -20,6 +20,13 @@ pub(crate) fn load(path: &Path, name: &str) -> PyResult<Weight> {
     let cannot_read = |problem: io::Error| error::value(format!("cannot read {}: {problem}", path.display()));
     let invalid =
         |problem: String| error::value(format!("{} is not a safetensors file: {problem}", path.display()));
+    // Opening a pipe would wait for a writer.
+    if !fs::metadata(path).map_err(cannot_read)?.is_file() {
+        return Err(error::value(format!(
+            "{} is not a regular file: pass a safetensors file",
+            path.display()
+        )));
+    }
     let mut file = File::open(path).map_err(cannot_read)?;
     let file_len = file.metadata().map_err(cannot_read)?.len();
     let mut length = [0; 8];

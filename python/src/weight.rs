@@ -204,7 +204,12 @@ pub(crate) fn matmul<'py>(
     let scaling = read_scaling(x_scaling)?;
     let m = leading.iter().product();
     let x_scales = x_scales.map(|scales| Floats::read("x_scales", scales)).transpose()?;
-    let x_scales = check_x_scales(&x, x_scales.as_ref(), scales_of(weight, scaling, m))?;
+    let columns = weight.weight.block().count(k);
+    let expected = match scaling {
+        Scales::PerBlock => vec![weight.weight.block().count(m), columns],
+        Scales::PerToken | Scales::None => [leading, &[columns]].concat(),
+    };
+    let x_scales = check_x_scales(&x, x_scales.as_ref(), &expected)?;
     let out_dtype = match out_dtype {
         Some(given) => dtype::parse(given)?,
         None if x.dtype == DType::F8E4M3 => DType::F32,
@@ -247,16 +252,20 @@ fn scales_of(weight: &Weight, scaling: Scales, rows: usize) -> usize {
 }
 
 /// The scales of fp8 codes; none for other activations.
-fn check_x_scales<'a>(x: &Floats<'_>, x_scales: Option<&'a Floats<'_>>, len: usize) -> PyResult<&'a [f32]> {
+fn check_x_scales<'a>(
+    x: &Floats<'_>,
+    x_scales: Option<&'a Floats<'_>>,
+    expected: &[usize],
+) -> PyResult<&'a [f32]> {
     match (x.dtype, x_scales) {
         (DType::F8E4M3, None) => Err(error::value("x holds fp8 codes: pass their scales as x_scales")),
         (DType::F8E4M3, Some(scales)) => {
             let values = scales.values().ok_or_else(|| dtype::refuse("x_scales", scales.dtype, "float32"))?;
-            if values.len() == len {
+            if scales.shape() == expected {
                 return Ok(values);
             }
             let shape = scales.shape();
-            Err(error::value(format!("x_scales has shape {shape:?}, but x needs {len} scales")))
+            Err(error::value(format!("x_scales has shape {shape:?}, but x needs scales {expected:?}")))
         }
         (_, None) => Ok(&[]),
         (_, Some(_)) => Err(error::value("x_scales is given, but x holds no fp8 codes: leave x_scales out")),

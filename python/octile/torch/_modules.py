@@ -18,8 +18,8 @@ class Fp8Linear(nn.Module):
 
     Its state dict is that of Hugging Face's fp8 checkpoints: ``weight`` (float8_e4m3fn [N, K]),
     ``weight_scale_inv`` (float32, one multiplier per block) and ``bias``. On a CPU the first call packs the
-    weight into a copy that the kernels read faster; writing to the parameters through ``.data`` afterwards
-    goes unnoticed until ``repack()``.
+    weight into a copy that the kernels read faster; writing to the parameters afterwards goes unnoticed until
+    ``repack()`` where PyTorch does not count it: through ``.data``, and to tensors made in inference mode.
     """
 
     def __init__(
@@ -91,6 +91,11 @@ class Fp8Linear(nn.Module):
         scales = state_dict.get(name)
         if isinstance(scales, torch.Tensor) and scales.dtype in (torch.bfloat16, torch.float16):
             state_dict[name] = scales.float()
+        # torch would convert values, and codes of another type or whole numbers would become wrong weights.
+        for part, wanted in (("weight", torch.float8_e4m3fn), ("weight_scale_inv", torch.float32)):
+            given = state_dict.get(f"{prefix}{part}")
+            if isinstance(given, torch.Tensor) and given.dtype is not wanted:
+                raise TypeError(f"{prefix}{part} is {given.dtype}: Fp8Linear loads {wanted}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
         self._state.clear()
 
@@ -101,7 +106,7 @@ def replace_linears(model: nn.Module, skip: Iterable[str] = ("lm_head",), block:
     ``skip`` holds names of layers to leave alone, or patterns such as ``*.gate``: of the whole name, as in
     ``model.named_modules()``, or of its last part.
     """
-    skip = tuple(skip)
+    skip = (skip,) if isinstance(skip, str) else tuple(skip)
 
     def is_skipped(name: str) -> bool:
         last = name.rpartition(".")[2]

@@ -69,7 +69,9 @@ def operator(x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor) -> Any
         return _differentiable
     if torch.compiler.is_compiling() or _is_watched():
         return _inference
-    if not (type(x) in _PLAIN and type(weight) in _PLAIN and type(scales) in _PLAIN) or x.is_neg():
+    if not (type(x) in _PLAIN and type(weight) in _PLAIN and type(scales) in _PLAIN):
+        return _inference
+    if x.is_neg() or scales.is_neg():
         return _inference
     # Other layouts, other devices such as meta, and mixtures are the dispatcher's.
     if x.layout is not torch.strided:
@@ -310,7 +312,9 @@ def _several_devices(*tensors: torch.Tensor) -> ValueError:
 
 
 def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
-    x, weight, scales, *_ = inputs
+    x, weight, scales, _, x_scales, _ = inputs
+    if x_scales is not None:
+        raise ValueError("fp8 activations have no gradient: detach x")
     ctx.save_for_backward(weight, scales)
     ctx.x_dtype = x.dtype
 

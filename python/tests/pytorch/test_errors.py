@@ -151,3 +151,26 @@ def test_calls_that_are_watched_pass_the_dispatcher():
     assert negated.is_neg() and torch.equal(octile.torch.linear(negated, codes, scales), expected)
     batched = torch.vmap(lambda row: octile.torch.linear(row, codes, scales))(x)
     assert torch.equal(batched, expected)
+
+
+def test_state_dicts_with_other_types_are_refused():
+    """torch would convert them to wrong weights."""
+    layer = Fp8Linear(260, 130, bias=False)
+    for state in [
+        {"weight": CODES.view(torch.uint8), "weight_scale_inv": SCALES},
+        {"weight": CODES.float(), "weight_scale_inv": SCALES},
+        {"weight": CODES, "weight_scale_inv": SCALES.int()},
+    ]:
+        with pytest.raises((TypeError, RuntimeError), match="Fp8Linear loads"):
+            layer.load_state_dict(state)
+
+
+def test_fp8_activations_have_no_gradient():
+    codes = X.to(FP8).requires_grad_()
+    with pytest.raises(ValueError, match="no gradient"):
+        linear(codes, CODES, SCALES, x_scales=torch.ones(3, 3))
+
+
+def test_one_pattern_may_be_a_string():
+    model = torch.nn.ModuleDict({"lm_head": torch.nn.Linear(8, 8), "up": torch.nn.Linear(8, 8)})
+    assert octile.torch.replace_linears(model, skip="lm_head") == 1

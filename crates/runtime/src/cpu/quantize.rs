@@ -93,6 +93,8 @@ impl Quantize<'_> {
                 return QuantizeError::NonFinite { what: "activation", row, col, value: values[col] };
             }
         }
-        unreachable!("a block with an offender was found")
+        // Another thread has overwritten it since.
+        let row = self.rows.start;
+        QuantizeError::NonFinite { what: "activation", row, col: 0, value: f32::NAN }
     }
 }
