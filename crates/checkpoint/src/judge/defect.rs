@@ -132,7 +132,7 @@ impl From<&CheckpointError> for Defect {
         use CheckpointError as E;
         let (kind, tensor) = match error {
             E::WrongSize { .. } => (DefectKind::TruncatedShard, None),
-            E::MissingShard { .. } => (DefectKind::DanglingIndex, None),
+            E::MissingShard { .. } | E::MissingMember { .. } => (DefectKind::DanglingIndex, None),
             E::MissingTensor { tensor, .. } => (DefectKind::DanglingIndex, Some(tensor)),
             E::UnlistedTensor { tensor, .. } => (DefectKind::UnlistedTensor, Some(tensor)),
             E::DuplicateTensor { tensor, .. } => (DefectKind::DuplicateTensor, Some(tensor)),

@@ -187,7 +187,7 @@ impl Judge {
 fn hides_tensors(fault: &CheckpointError) -> bool {
     let kind = Defect::from(fault).kind;
     matches!(kind, DefectKind::TruncatedShard | DefectKind::UnreadableFile)
-        || matches!(fault, CheckpointError::MissingShard { .. })
+        || matches!(fault, CheckpointError::MissingShard { .. } | CheckpointError::MissingMember { .. })
 }
 
 /// The weights as the config speaks of them.
