@@ -50,6 +50,8 @@ pub enum CheckpointError {
     ShardOutside { path: PathBuf, shard: String },
     #[error("{} maps {tensor} to {shard}, which does not exist: fetch the missing shard", path.display())]
     MissingShard { path: PathBuf, tensor: String, shard: String },
+    #[error("{} holds no {shard}, one of {count} shards by their names: fetch the missing shard", path.display())]
+    MissingMember { path: PathBuf, shard: String, count: usize },
     #[error("{} maps {tensor} to {shard}, whose header does not list it", path.display())]
     MissingTensor { path: PathBuf, tensor: String, shard: String },
     #[error("{shard} holds {tensor}, which {} does not list", path.display())]
@@ -109,8 +111,8 @@ pub enum CheckpointError {
     BadGlob { glob: String, why: String },
     #[error("--only '{glob}' matches no tensor: --dry-run lists the names")]
     OnlyNothing { glob: String },
-    #[error("nothing to do: {} holds no tensor that can be {action}", path.display())]
-    NothingToDo { path: PathBuf, action: &'static str },
+    #[error("nothing to do: {} holds no tensor that can be {action}{}", path.display(), first_reason(first))]
+    NothingToDo { path: PathBuf, action: &'static str, first: Option<(String, String)> },
 
     #[error("{} exists: name another output, or replace it with --force", path.display())]
     OutputExists { path: PathBuf },
@@ -125,6 +127,10 @@ pub enum CheckpointError {
         path.display()
     )]
     NoSpace { path: PathBuf, needed: u64, available: u64 },
+}
+
+fn first_reason(first: &Option<(String, String)>) -> String {
+    first.as_ref().map_or_else(String::new, |(tensor, why)| format!("; {tensor} is kept: {why}"))
 }
 
 /// A result whose error is a [`CheckpointError`].

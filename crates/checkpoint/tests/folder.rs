@@ -368,3 +368,15 @@ fn layers_are_found_with_their_formats() {
     reader.read_rows(128..200, &mut rows).unwrap();
     assert_eq!(rows, written[name].data[128 * 256..]);
 }
+
+#[test]
+fn an_input_without_anything_to_quantize_says_why() {
+    let tensors = [
+        ("model.norm.weight".to_owned(), bf16(1, &[256])),
+        ("model.layers.0.mlp.up_proj.weight".to_owned(), bf16(2, &[256, 200])),
+    ];
+    let place = Place::new(&[tensors.into_iter().collect()]);
+    let error = place.run(&quantize()).unwrap_err().to_string();
+    let why = "model.layers.0.mlp.up_proj.weight is kept: K = 200 is not a multiple of 128";
+    assert!(error.starts_with("nothing to do: ") && error.ends_with(why), "{error}");
+}

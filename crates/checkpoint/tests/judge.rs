@@ -286,6 +286,13 @@ fn damaged_files_are_found() {
     let found = kinds(&judge(&place.output(), None).unwrap());
     assert_eq!(found, [DefectKind::DanglingIndex, DefectKind::UnlistedTensor]);
     fs::remove_file(&index).unwrap();
+    assert_eq!(kinds(&judge(&place.output(), None).unwrap()), []);
+    fs::remove_file(&second).unwrap();
+    let judgement = judge(&place.output(), None).unwrap();
+    assert_eq!(kinds(&judgement), [DefectKind::DanglingIndex]);
+    let part = "holds no model-00002-of-00002.safetensors, one of 2 shards";
+    assert!(judgement.defects[0].evidence.contains(part), "{}", judgement.defects[0]);
+    fs::write(&second, &bytes).unwrap();
     fs::copy(&second, place.output().join("model-00003.safetensors")).unwrap();
     assert!(kinds(&judge(&place.output(), None).unwrap()).contains(&DefectKind::DuplicateTensor));
     // One damaged file is a finding; something else is not a checkpoint.
@@ -295,6 +302,31 @@ fn damaged_files_are_found() {
     fs::write(&file, "no safetensors file").unwrap();
     assert!(judge(&file, None).is_err());
     assert!(judge(&place.0.path().join("none"), None).is_err());
+}
+
+#[test]
+fn one_fault_is_one_defect() {
+    // A tensor in two shards, both listed correctly as far as an index can.
+    let place = Place::new(&decoder());
+    place.run(&quantize()).unwrap();
+    let [first, second] =
+        [1, 2].map(|at| place.output().join(format!("model-0000{at}-of-00002.safetensors")));
+    let (mut tensors, intact) = (read_file(&first), fs::read(&first).unwrap());
+    tensors.extend(read_file(&second).into_iter().filter(|(name, _)| name == "model.norm.weight"));
+    write_file(&first, &tensors);
+    assert_eq!(kinds(&judge(&place.output(), None).unwrap()), [DefectKind::DuplicateTensor]);
+    fs::write(&first, intact).unwrap();
+    // Scales whose weight is in a missing shard.
+    let name = "model.layers.0.mlp.experts.0.down_proj.weight_scale_inv";
+    let (mut tensors, moved) = (read_file(&first), read_file(&second)[name].clone());
+    tensors.insert(name.to_owned(), moved);
+    write_file(&first, &tensors);
+    let index = place.output().join("model.safetensors.index.json");
+    let mut map: serde_json::Value = serde_json::from_str(&fs::read_to_string(&index).unwrap()).unwrap();
+    map["weight_map"][name] = "model-00001-of-00002.safetensors".into();
+    fs::write(&index, map.to_string()).unwrap();
+    fs::remove_file(&second).unwrap();
+    assert_eq!(kinds(&judge(&place.output(), None).unwrap()), [DefectKind::DanglingIndex]);
 }
 
 #[test]

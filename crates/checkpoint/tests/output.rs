@@ -180,3 +180,36 @@ fn two_runs_do_not_share_a_work_folder() {
     let place = Place::new(&decoder());
     write(&place.input(), &place.output(), false, &Nested(&place)).unwrap();
 }
+
+#[cfg(unix)]
+#[test]
+fn links_in_the_work_folder_are_not_followed() {
+    use std::os::unix::fs::symlink;
+    let place = Place::new(&decoder());
+    let (work, victim) = (place.0.path().join(".out.octile-work"), place.0.path().join("victim"));
+    fs::create_dir(&victim).unwrap();
+    fs::write(victim.join("file"), "text").unwrap();
+    for (name, target) in [
+        ("content", victim.clone()),
+        ("replaced", victim.clone()),
+        ("lock", victim.join("file")),
+        ("finished", victim.join("file")),
+        ("plan", victim.join("file")),
+    ] {
+        fs::create_dir(&work).unwrap();
+        symlink(target, work.join(name)).unwrap();
+        let error = write(&place.input(), &place.output(), false, &()).unwrap_err().to_string();
+        assert!(error.contains(".out.octile-work is in the way, so remove it"), "{error}");
+        assert!(error.contains(&format!("'{name}' is not a")), "{error}");
+        assert_eq!(fs::read_to_string(victim.join("file")).unwrap(), "text", "{name}");
+        fs::remove_dir_all(&work).unwrap();
+    }
+    // Only root can give a folder away.
+    fs::create_dir(&work).unwrap();
+    if std::os::unix::fs::chown(&work, Some(12345), None).is_ok() {
+        let error = write(&place.input(), &place.output(), false, &()).unwrap_err().to_string();
+        assert!(error.contains("belongs to another user"), "{error}");
+    } else {
+        eprintln!("not run: a work folder of another user, because this user cannot change owners");
+    }
+}

@@ -50,6 +50,10 @@ pub enum DefectKind {
     ConfigDisagrees,
     /// The original does not have the weight, or in another shape.
     MissingOriginal,
+    /// The original has a tensor that the checkpoint does not have.
+    MissingTensor,
+    /// A tensor that is not quantized differs from the original.
+    ChangedTensor,
 }
 
 /// A defect of a checkpoint.
@@ -116,6 +120,9 @@ fn advice(kind: DefectKind) -> &'static str {
         }
         DefectKind::SaturatedCodes => "the scales are too small: quantize the original again",
         DefectKind::ConfigDisagrees => "correct config.json, or loaders misread the weights",
+        DefectKind::MissingTensor | DefectKind::ChangedTensor => {
+            "quantize the original again, or check that --against is the original"
+        }
         DefectKind::MissingOriginal => "check that --against is the original of this checkpoint",
     }
 }
@@ -125,7 +132,7 @@ impl From<&CheckpointError> for Defect {
         use CheckpointError as E;
         let (kind, tensor) = match error {
             E::WrongSize { .. } => (DefectKind::TruncatedShard, None),
-            E::MissingShard { .. } => (DefectKind::DanglingIndex, None),
+            E::MissingShard { .. } | E::MissingMember { .. } => (DefectKind::DanglingIndex, None),
             E::MissingTensor { tensor, .. } => (DefectKind::DanglingIndex, Some(tensor)),
             E::UnlistedTensor { tensor, .. } => (DefectKind::UnlistedTensor, Some(tensor)),
             E::DuplicateTensor { tensor, .. } => (DefectKind::DuplicateTensor, Some(tensor)),

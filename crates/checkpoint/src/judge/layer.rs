@@ -130,6 +130,8 @@ pub(super) struct Tally {
     pub noise: f64,
     pub error: f64,
     pub original: f64,
+    /// Values of the original beyond the largest code.
+    pub clipped: u64,
 }
 
 /// Larger block maxima are not those of a neural network's weights; reciprocals of usual scales exceed it.
@@ -174,7 +176,9 @@ pub(super) fn judge(
         let evidence = format!("{} of {} codes are NaN (0x7f or 0xff)", histogram.nans(), histogram.total());
         found(DefectKind::NanCodes, evidence);
     }
-    if histogram.is_clipped(tally.max.len() as u64) {
+    // The original decides, where there is one.
+    let may_be_clipped = tally.fit.is_empty() || 1000 * tally.clipped > histogram.total();
+    if may_be_clipped && histogram.is_clipped(tally.max.len() as u64) {
         let percent = 100.0 * histogram.saturated() as f64 / histogram.total() as f64;
         found(
             DefectKind::SaturatedCodes,
@@ -247,6 +251,11 @@ pub(super) fn judge(
 /// Describes scales that cannot be multiplied with.
 fn bad_scale(weight: &Fp8Weight, scales: &[f32], tally: &Tally) -> Option<String> {
     let width = weight.grid()[1];
+    // Quantizers give a block of zeros a scale too, but a weight that was never filled has none.
+    let is_zero_in_original = !tally.fit.is_empty() && tally.original == 0.0;
+    if scales.iter().all(|scale| *scale == 0.0) && !is_zero_in_original {
+        return Some(format!("holds only zeros: all {} scales are unusable", scales.len()));
+    }
     // Zero is harmless where all codes are.
     let is_bad = |(at, scale): &(usize, &f32)| {
         let is_nonzero = !weight.is_tile_per_scale() || tally.max.get(*at).is_none_or(|max| *max > 0);

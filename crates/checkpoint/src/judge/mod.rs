@@ -4,6 +4,7 @@ mod codes;
 mod config;
 mod defect;
 mod format;
+mod kept;
 mod layer;
 mod order;
 mod original;
@@ -22,6 +23,7 @@ use crate::{
 };
 use config::{Declared, Weight};
 use format::{Fp8Weight, Kind};
+use kept::Pairs;
 use stream::Stream;
 
 /// A checkpoint whose files were read, ready to be judged.
@@ -31,6 +33,8 @@ pub struct Judge {
     against: Option<Checkpoint>,
     weights: Vec<Fp8Weight>,
     described: Vec<(TensorId, Option<&'static str>)>,
+    /// What is not quantized, beside the original.
+    kept: Pairs,
     defects: Vec<Defect>,
 }
 
@@ -90,6 +94,7 @@ impl Judge {
             return Err(faults.swap_remove(0));
         }
         let declared = Declared::new(checkpoint.config());
+        let is_complete = !faults.iter().any(hides_tensors);
         let mut defects: Vec<_> = faults.iter().map(Defect::from).collect();
         let (mut weights, mut described) = (Vec::new(), Vec::new());
         for (id, _) in checkpoint.tensors() {
@@ -98,6 +103,11 @@ impl Judge {
                 Kind::Described(id, why) => described.push((id, why)),
                 Kind::NotAWeight => {}
             }
+        }
+        if !is_complete {
+            // The weights, or the scales, may be in the file that cannot be read.
+            defects
+                .retain(|found| !matches!(found.kind, DefectKind::OrphanScales | DefectKind::MissingScales));
         }
         let is_whole = faults.is_empty() && checkpoint.is_folder();
         let spoken: Vec<_> = spoken(&checkpoint, &weights, &described);
@@ -112,7 +122,16 @@ impl Judge {
                 return Err(CheckpointError::NothingInCommon { path });
             }
         }
-        Ok(Self { survey: Survey { checkpoint, faults }, against, weights, described, defects })
+        let kept = match &against {
+            Some(against) => Pairs::new(&checkpoint, against, is_complete, &mut defects),
+            None => Pairs::default(),
+        };
+        for (id, why) in &mut described {
+            if kept.not_compared.contains(id) && why.is_none() {
+                *why = Some("not compared: the original is stored differently");
+            }
+        }
+        Ok(Self { survey: Survey { checkpoint, faults }, against, weights, described, kept, defects })
     }
 
     /// Bytes that [`Judge::run`] will read.
@@ -126,12 +145,13 @@ impl Judge {
                 .and_then(|against| against.find(&tensor.name).map(|id| against.tensor(id)));
             tensor.bytes + original.map_or(0, |original| original.bytes)
         };
-        self.weights.iter().map(bytes).sum()
+        let kept = self.against.as_ref().map_or(0, |against| self.kept.bytes(checkpoint, against));
+        self.weights.iter().map(bytes).sum::<u64>() + kept
     }
 
     /// Reads every fp8 weight once, a few rows at a time, on `threads` threads or one per core.
     pub fn run(self, threads: Option<usize>, progress: &dyn Progress) -> Result<Judgement> {
-        let Self { survey: Survey { checkpoint, .. }, against, weights, described, mut defects } = self;
+        let Self { survey: Survey { checkpoint, .. }, against, weights, described, kept, mut defects } = self;
         let stream =
             Stream { checkpoint: &checkpoint, against: against.as_ref(), weights: &weights, progress };
         let judged = stream.run(thread_count(threads))?;
@@ -143,6 +163,9 @@ impl Judge {
             layers.push(layer);
         }
         defects.extend(rounded(&layers));
+        if let Some(against) = &against {
+            defects.extend(kept.compare(&checkpoint, against, progress)?);
+        }
         let fp8_bytes: u64 = layers.iter().map(|layer| layer.bytes).sum();
         summary.fp8_weights = layers.len();
         summary.fp8_values = histogram.total();
@@ -158,6 +181,13 @@ impl Judge {
         defects.sort_by_key(|defect| defect.kind);
         Ok(Judgement { summary, defects, layers: all.into_iter().map(|(_, layer)| layer).collect() })
     }
+}
+
+/// Whether tensors may exist that were not seen.
+fn hides_tensors(fault: &CheckpointError) -> bool {
+    let kind = Defect::from(fault).kind;
+    matches!(kind, DefectKind::TruncatedShard | DefectKind::UnreadableFile)
+        || matches!(fault, CheckpointError::MissingShard { .. } | CheckpointError::MissingMember { .. })
 }
 
 /// The weights as the config speaks of them.

@@ -34,6 +34,8 @@ pub(super) struct Match {
     pub power: f64,
     /// Products of codes and original values.
     pub cross: f64,
+    /// Number of original values beyond the largest code.
+    pub clipped: u64,
 }
 
 /// Finds the original of a weight; a defect if there is none.
@@ -126,6 +128,9 @@ fn widen<T: StoredFloat>(from: &[T], to: &mut [f32]) {
     from.iter().zip(to).for_each(|(from, to)| *to = from.widen());
 }
 
+/// Larger magnitudes, in units of the scale, do not round to 448, the largest code.
+const BEYOND: f32 = 464.0;
+
 /// Compares codes, decoded without their scale, with original values.
 pub(super) fn compare<'a>(rows: impl Iterator<Item = (&'a [f32], &'a [f32])>, scale: f32) -> Match {
     // In units of the scale, squares can neither overflow nor vanish.
@@ -133,12 +138,14 @@ pub(super) fn compare<'a>(rows: impl Iterator<Item = (&'a [f32], &'a [f32])>, sc
     let mut sum = Match::default();
     for (codes, values) in rows {
         let (mut error, mut power, mut cross) = ([0.0f32; 8], [0.0f32; 8], [0.0f32; 8]);
+        let mut clipped = [0u32; 8];
         let mut step = |lane: usize, code: f32, value: f32| {
             let value = value * inverse;
             let difference = code - value;
             error[lane] += difference * difference;
             power[lane] += value * value;
             cross[lane] += code * value;
+            clipped[lane] += u32::from(value.abs() > BEYOND);
         };
         let ((codes, code_rest), (values, value_rest)) = (codes.as_chunks::<8>(), values.as_chunks::<8>());
         for (codes, values) in codes.iter().zip(values) {
@@ -149,6 +156,7 @@ pub(super) fn compare<'a>(rows: impl Iterator<Item = (&'a [f32], &'a [f32])>, sc
         sum.error += total(error);
         sum.power += total(power);
         sum.cross += total(cross);
+        sum.clipped += clipped.into_iter().map(u64::from).sum::<u64>();
     }
     sum
 }

@@ -260,6 +260,7 @@ impl Queue<'_> {
             tally.power += square * tile.power;
             tally.noise += square * tile.noise;
             if let Some(matched) = matched {
+                tally.clipped += matched.clipped;
                 tally.error += square * matched.error;
                 tally.original += square * matched.power;
                 let fit = f64::from(scale) * matched.cross / tile.power;

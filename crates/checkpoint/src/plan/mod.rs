@@ -125,7 +125,11 @@ impl CheckpointPlan {
         require_unique(&shards)?;
         if changed.is_empty() && !holds_fp8 {
             let path = checkpoint.path().to_owned();
-            return Err(CheckpointError::NothingToDo { path, action: request.action() });
+            // A matrix first: vectors are never quantized.
+            let first = kept.iter().find(|kept| kept.shape.len() > 1).or(kept.first());
+            let first =
+                first.filter(|_| rules.is_some()).map(|kept| (kept.name.clone(), kept.because.to_string()));
+            return Err(CheckpointError::NothingToDo { path, action: request.action(), first });
         }
         let output =
             |format, scales| QuantizationConfig::new(format, scales, kept_modules(checkpoint, &kept));

@@ -1,7 +1,7 @@
 //! Opening a checkpoint: the shards of a folder, or one file.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap, HashSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -104,6 +104,7 @@ impl Checkpoint {
                     return Err(CheckpointError::NoShards { path: folder.to_owned() });
                 }
                 names.iter().for_each(|path| surveyor.shard(path));
+                surveyor.faults.extend(missing_members(folder, &names));
             }
         }
         Ok(surveyor.finish(folder, true, index, config))
@@ -181,23 +182,34 @@ impl Surveyor {
         let at = self.shards.len();
         for (place, tensor) in shard.header.tensors.iter().enumerate() {
             let id = TensorId { shard: at, tensor: place };
-            if let Some(first) = self.by_name.insert(tensor.name.clone(), id) {
+            if let Some(first) = self.by_name.get(&tensor.name).copied() {
                 self.faults.push(CheckpointError::DuplicateTensor {
                     tensor: tensor.name.clone(),
                     first: self.shards.get(first.shard).unwrap_or(&shard).name.clone(),
                     second: shard.name.clone(),
                 });
+            } else {
+                self.by_name.insert(tensor.name.clone(), id);
             }
         }
         self.shards.push(shard);
     }
 
+    fn holds(&self, shard: usize, tensor: &str) -> bool {
+        match self.by_name.get(tensor) {
+            None => false,
+            Some(id) if id.shard == shard => true,
+            // Also where the name occurs in another shard too, which is a fault of its own.
+            Some(_) => self.shards[shard].header.tensors.iter().any(|found| found.name == tensor),
+        }
+    }
+
     /// Compares the index with the shards.
     fn compare(&mut self, index: &Index) {
-        let mut missing = std::collections::HashSet::new();
+        let mut missing = HashSet::new();
         let by_shard: HashMap<&str, usize> =
             self.shards.iter().enumerate().map(|(at, shard)| (shard.name.as_str(), at)).collect();
-        let mut listed = std::collections::HashSet::new();
+        let mut listed = HashSet::new();
         let mut faults = Vec::new();
         for (tensor, shard) in &index.weight_map {
             listed.insert(tensor.as_str());
@@ -208,7 +220,7 @@ impl Surveyor {
                     faults.push(CheckpointError::MissingShard { path, tensor, shard: name });
                 }
                 None => {}
-                Some(at) if self.by_name.get(&tensor).is_none_or(|id| id.shard != *at) => {
+                Some(at) if !self.holds(*at, &tensor) => {
                     faults.push(CheckpointError::MissingTensor { path, tensor, shard: name });
                 }
                 Some(_) => {}
@@ -244,4 +256,42 @@ impl Surveyor {
         };
         Survey { checkpoint, faults: self.faults }
     }
+}
+
+/// Finds the gaps in shards that are numbered `NAME-00001-of-00003.safetensors`, one fault per set.
+fn missing_members(folder: &Path, files: &[PathBuf]) -> Vec<CheckpointError> {
+    let mut sets: BTreeMap<(&str, usize), Members> = BTreeMap::new();
+    for name in files.iter().filter_map(|path| path.file_name()?.to_str()) {
+        if let Some((base, number, width, count)) = member(name) {
+            let members =
+                sets.entry((base, count)).or_insert_with(|| Members { width, found: HashSet::new() });
+            members.found.insert(number);
+        }
+    }
+    let gap = |((base, count), Members { width, found }): ((&str, usize), Members)| {
+        // Numbers start at 1, rarely at 0.
+        let start = usize::from(!found.contains(&0));
+        let number = (start..start + count).find(|number| !found.contains(number))?;
+        let shard = format!("{base}-{number:0width$}-of-{count:0width$}.safetensors");
+        Some(CheckpointError::MissingMember { path: folder.to_owned(), shard, count })
+    };
+    sets.into_iter().filter_map(gap).collect()
+}
+
+/// Members of a set of shards.
+struct Members {
+    /// Digits of a number.
+    width: usize,
+    found: HashSet<usize>,
+}
+
+/// Parses `NAME-00001-of-00003.safetensors` into name, number, digits and count.
+fn member(name: &str) -> Option<(&str, usize, usize, usize)> {
+    let (rest, count) = name.strip_suffix(".safetensors")?.rsplit_once("-of-")?;
+    let (base, number) = rest.rsplit_once('-')?;
+    let is_number = |text: &str| (1..=9).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(number) || !is_number(count) {
+        return None;
+    }
+    Some((base, number.parse().ok()?, number.len(), count.parse().ok()?))
 }

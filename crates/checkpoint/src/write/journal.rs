@@ -18,7 +18,11 @@ impl Finished {
     /// Whether the shard in `folder` is still intact.
     pub(super) fn holds(&self, folder: &Path) -> bool {
         let check = || -> std::io::Result<bool> {
-            let mut file = File::open(folder.join(&self.shard))?;
+            let path = folder.join(&self.shard);
+            if !path.symlink_metadata()?.is_file() {
+                return Ok(false);
+            }
+            let mut file = File::open(path)?;
             if file.metadata()?.len() != self.bytes {
                 return Ok(false);
             }

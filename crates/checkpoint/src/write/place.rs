@@ -1,7 +1,7 @@
 //! The output path, and the work folder beside it that holds an incomplete output.
 
 use std::{
-    fs::{self, File, TryLockError},
+    fs::{self, File, Metadata, TryLockError},
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -124,14 +124,13 @@ impl Work {
         let named = |reason: io::Error| CheckpointError::Write { path: place.path.clone(), reason };
         match fs::create_dir(&folder) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if !folder.symlink_metadata().is_ok_and(|found| found.is_dir()) {
-                    let why = format!("{} is in the way, so remove it", folder.display());
+                if let Err(why) = require_own(&folder) {
                     return Err(CheckpointError::BadOutput { path: place.path.clone(), why });
                 }
             }
             created => created.map_err(named)?,
         }
-        let lock = File::create(folder.join("lock")).map_err(named)?;
+        let lock = open_lock(&folder.join(LOCK)).map_err(named)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
@@ -213,18 +212,67 @@ impl Work {
 
     /// Path of the incomplete output.
     pub(super) fn content(&self) -> PathBuf {
-        self.folder.join("content")
+        self.folder.join(CONTENT)
     }
 
     fn journal(&self) -> PathBuf {
-        self.folder.join("finished")
+        self.folder.join(JOURNAL)
     }
 
     fn plan(&self) -> PathBuf {
-        self.folder.join("plan")
+        self.folder.join(PLAN)
     }
 }
 
+/// Requires an existing work folder to be one that a run of this user left: nothing in it may lead elsewhere.
+fn require_own(folder: &Path) -> Result<(), String> {
+    let in_the_way = |why: &str| format!("{} is in the way, so remove it{why}", folder.display());
+    let Some(found) = folder.symlink_metadata().ok().filter(Metadata::is_dir) else {
+        return Err(in_the_way(""));
+    };
+    if !is_own(&found) {
+        return Err(in_the_way(": it belongs to another user"));
+    }
+    let require = |name: &str, expected: &str, is_expected: fn(&Metadata) -> bool| match folder
+        .join(name)
+        .symlink_metadata()
+    {
+        Ok(found) if !is_expected(&found) => {
+            Err(in_the_way(&format!(": its entry '{name}' is not a {expected}")))
+        }
+        _ => Ok(()),
+    };
+    for name in [CONTENT, REPLACED] {
+        require(name, "folder", Metadata::is_dir)?;
+    }
+    [LOCK, JOURNAL, PLAN].into_iter().try_for_each(|name| require(name, "regular file", Metadata::is_file))
+}
+
+#[cfg(unix)]
+fn is_own(found: &Metadata) -> bool {
+    std::os::unix::fs::MetadataExt::uid(found) == rustix::process::geteuid().as_raw()
+}
+
+#[cfg(not(unix))]
+fn is_own(_: &Metadata) -> bool {
+    true
+}
+
+/// Creates or opens the lock, but does not follow a link.
+fn open_lock(path: &Path) -> io::Result<File> {
+    let mut options = fs::OpenOptions::new();
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed());
+    }
+    options.write(true).create(true).truncate(true).open(path)
+}
+
+const LOCK: &str = "lock";
+const CONTENT: &str = "content";
+const JOURNAL: &str = "finished";
+const PLAN: &str = "plan";
 /// Name of the previous output while it is being replaced.
 const REPLACED: &str = "replaced";
 
