@@ -31,8 +31,10 @@ pub(crate) struct PendingDma<K, P, T> {
     pub semaphore: K,
     /// Amount it adds to its semaphore.
     pub amount: i64,
-    pub source: P,
-    pub destination: P,
+    /// Memory that it reads; `None` if this semaphore does not tell that it has been read.
+    pub source: Option<P>,
+    /// Memory that it writes; `None` if this semaphore does not tell that it has been written.
+    pub destination: Option<P>,
     /// Context for reports.
     pub tag: T,
 }
@@ -147,9 +149,10 @@ impl<K: Ord + Clone, P: MemoryRange, T> Flight<K, P, T> {
             self.unresolved += 1;
             return;
         }
+        let overlaps = |end: &Option<P>| end.as_ref().map_or(Some(false), |end| end.overlaps(part));
         for copy in &self.copies {
-            let destination = copy.destination.overlaps(part);
-            let source = if touch.writes { copy.source.overlaps(part) } else { Some(false) };
+            let destination = overlaps(&copy.destination);
+            let source = if touch.writes { overlaps(&copy.source) } else { Some(false) };
             let kind = match (destination, source) {
                 (Some(false), Some(false)) => continue,
                 (Some(true), _) if touch.writes => RaceKind::WritesDestination,
@@ -183,7 +186,7 @@ mod tests {
     fn flight(amounts: &[i64]) -> Flight<&'static str, Cell, usize> {
         let mut flight = Flight::default();
         for (at, &amount) in amounts.iter().enumerate() {
-            let (source, destination) = (Cell(100), Cell(at as u32));
+            let (source, destination) = (Some(Cell(100)), Some(Cell(at as u32)));
             flight.start(PendingDma { semaphore: "s", amount, source, destination, tag: at });
         }
         flight
@@ -253,7 +256,13 @@ mod tests {
     fn more_copies_than_are_followed_prove_nothing() {
         let mut many = flight(&[1; MAX_TRACKED]);
         assert_eq!(many.unresolved, 0);
-        many.start(PendingDma { semaphore: "s", amount: 1, source: Cell(0), destination: Cell(0), tag: 0 });
+        many.start(PendingDma {
+            semaphore: "s",
+            amount: 1,
+            source: None,
+            destination: Some(Cell(0)),
+            tag: 0,
+        });
         assert_eq!((many.len(), many.unresolved), (MAX_TRACKED, 1));
     }
 }

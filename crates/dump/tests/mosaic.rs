@@ -7,6 +7,7 @@ use octile_dump::{
     limits::MAX_MOSAIC_BYTES,
     llo::{Listing, SimOptions, simulate},
     mosaic::{ArgumentRole, Execution, MosaicError, MosaicKernel},
+    source::Place,
 };
 
 fn kernel(case: &str) -> MosaicKernel {
@@ -154,4 +155,60 @@ fn what_cannot_be_executed_says_why() {
 ";
     let error = kernel(&grid("1"), decides).unwrap_err();
     assert_eq!(error.to_string(), "the control flow at 7:5 depends on data");
+}
+
+/// A DMA to another device signals one semaphore here and one there; here arrives what the same code sends
+/// elsewhere.
+#[test]
+fn both_semaphores_of_a_dma_to_another_device_are_followed() {
+    const MEMORY: &str = "memref<8x128xf32, #tpu.memory_space<vmem>>";
+    const DMA: &str = "memref<!tpu.dma_semaphore, #tpu.memory_space<semaphore_mem>>";
+    let wait = |on: &str| {
+        format!(
+            "    tpu.wait_dma2 semaphore(%{on} : {DMA}) src(%x : {MEMORY}) dst(%y : {MEMORY}) device_id(%me)\n"
+        )
+    };
+    let load = |of: &str| format!("    %{of}0 = vector.load %{of}[%c0, %c0] : {MEMORY}, vector<8x128xf32>\n");
+    let store = |to: &str| format!("    vector.store %ones, %{to}[%c0, %c0] : {MEMORY}, vector<8x128xf32>\n");
+    let execution = |body: &[String]| {
+        let text = format!(
+            "module {{
+  func.func @ring(%x: {MEMORY}, %y: {MEMORY}, %send: {DMA}, %receive: {DMA}) attributes {{scratch_operands = 2 : i64}} {{
+    %me = tpu.device_id : i32
+    %c0 = arith.constant 0 : index
+    %c1 = arith.constant 1 : i32
+    %c4 = arith.constant 4 : i32
+    %ones = arith.constant dense<1.0> : vector<8x128xf32>
+    %above = arith.addi %me, %c1 : i32
+    %right = arith.remsi %above, %c4 : i32
+    tpu.enqueue_dma source(%x : {MEMORY}) source_semaphore(%send : {DMA}) target(%y : {MEMORY}) target_semaphore(%receive : {DMA}) device_id(%right)
+{}    return
+  }}
+}}
+",
+            body.concat()
+        );
+        let kernel = MosaicKernel::parse(&text).unwrap();
+        assert_eq!(kernel.damage, [], "{text}");
+        let execution = Execution::of(&kernel).unwrap();
+        assert_eq!((execution.unresolved, execution.unresolved_accesses), (0, 0), "{text}");
+        execution
+    };
+    let says = |found: &[(Place, String)]| found.iter().map(|(_, says)| says.clone()).collect::<Vec<_>>();
+
+    let sound = execution(&[load("x"), wait("send"), store("x"), wait("receive"), load("y"), store("y")]);
+    assert_eq!((says(&sound.faults), says(&sound.races)), (vec![], vec![]));
+    assert_eq!((sound.semaphores, sound.routes.len(), sound.routes[0].starts), (2, 1, 1));
+    assert_eq!(sound.routes[0].bytes, 8 * 128 * 4);
+
+    let half = execution(&[wait("send")]);
+    assert_eq!(says(&half.faults), ["%receive holds 4096 bytes at the end: a DMA was never waited for"]);
+    let twice = execution(&[wait("send"), wait("receive"), wait("send")]);
+    assert_eq!(says(&twice.faults), ["line 13 waits on %send for a DMA that was never started"]);
+    // Each semaphore tells of one end.
+    let overwritten = execution(&[wait("receive"), store("x"), wait("send")]);
+    let racy = "line 12 overwrites %x while the DMA of line 10 is still reading it";
+    assert_eq!(says(&overwritten.races), [racy]);
+    let early = execution(&[wait("send"), load("y"), wait("receive")]);
+    assert_eq!(says(&early.races), ["line 12 reads %y while the DMA of line 10 is still writing it"]);
 }

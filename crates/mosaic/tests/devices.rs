@@ -221,6 +221,27 @@ fn an_all_gather_gives_every_device_all_blocks() {
     }
 }
 
+/// Without a barrier semaphore the compiler puts a barrier in front of the kernel: what then arrives in the
+/// window of a result before its device has begun the first step is its result.
+#[test]
+fn a_block_may_arrive_in_the_window_of_a_result_before_the_first_step() {
+    let to_window = send("x", "out", "send", "receive", "right").replacen(
+        &format!("target(%out : {BLOCK})"),
+        &format!("target(%out : {NEAR})"),
+        1,
+    );
+    let body = [to_window, wait("send", "x"), wait("receive", "x")];
+    let arguments = format!("%x: {BLOCK}, %out: {NEAR}, %send: {DMA}, %receive: {DMA}");
+    let outcome = run(&ring(1, 2, &arguments, &lines(&body)));
+    assert_eq!(outcome.findings, []);
+    let mut rotated = operand().to_f32();
+    rotated.rotate_right(8 * 128);
+    assert_eq!(outcome.outputs[0].to_f32(), rotated);
+    // Without the wait the window may be copied out before.
+    let found = troubles(&ring(1, 2, &arguments, &lines(&body[..2])));
+    assert!(!found.is_empty());
+}
+
 #[test]
 fn a_wait_does_not_take_an_empty_dma_of_another_device_for_one_that_may_still_signal() {
     let empty = "memref<?x128xf32, #tpu.memory_space<any>>";

@@ -277,14 +277,18 @@ fn balance(listing: &Listing<'_>, cores: &[Cycles], witness: &Witness<'_>) -> Ba
 /// Describes the imbalance of a semaphore.
 fn fault(semaphore: &SemaphoreLedger) -> String {
     let SemaphoreLedger { semaphore: name, left, .. } = semaphore;
+    // Without a DMA it is a regular semaphore.
+    let (unit, kind) = if semaphore.starts == 0 { ("signal", "signal") } else { ("granule", "DMA") };
+    let amount = left.unsigned_abs();
+    let units = if amount == 1 { format!("1 {unit}") } else { format!("{amount} {unit}s") };
     match (semaphore.starved_at, semaphore.unawaited_at) {
         (Some(bundle), _) => format!("bundle {bundle:#x} waits on {name} for a DMA that was never started"),
         (None, Some(bundle)) => format!("bundle {bundle:#x} decrements {name} without a wait"),
         (None, None) if *left < 0 => {
-            let missing = left.unsigned_abs();
-            format!("{name} ends {missing} granules below zero: more was subtracted than copied")
+            let came = if semaphore.starts == 0 { "signalled" } else { "copied" };
+            format!("{name} ends {units} below zero: more was subtracted than {came}")
         }
-        (None, None) => format!("{name} holds {left} granules at the end: a DMA was never waited for"),
+        (None, None) => format!("{name} holds {units} at the end: a {kind} was never waited for"),
     }
 }
 

@@ -123,6 +123,7 @@ impl Ledger {
         let at = start.at;
         self.access(BundleAccess { at, offset: None, touch: Touch::READS }, &source);
         self.access(BundleAccess { at, offset: None, touch: Touch::WRITES }, &destination);
+        let (source, destination) = (Some(source), Some(destination));
         self.in_flight.start(PendingDma { semaphore, amount: granules, source, destination, tag: key });
         let mut done = now;
         if let Some(model) = self.model {

@@ -297,20 +297,34 @@ impl<'m> KernelRun<'m> {
         if exists && route.places.len() < MAX_TRACKED {
             route.places.extend(target.place());
         }
-        let Some((semaphore, bytes)) = self.key(ends.semaphore).zip(bytes) else {
+        let tag = Started { route: key, at };
+        match ends.source_semaphore {
+            None => self.launch(ends.semaphore, bytes, [Some(source), Some(target)], tag),
+            // To another device. That device runs the same code: what is sent from here to its memory and its
+            // semaphore, another one sends to the same ones here.
+            Some(_) => {
+                self.launch(ends.source_semaphore, bytes, [Some(source), None], tag);
+                self.launch(ends.semaphore, bytes, [None, Some(target)], tag);
+            }
+        }
+    }
+
+    /// Records the ends of a DMA whose completion a semaphore tells.
+    fn launch(
+        &mut self,
+        semaphore: Option<Value>,
+        bytes: Option<i64>,
+        [source, destination]: [Option<MemoryBox>; 2],
+        tag: Started,
+    ) {
+        let Some((semaphore, amount)) = self.key(semaphore).zip(bytes) else {
             self.unresolved += 1;
             return;
         };
-        self.in_flight.start(PendingDma {
-            semaphore: semaphore.clone(),
-            amount: bytes,
-            source,
-            destination: target,
-            tag: Started { route: key, at },
-        });
+        self.in_flight.start(PendingDma { semaphore: semaphore.clone(), amount, source, destination, tag });
         let Some(ledger) = self.ledger(semaphore) else { return };
-        ledger.held = ledger.held.saturating_add(bytes);
-        ledger.last_start = Some(at);
+        ledger.held = ledger.held.saturating_add(amount);
+        ledger.last_start = Some(tag.at);
     }
 
     fn ledger(&mut self, semaphore: SemaphoreKey) -> Option<&mut Semaphore> {
@@ -416,7 +430,10 @@ impl<'m> KernelRun<'m> {
         };
         let fault = |((root, index), semaphore): (&SemaphoreKey, &Semaphore)| {
             let index: Vec<_> = index.iter().map(i64::to_string).collect();
-            let name = format!("{}[{}]", name(*root), index.join(", "));
+            let name = match &index[..] {
+                [] => name(*root),
+                index => format!("{}[{}]", name(*root), index.join(", ")),
+            };
             match (semaphore.starved, semaphore.last_start) {
                 (Some(at), _) => {
                     Some((at, format!("line {} waits on {name} for a DMA that was never started", at.line)))

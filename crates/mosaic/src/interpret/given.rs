@@ -8,10 +8,12 @@ pub(super) fn grid_extent(tensor: &Tensor) -> Result<usize, Stop> {
     let is_integer = tensor.element == Element::Integer(4) && tensor.is_sound() && tensor.bytes.len() == 4;
     let value = is_integer.then(|| tensor.to_data().to_integers(1)[0]);
     value.and_then(|value| usize::try_from(value).ok()).ok_or_else(|| {
+        let given = match value {
+            Some(value) => value.to_string(),
+            None => format!("{} of shape {:?}", tensor.element, tensor.shape),
+        };
         Stop::Operands(format!(
-            "the kernel's grid is dynamic: its first operand must be one i32 that is not negative, not {} of \
-             shape {:?}",
-            tensor.element, tensor.shape
+            "the kernel's grid is dynamic: its first operand must be one i32 that is not negative, not {given}"
         ))
     })
 }

@@ -379,7 +379,9 @@ impl Window {
         match self.direction {
             Direction::In => self.fetch(machine, &index, changed)?,
             Direction::Out => {
-                if changed {
+                // The first buffer is fresh: it holds at most what another device has sent since this one
+                // entered the kernel.
+                if changed && !first {
                     self.wait(machine, self.slot)?;
                     self.enter_block(machine, &index)?;
                 }
