@@ -43,8 +43,12 @@ impl KernelContent {
         if is_bytecode(&bytes) {
             return Ok(Self::Bytecode(bytes));
         }
-        let Ok(text) = String::from_utf8(bytes) else {
-            bail!("{name} is a binary file that is not MLIR bytecode: {FROM_JAX}");
+        let text = String::from_utf8(bytes).ok().filter(|text| !text.contains('\0'));
+        let Some(text) = text else {
+            bail!(
+                "{name} is binary, but not MLIR bytecode: pass a kernel as MLIR text or bytecode; for that, \
+                 {FROM_JAX}"
+            );
         };
         if text.trim().is_empty() {
             bail!("{name} is empty: {FROM_JAX}");

@@ -110,6 +110,8 @@ fn unusable_input_is_an_error_in_one_sentence() {
     let nonsense = error("nonsense", &[]);
     assert!(nonsense.contains("kernel.mlir is text that begins with 'nonsense', not a kernel"), "{nonsense}");
     assert!(nonsense.contains("lower(lowering_platforms=(\"tpu\",)).as_text()"), "{nonsense}");
+    let binary = error(&"\0".repeat(1000), &[]);
+    assert!(binary.contains("kernel.mlir is binary, but not MLIR bytecode: pass a kernel as"), "{binary}");
     let unfinished = error("module {\n  func.func", &[]);
     assert!(unfinished.contains("kernel.mlir:2:12: "), "{unfinished}");
     assert!(error(&kernel(WAIT), &["--operands", "y"]).contains("has no tensor 'y', only "));

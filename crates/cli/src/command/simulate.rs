@@ -367,6 +367,12 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
     }
     let (findings, notes) = (kernels.diagnoses(&outcome), kernels.notes(&outcome));
     let Outcome { outputs, completed, timeline, operations, prints, .. } = outcome;
+    // A program that did not finish returns nothing.
+    let results = match (&request.results, completed) {
+        (_, true) => outputs.len(),
+        (Some(shapes), false) => shapes.len(),
+        (None, false) => Signature::of(&module, &options).map_or(outputs.len(), |program| program.results),
+    };
     let figures = timeline.figures.clone();
     let shares = Shares {
         microseconds: 1e6 * figures.cycles / request.chip.rates.hertz,
@@ -381,7 +387,7 @@ pub fn run(request: &SimulateRequest) -> Result<SimulateReport> {
         random_operands: !matches!(request.operands.source, OperandSource::File(_)),
         seed: request.operands.seed(),
         operand_notes,
-        results: outputs.len(),
+        results,
         chip: request.chip.name,
         devices: mesh_devices(&request.module)?.unwrap_or(request.devices),
         races: request.races,
