@@ -286,7 +286,9 @@ fn damaged_files_are_found() {
     let found = kinds(&judge(&place.output(), None).unwrap());
     assert_eq!(found, [DefectKind::DanglingIndex, DefectKind::UnlistedTensor]);
     fs::remove_file(&index).unwrap();
-    assert_eq!(kinds(&judge(&place.output(), None).unwrap()), []);
+    let judgement = judge(&place.output(), None).unwrap();
+    assert_eq!(kinds(&judgement), [DefectKind::DanglingIndex]);
+    assert!(judgement.defects[0].evidence.starts_with("2 shards have no"), "{}", judgement.defects[0]);
     fs::remove_file(&second).unwrap();
     let judgement = judge(&place.output(), None).unwrap();
     assert_eq!(kinds(&judgement), [DefectKind::DanglingIndex]);
@@ -341,6 +343,13 @@ fn a_config_that_disagrees_is_found() {
         ("lists model.layers.0 as not quantized", &|q| {
             q["modules_to_not_convert"] = ["model.layers.0"].into()
         }),
+        ("declares awq, but 2 weights are fp8", &|q| q["quant_method"] = "awq".into()),
+        ("declares fmt e5m2", &|q| q["fmt"] = "e5m2".into()),
+        ("declares scale_fmt ue8m0", &|q| q["scale_fmt"] = "ue8m0".into()),
+        ("lists 0.mlp.up_proj as", &|q| q["modules_to_not_convert"] = ["0.mlp.up_proj"].into()),
+        ("lists model.*.0.mlp.up_proj as", &|q| {
+            q["modules_to_not_convert"] = ["model.*.0.mlp.up_proj"].into()
+        }),
         ("no quantization_config", &|q| *q = serde_json::Value::Null),
     ] {
         let place = quantized(ScaleKind::F32);
@@ -361,6 +370,30 @@ fn a_config_that_disagrees_is_found() {
     let judgement = judge(&place.output(), None).unwrap();
     assert_eq!(kinds(&judgement), [DefectKind::ConfigDisagrees]);
     assert_eq!(judgement.defects[0].tensor.as_deref(), Some("model.layers.1.mlp.up_proj.weight"));
+}
+
+#[test]
+fn a_compressed_tensors_config_that_disagrees_is_found() {
+    for (part, edit) in [
+        (
+            "num_bits 8 and type float",
+            &(|q: &mut serde_json::Value| q["config_groups"]["group_0"]["weights"]["num_bits"] = 4.into())
+                as &dyn Fn(&mut serde_json::Value),
+        ),
+        ("num_bits 8 and type float", &|q| q["config_groups"]["group_0"]["weights"]["type"] = "int".into()),
+        ("lists re:.*experts.0.up_proj as", &|q| q["ignore"] = ["re:.*experts.0.up_proj"].into()),
+        ("look for model.layers.0", &|q| {
+            *q = serde_json::json!({"quant_method": "fp8", "weight_block_size": [128, 128]});
+        }),
+    ] {
+        let place = Place::new(&decoder());
+        let request = Quantize { format: Format::CompressedTensors, ..Quantize::default() };
+        place.run(&Request::Quantize(request)).unwrap();
+        change_config(&place, |config| edit(&mut config["quantization_config"]));
+        let judgement = judge(&place.output(), None).unwrap();
+        assert_eq!(kinds(&judgement), [DefectKind::ConfigDisagrees], "{part}: {:?}", judgement.defects);
+        assert!(judgement.defects[0].to_string().contains(part), "{}", judgement.defects[0]);
+    }
 }
 
 #[test]

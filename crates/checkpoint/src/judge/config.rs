@@ -4,11 +4,11 @@ use std::collections::HashSet;
 
 use serde_json::Value;
 
-use super::defect::Defect;
+use super::{defect::Defect, kept_modules::KeptModules};
 use crate::{
     BLOCK, Checkpoint,
     plan::{built_in, module},
-    read::{Config, without_numbers},
+    read::{Config, ScaleNaming, without_numbers},
 };
 
 /// Declared granularity of the scales.
@@ -31,6 +31,12 @@ pub(super) struct Declared {
     pub expected: Option<Expected>,
     /// Modules that are not quantized.
     kept: Vec<String>,
+    /// Suffix of the scales that loaders of this format look for, if they accept only one.
+    scales: Option<ScaleNaming>,
+    /// Declared type of the codes.
+    fmt: Option<String>,
+    /// Whether the scales are declared to be powers of two.
+    pub is_ue8m0: bool,
 }
 
 impl Declared {
@@ -43,14 +49,19 @@ impl Declared {
             names.filter_map(|name| name.as_str().map(str::to_owned)).collect()
         };
         let method = found.get("quant_method").and_then(Value::as_str).unwrap_or("unknown");
+        let text = |key: &str| found.get(key).and_then(Value::as_str);
         match method {
             "fp8" => {
                 declared.is_fp8 = true;
+                declared.fmt = text("fmt").map(str::to_owned);
+                declared.is_ue8m0 = text("scale_fmt") == Some("ue8m0");
                 declared.kept = names("modules_to_not_convert");
                 declared.expected = Some(match found.get("weight_block_size").and_then(sides) {
                     Some(block) => Expected::Block(block),
                     None => Expected::Tensor,
                 });
+                let is_block = matches!(declared.expected, Some(Expected::Block(_)));
+                declared.scales = is_block.then_some(ScaleNaming::ScaleInv);
             }
             "compressed-tensors" => {
                 declared.kept = names("ignore");
@@ -58,7 +69,8 @@ impl Declared {
                     found.get("config_groups").and_then(Value::as_object).into_iter().flatten().collect();
                 let weights = |group: &Value| group.get("weights").cloned().unwrap_or(Value::Null);
                 let expected: Vec<_> = groups.iter().map(|(_, group)| strategy(&weights(group))).collect();
-                declared.is_fp8 = expected.iter().any(Option::is_some);
+                declared.is_fp8 = groups.iter().any(|(_, group)| is_float8(&weights(group)));
+                declared.scales = Some(ScaleNaming::Scale);
                 if let [first, rest @ ..] = &expected[..]
                     && rest.iter().all(|other| other == first)
                 {
@@ -85,11 +97,19 @@ fn sides(value: &Value) -> Option<[usize; 2]> {
     }
 }
 
+fn is_float8(weights: &Value) -> bool {
+    weights.get("num_bits") == Some(&8.into()) && weights.get("type").and_then(Value::as_str) == Some("float")
+}
+
+/// Whether a format other than fp8 and compressed-tensors can hold fp8 weights.
+fn may_hold_fp8(method: &str) -> bool {
+    method.contains("fp8")
+        || ["modelopt", "quark", "torchao", "quanto", "auto-round", "inc"].contains(&method)
+}
+
 /// Granularity of a group of compressed-tensors; `None` if it is not fp8 or not known.
 fn strategy(weights: &Value) -> Option<Expected> {
-    let is_fp8 = weights.get("num_bits") == Some(&8.into())
-        && weights.get("type").and_then(Value::as_str) == Some("float");
-    match weights.get("strategy").and_then(Value::as_str).filter(|_| is_fp8)? {
+    match weights.get("strategy").and_then(Value::as_str).filter(|_| is_float8(weights))? {
         "tensor" => Some(Expected::Tensor),
         "channel" => Some(Expected::Row),
         "block" => {
@@ -109,6 +129,8 @@ pub(super) struct Weight<'a> {
     pub is_fp8: bool,
     /// Block of its scales, if it has some.
     pub block: Option<[usize; 2]>,
+    /// Name of its scales, if it has some.
+    pub scales: Option<&'a str>,
     /// Whether it is a 2-D float that could have been quantized.
     pub is_plain_matrix: bool,
 }
@@ -131,6 +153,9 @@ pub(super) fn compare(
         let evidence =
             format!("config.json has no quantization_config, but {count} weights are fp8, the first this");
         defects.push(Defect::of_config(Some(first.name), evidence));
+    }
+    if let Some((evidence, first)) = contradiction(declared, || scaled()) {
+        defects.push(Defect::of_config(Some(first), evidence));
     }
     if declared.is_fp8 && is_whole && fp8().next().is_none() && !checkpoint.shards().is_empty() {
         let evidence = "config.json declares fp8 weights, but no weight is fp8".to_owned();
@@ -162,17 +187,49 @@ pub(super) fn compare(
     defects
 }
 
+/// What the declared format says of all weights, if the first of them contradicts it.
+fn contradiction<'a, W>(declared: &Declared, scaled: impl Fn() -> W) -> Option<(String, &'a str)>
+where
+    W: Iterator<Item = &'a Weight<'a>>,
+{
+    let (first, count, method) = (scaled().next()?, scaled().count(), declared.method.as_deref()?);
+    if !declared.is_fp8 && method == "compressed-tensors" {
+        let evidence = format!(
+            "config.json declares no group with weights of num_bits 8 and type float, but {count} weights are fp8, \
+             the first this"
+        );
+        return Some((evidence, first.name));
+    }
+    if !declared.is_fp8 {
+        let evidence = format!("config.json declares {method}, but {count} weights are fp8, the first this");
+        return (!may_hold_fp8(method)).then_some((evidence, first.name));
+    }
+    if let Some(fmt) = declared.fmt.as_deref().filter(|fmt| fmt.contains("e5m2")) {
+        let evidence = format!("config.json declares fmt {fmt}, but the codes are e4m3 ({count} weights)");
+        return Some((evidence, first.name));
+    }
+    let suffix = declared.scales?.suffix();
+    let is_other = |weight: &&Weight<'_>| weight.scales.is_some_and(|name| !name.ends_with(suffix));
+    let (other, count) = (scaled().find(is_other)?, scaled().filter(is_other).count());
+    let evidence = format!(
+        "config.json declares {method}, whose loaders look for {}{suffix}, but the scales are {} ({count} weights)",
+        other.name,
+        other.scales.unwrap_or_default()
+    );
+    Some((evidence, other.name))
+}
+
 /// Compares the list of modules that are not quantized.
 fn listed(declared: &Declared, weights: &[Weight<'_>], defects: &mut Vec<Defect>) {
-    let kept: HashSet<&str> = declared.kept.iter().map(String::as_str).collect();
+    let kept = KeptModules::new(&declared.kept);
     for weight in weights.iter().filter(|weight| weight.is_fp8 && weight.block.is_some()) {
-        if let Some(entry) = named(&kept, module(weight.name)) {
+        if let Some(entry) = kept.find(module(weight.name)) {
             let evidence = format!("it is fp8, but config.json lists {entry} as not quantized");
             defects.push(Defect::of_config(Some(weight.name), evidence));
         }
     }
     // Loaders differ in how they match entries, so a weight counts as listed if any of them would match it.
-    if declared.kept.iter().any(|entry| entry.starts_with("re:") || entry.contains('*')) {
+    if kept.is_unknown {
         return;
     }
     let quantized: HashSet<String> =
@@ -180,7 +237,8 @@ fn listed(declared: &Declared, weights: &[Weight<'_>], defects: &mut Vec<Defect>
     for weight in weights.iter().filter(|weight| weight.is_plain_matrix) {
         let name = module(weight.name);
         let is_expected = built_in(name).is_none() && quantized.contains(&without_numbers(weight.name));
-        if is_expected && !declared.kept.iter().any(|entry| name.contains(entry.as_str())) {
+        let is_listed = || declared.kept.iter().any(|entry| name.contains(entry.as_str()));
+        if is_expected && !is_listed() && kept.find(name).is_none() {
             let evidence =
                 "it is not fp8 as its counterparts in other layers, and config.json does not list it as \
                             not quantized"
@@ -188,10 +246,4 @@ fn listed(declared: &Declared, weights: &[Weight<'_>], defects: &mut Vec<Defect>
             defects.push(Defect::of_config(Some(weight.name), evidence));
         }
     }
-}
-
-/// Finds the entry for a module, or for one that it is part of.
-fn named<'a>(kept: &HashSet<&str>, module: &'a str) -> Option<&'a str> {
-    let ends = module.match_indices('.').map(|(at, _)| at).chain([module.len()]);
-    ends.map(|end| &module[..end]).find(|part| kept.contains(part))
 }

@@ -76,6 +76,13 @@ impl Defect {
         Self { kind, tensor: Some(tensor.to_owned()), evidence, advice: advice(kind) }
     }
 
+    /// Several shards without an index, which loaders need.
+    pub(super) fn without_index(shards: usize) -> Self {
+        let kind = DefectKind::DanglingIndex;
+        let evidence = format!("{shards} shards have no model.safetensors.index.json, which loaders need");
+        Self { kind, tensor: None, evidence, advice: advice(kind) }
+    }
+
     /// A defect of the config.
     pub(super) fn of_config(tensor: Option<&str>, evidence: String) -> Self {
         let kind = DefectKind::ConfigDisagrees;

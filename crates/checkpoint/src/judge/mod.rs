@@ -5,6 +5,7 @@ mod config;
 mod defect;
 mod format;
 mod kept;
+mod kept_modules;
 mod layer;
 mod order;
 mod original;
@@ -109,6 +110,9 @@ impl Judge {
             defects
                 .retain(|found| !matches!(found.kind, DefectKind::OrphanScales | DefectKind::MissingScales));
         }
+        if faults.is_empty() && checkpoint.index().is_none() && checkpoint.shards().len() > 1 {
+            defects.push(Defect::without_index(checkpoint.shards().len()));
+        }
         let is_whole = faults.is_empty() && checkpoint.is_folder();
         let spoken: Vec<_> = spoken(&checkpoint, &weights, &described);
         defects.extend(config::compare(&checkpoint, &declared, &spoken, is_whole));
@@ -163,6 +167,9 @@ impl Judge {
             layers.push(layer);
         }
         defects.extend(rounded(&layers));
+        if Declared::new(checkpoint.config()).is_ue8m0 {
+            defects.extend(not_ue8m0(&layers));
+        }
         if let Some(against) = &against {
             defects.extend(kept.compare(&checkpoint, against, progress)?);
         }
@@ -183,6 +190,20 @@ impl Judge {
     }
 }
 
+/// Finds scales that are not powers of two where the config declares them.
+fn not_ue8m0(layers: &[JudgedLayer]) -> Option<Defect> {
+    // Scales that cannot be multiplied with are reported by themselves.
+    let is_other = |layer: &&JudgedLayer| {
+        layer.scales.as_ref().is_some_and(|scales| !scales.powers_of_two && scales.min > 0.0)
+    };
+    let first = layers.iter().find(is_other)?;
+    let count = layers.iter().filter(is_other).count();
+    let evidence = format!(
+        "config.json declares scale_fmt ue8m0, but the scales are not powers of two ({count} weights)"
+    );
+    Some(Defect::of_config(Some(&first.name), evidence))
+}
+
 /// Whether tensors may exist that were not seen.
 fn hides_tensors(fault: &CheckpointError) -> bool {
     let kind = Defect::from(fault).kind;
@@ -200,6 +221,7 @@ fn spoken<'a>(
         name: &checkpoint.tensor(weight.tensor).name,
         is_fp8: true,
         block: Some(weight.scales.block),
+        scales: Some(&checkpoint.tensor(weight.scales.tensor).name),
         is_plain_matrix: false,
     });
     let others = described.iter().map(|(id, _)| {
@@ -207,7 +229,7 @@ fn spoken<'a>(
         let is_fp8 = matches!(tensor.dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2);
         let is_float = matches!(tensor.dtype, Dtype::F32 | Dtype::BF16 | Dtype::F16);
         let is_plain_matrix = is_float && tensor.matrix().is_some() && tensor.name.ends_with(".weight");
-        Weight { name: &tensor.name, is_fp8, block: None, is_plain_matrix }
+        Weight { name: &tensor.name, is_fp8, block: None, scales: None, is_plain_matrix }
     });
     fp8.chain(others).collect()
 }
