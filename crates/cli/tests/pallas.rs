@@ -82,7 +82,7 @@ fn other_files_are_named_and_the_way_to_a_right_one_is_shown() {
         (b"HloModule jit_f", "HLO text"),
         (b"import jax\n", "a Python program"),
         (b"{\"a\": 1}", "JSON"),
-        (b"\xff\xfe\x00", "a binary file that is not MLIR bytecode"),
+        (b"\xff\xfe\x00", "binary, but not MLIR bytecode"),
         (b"", "is empty"),
         (b"{ lambda ; a:f32[8]. let", "a jaxpr"),
     ];
