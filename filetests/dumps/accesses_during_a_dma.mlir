@@ -16,7 +16,7 @@ module {
     %half = tpu.memref_slice %v[%four, %zero] : !near -> !half
     %w = vector.load %o[%c0, %c0] : !near, !rows
     tpu.enqueue_dma source(%x : !hbm) target(%half : !half) target_semaphore(%s : !dma)
-    // without => copies-balanced Fail: line 35 waits on %s[] for a DMA that was never started
+    // without => copies-balanced Fail: line 35 waits on %s for a DMA that was never started
     %a = vector.load %v[%c0, %c0] : !near, !rows
     // without => copies-balanced Pass: 1 semaphore, all at zero at the end
     // instead %a = vector.load %v[%c4, %c0] : !near, !rows => copies-balanced Fail: line 20 reads %v while the DMA of line 18 is still writing it
@@ -33,7 +33,7 @@ module {
     // instead "tpu.enqueue_indirect_dma"(%v, %o) : (!near, !near) -> () => copies-balanced Obscured: the Mosaic text does not determine every address and predicate of its copies, waits and accesses
     // instead tpu.sem_signal %s, %four : !dma => copies-balanced Obscured: the Mosaic text does not determine every address and predicate of its copies, waits and accesses
     tpu.wait_dma2 semaphore(%s : !dma) src(%x : !hbm) dst(%half : !half)
-    // without => copies-balanced Fail: %s[] holds 2048 bytes at the end: a DMA was never waited for
+    // without => copies-balanced Fail: %s holds 2048 bytes at the end: a DMA was never waited for
     return
   }
   func.func private @helper(%v: !near) {
