@@ -21,7 +21,7 @@ pub(crate) struct Multiplication {
 #[pymethods]
 impl Multiplication {
     /// `device` is the index of a GPU, or -1 for the CPU; types have numpy's names. With `constant_weight`
-    /// the caller promises that the kernel before does not write the weight.
+    /// the caller promises that the preceding kernel does not write the weight.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "one number per dimension")]
     fn new(

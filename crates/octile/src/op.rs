@@ -109,8 +109,8 @@ impl MatmulOpBuilder {
         Self { out: dtype, ..self }
     }
 
-    /// Promises that the kernel before [`MatmulOp::enqueue`] in its stream does not write the weight, as in
-    /// inference. On GPUs the weight is then fetched before that kernel has finished. If the promise is
+    /// Promises that the preceding kernel in the stream of [`MatmulOp::enqueue`] does not write the weight,
+    /// as in inference. On GPUs the weight is then fetched before that kernel has finished. If the promise is
     /// broken, results are wrong.
     pub fn with_constant_weight(self) -> Self {
         Self { has_constant_weight: true, ..self }

@@ -150,7 +150,7 @@ def _multiply_on_gpu(
 ) -> torch.Tensor:
     device = weight.get_device()
     state = layer_state(layer) if layer else None
-    # A weight that is as the last call found it cannot be what the kernel before is writing.
+    # A weight that is as the last call found it cannot be what the preceding kernel is writing.
     is_constant = state is not None and state.is_unchanged(weight, scales)
     multiplication, out, rows = _prepare(device, x, weight, scales, x_scales, out_dtype, is_constant)
     x = x.contiguous()
