@@ -19,16 +19,36 @@ pub enum Isa {
     Avx512,
     /// As [`Isa::Avx512`], with VBMI and BF16 dot products (Zen 4, Sapphire Rapids and later).
     Avx512Bf16,
+    /// AArch64, f32 arithmetic.
+    Neon,
+    /// As [`Isa::Neon`], with BF16 dot products (Armv8.6, Neoverse V1 and N2, and later).
+    NeonBf16,
 }
 
 /// An unknown instruction set.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown instruction set '{0}': expected portable, avx2, avx512 or avx512bf16")]
+#[error("unknown instruction set '{0}': expected one of {names}", names = Isa::native_names())]
 pub struct UnknownIsa(String);
 
 impl Isa {
-    /// Every instruction set, slowest first.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16];
+    /// Every instruction set, those of one architecture slowest first.
+    pub const ALL: [Self; 6] =
+        [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Neon, Self::NeonBf16];
+
+    /// Whether this program's architecture has the instruction set, on some processors at least.
+    pub const fn is_native(self) -> bool {
+        match self {
+            Self::Portable => true,
+            Self::Neon | Self::NeonBf16 => cfg!(target_arch = "aarch64"),
+            _ => cfg!(target_arch = "x86_64"),
+        }
+    }
+
+    /// The names of this architecture's instruction sets, slowest first, separated by commas.
+    pub fn native_names() -> String {
+        let native = Self::ALL.into_iter().filter(|isa| isa.is_native());
+        native.map(Self::name).collect::<Vec<_>>().join(", ")
+    }
 
     /// The short name used on command lines and in records.
     pub const fn name(self) -> &'static str {
@@ -37,6 +57,8 @@ impl Isa {
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",
+            Self::Neon => "neon",
+            Self::NeonBf16 => "neonbf16",
         }
     }
 
@@ -44,7 +66,7 @@ impl Isa {
     pub const fn operand(self, x: ActivationKind) -> FloatKind {
         match (self, x) {
             (_, ActivationKind::Plain(FloatKind::F32 | FloatKind::F16)) => FloatKind::F32,
-            (Self::Avx512Bf16, _) => FloatKind::Bf16,
+            (Self::Avx512Bf16 | Self::NeonBf16, _) => FloatKind::Bf16,
             _ => FloatKind::F32,
         }
     }
@@ -56,6 +78,8 @@ impl Isa {
             (Self::Avx2, _) => (6, 8, 1, FloatKind::F16),
             (Self::Avx512Bf16, FloatKind::Bf16) => (8, 32, 8, FloatKind::Bf16),
             (Self::Avx512 | Self::Avx512Bf16, _) => (6, 32, 4, FloatKind::F32),
+            (Self::NeonBf16, FloatKind::Bf16) => (6, 16, 2, FloatKind::Bf16),
+            (Self::Neon | Self::NeonBf16, _) => (5, 16, 2, FloatKind::Bf16),
         };
         RegisterTile { rows, cols, decoding_rows, weight }
     }
