@@ -37,10 +37,11 @@ impl Isa {
 
     /// Whether this program's architecture has the instruction set, on some processors at least.
     pub const fn is_native(self) -> bool {
+        let (is_x86_64, is_aarch64) = (cfg!(target_arch = "x86_64"), cfg!(target_arch = "aarch64"));
         match self {
             Self::Portable => true,
-            Self::Neon | Self::NeonBf16 => cfg!(target_arch = "aarch64"),
-            _ => cfg!(target_arch = "x86_64"),
+            Self::Neon | Self::NeonBf16 => is_aarch64,
+            _ => is_x86_64,
         }
     }
 
