@@ -19,6 +19,8 @@ pub enum Isa {
     Avx512,
     /// As [`Isa::Avx512`], with VBMI and BF16 dot products (Zen 4, Sapphire Rapids and later).
     Avx512Bf16,
+    /// As [`Isa::Avx512Bf16`], with AMX bf16 tiles (Sapphire Rapids and later).
+    Amx,
     /// AArch64, f32 arithmetic.
     Neon,
     /// As [`Isa::Neon`], with BF16 dot products (Armv8.6, Neoverse V1 and N2, and later).
@@ -31,9 +33,9 @@ pub enum Isa {
 pub struct UnknownIsa(String);
 
 impl Isa {
-    /// Every instruction set, those of one architecture slowest first.
-    pub const ALL: [Self; 6] =
-        [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Neon, Self::NeonBf16];
+    /// Every instruction set; each needs those before it that are of its architecture.
+    pub const ALL: [Self; 7] =
+        [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx, Self::Neon, Self::NeonBf16];
 
     /// Whether this program's architecture has the instruction set, on some processors at least.
     pub const fn is_native(self) -> bool {
@@ -45,7 +47,7 @@ impl Isa {
         }
     }
 
-    /// The names of this architecture's instruction sets, slowest first, separated by commas.
+    /// The names of this architecture's instruction sets, separated by commas.
     pub fn native_names() -> String {
         let native = Self::ALL.into_iter().filter(|isa| isa.is_native());
         native.map(Self::name).collect::<Vec<_>>().join(", ")
@@ -58,6 +60,7 @@ impl Isa {
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",
+            Self::Amx => "amx",
             Self::Neon => "neon",
             Self::NeonBf16 => "neonbf16",
         }
@@ -67,7 +70,7 @@ impl Isa {
     pub const fn operand(self, x: ActivationKind) -> FloatKind {
         match (self, x) {
             (_, ActivationKind::Plain(FloatKind::F32 | FloatKind::F16)) => FloatKind::F32,
-            (Self::Avx512Bf16 | Self::NeonBf16, _) => FloatKind::Bf16,
+            (Self::Avx512Bf16 | Self::Amx | Self::NeonBf16, _) => FloatKind::Bf16,
             _ => FloatKind::F32,
         }
     }
@@ -78,11 +81,12 @@ impl Isa {
             (Self::Portable, _) => (2, 8, 1, FloatKind::F32),
             (Self::Avx2, _) => (6, 8, 1, FloatKind::F16),
             (Self::Avx512Bf16, FloatKind::Bf16) => (8, 32, 8, FloatKind::Bf16),
-            (Self::Avx512 | Self::Avx512Bf16, _) => (6, 32, 4, FloatKind::F32),
+            (Self::Amx, FloatKind::Bf16) => return RegisterTile::AMX,
+            (Self::Avx512 | Self::Avx512Bf16 | Self::Amx, _) => (6, 32, 4, FloatKind::F32),
             (Self::NeonBf16, FloatKind::Bf16) => (6, 16, 2, FloatKind::Bf16),
             (Self::Neon | Self::NeonBf16, _) => (5, 16, 2, FloatKind::Bf16),
         };
-        RegisterTile { rows, cols, decoding_rows, weight }
+        RegisterTile { rows, row_unit: 1, cols, decoding_rows, decodes_ahead: false, weight }
     }
 }
 
@@ -91,12 +95,28 @@ impl Isa {
 pub struct RegisterTile {
     /// Most rows.
     pub rows: usize,
+    /// Rows are computed in multiples of this; those past the last one are ignored.
+    pub row_unit: usize,
     /// Columns.
     pub cols: usize,
     /// Most rows of the microkernel that decodes weights in registers, beside the accumulators.
     pub decoding_rows: usize,
+    /// Whether the microkernel decodes the next weights into a buffer while it multiplies.
+    pub decodes_ahead: bool,
     /// Type of a decoded weight in a buffer.
     pub weight: FloatKind,
+}
+
+impl RegisterTile {
+    /// Four AMX accumulators of 16 x 16.
+    const AMX: Self = Self {
+        rows: 32,
+        row_unit: 16,
+        cols: 32,
+        decoding_rows: 0,
+        decodes_ahead: true,
+        weight: FloatKind::Bf16,
+    };
 }
 
 impl fmt::Display for Isa {
