@@ -27,7 +27,7 @@ pub enum State {
 /// Lists the devices and compilers of this machine.
 pub fn run() -> Vec<Device> {
     let mut devices = vec![processor()];
-    devices.extend(Isa::ALL.into_iter().map(instruction_set));
+    devices.extend(Isa::ALL.into_iter().filter(|isa| isa.is_native()).map(instruction_set));
     devices.push(tpu());
     devices.extend(gpus());
     devices.extend(super::tools::list().into_iter().map(compiler));
@@ -73,6 +73,8 @@ fn requirement(isa: Isa) -> &'static str {
             "an x86-64 processor with AMX BF16 (Sapphire Rapids or later), and an operating system that \
              permits its use"
         }
+        Isa::Neon => "a little-endian AArch64 processor",
+        Isa::NeonBf16 => "an AArch64 processor with BF16 dot products (Armv8.6, Neoverse V1, N2 or later)",
     }
 }
 

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+use std::{io::Write, sync::Once};
+
 use half::{bf16, f16};
 use octile_core::{
     bound::Accumulator,
@@ -33,8 +35,15 @@ pub(crate) const X_KINDS: [ActivationKind; 11] = {
     ]
 };
 
-/// A backend for every ISA of this CPU.
+/// A backend for every ISA of this CPU. Reports the others as not run, once.
 pub(crate) fn cpus(threads: usize) -> Vec<Cpu> {
+    static REPORT: Once = Once::new();
+    REPORT.call_once(|| {
+        let missing = Isa::ALL.into_iter().filter(|isa| !available().contains(isa));
+        let missing = missing.map(Isa::name).collect::<Vec<_>>().join(", ");
+        // Written directly, because the test runner captures what passing tests print.
+        let _ = writeln!(std::io::stderr(), "NOT RUN on {missing}: this CPU does not support them");
+    });
     available().into_iter().map(|isa| cpu(isa, threads)).collect()
 }
 
