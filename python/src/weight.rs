@@ -145,7 +145,8 @@ impl Weight {
 
     fn packed(&self) -> Result<WeightRef<'_>, Error> {
         if self.packed.get().is_none() {
-            let packed = Packed::new(&self.weight)?;
+            let weight = &self.weight;
+            let packed = Packed::new(weight.codes(), weight.scales(), weight.shape(), weight.block())?;
             // Another thread may have been faster.
             let _ = self.packed.set(packed);
         }

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from octile.torch._layer_state import LayerState
-from octile.torch._ops import operator, quantize
+from octile._native import LayerState
+from octile.torch._ops import add_bias, multiply, quantize
 
 
 class Fp8Linear(nn.Module):
@@ -20,6 +20,7 @@ class Fp8Linear(nn.Module):
     ``weight_scale_inv`` (float32, one multiplier per block) and ``bias``. On a CPU the first call packs the
     weight into a copy that the kernels read faster; writing to the parameters afterwards goes unnoticed until
     ``repack()`` where PyTorch does not count it: through ``.data``, and to tensors made in inference mode.
+    ``bias`` has the dtype of the activations.
     """
 
     def __init__(
@@ -60,10 +61,9 @@ class Fp8Linear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         # Attributes of modules are looked up slowly.
         own = self._parameters
-        weight, scales = own["weight"], own["weight_scale_inv"]
-        product = operator(x, weight, scales)(x, weight, scales, self._state.number)
+        product = multiply(x, own["weight"], own["weight_scale_inv"], self._state.number)
         bias = own["bias"]
-        return product if bias is None else product + bias
+        return product if bias is None else add_bias(product, bias)
 
     def repack(self) -> None:
         """Has the next call on a CPU pack the weight again."""
