@@ -5,7 +5,7 @@ use std::{ffi::c_void, slice};
 use octile::{DType, Device, DeviceOperands, MatmulOp, Scales, WeightRef, packed};
 use pyo3::prelude::*;
 
-use crate::{block, dtype, error, packed::Packed, weight::cpu};
+use crate::{block::BlockSize, dtype, error, packed::Packed, weight::cpu};
 
 /// A multiplication of one shape and type on one device, without its operands.
 ///
@@ -29,13 +29,13 @@ impl Multiplication {
         device: i64,
         n: usize,
         k: usize,
-        block: usize,
+        block: BlockSize,
         x_dtype: &str,
         out_dtype: &str,
         constant_weight: bool,
     ) -> PyResult<Self> {
         let (x, out) = (dtype::named(x_dtype)?, dtype::named(out_dtype)?);
-        let block = block::read(block)?;
+        let BlockSize(block) = block;
         let build = || {
             let device = match usize::try_from(device) {
                 Ok(index) => Device::gpu(index)?,
@@ -165,8 +165,8 @@ impl Multiplication {
 
 /// Rows and bytes per row of a packed weight [n, k].
 #[pyfunction]
-pub(crate) fn packed_shape(n: usize, k: usize, block: usize) -> PyResult<(usize, usize)> {
-    packed::shape([n, k], block::read(block)?).map(Into::into).map_err(error::from_library)
+pub(crate) fn packed_shape(n: usize, k: usize, block: BlockSize) -> PyResult<(usize, usize)> {
+    packed::shape([n, k], block.0).map(Into::into).map_err(error::from_library)
 }
 
 /// Packs row-major codes and scales at these addresses, which are trusted as those of `Multiplication` are.
@@ -177,10 +177,10 @@ pub(crate) fn pack_into(
     scales: usize,
     n: usize,
     k: usize,
-    block: usize,
+    block: BlockSize,
     out: usize,
 ) -> PyResult<()> {
-    let block = block::read(block)?;
+    let BlockSize(block) = block;
     let [panels, bytes] = packed::shape([n, k], block).map_err(error::from_library)?;
     // SAFETY: the caller's promise.
     #[allow(unsafe_code, reason = "another library hands out addresses")]

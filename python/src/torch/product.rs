@@ -12,7 +12,7 @@ use pyo3::{
 };
 
 use super::tensor::{Place, Properties};
-use crate::multiplication::Multiplication;
+use crate::{block::BlockSize, multiplication::Multiplication};
 
 /// A program with more shapes than this has no fixed set: those of the CPU start over rather than grow. Those
 /// of GPUs stay, since a captured graph may launch their kernels.
@@ -89,7 +89,7 @@ impl Product {
 
 /// What the checks of operands return: the block size, the names of the dtypes of x and of the result, and the
 /// result's dtype unless it is that of x.
-pub(super) type Checked = (usize, String, String, Option<Py<PyAny>>);
+pub(super) type Checked = (BlockSize, String, String, Option<Py<PyAny>>);
 
 fn products() -> MutexGuard<'static, HashMap<Key, Arc<Product>>> {
     PRODUCTS.lock().unwrap_or_else(PoisonError::into_inner)
