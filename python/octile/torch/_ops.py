@@ -53,15 +53,15 @@ def multiply(
 ) -> torch.Tensor:
     """The operator: with derivatives where they may be asked for; the kernel itself where nothing watches the
     call, because PyTorch's dispatcher costs as much as a small product."""
-    if not torch.compiler.is_compiling():
+    if not torch.compiler.is_dynamo_compiling():
         product = _native.torch_linear(x, weight, scales, layer, x_scales, out_dtype)
         if product is not None:
             return product
         given = {} if x_scales is None else {"x_scales": x_scales}
         _checks.check_tensors(x=x, weight=weight, weight_scale_inv=scales, **given)
-    if forward_ad._current_level >= 0:
-        return _Linear.apply(x, weight, scales, layer, x_scales, out_dtype)
     operator = _differentiable if torch.is_grad_enabled() and x.requires_grad else _inference
+    if forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+        operator = _Linear.apply
     return operator(x, weight, scales, layer, x_scales, out_dtype)
 
 

@@ -10,7 +10,7 @@ use std::{
 
 use pyo3::{intern, prelude::*, types::PyWeakrefReference};
 
-use super::tensor::{self, Operand};
+use super::tensor::Operand;
 use crate::packed::Packed;
 
 /// An operator takes tensors and numbers, so a layer names its state by a number.
@@ -66,21 +66,20 @@ impl Drop for LayerState {
 /// them since. Without a layer, or after its end, nothing is remembered.
 pub(super) fn weight_of(
     layer: u64,
-    codes: &Bound<'_, PyAny>,
-    scales: &Bound<'_, PyAny>,
+    tensors: [&Bound<'_, PyAny>; 2],
+    operands: [Operand; 2],
 ) -> PyResult<(Arc<LayerWeight>, bool)> {
     let state = if layer == 0 { None } else { locked(&LAYERS).get(&layer).and_then(Weak::upgrade) };
-    let Some(state) = state else {
-        return Ok((Arc::new(LayerWeight::read(codes, scales)?), false));
-    };
+    let [codes, scales] = operands;
+    let mut weight = LayerWeight { codes, scales, identities: None, packed: OnceLock::new() };
+    let Some(state) = state else { return Ok((Arc::new(weight), false)) };
     let last = locked(&state).clone();
     if let Some(last) = last
-        && last.is_unchanged(codes, scales)?
+        && last.is_unchanged(tensors, &weight)
     {
         return Ok((last, true));
     }
-    let identities = [Identity::read(codes)?, Identity::read(scales)?];
-    let weight = LayerWeight { identities: Some(identities), ..LayerWeight::read(codes, scales)? };
+    weight.identities = Some([Identity::read(tensors[0])?, Identity::read(tensors[1])?]);
     let weight = Arc::new(weight);
     *locked(&state) = Some(Arc::clone(&weight));
     Ok((weight, false))
@@ -97,22 +96,16 @@ pub(super) struct LayerWeight {
 }
 
 impl LayerWeight {
-    fn read(codes: &Bound<'_, PyAny>, scales: &Bound<'_, PyAny>) -> PyResult<Self> {
-        let (codes, scales) = (Operand::read(codes)?, Operand::read(scales)?);
-        Ok(Self { codes, scales, identities: None, packed: OnceLock::new() })
-    }
-
     /// Whether the next call of the layer will find it again.
     pub(super) fn is_remembered(&self) -> bool {
         self.identities.is_some()
     }
 
-    fn is_unchanged(&self, codes: &Bound<'_, PyAny>, scales: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let Some([old_codes, old_scales]) = &self.identities else { return Ok(false) };
-        Ok(old_codes.is(codes)
-            && old_scales.is(scales)
-            && self.codes.address == tensor::address(codes)?
-            && self.scales.address == tensor::address(scales)?)
+    fn is_unchanged(&self, tensors: [&Bound<'_, PyAny>; 2], now: &Self) -> bool {
+        let Some(identities) = &self.identities else { return false };
+        self.codes == now.codes
+            && self.scales == now.scales
+            && identities.iter().zip(tensors).all(|(identity, tensor)| identity.is(tensor))
     }
 
     /// The copy that the kernels read, made by the first call.

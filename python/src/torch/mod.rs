@@ -1,5 +1,6 @@
 //! Products of PyTorch tensors, without PyTorch's dispatcher where nothing needs it.
 
+mod dlpack;
 mod layer;
 mod product;
 mod pytorch;
@@ -33,18 +34,18 @@ pub(crate) fn torch_linear<'py>(
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
     let pytorch = PyTorch::get(x.py())?;
-    let operands = [x, weight, weight_scale_inv];
-    for tensor in operands.into_iter().chain(x_scales) {
-        if !pytorch.is_plain(tensor)? {
-            return Ok(None);
-        }
-    }
-    if pytorch.needs_gradient(x)? || pytorch.is_watched(x.py())? {
+    let tensors = [x, weight, weight_scale_inv];
+    if !tensors.into_iter().chain(x_scales).all(|tensor| pytorch.is_plain(tensor))
+        || pytorch.needs_gradient(x)?
+        || pytorch.is_watched(x.py())?
+        || PyTorch::is_negated(x)?
+        || PyTorch::is_negated(weight_scale_inv)?
+    {
         return Ok(None);
     }
     // A tensor without memory of its own, such as a sparse one, cannot be read.
-    let Ok(call) = Call::read(operands, layer, x_scales, out_dtype) else { return Ok(None) };
-    if call.is_elsewhere() { Ok(None) } else { call.run(pytorch).map(Some) }
+    let Ok(call) = Call::read(pytorch, tensors, layer, x_scales, out_dtype) else { return Ok(None) };
+    if call.is_elsewhere() { Ok(None) } else { call.run().map(Some) }
 }
 
 /// Multiplies x [..., K] by the transpose of an fp8 weight [N, K]: the operator's kernel for CPUs and GPUs.
@@ -59,11 +60,12 @@ pub(crate) fn torch_linear_kernel<'py>(
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let pytorch = PyTorch::get(x.py())?;
-    Call::read([x, weight, weight_scale_inv], layer, x_scales, out_dtype)?.run(pytorch)
+    Call::read(pytorch, [x, weight, weight_scale_inv], layer, x_scales, out_dtype)?.run()
 }
 
 /// One call with its operands.
 struct Call<'a, 'py> {
+    pytorch: &'static PyTorch,
     /// x, codes and scales.
     tensors: [&'a Bound<'py, PyAny>; 3],
     x: Operand,
@@ -76,16 +78,18 @@ struct Call<'a, 'py> {
 
 impl<'a, 'py> Call<'a, 'py> {
     fn read(
+        pytorch: &'static PyTorch,
         tensors: [&'a Bound<'py, PyAny>; 3],
         layer: u64,
         x_scales: Option<&'a Bound<'py, PyAny>>,
         out_dtype: Option<&'a Bound<'py, PyAny>>,
     ) -> PyResult<Self> {
         let [x, codes, scales] = tensors;
-        let x = Operand::read(x)?;
-        let (weight, is_unchanged) = layer::weight_of(layer, codes, scales)?;
+        let x = pytorch.read(x)?;
+        let operands = [pytorch.read(codes)?, pytorch.read(scales)?];
+        let (weight, is_unchanged) = layer::weight_of(layer, [codes, scales], operands)?;
         let is_constant = is_unchanged && weight.codes.properties.place != Place::Cpu;
-        Ok(Self { tensors, x, weight, is_constant, x_scales, out_dtype })
+        Ok(Self { pytorch, tensors, x, weight, is_constant, x_scales, out_dtype })
     }
 
     fn is_elsewhere(&self) -> bool {
@@ -116,7 +120,7 @@ impl<'a, 'py> Call<'a, 'py> {
         Product::find(self.tensors[0].py(), key, || self.check())
     }
 
-    fn run(self, pytorch: &PyTorch) -> PyResult<Bound<'py, PyAny>> {
+    fn run(self) -> PyResult<Bound<'py, PyAny>> {
         if self.x_scales.is_some() {
             // Their shape follows from the rows of x, which a key does not have.
             self.check()?;
@@ -134,9 +138,9 @@ impl<'a, 'py> Call<'a, 'py> {
         if let Place::Gpu(device) = weight.codes.properties.place {
             // The allocator reuses memory in the order of the stream, so the workspace may be freed once it
             // is queued.
-            let workspace = pytorch.bytes(&x, multiplication.workspace_bytes(rows)?)?;
+            let workspace = self.pytorch.bytes(&x, multiplication.workspace_bytes(rows)?)?;
             let workspace = workspace.as_ref().map_or(Ok(0), tensor::address)?;
-            let stream = pytorch.current_stream(py, device)?;
+            let stream = self.pytorch.current_stream(py, device)?;
             let operands = DeviceOperands {
                 x: x_address as u64,
                 x_scales: x_scales as u64,

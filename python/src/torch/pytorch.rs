@@ -7,8 +7,12 @@ use pyo3::{
     types::{PyDict, PyModule},
 };
 
+use super::{dlpack::Exchange, tensor::Operand};
+
 /// Objects of PyTorch, looked up once.
 pub(super) struct PyTorch {
+    /// Missing before PyTorch 2.10.
+    exchange: Option<Exchange>,
     /// Other types of tensors have operators of their own.
     plain_types: [Py<PyAny>; 2],
     /// Each returns something true while modes, transformations, a tracer or a profiler must see operators.
@@ -33,6 +37,7 @@ impl PyTorch {
         let bytes = PyDict::new(py);
         bytes.set_item("dtype", torch.getattr("uint8")?)?;
         Ok(Self {
+            exchange: Exchange::of(&torch.getattr("Tensor")?),
             plain_types: [get(&torch, "Tensor")?, get(&torch.getattr("nn")?, "Parameter")?],
             watchers: [
                 get(&native, "_len_torch_dispatch_stack")?,
@@ -48,13 +53,18 @@ impl PyTorch {
         })
     }
 
-    /// Whether something is a tensor whose memory holds its elements as they are.
-    pub(super) fn is_plain(&self, tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    /// Whether something is a tensor without operators of its own.
+    pub(super) fn is_plain(&self, tensor: &Bound<'_, PyAny>) -> bool {
         let kind = tensor.get_type_ptr().cast();
-        if !self.plain_types.iter().any(|plain| plain.as_ptr() == kind) {
-            return Ok(false);
+        self.plain_types.iter().any(|plain| plain.as_ptr() == kind)
+    }
+
+    /// Reads a tensor.
+    pub(super) fn read(&self, tensor: &Bound<'_, PyAny>) -> PyResult<Operand> {
+        match &self.exchange {
+            Some(exchange) if self.is_plain(tensor) => exchange.read(tensor),
+            _ => Operand::read(tensor),
         }
-        Ok(!tensor.call_method0(intern!(tensor.py(), "is_neg"))?.is_truthy()?)
     }
 
     /// Whether somebody must see each operator, or follows derivatives forward.
@@ -66,6 +76,11 @@ impl PyTorch {
         }
         let level = self.forward_ad.bind(py).getattr(intern!(py, "_current_level"))?;
         Ok(level.extract::<i64>()? >= 0)
+    }
+
+    /// Whether the elements in memory are the negated ones.
+    pub(super) fn is_negated(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+        tensor.call_method0(intern!(tensor.py(), "is_neg"))?.is_truthy()
     }
 
     /// Whether a gradient may be asked for.

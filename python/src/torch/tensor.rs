@@ -24,39 +24,35 @@ impl Place {
 }
 
 /// A tensor as a call found it.
+#[derive(PartialEq, Eq)]
 pub(super) struct Operand {
     pub address: usize,
     pub properties: Properties,
 }
 
 impl Operand {
-    pub(super) fn read(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
-        Ok(Self { address: address(tensor)?, properties: Properties::read(tensor)? })
-    }
-}
-
-/// What the checks of a product look at.
-///
-/// A dtype is the address of its object: there is one, and it is never freed.
-#[derive(Clone, PartialEq, Eq, Hash)]
-pub(super) struct Properties {
-    pub place: Place,
-    pub dtype: usize,
-    pub shape: Vec<usize>,
-    pub is_contiguous: bool,
-}
-
-impl Properties {
+    /// Reads a tensor attribute by attribute.
     pub(super) fn read(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = tensor.py();
         let shape = tensor.getattr(intern!(py, "shape"))?;
-        Ok(Self {
+        let properties = Properties {
             place: Place::read(tensor)?,
             dtype: tensor.getattr(intern!(py, "dtype"))?.as_ptr() as usize,
             shape: shape.cast::<PyTuple>()?.iter().map(|side| side.extract()).collect::<PyResult<_>>()?,
             is_contiguous: tensor.call_method0(intern!(py, "is_contiguous"))?.is_truthy()?,
-        })
+        };
+        Ok(Self { address: address(tensor)?, properties })
     }
+}
+
+/// What the checks of a product look at.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub(super) struct Properties {
+    pub place: Place,
+    /// A number that stands for the dtype.
+    pub dtype: usize,
+    pub shape: Vec<usize>,
+    pub is_contiguous: bool,
 }
 
 /// The address of a tensor's memory.
