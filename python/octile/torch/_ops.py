@@ -60,9 +60,28 @@ def multiply(
         given = {} if x_scales is None else {"x_scales": x_scales}
         _checks.check_tensors(x=x, weight=weight, weight_scale_inv=scales, **given)
     operator = _differentiable if torch.is_grad_enabled() and x.requires_grad else _inference
-    if forward_ad._current_level >= 0 or torch._C._functorch.peek_interpreter_stack() is not None:
-        operator = _Linear.apply
+    is_transformed = torch._C._functorch.maybe_current_level() is not None
+    if forward_ad._current_level >= 0 or (is_transformed and operator is _differentiable):
+        operator = _multiply_transformed
     return operator(x, weight, scales, layer, x_scales, out_dtype)
+
+
+def _multiply_transformed(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    scales: torch.Tensor,
+    layer: int,
+    x_scales: torch.Tensor | None,
+    out_dtype: torch.dtype | None,
+) -> torch.Tensor:
+    """The product under ``torch.func`` and forward-mode differentiation, which know PyTorch's own operators
+    only: what is added is zero, and has the derivatives of the product without quantization."""
+    fixed = x.detach()
+    product = _inference(fixed, weight, scales, layer, x_scales, out_dtype)
+    if x_scales is not None:
+        return product
+    values = dequantize(weight, scales, x.dtype)
+    return product + ((x - fixed) @ values.t()).to(product.dtype)
 
 
 def add_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -110,13 +129,12 @@ def _fake(
     return x.new_empty((*x.shape[:-1], weight.shape[0]), dtype=dtype)
 
 
-def _save_weight(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
+def _save_for_backward(ctx: Any, inputs: tuple[Any, ...], output: torch.Tensor) -> None:
     x, weight, scales, _, x_scales, _ = inputs
     if x_scales is not None:
         raise ValueError("fp8 activations have no gradient: detach x")
     ctx.save_for_backward(weight, scales)
-    ctx.save_for_forward(weight, scales)
-    ctx.x_dtype, ctx.out_dtype = x.dtype, output.dtype
+    ctx.x_dtype = x.dtype
 
 
 def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
@@ -125,28 +143,10 @@ def _backward(ctx: Any, gradient: torch.Tensor) -> tuple[Any, ...]:
     return (gradient @ values).to(ctx.x_dtype), None, None, None, None, None
 
 
-class _Linear(torch.autograd.Function):
-    """The operator with a derivative in both directions, of which ``torch.library`` takes one."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(*inputs: Any) -> torch.Tensor:
-        return _inference(*inputs)
-
-    setup_context = staticmethod(_save_weight)
-    backward = staticmethod(_backward)
-
-    @staticmethod
-    def jvp(ctx: Any, tangent: torch.Tensor, *_: Any) -> torch.Tensor:
-        weight, scales = ctx.saved_tensors
-        return (tangent @ dequantize(weight, scales, tangent.dtype).t()).to(ctx.out_dtype)
-
-
 for _name in ("linear", "linear_inference"):
     for _device in ("CPU", "CUDA"):
         _library.impl(_name, _native.torch_linear_kernel, _device)
     torch.library.register_fake(f"octile::{_name}", _fake, lib=_library)
-torch.library.register_autograd("octile::linear", _backward, setup_context=_save_weight, lib=_library)
+torch.library.register_autograd("octile::linear", _backward, setup_context=_save_for_backward, lib=_library)
 _differentiable = torch.ops.octile.linear.default
 _inference = torch.ops.octile.linear_inference.default
