@@ -59,10 +59,11 @@ def multiply(
             return product
         given = {} if x_scales is None else {"x_scales": x_scales}
         _checks.check_tensors(x=x, weight=weight, weight_scale_inv=scales, **given)
+        if x.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(x):
+            return _multiply_transformed(x, weight, scales, layer, x_scales, out_dtype)
+    if forward_ad._current_level >= 0:
+        return _multiply_transformed(x, weight, scales, layer, x_scales, out_dtype)
     operator = _differentiable if torch.is_grad_enabled() and x.requires_grad else _inference
-    is_transformed = torch._C._functorch.maybe_current_level() is not None
-    if forward_ad._current_level >= 0 or (is_transformed and operator is _differentiable):
-        operator = _multiply_transformed
     return operator(x, weight, scales, layer, x_scales, out_dtype)
 
 
