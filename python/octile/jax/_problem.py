@@ -68,7 +68,8 @@ def check_weight(codes: Any, scales: Any, block: int | None) -> tuple[int, int, 
     """Checks codes and scales; returns N, K and the block size."""
     if isinstance(codes, Weight):
         raise TypeError(
-            "the weight is an octile.Weight: pass weight.codes and weight.scales, or what octile.jax.pack makes of them"
+            "the weight is an octile.Weight: pass weight.codes and weight.scales,"
+            " or what octile.jax.pack makes of them"
         )
     check_array("the weight", codes, (CODES, jnp.dtype(jnp.uint8)), "float8_e4m3fn (or uint8 with its bits)")
     check_array("scales", scales, (jnp.dtype(jnp.float32),), "float32")

@@ -39,8 +39,8 @@ impl Exchange {
     pub(super) fn of(tensor_type: &Bound<'_, PyAny>) -> Option<Self> {
         let capsule = tensor_type.getattr("__dlpack_c_exchange_api__").ok()?;
         let api = capsule.cast::<PyCapsule>().ok()?.pointer_checked(Some(c"dlpack_exchange_api")).ok()?;
-        // SAFETY: the capsule's name says what it points to, which lives as long as the process. Every version
-        // begins with its number.
+        // SAFETY: the capsule's name says what it points to, which lives as long as the process. Every
+        // version begins with its number.
         #[allow(unsafe_code, reason = "another library hands out functions")]
         let describe = unsafe {
             let [major, _] = *api.cast::<[u32; 2]>().as_ref();

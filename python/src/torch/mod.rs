@@ -170,7 +170,7 @@ impl<'a, 'py> Call<'a, 'py> {
         let is_gpu = matches!(self.x.properties.place, Place::Gpu(_));
         let copy = if !self.x.properties.is_contiguous {
             x.call_method0(intern!(x.py(), "contiguous"))?
-        } else if is_gpu && self.x.address % 16 != 0 {
+        } else if is_gpu && !self.x.address.is_multiple_of(16) {
             x.call_method0(intern!(x.py(), "clone"))?
         } else {
             return Ok((x.clone(), self.x.address));

@@ -87,8 +87,8 @@ impl Product {
     }
 }
 
-/// What the checks of operands return: the block size, the names of the dtypes of x and of the result, and the
-/// result's dtype unless it is that of x.
+/// What the checks of operands return: the block size, the names of the dtypes of x and of the result, and
+/// the result's dtype unless it is that of x.
 pub(super) type Checked = (BlockSize, String, String, Option<Py<PyAny>>);
 
 fn products() -> MutexGuard<'static, HashMap<Key, Arc<Product>>> {
