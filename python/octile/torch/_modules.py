@@ -17,10 +17,11 @@ class Fp8Linear(nn.Module):
     """A linear layer with an fp8 weight and one scale per block, for inference.
 
     Its state dict is that of Hugging Face's fp8 checkpoints: ``weight`` (float8_e4m3fn [N, K]),
-    ``weight_scale_inv`` (float32, one multiplier per block) and ``bias``, of the dtype of the activations. On a
-    CPU the first call packs the weight into a copy that the kernels read faster; writing to the parameters
-    afterwards goes unnoticed until ``repack()`` where PyTorch does not count it: in place through ``.data``,
-    and to tensors made in inference mode.
+    ``weight_scale_inv`` (float32, one multiplier per block) and ``bias``, of the dtype of the activations.
+
+    On a CPU the first call packs the weight into a copy that the kernels read faster; writing to the
+    parameters afterwards goes unnoticed until ``repack()`` where PyTorch does not count it: in place through
+    ``.data``, and to tensors made in inference mode.
     """
 
     def __init__(

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.compiler import is_dynamo_compiling
 
 from octile import _native
 from octile.torch import _checks
@@ -53,7 +54,7 @@ def multiply(
 ) -> torch.Tensor:
     """The operator: with derivatives where they may be asked for; the kernel itself where nothing watches the
     call, because PyTorch's dispatcher costs as much as a small product."""
-    if not torch.compiler.is_dynamo_compiling():
+    if not is_dynamo_compiling():
         product = _native.torch_linear(x, weight, scales, layer, x_scales, out_dtype)
         if product is not None:
             return product

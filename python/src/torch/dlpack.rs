@@ -4,7 +4,7 @@ use std::{ffi::c_void, mem::MaybeUninit, slice};
 
 use pyo3::{prelude::*, types::PyCapsule};
 
-use super::tensor::{Operand, Place, Properties};
+use super::tensor::{Operand, Place, Properties, Shape};
 
 /// Reads tensors by a function of PyTorch.
 pub(super) struct Exchange(Describe);
@@ -74,7 +74,7 @@ impl Exchange {
         let properties = Properties {
             place,
             dtype: usize::try_from(u32::from_ne_bytes(found.dtype)).unwrap_or(0),
-            shape: shape.iter().map(|side| usize::try_from(*side).unwrap_or(0)).collect(),
+            shape: Shape::new(shape)?,
             is_contiguous: is_contiguous(shape, strides),
         };
         Ok(Operand { address: found.data + found.byte_offset, properties })

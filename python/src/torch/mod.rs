@@ -110,9 +110,9 @@ impl<'a, 'py> Call<'a, 'py> {
         let key = Key {
             x_place: x.place,
             x_dtype: x.dtype,
-            x_columns: x.shape.last().copied(),
-            codes: self.weight.codes.properties.clone(),
-            scales: self.weight.scales.properties.clone(),
+            x_columns: x.shape.sides().last().copied(),
+            codes: self.weight.codes.properties,
+            scales: self.weight.scales.properties,
             has_x_scales: self.x_scales.is_some(),
             out_dtype: self.out_dtype.map_or(0, |dtype| dtype.as_ptr() as usize),
             is_constant,
@@ -126,7 +126,7 @@ impl<'a, 'py> Call<'a, 'py> {
             self.check()?;
         }
         let product = self.product(self.is_constant)?;
-        let leading = self.x.properties.shape.split_last().map_or(&[][..], |(_, leading)| leading);
+        let leading = self.x.properties.shape.sides().split_last().map_or(&[][..], |(_, leading)| leading);
         let rows = leading.iter().product();
         let (x, x_address) = self.contiguous_x()?;
         let x_scales = self.x_scales.map_or(Ok(0), tensor::address)?;

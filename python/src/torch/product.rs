@@ -56,7 +56,7 @@ impl Product {
             Place::Gpu(index) => i64::try_from(index).expect("a small number"),
             _ => -1,
         };
-        let [n, k] = key.codes.shape[..] else { unreachable!("the weight is a matrix") };
+        let [n, k] = *key.codes.shape.sides() else { unreachable!("the weight is a matrix") };
         let multiplication = Multiplication::new(py, device, n, k, block, &x, &out, key.is_constant)?;
         let out_dtype = out_dtype.map(|dtype| {
             let arguments = PyDict::new(py);
@@ -78,12 +78,9 @@ impl Product {
         leading: &[usize],
     ) -> PyResult<Bound<'py, PyAny>> {
         let py = x.py();
-        let shape = PyTuple::new(
-            py,
-            leading.iter().copied().chain([self.multiplication.shape()[0]]).collect::<Vec<_>>(),
-        )?;
+        let shape = [leading, &self.multiplication.shape()[..1]].concat();
         let keywords = self.out_dtype.as_ref().map(|arguments| arguments.bind(py));
-        x.call_method(intern!(py, "new_empty"), shape, keywords)
+        x.call_method(intern!(py, "new_empty"), PyTuple::new(py, shape)?, keywords)
     }
 }
 

@@ -1,6 +1,10 @@
 //! What a product needs to know about a tensor.
 
+use std::hash::{Hash, Hasher};
+
 use pyo3::{intern, prelude::*, types::PyTuple};
+
+use crate::error;
 
 /// Where a tensor is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -35,10 +39,11 @@ impl Operand {
     pub(super) fn read(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
         let py = tensor.py();
         let shape = tensor.getattr(intern!(py, "shape"))?;
+        let sides = shape.cast::<PyTuple>()?.iter().map(|side| side.extract::<usize>());
         let properties = Properties {
             place: Place::read(tensor)?,
             dtype: tensor.getattr(intern!(py, "dtype"))?.as_ptr() as usize,
-            shape: shape.cast::<PyTuple>()?.iter().map(|side| side.extract()).collect::<PyResult<_>>()?,
+            shape: Shape::new(&sides.collect::<PyResult<Vec<_>>>()?)?,
             is_contiguous: tensor.call_method0(intern!(py, "is_contiguous"))?.is_truthy()?,
         };
         Ok(Self { address: address(tensor)?, properties })
@@ -46,13 +51,49 @@ impl Operand {
 }
 
 /// What the checks of a product look at.
-#[derive(Clone, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Properties {
     pub place: Place,
     /// A number that stands for the dtype.
     pub dtype: usize,
-    pub shape: Vec<usize>,
+    pub shape: Shape,
     pub is_contiguous: bool,
+}
+
+/// Most dimensions of a tensor.
+const MOST_DIMENSIONS: usize = 8;
+
+/// The sides of a tensor, in place: an allocation costs more than all else about them.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    rank: usize,
+    sides: [usize; MOST_DIMENSIONS],
+}
+
+impl Shape {
+    pub(super) fn new<T: Copy + TryInto<usize>>(given: &[T]) -> PyResult<Self> {
+        let mut sides = [0; MOST_DIMENSIONS];
+        if given.len() > MOST_DIMENSIONS {
+            let rank = given.len();
+            return Err(error::value(format!(
+                "x has {rank} dimensions, more than {MOST_DIMENSIONS}: flatten it"
+            )));
+        }
+        for (side, given) in sides.iter_mut().zip(given) {
+            *side = (*given).try_into().unwrap_or(0);
+        }
+        Ok(Self { rank: given.len(), sides })
+    }
+
+    pub(super) fn sides(&self) -> &[usize] {
+        &self.sides[..self.rank]
+    }
+}
+
+impl Hash for Shape {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.sides().hash(state);
+    }
 }
 
 /// The address of a tensor's memory.

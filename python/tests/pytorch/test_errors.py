@@ -53,6 +53,7 @@ META = torch.device("meta")
         (lambda: linear(X, 1, SCALES), TypeError, "weight is int: pass a tensor"),
         (lambda: linear(X, CODES, SCALES, x_scales=1.0), TypeError, "x_scales is float: pass a tensor"),
         (lambda: linear(X, CODES, SCALES, out_dtype="half"), TypeError, "out_dtype is half: pass"),
+        (lambda: linear(X.view((1,) * 7 + (3, 260)), CODES, SCALES), ValueError, "x has 9 dimensions"),
         (lambda: linear(X.to_sparse(), CODES, SCALES), TypeError, "x is torch.sparse_coo: pass a strided"),
         (lambda: linear(X, CODES, SCALES, torch.ones(1)), ValueError, "bias is torch.float32 [1]: pass"),
         (lambda: linear(X, CODES, SCALES, torch.ones(3, 130)), ValueError, "bias is torch.float32 [3, 130]"),
