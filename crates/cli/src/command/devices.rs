@@ -69,6 +69,10 @@ fn requirement(isa: Isa) -> &'static str {
         Isa::Avx2 => "an x86-64 processor with AVX2, FMA and F16C (Haswell, Zen or later)",
         Isa::Avx512 => "an x86-64 processor with AVX-512 F, BW, DQ and VL (Skylake-X, Zen 4 or later)",
         Isa::Avx512Bf16 => "an x86-64 processor with AVX-512 VBMI and BF16 (Zen 4, Sapphire Rapids or later)",
+        Isa::Amx => {
+            "an x86-64 processor with AMX BF16 (Sapphire Rapids or later), and an operating system that \
+             permits its use"
+        }
     }
 }
 

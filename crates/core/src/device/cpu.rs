@@ -19,16 +19,18 @@ pub enum Isa {
     Avx512,
     /// As [`Isa::Avx512`], with VBMI and BF16 dot products (Zen 4, Sapphire Rapids and later).
     Avx512Bf16,
+    /// As [`Isa::Avx512Bf16`], with AMX bf16 tiles (Sapphire Rapids and later).
+    Amx,
 }
 
 /// An unknown instruction set.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown instruction set '{0}': expected portable, avx2, avx512 or avx512bf16")]
+#[error("unknown instruction set '{0}': expected portable, avx2, avx512, avx512bf16 or amx")]
 pub struct UnknownIsa(String);
 
 impl Isa {
-    /// Every instruction set, slowest first.
-    pub const ALL: [Self; 4] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16];
+    /// Every instruction set; each needs those before it.
+    pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
 
     /// The short name used on command lines and in records.
     pub const fn name(self) -> &'static str {
@@ -37,6 +39,7 @@ impl Isa {
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",
+            Self::Amx => "amx",
         }
     }
 
@@ -44,7 +47,7 @@ impl Isa {
     pub const fn operand(self, x: ActivationKind) -> FloatKind {
         match (self, x) {
             (_, ActivationKind::Plain(FloatKind::F32 | FloatKind::F16)) => FloatKind::F32,
-            (Self::Avx512Bf16, _) => FloatKind::Bf16,
+            (Self::Avx512Bf16 | Self::Amx, _) => FloatKind::Bf16,
             _ => FloatKind::F32,
         }
     }
@@ -55,9 +58,10 @@ impl Isa {
             (Self::Portable, _) => (2, 8, 1, FloatKind::F32),
             (Self::Avx2, _) => (6, 8, 1, FloatKind::F16),
             (Self::Avx512Bf16, FloatKind::Bf16) => (8, 32, 8, FloatKind::Bf16),
-            (Self::Avx512 | Self::Avx512Bf16, _) => (6, 32, 4, FloatKind::F32),
+            (Self::Amx, FloatKind::Bf16) => return RegisterTile::AMX,
+            (Self::Avx512 | Self::Avx512Bf16 | Self::Amx, _) => (6, 32, 4, FloatKind::F32),
         };
-        RegisterTile { rows, cols, decoding_rows, weight }
+        RegisterTile { rows, row_unit: 1, cols, decoding_rows, decodes_ahead: false, weight }
     }
 }
 
@@ -66,12 +70,28 @@ impl Isa {
 pub struct RegisterTile {
     /// Most rows.
     pub rows: usize,
+    /// Rows are computed in multiples of this; those past the last one are ignored.
+    pub row_unit: usize,
     /// Columns.
     pub cols: usize,
     /// Most rows of the microkernel that decodes weights in registers, beside the accumulators.
     pub decoding_rows: usize,
+    /// Whether the microkernel decodes the next weights into a buffer while it multiplies.
+    pub decodes_ahead: bool,
     /// Type of a decoded weight in a buffer.
     pub weight: FloatKind,
+}
+
+impl RegisterTile {
+    /// Four AMX accumulators of 16 x 16.
+    const AMX: Self = Self {
+        rows: 32,
+        row_unit: 16,
+        cols: 32,
+        decoding_rows: 0,
+        decodes_ahead: true,
+        weight: FloatKind::Bf16,
+    };
 }
 
 impl fmt::Display for Isa {

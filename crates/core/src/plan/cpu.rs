@@ -35,8 +35,14 @@ const COLUMN_BYTES: usize = 1024;
 /// Cache budget for activations decoded over all of K, times the bytes of one: f32 tiles read twice the bytes
 /// for the same work, so they get half the budget.
 const X_BYTES: usize = 4608 << 10;
+/// The same two for AMX, whose cores have 2 MiB of L2 cache, which decoded activations and the accumulators of
+/// a group of panels share.
+const AMX_BLOCK_ROWS: usize = 256;
+const AMX_X_BYTES: usize = 1280 << 10;
 /// Panels that share decoded activations when these do not cover all of K.
 const GROUP_PANELS: usize = 32;
+/// Most bytes of a thread's part of the result that are worth a place in the caches.
+const RESULT_BYTES: usize = 512 << 10;
 /// Bytes of activations quantized at a time, before their rows are multiplied.
 const QUANTIZED_BUDGET: usize = 4 << 20;
 
@@ -134,8 +140,13 @@ impl CpuPlan {
         let grid = grid(strip_rows, problem.n, tile, threads);
         let thread_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
         let thread_rows = strip_rows.min(thread_tiles * tile.rows);
-        let block_rows = even_size(thread_rows, COLUMN_BYTES / operand.bytes());
-        let all_of_k_stays = block_rows * slabs * x_row_bytes(operand) <= X_BYTES / operand.bytes();
+        let (most_rows, x_bytes) = if tile.decodes_ahead {
+            (AMX_BLOCK_ROWS, AMX_X_BYTES)
+        } else {
+            (COLUMN_BYTES / operand.bytes(), X_BYTES / operand.bytes())
+        };
+        let block_rows = even_size(thread_rows, most_rows).next_multiple_of(tile.row_unit);
+        let all_of_k_stays = block_rows * slabs * x_row_bytes(operand) <= x_bytes;
         let (pass_slabs, group_panels) = if all_of_k_stays { (slabs, 1) } else { (1, GROUP_PANELS) };
         let one_reader = matches!(strategy, Strategy::Auto | Strategy::Strip);
         let streamed = one_reader && block_rows <= tile.decoding_rows;
@@ -161,7 +172,8 @@ impl CpuPlan {
 
     fn map_memory(&mut self) {
         let Problem { k, quant_block, .. } = self.problem;
-        let (depth, blocks) = (SLAB.min(k.next_multiple_of(2)), quant_block.count(k));
+        // Weights and activations past K are zero up to a multiple of twice the unit.
+        let (depth, blocks) = (SLAB.min(k.next_multiple_of(2 * self.tile.row_unit)), quant_block.count(k));
         let add = |map: &mut MemoryMap, id, copies, element, shape: &[usize]| {
             let buffer = PlannedBuffer::new(id, MemorySpace::Cache, copies, element, shape);
             let bytes = buffer.bytes.next_multiple_of(LINE);
@@ -174,6 +186,7 @@ impl CpuPlan {
         add(&mut self.memory, BufferId::Out, 1, ElementType::F32, &out);
         if self.path == WeightPath::Buffered {
             let copies = match self.strategy {
+                Strategy::Strip if self.tile.decodes_ahead => 2,
                 Strategy::Auto | Strategy::Strip => 1,
                 Strategy::Dma | Strategy::Smem => 2,
             };
@@ -228,7 +241,12 @@ impl CpuPlan {
 
     /// Tiles of a row block, in runs of at most `most` tiles with equal row counts.
     pub fn tiles(&self, rows: Range<usize>, most: usize) -> TileRuns {
-        TileRuns::new(rows, self.tile.rows, most)
+        TileRuns::new(rows, self.tile, most)
+    }
+
+    /// Whether a result of f32 is too large to stay in a core's caches beside the operands.
+    pub fn result_exceeds_caches(&self) -> bool {
+        self.problem.m * self.problem.n * size_of::<f32>() > RESULT_BYTES * self.shares()
     }
 
     /// Bytes of scratch memory of one thread.

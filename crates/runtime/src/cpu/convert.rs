@@ -183,7 +183,7 @@ macro_rules! dispatch {
             Isa::Avx2 => unsafe { avx2::$function($($argument),*) },
             // SAFETY: `with_isa` checked that the CPU supports the ISA.
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 | Isa::Avx512Bf16 => unsafe { avx512::$function($($argument),*) },
+            Isa::Avx512 | Isa::Avx512Bf16 | Isa::Amx => unsafe { avx512::$function($($argument),*) },
             #[cfg(not(target_arch = "x86_64"))]
             _ => portable::$function($($argument),*),
         }

@@ -11,16 +11,18 @@ use super::isa::{Vector, prefetch};
 
 /// Arguments of a microkernel: rows of activations times columns of weights, over one slab of K.
 pub(super) struct TileArgs {
-    /// Number of tiles along the rows.
+    /// Number of tiles along the rows, and rows of each.
     pub tiles: usize,
+    pub rows: usize,
     /// Decoded activations: the first row, at the first k of the slab. Rows are [`x_row_bytes`] apart.
     pub x: *const u8,
     /// Decoded weights of the tile's columns, or the codes of a packed panel for a tile that decodes.
     pub w: *const u8,
-    /// Where a tile stores the weights that it decodes for later tiles.
+    /// Where a tile stores the weights that it decodes: its own, or those of the next step. Null for none.
     pub keep: *mut u8,
-    /// Codes to prefetch for the next step: a cache line per pair of k.
+    /// Codes to prefetch for the next step, or to decode: a cache line per pair of k.
     pub ahead: *const u8,
+    pub ahead_pairs: usize,
     /// Pairs of k in the slab, and in one quantization block.
     pub pairs: usize,
     pub block_pairs: usize,
@@ -34,6 +36,8 @@ pub(super) struct TileArgs {
     /// Where the accumulators are stored, and the row stride.
     pub out: *mut f32,
     pub out_stride: usize,
+    /// Whether the result is too large for the caches, so that storing it past them is faster.
+    pub streams: bool,
 }
 
 /// A microkernel.
@@ -64,7 +68,13 @@ pub(super) struct Kernels {
     pub encode: unsafe fn(&[f32], f32, &mut [u8]),
     /// Runs rounds of arithmetic in registers and returns the number of operations.
     pub spin: unsafe fn(usize) -> f64,
+    /// Prepare the calling thread for tiles, and clean up.
+    pub enter: unsafe fn(),
+    pub leave: unsafe fn(),
 }
+
+/// For ISAs that need no preparation.
+pub(super) unsafe fn nothing() {}
 
 /// Weights at [`TileArgs::w`] are decoded.
 pub(super) const LOADED: u8 = 0;
@@ -429,6 +439,8 @@ macro_rules! kernels {
                 abs_max_bits,
                 encode,
                 spin,
+                enter: kernel::nothing,
+                leave: kernel::nothing,
             }
         };
     };

@@ -201,7 +201,7 @@ fn run_share<T: Output>(work: &SharedWork<'_>, share: Share, memory: &mut [Line]
             nest::run(work, Smem { dma, table }, share, x, sums, out);
         }
         (Strategy::Strip, WeightRef::Packed(weight)) => {
-            let fetch = Strip { work, weight, buffer, table };
+            let fetch = Strip::new(work, weight, buffer, table);
             nest::run(work, fetch, share, x, sums, out);
         }
         _ => unreachable!("the form of the weight was checked"),

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Most rows of a tile.
-const MAX_ROWS: usize = 8;
+const MAX_ROWS: usize = 32;
 const MAX_BLOCKS: usize = SLAB / QuantBlock::B128.size();
 /// The activation scales of one tile, block by block.
 pub(super) type TileScales = [[f32; MAX_ROWS]; MAX_BLOCKS];
@@ -32,7 +32,7 @@ pub(super) trait Fetch {
     fn weights(&mut self, step: &Step) -> Weights;
 
     /// The codes of the next step, if they are contiguous.
-    fn codes_ahead(&self, _next: Option<&Step>) -> Option<*const u8> {
+    fn ahead(&mut self, _next: Option<&Step>) -> Option<Ahead> {
         None
     }
 
@@ -57,6 +57,16 @@ pub(super) enum Weights {
     Codes(*const u8),
     /// Packed, decoded into a buffer by the first tile.
     CodesFor(*const u8, *mut u8),
+}
+
+/// What the tiles of a step do for the next one.
+#[derive(Clone, Copy)]
+pub(super) struct Ahead {
+    /// Packed codes, to be prefetched.
+    pub codes: *const u8,
+    pub pairs: usize,
+    /// Where tiles that decode ahead put them decoded; null for other tiles.
+    pub decoded: *mut u8,
 }
 
 /// Activations before decoding.
@@ -174,7 +184,7 @@ impl SharedWork<'_> {
             }
             Values::Plain(Floats::Bf16(mat)) if self.call.kernels.operand == FloatKind::Bf16 => {
                 let pairs = out.as_chunks_mut::<2>().0;
-                pairs[len] = [0; 2];
+                pairs[len..len.next_multiple_of(32)].fill([0; 2]);
                 for (out, value) in pairs.iter_mut().zip(&mat.row(row)[columns]) {
                     *out = value.to_ne_bytes();
                 }
@@ -268,6 +278,7 @@ pub(super) fn run<T: Output>(
     let plan = work.call.plan;
     let mut steps = plan.steps(share).peekable();
     let Some(first) = steps.peek() else { return };
+    let _prepared = Prepared::new(work.call.kernels);
     fetch.begin(first);
     let mut rows = 0..0;
     while let Some(step) = steps.next() {
@@ -285,22 +296,24 @@ pub(super) fn run<T: Output>(
         let mut tiles = plan.tiles(rows.clone(), fetch.tiles_at_once());
         let count = tiles.count_tiles();
         // The first tile may decode the weights for the others.
-        let alone = tiles.next_alone();
+        let alone = if matches!(weights, Weights::CodesFor(..)) { tiles.next_alone() } else { None };
         for run in alone.into_iter().chain(tiles.by_ref()) {
             let first = run.rows.start - rows.start;
             let sums = &mut sums[first * PANEL..][..run.rows.len() * PANEL];
             let first_sum = sums.as_mut_ptr();
             let x = &x[first * x_row_bytes(plan.operand)..];
-            let ahead = if run.tiles.start == 0 { fetch.codes_ahead(steps.peek()) } else { None };
+            let ahead = if run.tiles.start == 0 { fetch.ahead(steps.peek()) } else { None };
             let (x_scales, x_scale_stride) = fetch.x_scales(&step, &run.rows);
             // SAFETY: rows and panels of this thread's share are inside the matrix.
             let direct = if step.last { unsafe { out.as_sums(run.rows.start, step.panel) } } else { None };
             let args = TileArgs {
                 tiles: run.tiles.len(),
+                rows: run.tile_rows,
                 x: x.as_ptr(),
                 w: ptr::null(),
-                keep: ptr::null_mut(),
-                ahead: ahead.unwrap_or(ptr::null()),
+                keep: ahead.map_or(ptr::null_mut(), |ahead| ahead.decoded),
+                ahead: ahead.map_or(ptr::null(), |ahead| ahead.codes),
+                ahead_pairs: ahead.map_or(0, |ahead| ahead.pairs),
                 pairs: step.depth.len().div_ceil(2),
                 block_pairs: plan.problem.quant_block.size() / 2,
                 x_scales: x_scales.as_ptr(),
@@ -309,6 +322,7 @@ pub(super) fn run<T: Output>(
                 sums: if step.first { ptr::null() } else { first_sum },
                 out: direct.unwrap_or(first_sum),
                 out_stride: if direct.is_some() { out.stride } else { PANEL },
+                streams: direct.is_some() && plan.result_exceeds_caches(),
             };
             // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tiles, and the
             // weights are those of the whole panel and slab.
@@ -325,6 +339,24 @@ pub(super) fn run<T: Output>(
             }
             fetch.meanwhile(steps.peek(), run.tiles, count);
         }
+    }
+}
+
+/// The calling thread, prepared for tiles.
+struct Prepared(&'static Kernels);
+
+impl Prepared {
+    fn new(kernels: &'static Kernels) -> Self {
+        // SAFETY: the kernels were selected for this CPU.
+        unsafe { (kernels.enter)() };
+        Self(kernels)
+    }
+}
+
+impl Drop for Prepared {
+    fn drop(&mut self) {
+        // SAFETY: entered when this value was made.
+        unsafe { (self.0.leave)() };
     }
 }
 

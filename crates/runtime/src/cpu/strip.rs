@@ -1,13 +1,14 @@
 //! `strip`: the weight is prepacked, so a panel is one stream of bytes for the whole K. With few rows it is
-//! decoded in registers; with many rows the tiles share a decoded buffer. Scales as in `smem`.
+//! decoded in registers; with many rows the tiles share a decoded buffer, which AMX fills while it multiplies
+//! the panel before. Scales as in `smem`.
 
-use std::ops::Range;
+use std::{ops::Range, ptr};
 
 use octile_core::plan::cpu::Step;
 
 use super::{
     PackedView,
-    nest::{Fetch, SharedWork, Weights},
+    nest::{Ahead, Fetch, SharedWork, Weights},
     smem::ScaleTable,
 };
 
@@ -15,8 +16,28 @@ pub(super) struct Strip<'a> {
     pub work: &'a SharedWork<'a>,
     pub weight: PackedView<'a>,
     /// One decoded panel, shared by several tiles.
-    pub buffer: &'a mut [u8],
-    pub table: ScaleTable<'a>,
+    buffer: &'a mut [u8],
+    /// The panel to decode ahead, if the tiles do that.
+    next: &'a mut [u8],
+    table: ScaleTable<'a>,
+}
+
+impl<'a> Strip<'a> {
+    /// Splits `buffer` in two if tiles decode ahead.
+    pub(super) fn new(
+        work: &'a SharedWork<'a>,
+        weight: PackedView<'a>,
+        buffer: &'a mut [u8],
+        table: ScaleTable<'a>,
+    ) -> Self {
+        let parts = if work.call.plan.tile.decodes_ahead { 2 } else { 1 };
+        let (buffer, next) = buffer.split_at_mut(buffer.len() / parts);
+        Self { work, weight, buffer, next, table }
+    }
+}
+
+fn pairs(step: &Step) -> usize {
+    step.depth.len().div_ceil(2)
 }
 
 impl Fetch for Strip<'_> {
@@ -24,13 +45,27 @@ impl Fetch for Strip<'_> {
         self.table.fill(self.work, rows);
     }
 
+    fn begin(&mut self, first: &Step) {
+        if !self.next.is_empty() {
+            let codes = self.weight.codes(first.panel, first.depth.start);
+            self.work.decode_panel(codes, pairs(first), self.next, 0..pairs(first));
+        }
+    }
+
     fn weights(&mut self, step: &Step) -> Weights {
+        if !self.next.is_empty() {
+            std::mem::swap(&mut self.buffer, &mut self.next);
+            return Weights::Decoded(self.buffer.as_ptr());
+        }
         let codes = self.weight.codes(step.panel, step.depth.start);
         self.work.weights_of(step, codes, self.buffer)
     }
 
-    fn codes_ahead(&self, next: Option<&Step>) -> Option<*const u8> {
-        next.map(|next| self.weight.codes(next.panel, next.depth.start).as_ptr())
+    fn ahead(&mut self, next: Option<&Step>) -> Option<Ahead> {
+        let next = next?;
+        let codes = self.weight.codes(next.panel, next.depth.start);
+        let decoded = if self.next.is_empty() { ptr::null_mut() } else { self.next.as_mut_ptr() };
+        Some(Ahead { codes: codes.as_ptr(), pairs: pairs(next), decoded })
     }
 
     fn tiles_at_once(&self) -> usize {

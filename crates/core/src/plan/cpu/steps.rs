@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{CpuPlan, SLAB};
-use crate::Problem;
+use crate::{Problem, device::cpu::RegisterTile};
 
 /// The rectangle of the result that one thread computes, in rows and panels.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -145,23 +145,29 @@ pub struct TileRun {
     pub tiles: Range<usize>,
 }
 
-/// The fewest tiles of nearly equal size, longer ones first.
+/// The fewest tiles, of nearly equal size where any size is as fast, longer ones first.
 #[derive(Clone, Debug)]
 pub struct TileRuns {
     rows: Range<usize>,
-    /// Rows of the shorter tiles.
-    size: usize,
+    /// Number and rows of the longer tiles, and rows of the others.
     longer: usize,
+    longer_rows: usize,
+    shorter_rows: usize,
     tiles: usize,
     next: usize,
     most: usize,
 }
 
 impl TileRuns {
-    pub(super) fn new(rows: Range<usize>, max: usize, most: usize) -> Self {
-        let tiles = rows.len().div_ceil(max);
-        let (size, longer) = (rows.len() / tiles.max(1), rows.len() % tiles.max(1));
-        Self { rows, size, longer, tiles, next: 0, most }
+    pub(super) fn new(rows: Range<usize>, tile: RegisterTile, most: usize) -> Self {
+        let len = rows.len();
+        let tiles = len.div_ceil(tile.rows);
+        let (longer, longer_rows, shorter_rows) = if tile.row_unit == 1 {
+            (len % tiles.max(1), len / tiles.max(1) + 1, len / tiles.max(1))
+        } else {
+            (len / tile.rows, tile.rows, len % tile.rows)
+        };
+        Self { rows, longer, longer_rows, shorter_rows, tiles, next: 0, most }
     }
 
     /// Total number of tiles.
@@ -188,7 +194,7 @@ impl Iterator for TileRuns {
         if tiles.is_empty() {
             return None;
         }
-        let tile_rows = self.size + usize::from(is_longer);
+        let tile_rows = if is_longer { self.longer_rows } else { self.shorter_rows };
         let start = self.rows.start;
         self.next = tiles.end;
         self.rows.start += tiles.len() * tile_rows;

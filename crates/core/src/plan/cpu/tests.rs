@@ -99,12 +99,22 @@ fn tiles_cover_a_row_block_with_rows_that_kernels_have() {
 
 #[test]
 fn tiles_are_even() {
-    let mut tiles = TileRuns::new(10..27, 6, usize::MAX);
+    let tile = Isa::Avx2.tile(FloatKind::F32);
+    let mut tiles = TileRuns::new(10..27, tile, usize::MAX);
     assert_eq!(tiles.next_alone(), Some(TileRun { rows: 10..16, tile_rows: 6, tiles: 0..1 }));
     assert_eq!(tiles.next(), Some(TileRun { rows: 16..22, tile_rows: 6, tiles: 1..2 }));
     assert_eq!(tiles.next(), Some(TileRun { rows: 22..27, tile_rows: 5, tiles: 2..3 }));
     assert_eq!(tiles.next(), None);
-    assert_eq!(TileRuns::new(5..5, 6, 1).next(), None);
+    assert_eq!(TileRuns::new(5..5, tile, 1).next(), None);
+}
+
+#[test]
+fn amx_tiles_are_whole() {
+    let tile = Isa::Amx.tile(FloatKind::Bf16);
+    let mut tiles = TileRuns::new(10..110, tile, usize::MAX);
+    assert_eq!(tiles.next(), Some(TileRun { rows: 10..106, tile_rows: 32, tiles: 0..3 }));
+    assert_eq!(tiles.next(), Some(TileRun { rows: 106..110, tile_rows: 4, tiles: 3..4 }));
+    assert_eq!(tiles.next(), None);
 }
 
 #[test]

@@ -97,7 +97,7 @@ impl Vector<2> for Avx512Bf16 {
 
 /// The lower, then the upper eight codes of each 16 bytes as bf16.
 #[inline(always)]
-unsafe fn decode_bf16(codes: __m512i) -> [__m512i; 2] {
+pub(super) unsafe fn decode_bf16(codes: __m512i) -> [__m512i; 2] {
     // SAFETY: the caller guarantees the ISA.
     unsafe {
         let low = look_up(codes, &LOW_BYTES);

@@ -3,6 +3,8 @@
 mod portable;
 
 #[cfg(target_arch = "x86_64")]
+mod amx;
+#[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
@@ -76,6 +78,10 @@ pub(super) fn is_available(isa: Isa) -> bool {
         Isa::Avx2 => has!("avx2" "fma" "f16c"),
         Isa::Avx512 => is_available(Isa::Avx2) && has!("avx512f" "avx512bw" "avx512dq" "avx512vl"),
         Isa::Avx512Bf16 => is_available(Isa::Avx512) && has!("avx512vbmi" "avx512bf16"),
+        #[cfg(target_arch = "x86_64")]
+        Isa::Amx => is_available(Isa::Avx512Bf16) && amx::is_usable(),
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Amx => false,
     }
 }
 
@@ -85,8 +91,9 @@ pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
     match (isa, operand) {
         (Isa::Portable, _) => &portable::KERNELS,
         (Isa::Avx2, _) => &avx2::KERNELS,
+        (Isa::Amx, FloatKind::Bf16) => &amx::KERNELS,
         (Isa::Avx512Bf16, FloatKind::Bf16) => &avx512bf16::KERNELS,
-        (Isa::Avx512 | Isa::Avx512Bf16, _) => &avx512::KERNELS,
+        (Isa::Avx512 | Isa::Avx512Bf16 | Isa::Amx, _) => &avx512::KERNELS,
     }
 }
 
@@ -117,7 +124,7 @@ mod tests {
     fn kernels_are_what_plans_count_on() {
         for isa in Isa::ALL {
             for operand in [FloatKind::F32, FloatKind::Bf16] {
-                if operand == FloatKind::Bf16 && isa != Isa::Avx512Bf16 {
+                if operand == FloatKind::Bf16 && !matches!(isa, Isa::Avx512Bf16 | Isa::Amx) {
                     continue;
                 }
                 let (kernels, tile) = (kernels(isa, operand), isa.tile(operand));
