@@ -64,7 +64,8 @@ class Sides:
         """All contenders of the group, with PyTorch's operands prepared."""
         samples, warmup, limit_s = self._args.samples, self._args.warmup, self._args.limit_s
         worker = self.worker(group.lane)
-        worker.ask(prepare=dataclasses.asdict(group.shape))
+        paths = [path for path, _ in group.torch.values()]
+        worker.ask(prepare={**dataclasses.asdict(group.shape), "paths": paths})
 
         def time_octile(settings: Settings) -> List[float]:
             record = octile.take_samples(self.octile, group.shape, settings, samples, warmup)

@@ -1,5 +1,7 @@
 """What torch_cpu.py compares: shapes, contenders and targets."""
 
+import os
+import pathlib
 from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from harness.comparison import Target
@@ -7,6 +9,9 @@ from harness.octile import Settings, Shape
 
 SQUARES = (Shape(512, 512, 512, 128), Shape(1024, 1024, 1024, 256), Shape(2048, 2048, 2048, 512))
 ONE_ROW, SIXTEEN_ROWS = Shape(1, 4096, 4096, 128), Shape(16, 4096, 4096, 128)
+SIXTY_FOUR_ROWS = Shape(64, 4096, 4096, 128)
+LAYERS = (Shape(16, 7168, 2048, 128), Shape(64, 7168, 2048, 128))
+LARGE = (Shape(2048, 2048, 2048, 128), Shape(4096, 4096, 4096, 128))
 FEW_ROWS_X = ("bf16", "f32", "bf16-plain", "f32-plain")
 
 WIDE_PATHS = ("f32", "bf16")
@@ -27,6 +32,8 @@ class Lane(NamedTuple):
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 AVX2_ONLY = {"ATEN_CPU_CAPABILITY": "avx2", "MKL_ENABLE_INSTRUCTIONS": "AVX2", "ONEDNN_MAX_CPU_ISA": "AVX2"}
 NATIVE = Lane("native", None, ONE_THREAD)
+ONE_OVER_BF16 = Lane("one thread over bf16", None, ONE_THREAD)
+ALL_OVER_BF16 = Lane("all threads over bf16", None, {})
 AVX2 = Lane("avx2", "avx2", {**ONE_THREAD, **AVX2_ONLY})
 
 
@@ -77,9 +84,20 @@ def few_rows_group(shape: Shape, lane: Lane, at_least: float) -> Group:
     return Group(shape, lane, contenders, torch_paths(), targets)
 
 
+def bf16_group(shape: Shape, lane: Lane) -> Group:
+    """fp8 weights against weights that PyTorch has in bf16. The target holds where both have AMX."""
+    threads = 1 if lane is ONE_OVER_BF16 else os.cpu_count() or 1
+    ours, peer = "octile fp8", "torch bf16"
+    at_least = 2.0 if shape.m == 1 else 1.5
+    has_amx = "amx_bf16" in pathlib.Path("/proc/cpuinfo").read_text()
+    targets = (Target(f"{shape} {lane.name}", ours, (peer,), at_least),) if has_amx else ()
+    return Group(shape, lane, {ours: Settings("fp8", threads=threads)}, {peer: ("bf16", threads)}, targets)
+
+
 def all_groups() -> List[Group]:
     """Everything that is compared, lane by lane."""
-    groups = []
+    shapes = (*SQUARES, *LARGE, ONE_ROW, SIXTEEN_ROWS, SIXTY_FOUR_ROWS, *LAYERS)
+    groups = [bf16_group(shape, lane) for lane in (ONE_OVER_BF16, ALL_OVER_BF16) for shape in shapes]
     for lane in (NATIVE, AVX2):
         groups += [square_group(shape, lane) for shape in SQUARES]
         groups += [few_rows_group(ONE_ROW, lane, 3.0), few_rows_group(SIXTEEN_ROWS, lane, 2.0)]

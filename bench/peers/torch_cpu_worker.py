@@ -1,6 +1,6 @@
 """Times PyTorch for torch_cpu.py, which starts it. One JSON object per line in, one per line out:
 
-    {"prepare": {"m": 512, "n": 512, "k": 512, "quant_block": 128}}          -> {}
+    {"prepare": {"m": 512, "n": 512, "k": 512, "quant_block": 128, "paths": ["f32"]}}          -> {}
     {"time": "f32", "threads": 1, "samples": 5, "warmup": 1, "limit_s": 1}   -> {"samples_ms": [...]}
 
 The operands: x of m x k, and a weight of n x k in f8e4m3fn with one f32 scale per block. Only the steps that
@@ -43,8 +43,8 @@ def dequantize_and_multiply(x, codes, scales, qb):
     return x @ dequantize(codes, scales, qb, x.dtype).T
 
 
-def make_paths(m, n, k, quant_block):
-    """Operands for one shape, and the functions to time on them, by name."""
+def make_paths(m, n, k, quant_block, paths):
+    """Operands for one shape, and the functions to time on them, by name; checks those of `paths`."""
     if n % quant_block or k % quant_block:
         raise ValueError(f"N {n} and K {k} must be multiples of the block side {quant_block}")
     torch._dynamo.reset()
@@ -52,18 +52,18 @@ def make_paths(m, n, k, quant_block):
     codes, scales = quantize(torch.randn(n, k, generator=generator), quant_block)
     x = torch.randn(m, k, generator=generator)
     weight = dequantize(codes, scales, quant_block, torch.float32)
-    paths = {}
+    functions = {}
     for name, dtype in (("f32", torch.float32), ("bf16", torch.bfloat16)):
         x_ready, weight_ready = x.to(dtype), weight.to(dtype)
         compiled = torch.compile(dequantize_and_multiply, dynamic=False)
         # Default arguments, because a closure would capture the operands of the last iteration.
-        paths[name] = lambda x=x_ready, w=weight_ready: x @ w.T
-        paths[f"fp8 to {name}"] = lambda x=x_ready: dequantize_and_multiply(x, codes, scales, quant_block)
-        paths[f"fp8 to {name}, compiled"] = lambda x=x_ready, f=compiled: f(x, codes, scales, quant_block)
+        functions[name] = lambda x=x_ready, w=weight_ready: x @ w.T
+        functions[f"fp8 to {name}"] = lambda x=x_ready: dequantize_and_multiply(x, codes, scales, quant_block)
+        functions[f"fp8 to {name}, compiled"] = lambda x=x_ready, f=compiled: f(x, codes, scales, quant_block)
     expected = x.double() @ weight.double().T
-    for name, path in paths.items():
-        check(name, path(), expected)
-    return paths
+    for name in paths:
+        check(name, functions[name](), expected)
+    return functions
 
 
 def check(name, result, expected):
