@@ -194,7 +194,7 @@ pub struct WorkArgs {
     /// Threads of the CPU backend [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
-    /// CPU instruction set: portable, avx2, avx512, avx512bf16, amx [default: best]
+    /// CPU instruction set: portable, avx2, avx512, avx512bf16, amx [default: fastest]
     #[arg(long, value_name = "ISA")]
     pub isa: Option<Isa>,
     /// Block mode of TPU kernels: auto, aligned, large; repeatable [default: auto]

@@ -71,7 +71,7 @@ impl Backend for Mutant {
         Strategy::Auto
     }
 
-    fn peak(&self) -> Result<Peak> {
+    fn peak(&self, _: &Problem) -> Result<Peak> {
         Ok(Peak { tflops: 1.0, read_gbytes: 1.0 })
     }
 

@@ -44,8 +44,9 @@ fn text(report: &TestReport) -> String {
     let mut text = title(report);
     for case in &report.cases {
         let problem = &case.case.problem;
-        let _ =
-            writeln!(text, "\nTest: {problem} ({}), x {}, out {}", case.case.label, problem.x, problem.out);
+        let isa = case.isa.map(|isa| format!(", isa {isa}")).unwrap_or_default();
+        let (label, x, out) = (&case.case.label, problem.x, problem.out);
+        let _ = writeln!(text, "\nTest: {problem} ({label}), x {x}, out {out}{isa}");
         let _ = writeln!(
             text,
             "  {:<4} {:<20} {:>12} {:>12} {:>12} {:>8}",
@@ -140,7 +141,9 @@ fn conclusion(report: &TestReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use octile_core::{Problem, QuantBlock, Strategy, exact::WrongElement, oracle::Comparison};
+    use octile_core::{
+        Problem, QuantBlock, Strategy, device::cpu::Isa, exact::WrongElement, oracle::Comparison,
+    };
     use octile_harness::{backend::Setup, case::named_cases, record::Provenance};
 
     use super::*;
@@ -164,10 +167,12 @@ mod tests {
         let problem = Problem::new(512, 512, 512, QuantBlock::B128).unwrap();
         let drops_a_block = CaseChecks {
             case: named_cases(&[problem]).remove(0),
+            isa: Some(Isa::Avx2),
             checks: vec![(Strategy::Auto, Check { exact: Some(inexact), ..check(0.9, true) })],
         };
         let case = CaseChecks {
             case: named_cases(&[problem]).remove(0),
+            isa: Some(Isa::Avx2),
             checks: vec![
                 (Strategy::Auto, check(0.01, true)),
                 (Strategy::Dma, check(17.0, true)),

@@ -1,4 +1,12 @@
-//! CPU instruction sets that the kernels distinguish.
+//! CPU instruction sets that the kernels distinguish, and which of them multiplies what.
+
+mod dispatch;
+mod microarchitecture;
+mod rates;
+
+pub use dispatch::{IsaDispatch, RowRange};
+pub use microarchitecture::{CpuId, Microarchitecture};
+pub use rates::{CpuRates, IsaRates, SAMPLED_ROWS};
 
 use std::{fmt, str::FromStr};
 
@@ -41,6 +49,28 @@ impl Isa {
             Self::Avx512Bf16 => "avx512bf16",
             Self::Amx => "amx",
         }
+    }
+
+    /// What a machine must have, in words.
+    pub const fn requirement(self) -> &'static str {
+        match self {
+            Self::Portable => "nothing",
+            Self::Avx2 => "an x86-64 processor with AVX2, FMA and F16C (Haswell, Zen or later)",
+            Self::Avx512 => "an x86-64 processor with AVX-512 F, BW, DQ and VL (Skylake-X, Zen 4 or later)",
+            Self::Avx512Bf16 => {
+                "an x86-64 processor with AVX-512 VBMI and BF16 (Zen 4, Sapphire Rapids or later)"
+            }
+            Self::Amx => {
+                "an x86-64 processor with AMX BF16 (Sapphire Rapids or later), and an operating system that \
+                 permits its use"
+            }
+        }
+    }
+
+    /// Whether this instruction set has kernels of its own for x whose values are exact in `operand`; if not,
+    /// it uses those of another.
+    pub const fn is_candidate(self, operand: FloatKind) -> bool {
+        matches!(operand, FloatKind::Bf16) || matches!(self, Self::Portable | Self::Avx2 | Self::Avx512)
     }
 
     /// Type of both operands in the multiply-add. Every f8e4m3fn value is exact in it.

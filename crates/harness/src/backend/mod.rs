@@ -37,8 +37,13 @@ pub trait Backend {
     /// The strategy that the backend picks for `problem`.
     fn best(&self, problem: &Problem) -> Strategy;
 
-    /// Measures peak arithmetic and bandwidth.
-    fn peak(&self) -> Result<Peak>;
+    /// The CPU instruction set that multiplies `problem`, where the backend chooses among several.
+    fn isa_for(&self, _: &Problem) -> Option<Isa> {
+        None
+    }
+
+    /// Measures peak arithmetic with the instructions that multiply `problem`, and bandwidth.
+    fn peak(&self, problem: &Problem) -> Result<Peak>;
 
     /// Prepares a strategy to multiply these operands repeatedly.
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>>;
@@ -68,7 +73,7 @@ pub trait Contender {
 pub enum BackendChoice {
     /// This machine's CPU.
     Cpu {
-        /// Instruction set; the best one by default.
+        /// Instruction set; the fastest for each problem by default.
         isa: Option<Isa>,
         /// Threads; one per core by default.
         threads: Option<usize>,
@@ -101,7 +106,7 @@ pub enum Setup {
     Cpu {
         /// CPU model.
         cpu_model: String,
-        /// Instruction set in use.
+        /// Instruction sets in use; each result names its own.
         isa: String,
         /// Threads in use.
         threads: usize,

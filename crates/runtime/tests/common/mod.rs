@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
+use std::{io::Write, sync::Once};
+
 use half::{bf16, f16};
 use octile_core::{
     bound::Accumulator,
@@ -33,9 +35,26 @@ pub(crate) const X_KINDS: [ActivationKind; 11] = {
     ]
 };
 
-/// A backend for every ISA of this CPU.
+/// A backend for every ISA of this CPU. Reports once which ISAs are not tested, and what they need.
 pub(crate) fn cpus(threads: usize) -> Vec<Cpu> {
-    available().into_iter().map(|isa| cpu(isa, threads)).collect()
+    isas().into_iter().map(|isa| cpu(isa, threads)).collect()
+}
+
+/// Every ISA of this CPU, with the same report.
+pub(crate) fn isas() -> Vec<Isa> {
+    static REPORT: Once = Once::new();
+    let available = available();
+    REPORT.call_once(|| {
+        let program = std::env::current_exe().unwrap_or_default();
+        let tests = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let tests = tests.rsplit_once('-').map_or(&*tests, |(name, _)| name);
+        for isa in Isa::ALL.into_iter().filter(|isa| !available.contains(isa)) {
+            // Written directly, because the test runner captures what passing tests print.
+            let need = isa.requirement();
+            let _ = writeln!(std::io::stderr(), "NOT RUN: {tests} with {isa} needs {need}");
+        }
+    });
+    available
 }
 
 pub(crate) fn cpu(isa: Isa, threads: usize) -> Cpu {
@@ -159,7 +178,7 @@ impl Case {
             "{problem} x {} out {} {strategy} {}: {comparison:?}",
             problem.x,
             problem.out,
-            cpu.isa(),
+            cpu.dispatch(),
         );
     }
 }
