@@ -194,6 +194,11 @@ pub struct WorkArgs {
     /// Threads of the CPU backend [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Keep each thread of the CPU backend on one core
+    ///
+    /// For timings on a machine where nothing else runs. Linux only; elsewhere it has no effect.
+    #[arg(long)]
+    pub pin_threads: bool,
     /// CPU instruction set: portable, avx2, avx512, avx512bf16, amx [default: fastest]
     #[arg(long, value_name = "ISA")]
     pub isa: Option<Isa>,
@@ -348,6 +353,7 @@ impl WorkArgs {
         let options = [
             ("--isa", self.isa.is_some(), cpu, "--backend cpu"),
             ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
+            ("--pin-threads", self.pin_threads, cpu, "--backend cpu"),
             ("--mode", !self.modes.is_empty(), simulated, "--backend tpu-sim"),
             ("--promote", self.promote.is_some(), gpu, "--backend gpu or gpu-sim"),
             ("--for-racecheck", self.for_racecheck, gpu, "--backend gpu or gpu-sim"),

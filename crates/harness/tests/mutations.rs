@@ -60,7 +60,7 @@ struct Mutant(Mistake, Accumulator);
 
 impl Backend for Mutant {
     fn setup(&self) -> Setup {
-        Setup::Cpu { cpu_model: String::new(), isa: String::new(), threads: 1 }
+        Setup::Cpu { cpu_model: String::new(), isa: String::new(), threads: 1, pinned: false }
     }
 
     fn accumulator(&self) -> Accumulator {

@@ -287,7 +287,12 @@ mod tests {
         };
         BenchReport {
             provenance: Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0".into() },
-            setup: Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 },
+            setup: Setup::Cpu {
+                cpu_model: "a processor".into(),
+                isa: "avx2".into(),
+                threads: 2,
+                pinned: false,
+            },
             peak: Peak { tflops: 0.5, read_gbytes: 20.0 },
             seed: 1,
             warmup: 2,

@@ -180,7 +180,8 @@ mod tests {
                 (Strategy::Strip, Check { stopped: Some("line 7: deadlock".into()), ..check(17.0, true) }),
             ],
         };
-        let setup = Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 };
+        let setup =
+            Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2, pinned: false };
         let provenance = Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0".into() };
         insta::assert_snapshot!(text(&TestReport {
             provenance,

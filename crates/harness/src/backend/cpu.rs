@@ -16,19 +16,20 @@ use crate::Result;
 /// The CPU backend with its thread pool.
 pub struct CpuBackend {
     cpu: Cpu,
+    pinned: bool,
 }
 
 impl CpuBackend {
     /// The CPU with the fastest instruction set for each problem and one thread per core, unless named.
-    pub fn open(isa: Option<Isa>, threads: Option<usize>) -> Result<Self> {
-        let mut builder = Cpu::builder();
+    pub fn open(isa: Option<Isa>, threads: Option<usize>, pinned: bool) -> Result<Self> {
+        let mut builder = Cpu::builder().pin_threads(pinned);
         if let Some(isa) = isa {
             builder = builder.isa(isa);
         }
         if let Some(threads) = threads {
             builder = builder.threads(threads);
         }
-        Ok(Self { cpu: builder.build()? })
+        Ok(Self { cpu: builder.build()?, pinned })
     }
 }
 
@@ -44,7 +45,7 @@ pub fn cpu_model() -> String {
 impl Backend for CpuBackend {
     fn setup(&self) -> Setup {
         let (isa, threads) = (self.cpu.dispatch().to_string(), self.cpu.threads());
-        Setup::Cpu { cpu_model: cpu_model(), isa, threads }
+        Setup::Cpu { cpu_model: cpu_model(), isa, threads, pinned: self.pinned }
     }
 
     fn accumulator(&self) -> Accumulator {

@@ -77,6 +77,8 @@ pub enum BackendChoice {
         isa: Option<Isa>,
         /// Threads; one per core by default.
         threads: Option<usize>,
+        /// Whether each thread stays on one core.
+        pin_threads: bool,
     },
     /// The first usable GPU.
     Gpu(KernelOptions),
@@ -90,7 +92,7 @@ impl BackendChoice {
     /// Opens the backend.
     pub fn open(self) -> Result<Box<dyn Backend>> {
         Ok(match self {
-            Self::Cpu { isa, threads } => Box::new(CpuBackend::open(isa, threads)?),
+            Self::Cpu { isa, threads, pin_threads } => Box::new(CpuBackend::open(isa, threads, pin_threads)?),
             Self::Gpu(kernels) => Box::new(GpuBackend::open(kernels)?),
             Self::GpuSim(kernels) => Box::new(GpuSimBackend::open(kernels)),
             Self::TpuSim(mode) => Box::new(TpuSimBackend::open(mode)?),
@@ -110,6 +112,9 @@ pub enum Setup {
         isa: String,
         /// Threads in use.
         threads: usize,
+        /// Whether each thread stays on one core.
+        #[serde(default)]
+        pinned: bool,
     },
     /// A GPU.
     Gpu {
@@ -155,8 +160,9 @@ impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |count: &usize| if *count == 1 { "" } else { "s" };
         match self {
-            Self::Cpu { cpu_model, isa, threads } => {
-                write!(f, "cpu: {cpu_model}, {threads} thread{}, {isa}", plural(threads))
+            Self::Cpu { cpu_model, isa, threads, pinned } => {
+                let (s, kind) = (plural(threads), if *pinned { "pinned " } else { "" });
+                write!(f, "cpu: {cpu_model}, {threads} {kind}thread{s}, {isa}")
             }
             Self::Gpu { gpu_model, isa, sms, cuda_driver, kernels } => {
                 let s = plural(sms);
@@ -196,7 +202,7 @@ mod tests {
     #[test]
     fn a_setup_describes_the_machine() {
         let setups = [
-            Setup::Cpu { cpu_model: "p".into(), isa: "avx2".into(), threads: 1 },
+            Setup::Cpu { cpu_model: "p".into(), isa: "avx2".into(), threads: 1, pinned: false },
             Setup::Gpu {
                 gpu_model: "g".into(),
                 isa: "sm_90a".into(),

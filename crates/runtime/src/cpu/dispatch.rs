@@ -11,7 +11,9 @@ use octile_core::{
 use super::{Activation, Cpu, PackedWeight, Workspace, available};
 
 /// Environment variable that names an ISA for all problems of the process.
-pub(super) const VARIABLE: &str = "OCTILE_ISA";
+pub(super) const ISA_VARIABLE: &str = "OCTILE_ISA";
+/// Environment variable that asks for results which do not depend on the number of rows.
+pub(super) const INVARIANT_VARIABLE: &str = "OCTILE_BATCH_INVARIANT";
 
 /// Where the choice of ISAs comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -219,7 +221,8 @@ mod tests {
         for range in dispatch.ranges(FloatKind::Bf16) {
             assert!(isas.contains(&range.isa), "{range:?}");
         }
-        if isas.len() > 1 {
+        // Checks of pointers and overflows cost more than the instructions save.
+        if isas.len() > 1 && !cfg!(debug_assertions) {
             assert!(!dispatch.to_string().contains("portable"), "{dispatch}");
         }
     }

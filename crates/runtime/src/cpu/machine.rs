@@ -11,7 +11,7 @@ use octile_core::{
 
 use super::{
     PackedWeight, Workspace,
-    dispatch::{self, DispatchSource, VARIABLE},
+    dispatch::{self, DispatchSource, INVARIANT_VARIABLE, ISA_VARIABLE},
     isa,
     threads::Threads,
 };
@@ -34,7 +34,7 @@ pub enum CpuError {
         available: Vec<Isa>,
     },
     /// The environment names an unknown ISA.
-    #[error("{VARIABLE}: {0}")]
+    #[error("{ISA_VARIABLE}: {0}")]
     Variable(UnknownIsa),
     /// No threads.
     #[error("the thread count is 0: use at least 1")]
@@ -57,6 +57,7 @@ fn names(isas: &[Isa]) -> String {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuBuilder {
     isa: Option<Isa>,
+    is_batch_invariant: bool,
     threads: Option<usize>,
     pins_threads: bool,
     spreads_small_work: bool,
@@ -66,6 +67,13 @@ impl CpuBuilder {
     /// Uses one ISA for all problems instead of the fastest for each.
     pub fn isa(self, isa: Isa) -> Self {
         Self { isa: Some(isa), ..self }
+    }
+
+    /// Uses the ISA that is fastest for many rows for any number of rows, so that a row's result does not
+    /// depend on the rows beside it. Otherwise few rows may use another ISA, whose sums are rounded in another
+    /// order.
+    pub fn batch_invariant(self) -> Self {
+        Self { is_batch_invariant: true, ..self }
     }
 
     /// Uses all threads for problems of any size, also where waking them costs more than it gains: for tests.
@@ -86,7 +94,8 @@ impl CpuBuilder {
 
     /// Checks the ISA. Threads start with the first multiplication that needs them.
     ///
-    /// Without [`CpuBuilder::isa`], the environment variable `OCTILE_ISA` can name one for all problems.
+    /// Without [`CpuBuilder::isa`], the environment variable `OCTILE_ISA` can name one for all problems, and
+    /// `OCTILE_BATCH_INVARIANT=1` has the effect of [`CpuBuilder::batch_invariant`].
     pub fn build(self) -> Result<Cpu, CpuError> {
         let isa = match self.isa {
             None => isa_of_environment()?,
@@ -100,16 +109,29 @@ impl CpuBuilder {
         if threads == 0 {
             return Err(CpuError::NoThreads);
         }
+        let own = match isa {
+            Some(isa) => Some((IsaDispatch::only(isa), DispatchSource::Named)),
+            None if self.is_batch_invariant || is_set(INVARIANT_VARIABLE) => {
+                let (dispatch, source) = dispatch::of_machine();
+                Some((dispatch.batch_invariant(), source))
+            }
+            None => None,
+        };
         Ok(Cpu {
-            only: isa.map(IsaDispatch::only),
+            own,
             threads: Threads::new(threads, self.pins_threads),
             spreads_small_work: self.spreads_small_work,
         })
     }
 }
 
+/// Whether an environment variable is neither empty nor 0.
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
 fn isa_of_environment() -> Result<Option<Isa>, CpuError> {
-    let named = std::env::var_os(VARIABLE).filter(|name| !name.is_empty());
+    let named = std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty());
     named.map(|name| name.to_string_lossy().parse()).transpose().map_err(CpuError::Variable)
 }
 
@@ -119,8 +141,8 @@ const WORTH_PACKING_TOGETHER: usize = 1 << 20;
 /// The CPU backend: kernels for each ISA and a thread pool.
 #[derive(Debug)]
 pub struct Cpu {
-    /// Unless the fastest ISA is used for each problem.
-    only: Option<IsaDispatch>,
+    /// Unless it is that of the machine.
+    own: Option<(IsaDispatch, DispatchSource)>,
     threads: Threads,
     spreads_small_work: bool,
 }
@@ -149,12 +171,12 @@ impl Cpu {
     ///
     /// On a CPU whose rates are not known, the first call in a process measures them, in some milliseconds.
     pub fn dispatch(&self) -> &IsaDispatch {
-        self.only.as_ref().unwrap_or_else(|| dispatch::of_machine().0)
+        self.own.as_ref().map_or_else(|| dispatch::of_machine().0, |(dispatch, _)| dispatch)
     }
 
     /// Where the choice of ISAs comes from.
     pub fn dispatch_source(&self) -> DispatchSource {
-        if self.only.is_some() { DispatchSource::Named } else { dispatch::of_machine().1 }
+        self.own.as_ref().map_or_else(|| dispatch::of_machine().1, |(_, source)| *source)
     }
 
     /// The ISA that multiplies a problem.

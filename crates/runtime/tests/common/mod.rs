@@ -105,6 +105,21 @@ impl Case {
         self.operands.problem
     }
 
+    /// The same weight with the first rows of x, which are not quantized.
+    pub(crate) fn first_rows(&self, rows: usize) -> Self {
+        let Operands { problem, weight, x } = &self.operands;
+        let problem =
+            Problem::new(rows, problem.n, problem.k, problem.quant_block).unwrap().with_x(problem.x);
+        let x = match x {
+            Activations::Fp8(_) => panic!("quantized activations have scales"),
+            Activations::F32(x) => Activations::F32(x[..rows * problem.k].to_vec()),
+            Activations::Bf16(x) => Activations::Bf16(x[..rows * problem.k].to_vec()),
+            Activations::F16(x) => Activations::F16(x[..rows * problem.k].to_vec()),
+        };
+        let operands = Operands { problem, weight: weight.clone(), x };
+        Self { packed: PackedWeight::new(weight), operands }
+    }
+
     /// Gives every weight block a different scale.
     pub(crate) fn scale_blocks(&mut self, scale: impl Fn(usize) -> f32) {
         let weight = &self.operands.weight;

@@ -66,6 +66,15 @@ impl IsaDispatch {
         Some(Self { bf16: ranges(&rates.bf16)?, f32: ranges(&rates.f32)? })
     }
 
+    /// The same for any number of rows: the ISA that is fastest for many.
+    pub fn batch_invariant(&self) -> Self {
+        let for_many = |ranges: &[RowRange]| {
+            let last = ranges.last().map(|range| RowRange { first: 1, ..*range });
+            last.into_iter().collect()
+        };
+        Self { bf16: for_many(&self.bf16), f32: for_many(&self.f32) }
+    }
+
     /// The ISA for a problem.
     pub fn isa_for(&self, problem: &Problem) -> Isa {
         let ranges = self.ranges(Isa::Amx.operand(problem.x));
@@ -144,6 +153,9 @@ mod tests {
         );
         assert_eq!(shown(all.ranges(FloatKind::F32)), ["avx2: 1 row", "avx512: 2 rows and more"]);
         assert_eq!(all.to_string(), "avx512bf16 + avx512 + amx + avx2");
+        let invariant = all.batch_invariant();
+        assert_eq!(shown(invariant.ranges(FloatKind::Bf16)), ["amx: any number of rows"]);
+        assert_eq!(shown(invariant.ranges(FloatKind::F32)), ["avx512: any number of rows"]);
         let fp8 = ActivationKind::Fp8(ScaleGranularity::Token);
         let of = |m, x| all.isa_for(&problem(m, x));
         assert_eq!(
