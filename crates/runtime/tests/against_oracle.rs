@@ -73,7 +73,10 @@ fn large_problems_go_through_every_loop() {
         for cpu in cpus(2) {
             for strategy in Strategy::ALL {
                 let plan = cpu.plan(&problem, strategy);
-                assert!(plan.block_rows < problem.m && plan.strips().count() * plan.shares() > 1, "{plan:?}");
+                assert!(
+                    plan.block_rows < problem.m && plan.strips().count() * plan.workers() > 1,
+                    "{plan:?}"
+                );
                 case.check::<f32>(&cpu, strategy, &reference);
             }
         }

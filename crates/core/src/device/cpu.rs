@@ -91,9 +91,13 @@ impl Isa {
             (Self::Amx, FloatKind::Bf16) => return RegisterTile::AMX,
             (Self::Avx512 | Self::Avx512Bf16 | Self::Amx, _) => (6, 32, 4, FloatKind::F32),
         };
-        RegisterTile { rows, row_unit: 1, cols, decoding_rows, decodes_ahead: false, weight }
+        RegisterTile { rows, row_unit: 1, cols, slab: SLAB, decoding_rows, decodes_ahead: false, weight }
     }
 }
+
+/// Length along K that vector microkernels go through at once: the largest quantization block, a multiple of
+/// the others.
+pub const SLAB: usize = 512;
 
 /// The part of the result that a microkernel accumulates in registers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +108,8 @@ pub struct RegisterTile {
     pub row_unit: usize,
     /// Columns.
     pub cols: usize,
+    /// Length along K that is decoded and multiplied together.
+    pub slab: usize,
     /// Most rows of the microkernel that decodes weights in registers, beside the accumulators.
     pub decoding_rows: usize,
     /// Whether the microkernel decodes the next weights into a buffer while it multiplies.
@@ -118,6 +124,8 @@ impl RegisterTile {
         rows: 32,
         row_unit: 16,
         cols: 32,
+        // Two panels of decoded weights stay in the L1 cache: the one in use, and the next.
+        slab: 256,
         decoding_rows: 0,
         decodes_ahead: true,
         weight: FloatKind::Bf16,

@@ -1,15 +1,17 @@
-//! Plans for CPU kernels: register tile, cache blocks, the share of each thread, and its scratch memory.
+//! Plans for CPU kernels: register tile, cache blocks, the work of each thread, and its scratch memory.
 //!
-//! The loops, outermost first: row blocks, groups of panels, passes over K, panels of [`PANEL`] columns,
-//! slabs of K, register tiles. Decoded activations of one row block and pass are reused by a whole group of
-//! panels; decoded weights of one panel and slab are reused by all tiles. A tile goes through all
-//! quantization blocks of its slab.
+//! The result is cut into lanes: a row block by a range of panels of [`PANEL`] columns. A thread starts with
+//! lanes of its own, claims their panels group by group, and helps with other lanes when it is done, because
+//! cores differ in speed. The loops in a lane, outermost first: groups of panels, passes over K, panels, slabs
+//! of K, register tiles. Decoded activations of a row block and pass are reused by a whole group of panels;
+//! decoded weights of one panel and slab are reused by all tiles. A tile goes through all quantization blocks
+//! of its slab.
 
 mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use steps::{Share, Step, Steps, TileRun, TileRuns};
+pub use steps::{Lane, Step, Steps, TileRun, TileRuns};
 
 use std::ops::Range;
 
@@ -24,9 +26,6 @@ use crate::{
 
 /// Columns of the result that are packed, decoded and accumulated together.
 pub const PANEL: usize = 32;
-/// Length along K that is decoded and multiplied together: the largest quantization block, a multiple of the
-/// others.
-pub const SLAB: usize = 512;
 /// Bytes of a cache line; buffers are aligned to it.
 const LINE: usize = 64;
 /// Most bytes in a column of decoded activations: enough rows to amortize decoding the weights. Tuned on Zen
@@ -35,13 +34,13 @@ const COLUMN_BYTES: usize = 1024;
 /// Cache budget for activations decoded over all of K, times the bytes of one: f32 tiles read twice the bytes
 /// for the same work, so they get half the budget.
 const X_BYTES: usize = 4608 << 10;
-/// The same two for AMX, whose cores have 2 MiB of L2 cache, which decoded activations and the accumulators of
-/// a group of panels share.
-const AMX_BLOCK_ROWS: usize = 256;
+/// The same for AMX, whose cores have 2 MiB of L2 cache, which decoded activations and the accumulators of a
+/// group of panels share; and the rows that amortize decoding the weights, at least and at most.
 const AMX_X_BYTES: usize = 1280 << 10;
+const AMX_ROWS: (usize, usize) = (256, 1024);
 /// Panels that share decoded activations when these do not cover all of K.
 const GROUP_PANELS: usize = 32;
-/// Most bytes of a thread's part of the result that are worth a place in the caches.
+/// Most bytes of a result that are worth a place in the caches.
 const RESULT_BYTES: usize = 512 << 10;
 /// Bytes of activations quantized at a time, before their rows are multiplied.
 const QUANTIZED_BUDGET: usize = 4 << 20;
@@ -59,8 +58,8 @@ pub fn useful_threads(problem: &Problem, threads: usize) -> usize {
 }
 
 /// Row stride of decoded activations in bytes: a slab and a cache line, so that rows spread over cache sets.
-pub const fn x_row_bytes(operand: FloatKind) -> usize {
-    SLAB * operand.bytes() + LINE
+pub const fn x_row_bytes(slab: usize, operand: FloatKind) -> usize {
+    slab * operand.bytes() + LINE
 }
 
 /// Where weights are decoded.
@@ -85,7 +84,7 @@ pub struct CpuPlan {
     pub strategy: Strategy,
     /// Instruction set.
     pub isa: Isa,
-    /// Available threads; [`CpuPlan::shares`] of them have work.
+    /// Available threads; [`CpuPlan::workers`] of them have work.
     pub threads: usize,
     /// Type of both operands in the multiply-add.
     pub operand: FloatKind,
@@ -101,7 +100,7 @@ pub struct CpuPlan {
     pub pass_slabs: usize,
     /// Rows that are quantized, then multiplied, before the next. All rows unless the call quantizes x.
     pub strip_rows: usize,
-    /// Threads along the rows and along the columns.
+    /// Lanes along the rows and along the columns.
     pub grid: (usize, usize),
     /// Scratch memory of one thread.
     pub memory: MemoryMap,
@@ -134,19 +133,19 @@ impl CpuPlan {
     pub fn new(problem: Problem, strategy: Strategy, isa: Isa, threads: usize) -> Self {
         let operand = isa.operand(problem.x);
         let tile = isa.tile(operand);
-        let slabs = problem.k.div_ceil(SLAB);
+        let slabs = problem.k.div_ceil(tile.slab);
+        let x_bytes_per_row = slabs * x_row_bytes(tile.slab, operand);
         let strip_rows = strip_rows(&problem);
         let threads = threads.max(1);
-        let grid = grid(strip_rows, problem.n, tile, threads);
-        let thread_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
-        let thread_rows = strip_rows.min(thread_tiles * tile.rows);
         let (most_rows, x_bytes) = if tile.decodes_ahead {
-            (AMX_BLOCK_ROWS, AMX_X_BYTES)
+            ((AMX_X_BYTES / x_bytes_per_row).clamp(AMX_ROWS.0, AMX_ROWS.1), AMX_X_BYTES)
         } else {
             (COLUMN_BYTES / operand.bytes(), X_BYTES / operand.bytes())
         };
-        let block_rows = even_size(thread_rows, most_rows).next_multiple_of(tile.row_unit);
-        let all_of_k_stays = block_rows * slabs * x_row_bytes(operand) <= x_bytes;
+        let grid = grid(strip_rows, problem.n, tile, most_rows / tile.rows, threads);
+        let block_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
+        let block_rows = strip_rows.min(block_tiles * tile.rows).next_multiple_of(tile.row_unit);
+        let all_of_k_stays = block_rows * x_bytes_per_row <= x_bytes;
         let (pass_slabs, group_panels) = if all_of_k_stays { (slabs, 1) } else { (1, GROUP_PANELS) };
         let one_reader = matches!(strategy, Strategy::Auto | Strategy::Strip);
         let streamed = one_reader && block_rows <= tile.decoding_rows;
@@ -173,14 +172,15 @@ impl CpuPlan {
     fn map_memory(&mut self) {
         let Problem { k, quant_block, .. } = self.problem;
         // Weights and activations past K are zero up to a multiple of twice the unit.
-        let (depth, blocks) = (SLAB.min(k.next_multiple_of(2 * self.tile.row_unit)), quant_block.count(k));
+        let (depth, blocks) =
+            (self.tile.slab.min(k.next_multiple_of(2 * self.tile.row_unit)), quant_block.count(k));
         let add = |map: &mut MemoryMap, id, copies, element, shape: &[usize]| {
             let buffer = PlannedBuffer::new(id, MemorySpace::Cache, copies, element, shape);
             let bytes = buffer.bytes.next_multiple_of(LINE);
             map.push(buffer.with_bytes(bytes));
         };
         let operand = self.operand.into();
-        let x_row = x_row_bytes(self.operand) / self.operand.bytes();
+        let x_row = self.x_row_bytes() / self.operand.bytes();
         add(&mut self.memory, BufferId::X, 1, operand, &[self.pass_slabs, self.block_rows, x_row]);
         let out = [self.group_panels, self.block_rows, PANEL];
         add(&mut self.memory, BufferId::Out, 1, ElementType::F32, &out);
@@ -216,27 +216,54 @@ impl CpuPlan {
         (&self.problem, self.strategy, self.isa, self.threads) == (problem, strategy, isa, threads)
     }
 
-    /// Number of threads that have work.
-    pub fn shares(&self) -> usize {
+    /// Row stride of decoded activations in bytes.
+    pub const fn x_row_bytes(&self) -> usize {
+        x_row_bytes(self.tile.slab, self.operand)
+    }
+
+    /// Number of lanes.
+    pub fn lanes(&self) -> usize {
         self.grid.0 * self.grid.1
     }
 
-    /// The share of one thread in `rows`; empty where the last strip is short.
-    pub fn share(&self, index: usize, rows: Range<usize>) -> Share {
+    /// Number of threads that have work.
+    pub fn workers(&self) -> usize {
+        self.threads.min(self.lanes())
+    }
+
+    /// The lanes that a worker starts with.
+    pub fn own_lanes(&self, worker: usize) -> Range<usize> {
+        part(self.lanes(), self.workers(), worker)
+    }
+
+    /// A lane of `rows`; empty where the last strip is short.
+    pub fn lane(&self, index: usize, rows: Range<usize>) -> Lane {
         let (along_rows, along_cols) = self.grid;
         let (row, col) = (index / along_cols, index % along_cols);
-        // Whole tiles, so that at most one thread has a partial one.
+        // Whole tiles, so that at most one lane has a partial one.
         let tiles = part(rows.len().div_ceil(self.tile.rows), along_rows, row);
         let limit = |tile: usize| rows.end.min(rows.start + tile * self.tile.rows);
-        Share {
+        Lane {
             rows: limit(tiles.start)..limit(tiles.end),
             panels: part(self.problem.n.div_ceil(PANEL), along_cols, col),
         }
     }
 
-    /// The steps of a share, in order.
-    pub fn steps(&self, share: Share) -> Steps<'_> {
-        Steps::new(self, share)
+    /// Groups of panels in a lane: what a thread claims at a time.
+    pub fn groups(&self, lane: &Lane) -> usize {
+        if lane.rows.is_empty() { 0 } else { lane.panels.len().div_ceil(self.group_panels) }
+    }
+
+    /// Groups that another thread must leave in a lane to be worth helping, since a helper decodes the
+    /// activations again.
+    pub fn groups_worth_helping(&self) -> usize {
+        let panels = self.tile.x_panels().div_ceil(PANEL_COST);
+        panels.div_ceil(self.group_panels)
+    }
+
+    /// The steps of the groups of a lane that `claim` returns, in its order.
+    pub fn steps<C: FnMut() -> Option<usize>>(&self, lane: Lane, claim: C) -> Steps<'_, C> {
+        Steps::new(self, lane, claim)
     }
 
     /// Tiles of a row block, in runs of at most `most` tiles with equal row counts.
@@ -244,9 +271,9 @@ impl CpuPlan {
         TileRuns::new(rows, self.tile, most)
     }
 
-    /// Whether a result of f32 is too large to stay in a core's caches beside the operands.
+    /// Whether a result of f32 is too large to stay in the caches beside the operands.
     pub fn result_exceeds_caches(&self) -> bool {
-        self.problem.m * self.problem.n * size_of::<f32>() > RESULT_BYTES * self.shares()
+        self.problem.m * self.problem.n * size_of::<f32>() > RESULT_BYTES
     }
 
     /// Bytes of scratch memory of one thread.
@@ -264,19 +291,34 @@ fn strip_rows(problem: &Problem) -> usize {
     (QUANTIZED_BUDGET / problem.k / unit * unit).max(unit).min(problem.m)
 }
 
-/// Threads along the rows and along the columns that minimize the largest share. Ties go to columns: threads
-/// that share columns all decode the same weights.
-fn grid(rows: usize, cols: usize, tile: RegisterTile, threads: usize) -> (usize, usize) {
-    let (tiles, panels) = (rows.div_ceil(tile.rows), cols.div_ceil(PANEL));
-    let largest_share = |&along_rows: &usize| {
-        let along_cols = threads / along_rows;
-        tiles.div_ceil(along_rows) * panels.div_ceil(along_cols)
-    };
-    let along_rows = (1..=threads.min(tiles)).min_by_key(largest_share).unwrap_or(1);
-    (along_rows, (threads / along_rows).min(panels))
+/// The unit of costs below: quarters of the time to multiply one tile by one panel.
+const PANEL_COST: usize = 4;
+
+impl RegisterTile {
+    /// Cost of decoding the activations of a tile.
+    const fn x_panels(self) -> usize {
+        if self.decodes_ahead { 7 } else { 1 }
+    }
+
+    /// Cost of decoding the weights of a panel, once per row block.
+    const fn w_tiles(self) -> usize {
+        if self.decodes_ahead { 4 } else { 2 }
+    }
 }
 
-/// The largest part when `len` is split into the fewest parts of at most `max`.
-fn even_size(len: usize, max: usize) -> usize {
-    len.div_ceil(len.div_ceil(max))
+/// Lanes along the rows, of at most `most_tiles`, and along the columns that minimize the time of the slowest
+/// thread. Ties go to fewer lanes.
+fn grid(rows: usize, cols: usize, tile: RegisterTile, most_tiles: usize, threads: usize) -> (usize, usize) {
+    let (tiles, panels) = (rows.div_ceil(tile.rows), cols.div_ceil(PANEL));
+    let along_cols = |along_rows: usize| threads.div_ceil(along_rows).min(panels);
+    let slowest = |&along_rows: &usize| {
+        let lanes = along_rows * along_cols(along_rows);
+        let lane_tiles = tiles.div_ceil(along_rows);
+        let lane_panels = panels.div_ceil(along_cols(along_rows));
+        let lane = lane_panels * (PANEL_COST * lane_tiles + tile.w_tiles()) + tile.x_panels() * lane_tiles;
+        lanes.div_ceil(threads) * lane
+    };
+    let fewest = tiles.div_ceil(most_tiles.max(1));
+    let along_rows = (fewest..=tiles.min(fewest.max(4 * threads))).min_by_key(slowest).unwrap_or(1);
+    (along_rows, along_cols(along_rows))
 }

@@ -4,6 +4,7 @@ use std::{mem::MaybeUninit, ops::Range};
 
 use octile_core::{
     E4m3, FloatKind,
+    device::cpu::SLAB,
     plan::cpu::{PANEL, x_row_bytes},
 };
 
@@ -110,7 +111,7 @@ pub(super) unsafe fn tile<V, const GROUP: usize, const ROWS: usize, const VECTOR
                 }
             }
         }
-        x = x.wrapping_add(ROWS * x_row_bytes(V::OPERAND));
+        x = x.wrapping_add(ROWS * x_row_bytes(SLAB, V::OPERAND));
         x_scales = x_scales.wrapping_add(ROWS);
         out = out.wrapping_add(ROWS * args.out_stride);
         if !sums.is_null() {
@@ -190,7 +191,7 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
             }
             let wide = widen_all::<V, GROUP, VECTORS>(weights);
             for (row, sums) in sums.iter_mut().enumerate() {
-                let x = at.x.add(row * x_row_bytes(V::OPERAND));
+                let x = at.x.add(row * x_row_bytes(SLAB, V::OPERAND));
                 for (sums, weights) in sums.iter_mut().zip(wide) {
                     *sums = V::dot(*sums, x, weights);
                 }

@@ -1,10 +1,10 @@
-//! One matmul: argument checks, plan, quantization, and each thread's share.
+//! One matmul: argument checks, plan, quantization, and the work of each thread.
 
-use std::ops::Range;
+use std::{ops::Range, sync::atomic::Ordering};
 
 use octile_core::{
     MatMut, Problem, QuantizeError, Strategy,
-    plan::{BufferId, cpu::Share},
+    plan::{BufferId, cpu::Lane},
     problem::ProblemError,
     quantize::largest_magnitude,
 };
@@ -20,7 +20,7 @@ use super::{
     quantize::Quantize,
     smem::{ScaleTable, Smem},
     strip::Strip,
-    workspace::{Carver, thread_lines},
+    workspace::{Carver, Claims, Scratch, thread_lines},
 };
 
 /// Operands that do not match, or cannot be quantized.
@@ -102,13 +102,13 @@ impl Cpu {
         let problem = problem_of(&x, &weight, &out)?;
         check_form(strategy, &weight)?;
         let (isa, threads) = (self.isa_for(&problem), self.threads_for(&problem));
-        let (plan, memory, shared) = workspace
+        let (plan, scratch) = workspace
             .prepare(|plan| plan.is_for(&problem, strategy, isa, threads), || self.plan(&problem, strategy));
         let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
         let out = Out::new(out);
-        let mut multiply = || multiply_strips(call, x, memory, shared, &out);
-        // One share is for the calling thread: waking another one takes longer than a small multiplication.
-        if plan.shares() == 1 { multiply() } else { self.install(multiply)? }
+        let multiply = || multiply_strips(call, x, scratch, &out);
+        // The calling thread works alone: waking another one takes longer than a small multiplication.
+        if plan.workers() == 1 { multiply() } else { self.install(multiply)? }
     }
 }
 
@@ -116,11 +116,11 @@ impl Cpu {
 fn multiply_strips<T: Output>(
     call: Call<'_>,
     x: Activation<'_>,
-    memory: &mut [Line],
-    shared: &mut [Line],
+    scratch: Scratch<'_>,
     out: &Out<'_, T>,
 ) -> Result<(), MultiplyError> {
     let Call { plan, kernels, weight } = call;
+    let Scratch { memory, shared, claims } = scratch;
     let problem = &plan.problem;
     let largest_scale = weight.largest_scale()?;
     let check_products = |x_scales: &[f32]| {
@@ -139,11 +139,11 @@ fn multiply_strips<T: Output>(
                 scales: x.scales(),
                 rows_per_scale: x.granularity().rows(problem.quant_block),
             };
-            run_shares(&SharedWork { call, x }, 0..problem.m, memory, out);
+            run_workers(&SharedWork { call, x }, 0..problem.m, memory, claims, out);
         }
         Activation::Plain(floats) => {
             let x = X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
-            run_shares(&SharedWork { call, x }, 0..problem.m, memory, out);
+            run_workers(&SharedWork { call, x }, 0..problem.m, memory, claims, out);
         }
         Activation::Quantize(floats, granularity) => {
             let rows_per_scale = granularity.rows(problem.quant_block);
@@ -157,50 +157,88 @@ fn multiply_strips<T: Output>(
                     rows_per_scale,
                     quant_block: problem.quant_block.size(),
                 };
-                let scales = quantize.run(plan.shares() > 1, codes, scales)?;
+                let scales = quantize.run(plan.workers() > 1, codes, scales)?;
                 check_products(scales)?;
                 let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
-                run_shares(&SharedWork { call, x }, rows, memory, out);
+                run_workers(&SharedWork { call, x }, rows, memory, claims, out);
             }
         }
     }
     Ok(())
 }
 
-/// Runs every thread's share of `rows`.
-fn run_shares<T: Output>(work: &SharedWork<'_>, rows: Range<usize>, memory: &mut [Line], out: &Out<'_, T>) {
+/// Multiplies `rows` on all threads.
+fn run_workers<T: Output>(
+    work: &SharedWork<'_>,
+    rows: Range<usize>,
+    memory: &mut [Line],
+    claims: &[Claims],
+    out: &Out<'_, T>,
+) {
     let plan = work.call.plan;
-    let share = |(index, memory): (usize, &mut [Line])| {
-        run_share(work, plan.share(index, rows.clone()), memory, out);
+    claims.iter().for_each(|claims| claims.0.store(0, Ordering::Relaxed));
+    let run = |(worker, memory): (usize, &mut [Line])| {
+        let lanes = Lanes { work, rows: rows.clone(), claims };
+        lanes.for_worker(worker, |lane, claims| run_lane(work, lane, claims, memory, out));
     };
-    if plan.shares() == 1 {
-        return share((0, memory));
+    if plan.workers() == 1 {
+        return run((0, memory));
     }
-    memory.par_chunks_mut(thread_lines(plan)).enumerate().with_max_len(1).for_each(share);
+    memory.par_chunks_mut(thread_lines(plan)).enumerate().with_max_len(1).for_each(run);
 }
 
-/// Runs one thread's share with the strategy's fetch.
-fn run_share<T: Output>(work: &SharedWork<'_>, share: Share, memory: &mut [Line], out: &Out<'_, T>) {
+/// The lanes of some rows, and what is claimed of each.
+struct Lanes<'a> {
+    work: &'a SharedWork<'a>,
+    rows: Range<usize>,
+    claims: &'a [Claims],
+}
+
+impl Lanes<'_> {
+    /// Calls `run` for the lanes of a worker, then for lanes of others that have much left.
+    fn for_worker(&self, worker: usize, mut run: impl FnMut(Lane, &Claims)) {
+        let plan = self.work.call.plan;
+        let own = plan.own_lanes(worker);
+        for index in (own.start..plan.lanes()).chain(0..own.start) {
+            let (lane, claims) = (plan.lane(index, self.rows.clone()), &self.claims[index]);
+            let left = plan.groups(&lane).saturating_sub(claims.0.load(Ordering::Relaxed));
+            let worth = if own.contains(&index) { 1 } else { plan.groups_worth_helping() };
+            if left >= worth {
+                run(lane, claims);
+            }
+        }
+    }
+}
+
+/// Computes what one thread claims of a lane, with the strategy's fetch.
+fn run_lane<T: Output>(
+    work: &SharedWork<'_>,
+    lane: Lane,
+    claims: &Claims,
+    memory: &mut [Line],
+    out: &Out<'_, T>,
+) {
     let mut carver = Carver::new(&work.call.plan.memory, memory);
     let (x, sums) = (carver.bytes(BufferId::X), carver.floats(BufferId::Out));
     let (buffer, codes) = (carver.bytes(BufferId::W), carver.bytes(BufferId::WQ));
     let table = ScaleTable { scales: carver.floats(BufferId::Scales) };
+    let steps = work.call.plan.steps(lane, || Some(claims.0.fetch_add(1, Ordering::Relaxed)));
     match (work.call.plan.strategy, work.call.weight) {
         (Strategy::Auto, WeightRef::Rows(weight)) => {
             let fetch = Auto { work, weight, codes, buffer, scales: TileScales::default() };
-            nest::run(work, fetch, share, x, sums, out);
+            nest::run(work, fetch, steps, x, sums, out);
         }
         (Strategy::Dma, WeightRef::Rows(weight)) => {
             let fetch = Dma::new(work, weight, codes, buffer);
-            nest::run(work, fetch, share, x, sums, out);
+            nest::run(work, fetch, steps, x, sums, out);
         }
         (Strategy::Smem, WeightRef::Rows(weight)) => {
             let dma = Dma::new(work, weight, codes, buffer);
-            nest::run(work, Smem { dma, table }, share, x, sums, out);
+            nest::run(work, Smem { dma, table }, steps, x, sums, out);
         }
         (Strategy::Strip, WeightRef::Packed(weight)) => {
             let fetch = Strip::new(work, weight, buffer, table);
-            nest::run(work, fetch, share, x, sums, out);
+            nest::run(work, fetch, steps, x, sums, out);
         }
         _ => unreachable!("the form of the weight was checked"),
     }

@@ -4,7 +4,8 @@ use std::{marker::PhantomData, ops::Range, ptr};
 
 use octile_core::{
     FloatKind, MatMut, QuantBlock,
-    plan::cpu::{CpuPlan, PANEL, SLAB, Share, Step, WeightPath, x_row_bytes},
+    device::cpu::SLAB,
+    plan::cpu::{CpuPlan, PANEL, Step, WeightPath},
     quantize::flush_subnormal,
 };
 
@@ -163,12 +164,14 @@ impl SharedWork<'_> {
 
     /// Decodes the columns `depth` of `rows` into `x`: slab by slab, row by row.
     fn decode_x(&self, rows: Range<usize>, depth: Range<usize>, x: &mut [u8]) {
-        let row_bytes = x_row_bytes(self.call.plan.operand);
-        let slabs = depth.clone().step_by(SLAB).zip(x.chunks_mut(self.call.plan.block_rows * row_bytes));
-        for (start, slab) in slabs {
-            let columns = start..depth.end.min(start + SLAB);
-            for (row, out) in rows.clone().zip(slab.chunks_mut(row_bytes)) {
-                self.decode_x_row(row - self.x.first_row, columns.clone(), out);
+        let plan = self.call.plan;
+        let (slab, row_bytes) = (plan.tile.slab, plan.x_row_bytes());
+        // Row by row, as the hardware prefetches them.
+        for (at, row) in rows.enumerate() {
+            let slabs = depth.clone().step_by(slab).zip(x.chunks_mut(plan.block_rows * row_bytes));
+            for (start, x) in slabs {
+                let columns = start..depth.end.min(start + slab);
+                self.decode_x_row(row - self.x.first_row, columns, &mut x[at * row_bytes..][..row_bytes]);
             }
         }
     }
@@ -266,17 +269,17 @@ impl<T: Output> Out<'_, T> {
     }
 }
 
-/// Computes one thread's share, with scratch for activations and accumulators.
+/// Computes steps, with scratch for activations and accumulators.
 pub(super) fn run<T: Output>(
     work: &SharedWork<'_>,
     mut fetch: impl Fetch,
-    share: Share,
+    steps: impl Iterator<Item = Step>,
     x: &mut [u8],
     sums: &mut [f32],
     out: &Out<'_, T>,
 ) {
     let plan = work.call.plan;
-    let mut steps = plan.steps(share).peekable();
+    let mut steps = steps.peekable();
     let Some(first) = steps.peek() else { return };
     let _prepared = Prepared::new(work.call.kernels);
     fetch.begin(first);
@@ -301,10 +304,10 @@ pub(super) fn run<T: Output>(
             let first = run.rows.start - rows.start;
             let sums = &mut sums[first * PANEL..][..run.rows.len() * PANEL];
             let first_sum = sums.as_mut_ptr();
-            let x = &x[first * x_row_bytes(plan.operand)..];
+            let x = &x[first * plan.x_row_bytes()..];
             let ahead = if run.tiles.start == 0 { fetch.ahead(steps.peek()) } else { None };
             let (x_scales, x_scale_stride) = fetch.x_scales(&step, &run.rows);
-            // SAFETY: rows and panels of this thread's share are inside the matrix.
+            // SAFETY: rows and panels of steps are inside the matrix.
             let direct = if step.last { unsafe { out.as_sums(run.rows.start, step.panel) } } else { None };
             let args = TileArgs {
                 tiles: run.tiles.len(),
@@ -332,7 +335,7 @@ pub(super) fn run<T: Output>(
             }
             if step.last && direct.is_none() {
                 for (row, sums) in run.rows.zip(sums.chunks_exact(PANEL)) {
-                    // SAFETY: as above, and no other thread has this share.
+                    // SAFETY: as above, and no other thread has claimed this panel.
                     let out = unsafe { out.row(row, step.panel) };
                     T::narrow(&sums[..out.len()], out);
                 }
@@ -362,7 +365,7 @@ impl Drop for Prepared {
 
 /// Byte offset of a step's activations.
 fn x_offset(plan: &CpuPlan, step: &Step) -> usize {
-    (step.depth.start - step.pass_start) / SLAB * plan.block_rows * x_row_bytes(plan.operand)
+    (step.depth.start - step.pass_start) / plan.tile.slab * plan.block_rows * plan.x_row_bytes()
 }
 
 /// Runs the microkernel on tiles of `rows` rows, for all tile columns of a panel.

@@ -1,5 +1,7 @@
 //! Scratch memory reused between calls.
 
+use std::sync::atomic::AtomicUsize;
+
 use octile_core::plan::{BufferId, MemoryMap, MemorySpace, cpu::CpuPlan};
 
 use super::memory::{Line, Memory, bytes_mut, floats_mut};
@@ -15,7 +17,23 @@ use super::memory::{Line, Memory, bytes_mut, floats_mut};
 #[derive(Debug, Default)]
 pub struct Workspace {
     memory: Memory,
+    claims: Vec<Claims>,
     plan: Option<CpuPlan>,
+}
+
+/// Number of groups that threads have claimed of a lane, in a cache line of its own.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub(super) struct Claims(pub AtomicUsize);
+
+/// The memory of one call.
+pub(super) struct Scratch<'a> {
+    /// Of each thread.
+    pub memory: &'a mut [Line],
+    /// Of all threads.
+    pub shared: &'a mut [Line],
+    /// Of each lane.
+    pub claims: &'a [Claims],
 }
 
 impl Workspace {
@@ -42,12 +60,12 @@ impl Workspace {
         size_of_val(&*self.memory)
     }
 
-    /// Returns the cached plan if `fits`, otherwise a new one, with per-thread and shared memory.
+    /// Returns the cached plan if `fits`, otherwise a new one, with its memory.
     pub(super) fn prepare(
         &mut self,
         fits: impl FnOnce(&CpuPlan) -> bool,
         make: impl FnOnce() -> CpuPlan,
-    ) -> (&CpuPlan, &mut [Line], &mut [Line]) {
+    ) -> (&CpuPlan, Scratch<'_>) {
         if !self.plan.as_ref().is_some_and(fits) {
             let plan = make();
             self.grow(&plan);
@@ -55,14 +73,17 @@ impl Workspace {
         }
         let plan = self.plan.as_ref().expect("set above");
         let lines = &mut self.memory[..total_lines(plan)];
-        let (threads, shared) = lines.split_at_mut(plan.shares() * thread_lines(plan));
-        (plan, threads, shared)
+        let (memory, shared) = lines.split_at_mut(plan.workers() * thread_lines(plan));
+        (plan, Scratch { memory, shared, claims: &self.claims[..plan.lanes()] })
     }
 
     fn grow(&mut self, plan: &CpuPlan) {
         let needed = total_lines(plan);
         if self.memory.len() < needed {
             self.memory = Memory::zeroed(needed);
+        }
+        if self.claims.len() < plan.lanes() {
+            self.claims.resize_with(plan.lanes(), Claims::default);
         }
     }
 }
@@ -73,7 +94,7 @@ pub(super) fn thread_lines(plan: &CpuPlan) -> usize {
 }
 
 fn total_lines(plan: &CpuPlan) -> usize {
-    plan.shares() * thread_lines(plan) + plan.shared.total(MemorySpace::Cache) / size_of::<Line>()
+    plan.workers() * thread_lines(plan) + plan.shared.total(MemorySpace::Cache) / size_of::<Line>()
 }
 
 /// Splits memory into the buffers of a map, in order.

@@ -1,14 +1,14 @@
-//! The loop nest of a thread as a sequence of steps.
+//! The loop nest of a lane as a sequence of steps.
 
 use std::ops::Range;
 
-use super::{CpuPlan, SLAB};
+use super::CpuPlan;
 use crate::{Problem, device::cpu::RegisterTile};
 
-/// The rectangle of the result that one thread computes, in rows and panels.
+/// A part of the result whose panels threads claim, group by group.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Share {
-    /// Rows.
+pub struct Lane {
+    /// Rows: at most those of a row block.
     pub rows: Range<usize>,
     /// Panels.
     pub panels: Range<usize>,
@@ -35,93 +35,86 @@ pub struct Step {
     pub last: bool,
 }
 
-/// The steps of a share. Loop order, innermost first: slab, panel, pass, group of panels, row block.
+/// The steps of the groups that one thread claims of a lane. Loop order, innermost first: slab, panel, pass,
+/// group.
 #[derive(Clone, Debug)]
-pub struct Steps<'a> {
+pub struct Steps<'a, C> {
     plan: &'a CpuPlan,
-    share: Share,
-    /// Row blocks, and the one that the next step is in.
-    blocks: usize,
-    block: usize,
+    lane: Lane,
+    claim: C,
+    /// Whether activations that cover all of K are decoded.
+    decoded: bool,
+    /// Panels of the group, or none if nothing is left.
+    group: Range<usize>,
     /// Position of the next step.
-    rows: Range<usize>,
-    group: usize,
     pass: usize,
     panel: usize,
     start: usize,
 }
 
-impl<'a> Steps<'a> {
-    pub(super) fn new(plan: &'a CpuPlan, share: Share) -> Self {
-        let blocks = if share.panels.is_empty() { 0 } else { share.rows.len().div_ceil(plan.block_rows) };
-        let (rows, block, group, pass, panel, start) = (0..0, 0, 0, 0, 0, 0);
-        let mut steps = Self { plan, share, blocks, block, rows, group, pass, panel, start };
-        steps.enter_block();
+impl<'a, C: FnMut() -> Option<usize>> Steps<'a, C> {
+    pub(super) fn new(plan: &'a CpuPlan, lane: Lane, claim: C) -> Self {
+        let mut steps = Self { plan, lane, claim, decoded: false, group: 0..0, pass: 0, panel: 0, start: 0 };
+        steps.enter_group();
         steps
     }
 
-    fn enter_block(&mut self) {
-        let Range { start, end } = self.share.rows;
-        if self.block < self.blocks {
-            let part = part(end - start, self.blocks, self.block);
-            self.rows = start + part.start..start + part.end;
-            self.enter_group(self.share.panels.start);
-        }
-    }
-
-    fn enter_group(&mut self, group: usize) {
-        self.group = group;
+    /// Claims a group.
+    fn enter_group(&mut self) {
+        let Range { start, end } = self.lane.panels;
+        let size = self.plan.group_panels;
+        let groups = self.plan.groups(&self.lane);
+        self.group = match (self.claim)().filter(|group| *group < groups) {
+            Some(group) => start + group * size..end.min(start + (group + 1) * size),
+            None => 0..0,
+        };
         self.enter_pass(0);
     }
 
     fn enter_pass(&mut self, pass: usize) {
-        (self.pass, self.panel, self.start) = (pass, self.group, pass);
+        (self.pass, self.panel, self.start) = (pass, self.group.start, pass);
     }
 
     fn advance(&mut self) {
-        let CpuPlan { pass_slabs, group_panels, problem: Problem { k, .. }, .. } = *self.plan;
-        let next_pass = self.pass + pass_slabs * SLAB;
-        let next_group = self.group + group_panels;
-        let panels = self.share.panels.end;
-        self.start += SLAB;
+        let CpuPlan { pass_slabs, tile, problem: Problem { k, .. }, .. } = *self.plan;
+        let next_pass = self.pass + pass_slabs * tile.slab;
+        self.start += tile.slab;
         if self.start < k.min(next_pass) {
             return;
         }
         (self.start, self.panel) = (self.pass, self.panel + 1);
-        if self.panel < panels.min(next_group) {
+        if self.panel < self.group.end {
             return;
         }
         if next_pass < k {
             self.enter_pass(next_pass);
-        } else if next_group < panels {
-            self.enter_group(next_group);
         } else {
-            self.block += 1;
-            self.enter_block();
+            self.enter_group();
         }
     }
 }
 
-impl Iterator for Steps<'_> {
+impl<C: FnMut() -> Option<usize>> Iterator for Steps<'_, C> {
     type Item = Step;
 
     fn next(&mut self) -> Option<Step> {
-        if self.block == self.blocks {
+        if self.group.is_empty() {
             return None;
         }
-        let k = self.plan.problem.k;
-        let pass = self.pass..k.min(self.pass + self.plan.pass_slabs * SLAB);
-        let stays = pass.len() == k && self.group > self.share.panels.start;
-        let enters = self.panel == self.group && self.start == self.pass;
+        let (k, slab) = (self.plan.problem.k, self.plan.tile.slab);
+        let pass = self.pass..k.min(self.pass + self.plan.pass_slabs * slab);
+        let enters = self.panel == self.group.start && self.start == self.pass;
+        let decodes = enters && !self.decoded;
+        self.decoded |= pass.len() == k;
         let step = Step {
-            rows: self.rows.clone(),
-            decode: (enters && !stays).then_some(pass),
+            rows: self.lane.rows.clone(),
+            decode: decodes.then_some(pass),
             pass_start: self.pass,
             panel: self.panel,
-            slot: self.panel - self.group,
-            depth: self.start..k.min(self.start + SLAB),
+            slot: self.panel - self.group.start,
+            depth: self.start..k.min(self.start + slab),
             first: self.start == 0,
-            last: self.start + SLAB >= k,
+            last: self.start + slab >= k,
         };
         self.advance();
         Some(step)

@@ -41,9 +41,11 @@ fn every_part_of_the_result_is_computed_once_and_in_order() {
         // How much of K each row and panel has seen.
         let mut seen = vec![0; m * panels];
         for rows in plan.strips() {
-            for share in (0..plan.shares()).map(|index| plan.share(index, rows.clone())) {
-                for step in plan.steps(share) {
-                    assert_eq!(step.depth.len(), SLAB.min(k - step.depth.start));
+            for lane in (0..plan.lanes()).map(|index| plan.lane(index, rows.clone())) {
+                assert!(lane.rows.len() <= plan.block_rows);
+                let mut groups = 0..;
+                for step in plan.steps(lane, || groups.next()) {
+                    assert_eq!(step.depth.len(), plan.tile.slab.min(k - step.depth.start));
                     for row in step.rows.clone() {
                         let seen = &mut seen[row * panels + step.panel];
                         assert_eq!(*seen, step.depth.start, "{plan:?} {step:?}");
@@ -62,16 +64,21 @@ fn every_part_of_the_result_is_computed_once_and_in_order() {
 fn activations_are_decoded_before_they_are_used_and_fit_their_buffers() {
     for plan in plans() {
         for rows in plan.strips() {
-            for share in (0..plan.shares()).map(|index| plan.share(index, rows.clone())) {
+            for lane in (0..plan.lanes()).map(|index| plan.lane(index, rows.clone())) {
                 let (mut decoded_rows, mut decoded) = (0..0, 0..0);
-                for step in plan.steps(share) {
+                // Other threads claim every other group.
+                let mut groups = (0..).step_by(2);
+                for step in plan.steps(lane, || groups.next()) {
                     if let Some(depth) = step.decode.clone() {
                         (decoded_rows, decoded) = (step.rows.clone(), depth);
                     }
                     assert_eq!(decoded_rows, step.rows);
                     assert_eq!(decoded.start, step.pass_start);
                     assert!(decoded.start <= step.depth.start && step.depth.end <= decoded.end);
-                    assert!(decoded.len() <= plan.pass_slabs * SLAB && step.rows.len() <= plan.block_rows);
+                    assert!(
+                        decoded.len() <= plan.pass_slabs * plan.tile.slab
+                            && step.rows.len() <= plan.block_rows
+                    );
                     assert!(step.slot < plan.group_panels);
                 }
             }
@@ -146,14 +153,18 @@ fn few_rows_stream_their_weights_and_many_share_a_buffer() {
 }
 
 #[test]
-fn threads_get_equal_shares() {
-    let problem = Problem::new(2048, 2048, 2048, QuantBlock::B512).unwrap();
-    let plan = CpuPlan::new(problem, Strategy::Strip, Isa::Avx512Bf16, 2);
-    assert_eq!(plan.grid, (1, 2));
-    assert_eq!(plan.share(1, 0..2048), Share { rows: 0..2048, panels: 32..64 });
+fn threads_get_equal_lanes() {
+    let grid =
+        |shape: &str, isa, threads| CpuPlan::new(shape.parse().unwrap(), Strategy::Strip, isa, threads).grid;
+    assert_eq!(grid("2048x2048x2048:512", Isa::Avx512Bf16, 2), (4, 1));
+    assert_eq!(grid("1x4096x4096:128", Isa::Avx2, 16), (1, 16));
     // Too few columns for every thread: the rows are cut, too.
-    let problem = Problem::new(2048, 32, 64, QuantBlock::B128).unwrap();
-    assert_eq!(CpuPlan::new(problem, Strategy::Strip, Isa::Avx512Bf16, 4).grid, (4, 1));
+    assert_eq!(grid("2048x32x64:128", Isa::Avx512Bf16, 4), (4, 1));
+    // Decoded activations are worth more to AMX.
+    assert_eq!(grid("2048x2048x2048:512", Isa::Amx, 16), (8, 2));
+    let plan = CpuPlan::new("2048x2048x2048:512".parse().unwrap(), Strategy::Strip, Isa::Amx, 16);
+    assert_eq!(plan.lane(3, 0..2048), Lane { rows: 256..512, panels: 32..64 });
+    assert_eq!((plan.workers(), plan.own_lanes(3)), (16, 3..4));
 }
 
 #[test]

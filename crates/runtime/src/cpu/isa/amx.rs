@@ -12,17 +12,19 @@
 
 use std::{
     arch::{asm, x86_64::*},
+    mem::MaybeUninit,
     ops::Range,
     ptr,
     sync::OnceLock,
 };
 
 use octile_core::{
-    FloatKind,
+    FloatKind, QuantBlock,
+    device::cpu::Isa,
     plan::cpu::{PANEL, x_row_bytes},
 };
 
-use super::avx512bf16;
+use super::avx512bf16::{self, Tables};
 use crate::cpu::kernel::{Kernels, TileArgs, TileFn};
 
 /// Rows of a tile register.
@@ -31,7 +33,7 @@ const TILE_ROWS: usize = 16;
 const STEP_PAIRS: usize = 16;
 /// Bytes of decoded activations of one row in a step, and from one row to the next.
 const X_STEP: usize = 2 * STEP_PAIRS * 2;
-const X_STRIDE: usize = x_row_bytes(FloatKind::Bf16);
+const X_STRIDE: usize = x_row_bytes(Isa::Amx.tile(FloatKind::Bf16).slab, FloatKind::Bf16);
 /// Bytes of decoded weights of one pair of k.
 const W_PAIR: usize = 2 * PANEL * 2;
 /// Bytes from one code of a packed panel to the one that is prefetched meanwhile.
@@ -219,12 +221,20 @@ struct Stored([f32; 2 * TILE_ROWS * PANEL]);
 #[repr(C, align(64))]
 struct RowScales([f32; 2 * TILE_ROWS]);
 
-/// What is left to do with the accumulators of a quantization block: `out = old + scale * accumulators`.
+/// The accumulators of a quantization block, and the scales of its rows and its columns.
+#[derive(Clone, Copy)]
+struct Block {
+    stored: *const f32,
+    x_scales: *const f32,
+    w_scale: f32,
+}
+
+/// What is left to do with a tile: `out = old + scale * accumulators`, for one quantization block or two.
 #[derive(Clone, Copy)]
 struct Pending {
     rows: usize,
-    x_scales: *const f32,
-    w_scale: f32,
+    first: Option<Block>,
+    last: Block,
     /// Null if there are no earlier sums.
     old: *const f32,
     out: *mut f32,
@@ -236,60 +246,69 @@ struct Pending {
 impl Pending {
     const NOTHING: Self = Self {
         rows: 0,
-        x_scales: ptr::null(),
-        w_scale: 0.0,
+        first: None,
+        last: Block { stored: ptr::null(), x_scales: ptr::null(), w_scale: 0.0 },
         old: ptr::null(),
         out: ptr::null_mut(),
         out_stride: 0,
         streams: false,
     };
 
-    /// The products of scales.
+    /// The products of scales of both blocks.
     #[inline(always)]
-    unsafe fn scales(&self, scales: &mut RowScales) {
+    unsafe fn scales(&self, scales: &mut [RowScales; 2]) {
         let mask = (1u64 << self.rows) - 1;
-        // SAFETY: masked loads read the scales of existing rows only; the caller guarantees the ISA.
-        unsafe {
-            let w_scale = _mm512_set1_ps(self.w_scale);
+        for (scales, block) in scales.iter_mut().zip([self.first.unwrap_or(self.last), self.last]) {
             for half in 0..2 {
                 let mask = (mask >> (TILE_ROWS * half)) as u16;
-                let x_scales = self.x_scales.wrapping_add(TILE_ROWS * half);
-                let products = _mm512_mul_ps(_mm512_maskz_loadu_ps(mask, x_scales), w_scale);
-                _mm512_store_ps(scales.0.as_mut_ptr().add(TILE_ROWS * half), products);
+                let x_scales = block.x_scales.wrapping_add(TILE_ROWS * half);
+                // SAFETY: masked loads read the scales of existing rows only; the caller guarantees the ISA.
+                unsafe {
+                    let x_scales = _mm512_maskz_loadu_ps(mask, x_scales);
+                    let products = _mm512_mul_ps(x_scales, _mm512_set1_ps(block.w_scale));
+                    _mm512_store_ps(scales.0.as_mut_ptr().add(TILE_ROWS * half), products);
+                }
             }
         }
     }
 
     /// Scales some of the rows.
     #[inline(always)]
-    unsafe fn add_rows(&self, stored: &Stored, scales: &RowScales, rows: Range<usize>) {
+    unsafe fn add_rows(&self, scales: &[RowScales; 2], rows: Range<usize>) {
         // SAFETY: the caller guarantees the ISA and the pointers.
         unsafe {
-            match (self.old.is_null(), self.streams) {
-                (false, false) => self.add::<false, false>(stored, scales, rows),
-                (false, true) => self.add::<false, true>(stored, scales, rows),
-                (true, false) => self.add::<true, false>(stored, scales, rows),
-                (true, true) => self.add::<true, true>(stored, scales, rows),
+            match (self.first.is_some(), self.old.is_null(), self.streams) {
+                (false, false, false) => self.add::<false, false, false>(scales, rows),
+                (false, false, true) => self.add::<false, false, true>(scales, rows),
+                (false, true, false) => self.add::<false, true, false>(scales, rows),
+                (false, true, true) => self.add::<false, true, true>(scales, rows),
+                (true, false, false) => self.add::<true, false, false>(scales, rows),
+                (true, false, true) => self.add::<true, false, true>(scales, rows),
+                (true, true, false) => self.add::<true, true, false>(scales, rows),
+                (true, true, true) => self.add::<true, true, true>(scales, rows),
             }
         }
     }
 
     #[inline(always)]
-    unsafe fn add<const FIRST: bool, const STREAMS: bool>(
+    unsafe fn add<const TWO: bool, const FIRST: bool, const STREAMS: bool>(
         &self,
-        stored: &Stored,
-        scales: &RowScales,
+        scales: &[RowScales; 2],
         rows: Range<usize>,
     ) {
+        let first = self.first.unwrap_or(self.last).stored;
         for row in rows.start..rows.end.min(self.rows) {
             // SAFETY: as above.
             unsafe {
-                let scale = _mm512_set1_ps(scales.0[row]);
+                let [first_scale, last_scale] = [0, 1].map(|block| _mm512_set1_ps(scales[block].0[row]));
                 for half in 0..2 {
                     let at = row * PANEL + TILE_ROWS * half;
-                    let sums = _mm512_load_ps(stored.0.as_ptr().add(at));
-                    let old = if FIRST { _mm512_setzero_ps() } else { _mm512_loadu_ps(self.old.add(at)) };
-                    let total = _mm512_fmadd_ps(scale, sums, old);
+                    let mut total =
+                        if FIRST { _mm512_setzero_ps() } else { _mm512_loadu_ps(self.old.add(at)) };
+                    if TWO {
+                        total = _mm512_fmadd_ps(first_scale, _mm512_load_ps(first.add(at)), total);
+                    }
+                    total = _mm512_fmadd_ps(last_scale, _mm512_load_ps(self.last.stored.add(at)), total);
                     let out = self.out.add(row * self.out_stride + TILE_ROWS * half);
                     if STREAMS { _mm512_stream_ps(out, total) } else { _mm512_storeu_ps(out, total) }
                 }
@@ -300,6 +319,7 @@ impl Pending {
 
 /// Weights that are decoded between the steps, and how many pairs of k at a time.
 struct DecodeAhead {
+    tables: Tables,
     codes: *const u8,
     out: *mut u8,
     left: usize,
@@ -307,9 +327,12 @@ struct DecodeAhead {
 }
 
 impl DecodeAhead {
-    fn new(args: &TileArgs, steps: usize) -> Self {
+    #[inline(always)]
+    unsafe fn new(args: &TileArgs, steps: usize) -> Self {
         let left = if args.keep.is_null() { 0 } else { args.ahead_pairs };
-        Self { codes: args.ahead, out: args.keep, left, at_once: left.div_ceil(steps) }
+        // SAFETY: the caller guarantees the ISA.
+        let tables = unsafe { in_registers(Tables::load()) };
+        Self { tables, codes: args.ahead, out: args.keep, left, at_once: left.div_ceil(steps) }
     }
 
     #[inline(always)]
@@ -318,7 +341,7 @@ impl DecodeAhead {
         unsafe {
             for _ in 0..self.at_once.min(self.left) {
                 _mm_prefetch::<_MM_HINT_T0>(self.codes.wrapping_add(PREFETCH).cast());
-                let [low, high] = avx512bf16::decode_bf16(_mm512_loadu_si512(self.codes.cast()));
+                let [low, high] = self.tables.decode(_mm512_loadu_si512(self.codes.cast()));
                 _mm512_store_si512(self.out.cast(), low);
                 _mm512_store_si512(self.out.add(64).cast(), high);
                 self.codes = self.codes.add(2 * PANEL);
@@ -329,58 +352,81 @@ impl DecodeAhead {
     }
 }
 
+/// Hides where the tables come from, so that they stay in registers: tile loads need the load ports.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn in_registers(mut tables: Tables) -> Tables {
+    for table in tables.low.iter_mut().chain(&mut tables.high) {
+        // SAFETY: a comment.
+        unsafe { asm!("/* {0} */", inout(zmm_reg) * table, options(pure, nomem, nostack, preserves_flags)) }
+    }
+    tables
+}
+
+// `Pending` has two blocks.
+const _: () = assert!(Isa::Amx.tile(FloatKind::Bf16).slab <= 2 * QuantBlock::B128.size());
+
 /// Multiplies tiles of up to `HALVES` times 16 rows, and decodes weights for the next call.
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vbmi")]
 unsafe fn tile<const HALVES: usize>(args: &TileArgs) {
-    let (mut stored, mut scales) = (Stored([0.0; 1024]), RowScales([0.0; 32]));
-    // Sums of a tile between its quantization blocks.
-    let mut partial = Stored([0.0; 1024]);
-    let steps_per_tile: usize = blocks(args).map(|(_, pairs)| pairs.div_ceil(STEP_PAIRS)).sum();
-    let mut ahead = DecodeAhead::new(args, args.tiles * steps_per_tile);
+    // The accumulators of first blocks, for even and odd tiles, and of last blocks.
+    let mut stored = [const { MaybeUninit::<Stored>::uninit() }; 3];
+    let stored: [*mut f32; 3] = stored.each_mut().map(|stored| stored.as_mut_ptr().cast());
+    let last_stored = stored[2];
+    let mut scales = [const { RowScales([0.0; 2 * TILE_ROWS]) }; 2];
+    let steps: usize = blocks(args).map(|(_, pairs)| pairs.div_ceil(STEP_PAIRS)).sum();
+    // SAFETY: the caller guarantees the ISA.
+    let mut ahead = unsafe { DecodeAhead::new(args, args.tiles * steps) };
     let mut pending = Pending::NOTHING;
     // SAFETY: the caller guarantees `args` and the ISA, and that tiles are configured.
     unsafe {
         let streams = args.streams && is_line_aligned(args);
         for tile in 0..args.tiles {
-            let x = args.x.add(tile * args.rows * X_STRIDE);
-            let x_scales = args.x_scales.add(tile * args.rows);
-            let mut old =
-                if args.sums.is_null() { args.sums } else { args.sums.add(tile * args.rows * PANEL) };
-            let out = args.out.add(tile * args.rows * args.out_stride);
+            let first_row = tile * args.rows;
+            let x = args.x.add(first_row * X_STRIDE);
+            let first_stored = stored[tile % 2];
+            // The rows of the tile before, spread over the steps after the first, which stores them.
+            let rows_at_once = pending.rows.div_ceil((steps - 1).max(1));
+            let mut row = 0;
+            let mut this = Pending {
+                rows: args.rows,
+                old: if args.sums.is_null() { args.sums } else { args.sums.add(first_row * PANEL) },
+                out: args.out.add(first_row * args.out_stride),
+                out_stride: args.out_stride,
+                streams,
+                ..Pending::NOTHING
+            };
             for (block, (start, pairs)) in blocks(args).enumerate() {
-                let steps = pairs.div_ceil(STEP_PAIRS);
-                let x = x.add(start * 4);
-                let w = args.w.add(start * W_PAIR);
-                restart_step::<HALVES>(x, w, stored.0.as_mut_ptr());
-                pending.scales(&mut scales);
-                ahead.decode();
-                // The rows of the block before, spread over the other steps.
-                let rows_at_once = pending.rows.div_ceil((steps - 1).max(1));
-                let mut row = 0;
-                for step in 1..steps {
-                    add_step::<HALVES>(x.add(step * X_STEP), w.add(step * STEP_PAIRS * W_PAIR));
-                    ahead.decode();
-                    pending.add_rows(&stored, &scales, row..row + rows_at_once);
+                let (x, w) = (x.add(start * 4), args.w.add(start * W_PAIR));
+                if block == 0 {
+                    restart_step::<HALVES>(x, w, last_stored);
+                    pending.scales(&mut scales);
+                } else {
+                    this.first = Some(Block { stored: first_stored, ..this.last });
+                    restart_step::<HALVES>(x, w, first_stored);
+                    pending.add_rows(&scales, row..row + rows_at_once);
                     row += rows_at_once;
                 }
-                pending.add_rows(&stored, &scales, row..pending.rows);
-                let is_last = start + pairs == args.pairs;
-                pending = Pending {
-                    rows: args.rows,
-                    x_scales: x_scales.add(block * args.x_scale_stride),
+                ahead.decode();
+                for step in 1..pairs.div_ceil(STEP_PAIRS) {
+                    add_step::<HALVES>(x.add(step * X_STEP), w.add(step * STEP_PAIRS * W_PAIR));
+                    ahead.decode();
+                    pending.add_rows(&scales, row..row + rows_at_once);
+                    row += rows_at_once;
+                }
+                this.last = Block {
+                    stored: last_stored,
+                    x_scales: args.x_scales.add(first_row + block * args.x_scale_stride),
                     w_scale: *args.w_scales.add(block),
-                    old,
-                    out: if is_last { out } else { partial.0.as_mut_ptr() },
-                    out_stride: if is_last { args.out_stride } else { PANEL },
-                    streams: streams && is_last,
                 };
-                old = partial.0.as_ptr();
             }
+            pending.add_rows(&scales, row..pending.rows);
+            pending = this;
         }
-        store_accumulators(stored.0.as_mut_ptr());
+        store_accumulators(last_stored);
         pending.scales(&mut scales);
-        pending.add_rows(&stored, &scales, 0..pending.rows);
-        if args.streams {
+        pending.add_rows(&scales, 0..pending.rows);
+        if streams {
             _mm_sfence();
         }
         while ahead.left > 0 {

@@ -45,7 +45,7 @@ impl Vector<2> for Avx512Bf16 {
     unsafe fn decode(codes: *const u8) -> [Self::Stored; 2] {
         // SAFETY: the caller guarantees 64 bytes and the ISA.
         unsafe {
-            let [low, high] = decode_bf16(_mm512_loadu_si512(codes.cast()));
+            let [low, high] = Tables::load().decode(_mm512_loadu_si512(codes.cast()));
             [as_bf16(low), as_bf16(high)]
         }
     }
@@ -57,7 +57,7 @@ impl Vector<2> for Avx512Bf16 {
             // Decoding interleaves the halves of each 16 bytes; this permutation compensates.
             let order = _mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7);
             let codes = _mm512_permutexvar_epi64(order, _mm512_loadu_si512(codes.cast()));
-            let [low, high] = decode_bf16(codes);
+            let [low, high] = Tables::load().decode(codes);
             _mm512_storeu_si512(out.cast(), low);
             _mm512_storeu_si512(out.add(64).cast(), high);
         }
@@ -95,27 +95,37 @@ impl Vector<2> for Avx512Bf16 {
     }
 }
 
-/// The lower, then the upper eight codes of each 16 bytes as bf16.
-#[inline(always)]
-pub(super) unsafe fn decode_bf16(codes: __m512i) -> [__m512i; 2] {
-    // SAFETY: the caller guarantees the ISA.
-    unsafe {
-        let low = look_up(codes, &LOW_BYTES);
-        let high = look_up(codes, &HIGH_BYTES);
-        // high | (codes & sign)
-        let high = _mm512_ternarylogic_epi64::<0b1111_1000>(high, codes, _mm512_set1_epi8(i8::MIN));
-        [_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)]
-    }
+/// [`LOW_BYTES`] and [`HIGH_BYTES`].
+#[derive(Clone, Copy)]
+pub(super) struct Tables {
+    pub low: [__m512i; 2],
+    pub high: [__m512i; 2],
 }
 
-/// The table's byte for each code, whatever its sign.
-#[inline(always)]
-unsafe fn look_up(codes: __m512i, table: &[u8; 128]) -> __m512i {
-    // SAFETY: the table has 128 bytes, and the caller guarantees the ISA.
-    unsafe {
-        let first = _mm512_loadu_si512(table.as_ptr().cast());
-        let second = _mm512_loadu_si512(table.as_ptr().add(64).cast());
-        _mm512_permutex2var_epi8(first, codes, second)
+impl Tables {
+    #[inline(always)]
+    pub(super) unsafe fn load() -> Self {
+        // SAFETY: tables have 128 bytes, and the caller guarantees the ISA.
+        unsafe {
+            let load = |table: &[u8; 128], at| _mm512_loadu_si512(table.as_ptr().add(at).cast());
+            Self {
+                low: [load(&LOW_BYTES, 0), load(&LOW_BYTES, 64)],
+                high: [load(&HIGH_BYTES, 0), load(&HIGH_BYTES, 64)],
+            }
+        }
+    }
+
+    /// The lower, then the upper eight codes of each 16 bytes as bf16.
+    #[inline(always)]
+    pub(super) unsafe fn decode(self, codes: __m512i) -> [__m512i; 2] {
+        // SAFETY: the caller guarantees the ISA.
+        unsafe {
+            let low = _mm512_permutex2var_epi8(self.low[0], codes, self.low[1]);
+            let high = _mm512_permutex2var_epi8(self.high[0], codes, self.high[1]);
+            // high | (codes & sign)
+            let high = _mm512_ternarylogic_epi64::<0b1111_1000>(high, codes, _mm512_set1_epi8(i8::MIN));
+            [_mm512_unpacklo_epi8(low, high), _mm512_unpackhi_epi8(low, high)]
+        }
     }
 }
 
