@@ -38,9 +38,9 @@ impl CpuDevice {
         if !is_for(&workspace, problem, |planned| planned == strategy) {
             workspace = self.cpu.workspace(problem, strategy);
         }
-        let shares = workspace.plan().map_or(1, CpuPlan::shares);
+        let workers = workspace.plan().map_or(1, CpuPlan::workers);
         self.put_back(workspace);
-        if shares > 1 { Ok(self.cpu.start_threads()?) } else { Ok(()) }
+        if workers > 1 { Ok(self.cpu.start_threads()?) } else { Ok(()) }
     }
 
     /// Multiplies with the fastest strategy for the form of the weight.

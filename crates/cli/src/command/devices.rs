@@ -179,7 +179,7 @@ mod tests {
         );
         let rates = Microarchitecture::SapphireRapids.rates().unwrap();
         let dispatch = IsaDispatch::fastest(&rates, &Isa::ALL).unwrap();
-        assert_eq!(uses(Isa::Avx512Bf16, &dispatch), "used for fp8, quantized or bf16 x, 1 row");
+        assert_eq!(uses(Isa::Avx512Bf16, &dispatch), "used for fp8, quantized or bf16 x, 1 to 2 rows");
         let many = uses(Isa::Amx, &dispatch);
         assert!(
             many.starts_with("used for fp8, quantized or bf16 x, ") && many.ends_with("and more"),
