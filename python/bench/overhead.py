@@ -5,7 +5,8 @@
 
 The library's own time is that of `Multiplication.run` with addresses that are known ahead: Rust, plus one
 call of a native function. All are timed in one run, interleaved, with one thread of PyTorch; a figure is the
-median of the rounds.
+median of the rounds. Times are those of the calling thread on its CPU, so that other programs do not count;
+products of this size use no other thread.
 """
 
 import argparse
@@ -34,18 +35,18 @@ def contenders(n, k):
     addresses = (x.data_ptr(), 0, codes.data_ptr(), scales.data_ptr(), out.data_ptr(), 1)
     layer = Fp8Linear(k, n, bias=False)
     layer.load_state_dict({"weight": codes, "weight_scale_inv": scales})
-    layer(x)
-    packed = layer._state.packed(layer.weight, layer.weight_scale_inv, 128)
+    packed = torch.empty(_native.packed_shape(n, k, 128), dtype=torch.uint8)
+    _native.pack_into(codes.data_ptr(), scales.data_ptr(), n, k, 128, packed.data_ptr())
     packed_addresses = (x.data_ptr(), 0, packed.data_ptr(), packed.numel(), out.data_ptr(), 1)
     dense = octile.torch.dequantize(codes, scales)
     array, weight = x.numpy(), octile.Weight.from_codes(codes.view(torch.uint8).numpy(), scales.numpy())
     result = np.empty((1, n), np.float32)
     transposed = weight.dequantize().T
     return {
-        # `out` is named so that it stays alive: the library sees an address only.
+        # Tensors are named so that they stay alive: the library sees addresses only.
         "library, row-major weight": lambda out=out: multiplication.run(*addresses),
         "octile.torch.linear": lambda: linear(x, codes, scales),
-        "library, packed weight": lambda: multiplication.run_packed(*packed_addresses),
+        "library, packed weight": lambda packed=packed: multiplication.run_packed(*packed_addresses),
         "Fp8Linear": lambda: layer(x),
         "octile.matmul (numpy)": lambda: octile.matmul(array, weight),
         "torch.nn.functional.linear": lambda: nn.functional.linear(x, dense),
@@ -57,10 +58,10 @@ def measure(calls, rounds, count):
     samples = {name: [] for name in calls}
     for _ in range(rounds):
         for name, call in calls.items():
-            start = time.perf_counter()
+            start = time.thread_time()
             for _ in range(count):
                 call()
-            samples[name].append((time.perf_counter() - start) / count * 1e6)
+            samples[name].append((time.thread_time() - start) / count * 1e6)
     return samples
 
 

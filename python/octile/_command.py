@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -21,6 +22,18 @@ sys.exit(native.run_command(["octile", *sys.argv[1:]], sys.orig_argv[:5]))
 """
 
 
+# What the command says, and what to do in Python instead.
+_IN_PYTHON = {
+    r"the operands are random; pass --tensors FILE --expect NAME to compare": "pass `expect`",
+    r"name the expected tensor with --expect": "pass `expect`",
+    r" on operands [a\d, ]+; choose others with --operands": "",
+    r"--tensors FILE": "arrays",
+    r"'?--no-races'?": "`races=False`",
+    r"'?--(atol|chip|devices|expect|kernel|libtpu|rtol|seed)\b( <?[A-Z]+\b>?)?'?": r"`\1`",
+    r"'?--max-operations\b( <?[A-Z]+\b>?)?'?": "`max_operations`",
+}
+
+
 class Error(Exception):
     """A request that cannot be carried out: one sentence that says what is wrong and what to do."""
 
@@ -30,6 +43,13 @@ class Error(Exception):
 def command_line() -> list[str]:
     """Arguments that start the command of this package in a new process."""
     return [sys.executable, "-I", "-S", "-c", _CODE.format(path=_native.__file__)]
+
+
+def in_python(text: str) -> str:
+    """What the command says, with the names of arguments in place of its options."""
+    for command, python in _IN_PYTHON.items():
+        text = re.sub(command, python, text)
+    return text
 
 
 def run(
@@ -76,7 +96,7 @@ def _sentence(name: str | os.PathLike[str], code: int, complaint: str) -> str:
     """What went wrong, from the exit code and standard error."""
     if code == 2 and complaint:
         # What follows an empty line is the usage of the command.
-        return complaint.split("\n\n")[0].removeprefix("octile: ").removeprefix("error: ")
+        return in_python(complaint.split("\n\n")[0].removeprefix("octile: ").removeprefix("error: "))
     number = -code if code < 0 else code - 128
     reason = signal.Signals(number).name if number in signal.valid_signals() else f"exit code {code}"
     last = complaint.splitlines()[-1] if complaint else "it said nothing more"

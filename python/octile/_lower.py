@@ -52,6 +52,12 @@ class Module:
         path.write_bytes(self.content)
         return path
 
+    @property
+    def has_kernels(self) -> bool:
+        """Whether a TPU kernel is called, or the module is one."""
+        content = self.content.read_bytes() if isinstance(self.content, pathlib.Path) else self.content
+        return b"tpu_custom_call" in content or b"stablehlo" not in content
+
     def unflatten(self, arrays: Sequence[Any]) -> Any:
         """The results in the structure of the function; a tuple where that is not known."""
         if self.tree is None:
@@ -63,10 +69,11 @@ class Module:
 
 def lower(f: Any, args: Sequence[Any], chip: str, mesh: Any = None) -> Module:
     """Lowers a function, or takes a module that was lowered before."""
-    if isinstance(f, (bytes, str, os.PathLike)):
-        return _stored(f, args)
-    if hasattr(f, "as_text"):
-        return _lowered(f, args)
+    is_stored = isinstance(f, (bytes, str, os.PathLike))
+    if is_stored or hasattr(f, "as_text"):
+        if mesh is not None:
+            raise Error("`mesh` is for functions that are lowered here: leave it out")
+        return _stored(f, args) if is_stored else _lowered(f, args)
     if callable(f):
         return _function(f, args, chip, mesh)
     raise Error(f"cannot lower {type(f).__name__}: pass a JAX function, a lowered one, or a module")
@@ -88,6 +95,9 @@ def _lowered(lowered: Any, args: Sequence[Any]) -> Module:
 
     operands = _values(jax.tree.leaves(tuple(args)))
     if operands is not None:
+        if len(operands) != lowered.in_tree.num_leaves:
+            wanted = lowered.in_tree.num_leaves
+            raise Error(f"the lowered function takes {wanted} arrays, but {len(operands)} were given")
         kept = lowered._lowering.compile_args.get("kept_var_idx", range(len(operands)))
         operands = [operands[index] for index in sorted(kept)]
     results, tree = jax.tree.flatten(lowered.out_info)
@@ -117,8 +127,11 @@ def _function(f: Callable[..., Any], args: Sequence[Any], chip: str, mesh: Any) 
     with _tpu(chip, mesh):
         # With all arguments kept, the module's arguments are the operands, in order.
         lowered = jax.jit(main, keep_unused=True).trace(*shapes).lower(lowering_platforms=("tpu",))
+    text = lowered.as_text()
+    if _axes(mesh) and "sdy.mesh" not in text and "mhlo.sharding" not in text:
+        raise Error(f"{name} has no `shard_map` that takes its mesh from the context: leave out `mesh`")
     results, tree = jax.tree.flatten(lowered.out_info)
-    return Module(name, lowered.as_text().encode(), _values(operands), results, tree)
+    return Module(name, text.encode(), _values(operands), results, tree)
 
 
 def _values(leaves: Sequence[Any]) -> list[np.ndarray[Any, Any]] | None:
@@ -149,7 +162,7 @@ def _tpu(chip: str, mesh: Any) -> contextlib.AbstractContextManager[Any]:
         raise Error(f"unknown chip {chip}: use one of {', '.join(_DEVICE_KINDS)}")
     if mesh is None and hasattr(sharding, "get_abstract_mesh"):
         mesh = sharding.get_abstract_mesh()
-    axes = dict(mesh if isinstance(mesh, Mapping) else getattr(mesh, "shape", {}))
+    axes = _axes(mesh)
     try:
         # Older versions of JAX do not ask for the platform.
         known = {field.name for field in dataclasses.fields(sharding.AbstractDevice)}
@@ -167,3 +180,13 @@ def _tpu(chip: str, mesh: Any) -> contextlib.AbstractContextManager[Any]:
             ) from error
         # Still older ones do not know such devices; most kernels need none.
         return contextlib.nullcontext()
+
+
+def _axes(mesh: Any) -> dict[str, int]:
+    """The names and sizes of the axes of a mesh."""
+    sizes = {} if mesh is None else mesh if isinstance(mesh, Mapping) else getattr(mesh, "shape", None)
+    if not isinstance(sizes, Mapping) or not all(
+        isinstance(name, str) and isinstance(size, int) and size > 0 for name, size in sizes.items()
+    ):
+        raise Error(f"`mesh` is {mesh!r}: pass the sizes of its axes, such as {{'x': 4}}")
+    return dict(sizes)

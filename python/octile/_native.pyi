@@ -69,27 +69,28 @@ class Multiplication:
         out_dtype: str,
         constant_weight: bool,
     ) -> Multiplication: ...
-    @property
-    def n(self) -> int: ...
-    @property
-    def k(self) -> int: ...
-    @property
-    def block(self) -> int: ...
     def run(self, x: int, x_scales: int, w: int, w_scales: int, out: int, m: int) -> None: ...
     def run_packed(self, x: int, x_scales: int, packed: int, packed_bytes: int, out: int, m: int) -> None: ...
-    def workspace_bytes(self, m: int) -> int: ...
-    def enqueue(
-        self,
-        stream: int,
-        x: int,
-        x_scales: int,
-        w: int,
-        w_scales: int,
-        out: int,
-        workspace: int,
-        m: int,
-    ) -> None: ...
-    def prepare(self, m: int) -> None: ...
+
+class LayerState:
+    """What a layer of PyTorch remembers about its weight between calls."""
+
+    @property
+    def number(self) -> int:
+        """What operators call this state."""
+
+    def clear(self) -> None:
+        """Forgets the weight."""
+
+def torch_linear(
+    x: Any, weight: Any, weight_scale_inv: Any, layer: int = 0, x_scales: Any = None, out_dtype: Any = None
+) -> Any | None:
+    """Multiplies as torch_linear_kernel does, or returns None where PyTorch must see the operator."""
+
+def torch_linear_kernel(
+    x: Any, weight: Any, weight_scale_inv: Any, layer: int = 0, x_scales: Any = None, out_dtype: Any = None
+) -> Any:
+    """Multiplies PyTorch tensors: the operator's kernel for CPUs and GPUs."""
 
 def packed_shape(n: int, k: int, block: int) -> tuple[int, int]:
     """Rows and bytes per row of a packed weight."""

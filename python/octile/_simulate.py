@@ -12,18 +12,12 @@ from typing import Any
 import numpy as np
 
 from . import _html, _tensors
-from ._command import Error, run
+from ._command import Error, in_python, run
 from ._findings import Finding, findings
 from ._lower import Module, lower
 
 _MAX_TIMELINE_BYTES = 400_000
 """A longer timeline is left out of notebooks, which keep everything that they show."""
-
-_IN_PYTHON = {
-    "the operands are random; pass --tensors FILE --expect NAME to compare": "pass `expect`",
-    "name the expected tensor with --expect": "pass `expect`",
-}
-"""How to do in Python what the report of the command suggests."""
 
 
 class SimulationFailed(AssertionError):
@@ -49,13 +43,13 @@ class Simulation:
     """The report of `octile simulate`."""
 
     def __init__(
-        self, name: str, outputs: Any, record: Mapping[str, Any], report: str, timeline: str
+        self, module: Module, outputs: Any, record: Mapping[str, Any], report: str, timeline: str
     ) -> None:
         self.outputs = outputs
         self.findings = findings(record)
         self.record = record
         self.report = report
-        self._name = name
+        self._name, self._has_kernels = module.name, module.has_kernels
         self._timeline = timeline
 
     @property
@@ -161,14 +155,13 @@ def _run(module: Module, options: Sequence[str], folder: str, timeout: float | N
     path = module.write(folder)
     files = [f"--json={record}", "--save", os.fspath(results), "--svg", os.fspath(timeline)]
     _, report = run(["simulate", path, *options, *files], timeout, shown={os.fspath(path): module.name})
-    for command, python in _IN_PYTHON.items():
-        report = report.replace(command, python)
-    report = "\n".join(line for line in report.splitlines() if line.strip("="))
+    report = "\n".join(line for line in in_python(report).splitlines() if line.strip("="))
     drawing = timeline.read_text(encoding="utf-8") if timeline.exists() else ""
     if len(drawing) > _MAX_TIMELINE_BYTES:
         drawing = ""
     outputs = _outputs(module, _tensors.read(results)) if results.exists() else None
-    return Simulation(module.name, outputs, json.loads(record.read_text(encoding="utf-8")), report, drawing)
+    known = json.loads(in_python(record.read_text(encoding="utf-8")))
+    return Simulation(module, outputs, known, report, drawing)
 
 
 def _outputs(module: Module, stored: Mapping[str, np.ndarray[Any, Any]]) -> Any:

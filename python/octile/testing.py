@@ -20,6 +20,7 @@ import contextvars
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ._command import Error
 from ._simulate import Simulation, SimulationFailed, simulate
 
 __all__ = ["SimulationFailed", "assert_matches", "assert_no_races", "default_options"]
@@ -43,9 +44,13 @@ def assert_no_races(f: Any, *args: Any, **options: Any) -> Simulation:
     Besides data races these are deadlocks, reads of uninitialized memory, accesses out of bounds, and
     semaphores that are not zero at the end. Takes what `octile.simulate` takes. A failure shows the Python
     lines. Races do not depend on the schedule that happened to run, and rarely on operands: shapes will do.
+    A function without a kernel is an `octile.Error`: there is nothing to check.
     """
     __tracebackhide__ = True
-    return _checked(f, *args, **options)
+    simulation = _checked(f, *args, **options)
+    if not simulation._has_kernels:
+        raise Error("the function has no Pallas kernel for TPUs; with interpret=True, pallas_call makes none")
+    return simulation
 
 
 def assert_matches(f: Any, *args: Any, expected: Any, **options: Any) -> Simulation:

@@ -4,7 +4,7 @@ use numpy::{
     PyArray2, PyArrayDescr, PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods, ndarray::ArrayView2,
 };
 use octile::DType;
-use pyo3::{intern, prelude::*, sync::PyOnceLock, types::PyType};
+use pyo3::{PyTypeInfo, intern, prelude::*, sync::PyOnceLock, types::PyType};
 
 use crate::{dtype, error};
 
@@ -18,9 +18,11 @@ impl<'py> Floats<'py> {
     /// Reads the argument `name`; strided or misaligned arrays are copied.
     pub(crate) fn read(name: &str, given: &Bound<'py, PyAny>) -> PyResult<Self> {
         let Ok(array) = given.cast::<PyUntypedArray>() else {
-            let kind = given.get_type();
-            return Err(error::wrong_type(format!("{name} is a {}: pass a numpy array", type_name(&kind))));
+            return Err(error::wrong_type(format!("{name} is a {}: pass a numpy array", type_name(given))));
         };
+        if is_masked(array)? {
+            return Err(error::wrong_type(format!("{name} is a masked array: pass its filled()")));
+        }
         let Some(dtype) = dtype::read(&array.dtype()) else {
             return Err(error::wrong_type(format!(
                 "{name} has dtype {}: pass float32, bfloat16, float16 or float8_e4m3fn",
@@ -165,6 +167,17 @@ unsafe fn slice<'a, T>(data: *const T, len: usize) -> &'a [T] {
     if len == 0 { &[] } else { unsafe { std::slice::from_raw_parts(data, len) } }
 }
 
-fn type_name(kind: &Bound<'_, PyType>) -> String {
-    kind.fully_qualified_name().map_or_else(|_| "value".to_owned(), |name| name.to_string())
+/// Whether an array has elements that do not count.
+fn is_masked(array: &Bound<'_, PyUntypedArray>) -> PyResult<bool> {
+    static MASKED: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    let py = array.py();
+    if array.get_type().is(PyUntypedArray::type_object(py)) {
+        return Ok(false);
+    }
+    array.is_instance(MASKED.import(py, "numpy.ma", "MaskedArray")?)
+}
+
+/// The name of a value's type.
+pub(crate) fn type_name(value: &Bound<'_, PyAny>) -> String {
+    value.get_type().fully_qualified_name().map_or_else(|_| "value".to_owned(), |name| name.to_string())
 }

@@ -10,6 +10,7 @@ mod error;
 mod multiplication;
 mod packed;
 mod safetensors;
+mod torch;
 mod weight;
 mod xla;
 
@@ -23,6 +24,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<multiplication::Multiplication>()?;
     module.add_function(wrap_pyfunction!(multiplication::packed_shape, module)?)?;
     module.add_function(wrap_pyfunction!(multiplication::pack_into, module)?)?;
+    module.add_class::<torch::LayerState>()?;
+    module.add_function(wrap_pyfunction!(torch::torch_linear, module)?)?;
+    module.add_function(wrap_pyfunction!(torch::torch_linear_kernel, module)?)?;
     module.add_function(wrap_pyfunction!(weight::quantize, module)?)?;
     module.add_function(wrap_pyfunction!(weight::matmul, module)?)?;
     module.add_function(wrap_pyfunction!(weight::load_safetensors, module)?)?;

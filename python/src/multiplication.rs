@@ -5,7 +5,7 @@ use std::{ffi::c_void, slice};
 use octile::{DType, Device, DeviceOperands, MatmulOp, Scales, WeightRef, packed};
 use pyo3::prelude::*;
 
-use crate::{block, dtype, error, weight::cpu};
+use crate::{block::BlockSize, dtype, error, packed::Packed, weight::cpu};
 
 /// A multiplication of one shape and type on one device, without its operands.
 ///
@@ -24,18 +24,18 @@ impl Multiplication {
     /// the caller promises that the preceding kernel does not write the weight.
     #[new]
     #[allow(clippy::too_many_arguments, reason = "one number per dimension")]
-    fn new(
+    pub(crate) fn new(
         py: Python<'_>,
         device: i64,
         n: usize,
         k: usize,
-        block: usize,
+        block: BlockSize,
         x_dtype: &str,
         out_dtype: &str,
         constant_weight: bool,
     ) -> PyResult<Self> {
         let (x, out) = (dtype::named(x_dtype)?, dtype::named(out_dtype)?);
-        let block = block::read(block)?;
+        let BlockSize(block) = block;
         let build = || {
             let device = match usize::try_from(device) {
                 Ok(index) => Device::gpu(index)?,
@@ -48,27 +48,9 @@ impl Multiplication {
         Ok(Self { op: py.detach(build).map_err(error::from_library)?, x, out })
     }
 
-    /// N.
-    #[getter]
-    fn n(&self) -> usize {
-        self.op.shape()[0]
-    }
-
-    /// K.
-    #[getter]
-    fn k(&self) -> usize {
-        self.op.shape()[1]
-    }
-
-    /// Side of a quantization block.
-    #[getter]
-    fn block(&self) -> usize {
-        self.op.block().size()
-    }
-
     /// Multiplies `m` rows on the CPU; the weight is row-major.
     #[allow(clippy::too_many_arguments, reason = "one address per operand")]
-    fn run(
+    pub(crate) fn run(
         &self,
         py: Python<'_>,
         x: usize,
@@ -78,12 +60,8 @@ impl Multiplication {
         out: usize,
         m: usize,
     ) -> PyResult<()> {
-        let [n, k] = self.op.shape();
-        let blocks = self.op.block().count(n) * self.op.block().count(k);
-        // SAFETY: the caller's promise, see `Multiplication`.
-        #[allow(unsafe_code, reason = "another library hands out addresses")]
-        let weight = unsafe { WeightRef::Rows { codes: at(w, n * k)?, scales: at(w_scales, blocks)? } };
-        self.run_with(py, weight, x, x_scales, out, m)
+        let (codes, scales) = self.weight_at(w, w_scales)?;
+        self.run_with(py, WeightRef::Rows { codes, scales }, x, x_scales, out, m)
     }
 
     /// The same with a packed weight of so many bytes.
@@ -103,46 +81,61 @@ impl Multiplication {
         let weight = WeightRef::Packed(unsafe { at(packed, packed_bytes) }?);
         self.run_with(py, weight, x, x_scales, out, m)
     }
+}
+
+impl Multiplication {
+    /// [N, K].
+    pub(crate) fn shape(&self) -> [usize; 2] {
+        self.op.shape()
+    }
 
     /// Bytes of scratch memory that `enqueue` needs.
-    fn workspace_bytes(&self, m: usize) -> PyResult<usize> {
+    pub(crate) fn workspace_bytes(&self, m: usize) -> PyResult<usize> {
         self.op.workspace_bytes(m).map_err(error::from_library)
     }
 
     /// Queues the product of `m` rows on a CUDA stream.
-    #[allow(clippy::too_many_arguments, reason = "one address per operand")]
-    fn enqueue(
+    pub(crate) fn enqueue(
         &self,
         py: Python<'_>,
         stream: usize,
-        x: u64,
-        x_scales: u64,
-        w: u64,
-        w_scales: u64,
-        out: u64,
-        workspace: u64,
+        operands: &DeviceOperands,
         m: usize,
     ) -> PyResult<()> {
-        let operands = DeviceOperands { x, x_scales, w, w_scales, out, workspace };
         // The first call compiles, which takes a while.
         let queue = || {
             // SAFETY: the caller's promise, see `Multiplication`.
             #[allow(unsafe_code, reason = "another library hands out addresses")]
             unsafe {
-                self.op.enqueue(stream as *mut c_void, &operands, m)
+                self.op.enqueue(stream as *mut c_void, operands, m)
             }
         };
         py.detach(queue).map_err(error::from_library)
     }
 
     /// Plans and compiles for `m` rows, so that the first call does not.
-    fn prepare(&self, py: Python<'_>, m: usize) -> PyResult<()> {
+    pub(crate) fn prepare(&self, py: Python<'_>, m: usize) -> PyResult<()> {
         py.detach(|| self.op.prepare(m)).map_err(error::from_library)
     }
-}
 
-impl Multiplication {
-    fn run_with(
+    /// Packs a row-major weight.
+    pub(crate) fn pack(&self, py: Python<'_>, w: usize, w_scales: usize) -> PyResult<Packed> {
+        let (shape, block) = (self.op.shape(), self.op.block());
+        let (codes, scales) = self.weight_at(w, w_scales)?;
+        py.detach(|| Packed::new(codes, scales, shape, block)).map_err(error::from_library)
+    }
+
+    fn weight_at(&self, w: usize, w_scales: usize) -> PyResult<(&[u8], &[f32])> {
+        let ([n, k], block) = (self.op.shape(), self.op.block());
+        // SAFETY: the caller's promise, see `Multiplication`.
+        #[allow(unsafe_code, reason = "another library hands out addresses")]
+        unsafe {
+            Ok((at(w, n * k)?, at(w_scales, block.count(n) * block.count(k))?))
+        }
+    }
+
+    /// Multiplies `m` rows on the CPU.
+    pub(crate) fn run_with(
         &self,
         py: Python<'_>,
         weight: WeightRef<'_>,
@@ -172,8 +165,8 @@ impl Multiplication {
 
 /// Rows and bytes per row of a packed weight [n, k].
 #[pyfunction]
-pub(crate) fn packed_shape(n: usize, k: usize, block: usize) -> PyResult<(usize, usize)> {
-    packed::shape([n, k], block::read(block)?).map(Into::into).map_err(error::from_library)
+pub(crate) fn packed_shape(n: usize, k: usize, block: BlockSize) -> PyResult<(usize, usize)> {
+    packed::shape([n, k], block.0).map(Into::into).map_err(error::from_library)
 }
 
 /// Packs row-major codes and scales at these addresses, which are trusted as those of `Multiplication` are.
@@ -184,10 +177,10 @@ pub(crate) fn pack_into(
     scales: usize,
     n: usize,
     k: usize,
-    block: usize,
+    block: BlockSize,
     out: usize,
 ) -> PyResult<()> {
-    let block = block::read(block)?;
+    let BlockSize(block) = block;
     let [panels, bytes] = packed::shape([n, k], block).map_err(error::from_library)?;
     // SAFETY: the caller's promise.
     #[allow(unsafe_code, reason = "another library hands out addresses")]

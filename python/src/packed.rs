@@ -1,6 +1,6 @@
 //! A packed weight in aligned memory.
 
-use octile::{Error, Weight, packed};
+use octile::{Block, Error, packed};
 
 /// A cache line.
 #[repr(C, align(64))]
@@ -14,12 +14,12 @@ pub(crate) struct Packed {
 }
 
 impl Packed {
-    pub(crate) fn new(weight: &Weight) -> Result<Self, Error> {
-        let [panels, bytes] = packed::shape(weight.shape(), weight.block())?;
+    pub(crate) fn new(codes: &[u8], scales: &[f32], shape: [usize; 2], block: Block) -> Result<Self, Error> {
+        let [panels, bytes] = packed::shape(shape, block)?;
         let len = panels * bytes;
         let mut lines = vec![Line([0; 64]); len.div_ceil(64)];
         let out = &mut bytemuck::cast_slice_mut(&mut lines)[..len];
-        packed::pack_into(weight.codes(), weight.scales(), weight.shape(), weight.block(), out)?;
+        packed::pack_into(codes, scales, shape, block, out)?;
         Ok(Self { lines, len })
     }
 

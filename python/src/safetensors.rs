@@ -7,7 +7,7 @@ use std::{
 };
 
 use octile::Weight;
-use pyo3::PyResult;
+use pyo3::{PyErr, PyResult};
 use safetensors::tensor::{Metadata, TensorInfo, TensorView};
 
 use crate::error;
@@ -17,7 +17,10 @@ const LONGEST_HEADER: u64 = 100_000_000;
 
 /// Reads the weight of the layer `name`.
 pub(crate) fn load(path: &Path, name: &str) -> PyResult<Weight> {
-    let cannot_read = |problem: io::Error| error::value(format!("cannot read {}: {problem}", path.display()));
+    // A missing file is a FileNotFoundError, and so on.
+    let cannot_read = |problem: io::Error| {
+        PyErr::from(io::Error::new(problem.kind(), format!("cannot read {}: {problem}", path.display())))
+    };
     let invalid =
         |problem: String| error::value(format!("{} is not a safetensors file: {problem}", path.display()));
     // Opening a pipe would wait for a writer.

@@ -12,7 +12,8 @@ use pyo3::{prelude::*, types::PyTuple};
 
 use crate::{
     array::{self, Floats},
-    block, dtype, error,
+    block::{self, BlockSize},
+    dtype, error,
     packed::Packed,
     safetensors,
 };
@@ -51,12 +52,12 @@ impl Weight {
         py: Python<'_>,
         codes: &Bound<'_, PyAny>,
         scales: &Bound<'_, PyAny>,
-        block: Option<usize>,
+        block: Option<BlockSize>,
     ) -> PyResult<Self> {
         let (codes, [n, k]) = Floats::read_matrix("codes", codes)?;
         let (scales, blocks) = Floats::read_matrix("scales", scales)?;
         let block = match block {
-            Some(block) => block::read(block)?,
+            Some(BlockSize(block)) => block,
             None => block::infer([n, k], blocks)?,
         };
         let expected = [block.count(n), block.count(k)];
@@ -145,7 +146,8 @@ impl Weight {
 
     fn packed(&self) -> Result<WeightRef<'_>, Error> {
         if self.packed.get().is_none() {
-            let packed = Packed::new(&self.weight)?;
+            let weight = &self.weight;
+            let packed = Packed::new(weight.codes(), weight.scales(), weight.shape(), weight.block())?;
             // Another thread may have been faster.
             let _ = self.packed.set(packed);
         }
@@ -156,10 +158,10 @@ impl Weight {
 /// Quantizes a matrix [N, K] of float32, bfloat16 or float16: one scale per block x block square, the largest
 /// magnitude / 448.
 #[pyfunction]
-#[pyo3(signature = (w, block=128))]
-pub(crate) fn quantize(py: Python<'_>, w: &Bound<'_, PyAny>, block: usize) -> PyResult<Weight> {
+#[pyo3(signature = (w, block=BlockSize::DEFAULT), text_signature = "(w, block=128)")]
+pub(crate) fn quantize(py: Python<'_>, w: &Bound<'_, PyAny>, block: BlockSize) -> PyResult<Weight> {
     let (w, shape) = Floats::read_matrix("w", w)?;
-    let block = block::read(block)?;
+    let BlockSize(block) = block;
     let weight = if let Some(values) = w.values::<f32>() {
         py.detach(|| octile::Weight::quantize(values, shape, block))
     } else if let Some(values) = w.values::<bf16>() {
@@ -190,12 +192,17 @@ pub(crate) fn load_safetensors(py: Python<'_>, path: PathBuf, name: &str) -> PyR
 pub(crate) fn matmul<'py>(
     py: Python<'py>,
     x: &Bound<'py, PyAny>,
-    weight: &Weight,
+    weight: &Bound<'py, PyAny>,
     x_scales: Option<&Bound<'py, PyAny>>,
     x_scaling: &str,
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let x = Floats::read("x", x)?;
+    let Ok(weight) = weight.cast::<Weight>() else {
+        let kind = array::type_name(weight);
+        return Err(error::wrong_type(format!("weight is a {kind}: pass what octile.quantize returns")));
+    };
+    let weight = weight.get();
     let [n, k] = weight.weight.shape();
     let (&last, leading) = x.shape().split_last().expect("x is no scalar");
     if last != k {

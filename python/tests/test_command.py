@@ -41,7 +41,10 @@ def test_a_kernel_is_tested_on_the_cpu():
 
 def test_ctrl_c_ends_the_command():
     bench = [sys.executable, "-m", "octile", "bench", "--shape", "2048x2048x2048:128", "--backend", "cpu"]
+    # A shell may have started this with interrupts ignored.
+    handler = signal.signal(signal.SIGINT, signal.SIG_DFL)
     process = subprocess.Popen(bench, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    signal.signal(signal.SIGINT, handler)
     time.sleep(3)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)

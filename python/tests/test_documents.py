@@ -6,7 +6,12 @@ def needs_no_torch(code):
 
 
 def test_python_guide(run_document):
-    assert run_document("docs/python.md", needs_no_torch) == 3
+    assert run_document("docs/python.md", needs_no_torch) == 5
+
+
+def test_pallas_guide(run_document):
+    # The rest needs libtpu; the tutorial has it too.
+    assert run_document("docs/pallas.md", lambda code: "octile.inspect" not in code) == 4
 
 
 def test_readme(run_document):

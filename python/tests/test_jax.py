@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 
+import octile
 import octile.jax as oj
 
 SHAPES = [(1, 1, 1), (3, 130, 257), (5, 256, 512), (64, 384, 640), (200, 96, 1000)]
@@ -99,6 +100,18 @@ def test_gradient_of_x(is_packed):
     assert relative_error(one, expected) < 1e-5
 
 
+def test_gradients_have_gradients():
+    x, codes, scales = operands(4, 128, 256)
+
+    def square(x):
+        return (oj.matmul(x, codes, scales) ** 2).sum()
+
+    second = jax.grad(lambda x: jax.grad(square)(x).sum())(x)
+    values = dequantized(codes, scales)
+    expected = 2 * np.ones_like(x) @ values.T @ values
+    assert relative_error(second, expected) < 1e-5
+
+
 def test_packed_weights_are_pytrees():
     x, codes, scales = operands(5, 300, 260)
     packed = oj.pack(codes, scales)
@@ -121,6 +134,7 @@ def test_exported_programs_run_again():
 
 
 X, CODES, SCALES = operands(3, 256, 384)
+WEIGHT = octile.Weight.from_codes(CODES, SCALES)
 WRONG = {
     "x is float64, not float32, bfloat16, float16 or float8_e4m3fn": lambda: oj.matmul(
         X.astype(np.float64), CODES, SCALES
@@ -134,6 +148,14 @@ WRONG = {
     ),
     "the weight has shape (0, 384): N and K must be at least 1": lambda: oj.matmul(X, CODES[:0], SCALES[:0]),
     "scales are missing": lambda: oj.matmul(X, CODES),
+    "the weight is an octile.Weight: pass weight.codes and weight.scales": lambda: oj.matmul(X, WEIGHT),
+    "the weight is an octile.Weight": lambda: oj.pack(WEIGHT, SCALES),
+    "the weight is int, not an array": lambda: oj.matmul(X, 3, SCALES),
+    "x is NoneType, not an array": lambda: oj.matmul(None, CODES, SCALES),
+    "chip 'tpu99' is not tpu7x, v6e, v5p, v5e or v4": lambda: oj.matmul(X, CODES, SCALES, chip="tpu99"),
+    "the packed weight is ndarray, not what octile.jax.pack returns": lambda: oj.unpack(CODES),
+    "block -1 is not 128, 256 or 512": lambda: oj.matmul(X, CODES, SCALES, block=-1),
+    "can't apply forward-mode autodiff": lambda: jax.jvp(lambda x: oj.matmul(x, CODES, SCALES), (X,), (X,)),
     "scales is bfloat16, not float32": lambda: oj.matmul(X, CODES, SCALES.astype(ml_dtypes.bfloat16)),
     "scales have shape (2, 2), but a weight (256, 384) has (2, 3) for blocks of 128 or (1, 2) for": lambda: (
         oj.matmul(X, CODES, SCALES[:, 1:])

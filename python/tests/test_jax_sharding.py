@@ -142,6 +142,10 @@ def test_explicit_axes(spec):
     out, collectives = run(oj.matmul, *arguments)
     assert collectives == ({"all-reduce": 1} if spec[1] else {})
     assert out.sharding.spec == P("d", spec[0]) and relative_error(out, from_numpy(x, codes, scales)) < 1e-6
+    # Operands that are elsewhere are moved first.
+    specs = {"x_spec": P("d", spec[1]), "w_spec": P(*spec)}
+    moved = oj.sharded_matmul(x, codes, scales, mesh=mesh, **specs)
+    assert same_bits(moved, out) and moved.sharding.spec == out.sharding.spec
 
 
 def test_shard_map(mesh):
@@ -156,11 +160,18 @@ def test_splits_that_are_impossible_are_refused(mesh):
 
     def refused(sentence, x_spec, w_spec, out_spec=None, array=x):
         specs = {"x_spec": x_spec, "w_spec": w_spec, "out_spec": out_spec}
-        with pytest.raises(ValueError, match=sentence):
+        with pytest.raises((TypeError, ValueError), match=sentence):
             oj.sharded_matmul(array, codes, scales, mesh=mesh, **specs)
 
     refused("splits the weight .* inside of a scale block of 128", P(), P("m"))
     refused("has no axis 'z'", P("z"), P())
+    refused("x_spec is str: pass a jax.sharding.PartitionSpec", "d", P())
+    refused("w_spec is NoneType: pass a jax.sharding.PartitionSpec", P(), None)
+    refused("w_spec .* has 3 entries for 2 dimensions", P(), P(None, None, "d"))
+    refused("w_spec .* uses the axis 'd' twice", P(), P("d", "d"))
+    refused("splits rows along 'm', which w_spec .* uses too", P("m"), P("m"))
+    with pytest.raises(TypeError, match="mesh is dict: pass a jax.sharding.Mesh"):
+        oj.sharded_matmul(x, codes, scales, mesh={"d": 2}, x_spec=P(), w_spec=P())
     refused("splits K other than w_spec", P(None, "d"), P(None, "m"))
     refused("does not divide the rows", P("m"), P(), array=x[:3])
     refused("out_spec .* is not what the operands give", P("d"), P(), P("m"))

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import pytest
 
 import octile
+import octile.testing
 
 jax = pytest.importorskip("jax", reason="Pallas kernels are lowered by JAX")
 import jax.numpy as jnp
@@ -190,15 +192,22 @@ def test_chips_are_modelled(x):
 REFUSED = [
     ({"chip": "tpu9"}, "unknown chip tpu9: use one of tpu7x"),
     ({"seed": 3}, "`seed` chooses random operands"),
-    ({"expect": np.zeros(3)}, r"`expect` has the shapes \(3,\), but the function returns \(32, 128\)"),
+    ({"expect": np.zeros(3)}, "`expect` has the shapes (3,), but the function returns (32, 128)"),
     ({"kernel": "nobody"}, "double has no kernel 'nobody', only "),
-    ({"max_operations": 0}, "0 is not in 1"),
+    ({"max_operations": 0}, "for `max_operations`: 0 is not in 1"),
+    ({"seed": -1, "kernel": "x"}, "invalid value '-1' for `seed`"),
+    ({"devices": 0}, "invalid value '0' for `devices`"),
+    ({"rtol": 0.1}, "`rtol` has no effect here and only applies to `expect`: remove it"),
+    ({"mesh": 5}, "`mesh` is 5: pass the sizes of its axes"),
+    ({"mesh": {"x": "a"}}, "`mesh` is {'x': 'a'}: pass the sizes of its axes"),
+    ({"mesh": {"x": -4}}, "`mesh` is {'x': -4}: pass the sizes of its axes"),
+    ({"mesh": {"x": 4}}, "double has no `shard_map` that takes its mesh from the context"),
 ]
 
 
 @pytest.mark.parametrize("options, sentence", REFUSED)
 def test_a_request_that_cannot_be_carried_out_is_one_sentence(options, sentence, x):
-    with pytest.raises(octile.Error, match=sentence) as raised:
+    with pytest.raises(octile.Error, match=re.escape(sentence)) as raised:
         octile.simulate(kernels.double, x, **options)
     assert "\n" not in str(raised.value) and os.sep + "tmp" not in str(raised.value)
 
@@ -212,10 +221,33 @@ def test_wrong_arguments_are_one_sentence(x, tmp_path):
         octile.simulate(tmp_path / "missing.mlir")
     with pytest.raises(octile.Error, match="random operands have no expected result"):
         octile.simulate(kernels.double, SHAPE, expect=x)
+    lowered = jax.jit(kernels.double).trace(x).lower(lowering_platforms=("tpu",))
+    with pytest.raises(octile.Error, match="the lowered function takes 1 arrays, but 2 were given"):
+        octile.simulate(lowered, x, x)
+    with pytest.raises(octile.Error, match="`mesh` is for functions that are lowered here: leave it out"):
+        octile.simulate(lowered, x, mesh={"x": 4})
+    with pytest.raises(octile.Error, match="cannot run module: @main takes 1 operands, but 2 were given"):
+        octile.simulate(lowered.as_text(), x, x)
+    with pytest.raises(octile.Error, match="`expect` names 2 tensors, but the number of results is 1"):
+        octile.simulate(lowered.as_text(), x, expect=(x, x))
+    with pytest.raises(octile.Error, match="at most 1024 MiB; pass arrays"):
+        octile.simulate(kernels.double, jax.ShapeDtypeStruct((1 << 20, 1 << 12), np.float32))
     with pytest.raises(octile.Error):
         octile.simulate("this is\nnot a module")
     with pytest.raises(octile.Error):
         octile.simulate(b"")
+
+
+def test_remedies_name_arguments(x):
+    simulation = octile.simulate(kernels.double, x, max_operations=3)
+    (finding,) = simulation.findings
+    assert finding.remedy == "raise the limit with `max_operations` if the kernel ends"
+    assert finding.remedy in str(simulation) and "--" not in str(simulation)
+
+
+def test_a_function_without_a_kernel_has_nothing_to_check(x):
+    with pytest.raises(octile.Error, match="the function has no Pallas kernel for TPUs"):
+        octile.testing.assert_no_races(lambda x: x + 1, x)
 
 
 def test_errors_of_the_function_are_those_of_jax(x):

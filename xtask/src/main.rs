@@ -2,6 +2,7 @@
 
 #![forbid(unsafe_code)]
 
+mod arm;
 mod chart;
 mod fuzz;
 mod memcheck;
@@ -34,6 +35,8 @@ enum Args {
     Fuzz(fuzz::FuzzArgs),
     /// Check that the workspace builds with the oldest supported Rust, and for aarch64
     Portability,
+    /// Run the tests of the CPU kernels for aarch64 in an emulator (needs qemu-user and a cross linker)
+    TestArm,
     /// Build docs/ with mdBook, into target/book
     Book,
     /// Draw the README's chart from the benchmark records
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Args::Memcheck => memcheck::run(),
         Args::Fuzz(args) => fuzz::fuzz(&args),
         Args::Portability => portability(),
+        Args::TestArm => arm::test(),
         Args::Book => book(),
         Args::Chart => chart::write(&root()),
         Args::TestCandle => test_candle().and_then(|ran| ran.then_some(()).context("cannot fetch candle")),
@@ -120,6 +124,7 @@ fn test(with_memcheck: bool) -> Result<()> {
         println!("== not run: memcheck (takes minutes; cargo xtask test --memcheck)");
     }
     println!("== not run: test-transformers (installs 5 GB; cargo xtask test-transformers)");
+    println!("== not run: test-arm (emulates an aarch64 CPU for minutes; cargo xtask test-arm)");
     println!("== not run: portability (builds the workspace twice; cargo xtask portability)");
     println!("== all passed in {} s", start.elapsed().as_secs());
     Ok(())

@@ -199,8 +199,9 @@ pub struct WorkArgs {
     /// For timings on a machine where nothing else runs. Linux only; elsewhere it has no effect.
     #[arg(long)]
     pub pin_threads: bool,
-    /// CPU instruction set: portable, avx2, avx512, avx512bf16, amx [default: fastest]
-    #[arg(long, value_name = "ISA")]
+    /// CPU instruction set
+    #[arg(long, value_name = "ISA",
+        help = format!("CPU instruction set: {} [default: fastest]", Isa::native_names()))]
     pub isa: Option<Isa>,
     /// Block mode of TPU kernels: auto, aligned, large; repeatable [default: auto]
     #[arg(long = "mode", value_name = "MODE")]

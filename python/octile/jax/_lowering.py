@@ -14,7 +14,7 @@ from jax.extend.mlir.dialects import func
 from jax.interpreters import mlir
 
 from octile import _native
-from octile.jax._problem import Problem, blocks_of
+from octile.jax._problem import CHIPS, Problem, blocks_of
 
 _TARGET = "octile_matmul"
 #: What JAX calls the TPUs that kernels are generated for.
@@ -126,8 +126,7 @@ def _chip(ctx: mlir.LoweringRuleContext, problem: Problem) -> str:
             "no device tells for which TPU to lower: pass chip='tpu7x' (or v6e, v5p, v5e, v4) to matmul"
         )
     if kind not in _CHIPS:
-        known = ", ".join(sorted(set(_CHIPS.values())))
-        raise ValueError(f"there are no kernels for {kind}, only for {known}")
+        raise ValueError(f"there are no kernels for {kind}, only for {', '.join(CHIPS)}")
     return _CHIPS[kind]
 
 

@@ -10,10 +10,11 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jax.sharding import PartitionSpec
 
+from octile import Weight
 from octile.jax._packed import PackedWeight, as_codes, check_packed, unpack
 from octile.jax._partition import partitioned
-from octile.jax._problem import Problem, check_k, check_weight, check_x, check_x_scales
-from octile.jax._sharded import explicit_mesh, split_by_specs, split_by_types
+from octile.jax._problem import Problem, check_chip, check_k, check_weight, check_x, check_x_scales
+from octile.jax._sharded import check_specs, explicit_mesh, split_by_specs, split_by_types
 
 
 def matmul(
@@ -33,7 +34,8 @@ def matmul(
     made of them for CPUs. x is float32, bfloat16 or float16, and is quantized to fp8 with one scale per row
     and block of K (x_scaling="token"), per square block ("block"), or not at all ("none"; CPUs and TPUs). Or
     x is float8_e4m3fn, and x_scales its scales. The result has the dtype out_dtype, by default that of x, or
-    float32 for fp8. The gradient is that of x, as if x were not quantized; weights have none.
+    float32 for fp8. The gradient is that of x, as if x were not quantized; weights have none, and there is no
+    forward mode (``jvp``).
 
     chip names the TPU to generate a kernel for (tpu7x, v6e, v5p, v5e, v4) where no device tells, as in
     ``jax.export`` on a machine without TPUs.
@@ -66,6 +68,7 @@ def sharded_matmul(
     dimension along the axes of K too. Shards of the weight must consist of whole scale blocks.
     """
     problem, operands = _checked(x, weight, scales, x_scales, x_scaling, block, out_dtype, chip)
+    check_specs(mesh, x, x_spec=x_spec, w_spec=w_spec, out_spec=out_spec)
     if 0 in x.shape:
         raise ValueError(f"x has shape {x.shape}: no rows can be split")
     return _run_split(*operands, problem=problem, mesh=mesh, specs=(x_spec, w_spec, out_spec))
@@ -73,6 +76,7 @@ def sharded_matmul(
 
 def _checked(x, weight, scales, x_scales, x_scaling, block, out_dtype, chip) -> tuple[Problem, tuple]:
     out_dtype = check_x(x, x_scales, x_scaling, out_dtype)
+    check_chip(chip)
     is_packed = isinstance(weight, PackedWeight)
     if is_packed:
         if scales is not None or block is not None:
@@ -81,7 +85,7 @@ def _checked(x, weight, scales, x_scales, x_scaling, block, out_dtype, chip) -> 
         (n, k), block = weight.shape, weight.block
         operands = (x, weight.data)
     else:
-        if scales is None:
+        if scales is None and not isinstance(weight, Weight):
             raise ValueError("scales are missing: pass codes and scales, or a packed weight")
         n, k, block = check_weight(weight, scales, block)
         operands = (x, as_codes(weight), scales)
@@ -118,7 +122,8 @@ def _differentiable(problem: Problem) -> Any:
         return batched(*operands)
 
     def forward(*operands):
-        return batched(*operands), operands[1:]
+        # By itself, so that gradients have gradients.
+        return multiply(*operands), operands[1:]
 
     def backward(rest, gradient):
         if problem.has_x_scales:

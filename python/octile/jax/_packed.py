@@ -75,6 +75,8 @@ def as_codes(codes: Any) -> jax.Array:
 
 def check_packed(packed: PackedWeight) -> None:
     """Checks that the array is one that ``pack`` makes for this shape."""
+    if not isinstance(packed, PackedWeight):
+        raise TypeError(f"the packed weight is {type(packed).__name__}, not what octile.jax.pack returns")
     expected = _native.packed_shape(*packed.shape, packed.block)
     data = packed.data
     if not hasattr(data, "shape") or data.shape != expected or data.dtype != jnp.uint8:

@@ -10,7 +10,10 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from octile import Weight
+
 BLOCKS = (128, 256, 512)
+CHIPS = ("tpu7x", "v6e", "v5p", "v5e", "v4")
 SCALINGS = ("token", "block", "none")
 CODES = jnp.dtype(jnp.float8_e4m3fn)
 #: The library's names of element types.
@@ -63,6 +66,11 @@ def blocks_of(length: int, block: int) -> int:
 
 def check_weight(codes: Any, scales: Any, block: int | None) -> tuple[int, int, int]:
     """Checks codes and scales; returns N, K and the block size."""
+    if isinstance(codes, Weight):
+        raise TypeError(
+            "the weight is an octile.Weight: pass weight.codes and weight.scales,"
+            " or what octile.jax.pack makes of them"
+        )
     check_array("the weight", codes, (CODES, jnp.dtype(jnp.uint8)), "float8_e4m3fn (or uint8 with its bits)")
     check_array("scales", scales, (jnp.dtype(jnp.float32),), "float32")
     if codes.ndim != 2:
@@ -105,6 +113,12 @@ def check_x(x: Any, x_scales: Any, x_scaling: str, out_dtype: Any) -> np.dtype:
     if found not in NAMES or found == CODES:
         raise TypeError(f"out_dtype {out_dtype!r} is not float32, bfloat16 or float16")
     return found
+
+
+def check_chip(chip: Any) -> None:
+    """Checks the name of a TPU."""
+    if chip is not None and chip not in CHIPS:
+        raise ValueError(f"chip {chip!r} is not {', '.join(CHIPS[:-1])} or {CHIPS[-1]}")
 
 
 def check_k(x: Any, k: int) -> None:

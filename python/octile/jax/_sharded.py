@@ -26,8 +26,6 @@ def split_by_types(problem: Problem, multiply: Any, *operands: jax.Array) -> jax
     mesh = explicit_mesh(operands)
     x, w = (axes_of(jax.typeof(operand).sharding.spec, operand.ndim) for operand in operands[:2])
     split = Split.choose(problem, mesh.shape, operands[0].shape, x, w, None)
-    placed = [jax.sharding.NamedSharding(mesh, spec) for spec in split.operands()]
-    operands = tuple(map(jax.sharding.reshard, operands, placed))
     return _shard_map(split, mesh, multiply)(*operands)
 
 
@@ -41,7 +39,8 @@ def split_by_specs(
     """Splits as the caller says, or refuses."""
     ranks = (operands[0].ndim, 2, operands[0].ndim)
     x, w, out = (None if s is None else axes_of(s, rank) for s, rank in zip(specs, ranks))
-    _require_known_axes(mesh, x + w + (out or []))
+    for axis in {axis for axes in x[:-1] for axis in axes} & set(w[0] + w[1]):
+        raise ValueError(f"x_spec {specs[0]} splits rows along {axis!r}, which w_spec {specs[1]} uses too")
     split = Split.choose(problem, mesh.shape, operands[0].shape, x, w, out)
     weight = "32 rows of a packed weight" if problem.packed else f"a scale block of {problem.block}"
     if split.n != w[0] or (split.k != w[1] and not problem.packed):
@@ -58,19 +57,37 @@ def split_by_specs(
     return _shard_map(split, mesh, multiply)(*operands)
 
 
-def _require_known_axes(mesh: Any, dimensions: list[tuple[str, ...]]) -> None:
-    for axes in dimensions:
-        for axis in axes:
+def check_specs(mesh: Any, x: Any, **specs: PartitionSpec | None) -> None:
+    """Checks that specs are of this mesh, and as long as what they split."""
+    if not isinstance(mesh, (jax.sharding.Mesh, jax.sharding.AbstractMesh)):
+        raise TypeError(f"mesh is {type(mesh).__name__}: pass a jax.sharding.Mesh")
+    for name, spec in specs.items():
+        if spec is None and name == "out_spec":
+            continue
+        if not isinstance(spec, PartitionSpec):
+            raise TypeError(f"{name} is {type(spec).__name__}: pass a jax.sharding.PartitionSpec")
+        rank = 2 if name == "w_spec" else x.ndim
+        if len(spec) > rank:
+            raise ValueError(f"{name} {spec} has {len(spec)} entries for {rank} dimensions")
+        used = [axis for axes in axes_of(spec, rank) for axis in axes]
+        for axis in used:
             if axis not in mesh.shape:
                 raise ValueError(f"the mesh has no axis {axis!r}, only {tuple(mesh.shape)}")
+            if used.count(axis) > 1:
+                raise ValueError(f"{name} {spec} uses the axis {axis!r} twice")
 
 
 def _shard_map(split: Split, mesh: Any, multiply: Any) -> Any:
     # Kernels do not say along which axes their results vary.
-    return jax.shard_map(
+    local = jax.shard_map(
         functools.partial(split.multiply, multiply),
         mesh=mesh,
         in_specs=split.operands(),
         out_specs=split.result(),
         check_vma=False,
     )
+    if AxisType.Explicit not in mesh.axis_types:
+        return local
+    # Explicit axes are part of the types of operands, which must be as the split has them.
+    placed = [jax.sharding.NamedSharding(mesh, spec) for spec in split.operands()]
+    return lambda *operands: local(*map(jax.sharding.reshard, operands, placed))

@@ -9,17 +9,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from octile.torch._layer_state import LayerState
-from octile.torch._ops import operator, quantize
+from octile._native import LayerState
+from octile.torch._ops import add_bias, multiply, quantize
 
 
 class Fp8Linear(nn.Module):
     """A linear layer with an fp8 weight and one scale per block, for inference.
 
     Its state dict is that of Hugging Face's fp8 checkpoints: ``weight`` (float8_e4m3fn [N, K]),
-    ``weight_scale_inv`` (float32, one multiplier per block) and ``bias``. On a CPU the first call packs the
-    weight into a copy that the kernels read faster; writing to the parameters afterwards goes unnoticed until
-    ``repack()`` where PyTorch does not count it: through ``.data``, and to tensors made in inference mode.
+    ``weight_scale_inv`` (float32, one multiplier per block) and ``bias``, of the dtype of the activations.
+
+    On a CPU the first call packs the weight into a copy that the kernels read faster; writing to the
+    parameters afterwards goes unnoticed until ``repack()`` where PyTorch does not count it: in place through
+    ``.data``, and to tensors made in inference mode.
     """
 
     def __init__(
@@ -60,10 +62,9 @@ class Fp8Linear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         # Attributes of modules are looked up slowly.
         own = self._parameters
-        weight, scales = own["weight"], own["weight_scale_inv"]
-        product = operator(x, weight, scales)(x, weight, scales, self._state.number)
+        product = multiply(x, own["weight"], own["weight_scale_inv"], self._state.number)
         bias = own["bias"]
-        return product if bias is None else product + bias
+        return product if bias is None else add_bias(product, bias)
 
     def repack(self) -> None:
         """Has the next call on a CPU pack the weight again."""

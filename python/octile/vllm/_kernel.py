@@ -7,8 +7,8 @@ from vllm.model_executor.kernels.linear import Fp8BlockScaledMMLinearKernel, FP8
 from vllm.model_executor.utils import replace_parameter
 from vllm.platforms import current_platform
 
-from octile.torch._layer_state import LayerState
-from octile.torch._ops import operator
+from octile._native import LayerState
+from octile.torch._ops import multiply
 
 _HOPPER = 90
 _BLOCKS = (128, 256, 512)
@@ -72,4 +72,4 @@ class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
         self, A: torch.Tensor, B: torch.Tensor, As: torch.Tensor, Bs: torch.Tensor
     ) -> torch.Tensor:
         """Multiplies activations that are not quantized; `As` is a placeholder."""
-        return operator(A, B, Bs)(A, B, Bs, self._state.number, None, self.config.out_dtype)
+        return multiply(A, B, Bs, self._state.number, None, self.config.out_dtype)

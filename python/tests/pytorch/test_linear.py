@@ -4,13 +4,17 @@ import copy
 import gc
 import io
 import resource
+import subprocess
+import sys
 import threading
+import weakref
 
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: cargo xtask test-torch")
 
 from torch import nn
+from torch.autograd import forward_ad
 
 import octile
 import octile.torch
@@ -69,6 +73,26 @@ def test_leading_dimensions_strides_empty_batches_and_bias():
     assert linear(x[:0], codes, scales).shape == (0, 300)
     bias = torch.randn(300)
     assert torch.equal(linear(x, codes, scales, bias), y + bias)
+    with torch.autocast("cpu", torch.bfloat16):
+        half = bias.bfloat16()
+        assert torch.equal(linear(x, codes, scales, half), y + half.float())
+    assert linear(x.view(1, 1, 1, 2, 1, 3, 520), codes, scales).shape == (1, 1, 1, 2, 1, 3, 300)
+
+
+def test_pytorch_without_the_exchange_functions_of_dlpack():
+    """As before version 2.10: tensors are then read attribute by attribute."""
+    program = """
+import torch
+torch.Tensor.__dlpack_c_exchange_api__ = None
+import octile.torch
+from octile.torch import Fp8Linear, linear
+layer = Fp8Linear.from_linear(torch.nn.Linear(300, 200, bias=False))
+for x in (torch.randn(3, 300), torch.randn(2, 300, 3).transpose(1, 2), torch.randn(300).bfloat16()):
+    y = linear(x, layer.weight, layer.weight_scale_inv)
+    assert torch.equal(layer(x), y) and y.shape == (*x.shape[:-1], 200) and y.dtype == x.dtype
+    assert torch.equal(y, linear(x.contiguous(), layer.weight, layer.weight_scale_inv))
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_the_gradient_is_that_of_the_unquantized_product():
@@ -85,6 +109,35 @@ def test_the_gradient_is_that_of_the_unquantized_product():
     step = x.grad / x.grad.std()
     difference = (linear(x.detach() + step, codes, scales) - linear(x.detach() - step, codes, scales)) / 2
     assert torch.allclose((difference * gradient).sum(), (x.grad * step).sum(), rtol=0.1)
+
+
+def test_forward_derivatives_and_transformations():
+    x, codes, scales = operands(4)
+    values = octile.torch.dequantize(codes, scales)
+    tangent = torch.randn(4, 520)
+
+    def f(x):
+        return linear(x, codes, scales)
+
+    def same(found, expected):
+        return torch.allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+    expected = tangent @ values.t()
+    for call in (torch.func.jvp, torch.compile(lambda *args: torch.func.jvp(*args), fullgraph=True)):
+        y, along = call(f, (x,), (tangent,))
+        assert torch.equal(y, f(x)) and same(along, expected)
+    with forward_ad.dual_level():
+        for call in (f, torch.compile(f)):
+            found = forward_ad.unpack_dual(call(forward_ad.make_dual(x, tangent)))
+            assert torch.equal(found.primal, y) and same(found.tangent, expected)
+        assert torch.equal(f(x), y)
+    layer = Fp8Linear.from_linear(nn.Linear(520, 300))
+    layer_values = octile.torch.dequantize(layer.weight, layer.weight_scale_inv)
+    assert same(torch.func.jvp(layer, (x,), (tangent,))[1], tangent @ layer_values.t())
+    for jacobian in (torch.func.jacfwd, torch.func.jacrev):
+        assert same(jacobian(f)(x[0]), values)
+    gradient = torch.func.vmap(torch.func.grad(lambda row: f(row).sum()))(x)
+    assert same(gradient, values.sum(0).expand(4, 520))
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
@@ -155,6 +208,22 @@ def test_a_layer_notices_that_its_weight_changed():
     assert torch.equal(layer(x), torch.zeros(4, 256))
     layer.weight = nn.Parameter(codes, requires_grad=False)
     assert torch.equal(layer(x), expected)
+    layer.weight.data = torch.zeros_like(codes)
+    assert torch.equal(layer(x), torch.zeros(4, 256))
+
+
+def test_a_layer_in_a_cycle_is_freed():
+    layer = Fp8Linear(384, 256)
+    layer(torch.ones(1, 384))
+    layer.weight.loader = layer  # as some loaders of checkpoints do
+    weight, number = weakref.ref(layer.weight), layer._state.number
+    del layer
+    gc.collect()
+    assert weight() is None
+    # A compiled program may still have its number.
+    x, codes, scales = operands()
+    again = torch.ops.octile.linear_inference(x, codes, scales, number)
+    assert torch.equal(again, linear(x, codes, scales))
 
 
 def test_layers_are_copied_pickled_and_cast():

@@ -39,7 +39,8 @@ pub fn run() -> Vec<Device> {
     let cpu = Cpu::new();
     let mut devices = vec![processor(&cpu)];
     let dispatch = cpu.as_ref().ok().map(Cpu::dispatch);
-    devices.extend(Isa::ALL.into_iter().map(|isa| instruction_set(isa, dispatch)));
+    let native = Isa::ALL.into_iter().filter(|isa| isa.is_native());
+    devices.extend(native.map(|isa| instruction_set(isa, dispatch)));
     devices.push(tpu());
     devices.extend(gpus());
     devices.extend(super::tools::list().into_iter().map(compiler));

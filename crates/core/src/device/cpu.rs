@@ -29,16 +29,37 @@ pub enum Isa {
     Avx512Bf16,
     /// As [`Isa::Avx512Bf16`], with AMX bf16 tiles (Sapphire Rapids and later).
     Amx,
+    /// AArch64, f32 arithmetic.
+    Neon,
+    /// As [`Isa::Neon`], with BF16 dot products (Armv8.6, Neoverse V1 and N2, and later).
+    NeonBf16,
 }
 
 /// An unknown instruction set.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error("unknown instruction set '{0}': expected portable, avx2, avx512, avx512bf16 or amx")]
+#[error("unknown instruction set '{0}': expected one of {names}", names = Isa::native_names())]
 pub struct UnknownIsa(String);
 
 impl Isa {
-    /// Every instruction set; each needs those before it.
-    pub const ALL: [Self; 5] = [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx];
+    /// Every instruction set; each needs those before it that are of its architecture.
+    pub const ALL: [Self; 7] =
+        [Self::Portable, Self::Avx2, Self::Avx512, Self::Avx512Bf16, Self::Amx, Self::Neon, Self::NeonBf16];
+
+    /// Whether this program's architecture has the instruction set, on some processors at least.
+    pub const fn is_native(self) -> bool {
+        let (is_x86_64, is_aarch64) = (cfg!(target_arch = "x86_64"), cfg!(target_arch = "aarch64"));
+        match self {
+            Self::Portable => true,
+            Self::Neon | Self::NeonBf16 => is_aarch64,
+            _ => is_x86_64,
+        }
+    }
+
+    /// The names of this architecture's instruction sets, separated by commas.
+    pub fn native_names() -> String {
+        let native = Self::ALL.into_iter().filter(|isa| isa.is_native());
+        native.map(Self::name).collect::<Vec<_>>().join(", ")
+    }
 
     /// The short name used on command lines and in records.
     pub const fn name(self) -> &'static str {
@@ -48,6 +69,8 @@ impl Isa {
             Self::Avx512 => "avx512",
             Self::Avx512Bf16 => "avx512bf16",
             Self::Amx => "amx",
+            Self::Neon => "neon",
+            Self::NeonBf16 => "neonbf16",
         }
     }
 
@@ -64,20 +87,25 @@ impl Isa {
                 "an x86-64 processor with AMX BF16 (Sapphire Rapids or later), and an operating system that \
                  permits its use"
             }
+            Self::Neon => "a little-endian AArch64 processor",
+            Self::NeonBf16 => {
+                "an AArch64 processor with BF16 dot products (Armv8.6, Neoverse V1, N2 or later)"
+            }
         }
     }
 
     /// Whether this instruction set has kernels of its own for x whose values are exact in `operand`; if not,
     /// it uses those of another.
     pub const fn is_candidate(self, operand: FloatKind) -> bool {
-        matches!(operand, FloatKind::Bf16) || matches!(self, Self::Portable | Self::Avx2 | Self::Avx512)
+        let is_for_bf16 = matches!(self, Self::Avx512Bf16 | Self::Amx | Self::NeonBf16);
+        matches!(operand, FloatKind::Bf16) || !is_for_bf16
     }
 
     /// Type of both operands in the multiply-add. Every f8e4m3fn value is exact in it.
     pub const fn operand(self, x: ActivationKind) -> FloatKind {
         match (self, x) {
             (_, ActivationKind::Plain(FloatKind::F32 | FloatKind::F16)) => FloatKind::F32,
-            (Self::Avx512Bf16 | Self::Amx, _) => FloatKind::Bf16,
+            (Self::Avx512Bf16 | Self::Amx | Self::NeonBf16, _) => FloatKind::Bf16,
             _ => FloatKind::F32,
         }
     }
@@ -90,6 +118,8 @@ impl Isa {
             (Self::Avx512Bf16, FloatKind::Bf16) => (8, 32, 8, FloatKind::Bf16),
             (Self::Amx, FloatKind::Bf16) => return RegisterTile::AMX,
             (Self::Avx512 | Self::Avx512Bf16 | Self::Amx, _) => (6, 32, 4, FloatKind::F32),
+            (Self::NeonBf16, FloatKind::Bf16) => (6, 16, 2, FloatKind::Bf16),
+            (Self::Neon | Self::NeonBf16, _) => (5, 16, 2, FloatKind::Bf16),
         };
         RegisterTile { rows, row_unit: 1, cols, slab: SLAB, decoding_rows, decodes_ahead: false, weight }
     }

@@ -2,10 +2,10 @@
 //!
 //! The result is cut into lanes: a row block by a range of panels of [`PANEL`] columns. A thread starts with
 //! lanes of its own, claims their panels group by group, and helps with other lanes when it is done, because
-//! cores differ in speed. The loops in a lane, outermost first: groups of panels, passes over K, panels, slabs
-//! of K, register tiles. Decoded activations of a row block and pass are reused by a whole group of panels;
-//! decoded weights of one panel and slab are reused by all tiles. A tile goes through all quantization blocks
-//! of its slab.
+//! cores differ in speed. The loops in a lane, outermost first: groups of panels, passes over K, panels,
+//! slabs of K, register tiles. Decoded activations of a row block and pass are reused by a whole group of
+//! panels; decoded weights of one panel and slab are reused by all tiles. A tile goes through all
+//! quantization blocks of its slab.
 
 mod steps;
 #[cfg(test)]

@@ -177,14 +177,13 @@ pub struct RowConverter {
 macro_rules! dispatch {
     ($self:ident, $function:ident($($argument:expr),*)) => {
         match $self.isa {
-            Isa::Portable => portable::$function($($argument),*),
             // SAFETY: `with_isa` checked that the CPU supports the ISA.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => unsafe { avx2::$function($($argument),*) },
             // SAFETY: `with_isa` checked that the CPU supports the ISA.
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 | Isa::Avx512Bf16 | Isa::Amx => unsafe { avx512::$function($($argument),*) },
-            #[cfg(not(target_arch = "x86_64"))]
+            // NEON is the baseline of its architecture.
             _ => portable::$function($($argument),*),
         }
     };

@@ -11,6 +11,7 @@ use octile_core::{
 use super::isa::{Vector, prefetch};
 
 /// Arguments of a microkernel: rows of activations times columns of weights, over one slab of K.
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "some fields are for AMX alone"))]
 pub(super) struct TileArgs {
     /// Number of tiles along the rows, and rows of each.
     pub tiles: usize,

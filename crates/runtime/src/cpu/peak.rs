@@ -32,8 +32,8 @@ pub fn gflops(cpu: &Cpu, problem: &Problem) -> f64 {
 /// Peak GFLOP/s of an ISA with fp8 operands in registers, on the calling thread; `None` if this machine lacks
 /// the ISA.
 pub fn isa_gflops(isa: Isa) -> Option<f64> {
-    let kernels = isa::kernels(isa, isa.operand(ActivationKind::Fp8(ScaleGranularity::Token)));
     isa::is_available(isa).then(|| {
+        let kernels = isa::kernels(isa, isa.operand(ActivationKind::Fp8(ScaleGranularity::Token)));
         spin(kernels, SHORT_PATIENCE);
         spin(kernels, SHORT_PATIENCE) / 1e9
     })

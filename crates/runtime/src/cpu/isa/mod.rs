@@ -10,6 +10,10 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512bf16;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+#[cfg(target_arch = "aarch64")]
+mod neonbf16;
 
 use octile_core::{FloatKind, device::cpu::Isa};
 
@@ -73,6 +77,15 @@ pub(super) fn is_available(isa: Isa) -> bool {
             { false }
         }};
     }
+    macro_rules! has_on_arm {
+        ($($feature:tt)*) => {{
+            // Vectors are reinterpreted as wider or narrower lanes, in little-endian order.
+            #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
+            { true $(&& std::arch::is_aarch64_feature_detected!($feature))* }
+            #[cfg(not(all(target_arch = "aarch64", target_endian = "little")))]
+            { false }
+        }};
+    }
     match isa {
         Isa::Portable => true,
         Isa::Avx2 => has!("avx2" "fma" "f16c"),
@@ -82,6 +95,8 @@ pub(super) fn is_available(isa: Isa) -> bool {
         Isa::Amx => is_available(Isa::Avx512Bf16) && amx::is_usable(),
         #[cfg(not(target_arch = "x86_64"))]
         Isa::Amx => false,
+        Isa::Neon => has_on_arm!("neon"),
+        Isa::NeonBf16 => has_on_arm!("neon" "bf16"),
     }
 }
 
@@ -94,11 +109,23 @@ pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
         (Isa::Amx, FloatKind::Bf16) => &amx::KERNELS,
         (Isa::Avx512Bf16, FloatKind::Bf16) => &avx512bf16::KERNELS,
         (Isa::Avx512 | Isa::Avx512Bf16 | Isa::Amx, _) => &avx512::KERNELS,
+        (Isa::Neon | Isa::NeonBf16, _) => unreachable!("{isa} is not an ISA of x86-64"),
     }
 }
 
 /// The microkernels of an ISA for one operand type; to be called only if it [`is_available`].
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
+pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
+    match (isa, operand) {
+        (Isa::Portable, _) => &portable::KERNELS,
+        (Isa::NeonBf16, FloatKind::Bf16) => &neonbf16::KERNELS,
+        (Isa::Neon | Isa::NeonBf16, _) => &neon::KERNELS,
+        _ => unreachable!("{isa} is not an ISA of AArch64"),
+    }
+}
+
+/// The microkernels of an ISA for one operand type; to be called only if it [`is_available`].
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn kernels(_: Isa, _: FloatKind) -> &'static Kernels {
     &portable::KERNELS
 }
@@ -112,29 +139,36 @@ pub(super) fn prefetch(line: *const u8) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         _mm_prefetch::<_MM_HINT_T0>(line.cast());
     }
-    #[cfg(not(target_arch = "x86_64"))]
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch has no visible effect, and every AArch64 CPU supports it.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = line;
 }
 
 #[cfg(test)]
 mod tests {
+    use octile_core::{ActivationKind, ScaleGranularity};
+
     use super::*;
+
+    const FP8: ActivationKind = ActivationKind::Fp8(ScaleGranularity::Block);
 
     #[test]
     fn kernels_are_what_plans_count_on() {
-        for isa in Isa::ALL {
+        for isa in Isa::ALL.into_iter().filter(|isa| isa.is_native()) {
             for operand in [FloatKind::F32, FloatKind::Bf16] {
-                if operand == FloatKind::Bf16 && !matches!(isa, Isa::Avx512Bf16 | Isa::Amx) {
+                if operand == FloatKind::Bf16 && isa.operand(FP8) != FloatKind::Bf16 {
                     continue;
                 }
                 let (kernels, tile) = (kernels(isa, operand), isa.tile(operand));
-                if cfg!(target_arch = "x86_64") {
-                    assert_eq!(kernels.operand, operand, "{isa}");
-                    assert_eq!(kernels.weight_bytes, tile.weight.bytes(), "{isa}");
-                    assert_eq!((kernels.tiles.len(), kernels.tile_cols), (tile.rows, tile.cols), "{isa}");
-                    assert_eq!(kernels.decoding_tiles.len(), tile.decoding_rows, "{isa}");
-                    assert!([0, tile.rows].contains(&kernels.keeping_tiles.len()), "{isa}");
-                }
+                assert_eq!(kernels.operand, operand, "{isa}");
+                assert_eq!(kernels.weight_bytes, tile.weight.bytes(), "{isa}");
+                assert_eq!((kernels.tiles.len(), kernels.tile_cols), (tile.rows, tile.cols), "{isa}");
+                assert_eq!(kernels.decoding_tiles.len(), tile.decoding_rows, "{isa}");
+                assert!([0, tile.rows].contains(&kernels.keeping_tiles.len()), "{isa}");
             }
         }
     }

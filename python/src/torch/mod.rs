@@ -1,0 +1,181 @@
+//! Products of PyTorch tensors, without PyTorch's dispatcher where nothing needs it.
+
+mod dlpack;
+mod layer;
+mod product;
+mod pytorch;
+mod tensor;
+
+use std::sync::Arc;
+
+use octile::{DeviceOperands, WeightRef};
+use pyo3::{intern, prelude::*, sync::PyOnceLock};
+
+use self::{
+    layer::LayerWeight,
+    product::{Checked, Key, Product},
+    pytorch::PyTorch,
+    tensor::{Operand, Place},
+};
+
+pub(crate) use self::layer::LayerState;
+
+/// Multiplies as `torch_linear_kernel` does, or returns None where PyTorch must see the operator: for a
+/// gradient, for modes, transformations, tracers and profilers, and for tensors that are not plain ones on a
+/// CPU or GPU.
+#[pyfunction]
+#[pyo3(signature = (x, weight, weight_scale_inv, layer=0, x_scales=None, out_dtype=None))]
+pub(crate) fn torch_linear<'py>(
+    x: &Bound<'py, PyAny>,
+    weight: &Bound<'py, PyAny>,
+    weight_scale_inv: &Bound<'py, PyAny>,
+    layer: u64,
+    x_scales: Option<&Bound<'py, PyAny>>,
+    out_dtype: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let pytorch = PyTorch::get(x.py())?;
+    let tensors = [x, weight, weight_scale_inv];
+    if !tensors.into_iter().chain(x_scales).all(|tensor| pytorch.is_plain(tensor))
+        || pytorch.needs_gradient(x)?
+        || pytorch.is_watched(x.py())?
+        || PyTorch::is_negated(x)?
+        || PyTorch::is_negated(weight_scale_inv)?
+    {
+        return Ok(None);
+    }
+    // A tensor without memory of its own, such as a sparse one, cannot be read.
+    let Ok(call) = Call::read(pytorch, tensors, layer, x_scales, out_dtype) else { return Ok(None) };
+    if call.is_elsewhere() { Ok(None) } else { call.run().map(Some) }
+}
+
+/// Multiplies x [..., K] by the transpose of an fp8 weight [N, K]: the operator's kernel for CPUs and GPUs.
+#[pyfunction]
+#[pyo3(signature = (x, weight, weight_scale_inv, layer=0, x_scales=None, out_dtype=None))]
+pub(crate) fn torch_linear_kernel<'py>(
+    x: &Bound<'py, PyAny>,
+    weight: &Bound<'py, PyAny>,
+    weight_scale_inv: &Bound<'py, PyAny>,
+    layer: u64,
+    x_scales: Option<&Bound<'py, PyAny>>,
+    out_dtype: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let pytorch = PyTorch::get(x.py())?;
+    Call::read(pytorch, [x, weight, weight_scale_inv], layer, x_scales, out_dtype)?.run()
+}
+
+/// One call with its operands.
+struct Call<'a, 'py> {
+    pytorch: &'static PyTorch,
+    /// x, codes and scales.
+    tensors: [&'a Bound<'py, PyAny>; 3],
+    x: Operand,
+    weight: Arc<LayerWeight>,
+    /// A weight that is as the last call found it cannot be what the preceding kernel is writing.
+    is_constant: bool,
+    x_scales: Option<&'a Bound<'py, PyAny>>,
+    out_dtype: Option<&'a Bound<'py, PyAny>>,
+}
+
+impl<'a, 'py> Call<'a, 'py> {
+    fn read(
+        pytorch: &'static PyTorch,
+        tensors: [&'a Bound<'py, PyAny>; 3],
+        layer: u64,
+        x_scales: Option<&'a Bound<'py, PyAny>>,
+        out_dtype: Option<&'a Bound<'py, PyAny>>,
+    ) -> PyResult<Self> {
+        let [x, codes, scales] = tensors;
+        let x = pytorch.read(x)?;
+        let operands = [pytorch.read(codes)?, pytorch.read(scales)?];
+        let (weight, is_unchanged) = layer::weight_of(layer, [codes, scales], operands)?;
+        let is_constant = is_unchanged && weight.codes.properties.place != Place::Cpu;
+        Ok(Self { pytorch, tensors, x, weight, is_constant, x_scales, out_dtype })
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        let operands = [&self.x, &self.weight.codes, &self.weight.scales];
+        operands.into_iter().any(|operand| operand.properties.place == Place::Elsewhere)
+    }
+
+    /// Checks the operands; the exception says what is wrong with them.
+    fn check(&self) -> PyResult<Checked> {
+        static CHECK: PyOnceLock<Py<PyAny>> = PyOnceLock::new();
+        let [x, codes, scales] = self.tensors;
+        let check = CHECK.import(x.py(), "octile.torch._checks", "check_in_memory")?;
+        check.call1((x, codes, scales, self.x_scales, self.out_dtype))?.extract()
+    }
+
+    fn product(&self, is_constant: bool) -> PyResult<Arc<Product>> {
+        let x = &self.x.properties;
+        let key = Key {
+            x_place: x.place,
+            x_dtype: x.dtype,
+            x_columns: x.shape.sides().last().copied(),
+            codes: self.weight.codes.properties,
+            scales: self.weight.scales.properties,
+            has_x_scales: self.x_scales.is_some(),
+            out_dtype: self.out_dtype.map_or(0, |dtype| dtype.as_ptr() as usize),
+            is_constant,
+        };
+        Product::find(self.tensors[0].py(), key, || self.check())
+    }
+
+    fn run(self) -> PyResult<Bound<'py, PyAny>> {
+        if self.x_scales.is_some() {
+            // Their shape follows from the rows of x, which a key does not have.
+            self.check()?;
+        }
+        let product = self.product(self.is_constant)?;
+        let leading = self.x.properties.shape.sides().split_last().map_or(&[][..], |(_, leading)| leading);
+        let rows = leading.iter().product();
+        let (x, x_address) = self.contiguous_x()?;
+        let x_scales = self.x_scales.map_or(Ok(0), tensor::address)?;
+        let out = product.allocate(&x, leading)?;
+        let out_address = tensor::address(&out)?;
+
+        let (py, multiplication, weight) = (x.py(), &product.multiplication, &self.weight);
+        let (codes, scales) = (weight.codes.address, weight.scales.address);
+        if let Place::Gpu(device) = weight.codes.properties.place {
+            // The allocator reuses memory in the order of the stream, so the workspace may be freed once it
+            // is queued.
+            let workspace = self.pytorch.bytes(&x, multiplication.workspace_bytes(rows)?)?;
+            let workspace = workspace.as_ref().map_or(Ok(0), tensor::address)?;
+            let stream = self.pytorch.current_stream(py, device)?;
+            let operands = DeviceOperands {
+                x: x_address as u64,
+                x_scales: x_scales as u64,
+                w: codes as u64,
+                w_scales: scales as u64,
+                out: out_address as u64,
+                workspace: workspace as u64,
+            };
+            multiplication.enqueue(py, stream, &operands, rows)?;
+            if weight.is_remembered() && !self.is_constant {
+                // The next call may be captured into a graph, which cannot compile.
+                self.product(true)?.multiplication.prepare(py, rows)?;
+            }
+        } else if weight.is_remembered() {
+            let packed = weight.packed(|| multiplication.pack(py, codes, scales))?;
+            let packed = WeightRef::Packed(packed.bytes());
+            multiplication.run_with(py, packed, x_address, x_scales, out_address, rows)?;
+        } else {
+            multiplication.run(py, x_address, x_scales, codes, scales, out_address, rows)?;
+        }
+        Ok(out)
+    }
+
+    /// Activations without gaps and their address, which on GPUs is aligned.
+    fn contiguous_x(&self) -> PyResult<(Bound<'py, PyAny>, usize)> {
+        let x = self.tensors[0];
+        let is_gpu = matches!(self.x.properties.place, Place::Gpu(_));
+        let copy = if !self.x.properties.is_contiguous {
+            x.call_method0(intern!(x.py(), "contiguous"))?
+        } else if is_gpu && !self.x.address.is_multiple_of(16) {
+            x.call_method0(intern!(x.py(), "clone"))?
+        } else {
+            return Ok((x.clone(), self.x.address));
+        };
+        let address = tensor::address(&copy)?;
+        Ok((copy, address))
+    }
+}
