@@ -194,9 +194,14 @@ pub struct WorkArgs {
     /// Threads of the CPU backend [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
+    /// Keep each thread of the CPU backend on one core
+    ///
+    /// For timings on a machine where nothing else runs. Linux only; elsewhere it has no effect.
+    #[arg(long)]
+    pub pin_threads: bool,
     /// CPU instruction set
     #[arg(long, value_name = "ISA",
-        help = format!("CPU instruction set: {} [default: best]", Isa::native_names()))]
+        help = format!("CPU instruction set: {} [default: fastest]", Isa::native_names()))]
     pub isa: Option<Isa>,
     /// Block mode of TPU kernels: auto, aligned, large; repeatable [default: auto]
     #[arg(long = "mode", value_name = "MODE")]
@@ -349,6 +354,7 @@ impl WorkArgs {
         let options = [
             ("--isa", self.isa.is_some(), cpu, "--backend cpu"),
             ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
+            ("--pin-threads", self.pin_threads, cpu, "--backend cpu"),
             ("--mode", !self.modes.is_empty(), simulated, "--backend tpu-sim"),
             ("--promote", self.promote.is_some(), gpu, "--backend gpu or gpu-sim"),
             ("--for-racecheck", self.for_racecheck, gpu, "--backend gpu or gpu-sim"),

@@ -1,6 +1,6 @@
 //! Times the strategies side by side and recommends one.
 
-use octile_core::{Problem, Strategy, sample::Operands};
+use octile_core::{Problem, Strategy, device::cpu::Isa, sample::Operands};
 
 use crate::{
     Observer, Result,
@@ -43,7 +43,7 @@ pub struct BenchReport {
     pub provenance: Provenance,
     /// The machine.
     pub setup: Setup,
-    /// Its measured peak.
+    /// Its measured peak: the highest of all shapes.
     pub peak: Peak,
     /// Seed of the operands.
     pub seed: u64,
@@ -58,6 +58,8 @@ pub struct BenchReport {
 pub struct CaseTimings {
     /// The shape.
     pub case: Case,
+    /// The CPU instruction set that multiplied it.
+    pub isa: Option<Isa>,
     /// Strategies that passed their check, in version order.
     pub timings: Vec<Timing>,
     /// Strategies that failed their check and were not timed.
@@ -181,15 +183,18 @@ pub fn run(
     let mut report = BenchReport {
         provenance: Provenance::now(),
         setup: backend.setup(),
-        peak: backend.peak()?,
+        peak: Peak { tflops: 0.0, read_gbytes: 0.0 },
         seed: request.seed,
         warmup: request.effort.warmup,
         cases: Vec::new(),
     };
+    if let Some(first) = request.cases.first() {
+        report.peak = backend.peak(&first.problem)?;
+    }
     for case in &request.cases {
         report.cases.push(time_case(backend, request, case, observer)?);
         // Disturbances only lower a measured peak, so the highest of several is the most accurate.
-        report.peak = report.peak.max(backend.peak()?);
+        report.peak = report.peak.max(backend.peak(&case.problem)?);
         after_case(&report);
     }
     report.provenance = Provenance::now();
@@ -224,5 +229,5 @@ fn time_case(
     };
     let timing = |(strategy, stats)| Timing::new(strategy, &problem, stats);
     let timings = names.into_iter().zip(stats).map(timing).collect();
-    Ok(CaseTimings { case: case.clone(), timings, refused })
+    Ok(CaseTimings { case: case.clone(), isa: backend.isa_for(&problem), timings, refused })
 }

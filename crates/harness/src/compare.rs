@@ -195,7 +195,7 @@ mod tests {
         };
         BenchBaseline {
             provenance: Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0".into() },
-            machine: Setup::Cpu { cpu_model: "p".into(), isa: "avx2".into(), threads: 1 },
+            machine: Setup::Cpu { cpu_model: "p".into(), isa: "avx2".into(), threads: 1, pinned: false },
             timings: factors.iter().map(timing).collect(),
         }
     }

@@ -1,7 +1,8 @@
 //! Checks every strategy against the f64 reference.
 
 use octile_core::{
-    Problem, QuantizedWeight, Strategy, bound::Accumulator, exact::ExactOperands, sample::Operands,
+    Problem, QuantizedWeight, Strategy, bound::Accumulator, device::cpu::Isa, exact::ExactOperands,
+    sample::Operands,
 };
 use serde::Serialize;
 
@@ -44,6 +45,8 @@ pub struct TestReport {
 pub struct CaseChecks {
     /// The shape.
     pub case: Case,
+    /// The CPU instruction set that multiplied it.
+    pub isa: Option<Isa>,
     /// Per strategy.
     pub checks: Vec<(Strategy, Check)>,
 }
@@ -89,6 +92,8 @@ struct CheckRecord<'a> {
     label: &'a str,
     #[serde(flatten)]
     problem: ProblemFields,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    isa: Option<Isa>,
     #[serde(flatten)]
     check: &'a Check,
     passed: bool,
@@ -101,6 +106,7 @@ impl<'a> TestRecord<'a> {
             strategy: *strategy,
             label: &case.case.label,
             problem: ProblemFields::from(&case.case.problem),
+            isa: case.isa,
             check,
             passed: check.passed(),
         };
@@ -163,7 +169,7 @@ fn check_all(
                 accumulators.push(accumulator);
             }
         }
-        cases.push(CaseChecks { case: case.clone(), checks });
+        cases.push(CaseChecks { case: case.clone(), isa: backend.isa_for(&case.problem), checks });
         observer.step();
     }
     let (provenance, setup) = (Provenance::now(), backend.setup());

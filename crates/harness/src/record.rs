@@ -2,7 +2,7 @@
 
 use std::{fmt, ops::RangeInclusive, time::SystemTime};
 
-use octile_core::{Problem, Strategy};
+use octile_core::{Problem, Strategy, device::cpu::Isa};
 use serde::{Deserialize, Serialize, Serializer};
 use thiserror::Error;
 
@@ -120,6 +120,8 @@ struct TimingRecord {
     strategy: Strategy,
     #[serde(flatten)]
     problem: ProblemFields,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    isa: Option<Isa>,
     #[serde(flatten)]
     stats: Statistics,
     tflops_mean: f64,
@@ -139,6 +141,7 @@ impl From<&BenchReport> for BenchRecord {
             case.timings.iter().map(move |timing| TimingRecord {
                 strategy: timing.strategy,
                 problem: ProblemFields::from(&problem),
+                isa: case.isa,
                 stats: timing.stats.clone(),
                 tflops_mean: timing.tflops_mean,
                 tflops_best: timing.tflops_best,

@@ -60,7 +60,7 @@ struct Mutant(Mistake, Accumulator);
 
 impl Backend for Mutant {
     fn setup(&self) -> Setup {
-        Setup::Cpu { cpu_model: String::new(), isa: String::new(), threads: 1 }
+        Setup::Cpu { cpu_model: String::new(), isa: String::new(), threads: 1, pinned: false }
     }
 
     fn accumulator(&self) -> Accumulator {
@@ -71,7 +71,7 @@ impl Backend for Mutant {
         Strategy::Auto
     }
 
-    fn peak(&self) -> Result<Peak> {
+    fn peak(&self, _: &Problem) -> Result<Peak> {
         Ok(Peak { tflops: 1.0, read_gbytes: 1.0 })
     }
 

@@ -146,7 +146,7 @@ enum Form {
 impl CpuMatmul {
     pub(crate) fn new(device: &Arc<CpuDevice>, strategy: Strategy, weight: Weight) -> Self {
         let weight = match strategy {
-            Strategy::Strip => Form::Packed(PackedWeight::new(weight.quantized())),
+            Strategy::Strip => Form::Packed(device.cpu.pack(weight.quantized())),
             Strategy::Auto | Strategy::Dma | Strategy::Smem => Form::Rows(weight),
         };
         Self { device: Arc::clone(device), strategy, weight }

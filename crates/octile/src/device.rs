@@ -3,6 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use octile_core::{
+    Problem,
     device::{
         hopper::{HOPPER_GPUS, HopperGpu},
         tpu::{TPU_CHIPS, TpuChip},
@@ -22,7 +23,7 @@ use crate::{Error, cpu::CpuDevice};
 /// use octile::Device;
 ///
 /// let device = Device::cpu_with_threads(2)?;
-/// println!("{device}"); // for example: CPU (avx512bf16, 2 threads)
+/// println!("{device}"); // for example: CPU (avx512bf16 + avx512, 2 threads)
 /// assert_eq!(Device::simulated_gpu().to_string(), "simulated h200");
 /// # Ok::<(), octile::Error>(())
 /// ```
@@ -55,7 +56,7 @@ impl Device {
         }
     }
 
-    /// This machine's CPU: its fastest instructions, one thread per core.
+    /// This machine's CPU: the fastest instructions for each multiplication, one thread per core.
     ///
     /// Threads start with the first multiplication that is large enough for them.
     pub fn cpu() -> Result<Self, Error> {
@@ -92,12 +93,12 @@ impl Device {
 }
 
 impl Kind {
-    /// What the choice of a strategy depends on; weights are packed.
-    pub(crate) fn planned(&self) -> DeviceKind {
+    /// What the choice of a strategy for a problem depends on; weights are packed.
+    pub(crate) fn planned(&self, problem: &Problem) -> DeviceKind {
         match self {
             Self::Cpu(device) => {
                 let cpu = device.cpu();
-                DeviceKind::Cpu { isa: cpu.isa(), threads: cpu.threads(), packed: true }
+                DeviceKind::Cpu { isa: cpu.isa_for(problem), threads: cpu.threads(), packed: true }
             }
             Self::Gpu(_) | Self::SimulatedGpu(_) => DeviceKind::Gpu,
             Self::SimulatedTpu(_) => DeviceKind::Tpu,
@@ -110,7 +111,7 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
             Kind::Cpu(device) => {
-                write!(f, "CPU ({}, {} threads)", device.cpu().isa(), device.cpu().threads())
+                write!(f, "CPU ({}, {} threads)", device.cpu().dispatch(), device.cpu().threads())
             }
             Kind::Gpu(gpu) => write!(f, "GPU {} ({})", gpu.index(), gpu.name()),
             Kind::SimulatedGpu(gpu) => write!(f, "simulated {}", gpu.name),

@@ -51,7 +51,7 @@ impl MatmulBuilder {
         let Self { device, weight, x, out, strategy } = self;
         let problem = MatmulProblem::new(weight.shape(), weight.block(), x, out)?;
         let one_row = problem.rows(1)?;
-        let strategy = strategy.unwrap_or_else(|| Strategy::best_for(&one_row, device.0.planned()));
+        let strategy = strategy.unwrap_or_else(|| Strategy::best_for(&one_row, device.0.planned(&one_row)));
         let engine = match &device.0 {
             device::Kind::Cpu(cpu) => Engine::Cpu(CpuMatmul::new(cpu, strategy, weight)),
             device::Kind::Gpu(gpu) => {

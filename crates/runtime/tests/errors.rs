@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::cpu;
+use common::{cpu, isas};
 use octile_core::QuantizedActivation;
 use octile_runtime::cpu::{
     Activation, Cpu, Floats, Isa, Mat, MatMut, MultiplyError, PackedWeight, QuantBlock, QuantizedWeight,
@@ -69,7 +69,7 @@ fn blocks_of_different_size() {
 #[test]
 fn activations_that_cannot_be_quantized_are_named() {
     let (m, k) = (300, 400);
-    for isa in available() {
+    for isa in isas() {
         for threads in [1, 3] {
             for (row, col, value) in
                 [(0, 0, f32::NAN), (299, 399, f32::INFINITY), (130, 257, f32::NEG_INFINITY)]
@@ -106,7 +106,7 @@ fn plain_activations_carry_nan_and_infinity_to_their_own_row() {
     let mut x = vec![1.0f32; m * k];
     x[2 * k + 131] = f32::NAN;
     x[5 * k + 299] = f32::INFINITY;
-    for isa in available() {
+    for isa in isas() {
         let mut out = vec![0.0f32; m * n];
         let weight = weight(n, k);
         let x = Activation::Plain(Mat::new(&x, m, k).unwrap().into());

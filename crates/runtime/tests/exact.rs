@@ -19,7 +19,7 @@ fn check<T: Element>(exact: &ExactOperands) {
         for strategy in Strategy::ALL {
             let result: Vec<T> = case.multiply(&cpu, strategy, &mut Workspace::new());
             let comparison = exact.compare(&result);
-            let (problem, isa) = (case.problem(), cpu.isa());
+            let (problem, isa) = (case.problem(), cpu.dispatch());
             assert_eq!(comparison.wrong, 0, "{problem} x {} {isa} {strategy}: {comparison:?}", problem.x);
         }
     }
@@ -69,7 +69,7 @@ fn every_code_is_decoded() {
         for strategy in Strategy::ALL {
             let result: Vec<f32> = case.multiply(&cpu, strategy, &mut Workspace::new());
             let result: Vec<f64> = result.into_iter().map(f64::from).collect();
-            assert!(result == exact, "{} {strategy}", cpu.isa());
+            assert!(result == exact, "{} {strategy}", cpu.dispatch());
         }
     }
 }

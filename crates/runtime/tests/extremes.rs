@@ -28,8 +28,8 @@ fn results(x: Activations, kind: ActivationKind, weight: QuantizedWeight) -> Vec
     for cpu in cpus(1) {
         for strategy in Strategy::ALL {
             let result: Vec<f32> = case.multiply(&cpu, strategy, &mut Workspace::new());
-            assert!(reference.compare(&result).passed(), "{} {strategy}", cpu.isa());
-            results.push((format!("{} {strategy}", cpu.isa()), result));
+            assert!(reference.compare(&result).passed(), "{} {strategy}", cpu.dispatch());
+            results.push((format!("{} {strategy}", cpu.dispatch()), result));
         }
     }
     results

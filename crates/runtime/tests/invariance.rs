@@ -2,8 +2,10 @@
 
 mod common;
 
-use common::{Case, Element, X_KINDS, cpu};
-use octile_runtime::cpu::{Problem, QuantBlock, Strategy, Workspace, available};
+use common::{Case, Element, X_KINDS, cpu, isas};
+use octile_runtime::cpu::{
+    ActivationKind, Cpu, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy, Workspace, available,
+};
 
 fn bits(values: Vec<f32>) -> Vec<u32> {
     values.into_iter().map(Element::bits).collect()
@@ -19,7 +21,7 @@ fn results_do_not_depend_on_repeats_threads_or_strategy() {
         let (m, n, k) = shape;
         for x in X_KINDS {
             let case = Case::new(Problem::new(m, n, k, quant_block).unwrap().with_x(x), 5);
-            for isa in available() {
+            for isa in isas() {
                 let one = cpu(isa, 1);
                 let mut workspace = Workspace::new();
                 let expected = bits(case.multiply(&one, Strategy::Strip, &mut workspace));
@@ -31,6 +33,25 @@ fn results_do_not_depend_on_repeats_threads_or_strategy() {
                         assert!(result == expected, "{} {isa} {strategy} {threads} threads", case.problem());
                     }
                 }
+            }
+        }
+    }
+}
+
+/// With one ISA for any number of rows.
+#[test]
+fn rows_do_not_depend_on_the_rows_beside_them() {
+    let quantized = ActivationKind::Quantized(FloatKind::F32, ScaleGranularity::Token);
+    for x in [quantized, ActivationKind::Plain(FloatKind::Bf16), ActivationKind::Plain(FloatKind::F32)] {
+        let problem = Problem::new(70, 130, 1100, QuantBlock::B128).unwrap().with_x(x);
+        let all = Case::new(problem, 3);
+        let invariant = Cpu::builder().threads(1).batch_invariant().build().unwrap();
+        for cpu in isas().into_iter().map(|isa| cpu(isa, 1)).chain([invariant]) {
+            let expected = bits(all.multiply(&cpu, Strategy::Strip, &mut Workspace::new()));
+            for rows in [1, 2, 5, 16, 33] {
+                let few = all.first_rows(rows);
+                let result = bits(few.multiply(&cpu, Strategy::Strip, &mut Workspace::new()));
+                assert!(result == expected[..result.len()], "{x} {} {rows} rows", cpu.dispatch());
             }
         }
     }

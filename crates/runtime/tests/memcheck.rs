@@ -15,7 +15,7 @@ use octile_runtime::cpu::{FloatKind, Problem, QuantBlock, Strategy};
 fn nothing_outside_the_matrices_is_touched() {
     for cpu in cpus(1) {
         // To stderr, because the test harness hides the stdout of passing tests.
-        let _ = writeln!(std::io::stderr(), "memcheck: {}", cpu.isa());
+        let _ = writeln!(std::io::stderr(), "memcheck: {}", cpu.dispatch());
         for (m, n, k) in [(1, 33, 131), (7, 31, 65), (13, 65, 514)] {
             for x in X_KINDS {
                 let problem = Problem::new(m, n, k, QuantBlock::B128).unwrap().with_x(x);

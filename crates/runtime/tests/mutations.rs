@@ -23,7 +23,7 @@ fn all_caught(right: &Case, mutant: &Case) -> bool {
     let reference = right.reference();
     cpus(1).iter().zip(Strategy::ALL.into_iter().cycle()).all(|(cpu, strategy)| {
         let good: Vec<f32> = right.multiply(cpu, strategy, &mut Workspace::new());
-        assert!(reference.compare(&good).passed(), "{} {strategy}", cpu.isa());
+        assert!(reference.compare(&good).passed(), "{} {strategy}", cpu.dispatch());
         let bad: Vec<f32> = mutant.multiply(cpu, strategy, &mut Workspace::new());
         !reference.compare(&bad).passed()
     })

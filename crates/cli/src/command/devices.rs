@@ -2,9 +2,19 @@
 
 use std::path::Path;
 
-use octile_core::device::{cpu::Isa, hopper::HOPPER_GPUS, tpu::TPU_CHIPS};
+use octile_core::{
+    FloatKind,
+    device::{
+        cpu::{Isa, IsaDispatch},
+        hopper::HOPPER_GPUS,
+        tpu::TPU_CHIPS,
+    },
+};
 use octile_harness::backend::cpu_model;
-use octile_runtime::cuda::{self, CudaError, DriverInfo, Gpu, GpuInfo};
+use octile_runtime::{
+    cpu::{Cpu, CpuError, dispatch, peak},
+    cuda::{self, CudaError, DriverInfo, Gpu, GpuInfo},
+};
 
 /// A device or compiler.
 #[derive(Debug, Clone, PartialEq)]
@@ -26,8 +36,11 @@ pub enum State {
 
 /// Lists the devices and compilers of this machine.
 pub fn run() -> Vec<Device> {
-    let mut devices = vec![processor()];
-    devices.extend(Isa::ALL.into_iter().filter(|isa| isa.is_native()).map(instruction_set));
+    let cpu = Cpu::new();
+    let mut devices = vec![processor(&cpu)];
+    let dispatch = cpu.as_ref().ok().map(Cpu::dispatch);
+    let native = Isa::ALL.into_iter().filter(|isa| isa.is_native());
+    devices.extend(native.map(|isa| instruction_set(isa, dispatch)));
     devices.push(tpu());
     devices.extend(gpus());
     devices.extend(super::tools::list().into_iter().map(compiler));
@@ -45,37 +58,46 @@ fn compiler(report: super::tools::ToolReport) -> Device {
     Device { name: report.tool.name.to_owned(), state }
 }
 
-fn processor() -> Device {
+fn processor(cpu: &Result<Cpu, CpuError>) -> Device {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    let detail = format!("{}, {threads} threads", cpu_model());
-    Device { name: "cpu".to_owned(), state: State::Ready(detail) }
+    let design = dispatch::cpu_id().map(|id| format!(" ({id})")).unwrap_or_default();
+    let facts = format!("{}{design}, {threads} threads", cpu_model());
+    let state = match cpu {
+        Ok(cpu) => State::Ready(format!("{facts}; instruction sets: {}", cpu.dispatch_source())),
+        Err(error) => State::Missing(format!("{facts}; {error}")),
+    };
+    Device { name: "cpu".to_owned(), state }
 }
 
-fn instruction_set(isa: Isa) -> Device {
-    let available = octile_runtime::cpu::available();
-    let state = if !available.contains(&isa) {
-        State::Missing(format!("needs {}", requirement(isa)))
-    } else if available.last() == Some(&isa) {
-        State::Ready("used unless --isa names another".to_owned())
-    } else {
-        State::Ready("can be chosen with --isa".to_owned())
+fn instruction_set(isa: Isa, dispatch: Option<&IsaDispatch>) -> Device {
+    let state = match peak::isa_gflops(isa) {
+        Some(gflops) => {
+            let uses = dispatch.map(|dispatch| format!("; {}", uses(isa, dispatch))).unwrap_or_default();
+            State::Ready(format!("peak {gflops:.0} GFLOP/s of one thread{uses}"))
+        }
+        None => State::Missing(format!("needs {}", isa.requirement())),
     };
     Device { name: format!("cpu isa {isa}"), state }
 }
 
-fn requirement(isa: Isa) -> &'static str {
-    match isa {
-        Isa::Portable => "nothing",
-        Isa::Avx2 => "an x86-64 processor with AVX2, FMA and F16C (Haswell, Zen or later)",
-        Isa::Avx512 => "an x86-64 processor with AVX-512 F, BW, DQ and VL (Skylake-X, Zen 4 or later)",
-        Isa::Avx512Bf16 => "an x86-64 processor with AVX-512 VBMI and BF16 (Zen 4, Sapphire Rapids or later)",
-        Isa::Amx => {
-            "an x86-64 processor with AMX BF16 (Sapphire Rapids or later), and an operating system that \
-             permits its use"
-        }
-        Isa::Neon => "a little-endian AArch64 processor",
-        Isa::NeonBf16 => "an AArch64 processor with BF16 dot products (Armv8.6, Neoverse V1, N2 or later)",
+/// What an instruction set is used for.
+fn uses(isa: Isa, dispatch: &IsaDispatch) -> String {
+    let rows = |operand: FloatKind| -> Vec<String> {
+        let ranges = dispatch.ranges(operand).iter().filter(|range| range.isa == isa);
+        ranges.map(|range| range.to_string()).collect()
+    };
+    let (bf16, f32) = (rows(FloatKind::Bf16), rows(FloatKind::F32));
+    if bf16.is_empty() && f32.is_empty() {
+        return "used if --isa or OCTILE_ISA names it".to_owned();
     }
+    let kinds = if bf16 == f32 {
+        vec![("x of any type", bf16)]
+    } else {
+        vec![("fp8, quantized or bf16 x", bf16), ("unquantized f32 or f16 x", f32)]
+    };
+    let kinds = kinds.into_iter().filter(|(_, rows)| !rows.is_empty());
+    let kinds: Vec<_> = kinds.map(|(kind, rows)| format!("{kind}, {}", rows.join(", "))).collect();
+    format!("used for {}", kinds.join("; "))
 }
 
 /// Looks for the device files of TPU virtual machines.
@@ -138,6 +160,8 @@ fn gpu(index: usize, found: &GpuInfo, cuda: i32, is_first: bool) -> State {
 
 #[cfg(test)]
 mod tests {
+    use octile_core::device::cpu::Microarchitecture;
+
     use super::*;
 
     fn shown() -> String {
@@ -146,6 +170,23 @@ mod tests {
             State::Missing(need) => format!("{name} missing {need}"),
         };
         gpus().into_iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    #[test]
+    fn an_isa_says_what_it_is_used_for() {
+        assert_eq!(
+            uses(Isa::Avx2, &IsaDispatch::only(Isa::Avx2)),
+            "used for x of any type, any number of rows"
+        );
+        let rates = Microarchitecture::SapphireRapids.rates().unwrap();
+        let dispatch = IsaDispatch::fastest(&rates, &Isa::ALL).unwrap();
+        assert_eq!(uses(Isa::Avx512Bf16, &dispatch), "used for fp8, quantized or bf16 x, 1 to 2 rows");
+        let many = uses(Isa::Amx, &dispatch);
+        assert!(
+            many.starts_with("used for fp8, quantized or bf16 x, ") && many.ends_with("and more"),
+            "{many}"
+        );
+        assert_eq!(uses(Isa::Avx2, &dispatch), "used if --isa or OCTILE_ISA names it");
     }
 
     #[test]

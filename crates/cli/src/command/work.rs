@@ -17,7 +17,7 @@ pub(super) fn choose_backend(work: &WorkArgs) -> BackendName {
     match work.backend {
         BackendName::Best => {
             let is_plain = matches!(work.activation(), ActivationKind::Plain(_));
-            let for_cpu = work.isa.is_some() || work.threads.is_some() || is_plain;
+            let for_cpu = work.isa.is_some() || work.threads.is_some() || work.pin_threads || is_plain;
             if !for_cpu && has_usable_gpu() { BackendName::Gpu } else { BackendName::Cpu }
         }
         named => named,
@@ -29,7 +29,8 @@ pub(super) fn open_backends(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
     let kernels = KernelOptions::new(work.promote, work.for_racecheck);
     let choices = match choose_backend(work) {
         BackendName::Cpu | BackendName::Best => {
-            vec![BackendChoice::Cpu { isa: work.isa, threads: work.threads.map(usize::from) }]
+            let threads = work.threads.map(usize::from);
+            vec![BackendChoice::Cpu { isa: work.isa, threads, pin_threads: work.pin_threads }]
         }
         BackendName::Gpu => vec![BackendChoice::Gpu(kernels)],
         BackendName::GpuSim => vec![BackendChoice::GpuSim(kernels)],

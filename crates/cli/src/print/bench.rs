@@ -49,8 +49,9 @@ fn title(report: &BenchReport) -> String {
 fn case_table(report: &BenchReport, case: &CaseTimings) -> String {
     let problem = &case.case.problem;
     let roof = report.roof(problem);
+    let isa = case.isa.map(|isa| format!(", isa: {isa}")).unwrap_or_default();
     let mut text = heading(format!(
-        "Configuration: {} ({problem}), x: {}, out: {}\nRoof: {:.3} TFLOP/s, limited by {}",
+        "Configuration: {} ({problem}), x: {}, out: {}{isa}\nRoof: {:.3} TFLOP/s, limited by {}",
         case.case.label, problem.x, problem.out, roof.tflops, roof.limiter
     ));
     for (strategy, check) in &case.refused {
@@ -262,7 +263,7 @@ fn gate_line(pair: &ComparedTiming, limit: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use octile_core::{Problem, QuantBlock, Strategy};
+    use octile_core::{Problem, QuantBlock, Strategy, device::cpu::Isa};
     use octile_harness::{
         backend::{Peak, Setup},
         bench::Timing,
@@ -280,12 +281,18 @@ mod tests {
         };
         let case = CaseTimings {
             case: named_cases(&[problem]).remove(0),
+            isa: Some(Isa::Avx2),
             timings: timings.iter().map(timing).collect(),
             refused: Vec::new(),
         };
         BenchReport {
             provenance: Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0".into() },
-            setup: Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 },
+            setup: Setup::Cpu {
+                cpu_model: "a processor".into(),
+                isa: "avx2".into(),
+                threads: 2,
+                pinned: false,
+            },
             peak: Peak { tflops: 0.5, read_gbytes: 20.0 },
             seed: 1,
             warmup: 2,

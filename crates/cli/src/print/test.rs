@@ -44,8 +44,9 @@ fn text(report: &TestReport) -> String {
     let mut text = title(report);
     for case in &report.cases {
         let problem = &case.case.problem;
-        let _ =
-            writeln!(text, "\nTest: {problem} ({}), x {}, out {}", case.case.label, problem.x, problem.out);
+        let isa = case.isa.map(|isa| format!(", isa {isa}")).unwrap_or_default();
+        let (label, x, out) = (&case.case.label, problem.x, problem.out);
+        let _ = writeln!(text, "\nTest: {problem} ({label}), x {x}, out {out}{isa}");
         let _ = writeln!(
             text,
             "  {:<4} {:<20} {:>12} {:>12} {:>12} {:>8}",
@@ -140,7 +141,9 @@ fn conclusion(report: &TestReport) -> String {
 
 #[cfg(test)]
 mod tests {
-    use octile_core::{Problem, QuantBlock, Strategy, exact::WrongElement, oracle::Comparison};
+    use octile_core::{
+        Problem, QuantBlock, Strategy, device::cpu::Isa, exact::WrongElement, oracle::Comparison,
+    };
     use octile_harness::{backend::Setup, case::named_cases, record::Provenance};
 
     use super::*;
@@ -164,10 +167,12 @@ mod tests {
         let problem = Problem::new(512, 512, 512, QuantBlock::B128).unwrap();
         let drops_a_block = CaseChecks {
             case: named_cases(&[problem]).remove(0),
+            isa: Some(Isa::Avx2),
             checks: vec![(Strategy::Auto, Check { exact: Some(inexact), ..check(0.9, true) })],
         };
         let case = CaseChecks {
             case: named_cases(&[problem]).remove(0),
+            isa: Some(Isa::Avx2),
             checks: vec![
                 (Strategy::Auto, check(0.01, true)),
                 (Strategy::Dma, check(17.0, true)),
@@ -175,7 +180,8 @@ mod tests {
                 (Strategy::Strip, Check { stopped: Some("line 7: deadlock".into()), ..check(17.0, true) }),
             ],
         };
-        let setup = Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2 };
+        let setup =
+            Setup::Cpu { cpu_model: "a processor".into(), isa: "avx2".into(), threads: 2, pinned: false };
         let provenance = Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0".into() };
         insta::assert_snapshot!(text(&TestReport {
             provenance,

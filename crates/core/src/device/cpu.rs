@@ -1,4 +1,12 @@
-//! CPU instruction sets that the kernels distinguish.
+//! CPU instruction sets that the kernels distinguish, and which of them multiplies what.
+
+mod dispatch;
+mod microarchitecture;
+mod rates;
+
+pub use dispatch::{IsaDispatch, RowRange};
+pub use microarchitecture::{CpuId, Microarchitecture};
+pub use rates::{CpuRates, IsaRates, SAMPLED_ROWS};
 
 use std::{fmt, str::FromStr};
 
@@ -64,6 +72,33 @@ impl Isa {
             Self::Neon => "neon",
             Self::NeonBf16 => "neonbf16",
         }
+    }
+
+    /// What a machine must have, in words.
+    pub const fn requirement(self) -> &'static str {
+        match self {
+            Self::Portable => "nothing",
+            Self::Avx2 => "an x86-64 processor with AVX2, FMA and F16C (Haswell, Zen or later)",
+            Self::Avx512 => "an x86-64 processor with AVX-512 F, BW, DQ and VL (Skylake-X, Zen 4 or later)",
+            Self::Avx512Bf16 => {
+                "an x86-64 processor with AVX-512 VBMI and BF16 (Zen 4, Sapphire Rapids or later)"
+            }
+            Self::Amx => {
+                "an x86-64 processor with AMX BF16 (Sapphire Rapids or later), and an operating system that \
+                 permits its use"
+            }
+            Self::Neon => "a little-endian AArch64 processor",
+            Self::NeonBf16 => {
+                "an AArch64 processor with BF16 dot products (Armv8.6, Neoverse V1, N2 or later)"
+            }
+        }
+    }
+
+    /// Whether this instruction set has kernels of its own for x whose values are exact in `operand`; if not,
+    /// it uses those of another.
+    pub const fn is_candidate(self, operand: FloatKind) -> bool {
+        let is_for_bf16 = matches!(self, Self::Avx512Bf16 | Self::Amx | Self::NeonBf16);
+        matches!(operand, FloatKind::Bf16) || !is_for_bf16
     }
 
     /// Type of both operands in the multiply-add. Every f8e4m3fn value is exact in it.

@@ -16,19 +16,20 @@ use crate::Result;
 /// The CPU backend with its thread pool.
 pub struct CpuBackend {
     cpu: Cpu,
+    pinned: bool,
 }
 
 impl CpuBackend {
-    /// Starts the thread pool: with the best instruction set and one thread per core, unless named.
-    pub fn open(isa: Option<Isa>, threads: Option<usize>) -> Result<Self> {
-        let mut builder = Cpu::builder();
+    /// The CPU with the fastest instruction set for each problem and one thread per core, unless named.
+    pub fn open(isa: Option<Isa>, threads: Option<usize>, pinned: bool) -> Result<Self> {
+        let mut builder = Cpu::builder().pin_threads(pinned);
         if let Some(isa) = isa {
             builder = builder.isa(isa);
         }
         if let Some(threads) = threads {
             builder = builder.threads(threads);
         }
-        Ok(Self { cpu: builder.build()? })
+        Ok(Self { cpu: builder.build()?, pinned })
     }
 }
 
@@ -43,8 +44,8 @@ pub fn cpu_model() -> String {
 
 impl Backend for CpuBackend {
     fn setup(&self) -> Setup {
-        let (isa, threads) = (self.cpu.isa().to_string(), self.cpu.threads());
-        Setup::Cpu { cpu_model: cpu_model(), isa, threads }
+        let (isa, threads) = (self.cpu.dispatch().to_string(), self.cpu.threads());
+        Setup::Cpu { cpu_model: cpu_model(), isa, threads, pinned: self.pinned }
     }
 
     fn accumulator(&self) -> Accumulator {
@@ -55,8 +56,13 @@ impl Backend for CpuBackend {
         self.cpu.best(problem, true)
     }
 
-    fn peak(&self) -> Result<Peak> {
-        Ok(Peak { tflops: peak::gflops(&self.cpu) / 1e3, read_gbytes: peak::read_gbytes(&self.cpu) })
+    fn isa_for(&self, problem: &Problem) -> Option<Isa> {
+        Some(self.cpu.isa_for(problem))
+    }
+
+    fn peak(&self, problem: &Problem) -> Result<Peak> {
+        let tflops = peak::gflops(&self.cpu, problem) / 1e3;
+        Ok(Peak { tflops, read_gbytes: peak::read_gbytes(&self.cpu) })
     }
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
@@ -65,7 +71,7 @@ impl Backend for CpuBackend {
             cpu: &self.cpu,
             strategy,
             operands,
-            packed: (strategy == Strategy::Strip).then(|| PackedWeight::new(&operands.weight)),
+            packed: (strategy == Strategy::Strip).then(|| self.cpu.pack(&operands.weight)),
             workspace: self.cpu.workspace(&problem, strategy),
             output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
         }))

@@ -101,7 +101,7 @@ impl Backend for GpuBackend {
         Strategy::best_for(problem, DeviceKind::Gpu)
     }
 
-    fn peak(&self) -> Result<Peak> {
+    fn peak(&self, _: &Problem) -> Result<Peak> {
         Ok(Peak { tflops: peak_tflops(&self.gpu)?, read_gbytes: copy_gbytes(&self.gpu)? })
     }
 

@@ -44,7 +44,7 @@ impl Backend for GpuSimBackend {
         Strategy::best_for(problem, DeviceKind::Gpu)
     }
 
-    fn peak(&self) -> Result<Peak> {
+    fn peak(&self, _: &Problem) -> Result<Peak> {
         Err(HarnessError::NotTimed { device: self.gpu.name })
     }
 

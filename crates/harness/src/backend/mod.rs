@@ -37,8 +37,13 @@ pub trait Backend {
     /// The strategy that the backend picks for `problem`.
     fn best(&self, problem: &Problem) -> Strategy;
 
-    /// Measures peak arithmetic and bandwidth.
-    fn peak(&self) -> Result<Peak>;
+    /// The CPU instruction set that multiplies `problem`, where the backend chooses among several.
+    fn isa_for(&self, _: &Problem) -> Option<Isa> {
+        None
+    }
+
+    /// Measures peak arithmetic with the instructions that multiply `problem`, and bandwidth.
+    fn peak(&self, problem: &Problem) -> Result<Peak>;
 
     /// Prepares a strategy to multiply these operands repeatedly.
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>>;
@@ -68,10 +73,12 @@ pub trait Contender {
 pub enum BackendChoice {
     /// This machine's CPU.
     Cpu {
-        /// Instruction set; the best one by default.
+        /// Instruction set; the fastest for each problem by default.
         isa: Option<Isa>,
         /// Threads; one per core by default.
         threads: Option<usize>,
+        /// Whether each thread stays on one core.
+        pin_threads: bool,
     },
     /// The first usable GPU.
     Gpu(KernelOptions),
@@ -85,7 +92,7 @@ impl BackendChoice {
     /// Opens the backend.
     pub fn open(self) -> Result<Box<dyn Backend>> {
         Ok(match self {
-            Self::Cpu { isa, threads } => Box::new(CpuBackend::open(isa, threads)?),
+            Self::Cpu { isa, threads, pin_threads } => Box::new(CpuBackend::open(isa, threads, pin_threads)?),
             Self::Gpu(kernels) => Box::new(GpuBackend::open(kernels)?),
             Self::GpuSim(kernels) => Box::new(GpuSimBackend::open(kernels)),
             Self::TpuSim(mode) => Box::new(TpuSimBackend::open(mode)?),
@@ -101,10 +108,13 @@ pub enum Setup {
     Cpu {
         /// CPU model.
         cpu_model: String,
-        /// Instruction set in use.
+        /// Instruction sets in use; each result names its own.
         isa: String,
         /// Threads in use.
         threads: usize,
+        /// Whether each thread stays on one core.
+        #[serde(default)]
+        pinned: bool,
     },
     /// A GPU.
     Gpu {
@@ -150,8 +160,9 @@ impl fmt::Display for Setup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plural = |count: &usize| if *count == 1 { "" } else { "s" };
         match self {
-            Self::Cpu { cpu_model, isa, threads } => {
-                write!(f, "cpu: {cpu_model}, {threads} thread{}, {isa}", plural(threads))
+            Self::Cpu { cpu_model, isa, threads, pinned } => {
+                let (s, kind) = (plural(threads), if *pinned { "pinned " } else { "" });
+                write!(f, "cpu: {cpu_model}, {threads} {kind}thread{s}, {isa}")
             }
             Self::Gpu { gpu_model, isa, sms, cuda_driver, kernels } => {
                 let s = plural(sms);
@@ -191,7 +202,7 @@ mod tests {
     #[test]
     fn a_setup_describes_the_machine() {
         let setups = [
-            Setup::Cpu { cpu_model: "p".into(), isa: "avx2".into(), threads: 1 },
+            Setup::Cpu { cpu_model: "p".into(), isa: "avx2".into(), threads: 1, pinned: false },
             Setup::Gpu {
                 gpu_model: "g".into(),
                 isa: "sm_90a".into(),

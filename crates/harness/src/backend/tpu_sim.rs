@@ -67,7 +67,7 @@ impl Backend for TpuSimBackend {
         Strategy::best_for(problem, DeviceKind::Tpu)
     }
 
-    fn peak(&self) -> Result<Peak> {
+    fn peak(&self, _: &Problem) -> Result<Peak> {
         Err(HarnessError::NotTimed { device: self.chip.name })
     }
 

@@ -1,17 +1,22 @@
 //! ISA selection and the thread pool.
 
 use octile_core::{
-    Problem, Strategy,
-    device::cpu::Isa,
+    Problem, QuantizedWeight, Strategy,
+    device::cpu::{Isa, IsaDispatch, UnknownIsa},
     plan::{
         DeviceKind,
         cpu::{CpuPlan, useful_threads},
     },
 };
 
-use super::{Workspace, isa, threads::Threads};
+use super::{
+    PackedWeight, Workspace,
+    dispatch::{self, DispatchSource, INVARIANT_VARIABLE, ISA_VARIABLE},
+    isa,
+    threads::Threads,
+};
 
-/// Returns the ISAs that this CPU supports, slowest first.
+/// Returns the ISAs that this CPU supports, in the order of [`Isa::ALL`].
 pub fn available() -> Vec<Isa> {
     Isa::ALL.into_iter().filter(|&isa| isa::is_available(isa)).collect()
 }
@@ -28,6 +33,9 @@ pub enum CpuError {
         /// The ISAs supported.
         available: Vec<Isa>,
     },
+    /// The environment names an unknown ISA.
+    #[error("{ISA_VARIABLE}: {0}")]
+    Variable(UnknownIsa),
     /// No threads.
     #[error("the thread count is 0: use at least 1")]
     NoThreads,
@@ -49,14 +57,23 @@ fn names(isas: &[Isa]) -> String {
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuBuilder {
     isa: Option<Isa>,
+    is_batch_invariant: bool,
     threads: Option<usize>,
+    pins_threads: bool,
     spreads_small_work: bool,
 }
 
 impl CpuBuilder {
-    /// Selects an ISA instead of the fastest one.
+    /// Uses one ISA for all problems instead of the fastest for each.
     pub fn isa(self, isa: Isa) -> Self {
         Self { isa: Some(isa), ..self }
+    }
+
+    /// Uses the ISA that is fastest for many rows for any number of rows, so that a row's result does not
+    /// depend on the rows beside it. Otherwise few rows may use another ISA, whose sums are rounded in another
+    /// order.
+    pub fn batch_invariant(self) -> Self {
+        Self { is_batch_invariant: true, ..self }
     }
 
     /// Uses all threads for problems of any size, also where waking them costs more than it gains: for tests.
@@ -69,32 +86,69 @@ impl CpuBuilder {
         Self { threads: Some(threads), ..self }
     }
 
-    /// Detects the ISA. Threads start with the first multiplication that needs them.
+    /// Keeps each thread of the pool on one core, on Linux: for machines where nothing else runs. The calling
+    /// thread, which multiplies small problems, is not pinned.
+    pub fn pin_threads(self, pins_threads: bool) -> Self {
+        Self { pins_threads, ..self }
+    }
+
+    /// Checks the ISA. Threads start with the first multiplication that needs them.
+    ///
+    /// Without [`CpuBuilder::isa`], the environment variable `OCTILE_ISA` can name one for all problems, and
+    /// `OCTILE_BATCH_INVARIANT=1` has the effect of [`CpuBuilder::batch_invariant`].
     pub fn build(self) -> Result<Cpu, CpuError> {
-        let available = available();
-        let isa = self.isa.or(available.last().copied()).unwrap_or(Isa::Portable);
-        if !available.contains(&isa) {
-            return Err(CpuError::MissingIsa { isa, available });
+        let isa = match self.isa {
+            None => isa_of_environment()?,
+            named => named,
+        };
+        if let Some(isa) = isa.filter(|&isa| !isa::is_available(isa)) {
+            return Err(CpuError::MissingIsa { isa, available: available() });
         }
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
         let threads = self.threads.unwrap_or_else(cores);
         if threads == 0 {
             return Err(CpuError::NoThreads);
         }
-        Ok(Cpu { isa, threads: Threads::new(threads), spreads_small_work: self.spreads_small_work })
+        let own = match isa {
+            Some(isa) => Some((IsaDispatch::only(isa), DispatchSource::Named)),
+            None if self.is_batch_invariant || is_set(INVARIANT_VARIABLE) => {
+                let (dispatch, source) = dispatch::of_machine();
+                Some((dispatch.batch_invariant(), source))
+            }
+            None => None,
+        };
+        Ok(Cpu {
+            own,
+            threads: Threads::new(threads, self.pins_threads),
+            spreads_small_work: self.spreads_small_work,
+        })
     }
 }
 
-/// The CPU backend: an ISA and a thread pool.
+/// Whether an environment variable is neither empty nor 0.
+fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
+}
+
+fn isa_of_environment() -> Result<Option<Isa>, CpuError> {
+    let named = std::env::var_os(ISA_VARIABLE).filter(|name| !name.is_empty());
+    named.map(|name| name.to_string_lossy().parse()).transpose().map_err(CpuError::Variable)
+}
+
+/// Bytes of a weight from which several threads pack it sooner than one.
+const WORTH_PACKING_TOGETHER: usize = 1 << 20;
+
+/// The CPU backend: kernels for each ISA and a thread pool.
 #[derive(Debug)]
 pub struct Cpu {
-    isa: Isa,
+    /// Unless it is that of the machine.
+    own: Option<(IsaDispatch, DispatchSource)>,
     threads: Threads,
     spreads_small_work: bool,
 }
 
 impl Cpu {
-    /// Selects the fastest ISA, with one thread per core.
+    /// Uses the fastest ISA for each problem, and one thread per core.
     pub fn new() -> Result<Self, CpuError> {
         Self::builder().build()
     }
@@ -105,16 +159,29 @@ impl Cpu {
     /// use octile_runtime::cpu::{Cpu, Isa};
     ///
     /// let cpu = Cpu::builder().isa(Isa::Portable).threads(1).build()?;
-    /// assert_eq!((cpu.isa(), cpu.threads()), (Isa::Portable, 1));
-    /// # Ok::<(), octile_runtime::cpu::CpuError>(())
+    /// let problem = "16x4096x4096:128".parse()?;
+    /// assert_eq!((cpu.isa_for(&problem), cpu.threads()), (Isa::Portable, 1));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn builder() -> CpuBuilder {
         CpuBuilder::default()
     }
 
-    /// The ISA.
-    pub fn isa(&self) -> Isa {
-        self.isa
+    /// Which ISA multiplies what.
+    ///
+    /// On a CPU whose rates are not known, the first call in a process measures them, in some milliseconds.
+    pub fn dispatch(&self) -> &IsaDispatch {
+        self.own.as_ref().map_or_else(|| dispatch::of_machine().0, |(dispatch, _)| dispatch)
+    }
+
+    /// Where the choice of ISAs comes from.
+    pub fn dispatch_source(&self) -> DispatchSource {
+        self.own.as_ref().map_or_else(|| dispatch::of_machine().1, |(_, source)| *source)
+    }
+
+    /// The ISA that multiplies a problem.
+    pub fn isa_for(&self, problem: &Problem) -> Isa {
+        self.dispatch().isa_for(problem)
     }
 
     /// Number of threads.
@@ -137,18 +204,28 @@ impl Cpu {
     /// A packed weight is always fastest. For a row-major one, double buffering pays if decoded weights are
     /// used more than once.
     pub fn best(&self, problem: &Problem, packed: bool) -> Strategy {
-        let device = DeviceKind::Cpu { isa: self.isa, threads: self.threads_for(problem), packed };
+        let device =
+            DeviceKind::Cpu { isa: self.isa_for(problem), threads: self.threads_for(problem), packed };
         Strategy::best_for(problem, device)
     }
 
     /// Plans a problem.
     pub fn plan(&self, problem: &Problem, strategy: Strategy) -> CpuPlan {
-        CpuPlan::new(*problem, strategy, self.isa, self.threads_for(problem))
+        CpuPlan::new(*problem, strategy, self.isa_for(problem), self.threads_for(problem))
     }
 
     /// Allocates a workspace for a problem, so that even the first call does not allocate.
     pub fn workspace(&self, problem: &Problem, strategy: Strategy) -> Workspace {
         Workspace::for_plan(self.plan(problem, strategy))
+    }
+
+    /// Packs a weight with the threads, so that those which will read it touch it first: on machines with
+    /// several memory nodes its pages are spread over them.
+    pub fn pack(&self, weight: &QuantizedWeight) -> PackedWeight {
+        let pack = || PackedWeight::in_parts(weight, self.threads());
+        let is_worth_waking = weight.codes().len() >= WORTH_PACKING_TOGETHER && self.threads() > 1;
+        let packed = is_worth_waking.then(|| self.install(pack).ok()).flatten();
+        packed.unwrap_or_else(|| PackedWeight::new(weight))
     }
 
     /// Runs `work` where rayon uses the threads.

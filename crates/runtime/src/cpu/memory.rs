@@ -3,9 +3,12 @@
 use std::{
     alloc::{Layout, alloc, dealloc, handle_alloc_error},
     fmt,
+    mem::MaybeUninit,
     ops::{Deref, DerefMut},
     ptr::NonNull,
 };
+
+use rayon::prelude::*;
 
 /// A cache line, the unit of allocation.
 #[derive(Debug, Clone, Copy)]
@@ -29,18 +32,29 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     pub(super) fn zeroed(len: usize) -> Self {
+        Self::zeroed_in_parts(len, len)
+    }
+
+    /// Memory whose parts of `part` lines are zeroed, and so touched first, by rayon's threads if there are
+    /// several.
+    pub(super) fn zeroed_in_parts(len: usize, part: usize) -> Self {
         if len == 0 {
             return Self::default();
         }
         let layout = layout(len);
         // SAFETY: the layout is not empty; the memory is written in full before anyone reads it.
-        let lines = unsafe {
+        unsafe {
             let Some(lines) = NonNull::new(alloc(layout).cast::<Line>()) else { handle_alloc_error(layout) };
             ask_for_large_pages(lines.as_ptr().cast(), layout.size());
-            lines.write_bytes(0, len);
-            lines
-        };
-        Self { lines, len }
+            let memory = std::slice::from_raw_parts_mut(lines.as_ptr().cast::<MaybeUninit<Line>>(), len);
+            let zero = |part: &mut [MaybeUninit<Line>]| part.fill(MaybeUninit::zeroed());
+            if part < len {
+                memory.par_chunks_mut(part).for_each(zero);
+            } else {
+                zero(memory);
+            }
+            Self { lines, len }
+        }
     }
 }
 

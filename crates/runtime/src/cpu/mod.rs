@@ -26,6 +26,7 @@
 
 mod auto;
 mod convert;
+pub mod dispatch;
 mod dma;
 mod isa;
 mod kernel;
@@ -48,7 +49,8 @@ pub use machine::{Cpu, CpuBuilder, CpuError, available};
 pub use multiply::MultiplyError;
 pub use octile_core::{
     ActivationKind, ActivationView, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError,
-    QuantizedActivation, QuantizedWeight, ScaleGranularity, Strategy, WeightView, device::cpu::Isa,
+    QuantizedActivation, QuantizedWeight, ScaleGranularity, Strategy, WeightView,
+    device::cpu::{Isa, IsaDispatch},
     plan::cpu::CpuPlan,
 };
 pub use operands::{Activation, Floats, Output, WeightRef};

@@ -101,12 +101,10 @@ impl Cpu {
         let (x, weight) = (x.into(), weight.into());
         let problem = problem_of(&x, &weight, &out)?;
         check_form(strategy, &weight)?;
-        let threads = self.threads_for(&problem);
-        let (plan, scratch) = workspace.prepare(
-            |plan| plan.is_for(&problem, strategy, self.isa(), threads),
-            || self.plan(&problem, strategy),
-        );
-        let call = Call { plan, kernels: isa::kernels(self.isa(), plan.operand), weight };
+        let (isa, threads) = (self.isa_for(&problem), self.threads_for(&problem));
+        let (plan, scratch) = workspace
+            .prepare(|plan| plan.is_for(&problem, strategy, isa, threads), || self.plan(&problem, strategy));
+        let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
         let out = Out::new(out);
         let multiply = || multiply_strips(call, x, scratch, &out);
         // The calling thread works alone: waking another one takes longer than a small multiplication.

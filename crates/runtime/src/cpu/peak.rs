@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use octile_core::{ActivationKind, FloatKind, ScaleGranularity};
+use octile_core::{ActivationKind, Problem, ScaleGranularity, device::cpu::Isa};
 
 use super::{
     Cpu, isa,
@@ -15,32 +15,36 @@ use super::{
 
 /// Duration of each measurement, after a warm-up of the same length.
 const PATIENCE: Duration = Duration::from_millis(50);
+/// The same where one figure for a reader is wanted soon.
+const SHORT_PATIENCE: Duration = Duration::from_millis(10);
 
-/// Peak GFLOP/s with fp8 operands in registers, all threads.
-pub fn gflops(cpu: &Cpu) -> f64 {
-    operations_per_second(cpu, ActivationKind::Fp8(ScaleGranularity::Block))
-}
-
-/// The same with f32 activations.
-pub fn plain_f32_gflops(cpu: &Cpu) -> f64 {
-    operations_per_second(cpu, ActivationKind::Plain(FloatKind::F32))
-}
-
-fn operations_per_second(cpu: &Cpu, x: ActivationKind) -> f64 {
-    let kernels = isa::kernels(cpu.isa(), cpu.isa().operand(x));
+/// Peak GFLOP/s of the ISA that multiplies `problem`, with operands in registers, all threads.
+pub fn gflops(cpu: &Cpu, problem: &Problem) -> f64 {
+    let isa = cpu.isa_for(problem);
+    let kernels = isa::kernels(isa, isa.operand(problem.x));
     let per_thread = |_| {
-        spin(kernels);
-        spin(kernels)
+        spin(kernels, PATIENCE);
+        spin(kernels, PATIENCE)
     };
     cpu.on_each_thread(per_thread).iter().sum::<f64>() / 1e9
 }
 
-/// Operations per second of the calling thread.
-fn spin(kernels: &Kernels) -> f64 {
+/// Peak GFLOP/s of an ISA with fp8 operands in registers, on the calling thread; `None` if this machine lacks
+/// the ISA.
+pub fn isa_gflops(isa: Isa) -> Option<f64> {
+    isa::is_available(isa).then(|| {
+        let kernels = isa::kernels(isa, isa.operand(ActivationKind::Fp8(ScaleGranularity::Token)));
+        spin(kernels, SHORT_PATIENCE);
+        spin(kernels, SHORT_PATIENCE) / 1e9
+    })
+}
+
+/// Operations per second of the calling thread. The ISA of the kernels is available.
+fn spin(kernels: &Kernels, patience: Duration) -> f64 {
     const ROUNDS: usize = 10_000;
     let (start, mut operations) = (Instant::now(), 0.0);
-    while start.elapsed() < PATIENCE {
-        // SAFETY: a `Cpu` has only kernels that this CPU supports.
+    while start.elapsed() < patience {
+        // SAFETY: callers pass only kernels that this CPU supports.
         operations += unsafe { (kernels.spin)(ROUNDS) };
     }
     operations / start.elapsed().as_secs_f64()

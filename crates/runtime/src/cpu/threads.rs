@@ -1,8 +1,9 @@
-//! The thread pool: started when it is first needed, and again in a forked child.
+//! The thread pool: started when it is first needed, and again in a forked child. All backends of a process
+//! with the same number of threads share one pool, so that threads do not grow with the callers.
 
 use std::{
     mem,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError, Weak},
 };
 
 use rayon::{ThreadPool, ThreadPoolBuilder};
@@ -12,8 +13,16 @@ use super::CpuError;
 /// A number of threads.
 #[derive(Debug)]
 pub(super) struct Threads {
-    count: usize,
+    kind: PoolKind,
     started: Mutex<Option<Started>>,
+}
+
+/// What distinguishes pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PoolKind {
+    count: usize,
+    /// Whether each thread stays on one core.
+    pinned: bool,
 }
 
 #[derive(Debug)]
@@ -23,13 +32,22 @@ struct Started {
     pool: Arc<ThreadPool>,
 }
 
+/// A pool that some backend of this process, or of its parent before a fork, has started.
+struct Known {
+    process: u32,
+    kind: PoolKind,
+    pool: Weak<ThreadPool>,
+}
+
+static POOLS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
+
 impl Threads {
-    pub(super) fn new(count: usize) -> Self {
-        Self { count, started: Mutex::default() }
+    pub(super) fn new(count: usize, pinned: bool) -> Self {
+        Self { kind: PoolKind { count, pinned }, started: Mutex::default() }
     }
 
     pub(super) fn count(&self) -> usize {
-        self.count
+        self.kind.count
     }
 
     /// Runs `work` where rayon uses these threads. Inside a pool of the caller's it uses that one: a second
@@ -50,17 +68,31 @@ impl Threads {
         {
             return Ok(Arc::clone(&started.pool));
         }
-        let threads = self.count;
-        let pool = ThreadPoolBuilder::new()
-            .num_threads(threads)
-            .thread_name(|index| format!("octile-{index}"))
-            .build()
-            .map_err(|reason| CpuError::Threads { threads, reason })?;
-        let pool = Arc::new(pool);
+        let pool = shared(process, self.kind)?;
         // Threads of the parent process cannot be ended here.
         mem::forget(started.replace(Started { process, pool: Arc::clone(&pool) }));
         Ok(pool)
     }
+}
+
+/// The pool of this kind, started if need be.
+fn shared(process: u32, kind: PoolKind) -> Result<Arc<ThreadPool>, CpuError> {
+    let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
+    pools.retain(|known| known.process == process && known.pool.strong_count() > 0);
+    let same = pools.iter().find(|known| known.kind == kind);
+    if let Some(pool) = same.and_then(|known| known.pool.upgrade()) {
+        return Ok(pool);
+    }
+    let PoolKind { count, pinned } = kind;
+    let mut builder = ThreadPoolBuilder::new().num_threads(count).thread_name(|at| format!("octile-{at}"));
+    if pinned {
+        let cores = affinity::allowed_cores();
+        builder = builder.start_handler(move |at| affinity::stay_on(&cores, at));
+    }
+    let pool = builder.build().map_err(|reason| CpuError::Threads { threads: count, reason })?;
+    let pool = Arc::new(pool);
+    pools.push(Known { process, kind, pool: Arc::downgrade(&pool) });
+    Ok(pool)
 }
 
 impl Drop for Threads {
@@ -70,4 +102,42 @@ impl Drop for Threads {
             mem::forget(started);
         }
     }
+}
+
+/// Cores and threads. Pinning is a hint: where it is not possible, threads move as the system likes.
+#[cfg(target_os = "linux")]
+mod affinity {
+    use std::mem;
+
+    /// The cores that this thread may use.
+    pub(super) fn allowed_cores() -> Vec<usize> {
+        // SAFETY: the set is plain data, as large as the call is told.
+        unsafe {
+            let mut set: libc::cpu_set_t = mem::zeroed();
+            if libc::sched_getaffinity(0, size_of_val(&set), &mut set) != 0 {
+                return Vec::new();
+            }
+            (0..libc::CPU_SETSIZE as usize).filter(|core| libc::CPU_ISSET(*core, &set)).collect()
+        }
+    }
+
+    /// Keeps the calling thread on one of the cores.
+    pub(super) fn stay_on(cores: &[usize], thread: usize) {
+        let Some(core) = thread.checked_rem(cores.len()).map(|at| cores[at]) else { return };
+        // SAFETY: as above; the core is below the size of the set.
+        unsafe {
+            let mut set: libc::cpu_set_t = mem::zeroed();
+            libc::CPU_SET(core, &mut set);
+            libc::sched_setaffinity(0, size_of_val(&set), &set);
+        }
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+mod affinity {
+    pub(super) fn allowed_cores() -> Vec<usize> {
+        Vec::new()
+    }
+
+    pub(super) fn stay_on(_: &[usize], _: usize) {}
 }

@@ -35,16 +35,26 @@ pub(crate) const X_KINDS: [ActivationKind; 11] = {
     ]
 };
 
-/// A backend for every ISA of this CPU. Reports the others as not run, once.
+/// A backend for every ISA of this CPU. Reports once which ISAs are not tested, and what they need.
 pub(crate) fn cpus(threads: usize) -> Vec<Cpu> {
+    isas().into_iter().map(|isa| cpu(isa, threads)).collect()
+}
+
+/// Every ISA of this CPU, with the same report.
+pub(crate) fn isas() -> Vec<Isa> {
     static REPORT: Once = Once::new();
+    let available = available();
     REPORT.call_once(|| {
-        let missing = Isa::ALL.into_iter().filter(|isa| !available().contains(isa));
-        let missing = missing.map(Isa::name).collect::<Vec<_>>().join(", ");
-        // Written directly, because the test runner captures what passing tests print.
-        let _ = writeln!(std::io::stderr(), "NOT RUN on {missing}: this CPU does not support them");
+        let program = std::env::current_exe().unwrap_or_default();
+        let tests = program.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let tests = tests.rsplit_once('-').map_or(&*tests, |(name, _)| name);
+        for isa in Isa::ALL.into_iter().filter(|isa| !available.contains(isa)) {
+            // Written directly, because the test runner captures what passing tests print, and in one piece.
+            let line = format!("NOT RUN: {tests} with {isa} needs {}\n", isa.requirement());
+            let _ = std::io::stderr().write_all(line.as_bytes());
+        }
     });
-    available().into_iter().map(|isa| cpu(isa, threads)).collect()
+    available
 }
 
 pub(crate) fn cpu(isa: Isa, threads: usize) -> Cpu {
@@ -93,6 +103,21 @@ impl Case {
 
     pub(crate) fn problem(&self) -> Problem {
         self.operands.problem
+    }
+
+    /// The same weight with the first rows of x, which are not quantized.
+    pub(crate) fn first_rows(&self, rows: usize) -> Self {
+        let Operands { problem, weight, x } = &self.operands;
+        let problem =
+            Problem::new(rows, problem.n, problem.k, problem.quant_block).unwrap().with_x(problem.x);
+        let x = match x {
+            Activations::Fp8(_) => panic!("quantized activations have scales"),
+            Activations::F32(x) => Activations::F32(x[..rows * problem.k].to_vec()),
+            Activations::Bf16(x) => Activations::Bf16(x[..rows * problem.k].to_vec()),
+            Activations::F16(x) => Activations::F16(x[..rows * problem.k].to_vec()),
+        };
+        let operands = Operands { problem, weight: weight.clone(), x };
+        Self { packed: PackedWeight::new(weight), operands }
     }
 
     /// Gives every weight block a different scale.
@@ -168,7 +193,7 @@ impl Case {
             "{problem} x {} out {} {strategy} {}: {comparison:?}",
             problem.x,
             problem.out,
-            cpu.isa(),
+            cpu.dispatch(),
         );
     }
 }

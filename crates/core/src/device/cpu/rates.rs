@@ -1,0 +1,72 @@
+//! How fast ISAs multiply, by the number of rows.
+
+use super::{Isa, Microarchitecture};
+
+/// Numbers of rows at which rates are measured. Times between them are interpolated; beyond the last they grow
+/// with the rows.
+pub const SAMPLED_ROWS: [usize; 5] = [1, 4, 8, 16, 64];
+
+/// GFLOP/s of one ISA and one thread with a packed weight, at each of [`SAMPLED_ROWS`].
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct IsaRates {
+    /// The ISA.
+    pub isa: Isa,
+    /// Its rates.
+    pub gflops: [f64; SAMPLED_ROWS.len()],
+}
+
+impl IsaRates {
+    /// Nanoseconds for some rows, per 1000 weights.
+    pub(super) fn time(&self, rows: usize) -> f64 {
+        let sampled = |at: usize| 2e3 * SAMPLED_ROWS[at] as f64 / self.gflops[at];
+        let last = SAMPLED_ROWS.len() - 1;
+        if rows >= SAMPLED_ROWS[last] {
+            return sampled(last) * rows as f64 / SAMPLED_ROWS[last] as f64;
+        }
+        let next = SAMPLED_ROWS.partition_point(|sampled| *sampled <= rows).max(1);
+        let (from, to) = (SAMPLED_ROWS[next - 1], SAMPLED_ROWS[next]);
+        let share = (rows - from) as f64 / (to - from) as f64;
+        sampled(next - 1) * (1.0 - share) + sampled(next) * share
+    }
+}
+
+/// Rates of the ISAs of a CPU.
+#[derive(Clone, Debug, PartialEq)]
+pub struct CpuRates {
+    /// With x that is exact in bf16: fp8, quantized, bf16.
+    pub bf16: Vec<IsaRates>,
+    /// With unquantized x of f32 or f16.
+    pub f32: Vec<IsaRates>,
+}
+
+impl Microarchitecture {
+    /// Rates measured on this design. Where there are none, measure.
+    pub fn rates(self) -> Option<CpuRates> {
+        let rates = |isa, gflops| IsaRates { isa, gflops };
+        match self {
+            // Weight of 4096 x 4096 with blocks of 128, 2026-11-17. Dot products of bf16 run at half the rate of
+            // f32 FMAs. x of f32 is multiplied by the same kernel as fp8 x with AVX-512.
+            Self::SapphireRapids | Self::EmeraldRapids => Some(CpuRates {
+                bf16: vec![
+                    rates(Isa::Avx512, [16.4, 46.0, 60.7, 76.3, 83.2]),
+                    rates(Isa::Avx512Bf16, [18.5, 39.8, 49.3, 55.6, 58.2]),
+                    rates(Isa::Amx, [11.9, 43.7, 89.7, 168.5, 286.3]),
+                ],
+                f32: vec![rates(Isa::Avx512, [16.4, 46.0, 60.7, 76.3, 83.2])],
+            }),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_between_samples_are_interpolated() {
+        let rates = IsaRates { isa: Isa::Avx2, gflops: [2.0, 4.0, 8.0, 8.0, 16.0] };
+        let times = [1, 4, 6, 8, 12, 16, 40, 64, 128].map(|rows| rates.time(rows));
+        assert_eq!(times, [1e3, 2e3, 2e3, 2e3, 3e3, 4e3, 6e3, 8e3, 16e3]);
+    }
+}
