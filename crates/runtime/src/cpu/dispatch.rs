@@ -95,7 +95,8 @@ const MEASURED_WEIGHT: [usize; 2] = [128, 1024];
 const ROUNDS: std::ops::RangeInclusive<usize> = 2..=5;
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Time that this thread has run. On a busy machine it may wait for a core at any moment, which must not count.
+/// Time that this thread has run. On a busy machine it may wait for a core at any moment, which must not
+/// count.
 fn thread_time() -> Duration {
     #[cfg(unix)]
     {
@@ -212,9 +213,7 @@ mod tests {
     #[test]
     fn every_isa_of_this_machine_can_be_measured() {
         let isas = available();
-        let start = thread_time();
         let rates = measure(&isas);
-        println!("{:?}: {rates:#?}", thread_time() - start);
         assert_eq!(rates.bf16.iter().map(|rates| rates.isa).collect::<Vec<_>>(), isas);
         assert!(rates.bf16.iter().chain(&rates.f32).flat_map(|rates| rates.gflops).all(|rate| rate > 0.0));
         let dispatch = IsaDispatch::fastest(&rates, &isas).unwrap();

@@ -70,8 +70,8 @@ impl CpuBuilder {
     }
 
     /// Uses the ISA that is fastest for many rows for any number of rows, so that a row's result does not
-    /// depend on the rows beside it. Otherwise few rows may use another ISA, whose sums are rounded in another
-    /// order.
+    /// depend on the rows beside it. Otherwise few rows may use another ISA, whose sums are rounded in
+    /// another order.
     pub fn batch_invariant(self) -> Self {
         Self { is_batch_invariant: true, ..self }
     }

@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Vendor, family and model as the CPUID instruction reports them. Virtual machines hide the model's name, but
-/// rarely these.
+/// Vendor, family and model as the CPUID instruction reports them. Virtual machines hide the model's name,
+/// but rarely these.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CpuId {
     /// Vendor, such as `GenuineIntel`.

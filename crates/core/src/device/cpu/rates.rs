@@ -2,8 +2,8 @@
 
 use super::{Isa, Microarchitecture};
 
-/// Numbers of rows at which rates are measured. Times between them are interpolated; beyond the last they grow
-/// with the rows.
+/// Numbers of rows at which rates are measured. Times between them are interpolated; beyond the last they
+/// grow with the rows.
 pub const SAMPLED_ROWS: [usize; 5] = [1, 4, 8, 16, 64];
 
 /// GFLOP/s of one ISA and one thread with a packed weight, at each of [`SAMPLED_ROWS`].
@@ -44,15 +44,16 @@ impl Microarchitecture {
     pub fn rates(self) -> Option<CpuRates> {
         let rates = |isa, gflops| IsaRates { isa, gflops };
         match self {
-            // Weight of 4096 x 4096 with blocks of 128, 2026-11-17. Dot products of bf16 run at half the rate of
-            // f32 FMAs. x of f32 is multiplied by the same kernel as fp8 x with AVX-512.
+            // Weight of 4096 x 4096, blocks of 128: bench/record/cpu-rates-emerald-rapids-2026-11-17.json.
+            // Dot products of bf16 run at half the rate of f32 FMAs. x of f32 is multiplied by the same
+            // kernel as fp8 x with AVX-512.
             Self::SapphireRapids | Self::EmeraldRapids => Some(CpuRates {
                 bf16: vec![
-                    rates(Isa::Avx512, [16.4, 46.0, 60.7, 76.3, 83.2]),
-                    rates(Isa::Avx512Bf16, [18.5, 39.8, 49.3, 55.6, 58.2]),
-                    rates(Isa::Amx, [11.9, 43.7, 89.7, 168.5, 286.3]),
+                    rates(Isa::Avx512, [22.1, 75.3, 87.9, 123.6, 150.5]),
+                    rates(Isa::Avx512Bf16, [29.5, 44.9, 68.5, 69.9, 82.5]),
+                    rates(Isa::Amx, [17.4, 68.6, 124.0, 257.2, 348.8]),
                 ],
-                f32: vec![rates(Isa::Avx512, [16.4, 46.0, 60.7, 76.3, 83.2])],
+                f32: vec![rates(Isa::Avx512, [22.1, 75.3, 87.9, 123.6, 150.5])],
             }),
             _ => None,
         }
