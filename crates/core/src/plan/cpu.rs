@@ -132,7 +132,7 @@ impl CpuPlan {
     /// Plans `problem` for `threads` threads (at least one).
     pub fn new(problem: Problem, strategy: Strategy, isa: Isa, threads: usize) -> Self {
         let operand = isa.operand(problem.x);
-        let tile = isa.tile(operand);
+        let tile = isa.tile(operand).for_problem(&problem);
         let slabs = problem.k.div_ceil(tile.slab);
         let x_bytes_per_row = slabs * x_row_bytes(tile.slab, operand);
         let strip_rows = strip_rows(&problem);
