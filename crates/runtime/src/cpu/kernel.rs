@@ -2,8 +2,9 @@
 
 use std::{mem::MaybeUninit, ops::Range};
 
+use half::bf16;
 use octile_core::{
-    E4m3, FloatKind,
+    FloatKind,
     device::cpu::SLAB,
     plan::cpu::{PANEL, x_row_bytes},
 };
@@ -96,6 +97,8 @@ pub(super) struct Kernels {
     pub abs_max_bits: unsafe fn(&[f32]) -> u32,
     /// Quantizes values times a factor to f8e4m3fn.
     pub encode: unsafe fn(&[f32], f32, &mut [u8]),
+    /// Widens bf16 to f32.
+    pub widen_bf16: unsafe fn(&[bf16], &mut [f32]),
     /// Runs rounds of arithmetic in registers and returns the number of operations.
     pub spin: unsafe fn(usize) -> f64,
     /// Whether tiles store results of any type, not just f32.
@@ -369,11 +372,11 @@ pub(super) fn abs_max_bits(values: &[f32]) -> u32 {
     values.iter().fold(0, |max, value| max.max(value.to_bits() & 0x7fff_ffff))
 }
 
-/// Quantizes `values * factor`.
+/// Widens bf16 to f32, exactly.
 #[inline(always)]
-pub(super) fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
-    for (code, value) in codes.iter_mut().zip(values) {
-        *code = E4m3::from_f32(value * factor).to_bits();
+pub(super) fn widen_bf16(values: &[bf16], out: &mut [f32]) {
+    for (out, value) in out.iter_mut().zip(values) {
+        *out = f32::from_bits(u32::from(value.to_bits()) << 16);
     }
 }
 
@@ -432,7 +435,12 @@ macro_rules! kernels {
             });
             compiled_for!($features
             unsafe fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
-                kernel::encode(values, factor, codes)
+                // SAFETY: the caller guarantees the ISA.
+                unsafe { <$vector as Vector<$group>>::encode(values, factor, codes) }
+            });
+            compiled_for!($features
+            unsafe fn widen_bf16(values: &[half::bf16], out: &mut [f32]) {
+                kernel::widen_bf16(values, out)
             });
             compiled_for!($features
             unsafe fn spin(rounds: usize) -> f64 {
@@ -472,6 +480,7 @@ macro_rules! kernels {
                 decode_row,
                 abs_max_bits,
                 encode,
+                widen_bf16,
                 spin,
                 narrows: false,
                 enter: kernel::nothing_left,

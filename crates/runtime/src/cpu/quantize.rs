@@ -67,7 +67,7 @@ impl Quantize<'_> {
             let columns = block * self.quant_block..k.min((block + 1) * self.quant_block);
             let mut largest = 0;
             for row in 0..codes.len() / k {
-                let values = self.floats.widened(first + row, columns.clone(), &mut buffer);
+                let values = self.widened(first + row, columns.clone(), &mut buffer);
                 // SAFETY: the kernels were selected for this CPU.
                 largest = largest.max(unsafe { (self.kernels.abs_max_bits)(values) });
             }
@@ -77,12 +77,21 @@ impl Quantize<'_> {
             let (block_scale, inverse) = scale_of(f32::from_bits(largest));
             *scale = block_scale;
             for (row, codes) in codes.chunks_exact_mut(k).enumerate() {
-                let values = self.floats.widened(first + row, columns.clone(), &mut buffer);
+                let values = self.widened(first + row, columns.clone(), &mut buffer);
                 // SAFETY: the kernels were selected for this CPU.
                 unsafe { (self.kernels.encode)(values, inverse, &mut codes[columns.clone()]) };
             }
         }
         true
+    }
+
+    /// Columns of a row as f32: in place, or widened into `buffer`.
+    fn widened<'b>(&'b self, row: usize, columns: Range<usize>, buffer: &'b mut [f32]) -> &'b [f32] {
+        let Floats::Bf16(mat) = &self.floats else { return self.floats.widened(row, columns, buffer) };
+        let buffer = &mut buffer[..columns.len()];
+        // SAFETY: the kernels were selected for this CPU.
+        unsafe { (self.kernels.widen_bf16)(&mat.row(row)[columns], buffer) };
+        buffer
     }
 
     fn first_offender(&self) -> QuantizeError {

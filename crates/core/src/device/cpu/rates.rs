@@ -44,16 +44,16 @@ impl Microarchitecture {
     pub fn rates(self) -> Option<CpuRates> {
         let rates = |isa, gflops| IsaRates { isa, gflops };
         match self {
-            // Weight of 4096 x 4096, blocks of 128: bench/record/cpu-rates-emerald-rapids-2026-11-17.json.
+            // Weight of 4096 x 4096, blocks of 128: bench/record/cpu-amx-emerald-rapids-2026-11-18.txt.
             // Dot products of bf16 run at half the rate of f32 FMAs. x of f32 is multiplied by the same
             // kernel as fp8 x with AVX-512.
             Self::SapphireRapids | Self::EmeraldRapids => Some(CpuRates {
                 bf16: vec![
-                    rates(Isa::Avx512, [22.1, 75.3, 87.9, 123.6, 150.5]),
-                    rates(Isa::Avx512Bf16, [29.5, 44.9, 68.5, 69.9, 82.5]),
-                    rates(Isa::Amx, [17.4, 68.6, 124.0, 257.2, 348.8]),
+                    rates(Isa::Avx512, [27.1, 73.5, 85.0, 120.0, 145.5]),
+                    rates(Isa::Avx512Bf16, [31.2, 56.7, 65.8, 71.8, 81.3]),
+                    rates(Isa::Amx, [26.4, 102.8, 197.0, 375.7, 797.0]),
                 ],
-                f32: vec![rates(Isa::Avx512, [22.1, 75.3, 87.9, 123.6, 150.5])],
+                f32: vec![rates(Isa::Avx512, [27.1, 73.5, 85.0, 120.0, 145.5])],
             }),
             _ => None,
         }

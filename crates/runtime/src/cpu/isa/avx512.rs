@@ -86,6 +86,54 @@ impl Vector<4> for Avx512 {
             _mm512_storeu_ps(out, _mm512_fmadd_ps(_mm512_set1_ps(F16_BIAS), sums, old));
         }
     }
+
+    #[inline(always)]
+    unsafe fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
+        // SAFETY: the caller guarantees the ISA.
+        unsafe { encode(values, factor, codes) }
+    }
+}
+
+/// [`Vector::encode`], sixteen values at a time: the generic form is not vectorized.
+#[inline(always)]
+pub(super) unsafe fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
+    assert_eq!(values.len(), codes.len());
+    for at in (0..values.len()).step_by(16) {
+        let mask = u16::MAX >> (16 - (values.len() - at).min(16));
+        // SAFETY: the mask ends with the slices; the caller guarantees the ISA.
+        unsafe {
+            let value = _mm512_maskz_loadu_ps(mask, values.as_ptr().add(at));
+            let code = encode_vector(_mm512_mul_ps(value, _mm512_set1_ps(factor)));
+            _mm_mask_storeu_epi8(codes.as_mut_ptr().add(at).cast(), mask, _mm512_cvtepi32_epi8(code));
+        }
+    }
+}
+
+/// f8e4m3fn codes, rounded to nearest, ties to even; NaN and what overflows become NaN.
+#[inline(always)]
+unsafe fn encode_vector(value: __m512) -> __m512i {
+    // SAFETY: the caller guarantees the ISA.
+    unsafe {
+        let bits = _mm512_castps_si512(value);
+        let magnitude = _mm512_and_si512(bits, _mm512_set1_epi32(i32::MAX));
+        // Rounds away 20 of 23 mantissa bits, and exchanges the bias of 127 for 7.
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<20>(magnitude), _mm512_set1_epi32(1));
+        let rounded = _mm512_add_epi32(_mm512_add_epi32(magnitude, _mm512_set1_epi32(0x7_ffff)), odd);
+        let normal = _mm512_sub_epi32(_mm512_srli_epi32::<20>(rounded), _mm512_set1_epi32((127 - 7) << 3));
+        let normal = _mm512_min_epi32(normal, _mm512_set1_epi32(0x7f));
+        // Below the smallest normal number 2^-6, codes are multiples of 2^-9, the last bit of 2^14.
+        let shift = _mm512_set1_ps(16384.0);
+        let multiple = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(magnitude), shift));
+        let subnormal = _mm512_sub_epi32(multiple, _mm512_castps_si512(shift));
+        let is_subnormal = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32((127 - 6) << 23));
+        let code = _mm512_mask_mov_epi32(normal, is_subnormal, subnormal);
+        // code | (sign & 0x80)
+        _mm512_ternarylogic_epi32::<0b1111_1000>(
+            code,
+            _mm512_srli_epi32::<24>(bits),
+            _mm512_set1_epi32(0x80),
+        )
+    }
 }
 
 /// 32 codes, shifted arithmetically into the exponent and mantissa of an f16.

@@ -4,7 +4,7 @@ use std::arch::x86_64::*;
 
 use octile_core::FloatKind;
 
-use super::Vector;
+use super::{Vector, avx512};
 use crate::cpu::kernel::kernels;
 
 pub(super) struct Avx512Bf16;
@@ -92,6 +92,12 @@ impl Vector<2> for Avx512Bf16 {
                 _mm512_storeu_ps(out.add(16 * at), _mm512_add_ps(old, sums));
             }
         }
+    }
+
+    #[inline(always)]
+    unsafe fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
+        // SAFETY: the caller guarantees the ISA.
+        unsafe { avx512::encode(values, factor, codes) }
     }
 }
 

@@ -15,7 +15,7 @@ mod neon;
 #[cfg(target_arch = "aarch64")]
 mod neonbf16;
 
-use octile_core::{FloatKind, device::cpu::Isa};
+use octile_core::{E4m3, FloatKind, device::cpu::Isa};
 
 use super::kernel::Kernels;
 
@@ -65,6 +65,14 @@ pub(super) trait Vector<const GROUP: usize> {
     /// Reduces two adjacent accumulators to columns, adds the `2 * COLS` floats at `old` unless it is null,
     /// and stores them to `out`.
     unsafe fn put_columns(low: Self::Sums, high: Self::Sums, old: *const f32, out: *mut f32);
+
+    /// Quantizes `values * factor` to f8e4m3fn. Both slices have the same length.
+    #[inline(always)]
+    unsafe fn encode(values: &[f32], factor: f32, codes: &mut [u8]) {
+        for (code, value) in codes.iter_mut().zip(values) {
+            *code = E4m3::from_f32(value * factor).to_bits();
+        }
+    }
 }
 
 /// Whether this CPU supports an ISA.
@@ -150,11 +158,37 @@ pub(super) fn prefetch(line: *const u8) {
 
 #[cfg(test)]
 mod tests {
+    use half::bf16;
     use octile_core::{ActivationKind, ScaleGranularity};
 
     use super::*;
 
     const FP8: ActivationKind = ActivationKind::Fp8(ScaleGranularity::Block);
+
+    #[test]
+    fn all_isas_quantize_alike() {
+        let widened = |high: u32, low: u32| f32::from_bits(high << 16 | low);
+        // Every bf16, so every tie, and numbers beside the ties; a length that is no multiple of a vector's.
+        let values: Vec<f32> =
+            (0..1 << 16).flat_map(|high| [0, 1, 0x7fff, 0x8000, 0xffff].map(|low| widened(high, low))).collect();
+        let expected = |factor: f32| values.iter().map(move |value| E4m3::from_f32(value * factor).to_bits());
+        let bf16s: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
+        for isa in Isa::ALL.into_iter().filter(|isa| is_available(*isa)) {
+            let kernels = kernels(isa, isa.operand(FP8));
+            for factor in [1.0, 0.37, 3e-5] {
+                let mut codes = vec![0; values.len()];
+                // SAFETY: the ISA is available.
+                unsafe { (kernels.encode)(&values, factor, &mut codes) };
+                let wrong = codes.iter().zip(expected(factor)).position(|(code, expected)| *code != expected);
+                assert_eq!(wrong.map(|at| values[at]), None, "{isa} times {factor}");
+            }
+            let mut floats = vec![0.0; bf16s.len()];
+            // SAFETY: the ISA is available.
+            unsafe { (kernels.widen_bf16)(&bf16s, &mut floats) };
+            let is_same = |(float, value): (&f32, &bf16)| float.to_bits() >> 16 == u32::from(value.to_bits());
+            assert!(floats.iter().zip(&bf16s).all(is_same), "{isa}");
+        }
+    }
 
     #[test]
     fn kernels_are_what_plans_count_on() {
