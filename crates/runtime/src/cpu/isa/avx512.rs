@@ -128,11 +128,7 @@ unsafe fn encode_vector(value: __m512) -> __m512i {
         let is_subnormal = _mm512_cmplt_epi32_mask(magnitude, _mm512_set1_epi32((127 - 6) << 23));
         let code = _mm512_mask_mov_epi32(normal, is_subnormal, subnormal);
         // code | (sign & 0x80)
-        _mm512_ternarylogic_epi32::<0b1111_1000>(
-            code,
-            _mm512_srli_epi32::<24>(bits),
-            _mm512_set1_epi32(0x80),
-        )
+        _mm512_ternarylogic_epi32::<0b1111_1000>(code, _mm512_srli_epi32::<24>(bits), _mm512_set1_epi32(0x80))
     }
 }
 

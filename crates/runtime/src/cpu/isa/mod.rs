@@ -169,8 +169,9 @@ mod tests {
     fn all_isas_quantize_alike() {
         let widened = |high: u32, low: u32| f32::from_bits(high << 16 | low);
         // Every bf16, so every tie, and numbers beside the ties; a length that is no multiple of a vector's.
-        let values: Vec<f32> =
-            (0..1 << 16).flat_map(|high| [0, 1, 0x7fff, 0x8000, 0xffff].map(|low| widened(high, low))).collect();
+        let values: Vec<f32> = (0..1 << 16)
+            .flat_map(|high| [0, 1, 0x7fff, 0x8000, 0xffff].map(|low| widened(high, low)))
+            .collect();
         let expected = |factor: f32| values.iter().map(move |value| E4m3::from_f32(value * factor).to_bits());
         let bf16s: Vec<bf16> = (0..=u16::MAX).map(bf16::from_bits).collect();
         for isa in Isa::ALL.into_iter().filter(|isa| is_available(*isa)) {
