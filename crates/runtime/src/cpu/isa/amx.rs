@@ -109,8 +109,9 @@ const _: () = assert!(size_of::<Pipeline>() <= size_of::<TileState>());
 
 unsafe fn enter(state: *mut TileState) {
     let pipeline = state.cast::<Pipeline>();
-    // SAFETY: the state is large enough; the rest is written before it is read. Tiles are usable.
+    // SAFETY: the state is large enough; `stored` is written before it is read. Tiles are usable.
     unsafe {
+        (&raw mut (*pipeline).scales).write([const { RowScales([0.0; 2 * TILE_ROWS]) }; 2]);
         (&raw mut (*pipeline).pending).write(Pending::NOTHING);
         (&raw mut (*pipeline).is_odd).write(false);
         (&raw mut (*pipeline).has_streamed).write(false);
@@ -127,7 +128,7 @@ unsafe fn finish(state: *mut TileState) {
         let pending = (*pipeline).pending;
         if pending.rows > 0 {
             store_accumulators((&raw mut (*pipeline).stored[2]).cast());
-            let scales = &mut *(&raw mut (*pipeline).scales);
+            let scales = &mut (*pipeline).scales;
             pending.scales(scales);
             pending.add_rows(scales, 0..pending.rows);
             (*pipeline).pending = Pending::NOTHING;
@@ -175,7 +176,7 @@ unsafe fn decoding_tile<const HALVES: usize, const AT_ONCE: usize>(args: &TileAr
         }
         let stored: [*mut f32; 3] = [0, 1, 2].map(|at| (&raw mut (*pipeline).stored[at]).cast());
         let last_stored = stored[2];
-        let scales = &mut *(&raw mut (*pipeline).scales);
+        let scales = &mut (*pipeline).scales;
         let mut pending = (*pipeline).pending;
         let mut is_odd = (*pipeline).is_odd;
         let mut ahead = DecodeAhead::<AT_ONCE>::new(args);
