@@ -181,10 +181,14 @@ impl Judge {
         if Declared::new(checkpoint.config()).is_ue8m0 {
             defects.extend(not_ue8m0(&layers));
         }
-        defects.extend(floats.judge(&checkpoint, threads, progress)?);
+        let mut not_finite = floats.judge(&checkpoint, threads, progress)?;
         if let Some(against) = &against {
-            defects.extend(kept.compare(&checkpoint, against, progress)?);
+            let changed = kept.compare(&checkpoint, against, progress)?;
+            // One fault is one defect.
+            not_finite.retain(|found| !changed.iter().any(|other| other.tensor == found.tensor));
+            defects.extend(changed);
         }
+        defects.extend(not_finite);
         let fp8_bytes: u64 = layers.iter().map(|layer| layer.bytes).sum();
         summary.fp8_weights = layers.len();
         summary.fp8_values = histogram.total();
