@@ -18,6 +18,7 @@ pub mod measure;
 pub mod record;
 pub mod requirement;
 pub mod roofline;
+pub mod shapes;
 pub mod stats;
 
 pub use error::{HarnessError, Result};
