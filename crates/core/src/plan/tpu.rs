@@ -186,6 +186,19 @@ impl TpuPlan {
         Self::with_tile(problem, chip, strategy, mode, tile)
     }
 
+    /// Every plan that the cycle model chooses among, the default one first.
+    pub fn candidates(problem: &Problem, chip: &'static TpuChip, strategy: Strategy) -> Vec<Self> {
+        let default = Self::new(problem, chip, strategy, BlockMode::Auto);
+        let tiles = tile::candidates(problem, chip, strategy).into_iter();
+        let mut plans: Vec<Self> = default.into_iter().collect();
+        for tile in tiles {
+            if plans.iter().all(|plan| plan.tile != tile) {
+                plans.extend(Self::with_tile(problem, chip, strategy, BlockMode::Auto, tile));
+            }
+        }
+        plans
+    }
+
     /// The plan with the fewest modelled cycles; aligned tiles where large ones gain nothing.
     fn with_best_mode(
         problem: &Problem,

@@ -4,7 +4,10 @@ use std::{ops::Range, sync::atomic::Ordering};
 
 use octile_core::{
     MatMut, Problem, QuantizeError, Strategy,
-    plan::{BufferId, cpu::Lane},
+    plan::{
+        BufferId,
+        cpu::{CpuPlan, Lane},
+    },
     problem::ProblemError,
     quantize::largest_magnitude,
 };
@@ -101,9 +104,11 @@ impl Cpu {
         let (x, weight) = (x.into(), weight.into());
         let problem = problem_of(&x, &weight, &out)?;
         check_form(strategy, &weight)?;
-        let (isa, threads) = (self.isa_for(&problem), self.threads_for(&problem));
-        let (plan, scratch) = workspace
-            .prepare(|plan| plan.is_for(&problem, strategy, isa, threads), || self.plan(&problem, strategy));
+        let choice = self.choice_for(&problem, strategy);
+        let (plan, scratch) = workspace.prepare(
+            |plan| plan.is_for(&problem, strategy, choice),
+            || CpuPlan::with_choice(problem, strategy, choice),
+        );
         let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
         let out = Out::new(out);
         let multiply = || multiply_strips(call, x, scratch, &out);

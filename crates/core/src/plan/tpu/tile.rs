@@ -77,8 +77,20 @@ fn aligned_strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Di
         .unwrap_or(aligned)
 }
 
-/// The strip with the fewest modelled cycles, over all of K or the longest part of it that fits.
-fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
+/// The tiles that a strategy chooses among, aligned ones first.
+pub(super) fn candidates(problem: &Problem, chip: &'static TpuChip, strategy: Strategy) -> Vec<Dims> {
+    let aligned = aligned(problem);
+    if strategy != Strategy::Strip {
+        return vec![aligned, large(problem, chip, strategy, aligned)];
+    }
+    let mut tiles = vec![aligned_strip(problem, chip, aligned)];
+    tiles.extend(few_rows(problem, chip, aligned));
+    tiles.extend(strips(problem, chip, aligned).into_iter().map(|(_, tile)| tile));
+    tiles
+}
+
+/// Strips that fit, over all of K or the longest part of it, with their modelled cycles.
+fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(ModelledCycles, Dims)> {
     let sides = |len: usize, block: usize| {
         let limits = [256, 512, 768, 1024, 1536, 1792, 2048];
         let mut sides: Vec<usize> = limits.iter().map(|&limit| covering(len, block, limit)).collect();
@@ -90,16 +102,23 @@ fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
             let columns = sides(problem.n, aligned.n);
             columns.into_iter().map(move |n| Dims { m, n, k })
         });
-        let best = tiles
+        let fitting: Vec<_> = tiles
             .filter(|&tile| fits(problem, chip, Strategy::Strip, tile))
             .map(|tile| (modelled_cycles(&strip_plan(problem, chip, tile)), tile))
             .filter(|(cycles, _)| cycles.unrolled <= MOST_UNROLLED)
-            .min_by(|(a, _), (b, _)| a.total.total_cmp(&b.total));
-        if let Some((_, tile)) = best {
-            return tile;
+            .collect();
+        if !fitting.is_empty() {
+            return fitting;
         }
     }
-    aligned
+    Vec::new()
+}
+
+/// The strip with the fewest modelled cycles.
+fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
+    let strips = strips(problem, chip, aligned).into_iter();
+    let best = strips.min_by(|(a, _), (b, _)| a.total.total_cmp(&b.total));
+    best.map_or(aligned, |(_, tile)| tile)
 }
 
 fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan {
