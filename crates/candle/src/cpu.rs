@@ -1,20 +1,29 @@
 //! Layers in host memory.
 
-use candle_core::{CpuStorage, Error, Layout, Result, Storage, Tensor, bail};
-use octile::{Float, WeightRef, packed};
+use candle_core::{CpuStorage, Error, Layout, Result, Storage, Tensor, bail, utils::barrier_pool};
+use octile::{Executor, Float, WeightRef, packed::PackedWeight};
 
 use crate::ops::OpKey;
 
-/// Length of a cache line.
-const LINE: usize = 64;
+/// candle's own threads. Its elementwise operations and quantized layers leave them spinning for the next
+/// operation, so that a second pool would wait for cores, and sleep between layers.
+#[derive(Debug)]
+pub(crate) struct CandleThreads;
+
+impl Executor for CandleThreads {
+    fn threads(&self) -> usize {
+        barrier_pool().n_workers() + 1
+    }
+
+    fn execute(&self, work: &(dyn Fn() + Sync)) {
+        // One call per thread. Within a thread of the pool, this runs on that thread alone.
+        barrier_pool().execute_chunked(self.threads(), |calls| calls.for_each(|_| work()));
+    }
+}
 
 /// A weight in panels, as the CPU kernels read it.
 #[derive(Debug)]
-pub(crate) struct CpuWeight {
-    bytes: Vec<u8>,
-    /// Where the panels begin, so that they are aligned to cache lines.
-    start: usize,
-}
+pub(crate) struct CpuWeight(PackedWeight);
 
 impl CpuWeight {
     pub(crate) fn pack(weight: &Tensor, scales: &Tensor, key: &OpKey) -> Result<Self> {
@@ -27,12 +36,7 @@ impl CpuWeight {
             bail!("the weight is not contiguous F8_E4M3 in host memory");
         };
         let codes: Vec<u8> = codes[start..end].iter().map(|code| code.to_bits()).collect();
-        let [panels, panel_bytes] = packed::shape(key.shape, key.block).map_err(Error::wrap)?;
-        let mut bytes = vec![0; panels * panel_bytes + LINE];
-        let start = bytes.as_ptr().align_offset(LINE).min(LINE);
-        let packed = &mut bytes[start..][..panels * panel_bytes];
-        packed::pack_into(&codes, &scales, key.shape, key.block, packed).map_err(Error::wrap)?;
-        Ok(Self { bytes, start })
+        Ok(Self(PackedWeight::new(&codes, &scales, key.shape, key.block).map_err(Error::wrap)?))
     }
 
     /// Multiplies the rows of a contiguous tensor.
@@ -51,7 +55,7 @@ impl CpuWeight {
         };
         let [n, k] = key.shape;
         let mut out = vec![T::default(); (end - start) / k * n];
-        let weight = WeightRef::Packed(&self.bytes[self.start..self.bytes.len() - LINE + self.start]);
+        let weight = WeightRef::Packed(self.0.as_bytes());
         key.op(T::DTYPE)?.run(weight, &x[start..end], &mut out).map_err(Error::wrap)?;
         Ok(out)
     }

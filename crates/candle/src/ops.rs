@@ -8,6 +8,8 @@ use std::{
 use candle_core::{Error, Result};
 use octile::{Block, DType, Device, MatmulOp, Scales};
 
+use crate::cpu::CandleThreads;
+
 /// Where a layer is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Place {
@@ -44,7 +46,7 @@ impl OpKey {
         let device = match cached.devices.get(&self.place) {
             Some(device) => device.clone(),
             None => match self.place {
-                Place::Cpu => Device::cpu(),
+                Place::Cpu => Device::cpu_with_executor(&CandleThreads),
                 Place::Gpu(index) => Device::gpu(index),
             }
             .map_err(Error::wrap)?,

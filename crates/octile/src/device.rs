@@ -11,7 +11,7 @@ use octile_core::{
     plan::DeviceKind,
 };
 use octile_runtime::{
-    cpu::Cpu,
+    cpu::{Cpu, Executor},
     cuda::{CudaError, Gpu},
 };
 
@@ -70,6 +70,12 @@ impl Device {
     /// ```
     pub fn cpu_with_threads(threads: usize) -> Result<Self, Error> {
         Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::builder().threads(threads).build()?)))))
+    }
+
+    /// The CPU with the threads of the application, such as those of an inference engine, instead of a pool.
+    /// Between calls they should spin for a while: also small problems are spread over them.
+    pub fn cpu_with_executor(executor: &'static dyn Executor) -> Result<Self, Error> {
+        Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::builder().executor(executor).build()?)))))
     }
 
     /// The Hopper GPU with this index, opened through its primary context.

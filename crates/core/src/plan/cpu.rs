@@ -51,12 +51,24 @@ const QUANTIZED_BUDGET: usize = 4 << 20;
 /// hyperthreads.
 const WORTH_A_THREAD: usize = 50_000;
 
+/// Nanoseconds of work that are worth a thread that spins until there is some.
+const WORTH_A_SPINNING_THREAD: usize = 4_000;
+
 /// Number of threads, of those available, that a problem is worth. A Zen 3 core with AVX2 decodes some 40
 /// weights in a nanosecond, and adds some 40 products; on faster cores threads are woken a little early.
 pub fn useful_threads(problem: &Problem, threads: usize) -> usize {
+    (nanoseconds(problem) / WORTH_A_THREAD).clamp(1, threads.max(1))
+}
+
+/// The same of threads that spin between calls, and so start within a few microseconds.
+pub fn useful_spinning_threads(problem: &Problem, threads: usize) -> usize {
+    (nanoseconds(problem) / WORTH_A_SPINNING_THREAD).clamp(1, threads.max(1))
+}
+
+/// Time that a problem takes on one thread, at least.
+fn nanoseconds(problem: &Problem) -> usize {
     let Problem { m, n, k, .. } = *problem;
-    let nanoseconds = (n * k).saturating_mul(m.saturating_add(1)) / 40;
-    (nanoseconds / WORTH_A_THREAD).clamp(1, threads.max(1))
+    (n * k).saturating_mul(m.saturating_add(1)) / 40
 }
 
 /// Row stride of decoded activations in bytes: a slab and a cache line, so that rows spread over cache sets.

@@ -5,13 +5,14 @@ use octile_core::{
     device::cpu::{Isa, IsaDispatch, UnknownIsa},
     plan::{
         DeviceKind,
-        cpu::{CpuPlan, useful_threads},
+        cpu::{CpuPlan, useful_spinning_threads, useful_threads},
     },
 };
 
 use super::{
     PackedWeight, Workspace,
     dispatch::{self, DispatchSource, INVARIANT_VARIABLE, ISA_VARIABLE},
+    executor::Executor,
     isa,
     threads::Threads,
 };
@@ -61,6 +62,7 @@ pub struct CpuBuilder {
     threads: Option<usize>,
     pins_threads: bool,
     spreads_small_work: bool,
+    executor: Option<&'static dyn Executor>,
 }
 
 impl CpuBuilder {
@@ -86,6 +88,12 @@ impl CpuBuilder {
         Self { threads: Some(threads), ..self }
     }
 
+    /// Uses the threads of the application, all of them, instead of a pool. Between calls they should spin for
+    /// a while: also small problems are spread over them.
+    pub fn executor(self, executor: &'static dyn Executor) -> Self {
+        Self { executor: Some(executor), ..self }
+    }
+
     /// Keeps each thread of the pool on one core, on Linux: for machines where nothing else runs. The calling
     /// thread, which multiplies small problems, is not pinned.
     pub fn pin_threads(self, pins_threads: bool) -> Self {
@@ -105,7 +113,8 @@ impl CpuBuilder {
             return Err(CpuError::MissingIsa { isa, available: available() });
         }
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.threads.unwrap_or_else(cores);
+        let of_executor = self.executor.map(|executor| executor.threads());
+        let threads = of_executor.or(self.threads).unwrap_or_else(cores);
         if threads == 0 {
             return Err(CpuError::NoThreads);
         }
@@ -121,6 +130,7 @@ impl CpuBuilder {
             own,
             threads: Threads::new(threads, self.pins_threads),
             spreads_small_work: self.spreads_small_work,
+            executor: self.executor,
         })
     }
 }
@@ -145,6 +155,7 @@ pub struct Cpu {
     own: Option<(IsaDispatch, DispatchSource)>,
     threads: Threads,
     spreads_small_work: bool,
+    executor: Option<&'static dyn Executor>,
 }
 
 impl Cpu {
@@ -191,12 +202,17 @@ impl Cpu {
 
     /// Number of threads that a problem is worth.
     pub(super) fn threads_for(&self, problem: &Problem) -> usize {
-        if self.spreads_small_work { self.threads() } else { useful_threads(problem, self.threads()) }
+        match self.executor {
+            _ if self.spreads_small_work => self.threads(),
+            Some(_) => useful_spinning_threads(problem, self.threads()),
+            None => useful_threads(problem, self.threads()),
+        }
     }
 
     /// Starts the threads, so that no multiplication has to. The calling thread is enough for one.
     pub fn start_threads(&self) -> Result<(), CpuError> {
-        if self.threads() > 1 { self.threads.pool().map(drop) } else { Ok(()) }
+        let needs_pool = self.threads() > 1 && self.executor.is_none();
+        if needs_pool { self.threads.pool().map(drop) } else { Ok(()) }
     }
 
     /// Returns the fastest strategy for a problem, given the layout of the weight.
@@ -224,8 +240,14 @@ impl Cpu {
     pub fn pack(&self, weight: &QuantizedWeight) -> PackedWeight {
         let pack = || PackedWeight::in_parts(weight, self.threads());
         let is_worth_waking = weight.codes().len() >= WORTH_PACKING_TOGETHER && self.threads() > 1;
+        let is_worth_waking = is_worth_waking && self.executor.is_none();
         let packed = is_worth_waking.then(|| self.install(pack).ok()).flatten();
         packed.unwrap_or_else(|| PackedWeight::new(weight))
+    }
+
+    /// The threads of the application, if it lends them.
+    pub(super) fn executor(&self) -> Option<&'static dyn Executor> {
+        self.executor
     }
 
     /// Runs `work` where rayon uses the threads.

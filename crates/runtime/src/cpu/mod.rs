@@ -28,6 +28,7 @@ mod auto;
 mod convert;
 pub mod dispatch;
 mod dma;
+mod executor;
 mod isa;
 mod kernel;
 mod machine;
@@ -45,6 +46,7 @@ mod threads;
 mod workspace;
 
 pub use convert::{RowConverter, StoredFloat};
+pub use executor::Executor;
 pub use machine::{Cpu, CpuBuilder, CpuError, available};
 pub use multiply::MultiplyError;
 pub use octile_core::{

@@ -11,12 +11,12 @@ use octile_core::{
     problem::ProblemError,
     quantize::largest_magnitude,
 };
-use rayon::prelude::*;
 
 use super::{
     Activation, Cpu, CpuError, Output, WeightRef, Workspace,
     auto::Auto,
     dma::Dma,
+    executor::{self, Chunks, Executor},
     isa,
     memory::Line,
     nest::{self, Call, Out, SharedWork, TileScales, Values, X},
@@ -111,9 +111,11 @@ impl Cpu {
         );
         let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
         let out = Out::new(out);
-        let multiply = || multiply_strips(call, x, scratch, &out);
+        let executor = self.executor();
+        let multiply = || multiply_strips(call, x, scratch, executor, &out);
         // The calling thread works alone: waking another one takes longer than a small multiplication.
-        if plan.workers() == 1 { multiply() } else { self.install(multiply)? }
+        let needs_pool = plan.workers() > 1 && executor.is_none();
+        if needs_pool { self.install(multiply)? } else { multiply() }
     }
 }
 
@@ -122,6 +124,7 @@ fn multiply_strips<T: Output>(
     call: Call<'_>,
     x: Activation<'_>,
     scratch: Scratch<'_>,
+    executor: Option<&dyn Executor>,
     out: &Out<'_, T>,
 ) -> Result<(), MultiplyError> {
     let Call { plan, kernels, weight } = call;
@@ -144,11 +147,11 @@ fn multiply_strips<T: Output>(
                 scales: x.scales(),
                 rows_per_scale: x.granularity().rows(problem.quant_block),
             };
-            run_workers(&SharedWork { call, x }, 0..problem.m, memory, claims, out);
+            run_workers(&SharedWork { call, x }, 0..problem.m, executor, memory, claims, out);
         }
         Activation::Plain(floats) => {
             let x = X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
-            run_workers(&SharedWork { call, x }, 0..problem.m, memory, claims, out);
+            run_workers(&SharedWork { call, x }, 0..problem.m, executor, memory, claims, out);
         }
         Activation::Quantize(floats, granularity) => {
             let rows_per_scale = granularity.rows(problem.quant_block);
@@ -162,10 +165,10 @@ fn multiply_strips<T: Output>(
                     rows_per_scale,
                     quant_block: problem.quant_block.size(),
                 };
-                let scales = quantize.run(plan.workers() > 1, codes, scales)?;
+                let scales = quantize.run(plan.workers() > 1, executor, codes, scales)?;
                 check_products(scales)?;
                 let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
-                run_workers(&SharedWork { call, x }, rows, memory, claims, out);
+                run_workers(&SharedWork { call, x }, rows, executor, memory, claims, out);
             }
         }
     }
@@ -176,6 +179,7 @@ fn multiply_strips<T: Output>(
 fn run_workers<T: Output>(
     work: &SharedWork<'_>,
     rows: Range<usize>,
+    executor: Option<&dyn Executor>,
     memory: &mut [Line],
     claims: &[Claims],
     out: &Out<'_, T>,
@@ -189,7 +193,9 @@ fn run_workers<T: Output>(
     if plan.workers() == 1 {
         return run((0, memory));
     }
-    memory.par_chunks_mut(thread_lines(plan)).enumerate().with_max_len(1).for_each(run);
+    let memory = Chunks::new(memory, thread_lines(plan));
+    // SAFETY: each worker is run once.
+    executor::for_each(executor, plan.workers(), |worker| run((worker, unsafe { memory.get(worker) })));
 }
 
 /// The lanes of some rows, and what is claimed of each.
