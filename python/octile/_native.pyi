@@ -79,6 +79,9 @@ class LayerState:
     def number(self) -> int:
         """What operators call this state."""
 
+    def linear(self, x: Any, parameters: dict[str, Any]) -> Any | None:
+        """Multiplies by the weight among these parameters, as torch_linear does."""
+
     def clear(self) -> None:
         """Forgets the weight."""
 

@@ -32,10 +32,10 @@ def check(
         out_dtype = torch.float32 if x.dtype is FP8 else x.dtype
     elif not isinstance(out_dtype, torch.dtype) or out_dtype not in _NAMES or out_dtype is FP8:
         raise TypeError(f"out_dtype is {out_dtype}: pass {_FLOATS}")
-    if x_scales is not None or x.dtype is FP8:
-        _check_x_scales(x, x_scales, block)
     if x.dim() == 0 or x.shape[-1] != weight.shape[1]:
         raise ValueError(f"x has shape {list(x.shape)}, but the weight has K = {weight.shape[1]}")
+    if x_scales is not None or x.dtype is FP8:
+        _check_x_scales(x, x_scales, block)
     if not x.device == weight.device == scales.device:
         devices = f"{x.device}, {weight.device}, {scales.device}"
         raise ValueError(f"x, weight and weight_scale_inv are on {devices}: move them to one device")
@@ -77,6 +77,21 @@ def block_of(weight: torch.Tensor, scales: torch.Tensor) -> int:
         f"weight_scale_inv has shape {list(scales.shape)}, but the weight {list(weight.shape)} needs one"
         " scale per block of 128, 256 or 512"
     )
+
+
+def shapes_of(weight: torch.Tensor, block: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and scales of a weight without values."""
+    check_block(block)
+    if weight.dim() != 2 or 0 in weight.shape:
+        raise ValueError(f"weight has shape {list(weight.shape)}: pass a matrix [N, K]")
+    scales = [-(-side // block) for side in weight.shape]
+    return weight.new_empty(weight.shape, dtype=FP8), weight.new_empty(scales, dtype=torch.float32)
+
+
+def check_block(block: Any) -> None:
+    """Checks the side of a quantization block."""
+    if block not in _BLOCKS:
+        raise ValueError(f"block {block!r} is not 128, 256 or 512")
 
 
 def check_tensors(**operands: Any) -> None:

@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.compiler import is_dynamo_compiling
 
 from octile._native import LayerState
-from octile.torch._ops import add_bias, multiply, quantize
+from octile.torch._checks import check_block
+from octile.torch._ops import add_bias, dispatch, quantize
 
 
 class Fp8Linear(nn.Module):
@@ -35,8 +37,7 @@ class Fp8Linear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if block not in (128, 256, 512):
-            raise ValueError(f"block {block} is not 128, 256 or 512")
+        check_block(block)
         self.in_features, self.out_features, self.block = in_features, out_features, block
         codes = torch.zeros(out_features, in_features, dtype=torch.float8_e4m3fn, device=device)
         scales = torch.ones(-(-out_features // block), -(-in_features // block), device=device)
@@ -60,10 +61,12 @@ class Fp8Linear(nn.Module):
         return layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # Attributes of modules are looked up slowly.
+        # Parameters are slow to look up as attributes; parametrizations and replicas have no others.
         own = self._parameters
-        product = multiply(x, own["weight"], own["weight_scale_inv"], self._state.number)
-        bias = own["bias"]
+        product = None if is_dynamo_compiling() else self._state.linear(x, own)
+        if product is None:
+            product = dispatch(x, self.weight, self.weight_scale_inv, self._state.number)
+        bias = own["bias"] if "bias" in own else self.bias
         return product if bias is None else add_bias(product, bias)
 
     def repack(self) -> None:

@@ -58,6 +58,19 @@ def multiply(
         product = _native.torch_linear(x, weight, scales, layer, x_scales, out_dtype)
         if product is not None:
             return product
+    return dispatch(x, weight, scales, layer, x_scales, out_dtype)
+
+
+def dispatch(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    scales: torch.Tensor,
+    layer: int = 0,
+    x_scales: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The operator through PyTorch's dispatcher."""
+    if not is_dynamo_compiling():
         given = {} if x_scales is None else {"x_scales": x_scales}
         _checks.check_tensors(x=x, weight=weight, weight_scale_inv=scales, **given)
         if x.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(x):
@@ -95,10 +108,15 @@ def add_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
 
 
 def quantize(weight: torch.Tensor, block: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
-    """Quantizes a weight [N, K]: returns float8_e4m3fn codes and one float32 scale per block."""
+    """Quantizes a weight [N, K]: returns float8_e4m3fn codes and one float32 scale per block.
+
+    Those of a weight on the device ``meta`` are there too, for models that are built before they are loaded.
+    """
     _checks.check_tensors(weight=weight)
     if weight.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise TypeError(f"weight is {weight.dtype}: pass torch.float32, torch.bfloat16 or torch.float16")
+    if weight.is_meta:
+        return _checks.shapes_of(weight, block)
     values = weight.detach().to(device="cpu", dtype=torch.float32).numpy()
     quantized = _native.quantize(values, block)
     codes = torch.from_numpy(quantized.codes.view("uint8").copy()).view(_checks.FP8)
@@ -112,6 +130,9 @@ def dequantize(
     """Returns the values that codes and scales stand for."""
     _checks.check_tensors(weight=weight, weight_scale_inv=weight_scale_inv)
     block = _checks.block_of(weight, weight_scale_inv)
+    if weight.device != weight_scale_inv.device:
+        devices = f"{weight.device}, {weight_scale_inv.device}"
+        raise ValueError(f"weight and weight_scale_inv are on {devices}: move them to one device")
     rows, columns = weight.shape
     scales = weight_scale_inv.repeat_interleave(block, 0)[:rows]
     scales = scales.repeat_interleave(block, 1)[:, :columns]

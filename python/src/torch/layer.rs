@@ -8,9 +8,18 @@ use std::{
     },
 };
 
-use pyo3::{intern, prelude::*, types::PyWeakrefReference};
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyDict, PyWeakrefReference},
+};
 
-use super::tensor::Operand;
+use super::{
+    multiply_directly,
+    product::{Product, Request},
+    pytorch::PyTorch,
+    tensor::Operand,
+};
 use crate::packed::Packed;
 
 /// An operator takes tensors and numbers, so a layer names its state by a number.
@@ -18,7 +27,7 @@ static LAYERS: LazyLock<Mutex<HashMap<u64, Weak<State>>>> = LazyLock::new(Mutex:
 
 /// The weight of the last call; replaced as a whole, so that threads see the copy of their own weight or
 /// none.
-type State = Mutex<Option<Arc<LayerWeight>>>;
+pub(super) type State = Mutex<Option<Arc<LayerWeight>>>;
 
 /// The state of one layer.
 #[pyclass(frozen, module = "octile._native")]
@@ -38,6 +47,19 @@ impl LayerState {
         let state = Arc::new(State::default());
         locked(&LAYERS).insert(number, Arc::downgrade(&state));
         Self { number, state }
+    }
+
+    /// Multiplies x by `weight` and `weight_scale_inv` of a module's parameters, as `torch_linear` does.
+    fn linear<'py>(
+        &self,
+        x: &Bound<'py, PyAny>,
+        parameters: &Bound<'py, PyDict>,
+    ) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = x.py();
+        let codes = parameters.get_item(intern!(py, "weight"))?;
+        let scales = parameters.get_item(intern!(py, "weight_scale_inv"))?;
+        let (Some(codes), Some(scales)) = (codes, scales) else { return Ok(None) };
+        multiply_directly([x, &codes, &scales], Some(&self.state), None, None)
     }
 
     /// Forgets the weight.
@@ -62,26 +84,35 @@ impl Drop for LayerState {
     }
 }
 
+/// The state with this number; 0 is none, and a state may have ended.
+pub(super) fn numbered(layer: u64) -> Option<Arc<State>> {
+    if layer == 0 { None } else { locked(&LAYERS).get(&layer).and_then(Weak::upgrade) }
+}
+
 /// The weight of a call, and whether the last call of the layer had the same tensors, with nothing written to
-/// them since. Without a layer, or after its end, nothing is remembered.
+/// them since. Without a layer nothing is remembered.
 pub(super) fn weight_of(
-    layer: u64,
+    state: Option<&State>,
     tensors: [&Bound<'_, PyAny>; 2],
     operands: [Operand; 2],
 ) -> PyResult<(Arc<LayerWeight>, bool)> {
-    let state = if layer == 0 { None } else { locked(&LAYERS).get(&layer).and_then(Weak::upgrade) };
     let [codes, scales] = operands;
-    let mut weight = LayerWeight { codes, scales, identities: None, packed: OnceLock::new() };
+    let mut weight =
+        LayerWeight { codes, scales, identities: None, product: Mutex::default(), packed: OnceLock::new() };
     let Some(state) = state else { return Ok((Arc::new(weight), false)) };
-    let last = locked(&state).clone();
+    let last = locked(state).clone();
     if let Some(last) = last
         && last.is_unchanged(tensors, &weight)
     {
         return Ok((last, true));
     }
+    if PyTorch::is_negated(tensors[1])? {
+        // Its bytes are not its values: the dispatcher makes a copy for the kernel.
+        return Ok((Arc::new(weight), false));
+    }
     weight.identities = Some([Identity::read(tensors[0])?, Identity::read(tensors[1])?]);
     let weight = Arc::new(weight);
-    *locked(&state) = Some(Arc::clone(&weight));
+    *locked(state) = Some(Arc::clone(&weight));
     Ok((weight, false))
 }
 
@@ -91,6 +122,8 @@ pub(super) struct LayerWeight {
     pub scales: Operand,
     /// Which tensors these are, if they are remembered.
     identities: Option<[Identity; 2]>,
+    /// The product of the last call: most calls of a layer ask for the same.
+    product: Mutex<Option<(Request, Arc<Product>)>>,
     /// On a CPU, the copy that the kernels read.
     packed: OnceLock<Packed>,
 }
@@ -99,6 +132,24 @@ impl LayerWeight {
     /// Whether the next call of the layer will find it again.
     pub(super) fn is_remembered(&self) -> bool {
         self.identities.is_some()
+    }
+
+    /// The product for a request, remembered with the weight.
+    pub(super) fn product(
+        &self,
+        request: Request,
+        find: impl FnOnce() -> PyResult<Arc<Product>>,
+    ) -> PyResult<Arc<Product>> {
+        if let Some((last, product)) = &*locked(&self.product)
+            && *last == request
+        {
+            return Ok(Arc::clone(product));
+        }
+        let product = find()?;
+        if self.is_remembered() {
+            *locked(&self.product) = Some((request, Arc::clone(&product)));
+        }
+        Ok(product)
     }
 
     fn is_unchanged(&self, tensors: [&Bound<'_, PyAny>; 2], now: &Self) -> bool {

@@ -1,7 +1,5 @@
 """Wrong operands: one sentence each, and never a crash."""
 
-import random
-
 import pytest
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: cargo xtask test-torch")
@@ -44,6 +42,7 @@ META = torch.device("meta")
         (lambda: linear(X.to(FP8), CODES, SCALES), ValueError, "pass its scales as x_scales"),
         (lambda: linear(X, CODES, SCALES, x_scales=X), ValueError, "leave x_scales out"),
         (lambda: linear(X.to(FP8), CODES, SCALES, x_scales=X), ValueError, "pass torch.float32 [3, 3]"),
+        (lambda: linear(torch.ones(()).to(FP8), CODES, SCALES, x_scales=X), ValueError, "x has shape []"),
         (lambda: linear(X / 0, CODES, SCALES), ValueError, "only finite numbers can be quantized"),
         (lambda: linear(X, CODES, -SCALES), ValueError, "scale"),
         (lambda: linear(X, CODES, misaligned(SCALES)), ValueError, "misaligned"),
@@ -66,6 +65,9 @@ META = torch.device("meta")
         (lambda: octile.torch.quantize(X.numpy()), TypeError, "weight is ndarray: pass a tensor"),
         (lambda: octile.torch.quantize(X, block=-1), ValueError, "block -1 is not 128, 256 or 512"),
         (lambda: octile.torch.quantize(X, block=1 << 80), ValueError, "is not 128, 256 or 512"),
+        (lambda: octile.torch.quantize(X.to(META)[0]), ValueError, "weight has shape [260]: pass a matrix"),
+        (lambda: octile.torch.quantize(X.to(META), 64), ValueError, "block 64 is not 128, 256 or 512"),
+        (lambda: octile.torch.dequantize(CODES, SCALES.to(META)), ValueError, "move them to one device"),
         (lambda: octile.torch.dequantize(CODES, None), TypeError, "weight_scale_inv is None: pass a tensor"),
     ],
 )
@@ -81,63 +83,6 @@ def misaligned(tensor):
     copy = torch.frombuffer(raw, dtype=torch.float32, count=tensor.numel(), offset=1).view(tensor.shape)
     copy.copy_(tensor)
     return copy
-
-
-def test_a_fuzzer_finds_no_crash():
-    random.seed(1)
-    dtypes = [
-        torch.float32,
-        torch.bfloat16,
-        torch.float16,
-        FP8,
-        torch.float64,
-        torch.int8,
-        torch.uint8,
-        torch.bool,
-    ]
-    sides = [0, 1, 2, 3, 127, 128, 129, 256, 300]
-
-    def tensor(dtype, *shape):
-        values = torch.randn(shape).mul(random.choice([1, 1, 1, 0, 1e30, float("inf")]))
-        made = values.to(dtype)
-        kind = random.randrange(20)
-        if kind == 0 and made.dim() > 1:
-            made = made.transpose(-1, -2).contiguous().transpose(-1, -2)
-        elif kind == 1 and made.numel():
-            made = made.repeat_interleave(2, -1)[..., ::2]
-        elif kind == 2:
-            made = made.to(META)
-        elif kind == 3:
-            made = made.unsqueeze(0)
-        elif kind == 4 and made.dim() > 1 and made.numel():
-            made = made[:1].expand(made.shape)
-        return made
-
-    passed = 0
-    for _ in range(1000):
-        m, n, k = (random.choice(sides) for _ in range(3))
-        good = random.random() < 0.5
-        x_dtype = random.choice(dtypes[:4] if good else dtypes)
-        w_dtype, s_dtype = (FP8, torch.float32) if good else (random.choice(dtypes), random.choice(dtypes))
-        block = random.choice([128, 256, 512, 100])
-        x = tensor(x_dtype, m, k)
-        weight = tensor(w_dtype, n, k)
-        scales = tensor(s_dtype, -(-n // block), -(-k // block))
-        if s_dtype is torch.float32:
-            scales = scales.abs()
-        options = {}
-        if random.random() < 0.3 or x_dtype is FP8:
-            options["x_scales"] = tensor(torch.float32, m, -(-k // block)).abs()
-        if random.random() < 0.3:
-            options["out_dtype"] = random.choice(dtypes)
-        try:
-            y = linear(x, weight, scales, **options)
-        except (ValueError, TypeError) as error:
-            assert "\n" not in str(error), error
-        else:
-            passed += 1
-            assert y.shape == (*x.shape[:-1], n)
-    assert passed > 50
 
 
 def test_tensors_without_memory_are_refused():
