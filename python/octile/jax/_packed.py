@@ -47,7 +47,10 @@ def pack(codes: jax.Array, scales: jax.Array, block: int | None = None) -> Packe
 
 
 def unpack(packed: PackedWeight) -> tuple[jax.Array, jax.Array]:
-    """The codes [N, K] and scales that were packed."""
+    """The codes [N, K] and scales that were packed.
+
+    Checks every panel, where ``matmul`` looks at the first and the last one only: damaged bytes are refused.
+    """
     check_packed(packed)
     n, k = packed.shape
     scales = (blocks_of(n, packed.block), blocks_of(k, packed.block))
