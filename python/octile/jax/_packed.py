@@ -61,11 +61,11 @@ def unpack(packed: PackedWeight) -> tuple[jax.Array, jax.Array]:
 def _call(target: str, results: Any, shape: tuple[int, int], block: int, *operands: Any) -> Any:
     n, k = shape
     attributes = {"n": np.int64(n), "k": np.int64(k), "block": np.int64(block)}
-    found = jax.ffi.ffi_call(target, results, vmap_method="sequential")(*operands, **attributes)
+    call = jax.ffi.ffi_call(target, results, vmap_method="sequential")
     if any(isinstance(operand, jax.core.Tracer) for operand in operands):
-        return found
+        return call(*operands, **attributes)
     try:
-        return jax.block_until_ready(found)
+        return jax.block_until_ready(call(*operands, **attributes))
     except jax.errors.JaxRuntimeError as error:
         raise ValueError(str(error).partition("octile: ")[2] or str(error)) from None
 
