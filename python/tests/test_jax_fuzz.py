@@ -79,7 +79,8 @@ def call(generator):
     if generator.random() < 0.1:
         options["chip"] = generator.choice(["v6e", "tpu99", 3])
     multiply = oj.matmul
-    if generator.random() < 0.3 and all(isinstance(array, jax.Array) for array in (x, *jax.tree.leaves(weight))):
+    arrays = (x, *jax.tree.leaves(weight))
+    if generator.random() < 0.3 and all(isinstance(array, jax.Array) for array in arrays):
         # What is no array, jit refuses in its own words.
         options.pop("x_scales", None)
         multiply = jax.jit(functools.partial(oj.matmul, **options))
