@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 FP8 = torch.float8_e4m3fn
 _NAMES = {
@@ -108,11 +109,23 @@ def check_tensors(**operands: Any) -> None:
 def check_bias(bias: torch.Tensor, product: torch.Tensor) -> None:
     """Checks that a bias is what can be added to each row, with the dtype of the result."""
     check_tensors(bias=bias)
+    if not is_dynamo_compiling() and bias.is_cpu and bias.numel() and not _has_memory(bias):
+        raise ValueError("bias has no memory: its storage was freed")
     columns = product.shape[-1:]
     if bias.shape != columns or bias.dtype is not product.dtype:
         raise ValueError(
             f"bias is {bias.dtype} {list(bias.shape)}: pass {product.dtype} {list(columns)}, as the result is"
         )
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor's storage was not freed, in which case PyTorch itself would crash."""
+    try:
+        # Nothing lies in the first page: these are offsets.
+        return tensor.data_ptr() >= 4096
+    except RuntimeError:
+        # A wrapper around the tensor that has it, as under torch.func.
+        return True
 
 
 def _check_x_scales(x: torch.Tensor, x_scales: torch.Tensor | None, block: int) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.compiler import is_dynamo_compiling
 
-from octile._native import LayerState
+from octile import _native
 from octile.torch._checks import check_block
 from octile.torch._ops import add_bias, dispatch, quantize
 
@@ -47,7 +47,6 @@ class Fp8Linear(nn.Module):
             self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
-        self._state = LayerState()
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, block: int = 128) -> Fp8Linear:
@@ -63,15 +62,15 @@ class Fp8Linear(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         # Parameters are slow to look up as attributes; parametrizations and replicas have no others.
         own = self._parameters
-        product = None if is_dynamo_compiling() else self._state.linear(x, own)
+        product = None if is_dynamo_compiling() else _native.torch_layer(x, own)
         if product is None:
-            product = dispatch(x, self.weight, self.weight_scale_inv, self._state.number)
+            product = dispatch(x, self.weight, self.weight_scale_inv, True)
         bias = own["bias"] if "bias" in own else self.bias
         return product if bias is None else add_bias(product, bias)
 
     def repack(self) -> None:
         """Has the next call on a CPU pack the weight again."""
-        self._state.clear()
+        _native.torch_forget(self.weight)
 
     def extra_repr(self) -> str:
         shape = f"in_features={self.in_features}, out_features={self.out_features}"
@@ -79,7 +78,7 @@ class Fp8Linear(nn.Module):
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Fp8Linear:
         """Moves the layer. The weight keeps its types where others are cast, as by ``model.to(dtype)``."""
-        self._state.clear()
+        _native.torch_forget(self.weight)
 
         def keep_types(tensor: torch.Tensor) -> torch.Tensor:
             if tensor is not self.weight and tensor is not self.weight_scale_inv:
@@ -101,7 +100,7 @@ class Fp8Linear(nn.Module):
             if isinstance(given, torch.Tensor) and given.dtype is not wanted:
                 raise TypeError(f"{prefix}{part} is {given.dtype}: Fp8Linear loads {wanted}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
-        self._state.clear()
+        _native.torch_forget(self.weight)
 
 
 def replace_linears(model: nn.Module, skip: Iterable[str] = ("lm_head",), block: int = 128) -> int:

@@ -18,29 +18,29 @@ use self::{
     tensor::{Operand, Place},
 };
 
-pub(crate) use self::layer::LayerState;
+pub(crate) use self::layer::{torch_forget, torch_layer, torch_remembered};
 
 /// Multiplies as `torch_linear_kernel` does, or returns None where PyTorch must see the operator: for a
 /// gradient, for modes, transformations, tracers and profilers, and for tensors that are not plain ones on a
-/// CPU or GPU.
+/// CPU or GPU. With `remember` the weight is that of a layer: what the first call finds out about it, and on
+/// CPUs a packed copy of it, is kept for the next ones.
 #[pyfunction]
-#[pyo3(signature = (x, weight, weight_scale_inv, layer=0, x_scales=None, out_dtype=None))]
+#[pyo3(signature = (x, weight, weight_scale_inv, remember=false, x_scales=None, out_dtype=None))]
 pub(crate) fn torch_linear<'py>(
     x: &Bound<'py, PyAny>,
     weight: &Bound<'py, PyAny>,
     weight_scale_inv: &Bound<'py, PyAny>,
-    layer: u64,
+    remember: bool,
     x_scales: Option<&Bound<'py, PyAny>>,
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let state = layer::numbered(layer);
-    multiply_directly([x, weight, weight_scale_inv], state.as_deref(), x_scales, out_dtype)
+    multiply_directly([x, weight, weight_scale_inv], remember, x_scales, out_dtype)
 }
 
 /// Multiplies x by codes and scales, or returns None where PyTorch must see the operator.
 fn multiply_directly<'py>(
     tensors: [&Bound<'py, PyAny>; 3],
-    state: Option<&layer::State>,
+    remember: bool,
     x_scales: Option<&Bound<'py, PyAny>>,
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
@@ -54,7 +54,7 @@ fn multiply_directly<'py>(
         return Ok(None);
     }
     // A tensor without memory of its own, such as a sparse one, cannot be read.
-    let Ok(call) = Call::read(pytorch, tensors, state, x_scales, out_dtype) else { return Ok(None) };
+    let Ok(call) = Call::read(pytorch, tensors, remember, x_scales, out_dtype) else { return Ok(None) };
     if call.is_elsewhere() || !call.is_unchanged && PyTorch::is_negated(scales)? {
         return Ok(None);
     }
@@ -63,17 +63,17 @@ fn multiply_directly<'py>(
 
 /// Multiplies x [..., K] by the transpose of an fp8 weight [N, K]: the operator's kernel for CPUs and GPUs.
 #[pyfunction]
-#[pyo3(signature = (x, weight, weight_scale_inv, layer=0, x_scales=None, out_dtype=None))]
+#[pyo3(signature = (x, weight, weight_scale_inv, remember=false, x_scales=None, out_dtype=None))]
 pub(crate) fn torch_linear_kernel<'py>(
     x: &Bound<'py, PyAny>,
     weight: &Bound<'py, PyAny>,
     weight_scale_inv: &Bound<'py, PyAny>,
-    layer: u64,
+    remember: bool,
     x_scales: Option<&Bound<'py, PyAny>>,
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    let (pytorch, state) = (PyTorch::get(x.py())?, layer::numbered(layer));
-    Call::read(pytorch, [x, weight, weight_scale_inv], state.as_deref(), x_scales, out_dtype)?.run()
+    let pytorch = PyTorch::get(x.py())?;
+    Call::read(pytorch, [x, weight, weight_scale_inv], remember, x_scales, out_dtype)?.run()
 }
 
 /// One call with its operands.
@@ -93,14 +93,18 @@ impl<'a, 'py> Call<'a, 'py> {
     fn read(
         pytorch: &'static PyTorch,
         tensors: [&'a Bound<'py, PyAny>; 3],
-        state: Option<&layer::State>,
+        remember: bool,
         x_scales: Option<&'a Bound<'py, PyAny>>,
         out_dtype: Option<&'a Bound<'py, PyAny>>,
     ) -> PyResult<Self> {
         let [x, codes, scales] = tensors;
         let x = pytorch.read(x)?;
         let operands = [pytorch.read(codes)?, pytorch.read(scales)?];
-        let (weight, is_unchanged) = layer::weight_of(state, [codes, scales], operands)?;
+        let (weight, is_unchanged) = if remember {
+            layer::remembered([codes, scales], operands)?
+        } else {
+            (Arc::new(LayerWeight::new(operands)), false)
+        };
         Ok(Self { pytorch, tensors, x, weight, is_unchanged, x_scales, out_dtype })
     }
 

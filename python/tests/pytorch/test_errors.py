@@ -94,6 +94,10 @@ def test_tensors_without_memory_are_refused():
     for operands in [(freed[0], codes, scales), (x, freed[1], scales), (x, codes, freed[2])]:
         with pytest.raises(ValueError, match="no memory"):
             octile.torch.linear(*operands)
+    bias = torch.ones(128)
+    bias.untyped_storage().resize_(0)
+    with pytest.raises(ValueError, match="bias has no memory"):
+        octile.torch.linear(x, codes, scales, bias)
     x_codes = x.to(torch.float8_e4m3fn)
     with pytest.raises(ValueError, match="one device"):
         octile.torch.linear(x_codes, codes, scales, x_scales=torch.ones(4, 2, device="meta"))
@@ -111,6 +115,15 @@ def test_calls_that_are_watched_pass_the_dispatcher():
     assert negated.is_neg() and torch.equal(octile.torch.linear(negated, codes, scales), expected)
     batched = torch.vmap(lambda row: octile.torch.linear(row, codes, scales))(x)
     assert torch.equal(batched, expected)
+
+
+def test_models_are_built_before_they_are_loaded():
+    model = torch.nn.Sequential(torch.nn.Linear(260, 130, device="meta"))
+    assert octile.torch.replace_linears(model) == 1 and model[0].weight.is_meta
+    assert model[0].weight.dtype is FP8 and model[0].weight_scale_inv.shape == (2, 3)
+    state = {"0.weight": CODES, "0.weight_scale_inv": SCALES, "0.bias": torch.ones(130)}
+    model.load_state_dict(state, assign=True)
+    assert torch.equal(model(X), linear(X, CODES, SCALES, state["0.bias"]))
 
 
 def test_state_dicts_with_other_types_are_refused():
