@@ -160,7 +160,7 @@ def _tpu(chip: str, mesh: Any) -> contextlib.AbstractContextManager[Any]:
     """
     from jax import sharding
 
-    kind = _DEVICE_KINDS.get(chip.lower())
+    kind = _DEVICE_KINDS.get(str(chip).lower())
     if kind is None:
         raise Error(f"unknown chip {chip}: use one of {', '.join(_DEVICE_KINDS)}")
     if mesh is None and hasattr(sharding, "get_abstract_mesh"):

@@ -172,6 +172,20 @@ except KeyboardInterrupt:
         process.stdout.close()
 
 
+def test_functions_are_lowered_by_jax():
+    program = """
+import sys
+sys.modules["jax"] = None
+import octile
+try:
+    octile.simulate(abs, 1)
+except octile.Error as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "JAX lowers functions, and is not installed: pip install jax, or pass a module\n"
+
+
 def test_a_forked_child_can_multiply():
     weight = octile.quantize(normal(512, 512))
     x = normal(512, 512, seed=1)

@@ -106,11 +106,19 @@ def check_tensors(**operands: Any) -> None:
             raise TypeError(f"{name} is {layout}: pass a strided tensor")
 
 
+def check_memory(**operands: torch.Tensor) -> None:
+    """Checks that the storage of tensors was not freed, where PyTorch itself would crash."""
+    if is_dynamo_compiling():
+        return
+    for name, tensor in operands.items():
+        if tensor.is_cpu and tensor.numel() and not _has_memory(tensor):
+            raise ValueError(f"{name} has no memory: its storage was freed")
+
+
 def check_bias(bias: torch.Tensor, product: torch.Tensor) -> None:
     """Checks that a bias is what can be added to each row, with the dtype of the result."""
     check_tensors(bias=bias)
-    if not is_dynamo_compiling() and bias.is_cpu and bias.numel() and not _has_memory(bias):
-        raise ValueError("bias has no memory: its storage was freed")
+    check_memory(bias=bias)
     columns = product.shape[-1:]
     if bias.shape != columns or bias.dtype is not product.dtype:
         raise ValueError(
@@ -119,7 +127,7 @@ def check_bias(bias: torch.Tensor, product: torch.Tensor) -> None:
 
 
 def _has_memory(tensor: torch.Tensor) -> bool:
-    """Whether a tensor's storage was not freed, in which case PyTorch itself would crash."""
+    """Whether a tensor on the CPU has memory."""
     try:
         # Nothing lies in the first page: these are offsets.
         return tensor.data_ptr() >= 4096

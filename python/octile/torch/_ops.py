@@ -115,6 +115,7 @@ def quantize(weight: torch.Tensor, block: int = 128) -> tuple[torch.Tensor, torc
     _checks.check_tensors(weight=weight)
     if weight.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise TypeError(f"weight is {weight.dtype}: pass torch.float32, torch.bfloat16 or torch.float16")
+    _checks.check_memory(weight=weight)
     if weight.is_meta:
         return _checks.shapes_of(weight, block)
     values = weight.detach().to(device="cpu", dtype=torch.float32).numpy()
@@ -129,6 +130,7 @@ def dequantize(
 ) -> torch.Tensor:
     """Returns the values that codes and scales stand for."""
     _checks.check_tensors(weight=weight, weight_scale_inv=weight_scale_inv)
+    _checks.check_memory(weight=weight, weight_scale_inv=weight_scale_inv)
     block = _checks.block_of(weight, weight_scale_inv)
     if weight.device != weight_scale_inv.device:
         devices = f"{weight.device}, {weight_scale_inv.device}"

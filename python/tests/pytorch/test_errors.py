@@ -94,6 +94,10 @@ def test_tensors_without_memory_are_refused():
     for operands in [(freed[0], codes, scales), (x, freed[1], scales), (x, codes, freed[2])]:
         with pytest.raises(ValueError, match="no memory"):
             octile.torch.linear(*operands)
+    calls = [lambda: octile.torch.quantize(freed[0]), lambda: octile.torch.dequantize(freed[1], scales)]
+    for call in [*calls, lambda: octile.torch.dequantize(codes, freed[2])]:
+        with pytest.raises(ValueError, match="no memory"):
+            call()
     bias = torch.ones(128)
     bias.untyped_storage().resize_(0)
     with pytest.raises(ValueError, match="bias has no memory"):
