@@ -30,7 +30,7 @@ pub mod dispatch;
 mod dma;
 mod isa;
 mod kernel;
-mod machine;
+pub(crate) mod machine;
 mod memory;
 mod multiply;
 mod nest;
@@ -42,6 +42,7 @@ mod quantize;
 mod smem;
 mod strip;
 mod threads;
+pub mod tuned;
 mod workspace;
 
 pub use convert::{RowConverter, StoredFloat};
@@ -51,7 +52,7 @@ pub use octile_core::{
     ActivationKind, ActivationView, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError,
     QuantizedActivation, QuantizedWeight, ScaleGranularity, Strategy, WeightView,
     device::cpu::{Isa, IsaDispatch},
-    plan::cpu::CpuPlan,
+    plan::cpu::{Blocking, CpuChoice, CpuPlan},
 };
 pub use operands::{Activation, Floats, Output, WeightRef};
 pub use packed::{PackedError, PackedLayout, PackedView, PackedWeight, pack_into};
