@@ -122,7 +122,9 @@ impl Cpu {
     ) -> Result<(), MultiplyError> {
         let (x, weight) = (x.into(), weight.into());
         let problem = problem_of(&x, &weight, &out)?;
-        if !choice.fits(&problem, &super::available(), self.threads()) {
+        // A plan of an earlier call was checked then, and small multiplications would notice the check.
+        let is_checked = workspace.plan().is_some_and(|plan| plan.is_for(&problem, strategy, choice));
+        if !is_checked && !choice.fits(&problem, &super::available(), self.threads()) {
             return Err(MultiplyError::Choice(choice));
         }
         self.multiply_planned(strategy, choice, problem, x, weight, out, workspace)
