@@ -18,7 +18,7 @@ use octile_core::{
     plan::{hopper::PROMOTIONS, tpu::BlockMode},
 };
 
-pub use octile_harness::case::StrategyChoice;
+pub use octile_harness::{case::StrategyChoice, shapes::Sample};
 
 pub use chip::{ChipChoice, HOPPER_TARGET};
 pub use dumps::{AnalyzeArgs, CheckArgs, CompareArgs, JudgeArgs, KnownArgs, ReportArgs, VerifyArgs};
@@ -79,6 +79,7 @@ Examples:
   octile bench --strategy strip --shape 1x4096x4096:128 --x bf16 --threads 1
   octile bench --iterations 50 --warmup 5 --json=timings.json
   octile bench --model Qwen3-8B --tokens 1,64 --x bf16
+  octile bench --sample judge --max-gflop 1 --strategy best
   octile bench --baseline timings.json --fail-if-slower 5%";
 
 const COMPLETIONS_HELP: &str = "\
@@ -173,6 +174,18 @@ pub struct WorkArgs {
     /// Rows of x, outputs, inputs, and quantization block; repeatable
     #[arg(long = "shape", value_name = "MxNxK:QB")]
     pub shapes: Vec<Problem>,
+    /// Shapes of a file: one MxNxK:QB per line, # comments, - is stdin
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["shapes", "model"])]
+    pub shapes_from: Option<PathBuf>,
+    /// Fixed sample of model layers: fit (200) or judge (100)
+    ///
+    /// Layers of published models under tensor parallelism, with 1 to 16384 rows. Fit a performance model to
+    /// the one, and judge it by the other: they have no shape in common.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["shapes", "model", "shapes_from"])]
+    pub sample: Option<Sample>,
+    /// Leave out shapes with more GFLOP than this
+    #[arg(long, value_name = "GFLOP", value_parser = gflop)]
+    pub max_gflop: Option<f64>,
     /// Layers of this checkpoint instead of shapes
     ///
     /// A folder in the Hugging Face layout, or one .safetensors file: its fp8 weights, or those that `octile
@@ -227,6 +240,12 @@ pub struct WorkArgs {
     pub json: JsonArgs,
 }
 
+/// A positive amount of work.
+fn gflop(text: &str) -> Result<f64, String> {
+    let gflop = text.parse::<f64>().ok().filter(|gflop| *gflop > 0.0);
+    gflop.ok_or_else(|| "expected a positive number, such as 20".to_owned())
+}
+
 /// A number of tokens.
 fn token_count(text: &str) -> Result<usize, String> {
     let count = text.parse().ok().filter(|count| (1..=1 << 20).contains(count));
@@ -257,6 +276,9 @@ pub struct BenchArgs {
     /// Backend and problems.
     #[command(flatten)]
     pub work: WorkArgs,
+    /// List the shapes with their layers, and exit
+    #[arg(long)]
+    pub list: bool,
     /// Run 10 iterations after 2 warm-up runs
     #[arg(long, conflicts_with_all = ["iterations", "warmup"])]
     pub quick: bool,
