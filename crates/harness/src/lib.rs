@@ -2,9 +2,8 @@
 //!
 //! A [`backend::Backend`] prepares contenders, one per strategy and set of operands. [`correctness`] compares
 //! their results with the reference, [`mod@bench`] times those that are correct, and [`compare`] compares two
-//! benchmark [`record`]s. [`static_cycles`] compiles TPU
-//! plans and counts their cycles without a TPU. Nothing here prints, and only the compiler's dumps are read from
-//! files.
+//! benchmark [`record`]s. [`static_cycles`] compiles TPU plans and counts their cycles without a TPU. Nothing
+//! here prints, and only the compiler's dumps are read from files.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]

@@ -94,13 +94,16 @@ pub enum Arithmetic {
     Dequantized,
 }
 
-/// The weight pipeline of a strip kernel for few rows: many DMAs of whole-K weight blocks in flight.
+/// The weight pipeline of a strip kernel that keeps x in VMEM: many DMAs of whole-K weight blocks in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WeightPipeline {
     /// Rows of w in one stage: columns of the result.
     pub columns: usize,
     /// Stages in VMEM.
     pub stages: usize,
+    /// Whether all of w has a place in VMEM and one grid step multiplies it. Then the first and the last
+    /// block are smaller: see [`TpuPlan::weight_blocks`].
+    pub is_resident: bool,
 }
 
 /// The cost estimate that the compiler is given.
@@ -137,9 +140,10 @@ pub struct TpuPlan {
     pub grid: Dims,
     /// Rows and columns of one matmul inside a tile.
     pub chunk: (usize, usize),
-    /// The weight pipeline of a strip kernel for few rows; `None` where the compiler pipelines the weights.
+    /// The weight pipeline of a strip kernel that keeps x in VMEM; `None` where the compiler pipelines the weights.
     pub weight_pipeline: Option<WeightPipeline>,
-    /// Whether activations that the kernel quantizes stay in VMEM for the whole row of tiles.
+    /// Whether activations that the kernel quantizes, or dequantizes slowly, stay in VMEM for the whole row of
+    /// tiles.
     pub keeps_quantized_x: bool,
     /// Buffers in VMEM and SMEM.
     pub memory: MemoryMap,
@@ -253,7 +257,8 @@ impl TpuPlan {
         };
         let padded = Dims { m: grid.m * tile.m, n: grid.n * tile.n, k: grid.k * tile.k };
         let weight_pipeline = tile::weight_pipeline(problem, chip, strategy, tile, padded);
-        let arithmetic = arithmetic(problem, strategy, weight_pipeline.is_some());
+        let few_rows = weight_pipeline.is_some() && padded.m <= tile::FEW_ROWS;
+        let arithmetic = arithmetic(problem, strategy, few_rows);
         let mut plan = Self {
             problem: *problem,
             chip,
@@ -263,7 +268,7 @@ impl TpuPlan {
             padded,
             tile,
             grid,
-            chunk: tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline),
+            chunk: tile::chunk(problem, strategy, arithmetic, tile, few_rows),
             weight_pipeline,
             keeps_quantized_x: false,
             memory: MemoryMap::default(),
@@ -277,7 +282,12 @@ impl TpuPlan {
             vmem_limit: 0,
             cost: CostEstimate { flops: padded.volume().saturating_mul(2), bytes_accessed: 0 },
         };
-        plan.keeps_quantized_x = plan.quantizes_x() && grid.n > 1;
+        // Repeating the scales of rows along the lanes takes longer than the rest of dequantizing.
+        let slow = arithmetic == Arithmetic::Dequantized
+            && problem.x.granularity() == Some(ScaleGranularity::Token)
+            && grid.k == 1
+            && weight_pipeline.is_none();
+        plan.keeps_quantized_x = (plan.quantizes_x() || slow) && grid.n > 1;
         plan.memory = memory::map(&plan);
         plan.vmem_limit = memory::vmem_limit(&plan);
         plan.cost.bytes_accessed = memory::traffic(&plan);
@@ -311,6 +321,12 @@ impl TpuPlan {
     /// Weight scales of one tile: rows and k-blocks.
     pub fn w_scale_tile(&self) -> (usize, usize) {
         (self.tile.n / self.problem.quant_block.size(), self.k_blocks())
+    }
+
+    /// Weight blocks of one grid step, each with a DMA of its own: first column and number of columns. `[]`
+    /// without a weight pipeline.
+    pub fn weight_blocks(&self) -> Vec<(usize, usize)> {
+        self.weight_pipeline.map_or(Vec::new(), |pipeline| tile::weight_blocks(self.tile.n, pipeline))
     }
 
     /// Quantization blocks along K in one tile.
