@@ -155,7 +155,7 @@ impl CpuPlan {
     pub fn with_choice(problem: Problem, strategy: Strategy, choice: CpuChoice) -> Self {
         let CpuChoice { isa, threads, blocking } = choice;
         let operand = isa.operand(problem.x);
-        let tile = isa.tile(operand);
+        let tile = isa.tile(operand).for_problem(&problem);
         let slabs = problem.k.div_ceil(tile.slab);
         let x_bytes_per_row = slabs * x_row_bytes(tile.slab, operand);
         let strip_rows = strip_rows(&problem);
