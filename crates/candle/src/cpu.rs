@@ -1,7 +1,9 @@
 //! Layers in host memory.
 
+use std::sync::{Mutex, PoisonError};
+
 use candle_core::{CpuStorage, Error, Layout, Result, Storage, Tensor, bail, utils::barrier_pool};
-use octile::{Executor, Float, WeightRef, packed::PackedWeight};
+use octile::{DType, Executor, Float, WeightRef, bf16, packed::PackedWeight};
 
 use crate::ops::OpKey;
 
@@ -49,14 +51,46 @@ impl CpuWeight {
         })
     }
 
-    fn multiply<T: Float + Default>(&self, key: &OpKey, x: &[T], layout: &Layout) -> Result<Vec<T>> {
+    fn multiply<T>(&self, key: &OpKey, x: &[T], layout: &Layout) -> Result<Vec<T>>
+    where
+        T: Float + Default + Into<f32> + Sync,
+    {
         let Some((start, end)) = layout.contiguous_offsets() else {
             bail!("the activations are not contiguous");
         };
         let [n, k] = key.shape;
         let mut out = vec![T::default(); (end - start) / k * n];
         let weight = WeightRef::Packed(self.0.as_bytes());
-        key.op(T::DTYPE)?.run(weight, &x[start..end], &mut out).map_err(Error::wrap)?;
+        let (op, x) = (key.op(T::DTYPE)?, &x[start..end]);
+        let done = match key.is_rounded && T::DTYPE != DType::BF16 {
+            true => op.run(weight, &rounded(x), &mut out),
+            false => op.run(weight, x, &mut out),
+        };
+        done.map_err(Error::wrap)?;
         Ok(out)
     }
+}
+
+/// Values that a thread rounds at a time: fewer take less time than handing them out.
+const ROUNDED_TOGETHER: usize = 16 << 10;
+
+/// The values in bf16.
+fn rounded<T: Copy + Into<f32> + Sync>(values: &[T]) -> Vec<bf16> {
+    let mut rounded = vec![bf16::ZERO; values.len()];
+    let round = |values: &[T], rounded: &mut [bf16]| {
+        rounded.iter_mut().zip(values).for_each(|(to, from)| *to = bf16::from_f32((*from).into()));
+    };
+    let parts = values.chunks(ROUNDED_TOGETHER).zip(rounded.chunks_mut(ROUNDED_TOGETHER));
+    let parts: Vec<_> = parts.map(Mutex::new).collect();
+    let round_part = |part: &Mutex<(&[T], &mut [bf16])>| {
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        let (values, rounded) = &mut *part;
+        round(values, rounded);
+    };
+    match &parts[..] {
+        [only] => round_part(only),
+        _ => barrier_pool().execute_chunked(parts.len(), |range| parts[range].iter().for_each(round_part)),
+    }
+    drop(parts);
+    rounded
 }

@@ -151,6 +151,24 @@ pub(super) fn prefetch(line: *const u8) {
     let _ = line;
 }
 
+/// Prefetches a cache line into the L2 cache only; any address is valid.
+#[inline(always)]
+pub(super) fn prefetch_far(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no visible effect, and every x86-64 CPU supports it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(line.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch has no visible effect, and every AArch64 CPU supports it.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = line;
+}
+
 #[cfg(test)]
 mod tests {
     use octile_core::{ActivationKind, ScaleGranularity};
