@@ -119,6 +119,8 @@ def check_bias(bias: torch.Tensor, product: torch.Tensor) -> None:
     """Checks that a bias is what can be added to each row, with the dtype of the result."""
     check_tensors(bias=bias)
     check_memory(bias=bias)
+    if bias.device != product.device:
+        raise ValueError(f"bias is on {bias.device}, and x on {product.device}: move them to one device")
     columns = product.shape[-1:]
     if bias.shape != columns or bias.dtype is not product.dtype:
         raise ValueError(

@@ -118,7 +118,7 @@ def quantize(weight: torch.Tensor, block: int = 128) -> tuple[torch.Tensor, torc
     _checks.check_memory(weight=weight)
     if weight.is_meta:
         return _checks.shapes_of(weight, block)
-    values = weight.detach().to(device="cpu", dtype=torch.float32).numpy()
+    values = weight.detach().to(device="cpu", dtype=torch.float32).resolve_neg().numpy()
     quantized = _native.quantize(values, block)
     codes = torch.from_numpy(quantized.codes.view("uint8").copy()).view(_checks.FP8)
     scales = torch.from_numpy(quantized.scales.copy())

@@ -57,6 +57,7 @@ META = torch.device("meta")
         (lambda: linear(X, CODES, SCALES, torch.ones(1)), ValueError, "bias is torch.float32 [1]: pass"),
         (lambda: linear(X, CODES, SCALES, torch.ones(3, 130)), ValueError, "bias is torch.float32 [3, 130]"),
         (lambda: linear(X, CODES, SCALES, torch.ones(130).half()), ValueError, "bias is torch.float16 [130]"),
+        (lambda: linear(X, CODES, SCALES, torch.ones(130, device=META)), ValueError, "bias is on meta, and x"),
         (lambda: linear(X, CODES, SCALES, 1.0), TypeError, "bias is float: pass a tensor"),
         (lambda: Fp8Linear(8, 8, block=64), ValueError, "block 64 is not 128, 256 or 512"),
         (lambda: octile.torch.quantize(torch.randn(3)), ValueError, "w has shape [3]"),
@@ -117,6 +118,10 @@ def test_calls_that_are_watched_pass_the_dispatcher():
     assert any(event.key == "octile::linear_inference" for event in profile.key_averages())
     negated = torch.conj(torch.complex(x, -x)).imag
     assert negated.is_neg() and torch.equal(octile.torch.linear(negated, codes, scales), expected)
+    for negated in (x, -x), (codes.float(), -codes.float()):
+        weight = torch.conj(torch.complex(*negated)).imag
+        assert weight.is_neg()
+        assert torch.equal(octile.torch.quantize(weight)[1], octile.torch.quantize(negated[0])[1])
     batched = torch.vmap(lambda row: octile.torch.linear(row, codes, scales))(x)
     assert torch.equal(batched, expected)
 
