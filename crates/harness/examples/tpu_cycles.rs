@@ -50,8 +50,7 @@ fn run() -> Result<()> {
     let counter = StaticCounter::new(libtpu.into(), child, chip);
     println!("shape tile arithmetic steps cycles stalled mxu_busy MiB code mxu hbm ratio ratio_with_latency");
     for shape in shapes {
-        let problem =
-            shape.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16);
+        let problem = shape.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16);
         let plans = match (all, tile) {
             (true, _) => TpuPlan::candidates(&problem, chip, Strategy::Strip),
             (false, Some(tile)) => {

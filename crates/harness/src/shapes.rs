@@ -195,7 +195,11 @@ mod tests {
                 assert!(cases.iter().any(|case| band.contains(&case.problem.m)), "{sample} {octave}");
             }
             for model in MODELS {
-                assert!(cases.iter().any(|case| case.label.starts_with(model.name)), "{sample} {}", model.name);
+                assert!(
+                    cases.iter().any(|case| case.label.starts_with(model.name)),
+                    "{sample} {}",
+                    model.name
+                );
             }
             let ragged = cases.iter().filter(|case| case.label.ends_with("ragged")).count();
             assert!(ragged * 25 >= cases.len() && ragged * 5 <= cases.len(), "{sample} {ragged}");

@@ -128,12 +128,21 @@ fn timed_listing(folder: &Path, kernel: &str) -> io::Result<String> {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             if path.is_dir() {
                 folders.push(path);
-            } else if name.contains(kernel) && name.contains(TIMED_LISTING) {
+            } else if is_timed_listing(name, kernel) {
                 return fs::read_to_string(path);
             }
         }
     }
     Err(io::Error::new(io::ErrorKind::NotFound, format!("no {TIMED_LISTING} listing was written")))
+}
+
+/// Listings are named `NUMBER-KERNEL[.COPY]-LABEL.txt`.
+fn is_timed_listing(name: &str, kernel: &str) -> bool {
+    let copy = name
+        .split_once('-')
+        .and_then(|(_, rest)| rest.strip_prefix(kernel)?.strip_suffix(".txt")?.strip_suffix(TIMED_LISTING))
+        .and_then(|copy| copy.strip_suffix('-'));
+    copy.is_some_and(|copy| copy.bytes().all(|byte| byte == b'.' || byte.is_ascii_digit()))
 }
 
 /// Lower bounds on the cycles of a problem.
@@ -170,5 +179,32 @@ impl CycleBound {
     /// The larger of the MXU and the HBM bound.
     pub fn larger(&self) -> f64 {
         self.mxu.max(self.hbm)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octile_core::QuantBlock;
+
+    use super::*;
+
+    #[test]
+    fn only_the_timed_listing_of_the_kernel_counts() {
+        let is = |name: &str| is_timed_listing(name, "octile_strip_large");
+        assert!(is("0001-octile_strip_large.2-packed-bundles-post-ra.txt"));
+        assert!(is("0001-octile_strip_large-packed-bundles-post-ra.txt"));
+        assert!(!is("0000-octile_strip_large.2-schedule-analysis_packed-bundles-post-ra.txt"));
+        assert!(!is("0001-pad.1-packed-bundles-post-ra.txt"));
+    }
+
+    #[test]
+    fn bounds_follow_the_arithmetic() {
+        let chip = TpuChip::named("tpu7x").unwrap();
+        let bound = |block, arithmetic| {
+            CycleBound::new(&Problem::new(2048, 2048, 2048, block).unwrap(), chip, arithmetic)
+        };
+        assert_eq!(bound(QuantBlock::B512, Arithmetic::Fp8).mxu, 16_384.0);
+        assert_eq!(bound(QuantBlock::B128, Arithmetic::Fp8).mxu, 32_768.0);
+        assert_eq!(bound(QuantBlock::B128, Arithmetic::Dequantized).larger(), 32_768.0);
     }
 }

@@ -212,7 +212,7 @@ impl TpuPlan {
         let [aligned, large] = BlockMode::ALL.map(|mode| Self::new(problem, chip, strategy, mode));
         match (aligned, large) {
             (Ok(aligned), Ok(large)) => {
-                let gains = tile::modelled_cycles(&large).total < tile::modelled_cycles(&aligned).total;
+                let gains = large.modelled_cycles() < aligned.modelled_cycles();
                 Ok(if gains { large } else { aligned })
             }
             (Ok(plan), Err(_)) | (Err(_), Ok(plan)) => Ok(plan),
@@ -229,7 +229,7 @@ impl TpuPlan {
         tile: Dims,
     ) -> Result<Self, PlanError> {
         require_fp8(problem, chip)?;
-        require_whole_blocks(problem, tile)?;
+        require_whole_blocks(problem, strategy, tile)?;
         let mode = match mode {
             BlockMode::Auto if tile == tile::aligned(problem) => BlockMode::Aligned,
             BlockMode::Auto => BlockMode::Large,
@@ -268,7 +268,7 @@ impl TpuPlan {
             padded,
             tile,
             grid,
-            chunk: tile::chunk(problem, strategy, arithmetic, tile, few_rows),
+            chunk: tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline.is_some()),
             weight_pipeline,
             keeps_quantized_x: false,
             memory: MemoryMap::default(),
@@ -294,6 +294,11 @@ impl TpuPlan {
         plan
     }
 
+    /// Modelled cycles on one core, with DMAs at the chip's rates: what the default plan is chosen by.
+    pub fn modelled_cycles(&self) -> f64 {
+        tile::modelled_cycles(self).total
+    }
+
     /// Whether the kernel quantizes the activations.
     pub fn quantizes_x(&self) -> bool {
         matches!(self.problem.x, ActivationKind::Quantized(..))
@@ -315,7 +320,7 @@ impl TpuPlan {
 
     /// Activation scales of one tile: rows and k-blocks.
     pub fn x_scale_tile(&self) -> (usize, usize) {
-        (self.tile.m / self.x_scale_rows(), self.k_blocks())
+        (self.tile.m.div_ceil(self.x_scale_rows()), self.k_blocks())
     }
 
     /// Weight scales of one tile: rows and k-blocks.
@@ -369,11 +374,13 @@ fn require_fp8(problem: &Problem, chip: &'static TpuChip) -> Result<(), PlanErro
     Ok(())
 }
 
-fn require_whole_blocks(problem: &Problem, tile: Dims) -> Result<(), PlanError> {
+fn require_whole_blocks(problem: &Problem, strategy: Strategy, tile: Dims) -> Result<(), PlanError> {
     let qb = problem.quant_block.size();
     let partial = |side, of| Err(PlanError::PartialBlock { side, tile: of, quant_block: qb });
-    let one_block_of_rows = tile.m <= qb && tile.m >= problem.m;
-    if tile.m == 0 || !(tile.m.is_multiple_of(qb) || one_block_of_rows) {
+    // One tile of all rows may end inside a block.
+    let whole_words = strategy == Strategy::Strip && tile.m.is_multiple_of(tile::ROW_UNIT);
+    let all_rows = tile.m >= problem.m && (tile.m <= qb || whole_words);
+    if tile.m == 0 || !(tile.m.is_multiple_of(qb) || all_rows) {
         return partial("m", tile.m);
     }
     for (side, of) in [("n", tile.n), ("k", tile.k)] {

@@ -202,6 +202,9 @@ fn an_aligned_strip_is_cut_where_all_of_k_does_not_fit() {
 #[test]
 fn few_rows_take_smaller_stages_or_none_where_k_is_long() {
     let pipeline = |shape| plan(shape, Strategy::Strip, BlockMode::Large).weight_pipeline;
-    assert_eq!(pipeline("16x1024x131072:128"), Some(WeightPipeline { columns: 128, stages: 2, is_resident: false }));
+    assert_eq!(
+        pipeline("16x1024x131072:128"),
+        Some(WeightPipeline { columns: 128, stages: 2, is_resident: false })
+    );
     assert_eq!(pipeline("16x1024x524288:128"), None);
 }

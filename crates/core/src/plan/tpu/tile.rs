@@ -8,6 +8,9 @@ use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
 /// longer than loading the codes into the MXUs.
 pub(super) const FEW_ROWS: usize = 128;
 
+/// Rows of codes that share a vector register's words.
+pub(super) const ROW_UNIT: usize = 32;
+
 /// Up to this many rows, large tiles are wide.
 const WIDE_TILES: usize = 64;
 
@@ -20,9 +23,7 @@ pub(super) fn choose(problem: &Problem, chip: &'static TpuChip, strategy: Strate
     match (mode, strategy) {
         (BlockMode::Aligned, Strategy::Strip) => aligned_strip(problem, chip, aligned),
         (BlockMode::Aligned, _) => aligned,
-        (BlockMode::Large | BlockMode::Auto, Strategy::Strip) => {
-            strip(problem, chip, aligned)
-        }
+        (BlockMode::Large | BlockMode::Auto, Strategy::Strip) => strip(problem, chip, aligned),
         (BlockMode::Large | BlockMode::Auto, _) => large(problem, chip, strategy, aligned),
     }
 }
@@ -94,12 +95,18 @@ pub(super) fn candidates(problem: &Problem, chip: &'static TpuChip, strategy: St
 
 /// Strips that fit, over all of K or the longest part of it, with their modelled cycles.
 fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(ModelledCycles, Dims)> {
-    let rows = sides(problem.m, aligned.m);
+    // Fewer rows than a chunk leave the MXUs waiting for weights, which costs more than padding.
+    let mut rows = sides(problem.m, aligned.m);
+    if problem.m > CHUNK {
+        rows.extend(sides(problem.m, aligned.m.max(CHUNK)));
+    }
+    rows.sort_unstable();
+    rows.dedup();
     let columns = columns(problem, aligned);
     for k in strip_lengths(problem, aligned) {
         let mut tiles: Vec<Dims> = Vec::new();
         if k >= problem.k {
-            let m = problem.m.next_multiple_of(aligned.m);
+            let m = problem.m.next_multiple_of(aligned.m.min(ROW_UNIT));
             tiles.extend(columns.iter().map(|&n| Dims { m, n, k }));
         }
         tiles.extend(rows.iter().flat_map(|&m| columns.iter().map(move |&n| Dims { m, n, k })));
@@ -135,7 +142,8 @@ fn columns(problem: &Problem, aligned: Dims) -> Vec<usize> {
     let blocks = n / unit;
     // Few rows: a step holds many columns.
     let most = if problem.m <= 2 * CHUNK { blocks } else { 4096 / unit };
-    columns.extend((1..=most.min(blocks)).filter(|per_tile| blocks.is_multiple_of(*per_tile)).map(|b| b * unit));
+    columns
+        .extend((1..=most.min(blocks)).filter(|per_tile| blocks.is_multiple_of(*per_tile)).map(|b| b * unit));
     columns.sort_unstable();
     columns.dedup();
     columns
@@ -173,10 +181,19 @@ pub(super) struct ModelledCycles {
 /// Models the cycles of a kernel, with constants from libtpu's listings for tpu7x and DMAs at the rates of the
 /// device table.
 pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
-    match plan.weight_pipeline {
+    let modelled = match plan.weight_pipeline {
         Some(pipeline) => streamed_cycles(plan, pipeline),
         None => stepped_cycles(plan),
-    }
+    };
+    ModelledCycles { total: modelled.total + padding_cycles(plan), ..modelled }
+}
+
+/// Cycles of padding operands to whole tiles, before the kernel: they are read and written once.
+fn padding_cycles(plan: &TpuPlan) -> f64 {
+    let (problem, padded) = (&plan.problem, plan.padded);
+    let w = if (padded.n, padded.k) == (problem.n, problem.k) { 0 } else { padded.n * padded.k };
+    let x = if (padded.m, padded.k) == (problem.m, problem.k) { 0 } else { padded.m * padded.k };
+    (2 * (w + x * problem.x.bytes())) as f64 / plan.chip.rates.hbm_bytes_per_cycle()
 }
 
 /// Cycles without MXU work around a wait for a DMA: the compiler moves nothing across it, so the MXUs drain.
@@ -224,7 +241,9 @@ fn preparing_x(plan: &TpuPlan) -> f64 {
     let cycles = match (plan.arithmetic, token_scales(plan)) {
         (Arithmetic::Dequantized, true) => 12.0,
         (Arithmetic::Dequantized, false) => 3.0,
-        (Arithmetic::Fp8 | Arithmetic::Widened, true) => 12.0 * 128.0 / plan.problem.quant_block.size() as f64,
+        (Arithmetic::Fp8 | Arithmetic::Widened, true) => {
+            12.0 * 128.0 / plan.problem.quant_block.size() as f64
+        }
         (Arithmetic::Fp8 | Arithmetic::Widened, false) => 0.0,
     };
     cycles * (plan.tile.m * plan.tile.k) as f64 / 4096.0
@@ -266,8 +285,7 @@ fn streamed_cycles(plan: &TpuPlan, pipeline: WeightPipeline) -> ModelledCycles {
     let copy = |bytes: usize| bytes as f64 / plan.chip.rates.hbm_bytes_per_cycle();
     let blocks = weight_blocks(tile.n, pipeline);
     let (first, last) = (blocks[0].1, blocks[blocks.len() - 1].1);
-    let work =
-        |columns: usize| mxu_cycles(plan, columns).max(vector_cycles(plan, columns)) + drain(padded.m);
+    let work = |columns: usize| mxu_cycles(plan, columns).max(vector_cycles(plan, columns)) + drain(padded.m);
     let issue: f64 = plan.grid.n as f64 * blocks.iter().map(|&(_, columns)| work(columns)).sum::<f64>();
     let x = copy(padded.m * padded.k * plan.problem.x.bytes());
     let start = x + copy(first * padded.k).max(preparing_x(plan));
@@ -306,7 +324,8 @@ fn stage_columns(problem: &Problem, chip: &TpuChip, tile: Dims, padded: Dims) ->
     let block = problem.quant_block.size();
     let unit = if tile.n.is_multiple_of(CHUNK) { block.max(CHUNK) } else { block };
     let bytes_per_column = (padded.k + 2 * padded.m) as f64;
-    let best = (drain(padded.m) * padded.n as f64 * chip.rates.hbm_bytes_per_cycle() / bytes_per_column).sqrt();
+    let best =
+        (drain(padded.m) * padded.n as f64 * chip.rates.hbm_bytes_per_cycle() / bytes_per_column).sqrt();
     let units = tile.n / unit;
     let most = ((1.3 * best) as usize / unit).clamp(1, units);
     (1..=most).rev().find(|&per_stage| units.is_multiple_of(per_stage)).unwrap_or(1) * unit
@@ -366,13 +385,13 @@ pub(super) fn chunk(
     strategy: Strategy,
     arithmetic: Arithmetic,
     tile: Dims,
-    few_rows: bool,
+    streamed: bool,
 ) -> (usize, usize) {
     let qb = problem.quant_block.size();
     if strategy != Strategy::Strip {
         return (qb.min(tile.m), qb);
     }
-    if few_rows && tile.m <= CHUNK / 2 {
+    if streamed && tile.m <= FEW_ROWS && arithmetic != Arithmetic::Dequantized {
         let rows = if per_row(problem) { tile.m } else { tile.m.min(qb) };
         // More sums than this leave too few vector registers for scales.
         let cols = if rows <= CHUNK / 4 { 2 * CHUNK } else { CHUNK };
@@ -385,8 +404,17 @@ pub(super) fn chunk(
     let one_scale = |rows: &usize| {
         arithmetic == Arithmetic::Dequantized || per_row(problem) || (*rows <= qb && qb.is_multiple_of(*rows))
     };
-    let least = if per_row(problem) || arithmetic == Arithmetic::Dequantized { tile.m } else { qb.min(tile.m) };
-    let rows = rows.filter(full).find(one_scale).unwrap_or(least.min(2 * CHUNK));
+    let equal_parts = || {
+        // Strips that are dequantized on the way are so by whole blocks.
+        let unit = if streamed { ROW_UNIT } else { qb };
+        let parts = tile.m.div_ceil(2 * CHUNK);
+        tile.m.div_ceil(parts).next_multiple_of(unit).min(tile.m)
+    };
+    let rows = rows.filter(full).find(one_scale).unwrap_or_else(|| match arithmetic {
+        Arithmetic::Dequantized => equal_parts(),
+        Arithmetic::Fp8 | Arithmetic::Widened if per_row(problem) => equal_parts(),
+        Arithmetic::Fp8 | Arithmetic::Widened => qb.min(tile.m),
+    });
     let one_block = match arithmetic {
         Arithmetic::Dequantized => CHUNK,
         Arithmetic::Fp8 | Arithmetic::Widened => qb.min(CHUNK),

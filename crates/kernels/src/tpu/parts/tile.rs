@@ -184,8 +184,8 @@ fn quantize(b: &mut FunctionBuilder, plan: &TpuPlan, x: &Buffer, x_scale: &Scale
 /// Visits the quantization blocks of a tile of x: position, shape, k-block.
 fn for_each_block(plan: &TpuPlan, mut visit: impl FnMut((usize, usize), (usize, usize), usize)) {
     let qb = plan.problem.quant_block.size();
-    let rows = qb.min(plan.tile.m);
-    for row in (0..plan.tile.m).step_by(rows) {
+    for row in (0..plan.tile.m).step_by(qb) {
+        let rows = qb.min(plan.tile.m - row);
         for k_block in 0..plan.k_blocks() {
             visit((row, k_block * qb), (rows, qb), k_block);
         }

@@ -240,7 +240,8 @@ impl Operands<'_> {
         for block in blocks {
             let copy = self.block(b, block, block.index);
             b.located("wait w_q", |b| b.wait(copy));
-            let w = Buffer::one_of(b, self.w.chip, if self.pipeline.is_resident { zero } else { block.stage });
+            let w =
+                Buffer::one_of(b, self.w.chip, if self.pipeline.is_resident { zero } else { block.stage });
             match plan.arithmetic {
                 Arithmetic::Dequantized => self.dequantized(b, computed, (&w, &w_scale), block, n),
                 Arithmetic::Fp8 | Arithmetic::Widened => self.codes(b, computed, (w, &w_scale), block, n),
