@@ -96,7 +96,8 @@ pub fn pack_into(
     Ok(pack_view(WeightView::new(codes, scales, shape, block)?, out)?)
 }
 
-/// Returns the row-major codes and scales of a packed weight of `[n, k]`.
+/// Returns the row-major codes and scales of a packed weight of `[n, k]`. Every panel is checked: its header,
+/// and that codes and scales are finite.
 ///
 /// ```
 /// use octile::{Block, packed};
@@ -107,5 +108,7 @@ pub fn pack_into(
 /// # Ok::<(), octile::Error>(())
 /// ```
 pub fn unpack(packed: &[u8], shape: [usize; 2], block: Block) -> Result<(Vec<u8>, Vec<f32>), Error> {
-    Ok(PackedView::new(packed, shape, block)?.unpack()?)
+    let view = PackedView::new(packed, shape, block)?;
+    view.check()?;
+    Ok(view.unpack()?)
 }

@@ -1,11 +1,13 @@
 //! ISA selection and the thread pool.
 
+use std::collections::HashMap;
+
 use octile_core::{
     Problem, QuantizedWeight, Strategy,
     device::cpu::{Isa, IsaDispatch, UnknownIsa},
     plan::{
         DeviceKind,
-        cpu::{CpuPlan, useful_spinning_threads, useful_threads},
+        cpu::{Blocking, CpuChoice, CpuPlan, useful_spinning_threads, useful_threads},
     },
 };
 
@@ -15,6 +17,7 @@ use super::{
     executor::Executor,
     isa,
     threads::Threads,
+    tuned,
 };
 
 /// Returns the ISAs that this CPU supports, in the order of [`Isa::ALL`].
@@ -63,6 +66,7 @@ pub struct CpuBuilder {
     pins_threads: bool,
     spreads_small_work: bool,
     executor: Option<&'static dyn Executor>,
+    is_tuned: bool,
 }
 
 impl CpuBuilder {
@@ -81,6 +85,12 @@ impl CpuBuilder {
     /// Uses all threads for problems of any size, also where waking them costs more than it gains: for tests.
     pub fn spread_small_work(self) -> Self {
         Self { spreads_small_work: true, ..self }
+    }
+
+    /// Uses plans of [tuned tables](crate::tuned) for the problems that they hold, with packed weights, unless
+    /// an ISA is named or results must not depend on the number of rows.
+    pub fn tuned(self, is_tuned: bool) -> Self {
+        Self { is_tuned, ..self }
     }
 
     /// Sets the number of threads instead of one per core.
@@ -126,8 +136,11 @@ impl CpuBuilder {
             }
             None => None,
         };
+        let uses_tables = self.is_tuned && own.is_none() && !self.spreads_small_work;
+        let tuned = if uses_tables { tuned::choices(threads) } else { HashMap::new() };
         Ok(Cpu {
             own,
+            tuned,
             threads: Threads::new(threads, self.pins_threads),
             spreads_small_work: self.spreads_small_work,
             executor: self.executor,
@@ -136,7 +149,7 @@ impl CpuBuilder {
 }
 
 /// Whether an environment variable is neither empty nor 0.
-fn is_set(variable: &str) -> bool {
+pub(crate) fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
@@ -153,6 +166,8 @@ const WORTH_PACKING_TOGETHER: usize = 1 << 20;
 pub struct Cpu {
     /// Unless it is that of the machine.
     own: Option<(IsaDispatch, DispatchSource)>,
+    /// Choices of tuned tables; all of them fit this machine.
+    tuned: HashMap<Problem, CpuChoice>,
     threads: Threads,
     spreads_small_work: bool,
     executor: Option<&'static dyn Executor>,
@@ -209,6 +224,20 @@ impl Cpu {
         }
     }
 
+    /// The choices that a plan for a problem follows from: those of a tuned table, or the default ones.
+    pub fn choice_for(&self, problem: &Problem, strategy: Strategy) -> CpuChoice {
+        // Few processes have tables, and hashing a problem takes as long as the rest of a small call's plan.
+        let tuned = if self.tuned.is_empty() { None } else { self.tuned.get(problem) };
+        match tuned {
+            Some(choice) if strategy == Strategy::Strip => *choice,
+            _ => CpuChoice {
+                isa: self.isa_for(problem),
+                threads: self.threads_for(problem),
+                blocking: Blocking::default(),
+            },
+        }
+    }
+
     /// Starts the threads, so that no multiplication has to. The calling thread is enough for one.
     pub fn start_threads(&self) -> Result<(), CpuError> {
         let needs_pool = self.threads() > 1 && self.executor.is_none();
@@ -227,7 +256,7 @@ impl Cpu {
 
     /// Plans a problem.
     pub fn plan(&self, problem: &Problem, strategy: Strategy) -> CpuPlan {
-        CpuPlan::new(*problem, strategy, self.isa_for(problem), self.threads_for(problem))
+        CpuPlan::with_choice(*problem, strategy, self.choice_for(problem, strategy))
     }
 
     /// Allocates a workspace for a problem, so that even the first call does not allocate.

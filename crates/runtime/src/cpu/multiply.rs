@@ -4,7 +4,10 @@ use std::{ops::Range, sync::atomic::Ordering};
 
 use octile_core::{
     MatMut, Problem, QuantizeError, Strategy,
-    plan::{BufferId, cpu::Lane},
+    plan::{
+        BufferId,
+        cpu::{CpuChoice, CpuPlan, Lane},
+    },
     problem::ProblemError,
     quantize::largest_magnitude,
 };
@@ -68,6 +71,9 @@ pub enum MultiplyError {
     /// The shape is empty or too large.
     #[error(transparent)]
     Problem(#[from] ProblemError),
+    /// The choice of ISA, threads and blocks is not one for this problem and machine.
+    #[error("this machine cannot multiply with {0}: use one of its ISAs, and no more than its threads")]
+    Choice(CpuChoice),
     /// The operating system cannot start the threads.
     #[error("{0}")]
     Threads(String),
@@ -100,10 +106,47 @@ impl Cpu {
     ) -> Result<(), MultiplyError> {
         let (x, weight) = (x.into(), weight.into());
         let problem = problem_of(&x, &weight, &out)?;
+        let choice = self.choice_for(&problem, strategy);
+        self.multiply_planned(strategy, choice, problem, x, weight, out, workspace)
+    }
+
+    /// The same with another choice of ISA, threads and cache blocks, to find the fastest.
+    pub fn multiply_as<'a, T: Output>(
+        &self,
+        strategy: Strategy,
+        choice: CpuChoice,
+        x: impl Into<Activation<'a>>,
+        weight: impl Into<WeightRef<'a>>,
+        out: MatMut<'_, T>,
+        workspace: &mut Workspace,
+    ) -> Result<(), MultiplyError> {
+        let (x, weight) = (x.into(), weight.into());
+        let problem = problem_of(&x, &weight, &out)?;
+        // A plan of an earlier call was checked then, and small multiplications would notice the check.
+        let is_checked = workspace.plan().is_some_and(|plan| plan.is_for(&problem, strategy, choice));
+        if !is_checked && !choice.fits(&problem, &super::available(), self.threads()) {
+            return Err(MultiplyError::Choice(choice));
+        }
+        self.multiply_planned(strategy, choice, problem, x, weight, out, workspace)
+    }
+
+    /// `choice` fits the machine.
+    #[allow(clippy::too_many_arguments, reason = "the arguments of a multiplication, and how it is done")]
+    fn multiply_planned<T: Output>(
+        &self,
+        strategy: Strategy,
+        choice: CpuChoice,
+        problem: Problem,
+        x: Activation<'_>,
+        weight: WeightRef<'_>,
+        out: MatMut<'_, T>,
+        workspace: &mut Workspace,
+    ) -> Result<(), MultiplyError> {
         check_form(strategy, &weight)?;
-        let (isa, threads) = (self.isa_for(&problem), self.threads_for(&problem));
-        let (plan, scratch) = workspace
-            .prepare(|plan| plan.is_for(&problem, strategy, isa, threads), || self.plan(&problem, strategy));
+        let (plan, scratch) = workspace.prepare(
+            |plan| plan.is_for(&problem, strategy, choice),
+            || CpuPlan::with_choice(problem, strategy, choice),
+        );
         let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
         let out = Out::new(out);
         let executor = self.executor();
