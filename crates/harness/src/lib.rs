@@ -22,6 +22,7 @@ pub mod roofline;
 pub mod shapes;
 pub mod static_cycles;
 pub mod stats;
+pub mod tune;
 
 pub use error::{HarnessError, Result};
 

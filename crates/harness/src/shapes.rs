@@ -11,7 +11,9 @@ use std::{fmt, str::FromStr};
 use octile_core::{Problem, QuantBlock, sample::Rng};
 
 use crate::case::Case;
-use models::{Layer, MODELS};
+use models::MODELS;
+
+pub use models::{Layer, ModelConfig, UnusableConfig};
 
 /// Most rows of x.
 const MOST_ROWS: f64 = 16384.0;

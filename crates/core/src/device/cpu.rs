@@ -12,7 +12,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ActivationKind, FloatKind};
+use crate::{ActivationKind, FloatKind, Problem};
 
 /// An instruction set that the CPU kernels are compiled for. The runtime detects which of them this machine
 /// has.
@@ -154,12 +154,28 @@ impl RegisterTile {
         rows: 32,
         row_unit: 16,
         cols: 32,
-        // Two panels of decoded weights stay in the L1 cache: the one in use, and the next.
         slab: 256,
         decoding_rows: 0,
         decodes_ahead: true,
         weight: FloatKind::Bf16,
     };
+    /// Most rows for which the time to decode weights exceeds that to multiply.
+    const FEW_ROWS: usize = 64;
+
+    /// The tile with the slab for a problem.
+    ///
+    /// Accumulators that decode ahead are scaled once per quantization block, so a slab has at least one, and
+    /// the order of additions does not depend on the number of rows. For few rows it has no more: then two
+    /// panels of decoded weights, the one in use and the next, and what passes through stay in the L1 cache.
+    pub(crate) fn for_problem(self, problem: &Problem) -> Self {
+        let block = problem.quant_block.size();
+        let slab = match self.decodes_ahead {
+            false => self.slab,
+            true if problem.m <= Self::FEW_ROWS => block,
+            true => block.max(self.slab),
+        };
+        Self { slab, ..self }
+    }
 }
 
 impl fmt::Display for Isa {

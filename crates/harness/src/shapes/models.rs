@@ -1,17 +1,20 @@
 //! Linear layers of published model configurations, under tensor parallelism.
 
-/// One matmul of a model: `n` outputs of `k` inputs.
+/// One matmul of a model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Layer {
+pub struct Layer {
+    /// What it is.
     pub name: &'static str,
+    /// Outputs.
     pub n: usize,
+    /// Inputs.
     pub k: usize,
 }
 
 /// What determines the shapes of a model's linear layers, as in its `config.json`.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ModelConfig {
-    pub name: &'static str,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ModelConfig {
+    pub(super) name: &'static str,
     hidden: usize,
     attention: Attention,
     /// Width of the dense feed-forward layers.
@@ -20,7 +23,7 @@ pub(super) struct ModelConfig {
     expert: Option<usize>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Attention {
     /// Grouped-query attention.
     Grouped { heads: usize, kv_heads: usize, head_dim: usize },
@@ -84,10 +87,50 @@ pub(super) const MODELS: &[ModelConfig] = &[
     experts("gpt-oss", 2880, 2880, (64, 8, 64)),
 ];
 
+/// A configuration from which the layers do not follow.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the configuration has no usable {key}: name shapes with --shape instead")]
+pub struct UnusableConfig {
+    key: &'static str,
+}
+
+/// Sizes above this are no layer's.
+const MOST: usize = 1 << 24;
+
 impl ModelConfig {
+    /// The configuration of a `config.json`, whose numbers `number` gives by key.
+    pub fn from_numbers(number: impl Fn(&str) -> Option<usize>) -> Result<Self, UnusableConfig> {
+        let size = |key: &'static str| {
+            number(key).filter(|size| (1..=MOST).contains(size)).ok_or(UnusableConfig { key })
+        };
+        let (hidden, heads) = (size("hidden_size")?, size("num_attention_heads")?);
+        let attention = match size("q_lora_rank").and_then(|q_rank| Ok((q_rank, size("kv_lora_rank")?))) {
+            Ok((q_rank, kv_rank)) => Attention::Latent {
+                heads,
+                q_rank,
+                kv_rank,
+                rope: size("qk_rope_head_dim")?,
+                index_heads: size("index_n_heads").unwrap_or(0),
+            },
+            Err(_) => Attention::Grouped {
+                heads,
+                kv_heads: size("num_key_value_heads").unwrap_or(heads),
+                head_dim: size("head_dim").unwrap_or(hidden / heads).max(1),
+            },
+        };
+        let experts = ["num_experts", "n_routed_experts", "num_local_experts"];
+        let has_experts = experts.iter().any(|key| number(key).is_some_and(|count| count > 0));
+        let width = size("intermediate_size");
+        let expert = size("moe_intermediate_size").or(width.clone()).ok().filter(|_| has_experts);
+        // Models whose layers all have experts keep a width that no layer uses, or none.
+        let mixed = size("first_k_dense_replace").is_ok() || size("moe_intermediate_size").is_err();
+        let dense = if has_experts && (!mixed || expert == width.clone().ok()) { None } else { Some(width?) };
+        Ok(Self { name: "", hidden, attention, dense, expert })
+    }
+
     /// The layers of one of `degree` devices. Layers that read the hidden state are split along N, those that
     /// write it along K; a device has one key-value head at least.
-    pub(super) fn layers(&self, degree: usize) -> Vec<Layer> {
+    pub fn layers(&self, degree: usize) -> Vec<Layer> {
         let hidden = self.hidden;
         let mut layers = Vec::new();
         let mut push = |name, n: usize, k: usize| layers.push(Layer { name, n, k });
@@ -140,6 +183,56 @@ mod tests {
         assert_eq!(shape("o"), Some((7168, 16384)));
         assert_eq!(shape("expert gate-up"), Some((4096, 7168)));
         assert_eq!(shape("expert down"), Some((7168, 2048)));
+    }
+
+    #[test]
+    fn published_configurations_give_the_same_layers() {
+        let model = |name: &str| MODELS.iter().find(|model| model.name == name).copied().unwrap();
+        let read = |numbers: &[(&str, usize)]| {
+            ModelConfig::from_numbers(|key| numbers.iter().find(|(k, _)| *k == key).map(|(_, n)| *n))
+        };
+        let named = |config: ModelConfig, name| ModelConfig { name, ..config };
+        let qwen = [
+            ("hidden_size", 2560),
+            ("intermediate_size", 9728),
+            ("num_attention_heads", 32),
+            ("num_key_value_heads", 8),
+            ("head_dim", 128),
+        ];
+        assert_eq!(named(read(&qwen).unwrap(), "Qwen3-4B"), model("Qwen3-4B"));
+        let experts = [
+            ("hidden_size", 4096),
+            ("intermediate_size", 12288),
+            ("moe_intermediate_size", 1536),
+            ("num_experts", 128),
+            ("num_attention_heads", 64),
+            ("num_key_value_heads", 4),
+            ("head_dim", 128),
+        ];
+        assert_eq!(named(read(&experts).unwrap(), "Qwen3-235B-A22B"), model("Qwen3-235B-A22B"));
+        let mixtral = [
+            ("hidden_size", 4096),
+            ("intermediate_size", 14336),
+            ("num_local_experts", 8),
+            ("num_attention_heads", 32),
+            ("num_key_value_heads", 8),
+        ];
+        assert_eq!(named(read(&mixtral).unwrap(), "Mixtral-8x7B"), model("Mixtral-8x7B"));
+        let deepseek = [
+            ("hidden_size", 7168),
+            ("intermediate_size", 18432),
+            ("moe_intermediate_size", 2048),
+            ("n_routed_experts", 256),
+            ("first_k_dense_replace", 3),
+            ("num_attention_heads", 128),
+            ("num_key_value_heads", 128),
+            ("q_lora_rank", 1536),
+            ("kv_lora_rank", 512),
+            ("qk_rope_head_dim", 64),
+        ];
+        assert_eq!(named(read(&deepseek).unwrap(), "DeepSeek-V3"), model("DeepSeek-V3"));
+        assert_eq!(read(&qwen[1..]).unwrap_err(), UnusableConfig { key: "hidden_size" });
+        assert!(read(&[("hidden_size", usize::MAX), ("num_attention_heads", 1)]).is_err());
     }
 
     #[test]

@@ -8,7 +8,7 @@ use octile_core::{
     plan::cpu::{PANEL, x_row_bytes},
 };
 
-use super::isa::{Vector, prefetch};
+use super::isa::{Vector, prefetch, prefetch_far};
 
 /// Arguments of a microkernel: rows of activations times columns of weights, over one slab of K.
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "some fields are for AMX alone"))]
@@ -16,8 +16,10 @@ pub(super) struct TileArgs {
     /// Number of tiles along the rows, and rows of each.
     pub tiles: usize,
     pub rows: usize,
-    /// Decoded activations: the first row, at the first k of the slab. Rows are [`x_row_bytes`] apart.
+    /// Decoded activations: the first row, at the first k of the slab, and the bytes from row to row, which
+    /// are [`x_row_bytes`].
     pub x: *const u8,
+    pub x_stride: usize,
     /// Decoded weights of the tile's columns, or the codes of a packed panel for a tile that decodes.
     pub w: *const u8,
     /// Where a tile stores the weights that it decodes: its own, or those of the next step. Null for none.
@@ -35,11 +37,37 @@ pub(super) struct TileArgs {
     pub w_scales: *const f32,
     /// Accumulators of earlier slabs, or null if there are none. The row stride is [`PANEL`] floats.
     pub sums: *const f32,
-    /// Where the accumulators are stored, and the row stride.
+    /// Where the accumulators are stored, and the row stride in elements.
     pub out: *mut f32,
     pub out_stride: usize,
-    /// Whether the result is too large for the caches, so that storing it past them is faster.
-    pub streams: bool,
+    /// What is at `out`.
+    pub target: Target,
+    /// What calls leave to each other.
+    pub state: *mut TileState,
+}
+
+/// Where a tile stores.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Target {
+    /// To scratch memory.
+    Sums,
+    /// To the result, which has this type. Types other than f32 only if [`Kernels::narrows`].
+    Result {
+        kind: FloatKind,
+        /// Whether the result is too large for the caches, so that storing it past them is faster.
+        exceeds_caches: bool,
+    },
+}
+
+/// What the calls of one thread leave to each other: scaling that waits for the next tile. Its content is up
+/// to the ISA.
+#[repr(C, align(64))]
+pub(super) struct TileState([MaybeUninit<u8>; 13 << 10]);
+
+impl TileState {
+    pub(super) const fn new() -> Self {
+        Self([MaybeUninit::uninit(); _])
+    }
 }
 
 /// A microkernel.
@@ -70,13 +98,17 @@ pub(super) struct Kernels {
     pub encode: unsafe fn(&[f32], f32, &mut [u8]),
     /// Runs rounds of arithmetic in registers and returns the number of operations.
     pub spin: unsafe fn(usize) -> f64,
-    /// Prepare the calling thread for tiles, and clean up.
-    pub enter: unsafe fn(),
+    /// Whether tiles store results of any type, not just f32.
+    pub narrows: bool,
+    /// Prepare the calling thread for tiles, complete what the calls so far have left, and clean up.
+    pub enter: unsafe fn(*mut TileState),
+    pub finish: unsafe fn(*mut TileState),
     pub leave: unsafe fn(),
 }
 
-/// For ISAs that need no preparation.
+/// For ISAs that need no preparation, and complete each call.
 pub(super) unsafe fn nothing() {}
+pub(super) unsafe fn nothing_left(_: *mut TileState) {}
 
 /// Weights at [`TileArgs::w`] are decoded.
 pub(super) const LOADED: u8 = 0;
@@ -165,6 +197,18 @@ struct Cursor {
     ahead: *const u8,
 }
 
+/// Bytes ahead of a stream of codes that are fetched from memory, and those that are fetched from the L2 cache.
+/// Panels follow each other, so that the stream is mostly that of the next panel at the end of one.
+const AHEAD: [usize; 2] = [4096, 512];
+
+/// Prefetches what follows codes that are decoded once: few rows are bound by memory, and the prefetchers of
+/// the hardware alone reach half of its bandwidth (Emerald Rapids).
+#[inline(always)]
+fn prefetch_stream(codes: *const u8) {
+    prefetch_far(codes.wrapping_add(AHEAD[0]));
+    prefetch(codes.wrapping_add(AHEAD[1]));
+}
+
 /// Accumulates some pairs of k and advances.
 #[inline(always)]
 unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: usize, const SOURCE: u8>(
@@ -181,6 +225,7 @@ unsafe fn add_products<V, const GROUP: usize, const ROWS: usize, const VECTORS: 
             let weights = if is_decoded {
                 load_all::<V, GROUP, VECTORS>(at.w)
             } else {
+                prefetch_stream(at.w);
                 decode_all::<V, GROUP, VECTORS>(at.w)
             };
             at.w = at.w.add(if is_decoded { size_of_val(&weights) } else { 2 * PANEL });
@@ -226,6 +271,7 @@ unsafe fn add_staged<V, const GROUP: usize, const ROWS: usize, const VECTORS: us
         // are read.
         unsafe {
             for pair in 0..pairs {
+                prefetch_stream(at.w);
                 stage.add(pair).write(decode_all::<V, GROUP, VECTORS>(at.w));
                 at.w = at.w.add(2 * PANEL);
             }
@@ -441,7 +487,9 @@ macro_rules! kernels {
                 abs_max_bits,
                 encode,
                 spin,
-                enter: kernel::nothing,
+                narrows: false,
+                enter: kernel::nothing_left,
+                finish: kernel::nothing_left,
                 leave: kernel::nothing,
             }
         };

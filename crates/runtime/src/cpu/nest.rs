@@ -10,7 +10,7 @@ use octile_core::{
 };
 
 use super::{
-    kernel::{Kernels, TileArgs},
+    kernel::{Kernels, Target, TileArgs, TileState},
     operands::{Floats, Output, WeightRef},
     pack::GROUP,
 };
@@ -44,6 +44,11 @@ pub(super) trait Fetch {
 
     /// Called after the tiles `done` of `count`, with the next step.
     fn meanwhile(&mut self, _next: Option<&Step>, _done: Range<usize>, _count: usize) {}
+
+    /// Whether the scales that [`Fetch::x_scales`] returns stay where they are until the row block ends.
+    fn keeps_scales(&self) -> bool {
+        false
+    }
 
     /// The activation scales of some rows of a step, block by block, and the stride between blocks.
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize);
@@ -117,8 +122,9 @@ impl SharedWork<'_> {
 
     /// The quantization blocks of a step.
     pub(super) fn blocks_of(&self, step: &Step) -> Range<usize> {
-        let qb = self.call.plan.problem.quant_block.size();
-        step.depth.start / qb..step.depth.end.div_ceil(qb)
+        // Sizes are powers of two, and shifts are faster than divisions.
+        let shift = self.call.plan.problem.quant_block.size().trailing_zeros();
+        step.depth.start >> shift..((step.depth.end - 1) >> shift) + 1
     }
 
     /// The scales of the weights of a step.
@@ -255,17 +261,16 @@ impl<'a, T> Out<'a, T> {
 }
 
 impl<T: Output> Out<'_, T> {
-    /// Where tiles may store results directly: f32 results of a full panel.
+    /// Where tiles may store results directly: those of a full panel, in a type that the tiles store.
     ///
     /// # Safety
     /// The matrix has that row and panel.
-    unsafe fn as_sums(&self, row: usize, panel: usize) -> Option<*mut f32> {
+    unsafe fn for_tiles(&self, row: usize, panel: usize, kernels: &Kernels) -> Option<*mut f32> {
         let col = panel * PANEL;
-        if self.cols - col < PANEL {
-            return None;
-        }
+        let is_stored = T::KIND == FloatKind::F32 || kernels.narrows;
         // SAFETY: inside the matrix, as the caller promises.
-        T::as_f32(unsafe { self.first.add(row * self.stride + col) })
+        (is_stored && self.cols - col >= PANEL)
+            .then(|| unsafe { self.first.add(row * self.stride + col) }.cast())
     }
 }
 
@@ -281,12 +286,18 @@ pub(super) fn run<T: Output>(
     let plan = work.call.plan;
     let mut steps = steps.peekable();
     let Some(first) = steps.peek() else { return };
-    let _prepared = Prepared::new(work.call.kernels);
+    let kernels = work.call.kernels;
+    let mut state = TileState::new();
+    let prepared = Prepared::new(kernels, &mut state);
     fetch.begin(first);
     let mut rows = 0..0;
+    let mut all_tiles = plan.tiles(rows.clone(), 1);
+    let result = Target::Result { kind: T::KIND, exceeds_caches: plan.result_exceeds_caches() };
     while let Some(step) = steps.next() {
         if step.rows != rows {
+            prepared.finish();
             rows = step.rows.clone();
+            all_tiles = plan.tiles(rows.clone(), fetch.tiles_at_once());
             fetch.enter_rows(rows.clone());
         }
         if let Some(depth) = &step.decode {
@@ -296,7 +307,7 @@ pub(super) fn run<T: Output>(
         let w_scales = work.w_scales(&step).as_ptr();
         let x = &x[x_offset(plan, &step)..];
         let sums = &mut sums[step.slot * plan.block_rows * PANEL..][..plan.block_rows * PANEL];
-        let mut tiles = plan.tiles(rows.clone(), fetch.tiles_at_once());
+        let mut tiles = all_tiles.clone();
         let count = tiles.count_tiles();
         // The first tile may decode the weights for the others.
         let alone = if matches!(weights, Weights::CodesFor(..)) { tiles.next_alone() } else { None };
@@ -308,11 +319,12 @@ pub(super) fn run<T: Output>(
             let ahead = if run.tiles.start == 0 { fetch.ahead(steps.peek()) } else { None };
             let (x_scales, x_scale_stride) = fetch.x_scales(&step, &run.rows);
             // SAFETY: rows and panels of steps are inside the matrix.
-            let direct = if step.last { unsafe { out.as_sums(run.rows.start, step.panel) } } else { None };
+            let direct = unsafe { out.for_tiles(run.rows.start, step.panel, kernels) }.filter(|_| step.last);
             let args = TileArgs {
                 tiles: run.tiles.len(),
                 rows: run.tile_rows,
                 x: x.as_ptr(),
+                x_stride: plan.x_row_bytes(),
                 w: ptr::null(),
                 keep: ahead.map_or(ptr::null_mut(), |ahead| ahead.decoded),
                 ahead: ahead.map_or(ptr::null(), |ahead| ahead.codes),
@@ -325,15 +337,20 @@ pub(super) fn run<T: Output>(
                 sums: if step.first { ptr::null() } else { first_sum },
                 out: direct.unwrap_or(first_sum),
                 out_stride: if direct.is_some() { out.stride } else { PANEL },
-                streams: direct.is_some() && plan.result_exceeds_caches(),
+                target: if direct.is_some() { result } else { Target::Sums },
+                state: prepared.state,
             };
             // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tiles, and the
             // weights are those of the whole panel and slab.
-            unsafe { multiply_tiles(work.call.kernels, run.tile_rows, weights, args) };
+            unsafe { multiply_tiles(kernels, run.tile_rows, weights, args) };
             if let Weights::CodesFor(_, buffer) = weights {
                 weights = Weights::Decoded(buffer);
             }
-            if step.last && direct.is_none() {
+            let is_narrowed_here = step.last && direct.is_none();
+            if is_narrowed_here || !fetch.keeps_scales() {
+                prepared.finish();
+            }
+            if is_narrowed_here {
                 for (row, sums) in run.rows.zip(sums.chunks_exact(PANEL)) {
                     // SAFETY: as above, and no other thread has claimed this panel.
                     let out = unsafe { out.row(row, step.panel) };
@@ -343,29 +360,41 @@ pub(super) fn run<T: Output>(
             fetch.meanwhile(steps.peek(), run.tiles, count);
         }
     }
+    prepared.finish();
 }
 
 /// The calling thread, prepared for tiles.
-struct Prepared(&'static Kernels);
+struct Prepared<'a> {
+    kernels: &'static Kernels,
+    state: *mut TileState,
+    borrow: PhantomData<&'a mut TileState>,
+}
 
-impl Prepared {
-    fn new(kernels: &'static Kernels) -> Self {
+impl<'a> Prepared<'a> {
+    fn new(kernels: &'static Kernels, state: &'a mut TileState) -> Self {
+        let prepared = Self { kernels, state, borrow: PhantomData };
         // SAFETY: the kernels were selected for this CPU.
-        unsafe { (kernels.enter)() };
-        Self(kernels)
+        unsafe { (kernels.enter)(prepared.state) };
+        prepared
+    }
+
+    /// Completes what tiles have left to do.
+    fn finish(&self) {
+        // SAFETY: the operands of all tiles so far are still there.
+        unsafe { (self.kernels.finish)(self.state) };
     }
 }
 
-impl Drop for Prepared {
+impl Drop for Prepared<'_> {
     fn drop(&mut self) {
         // SAFETY: entered when this value was made.
-        unsafe { (self.0.leave)() };
+        unsafe { (self.kernels.leave)() };
     }
 }
 
 /// Byte offset of a step's activations.
 fn x_offset(plan: &CpuPlan, step: &Step) -> usize {
-    (step.depth.start - step.pass_start) / plan.tile.slab * plan.block_rows * plan.x_row_bytes()
+    ((step.depth.start - step.pass_start) >> plan.tile.slab.trailing_zeros()) * plan.block_rows * plan.x_row_bytes()
 }
 
 /// Runs the microkernel on tiles of `rows` rows, for all tile columns of a panel.

@@ -220,12 +220,6 @@ pub trait Output: sealed::Sealed + Copy + Send + Sync {
     /// Rounds to nearest, ties to even.
     #[doc(hidden)]
     fn narrow(values: &[f32], out: &mut [Self]);
-
-    /// Returns the memory as f32 if `Self` is f32: kernels then write results directly.
-    #[doc(hidden)]
-    fn as_f32(_out: *mut Self) -> Option<*mut f32> {
-        None
-    }
 }
 
 impl Output for f32 {
@@ -233,10 +227,6 @@ impl Output for f32 {
 
     fn narrow(values: &[f32], out: &mut [Self]) {
         out.copy_from_slice(values);
-    }
-
-    fn as_f32(out: *mut Self) -> Option<*mut f32> {
-        Some(out)
     }
 }
 

@@ -31,6 +31,10 @@ impl Fetch for Smem<'_> {
         self.dma.meanwhile(next, done, count);
     }
 
+    fn keeps_scales(&self) -> bool {
+        true
+    }
+
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
         self.table.scales(self.dma.work, step, rows)
     }

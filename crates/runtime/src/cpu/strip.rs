@@ -72,6 +72,10 @@ impl Fetch for Strip<'_> {
         usize::MAX
     }
 
+    fn keeps_scales(&self) -> bool {
+        true
+    }
+
     fn x_scales(&mut self, step: &Step, rows: &Range<usize>) -> (&[f32], usize) {
         self.table.scales(self.work, step, rows)
     }

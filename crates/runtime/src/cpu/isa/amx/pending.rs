@@ -1,8 +1,12 @@
 //! The scaling of accumulators, in AVX-512, between the tile instructions of the next tile.
 
-use std::{arch::x86_64::*, ops::Range, ptr};
+use std::{
+    arch::{asm, x86_64::*},
+    ops::Range,
+    ptr,
+};
 
-use octile_core::plan::cpu::PANEL;
+use octile_core::{FloatKind, plan::cpu::PANEL};
 
 use super::tiles::TILE_ROWS;
 
@@ -26,10 +30,41 @@ pub(super) struct Pending {
     pub last: Block,
     /// Null if there are no earlier sums.
     pub old: *const f32,
-    pub out: *mut f32,
-    pub out_stride: usize,
-    /// Whether the result passes the caches by.
+    pub out: Destination,
+}
+
+/// Where scaled rows go.
+#[derive(Clone, Copy)]
+pub(super) struct Destination {
+    pub first: *mut u8,
+    /// Bytes from row to row.
+    pub stride: usize,
+    pub kind: FloatKind,
+    /// Whether rows are whole cache lines that pass the caches by.
     pub streams: bool,
+}
+
+impl Destination {
+    /// Bytes of a row.
+    pub(super) const fn row_bytes(kind: FloatKind) -> usize {
+        PANEL * kind.bytes()
+    }
+
+    /// Requests the cache lines of some rows for writing: a row that is no whole number of lines shares them
+    /// with its neighbours, and must be read first.
+    #[inline(always)]
+    pub(super) unsafe fn prefetch(&self, rows: Range<usize>) {
+        for row in rows {
+            let first = self.first.wrapping_add(row * self.stride);
+            let last = first.wrapping_add(Self::row_bytes(self.kind) - 1);
+            for line in [first, first.wrapping_add(64), last] {
+                // SAFETY: a prefetch has no visible effect; all CPUs with AVX-512 have this one.
+                unsafe {
+                    asm!("prefetchw [{0}]", in(reg) line, options(readonly, nostack, preserves_flags));
+                }
+            }
+        }
+    }
 }
 
 impl Pending {
@@ -38,9 +73,7 @@ impl Pending {
         first: None,
         last: Block { stored: ptr::null(), x_scales: ptr::null(), w_scale: 0.0 },
         old: ptr::null(),
-        out: ptr::null_mut(),
-        out_stride: 0,
-        streams: false,
+        out: Destination { first: ptr::null_mut(), stride: 0, kind: FloatKind::F32, streams: false },
     };
 
     /// The products of scales of both blocks.
@@ -66,42 +99,79 @@ impl Pending {
     pub(super) unsafe fn add_rows(&self, scales: &[RowScales; 2], rows: Range<usize>) {
         // SAFETY: the caller guarantees the ISA and the pointers.
         unsafe {
-            match (self.first.is_some(), self.old.is_null(), self.streams) {
-                (false, false, false) => self.add::<false, false, false>(scales, rows),
-                (false, false, true) => self.add::<false, false, true>(scales, rows),
-                (false, true, false) => self.add::<false, true, false>(scales, rows),
-                (false, true, true) => self.add::<false, true, true>(scales, rows),
-                (true, false, false) => self.add::<true, false, false>(scales, rows),
-                (true, false, true) => self.add::<true, false, true>(scales, rows),
-                (true, true, false) => self.add::<true, true, false>(scales, rows),
-                (true, true, true) => self.add::<true, true, true>(scales, rows),
+            match (self.first.is_some(), self.out.streams, self.out.kind) {
+                (false, false, FloatKind::F32) => self.add::<false, 0>(scales, rows),
+                (false, true, FloatKind::F32) => self.add::<false, 1>(scales, rows),
+                (true, false, FloatKind::F32) => self.add::<true, 0>(scales, rows),
+                (true, true, FloatKind::F32) => self.add::<true, 1>(scales, rows),
+                (false, ..) => self.add::<false, 2>(scales, rows),
+                (true, ..) => self.add::<true, 2>(scales, rows),
             }
         }
     }
 
+    /// `STORE`: 0 stores f32, 1 streams f32, 2 narrows.
     #[inline(always)]
-    unsafe fn add<const TWO: bool, const FIRST: bool, const STREAMS: bool>(
-        &self,
-        scales: &[RowScales; 2],
-        rows: Range<usize>,
-    ) {
+    unsafe fn add<const TWO: bool, const STORE: u8>(&self, scales: &[RowScales; 2], rows: Range<usize>) {
         let first = self.first.unwrap_or(self.last).stored;
+        // Where there are no earlier sums, nothing is loaded from an address that is valid.
+        let (old, mask) = if self.old.is_null() { (first, 0) } else { (self.old, u16::MAX) };
         for row in rows.start..rows.end.min(self.rows) {
             // SAFETY: as above.
             unsafe {
-                let [first_scale, last_scale] = [0, 1].map(|block| _mm512_set1_ps(scales[block].0[row]));
-                for half in 0..2 {
+                let [first_scale, last_scale] =
+                    [0, 1].map(|block| _mm512_set1_ps(*scales[block].0.as_ptr().add(row)));
+                let mut totals = [_mm512_setzero_ps(); 2];
+                for (half, total) in totals.iter_mut().enumerate() {
                     let at = row * PANEL + TILE_ROWS * half;
-                    let mut total =
-                        if FIRST { _mm512_setzero_ps() } else { _mm512_loadu_ps(self.old.add(at)) };
+                    *total = _mm512_maskz_loadu_ps(mask, old.add(at));
                     if TWO {
-                        total = _mm512_fmadd_ps(first_scale, _mm512_load_ps(first.add(at)), total);
+                        *total = _mm512_fmadd_ps(first_scale, _mm512_load_ps(first.add(at)), *total);
                     }
-                    total = _mm512_fmadd_ps(last_scale, _mm512_load_ps(self.last.stored.add(at)), total);
-                    let out = self.out.add(row * self.out_stride + TILE_ROWS * half);
-                    if STREAMS { _mm512_stream_ps(out, total) } else { _mm512_storeu_ps(out, total) }
+                    *total = _mm512_fmadd_ps(last_scale, _mm512_load_ps(self.last.stored.add(at)), *total);
+                }
+                let out = self.out.first.add(row * self.out.stride);
+                match STORE {
+                    0 => {
+                        _mm512_storeu_ps(out.cast(), totals[0]);
+                        _mm512_storeu_ps(out.cast::<f32>().add(TILE_ROWS), totals[1]);
+                    }
+                    1 => {
+                        _mm512_stream_ps(out.cast(), totals[0]);
+                        _mm512_stream_ps(out.cast::<f32>().add(TILE_ROWS), totals[1]);
+                    }
+                    _ => {
+                        let row = narrow(self.out.kind, totals);
+                        if self.out.streams {
+                            _mm512_stream_si512(out.cast(), row);
+                        } else {
+                            _mm512_storeu_si512(out.cast(), row);
+                        }
+                    }
                 }
             }
         }
+    }
+}
+
+/// Rounds a row to nearest, ties to even.
+#[inline(always)]
+unsafe fn narrow(kind: FloatKind, totals: [__m512; 2]) -> __m512i {
+    // SAFETY: the caller guarantees the ISA.
+    unsafe {
+        let halves = match kind {
+            FloatKind::F16 => totals.map(|total| _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(total)),
+            _ => totals.map(|total| {
+                // The instruction for this would flush subnormals.
+                let bits = _mm512_castps_si512(total);
+                let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+                let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+                let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(total, total);
+                let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x40_0000));
+                let rounded = _mm512_mask_mov_epi32(rounded, is_nan, quiet);
+                _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded))
+            }),
+        };
+        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(halves[0]), halves[1])
     }
 }

@@ -10,19 +10,14 @@
 
 use std::arch::asm;
 
-use octile_core::{
-    FloatKind,
-    device::cpu::Isa,
-    plan::cpu::{PANEL, x_row_bytes},
-};
+use octile_core::plan::cpu::PANEL;
 
 /// Rows of a tile register.
 pub(super) const TILE_ROWS: usize = 16;
 /// Pairs of k that one tile instruction multiplies.
 pub(super) const STEP_PAIRS: usize = 16;
-/// Bytes of decoded activations of one row in a step, and from one row to the next.
+/// Bytes of decoded activations of one row in a step.
 pub(super) const X_STEP: usize = 2 * STEP_PAIRS * 2;
-pub(super) const X_STRIDE: usize = x_row_bytes(Isa::Amx.tile(FloatKind::Bf16).slab, FloatKind::Bf16);
 /// Bytes of decoded weights of one pair of k.
 pub(super) const W_PAIR: usize = 2 * PANEL * 2;
 
@@ -68,7 +63,7 @@ pub(super) unsafe fn leave() {
 
 /// Adds the products of one step: `HALVES` times 16 rows.
 #[inline(always)]
-pub(super) unsafe fn add_step<const HALVES: usize>(x: *const u8, w: *const u8) {
+pub(super) unsafe fn add_step<const HALVES: usize>(x: *const u8, x_stride: usize, w: *const u8) {
     // SAFETY: the caller guarantees a step of decoded rows and pairs, and configured tiles.
     unsafe {
         if HALVES == 1 {
@@ -78,7 +73,7 @@ pub(super) unsafe fn add_step<const HALVES: usize>(x: *const u8, w: *const u8) {
                 "tdpbf16ps tmm0, tmm4, tmm6",
                 "tileloadd tmm7, [{w} + {ws}*1 + 64]",
                 "tdpbf16ps tmm1, tmm4, tmm7",
-                x = in(reg) x, xs = in(reg) X_STRIDE, w = in(reg) w, ws = in(reg) W_PAIR
+                x = in(reg) x, xs = in(reg) x_stride, w = in(reg) w, ws = in(reg) W_PAIR
             );
         } else {
             // Activations come from the L2 cache and pass; weights stay in the L1 cache.
@@ -91,7 +86,7 @@ pub(super) unsafe fn add_step<const HALVES: usize>(x: *const u8, w: *const u8) {
                 "tileloaddt1 tmm5, [{x2} + {xs}*1]",
                 "tdpbf16ps tmm2, tmm5, tmm6",
                 "tdpbf16ps tmm3, tmm5, tmm7",
-                x = in(reg) x, x2 = in(reg) x.add(TILE_ROWS * X_STRIDE), xs = in(reg) X_STRIDE,
+                x = in(reg) x, x2 = in(reg) x.add(TILE_ROWS * x_stride), xs = in(reg) x_stride,
                 w = in(reg) w, ws = in(reg) W_PAIR
             );
         }
@@ -101,7 +96,12 @@ pub(super) unsafe fn add_step<const HALVES: usize>(x: *const u8, w: *const u8) {
 /// The first step of a quantization block: stores each accumulator of the block before, then restarts it.
 /// Storing costs nothing here, because the other accumulators keep the multiplier busy.
 #[inline(always)]
-pub(super) unsafe fn restart_step<const HALVES: usize>(x: *const u8, w: *const u8, stored: *mut f32) {
+pub(super) unsafe fn restart_step<const HALVES: usize>(
+    x: *const u8,
+    x_stride: usize,
+    w: *const u8,
+    stored: *mut f32,
+) {
     // SAFETY: as for `add_step`; `stored` has room for a tile.
     unsafe {
         if HALVES == 1 {
@@ -115,7 +115,7 @@ pub(super) unsafe fn restart_step<const HALVES: usize>(x: *const u8, w: *const u
                 "tilestored [{s} + {ws}*1 + 64], tmm1",
                 "tilezero tmm1",
                 "tdpbf16ps tmm1, tmm4, tmm7",
-                x = in(reg) x, xs = in(reg) X_STRIDE, w = in(reg) w, s = in(reg) stored, ws = in(reg) W_PAIR
+                x = in(reg) x, xs = in(reg) x_stride, w = in(reg) w, s = in(reg) stored, ws = in(reg) W_PAIR
             );
         } else {
             tiles!(
@@ -135,7 +135,7 @@ pub(super) unsafe fn restart_step<const HALVES: usize>(x: *const u8, w: *const u
                 "tilestored [{s} + {ws}*1 + 2112], tmm3",
                 "tilezero tmm3",
                 "tdpbf16ps tmm3, tmm5, tmm7",
-                x = in(reg) x, x2 = in(reg) x.add(TILE_ROWS * X_STRIDE), xs = in(reg) X_STRIDE,
+                x = in(reg) x, x2 = in(reg) x.add(TILE_ROWS * x_stride), xs = in(reg) x_stride,
                 w = in(reg) w, s = in(reg) stored, ws = in(reg) W_PAIR
             );
         }
