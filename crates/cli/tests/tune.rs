@@ -65,7 +65,8 @@ fn a_killed_search_loses_one_shape_at_most() {
     let folder = tempfile::tempdir().unwrap();
     let mut done = 0;
     for delay in [5, 40, 80, 120, 160, 240] {
-        let mut child = tune(folder.path(), &SHAPES).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child =
+            tune(folder.path(), &SHAPES).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
         std::thread::sleep(Duration::from_millis(delay));
         child.kill().unwrap();
         child.wait().unwrap();
@@ -77,7 +78,8 @@ fn a_killed_search_loses_one_shape_at_most() {
     let known = format!("{done} were known");
     assert!(last.contains(&known), "{last}");
     assert_eq!(entries(folder.path()).len(), SHAPES.len());
-    let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert!(names.iter().all(|name| !name.to_string_lossy().starts_with(".draft")), "{names:?}");
 }
 
@@ -96,7 +98,10 @@ fn two_searches_at_once_keep_what_both_find() {
 fn bench_isa(folder: &Path, shape: &str, args: &[&str], variables: &[(&str, &str)]) -> (String, String) {
     let common = ["bench", "--backend", "cpu", "--threads", "2", "--iterations", "1", "--warmup", "0"];
     let mut command = octile(folder, &common);
-    command.args(["--strategy", "strip", "--json", "--shape", shape]).args(args).envs(variables.iter().copied());
+    command
+        .args(["--strategy", "strip", "--json", "--shape", shape])
+        .args(args)
+        .envs(variables.iter().copied());
     let output = command.output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     let record: Value = serde_json::from_str(&success(output)).unwrap();
@@ -225,7 +230,8 @@ fn bad_requests_are_one_sentence() {
 #[test]
 fn explaining_shows_every_candidate_and_keeps_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    let args = ["tune", "--backend", "cpu", "--threads", "2", "--budget", "0.01", "--explain", "8x64x256:128"];
+    let args =
+        ["tune", "--backend", "cpu", "--threads", "2", "--budget", "0.01", "--explain", "8x64x256:128"];
     let text = success(octile(folder.path(), &args).arg("--html").arg("page.html").output().unwrap());
     assert!(text.contains("(default)") && text.contains("limited by"), "{text}");
     assert!(text.contains("FLOPs") || text.contains("bandwidth"), "{text}");

@@ -287,7 +287,9 @@ impl TunedTable {
         let differences: Vec<String> = self.of_device(device).filter_map(difference).collect();
         let first = differences.first()?;
         let (count, entries) = (differences.len(), if differences.len() == 1 { "entry" } else { "entries" });
-        Some(format!("ignoring {count} tuned {entries} for {device} measured with {first}: run `octile tune`"))
+        Some(format!(
+            "ignoring {count} tuned {entries} for {device} measured with {first}: run `octile tune`"
+        ))
     }
 }
 

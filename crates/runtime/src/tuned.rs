@@ -224,7 +224,10 @@ mod tests {
         let path = tables.file(TunedTarget::Cpu);
         fs::write(&path, "{\"schema\":").unwrap();
         let message = tables.read(TunedTarget::Cpu).unwrap_err().to_string();
-        assert!(message.starts_with(&format!("cannot use {}: it is not a table", path.display())), "{message}");
+        assert!(
+            message.starts_with(&format!("cannot use {}: it is not a table", path.display())),
+            "{message}"
+        );
         assert!(!message.contains('\n'));
         assert_eq!(tables.record(entry(1)).unwrap_err().to_string(), message);
         assert_eq!(fs::read_to_string(&path).unwrap(), "{\"schema\":");

@@ -282,7 +282,8 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
     let report = bench::run(backend.as_ref(), &request)?;
     let comparison = baseline.map(|baseline| BenchComparison::new(&baseline, &BenchBaseline::from(&report)));
     let comparison = comparison.transpose()?;
-    let timings = model.map(|model| model::ModelTimings::new(&model, &args.work.problems, &report)).transpose()?;
+    let timings =
+        model.map(|model| model::ModelTimings::new(&model, &args.work.problems, &report)).transpose()?;
     let record = ModelBenchRecord { record: BenchRecord::from(&report), model: timings.as_ref() };
     deliver(json, Schema::BENCH, &record, || {
         print::bench::report(&report);

@@ -125,8 +125,10 @@ impl Model {
         let mut cases = Vec::new();
         for layer in &self.layers {
             for &tokens in tokens(problems) {
-                cases
-                    .push(Case { label: layer.first.module.clone(), problem: problem(problems, layer, tokens)? });
+                cases.push(Case {
+                    label: layer.first.module.clone(),
+                    problem: problem(problems, layer, tokens)?,
+                });
             }
         }
         within(problems, cases)

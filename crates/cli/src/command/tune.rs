@@ -108,8 +108,7 @@ pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
                 seconds: 0.0,
             },
             _ => {
-                let shape =
-                    tune::tune(tuner.as_ref(), case, &effort, &progress).map_err(with_advice)?;
+                let shape = tune::tune(tuner.as_ref(), case, &effort, &progress).map_err(with_advice)?;
                 if let Some(folder) = &folder {
                     folder.record(shape.entry.clone())?;
                 }
@@ -146,7 +145,9 @@ fn open(args: &TuneArgs, backend: TuneBackend) -> Result<Box<dyn Tuner>> {
         TuneBackend::Tpu => {
             let chip = match args.chip {
                 Some(ChipChoice::Tpu(chip)) => chip,
-                Some(ChipChoice::Gpu(_)) => bail!("--backend tpu needs a TPU: use --chip tpu7x, or --backend gpu"),
+                Some(ChipChoice::Gpu(_)) => {
+                    bail!("--backend tpu needs a TPU: use --chip tpu7x, or --backend gpu")
+                }
                 None => TpuChip::named("tpu7x")?,
             };
             let libtpu = LIBTPU.find(&ToolPaths::of_process(&LIBTPU, args.libtpu.clone()))?;

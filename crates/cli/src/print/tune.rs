@@ -34,7 +34,8 @@ pub fn explanation(report: &TuneReport) {
 /// What is done, for a search that is interrupted.
 pub fn so_far(report: &TuneReport) -> String {
     let done = report.shapes.len();
-    text(report) + &format!("Interrupted: {done} of {} shapes are done; run it again to go on.\n", report.asked)
+    text(report)
+        + &format!("Interrupted: {done} of {} shapes are done; run it again to go on.\n", report.asked)
 }
 
 fn text(report: &TuneReport) -> String {
@@ -109,7 +110,8 @@ fn candidates(report: &TuneReport, shape: &TunedShape) -> String {
         let is_chosen = shape.entry.choice == Some(candidate.choice);
         let mark = if is_chosen { '*' } else { ' ' };
         let name = if index == 0 { format!("{} (default)", candidate.name) } else { candidate.name.clone() };
-        let measured = if candidate.median < 1e300 { format!("{:.4}", candidate.median) } else { "rejected".into() };
+        let measured =
+            if candidate.median < 1e300 { format!("{:.4}", candidate.median) } else { "rejected".into() };
         let modelled = candidate.model.cost.map_or_else(|| "-".to_owned(), |cost| format!("{cost:.4}"));
         let _ = writeln!(
             text,

@@ -108,7 +108,9 @@ fn usable(table: &TunedTable, units: usize, with: impl Fn(&TunedEntry) -> Option
 #[test]
 fn stale_and_foreign_entries_do_not_count() {
     let table = table(vec![entry("16x512x512:128", 1.0), entry("17x512x512:128", 1.0)]);
-    let now = |kernels: &'static str, driver: &'static str| move |_: &TunedEntry| Some(TunedWith::new(kernels, driver));
+    let now = |kernels: &'static str, driver: &'static str| {
+        move |_: &TunedEntry| Some(TunedWith::new(kernels, driver))
+    };
     assert_eq!(usable(&table, 2, now("abc", "")), 2);
     assert_eq!(table.stale(&device(2), now("abc", "")), None);
     assert_eq!(usable(&table, 3, now("abc", "")), 0);
@@ -127,6 +129,8 @@ fn stale_and_foreign_entries_do_not_count() {
     assert_eq!(usable(&old, 2, now("abc", "")), 0);
     assert_eq!(
         old.stale(&device(2), now("abc", "")).unwrap(),
-        format!("ignoring 1 tuned entry for Zen 5, 2 threads measured with octile 0.0.9, not {LIBRARY}: run `octile tune`")
+        format!(
+            "ignoring 1 tuned entry for Zen 5, 2 threads measured with octile 0.0.9, not {LIBRARY}: run `octile tune`"
+        )
     );
 }

@@ -9,9 +9,7 @@ use octile_core::{
     sample::Operands,
     tuned::{TunedChoice, TunedDevice, TunedWith},
 };
-use octile_runtime::cuda::{
-    self, Buffer, DeviceOperands, Gpu, Graph, HostActivations, PlannedMatmul,
-};
+use octile_runtime::cuda::{self, Buffer, DeviceOperands, Gpu, Graph, HostActivations, PlannedMatmul};
 
 use super::{CHECKED_ROWS, Model, SEED, Trial, Tuner};
 use crate::{

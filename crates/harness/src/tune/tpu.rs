@@ -128,7 +128,11 @@ impl Trial for TpuTrial<'_> {
             "VPU and issue"
         };
         let percent = |part: f64| 100.0 * part / total;
-        Some(format!("{limit} (MXU {:.0} %, waits {:.0} %)", percent(counted.mxu_busy), percent(counted.stalled)))
+        Some(format!(
+            "{limit} (MXU {:.0} %, waits {:.0} %)",
+            percent(counted.mxu_busy),
+            percent(counted.stalled)
+        ))
     }
 
     fn is_counted(&self) -> bool {

@@ -394,7 +394,9 @@ impl Drop for Prepared<'_> {
 
 /// Byte offset of a step's activations.
 fn x_offset(plan: &CpuPlan, step: &Step) -> usize {
-    ((step.depth.start - step.pass_start) >> plan.tile.slab.trailing_zeros()) * plan.block_rows * plan.x_row_bytes()
+    ((step.depth.start - step.pass_start) >> plan.tile.slab.trailing_zeros())
+        * plan.block_rows
+        * plan.x_row_bytes()
 }
 
 /// Runs the microkernel on tiles of `rows` rows, for all tile columns of a panel.

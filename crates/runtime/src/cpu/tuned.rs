@@ -74,7 +74,10 @@ mod tests {
         table.merge(vec![
             entry("1x64x64:128", choice),
             entry("2x64x64:128", CpuChoice { threads: 3, ..choice }),
-            entry("3x64x64:128", CpuChoice { isa: if cfg!(target_arch = "x86_64") { Isa::Neon } else { Isa::Avx2 }, ..choice }),
+            entry(
+                "3x64x64:128",
+                CpuChoice { isa: if cfg!(target_arch = "x86_64") { Isa::Neon } else { Isa::Avx2 }, ..choice },
+            ),
             stale,
         ]);
         let choices = choices_of(&table, 2);
