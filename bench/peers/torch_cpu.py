@@ -21,7 +21,7 @@ from harness import PeerError, command, comparison, octile, report, venv
 from harness.comparison import Contender, Verdict
 from harness.octile import Settings
 from harness.worker import Worker
-from torch_cpu_cases import AVX2, Group, Lane, all_groups
+from torch_cpu_cases import AVX2, Group, Lane, all_groups, sample_groups
 
 HERE = pathlib.Path(__file__).resolve().parent
 NAME = "torch-cpu"
@@ -30,6 +30,7 @@ EXAMPLES = """\
   python3 bench/peers/torch_cpu.py --python ~/torch/bin/python
   python3 bench/peers/torch_cpu.py --list
   python3 bench/peers/torch_cpu.py --only 512x512 --rounds 3
+  python3 bench/peers/torch_cpu.py --sample judge --max-gflop 10
 """
 
 
@@ -100,6 +101,12 @@ def parse_args() -> argparse.Namespace:
     parser.add_argument(
         "--only", default="", metavar="TEXT", help="run only groups whose name contains TEXT"
     )
+    parser.add_argument(
+        "--sample", choices=["fit", "judge"], help="shapes of `octile bench --sample` instead of the usual ones"
+    )
+    parser.add_argument(
+        "--max-gflop", type=float, metavar="G", help="leave out shapes of the sample with more work"
+    )
     parser.add_argument("--list", action="store_true", help="list the groups and their targets, and exit")
     return parser.parse_args()
 
@@ -144,7 +151,11 @@ def compare(groups: List[Group], args: argparse.Namespace) -> List[Verdict]:
 
 
 def compare_requested(args: argparse.Namespace) -> List[Verdict]:
-    groups = [group for group in all_groups() if args.only in group.name]
+    groups = all_groups()
+    if args.sample is not None:
+        args.octile = args.octile or octile.build(command.ROOT)
+        groups = sample_groups(octile.sample_shapes(args.octile, args.sample, args.max_gflop))
+    groups = [group for group in groups if args.only in group.name]
     if not groups:
         raise PeerError(f"no group's name contains '{args.only}': --list shows them")
     if args.list:

@@ -94,6 +94,11 @@ def bf16_group(shape: Shape, lane: Lane) -> Group:
     return Group(shape, lane, {ours: Settings("fp8", threads=threads)}, {peer: ("bf16", threads)}, targets)
 
 
+def sample_groups(shapes: List[Shape]) -> List[Group]:
+    """Every shape against weights that PyTorch has in bf16, with all threads."""
+    return [bf16_group(shape, ALL_OVER_BF16) for shape in shapes]
+
+
 def all_groups() -> List[Group]:
     """Everything that is compared, lane by lane."""
     shapes = (*SQUARES, *LARGE, ONE_ROW, SIXTEEN_ROWS, SIXTY_FOUR_ROWS, *LAYERS)

@@ -12,6 +12,7 @@ products of this size use no other thread.
 import argparse
 import datetime
 import json
+import os
 import platform
 import statistics
 import time
@@ -65,6 +66,14 @@ def measure(calls, rounds, count):
     return samples
 
 
+def machine():
+    """The CPU, how many there are, and how busy."""
+    with open("/proc/cpuinfo") as file:
+        names = [line.split(":", 1)[1].strip() for line in file if line.startswith("model name")]
+    name = names[0] if names else platform.machine()
+    return f"{name}, {os.cpu_count()} threads, load {os.getloadavg()[0]:.1f}; CPU time of the calling thread"
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -75,9 +84,14 @@ def main():
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     record = {
-        "machine": platform.processor() or platform.machine(),
+        "machine": machine(),
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
-        "versions": {"octile": octile.__version__, "torch": torch.__version__, "numpy": np.__version__},
+        "versions": {
+            "python": platform.python_version(),
+            "octile": octile.__version__,
+            "torch": torch.__version__,
+            "numpy": np.__version__,
+        },
         "us": {},
     }
     for n, k in [(128, 128), (256, 512)]:

@@ -24,6 +24,7 @@ sys.exit(native.run_command(["octile", *sys.argv[1:]], sys.orig_argv[:5]))
 
 # What the command says, and what to do in Python instead.
 _IN_PYTHON = {
+    r": write `jax\.jit\(f\)[^`]*` to a file": "",
     r"the operands are random; pass --tensors FILE --expect NAME to compare": "pass `expect`",
     r"name the expected tensor with --expect": "pass `expect`",
     r" on operands [a\d, ]+; choose others with --operands": "",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import importlib.util
 import linecache
 import os
 import pathlib
@@ -75,6 +76,8 @@ def lower(f: Any, args: Sequence[Any], chip: str, mesh: Any = None) -> Module:
             raise Error("`mesh` is for functions that are lowered here: leave it out")
         return _stored(f, args) if is_stored else _lowered(f, args)
     if callable(f):
+        if importlib.util.find_spec("jax") is None:
+            raise Error("JAX lowers functions, and is not installed: pip install jax, or pass a module")
         return _function(f, args, chip, mesh)
     raise Error(f"cannot lower {type(f).__name__}: pass a JAX function, a lowered one, or a module")
 
@@ -157,7 +160,7 @@ def _tpu(chip: str, mesh: Any) -> contextlib.AbstractContextManager[Any]:
     """
     from jax import sharding
 
-    kind = _DEVICE_KINDS.get(chip.lower())
+    kind = _DEVICE_KINDS.get(str(chip).lower())
     if kind is None:
         raise Error(f"unknown chip {chip}: use one of {', '.join(_DEVICE_KINDS)}")
     if mesh is None and hasattr(sharding, "get_abstract_mesh"):

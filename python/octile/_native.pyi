@@ -2,13 +2,33 @@
 
 import os
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
+__all__ = [
+    "Multiplication",
+    "Weight",
+    "__version__",
+    "load_safetensors",
+    "matmul",
+    "pack_into",
+    "packed_shape",
+    "quantize",
+    "run_command",
+    "torch_forget",
+    "torch_layer",
+    "torch_linear",
+    "torch_linear_kernel",
+    "torch_remembered",
+    "tpu_module",
+    "xla_handlers",
+]
+
 __version__: str
 
+@final
 class Weight:
     """A matrix of N x K fp8 codes (e4m3fn) with one float32 scale per block."""
 
@@ -37,7 +57,7 @@ class Weight:
     def dequantize(self) -> npt.NDArray[np.float32]:
         """The values that codes and scales stand for."""
 
-    def __eq__(self, other: object) -> bool: ...
+    def __eq__(self, value: object, /) -> bool: ...
     def __reduce__(self) -> tuple[Any, ...]: ...
 
 def quantize(w: npt.NDArray[Any], block: int = 128) -> Weight:
@@ -56,6 +76,7 @@ def matmul(
 def load_safetensors(path: str | os.PathLike[str], name: str) -> Weight:
     """Reads the layer `name` of a safetensors file."""
 
+@final
 class Multiplication:
     """A multiplication of one shape and type on one device. Not for users: addresses are trusted."""
 
@@ -72,25 +93,34 @@ class Multiplication:
     def run(self, x: int, x_scales: int, w: int, w_scales: int, out: int, m: int) -> None: ...
     def run_packed(self, x: int, x_scales: int, packed: int, packed_bytes: int, out: int, m: int) -> None: ...
 
-class LayerState:
-    """What a layer of PyTorch remembers about its weight between calls."""
-
-    @property
-    def number(self) -> int:
-        """What operators call this state."""
-
-    def clear(self) -> None:
-        """Forgets the weight."""
-
 def torch_linear(
-    x: Any, weight: Any, weight_scale_inv: Any, layer: int = 0, x_scales: Any = None, out_dtype: Any = None
+    x: Any,
+    weight: Any,
+    weight_scale_inv: Any,
+    remember: bool = False,
+    x_scales: Any = None,
+    out_dtype: Any = None,
 ) -> Any | None:
     """Multiplies as torch_linear_kernel does, or returns None where PyTorch must see the operator."""
 
 def torch_linear_kernel(
-    x: Any, weight: Any, weight_scale_inv: Any, layer: int = 0, x_scales: Any = None, out_dtype: Any = None
+    x: Any,
+    weight: Any,
+    weight_scale_inv: Any,
+    remember: bool = False,
+    x_scales: Any = None,
+    out_dtype: Any = None,
 ) -> Any:
     """Multiplies PyTorch tensors: the operator's kernel for CPUs and GPUs."""
+
+def torch_layer(x: Any, parameters: dict[str, Any]) -> Any | None:
+    """Multiplies by the weight among a module's parameters, as torch_linear does."""
+
+def torch_forget(weight: Any) -> None:
+    """Has the next call of a layer with this weight start anew."""
+
+def torch_remembered() -> int:
+    """Number of weights that are remembered."""
 
 def packed_shape(n: int, k: int, block: int) -> tuple[int, int]:
     """Rows and bytes per row of a packed weight."""

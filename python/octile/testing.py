@@ -44,13 +44,10 @@ def assert_no_races(f: Any, *args: Any, **options: Any) -> Simulation:
     Besides data races these are deadlocks, reads of uninitialized memory, accesses out of bounds, and
     semaphores that are not zero at the end. Takes what `octile.simulate` takes. A failure shows the Python
     lines. Races do not depend on the schedule that happened to run, and rarely on operands: shapes will do.
-    A function without a kernel is an `octile.Error`: there is nothing to check.
+    A function without a kernel is an `octile.Error`, here and in `assert_matches`: there is nothing to check.
     """
     __tracebackhide__ = True
-    simulation = _checked(f, *args, **options)
-    if not simulation._has_kernels:
-        raise Error("the function has no Pallas kernel for TPUs; with interpret=True, pallas_call makes none")
-    return simulation
+    return _checked(f, *args, **options)
 
 
 def assert_matches(f: Any, *args: Any, expected: Any, **options: Any) -> Simulation:
@@ -67,4 +64,6 @@ def _checked(f: Any, *args: Any, **options: Any) -> Simulation:
     """Simulates with the options of the context, and raises if the verdict is not a pass."""
     __tracebackhide__ = True
     simulation = simulate(f, *args, **{**_OPTIONS.get({}), **options})
+    if not simulation._has_kernels:
+        raise Error("the function has no Pallas kernel for TPUs; with interpret=True, pallas_call makes none")
     return simulation.raise_for_findings()

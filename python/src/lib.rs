@@ -24,7 +24,9 @@ fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<multiplication::Multiplication>()?;
     module.add_function(wrap_pyfunction!(multiplication::packed_shape, module)?)?;
     module.add_function(wrap_pyfunction!(multiplication::pack_into, module)?)?;
-    module.add_class::<torch::LayerState>()?;
+    module.add_function(wrap_pyfunction!(torch::torch_forget, module)?)?;
+    module.add_function(wrap_pyfunction!(torch::torch_layer, module)?)?;
+    module.add_function(wrap_pyfunction!(torch::torch_remembered, module)?)?;
     module.add_function(wrap_pyfunction!(torch::torch_linear, module)?)?;
     module.add_function(wrap_pyfunction!(torch::torch_linear_kernel, module)?)?;
     module.add_function(wrap_pyfunction!(weight::quantize, module)?)?;

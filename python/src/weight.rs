@@ -188,13 +188,16 @@ pub(crate) fn load_safetensors(py: Python<'_>, path: PathBuf, name: &str) -> PyR
 /// x_scales their float32 scales. The result has the dtype out_dtype, by default that of x, or float32 for
 /// codes.
 #[pyfunction]
-#[pyo3(signature = (x, weight, *, x_scales=None, x_scaling="token", out_dtype=None))]
+#[pyo3(
+    signature = (x, weight, *, x_scales=None, x_scaling=Scaling(Scales::PerToken), out_dtype=None),
+    text_signature = "(x, weight, *, x_scales=None, x_scaling='token', out_dtype=None)"
+)]
 pub(crate) fn matmul<'py>(
     py: Python<'py>,
     x: &Bound<'py, PyAny>,
     weight: &Bound<'py, PyAny>,
     x_scales: Option<&Bound<'py, PyAny>>,
-    x_scaling: &str,
+    x_scaling: Scaling,
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let x = Floats::read("x", x)?;
@@ -208,7 +211,7 @@ pub(crate) fn matmul<'py>(
     if last != k {
         return Err(error::value(format!("x has shape {:?}, but the weight has K = {k}", x.shape())));
     }
-    let scaling = read_scaling(x_scaling)?;
+    let Scaling(scaling) = x_scaling;
     let m = leading.iter().product();
     let x_scales = x_scales.map(|scales| Floats::read("x_scales", scales)).transpose()?;
     let columns = weight.weight.block().count(k);
@@ -238,12 +241,22 @@ pub(crate) fn matmul<'py>(
     Ok(result.into_any())
 }
 
-fn read_scaling(name: &str) -> PyResult<Scales> {
-    match name {
-        "token" => Ok(Scales::PerToken),
-        "block" => Ok(Scales::PerBlock),
-        "none" => Ok(Scales::None),
-        other => Err(error::value(format!("x_scaling {other:?} is not token, block or none"))),
+/// The argument `x_scaling`.
+pub(crate) struct Scaling(Scales);
+
+impl FromPyObject<'_, '_> for Scaling {
+    type Error = PyErr;
+
+    fn extract(given: Borrowed<'_, '_, PyAny>) -> PyResult<Self> {
+        match given.extract::<&str>() {
+            Ok("token") => Ok(Self(Scales::PerToken)),
+            Ok("block") => Ok(Self(Scales::PerBlock)),
+            Ok("none") => Ok(Self(Scales::None)),
+            _ => {
+                let shown = given.repr().map_or_else(|_| "given".to_owned(), |repr| repr.to_string());
+                Err(error::value(format!("x_scaling {shown} is not 'token', 'block' or 'none'")))
+            }
+        }
     }
 }
 

@@ -1,13 +1,21 @@
 """Runs the Python code of the documents."""
 
+import atexit
 import os
 import pathlib
 import re
+import shutil
+import tempfile
 
 import pytest
 
 # Tests compare bits of results with different numbers of rows, which may use different instructions.
 os.environ.setdefault("OCTILE_BATCH_INVARIANT", "1")
+
+if "TORCHINDUCTOR_CACHE_DIR" not in os.environ:
+    # PyTorch would find programs that it compiled for operators of another version.
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="octile-inductor-")
+    atexit.register(shutil.rmtree, os.environ["TORCHINDUCTOR_CACHE_DIR"], ignore_errors=True)
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[2]
 

@@ -3,7 +3,6 @@
 import gc
 import json
 import os
-import random
 import resource
 import signal
 import struct
@@ -118,8 +117,8 @@ def test_rows_do_not_depend_on_each_other():
 
 
 def test_the_gil_is_released():
-    weight = octile.quantize(normal(1024, 1024))
-    x = normal(1024, 1024, seed=1)
+    weight = octile.quantize(normal(2048, 2048))
+    x = normal(1024, 2048, seed=1)
     octile.matmul(x[:1], weight)
     switch = sys.getswitchinterval()
     sys.setswitchinterval(1e-4)
@@ -132,14 +131,19 @@ def test_the_gil_is_released():
 
     thread = threading.Thread(target=tick)
     thread.start()
-    begin = time.perf_counter()
-    octile.matmul(x, weight)
-    end = time.perf_counter()
+    most = 0
+    # A busy machine may not run the other thread during the first one.
+    for _ in range(50):
+        begin = time.perf_counter()
+        octile.matmul(x, weight)
+        end = time.perf_counter()
+        most = max(most, sum(begin < at < end for at in ticks))
+        if most >= 3:
+            break
     stop.set()
     thread.join()
     sys.setswitchinterval(switch)
-    during = sum(begin < at < end for at in ticks)
-    assert during >= 3, f"{during} ticks in {end - begin:.3f} s"
+    assert most >= 3, f"{most} ticks during a product"
 
 
 def test_ctrl_c_interrupts_a_long_product():
@@ -166,6 +170,20 @@ except KeyboardInterrupt:
     finally:
         process.kill()
         process.stdout.close()
+
+
+def test_functions_are_lowered_by_jax():
+    program = """
+import sys
+sys.modules["jax"] = None
+import octile
+try:
+    octile.simulate(abs, 1)
+except octile.Error as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "JAX lowers functions, and is not installed: pip install jax, or pass a module\n"
 
 
 def test_a_forked_child_can_multiply():
@@ -205,71 +223,3 @@ def test_memory_is_constant_over_100_000_calls():
 
     before = calls(4_000)
     assert calls(100_000) - before < 4 << 20
-
-
-def test_a_fuzzer_finds_no_crash():
-    generator = random.Random(1)
-    dtypes = [
-        np.float32,
-        np.float16,
-        ml_dtypes.bfloat16,
-        ml_dtypes.float8_e4m3fn,
-        np.uint8,
-        np.float64,
-        np.int32,
-    ]
-    dtypes += [np.dtype(">f4"), np.bool_, np.complex64, np.dtype("S3"), np.dtype("O"), ml_dtypes.float8_e5m2]
-    sides = [0, 1, 3, 127, 128, 129, 256, 300]
-
-    def array(*shape, dtypes=dtypes):
-        values = np.random.default_rng(generator.randrange(100)).standard_normal(shape)
-        with np.errstate(all="ignore"):
-            made = (values * generator.choice([1, 1, 1, 0, 1e-30, 1e30, np.inf])).astype(
-                generator.choice(dtypes)
-            )
-        kind = generator.randrange(20)
-        if kind == 0:
-            made = np.asfortranarray(made)
-        elif kind == 1:
-            made = np.repeat(made, 2, axis=-1)[..., ::2]
-        elif kind == 2:
-            made = made[::-1]
-        elif kind == 3:
-            made = made[None]
-        elif kind == 4 and made.ndim and len(made):
-            made = np.broadcast_to(made[:1], made.shape)
-        elif kind == 5 and made.dtype != object:
-            raw = np.empty(made.nbytes + 1, np.uint8)[1:]
-            raw[:] = np.frombuffer(made.tobytes(), np.uint8)
-            made = raw.view(made.dtype).reshape(made.shape)
-        elif kind == 6:
-            made.setflags(write=False)
-        return made
-
-    passed = 0
-    for _ in range(1500):
-        m, n, k = (generator.choice(sides) for _ in range(3))
-        block = generator.choice([128, 256, 512, 512, 0, 100])
-        wide = [np.float32, np.float16, ml_dtypes.bfloat16]
-        try:
-            if generator.random() < 0.5:
-                weight = octile.quantize(array(n, k, dtypes=generator.choice([wide, dtypes])), block=block)
-            else:
-                codes = array(n, k, dtypes=generator.choice([dtypes[3:5], dtypes]))
-                scales = np.abs(array(-(-n // 128), -(-k // 128), dtypes=[np.float32]))
-                weight = octile.Weight.from_codes(codes, scales, generator.choice([None, 128, block]))
-            options = {}
-            if generator.random() < 0.4:
-                options["x_scales"] = np.abs(array(m, -(-k // 128), dtypes=[np.float32]))
-            if generator.random() < 0.4:
-                options["x_scaling"] = generator.choice(["token", "block", "none", "", None, 1])
-            if generator.random() < 0.4:
-                options["out_dtype"] = generator.choice([*dtypes, "bfloat16", "x", None, 3])
-            x = array(m, k, dtypes=generator.choice([wide, dtypes]))
-            y = octile.matmul(x, weight, **options)
-        except (ValueError, TypeError) as error:
-            assert "\n" not in str(error), error
-        else:
-            passed += 1
-            assert y.shape == (*x.shape[:-1], weight.shape[0])
-    assert passed > 50

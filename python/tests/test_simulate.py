@@ -248,6 +248,13 @@ def test_remedies_name_arguments(x):
 def test_a_function_without_a_kernel_has_nothing_to_check(x):
     with pytest.raises(octile.Error, match="the function has no Pallas kernel for TPUs"):
         octile.testing.assert_no_races(lambda x: x + 1, x)
+    with pytest.raises(octile.Error, match="the function has no Pallas kernel for TPUs"):
+        octile.testing.assert_matches(lambda x: x + 1, x, expected=x + 1)
+    with pytest.raises(octile.Error) as raised:
+        octile.inspect(lambda x: x + 1, x)
+    assert str(raised.value) == "function calls no Pallas kernel (tpu_custom_call)"
+    with pytest.raises(octile.Error, match="unknown chip 7"):
+        octile.simulate(kernels.double, x, chip=7)
 
 
 def test_errors_of_the_function_are_those_of_jax(x):

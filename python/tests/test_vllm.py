@@ -149,10 +149,12 @@ def test_the_weight_is_packed_once():
     kernel = chosen()
     kernel.process_weights_after_loading(layer)
     x = torch.randn(1, 256, dtype=torch.bfloat16)
-    kernel.apply_weights(layer, x)
-    packed = kernel._state._last
-    kernel.apply_weights(layer, x)
-    assert packed is not None and kernel._state._last is packed
+    product = kernel.apply_weights(layer, x)
+    # What is written like this goes unnoticed, so the second call shows which copy it reads.
+    layer.weight.data.view(torch.uint8).zero_()
+    assert product.any() and torch.equal(kernel.apply_weights(layer, x), product)
+    kernel.process_weights_after_loading(layer)
+    assert not kernel.apply_weights(layer, x).any()
 
 
 @pytest.fixture

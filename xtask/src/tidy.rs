@@ -20,7 +20,10 @@ const CRATES: [(&str, &[&str]); 12] = [
     ("checkpoint", &["octile-core", "octile-runtime"]),
     ("octile", &["octile-core", "octile-mosaic", "octile-ptx", "octile-kernels", "octile-runtime"]),
     ("candle", &["octile"]),
-    ("harness", &["octile-core", "octile-mosaic", "octile-ptx", "octile-kernels", "octile-runtime"]),
+    (
+        "harness",
+        &["octile-core", "octile-mosaic", "octile-ptx", "octile-kernels", "octile-dump", "octile-runtime"],
+    ),
     (
         "cli",
         &[

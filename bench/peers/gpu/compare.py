@@ -17,7 +17,7 @@ import time
 import torch
 
 import torch_peers
-from shapes import SHAPES, parse
+from shapes import SHAPES, parse, sample
 
 FLUSH_BYTES = 256 << 20
 ROUNDS = 3
@@ -127,8 +127,12 @@ def main():
         "--deepgemm", action="store_true", help="also time DeepGEMM, which must be installed"
     )
     parser.add_argument("--shapes", nargs="*", help="MxNxK ... (default: shapes.txt)")
+    parser.add_argument("--sample", choices=["fit", "judge"], help="shapes that `octile bench --sample` lists")
+    parser.add_argument("--cli", default="octile", help="the octile command, for --sample (default: octile)")
     args = parser.parse_args()
     shapes = [parse(shape) for shape in args.shapes] if args.shapes else SHAPES
+    if args.sample:
+        shapes = sample(args.cli, args.sample)
     others = {}
     if args.triton:
         import triton_peer

@@ -53,6 +53,15 @@ def version(binary: pathlib.Path) -> str:
     return _run([str(binary), "--version"]).split()[-1]
 
 
+def sample_shapes(binary: pathlib.Path, sample: str, max_gflop: Optional[float]) -> List[Shape]:
+    """The problems of a sample, as `octile bench` lists them."""
+    command = [str(binary), "bench", "--sample", sample, "--list"]
+    if max_gflop is not None:
+        command += ["--max-gflop", str(max_gflop)]
+    shapes = [line.split()[0].replace(":", "x").split("x") for line in _run(command).splitlines()]
+    return [Shape(*map(int, numbers)) for numbers in shapes]
+
+
 def take_samples(binary: pathlib.Path, shape: Shape, settings: Settings, samples: int, warmup: int) -> dict:
     """Runs `octile bench` once and returns its record."""
     with tempfile.TemporaryDirectory() as folder:

@@ -3,7 +3,8 @@
 //!
 //!     cargo bench --manifest-path crates/candle/Cargo.toml -- bench/record/cpu/candle.json
 //!
-//! Each model holds all its linear layers, `lm_head` included, in its format. In every round each model reads
+//! Each model holds all its linear layers, `lm_head` included, in its format. Octile's layers round activations
+//! to bf16, those of Q8_0 to 8 bits with a scale per 256. In every round each model reads
 //! a prompt and then generates tokens one at a time, in turn; the median over the rounds counts.
 
 #[path = "../examples/qwen3/model.rs"]
@@ -23,6 +24,9 @@ use clap::Parser;
 use model::{Config, Linear, Qwen3};
 use octile_candle::Fp8Linear;
 
+/// Names of the formats.
+const FORMATS: [&str; 4] = ["octile-fp8", "candle-f32", "candle-bf16", "candle-q8_0"];
+
 /// Compare tokens per second on the CPU
 #[derive(Parser)]
 struct Args {
@@ -40,6 +44,9 @@ struct Args {
     /// Layers of the model
     #[arg(long, default_value_t = 28)]
     layers: usize,
+    /// Formats to measure, instead of all
+    #[arg(long, value_delimiter = ',', value_parser = FORMATS)]
+    only: Vec<String>,
     /// Given by cargo bench
     #[arg(long, hide = true)]
     bench: bool,
@@ -67,17 +74,22 @@ fn main() -> Result<()> {
         println!("loaded {name}");
         Ok(Contestant { name, model, prefill: Vec::new(), decode: Vec::new() })
     };
-    let mut contestants = [
-        load("octile fp8", DType::F32, &|in_dim, out_dim, vb| {
-            Ok(Box::new(Fp8Linear::quantize(&vb.get((out_dim, in_dim), "weight")?)?) as Linear)
-        })?,
-        load("candle f32", DType::F32, &candle_linear)?,
-        load("candle bf16", DType::BF16, &candle_linear)?,
-        load("candle Q8_0", DType::F32, &|in_dim, out_dim, vb| {
-            let weight = QTensor::quantize(&vb.get((out_dim, in_dim), "weight")?, GgmlDType::Q8_0)?;
-            Ok(Box::new(QMatMul::from_arc(Arc::new(weight))?))
-        })?,
-    ];
+    let mut contestants = Vec::new();
+    for name in FORMATS.into_iter().filter(|name| args.only.is_empty() || args.only.iter().any(|only| only == name)) {
+        contestants.push(match name {
+            "octile-fp8" => load(name, DType::F32, &|in_dim, out_dim, vb| {
+                let layer = Fp8Linear::quantize(&vb.get((out_dim, in_dim), "weight")?)?;
+                // As Q8_0 rounds them, to 8 bits with a scale.
+                Ok(Box::new(layer.with_rounded_activations()?) as Linear)
+            })?,
+            "candle-q8_0" => load(name, DType::F32, &|in_dim, out_dim, vb| {
+                let weight = QTensor::quantize(&vb.get((out_dim, in_dim), "weight")?, GgmlDType::Q8_0)?;
+                Ok(Box::new(QMatMul::from_arc(Arc::new(weight))?))
+            })?,
+            "candle-bf16" => load(name, DType::BF16, &candle_linear)?,
+            _ => load(name, DType::F32, &candle_linear)?,
+        });
+    }
     drop(tensors);
     let prompt: Vec<u32> = (0..args.prompt).map(|at| (at * 7919 % config.vocab_size) as u32).collect();
     for round in 0..=args.rounds {

@@ -1,20 +1,31 @@
 //! Layers in host memory.
 
-use candle_core::{CpuStorage, Error, Layout, Result, Storage, Tensor, bail};
-use octile::{Float, WeightRef, packed};
+use std::sync::{Mutex, PoisonError};
+
+use candle_core::{CpuStorage, Error, Layout, Result, Storage, Tensor, bail, utils::barrier_pool};
+use octile::{DType, Executor, Float, WeightRef, bf16, packed::PackedWeight};
 
 use crate::ops::OpKey;
 
-/// Length of a cache line.
-const LINE: usize = 64;
+/// candle's own threads. Its elementwise operations and quantized layers leave them spinning for the next
+/// operation, so that a second pool would wait for cores, and sleep between layers.
+#[derive(Debug)]
+pub(crate) struct CandleThreads;
+
+impl Executor for CandleThreads {
+    fn threads(&self) -> usize {
+        barrier_pool().n_workers() + 1
+    }
+
+    fn execute(&self, work: &(dyn Fn() + Sync)) {
+        // One call per thread. Within a thread of the pool, this runs on that thread alone.
+        barrier_pool().execute_chunked(self.threads(), |calls| calls.for_each(|_| work()));
+    }
+}
 
 /// A weight in panels, as the CPU kernels read it.
 #[derive(Debug)]
-pub(crate) struct CpuWeight {
-    bytes: Vec<u8>,
-    /// Where the panels begin, so that they are aligned to cache lines.
-    start: usize,
-}
+pub(crate) struct CpuWeight(PackedWeight);
 
 impl CpuWeight {
     pub(crate) fn pack(weight: &Tensor, scales: &Tensor, key: &OpKey) -> Result<Self> {
@@ -27,12 +38,7 @@ impl CpuWeight {
             bail!("the weight is not contiguous F8_E4M3 in host memory");
         };
         let codes: Vec<u8> = codes[start..end].iter().map(|code| code.to_bits()).collect();
-        let [panels, panel_bytes] = packed::shape(key.shape, key.block).map_err(Error::wrap)?;
-        let mut bytes = vec![0; panels * panel_bytes + LINE];
-        let start = bytes.as_ptr().align_offset(LINE).min(LINE);
-        let packed = &mut bytes[start..][..panels * panel_bytes];
-        packed::pack_into(&codes, &scales, key.shape, key.block, packed).map_err(Error::wrap)?;
-        Ok(Self { bytes, start })
+        Ok(Self(PackedWeight::new(&codes, &scales, key.shape, key.block).map_err(Error::wrap)?))
     }
 
     /// Multiplies the rows of a contiguous tensor.
@@ -45,14 +51,46 @@ impl CpuWeight {
         })
     }
 
-    fn multiply<T: Float + Default>(&self, key: &OpKey, x: &[T], layout: &Layout) -> Result<Vec<T>> {
+    fn multiply<T>(&self, key: &OpKey, x: &[T], layout: &Layout) -> Result<Vec<T>>
+    where
+        T: Float + Default + Into<f32> + Sync,
+    {
         let Some((start, end)) = layout.contiguous_offsets() else {
             bail!("the activations are not contiguous");
         };
         let [n, k] = key.shape;
         let mut out = vec![T::default(); (end - start) / k * n];
-        let weight = WeightRef::Packed(&self.bytes[self.start..self.bytes.len() - LINE + self.start]);
-        key.op(T::DTYPE)?.run(weight, &x[start..end], &mut out).map_err(Error::wrap)?;
+        let weight = WeightRef::Packed(self.0.as_bytes());
+        let (op, x) = (key.op(T::DTYPE)?, &x[start..end]);
+        let done = match key.is_rounded && T::DTYPE != DType::BF16 {
+            true => op.run(weight, &rounded(x), &mut out),
+            false => op.run(weight, x, &mut out),
+        };
+        done.map_err(Error::wrap)?;
         Ok(out)
     }
+}
+
+/// Values that a thread rounds at a time: fewer take less time than handing them out.
+const ROUNDED_TOGETHER: usize = 16 << 10;
+
+/// The values in bf16.
+fn rounded<T: Copy + Into<f32> + Sync>(values: &[T]) -> Vec<bf16> {
+    let mut rounded = vec![bf16::ZERO; values.len()];
+    let round = |values: &[T], rounded: &mut [bf16]| {
+        rounded.iter_mut().zip(values).for_each(|(to, from)| *to = bf16::from_f32((*from).into()));
+    };
+    let parts = values.chunks(ROUNDED_TOGETHER).zip(rounded.chunks_mut(ROUNDED_TOGETHER));
+    let parts: Vec<_> = parts.map(Mutex::new).collect();
+    let round_part = |part: &Mutex<(&[T], &mut [bf16])>| {
+        let mut part = part.lock().unwrap_or_else(PoisonError::into_inner);
+        let (values, rounded) = &mut *part;
+        round(values, rounded);
+    };
+    match &parts[..] {
+        [only] => round_part(only),
+        _ => barrier_pool().execute_chunked(parts.len(), |range| parts[range].iter().for_each(round_part)),
+    }
+    drop(parts);
+    rounded
 }

@@ -95,6 +95,20 @@ impl Fp8Linear {
         Ok(self)
     }
 
+    /// Rounds activations to bf16 before they are multiplied, on the CPU. Results keep the type of the
+    /// activations, and sums are f32.
+    ///
+    /// On CPUs with AMX many rows of bf16 are multiplied several times as fast as f32. The relative error of an
+    /// activation is at most 2^-9; 8-bit formats such as GGUF's Q8_0 round activations more coarsely.
+    pub fn with_rounded_activations(mut self) -> Result<Self> {
+        if self.product.location != DeviceLocation::Cpu {
+            bail!("GPUs quantize activations: rounding them to bf16 is for the CPU");
+        }
+        self.product.key.is_rounded = true;
+        self.product.key.op(octile::DType::F32)?;
+        Ok(self)
+    }
+
     /// Rows and columns of the weight: results and features.
     pub fn shape(&self) -> [usize; 2] {
         self.product.key.shape
@@ -161,7 +175,7 @@ impl Product {
         if !weight.device().same_device(scales.device()) {
             bail!("weight and scales are on different devices: move both to one");
         }
-        let key = |place, scales| OpKey { place, shape: [n, k], block, scales };
+        let key = |place, scales| OpKey { place, shape: [n, k], block, scales, is_rounded: false };
         let location = weight.device().location();
         let product = match location {
             DeviceLocation::Cpu => {

@@ -45,6 +45,22 @@ fn error(found: &Tensor, expected: &Tensor) -> Result<f32> {
 }
 
 #[test]
+fn rounded_activations_are_those_of_bf16() -> Result<()> {
+    let (n, k) = (300, 260);
+    let pair = pair(n, k, Block::B128)?;
+    let layer = pair.load(k, n)?.with_rounded_activations()?;
+    for rows in [1, 7, 200] {
+        let x = activations(&[rows, k])?;
+        let rounded = x.to_dtype(DType::BF16)?.to_dtype(DType::F32)?;
+        let found = layer.forward(&x)?;
+        assert_eq!(found.dtype(), DType::F32);
+        let (far, near) = (error(&found, &pair.reference.forward(&x)?)?, error(&found, &pair.reference.forward(&rounded)?)?);
+        assert!(near < 1e-6 && far > 1e-5, "{rows} rows: {near} of the rounded, {far} of the exact activations");
+    }
+    Ok(())
+}
+
+#[test]
 fn agrees_with_candle_for_every_rank_type_and_block() -> Result<()> {
     for (block, n, k) in [(Block::B128, 300, 260), (Block::B256, 256, 512), (Block::B512, 700, 513)] {
         let pair = pair(n, k, block)?;

@@ -22,16 +22,14 @@ fn kinds(judgement: &Judgement) -> Vec<DefectKind> {
 fn change(folder: &Path, tensor: &str, edit: impl FnOnce(Blob) -> Option<Blob>) {
     let path = folder.join("model-00002-of-00002.safetensors");
     let mut tensors = read_file(&path);
+    let index = folder.join("model.safetensors.index.json");
+    let mut map: serde_json::Value = serde_json::from_str(&fs::read_to_string(&index).unwrap()).unwrap();
+    map["metadata"].as_object_mut().unwrap().remove("total_size");
     match edit(tensors.remove(tensor).unwrap()) {
         Some(blob) => drop(tensors.insert(tensor.to_owned(), blob)),
-        None => {
-            let index = folder.join("model.safetensors.index.json");
-            let mut map: serde_json::Value =
-                serde_json::from_str(&fs::read_to_string(&index).unwrap()).unwrap();
-            map["weight_map"].as_object_mut().unwrap().remove(tensor);
-            fs::write(index, map.to_string()).unwrap();
-        }
+        None => drop(map["weight_map"].as_object_mut().unwrap().remove(tensor)),
     }
+    fs::write(index, map.to_string()).unwrap();
     write_file(&path, &tensors);
 }
 

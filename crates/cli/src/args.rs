@@ -4,26 +4,29 @@ mod chip;
 mod dumps;
 mod inspect;
 mod inspect_model;
+mod problems;
 mod quantize;
 mod run_module;
 mod simulate;
 mod tools;
+mod tune;
 
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use octile_core::{
-    ActivationKind, FloatKind, Problem, ScaleGranularity,
+    ActivationKind, FloatKind, ScaleGranularity,
     device::cpu::Isa,
     plan::{hopper::PROMOTIONS, tpu::BlockMode},
 };
 
-pub use octile_harness::case::StrategyChoice;
+pub use octile_harness::{case::StrategyChoice, shapes::Sample};
 
 pub use chip::{ChipChoice, HOPPER_TARGET};
 pub use dumps::{AnalyzeArgs, CheckArgs, CompareArgs, JudgeArgs, KnownArgs, ReportArgs, VerifyArgs};
 pub use inspect::InspectArgs;
 pub use inspect_model::InspectModelArgs;
+pub use problems::ProblemArgs;
 pub use quantize::{
     ConvertArgs, DequantizeArgs, FloatChoice, FormatChoice, LayoutChoice, OutputArgs, QuantizeArgs,
     ScaleKindChoice,
@@ -31,6 +34,7 @@ pub use quantize::{
 pub use run_module::RunModuleArgs;
 pub use simulate::SimulateArgs;
 pub use tools::{ToolGroup, ToolsAction, ToolsArgs};
+pub use tune::{TuneArgs, TuneBackend};
 
 /// FP8 block-scaled matmul: check it, time it, see what it compiled to.
 ///
@@ -79,6 +83,7 @@ Examples:
   octile bench --strategy strip --shape 1x4096x4096:128 --x bf16 --threads 1
   octile bench --iterations 50 --warmup 5 --json=timings.json
   octile bench --model Qwen3-8B --tokens 1,64 --x bf16
+  octile bench --sample judge --max-gflop 1 --strategy best
   octile bench --baseline timings.json --fail-if-slower 5%";
 
 const COMPLETIONS_HELP: &str = "\
@@ -95,6 +100,9 @@ pub enum Command {
     /// Time the strategies side by side and recommend one
     #[command(after_help = BENCH_EXAMPLES)]
     Bench(BenchArgs),
+    /// Find faster plans for shapes, and remember them
+    #[command(after_help = tune::TUNE_HELP)]
+    Tune(TuneArgs),
     /// List devices and compilers, and what is missing
     Devices,
     /// Compile the kernels and keep the compiler output
@@ -170,27 +178,9 @@ pub struct WorkArgs {
     /// auto, dma, smem, strip (or v1 to v4), best, all; repeatable
     #[arg(long = "strategy", value_name = "S", default_value = "all")]
     pub strategies: Vec<StrategyChoice>,
-    /// Rows of x, outputs, inputs, and quantization block; repeatable
-    #[arg(long = "shape", value_name = "MxNxK:QB")]
-    pub shapes: Vec<Problem>,
-    /// Layers of this checkpoint instead of shapes
-    ///
-    /// A folder in the Hugging Face layout, or one .safetensors file: its fp8 weights, or those that `octile
-    /// quantize` would quantize. `test` checks the first layer of each shape with its real weight.
-    #[arg(long, value_name = "MODEL", conflicts_with = "shapes")]
-    pub model: Option<PathBuf>,
-    /// Rows of x for --model [default: 1,16,512]
-    #[arg(long, value_name = "M,..", value_delimiter = ',', requires = "model", value_parser = token_count)]
-    pub tokens: Vec<usize>,
-    /// Activations: fp8, floats to quantize, or unquantized (-plain)
-    #[arg(long, value_enum, default_value_t = XChoice::Fp8)]
-    pub x: XChoice,
-    /// Scales per 1 x QB token group or QB x QB block [default: token]
-    #[arg(long, value_enum)]
-    pub x_scales: Option<ScalesChoice>,
-    /// Element type of the result
-    #[arg(long, value_enum, default_value_t = OutChoice::F32)]
-    pub out: OutChoice,
+    /// Problems.
+    #[command(flatten)]
+    pub problems: ProblemArgs,
     /// Threads of the CPU backend [default: one per core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub threads: Option<u16>,
@@ -219,18 +209,15 @@ pub struct WorkArgs {
     /// Slower.
     #[arg(long)]
     pub for_racecheck: bool,
+    /// Whether plans of tuned tables are left alone.
+    #[arg(skip)]
+    pub default_plans: bool,
     /// Seed of the random operands
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Destination of the records.
     #[command(flatten)]
     pub json: JsonArgs,
-}
-
-/// A number of tokens.
-fn token_count(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|count| (1..=1 << 20).contains(count));
-    count.ok_or_else(|| "expected numbers from 1 to 1048576, such as 1,16,512".to_owned())
 }
 
 /// A promotion interval that the kernels support.
@@ -257,6 +244,15 @@ pub struct BenchArgs {
     /// Backend and problems.
     #[command(flatten)]
     pub work: WorkArgs,
+    /// List the shapes with their layers, and exit
+    #[arg(long)]
+    pub list: bool,
+    /// Use plans of tuned tables, see `octile tune` (the default)
+    #[arg(long)]
+    pub tuned: bool,
+    /// Use default plans only
+    #[arg(long, conflicts_with = "tuned")]
+    pub untuned: bool,
     /// Run 10 iterations after 2 warm-up runs
     #[arg(long, conflicts_with_all = ["iterations", "warmup"])]
     pub quick: bool,
@@ -341,14 +337,9 @@ pub enum OutChoice {
 }
 
 impl WorkArgs {
-    /// The requested activations.
-    pub fn activation(&self) -> ActivationKind {
-        self.x.activation(self.x_scales.unwrap_or(ScalesChoice::Token))
-    }
-
     /// Rejects options that have no effect on the chosen backend.
     pub fn require_sense(&self) -> Result<(), IdleOption> {
-        self.x.require_scales(self.x_scales)?;
+        self.problems.require_sense()?;
         let (cpu, simulated) = (self.backend == BackendName::Cpu, self.backend == BackendName::TpuSim);
         let gpu = matches!(self.backend, BackendName::Gpu | BackendName::GpuSim);
         let options = [
@@ -363,11 +354,6 @@ impl WorkArgs {
             Some((option, .., needs)) => Err(IdleOption { option, needs }),
             None => Ok(()),
         }
-    }
-
-    /// The requested result type.
-    pub fn out_kind(&self) -> FloatKind {
-        self.out.kind()
     }
 }
 

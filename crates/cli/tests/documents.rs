@@ -102,6 +102,7 @@ fn run_examples(document: &str) {
             .args(["-c", &format!("exec 2>&1; {command}")])
             .current_dir(place.path())
             .env("PATH", &path)
+            .env("OCTILE_TUNED_DIR", place.path().join("tuned"))
             .env("OCTILE_LIBTPU", common::libtpu())
             .env("OCTILE_PTXAS", &tools.ptxas.path)
             .env("OCTILE_NVDISASM", &tools.nvdisasm.path)
@@ -118,7 +119,7 @@ fn run_examples(document: &str) {
 }
 
 /// Documents with examples, each with a test below.
-const RUN: [&str; 7] = [
+const RUN: [&str; 8] = [
     "README.md",
     "docs/checkpoints.md",
     "docs/commands.md",
@@ -126,6 +127,7 @@ const RUN: [&str; 7] = [
     "docs/records.md",
     "docs/simulate.md",
     "docs/pallas.md",
+    "docs/tuning.md",
 ];
 
 #[cfg(unix)]
@@ -168,6 +170,12 @@ fn simulate() {
 #[test]
 fn pallas() {
     run_examples(RUN[6]);
+}
+
+#[cfg(unix)]
+#[test]
+fn tuning() {
+    run_examples(RUN[7]);
 }
 
 #[test]

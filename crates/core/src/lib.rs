@@ -21,6 +21,7 @@ pub mod problem;
 pub mod quantize;
 pub mod sample;
 pub mod strategy;
+pub mod tuned;
 pub mod view;
 
 pub use fp8::{E4m3, E5m2};

@@ -32,9 +32,7 @@ pub struct Roofline {
 impl Roofline {
     /// The roofline of an execution; `None` without matmuls and DMAs, or if the bandwidth is not positive.
     pub fn of(cycles: &Cycles, hbm_bytes_per_cycle: f64) -> Option<Self> {
-        let touches_hbm = |space: &str| space == "hbm";
-        let routes = cycles.routes.iter().filter(|r| touches_hbm(&r.from) || touches_hbm(&r.to));
-        let hbm_bytes = routes.fold(0u64, |sum, route| sum.saturating_add(route.bytes));
+        let hbm_bytes = cycles.hbm_bytes();
         let mxu_cycles = cycles.units.mxu as f64 / f64::from(cycles.mxus.max(1));
         let hbm_cycles = hbm_bytes as f64 / hbm_bytes_per_cycle;
         let limit = mxu_cycles.max(hbm_cycles);

@@ -2,7 +2,8 @@
 //!
 //! A [`backend::Backend`] prepares contenders, one per strategy and set of operands. [`correctness`] compares
 //! their results with the reference, [`mod@bench`] times those that are correct, and [`compare`] compares two
-//! benchmark [`record`]s. Nothing here prints or reads files.
+//! benchmark [`record`]s. [`static_cycles`] compiles TPU plans and counts their cycles without a TPU. Nothing
+//! here prints, and only the compiler's dumps are read from files.
 
 #![warn(clippy::print_stdout, clippy::print_stderr)]
 #![forbid(unsafe_code)]
@@ -18,7 +19,10 @@ pub mod measure;
 pub mod record;
 pub mod requirement;
 pub mod roofline;
+pub mod shapes;
+pub mod static_cycles;
 pub mod stats;
+pub mod tune;
 
 pub use error::{HarnessError, Result};
 

@@ -3,6 +3,8 @@
 //!
 //! Only the elements that a mistake affects are computed, up to the first wrong one.
 
+use std::ops::Range;
+
 use half::bf16;
 use octile_core::{
     ActivationKind, E4m3, FloatKind, Problem, QuantBlock, ScaleGranularity, exact::ExactOperands,
@@ -186,48 +188,39 @@ impl Decoded {
         self.exact.operands.weight.scale_row(row)[kb]
     }
 
-    /// The element computed from these reads, as the kernel would store it.
-    fn element(&self, arithmetic: Arithmetic, reads: impl Iterator<Item = Reads>) -> f64 {
-        let Problem { k, quant_block, out, .. } = self.problem();
+    /// What one k-block adds to an element.
+    fn contribution(&self, arithmetic: Arithmetic, reads: Reads) -> f32 {
+        let Problem { k, quant_block, .. } = self.problem();
         let qb = quant_block.size();
         let block = |row: usize, kb: usize| row * k + kb * qb..row * k + k.min((kb + 1) * qb);
-        let mut sum = 0.0f32;
-        for reads in reads {
-            let (x, w) = (&self.x[block(reads.x.0, reads.x.1)], &self.w[block(reads.w.0, reads.w.1)]);
-            let len = x.len().min(w.len());
-            let (first, end) = (reads.skip.0, len - reads.skip.1.min(len));
-            let (x, w) = (&x[first.min(end)..end], &w[first.min(end)..end]);
-            let (x_scale, w_scale) = (self.x_scale(reads.x_scale), self.w_scale(reads.w_scale));
-            match arithmetic {
-                Arithmetic::F32 => {
-                    let products = x.iter().zip(w).fold(0.0f32, |sum, (x, w)| sum + x * w);
-                    sum += products * (x_scale * w_scale);
-                }
-                Arithmetic::Hopper => {
-                    for (x, w) in x.chunks(128).zip(w.chunks(128)) {
-                        sum += tensor_core(x, w) * (x_scale * w_scale);
-                    }
-                }
-                Arithmetic::Bf16Operands => {
-                    let round = |value: f32| bf16::from_f32(value).to_f32();
-                    for (x, w) in x.iter().zip(w) {
-                        sum += round(x * x_scale) * round(w * w_scale);
-                    }
-                }
+        let (x, w) = (&self.x[block(reads.x.0, reads.x.1)], &self.w[block(reads.w.0, reads.w.1)]);
+        let len = x.len().min(w.len());
+        let (first, end) = (reads.skip.0, len - reads.skip.1.min(len));
+        let (x, w) = (&x[first.min(end)..end], &w[first.min(end)..end]);
+        let (x_scale, w_scale) = (self.x_scale(reads.x_scale), self.w_scale(reads.w_scale));
+        match arithmetic {
+            Arithmetic::F32 => {
+                let products = x.iter().zip(w).fold(0.0f32, |sum, (x, w)| sum + x * w);
+                products * (x_scale * w_scale)
+            }
+            Arithmetic::Hopper => {
+                let chains = x.chunks(128).zip(w.chunks(128));
+                chains.fold(0.0, |sum, (x, w)| sum + tensor_core(x, w) * (x_scale * w_scale))
+            }
+            Arithmetic::Bf16Operands => {
+                let round = |value: f32| bf16::from_f32(value).to_f32();
+                x.iter().zip(w).fold(0.0, |sum, (x, w)| sum + round(x * x_scale) * round(w * w_scale))
             }
         }
-        out.round(sum)
+    }
+
+    /// The element of these contributions, as the kernel would store it.
+    fn element(&self, contributions: impl Iterator<Item = f32>) -> f64 {
+        self.problem().out.round(contributions.fold(0.0, |sum, contribution| sum + contribution))
     }
 
     /// Whether `mistake` in block `kb` of the tile changes an element; `None` where it has no effect.
-    fn notices(
-        &self,
-        mistake: Mistake,
-        arithmetic: Arithmetic,
-        tile: (usize, usize),
-        kb: usize,
-    ) -> Option<bool> {
-        let Problem { m, n, .. } = self.problem();
+    fn notices(&self, mistake: Mistake, tile: &mut CorrectTile, kb: usize) -> Option<bool> {
         let blocks = self.problem().w_scale_shape().1;
         let whole = matches!(mistake, Mistake::StoredFromRow(_) | Mistake::StoredFromColumn(_));
         if self.x_scales.is_none()
@@ -238,8 +231,7 @@ impl Decoded {
         {
             return None;
         }
-        let rows = tile.0 * TILE..m.min((tile.0 + 1) * TILE);
-        let cols = tile.1 * TILE..n.min((tile.1 + 1) * TILE);
+        let (rows, cols) = (tile.rows.clone(), tile.cols.clone());
         let mut is_mistake = false;
         for (row, col) in rows.flat_map(|row| cols.clone().map(move |col| (row, col))) {
             let right = self.correct(row, col, kb);
@@ -247,15 +239,45 @@ impl Decoded {
                 continue;
             }
             is_mistake = true;
-            let reads = (0..blocks).filter_map(|block| {
-                let right = self.correct(row, col, block);
-                if block == kb || whole { self.mistaken(mistake, right) } else { Some(right) }
+            let contributions = (0..blocks).filter_map(|block| {
+                if block != kb && !whole {
+                    return Some(tile.contribution(self, row, col, block));
+                }
+                let reads = self.mistaken(mistake, self.correct(row, col, block))?;
+                Some(self.contribution(tile.arithmetic, reads))
             });
-            if self.element(arithmetic, reads) != self.exact.expected(row, col) {
+            if self.element(contributions) != self.exact.expected(row, col) {
                 return Some(true);
             }
         }
         is_mistake.then_some(false)
+    }
+}
+
+/// Contributions to one tile without a mistake, computed when they are first needed: a mistake changes one
+/// k-block, so all mistakes share the others.
+struct CorrectTile {
+    arithmetic: Arithmetic,
+    rows: Range<usize>,
+    cols: Range<usize>,
+    known: Vec<Option<f32>>,
+}
+
+impl CorrectTile {
+    fn new(problem: &Problem, arithmetic: Arithmetic, (row, col): (usize, usize)) -> Self {
+        let known = vec![None; TILE * TILE * problem.w_scale_shape().1];
+        let range = |at: usize, len: usize| at * TILE..len.min((at + 1) * TILE);
+        Self { arithmetic, rows: range(row, problem.m), cols: range(col, problem.n), known }
+    }
+
+    fn corners(&self) -> [(usize, usize); 2] {
+        [(self.rows.start, self.cols.start), (self.rows.end - 1, self.cols.end - 1)]
+    }
+
+    fn contribution(&mut self, draw: &Decoded, row: usize, col: usize, kb: usize) -> f32 {
+        let element = (row - self.rows.start) * TILE + col - self.cols.start;
+        let known = &mut self.known[kb * TILE * TILE + element];
+        *known.get_or_insert_with(|| draw.contribution(self.arithmetic, draw.correct(row, col, kb)))
     }
 }
 
@@ -288,11 +310,12 @@ fn count(problem: Problem) -> (usize, usize) {
         (0..problem.m.div_ceil(TILE)).flat_map(|row| (0..problem.n.div_ceil(TILE)).map(move |col| (row, col)))
     {
         for arithmetic in ARITHMETICS {
+            let new = |_: &Decoded| CorrectTile::new(&problem, arithmetic, tile);
+            let mut tiles: Vec<CorrectTile> = draws.iter().map(new).collect();
             // Without a mistake the corners of every tile are exact.
-            for draw in &draws {
-                for (row, col) in corners(&problem, tile) {
-                    let reads = (0..blocks).map(|kb| draw.correct(row, col, kb));
-                    let element = draw.element(arithmetic, reads);
+            for (draw, tile) in draws.iter().zip(&mut tiles) {
+                for (row, col) in tile.corners() {
+                    let element = draw.element((0..blocks).map(|kb| tile.contribution(draw, row, col, kb)));
                     assert_eq!(
                         element,
                         draw.exact.expected(row, col),
@@ -303,8 +326,9 @@ fn count(problem: Problem) -> (usize, usize) {
             for mistake in MISTAKES {
                 let whole = matches!(mistake, Mistake::StoredFromRow(_) | Mistake::StoredFromColumn(_));
                 for kb in 0..if whole { 1 } else { blocks } {
+                    let draws = draws.iter().zip(&mut tiles);
                     let noticed: Vec<bool> =
-                        draws.iter().map_while(|draw| draw.notices(mistake, arithmetic, tile, kb)).collect();
+                        draws.map_while(|(draw, tile)| draw.notices(mistake, tile, kb)).collect();
                     made += usize::from(!noticed.is_empty());
                     if !noticed.is_empty() && !noticed.contains(&true) {
                         unnoticed += 1;
@@ -318,11 +342,6 @@ fn count(problem: Problem) -> (usize, usize) {
         }
     }
     (made, unnoticed)
-}
-
-fn corners(problem: &Problem, (row, col): (usize, usize)) -> [(usize, usize); 2] {
-    let last = |at: usize, len: usize| ((at + 1) * TILE).min(len) - 1;
-    [(row * TILE, col * TILE), (last(row, problem.m), last(col, problem.n))]
 }
 
 fn all_noticed(problems: impl IntoIterator<Item = Problem>) {

@@ -3,8 +3,11 @@
 mod support;
 
 use octile_core::{
-    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy, exact::ExactOperands,
-    plan::tpu::BlockMode, sample::Operands,
+    ActivationKind, FloatKind, Problem, QuantBlock, ScaleGranularity, Strategy,
+    device::tpu::TpuChip,
+    exact::ExactOperands,
+    plan::tpu::{BlockMode, TpuPlan},
+    sample::Operands,
 };
 use octile_kernels::tpu::emit;
 use octile_mosaic::verify::verify;
@@ -64,6 +67,44 @@ fn every_block_side() {
     for quant_block in QuantBlock::ALL {
         assert!(check(problem(512, 600, 1024, quant_block)) >= 4);
         assert!(check(problem(16, 1024, 1024, quant_block).with_out(FloatKind::Bf16)) >= 4);
+    }
+}
+
+/// Rows that end inside a block, columns that end inside a chunk, and several weight blocks per step.
+#[test]
+fn strips_with_ragged_chunks() {
+    use ScaleGranularity::{Block, Token};
+    let fp8 = ActivationKind::Fp8;
+    let quantized = ActivationKind::Quantized(FloatKind::Bf16, Block);
+    for (shape, kind) in [
+        ((290, 640, 256, QuantBlock::B128), fp8(Block)),
+        ((545, 384, 128, QuantBlock::B128), fp8(Token)),
+        ((100, 900, 256, QuantBlock::B128), fp8(Token)),
+        ((290, 384, 128, QuantBlock::B128), quantized),
+        ((290, 512, 256, QuantBlock::B256), fp8(Token)),
+    ] {
+        let (m, n, k, quant_block) = shape;
+        check_strips(problem(m, n, k, quant_block).with_x(kind).with_out(FloatKind::Bf16));
+    }
+}
+
+/// Simulates every candidate of the strip strategy.
+fn check_strips(problem: Problem) {
+    let chip = TpuChip::named("tpu7x").expect("the chip is known");
+    let operands = Operands::random(problem, 7);
+    let exact = ExactOperands::new(problem, 0, 7);
+    let plans = TpuPlan::candidates(&problem, chip, Strategy::Strip);
+    assert!(plans.iter().any(|plan| plan.weight_pipeline.is_some()), "{problem}");
+    for plan in plans {
+        let name = format!("{problem} {} tile {}", problem.x, plan.tile);
+        let outcome = run(&module(&plan), &operands);
+        assert_eq!(outcome.findings, [], "{name}");
+        assert_eq!(verify(&emit(&plan).mosaic, plan.chip), [], "{name}");
+        let comparison = compare(&plan, &outcome, &operands);
+        assert!(comparison.passed(), "{name}: {comparison:?}");
+        let outcome = run(&module(&plan), &exact.operands);
+        let comparison = exact.compare(&outcome.outputs[0].to_f32());
+        assert_eq!(comparison.wrong, 0, "{name}: {comparison:?}");
     }
 }
 

@@ -11,7 +11,7 @@ use octile_core::{
     plan::DeviceKind,
 };
 use octile_runtime::{
-    cpu::Cpu,
+    cpu::{Cpu, Executor},
     cuda::{CudaError, Gpu},
 };
 
@@ -58,9 +58,10 @@ impl Device {
 
     /// This machine's CPU: the fastest instructions for each multiplication, one thread per core.
     ///
-    /// Threads start with the first multiplication that is large enough for them.
+    /// Threads start with the first multiplication that is large enough for them. Plans that `octile tune`
+    /// found are used where there are any, on GPUs too; `OCTILE_TUNED=off` uses default plans only.
     pub fn cpu() -> Result<Self, Error> {
-        Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::new()?)))))
+        Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::builder().tuned(true).build()?)))))
     }
 
     /// This machine's CPU with a number of threads.
@@ -69,7 +70,13 @@ impl Device {
     /// assert!(octile::Device::cpu_with_threads(0).is_err());
     /// ```
     pub fn cpu_with_threads(threads: usize) -> Result<Self, Error> {
-        Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::builder().threads(threads).build()?)))))
+        Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::builder().threads(threads).tuned(true).build()?)))))
+    }
+
+    /// The CPU with the threads of the application, such as those of an inference engine, instead of a pool.
+    /// Between calls they should spin for a while: also small problems are spread over them.
+    pub fn cpu_with_executor(executor: &'static dyn Executor) -> Result<Self, Error> {
+        Ok(Self(Kind::Cpu(Arc::new(CpuDevice::new(Cpu::builder().executor(executor).build()?)))))
     }
 
     /// The Hopper GPU with this index, opened through its primary context.

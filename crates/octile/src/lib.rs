@@ -52,6 +52,7 @@ pub use error::Error;
 pub use half::{bf16, f16};
 pub use matmul::{Matmul, MatmulBuilder};
 pub use octile_core::{QuantBlock as Block, Strategy};
+pub use octile_runtime::cpu::Executor;
 pub use op::{DeviceOperands, MatmulOp, MatmulOpBuilder, WeightRef};
 pub use plan::Plan;
 pub use weight::Weight;

@@ -6,3 +6,4 @@ pub mod cleanup;
 pub mod cpu;
 pub mod cuda;
 pub mod pjrt;
+pub mod tuned;

@@ -6,16 +6,9 @@ mod common;
 
 use std::{fs, thread};
 
-use common::Case;
+use common::{Case, pool_threads, started_pool_threads, wait_until};
 use octile_runtime::cpu::{Cpu, Problem, QuantBlock, Strategy, Workspace};
 use rayon::prelude::*;
-
-/// Folders of this process's threads that have the name which the pool gives them.
-fn pool_threads() -> Vec<std::path::PathBuf> {
-    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| Some(task.ok()?.path()));
-    let is_ours = |name: String| name.starts_with("octile-");
-    tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(is_ours)).collect()
-}
 
 /// The list of cores in the status of a thread.
 fn allowed_cores(task: &std::path::Path) -> String {
@@ -37,7 +30,7 @@ fn run(cpu: &Cpu, case: &Case) -> Vec<f32> {
 fn callers_share_the_threads() {
     let (cpu, case) = (Cpu::builder().threads(2).build().unwrap(), large());
     let expected = run(&cpu, &case);
-    assert_eq!(pool_threads().len(), 2);
+    assert_eq!(started_pool_threads(2).len(), 2);
 
     // Threads of the operating system, with one backend and with one each.
     thread::scope(|scope| {
@@ -85,8 +78,11 @@ fn callers_share_the_threads() {
     let before = pool_threads();
     let pinned = Cpu::builder().threads(2).pin_threads(true).build().unwrap();
     assert!(run(&pinned, &case) == expected);
-    let threads = pool_threads().into_iter().filter(|task| !before.contains(task));
-    let mut cores: Vec<String> = threads.map(|task| allowed_cores(&task)).collect();
+    let mut threads = started_pool_threads(before.len() + 2);
+    threads.retain(|task| !before.contains(task));
+    // A thread moves to its core when it first runs.
+    wait_until(|| threads.iter().all(|task| allowed_cores(task) != all));
+    let mut cores: Vec<String> = threads.iter().map(|task| allowed_cores(task)).collect();
     cores.sort();
     assert_eq!(cores.len(), 2, "a pool of its own");
     let has_one = |cores: &String| cores.parse::<usize>().is_ok();

@@ -4,15 +4,8 @@
 
 mod common;
 
-use common::Case;
+use common::{Case, pool_threads, started_pool_threads};
 use octile_runtime::cpu::{Cpu, Problem, QuantBlock, Strategy, Workspace};
-
-/// Threads of this process with the name that the pool gives them.
-fn pool_threads() -> usize {
-    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.starts_with("octile-")).count()
-}
 
 // A single test function, so that nothing else runs concurrently.
 #[test]
@@ -22,9 +15,9 @@ fn threads_start_when_they_are_needed() {
     let large = Case::new(Problem::new(64, 1024, 1024, QuantBlock::B128).unwrap(), 2);
     let run = |case: &Case| case.multiply::<f32>(&cpu, Strategy::Strip, &mut Workspace::new());
     run(&small);
-    assert_eq!(pool_threads(), 0, "a small multiplication needs no threads");
+    assert_eq!(pool_threads().len(), 0, "a small multiplication needs no threads");
     let expected = run(&large);
-    assert_eq!(pool_threads(), 2);
+    assert_eq!(started_pool_threads(2).len(), 2);
 
     // SAFETY: the child calls what a child of a process with threads may: memory allocation, which glibc
     // keeps usable, its own new threads, and `_exit`.
@@ -32,7 +25,7 @@ fn threads_start_when_they_are_needed() {
         let child = libc::fork();
         if child == 0 {
             libc::alarm(60);
-            let is_same = run(&large) == expected && pool_threads() == 2;
+            let is_same = run(&large) == expected && started_pool_threads(2).len() == 2;
             libc::_exit(i32::from(!is_same));
         }
         let mut status = 0;
@@ -48,8 +41,8 @@ fn threads_start_when_they_are_needed() {
     let run = || large.multiply::<f32>(&cpu, Strategy::Strip, &mut Workspace::new());
     let named = |index| format!("caller-{index}");
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).thread_name(named).build().unwrap();
-    let before = pool_threads();
+    let before = pool_threads().len();
     let (first, second) = pool.join(run, run);
     assert!(first == expected && second == expected);
-    assert!(pool_threads() <= before, "no threads beside those of the caller's pool");
+    assert!(pool_threads().len() <= before, "no threads beside those of the caller's pool");
 }

@@ -47,7 +47,10 @@ def pack(codes: jax.Array, scales: jax.Array, block: int | None = None) -> Packe
 
 
 def unpack(packed: PackedWeight) -> tuple[jax.Array, jax.Array]:
-    """The codes [N, K] and scales that were packed."""
+    """The codes [N, K] and scales that were packed.
+
+    Checks every panel, where ``matmul`` looks at the first and the last one only: damaged bytes are refused.
+    """
     check_packed(packed)
     n, k = packed.shape
     scales = (blocks_of(n, packed.block), blocks_of(k, packed.block))
@@ -58,11 +61,11 @@ def unpack(packed: PackedWeight) -> tuple[jax.Array, jax.Array]:
 def _call(target: str, results: Any, shape: tuple[int, int], block: int, *operands: Any) -> Any:
     n, k = shape
     attributes = {"n": np.int64(n), "k": np.int64(k), "block": np.int64(block)}
-    found = jax.ffi.ffi_call(target, results, vmap_method="sequential")(*operands, **attributes)
+    call = jax.ffi.ffi_call(target, results, vmap_method="sequential")
     if any(isinstance(operand, jax.core.Tracer) for operand in operands):
-        return found
+        return call(*operands, **attributes)
     try:
-        return jax.block_until_ready(found)
+        return jax.block_until_ready(call(*operands, **attributes))
     except jax.errors.JaxRuntimeError as error:
         raise ValueError(str(error).partition("octile: ")[2] or str(error)) from None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+from torch.compiler import is_dynamo_compiling
 
 FP8 = torch.float8_e4m3fn
 _NAMES = {
@@ -32,10 +33,10 @@ def check(
         out_dtype = torch.float32 if x.dtype is FP8 else x.dtype
     elif not isinstance(out_dtype, torch.dtype) or out_dtype not in _NAMES or out_dtype is FP8:
         raise TypeError(f"out_dtype is {out_dtype}: pass {_FLOATS}")
-    if x_scales is not None or x.dtype is FP8:
-        _check_x_scales(x, x_scales, block)
     if x.dim() == 0 or x.shape[-1] != weight.shape[1]:
         raise ValueError(f"x has shape {list(x.shape)}, but the weight has K = {weight.shape[1]}")
+    if x_scales is not None or x.dtype is FP8:
+        _check_x_scales(x, x_scales, block)
     if not x.device == weight.device == scales.device:
         devices = f"{x.device}, {weight.device}, {scales.device}"
         raise ValueError(f"x, weight and weight_scale_inv are on {devices}: move them to one device")
@@ -79,6 +80,21 @@ def block_of(weight: torch.Tensor, scales: torch.Tensor) -> int:
     )
 
 
+def shapes_of(weight: torch.Tensor, block: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Codes and scales of a weight without values."""
+    check_block(block)
+    if weight.dim() != 2 or 0 in weight.shape:
+        raise ValueError(f"weight has shape {list(weight.shape)}: pass a matrix [N, K]")
+    scales = [-(-side // block) for side in weight.shape]
+    return weight.new_empty(weight.shape, dtype=FP8), weight.new_empty(scales, dtype=torch.float32)
+
+
+def check_block(block: Any) -> None:
+    """Checks the side of a quantization block."""
+    if block not in _BLOCKS:
+        raise ValueError(f"block {block!r} is not 128, 256 or 512")
+
+
 def check_tensors(**operands: Any) -> None:
     """Checks that operands are tensors with elements in memory."""
     for name, tensor in operands.items():
@@ -90,14 +106,36 @@ def check_tensors(**operands: Any) -> None:
             raise TypeError(f"{name} is {layout}: pass a strided tensor")
 
 
+def check_memory(**operands: torch.Tensor) -> None:
+    """Checks that the storage of tensors was not freed, where PyTorch itself would crash."""
+    if is_dynamo_compiling():
+        return
+    for name, tensor in operands.items():
+        if tensor.is_cpu and tensor.numel() and not _has_memory(tensor):
+            raise ValueError(f"{name} has no memory: its storage was freed")
+
+
 def check_bias(bias: torch.Tensor, product: torch.Tensor) -> None:
     """Checks that a bias is what can be added to each row, with the dtype of the result."""
     check_tensors(bias=bias)
+    check_memory(bias=bias)
+    if bias.device != product.device:
+        raise ValueError(f"bias is on {bias.device}, and x on {product.device}: move them to one device")
     columns = product.shape[-1:]
     if bias.shape != columns or bias.dtype is not product.dtype:
         raise ValueError(
             f"bias is {bias.dtype} {list(bias.shape)}: pass {product.dtype} {list(columns)}, as the result is"
         )
+
+
+def _has_memory(tensor: torch.Tensor) -> bool:
+    """Whether a tensor on the CPU has memory."""
+    try:
+        # Nothing lies in the first page: these are offsets.
+        return tensor.data_ptr() >= 4096
+    except RuntimeError:
+        # A wrapper around the tensor that has it, as under torch.func.
+        return True
 
 
 def _check_x_scales(x: torch.Tensor, x_scales: torch.Tensor | None, block: int) -> None:

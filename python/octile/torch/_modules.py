@@ -8,9 +8,11 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.compiler import is_dynamo_compiling
 
-from octile._native import LayerState
-from octile.torch._ops import add_bias, multiply, quantize
+from octile import _native
+from octile.torch._checks import check_block
+from octile.torch._ops import add_bias, dispatch, quantize
 
 
 class Fp8Linear(nn.Module):
@@ -35,8 +37,7 @@ class Fp8Linear(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if block not in (128, 256, 512):
-            raise ValueError(f"block {block} is not 128, 256 or 512")
+        check_block(block)
         self.in_features, self.out_features, self.block = in_features, out_features, block
         codes = torch.zeros(out_features, in_features, dtype=torch.float8_e4m3fn, device=device)
         scales = torch.ones(-(-out_features // block), -(-in_features // block), device=device)
@@ -46,7 +47,6 @@ class Fp8Linear(nn.Module):
             self.bias = nn.Parameter(torch.zeros(out_features, device=device, dtype=dtype))
         else:
             self.register_parameter("bias", None)
-        self._state = LayerState()
 
     @classmethod
     def from_linear(cls, linear: nn.Linear, block: int = 128) -> Fp8Linear:
@@ -60,15 +60,17 @@ class Fp8Linear(nn.Module):
         return layer
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        # Attributes of modules are looked up slowly.
+        # Parameters are slow to look up as attributes; parametrizations and replicas have no others.
         own = self._parameters
-        product = multiply(x, own["weight"], own["weight_scale_inv"], self._state.number)
-        bias = own["bias"]
+        product = None if is_dynamo_compiling() else _native.torch_layer(x, own)
+        if product is None:
+            product = dispatch(x, self.weight, self.weight_scale_inv, True)
+        bias = own["bias"] if "bias" in own else self.bias
         return product if bias is None else add_bias(product, bias)
 
     def repack(self) -> None:
         """Has the next call on a CPU pack the weight again."""
-        self._state.clear()
+        _native.torch_forget(self.weight)
 
     def extra_repr(self) -> str:
         shape = f"in_features={self.in_features}, out_features={self.out_features}"
@@ -76,7 +78,7 @@ class Fp8Linear(nn.Module):
 
     def _apply(self, fn: Callable[[torch.Tensor], torch.Tensor], recurse: bool = True) -> Fp8Linear:
         """Moves the layer. The weight keeps its types where others are cast, as by ``model.to(dtype)``."""
-        self._state.clear()
+        _native.torch_forget(self.weight)
 
         def keep_types(tensor: torch.Tensor) -> torch.Tensor:
             if tensor is not self.weight and tensor is not self.weight_scale_inv:
@@ -98,7 +100,7 @@ class Fp8Linear(nn.Module):
             if isinstance(given, torch.Tensor) and given.dtype is not wanted:
                 raise TypeError(f"{prefix}{part} is {given.dtype}: Fp8Linear loads {wanted}")
         super()._load_from_state_dict(state_dict, prefix, *rest)
-        self._state.clear()
+        _native.torch_forget(self.weight)
 
 
 def replace_linears(model: nn.Module, skip: Iterable[str] = ("lm_head",), block: int = 128) -> int:

@@ -15,7 +15,7 @@ from octile.torch import _checks
 _library = torch.library.Library("octile", "DEF")
 for _name in ("linear", "linear_inference"):
     _library.define(
-        f"{_name}(Tensor x, Tensor weight, Tensor weight_scale_inv, int layer=0,"
+        f"{_name}(Tensor x, Tensor weight, Tensor weight_scale_inv, bool remember=False,"
         " Tensor? x_scales=None, ScalarType? out_dtype=None) -> Tensor"
     )
 
@@ -40,7 +40,7 @@ def linear(
     All tensors are on one device: the CPU, or a Hopper GPU, where the product is queued on the current
     stream. The derivatives for ``x`` are those of the product without quantization; the weight gets none.
     """
-    product = multiply(x, weight, weight_scale_inv, 0, x_scales, out_dtype)
+    product = multiply(x, weight, weight_scale_inv, False, x_scales, out_dtype)
     return product if bias is None else add_bias(product, bias)
 
 
@@ -48,38 +48,51 @@ def multiply(
     x: torch.Tensor,
     weight: torch.Tensor,
     scales: torch.Tensor,
-    layer: int = 0,
+    remember: bool = False,
     x_scales: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """The operator: with derivatives where they may be asked for; the kernel itself where nothing watches the
     call, because PyTorch's dispatcher costs as much as a small product."""
     if not is_dynamo_compiling():
-        product = _native.torch_linear(x, weight, scales, layer, x_scales, out_dtype)
+        product = _native.torch_linear(x, weight, scales, remember, x_scales, out_dtype)
         if product is not None:
             return product
+    return dispatch(x, weight, scales, remember, x_scales, out_dtype)
+
+
+def dispatch(
+    x: torch.Tensor,
+    weight: torch.Tensor,
+    scales: torch.Tensor,
+    remember: bool = False,
+    x_scales: torch.Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> torch.Tensor:
+    """The operator through PyTorch's dispatcher."""
+    if not is_dynamo_compiling():
         given = {} if x_scales is None else {"x_scales": x_scales}
         _checks.check_tensors(x=x, weight=weight, weight_scale_inv=scales, **given)
         if x.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(x):
-            return _multiply_transformed(x, weight, scales, layer, x_scales, out_dtype)
+            return _multiply_transformed(x, weight, scales, remember, x_scales, out_dtype)
     if forward_ad._current_level >= 0:
-        return _multiply_transformed(x, weight, scales, layer, x_scales, out_dtype)
+        return _multiply_transformed(x, weight, scales, remember, x_scales, out_dtype)
     operator = _differentiable if torch.is_grad_enabled() and x.requires_grad else _inference
-    return operator(x, weight, scales, layer, x_scales, out_dtype)
+    return operator(x, weight, scales, remember, x_scales, out_dtype)
 
 
 def _multiply_transformed(
     x: torch.Tensor,
     weight: torch.Tensor,
     scales: torch.Tensor,
-    layer: int,
+    remember: bool,
     x_scales: torch.Tensor | None,
     out_dtype: torch.dtype | None,
 ) -> torch.Tensor:
     """The product under ``torch.func`` and forward-mode differentiation, which know PyTorch's own operators
     only: what is added is zero, and has the derivatives of the product without quantization."""
     fixed = x.detach()
-    product = _inference(fixed, weight, scales, layer, x_scales, out_dtype)
+    product = _inference(fixed, weight, scales, remember, x_scales, out_dtype)
     if x_scales is not None:
         return product
     values = dequantize(weight, scales, x.dtype)
@@ -95,11 +108,17 @@ def add_bias(product: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
 
 
 def quantize(weight: torch.Tensor, block: int = 128) -> tuple[torch.Tensor, torch.Tensor]:
-    """Quantizes a weight [N, K]: returns float8_e4m3fn codes and one float32 scale per block."""
+    """Quantizes a weight [N, K]: returns float8_e4m3fn codes and one float32 scale per block.
+
+    Those of a weight on the device ``meta`` are there too, for models that are built before they are loaded.
+    """
     _checks.check_tensors(weight=weight)
     if weight.dtype not in (torch.float32, torch.bfloat16, torch.float16, torch.float64):
         raise TypeError(f"weight is {weight.dtype}: pass torch.float32, torch.bfloat16 or torch.float16")
-    values = weight.detach().to(device="cpu", dtype=torch.float32).numpy()
+    _checks.check_memory(weight=weight)
+    if weight.is_meta:
+        return _checks.shapes_of(weight, block)
+    values = weight.detach().to(device="cpu", dtype=torch.float32).resolve_neg().numpy()
     quantized = _native.quantize(values, block)
     codes = torch.from_numpy(quantized.codes.view("uint8").copy()).view(_checks.FP8)
     scales = torch.from_numpy(quantized.scales.copy())
@@ -111,7 +130,11 @@ def dequantize(
 ) -> torch.Tensor:
     """Returns the values that codes and scales stand for."""
     _checks.check_tensors(weight=weight, weight_scale_inv=weight_scale_inv)
+    _checks.check_memory(weight=weight, weight_scale_inv=weight_scale_inv)
     block = _checks.block_of(weight, weight_scale_inv)
+    if weight.device != weight_scale_inv.device:
+        devices = f"{weight.device}, {weight_scale_inv.device}"
+        raise ValueError(f"weight and weight_scale_inv are on {devices}: move them to one device")
     rows, columns = weight.shape
     scales = weight_scale_inv.repeat_interleave(block, 0)[:rows]
     scales = scales.repeat_interleave(block, 1)[:, :columns]
@@ -122,7 +145,7 @@ def _fake(
     x: torch.Tensor,
     weight: torch.Tensor,
     scales: torch.Tensor,
-    layer: int = 0,
+    remember: bool = False,
     x_scales: torch.Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:

@@ -7,7 +7,7 @@ from vllm.model_executor.kernels.linear import Fp8BlockScaledMMLinearKernel, FP8
 from vllm.model_executor.utils import replace_parameter
 from vllm.platforms import current_platform
 
-from octile._native import LayerState
+from octile import _native
 from octile.torch._ops import multiply
 
 _HOPPER = 90
@@ -19,10 +19,6 @@ class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
     """fp8 weights with one scale per square block; activations are quantized per token inside the product."""
 
     apply_input_quant = False
-
-    def __init__(self, config: FP8ScaledMMLinearLayerConfig) -> None:
-        super().__init__(config)
-        self._state = LayerState()
 
     @classmethod
     def is_supported(cls, compute_capability: int | None = None) -> tuple[bool, str | None]:
@@ -66,10 +62,10 @@ class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
             scale = scale.view(torch.float8_e8m0fnu)
         replace_parameter(layer, params.WEIGHT, params.weight.data.contiguous())
         replace_parameter(layer, name, scale.to(torch.float32).contiguous())
-        self._state.clear()
+        _native.torch_forget(getattr(layer, params.WEIGHT))
 
     def apply_block_scaled_mm(
         self, A: torch.Tensor, B: torch.Tensor, As: torch.Tensor, Bs: torch.Tensor
     ) -> torch.Tensor:
         """Multiplies activations that are not quantized; `As` is a placeholder."""
-        return multiply(A, B, Bs, self._state.number, None, self.config.out_dtype)
+        return multiply(A, B, Bs, True, None, self.config.out_dtype)

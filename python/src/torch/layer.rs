@@ -1,88 +1,90 @@
-//! What a layer remembers about its weight between calls.
+//! What is remembered about the weights of layers between calls.
 
 use std::{
     collections::HashMap,
-    sync::{
-        Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, LazyLock, Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
-use pyo3::{intern, prelude::*, types::PyWeakrefReference};
+use pyo3::{
+    intern,
+    prelude::*,
+    types::{PyCFunction, PyDict, PyWeakrefReference},
+};
 
-use super::tensor::Operand;
+use super::{
+    multiply_directly,
+    product::{Product, Request},
+    pytorch::PyTorch,
+    tensor::Operand,
+};
 use crate::packed::Packed;
 
-/// An operator takes tensors and numbers, so a layer names its state by a number.
-static LAYERS: LazyLock<Mutex<HashMap<u64, Weak<State>>>> = LazyLock::new(Mutex::default);
+/// Weights by the tensor of their codes, as long as that exists. A compiled program holds the tensors of a
+/// layer, but nothing else that tells it from other layers: it would have to be compiled for each.
+static WEIGHTS: LazyLock<Mutex<HashMap<usize, Arc<LayerWeight>>>> = LazyLock::new(Mutex::default);
 
-/// The weight of the last call; replaced as a whole, so that threads see the copy of their own weight or
-/// none.
-type State = Mutex<Option<Arc<LayerWeight>>>;
-
-/// The state of one layer.
-#[pyclass(frozen, module = "octile._native")]
-pub(crate) struct LayerState {
-    /// What operators call this state.
-    #[pyo3(get)]
-    number: u64,
-    state: Arc<State>,
+/// Multiplies x by `weight` and `weight_scale_inv` of a module's parameters, as `torch_linear` does.
+#[pyfunction]
+pub(crate) fn torch_layer<'py>(
+    x: &Bound<'py, PyAny>,
+    parameters: &Bound<'py, PyDict>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let py = x.py();
+    let codes = parameters.get_item(intern!(py, "weight"))?;
+    let scales = parameters.get_item(intern!(py, "weight_scale_inv"))?;
+    let (Some(codes), Some(scales)) = (codes, scales) else { return Ok(None) };
+    multiply_directly([x, &codes, &scales], true, None, None)
 }
 
-#[pymethods]
-impl LayerState {
-    #[new]
-    fn new() -> Self {
-        static LAST: AtomicU64 = AtomicU64::new(0);
-        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let state = Arc::new(State::default());
-        locked(&LAYERS).insert(number, Arc::downgrade(&state));
-        Self { number, state }
-    }
-
-    /// Forgets the weight.
-    fn clear(&self) {
-        locked(&self.state).take();
-    }
-
-    /// A copied layer has a state of its own.
-    fn __deepcopy__(&self, _memo: &Bound<'_, PyAny>) -> Self {
-        Self::new()
-    }
-
-    /// So does an unpickled one.
-    fn __reduce__<'py>(slf: &Bound<'py, Self>) -> (Bound<'py, PyAny>, ()) {
-        (slf.get_type().into_any(), ())
-    }
+/// Has the next call of a layer with this weight start anew.
+#[pyfunction]
+pub(crate) fn torch_forget(weight: &Bound<'_, PyAny>) {
+    forget(key(weight));
 }
 
-impl Drop for LayerState {
-    fn drop(&mut self) {
-        locked(&LAYERS).remove(&self.number);
-    }
+/// Number of weights that are remembered.
+#[pyfunction]
+pub(crate) fn torch_remembered() -> usize {
+    locked(&WEIGHTS).len()
 }
 
-/// The weight of a call, and whether the last call of the layer had the same tensors, with nothing written to
-/// them since. Without a layer, or after its end, nothing is remembered.
-pub(super) fn weight_of(
-    layer: u64,
+/// The weight of a layer's call, and whether the last call had the same tensors, with nothing written to them
+/// since.
+pub(super) fn remembered(
     tensors: [&Bound<'_, PyAny>; 2],
     operands: [Operand; 2],
 ) -> PyResult<(Arc<LayerWeight>, bool)> {
-    let state = if layer == 0 { None } else { locked(&LAYERS).get(&layer).and_then(Weak::upgrade) };
-    let [codes, scales] = operands;
-    let mut weight = LayerWeight { codes, scales, identities: None, packed: OnceLock::new() };
-    let Some(state) = state else { return Ok((Arc::new(weight), false)) };
-    let last = locked(&state).clone();
+    let [codes, scales] = tensors;
+    let mut weight = LayerWeight::new(operands);
+    let last = locked(&WEIGHTS).get(&key(codes)).cloned();
     if let Some(last) = last
         && last.is_unchanged(tensors, &weight)
     {
         return Ok((last, true));
     }
-    weight.identities = Some([Identity::read(tensors[0])?, Identity::read(tensors[1])?]);
+    if PyTorch::is_negated(scales)? {
+        // Its bytes are not its values: the dispatcher makes a copy for the kernel.
+        return Ok((Arc::new(weight), false));
+    }
+    let key = key(codes);
+    let forget = PyCFunction::new_closure(codes.py(), None, None, move |_, _| forget(key))?;
+    let identities = [
+        Identity::new(codes, PyWeakrefReference::new_with(codes, forget)?)?,
+        Identity::new(scales, PyWeakrefReference::new(scales)?)?,
+    ];
+    weight.identities = Some(identities);
     let weight = Arc::new(weight);
-    *locked(&state) = Some(Arc::clone(&weight));
+    // The one before is dropped after the lock is released: that runs code of Python.
+    let _before = locked(&WEIGHTS).insert(key, Arc::clone(&weight));
     Ok((weight, false))
+}
+
+fn forget(key: usize) {
+    let _dropped_unlocked = locked(&WEIGHTS).remove(&key);
+}
+
+fn key(codes: &Bound<'_, PyAny>) -> usize {
+    codes.as_ptr() as usize
 }
 
 /// The weight of a layer as a call found it.
@@ -91,14 +93,39 @@ pub(super) struct LayerWeight {
     pub scales: Operand,
     /// Which tensors these are, if they are remembered.
     identities: Option<[Identity; 2]>,
+    /// The product of the last call: most calls of a layer ask for the same.
+    product: Mutex<Option<(Request, Arc<Product>)>>,
     /// On a CPU, the copy that the kernels read.
     packed: OnceLock<Packed>,
 }
 
 impl LayerWeight {
+    /// A weight that is not remembered.
+    pub(super) fn new([codes, scales]: [Operand; 2]) -> Self {
+        Self { codes, scales, identities: None, product: Mutex::default(), packed: OnceLock::new() }
+    }
+
     /// Whether the next call of the layer will find it again.
     pub(super) fn is_remembered(&self) -> bool {
         self.identities.is_some()
+    }
+
+    /// The product for a request, remembered with the weight.
+    pub(super) fn product(
+        &self,
+        request: Request,
+        find: impl FnOnce() -> PyResult<Arc<Product>>,
+    ) -> PyResult<Arc<Product>> {
+        if let Some((last, product)) = &*locked(&self.product)
+            && *last == request
+        {
+            return Ok(Arc::clone(product));
+        }
+        let product = find()?;
+        if self.is_remembered() {
+            *locked(&self.product) = Some((request, Arc::clone(&product)));
+        }
+        Ok(product)
     }
 
     fn is_unchanged(&self, tensors: [&Bound<'_, PyAny>; 2], now: &Self) -> bool {
@@ -127,12 +154,10 @@ struct Identity {
 }
 
 impl Identity {
-    fn read(tensor: &Bound<'_, PyAny>) -> PyResult<Self> {
+    fn new(tensor: &Bound<'_, PyAny>, reference: Bound<'_, PyWeakrefReference>) -> PyResult<Self> {
         let is_inference = tensor.call_method0(intern!(tensor.py(), "is_inference"))?.is_truthy()?;
-        Ok(Self {
-            reference: PyWeakrefReference::new(tensor)?.unbind(),
-            version: if is_inference { None } else { Some(version(tensor)?) },
-        })
+        let version = if is_inference { None } else { Some(version(tensor)?) };
+        Ok(Self { reference: reference.unbind(), version })
     }
 
     fn is(&self, tensor: &Bound<'_, PyAny>) -> bool {

@@ -13,54 +13,67 @@ use pyo3::{intern, prelude::*, sync::PyOnceLock};
 
 use self::{
     layer::LayerWeight,
-    product::{Checked, Key, Product},
+    product::{Checked, Key, Product, Request},
     pytorch::PyTorch,
     tensor::{Operand, Place},
 };
 
-pub(crate) use self::layer::LayerState;
+pub(crate) use self::layer::{torch_forget, torch_layer, torch_remembered};
 
 /// Multiplies as `torch_linear_kernel` does, or returns None where PyTorch must see the operator: for a
 /// gradient, for modes, transformations, tracers and profilers, and for tensors that are not plain ones on a
-/// CPU or GPU.
+/// CPU or GPU. With `remember` the weight is that of a layer: what the first call finds out about it, and on
+/// CPUs a packed copy of it, is kept for the next ones.
 #[pyfunction]
-#[pyo3(signature = (x, weight, weight_scale_inv, layer=0, x_scales=None, out_dtype=None))]
+#[pyo3(signature = (x, weight, weight_scale_inv, remember=false, x_scales=None, out_dtype=None))]
 pub(crate) fn torch_linear<'py>(
     x: &Bound<'py, PyAny>,
     weight: &Bound<'py, PyAny>,
     weight_scale_inv: &Bound<'py, PyAny>,
-    layer: u64,
+    remember: bool,
     x_scales: Option<&Bound<'py, PyAny>>,
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
+    multiply_directly([x, weight, weight_scale_inv], remember, x_scales, out_dtype)
+}
+
+/// Multiplies x by codes and scales, or returns None where PyTorch must see the operator.
+fn multiply_directly<'py>(
+    tensors: [&Bound<'py, PyAny>; 3],
+    remember: bool,
+    x_scales: Option<&Bound<'py, PyAny>>,
+    out_dtype: Option<&Bound<'py, PyAny>>,
+) -> PyResult<Option<Bound<'py, PyAny>>> {
+    let [x, _, scales] = tensors;
     let pytorch = PyTorch::get(x.py())?;
-    let tensors = [x, weight, weight_scale_inv];
     if !tensors.into_iter().chain(x_scales).all(|tensor| pytorch.is_plain(tensor))
         || pytorch.needs_gradient(x)?
         || pytorch.is_watched(x.py())?
         || PyTorch::is_negated(x)?
-        || PyTorch::is_negated(weight_scale_inv)?
     {
         return Ok(None);
     }
     // A tensor without memory of its own, such as a sparse one, cannot be read.
-    let Ok(call) = Call::read(pytorch, tensors, layer, x_scales, out_dtype) else { return Ok(None) };
-    if call.is_elsewhere() { Ok(None) } else { call.run().map(Some) }
+    let Ok(call) = Call::read(pytorch, tensors, remember, x_scales, out_dtype) else { return Ok(None) };
+    if call.is_elsewhere() || !call.is_unchanged && PyTorch::is_negated(scales)? {
+        return Ok(None);
+    }
+    call.run().map(Some)
 }
 
 /// Multiplies x [..., K] by the transpose of an fp8 weight [N, K]: the operator's kernel for CPUs and GPUs.
 #[pyfunction]
-#[pyo3(signature = (x, weight, weight_scale_inv, layer=0, x_scales=None, out_dtype=None))]
+#[pyo3(signature = (x, weight, weight_scale_inv, remember=false, x_scales=None, out_dtype=None))]
 pub(crate) fn torch_linear_kernel<'py>(
     x: &Bound<'py, PyAny>,
     weight: &Bound<'py, PyAny>,
     weight_scale_inv: &Bound<'py, PyAny>,
-    layer: u64,
+    remember: bool,
     x_scales: Option<&Bound<'py, PyAny>>,
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let pytorch = PyTorch::get(x.py())?;
-    Call::read(pytorch, [x, weight, weight_scale_inv], layer, x_scales, out_dtype)?.run()
+    Call::read(pytorch, [x, weight, weight_scale_inv], remember, x_scales, out_dtype)?.run()
 }
 
 /// One call with its operands.
@@ -70,8 +83,8 @@ struct Call<'a, 'py> {
     tensors: [&'a Bound<'py, PyAny>; 3],
     x: Operand,
     weight: Arc<LayerWeight>,
-    /// A weight that is as the last call found it cannot be what the preceding kernel is writing.
-    is_constant: bool,
+    /// Whether the weight is as the last call of the layer found it.
+    is_unchanged: bool,
     x_scales: Option<&'a Bound<'py, PyAny>>,
     out_dtype: Option<&'a Bound<'py, PyAny>>,
 }
@@ -80,16 +93,24 @@ impl<'a, 'py> Call<'a, 'py> {
     fn read(
         pytorch: &'static PyTorch,
         tensors: [&'a Bound<'py, PyAny>; 3],
-        layer: u64,
+        remember: bool,
         x_scales: Option<&'a Bound<'py, PyAny>>,
         out_dtype: Option<&'a Bound<'py, PyAny>>,
     ) -> PyResult<Self> {
         let [x, codes, scales] = tensors;
         let x = pytorch.read(x)?;
         let operands = [pytorch.read(codes)?, pytorch.read(scales)?];
-        let (weight, is_unchanged) = layer::weight_of(layer, [codes, scales], operands)?;
-        let is_constant = is_unchanged && weight.codes.properties.place != Place::Cpu;
-        Ok(Self { pytorch, tensors, x, weight, is_constant, x_scales, out_dtype })
+        let (weight, is_unchanged) = if remember {
+            layer::remembered([codes, scales], operands)?
+        } else {
+            (Arc::new(LayerWeight::new(operands)), false)
+        };
+        Ok(Self { pytorch, tensors, x, weight, is_unchanged, x_scales, out_dtype })
+    }
+
+    /// A weight that is as the last call found it cannot be what the preceding kernel is writing.
+    fn is_constant(&self) -> bool {
+        self.is_unchanged && self.weight.codes.properties.place != Place::Cpu
     }
 
     fn is_elsewhere(&self) -> bool {
@@ -107,17 +128,17 @@ impl<'a, 'py> Call<'a, 'py> {
 
     fn product(&self, is_constant: bool) -> PyResult<Arc<Product>> {
         let x = &self.x.properties;
-        let key = Key {
+        let request = Request {
             x_place: x.place,
             x_dtype: x.dtype,
             x_columns: x.shape.sides().last().copied(),
-            codes: self.weight.codes.properties,
-            scales: self.weight.scales.properties,
             has_x_scales: self.x_scales.is_some(),
             out_dtype: self.out_dtype.map_or(0, |dtype| dtype.as_ptr() as usize),
             is_constant,
         };
-        Product::find(self.tensors[0].py(), key, || self.check())
+        let (codes, scales) = (self.weight.codes.properties, self.weight.scales.properties);
+        let key = Key { request, codes, scales };
+        self.weight.product(request, || Product::find(self.tensors[0].py(), key, || self.check()))
     }
 
     fn run(self) -> PyResult<Bound<'py, PyAny>> {
@@ -125,13 +146,13 @@ impl<'a, 'py> Call<'a, 'py> {
             // Their shape follows from the rows of x, which a key does not have.
             self.check()?;
         }
-        let product = self.product(self.is_constant)?;
+        let product = self.product(self.is_constant())?;
         let leading = self.x.properties.shape.sides().split_last().map_or(&[][..], |(_, leading)| leading);
         let rows = leading.iter().product();
         let (x, x_address) = self.contiguous_x()?;
         let x_scales = self.x_scales.map_or(Ok(0), tensor::address)?;
         let out = product.allocate(&x, leading)?;
-        let out_address = tensor::address(&out)?;
+        let out_address = self.pytorch.read(&out)?.address;
 
         let (py, multiplication, weight) = (x.py(), &product.multiplication, &self.weight);
         let (codes, scales) = (weight.codes.address, weight.scales.address);
@@ -150,7 +171,7 @@ impl<'a, 'py> Call<'a, 'py> {
                 workspace: workspace as u64,
             };
             multiplication.enqueue(py, stream, &operands, rows)?;
-            if weight.is_remembered() && !self.is_constant {
+            if weight.is_remembered() && !self.is_constant() {
                 // The next call may be captured into a graph, which cannot compile.
                 self.product(true)?.multiplication.prepare(py, rows)?;
             }

@@ -21,14 +21,20 @@ const MOST_PRODUCTS: usize = 4096;
 static PRODUCTS: LazyLock<Mutex<HashMap<Key, Arc<Product>>>> = LazyLock::new(Mutex::default);
 
 /// Everything that decides whether operands can be multiplied, and how; only operands that can are kept.
-/// dtypes are addresses, as in `Properties`; that of the result is 0 where it follows from x.
 #[derive(PartialEq, Eq, Hash)]
 pub(super) struct Key {
+    pub request: Request,
+    pub codes: Properties,
+    pub scales: Properties,
+}
+
+/// What is asked of a weight. dtypes are addresses, as in `Properties`; that of the result is 0 where it
+/// follows from x.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Request {
     pub x_place: Place,
     pub x_dtype: usize,
     pub x_columns: Option<usize>,
-    pub codes: Properties,
-    pub scales: Properties,
     pub has_x_scales: bool,
     pub out_dtype: usize,
     pub is_constant: bool,
@@ -57,7 +63,7 @@ impl Product {
             _ => -1,
         };
         let [n, k] = *key.codes.shape.sides() else { unreachable!("the weight is a matrix") };
-        let multiplication = Multiplication::new(py, device, n, k, block, &x, &out, key.is_constant)?;
+        let multiplication = Multiplication::new(py, device, n, k, block, &x, &out, key.request.is_constant)?;
         let out_dtype = out_dtype.map(|dtype| {
             let arguments = PyDict::new(py);
             arguments.set_item(intern!(py, "dtype"), dtype).map(|()| arguments.unbind())

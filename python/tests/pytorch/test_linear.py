@@ -18,6 +18,7 @@ from torch.autograd import forward_ad
 
 import octile
 import octile.torch
+from octile import _native
 from octile.torch import Fp8Linear, linear
 
 FP8 = torch.float8_e4m3fn
@@ -213,17 +214,76 @@ def test_a_layer_notices_that_its_weight_changed():
 
 
 def test_a_layer_in_a_cycle_is_freed():
+    gc.collect()
+    before = _native.torch_remembered()
     layer = Fp8Linear(384, 256)
     layer(torch.ones(1, 384))
+    assert _native.torch_remembered() == before + 1
     layer.weight.loader = layer  # as some loaders of checkpoints do
-    weight, number = weakref.ref(layer.weight), layer._state.number
+    weight = weakref.ref(layer.weight)
     del layer
     gc.collect()
-    assert weight() is None
-    # A compiled program may still have its number.
-    x, codes, scales = operands()
-    again = torch.ops.octile.linear_inference(x, codes, scales, number)
-    assert torch.equal(again, linear(x, codes, scales))
+    assert weight() is None and _native.torch_remembered() == before
+
+
+def test_one_compiled_program_serves_all_layers():
+    """As where the blocks of a model are compiled one by one; each layer keeps its packed weight."""
+    compiled = []
+
+    def backend(graph, inputs):
+        compiled.append(graph)
+        return graph.forward
+
+    layers = [Fp8Linear.from_linear(nn.Linear(520, 300)) for _ in range(12)]
+    call = torch.compile(lambda layer, x: layer(x), backend=backend, fullgraph=True)
+    x = operands()[0]
+    before = _native.torch_remembered()
+    with torch.inference_mode():
+        first = [call(layer, x) for layer in layers]
+    assert len(compiled) == 1 and _native.torch_remembered() == before + 12
+    for layer, product in zip(layers, first):
+        assert torch.equal(layer(x), product)
+        # Unnoticed, so what is multiplied is the copy.
+        layer.weight.data.view(torch.uint8).zero_()
+        with torch.inference_mode():
+            assert torch.equal(call(layer, x), product)
+        layer.repack()
+        with torch.inference_mode():
+            assert torch.equal(call(layer, x), layer.bias.expand(3, 300))
+    assert _native.torch_remembered() == before + 12
+
+
+def test_parameters_that_are_not_those_of_the_module():
+    x, codes, scales = operands(4, 256, 384)
+    layer = Fp8Linear(384, 256)
+    state = {"weight": codes, "weight_scale_inv": scales, "bias": torch.randn(256)}
+    expected = linear(x, **state)
+    assert torch.equal(torch.func.functional_call(layer, state, x), expected)
+    layer.load_state_dict(state)
+    assert torch.equal(layer(x), expected)
+    # Replicas of nn.DataParallel have plain tensors as attributes.
+    replica = layer._replicate_for_data_parallel()
+    replica._parameters = {}
+    for name, tensor in state.items():
+        setattr(replica, name, tensor)
+    assert torch.equal(replica(x), expected)
+
+    class Double(nn.Module):
+        def forward(self, scales):
+            return 2 * scales
+
+    nn.utils.parametrize.register_parametrization(layer, "weight_scale_inv", Double())
+    assert torch.equal(layer(x), linear(x, codes, 2 * scales, state["bias"]))
+
+
+def test_exported_programs_run_again():
+    layer = Fp8Linear.from_linear(nn.Linear(520, 300))
+    x = operands()[0]
+    exported = torch.export.export(nn.Sequential(layer, nn.ReLU()), (x,))
+    file = io.BytesIO()
+    torch.export.save(exported, file)
+    file.seek(0)
+    assert torch.equal(torch.export.load(file).module()(x), layer(x).relu())
 
 
 def test_layers_are_copied_pickled_and_cast():
@@ -232,8 +292,10 @@ def test_layers_are_copied_pickled_and_cast():
     layer.load_state_dict({"weight": codes, "weight_scale_inv": scales, "bias": torch.ones(256)})
     y = layer(x)
     other = copy.deepcopy(layer)
-    assert other._state.number != layer._state.number
     assert torch.equal(other(x), y)
+    other.weight_scale_inv.data.mul_(2)
+    other.repack()
+    assert torch.equal(layer(x), y) and not torch.equal(other(x), y)
     file = io.BytesIO()
     torch.save(layer, file)
     file.seek(0)

@@ -4,7 +4,7 @@
 #![allow(dead_code, reason = "shared by the example, the tests and the benchmark, and none uses all of it")]
 
 use candle_core::{D, DType, Device, Module, Result, Tensor, bail};
-use candle_nn::{Embedding, RmsNorm, VarBuilder, kv_cache::ConcatKvCache, ops::softmax_last_dim};
+use candle_nn::{Embedding, RmsNorm, VarBuilder, kv_cache::KvCache, ops::softmax_last_dim};
 use serde::Deserialize;
 
 /// What `config.json` says.
@@ -125,6 +125,9 @@ impl Layer {
     }
 }
 
+/// Positions by which the cache of keys and values grows. Concatenating would copy all of it for every token.
+const CACHE_STEP: usize = 1024;
+
 struct Attention {
     q_proj: Linear,
     k_proj: Linear,
@@ -135,7 +138,7 @@ struct Attention {
     heads: usize,
     kv_heads: usize,
     head_dim: usize,
-    cache: ConcatKvCache,
+    cache: KvCache,
 }
 
 impl Attention {
@@ -156,7 +159,7 @@ impl Attention {
             heads: num_attention_heads,
             kv_heads: num_key_value_heads,
             head_dim,
-            cache: ConcatKvCache::new(2),
+            cache: KvCache::new(2, CACHE_STEP),
         })
     }
 
@@ -170,8 +173,10 @@ impl Attention {
         let (k, v) = self.cache.append(&turn.apply(&k)?, &v)?;
         // The query heads of a group are rows of one product with the keys that they share.
         let group = self.heads / self.kv_heads;
-        let q = turn.apply(&q)?.reshape((batch, self.kv_heads, group * count, self.head_dim))?;
-        let scores = (q.matmul(&k.t()?)? * (self.head_dim as f64).powf(-0.5))?;
+        // Queries are scaled, and not the scores, of which there are more.
+        let q = (turn.apply(&q)? * (self.head_dim as f64).powf(-0.5))?;
+        let q = q.reshape((batch, self.kv_heads, group * count, self.head_dim))?;
+        let scores = q.matmul(&k.t()?)?;
         let past_and_new = k.dim(2)?;
         let scores = match mask {
             None => scores,

@@ -127,6 +127,8 @@ fn strategy(weights: &Value) -> Option<Expected> {
 pub(super) struct Weight<'a> {
     pub name: &'a str,
     pub is_fp8: bool,
+    /// Whether its codes are e5m2; otherwise fp8 is e4m3.
+    pub is_e5m2: bool,
     /// Block of its scales, if it has some.
     pub block: Option<[usize; 2]>,
     /// Name of its scales, if it has some.
@@ -156,6 +158,14 @@ pub(super) fn compare(
     }
     if let Some((evidence, first)) = contradiction(declared, || scaled()) {
         defects.push(Defect::of_config(Some(first), evidence));
+    }
+    // Both formats mean e4m3 unless fmt says otherwise.
+    let declares_e5m2 = declared.fmt.as_deref().is_some_and(|fmt| fmt.contains("e5m2"));
+    let e5m2 = || fp8().filter(|weight| weight.is_e5m2);
+    if let (true, false, Some(first)) = (declared.is_fp8, declares_e5m2, e5m2().next()) {
+        let count = e5m2().count();
+        let evidence = format!("config.json declares e4m3 codes, but the codes are e5m2 ({count} weights)");
+        defects.push(Defect::of_config(Some(first.name), evidence));
     }
     if declared.is_fp8 && is_whole && fp8().next().is_none() && !checkpoint.shards().is_empty() {
         let evidence = "config.json declares fp8 weights, but no weight is fp8".to_owned();

@@ -18,6 +18,8 @@ pub enum DefectKind {
     DanglingIndex,
     /// A shard holds a tensor that the index does not list.
     UnlistedTensor,
+    /// `metadata.total_size` of the index is not the size of the tensors.
+    WrongTotalSize,
     /// Two tensors have the same name.
     DuplicateTensor,
     /// An fp8 weight has no scales.
@@ -46,6 +48,8 @@ pub enum DefectKind {
     SaturatedCodes,
     /// Codes that are NaN.
     NanCodes,
+    /// A tensor that is not fp8 has values that are NaN or infinite.
+    NonFiniteValues,
     /// `config.json` contradicts the tensors.
     ConfigDisagrees,
     /// The original does not have the weight, or in another shape.
@@ -83,6 +87,11 @@ impl Defect {
         Self { kind, tensor: None, evidence, advice: advice(kind) }
     }
 
+    /// A defect of the index as a whole.
+    pub(super) fn of_index(kind: DefectKind, evidence: String) -> Self {
+        Self { kind, tensor: None, evidence, advice: advice(kind) }
+    }
+
     /// A defect of the config.
     pub(super) fn of_config(tensor: Option<&str>, evidence: String) -> Self {
         let kind = DefectKind::ConfigDisagrees;
@@ -104,6 +113,7 @@ fn advice(kind: DefectKind) -> &'static str {
         DefectKind::TruncatedShard | DefectKind::UnreadableFile => "fetch the file again",
         DefectKind::DanglingIndex => "fetch the missing file, or the index, again",
         DefectKind::UnlistedTensor => "loaders ignore the tensor: fetch the index again, or add it",
+        DefectKind::WrongTotalSize => "correct the index, or fetch it again",
         DefectKind::DuplicateTensor => "keep one of them",
         DefectKind::MissingScales => "fetch the shard with the scales, or quantize the original again",
         DefectKind::TwoScales => "remove one of them",
@@ -111,7 +121,7 @@ fn advice(kind: DefectKind) -> &'static str {
         DefectKind::ScaleShape | DefectKind::ScaleDtype => {
             "quantize the original again, or convert the scales"
         }
-        DefectKind::BadScale | DefectKind::NanCodes => {
+        DefectKind::BadScale | DefectKind::NanCodes | DefectKind::NonFiniteValues => {
             "the layer's output would be wrong or NaN: fetch it again"
         }
         DefectKind::ReciprocalScales => {

@@ -10,6 +10,8 @@ mod layer;
 mod order;
 mod original;
 mod stream;
+mod total_size;
+mod values;
 
 use serde::Serialize;
 
@@ -26,6 +28,7 @@ use config::{Declared, Weight};
 use format::{Fp8Weight, Kind};
 use kept::Pairs;
 use stream::Stream;
+use values::FloatTensors;
 
 /// A checkpoint whose files were read, ready to be judged.
 #[derive(Debug)]
@@ -36,6 +39,8 @@ pub struct Judge {
     described: Vec<(TensorId, Option<&'static str>)>,
     /// What is not quantized, beside the original.
     kept: Pairs,
+    /// What is not fp8.
+    floats: FloatTensors,
     defects: Vec<Defect>,
 }
 
@@ -113,6 +118,9 @@ impl Judge {
         if faults.is_empty() && checkpoint.index().is_none() && checkpoint.shards().len() > 1 {
             defects.push(Defect::without_index(checkpoint.shards().len()));
         }
+        if faults.is_empty() {
+            defects.extend(total_size::compare(&checkpoint));
+        }
         let is_whole = faults.is_empty() && checkpoint.is_folder();
         let spoken: Vec<_> = spoken(&checkpoint, &weights, &described);
         defects.extend(config::compare(&checkpoint, &declared, &spoken, is_whole));
@@ -135,7 +143,8 @@ impl Judge {
                 *why = Some("not compared: the original is stored differently");
             }
         }
-        Ok(Self { survey: Survey { checkpoint, faults }, against, weights, described, kept, defects })
+        let floats = FloatTensors::new(&checkpoint);
+        Ok(Self { survey: Survey { checkpoint, faults }, against, weights, described, kept, floats, defects })
     }
 
     /// Bytes that [`Judge::run`] will read.
@@ -150,15 +159,24 @@ impl Judge {
             tensor.bytes + original.map_or(0, |original| original.bytes)
         };
         let kept = self.against.as_ref().map_or(0, |against| self.kept.bytes(checkpoint, against));
-        self.weights.iter().map(bytes).sum::<u64>() + kept
+        self.weights.iter().map(bytes).sum::<u64>() + kept + self.floats.bytes(checkpoint)
     }
 
-    /// Reads every fp8 weight once, a few rows at a time, on `threads` threads or one per core.
+    /// Reads every tensor once, a few rows at a time, on `threads` threads or one per core.
     pub fn run(self, threads: Option<usize>, progress: &dyn Progress) -> Result<Judgement> {
-        let Self { survey: Survey { checkpoint, .. }, against, weights, described, kept, mut defects } = self;
+        let Self {
+            survey: Survey { checkpoint, .. },
+            against,
+            weights,
+            described,
+            kept,
+            floats,
+            mut defects,
+        } = self;
         let stream =
             Stream { checkpoint: &checkpoint, against: against.as_ref(), weights: &weights, progress };
-        let judged = stream.run(thread_count(threads))?;
+        let threads = thread_count(threads);
+        let judged = stream.run(threads)?;
         let mut summary = summary(&checkpoint);
         let (mut histogram, mut layers) = (Histogram::default(), Vec::new());
         for (_, layer, codes, found) in judged {
@@ -170,9 +188,14 @@ impl Judge {
         if Declared::new(checkpoint.config()).is_ue8m0 {
             defects.extend(not_ue8m0(&layers));
         }
+        let mut not_finite = floats.judge(&checkpoint, threads, progress)?;
         if let Some(against) = &against {
-            defects.extend(kept.compare(&checkpoint, against, progress)?);
+            let changed = kept.compare(&checkpoint, against, progress)?;
+            // One fault is one defect.
+            not_finite.retain(|found| !changed.iter().any(|other| other.tensor == found.tensor));
+            defects.extend(changed);
         }
+        defects.extend(not_finite);
         let fp8_bytes: u64 = layers.iter().map(|layer| layer.bytes).sum();
         summary.fp8_weights = layers.len();
         summary.fp8_values = histogram.total();
@@ -220,6 +243,7 @@ fn spoken<'a>(
     let fp8 = weights.iter().map(|weight| Weight {
         name: &checkpoint.tensor(weight.tensor).name,
         is_fp8: true,
+        is_e5m2: false,
         block: Some(weight.scales.block),
         scales: Some(&checkpoint.tensor(weight.scales.tensor).name),
         is_plain_matrix: false,
@@ -229,7 +253,8 @@ fn spoken<'a>(
         let is_fp8 = matches!(tensor.dtype, Dtype::F8_E4M3 | Dtype::F8_E5M2);
         let is_float = matches!(tensor.dtype, Dtype::F32 | Dtype::BF16 | Dtype::F16);
         let is_plain_matrix = is_float && tensor.matrix().is_some() && tensor.name.ends_with(".weight");
-        Weight { name: &tensor.name, is_fp8, block: None, scales: None, is_plain_matrix }
+        let is_e5m2 = tensor.dtype == Dtype::F8_E5M2;
+        Weight { name: &tensor.name, is_fp8, is_e5m2, block: None, scales: None, is_plain_matrix }
     });
     fp8.chain(others).collect()
 }

@@ -136,7 +136,9 @@ pub(crate) fn write_folder(folder: &Path, shards: &[Tensors]) {
         write_file(&folder.join(&name), tensors);
         weight_map.extend(tensors.keys().map(|tensor| (tensor.clone(), name.clone())));
     }
-    let index = serde_json::json!({"metadata": {"total_size": 1, "note": "kept"}, "weight_map": weight_map});
+    let total: usize = shards.iter().flat_map(|tensors| tensors.values()).map(|blob| blob.data.len()).sum();
+    let metadata = serde_json::json!({"total_size": total, "note": "kept"});
+    let index = serde_json::json!({"metadata": metadata, "weight_map": weight_map});
     fs::write(folder.join("model.safetensors.index.json"), index.to_string()).unwrap();
 }
 

@@ -8,11 +8,15 @@ and runs this.
 import argparse
 import copy
 import json
+import os
 import pathlib
 import subprocess
 import sys
 import tempfile
 import types
+
+# oneDNN's AMX kernels trap in some virtual machines that announce AMX.
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")
 
 import torch
 import transformers

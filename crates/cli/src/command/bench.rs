@@ -14,7 +14,7 @@ use octile_harness::{
 
 use super::{
     model::Model,
-    work::{cases, with_advice},
+    work::{problem_cases, with_advice},
 };
 use crate::{
     args::BenchArgs,
@@ -41,8 +41,8 @@ pub fn read_baseline(path: &Path) -> Result<BenchBaseline> {
 /// The request that the arguments describe.
 pub fn request(args: &BenchArgs, model: Option<&Model>) -> Result<BenchRequest> {
     let cases = match model {
-        Some(model) => model.bench_cases(&args.work)?,
-        None => cases(&args.work, bench_cases()),
+        Some(model) => model.bench_cases(&args.work.problems)?,
+        None => problem_cases(&args.work.problems, bench_cases())?,
     };
     Ok(BenchRequest {
         cases,

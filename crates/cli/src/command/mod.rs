@@ -17,6 +17,7 @@ pub mod seal;
 pub mod simulate;
 pub mod test;
 pub mod tools;
+pub mod tune;
 pub mod verify;
 mod work;
 
@@ -32,7 +33,7 @@ use serde::Serialize;
 
 use crate::{
     Verdict,
-    args::{Args, BenchArgs, Command, CompareArgs, JudgeArgs, SimulateArgs, TestArgs, ToolsAction},
+    args::{Args, BenchArgs, Command, CompareArgs, JudgeArgs, SimulateArgs, TestArgs, ToolsAction, TuneArgs},
     input,
     output::{Destination, OutputFile},
     print,
@@ -45,6 +46,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         None => overview::run(),
         Some(Command::Test(args)) => test_strategies(args),
         Some(Command::Bench(args)) => bench_strategies(args),
+        Some(Command::Tune(args)) => tune_shapes(&args),
         Some(Command::Devices) => {
             print::devices::report(&devices::run());
             Ok(Verdict::Passed)
@@ -224,7 +226,8 @@ fn test_strategies(mut args: TestArgs) -> Result<Verdict> {
     args.work.backend = work::choose_backend(&args.work);
     args.work.require_sense()?;
     let json = Destination::open_json(&args.work.json)?;
-    let model = model::Model::open(&args.work)?;
+    print_table_notes();
+    let model = model::Model::open(&args.work.problems)?;
     let request = test::request(&args.work, model.as_ref())?;
     work::require_memory(request.cases.iter().map(|case| &case.problem))?;
     let mut reports = Vec::new();
@@ -261,8 +264,16 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
         json.require_apart([baseline.clone()])?;
     }
     let baseline = args.baseline.as_deref().map(bench::read_baseline).transpose()?;
-    let model = model::Model::open(&args.work)?;
+    let model = model::Model::open(&args.work.problems)?;
     let request = bench::request(&args, model.as_ref())?;
+    if args.list {
+        print::tune::list(&request.cases);
+        return Ok(Verdict::Passed);
+    }
+    args.work.default_plans = args.untuned;
+    if !args.untuned {
+        print_table_notes();
+    }
     if baseline.as_ref().is_some_and(|baseline| !baseline.shares_with(&request)) {
         return Err(CompareError::NothingInCommon.into());
     }
@@ -271,7 +282,8 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
     let report = bench::run(backend.as_ref(), &request)?;
     let comparison = baseline.map(|baseline| BenchComparison::new(&baseline, &BenchBaseline::from(&report)));
     let comparison = comparison.transpose()?;
-    let timings = model.map(|model| model::ModelTimings::new(&model, &args.work, &report)).transpose()?;
+    let timings =
+        model.map(|model| model::ModelTimings::new(&model, &args.work.problems, &report)).transpose()?;
     let record = ModelBenchRecord { record: BenchRecord::from(&report), model: timings.as_ref() };
     deliver(json, Schema::BENCH, &record, || {
         print::bench::report(&report);
@@ -283,6 +295,36 @@ fn bench_strategies(mut args: BenchArgs) -> Result<Verdict> {
         }
     })?;
     judge_timings(&report, comparison.as_ref(), args.fail_if_slower)
+}
+
+/// Searches plans for the shapes, or explains the candidates of one.
+fn tune_shapes(args: &TuneArgs) -> Result<Verdict> {
+    let cases = tune::cases(args)?;
+    if args.list {
+        print::tune::list(&cases);
+        return Ok(Verdict::Passed);
+    }
+    let json = Destination::open_json(&args.json)?;
+    let html = args.html.as_deref().map(Destination::open).transpose()?;
+    json.as_ref().map_or(Ok(()), |json| json.require_apart(args.html.clone()))?;
+    let is_replaced = takes_stdout([&html]);
+    let report = tune::run(args, &cases)?;
+    html.map_or(Ok(()), |html| html.finish(&print::tune::page(&report)))?;
+    deliver(json, Schema::v1("octile-tune"), &report, || match args.explain {
+        _ if is_replaced => {}
+        Some(_) => print::tune::explanation(&report),
+        None => print::tune::report(&report),
+    })?;
+    Ok(Verdict::of(report.shapes.iter().all(|shape| shape.refusal.is_none())))
+}
+
+/// Says which tables were passed over.
+fn print_table_notes() {
+    if octile_runtime::tuned::is_enabled() {
+        for note in &octile_runtime::tuned::of_process().notes {
+            print::say(&format!("octile: {note}"));
+        }
+    }
 }
 
 /// A benchmark record, with the model where there is one.

@@ -5,10 +5,11 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use octile_checkpoint::{Checkpoint, LinearLayer, without_numbers};
 use octile_core::{Problem, QuantBlock, QuantizedWeight, Strategy};
-use octile_harness::{HarnessError, bench::BenchReport, case::Case};
+use octile_harness::{HarnessError, bench::BenchReport, case::Case, shapes::ModelConfig};
 use serde::Serialize;
 
-use crate::{args::WorkArgs, print::shown};
+use super::work::within;
+use crate::{args::ProblemArgs, input, print::shown};
 
 /// Rows of activations if `--tokens` is not given.
 const TOKENS: [usize; 3] = [1, 16, 512];
@@ -47,8 +48,8 @@ pub struct ModelLayer {
 
 impl Model {
     /// Reads the headers of the checkpoint that `--model` names, if it is given.
-    pub(super) fn open(work: &WorkArgs) -> Result<Option<Self>> {
-        work.model.as_deref().map(Self::read).transpose()
+    pub(super) fn open(problems: &ProblemArgs) -> Result<Option<Self>> {
+        problems.model.as_deref().map(Self::read).transpose()
     }
 
     fn read(path: &Path) -> Result<Self> {
@@ -94,30 +95,43 @@ impl Model {
     }
 
     /// The problems to time: every distinct shape with every number of tokens.
-    pub(super) fn bench_cases(&self, work: &WorkArgs) -> Result<Vec<Case>> {
+    pub(super) fn bench_cases(&self, problems: &ProblemArgs) -> Result<Vec<Case>> {
         let mut cases: Vec<Case> = Vec::new();
-        for &tokens in tokens(work) {
+        for &tokens in tokens(problems) {
             for layer in &self.layers {
-                let problem = problem(work, layer, tokens)?;
+                let problem = problem(problems, layer, tokens)?;
                 match cases.iter_mut().find(|case| case.problem == problem) {
                     Some(case) => case.label += &format!(", {}", layer.name),
                     None => cases.push(Case { label: layer.name.clone(), problem }),
                 }
             }
         }
-        Ok(cases)
+        within(problems, cases)
+    }
+
+    /// The problems of the model that `--model` names, if it is given. A folder without weights will do, as
+    /// long as its configuration tells the layers.
+    pub(super) fn layers_of(problems: &ProblemArgs) -> Result<Option<Vec<Case>>> {
+        let Some(path) = problems.model.as_deref() else { return Ok(None) };
+        let config = path.join("config.json");
+        if path.is_dir() && config.is_file() && !has_weights(path) {
+            return configured(problems, &config).map(Some);
+        }
+        Self::read(path)?.bench_cases(problems).map(Some)
     }
 
     /// The problems to check: every distinct layer with every number of tokens.
-    pub(super) fn test_cases(&self, work: &WorkArgs) -> Result<Vec<Case>> {
+    pub(super) fn test_cases(&self, problems: &ProblemArgs) -> Result<Vec<Case>> {
         let mut cases = Vec::new();
         for layer in &self.layers {
-            for &tokens in tokens(work) {
-                cases
-                    .push(Case { label: layer.first.module.clone(), problem: problem(work, layer, tokens)? });
+            for &tokens in tokens(problems) {
+                cases.push(Case {
+                    label: layer.first.module.clone(),
+                    problem: problem(problems, layer, tokens)?,
+                });
             }
         }
-        Ok(cases)
+        within(problems, cases)
     }
 
     /// Loads the weights of test cases. The last one is kept, because consecutive cases share it.
@@ -142,14 +156,41 @@ impl Model {
     }
 }
 
-fn tokens(work: &WorkArgs) -> &[usize] {
-    if work.tokens.is_empty() { &TOKENS } else { &work.tokens }
+/// Whether a folder has a weight file.
+fn has_weights(folder: &Path) -> bool {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.into_iter().any(|entry| entry.path().extension().is_some_and(|found| found == "safetensors"))
 }
 
-fn problem(work: &WorkArgs, layer: &ModelLayer, tokens: usize) -> Result<Problem> {
+/// The layers that a configuration describes, on one device.
+fn configured(problems: &ProblemArgs, config: &Path) -> Result<Vec<Case>> {
+    let text = input::read_text(config)?;
+    let values: serde_json::Value = serde_json::from_str(&text).with_context(|| shown(config))?;
+    let number = |key: &str| {
+        let value = values.get(key).or_else(|| values.get("text_config")?.get(key))?;
+        usize::try_from(value.as_u64()?).ok()
+    };
+    let model = ModelConfig::from_numbers(number).with_context(|| shown(config))?;
+    let mut cases = Vec::new();
+    for &tokens in tokens(problems) {
+        for layer in model.layers(1) {
+            let problem = Problem::new(tokens, layer.n, layer.k, QuantBlock::B128)?
+                .with_x(problems.activation())
+                .with_out(problems.out_kind());
+            cases.push(Case { label: layer.name.to_owned(), problem });
+        }
+    }
+    within(problems, cases)
+}
+
+fn tokens(problems: &ProblemArgs) -> &[usize] {
+    if problems.tokens.is_empty() { &TOKENS } else { &problems.tokens }
+}
+
+fn problem(problems: &ProblemArgs, layer: &ModelLayer, tokens: usize) -> Result<Problem> {
     let problem =
         Problem::new(tokens, layer.n, layer.k, QuantBlock::B128).with_context(|| layer.name.clone())?;
-    Ok(problem.with_x(work.activation()).with_out(work.out_kind()))
+    Ok(problem.with_x(problems.activation()).with_out(problems.out_kind()))
 }
 
 /// Times of the layers of a model.
@@ -194,12 +235,12 @@ pub struct LayerTiming {
 
 impl ModelTimings {
     /// Sums the times of a report over the layers. Shapes that were not timed are left out.
-    pub(super) fn new(model: &Model, work: &WorkArgs, report: &BenchReport) -> Result<Self> {
+    pub(super) fn new(model: &Model, problems: &ProblemArgs, report: &BenchReport) -> Result<Self> {
         let mut passes = Vec::new();
-        for &tokens in tokens(work) {
+        for &tokens in tokens(problems) {
             let mut layers = Vec::new();
             for layer in &model.layers {
-                let problem = problem(work, layer, tokens)?;
+                let problem = problem(problems, layer, tokens)?;
                 let timed = report.cases.iter().find(|case| case.case.problem == problem);
                 let Some(winner) = timed.and_then(|case| case.winner()) else { continue };
                 let median_ms = winner.stats.median_ms;

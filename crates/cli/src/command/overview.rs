@@ -32,7 +32,7 @@ pub fn run() -> Result<Verdict> {
 
 /// The CPU, and a usable GPU.
 fn backends() -> Result<Vec<Box<dyn Backend>>> {
-    let mut backends: Vec<Box<dyn Backend>> = vec![Box::new(CpuBackend::open(None, None, false)?)];
+    let mut backends: Vec<Box<dyn Backend>> = vec![Box::new(CpuBackend::open(None, None, false, true)?)];
     if has_usable_gpu() {
         backends.push(Box::new(GpuBackend::open(KernelOptions::new(None, false))?));
     }

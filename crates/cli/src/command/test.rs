@@ -7,7 +7,7 @@ use octile_harness::{
 
 use anyhow::Result;
 
-use super::{model::Model, work::cases};
+use super::{model::Model, work::problem_cases};
 use crate::args::{BackendName, WorkArgs};
 
 /// The request that the arguments describe.
@@ -18,8 +18,8 @@ pub fn request(work: &WorkArgs, model: Option<&Model>) -> Result<TestRequest> {
         BackendName::Best | BackendName::Cpu | BackendName::Gpu => test_cases(),
     };
     let cases = match model {
-        Some(model) => model.test_cases(work)?,
-        None => cases(work, standard),
+        Some(model) => model.test_cases(&work.problems)?,
+        None => problem_cases(&work.problems, standard)?,
     };
     Ok(TestRequest { cases, strategies: work.strategies.clone(), seed: work.seed })
 }

@@ -1,6 +1,8 @@
 //! The work of `test` and `bench`: backends and cases.
 
-use anyhow::{Result, bail};
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
 use octile_core::{ActivationKind, Problem, plan::tpu::BlockMode};
 use octile_harness::{
     HarnessError,
@@ -9,14 +11,18 @@ use octile_harness::{
 };
 use octile_runtime::cuda::CudaError;
 
-use crate::args::{BackendName, WorkArgs};
+use crate::{
+    args::{BackendName, ProblemArgs, WorkArgs},
+    input,
+    print::shown,
+};
 
 /// The named backend, or the best one. Options of the CPU backend select it, and so do unquantized
 /// activations, which GPU kernels do not support.
 pub(super) fn choose_backend(work: &WorkArgs) -> BackendName {
     match work.backend {
         BackendName::Best => {
-            let is_plain = matches!(work.activation(), ActivationKind::Plain(_));
+            let is_plain = matches!(work.problems.activation(), ActivationKind::Plain(_));
             let for_cpu = work.isa.is_some() || work.threads.is_some() || work.pin_threads || is_plain;
             if !for_cpu && has_usable_gpu() { BackendName::Gpu } else { BackendName::Cpu }
         }
@@ -26,11 +32,12 @@ pub(super) fn choose_backend(work: &WorkArgs) -> BackendName {
 
 /// Opens the chosen backend; a simulated TPU once per block mode.
 pub(super) fn open_backends(work: &WorkArgs) -> Result<Vec<Box<dyn Backend>>> {
-    let kernels = KernelOptions::new(work.promote, work.for_racecheck);
+    let tuned = !work.default_plans;
+    let kernels = KernelOptions::new(work.promote, work.for_racecheck).with_tuned(tuned);
     let choices = match choose_backend(work) {
         BackendName::Cpu | BackendName::Best => {
             let threads = work.threads.map(usize::from);
-            vec![BackendChoice::Cpu { isa: work.isa, threads, pin_threads: work.pin_threads }]
+            vec![BackendChoice::Cpu { isa: work.isa, threads, pin_threads: work.pin_threads, tuned }]
         }
         BackendName::Gpu => vec![BackendChoice::Gpu(kernels)],
         BackendName::GpuSim => vec![BackendChoice::GpuSim(kernels)],
@@ -57,13 +64,47 @@ pub(super) fn with_advice(error: HarnessError) -> anyhow::Error {
 }
 
 /// The user's shapes, or the standard ones, with the requested element types.
-pub(super) fn cases(work: &WorkArgs, standard: Vec<Case>) -> Vec<Case> {
-    let cases = if work.shapes.is_empty() { standard } else { named_cases(&work.shapes) };
+pub(super) fn problem_cases(problems: &ProblemArgs, standard: Vec<Case>) -> Result<Vec<Case>> {
+    let cases = match (&problems.shapes_from, problems.sample) {
+        (Some(path), _) => listed(path)?,
+        (None, Some(sample)) => sample.cases(),
+        (None, None) if problems.shapes.is_empty() => standard,
+        (None, None) => named_cases(&problems.shapes),
+    };
     let with_types = |case: Case| Case {
-        problem: case.problem.with_x(work.activation()).with_out(work.out_kind()),
+        problem: case.problem.with_x(problems.activation()).with_out(problems.out_kind()),
         ..case
     };
-    cases.into_iter().map(with_types).collect()
+    within(problems, cases.into_iter().map(with_types).collect())
+}
+
+/// The cases with no more work than `--max-gflop`, if that is given.
+pub(super) fn within(problems: &ProblemArgs, mut cases: Vec<Case>) -> Result<Vec<Case>> {
+    if let Some(most) = problems.max_gflop {
+        cases.retain(|case| case.problem.flops() <= most * 1e9);
+        if cases.is_empty() {
+            bail!("every shape has more than {most} GFLOP: raise --max-gflop");
+        }
+    }
+    Ok(cases)
+}
+
+/// The shapes of a file. What follows `#` is a comment, and names the shape before it.
+fn listed(path: &Path) -> Result<Vec<Case>> {
+    let text = input::read_text(path)?;
+    let mut cases = Vec::new();
+    for (at, line) in text.lines().enumerate() {
+        let (shape, comment) = line.split_once('#').unwrap_or((line, ""));
+        if !shape.trim().is_empty() {
+            let problem = shape.trim().parse().with_context(|| format!("{}:{}", shown(path), at + 1))?;
+            let label = if comment.trim().is_empty() { "Custom" } else { comment.trim() };
+            cases.push(Case { label: label.to_owned(), problem });
+        }
+    }
+    if cases.is_empty() {
+        bail!("{} has no shape: write one per line, such as 16x4096x4096:128", shown(path));
+    }
+    Ok(cases)
 }
 
 /// Rejects problems whose operands, result and reference exceed this machine's memory.

@@ -16,6 +16,7 @@ pub mod simulate;
 pub mod source_lines;
 pub mod test;
 pub mod tools;
+pub mod tune;
 pub mod verify;
 
 use std::{

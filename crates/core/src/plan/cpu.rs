@@ -7,10 +7,12 @@
 //! panels; decoded weights of one panel and slab are reused by all tiles. A tile goes through all
 //! quantization blocks of its slab.
 
+mod choice;
 mod steps;
 #[cfg(test)]
 mod tests;
 
+pub use choice::{Blocking, CpuChoice};
 pub use steps::{Lane, Step, Steps, TileRun, TileRuns};
 
 use std::ops::Range;
@@ -49,12 +51,24 @@ const QUANTIZED_BUDGET: usize = 4 << 20;
 /// hyperthreads.
 const WORTH_A_THREAD: usize = 50_000;
 
+/// Nanoseconds of work that are worth a thread that spins until there is some.
+const WORTH_A_SPINNING_THREAD: usize = 4_000;
+
 /// Number of threads, of those available, that a problem is worth. A Zen 3 core with AVX2 decodes some 40
 /// weights in a nanosecond, and adds some 40 products; on faster cores threads are woken a little early.
 pub fn useful_threads(problem: &Problem, threads: usize) -> usize {
+    (nanoseconds(problem) / WORTH_A_THREAD).clamp(1, threads.max(1))
+}
+
+/// The same of threads that spin between calls, and so start within a few microseconds.
+pub fn useful_spinning_threads(problem: &Problem, threads: usize) -> usize {
+    (nanoseconds(problem) / WORTH_A_SPINNING_THREAD).clamp(1, threads.max(1))
+}
+
+/// Time that a problem takes on one thread, at least.
+fn nanoseconds(problem: &Problem) -> usize {
     let Problem { m, n, k, .. } = *problem;
-    let nanoseconds = (n * k).saturating_mul(m.saturating_add(1)) / 40;
-    (nanoseconds / WORTH_A_THREAD).clamp(1, threads.max(1))
+    (n * k).saturating_mul(m.saturating_add(1)) / 40
 }
 
 /// Row stride of decoded activations in bytes: a slab and a cache line, so that rows spread over cache sets.
@@ -86,6 +100,9 @@ pub struct CpuPlan {
     pub isa: Isa,
     /// Available threads; [`CpuPlan::workers`] of them have work.
     pub threads: usize,
+    /// Cache blocks that are chosen instead of the default ones.
+    #[serde(skip_serializing_if = "Blocking::is_default")]
+    pub blocking: Blocking,
     /// Type of both operands in the multiply-add.
     pub operand: FloatKind,
     /// Where weights are decoded.
@@ -108,9 +125,6 @@ pub struct CpuPlan {
     pub shared: MemoryMap,
 }
 
-/// More threads than any machine has. A plan in a file must not ask for a longer search.
-const MOST_THREADS: usize = 1 << 16;
-
 /// The fields that all others of a plan follow from.
 #[derive(Deserialize)]
 struct CpuChoices {
@@ -118,12 +132,15 @@ struct CpuChoices {
     strategy: Strategy,
     isa: Isa,
     threads: usize,
+    #[serde(default)]
+    blocking: Blocking,
 }
 
 impl<'de> Deserialize<'de> for CpuPlan {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        rebuilt(deserializer, |CpuChoices { problem, strategy, isa, threads }| {
-            (threads <= MOST_THREADS).then(|| Self::new(problem, strategy, isa, threads))
+        rebuilt(deserializer, |CpuChoices { problem, strategy, isa, threads, blocking }| {
+            let choice = CpuChoice { isa, threads, blocking };
+            choice.is_sane().then(|| Self::with_choice(problem, strategy, choice))
         })
     }
 }
@@ -131,6 +148,12 @@ impl<'de> Deserialize<'de> for CpuPlan {
 impl CpuPlan {
     /// Plans `problem` for `threads` threads (at least one).
     pub fn new(problem: Problem, strategy: Strategy, isa: Isa, threads: usize) -> Self {
+        Self::with_choice(problem, strategy, CpuChoice { isa, threads, blocking: Blocking::default() })
+    }
+
+    /// Plans `problem` with these choices.
+    pub fn with_choice(problem: Problem, strategy: Strategy, choice: CpuChoice) -> Self {
+        let CpuChoice { isa, threads, blocking } = choice;
         let operand = isa.operand(problem.x);
         let tile = isa.tile(operand).for_problem(&problem);
         let slabs = problem.k.div_ceil(tile.slab);
@@ -142,10 +165,11 @@ impl CpuPlan {
         } else {
             (COLUMN_BYTES / operand.bytes(), X_BYTES / operand.bytes())
         };
+        let most_rows = blocking.rows.unwrap_or(most_rows);
         let grid = grid(strip_rows, problem.n, tile, most_rows / tile.rows, threads);
         let block_tiles = strip_rows.div_ceil(tile.rows).div_ceil(grid.0);
         let block_rows = strip_rows.min(block_tiles * tile.rows).next_multiple_of(tile.row_unit);
-        let all_of_k_stays = block_rows * x_bytes_per_row <= x_bytes;
+        let all_of_k_stays = blocking.whole_k.unwrap_or(block_rows * x_bytes_per_row <= x_bytes);
         let (pass_slabs, group_panels) = if all_of_k_stays { (slabs, 1) } else { (1, GROUP_PANELS) };
         let one_reader = matches!(strategy, Strategy::Auto | Strategy::Strip);
         let streamed = one_reader && block_rows <= tile.decoding_rows;
@@ -154,6 +178,7 @@ impl CpuPlan {
             strategy,
             isa,
             threads,
+            blocking,
             operand,
             path: if streamed { WeightPath::Streamed } else { WeightPath::Buffered },
             tile,
@@ -211,9 +236,14 @@ impl CpuPlan {
         (0..m).step_by(size).map(move |start| start..m.min(start + size))
     }
 
-    /// Whether [`CpuPlan::new`] makes this plan from these arguments.
-    pub fn is_for(&self, problem: &Problem, strategy: Strategy, isa: Isa, threads: usize) -> bool {
-        (&self.problem, self.strategy, self.isa, self.threads) == (problem, strategy, isa, threads)
+    /// Whether [`CpuPlan::with_choice`] makes this plan from these arguments.
+    pub fn is_for(&self, problem: &Problem, strategy: Strategy, choice: CpuChoice) -> bool {
+        (&self.problem, self.strategy, self.choice()) == (problem, strategy, choice)
+    }
+
+    /// What the plan was made from.
+    pub fn choice(&self) -> CpuChoice {
+        CpuChoice { isa: self.isa, threads: self.threads, blocking: self.blocking }
     }
 
     /// Row stride of decoded activations in bytes.

@@ -16,7 +16,7 @@ mod shared_memory;
 mod soundness;
 
 pub use arguments::{Arguments, COPIED_AT_ONCE, NUMBERS, ScaleLayout};
-pub use choose::candidates;
+pub use choose::{ExpectedTime, GpuLimit, candidates};
 pub use launch::LaunchConfig;
 pub use quantization::{
     CachePriority, QUANTIZE_NUMBERS, QUANTIZE_SHARED_BYTES, QuantizeLaunch, QuantizePlan, QuantizeTuning,
@@ -193,6 +193,16 @@ impl HopperPlan {
             Strategy::Strip => choose::best(problem, gpu),
             _ => Self::new(problem, gpu, strategy, TileConfig::PLAIN, None),
         }
+    }
+
+    /// The plans of `strip` that the model chooses among, the default one first.
+    pub fn candidates(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<Self>, PlanError> {
+        choose::ranked(problem, gpu)
+    }
+
+    /// The time that the model expects, and what limits it.
+    pub fn expected_time(&self) -> ExpectedTime {
+        choose::expected_time(self, &self.gpu)
     }
 
     /// A plan with the given shape; `stages: None` takes as many as fit in shared memory.

@@ -92,6 +92,8 @@ pub enum BufferId {
     Acc,
     /// Activations quantized by the kernel.
     XQ,
+    /// Activation scales, repeated along the lanes.
+    XScaleLanes,
     /// Activations dequantized to bf16.
     XBf16,
     /// Weights dequantized to bf16.
@@ -132,6 +134,7 @@ impl BufferId {
             Self::Out => "out",
             Self::Acc => "acc",
             Self::XQ => "x_q",
+            Self::XScaleLanes => "x_scale_lanes",
             Self::XBf16 => "x_bf16",
             Self::WBf16 => "w_bf16",
             Self::W => "w",

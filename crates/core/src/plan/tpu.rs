@@ -94,13 +94,16 @@ pub enum Arithmetic {
     Dequantized,
 }
 
-/// The weight pipeline of a strip kernel for few rows: many DMAs of whole-K weight blocks in flight.
+/// The weight pipeline of a strip kernel that keeps x in VMEM: many DMAs of whole-K weight blocks in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WeightPipeline {
     /// Rows of w in one stage: columns of the result.
     pub columns: usize,
     /// Stages in VMEM.
     pub stages: usize,
+    /// Whether all of w has a place in VMEM and one grid step multiplies it. Then the first and the last
+    /// block are smaller: see [`TpuPlan::weight_blocks`].
+    pub is_resident: bool,
 }
 
 /// The cost estimate that the compiler is given.
@@ -137,9 +140,10 @@ pub struct TpuPlan {
     pub grid: Dims,
     /// Rows and columns of one matmul inside a tile.
     pub chunk: (usize, usize),
-    /// The weight pipeline of a strip kernel for few rows; `None` where the compiler pipelines the weights.
+    /// The weight pipeline of a strip kernel that keeps x in VMEM; `None` where the compiler pipelines the weights.
     pub weight_pipeline: Option<WeightPipeline>,
-    /// Whether activations that the kernel quantizes stay in VMEM for the whole row of tiles.
+    /// Whether activations that the kernel quantizes, or dequantizes slowly, stay in VMEM for the whole row of
+    /// tiles.
     pub keeps_quantized_x: bool,
     /// Buffers in VMEM and SMEM.
     pub memory: MemoryMap,
@@ -186,6 +190,19 @@ impl TpuPlan {
         Self::with_tile(problem, chip, strategy, mode, tile)
     }
 
+    /// Every plan that the cycle model chooses among, the default one first.
+    pub fn candidates(problem: &Problem, chip: &'static TpuChip, strategy: Strategy) -> Vec<Self> {
+        let default = Self::new(problem, chip, strategy, BlockMode::Auto);
+        let tiles = tile::candidates(problem, chip, strategy).into_iter();
+        let mut plans: Vec<Self> = default.into_iter().collect();
+        for tile in tiles {
+            if plans.iter().all(|plan| plan.tile != tile) {
+                plans.extend(Self::with_tile(problem, chip, strategy, BlockMode::Auto, tile));
+            }
+        }
+        plans
+    }
+
     /// The plan with the fewest modelled cycles; aligned tiles where large ones gain nothing.
     fn with_best_mode(
         problem: &Problem,
@@ -195,7 +212,7 @@ impl TpuPlan {
         let [aligned, large] = BlockMode::ALL.map(|mode| Self::new(problem, chip, strategy, mode));
         match (aligned, large) {
             (Ok(aligned), Ok(large)) => {
-                let gains = tile::modelled_cycles(&large).total < tile::modelled_cycles(&aligned).total;
+                let gains = large.modelled_cycles() < aligned.modelled_cycles();
                 Ok(if gains { large } else { aligned })
             }
             (Ok(plan), Err(_)) | (Err(_), Ok(plan)) => Ok(plan),
@@ -212,7 +229,7 @@ impl TpuPlan {
         tile: Dims,
     ) -> Result<Self, PlanError> {
         require_fp8(problem, chip)?;
-        require_whole_blocks(problem, tile)?;
+        require_whole_blocks(problem, strategy, tile)?;
         let mode = match mode {
             BlockMode::Auto if tile == tile::aligned(problem) => BlockMode::Aligned,
             BlockMode::Auto => BlockMode::Large,
@@ -240,7 +257,8 @@ impl TpuPlan {
         };
         let padded = Dims { m: grid.m * tile.m, n: grid.n * tile.n, k: grid.k * tile.k };
         let weight_pipeline = tile::weight_pipeline(problem, chip, strategy, tile, padded);
-        let arithmetic = arithmetic(problem, strategy, weight_pipeline.is_some());
+        let few_rows = weight_pipeline.is_some() && padded.m <= tile::FEW_ROWS;
+        let arithmetic = arithmetic(problem, strategy, few_rows);
         let mut plan = Self {
             problem: *problem,
             chip,
@@ -250,7 +268,7 @@ impl TpuPlan {
             padded,
             tile,
             grid,
-            chunk: tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline),
+            chunk: tile::chunk(problem, strategy, arithmetic, tile, weight_pipeline.is_some()),
             weight_pipeline,
             keeps_quantized_x: false,
             memory: MemoryMap::default(),
@@ -264,11 +282,21 @@ impl TpuPlan {
             vmem_limit: 0,
             cost: CostEstimate { flops: padded.volume().saturating_mul(2), bytes_accessed: 0 },
         };
-        plan.keeps_quantized_x = plan.quantizes_x() && grid.n > 1;
+        // Repeating the scales of rows along the lanes takes longer than the rest of dequantizing.
+        let slow = arithmetic == Arithmetic::Dequantized
+            && problem.x.granularity() == Some(ScaleGranularity::Token)
+            && grid.k == 1
+            && weight_pipeline.is_none();
+        plan.keeps_quantized_x = (plan.quantizes_x() || slow) && grid.n > 1;
         plan.memory = memory::map(&plan);
         plan.vmem_limit = memory::vmem_limit(&plan);
         plan.cost.bytes_accessed = memory::traffic(&plan);
         plan
+    }
+
+    /// Modelled cycles on one core, with DMAs at the chip's rates: what the default plan is chosen by.
+    pub fn modelled_cycles(&self) -> f64 {
+        tile::modelled_cycles(self).total
     }
 
     /// Whether the kernel quantizes the activations.
@@ -292,12 +320,18 @@ impl TpuPlan {
 
     /// Activation scales of one tile: rows and k-blocks.
     pub fn x_scale_tile(&self) -> (usize, usize) {
-        (self.tile.m / self.x_scale_rows(), self.k_blocks())
+        (self.tile.m.div_ceil(self.x_scale_rows()), self.k_blocks())
     }
 
     /// Weight scales of one tile: rows and k-blocks.
     pub fn w_scale_tile(&self) -> (usize, usize) {
         (self.tile.n / self.problem.quant_block.size(), self.k_blocks())
+    }
+
+    /// Weight blocks of one grid step, each with a DMA of its own: first column and number of columns. `[]`
+    /// without a weight pipeline.
+    pub fn weight_blocks(&self) -> Vec<(usize, usize)> {
+        self.weight_pipeline.map_or(Vec::new(), |pipeline| tile::weight_blocks(self.tile.n, pipeline))
     }
 
     /// Quantization blocks along K in one tile.
@@ -340,11 +374,13 @@ fn require_fp8(problem: &Problem, chip: &'static TpuChip) -> Result<(), PlanErro
     Ok(())
 }
 
-fn require_whole_blocks(problem: &Problem, tile: Dims) -> Result<(), PlanError> {
+fn require_whole_blocks(problem: &Problem, strategy: Strategy, tile: Dims) -> Result<(), PlanError> {
     let qb = problem.quant_block.size();
     let partial = |side, of| Err(PlanError::PartialBlock { side, tile: of, quant_block: qb });
-    let one_block_of_rows = tile.m <= qb && tile.m >= problem.m;
-    if tile.m == 0 || !(tile.m.is_multiple_of(qb) || one_block_of_rows) {
+    // One tile of all rows may end inside a block.
+    let whole_words = strategy == Strategy::Strip && tile.m.is_multiple_of(tile::ROW_UNIT);
+    let all_rows = tile.m >= problem.m && (tile.m <= qb || whole_words);
+    if tile.m == 0 || !(tile.m.is_multiple_of(qb) || all_rows) {
         return partial("m", tile.m);
     }
     for (side, of) in [("n", tile.n), ("k", tile.k)] {

@@ -44,7 +44,19 @@ pub struct SimOptions {
     pub unknown_branches_fall_through: bool,
 }
 
+impl DmaModel {
+    /// The rates of a chip's device table.
+    pub fn of(chip: &TpuChip) -> Self {
+        Self { bytes_per_cycle: chip.rates.hbm_bytes_per_cycle(), latency_cycles: chip.rates.copy_latency }
+    }
+}
+
 impl SimOptions {
+    /// Options for a chip, with DMAs at its rates.
+    pub fn with_copies(chip: &TpuChip) -> Self {
+        Self { dma: Some(DmaModel::of(chip)), ..Self::of(chip) }
+    }
+
     /// Options for a chip, with free waits.
     pub fn of(chip: &TpuChip) -> Self {
         Self { mxus: chip.mxus as u32, granule_bytes: chip.rates.copy_granule as u64, ..Self::default() }
@@ -264,6 +276,12 @@ impl Cycles {
     pub fn mxu_share(&self) -> f64 {
         let available = f64::from(self.mxus) * self.total();
         if available > 0.0 { self.units.mxu as f64 / available } else { 0.0 }
+    }
+
+    /// Bytes over every DMA from or to HBM.
+    pub fn hbm_bytes(&self) -> u64 {
+        let touches_hbm = |route: &&DmaRoute| route.from == "hbm" || route.to == "hbm";
+        self.routes.iter().filter(touches_hbm).fold(0, |sum, route| sum.saturating_add(route.bytes))
     }
 
     /// Bytes over every DMA whose kind contains `name`, for example `hbm`.

@@ -26,6 +26,16 @@ pub(super) struct Semaphore {
     pub unawaited_at: Option<usize>,
 }
 
+impl Semaphore {
+    /// Merges what has arrived by now into one entry.
+    fn merge(&mut self, now: f64) {
+        let arrived = self.arrivals.iter().filter(|arrival| arrival.0 <= now).map(|arrival| arrival.1);
+        let arrived = arrived.fold(0i64, i64::saturating_add);
+        self.arrivals.retain(|arrival| arrival.0 > now);
+        self.arrivals.push((now, arrived));
+    }
+}
+
 /// Kind of a DMA and the buffers at both ends, if resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RouteKey {
@@ -181,6 +191,8 @@ impl Ledger {
         let Some(semaphore) = self.semaphore(address) else { return now };
         semaphore.waits += 1;
         semaphore.awaited = semaphore.awaited.saturating_add(needed);
+        // Merge what has arrived, or an amount that was subtracted since would still count.
+        semaphore.merge(now);
         semaphore.arrivals.sort_by(|a, b| a.0.total_cmp(&b.0));
         let mut held = 0i64;
         let ready = semaphore.arrivals.iter().find(|(_, amount)| {
@@ -191,12 +203,8 @@ impl Ledger {
             semaphore.starved_at.get_or_insert(at);
             return now;
         };
-        // Merge what has arrived into one entry.
         let now = now.max(ready);
-        let arrived = semaphore.arrivals.iter().filter(|arrival| arrival.0 <= now).map(|arrival| arrival.1);
-        let arrived = arrived.fold(0i64, i64::saturating_add);
-        semaphore.arrivals.retain(|arrival| arrival.0 > now);
-        semaphore.arrivals.push((now, arrived));
+        semaphore.merge(now);
         now
     }
 

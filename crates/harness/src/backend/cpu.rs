@@ -6,6 +6,7 @@ use octile_core::{
     ActivationKind, Mat, MatMut, Problem, Strategy,
     bound::Accumulator,
     device::cpu::Isa,
+    plan::cpu::CpuChoice,
     sample::{Activations, Operands},
 };
 use octile_runtime::cpu::{Activation, Cpu, Floats, PackedWeight, WeightRef, Workspace, peak};
@@ -21,8 +22,8 @@ pub struct CpuBackend {
 
 impl CpuBackend {
     /// The CPU with the fastest instruction set for each problem and one thread per core, unless named.
-    pub fn open(isa: Option<Isa>, threads: Option<usize>, pinned: bool) -> Result<Self> {
-        let mut builder = Cpu::builder().pin_threads(pinned);
+    pub fn open(isa: Option<Isa>, threads: Option<usize>, pinned: bool, tuned: bool) -> Result<Self> {
+        let mut builder = Cpu::builder().pin_threads(pinned).tuned(tuned);
         if let Some(isa) = isa {
             builder = builder.isa(isa);
         }
@@ -57,7 +58,7 @@ impl Backend for CpuBackend {
     }
 
     fn isa_for(&self, problem: &Problem) -> Option<Isa> {
-        Some(self.cpu.isa_for(problem))
+        Some(self.cpu.choice_for(problem, self.best(problem)).isa)
     }
 
     fn peak(&self, problem: &Problem) -> Result<Peak> {
@@ -113,6 +114,32 @@ impl Contender for CpuContender<'_> {
     fn output(&mut self) -> &mut OutputBuffer {
         &mut self.output
     }
+}
+
+/// Multiplies a packed weight with a choice of ISA, threads and blocks, and returns the time.
+pub(crate) fn multiply_as(
+    cpu: &Cpu,
+    choice: CpuChoice,
+    operands: &Operands,
+    packed: &PackedWeight,
+    output: &mut OutputBuffer,
+    workspace: &mut Workspace,
+) -> Result<Duration> {
+    let Problem { m, n, .. } = operands.problem;
+    let x = activation(operands)?;
+    let start = Instant::now();
+    match output {
+        OutputBuffer::F32(out) => {
+            cpu.multiply_as(Strategy::Strip, choice, x, packed, MatMut::new(out, m, n)?, workspace)?;
+        }
+        OutputBuffer::Bf16(out) => {
+            cpu.multiply_as(Strategy::Strip, choice, x, packed, MatMut::new(out, m, n)?, workspace)?;
+        }
+        OutputBuffer::F16(out) => {
+            cpu.multiply_as(Strategy::Strip, choice, x, packed, MatMut::new(out, m, n)?, workspace)?;
+        }
+    }
+    Ok(start.elapsed())
 }
 
 /// The activations as a kernel argument.

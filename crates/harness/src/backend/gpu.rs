@@ -27,12 +27,20 @@ pub struct KernelOptions {
     pub promote_every: usize,
     /// Whether `compute-sanitizer --tool racecheck` can follow the kernels.
     pub for_racecheck: bool,
+    /// Whether plans of tuned tables are used.
+    #[serde(skip)]
+    pub tuned: bool,
 }
 
 impl KernelOptions {
     /// Options with the default promotion unless one is given.
     pub fn new(promote_every: Option<usize>, for_racecheck: bool) -> Self {
-        Self { promote_every: promote_every.unwrap_or(STAGE_K), for_racecheck }
+        Self { promote_every: promote_every.unwrap_or(STAGE_K), for_racecheck, tuned: false }
+    }
+
+    /// Uses plans of tuned tables, or only default ones.
+    pub fn with_tuned(self, tuned: bool) -> Self {
+        Self { tuned, ..self }
     }
 
     /// Plans a kernel with these options.
@@ -106,7 +114,10 @@ impl Backend for GpuBackend {
     }
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
-        let plan = self.kernels.plan(&operands.problem, self.gpu.properties(), strategy)?;
+        let default = self.kernels.plan(&operands.problem, self.gpu.properties(), strategy)?;
+        let is_plain = self.kernels.tuned && !self.kernels.for_racecheck;
+        let tuned = if is_plain { cuda::tuned::plan(&self.gpu, &default) } else { None };
+        let plan = tuned.unwrap_or(default);
         Ok(Box::new(GpuContender::new(self, &plan, operands)?))
     }
 }

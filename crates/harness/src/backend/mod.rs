@@ -13,6 +13,7 @@ use octile_core::{
 };
 use serde::{Deserialize, Serialize};
 
+pub(crate) use cpu::multiply_as;
 pub use cpu::{CpuBackend, cpu_model};
 pub use gpu::{GpuBackend, KernelOptions, has_usable_gpu};
 pub use gpu_sim::{GpuSimBackend, RESIDENT_CTAS};
@@ -79,6 +80,8 @@ pub enum BackendChoice {
         threads: Option<usize>,
         /// Whether each thread stays on one core.
         pin_threads: bool,
+        /// Whether plans of tuned tables are used.
+        tuned: bool,
     },
     /// The first usable GPU.
     Gpu(KernelOptions),
@@ -92,7 +95,9 @@ impl BackendChoice {
     /// Opens the backend.
     pub fn open(self) -> Result<Box<dyn Backend>> {
         Ok(match self {
-            Self::Cpu { isa, threads, pin_threads } => Box::new(CpuBackend::open(isa, threads, pin_threads)?),
+            Self::Cpu { isa, threads, pin_threads, tuned } => {
+                Box::new(CpuBackend::open(isa, threads, pin_threads, tuned)?)
+            }
             Self::Gpu(kernels) => Box::new(GpuBackend::open(kernels)?),
             Self::GpuSim(kernels) => Box::new(GpuSimBackend::open(kernels)),
             Self::TpuSim(mode) => Box::new(TpuSimBackend::open(mode)?),

@@ -4,13 +4,13 @@
 //! scalars, but prefetched once for the whole kernel. No pass zeroes an accumulator: the first k-block of a
 //! strip begins the sum in registers, and the last one writes the result.
 //!
-//! [`dequantized`] is the variant for quantization blocks narrower than an MXU, [`few_rows`] for few rows of
-//! x.
+//! [`dequantized`] is the variant for quantization blocks narrower than an MXU, [`streamed`] for an x that
+//! stays in VMEM.
 
 mod dequantized;
-mod few_rows;
 mod prefetch;
 mod sink;
+mod streamed;
 
 use octile_core::plan::{
     BufferId,
@@ -21,7 +21,7 @@ use super::{
     KernelModule,
     parts::{
         frame::{Along, Frame, GridOrder, Operand},
-        tile::{self, Buffer, Tile, for_each_chunk},
+        tile::{self, Buffer, Chunk, Tile},
     },
 };
 use prefetch::PrefetchedScales;
@@ -29,7 +29,7 @@ use sink::Sink;
 
 pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     match (plan.weight_pipeline, plan.arithmetic) {
-        (Some(pipeline), _) => few_rows::kernel(plan, pipeline),
+        (Some(pipeline), _) => streamed::kernel(plan, pipeline),
         (None, Arithmetic::Dequantized) => dequantized::kernel(plan),
         (None, Arithmetic::Fp8 | Arithmetic::Widened) => codes(plan),
     }
@@ -55,11 +55,11 @@ fn codes(plan: &TpuPlan) -> KernelModule {
     let x = tile::quantized_x(&mut f, Buffer::whole(x), x_scale.as_ref(), x_q);
     let tile = Tile { x, w: Buffer::whole(w), w_begins: 0, x_scale, w_scale };
     let b = &mut f.b;
-    for_each_chunk(plan, |row, col| {
-        for part in tile.sum(b, plan, row, col) {
+    for chunk in Chunk::cover(plan, (0, plan.tile.n)) {
+        for part in tile.sum(b, plan, chunk) {
             sink.put(b, plan, part);
         }
-    });
+    }
     sink.finish(b, plan);
     f.finish()
 }

@@ -1,19 +1,23 @@
 //! ISA selection and the thread pool.
 
+use std::collections::HashMap;
+
 use octile_core::{
     Problem, QuantizedWeight, Strategy,
     device::cpu::{Isa, IsaDispatch, UnknownIsa},
     plan::{
         DeviceKind,
-        cpu::{CpuPlan, useful_threads},
+        cpu::{Blocking, CpuChoice, CpuPlan, useful_spinning_threads, useful_threads},
     },
 };
 
 use super::{
     PackedWeight, Workspace,
     dispatch::{self, DispatchSource, INVARIANT_VARIABLE, ISA_VARIABLE},
+    executor::Executor,
     isa,
     threads::Threads,
+    tuned,
 };
 
 /// Returns the ISAs that this CPU supports, in the order of [`Isa::ALL`].
@@ -61,6 +65,8 @@ pub struct CpuBuilder {
     threads: Option<usize>,
     pins_threads: bool,
     spreads_small_work: bool,
+    executor: Option<&'static dyn Executor>,
+    is_tuned: bool,
 }
 
 impl CpuBuilder {
@@ -81,9 +87,21 @@ impl CpuBuilder {
         Self { spreads_small_work: true, ..self }
     }
 
+    /// Uses plans of [tuned tables](crate::tuned) for the problems that they hold, with packed weights, unless
+    /// an ISA is named or results must not depend on the number of rows.
+    pub fn tuned(self, is_tuned: bool) -> Self {
+        Self { is_tuned, ..self }
+    }
+
     /// Sets the number of threads instead of one per core.
     pub fn threads(self, threads: usize) -> Self {
         Self { threads: Some(threads), ..self }
+    }
+
+    /// Uses the threads of the application, all of them, instead of a pool. Between calls they should spin for
+    /// a while: also small problems are spread over them.
+    pub fn executor(self, executor: &'static dyn Executor) -> Self {
+        Self { executor: Some(executor), ..self }
     }
 
     /// Keeps each thread of the pool on one core, on Linux: for machines where nothing else runs. The calling
@@ -105,7 +123,8 @@ impl CpuBuilder {
             return Err(CpuError::MissingIsa { isa, available: available() });
         }
         let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-        let threads = self.threads.unwrap_or_else(cores);
+        let of_executor = self.executor.map(|executor| executor.threads());
+        let threads = of_executor.or(self.threads).unwrap_or_else(cores);
         if threads == 0 {
             return Err(CpuError::NoThreads);
         }
@@ -117,16 +136,20 @@ impl CpuBuilder {
             }
             None => None,
         };
+        let uses_tables = self.is_tuned && own.is_none() && !self.spreads_small_work;
+        let tuned = if uses_tables { tuned::choices(threads) } else { HashMap::new() };
         Ok(Cpu {
             own,
+            tuned,
             threads: Threads::new(threads, self.pins_threads),
             spreads_small_work: self.spreads_small_work,
+            executor: self.executor,
         })
     }
 }
 
 /// Whether an environment variable is neither empty nor 0.
-fn is_set(variable: &str) -> bool {
+pub(crate) fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
@@ -143,8 +166,11 @@ const WORTH_PACKING_TOGETHER: usize = 1 << 20;
 pub struct Cpu {
     /// Unless it is that of the machine.
     own: Option<(IsaDispatch, DispatchSource)>,
+    /// Choices of tuned tables; all of them fit this machine.
+    tuned: HashMap<Problem, CpuChoice>,
     threads: Threads,
     spreads_small_work: bool,
+    executor: Option<&'static dyn Executor>,
 }
 
 impl Cpu {
@@ -191,12 +217,31 @@ impl Cpu {
 
     /// Number of threads that a problem is worth.
     pub(super) fn threads_for(&self, problem: &Problem) -> usize {
-        if self.spreads_small_work { self.threads() } else { useful_threads(problem, self.threads()) }
+        match self.executor {
+            _ if self.spreads_small_work => self.threads(),
+            Some(_) => useful_spinning_threads(problem, self.threads()),
+            None => useful_threads(problem, self.threads()),
+        }
+    }
+
+    /// The choices that a plan for a problem follows from: those of a tuned table, or the default ones.
+    pub fn choice_for(&self, problem: &Problem, strategy: Strategy) -> CpuChoice {
+        // Few processes have tables, and hashing a problem takes as long as the rest of a small call's plan.
+        let tuned = if self.tuned.is_empty() { None } else { self.tuned.get(problem) };
+        match tuned {
+            Some(choice) if strategy == Strategy::Strip => *choice,
+            _ => CpuChoice {
+                isa: self.isa_for(problem),
+                threads: self.threads_for(problem),
+                blocking: Blocking::default(),
+            },
+        }
     }
 
     /// Starts the threads, so that no multiplication has to. The calling thread is enough for one.
     pub fn start_threads(&self) -> Result<(), CpuError> {
-        if self.threads() > 1 { self.threads.pool().map(drop) } else { Ok(()) }
+        let needs_pool = self.threads() > 1 && self.executor.is_none();
+        if needs_pool { self.threads.pool().map(drop) } else { Ok(()) }
     }
 
     /// Returns the fastest strategy for a problem, given the layout of the weight.
@@ -211,7 +256,7 @@ impl Cpu {
 
     /// Plans a problem.
     pub fn plan(&self, problem: &Problem, strategy: Strategy) -> CpuPlan {
-        CpuPlan::new(*problem, strategy, self.isa_for(problem), self.threads_for(problem))
+        CpuPlan::with_choice(*problem, strategy, self.choice_for(problem, strategy))
     }
 
     /// Allocates a workspace for a problem, so that even the first call does not allocate.
@@ -224,8 +269,14 @@ impl Cpu {
     pub fn pack(&self, weight: &QuantizedWeight) -> PackedWeight {
         let pack = || PackedWeight::in_parts(weight, self.threads());
         let is_worth_waking = weight.codes().len() >= WORTH_PACKING_TOGETHER && self.threads() > 1;
+        let is_worth_waking = is_worth_waking && self.executor.is_none();
         let packed = is_worth_waking.then(|| self.install(pack).ok()).flatten();
         packed.unwrap_or_else(|| PackedWeight::new(weight))
+    }
+
+    /// The threads of the application, if it lends them.
+    pub(super) fn executor(&self) -> Option<&'static dyn Executor> {
+        self.executor
     }
 
     /// Runs `work` where rayon uses the threads.

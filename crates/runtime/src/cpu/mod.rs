@@ -28,9 +28,10 @@ mod auto;
 mod convert;
 pub mod dispatch;
 mod dma;
+mod executor;
 mod isa;
 mod kernel;
-mod machine;
+pub(crate) mod machine;
 mod memory;
 mod multiply;
 mod nest;
@@ -42,16 +43,18 @@ mod quantize;
 mod smem;
 mod strip;
 mod threads;
+pub mod tuned;
 mod workspace;
 
 pub use convert::{RowConverter, StoredFloat};
+pub use executor::Executor;
 pub use machine::{Cpu, CpuBuilder, CpuError, available};
 pub use multiply::MultiplyError;
 pub use octile_core::{
     ActivationKind, ActivationView, E4m3, FloatKind, Mat, MatMut, Problem, QuantBlock, QuantizeError,
     QuantizedActivation, QuantizedWeight, ScaleGranularity, Strategy, WeightView,
     device::cpu::{Isa, IsaDispatch},
-    plan::cpu::CpuPlan,
+    plan::cpu::{Blocking, CpuChoice, CpuPlan},
 };
 pub use operands::{Activation, Floats, Output, WeightRef};
 pub use packed::{PackedError, PackedLayout, PackedView, PackedWeight, pack_into};

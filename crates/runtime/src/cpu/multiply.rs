@@ -4,16 +4,19 @@ use std::{ops::Range, sync::atomic::Ordering};
 
 use octile_core::{
     MatMut, Problem, QuantizeError, Strategy,
-    plan::{BufferId, cpu::Lane},
+    plan::{
+        BufferId,
+        cpu::{CpuChoice, CpuPlan, Lane},
+    },
     problem::ProblemError,
     quantize::largest_magnitude,
 };
-use rayon::prelude::*;
 
 use super::{
     Activation, Cpu, CpuError, Output, WeightRef, Workspace,
     auto::Auto,
     dma::Dma,
+    executor::{self, Chunks, Executor},
     isa,
     memory::Line,
     nest::{self, Call, Out, SharedWork, TileScales, Values, X},
@@ -68,6 +71,9 @@ pub enum MultiplyError {
     /// The shape is empty or too large.
     #[error(transparent)]
     Problem(#[from] ProblemError),
+    /// The choice of ISA, threads and blocks is not one for this problem and machine.
+    #[error("this machine cannot multiply with {0}: use one of its ISAs, and no more than its threads")]
+    Choice(CpuChoice),
     /// The operating system cannot start the threads.
     #[error("{0}")]
     Threads(String),
@@ -100,15 +106,54 @@ impl Cpu {
     ) -> Result<(), MultiplyError> {
         let (x, weight) = (x.into(), weight.into());
         let problem = problem_of(&x, &weight, &out)?;
+        let choice = self.choice_for(&problem, strategy);
+        self.multiply_planned(strategy, choice, problem, x, weight, out, workspace)
+    }
+
+    /// The same with another choice of ISA, threads and cache blocks, to find the fastest.
+    pub fn multiply_as<'a, T: Output>(
+        &self,
+        strategy: Strategy,
+        choice: CpuChoice,
+        x: impl Into<Activation<'a>>,
+        weight: impl Into<WeightRef<'a>>,
+        out: MatMut<'_, T>,
+        workspace: &mut Workspace,
+    ) -> Result<(), MultiplyError> {
+        let (x, weight) = (x.into(), weight.into());
+        let problem = problem_of(&x, &weight, &out)?;
+        // A plan of an earlier call was checked then, and small multiplications would notice the check.
+        let is_checked = workspace.plan().is_some_and(|plan| plan.is_for(&problem, strategy, choice));
+        if !is_checked && !choice.fits(&problem, &super::available(), self.threads()) {
+            return Err(MultiplyError::Choice(choice));
+        }
+        self.multiply_planned(strategy, choice, problem, x, weight, out, workspace)
+    }
+
+    /// `choice` fits the machine.
+    #[allow(clippy::too_many_arguments, reason = "the arguments of a multiplication, and how it is done")]
+    fn multiply_planned<T: Output>(
+        &self,
+        strategy: Strategy,
+        choice: CpuChoice,
+        problem: Problem,
+        x: Activation<'_>,
+        weight: WeightRef<'_>,
+        out: MatMut<'_, T>,
+        workspace: &mut Workspace,
+    ) -> Result<(), MultiplyError> {
         check_form(strategy, &weight)?;
-        let (isa, threads) = (self.isa_for(&problem), self.threads_for(&problem));
-        let (plan, scratch) = workspace
-            .prepare(|plan| plan.is_for(&problem, strategy, isa, threads), || self.plan(&problem, strategy));
+        let (plan, scratch) = workspace.prepare(
+            |plan| plan.is_for(&problem, strategy, choice),
+            || CpuPlan::with_choice(problem, strategy, choice),
+        );
         let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
         let out = Out::new(out);
-        let multiply = || multiply_strips(call, x, scratch, &out);
+        let executor = self.executor();
+        let multiply = || multiply_strips(call, x, scratch, executor, &out);
         // The calling thread works alone: waking another one takes longer than a small multiplication.
-        if plan.workers() == 1 { multiply() } else { self.install(multiply)? }
+        let needs_pool = plan.workers() > 1 && executor.is_none();
+        if needs_pool { self.install(multiply)? } else { multiply() }
     }
 }
 
@@ -117,6 +162,7 @@ fn multiply_strips<T: Output>(
     call: Call<'_>,
     x: Activation<'_>,
     scratch: Scratch<'_>,
+    executor: Option<&dyn Executor>,
     out: &Out<'_, T>,
 ) -> Result<(), MultiplyError> {
     let Call { plan, kernels, weight } = call;
@@ -139,11 +185,11 @@ fn multiply_strips<T: Output>(
                 scales: x.scales(),
                 rows_per_scale: x.granularity().rows(problem.quant_block),
             };
-            run_workers(&SharedWork { call, x }, 0..problem.m, memory, claims, out);
+            run_workers(&SharedWork { call, x }, 0..problem.m, executor, memory, claims, out);
         }
         Activation::Plain(floats) => {
             let x = X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
-            run_workers(&SharedWork { call, x }, 0..problem.m, memory, claims, out);
+            run_workers(&SharedWork { call, x }, 0..problem.m, executor, memory, claims, out);
         }
         Activation::Quantize(floats, granularity) => {
             let rows_per_scale = granularity.rows(problem.quant_block);
@@ -157,10 +203,10 @@ fn multiply_strips<T: Output>(
                     rows_per_scale,
                     quant_block: problem.quant_block.size(),
                 };
-                let scales = quantize.run(plan.workers() > 1, codes, scales)?;
+                let scales = quantize.run(plan.workers() > 1, executor, codes, scales)?;
                 check_products(scales)?;
                 let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
-                run_workers(&SharedWork { call, x }, rows, memory, claims, out);
+                run_workers(&SharedWork { call, x }, rows, executor, memory, claims, out);
             }
         }
     }
@@ -171,6 +217,7 @@ fn multiply_strips<T: Output>(
 fn run_workers<T: Output>(
     work: &SharedWork<'_>,
     rows: Range<usize>,
+    executor: Option<&dyn Executor>,
     memory: &mut [Line],
     claims: &[Claims],
     out: &Out<'_, T>,
@@ -184,7 +231,9 @@ fn run_workers<T: Output>(
     if plan.workers() == 1 {
         return run((0, memory));
     }
-    memory.par_chunks_mut(thread_lines(plan)).enumerate().with_max_len(1).for_each(run);
+    let memory = Chunks::new(memory, thread_lines(plan));
+    // SAFETY: each worker is run once.
+    executor::for_each(executor, plan.workers(), |worker| run((worker, unsafe { memory.get(worker) })));
 }
 
 /// The lanes of some rows, and what is claimed of each.

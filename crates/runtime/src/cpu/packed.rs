@@ -382,12 +382,24 @@ impl PackedWeight {
         Self::in_parts(weight, 1)
     }
 
-    /// The same, in parts that rayon's threads share.
+    /// Packs a weight that the caller has, on one thread. Rejects codes and scales that are not finite.
+    pub fn from_view(weight: WeightView<'_>) -> Result<Self, PackedError> {
+        let layout = PackedLayout::new([weight.rows(), weight.cols()], weight.quant_block())?;
+        let largest_scale = weight.check_scales()?;
+        weight.check_codes()?;
+        Ok(Self::write(weight, layout, largest_scale, 1))
+    }
+
+    /// The same as [`PackedWeight::new`], in parts that rayon's threads share.
     pub(super) fn in_parts(weight: &QuantizedWeight, parts: usize) -> Self {
         let weight = WeightView::from(weight);
         let layout = PackedLayout::new([weight.rows(), weight.cols()], weight.quant_block());
         let layout = layout.expect("a weight in memory is addressable");
         let largest_scale = weight.check_scales().expect("checked when the weight was made");
+        Self::write(weight, layout, largest_scale, parts)
+    }
+
+    fn write(weight: WeightView<'_>, layout: PackedLayout, largest_scale: f32, parts: usize) -> Self {
         // Panels are whole lines.
         let part_panels = layout.panels().div_ceil(parts);
         let part_lines = part_panels * layout.panel_bytes() / HEADER;

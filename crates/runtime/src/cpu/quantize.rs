@@ -6,9 +6,12 @@ use std::{
 };
 
 use octile_core::{QuantBlock, QuantizeError, quantize::scale_of};
-use rayon::prelude::*;
 
-use super::{kernel::Kernels, operands::Floats};
+use super::{
+    executor::{self, Chunks, Executor},
+    kernel::Kernels,
+    operands::Floats,
+};
 
 /// One strip of activations to quantize.
 pub(super) struct Quantize<'a> {
@@ -27,10 +30,11 @@ const INFINITY: u32 = f32::INFINITY.to_bits();
 
 impl Quantize<'_> {
     /// The same codes and scales as [`octile_core::QuantizedActivation::quantize`]. Returns the scales of the
-    /// strip. `in_pool` if this thread belongs to a thread pool that may help.
+    /// strip. `in_pool` if this thread belongs to a thread pool, or has an executor, that may help.
     pub(super) fn run<'a>(
         &self,
         in_pool: bool,
+        executor: Option<&dyn Executor>,
         codes: &mut [u8],
         scales: &'a mut [f32],
     ) -> Result<&'a [f32], QuantizeError> {
@@ -47,8 +51,11 @@ impl Quantize<'_> {
             }
         };
         if in_pool && codes.len() > MOST_ALONE {
-            let codes = codes.par_chunks_mut(codes_per_scale);
-            codes.zip(scales.par_chunks_mut(blocks)).enumerate().for_each(block_row);
+            let chunks = (Chunks::new(codes, codes_per_scale), Chunks::new(scales, blocks));
+            executor::for_each(executor, chunks.0.count(), |index| {
+                // SAFETY: each index comes once.
+                block_row((index, unsafe { (chunks.0.get(index), chunks.1.get(index)) }));
+            });
         } else {
             let codes = codes.chunks_mut(codes_per_scale);
             codes.zip(scales.chunks_mut(blocks)).enumerate().for_each(block_row);

@@ -7,7 +7,7 @@ use octile_core::{
     plan::hopper::{HopperPlan, QuantizeTuning},
 };
 
-use super::{CudaError, Gpu, module::ModuleCache, planned::PlannedKernels};
+use super::{CudaError, Gpu, module::ModuleCache, planned::PlannedKernels, tuned};
 
 /// Numbers of rows whose kernels are kept, unless they are pinned; the least recently used go first.
 pub(super) const MOST_KEPT: usize = 64;
@@ -50,7 +50,8 @@ impl KernelCache {
 
     /// The plan for `m` rows.
     pub(super) fn plan(&self, m: usize) -> Result<HopperPlan, CudaError> {
-        Ok(HopperPlan::best(&self.problem(m)?, self.gpu.properties(), self.strategy)?)
+        let default = HopperPlan::best(&self.problem(m)?, self.gpu.properties(), self.strategy)?;
+        Ok(tuned::plan(&self.gpu, &default).unwrap_or(default))
     }
 
     /// The kernels for `m` rows, if they are compiled.

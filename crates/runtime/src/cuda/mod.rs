@@ -33,6 +33,7 @@ mod peak;
 mod planned;
 mod quantize;
 mod tensor_map;
+pub mod tuned;
 
 pub use buffer::{Buffer, Element, Float};
 pub use error::CudaError;

@@ -2,7 +2,14 @@
 
 #![allow(dead_code, reason = "every test file uses its own part")]
 
-use std::{io::Write, sync::Once};
+use std::{
+    fs,
+    io::Write,
+    path::PathBuf,
+    sync::Once,
+    thread,
+    time::{Duration, Instant},
+};
 
 use half::{bf16, f16};
 use octile_core::{
@@ -59,6 +66,28 @@ pub(crate) fn isas() -> Vec<Isa> {
 
 pub(crate) fn cpu(isa: Isa, threads: usize) -> Cpu {
     Cpu::builder().isa(isa).threads(threads).spread_small_work().build().unwrap()
+}
+
+/// Folders of this process's threads that have the name which the pool gives them.
+pub(crate) fn pool_threads() -> Vec<PathBuf> {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().filter_map(|task| Some(task.ok()?.path()));
+    let is_ours = |name: String| name.starts_with("octile-");
+    tasks.filter(|task| fs::read_to_string(task.join("comm")).is_ok_and(is_ours)).collect()
+}
+
+/// The same once there are `count`. A thread takes its name when it first runs, which may be after others
+/// have done all the work.
+pub(crate) fn started_pool_threads(count: usize) -> Vec<PathBuf> {
+    wait_until(|| pool_threads().len() >= count);
+    pool_threads()
+}
+
+/// Returns when the condition holds, or after some seconds.
+pub(crate) fn wait_until(condition: impl Fn() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() && Instant::now() < deadline {
+        thread::sleep(Duration::from_millis(1));
+    }
 }
 
 /// Element types of results that can be NaN-poisoned and compared bit by bit.

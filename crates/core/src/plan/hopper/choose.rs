@@ -1,5 +1,9 @@
 //! The choice of tile and cluster: candidates, and a performance model that ranks them.
 
+use std::fmt;
+
+use serde::Serialize;
+
 use super::{
     ClusterMode, GpuTile, HopperPlan, ResultPath, STAGE_K, TileConfig, WAVE_ROWS, ctas_needed, weight_stays,
 };
@@ -7,7 +11,13 @@ use crate::{Problem, Strategy, device::hopper::HopperGpu, plan::PlanError};
 
 /// The plan with the least expected time. Ties go to the first candidate.
 pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, PlanError> {
-    let mut best: Option<(f64, HopperPlan)> = None;
+    let mut ranked = ranked(problem, gpu)?;
+    Ok(ranked.swap_remove(0))
+}
+
+/// Every plan worth considering, that with the least expected time first. There is one at least.
+pub(super) fn ranked(problem: &Problem, gpu: &HopperGpu) -> Result<Vec<HopperPlan>, PlanError> {
+    let mut plans: Vec<(f64, HopperPlan)> = Vec::new();
     let mut refusal = None;
     for shape in candidates(problem) {
         // Small tiles may exceed the 31-bit tile count where large ones fit.
@@ -23,13 +33,68 @@ pub(super) fn best(problem: &Problem, gpu: &HopperGpu) -> Result<HopperPlan, Pla
         if splits_k && plan.blocks > at_once(&plan, gpu) {
             continue;
         }
-        let time = expected_time(&plan, gpu);
-        if best.as_ref().is_none_or(|(least, _)| time < *least) {
-            best = Some((time, plan));
-        }
+        plans.push((expected_time(&plan, gpu).total_ns, plan));
     }
-    best.map(|(_, plan)| plan).ok_or_else(|| refusal.expect("there are candidates for every problem"))
+    if plans.is_empty() {
+        return Err(refusal.expect("there are candidates for every problem"));
+    }
+    plans.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    Ok(plans.into_iter().map(|(_, plan)| plan).collect())
 }
+
+/// What limits a kernel, by the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GpuLimit {
+    /// Issue of wgmma and promotion.
+    MmaIssue,
+    /// The latency of a warpgroup's chain: too few warpgroups to overlap.
+    Latency,
+    /// A last wave of CTAs that leaves SMs idle.
+    Waves,
+    /// Loads from HBM.
+    Hbm,
+    /// Loads from L2, where the weight stays.
+    L2,
+    /// Launch, and the reduction of a cluster.
+    Overhead,
+    /// The power limit, which lowers the clock of a GPU whose tensor cores are all busy.
+    Power,
+}
+
+impl fmt::Display for GpuLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::MmaIssue => "MMA issue",
+            Self::Latency => "MMA latency",
+            Self::Waves => "waves",
+            Self::Hbm => "HBM",
+            Self::L2 => "L2",
+            Self::Overhead => "launch and cluster",
+            Self::Power => "power",
+        })
+    }
+}
+
+/// The parts of an expected time, in nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct ExpectedTime {
+    /// Launch, and synchronization within clusters.
+    pub overhead_ns: f64,
+    /// Main loops and epilogues, if all SMs were busy to the end.
+    pub busy_ns: f64,
+    /// What a last, partial wave adds.
+    pub idle_ns: f64,
+    /// The part of loading the operands once that is not hidden.
+    pub load_ns: f64,
+    /// The sum.
+    pub total_ns: f64,
+    /// What limits the kernel.
+    pub limit: GpuLimit,
+}
+
+/// Throughput from which H100s and H200s lower their clock, in FLOP per nanosecond.
+const POWER_LIMITED: f64 = 1.35e6;
 
 /// Candidate shapes for a problem; others were measured and never won.
 pub fn candidates(problem: &Problem) -> Vec<TileConfig> {
@@ -88,7 +153,7 @@ fn at_once(plan: &HopperPlan, gpu: &HopperGpu) -> usize {
 /// shapes with up to 18 plans each, measured on an H200. The chosen plan is 0.10 % slower than the best one
 /// on average, and at most 1.6 %. The model predicts the chosen plans' times within 25 %, except for one at
 /// 35 % (128x7168x16384).
-fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
+pub(super) fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> ExpectedTime {
     const LAUNCH: f64 = 718.4;
     let GpuTile { a, b } = plan.shape.tile;
     let (waves, columns) = ((a / WAVE_ROWS) as f64, b as f64);
@@ -122,9 +187,24 @@ fn expected_time(plan: &HopperPlan, gpu: &HopperGpu) -> f64 {
     };
     let epilogue = 51.28 * visible * (a * b) as f64 / 1024.0 / resident;
     let stages = plan.k_blocks().div_ceil(parts) as f64;
-    let busy = rounds as f64 * (stages * per_stage + epilogue) + cluster_cost;
-    // The part of loading the operands once that is not hidden.
+    let one_round = stages * per_stage + epilogue;
+    let busy_ns = ctas as f64 / at_once(plan, gpu) as f64 * one_round;
+    let idle_ns = rounds as f64 * one_round - busy_ns;
     let Problem { m, n, k, .. } = plan.problem;
-    let times_bandwidth = if weight_stays(&plan.problem, gpu) { 5.071 } else { 1.603 };
-    LAUNCH + busy + ((m + n) * k) as f64 / (times_bandwidth * gpu.read_bandwidth)
+    let stays = weight_stays(&plan.problem, gpu);
+    let times_bandwidth = if stays { 5.071 } else { 1.603 };
+    let load_ns = ((m + n) * k) as f64 / (times_bandwidth * gpu.read_bandwidth);
+    let overhead_ns = LAUNCH + cluster_cost;
+    let parts = [
+        (overhead_ns, GpuLimit::Overhead),
+        (busy_ns, if together >= alone / resident { GpuLimit::MmaIssue } else { GpuLimit::Latency }),
+        (idle_ns, GpuLimit::Waves),
+        (load_ns, if stays { GpuLimit::L2 } else { GpuLimit::Hbm }),
+    ];
+    let largest = parts.into_iter().max_by(|(a, _), (b, _)| a.total_cmp(b));
+    let limit = largest.map_or(GpuLimit::Overhead, |(_, limit)| limit);
+    let total_ns = LAUNCH + (rounds as f64 * one_round + cluster_cost) + load_ns;
+    let is_hot = plan.problem.flops() / total_ns > POWER_LIMITED;
+    let limit = if is_hot { GpuLimit::Power } else { limit };
+    ExpectedTime { overhead_ns, busy_ns, idle_ns, load_ns, total_ns, limit }
 }

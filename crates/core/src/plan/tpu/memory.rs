@@ -77,7 +77,11 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
     let mut push = |id, copies, element, rows, cols| map.push(matrix(id, Vmem, copies, element, rows, cols));
     if let Some(pipeline) = plan.weight_pipeline {
         push(BufferId::X, 1, x_type, tile.m, tile.k);
-        push(BufferId::WQ, pipeline.stages, F8E4M3, pipeline.columns, tile.k);
+        let (stages, columns) = match pipeline.is_resident {
+            true => (1, plan.padded.n),
+            false => (pipeline.stages, pipeline.columns),
+        };
+        push(BufferId::WQ, stages, F8E4M3, columns, tile.k);
         push(BufferId::Out, 1, out_type, tile.m, plan.padded.n);
     } else {
         push(BufferId::X, DOUBLE_BUFFERED, x_type, tile.m, tile.k);
@@ -86,6 +90,9 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
     }
     map.push(w_scale(plan));
     x_scale(plan).into_iter().for_each(|buffer| map.push(buffer));
+    if let Some(lanes) = x_scale_lanes(plan) {
+        map.push(lanes);
+    }
     let mut push = |id, copies, element, rows, cols| map.push(matrix(id, Vmem, copies, element, rows, cols));
     // A strip that covers all of K has no sum to keep across grid steps.
     if plan.strategy != Strategy::Strip || plan.grid.k > 1 {
@@ -126,6 +133,17 @@ fn x_scale(plan: &TpuPlan) -> Option<PlannedBuffer> {
         // SMEM is read one scalar at a time; a scale per row is a vector.
         _ => matrix(id, Vmem, copies, F32, rows, k_blocks),
     })
+}
+
+/// Scales per row that many matmuls need. Dequantized activations need them once.
+fn x_scale_lanes(plan: &TpuPlan) -> Option<PlannedBuffer> {
+    let is_vector = plan.problem.x.granularity() == Some(ScaleGranularity::Token);
+    let reused = plan.weight_pipeline.is_some() && plan.arithmetic == Arithmetic::Fp8;
+    let width = plan.problem.quant_block.size().min(plan.chunk.1);
+    let shape = [plan.k_blocks(), plan.tile.m, width];
+    let bytes = vmem_bytes(&shape, 8 * F32.bytes());
+    (is_vector && reused)
+        .then(|| PlannedBuffer::new(BufferId::XScaleLanes, Vmem, 1, F32, &shape).with_bytes(bytes))
 }
 
 /// Bytes between HBM and the chip: an operand block that changes from one grid step to the next is loaded

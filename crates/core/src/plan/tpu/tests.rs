@@ -132,13 +132,16 @@ fn a_plan_with_any_other_number_is_rejected() {
 fn strips_cover_k_and_pick_the_measured_tiles() {
     let strip = |shape| plan(shape, Strategy::Strip, BlockMode::Large);
     let tile = |shape| strip(shape).tile;
-    assert_eq!(tile("2048x2048x2048:512"), Dims { m: 1024, n: 1024, k: 2048 });
+    // x and w fit into VMEM, and are loaded once.
+    assert_eq!(tile("2048x2048x2048:512"), Dims { m: 2048, n: 2048, k: 2048 });
     assert_eq!(tile("4096x4096x4096:512"), Dims { m: 1024, n: 1024, k: 4096 });
+    // No tile of 640 columns, whose last 128 fill half of an MXU.
+    assert_eq!(tile("3072x5120x5120:128").n % 256, 0);
     assert_eq!(strip("2048x2048x2048:512").arithmetic, Arithmetic::Fp8);
     assert_eq!(strip("2048x2048x2048:128").arithmetic, Arithmetic::Dequantized);
     let few_rows = strip("16x4096x4096:128");
     assert_eq!(few_rows.arithmetic, Arithmetic::Fp8);
-    assert_eq!(few_rows.weight_pipeline, Some(WeightPipeline { columns: 512, stages: 8 }));
+    assert_eq!(few_rows.weight_pipeline, Some(WeightPipeline { columns: 512, stages: 9, is_resident: true }));
     assert_eq!(few_rows.semaphores, 12);
 }
 
@@ -199,6 +202,9 @@ fn an_aligned_strip_is_cut_where_all_of_k_does_not_fit() {
 #[test]
 fn few_rows_take_smaller_stages_or_none_where_k_is_long() {
     let pipeline = |shape| plan(shape, Strategy::Strip, BlockMode::Large).weight_pipeline;
-    assert_eq!(pipeline("16x1024x131072:128"), Some(WeightPipeline { columns: 128, stages: 2 }));
+    assert_eq!(
+        pipeline("16x1024x131072:128"),
+        Some(WeightPipeline { columns: 128, stages: 2, is_resident: false })
+    );
     assert_eq!(pipeline("16x1024x524288:128"), None);
 }

@@ -4,8 +4,15 @@
 use super::{Arithmetic, BlockMode, Dims, TpuPlan, WeightPipeline, memory};
 use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
 
-/// Up to this many rows, loading the weights takes longer than multiplying them.
-const FEW_ROWS: usize = 64;
+/// Up to this many rows, weight codes of small quantization blocks are not dequantized: their matmuls take no
+/// longer than loading the codes into the MXUs.
+pub(super) const FEW_ROWS: usize = 128;
+
+/// Rows of codes that share a vector register's words.
+pub(super) const ROW_UNIT: usize = 32;
+
+/// Up to this many rows, large tiles are wide.
+const WIDE_TILES: usize = 64;
 
 /// Rows of x per weight block that keep an MXU busy, and columns that fill both MXUs.
 const CHUNK: usize = 256;
@@ -16,9 +23,7 @@ pub(super) fn choose(problem: &Problem, chip: &'static TpuChip, strategy: Strate
     match (mode, strategy) {
         (BlockMode::Aligned, Strategy::Strip) => aligned_strip(problem, chip, aligned),
         (BlockMode::Aligned, _) => aligned,
-        (BlockMode::Large | BlockMode::Auto, Strategy::Strip) => {
-            few_rows(problem, chip, aligned).unwrap_or_else(|| strip(problem, chip, aligned))
-        }
+        (BlockMode::Large | BlockMode::Auto, Strategy::Strip) => strip(problem, chip, aligned),
         (BlockMode::Large | BlockMode::Auto, _) => large(problem, chip, strategy, aligned),
     }
 }
@@ -43,7 +48,7 @@ fn covering(len: usize, block: usize, limit: usize) -> usize {
 /// Tiles of about 1024 on a side; 512 for the smallest quantization blocks, where a tile is many small
 /// matmuls.
 fn large(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, aligned: Dims) -> Dims {
-    let few_rows = problem.m <= FEW_ROWS;
+    let few_rows = problem.m <= WIDE_TILES;
     let nominal = if aligned.n < 256 && !few_rows { 512 } else { 1024 };
     let sized = |limit: usize| Dims {
         m: covering(problem.m, aligned.m, limit),
@@ -77,29 +82,82 @@ fn aligned_strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Di
         .unwrap_or(aligned)
 }
 
-/// The strip with the fewest modelled cycles, over all of K or the longest part of it that fits.
-fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
-    let sides = |len: usize, block: usize| {
-        let limits = [256, 512, 768, 1024, 1536, 1792, 2048];
-        let mut sides: Vec<usize> = limits.iter().map(|&limit| covering(len, block, limit)).collect();
-        sides.dedup();
-        sides
-    };
+/// The tiles that a strategy chooses among, aligned ones first.
+pub(super) fn candidates(problem: &Problem, chip: &'static TpuChip, strategy: Strategy) -> Vec<Dims> {
+    let aligned = aligned(problem);
+    if strategy != Strategy::Strip {
+        return vec![aligned, large(problem, chip, strategy, aligned)];
+    }
+    let mut tiles = vec![aligned_strip(problem, chip, aligned)];
+    tiles.extend(strips(problem, chip, aligned).into_iter().map(|(_, tile)| tile));
+    tiles
+}
+
+/// Strips that fit, over all of K or the longest part of it, with their modelled cycles.
+fn strips(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Vec<(ModelledCycles, Dims)> {
+    // Fewer rows than a chunk leave the MXUs waiting for weights, which costs more than padding.
+    let mut rows = sides(problem.m, aligned.m);
+    if problem.m > CHUNK {
+        rows.extend(sides(problem.m, aligned.m.max(CHUNK)));
+    }
+    rows.sort_unstable();
+    rows.dedup();
+    let columns = columns(problem, aligned);
     for k in strip_lengths(problem, aligned) {
-        let tiles = sides(problem.m, aligned.m).into_iter().flat_map(|m| {
-            let columns = sides(problem.n, aligned.n);
-            columns.into_iter().map(move |n| Dims { m, n, k })
-        });
-        let best = tiles
+        let mut tiles: Vec<Dims> = Vec::new();
+        if k >= problem.k {
+            let m = problem.m.next_multiple_of(aligned.m.min(ROW_UNIT));
+            tiles.extend(columns.iter().map(|&n| Dims { m, n, k }));
+        }
+        tiles.extend(rows.iter().flat_map(|&m| columns.iter().map(move |&n| Dims { m, n, k })));
+        tiles.dedup();
+        let fitting: Vec<_> = tiles
+            .into_iter()
             .filter(|&tile| fits(problem, chip, Strategy::Strip, tile))
             .map(|tile| (modelled_cycles(&strip_plan(problem, chip, tile)), tile))
             .filter(|(cycles, _)| cycles.unrolled <= MOST_UNROLLED)
-            .min_by(|(a, _), (b, _)| a.total.total_cmp(&b.total));
-        if let Some((_, tile)) = best {
-            return tile;
+            .collect();
+        if !fitting.is_empty() {
+            return fitting;
         }
     }
-    aligned
+    Vec::new()
+}
+
+/// Sides of tiles: up to so many rows or columns, with the least padding.
+fn sides(len: usize, block: usize) -> Vec<usize> {
+    let limits = [256, 512, 768, 1024, 1536, 1792, 2048];
+    let mut sides: Vec<usize> = limits.iter().map(|&limit| covering(len, block, limit)).collect();
+    sides.dedup();
+    sides
+}
+
+/// Columns of tiles. Half of an MXU is idle for the last 128 columns of a tile whose columns are no multiple
+/// of 256, so such tiles are considered only where they need no padding.
+fn columns(problem: &Problem, aligned: Dims) -> Vec<usize> {
+    let n = problem.n.next_multiple_of(aligned.n);
+    let unit = if n.is_multiple_of(CHUNK) { aligned.n.max(CHUNK) } else { aligned.n };
+    let mut columns = sides(n, unit);
+    columns.extend(sides(n, aligned.n.max(CHUNK)));
+    let blocks = n / unit;
+    // Few rows: a step holds many columns.
+    let most = if problem.m <= 2 * CHUNK { blocks } else { 4096 / unit };
+    columns
+        .extend((1..=most.min(blocks)).filter(|per_tile| blocks.is_multiple_of(*per_tile)).map(|b| b * unit));
+    columns.sort_unstable();
+    columns.dedup();
+    columns
+}
+
+/// The strip with the fewest modelled cycles; of those that differ little, the one with the shortest code,
+/// which compiles fastest.
+fn strip(problem: &Problem, chip: &'static TpuChip, aligned: Dims) -> Dims {
+    const LITTLE: f64 = 1.01;
+    let strips = strips(problem, chip, aligned);
+    let least = strips.iter().map(|(cycles, _)| cycles.total).fold(f64::INFINITY, f64::min);
+    let near = strips.into_iter().filter(|(cycles, _)| cycles.total <= LITTLE * least);
+    let shortest = near.min_by(|(a, _), (b, _)| a.unrolled.total_cmp(&b.unrolled));
+    shortest.map_or(aligned, |(_, tile)| tile)
 }
 
 fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan {
@@ -107,7 +165,7 @@ fn strip_plan(problem: &Problem, chip: &'static TpuChip, tile: Dims) -> TpuPlan 
 }
 
 /// A grid step is straight-line code; beyond this many bundles it grows without getting faster.
-const MOST_UNROLLED: f64 = 15_000.0;
+const MOST_UNROLLED: f64 = 16_500.0;
 
 /// Longest strip that is dequantized in one step: compile time grows faster than the strip.
 const MOST_DEQUANTIZED: usize = 8_192;
@@ -120,64 +178,161 @@ pub(super) struct ModelledCycles {
     pub(super) total: f64,
 }
 
-/// Models the cycles of a kernel. A grid step takes its matmuls and a fixed cost, or its DMAs if they take
-/// longer; nothing hides the first loads and the last store. The constants were fitted to libtpu's listings
-/// for tpu7x.
+/// Models the cycles of a kernel, with constants from libtpu's listings for tpu7x and DMAs at the rates of the
+/// device table.
 pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
-    const STEP: f64 = 600.0;
-    const LATENCY: f64 = 1_100.0;
-    const BYTES_PER_CYCLE: f64 = 1_680.0;
-    let tile = plan.tile;
-    let products_per_cycle = match plan.arithmetic {
-        Arithmetic::Fp8 => 524_288.0,
-        Arithmetic::Widened | Arithmetic::Dequantized => 262_144.0,
+    let modelled = match plan.weight_pipeline {
+        Some(pipeline) => streamed_cycles(plan, pipeline),
+        None => stepped_cycles(plan),
     };
-    let busy_rows = tile.m.max(CHUNK);
-    let products = (busy_rows * tile.n * tile.k) as f64 / products_per_cycle;
-    let copy = |bytes: usize| bytes as f64 / BYTES_PER_CYCLE;
+    ModelledCycles { total: modelled.total + padding_cycles(plan), ..modelled }
+}
+
+/// Cycles of padding operands to whole tiles, before the kernel: they are read and written once.
+fn padding_cycles(plan: &TpuPlan) -> f64 {
+    let (problem, padded) = (&plan.problem, plan.padded);
+    let w = if (padded.n, padded.k) == (problem.n, problem.k) { 0 } else { padded.n * padded.k };
+    let x = if (padded.m, padded.k) == (problem.m, problem.k) { 0 } else { padded.m * padded.k };
+    (2 * (w + x * problem.x.bytes())) as f64 / plan.chip.rates.hbm_bytes_per_cycle()
+}
+
+/// Cycles without MXU work around a wait for a DMA: the compiler moves nothing across it, so the MXUs drain.
+fn drain(rows: usize) -> f64 {
+    if rows <= FEW_ROWS { 250.0 } else { 450.0 }
+}
+
+/// Rows that keep an MXU busy while the next weights are loaded into it.
+fn busy_rows(plan: &TpuPlan) -> usize {
+    let half_blocks = plan.arithmetic == Arithmetic::Fp8 && plan.problem.quant_block.size() < CHUNK;
+    if half_blocks { CHUNK / 2 } else { CHUNK }
+}
+
+/// MXU cycles of the matmuls that make up a part of the result.
+fn mxu_cycles(plan: &TpuPlan, columns: usize) -> f64 {
+    let rates = &plan.chip.rates;
+    let half_blocks = plan.problem.quant_block.size() < CHUNK;
+    let products = match plan.arithmetic {
+        Arithmetic::Fp8 if !half_blocks => rates.fp8_products,
+        Arithmetic::Fp8 | Arithmetic::Widened | Arithmetic::Dequantized => rates.bf16_products,
+    };
+    let (rows, cols) = plan.chunk;
+    let whole = plan.tile.m / rows * rows.max(busy_rows(plan));
+    let rest = plan.tile.m % rows;
+    let busy = whole + if rest > 0 { rest.max(busy_rows(plan)) } else { 0 };
+    let filled = columns / cols * cols.next_multiple_of(CHUNK) + (columns % cols).next_multiple_of(CHUNK);
+    (busy * filled * plan.tile.k) as f64 / products
+}
+
+/// Vector cycles of some columns' matmuls: dequantizing weights, or scaling and adding every product.
+fn vector_cycles(plan: &TpuPlan, columns: usize) -> f64 {
+    let vectors = |elements: usize| elements as f64 / 4096.0;
+    match plan.arithmetic {
+        Arithmetic::Dequantized => 3.0 * vectors(columns * plan.tile.k),
+        // A product is scaled and added, and once more scaled with a scale per row.
+        Arithmetic::Fp8 | Arithmetic::Widened => {
+            let operations = if token_scales(plan) { 3.0 } else { 2.0 };
+            operations * vectors(plan.tile.m * columns * plan.k_blocks())
+        }
+    }
+}
+
+/// Vector cycles of preparing a strip of x. A scale per row must be repeated along the lanes.
+fn preparing_x(plan: &TpuPlan) -> f64 {
+    let cycles = match (plan.arithmetic, token_scales(plan)) {
+        (Arithmetic::Dequantized, true) => 12.0,
+        (Arithmetic::Dequantized, false) => 3.0,
+        (Arithmetic::Fp8 | Arithmetic::Widened, true) => {
+            12.0 * 128.0 / plan.problem.quant_block.size() as f64
+        }
+        (Arithmetic::Fp8 | Arithmetic::Widened, false) => 0.0,
+    };
+    cycles * (plan.tile.m * plan.tile.k) as f64 / 4096.0
+}
+
+fn token_scales(plan: &TpuPlan) -> bool {
+    plan.problem.x.granularity() == Some(ScaleGranularity::Token)
+}
+
+/// A kernel whose operands the compiler pipelines. A grid step takes its matmuls and a fixed cost, or its DMAs
+/// if they take longer; nothing hides the first loads, which wait for the scales, and the last store.
+fn stepped_cycles(plan: &TpuPlan) -> ModelledCycles {
+    let tile = plan.tile;
+    let latency = plan.chip.rates.copy_latency;
+    let copy = |bytes: usize| bytes as f64 / plan.chip.rates.hbm_bytes_per_cycle();
+    let products = mxu_cycles(plan, tile.n);
+    // x is prepared in the first step of a row of tiles, or beside the matmuls of every step, which hides a
+    // third of it; scales of rows that multiply products are repeated for every chunk of columns.
+    let chunks = if plan.arithmetic == Arithmetic::Dequantized { 1 } else { tile.n.div_ceil(plan.chunk.1) };
+    let x_steps = if plan.keeps_quantized_x { 1.0 / plan.grid.n as f64 } else { chunks as f64 * 2.0 / 3.0 };
+    let hidden = token_scales(plan) || plan.keeps_quantized_x;
+    let x_work = if hidden { preparing_x(plan) * x_steps } else { 0.0 };
+    let work = products.max(vector_cycles(plan, tile.n)) + x_work;
     let x_strip = copy(tile.m * tile.k * plan.problem.x.bytes());
     let w_strip = copy(tile.n * tile.k);
     let out = copy(tile.m * tile.n * plan.kernel_out().bytes());
-    let steps = plan.steps() as f64;
-    let copies = w_strip + out + x_strip / plan.grid.n as f64;
-    let total = steps * (products + STEP).max(copies) + x_strip + w_strip + out + 3.0 * LATENCY;
+    let x_loads = if plan.grid.k == 1 { x_strip / plan.grid.n as f64 } else { x_strip };
+    let copies = w_strip + out / plan.grid.k as f64 + x_loads;
+    let step = (work + drain(usize::MAX)).max(copies);
+    let total = plan.steps() as f64 * step + x_strip + w_strip + out + 3.0 * latency;
     ModelledCycles { unrolled: products, total }
 }
 
-/// Columns of one stage of the weight pipeline. Fewer wait too often for the MXUs to drain, more wait too
-/// long for the first stage.
-const STAGE_COLUMNS: usize = 512;
-
-/// VMEM that the weight pipeline may fill.
-fn pipeline_budget(chip: &TpuChip) -> usize {
-    memory::usable_vmem(chip) / 4 * 3
+/// A kernel with x in VMEM: its matmuls, its vector work or its loads, whichever takes longest, between the
+/// arrival of the first weights and the last store.
+fn streamed_cycles(plan: &TpuPlan, pipeline: WeightPipeline) -> ModelledCycles {
+    let (tile, padded) = (plan.tile, plan.padded);
+    let latency = plan.chip.rates.copy_latency;
+    let copy = |bytes: usize| bytes as f64 / plan.chip.rates.hbm_bytes_per_cycle();
+    let blocks = weight_blocks(tile.n, pipeline);
+    let (first, last) = (blocks[0].1, blocks[blocks.len() - 1].1);
+    let work = |columns: usize| mxu_cycles(plan, columns).max(vector_cycles(plan, columns)) + drain(padded.m);
+    let issue: f64 = plan.grid.n as f64 * blocks.iter().map(|&(_, columns)| work(columns)).sum::<f64>();
+    let x = copy(padded.m * padded.k * plan.problem.x.bytes());
+    let start = x + copy(first * padded.k).max(preparing_x(plan));
+    let w_rest = copy((padded.n - first) * padded.k);
+    let out = |columns: usize| copy(padded.m * columns * plan.kernel_out().bytes());
+    let middle = issue.max(w_rest + work(last)).max(w_rest + out(padded.n - last));
+    let total = 2.0 * latency + start + middle + out(last);
+    ModelledCycles { unrolled: mxu_cycles(plan, tile.n), total }
 }
 
-fn stage_bytes(columns: usize, k: usize) -> usize {
-    memory::full_tile_bytes(&[columns, k], 1)
+/// Bytes of VMEM that a streamed kernel needs beside the weights.
+fn resident_bytes(problem: &Problem, padded: Dims) -> usize {
+    let bytes = |rows: usize, cols: usize, element: usize| memory::full_tile_bytes(&[rows, cols], element);
+    let few_rows = padded.m <= FEW_ROWS || problem.quant_block.size() >= CHUNK;
+    let token = problem.x.granularity() == Some(ScaleGranularity::Token);
+    let k_blocks = padded.k / problem.quant_block.size();
+    let prepared = match few_rows {
+        true if token => bytes(k_blocks * padded.m, problem.quant_block.size().min(2 * CHUNK), 4),
+        true => 0,
+        false => bytes(padded.m, padded.k, 2) + 2 * bytes(CHUNK, padded.k, 2),
+    };
+    let parts = [
+        bytes(padded.m, padded.k, problem.x.bytes()),
+        // Activations that the kernel quantizes are kept as codes.
+        bytes(padded.m, padded.k, 1),
+        bytes(padded.m, padded.n, 4.min(problem.out.bytes().max(2))),
+        if token { 2 * bytes(padded.m, k_blocks, 4) } else { 0 },
+        prepared,
+    ];
+    parts.into_iter().fold(0, usize::saturating_add)
 }
 
-/// Columns of one stage; `None` where rows are not few or two stages do not fit.
-fn stage_columns(problem: &Problem, chip: &TpuChip, rows: usize, columns: usize, k: usize) -> Option<usize> {
-    let qb = problem.quant_block.size();
-    let two_fit = |limit: &usize| stage_bytes(*limit, k).saturating_mul(2) <= pipeline_budget(chip);
-    let limits = [STAGE_COLUMNS, STAGE_COLUMNS / 2, STAGE_COLUMNS / 4];
-    let limit = limits.into_iter().filter(|&limit| limit >= qb).find(two_fit);
-    limit.filter(|_| rows <= FEW_ROWS).map(|limit| covering(columns, qb, limit))
+/// Columns of a stage of the weight pipeline: a divisor of the tile's columns near the best trade between the
+/// wait for the first stage and the MXUs' draining at every wait.
+fn stage_columns(problem: &Problem, chip: &TpuChip, tile: Dims, padded: Dims) -> usize {
+    let block = problem.quant_block.size();
+    let unit = if tile.n.is_multiple_of(CHUNK) { block.max(CHUNK) } else { block };
+    let bytes_per_column = (padded.k + 2 * padded.m) as f64;
+    let best =
+        (drain(padded.m) * padded.n as f64 * chip.rates.hbm_bytes_per_cycle() / bytes_per_column).sqrt();
+    let units = tile.n / unit;
+    let most = ((1.3 * best) as usize / unit).clamp(1, units);
+    (1..=most).rev().find(|&per_stage| units.is_multiple_of(per_stage)).unwrap_or(1) * unit
 }
 
-/// The tile of a kernel for few rows: as many stages as one step of straight-line code can hold.
-fn few_rows(problem: &Problem, chip: &TpuChip, aligned: Dims) -> Option<Dims> {
-    let k = problem.k.next_multiple_of(aligned.k);
-    let columns = stage_columns(problem, chip, problem.m, problem.n, k)?;
-    let cycles_per_stage = (CHUNK * columns * k) as f64 / 524_288.0;
-    let most = (MOST_UNROLLED / cycles_per_stage) as usize;
-    let stages = problem.n.div_ceil(columns);
-    let per_step = (1..=most.clamp(1, stages)).rev().find(|&per_step| stages.is_multiple_of(per_step))?;
-    Some(Dims { m: aligned.m, n: columns * per_step, k })
-}
-
-/// The weight pipeline of a kernel for few rows: all of w where it fits, else as many stages as do.
+/// The weight pipeline of a kernel that keeps x in VMEM: all of w where it fits, else as many stages as do;
+/// `None` where x is cut, or not even two stages fit.
 pub(super) fn weight_pipeline(
     problem: &Problem,
     chip: &TpuChip,
@@ -185,12 +340,42 @@ pub(super) fn weight_pipeline(
     tile: Dims,
     padded: Dims,
 ) -> Option<WeightPipeline> {
-    if strategy != Strategy::Strip || tile.k != padded.k {
+    if strategy != Strategy::Strip || tile.k != padded.k || tile.m != padded.m {
         return None;
     }
-    let columns = stage_columns(problem, chip, padded.m, tile.n, tile.k)?;
-    let stages = pipeline_budget(chip) / stage_bytes(columns, tile.k);
-    Some(WeightPipeline { columns, stages: stages.min(padded.n / columns).max(2) })
+    let budget = memory::usable_vmem(chip).checked_sub(resident_bytes(problem, padded))?;
+    let stage_bytes = |columns: usize| memory::full_tile_bytes(&[columns, padded.k], 1);
+    let columns = stage_columns(problem, chip, tile, padded);
+    if tile.n == padded.n && stage_bytes(padded.n) <= budget {
+        let stages = weight_blocks(tile.n, WeightPipeline { columns, stages: 0, is_resident: true }).len();
+        return Some(WeightPipeline { columns, stages, is_resident: true });
+    }
+    let block = problem.quant_block.size();
+    let shorter = |columns: &usize| stage_bytes(*columns).saturating_mul(2) <= budget;
+    let lengths = (1..=columns / block).rev().map(|per_stage| per_stage * block);
+    let columns = lengths.filter(|columns| tile.n.is_multiple_of(*columns)).find(shorter)?;
+    let stages = (budget / stage_bytes(columns)).min(padded.n / columns);
+    (stages >= 2).then_some(WeightPipeline { columns, stages, is_resident: false })
+}
+
+/// Weight blocks of one grid step: first column and number of columns. Where all of w is in VMEM, the first
+/// block is small, so that multiplying begins early, and so is the last, after whose arrival nothing is hidden.
+pub(super) fn weight_blocks(n: usize, pipeline: WeightPipeline) -> Vec<(usize, usize)> {
+    let columns = pipeline.columns.max(1);
+    let end = if pipeline.is_resident && n > 2 * columns && columns > CHUNK { CHUNK } else { columns };
+    let mut sizes = vec![end.min(n)];
+    let mut left = n - sizes[0];
+    while left > 0 {
+        let size = if left <= end { left } else { columns.min(left - end) };
+        sizes.push(size);
+        left -= size;
+    }
+    let mut begins = 0;
+    let block = |size| {
+        begins += size;
+        (begins - size, size)
+    };
+    sizes.into_iter().map(block).collect()
 }
 
 /// Rows and columns of one matmul inside a tile: enough to keep the MXUs busy, few enough for its result to
@@ -200,27 +385,41 @@ pub(super) fn chunk(
     strategy: Strategy,
     arithmetic: Arithmetic,
     tile: Dims,
-    weight_pipeline: Option<WeightPipeline>,
+    streamed: bool,
 ) -> (usize, usize) {
     let qb = problem.quant_block.size();
-    if let Some(pipeline) = weight_pipeline {
-        return (tile.m, pipeline.columns);
-    }
     if strategy != Strategy::Strip {
         return (qb.min(tile.m), qb);
     }
-    let rows = [CHUNK, 2 * CHUNK, CHUNK / 2, tile.m].into_iter();
-    let rows = rows.filter(|&rows| tile.m.is_multiple_of(rows) && rows <= tile.m);
+    if streamed && tile.m <= FEW_ROWS && arithmetic != Arithmetic::Dequantized {
+        let rows = if per_row(problem) { tile.m } else { tile.m.min(qb) };
+        // More sums than this leave too few vector registers for scales.
+        let cols = if rows <= CHUNK / 4 { 2 * CHUNK } else { CHUNK };
+        return (rows, tile.n.min(cols));
+    }
+    // Fewer rows than the MXUs need leave them waiting for weights, so the rest must not be short either.
+    let rows = [CHUNK, 3 * CHUNK / 2, 2 * CHUNK].into_iter();
+    let full = |rows: &usize| tile.m >= *rows && (tile.m % rows == 0 || tile.m % rows >= CHUNK);
     // Rows with different block scales would have to be split again after the matmul.
-    let one_scale = |&rows: &usize| arithmetic == Arithmetic::Dequantized || per_row(problem) || rows <= qb;
-    let rows = rows.clone().find(one_scale).unwrap_or(qb.min(tile.m));
-    let one_block = match arithmetic {
-        Arithmetic::Dequantized => tile.n,
-        Arithmetic::Fp8 | Arithmetic::Widened => qb,
+    let one_scale = |rows: &usize| {
+        arithmetic == Arithmetic::Dequantized || per_row(problem) || (*rows <= qb && qb.is_multiple_of(*rows))
     };
-    let columns = [CHUNK, CHUNK / 2].into_iter();
-    let columns = columns.filter(|&columns| tile.n.is_multiple_of(columns) && columns <= one_block);
-    (rows, columns.max().expect("128 divides every tile"))
+    let equal_parts = || {
+        // Strips that are dequantized on the way are so by whole blocks.
+        let unit = if streamed { ROW_UNIT } else { qb };
+        let parts = tile.m.div_ceil(2 * CHUNK);
+        tile.m.div_ceil(parts).next_multiple_of(unit).min(tile.m)
+    };
+    let rows = rows.filter(full).find(one_scale).unwrap_or_else(|| match arithmetic {
+        Arithmetic::Dequantized => equal_parts(),
+        Arithmetic::Fp8 | Arithmetic::Widened if per_row(problem) => equal_parts(),
+        Arithmetic::Fp8 | Arithmetic::Widened => qb.min(tile.m),
+    });
+    let one_block = match arithmetic {
+        Arithmetic::Dequantized => CHUNK,
+        Arithmetic::Fp8 | Arithmetic::Widened => qb.min(CHUNK),
+    };
+    (rows, one_block.min(tile.n))
 }
 
 fn per_row(problem: &Problem) -> bool {

@@ -18,19 +18,39 @@ pub(crate) struct Scales {
     rows: usize,
     /// Whether these are largest magnitudes, still to be turned into scales.
     from_abs_max: bool,
+    /// Lanes along which each scale is repeated, in one matrix per k-block.
+    spread: Option<usize>,
 }
 
 impl Scales {
     /// Weight scales.
     pub(crate) fn of_w(plan: &TpuPlan, memref: Value) -> Self {
         let rows = plan.problem.quant_block.size();
-        Self { memref, leading: Vec::new(), origin: None, rows, from_abs_max: false }
+        Self { memref, leading: Vec::new(), origin: None, rows, from_abs_max: false, spread: None }
     }
 
     /// Activation scales, or largest magnitudes.
     pub(crate) fn of_x(plan: &TpuPlan, memref: Value) -> Self {
         let (rows, from_abs_max) = (plan.x_scale_rows(), plan.quantizes_x());
-        Self { memref, leading: Vec::new(), origin: None, rows, from_abs_max }
+        Self { memref, leading: Vec::new(), origin: None, rows, from_abs_max, spread: None }
+    }
+
+    /// Scales of rows of x that [`Self::spread`] has stored, one matrix per k-block.
+    pub(crate) fn of_lanes(b: &FunctionBuilder, lanes: Value) -> Self {
+        let spread = b.ty(lanes).shape().last().copied();
+        Self { memref: lanes, leading: Vec::new(), origin: None, rows: 1, from_abs_max: false, spread }
+    }
+
+    /// Stores the scales of all rows, each repeated along the lanes: repeating them is slower than loading.
+    pub(crate) fn spread(&self, b: &mut FunctionBuilder, plan: &TpuPlan, lanes: Value) {
+        let &[k_blocks, rows, width] = b.ty(lanes).shape() else { panic!("one matrix per k-block") };
+        debug_assert_eq!(k_blocks, plan.k_blocks());
+        for k_block in 0..k_blocks {
+            let scale = self.get(b, 0, rows, k_block);
+            let scale = b.broadcast(scale, [rows, width]);
+            let indices = [b.index(k_block), b.index(0), b.index(0)];
+            b.store(scale, lanes, &indices);
+        }
     }
 
     /// The same scales with these indices before the last two dimensions.
@@ -60,6 +80,10 @@ impl Scales {
             }),
         };
         let indices: Vec<Value> = self.leading.iter().copied().chain([row, k_block]).collect();
+        if let Some(width) = self.spread {
+            let indices = [k_block, row, b.index(0)];
+            return b.load(self.memref, &indices, [rows, width]);
+        }
         match b.ty(self.memref) {
             Type::MemRef(memref) if memref.space == Some(MemorySpace::Smem) => {
                 b.load_scalar(self.memref, &indices)
@@ -111,6 +135,6 @@ pub(crate) fn times(b: &mut FunctionBuilder, x: Value, w: Value) -> Value {
 /// A matrix times a scale.
 pub(crate) fn scaled(b: &mut FunctionBuilder, matrix: Value, scale: Value) -> Value {
     let shape = b.ty(matrix).shape().to_vec();
-    let scale = b.broadcast(scale, shape);
+    let scale = if b.ty(scale).shape() == shape { scale } else { b.broadcast(scale, shape) };
     b.mulf(matrix, scale)
 }

@@ -64,20 +64,20 @@ pub(crate) struct Tile {
 impl Tile {
     /// Adds the tile's products to an accumulator, chunk by chunk.
     pub(crate) fn accumulate(&self, b: &mut FunctionBuilder, plan: &TpuPlan, acc: &Buffer) {
-        for_each_chunk(plan, |row, col| {
-            for Part { at, value } in self.sum(b, plan, row, col) {
+        for chunk in Chunk::cover(plan, (0, plan.tile.n)) {
+            for Part { at, value } in self.sum(b, plan, chunk) {
                 let so_far = acc.load(b, at, shape_of(b, value));
                 let sum = b.addf(so_far, value);
                 acc.store(b, sum, at);
             }
-        });
+        }
     }
 
     /// The scaled products of one chunk, summed over the k-blocks of the tile; one part per weight block.
-    pub(crate) fn sum(&self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, col: usize) -> Vec<Part> {
-        let mut parts = self.products(b, plan, row, col, 0);
+    pub(crate) fn sum(&self, b: &mut FunctionBuilder, plan: &TpuPlan, chunk: Chunk) -> Vec<Part> {
+        let mut parts = self.products(b, plan, chunk, 0);
         for k_block in 1..plan.k_blocks() {
-            let products = self.products(b, plan, row, col, k_block);
+            let products = self.products(b, plan, chunk, k_block);
             for (part, product) in parts.iter_mut().zip(products) {
                 part.value = b.addf(part.value, product.value);
             }
@@ -86,16 +86,9 @@ impl Tile {
     }
 
     /// The scaled products of one chunk over one k-block.
-    fn products(
-        &self,
-        b: &mut FunctionBuilder,
-        plan: &TpuPlan,
-        row: usize,
-        col: usize,
-        k_block: usize,
-    ) -> Vec<Part> {
+    fn products(&self, b: &mut FunctionBuilder, plan: &TpuPlan, chunk: Chunk, k_block: usize) -> Vec<Part> {
         let qb = plan.problem.quant_block.size();
-        let (rows, cols) = plan.chunk;
+        let Chunk { row, col, rows, cols, .. } = chunk;
         let x = self.x.load(b, (row, k_block * qb), (rows, qb));
         let w = self.w.load(b, (col - self.w_begins, k_block * qb), (cols, qb));
         let w = match (plan.arithmetic, b.ty(x).element()) {
@@ -126,13 +119,34 @@ pub(crate) struct Part {
     pub(crate) value: Value,
 }
 
-/// Visits the row and column of every chunk of a tile.
-pub(crate) fn for_each_chunk(plan: &TpuPlan, mut visit: impl FnMut(usize, usize)) {
-    let (rows, cols) = plan.chunk;
-    for col in (0..plan.tile.n).step_by(cols) {
-        for row in (0..plan.tile.m).step_by(rows) {
-            visit(row, col);
+/// The part of a tile that one matmul computes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Chunk {
+    /// First row in the tile.
+    pub(crate) row: usize,
+    /// First column in the tile.
+    pub(crate) col: usize,
+    pub(crate) rows: usize,
+    pub(crate) cols: usize,
+    /// Number of chunks in its columns.
+    pub(crate) of_columns: usize,
+}
+
+impl Chunk {
+    /// The chunks of a tile's columns, given as first and number, column by column. The last ones may be
+    /// smaller than the plan's.
+    pub(crate) fn cover(plan: &TpuPlan, (first, columns): (usize, usize)) -> Vec<Self> {
+        let (rows, cols) = plan.chunk;
+        let of_columns = plan.tile.m.div_ceil(rows);
+        let mut chunks = Vec::new();
+        for col in (first..first + columns).step_by(cols) {
+            let cols = cols.min(first + columns - col);
+            for row in (0..plan.tile.m).step_by(rows) {
+                let rows = rows.min(plan.tile.m - row);
+                chunks.push(Self { row, col, rows, cols, of_columns });
+            }
         }
+        chunks
     }
 }
 
@@ -170,8 +184,8 @@ fn quantize(b: &mut FunctionBuilder, plan: &TpuPlan, x: &Buffer, x_scale: &Scale
 /// Visits the quantization blocks of a tile of x: position, shape, k-block.
 fn for_each_block(plan: &TpuPlan, mut visit: impl FnMut((usize, usize), (usize, usize), usize)) {
     let qb = plan.problem.quant_block.size();
-    let rows = qb.min(plan.tile.m);
-    for row in (0..plan.tile.m).step_by(rows) {
+    for row in (0..plan.tile.m).step_by(qb) {
+        let rows = qb.min(plan.tile.m - row);
         for k_block in 0..plan.k_blocks() {
             visit((row, k_block * qb), (rows, qb), k_block);
         }

@@ -13,14 +13,13 @@ use crate::tpu::{
     parts::{
         frame::{Along, Frame, GridOrder, Operand},
         scales::{Scales, scaled},
-        tile::{Buffer, Part, quantized_block},
+        tile::{Buffer, Chunk, Part, quantized_block},
     },
 };
 
 pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
     let mut f = Frame::new(plan, GridOrder::AnyTile);
     let size = plan.tile;
-    let (rows, cols) = plan.chunk;
 
     // Scales and windows as for strips of codes, and bf16 buffers.
     let mut scales = PrefetchedScales::declare(&mut f);
@@ -45,35 +44,46 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
         x.ready = size.m;
     }
     let w = Buffer::whole(w);
-    for (chunk, col) in (0..size.n).step_by(cols).enumerate() {
-        let slot = b.i32(chunk % DOUBLE_BUFFERED);
+    for (number, chunk) in Chunk::cover(plan, (0, size.n)).into_iter().enumerate() {
+        let slot = b.i32(number / chunk.of_columns % DOUBLE_BUFFERED);
         let w_bf16 = Buffer::one_of(b, w_bf16, slot);
-        dequantize_weights(b, plan, &w, &w_scale, col, &w_bf16);
-        for row in (0..size.m).step_by(rows) {
-            let lhs = x.rows(b, plan, row, rows);
-            let rhs = w_bf16.load(b, (0, 0), (cols, size.k));
-            let value = b.matmul(lhs, rhs);
-            sink.put(b, plan, Part { at: (row, col), value });
+        if chunk.row == 0 {
+            let of = WeightChunk { row: chunk.col, col: chunk.col, cols: chunk.cols };
+            dequantize_weights(b, plan, &w, &w_scale, of, &w_bf16);
         }
+        let lhs = x.rows(b, plan, chunk.row, chunk.rows);
+        let rhs = w_bf16.load(b, (0, 0), (chunk.cols, size.k));
+        let value = b.matmul(lhs, rhs);
+        sink.put(b, plan, Part { at: (chunk.row, chunk.col), value });
     }
     sink.finish(b, plan);
     f.finish()
 }
 
+/// Weights of a chunk's columns.
+#[derive(Clone, Copy)]
+pub(super) struct WeightChunk {
+    /// First row in the buffer of codes.
+    pub(super) row: usize,
+    /// First column in the tile.
+    pub(super) col: usize,
+    pub(super) cols: usize,
+}
+
 /// Dequantizes the weights of a chunk's columns. They are scaled in f32 and rounded to bf16 once.
-fn dequantize_weights(
+pub(super) fn dequantize_weights(
     b: &mut FunctionBuilder,
     plan: &TpuPlan,
     w: &Buffer,
     w_scale: &Scales,
-    col: usize,
+    chunk: WeightChunk,
     to: &Buffer,
 ) {
     let qb = plan.problem.quant_block.size();
-    for row in (0..plan.chunk.1).step_by(qb) {
+    for row in (0..chunk.cols).step_by(qb) {
         for k_block in 0..plan.k_blocks() {
-            let codes = w.load(b, (col + row, k_block * qb), (qb, qb));
-            let scale = w_scale.get(b, col + row, qb, k_block);
+            let codes = w.load(b, (chunk.row + row, k_block * qb), (qb, qb));
+            let scale = w_scale.get(b, chunk.col + row, qb, k_block);
             let values = dequantized(b, codes, scale);
             to.store(b, values, (row, k_block * qb));
         }
@@ -87,7 +97,7 @@ fn dequantized(b: &mut FunctionBuilder, codes: Value, scale: Value) -> Value {
 }
 
 /// A strip of x, dequantized to bf16 when a matmul first needs its rows.
-struct XStrip {
+pub(super) struct XStrip {
     given: Buffer,
     /// `None` where x is bf16 already.
     bf16: Option<Buffer>,
@@ -97,7 +107,7 @@ struct XStrip {
 }
 
 impl XStrip {
-    fn new(
+    pub(super) fn new(
         b: &mut FunctionBuilder,
         given: Buffer,
         bf16: Option<Value>,
@@ -107,24 +117,29 @@ impl XStrip {
         Self { given, bf16: bf16.map(|memref| Buffer::one_of(b, memref, strip)), scale, ready: 0 }
     }
 
-    /// Loads rows in bf16.
+    /// Loads rows in bf16, after dequantizing them if no matmul needed them before.
     fn rows(&mut self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, rows: usize) -> Value {
         if row + rows > self.ready {
             self.dequantize(b, plan, (row, rows));
             self.ready = row + rows;
         }
+        self.load(b, plan, row, rows)
+    }
+
+    /// Loads rows that are dequantized already.
+    pub(super) fn load(&self, b: &mut FunctionBuilder, plan: &TpuPlan, row: usize, rows: usize) -> Value {
         let values = self.bf16.as_ref().unwrap_or(&self.given);
         values.load(b, (row, 0), (rows, plan.tile.k))
     }
 
     /// Dequantizes rows, after quantizing them where the kernel does that.
-    fn dequantize(&self, b: &mut FunctionBuilder, plan: &TpuPlan, (first, rows): (usize, usize)) {
+    pub(super) fn dequantize(&self, b: &mut FunctionBuilder, plan: &TpuPlan, (first, rows): (usize, usize)) {
         let (Some(bf16), Some(scale)) = (&self.bf16, &self.scale) else {
             return;
         };
         let qb = plan.problem.quant_block.size();
-        let shape = (qb.min(rows), qb);
-        for row in (first..first + rows).step_by(shape.0) {
+        for row in (first..first + rows).step_by(qb) {
+            let shape = (qb.min(first + rows - row), qb);
             for k_block in 0..plan.k_blocks() {
                 let at = (row, k_block * qb);
                 let codes = if plan.quantizes_x() {

@@ -10,6 +10,8 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "x86_64")]
 mod avx512bf16;
+#[cfg(target_arch = "x86_64")]
+mod avx512vbmi;
 #[cfg(target_arch = "aarch64")]
 mod neon;
 #[cfg(target_arch = "aarch64")]
@@ -116,7 +118,8 @@ pub(super) fn kernels(isa: Isa, operand: FloatKind) -> &'static Kernels {
         (Isa::Avx2, _) => &avx2::KERNELS,
         (Isa::Amx, FloatKind::Bf16) => &amx::KERNELS,
         (Isa::Avx512Bf16, FloatKind::Bf16) => &avx512bf16::KERNELS,
-        (Isa::Avx512 | Isa::Avx512Bf16 | Isa::Amx, _) => &avx512::KERNELS,
+        (Isa::Avx512, _) if !std::arch::is_x86_feature_detected!("avx512vbmi") => &avx512::KERNELS,
+        (Isa::Avx512 | Isa::Avx512Bf16 | Isa::Amx, _) => &avx512vbmi::KERNELS,
         (Isa::Neon | Isa::NeonBf16, _) => unreachable!("{isa} is not an ISA of x86-64"),
     }
 }
@@ -151,6 +154,24 @@ pub(super) fn prefetch(line: *const u8) {
     // SAFETY: a prefetch has no visible effect, and every AArch64 CPU supports it.
     unsafe {
         std::arch::asm!("prfm pldl1keep, [{}]", in(reg) line, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = line;
+}
+
+/// Prefetches a cache line into the L2 cache only; any address is valid.
+#[inline(always)]
+pub(super) fn prefetch_far(line: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a prefetch has no visible effect, and every x86-64 CPU supports it.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T1, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T1>(line.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: a prefetch has no visible effect, and every AArch64 CPU supports it.
+    unsafe {
+        std::arch::asm!("prfm pldl2keep, [{}]", in(reg) line, options(readonly, nostack, preserves_flags));
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = line;

@@ -1,0 +1,104 @@
+//! Arguments of `octile tune`.
+
+use std::{path::PathBuf, time::Duration};
+
+use clap::{Args as ClapArgs, ValueEnum};
+use octile_core::Problem;
+
+use super::{ChipChoice, IdleOption, JsonArgs, ProblemArgs, seconds};
+
+/// Help text of `tune`.
+pub(super) const TUNE_HELP: &str = "\
+Times the candidate plans of each shape in turns and remembers the fastest in a
+table, if it beat the default plan by more than the noise; a table cannot lose
+to the default. `octile bench`, `octile test` and the library use tables from
+then on; OCTILE_TUNED=off does not. For a TPU no TPU is needed: the real
+compiler compiles the candidates, and their cycles are counted.
+
+Each shape is written when it is done: after Ctrl-C or a crash, the same command
+goes on with the next one. Several may run at once. Tables are JSON files in
+$OCTILE_TUNED_DIR, $XDG_DATA_HOME/octile/tuned or ~/.local/share/octile/tuned.
+Entries of other versions, drivers and devices are ignored.
+
+Examples:
+  octile tune --shape 16x4096x4096:128 --x bf16 --out bf16
+  octile tune --model Qwen3-8B --tokens 1,16,64,512,4096 --x bf16 --out bf16
+  octile tune --shapes-from shapes.txt --backend gpu
+  octile tune --sample fit --max-gflop 10
+  octile tune --backend tpu --chip tpu7x --shape 1000x1280x5120:128 --out bf16
+  octile tune --explain 64x1024x4096:128      every candidate; nothing is kept";
+
+/// Arguments of `octile tune`.
+#[derive(Debug, Clone, ClapArgs)]
+pub struct TuneArgs {
+    /// The device whose plans are searched
+    #[arg(long, value_enum, default_value_t = TuneBackend::Best)]
+    pub backend: TuneBackend,
+    /// Shapes and element types.
+    #[command(flatten)]
+    pub problems: ProblemArgs,
+    /// Show every candidate of this shape: time, model, limit
+    ///
+    /// Measures all candidates to the end, and does not change the table.
+    #[arg(long, value_name = "MxNxK:QB",
+        conflicts_with_all = ["shapes", "shapes_from", "sample", "model", "again", "list"])]
+    pub explain: Option<Problem>,
+    /// Write --explain as a page with a plot
+    #[arg(long, value_name = "FILE", requires = "explain")]
+    pub html: Option<PathBuf>,
+    /// Search shapes again that the table already holds
+    #[arg(long)]
+    pub again: bool,
+    /// List the shapes with their layers, and exit
+    #[arg(long)]
+    pub list: bool,
+    /// Time per shape in seconds
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "5")]
+    pub budget: Duration,
+    /// Threads of the CPU [default: one per core]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub threads: Option<u16>,
+    /// TPU chip [default: tpu7x]
+    #[arg(long, value_name = "CHIP")]
+    pub chip: Option<ChipChoice>,
+    /// TPU candidates to compile per shape at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    pub candidates: Option<u16>,
+    /// TPU compiler [default: where `octile tools` finds it]
+    #[arg(long, value_name = "FILE")]
+    pub libtpu: Option<PathBuf>,
+    /// Destination of the report.
+    #[command(flatten)]
+    pub json: JsonArgs,
+}
+
+/// A device whose plans can be searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum TuneBackend {
+    /// A usable GPU, else the CPU
+    Best,
+    /// This machine's CPU, by time
+    Cpu,
+    /// An NVIDIA Hopper GPU, by time
+    Gpu,
+    /// A TPU, by cycles of the real compiler; no TPU is needed
+    Tpu,
+}
+
+impl TuneArgs {
+    /// Rejects options that have no effect on this backend.
+    pub fn require_sense(&self, backend: TuneBackend) -> Result<(), IdleOption> {
+        self.problems.require_sense()?;
+        let (cpu, tpu) = (backend == TuneBackend::Cpu, backend == TuneBackend::Tpu);
+        let options = [
+            ("--threads", self.threads.is_some(), cpu, "--backend cpu"),
+            ("--chip", self.chip.is_some(), tpu, "--backend tpu"),
+            ("--libtpu", self.libtpu.is_some(), tpu, "--backend tpu"),
+            ("--candidates", self.candidates.is_some(), tpu, "--backend tpu"),
+        ];
+        match options.into_iter().find(|(_, given, applies, _)| *given && !applies) {
+            Some((option, .., needs)) => Err(IdleOption { option, needs }),
+            None => Ok(()),
+        }
+    }
+}

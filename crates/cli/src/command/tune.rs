@@ -1,0 +1,166 @@
+//! `octile tune`: searches plans, and keeps those that beat the default.
+
+use anyhow::{Context, Result, bail};
+use octile_core::{ActivationKind, device::tpu::TpuChip, tuned::TunedDevice};
+use octile_harness::{
+    Observer,
+    backend::has_usable_gpu,
+    case::{Case, named_cases},
+    static_cycles::StaticCounter,
+    tune::{self, CpuTuner, GpuTuner, SearchEffort, TpuTuner, TunedShape, Tuner},
+};
+use octile_runtime::tuned::{FOLDER_VARIABLE, TunedFolder, is_enabled};
+use serde::Serialize;
+
+use super::{
+    inspect::CHILD_COMMAND,
+    model::Model,
+    work::{problem_cases, require_memory, with_advice},
+};
+use crate::{
+    args::{ChipChoice, TuneArgs, TuneBackend},
+    interrupt,
+    print::{self, shown},
+    progress::Progress,
+    restart,
+    tools::{LIBTPU, ToolPaths},
+};
+
+/// What a search of several shapes found.
+#[derive(Debug, Serialize)]
+pub struct TuneReport {
+    /// The device.
+    pub device: TunedDevice,
+    /// Unit of the costs: `ms` or `cycles`.
+    pub unit: &'static str,
+    /// The shapes that are done.
+    pub shapes: Vec<TunedShape>,
+    /// Shapes that were asked for.
+    pub asked: usize,
+    /// The table, unless nothing is kept.
+    pub table: Option<String>,
+    /// Whether commands and the library will use the table, as the environment is now.
+    pub is_used: bool,
+}
+
+impl TuneReport {
+    /// Shapes that were searched by this command.
+    pub fn searched(&self) -> impl Iterator<Item = &TunedShape> {
+        self.shapes.iter().filter(|shape| !shape.is_known)
+    }
+}
+
+/// The shapes that the arguments name.
+pub fn cases(args: &TuneArgs) -> Result<Vec<Case>> {
+    let problems = &args.problems;
+    if let Some(shape) = args.explain {
+        return problem_cases(problems, named_cases(&[shape]));
+    }
+    if !problems.is_named() {
+        bail!("no shape is named: use --shape, --shapes-from, --sample or --model, or --explain for one");
+    }
+    match Model::layers_of(problems)? {
+        Some(cases) => Ok(cases),
+        None => problem_cases(problems, Vec::new()),
+    }
+}
+
+/// Searches the plans of every shape.
+pub fn run(args: &TuneArgs, cases: &[Case]) -> Result<TuneReport> {
+    let backend = choose_backend(args);
+    args.require_sense(backend)?;
+    require_memory(cases.iter().map(|case| &case.problem).filter(|_| backend != TuneBackend::Tpu))?;
+    let tuner = open(args, backend)?;
+    let target = tuner.device().target;
+    let folder = match args.explain {
+        Some(_) => None,
+        None => Some(TunedFolder::of_user().with_context(|| {
+            format!("no folder for tables: set {FOLDER_VARIABLE}, XDG_DATA_HOME or HOME")
+        })?),
+    };
+    // A table that cannot be written is found out before anything is measured.
+    let table = folder.as_ref().map(|folder| folder.read(target)).transpose()?.unwrap_or_default();
+    let stale = |entry: &octile_core::tuned::TunedEntry| tuner.with(&entry.problem, entry.choice);
+    if let Some(note) = folder.as_ref().and_then(|_| table.stale(&tuner.device(), stale)) {
+        print::say(&format!("octile: {note}"));
+    }
+    let mut report = TuneReport {
+        device: tuner.device(),
+        unit: tuner.unit(),
+        shapes: Vec::new(),
+        asked: cases.len(),
+        table: folder.as_ref().map(|folder| shown(&folder.file(target)).to_string()),
+        is_used: is_enabled(),
+    };
+    let effort =
+        SearchEffort { budget: args.budget, stops_early: args.explain.is_none(), ..SearchEffort::default() };
+    let progress = Progress::new(cases.len() as u64);
+    for case in cases {
+        let known = (!args.again).then(|| tune::known(tuner.as_ref(), &table, &case.problem)).flatten();
+        let shape = match (known, &folder) {
+            (Some(entry), Some(_)) => TunedShape {
+                label: case.label.clone(),
+                problem: case.problem,
+                entry,
+                is_known: true,
+                candidates: Vec::new(),
+                refusal: None,
+                seconds: 0.0,
+            },
+            _ => {
+                let shape = tune::tune(tuner.as_ref(), case, &effort, &progress).map_err(with_advice)?;
+                if let Some(folder) = &folder {
+                    folder.record(shape.entry.clone())?;
+                }
+                shape
+            }
+        };
+        report.shapes.push(shape);
+        interrupt::keep(Some(print::tune::so_far(&report)));
+        Observer::step(&progress);
+    }
+    interrupt::keep(None);
+    Ok(report)
+}
+
+fn choose_backend(args: &TuneArgs) -> TuneBackend {
+    match args.backend {
+        TuneBackend::Best => {
+            let is_plain = matches!(args.problems.activation(), ActivationKind::Plain(_));
+            let for_cpu = args.threads.is_some() || is_plain;
+            let for_tpu = args.chip.is_some() || args.libtpu.is_some();
+            match (for_cpu, for_tpu) {
+                (_, true) => TuneBackend::Tpu,
+                (false, false) if has_usable_gpu() => TuneBackend::Gpu,
+                _ => TuneBackend::Cpu,
+            }
+        }
+        named => named,
+    }
+}
+
+fn open(args: &TuneArgs, backend: TuneBackend) -> Result<Box<dyn Tuner>> {
+    Ok(match backend {
+        TuneBackend::Gpu => Box::new(GpuTuner::open().map_err(with_advice)?),
+        TuneBackend::Tpu => {
+            let chip = match args.chip {
+                Some(ChipChoice::Tpu(chip)) => chip,
+                Some(ChipChoice::Gpu(_)) => {
+                    bail!("--backend tpu needs a TPU: use --chip tpu7x, or --backend gpu")
+                }
+                None => TpuChip::named("tpu7x")?,
+            };
+            let libtpu = LIBTPU.find(&ToolPaths::of_process(&LIBTPU, args.libtpu.clone()))?;
+            let version = libtpu.version.as_ref().map_or_else(|| "unknown".to_owned(), ToString::to_string);
+            let counter = StaticCounter::new(libtpu.path, restart::command(CHILD_COMMAND)?, chip);
+            let tuner = TpuTuner::new(chip, counter, format!("libtpu {version}"));
+            Box::new(match args.candidates {
+                Some(most) => tuner.with_candidates(most.into()),
+                None => tuner,
+            })
+        }
+        TuneBackend::Cpu | TuneBackend::Best => {
+            Box::new(CpuTuner::open(args.threads.map(usize::from)).map_err(with_advice)?)
+        }
+    })
+}

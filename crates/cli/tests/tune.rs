@@ -1,0 +1,241 @@
+//! `octile tune`: tables that survive kills, concurrent writers and damage, and when they are used.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Output, Stdio},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+
+/// Small enough for a search to take some milliseconds.
+const SHAPES: [&str; 6] =
+    ["1x64x256:128", "2x96x128:128", "3x64x128:128", "5x128x128:128", "8x64x64:128", "17x32x128:128"];
+
+fn octile(folder: &Path, args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_octile"));
+    command.args(args).env("OCTILE_TUNED_DIR", folder).current_dir(folder);
+    for variable in ["OCTILE_TUNED", "OCTILE_BATCH_INVARIANT", "OCTILE_ISA"] {
+        command.env_remove(variable);
+    }
+    command
+}
+
+fn tune(folder: &Path, shapes: &[&str]) -> Command {
+    let mut command = octile(folder, &["tune", "--backend", "cpu", "--threads", "2", "--budget", "0.01"]);
+    command.args(shapes.iter().flat_map(|shape| ["--shape", shape]));
+    command
+}
+
+#[track_caller]
+fn success(output: Output) -> String {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The entries of the table; it must be whole at any time.
+fn entries(folder: &Path) -> Vec<Value> {
+    let Ok(text) = fs::read_to_string(folder.join("cpu.json")) else { return Vec::new() };
+    let table: Value = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    assert_eq!((&table["schema"], &table["version"]), (&json!("octile-tuned"), &json!(1)));
+    table["entries"].as_array().unwrap().clone()
+}
+
+#[test]
+fn a_shape_is_searched_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let first = success(tune(folder.path(), &SHAPES[..2]).output().unwrap());
+    assert!(first.contains("2 shapes searched in ") && first.contains("0 were known"), "{first}");
+    let found = entries(folder.path());
+    assert_eq!(found.len(), 2);
+    assert!(found.iter().all(|entry| entry["samples"][0]["default"].as_array().unwrap().len() >= 3));
+    let second = success(tune(folder.path(), &SHAPES[..3]).output().unwrap());
+    assert!(second.contains("1 shapes searched in ") && second.contains("2 were known"), "{second}");
+    let again = success(tune(folder.path(), &SHAPES[..1]).arg("--again").output().unwrap());
+    assert!(again.contains("1 shapes searched in "), "{again}");
+    assert_eq!(entries(folder.path()).len(), 3);
+}
+
+/// What was found stays, whenever the process is killed: each kill loses the shape in progress at most.
+#[cfg(unix)]
+#[test]
+fn a_killed_search_loses_one_shape_at_most() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut done = 0;
+    for delay in [5, 40, 80, 120, 160, 240] {
+        let mut child =
+            tune(folder.path(), &SHAPES).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(delay));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let found = entries(folder.path()).len();
+        assert!(found >= done, "{found} entries after {done}");
+        done = found;
+    }
+    let last = success(tune(folder.path(), &SHAPES).output().unwrap());
+    let known = format!("{done} were known");
+    assert!(last.contains(&known), "{last}");
+    assert_eq!(entries(folder.path()).len(), SHAPES.len());
+    let names: Vec<_> =
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert!(names.iter().all(|name| !name.to_string_lossy().starts_with(".draft")), "{names:?}");
+}
+
+#[test]
+fn two_searches_at_once_keep_what_both_find() {
+    let folder = tempfile::tempdir().unwrap();
+    let (left, right) = SHAPES.split_at(3);
+    let spawn = |shapes: &[&str]| tune(folder.path(), shapes).stdout(Stdio::null()).spawn().unwrap();
+    for mut child in [spawn(left), spawn(right)] {
+        assert!(child.wait().unwrap().success());
+    }
+    assert_eq!(entries(folder.path()).len(), SHAPES.len());
+}
+
+/// The ISA that `octile bench` used.
+fn bench_isa(folder: &Path, shape: &str, args: &[&str], variables: &[(&str, &str)]) -> (String, String) {
+    let common = ["bench", "--backend", "cpu", "--threads", "2", "--iterations", "1", "--warmup", "0"];
+    let mut command = octile(folder, &common);
+    command
+        .args(["--strategy", "strip", "--json", "--shape", shape])
+        .args(args)
+        .envs(variables.iter().copied());
+    let output = command.output().unwrap();
+    let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+    let record: Value = serde_json::from_str(&success(output)).unwrap();
+    (record["timings"][0]["isa"].as_str().unwrap_or_default().to_owned(), stderr)
+}
+
+/// Makes the only entry of the table choose the portable kernels, which no default does here.
+fn choose_portable(folder: &Path, change: impl FnOnce(&mut Value)) {
+    let mut entry = entries(folder).remove(0);
+    entry["choice"] = json!({"cpu": {"isa": "portable", "threads": 1}});
+    entry["speedup"] = json!(2.0);
+    entry["samples"] = json!([{"call": "warm", "unit": "ms", "default": [2.0], "tuned": [1.0]}]);
+    change(&mut entry);
+    let table = json!({"schema": "octile-tuned", "version": 1, "entries": [entry]});
+    fs::write(folder.join("cpu.json"), table.to_string()).unwrap();
+}
+
+#[test]
+fn a_table_is_used_unless_it_is_turned_off() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, shape) = (folder.path(), SHAPES[0]);
+    success(tune(path, &[shape]).output().unwrap());
+    choose_portable(path, |_| ());
+    let isa = |args: &[&str], variables: &[(&str, &str)]| bench_isa(path, shape, args, variables).0;
+    let default = isa(&["--untuned"], &[]);
+    if default == "portable" {
+        return; // A machine with nothing else.
+    }
+    assert_eq!(isa(&[], &[]), "portable");
+    assert_eq!(isa(&["--tuned"], &[]), "portable");
+    assert_eq!(isa(&[], &[("OCTILE_TUNED", "off")]), default);
+    assert_ne!(isa(&[], &[("OCTILE_BATCH_INVARIANT", "1")]), "portable");
+    // Other problems, threads and kernels are none of its business.
+    assert_ne!(isa(&["--x", "bf16"], &[]), "portable");
+    choose_portable(path, |entry| entry["device"]["units"] = json!(3));
+    assert_eq!(isa(&[], &[]), default);
+    choose_portable(path, |entry| entry["device"]["units"] = json!(2));
+    assert_eq!(isa(&[], &[]), "portable");
+    choose_portable(path, |entry| entry["with"]["kernels"] = json!("0123456789abcdef"));
+    assert_eq!(isa(&[], &[]), default);
+    let output = tune(path, &[shape]).output().unwrap();
+    let note = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(note.contains("ignoring 1 tuned entry") && note.contains("other kernels"), "{note}");
+    assert!(success(output).contains("1 shapes searched"));
+}
+
+#[test]
+fn a_choice_that_no_search_makes_is_not_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, shape) = (folder.path(), SHAPES[0]);
+    success(tune(path, &[shape]).output().unwrap());
+    let default = bench_isa(path, shape, &["--untuned"], &[]).0;
+    for choice in [
+        json!({"cpu": {"isa": "portable", "threads": 0}}),
+        json!({"cpu": {"isa": "portable", "threads": 3}}),
+        json!({"cpu": {"isa": "portable", "threads": 1, "blocking": {"rows": 0}}}),
+        json!({"cpu": {"isa": "portable", "threads": 1, "blocking": {"rows": 999_999_999}}}),
+    ] {
+        choose_portable(path, |entry| entry["choice"] = choice.clone());
+        assert_eq!(bench_isa(path, shape, &[], &[]).0, default, "{choice}");
+    }
+}
+
+#[test]
+fn a_damaged_table_is_one_sentence_and_stops_no_multiplication() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, shape) = (folder.path(), SHAPES[0]);
+    success(tune(path, &[shape]).output().unwrap());
+    let whole = fs::read_to_string(path.join("cpu.json")).unwrap();
+    let other_version = whole.replace("\"version\":1", "\"version\":2");
+    for damaged in [&whole[..whole.len() / 2], "", "[]", "\u{0}", other_version.as_str()] {
+        fs::write(path.join("cpu.json"), damaged).unwrap();
+        let (_, note) = bench_isa(path, shape, &[], &[]);
+        assert!(note.contains("ignoring tuned plans: cannot use "), "{damaged:?}: {note}");
+        assert_eq!(note.lines().count(), 1, "{note}");
+        let output = tune(path, &[shape]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{damaged:?}");
+        assert_eq!(String::from_utf8_lossy(&output.stderr).lines().count(), 1);
+        assert_eq!(fs::read_to_string(path.join("cpu.json")).unwrap(), damaged);
+    }
+}
+
+#[test]
+fn shapes_come_from_samples_lists_and_configurations() {
+    let folder = tempfile::tempdir().unwrap();
+    let list = |args: &[&str]| success(octile(folder.path(), args).output().unwrap());
+    let judge = list(&["bench", "--sample", "judge", "--list"]);
+    assert_eq!(judge.lines().count(), 100);
+    assert_eq!(judge.lines().next(), Some("1x1024x2048:128  # Llama-3.2-1B gate, TP 8"));
+    assert_eq!(list(&["tune", "--sample", "fit", "--list"]).lines().count(), 200);
+    assert!(list(&["tune", "--sample", "fit", "--max-gflop", "1", "--list"]).lines().count() < 150);
+    fs::write(folder.path().join("shapes.txt"), &judge).unwrap();
+    assert_eq!(list(&["tune", "--shapes-from", "shapes.txt", "--list"]), judge);
+    let config = json!({
+        "hidden_size": 1024, "intermediate_size": 3072, "num_attention_heads": 16,
+        "num_key_value_heads": 8, "head_dim": 128,
+    });
+    fs::create_dir(folder.path().join("model")).unwrap();
+    fs::write(folder.path().join("model/config.json"), config.to_string()).unwrap();
+    let layers = list(&["tune", "--model", "model", "--tokens", "1,64", "--list"]);
+    assert_eq!(layers.lines().count(), 14, "{layers}");
+    assert!(layers.contains("64x6144x1024:128  # gate-up\n"), "{layers}");
+}
+
+#[test]
+fn bad_requests_are_one_sentence() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("bad.txt"), "16x16x16:128\n16x16\n").unwrap();
+    fs::write(folder.path().join("empty.txt"), "# nothing\n").unwrap();
+    for (args, says) in [
+        (&["tune"][..], "no shape is named: use --shape"),
+        (&["tune", "--shapes-from", "bad.txt"], "bad.txt:2"),
+        (&["tune", "--shapes-from", "empty.txt"], "has no shape"),
+        (&["tune", "--backend", "cpu", "--chip", "tpu7x", "--shape", "1x1x1:128"], "--chip has no effect"),
+        (&["tune", "--backend", "tpu", "--chip", "h200", "--shape", "1x1x1:128"], "needs a TPU"),
+        (&["tune", "--sample", "all"], "expected fit or judge"),
+    ] {
+        let output = octile(folder.path(), args).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(stderr.contains(says), "{args:?}: {stderr}");
+    }
+    assert!(!folder.path().join("cpu.json").exists());
+}
+
+#[test]
+fn explaining_shows_every_candidate_and_keeps_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let args =
+        ["tune", "--backend", "cpu", "--threads", "2", "--budget", "0.01", "--explain", "8x64x256:128"];
+    let text = success(octile(folder.path(), &args).arg("--html").arg("page.html").output().unwrap());
+    assert!(text.contains("(default)") && text.contains("limited by"), "{text}");
+    assert!(text.contains("FLOPs") || text.contains("bandwidth"), "{text}");
+    let page = fs::read_to_string(folder.path().join("page.html")).unwrap();
+    assert!(page.contains("<svg") && page.contains("<circle"), "{page}");
+    assert!(entries(folder.path()).is_empty());
+}

@@ -1,0 +1,332 @@
+//! Tables of plans that were measured to be faster than the default ones.
+//!
+//! A table is text from a file that anyone may have written: whatever is wrong with it, a multiplication goes
+//! on with its default plan. An entry holds choices, not plans: the plan is made from them here, and refused
+//! where this version would not make it. It counts only for the device, the library and the kernels that it
+//! was measured with.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{
+    Problem,
+    plan::{cpu::CpuChoice, hopper::TileConfig, tpu::Dims},
+};
+
+/// Name of the format.
+pub const SCHEMA: &str = "octile-tuned";
+/// Version of the format.
+pub const VERSION: u32 = 1;
+/// Longest text of a table.
+pub const MOST_BYTES: u64 = 32 << 20;
+/// Version of the library that makes the plans.
+pub const LIBRARY: &str = env!("CARGO_PKG_VERSION");
+
+/// Tables that come with the library.
+const SHIPPED: [(&str, &str); 1] = [("cpu.json", include_str!("tuned/cpu.json"))];
+
+/// Kind of device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TunedTarget {
+    /// A CPU.
+    Cpu,
+    /// A Hopper GPU.
+    Gpu,
+    /// A TPU.
+    Tpu,
+}
+
+/// A device as a table names it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunedDevice {
+    /// Kind.
+    pub target: TunedTarget,
+    /// Microarchitecture, GPU model or chip.
+    pub name: String,
+    /// Threads of a CPU, SMs of a GPU, cores of a chip.
+    pub units: usize,
+}
+
+impl fmt::Display for TunedDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, name, units } = self;
+        let s = if *units == 1 { "" } else { "s" };
+        match target {
+            TunedTarget::Cpu => write!(f, "{name}, {units} thread{s}"),
+            TunedTarget::Gpu => write!(f, "{name}, {units} SM{s}"),
+            TunedTarget::Tpu => write!(f, "{name}"),
+        }
+    }
+}
+
+/// What an entry was measured with. One that differs makes it stale.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunedWith {
+    /// Version of the library.
+    pub library: String,
+    /// Hash of the kernels: of their source on a CPU, of the default and the chosen kernel elsewhere.
+    pub kernels: String,
+    /// Version of the driver or compiler below; empty on a CPU.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub driver: String,
+}
+
+impl TunedWith {
+    /// This library with these kernels.
+    pub fn new(kernels: impl Into<String>, driver: impl Into<String>) -> Self {
+        Self { library: LIBRARY.to_owned(), kernels: kernels.into(), driver: driver.into() }
+    }
+
+    /// What differs, in words.
+    fn difference(&self, now: &Self) -> Option<String> {
+        let Self { library, kernels, driver } = self;
+        if *library != now.library {
+            return Some(format!("octile {library}, not {}", now.library));
+        }
+        if *driver != now.driver {
+            return Some(format!("driver {driver}, not {}", now.driver));
+        }
+        (*kernels != now.kernels).then(|| "other kernels".to_owned())
+    }
+}
+
+/// The choices that a plan is made from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum TunedChoice {
+    /// On a CPU.
+    Cpu(CpuChoice),
+    /// On a GPU.
+    Gpu(TileConfig),
+    /// On a TPU: the tile of `strip`.
+    Tpu(Dims),
+}
+
+impl TunedChoice {
+    /// The kind of device that it is for.
+    pub const fn target(&self) -> TunedTarget {
+        match self {
+            Self::Cpu(_) => TunedTarget::Cpu,
+            Self::Gpu(_) => TunedTarget::Gpu,
+            Self::Tpu(_) => TunedTarget::Tpu,
+        }
+    }
+}
+
+/// Costs of the default plan and of the chosen one in one way of calling, taken in turns in one run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunedSamples {
+    /// How the kernel was called: `warm`, `cold`, `replay`, or `static` for counted cycles.
+    pub call: String,
+    /// `ms` or `cycles`.
+    pub unit: String,
+    /// Of the default plan.
+    pub default: Vec<f64>,
+    /// Of the chosen plan; empty where the default one is the fastest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tuned: Vec<f64>,
+}
+
+/// What a search found for one problem on one device.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunedEntry {
+    /// The device.
+    pub device: TunedDevice,
+    /// What it was measured with.
+    pub with: TunedWith,
+    /// The problem.
+    pub problem: Problem,
+    /// The choice that beat the default plan; `None` where none did by more than the noise.
+    pub choice: Option<TunedChoice>,
+    /// Speedup over the default plan: 1.1 is 10 % faster.
+    pub speedup: f64,
+    /// Candidates that were tried, the default one included.
+    pub candidates: usize,
+    /// When, in RFC 3339.
+    pub date: String,
+    /// The samples that decided.
+    pub samples: Vec<TunedSamples>,
+}
+
+impl TunedEntry {
+    /// Whether it is about the same problem on the same device, and replaces the other.
+    fn replaces(&self, other: &Self) -> bool {
+        (&self.device, &self.problem) == (&other.device, &other.problem)
+    }
+}
+
+/// A table.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TunedTable {
+    schema: String,
+    version: u32,
+    /// What was found, in any order.
+    pub entries: Vec<TunedEntry>,
+}
+
+/// The part that tells whether the rest can be read.
+#[derive(Deserialize)]
+struct Header {
+    schema: Option<String>,
+    version: Option<u32>,
+}
+
+/// Text that is no table.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum TableError {
+    /// Not JSON, or not of this form.
+    #[error("it is not a table of tuned plans: {0}")]
+    Damaged(String),
+    /// Of another version.
+    #[error("its format has version {found}, and this octile reads version {VERSION}")]
+    Version {
+        /// The version found.
+        found: u32,
+    },
+    /// An entry that no search writes.
+    #[error("its entry for {problem} {reason}")]
+    Entry {
+        /// The problem.
+        problem: String,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+}
+
+impl Default for TunedTable {
+    fn default() -> Self {
+        Self { schema: SCHEMA.to_owned(), version: VERSION, entries: Vec::new() }
+    }
+}
+
+impl TunedTable {
+    /// Reads a table.
+    pub fn parse(text: &str) -> Result<Self, TableError> {
+        let damaged = |error: serde_json::Error| TableError::Damaged(error.to_string());
+        let header: Header = serde_json::from_str(text).map_err(damaged)?;
+        if header.schema.as_deref() != Some(SCHEMA) {
+            return Err(TableError::Damaged(format!("its schema is not {SCHEMA}")));
+        }
+        if let Some(found) = header.version.filter(|found| *found != VERSION) {
+            return Err(TableError::Version { found });
+        }
+        let table: Self = serde_json::from_str(text).map_err(damaged)?;
+        match table.entries.iter().find_map(|entry| Some((entry, entry.defect()?))) {
+            Some((entry, reason)) => Err(TableError::Entry { problem: entry.problem.to_string(), reason }),
+            None => Ok(table),
+        }
+    }
+
+    /// The tables that come with the library.
+    pub fn shipped() -> Self {
+        let tables = SHIPPED.iter().map(|(_, text)| Self::parse(text).unwrap_or_default());
+        tables.fold(Self::default(), |mut all, table| {
+            all.merge(table.entries);
+            all
+        })
+    }
+
+    /// Adds entries, which replace older ones for the same problem and device.
+    pub fn merge(&mut self, entries: Vec<TunedEntry>) {
+        for entry in entries {
+            self.entries.retain(|old| !entry.replaces(old));
+            self.entries.push(entry);
+        }
+        let key = |entry: &TunedEntry| {
+            let Problem { m, n, k, .. } = entry.problem;
+            (entry.device.clone(), n, k, m)
+        };
+        self.entries.sort_by_cached_key(key);
+    }
+
+    /// The table as a file, one entry per line.
+    pub fn to_text(&self) -> String {
+        let entries: Vec<_> =
+            self.entries.iter().map(|entry| serde_json::to_string(entry).unwrap_or_default()).collect();
+        let Self { schema, version, .. } = self;
+        let (open, close) = if entries.is_empty() { ("", "") } else { ("\n", "\n") };
+        let entries = entries.join(",\n");
+        format!("{{\"schema\":\"{schema}\",\"version\":{version},\"entries\":[{open}{entries}{close}]}}\n")
+    }
+
+    /// The entries for a device, stale ones included.
+    pub fn of_device(&self, device: &TunedDevice) -> impl Iterator<Item = &TunedEntry> {
+        self.entries.iter().filter(move |entry| entry.device == *device)
+    }
+
+    /// The entry for a problem on a device, unless it is stale. `with` tells what the kernels of an entry are
+    /// now; `None` where they cannot be made.
+    pub fn lookup(
+        &self,
+        device: &TunedDevice,
+        problem: &Problem,
+        with: impl Fn(&TunedEntry) -> Option<TunedWith>,
+    ) -> Option<&TunedEntry> {
+        let entry = self.of_device(device).find(|entry| entry.problem == *problem)?;
+        with(entry).is_some_and(|now| entry.with == now).then_some(entry)
+    }
+
+    /// One sentence about entries for this device that do not count any more.
+    pub fn stale(
+        &self,
+        device: &TunedDevice,
+        with: impl Fn(&TunedEntry) -> Option<TunedWith>,
+    ) -> Option<String> {
+        let difference = |entry: &TunedEntry| match with(entry) {
+            Some(now) => entry.with.difference(&now),
+            None => Some("plans that this version does not make".to_owned()),
+        };
+        let differences: Vec<String> = self.of_device(device).filter_map(difference).collect();
+        let first = differences.first()?;
+        let (count, entries) = (differences.len(), if differences.len() == 1 { "entry" } else { "entries" });
+        Some(format!(
+            "ignoring {count} tuned {entries} for {device} measured with {first}: run `octile tune`"
+        ))
+    }
+}
+
+impl TunedEntry {
+    fn defect(&self) -> Option<&'static str> {
+        if self.choice.is_some_and(|choice| choice.target() != self.device.target) {
+            return Some("has a choice for another kind of device");
+        }
+        let is_time = |time: &f64| time.is_finite() && *time > 0.0;
+        let mut times = self.samples.iter().flat_map(|samples| samples.default.iter().chain(&samples.tuned));
+        if !times.all(is_time) {
+            return Some("has samples that are no times");
+        }
+        if self.choice.is_some() && self.samples.iter().all(|samples| samples.tuned.is_empty()) {
+            return Some("has a choice without samples");
+        }
+        // What a table claims must follow from its samples: an entry that is slower is never used.
+        let slower = |samples: &TunedSamples| median(&samples.tuned) > median(&samples.default);
+        if self.choice.is_some() && self.samples.iter().all(slower) {
+            return Some("has a choice that is slower than the default");
+        }
+        None
+    }
+}
+
+/// Median; 0 without samples.
+fn median(samples: &[f64]) -> f64 {
+    let mut sorted = samples.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// A 64-bit FNV-1a hash as 16 hexadecimal digits, to recognize kernels by.
+pub fn kernel_hash(text: &[u8]) -> String {
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    format!("{:016x}", text.iter().fold(0xcbf2_9ce4_8422_2325, step))
+}
+
+#[cfg(test)]
+mod tests;

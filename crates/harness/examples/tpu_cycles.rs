@@ -1,0 +1,96 @@
+//! Static cycles of TPU plans, with DMAs at the chip's rates, and their distance from the bounds:
+//! `LIBTPU=libtpu.so tpu_cycles [--chip NAME] [--all | --tile MxNxK] SHAPE...`.
+//!
+//! Without an option the default plan of each shape is compiled, with `--all` every candidate.
+
+use std::{env, process::ExitCode};
+
+use anyhow::{Context, Result, bail};
+use octile_core::{
+    ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy,
+    device::tpu::TpuChip,
+    plan::tpu::{BlockMode, Dims, TpuPlan},
+};
+use octile_harness::static_cycles::{CycleBound, StaticCounter};
+use octile_runtime::pjrt::compile::serve;
+
+/// Argument of the child process.
+const CHILD: &str = "--compile-child";
+
+fn main() -> ExitCode {
+    if env::args().nth(1).as_deref() == Some(CHILD) {
+        return if serve(std::io::stdin(), std::io::stdout()).is_ok() { ExitCode::SUCCESS } else { 2.into() };
+    }
+    match run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error:#}");
+            2.into()
+        }
+    }
+}
+
+fn run() -> Result<()> {
+    let libtpu = env::var_os("LIBTPU").context("set LIBTPU to the path of libtpu.so")?;
+    let mut chip = TpuChip::named("tpu7x")?;
+    let (mut all, mut tile, mut shapes) = (false, None, Vec::new());
+    let mut arguments = env::args().skip(1);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--all" => all = true,
+            "--chip" => chip = TpuChip::named(&arguments.next().context("--chip takes a name")?)?,
+            "--tile" => tile = Some(parse_tile(&arguments.next().context("--tile takes MxNxK")?)?),
+            shape => shapes.push(shape.parse::<Problem>()?),
+        }
+    }
+    if shapes.is_empty() {
+        bail!("give shapes, for example 2048x2048x2048:512");
+    }
+    let child = vec![env::current_exe()?.into(), CHILD.into()];
+    let counter = StaticCounter::new(libtpu.into(), child, chip);
+    println!("shape tile arithmetic steps cycles stalled mxu_busy MiB code mxu hbm ratio ratio_with_latency");
+    for shape in shapes {
+        let problem = shape.with_x(ActivationKind::Fp8(ScaleGranularity::Token)).with_out(FloatKind::Bf16);
+        let plans = match (all, tile) {
+            (true, _) => TpuPlan::candidates(&problem, chip, Strategy::Strip),
+            (false, Some(tile)) => {
+                vec![TpuPlan::with_tile(&problem, chip, Strategy::Strip, BlockMode::Auto, tile)?]
+            }
+            (false, None) => vec![TpuPlan::new(&problem, chip, Strategy::Strip, BlockMode::Auto)?],
+        };
+        for plan in plans {
+            report(&counter, &plan);
+        }
+    }
+    Ok(())
+}
+
+fn report(counter: &StaticCounter, plan: &TpuPlan) {
+    let (problem, tile) = (plan.problem, plan.tile);
+    match counter.count(plan) {
+        Err(error) => println!("{problem} {tile} {error}"),
+        Ok(cycles) => {
+            let bound = CycleBound::new(&problem, plan.chip, plan.arithmetic);
+            println!(
+                "{problem} {tile} {:?} {} {:.0} {:.0} {:.0} {:.1} {} {:.0} {:.0} {:.3} {:.3}",
+                plan.arithmetic,
+                plan.steps(),
+                cycles.total(),
+                cycles.stalled,
+                cycles.mxu_busy,
+                cycles.hbm_bytes as f64 / f64::from(1 << 20),
+                cycles.code_bundles,
+                bound.mxu,
+                bound.hbm,
+                cycles.total() / bound.larger(),
+                cycles.total() / (bound.larger() + bound.latency),
+            );
+        }
+    }
+}
+
+fn parse_tile(text: &str) -> Result<Dims> {
+    let sides: Vec<usize> = text.split('x').map(str::parse).collect::<Result<_, _>>()?;
+    let &[m, n, k] = sides.as_slice() else { bail!("a tile is MxNxK, not {text}") };
+    Ok(Dims { m, n, k })
+}

@@ -1,0 +1,132 @@
+//! Threads that a multiplication runs on: rayon's, or those of the application.
+
+use std::{
+    fmt,
+    marker::PhantomData,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use rayon::prelude::*;
+
+/// Threads of another library, used in place of a pool of Octile's own.
+///
+/// An inference engine has threads already. A second pool on the same cores competes with them: its threads
+/// wait for cores on which the others still spin, and wake up from sleep for every layer.
+///
+/// ```
+/// use octile_runtime::cpu::{Cpu, Executor};
+///
+/// #[derive(Debug)]
+/// struct Scoped;
+///
+/// impl Executor for Scoped {
+///     fn threads(&self) -> usize {
+///         2
+///     }
+///
+///     fn execute(&self, work: &(dyn Fn() + Sync)) {
+///         std::thread::scope(|scope| {
+///             scope.spawn(work);
+///             work();
+///         });
+///     }
+/// }
+///
+/// let cpu = Cpu::builder().executor(&Scoped).build()?;
+/// assert_eq!(cpu.threads(), 2);
+/// # Ok::<(), octile_runtime::cpu::CpuError>(())
+/// ```
+pub trait Executor: fmt::Debug + Send + Sync {
+    /// Number of threads, the calling one included.
+    fn threads(&self) -> usize;
+
+    /// Calls `work` on the threads, once on each, and returns when every call has returned.
+    ///
+    /// Results are right however often it is called, and from which threads; with fewer calls there is less
+    /// parallelism.
+    fn execute(&self, work: &(dyn Fn() + Sync));
+}
+
+/// Calls `work` once with each index below `count`, on several threads.
+pub(super) fn for_each(executor: Option<&dyn Executor>, count: usize, work: impl Fn(usize) + Sync + Send) {
+    let Some(executor) = executor else {
+        return (0..count).into_par_iter().with_max_len(1).for_each(work);
+    };
+    let next = AtomicUsize::new(0);
+    let claim = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < count);
+    let run = || {
+        while let Some(index) = claim() {
+            work(index);
+        }
+    };
+    executor.execute(&run);
+    // What an executor has left, if it made no calls.
+    run();
+}
+
+/// The chunks of a slice, which threads borrow one by one.
+pub(super) struct Chunks<'a, T> {
+    first: *mut T,
+    len: usize,
+    size: usize,
+    owner: PhantomData<&'a mut [T]>,
+}
+
+// SAFETY: this is a mutable slice, of which each thread borrows other chunks.
+unsafe impl<T: Send> Sync for Chunks<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Send for Chunks<'_, T> {}
+
+impl<'a, T> Chunks<'a, T> {
+    /// Chunks of `size` elements; the last one may be shorter.
+    pub(super) fn new(slice: &'a mut [T], size: usize) -> Self {
+        Self { first: slice.as_mut_ptr(), len: slice.len(), size, owner: PhantomData }
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.len.div_ceil(self.size)
+    }
+
+    /// # Safety
+    /// Each index is used once at a time.
+    #[expect(clippy::mut_from_ref, reason = "the caller promises that chunks are disjoint")]
+    pub(super) unsafe fn get(&self, index: usize) -> &mut [T] {
+        let start = (index * self.size).min(self.len);
+        // SAFETY: the range is inside the slice, and nobody else has this chunk.
+        unsafe { std::slice::from_raw_parts_mut(self.first.add(start), self.size.min(self.len - start)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Calls `work` this many times, one after another.
+    #[derive(Debug)]
+    struct Calls(usize);
+
+    impl Executor for Calls {
+        fn threads(&self) -> usize {
+            4
+        }
+
+        fn execute(&self, work: &(dyn Fn() + Sync)) {
+            (0..self.0).for_each(|_| work());
+        }
+    }
+
+    #[test]
+    fn every_index_is_used_once_whatever_the_executor_does() {
+        let executors: [Option<&dyn Executor>; 4] = [None, Some(&Calls(0)), Some(&Calls(1)), Some(&Calls(9))];
+        for executor in executors {
+            let mut values = vec![0; 23];
+            let chunks = Chunks::new(&mut values, 4);
+            assert_eq!(chunks.count(), 6);
+            for_each(executor, chunks.count(), |index| {
+                // SAFETY: each index comes once.
+                unsafe { chunks.get(index) }.iter_mut().for_each(|value| *value += index + 1);
+            });
+            assert_eq!(values, (0..23).map(|at| at / 4 + 1).collect::<Vec<_>>(), "{executor:?}");
+        }
+    }
+}

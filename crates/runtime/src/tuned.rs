@@ -1,0 +1,240 @@
+//! Tables of tuned plans in files: those that come with the library, and the user's.
+//!
+//! The user's are in `$OCTILE_TUNED_DIR`, or else in `octile/tuned` below `$XDG_DATA_HOME` or
+//! `~/.local/share`. `OCTILE_TUNED=off` ignores all of them, and so does `OCTILE_BATCH_INVARIANT=1`, because
+//! plans of tables depend on the number of rows.
+
+use std::{
+    fs::{self, File},
+    io::{self, Read, Write},
+    path::{Path, PathBuf},
+    sync::OnceLock,
+};
+
+use octile_core::tuned::{MOST_BYTES, TableError, TunedEntry, TunedTable, TunedTarget};
+
+use crate::cpu::{dispatch::INVARIANT_VARIABLE, machine::is_set};
+
+/// Environment variable that turns tables off.
+pub const SWITCH_VARIABLE: &str = "OCTILE_TUNED";
+/// Environment variable that names the user's folder.
+pub const FOLDER_VARIABLE: &str = "OCTILE_TUNED_DIR";
+/// Files of a folder that are locked or not finished.
+const LOCK: &str = ".lock";
+const DRAFT: &str = ".draft-";
+
+/// Whether plans of tables are used in this process.
+pub fn is_enabled() -> bool {
+    let off = std::env::var_os(SWITCH_VARIABLE)
+        .is_some_and(|value| ["off", "0", "no", "false"].iter().any(|off| value.eq_ignore_ascii_case(off)));
+    !off && !is_set(INVARIANT_VARIABLE)
+}
+
+/// The tables to use in this process: read once, `None` where they are turned off.
+pub fn for_use() -> Option<&'static TunedTable> {
+    is_enabled().then(|| &of_process().table)
+}
+
+/// Tables, and what is wrong with files that were passed over.
+#[derive(Debug, Default)]
+pub struct LoadedTables {
+    /// The shipped tables, and over them the user's.
+    pub table: TunedTable,
+    /// One sentence per file that could not be read.
+    pub notes: Vec<String>,
+}
+
+/// The tables as they were when the process first asked, also where they are turned off.
+pub fn of_process() -> &'static LoadedTables {
+    static LOADED: OnceLock<LoadedTables> = OnceLock::new();
+    LOADED.get_or_init(|| {
+        let mut loaded = LoadedTables { table: TunedTable::shipped(), notes: Vec::new() };
+        let Some(folder) = TunedFolder::of_user() else { return loaded };
+        for target in [TunedTarget::Cpu, TunedTarget::Gpu, TunedTarget::Tpu] {
+            match folder.read(target) {
+                Ok(table) => loaded.table.merge(table.entries),
+                Err(error) => loaded.notes.push(format!("ignoring tuned plans: {error}")),
+            }
+        }
+        loaded
+    })
+}
+
+/// A folder of tables cannot be read or written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TunedError {
+    /// The operating system reports an error.
+    #[error("cannot {doing} {}: {error}", path.display())]
+    Io {
+        /// What was tried.
+        doing: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        error: io::Error,
+    },
+    /// The file is no table.
+    #[error("cannot use {}: {error}; move it away, or name another folder with {FOLDER_VARIABLE}", path.display())]
+    Table {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        error: TableError,
+    },
+}
+
+/// The user's folder of tables, one file per kind of device.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TunedFolder(PathBuf);
+
+impl TunedFolder {
+    /// The folder of this process's user; `None` where no variable tells a place.
+    pub fn of_user() -> Option<Self> {
+        let folder = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let data = || folder("XDG_DATA_HOME").filter(|path| path.is_absolute());
+        let home = || folder("HOME").map(|home| home.join(".local/share"));
+        folder(FOLDER_VARIABLE).or_else(|| Some(data().or_else(home)?.join("octile/tuned"))).map(Self)
+    }
+
+    /// Another folder.
+    pub fn new(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    /// The table of a kind of device.
+    pub fn file(&self, target: TunedTarget) -> PathBuf {
+        self.0.join(match target {
+            TunedTarget::Cpu => "cpu.json",
+            TunedTarget::Gpu => "gpu.json",
+            TunedTarget::Tpu => "tpu.json",
+        })
+    }
+
+    /// Reads a table; an empty one if there is no file.
+    pub fn read(&self, target: TunedTarget) -> Result<TunedTable, TunedError> {
+        let path = self.file(target);
+        let text = match read_text(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(TunedTable::default()),
+            Err(error) => return Err(TunedError::Io { doing: "read", path, error }),
+        };
+        TunedTable::parse(&text).map_err(|error| TunedError::Table { path, error })
+    }
+
+    /// Adds an entry to the table of its device. Other processes may do so at the same time, and a process
+    /// that is killed leaves the table as it was before or after.
+    pub fn record(&self, entry: TunedEntry) -> Result<(), TunedError> {
+        let target = entry.device.target;
+        let path = self.file(target);
+        let failed = |doing: &'static str| {
+            let path = path.clone();
+            move |error| TunedError::Io { doing, path, error }
+        };
+        fs::create_dir_all(&self.0).map_err(failed("make the folder of"))?;
+        let lock = File::options().create(true).truncate(false).write(true).open(self.0.join(LOCK));
+        let lock = lock.map_err(failed("lock"))?;
+        // Released when the file is closed, also by a process that is killed.
+        lock.lock().map_err(failed("lock"))?;
+        let mut table = self.read(target)?;
+        table.merge(vec![entry]);
+        self.remove_drafts();
+        let mut draft =
+            tempfile::Builder::new().prefix(DRAFT).tempfile_in(&self.0).map_err(failed("write"))?;
+        draft.write_all(table.to_text().as_bytes()).map_err(failed("write"))?;
+        draft.as_file().sync_all().map_err(failed("write"))?;
+        draft.persist(&path).map_err(|error| failed("write")(error.error))?;
+        Ok(())
+    }
+
+    /// Removes drafts of processes that were killed. Only the holder of the lock has one.
+    fn remove_drafts(&self) {
+        for entry in fs::read_dir(&self.0).into_iter().flatten().flatten() {
+            if entry.file_name().to_string_lossy().starts_with(DRAFT) {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+}
+
+/// Reads a regular file of bounded size.
+fn read_text(path: &Path) -> io::Result<String> {
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)?.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_BYTES {
+        return Err(io::Error::other(format!("it is larger than {} MiB", MOST_BYTES >> 20)));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not text"))
+}
+
+#[cfg(test)]
+mod tests {
+    use octile_core::tuned::{TunedDevice, TunedSamples, TunedWith};
+
+    use super::*;
+
+    fn entry(m: usize) -> TunedEntry {
+        TunedEntry {
+            device: TunedDevice { target: TunedTarget::Cpu, name: "test".to_owned(), units: 1 },
+            with: TunedWith::new("0", ""),
+            problem: format!("{m}x64x64:128").parse().unwrap(),
+            choice: None,
+            speedup: 1.0,
+            candidates: 1,
+            date: String::new(),
+            samples: vec![TunedSamples {
+                call: "warm".to_owned(),
+                unit: "ms".to_owned(),
+                default: vec![1.0],
+                tuned: Vec::new(),
+            }],
+        }
+    }
+
+    #[test]
+    fn threads_that_record_at_once_lose_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let tables = TunedFolder::new(folder.path().join("new/folder"));
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let tables = &tables;
+                scope.spawn(move || (1..=10).for_each(|m| tables.record(entry(100 * thread + m)).unwrap()));
+            }
+        });
+        assert_eq!(tables.read(TunedTarget::Cpu).unwrap().entries.len(), 80);
+        assert!(tables.read(TunedTarget::Gpu).unwrap().entries.is_empty());
+    }
+
+    #[test]
+    fn a_draft_of_a_killed_process_is_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let draft = folder.path().join(".draft-abc");
+        fs::write(&draft, "{").unwrap();
+        TunedFolder::new(folder.path()).record(entry(1)).unwrap();
+        assert!(!draft.exists());
+    }
+
+    #[test]
+    fn a_damaged_table_is_one_sentence_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let tables = TunedFolder::new(folder.path());
+        let path = tables.file(TunedTarget::Cpu);
+        fs::write(&path, "{\"schema\":").unwrap();
+        let message = tables.read(TunedTarget::Cpu).unwrap_err().to_string();
+        assert!(
+            message.starts_with(&format!("cannot use {}: it is not a table", path.display())),
+            "{message}"
+        );
+        assert!(!message.contains('\n'));
+        assert_eq!(tables.record(entry(1)).unwrap_err().to_string(), message);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "{\"schema\":");
+        fs::write(&path, [0xff, 0xfe]).unwrap();
+        assert!(tables.read(TunedTarget::Cpu).unwrap_err().to_string().ends_with("it is not text"));
+        fs::remove_file(&path).unwrap();
+        fs::create_dir(&path).unwrap();
+        assert!(tables.read(TunedTarget::Cpu).is_err());
+    }
+}
