@@ -75,7 +75,9 @@ fn main() -> Result<()> {
         Ok(Contestant { name, model, prefill: Vec::new(), decode: Vec::new() })
     };
     let mut contestants = Vec::new();
-    for name in FORMATS.into_iter().filter(|name| args.only.is_empty() || args.only.iter().any(|only| only == name)) {
+    for name in
+        FORMATS.into_iter().filter(|name| args.only.is_empty() || args.only.iter().any(|only| only == name))
+    {
         contestants.push(match name {
             "octile-fp8" => load(name, DType::F32, &|in_dim, out_dim, vb| {
                 let layer = Fp8Linear::quantize(&vb.get((out_dim, in_dim), "weight")?)?;

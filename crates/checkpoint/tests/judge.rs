@@ -136,7 +136,10 @@ fn a_wrong_total_size_is_found() {
     }
     for wrong in [(total + 1).into(), 0.into(), "many".into(), serde_json::Value::Null] {
         let defects = found(wrong);
-        assert_eq!(defects.iter().map(|defect| defect.kind).collect::<Vec<_>>(), [DefectKind::WrongTotalSize]);
+        assert_eq!(
+            defects.iter().map(|defect| defect.kind).collect::<Vec<_>>(),
+            [DefectKind::WrongTotalSize]
+        );
     }
 }
 
@@ -150,7 +153,10 @@ fn e5m2_codes_contradict_a_config_that_means_e4m3() {
         tensors.get_mut("model.layers.0.self_attn.q_proj.weight").unwrap().dtype = Dtype::F8_E5M2;
         write_file(&path, &tensors);
         let judgement = judge(&place.output(), None).unwrap();
-        let found = judgement.defects.iter().find(|defect| defect.evidence.contains("the codes are e5m2 (1 weights)"));
+        let found = judgement
+            .defects
+            .iter()
+            .find(|defect| defect.evidence.contains("the codes are e5m2 (1 weights)"));
         assert_eq!(found.unwrap().kind, DefectKind::ConfigDisagrees, "{:?}", judgement.defects);
     }
 }

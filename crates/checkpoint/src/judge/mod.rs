@@ -164,8 +164,15 @@ impl Judge {
 
     /// Reads every tensor once, a few rows at a time, on `threads` threads or one per core.
     pub fn run(self, threads: Option<usize>, progress: &dyn Progress) -> Result<Judgement> {
-        let Self { survey: Survey { checkpoint, .. }, against, weights, described, kept, floats, mut defects } =
-            self;
+        let Self {
+            survey: Survey { checkpoint, .. },
+            against,
+            weights,
+            described,
+            kept,
+            floats,
+            mut defects,
+        } = self;
         let stream =
             Stream { checkpoint: &checkpoint, against: against.as_ref(), weights: &weights, progress };
         let threads = thread_count(threads);
