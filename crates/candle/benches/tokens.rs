@@ -3,8 +3,8 @@
 //!
 //!     cargo bench --manifest-path crates/candle/Cargo.toml -- bench/record/cpu/candle.json
 //!
-//! Each model holds all its linear layers, `lm_head` included, in its format. Octile's layers round activations
-//! to bf16, those of Q8_0 to 8 bits with a scale per 256. In every round each model reads
+//! Each model holds all its linear layers, `lm_head` included, in its format. Octile's layers round
+//! activations to bf16, those of Q8_0 to 8 bits with a scale per 256. In every round each model reads
 //! a prompt and then generates tokens one at a time, in turn; the median over the rounds counts.
 
 #[path = "../examples/qwen3/model.rs"]
@@ -75,7 +75,9 @@ fn main() -> Result<()> {
         Ok(Contestant { name, model, prefill: Vec::new(), decode: Vec::new() })
     };
     let mut contestants = Vec::new();
-    for name in FORMATS.into_iter().filter(|name| args.only.is_empty() || args.only.iter().any(|only| only == name)) {
+    for name in
+        FORMATS.into_iter().filter(|name| args.only.is_empty() || args.only.iter().any(|only| only == name))
+    {
         contestants.push(match name {
             "octile-fp8" => load(name, DType::F32, &|in_dim, out_dim, vb| {
                 let layer = Fp8Linear::quantize(&vb.get((out_dim, in_dim), "weight")?)?;

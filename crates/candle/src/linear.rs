@@ -98,8 +98,8 @@ impl Fp8Linear {
     /// Rounds activations to bf16 before they are multiplied, on the CPU. Results keep the type of the
     /// activations, and sums are f32.
     ///
-    /// On CPUs with AMX many rows of bf16 are multiplied several times as fast as f32. The relative error of an
-    /// activation is at most 2^-9; 8-bit formats such as GGUF's Q8_0 round activations more coarsely.
+    /// On CPUs with AMX many rows of bf16 are multiplied several times as fast as f32. The relative error of
+    /// an activation is at most 2^-9; 8-bit formats such as GGUF's Q8_0 round activations more coarsely.
     pub fn with_rounded_activations(mut self) -> Result<Self> {
         if self.product.location != DeviceLocation::Cpu {
             bail!("GPUs quantize activations: rounding them to bf16 is for the CPU");

@@ -39,8 +39,8 @@ struct Ops {
 static OPS: LazyLock<Mutex<Ops>> = LazyLock::new(Mutex::default);
 
 impl OpKey {
-    /// The multiplication for activations of a type, which results have too. Plans, kernels and scratch memory are kept
-    /// for the rest of the process.
+    /// The multiplication for activations of a type, which results have too. Plans, kernels and scratch
+    /// memory are kept for the rest of the process.
     pub(crate) fn op(&self, dtype: DType) -> Result<Arc<MatmulOp>> {
         let mut cached = OPS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(op) = cached.ops.get(&(*self, dtype)) {

@@ -54,8 +54,14 @@ fn rounded_activations_are_those_of_bf16() -> Result<()> {
         let rounded = x.to_dtype(DType::BF16)?.to_dtype(DType::F32)?;
         let found = layer.forward(&x)?;
         assert_eq!(found.dtype(), DType::F32);
-        let (far, near) = (error(&found, &pair.reference.forward(&x)?)?, error(&found, &pair.reference.forward(&rounded)?)?);
-        assert!(near < 1e-6 && far > 1e-5, "{rows} rows: {near} of the rounded, {far} of the exact activations");
+        let (far, near) = (
+            error(&found, &pair.reference.forward(&x)?)?,
+            error(&found, &pair.reference.forward(&rounded)?)?,
+        );
+        assert!(
+            near < 1e-6 && far > 1e-5,
+            "{rows} rows: {near} of the rounded, {far} of the exact activations"
+        );
     }
     Ok(())
 }

@@ -148,3 +148,55 @@ fn the_original_decides_whether_codes_are_clipped() {
     let found = kinds(&judge(&place.output(), Some(&place.input())));
     assert!(found.contains(&DefectKind::SaturatedCodes), "{found:?}");
 }
+
+#[test]
+fn values_that_are_not_finite_are_found_without_the_original() {
+    for (bits, what) in [(0x7fc0u16, "1 of 256 values are NaN, the first at [5]"), (0xff80, "are infinite")] {
+        let place = Place::new(&decoder());
+        place.run(&quantize()).unwrap();
+        change(&place.output(), "model.norm.weight", |mut norm| {
+            norm.data[10..12].copy_from_slice(&bits.to_le_bytes());
+            Some(norm)
+        });
+        let judgement = judge(&place.output(), None);
+        assert_eq!(kinds(&judgement), [DefectKind::NonFiniteValues]);
+        assert!(judgement.defects[0].evidence.contains(what), "{}", judgement.defects[0]);
+    }
+}
+
+#[test]
+fn a_wrong_total_size_is_found() {
+    let place = Place::new(&decoder());
+    place.run(&quantize()).unwrap();
+    let path = place.output().join("model.safetensors.index.json");
+    let mut index: serde_json::Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+    let total = index["metadata"]["total_size"].as_u64().unwrap();
+    let size = |shard| fs::metadata(place.output().join(shard)).unwrap().len();
+    let files = size("model-00001-of-00002.safetensors") + size("model-00002-of-00002.safetensors");
+    let mut found = |size: serde_json::Value| {
+        index["metadata"]["total_size"] = size;
+        fs::write(&path, index.to_string()).unwrap();
+        kinds(&judge(&place.output(), None))
+    };
+    for right in [total.into(), files.into(), (total as f64).into()] {
+        assert_eq!(found(right), []);
+    }
+    for wrong in [(total + 1).into(), 0.into(), "many".into(), serde_json::Value::Null] {
+        assert_eq!(found(wrong), [DefectKind::WrongTotalSize]);
+    }
+}
+
+#[test]
+fn e5m2_codes_contradict_a_config_that_means_e4m3() {
+    let place = Place::new(&decoder());
+    place.run(&quantize()).unwrap();
+    let path = place.output().join("model-00001-of-00002.safetensors");
+    let mut tensors = read_file(&path);
+    tensors.get_mut("model.layers.0.self_attn.q_proj.weight").unwrap().dtype = safetensors::Dtype::F8_E5M2;
+    write_file(&path, &tensors);
+    let judgement = judge(&place.output(), None);
+    let is_found = |defect: &octile_checkpoint::Defect| {
+        defect.kind == DefectKind::ConfigDisagrees && defect.evidence.contains("the codes are e5m2")
+    };
+    assert!(judgement.defects.iter().any(is_found), "{:?}", judgement.defects);
+}

@@ -48,8 +48,8 @@ pub fn pack(codes: &[u8], scales: &[f32], shape: [usize; 2], block: Block) -> Re
     Ok(packed)
 }
 
-/// A packed weight in memory of its own: aligned, and in huge pages where the system has them. A weight beyond
-/// the caches then streams faster than from a `Vec`, because there are fewer TLB misses.
+/// A packed weight in memory of its own: aligned, and in huge pages where the system has them. A weight
+/// beyond the caches then streams faster than from a `Vec`, because there are fewer TLB misses.
 ///
 /// ```
 /// use octile::{Block, packed};

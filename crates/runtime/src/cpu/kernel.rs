@@ -9,7 +9,7 @@ use octile_core::{
     plan::cpu::{PANEL, x_row_bytes},
 };
 
-use super::isa::{Vector, prefetch, prefetch_far};
+use super::isa::{Vector, prefetch, prefetch_stream};
 
 /// Arguments of a microkernel: rows of activations times columns of weights, over one slab of K.
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "some fields are for AMX alone"))]
@@ -198,18 +198,6 @@ struct Cursor {
     w: *const u8,
     keep: *mut u8,
     ahead: *const u8,
-}
-
-/// Bytes ahead of a stream of codes that are fetched from memory, and those that are fetched from the L2 cache.
-/// Panels follow each other, so that the stream is mostly that of the next panel at the end of one.
-const AHEAD: [usize; 2] = [4096, 512];
-
-/// Prefetches what follows codes that are decoded once: few rows are bound by memory, and the prefetchers of
-/// the hardware alone reach half of its bandwidth (Emerald Rapids).
-#[inline(always)]
-fn prefetch_stream(codes: *const u8) {
-    prefetch_far(codes.wrapping_add(AHEAD[0]));
-    prefetch(codes.wrapping_add(AHEAD[1]));
 }
 
 /// Accumulates some pairs of k and advances.

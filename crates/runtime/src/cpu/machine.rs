@@ -98,8 +98,8 @@ impl CpuBuilder {
         Self { threads: Some(threads), ..self }
     }
 
-    /// Uses the threads of the application, all of them, instead of a pool. Between calls they should spin for
-    /// a while: also small problems are spread over them.
+    /// Uses the threads of the application, all of them, instead of a pool. Between calls they should spin
+    /// for a while: also small problems are spread over them.
     pub fn executor(self, executor: &'static dyn Executor) -> Self {
         Self { executor: Some(executor), ..self }
     }

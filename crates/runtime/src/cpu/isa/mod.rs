@@ -159,9 +159,21 @@ pub(super) fn prefetch(line: *const u8) {
     let _ = line;
 }
 
+/// Bytes ahead of a stream of codes that are fetched from memory, and those that are fetched from the L2
+/// cache. Panels follow each other, so that the end of one prefetches the next.
+const AHEAD: [usize; 2] = [4096, 512];
+
+/// Prefetches what follows codes that are decoded once: few rows are bound by memory, and the prefetchers of
+/// the hardware alone reach half of its bandwidth (Emerald Rapids).
+#[inline(always)]
+pub(super) fn prefetch_stream(codes: *const u8) {
+    prefetch_far(codes.wrapping_add(AHEAD[0]));
+    prefetch(codes.wrapping_add(AHEAD[1]));
+}
+
 /// Prefetches a cache line into the L2 cache only; any address is valid.
 #[inline(always)]
-pub(super) fn prefetch_far(line: *const u8) {
+fn prefetch_far(line: *const u8) {
     #[cfg(target_arch = "x86_64")]
     // SAFETY: a prefetch has no visible effect, and every x86-64 CPU supports it.
     unsafe {
