@@ -57,7 +57,7 @@ META = torch.device("meta")
         (lambda: linear(X, CODES, SCALES, torch.ones(1)), ValueError, "bias is torch.float32 [1]: pass"),
         (lambda: linear(X, CODES, SCALES, torch.ones(3, 130)), ValueError, "bias is torch.float32 [3, 130]"),
         (lambda: linear(X, CODES, SCALES, torch.ones(130).half()), ValueError, "bias is torch.float16 [130]"),
-        (lambda: linear(X, CODES, SCALES, torch.ones(130, device=META)), ValueError, "bias is on meta, and x"),
+        (lambda: linear(X, CODES, SCALES, torch.ones(130, device=META)), ValueError, "bias is on meta, and"),
         (lambda: linear(X, CODES, SCALES, 1.0), TypeError, "bias is float: pass a tensor"),
         (lambda: Fp8Linear(8, 8, block=64), ValueError, "block 64 is not 128, 256 or 512"),
         (lambda: octile.torch.quantize(torch.randn(3)), ValueError, "w has shape [3]"),
