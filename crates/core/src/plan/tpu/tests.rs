@@ -142,7 +142,7 @@ fn strips_cover_k_and_pick_the_measured_tiles() {
     let few_rows = strip("16x4096x4096:128");
     assert_eq!(few_rows.arithmetic, Arithmetic::Fp8);
     assert_eq!(few_rows.weight_pipeline, Some(WeightPipeline { columns: 512, stages: 9, is_resident: true }));
-    assert_eq!(few_rows.semaphores, 12);
+    assert_eq!(few_rows.semaphores, 13);
 }
 
 #[test]
