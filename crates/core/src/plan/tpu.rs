@@ -88,13 +88,15 @@ impl FromStr for BlockMode {
 pub enum Arithmetic {
     /// 8-bit codes; the f32 product of every k-block is scaled.
     Fp8,
-    /// Unquantized activations and weight codes widened to their type, which is exact; scales as with `Fp8`.
+    /// Unquantized activations and weight codes widened to their type, which is exact; scales as with
+    /// `Fp8`.
     Widened,
     /// Both operands scaled in f32, rounded to bf16 once, and multiplied over all of the tile's K.
     Dequantized,
 }
 
-/// The weight pipeline of a strip kernel that keeps x in VMEM: many DMAs of whole-K weight blocks in flight.
+/// The weight pipeline of a strip kernel that keeps x in VMEM: many DMAs of whole-K weight blocks in
+/// flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WeightPipeline {
     /// Rows of w in one stage: columns of the result.
@@ -140,10 +142,11 @@ pub struct TpuPlan {
     pub grid: Dims,
     /// Rows and columns of one matmul inside a tile.
     pub chunk: (usize, usize),
-    /// The weight pipeline of a strip kernel that keeps x in VMEM; `None` where the compiler pipelines the weights.
+    /// The weight pipeline of a strip kernel that keeps x in VMEM; `None` where the compiler pipelines the
+    /// weights.
     pub weight_pipeline: Option<WeightPipeline>,
-    /// Whether activations that the kernel quantizes, or dequantizes slowly, stay in VMEM for the whole row of
-    /// tiles.
+    /// Whether activations that the kernel quantizes, or dequantizes slowly, stay in VMEM for the whole row
+    /// of tiles.
     pub keeps_quantized_x: bool,
     /// Buffers in VMEM and SMEM.
     pub memory: MemoryMap,
@@ -391,9 +394,9 @@ fn require_whole_blocks(problem: &Problem, strategy: Strategy, tile: Dims) -> Re
     Ok(())
 }
 
-/// A matmul over 128 columns fills half an MXU, so fp8 gains nothing over bf16 there, and one matmul over all
-/// of K saves scaling every k-block. With few rows the weights are the work, and codes load faster than they
-/// are widened.
+/// A matmul over 128 columns fills half an MXU, so fp8 gains nothing over bf16 there, and one matmul over
+/// all of K saves scaling every k-block. With few rows the weights are the work, and codes load faster than
+/// they are widened.
 fn arithmetic(problem: &Problem, strategy: Strategy, few_rows: bool) -> Arithmetic {
     let dequantize = strategy == Strategy::Strip && problem.quant_block.size() < 256 && !few_rows;
     match problem.x {

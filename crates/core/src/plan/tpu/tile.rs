@@ -4,8 +4,8 @@
 use super::{Arithmetic, BlockMode, Dims, TpuPlan, WeightPipeline, memory};
 use crate::{Problem, ScaleGranularity, Strategy, device::tpu::TpuChip};
 
-/// Up to this many rows, weight codes of small quantization blocks are not dequantized: their matmuls take no
-/// longer than loading the codes into the MXUs.
+/// Up to this many rows, weight codes of small quantization blocks are not dequantized: their matmuls take
+/// no longer than loading the codes into the MXUs.
 pub(super) const FEW_ROWS: usize = 128;
 
 /// Rows of codes that share a vector register's words.
@@ -132,8 +132,8 @@ fn sides(len: usize, block: usize) -> Vec<usize> {
     sides
 }
 
-/// Columns of tiles. Half of an MXU is idle for the last 128 columns of a tile whose columns are no multiple
-/// of 256, so such tiles are considered only where they need no padding.
+/// Columns of tiles. Half of an MXU is idle for the last 128 columns of a tile whose columns are no
+/// multiple of 256, so such tiles are considered only where they need no padding.
 fn columns(problem: &Problem, aligned: Dims) -> Vec<usize> {
     let n = problem.n.next_multiple_of(aligned.n);
     let unit = if n.is_multiple_of(CHUNK) { aligned.n.max(CHUNK) } else { aligned.n };
@@ -178,8 +178,8 @@ pub(super) struct ModelledCycles {
     pub(super) total: f64,
 }
 
-/// Models the cycles of a kernel, with constants from libtpu's listings for tpu7x and DMAs at the rates of the
-/// device table.
+/// Models the cycles of a kernel, with constants from libtpu's listings for tpu7x and DMAs at the rates of
+/// the device table.
 pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
     let modelled = match plan.weight_pipeline {
         Some(pipeline) => streamed_cycles(plan, pipeline),
@@ -196,7 +196,8 @@ fn padding_cycles(plan: &TpuPlan) -> f64 {
     (2 * (w + x * problem.x.bytes())) as f64 / plan.chip.rates.hbm_bytes_per_cycle()
 }
 
-/// Cycles without MXU work around a wait for a DMA: the compiler moves nothing across it, so the MXUs drain.
+/// Cycles without MXU work around a wait for a DMA: the compiler moves nothing across it, so the MXUs
+/// drain.
 fn drain(rows: usize) -> f64 {
     if rows <= FEW_ROWS { 250.0 } else { 450.0 }
 }
@@ -253,8 +254,8 @@ fn token_scales(plan: &TpuPlan) -> bool {
     plan.problem.x.granularity() == Some(ScaleGranularity::Token)
 }
 
-/// A kernel whose operands the compiler pipelines. A grid step takes its matmuls and a fixed cost, or its DMAs
-/// if they take longer; nothing hides the first loads, which wait for the scales, and the last store.
+/// A kernel whose operands the compiler pipelines. A grid step takes its matmuls and a fixed cost, or its
+/// DMAs if they take longer; nothing hides the first loads, which wait for the scales, and the last store.
 fn stepped_cycles(plan: &TpuPlan) -> ModelledCycles {
     let tile = plan.tile;
     let latency = plan.chip.rates.copy_latency;
@@ -318,8 +319,8 @@ fn resident_bytes(problem: &Problem, padded: Dims) -> usize {
     parts.into_iter().fold(0, usize::saturating_add)
 }
 
-/// Columns of a stage of the weight pipeline: a divisor of the tile's columns near the best trade between the
-/// wait for the first stage and the MXUs' draining at every wait.
+/// Columns of a stage of the weight pipeline: a divisor of the tile's columns near the best trade between
+/// the wait for the first stage and the MXUs' draining at every wait.
 fn stage_columns(problem: &Problem, chip: &TpuChip, tile: Dims, padded: Dims) -> usize {
     let block = problem.quant_block.size();
     let unit = if tile.n.is_multiple_of(CHUNK) { block.max(CHUNK) } else { block };
@@ -359,7 +360,8 @@ pub(super) fn weight_pipeline(
 }
 
 /// Weight blocks of one grid step: first column and number of columns. Where all of w is in VMEM, the first
-/// block is small, so that multiplying begins early, and so is the last, after whose arrival nothing is hidden.
+/// block is small, so that multiplying begins early, and so is the last, after whose arrival nothing is
+/// hidden.
 pub(super) fn weight_blocks(n: usize, pipeline: WeightPipeline) -> Vec<(usize, usize)> {
     let columns = pipeline.columns.max(1);
     let end = if pipeline.is_resident && n > 2 * columns && columns > CHUNK { CHUNK } else { columns };
@@ -399,7 +401,7 @@ pub(super) fn chunk(
     }
     // Fewer rows than the MXUs need leave them waiting for weights, so the rest must not be short either.
     let rows = [CHUNK, 3 * CHUNK / 2, 2 * CHUNK].into_iter();
-    let full = |rows: &usize| tile.m >= *rows && (tile.m % rows == 0 || tile.m % rows >= CHUNK);
+    let full = |rows: &usize| tile.m >= *rows && (tile.m.is_multiple_of(*rows) || tile.m % rows >= CHUNK);
     // Rows with different block scales would have to be split again after the matmul.
     let one_scale = |rows: &usize| {
         arithmetic == Arithmetic::Dequantized || per_row(problem) || (*rows <= qb && qb.is_multiple_of(*rows))
