@@ -127,7 +127,7 @@ def main():
         "--deepgemm", action="store_true", help="also time DeepGEMM, which must be installed"
     )
     parser.add_argument("--shapes", nargs="*", help="MxNxK ... (default: shapes.txt)")
-    parser.add_argument("--sample", choices=["fit", "judge"], help="shapes that `octile bench --sample` lists")
+    parser.add_argument("--sample", choices=["fit", "judge"], help="shapes of `octile bench --sample`")
     parser.add_argument("--cli", default="octile", help="the octile command, for --sample (default: octile)")
     args = parser.parse_args()
     shapes = [parse(shape) for shape in args.shapes] if args.shapes else SHAPES

@@ -1,8 +1,8 @@
 //! Problems drawn from the layers of real models, so that kernels are not tuned to the test.
 //!
-//! [`Sample::Fit`] is for fitting models of time and for looking at; [`Sample::Judge`] is for judging only, and
-//! shares no problem with it. Both are drawn once and for all from a seed: layers of published configurations
-//! under tensor parallelism, with M on a log scale, and a few with ragged sides.
+//! [`Sample::Fit`] is for fitting models of time and for looking at; [`Sample::Judge`] is for judging only,
+//! and shares no problem with it. Both are drawn once and for all from a seed: layers of published
+//! configurations under tensor parallelism, with M on a log scale, and a few with ragged sides.
 
 mod models;
 

@@ -6,8 +6,11 @@ use crate::{Result, stats::uncertainty};
 
 /// Rounds before a candidate can drop out.
 const FEWEST_ROUNDS: usize = 3;
-/// A candidate drops out when its median exceeds the best one by so much.
-const HOPELESS: f64 = 1.04;
+/// A candidate drops out when its median exceeds the best one by so much: first the clearly slower ones,
+/// because the median of three noisy times is not worth much, then the others.
+const HOPELESS: [f64; 2] = [1.2, 1.05];
+/// Rounds from which the second applies.
+const SETTLED: usize = 6;
 /// Gain that is worth a table entry, beside exceeding the noise.
 const WORTH: f64 = 1.01;
 /// Fewest rounds of the decision.
@@ -74,8 +77,9 @@ pub fn search(
             taken[index].push(sample(index)?);
         }
         if effort.stops_early && round + 1 >= FEWEST_ROUNDS {
+            let margin = HOPELESS[usize::from(round + 1 >= SETTLED)];
             let best = alive.iter().map(|&index| median_score(&taken[index])).fold(f64::INFINITY, f64::min);
-            alive.retain(|&index| index == 0 || median_score(&taken[index]) <= best * HOPELESS);
+            alive.retain(|&index| index == 0 || median_score(&taken[index]) <= best * margin);
         }
     }
     if taken[0].is_empty() {

@@ -87,8 +87,9 @@ impl CpuBuilder {
         Self { spreads_small_work: true, ..self }
     }
 
-    /// Uses plans of [tuned tables](crate::tuned) for the problems that they hold, with packed weights, unless
-    /// an ISA is named or results must not depend on the number of rows.
+    /// Uses plans of [tuned tables](crate::tuned) for the problems that they hold, with packed weights,
+    /// unless an ISA is named, results must not depend on the number of rows, or the threads are
+    /// the application's.
     pub fn tuned(self, is_tuned: bool) -> Self {
         Self { is_tuned, ..self }
     }
@@ -136,7 +137,8 @@ impl CpuBuilder {
             }
             None => None,
         };
-        let uses_tables = self.is_tuned && own.is_none() && !self.spreads_small_work;
+        let has_usual_threads = !self.spreads_small_work && self.executor.is_none();
+        let uses_tables = self.is_tuned && own.is_none() && has_usual_threads;
         let tuned = if uses_tables { tuned::choices(threads) } else { HashMap::new() };
         Ok(Cpu {
             own,
