@@ -63,7 +63,7 @@ fn the_hot_call_allocates_nothing() {
                 // The thread pool's queues allocate now and then, more often on a busy machine. An allocation
                 // per call would be counted a hundred times.
                 let (all, _) = allocations(&two, &case, strategy, 100);
-                assert!(all < 50, "{all} allocations in 100 calls, {strategy} {x}");
+                assert!(all < 100, "{all} allocations in 100 calls, {strategy} {x}");
             }
         }
     }
