@@ -4,7 +4,7 @@ mod args;
 
 pub(super) use args::{Target, TileArgs, TileState};
 
-use std::ops::Range;
+use std::{mem::MaybeUninit, ops::Range};
 
 use half::bf16;
 use octile_core::{
