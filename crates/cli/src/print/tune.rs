@@ -68,7 +68,7 @@ fn line(report: &TuneReport, shape: &TunedShape) -> String {
         None => "default is fastest".to_owned(),
     };
     let cost = match shape.candidates.first() {
-        Some(default) => format!("{:>11.4} {}", default.median, report.unit),
+        Some(default) => format!("{:>11} {}", shown(default.median, report.unit), report.unit),
         None => format!("{:>14}", "known"),
     };
     let mut line = format!("  {:<24} {cost}  {found}  ({})\n", shape.problem.to_string(), shape.label);
@@ -87,6 +87,11 @@ fn describe(choice: &TunedChoice) -> String {
         }
         TunedChoice::Tpu(tile) => format!("tile {}x{}x{}", tile.m, tile.n, tile.k),
     }
+}
+
+/// A cost; cycles are counted, milliseconds measured.
+fn shown(cost: f64, unit: &str) -> String {
+    if unit == "cycles" { format!("{cost:.0}") } else { format!("{cost:.4}") }
 }
 
 /// The candidates of a shape, the fastest first.
@@ -111,8 +116,8 @@ fn candidates(report: &TuneReport, shape: &TunedShape) -> String {
         let mark = if is_chosen { '*' } else { ' ' };
         let name = if index == 0 { format!("{} (default)", candidate.name) } else { candidate.name.clone() };
         let measured =
-            if candidate.median < 1e300 { format!("{:.4}", candidate.median) } else { "rejected".into() };
-        let modelled = candidate.model.cost.map_or_else(|| "-".to_owned(), |cost| format!("{cost:.4}"));
+            if candidate.median < 1e300 { shown(candidate.median, unit) } else { "rejected".into() };
+        let modelled = candidate.model.cost.map_or_else(|| "-".to_owned(), |cost| shown(cost, unit));
         let _ = writeln!(
             text,
             "{mark} {name:<44} {measured:>13} {modelled:>13} {:>9.1}  {}",
