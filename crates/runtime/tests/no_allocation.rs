@@ -60,10 +60,9 @@ fn the_hot_call_allocates_nothing() {
             let case = Case::new(Problem::new(m, 130, 600, QuantBlock::B128).unwrap().with_x(x), 1);
             for strategy in Strategy::ALL {
                 assert_eq!(allocations(&one, &case, strategy, 3).1, 0, "{strategy} {x}");
-                // The thread pool's queues allocate now and then, more often on a busy machine. An allocation
-                // per call would be counted a hundred times.
-                let (all, _) = allocations(&two, &case, strategy, 100);
-                assert!(all < 100, "{all} allocations in 100 calls, {strategy} {x}");
+                // Threads allocate when they start, which may be after the first calls.
+                let is_free = (0..10).any(|_| allocations(&two, &case, strategy, 100).0 == 0);
+                assert!(is_free, "{strategy} {x}, two threads");
             }
         }
     }

@@ -142,7 +142,7 @@ pub struct RegisterTile {
     pub slab: usize,
     /// Most rows of the microkernel that decodes weights in registers, beside the accumulators.
     pub decoding_rows: usize,
-    /// Whether the microkernel decodes the next weights into a buffer while it multiplies.
+    /// Whether the microkernel decodes weights into a buffer while it multiplies: its own, or the next ones.
     pub decodes_ahead: bool,
     /// Type of a decoded weight in a buffer.
     pub weight: FloatKind,
@@ -160,7 +160,7 @@ impl RegisterTile {
         weight: FloatKind::Bf16,
     };
     /// Most rows for which the time to decode weights exceeds that to multiply.
-    const FEW_ROWS: usize = 64;
+    pub(crate) const FEW_ROWS: usize = 64;
 
     /// The tile with the slab for a problem.
     ///

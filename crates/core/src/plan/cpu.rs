@@ -47,28 +47,34 @@ const RESULT_BYTES: usize = 512 << 10;
 /// Bytes of activations quantized at a time, before their rows are multiplied.
 const QUANTIZED_BUDGET: usize = 4 << 20;
 
-/// Nanoseconds of work that are worth a thread: waking one takes ten to twenty microseconds, and cores may be
-/// hyperthreads.
-const WORTH_A_THREAD: usize = 50_000;
+/// Nanoseconds of work that are worth a thread: waking one takes that long, and the caller works meanwhile.
+const WORTH_A_THREAD: f64 = 20_000.0;
 
 /// Nanoseconds of work that are worth a thread that spins until there is some.
-const WORTH_A_SPINNING_THREAD: usize = 4_000;
+const WORTH_A_SPINNING_THREAD: f64 = 4_000.0;
 
-/// Number of threads, of those available, that a problem is worth. A Zen 3 core with AVX2 decodes some 40
-/// weights in a nanosecond, and adds some 40 products; on faster cores threads are woken a little early.
-pub fn useful_threads(problem: &Problem, threads: usize) -> usize {
-    (nanoseconds(problem) / WORTH_A_THREAD).clamp(1, threads.max(1))
+/// Number of threads, of those available, that a problem is worth.
+pub fn useful_threads(problem: &Problem, isa: Isa, threads: usize) -> usize {
+    ((nanoseconds(problem, isa) / WORTH_A_THREAD) as usize).clamp(1, threads.max(1))
 }
 
 /// The same of threads that spin between calls, and so start within a few microseconds.
-pub fn useful_spinning_threads(problem: &Problem, threads: usize) -> usize {
-    (nanoseconds(problem) / WORTH_A_SPINNING_THREAD).clamp(1, threads.max(1))
+pub fn useful_spinning_threads(problem: &Problem, isa: Isa, threads: usize) -> usize {
+    ((nanoseconds(problem, isa) / WORTH_A_SPINNING_THREAD) as usize).clamp(1, threads.max(1))
 }
 
-/// Time that a problem takes on one thread, at least.
-fn nanoseconds(problem: &Problem) -> usize {
-    let Problem { m, n, k, .. } = *problem;
-    (n * k).saturating_mul(m.saturating_add(1)) / 40
+/// Time that a problem takes on one thread, roughly: decoding a weight, multiplying it by a row, and
+/// quantizing an activation. Measured on Emerald Rapids (AMX, AVX-512) and Zen 3 (AVX2).
+fn nanoseconds(problem: &Problem, isa: Isa) -> f64 {
+    let (weight, product) = match isa {
+        Isa::Amx => (0.075, 0.0022),
+        Isa::Avx512 | Isa::Avx512Bf16 => (0.045, 0.014),
+        Isa::Avx2 | Isa::Neon | Isa::NeonBf16 => (0.025, 0.025),
+        Isa::Portable => (0.2, 0.2),
+    };
+    let quantizing = if matches!(problem.x, ActivationKind::Quantized(..)) { 0.4 } else { 0.0 };
+    let [m, n, k] = [problem.m, problem.n, problem.k].map(|size| size as f64);
+    n * k * (weight + m * product) + m * k * quantizing
 }
 
 /// Row stride of decoded activations in bytes: a slab and a cache line, so that rows spread over cache sets.
@@ -211,7 +217,7 @@ impl CpuPlan {
         add(&mut self.memory, BufferId::Out, 1, ElementType::F32, &out);
         if self.path == WeightPath::Buffered {
             let copies = match self.strategy {
-                Strategy::Strip if self.tile.decodes_ahead => 2,
+                Strategy::Strip if self.decodes_next_weights() => 2,
                 Strategy::Auto | Strategy::Strip => 1,
                 Strategy::Dma | Strategy::Smem => 2,
             };
@@ -299,6 +305,12 @@ impl CpuPlan {
     /// Tiles of a row block, in runs of at most `most` tiles with equal row counts.
     pub fn tiles(&self, rows: Range<usize>, most: usize) -> TileRuns {
         TileRuns::new(rows, self.tile, most)
+    }
+
+    /// Whether tiles decode the weights of the next step, beside those that they multiply by. With more rows
+    /// the first tile of a step decodes its own weights: then both would not stay in the L1 cache.
+    pub fn decodes_next_weights(&self) -> bool {
+        self.tile.decodes_ahead && self.block_rows <= RegisterTile::FEW_ROWS
     }
 
     /// Whether a result of f32 is too large to stay in the caches beside the operands.

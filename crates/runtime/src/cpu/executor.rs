@@ -1,4 +1,4 @@
-//! Threads that a multiplication runs on: rayon's, or those of the application.
+//! Threads that a multiplication runs on: those of a pool, or of the application.
 
 use std::{
     fmt,
@@ -7,6 +7,8 @@ use std::{
 };
 
 use rayon::prelude::*;
+
+use super::pool::Pool;
 
 /// Threads of another library, used in place of a pool of Octile's own.
 ///
@@ -47,21 +49,40 @@ pub trait Executor: fmt::Debug + Send + Sync {
     fn execute(&self, work: &(dyn Fn() + Sync));
 }
 
-/// Calls `work` once with each index below `count`, on several threads.
-pub(super) fn for_each(executor: Option<&dyn Executor>, count: usize, work: impl Fn(usize) + Sync + Send) {
-    let Some(executor) = executor else {
-        return (0..count).into_par_iter().with_max_len(1).for_each(work);
-    };
-    let next = AtomicUsize::new(0);
-    let claim = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < count);
-    let run = || {
-        while let Some(index) = claim() {
-            work(index);
+/// The threads of one call.
+#[derive(Clone, Copy)]
+pub(super) enum Team<'a> {
+    /// The calling thread.
+    Alone,
+    /// The calling thread and helpers.
+    Pool(&'a Pool),
+    /// The rayon pool that the calling thread belongs to: a second one would compete with it for the cores.
+    CallersPool,
+    Application(&'a dyn Executor),
+}
+
+impl Team<'_> {
+    /// Calls `work` once with each index below `count`.
+    pub(super) fn for_each(self, count: usize, work: impl Fn(usize) + Sync + Send) {
+        let next = AtomicUsize::new(0);
+        let claim = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < count);
+        let run = || {
+            while let Some(index) = claim() {
+                work(index);
+            }
+        };
+        match self {
+            Self::Alone => {}
+            Self::Pool(pool) => pool.execute(count.saturating_sub(1), &run),
+            Self::CallersPool => {
+                (0..count).into_par_iter().with_max_len(1).for_each(&work);
+                return;
+            }
+            Self::Application(executor) => executor.execute(&run),
         }
-    };
-    executor.execute(&run);
-    // What an executor has left, if it made no calls.
-    run();
+        // What is left: an executor may make no calls.
+        run();
+    }
 }
 
 /// The chunks of a slice, which threads borrow one by one.
@@ -117,16 +138,19 @@ mod tests {
 
     #[test]
     fn every_index_is_used_once_whatever_the_executor_does() {
-        let executors: [Option<&dyn Executor>; 4] = [None, Some(&Calls(0)), Some(&Calls(1)), Some(&Calls(9))];
-        for executor in executors {
+        let pool = Pool::start(3, |_| ()).unwrap();
+        let teams = [Team::Alone, Team::Pool(&pool), Team::CallersPool];
+        let executors = [Calls(0), Calls(1), Calls(9)];
+        let teams = teams.into_iter().chain(executors.iter().map(|calls| Team::Application(calls)));
+        for (at, team) in teams.enumerate() {
             let mut values = vec![0; 23];
             let chunks = Chunks::new(&mut values, 4);
             assert_eq!(chunks.count(), 6);
-            for_each(executor, chunks.count(), |index| {
+            team.for_each(chunks.count(), |index| {
                 // SAFETY: each index comes once.
                 unsafe { chunks.get(index) }.iter_mut().for_each(|value| *value += index + 1);
             });
-            assert_eq!(values, (0..23).map(|at| at / 4 + 1).collect::<Vec<_>>(), "{executor:?}");
+            assert_eq!(values, (0..23).map(|at| at / 4 + 1).collect::<Vec<_>>(), "team {at}");
         }
     }
 }

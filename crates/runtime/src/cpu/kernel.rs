@@ -2,7 +2,7 @@
 
 mod args;
 
-pub(super) use args::{Target, TileArgs, TileState};
+pub(super) use args::{MoreSlabs, Target, TileArgs, TileState};
 
 use std::{mem::MaybeUninit, ops::Range};
 
@@ -301,6 +301,7 @@ where
     // SAFETY: the caller guarantees room for whole runs of 64 values, and for the ISA.
     unsafe {
         for line in lines {
+            prefetch_stream(line.as_ptr());
             V::decode_line(line.as_ptr(), out);
             out = out.add(32 * V::PAIR);
         }

@@ -1,6 +1,9 @@
 //! ISA selection and the thread pool.
 
-use std::collections::HashMap;
+use std::{
+    collections::HashMap,
+    sync::{Mutex, PoisonError},
+};
 
 use octile_core::{
     Problem, QuantizedWeight, Strategy,
@@ -14,7 +17,7 @@ use octile_core::{
 use super::{
     PackedWeight, Workspace,
     dispatch::{self, DispatchSource, INVARIANT_VARIABLE, ISA_VARIABLE},
-    executor::Executor,
+    executor::{Executor, Team},
     isa,
     threads::Threads,
     tuned,
@@ -49,7 +52,7 @@ pub enum CpuError {
         /// Number of threads.
         threads: usize,
         /// The reason.
-        reason: rayon::ThreadPoolBuildError,
+        reason: std::io::Error,
     },
 }
 
@@ -221,8 +224,8 @@ impl Cpu {
     pub(super) fn threads_for(&self, problem: &Problem) -> usize {
         match self.executor {
             _ if self.spreads_small_work => self.threads(),
-            Some(_) => useful_spinning_threads(problem, self.threads()),
-            None => useful_threads(problem, self.threads()),
+            Some(_) => useful_spinning_threads(problem, self.isa_for(problem), self.threads()),
+            None => useful_threads(problem, self.isa_for(problem), self.threads()),
         }
     }
 
@@ -232,11 +235,16 @@ impl Cpu {
         let tuned = if self.tuned.is_empty() { None } else { self.tuned.get(problem) };
         match tuned {
             Some(choice) if strategy == Strategy::Strip => *choice,
-            _ => CpuChoice {
-                isa: self.isa_for(problem),
-                threads: self.threads_for(problem),
-                blocking: Blocking::default(),
-            },
+            _ => self.default_choice(problem),
+        }
+    }
+
+    /// The choices that a plan follows from without tuned tables.
+    pub fn default_choice(&self, problem: &Problem) -> CpuChoice {
+        CpuChoice {
+            isa: self.isa_for(problem),
+            threads: self.threads_for(problem),
+            blocking: Blocking::default(),
         }
     }
 
@@ -269,29 +277,38 @@ impl Cpu {
     /// Packs a weight with the threads, so that those which will read it touch it first: on machines with
     /// several memory nodes its pages are spread over them.
     pub fn pack(&self, weight: &QuantizedWeight) -> PackedWeight {
-        let pack = || PackedWeight::in_parts(weight, self.threads());
-        let is_worth_waking = weight.codes().len() >= WORTH_PACKING_TOGETHER && self.threads() > 1;
-        let is_worth_waking = is_worth_waking && self.executor.is_none();
-        let packed = is_worth_waking.then(|| self.install(pack).ok()).flatten();
-        packed.unwrap_or_else(|| PackedWeight::new(weight))
+        let is_large = weight.codes().len() >= WORTH_PACKING_TOGETHER;
+        let parts = if is_large && self.executor.is_none() { self.threads() } else { 1 };
+        let packed = self.with_team(parts, |team| PackedWeight::made_by(team, weight, parts));
+        packed.unwrap_or_else(|_| PackedWeight::new(weight))
     }
 
-    /// The threads of the application, if it lends them.
-    pub(super) fn executor(&self) -> Option<&'static dyn Executor> {
-        self.executor
-    }
-
-    /// Runs `work` where rayon uses the threads.
-    pub(super) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> Result<R, CpuError> {
-        self.threads.install(work)
-    }
-
-    /// Runs `work` on every thread that can be started, the calling one at least.
-    pub(super) fn on_each_thread<R: Send>(&self, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
-        let pool = (self.threads() > 1).then(|| self.threads.pool().ok()).flatten();
-        match pool {
-            Some(pool) => pool.broadcast(|context| work(context.index())),
-            None => vec![work(0)],
+    /// Calls `work` with the threads that multiply: of the application, of the pool that the calling thread
+    /// belongs to, or of this backend's, which are started if need be.
+    pub(super) fn with_team<R>(
+        &self,
+        workers: usize,
+        work: impl FnOnce(Team<'_>) -> R,
+    ) -> Result<R, CpuError> {
+        match self.executor {
+            _ if workers <= 1 => Ok(work(Team::Alone)),
+            Some(executor) => Ok(work(Team::Application(executor))),
+            None if rayon::current_thread_index().is_some() => Ok(work(Team::CallersPool)),
+            None => Ok(work(Team::Pool(&*self.threads.pool()?))),
         }
+    }
+
+    /// Calls `work` as often as there are threads, each time on another one unless they cannot be started.
+    pub(super) fn on_each_thread<R: Send>(&self, work: impl Fn(usize) -> R + Sync) -> Vec<R> {
+        let threads = self.threads();
+        let results = Mutex::new(Vec::with_capacity(threads));
+        let work = |thread| {
+            let result = work(thread);
+            results.lock().unwrap_or_else(PoisonError::into_inner).push(result);
+        };
+        if self.with_team(threads, |team| team.for_each(threads, work)).is_err() {
+            work(0);
+        }
+        results.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 }

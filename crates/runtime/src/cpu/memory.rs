@@ -8,7 +8,7 @@ use std::{
     ptr::NonNull,
 };
 
-use rayon::prelude::*;
+use super::executor::{Chunks, Team};
 
 /// A cache line, the unit of allocation.
 #[derive(Debug, Clone, Copy)]
@@ -32,12 +32,11 @@ unsafe impl Sync for Memory {}
 
 impl Memory {
     pub(super) fn zeroed(len: usize) -> Self {
-        Self::zeroed_in_parts(len, len)
+        Self::zeroed_by(Team::Alone, len, len)
     }
 
-    /// Memory whose parts of `part` lines are zeroed, and so touched first, by rayon's threads if there are
-    /// several.
-    pub(super) fn zeroed_in_parts(len: usize, part: usize) -> Self {
+    /// Memory whose parts of `part` lines are zeroed, and so touched first, by several threads.
+    pub(super) fn zeroed_by(team: Team<'_>, len: usize, part: usize) -> Self {
         if len == 0 {
             return Self::default();
         }
@@ -47,12 +46,9 @@ impl Memory {
             let Some(lines) = NonNull::new(alloc(layout).cast::<Line>()) else { handle_alloc_error(layout) };
             ask_for_large_pages(lines.as_ptr().cast(), layout.size());
             let memory = std::slice::from_raw_parts_mut(lines.as_ptr().cast::<MaybeUninit<Line>>(), len);
-            let zero = |part: &mut [MaybeUninit<Line>]| part.fill(MaybeUninit::zeroed());
-            if part < len {
-                memory.par_chunks_mut(part).for_each(zero);
-            } else {
-                zero(memory);
-            }
+            let parts = Chunks::new(memory, part);
+            // Each index comes once.
+            team.for_each(parts.count(), |index| parts.get(index).fill(MaybeUninit::zeroed()));
             Self { lines, len }
         }
     }

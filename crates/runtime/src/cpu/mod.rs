@@ -39,6 +39,7 @@ mod operands;
 mod pack;
 mod packed;
 pub mod peak;
+mod pool;
 mod quantize;
 mod smem;
 mod strip;

@@ -16,7 +16,7 @@ use super::{
     Activation, Cpu, CpuError, Output, WeightRef, Workspace,
     auto::Auto,
     dma::Dma,
-    executor::{self, Chunks, Executor},
+    executor::{Chunks, Team},
     isa,
     memory::Line,
     nest::{self, Call, Out, SharedWork, TileScales, Values, X},
@@ -149,11 +149,8 @@ impl Cpu {
         );
         let call = Call { plan, kernels: isa::kernels(plan.isa, plan.operand), weight };
         let out = Out::new(out);
-        let executor = self.executor();
-        let multiply = || multiply_strips(call, x, scratch, executor, &out);
-        // The calling thread works alone: waking another one takes longer than a small multiplication.
-        let needs_pool = plan.workers() > 1 && executor.is_none();
-        if needs_pool { self.install(multiply)? } else { multiply() }
+        // Waking another thread takes longer than a small multiplication.
+        self.with_team(plan.workers(), |team| multiply_strips(call, x, scratch, team, &out))?
     }
 }
 
@@ -162,7 +159,7 @@ fn multiply_strips<T: Output>(
     call: Call<'_>,
     x: Activation<'_>,
     scratch: Scratch<'_>,
-    executor: Option<&dyn Executor>,
+    team: Team<'_>,
     out: &Out<'_, T>,
 ) -> Result<(), MultiplyError> {
     let Call { plan, kernels, weight } = call;
@@ -185,11 +182,11 @@ fn multiply_strips<T: Output>(
                 scales: x.scales(),
                 rows_per_scale: x.granularity().rows(problem.quant_block),
             };
-            run_workers(&SharedWork { call, x }, 0..problem.m, executor, memory, claims, out);
+            run_workers(&SharedWork { call, x }, 0..problem.m, team, memory, claims, out);
         }
         Activation::Plain(floats) => {
             let x = X { first_row: 0, values: Values::Plain(floats), scales: &[], rows_per_scale: 1 };
-            run_workers(&SharedWork { call, x }, 0..problem.m, executor, memory, claims, out);
+            run_workers(&SharedWork { call, x }, 0..problem.m, team, memory, claims, out);
         }
         Activation::Quantize(floats, granularity) => {
             let rows_per_scale = granularity.rows(problem.quant_block);
@@ -203,10 +200,10 @@ fn multiply_strips<T: Output>(
                     rows_per_scale,
                     quant_block: problem.quant_block.size(),
                 };
-                let scales = quantize.run(plan.workers() > 1, executor, codes, scales)?;
+                let scales = quantize.run(team, codes, scales)?;
                 check_products(scales)?;
                 let x = X { first_row: rows.start, values: Values::Codes(codes), scales, rows_per_scale };
-                run_workers(&SharedWork { call, x }, rows, executor, memory, claims, out);
+                run_workers(&SharedWork { call, x }, rows, team, memory, claims, out);
             }
         }
     }
@@ -217,7 +214,7 @@ fn multiply_strips<T: Output>(
 fn run_workers<T: Output>(
     work: &SharedWork<'_>,
     rows: Range<usize>,
-    executor: Option<&dyn Executor>,
+    team: Team<'_>,
     memory: &mut [Line],
     claims: &[Claims],
     out: &Out<'_, T>,
@@ -228,12 +225,9 @@ fn run_workers<T: Output>(
         let lanes = Lanes { work, rows: rows.clone(), claims };
         lanes.for_worker(worker, |lane, claims| run_lane(work, lane, claims, memory, out));
     };
-    if plan.workers() == 1 {
-        return run((0, memory));
-    }
     let memory = Chunks::new(memory, thread_lines(plan));
     // SAFETY: each worker is run once.
-    executor::for_each(executor, plan.workers(), |worker| run((worker, unsafe { memory.get(worker) })));
+    team.for_each(plan.workers(), |worker| run((worker, unsafe { memory.get(worker) })));
 }
 
 /// The lanes of some rows, and what is claimed of each.

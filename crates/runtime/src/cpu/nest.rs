@@ -10,7 +10,7 @@ use octile_core::{
 };
 
 use super::{
-    kernel::{Kernels, Target, TileArgs, TileState},
+    kernel::{Kernels, MoreSlabs, Target, TileArgs, TileState},
     operands::{Floats, Output, WeightRef},
     pack::GROUP,
 };
@@ -32,8 +32,14 @@ pub(super) trait Fetch {
     /// The weights of a step.
     fn weights(&mut self, step: &Step) -> Weights;
 
-    /// The codes of the next step, if they are contiguous.
+    /// The codes of the next step, if they are contiguous; or of this one, if its tiles decode them.
     fn ahead(&mut self, _next: Option<&Step>) -> Option<Ahead> {
+        None
+    }
+
+    /// What a call needs that goes through all `slabs` of the panel of a step, the first one; none if calls
+    /// do not.
+    fn following(&mut self, _step: &Step, _slabs: usize) -> Option<Following> {
         None
     }
 
@@ -65,14 +71,23 @@ pub(super) enum Weights {
     CodesFor(*const u8, *mut u8),
 }
 
-/// What the tiles of a step do for the next one.
+/// What the tiles of a step decode or prefetch.
 #[derive(Clone, Copy)]
 pub(super) struct Ahead {
     /// Packed codes, to be prefetched.
     pub codes: *const u8,
     pub pairs: usize,
-    /// Where tiles that decode ahead put them decoded; null for other tiles.
+    /// Where tiles that decode put the weights: this step's or the next one's; null for other tiles.
     pub decoded: *mut u8,
+}
+
+/// The slabs of a panel after the first.
+#[derive(Clone, Copy)]
+pub(super) struct Following {
+    /// Packed codes, slab by slab.
+    pub codes: *const u8,
+    /// Another buffer for decoded weights: slabs alternate.
+    pub buffer: *mut u8,
 }
 
 /// Activations before decoding.
@@ -304,6 +319,10 @@ pub(super) fn run<T: Output>(
             work.decode_x(rows.clone(), depth.clone(), x);
         }
         let mut weights = fetch.weights(&step);
+        let slabs = slabs_at_once(plan, rows.len());
+        let following = if slabs > 1 { fetch.following(&step, slabs) } else { None };
+        let last_step = following.and_then(|_| steps.nth(slabs - 2));
+        let is_last = last_step.as_ref().unwrap_or(&step).last;
         let w_scales = work.w_scales(&step).as_ptr();
         let x = &x[x_offset(plan, &step)..];
         let sums = &mut sums[step.slot * plan.block_rows * PANEL..][..plan.block_rows * PANEL];
@@ -319,7 +338,7 @@ pub(super) fn run<T: Output>(
             let ahead = if run.tiles.start == 0 { fetch.ahead(steps.peek()) } else { None };
             let (x_scales, x_scale_stride) = fetch.x_scales(&step, &run.rows);
             // SAFETY: rows and panels of steps are inside the matrix.
-            let direct = unsafe { out.for_tiles(run.rows.start, step.panel, kernels) }.filter(|_| step.last);
+            let direct = unsafe { out.for_tiles(run.rows.start, step.panel, kernels) }.filter(|_| is_last);
             let args = TileArgs {
                 tiles: run.tiles.len(),
                 rows: run.tile_rows,
@@ -338,6 +357,14 @@ pub(super) fn run<T: Output>(
                 out: direct.unwrap_or(first_sum),
                 out_stride: if direct.is_some() { out.stride } else { PANEL },
                 target: if direct.is_some() { result } else { Target::Sums },
+                slabs: following.zip(last_step.as_ref()).map(|(following, last)| MoreSlabs {
+                    count: slabs - 1,
+                    last_pairs: last.depth.len().div_ceil(2),
+                    x_bytes: plan.block_rows * plan.x_row_bytes(),
+                    codes: following.codes,
+                    buffer: following.buffer,
+                    sums: first_sum,
+                }),
                 state: prepared.state,
             };
             // SAFETY: `x`, `sums`, `out` and the scales have the rows and blocks of the tiles, and the
@@ -346,7 +373,7 @@ pub(super) fn run<T: Output>(
             if let Weights::CodesFor(_, buffer) = weights {
                 weights = Weights::Decoded(buffer);
             }
-            let is_narrowed_here = step.last && direct.is_none();
+            let is_narrowed_here = is_last && direct.is_none();
             if is_narrowed_here || !fetch.keeps_scales() {
                 prepared.finish();
             }
@@ -390,6 +417,14 @@ impl Drop for Prepared<'_> {
         // SAFETY: entered when this value was made.
         unsafe { (self.kernels.leave)() };
     }
+}
+
+/// Slabs of a panel that a call of the microkernel may go through: with few rows one is little work. The
+/// tiles must be of equal size, for all of them to use weights that are decoded once.
+fn slabs_at_once(plan: &CpuPlan, rows: usize) -> usize {
+    let are_equal = rows.is_multiple_of(plan.tile.rows) || rows < plan.tile.rows;
+    let covers_k = plan.pass_slabs * plan.tile.slab >= plan.problem.k;
+    if plan.decodes_next_weights() && are_equal && covers_k { plan.pass_slabs } else { 1 }
 }
 
 /// Byte offset of a step's activations.

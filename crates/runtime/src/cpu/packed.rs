@@ -18,10 +18,9 @@ use octile_core::{
     problem::ProblemError, quantize::largest_scale,
 };
 
-use rayon::prelude::*;
-
 use super::{
-    memory::{Line, Memory, bytes, bytes_mut},
+    executor::{Chunks, Team},
+    memory::{Memory, bytes, bytes_mut},
     pack::{GROUP, pack, place},
 };
 
@@ -379,7 +378,7 @@ impl PackedWeight {
     /// # Panics
     /// If the padded weight exceeds the address space.
     pub fn new(weight: &QuantizedWeight) -> Self {
-        Self::in_parts(weight, 1)
+        Self::made_by(Team::Alone, weight, 1)
     }
 
     /// Packs a weight that the caller has, on one thread. Rejects codes and scales that are not finite.
@@ -387,31 +386,35 @@ impl PackedWeight {
         let layout = PackedLayout::new([weight.rows(), weight.cols()], weight.quant_block())?;
         let largest_scale = weight.check_scales()?;
         weight.check_codes()?;
-        Ok(Self::write(weight, layout, largest_scale, 1))
+        Ok(Self::write(Team::Alone, weight, layout, largest_scale, 1))
     }
 
-    /// The same as [`PackedWeight::new`], in parts that rayon's threads share.
-    pub(super) fn in_parts(weight: &QuantizedWeight, parts: usize) -> Self {
+    /// The same as [`PackedWeight::new`], in parts that several threads share.
+    pub(super) fn made_by(team: Team<'_>, weight: &QuantizedWeight, parts: usize) -> Self {
         let weight = WeightView::from(weight);
         let layout = PackedLayout::new([weight.rows(), weight.cols()], weight.quant_block());
         let layout = layout.expect("a weight in memory is addressable");
         let largest_scale = weight.check_scales().expect("checked when the weight was made");
-        Self::write(weight, layout, largest_scale, parts)
+        Self::write(team, weight, layout, largest_scale, parts)
     }
 
-    fn write(weight: WeightView<'_>, layout: PackedLayout, largest_scale: f32, parts: usize) -> Self {
+    fn write(
+        team: Team<'_>,
+        weight: WeightView<'_>,
+        layout: PackedLayout,
+        largest_scale: f32,
+        parts: usize,
+    ) -> Self {
         // Panels are whole lines.
         let part_panels = layout.panels().div_ceil(parts);
         let part_lines = part_panels * layout.panel_bytes() / HEADER;
-        let mut panels = Memory::zeroed_in_parts(layout.bytes() / HEADER, part_lines);
-        let write = |(part, lines): (usize, &mut [Line])| {
+        let mut panels = Memory::zeroed_by(team, layout.bytes() / HEADER, part_lines);
+        let chunks = Chunks::new(&mut panels, part_lines);
+        team.for_each(chunks.count(), |part| {
+            // SAFETY: each index comes once.
+            let lines = unsafe { chunks.get(part) };
             layout.write(weight, largest_scale, part * part_panels, bytes_mut(lines));
-        };
-        if parts == 1 {
-            write((0, &mut panels));
-        } else {
-            panels.par_chunks_mut(part_lines).enumerate().for_each(write);
-        }
+        });
         Self { panels, layout, largest_scale }
     }
 

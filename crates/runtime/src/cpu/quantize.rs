@@ -8,7 +8,7 @@ use std::{
 use octile_core::{QuantBlock, QuantizeError, quantize::scale_of};
 
 use super::{
-    executor::{self, Chunks, Executor},
+    executor::{Chunks, Team},
     kernel::Kernels,
     operands::Floats,
 };
@@ -30,11 +30,10 @@ const INFINITY: u32 = f32::INFINITY.to_bits();
 
 impl Quantize<'_> {
     /// The same codes and scales as [`octile_core::QuantizedActivation::quantize`]. Returns the scales of the
-    /// strip. `in_pool` if this thread belongs to a thread pool, or has an executor, that may help.
+    /// strip.
     pub(super) fn run<'a>(
         &self,
-        in_pool: bool,
-        executor: Option<&dyn Executor>,
+        team: Team<'_>,
         codes: &mut [u8],
         scales: &'a mut [f32],
     ) -> Result<&'a [f32], QuantizeError> {
@@ -50,16 +49,12 @@ impl Quantize<'_> {
                 all_finite.store(false, Ordering::Relaxed);
             }
         };
-        if in_pool && codes.len() > MOST_ALONE {
-            let chunks = (Chunks::new(codes, codes_per_scale), Chunks::new(scales, blocks));
-            executor::for_each(executor, chunks.0.count(), |index| {
-                // SAFETY: each index comes once.
-                block_row((index, unsafe { (chunks.0.get(index), chunks.1.get(index)) }));
-            });
-        } else {
-            let codes = codes.chunks_mut(codes_per_scale);
-            codes.zip(scales.chunks_mut(blocks)).enumerate().for_each(block_row);
-        }
+        let team = if codes.len() > MOST_ALONE { team } else { Team::Alone };
+        let chunks = (Chunks::new(codes, codes_per_scale), Chunks::new(scales, blocks));
+        team.for_each(chunks.0.count(), |index| {
+            // SAFETY: each index comes once.
+            block_row((index, unsafe { (chunks.0.get(index), chunks.1.get(index)) }));
+        });
         if all_finite.into_inner() {
             return Ok(scales);
         }
@@ -69,12 +64,14 @@ impl Quantize<'_> {
     /// Quantizes the rows that share scales; returns false if a value is not finite.
     fn block_row(&self, first: usize, codes: &mut [u8], scales: &mut [f32]) -> bool {
         let k = self.floats.cols();
+        let rows = codes.len() / k;
         let mut buffer = [0.0; QuantBlock::B512.size()];
         for (block, scale) in scales.iter_mut().enumerate() {
             let columns = block * self.quant_block..k.min((block + 1) * self.quant_block);
+            let mut values: &[f32] = &[];
             let mut largest = 0;
-            for row in 0..codes.len() / k {
-                let values = self.widened(first + row, columns.clone(), &mut buffer);
+            for row in 0..rows {
+                values = self.widened(first + row, columns.clone(), &mut buffer);
                 // SAFETY: the kernels were selected for this CPU.
                 largest = largest.max(unsafe { (self.kernels.abs_max_bits)(values) });
             }
@@ -84,7 +81,10 @@ impl Quantize<'_> {
             let (block_scale, inverse) = scale_of(f32::from_bits(largest));
             *scale = block_scale;
             for (row, codes) in codes.chunks_exact_mut(k).enumerate() {
-                let values = self.widened(first + row, columns.clone(), &mut buffer);
+                // A single row is still there.
+                if rows > 1 {
+                    values = self.widened(first + row, columns.clone(), &mut buffer);
+                }
                 // SAFETY: the kernels were selected for this CPU.
                 unsafe { (self.kernels.encode)(values, inverse, &mut codes[columns.clone()]) };
             }

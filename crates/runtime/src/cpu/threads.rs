@@ -6,9 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
-use rayon::{ThreadPool, ThreadPoolBuilder};
-
-use super::CpuError;
+use super::{CpuError, pool::Pool};
 
 /// A number of threads.
 #[derive(Debug)]
@@ -29,14 +27,14 @@ struct PoolKind {
 struct Started {
     /// The process that the threads belong to: they are not inherited by a fork.
     process: u32,
-    pool: Arc<ThreadPool>,
+    pool: Arc<Pool>,
 }
 
 /// A pool that some backend of this process, or of its parent before a fork, has started.
 struct Known {
     process: u32,
     kind: PoolKind,
-    pool: Weak<ThreadPool>,
+    pool: Weak<Pool>,
 }
 
 static POOLS: Mutex<Vec<Known>> = Mutex::new(Vec::new());
@@ -50,17 +48,8 @@ impl Threads {
         self.kind.count
     }
 
-    /// Runs `work` where rayon uses these threads. Inside a pool of the caller's it uses that one: a second
-    /// pool would compete with it for the cores.
-    pub(super) fn install<R: Send>(&self, work: impl FnOnce() -> R + Send) -> Result<R, CpuError> {
-        if rayon::current_thread_index().is_some() {
-            return Ok(work());
-        }
-        Ok(self.pool()?.install(work))
-    }
-
     /// The threads, started if need be.
-    pub(super) fn pool(&self) -> Result<Arc<ThreadPool>, CpuError> {
+    pub(super) fn pool(&self) -> Result<Arc<Pool>, CpuError> {
         let mut started = self.started.lock().unwrap_or_else(PoisonError::into_inner);
         let process = std::process::id();
         if let Some(started) = &*started
@@ -76,7 +65,7 @@ impl Threads {
 }
 
 /// The pool of this kind, started if need be.
-fn shared(process: u32, kind: PoolKind) -> Result<Arc<ThreadPool>, CpuError> {
+fn shared(process: u32, kind: PoolKind) -> Result<Arc<Pool>, CpuError> {
     let mut pools = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     pools.retain(|known| known.process == process && known.pool.strong_count() > 0);
     let same = pools.iter().find(|known| known.kind == kind);
@@ -84,13 +73,9 @@ fn shared(process: u32, kind: PoolKind) -> Result<Arc<ThreadPool>, CpuError> {
         return Ok(pool);
     }
     let PoolKind { count, pinned } = kind;
-    let mut builder = ThreadPoolBuilder::new().num_threads(count).thread_name(|at| format!("octile-{at}"));
-    if pinned {
-        let cores = affinity::allowed_cores();
-        builder = builder.start_handler(move |at| affinity::stay_on(&cores, at));
-    }
-    let pool = builder.build().map_err(|reason| CpuError::Threads { threads: count, reason })?;
-    let pool = Arc::new(pool);
+    let cores = if pinned { affinity::allowed_cores() } else { Vec::new() };
+    let pool = Pool::start(count, move |helper| affinity::stay_on(&cores, helper));
+    let pool = Arc::new(pool.map_err(|reason| CpuError::Threads { threads: count, reason })?);
     pools.push(Known { process, kind, pool: Arc::downgrade(&pool) });
     Ok(pool)
 }

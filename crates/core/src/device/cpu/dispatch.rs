@@ -140,11 +140,11 @@ mod tests {
         let rates = |isa, gflops| IsaRates { isa, gflops };
         let slow_bf16 = CpuRates {
             bf16: vec![
-                rates(Isa::Avx512, [10.0, 40.0, 60.0, 80.0, 80.0]),
-                rates(Isa::Avx512Bf16, [15.0, 30.0, 40.0, 40.0, 40.0]),
-                rates(Isa::Amx, [5.0, 20.0, 40.0, 160.0, 640.0]),
+                rates(Isa::Avx512, [10.0, 20.0, 40.0, 60.0, 80.0, 80.0]),
+                rates(Isa::Avx512Bf16, [15.0, 22.0, 30.0, 40.0, 40.0, 40.0]),
+                rates(Isa::Amx, [5.0, 10.0, 20.0, 40.0, 160.0, 640.0]),
             ],
-            f32: vec![rates(Isa::Avx2, [12.0; 5]), rates(Isa::Avx512, [10.0, 40.0, 60.0, 80.0, 80.0])],
+            f32: vec![rates(Isa::Avx2, [12.0; 6]), rates(Isa::Avx512, [10.0, 20.0, 40.0, 60.0, 80.0, 80.0])],
         };
         let all = IsaDispatch::fastest(&slow_bf16, &Isa::ALL).unwrap();
         assert_eq!(
@@ -179,8 +179,10 @@ mod tests {
 
     #[test]
     fn a_close_race_goes_to_the_isa_for_many_rows() {
-        let rates =
-            |isa, few| IsaRates { isa, gflops: [few, few, 50.0, 50.0, if few > 10.0 { 50.0 } else { 99.0 }] };
+        let rates = |isa, few| IsaRates {
+            isa,
+            gflops: [few, few, few, 50.0, 50.0, if few > 10.0 { 50.0 } else { 99.0 }],
+        };
         let ranges = |few| fastest_ranges(&[rates(Isa::Avx512Bf16, 10.0), rates(Isa::Avx512, few)]).unwrap();
         assert_eq!(shown(&ranges(10.4)), ["avx512bf16: any number of rows"]);
         assert_eq!(ranges(12.0)[0].isa, Isa::Avx512);

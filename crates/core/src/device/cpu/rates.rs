@@ -4,7 +4,7 @@ use super::{Isa, Microarchitecture};
 
 /// Numbers of rows at which rates are measured. Times between them are interpolated; beyond the last they
 /// grow with the rows.
-pub const SAMPLED_ROWS: [usize; 5] = [1, 4, 8, 16, 64];
+pub const SAMPLED_ROWS: [usize; 6] = [1, 2, 4, 8, 16, 64];
 
 /// GFLOP/s of one ISA and one thread with a packed weight, at each of [`SAMPLED_ROWS`].
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -44,16 +44,17 @@ impl Microarchitecture {
     pub fn rates(self) -> Option<CpuRates> {
         let rates = |isa, gflops| IsaRates { isa, gflops };
         match self {
-            // Weight of 4096 x 4096, blocks of 128: bench/record/cpu-amx-emerald-rapids-2026-11-18.txt.
-            // Dot products of bf16 run at half the rate of f32 FMAs. x of f32 is multiplied by the same
-            // kernel as fp8 x with AVX-512.
+            // Weight of 4096 x 4096, blocks of 128: bench/record/cpu-rates-emerald-rapids-2026-11-18.json.
+            // AMX at one row is slower with two threads, which count here: 17 % at 3424 x 4096. Dot products
+            // of bf16 run at half the rate of f32 FMAs. x of f32 is multiplied by the same kernel as fp8 x
+            // with AVX-512.
             Self::SapphireRapids | Self::EmeraldRapids => Some(CpuRates {
                 bf16: vec![
-                    rates(Isa::Avx512, [27.1, 73.5, 85.0, 120.0, 145.5]),
-                    rates(Isa::Avx512Bf16, [31.2, 56.7, 65.8, 71.8, 81.3]),
-                    rates(Isa::Amx, [26.4, 102.8, 197.0, 375.7, 797.0]),
+                    rates(Isa::Avx512, [33.0, 56.5, 75.0, 86.5, 121.0, 143.0]),
+                    rates(Isa::Avx512Bf16, [33.3, 47.4, 59.6, 66.9, 72.1, 81.5]),
+                    rates(Isa::Amx, [28.5, 66.6, 130.6, 244.0, 462.0, 948.0]),
                 ],
-                f32: vec![rates(Isa::Avx512, [27.1, 73.5, 85.0, 120.0, 145.5])],
+                f32: vec![rates(Isa::Avx512, [33.0, 56.5, 75.0, 86.5, 121.0, 143.0])],
             }),
             _ => None,
         }
@@ -66,8 +67,8 @@ mod tests {
 
     #[test]
     fn times_between_samples_are_interpolated() {
-        let rates = IsaRates { isa: Isa::Avx2, gflops: [2.0, 4.0, 8.0, 8.0, 16.0] };
-        let times = [1, 4, 6, 8, 12, 16, 40, 64, 128].map(|rows| rates.time(rows));
-        assert_eq!(times, [1e3, 2e3, 2e3, 2e3, 3e3, 4e3, 6e3, 8e3, 16e3]);
+        let rates = IsaRates { isa: Isa::Avx2, gflops: [2.0, 4.0, 4.0, 8.0, 8.0, 16.0] };
+        let times = [1, 2, 3, 4, 6, 8, 12, 16, 40, 64, 128].map(|rows| rates.time(rows));
+        assert_eq!(times, [1e3, 1e3, 1.5e3, 2e3, 2e3, 2e3, 3e3, 4e3, 6e3, 8e3, 16e3]);
     }
 }

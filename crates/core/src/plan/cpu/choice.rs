@@ -64,9 +64,10 @@ impl CpuChoice {
     pub fn candidates(problem: &Problem, default: Self, isas: &[Isa], threads: usize) -> Vec<Self> {
         let operand = Isa::Amx.operand(problem.x);
         let is_worth = |isa: &Isa| *isa != Isa::Portable && isa.is_candidate(operand);
-        let counts = [default.threads, threads, useful_threads(problem, threads), threads.div_ceil(2), 1];
         let mut choices = vec![default];
         for isa in [default.isa].into_iter().chain(isas.iter().copied().filter(is_worth)) {
+            let useful = useful_threads(problem, isa, threads);
+            let counts = [default.threads, threads, useful, threads.div_ceil(2), 1];
             choices.extend(counts.map(|threads| Self { isa, threads, blocking: Blocking::default() }));
         }
         let rows = CpuPlan::with_choice(*problem, Strategy::Strip, default).block_rows;

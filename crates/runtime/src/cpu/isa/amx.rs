@@ -1,5 +1,5 @@
 //! AMX with bf16: tiles of 16 x 32 by 32 x 16 values per instruction. Weights and activations are decoded by
-//! AVX-512, weights one panel ahead, between the tile instructions.
+//! AVX-512 between the tile instructions, weights one panel ahead for few rows, two steps ahead for many.
 
 mod pending;
 mod permission;
@@ -19,12 +19,12 @@ use self::{
     tiles::{STEP_PAIRS, Stored, TILE_ROWS, W_PAIR, X_STEP, add_step, restart_step, store_accumulators},
 };
 use super::avx512bf16::{self, Tables};
-use crate::cpu::kernel::{Kernels, Target, TileArgs, TileFn, TileState};
+use crate::cpu::kernel::{Kernels, MoreSlabs, Target, TileArgs, TileFn, TileState};
 
 /// Bytes from one code of a packed panel to the one that is prefetched meanwhile.
 const PREFETCH: usize = 2048;
 
-/// Weights that are decoded between the steps, `AT_ONCE` pairs of k at a time.
+/// Weights, of this call or the next, that are decoded between the steps, `AT_ONCE` pairs of k at a time.
 struct DecodeAhead<const AT_ONCE: usize> {
     tables: Tables,
     codes: *const u8,
@@ -78,7 +78,12 @@ impl<const AT_ONCE: usize> DecodeAhead<AT_ONCE> {
     }
 }
 
-/// Pairs of k that a call decodes for the next one.
+/// Whether the first tile of a call decodes the weights that it multiplies by.
+fn decodes_own(args: &TileArgs) -> bool {
+    args.keep.cast_const() == args.w
+}
+
+/// Pairs of k that a call decodes.
 fn pairs_ahead(args: &TileArgs) -> usize {
     if args.keep.is_null() { 0 } else { args.ahead_pairs }
 }
@@ -140,12 +145,50 @@ unsafe fn finish(state: *mut TileState) {
     }
 }
 
-/// Multiplies tiles of up to `HALVES` times 16 rows, and decodes weights for the next call.
+/// Multiplies tiles of up to `HALVES` times 16 rows, and decodes its weights or those of the next call.
 unsafe fn tile<const HALVES: usize>(args: &TileArgs) {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match args.slabs {
+            None => slab::<HALVES>(args),
+            Some(more) => whole_panel::<HALVES>(args, more),
+        }
+    }
+}
+
+/// Goes through the slabs of a panel, each of which decodes the weights of the next one.
+unsafe fn whole_panel<const HALVES: usize>(args: &TileArgs, more: MoreSlabs) {
+    let mut at = TileArgs { out: more.sums, out_stride: PANEL, target: Target::Sums, ..*args };
+    (at.ahead, at.keep) = (more.codes, more.buffer);
+    let mut buffers = [args.w.cast_mut(), more.buffer];
+    let blocks = args.pairs.div_ceil(args.block_pairs);
+    for left in (0..more.count).rev() {
+        at.ahead_pairs = if left == 0 { more.last_pairs } else { args.pairs };
+        // SAFETY: the caller's promise; the slab decodes what the next one multiplies by.
+        unsafe { slab::<HALVES>(&at) };
+        at.x = at.x.wrapping_add(more.x_bytes);
+        at.x_scales = at.x_scales.wrapping_add(blocks * args.x_scale_stride);
+        at.w_scales = at.w_scales.wrapping_add(blocks);
+        at.ahead = at.ahead.wrapping_add(at.ahead_pairs * 2 * PANEL);
+        (at.pairs, at.sums) = (at.ahead_pairs, more.sums);
+        buffers.reverse();
+        (at.w, at.keep) = (buffers[0], buffers[1]);
+    }
+    let keep = if args.keep.is_null() { args.keep } else { at.keep };
+    let TileArgs { out, out_stride, target, ahead, ahead_pairs, .. } = *args;
+    // SAFETY: the caller's promise.
+    unsafe { slab::<HALVES>(&TileArgs { out, out_stride, target, keep, ahead, ahead_pairs, ..at }) }
+}
+
+/// Goes through one slab.
+unsafe fn slab<const HALVES: usize>(args: &TileArgs) {
     let steps = args.tiles * args.pairs.div_ceil(STEP_PAIRS);
     // SAFETY: the caller's promise. A loop whose length is not constant ends in a mispredicted branch, which
     // the tiles would wait for.
     unsafe {
+        if decodes_own(args) {
+            return decoding_tile::<HALVES, STEP_PAIRS>(args);
+        }
         match pairs_ahead(args).div_ceil(steps) {
             0 => decoding_tile::<HALVES, 0>(args),
             1 => decoding_tile::<HALVES, 1>(args),
@@ -180,6 +223,12 @@ unsafe fn decoding_tile<const HALVES: usize, const AT_ONCE: usize>(args: &TileAr
         let mut pending = (*pipeline).pending;
         let mut is_odd = (*pipeline).is_odd;
         let mut ahead = DecodeAhead::<AT_ONCE>::new(args);
+        if decodes_own(args) {
+            pad(args.keep, args.ahead_pairs);
+            // Tile loads wait until weights are in the L1 cache, so these are decoded two steps ahead.
+            ahead.decode();
+            ahead.decode();
+        }
         let mut out = destination(args);
         let requests = args.target != Target::Sums && !out.streams;
         for tile in 0..args.tiles {
@@ -233,7 +282,7 @@ unsafe fn decoding_tile<const HALVES: usize, const AT_ONCE: usize>(args: &TileAr
         while ahead.left > 0 {
             ahead.decode();
         }
-        if !args.keep.is_null() {
+        if !args.keep.is_null() && !decodes_own(args) {
             pad(args.keep, args.ahead_pairs);
         }
         (*pipeline).pending = pending;

@@ -113,10 +113,10 @@ impl Tables {
     pub(super) unsafe fn load() -> Self {
         // SAFETY: tables have 128 bytes, and the caller guarantees the ISA.
         unsafe {
-            let load = |table: &[u8; 128], at| _mm512_loadu_si512(table.as_ptr().add(at).cast());
+            let (low, high) = (LOW_BYTES.as_ptr(), HIGH_BYTES.as_ptr());
             Self {
-                low: [load(&LOW_BYTES, 0), load(&LOW_BYTES, 64)],
-                high: [load(&HIGH_BYTES, 0), load(&HIGH_BYTES, 64)],
+                low: [_mm512_loadu_si512(low.cast()), _mm512_loadu_si512(low.add(64).cast())],
+                high: [_mm512_loadu_si512(high.cast()), _mm512_loadu_si512(high.add(64).cast())],
             }
         }
     }

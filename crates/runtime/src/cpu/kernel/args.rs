@@ -11,6 +11,7 @@ use super::Kernels;
 
 /// Arguments of a microkernel: rows of activations times columns of weights, over one slab of K.
 #[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "some fields are for AMX alone"))]
+#[derive(Clone, Copy)]
 pub(in crate::cpu) struct TileArgs {
     /// Number of tiles along the rows, and rows of each.
     pub tiles: usize,
@@ -21,7 +22,8 @@ pub(in crate::cpu) struct TileArgs {
     pub x_stride: usize,
     /// Decoded weights of the tile's columns, or the codes of a packed panel for a tile that decodes.
     pub w: *const u8,
-    /// Where a tile stores the weights that it decodes: its own, or those of the next step. Null for none.
+    /// Where a tile stores the weights that it decodes: its own, at `w`, or those of the next step. Null for
+    /// none.
     pub keep: *mut u8,
     /// Codes to prefetch for the next step, or to decode: a cache line per pair of k.
     pub ahead: *const u8,
@@ -41,8 +43,28 @@ pub(in crate::cpu) struct TileArgs {
     pub out_stride: usize,
     /// What is at `out`.
     pub target: Target,
+    /// The other slabs of the panel, if the call goes through all of them.
+    pub slabs: Option<MoreSlabs>,
     /// What calls leave to each other.
     pub state: *mut TileState,
+}
+
+/// The slabs of a panel after the first. What [`TileArgs`] says of the next step and the result is for the
+/// last one.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(target_arch = "x86_64"), expect(dead_code, reason = "for AMX alone"))]
+pub(in crate::cpu) struct MoreSlabs {
+    /// Their number, and the pairs of k in the last one.
+    pub count: usize,
+    pub last_pairs: usize,
+    /// Bytes of activations from slab to slab.
+    pub x_bytes: usize,
+    /// Codes of the second slab; those of the others follow.
+    pub codes: *const u8,
+    /// Where weights of every other slab are decoded, beside [`TileArgs::w`].
+    pub buffer: *mut u8,
+    /// Accumulators between slabs. The row stride is [`PANEL`] floats.
+    pub sums: *mut f32,
 }
 
 /// Where a tile stores.

@@ -41,7 +41,11 @@ fn parts_make_the_same_panels() {
     let whole = PackedWeight::new(&weight);
     assert_eq!(whole.as_bytes(), packed(shape, quant_block));
     for parts in [2, 3, 7, 10, 64] {
-        assert_eq!(PackedWeight::in_parts(&weight, parts).as_bytes(), whole.as_bytes(), "{parts}");
+        assert_eq!(
+            PackedWeight::made_by(Team::CallersPool, &weight, parts).as_bytes(),
+            whole.as_bytes(),
+            "{parts}"
+        );
     }
 }
 

@@ -119,8 +119,8 @@ impl Pending {
         for row in rows.start..rows.end.min(self.rows) {
             // SAFETY: as above.
             unsafe {
-                let [first_scale, last_scale] =
-                    [0, 1].map(|block| _mm512_set1_ps(*scales[block].0.as_ptr().add(row)));
+                let first_scale = _mm512_set1_ps(*scales[0].0.as_ptr().add(row));
+                let last_scale = _mm512_set1_ps(*scales[1].0.as_ptr().add(row));
                 let mut totals = [_mm512_setzero_ps(); 2];
                 for (half, total) in totals.iter_mut().enumerate() {
                     let at = row * PANEL + TILE_ROWS * half;
@@ -156,22 +156,32 @@ impl Pending {
 
 /// Rounds a row to nearest, ties to even.
 #[inline(always)]
-unsafe fn narrow(kind: FloatKind, totals: [__m512; 2]) -> __m512i {
+unsafe fn narrow(kind: FloatKind, [left, right]: [__m512; 2]) -> __m512i {
+    // SAFETY: the caller guarantees the ISA. No closures: unless they are inlined they lack the features of
+    // the ISA, and intrinsics in them become calls.
+    unsafe {
+        let [left, right] = match kind {
+            FloatKind::F16 => [
+                _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(left),
+                _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(right),
+            ],
+            _ => [narrow_to_bf16(left), narrow_to_bf16(right)],
+        };
+        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(left), right)
+    }
+}
+
+/// The instruction for this would flush subnormals.
+#[inline(always)]
+unsafe fn narrow_to_bf16(values: __m512) -> __m256i {
     // SAFETY: the caller guarantees the ISA.
     unsafe {
-        let halves = match kind {
-            FloatKind::F16 => totals.map(|total| _mm512_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(total)),
-            _ => totals.map(|total| {
-                // The instruction for this would flush subnormals.
-                let bits = _mm512_castps_si512(total);
-                let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
-                let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-                let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(total, total);
-                let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x40_0000));
-                let rounded = _mm512_mask_mov_epi32(rounded, is_nan, quiet);
-                _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded))
-            }),
-        };
-        _mm512_inserti64x4::<1>(_mm512_castsi256_si512(halves[0]), halves[1])
+        let bits = _mm512_castps_si512(values);
+        let odd = _mm512_and_si512(_mm512_srli_epi32::<16>(bits), _mm512_set1_epi32(1));
+        let rounded = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
+        let is_nan = _mm512_cmp_ps_mask::<_CMP_UNORD_Q>(values, values);
+        let quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x40_0000));
+        let rounded = _mm512_mask_mov_epi32(rounded, is_nan, quiet);
+        _mm512_cvtepi32_epi16(_mm512_srli_epi32::<16>(rounded))
     }
 }
