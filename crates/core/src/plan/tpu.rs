@@ -289,7 +289,8 @@ impl TpuPlan {
         let slow = arithmetic == Arithmetic::Dequantized
             && problem.x.granularity() == Some(ScaleGranularity::Token)
             && grid.k == 1
-            && weight_pipeline.is_none();
+            && weight_pipeline.is_none()
+            && tile.n < tile::HIDES_SCALING;
         plan.keeps_quantized_x = (plan.quantizes_x() || slow) && grid.n > 1;
         plan.memory = memory::map(&plan);
         plan.vmem_limit = memory::vmem_limit(&plan);
@@ -300,6 +301,29 @@ impl TpuPlan {
     /// Modelled cycles on one core, with DMAs at the chip's rates: what the default plan is chosen by.
     pub fn modelled_cycles(&self) -> f64 {
         tile::modelled_cycles(self).total
+    }
+
+    /// Chunks of dequantized weight columns in VMEM: the VPU works on one while the MXUs read another. With a
+    /// scale per row of x there are more of them: see [`Self::columns_by_row`].
+    pub fn dequantized_chunks(&self) -> usize {
+        self.columns_by_row().max(DOUBLE_BUFFERED)
+    }
+
+    /// Chunks of a tile's first columns that are multiplied row by row; the others are multiplied column by
+    /// column. Repeating the scales of rows along the lanes takes as long as the matmuls of two chunks of
+    /// columns, so a step that prepares x does it beside the matmuls of several.
+    pub fn columns_by_row(&self) -> usize {
+        let repeats_scales = self.arithmetic == Arithmetic::Dequantized
+            && self.problem.x.granularity() == Some(ScaleGranularity::Token);
+        if !repeats_scales || self.weight_pipeline.is_some() || self.keeps_quantized_x {
+            return 1;
+        }
+        self.tile.n.div_ceil(self.chunk.1).min(tile::COLUMNS_BY_ROW)
+    }
+
+    /// Modelled cycles of padding operands to whole tiles, before the kernel.
+    pub fn padding_cycles(&self) -> f64 {
+        tile::padding_cycles(self)
     }
 
     /// Whether the kernel quantizes the activations.

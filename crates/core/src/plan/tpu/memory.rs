@@ -106,7 +106,7 @@ pub(super) fn map(plan: &TpuPlan) -> MemoryMap {
         if plan.problem.x.granularity().is_some() {
             push(BufferId::XBf16, kept, Bf16, tile.m, tile.k);
         }
-        push(BufferId::WBf16, DOUBLE_BUFFERED, Bf16, plan.chunk.1, tile.k);
+        push(BufferId::WBf16, plan.dequantized_chunks(), Bf16, plan.chunk.1, tile.k);
     }
     map
 }

@@ -17,6 +17,12 @@ const WIDE_TILES: usize = 64;
 /// Rows of x per weight block that keep an MXU busy, and columns that fill both MXUs.
 const CHUNK: usize = 256;
 
+/// Chunks of columns whose matmuls hide that the scales of rows of x are repeated along the lanes.
+pub(super) const COLUMNS_BY_ROW: usize = 4;
+
+/// Columns of a tile whose matmuls hide the same in every step.
+pub(super) const HIDES_SCALING: usize = 2 * CHUNK;
+
 /// Chooses the tile for a problem. The caller checks that it fits.
 pub(super) fn choose(problem: &Problem, chip: &'static TpuChip, strategy: Strategy, mode: BlockMode) -> Dims {
     let aligned = aligned(problem);
@@ -189,7 +195,7 @@ pub(super) fn modelled_cycles(plan: &TpuPlan) -> ModelledCycles {
 }
 
 /// Cycles of padding operands to whole tiles, before the kernel: they are read and written once.
-fn padding_cycles(plan: &TpuPlan) -> f64 {
+pub(super) fn padding_cycles(plan: &TpuPlan) -> f64 {
     let (problem, padded) = (&plan.problem, plan.padded);
     let w = if (padded.n, padded.k) == (problem.n, problem.k) { 0 } else { padded.n * padded.k };
     let x = if (padded.m, padded.k) == (problem.m, problem.k) { 0 } else { padded.m * padded.k };
@@ -240,7 +246,7 @@ fn vector_cycles(plan: &TpuPlan, columns: usize) -> f64 {
 /// Vector cycles of preparing a strip of x. A scale per row must be repeated along the lanes.
 fn preparing_x(plan: &TpuPlan) -> f64 {
     let cycles = match (plan.arithmetic, token_scales(plan)) {
-        (Arithmetic::Dequantized, true) => 12.0,
+        (Arithmetic::Dequantized, true) => 9.5,
         (Arithmetic::Dequantized, false) => 3.0,
         (Arithmetic::Fp8 | Arithmetic::Widened, true) => {
             12.0 * 128.0 / plan.problem.quant_block.size() as f64
@@ -250,23 +256,37 @@ fn preparing_x(plan: &TpuPlan) -> f64 {
     cycles * (plan.tile.m * plan.tile.k) as f64 / 4096.0
 }
 
+/// What the matmuls of a step do not hide of preparing its strip of x: the first of them wait for half of
+/// their rows, and the columns that are multiplied row by row may take less time than all rows.
+fn exposed_preparation(plan: &TpuPlan) -> f64 {
+    let preparation = preparing_x(plan);
+    let first_rows = preparation * plan.chunk.0.min(plan.tile.m) as f64 / plan.tile.m as f64;
+    let beside = mxu_cycles(plan, plan.tile.n.min(plan.columns_by_row() * plan.chunk.1));
+    (preparation - first_rows - beside).max(0.0) + first_rows / 2.0
+}
+
 fn token_scales(plan: &TpuPlan) -> bool {
     plan.problem.x.granularity() == Some(ScaleGranularity::Token)
 }
 
 /// A kernel whose operands the compiler pipelines. A grid step takes its matmuls and a fixed cost, or its
-/// DMAs if they take longer; nothing hides the first loads, which wait for the scales, and the last store.
+/// DMAs if they take longer; nothing hides the first loads, which wait for the scales, and the last two
+/// stores.
 fn stepped_cycles(plan: &TpuPlan) -> ModelledCycles {
     let tile = plan.tile;
     let latency = plan.chip.rates.copy_latency;
     let copy = |bytes: usize| bytes as f64 / plan.chip.rates.hbm_bytes_per_cycle();
     let products = mxu_cycles(plan, tile.n);
-    // x is prepared in the first step of a row of tiles, or beside the matmuls of every step, which hides a
-    // third of it; scales of rows that multiply products are repeated for every chunk of columns.
-    let chunks = if plan.arithmetic == Arithmetic::Dequantized { 1 } else { tile.n.div_ceil(plan.chunk.1) };
-    let x_steps = if plan.keeps_quantized_x { 1.0 / plan.grid.n as f64 } else { chunks as f64 * 2.0 / 3.0 };
-    let hidden = token_scales(plan) || plan.keeps_quantized_x;
-    let x_work = if hidden { preparing_x(plan) * x_steps } else { 0.0 };
+    // x is prepared in the first step of a row of tiles, or beside the matmuls of every step; scales of rows
+    // that multiply products are repeated for every chunk of columns, which hides a third of it.
+    let x_work = match plan.arithmetic {
+        _ if plan.keeps_quantized_x => preparing_x(plan) / plan.grid.n as f64,
+        _ if !token_scales(plan) => 0.0,
+        Arithmetic::Dequantized => exposed_preparation(plan),
+        Arithmetic::Fp8 | Arithmetic::Widened => {
+            preparing_x(plan) * tile.n.div_ceil(plan.chunk.1) as f64 * 2.0 / 3.0
+        }
+    };
     let work = products.max(vector_cycles(plan, tile.n)) + x_work;
     let x_strip = copy(tile.m * tile.k * plan.problem.x.bytes());
     let w_strip = copy(tile.n * tile.k);
@@ -274,7 +294,7 @@ fn stepped_cycles(plan: &TpuPlan) -> ModelledCycles {
     let x_loads = if plan.grid.k == 1 { x_strip / plan.grid.n as f64 } else { x_strip };
     let copies = w_strip + out / plan.grid.k as f64 + x_loads;
     let step = (work + drain(usize::MAX)).max(copies);
-    let total = plan.steps() as f64 * step + x_strip + w_strip + out + 3.0 * latency;
+    let total = plan.steps() as f64 * step + x_strip + w_strip + 2.0 * out + 3.0 * latency;
     ModelledCycles { unrolled: products, total }
 }
 

@@ -128,24 +128,28 @@ pub(crate) struct Chunk {
     pub(crate) col: usize,
     pub(crate) rows: usize,
     pub(crate) cols: usize,
-    /// Number of chunks in its columns.
-    pub(crate) of_columns: usize,
+    /// Number of its columns, counted in chunks.
+    pub(crate) column: usize,
 }
 
 impl Chunk {
-    /// The chunks of a tile's columns, given as first and number, column by column. The last ones may be
-    /// smaller than the plan's.
+    /// The chunks of a tile's columns, given as first and number: the plan's first columns row by row, the
+    /// others column by column. The last ones may be smaller than the plan's.
     pub(crate) fn cover(plan: &TpuPlan, (first, columns): (usize, usize)) -> Vec<Self> {
         let (rows, cols) = plan.chunk;
-        let of_columns = plan.tile.m.div_ceil(rows);
         let mut chunks = Vec::new();
-        for col in (first..first + columns).step_by(cols) {
+        for (column, col) in (first..first + columns).step_by(cols).enumerate() {
             let cols = cols.min(first + columns - col);
             for row in (0..plan.tile.m).step_by(rows) {
                 let rows = rows.min(plan.tile.m - row);
-                chunks.push(Self { row, col, rows, cols, of_columns });
+                chunks.push(Self { row, col, rows, cols, column });
             }
         }
+        let by_row = plan.columns_by_row();
+        chunks.sort_by_key(|chunk| match chunk.column < by_row {
+            true => (0, chunk.row, chunk.col),
+            false => (1, chunk.col, chunk.row),
+        });
         chunks
     }
 }

@@ -1,10 +1,7 @@
 //! Strips dequantized to bf16 and multiplied over all of their K at once: the MXUs accumulate, and the VPU,
 //! which would otherwise be idle, dequantizes.
 
-use octile_core::plan::{
-    BufferId,
-    tpu::{DOUBLE_BUFFERED, TpuPlan},
-};
+use octile_core::plan::{BufferId, tpu::TpuPlan};
 use octile_mosaic::{Float, FunctionBuilder, Value};
 
 use super::{PrefetchedScales, Sink};
@@ -44,8 +41,8 @@ pub(super) fn kernel(plan: &TpuPlan) -> KernelModule {
         x.ready = size.m;
     }
     let w = Buffer::whole(w);
-    for (number, chunk) in Chunk::cover(plan, (0, size.n)).into_iter().enumerate() {
-        let slot = b.i32(number / chunk.of_columns % DOUBLE_BUFFERED);
+    for chunk in Chunk::cover(plan, (0, size.n)) {
+        let slot = b.i32(chunk.column % plan.dequantized_chunks());
         let w_bf16 = Buffer::one_of(b, w_bf16, slot);
         if chunk.row == 0 {
             let of = WeightChunk { row: chunk.col, col: chunk.col, cols: chunk.cols };

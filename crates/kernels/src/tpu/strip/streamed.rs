@@ -7,7 +7,7 @@
 
 use octile_core::plan::{
     BufferId,
-    tpu::{Arithmetic, DOUBLE_BUFFERED, TpuPlan, WeightPipeline},
+    tpu::{Arithmetic, TpuPlan, WeightPipeline},
 };
 use octile_mosaic::{
     FunctionBuilder, Value,
@@ -296,9 +296,8 @@ impl Operands<'_> {
         let plan = self.plan;
         let w_bf16 = computed.w_bf16.expect("the plan has a buffer of dequantized weights");
         let begins = block.begins - self.begins_in_stage(block.begins);
-        let chunks = Chunk::cover(plan, (block.begins, block.columns));
-        for (number, chunk) in chunks.into_iter().enumerate() {
-            let slot = b.i32(number / chunk.of_columns % DOUBLE_BUFFERED);
+        for chunk in Chunk::cover(plan, (block.begins, block.columns)) {
+            let slot = b.i32(chunk.column % plan.dequantized_chunks());
             let w_bf16 = Buffer::one_of(b, w_bf16, slot);
             if chunk.row == 0 {
                 let of = WeightChunk { row: chunk.col - begins, col: chunk.col, cols: chunk.cols };
