@@ -247,7 +247,9 @@ pub struct BenchArgs {
     /// List the shapes with their layers, and exit
     #[arg(long)]
     pub list: bool,
-    /// Use plans of tuned tables, see `octile tune` (the default)
+    /// Time default plans beside those of tuned tables
+    ///
+    /// Plans of tuned tables are used by default, see `octile tune`. This times both in turns.
     #[arg(long)]
     pub tuned: bool,
     /// Use default plans only

@@ -20,6 +20,9 @@ mod strict_json;
 pub mod tensor_file;
 pub mod tools;
 
+/// Tuned plans of TPU chips, for the Python package, which lowers kernels for JAX.
+pub use octile_runtime::pjrt::tuned as tpu_tuned;
+
 use std::{ffi::OsString, process::ExitCode};
 
 use clap::Parser;

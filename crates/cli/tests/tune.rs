@@ -1,5 +1,7 @@
 //! `octile tune`: tables that survive kills, concurrent writers and damage, and when they are used.
 
+mod common;
+
 use std::{
     fs,
     path::Path,
@@ -47,14 +49,14 @@ fn entries(folder: &Path) -> Vec<Value> {
 fn a_shape_is_searched_once() {
     let folder = tempfile::tempdir().unwrap();
     let first = success(tune(folder.path(), &SHAPES[..2]).output().unwrap());
-    assert!(first.contains("2 shapes searched in ") && first.contains("0 were known"), "{first}");
+    assert!(first.contains("2 shapes searched in ") && first.contains("known before: 0"), "{first}");
     let found = entries(folder.path());
     assert_eq!(found.len(), 2);
     assert!(found.iter().all(|entry| entry["samples"][0]["default"].as_array().unwrap().len() >= 3));
     let second = success(tune(folder.path(), &SHAPES[..3]).output().unwrap());
-    assert!(second.contains("1 shapes searched in ") && second.contains("2 were known"), "{second}");
+    assert!(second.contains("1 shape searched in ") && second.contains("known before: 2"), "{second}");
     let again = success(tune(folder.path(), &SHAPES[..1]).arg("--again").output().unwrap());
-    assert!(again.contains("1 shapes searched in "), "{again}");
+    assert!(again.contains("1 shape searched in "), "{again}");
     assert_eq!(entries(folder.path()).len(), 3);
 }
 
@@ -75,7 +77,7 @@ fn a_killed_search_loses_one_shape_at_most() {
         done = found;
     }
     let last = success(tune(folder.path(), &SHAPES).output().unwrap());
-    let known = format!("{done} were known");
+    let known = format!("known before: {done}");
     assert!(last.contains(&known), "{last}");
     assert_eq!(entries(folder.path()).len(), SHAPES.len());
     let names: Vec<_> =
@@ -145,7 +147,72 @@ fn a_table_is_used_unless_it_is_turned_off() {
     let output = tune(path, &[shape]).output().unwrap();
     let note = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(note.contains("ignoring 1 tuned entry") && note.contains("other kernels"), "{note}");
-    assert!(success(output).contains("1 shapes searched"));
+    assert!(success(output).contains("1 shape searched"));
+}
+
+#[test]
+fn a_bench_shows_both_plans_where_there_are_two() {
+    let folder = tempfile::tempdir().unwrap();
+    let (path, shape) = (folder.path(), SHAPES[0]);
+    success(tune(path, &[shape]).output().unwrap());
+    choose_portable(path, |_| ());
+    if bench_isa(path, shape, &["--untuned"], &[]).0 == "portable" {
+        return; // A machine with nothing else.
+    }
+    let bench = |args: &[&str], variables: &[(&str, &str)]| {
+        let common = ["bench", "--backend", "cpu", "--threads", "2", "--iterations", "3", "--shape", shape];
+        let args = [&["--strategy", "strip"], args].concat();
+        let output = octile(path, &common).args(args).envs(variables.iter().copied()).output();
+        success(output.unwrap())
+    };
+    let untuned = |args: &[&str], variables: &[(&str, &str)]| {
+        let record: Value = serde_json::from_str(&bench(args, variables)).unwrap();
+        record["timings"][0]["untuned"].clone()
+    };
+    let both = untuned(&["--tuned", "--json"], &[]);
+    assert_eq!(both["samples_ms"].as_array().unwrap().len(), 3, "{both}");
+    assert!(both["tuned_speedup"].as_f64().unwrap() > 0.0);
+    assert!(bench(&["--tuned"], &[]).contains("v4 with its default plan: median "));
+    // There is one plan only.
+    assert_eq!(untuned(&["--json"], &[]), Value::Null);
+    assert_eq!(untuned(&["--tuned", "--json"], &[("OCTILE_TUNED", "off")]), Value::Null);
+    choose_portable(path, |entry| entry["with"]["kernels"] = json!("0123456789abcdef"));
+    assert_eq!(untuned(&["--tuned", "--json"], &[]), Value::Null);
+}
+
+/// With the real compiler: a search finds a faster tile than the default, and `inspect` compiles it.
+#[test]
+fn tuned_tiles_are_compiled_for_tpus() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path();
+    let libtpu = common::libtpu();
+    let run = |args: &[&str], variables: &[(&str, &str)]| {
+        let mut command = octile(path, args);
+        command.args(["--shape", "32x2560x512:128", "--out", "bf16"]);
+        command.env("OCTILE_LIBTPU", &libtpu).envs(variables.iter().copied());
+        success(command.output().unwrap())
+    };
+    let report: Value = serde_json::from_str(&run(&["tune", "--backend", "tpu", "--json"], &[])).unwrap();
+    let shape = &report["shapes"][0];
+    let candidates = shape["candidates"].as_array().unwrap();
+    let chosen = candidates.iter().find(|candidate| candidate["choice"] == shape["entry"]["choice"]);
+    let chosen = chosen.expect("a tile beats the default one");
+    let compiled = |candidate: &Value, text: &str| {
+        let tile = &candidate["choice"]["tpu"];
+        let cycles = candidate["median"].as_f64().unwrap();
+        text.contains(&format!("tile {}x{}x{}", tile["m"], tile["n"], tile["k"]))
+            && text.contains(&format!("; {cycles:.0} cycles with DMAs"))
+    };
+    let inspect = ["inspect", "--strategy", "strip"];
+    let text = run(&inspect, &[]);
+    assert!(compiled(chosen, &text) && text.contains(", tuned"), "{text}");
+    for off in [("OCTILE_TUNED", "off"), ("OCTILE_BATCH_INVARIANT", "1")] {
+        let text = run(&inspect, &[off]);
+        assert!(compiled(&candidates[0], &text) && !text.contains(", tuned"), "{text}");
+    }
+    // A block mode that the user names is not replaced.
+    let text = run(&["inspect", "--strategy", "strip", "--mode", "large"], &[]);
+    assert!(!text.contains(", tuned"), "{text}");
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub struct BenchRequest {
     pub seed: u64,
     /// Number of runs, and their time.
     pub effort: Effort,
+    /// Whether default plans are timed beside those of tuned tables.
+    pub times_both_plans: bool,
 }
 
 impl BenchRequest {
@@ -64,6 +66,8 @@ pub struct CaseTimings {
     pub timings: Vec<Timing>,
     /// Strategies that failed their check and were not timed.
     pub refused: Vec<(Strategy, Check)>,
+    /// Default plans of strategies with a plan from a tuned table, where both were asked for.
+    pub untuned: Vec<Timing>,
 }
 
 /// Timing of one strategy on one shape.
@@ -102,6 +106,13 @@ impl CaseTimings {
     /// The strategy with the smallest median time.
     pub fn winner(&self) -> Option<&Timing> {
         self.timings.iter().min_by(|a, b| a.stats.median_ms.total_cmp(&b.stats.median_ms))
+    }
+
+    /// The default plan of a strategy that was timed with a plan from a tuned table, and the speedup of the
+    /// latter.
+    pub fn untuned(&self, tuned: &Timing) -> Option<(&Timing, f64)> {
+        let untuned = self.untuned.iter().find(|timing| timing.strategy == tuned.strategy)?;
+        Some((untuned, untuned.stats.median_ms / tuned.stats.median_ms))
     }
 
     fn stats_of(&self, strategy: Strategy) -> Option<&Statistics> {
@@ -213,13 +224,19 @@ fn time_case(
     let expectation = Expectation::sampled(&operands, CHECKED_ROWS, backend.accumulator());
     let (mut names, mut contenders, mut refused) = (Vec::new(), Vec::new(), Vec::new());
     for strategy in StrategyChoice::resolve(&request.strategies, backend, &problem) {
-        let mut contender = backend.prepare(strategy, &operands)?;
-        let check = expectation.check(contender.as_mut())?;
-        if check.passed() {
-            names.push(strategy);
-            contenders.push(contender);
-        } else {
-            refused.push((strategy, check));
+        let mut prepared = vec![(true, backend.prepare(strategy, &operands)?)];
+        if request.times_both_plans {
+            let untuned = backend.prepare_untuned(strategy, &operands)?;
+            prepared.extend(untuned.map(|contender| (false, contender)));
+        }
+        for (is_used, mut contender) in prepared {
+            let check = expectation.check(contender.as_mut())?;
+            if check.passed() {
+                names.push((is_used, strategy));
+                contenders.push(contender);
+            } else {
+                refused.push((strategy, check));
+            }
         }
     }
     observer.doing(format!("timing {problem} ({})", case.label));
@@ -227,7 +244,10 @@ fn time_case(
         true => Vec::new(),
         false => interleaved(&mut contenders, request.effort, || observer.step())?,
     };
-    let timing = |(strategy, stats)| Timing::new(strategy, &problem, stats);
-    let timings = names.into_iter().zip(stats).map(timing).collect();
-    Ok(CaseTimings { case: case.clone(), isa: backend.isa_for(&problem), timings, refused })
+    let (mut timings, mut untuned) = (Vec::new(), Vec::new());
+    for ((is_used, strategy), stats) in names.into_iter().zip(stats) {
+        let timing = Timing::new(strategy, &problem, stats);
+        if is_used { timings.push(timing) } else { untuned.push(timing) }
+    }
+    Ok(CaseTimings { case: case.clone(), isa: backend.isa_for(&problem), timings, refused, untuned })
 }

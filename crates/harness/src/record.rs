@@ -131,6 +131,17 @@ struct TimingRecord {
     roof_tflops: f64,
     limiter: Limiter,
     percent_of_roof: f64,
+    /// The default plan, where the strategy used one from a tuned table and both were timed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    untuned: Option<UntunedRecord>,
+}
+
+#[derive(Debug, Serialize)]
+struct UntunedRecord {
+    #[serde(flatten)]
+    stats: Statistics,
+    /// Speedup of the tuned plan: median by median.
+    tuned_speedup: f64,
 }
 
 impl From<&BenchReport> for BenchRecord {
@@ -150,6 +161,10 @@ impl From<&BenchReport> for BenchRecord {
                 roof_tflops: roof.tflops,
                 limiter: roof.limiter,
                 percent_of_roof: roof.percent(timing.tflops_median),
+                untuned: case.untuned(timing).map(|(untuned, tuned_speedup)| UntunedRecord {
+                    stats: untuned.stats.clone(),
+                    tuned_speedup,
+                }),
             })
         });
         Self {

@@ -49,6 +49,7 @@ pub fn request(args: &BenchArgs, model: Option<&Model>) -> Result<BenchRequest> 
         strategies: args.work.strategies.clone(),
         seed: args.work.seed,
         effort: effort(args),
+        times_both_plans: args.tuned,
     })
 }
 

@@ -98,13 +98,15 @@ impl InspectRequest {
             }
             ChipChoice::Tpu(chip) => {
                 refuse_gpu_options(args)?;
-                let mode = args.mode.unwrap_or(BlockMode::Auto);
+                let mode = args.mode.unwrap_or_default();
                 let plan = |strategy| TpuPlan::new(&problem, chip, strategy, mode);
                 InspectWork::Tpu(tpu::TpuWork {
                     chip,
                     plans: strategies.map(plan).collect::<Result<_, _>>()?,
                     libtpu: args.libtpu.clone(),
                     keep_dumps: args.keep_dumps,
+                    // A block mode that the user names is a choice of tiles.
+                    tuned: mode == BlockMode::Auto,
                 })
             }
         };

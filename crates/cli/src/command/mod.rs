@@ -52,7 +52,9 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
             Ok(Verdict::Passed)
         }
         Some(Command::Inspect(args)) => {
-            print::inspect::report(&inspect::run(&inspect::InspectRequest::new(&args)?)?);
+            let request = inspect::InspectRequest::new(&args)?;
+            print_table_notes();
+            print::inspect::report(&inspect::run(&request)?);
             Ok(Verdict::Passed)
         }
         Some(Command::Analyze(args)) => {
@@ -72,6 +74,7 @@ pub fn dispatch(args: Args) -> Result<Verdict> {
         Some(Command::Compare(args)) => compare_inputs(&args),
         Some(Command::Check(args)) => {
             let request = inspect::InspectRequest::new(&args.inspect)?;
+            print_table_notes();
             let outputs = VerdictOutputs::open(&args.judge)?;
             for output in [&outputs.junit, &outputs.json].into_iter().flatten() {
                 output.require_outside(request.folders())?;

@@ -59,7 +59,8 @@ fn check_and_time(backend: &dyn Backend) -> Result<bool> {
     }
     let effort = Effort { warmup: 1, budget: Some(BUDGET_PER_SHAPE), ..Effort::QUICK };
     let cases = with_token_scales(bench_cases());
-    let report = bench::run(backend, &BenchRequest { cases, strategies, seed: 1, effort })?;
+    let report =
+        bench::run(backend, &BenchRequest { cases, strategies, seed: 1, effort, times_both_plans: false })?;
     print::bench::summary(&report);
     Ok(report.refused().is_empty())
 }

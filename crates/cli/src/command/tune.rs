@@ -151,9 +151,9 @@ fn open(args: &TuneArgs, backend: TuneBackend) -> Result<Box<dyn Tuner>> {
                 None => TpuChip::named("tpu7x")?,
             };
             let libtpu = LIBTPU.find(&ToolPaths::of_process(&LIBTPU, args.libtpu.clone()))?;
-            let version = libtpu.version.as_ref().map_or_else(|| "unknown".to_owned(), ToString::to_string);
+            let version = libtpu.version_text();
             let counter = StaticCounter::new(libtpu.path, restart::command(CHILD_COMMAND)?, chip);
-            let tuner = TpuTuner::new(chip, counter, format!("libtpu {version}"));
+            let tuner = TpuTuner::new(chip, counter, version);
             Box::new(match args.candidates {
                 Some(most) => tuner.with_candidates(most.into()),
                 None => tuner,

@@ -90,6 +90,17 @@ fn case_table(report: &BenchReport, case: &CaseTimings) -> String {
             100.0 * winner.stats.median_ms / stats.median_ms
         );
     }
+    for timing in &case.timings {
+        if let Some((untuned, speedup)) = case.untuned(timing) {
+            let _ = writeln!(
+                text,
+                "  {} with its default plan: median {:.3} {}; the tuned plan is {speedup:.3} times as fast",
+                timing.strategy.version(),
+                unit.per_ms * untuned.stats.median_ms,
+                unit.name
+            );
+        }
+    }
     if exceeds_roof {
         text += "  above 100 % of the roof: the operands stay in cache between runs\n";
     }
@@ -284,6 +295,7 @@ mod tests {
             isa: Some(Isa::Avx2),
             timings: timings.iter().map(timing).collect(),
             refused: Vec::new(),
+            untuned: Vec::new(),
         };
         BenchReport {
             provenance: Provenance { date: "2026-01-01T00:00:00Z".into(), version: "0".into() },

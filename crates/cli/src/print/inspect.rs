@@ -14,8 +14,7 @@ use crate::{
 const TELLING: [&str; 6] = ["QGMMA", "UTMALDG", "LDGSTS", "UBLKCP", "SYNCS", "UTMASTG"];
 
 /// What the cycles are.
-const CYCLES: &str =
-    "Cycles: the LLO listing at one bundle per cycle, without waits for DMAs. No TPU was used.\n";
+const CYCLES: &str = "Cycles: the LLO listing at one bundle per cycle; DMAs at the rates of the device table. No TPU was used.\n";
 
 /// Prints figures and folder of every version.
 pub fn report(report: &InspectReport) {
@@ -90,9 +89,10 @@ fn title(strategy: Strategy, problem: &Problem, details: &str) -> String {
 }
 
 fn tpu_version(report: &tpu::TpuVersion) -> String {
-    let tpu::TpuVersion { plan, folder, .. } = report;
+    let tpu::TpuVersion { plan, is_tuned, folder, .. } = report;
     let mut text = title(plan.strategy, &plan.problem, &format!("{}, ", plan.mode));
-    let _ = writeln!(text, "  tile {}, grid {}", plan.tile, plan.grid);
+    let tuned = if *is_tuned { ", tuned" } else { "" };
+    let _ = writeln!(text, "  tile {}, grid {}{tuned}", plan.tile, plan.grid);
     text += &figures(&report.figures);
     let _ = writeln!(text, "  {}\n", shown(folder));
     text
@@ -102,9 +102,11 @@ fn tpu_version(report: &tpu::TpuVersion) -> String {
 fn figures(figures: &Figures) -> String {
     let mut text = String::new();
     let _ = match &figures.counted {
-        Counted::Cycles { cycles, mxu_share } => {
-            writeln!(text, "  {cycles} cycles without waits, MXU busy {:.1} %", 100.0 * mxu_share)
-        }
+        Counted::Cycles { cycles, cycles_with_dmas, mxu_share } => writeln!(
+            text,
+            "  {cycles} cycles without waits, MXU busy {:.1} %; {cycles_with_dmas} cycles with DMAs",
+            100.0 * mxu_share
+        ),
         Counted::NotCounted { reason } => writeln!(text, "  cycles not counted: {reason}"),
     };
     let _ = writeln!(

@@ -43,6 +43,11 @@ fn heading(title: impl fmt::Display) -> String {
     format!("{rule}\n{title}\n{rule}\n")
 }
 
+/// A number with its noun: `1 shape`, `2 shapes`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 fn rule() -> String {
     format!("{}\n", "-".repeat(WIDTH))
 }

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write};
 
 use octile_checkpoint::{BLOCK, KeptBecause, Request, without_numbers};
 
-use super::{Text, emit, one_line, shown};
+use super::{Text, counted, emit, one_line, shown};
 use crate::command::quantize::CheckpointReport;
 
 /// Prints a report.
@@ -28,21 +28,22 @@ fn text(report: &CheckpointReport) -> Text {
         Request::Dequantize(_) => ("Dequantized", "dequantize"),
     };
     let plan = &report.plan;
-    let (changed, from, to) = (plan.changed.len(), bytes(plan.input_bytes), bytes(plan.output_bytes));
+    let changed = counted(plan.changed.len(), "weight");
+    let (from, to) = (bytes(plan.input_bytes), bytes(plan.output_bytes));
     match &report.done {
         None => {
             let output = shown(&report.output);
             let _ = writeln!(
                 text,
-                "Would {would} {changed} weights: {from} -> {to}, into {output}; nothing was written."
+                "Would {would} {changed}: {from} -> {to}, into {output}; nothing was written."
             );
         }
         Some((outcome, time)) => {
             let seconds = time.as_secs_f64();
             let rate = bytes((plan.input_bytes as f64 / seconds.max(1e-9)) as u64);
-            let _ = write!(text, "{done} {changed} weights: {from} -> {to} in {seconds:.1} s ({rate}/s)");
+            let _ = write!(text, "{done} {changed}: {from} -> {to} in {seconds:.1} s ({rate}/s)");
             if outcome.resumed > 0 {
-                let _ = write!(text, ", {} shards from the interrupted run", outcome.resumed);
+                let _ = write!(text, ", {} from the interrupted run", counted(outcome.resumed, "shard"));
             }
             let _ = writeln!(text, "\n{}", shown(&report.output));
         }

@@ -7,7 +7,7 @@ use std::fmt::Write;
 use octile_core::tuned::TunedChoice;
 use octile_harness::{case::Case, tune::TunedShape};
 
-use super::{emit, heading};
+use super::{counted, emit, heading};
 use crate::command::tune::TuneReport;
 
 pub use page::page;
@@ -47,11 +47,11 @@ fn text(report: &TuneReport) -> String {
     let seconds: f64 = report.searched().map(|shape| shape.seconds).sum();
     let faster = report.searched().filter(|shape| shape.entry.choice.is_some()).count();
     let known = report.shapes.len() - searched;
-    let _ = write!(text, "{searched} shapes searched");
+    let _ = write!(text, "{} searched", counted(searched, "shape"));
     if searched > 0 {
         let _ = write!(text, " in {seconds:.1} s ({:.1} s each)", seconds / searched as f64);
     }
-    let _ = writeln!(text, ": {faster} have a plan faster than the default; {known} were known");
+    let _ = writeln!(text, "; with a plan faster than the default: {faster}; known before: {known}");
     if let Some(table) = &report.table {
         let _ = writeln!(text, "Table: {table}");
         if !report.is_used {

@@ -104,6 +104,13 @@ pub struct FoundTool {
     pub origin: ToolOrigin,
 }
 
+impl FoundTool {
+    /// Its version, or `unknown`.
+    pub fn version_text(&self) -> String {
+        self.version.map_or_else(|| "unknown".to_owned(), |version| version.to_string())
+    }
+}
+
 /// Why a tool cannot be used.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FindError {

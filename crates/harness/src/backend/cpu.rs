@@ -67,15 +67,21 @@ impl Backend for CpuBackend {
     }
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
-        let problem = operands.problem;
-        Ok(Box::new(CpuContender {
-            cpu: &self.cpu,
-            strategy,
-            operands,
-            packed: (strategy == Strategy::Strip).then(|| self.cpu.pack(&operands.weight)),
-            workspace: self.cpu.workspace(&problem, strategy),
-            output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
-        }))
+        Ok(Box::new(CpuContender::new(&self.cpu, strategy, operands)))
+    }
+
+    fn prepare_untuned<'a>(
+        &'a self,
+        strategy: Strategy,
+        operands: &'a Operands,
+    ) -> Result<Option<Box<dyn Contender + 'a>>> {
+        let problem = &operands.problem;
+        let default = self.cpu.default_choice(problem);
+        if self.cpu.choice_for(problem, strategy) == default {
+            return Ok(None);
+        }
+        let contender = CpuContender::new(&self.cpu, strategy, operands);
+        Ok(Some(Box::new(UntunedContender { contender, default })))
     }
 }
 
@@ -86,6 +92,20 @@ struct CpuContender<'a> {
     packed: Option<PackedWeight>,
     workspace: Workspace,
     output: OutputBuffer,
+}
+
+impl<'a> CpuContender<'a> {
+    fn new(cpu: &'a Cpu, strategy: Strategy, operands: &'a Operands) -> Self {
+        let problem = operands.problem;
+        Self {
+            cpu,
+            strategy,
+            operands,
+            packed: (strategy == Strategy::Strip).then(|| cpu.pack(&operands.weight)),
+            workspace: cpu.workspace(&problem, strategy),
+            output: OutputBuffer::poisoned(problem.out, problem.m * problem.n),
+        }
+    }
 }
 
 impl Contender for CpuContender<'_> {
@@ -113,6 +133,24 @@ impl Contender for CpuContender<'_> {
 
     fn output(&mut self) -> &mut OutputBuffer {
         &mut self.output
+    }
+}
+
+/// The default plan where a table has another one, which only packed weights have.
+struct UntunedContender<'a> {
+    contender: CpuContender<'a>,
+    default: CpuChoice,
+}
+
+impl Contender for UntunedContender<'_> {
+    fn run(&mut self) -> Result<Duration> {
+        let CpuContender { cpu, operands, packed, workspace, output, .. } = &mut self.contender;
+        let packed = packed.as_ref().expect("only packed weights have tuned plans");
+        multiply_as(cpu, self.default, operands, packed, output, workspace)
+    }
+
+    fn output(&mut self) -> &mut OutputBuffer {
+        self.contender.output()
     }
 }
 

@@ -88,6 +88,12 @@ impl GpuBackend {
         let flush = Buffer::zeros(&gpu, 4 * gpu.properties().l2)?;
         Ok(Self { gpu, flush, kernels })
     }
+
+    /// The plan of a tuned table.
+    fn tuned(&self, default: &HopperPlan) -> Option<HopperPlan> {
+        let is_plain = self.kernels.tuned && !self.kernels.for_racecheck;
+        if is_plain { cuda::tuned::plan(&self.gpu, default) } else { None }
+    }
 }
 
 impl Backend for GpuBackend {
@@ -115,10 +121,20 @@ impl Backend for GpuBackend {
 
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>> {
         let default = self.kernels.plan(&operands.problem, self.gpu.properties(), strategy)?;
-        let is_plain = self.kernels.tuned && !self.kernels.for_racecheck;
-        let tuned = if is_plain { cuda::tuned::plan(&self.gpu, &default) } else { None };
-        let plan = tuned.unwrap_or(default);
+        let plan = self.tuned(&default).unwrap_or(default);
         Ok(Box::new(GpuContender::new(self, &plan, operands)?))
+    }
+
+    fn prepare_untuned<'a>(
+        &'a self,
+        strategy: Strategy,
+        operands: &'a Operands,
+    ) -> Result<Option<Box<dyn Contender + 'a>>> {
+        let default = self.kernels.plan(&operands.problem, self.gpu.properties(), strategy)?;
+        if self.tuned(&default).is_none() {
+            return Ok(None);
+        }
+        Ok(Some(Box::new(GpuContender::new(self, &default, operands)?)))
     }
 }
 

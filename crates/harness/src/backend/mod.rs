@@ -48,6 +48,15 @@ pub trait Backend {
 
     /// Prepares a strategy to multiply these operands repeatedly.
     fn prepare<'a>(&'a self, strategy: Strategy, operands: &'a Operands) -> Result<Box<dyn Contender + 'a>>;
+
+    /// Prepares the default plan of a strategy where [`Self::prepare`] takes one from a tuned table.
+    fn prepare_untuned<'a>(
+        &'a self,
+        _strategy: Strategy,
+        _operands: &'a Operands,
+    ) -> Result<Option<Box<dyn Contender + 'a>>> {
+        Ok(None)
+    }
 }
 
 /// One strategy on one set of operands, ready to run.

@@ -4,9 +4,9 @@ use octile_core::{
     Problem, Strategy,
     device::tpu::TpuChip,
     plan::tpu::{BlockMode, TpuPlan},
-    tuned::{TunedChoice, TunedDevice, TunedTarget, TunedWith, kernel_hash},
+    tuned::{TunedChoice, TunedDevice, TunedWith},
 };
-use octile_kernels::tpu::emit;
+use octile_runtime::pjrt::tuned;
 
 use super::{Model, Trial, Tuner};
 use crate::{
@@ -15,20 +15,23 @@ use crate::{
     static_cycles::{CycleBound, StaticCounter, StaticCycles},
 };
 
+/// Candidates that are compiled unless the user names a number.
+const MOST_CANDIDATES: usize = 12;
+
 /// A chip, and the compiler for it.
 pub struct TpuTuner {
     chip: &'static TpuChip,
     counter: StaticCounter,
-    /// Version of the compiler.
-    compiler: String,
+    /// Version of libtpu.
+    libtpu: String,
     /// Most candidates that are compiled.
     most_candidates: usize,
 }
 
 impl TpuTuner {
-    /// Counts cycles on a chip with a compiler of this version.
-    pub fn new(chip: &'static TpuChip, counter: StaticCounter, compiler: String) -> Self {
-        Self { chip, counter, compiler, most_candidates: 24 }
+    /// Counts cycles on a chip with this version of libtpu.
+    pub fn new(chip: &'static TpuChip, counter: StaticCounter, libtpu: String) -> Self {
+        Self { chip, counter, libtpu, most_candidates: MOST_CANDIDATES }
     }
 
     /// The same with at most so many candidates.
@@ -37,24 +40,18 @@ impl TpuTuner {
     }
 }
 
-/// The plan of a tile, if it is one that a search would try.
-fn plan_of(problem: &Problem, chip: &'static TpuChip, choice: TunedChoice) -> Option<TpuPlan> {
-    let TunedChoice::Tpu(tile) = choice else { return None };
-    TpuPlan::candidates(problem, chip, Strategy::Strip).into_iter().find(|plan| plan.tile == tile)
-}
-
 impl Tuner for TpuTuner {
     fn device(&self) -> TunedDevice {
-        TunedDevice { target: TunedTarget::Tpu, name: self.chip.name.to_owned(), units: 1 }
+        tuned::device(self.chip)
     }
 
     fn with(&self, problem: &Problem, choice: Option<TunedChoice>) -> Option<TunedWith> {
-        let default = TpuPlan::new(problem, self.chip, Strategy::Strip, BlockMode::Auto).ok()?;
-        let mut text = emit(&default).stablehlo.to_string();
-        if let Some(choice) = choice {
-            text += &emit(&plan_of(problem, self.chip, choice)?).stablehlo.to_string();
-        }
-        Some(TunedWith::new(kernel_hash(text.as_bytes()), self.compiler.clone()))
+        let tile = match choice {
+            Some(TunedChoice::Tpu(tile)) => Some(tile),
+            Some(TunedChoice::Cpu(_) | TunedChoice::Gpu(_)) => return None,
+            None => None,
+        };
+        tuned::with(self.chip, &self.libtpu, problem, tile)
     }
 
     fn calls(&self) -> &'static [&'static str] {
@@ -71,6 +68,8 @@ impl Tuner for TpuTuner {
             // The error of the default plan tells why there is none.
             plans.push(TpuPlan::new(problem, self.chip, Strategy::Strip, BlockMode::Auto)?);
         }
+        // The default one, and of the others those that the model expects most of.
+        plans[1..].sort_by(|a, b| a.modelled_cycles().total_cmp(&b.modelled_cycles()));
         plans.truncate(self.most_candidates);
         Ok(Box::new(TpuTrial { tuner: self, counted: vec![None; plans.len()], plans }))
     }
@@ -100,7 +99,8 @@ impl Trial for TpuTrial<'_> {
             Err(_) => return Ok(vec![f64::MAX]),
             Ok(counted) => counted,
         };
-        let total = counted.total();
+        // Tiles differ in padding, which happens before the kernel.
+        let total = counted.total() + self.plans[candidate].padding_cycles();
         self.counted[candidate] = Some(counted);
         Ok(vec![total])
     }

@@ -16,6 +16,7 @@ mod protobuf;
 pub mod result;
 pub mod safe;
 pub mod sys;
+pub mod tuned;
 
 pub use options::{CompileOptions, DeviceCounts, OptionValue};
 pub use result::{Error, ErrorCode, NamedValue, Value};

@@ -95,8 +95,12 @@ pub(super) fn flags(dump: fn(PathBuf) -> DumpFlags) -> Vec<String> {
 /// Counts the cycles of the kernel's LLO listing.
 pub(super) fn count(folder: &Path, chip: &TpuChip) -> Result<Counted> {
     let text = std::fs::read_to_string(folder.join(collect::PACKED_BUNDLES))?;
-    Ok(match simulate(&Listing::parse(&text), &SimOptions::of(chip)) {
-        Ok(cycles) => Counted::Cycles { cycles: cycles.issued, mxu_share: cycles.mxu_share() },
+    Ok(match simulate(&Listing::parse(&text), &SimOptions::with_copies(chip)) {
+        Ok(cycles) => Counted::Cycles {
+            cycles: cycles.issued,
+            cycles_with_dmas: (cycles.issued as f64 + cycles.stalled).round() as u64,
+            mxu_share: cycles.mxu_share(),
+        },
         Err(error) => Counted::NotCounted { reason: error.to_string() },
     })
 }

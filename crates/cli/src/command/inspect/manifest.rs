@@ -46,16 +46,17 @@ pub struct Figures {
     pub counted: Counted,
 }
 
-/// Cycles counted by executing the control flow of the kernel's LLO bundles, one per cycle. DMA waits are
-/// free.
+/// Cycles counted by executing the control flow of the kernel's LLO bundles, one per cycle.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(untagged)]
 pub enum Counted {
     /// The count.
     Cycles {
-        /// Cycles.
+        /// Cycles with free waits for DMAs.
         cycles: u64,
-        /// Fraction of them in which the MXUs are busy.
+        /// Cycles with DMAs at the rates of the device table.
+        cycles_with_dmas: u64,
+        /// Fraction of the cycles with free waits in which the MXUs are busy.
         mxu_share: f64,
     },
     /// The listing cannot be executed.

@@ -5,7 +5,10 @@ use std::{fs, path::PathBuf};
 use anyhow::Result;
 use octile_core::{device::tpu::TpuChip, plan::tpu::TpuPlan};
 use octile_kernels::tpu::emit;
-use octile_runtime::pjrt::compile::{DumpFlags, Module, static_profile};
+use octile_runtime::pjrt::{
+    compile::{DumpFlags, Module, static_profile},
+    tuned,
+};
 
 use super::{
     collect,
@@ -21,8 +24,10 @@ use crate::{command::seal, progress::Progress, tools::FoundTool};
 pub struct TpuWork {
     /// Target chip.
     pub chip: &'static TpuChip,
-    /// One plan per version.
+    /// The default plan of each version.
     pub plans: Vec<TpuPlan>,
+    /// Whether plans of tuned tables are used instead, where there are any.
+    pub tuned: bool,
     /// Compiler named on the command line.
     pub libtpu: Option<PathBuf>,
     /// Whether to keep all compiler output.
@@ -45,6 +50,8 @@ pub struct TpuReport {
 pub struct TpuVersion {
     /// Its plan.
     pub plan: TpuPlan,
+    /// Whether the plan is from a tuned table.
+    pub is_tuned: bool,
     /// Its folder.
     pub folder: PathBuf,
     /// Its figures.
@@ -56,17 +63,18 @@ pub fn run(work: &TpuWork, place: &OutputFolder) -> Result<TpuReport> {
     let compiler = TpuCompiler::find(work.libtpu.as_deref(), work.chip, 1)?;
     let progress = Progress::new(work.plans.len() as u64);
     let mut built = Vec::new();
-    for plan in &work.plans {
+    for default in &work.plans {
+        let tuned = work.tuned.then(|| tuned::plan(default, &compiler.libtpu.version_text())).flatten();
+        let (is_tuned, plan) = (tuned.is_some(), tuned.unwrap_or_else(|| default.clone()));
         progress.doing(format!("compiling {} for {}", plan.strategy, work.chip.name));
-        built.push(build(plan, work, place, &compiler)?);
+        let figures = build(&plan, work, place, &compiler)?;
+        built.push((plan, is_tuned, figures));
         progress.step();
     }
     let names: Vec<_> = work.plans.iter().map(|plan| version_name(plan.strategy)).collect();
     let folders = place.put_all(&names)?;
-    let versions = work.plans.iter().zip(folders).zip(built);
-    let version =
-        |((plan, folder), figures): ((&_, _), _)| TpuVersion { plan: Clone::clone(plan), folder, figures };
-    let versions = versions.map(version).collect();
+    let version = |((plan, is_tuned, figures), folder)| TpuVersion { plan, is_tuned, folder, figures };
+    let versions = built.into_iter().zip(folders).map(version).collect();
     Ok(TpuReport { chip: work.chip, libtpu: compiler.libtpu, versions })
 }
 
