@@ -90,7 +90,10 @@ fn a_call_can_be_captured_once_it_is_prepared() {
         other.stream.begin_capture(mode).unwrap();
         // SAFETY: memory and stream live until the end of the test.
         let refused = unsafe { op.enqueue(other.raw(), &uploaded.pointers, 3) }.unwrap_err();
-        assert!(refused.to_string().contains("no kernel is compiled for M = 3: call prepare"), "{refused}");
+        assert!(
+            refused.to_string().contains("no kernel is compiled for M = 3: multiply once, or call prepare"),
+            "{refused}"
+        );
         other.stream.end_capture(CUgraphInstantiate_flags(0)).unwrap();
 
         op.prepare(3).unwrap();

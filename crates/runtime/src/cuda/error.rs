@@ -172,7 +172,7 @@ pub enum CudaError {
         m: usize,
     },
     /// A stream is being captured, and the kernel would have to be compiled.
-    #[error("no kernel is compiled for M = {m}: call prepare before the capture begins")]
+    #[error("no kernel is compiled for M = {m}: multiply once, or call prepare, before the capture begins")]
     NotCompiled {
         /// Rows of the activations.
         m: usize,

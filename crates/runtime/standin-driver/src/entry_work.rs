@@ -30,6 +30,9 @@ unsafe extern "C" fn cuModuleLoadDataEx(
 ) -> CUresult {
     // SAFETY: the caller passes a NUL-terminated string.
     let text = unsafe { CStr::from_ptr(image.cast()) }.to_string_lossy().into_owned();
+    if driver().streams.forbid_unsafe_calls() {
+        return driver().fault("loads a module during capture".to_owned());
+    }
     match Kernel::compile(&text) {
         Ok(kernel) => {
             let mut driver = driver();
@@ -223,10 +226,10 @@ unsafe extern "C" fn cuLaunchKernelEx(
 }
 
 #[unsafe(no_mangle)]
-unsafe extern "C" fn cuStreamBeginCapture_v2(stream: CUstream, _: CUstreamCaptureMode) -> CUresult {
+unsafe extern "C" fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) -> CUresult {
     match driver().streams.all.get_mut(&handle(stream)) {
         Some(stream) => {
-            stream.recording = Some(Ok(Vec::new()));
+            stream.begin_capture(mode);
             SUCCESS
         }
         None => CUresult::CUDA_ERROR_INVALID_VALUE,

@@ -3,7 +3,10 @@
 use std::{
     collections::{HashMap, HashSet, VecDeque},
     sync::Arc,
+    thread::{self, ThreadId},
 };
+
+use cudarc::driver::sys::CUstreamCaptureMode as Mode;
 
 use crate::{kernel::Launched, memory::Memory};
 
@@ -29,11 +32,38 @@ pub(crate) struct Stream {
     before: HashSet<u64>,
     /// The capture in progress; `Err` after it was invalidated.
     pub recording: Option<Result<Vec<Work>, ()>>,
+    /// How that capture was begun, and by whom.
+    began: (Mode, ThreadId),
 }
 
 impl Stream {
     pub(crate) fn new(device: usize) -> Self {
-        Self { device, queue: VecDeque::new(), put: 0, done: 0, before: HashSet::new(), recording: None }
+        Self {
+            device,
+            queue: VecDeque::new(),
+            put: 0,
+            done: 0,
+            before: HashSet::new(),
+            recording: None,
+            began: (Mode::CU_STREAM_CAPTURE_MODE_RELAXED, thread::current().id()),
+        }
+    }
+
+    /// Captures work from now on.
+    pub(crate) fn begin_capture(&mut self, mode: Mode) {
+        self.recording = Some(Ok(Vec::new()));
+        self.began = (mode, thread::current().id());
+    }
+
+    /// Whether a capture in progress forbids the calling thread what is unsafe meanwhile.
+    fn forbids_unsafe_calls(&self) -> bool {
+        let (mode, by) = self.began;
+        self.recording.is_some()
+            && match mode {
+                Mode::CU_STREAM_CAPTURE_MODE_GLOBAL => true,
+                Mode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL => by == thread::current().id(),
+                Mode::CU_STREAM_CAPTURE_MODE_RELAXED => false,
+            }
     }
 
     /// Queues work, or captures it.
@@ -60,6 +90,11 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
+    /// Whether any capture forbids the calling thread what is unsafe meanwhile.
+    pub(crate) fn forbid_unsafe_calls(&self) -> bool {
+        self.all.values().any(Stream::forbids_unsafe_calls)
+    }
+
     /// Runs a stream until `until` operations are done.
     pub(crate) fn run(&mut self, handle: u64, until: u64, memory: &mut Memory) -> Result<(), String> {
         loop {
