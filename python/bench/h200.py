@@ -354,6 +354,12 @@ def overhead():
     return found
 
 
+def shape_of(text):
+    """N and K of an argument such as 4096x7168."""
+    n, k = (int(side) for side in text.split("x"))
+    return n, k
+
+
 def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -361,14 +367,13 @@ def main():
     parser.add_argument("--record", metavar="FILE", help="write the samples there, as JSON")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, nargs="*", default=ROWS)
-    parser.add_argument("--weights", nargs="*", metavar="NxK", help="weights to time instead of all")
+    parser.add_argument(
+        "--weights", nargs="*", type=shape_of, default=WEIGHTS, metavar="NxK", help="weights to time"
+    )
     parser.add_argument("--no-timing", action="store_true")
     arguments = parser.parse_args()
     if not torch.cuda.is_available():
         sys.exit("h200.py: PyTorch finds no GPU")
-    weights = WEIGHTS
-    if arguments.weights:
-        weights = [tuple(int(side) for side in weight.split("x")) for weight in arguments.weights]
     torch.manual_seed(0)
     for test in (correctness, streams_and_graphs, compiled, wrong_operands, several_gpus, memory):
         attempt(test.__name__, test)
@@ -384,7 +389,7 @@ def main():
     }
     if not arguments.no_timing:
         record["overhead_us"] = overhead()
-        record["speed"] = speed(arguments.rows, weights, arguments.rounds)
+        record["speed"] = speed(arguments.rows, arguments.weights, arguments.rounds)
         record["not_run"] = SKIPPED
         for name, reason in SKIPPED.items():
             print(f"not run: {name} ({reason})")

@@ -5,6 +5,7 @@
 Needs a Hopper GPU, jax with its CUDA plugin, and the wheel. Exits with 1 if a check fails.
 """
 
+import argparse
 import json
 import os
 import statistics
@@ -181,6 +182,9 @@ def timing():
 
 
 def main():
+    parser = argparse.ArgumentParser(description="Checks and times octile.jax on a Hopper GPU")
+    parser.add_argument("record", nargs="?", help="write the samples there, as JSON")
+    arguments = parser.parse_args()
     device = jax.devices()[0]
     print(device.device_kind, "jax", jax.__version__, "octile", octile.__version__)
     if device.platform != "gpu":
@@ -188,7 +192,7 @@ def main():
     for section in (correctness, transformations, command_buffers, memory):
         attempt(section.__name__, section)
     rows = timing()
-    if len(sys.argv) > 1:
+    if arguments.record:
         record = {
             "what": "microseconds per multiplication inside of one program (lax.map), cases in turns",
             "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -197,7 +201,7 @@ def main():
             "failed_checks": FAILED,
             "rows": rows,
         }
-        with open(sys.argv[1], "w") as file:
+        with open(arguments.record, "w") as file:
             json.dump(record, file, indent=1)
             file.write("\n")
     print(f"{len(FAILED)} checks failed" if FAILED else "all checks passed")

@@ -132,9 +132,19 @@ def xla_handlers() -> dict[str, Any]:
     """Handlers for jax.ffi.register_ffi_target, as capsules: cpu, cuda, pack, unpack."""
 
 def tpu_module(
-    chip: str, shape: tuple[int, int, int], block: int, *, x: str, x_scaling: str, out: str
+    chip: str,
+    shape: tuple[int, int, int],
+    block: int,
+    *,
+    x: str,
+    x_scaling: str,
+    out: str,
+    libtpu: str | None = None,
 ) -> str:
-    """The StableHLO module of one multiplication, shape (M, N, K), on a TPU."""
+    """The StableHLO module of one multiplication, shape (M, N, K), on a TPU.
+
+    libtpu is the version that will compile it: tuned tiles count for one version.
+    """
 
 def run_command(arguments: Sequence[str], restart: Sequence[str]) -> int:
     """Runs the octile command and returns its exit code."""

@@ -7,6 +7,7 @@ mod block;
 mod command;
 mod dtype;
 mod error;
+mod finite;
 mod multiplication;
 mod packed;
 mod safetensors;

@@ -5,7 +5,7 @@ use std::{ffi::c_void, slice};
 use octile::{DType, Device, DeviceOperands, MatmulOp, Scales, WeightRef, packed};
 use pyo3::prelude::*;
 
-use crate::{block::BlockSize, dtype, error, packed::Packed, weight::cpu};
+use crate::{block::BlockSize, dtype, error, finite, packed::Packed, weight::cpu};
 
 /// A multiplication of one shape and type on one device, without its operands.
 ///
@@ -159,7 +159,9 @@ impl Multiplication {
                 at_mut(out, m * n * dtype::size(self.out))?,
             )
         };
-        py.detach(|| self.op.run_bytes(weight, x, x_scales, out)).map_err(error::from_library)
+        let types = [self.x, self.out];
+        py.detach(|| finite::run_bytes(&self.op, types, weight, x, x_scales, out))
+            .map_err(error::from_library)
     }
 }
 

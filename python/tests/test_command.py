@@ -1,5 +1,6 @@
 """The command inside the wheel."""
 
+import json
 import os
 import shutil
 import signal
@@ -50,3 +51,31 @@ def test_ctrl_c_ends_the_command():
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 128 + signal.SIGINT, stderr
     assert "interrupted by SIGINT" in stderr
+
+
+def test_tiles_of_a_tuned_table_are_lowered(tmp_path):
+    environment = {"VIRTUAL_ENV": sys.prefix, **os.environ, "OCTILE_TUNED_DIR": str(tmp_path)}
+    environment.pop("OCTILE_TUNED", None)
+    arguments = ["--backend", "tpu", "--shape", "32x2560x512:128", "--out", "bf16", "--json"]
+    tuned = octile_command("tune", *arguments, env=environment)
+    if "libtpu not found" in tuned.stderr:
+        pytest.skip("libtpu is missing: run `octile tools install tpu`")
+    entry = json.loads(tuned.stdout)["shapes"][0]["entry"]
+    assert entry["choice"] is not None
+    version = entry["with"]["driver"].removeprefix("libtpu ")
+    # In another process, because tables are read once.
+    script = f"""
+from octile import _native
+lowered = [
+    _native.tpu_module("tpu7x", (32, 2560, 512), 128, x="f8e4m3", x_scaling="token", out="bf16",
+                       libtpu=libtpu)
+    for libtpu in (None, "0.0.1", {version!r})
+]
+assert lowered[0] == lowered[1]
+print(lowered[0] != lowered[2])
+"""
+    for variables, differs in ({}, "True"), ({"OCTILE_TUNED": "off"}, "False"):
+        run = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, env={**environment, **variables}
+        )
+        assert run.stdout.strip() == differs, run.stderr

@@ -192,6 +192,15 @@ def test_wrong_arguments_are_refused_before_anything_runs(sentence):
     assert str(raised.value).count("\n") == 0
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16, jnp.float16])
+def test_rows_that_are_not_finite_give_nan(dtype):
+    x, codes, scales = as_jax(*operands(5, 130, 257, dtype=jnp.dtype(dtype)))
+    expected = oj.matmul(x, codes, scales).at[jnp.array([1, 3])].set(jnp.nan)
+    x = x.at[1, 7].set(jnp.nan).at[3, 256].set(-jnp.inf)
+    for weight in ((codes, scales), (oj.pack(codes, scales),)):
+        assert same_bits(jax.jit(oj.matmul)(x, *weight), expected)
+
+
 def test_values_that_the_kernel_refuses():
     bad = SCALES.copy()
     bad[1, 2] = np.nan

@@ -51,6 +51,12 @@ enum Args {
         #[arg(long, value_name = "PATH")]
         python: Option<PathBuf>,
     },
+    /// Run the tests of the vLLM plugin, and a small model with it (docs/vllm.md)
+    TestVllm {
+        /// Use this Python, which has vLLM for CPUs, pytest and maturin
+        #[arg(long, value_name = "PATH")]
+        python: PathBuf,
+    },
     /// Compare checkpoints with transformers and compressed-tensors (installs 5 GB under target/peers)
     TestTransformers {
         /// Use this Python, which has the libraries
@@ -74,6 +80,7 @@ fn main() -> ExitCode {
             python::test().and_then(|ran| ran.then_some(()).context("cannot fetch the packages"))
         }
         Args::TestTorch { python } => python::test_torch(python),
+        Args::TestVllm { python } => python::test_vllm(&python),
         Args::TestTransformers { python } => test_transformers(python),
     };
     match result {
@@ -124,6 +131,7 @@ fn test(with_memcheck: bool) -> Result<()> {
         println!("== not run: memcheck (takes minutes; cargo xtask test --memcheck)");
     }
     println!("== not run: test-transformers (installs 5 GB; cargo xtask test-transformers)");
+    println!("== not run: test-vllm (needs a Python with vLLM; cargo xtask test-vllm --python PATH)");
     println!("== not run: test-arm (emulates an aarch64 CPU for minutes; cargo xtask test-arm)");
     println!("== not run: portability (builds the workspace twice; cargo xtask portability)");
     println!("== all passed in {} s", start.elapsed().as_secs());

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use crate::{root, run};
+use crate::{cargo, root, run};
 
 /// Builds the wheel with the artifacts of `cargo test`, and tests it. Returns false if the packages that the
 /// tests need can be neither fetched nor found.
@@ -23,13 +23,13 @@ pub(crate) fn test() -> Result<bool> {
     };
     let wheel = build_wheel(&python, &folder)?;
     install(&python, &wheel)?;
-    println!("== pytest python/tests");
-    let mut pytest = Command::new(&python);
+    let mut settings = vec![];
     if std::env::var_os("OCTILE_TOOLS").is_none() {
         // Where the tests of the command keep libtpu.
-        pytest.env("OCTILE_TOOLS", target().join("tmp/octile-tools"));
+        settings.push(("OCTILE_TOOLS", target().join("tmp/octile-tools")));
     }
-    run(pytest.args(["-m", "pytest", "--quiet", "python/tests"]))?;
+    pytest(&python, "python/tests", &settings)?;
+    pytest(&python, "python/tests/standin", &[("OCTILE_STANDIN_DRIVER", standin_driver()?)])?;
     Ok(true)
 }
 
@@ -41,20 +41,42 @@ pub(crate) fn test_torch(python: Option<PathBuf>) -> Result<()> {
         Some(python) => python,
         None => virtual_environment(&folder, "requirements-torch.txt")?,
     };
-    let wheel = build_wheel(&python, &folder)?;
-    // Beside the environment, which may belong to somebody else.
+    let path = ("PYTHONPATH", install_beside(&python, &folder)?);
+    pytest(&python, "python/tests/pytorch", std::slice::from_ref(&path))?;
+    pytest(&python, "python/tests/standin", &[path, ("OCTILE_STANDIN_DRIVER", standin_driver()?)])
+}
+
+/// Tests the plugin for vLLM with a Python that has vLLM.
+pub(crate) fn test_vllm(python: &Path) -> Result<()> {
+    let site = install_beside(python, &target().join("python-vllm"))?;
+    pytest(python, "python/tests/vllm", &[("PYTHONPATH", site)])
+}
+
+fn pytest(python: &Path, tests: &str, settings: &[(&str, PathBuf)]) -> Result<()> {
+    println!("== pytest {tests}");
+    run(Command::new(python)
+        .args(["-m", "pytest", "--quiet", tests])
+        .envs(settings.iter().map(|(name, value)| (name, value)))
+        // oneDNN's AMX kernels trap on some virtual machines.
+        .env("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"))
+}
+
+/// Builds the wheel and installs it beside the environment, which may belong to somebody else.
+fn install_beside(python: &Path, folder: &Path) -> Result<PathBuf> {
+    let wheel = build_wheel(python, folder)?;
     let site = folder.join("site");
     if site.exists() {
         fs::remove_dir_all(&site).with_context(|| format!("cannot remove {}", site.display()))?;
     }
     let install = ["-m", "pip", "install", "--quiet", "--no-deps", "--target"];
-    run(Command::new(&python).args(install).arg(&site).arg(&wheel))?;
-    println!("== pytest python/tests/pytorch");
-    run(Command::new(&python)
-        .args(["-m", "pytest", "--quiet", "python/tests/pytorch"])
-        .env("PYTHONPATH", &site)
-        // oneDNN's AMX kernels trap on some virtual machines.
-        .env("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16"))
+    run(Command::new(python).args(install).arg(&site).arg(&wheel))?;
+    Ok(site)
+}
+
+/// Builds the library that tests load in place of the CUDA driver.
+fn standin_driver() -> Result<PathBuf> {
+    cargo(&["build", "--package", "octile-standin-driver"])?;
+    Ok(target().join("debug/liboctile_standin_driver.so"))
 }
 
 fn target() -> PathBuf {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from typing import Any
 
 import jax
@@ -108,12 +109,21 @@ def _lower_tpu(ctx: mlir.LoweringRuleContext, *operands: Any, problem: Problem) 
         x=problem.x,
         x_scaling=problem.x_scaling,
         out=problem.out,
+        libtpu=_libtpu_version(),
     )
     module_context = ctx.module_context
     module = ir.Module.parse(text, module_context.context)
     results = ir.SymbolTable(module.operation)["main"].type.results
     name = mlir.merge_mlir_modules(module_context.module, _TARGET, module, module_context.symbol_table)
     return func.CallOp(results, ir.FlatSymbolRefAttr.get(name), operands).results
+
+
+def _libtpu_version() -> str | None:
+    """Version of the compiler that JAX uses, if it is installed here."""
+    try:
+        return importlib.metadata.version("libtpu")
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _chip(ctx: mlir.LoweringRuleContext, problem: Problem) -> str:

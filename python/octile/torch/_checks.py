@@ -101,8 +101,9 @@ def check_tensors(**operands: Any) -> None:
         if not isinstance(tensor, torch.Tensor):
             kind = None if tensor is None else type(tensor).__name__
             raise TypeError(f"{name} is {kind}: pass a tensor")
-        if tensor.layout is not torch.strided or tensor.is_nested:
-            layout = "nested" if tensor.is_nested else str(tensor.layout)
+        if tensor.layout is not torch.strided or tensor.is_nested or tensor.is_quantized:
+            kinds = {"nested": tensor.is_nested, "quantized": tensor.is_quantized, str(tensor.layout): True}
+            layout = next(kind for kind, is_kind in kinds.items() if is_kind)
             raise TypeError(f"{name} is {layout}: pass a strided tensor")
 
 

@@ -21,9 +21,10 @@ class Fp8Linear(nn.Module):
     Its state dict is that of Hugging Face's fp8 checkpoints: ``weight`` (float8_e4m3fn [N, K]),
     ``weight_scale_inv`` (float32, one multiplier per block) and ``bias``, of the dtype of the activations.
 
-    On a CPU the first call packs the weight into a copy that the kernels read faster; writing to the
-    parameters afterwards goes unnoticed until ``repack()`` where PyTorch does not count it: in place through
-    ``.data``, and to tensors made in inference mode.
+    The first call on a CPU packs the weight into a copy that the kernels read faster; later calls on a GPU
+    read the weight before the preceding kernel has finished. So call ``repack()`` after writing to the
+    parameters where PyTorch does not count it: in place through ``.data``, and to tensors made in inference
+    mode.
     """
 
     def __init__(
@@ -69,7 +70,7 @@ class Fp8Linear(nn.Module):
         return product if bias is None else add_bias(product, bias)
 
     def repack(self) -> None:
-        """Has the next call on a CPU pack the weight again."""
+        """Has the next call treat the weight as a new one."""
         _native.torch_forget(self.weight)
 
     def extra_repr(self) -> str:
@@ -99,6 +100,8 @@ class Fp8Linear(nn.Module):
             given = state_dict.get(f"{prefix}{part}")
             if isinstance(given, torch.Tensor) and given.dtype is not wanted:
                 raise TypeError(f"{prefix}{part} is {given.dtype}: Fp8Linear loads {wanted}")
+        # Where PyTorch swaps tensors instead of copying, nothing may refer to them.
+        _native.torch_forget(self.weight)
         super()._load_from_state_dict(state_dict, prefix, *rest)
         _native.torch_forget(self.weight)
 
@@ -107,9 +110,12 @@ def replace_linears(model: nn.Module, skip: Iterable[str] = ("lm_head",), block:
     """Replaces each ``nn.Linear`` below ``model`` by an ``Fp8Linear``, and returns their number.
 
     ``skip`` holds names of layers to leave alone, or patterns such as ``*.gate``: of the whole name, as in
-    ``model.named_modules()``, or of its last part.
+    ``model.named_modules()``, or of its last part. The layers of an ``nn.TransformerEncoderLayer``, whose
+    weights PyTorch reads in a fused kernel, stay as they are.
     """
     skip = (skip,) if isinstance(skip, str) else tuple(skip)
+    if not all(isinstance(pattern, str) for pattern in skip):
+        raise TypeError(f"skip is {skip!r}: pass names or patterns")
 
     def is_skipped(name: str) -> bool:
         last = name.rpartition(".")[2]
@@ -118,6 +124,8 @@ def replace_linears(model: nn.Module, skip: Iterable[str] = ("lm_head",), block:
     # A layer that is used in several places stays one layer.
     replaced: dict[nn.Linear, Fp8Linear] = {}
     for parent_name, parent in list(model.named_modules()):
+        if isinstance(parent, nn.TransformerEncoderLayer):
+            continue
         for child_name, child in list(parent._modules.items()):
             name = f"{parent_name}.{child_name}" if parent_name else child_name
             if type(child) is not nn.Linear or is_skipped(name):

@@ -44,21 +44,14 @@ def linear(
     return product if bias is None else add_bias(product, bias)
 
 
-def multiply(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    scales: torch.Tensor,
-    remember: bool = False,
-    x_scales: torch.Tensor | None = None,
-    out_dtype: torch.dtype | None = None,
-) -> torch.Tensor:
-    """The operator: with derivatives where they may be asked for; the kernel itself where nothing watches the
-    call, because PyTorch's dispatcher costs as much as a small product."""
+def multiply(*operands: Any) -> torch.Tensor:
+    """The operator with its arguments in order: with derivatives where they may be asked for; the kernel
+    itself where nothing watches the call, because PyTorch's dispatcher costs as much as a small product."""
     if not is_dynamo_compiling():
-        product = _native.torch_linear(x, weight, scales, remember, x_scales, out_dtype)
+        product = _native.torch_linear(*operands)
         if product is not None:
             return product
-    return dispatch(x, weight, scales, remember, x_scales, out_dtype)
+    return dispatch(*operands)
 
 
 def dispatch(
@@ -70,30 +63,26 @@ def dispatch(
     out_dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """The operator through PyTorch's dispatcher."""
+    is_transformed = forward_ad._current_level >= 0
     if not is_dynamo_compiling():
         given = {} if x_scales is None else {"x_scales": x_scales}
         _checks.check_tensors(x=x, weight=weight, weight_scale_inv=scales, **given)
-        if x.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(x):
-            return _multiply_transformed(x, weight, scales, remember, x_scales, out_dtype)
-    if forward_ad._current_level >= 0:
-        return _multiply_transformed(x, weight, scales, remember, x_scales, out_dtype)
-    operator = _differentiable if torch.is_grad_enabled() and x.requires_grad else _inference
+        is_transformed |= x.requires_grad and torch._C._functorch.is_functorch_wrapped_tensor(x)
+    if is_transformed:
+        operator = _multiply_transformed
+    else:
+        operator = _differentiable if torch.is_grad_enabled() and x.requires_grad else _inference
     return operator(x, weight, scales, remember, x_scales, out_dtype)
 
 
 def _multiply_transformed(
-    x: torch.Tensor,
-    weight: torch.Tensor,
-    scales: torch.Tensor,
-    remember: bool,
-    x_scales: torch.Tensor | None,
-    out_dtype: torch.dtype | None,
+    x: torch.Tensor, weight: torch.Tensor, scales: torch.Tensor, *options: Any
 ) -> torch.Tensor:
     """The product under ``torch.func`` and forward-mode differentiation, which know PyTorch's own operators
     only: what is added is zero, and has the derivatives of the product without quantization."""
     fixed = x.detach()
-    product = _inference(fixed, weight, scales, remember, x_scales, out_dtype)
-    if x_scales is not None:
+    product = _inference(fixed, weight, scales, *options)
+    if x.dtype is _checks.FP8:
         return product
     values = dequantize(weight, scales, x.dtype)
     return product + ((x - fixed) @ values.t()).to(product.dtype)

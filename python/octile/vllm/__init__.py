@@ -22,9 +22,7 @@ def register() -> None:
 
         from octile.vllm._kernel import OctileFp8BlockScaledMMKernel as kernel
     except (ImportError, AttributeError) as error:
-        logging.getLogger(__name__).warning(
-            "vLLM does not use the kernels of octile: %s", error
-        )
+        logging.getLogger(__name__).warning("vLLM does not use the kernels of octile: %s", error)
         return
     for platform in (PlatformEnum.CPU, PlatformEnum.CUDA):
         kernels = possible.setdefault(platform, [])

@@ -48,6 +48,8 @@ class OctileFp8BlockScaledMMKernel(Fp8BlockScaledMMLinearKernel):
             return False, f"requires one activation scale per 1 x {columns}, got {tokens} x {group}."
         if config.weight_quant_key.dtype != torch.float8_e4m3fn:
             return False, f"requires float8_e4m3fn weights, got {config.weight_quant_key.dtype}."
+        if current_platform.is_cuda() and config.weight_shape[1] % 16:
+            return False, f"requires a multiple of 16 input features on GPUs, got {config.weight_shape[1]}."
         for what, dtype in (("activations", config.input_dtype), ("results", config.out_dtype)):
             if dtype not in _FLOATS:
                 return False, f"requires {what} of bfloat16, float16 or float32, got {dtype}."

@@ -62,8 +62,8 @@ pub(super) fn remembered(
     {
         return Ok((last, true));
     }
-    if PyTorch::is_negated(scales)? {
-        // Its bytes are not its values: the dispatcher makes a copy for the kernel.
+    if PyTorch::is_any_negated(tensors)? {
+        // Their bytes are not their values: the dispatcher makes a copy for the kernel.
         return Ok((Arc::new(weight), false));
     }
     let key = key(codes);

@@ -44,18 +44,18 @@ fn multiply_directly<'py>(
     x_scales: Option<&Bound<'py, PyAny>>,
     out_dtype: Option<&Bound<'py, PyAny>>,
 ) -> PyResult<Option<Bound<'py, PyAny>>> {
-    let [x, _, scales] = tensors;
+    let [x, codes, scales] = tensors;
     let pytorch = PyTorch::get(x.py())?;
     if !tensors.into_iter().chain(x_scales).all(|tensor| pytorch.is_plain(tensor))
         || pytorch.needs_gradient(x)?
         || pytorch.is_watched(x.py())?
-        || PyTorch::is_negated(x)?
+        || PyTorch::is_any_negated([x])?
     {
         return Ok(None);
     }
     // A tensor without memory of its own, such as a sparse one, cannot be read.
     let Ok(call) = Call::read(pytorch, tensors, remember, x_scales, out_dtype) else { return Ok(None) };
-    if call.is_elsewhere() || !call.is_unchanged && PyTorch::is_negated(scales)? {
+    if call.is_elsewhere() || !call.is_unchanged && PyTorch::is_any_negated([codes, scales])? {
         return Ok(None);
     }
     call.run().map(Some)
@@ -171,8 +171,8 @@ impl<'a, 'py> Call<'a, 'py> {
                 workspace: workspace as u64,
             };
             multiplication.enqueue(py, stream, &operands, rows)?;
-            if weight.is_remembered() && !self.is_constant() {
-                // The next call may be captured into a graph, which cannot compile.
+            if weight.is_remembered() && !self.is_constant() && !self.pytorch.is_capturing(py)? {
+                // The next call may be captured into a graph, and nothing can be compiled then.
                 self.product(true)?.multiplication.prepare(py, rows)?;
             }
         } else if weight.is_remembered() {

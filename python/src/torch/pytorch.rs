@@ -20,8 +20,9 @@ pub(super) struct PyTorch {
     is_grad_enabled: Py<PyAny>,
     forward_ad: Py<PyModule>,
     bytes: Py<PyDict>,
-    /// Missing where PyTorch has no CUDA.
+    /// Those for CUDA are missing where PyTorch has none.
     current_stream: Option<Py<PyAny>>,
+    is_capturing: Option<Py<PyAny>>,
 }
 
 impl PyTorch {
@@ -50,6 +51,7 @@ impl PyTorch {
             forward_ad: py.import("torch.autograd.forward_ad")?.unbind(),
             bytes: bytes.unbind(),
             current_stream: get(&native, "_cuda_getCurrentRawStream").ok(),
+            is_capturing: get(&native, "_cuda_isCurrentStreamCapturing").ok(),
         })
     }
 
@@ -78,9 +80,14 @@ impl PyTorch {
         Ok(level.extract::<i64>()? >= 0)
     }
 
-    /// Whether the elements in memory are the negated ones.
-    pub(super) fn is_negated(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
-        tensor.call_method0(intern!(tensor.py(), "is_neg"))?.is_truthy()
+    /// Whether the elements in memory of one of the tensors are the negated ones.
+    pub(super) fn is_any_negated<const N: usize>(tensors: [&Bound<'_, PyAny>; N]) -> PyResult<bool> {
+        for tensor in tensors {
+            if tensor.call_method0(intern!(tensor.py(), "is_neg"))?.is_truthy()? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Whether a gradient may be asked for.
@@ -105,5 +112,12 @@ impl PyTorch {
     pub(super) fn current_stream(&self, py: Python<'_>, device: usize) -> PyResult<usize> {
         let current = self.current_stream.as_ref().expect("a tensor is on a GPU");
         current.bind(py).call1((device,))?.extract()
+    }
+
+    /// Whether the current stream is being captured into a graph.
+    pub(super) fn is_capturing(&self, py: Python<'_>) -> PyResult<bool> {
+        self.is_capturing
+            .as_ref()
+            .map_or(Ok(false), |is_capturing| is_capturing.bind(py).call0()?.is_truthy())
     }
 }

@@ -12,6 +12,7 @@ use super::{
     frame::{Buffer, Frame, Result, Stage, answer},
     sys::{self, dtype},
 };
+use crate::finite;
 
 /// What the attributes of a call say.
 #[derive(Clone, Copy)]
@@ -135,7 +136,9 @@ fn run_on_cpu(frame: &Frame<'_>, stage: Stage) -> Result<()> {
         };
         let x = x.slice::<u8>("x", call.x(x)?)?;
         let out = out.slice_mut::<u8>("the result", call.out(out)?)?;
-        call.op.get()?.run_bytes(weight, x, x_scales, out).map_err(|error| error.to_string())
+        let types = [call.op.x, call.op.out];
+        finite::run_bytes(&*call.op.get()?, types, weight, x, x_scales, out)
+            .map_err(|error| error.to_string())
     }
 }
 

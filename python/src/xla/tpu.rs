@@ -1,6 +1,7 @@
 //! The multiplication as a StableHLO module for TPUs.
 
 use octile::{Block, DType, Scales};
+use octile_cli::tpu_tuned;
 use octile_core::{
     ActivationKind, FloatKind, Problem, ScaleGranularity, Strategy,
     device::tpu::TpuChip,
@@ -13,9 +14,10 @@ use super::matmul::{read_dtype, read_scales};
 use crate::error;
 
 /// The StableHLO module `@main(x, codes, scales[, x_scales]) -> out` for one multiplication on a TPU, with
-/// its kernel in the serialized Mosaic dialect.
+/// its kernel in the serialized Mosaic dialect. The tile is from a tuned table where one has an entry for
+/// this version of libtpu.
 #[pyfunction]
-#[pyo3(signature = (chip, shape, block, *, x, x_scaling, out))]
+#[pyo3(signature = (chip, shape, block, *, x, x_scaling, out, libtpu=None))]
 pub(crate) fn tpu_module(
     chip: &str,
     shape: (usize, usize, usize),
@@ -23,6 +25,7 @@ pub(crate) fn tpu_module(
     x: &str,
     x_scaling: &str,
     out: &str,
+    libtpu: Option<&str>,
 ) -> PyResult<String> {
     let emit = || -> Result<String, String> {
         let chip = TpuChip::named(chip).map_err(|error| error.to_string())?;
@@ -34,7 +37,8 @@ pub(crate) fn tpu_module(
             float(read_dtype(out)?).ok_or("a result cannot be fp8: use float32, bfloat16 or float16")?;
         let problem = problem.with_x(x).with_out(out);
         let plan = TpuPlan::new(&problem, chip, Strategy::Strip, BlockMode::Auto);
-        let plan = plan.map_err(|error| error.to_string())?;
+        let default = plan.map_err(|error| error.to_string())?;
+        let plan = libtpu.and_then(|version| tpu_tuned::plan(&default, version)).unwrap_or(default);
         Ok(tpu::emit_portable(&plan).to_string())
     };
     emit().map_err(error::value)

@@ -43,7 +43,7 @@ META = torch.device("meta")
         (lambda: linear(X, CODES, SCALES, x_scales=X), ValueError, "leave x_scales out"),
         (lambda: linear(X.to(FP8), CODES, SCALES, x_scales=X), ValueError, "pass torch.float32 [3, 3]"),
         (lambda: linear(torch.ones(()).to(FP8), CODES, SCALES, x_scales=X), ValueError, "x has shape []"),
-        (lambda: linear(X / 0, CODES, SCALES), ValueError, "only finite numbers can be quantized"),
+        (lambda: linear(X / 0, CODES, -SCALES), ValueError, "scale"),
         (lambda: linear(X, CODES, -SCALES), ValueError, "scale"),
         (lambda: linear(X, CODES, misaligned(SCALES)), ValueError, "misaligned"),
         (lambda: linear(X, CODES, None), TypeError, "weight_scale_inv is None: pass a tensor"),
@@ -54,6 +54,11 @@ META = torch.device("meta")
         (lambda: linear(X, CODES, SCALES, out_dtype="half"), TypeError, "out_dtype is half: pass"),
         (lambda: linear(X.view((1,) * 7 + (3, 260)), CODES, SCALES), ValueError, "x has 9 dimensions"),
         (lambda: linear(X.to_sparse(), CODES, SCALES), TypeError, "x is torch.sparse_coo: pass a strided"),
+        (
+            lambda: linear(torch.quantize_per_tensor(X, 0.1, 0, torch.qint8), CODES, SCALES),
+            TypeError,
+            "x is quantized: pass a strided tensor",
+        ),
         (lambda: linear(X, CODES, SCALES, torch.ones(1)), ValueError, "bias is torch.float32 [1]: pass"),
         (lambda: linear(X, CODES, SCALES, torch.ones(3, 130)), ValueError, "bias is torch.float32 [3, 130]"),
         (lambda: linear(X, CODES, SCALES, torch.ones(130).half()), ValueError, "bias is torch.float16 [130]"),
@@ -122,6 +127,9 @@ def test_calls_that_are_watched_pass_the_dispatcher():
         weight = torch.conj(torch.complex(*negated)).imag
         assert weight.is_neg()
         assert torch.equal(octile.torch.quantize(weight)[1], octile.torch.quantize(negated[0])[1])
+    # PyTorch cannot negate codes.
+    with pytest.raises(NotImplementedError, match="neg"):
+        octile.torch.linear(x, torch._neg_view(codes), scales)
     batched = torch.vmap(lambda row: octile.torch.linear(row, codes, scales))(x)
     assert torch.equal(batched, expected)
 
@@ -156,3 +164,25 @@ def test_fp8_activations_have_no_gradient():
 def test_one_pattern_may_be_a_string():
     model = torch.nn.ModuleDict({"lm_head": torch.nn.Linear(8, 8), "up": torch.nn.Linear(8, 8)})
     assert octile.torch.replace_linears(model, skip="lm_head") == 1
+    with pytest.raises(TypeError, match="pass names or patterns"):
+        octile.torch.replace_linears(model, skip=[1])
+
+
+def test_layers_that_pytorch_fuses_stay():
+    encoder = torch.nn.TransformerEncoderLayer(128, 2, batch_first=True).eval()
+    model = torch.nn.Sequential(torch.nn.Linear(128, 128), encoder)
+    assert octile.torch.replace_linears(model) == 1
+    with torch.inference_mode():
+        assert model(torch.randn(2, 3, 128)).isfinite().all()
+
+
+def test_parameters_that_pytorch_swaps():
+    layer = Fp8Linear(260, 130, bias=False)
+    torch.__future__.set_swap_module_params_on_conversion(True)
+    try:
+        layer(X)
+        layer.load_state_dict({"weight": CODES, "weight_scale_inv": SCALES})
+        assert torch.equal(layer(X), linear(X, CODES, SCALES))
+        assert torch.equal(layer.half()(X), linear(X, CODES, SCALES))
+    finally:
+        torch.__future__.set_swap_module_params_on_conversion(False)

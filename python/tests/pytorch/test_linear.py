@@ -80,6 +80,19 @@ def test_leading_dimensions_strides_empty_batches_and_bias():
     assert linear(x.view(1, 1, 1, 2, 1, 3, 520), codes, scales).shape == (1, 1, 1, 2, 1, 3, 300)
 
 
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_rows_that_are_not_finite_give_nan(dtype, value):
+    x, codes, scales = operands(5, dtype=dtype)
+    layer = Fp8Linear(520, 300, bias=False)
+    layer.load_state_dict({"weight": codes, "weight_scale_inv": scales})
+    expected = linear(x, codes, scales)
+    expected[[1, 3]] = float("nan")
+    x[1, 7], x[3, 519] = value, -value
+    for product in (linear(x, codes, scales), linear(x.t().contiguous().t(), codes, scales), layer(x)):
+        assert torch.equal(bits(product), bits(expected))
+
+
 def test_pytorch_without_the_exchange_functions_of_dlpack():
     """As before version 2.10: tensors are then read attribute by attribute."""
     program = """

@@ -97,11 +97,14 @@ def test_layers_that_it_does_not_support_are_left_to_vllm(monkeypatch):
         assert not possible and why.endswith(reason)
     assert chosen(out_dtype=torch.float32).config.out_dtype is torch.float32
     assert not cls.can_implement(chosen(out_dtype=torch.float16).config)[1]
+    odd = chosen(weight_shape=(384, 200)).config
+    assert cls.can_implement(odd) == (True, None)
     monkeypatch.setattr(type(current_platform), "is_cpu", lambda self: False)
     assert cls.is_supported(90) == (False, "requires a CPU or a Hopper GPU.")
     monkeypatch.setattr(type(current_platform), "is_cuda", lambda self: True)
     assert cls.is_supported(90) == (True, None)
     assert not cls.is_supported(100)[0] and not cls.is_supported(89)[0]
+    assert cls.can_implement(odd)[1] == "requires a multiple of 16 input features on GPUs, got 200."
 
 
 def test_it_can_be_disabled(monkeypatch):
@@ -142,6 +145,17 @@ def test_the_product_is_that_of_octile(scale_name, scale_type):
         product = kernel.apply_weights(layer, x, bias)
         assert torch.equal(product, octile.torch.linear(x, codes, scales) + bias)
         assert product.shape == (*shape[:-1], 384) and product.dtype is torch.bfloat16
+
+
+def test_rows_that_are_not_finite_do_not_stop_others():
+    """vLLM warms up with memory that nothing was written to, and pads batches with it."""
+    layer, codes, scales = fp8_layer()
+    kernel = chosen()
+    kernel.process_weights_after_loading(layer)
+    x = torch.randn(3, 256, dtype=torch.bfloat16)
+    x[1, 5] = float("nan")
+    product = kernel.apply_weights(layer, x)
+    assert product[1].isnan().all() and product[[0, 2]].isfinite().all()
 
 
 def test_the_weight_is_packed_once():
