@@ -55,20 +55,23 @@ def test_ctrl_c_ends_the_command():
 
 def test_tiles_of_a_tuned_table_are_lowered(tmp_path):
     environment = {"VIRTUAL_ENV": sys.prefix, **os.environ, "OCTILE_TUNED_DIR": str(tmp_path)}
-    environment.pop("OCTILE_TUNED", None)
-    arguments = ["--backend", "tpu", "--shape", "32x2560x512:128", "--out", "bf16", "--json"]
+    for variable in ("OCTILE_TUNED", "OCTILE_BATCH_INVARIANT"):
+        environment.pop(variable, None)
+    # Of several shapes: the default tile of one may be the best.
+    shapes = ["--shape=32x2560x512:128", "--shape=48x768x512:128", "--shape=100x640x384:128"]
+    arguments = ["--backend", "tpu", "--chip", "v5e", *shapes, "--out", "bf16", "--json"]
     tuned = octile_command("tune", *arguments, env=environment)
     if "libtpu not found" in tuned.stderr:
         pytest.skip("libtpu is missing: run `octile tools install tpu`")
-    entry = json.loads(tuned.stdout)["shapes"][0]["entry"]
-    assert entry["choice"] is not None
+    entries = [shape["entry"] for shape in json.loads(tuned.stdout)["shapes"]]
+    entry = next(entry for entry in entries if entry["choice"] is not None)
+    shape = tuple(entry["problem"][size] for size in "mnk")
     version = entry["with"]["driver"].removeprefix("libtpu ")
     # In another process, because tables are read once.
     script = f"""
 from octile import _native
 lowered = [
-    _native.tpu_module("tpu7x", (32, 2560, 512), 128, x="f8e4m3", x_scaling="token", out="bf16",
-                       libtpu=libtpu)
+    _native.tpu_module("v5e", {shape}, 128, x="f8e4m3", x_scaling="token", out="bf16", libtpu=libtpu)
     for libtpu in (None, "0.0.1", {version!r})
 ]
 assert lowered[0] == lowered[1]
